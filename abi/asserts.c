@@ -1,0 +1,60 @@
+/* Sizes and offsets of everything that crosses a boundary. Compiled as C here and as C++ through
+ * asserts.cc, so that neither language's rules can move a field unseen. */
+#include <stddef.h>
+
+#ifndef __cplusplus
+#define static_assert _Static_assert
+#endif
+
+#include "abi/preempt.h"
+#include "abi/registers.h"
+#include "abi/stub.h"
+
+#define AT(type, field, offset) \
+  static_assert(offsetof(struct type, field) == (offset), #type "." #field " has moved")
+#define SIZE(type, bytes) static_assert(sizeof(struct type) == (bytes), #type " has changed size")
+
+SIZE(sluice_preempt_params, SLUICE_PREEMPT_PARAMS_BYTES);
+AT(sluice_preempt_params, control, 0);
+AT(sluice_preempt_params, signal, 8);
+AT(sluice_preempt_params, record, 16);
+AT(sluice_preempt_params, pred, 24);
+AT(sluice_preempt_params, grid_x, 32);
+AT(sluice_preempt_params, grid_y, 36);
+AT(sluice_preempt_params, grid_z, 40);
+AT(sluice_preempt_params, generation, 44);
+AT(sluice_preempt_params, chunk, 48);
+AT(sluice_preempt_params, flags, 50);
+AT(sluice_preempt_params, magic_x, 52);
+AT(sluice_preempt_params, magic_y, 56);
+AT(sluice_preempt_params, shift_x1, 60);
+AT(sluice_preempt_params, shift_y2, 63);
+
+SIZE(sluice_launch_control, 512);
+AT(sluice_launch_control, next_ticket, 0);
+AT(sluice_launch_control, evict, 128);
+AT(sluice_launch_control, finished, 256);
+AT(sluice_launch_control, exited, 260);
+AT(sluice_launch_control, done, 264);
+AT(sluice_launch_control, physical, 268);
+AT(sluice_launch_control, left_count, 384);
+AT(sluice_launch_control, left_list, 392);
+
+SIZE(sluice_launch_record, 64);
+AT(sluice_launch_record, tasks_done, 12);
+AT(sluice_launch_record, launch_id, 16);
+AT(sluice_launch_record, left_ns, 32);
+AT(sluice_launch_record, start_ns, 40);
+
+SIZE(sluice_host_page, 128);
+AT(sluice_host_page, heartbeat_ns, 64);
+SIZE(sluice_signal_page, 256);
+AT(sluice_signal_page, release_seq, 128);
+SIZE(sluice_report_header, 1024);
+AT(sluice_report_header, in_flight, 4);
+AT(sluice_report_header, error, 64);
+AT(sluice_report_area, records, 1024);
+static_assert(sizeof(struct sluice_report_area) <= SLUICE_REPORT_BYTES, "report area is too large");
+
+static_assert(SLUICE_STATUS0_TSGID(SLUICE_STATUS0(0x123, 1, 0x456, 1)) == 0x123, "TSGID");
+static_assert(SLUICE_STATUS0_BUSY(SLUICE_STATUS0(0x123, 1, 0x456, 1)) == 1, "BUSY");

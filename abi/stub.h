@@ -1,0 +1,85 @@
+/* The kernel stub of EffiSha, split by who may write: three areas per session (= per guest
+ * process and worker). None of them is ever visible to the guest.
+ *
+ *   host page    written by sluiced          mapped by the worker read-only (sealed), never by GPU
+ *   signal page  written by sluiced          mapped by the worker; GPU: read-only where it can
+ *   report area  written by worker and GPU   mapped by sluiced read-only; believed as a hint only
+ *
+ * All fields are naturally aligned words accessed with atomic loads and stores; orders are named
+ * at each field. No read-modify-write by two parties on any of them.
+ */
+#ifndef SLUICE_ABI_STUB_H
+#define SLUICE_ABI_STUB_H
+
+#include <stdint.h>
+
+#include "abi/preempt.h"
+
+#define SLUICE_STUB_PAGE_BYTES 4096
+
+/* grant word: one 64-bit word, so that gate, generation and flags are always read together.
+ * bits 31:0 grant generation; bit 32 gate open; bit 33 contended (somebody else waits: ring when
+ * demand falls to 0); bit 34 session is being ended. */
+#define SLUICE_GRANT_GENERATION(w) ((uint32_t)(w))
+#define SLUICE_GRANT_OPEN (1ull << 32)
+#define SLUICE_GRANT_CONTENDED (1ull << 33)
+#define SLUICE_GRANT_ENDING (1ull << 34)
+
+/*
+ * The gate protocol (model-checked in tests/model/; the names are the model's).
+ *
+ *   worker, before any launch:   in_flight := n+1 (seq_cst); g := grant (seq_cst);
+ *                                open -> launch with generation(g); closed -> in_flight := n, hold.
+ *   sluiced, to take the GPU:    grant := closed (seq_cst); evict word := generation (seq_cst);
+ *                                in_flight (seq_cst) == 0 -> it has left; else wait for the ring and
+ *                                left_generation >= generation.
+ *   worker, gate seen closed and nothing in flight:
+ *                                left_generation := generation(g) (release); ring sluiced.
+ *   worker, demand 0 -> n:       demand := n (seq_cst); grant (seq_cst) closed -> ring sluiced.
+ *   worker, demand n -> 0:       demand := 0 (seq_cst); grant (seq_cst) contended -> ring sluiced.
+ *   sluiced, to engage:          grant |= contended (seq_cst); demand (seq_cst) == 0 -> it is idle.
+ *
+ * A grant has a new, higher generation each time. A launch that read an old grant carries the old
+ * generation, meets the evict word and leaves at once: old and new can never be confused.
+ * Ring = one write to the worker's bell eventfd to sluiced; sluiced's answer to a grant change that
+ * the worker waits for is a write to the worker's gate eventfd.
+ */
+struct sluice_host_page {
+  uint64_t grant;         /* sluiced, seq_cst */
+  uint64_t pad0[7];
+  uint64_t heartbeat_ns;  /* sluiced, relaxed: its CLOCK_MONOTONIC; stale = gates count as open */
+  uint64_t pad1[7];
+};
+
+struct sluice_signal_page {
+  sluice_evict_word evict; /* sluiced, seq_cst; read by proxies or, on the software GPU, workers */
+  uint64_t pad0[15];
+  uint64_t release_seq;    /* sluiced: releases pre-armed launches that wait for >= n (later use) */
+  uint64_t pad1[15];
+};
+
+#define SLUICE_REPORT_RECORDS 512
+struct sluice_report_header {
+  /* Written by the worker only. */
+  uint32_t demand;          /* launches that the program queued and that are not done; seq_cst */
+  uint32_t in_flight;       /* physical launches given, or about to be given, to the GPU; seq_cst */
+  uint32_t left_generation; /* everything launched under generations <= this has left; release */
+  uint32_t pid;             /* the worker's, for the logs */
+  uint64_t launches;        /* logical launches accepted; relaxed, like all below */
+  uint64_t launches_done;
+  uint64_t evictions;       /* physical launches that ended before their logical launch did */
+  uint64_t relaunches;
+  uint64_t opaque_launches;
+  uint64_t left_ns;         /* CLOCK_MONOTONIC at the last change of left_generation */
+  uint64_t error;           /* sticky CUresult of the session, 0: none */
+  uint64_t reserved[119];
+};
+
+struct sluice_report_area {
+  struct sluice_report_header header;                         /* 1 KiB */
+  struct sluice_launch_record records[SLUICE_REPORT_RECORDS]; /* written by worker and GPU */
+};
+/* Bytes of the memfd that holds a report area. */
+#define SLUICE_REPORT_BYTES 65536
+
+#endif /* SLUICE_ABI_STUB_H */
