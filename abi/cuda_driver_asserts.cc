@@ -1,0 +1,159 @@
+// Compares abi/cuda_driver.h with the CUDA Toolkit's own header at compile time: every value, every
+// structure's size and offsets, every function's type. Built only where the toolkit is installed;
+// no code runs. The toolkit's declarations stand in the global namespace, ours in sluice_declared.
+#include <cuda.h>
+#include <cudaProfiler.h>
+#include <cudaTypedefs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+// Exported but no longer declared in cuda.h; its type is still told in cudaTypedefs.h.
+extern "C" std::remove_pointer_t<PFN_cuCtxCreate_v3020> cuCtxCreate_v2;
+
+#define SLUICE_CUDA_DRIVER_COMPARE
+namespace sluice_declared {
+#include "abi/cuda_driver.h"
+}  // namespace sluice_declared
+
+namespace {
+
+namespace ours = sluice_declared;
+
+// The tag of a structure or enumeration without its namespace, as this compiler spells it.
+template <class T>
+constexpr std::string_view tag_of() {
+  const std::string_view spelled = __PRETTY_FUNCTION__;
+  const size_t from = spelled.find("T = ") + 4;
+  std::string_view name = spelled.substr(from, spelled.find_first_of(";]", from) - from);
+  const size_t colons = name.rfind("::");
+  return colons == std::string_view::npos ? name : name.substr(colons + 2);
+}
+
+// Whether a value of type A crosses a call exactly as one of type B does: the same arithmetic type,
+// a structure or enumeration of the same tag (their contents are compared below), pointers to such,
+// and functions of such.
+template <class A, class B>
+struct SameOnTheWire {
+  static constexpr bool tagged(bool a, bool b) { return a && b && tag_of<A>() == tag_of<B>(); }
+  static constexpr bool value =
+      std::is_same_v<A, B> ||
+      tagged(std::is_class_v<A> || std::is_union_v<A>, std::is_class_v<B> || std::is_union_v<B>) ||
+      tagged(std::is_enum_v<A>, std::is_enum_v<B>);
+};
+template <class A, class B>
+struct SameOnTheWire<A*, B*> {
+  static constexpr bool value =
+      std::is_const_v<A> == std::is_const_v<B> &&
+      SameOnTheWire<std::remove_const_t<A>, std::remove_const_t<B>>::value;
+};
+template <class A, class B>
+struct SameOnTheWire<A* const, B* const> : SameOnTheWire<A*, B*> {};
+template <class R, class... A, class S, class... B>
+struct SameOnTheWire<R(A...), S(B...)> {
+  template <class... X>
+  struct List {};
+  static constexpr bool value = [] {
+    if constexpr (sizeof...(A) == sizeof...(B)) {
+      return SameOnTheWire<R, S>::value && (SameOnTheWire<A, B>::value && ...);
+    } else {
+      return false;
+    }
+  }();
+};
+
+#define SAME_VALUE(name, value) \
+  static_assert(static_cast<int>(ours::name) == static_cast<int>(::name), #name " differs");
+#define SAME_ERROR(name, value, text) SAME_VALUE(name, value)
+SLUICE_CUDA_ERRORS(SAME_ERROR)
+SLUICE_CUDA_DEVICE_ATTRIBUTES(SAME_VALUE)
+SLUICE_CUDA_FUNCTION_ATTRIBUTES(SAME_VALUE)
+SLUICE_CUDA_POINTER_ATTRIBUTES(SAME_VALUE)
+SLUICE_CUDA_JIT_OPTIONS(SAME_VALUE)
+SLUICE_CUDA_JIT_INPUT_TYPES(SAME_VALUE)
+SLUICE_CUDA_LIMITS(SAME_VALUE)
+SLUICE_CUDA_LAUNCH_ATTRIBUTES(SAME_VALUE)
+
+// clang-format off
+#define SLUICE_SINGLE_VALUES(X) \
+  X(CU_FUNC_CACHE_PREFER_NONE) X(CU_FUNC_CACHE_PREFER_SHARED) X(CU_FUNC_CACHE_PREFER_L1) \
+  X(CU_FUNC_CACHE_PREFER_EQUAL) X(CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE) \
+  X(CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE) X(CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) \
+  X(CU_MEMORYTYPE_HOST) X(CU_MEMORYTYPE_DEVICE) X(CU_MEMORYTYPE_ARRAY) X(CU_MEMORYTYPE_UNIFIED) \
+  X(CU_CTX_SCHED_AUTO) X(CU_CTX_SCHED_SPIN) X(CU_CTX_SCHED_YIELD) X(CU_CTX_SCHED_BLOCKING_SYNC) \
+  X(CU_CTX_BLOCKING_SYNC) X(CU_CTX_SCHED_MASK) X(CU_CTX_MAP_HOST) X(CU_CTX_LMEM_RESIZE_TO_MAX) \
+  X(CU_CTX_COREDUMP_ENABLE) X(CU_CTX_USER_COREDUMP_ENABLE) X(CU_CTX_SYNC_MEMOPS) \
+  X(CU_CTX_FLAGS_MASK) X(CU_STREAM_DEFAULT) X(CU_STREAM_NON_BLOCKING) X(CU_EVENT_DEFAULT) \
+  X(CU_EVENT_BLOCKING_SYNC) X(CU_EVENT_DISABLE_TIMING) X(CU_EVENT_INTERPROCESS) \
+  X(CU_EVENT_RECORD_DEFAULT) X(CU_EVENT_RECORD_EXTERNAL) X(CU_EVENT_WAIT_DEFAULT) \
+  X(CU_EVENT_WAIT_EXTERNAL) X(CU_STREAM_WAIT_VALUE_GEQ) X(CU_STREAM_WAIT_VALUE_EQ) \
+  X(CU_STREAM_WAIT_VALUE_AND) X(CU_STREAM_WAIT_VALUE_NOR) X(CU_STREAM_WAIT_VALUE_FLUSH) \
+  X(CU_STREAM_WRITE_VALUE_DEFAULT) X(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) \
+  X(CU_COMPUTEMODE_DEFAULT) X(CU_COMPUTEMODE_PROHIBITED) X(CU_COMPUTEMODE_EXCLUSIVE_PROCESS) \
+  X(CU_GET_PROC_ADDRESS_SUCCESS) X(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND) \
+  X(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT) X(CU_GET_PROC_ADDRESS_DEFAULT) \
+  X(CU_GET_PROC_ADDRESS_LEGACY_STREAM) X(CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) \
+  X(CU_STREAM_CAPTURE_STATUS_NONE) X(CU_STREAM_CAPTURE_STATUS_ACTIVE) \
+  X(CU_STREAM_CAPTURE_STATUS_INVALIDATED) X(CU_STREAM_CAPTURE_MODE_GLOBAL) \
+  X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) X(CU_STREAM_CAPTURE_MODE_RELAXED) \
+  X(CU_MODULE_EAGER_LOADING) X(CU_MODULE_LAZY_LOADING) X(CU_FUNCTION_LOADING_STATE_UNLOADED) \
+  X(CU_FUNCTION_LOADING_STATE_LOADED) X(CU_OCCUPANCY_DEFAULT) \
+  X(CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) X(CU_SHAREDMEM_CARVEOUT_DEFAULT) \
+  X(CU_SHAREDMEM_CARVEOUT_MAX_SHARED) X(CU_SHAREDMEM_CARVEOUT_MAX_L1) X(CU_MEM_ATTACH_GLOBAL) \
+  X(CU_MEM_ATTACH_HOST) X(CU_MEM_ATTACH_SINGLE) \
+  X(CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) X(CU_LIBRARY_BINARY_IS_PRESERVED)
+// clang-format on
+#define SAME_SINGLE(name) SAME_VALUE(name, 0)
+SLUICE_SINGLE_VALUES(SAME_SINGLE)
+
+#define SAME_SIZE(type) \
+  static_assert(sizeof(ours::type) == sizeof(::type), #type " differs in size")
+#define SAME_FIELD(type, field)                                           \
+  static_assert(offsetof(ours::type, field) == offsetof(::type, field) && \
+                    sizeof(ours::type::field) == sizeof(::type::field),   \
+                #type "." #field " differs")
+SAME_SIZE(CUuuid);
+SAME_SIZE(CUdevprop);
+SAME_FIELD(CUdevprop, textureAlign);
+SAME_SIZE(CUctxCreateParams);
+SAME_FIELD(CUctxCreateParams, numExecAffinityParams);
+SAME_FIELD(CUctxCreateParams, cigParams);
+SAME_SIZE(CUDA_MEMCPY2D);
+SAME_FIELD(CUDA_MEMCPY2D, srcXInBytes);
+SAME_FIELD(CUDA_MEMCPY2D, srcY);
+SAME_FIELD(CUDA_MEMCPY2D, srcMemoryType);
+SAME_FIELD(CUDA_MEMCPY2D, srcHost);
+SAME_FIELD(CUDA_MEMCPY2D, srcDevice);
+SAME_FIELD(CUDA_MEMCPY2D, srcArray);
+SAME_FIELD(CUDA_MEMCPY2D, srcPitch);
+SAME_FIELD(CUDA_MEMCPY2D, dstXInBytes);
+SAME_FIELD(CUDA_MEMCPY2D, dstY);
+SAME_FIELD(CUDA_MEMCPY2D, dstMemoryType);
+SAME_FIELD(CUDA_MEMCPY2D, dstHost);
+SAME_FIELD(CUDA_MEMCPY2D, dstDevice);
+SAME_FIELD(CUDA_MEMCPY2D, dstArray);
+SAME_FIELD(CUDA_MEMCPY2D, dstPitch);
+SAME_FIELD(CUDA_MEMCPY2D, WidthInBytes);
+SAME_FIELD(CUDA_MEMCPY2D, Height);
+SAME_SIZE(CUlaunchAttributeValue);
+SAME_FIELD(CUlaunchAttributeValue, clusterDim);
+SAME_FIELD(CUlaunchAttributeValue, programmaticEvent);
+SAME_SIZE(CUlaunchAttribute);
+SAME_FIELD(CUlaunchAttribute, value);
+SAME_SIZE(CUlaunchConfig);
+SAME_FIELD(CUlaunchConfig, sharedMemBytes);
+SAME_FIELD(CUlaunchConfig, hStream);
+SAME_FIELD(CUlaunchConfig, attrs);
+SAME_FIELD(CUlaunchConfig, numAttrs);
+SAME_SIZE(CUgraphEdgeData);
+
+// The toolkit marks two of them deprecated; we only look at their types.
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#define SAME_FUNCTION(symbol, name, since, parameters)                            \
+  static_assert(SameOnTheWire<decltype(ours::symbol), decltype(::symbol)>::value, \
+                #symbol " differs");
+SLUICE_CUDA_DRIVER_FUNCTIONS(SAME_FUNCTION)
+
+}  // namespace
