@@ -58,3 +58,30 @@ static_assert(sizeof(struct sluice_report_area) <= SLUICE_REPORT_BYTES, "report 
 
 static_assert(SLUICE_STATUS0_TSGID(SLUICE_STATUS0(0x123, 1, 0x456, 1)) == 0x123, "TSGID");
 static_assert(SLUICE_STATUS0_BUSY(SLUICE_STATUS0(0x123, 1, 0x456, 1)) == 1, "BUSY");
+
+#include "abi/channel.h"
+#include "abi/wire.h"
+
+SIZE(sluice_ring, 192);
+AT(sluice_ring, tail, 64);
+AT(sluice_ring, armed, 72);
+AT(sluice_ring, space_armed, 128);
+AT(sluice_channel_header, agent_epoch, 512);
+SIZE(sluice_channel_header, 528);
+SIZE(sluice_control, 384);
+SIZE(sluice_control_message, 128);
+AT(sluice_slot_header, submit, 256);
+SIZE(sluice_slot_header, 256 + 2 * 192);
+static_assert(SLUICE_SUBMIT_DATA + SLUICE_SUBMIT_RING_BYTES <= SLUICE_COMPLETE_DATA &&
+                  SLUICE_COMPLETE_DATA + SLUICE_COMPLETE_RING_BYTES <= SLUICE_SLOT_STRIDE,
+              "the rings of a slot overlap");
+static_assert(SLUICE_CONTROL_TO_AGENT_DATA + SLUICE_CONTROL_RING_BYTES <= SLUICE_SLOT_OFFSET,
+              "the control rings reach into slot 0");
+SIZE(sluice_join, 104);
+SIZE(sluice_joined, 256);
+SIZE(sluice_record, 32);
+SIZE(sluice_completion, 32);
+SIZE(sluice_launch, 56);
+SIZE(sluice_copy, 72);
+SIZE(sluice_memset, 56);
+SIZE(sluice_function_reply, 80);

@@ -1,0 +1,154 @@
+/* The records in a slot's rings: the CUDA driver API on the wire.
+ *
+ * A call is one sluice_record in the submit ring, followed by its arguments. Generic calls (rows of
+ * abi/cuda_calls.h) are marshalled by the tags of their row; calls that need hand work have the
+ * argument structs below. A completion is one sluice_completion in the complete ring.
+ * Completions carry call ids and come in any order.
+ * All integers little-endian; structs are multiples of 8 bytes; C and C++; checked in asserts.c.
+ */
+#ifndef SLUICE_ABI_WIRE_H
+#define SLUICE_ABI_WIRE_H
+
+#include <stdint.h>
+
+#define SLUICE_RECORD_ALIGN 32u
+#define SLUICE_RECORD_MAX_BYTES (64u << 10) /* one record; more goes through bulk memory */
+
+/* sluice_record.flags */
+#define SLUICE_RECORD_NO_REPLY 0x1u /* success is not answered; an error becomes the session's
+                                       sticky or next-synchronise error, as CUDA does it */
+#define SLUICE_RECORD_PAD 0x8000u   /* filler up to the end of the ring; skip `bytes` */
+
+struct sluice_record {
+  uint32_t bytes;   /* with this header, a multiple of SLUICE_RECORD_ALIGN */
+  uint16_t opcode;  /* abi/cuda_calls.h or enum sluice_custom_opcode */
+  uint16_t flags;
+  uint64_t call_id; /* chosen by the program, not 0, unique among outstanding calls */
+  uint64_t context; /* handle of the calling thread's current context; 0: none */
+  uint64_t reserved;
+};
+
+struct sluice_completion {
+  uint32_t bytes;   /* with this header, a multiple of SLUICE_RECORD_ALIGN */
+  uint16_t opcode;
+  uint16_t flags;
+  uint64_t call_id; /* 0: asynchronous error of earlier NO_REPLY calls; status says which */
+  int32_t status;   /* CUresult */
+  uint32_t reserved0;
+  uint64_t reserved1;
+};
+
+/* Handles (contexts, modules, functions, streams, events, libraries, kernels) on the wire are
+ * worker-made 64-bit values {kind:8, generation:24, index:32}, never pointers; 0 is null. Streams
+ * 0, 1 and 2 keep CUDA's meaning (default, legacy, per-thread). The program sees them as its CUDA
+ * handles. Device addresses are passed raw and must lie in an allocation of the session. */
+#define SLUICE_HANDLE(kind, generation, index) \
+  (((uint64_t)(kind) << 56) | ((uint64_t)((generation) & 0xffffffu) << 32) | (uint32_t)(index))
+#define SLUICE_HANDLE_KIND(h) ((uint32_t)((h) >> 56))
+#define SLUICE_HANDLE_GENERATION(h) ((uint32_t)((h) >> 32) & 0xffffffu)
+#define SLUICE_HANDLE_INDEX(h) ((uint32_t)(h))
+enum sluice_handle_kind {
+  SLUICE_HANDLE_CONTEXT = 1, SLUICE_HANDLE_MODULE = 2, SLUICE_HANDLE_FUNCTION = 3,
+  SLUICE_HANDLE_STREAM = 4, SLUICE_HANDLE_EVENT = 5, SLUICE_HANDLE_LIBRARY = 6, SLUICE_HANDLE_KERNEL = 7
+};
+
+/* A range of the shared region, in bytes from its start. It must lie in extents of this session. */
+struct sluice_bulk {
+  uint64_t offset;
+  uint64_t bytes;
+};
+
+/* Custom calls. Opcodes below 0x1000 are table rows. */
+enum sluice_custom_opcode {
+  SLUICE_CALL_MODULE_LOAD = 0x1000,   /* sluice_module_load; reply sluice_handle_reply or log text */
+  SLUICE_CALL_FUNCTION_GET = 0x1001,  /* sluice_function_get; reply sluice_function_reply */
+  SLUICE_CALL_LAUNCH = 0x1002,        /* sluice_launch; NO_REPLY */
+  SLUICE_CALL_COPY = 0x1003,          /* sluice_copy */
+  SLUICE_CALL_MEMSET = 0x1004,        /* sluice_memset */
+  SLUICE_CALL_SYNCHRONIZE = 0x1005,   /* sluice_synchronize; parked until done */
+  SLUICE_CALL_EVENT_RECORD = 0x1006,  /* sluice_stream_event; NO_REPLY */
+  SLUICE_CALL_STREAM_WAIT = 0x1007,   /* sluice_stream_event: stream waits for event; NO_REPLY */
+  SLUICE_CALL_QUERY = 0x1008,         /* sluice_synchronize; status SUCCESS or NOT_READY at once */
+  SLUICE_CALL_EXTENT_ALLOC = 0x1009,  /* sluice_extent; reply sluice_bulk: contiguous extents */
+  SLUICE_CALL_EXTENT_FREE = 0x100a,   /* sluice_bulk of an earlier EXTENT_ALLOC; answered when no
+                                         copy uses it any more */
+  SLUICE_CALL_STREAM_VALUE = 0x100b,  /* sluice_stream_value: write or wait value 32 */
+  SLUICE_CALL_HOST_FUNC = 0x100c,     /* sluice_synchronize: answered when the stream gets there;
+                                         later stream work waits for SLUICE_CALL_HOST_FUNC_DONE */
+  SLUICE_CALL_HOST_FUNC_DONE = 0x100d /* u64 call id of the HOST_FUNC; NO_REPLY */
+};
+
+/* PTX text (already rewritten by the guest where its rewriter took it), NUL not included. Text of
+ * more than SLUICE_RECORD_MAX_BYTES/2 goes by `bulk` (bytes != 0), else it follows the struct. */
+struct sluice_module_load {
+  struct sluice_bulk bulk;
+  uint32_t inline_bytes;
+  uint32_t log_bytes;      /* room the program has for an error log in the reply, at most 4096 */
+};
+struct sluice_handle_reply {
+  uint64_t handle;
+};
+
+#define SLUICE_FUNCTION_EVICTABLE 0x1u     /* the module holds NAME__sluice made by the plain pass */
+#define SLUICE_FUNCTION_SLOT_DYNAMIC 0x2u  /* its broadcast slots are the last 32 B of dynamic shared */
+struct sluice_function_get { /* name follows, name_bytes without NUL */
+  uint64_t module;
+  uint32_t flags;          /* what the guest's rewriter says; a lie harms only the liar */
+  uint32_t name_bytes;
+  uint32_t params_offset;  /* offset of the appended block in the clone's parameter buffer */
+  uint32_t reserved;
+};
+#define SLUICE_MAX_PARAMS 1024
+struct sluice_function_reply { /* then param_count pairs {u32 offset, u32 bytes} of the ORIGINAL */
+  uint64_t handle;
+  uint32_t param_count;
+  uint32_t param_bytes;
+  int32_t attributes[16];  /* CUfunction_attribute 0..15 of the original, INT32_MIN: not known */
+};
+
+struct sluice_launch { /* then param_bytes of the parameter buffer */
+  uint64_t function;
+  uint64_t stream;
+  uint32_t grid[3], block[3];
+  uint32_t dynamic_shared_bytes;
+  uint32_t param_bytes;
+  uint64_t flags;          /* 0 */
+};
+
+enum sluice_copy_end { SLUICE_COPY_DEVICE = 0, SLUICE_COPY_BULK = 1 };
+struct sluice_copy { /* 1-D: height 1. A BULK address is a region offset. */
+  uint64_t dst, src;
+  uint64_t dst_pitch, src_pitch; /* bytes, 2-D only */
+  uint64_t width, height;        /* bytes, rows */
+  uint64_t stream;
+  uint32_t dst_kind, src_kind;   /* enum sluice_copy_end */
+  uint32_t wait;                 /* 1: answer when it is done; 0: answer (or not, NO_REPLY) when queued */
+  uint32_t reserved;
+};
+struct sluice_memset {
+  uint64_t dst, pitch, width, height; /* width in elements, pitch in bytes (2-D only), height rows */
+  uint64_t stream;
+  uint32_t value, element_bytes;      /* 1, 2, 4 */
+  uint32_t wait, reserved;
+};
+
+enum sluice_sync_what { SLUICE_SYNC_CONTEXT = 0, SLUICE_SYNC_STREAM = 1, SLUICE_SYNC_EVENT = 2 };
+struct sluice_synchronize {
+  uint32_t what;
+  uint32_t reserved;
+  uint64_t handle;         /* stream or event; context: that of the record */
+};
+struct sluice_stream_event {
+  uint64_t stream, event;
+  uint64_t flags;
+};
+struct sluice_stream_value {
+  uint64_t stream, address;
+  uint32_t value, flags;
+  uint32_t is_wait, reserved;
+};
+struct sluice_extent {
+  uint64_t bytes;          /* rounded up to extents */
+};
+
+#endif /* SLUICE_ABI_WIRE_H */

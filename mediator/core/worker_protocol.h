@@ -1,0 +1,68 @@
+// The messages between sluiced and a sluice-worker, on the SOCK_SEQPACKET pair that sluiced makes
+// when it starts the worker (descriptor 3 of the worker). Both are ours, but sluiced believes a worker
+// no more than its guest: every message is checked, and a bad one ends that worker only.
+//
+// sluiced -> worker: Start (once, with descriptors), LeaseReply, ExtentReply, End.
+// worker -> sluiced: Ready (once), LeaseRequest, LeaseReturn, ExtentRequest, ExtentReturn, Ended.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::worker_protocol {
+
+inline constexpr int kControlFd = 3;
+inline constexpr uint32_t kVersion = 1;
+
+enum class Type : uint32_t {
+  kStart = 1,
+  kReady = 2,          // worker: the driver is up, the slot is served (or code != 0: it is not, text)
+  kLeaseRequest = 3,   // worker: may this session have `bytes` more of device memory?
+  kLeaseReply = 4,     // sluiced: code 0 yes, ENOMEM over the vGPU's limit
+  kLeaseReturn = 5,    // worker: gives `bytes` back; no answer
+  kExtentRequest = 6,  // worker: `bytes` of contiguous extents
+  kExtentReply = 7,    // sluiced: code 0 and `offset`, `bytes`; or ENOMEM
+  kExtentReturn = 8,   // worker: `offset`, `bytes`; sluiced punches them out; no answer
+  kEnd = 9,            // sluiced: end the session; `code` (CUresult) and text are for the guest
+  kEnded = 10          // worker: the session is over by itself: `code` CUresult, text; it exits next
+};
+
+// Every message is one Message; kStart is a Start behind it in the same packet.
+struct Message {
+  Type type;
+  int32_t code = 0;
+  uint64_t request = 0;  // chosen by the asker, echoed in the reply
+  uint64_t offset = 0;   // region offset
+  uint64_t bytes = 0;
+  char text[224] = {};   // NUL-terminated
+};
+static_assert(sizeof(Message) == 256);
+
+// Descriptors sent with Start, in this order.
+enum StartFd {
+  kRegionFd,  // the vGPU's region memfd
+  kBellFd,    // eventfd: the guest rings, the worker waits
+  kWakeFd,    // eventfd: the worker rings, the guest waits
+  kHostFd,    // host page memfd, sealed against writing by the worker
+  kSignalFd,  // signal page memfd
+  kReportFd,  // report area memfd
+  kGateFd,    // eventfd: sluiced rings when the grant word changed
+  kRingFd,    // eventfd: the worker rings sluiced (abi/stub.h)
+  kStartFdCount
+};
+
+struct Start {
+  uint32_t version = kVersion;
+  uint32_t slot = 0;
+  uint64_t epoch = 0;           // the slot's
+  uint64_t region_bytes = 0;
+  uint64_t staging_offset = 0;  // the session's own staging extents
+  uint64_t staging_bytes = 0;
+  uint64_t memory_limit_bytes = 0;  // what cuMemGetInfo and cuDeviceTotalMem show as the total
+  uint32_t nvidia = 0;              // 1: library is NVIDIA's; 0: the software GPU
+  uint32_t chunk_target_us = 200;   // how long a chunk of tasks should take at most
+  char library[256] = {};           // path or soname for dlopen
+  char soft_gpu_file[256] = {};     // shared file of the software GPU, empty: none
+  char vgpu[64] = {};               // name, for logs
+};
+
+}  // namespace sluice::worker_protocol
