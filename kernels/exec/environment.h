@@ -1,0 +1,19 @@
+// Environment: what a running block asks of the world around it. The owner of the blocks implements
+// it; every member is called from the threads that call Block::run, several at once.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace sluice::exec {
+
+class Environment {
+ public:
+  virtual ~Environment() = default;
+  // %globaltimer, nanoseconds.
+  virtual uint64_t global_timer_ns() = 0;
+  // Text that kernels print (vprintf), already formatted; one call per thread and call.
+  virtual void print(std::string_view text) = 0;
+};
+
+}  // namespace sluice::exec
