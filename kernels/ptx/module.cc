@@ -1,0 +1,88 @@
+#include "kernels/ptx/module.h"
+
+#include <limits>
+
+namespace sluice::ptx {
+
+std::uint32_t Module::sm() const {
+  std::string_view t = target();
+  if (!t.starts_with("sm_")) return 0;
+  t.remove_prefix(3);
+  std::uint32_t value = 0;
+  while (!t.empty() && t.front() >= '0' && t.front() <= '9' && value < 100000) {
+    value = value * 10 + static_cast<std::uint32_t>(t.front() - '0');
+    t.remove_prefix(1);
+  }
+  return value;
+}
+
+const Function* Module::find_function(std::string_view name) const {
+  const Function* declared = nullptr;
+  for (const Function& f : functions_) {
+    if (f.name != name) continue;
+    if (f.has_body) return &f;
+    declared = &f;
+  }
+  return declared;
+}
+
+bool parse_integer(std::string_view text, std::uint64_t& value) {
+  if (!text.empty() && (text.back() == 'U' || text.back() == 'u')) text.remove_suffix(1);
+  if (text.empty()) return false;
+  unsigned base = 10;
+  if (text.size() > 1 && text[0] == '0') {
+    if (text[1] == 'x' || text[1] == 'X') {
+      base = 16;
+      text.remove_prefix(2);
+    } else if (text[1] == 'b' || text[1] == 'B') {
+      base = 2;
+      text.remove_prefix(2);
+    } else {
+      base = 8;
+      text.remove_prefix(1);
+    }
+    if (text.empty()) return false;
+  }
+  std::uint64_t result = 0;
+  for (char c : text) {
+    unsigned digit = 99;
+    if (c >= '0' && c <= '9') digit = static_cast<unsigned>(c - '0');
+    if (c >= 'a' && c <= 'f') digit = static_cast<unsigned>(c - 'a' + 10);
+    if (c >= 'A' && c <= 'F') digit = static_cast<unsigned>(c - 'A' + 10);
+    if (digit >= base) return false;
+    if (result > (std::numeric_limits<std::uint64_t>::max() - digit) / base) return false;
+    result = result * base + digit;
+  }
+  value = result;
+  return true;
+}
+
+std::uint32_t type_bytes(std::string_view type) {
+  struct Row {
+    std::string_view type;
+    std::uint32_t bytes;
+  };
+  static constexpr Row kRows[] = {
+      {"b32", 4},  {"u32", 4},   {"f32", 4},   {"s32", 4},     {"b64", 8},     {"u64", 8},
+      {"s64", 8},  {"f64", 8},   {"b8", 1},    {"u8", 1},      {"s8", 1},      {"b16", 2},
+      {"u16", 2},  {"s16", 2},   {"f16", 2},   {"bf16", 2},    {"f16x2", 4},   {"bf16x2", 4},
+      {"b128", 16}, {"tf32", 4}, {"texref", 8}, {"samplerref", 8}, {"surfref", 8}};
+  for (const Row& row : kRows)
+    if (row.type == type) return row.bytes;
+  return 0;
+}
+
+bool has_modifier(std::string_view opcode, std::string_view modifier) {
+  std::size_t at = opcode.find('.');
+  while (at != opcode.npos) {
+    const std::size_t next = opcode.find('.', at + 1);
+    const std::size_t end = next == opcode.npos ? opcode.size() : next;
+    if (opcode.substr(at + 1, end - at - 1) == modifier) return true;
+    at = next;
+  }
+  return false;
+}
+
+std::string_view base_opcode(std::string_view opcode) { return opcode.substr(0, opcode.find('.')); }
+
+}  // namespace sluice::ptx

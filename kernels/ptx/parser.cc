@@ -1,0 +1,601 @@
+#include "kernels/ptx/parser.h"
+
+#include <algorithm>
+
+namespace sluice::ptx {
+
+using lexical::kOpcode;
+using lexical::kStop;
+using lexical::kWord;
+
+namespace {
+
+bool is_linkage(std::string_view word) {
+  return word == ".visible" || word == ".extern" || word == ".weak" || word == ".common";
+}
+
+bool is_space(std::string_view word) {
+  return word == ".reg" || word == ".sreg" || word == ".const" || word == ".global" ||
+         word == ".local" || word == ".param" || word == ".shared" || word == ".tex";
+}
+
+std::uint32_t to_u32(std::string_view text) {
+  std::uint64_t value = 0;
+  if (!parse_integer(text, value) || value > 0xffffffffu) return 0;
+  return static_cast<std::uint32_t>(value);
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (lexical::kClass[static_cast<unsigned char>(text.front())] &
+                           lexical::kSpace))
+    text.remove_prefix(1);
+  while (!text.empty() &&
+         (lexical::kClass[static_cast<unsigned char>(text.back())] & lexical::kSpace))
+    text.remove_suffix(1);
+  return text;
+}
+
+char closer_of(char open) { return open == '(' ? ')' : open == '[' ? ']' : '}'; }
+
+}  // namespace
+
+Parser::Parser(std::string text) {
+  module_.text_ = std::make_shared<const std::string>(std::move(text));
+  text_ = *module_.text_;
+  cursor_ = Cursor(text_);
+}
+
+Result<Module> Parser::run() {
+  if (text_.size() > kMaxTextBytes) return Error{0, "PTX text is larger than 64 MiB"};
+  // A NUL would end the text for the driver but not for us: the two must see the same module.
+  if (const auto nul = text_.find('\0'); nul != text_.npos) {
+    fail(static_cast<std::uint32_t>(nul), "a NUL byte inside the text");
+    return std::move(error_);
+  }
+  for (;;) {
+    if (!trivia()) return std::move(error_);
+    if (cursor_.at_end()) break;
+    if (!module_item()) return std::move(error_);
+  }
+  const std::string_view* next = module_.operand_pool_.data();
+  std::size_t statement_index = 0;
+  for (Function& f : module_.functions_) {
+    for (Statement& s : f.statements) {
+      const std::uint32_t count = operand_counts_[statement_index++];
+      s.operands = {next, count};
+      next += count;
+    }
+  }
+  return std::move(module_);
+}
+
+bool Parser::fail(std::uint32_t position, const std::string& what) {
+  const auto until = text_.substr(0, std::min<std::size_t>(position, text_.size()));
+  const auto line = 1 + std::count(until.begin(), until.end(), '\n');
+  const auto newline = until.rfind('\n');
+  const auto column = until.size() - (newline == until.npos ? 0 : newline + 1) + 1;
+  error_ = {0, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " + what};
+  return false;
+}
+
+std::uint32_t Parser::line_at(std::uint32_t position) {
+  line_ += static_cast<std::uint32_t>(
+      std::count(text_.begin() + line_position_, text_.begin() + position, '\n'));
+  line_position_ = position;
+  return line_;
+}
+
+bool Parser::trivia() {
+  if (cursor_.skip_trivia()) return true;
+  return fail(cursor_.position(), "comment is not closed");
+}
+
+bool Parser::skip_balanced() {
+  char stack[kMaxBracketDepth];
+  std::uint32_t depth = 0;
+  const std::uint32_t begin = cursor_.position();
+  for (;;) {
+    if (!trivia()) return false;
+    if (cursor_.at_end()) return fail(begin, "bracket is not closed");
+    const char c = cursor_.peek();
+    if (c == '"') {
+      if (!cursor_.skip_string()) return fail(cursor_.position(), "string is not closed");
+      continue;
+    }
+    if (c == '(' || c == '[' || c == '{') {
+      if (depth == kMaxBracketDepth) return fail(cursor_.position(), "brackets nest too deep");
+      stack[depth++] = closer_of(c);
+    } else if (c == ')' || c == ']' || c == '}') {
+      if (c != stack[depth - 1]) return fail(cursor_.position(), "brackets do not match");
+      if (--depth == 0) {
+        cursor_.advance();
+        return true;
+      }
+    }
+    cursor_.advance();
+  }
+}
+
+bool Parser::skip_unknown(std::uint32_t begin) {
+  for (;;) {
+    if (!trivia()) return false;
+    if (cursor_.at_end()) return fail(begin, "statement has no end");
+    switch (cursor_.peek()) {
+      case ';':
+        cursor_.advance();
+        return true;
+      case '{':
+        return skip_balanced();
+      case '(':
+      case '[':
+        if (!skip_balanced()) return false;
+        break;
+      case '}':
+      case ')':
+      case ']':
+        return fail(cursor_.position(), "bracket was not opened");
+      case '"':
+        if (!cursor_.skip_string()) return fail(cursor_.position(), "string is not closed");
+        break;
+      default:
+        cursor_.advance();
+    }
+  }
+}
+
+bool Parser::module_item() {
+  const std::uint32_t begin = cursor_.position();
+  std::string_view linkage;
+  std::string_view word = cursor_.take_dot_word();
+  while (is_linkage(word)) {
+    linkage = word;
+    if (!trivia()) return false;
+    word = cursor_.take_dot_word();
+  }
+  if (word.empty()) return fail(cursor_.position(), "expected a directive");
+  if (module_.variables_.size() > kMaxVariables || module_.functions_.size() > kMaxFunctions ||
+      module_.directives_.size() > kMaxVariables)
+    return fail(begin, "more declarations than are allowed");
+  if (word == ".entry" || word == ".func") return function(begin, linkage, word == ".entry");
+  if (is_space(word)) {
+    cursor_.seek(begin);
+    return module_variable(begin);
+  }
+  return simple_directive(begin, word);
+}
+
+bool Parser::simple_directive(std::uint32_t begin, std::string_view name) {
+  const std::uint32_t line = line_at(begin);
+  std::uint32_t end = 0;
+  if (name == ".version") {
+    if (!trivia()) return false;
+    const std::uint32_t number = cursor_.position();
+    const std::string_view major = cursor_.take_run(kWord);
+    std::uint64_t a = 0, b = 0;
+    bool good = parse_integer(major, a) && cursor_.accept('.');
+    good = good && parse_integer(cursor_.take_run(kWord), b) && a < 1000 && b < 1000;
+    if (!good) return fail(number, "expected a version number such as 9.0");
+    module_.version_ = {static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(b)};
+    end = cursor_.position();
+    module_.version_range_ = {number, end};
+  } else if (name == ".target") {
+    do {
+      if (!trivia()) return false;
+      const std::string_view word = cursor_.take_run(kWord);
+      if (word.empty()) return fail(cursor_.position(), "expected a target such as sm_90");
+      module_.targets_.push_back(word);
+      end = cursor_.position();
+      if (!trivia()) return false;
+    } while (cursor_.accept(','));
+  } else if (name == ".address_size") {
+    if (!trivia()) return false;
+    const std::uint32_t size = to_u32(cursor_.take_run(kWord));
+    end = cursor_.position();
+    if (size != 32 && size != 64) return fail(end, "address size must be 32 or 64");
+    module_.address_size_ = size;
+  } else if (name == ".file") {
+    // .file INDEX "NAME" [, TIMESTAMP, SIZE]
+    if (!trivia()) return false;
+    cursor_.take_run(kWord);
+    if (!trivia()) return false;
+    if (cursor_.peek() != '"' || !cursor_.skip_string())
+      return fail(cursor_.position(), "expected a file name in quotes");
+    end = cursor_.position();
+    if (!trivia()) return false;
+    while (cursor_.accept(',')) {
+      if (!trivia()) return false;
+      cursor_.take_run(kWord);
+      end = cursor_.position();
+      if (!trivia()) return false;
+    }
+  } else if (name == ".section") {
+    // Its name may have dots; then a block.
+    while (!cursor_.at_end() && cursor_.peek() != '{') {
+      if (!trivia()) return false;
+      if (cursor_.peek() != '{') cursor_.advance();
+    }
+    if (cursor_.at_end()) return fail(begin, "section has no block");
+    if (!skip_balanced()) return false;
+    end = cursor_.position();
+  } else {
+    if (!skip_unknown(begin)) return false;
+    end = cursor_.position();
+  }
+  const Range range{begin, end};
+  module_.items_.push_back({Item::Kind::kDirective,
+                            static_cast<std::uint32_t>(module_.directives_.size()), range});
+  module_.directives_.push_back({name, line, range});
+  return true;
+}
+
+bool Parser::module_variable(std::uint32_t begin) {
+  const std::uint32_t line = line_at(begin);
+  const std::size_t first = module_.variables_.size();
+  if (!declaration(module_.variables_, false) || !cursor_.accept(';')) {
+    // Not a declaration that we understand: keep it whole.
+    module_.variables_.resize(first);
+    cursor_.seek(begin);
+    if (!skip_unknown(begin)) return false;
+    const Range range{begin, cursor_.position()};
+    Cursor name(text_, begin);
+    module_.items_.push_back({Item::Kind::kDirective,
+                              static_cast<std::uint32_t>(module_.directives_.size()), range});
+    module_.directives_.push_back({name.take_dot_word(), line, range});
+    return true;
+  }
+  const Range range{begin, cursor_.position()};
+  for (std::size_t i = first; i < module_.variables_.size(); ++i) {
+    module_.variables_[i].line = line;
+    module_.variables_[i].range = range;
+  }
+  module_.items_.push_back({Item::Kind::kVariable, static_cast<std::uint32_t>(first), range});
+  return true;
+}
+
+bool Parser::function(std::uint32_t begin, std::string_view linkage, bool is_entry) {
+  Function f;
+  f.is_entry = is_entry;
+  f.linkage = linkage;
+  f.line = line_at(begin);
+  if (!trivia()) return false;
+  while (cursor_.peek() == '.') {  // `.attribute(...)` before the name
+    cursor_.take_dot_word();
+    if (!trivia()) return false;
+    if (cursor_.peek() == '(') {
+      if (!skip_balanced() || !trivia()) return false;
+    }
+    if (cursor_.at_end()) return fail(begin, "function has no name");
+  }
+  if (!is_entry && cursor_.peek() == '(') {
+    if (!parameter_list(f.returns, nullptr, nullptr) || !trivia()) return false;
+  }
+  const std::uint32_t name_begin = cursor_.position();
+  f.name = cursor_.take_run(kWord);
+  if (f.name.empty()) return fail(name_begin, "expected the name of a function");
+  f.name_range = {name_begin, cursor_.position()};
+  f.params_range = {cursor_.position(), cursor_.position()};
+  if (!trivia()) return false;
+  if (cursor_.peek() == '(') {
+    f.has_param_list = true;
+    if (!parameter_list(f.params, &f.params_range, &f.param_bytes) || !trivia()) return false;
+  }
+  if (!header_directives(f)) return false;
+  if (cursor_.accept(';')) {
+    f.range = {begin, cursor_.position()};
+  } else {
+    f.has_body = true;
+    const std::uint32_t body_begin = cursor_.position();
+    cursor_.advance();  // header_directives has seen the brace
+    if (!body(f)) return false;
+    f.body_range = {body_begin, cursor_.position()};
+    f.range = {begin, cursor_.position()};
+  }
+  module_.items_.push_back({Item::Kind::kFunction,
+                            static_cast<std::uint32_t>(module_.functions_.size()), f.range});
+  module_.functions_.push_back(std::move(f));
+  return true;
+}
+
+bool Parser::parameter_list(std::vector<Variable>& out, Range* inside, std::uint64_t* bytes) {
+  cursor_.advance();  // (
+  if (inside) inside->begin = cursor_.position();
+  std::uint64_t offset = 0;
+  if (!trivia()) return false;
+  if (cursor_.peek() != ')') {
+    do {
+      if (!trivia()) return false;
+      const std::uint32_t begin = cursor_.position();
+      const std::size_t first = out.size();
+      if (!declaration(out, true) || out.size() != first + 1)
+        return fail(begin, "parameter is not understood");
+      Variable& p = out.back();
+      p.range = {begin, cursor_.position()};
+      p.line = line_at(begin);
+      const std::uint64_t align = std::max<std::uint64_t>(p.align, 1);
+      p.offset = (offset + align - 1) / align * align;
+      offset = p.offset + p.bytes;
+      if (offset > kMaxTextBytes) return fail(begin, "parameters are too large");
+      if (!trivia()) return false;
+    } while (cursor_.accept(','));
+  }
+  if (inside) inside->end = cursor_.position();
+  if (bytes) *bytes = offset;
+  if (!cursor_.accept(')')) return fail(cursor_.position(), "expected `,` or `)`");
+  return true;
+}
+
+bool Parser::header_directives(Function& f) {
+  for (;;) {
+    if (!trivia()) return false;
+    const char c = cursor_.peek();
+    if (c == ';' || c == '{') return true;
+    HeaderDirective d;
+    d.range.begin = cursor_.position();
+    d.name = cursor_.take_dot_word();
+    if (d.name.empty())
+      return fail(cursor_.position(), "expected a directive, `{` or `;` after the function's head");
+    d.range.end = cursor_.position();
+    std::uint32_t argument_begin = cursor_.position(), argument_end = argument_begin;
+    bool any = false;
+    const auto push = [&] {
+      d.arguments.push_back(trimmed(slice(argument_begin, argument_end)));
+    };
+    for (;;) {
+      if (!trivia()) return false;
+      if (cursor_.at_end()) return fail(d.range.begin, "function has no body");
+      const char a = cursor_.peek();
+      if (a == '{' || a == '.' || a == ';') break;
+      if (!any) argument_begin = cursor_.position();
+      any = true;
+      if (a == ',') {
+        push();
+        cursor_.advance();
+        argument_begin = argument_end = cursor_.position();
+        continue;
+      }
+      if (a == '"') {
+        if (!cursor_.skip_string()) return fail(cursor_.position(), "string is not closed");
+      } else if (a == '(' || a == '[') {
+        if (!skip_balanced()) return false;
+      } else {
+        cursor_.advance();
+      }
+      argument_end = cursor_.position();
+      d.range.end = argument_end;
+    }
+    if (any) push();
+    if (d.name == ".pragma" && cursor_.peek() == ';') {
+      cursor_.advance();
+      d.range.end = cursor_.position();
+    }
+    const auto dimensions = [&](std::array<std::uint32_t, 3>& out) {
+      for (std::size_t i = 0; i < 3; ++i)
+        out[i] = i < d.arguments.size() ? to_u32(d.arguments[i]) : 1;
+    };
+    if (d.name == ".maxntid") dimensions(f.maxntid);
+    if (d.name == ".reqntid") dimensions(f.reqntid);
+    if (d.name == ".minnctapersm" && !d.arguments.empty()) f.minnctapersm = to_u32(d.arguments[0]);
+    if (d.name == ".maxnreg" && !d.arguments.empty()) f.maxnreg = to_u32(d.arguments[0]);
+    f.directives.push_back(std::move(d));
+  }
+}
+
+bool Parser::body(Function& f) {
+  f.scopes.push_back({});
+  std::vector<std::uint32_t> open_scopes{0};
+  const std::uint32_t begin = cursor_.position();
+  while (!open_scopes.empty()) {
+    if (!trivia()) return false;
+    if (cursor_.at_end()) return fail(begin, "function's body is not closed");
+    if (operand_counts_.size() > kMaxStatements || module_.operand_pool_.size() > kMaxOperands ||
+        variable_count_ > kMaxVariables)
+      return fail(cursor_.position(), "more statements than are allowed");
+    if (!statement(f, open_scopes)) return false;
+  }
+  f.scopes[0].close = static_cast<std::uint32_t>(f.statements.size());
+  return true;
+}
+
+bool Parser::statement(Function& f, std::vector<std::uint32_t>& open_scopes) {
+  Statement s;
+  const std::uint32_t begin = cursor_.position();
+  std::uint32_t operand_count = 0;
+  const auto index = static_cast<std::uint32_t>(f.statements.size());
+  s.line = line_at(begin);
+  s.scope = open_scopes.back();
+  const char c = cursor_.peek();
+  if (c == '{') {
+    if (open_scopes.size() == kMaxScopeDepth) return fail(begin, "scopes nest too deep");
+    s.kind = StatementKind::kScopeOpen;
+    cursor_.advance();
+    const auto scope = static_cast<std::uint32_t>(f.scopes.size());
+    f.scopes.push_back({s.scope, f.scopes[s.scope].depth + 1, index, 0});
+    open_scopes.push_back(scope);
+    s.scope = scope;
+  } else if (c == '}') {
+    cursor_.advance();
+    f.scopes[s.scope].close = index;
+    open_scopes.pop_back();
+    if (open_scopes.empty()) return true;  // the body's own brace is not a statement
+    s.kind = StatementKind::kScopeClose;
+  } else if (c == '.') {
+    const std::size_t pool = module_.operand_pool_.size();
+    if (!dot_statement(f, s)) return false;
+    operand_count = static_cast<std::uint32_t>(module_.operand_pool_.size() - pool);
+  } else if (c == ';') {  // an empty statement
+    s.kind = StatementKind::kDirective;
+    cursor_.advance();
+    s.opcode = slice(begin, cursor_.position());
+  } else {
+    if (cursor_.accept('@')) {
+      if (!trivia()) return false;
+      s.guard_negated = cursor_.accept('!');
+      if (s.guard_negated && !trivia()) return false;
+      s.guard = cursor_.take_run(kWord);
+      if (s.guard.empty()) return fail(cursor_.position(), "expected a predicate after `@`");
+      if (!trivia()) return false;
+    }
+    const std::uint32_t word_begin = cursor_.position();
+    const std::string_view word = cursor_.take_run(kWord);
+    if (word.empty()) return fail(word_begin, "expected an instruction or a label");
+    const std::uint32_t word_end = cursor_.position();
+    if (!trivia()) return false;
+    if (s.guard.empty() && cursor_.peek() == ':' && cursor_.peek_next() != ':') {
+      cursor_.advance();
+      s.kind = StatementKind::kLabel;
+      s.opcode = word;
+    } else {
+      s.kind = StatementKind::kInstruction;
+      cursor_.seek(word_end);
+      cursor_.take_run(kOpcode);
+      std::uint32_t opcode_end = cursor_.position();
+      // `ld .global` is one opcode; no operand begins with a dot.
+      for (;;) {
+        if (!trivia()) return false;
+        if (cursor_.peek() != '.') break;
+        cursor_.take_run(kOpcode);
+        opcode_end = cursor_.position();
+      }
+      s.opcode = slice(word_begin, opcode_end);
+      if (!operands(operand_count)) return false;
+    }
+  }
+  s.range = {begin, cursor_.position()};
+  f.statements.push_back(s);
+  operand_counts_.push_back(operand_count);
+  return true;
+}
+
+bool Parser::dot_statement(Function& f, Statement& s) {
+  const std::uint32_t begin = cursor_.position();
+  s.opcode = cursor_.take_dot_word();
+  if (s.opcode.empty()) return fail(begin, "expected a directive");
+  std::string_view space = s.opcode;
+  while (is_linkage(space)) {
+    if (!trivia()) return false;
+    space = cursor_.take_dot_word();
+  }
+  if (is_space(space)) {
+    cursor_.seek(begin);
+    const std::size_t first = f.variables.size();
+    if (declaration(f.variables, false) && cursor_.accept(';')) {
+      s.kind = StatementKind::kDeclaration;
+      s.opcode = space;
+      for (std::size_t i = first; i < f.variables.size(); ++i) {
+        f.variables[i].scope = s.scope;
+        f.variables[i].line = s.line;
+        f.variables[i].range = {begin, cursor_.position()};
+      }
+      variable_count_ += f.variables.size() - first;
+      return true;
+    }
+    f.variables.resize(first);  // not a declaration that we understand
+    cursor_.seek(begin);
+    cursor_.take_dot_word();
+  }
+  s.kind = StatementKind::kDirective;
+  if (s.opcode == ".loc") return location_directive();
+  std::uint32_t count = 0;
+  return operands(count);
+}
+
+bool Parser::location_directive() {
+  // .loc FILE LINE COLUMN [, function_name LABEL [+ IMM]] [, inlined_at FILE LINE COLUMN]
+  std::uint32_t end = cursor_.position();
+  for (int i = 0; i < 3; ++i) {
+    if (!trivia()) return false;
+    std::uint64_t ignored = 0;
+    if (!parse_integer(cursor_.take_run(kWord), ignored))
+      return fail(cursor_.position(), "expected a number in .loc");
+    end = cursor_.position();
+  }
+  for (;;) {
+    if (!trivia()) return false;
+    if (!cursor_.accept(',')) break;
+    if (!trivia()) return false;
+    const std::string_view word = cursor_.take_run(kWord);
+    int words = 0;
+    if (word == "function_name") words = 1;
+    if (word == "inlined_at") words = 3;
+    if (words == 0) return fail(cursor_.position(), "unknown attribute of .loc");
+    for (int i = 0; i < words; ++i) {
+      if (!trivia()) return false;
+      cursor_.take_run(kWord);
+      end = cursor_.position();
+    }
+    if (!trivia()) return false;
+    if (words == 1 && cursor_.accept('+')) {
+      if (!trivia()) return false;
+      cursor_.take_run(kWord);
+      end = cursor_.position();
+    }
+  }
+  cursor_.seek(end);  // white space belongs to no statement
+  return true;
+}
+
+bool Parser::operands(std::uint32_t& count) {
+  std::vector<std::string_view>& pool = module_.operand_pool_;
+  const std::size_t first = pool.size();
+  char stack[kMaxBracketDepth];
+  std::uint32_t depth = 0;
+  if (!trivia()) return false;
+  const std::uint32_t statement_begin = cursor_.position();
+  std::uint32_t begin = statement_begin;
+  std::uint32_t end = begin;  // of the last byte that is not trivia
+  for (;;) {
+    while (!cursor_.at_end() && !cursor_.is(kStop | lexical::kSpace)) {
+      cursor_.advance();
+      end = cursor_.position();
+    }
+    if (cursor_.at_end()) return fail(statement_begin, "statement has no `;`");
+    const char c = cursor_.peek();
+    switch (c) {
+      case ';':
+        if (depth != 0) return fail(cursor_.position(), "`;` inside brackets");
+        if (end > begin || pool.size() > first) pool.push_back(slice(begin, std::max(begin, end)));
+        cursor_.advance();
+        count = static_cast<std::uint32_t>(pool.size() - first);
+        return true;
+      case ',':
+        cursor_.advance();
+        if (depth == 0) {
+          if (pool.size() > kMaxOperands) return fail(cursor_.position(), "too many operands");
+          pool.push_back(slice(begin, std::max(begin, end)));
+          if (!trivia()) return false;
+          begin = end = cursor_.position();
+        }
+        continue;
+      case '(':
+      case '[':
+      case '{':
+        if (depth == kMaxBracketDepth) return fail(cursor_.position(), "brackets nest too deep");
+        stack[depth++] = closer_of(c);
+        break;
+      case ')':
+      case ']':
+      case '}':
+        if (depth == 0 || stack[depth - 1] != c)
+          return fail(cursor_.position(), depth == 0 && c == '}'
+                                              ? "`}` where a statement should end with `;`"
+                                              : "brackets do not match");
+        --depth;
+        break;
+      case '"':
+        if (!cursor_.skip_string()) return fail(cursor_.position(), "string is not closed");
+        end = cursor_.position();
+        continue;
+      default: {  // white space or `/`
+        const std::uint32_t before = cursor_.position();
+        if (!trivia()) return false;
+        if (cursor_.position() != before) continue;
+      }
+    }
+    cursor_.advance();
+    end = cursor_.position();
+  }
+}
+
+Result<Module> Module::parse(std::string text) { return Parser(std::move(text)).run(); }
+
+}  // namespace sluice::ptx

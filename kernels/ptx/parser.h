@@ -1,0 +1,68 @@
+// Cuts PTX text into a Module. Internal to kernels/ptx: everybody else calls Module::parse.
+//
+// Owner: one parse, one thread. No recursion and no look-behind, so hostile text costs linear time
+// and the stack does not grow. What is not understood becomes a directive or an instruction that
+// keeps its bytes; an error is only what leaves it open where a statement ends.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/ptx/cursor.h"
+#include "kernels/ptx/module.h"
+
+namespace sluice::ptx {
+
+class Parser {
+ public:
+  explicit Parser(std::string text);
+  Result<Module> run();
+
+ private:
+  // All of these return false after fail(); the cursor is then anywhere.
+  bool module_item();
+  bool simple_directive(std::uint32_t begin, std::string_view name);
+  bool module_variable(std::uint32_t begin);
+  bool function(std::uint32_t begin, std::string_view linkage, bool is_entry);
+  bool parameter_list(std::vector<Variable>& out, Range* inside, std::uint64_t* bytes);
+  bool header_directives(Function& function);
+  bool body(Function& function);
+  bool statement(Function& function, std::vector<std::uint32_t>& open_scopes);
+  // A dot word at the start of a statement.
+  bool dot_statement(Function& function, Statement& statement);
+  bool location_directive();  // `.loc` and its operands, which no semicolon ends
+  // Declared names up to and including `terminator` (or, in a parameter list, up to `,` or `)`).
+  // Does not fail(): false means that the text is something else, for the caller to keep as is.
+  bool declaration(std::vector<Variable>& out, bool parameter);
+  // Operands up to and including the `;`; they go to the pool, their count to `count`.
+  bool operands(std::uint32_t& count);
+  // Past everything up to and including a `;` or a balanced `{}` at depth 0.
+  bool skip_unknown(std::uint32_t begin);
+  // Past a balanced bracket that begins here.
+  bool skip_balanced();
+  bool trivia();
+
+  bool fail(std::uint32_t position, const std::string& what);
+  std::uint32_t line_at(std::uint32_t position);  // positions must not go down
+  std::string_view slice(std::uint32_t begin, std::uint32_t end) const {
+    return text_.substr(begin, end - begin);
+  }
+
+  Module module_;
+  std::string_view text_;
+  Cursor cursor_{std::string_view()};
+  Error error_;
+  // Operand counts of all statements, in order: the pool moves while it grows, so the spans are
+  // set at the end.
+  std::vector<std::uint32_t> operand_counts_;
+  std::size_t variable_count_ = 0;  // in all bodies
+  std::uint32_t line_position_ = 0;
+  std::uint32_t line_ = 1;
+};
+
+// Sets bytes (and align, where not declared) from type, vector width and dimensions. False: the
+// size does not fit.
+bool finish_layout(Variable& variable, std::uint32_t declared_align);
+
+}  // namespace sluice::ptx
