@@ -1,0 +1,62 @@
+// DriverApi: the CUDA driver as one table of functions, loaded from NVIDIA's libcuda.so.1 or from
+// the software GPU (libsluice-softcuda.so), so that whoever runs calls cannot tell which one it
+// has.
+//
+// Owned by sluice-worker (and tests, benchmarks), one per process, filled once before any thread
+// uses it and read-only afterwards; the functions are as thread-safe as the driver behind them. It
+// does not interpret calls or results, and it never unloads a driver: drivers have threads.
+#pragma once
+
+#include <string>
+
+#include "abi/cuda_driver.h"
+#include "mediator/base/result.h"
+
+namespace sluice::gpu {
+
+// Every function of abi/cuda_driver_functions.h under its exported name. Since cuda_driver.h maps
+// the plain names to those, `api.cuMemAlloc(...)` means `api.cuMemAlloc_v2(...)`, as in any
+// program. No pointer is null after load_driver: what an older driver lacks returns
+// CUDA_ERROR_NOT_SUPPORTED.
+struct DriverApi {
+#define SLUICE_DRIVER_MEMBER(symbol, name, since, parameters) decltype(&::symbol) symbol = nullptr;
+  SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_DRIVER_MEMBER)
+#undef SLUICE_DRIVER_MEMBER
+
+  void* library = nullptr;  // dlopen's handle, for symbols beyond the API
+  std::string path;         // as given to dlopen
+  unsigned missing = 0;     // functions that this library lacks
+};
+
+// Loads `path` (as for dlopen: a name is searched, a path is taken). Errors say what is missing:
+// the library, or a function without which no program of Sluice can run. Runs the library's
+// constructors, calls nothing. Refuses the guest's libcuda.so.1: it would call back into us.
+Result<DriverApi> load_driver(const std::string& path);
+
+// "CUDA_ERROR_INVALID_VALUE (1): invalid argument", for logs and errors; any number.
+std::string describe(CUresult result);
+
+enum class GpuKind { kNvidia, kSoft };
+
+struct GpuConfig {
+  enum class Want { kAuto, kNvidia, kSoft };
+  Want want = Want::kAuto;
+  std::string nvidia_library = "libcuda.so.1";
+  // A name without a slash is also looked for beside the program: where it is installed
+  // (../lib/sluice) and in a build tree (../softgpu).
+  std::string soft_library = "libsluice-softcuda.so";
+};
+
+struct Gpu {
+  GpuKind kind;
+  DriverApi api;
+  int device_count;  // at least 1
+  std::string why;   // one line for the log: why this one, for example why not NVIDIA's
+};
+
+// Chooses and initialises a driver: NVIDIA's if its library loads, cuInit succeeds and there is a
+// device, otherwise (kAuto) the software GPU. Calls cuInit, so address windows that must be
+// reserved before it (DESIGN section 3) have to be reserved before this.
+Result<Gpu> find_gpu(const GpuConfig& config);
+
+}  // namespace sluice::gpu
