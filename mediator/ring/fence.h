@@ -1,0 +1,62 @@
+// Fences for shared memory that may be mapped write-back, write-combined or uncached.
+//
+// Used by ring/ in guest and host; no state. On x86 with write-back memory, plain stores are ordered
+// and these are needed only where a store must come before a load. Write-combined memory (a guest's
+// mapping of BAR2 may be) has none of that order: stores sit in buffers that drain in any order, and
+// loads may be done early. Intel SDM vol. 3, 12.3 (memory types) and 12.2.5 (fences): SFENCE and
+// MFENCE drain the buffers, LFENCE stops early loads. A few nanoseconds each where there is nothing
+// to drain.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace sluice {
+
+// All earlier stores are seen before any later store: between a record and its head index.
+inline void store_fence() {
+  std::atomic_thread_fence(std::memory_order_release);
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+// No later load is done before an earlier one: between the peer's index and the record.
+inline void load_fence() {
+  std::atomic_thread_fence(std::memory_order_acquire);
+#if defined(__x86_64__)
+  _mm_lfence();
+#endif
+}
+
+// All earlier stores are seen before any later load: between publishing and looking at `armed`, and
+// between setting `armed` and looking at the index. MFENCE rather than what the compiler makes of
+// a seq_cst fence (a locked instruction on the stack): the manual promises it for every memory type.
+inline void full_fence() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#if defined(__x86_64__)
+  _mm_mfence();
+#endif
+}
+
+// One shared word. Plain loads and stores: no locked instruction ever touches shared memory.
+template <class T>
+inline T load_shared(const T& word, std::memory_order order = std::memory_order_relaxed) {
+  return std::atomic_ref<T>(const_cast<T&>(word)).load(order);
+}
+template <class T>
+inline void store_shared(T& word, T value, std::memory_order order = std::memory_order_relaxed) {
+  std::atomic_ref<T>(word).store(value, order);
+}
+
+inline void cpu_relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+}  // namespace sluice
