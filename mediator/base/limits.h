@@ -1,0 +1,62 @@
+// Every limit of the host side in one place, each with what breaks if it changes. Constants only;
+// what an operator may change stands in the configuration (mediator/daemon/config.h) and is bounded
+// by these. Limits that a guest sees as part of the layout are in abi/channel.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/channel.h"
+
+namespace sluice::limits {
+
+// vGPUs of one sluiced. Each costs a memfd, 2*(slots+1) eventfds and two listening sockets; more
+// needs a higher RLIMIT_NOFILE (64 vGPUs of 64 slots are about 8,500 descriptors).
+inline constexpr size_t kMaxVgpus = 64;
+// Length of a vGPU's name: it becomes part of a socket path of at most 107 bytes and fills
+// worker_protocol::Start::vgpu.
+inline constexpr size_t kMaxVgpuNameBytes = 48;
+// Weights are ratios; the scheduler's virtual time keeps its precision within this range.
+inline constexpr uint32_t kMinWeight = 1;
+inline constexpr uint32_t kMaxWeight = 10000;
+// Priorities, for policies that know them (higher is more urgent).
+inline constexpr int kMinPriority = 0;
+inline constexpr int kMaxPriority = 99;
+
+// Size of a vGPU's region: power of two; the smallest that holds 64 slots and some extents, and the
+// largest that fits the window that guest process and worker reserve.
+inline constexpr uint64_t kMinRegionBytes = 32ull << 20;
+inline constexpr uint64_t kMaxRegionBytes = SLUICE_WINDOW_BYTES;
+// Staging of one session, in bytes; a copy larger than it is cut, so less only costs speed.
+inline constexpr uint64_t kMinStagingBytes = SLUICE_EXTENT_BYTES;
+inline constexpr uint64_t kMaxStagingBytes = 256ull << 20;
+
+// Admin socket. A request longer than this is answered with an error and the connection closed.
+inline constexpr size_t kMaxAdminRequestBytes = 64u << 10;
+inline constexpr size_t kMaxAdminConnections = 32;
+inline constexpr size_t kMaxAdminBatch = 64;      // requests in one JSON-RPC array
+inline constexpr size_t kMaxAdminBacklogBytes = 4u << 20;  // unread answers before we hang up
+inline constexpr size_t kMaxEvents = 1024;        // kept for `sluicectl events`; older are dropped
+
+// ivshmem peers beyond the live one are held open with a "refused" page (closing in the handshake
+// hangs QEMU). Past this many per vGPU they are closed at once.
+inline constexpr size_t kMaxRefusedPeers = 16;
+// Local programs between connect and the end of their join, per vGPU.
+inline constexpr size_t kMaxPendingJoins = 64;
+// Messages of one agent handled before others get their turn.
+inline constexpr size_t kAgentBurst = 32;
+// Answers waiting for room in the agent's ring. An agent that asks and never reads loses its sessions.
+inline constexpr size_t kMaxAgentBacklog = 256;
+// Workers started for one vGPU per second on average, and at once: a program that opens and closes
+// in a loop must not turn the host into a fork server. Later ones wait.
+inline constexpr double kSessionsPerSecond = 20;
+inline constexpr double kSessionBurst = 64;
+// Messages of one worker handled before others get their turn.
+inline constexpr size_t kWorkerBurst = 32;
+
+// Heartbeats: host pages (a worker calls ours stale after many of them, so a longer period delays
+// fail-open), channel headers.
+inline constexpr uint32_t kHostPageBeatMs = 100;
+inline constexpr uint32_t kChannelBeatMs = 1000;
+
+}  // namespace sluice::limits

@@ -1,0 +1,49 @@
+// Log lines of the host programs, to stderr in the way systemd wants it: no time stamps when stderr
+// is the journal (it adds its own), a "<priority>" prefix that it strips. An observer may also see
+// each line (sluiced keeps the last ones for `sluicectl events`).
+// Any thread. Formats with fmt; a broken format string does not compile.
+#pragma once
+
+#include <climits>  // libstdc++ 12's <memory> forgets it (bits/atomic_wait.h)
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace sluice::log {
+
+enum class Level { kDebug, kInfo, kWarning, kError };
+
+// Sets the program's name and the least level that is written. Call once, first.
+void init(std::string_view program, Level least);
+// "debug", "info", "warning", "error"; false: none of these.
+bool parse_level(std::string_view text, Level& level);
+std::string_view level_name(Level level);
+
+// Called with every line at or above the least level, in the thread that logs, after it is written.
+using Observer = std::function<void(Level, std::string_view)>;
+void set_observer(Observer observer);
+
+void write(Level level, std::string_view line);
+bool enabled(Level level);
+
+template <class... Args>
+void debug(fmt::format_string<Args...> f, Args&&... args) {
+  if (enabled(Level::kDebug)) write(Level::kDebug, fmt::format(f, std::forward<Args>(args)...));
+}
+template <class... Args>
+void info(fmt::format_string<Args...> f, Args&&... args) {
+  if (enabled(Level::kInfo)) write(Level::kInfo, fmt::format(f, std::forward<Args>(args)...));
+}
+template <class... Args>
+void warning(fmt::format_string<Args...> f, Args&&... args) {
+  if (enabled(Level::kWarning)) write(Level::kWarning, fmt::format(f, std::forward<Args>(args)...));
+}
+template <class... Args>
+void error(fmt::format_string<Args...> f, Args&&... args) {
+  if (enabled(Level::kError)) write(Level::kError, fmt::format(f, std::forward<Args>(args)...));
+}
+
+}  // namespace sluice::log

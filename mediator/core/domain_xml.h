@@ -1,0 +1,37 @@
+// Reads what belongs to Sluice out of a libvirt domain XML (DESIGN section 7):
+//
+//   <metadata><sluice:vgpu xmlns:sluice='https://sluice.example/vgpu/1' weight='300' memory='8G'/>
+//   <shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='...'/><msi vectors='17'/></shmem>
+//
+// Pure: text in, value out; used by sluicectl, later by the libvirt hook. The XML may be hostile: no
+// DTD is loaded, no entity is expanded, nothing is fetched, depth and size are bounded.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "mediator/base/result.h"
+
+namespace sluice {
+
+inline constexpr char kVgpuXmlNamespace[] = "https://sluice.example/vgpu/1";
+
+struct DomainVgpu {
+  std::string domain;         // the domain's <name>
+  std::string vgpu;           // the vGPU's name: shmem name
+  std::string socket;         // server path
+  uint32_t vectors = 0;       // msi vectors; 0: not given
+  uint32_t weight = 0;        // 0: not given
+  uint64_t memory_bytes = 0;  // 0: no limit given
+  int priority = -1;          // -1: not given
+};
+
+// Errors say what is missing or wrong and what it should look like. A domain with no ivshmem-doorbell
+// shmem, or with two, is an error.
+Result<DomainVgpu> parse_domain_xml(std::string_view xml);
+
+// "8G", "512M", "1073741824": bytes, binary multiples K, M, G, T. For command lines too.
+Result<uint64_t> parse_byte_size(std::string_view text);
+
+}  // namespace sluice

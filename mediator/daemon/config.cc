@@ -1,0 +1,259 @@
+#include "mediator/daemon/config.h"
+
+#define TOML_EXCEPTIONS 0
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "mediator/base/limits.h"
+#include "mediator/core/domain_xml.h"
+
+namespace sluice {
+namespace {
+
+// Reads a file's tables key by key and remembers the first error and the keys that were asked for,
+// so that whatever is left over can be called unknown.
+class Reader {
+ public:
+  Reader(const toml::table& root, std::string file) : root_(root), file_(std::move(file)) {}
+
+  // The following calls read this table; it may be missing.
+  void table(const char* name) {
+    tables_.insert(name);
+    name_ = name;
+    keys_.clear();
+    table_ = nullptr;
+    const toml::node* node = root_.get(name);
+    if (!node) return;
+    table_ = node->as_table();
+    if (!table_) fail(*node, fmt::format("'{}' must be a table: [{}]", name, name));
+  }
+
+  void path(const char* key, std::string& to) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    auto text = n->value_exact<std::string>();
+    if (!text || text->empty() || (*text)[0] != '/')
+      return fail(*n, fmt::format("{} must be an absolute path in quotes", full(key)));
+    to = *text;
+  }
+  // A library: an absolute path, or a soname that the loader looks up.
+  void library(const char* key, std::string& to) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    auto text = n->value_exact<std::string>();
+    if (!text || text->empty() || text->size() > 255)
+      return fail(*n, fmt::format("{} must be a path or a library's name in quotes, of at most 255 "
+                                  "bytes", full(key)));
+    to = *text;
+  }
+  // File modes are strings, because TOML's 0666 is not a number and 666 would be the wrong one.
+  void mode(const char* key, unsigned& to) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    auto text = n->value_exact<std::string>();
+    unsigned value = 0;
+    bool good = text && !text->empty() && text->size() <= 5;
+    if (good)
+      for (char c : *text) {
+        good = good && c >= '0' && c <= '7';
+        value = value * 8 + static_cast<unsigned>(c - '0');
+      }
+    if (!good || value > 0777)
+      return fail(*n, fmt::format("{} must be a file mode in quotes, for example \"0660\"", full(key)));
+    to = value;
+  }
+  void number(const char* key, uint32_t& to, uint32_t low, uint32_t high) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    auto value = n->value_exact<int64_t>();
+    if (!value || *value < low || *value > high)
+      return fail(*n, fmt::format("{} must be a whole number from {} to {}", full(key), low, high));
+    to = static_cast<uint32_t>(*value);
+  }
+  void size(const char* key, uint64_t& to, uint64_t low, uint64_t high, bool power_of_two) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    auto text = n->value_exact<std::string>();
+    auto bytes = text ? parse_byte_size(*text) : Result<uint64_t>(Error{EINVAL, ""});
+    if (!bytes || *bytes < low || *bytes > high || *bytes % SLUICE_EXTENT_BYTES ||
+        (power_of_two && !std::has_single_bit(*bytes)))
+      return fail(*n, fmt::format("{} must be a size in quotes from \"{}M\" to \"{}M\", {}", full(key),
+                                  low >> 20, high >> 20,
+                                  power_of_two ? "a power of two" : "a multiple of 2M"));
+    to = *bytes;
+  }
+  // `choose(text)` takes a word; false: none that it knows.
+  template <class F>
+  void word(const char* key, const char* words, F choose) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    auto text = n->value_exact<std::string>();
+    if (!text || !choose(*text)) fail(*n, fmt::format("{} must be one of {}", full(key), words));
+  }
+  void environment(const char* name, const char* key, std::map<std::string, std::string>& to) {
+    const toml::table* t;
+    if (key) {
+      const toml::node* n = get(key);
+      if (!n) return;
+      t = n->as_table();
+      if (!t) return fail(*n, fmt::format("{} must be a table of strings", full(key)));
+    } else {
+      table(name);
+      t = table_;
+      table_ = nullptr;  // every key is a variable; none is unknown
+      if (!t) return;
+    }
+    for (const auto& [k, v] : *t) {
+      std::string variable(k.str());
+      auto text = v.value_exact<std::string>();
+      if (!text || variable.empty() || variable.find('=') != std::string::npos ||
+          text->find('\0') != std::string::npos)
+        return fail(v, fmt::format("environment variable '{}' must be a string", variable));
+      to[variable] = *text;
+    }
+  }
+
+  // After the last key of a table.
+  void end_table() {
+    if (!table_) return;
+    for (const auto& [k, v] : *table_)
+      if (!keys_.count(std::string(k.str())))
+        fail(v, fmt::format("unknown key '{}' in [{}]", k.str(), name_));
+  }
+  void end_file() {
+    for (const auto& [k, v] : root_)
+      if (!tables_.count(std::string(k.str())))
+        fail(v, v.is_table() ? fmt::format("unknown table [{}]", k.str())
+                             : fmt::format("key '{}' stands outside of any table", k.str()));
+  }
+  void fail_key(const char* key, const std::string& what) {
+    if (const toml::node* n = table_ ? table_->get(key) : nullptr) fail(*n, what);
+    else if (!error_) error_ = Error{EINVAL, file_ + ": " + what};
+  }
+  bool failed() const { return static_cast<bool>(error_); }
+  Error error() const { return *error_; }
+
+ private:
+  const toml::node* get(const char* key) {
+    keys_.insert(key);
+    return table_ ? table_->get(key) : nullptr;
+  }
+  std::string full(const char* key) const { return fmt::format("{}.{}", name_, key); }
+  void fail(const toml::node& node, const std::string& what) {
+    if (!error_) error_ = Error{EINVAL, fmt::format("{}:{}: {}", file_, node.source().begin.line, what)};
+  }
+
+  const toml::table& root_;
+  std::string file_;
+  std::string name_;
+  const toml::table* table_ = nullptr;
+  std::set<std::string> keys_, tables_;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+std::string Config::admin_socket_path() const {
+  return admin_socket.empty() ? runtime_dir + "/admin.sock" : admin_socket;
+}
+std::string Config::soft_gpu_path() const {
+  return soft_gpu_file.empty() ? runtime_dir + "/softgpu" : soft_gpu_file;
+}
+
+Result<Config> parse_config(std::string_view text, const std::string& file) {
+  toml::parse_result parsed = toml::parse(text, std::string_view(file));
+  if (!parsed)
+    return Error{EINVAL, fmt::format("{}:{}: {}", file, parsed.error().source().begin.line,
+                                     parsed.error().description())};
+  Config c;
+  Reader r(parsed.table(), file);
+
+  r.table("daemon");
+  r.path("runtime_dir", c.runtime_dir);
+  r.path("worker", c.worker);
+  r.word("log_level", "\"debug\", \"info\", \"warning\", \"error\"",
+         [&](const std::string& w) { return log::parse_level(w, c.log_level); });
+  r.end_table();
+
+  r.table("admin");
+  r.path("socket", c.admin_socket);
+  r.mode("mode", c.admin_mode);
+  r.end_table();
+
+  r.table("device");
+  r.word("kind", "\"auto\", \"soft\", \"nvidia\"", [&](const std::string& w) {
+    if (w == "auto") c.device = DeviceKind::kAuto;
+    else if (w == "soft") c.device = DeviceKind::kSoft;
+    else if (w == "nvidia") c.device = DeviceKind::kNvidia;
+    else return false;
+    return true;
+  });
+  r.library("nvidia_library", c.nvidia_library);
+  r.library("soft_library", c.soft_library);
+  r.end_table();
+
+  r.table("soft_gpu");
+  r.path("file", c.soft_gpu_file);
+  r.environment("soft_gpu", "environment", c.soft_gpu_environment);
+  r.end_table();
+  r.environment("worker_environment", nullptr, c.worker_environment);
+
+  r.table("vgpu");
+  r.size("region", c.region_bytes, limits::kMinRegionBytes, limits::kMaxRegionBytes, true);
+  r.size("staging", c.staging_bytes, limits::kMinStagingBytes, limits::kMaxStagingBytes, false);
+  r.number("slots", c.slots, 1, SLUICE_MAX_SLOTS);
+  r.number("weight", c.weight, limits::kMinWeight, limits::kMaxWeight);
+  r.mode("socket_mode", c.socket_mode);
+  r.mode("local_socket_mode", c.local_socket_mode);
+  uint64_t slots_end = SLUICE_SLOT_OFFSET + uint64_t{c.slots} * SLUICE_SLOT_STRIDE;
+  if (slots_end + SLUICE_EXTENT_BYTES + c.staging_bytes > c.region_bytes)
+    r.fail_key("region", fmt::format("vgpu.region of {}M has no room for {} slots and one session's "
+                                     "staging of {}M",
+                                     c.region_bytes >> 20, c.slots, c.staging_bytes >> 20));
+  r.end_table();
+
+  r.table("scheduler");
+  r.word("policy", "the names that `sluicectl policies` lists", [&](const std::string& w) {
+    c.policy = w;  // sluiced looks it up in the registry when it makes the policy
+    return !w.empty();
+  });
+  r.number("quantum_min_us", c.quantum_min_us, 100, 10'000'000);
+  r.number("quantum_max_us", c.quantum_max_us, 100, 10'000'000);
+  if (c.quantum_min_us > c.quantum_max_us)
+    r.fail_key("quantum_min_us", "scheduler.quantum_min_us is more than scheduler.quantum_max_us");
+  r.number("chunk_target_us", c.chunk_target_us, 1, 1'000'000);
+  r.end_table();
+
+  r.table("deadlines");
+  r.number("join_ms", c.join_ms, 1, 600'000);
+  r.number("worker_start_ms", c.worker_start_ms, 1, 600'000);
+  r.number("session_end_ms", c.session_end_ms, 1, 600'000);
+  r.number("evict_ms", c.evict_ms, 1, 600'000);
+  r.end_table();
+
+  r.end_file();
+  if (r.failed()) return r.error();
+  return c;
+}
+
+Result<Config> load_config(const std::string& path) {
+  std::unique_ptr<FILE, int (*)(FILE*)> f(std::fopen(path.c_str(), "re"), &std::fclose);
+  if (!f) return Error::from_errno("open " + path);
+  std::string text;
+  char buffer[4096];
+  while (size_t n = std::fread(buffer, 1, sizeof buffer, f.get())) {
+    text.append(buffer, n);
+    if (text.size() > (1u << 20)) return Error{E2BIG, path + " has more than 1 MiB"};
+  }
+  if (std::ferror(f.get())) return Error::from_errno("read " + path);
+  return parse_config(text, path);
+}
+
+}  // namespace sluice

@@ -1,0 +1,70 @@
+// The configuration of sluiced: /etc/sluice/sluice.toml as values, checked. Read once at start, then
+// never changed; the whole daemon shares it by const reference. Every key is described in the sample
+// file (debian/sluice.toml), whose values are the defaults here; a test compares the two.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "mediator/base/log.h"
+#include "mediator/base/result.h"
+
+namespace sluice {
+
+enum class DeviceKind { kAuto, kSoft, kNvidia };
+
+struct Config {
+  // [daemon]
+  std::string runtime_dir = "/run/sluice";
+  std::string worker = SLUICE_LIBEXECDIR "/sluice-worker";
+  log::Level log_level = log::Level::kInfo;
+
+  // [admin]
+  std::string admin_socket;       // empty: <runtime_dir>/admin.sock
+  unsigned admin_mode = 0660;
+
+  // [device]
+  DeviceKind device = DeviceKind::kAuto;
+  std::string nvidia_library = "libcuda.so.1";
+  std::string soft_library = SLUICE_LIBDIR "/libsluice-softcuda.so";
+
+  // [soft_gpu]
+  std::string soft_gpu_file;      // empty: <runtime_dir>/softgpu
+  std::map<std::string, std::string> soft_gpu_environment;
+
+  // [worker_environment]
+  std::map<std::string, std::string> worker_environment;
+
+  // [vgpu]: of vGPUs that do not say otherwise
+  uint64_t region_bytes = 256ull << 20;
+  uint64_t staging_bytes = 8ull << 20;
+  uint32_t slots = 16;
+  uint32_t weight = 100;
+  unsigned socket_mode = 0666;
+  unsigned local_socket_mode = 0660;
+
+  // [scheduler]
+  std::string policy = "wfq";
+  uint32_t quantum_min_us = 2000;
+  uint32_t quantum_max_us = 50000;
+  uint32_t chunk_target_us = 200;
+
+  // [deadlines]
+  uint32_t join_ms = 10000;         // a local program's first message
+  uint32_t worker_start_ms = 60000; // from its start to Ready; the first CUDA call may take seconds
+  uint32_t session_end_ms = 5000;   // from End to the worker's exit; then SIGKILL
+  uint32_t evict_ms = 2000;         // from an eviction to its having left; then the session is ended
+
+  std::string admin_socket_path() const;
+  std::string soft_gpu_path() const;
+  std::string vgpu_dir() const { return runtime_dir + "/vgpu"; }
+};
+
+// `text` as TOML; `file` names it in errors ("FILE:LINE: ..."). Unknown tables and keys, wrong types
+// and values out of range are errors; keys that are missing keep their defaults.
+Result<Config> parse_config(std::string_view text, const std::string& file);
+Result<Config> load_config(const std::string& path);
+
+}  // namespace sluice
