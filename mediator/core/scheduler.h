@@ -1,0 +1,201 @@
+// The scheduler: sluiced's side of the gate protocol (abi/stub.h), as logic without I/O.
+//
+// Owned by sluiced, used from its one thread. It groups sessions into vGPUs, asks a policy
+// (policies/policy.h) who runs, turns its answers into grant and evict words, and decides from the
+// sessions' reports who has left, who is idle and who does not obey. It reads no clock and touches no
+// page: each on_*() takes the time and appends actions, and the caller executes them **in order and
+// at once**, as
+//     while (auto action = actions.pop()) execute(*action);
+// where executing kReadReport means: read the report header and call on_report() right away, with the
+// same queue. Grant and evict stores and the report's reads are seq_cst (the protocol rests on it).
+// The queue must be empty before the next outside event is handed in.
+//
+// What a worker reports is a hint. It is bounded and checked here, and nothing is asserted on it: a
+// worker that lies can delay its own vGPU or be ended at its deadline; it can gain no GPU time that is
+// not charged to it as long as the GPU's own launches obey the evict word.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "abi/stub.h"
+#include "policies/accounting/clock_estimator.h"
+#include "policies/accounting/latency_histogram.h"
+#include "policies/accounting/share_meter.h"
+#include "policies/policy.h"
+
+namespace sluice::core {
+
+using VgpuId = policy::VgpuId;
+using SessionId = uint32_t;  // small, dense, reused after removal
+inline constexpr SessionId kNoSession = 0xffffffffu;
+
+// Every limit of the scheduler, with what breaks if it changes.
+struct SchedulerConfig {
+  std::string policy = "wfq";       // a name from policy::registry()
+  policy::Config policy_config;
+
+  // A vGPU told to leave that has not left: first it is logged (and charged as long as it stays) ...
+  uint64_t evict_warn_ns = 100'000'000;
+  // ... then its sessions that have not left are ended. Shorter: honest programs with long opaque
+  // kernels or coarse tasks lose their session; longer: a runaway kernel stops everybody for so long.
+  uint64_t evict_end_ns = 2'000'000'000;
+
+  // Reports with more launches than this queued or in flight are counted as violations and clipped; a
+  // worker's tables hold fewer. Raising it costs nothing but the meaning of the check.
+  uint32_t max_demand = 1u << 20;
+  uint32_t max_in_flight = 1u << 16;
+
+  // Generations are 32 bits and must not wrap (an old launch would look new): a session that has had
+  // this many grants is ended. At 200 grants a second that is after 248 days.
+  uint32_t max_generation = 0xfffffff0u;
+
+  // More would need larger id tables; each vGPU costs about 3 KiB (its latency histogram) here.
+  uint32_t max_vgpus = 4096;
+  uint32_t max_sessions = 65536;
+};
+
+// The part of sluice_report_header that the scheduler looks at, as read: untrusted.
+struct ReportSnapshot {
+  uint32_t guest_demand = 0;           // read first, all seq_cst
+  uint32_t guest_in_flight = 0;
+  uint32_t guest_left_generation = 0;
+  uint64_t guest_launches = 0;         // the rest relaxed, for statistics
+  uint64_t guest_launches_done = 0;
+  uint64_t guest_evictions = 0;
+};
+// Reads the header in the protocol's order. The mapping is the caller's.
+ReportSnapshot read_report(const sluice_report_header& header);
+
+enum class EndReason : uint8_t {
+  kNone,
+  kDidNotLeave,        // evict_end_ns has passed
+  kGenerationsSpent,   // max_generation
+};
+std::string_view to_string(EndReason reason);
+
+enum class LogEvent : uint8_t {
+  kGranted,         // value: generation (of the first session)
+  kEvictSent,       // value: why, see EvictCause
+  kLeft,            // value: ns from evict to left
+  kOverdue,         // value: ns since the evict; evict_warn_ns has passed
+  kEnded,           // value: EndReason; session is set
+  kReportViolation, // value: the impossible word; session is set
+  kPolicyViolation, // the policy asked for what cannot be; dropped
+  kBusy,            // the vGPU has work
+  kIdle,            // it has none
+  kShareChanged,    // value: weight
+};
+std::string_view to_string(LogEvent event);
+
+enum class EvictCause : uint8_t { kQuantum, kIdle };
+
+// One thing for the caller to do.
+struct Action {
+  enum class Kind : uint8_t {
+    kSetGrant,    // host page: grant = word (seq_cst)
+    kSetEvict,    // signal page: evict = word (seq_cst)
+    kReadReport,  // read the report of `session`, call on_report() at once
+    kRingGate,    // write the worker's gate eventfd
+    kWakeAt,      // (re-)arm the one timer for word (absolute ns); word == kNever disarms it
+    kEndSession,  // end the worker of `session` (`reason`), then call on_session_removed()
+    kLog          // `event` about `vgpu` (and `session`), `word` is its value
+  };
+  Kind kind;
+  SessionId session = kNoSession;
+  VgpuId vgpu = policy::kNoVgpu;
+  uint64_t word = 0;
+  EndReason reason = EndReason::kNone;
+  LogEvent event{};
+};
+inline constexpr uint64_t kNever = ~0ull;
+
+// First in, first out; keeps its memory.
+class ActionQueue {
+ public:
+  void push(const Action& a) { items_.push_back(a); }
+  std::optional<Action> pop() {
+    if (head_ == items_.size()) {
+      items_.clear();
+      head_ = 0;
+      return std::nullopt;
+    }
+    return items_[head_++];
+  }
+  bool empty() const { return head_ == items_.size(); }
+
+ private:
+  std::vector<Action> items_;
+  size_t head_ = 0;
+};
+
+// What `sluicectl top`, metrics and the demo show of one vGPU. Cumulative, so that differences of two
+// snapshots describe the time between them.
+struct VgpuStats {
+  policy::VgpuShare share;
+  uint32_t sessions = 0;
+  bool busy = false;             // has work, as far as the mediator was told
+  bool holds = false;            // holds the GPU (perhaps leaving)
+  bool contended = false;        // busy, and so is somebody else
+  uint64_t gpu_ns = 0;           // grant to left, less idle time that was seen
+  uint64_t gpu_error_ns = 0;     // gpu_ns may be too large by as much (idle that nobody saw)
+  accounting::ShareMeter::Totals shares;  // contended intervals: see share_meter.h
+  uint64_t grants = 0;           // times this vGPU got the GPU
+  uint64_t evictions = 0;        // times it was taken away while work remained
+  uint64_t overdue = 0;          // evictions that ran into evict_warn_ns
+  uint64_t ended = 0;            // sessions ended for not leaving
+  uint64_t report_violations = 0;
+  uint64_t guest_launches = 0;   // sums of its sessions' reports, ended sessions included: hints
+  uint64_t guest_launches_done = 0;
+  uint64_t guest_relaunched = 0; // physical launches that ended before their logical one
+};
+
+class Scheduler {
+ public:
+  // Null if the policy's name is unknown.
+  static std::unique_ptr<Scheduler> make(const SchedulerConfig& config, uint64_t now_ns);
+  ~Scheduler();
+
+  // --- vGPUs ---------------------------------------------------------------------------------
+  // nullopt: max_vgpus reached. share is bounded (operator's input that the caller has checked).
+  std::optional<VgpuId> add_vgpu(uint64_t now_ns, const policy::VgpuShare& share, ActionQueue& out);
+  void set_share(uint64_t now_ns, VgpuId vgpu, const policy::VgpuShare& share, ActionQueue& out);
+  // All its sessions must have been removed.
+  void remove_vgpu(uint64_t now_ns, VgpuId vgpu, ActionQueue& out);
+
+  // --- sessions ------------------------------------------------------------------------------
+  // A worker with zeroed pages. If its vGPU holds the GPU, it is granted at once.
+  std::optional<SessionId> add_session(uint64_t now_ns, VgpuId vgpu, ActionQueue& out);
+  // A worker that outlived a sluiced: its pages still hold these words (both are sluiced's own
+  // writing). Whatever it runs is called back with a new generation before anybody is granted.
+  std::optional<SessionId> adopt_session(uint64_t now_ns, VgpuId vgpu, uint64_t grant_word,
+                                         uint64_t evict_word, ActionQueue& out);
+  // Its worker is gone, for whatever reason, and with it everything it had on the GPU.
+  void on_session_removed(uint64_t now_ns, SessionId session, ActionQueue& out);
+
+  // --- events --------------------------------------------------------------------------------
+  // After a ring of the session's worker (eventfd read first, then the report), as the answer to
+  // kReadReport, and at any other time (a periodic look refreshes the statistics).
+  void on_report(uint64_t now_ns, SessionId session, const ReportSnapshot& report, ActionQueue& out);
+  // The time of kWakeAt has come. Early and spurious calls do no harm.
+  void on_timer(uint64_t now_ns, ActionQueue& out);
+
+  // --- for people ----------------------------------------------------------------------------
+  VgpuStats stats(uint64_t now_ns, VgpuId vgpu) const;
+  const accounting::LatencyHistogram& eviction_latency(VgpuId vgpu) const;
+  uint64_t all_contended_ns(uint64_t now_ns) const;  // all vGPUs (two or more) had work
+  std::string_view policy_name() const;
+  uint64_t quantum_ns() const;
+  uint64_t grant_word(SessionId session) const;      // as last set
+
+ private:
+  struct Impl;
+  explicit Scheduler(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice::core

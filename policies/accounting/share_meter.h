@@ -1,0 +1,86 @@
+// ShareMeter: who got how much of the GPU while it was contended. A share is defined only where it
+// can be owed: over intervals in which the vGPUs compared all have work queued (DESIGN section 5).
+//
+// Pure and owned by one thread: told of each change of "has work", of weight and of the GPU's holder
+// with its time, it adds up the intervals between. O(members) per change that touches the busy set
+// only through its running sums: set_busy and set_holder cost O(1), totals() O(1) per vGPU.
+//
+// Two readings of one run:
+//   - all: the intervals in which *every* member (two or more) has work. The strict one, for a report
+//     about a fixed set of vGPUs.
+//   - own: for each vGPU the intervals in which it and at least one other has work; `owed_ns` is what
+//     its weight entitled it to there (weight / weights of those with work, GPU time without
+//     hand-overs). The useful one where vGPUs come and go.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace sluice::accounting {
+
+class ShareMeter {
+ public:
+  using Member = uint32_t;  // a small dense id
+  static constexpr Member kNobody = 0xffffffffu;
+
+  struct Totals {
+    uint64_t all_gpu_ns = 0;        // GPU time held while all members had work
+    uint64_t own_contended_ns = 0;  // it had work and somebody else too
+    uint64_t own_gpu_ns = 0;        // GPU time held during own_contended_ns
+    uint64_t own_rivals_gpu_ns = 0; // GPU time that others held during own_contended_ns
+    uint64_t own_owed_ns = 0;       // its entitlement to own_gpu_ns + own_rivals_gpu_ns
+
+    // Share asked and got over own contended intervals; 0 if there were none.
+    double share_asked() const { return ratio(own_owed_ns); }
+    double share_got() const { return ratio(own_gpu_ns); }
+
+   private:
+    double ratio(uint64_t part) const {
+      const uint64_t whole = own_gpu_ns + own_rivals_gpu_ns;
+      return whole ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+    }
+  };
+
+  void add(uint64_t now_ns, Member m, uint32_t weight);
+  void remove(uint64_t now_ns, Member m);
+  void set_weight(uint64_t now_ns, Member m, uint32_t weight);
+  void set_busy(uint64_t now_ns, Member m, bool busy);
+  // Who holds the GPU from now on (kNobody: nobody, e.g. between two holders).
+  void set_holder(uint64_t now_ns, Member m);
+
+  // Cumulative, up to now_ns. Differences of two calls describe the time between.
+  Totals totals(uint64_t now_ns, Member m) const;
+  // Time in which all members (at least two) had work; `all_gpu_ns` adds up to at most this, the rest
+  // went into hand-overs.
+  uint64_t all_contended_ns(uint64_t now_ns) const;
+  bool contended(Member m) const { return members_[m].busy && busy_count_ >= 2; }
+
+ private:
+  struct State {
+    bool present = false;
+    bool busy = false;
+    uint32_t weight = 1;
+    // Values of the running sums below when it became busy, so that closing costs O(1).
+    double owed_mark = 0;
+    uint64_t contended_mark = 0, gpu_mark = 0;
+    Totals done;
+  };
+  void settle(uint64_t now_ns);
+  void open(State& s);
+  void close(State& s);
+  static void accumulate(const State& s, const ShareMeter& meter, Totals& t);
+
+  std::vector<State> members_;
+  uint32_t present_count_ = 0, busy_count_ = 0;
+  uint64_t busy_weight_ = 0;
+  Member holder_ = kNobody;
+  uint64_t last_ns_ = 0;
+  bool started_ = false;
+  // Running sums over contended time (two or more busy).
+  uint64_t contended_ns_ = 0;       // of any two
+  uint64_t contended_gpu_ns_ = 0;   // GPU time held by anybody in it
+  double owed_per_weight_ = 0;      // integral of 1 / busy_weight over that GPU time
+  uint64_t all_contended_ns_ = 0;
+};
+
+}  // namespace sluice::accounting

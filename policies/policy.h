@@ -1,0 +1,196 @@
+// The contract between a scheduling policy and whoever drives it (mediator/core's scheduler, the
+// simulator, a test).
+//
+// A policy is a pure object: events go in with their time, actions come out. It has no clock, no I/O,
+// no threads and no randomness but the seed in its config; the same events give the same actions.
+// Its owner calls it from one thread. It knows vGPUs, sessions' launches and SMs; it knows nothing of
+// gates, pages and workers, and it checks no untrusted value: its driver has done that.
+//
+// What the driver guarantees:
+//   - times never go backwards; ids are small, dense and reused only after the removal event;
+//   - before each event it reports through on_usage() what the vGPUs on the GPU have used since the
+//     last report, so that a decision rests on measured time up to `now_ns`;
+//   - each Run ends with exactly one on_left(), also when nobody asked for it (the vGPU's last
+//     session ended); until then the vGPU holds its SMs;
+//   - an Evict is answered by on_left() as soon as the vGPU has left, never inside the event.
+// What a policy guarantees:
+//   - on an exclusive preemptor, SM ranges of vGPUs that hold the GPU never overlap: it evicts, waits
+//     for on_left(), then runs the next;
+//   - it runs nothing for a vGPU that is not there and evicts nothing that does not hold the GPU.
+//     (The driver checks both and drops what breaks them, with a count.)
+//
+// How to write one: docs/policy-writers-guide.md.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+namespace sluice::policy {
+
+using VgpuId = uint32_t;
+inline constexpr VgpuId kNoVgpu = std::numeric_limits<VgpuId>::max();
+using LaunchId = uint64_t;  // running number, unique in the life of the driver; 0: the whole vGPU
+
+// Weights are the operator's, 1..kMaxWeight. More than this would make the virtual time of the
+// lightest vGPU so coarse that a single quantum could overtake a minute of the heaviest's.
+inline constexpr uint32_t kMaxWeight = 10'000;
+inline constexpr uint32_t kDefaultWeight = 100;
+// Priorities are the operator's, 0 (lowest, default) .. kPriorityLevels - 1. A policy that honours
+// them serves a higher level strictly first (EffiSha: only the superuser raises a priority).
+inline constexpr uint32_t kPriorityLevels = 16;
+
+// Half-open range of SMs [lo, hi), as in the evict word (abi/preempt.h).
+struct SmRange {
+  uint16_t lo = 0;
+  uint16_t hi = 0xffff;  // 0xffff: all that there are
+  bool operator==(const SmRange&) const = default;
+};
+
+// What the operator set for a vGPU. Read at each change; never guest-written.
+struct VgpuShare {
+  uint32_t weight = kDefaultWeight;  // 1..kMaxWeight
+  uint32_t priority = 0;             // 0..kPriorityLevels-1
+};
+
+// The GPU as a policy sees it.
+enum class PreemptorKind : uint8_t {
+  kExclusive,    // takes Run and Evict: somebody holds SMs until he has left (draining)
+  kProportional  // takes SetWeights: hardware time slices, all busy vGPUs are resident
+};
+struct Machine {
+  uint32_t sm_count = 1;
+  PreemptorKind preemptor = PreemptorKind::kExclusive;
+  bool spatial = false;              // Run on a part of the SMs works
+  uint64_t handover_ns = 200'000;    // first guess at the cost of one hand-over (GPU time lost, from
+                                     // the evict to the next vGPU's work); on_handover() corrects it
+};
+
+struct Config {
+  Machine machine;
+  uint64_t min_quantum_ns = 5'000'000;   // a holder is not displaced by an equal before this; smaller:
+                                         // less latency, more hand-overs than handover_loss allows
+                                         // where their cost is not measured yet
+  uint64_t max_quantum_ns = 30'000'000;  // bounds the harm of a very slow hand-over; larger: longer waits
+  double handover_loss = 0.04;           // share of GPU time that hand-overs may cost: the quantum is
+                                         // at least the measured hand-over / this
+  uint64_t latency_target_ns = 40'000'000;  // all busy vGPUs of equal weight should have run within
+                                            // this; the quantum shrinks towards it with their number
+  uint64_t short_gap_ns = 20'000'000;    // a vGPU that is busy again within this keeps what it was owed
+                                         // (at most one quantum); 0: any gap forfeits it
+  uint64_t seed = 1;                     // for the policies that draw lots
+};
+
+// One logical launch, for policies that order or predict kernels. Unknown figures are 0.
+struct Launch {
+  LaunchId id = 0;
+  VgpuId vgpu = kNoVgpu;
+  uint32_t session = 0;        // launches of one session and stream run in order
+  uint32_t stream_priority = 0;  // orders launches within their vGPU only, never across vGPUs
+  bool evictable = true;       // false: opaque, leaves only by ending
+  uint32_t tasks_total = 0;
+  uint32_t tasks_done = 0;
+  uint16_t sms_wanted = 0;
+  uint64_t predicted_sm_ns = 0;  // remaining, from the duration model
+  uint64_t kernel = 0;           // stable hash of the kernel, the model's key
+};
+
+// GPU time that a vGPU used since the last report about it.
+struct Usage {
+  uint64_t sm_ns = 0;     // SM-nanoseconds: SMs held times time; whole GPU for 1 us = sm_count * 1000
+  LaunchId launch = 0;    // 0: not told apart
+  uint32_t tasks_done = 0;  // of that launch
+};
+
+enum class LeftReason : uint8_t {
+  kEvicted,  // asked to, work remains
+  kIdle,     // nothing left to run
+  kGone      // its sessions ended or were ended
+};
+
+struct Action {
+  enum class Kind : uint8_t {
+    kRun,         // vgpu (or one launch of it) holds `sms` from now on
+    kEvict,       // vgpu (or launch) leaves `sms`; `next` may be prepared meanwhile
+    kSetWeights,  // proportional: `vgpu` gets `value` parts of the round (0: gated)
+    kWake         // on_wake() at `at_ns`; replaces an earlier kWake
+  };
+  Kind kind;
+  VgpuId vgpu = kNoVgpu;
+  VgpuId next = kNoVgpu;
+  LaunchId launch = 0;
+  SmRange sms;
+  uint64_t value = 0;
+  uint64_t at_ns = 0;
+
+  static Action run(VgpuId v, SmRange sms = {}, LaunchId l = 0) {
+    return {.kind = Kind::kRun, .vgpu = v, .launch = l, .sms = sms};
+  }
+  static Action evict(VgpuId v, VgpuId next = kNoVgpu, SmRange sms = {}, LaunchId l = 0) {
+    return {.kind = Kind::kEvict, .vgpu = v, .next = next, .launch = l, .sms = sms};
+  }
+  static Action set_weights(VgpuId v, uint64_t parts) {
+    return {.kind = Kind::kSetWeights, .vgpu = v, .value = parts};
+  }
+  static Action wake(uint64_t at_ns) { return {.kind = Kind::kWake, .at_ns = at_ns}; }
+};
+// The caller's, appended to in the order in which they are to be done; reused, so that a decision
+// does not allocate.
+using Actions = std::vector<Action>;
+
+// Override the events that matter; the others do nothing.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  virtual std::string_view name() const = 0;
+
+  // The set of vGPUs and what the operator gave them.
+  virtual void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) = 0;
+  virtual void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) = 0;
+  // v is idle and does not hold the GPU (the driver saw to it first).
+  virtual void on_vgpu_removed(uint64_t now_ns, VgpuId v, Actions& out) = 0;
+
+  // v has work, now and had none; v has none and had some. A vGPU may hold the GPU while idle
+  // (nobody else wants it): evicting it then costs nothing.
+  virtual void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) = 0;
+  virtual void on_idle(uint64_t now_ns, VgpuId v, Actions& out) = 0;
+
+  // Launch by launch, where the driver knows it.
+  virtual void on_launch_queued(uint64_t, const Launch&, Actions&) {}
+  virtual void on_launch_done(uint64_t, const Launch&, Actions&) {}
+
+  // Measured time, see above. Only accounts: decisions belong to the event that follows.
+  virtual void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) = 0;
+
+  // v no longer holds anything. `handover` of the next Run starts here.
+  virtual void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) = 0;
+
+  // What the last hand-over cost, from the evict to the next Run, plus the preemptor's start-up.
+  virtual void on_handover(uint64_t, uint64_t /*cost_ns*/) {}
+
+  // The time of the last kWake has come.
+  virtual void on_wake(uint64_t now_ns, Actions& out) = 0;
+
+  // For `sluicectl policy` and tests.
+  virtual uint64_t quantum_ns() const { return 0; }
+};
+
+// One row per policy (registry.cc).
+struct Registration {
+  std::string_view name;
+  std::string_view summary;  // one line, with its source
+  std::unique_ptr<Policy> (*make)(const Config&);
+  bool exclusive;            // works on that kind of preemptor
+  bool proportional;
+};
+// All rows, the default first. Static storage.
+const std::vector<Registration>& registry();
+// Null if there is no such policy.
+const Registration* find_policy(std::string_view name);
+
+std::unique_ptr<Policy> make_wfq(const Config&);   // wfq.cc
+std::unique_ptr<Policy> make_fcfs(const Config&);  // fcfs.cc
+
+}  // namespace sluice::policy
