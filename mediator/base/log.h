@@ -4,8 +4,6 @@
 // Any thread. Formats with fmt; a broken format string does not compile.
 #pragma once
 
-#include <climits>  // libstdc++ 12's <memory> forgets it (bits/atomic_wait.h)
-
 #include <fmt/format.h>
 
 #include <functional>
