@@ -1,0 +1,61 @@
+# Sourced by the scripts: finds the checkout, installs missing Debian packages, builds.
+# Needs Debian 12 (or newer with the same package names) and, where packages are missing, root or sudo.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+jobs=$(nproc)
+
+say() { printf '%s  %s\n' "$(date +%T)" "$*" >&2; }
+
+# ensure_packages PACKAGE...: installs those that are missing, with apt.
+ensure_packages() {
+  local missing=() p
+  for p in "$@"; do
+    dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null | grep -q '^ii' || missing+=("$p")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  local sudo=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || { echo "missing packages, and neither root nor sudo: ${missing[*]}" >&2; exit 1; }
+    sudo=(sudo)
+  fi
+  say "installing ${#missing[@]} packages: ${missing[*]}"
+  # policy-rc.d: a system libvirtd or the like must not be started because a demo wanted its files.
+  local policy=/usr/sbin/policy-rc.d made=
+  if [ ! -e $policy ]; then
+    printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee $policy >/dev/null
+    "${sudo[@]}" chmod 755 $policy
+    made=1
+  fi
+  local rc=0
+  { "${sudo[@]}" apt-get update -qq &&
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      "${missing[@]}"; } >"${TMPDIR:-/tmp}/sluice-apt.$$.log" 2>&1 || rc=$?
+  [ -z "$made" ] || "${sudo[@]}" rm -f $policy
+  if [ $rc -ne 0 ]; then
+    tail -30 "${TMPDIR:-/tmp}/sluice-apt.$$.log" >&2
+    echo "apt could not install: ${missing[*]}" >&2
+    exit 1
+  fi
+  rm -f "${TMPDIR:-/tmp}/sluice-apt.$$.log"
+}
+
+# One list a purpose; docs/dependencies.md says why each is there.
+build_packages=(g++ meson ninja-build pkg-config python3 libboost1.81-dev libboost-json1.81-dev
+  libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev dpkg-dev)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev)
+guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
+libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)
+
+# build FOLDER [meson option...]: configures once and builds everything.
+build() {
+  local dir=$1
+  shift
+  if [ ! -f "$dir/build.ninja" ]; then
+    meson setup "$dir" "$root" "$@" >"$dir.setup.log" 2>&1 || { tail -30 "$dir.setup.log" >&2; exit 1; }
+    rm -f "$dir.setup.log"
+  fi
+  say "building in ${dir#"$root"/}"
+  ninja -C "$dir" -j "$jobs" ${ninja_targets:-} | awk -v n=0 '
+    /^\[/ { if (systime() - t >= 10) { t = systime(); print "          " $1 > "/dev/stderr" } next }
+    { print }'
+}
