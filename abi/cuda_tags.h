@@ -1,0 +1,54 @@
+// The tags of abi/cuda_calls.h: what each parameter of a driver call is, and so how it crosses the
+// channel. The guest's stub (guest-agent/shim/call_stub.h) and the worker's dispatch
+// (mediator/worker/call_dispatch.h) are both derived from them. Types only; no state, no code.
+//
+// Wire format of a generic call, little-endian, without padding between arguments:
+//   request, behind sluice_record: first, in parameter order,
+//     In: the value           Dev: u64            HIn, HInOrNull, HEnd: u64 wire handle
+//     Out, HOut, OutBuf, OutArray: u8, 1 if the pointer is not null
+//     CStr: u32 bytes, then the bytes without NUL
+//   then, in parameter order, InBuf: the bytes. Zero bytes up to the record's end.
+//   reply, behind sluice_completion, only if status is CUDA_SUCCESS: in parameter order, for those
+//   whose pointer was not null, Out: the value; HOut: u64; OutBuf: its bytes; OutArray: its elements.
+#pragma once
+
+#include <cstdint>
+
+#include "abi/wire.h"
+
+namespace sluice::calls {
+
+struct In {};    // a number, an enumerator or a plain struct without pointers
+struct Out {};   // the call writes one value there; may be null
+struct CStr {};  // a NUL-terminated string, not null
+template <int N>
+struct InBuf {};     // parameter N (from 0) says how many bytes
+template <int N>
+struct OutBuf {};    // parameter N says how many bytes; at most kMaxOutBytes
+template <int N>
+struct OutArray {};  // parameter N says how many elements; at most kMaxOutBytes together
+template <sluice_handle_kind Kind>
+struct HIn {};       // a live handle of this kind
+template <sluice_handle_kind Kind>
+struct HInOrNull {};
+template <sluice_handle_kind Kind>
+struct HEnd {};      // as HIn; after success it is no handle any more
+template <sluice_handle_kind Kind>
+struct HOut {};      // the call makes a handle; not null
+struct Dev {};       // a device address that lies in an allocation of the session
+
+// Who waits for the status.
+enum class Status {
+  kReply,  // the caller does
+  kQueued  // nobody: SLUICE_RECORD_NO_REPLY; an error surfaces at the next synchronising call
+};
+
+// More than any name, and safely inside one completion record.
+inline constexpr uint32_t kMaxOutBytes = SLUICE_RECORD_MAX_BYTES / 2;
+
+template <class... Tags>
+struct TagList {
+  static constexpr int kCount = sizeof...(Tags);
+};
+
+}  // namespace sluice::calls
