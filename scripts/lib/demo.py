@@ -1,0 +1,306 @@
+"""The main job: virtual machines share one GPU by weight, and the weights change half-way.
+
+Called by scripts/demo, which has installed and built everything. Everything this program starts is
+gone when it ends, also after Ctrl-C. See README.md for what it shows and docs/demo-report.md for the
+fields of report.json.
+"""
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import guest_image  # noqa: E402
+import report  # noqa: E402
+import virt  # noqa: E402
+from guest import GuestError  # noqa: E402
+from host import HostError, Sluiced  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PROGRAMS = ["triad", "matmul", "reduction", "stencil2d", "histogram", "md5"]
+# Two programs run at any time in each VM, half a turn apart, so that a VM has work queued also while
+# one of its programs starts, checks its results or ends.
+LANES = 2
+TOLERANCE = 0.03
+MIN_EVICTIONS = 20
+SAMPLE_S = 0.5
+
+
+def say(text):
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+class Failure(Exception):
+    pass
+
+
+def parse_arguments():
+    p = argparse.ArgumentParser(prog="scripts/demo", description=__doc__.split("\n\n")[0])
+    p.add_argument("--seconds", type=float, default=40, help="length of the contended run (default 40)")
+    p.add_argument("--vms", type=int, default=2, help="number of virtual machines (default 2)")
+    p.add_argument("--weights", help="weights before and after the change, for example 2:1,1:3 "
+                   "(the default for two VMs)")
+    p.add_argument("--out", type=pathlib.Path, default=ROOT / "demo-out",
+                   help="where report.json, shares.png and the logs go (default demo-out)")
+    p.add_argument("--device", choices=["auto", "soft", "nvidia"], default="auto",
+                   help="the GPU: NVIDIA's, or the software GPU (default: NVIDIA's if there is one)")
+    p.add_argument("--local", action="store_true",
+                   help="local processes instead of virtual machines (no QEMU, no libvirt)")
+    p.add_argument("--scale", type=int, default=1, help="problem sizes times this (for real GPUs)")
+    p.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help=argparse.SUPPRESS)
+    a = p.parse_args()
+    if not 2 <= a.vms <= 16:
+        p.error("--vms takes 2 to 16")
+    if a.seconds < 4:
+        p.error("--seconds takes at least 4")
+    text = a.weights or ",".join(
+        [":".join(["2"] + ["1"] * (a.vms - 1)), ":".join(["1"] * (a.vms - 1) + ["3"])])
+    try:
+        a.halves = [[int(w) for w in half.split(":")] for half in text.split(",")]
+    except ValueError:
+        p.error(f"--weights takes whole numbers like 2:1,1:3, not {text}")
+    if len(a.halves) != 2 or any(len(h) != a.vms or min(h) < 1 for h in a.halves):
+        p.error(f"--weights takes two lists of {a.vms} positive weights, for example 2:1,1:3")
+    return a
+
+
+class Client:
+    """Where a vGPU's programs run: a VM or, with --local, the host itself."""
+
+    def __init__(self, name, weight):
+        self.name, self.weight = name, weight
+        self.results = []   # JSON objects of the programs' last lines
+        self.problems = []  # what went wrong, in words
+        self.lock = threading.Lock()
+
+    def run(self, argv, timeout):
+        """Runs one program; returns (status, lines)."""
+        raise NotImplementedError
+
+    def lane(self, order, until, scale):
+        """One program after another until the time is over."""
+        turn = 0
+        share = (until - time.monotonic()) / (len(PROGRAMS) / LANES)
+        while (left := until - time.monotonic()) > 1.0:
+            program = order[turn % len(order)]
+            turn += 1
+            seconds = left if left < 1.5 * share else share
+            argv = [f"sluice-suite-{program}", "--seconds", f"{seconds:.1f}", "--json"]
+            argv += program_sizes(program, scale)
+            try:
+                status, lines = self.run(argv, timeout=seconds + 180)
+            except GuestError as e:
+                with self.lock:
+                    self.problems.append(str(e))
+                return
+            found = None
+            for line in reversed(lines):
+                if line.startswith("{"):
+                    found = json.loads(line)
+                    break
+            with self.lock:
+                if found:
+                    self.results.append(found)
+                if status != 0 or not found:
+                    self.problems.append(f"{self.name}: {' '.join(argv)} ended with status {status}: "
+                                         + " | ".join(lines[-5:]))
+                    if not found:
+                        return
+
+
+def program_sizes(program, scale):
+    """Options that keep a launch at some ten ms and the guest's own check of the result short."""
+    del program
+    return ["--scale", str(scale)] if scale != 1 else []
+
+
+class VmClient(Client):
+    def boot(self, libvirt, args, image, sluiced):
+        work = sluiced.work / self.name
+        work.mkdir(exist_ok=True)
+        xml_file, jobs = work / "domain.xml", work / "jobs"
+        xml_file.write_text(virt.domain_xml(
+            self.name, image[0], image[1], sluiced.vgpu_socket(self.name), jobs,
+            work / "console.log", self.weight))
+        sluiced.ctl("create", "--domain-xml", xml_file)
+        libvirt.define(xml_file)
+        self.guest = libvirt.boot(self.name, jobs)
+        # The agent is up once a program gets its answer from the GPU.
+        end = time.monotonic() + 60
+        while True:
+            status, text = self.guest.run("sluice-suite-probe", 120)
+            if status == 0:
+                break
+            if time.monotonic() > end:
+                raise Failure(f"{self.name}: no vGPU in the guest: {text}")
+            time.sleep(0.5)
+        say(f"{self.name}: booted, sees {text.strip().splitlines()[0] if text.strip() else 'a GPU'}")
+
+    def run(self, argv, timeout):
+        job = self.guest.start(argv)
+        return job.wait(timeout), job.lines
+
+
+class LocalClient(Client):
+    def boot(self, sluiced, build):
+        sluiced.ctl("create", self.name, "--weight", self.weight)
+        self.env = sluiced.client_env(self.name)
+        self.bin = build / "kernels/suite"
+
+    def run(self, argv, timeout):
+        try:
+            p = subprocess.run([self.bin / argv[0], *argv[1:]], env=self.env, timeout=timeout,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        except subprocess.TimeoutExpired as e:
+            raise GuestError(f"{self.name}: no end of {argv} within {timeout} s") from e
+        return p.returncode, p.stdout.splitlines()
+
+
+def sample_until(sluiced, clients, until, history, stop):
+    while not stop.is_set():
+        history.append(sluiced.ctl("stats"))
+        report.live_table(history, clients)
+        if time.monotonic() >= until:
+            return
+        time.sleep(max(0, min(SAMPLE_S, until - time.monotonic())))
+
+
+def wait_for_contention(sluiced, timeout=120):
+    end = time.monotonic() + timeout
+    while True:
+        stats = sluiced.ctl("stats")
+        if all(v["launches_done"] > 0 for v in stats["vgpus"]) and stats["contended_ns"] > 0:
+            return
+        if time.monotonic() > end:
+            raise Failure("the programs never had work queued at the same time; see the logs")
+        time.sleep(0.1)
+
+
+def run(args, cleanup):
+    started = float(os.environ.get("SLUICE_DEMO_STARTED", time.time()))
+    out = args.out.resolve()
+    work = out / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    names = [f"vm{i + 1}" for i in range(args.vms)]
+    # Unix socket paths are short: the run folder is not below --out.
+    import tempfile
+    run_dir = pathlib.Path(tempfile.mkdtemp(prefix="sluice-demo."))
+    cleanup.append(lambda: shutil.rmtree(run_dir, ignore_errors=True))
+    sluiced = Sluiced(args.build, run_dir, device=args.device)
+    cleanup.append(lambda: shutil.copy(sluiced.log_path, out / "sluiced.log")
+                   if sluiced.log_path.exists() else None)
+    cleanup.append(sluiced.stop)
+    sluiced.start()
+    say("sluiced runs")
+
+    if args.local:
+        clients = [LocalClient(n, w) for n, w in zip(names, args.halves[0])]
+        for c in clients:
+            c.boot(sluiced, args.build.resolve())
+    else:
+        deb = subprocess.run([ROOT / "scripts/build-deb", args.build, work], check=True,
+                             stdout=subprocess.PIPE, text=True).stdout.strip()
+        say(f"guest package: {pathlib.Path(deb).name}")
+        programs = [args.build / "kernels/suite" / f"sluice-suite-{p}" for p in PROGRAMS + ["probe"]]
+        image = guest_image.build(args.build / "guest-cache", args.build / "guest-image", deb, programs)
+        say("guest image: Debian's kernel, libc, busybox, the package and the programs")
+        libvirt = virt.Libvirt(run_dir / "libvirt")
+        cleanup.append(lambda: [shutil.copy(run_dir / n / "console.log", out / f"{n}.console.log")
+                                for n in names if (run_dir / n / "console.log").exists()])
+        cleanup.append(libvirt.stop)
+        libvirt.start()
+        say(f"libvirtd of our own runs ({libvirt.uri})")
+        clients = [VmClient(n, w) for n, w in zip(names, args.halves[0])]
+        errors = []
+
+        def boot(c):
+            try:
+                c.boot(libvirt, args, image, sluiced)
+            except (Failure, GuestError, HostError, virt.VirtError) as e:
+                errors.append(str(e))
+        threads = [threading.Thread(target=boot, args=(c,)) for c in clients]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        if errors:
+            raise Failure("; ".join(errors))
+
+    say(f"{args.vms} x {LANES} programs at a time, weights {':'.join(map(str, args.halves[0]))}")
+    until = time.monotonic() + args.seconds + 3  # a little more than both halves
+    lanes = []
+    for c in clients:
+        for i in range(LANES):
+            shift = i * len(PROGRAMS) // LANES
+            order = PROGRAMS[shift:] + PROGRAMS[:shift]
+            lanes.append(threading.Thread(target=c.lane, args=(order, until, args.scale), daemon=True))
+            lanes[-1].start()
+    wait_for_contention(sluiced)
+    history, halves, stop = [], [], threading.Event()
+    cleanup.append(stop.set)
+    begin = time.monotonic()
+    for i, weights in enumerate(args.halves):
+        if i > 0:
+            for c, w in zip(clients, weights):
+                sluiced.ctl("set", c.name, "--weight", w)
+                c.weight = w
+            say(f"weights set to {':'.join(map(str, weights))}")
+        first = sluiced.ctl("stats")
+        sample_until(sluiced, clients, begin + args.seconds * (i + 1) / len(args.halves), history, stop)
+        halves.append(report.half(weights, first, sluiced.ctl("stats"), names))
+    final = sluiced.ctl("stats")
+    say("time is over; the programs check their last results")
+    for t in lanes:
+        t.join(300)
+        if t.is_alive():
+            raise Failure("a program did not end")
+    result = report.make(halves, final, clients, names, time.time() - started, args)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "report.json").write_text(json.dumps(result, indent=2) + "\n")
+    report.plot(history, halves, names, out)
+    report.print_summary(result, names)
+    failures = report.failures(result, names, TOLERANCE, MIN_EVICTIONS)
+    failures += [p for c in clients for p in c.problems]
+    if failures:
+        raise Failure("\n  ".join(["the run does not count:"] + failures))
+
+
+def main():
+    args = parse_arguments()
+    cleanup = []
+
+    def interrupted(signum, _frame):
+        raise KeyboardInterrupt(signal.Signals(signum).name)
+    signal.signal(signal.SIGTERM, interrupted)
+    if not args.local and os.geteuid() == 0:
+        virt.enter_private_namespace()
+    status = 0
+    try:
+        run(args, cleanup)
+    except (Failure, HostError, GuestError, virt.VirtError, guest_image.ImageError,
+            subprocess.CalledProcessError) as e:
+        print(f"demo: {e}", file=sys.stderr)
+        status = 1
+    except KeyboardInterrupt as e:
+        print(f"demo: interrupted ({e})", file=sys.stderr)
+        status = 130
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for action in reversed(cleanup):
+            try:
+                action()
+            except Exception as e:  # noqa: BLE001  the next clean-up step must run too
+                print(f"demo: cleaning up: {e}", file=sys.stderr)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""sluiced as the demo and the system tests run it: own folder, own admin socket, stopped at the end."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+
+class HostError(Exception):
+    pass
+
+
+class Sluiced:
+    """A running mediator. `build` is a meson build folder; everything it writes is below `work`."""
+
+    def __init__(self, build, work, device="soft", soft_sms=4, extra="", env=None):
+        self.build = pathlib.Path(build).resolve()
+        self.work = pathlib.Path(work).resolve()
+        self.run_dir = self.work / "run"
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        self.admin = self.run_dir / "admin.sock"
+        self.log_path = self.work / "sluiced.log"
+        self.config = self.work / "sluice.toml"
+        self.device = device
+        self.process = None
+        self.env = {**os.environ, "SLUICE_SOFT_SMS": str(soft_sms), **(env or {})}
+        self.config.write_text(
+            f'runtime_dir = "{self.run_dir}"\n'
+            f'worker = "{self.build}/mediator/worker/sluice-worker"\n'
+            f'[admin]\nsocket = "{self.admin}"\n'
+            f'[device]\nkind = "{device}"\n'
+            f'soft_library = "{self.build}/mediator/softgpu/libsluice-softcuda.so"\n'
+            f'soft_file = "{self.run_dir}/softgpu"\n'
+            f'soft_sms = {soft_sms}\n' + extra)
+
+    def start(self):
+        log = open(self.log_path, "ab")
+        self.process = subprocess.Popen(
+            [self.build / "mediator/daemon/sluiced", "--config", self.config],
+            stdout=log, stderr=log, env=self.env, start_new_session=True)
+        end = time.monotonic() + 30
+        while True:
+            if self.process.poll() is not None:
+                raise HostError("sluiced ended at once:\n" + self.log())
+            if self.admin.exists():
+                p = self._ctl("list", "--json")
+                if p.returncode == 0:
+                    return self
+            if time.monotonic() > end:
+                raise HostError("sluiced does not answer on its admin socket:\n" + self.log())
+            time.sleep(0.05)
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def _ctl(self, *args):
+        return subprocess.run([self.build / "mediator/cli/sluicectl", "--socket", self.admin,
+                               *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True)
+
+    def ctl(self, *args):
+        """sluicectl ARGS --json; returns the decoded answer, HostError with its message otherwise."""
+        p = self._ctl(*args, "--json")
+        if p.returncode != 0:
+            raise HostError(f"sluicectl {' '.join(map(str, args))}: {p.stderr.strip()}")
+        return json.loads(p.stdout) if p.stdout.strip() else None
+
+    def vgpu_socket(self, name):
+        return self.run_dir / "vgpu" / f"{name}.sock"
+
+    def local_socket(self, name):
+        return self.run_dir / "vgpu" / f"{name}.local"
+
+    def client_env(self, name):
+        """Environment of a local process that uses vGPU `name` without a VM."""
+        return {**os.environ, "SLUICE_SOCKET": str(self.local_socket(name)),
+                "LD_LIBRARY_PATH": str(self.build / "guest-agent/shim")}
+
+    def worker_pids(self):
+        """Children of sluiced."""
+        out = []
+        for d in pathlib.Path("/proc").iterdir():
+            if d.name.isdigit():
+                try:
+                    fields = (d / "stat").read_text().rsplit(")", 1)[1].split()
+                except OSError:
+                    continue
+                if int(fields[1]) == self.process.pid and fields[0] != "Z":
+                    out.append(int(d.name))
+        return out
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        return self.process.returncode if self.process else None

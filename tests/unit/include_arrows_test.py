@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Enforces the include arrows of ARCHITECTURE.md: which folder may include which, and who may know
+Asio, CUDA or the clock. Also that every include of our own is written from the root and exists.
+
+    include_arrows_test.py ROOT            exit 0 if all arrows hold
+    include_arrows_test.py --self-test     shows that a wrong include is found
+"""
+import pathlib
+import re
+import sys
+
+# folder -> folders it may include (besides itself). The longest matching folder counts.
+ARROWS = {
+    "abi": [],
+    "mediator/base": ["abi"],
+    "mediator/ring": ["abi", "mediator/base"],
+    "policies": ["abi", "mediator/base"],
+    "kernels/ptx": ["abi", "mediator/base"],
+    "kernels/passes": ["abi", "mediator/base", "kernels/ptx"],
+    "kernels/exec": ["abi", "mediator/base", "kernels/ptx"],
+    "kernels/tool": ["abi", "mediator/base", "kernels/ptx", "kernels/passes", "kernels/exec"],
+    "kernels/suite": ["abi"],
+    "mediator/gpu": ["abi", "mediator/base"],
+    "mediator/softgpu": ["abi", "mediator/base", "kernels/ptx", "kernels/exec"],
+    "mediator/core": ["abi", "mediator/base", "mediator/ring", "policies"],
+    "mediator/io": ["abi", "mediator/base", "mediator/ring", "policies", "mediator/core"],
+    "mediator/worker": ["abi", "mediator/base", "mediator/ring", "mediator/core", "mediator/gpu",
+                        "mediator/io", "policies"],
+    "mediator/daemon": ["abi", "mediator/base", "mediator/ring", "policies", "mediator/core",
+                        "mediator/gpu", "mediator/io"],
+    "mediator/cli": ["abi", "mediator/base", "mediator/core", "mediator/io", "policies"],
+    "guest-agent/transport": ["abi", "mediator/base", "mediator/ring"],
+    "guest-agent/shim": ["abi", "mediator/base", "mediator/ring", "kernels/ptx", "kernels/passes",
+                         "guest-agent/transport"],
+    "guest-agent/agent": ["abi", "mediator/base", "mediator/ring", "guest-agent/transport"],
+    "tests": None,  # tests may look at everything
+}
+MAY_KNOW_ASIO = ("mediator/io", "mediator/worker", "mediator/daemon", "mediator/cli", "tests")
+# Pure code: `now` is an argument, so that it runs in virtual time too.
+NO_CLOCK = ("policies", "kernels/ptx", "kernels/passes", "kernels/exec", "mediator/core")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def folder_of(path):
+    best = None
+    for f in ARROWS:
+        if (path == f or path.startswith(f + "/")) and (best is None or len(f) > len(best)):
+            best = f
+    return best
+
+
+def problems_in(path, text, exists):
+    """Yields (line, message) for one file; `exists(p)` tells whether a file is in the tree."""
+    me = folder_of(path)
+    if me is None:
+        yield 0, "is in no folder of the table in include_arrows_test.py"
+        return
+    for n, line in enumerate(text.splitlines(), 1):
+        m = INCLUDE.match(line)
+        if not m:
+            continue
+        kind, what = m.groups()
+        if what.startswith("boost/asio") and not me.startswith(MAY_KNOW_ASIO):
+            yield n, f"{me} must not know Asio"
+        if what in ("cuda.h", "cuda_runtime.h") and me not in ("abi", "kernels/suite", "tests"):
+            yield n, f"{me} must use abi/cuda_driver.h, not the toolkit"
+        if me in NO_CLOCK and what in ("mediator/base/clock.h", "chrono", "time.h", "ctime"):
+            yield n, f"{me} is pure: the time is an argument"
+        if kind == "<":
+            continue
+        if what.endswith(".ptx.h"):
+            continue  # made by the build from the checked-in PTX
+        if not exists(what):
+            yield n, f'"{what}" is not a path from the root'
+            continue
+        target = folder_of(what)
+        allowed = ARROWS[me]
+        if allowed is not None and target != me and target not in allowed:
+            yield n, f"{me} must not include {target} ({what})"
+
+
+def check(root):
+    root = pathlib.Path(root)
+    found, files = [], 0
+    top = ("abi", "mediator", "policies", "kernels", "guest-agent", "tests")
+    for t in top:
+        for p in sorted((root / t).rglob("*")):
+            if p.suffix not in (".h", ".cc", ".c", ".inc", ".cpp"):
+                continue
+            files += 1
+            rel = p.relative_to(root).as_posix()
+            for n, message in problems_in(rel, p.read_text(errors="replace"),
+                                          lambda q: (root / q).is_file()):
+                found.append(f"{rel}:{n}: {message}")
+    return files, found
+
+
+def self_test():
+    def ok(path, text):
+        return list(problems_in(path, text, lambda p: True))
+    assert not ok("policies/wfq.cc", '#include "policies/policy.h"\n#include "abi/stub.h"')
+    assert ok("policies/wfq.cc", '#include "mediator/core/scheduler.h"')
+    assert ok("policies/wfq.cc", "#include <boost/asio.hpp>")
+    assert ok("policies/wfq.cc", "#include <chrono>")
+    assert ok("mediator/base/x.h", '#include "mediator/core/y.h"')
+    assert ok("nowhere/x.h", "")
+    assert list(problems_in("abi/a.h", '#include "stub.h"', lambda p: False))
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        self_test()
+        return 0
+    files, found = check(sys.argv[1])
+    print("\n".join(found))
+    print(f"{files} files, {len(found)} wrong includes")
+    return 1 if found or files == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
