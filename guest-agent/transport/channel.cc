@@ -1,0 +1,171 @@
+#include "guest-agent/transport/channel.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "abi/cuda_driver.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/ring/fence.h"
+#include "mediator/ring/wait.h"
+
+namespace sluice::guest {
+namespace {
+
+constexpr size_t kPage = 4096;
+// Where no interrupt reaches us, how long a nap between two looks is.
+constexpr useconds_t kNapUs = 200;
+
+void copy_text(char* to, size_t room, const std::string& text) {
+  const size_t n = std::min(text.size(), room - 1);
+  std::memcpy(to, text.data(), n);
+  std::memset(to + n, 0, room - n);
+}
+
+std::string text_of(const char* from, size_t room) { return std::string(from, strnlen(from, room)); }
+
+}  // namespace
+
+std::string socket_path() {
+  const char* env = ::getenv("SLUICE_SOCKET");
+  return env != nullptr && *env != '\0' ? env : kDefaultSocket;
+}
+
+Channel::~Channel() {
+  if (region_ != nullptr) ::munmap(region_, region_bytes_);
+  if (doorbell_page_ != nullptr) ::munmap(doorbell_page_, kPage);
+}
+
+Result<std::unique_ptr<Channel>> Channel::join(const std::string& path,
+                                               const std::string& program) {
+  auto socket = connect_unix(path, SOCK_SEQPACKET);
+  if (!socket)
+    return std::move(socket).error().with_context(
+        "no vGPU here: is sluice-agent (in a VM) or sluiced running");
+
+  sluice_join join{};
+  join.magic = SLUICE_JOIN_MAGIC;
+  join.version = SLUICE_CHANNEL_VERSION;
+  copy_text(join.program, sizeof join.program, program);
+  if (auto sent = send_with_fds(socket->get(), &join, sizeof join, {}); !sent) return sent.error();
+
+  sluice_joined joined{};
+  auto received = receive_with_fds(socket->get(), &joined, sizeof joined);
+  if (!received) return received.error();
+  if (received->bytes == 0) return Error{ECONNRESET, "the vGPU's owner closed the connection"};
+  if (received->bytes != sizeof joined || received->truncated ||
+      joined.magic != SLUICE_JOIN_MAGIC)
+    return Error{EPROTO, "the answer to joining is not of this version of Sluice"};
+  if (joined.status != 0)
+    return Error{static_cast<int>(joined.status),
+                 "the vGPU takes no program: " + text_of(joined.reason, sizeof joined.reason)};
+
+  auto channel = std::make_unique<Channel>();
+  channel->socket_ = std::move(*socket);
+  if (auto mapped = channel->map(joined, received->fds); !mapped) return mapped.error();
+  return channel;
+}
+
+Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
+  const bool mmio = joined.doorbell_kind == SLUICE_DOORBELL_MMIO;
+  if (!mmio && joined.doorbell_kind != SLUICE_DOORBELL_EVENTFD)
+    return Error{EPROTO, "unknown kind of doorbell"};
+  if (fds.size() < (mmio ? 2u : 3u)) return Error{EPROTO, "descriptors are missing"};
+  const uint64_t slot_end =
+      SLUICE_SLOT_OFFSET + (uint64_t{joined.slot} + 1) * SLUICE_SLOT_STRIDE;
+  if (joined.slot >= SLUICE_MAX_SLOTS || joined.region_bytes > SLUICE_WINDOW_BYTES ||
+      slot_end > joined.region_bytes)
+    return Error{EPROTO, "slot or region is out of range"};
+
+  device_ = std::move(fds[0]);
+  if (mmio) {
+    wake_ = std::move(fds[1]);
+  } else {
+    bell_fd_ = std::move(fds[1]);
+    wake_ = std::move(fds[2]);
+  }
+
+  void* const window = reinterpret_cast<void*>(SLUICE_WINDOW_ADDRESS);
+  void* at = ::mmap(window, joined.region_bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_FIXED_NOREPLACE, device_.get(),
+                    static_cast<off_t>(joined.region_offset));
+  if (at == MAP_FAILED) return Error::from_errno("map the vGPU's memory at its fixed address");
+  region_ = static_cast<std::byte*>(at);
+  region_bytes_ = joined.region_bytes;
+  if (at != window)  // kernels before 4.17 take the flag for a hint
+    return Error{EEXIST, "the vGPU's address window is in use"};
+  // A child would share rings and indices with its parent; without the mapping it cannot.
+  ::madvise(region_, region_bytes_, MADV_DONTFORK);
+
+  if (mmio) {
+    if (joined.doorbell_at > kPage - sizeof(uint32_t) || joined.doorbell_at % sizeof(uint32_t) != 0)
+      return Error{EPROTO, "doorbell register is out of range"};
+    doorbell_page_ = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, device_.get(),
+                            static_cast<off_t>(joined.doorbell_offset));
+    if (doorbell_page_ == MAP_FAILED) {
+      doorbell_page_ = nullptr;
+      return Error::from_errno("map the doorbell page");
+    }
+    ::madvise(doorbell_page_, kPage, MADV_DONTFORK);
+    bell_ = Bell::for_mmio(
+        reinterpret_cast<volatile uint32_t*>(static_cast<char*>(doorbell_page_) +
+                                             joined.doorbell_at),
+        joined.doorbell_value);
+  } else {
+    bell_ = Bell::for_eventfd(bell_fd_.get());
+  }
+  slot_ = joined.slot;
+  epoch_ = joined.epoch;
+  can_wait_ = joined.can_wait != 0;
+  header_ = reinterpret_cast<const sluice_slot_header*>(
+      region_ + SLUICE_SLOT_OFFSET + uint64_t{slot_} * SLUICE_SLOT_STRIDE);
+  return {};
+}
+
+bool Channel::ended() const {
+  return hung_up_ ||
+         load_shared(header_->state, std::memory_order_acquire) != SLUICE_SLOT_OPEN;
+}
+
+SessionEnd Channel::end_reason() const {
+  SessionEnd end;
+  end.error = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  if (load_shared(header_->epoch) != epoch_) {
+    end.reason = "the slot went to another program";
+    return end;
+  }
+  if (load_shared(header_->state, std::memory_order_acquire) == SLUICE_SLOT_ENDED) {
+    if (header_->error != 0) end.error = header_->error;
+    end.reason = text_of(header_->reason, sizeof header_->reason);
+  }
+  if (end.reason.empty())
+    end.reason = hung_up_ ? "the connection to the vGPU was closed" : "the session was closed";
+  return end;
+}
+
+void Channel::wait(int timeout_ms) {
+  // The socket says nothing after joining: anything readable there is its end.
+  pollfd fds[2] = {{socket_.get(), POLLIN | POLLRDHUP, 0}, {wake_.get(), POLLIN, 0}};
+  if (!can_wait_) {
+    ::usleep(kNapUs);
+    timeout_ms = 0;
+  }
+  const int n = ::poll(fds, can_wait_ ? 2 : 1, timeout_ms);
+  if (n <= 0) return;  // time, or a signal: the caller looks again
+  if (fds[0].revents != 0) hung_up_ = true;
+  if (can_wait_ && (fds[1].revents & POLLIN) != 0) drain_eventfd(wake_.get());
+}
+
+void Channel::abandon_in_child() {
+  socket_.reset();
+  device_.reset();
+  bell_fd_.reset();
+  wake_.reset();
+}
+
+}  // namespace sluice::guest

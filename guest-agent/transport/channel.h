@@ -1,0 +1,85 @@
+// The program's end of its slot: how a guest process, or a local one, reaches its worker.
+//
+// Owned by the shim's session (guest-agent/shim/session.h). One kind of user, two kinds of peer that
+// it cannot tell apart: sluice-agent in a VM (the region is BAR2 of the ivshmem device and ringing is
+// a store to BAR0), or sluiced itself for local processes and containers (a memfd and an eventfd).
+// Which one it is, the peer says in sluice_joined. What this does not do: it knows no records.
+//
+// Threads: everything const is for any thread; wait() is for one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/channel.h"
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+#include "mediator/ring/ring.h"
+
+namespace sluice::guest {
+
+// SLUICE_SOCKET in the environment, else the agent's socket.
+inline constexpr const char* kDefaultSocket = "/run/sluice/agent.sock";
+std::string socket_path();
+
+// Why the session is over.
+struct SessionEnd {
+  int error = 0;        // a CUresult, never 0
+  std::string reason;   // one line for people
+};
+
+class Channel {
+ public:
+  Channel() = default;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  ~Channel();
+
+  // Joins at `path` as `program`; blocks until the peer has answered. The region is mapped at
+  // SLUICE_WINDOW_ADDRESS, so one process can have one channel. Error: an errno with what to do.
+  static Result<std::unique_ptr<Channel>> join(const std::string& path, const std::string& program);
+
+  std::byte* region() const { return region_; }
+  uint64_t region_bytes() const { return region_bytes_; }
+  uint32_t slot() const { return slot_; }
+  uint64_t epoch() const { return epoch_; }
+  const sluice_slot_header& header() const { return *header_; }
+  Bell bell() const { return bell_; }
+
+  // Cheap enough for every call: one load of the slot's state. True: no worker serves it any more.
+  bool ended() const;
+  // What ended it, once ended() or wait() said so.
+  SessionEnd end_reason() const;
+
+  // Sleeps until the worker rings, the peer hangs up (hung_up() from then on), or `timeout_ms` has
+  // passed. Takes the wake descriptor's count. Where nothing can ring, it naps for a short time.
+  void wait(int timeout_ms);
+  bool hung_up() const { return hung_up_; }
+
+  // In the child of a fork: lets go of the descriptors, so that the connection ends with the parent.
+  // Async-signal-safe. The mapping does not exist in the child.
+  void abandon_in_child();
+
+ private:
+  Result<void> map(const sluice_joined& joined, std::vector<Fd>& fds);
+
+  Fd socket_;
+  Fd device_;  // memfd or VFIO device
+  Fd bell_fd_;
+  Fd wake_;
+  std::byte* region_ = nullptr;
+  uint64_t region_bytes_ = 0;
+  void* doorbell_page_ = nullptr;
+  Bell bell_;
+  uint32_t slot_ = 0;
+  uint64_t epoch_ = 0;
+  const sluice_slot_header* header_ = nullptr;
+  bool can_wait_ = false;
+  std::atomic<bool> hung_up_{false};
+};
+
+}  // namespace sluice::guest
