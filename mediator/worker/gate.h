@@ -1,0 +1,63 @@
+// Gate: the worker's half of the gate protocol of abi/stub.h, over the three stub pages.
+//
+// Owned by the session, used under the stream engine's lock by whichever of the worker's threads
+// holds it; the words themselves are shared with sluiced, and every access to them is here. Reads no
+// clock: `now_ns` is CLOCK_MONOTONIC handed in. Launches nothing, holds nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "abi/stub.h"
+
+namespace sluice::worker {
+
+// After so long without a beat sluiced counts as gone and its gates as open: fairness waits, the
+// programs go on. Shorter: a busy machine opens gates by mistake. Longer: a dead mediator stalls
+// every program for that long.
+inline constexpr uint64_t kStaleHeartbeatNs = 2'000'000'000;
+
+class Gate {
+ public:
+  // The pages outlive the gate. `ring` writes sluiced's eventfd. `started_ns` stands for the first
+  // heartbeat until there is one.
+  Gate(const sluice_host_page* host, const sluice_signal_page* signal, sluice_report_header* report,
+       uint64_t started_ns, std::function<void()> ring);
+
+  // Before a physical launch: counts it in flight, then reads the grant. True: launch under
+  // *generation. False: the gate is closed, the launch is held and not counted.
+  bool enter(uint64_t now_ns, uint32_t* generation);
+
+  // `count` physical launches are known to have ended.
+  void leave(uint64_t now_ns, uint32_t count);
+
+  // Launches that the program queued and that are not done.
+  void set_demand(uint32_t demand);
+
+  // After a fault nothing is wanted and nothing runs.
+  void reset(uint64_t now_ns);
+
+  bool open(uint64_t now_ns) const;
+  // Somebody else waits for the GPU: keep what cannot be evicted short.
+  bool contended() const;
+  bool stale(uint64_t now_ns) const;
+  uint32_t in_flight() const { return in_flight_; }
+  uint32_t demand() const { return demand_; }
+
+ private:
+  uint64_t grant() const { return __atomic_load_n(&host_->grant, __ATOMIC_SEQ_CST); }
+  void note_if_left(uint64_t grant, uint64_t now_ns);
+  void store_in_flight();
+
+  const sluice_host_page* host_;
+  const sluice_signal_page* signal_;
+  sluice_report_header* report_;
+  uint64_t started_ns_;
+  std::function<void()> ring_;
+  // Private copies: the pages are written, never read back.
+  uint32_t in_flight_ = 0;
+  uint32_t demand_ = 0;
+  uint32_t left_generation_ = 0;
+};
+
+}  // namespace sluice::worker
