@@ -121,7 +121,7 @@ struct Action {
   VgpuId vgpu = kNoVgpu;
   VgpuId next = kNoVgpu;
   LaunchId launch = 0;
-  SmRange sms;
+  SmRange sms = {};
   uint64_t value = 0;
   uint64_t at_ns = 0;
 

@@ -141,8 +141,8 @@ struct VgpuStats {
   bool busy = false;             // has work, as far as the mediator was told
   bool holds = false;            // holds the GPU (perhaps leaving)
   bool contended = false;        // busy, and so is somebody else
-  uint64_t gpu_ns = 0;           // grant to left, less idle time that was seen
-  uint64_t gpu_error_ns = 0;     // gpu_ns may be too large by as much (idle that nobody saw)
+  uint64_t gpu_ns = 0;           // grant to left, less idle time seen while nobody else waited
+  uint64_t gpu_error_ns = 0;     // gpu_ns may be wrong by as much (clock_estimator.h)
   accounting::ShareMeter::Totals shares;  // contended intervals: see share_meter.h
   uint64_t grants = 0;           // times this vGPU got the GPU
   uint64_t evictions = 0;        // times it was taken away while work remained
@@ -171,9 +171,12 @@ class Scheduler {
   // A worker with zeroed pages. If its vGPU holds the GPU, it is granted at once.
   std::optional<SessionId> add_session(uint64_t now_ns, VgpuId vgpu, ActionQueue& out);
   // A worker that outlived a sluiced: its pages still hold these words (both are sluiced's own
-  // writing). Whatever it runs is called back with a new generation before anybody is granted.
+  // writing). Whatever it runs is called back with a new generation. Nobody is granted anything from
+  // the first adopt_session() until end_adoption() was called and all that was adopted has left. The
+  // heartbeat on each host page must be fresh before (abi/stub.h).
   std::optional<SessionId> adopt_session(uint64_t now_ns, VgpuId vgpu, uint64_t grant_word,
                                          uint64_t evict_word, ActionQueue& out);
+  void end_adoption(uint64_t now_ns, ActionQueue& out);
   // Its worker is gone, for whatever reason, and with it everything it had on the GPU.
   void on_session_removed(uint64_t now_ns, SessionId session, ActionQueue& out);
 

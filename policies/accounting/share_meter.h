@@ -2,8 +2,8 @@
 // can be owed: over intervals in which the vGPUs compared all have work queued (DESIGN section 5).
 //
 // Pure and owned by one thread: told of each change of "has work", of weight and of the GPU's holder
-// with its time, it adds up the intervals between. O(members) per change that touches the busy set
-// only through its running sums: set_busy and set_holder cost O(1), totals() O(1) per vGPU.
+// with its time, it adds up the intervals between. Every change costs O(1) (running sums and marks);
+// totals() copies the meter, O(members).
 //
 // Two readings of one run:
 //   - all: the intervals in which *every* member (two or more) has work. The strict one, for a report
@@ -62,13 +62,13 @@ class ShareMeter {
     uint32_t weight = 1;
     // Values of the running sums below when it became busy, so that closing costs O(1).
     double owed_mark = 0;
-    uint64_t contended_mark = 0, gpu_mark = 0;
+    uint64_t contended_mark = 0, gpu_mark = 0, own_gpu_mark = 0;
     Totals done;
   };
   void settle(uint64_t now_ns);
   void open(State& s);
   void close(State& s);
-  static void accumulate(const State& s, const ShareMeter& meter, Totals& t);
+  void accumulate(const State& s, Totals& t) const;
 
   std::vector<State> members_;
   uint32_t present_count_ = 0, busy_count_ = 0;

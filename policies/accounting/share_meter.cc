@@ -1,0 +1,111 @@
+#include "policies/accounting/share_meter.h"
+
+#include "mediator/base/check.h"
+
+namespace sluice::accounting {
+
+void ShareMeter::settle(uint64_t now_ns) {
+  const uint64_t dt = started_ && now_ns > last_ns_ ? now_ns - last_ns_ : 0;
+  last_ns_ = started_ && now_ns < last_ns_ ? last_ns_ : now_ns;
+  started_ = true;
+  if (dt == 0 || busy_count_ < 2) return;
+  const bool all = busy_count_ == present_count_;
+  contended_ns_ += dt;
+  if (all) all_contended_ns_ += dt;
+  if (holder_ == kNobody) return;
+  contended_gpu_ns_ += dt;
+  owed_per_weight_ += static_cast<double>(dt) / static_cast<double>(busy_weight_);
+  State& h = members_[holder_];
+  if (all) h.done.all_gpu_ns += dt;
+  // A holder that is idle (and about to leave) still holds, but owes nobody its contended time.
+  if (h.busy) h.done.own_gpu_ns += dt;
+}
+
+// `own` intervals of a member are the contended ones while it is busy. Everybody's rivals' time is
+// the common sum less its own, so that a change of the holder touches one member only.
+void ShareMeter::open(State& s) {
+  s.contended_mark = contended_ns_;
+  s.gpu_mark = contended_gpu_ns_;
+  s.owed_mark = owed_per_weight_;
+  s.own_gpu_mark = s.done.own_gpu_ns;
+}
+
+void ShareMeter::close(State& s) { accumulate(s, s.done); }
+
+void ShareMeter::accumulate(const State& s, Totals& t) const {
+  t.own_contended_ns += contended_ns_ - s.contended_mark;
+  const uint64_t own = s.done.own_gpu_ns - s.own_gpu_mark;
+  t.own_rivals_gpu_ns += contended_gpu_ns_ - s.gpu_mark - own;
+  t.own_owed_ns +=
+      static_cast<uint64_t>((owed_per_weight_ - s.owed_mark) * static_cast<double>(s.weight) + 0.5);
+}
+
+void ShareMeter::add(uint64_t now_ns, Member m, uint32_t weight) {
+  settle(now_ns);
+  if (m >= members_.size()) members_.resize(m + 1);
+  SLUICE_CHECK(!members_[m].present && weight > 0);
+  members_[m] = State{};
+  members_[m].present = true;
+  members_[m].weight = weight;
+  ++present_count_;
+}
+
+void ShareMeter::remove(uint64_t now_ns, Member m) {
+  set_busy(now_ns, m, false);
+  if (holder_ == m) holder_ = kNobody;
+  SLUICE_CHECK(members_[m].present);
+  members_[m].present = false;
+  --present_count_;
+}
+
+void ShareMeter::set_weight(uint64_t now_ns, Member m, uint32_t weight) {
+  settle(now_ns);
+  State& s = members_[m];
+  SLUICE_CHECK(s.present && weight > 0);
+  if (s.busy) {
+    close(s);
+    busy_weight_ += weight;
+    busy_weight_ -= s.weight;
+  }
+  s.weight = weight;
+  if (s.busy) open(s);
+}
+
+void ShareMeter::set_busy(uint64_t now_ns, Member m, bool busy) {
+  settle(now_ns);
+  State& s = members_[m];
+  SLUICE_CHECK(s.present);
+  if (s.busy == busy) return;
+  if (busy) {
+    open(s);
+    ++busy_count_;
+    busy_weight_ += s.weight;
+  } else {
+    close(s);
+    --busy_count_;
+    busy_weight_ -= s.weight;
+  }
+  s.busy = busy;
+}
+
+void ShareMeter::set_holder(uint64_t now_ns, Member m) {
+  settle(now_ns);
+  SLUICE_CHECK(m == kNobody || members_[m].present);
+  holder_ = m;
+}
+
+ShareMeter::Totals ShareMeter::totals(uint64_t now_ns, Member m) const {
+  ShareMeter at = *this;  // only totals() of people's tools come here; a copy keeps it simple
+  at.settle(now_ns);
+  const State& s = at.members_[m];
+  Totals t = s.done;
+  if (s.busy) at.accumulate(s, t);
+  return t;
+}
+
+uint64_t ShareMeter::all_contended_ns(uint64_t now_ns) const {
+  const bool open = started_ && busy_count_ >= 2 && busy_count_ == present_count_;
+  return all_contended_ns_ + (open && now_ns > last_ns_ ? now_ns - last_ns_ : 0);
+}
+
+}  // namespace sluice::accounting

@@ -1,0 +1,22 @@
+// The table of policies: one row each, the default first.
+#include "policies/policy.h"
+
+namespace sluice::policy {
+
+const std::vector<Registration>& registry() {
+  static const std::vector<Registration> rows = {
+      {"wfq", "start-time weighted fair queuing over measured GPU time (after LoGA and NEON)", make_wfq,
+       /*exclusive=*/true, /*proportional=*/false},
+      {"fcfs", "first come, first served: a vGPU keeps the GPU until it has no work", make_fcfs,
+       /*exclusive=*/true, /*proportional=*/false},
+  };
+  return rows;
+}
+
+const Registration* find_policy(std::string_view name) {
+  for (const Registration& row : registry())
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+}  // namespace sluice::policy
