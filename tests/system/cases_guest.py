@@ -1,0 +1,60 @@
+"""Real guests: QEMU under TCG with stock ivshmem-doorbell, the Debian package, VFIO in the guest."""
+from support import WithSluiced, boot, last_json, wait_for_gpu
+
+
+class Guests(WithSluiced):
+    def run_right(self, q, command):
+        status, text = q.guest.run(command, 300)
+        self.assertEqual(status, 0, f"{command}: {text}\n--- console:\n{q.console()[-3000:]}"
+                         f"\n--- sluiced:\n{self.sluiced.log()[-3000:]}")
+        result = last_json(text.splitlines())
+        self.assertEqual(result["wrong"], 0, text)
+        self.assertGreater(result["right"], 0, text)
+
+    def test_a_program_in_a_guest(self):
+        q = boot(self, self.sluiced, "a")
+        status, text = q.guest.run("dpkg --version >/dev/null 2>&1; grep -A1 sluice-guest-agent "
+                                   "/var/lib/dpkg/status")
+        self.assertIn("install ok installed", text)
+        self.run_right(q, "sluice-suite-triad --launches 4 --json")
+        self.run_right(q, "sluice-suite-reduction --launches 4 --chain 2 --verify every --json")
+        status, text = q.guest.run("sluice-suite-fault")
+        self.assertEqual(status, 0, text)
+        self.run_right(q, "sluice-suite-histogram --launches 4 --json")
+
+    def test_a_second_vm_on_the_same_vgpu_is_refused_and_told_why(self):
+        q = boot(self, self.sluiced, "a")
+        import support
+        import virt
+        vmlinux, initramfs = support.image()
+        other = virt.Qemu("other", support.folder(), vmlinux, initramfs, self.sluiced.vgpu_socket("a"))
+        self.addCleanup(other.kill)
+        other.boot()
+        self.eventually(lambda: "refused" in other.console().lower(), "the agent prints the refusal")
+        self.run_right(q, "sluice-suite-triad --launches 2 --json")
+
+    def test_a_guest_killed_in_the_middle_of_a_launch(self):
+        q = boot(self, self.sluiced, "a")
+        neighbour = self.program("b", "stencil2d", "--seconds", 6, "--json")
+        q.guest.start("sluice-suite-md5 --seconds 60")
+        done = self.vgpu("a")["launches_done"]
+        self.eventually(lambda: self.vgpu("a")["launches_done"] > done, "the guest launches")
+        q.kill()
+        self.assert_right(neighbour.finish(), "the neighbour")
+        self.assert_all_free("a")
+        again = boot(self, self.sluiced, "a")
+        self.run_right(again, "sluice-suite-triad --launches 2 --json")
+
+    def test_a_guest_rebooted_in_the_middle_of_a_launch(self):
+        q = boot(self, self.sluiced, "a")
+        neighbour = self.program("b", "stencil2d", "--seconds", 6, "--json")
+        q.guest.start("sluice-suite-md5 --seconds 60")
+        done = self.vgpu("a")["launches_done"]
+        self.eventually(lambda: self.vgpu("a")["launches_done"] > done, "the guest launches")
+        q.guest.start("reboot -f")  # the same QEMU goes on with a new kernel
+        q.reconnect()
+        wait_for_gpu(self, q)
+        self.run_right(q, "sluice-suite-triad --launches 2 --json")
+        self.assert_right(neighbour.finish(), "the neighbour")
+        q.kill()
+        self.assert_all_free("a")

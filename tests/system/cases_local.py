@@ -1,0 +1,73 @@
+"""The path on one host: programs join through the local transport, one software GPU."""
+import os
+import signal
+
+from support import PROGRAMS, WithSluiced
+
+
+class Local(WithSluiced):
+    def test_each_program_alone(self):
+        for name in PROGRAMS:
+            with self.subTest(name):
+                self.assert_right(self.program("a", name, "--launches", 6, "--json").finish(), name)
+        self.assert_all_free("a")
+
+    def test_dependent_launches_with_copies_and_events(self):
+        for name in PROGRAMS:
+            with self.subTest(name):
+                self.assert_right(self.program("a", name, "--launches", 4, "--chain", 3, "--streams", 2,
+                                               "--verify", "every", "--json").finish(), name)
+
+    def test_two_vgpus_evict_each_other_and_all_results_are_right(self):
+        before = {n: self.vgpu(n)["evictions"] for n in ("a", "b")}
+        running = [self.program(v, p, "--seconds", 6, "--json")
+                   for v in ("a", "b") for p in ("triad", "md5", "matmul")]
+        for p in running:
+            self.assert_right(p.finish(), p.name)
+        for n in ("a", "b"):
+            self.assertGreater(self.vgpu(n)["evictions"], before[n], n)
+        self.assert_all_free("a")
+        self.assert_all_free("b")
+
+    def test_a_weight_set_while_programs_run_takes_effect(self):
+        running = [self.program(v, "triad", "--seconds", 5, "--json") for v in ("a", "b")]
+        self.sluiced.ctl("set", "a", "--weight", 7)
+        self.assertEqual(self.vgpu("a")["weight"], 7)
+        for p in running:
+            self.assert_right(p.finish(), p.name)
+        self.sluiced.ctl("set", "a", "--weight", 1)
+
+
+class Faults(WithSluiced):
+    """What one program does wrong costs that program only. `b` computes beside every fault."""
+
+    def setUp(self):
+        self.neighbour = self.program("b", "stencil2d", "--seconds", 8, "--json")
+
+    def neighbour_is_unharmed(self):
+        self.assert_right(self.neighbour.finish(), "the neighbour")
+        self.assert_all_free("a")
+
+    def test_a_kernel_that_writes_out_of_bounds(self):
+        status, text = self.program("a", "fault").finish()
+        self.assertEqual(status, 0, text)
+        self.neighbour_is_unharmed()
+
+    def test_a_program_killed_in_the_middle_of_a_launch(self):
+        victim = self.program("a", "md5", "--seconds", 60)
+        self.eventually(lambda: self.vgpu("a")["launches"] > 2, "the victim launches")
+        victim.kill()
+        self.neighbour_is_unharmed()
+
+    def test_a_worker_killed(self):
+        before = set(self.sluiced.worker_pids())
+        victim = self.program("a", "triad", "--seconds", 120)
+        done = self.vgpu("a")["launches_done"]
+        self.eventually(lambda: self.vgpu("a")["launches_done"] > done, "the victim launches")
+        new = set(self.sluiced.worker_pids()) - before
+        self.assertEqual(len(new), 1)
+        os.kill(new.pop(), signal.SIGKILL)
+        status, text = victim.finish()
+        self.assertNotEqual(status, 0, "the program must see the error")
+        self.assertIn("CUDA_ERROR", text)
+        self.neighbour_is_unharmed()

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Runs the system tests: whole programs, real guests under TCG, faults. No GPU is needed.
+
+    run.py --build DIR [--junit FILE] [-k TEXT]
+
+Each module cases_*.py holds unittest cases; they find the build through `support.BUILD`. Nothing here
+asserts on time; time-outs are generous, a guest's boot may be retried, a wrong result never.
+"""
+import argparse
+import os
+import pathlib
+import sys
+import time
+import unittest
+from xml.sax import saxutils
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "scripts/lib")]
+import support  # noqa: E402
+
+
+class JUnitResult(unittest.TextTestResult):
+    """Prints a line a test as it ends and keeps what the JUnit file needs."""
+
+    def __init__(self, *args, **kw):
+        super().__init__(*args, **kw)
+        self.rows = []
+
+    def startTest(self, test):
+        super().startTest(test)
+        self._began = time.monotonic()
+
+    def _row(self, test, kind="", text=""):
+        self.rows.append((test.id(), time.monotonic() - self._began, kind, text))
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self._row(test)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self._row(test, "failure", self._exc_info_to_string(err, test))
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        if not hasattr(self, "_began"):
+            self._began = time.monotonic()
+        self._row(test, "error", self._exc_info_to_string(err, test))
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self._row(test, "skipped", reason)
+
+    def write(self, path):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write('<?xml version="1.0" encoding="utf-8"?>\n<testsuite name="system">\n')
+            for name, seconds, kind, text in self.rows:
+                cls, _, case = name.rpartition(".")
+                f.write(f"<testcase classname={saxutils.quoteattr(cls)} "
+                        f"name={saxutils.quoteattr(case)} time=\"{seconds:.3f}\">")
+                if kind:
+                    clean = "".join(c if c >= " " or c in "\n\t" else "?" for c in text)
+                    f.write(f"<{kind}>{saxutils.escape(clean)}</{kind}>")
+                f.write("</testcase>\n")
+            f.write("</testsuite>\n")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--build", required=True, type=pathlib.Path)
+    p.add_argument("--junit")
+    p.add_argument("-k", dest="pattern")
+    a = p.parse_args()
+    support.BUILD = a.build.resolve()
+    if os.geteuid() == 0:
+        import virt
+        virt.enter_private_namespace()
+    loader = unittest.TestLoader()
+    if a.pattern:
+        loader.testNamePatterns = [f"*{a.pattern}*"]
+    suite = loader.discover(str(HERE), pattern="cases_*.py")
+    result = unittest.TextTestRunner(verbosity=2, resultclass=JUnitResult).run(suite)
+    support.clean_up()
+    if a.junit:
+        result.write(a.junit)
+    return 0 if result.wasSuccessful() and result.testsRun else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""What the system tests share: one build, a sluiced per test class, programs, the guest image."""
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+import guest_image
+import virt
+from host import Sluiced
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = None  # set by run.py
+PROGRAMS = ["triad", "matmul", "reduction", "stencil2d", "histogram", "md5"]
+TIMEOUT_S = 300
+_image = None
+_folders = []
+
+
+def clean_up():
+    for f in _folders:
+        shutil.rmtree(f, ignore_errors=True)
+
+
+def folder():
+    d = pathlib.Path(tempfile.mkdtemp(prefix="sluice-test."))
+    _folders.append(d)
+    return d
+
+
+def image():
+    """(vmlinux, initramfs) with the guest package and the suite's programs; made once."""
+    global _image
+    if _image is None:
+        work = folder()
+        deb = subprocess.run([ROOT / "scripts/build-deb", BUILD, work], check=True,
+                             stdout=subprocess.PIPE, text=True).stdout.strip()
+        programs = [BUILD / "kernels/suite" / f"sluice-suite-{p}" for p in PROGRAMS + ["probe", "fault"]]
+        _image = guest_image.build(BUILD / "guest-cache", BUILD / "test-image", deb, programs)
+    return _image
+
+
+def last_json(lines):
+    for line in reversed(lines):
+        if line.startswith("{"):
+            return json.loads(line)
+    return None
+
+
+class Program:
+    """A suite program as a local client of a vGPU."""
+
+    def __init__(self, sluiced, vgpu, name, *args):
+        self.name = name
+        self.process = subprocess.Popen(
+            [BUILD / "kernels/suite" / f"sluice-suite-{name}", *map(str, args)],
+            env=sluiced.client_env(vgpu), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def finish(self, timeout=TIMEOUT_S):
+        try:
+            text, _ = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            text, _ = self.process.communicate()
+            raise AssertionError(f"{self.name} did not end; it printed:\n{text}") from None
+        return self.process.returncode, text
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+class WithSluiced(unittest.TestCase):
+    """A fresh sluiced on the software GPU for the class; vGPUs `a` and `b` of weight 1."""
+    EXTRA = ""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = folder()
+        cls.sluiced = Sluiced(BUILD, cls.work, device="soft", extra=cls.EXTRA)
+        cls.addClassCleanup(cls.sluiced.stop)
+        cls.sluiced.start()
+        for name in ("a", "b"):
+            cls.sluiced.ctl("create", name, "--weight", 1)
+
+    def program(self, vgpu, name, *args):
+        p = Program(self.sluiced, vgpu, name, *args)
+        self.addCleanup(lambda: p.process.poll() is None and p.kill())
+        return p
+
+    def assert_right(self, finished, what=""):
+        status, text = finished
+        self.assertEqual(status, 0, f"{what}: {text}\n--- sluiced:\n{self.sluiced.log()[-3000:]}")
+        result = last_json(text.splitlines())
+        if result:
+            self.assertEqual(result["wrong"], 0, text)
+            self.assertGreater(result["right"], 0, text)
+
+    def vgpu(self, name):
+        return next(v for v in self.sluiced.ctl("stats")["vgpus"] if v["name"] == name)
+
+    def eventually(self, condition, what, timeout=120):
+        end = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > end:
+                self.fail(f"never: {what}\n--- sluiced:\n{self.sluiced.log()[-3000:]}")
+            time.sleep(0.05)
+
+    def assert_all_free(self, name):
+        """Nothing of the vGPU's sessions is left: no session, no memory."""
+        self.eventually(lambda: self.vgpu(name)["sessions"] == 0 and
+                        self.vgpu(name)["memory_bytes"] == 0, f"{name} has everything freed")
+
+
+def boot(test, sluiced, vgpu, name=None):
+    """A QEMU guest attached to `vgpu`, whose programs reach the GPU; returns the Qemu."""
+    vmlinux, initramfs = image()
+    q = virt.Qemu(name or vgpu, folder(), vmlinux, initramfs, sluiced.vgpu_socket(vgpu))
+    test.addCleanup(q.kill)
+    q.boot()
+    wait_for_gpu(test, q)
+    return q
+
+
+def wait_for_gpu(test, q, timeout=120):
+    end = time.monotonic() + timeout
+    while True:
+        status, text = q.guest.run("sluice-suite-probe", 120)
+        if status == 0:
+            return text
+        if time.monotonic() > end:
+            test.fail(f"no vGPU in the guest: {text}\n--- console:\n{q.console()[-3000:]}")
+        time.sleep(0.5)
