@@ -1,0 +1,205 @@
+#include "kernels/ptx/cfg.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+namespace sluice::ptx {
+
+namespace {
+
+enum class Transfer { kNone, kBranch, kIndexed, kLeave, kTrap };
+
+Transfer transfer_of(const Statement& s) {
+  if (s.kind != StatementKind::kInstruction) return Transfer::kNone;
+  const std::string_view base = base_opcode(s.opcode);
+  if (base == "bra") return Transfer::kBranch;
+  if (base == "brx") return Transfer::kIndexed;
+  if (base == "ret" || base == "exit") return Transfer::kLeave;
+  if (base == "trap") return Transfer::kTrap;
+  return Transfer::kNone;
+}
+
+// Labels are local to the scope that they stand in; an inner scope sees the outer ones.
+class Labels {
+ public:
+  explicit Labels(const Function& f) : f_(f) {
+    for (std::uint32_t i = 0; i < f.statements.size(); ++i) {
+      const Statement& s = f.statements[i];
+      if (s.kind == StatementKind::kLabel) map_[s.opcode].push_back({s.scope, i});
+    }
+  }
+  std::optional<std::uint32_t> find(std::string_view name, std::uint32_t scope) const {
+    const auto it = map_.find(name);
+    if (it == map_.end()) return std::nullopt;
+    for (;;) {
+      // Entries are in order of statements, not of scopes, but there are few with one name.
+      for (const Entry& e : it->second)
+        if (e.scope == scope) return e.statement;
+      if (scope == 0) return std::nullopt;
+      scope = f_.scopes[scope].parent;
+    }
+  }
+  // One name in thousands of scopes would make find() slow; nobody writes that.
+  bool crowded() const {
+    return std::any_of(map_.begin(), map_.end(),
+                       [](const auto& entry) { return entry.second.size() > 4096; });
+  }
+
+ private:
+  struct Entry {
+    std::uint32_t scope;
+    std::uint32_t statement;
+  };
+  const Function& f_;
+  std::unordered_map<std::string_view, std::vector<Entry>> map_;
+};
+
+Error at(const Statement& s, const std::string& what) {
+  return {0, "line " + std::to_string(s.line) + ": " + what};
+}
+
+std::vector<bool> flood(const std::vector<Block>& blocks, std::vector<std::uint32_t> from,
+                        bool forward) {
+  std::vector<bool> seen(blocks.size());
+  for (std::uint32_t b : from) seen[b] = true;
+  while (!from.empty()) {
+    const std::uint32_t b = from.back();
+    from.pop_back();
+    for (std::uint32_t next : forward ? blocks[b].successors : blocks[b].predecessors) {
+      if (seen[next]) continue;
+      seen[next] = true;
+      from.push_back(next);
+    }
+  }
+  return seen;
+}
+
+}  // namespace
+
+Result<Cfg> Cfg::build(const Function& function) {
+  Cfg cfg;
+  cfg.function_ = &function;
+  const auto& statements = function.statements;
+  const auto count = static_cast<std::uint32_t>(statements.size());
+  const Labels labels(function);
+  if (labels.crowded()) return Error{0, "one label name stands in too many scopes"};
+
+  // Blocks begin at labels and after instructions that move control.
+  cfg.block_of_.resize(count);
+  bool start = true;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (start || statements[i].kind == StatementKind::kLabel) {
+      cfg.blocks_.push_back({});
+      cfg.blocks_.back().begin = i;
+    }
+    Block& block = cfg.blocks_.back();
+    block.end = i + 1;
+    cfg.block_of_[i] = static_cast<std::uint32_t>(cfg.blocks_.size() - 1);
+    start = transfer_of(statements[i]) != Transfer::kNone;
+    if (start) block.terminator = i;
+  }
+  if (cfg.blocks_.empty()) cfg.blocks_.push_back({});
+  cfg.blocks_.push_back({});
+  cfg.blocks_.back().begin = cfg.blocks_.back().end = count;
+  const std::uint32_t exit = cfg.exit();
+
+  for (std::uint32_t b = 0; b < exit; ++b) {
+    Block& block = cfg.blocks_[b];
+    bool falls_through = true;
+    if (block.terminator != kNoStatement) {
+      const Statement& s = statements[block.terminator];
+      falls_through = !s.guard.empty();
+      switch (transfer_of(s)) {
+        case Transfer::kBranch: {
+          if (s.operands.size() != 1) return at(s, "branch without one target");
+          const auto target = labels.find(s.operands[0], s.scope);
+          if (!target) return at(s, "branch to an unknown label");
+          block.successors.push_back(cfg.block_of_[*target]);
+          break;
+        }
+        case Transfer::kIndexed: {
+          // brx.idx INDEX, LIST;   LIST: .branchtargets A, B, ...;
+          const auto list = s.operands.size() == 2 ? labels.find(s.operands[1], s.scope)
+                                                   : std::optional<std::uint32_t>();
+          std::uint32_t directive = list ? *list + 1 : count;
+          if (directive >= count || statements[directive].opcode != ".branchtargets")
+            return at(s, "brx.idx without its list of targets");
+          for (std::string_view name : statements[directive].operands) {
+            const auto target = labels.find(name, statements[directive].scope);
+            if (!target) return at(statements[directive], "unknown label in .branchtargets");
+            block.successors.push_back(cfg.block_of_[*target]);
+          }
+          break;
+        }
+        case Transfer::kLeave:
+          block.successors.push_back(exit);
+          break;
+        case Transfer::kTrap:
+          block.traps = true;
+          break;
+        case Transfer::kNone:
+          break;
+      }
+    }
+    if (falls_through) block.successors.push_back(b + 1);
+    std::sort(block.successors.begin(), block.successors.end());
+    block.successors.erase(std::unique(block.successors.begin(), block.successors.end()),
+                           block.successors.end());
+  }
+  for (std::uint32_t b = 0; b < cfg.blocks_.size(); ++b)
+    for (std::uint32_t next : cfg.blocks_[b].successors) cfg.blocks_[next].predecessors.push_back(b);
+
+  cfg.reachable_ = flood(cfg.blocks_, {cfg.entry()}, true);
+  cfg.reaches_exit_ = flood(cfg.blocks_, {exit}, false);
+  std::vector<std::uint32_t> ends{exit};
+  for (std::uint32_t b = 0; b < exit; ++b)
+    if (cfg.blocks_[b].traps) ends.push_back(b);
+  const std::vector<bool> ending = flood(cfg.blocks_, std::move(ends), false);
+  for (std::uint32_t b = 0; b < cfg.blocks_.size(); ++b)
+    if (cfg.reachable_[b] && !ending[b]) cfg.endless_ = true;
+  return cfg;
+}
+
+std::vector<std::uint32_t> strong_components(const Cfg& cfg) {
+  const auto& blocks = cfg.blocks();
+  const auto n = static_cast<std::uint32_t>(blocks.size());
+  constexpr std::uint32_t kUnseen = 0xffffffff;
+  std::vector<std::uint32_t> component(n, kUnseen), index(n, kUnseen), low(n, 0), next(n, 0);
+  std::vector<std::uint32_t> stack, path;
+  std::uint32_t counter = 0, components = 0;
+  for (std::uint32_t root = 0; root < n; ++root) {
+    if (index[root] != kUnseen) continue;
+    path.push_back(root);
+    while (!path.empty()) {
+      const std::uint32_t b = path.back();
+      if (index[b] == kUnseen) {
+        index[b] = low[b] = counter++;
+        stack.push_back(b);
+      }
+      if (next[b] < blocks[b].successors.size()) {
+        const std::uint32_t s = blocks[b].successors[next[b]++];
+        if (index[s] == kUnseen) {
+          path.push_back(s);
+        } else if (component[s] == kUnseen) {
+          low[b] = std::min(low[b], index[s]);
+        }
+        continue;
+      }
+      path.pop_back();
+      if (!path.empty()) low[path.back()] = std::min(low[path.back()], low[b]);
+      if (low[b] != index[b]) continue;
+      std::uint32_t member = 0;
+      do {
+        member = stack.back();
+        stack.pop_back();
+        component[member] = components;
+      } while (member != b);
+      ++components;
+    }
+  }
+  return component;
+}
+
+}  // namespace sluice::ptx

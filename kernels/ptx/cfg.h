@@ -1,0 +1,55 @@
+// The control-flow graph of one function: basic blocks over its statements.
+//
+// Owner: an analysis, one thread; refers to the function and must not outlive its module. It knows
+// the instructions that move control (bra, brx.idx, ret, exit, trap) and no others; a call is
+// straight-line code. No recursion; linear in the function's size.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/ptx/module.h"
+
+namespace sluice::ptx {
+
+inline constexpr std::uint32_t kNoBlock = 0xffffffff;
+inline constexpr std::uint32_t kNoStatement = 0xffffffff;
+
+struct Block {
+  std::uint32_t begin = 0, end = 0;         // statement indices [begin, end)
+  std::uint32_t terminator = kNoStatement;  // the instruction that ends it, if one moves control
+  std::vector<std::uint32_t> successors;    // no duplicates
+  std::vector<std::uint32_t> predecessors;
+  bool traps = false;  // ends in `trap`, which ends the whole grid: no edge for it
+};
+
+class Cfg {
+ public:
+  // An error where a branch's target is not known: then nothing can be said about the function.
+  static Result<Cfg> build(const Function& function);
+
+  const Function& function() const { return *function_; }
+  const std::vector<Block>& blocks() const { return blocks_; }
+  std::uint32_t entry() const { return 0; }
+  // The virtual block where every ret, exit and the end of the body lead; no statements.
+  std::uint32_t exit() const { return static_cast<std::uint32_t>(blocks_.size() - 1); }
+  std::uint32_t block_of(std::uint32_t statement) const { return block_of_[statement]; }
+  bool reachable(std::uint32_t block) const { return reachable_[block]; }
+  // Whether some path leads from here to the exit.
+  bool reaches_exit(std::uint32_t block) const { return reaches_exit_[block]; }
+  // A reachable block from which neither the exit nor a trap can be reached: an endless loop.
+  bool has_endless_loop() const { return endless_; }
+
+ private:
+  const Function* function_ = nullptr;
+  std::vector<Block> blocks_;
+  std::vector<std::uint32_t> block_of_;
+  std::vector<bool> reachable_, reaches_exit_;
+  bool endless_ = false;
+};
+
+// Strongly connected components. Returns for each block the number of its component; blocks that lie
+// on no cycle are alone in theirs. Tarjan (1972), without recursion.
+std::vector<std::uint32_t> strong_components(const Cfg& cfg);
+
+}  // namespace sluice::ptx
