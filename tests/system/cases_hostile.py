@@ -1,0 +1,53 @@
+"""Malformed ring records: the session that sends them ends (or gets an error), with a reason that it
+can read; the neighbour's results, the daemon and the vGPU itself are untouched."""
+import subprocess
+
+import support
+from support import WithSluiced
+
+# Calls that are well-formed on the wire but wrong as CUDA calls may be answered with a CUresult; a
+# broken record or ring always ends the session. `None`: either.
+MUST_END = {"record-of-0-bytes", "record-of-8-bytes", "record-not-aligned",
+            "record-longer-than-published", "record-longer-than-allowed", "record-of-4-gib",
+            "head-not-aligned", "head-jumps-ahead", "head-beyond-the-ring", "head-jumps-back",
+            "unknown-opcode", "unknown-custom-opcode", "short-arguments",
+            "string-longer-than-record", "nobody-reads-the-answers"}
+
+
+class Hostile(WithSluiced):
+    def client(self, *args):
+        return subprocess.run([support.BUILD / "tests/system/hostile-client", *args],
+                              env=self.sluiced.client_env("a"), stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+
+    def test_every_scenario(self):
+        names = self.client("--list").stdout.split()
+        self.assertGreater(len(names), 25)
+        neighbour = self.program("b", "stencil2d", "--seconds", 10, "--json")
+        for name in names:
+            with self.subTest(name):
+                p = self.client(name)
+                self.assertEqual(p.returncode, 0, p.stdout)
+                word, _, rest = p.stdout.strip().splitlines()[-1].partition(" ")
+                if name in MUST_END:
+                    self.assertEqual(word, "ended", p.stdout)
+                    number, _, reason = rest.partition(" ")
+                    self.assertNotEqual(int(number), 0, p.stdout)
+                    self.assertGreater(len(reason), 8, "the guest can read why")
+                else:
+                    self.assertIn(word, ("ended", "answered"), p.stdout)
+                    self.assertNotEqual(rest.split()[0], "0", f"{name} was taken for a good call")
+                self.assertIsNone(self.sluiced.process.poll(), "sluiced lives")
+        self.assert_right(neighbour.finish(), "the neighbour")
+        self.assert_all_free("a")
+        # The vGPU serves the next program as if nothing had been.
+        self.assert_right(self.program("a", "reduction", "--launches", 4, "--json").finish())
+
+    def test_more_sessions_than_slots(self):
+        many = [self.program("a", "triad", "--seconds", 4) for _ in range(20)]
+        ends = [p.finish() for p in many]
+        refused = [text for status, text in ends if status != 0]
+        self.assertLessEqual(len(refused), 4, "16 slots serve 16 programs")
+        for text in refused:
+            self.assertIn("slot", text)
+        self.assert_all_free("a")
