@@ -191,6 +191,7 @@ class Runner {
   }
 
   void check_output(Slot& slot) {
+    const Clock::time_point begin = Clock::now();
     const std::size_t bytes = workload_.output_bytes();
     std::fill_n(read_, std::min<std::size_t>(bytes, 64), std::byte{0});
     SLUICE_SUITE_CALL(cuMemcpyDtoHAsync(read_, slot.out.get(), bytes, read_stream_.get()));
@@ -209,6 +210,7 @@ class Runner {
                    static_cast<unsigned long long>(slot.units.back()),
                    static_cast<unsigned long long>(verdict.wrong_elements), verdict.first.c_str());
     }
+    report_.check_seconds += seconds_since(begin);
     // A wrong sum stays wrong; start anew.
     slot.poisoned = false;
   }
@@ -272,10 +274,10 @@ void handle_signals() {
 std::string to_json(const Report& report, const Options& options, std::uint64_t size) {
   char numbers[512];
   std::snprintf(numbers, sizeof(numbers),
-                "\"launches\": %llu, \"seconds\": %.6f, \"right\": %llu, \"wrong\": %llu, "
+                "\"launches\": %llu, \"seconds\": %.6f, \"check_seconds\": %.6f, \"right\": %llu, \"wrong\": %llu, "
                 "\"size\": %llu, \"depth\": %llu, \"streams\": %llu, \"chain\": %llu, "
                 "\"verify_every\": %llu, \"seed\": %llu",
-                static_cast<unsigned long long>(report.launches), report.seconds,
+                static_cast<unsigned long long>(report.launches), report.seconds, report.check_seconds,
                 static_cast<unsigned long long>(report.right),
                 static_cast<unsigned long long>(report.wrong),
                 static_cast<unsigned long long>(size),

@@ -21,6 +21,7 @@ struct Report {
   std::string device;
   std::uint64_t launches = 0;  // kernel launches that ended
   double seconds = 0;          // from the first launch to the last check
+  double check_seconds = 0;    // of these, spent reading results back and computing references
   std::uint64_t right = 0;     // units checked, by outcome
   std::uint64_t wrong = 0;
   std::string stopped_by;      // "launches", "seconds", "signal", "error"
