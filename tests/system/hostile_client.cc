@@ -43,7 +43,8 @@ class Hostile {
   Channel& channel() { return channel_; }
 
   // A well-formed record with any opcode and body.
-  void send(uint16_t opcode, const void* body, size_t bytes, uint16_t flags = 0, uint64_t context = 0) {
+  void send_bytes(uint16_t opcode, const void* body, size_t bytes, uint16_t flags = 0,
+                  uint64_t context = 0) {
     sluice_record r{};
     r.opcode = opcode;
     r.flags = flags;
@@ -57,7 +58,7 @@ class Hostile {
   }
   template <class T>
   void send(uint16_t opcode, const T& body, uint16_t flags = 0) {
-    send(opcode, &body, sizeof body, flags);
+    send_bytes(opcode, &body, sizeof body, flags);
   }
   // A raw header at the ring's present end, published with whatever length it claims.
   void send_raw(const sluice_record& r, uint64_t advance) {
@@ -130,7 +131,7 @@ void random_records(Hostile& h, unsigned seed) {
     for (auto& w : body) w = random() >> (random() % 64);
     bool custom = random() & 1;
     uint16_t opcode = custom ? 0x1000 + random() % 16 : random() % 0x100;
-    h.send(opcode, body.data(), random() % 512, random() & 1, random() % 3 ? 0 : random());
+    h.send_bytes(opcode, body.data(), random() % 512, random() & 1, random() % 3 ? 0 : random());
   }
   h.send(sluice::calls::kOpcode_cuInit, uint32_t{0});
 }
@@ -174,14 +175,14 @@ const std::vector<Scenario>& scenarios() {
        }},
       {"unknown-opcode", [](Hostile& h) { h.send(0xfff, uint64_t{0}); }},
       {"unknown-custom-opcode", [](Hostile& h) { h.send(0x1fff, uint64_t{0}); }},
-      {"short-arguments", [](Hostile& h) { h.send(SLUICE_CALL_LAUNCH, nullptr, 0); }},
+      {"short-arguments", [](Hostile& h) { h.send_bytes(SLUICE_CALL_LAUNCH, nullptr, 0); }},
       {"string-longer-than-record", [](Hostile& h) {
          struct { uint8_t out; char len[4]; char text[8]; } b{1, {'\xff', '\xff', '\xff', '\x7f'}, "abc"};
-         h.send(sluice::calls::kOpcode_cuDeviceGetByPCIBusId, &b, sizeof b);
+         h.send(sluice::calls::kOpcode_cuDeviceGetByPCIBusId, b);
        }},
       {"forged-context", [](Hostile& h) {
          uint64_t bytes = 4096;
-         h.send(sluice::calls::kOpcode_cuMemAlloc_v2, &bytes, 8, 0, 0xdeadbeefcafeull);
+         h.send_bytes(sluice::calls::kOpcode_cuMemAlloc_v2, &bytes, 8, 0, 0xdeadbeefcafeull);
        }},
       {"forged-handles", [](Hostile& h) {
          sluice_launch l{};
@@ -250,7 +251,7 @@ const std::vector<Scenario>& scenarios() {
          h.do_not_listen();
          uint32_t zero = 0;
          for (int i = 0; i < 200000 && !h.channel().ended(); ++i)
-           h.send(sluice::calls::kOpcode_cuInit, &zero, sizeof zero);
+           h.send(sluice::calls::kOpcode_cuInit, zero);
        }},
   };
   return all;
