@@ -20,7 +20,8 @@ std::uint32_t mask(std::uint64_t launch) { return static_cast<std::uint32_t>(lau
 class Histogram final : public Workload {
  public:
   explicit Histogram(const Options& options) {
-    const std::uint64_t bytes = options.size != 0 ? options.size : kDefaultBytes;
+    const std::uint64_t bytes =
+        options.size != 0 ? options.size : size_of(options, kDefaultBytes / 4) * 4;
     if (bytes % sizeof(std::uint32_t) != 0) throw UsageError("--size must be a multiple of 4");
     words_.resize(bytes / sizeof(std::uint32_t));
     Generator generator(options.seed);

@@ -23,7 +23,7 @@ constexpr std::uint64_t kMaxFullCheck = 1ull << 28;
 class Matmul final : public Workload {
  public:
   explicit Matmul(const Options& options)
-      : edge_(options.size != 0 ? options.size : kDefaultEdge),
+      : edge_(size_of(options, kDefaultEdge, 2)),
         inner_(options.inner != 0 ? options.inner : std::min(edge_, kDefaultInner)),
         chained_(options.chain > 1) {
     if (edge_ > kMaxEdge || inner_ > kMaxEdge) {

@@ -15,7 +15,7 @@ constexpr std::uint64_t kDigestBytes = 16;
 
 class Md5 final : public Workload {
  public:
-  explicit Md5(const Options& options) : n_(options.size != 0 ? options.size : kDefaultSize) {
+  explicit Md5(const Options& options) : n_(size_of(options, kDefaultSize)) {
     (void)shape();
     Generator generator(options.seed);
     salt_ = generator.next();

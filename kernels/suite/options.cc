@@ -1,5 +1,6 @@
 #include "kernels/suite/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -21,11 +22,11 @@ std::uint64_t parse_number(std::string_view option, std::string_view text, std::
   return value;
 }
 
-double parse_seconds(std::string_view option, std::string_view text) {
+double parse_positive(std::string_view option, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e9) {
-    throw UsageError(std::string(option) + " takes seconds above 0, not '" + std::string(text) + "'");
+    throw UsageError(std::string(option) + " takes a number above 0, not '" + std::string(text) + "'");
   }
   return value;
 }
@@ -53,7 +54,8 @@ Options parse_options(std::span<const char* const> arguments) {
     if (option == "--size") options.size = number(1, kAny);
     else if (option == "--inner") options.inner = number(1, kAny);
     else if (option == "--launches") options.launches = number(1, kAny);
-    else if (option == "--seconds") options.seconds = parse_seconds(option, take());
+    else if (option == "--seconds") options.seconds = parse_positive(option, take());
+    else if (option == "--scale") options.scale = parse_positive(option, take());
     else if (option == "--depth") options.depth = number(1, kMaxDepth);
     else if (option == "--streams") options.streams = number(1, kMaxStreams);
     else if (option == "--chain") options.chain = number(1, kMaxChain);
@@ -76,9 +78,16 @@ Options parse_options(std::span<const char* const> arguments) {
   return options;
 }
 
+std::uint64_t size_of(const Options& options, std::uint64_t default_size, int dimensions) {
+  if (options.size != 0) return options.size;
+  const double factor = std::pow(options.scale, 1.0 / dimensions);
+  return std::max<std::uint64_t>(
+      1, static_cast<std::uint64_t>(static_cast<double>(default_size) * factor));
+}
+
 std::string usage(const std::string& program) {
   return "usage: " + program +
-         " [--size N] [--launches N] [--seconds S] [--depth D] [--streams S] [--chain L]\n"
+         " [--size N | --scale F] [--launches N] [--seconds S] [--depth D] [--streams S] [--chain L]\n"
          "       [--verify every|last|N] [--seed X] [--pageable] [--json] [--progress]" +
          (program == "matmul" ? " [--inner K]\n" : "\n") +
          "Runs the kernel again and again on the first CUDA device and checks what it computed.\n"

@@ -18,6 +18,7 @@ inline constexpr std::uint64_t kDefaultLaunches = 64;
 
 struct Options {
   std::uint64_t size = 0;   // 0: the workload's default
+  double scale = 1;         // of the default size, in work; only where size is 0
   std::uint64_t inner = 0;  // matmul only; 0: default
   std::uint64_t launches = 0;  // 0: no limit (then seconds > 0)
   double seconds = 0;          // 0: no limit (then launches > 0)
@@ -39,6 +40,9 @@ class UsageError : public std::runtime_error {
 
 // `arguments` without the program's name. Throws UsageError.
 Options parse_options(std::span<const char* const> arguments);
+// The size that the options ask for: --size, or the workload's default times --scale, of a size that
+// grows with the work to the power of 1 / `dimensions` (2: the edge of a square); at least 1.
+std::uint64_t size_of(const Options& options, std::uint64_t default_size, int dimensions = 1);
 // The text of --help.
 std::string usage(const std::string& program);
 

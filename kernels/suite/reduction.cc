@@ -19,8 +19,7 @@ std::uint32_t factor(std::uint64_t launch) { return static_cast<std::uint32_t>(2
 
 class Reduction final : public Workload {
  public:
-  explicit Reduction(const Options& options)
-      : n_(options.size != 0 ? options.size : kDefaultSize) {
+  explicit Reduction(const Options& options) : n_(size_of(options, kDefaultSize)) {
     (void)blocks_for(n_, kThreads * kPerThread);
     Generator generator(options.seed);
     in_.resize(n_);

@@ -22,7 +22,7 @@ constexpr StencilWeights kWeights = {0.28f, 0.12f, 0.06f};
 class Stencil2d final : public Workload {
  public:
   explicit Stencil2d(const Options& options)
-      : edge_(options.size != 0 ? options.size : kDefaultEdge), chained_(options.chain > 1) {
+      : edge_(size_of(options, kDefaultEdge, 2)), chained_(options.chain > 1) {
     if (edge_ > kMaxEdge) throw UsageError("--size is at most " + std::to_string(kMaxEdge));
     Generator generator(options.seed);
     in_.resize(edge_ * edge_);

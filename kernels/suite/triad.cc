@@ -16,7 +16,7 @@ double factor(std::uint64_t launch) { return 1.0 + static_cast<double>(launch % 
 
 class Triad final : public Workload {
  public:
-  explicit Triad(const Options& options) : n_(options.size != 0 ? options.size : kDefaultSize) {
+  explicit Triad(const Options& options) : n_(size_of(options, kDefaultSize)) {
     (void)blocks_for(n_, kThreads);
     Generator generator(options.seed);
     b_.resize(n_);

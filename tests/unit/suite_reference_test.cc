@@ -145,6 +145,25 @@ TEST(SuiteOptions, Parse) {
   EXPECT_EQ(parse_options(every).verify_every, 1u);
 }
 
+TEST(SuiteOptions, ScaleIsOfTheDefaultAndInWork) {
+  const char* const scaled[] = {"--scale", "4"};
+  const Options options = parse_options(scaled);
+  EXPECT_EQ(size_of(options, 100), 400u);
+  EXPECT_EQ(size_of(options, 100, 2), 200u);
+  const char* const both[] = {"--scale=0.001", "--size=7"};
+  EXPECT_EQ(size_of(parse_options(both), 100), 7u);
+  const char* const tiny[] = {"--scale=0.001"};
+  EXPECT_EQ(size_of(parse_options(tiny), 100), 1u);
+  for (const auto make : {make_triad, make_matmul, make_reduction, make_stencil2d, make_histogram,
+                          make_md5}) {
+    EXPECT_EQ(make(options)->size(),
+              make(Options{})->size() * (std::string(make(options)->name()) == "matmul" ||
+                                                 std::string(make(options)->name()) == "stencil2d"
+                                             ? 2
+                                             : 4));
+  }
+}
+
 TEST(SuiteOptions, Refuse) {
   for (const auto& arguments : std::vector<std::vector<const char*>>{
            {"--size"}, {"--size", "0"}, {"--size", "-1"}, {"--size", "12x"}, {"--depth", "0"},
