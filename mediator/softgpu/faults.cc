@@ -1,0 +1,32 @@
+#include "mediator/softgpu/faults.h"
+
+namespace sluice::softgpu {
+
+CUresult to_result(exec::FaultKind kind) {
+  using exec::FaultKind;
+  switch (kind) {
+    case FaultKind::kNone:
+      return CUDA_SUCCESS;
+    case FaultKind::kOutOfBounds:
+    case FaultKind::kReadOnly:
+    case FaultKind::kSharedBounds:
+    case FaultKind::kLocalBounds:
+      return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case FaultKind::kMisaligned:
+      return CUDA_ERROR_MISALIGNED_ADDRESS;
+    case FaultKind::kWrongSpace:
+      return CUDA_ERROR_INVALID_ADDRESS_SPACE;
+    case FaultKind::kTrap:
+    case FaultKind::kDeadlock:
+      return CUDA_ERROR_LAUNCH_FAILED;
+    case FaultKind::kAssert:
+      return CUDA_ERROR_ASSERT;
+    case FaultKind::kBadBarrier:
+      return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case FaultKind::kBadCall:
+      return CUDA_ERROR_INVALID_PC;
+  }
+  return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+}  // namespace sluice::softgpu

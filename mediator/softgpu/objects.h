@@ -1,0 +1,102 @@
+// What the handles of the driver API stand for: contexts, streams, events, modules, functions.
+// Plain structures; their owners are the handle tables (state.h) and each other, by shared_ptr.
+//
+// Threads: fields say which lock guards them; what says nothing is fixed once the object is made.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "abi/cuda_driver.h"
+#include "kernels/exec/memory_map.h"
+#include "kernels/exec/program.h"
+#include "mediator/softgpu/scheduler.h"
+
+namespace sluice::softgpu {
+
+struct Stream {
+  std::weak_ptr<Context> context;
+  bool legacy = false;
+  bool blocking = true;  // waits for the legacy stream, and that one for it
+  unsigned flags = 0;
+  int priority = 0;
+  uint64_t id = 0;
+  OperationRef last;    // under Scheduler's mutex; may be over already
+  bool closed = false;  // under Scheduler's mutex: its handle is gone
+};
+
+struct Event {
+  std::weak_ptr<Context> context;
+  unsigned flags = 0;
+  std::mutex mutex;
+  OperationRef recorded;  // under mutex; null: never recorded
+};
+
+struct Context {
+  unsigned flags = 0;
+  bool primary = false;
+  uint64_t id = 0;
+  unsigned slot = 0;  // in the GPU file; TSGID = slot + 1
+  CUcontext handle = nullptr;
+  exec::MemoryMap map;        // what its kernels may touch
+  std::atomic<int> error{0};  // sticky CUresult; set once
+  std::atomic<bool> destroyed{false};
+
+  std::mutex mutex;
+  std::string fault;                         // under mutex: what set `error`, for people
+  std::map<uint64_t, uint64_t> allocations;  // under mutex: device memory, base -> bytes
+  std::unordered_map<CUmodule, std::shared_ptr<struct Module>> modules;  // under mutex
+  std::map<CUlimit, size_t> limits;                                      // under mutex
+
+  // Under Scheduler's mutex: all streams, closed ones as long as they have work.
+  std::vector<std::shared_ptr<Stream>> streams;
+  std::shared_ptr<Stream> legacy;
+  std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;  // under mutex
+
+  // The first failure wins. Any thread.
+  void fail(CUresult result, const std::string& why);
+};
+
+struct Function {
+  std::weak_ptr<struct Module> module;
+  std::weak_ptr<Context> context;
+  std::shared_ptr<const exec::Image> image;
+  const exec::EntryInfo* entry = nullptr;  // of image's program
+  uint32_t ptx_version = 0, constant_bytes = 0;
+  std::atomic<int> max_dynamic_shared{48 * 1024};
+  std::atomic<int> carveout{-1};
+};
+
+struct Module {
+  std::weak_ptr<Context> context;
+  CUmodule handle = nullptr;
+  std::shared_ptr<const exec::Image> image;
+  uint32_t ptx_version = 0;     // of .target: 90 for sm_90
+  std::vector<uint64_t> owned;  // device memory of its variables
+  std::mutex mutex;
+  std::map<std::string, CUfunction, std::less<>> functions;  // under mutex: handed out so far
+};
+
+// A library is a module that is loaded into each context that asks for it.
+struct Library {
+  std::string text;
+  std::mutex mutex;
+  std::map<Context*, CUmodule> modules;                  // under mutex
+  std::map<std::string, CUkernel, std::less<>> kernels;  // under mutex
+  std::vector<std::string> names;                        // entries in the order of the text
+};
+
+struct Kernel {
+  std::weak_ptr<Library> library;
+  CUlibrary library_handle = nullptr;
+  std::string name;
+};
+
+}  // namespace sluice::softgpu

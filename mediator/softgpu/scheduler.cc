@@ -1,0 +1,270 @@
+#include "mediator/softgpu/scheduler.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "mediator/base/clock.h"
+#include "mediator/softgpu/faults.h"
+#include "mediator/softgpu/objects.h"
+
+namespace sluice::softgpu {
+namespace {
+
+// Transfers up to this size run in whatever thread makes them ready: some 10 us, less than handing
+// them to another thread costs.
+constexpr size_t kInlineTransferBytes = 64 * 1024;
+// How often memory words that streams wait for are looked at.
+constexpr useconds_t kPollInterval_us = 20;
+
+}  // namespace
+
+Scheduler::~Scheduler() { stop(); }
+
+void Scheduler::add_stream(Context& context, std::shared_ptr<Stream> stream) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(context.streams,
+                [](const auto& s) { return s->closed && (!s->last || s->last->is_done()); });
+  context.streams.push_back(std::move(stream));
+}
+
+void Scheduler::remove_stream(Context& context, Stream& stream) {
+  std::lock_guard lock(mutex_);
+  stream.closed = true;
+  std::erase_if(context.streams,
+                [](const auto& s) { return s->closed && (!s->last || s->last->is_done()); });
+}
+
+void Scheduler::add_edge(const OperationRef& before, const OperationRef& after) {
+  if (!before || before->is_done() || before == after) return;
+  before->dependents.push_back(after);
+  ++after->waits_for;
+}
+
+// Under mutex_.
+void Scheduler::insert(Stream& stream, const OperationRef& operation, const OperationRef& after,
+                       Ready& ready) {
+  operation->context = stream.context.lock();
+  add_edge(stream.last, operation);
+  add_edge(after, operation);
+  Context& context = *operation->context;
+  if (stream.legacy) {
+    // The legacy stream waits for all blocking streams and they wait for it (CUDA programming
+    // guide, "Default Stream").
+    for (const std::shared_ptr<Stream>& other : context.streams) {
+      if (other->blocking && other.get() != &stream) add_edge(other->last, operation);
+    }
+  } else if (stream.blocking) {
+    add_edge(context.legacy->last, operation);
+  }
+  stream.last = operation;
+  if (operation->waits_for == 0) ready.push_back(operation);
+}
+
+void Scheduler::enqueue(Stream& stream, const OperationRef& operation, const OperationRef& after) {
+  Ready ready;
+  {
+    std::lock_guard lock(mutex_);
+    if (stop_) return;
+    insert(stream, operation, after, ready);
+  }
+  start(ready, false);
+}
+
+void Scheduler::enqueue_and_wait(Stream& stream, const OperationRef& operation) {
+  Ready ready;
+  {
+    std::lock_guard lock(mutex_);
+    if (stop_) return;
+    insert(stream, operation, nullptr, ready);
+  }
+  start(ready, true);
+  operation->wait();
+}
+
+// Starts what is ready and what becomes ready by that.
+void Scheduler::start(Ready& ready, bool here) {
+  while (!ready.empty()) {
+    const OperationRef operation = std::move(ready.front());
+    ready.pop_front();
+    if (start_one(operation, here)) finish(operation, ready);
+    here = false;
+  }
+}
+
+bool Scheduler::start_one(const OperationRef& operation, bool here) {
+  using Kind = Operation::Kind;
+  Context& context = *operation->context;
+  if (context.error.load() != 0 && !operation->even_after_error) return true;
+  switch (operation->kind) {
+    case Kind::kMarker:
+      return true;
+    case Kind::kKernel:
+      operation->grid->on_done = [this, operation](const exec::Fault& fault) {
+        if (fault.kind != exec::FaultKind::kNone) {
+          operation->context->fail(to_result(fault.kind), fault.describe());
+        }
+        complete(operation);
+      };
+      engine_.submit(operation->grid);
+      return false;
+    case Kind::kTransfer:
+      if (here || operation->bytes <= kInlineTransferBytes) {
+        operation->run();
+        return true;
+      }
+      give(copies_, operation, "softgpu-copy");
+      return false;
+    case Kind::kHostFunction:
+      give(host_, operation, "softgpu-host");
+      return false;
+    case Kind::kWriteValue:
+      operation->run();
+      return true;
+    case Kind::kWaitValue:
+      if (operation->satisfied()) return true;
+      std::lock_guard lock(mutex_);
+      polled_.push_back(operation);
+      if (!poller_.joinable()) launch_thread(poller_, "softgpu-poll", [this] { poll_main(); });
+      polled_filled_.notify_one();
+      return false;
+  }
+  return true;
+}
+
+// Marks the end and collects what waited for it.
+void Scheduler::finish(const OperationRef& operation, Ready& ready) {
+  std::shared_ptr<Context> context;  // let go of outside the lock
+  {
+    std::lock_guard lock(mutex_);
+    operation->done_ns = monotonic_ns();
+    operation->done.store(1, std::memory_order_release);
+    for (OperationRef& dependent : operation->dependents) {
+      if (--dependent->waits_for == 0) ready.push_back(std::move(dependent));
+    }
+    operation->dependents.clear();
+    context = std::move(operation->context);
+  }
+  operation->done.notify_all();
+  // Nobody else touches these any more; what they hold must not live as long as the stream.
+  operation->run = nullptr;
+  operation->satisfied = nullptr;
+  operation->grid = nullptr;
+}
+
+void Scheduler::complete(const OperationRef& operation) {
+  Ready ready;
+  finish(operation, ready);
+  start(ready, false);
+}
+
+void Scheduler::launch_thread(std::thread& thread, const char* name, std::function<void()> body) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread = std::thread(std::move(body));
+  ::pthread_setname_np(thread.native_handle(), name);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Scheduler::give(Lane& lane, const OperationRef& operation, const char* name) {
+  std::lock_guard lock(mutex_);
+  if (stop_) return;
+  lane.queue.push_back(operation);
+  if (!lane.thread.joinable()) launch_thread(lane.thread, name, [this, &lane] { lane_main(lane); });
+  lane.filled.notify_one();
+}
+
+void Scheduler::lane_main(Lane& lane) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    lane.filled.wait(lock, [&] { return stop_ || !lane.queue.empty(); });
+    if (stop_) return;
+    const OperationRef operation = std::move(lane.queue.front());
+    lane.queue.pop_front();
+    lock.unlock();
+    operation->run();
+    complete(operation);
+    lock.lock();
+  }
+}
+
+void Scheduler::poll_main() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    polled_filled_.wait(lock, [&] { return stop_ || !polled_.empty(); });
+    if (stop_) return;
+    std::vector<OperationRef> over;
+    std::erase_if(polled_, [&](const OperationRef& operation) {
+      if (operation->context->error.load() == 0 && !operation->satisfied()) return false;
+      over.push_back(operation);
+      return true;
+    });
+    lock.unlock();
+    for (const OperationRef& operation : over) complete(operation);
+    if (over.empty()) ::usleep(kPollInterval_us);
+    lock.lock();
+  }
+}
+
+OperationRef Scheduler::last(Stream& stream) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!stream.legacy) return stream.last && !stream.last->is_done() ? stream.last : nullptr;
+  }
+  if (is_idle(stream)) return nullptr;
+  // A marker in the legacy stream ends when all that it waits for has.
+  auto marker = std::make_shared<Operation>();
+  enqueue(stream, marker);
+  return marker;
+}
+
+bool Scheduler::is_idle(Stream& stream) {
+  std::lock_guard lock(mutex_);
+  const auto busy = [](const Stream& s) { return s.last && !s.last->is_done(); };
+  if (busy(stream)) return false;
+  if (!stream.legacy) return true;
+  const std::shared_ptr<Context> context = stream.context.lock();
+  if (!context) return true;
+  return std::none_of(context->streams.begin(), context->streams.end(),
+                      [&](const auto& other) { return other->blocking && busy(*other); });
+}
+
+void Scheduler::wait(Stream& stream) {
+  if (const OperationRef operation = last(stream)) operation->wait();
+}
+
+void Scheduler::wait(Context& context) {
+  std::vector<OperationRef> pending;
+  {
+    std::lock_guard lock(mutex_);
+    if (stop_) return;
+    for (const std::shared_ptr<Stream>& stream : context.streams) {
+      if (stream->last && !stream->last->is_done()) pending.push_back(stream->last);
+    }
+  }
+  for (const OperationRef& operation : pending) operation->wait();
+}
+
+void Scheduler::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    if (stop_) return;
+    stop_ = true;
+    copies_.filled.notify_all();
+    host_.filled.notify_all();
+    polled_filled_.notify_all();
+  }
+  for (std::thread* thread : {&copies_.thread, &host_.thread, &poller_}) {
+    if (!thread->joinable()) continue;
+    if (thread->get_id() == std::this_thread::get_id()) {
+      thread->detach();
+    } else {
+      thread->join();
+    }
+  }
+}
+
+}  // namespace sluice::softgpu

@@ -1,0 +1,198 @@
+#include "mediator/softgpu/state.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace sluice::softgpu {
+namespace {
+
+std::atomic<State*> g_state{nullptr};
+std::atomic<int> g_gone{0};  // a CUresult: why there is no state any more
+std::once_flag g_once;
+CUresult g_init_result = CUDA_ERROR_NOT_INITIALIZED;
+
+void say(const std::string& line) {
+  const std::string text = "softgpu: " + line + "\n";
+  if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
+}
+
+// A child has none of our threads, and locks in whatever state they were.
+void forget_in_child() {
+  g_gone.store(CUDA_ERROR_NOT_INITIALIZED);
+  g_state.store(nullptr);
+}
+
+void stop_at_exit() {
+  g_gone.store(CUDA_ERROR_DEINITIALIZED);
+  State* s = g_state.exchange(nullptr);
+  if (s == nullptr) return;
+  s->scheduler.stop();
+  s->engine.stop();
+  // Never deleted: another thread of the program may still be inside a call.
+}
+
+CUresult initialise_once() {
+  Result<Config> config = config_from_environment();
+  if (!config) {
+    say(config.error().message);
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  auto gpu = SharedGpu::open(*config);
+  if (!gpu) {
+    say(gpu.error().message);
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  auto s = std::make_unique<State>(*config, *std::move(gpu));
+  if (auto made = Arena::make(s->gpu->memory_bytes(), s->arena); !made) {
+    say(made.error().message);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  ::pthread_atfork(nullptr, nullptr, forget_in_child);
+  std::atexit(stop_at_exit);
+  g_state.store(s.release());
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult initialise() {
+  std::call_once(g_once, [] { g_init_result = initialise_once(); });
+  if (const int gone = g_gone.load(); gone != 0) return static_cast<CUresult>(gone);
+  return g_init_result;
+}
+
+State* state(CUresult& status) {
+  State* s = g_state.load(std::memory_order_acquire);
+  if (s == nullptr) {
+    const int gone = g_gone.load();
+    status = gone != 0 ? static_cast<CUresult>(gone) : CUDA_ERROR_NOT_INITIALIZED;
+  }
+  return s;
+}
+
+void State::log(const std::string& line) {
+  if (config.log.empty()) return;
+  if (config.log == "stderr") return say(line);
+  const Fd fd(::open(config.log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  const std::string text = line + "\n";
+  if (!fd || ::write(fd.get(), text.data(), text.size()) < 0) say(line);
+}
+
+std::vector<std::shared_ptr<Context>>& context_stack() {
+  thread_local std::vector<std::shared_ptr<Context>> stack;
+  return stack;
+}
+
+void Context::fail(CUresult result, const std::string& why) {
+  {
+    std::lock_guard lock(mutex);
+    int none = 0;
+    if (!error.compare_exchange_strong(none, result)) return;
+    fault = why;
+  }
+  CUresult ignored;
+  if (State* s = state(ignored)) s->log(why);
+}
+
+Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool primary) {
+  Result<unsigned> slot = s.gpu->join();
+  if (!slot) return std::move(slot).error();
+  auto context = std::make_shared<Context>();
+  context->flags = flags;
+  context->primary = primary;
+  context->slot = *slot;
+  context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
+                     {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
+                     {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};
+  context->legacy = std::make_shared<Stream>();
+  context->legacy->context = context;
+  context->legacy->legacy = true;
+  context->legacy->id = 1;
+  s.scheduler.add_stream(*context, context->legacy);
+  context->handle = s.contexts.add(context);
+  std::lock_guard lock(s.mutex);
+  context->id = s.next_context_id++;
+  for (const auto& [base, range] : s.host_ranges) {
+    (void)context->map.add(base, range.bytes, range.writable).ok();
+  }
+  std::erase_if(s.live_contexts, [](const auto& weak) { return weak.expired(); });
+  s.live_contexts.push_back(context);
+  return context;
+}
+
+void destroy_context(State& s, const std::shared_ptr<Context>& context) {
+  if (context->destroyed.exchange(true)) return;
+  s.contexts.remove(context->handle);
+  s.scheduler.wait(*context);
+  std::unordered_map<CUmodule, std::shared_ptr<Module>> modules;
+  {
+    std::lock_guard lock(context->mutex);
+    modules.swap(context->modules);
+  }
+  for (const auto& [handle, module] : modules) drop_module(s, module);
+  for (;;) {
+    uint64_t base;
+    {
+      std::lock_guard lock(context->mutex);
+      if (context->allocations.empty()) break;
+      base = context->allocations.begin()->first;
+    }
+    free_device(s, *context, base);
+  }
+  {
+    std::lock_guard lock(s.mutex);
+    std::erase_if(s.live_contexts,
+                  [&](const auto& weak) { return weak.expired() || weak.lock() == context; });
+  }
+  s.gpu->leave(context->slot);
+}
+
+std::shared_ptr<Stream> find_stream(State& s, Context& current, CUstream handle) {
+  if (handle == nullptr || handle == CU_STREAM_LEGACY) return current.legacy;
+  if (handle != CU_STREAM_PER_THREAD) return s.streams.find(handle);
+  std::shared_ptr<Stream> stream;
+  {
+    std::lock_guard lock(current.mutex);
+    std::shared_ptr<Stream>& mine = current.per_thread[std::this_thread::get_id()];
+    if (mine) return mine;
+    mine = std::make_shared<Stream>();
+    mine->context = current.legacy->context;
+    mine->id = 2;
+    stream = mine;
+  }
+  s.scheduler.add_stream(current, stream);
+  return stream;
+}
+
+uint64_t allocate_device(State& s, Context& context, uint64_t bytes) {
+  if (!s.gpu->reserve_memory(context.slot, bytes)) return 0;
+  const uint64_t base = s.arena.allocate(bytes);
+  if (base == 0) {
+    s.gpu->release_memory(context.slot, bytes);
+    return 0;
+  }
+  std::lock_guard lock(context.mutex);
+  context.allocations.emplace(base, bytes);
+  (void)context.map.add(base, bytes).ok();
+  return base;
+}
+
+bool free_device(State& s, Context& context, uint64_t base) {
+  uint64_t bytes;
+  {
+    std::lock_guard lock(context.mutex);
+    const auto it = context.allocations.find(base);
+    if (it == context.allocations.end()) return false;
+    bytes = it->second;
+    context.allocations.erase(it);
+    context.map.remove(base);
+  }
+  s.arena.free(base);
+  s.gpu->release_memory(context.slot, bytes);
+  return true;
+}
+
+}  // namespace sluice::softgpu

@@ -1,0 +1,123 @@
+// State: everything the library has in this process, made by cuInit and never taken down (its
+// threads may outlive main). Also what every API function begins with: is there a driver, which
+// context is current, has it failed.
+//
+// Threads: any. The tables and parts lock for themselves; `mutex` guards what is marked.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "mediator/softgpu/arena.h"
+#include "mediator/softgpu/config.h"
+#include "mediator/softgpu/engine.h"
+#include "mediator/softgpu/handles.h"
+#include "mediator/softgpu/objects.h"
+#include "mediator/softgpu/scheduler.h"
+#include "mediator/softgpu/shared_gpu.h"
+
+namespace sluice::softgpu {
+
+// Host memory that kernels may touch, in every context: allocated by us or registered.
+struct HostRange {
+  uint64_t bytes = 0;
+  unsigned flags = 0;
+  bool ours = false;  // to be unmapped when freed
+  bool writable = true;
+};
+
+struct State {
+  State(Config c, std::unique_ptr<SharedGpu> g)
+      : config(std::move(c)), gpu(std::move(g)), engine(*gpu, config.threads), scheduler(engine) {}
+
+  const Config config;
+  const std::unique_ptr<SharedGpu> gpu;
+  Arena arena;
+  Engine engine;
+  Scheduler scheduler;
+
+  HandleTable<Context, CUcontext, HandleType::kContext> contexts;
+  HandleTable<Module, CUmodule, HandleType::kModule> modules;
+  HandleTable<Function, CUfunction, HandleType::kFunction> functions;
+  HandleTable<Stream, CUstream, HandleType::kStream> streams;
+  HandleTable<Event, CUevent, HandleType::kEvent> events;
+  HandleTable<Library, CUlibrary, HandleType::kLibrary> libraries;
+  HandleTable<Kernel, CUkernel, HandleType::kKernel> kernels;
+
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Context>> live_contexts;  // under mutex
+  std::map<uint64_t, HostRange> host_ranges;          // under mutex, by address
+  std::shared_ptr<Context> primary;                   // under mutex
+  unsigned primary_uses = 0, primary_flags = 0;       // under mutex
+  uint64_t next_context_id = 1, next_stream_id = 3;   // under mutex
+
+  // Faults and refusals, for people; to Config::log.
+  void log(const std::string& line);
+};
+
+// Null before cuInit, in a forked child and while the process ends; `status` then says which error.
+State* state(CUresult& status);
+// cuInit's work; later calls only return the first one's result.
+CUresult initialise();
+
+// The calling thread's stack of current contexts.
+std::vector<std::shared_ptr<Context>>& context_stack();
+
+// A context with its slot, streams and view of host memory.
+Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool primary);
+// Waits for its work and frees all it has.
+void destroy_context(State& s, const std::shared_ptr<Context>& context);
+
+// Runs f(State&) if the library is up.
+template <class F>
+CUresult with_state(F f) {
+  CUresult status;
+  State* s = state(status);
+  return s == nullptr ? status : f(*s);
+}
+
+// Runs f(State&, Context&) if the calling thread has a current context that has not failed.
+template <class F>
+CUresult with_context(F f) {
+  return with_state([&](State& s) -> CUresult {
+    auto& stack = context_stack();
+    if (stack.empty() || stack.back() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    const std::shared_ptr<Context> context = stack.back();
+    if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (const int error = context->error.load(); error != 0) return static_cast<CUresult>(error);
+    return f(s, *context);
+  });
+}
+
+// The stream that `handle` names for the calling thread: NULL and CU_STREAM_LEGACY the current
+// context's legacy stream, CU_STREAM_PER_THREAD the thread's own. Null: no such stream.
+std::shared_ptr<Stream> find_stream(State& s, Context& current, CUstream handle);
+
+// Runs f(State&, Context&, Stream&) for a stream of a context that has not failed.
+template <class F>
+CUresult with_stream(CUstream handle, F f) {
+  return with_context([&](State& s, Context& current) -> CUresult {
+    const std::shared_ptr<Stream> stream = find_stream(s, current, handle);
+    const std::shared_ptr<Context> context = stream ? stream->context.lock() : nullptr;
+    if (!context) return CUDA_ERROR_INVALID_HANDLE;
+    if (const int error = context->error.load(); error != 0) return static_cast<CUresult>(error);
+    return f(s, *context, *stream);
+  });
+}
+
+// What a call that waited returns: the error that came up meanwhile.
+inline CUresult outcome(const Context& context) {
+  return static_cast<CUresult>(context.error.load());
+}
+
+// Device memory of a context, charged; 0: none left. free_device: false if `base` is not one of its
+// allocations. The caller has made sure that nothing uses it.
+uint64_t allocate_device(State& s, Context& context, uint64_t bytes);
+bool free_device(State& s, Context& context, uint64_t base);
+
+// api_module.cc: unloads without looking at the context's state.
+void drop_module(State& s, const std::shared_ptr<Module>& module);
+
+}  // namespace sluice::softgpu
