@@ -1,7 +1,8 @@
 // A CUDA driver for the tests of the suite's runner: the functions that the suite's programs call,
 // in this process, on host memory, with kernels computed by the CPU references. Linked into the
 // unit tests instead of a libcuda, so that tests can make a "GPU" that leaves launches out, runs
-// them twice or spoils results, and see that the programs notice.
+// them twice or spoils results, and see that the programs notice. Also built as a library,
+// fake-cuda, for what loads its driver at run time.
 //
 // One thread. Work in streams is either done at once or as late as the API allows (`lazy`), so
 // that a missing wait between streams gives a wrong result in one of the two.
