@@ -1,0 +1,53 @@
+#include "mediator/worker/launch_geometry.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "mediator/base/check.h"
+
+namespace sluice::worker {
+
+MagicDivisor magic_divisor(uint32_t divisor) {
+  SLUICE_CHECK(divisor != 0);
+  const unsigned l = divisor == 1 ? 0 : 32 - std::countl_zero(divisor - 1);  // ceil(log2 divisor)
+  const uint64_t excess = (uint64_t{1} << l) - divisor;                      // 2^l - d, < 2^31
+  MagicDivisor m;
+  m.magic = static_cast<uint32_t>((excess << 32) / divisor + 1);
+  m.shift1 = static_cast<uint8_t>(std::min(l, 1u));
+  m.shift2 = static_cast<uint8_t>(l == 0 ? 0 : l - 1);
+  return m;
+}
+
+uint32_t task_count(uint32_t x, uint32_t y, uint32_t z) {
+  // y and z have at most 16 bits in CUDA, but these are a guest's.
+  uint64_t n;
+  if (__builtin_mul_overflow(uint64_t{x} * y, uint64_t{z}, &n)) return 0;
+  return n < (1u << 31) ? static_cast<uint32_t>(n) : 0;
+}
+
+Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t wanted_chunk, bool proxy) {
+  Geometry g;
+  const uint32_t extra = proxy ? 1 : 0;
+  if (tasks == 0 || resident <= extra || tasks <= resident) return g;
+  const uint32_t workers = resident - extra;
+  const uint32_t fair = std::max(1u, tasks / (workers * kChunksPerBlock));
+  g.chunk = static_cast<uint16_t>(std::clamp(std::min(wanted_chunk, fair), 1u, kMaxChunk));
+  const uint32_t chunks = (tasks + g.chunk - 1) / g.chunk;
+  g.blocks = std::min(workers, chunks) + extra;
+  g.evictable = true;
+  return g;
+}
+
+void ChunkModel::observe(uint32_t tasks, uint32_t blocks, uint64_t ns) {
+  if (tasks == 0 || blocks == 0 || ns == 0) return;
+  // 64 bit is enough: 2^31 blocks for 2^32 ns would be needed to overflow, and blocks are resident.
+  const uint64_t sample = std::max<uint64_t>(1, ns * std::min(blocks, tasks) / tasks);
+  task_ns_ = task_ns_ == 0 ? sample : (task_ns_ * 3 + sample) / 4;
+}
+
+uint32_t ChunkModel::chunk() const {
+  if (task_ns_ == 0) return 1;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(target_ns_ / task_ns_, 1, kMaxChunk));
+}
+
+}  // namespace sluice::worker

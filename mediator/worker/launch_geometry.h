@@ -1,0 +1,60 @@
+// The arithmetic of an evictable launch: how many worker blocks, how many tickets at a time, and the
+// numbers by which a kernel turns a ticket into block coordinates without dividing.
+//
+// Pure functions; any thread. Used by the launcher (cuda_launcher.h).
+#pragma once
+
+#include <cstdint>
+
+#include "abi/preempt.h"
+
+namespace sluice::worker {
+
+// Division of a 32-bit number by a constant with one multiplication:
+//   t = mulhi(magic, n); q = (t + ((n - t) >> shift1)) >> shift2
+// T. Granlund, P. Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994,
+// figure 4.1. Right for every 32-bit n.
+struct MagicDivisor {
+  uint32_t magic;
+  uint8_t shift1, shift2;
+};
+MagicDivisor magic_divisor(uint32_t divisor);  // not 0
+// The same division as the kernels do it.
+constexpr uint32_t divide(uint32_t n, const MagicDivisor& m) {
+  const uint32_t t = static_cast<uint32_t>((uint64_t{m.magic} * n) >> 32);
+  return (t + ((n - t) >> m.shift1)) >> m.shift2;
+}
+
+// x*y*z, or 0 if it is 2^31 or more (abi/preempt.h: such grids are not evictable).
+uint32_t task_count(uint32_t x, uint32_t y, uint32_t z);
+
+struct Geometry {
+  bool evictable = false;  // false: launch the original
+  uint32_t blocks = 0;     // hardware blocks of the clone, with the proxy
+  uint16_t chunk = 1;
+};
+// `resident`: blocks of the clone that the GPU holds at once (occupancy x SMs). `wanted_chunk`: from
+// ChunkModel. A grid that fits on the GPU at once has no boundary between tasks to leave at.
+Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t wanted_chunk, bool proxy);
+
+// Learns how long a task of a function takes and from that how many tickets a block should take at a
+// time: few enough that a chunk takes at most the target (it bounds the eviction's delay), enough to
+// spare the atomic. One per function and block size; not thread-safe.
+class ChunkModel {
+ public:
+  explicit ChunkModel(uint32_t target_us) : target_ns_(uint64_t{target_us} * 1000) {}
+  // A launch of `tasks` tasks ran on `blocks` blocks for `ns`, without an eviction.
+  void observe(uint32_t tasks, uint32_t blocks, uint64_t ns);
+  uint32_t chunk() const;  // 1 until something was observed
+  uint64_t task_ns() const { return task_ns_; }
+
+ private:
+  uint64_t target_ns_;
+  uint64_t task_ns_ = 0;  // running mean; 0: not known
+};
+
+inline constexpr uint32_t kMaxChunk = 1024;
+// Each block gets at least so many chunks of a full grid, so that the last chunks even out.
+inline constexpr uint32_t kChunksPerBlock = 4;
+
+}  // namespace sluice::worker

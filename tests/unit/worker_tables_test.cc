@@ -1,0 +1,255 @@
+// Handles, allocations, leases and launch arithmetic of a worker.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <vector>
+
+#include "mediator/core/allocations.h"
+#include "mediator/core/handles.h"
+#include "mediator/core/quota_lease.h"
+#include "mediator/worker/launch_geometry.h"
+
+namespace sluice {
+namespace {
+
+struct Object : HandleObject {
+  explicit Object(int n) : number(n) {}
+  int number;
+};
+
+TEST(HandleTable, FindsWhatWasAddedByItsKindOnly) {
+  HandleTable t;
+  uint64_t h = t.add(SLUICE_HANDLE_STREAM, std::make_shared<Object>(7));
+  ASSERT_NE(h, 0u);
+  EXPECT_EQ(SLUICE_HANDLE_KIND(h), static_cast<uint32_t>(SLUICE_HANDLE_STREAM));
+  EXPECT_EQ(t.find<Object>(SLUICE_HANDLE_STREAM, h)->number, 7);
+  EXPECT_FALSE(t.find(SLUICE_HANDLE_EVENT, h));
+  EXPECT_FALSE(t.find(SLUICE_HANDLE_EVENT,
+                      SLUICE_HANDLE(SLUICE_HANDLE_EVENT, SLUICE_HANDLE_GENERATION(h),
+                                    SLUICE_HANDLE_INDEX(h))));
+  EXPECT_FALSE(t.find(SLUICE_HANDLE_STREAM, 0));
+}
+
+TEST(HandleTable, AnEndedHandleNeverComesBack) {
+  HandleTable t;
+  uint64_t first = t.add(SLUICE_HANDLE_EVENT, std::make_shared<Object>(1));
+  std::set<uint64_t> seen{first};
+  EXPECT_TRUE(t.remove(SLUICE_HANDLE_EVENT, first));
+  EXPECT_FALSE(t.remove(SLUICE_HANDLE_EVENT, first));
+  for (int i = 0; i < 1000; ++i) {
+    uint64_t h = t.add(SLUICE_HANDLE_EVENT, std::make_shared<Object>(i));
+    EXPECT_TRUE(seen.insert(h).second);
+    EXPECT_FALSE(t.find(SLUICE_HANDLE_EVENT, first));
+    t.remove(SLUICE_HANDLE_EVENT, h);
+  }
+  EXPECT_EQ(t.live(SLUICE_HANDLE_EVENT), 0u);
+}
+
+TEST(HandleTable, GuessedHandlesFindNothing) {
+  HandleTable t;
+  for (int i = 0; i < 10; ++i) t.add(SLUICE_HANDLE_MODULE, std::make_shared<Object>(i));
+  std::mt19937_64 rng(1);
+  for (int i = 0; i < 100000; ++i) {
+    uint64_t h = rng();
+    if (SLUICE_HANDLE_INDEX(h) < 10 && SLUICE_HANDLE_GENERATION(h) == 1) continue;
+    for (int kind = 1; kind < 8; ++kind)
+      ASSERT_FALSE(t.find(static_cast<sluice_handle_kind>(kind), h));
+  }
+}
+
+TEST(HandleTable, IsBounded) {
+  HandleTable t;
+  for (uint32_t i = 0; i < HandleTable::kMaxObjects; ++i)
+    ASSERT_NE(t.add(SLUICE_HANDLE_EVENT, std::make_shared<Object>(0)), 0u);
+  EXPECT_FALSE(t.has_room(SLUICE_HANDLE_EVENT));
+  EXPECT_EQ(t.add(SLUICE_HANDLE_EVENT, std::make_shared<Object>(0)), 0u);
+  EXPECT_TRUE(t.has_room(SLUICE_HANDLE_STREAM));
+}
+
+TEST(HandleTable, APlaceIsGivenUpWhenItsGenerationsAreUsed) {
+  HandleTable t;
+  uint64_t last = 0;
+  for (uint32_t i = 0; i < HandleTable::kMaxGeneration; ++i) {
+    last = t.add(SLUICE_HANDLE_EVENT, std::make_shared<Object>(0));
+    t.remove(SLUICE_HANDLE_EVENT, last);
+  }
+  EXPECT_EQ(SLUICE_HANDLE_GENERATION(last), HandleTable::kMaxGeneration);
+  uint64_t next = t.add(SLUICE_HANDLE_EVENT, std::make_shared<Object>(0));
+  EXPECT_NE(SLUICE_HANDLE_INDEX(next), SLUICE_HANDLE_INDEX(last));
+}
+
+TEST(AllocationMap, EdgesAndGaps) {
+  AllocationMap m;
+  EXPECT_TRUE(m.add({0x1000, 0x100, 1, 512}));
+  EXPECT_TRUE(m.add({0x1100, 0x100, 1, 512}));  // adjacent, another allocation
+  EXPECT_FALSE(m.add({0x10ff, 2, 1, 512}));
+  EXPECT_FALSE(m.add({0xff0, 0x20, 1, 512}));
+  EXPECT_FALSE(m.add({0x1000, 0x100, 1, 512}));
+  EXPECT_FALSE(m.add({0x0, 0x5000, 1, 512}));
+  EXPECT_FALSE(m.add({0x9000, 0, 1, 512}));
+  EXPECT_FALSE(m.add({~0ull - 5, 100, 1, 512}));
+  EXPECT_TRUE(m.contains(0x1000, 0x100));
+  EXPECT_TRUE(m.contains(0x10ff, 1));
+  EXPECT_FALSE(m.contains(0x10ff, 2)) << "reaches into another allocation";
+  EXPECT_FALSE(m.contains(0xfff, 1));
+  EXPECT_TRUE(m.contains(0x1000, 0));
+  EXPECT_FALSE(m.contains(0x1200, 0));
+  EXPECT_FALSE(m.contains(0x1001, ~0ull));
+  EXPECT_FALSE(m.remove(0x1001));
+  EXPECT_EQ(m.charged_bytes(), 1024u);
+  EXPECT_EQ(m.remove(0x1000)->bytes, 0x100u);
+  EXPECT_FALSE(m.contains(0x1000, 1));
+  EXPECT_EQ(m.charged_bytes(), 512u);
+}
+
+TEST(AllocationMap, VariablesBelongToTheirModule) {
+  AllocationMap m;
+  EXPECT_TRUE(m.add({0x2000, 16, 9, 0}));
+  EXPECT_TRUE(m.add({0x2000, 16, 9, 0})) << "looked up again";
+  EXPECT_FALSE(m.add({0x2000, 16, 8, 0}));
+  EXPECT_FALSE(m.remove(0x2000)) << "not cuMemFree's";
+  EXPECT_EQ(m.remove_owner(9).size(), 1u);
+  EXPECT_FALSE(m.contains(0x2000, 1));
+}
+
+TEST(AllocationMap, RowsDoNotOverflow) {
+  AllocationMap m;
+  m.add({0x10000, 0x1000, 1, 0x1000});
+  EXPECT_TRUE(m.contains_rows(0x10000, 0x80, 0x100, 16));
+  EXPECT_TRUE(m.contains_rows(0x10080, 0x80, 0x100, 16));
+  EXPECT_FALSE(m.contains_rows(0x10081, 0x80, 0x100, 16));
+  EXPECT_FALSE(m.contains_rows(0x10000, 0x80, 0x100, 17));
+  EXPECT_FALSE(m.contains_rows(0x10000, 0x101, 0x100, 2)) << "rows overlap";
+  EXPECT_FALSE(m.contains_rows(0x10000, 1, ~0ull / 2, 4));
+  EXPECT_FALSE(m.contains_rows(0x10000, 1, 1, ~0ull));
+  EXPECT_TRUE(m.contains_rows(0x10000, 0x1000, 0, 1)) << "one row has no pitch";
+}
+
+TEST(AllocationMap, AgreesWithALinearSearch) {
+  AllocationMap m;
+  std::vector<Allocation> all;
+  std::mt19937 rng(5);
+  for (int i = 0; i < 4000; ++i) {
+    uint64_t address = rng() % 4096, bytes = 1 + rng() % 64;
+    switch (rng() % 3) {
+      case 0: {
+        bool overlaps = false;
+        for (const auto& a : all)
+          overlaps |= a.address < address + bytes && address < a.address + a.bytes;
+        ASSERT_EQ(m.add({address, bytes, 1, 1}), !overlaps);
+        if (!overlaps) all.push_back({address, bytes, 1, 1});
+        break;
+      }
+      case 1: {
+        bool inside = false;
+        for (const auto& a : all)
+          inside |= address >= a.address && address + bytes <= a.address + a.bytes;
+        ASSERT_EQ(m.contains(address, bytes), inside);
+        break;
+      }
+      case 2:
+        if (!all.empty()) {
+          size_t k = rng() % all.size();
+          ASSERT_TRUE(m.remove(all[k].address));
+          all.erase(all.begin() + static_cast<long>(k));
+        }
+    }
+  }
+}
+
+TEST(QuotaLease, AsksInChunksAndGivesBack) {
+  QuotaLease q;
+  EXPECT_FALSE(q.charge(1024));
+  EXPECT_EQ(q.lacking(1024), 1024u);
+  EXPECT_EQ(QuotaLease::request_for(1024), QuotaLease::kChunkBytes);
+  q.leased(QuotaLease::kChunkBytes);
+  EXPECT_TRUE(q.charge(1024));
+  EXPECT_TRUE(q.charge(QuotaLease::kChunkBytes - 1024));
+  EXPECT_FALSE(q.charge(1));
+  q.leased(3 * QuotaLease::kChunkBytes);
+  EXPECT_TRUE(q.charge(3 * QuotaLease::kChunkBytes));
+  EXPECT_EQ(q.release(QuotaLease::kChunkBytes), 0u) << "one chunk is kept";
+  EXPECT_EQ(q.release(3 * QuotaLease::kChunkBytes), 3 * QuotaLease::kChunkBytes);
+  EXPECT_EQ(q.used_bytes(), 0u);
+  EXPECT_EQ(q.leased_bytes(), QuotaLease::kChunkBytes);
+  EXPECT_EQ(QuotaLease::charge_for(~0ull), 0u);
+  EXPECT_EQ(QuotaLease::charge_for(1), 512u);
+  EXPECT_EQ(QuotaLease::request_for(~0ull - 3), ~0ull - 3);
+}
+
+}  // namespace
+
+namespace worker {
+namespace {
+
+TEST(MagicDivisor, ExhaustiveForSmallDivisors) {
+  for (uint32_t d = 1; d <= 600; ++d) {
+    MagicDivisor m = magic_divisor(d);
+    for (uint32_t n = 0; n < 70000; ++n) ASSERT_EQ(divide(n, m), n / d) << n << "/" << d;
+    for (uint32_t k = 1; k < 2000; ++k) {
+      uint64_t edge = (uint64_t{0xffffffff} / d - k) * d;
+      for (uint32_t n : {static_cast<uint32_t>(edge - 1), static_cast<uint32_t>(edge),
+                         static_cast<uint32_t>(edge + 1)})
+        ASSERT_EQ(divide(n, m), n / d) << n << "/" << d;
+    }
+  }
+}
+
+TEST(MagicDivisor, RandomAndExtremeDivisors) {
+  std::mt19937 rng(3);
+  std::vector<uint32_t> divisors = {0xffffffff, 0xfffffffe, 0x80000000, 0x80000001, 0x7fffffff};
+  for (int i = 0; i < 31; ++i)
+    for (int off : {-1, 0, 1}) divisors.push_back(std::max(1, static_cast<int>(1u << i) + off));
+  for (int i = 0; i < 20000; ++i) divisors.push_back(std::max<uint32_t>(1, rng() >> (rng() % 32)));
+  for (uint32_t d : divisors) {
+    MagicDivisor m = magic_divisor(d);
+    std::vector<uint32_t> ns = {0, 1, d - 1, d, d + 1, 0x7fffffff, 0x80000000, 0xffffffff};
+    for (int i = 0; i < 20; ++i) ns.push_back(rng());
+    for (uint32_t n : ns) ASSERT_EQ(divide(n, m), n / d) << n << "/" << d;
+  }
+}
+
+TEST(TaskCount, Bounds) {
+  EXPECT_EQ(task_count(3, 4, 5), 60u);
+  EXPECT_EQ(task_count(0x7fffffff, 1, 1), 0x7fffffffu);
+  EXPECT_EQ(task_count(0x80000000, 1, 1), 0u);
+  EXPECT_EQ(task_count(65536, 65536, 1), 0u);
+  EXPECT_EQ(task_count(0xffffffff, 0xffffffff, 0xffffffff), 0u);
+  EXPECT_EQ(task_count(0, 5, 5), 0u);
+}
+
+TEST(PlanLaunch, Cases) {
+  EXPECT_FALSE(plan_launch(16, 16, 1, false).evictable) << "fits at once";
+  EXPECT_FALSE(plan_launch(0, 16, 1, false).evictable);
+  EXPECT_FALSE(plan_launch(100, 0, 1, false).evictable) << "does not fit at all";
+  EXPECT_FALSE(plan_launch(100, 1, 1, true).evictable) << "room for the proxy only";
+  Geometry g = plan_launch(1000, 16, 1, false);
+  EXPECT_TRUE(g.evictable);
+  EXPECT_EQ(g.blocks, 16u);
+  g = plan_launch(1000, 16, 1, true);
+  EXPECT_EQ(g.blocks, 16u) << "the proxy is counted within what is resident";
+  g = plan_launch(17, 16, 100, false);
+  EXPECT_EQ(g.chunk, 1u) << "a short grid is not split into few long chunks";
+  g = plan_launch(1 << 30, 16, 5000, false);
+  EXPECT_EQ(g.chunk, kMaxChunk);
+  g = plan_launch(6400, 16, 5000, false);
+  EXPECT_EQ(g.chunk, 100u);
+  EXPECT_EQ(g.blocks, 16u);
+}
+
+TEST(ChunkModel, FollowsTheTaskTime) {
+  ChunkModel m(200);
+  EXPECT_EQ(m.chunk(), 1u);
+  m.observe(1000, 10, 1'000'000);  // 10 us a task
+  EXPECT_EQ(m.task_ns(), 10'000u);
+  EXPECT_EQ(m.chunk(), 20u);
+  for (int i = 0; i < 30; ++i) m.observe(1000, 10, 100'000'000);  // 1 ms a task
+  EXPECT_EQ(m.chunk(), 1u);
+  for (int i = 0; i < 60; ++i) m.observe(1 << 30, 16, 1'000'000);
+  EXPECT_EQ(m.chunk(), kMaxChunk);
+}
+
+}  // namespace
+}  // namespace worker
+}  // namespace sluice
