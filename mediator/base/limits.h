@@ -16,12 +16,13 @@ inline constexpr size_t kMaxVgpus = 64;
 // Length of a vGPU's name: it becomes part of a socket path of at most 107 bytes and fills
 // worker_protocol::Start::vgpu.
 inline constexpr size_t kMaxVgpuNameBytes = 48;
-// Weights are ratios; the scheduler's virtual time keeps its precision within this range.
+// Weights are ratios; the scheduler's virtual time keeps its precision within this range. Priorities
+// are for policies that know them (higher is more urgent). Both as in policies/policy.h (compared in
+// mediator/daemon/engine.cc), written again here because sluicectl does not include policies.
 inline constexpr uint32_t kMinWeight = 1;
 inline constexpr uint32_t kMaxWeight = 10000;
-// Priorities, for policies that know them (higher is more urgent).
 inline constexpr int kMinPriority = 0;
-inline constexpr int kMaxPriority = 99;
+inline constexpr int kMaxPriority = 15;
 
 // Size of a vGPU's region: power of two; the smallest that holds 64 slots and some extents, and the
 // largest that fits the window that guest process and worker reserve.

@@ -228,6 +228,9 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("quantum_max_us", c.quantum_max_us, 100, 10'000'000);
   if (c.quantum_min_us > c.quantum_max_us)
     r.fail_key("quantum_min_us", "scheduler.quantum_min_us is more than scheduler.quantum_max_us");
+  r.number("latency_target_us", c.latency_target_us, 100, 10'000'000);
+  r.number("short_gap_us", c.short_gap_us, 0, 10'000'000);
+  r.number("handover_loss_percent", c.handover_loss_percent, 1, 50);
   r.number("chunk_target_us", c.chunk_target_us, 1, 1'000'000);
   r.end_table();
 
@@ -235,7 +238,10 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("join_ms", c.join_ms, 1, 600'000);
   r.number("worker_start_ms", c.worker_start_ms, 1, 600'000);
   r.number("session_end_ms", c.session_end_ms, 1, 600'000);
-  r.number("evict_ms", c.evict_ms, 1, 600'000);
+  r.number("evict_warn_ms", c.evict_warn_ms, 1, 600'000);
+  r.number("evict_end_ms", c.evict_end_ms, 1, 600'000);
+  if (c.evict_warn_ms > c.evict_end_ms)
+    r.fail_key("evict_warn_ms", "deadlines.evict_warn_ms is more than deadlines.evict_end_ms");
   r.end_table();
 
   r.end_file();

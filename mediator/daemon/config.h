@@ -47,15 +47,19 @@ struct Config {
 
   // [scheduler]
   std::string policy = "wfq";
-  uint32_t quantum_min_us = 2000;
-  uint32_t quantum_max_us = 50000;
+  uint32_t quantum_min_us = 5000;
+  uint32_t quantum_max_us = 30000;
+  uint32_t latency_target_us = 40000;
+  uint32_t short_gap_us = 20000;
+  uint32_t handover_loss_percent = 4;
   uint32_t chunk_target_us = 200;
 
   // [deadlines]
   uint32_t join_ms = 10000;         // a local program's first message
   uint32_t worker_start_ms = 60000; // from its start to Ready; the first CUDA call may take seconds
   uint32_t session_end_ms = 5000;   // from End to the worker's exit; then SIGKILL
-  uint32_t evict_ms = 2000;         // from an eviction to its having left; then the session is ended
+  uint32_t evict_warn_ms = 100;     // from an eviction to a line in the log, if it has not left
+  uint32_t evict_end_ms = 2000;     // from an eviction to the end of sessions that have not left
 
   std::string admin_socket_path() const;
   std::string soft_gpu_path() const;

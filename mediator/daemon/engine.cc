@@ -1,0 +1,260 @@
+#include "mediator/daemon/engine.h"
+
+#include "mediator/base/check.h"
+#include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
+#include "mediator/base/log.h"
+#include "mediator/ring/ring.h"
+#include "mediator/ring/wait.h"
+
+namespace sluice {
+
+static_assert(limits::kMaxWeight == policy::kMaxWeight);
+static_assert(limits::kMaxPriority + 1 == policy::kPriorityLevels);
+
+namespace {
+// `top` looks back over one of these; beats of 100 ms make every fifth a sample.
+constexpr uint64_t kBeatsPerSample = 5;
+constexpr size_t kSamples = 240;  // two minutes
+constexpr uint64_t kBeatsPerChannelBeat = limits::kChannelBeatMs / limits::kHostPageBeatMs;
+constexpr uint64_t kViolationLogNs = 1'000'000'000;  // a hostile worker gets one line a second
+}  // namespace
+
+struct Engine::SessionEntry {
+  core::VgpuId vgpu;
+  io::StubPages& pages;
+  int gate_fd;
+  int ring_fd;
+  EndHook end;
+  uint64_t grant = 0;   // as the scheduler set it
+  bool ending = false;
+  io::FdWatch ring_watch;
+};
+
+Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io,
+                                             const core::SchedulerConfig& config) {
+  std::unique_ptr<Engine> e(new Engine(io));
+  e->scheduler_ = core::Scheduler::make(config, monotonic_ns());
+  if (!e->scheduler_) {
+    std::string names;
+    for (const policy::Registration& r : policy::registry())
+      names += (names.empty() ? "" : ", ") + std::string(r.name);
+    return Error{EINVAL, "unknown policy '" + config.policy + "'; there are: " + names};
+  }
+  return e;
+}
+
+Engine::Engine(boost::asio::io_context& io) : io_(io), wake_timer_(io), beat_timer_(io) {}
+Engine::~Engine() = default;
+
+Result<core::VgpuId> Engine::add_vgpu(const std::string& name, const policy::VgpuShare& share) {
+  auto id = scheduler_->add_vgpu(monotonic_ns(), share, actions_);
+  if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
+  if (vgpu_names_.size() <= *id) vgpu_names_.resize(*id + 1);
+  vgpu_names_[*id] = name;
+  run();
+  return *id;
+}
+
+void Engine::set_share(core::VgpuId vgpu, const policy::VgpuShare& share) {
+  scheduler_->set_share(monotonic_ns(), vgpu, share, actions_);
+  run();
+}
+
+void Engine::remove_vgpu(core::VgpuId vgpu) {
+  scheduler_->remove_vgpu(monotonic_ns(), vgpu, actions_);
+  vgpu_names_[vgpu].clear();
+  // The id will be another vGPU's: its past must not look like that one's.
+  for (Sample& s : samples_)
+    if (vgpu < s.present.size()) s.present[vgpu] = false;
+  run();
+}
+
+Result<core::SessionId> Engine::add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd,
+                                            int ring_fd, EndHook end) {
+  // The entry must be there when the scheduler's first actions about it are executed.
+  const uint64_t now = monotonic_ns();
+  auto id = scheduler_->add_session(now, vgpu, actions_);
+  if (!id) return Error{ENOSPC, "the scheduler has no place for another session"};
+  if (sessions_.size() <= *id) sessions_.resize(*id + 1);
+  SLUICE_CHECK(!sessions_[*id]);
+  auto entry = std::make_unique<SessionEntry>(SessionEntry{
+      .vgpu = vgpu, .pages = pages, .gate_fd = gate_fd, .ring_fd = ring_fd, .end = std::move(end),
+      .ring_watch = {}});
+  entry->ring_watch = io::FdWatch(io_, ring_fd, [this, session = *id] { on_ring(session); });
+  entry->pages.beat(now);
+  sessions_[*id] = std::move(entry);
+  ++session_count_;
+  start_beating();
+  run();
+  read_report(*id);  // it may have rung before anybody listened
+  run();
+  return *id;
+}
+
+void Engine::mark_ending(core::SessionId session) {
+  SessionEntry& entry = *sessions_[session];
+  if (entry.ending) return;
+  entry.ending = true;
+  store_grant(entry);
+  Bell::for_eventfd(entry.gate_fd).ring();
+}
+
+void Engine::remove_session(core::SessionId session) {
+  SLUICE_CHECK(session < sessions_.size() && sessions_[session]);
+  read_report(session);  // the last figures; the pages outlive the worker
+  run();
+  scheduler_->on_session_removed(monotonic_ns(), session, actions_);
+  // Actions about other sessions follow; none about this one has an effect any more.
+  sessions_[session].reset();
+  --session_count_;
+  run();
+}
+
+void Engine::run() {
+  while (auto action = actions_.pop()) execute(*action);
+}
+
+void Engine::execute(const core::Action& action) {
+  using Kind = core::Action::Kind;
+  if (action.kind == Kind::kLog) return log_event(action);
+  if (action.kind == Kind::kWakeAt) {
+    if (action.word == core::kNever) return wake_timer_.cancel();
+    return wake_timer_.at_ns(action.word, [this] {
+      scheduler_->on_timer(monotonic_ns(), actions_);
+      run();
+    });
+  }
+  if (action.session >= sessions_.size() || !sessions_[action.session]) return;
+  SessionEntry& entry = *sessions_[action.session];
+  switch (action.kind) {
+    case Kind::kSetGrant:
+      entry.grant = action.word;
+      store_grant(entry);
+      break;
+    case Kind::kSetEvict:
+      entry.pages.set_evict(action.word);
+      break;
+    case Kind::kReadReport:
+      read_report(action.session);
+      break;
+    case Kind::kRingGate:
+      Bell::for_eventfd(entry.gate_fd).ring();
+      break;
+    case Kind::kEndSession:
+      entry.end(action.reason);
+      break;
+    case Kind::kWakeAt:
+    case Kind::kLog:
+      break;
+  }
+}
+
+void Engine::store_grant(SessionEntry& entry) {
+  entry.pages.set_grant(entry.grant | (entry.ending ? SLUICE_GRANT_ENDING : 0));
+}
+
+void Engine::read_report(core::SessionId session) {
+  const core::ReportSnapshot report = core::read_report(sessions_[session]->pages.report().header);
+  scheduler_->on_report(monotonic_ns(), session, report, actions_);
+}
+
+void Engine::on_ring(core::SessionId session) {
+  drain_eventfd(sessions_[session]->ring_fd);  // before the report: what comes later rings again
+  read_report(session);
+  run();
+}
+
+void Engine::start_beating() {
+  if (!beat_timer_.pending()) beat_timer_.after_ms(limits::kHostPageBeatMs, [this] { beat(); });
+}
+
+void Engine::beat() {
+  if (session_count_ == 0) {  // an idle daemon sleeps
+    samples_.clear();
+    return;
+  }
+  const uint64_t now = monotonic_ns();
+  for (core::SessionId s = 0; s < sessions_.size(); ++s) {
+    if (!sessions_[s]) continue;
+    sessions_[s]->pages.beat(now);
+    read_report(s);
+    run();
+  }
+  ++beats_;
+  if (beats_ % kBeatsPerSample == 0) take_sample();
+  if (beats_ % kBeatsPerChannelBeat == 0 && beat_hook_) beat_hook_();
+  start_beating();
+}
+
+void Engine::take_sample() {
+  Sample s;
+  s.at_ns = monotonic_ns();
+  s.vgpus.resize(vgpu_names_.size());
+  s.present.resize(vgpu_names_.size());
+  for (core::VgpuId v = 0; v < vgpu_names_.size(); ++v) {
+    if (vgpu_names_[v].empty()) continue;
+    s.present[v] = true;
+    s.vgpus[v] = scheduler_->stats(s.at_ns, v);
+  }
+  s.all_contended_ns = scheduler_->all_contended_ns(s.at_ns);
+  samples_.push_back(std::move(s));
+  if (samples_.size() > kSamples) samples_.pop_front();
+}
+
+const Engine::Sample* Engine::sample_before(uint64_t ns_ago) const {
+  const uint64_t now = monotonic_ns();
+  const Sample* best = nullptr;
+  for (const Sample& s : samples_) {
+    if (best && now - s.at_ns < ns_ago) break;
+    best = &s;  // the youngest that is old enough, or the oldest there is
+  }
+  return best;
+}
+
+core::VgpuStats Engine::stats(core::VgpuId vgpu) {
+  for (core::SessionId s = 0; s < sessions_.size(); ++s) {
+    if (!sessions_[s] || sessions_[s]->vgpu != vgpu) continue;
+    read_report(s);
+    run();
+  }
+  return scheduler_->stats(monotonic_ns(), vgpu);
+}
+
+const accounting::LatencyHistogram& Engine::eviction_latency(core::VgpuId vgpu) const {
+  return scheduler_->eviction_latency(vgpu);
+}
+uint64_t Engine::all_contended_ns() const { return scheduler_->all_contended_ns(monotonic_ns()); }
+uint64_t Engine::quantum_ns() const { return scheduler_->quantum_ns(); }
+std::string Engine::policy_name() const { return std::string(scheduler_->policy_name()); }
+
+void Engine::log_event(const core::Action& a) {
+  const std::string& name =
+      a.vgpu < vgpu_names_.size() ? vgpu_names_[a.vgpu] : std::string();
+  switch (a.event) {
+    case core::LogEvent::kOverdue:
+      log::warning("vgpu {}: told to leave the GPU {:.1f} ms ago and still there", name, a.word / 1e6);
+      return;
+    case core::LogEvent::kEnded:
+      log::warning("vgpu {}: a session is ended: {}", name,
+                   core::to_string(static_cast<core::EndReason>(a.word)));
+      return;
+    case core::LogEvent::kReportViolation: {
+      const uint64_t now = monotonic_ns();
+      if (now - last_violation_log_ns_ < kViolationLogNs) return;
+      last_violation_log_ns_ = now;
+      log::warning("vgpu {}: a worker reported what cannot be (word {})", name, a.word);
+      return;
+    }
+    case core::LogEvent::kPolicyViolation:
+      log::error("vgpu {}: policy {} asked for what cannot be", name, policy_name());
+      return;
+    case core::LogEvent::kShareChanged:
+      log::info("vgpu {}: weight is {}", name, a.word);
+      return;
+    default:
+      log::debug("vgpu {}: {} {}", name, core::to_string(a.event), a.word);
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,90 @@
+// Engine: executes what the scheduler (core/scheduler.h) decides. It owns the scheduler, stores into
+// the sessions' host and signal pages, reads their reports, rings gates, keeps the one decision timer
+// and the heartbeats. Used from sluiced's one thread; makes no decision of its own.
+//
+// Between the ring of a worker and the answering store lie: epoll, one eventfd read, the report's
+// reads, the policy. No allocation, no lock, no log line at the default level.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mediator/base/result.h"
+#include "mediator/core/scheduler.h"
+#include "mediator/io/fd_watch.h"
+#include "mediator/io/stub_pages.h"
+
+namespace sluice {
+
+class Engine {
+ public:
+  // Called when the scheduler wants a session ended. It ends the worker and, once that is gone,
+  // calls remove_session(); not before this call returns.
+  using EndHook = std::function<void(core::EndReason)>;
+  // Called about once a second while there are sessions (channel headers' heartbeat).
+  using BeatHook = std::function<void()>;
+
+  // An error if there is no policy of that name.
+  static Result<std::unique_ptr<Engine>> make(boost::asio::io_context& io,
+                                              const core::SchedulerConfig& config);
+  ~Engine();
+
+  Result<core::VgpuId> add_vgpu(const std::string& name, const policy::VgpuShare& share);
+  void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
+  void remove_vgpu(core::VgpuId vgpu);
+
+  // `pages` and both eventfds stay the session's and outlive remove_session().
+  Result<core::SessionId> add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd, int ring_fd,
+                                      EndHook end);
+  // From now on the worker reads in its grant word that its session is being ended.
+  void mark_ending(core::SessionId session);
+  void remove_session(core::SessionId session);
+  size_t session_count() const { return session_count_; }
+  void set_beat_hook(BeatHook hook) { beat_hook_ = std::move(hook); }
+
+  // For people. Reads every report first, so that the figures are of now.
+  core::VgpuStats stats(core::VgpuId vgpu);
+  const accounting::LatencyHistogram& eviction_latency(core::VgpuId vgpu) const;
+  uint64_t all_contended_ns() const;
+  uint64_t quantum_ns() const;
+  std::string policy_name() const;
+
+  // Figures of `vgpu` some time ago: the sample nearest to `ns_ago`, with its age; false: none yet.
+  struct Sample {
+    uint64_t at_ns = 0;
+    std::vector<core::VgpuStats> vgpus;  // by VgpuId; empty entries where there was none
+    std::vector<bool> present;
+    uint64_t all_contended_ns = 0;
+  };
+  const Sample* sample_before(uint64_t ns_ago) const;
+
+ private:
+  explicit Engine(boost::asio::io_context& io);
+  struct SessionEntry;
+  void run();
+  void execute(const core::Action& action);
+  void log_event(const core::Action& action);
+  void read_report(core::SessionId session);
+  void on_ring(core::SessionId session);
+  void store_grant(SessionEntry& entry);
+  void beat();
+  void start_beating();
+  void take_sample();
+
+  boost::asio::io_context& io_;
+  std::unique_ptr<core::Scheduler> scheduler_;
+  core::ActionQueue actions_;
+  io::Timer wake_timer_, beat_timer_;
+  std::vector<std::unique_ptr<SessionEntry>> sessions_;  // by SessionId
+  std::vector<std::string> vgpu_names_;                  // by VgpuId; empty: none
+  size_t session_count_ = 0;
+  uint64_t beats_ = 0;
+  BeatHook beat_hook_;
+  std::deque<Sample> samples_;
+  uint64_t last_violation_log_ns_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,282 @@
+#include "mediator/daemon/session.h"
+
+#include <cstring>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/log.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/core/names.h"
+#include "mediator/ring/ring.h"
+
+namespace sluice {
+
+using worker_protocol::Message;
+using worker_protocol::Type;
+
+namespace {
+
+// CUresult values that a program sees when its session is taken from it (abi/cuda_driver_values.h):
+// the sticky "unknown" where a worker died or broke the protocol, "launch timeout" where it did not
+// leave the GPU, as a watchdog's victim gets from NVIDIA's driver.
+constexpr int kCudaErrorLaunchTimeout = 702;
+constexpr int kCudaErrorUnknown = 999;
+
+void copy_text(char* to, size_t bytes, const std::string& text) {
+  std::memset(to, 0, bytes);
+  std::memcpy(to, text.data(), std::min(text.size(), bytes - 1));
+}
+
+}  // namespace
+
+uint32_t DenseIds::take() {
+  size_t id = 0;
+  while (id < taken_.size() && taken_[id]) ++id;
+  if (id == taken_.size()) taken_.push_back(false);
+  taken_[id] = true;
+  return static_cast<uint32_t>(id);
+}
+
+Session::Session(SessionServices& services, Request request, Owner& owner)
+    : services_(services),
+      engine_(services.engine),
+      settings_(services.settings),
+      request_(std::move(request)),
+      owner_(owner),
+      started_ns_(monotonic_ns()),
+      ledger_id_(services.ids.take()),
+      deadline_(services.io) {
+  services_.memory.add_session(request_.vgpu_id, ledger_id_);
+}
+
+Session::~Session() {
+  worker_.reset();  // kills and reaps a worker that still runs: only when the daemon itself ends
+  release();
+}
+
+Result<std::unique_ptr<Session>> Session::start(SessionServices& services, Request request,
+                                                Owner& owner) {
+  std::unique_ptr<Session> s(new Session(services, std::move(request), owner));
+  if (auto prepared = s->prepare(); !prepared) return prepared.error();
+  return s;
+}
+
+Result<void> Session::prepare() {
+  Channel& channel = *request_.channel;
+  auto slot = channel.take_slot();
+  if (!slot)
+    return Error{EBUSY, "all " + std::to_string(channel.geometry().slots) + " slots of the vGPU are in use"};
+  slot_ = *slot;
+  has_slot_ = true;
+  end_error_ = kCudaErrorUnknown;  // until the worker runs, failing is what ends it
+  auto staging = channel.allocate(slot_, settings_.staging_bytes);
+  if (!staging) return staging.error();
+  auto epoch = channel.prepare_slot(slot_, *staging);
+  if (!epoch) return epoch.error();
+  epoch_ = *epoch;
+
+  auto pages = io::StubPages::make();
+  if (!pages) return pages.error();
+  pages_ = std::move(*pages);
+  // A heartbeat from the start: a worker that looks before it is scheduled must not find it stale.
+  pages_->beat(monotonic_ns());
+
+  bell_ = channel.host_bell(slot_ + 1);
+  wake_ = channel.guest_bell(slot_ + 1);
+  for (Fd* fd : {&gate_fd_, &ring_fd_, &own_bell_, &own_wake_}) {
+    if (!request_.origin.local && (fd == &own_bell_ || fd == &own_wake_)) continue;
+    auto made = make_eventfd();
+    if (!made) return made.error();
+    *fd = std::move(*made);
+  }
+  if (request_.origin.local) {
+    bell_ = own_bell_.get();
+    wake_ = own_wake_.get();
+  }
+
+  io::WorkerSpec spec;
+  spec.path = settings_.worker_path;
+  spec.environment = settings_.worker_environment;
+  worker_protocol::Start& start = spec.start;
+  start.slot = slot_;
+  start.epoch = epoch_;
+  start.region_bytes = channel.geometry().region_bytes;
+  start.staging_offset = staging->offset;
+  start.staging_bytes = staging->bytes;
+  const uint64_t limit = services_.memory.limit(request_.vgpu_id);
+  start.memory_limit_bytes = limit == UINT64_MAX ? 0 : limit;
+  start.nvidia = settings_.nvidia;
+  start.chunk_target_us = settings_.chunk_target_us;
+  copy_text(start.library, sizeof start.library, settings_.library);
+  copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);
+  copy_text(start.vgpu, sizeof start.vgpu, request_.vgpu);
+  using enum worker_protocol::StartFd;
+  spec.fds[kRegionFd] = channel.region_fd();
+  spec.fds[kBellFd] = bell_;
+  spec.fds[kWakeFd] = wake_;
+  spec.fds[kHostFd] = pages_->host_fd();
+  spec.fds[kSignalFd] = pages_->signal_fd();
+  spec.fds[kReportFd] = pages_->report_fd();
+  spec.fds[kGateFd] = gate_fd_.get();
+  spec.fds[kRingFd] = ring_fd_.get();
+  auto worker = io::WorkerProcess::spawn(services_.io, spec, *this);
+  if (!worker) return worker.error();
+  worker_ = std::move(*worker);
+  end_error_.reset();
+  deadline_.after_ms(settings_.worker_start_ms, [this] {
+    end(kCudaErrorUnknown,
+        "its worker did not start within " + std::to_string(settings_.worker_start_ms) + " ms", true);
+  });
+  log::debug("vgpu {}: slot {}: worker {} started for '{}'", request_.vgpu, slot_, worker_->pid(),
+             request_.program);
+  return {};
+}
+
+void Session::end(int cuda_error, const std::string& reason, bool now) {
+  if (!end_error_) {
+    end_error_ = cuda_error;
+    end_reason_ = reason;
+  }
+  const bool first = state_ != State::kEnding;
+  state_ = State::kEnding;
+  if (engine_id_) engine_.mark_ending(*engine_id_);
+  if (first && !now) {
+    Message message{};
+    message.type = Type::kEnd;
+    message.code = cuda_error;
+    copy_text(message.text, sizeof message.text, reason);
+    now = !worker_->send(message).ok();  // it does not read, or hung up already
+  }
+  if (now) {
+    deadline_.cancel();
+    worker_->kill();
+  } else if (first) {
+    deadline_.after_ms(settings_.session_end_ms, [this] {
+      log::warning("vgpu {}: slot {}: worker {} did not end in time; killed", request_.vgpu, slot_,
+                   worker_->pid());
+      worker_->kill();
+    });
+  }
+}
+
+void Session::on_worker_message(const Message& m) {
+  switch (m.type) {
+    case Type::kReady:
+      return on_ready(m);
+    case Type::kLeaseRequest: {
+      auto leased = services_.memory.lease(ledger_id_, m.bytes);
+      if (!leased)
+        log::debug("vgpu {}: slot {}: {}", request_.vgpu, slot_, leased.error().message);
+      return answer(m, Type::kLeaseReply, leased ? 0 : ENOMEM, {0, leased ? m.bytes : 0});
+    }
+    case Type::kLeaseReturn:
+      if (auto given = services_.memory.give_back(ledger_id_, m.bytes); !given)
+        on_worker_bad(given.error().message);
+      return;
+    case Type::kExtentRequest: {
+      auto range = request_.channel->allocate(slot_, m.bytes);
+      return answer(m, Type::kExtentReply, range ? 0 : ENOMEM, range ? *range : ExtentRange{});
+    }
+    case Type::kExtentReturn:
+      if (auto given = request_.channel->give_back(slot_, m.offset, m.bytes); !given)
+        return on_worker_bad("it " + given.error().message);
+      return;
+    case Type::kEnded: {
+      std::string text = clean_text(m.text, sizeof m.text);
+      if (!end_error_) {
+        end_error_ = m.code;
+        end_reason_ = std::move(text);
+      }
+      if (state_ != State::kEnding) {
+        state_ = State::kEnding;
+        if (engine_id_) engine_.mark_ending(*engine_id_);
+        deadline_.after_ms(settings_.session_end_ms, [this] { worker_->kill(); });
+      }
+      return;
+    }
+    default:
+      return;  // WorkerProcess lets nothing else through
+  }
+}
+
+void Session::on_ready(const Message& m) {
+  if (state_ == State::kEnding) return;
+  if (state_ != State::kStarting) return on_worker_bad("it said twice that it is ready");
+  if (m.code != 0) {
+    const std::string text = clean_text(m.text, sizeof m.text);
+    log::warning("vgpu {}: slot {}: the worker cannot serve '{}': {} (code {})", request_.vgpu, slot_,
+                 request_.program, text, m.code);
+    return end(m.code, text.empty() ? "the worker could not start" : text);
+  }
+  auto id = engine_.add_session(request_.vgpu_id, *pages_, gate_fd_.get(), ring_fd_.get(),
+                                [this](core::EndReason reason) {
+                                  end(kCudaErrorLaunchTimeout,
+                                      "ended by the host: " + std::string(core::to_string(reason)), true);
+                                });
+  if (!id) return end(kCudaErrorUnknown, id.error().message);
+  engine_id_ = *id;
+  deadline_.cancel();
+  if (state_ == State::kEnding) return;  // the scheduler's first look can end it
+  state_ = State::kOpen;
+  was_open_ = true;
+  request_.channel->open_slot(slot_);
+  log::info("vgpu {}: slot {}: '{}' is on (worker {})", request_.vgpu, slot_, request_.program,
+            worker_->pid());
+  owner_.on_session_open(*this);
+}
+
+void Session::answer(const Message& question, Type type, int code, ExtentRange range) {
+  Message reply{};
+  reply.type = type;
+  reply.code = code;
+  reply.request = question.request;
+  reply.offset = range.offset;
+  reply.bytes = range.bytes;
+  if (auto sent = worker_->send(reply); !sent)
+    end(kCudaErrorUnknown, "its worker does not read its answers: " + sent.error().message, true);
+}
+
+void Session::on_worker_bad(const std::string& why) {
+  log::warning("vgpu {}: slot {}: worker {} is killed: {}", request_.vgpu, slot_, worker_->pid(), why);
+  end(kCudaErrorUnknown, "its worker broke the protocol: " + why, true);
+}
+
+void Session::on_worker_hangup() {
+  // Its exit normally follows at once and says more.
+  if (state_ == State::kEnding) return;
+  state_ = State::kEnding;
+  if (engine_id_) engine_.mark_ending(*engine_id_);
+  deadline_.after_ms(settings_.session_end_ms, [this] { worker_->kill(); });
+}
+
+void Session::on_worker_exit(const io::WorkerExit& exit) {
+  if (!end_error_) {
+    end_error_ = kCudaErrorUnknown;
+    end_reason_ = "its worker " + exit.text();
+  }
+  if (*end_error_ != 0 || exit.signaled)
+    log::warning("vgpu {}: slot {}: '{}' is over: {} (error {}; worker {} {})", request_.vgpu, slot_,
+                 request_.program, end_reason_, *end_error_, worker_->pid(), exit.text());
+  else
+    log::info("vgpu {}: slot {}: '{}' is over: {}", request_.vgpu, slot_, request_.program, end_reason_);
+  release();
+  owner_.on_session_over(*this);  // destroys this
+}
+
+// The worker is gone, so nobody writes to what is given back here.
+void Session::release() {
+  deadline_.cancel();
+  if (engine_id_) engine_.remove_session(*engine_id_);
+  engine_id_.reset();
+  if (has_ledger_id_) {
+    services_.memory.remove_session(ledger_id_);
+    services_.ids.give_back(ledger_id_);
+    has_ledger_id_ = false;
+  }
+  if (!has_slot_) return;
+  has_slot_ = false;
+  request_.channel->give_back_all(slot_);
+  request_.channel->end_slot(slot_, end_error_.value_or(0), end_reason_);
+  Bell::for_eventfd(wake_).ring();  // a program that sleeps finds the slot's state
+}
+
+}  // namespace sluice

@@ -1,0 +1,145 @@
+// Session: one guest process on a vGPU with its worker, from the request for a slot to the last byte
+// given back. Owned by its Vgpu, used from sluiced's one thread.
+//
+//   starting --Ready--> open --End sent, or Ended received--> ending --worker's exit--> (destroyed)
+//
+// Whatever happens, there is one way out: the worker process is gone, then extents, leases, slot and
+// the scheduler's entry are given back, the slot's header says why, and the owner is told.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mediator/core/quota.h"
+#include "mediator/daemon/channel.h"
+#include "mediator/daemon/engine.h"
+#include "mediator/io/stub_pages.h"
+#include "mediator/io/worker_process.h"
+
+namespace sluice {
+
+// How sessions of this daemon are made.
+struct SessionSettings {
+  std::string worker_path;
+  std::vector<std::string> worker_environment;
+  std::string library;
+  std::string soft_gpu_file;
+  bool nvidia = false;
+  uint32_t chunk_target_us = 200;
+  uint64_t staging_bytes = 8u << 20;
+  uint32_t worker_start_ms = 60000;
+  uint32_t session_end_ms = 5000;
+};
+
+// Small numbers, the lowest free one first.
+class DenseIds {
+ public:
+  uint32_t take();
+  void give_back(uint32_t id) { taken_[id] = false; }
+
+ private:
+  std::vector<bool> taken_;
+};
+
+// What all sessions share. Owned by the Daemon, which outlives them.
+struct SessionServices {
+  boost::asio::io_context& io;
+  Engine& engine;
+  SessionSettings settings;
+  core::QuotaLedger memory{UINT64_MAX};  // device memory; vGPUs by the scheduler's id, sessions by `ids`
+  DenseIds ids;
+};
+
+class Session final : private io::WorkerProcess::Owner {
+ public:
+  enum class State { kStarting, kOpen, kEnding };
+  // Who asked, as the Vgpu knows it.
+  struct Origin {
+    bool local = false;
+    uint64_t id = 0;  // local: connection; guest: the agent's request
+  };
+  class Owner {
+   public:
+    // The worker is up and the slot serves: the program may be told.
+    virtual void on_session_open(Session& session) = 0;
+    // Everything is given back. The owner destroys the session after this call.
+    virtual void on_session_over(Session& session) = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+  struct Request {
+    std::string vgpu;
+    core::VgpuId vgpu_id;
+    std::shared_ptr<Channel> channel;
+    Origin origin;
+    std::string program;
+    uint32_t guest_pid = 0;
+  };
+
+  // Starts a worker in a fresh slot. Errors carry an errno for the program: EBUSY (no slot), ENOMEM (no
+  // shared memory), or what starting the worker failed with. On an error nothing is left taken.
+  static Result<std::unique_ptr<Session>> start(SessionServices& services, Request request,
+                                                Owner& owner);
+  ~Session();
+
+  // Asks the worker to end; kills it at the deadline. The first reason stays. `cuda_error` 0: an
+  // orderly end. `now`: no time for goodbyes.
+  void end(int cuda_error, const std::string& reason, bool now = false);
+
+  State state() const { return state_; }
+  uint32_t slot() const { return slot_; }
+  uint64_t epoch() const { return epoch_; }
+  const Origin& origin() const { return request_.origin; }
+  const std::string& program() const { return request_.program; }
+  uint32_t guest_pid() const { return request_.guest_pid; }
+  pid_t worker_pid() const { return worker_ ? worker_->pid() : -1; }
+  uint64_t leased_bytes() const { return services_.memory.held_by_session(ledger_id_); }
+  const Channel& channel() const { return *request_.channel; }
+  uint64_t started_ns() const { return started_ns_; }
+  int bell_fd() const { return bell_; }  // the program rings the worker
+  int wake_fd() const { return wake_; }  // the worker rings the program
+  // After the end: why (for the program's answer, if it was still waiting for one).
+  const std::string& end_reason() const { return end_reason_; }
+  bool was_open() const { return was_open_; }
+
+ private:
+  Session(SessionServices& services, Request request, Owner& owner);
+  Result<void> prepare();
+  void release();
+  void on_worker_message(const worker_protocol::Message& message) override;
+  void on_worker_bad(const std::string& why) override;
+  void on_worker_hangup() override;
+  void on_worker_exit(const io::WorkerExit& exit) override;
+  void on_ready(const worker_protocol::Message& message);
+  void answer(const worker_protocol::Message& question, worker_protocol::Type type, int code,
+              ExtentRange range = {});
+
+  SessionServices& services_;
+  Engine& engine_;
+  const SessionSettings& settings_;
+  Request request_;
+  Owner& owner_;
+  State state_ = State::kStarting;
+  bool was_open_ = false;
+  uint32_t slot_ = 0;
+  bool has_slot_ = false;
+  uint64_t epoch_ = 0;
+  uint64_t started_ns_;
+  uint32_t ledger_id_;
+  bool has_ledger_id_ = true;
+  std::optional<io::StubPages> pages_;
+  Fd gate_fd_, ring_fd_;
+  Fd own_bell_, own_wake_;  // local sessions: eventfds that no earlier program of the slot holds
+  int bell_ = -1, wake_ = -1;
+  std::optional<core::SessionId> engine_id_;
+  std::optional<int> end_error_;
+  std::string end_reason_;
+  io::Timer deadline_;
+  std::unique_ptr<io::WorkerProcess> worker_;
+};
+
+}  // namespace sluice

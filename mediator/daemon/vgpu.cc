@@ -1,0 +1,245 @@
+#include "mediator/daemon/vgpu.h"
+
+#include <algorithm>
+
+#include "mediator/base/check.h"
+#include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
+#include "mediator/base/log.h"
+
+namespace sluice {
+namespace {
+
+// The ledger has limits only; "none" is one that is never met.
+uint64_t limit_of(uint64_t memory_bytes) { return memory_bytes ? memory_bytes : UINT64_MAX; }
+
+}  // namespace
+
+Vgpu::Vgpu(SessionServices& services, VgpuSpec spec)
+    : services_(services),
+      engine_(services.engine),
+      spec_(std::move(spec)),
+      host_epoch_(monotonic_ns()),
+      start_credit_(limits::kSessionBurst),
+      credit_at_ns_(monotonic_ns()),
+      credit_timer_(services.io) {}
+
+Result<std::unique_ptr<Vgpu>> Vgpu::make(SessionServices& services, VgpuSpec spec) {
+  boost::asio::io_context& io = services.io;
+  std::unique_ptr<Vgpu> v(new Vgpu(services, std::move(spec)));
+  const VgpuSpec& s = v->spec_;
+  if (auto life = v->new_life(); !life) return life.error();
+  auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_mode, *v);
+  if (!ivshmem) return ivshmem.error();
+  v->ivshmem_ = std::move(*ivshmem);
+  auto local = io::LocalServer::open(io, s.local_socket, s.local_socket_mode, s.join_ms, *v);
+  if (!local) return local.error();
+  v->local_ = std::move(*local);
+  auto id = v->engine_.add_vgpu(s.name, s.share);
+  if (!id) return id.error();
+  v->id_ = *id;
+  v->has_id_ = true;
+  services.memory.add_vgpu(*id, limit_of(s.memory_bytes));
+  return v;
+}
+
+Vgpu::~Vgpu() {
+  // No news to the agent or to programs from here on; sessions kill and reap their workers.
+  ivshmem_.reset();
+  local_.reset();
+  agent_.reset();
+  sessions_.clear();
+  if (!has_id_) return;
+  services_.memory.remove_vgpu(id_);
+  engine_.remove_vgpu(id_);
+}
+
+Result<void> Vgpu::new_life() {
+  auto channel = Channel::make(spec_.name, spec_.geometry, ++host_epoch_);
+  if (!channel) return Error(channel.error()).with_context("vgpu " + spec_.name);
+  agent_.reset();
+  channel_ = std::move(*channel);
+  agent_ = std::make_unique<AgentLink>(services_.io, *channel_, static_cast<AgentLink::Owner&>(*this));
+  return {};
+}
+
+void Vgpu::set_share(const policy::VgpuShare& share) {
+  spec_.share = share;
+  engine_.set_share(id_, share);
+}
+
+void Vgpu::set_memory_limit(uint64_t bytes) {
+  spec_.memory_bytes = bytes;
+  services_.memory.set_limit(id_, limit_of(bytes));
+}
+
+void Vgpu::beat(uint64_t count) {
+  channel_->beat(count);
+  agent_->look();  // a new agent epoch without a ring is found here
+}
+
+void Vgpu::close(const std::string& reason, std::function<void()> gone) {
+  if (closing()) return;
+  gone_ = std::move(gone);
+  credit_timer_.cancel();
+  for (const Waiting& w : waiting_) refuse(w.origin, ESHUTDOWN, reason);
+  waiting_.clear();
+  channel_->set_state(SLUICE_CHANNEL_CLOSED, reason);
+  for (auto& s : sessions_) s->end(0, reason);
+  if (sessions_.empty()) {
+    auto done = gone_;  // destroys this
+    done();
+  }
+}
+
+// ---- sessions ----
+
+void Vgpu::open_session(Session::Origin origin, const std::string& program, uint32_t guest_pid) {
+  if (closing()) return refuse(origin, ESHUTDOWN, "the vGPU is being deleted");
+  // A program that opens and closes in a loop must not keep the host busy with starting workers.
+  if (waiting_.size() >= spec_.geometry.slots)
+    return refuse(origin, EBUSY, "too many programs wait for a slot of this vGPU");
+  waiting_.push_back({origin, program, guest_pid});
+  start_waiting();
+}
+
+void Vgpu::start_waiting() {
+  const uint64_t now = monotonic_ns();
+  start_credit_ = std::min(limits::kSessionBurst,
+                           start_credit_ + limits::kSessionsPerSecond * 1e-9 *
+                                               static_cast<double>(now - credit_at_ns_));
+  credit_at_ns_ = now;
+  while (!waiting_.empty() && start_credit_ >= 1) {
+    Waiting w = std::move(waiting_.front());
+    waiting_.erase(waiting_.begin());
+    start_credit_ -= 1;
+    start_session(w.origin, w.program, w.guest_pid);
+  }
+  if (!waiting_.empty() && !credit_timer_.pending())
+    credit_timer_.after_ms(static_cast<uint64_t>(1000 / limits::kSessionsPerSecond) + 1,
+                           [this] { start_waiting(); });
+}
+
+void Vgpu::start_session(Session::Origin origin, const std::string& program, uint32_t guest_pid) {
+  auto session = Session::start(
+      services_,
+      {spec_.name, id_, channel_, origin, program.empty() ? "?" : program, guest_pid}, *this);
+  if (!session) {
+    log::warning("vgpu {}: no session for '{}': {}", spec_.name, program, session.error().message);
+    return refuse(origin, session.error().code, session.error().message);
+  }
+  ++sessions_started_;
+  sessions_.push_back(std::move(*session));
+}
+
+void Vgpu::refuse(const Session::Origin& origin, int status, const std::string& reason) {
+  if (origin.local)
+    local_->reply(origin.id, io::refused_join(status, reason), {});
+  else
+    agent_->send_opened(origin.id, 0, 0, status ? status : EIO, reason);
+}
+
+void Vgpu::on_session_open(Session& s) {
+  if (!s.origin().local) {
+    agent_->send_opened(s.origin().id, s.slot(), s.epoch(), 0, "");
+    return;
+  }
+  sluice_joined joined{};
+  joined.magic = SLUICE_JOIN_MAGIC;
+  joined.slot = s.slot();
+  joined.doorbell_kind = SLUICE_DOORBELL_EVENTFD;
+  joined.epoch = s.epoch();
+  joined.region_bytes = spec_.geometry.region_bytes;
+  joined.can_wait = 1;
+  const int fds[] = {s.channel().region_fd(), s.bell_fd(), s.wake_fd()};
+  local_->reply(s.origin().id, joined, fds);
+}
+
+void Vgpu::on_session_over(Session& s) {
+  // Of an earlier life of the channel: nobody is left to be told.
+  const bool current = &s.channel() == channel_.get();
+  if (s.origin().local) {
+    if (s.was_open())
+      local_->close(s.origin().id);
+    else
+      refuse(s.origin(), EIO, s.end_reason());
+  } else if (current) {
+    if (s.was_open())
+      agent_->send_closed(s.slot(), s.epoch(), s.end_reason());
+    else
+      refuse(s.origin(), EIO, s.end_reason());
+  }
+  std::erase_if(sessions_, [&](const std::unique_ptr<Session>& p) { return p.get() == &s; });
+  if (sessions_.empty() && gone_) {
+    auto done = gone_;  // destroys this
+    done();
+  }
+}
+
+void Vgpu::end_guest_sessions(const std::string& reason, bool now) {
+  std::erase_if(waiting_, [](const Waiting& w) { return !w.origin.local; });
+  for (auto& s : sessions_)
+    if (!s->origin().local) s->end(0, reason, now);
+}
+
+// ---- the guest ----
+
+Result<io::IvshmemMemory> Vgpu::on_peer_connected(const PeerCredentials& peer) {
+  if (closing()) return Error{ESHUTDOWN, "the vGPU is being deleted"};
+  log::info("vgpu {}: a virtual machine is connected (process {}, uid {})", spec_.name, peer.pid, peer.uid);
+  io::IvshmemMemory m;
+  m.region_fd = channel_->region_fd();
+  m.host_bells = channel_->host_bells();
+  m.guest_bells = channel_->guest_bells();
+  return m;
+}
+
+void Vgpu::on_peer_gone() {
+  log::info("vgpu {}: the virtual machine is gone", spec_.name);
+  end_guest_sessions("the virtual machine is gone", true);
+  // The next guest gets memory that this one has never seen. Local programs of this vGPU share the
+  // region with it, so their sessions go too.
+  for (auto& s : sessions_) s->end(0, "the vGPU's virtual machine is gone");
+  if (closing()) return;
+  if (auto life = new_life(); !life) {
+    // Without a region the vGPU cannot serve; the old one stays, and with it what the guest left.
+    log::error("{}; the old region stays in use", life.error().message);
+  }
+}
+
+void Vgpu::on_agent_started(uint64_t agent_epoch) {
+  log::info("vgpu {}: the guest's agent is on (epoch {:x})", spec_.name, agent_epoch);
+  end_guest_sessions("the guest's agent was started anew", true);
+}
+
+void Vgpu::on_agent_open(uint64_t request, const std::string& program, uint32_t guest_pid) {
+  open_session({false, request}, program, guest_pid);
+}
+
+void Vgpu::on_agent_close(uint32_t guest_slot, uint64_t guest_epoch) {
+  for (auto& s : sessions_)
+    if (!s->origin().local && s->slot() == guest_slot && s->epoch() == guest_epoch &&
+        &s->channel() == channel_.get())
+      return s->end(0, "the program has ended");
+  // Closed already, or a number that never was: nothing of anybody's to end.
+}
+
+void Vgpu::on_agent_broken(const std::string& why) {
+  log::warning("vgpu {}: the guest's agent broke the protocol: {}", spec_.name, why);
+  end_guest_sessions("the guest's agent broke the protocol: " + why, true);
+}
+
+// ---- local programs ----
+
+void Vgpu::on_join(io::LocalServer::ConnectionId connection, const std::string& program,
+                   const PeerCredentials& peer) {
+  open_session({true, connection}, program, static_cast<uint32_t>(peer.pid));
+}
+
+void Vgpu::on_left(io::LocalServer::ConnectionId connection) {
+  std::erase_if(waiting_, [&](const Waiting& w) { return w.origin.local && w.origin.id == connection; });
+  for (auto& s : sessions_)
+    if (s->origin().local && s->origin().id == connection) return s->end(0, "the program has ended");
+}
+
+}  // namespace sluice

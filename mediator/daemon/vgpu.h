@@ -1,0 +1,106 @@
+// Vgpu: one virtual GPU: its two sockets, its channel with the guest's agent, its sessions and its
+// memory quota. Owned by the Daemon, used from sluiced's one thread. What its guest does wrong ends
+// here: sessions, connection or agent link of this vGPU, never anything of another.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mediator/daemon/agent_link.h"
+#include "mediator/daemon/channel.h"
+#include "mediator/daemon/engine.h"
+#include "mediator/daemon/session.h"
+#include "mediator/io/ivshmem_server.h"
+#include "mediator/io/local_server.h"
+
+namespace sluice {
+
+struct VgpuSpec {
+  std::string name;
+  policy::VgpuShare share;
+  uint64_t memory_bytes = 0;  // 0: no limit
+  std::string socket;         // QEMU's
+  std::string local_socket;   // local programs'
+  ChannelGeometry geometry;
+  unsigned socket_mode = 0666;
+  unsigned local_socket_mode = 0660;
+  uint32_t join_ms = 10000;
+};
+
+class Vgpu final : private io::IvshmemServer::Owner,
+                   private io::LocalServer::Owner,
+                   private AgentLink::Owner,
+                   private Session::Owner {
+ public:
+  static Result<std::unique_ptr<Vgpu>> make(SessionServices& services, VgpuSpec spec);
+  ~Vgpu();
+
+  void set_share(const policy::VgpuShare& share);
+  void set_memory_limit(uint64_t bytes);
+  // Ends every session, tells the guest, and calls `gone` when the last worker is reaped; then it may
+  // be destroyed. No new sessions from now on.
+  void close(const std::string& reason, std::function<void()> gone);
+  void beat(uint64_t count);
+
+  const VgpuSpec& spec() const { return spec_; }
+  uint64_t memory_used_bytes() const { return services_.memory.held_by_vgpu(id_); }
+  core::VgpuId id() const { return id_; }
+  const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
+  const Channel& channel() const { return *channel_; }
+  AgentLink& agent() { return *agent_; }
+  bool has_live_peer() const { return ivshmem_ && ivshmem_->has_live_peer(); }
+  bool closing() const { return static_cast<bool>(gone_); }
+  uint64_t sessions_started() const { return sessions_started_; }
+
+ private:
+  Vgpu(SessionServices& services, VgpuSpec spec);
+  Result<void> new_life();
+  void open_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
+  void start_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
+  void start_waiting();
+  void refuse(const Session::Origin& origin, int status, const std::string& reason);
+  void end_guest_sessions(const std::string& reason, bool now);
+
+  Result<io::IvshmemMemory> on_peer_connected(const PeerCredentials& peer) override;
+  void on_peer_gone() override;
+  void on_join(io::LocalServer::ConnectionId connection, const std::string& program,
+               const PeerCredentials& peer) override;
+  void on_left(io::LocalServer::ConnectionId connection) override;
+  void on_agent_started(uint64_t agent_epoch) override;
+  void on_agent_open(uint64_t request, const std::string& program, uint32_t guest_pid) override;
+  void on_agent_close(uint32_t guest_slot, uint64_t guest_epoch) override;
+  void on_agent_broken(const std::string& why) override;
+  void on_session_open(Session& session) override;
+  void on_session_over(Session& session) override;
+
+  SessionServices& services_;
+  Engine& engine_;
+  VgpuSpec spec_;
+  core::VgpuId id_ = 0;
+  bool has_id_ = false;
+  std::shared_ptr<Channel> channel_;
+  std::unique_ptr<AgentLink> agent_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+  uint64_t sessions_started_ = 0;
+  uint64_t host_epoch_;
+
+  // Requests that wait because this vGPU starts sessions faster than the limits allow.
+  struct Waiting {
+    Session::Origin origin;
+    std::string program;
+    uint32_t guest_pid;
+  };
+  std::vector<Waiting> waiting_;
+  double start_credit_;
+  uint64_t credit_at_ns_;
+  io::Timer credit_timer_;
+
+  std::unique_ptr<io::IvshmemServer> ivshmem_;
+  std::unique_ptr<io::LocalServer> local_;
+  std::function<void()> gone_;
+};
+
+}  // namespace sluice

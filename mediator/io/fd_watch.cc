@@ -1,0 +1,103 @@
+#include "mediator/io/fd_watch.h"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+
+namespace sluice::io {
+
+namespace asio = boost::asio;
+
+struct FdWatch::State : std::enable_shared_from_this<State> {
+  State(asio::io_context& io, int fd, Callback cb)
+      : descriptor(io, fd), on_readable(std::move(cb)) {}
+
+  void wait() {
+    descriptor.async_wait(asio::posix::stream_descriptor::wait_read,
+                          [self = shared_from_this()](const boost::system::error_code& error) {
+                            if (error || self->stopped) return;
+                            self->on_readable();
+                            if (!self->stopped) self->wait();
+                          });
+  }
+  void stop() {
+    if (stopped) return;
+    stopped = true;
+    descriptor.release();  // cancels; the descriptor stays its owner's
+  }
+
+  asio::posix::stream_descriptor descriptor;
+  Callback on_readable;
+  bool stopped = false;
+};
+
+FdWatch::FdWatch(asio::io_context& io, int fd, Callback on_readable)
+    : state_(std::make_shared<State>(io, fd, std::move(on_readable))) {
+  state_->wait();
+}
+
+FdWatch& FdWatch::operator=(FdWatch&& other) noexcept {
+  if (this != &other) {
+    stop();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+FdWatch::~FdWatch() { stop(); }
+
+void FdWatch::stop() {
+  if (state_) state_->stop();
+  state_.reset();
+}
+
+void FdWatch::when_writable(Callback on_writable) {
+  state_->descriptor.async_wait(
+      asio::posix::stream_descriptor::wait_write,
+      [self = state_, cb = std::move(on_writable)](const boost::system::error_code& error) {
+        if (!error && !self->stopped) cb();
+      });
+}
+
+struct Timer::State : std::enable_shared_from_this<State> {
+  explicit State(asio::io_context& io) : timer(io) {}
+  asio::steady_timer timer;
+  uint64_t turn = 0;  // a cancelled wait may already be queued as a success
+  bool pending = false;
+};
+
+Timer::Timer(asio::io_context& io) : state_(std::make_shared<State>(io)) {}
+Timer::~Timer() { cancel(); }
+
+void Timer::at_ns(uint64_t monotonic_ns, Callback callback) {
+  // steady_clock is CLOCK_MONOTONIC with libstdc++ and libc++ on Linux.
+  using Clock = std::chrono::steady_clock;
+  constexpr uint64_t kFar = UINT64_C(1) << 62;
+  if (monotonic_ns > kFar) monotonic_ns = kFar;
+  state_->timer.expires_at(Clock::time_point(std::chrono::nanoseconds(monotonic_ns)));
+  const uint64_t turn = ++state_->turn;
+  state_->pending = true;
+  state_->timer.async_wait(
+      [self = state_, turn, cb = std::move(callback)](const boost::system::error_code& error) {
+        if (error || turn != self->turn) return;
+        self->pending = false;
+        cb();
+      });
+}
+
+void Timer::after_ms(uint64_t ms, Callback callback) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  at_ns(static_cast<uint64_t>(std::chrono::nanoseconds(now).count()) + ms * 1'000'000,
+        std::move(callback));
+}
+
+void Timer::cancel() {
+  if (!state_->pending) return;
+  ++state_->turn;
+  state_->pending = false;
+  state_->timer.cancel();
+}
+
+bool Timer::pending() const { return state_->pending; }
+
+}  // namespace sluice::io

@@ -1,0 +1,58 @@
+// FdWatch and Timer: the two things that wake sluiced's one thread. Thin over Boost.Asio, with the
+// property that makes owners simple: after the object is destroyed its callback is never called, and
+// a callback may destroy the object that called it.
+//
+// Used from the io_context's thread only. Neither owns the descriptor.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace sluice::io {
+
+class FdWatch {
+ public:
+  using Callback = std::function<void()>;
+
+  FdWatch() = default;
+  // `on_readable` is called once per loop turn as long as `fd` is readable (level triggered), so it
+  // may leave something for the next turn. `fd` must be of a kind that epoll takes and must stay
+  // open as long as this object.
+  FdWatch(boost::asio::io_context& io, int fd, Callback on_readable);
+  FdWatch(FdWatch&&) noexcept = default;
+  FdWatch& operator=(FdWatch&&) noexcept;
+  ~FdWatch();
+
+  // Calls `on_writable` once, when `fd` is writable. One at a time.
+  void when_writable(Callback on_writable);
+  void stop();
+  explicit operator bool() const { return static_cast<bool>(state_); }
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// One-shot timer on CLOCK_MONOTONIC. Setting it again replaces the earlier time.
+class Timer {
+ public:
+  using Callback = std::function<void()>;
+
+  explicit Timer(boost::asio::io_context& io);
+  ~Timer();
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  void at_ns(uint64_t monotonic_ns, Callback callback);
+  void after_ms(uint64_t ms, Callback callback);
+  void cancel();
+  bool pending() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace sluice::io

@@ -1,0 +1,161 @@
+#include "mediator/io/ivshmem_server.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "abi/channel.h"
+#include "mediator/base/limits.h"
+#include "mediator/base/log.h"
+#include "mediator/io/mapping.h"
+
+namespace sluice::io {
+namespace {
+
+constexpr int64_t kProtocolVersion = 0;
+constexpr int64_t kMemoryFollows = -1;
+constexpr int64_t kHost = SLUICE_IVSHMEM_HOST_PEER;
+constexpr int64_t kGuest = SLUICE_IVSHMEM_GUEST_PEER;
+static_assert(kHost == 0 && kGuest == 1);
+
+Result<Fd> make_refused_page(const std::string& reason) {
+  auto memory = make_memfd("sluice-refused", 4096);
+  if (!memory) return memory.error();
+  sluice_channel_header header{};
+  header.magic = SLUICE_CHANNEL_MAGIC;
+  header.version = SLUICE_CHANNEL_VERSION;
+  header.state = SLUICE_CHANNEL_REFUSED;
+  header.region_bytes = 4096;
+  std::strncpy(header.reason, reason.c_str(), sizeof header.reason - 1);
+  if (::pwrite(memory->get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header))
+    return Error::from_errno("write the refused page");
+  if (auto sealed = seal(memory->get(), 0); !sealed) return sealed.error();
+  return memory;
+}
+
+}  // namespace
+
+// One connection: sends its messages as fast as the peer takes them, then waits for its end.
+class IvshmemServer::Peer {
+ public:
+  Peer(boost::asio::io_context& io, IvshmemServer& server, Fd socket)
+      : server_(server), socket_(std::move(socket)) {
+    watch_ = FdWatch(io, socket_.get(), [this] { on_readable(); });
+  }
+
+  // Appends a message; `fd` (or -1) is duplicated.
+  Result<void> queue(int64_t value, int fd) {
+    Fd copy;
+    if (fd >= 0) {
+      copy.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+      if (!copy) return Error::from_errno("dup");
+    }
+    outgoing_.push_back({value, std::move(copy)});
+    return {};
+  }
+
+  void flush() {
+    while (!outgoing_.empty()) {
+      Outgoing& o = outgoing_.front();
+      // Little-endian like all that we run on. Eight bytes never go out in part: a Unix stream
+      // socket takes a message of this size whole or not at all.
+      const int fd = o.fd.get();
+      auto sent = send_with_fds(socket_.get(), &o.value, sizeof o.value,
+                                fd >= 0 ? std::span<const int>(&fd, 1) : std::span<const int>());
+      if (!sent) {
+        if (sent.error().code == EAGAIN || sent.error().code == ETOOMANYREFS)
+          return watch_.when_writable([this] { flush(); });
+        return;  // it is gone; its end of file is read next
+      }
+      outgoing_.pop_front();
+    }
+  }
+
+ private:
+  struct Outgoing {
+    int64_t value;
+    Fd fd;
+  };
+
+  void on_readable() {
+    // Clients have nothing to say in this protocol. What they send is read, so that their end is
+    // seen, and dropped.
+    char dropped[256];
+    ssize_t n = ::recv(socket_.get(), dropped, sizeof dropped, MSG_DONTWAIT);
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return;
+    watch_.stop();
+    server_.on_gone(this);  // destroys this
+  }
+
+  IvshmemServer& server_;
+  Fd socket_;
+  FdWatch watch_;
+  std::deque<Outgoing> outgoing_;
+};
+
+Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(boost::asio::io_context& io,
+                                                           const std::string& path, unsigned mode,
+                                                           Owner& owner) {
+  std::unique_ptr<IvshmemServer> s(new IvshmemServer(io, owner));
+  auto listener = Listener::open(io, path, SOCK_STREAM, mode,
+                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
+                                   p->on_connection(std::move(socket), peer);
+                                 });
+  if (!listener) return listener.error();
+  s->listener_ = std::move(*listener);
+  return s;
+}
+
+IvshmemServer::IvshmemServer(boost::asio::io_context& io, Owner& owner) : io_(io), owner_(owner) {}
+IvshmemServer::~IvshmemServer() = default;
+
+void IvshmemServer::on_connection(Fd socket, const PeerCredentials& peer) {
+  if (live_)
+    return refuse(std::move(socket), peer, "another virtual machine is connected to this vGPU");
+  auto memory = owner_.on_peer_connected(peer);
+  if (!memory) return refuse(std::move(socket), peer, memory.error().message);
+
+  auto live = std::make_unique<Peer>(io_, *this, std::move(socket));
+  auto queue_all = [&]() -> Result<void> {
+    if (auto r = live->queue(kProtocolVersion, -1); !r) return r;
+    if (auto r = live->queue(kGuest, -1); !r) return r;
+    if (auto r = live->queue(kMemoryFollows, memory->region_fd); !r) return r;
+    // The host is a peer like any other, "connected" before the guest.
+    for (int fd : memory->host_bells)
+      if (auto r = live->queue(kHost, fd); !r) return r;
+    for (int fd : memory->guest_bells)
+      if (auto r = live->queue(kGuest, fd); !r) return r;
+    return {};
+  };
+  live_ = std::move(live);
+  if (auto queued = queue_all(); !queued) {
+    // Out of descriptors, in the middle: what is queued goes out, and QEMU finds fewer vectors.
+    log::error("{}: handshake cut short: {}", path(), queued.error().message);
+  }
+  live_->flush();
+}
+
+void IvshmemServer::refuse(Fd socket, const PeerCredentials& peer, const std::string& reason) {
+  log::warning("{}: refused process {} (uid {}): {}", path(), peer.pid, peer.uid, reason);
+  if (refused_.size() >= limits::kMaxRefusedPeers) return;  // closed: a flood, not a virtual machine
+  auto page = make_refused_page(reason);
+  if (!page) return log::error("{}: {}", path(), page.error().message);
+  auto refused = std::make_unique<Peer>(io_, *this, std::move(socket));
+  for (auto [value, fd] : {std::pair{kProtocolVersion, -1}, {kGuest, -1}, {kMemoryFollows, page->get()}})
+    if (auto r = refused->queue(value, fd); !r) return log::error("{}: {}", path(), r.error().message);
+  refused->flush();
+  refused_.push_back(std::move(refused));
+}
+
+void IvshmemServer::on_gone(Peer* peer) {
+  if (live_.get() == peer) {
+    live_.reset();
+    owner_.on_peer_gone();
+    return;
+  }
+  refused_.remove_if([&](const std::unique_ptr<Peer>& p) { return p.get() == peer; });
+}
+
+}  // namespace sluice::io

@@ -1,0 +1,68 @@
+// IvshmemServer: the server end of QEMU's ivshmem protocol (QEMU docs/specs/ivshmem-spec.txt) for one
+// vGPU. Owned by the vGPU, used from sluiced's one thread. It gives the live peer the region and the
+// event descriptors and tells its owner when that peer is gone. It does not look into the region.
+//
+// Two facts about QEMU shape it: a server that closes in the handshake makes QEMU hang for ever, and
+// one that answers late blocks QEMU's monitor. So every connection is answered at once and to the end;
+// a peer that cannot be served gets a one-page memory marked SLUICE_CHANNEL_REFUSED with the
+// reason, and stays connected until it goes by itself.
+#pragma once
+
+#include <deque>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/io/fd_watch.h"
+#include "mediator/io/listener.h"
+
+namespace sluice::io {
+
+// What a live peer gets. Borrowed for the length of the call only: the descriptors are duplicated.
+struct IvshmemMemory {
+  int region_fd = -1;
+  std::vector<int> host_bells;   // vector i: the guest rings the host
+  std::vector<int> guest_bells;  // vector i: the host rings the guest
+};
+
+class IvshmemServer {
+ public:
+  class Owner {
+   public:
+    // A peer for the live place. An error refuses it; the message becomes the reason.
+    virtual Result<IvshmemMemory> on_peer_connected(const PeerCredentials& peer) = 0;
+    // The live peer's connection has ended (or it broke the protocol).
+    virtual void on_peer_gone() = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  static Result<std::unique_ptr<IvshmemServer>> open(boost::asio::io_context& io,
+                                                     const std::string& path, unsigned mode,
+                                                     Owner& owner);
+  ~IvshmemServer();
+
+  bool has_live_peer() const { return live_ != nullptr; }
+  size_t refused_peers() const { return refused_.size(); }
+  const std::string& path() const { return listener_->path(); }
+
+ private:
+  class Peer;
+  IvshmemServer(boost::asio::io_context& io, Owner& owner);
+  void on_connection(Fd socket, const PeerCredentials& peer);
+  void refuse(Fd socket, const PeerCredentials& peer, const std::string& reason);
+  void on_gone(Peer* peer);
+
+  boost::asio::io_context& io_;
+  Owner& owner_;
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Peer> live_;
+  std::list<std::unique_ptr<Peer>> refused_;
+};
+
+}  // namespace sluice::io

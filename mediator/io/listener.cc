@@ -1,0 +1,48 @@
+#include "mediator/io/listener.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "mediator/base/log.h"
+
+namespace sluice::io {
+namespace {
+// How long to wait after accept failed for want of descriptors or memory.
+constexpr uint64_t kRetryMs = 100;
+}  // namespace
+
+Result<std::unique_ptr<Listener>> Listener::open(boost::asio::io_context& io, const std::string& path,
+                                                 int type, unsigned mode,
+                                                 OnConnection on_connection) {
+  auto socket = listen_unix(path, type, mode);
+  if (!socket) return socket.error();
+  std::unique_ptr<Listener> l(new Listener(io, path, std::move(on_connection)));
+  l->socket_ = std::move(*socket);
+  l->watch();
+  return l;
+}
+
+Listener::~Listener() {
+  if (socket_) ::unlink(path_.c_str());
+}
+
+void Listener::watch() {
+  watch_ = FdWatch(io_, socket_.get(), [this] { accept(); });
+}
+
+void Listener::accept() {
+  // One per turn: a flood of connections does not keep the loop from the gates.
+  Fd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!connection) {
+    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+    log::warning("{}", Error::from_errno("accept on " + path_).message);
+    watch_.stop();
+    retry_.after_ms(kRetryMs, [this] { watch(); });
+    return;
+  }
+  auto peer = peer_credentials(connection.get());
+  if (!peer) return log::warning("{}: {}", path_, peer.error().message);
+  on_connection_(std::move(connection), *peer);
+}
+
+}  // namespace sluice::io

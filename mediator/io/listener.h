@@ -1,0 +1,41 @@
+// Listener: a listening Unix socket whose connections are handed over as non-blocking descriptors
+// with their peer's credentials. Owned by a server, used from the io_context's thread. Removes its
+// socket file at the end. When descriptors run out it pauses for a moment instead of spinning.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/io/fd_watch.h"
+
+namespace sluice::io {
+
+class Listener {
+ public:
+  using OnConnection = std::function<void(Fd, PeerCredentials)>;
+
+  // `type`: SOCK_STREAM or SOCK_SEQPACKET. An old socket file at `path` is replaced.
+  static Result<std::unique_ptr<Listener>> open(boost::asio::io_context& io, const std::string& path,
+                                                int type, unsigned mode, OnConnection on_connection);
+  ~Listener();
+  const std::string& path() const { return path_; }
+
+ private:
+  Listener(boost::asio::io_context& io, std::string path, OnConnection on_connection)
+      : io_(io), path_(std::move(path)), on_connection_(std::move(on_connection)), retry_(io) {}
+  void accept();
+  void watch();
+
+  boost::asio::io_context& io_;
+  std::string path_;
+  OnConnection on_connection_;
+  Fd socket_;
+  FdWatch watch_;
+  Timer retry_;
+};
+
+}  // namespace sluice::io

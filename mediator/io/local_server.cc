@@ -1,0 +1,111 @@
+#include "mediator/io/local_server.h"
+
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "mediator/base/limits.h"
+#include "mediator/base/log.h"
+#include "mediator/core/names.h"
+
+namespace sluice::io {
+
+struct LocalServer::Connection {
+  Connection(boost::asio::io_context& io, Fd s, const PeerCredentials& p)
+      : socket(std::move(s)), peer(p), deadline(io) {}
+  Fd socket;
+  PeerCredentials peer;
+  FdWatch watch;
+  Timer deadline;
+  bool joined = false;
+};
+
+sluice_joined refused_join(int status, const std::string& reason) {
+  sluice_joined joined{};
+  joined.magic = SLUICE_JOIN_MAGIC;
+  joined.status = static_cast<uint32_t>(status ? status : EIO);
+  std::strncpy(joined.reason, reason.c_str(), sizeof joined.reason - 1);
+  return joined;
+}
+
+Result<std::unique_ptr<LocalServer>> LocalServer::open(boost::asio::io_context& io,
+                                                       const std::string& path, unsigned mode,
+                                                       uint32_t join_deadline_ms, Owner& owner) {
+  std::unique_ptr<LocalServer> s(new LocalServer(io, join_deadline_ms, owner));
+  auto listener = Listener::open(io, path, SOCK_SEQPACKET, mode,
+                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
+                                   p->on_connection(std::move(socket), peer);
+                                 });
+  if (!listener) return listener.error();
+  s->listener_ = std::move(*listener);
+  return s;
+}
+
+LocalServer::LocalServer(boost::asio::io_context& io, uint32_t join_deadline_ms, Owner& owner)
+    : io_(io), join_deadline_ms_(join_deadline_ms), owner_(owner) {}
+LocalServer::~LocalServer() = default;
+
+void LocalServer::on_connection(Fd socket, const PeerCredentials& peer) {
+  if (pending_ >= limits::kMaxPendingJoins) {
+    log::warning("{}: process {} turned away: too many connections have not joined yet", path(),
+                 peer.pid);
+    return;
+  }
+  const ConnectionId id = next_id_++;
+  auto c = std::make_unique<Connection>(io_, std::move(socket), peer);
+  c->watch = FdWatch(io_, c->socket.get(), [this, id] { on_readable(id); });
+  c->deadline.after_ms(join_deadline_ms_, [this, id] { refuse(id, ETIMEDOUT, "no join message came"); });
+  connections_.emplace(id, std::move(c));
+  ++pending_;
+}
+
+void LocalServer::on_readable(ConnectionId id) {
+  Connection& c = *connections_.at(id);
+  union {
+    sluice_join join;
+    char bytes[sizeof(sluice_join) + 1];  // a longer message shows
+  } guest;
+  auto received = receive_with_fds(c.socket.get(), &guest, sizeof guest, MSG_DONTWAIT);
+  if (!received && (received.error().code == EAGAIN || received.error().code == EWOULDBLOCK)) return;
+  if (!received || received->bytes == 0) {
+    const bool joined = c.joined;
+    close(id);
+    if (joined) owner_.on_left(id);
+    return;
+  }
+  if (c.joined) return;  // nothing is expected after the join; what comes is dropped
+  if (received->bytes != sizeof guest.join || received->truncated || !received->fds.empty() ||
+      guest.join.magic != SLUICE_JOIN_MAGIC)
+    return refuse(id, EPROTO, "malformed join message");
+  if (guest.join.version != SLUICE_CHANNEL_VERSION)
+    return refuse(id, EPROTONOSUPPORT,
+                  "the program's channel version " + std::to_string(guest.join.version) +
+                      " is not ours (" + std::to_string(SLUICE_CHANNEL_VERSION) + ")");
+  c.joined = true;
+  c.deadline.cancel();
+  --pending_;
+  owner_.on_join(id, clean_text(guest.join.program, sizeof guest.join.program), c.peer);
+}
+
+void LocalServer::refuse(ConnectionId id, int status, const std::string& reason) {
+  log::warning("{}: process {}: {}", path(), connections_.at(id)->peer.pid, reason);
+  reply(id, refused_join(status, reason), {});
+}
+
+void LocalServer::reply(ConnectionId id, const sluice_joined& joined, std::span<const int> fds) {
+  auto it = connections_.find(id);
+  if (it == connections_.end()) return;
+  auto sent = send_with_fds(it->second->socket.get(), &joined, sizeof joined, fds);
+  if (!sent)  // it is gone (its end of file is read next) or reads nothing: one message always fits
+    log::debug("{}: answer to process {}: {}", path(), it->second->peer.pid, sent.error().message);
+  if (joined.status != 0) close(id);
+}
+
+void LocalServer::close(ConnectionId id) {
+  auto it = connections_.find(id);
+  if (it == connections_.end()) return;
+  if (!it->second->joined) --pending_;
+  connections_.erase(it);
+}
+
+}  // namespace sluice::io
