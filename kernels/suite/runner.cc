@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/suite/driver.h"
+#include "kernels/suite/reference.h"
 
 namespace sluice::suite {
 
@@ -53,9 +54,7 @@ class Runner {
     // it is known that they are the last, so that their outputs are poisoned first.
     const std::uint64_t last_round = keep_last ? std::min(depth, units_asked) : 0;
     while (next_unit_ < units_asked - last_round && !time_is_over()) {
-      const bool checked =
-          options_.verify_every != 0 && next_unit_ % options_.verify_every == 0;
-      queue_next(checked);
+      queue_next(is_checked(next_unit_, options_.verify_every));
     }
     drain();
     for (std::uint64_t i = 0; i < last_round; ++i) queue_next(true);
@@ -290,6 +289,11 @@ std::string to_json(const Report& report, const Options& options, std::uint64_t 
          ", \"stopped_by\": " + quoted(report.stopped_by) +
          ", \"device\": " + quoted(report.device) +
          ", \"error\": " + (report.error.empty() ? "null" : quoted(report.error)) + "}";
+}
+
+bool is_checked(std::uint64_t unit, std::uint64_t verify_every) {
+  if (verify_every == 0) return false;
+  return unit % verify_every == Generator(unit / verify_every).next() % verify_every;
 }
 
 void run_workload(Workload& workload, const Options& options, Report& report,

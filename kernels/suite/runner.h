@@ -31,6 +31,10 @@ struct Report {
 // One line without a newline, for people's scripts; the keys are Report's and the options' names.
 std::string to_json(const Report& report, const Options& options, std::uint64_t size);
 
+// Whether a unit is checked: one of every `verify_every` in a row (0: none), drawn at random (always
+// the same), so that every slot of the queue is checked from time to time.
+bool is_checked(std::uint64_t unit, std::uint64_t verify_every);
+
 // The whole run; `report` is kept up to date so that it tells what happened before an exception.
 // The run ends early, as if its time were over, once `stop` is not 0 (a signal handler sets it).
 void run_workload(Workload& workload, const Options& options, Report& report,

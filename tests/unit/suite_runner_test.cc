@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "kernels/suite/driver.h"
 #include "kernels/suite/runner.h"
@@ -173,6 +174,23 @@ INSTANTIATE_TEST_SUITE_P(All, SuiteRunner,
                                            Kind{"histogram", make_histogram, 4096},
                                            Kind{"md5", make_md5, 50}),
                          [](const auto& kind) { return std::string(kind.param.name); });
+
+TEST(SuiteChecks, OneInNAndEverySlot) {
+  for (const std::uint64_t every : {1, 2, 3, 4, 5, 16, 64}) {
+    for (const std::uint64_t depth : {1, 3, 4, 8}) {
+      std::uint64_t checked = 0;
+      std::set<std::uint64_t> slots;
+      for (std::uint64_t unit = 0; unit < 64 * every; ++unit) {
+        if (!is_checked(unit, every)) continue;
+        ++checked;
+        slots.insert(unit % depth);
+      }
+      EXPECT_EQ(checked, 64u) << every;
+      EXPECT_EQ(slots.size(), depth) << every << " " << depth;
+    }
+  }
+  EXPECT_FALSE(is_checked(0, 0));
+}
 
 TEST(SuiteProgram, ExitCodes) {
   const auto run = [](std::vector<const char*> arguments) {
