@@ -282,13 +282,13 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
         block(s.line, "has a named or counted barrier that only some threads may reach");
       } else if (out.divergent_barrier.empty()) {
         out.divergent_barrier =
-            at_line(s.line, "has a barrier that threads may miss after an early return; needs "
-                            "unified synchronisation");
+            at_line(s.line, "has a barrier that not all threads may reach; needs unified "
+                            "synchronisation");
       }
     } else if ((tainted || hazard_block[b]) && out.divergent_collective.empty()) {
       out.divergent_collective = at_line(
           s.line, "has the warp collective " + std::string(s.opcode) +
-                      " that lanes may miss after an early return; needs lane masks");
+                      " that lanes of its mask may have returned before; needs lane masks");
     }
   }
   for (std::size_t k = 0; k < call_statements.size(); ++k) {
@@ -359,13 +359,13 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
       if (facts.has_barrier && (visit.divergent || !facts.divergent_barrier.empty()) &&
           out.divergent_barrier.empty())
         out.divergent_barrier = "calls " + name +
-                                ", which has a barrier that threads may miss after an early "
-                                "return; needs unified synchronisation";
+                                ", which has a barrier that not all threads may reach; needs "
+                                "unified synchronisation";
       if (facts.has_collective && (visit.hazardous || !facts.divergent_collective.empty()) &&
           out.divergent_collective.empty())
         out.divergent_collective = "calls " + name +
-                                   ", which has a warp collective that lanes may miss after an "
-                                   "early return; needs lane masks";
+                                   ", which has a warp collective that lanes may have returned "
+                                   "before; needs lane masks";
     }
     for (const FunctionFacts::Call& call : facts.calls) {
       if (call.callee.empty()) {

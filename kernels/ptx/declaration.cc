@@ -90,6 +90,7 @@ bool Parser::declaration(std::vector<Variable>& out, bool parameter) {
     if (!cursor_.skip_trivia()) return false;
     v.name = cursor_.take_run(lexical::kWord);
     if (v.name.empty()) return false;
+    declaration_end_ = cursor_.position();
     if (!cursor_.skip_trivia()) return false;
     if (cursor_.accept('<')) {
       if (!cursor_.skip_trivia()) return false;
@@ -105,7 +106,9 @@ bool Parser::declaration(std::vector<Variable>& out, bool parameter) {
       std::uint64_t dimension = 0;
       if (cursor_.peek() != ']' && !parse_integer(cursor_.take_run(lexical::kWord), dimension))
         return false;
-      if (!cursor_.skip_trivia() || !cursor_.accept(']') || !cursor_.skip_trivia()) return false;
+      if (!cursor_.skip_trivia() || !cursor_.accept(']')) return false;
+      declaration_end_ = cursor_.position();
+      if (!cursor_.skip_trivia()) return false;
       v.dimensions.push_back(dimension);
     }
     if (!finish_layout(v, declared_align)) return false;

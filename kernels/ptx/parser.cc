@@ -309,7 +309,7 @@ bool Parser::parameter_list(std::vector<Variable>& out, Range* inside, std::uint
       if (!declaration(out, true) || out.size() != first + 1)
         return fail(begin, "parameter is not understood");
       Variable& p = out.back();
-      p.range = {begin, cursor_.position()};
+      p.range = {begin, declaration_end_};
       p.line = line_at(begin);
       const std::uint64_t align = std::max<std::uint64_t>(p.align, 1);
       p.offset = (offset + align - 1) / align * align;

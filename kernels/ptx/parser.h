@@ -56,7 +56,8 @@ class Parser {
   // Operand counts of all statements, in order: the pool moves while it grows, so the spans are
   // set at the end.
   std::vector<std::uint32_t> operand_counts_;
-  std::size_t variable_count_ = 0;  // in all bodies
+  std::uint32_t declaration_end_ = 0;  // of the last declared name, without white space behind it
+  std::size_t variable_count_ = 0;     // in all bodies
   std::uint32_t line_position_ = 0;
   std::uint32_t line_ = 1;
 };
