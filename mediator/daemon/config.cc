@@ -1,6 +1,5 @@
 #include "mediator/daemon/config.h"
 
-#define TOML_EXCEPTIONS 0
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -76,6 +75,14 @@ class Reader {
     if (!value || *value < low || *value > high)
       return fail(*n, fmt::format("{} must be a whole number from {} to {}", full(key), low, high));
     to = static_cast<uint32_t>(*value);
+  }
+  void integer(const char* key, int& to, int low, int high) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    auto value = n->value_exact<int64_t>();
+    if (!value || *value < low || *value > high)
+      return fail(*n, fmt::format("{} must be a whole number from {} to {}", full(key), low, high));
+    to = static_cast<int>(*value);
   }
   void size(const char* key, uint64_t& to, uint64_t low, uint64_t high, bool power_of_two) {
     const toml::node* n = get(key);
@@ -168,18 +175,21 @@ std::string Config::soft_gpu_path() const {
 }
 
 Result<Config> parse_config(std::string_view text, const std::string& file) {
-  toml::parse_result parsed = toml::parse(text, std::string_view(file));
-  if (!parsed)
-    return Error{EINVAL, fmt::format("{}:{}: {}", file, parsed.error().source().begin.line,
-                                     parsed.error().description())};
+  toml::table root;
+  try {  // the only way that Debian's build of the library reports errors
+    root = toml::parse(text, std::string_view(file));
+  } catch (const toml::parse_error& e) {
+    return Error{EINVAL, fmt::format("{}:{}: {}", file, e.source().begin.line, e.description())};
+  }
   Config c;
-  Reader r(parsed.table(), file);
+  Reader r(root, file);
 
   r.table("daemon");
   r.path("runtime_dir", c.runtime_dir);
   r.path("worker", c.worker);
   r.word("log_level", "\"debug\", \"info\", \"warning\", \"error\"",
          [&](const std::string& w) { return log::parse_level(w, c.log_level); });
+  r.integer("nice", c.nice, -20, 0);
   r.end_table();
 
   r.table("admin");

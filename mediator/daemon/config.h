@@ -20,6 +20,7 @@ struct Config {
   std::string runtime_dir = "/run/sluice";
   std::string worker = SLUICE_LIBEXECDIR "/sluice-worker";
   log::Level log_level = log::Level::kInfo;
+  int nice = -10;
 
   // [admin]
   std::string admin_socket;       // empty: <runtime_dir>/admin.sock

@@ -1,0 +1,196 @@
+#include "mediator/daemon/daemon.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
+#include "mediator/core/names.h"
+
+extern char** environ;
+
+namespace sluice {
+namespace {
+
+Result<void> make_directory(const std::string& path) {
+  // 0755: QEMU's user must be able to reach its socket; what may be done is the socket's mode.
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return Error::from_errno("mkdir " + path);
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0) return Error::from_errno("stat " + path);
+  if (!S_ISDIR(st.st_mode)) return Error{ENOTDIR, path + " is not a directory"};
+  if (st.st_uid != ::geteuid() || (st.st_mode & 0022))
+    return Error{EPERM, path + " must be ours and not writable for others"};
+  return {};
+}
+
+core::SchedulerConfig scheduler_config(const Config& c) {
+  core::SchedulerConfig s;
+  s.policy = c.policy;
+  s.policy_config.min_quantum_ns = uint64_t{c.quantum_min_us} * 1000;
+  s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
+  s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;
+  s.policy_config.short_gap_ns = uint64_t{c.short_gap_us} * 1000;
+  s.policy_config.handover_loss = c.handover_loss_percent / 100.0;
+  s.evict_warn_ns = uint64_t{c.evict_warn_ms} * 1'000'000;
+  s.evict_end_ns = uint64_t{c.evict_end_ms} * 1'000'000;
+  return s;
+}
+
+}  // namespace
+
+bool nvidia_gpu_present() {
+  return ::access("/dev/nvidiactl", R_OK | W_OK) == 0 && ::access("/dev/nvidia0", F_OK) == 0;
+}
+
+std::vector<std::string> worker_environment(const Config& config, bool nvidia) {
+  std::map<std::string, std::string> variables;
+  // Ours are passed on by name: nothing that happens to be set for the daemon (a preload, a library
+  // path that leads to the guest's own libcuda) gets into workers unless the configuration says so.
+  for (char** e = environ; *e; ++e) {
+    const char* equals = std::strchr(*e, '=');
+    if (!equals) continue;
+    std::string name(*e, static_cast<size_t>(equals - *e));
+    for (const char* wanted : {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"})
+      if (name == wanted) variables[name] = equals + 1;
+    for (const char* prefix : {"SLUICE_", "CUDA_", "ASAN_", "UBSAN_", "LSAN_"})
+      if (name.rfind(prefix, 0) == 0) variables[name] = equals + 1;
+  }
+  if (!nvidia)
+    for (const auto& [name, value] : config.soft_gpu_environment) variables[name] = value;
+  for (const auto& [name, value] : config.worker_environment) variables[name] = value;
+  std::vector<std::string> list;
+  for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
+  return list;
+}
+
+Daemon::Daemon(boost::asio::io_context& io, const Config& config)
+    : io_(io), config_(config), started_ns_(monotonic_ns()) {}
+
+Daemon::~Daemon() {
+  admin_.reset();
+  vgpus_.clear();
+  log::set_observer(nullptr);
+}
+
+Result<std::unique_ptr<Daemon>> Daemon::make(boost::asio::io_context& io, const Config& config) {
+  std::unique_ptr<Daemon> d(new Daemon(io, config));
+  if (auto started = d->start(); !started) return started.error();
+  return d;
+}
+
+Result<void> Daemon::start() {
+  log::set_observer([this](log::Level level, std::string_view line) {
+    using namespace std::chrono;
+    const auto now = system_clock::now().time_since_epoch();
+    events_.add(static_cast<uint64_t>(duration_cast<milliseconds>(now).count()), level, line);
+  });
+  auto engine = Engine::make(io_, scheduler_config(config_));
+  if (!engine) return engine.error();
+  engine_ = std::move(*engine);
+  engine_->set_beat_hook([this] {
+    ++beats_;
+    for (auto& [name, vgpu] : vgpus_) vgpu->beat(beats_);
+  });
+
+  SessionSettings s;
+  s.nvidia = config_.device == DeviceKind::kNvidia ||
+             (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
+  s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
+  s.soft_gpu_file = s.nvidia ? "" : config_.soft_gpu_path();
+  if (s.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
+    return Error{ENAMETOOLONG, "soft_gpu.file is longer than 255 bytes"};
+  s.worker_path = config_.worker;
+  s.worker_environment = worker_environment(config_, s.nvidia);
+  s.chunk_target_us = config_.chunk_target_us;
+  s.staging_bytes = config_.staging_bytes;
+  s.worker_start_ms = config_.worker_start_ms;
+  s.session_end_ms = config_.session_end_ms;
+  if (::access(s.worker_path.c_str(), X_OK) != 0)
+    log::warning("{}", Error::from_errno("daemon.worker " + s.worker_path).message);
+
+  if (auto made = make_directory(config_.runtime_dir); !made) return made;
+  if (auto made = make_directory(config_.vgpu_dir()); !made) return made;
+  services_.reset(new SessionServices{io_, *engine_, std::move(s), core::QuotaLedger{UINT64_MAX}, {}});
+
+  add_rpc_methods(dispatcher_, *this);
+  auto admin = AdminServer::open(io_, config_.admin_socket_path(), config_.admin_mode, dispatcher_);
+  if (!admin) return admin.error();
+  admin_ = std::move(*admin);
+  log::info("sluiced " SLUICE_VERSION " serves on {}: device {} ({}), policy {}",
+            config_.admin_socket_path(), nvidia() ? "nvidia" : "soft", library(), config_.policy);
+  return {};
+}
+
+Result<Vgpu*> Daemon::create(const CreateRequest& r) {
+  if (shutting_down_) return Error{ESHUTDOWN, "sluiced is ending"};
+  if (!valid_vgpu_name(r.name))
+    return Error{EINVAL, "a vGPU's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
+                             " letters, digits, '.', '_', '-' and starts with a letter or digit"};
+  if (vgpus_.count(r.name)) return Error{EEXIST, "there is a vGPU '" + r.name + "' already"};
+  if (vgpus_.size() >= limits::kMaxVgpus)
+    return Error{ENOSPC, "there are " + std::to_string(limits::kMaxVgpus) + " vGPUs; no more fit"};
+  VgpuSpec spec;
+  spec.name = r.name;
+  spec.share = {.weight = r.weight ? r.weight : config_.weight, .priority = r.priority};
+  spec.memory_bytes = r.memory_bytes;
+  spec.socket = r.socket.empty() ? config_.vgpu_dir() + "/" + r.name + ".sock" : r.socket;
+  spec.local_socket = config_.vgpu_dir() + "/" + r.name + ".local";
+  spec.geometry = {r.region_bytes ? r.region_bytes : config_.region_bytes,
+                   r.slots ? r.slots : config_.slots};
+  spec.socket_mode = config_.socket_mode;
+  spec.local_socket_mode = config_.local_socket_mode;
+  spec.join_ms = config_.join_ms;
+  if (spec.socket[0] != '/') return Error{EINVAL, "socket must be an absolute path"};
+  if (spec.socket == config_.admin_socket_path()) return Error{EEXIST, "that is the admin socket"};
+  // Listening replaces a socket file that is there: it must not be another vGPU's.
+  for (const auto& [name, v] : vgpus_)
+    if (v->spec().socket == spec.socket || v->spec().local_socket == spec.socket)
+      return Error{EEXIST, "socket " + spec.socket + " is vGPU '" + name + "'s"};
+  if (spec.geometry.bulk_offset() + config_.staging_bytes > spec.geometry.region_bytes)
+    return Error{EINVAL, "the region has no room for that many slots and one session's staging"};
+
+  auto vgpu = Vgpu::make(*services_, spec);
+  if (!vgpu) return vgpu.error();
+  log::info("vgpu {}: created, weight {}, socket {}", r.name, spec.share.weight, spec.socket);
+  return (vgpus_[r.name] = std::move(*vgpu)).get();
+}
+
+Result<void> Daemon::remove(const std::string& name, std::function<void()> done) {
+  Vgpu* vgpu = find(name);
+  if (!vgpu) return Error{ENOENT, "there is no vGPU '" + name + "'"};
+  if (vgpu->closing()) return Error{EBUSY, "vGPU '" + name + "' is being deleted already"};
+  vgpu->close("the vGPU was deleted", [this, name, done = std::move(done)] {
+    vgpus_.erase(name);
+    log::info("vgpu {}: deleted", name);
+    done();
+  });
+  return {};
+}
+
+Vgpu* Daemon::find(const std::string& name) {
+  auto it = vgpus_.find(name);
+  return it == vgpus_.end() ? nullptr : it->second.get();
+}
+
+void Daemon::shut_down(std::function<void()> done) {
+  if (shutting_down_) return;
+  shutting_down_ = true;
+  admin_.reset();
+  auto waiting = std::make_shared<size_t>(1);
+  auto one_gone = [waiting, done = std::move(done)] {
+    if (--*waiting == 0) done();
+  };
+  std::vector<std::string> names;
+  for (const auto& [name, vgpu] : vgpus_) names.push_back(name);
+  for (const std::string& name : names) {
+    if (vgpus_.at(name)->closing()) continue;  // ours to destroy; its workers are waited for there
+    ++*waiting;
+    vgpus_.at(name)->close("sluiced ends", one_gone);
+  }
+  one_gone();
+}
+
+}  // namespace sluice

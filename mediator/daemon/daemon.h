@@ -1,0 +1,77 @@
+// Daemon: sluiced without its main(): configuration to running services. Owns everything, lives in
+// one thread around one io_context. Tests run it in a temporary directory.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "mediator/daemon/admin_server.h"
+#include "mediator/daemon/config.h"
+#include "mediator/daemon/engine.h"
+#include "mediator/daemon/events.h"
+#include "mediator/daemon/json_rpc.h"
+#include "mediator/daemon/session.h"
+#include "mediator/daemon/vgpu.h"
+
+namespace sluice {
+
+class Daemon {
+ public:
+  // Makes the runtime directory, the engine and the admin socket; the event log starts here.
+  static Result<std::unique_ptr<Daemon>> make(boost::asio::io_context& io, const Config& config);
+  ~Daemon();
+
+  struct CreateRequest {
+    std::string name;
+    uint32_t weight = 0;                // 0: the configured default
+    uint64_t memory_bytes = 0;
+    uint32_t priority = 0;
+    std::string socket;                 // empty: <runtime_dir>/vgpu/<name>.sock
+    uint64_t region_bytes = 0;          // 0: the configured default
+    uint32_t slots = 0;                 // 0: the configured default
+  };
+  Result<Vgpu*> create(const CreateRequest& request);
+  // `done` when its last worker is gone.
+  Result<void> remove(const std::string& name, std::function<void()> done);
+  Vgpu* find(const std::string& name);
+  // Ends all sessions and calls `done` when every worker is gone. No requests are served any more.
+  void shut_down(std::function<void()> done);
+
+  const std::map<std::string, std::unique_ptr<Vgpu>>& vgpus() const { return vgpus_; }
+  const Config& config() const { return config_; }
+  const EventLog& events() const { return events_; }
+  Engine& engine() { return *engine_; }
+  bool nvidia() const { return services_->settings.nvidia; }
+  const std::string& library() const { return services_->settings.library; }
+  uint64_t started_ns() const { return started_ns_; }
+
+ private:
+  Daemon(boost::asio::io_context& io, const Config& config);
+  Result<void> start();
+
+  boost::asio::io_context& io_;
+  Config config_;
+  uint64_t started_ns_;
+  uint64_t beats_ = 0;
+  EventLog events_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<SessionServices> services_;
+  RpcDispatcher dispatcher_;
+  std::map<std::string, std::unique_ptr<Vgpu>> vgpus_;
+  std::unique_ptr<AdminServer> admin_;
+  bool shutting_down_ = false;
+};
+
+// The methods of the admin socket (rpc_methods.cc). `daemon` outlives the dispatcher.
+void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& daemon);
+
+// Whether an NVIDIA GPU can be used here, without loading its driver library.
+bool nvidia_gpu_present();
+
+// The environment of workers: a few variables of ours, then those of the configuration.
+std::vector<std::string> worker_environment(const Config& config, bool nvidia);
+
+}  // namespace sluice

@@ -1,0 +1,77 @@
+// sluiced: parse the command line, set up, run until a signal.
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <cstdio>
+
+#include "mediator/base/log.h"
+#include "mediator/daemon/daemon.h"
+
+namespace {
+
+// A vGPU costs some fifty descriptors, a session a dozen.
+constexpr rlim_t kDescriptors = 65536;
+
+void raise_descriptor_limit() {
+  rlimit limit;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kDescriptors);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// A gate that is answered late is GPU time lost for everybody: the mediator goes before the workers
+// that keep the processors busy. Children start again at the ordinary priority.
+void raise_priority(int nice_value) {
+  if (nice_value >= 0) return;
+  sched_param none{};
+  if (::sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none) != 0 ||
+      ::setpriority(PRIO_PROCESS, 0, nice_value) != 0)
+    sluice::log::warning("{}", sluice::Error::from_errno("raise the scheduling priority").message);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string config_path = SLUICE_SYSCONFDIR "/sluice.toml";
+  bool check_only = false;
+  CLI::App app{"sluiced: shares one GPU among virtual machines by weight"};
+  app.add_option("--config", config_path, "configuration file")->capture_default_str();
+  app.add_flag("--check-config", check_only, "read the configuration, say whether it is good, and end");
+  app.set_version_flag("--version", "sluiced " SLUICE_VERSION);
+  CLI11_PARSE(app, argc, argv);
+
+  auto config = sluice::load_config(config_path);
+  if (!config) {
+    std::fprintf(stderr, "sluiced: %s\n", config.error().message.c_str());
+    return 2;
+  }
+  if (check_only) {
+    std::printf("%s is good\n", config_path.c_str());
+    return 0;
+  }
+  sluice::log::init("sluiced", config->log_level);
+  raise_descriptor_limit();
+  raise_priority(config->nice);
+
+  boost::asio::io_context io(1);
+  auto daemon = sluice::Daemon::make(io, *config);
+  if (!daemon) {
+    sluice::log::error("cannot start: {}", daemon.error().message);
+    return 1;
+  }
+  boost::asio::signal_set signals(io, SIGTERM, SIGINT);
+  signals.async_wait([&](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    sluice::log::info("signal {}: ending all sessions", signal);
+    (*daemon)->shut_down([&] { io.stop(); });
+  });
+  io.run();
+  daemon->reset();
+  sluice::log::info("ended");
+  return 0;
+}

@@ -1,0 +1,283 @@
+// The methods of the admin socket: what operators ask, out of the Daemon's objects into JSON. Runs in
+// sluiced's one thread. docs: `sluicectl --help` mirrors them one to one.
+#include <unistd.h>
+
+#include <boost/json/array.hpp>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
+#include "mediator/daemon/daemon.h"
+#include "policies/policy.h"
+
+namespace sluice {
+
+namespace json = boost::json;
+
+namespace {
+
+constexpr uint64_t kDefaultTopWindowMs = 5000;
+
+const char* state_name(Session::State state) {
+  switch (state) {
+    case Session::State::kStarting: return "starting";
+    case Session::State::kOpen: return "open";
+    case Session::State::kEnding: return "ending";
+  }
+  return "?";
+}
+
+json::object describe(Vgpu& v) {
+  const VgpuSpec& s = v.spec();
+  return {{"name", s.name},
+          {"state", v.closing() ? "deleting" : v.has_live_peer() ? "connected" : "waiting"},
+          {"weight", s.share.weight},
+          {"priority", s.share.priority},
+          {"memory_bytes", s.memory_bytes},
+          {"memory_used_bytes", v.memory_used_bytes()},
+          {"sessions", v.sessions().size()},
+          {"slots", s.geometry.slots},
+          {"socket", s.socket},
+          {"local_socket", s.local_socket}};
+}
+
+json::object describe_fully(Vgpu& v, uint64_t now) {
+  json::object o = describe(v);
+  o["region"] = json::object{{"bytes", v.spec().geometry.region_bytes},
+                             {"extent_bytes", v.channel().extents().total_bytes()},
+                             {"extent_bytes_used", v.channel().extents().used_bytes()}};
+  o["agent"] = json::object{{"epoch", v.agent().agent_epoch()},
+                            {"silent", v.agent().agent_epoch() != 0 && v.agent().silent(now)}};
+  o["sessions_started"] = v.sessions_started();
+  json::array sessions;
+  for (const auto& s : v.sessions())
+    sessions.push_back({{"slot", s->slot()},
+                        {"program", s->program()},
+                        {"origin", s->origin().local ? "local" : "guest"},
+                        {"pid", s->guest_pid()},
+                        {"worker_pid", s->worker_pid()},
+                        {"state", state_name(s->state())},
+                        {"memory_bytes", s->leased_bytes()},
+                        {"extent_bytes", s->channel().extent_bytes(s->slot())},
+                        {"age_ms", (now - s->started_ns()) / 1'000'000}});
+  o["session_list"] = std::move(sessions);
+  return o;
+}
+
+json::object latency(const accounting::LatencyHistogram& h) {
+  return {{"count", h.count()},
+          {"p50_us", static_cast<double>(h.quantile_ns(0.5)) / 1e3},
+          {"p99_us", static_cast<double>(h.quantile_ns(0.99)) / 1e3},
+          {"max_us", static_cast<double>(h.max_ns()) / 1e3}};
+}
+
+// Cumulative counters: two of these, subtracted, describe the time between.
+json::object counters(Engine& engine, Vgpu& v) {
+  const core::VgpuStats s = engine.stats(v.id());
+  return {{"name", v.spec().name},
+          {"weight", s.share.weight},
+          {"sessions", s.sessions},
+          {"busy", s.busy},
+          {"holds", s.holds},
+          {"contended", s.contended},
+          {"gpu_ns", s.gpu_ns},
+          {"gpu_error_ns", s.gpu_error_ns},
+          {"all_contended_gpu_ns", s.shares.all_gpu_ns},
+          {"own_contended_ns", s.shares.own_contended_ns},
+          {"own_contended_gpu_ns", s.shares.own_gpu_ns},
+          {"own_contended_rivals_gpu_ns", s.shares.own_rivals_gpu_ns},
+          {"own_contended_owed_ns", s.shares.own_owed_ns},
+          {"grants", s.grants},
+          {"evictions", s.evictions},
+          {"overdue_evictions", s.overdue},
+          {"sessions_ended_by_scheduler", s.ended},
+          {"report_violations", s.report_violations},
+          {"launches", s.guest_launches},
+          {"launches_done", s.guest_launches_done},
+          {"physical_evictions", s.guest_relaunched},
+          {"memory_used_bytes", v.memory_used_bytes()},
+          {"eviction_latency_us", latency(engine.eviction_latency(v.id()))}};
+}
+
+double ratio(uint64_t part, uint64_t whole) {
+  return whole ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
+}
+
+// One row of `top`: the window's differences, and what is now.
+json::object top_row(Engine& engine, Vgpu& v, const Engine::Sample* then, uint64_t window_ns) {
+  const core::VgpuStats now = engine.stats(v.id());
+  core::VgpuStats before;
+  if (then && v.id() < then->present.size() && then->present[v.id()]) before = then->vgpus[v.id()];
+  const auto& a = before.shares;
+  const auto& b = now.shares;
+  const uint64_t held = b.own_gpu_ns - a.own_gpu_ns;
+  const uint64_t all_held = held + (b.own_rivals_gpu_ns - a.own_rivals_gpu_ns);
+  return {{"name", v.spec().name},
+          {"weight", now.share.weight},
+          {"share_asked", ratio(b.own_owed_ns - a.own_owed_ns, all_held)},
+          {"share_got", ratio(held, all_held)},
+          {"contended_ms", (b.own_contended_ns - a.own_contended_ns) / 1'000'000},
+          {"gpu_fraction", ratio(now.gpu_ns - before.gpu_ns, window_ns)},
+          {"launches", now.guest_launches - before.guest_launches},
+          {"launches_total", now.guest_launches},
+          {"evictions", now.evictions - before.evictions},
+          {"evictions_total", now.evictions},
+          {"eviction_latency_us", latency(engine.eviction_latency(v.id()))},
+          {"busy", now.busy},
+          {"holds", now.holds},
+          {"sessions", v.sessions().size()},
+          {"memory_used_bytes", v.memory_used_bytes()}};
+}
+
+json::object top(Daemon& d, uint64_t window_ms) {
+  const Engine::Sample* then = d.engine().sample_before(window_ms * 1'000'000);
+  const uint64_t now = monotonic_ns();
+  const uint64_t since = then ? then->at_ns : d.started_ns();
+  json::array rows;
+  for (const auto& [name, v] : d.vgpus()) rows.push_back(top_row(d.engine(), *v, then, now - since));
+  return {{"window_ms", (now - since) / 1'000'000},
+          {"policy", d.engine().policy_name()},
+          {"quantum_us", d.engine().quantum_ns() / 1000},
+          {"vgpus", std::move(rows)}};
+}
+
+json::object info(Daemon& d) {
+  json::object device{{"kind", d.nvidia() ? "nvidia" : "soft"}, {"library", d.library()}};
+  if (!d.nvidia()) device["soft_gpu_file"] = d.config().soft_gpu_path();
+  return {{"version", SLUICE_VERSION},
+          {"channel_version", SLUICE_CHANNEL_VERSION},
+          {"pid", ::getpid()},
+          {"uptime_ms", (monotonic_ns() - d.started_ns()) / 1'000'000},
+          {"device", std::move(device)},
+          {"policy", d.engine().policy_name()},
+          {"quantum_us", d.engine().quantum_ns() / 1000},
+          {"accounting",
+           json::object{{"source", "clock"},
+                        {"meaning", "the mediator's clock from grant to left; gpu_error_ns in stats "
+                                    "bounds by how much it may be too high"}}},
+          {"runtime_dir", d.config().runtime_dir},
+          {"vgpus", d.vgpus().size()}};
+}
+
+void create(Daemon& d, const json::object& params, const RpcReply& reply) {
+  RpcParams p(params);
+  Daemon::CreateRequest r;
+  r.name = p.required_text("name");
+  r.weight = static_cast<uint32_t>(
+      p.number("weight", limits::kMinWeight, limits::kMaxWeight).value_or(0));
+  r.memory_bytes = p.size("memory_bytes").value_or(0);
+  r.priority = static_cast<uint32_t>(
+      p.number("priority", limits::kMinPriority, limits::kMaxPriority).value_or(0));
+  r.socket = p.text("socket").value_or("");
+  r.slots = static_cast<uint32_t>(p.number("slots", 1, SLUICE_MAX_SLOTS).value_or(0));
+  r.region_bytes = p.size("region_bytes").value_or(0);
+  const uint64_t b = r.region_bytes;
+  if (auto bad = p.finish()) return reply.error(*bad);
+  if (b && (b < limits::kMinRegionBytes || b > limits::kMaxRegionBytes || (b & (b - 1))))
+    return reply.error(RpcError{kRpcInvalidParams, "region_bytes must be a power of two from 32M to 16G"});
+  auto vgpu = d.create(r);
+  if (!vgpu) return reply.error(vgpu.error());
+  reply.value(describe(**vgpu));
+}
+
+void set(Daemon& d, const json::object& params, const RpcReply& reply) {
+  RpcParams p(params);
+  const std::string name = p.required_text("name");
+  auto weight = p.number("weight", limits::kMinWeight, limits::kMaxWeight);
+  auto priority = p.number("priority", limits::kMinPriority, limits::kMaxPriority);
+  auto memory = p.size("memory_bytes");
+  if (auto bad = p.finish()) return reply.error(*bad);
+  Vgpu* v = d.find(name);
+  if (!v || v->closing()) return reply.error(Error{ENOENT, "there is no vGPU '" + name + "'"});
+  policy::VgpuShare share = v->spec().share;
+  if (weight) share.weight = static_cast<uint32_t>(*weight);
+  if (priority) share.priority = static_cast<uint32_t>(*priority);
+  if (weight || priority) v->set_share(share);
+  if (memory) v->set_memory_limit(*memory);
+  reply.value(describe(*v));
+}
+
+void events(Daemon& d, const json::object& params, const RpcReply& reply) {
+  RpcParams p(params);
+  const uint64_t after = p.number("after", 0, UINT64_MAX).value_or(0);
+  const uint64_t limit = p.number("limit", 1, limits::kMaxEvents).value_or(limits::kMaxEvents);
+  if (auto bad = p.finish()) return reply.error(*bad);
+  json::array list;
+  const auto& all = d.events().events();
+  // The youngest `limit` of those after `after`.
+  size_t first = 0;
+  while (first < all.size() && (all[first].number <= after || all.size() - first > limit)) ++first;
+  for (size_t i = first; i < all.size(); ++i)
+    list.push_back({{"number", all[i].number},
+                    {"unix_ms", all[i].unix_ms},
+                    {"level", log::level_name(all[i].level)},
+                    {"text", all[i].text}});
+  reply.value(json::object{{"last", d.events().last()}, {"events", std::move(list)}});
+}
+
+}  // namespace
+
+void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& d) {
+  auto no_params = [](auto make) {
+    return [make](const json::object& params, const RpcReply& reply) {
+      RpcParams p(params);
+      if (auto bad = p.finish()) return reply.error(*bad);
+      reply.value(make());
+    };
+  };
+  dispatcher.add("version", no_params([] {
+                   return json::object{{"name", "sluiced"},
+                                       {"version", SLUICE_VERSION},
+                                       {"channel_version", SLUICE_CHANNEL_VERSION}};
+                 }));
+  dispatcher.add("info", no_params([&d] { return info(d); }));
+  dispatcher.add("policies", no_params([] {
+                   json::array rows;
+                   for (const policy::Registration& r : policy::registry())
+                     rows.push_back({{"name", r.name}, {"summary", r.summary}});
+                   return rows;
+                 }));
+  dispatcher.add("vgpu.list", no_params([&d] {
+                   json::array rows;
+                   for (const auto& [name, v] : d.vgpus()) rows.push_back(describe(*v));
+                   return rows;
+                 }));
+  dispatcher.add("stats", no_params([&d] {
+                   json::array rows;
+                   for (const auto& [name, v] : d.vgpus()) rows.push_back(counters(d.engine(), *v));
+                   return json::object{{"now_ns", monotonic_ns()},
+                                       {"all_contended_ns", d.engine().all_contended_ns()},
+                                       {"vgpus", std::move(rows)}};
+                 }));
+  dispatcher.add("top", [&d](const json::object& params, const RpcReply& reply) {
+    RpcParams p(params);
+    const uint64_t window_ms = p.number("window_ms", 100, 120'000).value_or(kDefaultTopWindowMs);
+    if (auto bad = p.finish()) return reply.error(*bad);
+    reply.value(top(d, window_ms));
+  });
+  dispatcher.add("vgpu.create", [&d](const json::object& params, const RpcReply& reply) {
+    create(d, params, reply);
+  });
+  dispatcher.add("vgpu.set", [&d](const json::object& params, const RpcReply& reply) {
+    set(d, params, reply);
+  });
+  dispatcher.add("vgpu.show", [&d](const json::object& params, const RpcReply& reply) {
+    RpcParams p(params);
+    const std::string name = p.required_text("name");
+    if (auto bad = p.finish()) return reply.error(*bad);
+    Vgpu* v = d.find(name);
+    if (!v) return reply.error(Error{ENOENT, "there is no vGPU '" + name + "'"});
+    reply.value(describe_fully(*v, monotonic_ns()));
+  });
+  dispatcher.add("vgpu.delete", [&d](const json::object& params, const RpcReply& reply) {
+    RpcParams p(params);
+    const std::string name = p.required_text("name");
+    if (auto bad = p.finish()) return reply.error(*bad);
+    auto removed = d.remove(name, [reply, name] { reply.value(json::object{{"deleted", name}}); });
+    if (!removed) reply.error(removed.error());
+  });
+  dispatcher.add("events", [&d](const json::object& params, const RpcReply& reply) {
+    events(d, params, reply);
+  });
+}
+
+}  // namespace sluice
