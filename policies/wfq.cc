@@ -11,6 +11,8 @@
 //     owed; with a full reset such a program would lose its turn at each pause.
 //   - The quantum is at least the measured hand-over / handover_loss; above that it shrinks with
 //     the number of busy vGPUs towards latency_target / n; min and max from the config bound it.
+//     A waiting vGPU whose virtual time is below the one that the holder's turn began with (it came
+//     back owed) waits for that least quantum only.
 //   - Disengaged: while one vGPU alone has work there is no timer and nothing to decide.
 //   - Who turns idle while others wait loses the GPU at once (work conservation).
 //   - Priorities are strict: a higher level runs first and takes the GPU at once; V and quantum are
@@ -76,6 +78,7 @@ class Wfq final : public Policy {
     }
     if (g.busy) join(v, /*keep_lag=*/true);
     if (waits) level(g).waiting.push(v);
+    if (v == holder_) slice_start_vtime_ = g.vtime;
     decide(now_ns, out);
   }
 
@@ -214,6 +217,7 @@ class Wfq final : public Policy {
     Level& l = levels_[priority];
     const int64_t back = l.vtime();
     l.weighted_sum -= static_cast<Int128>(back) * l.weight;
+    if (holder_ != kNoVgpu && vgpus_[holder_].share.priority == priority) slice_start_vtime_ -= back;
     for (Vgpu& g : vgpus_) {
       if (!g.present || g.share.priority != priority) continue;
       // An idle one far behind would start at V anyway.
@@ -221,13 +225,15 @@ class Wfq final : public Policy {
     }
   }
 
-  uint64_t quantum_for(uint32_t busy) const {
+  uint64_t least_quantum() const {
     const double from_handover =
         config_.handover_loss > 0 ? handover_ns_ / config_.handover_loss : 0.0;
-    const uint64_t floor_ns =
-        std::max(config_.min_quantum_ns, static_cast<uint64_t>(from_handover));
+    return std::min(std::max(config_.min_quantum_ns, static_cast<uint64_t>(from_handover)),
+                    config_.max_quantum_ns);
+  }
+  uint64_t quantum_for(uint32_t busy) const {
     const uint64_t wanted = config_.latency_target_ns / std::max(busy, 1u);
-    return std::min(std::max(wanted, floor_ns), config_.max_quantum_ns);
+    return std::min(std::max(wanted, least_quantum()), config_.max_quantum_ns);
   }
 
   // The waiting vGPU that should run next, or kNoVgpu.
@@ -244,7 +250,7 @@ class Wfq final : public Policy {
     if (holder_ == kNoVgpu) {
       level(vgpus_[next]).waiting.remove(next);
       holder_ = next;
-      slice_start_ns_ = now_ns;
+      start_slice(now_ns);
       out.push_back(Action::run(holder_));
       next = best();
       if (next == kNoVgpu) return;
@@ -253,17 +259,23 @@ class Wfq final : public Policy {
     const Vgpu& n = vgpus_[next];
     if (!h.busy || n.share.priority > h.share.priority) return evict(next, out);
     if (n.share.priority < h.share.priority) return;
-    const uint64_t quantum = quantum_for(level(h).busy);
+    const uint64_t quantum =
+        n.vtime < slice_start_vtime_ ? least_quantum() : quantum_for(level(h).busy);
     if (now_ns - slice_start_ns_ >= quantum) {
       // At equal virtual times the one that waits goes first: it has waited longer.
       if (n.vtime <= h.vtime) return evict(next, out);
-      slice_start_ns_ = now_ns;
+      start_slice(now_ns);
     }
     const uint64_t end_ns = slice_start_ns_ + quantum;
     if (wake_ns_ != end_ns) {
       wake_ns_ = end_ns;
       out.push_back(Action::wake(end_ns));
     }
+  }
+
+  void start_slice(uint64_t now_ns) {
+    slice_start_ns_ = now_ns;
+    slice_start_vtime_ = vgpus_[holder_].vtime;
   }
 
   void evict(VgpuId next, Actions& out) {
@@ -277,6 +289,7 @@ class Wfq final : public Policy {
   VgpuId holder_ = kNoVgpu;
   bool leaving_ = false;
   uint64_t slice_start_ns_ = 0;
+  int64_t slice_start_vtime_ = 0;
   uint64_t wake_ns_ = 0;  // last wake asked for
   double handover_ns_;
 };

@@ -1,0 +1,308 @@
+#include "tests/sim/sim_host.h"
+
+#include <algorithm>
+
+namespace sluice::sim {
+
+using core::Action;
+using core::SessionId;
+using core::VgpuId;
+
+SimHost::SimHost(const core::SchedulerConfig& config, const Costs& costs, uint64_t seed)
+    : config_(config), costs_(costs), random_(seed),
+      scheduler_(core::Scheduler::make(config, 0)) {}
+
+bool SimHost::honest(VgpuId v) const {
+  for (const Sess& s : sessions_)
+    if (s.present && s.vgpu == v &&
+        (s.program.lie != Program::Lie::kNone || s.program.never_leaves))
+      return false;
+  return true;
+}
+
+// Books the time since the last event before anything changes.
+void SimHost::advance(uint64_t time_ns) {
+  const uint64_t dt = time_ns - now_ns_;
+  now_ns_ = time_ns;
+  if (dt == 0) return;
+  const size_t n = truth_.size();
+  uint32_t present = 0, with_work = 0, honest_on = 0, on = 0;
+  bool honest_work = false;
+  std::vector<char> work(n), running(n);
+  for (const Sess& s : sessions_) {
+    if (!s.present || s.dead) continue;
+    work[s.vgpu] |= s.demand > 0;
+    running[s.vgpu] |= s.run.on;
+  }
+  for (VgpuId v = 0; v < n; ++v) {
+    present += vgpu_present_[v];
+    with_work += work[v];
+    on += running[v];
+    if (running[v] && honest(v)) ++honest_on;
+    if (work[v] && honest(v)) honest_work = true;
+    if (running[v] || !work[v]) {
+      waiting_since_[v] = now_ns_;
+    } else {
+      truth_[v].longest_wait_ns = std::max(truth_[v].longest_wait_ns, now_ns_ - waiting_since_[v]);
+    }
+    if (running[v]) truth_[v].on_gpu_ns += dt;
+  }
+  const bool all = present >= 2 && with_work == present;
+  if (all) all_contended_ns_ += dt;
+  for (VgpuId v = 0; v < n; ++v)
+    if (all && running[v]) truth_[v].all_gpu_ns += dt;
+  if (honest_on >= 2) overlap_ns_ += dt;
+  if (honest_work) {
+    some_work_ns_ += dt;
+    if (on == 0) wasted_ns_ += dt;
+  }
+}
+
+void SimHost::at(uint64_t time_ns, std::function<void()> what) {
+  events_.push({time_ns, order_++, std::move(what)});
+}
+
+void SimHost::after(uint64_t dt_ns, SessionId s, void (SimHost::*step)(SessionId)) {
+  at(now_ns_ + dt_ns, [this, s, step, life = sessions_[s].life] {
+    if (sessions_[s].present && sessions_[s].life == life) (this->*step)(s);
+  });
+}
+
+void SimHost::run_until(uint64_t time_ns) {
+  while (!events_.empty() && events_.top().time_ns <= time_ns) {
+    auto event = events_.top();
+    events_.pop();
+    advance(event.time_ns);
+    event.what();
+    drain();
+  }
+  advance(time_ns);
+}
+
+// ---- sluiced ------------------------------------------------------------------------------------
+
+void SimHost::drain() {
+  while (auto a = actions_.pop()) {
+    switch (a->kind) {
+      case Action::Kind::kSetGrant: sessions_[a->session].grant = a->word; break;
+      case Action::Kind::kSetEvict:
+        sessions_[a->session].evict = a->word;
+        after(costs_.signal_ns, a->session, &SimHost::gpu_sees_evict);
+        break;
+      case Action::Kind::kReadReport:
+        scheduler_->on_report(now_ns_, a->session, snapshot(a->session), actions_);
+        break;
+      case Action::Kind::kRingGate:
+        after(costs_.gate_ns, a->session, &SimHost::worker_tries);
+        break;
+      case Action::Kind::kWakeAt: {
+        const uint64_t epoch = ++timer_epoch_;
+        if (a->word == core::kNever) break;
+        at(std::max(a->word, now_ns_), [this, epoch] {
+          if (epoch == timer_epoch_) scheduler_->on_timer(now_ns_, actions_);
+        });
+        break;
+      }
+      case Action::Kind::kEndSession:
+        ++ended_;
+        after(costs_.reap_ns, a->session, &SimHost::reap);
+        break;
+      case Action::Kind::kLog:
+        if (a->event == core::LogEvent::kPolicyViolation) ++policy_violations_;
+        break;
+    }
+  }
+}
+
+core::ReportSnapshot SimHost::snapshot(SessionId s) {
+  const Sess& x = sessions_[s];
+  core::ReportSnapshot r;
+  r.guest_demand = x.demand;
+  r.guest_in_flight = x.in_flight;
+  r.guest_left_generation = x.left_generation;
+  r.guest_launches = x.launches;
+  r.guest_launches_done = x.launches_done;
+  r.guest_evictions = x.evictions;
+  switch (x.program.lie) {
+    case Program::Lie::kNone:
+    case Program::Lie::kSilent: break;
+    case Program::Lie::kAlwaysBusy: r.guest_demand = 7, r.guest_in_flight = 0; break;
+    case Program::Lie::kNothingInFlight: r.guest_in_flight = 0; break;
+    case Program::Lie::kLeftAtOnce:
+      r.guest_left_generation = SLUICE_GRANT_GENERATION(x.grant) + (random_() % 3);
+      break;
+    case Program::Lie::kRandom:
+      r.guest_demand = static_cast<uint32_t>(random_() >> (random_() % 64));
+      r.guest_in_flight = static_cast<uint32_t>(random_() >> (random_() % 64));
+      r.guest_left_generation = static_cast<uint32_t>(random_() >> (random_() % 64));
+      r.guest_launches = random_();
+      r.guest_launches_done = random_();
+      break;
+  }
+  return r;
+}
+
+VgpuId SimHost::add_vgpu(uint32_t weight, uint32_t priority) {
+  const auto v = scheduler_->add_vgpu(now_ns_, {.weight = weight, .priority = priority}, actions_);
+  drain();
+  truth_.resize(std::max<size_t>(truth_.size(), *v + 1));
+  waiting_since_.resize(truth_.size());
+  vgpu_present_.resize(truth_.size());
+  truth_[*v] = {};
+  waiting_since_[*v] = now_ns_;
+  vgpu_present_[*v] = 1;
+  return *v;
+}
+
+void SimHost::set_share(VgpuId v, uint32_t weight, uint32_t priority) {
+  scheduler_->set_share(now_ns_, v, {.weight = weight, .priority = priority}, actions_);
+  drain();
+}
+
+SessionId SimHost::add_session(VgpuId v, const Program& program) {
+  // The page exists before sluiced writes to it; the id is known only afterwards.
+  core::ActionQueue q;
+  const auto s = scheduler_->add_session(now_ns_, v, q);
+  if (*s >= sessions_.size()) sessions_.resize(*s + 1);
+  Sess& x = sessions_[*s];
+  const uint64_t life = x.life + 1;
+  x = Sess{};
+  x.life = life;
+  x.present = true;
+  x.vgpu = v;
+  x.program = program;
+  while (auto a = q.pop()) actions_.push(*a);
+  drain();
+  after(program.start_ns > now_ns_ ? program.start_ns - now_ns_ : 0, *s, &SimHost::burst_starts);
+  return *s;
+}
+
+void SimHost::kill_session(SessionId s) {
+  sessions_[s].dead = true;
+  sessions_[s].run = {};
+  after(costs_.reap_ns, s, &SimHost::reap);
+}
+
+void SimHost::reap(SessionId s) {
+  sessions_[s].present = false;
+  sessions_[s].run = {};
+  scheduler_->on_session_removed(now_ns_, s, actions_);
+}
+
+// ---- worker and program -------------------------------------------------------------------------
+
+void SimHost::ring(SessionId s) {
+  Sess& x = sessions_[s];
+  if (x.program.lie == Program::Lie::kSilent && x.rang) return;
+  x.rang = true;
+  after(costs_.ring_ns, s, &SimHost::sluiced_looks);
+}
+
+void SimHost::sluiced_looks(SessionId s) {
+  scheduler_->on_report(now_ns_, s, snapshot(s), actions_);
+}
+
+void SimHost::burst_starts(SessionId s) {
+  Sess& x = sessions_[s];
+  x.active = true;
+  x.burst_left = x.program.launches_per_burst;
+  program_acts(s);
+}
+
+// Keeps `queued` launches queued, until the burst is over.
+void SimHost::program_acts(SessionId s) {
+  Sess& x = sessions_[s];
+  if (x.dead) return;
+  const uint32_t before = x.demand;
+  while (x.active && x.demand < x.program.queued) {
+    if (x.program.launches_per_burst && x.burst_left == 0) break;
+    if (x.burst_left) --x.burst_left;
+    if (x.demand == 0) x.head_tasks = x.program.tasks_per_launch;
+    ++x.demand;
+    ++x.launches;
+  }
+  if (before == 0 && x.demand > 0) {
+    if (!(x.grant & SLUICE_GRANT_OPEN)) ring(s);
+    worker_tries(s);
+  }
+  if (x.program.lie != Program::Lie::kNone && !x.rang) ring(s);
+}
+
+void SimHost::worker_tries(SessionId s) {
+  Sess& x = sessions_[s];
+  if (x.dead || x.demand == 0 || x.in_flight > 0) return;
+  ++x.in_flight;
+  if (!(x.grant & SLUICE_GRANT_OPEN)) {
+    --x.in_flight;
+    return worker_left(s);
+  }
+  x.run.on = true;
+  x.run.generation = SLUICE_GRANT_GENERATION(x.grant);
+  x.run.tasks = x.head_tasks;
+  x.run.first_task_ns = now_ns_ + costs_.start_ns;
+  const uint64_t epoch = ++x.run.epoch;
+  if (x.program.never_leaves) return;
+  at(x.run.first_task_ns + x.run.tasks * x.program.task_ns,
+     [this, s, epoch] { launch_ends(s, epoch); });
+  if (static_cast<uint32_t>(x.evict) >= x.run.generation) gpu_sees_evict(s);
+}
+
+void SimHost::worker_left(SessionId s) {
+  Sess& x = sessions_[s];
+  if ((x.grant & SLUICE_GRANT_OPEN) || x.in_flight > 0) return;
+  x.left_generation = SLUICE_GRANT_GENERATION(x.grant);
+  ring(s);
+}
+
+// ---- GPU ----------------------------------------------------------------------------------------
+
+void SimHost::gpu_sees_evict(SessionId s) {
+  Sess& x = sessions_[s];
+  if (!x.run.on || !x.program.evictable || x.program.never_leaves) return;
+  if (static_cast<uint32_t>(x.evict) < x.run.generation) return;
+  const uint64_t t = x.program.task_ns;
+  const uint64_t ran = now_ns_ > x.run.first_task_ns ? now_ns_ - x.run.first_task_ns : 0;
+  const uint64_t end_ns =
+      now_ns_ > x.run.first_task_ns ? x.run.first_task_ns + (ran + t - 1) / t * t : now_ns_;
+  const uint64_t epoch = ++x.run.epoch;
+  at(end_ns, [this, s, epoch] { launch_ends(s, epoch); });
+}
+
+void SimHost::launch_ends(SessionId s, uint64_t epoch) {
+  Sess& x = sessions_[s];
+  if (!x.present || !x.run.on || x.run.epoch != epoch) return;
+  const uint64_t ran = now_ns_ > x.run.first_task_ns ? now_ns_ - x.run.first_task_ns : 0;
+  const auto done =
+      static_cast<uint32_t>(std::min<uint64_t>(ran / x.program.task_ns, x.run.tasks));
+  x.run.on = false;
+  x.head_tasks -= done;
+  truth_[x.vgpu].tasks_done += done;
+  --x.in_flight;
+  if (x.head_tasks > 0) {
+    ++x.evictions;
+  } else {
+    ++x.launches_done;
+    ++truth_[x.vgpu].launches_done;
+    --x.demand;
+    x.head_tasks = x.program.tasks_per_launch;
+    // The program may queue the next one at once.
+    if (x.active && !(x.program.launches_per_burst && x.burst_left == 0)) {
+      while (x.demand < x.program.queued &&
+             !(x.program.launches_per_burst && x.burst_left == 0)) {
+        if (x.burst_left) --x.burst_left;
+        ++x.demand;
+        ++x.launches;
+      }
+    }
+    if (x.demand == 0) {
+      x.active = false;
+      const uint64_t p = x.program.pause_ns;
+      after(p / 2 + (p ? random_() % p : 0), s, &SimHost::burst_starts);
+      if (x.grant & SLUICE_GRANT_CONTENDED) ring(s);
+    }
+  }
+  worker_left(s);
+  worker_tries(s);
+}
+
+}  // namespace sluice::sim

@@ -1,0 +1,147 @@
+// SimHost: core::Scheduler in virtual time, with a small simulated GPU and simulated workers that
+// follow the worker's side of the gate protocol (abi/stub.h). For tests only; one thread; every run is
+// determined by its settings and seed.
+//
+// The GPU runs whatever is launched on it, also two tenants at once: that it happens to honest ones is
+// what the tests look for. A launch is a row of equal tasks; an evictable one leaves at the next task's
+// end after it saw the evict word, an opaque one at its end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <random>
+#include <vector>
+
+#include "mediator/core/scheduler.h"
+#include "policies/accounting/share_meter.h"
+
+namespace sluice::sim {
+
+constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
+
+// What a session's program does.
+struct Program {
+  uint64_t task_ns = 200 * kUs;
+  uint32_t tasks_per_launch = 20;
+  bool evictable = true;
+  uint32_t queued = 2;             // launches it keeps queued while it is active
+  uint32_t launches_per_burst = 0;  // after so many it pauses; 0: never
+  uint64_t pause_ns = 0;           // mean; drawn uniformly from half to one and a half of it
+  uint64_t start_ns = 0;           // first launch
+  bool never_leaves = false;       // its first launch runs for ever and ignores the evict word
+
+  // How its worker lies about it.
+  enum class Lie : uint8_t {
+    kNone,
+    kAlwaysBusy,      // claims demand and nothing in flight
+    kNothingInFlight, // in_flight is always 0
+    kLeftAtOnce,      // left_generation is always what it was granted last, and beyond
+    kSilent,          // never rings but the first time
+    kRandom           // every word random in every report
+  };
+  Lie lie = Lie::kNone;
+};
+
+struct Costs {
+  uint64_t ring_ns = 20 * kUs;    // worker's ring until sluiced looks
+  uint64_t gate_ns = 20 * kUs;    // sluiced's gate ring until the worker looks
+  uint64_t signal_ns = 5 * kUs;   // evict word until the GPU sees it
+  uint64_t start_ns = 10 * kUs;   // launch until its first task runs
+  uint64_t reap_ns = 3 * kMs;     // end of a worker until sluiced knows
+};
+
+struct VgpuTruth {
+  uint64_t on_gpu_ns = 0;     // some session of it was on the GPU
+  uint64_t tasks_done = 0;
+  uint64_t launches_done = 0;
+  uint64_t longest_wait_ns = 0;  // with work and not on the GPU
+  // Over intervals in which all vGPUs of the host had work:
+  uint64_t all_gpu_ns = 0;
+};
+
+class SimHost {
+ public:
+  SimHost(const core::SchedulerConfig& config, const Costs& costs, uint64_t seed);
+
+  core::VgpuId add_vgpu(uint32_t weight, uint32_t priority = 0);
+  void set_share(core::VgpuId v, uint32_t weight, uint32_t priority = 0);
+  core::SessionId add_session(core::VgpuId v, const Program& program);
+  void kill_session(core::SessionId s);   // the guest's process or its worker dies
+  void at(uint64_t time_ns, std::function<void()> what);
+  void run_until(uint64_t time_ns);
+
+  uint64_t now_ns() const { return now_ns_; }
+  core::Scheduler& scheduler() { return *scheduler_; }
+  core::VgpuStats stats(core::VgpuId v) const { return scheduler_->stats(now_ns_, v); }
+  const VgpuTruth& truth(core::VgpuId v) const { return truth_[v]; }
+  uint64_t all_contended_ns() const { return all_contended_ns_; }
+  // Time in which two honest vGPUs were on the GPU at once.
+  uint64_t overlap_ns() const { return overlap_ns_; }
+  // Time in which somebody honest had work and nobody was on the GPU.
+  uint64_t wasted_ns() const { return wasted_ns_; }
+  uint64_t some_work_ns() const { return some_work_ns_; }
+  uint64_t policy_violations() const { return policy_violations_; }
+  uint64_t ended() const { return ended_; }
+
+ private:
+  struct Running {            // the physical launch on the GPU; one per session
+    bool on = false;
+    uint32_t generation = 0;
+    uint64_t first_task_ns = 0;
+    uint32_t tasks = 0;       // left when it started
+    uint64_t epoch = 0;       // an end event of another epoch is stale
+  };
+  struct Sess {
+    bool present = false, dead = false;
+    core::VgpuId vgpu = 0;
+    Program program;
+    uint64_t grant = 0, evict = 0;         // host and signal page
+    uint32_t demand = 0, in_flight = 0, left_generation = 0;  // report
+    uint64_t launches = 0, launches_done = 0, evictions = 0;
+    uint32_t head_tasks = 0;               // tasks left of the launch at the head of the queue
+    uint32_t burst_left = 0;
+    bool active = false, rang = false;
+    Running run;
+    uint64_t life = 0;                     // events for an earlier holder of the id are stale
+  };
+  struct Event {
+    uint64_t time_ns, order;
+    std::function<void()> what;
+    bool operator<(const Event& o) const {
+      return time_ns != o.time_ns ? time_ns > o.time_ns : order > o.order;
+    }
+  };
+
+  void drain();
+  core::ReportSnapshot snapshot(core::SessionId s);
+  void advance(uint64_t time_ns);
+  void after(uint64_t dt_ns, core::SessionId s, void (SimHost::*step)(core::SessionId));
+  void ring(core::SessionId s);
+  void sluiced_looks(core::SessionId s);
+  void worker_tries(core::SessionId s);
+  void worker_left(core::SessionId s);
+  void program_acts(core::SessionId s);
+  void burst_starts(core::SessionId s);
+  void gpu_sees_evict(core::SessionId s);
+  void launch_ends(core::SessionId s, uint64_t epoch);
+  void reap(core::SessionId s);
+  bool honest(core::VgpuId v) const;
+
+  core::SchedulerConfig config_;
+  Costs costs_;
+  std::mt19937_64 random_;
+  std::unique_ptr<core::Scheduler> scheduler_;
+  core::ActionQueue actions_;
+  std::priority_queue<Event> events_;
+  uint64_t order_ = 0, now_ns_ = 0, timer_epoch_ = 0;
+  std::vector<Sess> sessions_;
+  std::vector<VgpuTruth> truth_;
+  std::vector<uint64_t> waiting_since_;
+  std::vector<char> vgpu_present_;
+  uint64_t all_contended_ns_ = 0, overlap_ns_ = 0, wasted_ns_ = 0, some_work_ns_ = 0;
+  uint64_t policy_violations_ = 0, ended_ = 0;
+};
+
+}  // namespace sluice::sim
