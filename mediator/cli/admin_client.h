@@ -1,0 +1,25 @@
+// AdminClient: one blocking connection to sluiced's admin socket. sluicectl owns it; one thread.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <string>
+
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+
+namespace sluice {
+
+class AdminClient {
+ public:
+  static Result<AdminClient> connect(const std::string& socket_path);
+  // The method's result, or the error that sluiced answered (code: JSON-RPC's).
+  Result<boost::json::value> call(const std::string& method, boost::json::object params = {});
+
+ private:
+  Fd socket_;
+  std::string incoming_;
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace sluice

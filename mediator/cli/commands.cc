@@ -1,0 +1,263 @@
+#include "mediator/cli/commands.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+
+#include "mediator/cli/table.h"
+#include "mediator/core/domain_xml.h"
+
+namespace sluice::cli {
+
+namespace json = boost::json;
+
+namespace {
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print_json(const json::value& value) { print(json::serialize(value) + "\n"); }
+
+// Fields of an answer. sluiced is ours, but may be of another version: what is missing is empty.
+const json::value* field(const json::value& from, const char* name) {
+  return from.is_object() ? from.get_object().if_contains(name) : nullptr;
+}
+std::string text(const json::value& from, const char* name) {
+  const json::value* v = field(from, name);
+  if (!v) return "";
+  return v->is_string() ? std::string(v->get_string()) : json::serialize(*v);
+}
+double number(const json::value& from, const char* name) {
+  const json::value* v = field(from, name);
+  return v && v->is_number() ? v->to_number<double>() : 0.0;
+}
+uint64_t count(const json::value& from, const char* name) {
+  const json::value* v = field(from, name);
+  boost::system::error_code bad;
+  const uint64_t n = v ? v->to_number<uint64_t>(bad) : 0;
+  return bad ? 0 : n;
+}
+bool truth(const json::value& from, const char* name) {
+  const json::value* v = field(from, name);
+  return v && v->is_bool() && v->get_bool();
+}
+const json::array& rows_of(const json::value& v) {
+  static const json::array kNone;
+  return v.is_array() ? v.get_array() : kNone;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::unique_ptr<FILE, int (*)(FILE*)> f(path == "-" ? ::fdopen(::dup(0), "r") : std::fopen(path.c_str(), "re"),
+                                          &std::fclose);
+  if (!f) return Error::from_errno("open " + path);
+  std::string content;
+  char buffer[65536];
+  while (size_t n = std::fread(buffer, 1, sizeof buffer, f.get())) {
+    content.append(buffer, n);
+    if (content.size() > (8u << 20)) return Error{E2BIG, path + " has more than 8 MiB"};
+  }
+  if (std::ferror(f.get())) return Error::from_errno("read " + path);
+  return content;
+}
+
+std::string vgpu_table(const json::array& rows) {
+  std::vector<std::vector<std::string>> cells;
+  for (const json::value& v : rows)
+    cells.push_back({text(v, "name"), text(v, "state"), text(v, "weight"), text(v, "priority"),
+                     format_bytes(count(v, "memory_bytes"), "none"),
+                     format_bytes(count(v, "memory_used_bytes")),
+                     fmt::format("{}/{}", text(v, "sessions"), text(v, "slots")), text(v, "socket")});
+  return format_table({{"NAME"}, {"STATE"}, {"WEIGHT", true}, {"PRIO", true}, {"MEMORY", true},
+                       {"USED", true}, {"SESSIONS", true}, {"SOCKET"}},
+                      cells);
+}
+
+std::string top_table(const json::value& top) {
+  std::vector<std::vector<std::string>> cells;
+  const json::value* vgpus = field(top, "vgpus");
+  static const json::value kNone;
+  for (const json::value& v : rows_of(vgpus ? *vgpus : kNone)) {
+    const json::value* l = field(v, "eviction_latency_us");
+    const json::value& latency = l ? *l : kNone;
+    const bool contended = count(v, "contended_ms") > 0;
+    auto share = [&](const char* name) {
+      return contended ? fmt::format("{:.1f}%", number(v, name) * 100) : std::string("-");
+    };
+    auto us = [&](const char* name) {
+      return count(latency, "count") ? fmt::format("{:.0f}", number(latency, name)) : std::string("-");
+    };
+    cells.push_back({text(v, "name"), text(v, "weight"), share("share_asked"), share("share_got"),
+                     fmt::format("{:.1f}%", number(v, "gpu_fraction") * 100),
+                     fmt::format("{:.1f}s", number(v, "contended_ms") / 1000), text(v, "launches"),
+                     text(v, "evictions"), text(v, "evictions_total"), us("p50_us"), us("p99_us"),
+                     text(v, "sessions"), format_bytes(count(v, "memory_used_bytes")),
+                     truth(v, "holds") ? "gpu" : truth(v, "busy") ? "waits" : "idle"});
+  }
+  return fmt::format("policy {}, quantum {} us, last {:.1f} s\n", text(top, "policy"),
+                     text(top, "quantum_us"), number(top, "window_ms") / 1000) +
+         format_table({{"NAME"}, {"WEIGHT", true}, {"ASKED", true}, {"GOT", true}, {"GPU", true},
+                       {"CONTENDED", true}, {"LAUNCHES", true}, {"EVICTED", true}, {"TOTAL", true},
+                       {"P50us", true}, {"P99us", true}, {"SESS", true}, {"MEM", true}, {"NOW"}},
+                      cells);
+}
+
+std::string event_line(const json::value& e) {
+  const uint64_t ms = count(e, "unix_ms");
+  const std::time_t seconds = static_cast<std::time_t>(ms / 1000);
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:03} {:7} {}\n", fmt::localtime(seconds), ms % 1000,
+                     text(e, "level"), text(e, "text"));
+}
+
+void print_one(const json::value& vgpu) { print(vgpu_table(json::array{vgpu})); }
+
+Result<void> print_answer(Result<json::value> answer, bool as_json, void (*print_text)(const json::value&)) {
+  if (!answer) return answer.error();
+  if (as_json) print_json(*answer);
+  else print_text(*answer);
+  return {};
+}
+
+}  // namespace
+
+Result<void> create(AdminClient& client, const CreateOptions& o, bool as_json) {
+  json::object params;
+  if (!o.domain_xml.empty()) {
+    auto xml = read_file(o.domain_xml);
+    if (!xml) return xml.error();
+    auto domain = parse_domain_xml(*xml);
+    if (!domain) return Error(domain.error()).with_context(o.domain_xml);
+    params["name"] = domain->vgpu;
+    params["socket"] = domain->socket;
+    if (domain->weight) params["weight"] = domain->weight;
+    if (domain->memory_bytes) params["memory_bytes"] = domain->memory_bytes;
+    if (domain->priority >= 0) params["priority"] = domain->priority;
+    // Vector 0 is the agent's, every slot has one more.
+    if (domain->vectors == 1)
+      return Error{EINVAL, o.domain_xml + ": msi vectors='1' leaves no vector for a slot"};
+    if (domain->vectors) params["slots"] = domain->vectors - 1;
+  }
+  // The command line goes before the XML.
+  if (!o.name.empty()) params["name"] = o.name;
+  if (o.weight) params["weight"] = *o.weight;
+  if (o.memory) params["memory_bytes"] = *o.memory;
+  if (o.priority) params["priority"] = *o.priority;
+  if (o.socket) params["socket"] = *o.socket;
+  if (o.slots) params["slots"] = *o.slots;
+  if (o.region) params["region_bytes"] = *o.region;
+  return print_answer(client.call("vgpu.create", std::move(params)), as_json, print_one);
+}
+
+Result<void> remove(AdminClient& client, const std::string& name, bool as_json) {
+  return print_answer(client.call("vgpu.delete", {{"name", name}}), as_json,
+                      [](const json::value& v) { print(text(v, "deleted") + " deleted\n"); });
+}
+
+Result<void> list(AdminClient& client, bool as_json) {
+  return print_answer(client.call("vgpu.list"), as_json,
+                      [](const json::value& v) { print(vgpu_table(rows_of(v))); });
+}
+
+Result<void> set(AdminClient& client, const SetOptions& o, bool as_json) {
+  json::object params{{"name", o.name}};
+  if (o.weight) params["weight"] = *o.weight;
+  if (o.memory) params["memory_bytes"] = *o.memory;
+  if (o.priority) params["priority"] = *o.priority;
+  return print_answer(client.call("vgpu.set", std::move(params)), as_json, print_one);
+}
+
+Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
+  return print_answer(client.call("vgpu.show", {{"name", name}}), as_json, [](const json::value& v) {
+    print_one(v);
+    if (const json::value* region = field(v, "region"))
+      print(fmt::format("local socket {}\nregion {}, {} of {} in use\nsessions started {}\n",
+                        text(v, "local_socket"), format_bytes(count(*region, "bytes")),
+                        format_bytes(count(*region, "extent_bytes_used")),
+                        format_bytes(count(*region, "extent_bytes")), text(v, "sessions_started")));
+    if (const json::value* agent = field(v, "agent"))
+      print(fmt::format("guest agent {}\n", count(*agent, "epoch") == 0  ? "not seen"
+                                            : truth(*agent, "silent") ? "silent"
+                                                                       : "on"));
+    const json::value* sessions = field(v, "session_list");
+    if (!sessions || rows_of(*sessions).empty()) return;
+    std::vector<std::vector<std::string>> cells;
+    for (const json::value& s : rows_of(*sessions))
+      cells.push_back({text(s, "slot"), text(s, "program"), text(s, "origin"), text(s, "pid"),
+                       text(s, "worker_pid"), text(s, "state"), format_bytes(count(s, "memory_bytes")),
+                       format_bytes(count(s, "extent_bytes")),
+                       fmt::format("{:.0f}s", number(s, "age_ms") / 1000)});
+    print("\n" + format_table({{"SLOT", true}, {"PROGRAM"}, {"FROM"}, {"PID", true}, {"WORKER", true},
+                               {"STATE"}, {"MEMORY", true}, {"SHARED", true}, {"AGE", true}},
+                              cells));
+  });
+}
+
+Result<void> top(AdminClient& client, double interval_s, uint64_t rounds, bool as_json) {
+  const bool screen = ::isatty(1) && !as_json;
+  const uint64_t window_ms = std::clamp<uint64_t>(static_cast<uint64_t>(interval_s * 1000), 1000, 120'000);
+  for (uint64_t i = 0; rounds == 0 || i < rounds; ++i) {
+    if (i) ::usleep(static_cast<useconds_t>(interval_s * 1e6));
+    auto answer = client.call("top", {{"window_ms", window_ms}});
+    if (!answer) return answer.error();
+    if (as_json) {
+      print_json(*answer);
+    } else {
+      if (screen) print("\033[H\033[2J");
+      print(top_table(*answer));
+    }
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+Result<void> events(AdminClient& client, bool follow, uint64_t limit, bool as_json) {
+  uint64_t after = 0;
+  for (bool first = true;; first = false) {
+    json::object params{{"after", after}};
+    if (first) params["limit"] = limit;
+    auto answer = client.call("events", std::move(params));
+    if (!answer) return answer.error();
+    after = count(*answer, "last");
+    const json::value* list = field(*answer, "events");
+    if (as_json && !follow) {
+      print_json(*answer);
+    } else if (list) {
+      for (const json::value& e : rows_of(*list))
+        if (as_json) print_json(e);
+        else print(event_line(e));
+    }
+    if (!follow) return {};
+    std::fflush(stdout);
+    ::usleep(500'000);
+  }
+}
+
+Result<void> policies(AdminClient& client, bool as_json) {
+  return print_answer(client.call("policies"), as_json, [](const json::value& v) {
+    std::vector<std::vector<std::string>> cells;
+    for (const json::value& p : rows_of(v)) cells.push_back({text(p, "name"), text(p, "summary")});
+    print(format_table({{"NAME"}, {"SUMMARY"}}, cells));
+  });
+}
+
+Result<void> info(AdminClient& client, bool as_json) {
+  return print_answer(client.call("info"), as_json, [](const json::value& v) {
+    static const json::value kNone;
+    const json::value* d = field(v, "device");
+    const json::value* a = field(v, "accounting");
+    print(fmt::format("sluiced {} (process {}), up {:.0f} s\ndevice {}: {}\npolicy {}, quantum {} us\n"
+                      "accounting by {}: {}\n",
+                      text(v, "version"), text(v, "pid"), number(v, "uptime_ms") / 1000,
+                      text(d ? *d : kNone, "kind"), text(d ? *d : kNone, "library"), text(v, "policy"),
+                      text(v, "quantum_us"), text(a ? *a : kNone, "source"),
+                      text(a ? *a : kNone, "meaning")));
+  });
+}
+
+Result<void> stats(AdminClient& client, bool) {
+  return print_answer(client.call("stats"), true, print_json);
+}
+
+}  // namespace sluice::cli

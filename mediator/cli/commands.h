@@ -1,0 +1,43 @@
+// The commands of sluicectl, each over one AdminClient. Printed text goes to stdout; what went wrong
+// comes back. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "mediator/base/result.h"
+#include "mediator/cli/admin_client.h"
+
+namespace sluice::cli {
+
+struct CreateOptions {
+  std::string name;
+  std::optional<uint32_t> weight;
+  std::optional<std::string> memory;
+  std::optional<uint32_t> priority;
+  std::optional<std::string> socket;
+  std::optional<uint32_t> slots;
+  std::optional<std::string> region;
+  std::string domain_xml;  // a file, "-": stdin
+};
+
+Result<void> create(AdminClient& client, const CreateOptions& options, bool json);
+Result<void> remove(AdminClient& client, const std::string& name, bool json);
+Result<void> list(AdminClient& client, bool json);
+Result<void> show(AdminClient& client, const std::string& name, bool json);
+struct SetOptions {
+  std::string name;
+  std::optional<uint32_t> weight;
+  std::optional<std::string> memory;
+  std::optional<uint32_t> priority;
+};
+Result<void> set(AdminClient& client, const SetOptions& options, bool json);
+// `count` 0: until interrupted; refreshes the screen on a terminal.
+Result<void> top(AdminClient& client, double interval_s, uint64_t count, bool json);
+Result<void> events(AdminClient& client, bool follow, uint64_t limit, bool json);
+Result<void> policies(AdminClient& client, bool json);
+Result<void> info(AdminClient& client, bool json);
+Result<void> stats(AdminClient& client, bool json);
+
+}  // namespace sluice::cli

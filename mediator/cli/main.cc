@@ -1,0 +1,92 @@
+// sluicectl: the admin command line. Parses, connects, calls one command.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "mediator/base/limits.h"
+#include "mediator/cli/commands.h"
+
+namespace limits = sluice::limits;
+using namespace sluice::cli;
+
+int main(int argc, char** argv) {
+  std::string socket = "/run/sluice/admin.sock";
+  bool json = false;
+  // CLI11 checks numbers here, so that a typing error needs no running sluiced to be found.
+  const CLI::Range weights(limits::kMinWeight, limits::kMaxWeight);
+  const CLI::Range priorities(limits::kMinPriority, limits::kMaxPriority);
+  using Run = std::function<sluice::Result<void>(sluice::AdminClient&)>;
+  Run run;
+
+  CLI::App app{"sluicectl: manages the vGPUs of sluiced"};
+  app.require_subcommand(1);
+  app.fallthrough();  // --json and --socket may also stand behind the command
+  app.add_option("--socket", socket, "admin socket")->envname("SLUICE_ADMIN_SOCKET")->capture_default_str();
+  app.add_flag("--json", json, "print the answer as JSON");
+  app.set_version_flag("--version", "sluicectl " SLUICE_VERSION);
+
+  CreateOptions c;
+  auto* cmd = app.add_subcommand("create", "make a vGPU");
+  cmd->add_option("name", c.name, "its name");
+  cmd->add_option("--domain-xml", c.domain_xml, "take name, socket, weight and memory from a libvirt domain "
+                                                "XML ('-': stdin)");
+  cmd->add_option("--weight", c.weight, "its weight")->check(weights);
+  cmd->add_option("--memory", c.memory, "limit of device memory, for example 8G");
+  cmd->add_option("--priority", c.priority, "for policies that know priorities")->check(priorities);
+  cmd->add_option("--vgpu-socket", c.socket, "path of the socket that QEMU connects to");
+  cmd->add_option("--slots", c.slots, "guest processes at once")->check(CLI::Range(1, SLUICE_MAX_SLOTS));
+  cmd->add_option("--region", c.region, "size of the shared memory, a power of two");
+  cmd->callback([&] {
+    if (c.name.empty() && c.domain_xml.empty()) throw CLI::RequiredError("name or --domain-xml");
+    run = [&](sluice::AdminClient& a) { return create(a, c, json); };
+  });
+
+  std::string name;
+  cmd = app.add_subcommand("delete", "end a vGPU's sessions and remove it");
+  cmd->add_option("name", name)->required();
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return remove(a, name, json); }; });
+
+  cmd = app.add_subcommand("list", "all vGPUs");
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return list(a, json); }; });
+
+  cmd = app.add_subcommand("show", "one vGPU and its sessions");
+  cmd->add_option("name", name)->required();
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return show(a, name, json); }; });
+
+  SetOptions s;
+  cmd = app.add_subcommand("set", "change a vGPU; holds from the next decision on");
+  cmd->add_option("name", s.name)->required();
+  cmd->add_option("--weight", s.weight)->check(weights);
+  cmd->add_option("--memory", s.memory, "0: no limit");
+  cmd->add_option("--priority", s.priority)->check(priorities);
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return set(a, s, json); }; });
+
+  double interval_s = 1;
+  uint64_t rounds = 0;
+  cmd = app.add_subcommand("top", "who gets how much of the GPU");
+  cmd->add_option("--interval", interval_s, "seconds")->check(CLI::Range(0.1, 120.0))->capture_default_str();
+  cmd->add_option("--count", rounds, "so many times, then end");
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return top(a, interval_s, rounds, json); }; });
+
+  bool follow = false;
+  uint64_t limit = limits::kMaxEvents;
+  cmd = app.add_subcommand("events", "sluiced's last log lines");
+  cmd->add_flag("--follow,-f", follow, "go on with new ones");
+  cmd->add_option("--limit", limit, "the last so many")->check(CLI::Range(1u, unsigned{limits::kMaxEvents}));
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return events(a, follow, limit, json); }; });
+
+  cmd = app.add_subcommand("policies", "the scheduling policies that there are");
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return policies(a, json); }; });
+  cmd = app.add_subcommand("info", "sluiced's version, device and policy");
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return info(a, json); }; });
+  cmd = app.add_subcommand("stats", "cumulative counters as JSON; differences describe the time between");
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return stats(a, json); }; });
+
+  CLI11_PARSE(app, argc, argv);
+  auto client = sluice::AdminClient::connect(socket);
+  auto done = client ? run(*client) : sluice::Result<void>(client.error());
+  if (done) return 0;
+  std::fprintf(stderr, "sluicectl: %s\n", done.error().message.c_str());
+  return 1;
+}
