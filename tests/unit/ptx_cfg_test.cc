@@ -1,0 +1,194 @@
+// Control flow, post-dominators and divergence on small functions.
+#include <gtest/gtest.h>
+
+#include "kernels/ptx/cfg.h"
+#include "kernels/ptx/divergence.h"
+#include "kernels/ptx/post_dominators.h"
+
+namespace sluice::ptx {
+namespace {
+
+// One kernel with the usual registers, and everything known about it.
+struct Analysed {
+  explicit Analysed(const std::string& body)
+      : module(*Module::parse(".version 8.0\n.target sm_90\n.const .b32 c;\n"
+                              ".visible .entry k(.param .u32 n, .param .u64 p)\n{\n"
+                              ".reg .pred %p<9>; .reg .b32 %r<19>; .reg .b64 %rd<9>;\n" +
+                              body + "\n}\n")),
+        cfg(*Cfg::build(module.functions()[0])),
+        post(*PostDominators::build(cfg)),
+        divergence(*Divergence::analyse(cfg, post)) {}
+
+  // The block that holds the statement with this opcode or label.
+  std::uint32_t block(std::string_view opcode) const {
+    const auto& statements = module.functions()[0].statements;
+    for (std::uint32_t i = 0; i < statements.size(); ++i)
+      if (statements[i].opcode == opcode) return cfg.block_of(i);
+    ADD_FAILURE() << "no " << opcode;
+    return kNoBlock;
+  }
+  bool divergent(std::string_view opcode) const {
+    return divergence.in_divergent_region(block(opcode));
+  }
+
+  Module module;
+  Cfg cfg;
+  PostDominators post;
+  Divergence divergence;
+};
+
+std::string build_error(const std::string& body) {
+  auto module = Module::parse(".entry k() {" + body + "}");
+  if (!module) return module.error().message;
+  auto cfg = Cfg::build(module->functions()[0]);
+  return cfg ? "no error" : cfg.error().message;
+}
+
+TEST(PtxCfg, BranchesReturnsAndTheEnd) {
+  const Analysed a("@%p1 bra A; @%p2 ret; bra B; A: trap; B: exit; C: ret;");
+  EXPECT_EQ(a.cfg.blocks()[a.cfg.entry()].successors,
+            (std::vector<std::uint32_t>{1, a.block("A")}));
+  EXPECT_EQ(a.cfg.blocks()[1].successors, (std::vector<std::uint32_t>{2, a.cfg.exit()}));
+  EXPECT_EQ(a.cfg.blocks()[2].successors, (std::vector<std::uint32_t>{a.block("B")}));
+  EXPECT_TRUE(a.cfg.blocks()[a.block("A")].successors.empty());
+  EXPECT_TRUE(a.cfg.blocks()[a.block("A")].traps);
+  EXPECT_FALSE(a.cfg.reachable(a.block("C")));
+  EXPECT_FALSE(a.cfg.has_endless_loop());
+}
+
+TEST(PtxCfg, IndexedBranchesAndScopedLabels) {
+  const Analysed a("{ L: @%p1 bra L; } { L: @%p2 bra L; } T: .branchtargets X, Y, X;\n"
+                   "brx.idx %r1, T; X: ret; Y: ret;");
+  EXPECT_EQ(a.cfg.blocks()[a.block("brx.idx")].successors,
+            (std::vector<std::uint32_t>{a.block("X"), a.block("Y")}));
+  int loops = 0;
+  for (std::uint32_t b = 0; b < a.cfg.blocks().size(); ++b)
+    for (std::uint32_t s : a.cfg.blocks()[b].successors) loops += s == b;
+  EXPECT_EQ(loops, 2);  // each inner label is its own
+}
+
+TEST(PtxCfg, UnknownTargetsAreErrors) {
+  EXPECT_EQ(build_error("\nbra NOWHERE;"), "line 2: branch to an unknown label");
+  EXPECT_EQ(build_error("{ L: ret; } bra L;"), "line 1: branch to an unknown label");
+  EXPECT_EQ(build_error("brx.idx %r1, L; L: ret;"), "line 1: brx.idx without its list of targets");
+  EXPECT_EQ(build_error(""), "no error");
+}
+
+TEST(PtxCfg, EndlessLoopsAreSeen) {
+  EXPECT_TRUE(Analysed("@%p1 bra L; ret; L: bra L;").cfg.has_endless_loop());
+  EXPECT_FALSE(Analysed("L: @%p1 trap; bra L;").cfg.has_endless_loop());
+  EXPECT_FALSE(Analysed("ret; L: bra L;").cfg.has_endless_loop());  // unreachable
+}
+
+TEST(PtxCfg, StrongComponents) {
+  const Analysed a("A: @%p1 bra C; B: @%p2 bra A; bra D; C: add.u32 %r1, %r1, 1; D: ret;");
+  const auto component = strong_components(a.cfg);
+  EXPECT_EQ(component[a.block("A")], component[a.block("B")]);
+  EXPECT_NE(component[a.block("A")], component[a.block("C")]);
+  EXPECT_NE(component[a.block("C")], component[a.block("D")]);
+}
+
+TEST(PtxPostDominators, DiamondLoopAndTrap) {
+  const Analysed a("@%p1 bra R; L: add.u32 %r1, %r1, 1; bra J; R: sub.u32 %r1, %r1, 1;\n"
+                   "J: @%p2 bra J; @%p3 bra BAD; ret; BAD: trap;");
+  EXPECT_EQ(a.post.immediate(a.cfg.entry()), a.block("J"));
+  EXPECT_EQ(a.post.immediate(a.block("R")), a.block("J"));
+  EXPECT_TRUE(a.post.dominates(a.block("J"), a.cfg.entry()));
+  EXPECT_FALSE(a.post.dominates(a.block("L"), a.cfg.entry()));
+  // The trap ends the grid: it takes no part.
+  EXPECT_EQ(a.post.immediate(a.block("BAD")), kNoBlock);
+  EXPECT_EQ(a.post.immediate(a.block("ret")), a.cfg.exit());
+  EXPECT_TRUE(a.post.dominates(a.block("ret"), a.block("J")));
+}
+
+TEST(PtxPostDominators, EarlyReturnLeavesNothingBehindIt) {
+  const Analysed a("@%p1 ret; add.u32 %r1, %r1, 1; @%p2 bra E; sub.u32 %r1, %r1, 1; E: ret;");
+  EXPECT_EQ(a.post.immediate(a.cfg.entry()), a.cfg.exit());
+  EXPECT_EQ(a.post.immediate(a.block("add.u32")), a.block("E"));
+}
+
+TEST(PtxDivergence, ThreadIndexTaintsThroughArithmetic) {
+  const Analysed a("mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; setp.lt.u32 %p1, %r2, 64;\n"
+                   "@%p1 bra E; bar.sync 0; E: ret;");
+  EXPECT_TRUE(a.divergent("bar.sync"));
+  EXPECT_FALSE(a.divergent("E"));
+}
+
+TEST(PtxDivergence, ParametersConstantsAndBlockIndexAreUniform) {
+  const Analysed a("ld.param.u32 %r1, [n]; mov.u32 %r2, %ctaid.x; ld.const.u32 %r3, [c];\n"
+                   "add.u32 %r4, %r1, %r2; mad.lo.u32 %r5, %r4, %r3, %ntid.x;\n"
+                   "setp.lt.u32 %p1, %r5, 64; @%p1 bra E; bar.sync 0; E: ret;");
+  EXPECT_TRUE(a.divergence.branches().empty());
+}
+
+TEST(PtxDivergence, LoadsAtomicsShufflesAndCallsAreNot) {
+  for (const char* source :
+       {"ld.global.u32 %r1, [%rd1];", "ld.shared.u32 %r1, [%r9];",
+        "atom.global.add.u32 %r1, [%rd1], 1;", "shfl.sync.idx.b32 %r1, %r2, 0, 31, -1;",
+        "call.uni (%r1), f, (%r2);", "brandnew.u32 %r1, %r2;", "mov.u32 %r1, %laneid;",
+        "mov.u32 %r1, %futureregister;", "{ .param .b32 q; ld.param.b32 %r1, [q]; }"}) {
+    const Analysed a(std::string(source) +
+                     " setp.lt.u32 %p1, %r1, 64; @%p1 bra E; bar.sync 0; E: ret;");
+    EXPECT_TRUE(a.divergent("bar.sync")) << source;
+  }
+}
+
+TEST(PtxDivergence, BarrierReductionsAreUniformAgain) {
+  const Analysed a("mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 64;\n"
+                   "bar.red.or.pred %p2, 0, %p1; @%p2 bra E; bar.sync 0; E: ret;");
+  EXPECT_FALSE(a.divergent("bar.sync"));
+}
+
+TEST(PtxDivergence, ControlDependenceTaintsWhatIsWrittenTwice) {
+  const Analysed a("mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 64; mov.u32 %r2, 0;\n"
+                   "@%p1 bra J; mov.u32 %r2, 1; J: setp.eq.u32 %p2, %r2, 0;\n"
+                   "@%p2 bra E; bar.sync 0; E: ret;");
+  EXPECT_TRUE(a.divergent("bar.sync"));
+}
+
+TEST(PtxDivergence, LoopCounterOfADivergentLoop) {
+  // Threads leave the loop after different numbers of rounds, so the counter differs behind it.
+  const Analysed a("mov.u32 %r1, %tid.x; mov.u32 %r2, 0;\n"
+                   "L: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;\n"
+                   "setp.eq.u32 %p2, %r2, 3; @%p2 bra E; bar.sync 0; E: ret;");
+  EXPECT_TRUE(a.divergent("bar.sync"));
+  const Analysed b("ld.param.u32 %r1, [n]; mov.u32 %r2, 0;\n"
+                   "L: add.u32 %r2, %r2, 1; bar.sync 0; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L; ret;");
+  EXPECT_FALSE(b.divergent("bar.sync"));
+}
+
+TEST(PtxDivergence, GuardsAndTheCarryFlag) {
+  const Analysed a("mov.u32 %r1, %tid.x; mov.u32 %r2, 5; add.cc.u32 %r3, %r1, 1;\n"
+                   "addc.u32 %r4, %r2, 0; setp.eq.u32 %p1, %r4, 0; @%p1 bar.sync 0; ret;");
+  const auto& statements = a.module.functions()[0].statements;
+  for (std::uint32_t i = 0; i < statements.size(); ++i) {
+    EXPECT_EQ(a.divergence.guard_tainted(i), statements[i].opcode == "bar.sync") << i;
+  }
+  // A write under a guard that differs makes the result differ.
+  const Analysed b("mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, 0;\n"
+                   "@%p1 mov.u32 %r2, 1; setp.eq.u32 %p2, %r2, 0; @%p2 bra E; bar.sync 0; E: ret;");
+  EXPECT_TRUE(b.divergent("bar.sync"));
+}
+
+TEST(PtxDivergence, DependenceOnChosenStatements) {
+  const auto dependent_branches = [](const Analysed& a, std::string_view source) {
+    std::vector<std::uint32_t> sources;
+    const auto& statements = a.module.functions()[0].statements;
+    for (std::uint32_t i = 0; i < statements.size(); ++i)
+      if (statements[i].opcode == source) sources.push_back(i);
+    EXPECT_FALSE(sources.empty());
+    auto dependence = Divergence::depending_on(a.cfg, a.post, sources);
+    EXPECT_TRUE(dependence);
+    return dependence ? dependence->branches().size() : 99;
+  };
+  const Analysed waits(
+      "L: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;");
+  EXPECT_EQ(dependent_branches(waits, "ld.volatile.global.u32"), 1u);
+  const Analysed counts("mov.u32 %r2, %tid.x; L: ld.volatile.global.u32 %r1, [%rd1];\n"
+                        "sub.u32 %r2, %r2, 1; setp.eq.u32 %p1, %r2, 0; @%p1 bra L; ret;");
+  EXPECT_EQ(dependent_branches(counts, "ld.volatile.global.u32"), 0u);
+  EXPECT_EQ(dependent_branches(counts, "mov.u32"), 1u);
+}
+
+}  // namespace
+}  // namespace sluice::ptx

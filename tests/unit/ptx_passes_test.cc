@@ -1,0 +1,141 @@
+// The rewriter's decisions that golden files show badly: limits, names, and what it must not touch.
+// That clones compute the right thing is tested by running them (tests of kernels/exec and of the
+// software GPU, tests/system).
+#include <gtest/gtest.h>
+
+#include "kernels/passes/rewrite.h"
+
+namespace sluice::passes {
+namespace {
+
+const char* const kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
+
+KernelReport only(const std::string& text) {
+  auto rewritten = rewrite_module(text);
+  EXPECT_TRUE(rewritten) << rewritten.error().message;
+  if (!rewritten) return {};
+  EXPECT_EQ(rewritten->kernels.size(), 1u);
+  return rewritten->kernels.empty() ? KernelReport{} : rewritten->kernels[0];
+}
+
+std::string with_parameters(std::uint64_t bytes, const std::string& version = "8.0") {
+  return ".version " + version + "\n.target sm_90\n.address_size 64\n.entry k(.param .b8 p[" +
+         std::to_string(bytes) + "]) { ret; }";
+}
+
+TEST(PtxRewrite, ParameterLimit) {
+  KernelReport k = only(with_parameters(4032));
+  EXPECT_TRUE(k.evictable);
+  EXPECT_EQ(k.param_bytes_original, 4032u);
+  EXPECT_EQ(k.param_offset_of_block, 4032u);
+  EXPECT_FALSE(only(with_parameters(4033)).evictable);
+  EXPECT_TRUE(only(with_parameters(4033, "8.1")).evictable);
+  EXPECT_EQ(only(with_parameters(4033, "8.1")).param_offset_of_block, 4040u);
+  EXPECT_TRUE(only(with_parameters(32696, "8.1")).evictable);
+  EXPECT_FALSE(only(with_parameters(32701, "8.1")).evictable);
+}
+
+TEST(PtxRewrite, ThirtyTwoBitAddressesAreOpaque) {
+  EXPECT_FALSE(only(".version 8.0\n.target sm_90\n.entry k() { ret; }").evictable);
+  EXPECT_FALSE(only(".version 8.0\n.target weird\n.address_size 64\n.entry k() { ret; }").evictable);
+}
+
+TEST(PtxRewrite, NamesAreFree) {
+  auto rewritten = rewrite_module(std::string(kHead) +
+                                  ".global .u32 sluice7_x;\n// sluice41_ sluice99999999999\n"
+                                  ".entry k() { .reg .b32 %sluice3_y; ret; }");
+  ASSERT_TRUE(rewritten);
+  EXPECT_NE(rewritten->text.find("%sluice42_leader"), std::string::npos);
+}
+
+TEST(PtxRewrite, LinkageDirectivesAndDeclarationsStay) {
+  auto rewritten = rewrite_module(std::string(kHead) +
+                                  ".weak .entry k() .maxntid 64 .minnctapersm 2 { ret; }\n"
+                                  ".extern .entry elsewhere(.param .u32 n);\n");
+  ASSERT_TRUE(rewritten);
+  EXPECT_EQ(rewritten->kernels.size(), 1u);  // a declaration is not a kernel
+  auto module = ptx::Module::parse(rewritten->text);
+  ASSERT_TRUE(module);
+  const ptx::Function* clone = module->find_function("k__sluice");
+  ASSERT_NE(clone, nullptr);
+  EXPECT_EQ(clone->linkage, ".weak");
+  EXPECT_EQ(clone->maxntid[0], 64u);
+  EXPECT_EQ(clone->minnctapersm, 2u);
+  ASSERT_EQ(clone->params.size(), 1u);
+  EXPECT_EQ(clone->params[0].bytes, 64u);
+  EXPECT_EQ(clone->params[0].align, 8u);
+}
+
+TEST(PtxRewrite, BlockStandsWhereTheReportSays) {
+  auto rewritten = rewrite_module(
+      std::string(kHead) + ".entry k(.param .u64 a, .param .u8 b, .param .align 16 .b8 c[20]) {ret;}");
+  ASSERT_TRUE(rewritten);
+  auto module = ptx::Module::parse(rewritten->text);
+  const ptx::Function* clone = module->find_function("k__sluice");
+  ASSERT_NE(clone, nullptr);
+  EXPECT_EQ(clone->params.back().offset, rewritten->kernels[0].param_offset_of_block);
+  EXPECT_EQ(clone->params[2].offset, 16u);
+}
+
+TEST(PtxRewrite, NothingToDoChangesNothing) {
+  const std::string text = std::string(kHead) + ".func f() { ret; }\n// end";
+  auto rewritten = rewrite_module(text);
+  ASSERT_TRUE(rewritten);
+  EXPECT_EQ(rewritten->text, text);
+  EXPECT_TRUE(rewritten->kernels.empty());
+  EXPECT_FALSE(rewrite_module(std::string("not PTX")));
+}
+
+TEST(PtxRewrite, RewritingTwiceLeavesOriginalsAlone) {
+  auto once = rewrite_module(std::string(kHead) + ".entry k() { ret; }");
+  ASSERT_TRUE(once);
+  auto twice = rewrite_module(once->text);
+  ASSERT_TRUE(twice);
+  EXPECT_EQ(twice->text, once->text);
+  for (const KernelReport& k : twice->kernels) EXPECT_FALSE(k.evictable);
+}
+
+// A collective in a region that some threads leave early is a hazard only if the way to the end has
+// no block-wide barrier: with one, the original's lanes wait there just as the clone's do.
+TEST(PtxRewrite, CollectivesBeforeABarrierArePlain) {
+  const std::string body =
+      ".reg .pred %p<2>; .reg .b32 %r<4>;\nmov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32;\n"
+      "@!%p1 bra J; shfl.sync.down.b32 %r2, %r1, 1, 31, -1;\nJ: ";
+  EXPECT_TRUE(only(std::string(kHead) + ".entry k() {" + body + "bar.sync 0; ret; }").evictable);
+  EXPECT_FALSE(only(std::string(kHead) + ".entry k() {" + body + "ret; }").evictable);
+  EXPECT_FALSE(only(std::string(kHead) + ".entry k() {" + body + "bar.sync 1, 64; ret; }").evictable);
+}
+
+TEST(PtxRewrite, SpinLoops) {
+  const auto loop = [](const std::string& load) {
+    return std::string(kHead) + ".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<4>; " +
+           ".reg .b64 %rd<2>; ld.param.u64 %rd1, [p];\nL: " + load +
+           " setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret; }";
+  };
+  for (const char* waits :
+       {"ld.volatile.global.u32 %r1, [%rd1];", "ld.acquire.gpu.u32 %r1, [%rd1];",
+        "ld.relaxed.sys.global.u32 %r1, [%rd1];", "membar.gl; ld.global.u32 %r1, [%rd1];",
+        "nanosleep.u32 20; ld.u32 %r1, [%rd1];", "atom.global.or.b32 %r1, [%rd1], 0;",
+        "atom.global.cas.b32 %r1, [%rd1], 0, 0;"})
+    EXPECT_FALSE(only(loop(waits)).evictable) << waits;
+  for (const char* goes :
+       {"ld.global.u32 %r1, [%rd1];", "ld.volatile.shared.u32 %r1, [%r2];",
+        "ld.acquire.cta.u32 %r1, [%rd1];", "atom.global.cas.b32 %r1, [%rd1], 0, 1;",
+        "atom.global.exch.b32 %r1, [%rd1], 1;"})
+    EXPECT_TRUE(only(loop(goes)).evictable) << goes;
+  // Reading a flag in a loop whose end does not depend on it is no wait.
+  EXPECT_TRUE(only(loop("ld.volatile.global.u32 %r2, [%rd1]; add.u32 %r1, %r1, 1;")).evictable);
+}
+
+TEST(PtxRewrite, FunctionsThatEndTheirThreadOrRecur) {
+  EXPECT_FALSE(only(std::string(kHead) + ".func f() { exit; } .entry k() { call f; ret; }").evictable);
+  EXPECT_TRUE(only(std::string(kHead) + ".func f() { call f; ret; } .entry k() { call f; ret; }")
+                  .evictable);
+  EXPECT_FALSE(only(std::string(kHead) +
+                    ".entry k(.param .u64 p) { .reg .b64 %rd1; ld.param.u64 %rd1, [p]; "
+                    "P: .callprototype _ (); call %rd1, P; ret; }")
+                   .evictable);
+}
+
+}  // namespace
+}  // namespace sluice::passes

@@ -1,0 +1,125 @@
+// Hostile PTX: truncated, with bytes flipped, statements shuffled and repeated. Nothing may crash,
+// hang or lose a byte; a text is either an error with its place, or comes back as it was, and what
+// the rewriter makes of it is a module again. Seeded, so a failure repeats.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "kernels/passes/rewrite.h"
+#include "kernels/ptx/print.h"
+
+namespace sluice::passes {
+namespace {
+
+std::string read(const std::string& name) {
+  std::ifstream file(std::string(SLUICE_SOURCE_ROOT) + "/tests/golden/" + name, std::ios::binary);
+  std::stringstream contents;
+  contents << file.rdbuf();
+  return contents.str();
+}
+
+// 1: accepted, 0: refused.
+int check(const std::string& text) {
+  auto module = ptx::Module::parse(text);
+  if (!module) {
+    EXPECT_TRUE(module.error().message.starts_with("line ")) << module.error().message;
+    return 0;
+  }
+  auto printed = ptx::print(*module);
+  EXPECT_TRUE(printed) << printed.error().message << "\n" << text;
+  EXPECT_TRUE(printed && *printed == text) << text;
+  const Rewritten rewritten = rewrite_module(*module);
+  auto again = ptx::Module::parse(rewritten.text);
+  EXPECT_TRUE(again) << again.error().message << "\n" << text;
+  for (const KernelReport& k : rewritten.kernels)
+    EXPECT_EQ(k.evictable, k.reason.empty()) << k.name << ": " << k.reason;
+  return 1;
+}
+
+class Robustness : public testing::TestWithParam<const char*> {};
+
+TEST_P(Robustness, Truncated) {
+  const std::string text = read(GetParam());
+  ASSERT_FALSE(text.empty());
+  const std::size_t step = std::max<std::size_t>(1, text.size() / 300);
+  for (std::size_t n = 0; n < text.size(); n += step) check(text.substr(0, n));
+}
+
+TEST_P(Robustness, BytesFlipped) {
+  const std::string text = read(GetParam());
+  std::mt19937 random(20);
+  const std::string bytes = ";{}()[],.@:\"/*%\n $<>0x=+!a\\#";
+  int accepted = 0;
+  for (int round = 0; round < 500; ++round) {
+    std::string mutant = text;
+    for (int k = 0; k <= round % 4; ++k) {
+      char& c = mutant[random() % mutant.size()];
+      c = random() % 3 == 0 ? static_cast<char>(random()) : bytes[random() % bytes.size()];
+    }
+    accepted += check(mutant);
+  }
+  EXPECT_GT(accepted, 0);  // otherwise nothing behind the parser was tried
+}
+
+TEST_P(Robustness, LinesMoved) {
+  const std::string text = read(GetParam());
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  std::mt19937 random(21);
+  int accepted = 0;
+  for (int round = 0; round < 300; ++round) {
+    auto mutant = lines;
+    for (int k = 0; k <= round % 6; ++k) {
+      const std::size_t a = random() % mutant.size(), b = random() % mutant.size();
+      switch (random() % 3) {
+        case 0: std::swap(mutant[a], mutant[b]); break;
+        case 1: mutant[a] = mutant[b]; break;
+        default: mutant.erase(mutant.begin() + static_cast<std::ptrdiff_t>(a));
+      }
+    }
+    std::string joined;
+    for (const std::string& line : mutant) joined += line + "\n";
+    accepted += check(joined);
+  }
+  EXPECT_GT(accepted, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, Robustness,
+                         testing::Values("tiers.ptx", "shapes.ptx", "odd_text.ptx"),
+                         [](const auto& test) {
+                           const std::string name = test.param;
+                           return name.substr(0, name.find('.'));
+                         });
+
+// Texts made to be slow: each must come to an end without effort.
+TEST(Robustness, LargeAndPathological) {
+  const std::string head = ".version 8.0\n.target sm_90\n.address_size 64\n";
+  std::string many_labels = head + ".entry k() {\n.reg .pred p; .reg .b32 x; mov.u32 x, %tid.x;\n";
+  for (int i = 0; i < 3000; ++i) {
+    const std::string n = std::to_string(i);
+    many_labels += "L" + n + ": setp.eq.u32 p, x, " + n + "; @p bra L" +
+                   std::to_string((i * 7919) % 3000) + ";\n";
+  }
+  check(many_labels + "ret; }");
+  std::string chain = head;
+  for (int i = 0; i < 3000; ++i)
+    chain += ".func f" + std::to_string(i) + "() { " +
+             (i == 0 ? std::string("bar.sync 0;") : "call f" + std::to_string(i - 1) + ";") +
+             " ret; }\n.entry k" + std::to_string(i) + "() { call f" + std::to_string(i) +
+             "; ret; }\n";
+  check(chain);
+  check(head + std::string(200000, '.'));
+  check(head + ".entry k() { " + std::string(200000, ';') + "}");
+  check(head + ".entry k() { mov " + std::string(200000, ',') + "; }");
+  std::string calls = head + ".func f() { call f; ret; } .entry k() { call f; ret; }";
+  check(calls);
+  std::string words = head;
+  for (int i = 0; i < 2000; ++i) words += "// sluice999999999999 sluice" + std::to_string(i) + "_\n";
+  check(words + ".entry k() { ret; }");
+}
+
+}  // namespace
+}  // namespace sluice::passes
