@@ -77,6 +77,7 @@ class Client:
         self.name, self.weight = name, weight
         self.results = []   # JSON objects of the programs' last lines
         self.problems = []  # what went wrong, in words
+        self.device = ""    # what its programs say they run on
         self.lock = threading.Lock()
 
     def run(self, argv, timeout):
@@ -107,6 +108,7 @@ class Client:
             with self.lock:
                 if found:
                     self.results.append(found)
+                    self.device = found.get("device", "")
                 if status != 0 or not found:
                     self.problems.append(f"{self.name}: {' '.join(argv)} ended with status {status}: "
                                          + " | ".join(lines[-5:]))
@@ -164,7 +166,7 @@ class LocalClient(Client):
 
 def sample_until(sluiced, clients, until, history, stop):
     while not stop.is_set():
-        history.append(sluiced.ctl("stats"))
+        history.append(sluiced.stats())
         report.live_table(history, clients)
         if time.monotonic() >= until:
             return
@@ -174,8 +176,8 @@ def sample_until(sluiced, clients, until, history, stop):
 def wait_for_contention(sluiced, timeout=120):
     end = time.monotonic() + timeout
     while True:
-        stats = sluiced.ctl("stats")
-        if all(v["launches_done"] > 0 for v in stats["vgpus"]) and stats["contended_ns"] > 0:
+        stats = sluiced.stats()
+        if all(v["launches_done"] > 0 for v in stats["vgpus"].values()) and stats["all_contended_ns"]:
             return
         if time.monotonic() > end:
             raise Failure("the programs never had work queued at the same time; see the logs")
@@ -252,16 +254,17 @@ def run(args, cleanup):
                 sluiced.ctl("set", c.name, "--weight", w)
                 c.weight = w
             say(f"weights set to {':'.join(map(str, weights))}")
-        first = sluiced.ctl("stats")
+        first = sluiced.stats()
         sample_until(sluiced, clients, begin + args.seconds * (i + 1) / len(args.halves), history, stop)
-        halves.append(report.half(weights, first, sluiced.ctl("stats"), names))
-    final = sluiced.ctl("stats")
+        halves.append(report.half(weights, first, sluiced.stats(), names))
+    final = sluiced.stats()
     say("time is over; the programs check their last results")
     for t in lanes:
         t.join(300)
         if t.is_alive():
             raise Failure("a program did not end")
-    result = report.make(halves, final, clients, names, time.time() - started, args)
+    result = report.make(halves, final, clients, names, time.time() - started, args,
+                         sluiced.ctl("info"))
     out.mkdir(parents=True, exist_ok=True)
     (out / "report.json").write_text(json.dumps(result, indent=2) + "\n")
     report.plot(history, halves, names, out)

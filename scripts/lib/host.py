@@ -24,15 +24,14 @@ class Sluiced:
         self.config = self.work / "sluice.toml"
         self.device = device
         self.process = None
-        self.env = {**os.environ, "SLUICE_SOFT_SMS": str(soft_sms), **(env or {})}
+        self.env = {**os.environ, **(env or {})}
         self.config.write_text(
-            f'runtime_dir = "{self.run_dir}"\n'
+            f'[daemon]\nruntime_dir = "{self.run_dir}"\n'
             f'worker = "{self.build}/mediator/worker/sluice-worker"\n'
             f'[admin]\nsocket = "{self.admin}"\n'
             f'[device]\nkind = "{device}"\n'
             f'soft_library = "{self.build}/mediator/softgpu/libsluice-softcuda.so"\n'
-            f'soft_file = "{self.run_dir}/softgpu"\n'
-            f'soft_sms = {soft_sms}\n' + extra)
+            f'[soft_gpu]\nenvironment = {{ SLUICE_SOFT_SMS = "{soft_sms}" }}\n' + extra)
 
     def start(self):
         log = open(self.log_path, "ab")
@@ -65,6 +64,12 @@ class Sluiced:
         if p.returncode != 0:
             raise HostError(f"sluicectl {' '.join(map(str, args))}: {p.stderr.strip()}")
         return json.loads(p.stdout) if p.stdout.strip() else None
+
+    def stats(self):
+        """Cumulative counters of all vGPUs by name; "all_contended_ns" and "now_ns" beside them."""
+        answer = self.ctl("stats")
+        answer["vgpus"] = {v["name"]: v for v in answer["vgpus"]}
+        return answer
 
     def vgpu_socket(self, name):
         return self.run_dir / "vgpu" / f"{name}.sock"
