@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "mediator/base/check.h"
 
 namespace sluice::softgpu {
@@ -33,20 +35,33 @@ uint64_t Arena::allocate(uint64_t bytes) {
   if (bytes == 0 || bytes > bytes_) return 0;
   const uint64_t need = round_up(bytes, kGranule) + kGranule;
   std::lock_guard guard(mutex_);
-  auto fits = [&](auto it, auto end) {
-    while (it != end && it->second < need) ++it;
-    return it;
-  };
-  const auto start = free_.lower_bound(next_);
-  auto it = fits(start, free_.end());
-  if (it == free_.end()) {
-    it = fits(free_.begin(), start);
-    if (it == start) return 0;
+  // From where the last search ended: first in the middle of the piece there, then piece by piece.
+  auto it = free_.upper_bound(next_);
+  uint64_t base = 0;
+  if (it != free_.begin()) {
+    const auto here = std::prev(it);
+    if (next_ + need <= here->first + here->second) {
+      base = next_;
+      it = here;
+    }
   }
-  const uint64_t base = it->first;
-  const uint64_t left = it->second - need;
-  free_.erase(it);
-  if (left != 0) free_.emplace(base + need, left);
+  if (base == 0) {
+    const auto start = it;
+    const auto large_enough = [&](const auto& piece) { return piece.second >= need; };
+    it = std::find_if(start, free_.end(), large_enough);
+    if (it == free_.end()) {
+      it = std::find_if(free_.begin(), start, large_enough);
+      if (it == start) return 0;
+    }
+    base = it->first;
+  }
+  const uint64_t front = base - it->first, back = it->first + it->second - (base + need);
+  if (front == 0) {
+    free_.erase(it);
+  } else {
+    it->second = front;
+  }
+  if (back != 0) free_.emplace(base + need, back);
   used_.emplace(base, need);
   next_ = base + need;
   return base;

@@ -49,7 +49,10 @@ uint32_t blocks_per_sm(const SmLimits& limits, const BlockNeeds& needs) {
 }
 
 Engine::Engine(SharedGpu& gpu, uint32_t threads)
-    : gpu_(gpu), sms_(gpu.sms()), thread_count_(std::min(threads, gpu.sms())) {
+    : gpu_(gpu),
+      sms_(gpu.sms()),
+      thread_count_(std::min(threads, gpu.sms())),
+      residents_(gpu.sms()) {
   limits_.blocks = gpu.blocks_per_sm();
 }
 
@@ -163,10 +166,13 @@ void Engine::wait_for_turn(std::unique_lock<std::mutex>& lock) {
   acquiring_ = false;
 }
 
-// Gives the SM one more block if the first grid that has blocks left fits. One per call, so that a
-// small grid spreads over SMs and threads instead of crowding the first.
+// Gives the SM one more block if the first grid that has blocks left fits, and if no other SM has
+// fewer: so a small grid spreads over the SMs, as on hardware, even where their threads have yet to
+// wake up.
 bool Engine::fill(Sm& sm) {
-  if (sm.count == limits_.blocks) return false;
+  const uint32_t count = residents_[sm.place.smid];
+  if (count == limits_.blocks || count > *std::min_element(residents_.begin(), residents_.end()))
+    return false;
   for (const std::shared_ptr<Grid>& grid : active_) {
     if (grid->next == grid->total || grid->abandoned) continue;
     const BlockNeeds& needs = grid->needs;
@@ -181,7 +187,7 @@ bool Engine::fill(Sm& sm) {
     resident->index = grid->next++;
     resident->begun = false;
     ++grid->resident;
-    ++sm.count;
+    ++residents_[sm.place.smid];
     sm.used.threads += needs.threads;
     sm.used.registers += needs.registers;
     sm.used.shared_bytes += needs.shared_bytes;
@@ -194,7 +200,7 @@ void Engine::end_block(std::unique_lock<std::mutex>& lock, Sm& sm, Resident& res
   const std::shared_ptr<Grid> grid = std::move(resident.grid);
   resident.grid = nullptr;
   resident.block = nullptr;
-  --sm.count;
+  --residents_[sm.place.smid];
   sm.used.threads -= grid->needs.threads;
   sm.used.registers -= grid->needs.registers;
   sm.used.shared_bytes -= grid->needs.shared_bytes;
@@ -279,7 +285,7 @@ void Engine::thread_main(unsigned index) {
     bool started = false, resident = false;
     for (Sm& sm : sms) {
       started |= fill(sm);
-      resident |= sm.count != 0;
+      resident |= residents_[sm.place.smid] != 0;
     }
     if (!resident) {
       if (holder_ < 0 && waiting_clients_ != 0 && !acquiring_) {

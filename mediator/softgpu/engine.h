@@ -2,9 +2,10 @@
 // at a time, and takes the shared GPU for them (SharedGpu).
 //
 // Grids of one context start in the order in which they were submitted; blocks of a grid start in
-// the order of their index; a later grid's blocks start when all earlier grids' have. Resident
-// blocks are run in slices, so blocks that wait for one another get on. A context leaves the engine
-// when it has nothing to run and, if another context waits, after each kernel.
+// the order of their index, each on an SM with the fewest; a later grid's blocks start when all
+// earlier grids' have. Resident blocks are run in slices, so blocks that wait for one another get
+// on. A context leaves the engine when it has nothing to run and, if another context waits, after
+// each kernel.
 //
 // Owned by the library's state. Its threads, named softgpu-smN, are started with the first grid and
 // sleep while there is nothing to run; thread t runs SMs t, t + T, t + 2T... Any thread may submit.
@@ -103,7 +104,6 @@ class Engine : private exec::Environment {
     exec::SmPlace place;
     std::vector<Resident> residents;
     BlockNeeds used;
-    uint32_t count = 0;
   };
 
   uint64_t global_timer_ns() override;
@@ -129,6 +129,7 @@ class Engine : private exec::Environment {
   std::mutex mutex_;
   std::condition_variable work_;
   std::array<Client, kMaxContexts> clients_;
+  std::vector<uint32_t> residents_;            // on each SM
   std::vector<std::shared_ptr<Grid>> active_;  // in the order of their start
   int holder_ = -1;                            // slot that has the GPU
   bool turn_used_ = false;                     // it has started a kernel since it got the GPU

@@ -69,28 +69,34 @@ struct Function {
   std::weak_ptr<Context> context;
   std::shared_ptr<const exec::Image> image;
   const exec::EntryInfo* entry = nullptr;  // of image's program
-  uint32_t ptx_version = 0, constant_bytes = 0;
+  uint32_t ptx_version = 0;
+  uint32_t constant_bytes = 0;
   std::atomic<int> max_dynamic_shared{48 * 1024};
   std::atomic<int> carveout{-1};
+};
+
+// A module's text, decoded; the same for all contexts that load it.
+struct Code {
+  std::shared_ptr<const exec::Program> program;
+  uint32_t ptx_version = 0;  // of .target: 90 for sm_90
 };
 
 struct Module {
   std::weak_ptr<Context> context;
   CUmodule handle = nullptr;
+  Code code;
   std::shared_ptr<const exec::Image> image;
-  uint32_t ptx_version = 0;     // of .target: 90 for sm_90
   std::vector<uint64_t> owned;  // device memory of its variables
   std::mutex mutex;
   std::map<std::string, CUfunction, std::less<>> functions;  // under mutex: handed out so far
 };
 
-// A library is a module that is loaded into each context that asks for it.
+// A library belongs to no context; each context that uses it gets its module.
 struct Library {
-  std::string text;
+  Code code;
   std::mutex mutex;
-  std::map<Context*, CUmodule> modules;                  // under mutex
-  std::map<std::string, CUkernel, std::less<>> kernels;  // under mutex
-  std::vector<std::string> names;                        // entries in the order of the text
+  std::map<uint64_t, CUmodule> modules;                  // under mutex, by Context::id
+  std::map<std::string, CUkernel, std::less<>> kernels;  // under mutex: handed out so far
 };
 
 struct Kernel {

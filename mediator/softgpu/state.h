@@ -117,7 +117,18 @@ inline CUresult outcome(const Context& context) {
 uint64_t allocate_device(State& s, Context& context, uint64_t bytes);
 bool free_device(State& s, Context& context, uint64_t base);
 
-// api_module.cc: unloads without looking at the context's state.
+// modules.cc. load_code: from an image as cuModuleLoadData takes it; the error's code is a
+// CUresult, its message what a compiler would say. load_module: in a context; also enters it in the
+// tables. drop_module: whatever the context's state; nothing of it may be running.
+Result<Code> load_code(const void* image);
+Result<std::shared_ptr<Module>> load_module(State& s, const std::shared_ptr<Context>& context,
+                                            const Code& code);
 void drop_module(State& s, const std::shared_ptr<Module>& module);
+// The handle of entry `name`; null: no such entry.
+CUfunction function_of(State& s, const std::shared_ptr<Module>& module, std::string_view name);
+// What a launch or query names: a function, or a kernel of a library, which gets loaded in
+// `context`.
+std::shared_ptr<Function> find_function(State& s, Context& context, CUfunction handle,
+                                        CUresult& error);
 
 }  // namespace sluice::softgpu

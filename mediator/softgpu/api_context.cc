@@ -1,0 +1,310 @@
+// The driver API's contexts. A context handle is never dereferenced, only looked up.
+#include "mediator/softgpu/softgpu.h"
+#include "mediator/softgpu/state.h"
+
+#include <cstdio>
+
+using namespace sluice::softgpu;
+
+namespace {
+
+// The current context even if it has failed, for calls that stay allowed.
+std::shared_ptr<Context> current() {
+  auto& stack = context_stack();
+  return stack.empty() ? nullptr : stack.back();
+}
+
+bool valid_flags(unsigned flags) {
+  return (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0 &&
+         (flags & CU_CTX_SCHED_MASK) <= CU_CTX_SCHED_BLOCKING_SYNC;
+}
+
+CUresult create(CUcontext* out, unsigned flags, CUdevice device) {
+  return with_state([&](State& s) {
+    if (out == nullptr || !valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    auto context = make_context(s, flags, false);
+    if (!context) {
+      s.log(context.error().message);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    context_stack().push_back(*context);
+    *out = (*context)->handle;
+    return CUDA_SUCCESS;
+  });
+}
+
+// The context that `handle` names, or with null the current one; a failed one too.
+template <class F>
+CUresult with_named(CUcontext handle, F f) {
+  return with_state([&](State& s) -> CUresult {
+    const std::shared_ptr<Context> context =
+        handle == nullptr ? current() : s.contexts.find(handle);
+    return context ? f(s, *context) : CUDA_ERROR_INVALID_CONTEXT;
+  });
+}
+
+}  // namespace
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
+  return with_state([&](State& s) {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    std::unique_lock lock(s.mutex);
+    while (s.primary == nullptr) {
+      const unsigned flags = s.primary_flags;
+      lock.unlock();
+      auto context = make_context(s, flags, true);
+      if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
+      lock.lock();
+      if (s.primary == nullptr) {
+        s.primary = *context;
+      } else {  // another thread was faster
+        lock.unlock();
+        destroy_context(s, *context);
+        lock.lock();
+      }
+    }
+    ++s.primary_uses;
+    *out = s.primary->handle;
+    return CUDA_SUCCESS;
+  });
+}
+
+namespace {
+
+CUresult release_primary(CUdevice device, bool all) {
+  return with_state([&](State& s) {
+    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    std::shared_ptr<Context> last;
+    {
+      std::lock_guard lock(s.mutex);
+      if (all) {
+        s.primary_uses = 0;
+      } else if (s.primary_uses == 0) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+      } else if (--s.primary_uses != 0) {
+        return CUDA_SUCCESS;
+      }
+      last = std::move(s.primary);
+      s.primary = nullptr;
+    }
+    if (last) destroy_context(s, last);
+    return CUDA_SUCCESS;
+  });
+}
+
+}  // namespace
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return release_primary(device, false); }
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return release_primary(device, true); }
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
+  return with_state([&](State& s) {
+    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(s.mutex);
+    s.primary_flags = flags;
+    if (s.primary) s.primary->flags = flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags, int* active) {
+  return with_state([&](State& s) {
+    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
+    if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(s.mutex);
+    *flags = s.primary_flags;
+    *active = s.primary != nullptr;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device) {
+  return create(out, flags, device);
+}
+
+CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned int flags,
+                        CUdevice device) {
+  if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return create(out, flags, device);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext handle) {
+  return with_state([&](State& s) {
+    const std::shared_ptr<Context> context = s.contexts.find(handle);
+    if (!context || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+    auto& stack = context_stack();
+    if (!stack.empty() && stack.back() == context) stack.pop_back();
+    destroy_context(s, context);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext handle) {
+  return with_state([&](State& s) {
+    std::shared_ptr<Context> context = s.contexts.find(handle);
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    context_stack().push_back(std::move(context));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* out) {
+  return with_state([&](State&) {
+    auto& stack = context_stack();
+    if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (out != nullptr) *out = stack.back() ? stack.back()->handle : nullptr;
+    stack.pop_back();
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxSetCurrent(CUcontext handle) {
+  return with_state([&](State& s) {
+    auto& stack = context_stack();
+    if (handle == nullptr) {
+      if (!stack.empty()) stack.pop_back();
+      return CUDA_SUCCESS;
+    }
+    std::shared_ptr<Context> context = s.contexts.find(handle);
+    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    if (stack.empty()) {
+      stack.push_back(std::move(context));
+    } else {
+      stack.back() = std::move(context);
+    }
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetCurrent(CUcontext* out) {
+  return with_state([&](State&) {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const std::shared_ptr<Context> context = current();
+    *out = context ? context->handle : nullptr;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  return with_named(nullptr, [&](State&, Context&) {
+    if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *device = 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetFlags(unsigned int* flags) {
+  return with_named(nullptr, [&](State&, Context& context) {
+    if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *flags = context.flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxSetFlags(unsigned int flags) {
+  return with_context([&](State&, Context& context) {
+    if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+    context.flags = flags;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
+  return with_named(handle, [&](State&, Context& context) {
+    if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *id = context.id;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxSynchronize() {
+  return with_context([](State& s, Context& context) {
+    s.scheduler.wait(context);
+    return outcome(context);
+  });
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  return with_context([&](State&, Context& context) {
+    std::lock_guard lock(context.mutex);
+    const auto it = context.limits.find(limit);
+    if (it == context.limits.end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    it->second = value;  // kept and told; the interpreter sizes its stacks by what kernels declare
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
+  return with_context([&](State&, Context& context) {
+    if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(context.mutex);
+    const auto it = context.limits.find(limit);
+    if (it == context.limits.end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    *value = it->second;
+    return CUDA_SUCCESS;
+  });
+}
+
+// There are no caches or banks to configure: accepted and without effect.
+CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
+  return with_context([&](State&, Context&) {
+    if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *config = CU_FUNC_CACHE_PREFER_NONE;
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuCtxSetCacheConfig(CUfunc_cache) {
+  return with_context([](State&, Context&) { return CUDA_SUCCESS; });
+}
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig* config) {
+  return with_context([&](State&, Context&) {
+    if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig) {
+  return with_context([](State&, Context&) { return CUDA_SUCCESS; });
+}
+CUresult cuCtxResetPersistingL2Cache() {
+  return with_context([](State&, Context&) { return CUDA_SUCCESS; });
+}
+
+CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int* version) {
+  return with_named(handle, [&](State&, Context&) {
+    if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *version = 3020;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  return with_context([&](State&, Context&) {
+    // One level: streams take any priority in the range and run first come first served.
+    if (least != nullptr) *least = 0;
+    if (greatest != nullptr) *greatest = 0;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult sluice_softgpu_tsgid(CUcontext handle, unsigned int* tsgid) {
+  return with_named(handle, [&](State&, Context& context) {
+    if (tsgid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *tsgid = SharedGpu::tsgid(context.slot);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult sluice_softgpu_fault(CUcontext handle, char* text, size_t bytes) {
+  return with_named(handle, [&](State&, Context& context) {
+    if (text == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(context.mutex);
+    std::snprintf(text, bytes, "%s", context.fault.c_str());
+    return outcome(context);
+  });
+}

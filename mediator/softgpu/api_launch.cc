@@ -1,0 +1,265 @@
+// The driver API's launches, host functions and occupancy.
+#include <algorithm>
+#include <cstring>
+
+#include "mediator/softgpu/state.h"
+
+using namespace sluice;
+using namespace sluice::softgpu;
+
+namespace {
+
+constexpr uint32_t kMaxBlockThreads = exec::kMaxBlockThreads;
+constexpr uint32_t kMaxGridY = 65535, kMaxGridZ = 65535;
+constexpr uint32_t kMaxGridX = 0x7fff'ffff;
+
+// The parameter block from cuLaunchKernel's two ways to pass it.
+CUresult gather_params(const exec::EntryInfo& entry, void** pointers, void** extra,
+                       std::vector<std::byte>& block) {
+  block.resize(entry.param_bytes);
+  if (pointers != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (extra == nullptr) {
+    if (pointers == nullptr) return entry.params.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < entry.params.size(); ++i) {
+      const exec::ParamInfo& param = entry.params[i];
+      if (param.bytes == 0) continue;
+      if (pointers[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      std::memcpy(block.data() + param.offset, pointers[i], param.bytes);
+    }
+    return CUDA_SUCCESS;
+  }
+  const void* buffer = nullptr;
+  const size_t* bytes = nullptr;
+  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      buffer = extra[1];
+    } else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      bytes = static_cast<const size_t*>(extra[1]);
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  // A buffer may be longer (a C structure's padding), not shorter.
+  if (bytes == nullptr || *bytes < block.size() || (buffer == nullptr && !block.empty())) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!block.empty()) std::memcpy(block.data(), buffer, block.size());
+  return CUDA_SUCCESS;
+}
+
+CUresult check_shape(const Function& function, const exec::LaunchShape& shape) {
+  const exec::EntryInfo& entry = *function.entry;
+  const exec::Dim3 &grid = shape.grid, &block = shape.block;
+  if (grid.count() == 0 || block.count() == 0 || grid.x > kMaxGridX || grid.y > kMaxGridY ||
+      grid.z > kMaxGridZ || block.x > 1024 || block.y > 1024 || block.z > 64 ||
+      block.count() > kMaxBlockThreads) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (entry.max_threads != 0 && block.count() > entry.max_threads) return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t* required = entry.required_block;
+  if (required[0] != 0 && (block.x != required[0] || block.y != std::max(required[1], 1u) ||
+                           block.z != std::max(required[2], 1u))) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  // Up to 48 KiB static and dynamic together without being asked; beyond, as much dynamic as the
+  // function's attribute allows.
+  const uint64_t shared = uint64_t{entry.static_shared_bytes} + shape.dynamic_shared_bytes;
+  if (shared > exec::kMaxSharedBytes) return CUDA_ERROR_INVALID_VALUE;
+  if (shared > 48 * 1024 &&
+      shape.dynamic_shared_bytes > static_cast<uint32_t>(function.max_dynamic_shared.load())) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stream_handle,
+                void** pointers, void** extra) {
+  return with_stream(stream_handle, [&](State& s, Context& context, Stream& stream) -> CUresult {
+    CUresult error;
+    const std::shared_ptr<Function> function = find_function(s, context, handle, error);
+    if (!function) return error;
+    if (function->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
+    if (const CUresult r = check_shape(*function, shape); r != CUDA_SUCCESS) return r;
+    auto grid = std::make_shared<Grid>();
+    if (const CUresult r = gather_params(*function->entry, pointers, extra, grid->params);
+        r != CUDA_SUCCESS)
+      return r;
+    const auto threads = static_cast<uint32_t>(shape.block.count());
+    grid->needs = block_needs(threads, function->entry->registers,
+                              function->entry->static_shared_bytes + shape.dynamic_shared_bytes);
+    if (blocks_per_sm(s.engine.limits(), grid->needs) == 0)
+      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    grid->image = function->image;
+    grid->entry = function->entry->name;
+    grid->shape = shape;
+    grid->map = &context.map;
+    grid->slot = context.slot;
+    auto operation = std::make_shared<Operation>();
+    operation->kind = Operation::Kind::kKernel;
+    operation->grid = std::move(grid);
+    s.scheduler.enqueue(stream, operation);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult add_host_function(CUstream handle, bool even_after_error,
+                           std::function<void(Context&)> call) {
+  return with_stream(handle, [&](State& s, Context& context, Stream& stream) {
+    auto operation = std::make_shared<Operation>();
+    operation->kind = Operation::Kind::kHostFunction;
+    operation->even_after_error = even_after_error;
+    operation->run = [call = std::move(call), &context] { call(context); };
+    s.scheduler.enqueue(stream, operation);
+    return CUDA_SUCCESS;
+  });
+}
+
+template <class F>
+CUresult with_occupancy(CUfunction handle, F f) {
+  return with_context([&](State& s, Context& context) -> CUresult {
+    CUresult error;
+    const std::shared_ptr<Function> function = find_function(s, context, handle, error);
+    return function ? f(s, *function->entry) : error;
+  });
+}
+
+// Resident blocks per SM of such a launch; 0 if it cannot run.
+uint32_t occupancy(const State& s, const exec::EntryInfo& entry, uint32_t threads,
+                   size_t dynamic_shared) {
+  if (threads == 0 || threads > kMaxBlockThreads ||
+      (entry.max_threads != 0 && threads > entry.max_threads))
+    return 0;
+  if (dynamic_shared + entry.static_shared_bytes > exec::kMaxSharedBytes) return 0;
+  return blocks_per_sm(s.engine.limits(), block_needs(threads, entry.registers,
+                                                      entry.static_shared_bytes +
+                                                          static_cast<uint32_t>(dynamic_shared)));
+}
+
+}  // namespace
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                        unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                        unsigned int shared_bytes, CUstream stream, void** params, void** extra) {
+  return launch(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes}, stream,
+                params, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
+  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttributeValue& value = config->attrs[i].value;
+    switch (config->attrs[i].id) {
+      // These only tune, or ask for what is so anyway.
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        if (value.cooperative != 0) return CUDA_ERROR_NOT_SUPPORTED;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        if (value.clusterDim.x > 1 || value.clusterDim.y > 1 || value.clusterDim.z > 1) {
+          return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        break;
+      default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+  }
+  return launch(f,
+                {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                 {config->blockDimX, config->blockDimY, config->blockDimZ},
+                 config->sharedMemBytes},
+                config->hStream, params, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction, unsigned int, unsigned int, unsigned int,
+                                   unsigned int, unsigned int, unsigned int, unsigned int, CUstream,
+                                   void**) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user_data) {
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add_host_function(stream, false, [function, user_data](Context&) { function(user_data); });
+}
+
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* user_data,
+                             unsigned int flags) {
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return add_host_function(stream, true, [callback, stream, user_data](Context& context) {
+    callback(stream, outcome(context), user_data);
+  });
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction f,
+                                                              int block_size, size_t dynamic_shared,
+                                                              unsigned int) {
+  return with_occupancy(f, [&](State& s, const exec::EntryInfo& entry) {
+    if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
+    *blocks =
+        static_cast<int>(occupancy(s, entry, static_cast<uint32_t>(block_size), dynamic_shared));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction f, int block_size,
+                                                     size_t dynamic_shared) {
+  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, f, block_size, dynamic_shared,
+                                                              0);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid, int* block_size, CUfunction f,
+                                                   CUoccupancyB2DSize shared_of,
+                                                   size_t dynamic_shared, int limit, unsigned int) {
+  return with_occupancy(f, [&](State& s, const exec::EntryInfo& entry) {
+    if (min_grid == nullptr || block_size == nullptr || limit < 0) return CUDA_ERROR_INVALID_VALUE;
+    const uint32_t most =
+        limit == 0 ? kMaxBlockThreads : std::min(static_cast<uint32_t>(limit), kMaxBlockThreads);
+    uint32_t best_size = 0, best_blocks = 0;
+    // The largest block among those with the most resident threads.
+    for (uint32_t size = most / 32 * 32; size >= 32; size -= 32) {
+      const size_t shared =
+          shared_of != nullptr ? shared_of(static_cast<int>(size)) : dynamic_shared;
+      const uint32_t blocks = occupancy(s, entry, size, shared);
+      if (blocks * size > best_blocks * best_size) {
+        best_size = size;
+        best_blocks = blocks;
+      }
+    }
+    if (best_size == 0) return CUDA_ERROR_INVALID_VALUE;
+    *block_size = static_cast<int>(best_size);
+    *min_grid = static_cast<int>(best_blocks * s.engine.sms());
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int* min_grid, int* block_size, CUfunction f,
+                                          CUoccupancyB2DSize shared_of, size_t dynamic_shared,
+                                          int limit) {
+  return cuOccupancyMaxPotentialBlockSizeWithFlags(min_grid, block_size, f, shared_of,
+                                                   dynamic_shared, limit, 0);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction f, int blocks,
+                                                 int block_size) {
+  return with_occupancy(f, [&](State& s, const exec::EntryInfo& entry) {
+    if (bytes == nullptr || blocks <= 0 || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
+    const auto wanted = static_cast<uint32_t>(blocks);
+    if (occupancy(s, entry, static_cast<uint32_t>(block_size), 0) < wanted)
+      return CUDA_ERROR_INVALID_VALUE;
+    const uint32_t share =
+        s.engine.limits().shared_bytes / wanted / SmLimits::kSharedUnit * SmLimits::kSharedUnit;
+    const uint32_t per_block =
+        std::min(share - SmLimits::kSharedReservedPerBlock, exec::kMaxSharedBytes);
+    *bytes = per_block - std::min(per_block, entry.static_shared_bytes);
+    return CUDA_SUCCESS;
+  });
+}

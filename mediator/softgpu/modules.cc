@@ -1,0 +1,145 @@
+// Loading of code into contexts, behind api_module.cc and api_library.cc.
+#include <cstring>
+#include <string_view>
+
+#include "kernels/ptx/module.h"
+#include "mediator/softgpu/state.h"
+
+namespace sluice::softgpu {
+namespace {
+
+constexpr uint32_t kComputeCapability = 90;
+constexpr uint32_t kElfMagic = 0x464c'457f;
+constexpr uint32_t kFatBinaryMagic = 0xba55'ed50;
+constexpr uint32_t kFatBinaryWrapperMagic = 0x4662'43b1;
+
+}  // namespace
+
+Result<Code> load_code(const void* image) {
+  if (image == nullptr) return Error{CUDA_ERROR_INVALID_VALUE, "no image"};
+  // The shortest text that is not empty has its terminator within four bytes; look byte by byte.
+  const auto* bytes = static_cast<const char*>(image);
+  uint32_t magic = 0;
+  const size_t length = ::strnlen(bytes, sizeof magic);
+  std::memcpy(&magic, bytes, length);
+  if (magic == kElfMagic) {
+    return Error{CUDA_ERROR_NO_BINARY_FOR_GPU,
+                 "machine code (cubin) cannot run on the software GPU; it runs PTX"};
+  }
+  if (magic == kFatBinaryMagic || magic == kFatBinaryWrapperMagic) {
+    return Error{CUDA_ERROR_NO_BINARY_FOR_GPU,
+                 "fat binaries are not supported yet; load their PTX"};
+  }
+  auto module = ptx::Module::parse(bytes);
+  if (!module) return Error{CUDA_ERROR_INVALID_PTX, module.error().message};
+  if (module->version() == ptx::Module::Version{}) {
+    return Error{CUDA_ERROR_INVALID_IMAGE,
+                 "neither PTX (no .version directive) nor a known binary"};
+  }
+  if (module->sm() > kComputeCapability) {
+    return Error{
+        CUDA_ERROR_NO_BINARY_FOR_GPU,
+        "the code is for sm_" + std::to_string(module->sm()) + ", the software GPU is sm_90"};
+  }
+  auto program = exec::decode(*module);
+  if (!program) return Error{CUDA_ERROR_INVALID_PTX, program.error().message};
+  return Code{*std::move(program), module->sm()};
+}
+
+Result<std::shared_ptr<Module>> load_module(State& s, const std::shared_ptr<Context>& context,
+                                            const Code& code) {
+  auto module = std::make_shared<Module>();
+  module->context = context;
+  module->code = code;
+  const auto undo = [&](CUresult code_, std::string why) {
+    for (uint64_t address : module->owned) free_device(s, *context, address);
+    return Error{code_, std::move(why)};
+  };
+  std::vector<uint64_t> addresses;
+  for (const exec::SymbolInfo& symbol : code.program->symbols()) {
+    if (symbol.external)
+      return undo(CUDA_ERROR_INVALID_PTX, "unresolved external variable " + symbol.name);
+    // A variable of no size still needs an address of its own.
+    const uint64_t address = allocate_device(s, *context, std::max<uint64_t>(symbol.bytes, 1));
+    if (address == 0)
+      return undo(CUDA_ERROR_OUT_OF_MEMORY, "no device memory for variable " + symbol.name);
+    module->owned.push_back(address);
+    if (symbol.align > Arena::kGranule)
+      return undo(CUDA_ERROR_INVALID_PTX, "alignment of " + symbol.name);
+    addresses.push_back(address);
+  }
+  auto image = exec::Image::make(code.program, addresses);
+  if (!image) return undo(CUDA_ERROR_INVALID_PTX, image.error().message);
+  module->image = *std::move(image);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const std::vector<uint8_t> values = module->image->initial_values(i);
+    std::memcpy(reinterpret_cast<void*>(addresses[i]), values.data(), values.size());
+  }
+  module->handle = s.modules.add(module);
+  std::lock_guard lock(context->mutex);
+  context->modules.emplace(module->handle, module);
+  return module;
+}
+
+void drop_module(State& s, const std::shared_ptr<Module>& module) {
+  if (s.modules.remove(module->handle) == nullptr) return;
+  const std::shared_ptr<Context> context = module->context.lock();
+  std::map<std::string, CUfunction, std::less<>> functions;
+  {
+    std::lock_guard lock(module->mutex);
+    functions.swap(module->functions);
+  }
+  for (const auto& [name, handle] : functions) s.functions.remove(handle);
+  if (!context) return;
+  {
+    std::lock_guard lock(context->mutex);
+    context->modules.erase(module->handle);
+  }
+  for (uint64_t address : module->owned) free_device(s, *context, address);
+}
+
+CUfunction function_of(State& s, const std::shared_ptr<Module>& module, std::string_view name) {
+  std::lock_guard lock(module->mutex);
+  if (const auto it = module->functions.find(name); it != module->functions.end())
+    return it->second;
+  const exec::EntryInfo* entry = module->code.program->find_entry(name);
+  if (entry == nullptr) return nullptr;
+  auto function = std::make_shared<Function>();
+  function->module = module;
+  function->context = module->context;
+  function->image = module->image;
+  function->entry = entry;
+  function->ptx_version = module->code.ptx_version;
+  for (const exec::SymbolInfo& symbol : module->code.program->symbols()) {
+    if (symbol.space == exec::SymbolSpace::kConst)
+      function->constant_bytes += static_cast<uint32_t>(symbol.bytes);
+  }
+  const CUfunction handle = s.functions.add(function);
+  module->functions.emplace(entry->name, handle);
+  return handle;
+}
+
+std::shared_ptr<Function> find_function(State& s, Context& context, CUfunction handle,
+                                        CUresult& error) {
+  error = CUDA_ERROR_INVALID_HANDLE;
+  const auto as_kernel = reinterpret_cast<CUkernel>(handle);
+  if (!decltype(s.kernels)::is_of_type(as_kernel)) return s.functions.find(handle);
+  const std::shared_ptr<Kernel> kernel = s.kernels.find(as_kernel);
+  const std::shared_ptr<Library> library = kernel ? kernel->library.lock() : nullptr;
+  if (!library) return nullptr;
+  std::lock_guard lock(library->mutex);
+  CUmodule& module = library->modules[context.id];
+  std::shared_ptr<Module> loaded = s.modules.find(module);
+  if (!loaded) {
+    auto fresh = load_module(s, context.legacy->context.lock(), library->code);
+    if (!fresh) {
+      error = static_cast<CUresult>(fresh.error().code);
+      return nullptr;
+    }
+    loaded = *fresh;
+    module = loaded->handle;
+  }
+  return s.functions.find(function_of(s, loaded, kernel->name));
+}
+
+}  // namespace sluice::softgpu

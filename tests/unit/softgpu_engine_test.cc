@@ -1,0 +1,257 @@
+// The engine of the software GPU without its interpreter: blocks here are C++ functions (this file
+// defines exec::Block::make), so that residency, order, waiting, faults and contention can be seen
+// one by one.
+#include "mediator/softgpu/engine.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <set>
+
+namespace sluice {
+namespace {
+
+// One slice of a block: says how the slice ended.
+using Script = std::function<exec::RunState(uint64_t block, exec::SmPlace place, unsigned slice)>;
+// Called with the launch's grid id as a block starts.
+std::function<void(uint64_t grid_id)> g_on_start;
+Script g_script;
+
+class FakeBlock : public exec::Block {
+ public:
+  explicit FakeBlock(const exec::LaunchShape& shape) : shape_(shape) {}
+  void start(exec::Dim3 ctaid, exec::SmPlace place) override {
+    index_ = ctaid.x + uint64_t{shape_.grid.x} * (ctaid.y + uint64_t{shape_.grid.y} * ctaid.z);
+    place_ = place;
+    slice_ = 0;
+    if (g_on_start) g_on_start(shape_.grid_id);
+  }
+  exec::RunResult run(uint64_t) override {
+    exec::RunResult result;
+    result.state = g_script(index_, place_, slice_++);
+    result.steps = 1;
+    result.waiting = result.state == exec::RunState::kYielded;
+    if (result.state == exec::RunState::kFault) {
+      fault_.kind = exec::FaultKind::kTrap;
+      fault_.block = {static_cast<uint32_t>(index_), 0, 0};
+    }
+    return result;
+  }
+  const exec::Fault& fault() const override { return fault_; }
+
+ private:
+  exec::LaunchShape shape_;
+  uint64_t index_ = 0;
+  exec::SmPlace place_;
+  unsigned slice_ = 0;
+  exec::Fault fault_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<exec::Block>> exec::Block::make(std::shared_ptr<const Image>,
+                                                       std::string_view, const LaunchShape& shape,
+                                                       std::span<const std::byte>, MemoryMap&,
+                                                       Environment&) {
+  return std::unique_ptr<Block>(new FakeBlock(shape));
+}
+
+namespace softgpu {
+namespace {
+
+using exec::RunState;
+
+class EngineTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/sluice-gpu-XXXXXX";
+    Fd fd(::mkstemp(name));
+    ::unlink(name);
+    config_.gpu_file = name;
+    config_.sms = 4;
+    config_.blocks_per_sm = 2;
+  }
+  void TearDown() override { ::unlink(config_.gpu_file.c_str()); }
+
+  std::unique_ptr<SharedGpu> open() { return *SharedGpu::open(config_); }
+
+  // A grid whose end can be waited for.
+  struct Launch {
+    std::shared_ptr<Grid> grid = std::make_shared<Grid>();
+    std::promise<exec::Fault> promise;
+    std::future<exec::Fault> end = promise.get_future();
+  };
+  std::unique_ptr<Launch> make(unsigned slot, uint32_t blocks, uint32_t threads = 32) {
+    auto launch = std::make_unique<Launch>();
+    launch->grid->shape.grid = {blocks, 1, 1};
+    launch->grid->shape.block = {threads, 1, 1};
+    launch->grid->needs = block_needs(threads, 32, 0);
+    launch->grid->slot = slot;
+    launch->grid->map = &map_;
+    launch->grid->on_done = [l = launch.get()](const exec::Fault& fault) {
+      l->promise.set_value(fault);
+    };
+    return launch;
+  }
+
+  Config config_;
+  exec::MemoryMap map_;
+};
+
+TEST(Occupancy, FollowsThreadsRegistersSharedMemoryAndBlocks) {
+  SmLimits limits;
+  limits.blocks = 32;
+  EXPECT_EQ(blocks_per_sm(limits, block_needs(1024, 16, 0)), 2u) << "threads";
+  EXPECT_EQ(blocks_per_sm(limits, block_needs(256, 64, 0)), 4u) << "registers";
+  EXPECT_EQ(blocks_per_sm(limits, block_needs(32, 16, 48 * 1024)), 4u)
+      << "shared memory with 1 KiB each";
+  EXPECT_EQ(blocks_per_sm(limits, block_needs(32, 16, 0)), 32u) << "blocks";
+  EXPECT_EQ(blocks_per_sm(limits, block_needs(1, 16, 0)),
+            blocks_per_sm(limits, block_needs(32, 16, 0)));
+  EXPECT_EQ(blocks_per_sm(limits, block_needs(1024, 255, 0)), 0u);
+}
+
+TEST_F(EngineTest, RunsEachBlockOnceInOrderOfStartWithinResidency) {
+  auto gpu = open();
+  const unsigned slot = *gpu->join();
+  std::mutex m;
+  std::vector<uint64_t> started;
+  std::multiset<uint32_t> on_sm;
+  size_t most = 0;
+  g_script = [&](uint64_t block, exec::SmPlace place, unsigned slice) {
+    std::lock_guard lock(m);
+    if (slice == 0) {
+      started.push_back(block);
+      on_sm.insert(place.smid);
+      EXPECT_EQ(place.nsmid, 4u);
+      most = std::max(most, on_sm.count(place.smid));
+    }
+    if (slice < 3) return RunState::kYielded;
+    on_sm.erase(on_sm.find(place.smid));
+    return RunState::kDone;
+  };
+  Engine engine(*gpu, 1);  // one thread, so that starts are seen in order
+  auto launch = make(slot, 100);
+  engine.submit(launch->grid);
+  EXPECT_EQ(launch->end.get().kind, exec::FaultKind::kNone);
+  ASSERT_EQ(started.size(), 100u);
+  for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(started[i], i);
+  EXPECT_EQ(most, 2u);
+  EXPECT_TRUE(gpu->engine_free());
+}
+
+TEST_F(EngineTest, BlocksThatWaitForLaterResidentOnesGetOn) {
+  auto gpu = open();
+  const unsigned slot = *gpu->join();
+  std::atomic<bool> released{false};
+  g_script = [&](uint64_t block, exec::SmPlace, unsigned) {
+    if (block == 7) released = true;  // the last that is resident at first
+    return released ? RunState::kDone : RunState::kYielded;
+  };
+  Engine engine(*gpu, 2);
+  auto launch = make(slot, 50);
+  engine.submit(launch->grid);
+  EXPECT_EQ(launch->end.get().kind, exec::FaultKind::kNone);
+}
+
+TEST_F(EngineTest, SmallGridsSpreadOverSms) {
+  auto gpu = open();
+  const unsigned slot = *gpu->join();
+  std::mutex m;
+  std::set<uint32_t> sms;
+  g_script = [&](uint64_t, exec::SmPlace place, unsigned) {
+    std::lock_guard lock(m);
+    sms.insert(place.smid);
+    return sms.size() == 4 ? RunState::kDone : RunState::kYielded;  // hangs if two share an SM
+  };
+  Engine engine(*gpu, 2);
+  auto launch = make(slot, 4);
+  engine.submit(launch->grid);
+  launch->end.get();
+  EXPECT_EQ(sms.size(), 4u);
+}
+
+TEST_F(EngineTest, AFaultEndsTheGridOnceAndTheNextOneRuns) {
+  auto gpu = open();
+  const unsigned slot = *gpu->join();
+  std::atomic<int> ran{0};
+  std::atomic<bool> faulty{true};
+  g_script = [&](uint64_t block, exec::SmPlace, unsigned) {
+    ++ran;
+    if (!faulty) return RunState::kDone;
+    return block == 3 ? RunState::kFault : RunState::kYielded;  // the others would never end
+  };
+  Engine engine(*gpu, 2);
+  auto bad = make(slot, 1000);
+  engine.submit(bad->grid);
+  const exec::Fault fault = bad->end.get();
+  EXPECT_EQ(fault.kind, exec::FaultKind::kTrap);
+  EXPECT_EQ(fault.block.x, 3u);
+  faulty = false;
+  ran = 0;
+  auto good = make(slot, 20);
+  engine.submit(good->grid);
+  EXPECT_EQ(good->end.get().kind, exec::FaultKind::kNone);
+  EXPECT_EQ(ran, 20);
+}
+
+TEST_F(EngineTest, TwoProcessesTakeTurnsKernelByKernel) {
+  auto gpu_a = open(), gpu_b = open();
+  const unsigned slot_a = *gpu_a->join(), slot_b = *gpu_b->join();
+  std::atomic<bool> go{false};
+  std::atomic<int> inside{0};
+  g_script = [&](uint64_t, exec::SmPlace, unsigned slice) {
+    if (slice == 0) {
+      EXPECT_EQ(inside.fetch_add(1), 0) << "contexts exclude one another";
+      return RunState::kYielded;
+    }
+    if (!go) return RunState::kYielded;
+    --inside;
+    return RunState::kDone;
+  };
+  Engine a(*gpu_a, 1), b(*gpu_b, 1);
+  std::mutex m;
+  std::string order;
+  g_on_start = [&](uint64_t name) {
+    std::lock_guard lock(m);
+    order.push_back(static_cast<char>(name));
+  };
+  std::vector<std::unique_ptr<Launch>> launches;
+  const auto submit = [&](Engine& engine, unsigned slot, char name) {
+    launches.push_back(make(slot, 1));
+    launches.back()->grid->shape.grid_id = static_cast<uint64_t>(name);
+    engine.submit(launches.back()->grid);
+  };
+  // The first kernel holds the GPU until both have queued up; from then on a kernel each.
+  submit(a, slot_a, 'a');
+  while (gpu_b->engine_free()) ::usleep(100);
+  for (int i = 0; i < 4; ++i) submit(b, slot_b, 'b');
+  // A kernel that was queued before anybody waited may run beside the first: queue a's others now.
+  for (int i = 0; i < 3; ++i) submit(a, slot_a, 'a');
+  go = true;
+  for (auto& launch : launches) launch->end.wait();
+  g_on_start = nullptr;
+  EXPECT_EQ(order, "abababab");
+  EXPECT_TRUE(gpu_a->engine_free());
+}
+
+TEST_F(EngineTest, StopsWithWorkOutstandingAndLeavesTheGpu) {
+  auto gpu = open(), other = open();
+  const unsigned slot = *gpu->join();
+  g_script = [](uint64_t, exec::SmPlace, unsigned) { return RunState::kYielded; };
+  {
+    Engine engine(*gpu, 2);
+    auto launch = make(slot, 100);
+    engine.submit(launch->grid);
+    while (other->engine_free()) ::usleep(100);
+    engine.stop();
+  }
+  EXPECT_TRUE(other->engine_free());
+}
+
+}  // namespace
+}  // namespace softgpu
+}  // namespace sluice

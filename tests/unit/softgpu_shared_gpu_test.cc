@@ -1,0 +1,275 @@
+// The file through which processes share a software GPU: queue, liveness, accounting, registers.
+// Two SharedGpu objects on one file are to each other as two processes are; death is a real one.
+#include "mediator/softgpu/shared_gpu.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "mediator/softgpu/arena.h"
+
+namespace sluice::softgpu {
+namespace {
+
+class SharedGpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/sluice-gpu-XXXXXX";
+    Fd fd(::mkstemp(name));
+    path_ = name;
+    ::unlink(name);
+    config_.gpu_file = path_;
+    config_.memory_bytes = 1 << 20;
+  }
+  void TearDown() override { ::unlink(path_.c_str()); }
+
+  std::unique_ptr<SharedGpu> open() {
+    auto gpu = SharedGpu::open(config_);
+    EXPECT_TRUE(gpu.ok()) << (gpu.ok() ? "" : gpu.error().message);
+    return gpu.ok() ? *std::move(gpu) : nullptr;
+  }
+
+  // What a reader of registers sees, through a mapping of its own, found as on a real GPU.
+  uint32_t status0() {
+    Fd fd(::open(path_.c_str(), O_RDONLY));
+    void* p = ::mmap(nullptr, kGpuFileBytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+    uint32_t row[3], value;
+    std::memcpy(row, static_cast<char*>(p) + SLUICE_REG_PTOP_DEVICE_INFO2, sizeof row);
+    EXPECT_TRUE(row[0] >> 31 && row[1] >> 31 && !(row[2] >> 31)) << "the row's words are chained";
+    const uint32_t runlist_base = ((row[2] >> 10) & 0xffff) << 10;
+    std::memcpy(&value, static_cast<char*>(p) + SLUICE_REG_ENGINE_STATUS0(runlist_base, 0),
+                sizeof value);
+    ::munmap(p, kGpuFileBytes);
+    return value;
+  }
+
+  std::string path_;
+  Config config_;
+};
+
+// Runs `body` in a child that says over a pipe that it is ready and then waits to be killed.
+pid_t start_child(const std::function<void()>& body) {
+  int ready[2];
+  EXPECT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    body();
+    if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char byte;
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  return child;
+}
+
+void kill_child(pid_t child) {
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(SharedGpuTest, TheCreatorDecidesForAll) {
+  config_.sms = 7;
+  auto a = open();
+  config_.sms = 3;
+  config_.memory_bytes = 1 << 21;
+  auto b = open();
+  EXPECT_EQ(b->sms(), 7u);
+  EXPECT_EQ(b->memory_bytes(), 1u << 20);
+}
+
+TEST_F(SharedGpuTest, AForeignFileIsLeftAlone) {
+  std::ofstream(path_) << "precious";
+  EXPECT_FALSE(SharedGpu::open(config_).ok());
+  std::string text;
+  std::ifstream(path_) >> text;
+  EXPECT_EQ(text, "precious");
+}
+
+TEST_F(SharedGpuTest, AFileWhoseCreatorDiedBeforeItsEndIsMadeAnew) {
+  Fd fd(::open(path_.c_str(), O_RDWR | O_CREAT, 0600));
+  ASSERT_EQ(::ftruncate(fd.get(), kGpuFileBytes), 0);
+  const char garbage[] = "half a row";
+  ASSERT_GT(::pwrite(fd.get(), garbage, sizeof garbage, SLUICE_REG_PTOP_DEVICE_INFO2), 0);
+  auto gpu = open();
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_EQ(status0(), 0u);
+}
+
+TEST_F(SharedGpuTest, EachContextHasItsSlotUntilAllAreTaken) {
+  auto a = open(), b = open();
+  std::vector<unsigned> slots;
+  for (unsigned i = 0; i < kMaxContexts; ++i) {
+    auto slot = (i % 2 ? a : b)->join();
+    ASSERT_TRUE(slot.ok());
+    EXPECT_EQ(std::count(slots.begin(), slots.end(), *slot), 0);
+    slots.push_back(*slot);
+  }
+  EXPECT_FALSE(a->join().ok());
+  b->leave(slots[0]);
+  EXPECT_TRUE(a->join().ok());
+}
+
+TEST_F(SharedGpuTest, TheEngineGoesToWhoStoodInLineFirst) {
+  auto a = open(), b = open(), c = open();
+  const unsigned sa = *a->join(), sb = *b->join(), sc = *c->join();
+  a->request(sa);
+  ASSERT_TRUE(a->try_acquire(sa));
+  c->request(sc);
+  b->request(sb);
+  EXPECT_FALSE(b->try_acquire(sb)) << "taken";
+  EXPECT_TRUE(a->others_waiting(sa));
+  const uint32_t bell_b = b->bell(), bell_c = c->bell();
+  a->release(sa);
+  EXPECT_EQ(b->bell(), bell_b) << "only the next is called";
+  EXPECT_NE(c->bell(), bell_c);
+  a->request(sa);
+  EXPECT_FALSE(a->try_acquire(sa)) << "others were first";
+  EXPECT_FALSE(b->try_acquire(sb)) << "c was first";
+  ASSERT_TRUE(c->try_acquire(sc));
+  c->release(sc);
+  ASSERT_TRUE(b->try_acquire(sb));
+  b->release(sb);
+  ASSERT_TRUE(a->try_acquire(sa));
+  EXPECT_FALSE(a->others_waiting(sa));
+  a->release(sa);
+}
+
+TEST_F(SharedGpuTest, RegistersTellWhoRuns) {
+  auto a = open(), b = open();
+  const unsigned sa = *a->join(), sb = *b->join();
+  EXPECT_EQ(SLUICE_STATUS0_CTX_STATUS(status0()), uint32_t{SLUICE_CTX_INVALID});
+  a->request(sa);
+  ASSERT_TRUE(a->try_acquire(sa));
+  EXPECT_EQ(status0(), SLUICE_STATUS0(SharedGpu::tsgid(sa), SLUICE_CTX_VALID, 0, 1));
+  a->release(sa);
+  EXPECT_EQ(status0(), SLUICE_STATUS0(SharedGpu::tsgid(sa), SLUICE_CTX_VALID, 0, 0))
+      << "resident, idle";
+  b->request(sb);
+  ASSERT_TRUE(b->try_acquire(sb));
+  EXPECT_EQ(status0(), SLUICE_STATUS0(SharedGpu::tsgid(sb), SLUICE_CTX_VALID, 0, 1));
+  b->release(sb);
+  b->leave(sb);
+  EXPECT_EQ(SLUICE_STATUS0_CTX_STATUS(status0()), uint32_t{SLUICE_CTX_INVALID});
+}
+
+TEST_F(SharedGpuTest, ADeadHolderIsEjected) {
+  auto a = open();
+  const unsigned sa = *a->join();
+  const pid_t child = start_child([&] {
+    auto gpu = SharedGpu::open(config_);
+    const unsigned slot = *(*gpu)->join();
+    (*gpu)->request(slot);
+    if (!(*gpu)->try_acquire(slot)) ::_exit(1);
+    (void)gpu->release();  // keep it open
+  });
+  a->request(sa);
+  EXPECT_FALSE(a->try_acquire(sa));
+  a->eject_dead();
+  EXPECT_FALSE(a->try_acquire(sa)) << "alive";
+  kill_child(child);
+  EXPECT_FALSE(a->try_acquire(sa)) << "dead, but nobody has looked";
+  a->eject_dead();
+  EXPECT_EQ(SLUICE_STATUS0_CTX_STATUS(status0()), uint32_t{SLUICE_CTX_INVALID});
+  EXPECT_TRUE(a->try_acquire(sa));
+}
+
+TEST_F(SharedGpuTest, ADeadContenderLosesItsPlace) {
+  auto a = open(), b = open();
+  const unsigned sa = *a->join(), sb = *b->join();
+  a->request(sa);
+  ASSERT_TRUE(a->try_acquire(sa));
+  const pid_t child = start_child([&] {
+    auto gpu = SharedGpu::open(config_);
+    (*gpu)->request(*(*gpu)->join());
+    (void)gpu->release();
+  });
+  b->request(sb);
+  kill_child(child);
+  a->release(sa);
+  EXPECT_FALSE(b->try_acquire(sb)) << "the dead one is first";
+  EXPECT_TRUE(b->try_acquire(sb, true)) << "out of turn";
+  b->release(sb);
+  b->request(sb);
+  b->eject_dead();
+  EXPECT_TRUE(b->try_acquire(sb));
+}
+
+TEST_F(SharedGpuTest, ANewOwnerOfADeadHoldersSlotIsNotTheHolder) {
+  auto a = open();
+  const unsigned sa = *a->join();
+  const pid_t child = start_child([&] {
+    auto gpu = SharedGpu::open(config_);
+    const unsigned slot = *(*gpu)->join();
+    (*gpu)->request(slot);
+    (void)(*gpu)->try_acquire(slot);
+    (void)gpu->release();
+  });
+  EXPECT_FALSE(a->engine_free());
+  kill_child(child);
+  auto b = open();
+  const unsigned sb = *b->join();
+  EXPECT_NE(sb, sa);
+  EXPECT_TRUE(b->engine_free());
+}
+
+TEST_F(SharedGpuTest, MemoryIsSharedAndADeadOnesComesBack) {
+  auto a = open();
+  const unsigned sa = *a->join();
+  EXPECT_TRUE(a->reserve_memory(sa, 1 << 19));
+  EXPECT_FALSE(a->reserve_memory(sa, (1 << 19) + 1));
+  const pid_t child = start_child([&] {
+    auto gpu = SharedGpu::open(config_);
+    if (!(*gpu)->reserve_memory(*(*gpu)->join(), 1 << 18)) ::_exit(1);
+    (void)gpu->release();
+  });
+  EXPECT_EQ(a->free_memory(), 1u << 18);
+  EXPECT_FALSE(a->reserve_memory(sa, 1 << 19));
+  kill_child(child);
+  EXPECT_EQ(a->free_memory(), 1u << 19);
+  EXPECT_TRUE(a->reserve_memory(sa, 1 << 19));
+  a->release_memory(sa, 1 << 20);
+  EXPECT_EQ(a->free_memory(), 1u << 20);
+}
+
+TEST(Arena, CutsAlignedPiecesAndMendsThem) {
+  Arena arena;
+  ASSERT_TRUE(Arena::make(1 << 20, arena).ok());
+  EXPECT_EQ(arena.allocate(0), 0u);
+  std::vector<uint64_t> bases;
+  for (int i = 0; i < 100; ++i) {
+    bases.push_back(arena.allocate(1000));
+    ASSERT_NE(bases.back(), 0u);
+    EXPECT_EQ(bases.back() % Arena::kGranule, 0u);
+    EXPECT_TRUE(arena.contains(bases.back()));
+    std::memset(reinterpret_cast<void*>(bases.back()), i, 1000);
+  }
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(*reinterpret_cast<char*>(bases[i] + 999), i) << "pieces do not overlap";
+  }
+  // Free in an order that merges with neighbours on both sides; then all of it is one piece again.
+  for (int i = 0; i < 100; i += 2) arena.free(bases[i]);
+  for (int i = 1; i < 100; i += 2) arena.free(bases[i]);
+  const uint64_t whole = arena.allocate((4u << 20) - Arena::kGranule);
+  EXPECT_NE(whole, 0u);
+  EXPECT_EQ(arena.allocate(1), 0u);
+  arena.free(whole);
+}
+
+TEST(Arena, FreedAddressesRest) {
+  Arena arena;
+  ASSERT_TRUE(Arena::make(1 << 20, arena).ok());
+  const uint64_t first = arena.allocate(4096);
+  arena.free(first);
+  EXPECT_NE(arena.allocate(4096), first);
+}
+
+}  // namespace
+}  // namespace sluice::softgpu
