@@ -80,7 +80,7 @@ std::string top_table(const json::value& top) {
   const json::value* vgpus = field(top, "vgpus");
   static const json::value kNone;
   for (const json::value& v : rows_of(vgpus ? *vgpus : kNone)) {
-    const json::value* l = field(v, "eviction_latency_us");
+    const json::value* l = field(v, "evict_latency_us");
     const json::value& latency = l ? *l : kNone;
     const bool contended = count(v, "contended_ms") > 0;
     auto share = [&](const char* name) {
@@ -92,7 +92,7 @@ std::string top_table(const json::value& top) {
     cells.push_back({text(v, "name"), text(v, "weight"), share("share_asked"), share("share_got"),
                      fmt::format("{:.1f}%", number(v, "gpu_fraction") * 100),
                      fmt::format("{:.1f}s", number(v, "contended_ms") / 1000), text(v, "launches"),
-                     text(v, "evictions"), text(v, "evictions_total"), us("p50_us"), us("p99_us"),
+                     text(v, "evictions"), text(v, "evictions_total"), us("p50"), us("p99"),
                      text(v, "sessions"), format_bytes(count(v, "memory_used_bytes")),
                      truth(v, "holds") ? "gpu" : truth(v, "busy") ? "waits" : "idle"});
   }
@@ -188,9 +188,10 @@ Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
                        text(s, "worker_pid"), text(s, "state"), format_bytes(count(s, "memory_bytes")),
                        format_bytes(count(s, "extent_bytes")),
                        fmt::format("{:.0f}s", number(s, "age_ms") / 1000)});
-    print("\n" + format_table({{"SLOT", true}, {"PROGRAM"}, {"FROM"}, {"PID", true}, {"WORKER", true},
-                               {"STATE"}, {"MEMORY", true}, {"SHARED", true}, {"AGE", true}},
-                              cells));
+    print("\n");
+    print(format_table({{"SLOT", true}, {"PROGRAM"}, {"FROM"}, {"PID", true}, {"WORKER", true},
+                        {"STATE"}, {"MEMORY", true}, {"SHARED", true}, {"AGE", true}},
+                       cells));
   });
 }
 

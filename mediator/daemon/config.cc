@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "mediator/base/limits.h"
 #include "mediator/core/domain_xml.h"
@@ -22,12 +23,13 @@ class Reader {
  public:
   Reader(const toml::table& root, std::string file) : root_(root), file_(std::move(file)) {}
 
-  // The following calls read this table; it may be missing.
+  // The following calls read this table; it may be missing. Empty: the keys before any table.
   void table(const char* name) {
-    tables_.insert(name);
-    name_ = name;
     keys_.clear();
-    table_ = nullptr;
+    name_ = name;
+    table_ = name_.empty() ? &root_ : nullptr;
+    if (table_) return;
+    tables_.insert(name);
     const toml::node* node = root_.get(name);
     if (!node) return;
     table_ = node->as_table();
@@ -104,19 +106,11 @@ class Reader {
     auto text = n->value_exact<std::string>();
     if (!text || !choose(*text)) fail(*n, fmt::format("{} must be one of {}", full(key), words));
   }
-  void environment(const char* name, const char* key, std::map<std::string, std::string>& to) {
-    const toml::table* t;
-    if (key) {
-      const toml::node* n = get(key);
-      if (!n) return;
-      t = n->as_table();
-      if (!t) return fail(*n, fmt::format("{} must be a table of strings", full(key)));
-    } else {
-      table(name);
-      t = table_;
-      table_ = nullptr;  // every key is a variable; none is unknown
-      if (!t) return;
-    }
+  // A table whose keys are variables: none is unknown.
+  void environment(const char* name, std::map<std::string, std::string>& to) {
+    table(name);
+    if (!table_) return;
+    const toml::table* t = std::exchange(table_, nullptr);
     for (const auto& [k, v] : *t) {
       std::string variable(k.str());
       auto text = v.value_exact<std::string>();
@@ -131,14 +125,14 @@ class Reader {
   void end_table() {
     if (!table_) return;
     for (const auto& [k, v] : *table_)
-      if (!keys_.count(std::string(k.str())))
-        fail(v, fmt::format("unknown key '{}' in [{}]", k.str(), name_));
+      if (!keys_.count(std::string(k.str())) && !(table_ == &root_ && v.is_table()))
+        fail(v, name_.empty() ? fmt::format("unknown key '{}'", k.str())
+                              : fmt::format("unknown key '{}' in [{}]", k.str(), name_));
   }
   void end_file() {
     for (const auto& [k, v] : root_)
-      if (!tables_.count(std::string(k.str())))
-        fail(v, v.is_table() ? fmt::format("unknown table [{}]", k.str())
-                             : fmt::format("key '{}' stands outside of any table", k.str()));
+      if (v.is_table() && !tables_.count(std::string(k.str())))
+        fail(v, fmt::format("unknown table [{}]", k.str()));
   }
   void fail_key(const char* key, const std::string& what) {
     if (const toml::node* n = table_ ? table_->get(key) : nullptr) fail(*n, what);
@@ -152,7 +146,9 @@ class Reader {
     keys_.insert(key);
     return table_ ? table_->get(key) : nullptr;
   }
-  std::string full(const char* key) const { return fmt::format("{}.{}", name_, key); }
+  std::string full(const char* key) const { 
+    return name_.empty() ? std::string(key) : fmt::format("{}.{}", name_, key);
+  }
   void fail(const toml::node& node, const std::string& what) {
     if (!error_) error_ = Error{EINVAL, fmt::format("{}:{}: {}", file_, node.source().begin.line, what)};
   }
@@ -171,7 +167,7 @@ std::string Config::admin_socket_path() const {
   return admin_socket.empty() ? runtime_dir + "/admin.sock" : admin_socket;
 }
 std::string Config::soft_gpu_path() const {
-  return soft_gpu_file.empty() ? runtime_dir + "/softgpu" : soft_gpu_file;
+  return soft_file.empty() ? runtime_dir + "/softgpu" : soft_file;
 }
 
 Result<Config> parse_config(std::string_view text, const std::string& file) {
@@ -184,7 +180,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   Config c;
   Reader r(root, file);
 
-  r.table("daemon");
+  r.table("");
   r.path("runtime_dir", c.runtime_dir);
   r.path("worker", c.worker);
   r.word("log_level", "\"debug\", \"info\", \"warning\", \"error\"",
@@ -207,13 +203,13 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   });
   r.library("nvidia_library", c.nvidia_library);
   r.library("soft_library", c.soft_library);
+  r.path("soft_file", c.soft_file);
+  r.number("soft_sms", c.soft_sms, 1, 256);
+  r.size("soft_memory", c.soft_memory_bytes, 64ull << 20, 1ull << 40, false);
+  r.number("soft_threads", c.soft_threads, 0, 256);
   r.end_table();
 
-  r.table("soft_gpu");
-  r.path("file", c.soft_gpu_file);
-  r.environment("soft_gpu", "environment", c.soft_gpu_environment);
-  r.end_table();
-  r.environment("worker_environment", nullptr, c.worker_environment);
+  r.environment("worker_environment", c.worker_environment);
 
   r.table("vgpu");
   r.size("region", c.region_bytes, limits::kMinRegionBytes, limits::kMaxRegionBytes, true);

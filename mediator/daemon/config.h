@@ -16,7 +16,7 @@ namespace sluice {
 enum class DeviceKind { kAuto, kSoft, kNvidia };
 
 struct Config {
-  // [daemon]
+  // Before any table
   std::string runtime_dir = "/run/sluice";
   std::string worker = SLUICE_LIBEXECDIR "/sluice-worker";
   log::Level log_level = log::Level::kInfo;
@@ -30,10 +30,10 @@ struct Config {
   DeviceKind device = DeviceKind::kAuto;
   std::string nvidia_library = "libcuda.so.1";
   std::string soft_library = SLUICE_LIBDIR "/libsluice-softcuda.so";
-
-  // [soft_gpu]
-  std::string soft_gpu_file;      // empty: <runtime_dir>/softgpu
-  std::map<std::string, std::string> soft_gpu_environment;
+  std::string soft_file;          // empty: <runtime_dir>/softgpu
+  uint32_t soft_sms = 4;
+  uint64_t soft_memory_bytes = 2ull << 30;
+  uint32_t soft_threads = 0;      // 0: the library's choice
 
   // [worker_environment]
   std::map<std::string, std::string> worker_environment;
@@ -63,7 +63,7 @@ struct Config {
   uint32_t evict_end_ms = 2000;     // from an eviction to the end of sessions that have not left
 
   std::string admin_socket_path() const;
-  std::string soft_gpu_path() const;
+  std::string soft_gpu_path() const;  // of the shared file
   std::string vgpu_dir() const { return runtime_dir + "/vgpu"; }
 };
 

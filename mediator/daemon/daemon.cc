@@ -58,8 +58,11 @@ std::vector<std::string> worker_environment(const Config& config, bool nvidia) {
     for (const char* prefix : {"SLUICE_", "CUDA_", "ASAN_", "UBSAN_", "LSAN_"})
       if (name.rfind(prefix, 0) == 0) variables[name] = equals + 1;
   }
-  if (!nvidia)
-    for (const auto& [name, value] : config.soft_gpu_environment) variables[name] = value;
+  if (!nvidia) {
+    variables["SLUICE_SOFT_SMS"] = std::to_string(config.soft_sms);
+    variables["SLUICE_SOFT_MEMORY"] = std::to_string(config.soft_memory_bytes);
+    if (config.soft_threads) variables["SLUICE_SOFT_THREADS"] = std::to_string(config.soft_threads);
+  }
   for (const auto& [name, value] : config.worker_environment) variables[name] = value;
   std::vector<std::string> list;
   for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
@@ -101,7 +104,7 @@ Result<void> Daemon::start() {
   s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
   s.soft_gpu_file = s.nvidia ? "" : config_.soft_gpu_path();
   if (s.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
-    return Error{ENAMETOOLONG, "soft_gpu.file is longer than 255 bytes"};
+    return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
   s.worker_path = config_.worker;
   s.worker_environment = worker_environment(config_, s.nvidia);
   s.chunk_target_us = config_.chunk_target_us;
@@ -109,7 +112,7 @@ Result<void> Daemon::start() {
   s.worker_start_ms = config_.worker_start_ms;
   s.session_end_ms = config_.session_end_ms;
   if (::access(s.worker_path.c_str(), X_OK) != 0)
-    log::warning("{}", Error::from_errno("daemon.worker " + s.worker_path).message);
+    log::warning("{}", Error::from_errno("worker " + s.worker_path).message);
 
   if (auto made = make_directory(config_.runtime_dir); !made) return made;
   if (auto made = make_directory(config_.vgpu_dir()); !made) return made;

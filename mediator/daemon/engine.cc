@@ -50,8 +50,8 @@ Engine::~Engine() = default;
 Result<core::VgpuId> Engine::add_vgpu(const std::string& name, const policy::VgpuShare& share) {
   auto id = scheduler_->add_vgpu(monotonic_ns(), share, actions_);
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
-  if (vgpu_names_.size() <= *id) vgpu_names_.resize(*id + 1);
-  vgpu_names_[*id] = name;
+  if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
+  vgpus_[*id] = {.name = name};
   run();
   return *id;
 }
@@ -63,7 +63,7 @@ void Engine::set_share(core::VgpuId vgpu, const policy::VgpuShare& share) {
 
 void Engine::remove_vgpu(core::VgpuId vgpu) {
   scheduler_->remove_vgpu(monotonic_ns(), vgpu, actions_);
-  vgpu_names_[vgpu].clear();
+  vgpus_[vgpu] = {};
   // The id will be another vGPU's: its past must not look like that one's.
   for (Sample& s : samples_)
     if (vgpu < s.present.size()) s.present[vgpu] = false;
@@ -105,6 +105,7 @@ void Engine::remove_session(core::SessionId session) {
   read_report(session);  // the last figures; the pages outlive the worker
   run();
   scheduler_->on_session_removed(monotonic_ns(), session, actions_);
+  vgpus_[sessions_[session]->vgpu].ended_relaunches += relaunches_of(*sessions_[session]);
   // Actions about other sessions follow; none about this one has an effect any more.
   sessions_[session].reset();
   --session_count_;
@@ -190,10 +191,10 @@ void Engine::beat() {
 void Engine::take_sample() {
   Sample s;
   s.at_ns = monotonic_ns();
-  s.vgpus.resize(vgpu_names_.size());
-  s.present.resize(vgpu_names_.size());
-  for (core::VgpuId v = 0; v < vgpu_names_.size(); ++v) {
-    if (vgpu_names_[v].empty()) continue;
+  s.vgpus.resize(vgpus_.size());
+  s.present.resize(vgpus_.size());
+  for (core::VgpuId v = 0; v < vgpus_.size(); ++v) {
+    if (vgpus_[v].name.empty()) continue;
     s.present[v] = true;
     s.vgpus[v] = scheduler_->stats(s.at_ns, v);
   }
@@ -224,13 +225,22 @@ core::VgpuStats Engine::stats(core::VgpuId vgpu) {
 const accounting::LatencyHistogram& Engine::eviction_latency(core::VgpuId vgpu) const {
   return scheduler_->eviction_latency(vgpu);
 }
+uint64_t Engine::relaunches_of(const SessionEntry& entry) {
+  return __atomic_load_n(&entry.pages.report().header.relaunches, __ATOMIC_RELAXED);
+}
+uint64_t Engine::relaunches(core::VgpuId vgpu) const {
+  uint64_t sum = vgpus_[vgpu].ended_relaunches;
+  for (const auto& s : sessions_)
+    if (s && s->vgpu == vgpu) sum += relaunches_of(*s);
+  return sum;
+}
 uint64_t Engine::all_contended_ns() const { return scheduler_->all_contended_ns(monotonic_ns()); }
 uint64_t Engine::quantum_ns() const { return scheduler_->quantum_ns(); }
 std::string Engine::policy_name() const { return std::string(scheduler_->policy_name()); }
 
 void Engine::log_event(const core::Action& a) {
   const std::string& name =
-      a.vgpu < vgpu_names_.size() ? vgpu_names_[a.vgpu] : std::string();
+      a.vgpu < vgpus_.size() ? vgpus_[a.vgpu].name : std::string();
   switch (a.event) {
     case core::LogEvent::kOverdue:
       log::warning("vgpu {}: told to leave the GPU {:.1f} ms ago and still there", name, a.word / 1e6);

@@ -49,6 +49,9 @@ class Engine {
   core::VgpuStats stats(core::VgpuId vgpu);
   const accounting::LatencyHistogram& eviction_latency(core::VgpuId vgpu) const;
   uint64_t all_contended_ns() const;
+  // Physical launches that went on where an evicted one had left, as the vGPU's workers report it
+  // (ended sessions included): a hint, like all their words.
+  uint64_t relaunches(core::VgpuId vgpu) const;
   uint64_t quantum_ns() const;
   std::string policy_name() const;
 
@@ -70,6 +73,7 @@ class Engine {
   void read_report(core::SessionId session);
   void on_ring(core::SessionId session);
   void store_grant(SessionEntry& entry);
+  static uint64_t relaunches_of(const SessionEntry& entry);
   void beat();
   void start_beating();
   void take_sample();
@@ -79,7 +83,11 @@ class Engine {
   core::ActionQueue actions_;
   io::Timer wake_timer_, beat_timer_;
   std::vector<std::unique_ptr<SessionEntry>> sessions_;  // by SessionId
-  std::vector<std::string> vgpu_names_;                  // by VgpuId; empty: none
+  struct VgpuEntry {
+    std::string name;                  // empty: none
+    uint64_t ended_relaunches = 0;     // of sessions that are over
+  };
+  std::vector<VgpuEntry> vgpus_;       // by VgpuId
   size_t session_count_ = 0;
   uint64_t beats_ = 0;
   BeatHook beat_hook_;

@@ -63,11 +63,12 @@ json::object describe_fully(Vgpu& v, uint64_t now) {
   return o;
 }
 
+// Microseconds.
 json::object latency(const accounting::LatencyHistogram& h) {
   return {{"count", h.count()},
-          {"p50_us", static_cast<double>(h.quantile_ns(0.5)) / 1e3},
-          {"p99_us", static_cast<double>(h.quantile_ns(0.99)) / 1e3},
-          {"max_us", static_cast<double>(h.max_ns()) / 1e3}};
+          {"p50", static_cast<double>(h.quantile_ns(0.5)) / 1e3},
+          {"p99", static_cast<double>(h.quantile_ns(0.99)) / 1e3},
+          {"max", static_cast<double>(h.max_ns()) / 1e3}};
 }
 
 // Cumulative counters: two of these, subtracted, describe the time between.
@@ -81,7 +82,7 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"contended", s.contended},
           {"gpu_ns", s.gpu_ns},
           {"gpu_error_ns", s.gpu_error_ns},
-          {"all_contended_gpu_ns", s.shares.all_gpu_ns},
+          {"contended_gpu_ns", s.shares.all_gpu_ns},
           {"own_contended_ns", s.shares.own_contended_ns},
           {"own_contended_gpu_ns", s.shares.own_gpu_ns},
           {"own_contended_rivals_gpu_ns", s.shares.own_rivals_gpu_ns},
@@ -94,8 +95,26 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"launches", s.guest_launches},
           {"launches_done", s.guest_launches_done},
           {"physical_evictions", s.guest_relaunched},
-          {"memory_used_bytes", v.memory_used_bytes()},
-          {"eviction_latency_us", latency(engine.eviction_latency(v.id()))}};
+          {"resumes", engine.relaunches(v.id())},
+          {"memory_bytes", v.memory_used_bytes()},
+          {"evict_latency_us", latency(engine.eviction_latency(v.id()))}};
+}
+
+// `contended_ns` and the vGPUs' `contended_gpu_ns` are about the intervals in which all vGPUs (two or
+// more) had work; the `own_` figures about those in which the one and at least one other had.
+json::object stats(Daemon& d) {
+  json::array rows;
+  accounting::LatencyHistogram all;
+  for (const auto& [name, v] : d.vgpus()) {
+    rows.push_back(counters(d.engine(), *v));
+    all.merge(d.engine().eviction_latency(v->id()));
+  }
+  return {{"now_ns", monotonic_ns()},
+          {"contended_ns", d.engine().all_contended_ns()},
+          {"evict_latency_us", latency(all)},
+          {"device", d.nvidia() ? "nvidia" : "soft"},
+          {"policy", d.engine().policy_name()},
+          {"vgpus", std::move(rows)}};
 }
 
 double ratio(uint64_t part, uint64_t whole) {
@@ -121,7 +140,7 @@ json::object top_row(Engine& engine, Vgpu& v, const Engine::Sample* then, uint64
           {"launches_total", now.guest_launches},
           {"evictions", now.evictions - before.evictions},
           {"evictions_total", now.evictions},
-          {"eviction_latency_us", latency(engine.eviction_latency(v.id()))},
+          {"evict_latency_us", latency(engine.eviction_latency(v.id()))},
           {"busy", now.busy},
           {"holds", now.holds},
           {"sessions", v.sessions().size()},
@@ -241,13 +260,7 @@ void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& d) {
                    for (const auto& [name, v] : d.vgpus()) rows.push_back(describe(*v));
                    return rows;
                  }));
-  dispatcher.add("stats", no_params([&d] {
-                   json::array rows;
-                   for (const auto& [name, v] : d.vgpus()) rows.push_back(counters(d.engine(), *v));
-                   return json::object{{"now_ns", monotonic_ns()},
-                                       {"all_contended_ns", d.engine().all_contended_ns()},
-                                       {"vgpus", std::move(rows)}};
-                 }));
+  dispatcher.add("stats", no_params([&d] { return stats(d); }));
   dispatcher.add("top", [&d](const json::object& params, const RpcReply& reply) {
     RpcParams p(params);
     const uint64_t window_ms = p.number("window_ms", 100, 120'000).value_or(kDefaultTopWindowMs);
