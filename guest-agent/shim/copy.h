@@ -1,0 +1,25 @@
+// Copies, whatever their ends are: device memory, pinned memory (the worker reads or writes it where
+// it lies), pageable memory (through staging, piece by piece). Any thread; state is the process's.
+#pragma once
+
+#include <cstdint>
+
+#include "guest-agent/shim/state.h"
+
+namespace sluice::guest {
+
+// A rectangle: `height` rows of `width` bytes. One row is a plain copy and has no pitches.
+struct Copy {
+  uint64_t dst = 0, src = 0;
+  uint64_t dst_pitch = 0, src_pitch = 0;
+  uint64_t width = 0, height = 1;
+  CUstream stream = nullptr;
+  bool wait = false;  // the caller is CUDA's synchronous variant
+};
+
+// What the caller says about an end. kAny: whatever lies there.
+enum class End { kAny, kDevice, kHost };
+
+CUresult run_copy(const Entered& entered, Copy copy, End dst, End src);
+
+}  // namespace sluice::guest

@@ -1,0 +1,325 @@
+// Kernels: attributes, occupancy, launches. A launch is one record without an answer: its parameters
+// are packed by the layout that came with the function, and what CUDA refuses at once is refused here.
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "guest-agent/shim/api.h"
+#include "guest-agent/shim/modules.h"
+
+using namespace sluice::guest;
+
+namespace {
+
+CUfunction as_function(const FunctionInfo* info) {
+  return reinterpret_cast<CUfunction>(info->handle);
+}
+
+// Entered, with the function that the call is about.
+struct InFunction : Entered {
+  FunctionInfo* info = nullptr;
+  explicit InFunction(CUfunction function) : Entered(enter_context()) {
+    if (status == CUDA_SUCCESS) info = resolve_function(*this, function, &status);
+  }
+};
+
+struct Limits {
+  int grid[3], block[3], threads;
+};
+
+CUresult device_limits(Session& session, Limits* limits) {
+  const CUdevice device = current_device();
+  const struct {
+    CUdevice_attribute attribute;
+    int* to;
+  } wanted[] = {{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &limits->grid[0]},
+                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &limits->grid[1]},
+                {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &limits->grid[2]},
+                {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &limits->block[0]},
+                {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, &limits->block[1]},
+                {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, &limits->block[2]},
+                {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &limits->threads}};
+  for (const auto& one : wanted) {
+    const CUresult r = device_attribute(session, device, one.attribute, one.to);
+    if (r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+// What CUDA answers at the call.
+CUresult check_shape(Session& session, const FunctionInfo& info, const uint32_t grid[3],
+                     const uint32_t block[3], uint32_t shared_bytes) {
+  Limits limits;
+  if (const CUresult r = device_limits(session, &limits); r != CUDA_SUCCESS) return r;
+  uint64_t threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    if (grid[i] == 0 || block[i] == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (grid[i] > static_cast<uint32_t>(limits.grid[i]) ||
+        block[i] > static_cast<uint32_t>(limits.block[i]))
+      return CUDA_ERROR_INVALID_VALUE;
+    threads *= block[i];
+  }
+  if (threads > static_cast<uint64_t>(limits.threads)) return CUDA_ERROR_INVALID_VALUE;
+  const int most = info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+  if (most != INT_MIN && threads > static_cast<uint64_t>(most))
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  const int most_shared = info.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+  if (most_shared != INT_MIN && shared_bytes > static_cast<uint32_t>(std::max(most_shared, 0)))
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+// The parameter block that cuLaunchKernel's `extra` describes.
+CUresult read_extra(void** extra, const std::byte** block, size_t* bytes) {
+  *block = nullptr;
+  *bytes = 0;
+  for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      *block = static_cast<const std::byte*>(extra[i + 1]);
+    } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      if (extra[i + 1] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      *bytes = *static_cast<const size_t*>(extra[i + 1]);
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return *block != nullptr || *bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t block[3],
+                uint32_t shared_bytes, CUstream stream, void** params, void** extra) {
+  const InFunction f(function);
+  if (!f) return f.status;
+  const FunctionInfo& info = *f.info;
+  if (info.context != f.context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = check_shape(*f.session, info, grid, block, shared_bytes);
+      r != CUDA_SUCCESS)
+    return r;
+  const std::byte* packed = nullptr;
+  size_t packed_bytes = 0;
+  if (params != nullptr) {
+    if (extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < info.params.size(); ++i)
+      if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  } else if (extra != nullptr) {
+    if (const CUresult r = read_extra(extra, &packed, &packed_bytes); r != CUDA_SUCCESS) return r;
+    // Programs that pad the block's end are right; those that leave parameters out are not.
+    if (packed_bytes < info.param_bytes) return CUDA_ERROR_INVALID_VALUE;
+  } else if (info.param_bytes != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+
+  sluice_launch body{};
+  body.function = info.handle;
+  body.stream = wire(stream);
+  std::copy_n(grid, 3, body.grid);
+  std::copy_n(block, 3, body.block);
+  body.dynamic_shared_bytes = shared_bytes;
+  body.param_bytes = info.param_bytes;
+  return f.session->post(
+      SLUICE_CALL_LAUNCH, f.context, sizeof body + info.param_bytes, [&](std::byte* to) {
+        std::memcpy(to, &body, sizeof body);
+        to += sizeof body;
+        if (packed != nullptr) {
+          std::memcpy(to, packed, info.param_bytes);
+          return;
+        }
+        // Front to back, gaps zeroed: the ring's memory may be write-combined.
+        uint32_t at = 0;
+        for (size_t i = 0; i < info.params.size(); ++i) {
+          const auto [offset, bytes] = info.params[i];
+          if (offset > at) std::memset(to + at, 0, offset - at);
+          std::memcpy(to + offset, params[i], bytes);
+          at = offset + bytes;
+        }
+        if (at < info.param_bytes) std::memset(to + at, 0, info.param_bytes - at);
+      });
+}
+
+}  // namespace
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int grid_dim_x, unsigned int grid_dim_y,
+                        unsigned int grid_dim_z, unsigned int block_dim_x,
+                        unsigned int block_dim_y, unsigned int block_dim_z,
+                        unsigned int shared_mem_bytes, CUstream stream, void** kernel_params,
+                        void** extra) {
+  const uint32_t grid[3] = {grid_dim_x, grid_dim_y, grid_dim_z};
+  const uint32_t block[3] = {block_dim_x, block_dim_y, block_dim_z};
+  return launch(f, grid, block, shared_mem_bytes, stream, kernel_params, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernel_params,
+                          void** extra) {
+  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config->attrs[i];
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:  // hints: without them it runs as well
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:  // full order is stricter
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        if (attribute.value.cooperative == 0) break;
+        return static_cast<CUresult>(not_supported("cuLaunchKernelEx", "cooperative launches"));
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        if (attribute.value.clusterDim.x == 1 && attribute.value.clusterDim.y == 1 &&
+            attribute.value.clusterDim.z == 1)
+          break;
+        return static_cast<CUresult>(not_supported("cuLaunchKernelEx", "thread block clusters"));
+      default:
+        return static_cast<CUresult>(not_supported("cuLaunchKernelEx", "a launch attribute"));
+    }
+  }
+  const uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+  const uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
+  return launch(f, grid, block, config->sharedMemBytes, config->hStream, kernel_params, extra);
+}
+
+// ---- attributes ----
+
+CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
+  const InFunction f(hfunc);
+  if (!f) return f.status;
+  if (pi == nullptr || attrib < 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto index = static_cast<size_t>(attrib);
+  if (index < f.info->attributes.size() && f.info->attributes[index] != INT_MIN) {
+    *pi = f.info->attributes[index];
+    return CUDA_SUCCESS;
+  }
+  const CUresult r = SLUICE_CALL(cuFuncGetAttribute, *f.session, f.context, pi, attrib,
+                                 as_function(f.info));
+  if (r == CUDA_SUCCESS && index < f.info->attributes.size()) f.info->attributes[index] = *pi;
+  return r;
+}
+
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
+  const InFunction f(hfunc);
+  if (!f) return f.status;
+  const CUresult r = SLUICE_CALL(cuFuncSetAttribute, *f.session, f.context, as_function(f.info),
+                                 attrib, value);
+  const auto index = static_cast<size_t>(attrib);
+  // What the driver makes of a value, it says when asked next.
+  if (r == CUDA_SUCCESS && index < f.info->attributes.size()) f.info->attributes[index] = INT_MIN;
+  if (r == CUDA_SUCCESS && attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    f.info->attributes[index] = value;
+  return r;
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
+  const InFunction f(hfunc);
+  if (!f) return f.status;
+  return SLUICE_CALL(cuFuncSetCacheConfig, *f.session, f.context, as_function(f.info), config);
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
+  const InFunction f(hfunc);
+  if (!f) return f.status;
+  return SLUICE_CALL(cuFuncSetSharedMemConfig, *f.session, f.context, as_function(f.info), config);
+}
+
+CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
+  const InFunction f(hfunc);
+  if (!f) return f.status;
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *name = f.info->name.c_str();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction func, size_t index, size_t* offset, size_t* size) {
+  const InFunction f(func);
+  if (!f) return f.status;
+  if (offset == nullptr || index >= f.info->params.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = f.info->params[index].first;
+  if (size != nullptr) *size = f.info->params[index].second;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
+  const InFunction f(function);
+  if (!f) return f.status;
+  if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *state = CU_FUNCTION_LOADING_STATE_LOADED;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncLoad(CUfunction function) { return InFunction(function).status; }
+
+// ---- occupancy ----
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* num_blocks, CUfunction func,
+                                                     int block_size, size_t dynamic_smem_size) {
+  const InFunction f(func);
+  if (!f) return f.status;
+  if (num_blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, *f.session, f.context,
+                     num_blocks, as_function(f.info), block_size, dynamic_smem_size);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* num_blocks, CUfunction func,
+                                                              int block_size,
+                                                              size_t dynamic_smem_size,
+                                                              unsigned int flags) {
+  const InFunction f(func);
+  if (!f) return f.status;
+  if (num_blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, *f.session, f.context,
+                     num_blocks, as_function(f.info), block_size, dynamic_smem_size, flags);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_smem_size, CUfunction func,
+                                                 int num_blocks, int block_size) {
+  const InFunction f(func);
+  if (!f) return f.status;
+  if (dynamic_smem_size == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuOccupancyAvailableDynamicSMemPerBlock, *f.session, f.context,
+                     dynamic_smem_size, as_function(f.info), num_blocks, block_size);
+}
+
+// The size function is the program's, so the search runs here: the largest multiple of a warp that
+// gives most threads on an SM.
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid_size, int* block_size,
+                                                   CUfunction func,
+                                                   CUoccupancyB2DSize smem_of_block,
+                                                   size_t dynamic_smem_size, int block_size_limit,
+                                                   unsigned int flags) {
+  const InFunction f(func);
+  if (!f) return f.status;
+  if (min_grid_size == nullptr || block_size == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  int most = 0, warp = 0, sms = 0;
+  CUresult r = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, func);
+  const CUdevice device = current_device();
+  if (r == CUDA_SUCCESS)
+    r = device_attribute(*f.session, device, CU_DEVICE_ATTRIBUTE_WARP_SIZE, &warp);
+  if (r == CUDA_SUCCESS)
+    r = device_attribute(*f.session, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
+  if (r != CUDA_SUCCESS) return r;
+  if (block_size_limit > 0) most = std::min(most, block_size_limit);
+  int best_threads = 0, best_blocks = 0, best_size = 0;
+  for (int size = most; size > 0; size = (size - 1) / warp * warp) {
+    const size_t shared = smem_of_block != nullptr ? smem_of_block(size) : dynamic_smem_size;
+    int blocks = 0;
+    r = cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, func, size, shared, flags);
+    if (r != CUDA_SUCCESS) return r;
+    if (blocks * size <= best_threads) continue;
+    best_threads = blocks * size;
+    best_blocks = blocks;
+    best_size = size;
+  }
+  if (best_size == 0) return CUDA_ERROR_INVALID_VALUE;
+  *min_grid_size = best_blocks * sms;
+  *block_size = best_size;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int* min_grid_size, int* block_size, CUfunction func,
+                                          CUoccupancyB2DSize smem_of_block,
+                                          size_t dynamic_smem_size, int block_size_limit) {
+  return cuOccupancyMaxPotentialBlockSizeWithFlags(min_grid_size, block_size, func, smem_of_block,
+                                                   dynamic_smem_size, block_size_limit, 0);
+}

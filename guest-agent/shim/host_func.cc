@@ -1,0 +1,146 @@
+// Functions of the program that run in a stream's order. The worker answers when the stream has got
+// there and holds it; a thread of ours runs the function and tells the worker to go on. The thread
+// starts with the first such call and sleeps with the session's other waiters.
+#include <pthread.h>
+#include <signal.h>
+
+#include <deque>
+#include <thread>
+
+#include "guest-agent/shim/api.h"
+
+using namespace sluice::guest;
+
+namespace {
+
+struct HostFunc {
+  CUhostFn function = nullptr;          // cuLaunchHostFunc: skipped after an error, as CUDA does
+  CUstreamCallback callback = nullptr;  // cuStreamAddCallback: is told the error
+  CUstream stream = nullptr;
+  void* user_data = nullptr;
+  uint64_t context = 0;
+  uint64_t call_id = 0;
+};
+
+struct Ready {
+  HostFunc func;
+  CUresult status;
+};
+
+struct Helper {
+  std::mutex mutex;  // taken inside the session's complete lock, never the other way round
+  std::deque<Ready> ready;
+  size_t outstanding = 0;
+  std::condition_variable work;
+  bool started = false;
+
+  bool has_ready() {
+    std::lock_guard lock(mutex);
+    return !ready.empty();
+  }
+};
+Helper& helper() {
+  static auto* it = new Helper;
+  return *it;
+}
+
+void run(Session& session) {
+  pthread_setname_np(pthread_self(), "sluice-hostfn");
+  Helper& h = helper();
+  for (;;) {
+    {
+      std::unique_lock lock(h.mutex);
+      h.work.wait(lock, [&] { return h.outstanding != 0; });
+    }
+    session.wait_until([&h] { return h.has_ready(); });
+    Ready next;
+    {
+      std::lock_guard lock(h.mutex);
+      if (h.ready.empty()) {
+        // Either a spurious wake-up, or the session has ended and its answers are about to come.
+        if (session.dead() != CUDA_SUCCESS) std::this_thread::yield();
+        continue;
+      }
+      next = h.ready.front();
+      h.ready.pop_front();
+      --h.outstanding;
+    }
+    if (next.func.callback != nullptr)
+      next.func.callback(next.func.stream, next.status, next.func.user_data);
+    else if (next.status == CUDA_SUCCESS)
+      next.func.function(next.func.user_data);
+    if (session.dead() == CUDA_SUCCESS)
+      session.post(SLUICE_CALL_HOST_FUNC_DONE, next.func.context, next.func.call_id);
+  }
+}
+
+void start_helper(Session& session) {
+  // The program's signals are for the program's threads: the helper inherits a full mask.
+  sigset_t every, before;
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, &before);
+  std::thread([&session] { run(session); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+CUresult launch_host(HostFunc func) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (func.function == nullptr && func.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(func.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  func.context = e.context;
+  Helper& h = helper();
+  {
+    std::lock_guard lock(h.mutex);
+    if (!h.started) {
+      h.started = true;
+      start_helper(*e.session);
+    }
+    ++h.outstanding;
+    h.work.notify_one();
+  }
+  sluice_synchronize body{};
+  body.what = SLUICE_SYNC_STREAM;
+  body.handle = wire(func.stream);
+  // The id is there before the record is sent, and so before the answer can come.
+  struct Call {
+    uint64_t id = 0;
+    bool refused = false;  // under h.mutex
+  };
+  auto call = std::make_shared<Call>();
+  const CUresult r = e.session->start_detached(
+      SLUICE_CALL_HOST_FUNC, e.context, body,
+      [func, call, &h](CUresult status) mutable {
+        func.call_id = call->id;
+        std::lock_guard lock(h.mutex);
+        if (!call->refused) h.ready.push_back({func, status});
+      },
+      &call->id);
+  if (r == CUDA_SUCCESS) return r;
+  // The program is told by this call, not by its function.
+  std::lock_guard lock(h.mutex);
+  call->refused = true;
+  std::erase_if(h.ready, [&](const Ready& one) { return one.func.call_id == call->id; });
+  --h.outstanding;
+  return r;
+}
+
+}  // namespace
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void* user_data) {
+  HostFunc func;
+  func.function = fn;
+  func.stream = stream;
+  func.user_data = user_data;
+  return launch_host(func);
+}
+
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* user_data,
+                             unsigned int flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  HostFunc func;
+  func.callback = callback;
+  func.stream = stream;
+  func.user_data = user_data;
+  return launch_host(func);
+}

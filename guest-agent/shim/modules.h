@@ -1,0 +1,16 @@
+// Modules and the kernels in them, as the guest keeps them. Process-wide; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "guest-agent/shim/state.h"
+
+namespace sluice::guest {
+
+// What a CUfunction (a wire handle) or a CUkernel (a handle of our own, in the current context) means
+// for a launch or a query; null with *why.
+FunctionInfo* resolve_function(const Entered& entered, CUfunction function, CUresult* why);
+
+}  // namespace sluice::guest

@@ -1,0 +1,217 @@
+// The process's session with its worker: sends calls, collects completions.
+//
+// One per process, made by the first successful cuInit and never destroyed (programs call CUDA from
+// their last destructors; when the process ends, its socket closes and the host frees everything).
+// Any thread may call anything. Two locks, never held together with a third of ours:
+//   submit: orders the records of all threads in the submit ring
+//   complete: the table of outstanding calls
+// Completions come in any order. Of the threads that wait, one leads: it spins, sleeps, takes
+// completions out of the ring and hands them out; the others sleep on their own condition variables.
+// When the leader has what it waited for, it wakes another to lead. A program with nobody waiting
+// spends nothing on completions.
+//
+// When the session ends (the worker died, the vGPU was taken away, the agent stopped), every call,
+// waiting or new, returns the slot's error, and the reason appears once on stderr. In the child of a
+// fork there is no session; calls return CUDA_ERROR_NOT_INITIALIZED, as CUDA's do.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "abi/cuda_driver.h"
+#include "abi/wire.h"
+#include "guest-agent/transport/channel.h"
+#include "mediator/ring/ring.h"
+#include "mediator/ring/wait.h"
+
+namespace sluice::guest {
+
+// A call whose answer somebody waits for. The waiter's, on its stack.
+struct Pending {
+  uint64_t id = 0;
+  bool done = false;  // under the complete lock
+  CUresult status = CUDA_SUCCESS;
+  std::vector<std::byte> body;  // what followed the completion's header, with its padding
+  std::condition_variable wake;
+
+  // The reply as a struct; false: it is shorter.
+  template <class T>
+  bool read(T& to, size_t at = 0) const {
+    if (at > body.size() || body.size() - at < sizeof to) return false;
+    std::memcpy(&to, body.data() + at, sizeof to);
+    return true;
+  }
+};
+
+class Session {
+ public:
+  explicit Session(std::unique_ptr<Channel> channel);
+
+  // The process's session, null before open() succeeded or in a forked child (`*why` says which).
+  static Session* current(CUresult* why);
+  // Joins the vGPU if that has not been done. CUDA_ERROR_NO_DEVICE and a complaint if it fails.
+  static CUresult open();
+
+  // Queues a record whose body `write(std::byte*)` writes (front to back, `bytes` of it, into
+  // shared memory that must not be read). NO_REPLY: an error surfaces later (take_deferred).
+  template <class Write>
+  CUresult post(uint16_t opcode, uint64_t context, size_t bytes, Write&& write) {
+    return submit(opcode, SLUICE_RECORD_NO_REPLY, context, 0, bytes, write);
+  }
+  template <class Body>
+  CUresult post(uint16_t opcode, uint64_t context, const Body& body) {
+    return post(opcode, context, sizeof body,
+                [&](std::byte* to) { std::memcpy(to, &body, sizeof body); });
+  }
+
+  // Queues a call whose answer wait(pending) collects. If this fails there is nothing to wait for.
+  template <class Write>
+  CUresult start(uint16_t opcode, uint64_t context, size_t bytes, Write&& write,
+                 Pending& pending) {
+    if (CUresult r = enlist(pending); r != CUDA_SUCCESS) return r;
+    const CUresult r = submit(opcode, 0, context, pending.id, bytes, write);
+    if (r != CUDA_SUCCESS) forget(pending);
+    return r;
+  }
+  // Sleeps until the answer is there; returns its status.
+  CUresult wait(Pending& pending);
+
+  template <class Write>
+  CUresult call(uint16_t opcode, uint64_t context, size_t bytes, Write&& write,
+                Pending& pending) {
+    if (CUresult r = start(opcode, context, bytes, write, pending); r != CUDA_SUCCESS) return r;
+    return wait(pending);
+  }
+  template <class Body>
+  CUresult call(uint16_t opcode, uint64_t context, const Body& body, Pending& pending) {
+    return call(
+        opcode, context, sizeof body,
+        [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }, pending);
+  }
+  template <class Body>
+  CUresult call(uint16_t opcode, uint64_t context, const Body& body) {
+    Pending pending;
+    return call(opcode, context, body, pending);
+  }
+
+  // Queues a call whose answer nobody waits for by itself: `done` runs on whichever thread takes it
+  // out of the ring (also when the session ends). It must not call the session. Returns its call id
+  // in `*id` if that is not null.
+  template <class Body>
+  CUresult start_detached(uint16_t opcode, uint64_t context, const Body& body,
+                          std::function<void(CUresult)> done, uint64_t* id = nullptr) {
+    uint64_t call_id = 0;
+    if (CUresult r = enlist_detached(std::move(done), call_id); r != CUDA_SUCCESS) return r;
+    if (id != nullptr) *id = call_id;
+    const CUresult r =
+        submit(opcode, 0, context, call_id, sizeof body,
+               [&](std::byte* to) { std::memcpy(to, &body, sizeof body); });
+    if (r != CUDA_SUCCESS) cancel_detached(call_id, r);
+    return r;
+  }
+
+  // Takes completions that are already there, if no other thread does; never sleeps.
+  void poll();
+  // Sleeps until `ready` (evaluated under the complete lock, again after each batch of completions)
+  // holds or the session has ended.
+  void wait_until(const std::function<bool()>& ready);
+
+  // The first error of an earlier call that nobody waited for, once; CUDA_SUCCESS if there is none.
+  CUresult take_deferred();
+  // For the answer of a synchronising call: its own error, else a deferred one.
+  CUresult with_deferred(CUresult status) {
+    const CUresult deferred = take_deferred();
+    const bool fine = status == CUDA_SUCCESS || status == CUDA_ERROR_NOT_READY;
+    return fine && deferred != CUDA_SUCCESS ? deferred : status;
+  }
+  void defer(CUresult status);  // remembers it as the first, if it is
+
+  // CUDA_SUCCESS while the session lives.
+  CUresult dead() const { return static_cast<CUresult>(dead_.load(std::memory_order_acquire)); }
+
+  Channel& channel() { return *channel_; }
+  // Region offset of an address in the window.
+  uint64_t offset_of(const void* address) const {
+    return static_cast<uint64_t>(static_cast<const std::byte*>(address) - channel_->region());
+  }
+
+ private:
+  struct Entry {
+    uint64_t id = 0;             // 0: free
+    Pending* pending = nullptr;  // null: detached
+    std::function<void(CUresult)> done;
+  };
+  struct Sleeper {
+    std::condition_variable* wake;
+    Sleeper* next;
+  };
+
+  template <class Write>
+  CUresult submit(uint16_t opcode, uint16_t flags, uint64_t context, uint64_t id, size_t bytes,
+                  Write&& write) {
+    const uint32_t total = record_bytes(bytes);
+    std::lock_guard lock(submit_mutex_);
+    std::byte* to = reserve(total);
+    if (to == nullptr) return dead();
+    sluice_record record{};
+    record.bytes = total;
+    record.opcode = opcode;
+    record.flags = flags;
+    record.call_id = id != 0 ? id : kNobody;
+    record.context = context;
+    std::memcpy(to, &record, sizeof record);
+    write(to + sizeof record);
+    const size_t end = sizeof record + bytes;
+    if (end < total) std::memset(to + end, 0, total - end);
+    submit_.commit();
+    submit_.publish();
+    return CUDA_SUCCESS;
+  }
+
+  std::byte* reserve(uint32_t bytes);  // under submit_mutex_; null: the session is over
+  CUresult enlist(Pending& pending);
+  void forget(Pending& pending);
+  CUresult enlist_detached(std::function<void(CUresult)> done, uint64_t& id);
+  void cancel_detached(uint64_t id, CUresult status);
+  uint64_t take_entry(std::unique_lock<std::mutex>& lock, Pending* pending,
+                      std::function<void(CUresult)> done);
+  void wait_until_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& wake,
+                         const std::function<bool()>& ready);
+  void lead(bool may_sleep);  // one step of the leader's work, without a lock
+  bool take_completions();    // leader; true: there was something
+  void complete(const RecordBuffer& record);
+  void fail(SessionEnd end);
+  void check_end();
+
+  // NO_REPLY records: unique among outstanding calls, and never in the table.
+  static constexpr uint64_t kNobody = ~uint64_t{0};
+  // Calls outstanding at once. The complete ring holds 8192 answers without a body, so that the worker
+  // never waits for us to take them.
+  static constexpr uint32_t kEntries = 1024;
+
+  std::unique_ptr<Channel> channel_;
+  std::atomic<int> dead_{CUDA_SUCCESS};
+  std::atomic<int> deferred_{CUDA_SUCCESS};
+
+  std::mutex submit_mutex_;
+  RingProducer submit_;
+
+  std::mutex complete_mutex_;
+  bool leader_ = false;          // the flags and lists below: under complete_mutex_
+  Sleeper* sleepers_ = nullptr;
+  std::vector<Entry> entries_;
+  std::vector<uint32_t> free_entries_;
+  uint64_t sequence_ = 0;
+  RingConsumer completions_;     // this and below: the leader's
+  RecordBuffer buffer_;
+  Spinner spinner_;
+};
+
+}  // namespace sluice::guest
