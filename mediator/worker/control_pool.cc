@@ -1,0 +1,80 @@
+#include "mediator/worker/control_pool.h"
+
+#include "mediator/base/check.h"
+
+namespace sluice::worker {
+
+CUresult ControlPool::zero(Page& page) {
+  page.next = 0;
+  page.zeroing = true;
+  CUresult r = api_.cuMemcpyHtoDAsync(page.base, zeros_, kPageBytes, transfers_);
+  return r == CUDA_SUCCESS ? api_.cuEventRecord(page.zeroed, transfers_) : r;
+}
+
+CUresult ControlPool::add_page() {
+  Page page;
+  CUresult r = api_.cuMemAlloc(&page.base, kPageBytes);
+  if (r != CUDA_SUCCESS) return r;
+  r = api_.cuEventCreate(&page.zeroed, CU_EVENT_DISABLE_TIMING);
+  if (r != CUDA_SUCCESS) {
+    api_.cuMemFree(page.base);
+    return r;
+  }
+  r = zero(page);
+  pages_.push_back(page);
+  return r;
+}
+
+CUresult ControlPool::prepare(uint32_t pages) {
+  while (pages_.size() < pages) {
+    if (CUresult r = add_page(); r != CUDA_SUCCESS) return r;
+  }
+  return api_.cuStreamSynchronize(transfers_);
+}
+
+bool ControlPool::usable(Page& page, bool wait, CUresult* error) {
+  if (page.next == kBlocksPerPage) return false;
+  if (page.zeroing) {
+    CUresult r = wait ? api_.cuStreamSynchronize(transfers_) : api_.cuEventQuery(page.zeroed);
+    if (r == CUDA_ERROR_NOT_READY) return false;
+    if (r != CUDA_SUCCESS) {
+      *error = r;
+      return false;
+    }
+    page.zeroing = false;
+  }
+  return true;
+}
+
+CUresult ControlPool::take(Block* block) {
+  CUresult error = CUDA_SUCCESS;
+  for (bool wait : {false, true}) {
+    for (uint32_t i = 0; i < pages_.size(); ++i) {
+      const uint32_t index = (current_ + i) % static_cast<uint32_t>(pages_.size());
+      Page& page = pages_[index];
+      if (usable(page, wait, &error)) {
+        current_ = index;
+        *block = {page.base + page.next * sizeof(sluice_launch_control), index, this};
+        ++page.next;
+        ++page.live;
+        return CUDA_SUCCESS;
+      }
+      if (error != CUDA_SUCCESS) return error;
+    }
+    if (!wait && pages_.size() < kMaxPages) {
+      if (CUresult r = add_page(); r != CUDA_SUCCESS) return r;
+    }
+  }
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void ControlPool::give_back(const Block& block) {
+  if (abandoned_) return;
+  SLUICE_CHECK(block.page < pages_.size());
+  Page& page = pages_[block.page];
+  SLUICE_CHECK(page.live > 0);
+  // An error here comes up again at the next call.
+  if (--page.live == 0 && page.next == kBlocksPerPage) (void)zero(page);
+}
+
+}  // namespace sluice::worker

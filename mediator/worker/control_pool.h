@@ -1,0 +1,65 @@
+// ControlPool: zeroed launch control blocks (abi/preempt.h) in the device memory of one context.
+//
+// Blocks come in pages of 64; a page whose blocks have all been used and given back is zeroed as a
+// whole by a copy of zeros (the copy engine's work: a fill would be a kernel and wait behind the very
+// launches that fill the GPU), and is used again when that has been done.
+// Owned by its ContextObject, used under the session's lock. The context must be current.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "abi/preempt.h"
+#include "mediator/gpu/driver_api.h"
+
+namespace sluice::worker {
+
+class ControlPool {
+ public:
+  static constexpr uint32_t kBlocksPerPage = 64;
+  // Launches of one context in the driver's queues at once, at most kMaxPages * 64. More would need
+  // more device memory (32 KiB a page) that no guest is charged for.
+  static constexpr uint32_t kMaxPages = 128;
+
+  struct Block {
+    CUdeviceptr address = 0;  // 0: none
+    uint32_t page = 0;
+    ControlPool* pool = nullptr;
+  };
+
+  // `zeros`: kPageBytes of zeros that the GPU can copy from, valid as long as the pool.
+  ControlPool(const gpu::DriverApi& api, CUstream transfers, const void* zeros)
+      : api_(api), transfers_(transfers), zeros_(zeros) {}
+
+  // Makes the first pages, so that the first launches need not. Waits for them.
+  CUresult prepare(uint32_t pages);
+  // A zeroed block. Seldom waits for a page to be zeroed; CUDA_ERROR_OUT_OF_MEMORY if all are in use.
+  CUresult take(Block* block);
+  // The launch is done and no physical launch names the block any more.
+  void give_back(const Block& block);
+  // The context is gone or broken: blocks that still come back are ignored.
+  void abandon() { abandoned_ = true; }
+
+  static constexpr size_t kPageBytes = kBlocksPerPage * sizeof(sluice_launch_control);
+
+ private:
+  struct Page {
+    CUdeviceptr base = 0;
+    CUevent zeroed = nullptr;
+    bool zeroing = false;
+    uint32_t next = 0;  // first block not handed out
+    uint32_t live = 0;  // handed out and not back
+  };
+  CUresult add_page();
+  CUresult zero(Page& page);
+  bool usable(Page& page, bool wait, CUresult* error);
+
+  const gpu::DriverApi& api_;
+  CUstream transfers_;
+  const void* zeros_;
+  std::vector<Page> pages_;
+  uint32_t current_ = 0;
+  bool abandoned_ = false;
+};
+
+}  // namespace sluice::worker

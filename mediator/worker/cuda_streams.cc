@@ -1,0 +1,319 @@
+#include "mediator/worker/cuda_streams.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "mediator/base/check.h"
+#include "mediator/base/clock.h"
+
+namespace sluice::worker {
+
+namespace {
+// No context has this address: makes the next make_current() ask the driver.
+CUcontext const kUnknown = reinterpret_cast<CUcontext>(~uintptr_t{0});
+thread_local CUcontext t_current = nullptr;
+
+// A CUDA parameter buffer is at most 32764 bytes (4 KiB before PTX 8.1); the wire's limit is less.
+constexpr size_t kMaxParamBuffer = 32764;
+
+bool is_plain(const CUDA_MEMCPY2D& c) { return c.Height == 1; }
+}  // namespace
+
+CUresult make_current(const gpu::DriverApi& api, CUcontext context) {
+  if (t_current == context) return CUDA_SUCCESS;
+  CUresult r = api.cuCtxSetCurrent(context);
+  t_current = r == CUDA_SUCCESS ? context : kUnknown;
+  return r;
+}
+void forget_current() { t_current = kUnknown; }
+
+LaunchWork::~LaunchWork() {
+  if (control.pool) control.pool->give_back(control);
+  if (record >= 0) records->give_back(record);
+}
+
+CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, uint32_t chunk_target_us,
+                         const sluice_signal_page* signal, sluice_report_area* report,
+                         Callbacks callbacks)
+    : api_(api),
+      proxy_(proxy),
+      chunk_target_us_(chunk_target_us),
+      signal_(signal),
+      records_(report),
+      callbacks_(std::move(callbacks)) {}
+
+void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
+  streams_[id] = std::move(stream);
+}
+
+void CudaStreams::drained(StreamId id) {
+  auto it = streams_.find(id);
+  SLUICE_CHECK(it != streams_.end());
+  // An error means that the context is gone, and the stream with it.
+  (void)api_.cuStreamDestroy(it->second->cu);
+  streams_.erase(it);
+}
+
+uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
+                                 uint32_t dynamic_shared) {
+  for (uint32_t i = 0; i < f.variants.size(); ++i) {
+    if (f.variants[i].block_threads == block_threads &&
+        f.variants[i].dynamic_shared == dynamic_shared) {
+      return i;
+    }
+  }
+  LaunchVariant v{block_threads, dynamic_shared, dynamic_shared, 0, ChunkModel(chunk_target_us_)};
+  if (f.slot_dynamic) v.clone_dynamic_shared = ((dynamic_shared + 15u) & ~15u) + 32;
+  if (f.clone) {
+    int allowed = 0;
+    CUresult r = api_.cuFuncGetAttribute(
+        &allowed, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f.clone);
+    if (r == CUDA_SUCCESS && v.clone_dynamic_shared > static_cast<uint32_t>(std::max(allowed, 0))) {
+      r = api_.cuFuncSetAttribute(f.clone, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                  static_cast<int>(v.clone_dynamic_shared));
+    }
+    int blocks = 0;
+    if (r == CUDA_SUCCESS) {
+      r = api_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+          &blocks, f.clone, static_cast<int>(block_threads), v.clone_dynamic_shared);
+    }
+    // On an error the original is launched, and says itself what is wrong.
+    if (r == CUDA_SUCCESS && blocks > 0) {
+      v.resident = static_cast<uint32_t>(blocks) *
+                   static_cast<uint32_t>(f.module->context->multiprocessors);
+    }
+  }
+  // A program that varies its block size endlessly only loses what was learnt.
+  constexpr size_t kMaxVariants = 64;
+  if (f.variants.size() >= kMaxVariants) {
+    const uint32_t victim = static_cast<uint32_t>(next_launch_id_ % kMaxVariants);
+    f.variants[victim] = v;
+    return victim;
+  }
+  f.variants.push_back(v);
+  return static_cast<uint32_t>(f.variants.size() - 1);
+}
+
+void CudaStreams::plan(LaunchWork& w) {
+  FunctionObject& f = *w.function;
+  w.tasks = task_count(w.grid[0], w.grid[1], w.grid[2]);
+  w.geometry = Geometry{};
+  if (!f.clone || w.tasks == 0) return;
+  if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
+  w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
+  const LaunchVariant& v = f.variants[w.variant];
+  w.geometry = plan_launch(w.tasks, v.resident, v.chunks.chunk(), proxy_);
+}
+
+CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, const Work* pred,
+                             bool again, uint64_t now_ns) {
+  auto& w = static_cast<LaunchWork&>(work);
+  FunctionObject& f = *w.function;
+  StreamObject& s = *streams_.at(stream);
+  ContextObject& c = *s.context;
+  if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
+  if (!again) {
+    if (CUresult r = c.controls->take(&w.control); r != CUDA_SUCCESS) return r;
+    w.launch_id = next_launch_id_++;
+    w.records = &records_;
+    w.record = records_.take(w.launch_id, w.tasks, false, w.ready_ns);
+  }
+
+  sluice_preempt_params p{};
+  p.control = w.control.address;
+  p.signal = c.signal;
+  p.record = w.record < 0 ? 0
+                          : c.report + offsetof(sluice_report_area, records) +
+                                static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
+  p.pred = pred ? static_cast<const LaunchWork*>(pred)->control.address : 0;
+  p.grid_x = w.grid[0];
+  p.grid_y = w.grid[1];
+  p.grid_z = w.grid[2];
+  p.generation = generation;
+  p.chunk = w.geometry.chunk;
+  p.flags = proxy_ ? SLUICE_LAUNCH_PROXY : 0;
+  const MagicDivisor x = magic_divisor(w.grid[0]);
+  const MagicDivisor y = magic_divisor(w.grid[1]);
+  p.magic_x = x.magic;
+  p.magic_y = y.magic;
+  p.shift_x1 = x.shift1;
+  p.shift_x2 = x.shift2;
+  p.shift_y1 = y.shift1;
+  p.shift_y2 = y.shift2;
+
+  alignas(16) std::byte buffer[SLUICE_MAX_PARAMS * 32 + 64];
+  static_assert(sizeof buffer >= kMaxParamBuffer);
+  size_t bytes = f.params_offset + sizeof p;  // bounded when the function was looked up
+  SLUICE_CHECK(bytes <= sizeof buffer && w.params.size() <= f.params_offset);
+  std::memcpy(buffer, w.params.data(), w.params.size());
+  std::memset(buffer + w.params.size(), 0, f.params_offset - w.params.size());
+  std::memcpy(buffer + f.params_offset, &p, sizeof p);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
+
+  w.generation = generation;
+  w.issued_ns = now_ns;
+  if (w.record >= 0) {
+    w.tasks_before = records_.read(w.record).tasks_done;
+    records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
+  }
+  // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
+  const uint32_t shared =
+      f.slot_dynamic ? ((w.dynamic_shared + 15u) & ~15u) + 32 : w.dynamic_shared;
+  return api_.cuLaunchKernel(f.clone, w.geometry.blocks, 1, 1, w.block[0], w.block[1], w.block[2],
+                             shared, s.cu, nullptr, extra);
+}
+
+CUresult CudaStreams::launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns) {
+  size_t bytes = w.params.size();
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, w.params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &bytes, CU_LAUNCH_PARAM_END};
+  w.issued_ns = now_ns;
+  return api_.cuLaunchKernel(w.function->original, w.grid[0], w.grid[1], w.grid[2], w.block[0],
+                             w.block[1], w.block[2], w.dynamic_shared, s.cu, nullptr,
+                             bytes == 0 ? nullptr : extra);
+}
+
+CUresult CudaStreams::copy(StreamObject& s, const CUDA_MEMCPY2D& c) {
+  if (!is_plain(c)) return api_.cuMemcpy2DAsync(&c, s.cu);
+  if (c.srcMemoryType == CU_MEMORYTYPE_HOST)
+    return api_.cuMemcpyHtoDAsync(c.dstDevice, c.srcHost, c.WidthInBytes, s.cu);
+  if (c.dstMemoryType == CU_MEMORYTYPE_HOST)
+    return api_.cuMemcpyDtoHAsync(c.dstHost, c.srcDevice, c.WidthInBytes, s.cu);
+  return api_.cuMemcpyDtoDAsync(c.dstDevice, c.srcDevice, c.WidthInBytes, s.cu);
+}
+
+CUresult CudaStreams::fill(StreamObject& s, const sluice_memset& m) {
+  const auto u8 = static_cast<unsigned char>(m.value);
+  const auto u16 = static_cast<unsigned short>(m.value);
+  if (m.height == 1) {
+    switch (m.element_bytes) {
+      case 1: return api_.cuMemsetD8Async(m.dst, u8, m.width, s.cu);
+      case 2: return api_.cuMemsetD16Async(m.dst, u16, m.width, s.cu);
+      default: return api_.cuMemsetD32Async(m.dst, m.value, m.width, s.cu);
+    }
+  }
+  switch (m.element_bytes) {
+    case 1: return api_.cuMemsetD2D8Async(m.dst, m.pitch, u8, m.width, m.height, s.cu);
+    case 2: return api_.cuMemsetD2D16Async(m.dst, m.pitch, u16, m.width, m.height, s.cu);
+    default: return api_.cuMemsetD2D32Async(m.dst, m.pitch, m.value, m.width, m.height, s.cu);
+  }
+}
+
+CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) {
+  StreamObject& s = *streams_.at(stream);
+  if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
+  switch (kind) {
+    case OpKind::kOpaque:
+      return launch_original(s, static_cast<LaunchWork&>(work), now_ns);
+    case OpKind::kRecord: {
+      EventObject& e = *static_cast<RecordWork&>(work).event;
+      // Where it only orders, the engine's own marker behind it is all that is needed.
+      return e.flags & CU_EVENT_DISABLE_TIMING ? CUDA_SUCCESS : api_.cuEventRecord(e.cu, s.cu);
+    }
+    case OpKind::kValueWait: {
+      auto& v = static_cast<ValueWork&>(work);
+      return api_.cuStreamWaitValue32(s.cu, v.address, v.value, v.flags);
+    }
+    case OpKind::kWork:
+      break;
+    default:
+      SLUICE_CHECK(!"an operation that the driver never sees");
+  }
+  if (auto* c = dynamic_cast<CopyWork*>(&work)) return copy(s, c->copy);
+  if (auto* m = dynamic_cast<MemsetWork*>(&work)) return fill(s, m->args);
+  auto& v = dynamic_cast<ValueWork&>(work);
+  return api_.cuStreamWriteValue32(s.cu, v.address, v.value, v.flags);
+}
+
+CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
+  StreamObject& s = *streams_.at(stream);
+  if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
+  uint64_t id = ~uint64_t{0};
+  // An event belongs to its context.
+  for (size_t i = free_markers_.size(); i-- > 0;) {
+    if (markers_[free_markers_[i]].context == s.context->cu) {
+      id = free_markers_[i];
+      free_markers_[i] = free_markers_.back();
+      free_markers_.pop_back();
+      break;
+    }
+  }
+  if (id == ~uint64_t{0}) {
+    Marker m;
+    m.context = s.context->cu;
+    if (CUresult r = api_.cuEventCreate(&m.event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS)
+      return r;
+    id = markers_.size();
+    markers_.push_back(m);
+  }
+  markers_[id].stream = stream;
+  CUresult r = api_.cuEventRecord(markers_[id].event, s.cu);
+  if (r != CUDA_SUCCESS) {
+    free_markers_.push_back(id);
+    return r;
+  }
+  *marker = id;
+  return CUDA_SUCCESS;
+}
+
+CUresult CudaStreams::query(uint64_t marker) {
+  SLUICE_CHECK(marker < markers_.size());
+  if (CUresult r = make_current(api_, markers_[marker].context); r != CUDA_SUCCESS) return r;
+  CUresult r = api_.cuEventQuery(markers_[marker].event);
+  if (r == CUDA_SUCCESS) free_markers_.push_back(marker);
+  return r;
+}
+
+LaunchEnd CudaStreams::launch_end(Work& work) {
+  auto& w = static_cast<LaunchWork&>(work);
+  bool known = false, done = false;
+  uint32_t tasks_done = 0;
+  RecordPool::Snapshot record{};
+  if (w.record >= 0) {
+    // The stream has passed the launch, so what the last block out wrote is there. It is a hint: who
+    // forges it runs into its own unfinished work, nobody else's.
+    record = records_.read(w.record);
+    known = record.generation == w.generation && record.tasks_total == w.tasks &&
+            ((record.state == SLUICE_LAUNCH_DONE && record.tasks_done == w.tasks) ||
+             (record.state == SLUICE_LAUNCH_TOEVICT && record.tasks_done < w.tasks));
+    done = record.state == SLUICE_LAUNCH_DONE;
+    tasks_done = record.tasks_done;
+  }
+  if (!known) {
+    ContextObject& c = *w.function->module->context;
+    sluice_launch_control control;
+    CUresult r = make_current(api_, c.cu);
+    if (r == CUDA_SUCCESS)
+      r = api_.cuMemcpyDtoHAsync(&control, w.control.address, sizeof control, c.transfers);
+    if (r == CUDA_SUCCESS) r = api_.cuStreamSynchronize(c.transfers);
+    if (r != CUDA_SUCCESS) return LaunchEnd::kFault;
+    done = control.done == 1 && control.finished == w.tasks;
+    tasks_done = control.finished;
+  }
+  if (done) {
+    learn(w, w.record >= 0 ? &record : nullptr);
+    if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_DONE);
+    return LaunchEnd::kDone;
+  }
+  const uint32_t evicted =
+      static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST));
+  if (evicted < w.generation && tasks_done == w.tasks_before) return LaunchEnd::kStuck;
+  ++w.evictions;
+  w.tasks_before = tasks_done;
+  if (w.record >= 0) {
+    records_.set_evictions(w.record, w.evictions);
+    records_.set_state(w.record, SLUICE_LAUNCH_READY);
+  }
+  return LaunchEnd::kLeft;
+}
+
+void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
+  if (w.evictions != 0 || w.variant >= w.function->variants.size()) return;
+  // Only the GPU's own times: from here a launch also looks as long as what it waited behind.
+  if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
+  w.function->variants[w.variant].chunks.observe(w.tasks, w.geometry.blocks - (proxy_ ? 1 : 0),
+                                                 record->left_ns - record->start_ns);
+}
+
+}  // namespace sluice::worker

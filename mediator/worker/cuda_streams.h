@@ -1,0 +1,78 @@
+// CudaStreams: the stream engine's driver, on the CUDA driver API: what each operation becomes as a
+// call, control blocks and launch records, markers (events), and what a launch that ended has done.
+//
+// Owned by the session, used under its lock by whichever thread drives the engine; each thread that
+// does makes the right context current first (make_current). The software GPU and NVIDIA's differ
+// only in `proxy`: on a real GPU block 0 of a clone polls the signal page for the others.
+#pragma once
+
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "mediator/gpu/driver_api.h"
+#include "mediator/worker/objects.h"
+#include "mediator/worker/record_pool.h"
+#include "mediator/worker/stream_engine.h"
+
+namespace sluice::worker {
+
+// Makes a context (or none: null) the calling thread's, unless it is already.
+CUresult make_current(const gpu::DriverApi& api, CUcontext context);
+// After a driver call that may have changed it.
+void forget_current();
+
+class CudaStreams : public EngineDriver {
+ public:
+  struct Callbacks {
+    std::function<void(uint64_t token, CUresult)> complete;
+    std::function<void(uint64_t token)> reached_host_func;
+    std::function<void(CUresult)> async_error;
+  };
+  CudaStreams(const gpu::DriverApi& api, bool proxy, uint32_t chunk_target_us,
+              const sluice_signal_page* signal, sluice_report_area* report, Callbacks callbacks);
+
+  // The engine's stream `id` is this stream object from now on, until drained().
+  void add(StreamId id, std::shared_ptr<StreamObject> stream);
+
+  // How a launch of this function will be done: fills geometry, tasks and variant of `work`, whose
+  // function and shape are set and checked. Asks the driver once per shape.
+  void plan(LaunchWork& work);
+
+  // EngineDriver
+  CUresult launch(StreamId stream, Work& work, uint32_t generation, const Work* pred, bool again,
+                  uint64_t now_ns) override;
+  CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) override;
+  CUresult mark(StreamId stream, uint64_t* marker) override;
+  CUresult query(uint64_t marker) override;
+  LaunchEnd launch_end(Work& work) override;
+  void complete(uint64_t token, CUresult status) override { callbacks_.complete(token, status); }
+  void reached_host_func(uint64_t token) override { callbacks_.reached_host_func(token); }
+  void async_error(CUresult status) override { callbacks_.async_error(status); }
+  void drained(StreamId stream) override;
+
+ private:
+  struct Marker {
+    CUevent event = nullptr;
+    CUcontext context = nullptr;
+    StreamId stream = 0;
+  };
+  uint32_t variant_of(FunctionObject& f, uint32_t block_threads, uint32_t dynamic_shared);
+  CUresult launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns);
+  CUresult copy(StreamObject& s, const CUDA_MEMCPY2D& c);
+  CUresult fill(StreamObject& s, const sluice_memset& m);
+  void learn(LaunchWork& w, const RecordPool::Snapshot* record);
+
+  const gpu::DriverApi& api_;
+  bool proxy_;
+  uint32_t chunk_target_us_;
+  const sluice_signal_page* signal_;
+  RecordPool records_;
+  Callbacks callbacks_;
+  std::unordered_map<StreamId, std::shared_ptr<StreamObject>> streams_;
+  std::vector<Marker> markers_;      // by marker id
+  std::vector<uint64_t> free_markers_;
+  uint64_t next_launch_id_ = 1;
+};
+
+}  // namespace sluice::worker

@@ -1,0 +1,465 @@
+#include "mediator/worker/generic_calls.h"
+
+#include <algorithm>
+
+#include "mediator/base/clock.h"
+
+namespace sluice::worker {
+
+using namespace calls;
+
+bool is_quick(uint16_t opcode) {
+  return opcode < 0x020 || opcode == kOpcode_cuModuleGetLoadingMode ||
+         opcode == kOpcode_cuMemGetAddressRange_v2 || opcode == kOpcode_cuStreamGetPriority ||
+         opcode == kOpcode_cuStreamGetFlags || opcode == kOpcode_cuStreamGetId ||
+         opcode == kOpcode_cuMemFreeAsync;
+}
+
+bool synchronises(uint16_t opcode) {
+  return opcode == kOpcode_cuMemFree_v2 || opcode == kOpcode_cuModuleUnload;
+}
+
+// --- tables ---
+
+std::optional<void*> GenericCalls::Handles::driver_object(sluice_handle_kind kind,
+                                                          uint64_t guest_handle) {
+  std::lock_guard lock(s.mutex_);
+  auto object = s.handles_.find(kind, guest_handle);
+  if (!object) return std::nullopt;
+  switch (kind) {
+    case SLUICE_HANDLE_CONTEXT:
+      return static_cast<ContextObject&>(*object).cu;
+    case SLUICE_HANDLE_MODULE:
+      return static_cast<ModuleObject&>(*object).cu;
+    case SLUICE_HANDLE_FUNCTION:
+      return static_cast<FunctionObject&>(*object).original;
+    case SLUICE_HANDLE_STREAM:
+      return static_cast<StreamObject&>(*object).cu;
+    case SLUICE_HANDLE_EVENT:
+      return static_cast<EventObject&>(*object).cu;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool GenericCalls::Handles::has_room(sluice_handle_kind) { return false; }
+uint64_t GenericCalls::Handles::add(sluice_handle_kind, void*) {
+  SLUICE_CHECK(!"a row that makes a handle has no method");
+  return 0;
+}
+void GenericCalls::Handles::remove(uint64_t) {
+  SLUICE_CHECK(!"a row that ends a handle has no method");
+}
+
+bool GenericCalls::owns_device_address(CUdeviceptr guest_address) {
+  std::lock_guard lock(s.mutex_);
+  return s.owns_range(guest_address, 0);
+}
+
+// --- devices ---
+
+CUresult GenericCalls::cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
+  size_t real = 0;
+  CUresult r = s.api_.cuDeviceTotalMem(&real, dev);
+  if (r == CUDA_SUCCESS && bytes) *bytes = std::min<size_t>(real, s.p_.start.memory_limit_bytes);
+  return bytes ? r : CUDA_ERROR_INVALID_VALUE;
+}
+
+// --- contexts ---
+
+CUresult GenericCalls::cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  {
+    std::lock_guard lock(s.mutex_);
+    if (auto it = s.primary_.find(dev); it != s.primary_.end()) {
+      ++it->second->retained;
+      out->value = it->second->handle;
+      return CUDA_SUCCESS;
+    }
+    if (s.contexts_open_ >= s.limits_.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  CUcontext cu = nullptr;
+  CUresult r = s.api_.cuDevicePrimaryCtxRetain(&cu, dev);
+  if (r != CUDA_SUCCESS) return r;
+  std::shared_ptr<ContextObject> c;
+  if ((r = s.open_context(cu, dev, true, &c)) != CUDA_SUCCESS) {
+    (void)s.api_.cuDevicePrimaryCtxRelease(dev);
+    forget_current();
+    return r;
+  }
+  std::lock_guard lock(s.mutex_);
+  c->retained = 1;
+  s.primary_[dev] = c;
+  out->value = c->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  std::shared_ptr<ContextObject> c;
+  std::lock_guard lock(s.mutex_);
+  auto it = s.primary_.find(dev);
+  if (it == s.primary_.end()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--it->second->retained != 0) return CUDA_SUCCESS;
+  c = it->second;
+  s.primary_.erase(it);
+  s.post_after_sync(c, [&session = s, c, answered = call] {
+    session.close_context(c);
+    session.answer(answered, CUDA_SUCCESS);
+  });
+  s.after_engine();
+  return kParked;
+}
+
+CUresult GenericCalls::cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  std::lock_guard lock(s.mutex_);
+  auto it = s.primary_.find(dev);
+  if (it == s.primary_.end()) return CUDA_SUCCESS;  // nothing there to reset
+  auto c = it->second;
+  s.primary_.erase(it);
+  s.post_after_sync(c, [&session = s, c, answered = call] {
+    session.close_context(c);
+    session.answer(answered, CUDA_SUCCESS);
+  });
+  s.after_engine();
+  return kParked;
+}
+
+CUresult GenericCalls::cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevice dev) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  {
+    std::lock_guard lock(s.mutex_);
+    if (s.contexts_open_ >= s.limits_.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  CUcontext cu = nullptr;
+  CUresult r = s.api_.cuCtxCreate_v2(&cu, flags, dev);
+  if (r != CUDA_SUCCESS) return r;
+  // It was pushed onto this thread's stack of contexts, which we do not use.
+  CUcontext popped = nullptr;
+  (void)s.api_.cuCtxPopCurrent(&popped);
+  forget_current();
+  std::shared_ptr<ContextObject> c;
+  if ((r = s.open_context(cu, dev, false, &c)) != CUDA_SUCCESS) {
+    (void)s.api_.cuCtxDestroy(cu);
+    forget_current();
+    return r;
+  }
+  out->value = c->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::cuCtxDestroy_v2(ContextHandle context) {
+  std::lock_guard lock(s.mutex_);
+  auto c = s.handles_.find<ContextObject>(SLUICE_HANDLE_CONTEXT, context.value);
+  if (!c || c->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  s.post_after_sync(c, [&session = s, c, answered = call] {
+    session.close_context(c);
+    session.answer(answered, CUDA_SUCCESS);
+  });
+  s.after_engine();
+  return kParked;
+}
+
+CUresult GenericCalls::cuCtxSetLimit(CUlimit limit, size_t value) {
+  // These are device memory that no lease pays for: stack per thread, printf's and malloc's heaps.
+  constexpr size_t kMaxBytes = 64u << 20;
+  if (value > kMaxBytes) return CUDA_ERROR_INVALID_VALUE;
+  return s.api_.cuCtxSetLimit(limit, value);
+}
+
+// --- modules and functions ---
+
+CUresult GenericCalls::cuModuleUnload(ModuleHandle module) {
+  std::shared_ptr<ModuleObject> m;
+  {
+    std::lock_guard lock(s.mutex_);
+    m = s.handles_.find<ModuleObject>(SLUICE_HANDLE_MODULE, module.value);
+    if (!m) return CUDA_ERROR_INVALID_HANDLE;
+    for (uint64_t h : m->functions) s.handles_.remove(SLUICE_HANDLE_FUNCTION, h);
+    s.handles_.remove(SLUICE_HANDLE_MODULE, module.value);
+    s.allocations_.remove_owner(module.value);
+  }
+  CUresult r = make_current(s.api_, m->context->cu);
+  return r == CUDA_SUCCESS ? s.api_.cuModuleUnload(m->cu) : r;
+}
+
+CUresult GenericCalls::cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes,
+                                            ModuleHandle module, const char* name) {
+  std::shared_ptr<ModuleObject> m;
+  {
+    std::lock_guard lock(s.mutex_);
+    m = s.handles_.find<ModuleObject>(SLUICE_HANDLE_MODULE, module.value);
+  }
+  if (!m) return CUDA_ERROR_INVALID_HANDLE;
+  CUdeviceptr at = 0;
+  size_t size = 0;
+  CUresult r = s.api_.cuModuleGetGlobal(&at, &size, m->cu, name);
+  if (r != CUDA_SUCCESS) return r;
+  if (size != 0) {
+    std::lock_guard lock(s.mutex_);
+    if (!s.allocations_.add({at, size, module.value, 0})) return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (address) *address = at;
+  if (bytes) *bytes = size;
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<FunctionObject> GenericCalls::function(FunctionHandle handle) {
+  std::lock_guard lock(s.mutex_);
+  return s.handles_.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, handle.value);
+}
+
+CUresult GenericCalls::cuFuncSetAttribute(FunctionHandle handle, CUfunction_attribute attribute,
+                                          int value) {
+  auto f = function(handle);
+  if (!f) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult r = s.api_.cuFuncSetAttribute(f->original, attribute, value);
+  if (r != CUDA_SUCCESS || !f->clone) return r;
+  // The clone follows; its dynamic shared memory has room for the slots besides, and is raised when
+  // it is launched (CudaStreams::variant_of), so here only what the program lowers or else sets.
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    (void)s.api_.cuFuncSetAttribute(f->clone, attribute, value);
+  std::lock_guard lock(s.mutex_);
+  f->variants.clear();  // occupancy may have changed
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::cuFuncSetCacheConfig(FunctionHandle handle, CUfunc_cache config) {
+  auto f = function(handle);
+  if (!f) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult r = s.api_.cuFuncSetCacheConfig(f->original, config);
+  if (r == CUDA_SUCCESS && f->clone) (void)s.api_.cuFuncSetCacheConfig(f->clone, config);
+  return r;
+}
+
+CUresult GenericCalls::cuFuncSetSharedMemConfig(FunctionHandle handle, CUsharedconfig config) {
+  auto f = function(handle);
+  if (!f) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult r = s.api_.cuFuncSetSharedMemConfig(f->original, config);
+  if (r == CUDA_SUCCESS && f->clone) (void)s.api_.cuFuncSetSharedMemConfig(f->clone, config);
+  return r;
+}
+
+// --- memory ---
+
+CUresult GenericCalls::cuMemGetInfo_v2(size_t* free, size_t* total) {
+  size_t real_free = 0, real_total = 0;
+  CUresult r = s.api_.cuMemGetInfo(&real_free, &real_total);
+  if (r != CUDA_SUCCESS) return r;
+  std::lock_guard lock(s.mutex_);
+  const size_t limit = std::min<size_t>(real_total, s.p_.start.memory_limit_bytes);
+  const size_t used = s.quota_.used_bytes();
+  if (total) *total = limit;
+  // What other processes of this vGPU use is not known here: it shows when a lease is refused.
+  if (free) *free = std::min(real_free, limit > used ? limit - used : 0);
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
+                                const std::function<CUresult(CUdeviceptr*)>& by_driver) {
+  const uint64_t charge = QuotaLease::charge_for(bytes);
+  if (!call.context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (charge == 0 || charge > s.p_.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  {
+    std::lock_guard lock(s.mutex_);
+    if (!s.quota_.charge(charge)) {
+      s.ask_lease(s.quota_.lacking(charge),
+                  [&session = s, again = call,
+                   copy = std::vector<std::byte>(body.begin(), body.end())](bool granted) {
+                    if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);
+                    session.post([&session, again, copy] { session.run_generic(again, copy); });
+                  });
+      return kParked;
+    }
+  }
+  CUdeviceptr at = 0;
+  CUresult r = by_driver(&at);
+  std::lock_guard lock(s.mutex_);
+  if (r == CUDA_SUCCESS &&
+      !s.allocations_.add({at, bytes, call.context->handle, charge})) {
+    (void)s.api_.cuMemFree(at);
+    r = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (r != CUDA_SUCCESS) {
+    s.return_lease(charge);
+    return r;
+  }
+  *address = at;
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  return allocate(address, bytes,
+                  [&](CUdeviceptr* at) { return s.api_.cuMemAlloc(at, bytes); });
+}
+
+CUresult GenericCalls::cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,
+                                          size_t height, unsigned element_bytes) {
+  if (!pitch || (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
+    return CUDA_ERROR_INVALID_VALUE;
+  // Our own pitch, so that the charge is known before: a multiple of what every device so far wants.
+  constexpr size_t kPitchUnit = 512;
+  size_t row, bytes;
+  if (__builtin_add_overflow(width, kPitchUnit - 1, &row)) return CUDA_ERROR_OUT_OF_MEMORY;
+  row = row / kPitchUnit * kPitchUnit;
+  if (__builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult r = allocate(address, bytes,
+                        [&](CUdeviceptr* at) { return s.api_.cuMemAlloc(at, bytes); });
+  if (r == CUDA_SUCCESS) *pitch = row;
+  return r;
+}
+
+CUresult GenericCalls::cuMemFree_v2(CUdeviceptr address) {
+  if (address == 0) return CUDA_SUCCESS;
+  std::optional<Allocation> a;
+  std::shared_ptr<ContextObject> owner;
+  {
+    std::lock_guard lock(s.mutex_);
+    a = s.allocations_.remove(address);
+    if (!a) return CUDA_ERROR_INVALID_VALUE;
+    owner = s.handles_.find<ContextObject>(SLUICE_HANDLE_CONTEXT, a->owner);
+  }
+  CUresult r = owner ? make_current(s.api_, owner->cu) : CUDA_ERROR_INVALID_CONTEXT;
+  if (r == CUDA_SUCCESS) r = s.api_.cuMemFree(address);
+  std::lock_guard lock(s.mutex_);
+  s.return_lease(a->charged_bytes);
+  return r;
+}
+
+CUresult GenericCalls::cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes,
+                                               CUdeviceptr address) {
+  std::lock_guard lock(s.mutex_);
+  const Allocation* a = s.allocations_.find(address);
+  if (!a) return CUDA_ERROR_NOT_FOUND;
+  if (base) *base = a->address;
+  if (bytes) *bytes = a->bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::cuMemAllocAsync(CUdeviceptr* address, size_t bytes, StreamHandle stream) {
+  {
+    std::lock_guard lock(s.mutex_);
+    CUresult error;
+    if (!s.find_stream(call, stream.value, &error)) return error;
+  }
+  // Earlier in the stream than asked for is allowed.
+  return cuMemAlloc_v2(address, bytes);
+}
+
+CUresult GenericCalls::cuMemFreeAsync(CUdeviceptr address, StreamHandle stream) {
+  std::lock_guard lock(s.mutex_);
+  CUresult error;
+  auto found = s.find_stream(call, stream.value, &error);
+  if (!found) return error;
+  // Not the program's any more from here on; freed when the stream gets there.
+  auto a = s.allocations_.remove(address);
+  if (!a) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t token = s.park([&session = s, a = *a, context = found->context](CUresult) {
+    session.post([&session, a, context] {
+      if (make_current(session.api_, context->cu) == CUDA_SUCCESS)
+        (void)session.api_.cuMemFree(a.address);
+      std::lock_guard relock(session.mutex_);
+      session.return_lease(a.charged_bytes);
+    });
+  });
+  s.engine_.notify_stream(found->id, token, monotonic_ns());
+  s.after_engine();
+  return CUDA_SUCCESS;
+}
+
+// --- streams and events ---
+
+CUresult GenericCalls::cuStreamCreate(StreamHandle* out, unsigned flags) {
+  return cuStreamCreateWithPriority(out, flags, 0);
+}
+
+CUresult GenericCalls::cuStreamCreateWithPriority(StreamHandle* out, unsigned flags,
+                                                  int priority) {
+  if (!out || (flags & ~unsigned{CU_STREAM_NON_BLOCKING})) return CUDA_ERROR_INVALID_VALUE;
+  if (!call.context || call.context->closed) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult r;
+  auto stream = s.make_stream(
+      call.context,
+      flags & CU_STREAM_NON_BLOCKING ? StreamKind::kNonBlocking : StreamKind::kBlocking, flags,
+      priority, &r);
+  if (!stream) return r;
+  std::lock_guard lock(s.mutex_);
+  out->value = s.handles_.add(SLUICE_HANDLE_STREAM, stream);
+  if (out->value != 0) return CUDA_SUCCESS;
+  s.engine_.remove_stream(stream->id);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult GenericCalls::cuStreamDestroy_v2(StreamHandle stream) {
+  std::lock_guard lock(s.mutex_);
+  auto object = s.handles_.find<StreamObject>(SLUICE_HANDLE_STREAM, stream.value);
+  if (!object) return CUDA_ERROR_INVALID_HANDLE;
+  s.handles_.remove(SLUICE_HANDLE_STREAM, stream.value);
+  s.engine_.remove_stream(object->id);  // what is queued still runs
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::cuStreamGetPriority(StreamHandle stream, int* priority) {
+  std::lock_guard lock(s.mutex_);
+  CUresult error;
+  auto object = s.find_stream(call, stream.value, &error);
+  if (object && priority) *priority = object->priority;
+  return error;
+}
+
+CUresult GenericCalls::cuStreamGetFlags(StreamHandle stream, unsigned* flags) {
+  std::lock_guard lock(s.mutex_);
+  CUresult error;
+  auto object = s.find_stream(call, stream.value, &error);
+  if (object && flags) *flags = object->guest_flags;
+  return error;
+}
+
+CUresult GenericCalls::cuStreamGetId(StreamHandle stream, unsigned long long* id) {
+  std::lock_guard lock(s.mutex_);
+  CUresult error;
+  auto object = s.find_stream(call, stream.value, &error);
+  if (object && id) *id = object->id;
+  return error;
+}
+
+CUresult GenericCalls::cuEventCreate(EventHandle* out, unsigned flags) {
+  constexpr unsigned kKnown = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (flags & CU_EVENT_INTERPROCESS) return CUDA_ERROR_NOT_SUPPORTED;
+  if (flags & ~kKnown) return CUDA_ERROR_INVALID_VALUE;
+  if (!call.context || call.context->closed) return CUDA_ERROR_INVALID_CONTEXT;
+  auto event = std::make_shared<EventObject>(s.api_);
+  event->context = call.context;
+  event->flags = flags;
+  CUresult r = s.api_.cuEventCreate(&event->cu, flags);
+  if (r != CUDA_SUCCESS) return r;
+  std::lock_guard lock(s.mutex_);
+  out->value = s.handles_.add(SLUICE_HANDLE_EVENT, std::move(event));
+  return out->value != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult GenericCalls::cuEventDestroy_v2(EventHandle event) {
+  std::shared_ptr<HandleObject> dead;  // outlives the lock
+  std::lock_guard lock(s.mutex_);
+  dead = s.handles_.remove(SLUICE_HANDLE_EVENT, event.value);
+  return dead ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult GenericCalls::cuEventElapsedTime_v2(float* milliseconds, EventHandle start,
+                                             EventHandle end) {
+  std::shared_ptr<EventObject> a, b;
+  {
+    std::lock_guard lock(s.mutex_);
+    a = s.handles_.find<EventObject>(SLUICE_HANDLE_EVENT, start.value);
+    b = s.handles_.find<EventObject>(SLUICE_HANDLE_EVENT, end.value);
+    if (!a || !b || !milliseconds || !a->latest || !b->latest ||
+        ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING)) {
+      return milliseconds ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!a->latest->complete || !b->latest->complete) return CUDA_ERROR_NOT_READY;
+  }
+  return s.api_.cuEventElapsedTime(milliseconds, a->cu, b->cu);
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,134 @@
+// sluice-worker: executes the CUDA calls of one guest process.
+//
+// sluiced starts it with one SOCK_SEQPACKET socket as descriptor 3 and nothing else of its own. It
+// takes Start from there, maps the vGPU's region at the address where the guest's process has it, and
+// the three stub pages, loads the CUDA driver (NVIDIA's or the software GPU), says Ready, and serves
+// its slot until the session ends; then it exits, and whatever it held goes with it.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "mediator/base/log.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/worker/session.h"
+
+namespace {
+
+using namespace sluice;
+using namespace sluice::worker;
+namespace wp = sluice::worker_protocol;
+
+struct StartPacket {
+  wp::Message message;
+  wp::Start start;
+};
+
+Result<SessionParts> receive_start(int control) {
+  StartPacket packet{};
+  auto got = receive_with_fds(control, &packet, sizeof packet);
+  if (!got) return std::move(got).error();
+  if (got->bytes != sizeof packet || packet.message.type != wp::Type::kStart ||
+      packet.start.version != wp::kVersion || got->fds.size() != wp::kStartFdCount) {
+    return Error{EPROTO, "the first message is not a Start of this version"};
+  }
+  SessionParts parts;
+  parts.start = packet.start;
+  parts.start.library[sizeof parts.start.library - 1] = 0;
+  parts.start.soft_gpu_file[sizeof parts.start.soft_gpu_file - 1] = 0;
+  parts.start.vgpu[sizeof parts.start.vgpu - 1] = 0;
+  parts.fds = std::move(got->fds);
+  return parts;
+}
+
+Result<void*> map(int fd, size_t bytes, int protection, void* at, const char* what) {
+  struct stat st;
+  // A shorter file would end us with SIGBUS at the first access.
+  if (::fstat(fd, &st) != 0) return Error::from_errno(what);
+  if (static_cast<uint64_t>(st.st_size) < bytes)
+    return Error{EINVAL, std::string(what) + " is too small"};
+  void* p = ::mmap(at, bytes, protection, MAP_SHARED | (at ? MAP_FIXED_NOREPLACE : 0), fd, 0);
+  if (p == MAP_FAILED) return Error::from_errno(std::string("mapping ") + what);
+  if (at && p != at) {
+    ::munmap(p, bytes);
+    return Error{EADDRINUSE, std::string("mapping ") + what + ": the address is taken"};
+  }
+  return p;
+}
+
+Result<void> map_all(SessionParts& parts) {
+  const wp::Start& s = parts.start;
+  const uint64_t slot_end =
+      SLUICE_SLOT_OFFSET + (uint64_t{s.slot} + 1) * uint64_t{SLUICE_SLOT_STRIDE};
+  if (s.slot >= SLUICE_MAX_SLOTS || s.region_bytes > SLUICE_WINDOW_BYTES ||
+      slot_end > s.region_bytes || s.staging_offset > s.region_bytes ||
+      s.staging_bytes > s.region_bytes - s.staging_offset) {
+    return Error{EINVAL, "Start does not fit its region"};
+  }
+  auto region = map(parts.fds[wp::kRegionFd].get(), s.region_bytes, PROT_READ | PROT_WRITE,
+                    reinterpret_cast<void*>(SLUICE_WINDOW_ADDRESS), "the region");
+  if (!region) return std::move(region).error();
+  parts.region = *region;
+  auto host = map(parts.fds[wp::kHostFd].get(), SLUICE_STUB_PAGE_BYTES, PROT_READ, nullptr,
+                  "the host page");
+  if (!host) return std::move(host).error();
+  parts.host = static_cast<const sluice_host_page*>(*host);
+  // Writable only because the driver's pinning of it may need that; this process stores nothing there.
+  auto signal = map(parts.fds[wp::kSignalFd].get(), SLUICE_STUB_PAGE_BYTES,
+                    PROT_READ | PROT_WRITE, nullptr, "the signal page");
+  if (!signal) return std::move(signal).error();
+  parts.signal = static_cast<const sluice_signal_page*>(*signal);
+  auto report = map(parts.fds[wp::kReportFd].get(), SLUICE_REPORT_BYTES, PROT_READ | PROT_WRITE,
+                    nullptr, "the report area");
+  if (!report) return std::move(report).error();
+  parts.report = static_cast<sluice_report_area*>(*report);
+  return {};
+}
+
+Result<void> load(SessionParts& parts) {
+  if (parts.start.soft_gpu_file[0])
+    ::setenv("SLUICE_SOFT_GPU", parts.start.soft_gpu_file, 1);
+  auto api = gpu::load_driver(parts.start.library);
+  if (!api) return std::move(api).error();
+  parts.api = *api;
+  CUresult r = parts.api.cuInit(0);
+  if (r != CUDA_SUCCESS) return Error{static_cast<int>(r), "cuInit: " + gpu::describe(r)};
+  return {};
+}
+
+void say_ready(int control, int code, const std::string& text) {
+  wp::Message m{};
+  m.type = wp::Type::kReady;
+  m.code = code;
+  std::memcpy(m.text, text.data(), std::min(text.size(), sizeof m.text - 1));
+  (void)send_with_fds(control, &m, sizeof m, {});
+}
+
+int fail(const std::string& what, const Error& error) {
+  log::error("{}: {}", what, error.message);
+  say_ready(wp::kControlFd, error.code != 0 ? error.code : EIO, what + ": " + error.message);
+  return 1;
+}
+
+}  // namespace
+
+int main() {
+  log::init("sluice-worker", log::Level::kInfo);
+  if (::fcntl(wp::kControlFd, F_SETFD, FD_CLOEXEC) != 0) {
+    log::error("sluice-worker is started by sluiced; there is no socket as descriptor 3");
+    return 2;
+  }
+  auto parts = receive_start(wp::kControlFd);
+  if (!parts) return fail("start", parts.error());
+  parts->control = Fd(wp::kControlFd);
+  if (auto r = map_all(*parts); !r) return fail("memory", r.error());
+  if (auto r = load(*parts); !r) return fail("driver", r.error());
+  static Session session(std::move(*parts));
+  say_ready(wp::kControlFd, 0, "");
+  session.run();
+  return 0;
+}

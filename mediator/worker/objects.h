@@ -1,0 +1,136 @@
+// What a session's handles stand for, and what its streams have queued. Plain structures that hold
+// driver objects; who calls the driver with them is session_calls.cc and cuda_streams.cc.
+//
+// Owned by the session's handle table and, while work is queued, by that work (shared_ptr).
+// Fields say which lock guards them; what says nothing is fixed once the object is made. "Session
+// lock" is Session::mutex_.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/wire.h"
+#include "mediator/core/handles.h"
+#include "mediator/gpu/driver_api.h"
+#include "mediator/worker/control_pool.h"
+#include "mediator/worker/launch_geometry.h"
+#include "mediator/worker/stream_engine.h"
+
+namespace sluice::worker {
+
+struct StreamObject;
+
+struct ContextObject : HandleObject {
+  uint64_t handle = 0;
+  ContextId id = 0;
+  CUcontext cu = nullptr;
+  CUdevice device = 0;
+  bool primary = false;
+  uint32_t retained = 0;   // primary: by the program; session lock
+  bool closed = false;     // session lock
+  int multiprocessors = 1;
+  int max_threads_per_block = 1024;
+  int max_block[3] = {1024, 1024, 64};
+  int max_grid[3] = {0x7fffffff, 65535, 65535};
+  CUstream transfers = nullptr;  // ours: control blocks in and out
+  CUdeviceptr signal = 0;        // the evict word as kernels address it
+  CUdeviceptr report = 0;        // the report area as kernels address it
+  std::unique_ptr<ControlPool> controls;                // session lock
+  std::shared_ptr<StreamObject> legacy, per_thread;     // CUDA's streams 0/1 and 2
+};
+
+struct ModuleObject : HandleObject {
+  uint64_t handle = 0;
+  CUmodule cu = nullptr;
+  std::shared_ptr<ContextObject> context;
+  std::vector<uint64_t> functions;  // handles; session lock
+};
+
+// Launches of a function with one block size: what was asked of the driver once, and learnt.
+struct LaunchVariant {
+  uint32_t block_threads = 0;
+  uint32_t dynamic_shared = 0;        // as the program asked
+  uint32_t clone_dynamic_shared = 0;  // with the broadcast slots
+  uint32_t resident = 0;              // blocks of the clone on the whole GPU; 0: it does not fit
+  ChunkModel chunks;
+};
+
+struct FunctionObject : HandleObject {
+  std::shared_ptr<ModuleObject> module;
+  std::string name;
+  CUfunction original = nullptr;
+  CUfunction clone = nullptr;  // null: opaque
+  bool slot_dynamic = false;
+  uint32_t params_offset = 0;  // of the appended block in the clone's parameter buffer
+  uint32_t param_bytes = 0;    // of the original
+  std::vector<std::byte> reply;         // to SLUICE_CALL_FUNCTION_GET
+  std::vector<LaunchVariant> variants;  // session lock
+};
+
+struct StreamObject : HandleObject {
+  StreamId id = 0;
+  CUstream cu = nullptr;
+  std::shared_ptr<ContextObject> context;
+  unsigned guest_flags = 0;
+  int priority = 0;
+};
+
+struct EventObject : HandleObject {
+  explicit EventObject(const gpu::DriverApi& driver_api) : api(driver_api) {}
+  ~EventObject() override {
+    if (cu) api.cuEventDestroy(cu);
+  }
+  const gpu::DriverApi& api;
+  CUevent cu = nullptr;
+  unsigned flags = 0;
+  std::shared_ptr<ContextObject> context;
+  std::shared_ptr<EventRecord> latest;  // null: never recorded; session lock
+};
+
+// --- what streams queue ---
+
+struct LaunchWork : Work {
+  ~LaunchWork() override;
+  std::shared_ptr<FunctionObject> function;
+  uint32_t grid[3] = {}, block[3] = {};
+  uint32_t dynamic_shared = 0;
+  std::vector<std::byte> params;  // the original's
+  uint32_t tasks = 0;
+  Geometry geometry;
+  uint32_t variant = 0;  // of the function
+  uint64_t ready_ns = 0;
+  // Set when it is first given to the driver.
+  uint64_t launch_id = 0;
+  ControlPool::Block control;
+  class RecordPool* records = nullptr;
+  int record = -1;  // -1: none was free; the control block alone tells
+  uint64_t issued_ns = 0;
+  uint32_t generation = 0;
+  uint32_t tasks_before = 0;  // done when the newest physical launch was queued
+  uint32_t evictions = 0;
+};
+
+struct CopyWork : Work {
+  CUDA_MEMCPY2D copy{};  // both ends checked; height 1 for a plain copy
+};
+
+struct MemsetWork : Work {
+  sluice_memset args{};
+};
+
+struct RecordWork : Work {
+  std::shared_ptr<EventObject> event;
+};
+
+struct ValueWork : Work {
+  CUdeviceptr address = 0;
+  uint32_t value = 0;
+  unsigned flags = 0;
+  bool is_wait = false;
+};
+
+}  // namespace sluice::worker

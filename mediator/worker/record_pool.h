@@ -1,0 +1,66 @@
+// RecordPool: the launch records of the report area (abi/preempt.h), handed out first in, first out,
+// so that sluiced can still read a finished launch's record for a while.
+//
+// Owned by the session, used under its lock. The records are shared with the GPU and with sluiced;
+// what the GPU wrote is read as a hint only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "abi/stub.h"
+
+namespace sluice::worker {
+
+class RecordPool {
+ public:
+  explicit RecordPool(sluice_report_area* area) : area_(area) {
+    for (int i = 0; i < SLUICE_REPORT_RECORDS; ++i) free_.push_back(i);
+  }
+
+  // Index of a record, set to PREP; -1 if all are in use.
+  int take(uint64_t launch_id, uint32_t tasks_total, bool opaque, uint64_t ready_ns) {
+    if (free_.empty()) return -1;
+    const int index = free_.front();
+    free_.pop_front();
+    sluice_launch_record& r = area_->records[index];
+    store32(r.state, SLUICE_LAUNCH_PREP);
+    store32(r.generation, 0);
+    store32(r.tasks_total, tasks_total);
+    store32(r.tasks_done, 0);
+    store64(r.launch_id, launch_id);
+    store64(r.ready_ns, ready_ns);
+    store64(r.left_ns, 0);
+    store64(r.start_ns, 0);
+    store32(r.evictions, 0);
+    store32(r.opaque, opaque ? 1 : 0);
+    return index;
+  }
+  void give_back(int index) { free_.push_back(index); }
+
+  void set_state(int index, sluice_launch_state state) {
+    store32(area_->records[index].state, state);
+  }
+  void set_evictions(int index, uint32_t n) { store32(area_->records[index].evictions, n); }
+
+  struct Snapshot {
+    uint32_t state, generation, tasks_total, tasks_done;
+    uint64_t left_ns, start_ns;
+  };
+  Snapshot read(int index) const {
+    const sluice_launch_record& r = area_->records[index];
+    return {load32(r.state),      load32(r.generation), load32(r.tasks_total),
+            load32(r.tasks_done), load64(r.left_ns),    load64(r.start_ns)};
+  }
+
+ private:
+  static void store32(uint32_t& to, uint32_t v) { __atomic_store_n(&to, v, __ATOMIC_RELEASE); }
+  static void store64(uint64_t& to, uint64_t v) { __atomic_store_n(&to, v, __ATOMIC_RELAXED); }
+  static uint32_t load32(const uint32_t& v) { return __atomic_load_n(&v, __ATOMIC_ACQUIRE); }
+  static uint64_t load64(const uint64_t& v) { return __atomic_load_n(&v, __ATOMIC_ACQUIRE); }
+
+  sluice_report_area* area_;
+  std::deque<int> free_;
+};
+
+}  // namespace sluice::worker

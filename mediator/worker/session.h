@@ -1,0 +1,214 @@
+// Session: all that a sluice-worker is: one guest process's contexts, memory, modules and streams,
+// its slot's rings, its gate, and the three threads that serve them.
+//
+//   decoder  takes records from the submit ring, checks them, and queues what they ask for. It never
+//            waits for the GPU, the driver's compiler, sluiced or the program.
+//   engine   drives the stream engine while work is in flight or a gate opens (relaunches), and
+//            reads the control socket.
+//   jobs     makes the driver calls that may take long or have to follow a synchronisation: module
+//            loads, memory, contexts.
+// One lock (mutex_) guards tables and engine; it is held across driver calls that only queue work,
+// never across those of the job thread. The guest is hostile: what it gets wrong in CUDA's terms it
+// is told as CUDA would; what breaks the protocol ends the session (end()).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "abi/channel.h"
+#include "abi/stub.h"
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+#include "mediator/core/allocations.h"
+#include "mediator/core/handles.h"
+#include "mediator/core/quota_lease.h"
+#include "mediator/core/worker_protocol.h"
+#include "mediator/gpu/driver_api.h"
+#include "mediator/ring/ring.h"
+#include "mediator/worker/cuda_streams.h"
+#include "mediator/worker/gate.h"
+#include "mediator/worker/objects.h"
+#include "mediator/worker/replies.h"
+#include "mediator/worker/stream_engine.h"
+
+namespace sluice::worker {
+
+// What a worker may hold for its guest in its own memory. Each bounds a queue that the guest fills.
+struct SessionLimits {
+  size_t queued_operations = 1u << 16;  // in streams; the decoder stops taking records at it ...
+  size_t hard_operations = 1u << 18;    // ... unless a host function waits; here the session ends
+  size_t jobs = 256;                    // for the job thread; the decoder stops taking records
+  size_t parked_calls = 4096;           // that wait for streams, leases or extents; more end it
+  uint64_t module_bytes = 256ull << 20; // of one module's text
+  uint32_t contexts = 8;                // each costs hundreds of MB on a real GPU
+};
+
+// What came with Start, mapped.
+struct SessionParts {
+  worker_protocol::Start start;
+  Fd control;
+  std::vector<Fd> fds;  // by worker_protocol::StartFd
+  void* region = nullptr;
+  const sluice_host_page* host = nullptr;
+  const sluice_signal_page* signal = nullptr;
+  sluice_report_area* report = nullptr;
+  gpu::DriverApi api;
+};
+
+// One call of the guest from its record to its answer. Cheap to copy.
+struct Call {
+  uint64_t call_id = 0;
+  uint16_t opcode = 0;
+  uint16_t flags = 0;
+  std::shared_ptr<ContextObject> context;  // null: none was current
+};
+
+class Session {
+ public:
+  explicit Session(SessionParts parts, SessionLimits limits = {});
+
+  // Serves until the session ends; then the process exits, so this returns only in tests.
+  void run();
+
+  // Ends the session: the slot's header says why, sluiced hears of it (unless it asked), and the
+  // process exits. Any thread; the first wins. Does not return.
+  [[noreturn]] void end(CUresult code, const std::string& reason, bool asked = false);
+
+ private:
+  friend struct GenericCalls;
+
+  // --- threads (session.cc) ---
+  void decoder_loop();
+  void engine_loop();
+  void job_loop();
+  void post(std::function<void()> job);
+  bool decoder_must_wait();
+  void wake_decoder();
+  // With mutex_ held, after the engine was given something: takes notice of a fault, and wakes the
+  // engine thread if it sleeps too long for what is now under way.
+  void after_engine();
+
+  // --- control socket (session.cc) ---
+  void send(worker_protocol::Message message);
+  void on_control();
+  void on_lease_reply(const worker_protocol::Message& m);
+  void on_extent_reply(const worker_protocol::Message& m);
+
+  // --- decoding (session_decode.cc) ---
+  void decode(const sluice_record& record, std::span<const std::byte> body);
+  void decode_generic(Call call, std::span<const std::byte> body);
+  void decode_custom(Call call, std::span<const std::byte> body);
+  void module_load(Call call, std::span<const std::byte> body);
+  void function_get(Call call, std::span<const std::byte> body);
+  void launch(Call call, std::span<const std::byte> body);
+  void copy(Call call, std::span<const std::byte> body);
+  void memset(Call call, std::span<const std::byte> body);
+  void synchronize(Call call, std::span<const std::byte> body);
+  void query(Call call, std::span<const std::byte> body);
+  void event_record(Call call, std::span<const std::byte> body);
+  void stream_wait(Call call, std::span<const std::byte> body);
+  void stream_value(Call call, std::span<const std::byte> body);
+  void host_func(Call call, std::span<const std::byte> body);
+  void host_func_done(Call call, std::span<const std::byte> body);
+  void extent_alloc(Call call, std::span<const std::byte> body);
+  void extent_free(Call call, std::span<const std::byte> body);
+  void run_generic(const Call& call, std::span<const std::byte> body);
+
+  // --- modules (session_modules.cc; job thread) ---
+  void load_module(const Call& call, const std::string& ptx, uint32_t log_bytes);
+  void get_function(const Call& call, uint64_t guest_module, const std::string& name,
+                    uint32_t guest_flags, uint32_t guest_params_offset);
+
+  // --- contexts (session_contexts.cc; job thread) ---
+  CUresult open_context(CUcontext cu, CUdevice device, bool primary,
+                        std::shared_ptr<ContextObject>* out);
+  void close_context(const std::shared_ptr<ContextObject>& context);
+  std::shared_ptr<StreamObject> make_stream(const std::shared_ptr<ContextObject>& context,
+                                            StreamKind kind, unsigned guest_flags, int priority,
+                                            CUresult* result);
+  CUresult register_pages(ContextObject& c);
+  void register_region(uint64_t offset, uint64_t bytes);
+
+  // --- helpers ---
+  void answer(const Call& call, CUresult status, std::span<const std::byte> body = {});
+  // With mutex_ held: a token whose completion runs `then` (under mutex_; it must not use the engine).
+  uint64_t park(std::function<void(CUresult)> then);
+  void on_complete(uint64_t token, CUresult status);
+  // With mutex_ held: runs `job` on the job thread when all that the context has queued is complete.
+  void post_after_sync(const std::shared_ptr<ContextObject>& context, std::function<void()> job);
+  void post_after_sync_all(std::function<void()> job);
+  // With mutex_ held: asks sluiced for more device memory; `then` runs on the engine thread.
+  void ask_lease(uint64_t lacking, std::function<void(bool granted)> then);
+  // With mutex_ held. 0 and 1: the legacy stream of the call's context, 2: its per-thread stream.
+  std::shared_ptr<StreamObject> find_stream(const Call& call, uint64_t guest_stream,
+                                            CUresult* error) const;
+  bool owns_range(uint64_t guest_address, uint64_t guest_bytes) const;
+  bool owns_region(uint64_t guest_offset, uint64_t guest_bytes) const;
+  bool owns_device_rows(uint64_t address, uint64_t width, uint64_t pitch, uint64_t rows) const;
+  void return_lease(uint64_t charged);
+  [[noreturn]] void violation(const std::string& what) {
+    end(CUDA_ERROR_UNKNOWN, "protocol violation: " + what);
+  }
+  SessionParts p_;
+  const SessionLimits limits_;
+  const gpu::DriverApi& api_;
+  uint8_t* const region_;
+  sluice_slot_header* const slot_;
+  RingConsumer submit_;
+  Replies replies_;
+  Fd decoder_wake_, engine_wake_;
+
+  std::mutex mutex_;
+  // All under mutex_:
+  Gate gate_;
+  CudaStreams streams_;
+  StreamEngine engine_;
+  HandleTable handles_;
+  AllocationMap allocations_;
+  QuotaLease quota_;
+  std::map<CUdevice, std::shared_ptr<ContextObject>> primary_;
+  uint32_t contexts_open_ = 0;
+  ContextId next_context_ = 1;
+  std::map<uint64_t, uint64_t> extents_;  // offset -> bytes, of the region: the session's
+  std::map<uint64_t, uint64_t> registered_;  // offset -> bytes: pinned with the driver
+  std::unordered_map<uint64_t, std::function<void(CUresult)>> parked_;
+  uint64_t next_token_ = 1;
+  std::unordered_map<uint64_t, uint64_t> host_funcs_;  // call id -> token
+  struct LeaseWaiter {
+    uint64_t asked = 0, lacking = 0;
+    std::function<void(bool granted)> then;
+  };
+  std::unordered_map<uint64_t, LeaseWaiter> lease_waiters_;
+  std::unordered_map<uint64_t, Call> extent_waiters_;
+  uint64_t next_request_ = 1;
+  bool pages_registered_ = false;
+  // How long the engine thread is about to sleep (ns; max: until it is woken), and whether it was woken.
+  uint64_t engine_sleep_ns_ = 0;
+  bool engine_kicked_ = false;
+
+  std::atomic<int> sticky_{0};  // CUresult that every later call returns
+  std::atomic<bool> sluiced_gone_{false};
+  std::atomic<bool> decoder_waits_{false};
+  std::mutex job_mutex_;
+  std::condition_variable job_ready_;
+  std::deque<std::function<void()>> jobs_;
+  void* zeros_ = nullptr;  // ControlPool's, mapped and registered once
+  std::atomic<bool> ended_{false};
+  std::mutex end_mutex_;
+  std::thread engine_thread_, job_thread_;
+};
+
+}  // namespace sluice::worker

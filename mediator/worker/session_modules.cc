@@ -1,0 +1,120 @@
+// Modules and functions of a session. Job thread.
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "mediator/worker/session.h"
+
+namespace sluice::worker {
+
+namespace {
+
+// PTX is text. Anything else (a cubin, a fat binary) would have the driver read lengths out of the
+// guest's bytes.
+bool looks_like_text(const std::string& ptx) {
+  if (ptx.empty() || ptx.find('\0') != std::string::npos) return false;
+  const auto first = static_cast<unsigned char>(ptx[0]);
+  return first == '\t' || first == '\n' || first == '\r' || (first >= 0x20 && first < 0x7f);
+}
+
+constexpr uint32_t kMaxParamCount = 4096;
+
+}  // namespace
+
+void Session::load_module(const Call& call, const std::string& ptx, uint32_t log_bytes) {
+  if (!call.context || call.context->closed) return answer(call, CUDA_ERROR_INVALID_CONTEXT);
+  if (!looks_like_text(ptx)) return answer(call, CUDA_ERROR_INVALID_IMAGE);
+  if (CUresult r = make_current(api_, call.context->cu); r != CUDA_SUCCESS) return answer(call, r);
+  std::vector<char> log(std::max<uint32_t>(log_bytes, 1) + 1, 0);
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {log.data(), reinterpret_cast<void*>(static_cast<uintptr_t>(log.size() - 1))};
+  auto module = std::make_shared<ModuleObject>();
+  module->context = call.context;
+  CUresult r = api_.cuModuleLoadDataEx(&module->cu, ptx.c_str(), 2, options, values);
+  if (r != CUDA_SUCCESS) {
+    const size_t length = ::strnlen(log.data(), log_bytes);
+    return answer(call, r, std::as_bytes(std::span(log.data(), length)));
+  }
+  {
+    std::lock_guard lock(mutex_);
+    module->handle = handles_.add(SLUICE_HANDLE_MODULE, module);
+  }
+  if (module->handle == 0) {
+    (void)api_.cuModuleUnload(module->cu);
+    return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  const sluice_handle_reply reply{module->handle};
+  answer(call, CUDA_SUCCESS, std::as_bytes(std::span(&reply, 1)));
+}
+
+void Session::get_function(const Call& call, uint64_t guest_module, const std::string& name,
+                           uint32_t guest_flags, uint32_t guest_params_offset) {
+  std::shared_ptr<ModuleObject> module;
+  {
+    std::lock_guard lock(mutex_);
+    module = handles_.find<ModuleObject>(SLUICE_HANDLE_MODULE, guest_module);
+    if (!module) return answer(call, CUDA_ERROR_INVALID_HANDLE);
+    // The same name gives the same function.
+    for (uint64_t h : module->functions) {
+      auto f = handles_.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, h);
+      if (f && f->name == name) return answer(call, CUDA_SUCCESS, f->reply);
+    }
+  }
+  if (CUresult r = make_current(api_, module->context->cu); r != CUDA_SUCCESS)
+    return answer(call, r);
+  auto f = std::make_shared<FunctionObject>();
+  f->module = module;
+  f->name = name;
+  CUresult r = api_.cuModuleGetFunction(&f->original, module->cu, name.c_str());
+  if (r != CUDA_SUCCESS) return answer(call, r);
+
+  std::vector<uint32_t> layout;  // offset, bytes of each parameter
+  for (size_t i = 0; i < kMaxParamCount; ++i) {
+    size_t offset = 0, bytes = 0;
+    r = api_.cuFuncGetParamInfo(f->original, i, &offset, &bytes);
+    if (r != CUDA_SUCCESS) break;
+    layout.push_back(static_cast<uint32_t>(offset));
+    layout.push_back(static_cast<uint32_t>(bytes));
+    f->param_bytes = std::max(f->param_bytes, static_cast<uint32_t>(offset + bytes));
+  }
+  if (r != CUDA_ERROR_INVALID_VALUE) return answer(call, r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
+  if (layout.size() / 2 > SLUICE_MAX_PARAMS) return answer(call, CUDA_ERROR_NOT_SUPPORTED);
+
+  if (guest_flags & SLUICE_FUNCTION_EVICTABLE) {
+    // What the clone itself says about its last parameter counts; what the guest says must agree.
+    const std::string clone_name = name + SLUICE_CLONE_SUFFIX;
+    size_t offset = 0, bytes = 0;
+    CUfunction clone = nullptr;
+    if (api_.cuModuleGetFunction(&clone, module->cu, clone_name.c_str()) == CUDA_SUCCESS &&
+        api_.cuFuncGetParamInfo(clone, layout.size() / 2, &offset, &bytes) == CUDA_SUCCESS &&
+        bytes == SLUICE_PREEMPT_PARAMS_BYTES && offset == guest_params_offset &&
+        offset >= f->param_bytes && offset + bytes <= SLUICE_RECORD_MAX_BYTES / 4) {
+      f->clone = clone;
+      f->params_offset = static_cast<uint32_t>(offset);
+      f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
+    }
+  }
+
+  sluice_function_reply reply{};
+  reply.param_count = static_cast<uint32_t>(layout.size() / 2);
+  reply.param_bytes = f->param_bytes;
+  for (int i = 0; i < 16; ++i) {
+    reply.attributes[i] = INT32_MIN;
+    int value = 0;
+    if (api_.cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(i), f->original) ==
+        CUDA_SUCCESS) {
+      reply.attributes[i] = value;
+    }
+  }
+  std::lock_guard lock(mutex_);
+  reply.handle = handles_.add(SLUICE_HANDLE_FUNCTION, f);
+  if (reply.handle == 0) return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+  module->functions.push_back(reply.handle);
+  f->reply.resize(sizeof reply + layout.size() * sizeof(uint32_t));
+  std::memcpy(f->reply.data(), &reply, sizeof reply);
+  if (!layout.empty())
+    std::memcpy(f->reply.data() + sizeof reply, layout.data(), layout.size() * sizeof(uint32_t));
+  answer(call, CUDA_SUCCESS, f->reply);
+}
+
+}  // namespace sluice::worker
