@@ -16,7 +16,7 @@
 #include "mediator/base/result.h"
 
 namespace sluice::ptx {
-struct Module;
+class Module;
 }
 
 namespace sluice::exec {

@@ -1,0 +1,345 @@
+// The decoder's own machinery: statements, words, emission. The instructions are in decoder_*.cc.
+#include "kernels/exec/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sluice::exec::detail {
+
+Type type_of(std::string_view word) {
+  static const std::unordered_map<std::string_view, Type> types = {
+      {"pred", Type::kPred}, {"b8", Type::kB8},     {"u8", Type::kU8},       {"s8", Type::kS8},
+      {"b16", Type::kB16},   {"u16", Type::kU16},   {"s16", Type::kS16},     {"b32", Type::kB32},
+      {"u32", Type::kU32},   {"s32", Type::kS32},   {"b64", Type::kB64},     {"u64", Type::kU64},
+      {"s64", Type::kS64},   {"f16", Type::kF16},   {"bf16", Type::kBf16},   {"f16x2", Type::kF16x2},
+      {"bf16x2", Type::kBf16x2}, {"f32", Type::kF32}, {"f64", Type::kF64},   {"tf32", Type::kTf32},
+      {"b128", Type::kB128}};
+  const auto found = types.find(word);
+  return found == types.end() ? Type::kNone : found->second;
+}
+
+uint32_t bits_of(Type type) {
+  switch (type) {
+    case Type::kPred: return 1;
+    case Type::kB8: case Type::kU8: case Type::kS8: return 8;
+    case Type::kB16: case Type::kU16: case Type::kS16: case Type::kF16: case Type::kBf16: return 16;
+    case Type::kB64: case Type::kU64: case Type::kS64: case Type::kF64: return 64;
+    case Type::kB128: return 128;
+    default: return 32;
+  }
+}
+
+bool is_signed(Type type) {
+  return type == Type::kS8 || type == Type::kS16 || type == Type::kS32 || type == Type::kS64;
+}
+
+bool is_float(Type type) {
+  return type == Type::kF32 || type == Type::kF64 || type == Type::kF16 || type == Type::kBf16 ||
+         type == Type::kF16x2 || type == Type::kBf16x2;
+}
+
+const char* exact_name(Type type) {
+  switch (type) {
+    case Type::kB8: case Type::kU8: return "u8";
+    case Type::kS8: return "s8";
+    case Type::kB16: case Type::kU16: return "u16";
+    case Type::kS16: return "s16";
+    case Type::kB32: case Type::kU32: return "u32";
+    case Type::kS32: return "s32";
+    case Type::kB64: case Type::kU64: return "u64";
+    case Type::kS64: return "s64";
+    case Type::kF16: return "f16";
+    case Type::kBf16: return "bf16";
+    case Type::kF16x2: return "f16x2";
+    case Type::kBf16x2: return "bf16x2";
+    case Type::kF32: return "f32";
+    case Type::kF64: return "f64";
+    case Type::kPred: return "pred";
+    default: return "none";
+  }
+}
+
+const char* bits_name(Type type) {
+  switch (bits_of(type)) {
+    case 1: return "pred";
+    case 8: return "u8";
+    case 16: return "b16";
+    case 64: return "b64";
+    default: return "b32";
+  }
+}
+
+uint32_t ModuleContext::append(uint64_t value, uint32_t width) {
+  std::vector<uint8_t>& pool = program->code.constants;
+  const uint32_t offset = static_cast<uint32_t>(pool.size());
+  pool.resize(pool.size() + size_t{32} * width);
+  for (uint32_t i = 0; i < 32; ++i) std::memcpy(pool.data() + offset + size_t{i} * width, &value, width);
+  return offset | kConstBit;
+}
+uint32_t ModuleContext::constant32(uint32_t value) {
+  const auto [it, fresh] = constants32.try_emplace(value, 0);
+  if (fresh) it->second = append(value, 4);
+  return it->second;
+}
+uint32_t ModuleContext::constant64(uint64_t value) {
+  const auto [it, fresh] = constants64.try_emplace(value, 0);
+  if (fresh) it->second = append(value, 8);
+  return it->second;
+}
+uint32_t ModuleContext::symbol_address(uint32_t symbol, int64_t addend) {
+  const std::string key = std::to_string(symbol) + "+" + std::to_string(addend);
+  const auto [it, fresh] = symbol_constants_.try_emplace(key, 0);
+  if (fresh) {
+    it->second = append(0, 8);
+    program->code.patches.push_back({it->second & ~kConstBit, symbol, addend});
+  }
+  return it->second;
+}
+
+std::string Decoder::scope_key(uint32_t scope, std::string_view name) {
+  return std::to_string(scope) + ":" + std::string(name);
+}
+
+bool Decoder::fail(const std::string& what) {
+  if (error_.message.empty()) {
+    const uint32_t line = statement_ != nullptr ? statement_->line : function_.line;
+    error_ = {0, "line " + std::to_string(line) + ": " + what};
+  }
+  return false;
+}
+bool Decoder::unsupported() {
+  return fail(std::string(statement_->opcode) + " is not supported");
+}
+bool Decoder::bad_operands() {
+  return fail("the operands of " + std::string(statement_->opcode) + " are not understood");
+}
+
+bool Decoder::take(std::string_view word) {
+  for (size_t k = 1; k < words_.size(); ++k) {
+    if (!taken_[k] && words_[k] == word) {
+      taken_[k] = true;
+      return true;
+    }
+  }
+  return false;
+}
+bool Decoder::take_any(std::initializer_list<std::string_view> words) {
+  bool any = false;
+  for (const std::string_view word : words) any = take(word) || any;
+  return any;
+}
+Type Decoder::take_type() {
+  for (size_t k = 1; k < words_.size(); ++k) {
+    if (taken_[k]) continue;
+    const Type type = type_of(words_[k]);
+    if (type == Type::kNone) continue;
+    taken_[k] = true;
+    return type;
+  }
+  return Type::kNone;
+}
+bool Decoder::all_taken() {
+  for (size_t k = 1; k < words_.size(); ++k)
+    if (!taken_[k]) return unsupported();
+  return true;
+}
+uint16_t Decoder::take_rounding(uint16_t otherwise, bool& given) {
+  given = true;
+  if (take_any({"rn", "rni"})) return kRn;
+  if (take_any({"rz", "rzi"})) return kRz;
+  if (take_any({"rm", "rmi"})) return kRm;
+  if (take_any({"rp", "rpi"})) return kRp;
+  if (take("rna")) return kRna;
+  given = false;
+  return otherwise;
+}
+Type Decoder::first_type() const {
+  for (size_t k = 1; k < words_.size(); ++k)
+    if (const Type type = type_of(words_[k]); type != Type::kNone) return type;
+  return Type::kNone;
+}
+
+uint32_t Decoder::emit(std::string_view name, uint16_t mod, int64_t imm, Operand d, Operand a,
+                       Operand b, Operand c, Operand e) {
+  const Op op = find_op(name.data(), static_cast<uint32_t>(name.size()));
+  if (op == Op::kCount) {
+    unsupported();
+    return 0;
+  }
+  const uint32_t index = static_cast<uint32_t>(code_.size());
+  Inst in;
+  in.op = static_cast<uint16_t>(op);
+  in.mod = mod;
+  in.guard = guard_;
+  in.imm = imm;
+  const Operand* operands[5] = {&d, &a, &b, &c, &e};
+  uint32_t* fields[5] = {&in.d, &in.a, &in.b, &in.c, &in.e};
+  for (uint32_t k = 0; k < 5; ++k) {
+    *fields[k] = operands[k]->value;
+    if (operands[k]->kind == Operand::Kind::kRegister)
+      references_.push_back({index, k, operands[k]->value, k == 0});
+  }
+  code_.push_back(in);
+  lines_.push_back(statement_ != nullptr ? statement_->line : function_.line);
+  uniform_.push_back(false);
+  return index;
+}
+
+void Decoder::emit_aux(const std::vector<Operand>& operands, bool def) {
+  std::vector<uint32_t>& aux = module_.program->code.aux;
+  const uint32_t index = static_cast<uint32_t>(code_.size() - 1);
+  code_.back().aux = static_cast<uint32_t>(aux.size());
+  for (const Operand& operand : operands) {
+    if (operand.kind == Operand::Kind::kRegister)
+      references_.push_back({index, 5 + static_cast<uint32_t>(aux.size()), operand.value, def});
+    aux.push_back(operand.value);
+  }
+}
+
+bool Decoder::finish_statement() {
+  for (const Widening& widening : widenings_) {
+    const char* op = widening.to.width == 8 ? (widening.is_signed ? "cvt_s64_s32" : "cvt_u64_u32")
+                                            : "cvt_u32_u64";
+    emit(op, 0, 0, {Operand::Kind::kRegister, widening.to.index}, widening.from);
+  }
+  widenings_.clear();
+  return error_.message.empty();
+}
+
+bool Decoder::label(std::string_view name, uint32_t& id) {
+  // The innermost scope that declares it; labels may be used before they are declared.
+  for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
+    const auto found = labels_.find(scope_key(scope, name));
+    if (found != labels_.end()) {
+      id = found->second;
+      return true;
+    }
+    if (scope == 0) break;
+  }
+  return fail("unknown label " + std::string(name));
+}
+
+bool Decoder::statement(const ptx::Statement& s) {
+  statement_ = &s;
+  switch (s.kind) {
+    case ptx::StatementKind::kLabel:
+      label_position_[labels_.at(scope_key(s.scope, s.opcode))] = static_cast<uint32_t>(code_.size());
+      return true;
+    case ptx::StatementKind::kInstruction: return instruction();
+    case ptx::StatementKind::kDirective:
+    case ptx::StatementKind::kDeclaration:
+    case ptx::StatementKind::kScopeOpen:
+    case ptx::StatementKind::kScopeClose: return true;
+  }
+  return true;
+}
+
+bool Decoder::instruction() {
+  const ptx::Statement& s = *statement_;
+  words_.clear();
+  // "ld.shared::cta.u32" splits at dots only.
+  size_t begin = 0;
+  while (begin <= s.opcode.size()) {
+    const size_t dot = s.opcode.find('.', begin);
+    const size_t end = dot == std::string_view::npos ? s.opcode.size() : dot;
+    words_.push_back(s.opcode.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  taken_.assign(words_.size(), false);
+  guard_ = kPredTrue;
+  if (!s.guard.empty()) {
+    Register reg;
+    if (!find_register(s.guard, reg) || !reg.is_pred) return fail("unknown guard");
+    guard_ = reg.index | (s.guard_negated ? kPredNegate : 0);
+  }
+  const auto found = methods().find(words_[0]);
+  if (found == methods().end()) return unsupported();
+  if (!(this->*found->second)()) {
+    if (error_.message.empty()) return bad_operands();
+    return false;
+  }
+  return finish_statement();
+}
+
+const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() {
+  using D = Decoder;
+  static const std::unordered_map<std::string_view, Method> map = {
+      {"add", &D::do_add_sub}, {"sub", &D::do_add_sub}, {"mul", &D::do_mul}, {"mad", &D::do_mad},
+      {"fma", &D::do_fma}, {"div", &D::do_div}, {"rem", &D::do_rem}, {"abs", &D::do_abs_neg},
+      {"neg", &D::do_abs_neg}, {"min", &D::do_min_max}, {"max", &D::do_min_max},
+      {"and", &D::do_logic}, {"or", &D::do_logic}, {"xor", &D::do_logic}, {"not", &D::do_not},
+      {"cnot", &D::do_not}, {"shl", &D::do_shift}, {"shr", &D::do_shift}, {"shf", &D::do_shf},
+      {"prmt", &D::do_prmt}, {"bfe", &D::do_bfe}, {"bfi", &D::do_bfi}, {"popc", &D::do_popc_clz},
+      {"clz", &D::do_popc_clz}, {"brev", &D::do_popc_clz}, {"bfind", &D::do_bfind},
+      {"lop3", &D::do_lop3}, {"sad", &D::do_sad}, {"addc", &D::do_carry}, {"subc", &D::do_carry},
+      {"madc", &D::do_mad}, {"mul24", &D::do_mul24}, {"mad24", &D::do_mul24}, {"dp4a", &D::do_dp},
+      {"dp2a", &D::do_dp}, {"mov", &D::do_mov}, {"setp", &D::do_setp}, {"set", &D::do_set},
+      {"selp", &D::do_selp}, {"slct", &D::do_slct}, {"cvt", &D::do_cvt}, {"bmsk", &D::do_bmsk},
+      {"szext", &D::do_szext}, {"fns", &D::do_fns}, {"rcp", &D::do_float_unary},
+      {"sqrt", &D::do_float_unary}, {"rsqrt", &D::do_float_unary}, {"sin", &D::do_float_unary},
+      {"cos", &D::do_float_unary}, {"ex2", &D::do_float_unary}, {"lg2", &D::do_float_unary},
+      {"tanh", &D::do_float_unary}, {"copysign", &D::do_copysign}, {"testp", &D::do_testp},
+      {"ld", &D::do_ld}, {"ldu", &D::do_ld}, {"st", &D::do_st}, {"atom", &D::do_atom},
+      {"red", &D::do_atom}, {"fence", &D::do_fence}, {"membar", &D::do_fence}, {"cp", &D::do_cp},
+      {"cvta", &D::do_cvta}, {"isspacep", &D::do_isspacep}, {"prefetch", &D::do_nop},
+      {"prefetchu", &D::do_nop}, {"pmevent", &D::do_nop}, {"discard", &D::do_nop},
+      {"applypriority", &D::do_nop}, {"griddepcontrol", &D::do_nop}, {"bra", &D::do_bra},
+      {"brx", &D::do_brx}, {"call", &D::do_call}, {"ret", &D::do_ret}, {"exit", &D::do_exit},
+      {"trap", &D::do_trap}, {"brkpt", &D::do_trap}, {"bar", &D::do_bar}, {"barrier", &D::do_bar},
+      {"shfl", &D::do_shfl}, {"vote", &D::do_vote}, {"match", &D::do_match},
+      {"redux", &D::do_redux}, {"elect", &D::do_elect}, {"activemask", &D::do_activemask},
+      {"nanosleep", &D::do_nanosleep}};
+  return map;
+}
+
+bool Decoder::run(uint32_t register_base, uint32_t callee_index, FunctionFrame& frame) {
+  callee_index_ = callee_index;
+  if (!declare_registers()) return false;
+  for (const ptx::Statement& s : function_.statements) {
+    if (s.kind == ptx::StatementKind::kLabel) {
+      const uint32_t id = static_cast<uint32_t>(label_position_.size());
+      if (!labels_.emplace(scope_key(s.scope, s.opcode), id).second) {
+        statement_ = &s;
+        return fail("label " + std::string(s.opcode) + " is declared twice");
+      }
+      label_position_.push_back(0);
+      // `.branchtargets` follows its own label.
+      const size_t next = static_cast<size_t>(&s - function_.statements.data()) + 1;
+      if (next < function_.statements.size()) {
+        const ptx::Statement& after = function_.statements[next];
+        if (after.kind == ptx::StatementKind::kDirective && after.opcode == ".branchtargets")
+          branch_targets_[scope_key(s.scope, s.opcode)]
+              .assign(after.operands.begin(), after.operands.end());
+      }
+    }
+  }
+  for (const ptx::Statement& s : function_.statements)
+    if (!statement(s)) return false;
+  // Running off the end returns.
+  statement_ = nullptr;
+  guard_ = kPredTrue;
+  emit("ret", 0, 0);
+  if (!resolve_labels() || !place_joins()) return false;
+  frame.register_bytes = allocate_registers(register_base);
+
+  // Behind the program's code; branch targets become absolute.
+  Code& code = module_.program->code;
+  const uint32_t base = static_cast<uint32_t>(code.code.size());
+  const auto is = [](const Inst& in, Op op) { return in.op == static_cast<uint16_t>(op); };
+  for (size_t k = 0; k < code_.size(); ++k) {
+    Inst in = code_[k];
+    if (is(in, Op::k_bra)) in.imm += base;
+    if ((is(in, Op::k_bra) || is(in, Op::k_brx)) && in.e != kNoTarget) in.e += base;
+    if (is(in, Op::k_brx))
+      for (uint32_t t = 1; t <= code.aux[in.aux]; ++t) code.aux[in.aux + t] += base;
+    if (is(in, Op::k_call))
+      module_.call_fixes.push_back({base + static_cast<uint32_t>(k), static_cast<uint32_t>(in.imm)});
+    code.code.push_back(in);
+    code.lines.push_back(lines_[k]);
+  }
+  code.functions.push_back({std::string(function_.name), function_.is_entry, base,
+                            static_cast<uint32_t>(code.code.size())});
+  return true;
+}
+
+}  // namespace sluice::exec::detail

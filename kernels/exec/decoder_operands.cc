@@ -1,0 +1,356 @@
+// Operands: registers, immediates, special registers, variables and addresses.
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "kernels/exec/decoder.h"
+
+namespace sluice::exec::detail {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::string_view trim(std::string_view s) {
+  while (!s.empty() && (s.front() == ' ' || s.front() == '\t' || s.front() == '\n' || s.front() == '\r'))
+    s.remove_prefix(1);
+  while (!s.empty() && (s.back() == ' ' || s.back() == '\t' || s.back() == '\n' || s.back() == '\r'))
+    s.remove_suffix(1);
+  return s;
+}
+
+bool parse_hex(std::string_view digits, uint64_t& value) {
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  return code == std::errc() && end == digits.data() + digits.size();
+}
+
+}  // namespace
+
+bool Decoder::declare_registers() {
+  for (const ptx::Variable& v : function_.variables) {
+    if (v.space != ptx::Space::kReg) continue;
+    const Type type = type_of(v.type);
+    if (type == Type::kNone || type == Type::kB128 || v.vector_width != 1)
+      return error_ = {0, "line " + std::to_string(v.line) + ": registers of type " +
+                              std::string(v.type) + " are not supported"},
+             false;
+    const uint32_t count = v.register_count == 0 ? 1 : v.register_count;
+    RegisterSet set;
+    set.count = v.register_count;
+    set.first.is_pred = type == Type::kPred;
+    set.first.width = bits_of(type) == 64 ? 8 : 4;
+    if (set.first.is_pred) {
+      set.first.index = module_.program->code.predicates;
+      module_.program->code.predicates += count;
+    } else {
+      set.first.index = static_cast<uint32_t>(vreg_width_.size());
+      // A guest may declare more than it uses; a name costs one byte here, a use costs a slot.
+      if (vreg_width_.size() + size_t{count} > (16u << 20))
+        return error_ = {0, "line " + std::to_string(v.line) + ": too many registers"}, false;
+      vreg_width_.resize(vreg_width_.size() + count, set.first.width);
+    }
+    if (module_.program->code.predicates > (1u << 20))
+      return error_ = {0, "line " + std::to_string(v.line) + ": too many predicates"}, false;
+    registers_[scope_key(v.scope, v.name)] = set;
+  }
+  return true;
+}
+
+bool Decoder::find_register(std::string_view name, Register& reg) {
+  size_t digits = name.size();
+  while (digits > 0 && is_digit(name[digits - 1])) --digits;
+  uint64_t number = 0;
+  const bool numbered = digits < name.size() && name.size() - digits <= 9;
+  if (numbered) std::from_chars(name.data() + digits, name.data() + name.size(), number);
+  for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
+    auto found = registers_.find(scope_key(scope, name));
+    if (found != registers_.end() && found->second.count == 0) {
+      reg = found->second.first;
+      return true;
+    }
+    // %r12 of %r<20>; the prefix itself may end in digits (%ra1<4>: %ra10), so try longer ones.
+    for (size_t cut = digits; numbered && cut < name.size(); ++cut) {
+      found = registers_.find(scope_key(scope, name.substr(0, cut)));
+      if (found == registers_.end() || found->second.count == 0) continue;
+      uint64_t n = 0;
+      std::from_chars(name.data() + cut, name.data() + name.size(), n);
+      if (n >= found->second.count) continue;
+      reg = found->second.first;
+      reg.index += static_cast<uint32_t>(n);
+      return true;
+    }
+    if (scope == 0) return false;
+  }
+}
+
+const Place* Decoder::find_place(std::string_view name) const {
+  for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
+    const auto found = locals_.find(scope_key(scope, name));
+    if (found != locals_.end()) return &found->second;
+    if (scope == 0) break;
+  }
+  const auto found = module_.places.find(name);
+  return found == module_.places.end() ? nullptr : &found->second;
+}
+
+Operand Decoder::temporary(uint8_t width) {
+  vreg_width_.push_back(width);
+  return {Operand::Kind::kRegister, static_cast<uint32_t>(vreg_width_.size() - 1)};
+}
+
+Operand Decoder::constant(uint64_t value, uint8_t width) {
+  return {Operand::Kind::kConstant, width == 8 ? module_.constant64(value)
+                                               : module_.constant32(static_cast<uint32_t>(value))};
+}
+
+bool Decoder::immediate(std::string_view text, Type type, uint64_t& value) {
+  text = trim(text);
+  bool negative = false;
+  while (!text.empty() && (text.front() == '-' || text.front() == '+')) {
+    if (text.front() == '-') negative = !negative;
+    text = trim(text.substr(1));
+  }
+  if (text.empty()) return false;
+  if (text == "WARP_SZ") {
+    value = 32;
+  } else if (text.size() == 10 && text[0] == '0' && (text[1] == 'f' || text[1] == 'F')) {
+    if (!parse_hex(text.substr(2), value)) return false;
+    if (negative) value ^= 0x80000000u;
+    if (type == Type::kF64) {
+      float f;
+      const uint32_t bits = static_cast<uint32_t>(value);
+      std::memcpy(&f, &bits, 4);
+      const double d = f;
+      std::memcpy(&value, &d, 8);
+    }
+    return true;
+  } else if (text.size() == 18 && text[0] == '0' && (text[1] == 'd' || text[1] == 'D')) {
+    if (!parse_hex(text.substr(2), value)) return false;
+    if (negative) value ^= 1ull << 63;
+    if (type == Type::kF32) {
+      double d;
+      std::memcpy(&d, &value, 8);
+      const float f = static_cast<float>(d);
+      uint32_t bits;
+      std::memcpy(&bits, &f, 4);
+      value = bits;
+    }
+    return true;
+  } else if (is_digit(text[0]) && (text.find('.') != std::string_view::npos ||
+                                   (text.find_first_of("eE") != std::string_view::npos &&
+                                    text.substr(0, 2) != "0x" && text.substr(0, 2) != "0X"))) {
+    double d = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), d);
+    if (code != std::errc() || end != text.data() + text.size()) return false;
+    if (negative) d = -d;
+    if (type == Type::kF32) {
+      const float f = static_cast<float>(d);
+      uint32_t bits;
+      std::memcpy(&bits, &f, 4);
+      value = bits;
+    } else {
+      std::memcpy(&value, &d, 8);
+    }
+    return true;
+  } else if (!ptx::parse_integer(text, value)) {
+    return false;
+  }
+  if (negative) value = 0 - value;
+  if (type == Type::kF32 && text != "WARP_SZ") {
+    // An integer where a float is expected is its value.
+    const float f = negative ? -static_cast<float>(0 - value) : static_cast<float>(value);
+    uint32_t bits;
+    std::memcpy(&bits, &f, 4);
+    value = bits;
+  } else if (type == Type::kF64) {
+    const double d = negative ? -static_cast<double>(0 - value) : static_cast<double>(value);
+    std::memcpy(&value, &d, 8);
+  }
+  return true;
+}
+
+bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
+  struct Entry {
+    Special special;
+    uint8_t width;
+  };
+  static const std::unordered_map<std::string_view, Entry> table = {
+      {"%tid.x", {Special::kTidX, 4}}, {"%tid.y", {Special::kTidY, 4}}, {"%tid.z", {Special::kTidZ, 4}},
+      {"%ntid.x", {Special::kNtidX, 4}}, {"%ntid.y", {Special::kNtidY, 4}}, {"%ntid.z", {Special::kNtidZ, 4}},
+      {"%ctaid.x", {Special::kCtaidX, 4}}, {"%ctaid.y", {Special::kCtaidY, 4}}, {"%ctaid.z", {Special::kCtaidZ, 4}},
+      {"%nctaid.x", {Special::kNctaidX, 4}}, {"%nctaid.y", {Special::kNctaidY, 4}}, {"%nctaid.z", {Special::kNctaidZ, 4}},
+      {"%laneid", {Special::kLaneId, 4}}, {"%warpid", {Special::kWarpId, 4}}, {"%nwarpid", {Special::kNwarpId, 4}},
+      {"%smid", {Special::kSmId, 4}}, {"%nsmid", {Special::kNsmId, 4}}, {"%gridid", {Special::kGridId, 8}},
+      {"%lanemask_eq", {Special::kMaskEq, 4}}, {"%lanemask_lt", {Special::kMaskLt, 4}},
+      {"%lanemask_le", {Special::kMaskLe, 4}}, {"%lanemask_gt", {Special::kMaskGt, 4}},
+      {"%lanemask_ge", {Special::kMaskGe, 4}}, {"%clock", {Special::kClock, 4}},
+      {"%clock_hi", {Special::kClockHi, 4}}, {"%clock64", {Special::kClock64, 8}},
+      {"%globaltimer", {Special::kGlobalTimer, 8}}, {"%globaltimer_lo", {Special::kGlobalTimerLo, 4}},
+      {"%globaltimer_hi", {Special::kGlobalTimerHi, 4}}, {"%dynamic_smem_size", {Special::kDynamicSmem, 4}},
+      {"%total_smem_size", {Special::kTotalSmem, 4}}, {"%aggr_smem_size", {Special::kTotalSmem, 4}}};
+  const auto found = table.find(name);
+  if (found == table.end()) return false;
+  const Operand read = temporary(found->second.width);
+  emit("special", 0, static_cast<int64_t>(found->second.special), read);
+  const uint8_t wanted = bits_of(type) == 64 ? 8 : 4;
+  if (wanted == found->second.width) {
+    out = read;
+  } else {
+    out = temporary(wanted);
+    emit(wanted == 8 ? "cvt_u64_u32" : "cvt_u32_u64", 0, 0, out, read);
+  }
+  return true;
+}
+
+bool Decoder::symbol_value(std::string_view text, Type type, Operand& out) {
+  // NAME, NAME+n, NAME-n, generic(NAME)
+  int64_t addend = 0;
+  const size_t sign = text.find_first_of("+-");
+  std::string_view name = trim(text.substr(0, sign));
+  if (sign != std::string_view::npos) {
+    uint64_t value;
+    if (!immediate(text.substr(sign), Type::kS64, value)) return false;
+    addend = static_cast<int64_t>(value);
+  }
+  const Place* place = find_place(name);
+  if (place == nullptr || place->is_function) return false;
+  const uint8_t width = bits_of(type) == 64 ? 8 : 4;
+  if (place->is_symbol) {
+    const Operand value{Operand::Kind::kConstant, module_.symbol_address(place->symbol, addend)};
+    if (width == 8) {
+      out = value;
+    } else {
+      out = temporary(4);
+      emit("cvt_u32_u64", 0, 0, out, value);
+    }
+  } else {
+    out = constant(place->offset + static_cast<uint64_t>(addend), width);
+  }
+  return true;
+}
+
+bool Decoder::source(std::string_view text, Type type, Operand& out) {
+  text = trim(text);
+  if (text.empty()) return false;
+  const uint8_t width = bits_of(type) == 64 ? 8 : 4;
+  Register reg;
+  if (find_register(text, reg)) {
+    if (reg.is_pred) return false;
+    const Operand whole{Operand::Kind::kRegister, reg.index};
+    if (reg.width == width) {
+      out = whole;
+    } else {
+      // A wider register is read in its low bits; a narrower one is extended (ld, st and cvt allow
+      // registers wider than the type; nothing allows narrower ones, but they cost nothing).
+      out = temporary(width);
+      emit(width == 4 ? "cvt_u32_u64" : is_signed(type) ? "cvt_s64_s32" : "cvt_u64_u32", 0, 0, out, whole);
+    }
+    return true;
+  }
+  if (text.front() == '%' && special_register(text, type, out)) return true;
+  uint64_t value;
+  if (immediate(text, type, value)) {
+    out = constant(value, width);
+    return true;
+  }
+  return symbol_value(text, type, out);
+}
+
+bool Decoder::source_pred(std::string_view text, uint32_t& out) {
+  text = trim(text);
+  uint32_t negate = 0;
+  if (!text.empty() && text.front() == '!') {
+    negate = kPredNegate;
+    text = trim(text.substr(1));
+  }
+  Register reg;
+  if (find_register(text, reg)) {
+    if (!reg.is_pred) return false;
+    out = reg.index | negate;
+    return true;
+  }
+  uint64_t value;
+  if (!immediate(text, Type::kU32, value)) return false;
+  out = (value != 0 ? kPredTrue : kPredFalse) | negate;
+  return true;
+}
+
+bool Decoder::destination(std::string_view text, Type type, Operand& out) {
+  text = trim(text);
+  const uint8_t width = bits_of(type) == 64 ? 8 : 4;
+  if (text == "_") {
+    out = temporary(width);
+    return true;
+  }
+  Register reg;
+  if (!find_register(text, reg) || reg.is_pred) return false;
+  if (reg.width == width) {
+    out = {Operand::Kind::kRegister, reg.index};
+  } else {
+    out = temporary(width);
+    widenings_.push_back({out, reg, is_signed(type)});
+  }
+  return true;
+}
+
+bool Decoder::destination_pred(std::string_view text, uint32_t& out) {
+  text = trim(text);
+  if (text == "_") {
+    out = kNoOperand;
+    return true;
+  }
+  Register reg;
+  if (!find_register(text, reg) || !reg.is_pred) return false;
+  out = reg.index;
+  return true;
+}
+
+std::vector<std::string_view> Decoder::braces(std::string_view text) const {
+  std::vector<std::string_view> parts;
+  text = trim(text);
+  if (text.size() < 2 || (text.front() != '{' && text.front() != '(')) return parts;
+  text = text.substr(1, text.size() - 2);
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t comma = text.find(',', begin);
+    const size_t end = comma == std::string_view::npos ? text.size() : comma;
+    const std::string_view part = trim(text.substr(begin, end - begin));
+    if (!part.empty()) parts.push_back(part);
+    begin = end + 1;
+  }
+  return parts;
+}
+
+bool Decoder::address(std::string_view text, Address& out) {
+  text = trim(text);
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return false;
+  text = trim(text.substr(1, text.size() - 2));
+  // base, base+offset, base+-offset, base-offset, offset
+  const size_t sign = text.find_first_of("+-", 1);
+  const std::string_view base = trim(text.substr(0, sign));
+  uint64_t offset = 0;
+  if (sign != std::string_view::npos && !immediate(text.substr(sign), Type::kS64, offset)) return false;
+  out.offset = static_cast<int64_t>(offset);
+  Register reg;
+  if (find_register(base, reg)) {
+    if (reg.is_pred) return false;
+    out.base = {Operand::Kind::kRegister, reg.index};
+    out.narrow = reg.width == 4;
+    return true;
+  }
+  const Place* place = find_place(base);
+  if (place != nullptr) {
+    if (place->is_function) return false;
+    out.space = place->space;
+    out.known_space = true;
+    out.base = place->is_symbol
+                   ? Operand{Operand::Kind::kConstant, module_.symbol_address(place->symbol, 0)}
+                   : constant(place->offset, 8);
+    return true;
+  }
+  uint64_t value;
+  if (!immediate(base, Type::kU64, value)) return false;
+  out.base = constant(value, 8);
+  return true;
+}
+
+}  // namespace sluice::exec::detail
