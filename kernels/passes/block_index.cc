@@ -13,10 +13,10 @@ using ptx::Statement;
 namespace {
 
 struct Use {
-  std::string_view name;    // "%ctaid.x", "%ctaid"
+  std::string_view name;  // "%ctaid.x", "%ctaid"
   std::size_t operand = 0;
-  bool grid = false;        // %nctaid
-  int dimension = -1;       // 0..2, 3 for .w, -1: the whole vector
+  bool grid = false;   // %nctaid
+  int dimension = -1;  // 0..2, 3 for .w, -1: the whole vector
 };
 
 std::vector<Use> find_uses(const Statement& s) {
@@ -69,7 +69,8 @@ class Rewriter {
       if (use.operand == 0 || s_.operands[use.operand] != use.name) return fail(use);
     }
     const Use& first = uses[0];
-    const bool plain_move = s_.opcode == "mov.u32" || s_.opcode == "mov.s32" || s_.opcode == "mov.b32";
+    const bool plain_move =
+        s_.opcode == "mov.u32" || s_.opcode == "mov.s32" || s_.opcode == "mov.b32";
     if (first.dimension < 0) return vector_move(first);
     if (uses.size() == 1 && first.grid && plain_move) {
       replace_all(guard() + "ld.param.u32 \t" + std::string(s_.operands[0]) + ", " +
@@ -92,8 +93,8 @@ class Rewriter {
 
  private:
   std::string fail(const Use& use) const {
-    return "uses " + std::string(use.name) + " in an unusual way (line " +
-           std::to_string(s_.line) + ")";
+    return "uses " + std::string(use.name) + " in an unusual way (line " + std::to_string(s_.line) +
+           ")";
   }
   std::string guard() const {
     if (s_.guard.empty()) return {};
@@ -113,7 +114,8 @@ class Rewriter {
   std::string value(const Use& use) const {
     if (use.dimension == 3) return "0";
     const std::string dimension(1, "xyz"[use.dimension]);
-    return use.grid ? name_of(std::string("g").append(std::to_string(use.dimension))) : name_of(dimension);
+    return use.grid ? name_of(std::string("g").append(std::to_string(use.dimension)))
+                    : name_of(dimension);
   }
   std::string load_if_grid(const Use& use) const {
     if (!use.grid || use.dimension == 3) return {};
@@ -128,8 +130,8 @@ class Rewriter {
   // mov.v4.u32 {a, b, c, d}, %ctaid;
   std::string vector_move(const Use& use) {
     const std::string_view destination = s_.operands[0];
-    const bool wide = s_.opcode == "mov.v4.u32" || s_.opcode == "mov.v4.s32" ||
-                      s_.opcode == "mov.v4.b32";
+    const bool wide =
+        s_.opcode == "mov.v4.u32" || s_.opcode == "mov.v4.s32" || s_.opcode == "mov.v4.b32";
     const bool narrow = s_.opcode == "mov.v4.u16" || s_.opcode == "mov.v4.b16";
     if ((!wide && !narrow) || destination.size() < 2 || destination.front() != '{')
       return fail(use);

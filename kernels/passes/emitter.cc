@@ -21,11 +21,12 @@ std::string Emitter::expand(std::string_view text) const {
   struct Word {
     std::string_view word, model, old;
   };
-  static constexpr Word kWords[] = {
-      {"{LD_GPU}", "ld.relaxed.gpu", "ld.volatile"},  {"{LD_SYS}", "ld.relaxed.sys", "ld.volatile"},
-      {"{ST_GPU}", "st.relaxed.gpu", "st.volatile"},  {"{ST_SYS}", "st.relaxed.sys", "st.volatile"},
-      {"{FENCE_GPU}", "fence.acq_rel.gpu", "membar.gl"},
-      {"{FENCE_SYS}", "fence.acq_rel.sys", "membar.sys"}};
+  static constexpr Word kWords[] = {{"{LD_GPU}", "ld.relaxed.gpu", "ld.volatile"},
+                                    {"{LD_SYS}", "ld.relaxed.sys", "ld.volatile"},
+                                    {"{ST_GPU}", "st.relaxed.gpu", "st.volatile"},
+                                    {"{ST_SYS}", "st.relaxed.sys", "st.volatile"},
+                                    {"{FENCE_GPU}", "fence.acq_rel.gpu", "membar.gl"},
+                                    {"{FENCE_SYS}", "fence.acq_rel.sys", "membar.sys"}};
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '~') {

@@ -16,8 +16,8 @@ class Emitter {
   Emitter(const ptx::Module& module, std::string_view prefix);
 
   // One line; `~` stands for the fresh prefix ("%~next", "~HEAD"). The words {LD_GPU}, {LD_SYS},
-  // {ST_GPU}, {ST_SYS}, {FENCE_GPU} and {FENCE_SYS} stand for the module's form of a relaxed load or
-  // store and of a fence at that scope.
+  // {ST_GPU}, {ST_SYS}, {FENCE_GPU} and {FENCE_SYS} stand for the module's form of a relaxed load
+  // or store and of a fence at that scope.
   Emitter& line(std::string_view text);
   Emitter& label(std::string_view name) { return line(std::string(name) + ":", ""); }
   std::string take() { return std::move(out_); }

@@ -29,14 +29,14 @@ std::string at_line(std::uint32_t line, const std::string& what) {
 // Instructions that no persistent form bears, by their first word.
 const std::unordered_map<std::string_view, const char*>& forbidden_opcodes() {
   static const std::unordered_map<std::string_view, const char*> kMap = {
-      {"mbarrier", "uses mbarrier objects in shared memory"},                        // R27
-      {"setmaxnreg", "hands registers between warps (setmaxnreg)"},                  // R28
-      {"mapa", "uses thread-block clusters"},                                        // R13
-      {"getctarank", "uses thread-block clusters"},                                  // R13
-      {"clusterlaunchcontrol", "fetches work from the hardware's block launcher"},   // section 6
-      {"tcgen05", "uses tensor memory"},                                             // R27
-      {"tensormap", "uses tensor maps"},                                             // R27
-      {"alloca", "allocates stack memory at run time"},                              // R27
+      {"mbarrier", "uses mbarrier objects in shared memory"},                       // R27
+      {"setmaxnreg", "hands registers between warps (setmaxnreg)"},                 // R28
+      {"mapa", "uses thread-block clusters"},                                       // R13
+      {"getctarank", "uses thread-block clusters"},                                 // R13
+      {"clusterlaunchcontrol", "fetches work from the hardware's block launcher"},  // section 6
+      {"tcgen05", "uses tensor memory"},                                            // R27
+      {"tensormap", "uses tensor maps"},                                            // R27
+      {"alloca", "allocates stack memory at run time"},                             // R27
       {"stacksave", "allocates stack memory at run time"},
       {"stackrestore", "allocates stack memory at run time"}};
   return kMap;
@@ -47,23 +47,31 @@ const char* forbidden_special(std::string_view name) {
   if (name.starts_with("%envreg")) return "uses cooperative grid synchronisation";  // R13
   if (name.starts_with("%cluster") || name.starts_with("%nclusterid") ||
       name == "%is_explicit_cluster")
-    return "uses thread-block clusters";                                             // R13
+    return "uses thread-block clusters";  // R13
   if (name == "%total_smem_size" || name == "%aggr_smem_size")
-    return "reads the size of its shared memory";                                    // R33
+    return "reads the size of its shared memory";  // R33
   return nullptr;
 }
 
 bool is_collective(const Statement& s, std::string_view base) {
   static const std::unordered_set<std::string_view> kNames = {
-      "shfl", "vote", "match", "redux", "elect", "mma", "wmma", "wgmma",
-      "ldmatrix", "stmatrix", "movmatrix"};
+      "shfl", "vote",  "match",    "redux",    "elect",    "mma",
+      "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"};
   return kNames.count(base) != 0 || (base == "bar" && has_modifier(s.opcode, "warp"));
 }
 
 bool is_shadowing(std::string_view name) {
-  static const std::unordered_set<std::string_view> kNames = {
-      "%ctaid", "%nctaid", "%tid", "%ntid", "%smid", "%laneid", "%dynamic_smem_size",
-      "%total_smem_size", "%aggr_smem_size", "%globaltimer", "%nsmid"};
+  static const std::unordered_set<std::string_view> kNames = {"%ctaid",
+                                                              "%nctaid",
+                                                              "%tid",
+                                                              "%ntid",
+                                                              "%smid",
+                                                              "%laneid",
+                                                              "%dynamic_smem_size",
+                                                              "%total_smem_size",
+                                                              "%aggr_smem_size",
+                                                              "%globaltimer",
+                                                              "%nsmid"};
   return kNames.count(name) != 0 || forbidden_special(name) != nullptr;
 }
 
@@ -82,7 +90,7 @@ std::string barrier_blocker(const Statement& s, bool* named) {
 
 }  // namespace
 
-ModuleFacts::ModuleFacts(const ptx::Module& module) : module_(module) {
+ModuleFacts::ModuleFacts(const ptx::Module& module) {
   for (const Function& f : module.functions()) {
     const auto [it, fresh] = by_name_.emplace(f.name, &f);
     if (!fresh && f.has_body) it->second = &f;
@@ -282,13 +290,14 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
         block(s.line, "has a named or counted barrier that only some threads may reach");
       } else if (out.divergent_barrier.empty()) {
         out.divergent_barrier =
-            at_line(s.line, "has a barrier that not all threads may reach; needs unified "
-                            "synchronisation");
+            at_line(s.line,
+                    "has a barrier that not all threads may reach; needs unified "
+                    "synchronisation");
       }
     } else if ((tainted || hazard_block[b]) && out.divergent_collective.empty()) {
-      out.divergent_collective = at_line(
-          s.line, "has the warp collective " + std::string(s.opcode) +
-                      " that lanes of its mask may have returned before; needs lane masks");
+      out.divergent_collective =
+          at_line(s.line, "has the warp collective " + std::string(s.opcode) +
+                              " that lanes of its mask may have returned before; needs lane masks");
     }
   }
   for (std::size_t k = 0; k < call_statements.size(); ++k) {
@@ -375,12 +384,12 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
       const Function* callee = by_name_.at(call.callee);
       if (!callee->has_body) {
         if (kKnownExternals.count(call.callee) == 0)
-          block(at_line(call.line, "calls " + std::string(call.callee) +
-                                       ", which is in another module"));
+          block(at_line(call.line,
+                        "calls " + std::string(call.callee) + ", which is in another module"));
         continue;
       }
-      work.push_back({callee, visit.divergent || call.divergent,
-                      visit.hazardous || call.hazardous});
+      work.push_back(
+          {callee, visit.divergent || call.divergent, visit.hazardous || call.hazardous});
     }
   }
   for (std::string_view name : shared) {

@@ -4,6 +4,8 @@
 
 namespace sluice::passes {
 
-Outcome run_opaque(const PassInput&) { return {{}, "no pass fits", Tier::kOpaque, SlotPlace::kNone}; }
+Outcome run_opaque(const PassInput&) {
+  return {{}, "no pass fits", Tier::kOpaque, SlotPlace::kNone};
+}
 
 }  // namespace sluice::passes

@@ -1,8 +1,8 @@
 // What a pass is: one way to make a kernel evictable, or the reason why not.
 //
-// Owner: rewrite_module() (rewrite.h), which tries the passes in the order of kPasses for each entry;
-// the first that makes a clone wins. A new pass is one file, one declaration here and one row in
-// rewrite.cc. Passes are pure functions: same module, same bytes; any thread. They run where
+// Owner: rewrite_module() (rewrite.h), which tries the passes in the order of kPasses for each
+// entry; the first that makes a clone wins. A new pass is one file, one declaration here and one
+// row in rewrite.cc. Passes are pure functions: same module, same bytes; any thread. They run where
 // programs load their modules (guest) and where the host checks them (worker).
 #pragma once
 

@@ -1,7 +1,8 @@
 // The plain pass: a persistent loop over block-tasks, for kernels whose threads all come to the end
 // of a task without owing each other a barrier (87.6 % of the 3,921 kernels surveyed).
 //
-//   ENTRY   thread 0 of the block is its leader; block 0 may be the proxy; a predecessor that is not
+//   ENTRY   thread 0 of the block is its leader; block 0 may be the proxy; a predecessor that is
+//   not
 //           done sends everybody home
 //   HEAD    leader: next ticket of its chunk, or evict test, then a new chunk (R18: never the other
 //           way round), broadcast through one of two slots
@@ -12,8 +13,8 @@
 //   LEAVE   leader: adds what this worker has finished; the last block out writes the record
 //   PROXY   copies the evict word from host memory to the control block until nothing is left to do
 //
-// Field offsets and meanings: abi/preempt.h. Sources: EffiSha (PPoPP'17) section 4, FLEP (ASPLOS'17)
-// section 4; rules R1 .. R38 of the project's rewriting notes.
+// Field offsets and meanings: abi/preempt.h. Sources: EffiSha (PPoPP'17) section 4, FLEP
+// (ASPLOS'17) section 4; rules R1 .. R38 of the project's rewriting notes.
 #include <cstddef>
 
 #include "abi/preempt.h"
@@ -70,7 +71,9 @@ class PlainPass {
   }
 
  private:
-  static Outcome no(std::string why) { return {{}, std::move(why), Tier::kOpaque, SlotPlace::kNone}; }
+  static Outcome no(std::string why) {
+    return {{}, std::move(why), Tier::kOpaque, SlotPlace::kNone};
+  }
   bool dynamic() const { return !in_.facts.dynamic_shared.empty(); }
 
   // Why this kernel is none of ours; empty: it is.
@@ -181,7 +184,8 @@ class PlainPass {
         .line("setp.ne.u16 \t%~p, %~h, 0;");
   }
 
-  // To `where` if the launch before this one in the stream was evicted: its successors must not run.
+  // To `where` if the launch before this one in the stream was evicted: its successors must not
+  // run.
   void test_predecessor(std::string_view where) {
     const std::string skip = where == "~NONE" ? "~READY" : "~PROXY_READY";
     out_.line("ld.param.u64 \t%~a, " + PARAM(pred) + ";")

@@ -149,7 +149,8 @@ Result<Cfg> Cfg::build(const Function& function) {
                            block.successors.end());
   }
   for (std::uint32_t b = 0; b < cfg.blocks_.size(); ++b)
-    for (std::uint32_t next : cfg.blocks_[b].successors) cfg.blocks_[next].predecessors.push_back(b);
+    for (std::uint32_t next : cfg.blocks_[b].successors)
+      cfg.blocks_[next].predecessors.push_back(b);
 
   cfg.reachable_ = flood(cfg.blocks_, {cfg.entry()}, true);
   cfg.reaches_exit_ = flood(cfg.blocks_, {exit}, false);

@@ -48,8 +48,8 @@ class Cfg {
   bool endless_ = false;
 };
 
-// Strongly connected components. Returns for each block the number of its component; blocks that lie
-// on no cycle are alone in theirs. Tarjan (1972), without recursion.
+// Strongly connected components. Returns for each block the number of its component; blocks that
+// lie on no cycle are alone in theirs. Tarjan (1972), without recursion.
 std::vector<std::uint32_t> strong_components(const Cfg& cfg);
 
 }  // namespace sluice::ptx

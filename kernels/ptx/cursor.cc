@@ -24,7 +24,8 @@ constexpr std::array<std::uint8_t, 256> kTable = make_classes();
 // A plain array, because the accessors in the header are inlined into other files.
 #define SLUICE_ROW(i) kTable[i], kTable[i + 1], kTable[i + 2], kTable[i + 3]
 #define SLUICE_ROW4(i) SLUICE_ROW(i), SLUICE_ROW(i + 4), SLUICE_ROW(i + 8), SLUICE_ROW(i + 12)
-#define SLUICE_ROW16(i) SLUICE_ROW4(i), SLUICE_ROW4(i + 16), SLUICE_ROW4(i + 32), SLUICE_ROW4(i + 48)
+#define SLUICE_ROW16(i) \
+  SLUICE_ROW4(i), SLUICE_ROW4(i + 16), SLUICE_ROW4(i + 32), SLUICE_ROW4(i + 48)
 const std::uint8_t kClass[256] = {SLUICE_ROW16(0), SLUICE_ROW16(64), SLUICE_ROW16(128),
                                   SLUICE_ROW16(192)};
 #undef SLUICE_ROW

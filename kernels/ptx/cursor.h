@@ -20,8 +20,7 @@ extern const std::uint8_t kClass[256];
 
 class Cursor {
  public:
-  explicit Cursor(std::string_view text, std::uint32_t begin = 0)
-      : text_(text), position_(begin) {}
+  explicit Cursor(std::string_view text, std::uint32_t begin = 0) : text_(text), position_(begin) {}
 
   std::uint32_t position() const { return position_; }
   void seek(std::uint32_t position) { position_ = position; }

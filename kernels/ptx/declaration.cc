@@ -13,10 +13,10 @@ bool space_of(std::string_view word, Space& space) {
     std::string_view word;
     Space space;
   };
-  static constexpr Row kRows[] = {
-      {".reg", Space::kReg},     {".sreg", Space::kSreg},   {".const", Space::kConst},
-      {".global", Space::kGlobal}, {".local", Space::kLocal}, {".param", Space::kParam},
-      {".shared", Space::kShared}, {".tex", Space::kTex}};
+  static constexpr Row kRows[] = {{".reg", Space::kReg},       {".sreg", Space::kSreg},
+                                  {".const", Space::kConst},   {".global", Space::kGlobal},
+                                  {".local", Space::kLocal},   {".param", Space::kParam},
+                                  {".shared", Space::kShared}, {".tex", Space::kTex}};
   for (const Row& row : kRows) {
     if (row.word == word) {
       space = row.space;

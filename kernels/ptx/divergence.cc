@@ -16,10 +16,22 @@ constexpr std::uint64_t kMaxRegionBlocks = 16'000'000;
 
 // Special registers with the same value in all threads of a block.
 bool is_uniform_special(std::string_view name) {
-  static const std::unordered_set<std::string_view> kUniform = {
-      "%ntid",  "%ctaid", "%nctaid", "%gridid", "%nsmid", "%dynamic_smem_size", "%total_smem_size",
-      "%aggr_smem_size", "%nwarpid", "%clusterid", "%nclusterid", "%cluster_ctaid",
-      "%cluster_nctaid", "%cluster_ctarank", "%cluster_nctarank", "%is_explicit_cluster"};
+  static const std::unordered_set<std::string_view> kUniform = {"%ntid",
+                                                                "%ctaid",
+                                                                "%nctaid",
+                                                                "%gridid",
+                                                                "%nsmid",
+                                                                "%dynamic_smem_size",
+                                                                "%total_smem_size",
+                                                                "%aggr_smem_size",
+                                                                "%nwarpid",
+                                                                "%clusterid",
+                                                                "%nclusterid",
+                                                                "%cluster_ctaid",
+                                                                "%cluster_nctaid",
+                                                                "%cluster_ctarank",
+                                                                "%cluster_nctarank",
+                                                                "%is_explicit_cluster"};
   const std::string_view base = name.substr(0, name.find('.'));
   return kUniform.count(base) != 0 || base.starts_with("%envreg");
 }
@@ -81,8 +93,8 @@ class DataFlow {
     const Effect effect = effect_of(s);
     const bool call = base_opcode(s.opcode) == "call";
     for (std::size_t k = 0; k < s.operands.size(); ++k) {
-      const bool destination = effect == Effect::kUnknown || call ||
-                               (k == 0 && effect != Effect::kNone);
+      const bool destination =
+          effect == Effect::kUnknown || call || (k == 0 && effect != Effect::kNone);
       bool special = false;
       std::size_t at = 0;
       for (;;) {
@@ -202,6 +214,7 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
   Divergence d;
   d.in_region_.assign(blocks.size(), false);
   std::vector<bool> known(blocks.size());
+  std::vector<std::uint32_t> seen(blocks.size(), kNoBlock);  // the branch that saw a block last
   std::uint64_t steps = 0;
   for (;;) {
     taint.settle();
@@ -210,21 +223,23 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
       const std::uint32_t t = blocks[b].terminator;
       if (t == kNoStatement || known[b] || !cfg.reachable(b)) continue;
       // A guarded branch, return or trap, or an indexed branch; a lone target is no choice.
-      if (!taint.any_use(t) || blocks[b].successors.size() + (blocks[b].traps ? 1 : 0) < 2) continue;
+      if (!taint.any_use(t) || blocks[b].successors.size() + (blocks[b].traps ? 1 : 0) < 2)
+        continue;
       known[b] = changed = true;
       DivergentBranch branch{b, post_dominators.immediate(b), {}};
       std::vector<std::uint32_t> work;
-      std::unordered_set<std::uint32_t> seen;
       const auto visit = [&](std::uint32_t next) {
-        if (next == branch.reconvergence || next == cfg.exit()) return;
-        if (seen.insert(next).second) work.push_back(next);
+        if (next == branch.reconvergence || next == cfg.exit() || seen[next] == b) return;
+        seen[next] = b;
+        work.push_back(next);
       };
       for (std::uint32_t next : blocks[b].successors) visit(next);
       while (!work.empty()) {
         const std::uint32_t at = work.back();
         work.pop_back();
         branch.region.push_back(at);
-        if (++steps > kMaxRegionBlocks) return Error{0, "divergent regions are too large to analyse"};
+        if (++steps > kMaxRegionBlocks)
+          return Error{0, "divergent regions are too large to analyse"};
         if (!d.in_region_[at]) {
           for (std::uint32_t i = blocks[at].begin; i < blocks[at].end; ++i)
             for (std::uint32_t r : flow.defs(i))

@@ -18,9 +18,9 @@
 namespace sluice::ptx {
 
 struct DivergentBranch {
-  std::uint32_t block = 0;                // that ends in the branch
-  std::uint32_t reconvergence = kNoBlock; // its immediate post-dominator; kNoBlock: none
-  std::vector<std::uint32_t> region;      // blocks in between
+  std::uint32_t block = 0;                 // that ends in the branch
+  std::uint32_t reconvergence = kNoBlock;  // its immediate post-dominator; kNoBlock: none
+  std::vector<std::uint32_t> region;       // blocks in between
 };
 
 class Divergence {

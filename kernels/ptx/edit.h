@@ -17,7 +17,9 @@ class Edits {
  public:
   // Puts `text` before the byte at `offset`. Several at one offset come out in the order of the
   // calls, and before what replaces a range that begins there.
-  void insert(std::uint32_t offset, std::string text) { replace({offset, offset}, std::move(text)); }
+  void insert(std::uint32_t offset, std::string text) {
+    replace({offset, offset}, std::move(text));
+  }
   void replace(Range range, std::string text);
   void remove(Range range) { replace(range, {}); }
   // The bytes of `range` of `text` with every edit, all of which must lie in `range`.

@@ -63,9 +63,9 @@ std::uint32_t type_bytes(std::string_view type) {
     std::uint32_t bytes;
   };
   static constexpr Row kRows[] = {
-      {"b32", 4},  {"u32", 4},   {"f32", 4},   {"s32", 4},     {"b64", 8},     {"u64", 8},
-      {"s64", 8},  {"f64", 8},   {"b8", 1},    {"u8", 1},      {"s8", 1},      {"b16", 2},
-      {"u16", 2},  {"s16", 2},   {"f16", 2},   {"bf16", 2},    {"f16x2", 4},   {"bf16x2", 4},
+      {"b32", 4},   {"u32", 4},  {"f32", 4},    {"s32", 4},        {"b64", 8},    {"u64", 8},
+      {"s64", 8},   {"f64", 8},  {"b8", 1},     {"u8", 1},         {"s8", 1},     {"b16", 2},
+      {"u16", 2},   {"s16", 2},  {"f16", 2},    {"bf16", 2},       {"f16x2", 4},  {"bf16x2", 4},
       {"b128", 16}, {"tf32", 4}, {"texref", 8}, {"samplerref", 8}, {"surfref", 8}};
   for (const Row& row : kRows)
     if (row.type == type) return row.bytes;

@@ -23,11 +23,11 @@ namespace sluice::ptx {
 
 // What a hostile text may cost us. Real code needs about 6 bytes of memory per byte of text; the
 // counts bound texts made of tiny statements. The largest module seen has 34,000 statements.
-inline constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;   // offsets are 32 bits
-inline constexpr std::size_t kMaxStatements = std::size_t{4} << 20;   // 96 bytes each
-inline constexpr std::size_t kMaxOperands = std::size_t{16} << 20;    // 16 bytes each, all together
-inline constexpr std::size_t kMaxVariables = std::size_t{1} << 20;    // 200 bytes each
-inline constexpr std::size_t kMaxFunctions = std::size_t{1} << 17;    // 500 bytes each
+inline constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;  // offsets are 32 bits
+inline constexpr std::size_t kMaxStatements = std::size_t{4} << 20;  // 96 bytes each
+inline constexpr std::size_t kMaxOperands = std::size_t{16} << 20;   // 16 bytes each, all together
+inline constexpr std::size_t kMaxVariables = std::size_t{1} << 20;   // 200 bytes each
+inline constexpr std::size_t kMaxFunctions = std::size_t{1} << 17;   // 500 bytes each
 inline constexpr std::uint32_t kMaxScopeDepth = 256;   // real code: 3; passes may recurse this deep
 inline constexpr std::uint32_t kMaxBracketDepth = 64;  // brackets within one statement
 inline constexpr std::uint32_t kMaxDimensions = 16;    // of one array
@@ -54,11 +54,11 @@ struct Statement {
   StatementKind kind = StatementKind::kInstruction;
   bool guard_negated = false;  // `@!p`
   std::uint32_t line = 0;      // of its first byte, from 1
-  std::uint32_t scope = 0;     // index in Function::scopes of the scope it stands in; for an opening
-                               // or closing brace: of the scope that it opens or closes
-  Range range;                 // first byte .. one past the `;`; no white space around it
-  std::string_view guard;      // register of the guard, empty: none
-  std::string_view opcode;     // with all modifiers: "ld.global.v4.f32"; see StatementKind for others
+  std::uint32_t scope = 0;  // index in Function::scopes of the scope it stands in; for an opening
+                            // or closing brace: of the scope that it opens or closes
+  Range range;              // first byte .. one past the `;`; no white space around it
+  std::string_view guard;   // register of the guard, empty: none
+  std::string_view opcode;  // with all modifiers: "ld.global.v4.f32"; see StatementKind for others
   // Operands as written, split at top-level commas and trimmed: "%r1", "{%f1, %f2}", "[%rd1+4]",
   // "%r1|%p1", "(retval0)". Directives: likewise ("nounroll" keeps its quotes). Declarations: none.
   std::span<const std::string_view> operands;
@@ -69,16 +69,17 @@ enum class Space : std::uint8_t { kReg, kSreg, kConst, kGlobal, kLocal, kParam, 
 // A declared variable or register set, of a module, a function's body or a parameter list.
 struct Variable {
   Space space = Space::kGlobal;
-  std::string_view linkage;      // ".extern", ".visible", ".weak", ".common" or empty
-  std::string_view type;         // without the dot: "f32", "b8", "pred", "texref"
-  std::string_view name;         // "%r" for `.reg .b32 %r<5>;`
-  std::string_view initializer;  // text after `=`, trimmed; empty: none
+  std::string_view linkage;         // ".extern", ".visible", ".weak", ".common" or empty
+  std::string_view type;            // without the dot: "f32", "b8", "pred", "texref"
+  std::string_view name;            // "%r" for `.reg .b32 %r<5>;`
+  std::string_view initializer;     // text after `=`, trimmed; empty: none
   std::uint32_t vector_width = 1;   // .v2, .v4, .v8
   std::uint32_t element_bytes = 0;  // of `type`; 0: no storage (pred) or unknown
   std::uint32_t align = 0;          // in bytes: as declared, otherwise natural
   bool is_array = false;
-  bool is_pointer = false;          // parameter with `.ptr`
-  // Outermost first; 0 for `[]`, whose size is the initialiser's or, for extern shared, the launch's.
+  bool is_pointer = false;  // parameter with `.ptr`
+  // Outermost first; 0 for `[]`, whose size is the initialiser's or, for extern shared, the
+  // launch's.
   std::vector<std::uint64_t> dimensions;
   std::uint32_t register_count = 0;  // `%r<5>` -> 5 (%r0 .. %r4); 0: one register named `name`
   std::uint32_t scope = 0;           // body declarations: index in Function::scopes
@@ -98,7 +99,7 @@ struct HeaderDirective {
 struct Scope {
   std::uint32_t parent = 0;  // scope 0 is the body itself, its own parent
   std::uint32_t depth = 0;
-  std::uint32_t open = 0;    // statement indices of its braces; scope 0: 0 and statements.size()
+  std::uint32_t open = 0;  // statement indices of its braces; scope 0: 0 and statements.size()
   std::uint32_t close = 0;
 };
 
@@ -110,8 +111,8 @@ struct Function {
   std::string_view name;
   std::uint32_t line = 0;
   std::vector<Variable> params;
-  std::vector<Variable> returns;     // .func only
-  std::uint64_t param_bytes = 0;     // end of the last parameter; not rounded up
+  std::vector<Variable> returns;  // .func only
+  std::uint64_t param_bytes = 0;  // end of the last parameter; not rounded up
   std::vector<HeaderDirective> directives;
   // 0: not given. Dimensions that a given directive leaves out are 1.
   std::array<std::uint32_t, 3> maxntid{}, reqntid{};
@@ -121,11 +122,11 @@ struct Function {
   std::vector<Statement> statements;  // without the body's own outermost braces
   std::vector<Variable> variables;    // declared in the body, all scopes, in order
 
-  Range range;          // linkage word .. one past `}` or `;`
+  Range range;  // linkage word .. one past `}` or `;`
   Range name_range;
-  Range params_range;   // between the parentheses, exclusive; empty at `after_name` without a list
+  Range params_range;  // between the parentheses, exclusive; empty at `after_name` without a list
   bool has_param_list = false;
-  Range body_range;     // `{` .. one past `}`
+  Range body_range;  // `{` .. one past `}`
 };
 
 // Something at module scope, in order; together with the white space and comments between them the

@@ -14,6 +14,18 @@
 
 namespace sluice::ptx {
 
+// Words that may begin a declaration.
+inline bool is_linkage(std::string_view word) {
+  return word == ".visible" || word == ".extern" || word == ".weak" || word == ".common";
+}
+
+inline bool is_space(std::string_view word) {
+  return word == ".reg" || word == ".sreg" || word == ".const" || word == ".global" ||
+         word == ".local" || word == ".param" || word == ".shared" || word == ".tex";
+}
+
+inline char closer_of(char open) { return open == '(' ? ')' : open == '[' ? ']' : '}'; }
+
 class Parser {
  public:
   explicit Parser(std::string text);

@@ -6,7 +6,7 @@ namespace sluice::ptx {
 
 namespace {
 // A 30,000-block kernel of nested loops needs about 10^6 steps.
-constexpr std::uint64_t kMaxSteps = 100'000'000;
+constexpr std::uint64_t kMaxSteps = 20'000'000;
 }  // namespace
 
 Result<PostDominators> PostDominators::build(const Cfg& cfg) {

@@ -60,12 +60,18 @@ class Printer {
 
 const char* kind_name(StatementKind kind) {
   switch (kind) {
-    case StatementKind::kLabel: return "label";
-    case StatementKind::kInstruction: return "instruction";
-    case StatementKind::kDeclaration: return "declaration";
-    case StatementKind::kDirective: return "directive";
-    case StatementKind::kScopeOpen: return "open";
-    case StatementKind::kScopeClose: return "close";
+    case StatementKind::kLabel:
+      return "label";
+    case StatementKind::kInstruction:
+      return "instruction";
+    case StatementKind::kDeclaration:
+      return "declaration";
+    case StatementKind::kDirective:
+      return "directive";
+    case StatementKind::kScopeOpen:
+      return "open";
+    case StatementKind::kScopeClose:
+      return "close";
   }
   return "?";
 }
@@ -77,7 +83,8 @@ Result<std::string> print(const Module& module) { return Printer(module).run(); 
 std::string list_statements(const Function& function) {
   std::string out;
   for (const Statement& s : function.statements) {
-    out += std::to_string(s.line) + "\t" + std::to_string(s.scope) + "\t" + kind_name(s.kind) + "\t";
+    out +=
+        std::to_string(s.line) + "\t" + std::to_string(s.scope) + "\t" + kind_name(s.kind) + "\t";
     if (!s.guard.empty()) {
       out += s.guard_negated ? "@!" : "@";
       out.append(s.guard) += ' ';

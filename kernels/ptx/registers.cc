@@ -46,27 +46,31 @@ std::string_view next_identifier(std::string_view text, std::size_t& at) {
 
 Effect effect_of(const Statement& s) {
   static const std::unordered_set<std::string_view> kPureNames = {
-      "add",  "addc", "sub",  "subc",  "mul",   "mul24", "mad",  "madc", "mad24",    "div",
-      "rem",  "sad",  "abs",  "neg",   "min",   "max",   "fma",  "rcp",  "sqrt",     "rsqrt",
-      "sin",  "cos",  "lg2",  "ex2",   "tanh",  "testp", "set",  "setp", "copysign", "selp",
-      "slct", "and",  "or",   "xor",   "not",   "cnot",  "lop3", "shl",  "shr",      "shf",
-      "bfe",  "bfi",  "bfind", "bmsk", "brev",  "clz",   "popc", "fns",  "szext",    "dp2a",
-      "dp4a", "prmt", "mov",  "cvt",   "cvta",  "vadd",  "vsub", "vmin", "vmax",     "vabsdiff",
-      "vset", "vshl", "vshr", "vmad",  "vadd2", "vadd4", "vsub2", "vsub4", "vavrg2", "vavrg4",
-      "vmin2", "vmin4", "vmax2", "vmax4", "vabsdiff2", "vabsdiff4", "vset2", "vset4",
-      "isspacep", "createpolicy", "istypep"};
+      "add",    "addc",  "sub",       "subc",      "mul",      "mul24",  "mad",      "madc",
+      "mad24",  "div",   "rem",       "sad",       "abs",      "neg",    "min",      "max",
+      "fma",    "rcp",   "sqrt",      "rsqrt",     "sin",      "cos",    "lg2",      "ex2",
+      "tanh",   "testp", "set",       "setp",      "copysign", "selp",   "slct",     "and",
+      "or",     "xor",   "not",       "cnot",      "lop3",     "shl",    "shr",      "shf",
+      "bfe",    "bfi",   "bfind",     "bmsk",      "brev",     "clz",    "popc",     "fns",
+      "szext",  "dp2a",  "dp4a",      "prmt",      "mov",      "cvt",    "cvta",     "vadd",
+      "vsub",   "vmin",  "vmax",      "vabsdiff",  "vset",     "vshl",   "vshr",     "vmad",
+      "vadd2",  "vadd4", "vsub2",     "vsub4",     "vavrg2",   "vavrg4", "vmin2",    "vmin4",
+      "vmax2",  "vmax4", "vabsdiff2", "vabsdiff4", "vset2",    "vset4",  "isspacep", "createpolicy",
+      "istypep"};
   static const std::unordered_set<std::string_view> kOpaqueNames = {
-      "atom", "shfl", "vote", "match", "redux", "activemask", "elect", "tex",  "tld4",
-      "txq",  "suld", "suq",  "ldu",   "ldmatrix", "mma",     "wmma",  "mapa", "getctarank",
-      "alloca", "stacksave", "movmatrix"};
+      "atom", "shfl", "vote", "match",      "redux",  "activemask", "elect",
+      "tex",  "tld4", "txq",  "suld",       "suq",    "ldu",        "ldmatrix",
+      "mma",  "wmma", "mapa", "getctarank", "alloca", "stacksave",  "movmatrix"};
   static const std::unordered_set<std::string_view> kNoneNames = {
-      "st",    "red",   "bra",      "brx",      "ret",    "exit",     "trap",
-      "brkpt", "membar", "fence",   "prefetch", "prefetchu", "nanosleep", "stmatrix",
-      "pmevent", "discard", "applypriority", "sust", "sured", "griddepcontrol", "cp",
-      "setmaxnreg", "stackrestore", "bar", "barrier"};
+      "st",       "red",           "bra",          "brx",      "ret",
+      "exit",     "trap",          "brkpt",        "membar",   "fence",
+      "prefetch", "prefetchu",     "nanosleep",    "stmatrix", "pmevent",
+      "discard",  "applypriority", "sust",         "sured",    "griddepcontrol",
+      "cp",       "setmaxnreg",    "stackrestore", "bar",      "barrier"};
   const std::string_view base = base_opcode(s.opcode);
   if (base == "ld") return Effect::kLoad;
-  if ((base == "bar" || base == "barrier") && has_modifier(s.opcode, "red")) return Effect::kUniform;
+  if ((base == "bar" || base == "barrier") && has_modifier(s.opcode, "red"))
+    return Effect::kUniform;
   if (kPureNames.count(base) != 0) return Effect::kPure;
   if (kNoneNames.count(base) != 0) return Effect::kNone;
   if (kOpaqueNames.count(base) != 0) return Effect::kOpaque;
@@ -111,8 +115,8 @@ std::uint32_t RegisterTable::number(std::string_view name) {
   if (it != numbers_.end()) return it->second;
   if (!declared(name)) {
     // `v.x` of a vector register is part of `v`.
-    const std::size_t dot = name.rfind('.');
-    return dot == name.npos || name.empty() ? kNone : number(name.substr(0, dot));
+    const std::string_view base = name.substr(0, name.find('.'));
+    return base.size() == name.size() || !declared(base) ? kNone : number(base);
   }
   const std::uint32_t n = size();
   numbers_.emplace(name, n);

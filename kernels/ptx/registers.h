@@ -20,12 +20,12 @@ std::string_view next_identifier(std::string_view text, std::size_t& at);
 
 // What an instruction does with registers.
 enum class Effect : std::uint8_t {
-  kPure,      // writes operand 0 from the others, the same for the same inputs
-  kUniform,   // writes operand 0; the result is the same for all threads (barrier reductions)
-  kLoad,      // writes operand 0 from memory; kPure for parameters and constants
-  kOpaque,    // writes operand 0; may differ between threads (atomics, shuffles, votes)
-  kNone,      // writes no register (stores, barriers, branches)
-  kUnknown,   // not known: may write any register it names
+  kPure,     // writes operand 0 from the others, the same for the same inputs
+  kUniform,  // writes operand 0; the result is the same for all threads (barrier reductions)
+  kLoad,     // writes operand 0 from memory; kPure for parameters and constants
+  kOpaque,   // writes operand 0; may differ between threads (atomics, shuffles, votes)
+  kNone,     // writes no register (stores, barriers, branches)
+  kUnknown,  // not known: may write any register it names
 };
 Effect effect_of(const Statement& statement);
 

@@ -68,8 +68,8 @@ int report(const std::vector<std::string>& inputs, bool json) {
     if (!module) {
       status = 1;
       if (json)
-        std::cout << boost::json::serialize(boost::json::object{
-                         {"file", input}, {"error", module.error().message}})
+        std::cout << boost::json::serialize(
+                         boost::json::object{{"file", input}, {"error", module.error().message}})
                   << '\n';
       else
         complain(module.error().message);

@@ -1,5 +1,5 @@
-// Golden files of the rewriter: tests/golden/NAME.ptx is rewritten and compared, byte for byte, with
-// NAME.expected, which also holds a comment line per kernel with its report. After an intended
+// Golden files of the rewriter: tests/golden/NAME.ptx is rewritten and compared, byte for byte,
+// with NAME.expected, which also holds a comment line per kernel with its report. After an intended
 // change: UPDATE_GOLDEN=1 meson test ptx_golden, and read the difference before committing it.
 #include <gtest/gtest.h>
 
@@ -78,7 +78,8 @@ TEST_P(Golden, RewritesToTheExpectedText) {
     GTEST_SKIP() << "wrote " << expected_path;
   }
   const std::string expected = read(expected_path);
-  EXPECT_TRUE(expected == actual) << expected_path << " differs at " << difference(expected, actual);
+  EXPECT_TRUE(expected == actual) << expected_path << " differs at "
+                                  << difference(expected, actual);
   // Deterministic, and the result is a module again, in which every original is left as it was.
   EXPECT_EQ(rewrite_module(input)->text, rewritten->text);
   auto again = ptx::Module::parse(rewritten->text);
@@ -96,8 +97,8 @@ TEST_P(Golden, IsAcceptedByTheAssembler) {
   if (*assembler == '\0') GTEST_SKIP() << "no ptxas on this machine";
   auto rewritten = rewrite_module(read(GetParam()));
   ASSERT_TRUE(rewritten);
-  const fs::path text = fs::temp_directory_path() /
-                        ("sluice_golden_" + std::to_string(::getpid()) + ".ptx");
+  const fs::path text =
+      fs::temp_directory_path() / ("sluice_golden_" + std::to_string(::getpid()) + ".ptx");
   const fs::path log = fs::path(text).replace_extension(".log");
   std::ofstream(text, std::ios::binary) << rewritten->text;
   const std::string command = std::string(assembler) + " -c -arch=sm_90 -o /dev/null " +

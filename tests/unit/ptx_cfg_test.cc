@@ -57,8 +57,9 @@ TEST(PtxCfg, BranchesReturnsAndTheEnd) {
 }
 
 TEST(PtxCfg, IndexedBranchesAndScopedLabels) {
-  const Analysed a("{ L: @%p1 bra L; } { L: @%p2 bra L; } T: .branchtargets X, Y, X;\n"
-                   "brx.idx %r1, T; X: ret; Y: ret;");
+  const Analysed a(
+      "{ L: @%p1 bra L; } { L: @%p2 bra L; } T: .branchtargets X, Y, X;\n"
+      "brx.idx %r1, T; X: ret; Y: ret;");
   EXPECT_EQ(a.cfg.blocks()[a.block("brx.idx")].successors,
             (std::vector<std::uint32_t>{a.block("X"), a.block("Y")}));
   int loops = 0;
@@ -89,8 +90,9 @@ TEST(PtxCfg, StrongComponents) {
 }
 
 TEST(PtxPostDominators, DiamondLoopAndTrap) {
-  const Analysed a("@%p1 bra R; L: add.u32 %r1, %r1, 1; bra J; R: sub.u32 %r1, %r1, 1;\n"
-                   "J: @%p2 bra J; @%p3 bra BAD; ret; BAD: trap;");
+  const Analysed a(
+      "@%p1 bra R; L: add.u32 %r1, %r1, 1; bra J; R: sub.u32 %r1, %r1, 1;\n"
+      "J: @%p2 bra J; @%p3 bra BAD; ret; BAD: trap;");
   EXPECT_EQ(a.post.immediate(a.cfg.entry()), a.block("J"));
   EXPECT_EQ(a.post.immediate(a.block("R")), a.block("J"));
   EXPECT_TRUE(a.post.dominates(a.block("J"), a.cfg.entry()));
@@ -108,16 +110,18 @@ TEST(PtxPostDominators, EarlyReturnLeavesNothingBehindIt) {
 }
 
 TEST(PtxDivergence, ThreadIndexTaintsThroughArithmetic) {
-  const Analysed a("mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; setp.lt.u32 %p1, %r2, 64;\n"
-                   "@%p1 bra E; bar.sync 0; E: ret;");
+  const Analysed a(
+      "mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; setp.lt.u32 %p1, %r2, 64;\n"
+      "@%p1 bra E; bar.sync 0; E: ret;");
   EXPECT_TRUE(a.divergent("bar.sync"));
   EXPECT_FALSE(a.divergent("E"));
 }
 
 TEST(PtxDivergence, ParametersConstantsAndBlockIndexAreUniform) {
-  const Analysed a("ld.param.u32 %r1, [n]; mov.u32 %r2, %ctaid.x; ld.const.u32 %r3, [c];\n"
-                   "add.u32 %r4, %r1, %r2; mad.lo.u32 %r5, %r4, %r3, %ntid.x;\n"
-                   "setp.lt.u32 %p1, %r5, 64; @%p1 bra E; bar.sync 0; E: ret;");
+  const Analysed a(
+      "ld.param.u32 %r1, [n]; mov.u32 %r2, %ctaid.x; ld.const.u32 %r3, [c];\n"
+      "add.u32 %r4, %r1, %r2; mad.lo.u32 %r5, %r4, %r3, %ntid.x;\n"
+      "setp.lt.u32 %p1, %r5, 64; @%p1 bra E; bar.sync 0; E: ret;");
   EXPECT_TRUE(a.divergence.branches().empty());
 }
 
@@ -134,39 +138,45 @@ TEST(PtxDivergence, LoadsAtomicsShufflesAndCallsAreNot) {
 }
 
 TEST(PtxDivergence, BarrierReductionsAreUniformAgain) {
-  const Analysed a("mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 64;\n"
-                   "bar.red.or.pred %p2, 0, %p1; @%p2 bra E; bar.sync 0; E: ret;");
+  const Analysed a(
+      "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 64;\n"
+      "bar.red.or.pred %p2, 0, %p1; @%p2 bra E; bar.sync 0; E: ret;");
   EXPECT_FALSE(a.divergent("bar.sync"));
 }
 
 TEST(PtxDivergence, ControlDependenceTaintsWhatIsWrittenTwice) {
-  const Analysed a("mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 64; mov.u32 %r2, 0;\n"
-                   "@%p1 bra J; mov.u32 %r2, 1; J: setp.eq.u32 %p2, %r2, 0;\n"
-                   "@%p2 bra E; bar.sync 0; E: ret;");
+  const Analysed a(
+      "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 64; mov.u32 %r2, 0;\n"
+      "@%p1 bra J; mov.u32 %r2, 1; J: setp.eq.u32 %p2, %r2, 0;\n"
+      "@%p2 bra E; bar.sync 0; E: ret;");
   EXPECT_TRUE(a.divergent("bar.sync"));
 }
 
 TEST(PtxDivergence, LoopCounterOfADivergentLoop) {
   // Threads leave the loop after different numbers of rounds, so the counter differs behind it.
-  const Analysed a("mov.u32 %r1, %tid.x; mov.u32 %r2, 0;\n"
-                   "L: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;\n"
-                   "setp.eq.u32 %p2, %r2, 3; @%p2 bra E; bar.sync 0; E: ret;");
+  const Analysed a(
+      "mov.u32 %r1, %tid.x; mov.u32 %r2, 0;\n"
+      "L: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L;\n"
+      "setp.eq.u32 %p2, %r2, 3; @%p2 bra E; bar.sync 0; E: ret;");
   EXPECT_TRUE(a.divergent("bar.sync"));
-  const Analysed b("ld.param.u32 %r1, [n]; mov.u32 %r2, 0;\n"
-                   "L: add.u32 %r2, %r2, 1; bar.sync 0; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L; ret;");
+  const Analysed b(
+      "ld.param.u32 %r1, [n]; mov.u32 %r2, 0;\n"
+      "L: add.u32 %r2, %r2, 1; bar.sync 0; setp.lt.u32 %p1, %r2, %r1; @%p1 bra L; ret;");
   EXPECT_FALSE(b.divergent("bar.sync"));
 }
 
 TEST(PtxDivergence, GuardsAndTheCarryFlag) {
-  const Analysed a("mov.u32 %r1, %tid.x; mov.u32 %r2, 5; add.cc.u32 %r3, %r1, 1;\n"
-                   "addc.u32 %r4, %r2, 0; setp.eq.u32 %p1, %r4, 0; @%p1 bar.sync 0; ret;");
+  const Analysed a(
+      "mov.u32 %r1, %tid.x; mov.u32 %r2, 5; add.cc.u32 %r3, %r1, 1;\n"
+      "addc.u32 %r4, %r2, 0; setp.eq.u32 %p1, %r4, 0; @%p1 bar.sync 0; ret;");
   const auto& statements = a.module.functions()[0].statements;
   for (std::uint32_t i = 0; i < statements.size(); ++i) {
     EXPECT_EQ(a.divergence.guard_tainted(i), statements[i].opcode == "bar.sync") << i;
   }
   // A write under a guard that differs makes the result differ.
-  const Analysed b("mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, 0;\n"
-                   "@%p1 mov.u32 %r2, 1; setp.eq.u32 %p2, %r2, 0; @%p2 bra E; bar.sync 0; E: ret;");
+  const Analysed b(
+      "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, 0;\n"
+      "@%p1 mov.u32 %r2, 1; setp.eq.u32 %p2, %r2, 0; @%p2 bra E; bar.sync 0; E: ret;");
   EXPECT_TRUE(b.divergent("bar.sync"));
 }
 
@@ -184,8 +194,9 @@ TEST(PtxDivergence, DependenceOnChosenStatements) {
   const Analysed waits(
       "L: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;");
   EXPECT_EQ(dependent_branches(waits, "ld.volatile.global.u32"), 1u);
-  const Analysed counts("mov.u32 %r2, %tid.x; L: ld.volatile.global.u32 %r1, [%rd1];\n"
-                        "sub.u32 %r2, %r2, 1; setp.eq.u32 %p1, %r2, 0; @%p1 bra L; ret;");
+  const Analysed counts(
+      "mov.u32 %r2, %tid.x; L: ld.volatile.global.u32 %r1, [%rd1];\n"
+      "sub.u32 %r2, %r2, 1; setp.eq.u32 %p1, %r2, 0; @%p1 bra L; ret;");
   EXPECT_EQ(dependent_branches(counts, "ld.volatile.global.u32"), 0u);
   EXPECT_EQ(dependent_branches(counts, "mov.u32"), 1u);
 }

@@ -37,7 +37,8 @@ TEST(PtxRewrite, ParameterLimit) {
 
 TEST(PtxRewrite, ThirtyTwoBitAddressesAreOpaque) {
   EXPECT_FALSE(only(".version 8.0\n.target sm_90\n.entry k() { ret; }").evictable);
-  EXPECT_FALSE(only(".version 8.0\n.target weird\n.address_size 64\n.entry k() { ret; }").evictable);
+  EXPECT_FALSE(
+      only(".version 8.0\n.target weird\n.address_size 64\n.entry k() { ret; }").evictable);
 }
 
 TEST(PtxRewrite, NamesAreFree) {
@@ -67,8 +68,9 @@ TEST(PtxRewrite, LinkageDirectivesAndDeclarationsStay) {
 }
 
 TEST(PtxRewrite, BlockStandsWhereTheReportSays) {
-  auto rewritten = rewrite_module(
-      std::string(kHead) + ".entry k(.param .u64 a, .param .u8 b, .param .align 16 .b8 c[20]) {ret;}");
+  auto rewritten =
+      rewrite_module(std::string(kHead) +
+                     ".entry k(.param .u64 a, .param .u8 b, .param .align 16 .b8 c[20]) {ret;}");
   ASSERT_TRUE(rewritten);
   auto module = ptx::Module::parse(rewritten->text);
   const ptx::Function* clone = module->find_function("k__sluice");
@@ -103,7 +105,8 @@ TEST(PtxRewrite, CollectivesBeforeABarrierArePlain) {
       "@!%p1 bra J; shfl.sync.down.b32 %r2, %r1, 1, 31, -1;\nJ: ";
   EXPECT_TRUE(only(std::string(kHead) + ".entry k() {" + body + "bar.sync 0; ret; }").evictable);
   EXPECT_FALSE(only(std::string(kHead) + ".entry k() {" + body + "ret; }").evictable);
-  EXPECT_FALSE(only(std::string(kHead) + ".entry k() {" + body + "bar.sync 1, 64; ret; }").evictable);
+  EXPECT_FALSE(
+      only(std::string(kHead) + ".entry k() {" + body + "bar.sync 1, 64; ret; }").evictable);
 }
 
 TEST(PtxRewrite, SpinLoops) {
@@ -128,7 +131,8 @@ TEST(PtxRewrite, SpinLoops) {
 }
 
 TEST(PtxRewrite, FunctionsThatEndTheirThreadOrRecur) {
-  EXPECT_FALSE(only(std::string(kHead) + ".func f() { exit; } .entry k() { call f; ret; }").evictable);
+  EXPECT_FALSE(
+      only(std::string(kHead) + ".func f() { exit; } .entry k() { call f; ret; }").evictable);
   EXPECT_TRUE(only(std::string(kHead) + ".func f() { call f; ret; } .entry k() { call f; ret; }")
                   .evictable);
   EXPECT_FALSE(only(std::string(kHead) +

@@ -75,9 +75,14 @@ TEST_P(Robustness, LinesMoved) {
     for (int k = 0; k <= round % 6; ++k) {
       const std::size_t a = random() % mutant.size(), b = random() % mutant.size();
       switch (random() % 3) {
-        case 0: std::swap(mutant[a], mutant[b]); break;
-        case 1: mutant[a] = mutant[b]; break;
-        default: mutant.erase(mutant.begin() + static_cast<std::ptrdiff_t>(a));
+        case 0:
+          std::swap(mutant[a], mutant[b]);
+          break;
+        case 1:
+          mutant[a] = mutant[b];
+          break;
+        default:
+          mutant.erase(mutant.begin() + static_cast<std::ptrdiff_t>(a));
       }
     }
     std::string joined;
@@ -116,8 +121,12 @@ TEST(Robustness, LargeAndPathological) {
   check(head + ".entry k() { mov " + std::string(200000, ',') + "; }");
   std::string calls = head + ".func f() { call f; ret; } .entry k() { call f; ret; }";
   check(calls);
+  std::string dots = "x";
+  for (int i = 0; i < 100000; ++i) dots += ".x";
+  check(head + ".entry k() { mov.u32 %r1, %" + dots + "; ret; }");
   std::string words = head;
-  for (int i = 0; i < 2000; ++i) words += "// sluice999999999999 sluice" + std::to_string(i) + "_\n";
+  for (int i = 0; i < 2000; ++i)
+    words += "// sluice999999999999 sluice" + std::to_string(i) + "_\n";
   check(words + ".entry k() { ret; }");
 }
 

@@ -45,9 +45,10 @@ TEST(PtxScanner, HeaderIsUnderstood) {
 }
 
 TEST(PtxScanner, InstructionsHaveGuardOpcodeAndOperands) {
-  const Module m = parse(kernel("@%p1 ld.global.v4.f32 {%f1, %f2,%f3 , %f4}, [%rd1 + 4];\n"
-                                "@! %p2 shfl.sync.down.b32 %r1|%p3, %r2, 16, 31, -1;\n"
-                                "call.uni (retval0), f, (a, b), proto;\nret;"));
+  const Module m =
+      parse(kernel("@%p1 ld.global.v4.f32 {%f1, %f2,%f3 , %f4}, [%rd1 + 4];\n"
+                   "@! %p2 shfl.sync.down.b32 %r1|%p3, %r2, 16, 31, -1;\n"
+                   "call.uni (retval0), f, (a, b), proto;\nret;"));
   const Function& f = m.functions()[0];
   ASSERT_EQ(f.statements.size(), 4u);
   const Statement& load = f.statements[0];
@@ -72,9 +73,10 @@ TEST(PtxScanner, InstructionsHaveGuardOpcodeAndOperands) {
 }
 
 TEST(PtxScanner, CommentsAndStringsHideStructure) {
-  const Module m = parse("// } ; {\n/* \" ; */ .version 8.0\n.target sm_90\n"
-                         ".pragma \"a ; } // /* \\\" b\";\n.entry k() { /* } */ mov.u32 /* ; , */ "
-                         "%r1, // }\n 5 /* , */; ret; }");
+  const Module m = parse(
+      "// } ; {\n/* \" ; */ .version 8.0\n.target sm_90\n"
+      ".pragma \"a ; } // /* \\\" b\";\n.entry k() { /* } */ mov.u32 /* ; , */ "
+      "%r1, // }\n 5 /* , */; ret; }");
   const Function& f = m.functions()[0];
   ASSERT_EQ(f.statements.size(), 2u);
   ASSERT_EQ(f.statements[0].operands.size(), 2u);
@@ -84,9 +86,10 @@ TEST(PtxScanner, CommentsAndStringsHideStructure) {
 }
 
 TEST(PtxScanner, ScopesLabelsAndDirectives) {
-  const Module m = parse(kernel("{ .reg .b32 x; { L: bra L; } }\n.loc 1 2 3, function_name F + 4, "
-                                "inlined_at 1 5 6\n.pragma \"nounroll\";\nT: .branchtargets A, B;\n"
-                                "A: B: brx.idx %r1, T;"));
+  const Module m =
+      parse(kernel("{ .reg .b32 x; { L: bra L; } }\n.loc 1 2 3, function_name F + 4, "
+                   "inlined_at 1 5 6\n.pragma \"nounroll\";\nT: .branchtargets A, B;\n"
+                   "A: B: brx.idx %r1, T;"));
   const Function& f = m.functions()[0];
   ASSERT_EQ(f.scopes.size(), 3u);
   EXPECT_EQ(f.scopes[2].parent, 1u);
@@ -95,9 +98,9 @@ TEST(PtxScanner, ScopesLabelsAndDirectives) {
   EXPECT_EQ(f.statements[f.scopes[2].close].kind, StatementKind::kScopeClose);
   std::vector<std::string> seen;
   for (const Statement& s : f.statements) seen.emplace_back(s.opcode);
-  const std::vector<std::string> expected = {"",     ".reg",    "",  "L",              "bra", "",
-                                             "",     ".loc",    ".pragma", "T", ".branchtargets",
-                                             "A",    "B",       "brx.idx"};
+  const std::vector<std::string> expected = {
+      "",  ".reg",           "",  "L", "bra",    "", "", ".loc", ".pragma",
+      "T", ".branchtargets", "A", "B", "brx.idx"};
   EXPECT_EQ(seen, expected);
   EXPECT_EQ(f.statements[10].operands.size(), 2u);
   EXPECT_EQ(f.statements[3].scope, 2u);
@@ -135,8 +138,9 @@ TEST(PtxScanner, DeclarationsHaveLayout) {
 
 TEST(PtxScanner, ParametersHaveOffsets) {
   const Module m =
-      parse(kernel("ret;", ".param .u8 a, .param .u64 .ptr .global .align 32 b, .param .u16 c,\n"
-                           ".param .align 16 .b8 d[20], .param .f32 e"));
+      parse(kernel("ret;",
+                   ".param .u8 a, .param .u64 .ptr .global .align 32 b, .param .u16 c,\n"
+                   ".param .align 16 .b8 d[20], .param .f32 e"));
   const Function& f = m.functions()[0];
   ASSERT_EQ(f.params.size(), 5u);
   const std::uint64_t offsets[] = {0, 8, 16, 32, 52};
@@ -147,9 +151,10 @@ TEST(PtxScanner, ParametersHaveOffsets) {
 }
 
 TEST(PtxScanner, PerformanceDirectives) {
-  const Module m = parse(".version 8.0 .target sm_90\n.entry k(.param .u32 n)\n.maxntid 128, 2\n"
-                         ".minnctapersm 3 .maxnreg 40\n.pragma \"x\";\n.newone 1, two\n{ ret; }\n"
-                         ".func (.reg .u32 r) f (.reg .u32 x) { ret; }\n.extern .func g;\n");
+  const Module m = parse(
+      ".version 8.0 .target sm_90\n.entry k(.param .u32 n)\n.maxntid 128, 2\n"
+      ".minnctapersm 3 .maxnreg 40\n.pragma \"x\";\n.newone 1, two\n{ ret; }\n"
+      ".func (.reg .u32 r) f (.reg .u32 x) { ret; }\n.extern .func g;\n");
   const Function& k = m.functions()[0];
   EXPECT_EQ(k.maxntid, (std::array<std::uint32_t, 3>{128, 2, 1}));
   EXPECT_EQ(k.minnctapersm, 3u);
@@ -214,7 +219,8 @@ TEST(PtxScanner, Integers) {
   EXPECT_EQ(v, 5u);
   EXPECT_TRUE(parse_integer("18446744073709551615", v));
   EXPECT_FALSE(parse_integer("18446744073709551616", v));
-  for (const char* bad : {"", "0x", "08", "1a", "-1", "0b2", "U"}) EXPECT_FALSE(parse_integer(bad, v)) << bad;
+  for (const char* bad : {"", "0x", "08", "1a", "-1", "0b2", "U"})
+    EXPECT_FALSE(parse_integer(bad, v)) << bad;
 }
 
 TEST(PtxEdits, ApplyInOrder) {

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""sluice-ptx as a person calls it: rewrite, report, print, exit statuses. Arguments: tool, golden folder."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+tool, golden = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+def run(*arguments, status=0, text=None):
+    done = subprocess.run([tool, *map(str, arguments)], input=text, capture_output=True, text=True)
+    assert done.returncode == status, (arguments, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    module = golden / "tiers.ptx"
+    bad = folder / "bad.ptx"
+    bad.write_text(".version 8.0\n.entry k() { add.u32 a, b }\n")
+
+    lines = [json.loads(line) for line in run("report", "--json", module).stdout.splitlines()]
+    assert len(lines) == 31, len(lines)
+    for line in lines:
+        assert set(line) == {"file", "kernel", "tier", "evictable", "reason"}, line
+        assert line["evictable"] == (line["tier"] == "plain") == (line["reason"] == ""), line
+    assert any(line["kernel"] == "waits_for_flag" and "waits" in line["reason"] for line in lines)
+
+    # A file that does not parse has a line of its own, and the others are still reported.
+    done = run("report", "--json", bad, module, status=1)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[0]["file"] == str(bad) and "line 2" in lines[0]["error"], lines[0]
+    assert len(lines) == 32
+    assert "line 2" in run("report", bad, status=1).stderr
+    run("report", folder / "missing.ptx", status=1)
+
+    out = folder / "out.ptx"
+    run("rewrite", module, "-o", out)
+    assert out.read_text() == run("rewrite", "-", text=module.read_text()).stdout
+    assert "index_forms__sluice(" in out.read_text()
+    assert run("print", module).stdout == module.read_text()
+    assert "<%r1>" in run("print", "--statements", module).stdout
+    run("rewrite", bad, status=1)
+    run("rewrite", module, "-o", folder / "no" / "such", status=1)
+    run(status=2)
+    run("--help")
