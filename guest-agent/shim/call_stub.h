@@ -175,7 +175,8 @@ struct Stub;
 
 template <uint16_t Opcode, class... A, class... Tags>
 struct Stub<Opcode, CUresult (*)(A...), TagList<Tags...>> {
-  static CUresult call(Session& session, uint64_t context, A... a) {
+  template <class AnySession>
+  static CUresult call(AnySession& session, uint64_t context, A... a) {
     const std::tuple<A...> all(a...);
     if (!(true && ... && ClientArg<A, Tags>::valid(all, a))) return CUDA_ERROR_INVALID_VALUE;
     const size_t bytes = (size_t{0} + ... + (ClientArg<A, Tags>::bytes(a) +
@@ -201,9 +202,10 @@ struct Stub<Opcode, CUresult (*)(A...), TagList<Tags...>> {
 
 }  // namespace internal
 
-// The generic call of table row `Opcode`, in `context` (wire handle, 0: none).
-template <uint16_t Opcode, class... A>
-CUresult call_row(Session& session, uint64_t context, A... a) {
+// The generic call of table row `Opcode`, in `context` (wire handle, 0: none). `session` is a Session,
+// or a test's with the same call() and post().
+template <uint16_t Opcode, class AnySession, class... A>
+CUresult call_row(AnySession& session, uint64_t context, A... a) {
   using Row = calls::Call<Opcode>;
   return internal::Stub<Opcode, typename Row::Function, typename Row::Tags>::call(session, context,
                                                                                   a...);

@@ -9,6 +9,11 @@ using namespace sluice::guest;
 extern "C" __attribute__((visibility("default"))) CUresult sluice_get_proc_address_v1(
     const char* symbol, void** pfn, int cuda_version, cuuint64_t flags) __asm__("cuGetProcAddress");
 
+// By this the worker sees that it was given the guest's library in place of a driver
+// (mediator/gpu/driver_api.cc): it would talk to itself.
+extern "C" __attribute__((visibility("default"), used)) const int sluice_guest_shim;
+const int sluice_guest_shim = 1;
+
 namespace {
 
 struct Symbol {
