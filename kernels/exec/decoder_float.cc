@@ -64,7 +64,8 @@ bool Decoder::do_fma() {
 
 // rcp, sqrt, rsqrt, sin, cos, ex2, lg2, tanh
 bool Decoder::do_float_unary() {
-  const std::string base = "f" + std::string(words_[0]);
+  std::string base("f");
+  base.append(words_[0]);
   const Type type = take_type();
   const bool approx = take("approx");
   bool given;
