@@ -11,7 +11,7 @@ extern "C" __attribute__((visibility("default"))) CUresult sluice_get_proc_addre
 
 // By this the worker sees that it was given the guest's library in place of a driver
 // (mediator/gpu/driver_api.cc): it would talk to itself.
-extern "C" __attribute__((visibility("default"), used)) const int sluice_guest_shim;
+extern "C" __attribute__((visibility("default"))) const int sluice_guest_shim;
 const int sluice_guest_shim = 1;
 
 namespace {

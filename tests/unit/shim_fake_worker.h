@@ -1,0 +1,110 @@
+// A worker for tests of the guest's libcuda: serves one slot over the local transport from a thread
+// of the test, with host memory for a GPU. Everything is done in order and at once, except what a test
+// asks to be held back. Not a model of the real worker, only of what the wire promises.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/cuda_calls.h"
+#include "mediator/base/fd.h"
+#include "mediator/ring/ring.h"
+#include "mediator/worker/call_dispatch.h"
+
+namespace sluice::testing {
+
+class FakeWorker {
+ public:
+  struct Options {
+    std::string refuse;              // not empty: programs are refused with this reason
+    uint64_t staging_bytes = 1 << 20;
+    bool accept_rewritten = true;    // false: modules with clones do not load
+    size_t hold_syncs = 0;           // answer synchronisations only when so many wait, last first
+  };
+  FakeWorker() : FakeWorker(Options{}) {}
+  explicit FakeWorker(Options options);
+  ~FakeWorker();
+
+  const std::string& socket_path() const { return path_; }
+  // The session ends as sluiced would end it.
+  void end_session(int error, const std::string& reason);
+  void hang_up();             // the connection closes, nothing else
+  void pause(bool paused);    // stops taking records (the submit ring fills)
+  void fail_next_launch(CUresult status) { fail_launch_ = status; }
+  void set_hold_syncs(size_t n) { hold_syncs_ = n; }
+
+  uint64_t records() const { return records_; }
+  uint64_t live_allocations() const { return live_allocations_; }
+  uint64_t live_extents() const { return live_extents_; }
+  uint64_t modules_with_clones() const { return modules_with_clones_; }
+  std::vector<std::string> problems();  // what a worker would have ended the session for
+
+  // Used by dispatch_call.
+  FakeWorker& handles() { return *this; }
+  std::optional<void*> driver_object(sluice_handle_kind kind, uint64_t handle);
+  bool has_room(sluice_handle_kind) { return true; }
+  uint64_t add(sluice_handle_kind kind, void* object);
+  void remove(uint64_t handle);
+  bool owns_device_address(CUdeviceptr p) { return owns(p, 1); }
+  CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+  CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device);
+  CUresult cuDevicePrimaryCtxRetain(calls::WireHandle<SLUICE_HANDLE_CONTEXT>* context, CUdevice);
+  CUresult cuDevicePrimaryCtxRelease_v2(CUdevice);
+  CUresult cuMemAlloc_v2(CUdeviceptr* p, size_t bytes);
+  CUresult cuMemFree_v2(CUdeviceptr p);
+  CUresult cuModuleGetGlobal_v2(CUdeviceptr* p, size_t* bytes,
+                                calls::WireHandle<SLUICE_HANDLE_MODULE> module, const char* name);
+
+ private:
+  void run();
+  void serve(const RecordBuffer& record);
+  void answer(const sluice_record& record, CUresult status, std::span<const std::byte> body = {});
+  template <class T>
+  void answer_with(const sluice_record& record, const T& body) {
+    answer(record, CUDA_SUCCESS, std::as_bytes(std::span(&body, 1)));
+  }
+  void problem(const std::string& text);
+  bool owns(CUdeviceptr p, uint64_t bytes);
+  std::byte* copy_end(uint32_t kind, uint64_t address, uint64_t bytes);
+  void module_load(const sluice_record& record, std::span<const std::byte> body);
+  void function_get(const sluice_record& record, std::span<const std::byte> body);
+  void launch(const sluice_record& record, std::span<const std::byte> body);
+  void copy(const sluice_record& record, std::span<const std::byte> body);
+  void fill(const sluice_record& record, std::span<const std::byte> body);
+
+  Options options_;
+  std::string path_;
+  Fd listener_, region_fd_, bell_, wake_, stop_, connection_;
+  std::byte* region_ = nullptr;
+  RingConsumer submit_;
+  RingProducer complete_;
+  std::thread thread_;
+  std::mutex mutex_;  // state that tests look at
+  std::vector<std::string> problems_;
+  std::atomic<bool> paused_{false};
+  std::atomic<CUresult> fail_launch_{CUDA_SUCCESS};
+  std::atomic<size_t> hold_syncs_{0};
+  std::atomic<uint64_t> records_{0}, live_allocations_{0}, live_extents_{0},
+      modules_with_clones_{0};
+
+  uint64_t next_index_ = 1;
+  std::map<uint64_t, void*> handles_;
+  std::map<CUdeviceptr, std::vector<std::byte>> allocations_;
+  std::map<uint64_t, uint64_t> extents_;
+  uint64_t next_extent_ = 0;
+  std::map<uint64_t, std::string> functions_;
+  std::vector<sluice_record> held_;
+  std::vector<std::byte> global_ = std::vector<std::byte>(256);
+  uint64_t waiting_host_func_ = 0;
+  std::deque<RecordBuffer> after_host_func_;
+};
+
+}  // namespace sluice::testing
