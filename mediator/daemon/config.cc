@@ -123,16 +123,20 @@ class Reader {
 
   // After the last key of a table.
   void end_table() {
+    if (name_.empty()) {
+      tables_.insert(keys_.begin(), keys_.end());  // end_file looks at all that stands there
+      return;
+    }
     if (!table_) return;
     for (const auto& [k, v] : *table_)
-      if (!keys_.count(std::string(k.str())) && !(table_ == &root_ && v.is_table()))
-        fail(v, name_.empty() ? fmt::format("unknown key '{}'", k.str())
-                              : fmt::format("unknown key '{}' in [{}]", k.str(), name_));
+      if (!keys_.count(std::string(k.str())))
+        fail(v, fmt::format("unknown key '{}' in [{}]", k.str(), name_));
   }
   void end_file() {
     for (const auto& [k, v] : root_)
-      if (v.is_table() && !tables_.count(std::string(k.str())))
-        fail(v, fmt::format("unknown table [{}]", k.str()));
+      if (!tables_.count(std::string(k.str())))
+        fail(v, v.is_table() ? fmt::format("unknown table [{}]", k.str())
+                             : fmt::format("unknown key '{}'", k.str()));
   }
   void fail_key(const char* key, const std::string& what) {
     if (const toml::node* n = table_ ? table_->get(key) : nullptr) fail(*n, what);
@@ -157,7 +161,7 @@ class Reader {
   std::string file_;
   std::string name_;
   const toml::table* table_ = nullptr;
-  std::set<std::string> keys_, tables_;
+  std::set<std::string> keys_, tables_;  // asked for: of this table, of the file
   std::optional<Error> error_;
 };
 

@@ -1,0 +1,168 @@
+// A worker for the tests of sluiced: speaks the worker protocol honestly or not at all, and does what
+// a test asks for with one-word commands in its slot's submit ring. It knows no CUDA.
+//
+// SLUICE_FAKE_WORKER says how it starts: "" (well), "mute" (never Ready), "exit" (at once, status 3),
+// "refuse" (Ready with code 100 and a text), "twice" (Ready twice).
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "abi/stub.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/core/worker_protocol.h"
+#include "mediator/io/mapping.h"
+#include "mediator/ring/ring.h"
+#include "mediator/ring/wait.h"
+#include "tests/support/fake_worker.h"
+
+using namespace sluice;
+using namespace sluice::worker_protocol;
+using sluice::fake::Command;
+using sluice::fake::Reply;
+
+namespace {
+
+class Worker {
+ public:
+  int run() {
+    struct {
+      Message message;
+      Start start;
+    } packet;
+    auto received = receive_with_fds(kControlFd, &packet, sizeof packet);
+    if (!received || received->bytes != sizeof packet || received->fds.size() != kStartFdCount) return 90;
+    start_ = packet.start;
+    fds_ = std::move(received->fds);
+    const char* mode_text = std::getenv("SLUICE_FAKE_WORKER");
+    const std::string mode = mode_text ? mode_text : "";
+    if (mode == "exit") return 3;
+    if (mode == "mute") pause();
+    if (mode == "refuse") {
+      say(Type::kReady, 100, 0, 0, 0, "no device here");
+      pause();
+    }
+    if (!map()) return 91;
+    say(Type::kReady);
+    if (mode == "twice") say(Type::kReady);
+    return serve();
+  }
+
+ private:
+  bool map() {
+    auto region = io::Mapping::map(fds_[kRegionFd].get(), start_.region_bytes, true);
+    auto host = io::Mapping::map(fds_[kHostFd].get(), SLUICE_STUB_PAGE_BYTES, false);
+    auto report = io::Mapping::map(fds_[kReportFd].get(), SLUICE_REPORT_BYTES, true);
+    if (!region || !host || !report) return false;
+    region_ = std::move(*region);
+    host_ = std::move(*host);
+    report_ = std::move(*report);
+    consumer_ = RingConsumer(submit_ring(region_.data(), start_.slot), Bell::for_eventfd(fds_[kWakeFd].get()));
+    producer_ = RingProducer(complete_ring(region_.data(), start_.slot), Bell::for_eventfd(fds_[kWakeFd].get()));
+    return true;
+  }
+
+  int serve() {
+    RecordBuffer buffer;
+    for (;;) {
+      while (consumer_.pop(buffer) == Pop::kRecord) {
+        Command c;
+        std::memcpy(&c, buffer.body().data(), sizeof c);
+        if (int status = obey(c); status >= 0) return status;
+      }
+      if (consumer_.broken()) {
+        say(Type::kEnded, 999, 0, 0, 0, consumer_.broken_reason());
+        return 0;
+      }
+      if (!consumer_.arm()) continue;
+      pollfd wait[] = {{kControlFd, POLLIN, 0}, {fds_[kBellFd].get(), POLLIN, 0}};
+      ::poll(wait, 2, -1);
+      drain_eventfd(fds_[kBellFd].get());
+      consumer_.disarm();
+      if (wait[0].revents) {
+        Message m;
+        auto received = receive_with_fds(kControlFd, &m, sizeof m);
+        if (!received || received->bytes == 0) return 92;
+        if (m.type == Type::kEnd && !deaf_) return 0;
+        if (m.type == Type::kLeaseReply || m.type == Type::kExtentReply)
+          reply({static_cast<uint64_t>(static_cast<int64_t>(m.code)), m.offset, m.bytes});
+      }
+    }
+  }
+
+  // A status to exit with, or -1.
+  int obey(const Command& c) {
+    switch (c.what) {
+      case fake::kExit: return static_cast<int>(c.a);
+      case fake::kCrash: ::raise(SIGKILL); return 93;
+      case fake::kLease: say(Type::kLeaseRequest, 0, 7, 0, c.a); break;
+      case fake::kUnlease: say(Type::kLeaseReturn, 0, 0, 0, c.a); break;
+      case fake::kExtent: say(Type::kExtentRequest, 0, 8, 0, c.a); break;
+      case fake::kReturnExtent: say(Type::kExtentReturn, 0, 0, c.a, c.b); break;
+      case fake::kEndedWith: say(Type::kEnded, static_cast<int32_t>(c.a), 0, 0, 0, "its own fault"); return 0;
+      case fake::kGarbage: {
+        const char text[] = "this is no message";
+        [[maybe_unused]] auto sent = send_with_fds(kControlFd, text, sizeof text, {});
+        break;
+      }
+      case fake::kDeaf: deaf_ = true; reply({0, 0, 0}); break;
+      case fake::kWriteHostPage: {
+        void* p = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds_[kHostFd].get(), 0);
+        void* q = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fds_[kHostFd].get(), 0);
+        reply({p == MAP_FAILED ? 0u : 1u, ::mprotect(q, 4096, PROT_READ | PROT_WRITE) != 0 ? 0u : 1u, 0});
+        break;
+      }
+      case fake::kOpenFds: {
+        uint64_t others = 0;  // besides 0-2, the control socket and what Start brought
+        for (int fd = 4; fd < 256; ++fd) others += ::fcntl(fd, F_GETFD) >= 0;
+        reply({others - fds_.size(), 0, 0});
+        break;
+      }
+      case fake::kReport: {
+        auto& h = report_.as<sluice_report_area>()->header;
+        __atomic_store_n(&h.launches, c.a, __ATOMIC_RELAXED);
+        __atomic_store_n(&h.demand, static_cast<uint32_t>(c.b), __ATOMIC_SEQ_CST);
+        Bell::for_eventfd(fds_[kRingFd].get()).ring();
+        break;
+      }
+      case fake::kGrant:
+        reply({__atomic_load_n(&host_.as<sluice_host_page>()->grant, __ATOMIC_SEQ_CST), 0, 0});
+        break;
+      default: break;
+    }
+    return -1;
+  }
+
+  void say(Type type, int code = 0, uint64_t request = 0, uint64_t offset = 0, uint64_t bytes = 0,
+           const char* text = "") {
+    Message m{};
+    m.type = type;
+    m.code = code;
+    m.request = request;
+    m.offset = offset;
+    m.bytes = bytes;
+    std::strncpy(m.text, text, sizeof m.text - 1);
+    [[maybe_unused]] auto sent = send_with_fds(kControlFd, &m, sizeof m, {});
+  }
+  void reply(const Reply& r) {
+    producer_.push(sluice_completion{}, {reinterpret_cast<const std::byte*>(&r), sizeof r});
+    producer_.publish();
+  }
+
+  Start start_;
+  std::vector<Fd> fds_;
+  io::Mapping region_, host_, report_;
+  RingConsumer consumer_;
+  RingProducer producer_;
+  bool deaf_ = false;
+};
+
+}  // namespace
+
+int main() { return Worker().run(); }

@@ -1,0 +1,31 @@
+// What a test and its fake worker (fake_worker.cc) say to each other through a slot's rings: one
+// Command per submitted record, one Reply per completion. Test code only.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::fake {
+
+enum What : uint64_t {
+  kExit,          // a: exit status
+  kCrash,         // SIGKILL itself
+  kLease,         // a: bytes; replies {code, 0, bytes}
+  kUnlease,       // a: bytes
+  kExtent,        // a: bytes; replies {code, offset, bytes}
+  kReturnExtent,  // a: offset, b: bytes
+  kEndedWith,     // a: code; sends Ended and exits
+  kGarbage,       // sends something that is no message
+  kDeaf,          // ignores End from now on; replies
+  kWriteHostPage, // tries to map the host page writable; replies {1 if it could, 1 if mprotect could}
+  kOpenFds,       // replies {descriptors that it should not have}
+  kReport,        // a: launches, b: demand; writes them into the report and rings
+  kGrant,         // replies {grant word}
+};
+struct Command {
+  uint64_t what, a, b;
+};
+struct Reply {
+  uint64_t a, b, c;
+};
+
+}  // namespace sluice::fake

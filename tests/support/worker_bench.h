@@ -1,0 +1,311 @@
+// WorkerBench: a real sluice-worker process on the software GPU, with the test playing sluiced (gate,
+// leases, extents) and the guest's program (records and completions). Used by tests only, from one
+// thread; a second one inside answers the worker's control socket.
+#pragma once
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/cuda_calls.h"
+#include "abi/stub.h"
+#include "mediator/base/check.h"
+#include "mediator/base/clock.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/core/worker_protocol.h"
+#include "mediator/ring/ring.h"
+#include "mediator/ring/wait.h"
+
+namespace sluice::test {
+
+namespace wp = worker_protocol;
+
+struct Answer {
+  int32_t status = -1;
+  uint16_t opcode = 0;
+  std::vector<std::byte> body;
+  template <class T>
+  T as(size_t at = 0) const {
+    T value{};
+    if (at + sizeof value <= body.size()) std::memcpy(&value, body.data() + at, sizeof value);
+    return value;
+  }
+};
+
+class WorkerBench {
+ public:
+  static constexpr uint64_t kRegion = 64u << 20;
+  static constexpr uint64_t kStaging = 8u << 20;
+  static constexpr uint64_t kStagingBytes = 16u << 20;
+  static constexpr uint64_t kExtents = kStaging + kStagingBytes;
+
+  struct Options {
+    uint64_t memory_limit = 1u << 30;
+    uint64_t lease_limit = 1u << 30;
+    std::string soft_gpu_file;
+    std::vector<std::string> environment;
+    bool open = true;  // the gate, from the start
+  };
+
+  WorkerBench(const char* worker, const char* library, Options options)
+      : options_(std::move(options)) {
+    region_fd_ = take(make_memfd("region", kRegion));
+    region_ = map<std::byte>(region_fd_, kRegion);
+    host_fd_ = take(make_memfd("host", SLUICE_STUB_PAGE_BYTES));
+    signal_fd_ = take(make_memfd("signal", SLUICE_STUB_PAGE_BYTES));
+    report_fd_ = take(make_memfd("report", SLUICE_REPORT_BYTES));
+    host = map<sluice_host_page>(host_fd_, SLUICE_STUB_PAGE_BYTES);
+    signal = map<sluice_signal_page>(signal_fd_, SLUICE_STUB_PAGE_BYTES);
+    report = map<sluice_report_area>(report_fd_, SLUICE_REPORT_BYTES);
+    for (Fd* fd : {&bell_, &wake_, &gate_, &ring_}) *fd = take(make_eventfd());
+    slot = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET);
+    slot->state = SLUICE_SLOT_OPEN;
+    slot->epoch = 1;
+    slot->staging_offset = kStaging;
+    slot->staging_bytes = kStagingBytes;
+    submit_ = RingProducer(submit_ring(region_, 0), Bell::for_eventfd(bell_.get()));
+    complete_ = RingConsumer(complete_ring(region_, 0), Bell::for_eventfd(bell_.get()));
+
+    int pair[2];
+    SLUICE_CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+    control_.reset(pair[0]);
+    beat();
+    if (options_.open) grant();
+    pid_ = ::fork();
+    SLUICE_CHECK(pid_ >= 0);
+    if (pid_ == 0) {
+      if (pair[1] == wp::kControlFd) ::fcntl(pair[1], F_SETFD, 0);
+      ::dup2(pair[1], wp::kControlFd);
+      for (const auto& e : options_.environment) ::putenv(::strdup(e.c_str()));
+      ::execl(worker, worker, nullptr);
+      ::_exit(127);
+    }
+    ::close(pair[1]);
+    struct {
+      wp::Message message{wp::Type::kStart};
+      wp::Start start;
+    } packet;
+    packet.start.region_bytes = kRegion;
+    packet.start.epoch = 1;
+    packet.start.staging_offset = kStaging;
+    packet.start.staging_bytes = kStagingBytes;
+    packet.start.memory_limit_bytes = options_.memory_limit;
+    std::strncpy(packet.start.library, library, sizeof packet.start.library - 1);
+    std::strncpy(packet.start.soft_gpu_file, options_.soft_gpu_file.c_str(),
+                 sizeof packet.start.soft_gpu_file - 1);
+    std::strncpy(packet.start.vgpu, "test", sizeof packet.start.vgpu - 1);
+    const int fds[] = {region_fd_.get(), bell_.get(),      wake_.get(), host_fd_.get(),
+                       signal_fd_.get(), report_fd_.get(), gate_.get(), ring_.get()};
+    auto sent = send_with_fds(control_.get(), &packet, sizeof packet, fds);
+    SLUICE_CHECK(sent.ok());
+    auto got = receive_with_fds(control_.get(), &ready, sizeof ready);
+    if (!got || got->bytes != sizeof ready) ready.code = EPIPE;
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~WorkerBench() {
+    stop_ = true;
+    thread_.join();
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+  }
+
+  // --- sluiced ---
+  void grant() {
+    ++generation;
+    __atomic_store_n(&host->grant, generation | SLUICE_GRANT_OPEN, __ATOMIC_SEQ_CST);
+    wake_gate();
+  }
+  void take_back() {
+    __atomic_store_n(&host->grant, generation | SLUICE_GRANT_CONTENDED, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&signal->evict, SLUICE_EVICT_ALL_SMS(generation), __ATOMIC_SEQ_CST);
+  }
+  bool has_left() const {
+    return __atomic_load_n(&report->header.in_flight, __ATOMIC_SEQ_CST) == 0 ||
+           __atomic_load_n(&report->header.left_generation, __ATOMIC_ACQUIRE) >= generation;
+  }
+  bool wait_left(uint64_t ms = 20000) {
+    const uint64_t end = monotonic_ns() + ms * 1'000'000;
+    while (!has_left()) {
+      if (monotonic_ns() > end) return false;
+      ::usleep(50);
+    }
+    return true;
+  }
+  void wake_gate() {
+    const uint64_t one = 1;
+    (void)!::write(gate_.get(), &one, sizeof one);
+  }
+  void beat() { __atomic_store_n(&host->heartbeat_ns, monotonic_ns(), __ATOMIC_RELAXED); }
+  void stop_beating() { beating_ = false; }
+  void end(int code, const char* text) {
+    wp::Message m{wp::Type::kEnd};
+    m.code = code;
+    std::strncpy(m.text, text, sizeof m.text - 1);
+    (void)send_with_fds(control_.get(), &m, sizeof m, {});
+  }
+  // The exit status, or -1 if it does not exit in time.
+  int wait_exit(uint64_t ms = 20000) {
+    const uint64_t stop = monotonic_ns() + ms * 1'000'000;
+    int status = 0;
+    while (monotonic_ns() < stop) {
+      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+      }
+      ::usleep(1000);
+    }
+    return -1;
+  }
+  uint64_t leased() const { return leased_; }
+
+  // --- the program ---
+  uint64_t post(uint16_t opcode, std::span<const std::byte> body, uint64_t context = 0,
+                uint16_t flags = 0) {
+    sluice_record r{};
+    r.opcode = opcode;
+    r.flags = flags;
+    r.call_id = next_call_++;
+    r.context = context;
+    while (!submit_.push(r, body)) {
+      SLUICE_CHECK(!submit_.broken());
+      submit_.publish();
+      ::usleep(100);
+    }
+    submit_.publish();
+    return r.call_id;
+  }
+  template <class T>
+    requires(!std::is_convertible_v<const T&, std::span<const std::byte>>)
+  uint64_t post(uint16_t opcode, const T& body, uint64_t context = 0, uint16_t flags = 0) {
+    return post(opcode, std::as_bytes(std::span(&body, 1)), context, flags);
+  }
+  // Waits for the completion of a call. Status -1: none came (the worker may be gone).
+  Answer wait(uint64_t id, uint64_t ms = 30000) {
+    const uint64_t stop = monotonic_ns() + ms * 1'000'000;
+    for (;;) {
+      if (auto it = answers_.find(id); it != answers_.end()) {
+        Answer a = std::move(it->second);
+        answers_.erase(it);
+        return a;
+      }
+      RecordBuffer buffer;
+      if (complete_.pop(buffer) == Pop::kRecord) {
+        const auto& c = buffer.completion();
+        Answer a{c.status, c.opcode, {buffer.body().begin(), buffer.body().end()}};
+        if (c.call_id == 0) {
+          async_errors.push_back(c.status);
+        } else {
+          answers_[c.call_id] = std::move(a);
+        }
+        continue;
+      }
+      if (monotonic_ns() > stop || ended()) return {};
+      if (complete_.arm()) {
+        pollfd p{wake_.get(), POLLIN, 0};
+        ::poll(&p, 1, 20);
+        complete_.disarm();
+        drain_eventfd(wake_.get());
+      }
+    }
+  }
+  template <class T>
+  Answer call(uint16_t opcode, const T& body, uint64_t context = 0) {
+    return wait(post(opcode, body, context));
+  }
+  bool ended() const {
+    return __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == SLUICE_SLOT_ENDED;
+  }
+  std::byte* bulk(uint64_t offset) { return region_ + offset; }
+  void ring_bell() { Bell::for_eventfd(bell_.get()).ring(); }
+  std::byte* region() { return region_; }
+
+  wp::Message ready{};
+  wp::Message ended_message{};
+  std::atomic<bool> has_ended_message{false};
+  sluice_host_page* host;
+  sluice_signal_page* signal;
+  sluice_report_area* report;
+  sluice_slot_header* slot;
+  uint32_t generation = 0;
+  std::vector<int> async_errors;
+  pid_t pid() const { return pid_; }
+
+ private:
+  static Fd take(Result<Fd> fd) {
+    SLUICE_CHECK(fd.ok());
+    return std::move(*fd);
+  }
+  template <class T>
+  static T* map(const Fd& fd, size_t bytes) {
+    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    SLUICE_CHECK(p != MAP_FAILED);
+    return static_cast<T*>(p);
+  }
+  void serve() {
+    uint64_t next_extent = kExtents;
+    while (!stop_) {
+      if (beating_) beat();
+      pollfd p{control_.get(), POLLIN, 0};
+      if (::poll(&p, 1, 20) <= 0) continue;
+      wp::Message m{};
+      auto got = receive_with_fds(control_.get(), &m, sizeof m, MSG_DONTWAIT);
+      if (!got || got->bytes != sizeof m) {
+        ::usleep(10000);
+        continue;
+      }
+      wp::Message reply{};
+      reply.request = m.request;
+      switch (m.type) {
+        case wp::Type::kLeaseRequest:
+          reply.type = wp::Type::kLeaseReply;
+          reply.code = leased_ + m.bytes <= options_.lease_limit ? 0 : ENOMEM;
+          if (reply.code == 0) leased_ += m.bytes;
+          break;
+        case wp::Type::kLeaseReturn:
+          leased_ -= m.bytes;
+          continue;
+        case wp::Type::kExtentRequest:
+          reply.type = wp::Type::kExtentReply;
+          reply.offset = next_extent;
+          reply.bytes = m.bytes;
+          reply.code = next_extent + m.bytes <= kRegion ? 0 : ENOMEM;
+          if (reply.code == 0) next_extent += m.bytes;
+          break;
+        case wp::Type::kEnded:
+          ended_message = m;
+          has_ended_message = true;
+          continue;
+        default:
+          continue;
+      }
+      (void)send_with_fds(control_.get(), &reply, sizeof reply, {});
+    }
+  }
+
+  Options options_;
+  Fd region_fd_, host_fd_, signal_fd_, report_fd_, bell_, wake_, gate_, ring_, control_;
+  std::byte* region_;
+  RingProducer submit_;
+  RingConsumer complete_;
+  pid_t pid_ = -1;
+  std::thread thread_;
+  std::atomic<bool> stop_{false}, beating_{true};
+  std::atomic<uint64_t> leased_{0};
+  uint64_t next_call_ = 1;
+  std::map<uint64_t, Answer> answers_;
+};
+
+}  // namespace sluice::test

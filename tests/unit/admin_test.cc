@@ -1,0 +1,253 @@
+// The admin socket: JSON-RPC as the specification has it, requests of every wrong kind, and that one
+// bad client never disturbs another.
+#include <sys/un.h>
+
+#include "tests/support/test_daemon.h"
+
+namespace sluice::test {
+namespace {
+
+namespace json = boost::json;
+
+class AdminTest : public DaemonTest {
+ protected:
+  void SetUp() override { start(); }
+  json::object call(const std::string& method, const std::string& params = "{}") {
+    return rpc(R"({"jsonrpc":"2.0","id":1,"method":")" + method + R"(","params":)" + params + "}").as_object();
+  }
+  // The error's code, 0 if there is none.
+  int64_t code(const json::value& answer) {
+    const json::value* e = answer.as_object().if_contains("error");
+    return e ? e->as_object().at("code").as_int64() : 0;
+  }
+};
+
+// A client on the real socket.
+class Client {
+ public:
+  explicit Client(const std::string& path) {
+    auto s = connect_unix(path, SOCK_STREAM);
+    EXPECT_TRUE(s.ok());
+    socket_ = std::move(*s);
+  }
+  bool send(const std::string& text) {
+    return ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           static_cast<ssize_t>(text.size());
+  }
+  // A line, if one has come.
+  std::optional<std::string> line() {
+    char buffer[65536];
+    ssize_t n = ::recv(socket_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n == 0) closed = true;
+    if (n > 0) text_.append(buffer, static_cast<size_t>(n));
+    const size_t end = text_.find('\n');
+    if (end == std::string::npos) return std::nullopt;
+    std::string l = text_.substr(0, end);
+    text_.erase(0, end + 1);
+    return l;
+  }
+  bool closed = false;
+
+ private:
+  Fd socket_;
+  std::string text_;
+};
+
+TEST_F(AdminTest, CreatesListsSetsShowsAndDeletes) {
+  auto made = call("vgpu.create", R"({"name":"a","weight":300,"memory_bytes":"8G","priority":2})");
+  ASSERT_EQ(code(made), 0) << json::serialize(made);
+  EXPECT_EQ(made.at("result").at("weight").as_int64(), 300);
+  EXPECT_EQ(made.at("result").at("memory_bytes").to_number<uint64_t>(), 8ull << 30);
+  EXPECT_EQ(call("vgpu.list").at("result").as_array().size(), 1u);
+  EXPECT_EQ(code(call("vgpu.set", R"({"name":"a","weight":7})")), 0);
+  auto shown = call("vgpu.show", R"({"name":"a"})");
+  EXPECT_EQ(shown.at("result").at("weight").as_int64(), 7);
+  EXPECT_EQ(daemon_->engine().stats(daemon_->find("a")->id()).share.weight, 7u);
+  EXPECT_EQ(code(call("vgpu.delete", R"({"name":"a"})")), 0);
+  EXPECT_EQ(call("vgpu.list").at("result").as_array().size(), 0u);
+}
+
+TEST_F(AdminTest, EveryMethodAnswers) {
+  call("vgpu.create", R"({"name":"a"})");
+  for (const char* method : {"version", "info", "policies", "vgpu.list", "stats", "top", "events"}) {
+    auto answer = call(method);
+    EXPECT_EQ(code(answer), 0) << method << json::serialize(answer);
+    // And takes no parameter that it does not know.
+    EXPECT_EQ(code(call(method, R"({"nonsense":1})")), kRpcInvalidParams) << method;
+  }
+  EXPECT_EQ(call("stats").at("result").at("vgpus").as_array().size(), 1u);
+  EXPECT_EQ(call("top").at("result").at("vgpus").as_array().size(), 1u);
+}
+
+TEST_F(AdminTest, EventsAreTheLogAndGoOnFromANumber) {
+  log::init("test", log::Level::kInfo);
+  call("vgpu.create", R"({"name":"a"})");
+  auto events = call("events").at("result").as_object();
+  const uint64_t last = events.at("last").to_number<uint64_t>();
+  ASSERT_GT(last, 0u);
+  EXPECT_NE(json::serialize(events).find("vgpu a: created"), std::string::npos);
+  EXPECT_EQ(call("events", R"({"after":)" + std::to_string(last) + "}")
+                .at("result").at("events").as_array().size(), 0u);
+  EXPECT_EQ(call("events", R"({"limit":1})").at("result").at("events").as_array().size(), 1u);
+  log::init("test", log::Level::kError);
+}
+
+TEST_F(AdminTest, WrongRequestsGetTheSpecificationsErrors) {
+  struct Case {
+    const char* line;
+    int64_t code;
+  };
+  const Case cases[] = {
+      {"{", kRpcParseError},
+      {"", kRpcParseError},
+      {"\xff\xfe", kRpcParseError},
+      {R"({"jsonrpc":"2.0","id":1,"method":"version"} extra)", kRpcParseError},
+      {"3", kRpcInvalidRequest},
+      {"null", kRpcInvalidRequest},
+      {"[]", kRpcInvalidRequest},
+      {"{}", kRpcInvalidRequest},
+      {R"({"jsonrpc":"1.0","id":1,"method":"version"})", kRpcInvalidRequest},
+      {R"({"jsonrpc":"2.0","id":{},"method":"version"})", kRpcInvalidRequest},
+      {R"({"jsonrpc":"2.0","id":1,"method":5})", kRpcInvalidRequest},
+      {R"({"jsonrpc":"2.0","id":1})", kRpcInvalidRequest},
+      {R"({"jsonrpc":"2.0","id":1,"method":"vgpu.explode"})", kRpcMethodNotFound},
+      {R"({"jsonrpc":"2.0","id":1,"method":"version","params":[1]})", kRpcInvalidParams},
+      {R"({"jsonrpc":"2.0","id":1,"method":"vgpu.create"})", kRpcInvalidParams},
+  };
+  for (const Case& c : cases) {
+    auto answer = rpc(c.line);
+    ASSERT_TRUE(answer.is_object()) << c.line;
+    EXPECT_EQ(code(answer), c.code) << c.line;
+    EXPECT_FALSE(answer.at("error").at("message").as_string().empty());
+  }
+  std::string deep(5000, '[');
+  EXPECT_EQ(code(rpc(deep)), kRpcParseError);
+}
+
+TEST_F(AdminTest, WrongParametersAreRefusedByName) {
+  call("vgpu.create", R"({"name":"a"})");
+  struct Case {
+    const char* method;
+    const char* params;
+    const char* word;
+  };
+  const Case cases[] = {
+      {"vgpu.create", R"({"name":""})", "name"},
+      {"vgpu.create", R"({"name":"../x"})", "name"},
+      {"vgpu.create", R"({"name":"a/b"})", "name"},
+      {"vgpu.create", R"({"name":"-x"})", "name"},
+      {"vgpu.create", R"({"name":"\u0000"})", "name"},
+      {"vgpu.create", R"({"name":"a"})", "already"},
+      {"vgpu.create", R"({"name":5})", "name"},
+      {"vgpu.create", R"({"name":"b","weight":0})", "weight"},
+      {"vgpu.create", R"({"name":"b","weight":10001})", "weight"},
+      {"vgpu.create", R"({"name":"b","weight":-1})", "weight"},
+      {"vgpu.create", R"({"name":"b","weight":1.5})", "weight"},
+      {"vgpu.create", R"({"name":"b","weight":1e300})", "weight"},
+      {"vgpu.create", R"({"name":"b","memory_bytes":"lots"})", "memory_bytes"},
+      {"vgpu.create", R"({"name":"b","priority":16})", "priority"},
+      {"vgpu.create", R"({"name":"b","socket":"relative"})", "absolute"},
+      {"vgpu.create", R"({"name":"b","socket":"/nonexistent/x.sock"})", "bind"},
+      {"vgpu.create", R"({"name":"b","slots":65})", "slots"},
+      {"vgpu.create", R"({"name":"b","region_bytes":100000000})", "power of two"},
+      {"vgpu.create", R"({"name":"b","slots":64,"region_bytes":"32M"})", "room"},
+      {"vgpu.create", R"({"name":"b","colour":"red"})", "colour"},
+      {"vgpu.set", R"({"name":"zz"})", "zz"},
+      {"vgpu.set", R"({"name":"a","weight":"7"})", "weight"},
+      {"vgpu.show", R"({"name":"zz"})", "zz"},
+      {"vgpu.delete", R"({})", "name"},
+      {"top", R"({"window_ms":1})", "window_ms"},
+  };
+  for (const Case& c : cases) {
+    auto answer = call(c.method, c.params);
+    ASSERT_NE(code(answer), 0) << c.method << c.params;
+    EXPECT_NE(json::serialize(answer.at("error")).find(c.word), std::string::npos)
+        << c.params << json::serialize(answer);
+  }
+  EXPECT_EQ(daemon_->vgpus().size(), 1u) << "nothing half made";
+  const std::string long_name(200, 'x');
+  EXPECT_NE(code(call("vgpu.create", R"({"name":")" + long_name + R"("})")), 0);
+}
+
+TEST_F(AdminTest, TwoVgpusCannotShareASocket) {
+  call("vgpu.create", R"({"name":"a"})");
+  const std::string socket = daemon_->find("a")->spec().socket;
+  EXPECT_NE(code(call("vgpu.create", R"({"name":"b","socket":")" + socket + R"("})")), 0);
+  EXPECT_NE(code(call("vgpu.create",
+                      R"({"name":"b","socket":")" + daemon_->config().admin_socket_path() + R"("})")), 0);
+}
+
+TEST_F(AdminTest, BatchesAndNotifications) {
+  auto answer = rpc(R"([{"jsonrpc":"2.0","id":1,"method":"version"},
+                        {"jsonrpc":"2.0","method":"vgpu.create","params":{"name":"quiet"}},
+                        {"jsonrpc":"2.0","id":"x","method":"nope"}, 5])");
+  ASSERT_TRUE(answer.is_array());
+  EXPECT_EQ(answer.as_array().size(), 3u);
+  EXPECT_NE(daemon_->find("quiet"), nullptr);
+  EXPECT_TRUE(rpc(R"({"jsonrpc":"2.0","method":"version"})").is_null());
+  std::string many = "[";
+  for (size_t i = 0; i <= limits::kMaxAdminBatch; ++i) many += i ? ",1" : "1";
+  EXPECT_EQ(code(rpc(many + "]")), kRpcInvalidRequest);
+}
+
+TEST_F(AdminTest, BadClientsDoNotDisturbGoodOnes) {
+  const std::string path = config_.admin_socket_path();
+  const std::string question = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"version\"}\n";
+  Client good(path), half(path), endless(path), deaf(path);
+  half.send("{\"jsonrpc\":");
+  // One that never ends its line is told so and cut off.
+  const std::string filler(8192, 'x');
+  std::optional<std::string> told;
+  ASSERT_TRUE(run_until([&] {
+    endless.send(filler);
+    if (!told) told = endless.line();
+    return told.has_value();
+  }));
+  EXPECT_NE(told->find("-32600"), std::string::npos) << *told;
+  ASSERT_TRUE(run_until([&] { return endless.line(), endless.closed; }));
+  // One that asks and never reads is hung up on.
+  const std::string big = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"policies\"}\n";
+  run_until([&] {
+    for (int i = 0; i < 100; ++i)
+      if (!deaf.send(big)) return errno == EPIPE || errno == ECONNRESET;
+    return false;
+  });
+  std::optional<std::string> answer;
+  ASSERT_TRUE(good.send(question));
+  ASSERT_TRUE(run_until([&] { return (answer = good.line()).has_value(); }));
+  EXPECT_NE(answer->find("sluiced"), std::string::npos);
+  // In pieces, several at once, empty lines, CR LF.
+  ASSERT_TRUE(half.send("\"2.0\",\"id\":7,\"method\":\"version\"}\r\n\n  \n" + question));
+  for (int i = 0; i < 2; ++i) {
+    answer.reset();
+    ASSERT_TRUE(run_until([&] { return (answer = half.line()).has_value(); }));
+    EXPECT_NE(answer->find("result"), std::string::npos) << *answer;
+  }
+}
+
+TEST_F(AdminTest, ConnectionsAreBounded) {
+  std::vector<std::unique_ptr<Client>> clients;
+  for (size_t i = 0; i < limits::kMaxAdminConnections; ++i)
+    clients.push_back(std::make_unique<Client>(config_.admin_socket_path()));
+  run_for_a_moment();
+  Client more(config_.admin_socket_path());
+  std::optional<std::string> told;
+  ASSERT_TRUE(run_until([&] { return (told = more.line()).has_value(); }));
+  EXPECT_NE(told->find("too many"), std::string::npos);
+  clients.clear();
+  run_for_a_moment();
+  Client again(config_.admin_socket_path());
+  again.send("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"version\"}\n");
+  ASSERT_TRUE(run_until([&] { return (told = again.line()).has_value(); }));
+  EXPECT_NE(told->find("result"), std::string::npos);
+}
+
+TEST(AdminPermission, RootAndOurOwnOnly) {
+  EXPECT_TRUE(may_administer({1, 0, 5}, 100, 200));
+  EXPECT_TRUE(may_administer({1, 100, 5}, 100, 200));
+  EXPECT_TRUE(may_administer({1, 7, 200}, 100, 200));
+  EXPECT_FALSE(may_administer({1, 7, 8}, 100, 200));
+}
+
+}  // namespace
+}  // namespace sluice::test

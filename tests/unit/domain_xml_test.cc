@@ -1,0 +1,140 @@
+// What is read from a libvirt domain XML, and what hostile or wrong XML gives: errors, never more.
+#include <gtest/gtest.h>
+
+#include "mediator/core/domain_xml.h"
+
+namespace sluice {
+namespace {
+
+std::string domain(const std::string& metadata, const std::string& devices) {
+  return "<domain type='kvm'><name>one</name><metadata>" + metadata + "</metadata><devices>" + devices +
+         "</devices></domain>";
+}
+const char kShmem[] =
+    "<shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='/run/sluice/vgpu/vm1.sock'/>"
+    "<msi vectors='17' ioeventfd='on'/></shmem>";
+std::string vgpu(const std::string& attributes) {
+  return "<sluice:vgpu xmlns:sluice='https://sluice.example/vgpu/1' " + attributes + "/>";
+}
+
+TEST(DomainXml, ReadsNameSocketWeightAndMemory) {
+  auto d = parse_domain_xml(domain(vgpu("weight='300' memory='8G' priority='2'"), kShmem));
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  EXPECT_EQ(d->domain, "one");
+  EXPECT_EQ(d->vgpu, "vgpu0");
+  EXPECT_EQ(d->socket, "/run/sluice/vgpu/vm1.sock");
+  EXPECT_EQ(d->vectors, 17u);
+  EXPECT_EQ(d->weight, 300u);
+  EXPECT_EQ(d->memory_bytes, 8ull << 30);
+  EXPECT_EQ(d->priority, 2);
+}
+
+TEST(DomainXml, WeightAndMemoryMayBeMissing) {
+  auto d = parse_domain_xml(domain("", kShmem));
+  ASSERT_TRUE(d.ok()) << d.error().message;
+  EXPECT_EQ(d->weight, 0u);
+  EXPECT_EQ(d->memory_bytes, 0u);
+  EXPECT_EQ(d->priority, -1);
+}
+
+TEST(DomainXml, AnyPrefixOrADefaultNamespaceWill) {
+  for (const char* metadata :
+       {"<x:vgpu xmlns:x='https://sluice.example/vgpu/1' weight='7'/>",
+        "<vgpu xmlns='https://sluice.example/vgpu/1' weight='7'/>"}) {
+    auto d = parse_domain_xml(domain(metadata, kShmem));
+    ASSERT_TRUE(d.ok()) << d.error().message;
+    EXPECT_EQ(d->weight, 7u) << metadata;
+  }
+  // Declared further up.
+  auto d = parse_domain_xml("<domain xmlns:s='https://sluice.example/vgpu/1'><name>n</name><metadata>"
+                            "<s:vgpu weight='9'/></metadata><devices>" + std::string(kShmem) +
+                            "</devices></domain>");
+  ASSERT_TRUE(d.ok());
+  EXPECT_EQ(d->weight, 9u);
+}
+
+TEST(DomainXml, OthersMetadataIsNotOurs) {
+  auto d = parse_domain_xml(domain("<o:vgpu xmlns:o='https://other.example/' weight='7'/>"
+                                   "<vgpu weight='8'/>", kShmem));
+  ASSERT_TRUE(d.ok());
+  EXPECT_EQ(d->weight, 0u);
+}
+
+TEST(DomainXml, OtherDevicesAreIgnored) {
+  auto d = parse_domain_xml(domain("", "<disk/><shmem name='plain'><model type='ivshmem-plain'/></shmem>" +
+                                           std::string(kShmem)));
+  ASSERT_TRUE(d.ok());
+  EXPECT_EQ(d->vgpu, "vgpu0");
+}
+
+struct Bad {
+  std::string xml;
+  const char* message;
+};
+
+TEST(DomainXml, ErrorsSayWhatIsWrong) {
+  const std::string shmem = kShmem;
+  auto with = [&](const char* from, const char* to) {
+    std::string s = shmem;
+    s.replace(s.find(from), std::string(from).size(), to);
+    return domain("", s);
+  };
+  const Bad cases[] = {
+      {"", "domain XML"},
+      {"\n\n<domain>", "line"},
+      {"<network/>", "no <domain>"},
+      {"<domain><devices/></domain>", "no <name>"},
+      {domain("", ""), "no vGPU"},
+      {domain("", shmem + shmem), "more than one"},
+      {with("vgpu0", "../etc"), "no vGPU name"},
+      {with("vgpu0", ""), "no vGPU name"},
+      {with("/run", "run"), "absolute path"},
+      {with("17", "0"), "vectors"},
+      {with("17", "1e3"), "vectors"},
+      {with("17", "99999999999999999999"), "vectors"},
+      {domain(vgpu("weight='0'"), shmem), "weight"},
+      {domain(vgpu("weight='-1'"), shmem), "weight"},
+      {domain(vgpu("weight='3x'"), shmem), "weight"},
+      {domain(vgpu("weight='10001'"), shmem), "weight"},
+      {domain(vgpu("memory='lots'"), shmem), "memory"},
+      {domain(vgpu("memory='99999999999G'"), shmem), "memory"},
+      {domain(vgpu("priority='99'"), shmem), "priority"},
+      {"<!DOCTYPE domain [<!ENTITY a 'b'>]>" + domain("", shmem), "document type"},
+      {std::string(5u << 20, ' '), "4 MiB"},
+  };
+  for (const Bad& bad : cases) {
+    auto d = parse_domain_xml(bad.xml);
+    ASSERT_FALSE(d.ok()) << bad.xml.substr(0, 200);
+    EXPECT_NE(d.error().message.find(bad.message), std::string::npos) << d.error().message;
+  }
+}
+
+TEST(DomainXml, HostileXmlCostsNothing) {
+  // Entities that grow without end, files that are none of ours, nesting without end.
+  const std::string bomb = "<!DOCTYPE domain [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;&a;'>"
+                           "<!ENTITY c SYSTEM 'file:///etc/passwd'>]><domain><name>&b;&c;</name></domain>";
+  EXPECT_FALSE(parse_domain_xml(bomb).ok());
+  auto d = parse_domain_xml("<domain><name>&c;</name><devices>" + std::string(kShmem) + "</devices></domain>");
+  ASSERT_TRUE(d.ok());
+  EXPECT_EQ(d->domain, "&c;") << "an unknown entity stays what it is";
+  std::string deep;
+  for (int i = 0; i < 500'000; ++i) deep += "<a>";
+  EXPECT_FALSE(parse_domain_xml(deep).ok());
+  for (int i = 0; i < 500'000; ++i) deep += "</a>";
+  EXPECT_FALSE(parse_domain_xml(deep).ok());
+  std::string whole = domain(vgpu("weight='300'"), kShmem);
+  for (size_t cut = 0; cut < whole.size(); ++cut) EXPECT_FALSE(parse_domain_xml(whole.substr(0, cut)).ok());
+}
+
+TEST(ByteSize, Parses) {
+  EXPECT_EQ(*parse_byte_size("0"), 0u);
+  EXPECT_EQ(*parse_byte_size("17"), 17u);
+  EXPECT_EQ(*parse_byte_size("4K"), 4096u);
+  EXPECT_EQ(*parse_byte_size("8GiB"), 8ull << 30);
+  EXPECT_EQ(*parse_byte_size("2T"), 2ull << 40);
+  for (const char* bad : {"", "G", "-1", "1.5G", "8X", "8 G", "16777216T", "18446744073709551616", "1GG"})
+    EXPECT_FALSE(parse_byte_size(bad).ok()) << bad;
+}
+
+}  // namespace
+}  // namespace sluice

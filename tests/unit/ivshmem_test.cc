@@ -1,0 +1,379 @@
+// A vGPU's ivshmem side against a QEMU of our own making: the handshake as QEMU reads it, peers that
+// are too many, half-open or gone, the agent's rings, honest and hostile.
+#include <deque>
+
+#include "tests/support/test_daemon.h"
+
+namespace sluice::test {
+namespace {
+
+// The client side of the protocol, reading as QEMU does: 8 bytes and at most one descriptor each.
+class FakeQemu {
+ public:
+  explicit FakeQemu(const std::string& path) {
+    auto s = connect_unix(path, SOCK_STREAM);
+    EXPECT_TRUE(s.ok()) << s.error().message;
+    socket_ = std::move(*s);
+  }
+  // Takes what has come; true once the server has nothing more to say or hung up.
+  void read() {
+    for (;;) {
+      int64_t value;
+      auto r = receive_with_fds(socket_.get(), &value, sizeof value, MSG_DONTWAIT);
+      if (!r) return;
+      if (r->bytes == 0) {
+        closed_ = true;
+        return;
+      }
+      EXPECT_EQ(r->bytes, sizeof value);
+      EXPECT_LE(r->fds.size(), 1u);
+      messages_.emplace_back(value, r->fds.empty() ? Fd() : std::move(r->fds[0]));
+    }
+  }
+  bool set_up() {  // version, id, memory
+    read();
+    return messages_.size() >= 3;
+  }
+  bool complete(uint32_t vectors) {
+    read();
+    return messages_.size() >= 3 + 2 * vectors;
+  }
+  int64_t value(size_t i) const { return messages_[i].first; }
+  int fd(size_t i) const { return messages_[i].second.get(); }
+  size_t count() const { return messages_.size(); }
+  bool closed() const { return closed_; }
+  io::Mapping memory() const {
+    const off_t bytes = ::lseek(fd(2), 0, SEEK_END);
+    auto m = io::Mapping::map(fd(2), static_cast<size_t>(bytes), true);
+    EXPECT_TRUE(m.ok());
+    return std::move(*m);
+  }
+  int host_bell(uint32_t vector) const { return fd(3 + vector); }
+  int guest_bell(uint32_t vector, uint32_t vectors) const { return fd(3 + vectors + vector); }
+  int socket() const { return socket_.get(); }
+  void close() { socket_.reset(); }
+
+ private:
+  Fd socket_;
+  std::vector<std::pair<int64_t, Fd>> messages_;
+  bool closed_ = false;
+};
+
+// sluice-agent's end of the control rings, over a FakeQemu's memory.
+class FakeAgent {
+ public:
+  FakeAgent(const FakeQemu& q, uint64_t epoch)
+      : memory_(q.memory()),
+        bell_(Bell::for_eventfd(q.host_bell(0))),
+        producer_(control_to_host(memory_.data()), bell_, false),
+        consumer_(control_to_agent(memory_.data()), bell_, false) {
+    store_shared(header().agent_epoch, epoch, std::memory_order_release);
+    bell_.ring();
+  }
+  sluice_channel_header& header() { return *memory_.as<sluice_channel_header>(); }
+  void send(uint16_t opcode, uint64_t request, uint32_t slot = 0, uint64_t epoch = 0,
+            const char* text = "prog") {
+    sluice_control_message m{};
+    m.request = request;
+    m.slot = slot;
+    m.epoch = epoch;
+    std::strncpy(m.text, text, sizeof m.text - 1);
+    sluice_record r{};
+    r.opcode = opcode;
+    EXPECT_TRUE(producer_.push(r, {reinterpret_cast<const std::byte*>(&m), sizeof m}));
+    producer_.publish();
+    bell_.ring();
+  }
+  void send_raw(const sluice_record& r, std::span<const std::byte> body) {
+    EXPECT_TRUE(producer_.push(r, body));
+    producer_.publish();
+    bell_.ring();
+  }
+  // The next answer of this kind to be found, or nothing yet.
+  std::optional<sluice_control_message> receive(uint16_t opcode) {
+    while (consumer_.pop(buffer_) == Pop::kRecord) {
+      sluice_control_message m;
+      std::memcpy(&m, buffer_.body().data(), sizeof m);
+      inbox_.emplace_back(buffer_.record().opcode, m);
+    }
+    for (auto it = inbox_.begin(); it != inbox_.end(); ++it)
+      if (it->first == opcode) {
+        auto m = it->second;
+        inbox_.erase(it);
+        return m;
+      }
+    return std::nullopt;
+  }
+  const sluice_slot_header& slot(uint32_t i) {
+    return *memory_.as<sluice_slot_header>(SLUICE_SLOT_OFFSET + uint64_t{i} * SLUICE_SLOT_STRIDE);
+  }
+  sluice_ring& to_host() { return *control_to_host(memory_.data()).indices; }
+  io::Mapping& memory() { return memory_; }
+  void ring() { bell_.ring(); }
+
+ private:
+  io::Mapping memory_;
+  Bell bell_;
+  RingProducer producer_;
+  RingConsumer consumer_;
+  RecordBuffer buffer_;
+  std::deque<std::pair<uint16_t, sluice_control_message>> inbox_;
+};
+
+class IvshmemTest : public DaemonTest {
+ protected:
+  void SetUp() override {
+    start();
+    vgpu_ = create("a");
+    vectors_ = config_.slots + 1;
+  }
+  std::unique_ptr<FakeQemu> connect() {
+    auto q = std::make_unique<FakeQemu>(vgpu_->spec().socket);
+    EXPECT_TRUE(run_until([&] { return q->complete(vectors_); }));
+    return q;
+  }
+  sluice_control_message receive(FakeAgent& a, uint16_t opcode) {
+    std::optional<sluice_control_message> m;
+    EXPECT_TRUE(run_until([&] { return (m = a.receive(opcode)).has_value(); }));
+    return m.value_or(sluice_control_message{});
+  }
+  sluice_control_message open(FakeAgent& a, uint64_t request) {
+    a.send(SLUICE_CONTROL_OPEN, request);
+    auto m = receive(a, SLUICE_CONTROL_OPENED);
+    EXPECT_EQ(m.request, request);
+    return m;
+  }
+  void expect_all_free_of(Vgpu* vgpu) {
+    EXPECT_TRUE(run_until([&] { return vgpu->sessions().empty(); }));
+    EXPECT_EQ(vgpu->channel().extents().used_bytes(), 0u);
+    EXPECT_EQ(vgpu->memory_used_bytes(), 0u);
+  }
+  void expect_all_free() {
+    expect_all_free_of(vgpu_);
+    EXPECT_EQ(daemon_->engine().session_count(), 0u);
+  }
+  void run_for_a_turn() {
+    io_.poll();
+    io_.restart();
+  }
+  Vgpu* vgpu_ = nullptr;
+  uint32_t vectors_ = 0;
+};
+
+TEST_F(IvshmemTest, TheHandshakeIsWhatQemuExpects) {
+  auto q = connect();
+  EXPECT_EQ(q->value(0), 0) << "protocol version";
+  EXPECT_EQ(q->fd(0), -1);
+  EXPECT_EQ(q->value(1), 1) << "its own id";
+  EXPECT_EQ(q->value(2), -1) << "memory";
+  ASSERT_GE(q->fd(2), 0);
+  EXPECT_EQ(::lseek(q->fd(2), 0, SEEK_END), static_cast<off_t>(config_.region_bytes));
+  for (uint32_t v = 0; v < vectors_; ++v) {
+    EXPECT_EQ(q->value(3 + v), 0) << "the host's vector " << v;
+    EXPECT_EQ(q->value(3 + vectors_ + v), 1) << "the guest's vector " << v;
+    EXPECT_GE(q->host_bell(v), 0);
+    EXPECT_GE(q->guest_bell(v, vectors_), 0);
+  }
+  run_for_a_moment();
+  q->read();
+  EXPECT_EQ(q->count(), 3 + 2 * vectors_);
+  EXPECT_FALSE(q->closed());
+  EXPECT_TRUE(vgpu_->has_live_peer());
+}
+
+TEST_F(IvshmemTest, ASecondPeerIsRefusedWithAReasonAndStaysConnected) {
+  auto first = connect();
+  FakeQemu second(vgpu_->spec().socket);
+  ASSERT_TRUE(run_until([&] { return second.set_up(); }));
+  EXPECT_EQ(second.value(0), 0);
+  EXPECT_EQ(second.value(2), -1);
+  auto page = second.memory();
+  EXPECT_EQ(page.bytes(), 4096u);
+  const auto& h = *page.as<sluice_channel_header>();
+  EXPECT_EQ(h.magic, uint64_t{SLUICE_CHANNEL_MAGIC});
+  EXPECT_EQ(h.state, uint32_t{SLUICE_CHANNEL_REFUSED});
+  EXPECT_STRNE(h.reason, "");
+  run_for_a_moment();
+  second.read();
+  EXPECT_FALSE(second.closed());
+  EXPECT_TRUE(vgpu_->has_live_peer());
+  second.close();
+  run_for_a_moment();
+  EXPECT_TRUE(vgpu_->has_live_peer()) << "the first is not disturbed";
+}
+
+TEST_F(IvshmemTest, TheNextPeerAfterAnEndGetsFreshMemory) {
+  auto q = connect();
+  auto memory = q->memory();
+  const uint64_t epoch = memory.as<sluice_channel_header>()->host_epoch;
+  std::memset(memory.as<char>(memory.bytes() - 4096), 0x55, 4096);
+  q->close();
+  ASSERT_TRUE(run_until([&] { return !vgpu_->has_live_peer(); }));
+  auto again = connect();
+  auto fresh = again->memory();
+  EXPECT_NE(fresh.as<sluice_channel_header>()->host_epoch, epoch);
+  EXPECT_EQ(*fresh.as<char>(fresh.bytes() - 4096), 0);
+}
+
+TEST_F(IvshmemTest, PeersThatDoNotReadOrTalkDisturbNobody) {
+  FakeQemu silent(vgpu_->spec().socket);  // takes the live place and reads nothing
+  ASSERT_TRUE(run_until([&] { return vgpu_->has_live_peer(); }));
+  const char noise[4096] = {};
+  for (int i = 0; i < 64; ++i) [[maybe_unused]] auto n = ::send(silent.socket(), noise, sizeof noise, MSG_DONTWAIT);
+  auto other = create("b");
+  FakeQemu q(other->spec().socket);
+  EXPECT_TRUE(run_until([&] { return q.complete(vectors_); }));
+  EXPECT_TRUE(run_until([&] { return silent.complete(vectors_); })) << "and it can still go on";
+  silent.close();
+  EXPECT_TRUE(run_until([&] { return !vgpu_->has_live_peer(); }));
+}
+
+TEST_F(IvshmemTest, AFloodOfPeersIsBounded) {
+  auto live = connect();
+  std::vector<std::unique_ptr<FakeQemu>> flood;
+  for (int i = 0; i < 40; ++i) flood.push_back(std::make_unique<FakeQemu>(vgpu_->spec().socket));
+  ASSERT_TRUE(run_until([&] {
+    size_t done = 0;
+    for (auto& q : flood) {
+      q->read();
+      done += q->closed() || q->count() >= 3;
+    }
+    return done == flood.size();
+  }));
+  size_t refused = 0;
+  for (auto& q : flood) refused += q->count() >= 3;
+  EXPECT_EQ(refused, limits::kMaxRefusedPeers);
+  EXPECT_TRUE(vgpu_->has_live_peer());
+}
+
+TEST_F(IvshmemTest, AnAgentOpensAndClosesSessions) {
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  auto one = open(agent, 11), two = open(agent, 12);
+  EXPECT_EQ(one.status, 0u) << one.text;
+  EXPECT_NE(one.slot, two.slot);
+  EXPECT_EQ(load_shared(agent.slot(one.slot).state), uint32_t{SLUICE_SLOT_OPEN});
+  EXPECT_EQ(agent.slot(one.slot).epoch, one.epoch);
+  // A wrong epoch closes nothing.
+  agent.send(SLUICE_CONTROL_CLOSE, 0, one.slot, one.epoch + 100);
+  agent.send(SLUICE_CONTROL_CLOSE, 0, 9999, one.epoch);
+  agent.send(SLUICE_CONTROL_CLOSE, 0, two.slot, two.epoch);
+  auto closed = receive(agent, SLUICE_CONTROL_CLOSED);
+  EXPECT_EQ(closed.slot, two.slot);
+  EXPECT_EQ(closed.epoch, two.epoch);
+  EXPECT_EQ(vgpu_->sessions().size(), 1u);
+  EXPECT_EQ(vgpu_->sessions()[0]->slot(), one.slot);
+}
+
+TEST_F(IvshmemTest, TheGuestsEndEndsItsSessions) {
+  auto q = connect();
+  {
+    FakeAgent agent(*q, 1);
+    EXPECT_EQ(open(agent, 1).status, 0u);
+    EXPECT_EQ(open(agent, 2).status, 0u);
+  }
+  q->close();
+  expect_all_free();
+  auto again = connect();
+  FakeAgent agent(*again, 2);
+  EXPECT_EQ(open(agent, 1).status, 0u);
+}
+
+TEST_F(IvshmemTest, ANewAgentEpochEndsTheSessionsBefore) {
+  auto q = connect();
+  FakeAgent before(*q, 5);
+  ASSERT_EQ(open(before, 1).status, 0u);
+  FakeAgent after(*q, 6);
+  expect_all_free();
+  EXPECT_EQ(open(after, 7).status, 0u);
+  EXPECT_EQ(vgpu_->agent().agent_epoch(), 6u);
+}
+
+TEST_F(IvshmemTest, MoreOpensThanSlotsAreAnswered) {
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  for (uint64_t i = 0; i < config_.slots; ++i) ASSERT_EQ(open(agent, i).status, 0u);
+  auto refused = open(agent, 99);
+  EXPECT_EQ(refused.status, uint32_t{EBUSY});
+  EXPECT_STRNE(refused.text, "");
+}
+
+TEST_F(IvshmemTest, ABrokenAgentLosesItsSessionsAndNobodyElseDoes) {
+  auto other = create("b");
+  FakeQemu other_qemu(other->spec().socket);
+  ASSERT_TRUE(run_until([&] { return other_qemu.complete(vectors_); }));
+  FakeAgent other_agent(other_qemu, 1);
+  ASSERT_EQ(open(other_agent, 1).status, 0u);
+
+  using Attack = std::function<void(FakeAgent&)>;
+  const Attack attacks[] = {
+      [](FakeAgent& a) { a.to_host().head += uint64_t{1} << 40; },
+      [](FakeAgent& a) { a.to_host().head += 8; },
+      [](FakeAgent& a) { a.to_host().head -= 32; },
+      [](FakeAgent& a) { a.send(4711, 1); },
+      [](FakeAgent& a) {
+        const std::byte body[32] = {};
+        sluice_record r{};
+        r.opcode = SLUICE_CONTROL_OPEN;
+        a.send_raw(r, body);
+      },
+      [](FakeAgent& a) {  // a record that claims more than was written
+        sluice_record r{};
+        r.bytes = 0xfffffff0;
+        std::memcpy(control_to_host(a.memory().data()).data + (a.to_host().head & 16383), &r, sizeof r);
+        a.to_host().head += 160;
+      },
+  };
+  uint64_t epoch = 100;
+  for (const Attack& attack : attacks) {
+    auto q = connect();
+    FakeAgent agent(*q, ++epoch);
+    ASSERT_EQ(open(agent, 1).status, 0u);
+    attack(agent);
+    agent.ring();
+    expect_all_free_of(vgpu_);
+    EXPECT_TRUE(vgpu_->has_live_peer());
+    q->close();
+    ASSERT_TRUE(run_until([&] { return !vgpu_->has_live_peer(); }));
+  }
+  EXPECT_EQ(other->sessions().size(), 1u);
+  EXPECT_EQ(open(other_agent, 2).status, 0u);
+}
+
+TEST_F(IvshmemTest, ARebootHealsABrokenAgent) {
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  ASSERT_EQ(open(agent, 1).status, 0u);
+  agent.send(4711, 1);
+  expect_all_free();
+  FakeAgent again(*q, 2);  // same QEMU, new agent: indices are taken over
+  EXPECT_EQ(open(again, 2).status, 0u);
+}
+
+TEST_F(IvshmemTest, AnAgentThatNeverReadsIsBounded) {
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  for (uint64_t i = 0; i < config_.slots; ++i) ASSERT_EQ(open(agent, i).status, 0u);
+  // Every further OPEN is refused with an answer that nobody takes.
+  const uint64_t epoch = vgpu_->agent().agent_epoch();
+  for (int i = 0; i < 2000 && !vgpu_->sessions().empty(); ++i) {
+    agent.send(SLUICE_CONTROL_OPEN, 1000 + static_cast<uint64_t>(i));
+    run_for_a_turn();
+  }
+  EXPECT_EQ(vgpu_->agent().agent_epoch(), epoch);
+  expect_all_free();
+}
+
+TEST_F(IvshmemTest, DeletingTellsTheGuest) {
+  auto q = connect();
+  auto memory = q->memory();
+  FakeAgent agent(*q, 1);
+  ASSERT_EQ(open(agent, 1).status, 0u);
+  bool gone = false;
+  ASSERT_TRUE(daemon_->remove("a", [&] { gone = true; }).ok());
+  ASSERT_TRUE(run_until([&] { return gone; }));
+  EXPECT_EQ(memory.as<sluice_channel_header>()->state, uint32_t{SLUICE_CHANNEL_CLOSED});
+}
+
+}  // namespace
+}  // namespace sluice::test
