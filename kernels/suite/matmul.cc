@@ -12,7 +12,7 @@ namespace sluice::suite {
 namespace {
 
 constexpr std::uint32_t kTile = 8;  // as in matmul.cu
-constexpr std::uint64_t kDefaultEdge = 128;
+constexpr std::uint64_t kDefaultEdge = 256;
 constexpr std::uint64_t kDefaultInner = 32;
 // The kernel's grid has at most 65535 rows of blocks.
 constexpr std::uint64_t kMaxEdge = 65535ull * kTile;
@@ -45,9 +45,14 @@ class Matmul final : public Workload {
         }
       }
     }
-    // Sums of `inner` products of values in [-1, 1) have a standard deviation of sqrt(inner) / 3;
-    // in a chain this power of two keeps it within a factor of two from link to link.
-    chain_scale_ = std::exp2f(-std::round(0.5f * std::log2(static_cast<float>(inner_) / 3.0f)));
+    if (chained_) {
+      // B's values have variance 1/3, so each link multiplies the standard deviation by
+      // sqrt(inner / 3); the nearest power of two keeps it in range.
+      const float growth = std::sqrt(static_cast<float>(inner_) / 3.0f);
+      chain_scale_ = std::exp2f(-std::round(std::log2(growth)));
+    } else {
+      compute_base();
+    }
   }
 
   const char* name() const override { return "matmul"; }
@@ -78,8 +83,6 @@ class Matmul final : public Workload {
   void advance(std::span<std::byte> output, std::uint64_t first, std::uint64_t chain) override {
     const std::span<float> c = as_elements<float>(output);
     if (chain == 1) {
-      // The product once, with scale 1; scaling by a power of two is exact.
-      if (base_.empty()) compute_base();
       const float by = scale(first);
       for (std::size_t i = 0; i < c.size(); ++i) c[i] = base_[i] * by;
       return;
@@ -118,7 +121,8 @@ class Matmul final : public Workload {
   bool chained_;
   bool sampled_ = false;
   float chain_scale_ = 1.0f;
-  std::vector<float> a_, b_, base_;
+  std::vector<float> a_, b_;
+  std::vector<float> base_;  // the product with scale 1: scaling by a power of two is exact
   std::vector<std::uint64_t> sample_;
 };
 

@@ -1,5 +1,7 @@
 // The host side of md5.cu: digests of messages of 32 bytes; in a chain each digest is the first
 // half of the next launch's message.
+#include <algorithm>
+
 #include "kernels/suite/md5.ptx.h"
 #include "kernels/suite/reference.h"
 #include "kernels/suite/workloads.h"
@@ -8,7 +10,7 @@ namespace sluice::suite {
 
 namespace {
 
-constexpr std::uint64_t kDefaultSize = 8 * 1024;
+constexpr std::uint64_t kDefaultSize = 64 * 1024;
 // Up to this many messages a block is one warp, so that a small run still has many block-tasks.
 constexpr std::uint64_t kSmall = 64 * 1024;
 constexpr std::uint64_t kDigestBytes = 16;
@@ -21,6 +23,12 @@ class Md5 final : public Workload {
     salt_ = generator.next();
     in_.resize(n_ * kDigestBytes / sizeof(std::uint32_t));
     for (std::uint32_t& word : in_) word = static_cast<std::uint32_t>(generator.next() >> 32);
+    if (options.chain == 1 && output_bytes() <= kMaxKeptBytes) {
+      for (std::uint64_t i = 0; i < kKeptVariants; ++i) {
+        kept_.emplace_back(in_.size());
+        reference_md5(kept_.back(), in_, salt_ + i);
+      }
+    }
   }
 
   const char* name() const override { return "md5"; }
@@ -39,11 +47,15 @@ class Md5 final : public Workload {
                  std::uint64_t launch) const override {
     arguments.add(out);
     arguments.add(inputs[0]);
-    arguments.add(salt_ + launch);
+    arguments.add(salt_ + (kept_.empty() ? launch : launch % kept_.size()));
     arguments.add(n_);
   }
   void advance(std::span<std::byte> output, std::uint64_t first, std::uint64_t chain) override {
     const std::span<std::uint32_t> out = as_elements<std::uint32_t>(output);
+    if (!kept_.empty()) {
+      std::ranges::copy(kept_[first % kept_.size()], out.begin());
+      return;
+    }
     reference_md5(out, in_, salt_ + first);
     // In place: each message depends on its own digest only.
     for (std::uint64_t i = 1; i < chain; ++i) reference_md5(out, out, salt_ + first + i);
@@ -56,6 +68,7 @@ class Md5 final : public Workload {
   std::uint64_t n_;
   std::uint64_t salt_;
   std::vector<std::uint32_t> in_;
+  std::vector<std::vector<std::uint32_t>> kept_;  // results by variant, or empty
 };
 
 }  // namespace

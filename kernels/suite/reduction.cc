@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 128;   // both as in reduction.cu
 constexpr std::uint32_t kPerThread = 8;
-constexpr std::uint64_t kDefaultSize = 256 * 1024;
+constexpr std::uint64_t kDefaultSize = 2 * 1024 * 1024;
 
 // Odd, so that no bit of the sum gets lost.
 std::uint32_t factor(std::uint64_t launch) { return static_cast<std::uint32_t>(2 * launch + 1); }

@@ -21,6 +21,12 @@ namespace sluice::suite {
 // What outputs hold before a checked launch, as 32-bit words.
 inline constexpr std::uint32_t kPoison = 0xabadbabeu;
 
+// Up to this many bytes of output, workloads whose results take long to compute keep them, for
+// kKeptVariants different launches, from before the first launch: a check must not take so long that
+// the queue runs dry meanwhile, and guests may be much slower than the GPU.
+inline constexpr std::size_t kMaxKeptBytes = 4 << 20;
+inline constexpr std::uint64_t kKeptVariants = 3;
+
 // Grid and block of a launch; no dynamic shared memory in this suite.
 struct LaunchShape {
   std::uint32_t grid_x = 1, grid_y = 1;

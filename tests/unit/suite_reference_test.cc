@@ -187,7 +187,7 @@ TEST(SuiteWorkloads, DefaultsHaveManyBlockTasks) {
                           make_md5}) {
     const auto workload = make(Options{});
     const LaunchShape shape = workload->shape();
-    EXPECT_GE(shape.grid_x * shape.grid_y, 256u) << workload->name();
+    EXPECT_GE(shape.grid_x * shape.grid_y, 512u) << workload->name();
   }
 }
 
