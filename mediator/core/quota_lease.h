@@ -50,8 +50,8 @@ class QuotaLease {
     SLUICE_CHECK(bytes <= used_);
     used_ -= bytes;
     const uint64_t unused = leased_ - used_;
-    if (unused < 2 * kChunkBytes) return 0;
-    const uint64_t back = (unused - kChunkBytes) / kChunkBytes * kChunkBytes;
+    if (unused <= kChunkBytes) return 0;
+    const uint64_t back = unused - kChunkBytes;
     leased_ -= back;
     return back;
   }
