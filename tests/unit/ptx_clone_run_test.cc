@@ -1,0 +1,417 @@
+// Clones at work: rewritten kernels run on the interpreter, their blocks interleaved at random, and
+// are evicted at every point that the schedule has. Every task must run exactly once, whatever
+// happens, and the control block and the record must say so (abi/preempt.h).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "abi/preempt.h"
+#include "kernels/exec/block.h"
+#include "kernels/passes/rewrite.h"
+
+namespace sluice::passes {
+namespace {
+
+// out[ticket] counts the runs of each task; where[ticket] is the index that it saw. One kernel each
+// with a plain body, with threads that return early (one of them the leader), with barriers and
+// dynamic shared memory, without any use of the index.
+const char* const kKernels = R"(
+.version 8.0
+.target sm_90
+.address_size 64
+.extern .shared .align 16 .b8 dynamic_memory[];
+
+.visible .entry count(.param .u64 out, .param .u64 where)
+{
+	.reg .b32 %r<16>;
+	.reg .b64 %rd<8>;
+	mov.u32 %r1, %ctaid.x;
+	mov.u32 %r2, %ctaid.y;
+	mov.u32 %r3, %ctaid.z;
+	mov.u32 %r4, %nctaid.x;
+	mov.u32 %r5, %nctaid.y;
+	mad.lo.u32 %r6, %r3, %r5, %r2;
+	mad.lo.u32 %r6, %r6, %r4, %r1;
+	ld.param.u64 %rd1, [out];
+	mul.wide.u32 %rd2, %r6, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	atom.global.add.u32 %r7, [%rd3], 1;
+	ld.param.u64 %rd4, [where];
+	mul.wide.u32 %rd5, %r6, 16;
+	add.s64 %rd6, %rd4, %rd5;
+	mov.u32 %r8, %nctaid.z;
+	st.global.v4.u32 [%rd6], {%r1, %r2, %r3, %r8};
+	ret;
+}
+
+.visible .entry early(.param .u64 out, .param .u64 where)
+{
+	.reg .pred %p<4>;
+	.reg .b32 %r<16>;
+	.reg .b64 %rd<8>;
+	mov.u32 %r1, %tid.x;
+	and.b32 %r2, %r1, 3;
+	setp.eq.u32 %p1, %r2, 0;
+	@%p1 ret;
+	setp.lt.u32 %p2, %r1, 40;
+	@%p2 bra SHORT;
+	mov.u32 %r3, 0;
+AGAIN:
+	add.u32 %r3, %r3, 1;
+	setp.lt.u32 %p3, %r3, %r1;
+	@%p3 bra AGAIN;
+	exit;
+SHORT:
+	ld.param.u64 %rd1, [out];
+	mov.u32 %r6, %ctaid.x;
+	mul.wide.u32 %rd2, %r6, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	atom.global.add.u32 %r7, [%rd3], 1;
+	ret;
+}
+
+.visible .entry shared(.param .u64 out, .param .u64 where)
+{
+	.reg .pred %p<2>;
+	.reg .b32 %r<16>;
+	.reg .b64 %rd<8>;
+	mov.u32 %r1, %tid.x;
+	mov.u32 %r6, %ctaid.x;
+	mov.u32 %r2, dynamic_memory;
+	shl.b32 %r3, %r1, 2;
+	add.u32 %r4, %r2, %r3;
+	st.shared.u32 [%r4], %r6;
+	bar.sync 0;
+	mov.u32 %r8, 252;
+	sub.u32 %r8, %r8, %r3;
+	add.u32 %r8, %r2, %r8;
+	ld.shared.u32 %r9, [%r8];
+	bar.sync 0;
+	// Another task's value here would count for the wrong one.
+	ld.param.u64 %rd1, [out];
+	mul.wide.u32 %rd2, %r9, 4;
+	add.s64 %rd3, %rd1, %rd2;
+	atom.global.add.u32 %r7, [%rd3], 1;
+	ret;
+}
+
+.visible .entry blind(.param .u64 out, .param .u64 where)
+{
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<4>;
+	ld.param.u64 %rd1, [out];
+	atom.global.add.u32 %r1, [%rd1], 1;
+	ret;
+}
+)";
+
+struct MagicDivisor {
+  explicit MagicDivisor(std::uint32_t d) {
+    std::uint32_t l = 0;
+    while ((std::uint64_t{1} << l) < d) ++l;
+    magic = static_cast<std::uint32_t>((((std::uint64_t{1} << l) - d) << 32) / d + 1);
+    shift1 = static_cast<std::uint8_t>(std::min(l, 1u));
+    shift2 = static_cast<std::uint8_t>(l > 0 ? l - 1 : 0);
+  }
+  std::uint32_t magic;
+  std::uint8_t shift1, shift2;
+};
+
+class StillWorld : public exec::Environment {
+ public:
+  std::uint64_t global_timer_ns() override { return ++now_; }
+  void print(std::string_view) override {}
+
+ private:
+  std::uint64_t now_ = 1000;
+};
+
+struct Setting {
+  const char* kernel = "count";
+  exec::Dim3 grid{3, 2, 2};
+  std::uint32_t threads = 64;
+  std::uint32_t workers = 3;  // without the proxy
+  std::uint16_t chunk = 2;
+  bool proxy = false;
+  std::uint32_t runs_per_task = 64;  // what out[ticket] must end as
+  std::uint32_t seed = 1;
+};
+
+class CloneRun : public testing::Test {
+ protected:
+  struct alignas(128) Device {
+    sluice_launch_control control;
+    sluice_launch_control predecessor;
+    sluice_launch_record record;
+    alignas(128) sluice_evict_word signal;
+    std::uint32_t out[64];
+    struct alignas(16) {
+      std::uint32_t x, y, z, grid_z;
+    } where[64];
+  };
+
+  static void SetUpTestSuite() {
+    auto rewritten = rewrite_module(std::string(kKernels));
+    ASSERT_TRUE(rewritten) << rewritten.error().message;
+    reports_ = rewritten->kernels;
+    auto program = exec::decode_text(rewritten->text);
+    ASSERT_TRUE(program) << program.error().message;
+    auto image = exec::Image::make(*program, {});
+    ASSERT_TRUE(image) << image.error().message;
+    image_ = *image;
+  }
+
+  void SetUp() override {
+    device_ = std::make_unique<Device>();
+    std::memset(device_.get(), 0, sizeof *device_);
+    ASSERT_TRUE(map_.add(address(device_.get()), sizeof *device_));
+  }
+
+  template <class T>
+  static std::uint64_t address(T* p) {
+    return reinterpret_cast<std::uint64_t>(p);
+  }
+
+  void begin(const Setting& s) {
+    std::memset(device_.get(), 0, sizeof *device_);
+    generation_ = 0;
+    random_.seed(s.seed);
+  }
+
+  // One physical launch. After `evict_after` turns of blocks (negative: never) the evict word is
+  // set for SMs [lo, hi); worker i stands on SM i % 2. Returns the turns that it took.
+  int launch(const Setting& s, int evict_after, std::uint16_t lo = 0, std::uint16_t hi = 0xffff,
+             bool after_predecessor = false) {
+    const KernelReport* report = nullptr;
+    for (const KernelReport& r : reports_)
+      if (r.name == s.kernel) report = &r;
+    EXPECT_TRUE(report && report->evictable);
+    sluice_preempt_params p{};
+    p.control = address(&device_->control);
+    p.signal = address(&device_->signal);
+    p.record = address(&device_->record);
+    p.pred = after_predecessor ? address(&device_->predecessor) : 0;
+    p.grid_x = s.grid.x;
+    p.grid_y = s.grid.y;
+    p.grid_z = s.grid.z;
+    p.generation = ++generation_;
+    p.chunk = s.chunk;
+    p.flags = s.proxy ? SLUICE_LAUNCH_PROXY : 0;
+    const MagicDivisor x(s.grid.x), y(s.grid.y);
+    p.magic_x = x.magic;
+    p.shift_x1 = x.shift1;
+    p.shift_x2 = x.shift2;
+    p.magic_y = y.magic;
+    p.shift_y1 = y.shift1;
+    p.shift_y2 = y.shift2;
+    std::vector<std::byte> params(report->param_offset_of_block + sizeof p);
+    const std::uint64_t arguments[] = {address(device_->out), address(device_->where)};
+    std::memcpy(params.data(), arguments, sizeof arguments);
+    std::memcpy(params.data() + report->param_offset_of_block, &p, sizeof p);
+
+    exec::LaunchShape shape;
+    shape.grid = {s.workers + (s.proxy ? 1 : 0), 1, 1};
+    shape.block = {s.threads, 1, 1};
+    shape.dynamic_shared_bytes =
+        report->slot == SlotPlace::kDynamicEnd ? s.threads * 4 + kSlotBytes : 0;
+    std::vector<std::unique_ptr<exec::Block>> blocks;
+    for (std::uint32_t i = 0; i < shape.grid.x; ++i) {
+      auto block = exec::Block::make(image_, std::string(s.kernel) + SLUICE_CLONE_SUFFIX, shape,
+                                     params, map_, world_);
+      EXPECT_TRUE(block) << block.error().message;
+      if (!block) return -1;
+      (*block)->start({i, 0, 0}, {i % 2, 2});
+      blocks.push_back(std::move(*block));
+    }
+    int turns = 0;
+    while (!blocks.empty()) {
+      if (turns == evict_after) device_->signal = SLUICE_EVICT_WORD(generation_, lo, hi);
+      const std::size_t k = random_() % blocks.size();
+      const exec::RunResult result = blocks[k]->run(1 + random_() % 25);
+      if (result.state == exec::RunState::kFault) {
+        ADD_FAILURE() << blocks[k]->fault().describe();
+        return -1;
+      }
+      if (result.state == exec::RunState::kDone)
+        blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(k));
+      if (++turns > 1000000) {
+        ADD_FAILURE() << "launch does not end";
+        return -1;
+      }
+    }
+    return turns;
+  }
+
+  // What must hold after every physical launch, evicted or not.
+  void check_left(const Setting& s, std::uint32_t physical) {
+    const sluice_launch_control& c = device_->control;
+    const sluice_launch_record& r = device_->record;
+    const std::uint32_t total = static_cast<std::uint32_t>(s.grid.count());
+    EXPECT_EQ(c.exited, 0u);
+    EXPECT_EQ(c.physical, physical);
+    EXPECT_EQ(c.finished, std::min(c.next_ticket, total));  // nothing fetched was left behind
+    EXPECT_EQ(c.done, c.finished == total ? 1u : 0u);
+    EXPECT_EQ(r.tasks_done, c.finished);
+    EXPECT_EQ(r.generation, generation_);
+    EXPECT_EQ(r.state,
+              static_cast<std::uint32_t>(c.done ? SLUICE_LAUNCH_DONE : SLUICE_LAUNCH_TOEVICT));
+    EXPECT_NE(r.left_ns, 0u);
+    EXPECT_EQ(r.start_ns != 0, c.next_ticket != 0);
+  }
+
+  void check_results(const Setting& s) {
+    const std::uint32_t total = static_cast<std::uint32_t>(s.grid.count());
+    EXPECT_EQ(device_->control.done, 1u);
+    for (std::uint32_t t = 0; t < total; ++t)
+      ASSERT_EQ(device_->out[t], s.runs_per_task) << "task " << t;
+    if (std::string(s.kernel) != "count") return;
+    for (std::uint32_t t = 0; t < total; ++t) {
+      EXPECT_EQ(device_->where[t].x, t % s.grid.x);
+      EXPECT_EQ(device_->where[t].y, t / s.grid.x % s.grid.y);
+      EXPECT_EQ(device_->where[t].z, t / s.grid.x / s.grid.y);
+      EXPECT_EQ(device_->where[t].grid_z, s.grid.z);
+    }
+  }
+
+  // Evicts at every `step`th turn of the undisturbed schedule, then each relaunch again after as
+  // many turns, until the launch is done.
+  // Returns how often it was evicted.
+  int evict_everywhere(Setting s, int step) {
+    begin(s);
+    const int turns = launch(s, -1);
+    check_left(s, 1);
+    check_results(s);
+    int evictions = 0;
+    for (int at = 0; at <= turns && !HasFailure(); at += step) {
+      begin(s);
+      std::uint32_t physical = 0;
+      do {
+        // From the third launch on it may go through, so that eviction at turn 0 comes to an end.
+        launch(s, physical < 3 ? at : -1);
+        check_left(s, ++physical);
+        evictions += device_->record.state == SLUICE_LAUNCH_TOEVICT;
+        EXPECT_LT(physical, 10u);
+      } while (device_->record.state != SLUICE_LAUNCH_DONE && !HasFailure());
+      check_results(s);
+    }
+    return evictions;
+  }
+
+  static std::vector<KernelReport> reports_;
+  static std::shared_ptr<const exec::Image> image_;
+  std::unique_ptr<Device> device_;
+  exec::MemoryMap map_;
+  StillWorld world_;
+  std::mt19937 random_;
+  std::uint32_t generation_ = 0;
+};
+
+std::vector<KernelReport> CloneRun::reports_;
+std::shared_ptr<const exec::Image> CloneRun::image_;
+
+TEST_F(CloneRun, EvictedAtEveryTurn) { EXPECT_GT(evict_everywhere({}, 1), 20); }
+
+TEST_F(CloneRun, WithProxy) {
+  Setting s;
+  s.proxy = true;
+  EXPECT_GT(evict_everywhere(s, 1), 20);
+}
+
+TEST_F(CloneRun, EarlyReturns) {
+  Setting s;
+  s.kernel = "early";
+  s.grid = {17, 1, 1};
+  s.threads = 70;        // a warp that is not full
+  s.runs_per_task = 30;  // threads below 40 that 4 does not divide
+  EXPECT_GT(evict_everywhere(s, 3), 20);
+}
+
+TEST_F(CloneRun, BarriersAndDynamicSharedMemory) {
+  Setting s;
+  s.kernel = "shared";
+  s.grid = {13, 1, 1};
+  EXPECT_GT(evict_everywhere(s, 3), 20);
+  s.proxy = true;
+  s.chunk = 1;
+  EXPECT_GT(evict_everywhere(s, 7), 10);
+}
+
+TEST_F(CloneRun, ManySchedules) {
+  int evictions = 0;
+  for (std::uint32_t seed = 1; seed <= 40; ++seed) {
+    Setting s;
+    s.seed = seed;
+    s.kernel = seed % 2 ? "count" : "shared";
+    s.grid = seed % 2 ? exec::Dim3{1 + seed % 7, 1 + seed % 3, 1 + seed % 2} : exec::Dim3{29, 1, 1};
+    s.workers = 1 + seed % 5;
+    s.chunk = static_cast<std::uint16_t>(1 + seed % 6);
+    s.proxy = seed % 3 == 0;
+    evictions += evict_everywhere(s, 41);
+  }
+  EXPECT_GT(evictions, 100);
+}
+
+TEST_F(CloneRun, ChunkOfZeroIsOne) {
+  Setting s;
+  s.chunk = 0;
+  begin(s);
+  launch(s, -1);
+  check_results(s);
+}
+
+TEST_F(CloneRun, KernelThatNeverReadsItsIndex) {
+  Setting s;
+  s.kernel = "blind";
+  begin(s);
+  launch(s, -1);
+  check_left(s, 1);
+  EXPECT_EQ(device_->out[0], 12u * 64);
+}
+
+TEST_F(CloneRun, OldEvictionsDoNotCount) {
+  Setting s;
+  begin(s);
+  generation_ = 7;
+  device_->signal = SLUICE_EVICT_ALL_SMS(7);
+  launch(s, -1);  // generation 8
+  check_left(s, 1);
+  check_results(s);
+}
+
+TEST_F(CloneRun, OnlyTheSmsInRangeLeave) {
+  Setting s;
+  s.grid = {40, 1, 1};
+  s.workers = 4;
+  s.chunk = 1;
+  for (bool proxy : {false, true}) {
+    s.proxy = proxy;
+    begin(s);
+    launch(s, 0, 1, 2);  // workers on SM 0 go on and do it all
+    check_left(s, 1);
+    check_results(s);
+    begin(s);
+    launch(s, 0, 0, 2);  // both SMs of this GPU: all leave
+    check_left(s, 1);
+    EXPECT_LT(device_->control.finished, 40u);
+  }
+}
+
+TEST_F(CloneRun, NothingRunsBehindAnEvictedPredecessor) {
+  Setting s;
+  for (bool proxy : {false, true}) {
+    s.proxy = proxy;
+    begin(s);
+    launch(s, -1, 0, 0xffff, true);
+    check_left(s, 1);
+    EXPECT_EQ(device_->control.next_ticket, 0u);
+    EXPECT_EQ(device_->out[0], 0u);
+    device_->predecessor.done = 1;
+    launch(s, -1, 0, 0xffff, true);
+    check_left(s, 2);
+    check_results(s);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::passes
