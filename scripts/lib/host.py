@@ -26,12 +26,12 @@ class Sluiced:
         self.process = None
         self.env = {**os.environ, **(env or {})}
         self.config.write_text(
-            f'[daemon]\nruntime_dir = "{self.run_dir}"\n'
+            f'runtime_dir = "{self.run_dir}"\n'
             f'worker = "{self.build}/mediator/worker/sluice-worker"\n'
             f'[admin]\nsocket = "{self.admin}"\n'
             f'[device]\nkind = "{device}"\n'
             f'soft_library = "{self.build}/mediator/softgpu/libsluice-softcuda.so"\n'
-            f'[soft_gpu]\nenvironment = {{ SLUICE_SOFT_SMS = "{soft_sms}" }}\n' + extra)
+            f'soft_sms = {soft_sms}\n' + extra)
 
     def start(self):
         log = open(self.log_path, "ab")
@@ -66,7 +66,7 @@ class Sluiced:
         return json.loads(p.stdout) if p.stdout.strip() else None
 
     def stats(self):
-        """Cumulative counters of all vGPUs by name; "all_contended_ns" and "now_ns" beside them."""
+        """Cumulative counters of all vGPUs by name; "contended_ns" and "now_ns" beside them."""
         answer = self.ctl("stats")
         answer["vgpus"] = {v["name"]: v for v in answer["vgpus"]}
         return answer

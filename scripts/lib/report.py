@@ -7,7 +7,7 @@ import sys
 def _shares(first, last, names):
     """Shares of GPU time between two samples, over intervals in which all had work queued."""
     a, b = first["vgpus"], last["vgpus"]
-    used = [b[n]["all_contended_gpu_ns"] - a[n]["all_contended_gpu_ns"] for n in names]
+    used = [b[n]["contended_gpu_ns"] - a[n]["contended_gpu_ns"] for n in names]
     total = sum(used)
     return [u / total if total else 0.0 for u in used]
 
@@ -15,7 +15,7 @@ def _shares(first, last, names):
 def half(weights, first, last, names):
     return {"weights": weights, "shares": [round(s, 4) for s in _shares(first, last, names)],
             "seconds": round((last["now_ns"] - first["now_ns"]) / 1e9, 3),
-            "contended_s": round((last["all_contended_ns"] - first["all_contended_ns"]) / 1e9, 3)}
+            "contended_s": round((last["contended_ns"] - first["contended_ns"]) / 1e9, 3)}
 
 
 def live_table(history, clients):
@@ -33,12 +33,12 @@ def live_table(history, clients):
             f"{'evict p50/p99 us':>17} {'right/wrong':>11}"]
     for c, share in zip(clients, shares):
         v = last["vgpus"][c.name]
-        e = v["eviction_latency_us"]
+        e = v["evict_latency_us"]
         right = sum(r["right"] for r in c.results)
         wrong = sum(r["wrong"] for r in c.results)
         rows.append(f"{c.name:6} {c.weight:6} {c.weight / sum(weights):6.1%} {share:6.1%} "
                     f"{v['launches_done']:9} {v['evictions']:9} "
-                    f"{e['p50_us']:8.0f}/{e['p99_us']:8.0f} {right:5}/{wrong:<5}")
+                    f"{e['p50']:8.0f}/{e['p99']:8.0f} {right:5}/{wrong:<5}")
     if tty and getattr(live_table, "drawn", False):
         sys.stderr.write(f"\x1b[{len(rows)}A")
     live_table.drawn = True
@@ -49,12 +49,13 @@ def live_table(history, clients):
 
 def make(halves, final, clients, names, wall_s, args, info):
     vgpus = final["vgpus"]
-    e = final["eviction_latency_us"]
+    e = final["evict_latency_us"]
     return {
         "halves": halves,
         "evictions": {n: vgpus[n]["evictions"] for n in names},
+        "resumes": {n: vgpus[n]["resumes"] for n in names},
         "launches_resumed": {n: vgpus[n]["physical_evictions"] for n in names},
-        "eviction_latency_us": {"p50": e["p50_us"], "p99": e["p99_us"]},
+        "eviction_latency_us": {"p50": e["p50"], "p99": e["p99"]},
         "launches": {n: vgpus[n]["launches_done"] for n in names},
         "results_right": sum(r["right"] for c in clients for r in c.results),
         "results_wrong": sum(r["wrong"] for c in clients for r in c.results),
@@ -71,7 +72,7 @@ def failures(result, names, tolerance, min_evictions):
     if result["results_wrong"] or not result["results_right"]:
         out.append(f"results: {result['results_right']} right, {result['results_wrong']} wrong")
     for n in names:
-        for what in ("evictions", "launches_resumed"):
+        for what in ("evictions", "resumes"):
             if result[what][n] < min_evictions:
                 out.append(f"{n}: {result[what][n]} {what}, fewer than {min_evictions}")
     for i, h in enumerate(result["halves"], 1):
@@ -107,7 +108,7 @@ def plot(history, halves, names, out):
     window = 4
     rows = []
     for a, b in zip(history, history[window:]):
-        if b["all_contended_ns"] > a["all_contended_ns"]:
+        if b["contended_ns"] > a["contended_ns"]:
             t = ((a["now_ns"] + b["now_ns"]) / 2 - zero) / 1e9
             rows.append([t, *_shares(a, b, names)])
     data = out / "shares.dat"

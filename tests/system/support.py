@@ -111,7 +111,7 @@ class WithSluiced(unittest.TestCase):
     def assert_all_free(self, name):
         """Nothing of the vGPU's sessions is left: no session, no memory."""
         self.eventually(lambda: self.vgpu(name)["sessions"] == 0 and
-                        self.vgpu(name)["memory_used_bytes"] == 0, f"{name} has everything freed")
+                        self.vgpu(name)["memory_bytes"] == 0, f"{name} has everything freed")
 
 
 def boot(test, sluiced, vgpu, name=None):
