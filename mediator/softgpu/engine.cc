@@ -135,13 +135,14 @@ void Engine::advance(bool out_of_turn) {
       wake(active_.back()->total);
     }
     if (!active_.empty()) return;
-    gpu_.release(slot);
-    holder_ = -1;
+    // Back in line before it leaves: otherwise the next one could think that nobody waits.
     if (!client.ready.empty()) {
       client.waiting = true;
       ++waiting_clients_;
       gpu_.request(slot);
     }
+    gpu_.release(slot);
+    holder_ = -1;
   }
 }
 

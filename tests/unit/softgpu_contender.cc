@@ -1,0 +1,86 @@
+// A process of its own on a shared software GPU, told what to do over stdin, one letter at a time,
+// and answering each with a line on stdout. For softgpu_contention_test.cc.
+//
+//   argv: driver library. Environment: SLUICE_SOFT_GPU.
+//   i  initialise, make a context; answers its TSGID
+//   s  launch a kernel that spins until `r`; answers at once
+//   r  release it; answers when all that was launched has ended, with the CUresult
+//   k  launch 50 kernels in a row that each do a little, wait; answers with the CUresult
+//   a  allocate 1 MiB of device memory; answers with the CUresult
+//   f  free bytes of device memory
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "mediator/gpu/driver_api.h"
+#include "mediator/softgpu/softgpu.h"
+#include "tests/unit/softgpu_ptx.h"
+
+using namespace sluice;
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  auto loaded = gpu::load_driver(argv[1]);
+  if (!loaded) return 3;
+  gpu::DriverApi& api = *loaded;
+  CUcontext context = nullptr;
+  CUmodule module = nullptr;
+  CUfunction spin = nullptr, iota = nullptr;
+  void* word = nullptr;
+  CUdeviceptr flag = 0, memory = 0, p = 0;
+  char command;
+  while (::read(STDIN_FILENO, &command, 1) == 1) {
+    long answer = 0;
+    switch (command) {
+      case 'i': {
+        unsigned tsgid = 0;
+        const auto ask = reinterpret_cast<decltype(&sluice_softgpu_tsgid)>(
+            ::dlsym(api.library, "sluice_softgpu_tsgid"));
+        if (api.cuInit(0) != CUDA_SUCCESS || api.cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS ||
+            api.cuModuleLoadData(&module, kTestPtx) != CUDA_SUCCESS ||
+            api.cuModuleGetFunction(&spin, module, "spin") != CUDA_SUCCESS ||
+            api.cuModuleGetFunction(&iota, module, "iota") != CUDA_SUCCESS ||
+            api.cuMemHostAlloc(&word, 4, 0) != CUDA_SUCCESS ||
+            api.cuMemAlloc(&memory, 4096) != CUDA_SUCCESS || ask(nullptr, &tsgid) != CUDA_SUCCESS) {
+          return 4;
+        }
+        flag = reinterpret_cast<CUdeviceptr>(word);
+        answer = tsgid;
+        break;
+      }
+      case 's': {
+        void* arguments[] = {&flag};
+        answer = api.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
+        break;
+      }
+      case 'r':
+        __atomic_store_n(static_cast<uint32_t*>(word), 1, __ATOMIC_SEQ_CST);
+        answer = api.cuCtxSynchronize();
+        break;
+      case 'k': {
+        uint32_t n = 1024, first = 0;
+        void* arguments[] = {&memory, &n, &first};
+        for (int i = 0; i < 50 && answer == 0; ++i) {
+          answer = api.cuLaunchKernel(iota, 4, 1, 1, 256, 1, 1, 0, nullptr, arguments, nullptr);
+        }
+        if (answer == 0) answer = api.cuCtxSynchronize();
+        break;
+      }
+      case 'a':
+        answer = api.cuMemAlloc(&p, 1 << 20);
+        break;
+      case 'f': {
+        size_t available = 0, total = 0;
+        api.cuMemGetInfo(&available, &total);
+        answer = static_cast<long>(available);
+        break;
+      }
+      default:
+        return 5;
+    }
+    std::printf("%ld\n", answer);
+    std::fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,201 @@
+// Several processes on one software GPU: turns, registers, memory, and what the death of one in the
+// middle of a kernel does to the others.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "mediator/base/fd.h"
+#include "mediator/softgpu/gpu_file.h"
+
+namespace sluice::softgpu {
+namespace {
+
+// A softgpu_contender and the pipes to it.
+class Contender {
+ public:
+  explicit Contender(const std::string& gpu_file) {
+    int in[2], out[2];
+    EXPECT_EQ(::pipe2(in, O_CLOEXEC) | ::pipe2(out, O_CLOEXEC), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(in[0], STDIN_FILENO);
+      ::dup2(out[1], STDOUT_FILENO);
+      ::setenv("SLUICE_SOFT_GPU", gpu_file.c_str(), 1);
+      ::setenv("SLUICE_SOFT_MEMORY", "8M", 1);
+      const char* program = std::getenv("SLUICE_TEST_CONTENDER");
+      ::execl(program, program, std::getenv("SLUICE_TEST_SOFTCUDA"), nullptr);
+      ::_exit(127);
+    }
+    ::close(in[0]);
+    ::close(out[1]);
+    to_.reset(in[1]);
+    from_.reset(out[0]);
+  }
+  ~Contender() { kill(); }
+
+  void tell(char command) { ASSERT_EQ(::write(to_.get(), &command, 1), 1); }
+  long answer() {
+    std::string line;
+    char c;
+    while (::read(from_.get(), &c, 1) == 1) {
+      if (c == '\n') return std::stol(line);
+      line.push_back(c);
+    }
+    ADD_FAILURE() << "the contender has died";
+    return -1;
+  }
+  long ask(char command) {
+    tell(command);
+    return answer();
+  }
+  void signal(int number) { ::kill(pid_, number); }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  Fd to_, from_;
+};
+
+class Contention : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::signal(SIGPIPE, SIG_IGN);
+    char name[] = "/tmp/sluice-gpu-XXXXXX";
+    Fd fd(::mkstemp(name));
+    path_ = name;
+    ::unlink(name);
+  }
+  void TearDown() override {
+    if (file_ != nullptr) ::munmap(file_, kGpuFileBytes);
+    ::unlink(path_.c_str());
+  }
+  // The file as the mediator has it: read-only.
+  const std::byte* file() {
+    if (file_ == nullptr) {
+      Fd fd(::open(path_.c_str(), O_RDONLY));
+      file_ = ::mmap(nullptr, kGpuFileBytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+      EXPECT_NE(file_, MAP_FAILED);
+    }
+    return static_cast<const std::byte*>(file_);
+  }
+  uint32_t status0() {
+    return __atomic_load_n(
+        reinterpret_cast<const uint32_t*>(file() + SLUICE_REG_ENGINE_STATUS0(kRunlistBase, 0)),
+        __ATOMIC_SEQ_CST);
+  }
+  const GpuState& state() { return *reinterpret_cast<const GpuState*>(file() + kStateOffset); }
+  uint32_t running() {
+    return SLUICE_STATUS0_BUSY(status0()) ? SLUICE_STATUS0_TSGID(status0()) : 0;
+  }
+  void await_running(uint32_t tsgid) {
+    while (running() != tsgid) ::usleep(200);
+  }
+  void await_waiting(uint32_t tsgid) {
+    while ((state().waiting.load() >> (tsgid - 1) & 1) == 0) ::usleep(200);
+  }
+
+  std::string path_;
+  void* file_ = nullptr;
+};
+
+TEST_F(Contention, RegistersShowWhoRunsAndOnlyOneDoes) {
+  Contender a(path_), b(path_);
+  const auto ta = static_cast<uint32_t>(a.ask('i')), tb = static_cast<uint32_t>(b.ask('i'));
+  EXPECT_NE(ta, tb);
+  EXPECT_EQ(running(), 0u);
+  a.ask('s');
+  await_running(ta);
+  b.ask('s');
+  await_waiting(tb);
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(running(), ta);
+    ::usleep(1000);
+  }
+  EXPECT_EQ(a.ask('r'), 0);
+  await_running(tb);
+  EXPECT_EQ(b.ask('r'), 0);
+  while (running() != 0) ::usleep(200);
+  EXPECT_EQ(state().contexts[ta - 1].kernels.load(), 1u);
+  EXPECT_GE(state().contexts[ta - 1].engine_ns.load(), 50'000'000u);
+}
+
+TEST_F(Contention, BothGetOnUnderContention) {
+  Contender a(path_), b(path_), c(path_);
+  for (Contender* x : {&a, &b, &c}) ASSERT_GT(x->ask('i'), 0);
+  for (Contender* x : {&a, &b, &c}) x->tell('k');
+  for (Contender* x : {&a, &b, &c}) EXPECT_EQ(x->answer(), 0);
+}
+
+TEST_F(Contention, AProcessKilledInTheMiddleOfAKernelLeavesTheGpu) {
+  Contender a(path_), b(path_);
+  const auto ta = static_cast<uint32_t>(a.ask('i')), tb = static_cast<uint32_t>(b.ask('i'));
+  a.ask('s');
+  await_running(ta);
+  b.tell('k');
+  await_waiting(tb);
+  a.kill();
+  EXPECT_EQ(b.answer(), 0) << "all of the other's kernels ran";
+  EXPECT_NE(running(), ta);
+}
+
+TEST_F(Contention, AProcessKilledWhileItWaitsLosesItsPlace) {
+  Contender a(path_), b(path_), c(path_);
+  const auto ta = static_cast<uint32_t>(a.ask('i')), tb = static_cast<uint32_t>(b.ask('i')),
+             tc = static_cast<uint32_t>(c.ask('i'));
+  a.ask('s');
+  await_running(ta);
+  b.ask('s');
+  await_waiting(tb);
+  c.tell('k');
+  await_waiting(tc);
+  b.kill();
+  EXPECT_EQ(a.ask('r'), 0);
+  EXPECT_EQ(c.answer(), 0);
+}
+
+TEST_F(Contention, AStoppedContenderIsOvertaken) {
+  Contender a(path_), b(path_), c(path_);
+  const auto ta = static_cast<uint32_t>(a.ask('i')), tb = static_cast<uint32_t>(b.ask('i')),
+             tc = static_cast<uint32_t>(c.ask('i'));
+  a.ask('s');
+  await_running(ta);
+  b.ask('s');
+  await_waiting(tb);
+  c.tell('k');
+  await_waiting(tc);
+  b.signal(SIGSTOP);
+  EXPECT_EQ(a.ask('r'), 0);
+  EXPECT_EQ(c.answer(), 0) << "b is first in line and does not come";
+  b.signal(SIGCONT);
+  EXPECT_EQ(b.ask('r'), 0) << "and gets its turn all the same";
+}
+
+TEST_F(Contention, ADeadProcessesMemoryComesBack) {
+  Contender a(path_), b(path_);
+  ASSERT_GT(a.ask('i'), 0);
+  ASSERT_GT(b.ask('i'), 0);
+  const long before = b.ask('f');
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(a.ask('a'), 0);
+  EXPECT_EQ(b.ask('f'), before - (3 << 20));
+  long r = 0;
+  int got = 0;
+  while ((r = b.ask('a')) == 0) ++got;
+  EXPECT_EQ(r, 2) << "out of memory";
+  EXPECT_EQ(got, 4);
+  a.kill();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(b.ask('a'), 0);
+}
+
+}  // namespace
+}  // namespace sluice::softgpu
