@@ -57,7 +57,8 @@ struct Start {
   uint64_t region_bytes = 0;
   uint64_t staging_offset = 0;  // the session's own staging extents
   uint64_t staging_bytes = 0;
-  uint64_t memory_limit_bytes = 0;  // what cuMemGetInfo and cuDeviceTotalMem show as the total
+  uint64_t memory_limit_bytes = 0;  // at most; what cuMemGetInfo and cuDeviceTotalMem
+                                    // show as the total if the GPU has more. UINT64_MAX: no limit
   uint32_t nvidia = 0;              // 1: library is NVIDIA's; 0: the software GPU
   uint32_t chunk_target_us = 200;   // how long a chunk of tasks should take at most
   char library[256] = {};           // path or soname for dlopen

@@ -103,7 +103,7 @@ Result<void> Session::prepare() {
   start.staging_offset = staging->offset;
   start.staging_bytes = staging->bytes;
   const uint64_t limit = services_.memory.limit(request_.vgpu_id);
-  start.memory_limit_bytes = limit == UINT64_MAX ? 0 : limit;
+  start.memory_limit_bytes = limit;
   start.nvidia = settings_.nvidia;
   start.chunk_target_us = settings_.chunk_target_us;
   copy_text(start.library, sizeof start.library, settings_.library);
