@@ -1,0 +1,517 @@
+// The gate protocol of abi/stub.h as a model for explore(): two sessions of two vGPUs, each with its
+// program, its worker and its stream on the GPU, and one sluiced. Every load and store of a shared
+// word, every bell and every step of a kernel's leader is a step of its own (what a party does with
+// words that no other party looks at goes with the step before). The words are seq_cst, so
+// steps interleave and nothing more (what store buffers do is the other model's matter; a store that is
+// not seq_cst is a mutant here: the load behind it comes first).
+//
+// The GPU: a stream per session, first in, first out, with up to two launches queued eagerly. A launch's
+// proxy copies the evict word into the launch's control block at any time, or, in an opaque session,
+// never. The leader leaves at once if its predecessor is not done, tests the copy before each ticket,
+// and leaves when the tickets are used up.
+// sluiced: the scheduler's rules (mediator/core/scheduler.cc) with every choice that a policy has left
+// open: whom to grant, and when to evict a busy holder (`evictions` times, so that the search ends).
+// Crashes: a worker at any step, its launches with it; sluiced at any step: its private state is lost,
+// pages and bells stay, the heartbeat goes stale some time later; it may restart before or after.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace sluice::model {
+
+enum class GateMutant : uint8_t {
+  kNone,
+  kGrantReadFirst,        // worker: g = grant before in_flight = n + 1
+  kSilentBackOut,         // worker: closed gate met with nothing in flight: no left, no ring
+  kEndGrantReadFirst,     // worker: at a launch's end, looks at the grant before in_flight, demand
+  kNoIdleRing,            // worker: demand = 0 without a look at `contended`
+  kInFlightReadFirst,     // sluiced: reads in_flight before it closes the gate
+  kSameGeneration,        // sluiced: a new grant keeps the generation of the last
+  kEngageUnread,          // sluiced: sets `contended` without reading demand
+  kSameFailOpen,          // worker: stale heartbeat: launches with the word's own generation
+  kHeartbeatReadFirst,    // worker: reads the heartbeat before the grant
+  kAdoptSameGeneration,   // restarted sluiced: closes with the generation that it found
+  kHeartbeatLast,         // restarted sluiced: writes its heartbeat after closing the gates
+  kControlZeroed,         // worker: a relaunch starts with a zeroed counter
+  kNoPredecessor,         // GPU: the leader does not look at the predecessor's done word
+};
+
+struct GateModel {
+  static constexpr int kLaunches = 2;  // per session, at most
+
+  uint8_t launches[2] = {2, 1};  // logical launches that each program queues
+  uint8_t tasks[2] = {2, 1};     // of each launch of A, of B
+  uint8_t evictions = 2;         // evictions of a busy holder, altogether
+  uint8_t kills = 0;             // workers that die
+  uint8_t crashes = 0;           // of sluiced
+  bool restarts = true;
+  bool opaque = false;           // A's launches look at no evict word
+  bool queued_at_start = false;  // the programs have launched before the search begins
+  GateMutant mutant = GateMutant::kNone;
+
+  enum WorkerPc : uint8_t {
+    kWIdle, kWDemandGrant, kWInFlight, kWGrantFirst, kWHeartbeatFirst, kWReadGrant, kWHeartbeat,
+    kWBackOut, kWLeft, kWEndGrantFirst, kWEndInFlight, kWEndDemand, kWEndContended, kWEndGrant
+  };
+  enum GpuPc : uint8_t { kGTest, kGFetch };
+  enum SluicedPc : uint8_t {
+    kSMain, kSReadDemand, kSReadInFlight, kSClose, kSEvictWord, kSGrantRing, kSAdoptGrant, kSAdoptEvict
+  };
+  static constexpr uint8_t kOpen = 1, kContended = 2;
+
+  struct Session {
+    // host and signal page, report, bells
+    uint8_t gen, flags, evict, demand, in_flight, left, ring, gate;
+    // program and worker
+    uint8_t to_queue, alive, pc, g_gen, g_flags, seen_stale;
+    uint8_t queued;    // logical launches accepted and not done
+    uint8_t head;      // number of the first of them
+    uint8_t issued;    // of those, given to the stream since the last reissue
+    uint8_t physical;  // launches in the stream whose end the worker has not handled
+    uint8_t ended;     // launches that have left the stream and were not handled
+    uint8_t reissue;
+    // GPU
+    uint8_t stream, gpu_pc, copy, id[2], launch_gen[2];
+    uint8_t next_ticket[kLaunches], ran[kLaunches], done[kLaunches];
+    uint8_t reaped;
+    // sluiced's private knowledge
+    uint8_t want, adopt;
+  };
+  struct State {
+    Session s[2];
+    uint8_t up, stale, pc, cur, r_demand, r_in_flight;
+    uint8_t holder;    // 0: none
+    uint8_t leaving, engaged, adopting;
+    uint8_t early;     // mutant: r_in_flight was read before the gate was closed
+    uint8_t evictions, kills, crashes;
+    uint8_t bad;
+  };
+
+  State initial() const {
+    State n{};
+    for (int i = 0; i < 2; ++i) {
+      n.s[i].to_queue = launches[i];
+      n.s[i].alive = 1;
+      n.s[i].flags = kContended;
+      if (queued_at_start) {
+        n.s[i].to_queue = 0;
+        n.s[i].queued = n.s[i].demand = launches[i];
+        n.s[i].ring = 1;
+      }
+    }
+    n.up = 1;
+    n.evictions = evictions;
+    n.kills = kills;
+    n.crashes = crashes;
+    return n;
+  }
+  const char* violation(const State& n) const {
+    switch (n.bad) {
+      case 1: return "a task started after its generation was reported to have left";
+      case 2: return "a task started in a session that does not hold the GPU";
+      case 3: return "a task ran twice";
+      case 4: return "a launch ran before its predecessor was done";
+      case 5: return "a task started that no evict word will reach";
+      default: return nullptr;
+    }
+  }
+  bool goal(const State& n) const {
+    for (const Session& s : n.s)
+      if (s.alive && (s.to_queue || s.queued || s.pc != kWIdle)) return false;
+    return true;
+  }
+
+  template <class Emit>
+  void successors(const State& n, Emit emit) const {
+    for (int i = 0; i < 2; ++i) {
+      if (!n.s[i].alive) continue;
+      worker(n, i, emit);
+      gpu(n, i, emit);
+      if (n.kills) {
+        State m = n;
+        --m.kills;
+        die(m.s[i]);
+        emit(m, i ? "B dies" : "A dies");
+      }
+    }
+    if (n.up) {
+      sluiced(n, emit);
+      if (n.crashes) {
+        State m = n;
+        --m.crashes;
+        m.up = m.pc = m.cur = m.r_demand = m.r_in_flight = m.holder = m.leaving = m.engaged =
+            m.adopting = m.early = 0;
+        for (Session& s : m.s) s.want = s.adopt = 0;
+        emit(m, "sluiced crashes");
+      }
+      return;
+    }
+    if (!n.stale) {
+      State m = n;
+      m.stale = 1;
+      emit(m, "heartbeat goes stale");
+    }
+    if (restarts) {
+      State m = n;
+      m.up = 1;
+      if (mutant != GateMutant::kHeartbeatLast) m.stale = 0;
+      m.adopting = 1;
+      m.pc = kSAdoptGrant;
+      emit(m, "sluiced restarts");
+    }
+  }
+
+ private:
+  // What a dead worker leaves behind: its pages and its rings.
+  static void die(Session& s) {
+    Session dead{};
+    dead.gen = s.gen, dead.flags = s.flags, dead.evict = s.evict;
+    dead.demand = s.demand, dead.in_flight = s.in_flight, dead.left = s.left;
+    dead.ring = s.ring;
+    dead.want = s.want, dead.adopt = s.adopt;
+    s = dead;
+  }
+
+  // ---- worker -------------------------------------------------------------------------------------
+  template <class Emit>
+  void worker(const State& n, int i, Emit& emit) const {
+    const Session& s = n.s[i];
+    State m = n;
+    Session& w = m.s[i];
+    const auto read_grant = [&] { w.g_gen = s.gen, w.g_flags = s.flags; };
+    switch (s.pc) {
+      case kWIdle:
+        if (s.to_queue) {
+          --w.to_queue;
+          ++w.queued;
+          w.demand = w.queued;
+          w.pc = kWDemandGrant;
+          if (s.demand) next_launch(w);
+          emit(m, i ? "B: program launches, demand = n" : "A: program launches, demand = n");
+        }
+        m = n;
+        if (s.ended) {
+          --w.ended;
+          --w.physical;
+          if (mutant == GateMutant::kEndGrantReadFirst)
+            w.pc = kWEndGrantFirst;
+          else
+            end_of_launch(w);
+          emit(m, i ? "B: a launch's end, in_flight = n - 1" : "A: a launch's end, in_flight = n - 1");
+        }
+        m = n;
+        if (s.gate) {
+          w.gate = 0;
+          next_launch(w);
+          emit(m, i ? "B: gate bell" : "A: gate bell");
+        }
+        m = n;
+        // Its timer: it holds launches, and finds the heartbeat stale.
+        if (n.stale && s.queued && !s.physical) {
+          next_launch(w);
+          emit(m, i ? "B: gate timer" : "A: gate timer");
+        }
+        return;
+      case kWDemandGrant:
+        if (!(s.flags & kOpen)) w.ring = 1;
+        next_launch(w);
+        return emit(m, i ? "B: ring if closed" : "A: ring if closed");
+      case kWGrantFirst:
+        read_grant();
+        w.pc = kWInFlight;
+        return emit(m, "worker: grant? (mutant)");
+      case kWInFlight:
+        w.in_flight = static_cast<uint8_t>(s.physical + 1);
+        w.pc = mutant == GateMutant::kHeartbeatReadFirst ? kWHeartbeatFirst : kWReadGrant;
+        if (mutant == GateMutant::kGrantReadFirst) {
+          if (s.g_flags & kOpen)
+            submit(w);
+          else
+            w.pc = kWHeartbeat;
+        }
+        return emit(m, i ? "B: in_flight = n + 1" : "A: in_flight = n + 1");
+      case kWHeartbeatFirst:
+        w.seen_stale = n.stale;
+        w.pc = kWReadGrant;
+        return emit(m, "worker: heartbeat? (mutant)");
+      case kWReadGrant:
+        read_grant();
+        if (s.flags & kOpen)
+          submit(w);
+        else
+          w.pc = kWHeartbeat;
+        return emit(m, i ? "B: grant? open: launches" : "A: grant? open: launches");
+      case kWHeartbeat:
+        if (mutant == GateMutant::kHeartbeatReadFirst ? s.seen_stale : n.stale) {
+          if (mutant != GateMutant::kSameFailOpen) ++w.g_gen;
+          submit(w);
+        } else {
+          w.pc = kWBackOut;
+        }
+        return emit(m, i ? "B: heartbeat?" : "A: heartbeat?");
+      case kWBackOut:
+        w.in_flight = s.physical;
+        w.pc = s.physical == 0 && mutant != GateMutant::kSilentBackOut ? kWLeft : kWIdle;
+        if (w.pc == kWIdle) clear(w);
+        return emit(m, i ? "B: in_flight = n" : "A: in_flight = n");
+      case kWLeft:
+        w.left = s.g_gen;
+        w.ring = 1;
+        w.pc = kWIdle;
+        clear(w);
+        return emit(m, i ? "B: left, rings" : "A: left, rings");
+      case kWEndGrantFirst:
+        read_grant();
+        w.pc = kWEndInFlight;
+        return emit(m, "worker: grant? (mutant)");
+      case kWEndInFlight:
+        end_of_launch(w);
+        return emit(m, "worker: in_flight = n - 1 (mutant)");
+      case kWEndDemand:
+        w.demand = s.queued;
+        w.pc = s.queued == 0 && mutant != GateMutant::kNoIdleRing ? kWEndContended : kWEndGrant;
+        return emit(m, i ? "B: demand = n" : "A: demand = n");
+      case kWEndContended:
+        if ((mutant == GateMutant::kEndGrantReadFirst ? s.g_flags : s.flags) & kContended) w.ring = 1;
+        w.pc = kWEndGrant;
+        return emit(m, i ? "B: ring if contended" : "A: ring if contended");
+      case kWEndGrant:
+        if (mutant != GateMutant::kEndGrantReadFirst) read_grant();
+        if (w.g_flags & kOpen) {
+          clear(w);
+          next_launch(w);
+        } else if (s.physical == 0) {
+          w.pc = kWLeft;
+        } else {
+          w.pc = kWIdle;
+          clear(w);
+        }
+        return emit(m, i ? "B: grant? at the end" : "A: grant? at the end");
+      default: return;
+    }
+  }
+  // What the worker does next, from what it alone knows: no step of its own.
+  void next_launch(Session& w) const {
+    if (w.reissue && w.physical == 0) w.reissue = 0, w.issued = 0;
+    if (w.reissue || w.issued >= w.queued || w.physical >= 2)
+      w.pc = kWIdle;
+    else
+      w.pc = mutant == GateMutant::kGrantReadFirst ? kWGrantFirst : kWInFlight;
+  }
+  void submit(Session& w) const {
+    const auto id = static_cast<uint8_t>(w.head + w.issued);
+    w.id[w.stream] = id;
+    w.launch_gen[w.stream] = w.g_gen;
+    ++w.stream;
+    ++w.physical;
+    ++w.issued;
+    if (mutant == GateMutant::kControlZeroed) w.next_ticket[id] = 0;
+    clear(w);
+    next_launch(w);
+  }
+  static void end_of_launch(Session& w) {
+    w.in_flight = w.physical;
+    if (w.done[w.head]) {
+      ++w.head;
+      --w.queued;
+      --w.issued;
+      w.pc = kWEndDemand;
+    } else {
+      w.reissue = 1;
+      w.pc = kWEndGrant;
+    }
+  }
+  // Dead registers are zeroed, so that equal situations are equal states.
+  static void clear(Session& w) { w.g_gen = w.g_flags = w.seen_stale = 0; }
+
+  // ---- GPU ----------------------------------------------------------------------------------------
+  template <class Emit>
+  void gpu(const State& n, int i, Emit& emit) const {
+    const Session& s = n.s[i];
+    if (s.stream == 0) return;
+    State m = n;
+    Session& w = m.s[i];
+    const uint8_t id = s.id[0], gen = s.launch_gen[0];
+    const auto leave = [&] {
+      w.id[0] = s.id[1], w.launch_gen[0] = s.launch_gen[1];
+      w.id[1] = w.launch_gen[1] = 0;
+      --w.stream;
+      ++w.ended;
+      w.gpu_pc = kGTest;
+      w.copy = 0;
+    };
+    if (s.copy != s.evict && !(opaque && i == 0)) {
+      w.copy = s.evict;
+      emit(m, i ? "GPU: B's proxy copies the evict word" : "GPU: A's proxy copies the evict word");
+      m = n;
+    }
+    // A task runs from its ticket to the leader's next test, so the two are one step apart. The done
+    // word is set with the last ticket: nobody looks at it before the launch has left.
+    switch (s.gpu_pc) {
+      case kGTest:
+        if ((id > 0 && !s.done[id - 1] && mutant != GateMutant::kNoPredecessor) || s.copy >= gen)
+          leave();
+        else if (s.next_ticket[id] >= tasks[i])
+          leave();
+        else
+          w.gpu_pc = kGFetch;
+        return emit(m, i ? "GPU: B tests evict" : "GPU: A tests evict");
+      case kGFetch: {
+        const uint8_t t = s.next_ticket[id];
+        ++w.next_ticket[id];
+        if (s.left >= gen) m.bad = 1;
+        const bool in_charge = n.up && !n.adopting;
+        const bool adopted = !n.s[0].adopt && !n.s[1].adopt;
+        if (in_charge && adopted && n.holder != i + 1) m.bad = 2;
+        if (in_charge && !(s.flags & kOpen) && n.pc != kSEvictWord && gen > s.evict) m.bad = 5;
+        if (s.ran[id] & (1u << t)) m.bad = 3;
+        if (id > 0 && !s.done[id - 1]) m.bad = 4;
+        w.ran[id] = static_cast<uint8_t>(s.ran[id] | (1u << t));
+        if (w.next_ticket[id] == tasks[i]) w.done[id] = 1;
+        w.gpu_pc = kGTest;
+        return emit(m, i ? "GPU: B fetches a ticket" : "GPU: A fetches a ticket");
+      }
+      default: return;
+    }
+  }
+
+  // ---- sluiced ------------------------------------------------------------------------------------
+  template <class Emit>
+  void sluiced(const State& n, Emit& emit) const {
+    State m = n;
+    const uint8_t c = n.cur;
+    const Session& s = n.s[c];
+    Session& w = m.s[c];
+    switch (n.pc) {
+      case kSMain: return decide(n, emit);
+      case kSReadDemand:
+        m.r_demand = s.demand;
+        m.pc = kSReadInFlight;
+        return emit(m, "sluiced: demand?");
+      case kSReadInFlight: {
+        // The mutant's first look counts (kSClose comes from evict(), which looked for it).
+        const bool early = mutant == GateMutant::kInFlightReadFirst && n.early;
+        const uint8_t f = early ? n.r_in_flight : s.in_flight;
+        w.want = n.r_demand > 0 || s.in_flight > 0;
+        if (n.leaving && n.holder == c + 1 && (f == 0 || s.left == s.gen)) m.holder = m.leaving = m.engaged = 0;
+        if (s.adopt && (f == 0 || s.left == s.gen)) w.adopt = 0;
+        m.pc = kSMain;
+        m.r_demand = m.r_in_flight = m.early = 0;
+        m.cur = 0;
+        if (n.adopting) next_adoption(m, c);
+        return emit(m, "sluiced: in_flight? left?");
+      }
+      case kSClose:
+        w.flags = kContended;
+        m.pc = kSEvictWord;
+        return emit(m, "sluiced: closes the gate");
+      case kSEvictWord:
+        w.evict = s.gen;
+        m.pc = kSReadDemand;
+        return emit(m, "sluiced: evict word");
+      case kSGrantRing:
+        w.gate = 1;
+        m.pc = kSMain;
+        m.cur = 0;
+        return emit(m, "sluiced: rings the gate");
+      case kSAdoptGrant:
+        if (s.reaped) {
+          next_adoption(m, c);
+          return emit(m, "sluiced: skips a session that is gone");
+        }
+        if (mutant != GateMutant::kAdoptSameGeneration)
+          w.gen = static_cast<uint8_t>(std::max(s.gen, s.evict) + 1);
+        w.flags = kContended;
+        w.adopt = 1;
+        m.pc = kSAdoptEvict;
+        return emit(m, "sluiced: closes an adopted gate");
+      case kSAdoptEvict:
+        w.evict = s.gen;
+        m.pc = kSReadDemand;
+        return emit(m, "sluiced: evict word of an adopted session");
+      default: return;
+    }
+  }
+  void next_adoption(State& m, uint8_t c) const {
+    if (c == 0) {
+      m.cur = 1;
+      m.pc = kSAdoptGrant;
+      return;
+    }
+    m.cur = 0;
+    m.pc = kSMain;
+    m.adopting = 0;
+    m.stale = 0;  // only the mutant has it still set
+  }
+
+  template <class Emit>
+  void decide(const State& n, Emit& emit) const {
+    State m = n;
+    const bool blocked = n.s[0].adopt || n.s[1].adopt;
+    // What follows from what is known is done before the next event is looked at.
+    if (!blocked && n.holder == 0 && (n.s[0].want || n.s[1].want)) {
+      for (uint8_t i = 0; i < 2; ++i) {
+        if (!n.s[i].want) continue;
+        m = n;
+        Session& w = m.s[i];
+        if (mutant != GateMutant::kSameGeneration || w.gen == 0) ++w.gen;
+        m.engaged = n.s[1 - i].want;
+        w.flags = static_cast<uint8_t>(kOpen | (m.engaged ? kContended : 0));
+        m.holder = static_cast<uint8_t>(i + 1);
+        m.cur = i;
+        m.pc = kSGrantRing;
+        emit(m, i ? "sluiced: grants B" : "sluiced: grants A");
+      }
+      return;
+    }
+    if (!blocked && n.holder && !n.leaving) {
+      const auto i = static_cast<uint8_t>(n.holder - 1);
+      const uint8_t rival = n.s[1 - i].want;
+      Session& w = m.s[i];
+      if (n.engaged != rival) {
+        m.engaged = rival;
+        w.flags = static_cast<uint8_t>(kOpen | (rival ? kContended : 0));
+        if (rival && mutant != GateMutant::kEngageUnread) {
+          m.cur = i;
+          m.pc = kSReadDemand;
+        }
+        return emit(m, "sluiced: sets or clears contended");
+      }
+      if (n.engaged && !n.s[i].want) {
+        evict(m, i);
+        return emit(m, "sluiced: evicts an idle holder");
+      }
+    }
+    for (uint8_t i = 0; i < 2; ++i) {
+      m = n;
+      if (n.s[i].ring) {
+        m.s[i].ring = 0;
+        m.cur = i;
+        m.pc = kSReadDemand;
+        emit(m, i ? "sluiced: B's ring" : "sluiced: A's ring");
+      }
+      m = n;
+      if (!n.s[i].alive && !n.s[i].reaped) {
+        m.s[i] = Session{};
+        m.s[i].reaped = 1;
+        if (n.holder == i + 1) m.holder = m.leaving = m.engaged = 0;
+        emit(m, i ? "sluiced: B is gone" : "sluiced: A is gone");
+      }
+    }
+    m = n;
+    if (!blocked && n.holder && !n.leaving && n.engaged && n.s[0].want && n.s[1].want && n.evictions) {
+      --m.evictions;
+      evict(m, static_cast<uint8_t>(n.holder - 1));
+      emit(m, "sluiced: evicts a busy holder");
+    }
+  }
+  void evict(State& m, uint8_t i) const {
+    m.leaving = 1;
+    m.cur = i;
+    if (mutant == GateMutant::kInFlightReadFirst) m.early = 1, m.r_in_flight = m.s[i].in_flight;
+    m.pc = kSClose;
+  }
+};
+
+}  // namespace sluice::model
