@@ -69,10 +69,12 @@ struct sluice_ring {
   uint32_t pad2[15];
 };
 
-/* The wake-up protocol (model-checked in tests/model/):
+/* The wake-up protocol (model-checked in tests/model/wakeup_model_test.cc):
  *   consumer sleeps: armed = 1; full fence; head == tail still? wait for the bell; armed = 0.
  *   producer:        write record; head = new (release); full fence; armed? ring the bell.
- * and the same with tail/space_armed for a full ring. */
+ * and the same with tail/space_armed for a full ring: the producer waits for room, the consumer rings.
+ * One thread of each side sleeps on a bell, and looks at everything that the bell may stand for (new
+ * records here, room in the other ring) when it wakes: two sleepers would take each other's ring. */
 
 #define SLUICE_CONTROL_RING_BYTES 16384u
 struct sluice_control {

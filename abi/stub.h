@@ -26,28 +26,41 @@
 #define SLUICE_GRANT_ENDING (1ull << 34)
 
 /*
- * The gate protocol (model-checked in tests/model/; the names are the model's).
+ * The gate protocol (model-checked in tests/model/gate_model.h; why each step is there: docs/channel.md).
+ * All words named here are loaded and stored seq_cst, in the order written.
  *
- *   worker, before any launch:   in_flight := n+1 (seq_cst); g := grant (seq_cst);
- *                                open -> launch with generation(g); closed -> in_flight := n, hold.
- *   sluiced, to take the GPU:    grant := closed (seq_cst); evict word := generation (seq_cst);
- *                                in_flight (seq_cst) == 0 -> it has left; else wait for the ring and
- *                                left_generation >= generation.
- *   worker, gate seen closed and nothing in flight:
- *                                left_generation := generation(g) (release); ring sluiced.
- *   worker, demand 0 -> n:       demand := n (seq_cst); grant (seq_cst) closed -> ring sluiced.
- *   worker, demand n -> 0:       demand := 0 (seq_cst); grant (seq_cst) contended -> ring sluiced.
- *   sluiced, to engage:          grant |= contended (seq_cst); demand (seq_cst) == 0 -> it is idle.
+ *   worker, before any launch:   in_flight := n+1; g := grant;
+ *                                open -> launch with generation(g);
+ *                                closed -> heartbeat stale? launch with generation(g) + 1
+ *                                          fresh? in_flight := n, hold; n == 0 -> *left*.
+ *   worker, a launch has ended:  in_flight := n-1; demand as it is now, with its rule below;
+ *                                g := grant; closed and in_flight == 0 -> *left*.
+ *   *left*:                      left_generation := generation(g) (release); ring sluiced.
+ *   worker, demand 0 -> n:       demand := n; grant closed -> ring sluiced.
+ *   worker, demand n -> 0:       demand := 0; grant contended -> ring sluiced.
+ *   worker, while it holds:      waits for the gate eventfd, and looks again some times a second (the
+ *                                heartbeat may have gone stale, or sluiced died before it rang).
+ *   sluiced, to grant:           grant := open, generation + 1, contended if others wait; ring the gate.
+ *   sluiced, to engage:          grant |= contended; then reads demand and in_flight: both 0 -> idle.
+ *   sluiced, to take the GPU:    grant := closed | contended, same generation; evict word := generation;
+ *                                then reads in_flight: 0 -> it has left; else waits for the ring and
+ *                                in_flight == 0 or left_generation == generation.
+ *   sluiced, restarted:          writes its heartbeat to every host page; then for each session
+ *                                generation := max(of grant, of evict word) + 1, and takes the GPU as
+ *                                above; grants nothing before all have left.
  *
  * A grant has a new, higher generation each time. A launch that read an old grant carries the old
- * generation, meets the evict word and leaves at once: old and new can never be confused.
+ * generation, meets the evict word and leaves at once: old and new can never be confused. A launch on a
+ * stale heartbeat carries the next generation, because the word's own has been evicted already; it is
+ * recalled with that next grant's, or by a restarted sluiced. Closed words carry the contended flag,
+ * also the first one of a session, so that demand n -> 0 rings then as well.
  * Ring = one write to the worker's bell eventfd to sluiced; sluiced's answer to a grant change that
  * the worker waits for is a write to the worker's gate eventfd.
  */
 struct sluice_host_page {
   uint64_t grant;         /* sluiced, seq_cst */
   uint64_t pad0[7];
-  uint64_t heartbeat_ns;  /* sluiced, relaxed: its CLOCK_MONOTONIC; stale = gates count as open */
+  uint64_t heartbeat_ns;  /* sluiced, seq_cst: its CLOCK_MONOTONIC; stale = gates count as open */
   uint64_t pad1[7];
 };
 
