@@ -36,7 +36,15 @@ struct Bench {
       std::fprintf(stderr, "%s\n", program.error().message.c_str());
       std::exit(1);
     }
-    image = *Image::make(*program, {});
+    // Module variables at the end of the memory.
+    std::vector<uint64_t> addresses;
+    uint64_t at = base + memory.size() - (8 << 20);
+    for (const SymbolInfo& symbol : (*program)->symbols()) {
+      at = (at + 255) & ~uint64_t{255};
+      addresses.push_back(at);
+      at += symbol.bytes;
+    }
+    image = *Image::make(*program, addresses);
   }
   // One launch; warp instructions.
   uint64_t launch(const std::string& entry, Dim3 grid, Dim3 block, const std::vector<std::byte>& bytes) {
