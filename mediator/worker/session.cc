@@ -66,6 +66,8 @@ Session::Session(SessionParts parts, SessionLimits limits)
                 [this](CUresult status) { replies_.send(0, 0, status); }}),
       engine_(streams_, gate_) {
   p_.report->header.pid = static_cast<uint32_t>(::getpid());
+  // A vGPU without a limit has what the device has.
+  if (p_.start.memory_limit_bytes == 0) p_.start.memory_limit_bytes = kForever;
   if (p_.start.staging_bytes != 0) extents_[p_.start.staging_offset] = p_.start.staging_bytes;
 }
 
