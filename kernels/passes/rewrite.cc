@@ -1,7 +1,7 @@
 #include "kernels/passes/rewrite.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "abi/preempt.h"
 #include "kernels/ptx/edit.h"
@@ -38,8 +38,9 @@ const char* tier_name(Tier tier) { return tier == Tier::kPlain ? "plain" : "opaq
 Rewritten rewrite_module(const ptx::Module& module) {
   const std::string prefix = fresh_prefix(module.text());
   ModuleFacts module_facts(module);
-  std::unordered_map<std::string, int> definitions;
-  for (const ptx::Function& f : module.functions()) ++definitions[std::string(f.name)];
+  std::unordered_set<std::string> taken;  // names at module scope
+  for (const ptx::Function& f : module.functions()) taken.emplace(f.name);
+  for (const ptx::Variable& v : module.variables()) taken.emplace(v.name);
 
   Rewritten out;
   ptx::Edits clones;
@@ -53,7 +54,7 @@ Rewritten rewrite_module(const ptx::Module& module) {
     Outcome outcome;
     if (f.name.ends_with(SLUICE_CLONE_SUFFIX)) {
       outcome.reason = "has a name that is kept for clones";
-    } else if (definitions.count(report.name + SLUICE_CLONE_SUFFIX) != 0) {
+    } else if (taken.count(report.name + SLUICE_CLONE_SUFFIX) != 0) {
       outcome.reason = "the name of its clone is taken";
     } else {
       std::string reason;

@@ -3,6 +3,10 @@
 // software GPU, tests/system).
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
 #include "kernels/passes/rewrite.h"
 
 namespace sluice::passes {
@@ -39,6 +43,31 @@ TEST(PtxRewrite, ThirtyTwoBitAddressesAreOpaque) {
   EXPECT_FALSE(only(".version 8.0\n.target sm_90\n.entry k() { ret; }").evictable);
   EXPECT_FALSE(
       only(".version 8.0\n.target weird\n.address_size 64\n.entry k() { ret; }").evictable);
+}
+
+// The suite is what the whole project demonstrates eviction with.
+TEST(PtxRewrite, TheSuiteIsPlain) {
+  int kernels = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite")) {
+    if (entry.path().extension() != ".ptx") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    std::stringstream contents;
+    contents << file.rdbuf();
+    auto rewritten = rewrite_module(contents.str());
+    ASSERT_TRUE(rewritten) << entry.path() << ": " << rewritten.error().message;
+    for (const KernelReport& k : rewritten->kernels) {
+      EXPECT_EQ(k.tier, Tier::kPlain) << k.name << ": " << k.reason;
+      ++kernels;
+    }
+  }
+  EXPECT_GE(kernels, 6);
+}
+
+TEST(PtxRewrite, ATakenCloneNameIsLeftAlone) {
+  EXPECT_FALSE(only(std::string(kHead) + ".global .u32 k__sluice; .entry k() { ret; }").evictable);
+  EXPECT_FALSE(
+      only(std::string(kHead) + ".func k__sluice() { ret; } .entry k() { ret; }").evictable);
 }
 
 TEST(PtxRewrite, NamesAreFree) {
