@@ -254,7 +254,8 @@ int run(const Settings& settings) {
     std::printf("}");
   }
   std::printf(",\n \"wanted\": {\"added_launch_us\": %.1f, \"round_trip_us\": %.1f}, \"met\": %s}\n",
-              kMaxAddedLaunchUs, kMaxRoundTripUs, met ? "true" : "false");
+              kMaxAddedLaunchUs, kMaxRoundTripUs,
+              drivers.size() < 2 ? "null" : met ? "true" : "false");
   if (!settings.samples.empty()) write_samples(settings.samples, samples);
   return settings.require && !met ? 1 : 0;
 }
