@@ -36,11 +36,11 @@ void AgentLink::check_epoch() {
   agent_epoch_ = guest_epoch;
   backlog_.clear();
   if (broken_) {
-    // What the broken agent left in the rings is taken as it stands, and bounded like everything.
+    // The indices are taken over as they stand, and bounded like everything.
     broken_ = false;
     const Bell bell = Bell::for_eventfd(channel_.guest_bell(0));
     from_agent_ = RingConsumer(control_to_host(channel_.region()), bell, false);
-    to_agent_ = RingProducer(control_to_agent(channel_.region()), bell, false);
+    if (to_agent_.broken()) to_agent_ = RingProducer(control_to_agent(channel_.region()), bell, false);
   }
   owner_.on_agent_started(guest_epoch);
 }
@@ -94,6 +94,10 @@ void AgentLink::break_link(const std::string& why) {
   if (broken_) return;
   broken_ = true;
   backlog_.clear();
+  // All that this agent wrote is dropped, here and not when the next one shows up: that one's first
+  // words may be in the ring before we see its epoch.
+  sluice_ring& ring = *control_to_host(channel_.region()).indices;
+  store_shared(ring.tail, load_shared(ring.head, std::memory_order_acquire), std::memory_order_release);
   owner_.on_agent_broken(why);
 }
 

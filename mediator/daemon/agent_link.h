@@ -4,7 +4,7 @@
 //
 // The agent is the guest and so hostile. A broken ring, an unknown message or an agent that asks and
 // never reads its answers makes the link broken: its owner ends the vGPU's sessions of that agent, and the
-// link stays dumb until a new agent epoch appears.
+// link stays dumb until a new agent epoch appears, which finds the ring empty.
 #pragma once
 
 #include <cstdint>

@@ -117,19 +117,18 @@ void IvshmemServer::on_connection(Fd socket, const PeerCredentials& peer) {
   auto memory = owner_.on_peer_connected(peer);
   if (!memory) return refuse(std::move(socket), peer, memory.error().message);
 
-  auto live = std::make_unique<Peer>(io_, *this, std::move(socket));
+  live_ = std::make_unique<Peer>(io_, *this, std::move(socket));
   auto queue_all = [&]() -> Result<void> {
-    if (auto r = live->queue(kProtocolVersion, -1); !r) return r;
-    if (auto r = live->queue(kGuest, -1); !r) return r;
-    if (auto r = live->queue(kMemoryFollows, memory->region_fd); !r) return r;
+    if (auto r = live_->queue(kProtocolVersion, -1); !r) return r;
+    if (auto r = live_->queue(kGuest, -1); !r) return r;
+    if (auto r = live_->queue(kMemoryFollows, memory->region_fd); !r) return r;
     // The host is a peer like any other, "connected" before the guest.
     for (int fd : memory->host_bells)
-      if (auto r = live->queue(kHost, fd); !r) return r;
+      if (auto r = live_->queue(kHost, fd); !r) return r;
     for (int fd : memory->guest_bells)
-      if (auto r = live->queue(kGuest, fd); !r) return r;
+      if (auto r = live_->queue(kGuest, fd); !r) return r;
     return {};
   };
-  live_ = std::move(live);
   if (auto queued = queue_all(); !queued) {
     // Out of descriptors, in the middle: what is queued goes out, and QEMU finds fewer vectors.
     log::error("{}: handshake cut short: {}", path(), queued.error().message);

@@ -77,8 +77,8 @@ class DaemonTest : public ::testing::Test {
     return true;
   }
   void run_for_a_moment() {
-    for (int i = 0; i < 20; ++i) {
-      io_.run_for(std::chrono::milliseconds(2));
+    for (int i = 0; i < 10; ++i) {
+      io_.run_for(std::chrono::milliseconds(1));
       io_.restart();
     }
   }

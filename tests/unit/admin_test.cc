@@ -227,9 +227,10 @@ TEST_F(AdminTest, BadClientsDoNotDisturbGoodOnes) {
 
 TEST_F(AdminTest, ConnectionsAreBounded) {
   std::vector<std::unique_ptr<Client>> clients;
-  for (size_t i = 0; i < limits::kMaxAdminConnections; ++i)
+  for (size_t i = 0; i < limits::kMaxAdminConnections; ++i) {
     clients.push_back(std::make_unique<Client>(config_.admin_socket_path()));
-  run_for_a_moment();
+    run_for_a_moment();  // connecting would block once the backlog is full
+  }
   Client more(config_.admin_socket_path());
   std::optional<std::string> told;
   ASSERT_TRUE(run_until([&] { return (told = more.line()).has_value(); }));
