@@ -1,0 +1,330 @@
+#include "guest-agent/agent/agent.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/ring/wait.h"
+
+namespace sluice::guest {
+namespace {
+
+constexpr uint64_t kBeatNs = 1'000'000'000;
+// A program that connects and then says nothing.
+constexpr uint64_t kJoinNs = 10'000'000'000;
+// Between two beats of the host; sluiced's are a second apart.
+constexpr uint64_t kSilentNs = 10'000'000'000;
+// Connections at once: more than a vGPU has slots, so that the answer is a reason and not a hang.
+constexpr size_t kMostPrograms = 4 * SLUICE_MAX_SLOTS;
+
+uint64_t random_u64() {
+  uint64_t value = 0;
+  while (value == 0)
+    if (::getrandom(&value, sizeof value, 0) != sizeof value) value = monotonic_ns() | 1;
+  return value;
+}
+
+void log(const std::string& text) { std::fprintf(stderr, "sluice-agent: %s\n", text.c_str()); }
+
+std::string text_of(const char* from, size_t room) { return std::string(from, strnlen(from, room)); }
+
+void copy_text(char* to, size_t room, const std::string& text) {
+  const size_t n = std::min(text.size(), room - 1);
+  std::memcpy(to, text.data(), n);
+  std::memset(to + n, 0, room - n);
+}
+
+int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+
+}  // namespace
+
+Agent::Agent(VgpuDevice& device, Fd listener) : device_(device), listener_(std::move(listener)) {
+  announce();
+}
+
+Agent::~Agent() {
+  // The programs' connections close with us; sluiced sees the next agent's epoch. Telling it now frees
+  // their GPU work at once.
+  for (Program& program : programs_) {
+    program.asked = false;
+    program_ended(program);
+  }
+}
+
+// A new life of this agent: everything before it is over, on both sides.
+void Agent::announce() {
+  programs_.clear();
+  backlog_.clear();
+  // The rings go on from where they stand: sluiced keeps its own indices. Answers to an earlier agent
+  // that are still in there match no request of ours.
+  const Bell bell = Bell::for_mmio(device_.doorbell(), SLUICE_IVSHMEM_HOST_PEER << 16);
+  to_host_ = RingProducer(control_to_host(device_.control), bell, false);
+  from_host_ = RingConsumer(control_to_agent(device_.control), bell, false);
+  host_epoch_ = load_shared(device_.header().host_epoch, std::memory_order_acquire);
+  next_request_ = random_u64();
+  epoch_ = random_u64();
+  host_beat_ns_ = monotonic_ns();
+  store_fence();
+  store_shared(device_.header().agent_epoch, epoch_, std::memory_order_release);
+  beat(host_beat_ns_);
+  full_fence();
+  bell.ring();
+  for (const Fd& vector : device_.vectors) drain_eventfd(vector.get());
+}
+
+void Agent::beat(uint64_t now_ns) {
+  store_shared(device_.header().agent_beat, ++beat_);
+  next_beat_ns_ = now_ns + kBeatNs;
+}
+
+Result<void> Agent::check_host() {
+  const sluice_channel_header& header = device_.header();
+  const uint32_t state = load_shared(header.state, std::memory_order_acquire);
+  if (state == SLUICE_CHANNEL_CLOSED || state == SLUICE_CHANNEL_REFUSED)
+    return Error{static_cast<int>(DeviceProblem::kRefused),
+                 "the host has taken the vGPU away: " + text_of(header.reason, sizeof header.reason)};
+  if (to_host_.broken() || from_host_.broken())
+    return Error{static_cast<int>(DeviceProblem::kOther),
+                 std::string("control ring: ") + to_host_.broken_reason() + from_host_.broken_reason()};
+  if (load_shared(header.host_epoch, std::memory_order_acquire) != host_epoch_) {
+    log("the host gave the vGPU a new life: every session is over");
+    announce();
+  }
+  return {};
+}
+
+Result<void> Agent::step(int timeout_ms, int extra_fd) {
+  uint64_t now = monotonic_ns();
+  if (auto ok = check_host(); !ok) return ok;
+
+  std::vector<pollfd> fds;
+  std::vector<Program*> owners;
+  fds.push_back({device_.vectors[0].get(), POLLIN, 0});
+  fds.push_back({programs_.size() < kMostPrograms ? listener_.get() : -1, POLLIN, 0});
+  fds.push_back({extra_fd, POLLIN, 0});
+  const size_t first = fds.size();
+  for (Program& program : programs_) {
+    if (program.gone) continue;  // its descriptors are closed; only OPENED is awaited
+    fds.push_back({program.socket.get(), POLLIN | POLLRDHUP, 0});
+    fds.push_back({program.process.get(), POLLIN, 0});
+    owners.push_back(&program);
+  }
+  const bool asleep = from_host_.arm();
+  if (!asleep) timeout_ms = 0;
+  const auto until_beat =
+      static_cast<int64_t>(next_beat_ns_ > now ? (next_beat_ns_ - now) / 1'000'000 + 1 : 0);
+  if (timeout_ms < 0 || until_beat < timeout_ms) timeout_ms = static_cast<int>(until_beat);
+  const int ready = ::poll(fds.data(), fds.size(), timeout_ms);
+  from_host_.disarm();
+  if (fds[0].revents != 0) drain_eventfd(device_.vectors[0].get());
+  now = monotonic_ns();
+  read_control();
+
+  if (ready > 0) {
+    for (size_t i = 0; i < owners.size(); ++i) {
+      Program& program = *owners[i];
+      const short socket_events = fds[first + 2 * i].revents;
+      const short process_events = fds[first + 2 * i + 1].revents;
+      if (program.remove || program.gone) continue;
+      if (process_events != 0) {
+        program_ended(program);
+      } else if (socket_events != 0) {
+        // A joined program says nothing more: whatever comes is its end.
+        if (program.asked || program.open || (socket_events & POLLIN) == 0)
+          program_ended(program);
+        else
+          read_join(program);
+      }
+    }
+    if (fds[1].revents != 0) accept_programs(now);
+  }
+  for (Program& program : programs_)
+    if (!program.asked && !program.open && !program.remove && now > program.deadline_ns)
+      program.remove = true;
+  programs_.remove_if([](const Program& p) { return p.remove; });
+  flush();
+
+  if (now >= next_beat_ns_) beat(now);
+  const uint64_t host_beat = load_shared(device_.header().host_beat);
+  if (host_beat != host_beat_) {
+    if (host_silent_) log("the host's daemon is back");
+    host_beat_ = host_beat;
+    host_beat_ns_ = now;
+    host_silent_ = false;
+  } else if (!host_silent_ && now - host_beat_ns_ > kSilentNs) {
+    host_silent_ = true;
+    log("the host's daemon is silent: programs that run go on, new ones have to wait");
+  }
+  return {};
+}
+
+// ---- programs ----
+
+void Agent::accept_programs(uint64_t now_ns) {
+  while (programs_.size() < kMostPrograms) {
+    Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    Program& program = programs_.emplace_back();
+    program.socket = std::move(socket);
+    program.deadline_ns = now_ns + kJoinNs;
+    if (auto peer = peer_credentials(program.socket.get())) {
+      program.pid = static_cast<uint32_t>(peer->pid);
+      // pid 0 is of another PID namespace; then the connection alone says when it ends.
+      if (peer->pid != 0) program.process = Fd(open_pidfd(peer->pid));
+      if (peer->pid != 0 && !program.process && errno == ESRCH) program.remove = true;
+    }
+  }
+}
+
+void Agent::read_join(Program& program) {
+  sluice_join join{};
+  auto received = receive_with_fds(program.socket.get(), &join, sizeof join, MSG_DONTWAIT);
+  if (!received) {
+    if (received.error().code != EAGAIN) program.remove = true;
+    return;
+  }
+  if (received->bytes == 0) {
+    program.remove = true;
+    return;
+  }
+  if (received->bytes != sizeof join || received->truncated || join.magic != SLUICE_JOIN_MAGIC ||
+      join.version != SLUICE_CHANNEL_VERSION)
+    return refuse(program, EPROTO, "the program's libcuda.so.1 is not of this agent's version");
+  program.name = text_of(join.program, sizeof join.program);
+  program.request = ++next_request_;
+  program.asked = true;
+  sluice_control_message m{};
+  m.request = program.request;
+  m.guest_pid = program.pid;
+  copy_text(m.text, sizeof m.text, program.name);
+  send(SLUICE_CONTROL_OPEN, m);
+}
+
+void Agent::refuse(Program& program, int error, const std::string& reason) {
+  sluice_joined joined{};
+  joined.magic = SLUICE_JOIN_MAGIC;
+  joined.status = static_cast<uint32_t>(error);
+  copy_text(joined.reason, sizeof joined.reason, reason);
+  (void)send_with_fds(program.socket.get(), &joined, sizeof joined, {});
+  program.remove = true;
+}
+
+void Agent::program_ended(Program& program) {
+  if (program.asked) {  // the slot is on its way: it is closed when it comes
+    program.gone = true;
+    program.socket.reset();
+    program.process.reset();
+    return;
+  }
+  if (program.open) {
+    sluice_control_message m{};
+    m.slot = program.slot;
+    m.epoch = program.slot_epoch;
+    m.guest_pid = program.pid;
+    send(SLUICE_CONTROL_CLOSE, m);
+    flush();
+    program.open = false;
+  }
+  program.remove = true;
+}
+
+// ---- the control rings ----
+
+void Agent::read_control() {
+  while (from_host_.pop(buffer_) == Pop::kRecord) {
+    sluice_control_message message;
+    if (buffer_.body().size() < sizeof message) continue;
+    std::memcpy(&message, buffer_.body().data(), sizeof message);
+    if (buffer_.record().opcode == SLUICE_CONTROL_OPENED) on_opened(message);
+    if (buffer_.record().opcode == SLUICE_CONTROL_CLOSED) on_closed(message);
+  }
+}
+
+void Agent::on_opened(const sluice_control_message& message) {
+  for (Program& program : programs_) {
+    if (!program.asked || program.request != message.request) continue;
+    program.asked = false;
+    if (message.status != 0) {
+      const std::string reason = text_of(message.text, sizeof message.text);
+      if (program.gone)
+        program.remove = true;
+      else
+        refuse(program, static_cast<int>(message.status), reason);
+      return;
+    }
+    program.open = true;
+    program.slot = message.slot;
+    program.slot_epoch = message.epoch;
+    if (program.gone) return program_ended(program);
+    const uint32_t vector = program.slot + 1;
+    if (program.slot >= device_.header().slot_count) {
+      refuse(program, EPROTO, "the host named a slot that there is not");
+      return program_ended(program);
+    }
+    sluice_joined joined{};
+    joined.magic = SLUICE_JOIN_MAGIC;
+    joined.slot = program.slot;
+    joined.doorbell_kind = SLUICE_DOORBELL_MMIO;
+    joined.epoch = program.slot_epoch;
+    joined.region_bytes = device_.region_bytes;
+    joined.region_offset = device_.region_offset;
+    joined.doorbell_offset = device_.doorbell_offset;
+    joined.doorbell_at = SLUICE_IVSHMEM_DOORBELL;
+    joined.doorbell_value = SLUICE_IVSHMEM_HOST_PEER << 16 | vector;
+    // A device with fewer vectors than slots: the program polls.
+    joined.can_wait = vector < device_.vectors.size() ? 1 : 0;
+    const int wake = device_.vectors[joined.can_wait ? vector : 0].get();
+    if (joined.can_wait) drain_eventfd(wake);  // rung for the slot's program before this one
+    const int fds[] = {device_.device.get(), wake};
+    if (!send_with_fds(program.socket.get(), &joined, sizeof joined, fds)) program_ended(program);
+    return;
+  }
+  // Nobody asked, or an earlier agent did: the slot must not stay taken.
+  if (message.status == 0) {
+    sluice_control_message m{};
+    m.slot = message.slot;
+    m.epoch = message.epoch;
+    send(SLUICE_CONTROL_CLOSE, m);
+  }
+}
+
+void Agent::on_closed(const sluice_control_message& message) {
+  for (Program& program : programs_) {
+    if (!program.open || program.slot != message.slot || program.slot_epoch != message.epoch)
+      continue;
+    log("session of " + program.name + " (pid " + std::to_string(program.pid) + ") has ended: " +
+        text_of(message.text, sizeof message.text));
+    program.open = false;
+    program.remove = true;  // closes its connection, by which its library sees it
+  }
+}
+
+void Agent::send(uint16_t opcode, const sluice_control_message& message) {
+  backlog_.emplace_back(opcode, message);
+}
+
+void Agent::flush() {
+  while (!backlog_.empty()) {
+    sluice_record record{};
+    record.opcode = backlog_.front().first;
+    record.call_id = backlog_.front().second.request;
+    if (!to_host_.push(record, std::as_bytes(std::span(&backlog_.front().second, 1)))) break;
+    backlog_.pop_front();
+  }
+  to_host_.publish();
+  // A full ring: the host's bell for room is vector 0, which every step listens to.
+  if (!backlog_.empty() && !to_host_.arm_space(record_bytes(sizeof(sluice_control_message))))
+    next_beat_ns_ = 0;  // there is room by now: the next step comes at once
+}
+
+}  // namespace sluice::guest

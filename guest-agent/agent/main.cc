@@ -1,0 +1,139 @@
+// sluice-agent: owns the vGPU of this VM and hands its slots to programs.
+#include <grp.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "guest-agent/agent/agent.h"
+#include "guest-agent/agent/vgpu_device.h"
+#include "mediator/base/unix_socket.h"
+
+using namespace sluice;
+using namespace sluice::guest;
+
+namespace {
+
+const char* const kUsage =
+    R"(usage: sluice-agent [--device ADDRESS] [--socket PATH] [--check] [--version] [--help]
+
+Owns the vGPU of this virtual machine (a PCI device 1af4:1110) through VFIO and hands its slots
+to programs that use the CUDA driver. Runs in the foreground; needs root.
+
+  --device ADDRESS  the device, such as 0000:01:02.0; otherwise the only, or first, one
+  --socket PATH     where programs join; default /run/sluice/agent.sock. Its group is "sluice" with
+                    mode 0660 if there is such a group, else everybody may join (mode 0666)
+  --check           print what is there, change nothing; exit 0 if there is a vGPU device
+exit status: 0 ended by SIGTERM; 3 no vGPU device; 4 the host refuses, with its reason; 5 no IOMMU or
+no vfio-pci; 6 the device is in use; 1 anything else
+)";
+
+int fail(const Error& error, int status) {
+  std::fprintf(stderr, "sluice-agent: %s\n", error.message.c_str());
+  return status;
+}
+
+// The service manager's notification protocol (sd_notify(3)): one datagram.
+void notify(const char* text) {
+  const char* path = ::getenv("NOTIFY_SOCKET");
+  if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const size_t n = std::strlen(path);
+  if (n >= sizeof address.sun_path) return;
+  std::memcpy(address.sun_path, path, n);
+  if (path[0] == '@') address.sun_path[0] = '\0';  // the abstract namespace
+  Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (socket)
+    ::sendto(socket.get(), text, std::strlen(text), MSG_NOSIGNAL,
+             reinterpret_cast<const sockaddr*>(&address),
+             static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + n));
+}
+
+Result<Fd> listen_for_programs(const std::string& path) {
+  const std::string folder = path.substr(0, path.rfind('/'));
+  if (!folder.empty() && ::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST)
+    return Error::from_errno("make " + folder);
+  const group* sluice_group = ::getgrnam("sluice");
+  auto listener = listen_unix(path, SOCK_SEQPACKET, sluice_group != nullptr ? 0660 : 0666);
+  if (!listener) return listener;
+  if (sluice_group != nullptr && ::chown(path.c_str(), static_cast<uid_t>(-1), sluice_group->gr_gid) != 0)
+    return Error::from_errno("give " + path + " to the group sluice");
+  return listener;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string device_address, socket = "/run/sluice/agent.sock";
+  bool check = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--check") {
+      check = true;
+    } else if (arg == "--version") {
+      std::puts("sluice-agent " SLUICE_VERSION);
+      return 0;
+    } else if (arg == "--help") {
+      std::fputs(kUsage, stdout);
+      return 0;
+    } else if ((arg == "--device" || arg == "--socket") && i + 1 < argc) {
+      (arg == "--device" ? device_address : socket) = argv[++i];
+    } else {
+      std::fputs(kUsage, stderr);
+      return 1;
+    }
+  }
+  if (check) {
+    std::fputs(describe_devices().c_str(), stdout);
+    const bool listening = connect_unix(socket, SOCK_SEQPACKET).ok();
+    std::printf("agent: %s\n", listening ? ("running, at " + socket).c_str() : "not running");
+    return find_vgpu_devices().empty() ? static_cast<int>(DeviceProblem::kNoDevice) : 0;
+  }
+
+  if (device_address.empty()) {
+    const auto found = find_vgpu_devices();
+    if (found.empty())
+      return fail({0, "no vGPU is attached to this VM (no PCI device 1af4:1110)"},
+                  static_cast<int>(DeviceProblem::kNoDevice));
+    if (found.size() > 1)
+      std::fprintf(stderr, "sluice-agent: %zu vGPU devices, using %s; --device chooses another\n",
+                   found.size(), found[0].c_str());
+    device_address = found[0];
+  }
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  Fd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+
+  auto device = open_vgpu_device(device_address);
+  if (!device) return fail(device.error(), device.error().code);
+  auto listener = listen_for_programs(socket);
+  if (!listener) return fail(listener.error(), 1);
+  Agent agent(**device, std::move(*listener));
+  std::fprintf(stderr, "sluice-agent: vGPU %s, %u slots, %zu interrupt vectors, at %s\n",
+               device_address.c_str(), (*device)->header().slot_count, (*device)->vectors.size(),
+               socket.c_str());
+  notify("READY=1");
+  for (;;) {
+    if (auto ok = agent.step(-1, signal_fd.get()); !ok) {
+      notify("STOPPING=1");
+      return fail(ok.error(), ok.error().code);
+    }
+    signalfd_siginfo info;
+    if (::read(signal_fd.get(), &info, sizeof info) == sizeof info) break;
+  }
+  notify("STOPPING=1");
+  ::unlink(socket.c_str());
+  return 0;
+}

@@ -1,0 +1,319 @@
+#include "guest-agent/agent/vgpu_device.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/pci_regs.h>
+#include <linux/vfio.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "mediator/base/unix_socket.h"
+#include "mediator/ring/fence.h"
+
+namespace sluice::guest {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr unsigned kMostVectors = SLUICE_MAX_SLOTS + 1;
+
+Error problem(DeviceProblem kind, std::string message) {
+  return Error{static_cast<int>(kind), std::move(message)};
+}
+Error problem_errno(DeviceProblem kind, const std::string& what) {
+  return problem(kind, Error::from_errno(what).message);
+}
+
+std::string read_line(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char text[128];
+  const ssize_t n = fd ? ::read(fd.get(), text, sizeof text) : -1;
+  if (n <= 0) return {};
+  std::string line(text, static_cast<size_t>(n));
+  return line.substr(0, line.find('\n'));
+}
+
+Result<void> write_line(const std::string& path, const std::string& text) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return problem_errno(DeviceProblem::kOther, "write " + text + " to " + path);
+  return {};
+}
+
+// The last component of what a link points to; empty: no such link.
+std::string link_name(const std::string& path) {
+  char to[512];
+  const ssize_t n = ::readlink(path.c_str(), to, sizeof to - 1);
+  if (n <= 0) return {};
+  const std::string whole(to, static_cast<size_t>(n));
+  return whole.substr(whole.rfind('/') + 1);
+}
+
+std::vector<std::string> entries_of(const std::string& folder) {
+  std::vector<std::string> names;
+  if (DIR* dir = ::opendir(folder.c_str())) {
+    while (const dirent* entry = ::readdir(dir))
+      if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+    ::closedir(dir);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string device_folder(const std::string& sysfs, const std::string& address) {
+  return sysfs + "/bus/pci/devices/" + address;
+}
+
+Result<void> bind_to_vfio(const std::string& address) {
+  const std::string folder = device_folder("/sys", address);
+  const std::string driver = link_name(folder + "/driver");
+  if (driver == "vfio-pci") return {};
+  if (!driver.empty())
+    return problem(DeviceProblem::kBusy, "the driver " + driver + " has " + address +
+                                             ": unbind it, or tell that driver to leave it alone");
+  if (::access("/sys/bus/pci/drivers/vfio-pci", F_OK) != 0)
+    return problem(DeviceProblem::kNoVfio,
+                   "the kernel module vfio-pci is not loaded: run `modprobe vfio-pci`");
+  if (auto r = write_line(folder + "/driver_override", "vfio-pci"); !r) return r;
+  if (auto r = write_line("/sys/bus/pci/drivers_probe", address); !r) return r;
+  if (link_name(folder + "/driver") != "vfio-pci")
+    return problem(DeviceProblem::kNoVfio, "vfio-pci did not take " + address +
+                                               "; the kernel's log says why");
+  return {};
+}
+
+Result<vfio_region_info> region_info(int device, uint32_t index) {
+  vfio_region_info info{};
+  info.argsz = sizeof info;
+  info.index = index;
+  if (::ioctl(device, VFIO_DEVICE_GET_REGION_INFO, &info) != 0)
+    return problem_errno(DeviceProblem::kOther, "region " + std::to_string(index));
+  return info;
+}
+
+// VFIO leaves memory decoding and bus mastering off; without the latter no MSI-X leaves the device.
+Result<void> enable_device(int device) {
+  auto config = region_info(device, VFIO_PCI_CONFIG_REGION_INDEX);
+  if (!config) return config.error();
+  const auto at = static_cast<off_t>(config->offset) + PCI_COMMAND;
+  uint16_t command = 0;
+  if (::pread(device, &command, sizeof command, at) != sizeof command)
+    return problem_errno(DeviceProblem::kOther, "read PCI_COMMAND");
+  command |= PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER;
+  if (::pwrite(device, &command, sizeof command, at) != sizeof command)
+    return problem_errno(DeviceProblem::kOther, "write PCI_COMMAND");
+  return {};
+}
+
+Result<void> map_bars(VgpuDevice& d) {
+  auto registers = region_info(d.device.get(), VFIO_PCI_BAR0_REGION_INDEX);
+  if (!registers) return registers.error();
+  auto memory = region_info(d.device.get(), VFIO_PCI_BAR2_REGION_INDEX);
+  if (!memory) return memory.error();
+  if ((registers->flags & memory->flags & VFIO_REGION_INFO_FLAG_MMAP) == 0)
+    return problem(DeviceProblem::kOther, "the device's memory cannot be mapped");
+  d.doorbell_offset = registers->offset;
+  d.region_offset = memory->offset;
+  d.region_bytes = memory->size;
+  d.control_bytes = std::min<uint64_t>(memory->size, SLUICE_SLOT_OFFSET);
+  void* at = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, d.device.get(),
+                    static_cast<off_t>(d.doorbell_offset));
+  if (at == MAP_FAILED) return problem_errno(DeviceProblem::kOther, "map the registers");
+  d.registers = at;
+  at = ::mmap(nullptr, d.control_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d.device.get(),
+              static_cast<off_t>(d.region_offset));
+  if (at == MAP_FAILED) return problem_errno(DeviceProblem::kOther, "map the shared memory");
+  d.control = static_cast<std::byte*>(at);
+  return {};
+}
+
+Result<void> bind_interrupts(VgpuDevice& d) {
+  vfio_irq_info info{};
+  info.argsz = sizeof info;
+  info.index = VFIO_PCI_MSIX_IRQ_INDEX;
+  if (::ioctl(d.device.get(), VFIO_DEVICE_GET_IRQ_INFO, &info) != 0)
+    return problem_errno(DeviceProblem::kOther, "interrupt vectors");
+  const unsigned count = std::min(info.count, kMostVectors);
+  if (count < 2)
+    return problem(DeviceProblem::kOther,
+                   "the device has fewer than 2 interrupt vectors: <msi vectors='..'> in its XML "
+                   "must be the vGPU's slots plus 1");
+  for (unsigned i = 0; i < count; ++i) {
+    auto fd = make_eventfd();
+    if (!fd) return fd.error();
+    d.vectors.push_back(std::move(*fd));
+  }
+  std::vector<char> buffer(sizeof(vfio_irq_set) + count * sizeof(int32_t));
+  auto* set = reinterpret_cast<vfio_irq_set*>(buffer.data());
+  set->argsz = static_cast<uint32_t>(buffer.size());
+  set->flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
+  set->index = VFIO_PCI_MSIX_IRQ_INDEX;
+  set->start = 0;
+  set->count = count;
+  for (unsigned i = 0; i < count; ++i) {
+    const int32_t fd = d.vectors[i].get();
+    std::memcpy(set->data + i * sizeof fd, &fd, sizeof fd);
+  }
+  if (::ioctl(d.device.get(), VFIO_DEVICE_SET_IRQS, set) != 0)
+    return problem_errno(DeviceProblem::kNoVfio, "bind the interrupt vectors");
+  return {};
+}
+
+Result<void> open_vfio(VgpuDevice& d) {
+  const std::string group = link_name(device_folder("/sys", d.address) + "/iommu_group");
+  if (group.empty())
+    return problem(DeviceProblem::kNoVfio,
+                   "this VM has no IOMMU: its XML needs <iommu model='intel'> with intremap='on', "
+                   "and its kernel intel_iommu=on");
+  if (auto bound = bind_to_vfio(d.address); !bound) return bound;
+
+  d.container = Fd(::open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC));
+  if (!d.container) return problem_errno(DeviceProblem::kNoVfio, "open /dev/vfio/vfio");
+  if (::ioctl(d.container.get(), VFIO_GET_API_VERSION) != VFIO_API_VERSION ||
+      ::ioctl(d.container.get(), VFIO_CHECK_EXTENSION, VFIO_TYPE1_IOMMU) != 1)
+    return problem(DeviceProblem::kNoVfio, "the kernel's VFIO lacks the type 1 IOMMU driver: is the "
+                                           "module vfio_iommu_type1 loaded");
+  d.group = Fd(::open(("/dev/vfio/" + group).c_str(), O_RDWR | O_CLOEXEC));
+  if (!d.group)
+    return problem_errno(errno == EBUSY ? DeviceProblem::kBusy : DeviceProblem::kNoVfio,
+                         "open /dev/vfio/" + group + " (another agent, or a program of one that "
+                         "has ended, may hold it)");
+  vfio_group_status status{};
+  status.argsz = sizeof status;
+  if (::ioctl(d.group.get(), VFIO_GROUP_GET_STATUS, &status) != 0)
+    return problem_errno(DeviceProblem::kOther, "status of IOMMU group " + group);
+  if ((status.flags & VFIO_GROUP_FLAGS_VIABLE) == 0) {
+    std::string others;
+    for (const std::string& name :
+         entries_of("/sys/kernel/iommu_groups/" + group + "/devices"))
+      if (name != d.address) others += " " + name;
+    return problem(DeviceProblem::kBusy, "other devices in the vGPU's IOMMU group have drivers:" +
+                                             others);
+  }
+  const int container = d.container.get();
+  if (::ioctl(d.group.get(), VFIO_GROUP_SET_CONTAINER, &container) != 0)
+    return problem_errno(DeviceProblem::kOther, "add the IOMMU group to the container");
+  if (::ioctl(d.container.get(), VFIO_SET_IOMMU, VFIO_TYPE1_IOMMU) != 0)
+    return problem_errno(DeviceProblem::kNoVfio,
+                         "take the IOMMU (EPERM: no interrupt remapping; intremap='on' is missing)");
+  d.device = Fd(::ioctl(d.group.get(), VFIO_GROUP_GET_DEVICE_FD, d.address.c_str()));
+  if (!d.device) return problem_errno(DeviceProblem::kBusy, "open device " + d.address);
+  ::fcntl(d.device.get(), F_SETFD, FD_CLOEXEC);
+  return {};
+}
+
+const char* state_name(uint32_t state) {
+  switch (state) {
+    case SLUICE_CHANNEL_STARTING: return "starting";
+    case SLUICE_CHANNEL_READY: return "ready";
+    case SLUICE_CHANNEL_REFUSED: return "refused";
+    case SLUICE_CHANNEL_CLOSED: return "closed";
+  }
+  return "unknown";
+}
+
+std::string reason_of(const sluice_channel_header& header) {
+  return std::string(header.reason, strnlen(header.reason, sizeof header.reason));
+}
+
+}  // namespace
+
+VgpuDevice::~VgpuDevice() {
+  if (control != nullptr) ::munmap(control, control_bytes);
+  if (registers != nullptr) ::munmap(registers, kPage);
+}
+
+std::vector<std::string> find_vgpu_devices(const std::string& sysfs) {
+  std::vector<std::string> found;
+  char vendor[16], device[16];
+  std::snprintf(vendor, sizeof vendor, "0x%04x", SLUICE_IVSHMEM_VENDOR);
+  std::snprintf(device, sizeof device, "0x%04x", SLUICE_IVSHMEM_DEVICE);
+  for (const std::string& address : entries_of(sysfs + "/bus/pci/devices"))
+    if (read_line(device_folder(sysfs, address) + "/vendor") == vendor &&
+        read_line(device_folder(sysfs, address) + "/device") == device)
+      found.push_back(address);
+  return found;
+}
+
+Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(const std::string& address) {
+  auto d = std::make_unique<VgpuDevice>();
+  d->address = address;
+  if (auto r = open_vfio(*d); !r) return r.error();
+  if (auto r = enable_device(d->device.get()); !r) return r.error();
+  if (auto r = map_bars(*d); !r) return r.error();
+  if (auto r = check_channel_header(*d); !r) return r.error();
+  if (auto r = bind_interrupts(*d); !r) return r.error();
+  return d;
+}
+
+Result<void> check_channel_header(const VgpuDevice& d) {
+  const sluice_channel_header& header = d.header();
+  if (load_shared(header.magic, std::memory_order_acquire) != SLUICE_CHANNEL_MAGIC)
+    return problem(DeviceProblem::kOther,
+                   "the shared memory of " + d.address + " is not Sluice's");
+  if (header.version != SLUICE_CHANNEL_VERSION)
+    return problem(DeviceProblem::kOther, "the host speaks version " +
+                                              std::to_string(header.version) + " of the channel, this agent " +
+                                              std::to_string(SLUICE_CHANNEL_VERSION));
+  const uint32_t state = load_shared(header.state, std::memory_order_acquire);
+  if (state == SLUICE_CHANNEL_REFUSED || state == SLUICE_CHANNEL_CLOSED)
+    return problem(DeviceProblem::kRefused, "the host gives no vGPU: " + reason_of(header));
+  const uint64_t slots_end =
+      SLUICE_SLOT_OFFSET + uint64_t{header.slot_count} * SLUICE_SLOT_STRIDE;
+  if (header.slot_count == 0 || header.slot_count > SLUICE_MAX_SLOTS ||
+      header.slot_stride != SLUICE_SLOT_STRIDE || header.region_bytes != d.region_bytes ||
+      slots_end > d.region_bytes || d.control_bytes < SLUICE_SLOT_OFFSET)
+    return problem(DeviceProblem::kOther, "the channel's sizes do not fit the device");
+  return {};
+}
+
+std::string describe_devices(const std::string& sysfs) {
+  std::string out;
+  auto line = [&out](const std::string& text) { out += text + "\n"; };
+  line(std::string("vfio-pci module: ") +
+       (::access((sysfs + "/bus/pci/drivers/vfio-pci").c_str(), F_OK) == 0 ? "loaded"
+                                                                           : "not loaded"));
+  line(std::string("IOMMU groups: ") +
+       std::to_string(entries_of(sysfs + "/kernel/iommu_groups").size()));
+  const auto devices = find_vgpu_devices(sysfs);
+  if (devices.empty()) line("vGPU device: none (no PCI device 1af4:1110)");
+  for (const std::string& address : devices) {
+    const std::string folder = device_folder(sysfs, address);
+    const std::string driver = link_name(folder + "/driver");
+    const std::string group = link_name(folder + "/iommu_group");
+    line("vGPU device: " + address);
+    line("  revision: " + read_line(folder + "/revision") + " (0x01: with doorbells)");
+    line("  driver: " + (driver.empty() ? "none" : driver));
+    line("  IOMMU group: " + (group.empty() ? "none" : group));
+    struct stat st;
+    if (::stat((folder + "/resource2").c_str(), &st) == 0)
+      line("  shared memory: " + std::to_string(st.st_size >> 20) + " MiB");
+    // The header, if the device is on; what is off reads as all ones.
+    Fd fd(::open((folder + "/resource2").c_str(), O_RDONLY | O_CLOEXEC));
+    void* at = fd ? ::mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fd.get(), 0) : MAP_FAILED;
+    if (at == MAP_FAILED) {
+      line("  channel: cannot be read without VFIO");
+      continue;
+    }
+    const auto* header = static_cast<const sluice_channel_header*>(at);
+    if (header->magic != SLUICE_CHANNEL_MAGIC) {
+      line("  channel: not readable now (the device is off, or not Sluice's)");
+    } else {
+      line("  channel: version " + std::to_string(header->version) + ", " +
+           state_name(header->state) + ", " + std::to_string(header->slot_count) + " slots");
+      line("  beats: host " + std::to_string(header->host_beat) + ", agent " +
+           std::to_string(header->agent_beat));
+      if (header->reason[0] != '\0') line("  reason: " + reason_of(*header));
+    }
+    ::munmap(at, kPage);
+  }
+  return out;
+}
+
+}  // namespace sluice::guest

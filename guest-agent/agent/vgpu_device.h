@@ -1,0 +1,67 @@
+// The vGPU's PCI device (ivshmem-doorbell) as sluice-agent holds it: found in sysfs, driven through
+// VFIO, mapped, with one event descriptor per interrupt vector. No kernel module of ours.
+//
+// Owned by sluice-agent, one per VM, one thread. It opens and maps; it speaks no protocol. What the
+// host wrote is shown as it is: the guest trusts its host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/channel.h"
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+
+namespace sluice::guest {
+
+// Why there is no usable device; also sluice-agent's exit status, so that a service manager can tell.
+enum class DeviceProblem {
+  kOther = 1,
+  kNoDevice = 3,  // no vGPU is attached to this VM
+  kRefused = 4,   // the host shows a reason instead of a vGPU
+  kNoVfio = 5,    // no IOMMU, or the vfio-pci module is missing
+  kBusy = 6       // another agent, or another driver, has the device
+};
+
+// An open device. Plain data, so that tests can make one of ordinary memory.
+struct VgpuDevice {
+  std::string address;      // "0000:01:02.0", for logs
+  Fd container, group;      // kept open as long as the device is used
+  Fd device;                // what programs map, by the offsets below
+  uint64_t region_offset = 0, region_bytes = 0;  // BAR2
+  uint64_t doorbell_offset = 0;                  // BAR0
+  std::byte* control = nullptr;  // the region's first `control_bytes`: header and control rings
+  size_t control_bytes = 0;
+  void* registers = nullptr;     // BAR0's page
+  std::vector<Fd> vectors;       // vector i fires vectors[i]
+
+  volatile uint32_t* doorbell() const {
+    return reinterpret_cast<volatile uint32_t*>(static_cast<char*>(registers) +
+                                                SLUICE_IVSHMEM_DOORBELL);
+  }
+  sluice_channel_header& header() const {
+    return *reinterpret_cast<sluice_channel_header*>(control);
+  }
+  VgpuDevice() = default;
+  VgpuDevice(const VgpuDevice&) = delete;
+  VgpuDevice& operator=(const VgpuDevice&) = delete;
+  ~VgpuDevice();
+};
+
+// PCI addresses of all ivshmem devices, in order. `sysfs` is "/sys" but for tests.
+std::vector<std::string> find_vgpu_devices(const std::string& sysfs = "/sys");
+
+// Binds the device to vfio-pci, opens and maps it, binds the interrupts. The error's code is a
+// DeviceProblem, its message says what to do. A second call while another agent runs is kBusy.
+Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(const std::string& address);
+
+// Whether the host shows a vGPU there, and of our version: kRefused with its reason, or kOther.
+Result<void> check_channel_header(const VgpuDevice& device);
+
+// What `sluice-agent --check` prints, one fact per line; opens nothing that an agent could be using.
+std::string describe_devices(const std::string& sysfs = "/sys");
+
+}  // namespace sluice::guest

@@ -1,0 +1,389 @@
+// sluice-agent against a host played by the test: slots handed out and given back, whatever way a
+// program ends. The device is ordinary memory in the layout of the real one.
+#include "guest-agent/agent/agent.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "guest-agent/transport/channel.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/ring/wait.h"
+
+namespace sluice::guest {
+namespace {
+
+constexpr uint64_t kRegion = 16 << 20;
+constexpr uint64_t kRegionOffset = 1 << 16;  // as VFIO's offsets: registers first, then the region
+constexpr uint32_t kSlots = 4;
+
+class AgentTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/sluice-agent-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder_ = name;
+    memory_ = std::move(*make_memfd("device", kRegionOffset + kRegion));
+    auto map = [&](uint64_t offset, size_t bytes) {
+      void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(),
+                        static_cast<off_t>(offset));
+      EXPECT_NE(at, MAP_FAILED);
+      return static_cast<std::byte*>(at);
+    };
+    device_.address = "test";
+    device_.device = Fd(::dup(memory_.get()));
+    device_.region_offset = kRegionOffset;
+    device_.region_bytes = kRegion;
+    device_.doorbell_offset = 0;
+    device_.control_bytes = SLUICE_SLOT_OFFSET;
+    device_.control = map(kRegionOffset, SLUICE_SLOT_OFFSET);
+    device_.registers = map(0, 4096);
+    for (uint32_t i = 0; i <= kSlots; ++i) device_.vectors.push_back(std::move(*make_eventfd()));
+    region_ = map(kRegionOffset, kRegion);
+    header().magic = SLUICE_CHANNEL_MAGIC;
+    header().version = SLUICE_CHANNEL_VERSION;
+    header().state = SLUICE_CHANNEL_READY;
+    header().region_bytes = kRegion;
+    header().slot_count = kSlots;
+    header().slot_stride = SLUICE_SLOT_STRIDE;
+    header().host_epoch = 1;
+    from_agent_ = RingConsumer(control_to_host(region_), {});
+    to_agent_ = RingProducer(control_to_agent(region_),
+                             Bell::for_eventfd(device_.vectors[0].get()));
+    ASSERT_TRUE(check_channel_header(device_).ok());
+    auto listener = listen_unix(path(), SOCK_SEQPACKET, 0600);
+    ASSERT_TRUE(listener.ok());
+    agent_ = std::make_unique<Agent>(device_, std::move(*listener));
+    stop_ = std::move(*make_eventfd());
+    thread_ = std::thread([this] {
+      while (!stopping_) {
+        auto ok = agent_->step(20, stop_.get());
+        if (!ok) {
+          end_ = ok.error().code;
+          return;
+        }
+      }
+    });
+  }
+  void TearDown() override {
+    stop_agent();
+    ::munmap(region_, kRegion);
+    ::unlink(path().c_str());
+    ::rmdir(folder_.c_str());
+  }
+  void stop_agent() {
+    stopping_ = true;
+    Bell::for_eventfd(stop_.get()).ring();
+    if (thread_.joinable()) thread_.join();
+    agent_.reset();
+  }
+
+  std::string path() const { return folder_ + "/agent.sock"; }
+  sluice_channel_header& header() { return *reinterpret_cast<sluice_channel_header*>(region_); }
+  uint32_t doorbell() { return *device_.doorbell(); }
+  sluice_slot_header& slot(uint32_t i) {
+    return *reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
+                                                  i * SLUICE_SLOT_STRIDE);
+  }
+
+  // Waits for something that must come; the limit only turns a hang into a failure.
+  static bool eventually(const std::function<bool()>& ready) {
+    for (int i = 0; i < 60000; ++i) {
+      if (ready()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+  sluice_control_message receive(uint16_t opcode) {
+    RecordBuffer buffer;
+    sluice_control_message m{};
+    const bool came = eventually([&] {
+      EXPECT_FALSE(from_agent_.broken()) << from_agent_.broken_reason();
+      return from_agent_.pop(buffer) == Pop::kRecord;
+    });
+    EXPECT_TRUE(came) << "no message " << opcode;
+    if (!came) return m;
+    EXPECT_EQ(buffer.record().opcode, opcode);
+    std::memcpy(&m, buffer.body().data(), sizeof m);
+    return m;
+  }
+  bool silent() {
+    RecordBuffer buffer;
+    return from_agent_.pop(buffer) == Pop::kEmpty;
+  }
+  void send(uint16_t opcode, const sluice_control_message& m) {
+    sluice_record record{};
+    record.opcode = opcode;
+    ASSERT_TRUE(to_agent_.push(record, std::as_bytes(std::span(&m, 1))));
+    to_agent_.publish();
+  }
+  void opened(uint64_t request, uint32_t slot_number, uint64_t epoch) {
+    slot(slot_number).epoch = epoch;
+    slot(slot_number).state = SLUICE_SLOT_OPEN;
+    sluice_control_message m{};
+    m.request = request;
+    m.slot = slot_number;
+    m.epoch = epoch;
+    send(SLUICE_CONTROL_OPENED, m);
+  }
+
+  // A program's join, on its own thread, since it waits for the host's answer.
+  struct Joining {
+    std::thread thread;
+    std::unique_ptr<Channel> channel;
+    std::string error;
+    std::atomic<bool> done{false};
+  };
+  std::unique_ptr<Joining> join(const std::string& name) {
+    auto j = std::make_unique<Joining>();
+    j->thread = std::thread([this, name, it = j.get()] {
+      auto channel = Channel::join(path(), name);
+      if (channel)
+        it->channel = std::move(*channel);
+      else
+        it->error = channel.error().message;
+      it->done = true;
+    });
+    return j;
+  }
+
+  std::string folder_;
+  Fd memory_, stop_;
+  VgpuDevice device_;
+  std::byte* region_ = nullptr;
+  RingConsumer from_agent_;
+  RingProducer to_agent_;
+  std::unique_ptr<Agent> agent_;
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> end_{0};
+};
+
+TEST_F(AgentTest, AnnouncesItselfAndBeats) {
+  EXPECT_NE(header().agent_epoch, 0u);
+  EXPECT_EQ(doorbell(), 0u);  // peer 0, vector 0
+  const uint64_t beat = load_shared(header().agent_beat);
+  EXPECT_TRUE(eventually([&] { return load_shared(header().agent_beat) > beat; }));
+}
+
+TEST_F(AgentTest, HandsOutASlotAndReportsTheEnd) {
+  auto program = join("the-program");
+  const auto open = receive(SLUICE_CONTROL_OPEN);
+  EXPECT_STREQ(open.text, "the-program");
+  EXPECT_EQ(open.guest_pid, static_cast<uint32_t>(::getpid()));
+  opened(open.request, 2, 99);
+  program->thread.join();
+  ASSERT_NE(program->channel, nullptr) << program->error;
+  Channel& channel = *program->channel;
+  EXPECT_EQ(channel.slot(), 2u);
+  EXPECT_EQ(channel.epoch(), 99u);
+  EXPECT_EQ(channel.region(), reinterpret_cast<std::byte*>(SLUICE_WINDOW_ADDRESS));
+  EXPECT_FALSE(channel.ended());
+  channel.bell().ring();
+  EXPECT_EQ(doorbell(), 3u) << "slot 2 rings peer 0, vector 3";
+  // What the host writes is what the program sees; its vector wakes it.
+  region_[SLUICE_SLOT_OFFSET] = std::byte{SLUICE_SLOT_OPEN};
+  Bell::for_eventfd(device_.vectors[3].get()).ring();
+  channel.wait(60000);
+  EXPECT_FALSE(channel.hung_up());
+  EXPECT_TRUE(silent());
+  program->channel.reset();
+  const auto close = receive(SLUICE_CONTROL_CLOSE);
+  EXPECT_EQ(close.slot, 2u);
+  EXPECT_EQ(close.epoch, 99u);
+  EXPECT_TRUE(eventually([&] { return agent_->programs() == 0; }));
+}
+
+TEST_F(AgentTest, PassesOnARefusal) {
+  auto program = join("p");
+  const auto open = receive(SLUICE_CONTROL_OPEN);
+  sluice_control_message m{};
+  m.request = open.request;
+  m.status = EBUSY;
+  std::strcpy(m.text, "all slots are taken");
+  send(SLUICE_CONTROL_OPENED, m);
+  program->thread.join();
+  EXPECT_EQ(program->channel, nullptr);
+  EXPECT_NE(program->error.find("all slots are taken"), std::string::npos) << program->error;
+  EXPECT_TRUE(silent());
+}
+
+TEST_F(AgentTest, AProgramThatDiesBeforeItsSlotComesLeavesNone) {
+  auto socket = connect_unix(path(), SOCK_SEQPACKET);
+  ASSERT_TRUE(socket.ok());
+  sluice_join hello{};
+  hello.magic = SLUICE_JOIN_MAGIC;
+  hello.version = SLUICE_CHANNEL_VERSION;
+  ASSERT_TRUE(send_with_fds(socket->get(), &hello, sizeof hello, {}).ok());
+  const auto open = receive(SLUICE_CONTROL_OPEN);
+  socket->reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  opened(open.request, 1, 7);
+  const auto close = receive(SLUICE_CONTROL_CLOSE);
+  EXPECT_EQ(close.slot, 1u);
+  EXPECT_EQ(close.epoch, 7u);
+}
+
+// A killed program whose forked child keeps the connection open: the process descriptor tells.
+TEST_F(AgentTest, AKilledProgramsSlotIsClosedThoughItsChildLives) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto socket = connect_unix(path(), SOCK_SEQPACKET);
+    sluice_join hello{};
+    hello.magic = SLUICE_JOIN_MAGIC;
+    hello.version = SLUICE_CHANNEL_VERSION;
+    (void)send_with_fds(socket->get(), &hello, sizeof hello, {});
+    const pid_t grandchild = ::fork();
+    if (grandchild != 0) [[maybe_unused]] ssize_t n = ::write(ready[1], &grandchild, sizeof grandchild);
+    for (;;) ::pause();
+  }
+  pid_t grandchild = 0;
+  ASSERT_EQ(::read(ready[0], &grandchild, sizeof grandchild), ssize_t{sizeof grandchild});
+  const auto open = receive(SLUICE_CONTROL_OPEN);
+  EXPECT_EQ(open.guest_pid, static_cast<uint32_t>(child));
+  opened(open.request, 0, 5);
+  ::kill(child, SIGKILL);
+  const auto close = receive(SLUICE_CONTROL_CLOSE);
+  EXPECT_EQ(close.slot, 0u);
+  ::waitpid(child, nullptr, 0);
+  ::kill(grandchild, SIGKILL);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_F(AgentTest, TheHostEndsASession) {
+  auto program = join("p");
+  opened(receive(SLUICE_CONTROL_OPEN).request, 3, 11);
+  program->thread.join();
+  ASSERT_NE(program->channel, nullptr) << program->error;
+  sluice_control_message m{};
+  m.slot = 3;
+  m.epoch = 10;  // an earlier session of that slot: not this one
+  send(SLUICE_CONTROL_CLOSED, m);
+  m.epoch = 11;
+  std::strcpy(m.text, "killed by the operator");
+  send(SLUICE_CONTROL_CLOSED, m);
+  EXPECT_TRUE(eventually([&] {
+    program->channel->wait(100);
+    return program->channel->hung_up();
+  }));
+  EXPECT_TRUE(silent()) << "what the host ended needs no CLOSE";
+}
+
+TEST_F(AgentTest, ANewLifeOfTheVgpuEndsEverything) {
+  auto program = join("p");
+  opened(receive(SLUICE_CONTROL_OPEN).request, 3, 11);
+  program->thread.join();
+  ASSERT_NE(program->channel, nullptr) << program->error;
+  const uint64_t before = load_shared(header().agent_epoch);
+  store_shared<uint64_t>(header().host_epoch, 2);
+  EXPECT_TRUE(eventually([&] { return load_shared(header().agent_epoch) != before; }));
+  EXPECT_TRUE(eventually([&] {
+    program->channel->wait(100);
+    return program->channel->hung_up();
+  }));
+  program->channel.reset();  // the window is free for the next
+  auto next = join("q");
+  EXPECT_STREQ(receive(SLUICE_CONTROL_OPEN).text, "q");
+  stop_agent();
+  next->thread.join();
+  EXPECT_EQ(next->channel, nullptr);
+}
+
+TEST_F(AgentTest, StopsWhenTheVgpuIsTakenAway) {
+  std::strcpy(header().reason, "deleted");
+  store_shared<uint32_t>(header().state, SLUICE_CHANNEL_CLOSED);
+  Bell::for_eventfd(device_.vectors[0].get()).ring();
+  EXPECT_TRUE(eventually([&] { return end_ != 0; }));
+  EXPECT_EQ(end_, static_cast<int>(DeviceProblem::kRefused));
+}
+
+TEST_F(AgentTest, AnswersOfAnEarlierAgentFreeTheirSlots) {
+  opened(12345, 2, 42);
+  const auto close = receive(SLUICE_CONTROL_CLOSE);
+  EXPECT_EQ(close.slot, 2u);
+  EXPECT_EQ(close.epoch, 42u);
+}
+
+TEST_F(AgentTest, ManyProgramsAtOnce) {
+  constexpr int kPrograms = 40;
+  std::vector<Fd> sockets;
+  for (int i = 0; i < kPrograms; ++i) {
+    auto socket = connect_unix(path(), SOCK_SEQPACKET);
+    ASSERT_TRUE(socket.ok());
+    sluice_join hello{};
+    hello.magic = SLUICE_JOIN_MAGIC;
+    hello.version = SLUICE_CHANNEL_VERSION;
+    ASSERT_TRUE(send_with_fds(socket->get(), &hello, sizeof hello, {}).ok());
+    sockets.push_back(std::move(*socket));
+  }
+  std::vector<uint64_t> requests;
+  for (int i = 0; i < kPrograms; ++i) requests.push_back(receive(SLUICE_CONTROL_OPEN).request);
+  for (int i = 0; i < kPrograms; ++i) {
+    sluice_control_message m{};
+    m.request = requests[static_cast<size_t>(i)];
+    m.status = EBUSY;
+    send(SLUICE_CONTROL_OPENED, m);
+  }
+  for (Fd& socket : sockets) {
+    sluice_joined joined{};
+    auto received = receive_with_fds(socket.get(), &joined, sizeof joined);
+    ASSERT_TRUE(received.ok());
+    EXPECT_EQ(joined.status, uint32_t{EBUSY});
+  }
+  EXPECT_TRUE(eventually([&] { return agent_->programs() == 0; }));
+}
+
+TEST_F(AgentTest, StrangersAreRefused) {
+  auto socket = connect_unix(path(), SOCK_SEQPACKET);
+  ASSERT_TRUE(socket.ok());
+  sluice_join hello{};
+  hello.magic = SLUICE_JOIN_MAGIC;
+  hello.version = SLUICE_CHANNEL_VERSION + 1;
+  ASSERT_TRUE(send_with_fds(socket->get(), &hello, sizeof hello, {}).ok());
+  sluice_joined joined{};
+  auto received = receive_with_fds(socket->get(), &joined, sizeof joined);
+  ASSERT_TRUE(received.ok());
+  EXPECT_EQ(joined.status, uint32_t{EPROTO});
+  EXPECT_TRUE(silent());
+}
+
+TEST(AgentDevice, IsFoundByVendorAndDevice) {
+  char name[] = "/tmp/sluice-sysfs-XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const std::string sysfs = name;
+  auto add = [&](const std::string& address, const char* vendor, const char* device) {
+    std::string path = sysfs;
+    for (const char* part : {"/bus", "/pci", "/devices"}) ::mkdir((path += part).c_str(), 0755);
+    ::mkdir((path += "/" + address).c_str(), 0755);
+    std::ofstream(path + "/vendor") << vendor << "\n";
+    std::ofstream(path + "/device") << device << "\n";
+  };
+  EXPECT_TRUE(find_vgpu_devices(sysfs).empty());
+  add("0000:00:02.0", "0x1af4", "0x1041");
+  add("0000:02:01.0", "0x1af4", "0x1110");
+  add("0000:00:03.0", "0x8086", "0x1110");
+  add("0000:01:01.0", "0x1af4", "0x1110");
+  const auto found = find_vgpu_devices(sysfs);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0], "0000:01:01.0");
+  EXPECT_NE(describe_devices(sysfs).find("0000:02:01.0"), std::string::npos);
+  [[maybe_unused]] int rc = ::system(("rm -r " + sysfs).c_str());
+}
+
+}  // namespace
+}  // namespace sluice::guest
