@@ -75,9 +75,10 @@ void Engine::start_threads() {
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   for (unsigned i = 0; i < thread_count_; ++i) {
-    threads_.emplace_back([this, i] { thread_main(i); });
-    ::pthread_setname_np(threads_.back().native_handle(),
-                         ("softgpu-sm" + std::to_string(i)).c_str());
+    threads_.emplace_back([this, i] {
+      ::pthread_setname_np(::pthread_self(), ("softgpu-sm" + std::to_string(i)).c_str());
+      thread_main(i);
+    });
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

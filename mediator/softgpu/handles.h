@@ -62,6 +62,22 @@ class HandleTable {
     return object;
   }
 
+  // Takes out every object for which `gone` says true.
+  template <class Predicate>
+  void remove_if(Predicate gone) {
+    std::vector<std::shared_ptr<Object>> removed;  // let go of without the lock
+    std::unique_lock guard(mutex_);
+    for (uint32_t index = 0; index < slots_.size(); ++index) {
+      Slot& slot = slots_[index];
+      if (!slot.object || !gone(*slot.object)) continue;
+      removed.push_back(std::move(slot.object));
+      slot.object = nullptr;
+      slot.generation = (slot.generation + 1) & kGenerationMask;
+      free_.push_back(index);
+    }
+    guard.unlock();
+  }
+
   static bool is_of_type(Handle handle) {
     return reinterpret_cast<uint64_t>(handle) >> 56 == static_cast<uint64_t>(kType);
   }

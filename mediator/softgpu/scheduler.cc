@@ -47,6 +47,12 @@ void Scheduler::add_edge(const OperationRef& before, const OperationRef& after) 
 void Scheduler::insert(Stream& stream, const OperationRef& operation, const OperationRef& after,
                        Ready& ready) {
   operation->context = stream.context.lock();
+  if (!operation->context || operation->context->destroyed.load()) {
+    // Its context went while the call was under way: nothing of it may run any more.
+    operation->context = nullptr;
+    operation->done.store(1, std::memory_order_release);
+    return;
+  }
   add_edge(stream.last, operation);
   add_edge(after, operation);
   Context& context = *operation->context;
@@ -164,8 +170,11 @@ void Scheduler::launch_thread(std::thread& thread, const char* name, std::functi
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread = std::thread(std::move(body));
-  ::pthread_setname_np(thread.native_handle(), name);
+  thread = std::thread([name, body = std::move(body)] {
+    ::pthread_setname_np(::pthread_self(),
+                         name);  // from inside: needs no /proc, which may be closed off
+    body();
+  });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <climits>
 #include <cstring>
@@ -188,7 +189,11 @@ bool SharedGpu::reserve_memory(unsigned slot, uint64_t bytes) {
 }
 
 void SharedGpu::release_memory(unsigned slot, uint64_t bytes) {
-  state_->contexts[slot].memory_bytes.fetch_sub(bytes);
+  // Never below zero: the slot may have been given back, which has cleared it, a moment ago.
+  std::atomic<uint64_t>& charged = state_->contexts[slot].memory_bytes;
+  uint64_t now = charged.load();
+  while (!charged.compare_exchange_weak(now, now - std::min(now, bytes))) {
+  }
 }
 
 uint64_t SharedGpu::free_memory() {
@@ -211,13 +216,21 @@ void SharedGpu::request(unsigned slot) {
 bool SharedGpu::try_acquire(unsigned slot, bool out_of_turn) {
   if (state_->holder.load() != 0) return false;
   ContextSlot& context = state_->contexts[slot];
+  if (context.ticket.load() == 0) request(slot);  // somebody has overtaken us: back in line
   const uint64_t mine = context.ticket.load();
   bool first = true;
   for_each_slot(state_->waiting.load() & ~bit(slot), [&](unsigned other) {
-    const uint64_t ticket = state_->contexts[other].ticket.load();
-    if (ticket != 0 && ticket < mine) first = false;
+    uint64_t ticket = state_->contexts[other].ticket.load();
+    if (ticket == 0 || ticket >= mine) return;
+    if (!out_of_turn) {
+      first = false;
+    } else {
+      // Who does not come loses its place, or everybody would wait for it again and again.
+      state_->contexts[other].ticket.compare_exchange_strong(ticket, 0);
+      state_->waiting.fetch_and(~bit(other));
+    }
   });
-  if (!first && !out_of_turn) return false;
+  if (!first) return false;
   uint64_t nobody = 0;
   if (!state_->holder.compare_exchange_strong(nobody, holder_word(*state_, slot))) return false;
   state_->waiting.fetch_and(~bit(slot));

@@ -50,8 +50,9 @@ class SharedGpu {
   uint64_t free_memory();
 
   // The queue. request: take a ticket. try_acquire: take the engine if it is this slot's turn; with
-  // `out_of_turn` whatever the queue says (for when the first in line does not come). release:
-  // leave the engine and call the next. withdraw: leave the queue.
+  // `out_of_turn` whoever is before it loses its place (for when they do not come; they stand in
+  // line again when they next try). release: leave the engine and call the next. withdraw: leave
+  // the queue.
   void request(unsigned slot);
   bool try_acquire(unsigned slot, bool out_of_turn = false);
   void release(unsigned slot);

@@ -50,6 +50,9 @@ CUresult initialise_once() {
     say(made.error().message);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  if (!config->log.empty() && config->log != "stderr") {
+    s->log_file.reset(::open(config->log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  }
   ::pthread_atfork(nullptr, nullptr, forget_in_child);
   std::atexit(stop_at_exit);
   g_state.store(s.release());
@@ -76,9 +79,8 @@ State* state(CUresult& status) {
 void State::log(const std::string& line) {
   if (config.log.empty()) return;
   if (config.log == "stderr") return say(line);
-  const Fd fd(::open(config.log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   const std::string text = line + "\n";
-  if (!fd || ::write(fd.get(), text.data(), text.size()) < 0) say(line);
+  if (!log_file || ::write(log_file.get(), text.data(), text.size()) < 0) say(line);
 }
 
 std::vector<std::shared_ptr<Context>>& context_stack() {
@@ -133,6 +135,9 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
     modules.swap(context->modules);
   }
   for (const auto& [handle, module] : modules) drop_module(s, module);
+  const auto is_its = [&](const auto& object) { return object.context.lock() == context; };
+  s.streams.remove_if(is_its);
+  s.events.remove_if(is_its);
   for (;;) {
     uint64_t base;
     {
@@ -174,10 +179,17 @@ uint64_t allocate_device(State& s, Context& context, uint64_t bytes) {
     s.gpu->release_memory(context.slot, bytes);
     return 0;
   }
-  std::lock_guard lock(context.mutex);
-  context.allocations.emplace(base, bytes);
-  (void)context.map.add(base, bytes).ok();
-  return base;
+  {
+    std::lock_guard lock(context.mutex);
+    if (!context.destroyed.load()) {
+      context.allocations.emplace(base, bytes);
+      (void)context.map.add(base, bytes).ok();
+      return base;
+    }
+  }
+  s.arena.free(base);
+  s.gpu->release_memory(context.slot, bytes);
+  return 0;
 }
 
 bool free_device(State& s, Context& context, uint64_t base) {

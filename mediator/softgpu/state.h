@@ -2,6 +2,9 @@
 // threads may outlive main). Also what every API function begins with: is there a driver, which
 // context is current, has it failed.
 //
+// After cuInit the library opens no files: what it still asks of the kernel is memory (mmap,
+// munmap, madvise, mincore), threads (clone, futex, sigprocmask, prctl), time (clock_gettime,
+// clock_nanosleep), fcntl locks and write.
 // Threads: any. The tables and parts lock for themselves; `mutex` guards what is marked.
 #pragma once
 
@@ -53,6 +56,7 @@ struct State {
   unsigned primary_uses = 0, primary_flags = 0;       // under mutex
   uint64_t next_context_id = 1, next_stream_id = 3;   // under mutex
 
+  Fd log_file;  // Config::log, opened by cuInit because later a sandbox may forbid it
   // Faults and refusals, for people; to Config::log.
   void log(const std::string& line);
 };
@@ -102,6 +106,7 @@ CUresult with_stream(CUstream handle, F f) {
     const std::shared_ptr<Stream> stream = find_stream(s, current, handle);
     const std::shared_ptr<Context> context = stream ? stream->context.lock() : nullptr;
     if (!context) return CUDA_ERROR_INVALID_HANDLE;
+    if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (const int error = context->error.load(); error != 0) return static_cast<CUresult>(error);
     return f(s, *context, *stream);
   });

@@ -239,6 +239,24 @@ TEST_F(SharedGpuTest, MemoryIsSharedAndADeadOnesComesBack) {
   EXPECT_EQ(a->free_memory(), 1u << 20);
 }
 
+TEST(Config, ReadsTheEnvironmentAndNamesWhatIsWrong) {
+  ::setenv("SLUICE_SOFT_SMS", "6", 1);
+  ::setenv("SLUICE_SOFT_MEMORY", "3M", 1);
+  auto config = config_from_environment();
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->sms, 6u);
+  EXPECT_EQ(config->memory_bytes, 3u << 20);
+  EXPECT_GE(config->threads, 1u);
+  for (const char* wrong : {"0", "x", "5x", "-1", "99999999999999999999", "9999G"}) {
+    ::setenv("SLUICE_SOFT_SMS", wrong, 1);
+    config = config_from_environment();
+    ASSERT_FALSE(config.ok()) << wrong;
+    EXPECT_NE(config.error().message.find("SLUICE_SOFT_SMS"), std::string::npos);
+  }
+  ::unsetenv("SLUICE_SOFT_SMS");
+  ::unsetenv("SLUICE_SOFT_MEMORY");
+}
+
 TEST(Arena, CutsAlignedPiecesAndMendsThem) {
   Arena arena;
   ASSERT_TRUE(Arena::make(1 << 20, arena).ok());

@@ -237,6 +237,30 @@ TEST_F(SoftGpuTest, ThreadsUseTheContextTogether) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(SoftGpuTest, NothingOfADestroyedContextIsUsable) {
+  CUcontext other;
+  OK(api.cuCtxCreate_v2(&other, 0, 0));
+  CUstream s = stream();
+  CUevent e = event();
+  const CUdeviceptr p = allocate(64);
+  OK(api.cuCtxPopCurrent(nullptr));
+  std::thread([&] {
+    OK(api.cuCtxSetCurrent(other));
+    OK(api.cuCtxDestroy(other));
+  }).join();
+  FAILS(CUDA_ERROR_INVALID_HANDLE, api.cuStreamSynchronize(s));
+  FAILS(CUDA_ERROR_INVALID_HANDLE, api.cuMemsetD8Async(p, 0, 64, s));
+  FAILS(CUDA_ERROR_INVALID_HANDLE, api.cuEventQuery(e));
+  FAILS(CUDA_ERROR_INVALID_CONTEXT, api.cuCtxPushCurrent(other));
+  FAILS(CUDA_ERROR_INVALID_VALUE, api.cuMemFree(p));
+  // A thread that still has it as its current one learns so.
+  OK(api.cuCtxCreate_v2(&other, 0, 0));
+  std::thread([&] { OK(api.cuCtxDestroy(other)); }).join();
+  CUdeviceptr q;
+  FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, api.cuMemAlloc(&q, 16));
+  OK(api.cuCtxPopCurrent(nullptr));
+}
+
 TEST_F(SoftGpuTest, PrimaryContextsAreCounted) {
   CUcontext a, b;
   unsigned flags;
