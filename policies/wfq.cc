@@ -153,14 +153,17 @@ class Wfq final : public Policy {
     bool busy = false;
     VgpuShare share;
     int64_t vtime = 0;
+    uint64_t turn = 0;  // number of its last turn, 0: none since it was added
     int64_t lag = 0;  // V - vtime when it turned idle, less what it was charged since
     uint64_t idle_since_ns = 0;
   };
   struct Less {
     const std::vector<Vgpu>* vgpus;
     bool operator()(uint32_t a, uint32_t b) const {
-      const int64_t ta = (*vgpus)[a].vtime, tb = (*vgpus)[b].vtime;
-      return ta != tb ? ta < tb : a < b;
+      const Vgpu &x = (*vgpus)[a], &y = (*vgpus)[b];
+      if (x.vtime != y.vtime) return x.vtime < y.vtime;
+      // Who ran last goes last, or an eviction that took no time would give it the GPU right back.
+      return x.turn != y.turn ? x.turn < y.turn : a < b;
     }
   };
   struct Level {
@@ -274,6 +277,7 @@ class Wfq final : public Policy {
   }
 
   void start_slice(uint64_t now_ns) {
+    vgpus_[holder_].turn = ++turns_;
     slice_start_ns_ = now_ns;
     slice_start_vtime_ = vgpus_[holder_].vtime;
   }
@@ -288,6 +292,7 @@ class Wfq final : public Policy {
   std::vector<Level> levels_;
   VgpuId holder_ = kNoVgpu;
   bool leaving_ = false;
+  uint64_t turns_ = 0;
   uint64_t slice_start_ns_ = 0;
   int64_t slice_start_vtime_ = 0;
   uint64_t wake_ns_ = 0;  // last wake asked for

@@ -66,14 +66,13 @@ TEST(SchedulerSim, ManyTenants) {
       weights += 1 + i % 4;
       h.add_session(v.back(), {.task_ns = (100 + 70 * i) * kUs, .tasks_per_launch = 5 + i});
     }
-    h.run_until(20 * kSecond);
+    h.run_until(60 * kSecond);  // the lightest of 16 has some 300 turns in it
     const auto got = shares(h, std::vector<VgpuTruth>(n), v);
     for (uint32_t i = 0; i < n; ++i) {
       const double asked = static_cast<double>(1 + i % 4) / static_cast<double>(weights);
       EXPECT_NEAR(got[i] / asked, 1.0, 0.01) << n << " tenants, number " << i;
     }
     EXPECT_EQ(h.overlap_ns(), 0u);
-    EXPECT_GE(static_cast<double>(h.wasted_ns()), 0.0);
     EXPECT_LT(static_cast<double>(h.wasted_ns()), 0.02 * static_cast<double>(h.some_work_ns()));
   }
 }

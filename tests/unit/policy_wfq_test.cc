@@ -1,0 +1,235 @@
+// The contract of policies/policy.h as wfq and fcfs keep it, event by event, and the registry.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+
+#include "policies/policy.h"
+
+namespace sluice::policy {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+// Drives a policy by hand and keeps what it asked for.
+struct Driver {
+  explicit Driver(std::string_view name, Config config = {})
+      : policy(find_policy(name)->make(config)), sms(config.machine.sm_count) {}
+
+  void add(VgpuId v, uint32_t weight = 100, uint32_t priority = 0) {
+    call([&] { policy->on_vgpu_added(now, v, {.weight = weight, .priority = priority}, out); });
+  }
+  void arrive(VgpuId v) { call([&] { policy->on_arrival(now, v, out); }); }
+  void idle(VgpuId v) { call([&] { policy->on_idle(now, v, out); }); }
+  void left(VgpuId v, LeftReason why = LeftReason::kEvicted) {
+    holder = kNoVgpu;
+    call([&] { policy->on_left(now, v, why, out); });
+  }
+  // Time passes; the holder is charged for it; the wake fires if it is due.
+  void pass(uint64_t ns) {
+    now += ns;
+    if (holder != kNoVgpu) policy->on_usage(now, holder, {.sm_ns = ns * sms});
+    if (wake_ns && wake_ns <= now) {
+      wake_ns = 0;
+      call([&] { policy->on_wake(now, out); });
+    }
+  }
+  template <class F>
+  void call(F&& f) {
+    out.clear();
+    f();
+    evicted = kNoVgpu;
+    for (const Action& a : out) {
+      if (a.kind == Action::Kind::kRun) {
+        EXPECT_EQ(holder, kNoVgpu) << "run beside a holder";
+        holder = a.vgpu;
+      }
+      if (a.kind == Action::Kind::kEvict) {
+        EXPECT_EQ(holder, a.vgpu);
+        evicted = a.vgpu;
+      }
+      if (a.kind == Action::Kind::kWake) wake_ns = a.at_ns;
+    }
+  }
+
+  std::unique_ptr<Policy> policy;
+  uint32_t sms;
+  Actions out;
+  uint64_t now = 1000 * kMs, wake_ns = 0;
+  VgpuId holder = kNoVgpu, evicted = kNoVgpu;
+};
+
+TEST(Registry, NamesAreUniqueAndTheDefaultIsFirst) {
+  std::set<std::string_view> names;
+  for (const Registration& row : registry()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_TRUE(row.exclusive || row.proportional);
+    EXPECT_EQ(row.make(Config{})->name(), row.name);
+    EXPECT_EQ(find_policy(row.name), &row);
+  }
+  EXPECT_EQ(registry().front().name, "wfq");
+  EXPECT_EQ(find_policy("no such policy"), nullptr);
+}
+
+TEST(Wfq, AloneIsDisengaged) {
+  Driver d("wfq");
+  d.add(0);
+  d.arrive(0);
+  EXPECT_EQ(d.holder, 0u);
+  EXPECT_EQ(d.wake_ns, 0u) << "nothing to decide, so no timer";
+  d.pass(500 * kMs);
+  d.idle(0);
+  EXPECT_TRUE(d.out.empty()) << "an idle holder that nobody follows stays";
+}
+
+TEST(Wfq, ANewcomerGetsATurnAtOnceAfterALongSoloRun) {
+  Driver d("wfq");
+  d.add(0), d.add(1);
+  d.arrive(0);
+  d.pass(500 * kMs);
+  d.arrive(1);
+  EXPECT_EQ(d.evicted, 0u);
+  EXPECT_EQ(d.out.back().next, 1u);
+  d.out.clear();
+  d.pass(kMs);
+  EXPECT_TRUE(d.out.empty()) << "it waits for on_left()";
+  d.left(0);
+  EXPECT_EQ(d.holder, 1u);
+  EXPECT_EQ(d.wake_ns, d.now + d.policy->quantum_ns());
+}
+
+TEST(Wfq, AnEvictionThatTookNoTimeIsNotUndone) {
+  Driver d("wfq");
+  d.add(0), d.add(1);
+  d.arrive(0);
+  d.pass(500 * kMs);
+  d.arrive(1);  // with the same virtual time
+  d.left(0);
+  EXPECT_EQ(d.holder, 1u);
+}
+
+TEST(Wfq, AnIdleHolderIsEvictedAtOnce) {
+  Driver d("wfq");
+  d.add(0), d.add(1);
+  d.arrive(0), d.arrive(1);
+  EXPECT_EQ(d.holder, 0u);
+  d.pass(kMs);
+  d.idle(0);
+  EXPECT_EQ(d.evicted, 0u);
+  d.left(0, LeftReason::kIdle);
+  EXPECT_EQ(d.holder, 1u);
+}
+
+TEST(Wfq, QuantumFollowsHandoverCostAndNumber) {
+  Config c;
+  c.machine.handover_ns = 100'000;
+  Driver d("wfq", c);
+  for (VgpuId v = 0; v < 16; ++v) d.add(v);
+  d.arrive(0), d.arrive(1);
+  EXPECT_EQ(d.policy->quantum_ns(), 20 * kMs);  // latency target 40 ms, two of them
+  for (VgpuId v = 2; v < 16; ++v) d.arrive(v);
+  EXPECT_EQ(d.policy->quantum_ns(), 5 * kMs);  // the least
+  for (int i = 0; i < 100; ++i) d.policy->on_handover(d.now, 400'000);
+  EXPECT_NEAR(static_cast<double>(d.policy->quantum_ns()), 10e6, 1e5);  // 400 us / 4 %
+  for (int i = 0; i < 100; ++i) d.policy->on_handover(d.now, 10'000 * kMs);
+  EXPECT_LE(d.policy->quantum_ns(), 30 * kMs);  // bounded
+}
+
+TEST(Wfq, WeightsCanChangeWhileItRuns) {
+  Driver d("wfq");
+  d.add(0, 200), d.add(1, 100);
+  d.arrive(0), d.arrive(1);
+  uint64_t got[2] = {};
+  const auto run = [&](int ms) {
+    got[0] = got[1] = 0;
+    for (int i = 0; i < ms * 10; ++i) {
+      got[d.holder] += kMs / 10;
+      d.pass(kMs / 10);
+      if (d.evicted != kNoVgpu) d.left(d.evicted);
+    }
+  };
+  run(6000);
+  EXPECT_NEAR(static_cast<double>(got[0]) / static_cast<double>(got[1]), 2.0, 0.03);
+  d.call([&] { d.policy->on_vgpu_changed(d.now, 0, {.weight = 100}, d.out); });
+  if (d.evicted != kNoVgpu) d.left(d.evicted);
+  d.call([&] { d.policy->on_vgpu_changed(d.now, 1, {.weight = 300}, d.out); });
+  if (d.evicted != kNoVgpu) d.left(d.evicted);
+  run(8000);
+  EXPECT_NEAR(static_cast<double>(got[1]) / static_cast<double>(got[0]), 3.0, 0.05);
+}
+
+TEST(Wfq, APriorityChangeTakesEffectAtOnce) {
+  Driver d("wfq");
+  d.add(0), d.add(1);
+  d.arrive(0), d.arrive(1);
+  ASSERT_EQ(d.holder, 0u);
+  d.call([&] { d.policy->on_vgpu_changed(d.now, 1, {.weight = 1, .priority = 5}, d.out); });
+  EXPECT_EQ(d.evicted, 0u);
+  d.left(0);
+  EXPECT_EQ(d.holder, 1u);
+  EXPECT_EQ(d.out.size(), 1u) << "a lower level waits until it is idle: no timer";
+}
+
+// Years of solo time move the virtual time far; arithmetic must not overflow, nor a newcomer suffer.
+TEST(Wfq, VirtualTimeDoesNotOverflow) {
+  Config c;
+  c.machine.sm_count = 132;
+  Driver d("wfq", c);
+  d.add(0, 1), d.add(1, 1);
+  d.arrive(0);
+  for (int i = 0; i < 3000; ++i) {  // of 2.4 hours each, 132 SMs
+    d.now += 1;
+    d.policy->on_usage(d.now, 0, {.sm_ns = ~0ull});
+  }
+  d.now += 100 * kMs;
+  d.arrive(1);
+  EXPECT_EQ(d.evicted, 0u);
+  d.left(0);
+  uint64_t got[2] = {};
+  for (int i = 0; i < 20000; ++i) {
+    got[d.holder] += kMs / 10;
+    d.pass(kMs / 10);
+    if (d.evicted != kNoVgpu) d.left(d.evicted);
+  }
+  EXPECT_NEAR(static_cast<double>(got[0]) / 2e9, 0.5, 0.02);
+}
+
+TEST(Wfq, SameEventsSameActions) {
+  std::vector<std::vector<std::pair<int, VgpuId>>> runs;
+  for (int run = 0; run < 2; ++run) {
+    Driver d("wfq");
+    std::vector<std::pair<int, VgpuId>> seen;
+    for (VgpuId v = 0; v < 8; ++v) d.add(v, 10 + 7 * v), d.arrive(v);
+    for (int i = 0; i < 5000; ++i) {
+      d.pass(kMs);
+      for (const Action& a : d.out) seen.push_back({static_cast<int>(a.kind), a.vgpu});
+      if (d.evicted != kNoVgpu) d.left(d.evicted);
+    }
+    EXPECT_GT(seen.size(), 100u);
+    runs.push_back(seen);
+  }
+  EXPECT_EQ(runs[0], runs[1]);
+}
+
+TEST(Fcfs, InOrderOfArrivalUntilIdle) {
+  Driver d("fcfs");
+  d.add(0), d.add(1), d.add(2);
+  d.arrive(2), d.arrive(0), d.arrive(1);
+  EXPECT_EQ(d.holder, 2u);
+  d.pass(1000 * kMs);
+  EXPECT_EQ(d.evicted, kNoVgpu);
+  d.idle(2);
+  EXPECT_EQ(d.evicted, 2u);
+  d.left(2, LeftReason::kIdle);
+  EXPECT_EQ(d.holder, 0u);
+  d.idle(0);
+  d.arrive(0);  // again, before it has left: behind the others
+  d.left(0, LeftReason::kIdle);
+  EXPECT_EQ(d.holder, 1u);
+  d.idle(1);
+  d.left(1, LeftReason::kIdle);
+  EXPECT_EQ(d.holder, 0u);
+}
+
+}  // namespace
+}  // namespace sluice::policy

@@ -1,0 +1,72 @@
+// QuotaLedger: what a worker may claim, and that everything comes back.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "mediator/core/quota.h"
+
+namespace sluice::core {
+namespace {
+
+TEST(QuotaLedger, LimitsOfSessionVgpuAndGpu) {
+  QuotaLedger q(1000);
+  q.add_vgpu(0, 600), q.add_vgpu(1, 600);
+  q.add_session(0, 5), q.add_session(0, 6), q.add_session(1, 7);
+  EXPECT_TRUE(q.lease(5, 400));
+  EXPECT_EQ(q.lease(6, 201).error().code, ENOMEM);
+  EXPECT_TRUE(q.lease(6, 200));
+  EXPECT_EQ(q.held_by_vgpu(0), 600u);
+  EXPECT_EQ(q.lease(7, 401).error().code, ENOMEM) << "more than the GPU has left";
+  EXPECT_TRUE(q.lease(7, 400));
+  EXPECT_EQ(q.held(), 1000u);
+  EXPECT_TRUE(q.give_back(6, 200));
+  EXPECT_TRUE(q.lease(7, 200));
+  EXPECT_EQ(q.remove_session(5), 400u);
+  EXPECT_EQ(q.held_by_vgpu(0), 0u);
+  q.set_limit(1, 100);  // below what it holds
+  EXPECT_EQ(q.lease(7, 1).error().code, ENOMEM);
+  EXPECT_EQ(q.held_by_session(7), 600u);
+}
+
+TEST(QuotaLedger, WrongClaimsChangeNothing) {
+  QuotaLedger q(1ull << 40);
+  q.add_vgpu(0, 1ull << 30);
+  q.add_session(0, 0);
+  EXPECT_EQ(q.lease(0, 0).error().code, EINVAL);
+  EXPECT_EQ(q.lease(9, 1).error().code, EINVAL);
+  EXPECT_EQ(q.lease(0, ~0ull).error().code, ENOMEM);
+  EXPECT_TRUE(q.lease(0, 100));
+  EXPECT_EQ(q.lease(0, ~0ull - 50).error().code, ENOMEM) << "the sum must not wrap";
+  EXPECT_EQ(q.give_back(0, 101).error().code, EINVAL);
+  EXPECT_EQ(q.give_back(3, 1).error().code, EINVAL);
+  EXPECT_EQ(q.held(), 100u);
+  EXPECT_EQ(q.remove_session(3), 0u);
+}
+
+TEST(QuotaLedger, EverythingComesBack) {
+  std::mt19937_64 r(1);
+  QuotaLedger q(1ull << 30);
+  for (uint32_t v = 0; v < 4; ++v) q.add_vgpu(v, 1ull << 29);
+  for (uint32_t s = 0; s < 16; ++s) q.add_session(s % 4, s);
+  for (int i = 0; i < 20'000; ++i) {
+    const uint32_t s = r() % 16;
+    if (r() % 2)
+      (void)q.lease(s, r() % (1u << 27));
+    else
+      (void)q.give_back(s, r() % (1u << 27));
+    if (r() % 100 == 0) q.remove_session(s), q.add_session(s % 4, s);
+    uint64_t sum = 0;
+    for (uint32_t v = 0; v < 4; ++v) {
+      EXPECT_LE(q.held_by_vgpu(v), 1ull << 29);
+      sum += q.held_by_vgpu(v);
+    }
+    ASSERT_EQ(sum, q.held());
+    ASSERT_LE(sum, q.total());
+  }
+  for (uint32_t s = 0; s < 16; ++s) q.remove_session(s);
+  EXPECT_EQ(q.held(), 0u);
+  for (uint32_t v = 0; v < 4; ++v) q.remove_vgpu(v);
+}
+
+}  // namespace
+}  // namespace sluice::core

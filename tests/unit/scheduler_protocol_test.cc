@@ -1,0 +1,304 @@
+// core::Scheduler step by step: which words it writes, in which order, and what it does with reports.
+// (Shares and random workloads: tests/sim; the protocol itself: tests/model.)
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "mediator/core/scheduler.h"
+
+namespace sluice::core {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+// Executes actions on pages of its own and writes down what happened.
+struct Host {
+  explicit Host(SchedulerConfig config = {}) : scheduler(Scheduler::make(config, 0)) {}
+  struct Pages {
+    uint64_t grant = 0, evict = 0;
+    ReportSnapshot report;
+  };
+  Pages& page(SessionId s) {
+    if (s >= pages.size()) pages.resize(s + 1);
+    return pages[s];
+  }
+  void drain() {
+    while (auto a = queue.pop()) {
+      const std::string s = std::to_string(a->session);
+      switch (a->kind) {
+        case Action::Kind::kSetGrant:
+          page(a->session).grant = a->word;
+          did += "grant" + s + (a->word & SLUICE_GRANT_OPEN ? "o" : "c") +
+                 (a->word & SLUICE_GRANT_CONTENDED ? "!" : "") +
+                 std::to_string(SLUICE_GRANT_GENERATION(a->word)) + " ";
+          break;
+        case Action::Kind::kSetEvict:
+          page(a->session).evict = a->word;
+          did += "evict" + s + "=" + std::to_string(static_cast<uint32_t>(a->word)) + " ";
+          break;
+        case Action::Kind::kReadReport:
+          did += "read" + s + " ";
+          scheduler->on_report(now, a->session, page(a->session).report, queue);
+          break;
+        case Action::Kind::kRingGate: did += "ring" + s + " "; break;
+        case Action::Kind::kWakeAt: wake = a->word; break;
+        case Action::Kind::kEndSession: did += "end" + s + " "; break;
+        case Action::Kind::kLog:
+          if (a->event == LogEvent::kReportViolation) did += "lie" + s + " ";
+          if (a->event == LogEvent::kPolicyViolation) did += "policy? ";
+          break;
+      }
+    }
+  }
+  std::string take() {
+    std::string t = std::move(did);
+    did.clear();
+    if (!t.empty()) t.pop_back();
+    return t;
+  }
+  VgpuId vgpu(uint32_t weight = 100, uint32_t priority = 0) {
+    const auto v = scheduler->add_vgpu(now, {.weight = weight, .priority = priority}, queue);
+    drain();
+    return *v;
+  }
+  SessionId session(VgpuId v) {
+    const auto s = scheduler->add_session(now, v, queue);
+    page(*s) = {};
+    drain();
+    return *s;
+  }
+  void report(SessionId s, uint32_t demand, uint32_t in_flight, uint32_t left = 0) {
+    auto& r = page(s).report;
+    r.guest_demand = demand, r.guest_in_flight = in_flight, r.guest_left_generation = left;
+    scheduler->on_report(now, s, r, queue);
+    drain();
+  }
+  // Changes the page without ringing.
+  void quietly(SessionId s, uint32_t demand, uint32_t in_flight) {
+    page(s).report.guest_demand = demand, page(s).report.guest_in_flight = in_flight;
+  }
+  void remove(SessionId s) {
+    scheduler->on_session_removed(now, s, queue);
+    drain();
+  }
+  void time(uint64_t ns) {
+    now = ns;
+    scheduler->on_timer(now, queue);
+    drain();
+  }
+
+  std::unique_ptr<Scheduler> scheduler;
+  ActionQueue queue;
+  std::vector<Pages> pages;
+  std::string did;
+  uint64_t now = kMs, wake = kNever;
+};
+
+TEST(Scheduler, UnknownPolicy) {
+  EXPECT_EQ(Scheduler::make({.policy = "nonsense"}, 0), nullptr);
+}
+
+TEST(Scheduler, AloneTheGateOpensOnceAndStaysOpen) {
+  Host h;
+  const auto s = h.session(h.vgpu());
+  EXPECT_EQ(h.take(), "grant0c!0");
+  h.report(s, 1, 0);
+  EXPECT_EQ(h.take(), "grant0o1 ring0");
+  h.report(s, 0, 0);
+  h.report(s, 3, 1);
+  EXPECT_EQ(h.take(), "");
+  EXPECT_EQ(h.wake, kNever);
+}
+
+TEST(Scheduler, EngagesReadsAndEvictsInTheProtocolsOrder) {
+  Host h;
+  const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
+  h.report(a, 2, 1);
+  h.take();
+  h.now = 500 * kMs;  // long alone
+  h.quietly(a, 2, 1);
+  h.report(b, 1, 0);
+  EXPECT_EQ(h.take(), "grant0o!1 read0 grant0c!1 evict0=1 read0") << "it is still there";
+  h.report(a, 2, 0, 1);
+  EXPECT_EQ(h.take(), "grant1o!1 ring1");
+  EXPECT_EQ(h.scheduler->stats(h.now, 0).evictions, 1u);
+  EXPECT_EQ(h.scheduler->eviction_latency(0).count(), 1u);
+  // Its turn comes again with a new generation.
+  h.quietly(b, 1, 0);
+  h.time(h.wake);
+  EXPECT_EQ(h.take(), "grant1c!1 evict1=1 read1 grant0o!2 ring0");
+}
+
+TEST(Scheduler, AnIdleHolderGivesWayWithoutWaiting) {
+  Host h;
+  const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
+  h.report(a, 1, 1);
+  h.quietly(a, 0, 0);  // uncontended, so it did not ring
+  h.take();
+  h.report(b, 1, 0);
+  EXPECT_EQ(h.take(), "grant0o!1 read0 grant0c!1 evict0=1 read0 grant1o1 ring1");
+  EXPECT_EQ(h.scheduler->stats(h.now, 0).evictions, 0u) << "no work remained";
+  EXPECT_EQ(h.scheduler->eviction_latency(0).count(), 0u);
+}
+
+TEST(Scheduler, ALaterContenderClearsTheFlagWhenItGoes) {
+  Host h;
+  const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
+  h.report(a, 1, 1);
+  h.report(b, 1, 0);
+  h.take();
+  h.report(b, 0, 0);
+  EXPECT_EQ(h.take(), "grant0o1");
+}
+
+TEST(Scheduler, SessionsOfAVgpuHoldTogetherAndSpeakForThemselves) {
+  Host h;
+  const auto v = h.vgpu(), w = h.vgpu();
+  const auto a = h.session(v), b = h.session(v), c = h.session(w);
+  h.report(a, 1, 0);
+  EXPECT_EQ(h.take(), "grant0c!0 grant1c!0 grant2c!0 grant0o1 ring0 grant1o1 ring1");
+  h.quietly(a, 1, 1);
+  h.report(c, 1, 0);
+  EXPECT_EQ(h.take(), "grant0o!1 read0 grant1o!1 read1");
+  h.quietly(b, 1, 1);  // found work behind an open gate
+  h.report(a, 0, 0);
+  EXPECT_EQ(h.take(), "read0 read1") << "b works, so the vGPU is not idle";
+  h.report(b, 0, 0);
+  EXPECT_EQ(h.take(), "read0 read1 grant0c!1 evict0=1 read0 grant1c!1 evict1=1 read1 grant2o1 ring2");
+  // A session that joins a holder is granted at once, one that joins another is not.
+  h.session(w);
+  EXPECT_EQ(h.take(), "grant3o1 ring3");
+  h.session(v);
+  EXPECT_EQ(h.take(), "grant4c!0");
+}
+
+TEST(Scheduler, WaitsForAllSessionsOfAVgpuToLeave) {
+  Host h;
+  const auto v = h.vgpu(), w = h.vgpu();
+  const auto a = h.session(v), b = h.session(v), c = h.session(w);
+  h.report(a, 1, 1), h.report(b, 1, 1);
+  h.now = 400 * kMs;
+  h.report(c, 1, 0);
+  h.take();
+  h.report(a, 1, 0, 1);
+  EXPECT_EQ(h.take(), "");
+  h.report(b, 1, 1, 1);  // left_generation alone is enough
+  EXPECT_EQ(h.take(), "grant2o!1 ring2");
+}
+
+TEST(Scheduler, DeadlinesWarnThenEnd) {
+  Host h;
+  const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
+  h.report(a, 1, 1);
+  h.now = 500 * kMs;
+  h.report(b, 1, 0);
+  h.take();
+  EXPECT_EQ(h.wake, 600 * kMs);
+  h.time(600 * kMs);
+  EXPECT_EQ(h.take(), "read0");
+  EXPECT_EQ(h.wake, 2500 * kMs);
+  EXPECT_EQ(h.scheduler->stats(h.now, 0).overdue, 1u);
+  h.time(2500 * kMs);
+  EXPECT_EQ(h.take(), "grant0c!1 ring0 end0");
+  EXPECT_TRUE(h.page(a).grant & SLUICE_GRANT_ENDING);
+  h.time(9000 * kMs);
+  EXPECT_EQ(h.take(), "") << "ended once";
+  h.remove(a);
+  EXPECT_EQ(h.take(), "grant1o1 ring1");
+  EXPECT_GE(h.scheduler->stats(h.now, 0).gpu_ns, 8900 * kMs) << "charged until it was gone";
+}
+
+TEST(Scheduler, ImpossibleReportsAreCountedAndClipped) {
+  Host h;
+  const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
+  h.report(a, 1, 0);
+  h.take();
+  h.report(a, 0xffffffff, 0xffffffff, 77);
+  EXPECT_EQ(h.take(), "lie0 lie0 lie0");
+  h.page(a).report = {.guest_demand = 1, .guest_in_flight = 1};
+  h.now = 500 * kMs;
+  h.report(b, 1, 0);
+  h.take();
+  h.report(a, 1, 1, 5);  // has left a generation that it never had
+  EXPECT_EQ(h.take(), "lie0") << "b must wait";
+  EXPECT_EQ(h.scheduler->stats(h.now, 0).report_violations, 4u);
+  h.report(a, 1, 0, 1);
+  EXPECT_EQ(h.take(), "grant1o!1 ring1");
+  // Nobody's report, or one of a session that is gone.
+  h.scheduler->on_report(h.now, 999, {}, h.queue);
+  h.remove(b);
+  h.scheduler->on_report(h.now, b, {.guest_demand = 1}, h.queue);
+}
+
+TEST(Scheduler, CountersOfAReportNeverGoBack) {
+  Host h;
+  const auto v = h.vgpu();
+  const auto a = h.session(v);
+  h.page(a).report.guest_launches = 10;
+  h.report(a, 1, 0);
+  h.page(a).report.guest_launches = 3;
+  h.report(a, 1, 0);
+  EXPECT_EQ(h.scheduler->stats(h.now, v).guest_launches, 10u);
+  h.remove(a);
+  EXPECT_EQ(h.scheduler->stats(h.now, v).guest_launches, 10u) << "kept when its session is gone";
+}
+
+TEST(Scheduler, GenerationsRunOutIntoAnEnd) {
+  SchedulerConfig c;
+  c.max_generation = 2;
+  Host h(c);
+  const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
+  h.report(a, 1, 0), h.report(b, 1, 0);
+  for (int i = 0; i < 4; ++i) h.time(h.wake);
+  EXPECT_NE(h.take().find("end0"), std::string::npos);
+  EXPECT_TRUE(h.page(a).grant & SLUICE_GRANT_ENDING);
+  h.remove(a);
+}
+
+TEST(Scheduler, AdoptsWhatAnEarlierLifeHadGranted) {
+  Host h;
+  const auto v = h.vgpu(), w = h.vgpu();
+  h.page(1);
+  h.quietly(0, 2, 1);
+  const auto a = h.scheduler->adopt_session(h.now, v, SLUICE_GRANT_OPEN | 7, 5, h.queue);
+  h.drain();
+  EXPECT_EQ(h.take(), "grant0c!8 evict0=8 read0");
+  h.quietly(1, 1, 0);
+  h.scheduler->adopt_session(h.now, w, 3, 4, h.queue);
+  h.drain();
+  h.scheduler->end_adoption(h.now, h.queue);
+  h.drain();
+  EXPECT_EQ(h.take(), "grant1c!5 evict1=5 read1") << "nobody is granted while one is still there";
+  h.report(*a, 2, 0, 8);
+  EXPECT_NE(h.take().find("o!"), std::string::npos);
+}
+
+TEST(Scheduler, IdsAreReusedAndEverythingStartsAfresh) {
+  Host h;
+  const auto v = h.vgpu();
+  const auto a = h.session(v);
+  h.report(a, 1, 1);
+  h.remove(a);
+  h.scheduler->remove_vgpu(h.now, v, h.queue);
+  h.drain();
+  h.take();
+  EXPECT_EQ(h.vgpu(), v);
+  EXPECT_EQ(h.session(v), a);
+  EXPECT_EQ(h.take(), "grant0c!0");
+  EXPECT_EQ(h.scheduler->stats(h.now, v).gpu_ns, 0u);
+}
+
+TEST(Scheduler, LimitsOnIds) {
+  SchedulerConfig c;
+  c.max_vgpus = 1;
+  c.max_sessions = 2;
+  Host h(c);
+  const auto v = h.vgpu();
+  EXPECT_FALSE(h.scheduler->add_vgpu(0, {}, h.queue));
+  h.session(v), h.session(v);
+  EXPECT_FALSE(h.scheduler->add_session(0, v, h.queue));
+  EXPECT_FALSE(h.scheduler->add_session(0, 77, h.queue));
+}
+
+}  // namespace
+}  // namespace sluice::core
