@@ -29,14 +29,14 @@ std::string at_line(std::uint32_t line, const std::string& what) {
 // Instructions that no persistent form bears, by their first word.
 const std::unordered_map<std::string_view, const char*>& forbidden_opcodes() {
   static const std::unordered_map<std::string_view, const char*> kMap = {
-      {"mbarrier", "uses mbarrier objects in shared memory"},                       // R27
-      {"setmaxnreg", "hands registers between warps (setmaxnreg)"},                 // R28
-      {"mapa", "uses thread-block clusters"},                                       // R13
-      {"getctarank", "uses thread-block clusters"},                                 // R13
-      {"clusterlaunchcontrol", "fetches work from the hardware's block launcher"},  // section 6
-      {"tcgen05", "uses tensor memory"},                                            // R27
-      {"tensormap", "uses tensor maps"},                                            // R27
-      {"alloca", "allocates stack memory at run time"},                             // R27
+      {"mbarrier", "uses mbarrier objects in shared memory"},        // R27
+      {"setmaxnreg", "hands registers between warps (setmaxnreg)"},  // R28
+      {"mapa", "uses thread-block clusters"},                        // R13
+      {"getctarank", "uses thread-block clusters"},                  // R13
+      {"clusterlaunchcontrol", "fetches work from the hardware's block launcher"},
+      {"tcgen05", "uses tensor memory"},                 // R27
+      {"tensormap", "uses tensor maps"},                 // R27
+      {"alloca", "allocates stack memory at run time"},  // R27
       {"stacksave", "allocates stack memory at run time"},
       {"stackrestore", "allocates stack memory at run time"}};
   return kMap;

@@ -2,8 +2,7 @@
 // the functions it calls.
 //
 // Owner: one rewrite_module(), one thread; refers to the module. It reports, passes decide.
-// The rules behind it (R1 .. R38) and a census of 3,921 kernels are in the project's rewriting
-// notes; each finding here names its rule.
+// Findings name their rules (R13, R25, ..), which stand in kernels/passes/README.md.
 #pragma once
 
 #include <array>

@@ -14,7 +14,7 @@
 //   PROXY   copies the evict word from host memory to the control block until nothing is left to do
 //
 // Field offsets and meanings: abi/preempt.h. Sources: EffiSha (PPoPP'17) section 4, FLEP
-// (ASPLOS'17) section 4; rules R1 .. R38 of the project's rewriting notes.
+// (ASPLOS'17) section 4; rules: kernels/passes/README.md.
 #include <cstddef>
 
 #include "abi/preempt.h"
