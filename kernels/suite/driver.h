@@ -1,9 +1,9 @@
 // Thin ownership around CUDA driver API objects for the suite's programs and benchmarks: each class
 // owns one handle and gives it back; every call's result is checked.
 //
-// These are programs as a user writes them, so a failing CUDA call is an exception that main() turns
-// into a message and exit code 3; nothing of the mediator uses this. One thread at a time, with the
-// context current. Does not: hide any call that the programs are meant to exercise.
+// These are programs as a user writes them, so a failing CUDA call is an exception that main()
+// turns into a message and exit code 3; nothing of the mediator uses this. One thread at a time,
+// with the context current. Does not: hide any call that the programs are meant to exercise.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,8 @@ class DriverError : public std::runtime_error {
 };
 
 inline void check(CUresult result, const char* call) {
-  if (result != CUDA_SUCCESS) [[unlikely]] throw DriverError(call, result);
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    throw DriverError(call, result);
 }
 // Checks a call and names it in the error.
 #define SLUICE_SUITE_CALL(call) ::sluice::suite::check((call), #call)
@@ -78,8 +79,8 @@ using PinnedBuffer = Owned<void*, &cuMemFreeHost>;
 
 // `ptx` is zero-terminated text. On failure the error carries the compiler's log.
 Module make_module(const char* ptx);
-Stream make_stream();                        // does not synchronise with the legacy stream
-Event make_event();                          // no timing, waits by sleeping
+Stream make_stream();  // does not synchronise with the legacy stream
+Event make_event();    // no timing, waits by sleeping
 DeviceBuffer make_device_buffer(std::size_t bytes);
 PinnedBuffer make_pinned_buffer(std::size_t bytes);
 

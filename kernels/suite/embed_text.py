@@ -12,7 +12,8 @@ def main():
         text = file.read()
     lines = []
     for line in text.splitlines(keepends=True):
-        escaped = line.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n")
+        escaped = line.replace("\\", "\\\\").replace('"', '\\"')
+        escaped = escaped.replace("\t", "\\t").replace("\n", "\\n")
         lines.append(f'    "{escaped}"')
     body = "\n".join(lines)
     with open(target, "w", encoding="utf-8") as file:

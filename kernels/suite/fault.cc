@@ -34,8 +34,8 @@ int run() {
   void* arguments[] = {&address, &stride};
   // Launches are asynchronous: the fault surfaces at the latest when the stream is waited for.
   const char* call = "cuLaunchKernel";
-  CUresult result = cuLaunchKernel(function, 1, 1, 1, kThreads, 1, 1, 0, stream.get(), arguments,
-                                   nullptr);
+  CUresult result =
+      cuLaunchKernel(function, 1, 1, 1, kThreads, 1, 1, 0, stream.get(), arguments, nullptr);
   if (result == CUDA_SUCCESS) {
     call = "cuStreamSynchronize";
     result = cuStreamSynchronize(stream.get());
@@ -44,9 +44,10 @@ int run() {
   const CUresult later = cuCtxSynchronize();
   const char* name = nullptr;
   if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) name = "unknown";
-  std::printf("{\"program\": \"fault\", \"call\": \"%s\", \"result\": \"%s\", \"code\": %d, "
-              "\"later_code\": %d}\n",
-              call, name, static_cast<int>(result), static_cast<int>(later));
+  std::printf(
+      "{\"program\": \"fault\", \"call\": \"%s\", \"result\": \"%s\", \"code\": %d, "
+      "\"later_code\": %d}\n",
+      call, name, static_cast<int>(result), static_cast<int>(later));
   return is_kernel_fault(result) && later != CUDA_SUCCESS ? 0 : 1;
 }
 

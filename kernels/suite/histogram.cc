@@ -10,9 +10,10 @@ namespace sluice::suite {
 
 namespace {
 
-constexpr std::uint32_t kThreads = 128;      // as in histogram.cu
-constexpr std::uint64_t kWordsPerThread = 2; // while the grid grows with the size
-constexpr std::uint64_t kMaxBlocks = 32768;  // then threads get more words: merging costs 256 atomics
+constexpr std::uint32_t kThreads = 128;       // as in histogram.cu
+constexpr std::uint64_t kWordsPerThread = 2;  // while the grid grows with the size
+constexpr std::uint64_t kMaxBlocks =
+    32768;  // then threads get more words: merging costs 256 atomics
 constexpr std::uint64_t kDefaultBytes = 2 * 1024 * 1024;
 
 std::uint32_t mask(std::uint64_t launch) { return static_cast<std::uint32_t>(launch % 251); }

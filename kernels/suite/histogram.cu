@@ -1,9 +1,9 @@
 // Histogram of bytes in 256 bins: each block counts into its own bins in shared memory by shared
-// atomics and then adds them to the global bins (HST256 of FRS). The words are dealt out in strides of
-// the whole grid, so the kernel reads %nctaid and its loop ends at different times for the threads
-// of a warp, but always before the barrier. Each byte is exclusive-or'ed with
-// `mask` first, which tells launches apart. `bins` is added to and never cleared here: a block-task
-// that ran twice, or not at all, shows in the counts. Counts wrap modulo 2^32.
+// atomics and then adds them to the global bins (HST256 of FRS). The words are dealt out in strides
+// of the whole grid, so the kernel reads %nctaid and its loop ends at different times for the
+// threads of a warp, but always before the barrier. Each byte is exclusive-or'ed with `mask` first,
+// which tells launches apart. `bins` is added to and never cleared here: a block-task that ran
+// twice, or not at all, shows in the counts. Counts wrap modulo 2^32.
 constexpr unsigned kThreads = 128;
 constexpr unsigned kBins = 256;
 

@@ -30,7 +30,8 @@ class Matmul final : public Workload {
       throw UsageError("--size and --inner are at most " + std::to_string(kMaxEdge));
     }
     sampled_ = edge_ * edge_ * inner_ > kMaxFullCheck;
-    if (sampled_ && chained_) throw UsageError("--chain needs a smaller --size: all of it is checked");
+    if (sampled_ && chained_)
+      throw UsageError("--chain needs a smaller --size: all of it is checked");
     Generator generator(options.seed);
     a_.resize(edge_ * inner_);
     b_.resize(inner_ * edge_);
@@ -39,8 +40,10 @@ class Matmul final : public Workload {
     if (sampled_) {
       for (std::uint64_t row = 0; row < edge_; row += kTile) {
         for (std::uint64_t col = 0; col < edge_; col += kTile) {
-          const std::uint64_t r = row + generator.next() % std::min<std::uint64_t>(kTile, edge_ - row);
-          const std::uint64_t c = col + generator.next() % std::min<std::uint64_t>(kTile, edge_ - col);
+          const std::uint64_t r =
+              row + generator.next() % std::min<std::uint64_t>(kTile, edge_ - row);
+          const std::uint64_t c =
+              col + generator.next() % std::min<std::uint64_t>(kTile, edge_ - col);
           sample_.push_back(r * edge_ + c);
         }
       }

@@ -18,23 +18,48 @@ __device__ constexpr unsigned kShift[4][4] = {
 
 extern "C" __global__ void md5(uint4* out, const uint4* in, unsigned long long salt,
                                unsigned long long n) {
-  const unsigned long long i = blockIdx.x * static_cast<unsigned long long>(blockDim.x) + threadIdx.x;
+  const unsigned long long i =
+      blockIdx.x * static_cast<unsigned long long>(blockDim.x) + threadIdx.x;
   if (i >= n) return;
 
   const uint4 head = in[i];
-  const unsigned message[16] = {head.x, head.y, head.z, head.w,
-                                static_cast<unsigned>(i), static_cast<unsigned>(i >> 32),
-                                static_cast<unsigned>(salt), static_cast<unsigned>(salt >> 32),
-                                0x80u, 0, 0, 0, 0, 0, 32 * 8, 0};
+  const unsigned message[16] = {head.x,
+                                head.y,
+                                head.z,
+                                head.w,
+                                static_cast<unsigned>(i),
+                                static_cast<unsigned>(i >> 32),
+                                static_cast<unsigned>(salt),
+                                static_cast<unsigned>(salt >> 32),
+                                0x80u,
+                                0,
+                                0,
+                                0,
+                                0,
+                                0,
+                                32 * 8,
+                                0};
   unsigned a = 0x67452301u, b = 0xefcdab89u, c = 0x98badcfeu, d = 0x10325476u;
 #pragma unroll
   for (unsigned step = 0; step < 64; ++step) {
     unsigned f, word;
     switch (step / 16) {
-      case 0: f = d ^ (b & (c ^ d)); word = step; break;
-      case 1: f = c ^ (d & (b ^ c)); word = (5 * step + 1) % 16; break;
-      case 2: f = b ^ c ^ d; word = (3 * step + 5) % 16; break;
-      default: f = c ^ (b | ~d); word = (7 * step) % 16; break;
+      case 0:
+        f = d ^ (b & (c ^ d));
+        word = step;
+        break;
+      case 1:
+        f = c ^ (d & (b ^ c));
+        word = (5 * step + 1) % 16;
+        break;
+      case 2:
+        f = b ^ c ^ d;
+        word = (3 * step + 5) % 16;
+        break;
+      default:
+        f = c ^ (b | ~d);
+        word = (7 * step) % 16;
+        break;
     }
     const unsigned sum = a + f + kSine[step] + message[word];
     const unsigned shift = kShift[step / 16][step % 4];

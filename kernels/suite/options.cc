@@ -26,7 +26,8 @@ double parse_positive(std::string_view option, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value > 0) || value > 1e9) {
-    throw UsageError(std::string(option) + " takes a number above 0, not '" + std::string(text) + "'");
+    throw UsageError(std::string(option) + " takes a number above 0, not '" + std::string(text) +
+                     "'");
   }
   return value;
 }
@@ -51,19 +52,32 @@ Options parse_options(std::span<const char* const> arguments) {
     const auto number = [&](std::uint64_t min, std::uint64_t max) {
       return parse_number(option, take(), min, max);
     };
-    if (option == "--size") options.size = number(1, kAny);
-    else if (option == "--inner") options.inner = number(1, kAny);
-    else if (option == "--launches") options.launches = number(1, kAny);
-    else if (option == "--seconds") options.seconds = parse_positive(option, take());
-    else if (option == "--scale") options.scale = parse_positive(option, take());
-    else if (option == "--depth") options.depth = number(1, kMaxDepth);
-    else if (option == "--streams") options.streams = number(1, kMaxStreams);
-    else if (option == "--chain") options.chain = number(1, kMaxChain);
-    else if (option == "--seed") options.seed = number(0, kAny);
-    else if (option == "--pageable") options.pageable = true;
-    else if (option == "--json") options.json = true;
-    else if (option == "--progress") options.progress = true;
-    else if (option == "--help") options.help = true;
+    if (option == "--size")
+      options.size = number(1, kAny);
+    else if (option == "--inner")
+      options.inner = number(1, kAny);
+    else if (option == "--launches")
+      options.launches = number(1, kAny);
+    else if (option == "--seconds")
+      options.seconds = parse_positive(option, take());
+    else if (option == "--scale")
+      options.scale = parse_positive(option, take());
+    else if (option == "--depth")
+      options.depth = number(1, kMaxDepth);
+    else if (option == "--streams")
+      options.streams = number(1, kMaxStreams);
+    else if (option == "--chain")
+      options.chain = number(1, kMaxChain);
+    else if (option == "--seed")
+      options.seed = number(0, kAny);
+    else if (option == "--pageable")
+      options.pageable = true;
+    else if (option == "--json")
+      options.json = true;
+    else if (option == "--progress")
+      options.progress = true;
+    else if (option == "--help")
+      options.help = true;
     else if (option == "--verify") {
       const std::string_view text = take();
       options.verify_every = text == "every"  ? 1
@@ -87,8 +101,8 @@ std::uint64_t size_of(const Options& options, std::uint64_t default_size, int di
 
 std::string usage(const std::string& program) {
   return "usage: " + program +
-         " [--size N | --scale F] [--launches N] [--seconds S] [--depth D] [--streams S] [--chain L]\n"
-         "       [--verify every|last|N] [--seed X] [--pageable] [--json] [--progress]" +
+         " [--size N | --scale F] [--launches N] [--seconds S] [--depth D] [--streams S]\n"
+         "       [--chain L] [--verify every|last|N] [--seed X] [--pageable] [--json] [--progress]" +
          (program == "matmul" ? " [--inner K]\n" : "\n") +
          "Runs the kernel again and again on the first CUDA device and checks what it computed.\n"
          "Exit: 0 all right, 1 wrong results, 2 usage, 3 a CUDA call failed.\n";

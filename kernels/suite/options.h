@@ -11,21 +11,21 @@
 namespace sluice::suite {
 
 // Beyond these the programs would be wrong or absurd, not merely slow.
-inline constexpr std::uint64_t kMaxDepth = 64;        // units queued: each has buffers of its own
+inline constexpr std::uint64_t kMaxDepth = 64;  // units queued: each has buffers of its own
 inline constexpr std::uint64_t kMaxStreams = 16;
-inline constexpr std::uint64_t kMaxChain = 64;        // matmul's values stay far from overflow
+inline constexpr std::uint64_t kMaxChain = 64;  // matmul's values stay far from overflow
 inline constexpr std::uint64_t kDefaultLaunches = 64;
 
 struct Options {
-  std::uint64_t size = 0;   // 0: the workload's default
-  double scale = 1;         // of the default size, in work; only where size is 0
-  std::uint64_t inner = 0;  // matmul only; 0: default
+  std::uint64_t size = 0;      // 0: the workload's default
+  double scale = 1;            // of the default size, in work; only where size is 0
+  std::uint64_t inner = 0;     // matmul only; 0: default
   std::uint64_t launches = 0;  // 0: no limit (then seconds > 0)
   double seconds = 0;          // 0: no limit (then launches > 0)
   std::uint64_t depth = 4;
   std::uint64_t streams = 1;
-  std::uint64_t chain = 1;         // launches per unit; 1: independent launches
-  std::uint64_t verify_every = 16; // 1: every unit; 0: only the last ones
+  std::uint64_t chain = 1;          // launches per unit; 1: independent launches
+  std::uint64_t verify_every = 16;  // 1: every unit; 0: only the last ones
   std::uint64_t seed = 1;
   bool pageable = false;  // read results back into ordinary instead of pinned memory
   bool json = false;
@@ -40,8 +40,8 @@ class UsageError : public std::runtime_error {
 
 // `arguments` without the program's name. Throws UsageError.
 Options parse_options(std::span<const char* const> arguments);
-// The size that the options ask for: --size, or the workload's default times --scale, of a size that
-// grows with the work to the power of 1 / `dimensions` (2: the edge of a square); at least 1.
+// The size that the options ask for: --size, or the workload's default times --scale, of a size
+// that grows with the work to the power of 1 / `dimensions` (2: the edge of a square); at least 1.
 std::uint64_t size_of(const Options& options, std::uint64_t default_size, int dimensions = 1);
 // The text of --help.
 std::string usage(const std::string& program);

@@ -6,9 +6,9 @@
 
 namespace {
 
+using sluice::suite::check;
 using sluice::suite::Context;
 using sluice::suite::DriverError;
-using sluice::suite::check;
 
 int attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;

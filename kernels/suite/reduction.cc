@@ -10,7 +10,7 @@ namespace sluice::suite {
 
 namespace {
 
-constexpr std::uint32_t kThreads = 128;   // both as in reduction.cu
+constexpr std::uint32_t kThreads = 128;  // both as in reduction.cu
 constexpr std::uint32_t kPerThread = 8;
 constexpr std::uint64_t kDefaultSize = 2 * 1024 * 1024;
 

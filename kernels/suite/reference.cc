@@ -31,7 +31,8 @@ float reference_matmul_element(std::span<const float> a, std::span<const float> 
                                std::size_t cols, std::size_t inner, std::size_t row,
                                std::size_t col) {
   float sum = 0.0f;
-  for (std::size_t k = 0; k < inner; ++k) sum = std::fma(a[row * inner + k], b[k * cols + col], sum);
+  for (std::size_t k = 0; k < inner; ++k)
+    sum = std::fma(a[row * inner + k], b[k * cols + col], sum);
   return sum * scale;
 }
 
@@ -59,8 +60,8 @@ void reference_stencil2d(std::span<float> out, std::span<const float> in, Stenci
       float value = in[at];
       if (x > 0 && x + 1 < width && y > 0 && y + 1 < height) {
         const float beside = (in[at - width] + in[at + width]) + (in[at - 1] + in[at + 1]);
-        const float across = (in[at - width - 1] + in[at - width + 1]) +
-                             (in[at + width - 1] + in[at + width + 1]);
+        const float across =
+            (in[at - width - 1] + in[at - width + 1]) + (in[at + width - 1] + in[at + width + 1]);
         value = std::fma(weights.across, across,
                          std::fma(weights.beside, beside, weights.centre * value));
       }
@@ -89,7 +90,7 @@ std::array<std::uint32_t, 64> make_sine_table() {
 }
 
 constexpr std::array<std::uint32_t, 4> kMd5Start = {0x67452301u, 0xefcdab89u, 0x98badcfeu,
-                                                   0x10325476u};
+                                                    0x10325476u};
 
 void md5_block(std::array<std::uint32_t, 4>& state, const std::array<std::uint32_t, 16>& x) {
   static const std::array<std::uint32_t, 64> sine = make_sine_table();
@@ -99,10 +100,22 @@ void md5_block(std::array<std::uint32_t, 4>& state, const std::array<std::uint32
   for (std::uint32_t i = 0; i < 64; ++i) {
     std::uint32_t mix = 0, k = 0;
     switch (i / 16) {
-      case 0: mix = (b & c) | (~b & d); k = i; break;
-      case 1: mix = (b & d) | (c & ~d); k = 5 * i + 1; break;
-      case 2: mix = b ^ c ^ d; k = 3 * i + 5; break;
-      default: mix = c ^ (b | ~d); k = 7 * i; break;
+      case 0:
+        mix = (b & c) | (~b & d);
+        k = i;
+        break;
+      case 1:
+        mix = (b & d) | (c & ~d);
+        k = 5 * i + 1;
+        break;
+      case 2:
+        mix = b ^ c ^ d;
+        k = 3 * i + 5;
+        break;
+      default:
+        mix = c ^ (b | ~d);
+        k = 7 * i;
+        break;
     }
     const std::uint32_t rotated = std::rotl(a + mix + x[k % 16] + sine[i], kShift[i / 16][i % 4]);
     a = d;

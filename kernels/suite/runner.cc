@@ -47,9 +47,8 @@ class Runner {
     const std::uint64_t depth = slots_.size();
     const bool keep_last = options_.verify_every != 1;
     const std::uint64_t units_asked =
-        options_.launches == 0
-            ? UINT64_MAX
-            : std::max<std::uint64_t>(1, options_.launches / options_.chain);
+        options_.launches == 0 ? UINT64_MAX
+                               : std::max<std::uint64_t>(1, options_.launches / options_.chain);
     // Unless every unit is checked anyway, the last ones are: in a round of their own, queued when
     // it is known that they are the last, so that their outputs are poisoned first.
     const std::uint64_t last_round = keep_last ? std::min(depth, units_asked) : 0;
@@ -124,8 +123,8 @@ class Runner {
     // after a check; others tell of the last launch, so they are poisoned before it.
     const bool poison = workload_.accumulates() ? !slot.poisoned : checked;
     if (poison) {
-      SLUICE_SUITE_CALL(cuMemsetD32Async(slot.out.get(), kPoison, workload_.output_bytes() / 4,
-                                         slot.stream));
+      SLUICE_SUITE_CALL(
+          cuMemsetD32Async(slot.out.get(), kPoison, workload_.output_bytes() / 4, slot.stream));
       slot.units.clear();
       slot.poisoned = true;
     }
@@ -272,19 +271,19 @@ void handle_signals() {
 
 std::string to_json(const Report& report, const Options& options, std::uint64_t size) {
   char numbers[512];
-  std::snprintf(numbers, sizeof(numbers),
-                "\"launches\": %llu, \"seconds\": %.6f, \"check_seconds\": %.6f, \"right\": %llu, \"wrong\": %llu, "
-                "\"size\": %llu, \"depth\": %llu, \"streams\": %llu, \"chain\": %llu, "
-                "\"verify_every\": %llu, \"seed\": %llu",
-                static_cast<unsigned long long>(report.launches), report.seconds, report.check_seconds,
-                static_cast<unsigned long long>(report.right),
-                static_cast<unsigned long long>(report.wrong),
-                static_cast<unsigned long long>(size),
-                static_cast<unsigned long long>(options.depth),
-                static_cast<unsigned long long>(options.streams),
-                static_cast<unsigned long long>(options.chain),
-                static_cast<unsigned long long>(options.verify_every),
-                static_cast<unsigned long long>(options.seed));
+  std::snprintf(
+      numbers, sizeof(numbers),
+      "\"launches\": %llu, \"seconds\": %.6f, \"check_seconds\": %.6f, \"right\": %llu, \"wrong\": "
+      "%llu, "
+      "\"size\": %llu, \"depth\": %llu, \"streams\": %llu, \"chain\": %llu, "
+      "\"verify_every\": %llu, \"seed\": %llu",
+      static_cast<unsigned long long>(report.launches), report.seconds, report.check_seconds,
+      static_cast<unsigned long long>(report.right), static_cast<unsigned long long>(report.wrong),
+      static_cast<unsigned long long>(size), static_cast<unsigned long long>(options.depth),
+      static_cast<unsigned long long>(options.streams),
+      static_cast<unsigned long long>(options.chain),
+      static_cast<unsigned long long>(options.verify_every),
+      static_cast<unsigned long long>(options.seed));
   return "{\"program\": " + quoted(report.program) + ", " + numbers +
          ", \"stopped_by\": " + quoted(report.stopped_by) +
          ", \"device\": " + quoted(report.device) +

@@ -24,15 +24,15 @@ struct Report {
   double check_seconds = 0;    // of these, spent reading results back and computing references
   std::uint64_t right = 0;     // units checked, by outcome
   std::uint64_t wrong = 0;
-  std::string stopped_by;      // "launches", "seconds", "signal", "error"
-  std::string error;           // empty: none
+  std::string stopped_by;  // "launches", "seconds", "signal", "error"
+  std::string error;       // empty: none
 };
 
 // One line without a newline, for people's scripts; the keys are Report's and the options' names.
 std::string to_json(const Report& report, const Options& options, std::uint64_t size);
 
-// Whether a unit is checked: one of every `verify_every` in a row (0: none), drawn at random (always
-// the same), so that every slot of the queue is checked from time to time.
+// Whether a unit is checked: one of every `verify_every` in a row (0: none), drawn at random
+// (always the same), so that every slot of the queue is checked from time to time.
 bool is_checked(std::uint64_t unit, std::uint64_t verify_every);
 
 // The whole run; `report` is kept up to date so that it tells what happened before an exception.

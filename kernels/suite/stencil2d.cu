@@ -15,8 +15,8 @@ extern "C" __global__ void stencil2d(float* __restrict__ out, const float* __res
   const unsigned long long at = y * pitch + x;
   float value = in[at];
   if (x > 0 && x + 1 < width && y > 0 && y + 1 < height) {
-    const float beside = __fadd_rn(__fadd_rn(in[at - pitch], in[at + pitch]),
-                                   __fadd_rn(in[at - 1], in[at + 1]));
+    const float beside =
+        __fadd_rn(__fadd_rn(in[at - pitch], in[at + pitch]), __fadd_rn(in[at - 1], in[at + 1]));
     const float across = __fadd_rn(__fadd_rn(in[at - pitch - 1], in[at - pitch + 1]),
                                    __fadd_rn(in[at + pitch - 1], in[at + pitch + 1]));
     value = __fmaf_rn(w_across, across, __fmaf_rn(w_beside, beside, __fmul_rn(w_centre, value)));

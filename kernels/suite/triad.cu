@@ -5,7 +5,8 @@
 // operation, so that a CPU gets the same bits.
 extern "C" __global__ void triad(double* a, const double* b, const double* c, double s,
                                  unsigned long long n) {
-  const unsigned long long i = blockIdx.x * static_cast<unsigned long long>(blockDim.x) + threadIdx.x;
+  const unsigned long long i =
+      blockIdx.x * static_cast<unsigned long long>(blockDim.x) + threadIdx.x;
   if (i >= n) return;
   a[i] = __fma_rn(s, c[i], b[i]);
 }

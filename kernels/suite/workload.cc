@@ -27,12 +27,16 @@ std::string text_of(Element element, const std::byte* at) {
     std::memcpy(&f32, at, 4);
   }
   switch (element) {
-    case Element::kF32: std::snprintf(text, sizeof(text), "%.9g (0x%08x)", double{f32}, u32); break;
+    case Element::kF32:
+      std::snprintf(text, sizeof(text), "%.9g (0x%08x)", double{f32}, u32);
+      break;
     case Element::kF64:
       std::snprintf(text, sizeof(text), "%.17g (0x%016llx)", f64,
                     static_cast<unsigned long long>(u64));
       break;
-    case Element::kU32: std::snprintf(text, sizeof(text), "%u (0x%08x)", u32, u32); break;
+    case Element::kU32:
+      std::snprintf(text, sizeof(text), "%u (0x%08x)", u32, u32);
+      break;
     case Element::kU64:
       std::snprintf(text, sizeof(text), "%llu (0x%016llx)", static_cast<unsigned long long>(u64),
                     static_cast<unsigned long long>(u64));

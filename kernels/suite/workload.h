@@ -22,8 +22,8 @@ namespace sluice::suite {
 inline constexpr std::uint32_t kPoison = 0xabadbabeu;
 
 // Up to this many bytes of output, workloads whose results take long to compute keep them, for
-// kKeptVariants different launches, from before the first launch: a check must not take so long that
-// the queue runs dry meanwhile, and guests may be much slower than the GPU.
+// kKeptVariants different launches, from before the first launch: a check must not take so long
+// that the queue runs dry meanwhile, and guests may be much slower than the GPU.
 inline constexpr std::size_t kMaxKeptBytes = 4 << 20;
 inline constexpr std::uint64_t kKeptVariants = 3;
 
@@ -95,7 +95,8 @@ class Workload {
   virtual Element element() const = 0;  // for messages
   // Compares element `index` and notes a difference.
   static void compare_element(Element element, std::span<const std::byte> want,
-                              std::span<const std::byte> got, std::uint64_t index, Verdict& verdict);
+                              std::span<const std::byte> got, std::uint64_t index,
+                              Verdict& verdict);
 };
 
 // Blocks of `per_block` that cover `n`; throws UsageError beyond what a grid can hold in total

@@ -12,8 +12,8 @@
 //   back_to_back    --launches launches and one wait, per launch
 //   mem_get_info    cuMemGetInfo: nothing but a question that the worker must answer
 //   stream_query    cuStreamQuery of an idle stream
-// One JSON object on stdout. `added` is channel minus direct, by percentile. Exit: 0; 1 if --require
-// is given and a figure of issue 2 is not met; 2 usage; 3 a call failed.
+// One JSON object on stdout. `added` is channel minus direct, by percentile. Exit: 0; 1 if
+// --require is given and a figure of issue 2 is not met; 2 usage; 3 a call failed.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ constexpr double kMaxRoundTripUs = 3;
 
 struct Settings {
   std::string direct, channel, samples;
-  int rounds = 20;      // per library
-  int launches = 500;   // samples per round and measurement
+  int rounds = 20;     // per library
+  int launches = 500;  // samples per round and measurement
   bool require = false;
 };
 
@@ -100,13 +100,16 @@ class Driver {
   template <class Function>
   void load(Function& function, const char* symbol) {
     function = reinterpret_cast<Function>(dlsym(library_, symbol));
-    if (function == nullptr) throw std::runtime_error(label_ + ": no " + symbol + " in this library");
+    if (function == nullptr)
+      throw std::runtime_error(label_ + ": no " + symbol + " in this library");
   }
   void check(CUresult result, const char* call) {
-    if (result == CUDA_SUCCESS) [[likely]] return;
+    if (result == CUDA_SUCCESS) [[likely]]
+      return;
     const char* name = nullptr;
     (void)error_name_(result, &name);
-    throw std::runtime_error(label_ + ": " + call + ": " + (name != nullptr ? name : "unknown error"));
+    throw std::runtime_error(label_ + ": " + call + ": " +
+                             (name != nullptr ? name : "unknown error"));
   }
 
   std::string label_, device_;
@@ -253,17 +256,21 @@ int run(const Settings& settings) {
     }
     std::printf("}");
   }
-  std::printf(",\n \"wanted\": {\"added_launch_us\": %.1f, \"round_trip_us\": %.1f}, \"met\": %s}\n",
-              kMaxAddedLaunchUs, kMaxRoundTripUs,
-              drivers.size() < 2 ? "null" : met ? "true" : "false");
+  std::printf(
+      ",\n \"wanted\": {\"added_launch_us\": %.1f, \"round_trip_us\": %.1f}, \"met\": %s}\n",
+      kMaxAddedLaunchUs, kMaxRoundTripUs,
+      drivers.size() < 2 ? "null"
+      : met              ? "true"
+                         : "false");
   if (!settings.samples.empty()) write_samples(settings.samples, samples);
   return settings.require && !met ? 1 : 0;
 }
 
 int usage() {
-  std::fputs("usage: launch_overhead [--direct LIBRARY] [--channel LIBRARY] [--rounds N]\n"
-             "                       [--launches N] [--samples FILE.csv] [--require]\n",
-             stderr);
+  std::fputs(
+      "usage: launch_overhead [--direct LIBRARY] [--channel LIBRARY] [--rounds N]\n"
+      "                       [--launches N] [--samples FILE.csv] [--require]\n",
+      stderr);
   return 2;
 }
 
@@ -279,12 +286,18 @@ int main(int argc, char** argv) {
     }
     if (i + 1 == argc) return usage();
     const char* value = argv[++i];
-    if (option == "--direct") settings.direct = value;
-    else if (option == "--channel") settings.channel = value;
-    else if (option == "--samples") settings.samples = value;
-    else if (option == "--rounds") settings.rounds = std::atoi(value);
-    else if (option == "--launches") settings.launches = std::atoi(value);
-    else return usage();
+    if (option == "--direct")
+      settings.direct = value;
+    else if (option == "--channel")
+      settings.channel = value;
+    else if (option == "--samples")
+      settings.samples = value;
+    else if (option == "--rounds")
+      settings.rounds = std::atoi(value);
+    else if (option == "--launches")
+      settings.launches = std::atoi(value);
+    else
+      return usage();
   }
   if ((settings.direct.empty() && settings.channel.empty()) || settings.rounds < 1 ||
       settings.launches < 1) {

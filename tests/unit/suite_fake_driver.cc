@@ -107,10 +107,9 @@ void compute(const std::string& name, const Values& v) {
         {v.address<std::uint32_t>(1), v.get<std::uint64_t>(3)}, v.get<std::uint32_t>(2));
   } else if (name == "stencil2d") {
     const std::size_t width = v.get<std::uint32_t>(6), height = v.get<std::uint32_t>(7);
-    reference_stencil2d({v.address<float>(0), width * height},
-                        {v.address<float>(1), width * height},
-                        {v.get<float>(2), v.get<float>(3), v.get<float>(4)}, v.get<float>(5), width,
-                        height);
+    reference_stencil2d(
+        {v.address<float>(0), width * height}, {v.address<float>(1), width * height},
+        {v.get<float>(2), v.get<float>(3), v.get<float>(4)}, v.get<float>(5), width, height);
   } else if (name == "histogram") {
     reference_histogram(std::span<std::uint32_t, kHistogramBins>(v.address<std::uint32_t>(0), 256),
                         {v.address<std::uint32_t>(1), v.get<std::uint64_t>(3)},
@@ -162,9 +161,18 @@ CUresult cuGetErrorString(CUresult, const char** str) {
   *str = "some text";
   return CUDA_SUCCESS;
 }
-CUresult cuInit(unsigned int) { FAIL_IF_ASKED(cuInit); return CUDA_SUCCESS; }
-CUresult cuDeviceGetCount(int* count) { *count = 1; return CUDA_SUCCESS; }
-CUresult cuDeviceGet(CUdevice* device, int) { *device = 0; return CUDA_SUCCESS; }
+CUresult cuInit(unsigned int) {
+  FAIL_IF_ASKED(cuInit);
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetCount(int* count) {
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGet(CUdevice* device, int) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
 CUresult cuDeviceGetName(char* name, int len, CUdevice) {
   std::strncpy(name, "Fake \"GPU\"", static_cast<std::size_t>(len));
   return CUDA_SUCCESS;

@@ -28,7 +28,7 @@ struct FakeDriver {
   CUresult failure = CUDA_SUCCESS;
 
   std::uint64_t launches_run = 0;
-  std::uint64_t launches_queued = 0;          // not yet run
+  std::uint64_t launches_queued = 0;                 // not yet run
   std::uint64_t fewest_queued_in_wait = UINT64_MAX;  // when the program waited for an event
   std::uint64_t waits = 0;
   std::uint64_t live_objects = 0;  // streams, events, modules and buffers not given back

@@ -42,11 +42,14 @@ TEST(SuiteReference, Md5Vectors) {
 }
 
 TEST(SuiteReference, Md5MessagesAreInputIndexAndSalt) {
-  const std::vector<std::uint32_t> in = {1, 2, 3, 4, 0x11111111, 0x22222222, 0x33333333, 0x44444444};
+  const std::vector<std::uint32_t> in = {1,          2,          3,          4,
+                                         0x11111111, 0x22222222, 0x33333333, 0x44444444};
   std::vector<std::uint32_t> out(in.size());
   reference_md5(out, in, 0x0102030405060708u);
-  const std::string second("\x11\x11\x11\x11\x22\x22\x22\x22\x33\x33\x33\x33\x44\x44\x44\x44"
-                           "\x01\0\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01", 32);
+  const std::string second(
+      "\x11\x11\x11\x11\x22\x22\x22\x22\x33\x33\x33\x33\x44\x44\x44\x44"
+      "\x01\0\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01",
+      32);
   const Md5Digest want =
       md5_digest({reinterpret_cast<const std::uint8_t*>(second.data()), second.size()});
   EXPECT_EQ(std::memcmp(&out[4], want.data(), want.size()), 0);
@@ -62,7 +65,7 @@ TEST(SuiteReference, TriadIsFused) {
 }
 
 TEST(SuiteReference, MatmulOfSmallMatrices) {
-  const std::vector<float> a = {1, 2, 3, 4, 5, 6};   // 2 x 3
+  const std::vector<float> a = {1, 2, 3, 4, 5, 6};     // 2 x 3
   const std::vector<float> b = {7, 8, 9, 10, 11, 12};  // 3 x 2
   std::vector<float> c(4);
   reference_matmul(c, a, b, 0.5f, 2, 3);
@@ -126,9 +129,9 @@ TEST(SuiteReference, RandomFloatsAreInRange) {
 }
 
 TEST(SuiteOptions, Parse) {
-  const char* const all[] = {"--size", "12",       "--launches=34", "--seconds", "1.5",
-                             "--depth", "6",       "--streams",     "2",         "--chain",
-                             "3",       "--verify", "last",         "--seed",    "9",
+  const char* const all[] = {"--size",  "12",         "--launches=34", "--seconds", "1.5",
+                             "--depth", "6",          "--streams",     "2",         "--chain",
+                             "3",       "--verify",   "last",          "--seed",    "9",
                              "--json",  "--progress", "--pageable"};
   const Options options = parse_options(all);
   EXPECT_EQ(options.size, 12u);
@@ -154,8 +157,8 @@ TEST(SuiteOptions, ScaleIsOfTheDefaultAndInWork) {
   EXPECT_EQ(size_of(parse_options(both), 100), 7u);
   const char* const tiny[] = {"--scale=0.001"};
   EXPECT_EQ(size_of(parse_options(tiny), 100), 1u);
-  for (const auto make : {make_triad, make_matmul, make_reduction, make_stencil2d, make_histogram,
-                          make_md5}) {
+  for (const auto make :
+       {make_triad, make_matmul, make_reduction, make_stencil2d, make_histogram, make_md5}) {
     EXPECT_EQ(make(options)->size(),
               make(Options{})->size() * (std::string(make(options)->name()) == "matmul" ||
                                                  std::string(make(options)->name()) == "stencil2d"
@@ -165,10 +168,20 @@ TEST(SuiteOptions, ScaleIsOfTheDefaultAndInWork) {
 }
 
 TEST(SuiteOptions, Refuse) {
-  for (const auto& arguments : std::vector<std::vector<const char*>>{
-           {"--size"}, {"--size", "0"}, {"--size", "-1"}, {"--size", "12x"}, {"--depth", "0"},
-           {"--depth", "65"}, {"--seconds", "0"}, {"--seconds", "nan"}, {"--seconds", "-1"},
-           {"--chain", "65"}, {"--verify", "never"}, {"--json=yes"}, {"size"}, {""}}) {
+  for (const auto& arguments : std::vector<std::vector<const char*>>{{"--size"},
+                                                                     {"--size", "0"},
+                                                                     {"--size", "-1"},
+                                                                     {"--size", "12x"},
+                                                                     {"--depth", "0"},
+                                                                     {"--depth", "65"},
+                                                                     {"--seconds", "0"},
+                                                                     {"--seconds", "nan"},
+                                                                     {"--seconds", "-1"},
+                                                                     {"--chain", "65"},
+                                                                     {"--verify", "never"},
+                                                                     {"--json=yes"},
+                                                                     {"size"},
+                                                                     {""}}) {
     EXPECT_THROW((void)parse_options(arguments), UsageError) << arguments[0];
   }
 }
@@ -183,8 +196,8 @@ TEST(SuiteWorkloads, RefuseWhatNoGridCanHold) {
 }
 
 TEST(SuiteWorkloads, DefaultsHaveManyBlockTasks) {
-  for (const auto make : {make_triad, make_matmul, make_reduction, make_stencil2d, make_histogram,
-                          make_md5}) {
+  for (const auto make :
+       {make_triad, make_matmul, make_reduction, make_stencil2d, make_histogram, make_md5}) {
     const auto workload = make(Options{});
     const LaunchShape shape = workload->shape();
     EXPECT_GE(shape.grid_x * shape.grid_y, 512u) << workload->name();

@@ -62,9 +62,7 @@ TEST_P(SuiteRunner, RightGpuIsRight) {
   }
 }
 
-TEST_P(SuiteRunner, EveryLaunchIsChecked) {
-  EXPECT_EQ(run(small()).right, 24u);
-}
+TEST_P(SuiteRunner, EveryLaunchIsChecked) { EXPECT_EQ(run(small()).right, 24u); }
 
 TEST_P(SuiteRunner, ChainsAreRightHoweverStreamsRun) {
   for (const bool lazy : {false, true}) {
@@ -135,7 +133,8 @@ TEST_P(SuiteRunner, NoticesTheResultOfTheLaunchBefore) {
   // The slot still holds its last result: as if the launch had not run and nothing been poisoned.
   std::vector<unsigned char> last;
   fake_driver().spoil = [&](std::uint64_t launch, void* out) {
-    if (launch == 8) last.assign(static_cast<unsigned char*>(out), static_cast<unsigned char*>(out) + 8);
+    if (launch == 8)
+      last.assign(static_cast<unsigned char*>(out), static_cast<unsigned char*>(out) + 8);
     if (launch == 12) std::memcpy(out, last.data(), last.size());
   };
   EXPECT_EQ(run(small()).wrong, 1u);
@@ -150,8 +149,8 @@ TEST_P(SuiteRunner, SumsNoticeALaunchThatRanTwiceLongAgo) {
 }
 
 TEST_P(SuiteRunner, DriverErrorsAreTold) {
-  for (const char* call : {"cuInit", "cuModuleLoadDataEx", "cuMemAlloc", "cuLaunchKernel",
-                           "cuEventSynchronize"}) {
+  for (const char* call :
+       {"cuInit", "cuModuleLoadDataEx", "cuMemAlloc", "cuLaunchKernel", "cuEventSynchronize"}) {
     reset_fake_driver();
     fake_driver().failing_call = call;
     fake_driver().failure = CUDA_ERROR_LAUNCH_FAILED;
