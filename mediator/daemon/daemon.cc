@@ -70,7 +70,7 @@ std::vector<std::string> worker_environment(const Config& config, bool nvidia) {
 }
 
 Daemon::Daemon(boost::asio::io_context& io, const Config& config)
-    : io_(io), config_(config), started_ns_(monotonic_ns()) {}
+    : io_(io), config_(config), started_ns_(monotonic_ns()), beat_timer_(io) {}
 
 Daemon::~Daemon() {
   admin_.reset();
@@ -93,10 +93,6 @@ Result<void> Daemon::start() {
   auto engine = Engine::make(io_, scheduler_config(config_));
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
-  engine_->set_beat_hook([this] {
-    ++beats_;
-    for (auto& [name, vgpu] : vgpus_) vgpu->beat(beats_);
-  });
 
   SessionSettings s;
   s.nvidia = config_.device == DeviceKind::kNvidia ||
@@ -125,6 +121,14 @@ Result<void> Daemon::start() {
   log::info("sluiced " SLUICE_VERSION " serves on {}: device {} ({}), policy {}",
             config_.admin_socket_path(), nvidia() ? "nvidia" : "soft", library(), config_.policy);
   return {};
+}
+
+// Once a second as long as there is a vGPU: a guest's agent takes a silent host for a dead one.
+void Daemon::beat() {
+  if (vgpus_.empty()) return;
+  ++beats_;
+  for (auto& [name, vgpu] : vgpus_) vgpu->beat(beats_);
+  beat_timer_.after_ms(limits::kChannelBeatMs, [this] { beat(); });
 }
 
 Result<Vgpu*> Daemon::create(const CreateRequest& r) {
@@ -158,7 +162,9 @@ Result<Vgpu*> Daemon::create(const CreateRequest& r) {
   auto vgpu = Vgpu::make(*services_, spec);
   if (!vgpu) return vgpu.error();
   log::info("vgpu {}: created, weight {}, socket {}", r.name, spec.share.weight, spec.socket);
-  return (vgpus_[r.name] = std::move(*vgpu)).get();
+  Vgpu* made = (vgpus_[r.name] = std::move(*vgpu)).get();
+  if (!beat_timer_.pending()) beat();
+  return made;
 }
 
 Result<void> Daemon::remove(const std::string& name, std::function<void()> done) {

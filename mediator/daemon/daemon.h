@@ -51,10 +51,12 @@ class Daemon {
  private:
   Daemon(boost::asio::io_context& io, const Config& config);
   Result<void> start();
+  void beat();
 
   boost::asio::io_context& io_;
   Config config_;
   uint64_t started_ns_;
+  io::Timer beat_timer_;
   uint64_t beats_ = 0;
   EventLog events_;
   std::unique_ptr<Engine> engine_;

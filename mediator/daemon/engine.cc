@@ -16,7 +16,6 @@ namespace {
 // `top` looks back over one of these; beats of 100 ms make every fifth a sample.
 constexpr uint64_t kBeatsPerSample = 5;
 constexpr size_t kSamples = 240;  // two minutes
-constexpr uint64_t kBeatsPerChannelBeat = limits::kChannelBeatMs / limits::kHostPageBeatMs;
 constexpr uint64_t kViolationLogNs = 1'000'000'000;  // a hostile worker gets one line a second
 }  // namespace
 
@@ -184,7 +183,6 @@ void Engine::beat() {
   }
   ++beats_;
   if (beats_ % kBeatsPerSample == 0) take_sample();
-  if (beats_ % kBeatsPerChannelBeat == 0 && beat_hook_) beat_hook_();
   start_beating();
 }
 

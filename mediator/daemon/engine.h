@@ -1,6 +1,6 @@
 // Engine: executes what the scheduler (core/scheduler.h) decides. It owns the scheduler, stores into
 // the sessions' host and signal pages, reads their reports, rings gates, keeps the one decision timer
-// and the heartbeats. Used from sluiced's one thread; makes no decision of its own.
+// and the host pages' heartbeats (only while there are sessions). Used from sluiced's one thread; makes no decision of its own.
 //
 // Between the ring of a worker and the answering store lie: epoll, one eventfd read, the report's
 // reads, the policy. No allocation, no lock, no log line at the default level.
@@ -24,8 +24,6 @@ class Engine {
   // Called when the scheduler wants a session ended. It ends the worker and, once that is gone,
   // calls remove_session(); not before this call returns.
   using EndHook = std::function<void(core::EndReason)>;
-  // Called about once a second while there are sessions (channel headers' heartbeat).
-  using BeatHook = std::function<void()>;
 
   // An error if there is no policy of that name.
   static Result<std::unique_ptr<Engine>> make(boost::asio::io_context& io,
@@ -43,7 +41,6 @@ class Engine {
   void mark_ending(core::SessionId session);
   void remove_session(core::SessionId session);
   size_t session_count() const { return session_count_; }
-  void set_beat_hook(BeatHook hook) { beat_hook_ = std::move(hook); }
 
   // For people. Reads every report first, so that the figures are of now.
   core::VgpuStats stats(core::VgpuId vgpu);
@@ -90,7 +87,6 @@ class Engine {
   std::vector<VgpuEntry> vgpus_;       // by VgpuId
   size_t session_count_ = 0;
   uint64_t beats_ = 0;
-  BeatHook beat_hook_;
   std::deque<Sample> samples_;
   uint64_t last_violation_log_ns_ = 0;
 };

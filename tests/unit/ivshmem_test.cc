@@ -371,6 +371,26 @@ TEST_F(IvshmemTest, AnAgentThatNeverReadsIsBounded) {
   expect_all_free();
 }
 
+TEST_F(IvshmemTest, TheHostsHeartbeatGoesOnWithoutSessions) {
+  auto q = connect();
+  auto memory = q->memory();
+  const auto& header = *memory.as<sluice_channel_header>();
+  const uint64_t before = load_shared(header.host_beat);
+  EXPECT_TRUE(run_until([&] { return load_shared(header.host_beat) > before; }));
+}
+
+TEST_F(IvshmemTest, OpeningInALoopIsSlowedDownAndNotRefused) {
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  // More than the burst: the later ones wait for their turn.
+  for (uint64_t i = 0; i < static_cast<uint64_t>(limits::kSessionBurst) + 5; ++i) {
+    auto opened = open(agent, i);
+    ASSERT_EQ(opened.status, 0u) << i << ": " << opened.text;
+    agent.send(SLUICE_CONTROL_CLOSE, 0, opened.slot, opened.epoch);
+    receive(agent, SLUICE_CONTROL_CLOSED);
+  }
+}
+
 TEST_F(IvshmemTest, DeletingTellsTheGuest) {
   auto q = connect();
   auto memory = q->memory();
