@@ -46,8 +46,8 @@
  *                                then reads in_flight: 0 -> it has left; else waits for the ring and
  *                                in_flight == 0 or left_generation == generation.
  *   sluiced, restarted:          writes its heartbeat to every host page; then for each session
- *                                generation := max(of grant, of evict word) + 1, and takes the GPU as
- *                                above; grants nothing before all have left.
+ *                                generation := max(of grant, of evict word) + 1, takes the GPU as
+ *                                above and rings the gate; grants nothing before all have left.
  *
  * A grant has a new, higher generation each time. A launch that read an old grant carries the old
  * generation, meets the evict word and leaves at once: old and new can never be confused. A launch on a

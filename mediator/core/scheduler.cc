@@ -531,6 +531,9 @@ std::optional<SessionId> Scheduler::adopt_session(uint64_t now_ns, VgpuId v, uin
     m.start_leaving(now_ns, v);
   }
   m.evict_session(*s, out);
+  // A worker that was just taking back a launch may have read the old word: it must look again, or it
+  // may not say that it has left.
+  m.ring_gate(out, *s);
   m.finish(now_ns, out);
   return s;
 }

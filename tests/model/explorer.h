@@ -90,7 +90,7 @@ class StateSet {
 };
 
 template <class Model>
-Exploration explore(const Model& model, size_t max_states = 4'000'000) {
+Exploration explore(const Model& model, size_t max_states = 6'000'000) {
   using State = typename Model::State;
   StateSet<State> set;
   struct From {

@@ -32,6 +32,7 @@ enum class GateMutant : uint8_t {
   kSameFailOpen,          // worker: stale heartbeat: launches with the word's own generation
   kHeartbeatReadFirst,    // worker: reads the heartbeat before the grant
   kAdoptSameGeneration,   // restarted sluiced: closes with the generation that it found
+  kAdoptSilently,         // restarted sluiced: does not ring the gates that it closes (left_first)
   kHeartbeatLast,         // restarted sluiced: writes its heartbeat after closing the gates
   kControlZeroed,         // worker: a relaunch starts with a zeroed counter
   kNoPredecessor,         // GPU: the leader does not look at the predecessor's done word
@@ -48,6 +49,9 @@ struct GateModel {
   bool restarts = true;
   bool opaque = false;           // A's launches look at no evict word
   bool queued_at_start = false;  // the programs have launched before the search begins
+  // The worker's other legal order, the one of mediator/worker/gate.cc: at a launch's end it looks
+  // whether it has left before it stores demand, and it reports (and rings) each generation once.
+  bool left_first = false;
   GateMutant mutant = GateMutant::kNone;
 
   enum WorkerPc : uint8_t {
@@ -256,9 +260,9 @@ struct GateModel {
         if (w.pc == kWIdle) clear(w);
         return emit(m, i ? "B: in_flight = n" : "A: in_flight = n");
       case kWLeft:
+        if (!left_first || s.left != s.g_gen) w.ring = 1;
         w.left = s.g_gen;
-        w.ring = 1;
-        w.pc = kWIdle;
+        w.pc = w.demand != w.queued ? kWEndDemand : kWIdle;
         clear(w);
         return emit(m, i ? "B: left, rings" : "A: left, rings");
       case kWEndGrantFirst:
@@ -271,20 +275,21 @@ struct GateModel {
       case kWEndDemand:
         w.demand = s.queued;
         w.pc = s.queued == 0 && mutant != GateMutant::kNoIdleRing ? kWEndContended : kWEndGrant;
+        if (left_first && s.queued) next_launch(w);
         return emit(m, i ? "B: demand = n" : "A: demand = n");
       case kWEndContended:
         if ((mutant == GateMutant::kEndGrantReadFirst ? s.g_flags : s.flags) & kContended) w.ring = 1;
         w.pc = kWEndGrant;
+        if (left_first) next_launch(w);
         return emit(m, i ? "B: ring if contended" : "A: ring if contended");
       case kWEndGrant:
         if (mutant != GateMutant::kEndGrantReadFirst) read_grant();
-        if (w.g_flags & kOpen) {
-          clear(w);
-          next_launch(w);
-        } else if (s.physical == 0) {
+        if (!(w.g_flags & kOpen) && s.physical == 0) {
           w.pc = kWLeft;
         } else {
           w.pc = kWIdle;
+          if (w.g_flags & kOpen) next_launch(w);
+          if (w.demand != w.queued) w.pc = kWEndDemand;
           clear(w);
         }
         return emit(m, i ? "B: grant? at the end" : "A: grant? at the end");
@@ -310,13 +315,13 @@ struct GateModel {
     clear(w);
     next_launch(w);
   }
-  static void end_of_launch(Session& w) {
+  void end_of_launch(Session& w) const {
     w.in_flight = w.physical;
     if (w.done[w.head]) {
       ++w.head;
       --w.queued;
       --w.issued;
-      w.pc = kWEndDemand;
+      w.pc = left_first ? kWEndGrant : kWEndDemand;
     } else {
       w.reissue = 1;
       w.pc = kWEndGrant;
@@ -428,8 +433,9 @@ struct GateModel {
         return emit(m, "sluiced: closes an adopted gate");
       case kSAdoptEvict:
         w.evict = s.gen;
+        if (mutant != GateMutant::kAdoptSilently) w.gate = 1;
         m.pc = kSReadDemand;
-        return emit(m, "sluiced: evict word of an adopted session");
+        return emit(m, "sluiced: evict word of an adopted session, rings the gate");
       default: return;
     }
   }

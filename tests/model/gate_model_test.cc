@@ -35,6 +35,12 @@ TEST(GateModel, OpaqueLaunches) {
   expect_ok({.launches = {2, 1}, .tasks = {1, 1}, .evictions = 1, .opaque = true});
 }
 
+TEST(GateModel, TheWorkersOtherOrder) {
+  expect_ok({.launches = {2, 1}, .tasks = {1, 1}, .evictions = 1, .left_first = true});
+  expect_ok({.launches = {1, 1}, .tasks = {2, 1}, .evictions = 1, .left_first = true});
+  expect_ok({.launches = {1, 1}, .tasks = {1, 1}, .evictions = 0, .crashes = 1, .left_first = true});
+}
+
 TEST(GateModel, AWorkerDiesAtAnyStep) {
   expect_ok({.launches = {1, 1}, .tasks = {2, 1}, .evictions = 1, .kills = 1});
 }
@@ -68,6 +74,9 @@ TEST(GateModel, MutantsAreCaught) {
   const GateModel chain{.launches = {2, 1}, .tasks = {1, 1}, .evictions = 1};
   const GateModel opaque{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .opaque = true};
   const GateModel crash{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .crashes = 1};
+  GateModel once = crash;
+  once.evictions = 0;
+  once.left_first = true;
   GateModel gone = crash;
   gone.restarts = false;
   const char* not_holding = "a task started in a session that does not hold the GPU";
@@ -84,6 +93,7 @@ TEST(GateModel, MutantsAreCaught) {
       {GateMutant::kSameFailOpen, nullptr, gone},
       {GateMutant::kHeartbeatReadFirst, out_of_reach, crash},
       {GateMutant::kAdoptSameGeneration, nullptr, crash},
+      {GateMutant::kAdoptSilently, kStuck, once},
       {GateMutant::kHeartbeatLast, nullptr, crash},
       {GateMutant::kControlZeroed, "a task ran twice", calm},
       {GateMutant::kNoPredecessor, "a launch ran before its predecessor was done", chain},
