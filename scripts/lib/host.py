@@ -82,19 +82,6 @@ class Sluiced:
         return {**os.environ, "SLUICE_SOCKET": str(self.local_socket(name)),
                 "LD_LIBRARY_PATH": str(self.build / "guest-agent/shim")}
 
-    def worker_pids(self):
-        """Children of sluiced."""
-        out = []
-        for d in pathlib.Path("/proc").iterdir():
-            if d.name.isdigit():
-                try:
-                    fields = (d / "stat").read_text().rsplit(")", 1)[1].split()
-                except OSError:
-                    continue
-                if int(fields[1]) == self.process.pid and fields[0] != "Z":
-                    out.append(int(d.name))
-        return out
-
     def stop(self):
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
