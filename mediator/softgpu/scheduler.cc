@@ -16,8 +16,10 @@ namespace {
 // Transfers up to this size run in whatever thread makes them ready: some 10 us, less than handing
 // them to another thread costs.
 constexpr size_t kInlineTransferBytes = 64 * 1024;
-// How often memory words that streams wait for are looked at.
-constexpr useconds_t kPollInterval_us = 20;
+// How often memory words that streams wait for are looked at: often at first, then less and less,
+// because a wait may last as long as the program likes.
+constexpr useconds_t kShortestPoll_us = 10;
+constexpr useconds_t kLongestPoll_us = 200;
 
 }  // namespace
 
@@ -201,6 +203,7 @@ void Scheduler::lane_main(Lane& lane) {
 }
 
 void Scheduler::poll_main() {
+  useconds_t pause_us = kShortestPoll_us;
   std::unique_lock lock(mutex_);
   for (;;) {
     polled_filled_.wait(lock, [&] { return stop_ || !polled_.empty(); });
@@ -213,7 +216,12 @@ void Scheduler::poll_main() {
     });
     lock.unlock();
     for (const OperationRef& operation : over) complete(operation);
-    if (over.empty()) ::usleep(kPollInterval_us);
+    if (over.empty()) {
+      ::usleep(pause_us);
+      pause_us = std::min(pause_us + pause_us / 4, kLongestPoll_us);
+    } else {
+      pause_us = kShortestPoll_us;
+    }
     lock.lock();
   }
 }
