@@ -9,10 +9,33 @@ namespace sluice::worker {
 using namespace calls;
 
 bool is_quick(uint16_t opcode) {
-  return opcode < 0x020 || opcode == kOpcode_cuModuleGetLoadingMode ||
-         opcode == kOpcode_cuMemGetAddressRange_v2 || opcode == kOpcode_cuStreamGetPriority ||
-         opcode == kOpcode_cuStreamGetFlags || opcode == kOpcode_cuStreamGetId ||
-         opcode == kOpcode_cuMemFreeAsync;
+  if (opcode < 0x020) return true;  // devices
+  switch (opcode) {
+    case kOpcode_cuDevicePrimaryCtxGetState:
+    case kOpcode_cuCtxGetFlags:
+    case kOpcode_cuCtxGetId:
+    case kOpcode_cuCtxGetLimit:
+    case kOpcode_cuCtxGetCacheConfig:
+    case kOpcode_cuCtxGetApiVersion:
+    case kOpcode_cuCtxGetStreamPriorityRange:
+    case kOpcode_cuCtxGetSharedMemConfig:
+    case kOpcode_cuModuleGetLoadingMode:
+    case kOpcode_cuFuncGetAttribute:
+    case kOpcode_cuOccupancyMaxActiveBlocksPerMultiprocessor:
+    case kOpcode_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:
+    case kOpcode_cuOccupancyAvailableDynamicSMemPerBlock:
+    case kOpcode_cuMemGetInfo_v2:
+    case kOpcode_cuMemGetAddressRange_v2:
+    case kOpcode_cuMemFreeAsync:
+    case kOpcode_cuStreamGetPriority:
+    case kOpcode_cuStreamGetFlags:
+    case kOpcode_cuStreamGetId:
+    case kOpcode_cuEventCreate:
+    case kOpcode_cuEventElapsedTime_v2:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool synchronises(uint16_t opcode) {

@@ -2,8 +2,8 @@
 //
 // sluiced starts it with one SOCK_SEQPACKET socket as descriptor 3 and nothing else of its own. It
 // takes Start from there, maps the vGPU's region at the address where the guest's process has it, and
-// the three stub pages, loads the CUDA driver (NVIDIA's or the software GPU), says Ready, and serves
-// its slot until the session ends; then it exits, and whatever it held goes with it.
+// the three stub pages, loads the CUDA driver (NVIDIA's or the software GPU), gives up what it does not
+// need (sandbox.h), says Ready, and serves its slot until the session ends; then it exits, and whatever it held goes with it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,6 +15,7 @@
 
 #include "mediator/base/log.h"
 #include "mediator/base/unix_socket.h"
+#include "mediator/worker/sandbox.h"
 #include "mediator/worker/session.h"
 
 namespace {
@@ -122,12 +123,20 @@ int main() {
     log::error("sluice-worker is started by sluiced; there is no socket as descriptor 3");
     return 2;
   }
+  close_others(wp::kControlFd);
   auto parts = receive_start(wp::kControlFd);
   if (!parts) return fail("start", parts.error());
   parts->control = Fd(wp::kControlFd);
   if (auto r = map_all(*parts); !r) return fail("memory", r.error());
   if (auto r = load(*parts); !r) return fail("driver", r.error());
+  const bool nvidia = parts->start.nvidia != 0;
   static Session session(std::move(*parts));
+  // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the filter
+  // is what a failure comes from.
+  const char* sandbox = std::getenv("SLUICE_WORKER_SANDBOX");
+  if (!sandbox || std::strcmp(sandbox, "off") != 0) {
+    if (auto r = enter_sandbox(nvidia); !r) return fail("sandbox", r.error());
+  }
   say_ready(wp::kControlFd, 0, "");
   session.run();
   return 0;

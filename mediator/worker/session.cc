@@ -102,7 +102,6 @@ void Session::end(CUresult code, const std::string& reason, bool asked) {
 // --- threads ---
 
 void Session::decoder_loop() {
-  ::prctl(PR_SET_NAME, "sluice-decoder");
   RecordBuffer record;
   Spinner spinner;
   const int bell = p_.fds[wp::kBellFd].get();

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -56,6 +57,7 @@ class WorkerBench {
     std::string soft_gpu_file;
     std::vector<std::string> environment;
     bool open = true;  // the gate, from the start
+    bool nvidia = false;
   };
 
   WorkerBench(const char* worker, const char* library, Options options)
@@ -98,6 +100,7 @@ class WorkerBench {
     } packet;
     packet.start.region_bytes = kRegion;
     packet.start.epoch = 1;
+    packet.start.nvidia = options_.nvidia;
     packet.start.staging_offset = kStaging;
     packet.start.staging_bytes = kStagingBytes;
     packet.start.memory_limit_bytes = options_.memory_limit;
@@ -212,7 +215,7 @@ class WorkerBench {
         }
         continue;
       }
-      if (monotonic_ns() > stop || ended()) return {};
+      if (monotonic_ns() > stop || ended() || ready.code != 0) return {};
       if (complete_.arm()) {
         pollfd p{wake_.get(), POLLIN, 0};
         ::poll(&p, 1, 20);

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <fcntl.h>
 
-#include <functional>
+#include <cstdlib>
 #include <random>
 
 #include "kernels/passes/rewrite.h"
@@ -14,19 +14,20 @@ namespace {
 
 using namespace calls;
 
-// out[i] += i * factor + adds, one thread per element; many small blocks.
+// `rounds` times out[i] = out[i] * 3 + k, one thread per element; many small blocks.
 constexpr char kPtx[] = R"(
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry add(.param .u64 p_out, .param .u32 p_n, .param .u32 p_k)
+.visible .entry add(.param .u64 p_out, .param .u32 p_n, .param .u32 p_k, .param .u32 p_rounds)
 {
-	.reg .pred %p<2>;
-	.reg .b32 %r<9>;
+	.reg .pred %p<3>;
+	.reg .b32 %r<10>;
 	.reg .b64 %rd<5>;
 	ld.param.u64 %rd1, [p_out];
 	ld.param.u32 %r1, [p_n];
 	ld.param.u32 %r8, [p_k];
+	ld.param.u32 %r9, [p_rounds];
 	mov.u32 %r2, %ctaid.x;
 	mov.u32 %r3, %ntid.x;
 	mov.u32 %r4, %tid.x;
@@ -37,8 +38,12 @@ constexpr char kPtx[] = R"(
 	mul.wide.u32 %rd3, %r5, 4;
 	add.u64 %rd4, %rd2, %rd3;
 	ld.global.u32 %r6, [%rd4];
+AGAIN:
 	mul.lo.u32 %r6, %r6, 3;
 	add.u32 %r6, %r6, %r8;
+	sub.u32 %r9, %r9, 1;
+	setp.ne.u32 %p2, %r9, 0;
+	@%p2 bra AGAIN;
 	st.global.u32 [%rd4], %r6;
 DONE:
 	ret;
@@ -55,12 +60,37 @@ DONE:
 .visible .global .align 4 .u32 counter = 7;
 )";
 
+// SLUICE_TEST_LIBRARY=libcuda.so.1 runs the same tests on an NVIDIA GPU (by hand; SLUICE_TEST_WORKER
+// then says where the worker is).
+const char* from_environment(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value ? value : otherwise;
+}
+const bool kNvidia = std::getenv("SLUICE_TEST_LIBRARY") != nullptr;
+// A grid several times as large as what is resident, of launches long enough to be evicted within.
+const uint32_t kGrid = kNvidia ? 20000 : 400;
+const uint32_t kRounds = kNvidia ? 20000 : 1;
+
+// What `rounds` rounds with `k` make of a value: a map v -> v * factor + adds.
+uint32_t advance(uint32_t v, uint32_t k, uint32_t rounds) {
+  uint32_t factor = 1, adds = 0, f = 3, a = k;
+  for (; rounds; rounds >>= 1, a = a * f + a, f *= f) {
+    if (rounds & 1) {
+      adds = adds * f + a;
+      factor *= f;
+    }
+  }
+  return v * factor + adds;
+}
+
 class WorkerProcess : public testing::Test {
  protected:
   void start(WorkerBench::Options options = {}) {
     options.environment.push_back("SLUICE_SOFT_MEMORY=256M");
-    b = std::make_unique<WorkerBench>(SLUICE_TEST_WORKER, SLUICE_TEST_SOFTCUDA,
-                                      std::move(options));
+    options.nvidia = kNvidia;
+    b = std::make_unique<WorkerBench>(
+        from_environment("SLUICE_TEST_WORKER", SLUICE_TEST_WORKER),
+        from_environment("SLUICE_TEST_LIBRARY", SLUICE_TEST_SOFTCUDA), std::move(options));
     ASSERT_EQ(b->ready.code, 0) << b->ready.text;
   }
   std::vector<std::byte> bytes(std::initializer_list<std::vector<std::byte>> parts) {
@@ -126,7 +156,8 @@ class WorkerProcess : public testing::Test {
     return a.as<sluice_function_reply>().handle;
   }
   std::vector<std::byte> launch_body(uint64_t fn, uint32_t grid, uint32_t block, uint64_t out,
-                                     uint32_t n, uint32_t k, uint64_t stream = 0) {
+                                     uint32_t n, uint32_t k, uint64_t stream = 0,
+                                     uint32_t rounds = kRounds) {
     sluice_launch l{};
     l.function = fn;
     l.stream = stream;
@@ -134,8 +165,8 @@ class WorkerProcess : public testing::Test {
     l.grid[1] = l.grid[2] = 1;
     l.block[0] = block;
     l.block[1] = l.block[2] = 1;
-    l.param_bytes = 16;
-    return bytes({raw(l), raw(out), raw(n), raw(k)});
+    l.param_bytes = 20;
+    return bytes({raw(l), raw(out), raw(n), raw(k), raw(rounds)});
   }
   void launch(uint32_t grid, uint32_t block, uint64_t out, uint32_t n, uint32_t k,
               uint64_t stream = 0) {
@@ -221,7 +252,7 @@ TEST_F(WorkerProcess, ChainsOfLaunchesSurviveEvictions) {
   start();
   make_context();
   make_module();
-  constexpr uint32_t kN = 64 * 400;
+  const uint32_t kN = 64 * kGrid;
   uint64_t d = alloc(kN * 4).as<uint64_t>();
   auto* data = reinterpret_cast<uint32_t*>(b->bulk(kStaging));
   std::vector<uint32_t> expected(kN);
@@ -230,12 +261,12 @@ TEST_F(WorkerProcess, ChainsOfLaunchesSurviveEvictions) {
   b->post(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4, 0), context, SLUICE_RECORD_NO_REPLY);
   constexpr int kLaunches = 60;
   for (int k = 0; k < kLaunches; ++k) {
-    launch(400, 64, d, kN, static_cast<uint32_t>(k));
-    for (auto& v : expected) v = v * 3 + static_cast<uint32_t>(k);
+    launch(kGrid, 64, d, kN, static_cast<uint32_t>(k));
+    for (auto& v : expected) v = advance(v, static_cast<uint32_t>(k), kRounds);
     if (k % 20 == 10) {  // a copy between launches
-      b->post(SLUICE_CALL_COPY, to_host(kStaging + (4 << 20), d, kN * 4, 0), context,
+      b->post(SLUICE_CALL_COPY, to_host(kStaging + (8 << 20), d, kN * 4, 0), context,
               SLUICE_RECORD_NO_REPLY);
-      b->post(SLUICE_CALL_COPY, to_device(d, kStaging + (4 << 20), kN * 4, 0), context,
+      b->post(SLUICE_CALL_COPY, to_device(d, kStaging + (8 << 20), kN * 4, 0), context,
               SLUICE_RECORD_NO_REPLY);
     }
   }
@@ -273,7 +304,7 @@ TEST_F(WorkerProcess, SmallGridsAreOpaqueAndRight) {
   ASSERT_EQ(sync().status, CUDA_SUCCESS);
   b->call(SLUICE_CALL_COPY, to_host(kStaging, d, 4096), context);
   uint32_t expected = 0;
-  for (uint32_t k = 0; k < 5; ++k) expected = expected * 3 + k;
+  for (uint32_t k = 0; k < 5; ++k) expected = advance(expected, k, kRounds);
   EXPECT_EQ(reinterpret_cast<uint32_t*>(b->bulk(kStaging))[255], expected);
   EXPECT_EQ(b->report->header.opaque_launches, 5u);
 }
@@ -282,7 +313,7 @@ TEST_F(WorkerProcess, EventsOrderStreams) {
   start();
   make_context();
   make_module();
-  constexpr uint32_t kN = 64 * 200;
+  const uint32_t kN = 64 * kGrid;
   uint64_t d = alloc(kN * 4).as<uint64_t>();
   std::memset(b->bulk(kStaging), 0, kN * 4);
   b->call(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4), context);
@@ -292,8 +323,8 @@ TEST_F(WorkerProcess, EventsOrderStreams) {
   event = generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<uint32_t>(0)}, context).as<uint64_t>();
   uint32_t expected = 0;
   for (uint32_t k = 0; k < 20; ++k) {
-    launch(200, 64, d, kN, k, streams[k % 2]);
-    expected = expected * 3 + k;
+    launch(kGrid, 64, d, kN, k, streams[k % 2]);
+    expected = advance(expected, k, kRounds);
     b->post(SLUICE_CALL_EVENT_RECORD, sluice_stream_event{streams[k % 2], event, 0}, context,
             SLUICE_RECORD_NO_REPLY);
     b->post(SLUICE_CALL_STREAM_WAIT, sluice_stream_event{streams[1 - k % 2], event, 0}, context,
@@ -317,8 +348,8 @@ TEST_F(WorkerProcess, AClosedGateHoldsLaunchesAndAStaleMediatorOpensIt) {
   start(o);
   make_context();
   make_module();
-  uint64_t d = alloc(64 * 400 * 4).as<uint64_t>();
-  launch(400, 64, d, 64 * 400, 1);
+  uint64_t d = alloc(64 * kGrid * 4).as<uint64_t>();
+  launch(kGrid, 64, d, 64 * kGrid, 1);
   EXPECT_EQ(sync(500).status, -1) << "it ran through a closed gate";
   EXPECT_EQ(b->report->header.demand, 1u);
   b->stop_beating();  // from here on sluiced is dead
@@ -533,7 +564,7 @@ TEST_F(WorkerProcess, RandomRecordsNeverCrashIt) {
   const std::pair<uint16_t, size_t> kinds[] = {
       {SLUICE_CALL_MODULE_LOAD, sizeof(sluice_module_load)},
       {SLUICE_CALL_FUNCTION_GET, sizeof(sluice_function_get)},
-      {SLUICE_CALL_LAUNCH, sizeof(sluice_launch) + 16},
+      {SLUICE_CALL_LAUNCH, sizeof(sluice_launch) + 24},
       {SLUICE_CALL_COPY, sizeof(sluice_copy)},
       {SLUICE_CALL_MEMSET, sizeof(sluice_memset)},
       {SLUICE_CALL_SYNCHRONIZE, sizeof(sluice_synchronize)},
