@@ -220,7 +220,9 @@ class Wfq final : public Policy {
     Level& l = levels_[priority];
     const int64_t back = l.vtime();
     l.weighted_sum -= static_cast<Int128>(back) * l.weight;
-    if (holder_ != kNoVgpu && vgpus_[holder_].share.priority == priority) slice_start_vtime_ -= back;
+    // A turn that began many rebases ago (nobody else came) must not run away downwards.
+    if (holder_ != kNoVgpu && vgpus_[holder_].share.priority == priority)
+      slice_start_vtime_ = std::max(slice_start_vtime_ - back, -kRebaseAt);
     for (Vgpu& g : vgpus_) {
       if (!g.present || g.share.priority != priority) continue;
       // An idle one far behind would start at V anyway.
