@@ -147,8 +147,8 @@ bool Decoder::do_abs_neg() {
   switch (type) {
     case Type::kF32: return simple(std::string("f") + base + (take("ftz") ? "_ftz_f32" : "_f32"), type, {type});
     case Type::kF64: return simple("f" + base + "_f64", type, {type});
-    case Type::kF16: case Type::kBf16: take("ftz"); return simple("h" + base + "_b16", type, {type});
-    case Type::kF16x2: case Type::kBf16x2: take("ftz"); return simple("h" + base + "_b32", type, {type});
+    case Type::kF16: case Type::kBf16: case Type::kF16x2: case Type::kBf16x2:
+      return simple("f" + base + "_" + exact_name(type), type, {type});
     default: return simple(base + "_" + exact_name(type), type, {type});
   }
 }

@@ -38,13 +38,23 @@ template <class F> struct Ftz {
   static auto f(f32 a, f32 b, f32 c) { return flush(F::f(flush(a), flush(b), flush(c))); }
 };
 
-struct FAdd { template <class T> static T f(T a, T b) { return canonical(a + b); } };
-struct FSub { template <class T> static T f(T a, T b) { return canonical(a - b); } };
-struct FMul { template <class T> static T f(T a, T b) { return canonical(a * b); } };
-struct FDiv { template <class T> static T f(T a, T b) { return canonical(a / b); } };
+// f64 passes NaN operands on: which one of several is the hardware's choice, measured on an H200
+// (tests/conformance).
+inline f64 quiet(f64 v) { return bit_cast_to<f64>(bit_cast_to<u64>(v) | 0x0008000000000000ull); }
+inline f64 pass_nan(f64 r, f64 first, f64 second) {
+  return first != first ? quiet(first) : second != second ? quiet(second) : r;
+}
+inline f32 pass_nan(f32 r, f32, f32) { return canonical(r); }
+struct FAdd { template <class T> static T f(T a, T b) { return pass_nan(a + b, b, a); } };
+struct FSub { template <class T> static T f(T a, T b) { return pass_nan(a - b, b, a); } };
+struct FMul { template <class T> static T f(T a, T b) { return pass_nan(a * b, b, a); } };
+struct FDiv { template <class T> static T f(T a, T b) { return pass_nan(a / b, a, b); } };
 struct Fma {
   static f32 f(f32 a, f32 b, f32 c) { return canonical(__builtin_fmaf(a, b, c)); }
-  static f64 f(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
+  static f64 f(f64 a, f64 b, f64 c) {
+    const f64 r = pass_nan(__builtin_fma(a, b, c), c, a);
+    return b != b ? quiet(b) : r;
+  }
 };
 struct FRcp { template <class T> static T f(T a) { return canonical(T{1} / a); } };
 struct FSqrt {
@@ -92,17 +102,20 @@ template <class F> inline f32 min_max_mod(const Inst& in, f32 a, f32 b) {
   if ((in.mod & kModXorSign) != 0) {
     const u32 sign = (bits_of(a) ^ bits_of(b)) & kSignBit<f32>;
     const f32 r = F::f(__builtin_fabsf(a), __builtin_fabsf(b));
-    return bit_cast_to<f32>(bits_of(r) | sign);
+    return r != r ? r : bit_cast_to<f32>(bits_of(r) | sign);
   }
   return F::f(a, b);
 }
 struct FMinMod { static f32 f(const Inst& in, f32 a, f32 b) { return min_max_mod<FMin>(in, a, b); } };
 struct FMaxMod { static f32 f(const Inst& in, f32 a, f32 b) { return min_max_mod<FMax>(in, a, b); } };
+// NaNs: canonical in f32, left as they are (sign included) in f64, as the hardware does it.
 struct FAbs {
-  template <class T> static T f(T a) { return bit_cast_to<T>(bits_of(a) & ~kSignBit<T>); }
+  static f32 f(f32 a) { return canonical(bit_cast_to<f32>(bits_of(a) & ~kSignBit<f32>)); }
+  static f64 f(f64 a) { return a != a ? a : bit_cast_to<f64>(bits_of(a) & ~kSignBit<f64>); }
 };
 struct FNeg {
-  template <class T> static T f(T a) { return bit_cast_to<T>(bits_of(a) ^ kSignBit<T>); }
+  static f32 f(f32 a) { return canonical(bit_cast_to<f32>(bits_of(a) ^ kSignBit<f32>)); }
+  static f64 f(f64 a) { return a != a ? a : bit_cast_to<f64>(bits_of(a) ^ kSignBit<f64>); }
 };
 struct FCopySign {  // copysign d, a, b: the sign of a on b
   template <class T> static T f(T a, T b) {
@@ -202,7 +215,7 @@ template <class T> Flow test_property(Warp& w, const Inst& in) {
       case 1: yes = v == infinity; break;                   // infinite
       case 2: yes = v <= infinity; break;                   // number
       case 3: yes = v > infinity; break;                    // notanumber
-      case 4: yes = v >= smallest && v < infinity; break;   // normal
+      case 4: yes = v == 0 || (v >= smallest && v < infinity); break;  // normal; zero counts
       default: yes = v != 0 && v < smallest; break;         // subnormal
     }
     mask |= static_cast<u32>(yes) << i;
@@ -264,14 +277,25 @@ struct HRelu {  // negative becomes +0, NaN canonical; the same bits in both for
   static f16x2 f(f16x2 a) { return {both<f16>(a.bits)}; }
   static bf16x2 f(bf16x2 a) { return {both<bf16>(a.bits)}; }
 };
-struct HAbs {
-  static u16 f(u16 a) { return a & 0x7fff; }
-  static u32 f(u32 a) { return a & 0x7fff7fffu; }
+template <class H> inline constexpr u32 kHalfInfinity = 0x7c00;
+template <> inline constexpr u32 kHalfInfinity<bf16> = 0x7f80;
+// `sign`: what a number's sign bit is exclusive-or'ed with; NaNs become canonical.
+template <class H> inline u16 half_sign(u16 a, u16 cleared, u16 flipped) {
+  const u16 magnitude = a & 0x7fff;
+  return magnitude > kHalfInfinity<H> ? u16{0x7fff} : static_cast<u16>((a & ~cleared) ^ flipped);
+}
+template <u16 kCleared, u16 kFlipped> struct HSign {
+  static f16 f(f16 a) { return {half_sign<f16>(a.bits, kCleared, kFlipped)}; }
+  static bf16 f(bf16 a) { return {half_sign<bf16>(a.bits, kCleared, kFlipped)}; }
+  template <class H> static u32 both(u32 a) {
+    return static_cast<u32>(half_sign<H>(static_cast<u16>(a >> 16), kCleared, kFlipped)) << 16 |
+           half_sign<H>(static_cast<u16>(a), kCleared, kFlipped);
+  }
+  static f16x2 f(f16x2 a) { return {both<f16>(a.bits)}; }
+  static bf16x2 f(bf16x2 a) { return {both<bf16>(a.bits)}; }
 };
-struct HNeg {
-  static u16 f(u16 a) { return a ^ 0x8000; }
-  static u32 f(u32 a) { return a ^ 0x80008000u; }
-};
+using HAbs = HSign<0x8000, 0>;
+using HNeg = HSign<0, 0x8000>;
 struct HEx2 { static f32 f(f32 a) { return Ex2::f(a); } };
 struct HTanh { static f32 f(f32 a) { return Tanh::f(a); } };
 template <class H, class F> Flow half1(Warp& w, const Inst& in) {
@@ -322,13 +346,14 @@ SLUICE_EXEC_FCOMPARE(FUnordered, a != a || b != b)
 
 template <class D> struct ToFloat {
   template <class S> static D f(S a) { return static_cast<D>(a); }
-  static D f(f64 a) { return canonical(static_cast<D>(a)); }
+  static D f(f64 a) { return static_cast<D>(a); }  // keeps a NaN's sign and upper bits
 };
 template <> struct ToFloat<f64> {
   template <class S> static f64 f(S a) { return static_cast<f64>(a); }
 };
 struct FromHalf {
-  template <class H> static f32 f(H a) { return canonical(to_f32(a)); }
+  static f32 f(f16 a) { return canonical(to_f32(a)); }
+  static f32 f(bf16 a) { return to_f32(a); }  // only a shift, NaNs too
 };
 template <class H> struct ToHalf { static H f(f32 a) { return half_of<H>(a); } };
 template <class H, class P> struct ToHalfPair {  // the first source becomes the upper half
@@ -356,7 +381,7 @@ template <class D> struct FloatToInt {
 struct ToTf32 {  // to nearest, ties away: the low 13 bits become zero
   static u32 f(const Inst& in, f32 v) {
     const u32 bits = bit_cast_to<u32>(v);
-    if ((bits & 0x7fffffffu) >= 0x7f800000u) return bits;
+    if ((bits & 0x7fffffffu) >= 0x7f800000u) return bits & ~0x1fffu;
     const u32 round = in.mod & kModRoundMask;
     const u32 add = round == kRz ? 0 : round == kRn ? 0xfff + ((bits >> 13) & 1) : 0x1000;
     return (bits + add) & ~0x1fffu;
@@ -376,7 +401,7 @@ f64 to_integral(f64 v, u32 round) {
 u64 integer_from(f64 v, bool source_is_f64, u32 type) {
   const u32 bits = 8u << (type >> 1);
   const bool is_signed = (type & 1) != 0;
-  if (v != v) return bits == 64 || source_is_f64 ? 1ull << (bits - 1) : 0;
+  if (v != v) return bits != 64 && !source_is_f64 ? 0 : is_signed ? ~0ull << (bits - 1) : 1ull << (bits - 1);
   const f64 limit = is_signed ? static_cast<f64>(1ull << (bits - 1)) : 2.0 * static_cast<f64>(1ull << (bits - 1));
   if (v >= limit) return is_signed ? (1ull << (bits - 1)) - 1 : bits == 64 ? ~0ull : (1ull << bits) - 1;
   if (is_signed) return v < -limit ? ~0ull << (bits - 1) : static_cast<u64>(static_cast<s64>(v));
@@ -445,13 +470,17 @@ Flow convert_any(Warp& w, const Inst& in) {
         if (to == kF64) {
           result = bit_cast_to<u64>(v);
         } else if (to == kF32) {
-          f32 x = canonical(narrow_rounded(v, r));
+          f32 x = narrow_rounded(v, r);
+          if (from != kF64) x = canonical(x);
           if (ftz) x = flush(x);
           result = bit_cast_to<u32>(x);
         } else {
-          f32 x = odd_sum(v, 0.0);
+          f32 x = odd_narrow(v);
           if ((in.mod & kModRelu) != 0 && !(x > 0) && x == x) x = 0;
           result = to == kF16 ? to_f16(x, r).bits : to_bf16(x, r).bits;
+          // From f64 a NaN keeps its sign and upper bits, here, too.
+          if (v != v && from == kF64 && to == kF16)
+            result = (raw >> 48 & 0x8000) | 0x7e00 | (raw >> 42 & 0x3ff);
         }
       }
     }

@@ -8,6 +8,9 @@
 #define SLUICE_EXEC_H2(X, n, F)                                                      \
   X(n##_f16, (op2<f16, f16, f16, F>)) X(n##_bf16, (op2<bf16, bf16, bf16, F>))        \
   X(n##_f16x2, (op2<f16x2, f16x2, f16x2, F>)) X(n##_bf16x2, (op2<bf16x2, bf16x2, bf16x2, F>))
+#define SLUICE_EXEC_H1(X, n, F)                                                      \
+  X(n##_f16, (op1<f16, f16, F>)) X(n##_bf16, (op1<bf16, bf16, F>))                   \
+  X(n##_f16x2, (op1<f16x2, f16x2, F>)) X(n##_bf16x2, (op1<bf16x2, bf16x2, F>))
 #define SLUICE_EXEC_F1(X, n, F)                                                      \
   X(n##_f32, (op1<f32, f32, F>)) X(n##_ftz_f32, (op1<f32, f32, Ftz<F>>))             \
   X(n##_f64, (op1<f64, f64, F>))
@@ -54,8 +57,7 @@
   X(hsat_f16, (op1<f16, f16, HSat>)) X(hsat_f16x2, (op1<f16x2, f16x2, HSat>))        \
   X(hrelu_f16, (op1<f16, f16, HRelu>)) X(hrelu_f16x2, (op1<f16x2, f16x2, HRelu>))    \
   X(hrelu_bf16, (op1<bf16, bf16, HRelu>)) X(hrelu_bf16x2, (op1<bf16x2, bf16x2, HRelu>)) \
-  X(habs_b16, (op1<u16, u16, HAbs>)) X(habs_b32, (op1<u32, u32, HAbs>))              \
-  X(hneg_b16, (op1<u16, u16, HNeg>)) X(hneg_b32, (op1<u32, u32, HNeg>))              \
+  SLUICE_EXEC_H1(X, fabs, HAbs) SLUICE_EXEC_H1(X, fneg, HNeg)                        \
   SLUICE_EXEC_SETP_F(X, eq, FEq) SLUICE_EXEC_SETP_F(X, ne, FNe)                      \
   SLUICE_EXEC_SETP_F(X, lt, FLt) SLUICE_EXEC_SETP_F(X, le, FLe)                      \
   SLUICE_EXEC_SETP_F(X, gt, FGt) SLUICE_EXEC_SETP_F(X, ge, FGe)                      \

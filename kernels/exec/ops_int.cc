@@ -195,8 +195,9 @@ struct PrmtMode {
 struct Bfe {
   template <class T> static T f(T a, u32 pos, u32 len) {
     const u32 msb = kBits<T> - 1;
-    pos &= 0xff;
-    len &= 0xff;
+    // PTX allows 0..255. Beyond that the hardware wraps for 32 bits and saturates for 64.
+    pos = kBits<T> == 32 ? pos & 0xff : pos < 255 ? pos : 255;
+    len = kBits<T> == 32 ? len & 0xff : len < 255 ? len : 255;
     if (len == 0) return 0;
     const u32 top = pos + len - 1 < msb ? pos + len - 1 : msb;  // bit that holds the sign
     const bool sign = kIsSigned<T> && ((static_cast<Unsigned<T>>(a) >> top) & 1) != 0;
@@ -226,7 +227,8 @@ template <class T> Flow bfi(Warp& w, const Inst& in) {
   auto* d = target<T>(w, in.d);
   const u32 m = w.exec;
   SLUICE_LANES {
-    const u32 pos = c[i] & 0xff, len = e[i] & 0xff;
+    const u32 pos = kBits<T> == 32 ? c[i] & 0xff : c[i] < 255 ? c[i] : 255;  // as for bfe
+    const u32 len = kBits<T> == 32 ? e[i] & 0xff : e[i] < 255 ? e[i] : 255;
     const T ones = len >= kBits<T> ? static_cast<T>(~T{0}) : static_cast<T>((T{1} << len) - 1);
     const T mask = pos >= kBits<T> ? T{0} : static_cast<T>(ones << pos);
     const T field = pos >= kBits<T> ? T{0} : static_cast<T>(a[i] << pos);

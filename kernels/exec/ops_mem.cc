@@ -306,12 +306,20 @@ template <class F> struct ByExchange {
     return old;
   }
 };
-struct AtomAddF32 : ByExchange<AtomAddF32> {
+inline u32 flush_bits(u32 v) { return (v & 0x7f800000u) == 0 ? v & 0x80000000u : v; }
+// Subnormals: flushed in global memory, kept in shared memory (PTX ISA, atom; as an H200 does).
+struct AtomAddF32Global {
+  static u32 f(u32 a, u32 b);
+};
+struct AtomAddF32 : ByExchange<AtomAddF32Global> {
   static u32 f(u32 a, u32 b) {
-    // Hardware flushes subnormals only in shared and cached global adds of .ftz code; keep them.
-    return bit_cast_to<u32>(bit_cast_to<f32>(a) + bit_cast_to<f32>(b));
+    const f32 sum = bit_cast_to<f32>(a) + bit_cast_to<f32>(b);
+    return sum != sum ? 0x7fffffffu : bit_cast_to<u32>(sum);
   }
 };
+inline u32 AtomAddF32Global::f(u32 a, u32 b) {
+  return flush_bits(AtomAddF32::f(flush_bits(a), flush_bits(b)));
+}
 struct AtomAddF64 : ByExchange<AtomAddF64> {
   static u64 f(u64 a, u64 b) { return bit_cast_to<u64>(bit_cast_to<f64>(a) + bit_cast_to<f64>(b)); }
 };
@@ -359,12 +367,12 @@ template <class T, class F> Flow atomic(Warp& w, const Inst& in) {
   const auto* b = source<T>(w, in.b);
   auto* d = in.d == kNoOperand ? nullptr : target<T>(w, in.d);
   // Shared memory belongs to this block alone, and this block to this thread.
-  const bool alone = (in.mod & kSpaceMask) == kSpaceShared;
+  const u64 shared = reinterpret_cast<u64>(w.block->shared), shared_bytes = w.block->shared_bytes;
   for (u32 m = w.exec; m != 0; m &= m - 1) {
     const int i = __builtin_ctz(m);
     T* at = as_mutable<T>(p[i]);
     T old;
-    if (alone) {
+    if (p[i] - shared < shared_bytes) {
       old = *at;
       *at = F::f(old, static_cast<T>(b[i]));
     } else {

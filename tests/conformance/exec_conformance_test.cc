@@ -1,0 +1,77 @@
+// The conformance set on kernels/exec, against what a real GPU answered.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "kernels/exec/block.h"
+#include "tests/conformance/instructions.h"
+
+namespace sluice::conformance {
+namespace {
+
+class NoEnvironment : public exec::Environment {
+ public:
+  uint64_t global_timer_ns() override { return 0; }
+  void print(std::string_view) override {}
+};
+
+// Two approximations of the same number, as bit patterns of type `kind`.
+bool close(const Case& c, uint64_t x, uint64_t y) {
+  float a, b;
+  const uint32_t xa = static_cast<uint32_t>(x), yb = static_cast<uint32_t>(y);
+  std::memcpy(&a, &xa, 4);
+  std::memcpy(&b, &yb, 4);
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  if (a == b) return true;
+  if (std::isinf(a) || std::isinf(b)) return false;
+  return std::fabs(double{a} - double{b}) <= std::max(c.absolute, c.relative * std::max(std::fabs(double{a}), std::fabs(double{b})));
+}
+
+TEST(ExecConformance, AnswersAsTheGpuDid) {
+  const std::vector<Case> cases = all_cases();
+  std::map<std::string, std::vector<uint64_t>> golden;
+  for (Golden& g : read_golden(SLUICE_GOLDEN_FILE)) golden[g.name] = std::move(g.results);
+  ASSERT_EQ(golden.size(), cases.size()) << "record the golden data anew";
+
+  auto program = exec::decode_text(module_text(cases));
+  ASSERT_TRUE(program.ok()) << program.error().message;
+  auto image = exec::Image::make(*program, {});
+  ASSERT_TRUE(image.ok());
+  exec::MemoryMap map;
+  NoEnvironment environment;
+  std::vector<uint64_t> out(kThreads), in(kThreads * 5);
+  const uint64_t addresses[2] = {reinterpret_cast<uint64_t>(out.data()), reinterpret_cast<uint64_t>(in.data())};
+  ASSERT_TRUE(map.add(addresses[0], kThreads * 8));
+  ASSERT_TRUE(map.add(addresses[1], kThreads * 40));
+  size_t wrong = 0;
+  for (const Case& c : cases) {
+    const std::vector<uint64_t> words = operands(c);
+    std::copy(words.begin(), words.end(), in.begin());  // in place: the kernel has its address
+    exec::LaunchShape shape;
+    shape.block = {kThreads};
+    auto block = exec::Block::make(*image, c.name, shape, std::as_bytes(std::span(addresses)), map, environment);
+    ASSERT_TRUE(block.ok()) << block.error().message;
+    (*block)->start({0, 0, 0}, {});
+    ASSERT_EQ((*block)->run(1'000'000).state, exec::RunState::kDone) << (*block)->fault().describe();
+    const std::vector<uint64_t>& expected = golden.at(c.name);
+    const bool exact = c.relative == 0 && c.absolute == 0;
+    size_t differ = 0;
+    for (size_t t = 0; t < kThreads; ++t) {
+      if (exact ? out[t] == expected[t] : close(c, out[t], expected[t])) continue;
+      if (differ++ > 3) continue;
+      ADD_FAILURE() << c.text << std::hex << "\n  operands " << in[t * 5] << " " << in[t * 5 + 1] << " " << in[t * 5 + 2]
+                    << " " << in[t * 5 + 3] << "\n  here " << out[t] << ", GPU " << expected[t];
+    }
+    if (differ != 0) {
+      ++wrong;
+      std::printf("%s: %zu of %zu differ\n", c.name.c_str(), differ, kThreads);
+    }
+  }
+  EXPECT_EQ(wrong, 0u);
+}
+
+}  // namespace
+}  // namespace sluice::conformance
