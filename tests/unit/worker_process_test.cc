@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <fcntl.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 
@@ -273,15 +275,24 @@ TEST_F(WorkerProcess, ChainsOfLaunchesSurviveEvictions) {
   uint64_t done = b->post(SLUICE_CALL_SYNCHRONIZE,
                           sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
   int evictions = 0;
+  std::vector<uint64_t> latencies_us;
   while (__atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) < kLaunches &&
          evictions < 400) {
     ::usleep(500 + evictions * 13 % 2000);
+    const uint64_t from = monotonic_ns();
     b->take_back();
     ASSERT_TRUE(b->wait_left());
+    latencies_us.push_back((monotonic_ns() - from) / 1000);
     ++evictions;
     b->grant();
   }
   Answer a = b->wait(done, 120000);
+  std::sort(latencies_us.begin(), latencies_us.end());
+  // For people; nothing is asserted on time.
+  std::printf("%zu evictions, %lu launches put back; until left: median %lu us, longest %lu us\n",
+              latencies_us.size(), b->report->header.evictions,
+              latencies_us.empty() ? 0 : latencies_us[latencies_us.size() / 2],
+              latencies_us.empty() ? 0 : latencies_us.back());
   ASSERT_EQ(a.status, CUDA_SUCCESS);
   ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, d, kN * 4), context).status, 0);
   EXPECT_EQ(std::memcmp(data, expected.data(), kN * 4), 0);
@@ -394,6 +405,7 @@ TEST_F(WorkerProcess, AFaultSticksAndEndsDemand) {
   b->post(SLUICE_CALL_LAUNCH, bytes({raw(l), raw(d)}), context, SLUICE_RECORD_NO_REPLY);
   launch(400, 64, d, 1000, 1);
   EXPECT_EQ(sync().status, CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(sync().status, CUDA_ERROR_ILLEGAL_ADDRESS) << "again";
   EXPECT_EQ(alloc(16).status, CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(b->report->header.error, static_cast<uint64_t>(CUDA_ERROR_ILLEGAL_ADDRESS));
   EXPECT_EQ(b->report->header.demand, 0u);
