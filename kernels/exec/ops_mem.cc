@@ -321,7 +321,11 @@ inline u32 AtomAddF32Global::f(u32 a, u32 b) {
   return flush_bits(AtomAddF32::f(flush_bits(a), flush_bits(b)));
 }
 struct AtomAddF64 : ByExchange<AtomAddF64> {
-  static u64 f(u64 a, u64 b) { return bit_cast_to<u64>(bit_cast_to<f64>(a) + bit_cast_to<f64>(b)); }
+  static u64 f(u64 a, u64 b) {
+    const f64 x = bit_cast_to<f64>(a), y = bit_cast_to<f64>(b);
+    const u64 quiet = 0x0008000000000000ull;  // NaN operands pass: the second before the first
+    return y != y ? b | quiet : x != x ? a | quiet : bit_cast_to<u64>(x + y);
+  }
 };
 template <class S> struct AtomMin : ByExchange<AtomMin<S>> {
   template <class T> static T f(T a, T b) { return static_cast<S>(a) < static_cast<S>(b) ? a : b; }
