@@ -2,7 +2,10 @@
 #include "kernels/exec/block.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+
+#include <sys/mman.h>
 
 #include "kernels/exec/block_impl.h"
 #include "mediator/base/check.h"
@@ -34,8 +37,10 @@ Result<std::unique_ptr<Block>> Block::make(std::shared_ptr<const Image> image,
   if (params.size() != info.param_bytes)
     return fail("parameters of " + std::to_string(params.size()) + " bytes, not " +
                 std::to_string(info.param_bytes));
-  return std::unique_ptr<Block>(std::make_unique<detail::BlockImpl>(
-      std::move(image), found->second, shape, params, map, environment));
+  auto block = std::make_unique<detail::BlockImpl>(std::move(image), found->second, shape, params,
+                                                   map, environment);
+  if (!block->has_memory()) return fail("no memory for the block's registers and local memory");
+  return std::unique_ptr<Block>(std::move(block));
 }
 
 namespace detail {
@@ -76,6 +81,7 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
   shape = launch;
   warp_count = warps_of(launch);
 
+  if (!has_memory()) return;
   predicates_.assign(size_t{code_.predicates} * warp_count, 0);
   const uint32_t threads = static_cast<uint32_t>(shape.block.count());
   for (uint32_t k = 0; k < warp_count; ++k) {
@@ -265,13 +271,27 @@ void refresh_ranges(Warp& w) {
   w.range_version = version;
 }
 
+namespace {
+// From here on whole pages from the kernel, zero and not yet there; below, the heap is quicker.
+constexpr size_t kMapBytes = 256 * 1024;
+}  // namespace
+
 AlignedBytes::AlignedBytes(size_t size) : bytes(size) {
-  const size_t rounded = (size + 63) & ~size_t{63};
-  data = static_cast<uint8_t*>(std::aligned_alloc(64, std::max<size_t>(rounded, 64)));
-  SLUICE_CHECK(data != nullptr);
-  std::memset(data, 0, std::max<size_t>(rounded, 64));
+  const size_t rounded = std::max<size_t>((size + 63) & ~size_t{63}, 64);
+  if (rounded >= kMapBytes) {
+    void* const pages = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    data = pages == MAP_FAILED ? nullptr : static_cast<uint8_t*>(pages);
+    return;
+  }
+  data = static_cast<uint8_t*>(std::aligned_alloc(64, rounded));
+  if (data != nullptr) std::memset(data, 0, rounded);
 }
-AlignedBytes::~AlignedBytes() { std::free(data); }
+AlignedBytes::~AlignedBytes() {
+  const size_t rounded = std::max<size_t>((bytes + 63) & ~size_t{63}, 64);
+  if (data == nullptr) return;
+  if (rounded >= kMapBytes) ::munmap(data, rounded);
+  else std::free(data);
+}
 
 }  // namespace detail
 }  // namespace sluice::exec

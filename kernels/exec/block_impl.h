@@ -31,6 +31,10 @@ class BlockImpl final : public Block, public BlockState {
   BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const LaunchShape& launch,
             std::span<const std::byte> parameters, MemoryMap& memory, Environment& world);
 
+  bool has_memory() const {
+    return registers_.data != nullptr && shared_bytes_.data != nullptr &&
+           local_bytes_.data != nullptr && thread_ids_.data != nullptr;
+  }
   void start(Dim3 block, SmPlace where) override;
   RunResult run(uint64_t max_steps) override;
   const Fault& fault() const override { return fault_; }

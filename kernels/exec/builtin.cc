@@ -79,8 +79,7 @@ class Formatter {
     const size_t begin = k++;
     std::string spec = "%";
     while (k < f.size() && std::strchr("-+ #0", f[k]) != nullptr) spec += f[k++];
-    const auto number = [&]() {
-      int value = 0;
+    const auto number = [&](int& value) {
       if (k < f.size() && f[k] == '*') {
         ++k;
         if (!next(value)) return false;
@@ -88,14 +87,16 @@ class Formatter {
         while (k < f.size() && f[k] >= '0' && f[k] <= '9' && value < kMaxFieldWidth) value = value * 10 + (f[k++] - '0');
       }
       value = value > kMaxFieldWidth ? kMaxFieldWidth : value < -kMaxFieldWidth ? -kMaxFieldWidth : value;
-      if (value != 0) spec += std::to_string(value);
       return true;
     };
-    if (!number()) return false;
+    int value = 0;
+    if (!number(value)) return false;
+    if (value != 0) spec += std::to_string(value);
     if (k < f.size() && f[k] == '.') {
-      spec += '.';
       ++k;
-      if (!number()) return false;
+      value = 0;
+      if (!number(value)) return false;
+      if (value >= 0) spec.append(".").append(std::to_string(value));
     }
     int longs = 0;
     while (k < f.size() && std::strchr("hlLqjzt", f[k]) != nullptr) {
@@ -108,9 +109,9 @@ class Formatter {
     }
     const char kind = f[k++];
     char text[kMaxFieldWidth * 2 + 512];
-    const auto print = [&](const char* length, auto value) {
+    const auto print = [&](const char* length, auto argument) {
       const std::string full = spec + length + kind;
-      const int n = std::snprintf(text, sizeof(text), full.c_str(), value);
+      const int n = std::snprintf(text, sizeof(text), full.c_str(), argument);
       if (n > 0) out.append(text, std::min<size_t>(static_cast<size_t>(n), sizeof(text) - 1));
     };
     switch (kind) {

@@ -64,6 +64,7 @@ class ModuleDecoder {
   Result<void> entry(const ptx::Function& f);
   Result<uint32_t> add_symbol(const ptx::Variable& v, const std::string& name);
   Result<void> check_recursion() const;
+  Result<void> check_size(const ptx::Function& f, const FunctionFrame& frame) const;
   // Local and parameter variables of a body; returns the end of local memory.
   Result<uint64_t> local_places(const ptx::Function& f, uint64_t base, Places& places) const;
 
@@ -212,7 +213,7 @@ Result<void> ModuleDecoder::functions() {
       place.offset = function_shared_;
       place.bytes = v.bytes;
       places[Decoder::scope_key(v.scope, v.name)] = place;
-      function_shared_ += v.bytes;
+      function_shared_ += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
     }
     for (const std::string_view name : mentioned(f, shared_)) {
       const ptx::Variable& v = *shared_.at(name);
@@ -225,7 +226,7 @@ Result<void> ModuleDecoder::functions() {
       place.offset = function_shared_;
       place.bytes = v.bytes;
       context_.places[v.name] = place;
-      function_shared_ += v.bytes;
+      function_shared_ += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
     }
     if (function_shared_ > kMaxSharedBytes) return at_line(f.line, "more shared memory than a block can have");
   }
@@ -241,12 +242,13 @@ Result<void> ModuleDecoder::function(const ptx::Function& f, uint32_t callee) {
   FunctionFrame frame;
   if (!decoder.run(function_registers_, callee, frame)) return decoder.error();
   function_registers_ = frame.register_bytes;
-  return {};
+  return check_size(f, frame);
 }
 
 Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   EntryInfo info;
   info.name = std::string(f.name);
+  if (f.param_bytes > kMaxParamBytes) return at_line(f.line, "more parameters than a kernel can have");
   info.line = f.line;
   info.param_bytes = static_cast<uint32_t>(f.param_bytes);
   bool calls = false;
@@ -291,7 +293,7 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
     place.offset = shared;
     place.bytes = v.bytes;
     places[key] = place;
-    shared += v.bytes;
+    shared += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
   };
   const auto used = mentioned(f, shared_);
   for (const ptx::Variable& v : module_.variables())
@@ -321,6 +323,14 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
     return at_line(f.line, "kernel " + info.name + " is defined twice");
   program_->entries.push_back(std::move(info));
   program_->entry_code.push_back({begin, frame.register_bytes});
+  return check_size(f, frame);
+}
+
+Result<void> ModuleDecoder::check_size(const ptx::Function& f, const FunctionFrame& frame) const {
+  if (frame.register_bytes / kSlotBytes > options_.max_register_slots)
+    return at_line(f.line, std::string(f.name) + " needs too many registers");
+  if (program_->code.constants.size() > options_.max_constant_bytes)
+    return at_line(f.line, "too many different constants");
   return {};
 }
 
@@ -376,7 +386,8 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
       const auto found = program_->symbol_index.find(std::string(name));
       return found == program_->symbol_index.end() ? -1 : static_cast<int64_t>(found->second);
     };
-    auto done = read_initializer(*pending.variable, find, program_->symbols[pending.symbol]);
+    auto done = read_initializer(*pending.variable, find, options_.max_initialized_bytes,
+                                 program_->symbols[pending.symbol]);
     if (!done) return done.error();
   }
   return std::shared_ptr<const Program>(std::make_shared<Program>(std::move(program_)));
@@ -418,6 +429,7 @@ Result<std::shared_ptr<const Image>> Image::make(std::shared_ptr<const Program> 
   std::shared_ptr<Image> image(new Image());
   image->addresses_.assign(symbol_addresses.begin(), symbol_addresses.end());
   image->data_ = std::make_unique<detail::ImageData>(code.constants.size());
+  if (image->data_->constants.data == nullptr) return Error{0, "no memory for the module's constants"};
   if (!code.constants.empty()) std::memcpy(image->data_->constants.data, code.constants.data(), code.constants.size());
   for (const detail::ConstPatch& patch : code.patches) {
     const uint64_t value = symbol_addresses[patch.symbol] + static_cast<uint64_t>(patch.addend);

@@ -220,7 +220,7 @@ class Decoder {
   std::vector<bool> uniform_;          // per instruction: a branch marked .uni
 };
 
-// Gives a set of intervals slots; see decoder_flow.cc.
-inline constexpr uint32_t kMaxLocalBytes = 512 * 1024;  // per thread, as the hardware
+inline constexpr uint64_t kMaxLocalBytes = 512 * 1024;  // per thread, as the hardware
+inline constexpr uint64_t kMaxParamBytes = 32764;       // PTX ISA 8.1 and later
 
 }  // namespace sluice::exec::detail

@@ -56,6 +56,9 @@ Graph make_graph(const std::vector<Inst>& code, const std::vector<uint32_t>& aux
 }
 
 constexpr uint32_t kNone = 0xffffffffu;
+// 64-bit words of one set of the liveness analysis: registers / 64 x blocks. Real kernels of 30,000
+// instructions need a tenth of it; beyond, registers are not shared.
+constexpr size_t kMaxLivenessWords = 4u << 20;
 
 // Immediate post-dominator of each block; g.size() stands for the end; kNone: not known.
 std::vector<uint32_t> post_dominators(const Graph& g, const std::vector<Inst>& code) {
@@ -236,7 +239,9 @@ uint32_t Decoder::allocate_registers(uint32_t base) {
       global_number[r.vreg] = globals++;
     }
   }
-  const size_t words = (globals + 63) / 64;
+  // A text made to be costly: every such register keeps a slot of its own.
+  const bool analyse = (size_t{globals} + 63) / 64 * g.size() <= kMaxLivenessWords;
+  const size_t words = analyse ? (globals + 63) / 64 : 0;
   std::vector<uint64_t> uses(words * g.size()), kills(words * g.size()), live_in(words * g.size()), live_out(words * g.size());
   for (uint32_t b = 0; b < g.size(); ++b) {
     uint64_t* use = uses.data() + words * b;
@@ -246,7 +251,7 @@ uint32_t Decoder::allocate_registers(uint32_t base) {
         for (uint32_t r = first_reference[k]; r < first_reference[k + 1]; ++r) {
           const Reference& ref = references_[r];
           const uint32_t v = global_number[ref.vreg];
-          if (v == kNone || ref.def != defs) continue;
+          if (v == kNone || !analyse || ref.def != defs) continue;
           const uint64_t bit = 1ull << (v % 64);
           const bool whole = ref.def && code_[k].guard == kPredTrue;
           if (whole) kill[v / 64] |= bit;
@@ -282,6 +287,11 @@ uint32_t Decoder::allocate_registers(uint32_t base) {
   for (uint32_t v = 0; v < count; ++v) {
     const uint32_t n = global_number[v];
     if (n == kNone) continue;
+    if (!analyse) {
+      touch(v, 0);
+      touch(v, static_cast<uint32_t>(code_.size()));
+      continue;
+    }
     for (uint32_t b = 0; b < g.size(); ++b) {
       if ((live_in[words * b + n / 64] >> (n % 64) & 1) != 0) touch(v, g.begin[b]);
       if ((live_out[words * b + n / 64] >> (n % 64) & 1) != 0) touch(v, g.begin[b + 1] - 1);

@@ -38,6 +38,8 @@ bool Decoder::declare_registers() {
     set.count = v.register_count;
     set.first.is_pred = type == Type::kPred;
     set.first.width = bits_of(type) == 64 ? 8 : 4;
+    if (count > (1u << 24) || (set.first.is_pred && count > (1u << 20)))
+      return error_ = {0, "line " + std::to_string(v.line) + ": too many registers"}, false;
     if (set.first.is_pred) {
       set.first.index = module_.program->code.predicates;
       module_.program->code.predicates += count;

@@ -10,6 +10,7 @@ struct Reader {
   const ptx::Variable& v;
   const std::function<int64_t(std::string_view)>& find;
   SymbolInfo& symbol;
+  uint64_t max_bytes;
   std::string_view text;
   size_t at = 0;
   std::vector<uint64_t> sizes;  // bytes of one element at each nesting depth
@@ -33,7 +34,9 @@ struct Reader {
     while (!word.empty() && (word.back() == ' ' || word.back() == '\n' || word.back() == '\t' || word.back() == '\r'))
       word.remove_suffix(1);
     const uint32_t width = v.element_bytes;
-    if (width == 0 || width > 8 || offset + width > symbol.bytes) return wrong();
+    if (width == 0 || width > 8 || symbol.bytes < width || offset > symbol.bytes - width ||
+        offset > max_bytes)
+      return wrong();
     uint64_t value = 0;
     if (!number(word, value)) return address(word, offset);
     if (symbol.initial.size() < offset + width) symbol.initial.resize(offset + width);
@@ -135,9 +138,10 @@ struct Reader {
 }  // namespace
 
 Result<void> read_initializer(const ptx::Variable& v,
-                              const std::function<int64_t(std::string_view)>& find, SymbolInfo& symbol) {
+                              const std::function<int64_t(std::string_view)>& find, uint64_t max_bytes,
+                              SymbolInfo& symbol) {
   if (v.initializer.empty()) return {};
-  Reader reader{v, find, symbol, v.initializer, 0, {}};
+  Reader reader{v, find, symbol, max_bytes, v.initializer, 0, {}};
   const uint64_t item = uint64_t{v.element_bytes} * v.vector_width;
   std::vector<uint64_t> dimensions(v.dimensions.begin(), v.dimensions.end());
   uint64_t size = item;

@@ -14,6 +14,7 @@ namespace sluice::exec::detail {
 // Fills `symbol`'s bytes, initial and relocations from v.initializer. `find`: a symbol's index by
 // name, negative when there is none.
 Result<void> read_initializer(const ptx::Variable& v,
-                              const std::function<int64_t(std::string_view)>& find, SymbolInfo& symbol);
+                              const std::function<int64_t(std::string_view)>& find, uint64_t max_bytes,
+                              SymbolInfo& symbol);
 
 }  // namespace sluice::exec::detail

@@ -115,7 +115,9 @@ struct ProgramData {
   Code code;
 };
 
-struct AlignedBytes {  // 64-byte aligned, zero-filled
+// 64-byte aligned, zero; pages that nobody touches cost nothing. `data` is null when there is no
+// memory: the owner says so to whoever asked.
+struct AlignedBytes {
   explicit AlignedBytes(size_t bytes);
   ~AlignedBytes();
   AlignedBytes(const AlignedBytes&) = delete;

@@ -21,10 +21,12 @@ class Module;
 
 namespace sluice::exec {
 
+// What a hostile module may cost. Raising any of these costs only memory and load time.
 struct DecodeOptions {
-  // Refuse modules with more instructions than this (guests are hostile; memory is about 64 bytes
-  // each). Raising it only costs memory and load time.
-  uint32_t max_instructions = 4u << 20;
+  uint32_t max_instructions = 2u << 20;         // about 64 bytes each while decoding
+  uint64_t max_constant_bytes = 256ull << 20;   // 128 or 256 for each different immediate
+  uint64_t max_initialized_bytes = 64ull << 20; // of one module variable
+  uint32_t max_register_slots = 16384;          // 32-bit registers live at once; 128 bytes per warp
 };
 
 struct ParamInfo {
