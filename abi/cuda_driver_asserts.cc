@@ -10,8 +10,9 @@
 #include <string_view>
 #include <type_traits>
 
-// Exported but no longer declared in cuda.h; its type is still told in cudaTypedefs.h.
+// Exported but no longer declared in cuda.h; their types are still told in cudaTypedefs.h.
 extern "C" std::remove_pointer_t<PFN_cuCtxCreate_v3020> cuCtxCreate_v2;
+extern "C" std::remove_pointer_t<PFN_cuCtxCreate_v11040> cuCtxCreate_v3;
 
 #define SLUICE_CUDA_DRIVER_COMPARE
 namespace sluice_declared {

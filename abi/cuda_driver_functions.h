@@ -51,6 +51,8 @@
   X(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset, 11000, (CUdevice dev)) \
   /* contexts */ \
   X(cuCtxCreate_v2, cuCtxCreate, 3020, (CUcontext* pctx, unsigned int flags, CUdevice dev)) \
+  X(cuCtxCreate_v3, cuCtxCreate, 11040, (CUcontext* pctx, struct CUexecAffinityParam_st* params_array, \
+      int num_params, unsigned int flags, CUdevice dev)) \
   X(cuCtxCreate_v4, cuCtxCreate, 12050, (CUcontext* pctx, CUctxCreateParams* ctx_create_params, \
       unsigned int flags, CUdevice dev)) \
   X(cuCtxDestroy_v2, cuCtxDestroy, 4000, (CUcontext ctx)) \

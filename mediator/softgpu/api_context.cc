@@ -16,7 +16,7 @@ std::shared_ptr<Context> current() {
 
 bool valid_flags(unsigned flags) {
   return (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0 &&
-         (flags & CU_CTX_SCHED_MASK) <= CU_CTX_SCHED_BLOCKING_SYNC;
+         ((flags & CU_CTX_SCHED_MASK) & ((flags & CU_CTX_SCHED_MASK) - 1)) == 0;  // one way at most
 }
 
 CUresult create(CUcontext* out, unsigned flags, CUdevice device) {
@@ -125,6 +125,11 @@ CUresult cuCtxCreate_v2(CUcontext* out, unsigned int flags, CUdevice device) {
   return create(out, flags, device);
 }
 
+CUresult cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam_st*, int count, unsigned int flags,
+                        CUdevice device) {
+  return count != 0 ? CUDA_ERROR_NOT_SUPPORTED : create(out, flags, device);
+}
+
 CUresult cuCtxCreate_v4(CUcontext* out, CUctxCreateParams* params, unsigned int flags,
                         CUdevice device) {
   if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr)) {
@@ -231,6 +236,7 @@ CUresult cuCtxSynchronize() {
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   return with_context([&](State&, Context& context) {
+    if (static_cast<unsigned>(limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(context.mutex);
     const auto it = context.limits.find(limit);
     if (it == context.limits.end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
@@ -242,6 +248,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
   return with_context([&](State&, Context& context) {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (static_cast<unsigned>(limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(context.mutex);
     const auto it = context.limits.find(limit);
     if (it == context.limits.end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;

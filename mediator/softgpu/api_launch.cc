@@ -39,11 +39,13 @@ CUresult gather_params(const exec::EntryInfo& entry, void** pointers, void** ext
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  // A buffer may be longer (a C structure's padding), not shorter.
-  if (bytes == nullptr || *bytes < block.size() || (buffer == nullptr && !block.empty())) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (!block.empty()) std::memcpy(block.data(), buffer, block.size());
+  // The driver counts in words of 4 bytes: what is longer needs more than the kernel has, what is
+  // shorter is wrong (H200, driver 580).
+  const auto words = [](size_t n) { return n / 4 + (n % 4 != 0); };
+  if (bytes == nullptr || (buffer == nullptr && *bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+  if (words(*bytes) > words(block.size())) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (words(*bytes) < words(block.size())) return CUDA_ERROR_INVALID_VALUE;
+  if (!block.empty()) std::memcpy(block.data(), buffer, std::min(*bytes, block.size()));
   return CUDA_SUCCESS;
 }
 
@@ -119,17 +121,24 @@ CUresult with_occupancy(CUfunction handle, F f) {
   return with_context([&](State& s, Context& context) -> CUresult {
     CUresult error;
     const std::shared_ptr<Function> function = find_function(s, context, handle, error);
-    return function ? f(s, *function->entry) : error;
+    return function ? f(s, *function) : error;
   });
 }
 
+// What the function's attribute and its static shared memory leave.
+uint32_t max_dynamic_shared(const Function& function) {
+  return std::min(static_cast<uint32_t>(function.max_dynamic_shared.load()),
+                  exec::kMaxSharedBytes - function.entry->static_shared_bytes);
+}
+
 // Resident blocks per SM of such a launch; 0 if it cannot run.
-uint32_t occupancy(const State& s, const exec::EntryInfo& entry, uint32_t threads,
+uint32_t occupancy(const State& s, const Function& function, uint32_t threads,
                    size_t dynamic_shared) {
+  const exec::EntryInfo& entry = *function.entry;
   if (threads == 0 || threads > kMaxBlockThreads ||
       (entry.max_threads != 0 && threads > entry.max_threads))
     return 0;
-  if (dynamic_shared + entry.static_shared_bytes > exec::kMaxSharedBytes) return 0;
+  if (dynamic_shared > max_dynamic_shared(function)) return 0;
   return blocks_per_sm(s.engine.limits(), block_needs(threads, entry.registers,
                                                       entry.static_shared_bytes +
                                                           static_cast<uint32_t>(dynamic_shared)));
@@ -202,10 +211,10 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* u
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction f,
                                                               int block_size, size_t dynamic_shared,
                                                               unsigned int) {
-  return with_occupancy(f, [&](State& s, const exec::EntryInfo& entry) {
+  return with_occupancy(f, [&](State& s, const Function& function) {
     if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
     *blocks =
-        static_cast<int>(occupancy(s, entry, static_cast<uint32_t>(block_size), dynamic_shared));
+        static_cast<int>(occupancy(s, function, static_cast<uint32_t>(block_size), dynamic_shared));
     return CUDA_SUCCESS;
   });
 }
@@ -219,7 +228,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction f, 
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid, int* block_size, CUfunction f,
                                                    CUoccupancyB2DSize shared_of,
                                                    size_t dynamic_shared, int limit, unsigned int) {
-  return with_occupancy(f, [&](State& s, const exec::EntryInfo& entry) {
+  return with_occupancy(f, [&](State& s, const Function& function) {
     if (min_grid == nullptr || block_size == nullptr || limit < 0) return CUDA_ERROR_INVALID_VALUE;
     const uint32_t most =
         limit == 0 ? kMaxBlockThreads : std::min(static_cast<uint32_t>(limit), kMaxBlockThreads);
@@ -228,7 +237,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid, int* block_siz
     for (uint32_t size = most / 32 * 32; size >= 32; size -= 32) {
       const size_t shared =
           shared_of != nullptr ? shared_of(static_cast<int>(size)) : dynamic_shared;
-      const uint32_t blocks = occupancy(s, entry, size, shared);
+      const uint32_t blocks = occupancy(s, function, size, shared);
       if (blocks * size > best_blocks * best_size) {
         best_size = size;
         best_blocks = blocks;
@@ -250,16 +259,15 @@ CUresult cuOccupancyMaxPotentialBlockSize(int* min_grid, int* block_size, CUfunc
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction f, int blocks,
                                                  int block_size) {
-  return with_occupancy(f, [&](State& s, const exec::EntryInfo& entry) {
+  return with_occupancy(f, [&](State& s, const Function& function) {
     if (bytes == nullptr || blocks <= 0 || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
     const auto wanted = static_cast<uint32_t>(blocks);
-    if (occupancy(s, entry, static_cast<uint32_t>(block_size), 0) < wanted)
+    if (occupancy(s, function, static_cast<uint32_t>(block_size), 0) < wanted)
       return CUDA_ERROR_INVALID_VALUE;
     const uint32_t share =
         s.engine.limits().shared_bytes / wanted / SmLimits::kSharedUnit * SmLimits::kSharedUnit;
-    const uint32_t per_block =
-        std::min(share - SmLimits::kSharedReservedPerBlock, exec::kMaxSharedBytes);
-    *bytes = per_block - std::min(per_block, entry.static_shared_bytes);
+    const uint32_t taken = SmLimits::kSharedReservedPerBlock + function.entry->static_shared_bytes;
+    *bytes = std::min(share - std::min(share, taken), max_dynamic_shared(function));
     return CUDA_SUCCESS;
   });
 }

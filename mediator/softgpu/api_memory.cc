@@ -39,8 +39,11 @@ bool add_host_range(State& s, uint64_t base, const HostRange& range) {
 
 CUresult allocate_host(void** out, size_t bytes, unsigned flags) {
   return with_context([&](State& s, Context&) {
-    if (out == nullptr || bytes == 0 || (flags & ~kHostAllocFlags) != 0)
-      return CUDA_ERROR_INVALID_VALUE;
+    if (out == nullptr || (flags & ~kHostAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (bytes == 0) {
+      *out = nullptr;
+      return CUDA_SUCCESS;
+    }
     void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     std::lock_guard lock(s.mutex);

@@ -27,7 +27,7 @@ void write_log(unsigned count, CUjit_option* options, void** values, CUjit_optio
   const size_t n = std::min(*size - 1, text.size());
   std::memcpy(buffer, text.data(), n);
   buffer[n] = '\0';
-  *size = n == 0 ? 0 : n + 1;
+  *size = n;
 }
 
 CUresult refuse(State& s, const Error& error, unsigned count, CUjit_option* options,

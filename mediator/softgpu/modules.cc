@@ -9,6 +9,7 @@ namespace sluice::softgpu {
 namespace {
 
 constexpr uint32_t kComputeCapability = 90;
+constexpr ptx::Module::Version kNewestPtx{9, 0};
 constexpr uint32_t kElfMagic = 0x464c'457f;
 constexpr uint32_t kFatBinaryMagic = 0xba55'ed50;
 constexpr uint32_t kFatBinaryWrapperMagic = 0x4662'43b1;
@@ -31,15 +32,23 @@ Result<Code> load_code(const void* image) {
                  "fat binaries are not supported yet; load their PTX"};
   }
   auto module = ptx::Module::parse(bytes);
-  if (!module) return Error{CUDA_ERROR_INVALID_PTX, module.error().message};
+  if (!module) {
+    const bool is_ptx = std::strstr(bytes, ".version") != nullptr;
+    return Error{is_ptx ? CUDA_ERROR_INVALID_PTX : CUDA_ERROR_INVALID_IMAGE,
+                 module.error().message};
+  }
   if (module->version() == ptx::Module::Version{}) {
     return Error{CUDA_ERROR_INVALID_IMAGE,
                  "neither PTX (no .version directive) nor a known binary"};
   }
+  if (module->version() > kNewestPtx) {
+    return Error{CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+                 "PTX version " + std::to_string(module->version().major) + "." +
+                     std::to_string(module->version().minor) + " is newer than 9.0"};
+  }
   if (module->sm() > kComputeCapability) {
-    return Error{
-        CUDA_ERROR_NO_BINARY_FOR_GPU,
-        "the code is for sm_" + std::to_string(module->sm()) + ", the software GPU is sm_90"};
+    return Error{CUDA_ERROR_INVALID_PTX, "the code is for sm_" + std::to_string(module->sm()) +
+                                             ", the software GPU is sm_90"};
   }
   auto program = exec::decode(*module);
   if (!program) return Error{CUDA_ERROR_INVALID_PTX, program.error().message};

@@ -48,7 +48,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version
               : known           ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                 : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   }
-  return newest == nullptr ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+  return CUDA_SUCCESS;  // also when there is none: that is what `status` and the null pointer say
 }
 
 CUresult cuGetExportTable(const void**, const CUuuid*) { return CUDA_ERROR_NOT_SUPPORTED; }
