@@ -122,6 +122,12 @@ CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam_st*, int num_params,
+                        unsigned int flags, CUdevice dev) {
+  if (num_params != 0) return static_cast<CUresult>(not_supported("cuCtxCreate_v3", "affinity"));
+  return cuCtxCreate_v2(pctx, flags, dev);
+}
+
 CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* params, unsigned int flags,
                         CUdevice dev) {
   if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr))

@@ -8,7 +8,7 @@ using namespace sluice::guest;
 
 CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult r = Session::open(); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = Session::open([] { return state().pointers.pinned(); }); r != CUDA_SUCCESS) return r;
   const Entered e = enter();
   if (!e) return e.status;
   return SLUICE_CALL(cuInit, *e.session, 0, flags);

@@ -60,7 +60,7 @@ Session* Session::current(CUresult* why) {
   return session;
 }
 
-CUresult Session::open() {
+CUresult Session::open(PinnedRanges pinned_ranges) {
   static std::mutex* opening = new std::mutex;
   std::lock_guard lock(*opening);
   if (process_session.load() != nullptr) return CUDA_SUCCESS;
@@ -75,7 +75,9 @@ CUresult Session::open() {
     return true;
   }();
   (void)registered;
-  process_session.store(new Session(std::move(*channel)), std::memory_order_release);
+  auto* session = new Session(std::move(*channel));
+  session->at_end_ = pinned_ranges;
+  process_session.store(session, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
@@ -320,6 +322,7 @@ void Session::fail(SessionEnd end) {
   }
   for (auto& one : done)
     if (one) one(static_cast<CUresult>(end.error));
+  channel_->let_go(at_end_ ? at_end_() : std::vector<std::pair<uint64_t, uint64_t>>{});
 }
 
 }  // namespace sluice::guest

@@ -57,7 +57,10 @@ class Session {
   // The process's session, null before open() succeeded or in a forked child (`*why` says which).
   static Session* current(CUresult* why);
   // Joins the vGPU if that has not been done. CUDA_ERROR_NO_DEVICE and a complaint if it fails.
-  static CUresult open();
+  // `pinned_ranges` tells at the session's end what of the region (offset, bytes) the program may
+  // still read.
+  using PinnedRanges = std::vector<std::pair<uint64_t, uint64_t>> (*)();
+  static CUresult open(PinnedRanges pinned_ranges);
 
   // Queues a record whose body `write(std::byte*)` writes (front to back, `bytes` of it, into
   // shared memory that must not be read). NO_REPLY: an error surfaces later (take_deferred).
@@ -197,6 +200,7 @@ class Session {
   static constexpr uint32_t kEntries = 1024;
 
   std::unique_ptr<Channel> channel_;
+  PinnedRanges at_end_ = nullptr;
   std::atomic<int> dead_{CUDA_SUCCESS};
   std::atomic<int> deferred_{CUDA_SUCCESS};
 

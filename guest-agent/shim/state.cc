@@ -81,6 +81,15 @@ void PointerMap::remove_context(uint64_t context) {
   });
 }
 
+std::vector<std::pair<uint64_t, uint64_t>> PointerMap::pinned() const {
+  std::shared_lock lock(mutex_);
+  std::vector<std::pair<uint64_t, uint64_t>> found;
+  for (const auto& [base, range] : ranges_)
+    if (range.kind == MemoryKind::kPinned)
+      found.emplace_back(base - SLUICE_WINDOW_ADDRESS, range.bytes);
+  return found;
+}
+
 // ---- device attributes ----
 
 namespace {

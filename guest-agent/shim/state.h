@@ -127,6 +127,8 @@ class PointerMap {
   std::optional<Range> find(uint64_t address, uint64_t bytes) const;
   std::optional<Range> take(uint64_t base, MemoryKind kind);
   void remove_context(uint64_t context);
+  // Offset in the window and bytes of all pinned memory.
+  std::vector<std::pair<uint64_t, uint64_t>> pinned() const;
 
  private:
   mutable std::shared_mutex mutex_;

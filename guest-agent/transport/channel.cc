@@ -161,6 +161,24 @@ void Channel::wait(int timeout_ms) {
   if (can_wait_ && (fds[1].revents & POLLIN) != 0) drain_eventfd(wake_.get());
 }
 
+void Channel::let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
+  void* fresh = ::mmap(nullptr, region_bytes_, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (fresh == MAP_FAILED) return;  // then it stays as it is, and the device busy
+  for (const auto& [offset, bytes] : keep)
+    std::memcpy(static_cast<std::byte*>(fresh) + offset, region_ + offset, bytes);
+  // In one step, so that no other thread finds a hole there.
+  if (::mremap(fresh, region_bytes_, region_bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, region_) ==
+      MAP_FAILED) {
+    ::munmap(fresh, region_bytes_);
+    return;
+  }
+  if (doorbell_page_ != nullptr)
+    ::mmap(doorbell_page_, kPage, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  device_.reset();
+}
+
 void Channel::abandon_in_child() {
   socket_.reset();
   device_.reset();

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "abi/channel.h"
@@ -59,6 +60,12 @@ class Channel {
   // passed. Takes the wake descriptor's count. Where nothing can ring, it naps for a short time.
   void wait(int timeout_ms);
   bool hung_up() const { return hung_up_; }
+
+  // After the session's end: puts private memory in the place of the region and closes the device, so
+  // that the next agent can open it although this program lives on. The ranges (region offset and
+  // bytes) in `keep` keep their contents: pinned memory that the program may still read. Once; other
+  // threads may be in any call but join and wait, and see zeros.
+  void let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep);
 
   // In the child of a fork: lets go of the descriptors, so that the connection ends with the parent.
   // Async-signal-safe. The mapping does not exist in the child.

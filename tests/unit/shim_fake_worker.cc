@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "abi/preempt.h"
 #include "mediator/base/check.h"
@@ -75,6 +76,14 @@ void FakeWorker::problem(const std::string& text) {
 std::vector<std::string> FakeWorker::problems() {
   std::lock_guard lock(mutex_);
   return problems_;
+}
+
+bool FakeWorker::region_is_mapped_twice() {
+  std::ifstream maps("/proc/self/maps");
+  int found = 0;
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("fake-region") != std::string::npos) ++found;
+  return found > 1;
 }
 
 void FakeWorker::pause(bool paused) {

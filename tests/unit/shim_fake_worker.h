@@ -45,6 +45,7 @@ class FakeWorker {
   uint64_t live_allocations() const { return live_allocations_; }
   uint64_t live_extents() const { return live_extents_; }
   uint64_t modules_with_clones() const { return modules_with_clones_; }
+  bool region_is_mapped_twice();  // by the program, that is, besides the worker itself
   std::vector<std::string> problems();  // what a worker would have ended the session for
 
   // Used by dispatch_call.

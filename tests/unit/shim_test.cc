@@ -605,6 +605,9 @@ TEST(Shim, SessionEndIsSeenByEveryCall) {
   });
   in_process({}, [](FakeWorker& worker) {
     set_up();
+    void* pinned;
+    OK(cuMemAllocHost(&pinned, 3 << 20));
+    std::memset(pinned, 0x33, 3 << 20);
     worker.set_hold_syncs(100);
     std::thread closing([&] {
       ::usleep(20000);
@@ -612,6 +615,10 @@ TEST(Shim, SessionEndIsSeenByEveryCall) {
     });
     EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_DEVICE_UNAVAILABLE);
     closing.join();
+    // The channel's memory is let go of; the program's own data in it stays.
+    EXPECT_EQ(static_cast<unsigned char*>(pinned)[(3 << 20) - 1], 0x33);
+    std::memset(pinned, 1, 3 << 20);
+    EXPECT_FALSE(worker.region_is_mapped_twice());
   });
 }
 
@@ -635,8 +642,10 @@ TEST(Shim, AForkedChildHasNoSession) {
 TEST(Shim, ProcAddressHonoursTheVersion) {
   void* p = nullptr;
   CUdriverProcAddressQueryResult found;
-  OK(cuGetProcAddress("cuCtxCreate", &p, 12000, 0, &found));
+  OK(cuGetProcAddress("cuCtxCreate", &p, 11000, 0, &found));
   EXPECT_EQ(p, reinterpret_cast<void*>(&cuCtxCreate_v2));
+  OK(cuGetProcAddress("cuCtxCreate", &p, 12000, 0, &found));
+  EXPECT_EQ(p, reinterpret_cast<void*>(&cuCtxCreate_v3));
   OK(cuGetProcAddress("cuCtxCreate", &p, 13000, 0, &found));
   EXPECT_EQ(p, reinterpret_cast<void*>(&cuCtxCreate_v4));
   EXPECT_EQ(cuGetProcAddress("cuLibraryLoadData", &p, 11000, 0, &found), CUDA_ERROR_NOT_FOUND);
