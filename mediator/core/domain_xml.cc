@@ -88,10 +88,11 @@ Result<DomainVgpu> parse_domain_xml(std::string_view xml) {
   if (!shmem)
     return Error{EINVAL, "the domain has no vGPU: <devices><shmem name='NAME'><model "
                          "type='ivshmem-doorbell'/><server path='SOCKET'/></shmem>"};
-  d.vgpu = attribute(shmem, "name").value_or("");
+  // A shmem's name is unique within its domain only.
+  d.vgpu = d.domain;
   if (!valid_vgpu_name(d.vgpu))
-    return Error{EINVAL, "the shmem name '" + clean_text(d.vgpu.data(), std::min<size_t>(d.vgpu.size(), 80)) +
-                             "' is no vGPU name (letters, digits, '.', '_', '-'; at most 48)"};
+    return Error{EINVAL, "the domain's name '" + clean_text(d.vgpu.data(), std::min<size_t>(d.vgpu.size(), 80)) +
+                             "' cannot name a vGPU (letters, digits, '.', '_', '-'; at most 48)"};
   d.socket = attribute(shmem.child("server"), "path").value_or("");
   if (d.socket.empty() || d.socket[0] != '/')
     return Error{EINVAL, "<shmem> needs <server path='...'/> with an absolute path"};

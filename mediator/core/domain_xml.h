@@ -19,7 +19,7 @@ inline constexpr char kVgpuXmlNamespace[] = "https://sluice.example/vgpu/1";
 
 struct DomainVgpu {
   std::string domain;         // the domain's <name>
-  std::string vgpu;           // the vGPU's name: shmem name
+  std::string vgpu;           // the vGPU's name: the domain's
   std::string socket;         // server path
   uint32_t vectors = 0;       // msi vectors; 0: not given
   uint32_t weight = 0;        // 0: not given

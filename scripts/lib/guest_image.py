@@ -92,13 +92,13 @@ def _install_package(root, deb):
     (root / "var/lib/dpkg/status").touch()
     args = ["dpkg", f"--root={root}", "--force-depends", "--force-not-root",
             "--force-script-chrootless", "--install", deb]
-    _run(args, env={**os.environ, "DPKG_MAINTSCRIPT_DEBUG": ""})
+    _run(args)
 
 
 def build(cache, out, deb, programs):
     """Makes out/vmlinux and out/initramfs.cpio from the package `deb` and a list of program files
     (they land in /usr/bin). Returns (vmlinux, initramfs)."""
-    cache, out = pathlib.Path(cache), pathlib.Path(out)
+    cache, out = pathlib.Path(cache).resolve(), pathlib.Path(out).resolve()
     cache.mkdir(parents=True, exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     vmlinux, modules = kernel(cache)
