@@ -9,23 +9,19 @@
 #define SLUICE_EXEC_NAME(x) x##_avx512
 #if defined(__clang__)
 #pragma clang attribute push(                                                                      \
-    __attribute__((target("avx2,fma,bmi,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512vl,"         \
+    __attribute__((target("avx2,fma,bmi,bmi2,popcnt,avx512f,avx512bw,avx512vl,"         \
                           "avx512dq,avx512cd"))), apply_to = function)
 #else
-#pragma GCC target("avx2,fma,bmi,bmi2,f16c,lzcnt,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512cd,prefer-vector-width=512")
+#pragma GCC target("avx2,fma,bmi,bmi2,popcnt,avx512f,avx512bw,avx512vl,avx512dq,avx512cd,prefer-vector-width=512")
 #endif
 #elif SLUICE_EXEC_ISA == 1
 #define SLUICE_EXEC_NAME(x) x##_avx2
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,bmi,bmi2,f16c,lzcnt,popcnt"))),       \
+#pragma clang attribute push(__attribute__((target("avx2,fma,bmi,bmi2,popcnt"))),       \
                              apply_to = function)
 #else
-#pragma GCC target("avx2,fma,bmi,bmi2,f16c,lzcnt,popcnt")
+#pragma GCC target("avx2,fma,bmi,bmi2,popcnt")
 #endif
 #else
 #define SLUICE_EXEC_NAME(x) x##_base
-#if defined(__clang__)
-// So that the closing pragma below always has something to close.
-#pragma clang attribute push(__attribute__((unused)), apply_to = function)
-#endif
 #endif

@@ -498,6 +498,6 @@ Flow convert_any(Warp& w, const Inst& in) {
 void SLUICE_EXEC_NAME(fill_float)(Handler* table) { SLUICE_EXEC_FLOAT_OPS(SLUICE_EXEC_FILL) }
 
 }  // namespace sluice::exec::detail
-#if defined(__clang__)
+#if defined(__clang__) && SLUICE_EXEC_ISA != 0
 #pragma clang attribute pop
 #endif

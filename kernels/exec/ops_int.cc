@@ -500,6 +500,6 @@ Flow special(Warp& w, const Inst& in) {
 void SLUICE_EXEC_NAME(fill_int)(Handler* table) { SLUICE_EXEC_INT_OPS(SLUICE_EXEC_FILL) }
 
 }  // namespace sluice::exec::detail
-#if defined(__clang__)
+#if defined(__clang__) && SLUICE_EXEC_ISA != 0
 #pragma clang attribute pop
 #endif
