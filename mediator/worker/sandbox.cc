@@ -65,18 +65,17 @@ Result<void> enter_sandbox(bool nvidia) {
       if (r == 0) r = rule(filter.get(), refuse, name);
     }
     if (r == 0) {  // MPS and the driver's daemons speak over Unix sockets; nobody over others
-      r = seccomp_rule_add(filter.get(), refuse, SCMP_SYS(socket), 1,
-                           SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+      const scmp_arg_cmp family{0, SCMP_CMP_NE, AF_UNIX, 0};
+      r = seccomp_rule_add_array(filter.get(), refuse, SCMP_SYS(socket), 1, &family);
     }
   } else {
     for (const char* name : kAllowed) {
       if (r == 0) r = rule(filter.get(), SCMP_ACT_ALLOW, name);
     }
+    const scmp_arg_cmp not_executable{2, SCMP_CMP_MASKED_EQ, PROT_EXEC, 0};
     for (int number : {SCMP_SYS(mmap), SCMP_SYS(mprotect)}) {
-      if (r == 0) {
-        r = seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, number, 1,
-                             SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-      }
+      if (r == 0)
+        r = seccomp_rule_add_array(filter.get(), SCMP_ACT_ALLOW, number, 1, &not_executable);
     }
   }
   if (r == 0) r = seccomp_load(filter.get());
