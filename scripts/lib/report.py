@@ -108,7 +108,8 @@ def plot(history, halves, names, out):
     window = 4
     rows = []
     for a, b in zip(history, history[window:]):
-        if b["contended_ns"] > a["contended_ns"]:
+        # A share is drawn where it is owed: where both had work queued for most of the window.
+        if b["contended_ns"] - a["contended_ns"] > 0.4 * (b["now_ns"] - a["now_ns"]):
             t = ((a["now_ns"] + b["now_ns"]) / 2 - zero) / 1e9
             rows.append([t, *_shares(a, b, names)])
     data = out / "shares.dat"
