@@ -12,7 +12,11 @@
 //     last report, so that a decision rests on measured time up to `now_ns`;
 //   - each Run ends with exactly one on_left(), also when nobody asked for it (the vGPU's last
 //     session ended); until then the vGPU holds its SMs;
-//   - an Evict is answered by on_left() as soon as the vGPU has left, never inside the event.
+//   - an Evict is answered by on_left() as soon as the vGPU has left, never inside the event. Where SMs
+//     or launches are run apart, on_released() says which; it calls on_left() if it is not overridden;
+//   - a launch is announced by on_launch_queued() once it may run (it heads its stream; before the
+//     on_arrival() of a vGPU that had no work). When it ends there come on_launch_done(), then
+//     on_released() for what was run for this launch alone, then on_idle() if it was the last.
 // What a policy guarantees:
 //   - on an exclusive preemptor, SM ranges of vGPUs that hold the GPU never overlap: it evicts, waits
 //     for on_left(), then runs the next;
@@ -40,7 +44,8 @@ inline constexpr uint32_t kMaxWeight = 10'000;
 inline constexpr uint32_t kDefaultWeight = 100;
 // Priorities are the operator's, 0 (lowest, default) .. kPriorityLevels - 1. A policy that honours
 // them serves a higher level strictly first (EffiSha: only the superuser raises a priority).
-inline constexpr uint32_t kPriorityLevels = 16;
+// 32, because EffiSha's experiments use 0 to 30; each level costs a policy one queue.
+inline constexpr uint32_t kPriorityLevels = 32;
 
 // Half-open range of SMs [lo, hi), as in the evict word (abi/preempt.h).
 struct SmRange {
@@ -58,7 +63,7 @@ struct VgpuShare {
 // The GPU as a policy sees it.
 enum class PreemptorKind : uint8_t {
   kExclusive,    // takes Run and Evict: somebody holds SMs until he has left (draining)
-  kProportional  // takes SetWeights: hardware time slices, all busy vGPUs are resident
+  kProportional  // takes SetSlice: hardware time slices, all busy vGPUs are resident
 };
 struct Machine {
   uint32_t sm_count = 1;
@@ -66,6 +71,10 @@ struct Machine {
   bool spatial = false;              // Run on a part of the SMs works
   uint64_t handover_ns = 200'000;    // first guess at the cost of one hand-over (GPU time lost, from
                                      // the evict to the next vGPU's work); on_handover() corrects it
+  // Bounds of a slice on a proportional preemptor. Below the floor the switches cost more than the
+  // work; the ceiling is the hardware's register.
+  uint64_t slice_floor_ns = 1'000'000;
+  uint64_t slice_ceiling_ns = 100'000'000;
 };
 
 struct Config {
@@ -80,6 +89,10 @@ struct Config {
                                             // this; the quantum shrinks towards it with their number
   uint64_t short_gap_ns = 20'000'000;    // a vGPU that is busy again within this keeps what it was owed
                                          // (at most one quantum); 0: any gap forfeits it
+  // What the policies of the papers are configured by; 0: the policy's own default, its paper's.
+  uint64_t quantum_ns = 0;               // rr, frs (least quantum), dprr (slice per priority step)
+  uint64_t epoch_ns = 0;                 // cfs, ffs (least epoch)
+  double max_overhead = 0;               // ffs: throughput that preemptions may cost
   uint64_t seed = 1;                     // for the policies that draw lots
 };
 
@@ -93,7 +106,10 @@ struct Launch {
   uint32_t tasks_total = 0;
   uint32_t tasks_done = 0;
   uint16_t sms_wanted = 0;
-  uint64_t predicted_sm_ns = 0;  // remaining, from the duration model
+  uint64_t predicted_sm_ns = 0;  // whole launch when queued, remaining afterwards; the duration model's
+  uint64_t run_predicted_sm_ns = 0;  // the same of the program's run that it belongs to: this launch
+                                     // and those known to follow (>= predicted_sm_ns where known)
+  uint64_t preempt_ns = 0;       // what evicting this kernel has cost so far, on average
   uint64_t kernel = 0;           // stable hash of the kernel, the model's key
 };
 
@@ -101,7 +117,7 @@ struct Launch {
 struct Usage {
   uint64_t sm_ns = 0;     // SM-nanoseconds: SMs held times time; whole GPU for 1 us = sm_count * 1000
   LaunchId launch = 0;    // 0: not told apart
-  uint32_t tasks_done = 0;  // of that launch
+  uint32_t tasks_done = 0;  // of that launch, since it began
 };
 
 enum class LeftReason : uint8_t {
@@ -114,7 +130,8 @@ struct Action {
   enum class Kind : uint8_t {
     kRun,         // vgpu (or one launch of it) holds `sms` from now on
     kEvict,       // vgpu (or launch) leaves `sms`; `next` may be prepared meanwhile
-    kSetWeights,  // proportional: `vgpu` gets `value` parts of the round (0: gated)
+    kSetSlice,    // proportional: `vgpu`'s busy workers share `value` ns of each round (0: gated,
+                  // nothing new of it starts)
     kWake         // on_wake() at `at_ns`; replaces an earlier kWake
   };
   Kind kind;
@@ -131,8 +148,8 @@ struct Action {
   static Action evict(VgpuId v, VgpuId next = kNoVgpu, SmRange sms = {}, LaunchId l = 0) {
     return {.kind = Kind::kEvict, .vgpu = v, .next = next, .launch = l, .sms = sms};
   }
-  static Action set_weights(VgpuId v, uint64_t parts) {
-    return {.kind = Kind::kSetWeights, .vgpu = v, .value = parts};
+  static Action set_slice(VgpuId v, uint64_t slice_ns) {
+    return {.kind = Kind::kSetSlice, .vgpu = v, .value = slice_ns};
   }
   static Action wake(uint64_t at_ns) { return {.kind = Kind::kWake, .at_ns = at_ns}; }
 };
@@ -157,7 +174,7 @@ class Policy {
   virtual void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) = 0;
   virtual void on_idle(uint64_t now_ns, VgpuId v, Actions& out) = 0;
 
-  // Launch by launch, where the driver knows it.
+  // Launch by launch, where the driver knows it. Queued: it may run from now on.
   virtual void on_launch_queued(uint64_t, const Launch&, Actions&) {}
   virtual void on_launch_done(uint64_t, const Launch&, Actions&) {}
 
@@ -166,6 +183,14 @@ class Policy {
 
   // v no longer holds anything. `handover` of the next Run starts here.
   virtual void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) = 0;
+  // The same with what was left: `launch` as in the Run; `sms` is the Run's range, or the part of it
+  // that an Evict named (one call for each part). Policies that run launches or parts of the GPU
+  // override this one instead.
+  virtual void on_released(uint64_t now_ns, VgpuId v, LaunchId launch, SmRange sms, LeftReason why,
+                           Actions& out) {
+    (void)launch, (void)sms;
+    on_left(now_ns, v, why, out);
+  }
 
   // What the last hand-over cost, from the evict to the next Run, plus the preemptor's start-up.
   virtual void on_handover(uint64_t, uint64_t /*cost_ns*/) {}
@@ -184,6 +209,11 @@ struct Registration {
   std::unique_ptr<Policy> (*make)(const Config&);
   bool exclusive;            // works on that kind of preemptor
   bool proportional;
+  // Promises that tests hold it to, and what its driver must know.
+  bool preempts = true;           // false: evicts nobody who works, so kernels may keep their own form
+  bool starvation_free = false;   // every launch ends, whatever the others do
+  bool launches = false;          // needs on_launch_queued(); without it, it cannot work
+  bool follows_weights = false;   // shares of backlogged vGPUs of one priority go by weight
 };
 // All rows, the default first. Static storage.
 const std::vector<Registration>& registry();

@@ -6,9 +6,10 @@ namespace sluice::policy {
 const std::vector<Registration>& registry() {
   static const std::vector<Registration> rows = {
       {"wfq", "start-time weighted fair queuing over measured GPU time (after LoGA and NEON)", make_wfq,
-       /*exclusive=*/true, /*proportional=*/false},
+       /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/true,
+       /*launches=*/false, /*follows_weights=*/true},
       {"fcfs", "first come, first served: a vGPU keeps the GPU until it has no work", make_fcfs,
-       /*exclusive=*/true, /*proportional=*/false},
+       /*exclusive=*/true, /*proportional=*/false, /*preempts=*/false},
   };
   return rows;
 }

@@ -22,7 +22,7 @@ inline constexpr size_t kMaxVgpuNameBytes = 48;
 inline constexpr uint32_t kMinWeight = 1;
 inline constexpr uint32_t kMaxWeight = 10000;
 inline constexpr int kMinPriority = 0;
-inline constexpr int kMaxPriority = 15;
+inline constexpr int kMaxPriority = 31;
 
 // Size of a vGPU's region: power of two; the smallest that holds 64 slots and some extents, and the
 // largest that fits the window that guest process and worker reserve.

@@ -210,7 +210,7 @@ struct Scheduler::Impl {
         if (!vgpu(a.vgpu) || !whole || holder != a.vgpu) break;
         if (!vgpus[a.vgpu].leaving) evict(now_ns, a.vgpu, out);
         return;
-      case Kind::kSetWeights:  // needs a proportional preemptor
+      case Kind::kSetSlice:  // needs a proportional preemptor
         break;
     }
     log(out, LogEvent::kPolicyViolation, a.vgpu, static_cast<uint64_t>(a.kind));
@@ -302,7 +302,7 @@ struct Scheduler::Impl {
     holder = kNoVgpu;
     g.holds = g.leaving = g.engaged = false;
     meter.set_holder(now_ns, accounting::ShareMeter::kNobody);
-    ask(now_ns, out, [&](policy::Actions& a) { policy->on_left(now_ns, v, why, a); });
+    ask(now_ns, out, [&](policy::Actions& a) { policy->on_released(now_ns, v, 0, {}, why, a); });
   }
 
   // ---- busy and idle -------------------------------------------------------------------------

@@ -145,7 +145,7 @@ TEST_F(AdminTest, WrongParametersAreRefusedByName) {
       {"vgpu.create", R"({"name":"b","weight":1.5})", "weight"},
       {"vgpu.create", R"({"name":"b","weight":1e300})", "weight"},
       {"vgpu.create", R"({"name":"b","memory_bytes":"lots"})", "memory_bytes"},
-      {"vgpu.create", R"({"name":"b","priority":16})", "priority"},
+      {"vgpu.create", R"({"name":"b","priority":32})", "priority"},
       {"vgpu.create", R"({"name":"b","socket":"relative"})", "absolute"},
       {"vgpu.create", R"({"name":"b","socket":"/nonexistent/x.sock"})", "bind"},
       {"vgpu.create", R"({"name":"b","slots":65})", "slots"},
