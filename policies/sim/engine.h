@@ -1,0 +1,109 @@
+// Engine: the simulated GPU and its host in virtual time. It drives one policy::Policy through one
+// workload with the same events that sluiced gives it, executes its actions with the GPU's costs, and
+// checks the contract of policy.h.
+//
+// Pure: no clock, no I/O, one thread; the same workload, policy, config and seed give the same result.
+// Time is integer ns. Work is counted in SM-ns and progresses at a rate of the SMs held (a fluid model: the
+// shortage of tasks at a kernel's end is not modelled but for width_sms). What is modelled of preemption:
+// signal delay, the rest of running tasks (drain) or save and restore (context switch), start and relaunch
+// costs, the evictable form's overhead; of a proportional preemptor: round robin of slices with a cost
+// per switch. docs/simulator.md says what is not.
+//
+//     auto policy = find_policy("ppq")->make(engine_config(w));
+//     Outcome r = simulate(w, *policy, {.seed = 7, .preempts = true});
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "policies/policy.h"
+#include "policies/sim/workload.h"
+
+namespace sluice::policy::sim {
+
+// Told as it happens; for traces and tests. All defaults do nothing.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void on_busy(uint64_t /*now_ns*/, VgpuId) {}
+  virtual void on_idle(uint64_t, VgpuId) {}
+  virtual void on_grant(uint64_t, VgpuId, LaunchId, SmRange) {}
+  virtual void on_evict(uint64_t, VgpuId, LaunchId, SmRange) {}
+  virtual void on_left(uint64_t, VgpuId, LaunchId, SmRange, LeftReason) {}
+  virtual void on_launch(uint64_t, const Launch&, uint32_t /*program*/, uint32_t /*kernel*/) {}
+  virtual void on_done(uint64_t, LaunchId) {}
+  virtual void on_share(uint64_t, VgpuId, const VgpuShare&) {}
+};
+
+struct Options {
+  uint64_t seed = 1;
+  bool preempts = true;        // Registration::preempts; false: kernels keep their original form
+  uint64_t max_events = 0;     // ends the simulation (Outcome::stuck says so); 0: 2^40
+  Observer* observer = nullptr;
+};
+
+struct RunRecord {             // one run of a program, ended
+  uint64_t arrived_ns = 0;
+  uint64_t ended_ns = 0;
+  uint64_t first_start_ns = 0; // its first task worked
+};
+
+struct ProgramResult {
+  std::vector<RunRecord> runs;         // ended ones, in order
+  uint64_t launches_done = 0;
+  uint64_t evictions = 0;              // times one of its launches left with work remaining
+  uint64_t work_arrived_sm_ns = 0;     // of launches queued, in the form that ran
+  uint64_t work_done_sm_ns = 0;
+  uint64_t unfinished_runs = 0;
+};
+
+struct VgpuResult {
+  uint64_t sm_ns = 0;                  // SMs held times time, as charged to it
+  uint64_t busy_ns = 0;                // it had work
+  uint64_t grants = 0, evictions = 0;
+  uint64_t longest_wait_ns = 0;        // with work and without any SM
+  // Over the intervals in which it and at least one other of its priority had work:
+  uint64_t contended_ns = 0;
+  double got_sm_ns = 0;                // of the SM-time that those with work held there
+  double owed_sm_ns = 0;               // its weight's part of it
+  double lag_max_sm_ns = 0;            // largest |owed - got| while it stayed contended
+};
+
+struct Window {                        // share_window_ns in which all vGPUs of one priority had work
+  double worst_error = 0;              // max over vGPUs of |got / owed - 1|
+  double worst_points = 0;             // max of |got - owed| / whole
+  uint32_t worst_vgpu = 0;
+};
+
+struct Outcome {
+  uint64_t end_ns = 0;
+  uint64_t events = 0;
+  std::vector<ProgramResult> programs;
+  std::vector<VgpuResult> vgpus;
+  std::vector<Window> windows;
+  double all_contended_jain = 1;       // of got / weight over the time in which all had work; 1 if none
+  uint64_t all_contended_ns = 0;
+  uint64_t evictions = 0;              // of vGPUs or launches with work remaining
+  std::vector<uint64_t> evict_latency_ns;  // evict to left, each eviction
+  std::vector<uint64_t> wait_ns;           // each launch: queued to first task
+  uint64_t some_work_ns = 0;           // somebody had work
+  uint64_t idle_with_work_ns = 0;      // ... and no SM worked, started, saved or restored
+  double useful_sm_ns = 0;             // work done
+  double lost_sm_ns = 0;               // SMs held by somebody with work and not working (costs)
+  uint64_t violations = 0;             // of the contract by the policy; the first one:
+  std::string violation;
+  bool stuck = false;                  // work remained and nothing would ever happen, or max_events
+};
+
+// The config that a policy for this workload is made with: w.config with the machine filled in.
+Config engine_config(const Workload& w);
+
+// w must pass check_workload(). The policy must be fresh.
+Outcome simulate(const Workload& w, Policy& policy, const Options& options);
+
+// Turnaround of each program's runs alone on the GPU, in original form, by simulation with the same
+// seed: mean ns over `runs` runs. Index: program.
+std::vector<double> alone_times(const Workload& w, uint64_t seed);
+
+}  // namespace sluice::policy::sim

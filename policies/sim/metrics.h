@@ -1,0 +1,74 @@
+// Metrics: what `sluice-sim` prints of a simulation. Definitions (docs/simulator.md has the sources):
+//   NTT_i    T_i^MP / T_i^SP: mean turnaround of program i's runs here over its turnaround alone
+//   ANTT     mean of NTT_i                                         (Eyerman and Eeckhout 2008; FRS eq. 4)
+//   STP      sum of T_i^SP / T_i^MP                                (the same; FRS eq. 5)
+//   DNTT     standard deviation of NTT_i over the programs         (FRS eq. 6)
+//   fairness min over i, j of NTT_i / NTT_j, 0..1                  (Eyerman and Eeckhout; preemptive
+//            multiprogramming section 4.1)
+//   share error, lag, Jain index: engine.h
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mediator/base/result.h"
+#include "policies/sim/engine.h"
+#include "policies/sim/workload.h"
+
+namespace sluice::policy::sim {
+
+struct Quantiles {
+  double p50 = 0, p99 = 0, max = 0;
+};
+Quantiles quantiles(std::vector<uint64_t> values);  // all 0 if empty
+
+// Of one simulation, or the mean over the runs of a workload (maxima: the maximum; counts: the mean).
+struct Metrics {
+  std::vector<std::pair<std::string, double>> ntt;  // by program name; 0: no run ended
+  double antt = 0, stp = 0, dntt = 0, fairness = 0;
+  double share_error_max = 0;     // relative, over any window
+  double share_points_max = 0;    // the same in parts of the whole GPU
+  double share_error_total = 0;   // relative, over all contended time
+  double jain = 1;
+  double lag_max_ms = 0;          // whole-GPU ms
+  double longest_wait_ms = 0;
+  double evictions = 0;
+  double speedup_high = 0;        // turnaround under the baseline over here; 0: no high program
+  double antt_improvement = 0;    // baseline's ANTT over here
+  double stp_degradation = 0;     // 1 - STP here over the baseline's
+  double throughput = 0;          // useful SM-time over all SM-time while somebody had work
+  double conservation = 0;        // 1 - idle_with_work / some_work
+  double end_ms = 0;
+  Quantiles evict_latency_us, wait_us;
+  uint64_t events = 0, violations = 0, unfinished_runs = 0;
+  bool stuck = false;
+  std::string violation;
+  std::vector<double> vgpu_share; // of the SM-time over all contended time (or of all, if none)
+};
+
+Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns);
+// Program index of the high-priority program, -1 if there is none.
+int32_t high_program(const Workload& w);
+// Mean turnaround of program p in ns, 0 if no run ended.
+double turnaround_ns(const Outcome& r, uint32_t p);
+
+struct Report {
+  std::string workload, policy;
+  Metrics mean;
+  std::vector<Metrics> runs;
+};
+// Runs the workload's `runs` (0: the row's own number) under a registered policy and the baseline.
+// Errors: unknown policy, wrong kind of preemptor, a workload that check_workload() rejects.
+sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
+                                uint32_t runs = 0);
+// The same for one workload (from a file).
+sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed,
+                                uint32_t runs = 1, std::string_view baseline = "fcfs");
+// The mean over runs. Programs are matched by name, so that a program that is in some runs only counts
+// where it is.
+Metrics mean_of(const std::vector<Metrics>& runs);
+
+}  // namespace sluice::policy::sim

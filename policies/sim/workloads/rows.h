@@ -1,0 +1,12 @@
+// The built-in workloads' makers, one file each; registry.cc lists them.
+#pragma once
+
+#include "policies/sim/workload.h"
+
+namespace sluice::policy::sim {
+
+// Each file defines one function that returns its rows (static storage), e.g.
+//   const std::vector<WorkloadRow>& effisha_workloads();   // effisha.cc
+const std::vector<WorkloadRow>& basic_workloads();
+
+}  // namespace sluice::policy::sim
