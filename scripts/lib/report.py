@@ -1,5 +1,6 @@
 """What the demo shows and leaves: the live table, report.json, shares.png."""
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -127,6 +128,10 @@ def plot(history, halves, names, out):
         f"set xrange [0:{at}]", "set key outside top center horizontal", "set grid", *asked,
         "plot " + ", ".join(f"'{data}' using 1:{i + 1} with lines linewidth 2 linecolor {i} title '{n}'"
                             for i, n in enumerate(names, 1))]) + "\n"
+    if not shutil.which("gnuplot"):
+        (out / "shares.gp").write_text(script)
+        print(f"demo: gnuplot is missing; 'gnuplot {out}/shares.gp' draws the plot", file=sys.stderr)
+        return
     p = subprocess.run(["gnuplot"], input=script, text=True, stderr=subprocess.PIPE)
     if p.returncode != 0:
         print(f"demo: no plot: {p.stderr.strip()}", file=sys.stderr)
