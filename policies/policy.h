@@ -222,5 +222,10 @@ const Registration* find_policy(std::string_view name);
 
 std::unique_ptr<Policy> make_wfq(const Config&);   // wfq.cc
 std::unique_ptr<Policy> make_fcfs(const Config&);  // fcfs.cc
+std::unique_ptr<Policy> make_rr(const Config&);    // rr.cc
+std::unique_ptr<Policy> make_sjf(const Config&);   // sjf.cc
+std::unique_ptr<Policy> make_srt(const Config&);   // srt.cc
+std::unique_ptr<Policy> make_cfs(const Config&);   // cfs.cc
+std::unique_ptr<Policy> make_frs(const Config&);   // frs.cc
 
 }  // namespace sluice::policy

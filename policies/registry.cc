@@ -10,6 +10,19 @@ const std::vector<Registration>& registry() {
        /*launches=*/false, /*follows_weights=*/true},
       {"fcfs", "first come, first served: a vGPU keeps the GPU until it has no work", make_fcfs,
        /*exclusive=*/true, /*proportional=*/false, /*preempts=*/false},
+      {"rr", "round robin with a fixed quantum (FRS paper, section IV-C)", make_rr,
+       /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/true},
+      {"sjf", "preemptive shortest job first (FRS paper, section IV-A)", make_sjf,
+       /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/false,
+       /*launches=*/true},
+      {"srt", "shortest remaining time (FRS paper, section IV-B)", make_srt,
+       /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/false,
+       /*launches=*/true},
+      {"cfs", "epoch shared by the active kernels (FRS paper, section IV-D)", make_cfs,
+       /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/true},
+      {"frs", "Fair and Responsive Scheduler: balances slowdowns (FRS paper, section IV-E)", make_frs,
+       /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/true,
+       /*launches=*/true},
   };
   return rows;
 }
