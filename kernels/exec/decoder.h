@@ -178,6 +178,7 @@ class Decoder {
   bool simple(const std::string& op, Type d, std::initializer_list<Type> sources, uint16_t mod = 0,
               int64_t imm = 0);
   bool memory_space(Space& space);
+  Operand half_of(Operand pair, int64_t part);
   bool compare_words(Type& type, std::string& name, uint16_t& mod);
   bool label(std::string_view name, uint32_t& id);
 

@@ -361,10 +361,19 @@ bool Decoder::compare_words(Type& type, std::string& name, uint16_t& mod) {
   const bool ftz = take("ftz");
   type = take_type();
   if (compare.empty() || type == Type::kNone || type == Type::kPred || bits_of(type) == 8 ||
-      type == Type::kF16x2 || type == Type::kBf16x2)
+      (ftz && is_float(type) && type != Type::kF32))
     return unsupported();
-  name = "setp_" + compare + (ftz && type == Type::kF32 ? "_ftz_" : "_") + exact_name(type);
+  // Pairs are compared half by half.
+  const Type half = type == Type::kF16x2 ? Type::kF16 : type == Type::kBf16x2 ? Type::kBf16 : type;
+  name = "setp_" + compare + (ftz ? "_ftz_" : "_") + exact_name(half);
   return true;
+}
+
+// Half `part` of a pair.
+Operand Decoder::half_of(Operand pair, int64_t part) {
+  const Operand half = temporary(4);
+  emit("part_b16_b32", 0, part, half, pair);
+  return half;
 }
 
 bool Decoder::do_setp() {
@@ -380,6 +389,12 @@ bool Decoder::do_setp() {
   Operand a, b;
   if (!source(text(1), type, a) || !source(text(2), type, b)) return false;
   if (mod != 0 && !source_pred(text(3), c)) return false;
+  if (type == Type::kF16x2 || type == Type::kBf16x2) {  // p of the lower halves, q of the upper
+    const Operand low_a = half_of(a, 0), low_b = half_of(b, 0), high_a = half_of(a, 1), high_b = half_of(b, 1);
+    emit(name, mod, 0, raw(p), low_a, low_b, raw(c));
+    emit(name, mod, 0, raw(q), high_a, high_b, raw(c));
+    return true;
+  }
   emit(name, mod, 0, raw(p), a, b, raw(c), raw(q));
   return true;
 }
@@ -391,7 +406,15 @@ bool Decoder::do_set() {
   std::string name;
   uint16_t mod;
   if (!compare_words(type, name, mod) || !all_taken()) return false;
-  if (d != Type::kU32 && d != Type::kS32 && d != Type::kF32) return unsupported();
+  const bool pair = type == Type::kF16x2 || type == Type::kBf16x2;
+  if (pair ? d != type && d != Type::kU32 && d != Type::kS32
+           : is_float(d) ? d != Type::kF32 && d != type : bits_of(d) != 32 && bits_of(d) != 16)
+    return unsupported();
+  // "True": all ones, or one.
+  const uint32_t yes = d == Type::kF32                                  ? 0x3f800000u
+                       : d == Type::kF16 || d == Type::kF16x2           ? 0x3c00u
+                       : d == Type::kBf16 || d == Type::kBf16x2         ? 0x3f80u
+                                                                        : 0xffffffffu;
   if (operand_count() != (mod != 0 ? 4u : 3u)) return false;
   uint32_t c = kNoOperand;
   Operand a, b, out;
@@ -399,8 +422,19 @@ bool Decoder::do_set() {
   if (mod != 0 && !source_pred(text(3), c)) return false;
   if (!destination(text(0), d, out)) return false;
   const uint32_t p = module_.program->code.predicates++;
+  if (pair) {
+    Operand halves[2];
+    for (int64_t k = 0; k < 2; ++k) {
+      const Operand left = half_of(a, k), right = half_of(b, k);
+      emit(name, mod, 0, raw(p), left, right, raw(c));
+      halves[k] = temporary(4);
+      emit("selp_b32", 0, 0, halves[k], constant(yes, 4), constant(0, 4), raw(p));
+    }
+    emit("pack2_b32", 0, 0, out, halves[0], halves[1]);
+    return true;
+  }
   emit(name, mod, 0, raw(p), a, b, raw(c));
-  emit("selp_b32", 0, 0, out, constant(d == Type::kF32 ? 0x3f800000u : 0xffffffffu, 4), constant(0, 4), raw(p));
+  emit("selp_b32", 0, 0, out, constant(yes, 4), constant(0, 4), raw(p));
   return true;
 }
 
