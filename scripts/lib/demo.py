@@ -123,6 +123,9 @@ GPU_SIZES = {
     "reduction": ["--size", "268435456"], "stencil2d": ["--size", "8192"],
     "histogram": ["--size", "536870912"], "md5": ["--size", "8388608"]}
 
+# Room for the programs' pinned buffers, and chunks as short as a real GPU can afford.
+GPU_SETTINGS = '[vgpu]\nregion = "8G"\n[scheduler]\nchunk_target_us = 20\n'
+
 
 def program_options(program, nvidia):
     return GPU_SIZES[program] + ["--verify", "last"] if nvidia else []
@@ -200,7 +203,8 @@ def run(args, cleanup):
     # Unix socket paths are short: the run folder is not below --out.
     run_dir = pathlib.Path(tempfile.mkdtemp(prefix="sluice-demo."))
     cleanup.append(lambda: shutil.rmtree(run_dir, ignore_errors=True))
-    sluiced = Sluiced(args.build, run_dir, device=args.device)
+    extra = GPU_SETTINGS if args.device == "nvidia" or os.path.exists("/dev/nvidiactl") else ""
+    sluiced = Sluiced(args.build, run_dir, device=args.device, extra=extra)
     cleanup.append(lambda: shutil.copy(sluiced.log_path, out / "sluiced.log")
                    if sluiced.log_path.exists() else None)
     cleanup.append(sluiced.stop)
