@@ -79,6 +79,7 @@ class Turns : public Policy {
   }
   void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
     Job& j = jobs_[v];
+    if (!j.busy) return;  // it holds the GPU because nobody else wants it
     const uint64_t sm_ns = std::min(usage.sm_ns, kMaxWork);
     j.done_sm_ns += sm_ns;
     if (usage.launch == 0) return;
