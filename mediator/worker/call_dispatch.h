@@ -119,10 +119,13 @@ struct HostArgBase {
 template <class A>
 struct HostArg<A, In> : HostArgBase {
   static_assert(!std::is_pointer_v<A>, "a pointer is not plain data: give it another tag");
-  A value{};
+  // An enumerator is kept as its number: the guest may send one that no enumerator has.
+  using Stored = typename std::conditional_t<std::is_enum_v<A>, std::underlying_type<A>,
+                                             std::type_identity<A>>::type;
+  Stored value{};
   bool read(ArgReader& in) { return in.get(value); }
-  A driver_arg() { return value; }
-  A session_arg() { return value; }
+  A driver_arg() { return static_cast<A>(value); }
+  A session_arg() { return static_cast<A>(value); }
 };
 
 template <class T>

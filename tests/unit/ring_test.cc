@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
 #include <thread>
@@ -47,7 +48,7 @@ TEST(Ring, CarriesRecordsInOrderAcrossTheEnd) {
     ASSERT_EQ(consumer.pop(got), Pop::kRecord);
     EXPECT_EQ(got.record().call_id, i);
     ASSERT_GE(got.body().size(), body.size());
-    EXPECT_EQ(std::memcmp(got.body().data(), body.data(), body.size()), 0);
+    EXPECT_TRUE(std::equal(body.begin(), body.end(), got.body().begin()));
     for (size_t k = body.size(); k < got.body().size(); ++k)
       EXPECT_EQ(got.body()[k], std::byte{0}) << "padding carries old bytes";
   }
@@ -150,7 +151,7 @@ TEST(Ring, LosesNoWakeUpBetweenTwoThreads) {
     ++seen;
     ASSERT_EQ(got.record().call_id, seen);
     const auto body = pattern(random() % 300, seen);
-    ASSERT_EQ(std::memcmp(got.body().data(), body.data(), body.size()), 0);
+    ASSERT_TRUE(std::equal(body.begin(), body.end(), got.body().begin()));
     random();  // the producer's coin
   }
   producing.join();
