@@ -54,7 +54,15 @@ class Contender {
     tell(command);
     return answer();
   }
-  void signal(int number) { ::kill(pid_, number); }
+  // Returns when the process really stands still: one that is stopped while it is taking the GPU
+  // would keep it.
+  void stop() {
+    int status = 0;
+    ::kill(pid_, SIGSTOP);
+    ASSERT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+    ASSERT_TRUE(WIFSTOPPED(status));
+  }
+  void go_on() { ::kill(pid_, SIGCONT); }
   void kill() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
@@ -174,10 +182,10 @@ TEST_F(Contention, AStoppedContenderIsOvertaken) {
   await_waiting(tb);
   c.tell('k');
   await_waiting(tc);
-  b.signal(SIGSTOP);
+  b.stop();
   EXPECT_EQ(a.ask('r'), 0);
   EXPECT_EQ(c.answer(), 0) << "b is first in line and does not come";
-  b.signal(SIGCONT);
+  b.go_on();
   EXPECT_EQ(b.ask('r'), 0) << "and gets its turn all the same";
 }
 
