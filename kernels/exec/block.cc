@@ -18,13 +18,13 @@ Result<std::unique_ptr<Block>> Block::make(std::shared_ptr<const Image> image,
                                            Environment& environment) {
   const detail::ProgramData& data = image->program().data();
   const auto found = data.entry_index.find(std::string(entry));
-  if (found == data.entry_index.end())
-    return Error{0, "no kernel named " + std::string(entry)};
+  if (found == data.entry_index.end()) return Error{0, "no kernel named " + std::string(entry)};
   const EntryInfo& info = data.entries[found->second];
   const auto fail = [&info](const std::string& what) { return Error{0, info.name + ": " + what}; };
   const uint64_t threads = shape.block.count();
-  if (shape.block.x == 0 || shape.block.y == 0 || shape.block.z == 0 || threads > kMaxBlockThreads ||
-      shape.block.x > 1024 || shape.block.y > 1024 || shape.block.z > 64)
+  if (shape.block.x == 0 || shape.block.y == 0 || shape.block.z == 0 ||
+      threads > kMaxBlockThreads || shape.block.x > 1024 || shape.block.y > 1024 ||
+      shape.block.z > 64)
     return fail("block of " + std::to_string(threads) + " threads is out of range");
   if (info.max_threads != 0 && threads > info.max_threads)
     return fail("block of " + std::to_string(threads) + " threads, but the kernel allows " +
@@ -61,10 +61,11 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
       code_(image_->program().data().code),
       entry_(entry),
       parameters_(parameters.begin(), parameters.end()),
-      registers_(size_t{image_->program().data().entry_code[entry].register_bytes} * warps_of(launch)),
+      registers_(size_t{image_->program().data().entry_code[entry].register_bytes} *
+                 warps_of(launch)),
       shared_bytes_(shared_size(image_->program().data().entries[entry], launch)),
-      local_bytes_(size_t{image_->program().data().entries[entry].local_bytes} *
-                   warps_of(launch) * kWarpLanes),
+      local_bytes_(size_t{image_->program().data().entries[entry].local_bytes} * warps_of(launch) *
+                   kWarpLanes),
       thread_ids_(size_t{warps_of(launch)} * 3 * kSlotBytes),
       warps_(warps_of(launch)) {
   const ProgramData& program = image_->program().data();
@@ -219,39 +220,103 @@ void read_special(Warp& w, const Inst& in) {
   // Reading the clock takes time: a loop that waits for it to advance ends.
   const auto clock = [&b] { return b.clock += 8; };
   switch (static_cast<Special>(in.imm)) {
-    case Special::kTidX: lanes32([&w](uint32_t i) { return w.tid[0][i]; }); break;
-    case Special::kTidY: lanes32([&w](uint32_t i) { return w.tid[1][i]; }); break;
-    case Special::kTidZ: lanes32([&w](uint32_t i) { return w.tid[2][i]; }); break;
-    case Special::kNtidX: same32(b.shape.block.x); break;
-    case Special::kNtidY: same32(b.shape.block.y); break;
-    case Special::kNtidZ: same32(b.shape.block.z); break;
-    case Special::kCtaidX: same32(b.ctaid.x); break;
-    case Special::kCtaidY: same32(b.ctaid.y); break;
-    case Special::kCtaidZ: same32(b.ctaid.z); break;
-    case Special::kNctaidX: same32(b.shape.grid.x); break;
-    case Special::kNctaidY: same32(b.shape.grid.y); break;
-    case Special::kNctaidZ: same32(b.shape.grid.z); break;
-    case Special::kLaneId: lanes32([](uint32_t i) { return i; }); break;
-    case Special::kWarpId: same32(w.index); break;
-    case Special::kNwarpId: same32(b.warp_count); break;
-    case Special::kSmId: same32(b.place.smid); break;
-    case Special::kNsmId: same32(b.place.nsmid); break;
-    case Special::kGridId: same64(b.shape.grid_id); break;
-    case Special::kMaskEq: lanes32([](uint32_t i) { return 1u << i; }); break;
-    case Special::kMaskLt: lanes32([](uint32_t i) { return (1u << i) - 1; }); break;
-    case Special::kMaskLe: lanes32([](uint32_t i) { return (2u << i) - 1; }); break;
-    case Special::kMaskGt: lanes32([](uint32_t i) { return ~((2u << i) - 1); }); break;
-    case Special::kMaskGe: lanes32([](uint32_t i) { return ~((1u << i) - 1); }); break;
-    case Special::kClock: same32(clock()); break;
-    case Special::kClockHi: same32(clock() >> 32); break;
-    case Special::kClock64: same64(clock()); break;
-    case Special::kGlobalTimer: same64(b.environment->global_timer_ns()); break;
-    case Special::kGlobalTimerLo: same32(b.environment->global_timer_ns()); break;
-    case Special::kGlobalTimerHi: same32(b.environment->global_timer_ns() >> 32); break;
-    case Special::kDynamicSmem: same32(b.shape.dynamic_shared_bytes); break;
-    case Special::kTotalSmem: same32(b.shared_bytes); break;
+    case Special::kTidX:
+      lanes32([&w](uint32_t i) { return w.tid[0][i]; });
+      break;
+    case Special::kTidY:
+      lanes32([&w](uint32_t i) { return w.tid[1][i]; });
+      break;
+    case Special::kTidZ:
+      lanes32([&w](uint32_t i) { return w.tid[2][i]; });
+      break;
+    case Special::kNtidX:
+      same32(b.shape.block.x);
+      break;
+    case Special::kNtidY:
+      same32(b.shape.block.y);
+      break;
+    case Special::kNtidZ:
+      same32(b.shape.block.z);
+      break;
+    case Special::kCtaidX:
+      same32(b.ctaid.x);
+      break;
+    case Special::kCtaidY:
+      same32(b.ctaid.y);
+      break;
+    case Special::kCtaidZ:
+      same32(b.ctaid.z);
+      break;
+    case Special::kNctaidX:
+      same32(b.shape.grid.x);
+      break;
+    case Special::kNctaidY:
+      same32(b.shape.grid.y);
+      break;
+    case Special::kNctaidZ:
+      same32(b.shape.grid.z);
+      break;
+    case Special::kLaneId:
+      lanes32([](uint32_t i) { return i; });
+      break;
+    case Special::kWarpId:
+      same32(w.index);
+      break;
+    case Special::kNwarpId:
+      same32(b.warp_count);
+      break;
+    case Special::kSmId:
+      same32(b.place.smid);
+      break;
+    case Special::kNsmId:
+      same32(b.place.nsmid);
+      break;
+    case Special::kGridId:
+      same64(b.shape.grid_id);
+      break;
+    case Special::kMaskEq:
+      lanes32([](uint32_t i) { return 1u << i; });
+      break;
+    case Special::kMaskLt:
+      lanes32([](uint32_t i) { return (1u << i) - 1; });
+      break;
+    case Special::kMaskLe:
+      lanes32([](uint32_t i) { return (2u << i) - 1; });
+      break;
+    case Special::kMaskGt:
+      lanes32([](uint32_t i) { return ~((2u << i) - 1); });
+      break;
+    case Special::kMaskGe:
+      lanes32([](uint32_t i) { return ~((1u << i) - 1); });
+      break;
+    case Special::kClock:
+      same32(clock());
+      break;
+    case Special::kClockHi:
+      same32(clock() >> 32);
+      break;
+    case Special::kClock64:
+      same64(clock());
+      break;
+    case Special::kGlobalTimer:
+      same64(b.environment->global_timer_ns());
+      break;
+    case Special::kGlobalTimerLo:
+      same32(b.environment->global_timer_ns());
+      break;
+    case Special::kGlobalTimerHi:
+      same32(b.environment->global_timer_ns() >> 32);
+      break;
+    case Special::kDynamicSmem:
+      same32(b.shape.dynamic_shared_bytes);
+      break;
+    case Special::kTotalSmem:
+      same32(b.shared_bytes);
+      break;
     case Special::kReservedSmem:
-    case Special::kZero: same32(0); break;
+    case Special::kZero:
+      same32(0);
+      break;
   }
 }
 
@@ -279,7 +344,8 @@ constexpr size_t kMapBytes = 256 * 1024;
 AlignedBytes::AlignedBytes(size_t size) : bytes(size) {
   const size_t rounded = std::max<size_t>((size + 63) & ~size_t{63}, 64);
   if (rounded >= kMapBytes) {
-    void* const pages = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const pages = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     data = pages == MAP_FAILED ? nullptr : static_cast<uint8_t*>(pages);
     return;
   }
@@ -289,8 +355,10 @@ AlignedBytes::AlignedBytes(size_t size) : bytes(size) {
 AlignedBytes::~AlignedBytes() {
   const size_t rounded = std::max<size_t>((bytes + 63) & ~size_t{63}, 64);
   if (data == nullptr) return;
-  if (rounded >= kMapBytes) ::munmap(data, rounded);
-  else std::free(data);
+  if (rounded >= kMapBytes)
+    ::munmap(data, rounded);
+  else
+    std::free(data);
 }
 
 }  // namespace detail

@@ -13,7 +13,7 @@ struct BlockState {
   uint8_t* shared = nullptr;
   uint32_t shared_bytes = 0;  // static + dynamic
   uint32_t static_shared_bytes = 0;
-  uint32_t local_bytes = 0;   // of one thread
+  uint32_t local_bytes = 0;  // of one thread
   const uint8_t* params = nullptr;
   uint32_t param_bytes = 0;
   const uint32_t* aux = nullptr;

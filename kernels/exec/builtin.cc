@@ -24,10 +24,14 @@ struct LaneMemory {
     const auto within = [&](const uint8_t* base, uint64_t size) {
       if (bytes <= size && inside <= size - bytes) from = base + inside;
     };
-    if (window == kLocalWindow) within(warp.local + size_t{lane} * block.local_bytes, block.local_bytes);
-    else if (window == kSharedWindow) within(block.shared, block.shared_bytes);
-    else if (window == kParamWindow) within(block.params, block.param_bytes);
-    else if (block.map->find(address, bytes).bytes != 0) from = reinterpret_cast<const uint8_t*>(address);
+    if (window == kLocalWindow)
+      within(warp.local + size_t{lane} * block.local_bytes, block.local_bytes);
+    else if (window == kSharedWindow)
+      within(block.shared, block.shared_bytes);
+    else if (window == kParamWindow)
+      within(block.params, block.param_bytes);
+    else if (block.map->find(address, bytes).bytes != 0)
+      from = reinterpret_cast<const uint8_t*>(address);
     if (from == nullptr) return false;
     std::memcpy(to, from, bytes);
     return true;
@@ -68,7 +72,8 @@ class Formatter {
   }
 
  private:
-  template <class T> bool next(T& value) {
+  template <class T>
+  bool next(T& value) {
     offset_ = (offset_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
     const bool good = memory_.read(buffer_ + offset_, &value, sizeof(T));
     offset_ += sizeof(T);
@@ -84,9 +89,12 @@ class Formatter {
         ++k;
         if (!next(value)) return false;
       } else {
-        while (k < f.size() && f[k] >= '0' && f[k] <= '9' && value < kMaxFieldWidth) value = value * 10 + (f[k++] - '0');
+        while (k < f.size() && f[k] >= '0' && f[k] <= '9' && value < kMaxFieldWidth)
+          value = value * 10 + (f[k++] - '0');
       }
-      value = value > kMaxFieldWidth ? kMaxFieldWidth : value < -kMaxFieldWidth ? -kMaxFieldWidth : value;
+      value = value > kMaxFieldWidth    ? kMaxFieldWidth
+              : value < -kMaxFieldWidth ? -kMaxFieldWidth
+                                        : value;
       return true;
     };
     int value = 0;
@@ -115,7 +123,8 @@ class Formatter {
       if (n > 0) out.append(text, std::min<size_t>(static_cast<size_t>(n), sizeof(text) - 1));
     };
     switch (kind) {
-      case 'd': case 'i': {
+      case 'd':
+      case 'i': {
         if (longs != 0) {
           long long v;
           if (!next(v)) return false;
@@ -127,7 +136,10 @@ class Formatter {
         }
         return true;
       }
-      case 'u': case 'x': case 'X': case 'o': {
+      case 'u':
+      case 'x':
+      case 'X':
+      case 'o': {
         if (longs != 0) {
           unsigned long long v;
           if (!next(v)) return false;
@@ -145,7 +157,14 @@ class Formatter {
         print("", v);
         return true;
       }
-      case 'f': case 'F': case 'e': case 'E': case 'g': case 'G': case 'a': case 'A': {
+      case 'f':
+      case 'F':
+      case 'e':
+      case 'E':
+      case 'g':
+      case 'G':
+      case 'a':
+      case 'A': {
         double v;
         if (!next(v)) return false;
         print("", v);
@@ -161,12 +180,16 @@ class Formatter {
         uint64_t address;
         std::string s;
         if (!next(address)) return false;
-        if (address == 0) s = "(null)";
-        else if (!memory_.read_string(address, s)) return false;
+        if (address == 0)
+          s = "(null)";
+        else if (!memory_.read_string(address, s))
+          return false;
         print("", s.c_str());
         return true;
       }
-      default: out += f.substr(begin, k - begin); return true;
+      default:
+        out += f.substr(begin, k - begin);
+        return true;
     }
   }
 

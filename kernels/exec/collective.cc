@@ -16,8 +16,8 @@ const uint32_t* lanes_of(const WarpState& w, uint32_t operand) {
 
 // One group's operands and results, gathered from the splits it is made of.
 struct Group {
-  uint32_t lanes = 0;    // that take part now
-  uint64_t a[32] = {};   // value
+  uint32_t lanes = 0;   // that take part now
+  uint64_t a[32] = {};  // value
   uint32_t b[32] = {}, c[32] = {};
   uint32_t predicate = 0;
   uint64_t result[32] = {};
@@ -59,10 +59,17 @@ void vote(const Inst& in, Group& g) {
   const uint32_t yes = g.predicate & g.lanes;
   bool value = false;
   switch (in.imm) {
-    case 0: value = yes == g.lanes; break;                    // all
-    case 1: value = yes != 0; break;                          // any
-    case 2: value = yes == 0 || yes == g.lanes; break;        // uni
-    default: break;                                           // ballot
+    case 0:
+      value = yes == g.lanes;
+      break;  // all
+    case 1:
+      value = yes != 0;
+      break;  // any
+    case 2:
+      value = yes == 0 || yes == g.lanes;
+      break;  // uni
+    default:
+      break;  // ballot
   }
   for (uint32_t m = g.lanes; m != 0; m &= m - 1) g.result[__builtin_ctz(m)] = yes;
   g.result_predicate = value ? g.lanes : 0;
@@ -96,14 +103,30 @@ void reduce(const Inst& in, Group& g) {
     }
     const int32_t sr = static_cast<int32_t>(r), sv = static_cast<int32_t>(v);
     switch (in.imm) {
-      case 0: r += v; break;
-      case 1: r = std::min(r, v); break;
-      case 2: r = std::max(r, v); break;
-      case 3: r = static_cast<uint32_t>(std::min(sr, sv)); break;
-      case 4: r = static_cast<uint32_t>(std::max(sr, sv)); break;
-      case 5: r &= v; break;
-      case 6: r |= v; break;
-      default: r ^= v; break;
+      case 0:
+        r += v;
+        break;
+      case 1:
+        r = std::min(r, v);
+        break;
+      case 2:
+        r = std::max(r, v);
+        break;
+      case 3:
+        r = static_cast<uint32_t>(std::min(sr, sv));
+        break;
+      case 4:
+        r = static_cast<uint32_t>(std::max(sr, sv));
+        break;
+      case 5:
+        r &= v;
+        break;
+      case 6:
+        r |= v;
+        break;
+      default:
+        r ^= v;
+        break;
     }
   }
   for (uint32_t m = g.lanes; m != 0; m &= m - 1) g.result[__builtin_ctz(m)] = r;
@@ -145,17 +168,26 @@ void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_c
   }
   const Inst& in = code_.code[w.splits[members[0]].pc];
   switch (static_cast<Op>(in.op)) {
-    case Op::k_shfl: shuffle(in, g); break;
-    case Op::k_vote: vote(in, g); break;
-    case Op::k_match: match(in, g); break;
-    case Op::k_redux: reduce(in, g); break;
+    case Op::k_shfl:
+      shuffle(in, g);
+      break;
+    case Op::k_vote:
+      vote(in, g);
+      break;
+    case Op::k_match:
+      match(in, g);
+      break;
+    case Op::k_redux:
+      reduce(in, g);
+      break;
     case Op::k_elect: {
       const uint32_t leader = static_cast<uint32_t>(__builtin_ctz(g.lanes));
       for (uint32_t m = g.lanes; m != 0; m &= m - 1) g.result[__builtin_ctz(m)] = leader;
       g.result_predicate = 1u << leader;
       break;
     }
-    default: break;  // bar.warp.sync
+    default:
+      break;  // bar.warp.sync
   }
   for (uint32_t k = 0; k < member_count; ++k) {
     const Split& s = w.splits[members[k]];
@@ -168,8 +200,7 @@ void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_c
         d[i] = static_cast<uint32_t>(g.result[i]);
       }
     }
-    if (at.e != kNoOperand)
-      w.preds[at.e] = (w.preds[at.e] & ~lanes) | (g.result_predicate & lanes);
+    if (at.e != kNoOperand) w.preds[at.e] = (w.preds[at.e] & ~lanes) | (g.result_predicate & lanes);
   }
 }
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "kernels/exec/decoder.h"
 #include "kernels/exec/block.h"
+#include "kernels/exec/decoder.h"
 #include "kernels/exec/initializer.h"
 #include "kernels/exec/program.h"
 
@@ -14,19 +14,23 @@ namespace {
 
 using Places = std::unordered_map<std::string, Place>;
 
-uint64_t align_up(uint64_t value, uint64_t align) { return align <= 1 ? value : (value + align - 1) / align * align; }
+uint64_t align_up(uint64_t value, uint64_t align) {
+  return align <= 1 ? value : (value + align - 1) / align * align;
+}
 
 Error at_line(uint32_t line, const std::string& what) {
   return {0, "line " + std::to_string(line) + ": " + what};
 }
 
 // The names that a function's statements mention, of those given.
-std::unordered_set<std::string_view> mentioned(const ptx::Function& f,
-                                               const std::unordered_map<std::string_view, const ptx::Variable*>& names) {
+std::unordered_set<std::string_view> mentioned(
+    const ptx::Function& f,
+    const std::unordered_map<std::string_view, const ptx::Variable*>& names) {
   std::unordered_set<std::string_view> found;
   if (names.empty()) return found;
   const auto is_word = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' || c == '%';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '$' || c == '%';
   };
   for (const ptx::Statement& s : f.statements) {
     if (s.kind != ptx::StatementKind::kInstruction) continue;
@@ -124,15 +128,21 @@ Result<void> ModuleDecoder::symbols() {
         context_.places[v.name] = place;
         break;
       }
-      case ptx::Space::kShared: shared_[v.name] = &v; break;
-      case ptx::Space::kTex: break;  // refused where it is used
-      default: return at_line(v.line, "variable " + std::string(v.name) + " at module scope is not supported");
+      case ptx::Space::kShared:
+        shared_[v.name] = &v;
+        break;
+      case ptx::Space::kTex:
+        break;  // refused where it is used
+      default:
+        return at_line(v.line,
+                       "variable " + std::string(v.name) + " at module scope is not supported");
     }
   }
   return {};
 }
 
-Result<uint64_t> ModuleDecoder::local_places(const ptx::Function& f, uint64_t base, Places& places) const {
+Result<uint64_t> ModuleDecoder::local_places(const ptx::Function& f, uint64_t base,
+                                             Places& places) const {
   uint64_t end = base;
   for (const ptx::Variable& v : f.variables) {
     if (v.space != ptx::Space::kLocal && v.space != ptx::Space::kParam) continue;
@@ -152,7 +162,8 @@ Result<uint64_t> ModuleDecoder::local_places(const ptx::Function& f, uint64_t ba
 Result<void> ModuleDecoder::function_symbols(const ptx::Function& f, Places& places) {
   for (const ptx::Variable& v : f.variables) {
     if (v.space != ptx::Space::kGlobal && v.space != ptx::Space::kConst) continue;
-    auto index = add_symbol(v, std::string(f.name) + "/" + std::to_string(v.scope) + "/" + std::string(v.name));
+    auto index = add_symbol(
+        v, std::string(f.name) + "/" + std::to_string(v.scope) + "/" + std::string(v.name));
     if (!index) return std::move(index).error();
     Place place;
     place.space = kSpaceGlobal;
@@ -164,18 +175,20 @@ Result<void> ModuleDecoder::function_symbols(const ptx::Function& f, Places& pla
   return {};
 }
 
-// All .func bodies: their local and static shared memory and registers lie before the entries', each
-// at places of its own. A thread is in each of them at most once at a time, because recursion is
-// refused, so that is enough.
+// All .func bodies: their local and static shared memory and registers lie before the entries',
+// each at places of its own. A thread is in each of them at most once at a time, because recursion
+// is refused, so that is enough.
 Result<void> ModuleDecoder::functions() {
   for (const ptx::Function& f : module_.functions()) {
     if (f.is_entry) continue;
-    const auto [it, fresh] = context_.callee_index.try_emplace(f.name, static_cast<uint32_t>(context_.callees.size()));
+    const auto [it, fresh] =
+        context_.callee_index.try_emplace(f.name, static_cast<uint32_t>(context_.callees.size()));
     if (fresh) context_.callees.emplace_back();
     Callee& callee = context_.callees[it->second];
     callee.index = it->second;
     if (callee.function == nullptr || f.has_body) callee.function = &f;
-    callee.builtin = !callee.function->has_body && (f.name == "vprintf" || f.name == "__assertfail");
+    callee.builtin =
+        !callee.function->has_body && (f.name == "vprintf" || f.name == "__assertfail");
   }
   callee_places_.resize(context_.callees.size());
   for (Callee& callee : context_.callees) {
@@ -183,7 +196,8 @@ Result<void> ModuleDecoder::functions() {
     if (!f.has_body) continue;
     Places& places = callee_places_[callee.index];
     uint64_t end = align_up(function_local_, 16);
-    const auto parameters = [&](const std::vector<ptx::Variable>& list, std::vector<uint32_t>& offsets) {
+    const auto parameters = [&](const std::vector<ptx::Variable>& list,
+                                std::vector<uint32_t>& offsets) {
       for (const ptx::Variable& v : list) {
         if (v.space != ptx::Space::kParam || v.bytes > kMaxLocalBytes) return false;
         end = align_up(end, std::max(v.align, 1u));
@@ -198,7 +212,8 @@ Result<void> ModuleDecoder::functions() {
       }
       return true;
     };
-    if (!parameters(f.params, callee.param_offsets) || !parameters(f.returns, callee.return_offsets))
+    if (!parameters(f.params, callee.param_offsets) ||
+        !parameters(f.returns, callee.return_offsets))
       return at_line(f.line, "the parameters of " + std::string(f.name) + " are not supported");
     auto local = local_places(f, end, places);
     if (!local) return std::move(local).error();
@@ -218,7 +233,8 @@ Result<void> ModuleDecoder::functions() {
     for (const std::string_view name : mentioned(f, shared_)) {
       const ptx::Variable& v = *shared_.at(name);
       if (v.bytes == 0)
-        return at_line(f.line, "dynamic shared memory named in the function " + std::string(f.name) + " is not supported");
+        return at_line(f.line, "dynamic shared memory named in the function " +
+                                   std::string(f.name) + " is not supported");
       if (context_.places.count(name) != 0) continue;
       function_shared_ = align_up(function_shared_, std::max(v.align, 1u));
       Place place;
@@ -228,7 +244,8 @@ Result<void> ModuleDecoder::functions() {
       context_.places[v.name] = place;
       function_shared_ += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
     }
-    if (function_shared_ > kMaxSharedBytes) return at_line(f.line, "more shared memory than a block can have");
+    if (function_shared_ > kMaxSharedBytes)
+      return at_line(f.line, "more shared memory than a block can have");
   }
   for (const Callee& callee : context_.callees) {
     if (!callee.function->has_body) continue;
@@ -248,15 +265,18 @@ Result<void> ModuleDecoder::function(const ptx::Function& f, uint32_t callee) {
 Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   EntryInfo info;
   info.name = std::string(f.name);
-  if (f.param_bytes > kMaxParamBytes) return at_line(f.line, "more parameters than a kernel can have");
+  if (f.param_bytes > kMaxParamBytes)
+    return at_line(f.line, "more parameters than a kernel can have");
   info.line = f.line;
   info.param_bytes = static_cast<uint32_t>(f.param_bytes);
   bool calls = false;
   for (const ptx::Statement& s : f.statements)
-    calls = calls || (s.kind == ptx::StatementKind::kInstruction && ptx::base_opcode(s.opcode) == "call");
+    calls = calls ||
+            (s.kind == ptx::StatementKind::kInstruction && ptx::base_opcode(s.opcode) == "call");
   Places places;
   for (const ptx::Variable& p : f.params) {
-    info.params.push_back({std::string(p.name), static_cast<uint32_t>(p.offset), static_cast<uint32_t>(p.bytes), std::max(p.align, 1u)});
+    info.params.push_back({std::string(p.name), static_cast<uint32_t>(p.offset),
+                           static_cast<uint32_t>(p.bytes), std::max(p.align, 1u)});
     Place place;
     place.space = kSpaceParam;
     place.offset = p.offset;
@@ -264,13 +284,16 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
     places[Decoder::scope_key(0, p.name)] = place;
   }
   for (const ptx::HeaderDirective& d : f.directives)
-    if (d.name == ".reqnctapercluster" || d.name == ".explicitcluster" || d.name == ".blocksareclusters")
+    if (d.name == ".reqnctapercluster" || d.name == ".explicitcluster" ||
+        d.name == ".blocksareclusters")
       return at_line(f.line, std::string(d.name) + " of " + info.name + " is not supported");
   const auto product = [](const std::array<uint32_t, 3>& d) {
     return d[0] == 0 ? 0u : d[0] * std::max(d[1], 1u) * std::max(d[2], 1u);
   };
   info.max_threads = f.reqntid[0] != 0 ? product(f.reqntid) : product(f.maxntid);
-  for (int k = 0; k < 3; ++k) info.required_block[k] = f.reqntid[0] == 0 ? 0 : std::max(f.reqntid[static_cast<size_t>(k)], 1u);
+  for (int k = 0; k < 3; ++k)
+    info.required_block[k] =
+        f.reqntid[0] == 0 ? 0 : std::max(f.reqntid[static_cast<size_t>(k)], 1u);
 
   auto local = local_places(f, calls ? function_local_ : 0, places);
   if (!local) return std::move(local).error();
@@ -297,7 +320,8 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   };
   const auto used = mentioned(f, shared_);
   for (const ptx::Variable& v : module_.variables())
-    if (used.count(v.name) != 0 && shared_.at(v.name) == &v && (!calls || context_.places.count(v.name) == 0))
+    if (used.count(v.name) != 0 && shared_.at(v.name) == &v &&
+        (!calls || context_.places.count(v.name) == 0))
       put(Decoder::scope_key(0, v.name), v);
   for (const ptx::Variable& v : f.variables)
     if (v.space == ptx::Space::kShared) put(Decoder::scope_key(v.scope, v.name), v);
@@ -315,7 +339,8 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   const uint32_t base = calls ? function_registers_ : 0;
   Decoder decoder(context_, f, places);
   FunctionFrame frame;
-  if (!decoder.run(base, static_cast<uint32_t>(context_.callees.size()), frame)) return decoder.error();
+  if (!decoder.run(base, static_cast<uint32_t>(context_.callees.size()), frame))
+    return decoder.error();
   info.registers = std::clamp<uint32_t>(frame.register_bytes / kSlotBytes + 8, 16, 255);
   if (f.maxnreg != 0) info.registers = std::min(info.registers, f.maxnreg);
   const uint32_t index = static_cast<uint32_t>(program_->entries.size());
@@ -352,7 +377,8 @@ Result<void> ModuleDecoder::check_recursion() const {
       const uint32_t to = calls[next++];
       if (state[to] == 1)
         return at_line(context_.callees[to].function->line,
-                       "the recursive function " + std::string(context_.callees[to].function->name) + " is not supported");
+                       "the recursive function " +
+                           std::string(context_.callees[to].function->name) + " is not supported");
       if (state[to] == 0) {
         state[to] = 1;
         path.emplace_back(to, 0);
@@ -366,7 +392,8 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   if (module_.address_size() != 64) return Error{0, "only .address_size 64 is supported"};
   uint64_t instructions = 0;
   for (const ptx::Function& f : module_.functions()) instructions += f.statements.size();
-  if (instructions > options_.max_instructions) return Error{0, "the module has too many instructions"};
+  if (instructions > options_.max_instructions)
+    return Error{0, "the module has too many instructions"};
   if (auto done = symbols(); !done) return done.error();
   if (auto done = functions(); !done) return done.error();
   if (auto done = check_recursion(); !done) return done.error();
@@ -410,11 +437,13 @@ const SymbolInfo* Program::find_symbol(std::string_view name) const {
   return found == data_->symbol_index.end() ? nullptr : &data_->symbols[found->second];
 }
 
-Result<std::shared_ptr<const Program>> decode(const ptx::Module& module, const DecodeOptions& options) {
+Result<std::shared_ptr<const Program>> decode(const ptx::Module& module,
+                                              const DecodeOptions& options) {
   return detail::ModuleDecoder(module, options).run();
 }
 
-Result<std::shared_ptr<const Program>> decode_text(std::string_view text, const DecodeOptions& options) {
+Result<std::shared_ptr<const Program>> decode_text(std::string_view text,
+                                                   const DecodeOptions& options) {
   auto module = ptx::Module::parse(std::string(text));
   if (!module) return std::move(module).error();
   return decode(*module, options);
@@ -425,12 +454,15 @@ Image::~Image() = default;
 Result<std::shared_ptr<const Image>> Image::make(std::shared_ptr<const Program> program,
                                                  std::span<const uint64_t> symbol_addresses) {
   const detail::Code& code = program->data().code;
-  if (symbol_addresses.size() != program->symbols().size()) return Error{0, "one address per symbol is needed"};
+  if (symbol_addresses.size() != program->symbols().size())
+    return Error{0, "one address per symbol is needed"};
   std::shared_ptr<Image> image(new Image());
   image->addresses_.assign(symbol_addresses.begin(), symbol_addresses.end());
   image->data_ = std::make_unique<detail::ImageData>(code.constants.size());
-  if (image->data_->constants.data == nullptr) return Error{0, "no memory for the module's constants"};
-  if (!code.constants.empty()) std::memcpy(image->data_->constants.data, code.constants.data(), code.constants.size());
+  if (image->data_->constants.data == nullptr)
+    return Error{0, "no memory for the module's constants"};
+  if (!code.constants.empty())
+    std::memcpy(image->data_->constants.data, code.constants.data(), code.constants.size());
   for (const detail::ConstPatch& patch : code.patches) {
     const uint64_t value = symbol_addresses[patch.symbol] + static_cast<uint64_t>(patch.addend);
     for (uint32_t i = 0; i < kWarpLanes; ++i)

@@ -8,24 +8,40 @@ namespace sluice::exec::detail {
 
 Type type_of(std::string_view word) {
   static const std::unordered_map<std::string_view, Type> types = {
-      {"pred", Type::kPred}, {"b8", Type::kB8},     {"u8", Type::kU8},       {"s8", Type::kS8},
-      {"b16", Type::kB16},   {"u16", Type::kU16},   {"s16", Type::kS16},     {"b32", Type::kB32},
-      {"u32", Type::kU32},   {"s32", Type::kS32},   {"b64", Type::kB64},     {"u64", Type::kU64},
-      {"s64", Type::kS64},   {"f16", Type::kF16},   {"bf16", Type::kBf16},   {"f16x2", Type::kF16x2},
-      {"bf16x2", Type::kBf16x2}, {"f32", Type::kF32}, {"f64", Type::kF64},   {"tf32", Type::kTf32},
-      {"b128", Type::kB128}};
+      {"pred", Type::kPred},   {"b8", Type::kB8},         {"u8", Type::kU8},
+      {"s8", Type::kS8},       {"b16", Type::kB16},       {"u16", Type::kU16},
+      {"s16", Type::kS16},     {"b32", Type::kB32},       {"u32", Type::kU32},
+      {"s32", Type::kS32},     {"b64", Type::kB64},       {"u64", Type::kU64},
+      {"s64", Type::kS64},     {"f16", Type::kF16},       {"bf16", Type::kBf16},
+      {"f16x2", Type::kF16x2}, {"bf16x2", Type::kBf16x2}, {"f32", Type::kF32},
+      {"f64", Type::kF64},     {"tf32", Type::kTf32},     {"b128", Type::kB128}};
   const auto found = types.find(word);
   return found == types.end() ? Type::kNone : found->second;
 }
 
 uint32_t bits_of(Type type) {
   switch (type) {
-    case Type::kPred: return 1;
-    case Type::kB8: case Type::kU8: case Type::kS8: return 8;
-    case Type::kB16: case Type::kU16: case Type::kS16: case Type::kF16: case Type::kBf16: return 16;
-    case Type::kB64: case Type::kU64: case Type::kS64: case Type::kF64: return 64;
-    case Type::kB128: return 128;
-    default: return 32;
+    case Type::kPred:
+      return 1;
+    case Type::kB8:
+    case Type::kU8:
+    case Type::kS8:
+      return 8;
+    case Type::kB16:
+    case Type::kU16:
+    case Type::kS16:
+    case Type::kF16:
+    case Type::kBf16:
+      return 16;
+    case Type::kB64:
+    case Type::kU64:
+    case Type::kS64:
+    case Type::kF64:
+      return 64;
+    case Type::kB128:
+      return 128;
+    default:
+      return 32;
   }
 }
 
@@ -40,32 +56,57 @@ bool is_float(Type type) {
 
 const char* exact_name(Type type) {
   switch (type) {
-    case Type::kB8: case Type::kU8: return "u8";
-    case Type::kS8: return "s8";
-    case Type::kB16: case Type::kU16: return "u16";
-    case Type::kS16: return "s16";
-    case Type::kB32: case Type::kU32: return "u32";
-    case Type::kS32: return "s32";
-    case Type::kB64: case Type::kU64: return "u64";
-    case Type::kS64: return "s64";
-    case Type::kF16: return "f16";
-    case Type::kBf16: return "bf16";
-    case Type::kF16x2: return "f16x2";
-    case Type::kBf16x2: return "bf16x2";
-    case Type::kF32: return "f32";
-    case Type::kF64: return "f64";
-    case Type::kPred: return "pred";
-    default: return "none";
+    case Type::kB8:
+    case Type::kU8:
+      return "u8";
+    case Type::kS8:
+      return "s8";
+    case Type::kB16:
+    case Type::kU16:
+      return "u16";
+    case Type::kS16:
+      return "s16";
+    case Type::kB32:
+    case Type::kU32:
+      return "u32";
+    case Type::kS32:
+      return "s32";
+    case Type::kB64:
+    case Type::kU64:
+      return "u64";
+    case Type::kS64:
+      return "s64";
+    case Type::kF16:
+      return "f16";
+    case Type::kBf16:
+      return "bf16";
+    case Type::kF16x2:
+      return "f16x2";
+    case Type::kBf16x2:
+      return "bf16x2";
+    case Type::kF32:
+      return "f32";
+    case Type::kF64:
+      return "f64";
+    case Type::kPred:
+      return "pred";
+    default:
+      return "none";
   }
 }
 
 const char* bits_name(Type type) {
   switch (bits_of(type)) {
-    case 1: return "pred";
-    case 8: return "u8";
-    case 16: return "b16";
-    case 64: return "b64";
-    default: return "b32";
+    case 1:
+      return "pred";
+    case 8:
+      return "u8";
+    case 16:
+      return "b16";
+    case 64:
+      return "b64";
+    default:
+      return "b32";
   }
 }
 
@@ -73,7 +114,8 @@ uint32_t ModuleContext::append(uint64_t value, uint32_t width) {
   std::vector<uint8_t>& pool = program->code.constants;
   const uint32_t offset = static_cast<uint32_t>(pool.size());
   pool.resize(pool.size() + size_t{32} * width);
-  for (uint32_t i = 0; i < 32; ++i) std::memcpy(pool.data() + offset + size_t{i} * width, &value, width);
+  for (uint32_t i = 0; i < 32; ++i)
+    std::memcpy(pool.data() + offset + size_t{i} * width, &value, width);
   return offset | kConstBit;
 }
 uint32_t ModuleContext::constant32(uint32_t value) {
@@ -107,9 +149,7 @@ bool Decoder::fail(const std::string& what) {
   }
   return false;
 }
-bool Decoder::unsupported() {
-  return fail(std::string(statement_->opcode) + " is not supported");
-}
+bool Decoder::unsupported() { return fail(std::string(statement_->opcode) + " is not supported"); }
 bool Decoder::bad_operands() {
   return fail("the operands of " + std::string(statement_->opcode) + " are not understood");
 }
@@ -223,13 +263,16 @@ bool Decoder::statement(const ptx::Statement& s) {
   statement_ = &s;
   switch (s.kind) {
     case ptx::StatementKind::kLabel:
-      label_position_[labels_.at(scope_key(s.scope, s.opcode))] = static_cast<uint32_t>(code_.size());
+      label_position_[labels_.at(scope_key(s.scope, s.opcode))] =
+          static_cast<uint32_t>(code_.size());
       return true;
-    case ptx::StatementKind::kInstruction: return instruction();
+    case ptx::StatementKind::kInstruction:
+      return instruction();
     case ptx::StatementKind::kDirective:
     case ptx::StatementKind::kDeclaration:
     case ptx::StatementKind::kScopeOpen:
-    case ptx::StatementKind::kScopeClose: return true;
+    case ptx::StatementKind::kScopeClose:
+      return true;
   }
   return true;
 }
@@ -264,30 +307,91 @@ bool Decoder::instruction() {
 const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() {
   using D = Decoder;
   static const std::unordered_map<std::string_view, Method> map = {
-      {"add", &D::do_add_sub}, {"sub", &D::do_add_sub}, {"mul", &D::do_mul}, {"mad", &D::do_mad},
-      {"fma", &D::do_fma}, {"div", &D::do_div}, {"rem", &D::do_rem}, {"abs", &D::do_abs_neg},
-      {"neg", &D::do_abs_neg}, {"min", &D::do_min_max}, {"max", &D::do_min_max},
-      {"and", &D::do_logic}, {"or", &D::do_logic}, {"xor", &D::do_logic}, {"not", &D::do_not},
-      {"cnot", &D::do_not}, {"shl", &D::do_shift}, {"shr", &D::do_shift}, {"shf", &D::do_shf},
-      {"prmt", &D::do_prmt}, {"bfe", &D::do_bfe}, {"bfi", &D::do_bfi}, {"popc", &D::do_popc_clz},
-      {"clz", &D::do_popc_clz}, {"brev", &D::do_popc_clz}, {"bfind", &D::do_bfind},
-      {"lop3", &D::do_lop3}, {"sad", &D::do_sad}, {"addc", &D::do_carry}, {"subc", &D::do_carry},
-      {"madc", &D::do_mad}, {"mul24", &D::do_mul24}, {"mad24", &D::do_mul24}, {"dp4a", &D::do_dp},
-      {"dp2a", &D::do_dp}, {"mov", &D::do_mov}, {"setp", &D::do_setp}, {"set", &D::do_set},
-      {"selp", &D::do_selp}, {"slct", &D::do_slct}, {"cvt", &D::do_cvt}, {"bmsk", &D::do_bmsk},
-      {"szext", &D::do_szext}, {"fns", &D::do_fns}, {"rcp", &D::do_float_unary},
-      {"sqrt", &D::do_float_unary}, {"rsqrt", &D::do_float_unary}, {"sin", &D::do_float_unary},
-      {"cos", &D::do_float_unary}, {"ex2", &D::do_float_unary}, {"lg2", &D::do_float_unary},
-      {"tanh", &D::do_float_unary}, {"copysign", &D::do_copysign}, {"testp", &D::do_testp},
-      {"ld", &D::do_ld}, {"ldu", &D::do_ld}, {"st", &D::do_st}, {"atom", &D::do_atom},
-      {"red", &D::do_atom}, {"fence", &D::do_fence}, {"membar", &D::do_fence}, {"cp", &D::do_cp},
-      {"cvta", &D::do_cvta}, {"isspacep", &D::do_isspacep}, {"prefetch", &D::do_nop},
-      {"prefetchu", &D::do_nop}, {"pmevent", &D::do_nop}, {"discard", &D::do_nop},
-      {"applypriority", &D::do_nop}, {"griddepcontrol", &D::do_nop}, {"bra", &D::do_bra},
-      {"brx", &D::do_brx}, {"call", &D::do_call}, {"ret", &D::do_ret}, {"exit", &D::do_exit},
-      {"trap", &D::do_trap}, {"brkpt", &D::do_trap}, {"bar", &D::do_bar}, {"barrier", &D::do_bar},
-      {"shfl", &D::do_shfl}, {"vote", &D::do_vote}, {"match", &D::do_match},
-      {"redux", &D::do_redux}, {"elect", &D::do_elect}, {"activemask", &D::do_activemask},
+      {"add", &D::do_add_sub},
+      {"sub", &D::do_add_sub},
+      {"mul", &D::do_mul},
+      {"mad", &D::do_mad},
+      {"fma", &D::do_fma},
+      {"div", &D::do_div},
+      {"rem", &D::do_rem},
+      {"abs", &D::do_abs_neg},
+      {"neg", &D::do_abs_neg},
+      {"min", &D::do_min_max},
+      {"max", &D::do_min_max},
+      {"and", &D::do_logic},
+      {"or", &D::do_logic},
+      {"xor", &D::do_logic},
+      {"not", &D::do_not},
+      {"cnot", &D::do_not},
+      {"shl", &D::do_shift},
+      {"shr", &D::do_shift},
+      {"shf", &D::do_shf},
+      {"prmt", &D::do_prmt},
+      {"bfe", &D::do_bfe},
+      {"bfi", &D::do_bfi},
+      {"popc", &D::do_popc_clz},
+      {"clz", &D::do_popc_clz},
+      {"brev", &D::do_popc_clz},
+      {"bfind", &D::do_bfind},
+      {"lop3", &D::do_lop3},
+      {"sad", &D::do_sad},
+      {"addc", &D::do_carry},
+      {"subc", &D::do_carry},
+      {"madc", &D::do_mad},
+      {"mul24", &D::do_mul24},
+      {"mad24", &D::do_mul24},
+      {"dp4a", &D::do_dp},
+      {"dp2a", &D::do_dp},
+      {"mov", &D::do_mov},
+      {"setp", &D::do_setp},
+      {"set", &D::do_set},
+      {"selp", &D::do_selp},
+      {"slct", &D::do_slct},
+      {"cvt", &D::do_cvt},
+      {"bmsk", &D::do_bmsk},
+      {"szext", &D::do_szext},
+      {"fns", &D::do_fns},
+      {"rcp", &D::do_float_unary},
+      {"sqrt", &D::do_float_unary},
+      {"rsqrt", &D::do_float_unary},
+      {"sin", &D::do_float_unary},
+      {"cos", &D::do_float_unary},
+      {"ex2", &D::do_float_unary},
+      {"lg2", &D::do_float_unary},
+      {"tanh", &D::do_float_unary},
+      {"copysign", &D::do_copysign},
+      {"testp", &D::do_testp},
+      {"ld", &D::do_ld},
+      {"ldu", &D::do_ld},
+      {"st", &D::do_st},
+      {"atom", &D::do_atom},
+      {"red", &D::do_atom},
+      {"fence", &D::do_fence},
+      {"membar", &D::do_fence},
+      {"cp", &D::do_cp},
+      {"cvta", &D::do_cvta},
+      {"isspacep", &D::do_isspacep},
+      {"prefetch", &D::do_nop},
+      {"prefetchu", &D::do_nop},
+      {"pmevent", &D::do_nop},
+      {"discard", &D::do_nop},
+      {"applypriority", &D::do_nop},
+      {"griddepcontrol", &D::do_nop},
+      {"bra", &D::do_bra},
+      {"brx", &D::do_brx},
+      {"call", &D::do_call},
+      {"ret", &D::do_ret},
+      {"exit", &D::do_exit},
+      {"trap", &D::do_trap},
+      {"brkpt", &D::do_trap},
+      {"bar", &D::do_bar},
+      {"barrier", &D::do_bar},
+      {"shfl", &D::do_shfl},
+      {"vote", &D::do_vote},
+      {"match", &D::do_match},
+      {"redux", &D::do_redux},
+      {"elect", &D::do_elect},
+      {"activemask", &D::do_activemask},
       {"nanosleep", &D::do_nanosleep}};
   return map;
 }
@@ -308,8 +412,8 @@ bool Decoder::run(uint32_t register_base, uint32_t callee_index, FunctionFrame& 
       if (next < function_.statements.size()) {
         const ptx::Statement& after = function_.statements[next];
         if (after.kind == ptx::StatementKind::kDirective && after.opcode == ".branchtargets")
-          branch_targets_[scope_key(s.scope, s.opcode)]
-              .assign(after.operands.begin(), after.operands.end());
+          branch_targets_[scope_key(s.scope, s.opcode)].assign(after.operands.begin(),
+                                                               after.operands.end());
       }
     }
   }
@@ -333,7 +437,8 @@ bool Decoder::run(uint32_t register_base, uint32_t callee_index, FunctionFrame& 
     if (is(in, Op::k_brx))
       for (uint32_t t = 1; t <= code.aux[in.aux]; ++t) code.aux[in.aux + t] += base;
     if (is(in, Op::k_call))
-      module_.call_fixes.push_back({base + static_cast<uint32_t>(k), static_cast<uint32_t>(in.imm)});
+      module_.call_fixes.push_back(
+          {base + static_cast<uint32_t>(k), static_cast<uint32_t>(in.imm)});
     code.code.push_back(in);
     code.lines.push_back(lines_[k]);
   }

@@ -15,8 +15,28 @@
 namespace sluice::exec::detail {
 
 enum class Type : uint8_t {
-  kNone, kPred, kB8, kU8, kS8, kB16, kU16, kS16, kB32, kU32, kS32, kB64, kU64, kS64, kF16, kBf16,
-  kF16x2, kBf16x2, kF32, kF64, kTf32, kB128,
+  kNone,
+  kPred,
+  kB8,
+  kU8,
+  kS8,
+  kB16,
+  kU16,
+  kS16,
+  kB32,
+  kU32,
+  kS32,
+  kB64,
+  kU64,
+  kS64,
+  kF16,
+  kBf16,
+  kF16x2,
+  kBf16x2,
+  kF32,
+  kF64,
+  kTf32,
+  kB128,
 };
 Type type_of(std::string_view word);
 uint32_t bits_of(Type type);
@@ -29,10 +49,10 @@ const char* bits_name(Type type);
 // Where a function's (or the module's) variable lives.
 struct Place {
   Space space = kSpaceGeneric;
-  uint64_t offset = 0;        // inside the space
-  uint32_t symbol = 0;        // global and const: index of the symbol
+  uint64_t offset = 0;  // inside the space
+  uint32_t symbol = 0;  // global and const: index of the symbol
   bool is_symbol = false;
-  bool is_function = false;   // symbol = index of the function
+  bool is_function = false;  // symbol = index of the function
   uint64_t bytes = 0;
 };
 
@@ -47,13 +67,13 @@ struct Callee {
 
 struct ModuleContext {
   ProgramData* program = nullptr;
-  std::unordered_map<std::string_view, Place> places;    // module scope
+  std::unordered_map<std::string_view, Place> places;  // module scope
   std::unordered_map<std::string_view, uint32_t> callee_index;
   std::vector<Callee> callees;
   std::unordered_map<uint32_t, uint32_t> constants32;
   std::unordered_map<uint64_t, uint32_t> constants64;
   struct CallFix {
-    uint32_t inst;    // in the program's code
+    uint32_t inst;  // in the program's code
     uint32_t callee;
   };
   std::vector<CallFix> call_fixes;
@@ -126,10 +146,10 @@ class Decoder {
   bool bad_operands();
 
   // The current statement's words.
-  bool take(std::string_view word);          // a modifier, once
+  bool take(std::string_view word);  // a modifier, once
   bool take_any(std::initializer_list<std::string_view> words);
-  Type take_type();                          // the next untaken word that is a type
-  bool all_taken();                          // false and fail(): an unknown modifier
+  Type take_type();  // the next untaken word that is a type
+  bool all_taken();  // false and fail(): an unknown modifier
   uint16_t take_rounding(uint16_t otherwise, bool& given);
   Type first_type() const;
   size_t operand_count() const { return statement_->operands.size(); }
@@ -163,17 +183,62 @@ class Decoder {
   bool instruction();
   using Method = bool (Decoder::*)();
   static const std::unordered_map<std::string_view, Method>& methods();
-  bool do_add_sub(); bool do_mul(); bool do_mad(); bool do_div(); bool do_rem(); bool do_abs_neg();
-  bool do_min_max(); bool do_logic(); bool do_not(); bool do_shift(); bool do_shf(); bool do_prmt();
-  bool do_bfe(); bool do_bfi(); bool do_popc_clz(); bool do_bfind(); bool do_lop3(); bool do_sad();
-  bool do_carry(); bool do_mul24(); bool do_dp(); bool do_mov(); bool do_setp(); bool do_set();
-  bool do_selp(); bool do_slct(); bool do_cvt(); bool do_bmsk(); bool do_szext(); bool do_fns();
-  bool do_fma(); bool do_float_unary(); bool do_copysign(); bool do_testp();
-  bool do_ld(); bool do_st(); bool do_atom(); bool do_fence(); bool do_cp(); bool do_cvta();
-  bool do_isspacep(); bool do_nop();
-  bool do_bra(); bool do_brx(); bool do_call(); bool do_ret(); bool do_exit(); bool do_trap();
-  bool do_bar(); bool do_shfl(); bool do_vote(); bool do_match(); bool do_redux(); bool do_elect();
-  bool do_activemask(); bool do_nanosleep();
+  bool do_add_sub();
+  bool do_mul();
+  bool do_mad();
+  bool do_div();
+  bool do_rem();
+  bool do_abs_neg();
+  bool do_min_max();
+  bool do_logic();
+  bool do_not();
+  bool do_shift();
+  bool do_shf();
+  bool do_prmt();
+  bool do_bfe();
+  bool do_bfi();
+  bool do_popc_clz();
+  bool do_bfind();
+  bool do_lop3();
+  bool do_sad();
+  bool do_carry();
+  bool do_mul24();
+  bool do_dp();
+  bool do_mov();
+  bool do_setp();
+  bool do_set();
+  bool do_selp();
+  bool do_slct();
+  bool do_cvt();
+  bool do_bmsk();
+  bool do_szext();
+  bool do_fns();
+  bool do_fma();
+  bool do_float_unary();
+  bool do_copysign();
+  bool do_testp();
+  bool do_ld();
+  bool do_st();
+  bool do_atom();
+  bool do_fence();
+  bool do_cp();
+  bool do_cvta();
+  bool do_isspacep();
+  bool do_nop();
+  bool do_bra();
+  bool do_brx();
+  bool do_call();
+  bool do_ret();
+  bool do_exit();
+  bool do_trap();
+  bool do_bar();
+  bool do_shfl();
+  bool do_vote();
+  bool do_match();
+  bool do_redux();
+  bool do_elect();
+  bool do_activemask();
+  bool do_nanosleep();
   bool float_binary(const char* name, Type type, bool may_round);
   bool simple(const std::string& op, Type d, std::initializer_list<Type> sources, uint16_t mod = 0,
               int64_t imm = 0);
@@ -218,7 +283,7 @@ class Decoder {
   std::vector<uint32_t> lines_;
   std::vector<Reference> references_;
   std::vector<LabelUse> label_uses_;
-  std::vector<bool> uniform_;          // per instruction: a branch marked .uni
+  std::vector<bool> uniform_;  // per instruction: a branch marked .uni
 };
 
 inline constexpr uint64_t kMaxLocalBytes = 512 * 1024;  // per thread, as the hardware

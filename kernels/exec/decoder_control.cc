@@ -57,7 +57,8 @@ bool Decoder::do_call() {
   if (k < operand_count() && text(k).front() == '(') arguments = braces(text(k++));
   if (k != operand_count()) return fail("indirect calls are not supported");
   const auto found = module_.callee_index.find(name);
-  if (found == module_.callee_index.end()) return fail("call of unknown function " + std::string(name));
+  if (found == module_.callee_index.end())
+    return fail("call of unknown function " + std::string(name));
   Callee& callee = module_.callees[found->second];
   const auto local = [this](std::string_view variable, const Place*& place) {
     place = find_place(variable);
@@ -77,7 +78,8 @@ bool Decoder::do_call() {
     }
     const bool print = name == "vprintf";
     if (offsets.size() < (print ? 2u : 4u)) return false;
-    emit("builtin", 0, static_cast<int64_t>(print ? Builtin::kVprintf : Builtin::kAssertFail), raw(result));
+    emit("builtin", 0, static_cast<int64_t>(print ? Builtin::kVprintf : Builtin::kAssertFail),
+         raw(result));
     emit_aux(offsets, false);
     return true;
   }
@@ -87,7 +89,8 @@ bool Decoder::do_call() {
   if (arguments.size() != f.params.size() || results.size() != f.returns.size())
     return fail("the call of " + std::string(name) + " does not match its declaration");
   const auto copy = [this](uint64_t to, uint64_t from, uint64_t bytes) {
-    emit("copylocal", 0, static_cast<int64_t>(bytes), {}, raw(static_cast<uint32_t>(to)), raw(static_cast<uint32_t>(from)));
+    emit("copylocal", 0, static_cast<int64_t>(bytes), {}, raw(static_cast<uint32_t>(to)),
+         raw(static_cast<uint32_t>(from)));
   };
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Place* place = nullptr;
@@ -102,7 +105,8 @@ bool Decoder::do_call() {
       return fail("results must be .param variables of the result's size");
     copy(place->offset, callee.return_offsets[i], f.returns[i].bytes);
   }
-  if (callee_index_ < module_.callees.size()) module_.callees[callee_index_].calls.push_back(found->second);
+  if (callee_index_ < module_.callees.size())
+    module_.callees[callee_index_].calls.push_back(found->second);
   return true;
 }
 
@@ -135,9 +139,12 @@ bool Decoder::do_bar() {
   take("cta");
   take("aligned");
   int64_t kind = -1;
-  if (take("sync")) kind = 0;
-  else if (take("arrive")) kind = 1;
-  else if (take("red")) kind = take("popc") ? 2 : take("and") ? 3 : take("or") ? 4 : -1;
+  if (take("sync"))
+    kind = 0;
+  else if (take("arrive"))
+    kind = 1;
+  else if (take("red"))
+    kind = take("popc") ? 2 : take("and") ? 3 : take("or") ? 4 : -1;
   if (kind < 0) return unsupported();
   take_any({"u32", "pred"});
   if (!all_taken()) return false;
@@ -182,14 +189,19 @@ bool Decoder::do_shfl() {
 
 bool Decoder::do_vote() {
   const bool sync = take("sync");
-  const int64_t mode = take("all") ? 0 : take("any") ? 1 : take("uni") ? 2 : take("ballot") ? 3 : -1;
+  const int64_t mode = take("all")      ? 0
+                       : take("any")    ? 1
+                       : take("uni")    ? 2
+                       : take("ballot") ? 3
+                                        : -1;
   take_any({"pred", "b32"});
   if (mode < 0 || !all_taken() || operand_count() != (sync ? 3u : 2u)) return unsupported();
   Operand d, mask;
   uint32_t p = kNoOperand, q;
   if (!source_pred(text(1), q)) return false;
   if (sync && !source(text(2), Type::kB32, mask)) return false;
-  if (mode == 3 ? !destination(text(0), Type::kB32, d) : !destination_pred(text(0), p)) return false;
+  if (mode == 3 ? !destination(text(0), Type::kB32, d) : !destination_pred(text(0), p))
+    return false;
   emit("vote", 0, mode, d, raw(q), {}, {}, raw(p));
   emit_aux({mask}, false);
   return true;
@@ -218,10 +230,15 @@ bool Decoder::do_redux() {
   const int64_t bitwise = take("and") ? 5 : take("or") ? 6 : take("xor") ? 7 : -1;
   const Type type = take_type();
   if (is_float(type) || !all_taken() || operand_count() != 3) return unsupported();
-  const int64_t mode = add ? 0 : min ? (is_signed(type) ? 3 : 1) : max ? (is_signed(type) ? 4 : 2) : bitwise;
+  const int64_t mode = add   ? 0
+                       : min ? (is_signed(type) ? 3 : 1)
+                       : max ? (is_signed(type) ? 4 : 2)
+                             : bitwise;
   if (mode < 0) return unsupported();
   Operand a, d, mask;
-  if (!source(text(1), type, a) || !source(text(2), Type::kB32, mask) || !destination(text(0), type, d)) return false;
+  if (!source(text(1), type, a) || !source(text(2), Type::kB32, mask) ||
+      !destination(text(0), type, d))
+    return false;
   emit("redux", 0, mode, d, a);
   emit_aux({mask}, false);
   return true;
@@ -234,7 +251,8 @@ bool Decoder::do_elect() {
   const size_t bar = text(0).find('|');
   if (bar == std::string_view::npos || !destination_pred(text(0).substr(bar + 1), p)) return false;
   Operand d, mask;
-  if (!source(text(1), Type::kB32, mask) || !destination(text(0).substr(0, bar), Type::kB32, d)) return false;
+  if (!source(text(1), Type::kB32, mask) || !destination(text(0).substr(0, bar), Type::kB32, d))
+    return false;
   emit("elect", 0, 0, d, {}, {}, {}, raw(p));
   emit_aux({mask}, false);
   return true;

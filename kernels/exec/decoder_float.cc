@@ -21,10 +21,12 @@ bool Decoder::float_binary(const char* name, Type type, bool may_round) {
       if (sat || ftz) return unsupported();
       return round != kRn ? simple(base + "_rnd_f64", type, {type, type}, round)
                           : simple(base + "_f64", type, {type, type});
-    default: break;
+    default:
+      break;
   }
   // Halves keep subnormals here even with .ftz: no instruction of nvcc's asks for it.
-  if (round != kRn || ftz || (sat && (type == Type::kBf16 || type == Type::kBf16x2)) || base == "fdiv")
+  if (round != kRn || ftz || (sat && (type == Type::kBf16 || type == Type::kBf16x2)) ||
+      base == "fdiv")
     return unsupported();
   if (!simple(base + "_" + exact_name(type), type, {type, type})) return false;
   if (sat) {
@@ -80,7 +82,8 @@ bool Decoder::do_float_unary() {
   if (type == Type::kF32) {
     if (algebraic) {
       if (round != kRn && !approx)
-        return simple(base + "_rnd_f32", type, {type}, static_cast<uint16_t>(round | (ftz ? kModFtz : 0)));
+        return simple(base + "_rnd_f32", type, {type},
+                      static_cast<uint16_t>(round | (ftz ? kModFtz : 0)));
       return simple(base + (ftz ? "_ftz_f32" : "_f32"), type, {type});
     }
     return simple(base + "_f32", type, {type}, ftz ? kModFtz : kModNone);
@@ -95,7 +98,8 @@ bool Decoder::do_copysign() {
 }
 
 bool Decoder::do_testp() {
-  static constexpr std::string_view properties[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+  static constexpr std::string_view properties[] = {"finite",     "infinite", "number",
+                                                    "notanumber", "normal",   "subnormal"};
   int64_t property = -1;
   for (int64_t k = 0; k < 6; ++k)
     if (take(properties[k])) property = k;
@@ -103,7 +107,9 @@ bool Decoder::do_testp() {
   if (property < 0 || !all_taken()) return unsupported();
   Operand a;
   uint32_t p;
-  if (operand_count() != 2 || !destination_pred(text(0), p) || p == kNoOperand || !source(text(1), type, a)) return false;
+  if (operand_count() != 2 || !destination_pred(text(0), p) || p == kNoOperand ||
+      !source(text(1), type, a))
+    return false;
   emit(std::string("testp_") + exact_name(type), 0, property, {Operand::Kind::kRaw, p}, a);
   return true;
 }

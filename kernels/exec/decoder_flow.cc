@@ -14,17 +14,18 @@ namespace {
 
 bool is(const Inst& in, Op op) { return in.op == static_cast<uint16_t>(op); }
 bool ends_block(const Inst& in) {
-  return is(in, Op::k_bra) || is(in, Op::k_brx) || is(in, Op::k_ret) || is(in, Op::k_exit) || is(in, Op::k_trap);
+  return is(in, Op::k_bra) || is(in, Op::k_brx) || is(in, Op::k_ret) || is(in, Op::k_exit) ||
+         is(in, Op::k_trap);
 }
-bool falls_through(const Inst& in) {
-  return !ends_block(in) || in.guard != kPredTrue;
-}
+bool falls_through(const Inst& in) { return !ends_block(in) || in.guard != kPredTrue; }
 
 struct Graph {
   std::vector<uint32_t> begin;             // first instruction of each block; one more: the end
   std::vector<std::vector<uint32_t>> out;  // successors
   uint32_t block_of(uint32_t inst) const {
-    return static_cast<uint32_t>(std::upper_bound(begin.begin(), begin.end(), inst) - begin.begin()) - 1;
+    return static_cast<uint32_t>(std::upper_bound(begin.begin(), begin.end(), inst) -
+                                 begin.begin()) -
+           1;
   }
   uint32_t size() const { return static_cast<uint32_t>(out.size()); }
 };
@@ -145,8 +146,10 @@ bool Decoder::resolve_labels() {
   std::vector<uint32_t>& aux = module_.program->code.aux;
   for (const LabelUse& use : label_uses_) {
     const uint32_t position = label_position_[use.label];
-    if (use.in_aux) aux[use.aux] = position;
-    else code_[use.inst].imm = position;
+    if (use.in_aux)
+      aux[use.aux] = position;
+    else
+      code_[use.inst].imm = position;
   }
   return true;
 }
@@ -155,7 +158,8 @@ bool Decoder::place_joins() {
   std::vector<uint32_t>& aux = module_.program->code.aux;
   const Graph g = make_graph(code_, aux);
   const std::vector<uint32_t> idom = post_dominators(g, code_);
-  std::vector<uint32_t> meet(code_.size(), kNoTarget);  // per branch: instruction where its sides meet
+  std::vector<uint32_t> meet(code_.size(),
+                             kNoTarget);  // per branch: instruction where its sides meet
   std::vector<bool> join_before(code_.size() + 1, false);
   for (uint32_t b = 0; b < g.size(); ++b) {
     const uint32_t last = g.begin[b + 1] - 1;
@@ -188,7 +192,8 @@ bool Decoder::place_joins() {
     if (is(in, Op::k_bra)) in.imm = moved[static_cast<size_t>(in.imm)];
     if (is(in, Op::k_brx))
       for (uint32_t t = 1; t <= aux[in.aux]; ++t) aux[in.aux + t] = moved[aux[in.aux + t]];
-    if (is(in, Op::k_bra) || is(in, Op::k_brx)) in.e = meet[k] == kNoTarget ? kNoTarget : moved[meet[k]];
+    if (is(in, Op::k_bra) || is(in, Op::k_brx))
+      in.e = meet[k] == kNoTarget ? kNoTarget : moved[meet[k]];
     code.push_back(in);
     lines.push_back(lines_[k]);
   }
@@ -242,7 +247,8 @@ uint32_t Decoder::allocate_registers(uint32_t base) {
   // A text made to be costly: every such register keeps a slot of its own.
   const bool analyse = (size_t{globals} + 63) / 64 * g.size() <= kMaxLivenessWords;
   const size_t words = analyse ? (globals + 63) / 64 : 0;
-  std::vector<uint64_t> uses(words * g.size()), kills(words * g.size()), live_in(words * g.size()), live_out(words * g.size());
+  std::vector<uint64_t> uses(words * g.size()), kills(words * g.size()), live_in(words * g.size()),
+      live_out(words * g.size());
   for (uint32_t b = 0; b < g.size(); ++b) {
     uint64_t* use = uses.data() + words * b;
     uint64_t* kill = kills.data() + words * b;
@@ -254,8 +260,10 @@ uint32_t Decoder::allocate_registers(uint32_t base) {
           if (v == kNone || !analyse || ref.def != defs) continue;
           const uint64_t bit = 1ull << (v % 64);
           const bool whole = ref.def && code_[k].guard == kPredTrue;
-          if (whole) kill[v / 64] |= bit;
-          else if ((kill[v / 64] & bit) == 0) use[v / 64] |= bit;
+          if (whole)
+            kill[v / 64] |= bit;
+          else if ((kill[v / 64] & bit) == 0)
+            use[v / 64] |= bit;
         }
       }
     }
@@ -301,9 +309,11 @@ uint32_t Decoder::allocate_registers(uint32_t base) {
   // its operands, whose lanes may be of another width.
   std::vector<uint32_t> order(count);
   for (uint32_t v = 0; v < count; ++v) order[v] = v;
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return begin[a] < begin[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return begin[a] < begin[b]; });
   std::vector<uint32_t> slot(count, 0);
-  std::vector<std::pair<uint32_t, uint32_t>> active;  // end, register: a heap, the nearest end on top
+  std::vector<std::pair<uint32_t, uint32_t>>
+      active;  // end, register: a heap, the nearest end on top
   const auto later = [](const auto& a, const auto& b) { return a.first > b.first; };
   std::vector<uint32_t> free4, free8;
   uint32_t top = base;
@@ -332,8 +342,10 @@ uint32_t Decoder::allocate_registers(uint32_t base) {
   for (const Reference& r : references_) {
     Inst& in = code_[r.inst];
     uint32_t* fields[5] = {&in.d, &in.a, &in.b, &in.c, &in.e};
-    if (r.field < 5) *fields[r.field] = slot[r.vreg];
-    else program.aux[r.field - 5] = slot[r.vreg];
+    if (r.field < 5)
+      *fields[r.field] = slot[r.vreg];
+    else
+      program.aux[r.field - 5] = slot[r.vreg];
   }
   return top;
 }

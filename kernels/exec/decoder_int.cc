@@ -1,28 +1,16 @@
-// Integer, logic, move, comparison and selection instructions.
+// Integer and logic instructions.
 #include "kernels/exec/decoder.h"
 
 namespace sluice::exec::detail {
 namespace {
-
-int64_t type_code(Type type) {  // u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64, as ops_float.cc has it
-  switch (type) {
-    case Type::kF16: return 8;
-    case Type::kBf16: return 9;
-    case Type::kF32: return 10;
-    case Type::kF64: return 11;
-    default: break;
-  }
-  const int64_t size = bits_of(type) == 8 ? 0 : bits_of(type) == 16 ? 2 : bits_of(type) == 32 ? 4 : 6;
-  return size + (is_signed(type) ? 1 : 0);
-}
 
 Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
 
 }  // namespace
 
 // d = op(sources...), each of its type; all modifiers must have been taken.
-bool Decoder::simple(const std::string& op, Type d, std::initializer_list<Type> sources, uint16_t mod,
-                     int64_t imm) {
+bool Decoder::simple(const std::string& op, Type d, std::initializer_list<Type> sources,
+                     uint16_t mod, int64_t imm) {
   if (!all_taken()) return false;
   if (operand_count() != sources.size() + 1 || sources.size() > 4) return false;
   Operand in[4];
@@ -89,8 +77,10 @@ bool Decoder::do_mad() {
   const bool uses = words_[0] == "madc", sets = take("cc");
   if (uses || sets) {
     const uint16_t mod = static_cast<uint16_t>((uses ? kModUseCc : 0) | (sets ? kModSetCc : 0));
-    if (take("lo")) return simple(std::string("madlocc_") + bits_name(type), type, {type, type, type}, mod);
-    if (take("hi")) return simple(std::string("madhicc_") + exact_name(type), type, {type, type, type}, mod);
+    if (take("lo"))
+      return simple(std::string("madlocc_") + bits_name(type), type, {type, type, type}, mod);
+    if (take("hi"))
+      return simple(std::string("madhicc_") + exact_name(type), type, {type, type, type}, mod);
     return unsupported();
   }
   if (take("lo")) return simple(std::string("madlo_") + bits_name(type), type, {type, type, type});
@@ -114,7 +104,8 @@ bool Decoder::do_mul24() {
   const Type type = take_type();
   const bool high = take("hi");
   if (!high) take("lo");
-  const std::string op = std::string(mad ? "mad24" : "mul24") + (high ? "hi_" : "lo_") + exact_name(type);
+  const std::string op =
+      std::string(mad ? "mad24" : "mul24") + (high ? "hi_" : "lo_") + exact_name(type);
   return mad ? simple(op, type, {type, type, type}) : simple(op, type, {type, type});
 }
 
@@ -145,11 +136,17 @@ bool Decoder::do_abs_neg() {
   const std::string base(words_[0]);
   const Type type = take_type();
   switch (type) {
-    case Type::kF32: return simple(std::string("f") + base + (take("ftz") ? "_ftz_f32" : "_f32"), type, {type});
-    case Type::kF64: return simple("f" + base + "_f64", type, {type});
-    case Type::kF16: case Type::kBf16: case Type::kF16x2: case Type::kBf16x2:
+    case Type::kF32:
+      return simple(std::string("f") + base + (take("ftz") ? "_ftz_f32" : "_f32"), type, {type});
+    case Type::kF64:
+      return simple("f" + base + "_f64", type, {type});
+    case Type::kF16:
+    case Type::kBf16:
+    case Type::kF16x2:
+    case Type::kBf16x2:
       return simple("f" + base + "_" + exact_name(type), type, {type});
-    default: return simple(base + "_" + exact_name(type), type, {type});
+    default:
+      return simple(base + "_" + exact_name(type), type, {type});
   }
 }
 
@@ -170,7 +167,8 @@ bool Decoder::do_min_max() {
     }
     const bool ftz = take("ftz");
     if (mod != 0)
-      return simple("f" + base + "mod_f32", type, {type, type}, static_cast<uint16_t>(mod | (ftz ? kModFtz : 0)));
+      return simple("f" + base + "mod_f32", type, {type, type},
+                    static_cast<uint16_t>(mod | (ftz ? kModFtz : 0)));
     return simple("f" + base + (ftz ? "_ftz_f32" : "_f32"), type, {type, type});
   }
   if (type != Type::kF64) take("ftz");
@@ -196,7 +194,8 @@ bool Decoder::do_not() {
   if (type != Type::kPred) return simple(base + "_" + bits_name(type), type, {type});
   uint32_t d, a;
   if (!all_taken()) return false;
-  if (operand_count() != 2 || !destination_pred(text(0), d) || d == kNoOperand || !source_pred(text(1), a))
+  if (operand_count() != 2 || !destination_pred(text(0), d) || d == kNoOperand ||
+      !source_pred(text(1), a))
     return false;
   emit("not_pred", 0, 0, raw(d), raw(a));
   return true;
@@ -204,7 +203,8 @@ bool Decoder::do_not() {
 
 bool Decoder::do_shift() {
   const Type type = take_type();
-  if (words_[0] == "shl") return simple(std::string("shl_") + bits_name(type), type, {type, Type::kU32});
+  if (words_[0] == "shl")
+    return simple(std::string("shl_") + bits_name(type), type, {type, Type::kU32});
   return simple(std::string("shr_") + exact_name(type), type, {type, Type::kU32});
 }
 
@@ -215,8 +215,8 @@ bool Decoder::do_shf() {
   const bool wrap = take("wrap");
   if (!wrap) take("clamp");
   const Type type = Type::kB32;
-  return simple(std::string("shf_") + (left ? "l_" : "r_") + (wrap ? "wrap_b32" : "clamp_b32"), type,
-                {type, type, type});
+  return simple(std::string("shf_") + (left ? "l_" : "r_") + (wrap ? "wrap_b32" : "clamp_b32"),
+                type, {type, type, type});
 }
 
 bool Decoder::do_prmt() {
@@ -241,7 +241,8 @@ bool Decoder::do_bfi() {
 
 bool Decoder::do_popc_clz() {
   const Type type = take_type();
-  return simple(std::string(words_[0]) + "_" + bits_name(type), words_[0] == "brev" ? type : Type::kU32, {type});
+  return simple(std::string(words_[0]) + "_" + bits_name(type),
+                words_[0] == "brev" ? type : Type::kU32, {type});
 }
 
 bool Decoder::do_bfind() {
@@ -261,7 +262,8 @@ bool Decoder::do_szext() {
   const Type type = take_type();
   const bool wrap = take("wrap");
   if (!wrap) take("clamp");
-  return simple(std::string(wrap ? "szextwrap_" : "szextclamp_") + exact_name(type), type, {type, Type::kU32});
+  return simple(std::string(wrap ? "szextwrap_" : "szextclamp_") + exact_name(type), type,
+                {type, Type::kU32});
 }
 
 bool Decoder::do_fns() {
@@ -276,7 +278,8 @@ bool Decoder::do_lop3() {
   Operand a, b, c, d;
   const Type type = Type::kB32;
   if (operand_count() != 5 || !source(text(1), type, a) || !source(text(2), type, b) ||
-      !source(text(3), type, c) || !immediate(text(4), Type::kU32, table) || !destination(text(0), type, d))
+      !source(text(3), type, c) || !immediate(text(4), Type::kU32, table) ||
+      !destination(text(0), type, d))
     return false;
   emit("lop3_b32", 0, static_cast<int64_t>(table & 0xff), d, a, b, c);
   return true;
@@ -290,227 +293,6 @@ bool Decoder::do_dp() {
   if (a == Type::kNone || b == Type::kNone) return unsupported();
   imm |= (is_signed(a) ? 1 : 0) | (is_signed(b) ? 2 : 0);
   return simple(op, Type::kB32, {Type::kB32, Type::kB32, Type::kB32}, 0, imm);
-}
-
-bool Decoder::do_mov() {
-  const Type type = take_type();
-  if (!all_taken()) return false;
-  if (operand_count() != 2) return false;
-  if (type == Type::kPred) {
-    uint32_t d, a;
-    if (!destination_pred(text(0), d) || d == kNoOperand || !source_pred(text(1), a)) return false;
-    emit("mov_pred", 0, 0, raw(d), raw(a));
-    return true;
-  }
-  const std::vector<std::string_view> to = braces(text(0)), from = braces(text(1));
-  const uint32_t bits = bits_of(type);
-  if (!to.empty()) {  // unpack
-    Operand a;
-    if (!source(text(1), type, a)) return false;
-    const uint32_t part = bits / static_cast<uint32_t>(to.size());
-    const char* op = bits == 64 && part == 32   ? "part_b32_b64"
-                     : bits == 64 && part == 16 ? "part_b16_b64"
-                     : bits == 32 && part == 16 ? "part_b16_b32"
-                     : bits == 32 && part == 8  ? "part_b8_b32"
-                                                : nullptr;
-    if (op == nullptr) return unsupported();
-    for (size_t k = 0; k < to.size(); ++k) {
-      if (to[k] == "_") continue;
-      Operand d;
-      if (!destination(to[k], part == 32 ? Type::kB32 : part == 16 ? Type::kB16 : Type::kB8, d)) return false;
-      emit(op, 0, static_cast<int64_t>(k), d, a);
-    }
-    return true;
-  }
-  Operand d;
-  if (!from.empty()) {  // pack
-    const uint32_t part = bits / static_cast<uint32_t>(from.size());
-    const char* op = bits == 64 && part == 32   ? "pack2_b64"
-                     : bits == 64 && part == 16 ? "pack4_b64"
-                     : bits == 32 && part == 16 ? "pack2_b32"
-                     : bits == 32 && part == 8  ? "pack4_b32"
-                                                : nullptr;
-    if (op == nullptr) return unsupported();
-    Operand p[4];
-    for (size_t k = 0; k < from.size(); ++k)
-      if (!source(from[k], part == 32 ? Type::kB32 : part == 16 ? Type::kB16 : Type::kB8, p[k])) return false;
-    if (!destination(text(0), type, d)) return false;
-    emit(op, 0, 0, d, p[0], p[1], p[2], p[3]);
-    return true;
-  }
-  Operand a;
-  if (bits == 128) return unsupported();
-  if (!source(text(1), type, a)) return false;
-  if (!destination(text(0), type, d)) return false;
-  emit(bits == 64 ? "mov_b64" : "mov_b32", 0, 0, d, a);
-  return true;
-}
-
-// The comparison, the combination and the type of setp and set; `name` becomes "setp_lt_ftz_f32".
-bool Decoder::compare_words(Type& type, std::string& name, uint16_t& mod) {
-  static constexpr std::string_view words[] = {"eq", "ne", "lt", "le", "gt", "ge", "lo", "ls", "hi", "hs",
-                                               "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
-  std::string compare;
-  for (const std::string_view word : words)
-    if (compare.empty() && take(word)) compare = word;
-  if (compare == "lo") compare = "lt";
-  if (compare == "ls") compare = "le";
-  if (compare == "hi") compare = "gt";
-  if (compare == "hs") compare = "ge";
-  mod = take("and") ? kModAnd : take("or") ? kModOr : take("xor") ? kModXor : kModNone;
-  const bool ftz = take("ftz");
-  type = take_type();
-  if (compare.empty() || type == Type::kNone || type == Type::kPred || bits_of(type) == 8 ||
-      (ftz && is_float(type) && type != Type::kF32))
-    return unsupported();
-  // Pairs are compared half by half.
-  const Type half = type == Type::kF16x2 ? Type::kF16 : type == Type::kBf16x2 ? Type::kBf16 : type;
-  name = "setp_" + compare + (ftz ? "_ftz_" : "_") + exact_name(half);
-  return true;
-}
-
-// Half `part` of a pair.
-Operand Decoder::half_of(Operand pair, int64_t part) {
-  const Operand half = temporary(4);
-  emit("part_b16_b32", 0, part, half, pair);
-  return half;
-}
-
-bool Decoder::do_setp() {
-  Type type;
-  std::string name;
-  uint16_t mod;
-  if (!compare_words(type, name, mod) || !all_taken()) return false;
-  if (operand_count() != (mod != 0 ? 4u : 3u)) return false;
-  uint32_t p = kNoOperand, q = kNoOperand, c = kNoOperand;
-  const size_t bar = text(0).find('|');
-  if (!destination_pred(text(0).substr(0, bar), p)) return false;
-  if (bar != std::string_view::npos && !destination_pred(text(0).substr(bar + 1), q)) return false;
-  Operand a, b;
-  if (!source(text(1), type, a) || !source(text(2), type, b)) return false;
-  if (mod != 0 && !source_pred(text(3), c)) return false;
-  if (type == Type::kF16x2 || type == Type::kBf16x2) {  // p of the lower halves, q of the upper
-    const Operand low_a = half_of(a, 0), low_b = half_of(b, 0), high_a = half_of(a, 1), high_b = half_of(b, 1);
-    emit(name, mod, 0, raw(p), low_a, low_b, raw(c));
-    emit(name, mod, 0, raw(q), high_a, high_b, raw(c));
-    return true;
-  }
-  emit(name, mod, 0, raw(p), a, b, raw(c), raw(q));
-  return true;
-}
-
-bool Decoder::do_set() {
-  // set.cmp[.bool].dtype.stype: the result's type comes first.
-  const Type d = take_type();
-  Type type;
-  std::string name;
-  uint16_t mod;
-  if (!compare_words(type, name, mod) || !all_taken()) return false;
-  const bool pair = type == Type::kF16x2 || type == Type::kBf16x2;
-  if (pair ? d != type && d != Type::kU32 && d != Type::kS32
-           : is_float(d) ? d != Type::kF32 && d != type : bits_of(d) != 32 && bits_of(d) != 16)
-    return unsupported();
-  // "True": all ones, or one.
-  const uint32_t yes = d == Type::kF32                                  ? 0x3f800000u
-                       : d == Type::kF16 || d == Type::kF16x2           ? 0x3c00u
-                       : d == Type::kBf16 || d == Type::kBf16x2         ? 0x3f80u
-                                                                        : 0xffffffffu;
-  if (operand_count() != (mod != 0 ? 4u : 3u)) return false;
-  uint32_t c = kNoOperand;
-  Operand a, b, out;
-  if (!source(text(1), type, a) || !source(text(2), type, b)) return false;
-  if (mod != 0 && !source_pred(text(3), c)) return false;
-  if (!destination(text(0), d, out)) return false;
-  const uint32_t p = module_.program->code.predicates++;
-  if (pair) {
-    Operand halves[2];
-    for (int64_t k = 0; k < 2; ++k) {
-      const Operand left = half_of(a, k), right = half_of(b, k);
-      emit(name, mod, 0, raw(p), left, right, raw(c));
-      halves[k] = temporary(4);
-      emit("selp_b32", 0, 0, halves[k], constant(yes, 4), constant(0, 4), raw(p));
-    }
-    emit("pack2_b32", 0, 0, out, halves[0], halves[1]);
-    return true;
-  }
-  emit(name, mod, 0, raw(p), a, b, raw(c));
-  emit("selp_b32", 0, 0, out, constant(yes, 4), constant(0, 4), raw(p));
-  return true;
-}
-
-bool Decoder::do_selp() {
-  const Type type = take_type();
-  if (!all_taken()) return false;
-  Operand a, b, d;
-  uint32_t p;
-  if (operand_count() != 4 || !source(text(1), type, a) || !source(text(2), type, b) ||
-      !source_pred(text(3), p) || !destination(text(0), type, d))
-    return false;
-  emit(bits_of(type) == 64 ? "selp_b64" : "selp_b32", 0, 0, d, a, b, raw(p));
-  return true;
-}
-
-bool Decoder::do_slct() {
-  take("ftz");
-  const Type type = take_type(), condition = take_type();
-  if (condition != Type::kS32 && condition != Type::kF32) return unsupported();
-  return simple(std::string("slct_") + (bits_of(type) == 64 ? "b64_" : "b32_") + exact_name(condition), type,
-                {type, type, condition});
-}
-
-bool Decoder::do_cvt() {
-  bool given;
-  const bool integral = [this] {
-    for (size_t k = 1; k < words_.size(); ++k)
-      if (words_[k] == "rni" || words_[k] == "rzi" || words_[k] == "rmi" || words_[k] == "rpi") return true;
-    return false;
-  }();
-  const uint16_t round = take_rounding(kRn, given);
-  const bool ftz = take("ftz"), sat = take("sat"), relu = take("relu");
-  const Type to = take_type(), from = take_type();
-  if (to == Type::kNone || from == Type::kNone || !all_taken()) return unsupported();
-  const bool float_to = is_float(to), float_from = is_float(from);
-  if (to == Type::kTf32) {
-    if (from != Type::kF32 || relu || sat) return unsupported();
-    return simple("cvt_tf32_f32", Type::kB32, {from}, round);
-  }
-  if ((to == Type::kF16x2 || to == Type::kBf16x2) && from == Type::kF32) {
-    if (round != kRn || sat) return unsupported();
-    if (!simple(std::string("cvt_rn_") + exact_name(to) + "_f32", to, {from, from})) return false;
-    if (relu) {
-      Operand d;
-      if (!destination(text(0), to, d)) return false;
-      emit(std::string("hrelu_") + exact_name(to), 0, 0, d, d);
-    }
-    return true;
-  }
-  if (from == Type::kTf32 || to == Type::kPred || from == Type::kPred || bits_of(to) == 128 ||
-      to == Type::kF16x2 || to == Type::kBf16x2 || from == Type::kF16x2 || from == Type::kBf16x2)
-    return unsupported();
-  const std::string types = std::string(exact_name(to)) + "_" + exact_name(from);
-  if (!float_to && !float_from) {
-    if (sat) return simple("cvtsat_int", to, {from}, 0, type_code(to) | type_code(from) << 4);
-    return simple("cvt_" + types, to, {from});
-  }
-  const int64_t codes = type_code(to) | type_code(from) << 4;
-  uint16_t mod = static_cast<uint16_t>(round | (ftz ? kModFtz : 0) | (sat ? kModSat : 0) | (relu ? kModRelu : 0));
-  if (!float_to) {
-    // Float to integer always rounds; to nearest even only if nothing else is said, which PTX forbids.
-    mod |= kModRint;
-    const bool wide = from == Type::kF32 || from == Type::kF64;
-    if (round == kRz && !ftz && wide && bits_of(to) >= 32) return simple("cvt_rzi_" + types, to, {from});
-    return simple("cvt_any", to, {from}, mod, codes);
-  }
-  if (integral) mod |= kModRint;
-  const bool plain = !integral && !sat && !relu && !ftz;
-  if (plain && !float_from && round == kRn && bits_of(to) >= 32 && bits_of(from) >= 32)
-    return simple("cvt_rn_" + types, to, {from});
-  if (plain && to == Type::kF64 && from == Type::kF32) return simple("cvt_f64_f32", to, {from});
-  if (plain && to == Type::kF32 && from == Type::kF64 && round == kRn) return simple("cvt_rn_f32_f64", to, {from});
-  if (plain && to == Type::kF32 && (from == Type::kF16 || from == Type::kBf16)) return simple("cvt_" + types, to, {from});
-  if (plain && from == Type::kF32 && (to == Type::kF16 || to == Type::kBf16) && round == kRn)
-    return simple("cvt_rn_" + types, to, {from});
-  return simple("cvt_any", to, {from}, mod, codes);
 }
 
 }  // namespace sluice::exec::detail

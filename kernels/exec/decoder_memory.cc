@@ -13,11 +13,16 @@ Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
 bool Decoder::memory_space(Space& space) {
   // shared::cluster names this block's own memory by addresses of its own window only as long as
   // no cluster is launched, which is refused elsewhere.
-  if (take_any({"shared", "shared::cta", "shared::cluster"})) space = kSpaceShared;
-  else if (take_any({"global", "const"})) space = kSpaceGlobal;
-  else if (take("local")) space = kSpaceLocal;
-  else if (take_any({"param", "param::entry", "param::func"})) space = kSpaceParam;
-  else space = kSpaceGeneric;
+  if (take_any({"shared", "shared::cta", "shared::cluster"}))
+    space = kSpaceShared;
+  else if (take_any({"global", "const"}))
+    space = kSpaceGlobal;
+  else if (take("local"))
+    space = kSpaceLocal;
+  else if (take_any({"param", "param::entry", "param::func"}))
+    space = kSpaceParam;
+  else
+    space = kSpaceGeneric;
   return true;
 }
 
@@ -28,18 +33,23 @@ bool Decoder::do_ld() {
   if (take_any({"volatile", "relaxed", "mmio"})) mod |= kModStrong;
   if (take("acquire")) mod |= kModStrong | kModAcquire;
   take_any({"cta", "cluster", "gpu", "sys", "weak", "ca", "cg", "cs", "lu", "cv", "nc", "unified"});
-  take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"});
-  take_any({"L2::64B", "L2::128B", "L2::256B", "L2::evict_first", "L2::evict_last", "L2::evict_normal"});
+  take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
+            "L1::no_allocate"});
+  take_any(
+      {"L2::64B", "L2::128B", "L2::256B", "L2::evict_first", "L2::evict_last", "L2::evict_normal"});
   const size_t vector = take("v2") ? 2 : take("v4") ? 4 : 1;
   const Type type = take_type();
-  if (type == Type::kNone || type == Type::kPred || bits_of(type) == 128 || bits_of(type) * vector > 128)
+  if (type == Type::kNone || type == Type::kPred || bits_of(type) == 128 ||
+      bits_of(type) * vector > 128)
     return unsupported();
   if (!all_taken() || operand_count() != 2) return false;
   Address at;
   if (!address(text(1), at)) return false;
   // Parameters of a .func, and those of calls, are local memory; an entry's are the launch's.
-  if (at.known_space && (space == kSpaceParam || space == kSpaceGeneric)) space = at.space;
-  else if (space == kSpaceParam && !function_.is_entry) space = kSpaceLocal;
+  if (at.known_space && (space == kSpaceParam || space == kSpaceGeneric))
+    space = at.space;
+  else if (space == kSpaceParam && !function_.is_entry)
+    space = kSpaceLocal;
   std::vector<std::string_view> names = braces(text(0));
   if (names.empty()) names.push_back(text(0));
   if (names.size() != vector) return false;
@@ -47,10 +57,14 @@ bool Decoder::do_ld() {
   for (size_t k = 0; k < vector; ++k)
     if (!destination(names[k], type, to[k])) return false;
   const uint32_t bits = bits_of(type);
-  const std::string suffix = bits >= 32 ? bits_name(type) : exact_name(bits == 16 && is_float(type) ? Type::kU16 : type);
+  const std::string suffix =
+      bits >= 32 ? bits_name(type) : exact_name(bits == 16 && is_float(type) ? Type::kU16 : type);
   mod = static_cast<uint16_t>(mod | space | (at.narrow ? kModAddress32 : 0));
-  emit((vector == 1 ? "ld_" : vector == 2 ? "ldv2_" : "ldv4_") + suffix, mod, at.offset,
-       vector == 1 ? to[0] : Operand{}, at.base);
+  emit((vector == 1   ? "ld_"
+        : vector == 2 ? "ldv2_"
+                      : "ldv4_") +
+           suffix,
+       mod, at.offset, vector == 1 ? to[0] : Operand{}, at.base);
   if (vector > 1) emit_aux(to, true);
   return true;
 }
@@ -63,16 +77,20 @@ bool Decoder::do_st() {
   if (take("release")) mod |= kModStrong | kModRelease;
   if (take("async")) return unsupported();
   take_any({"cta", "cluster", "gpu", "sys", "weak", "wb", "cg", "cs", "wt"});
-  take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"});
+  take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
+            "L1::no_allocate"});
   const size_t vector = take("v2") ? 2 : take("v4") ? 4 : 1;
   const Type type = take_type();
-  if (type == Type::kNone || type == Type::kPred || bits_of(type) == 128 || bits_of(type) * vector > 128)
+  if (type == Type::kNone || type == Type::kPred || bits_of(type) == 128 ||
+      bits_of(type) * vector > 128)
     return unsupported();
   if (!all_taken() || operand_count() != 2) return false;
   Address at;
   if (!address(text(0), at)) return false;
-  if (at.known_space && (space == kSpaceParam || space == kSpaceGeneric)) space = at.space;
-  else if (space == kSpaceParam && !function_.is_entry) space = kSpaceLocal;
+  if (at.known_space && (space == kSpaceParam || space == kSpaceGeneric))
+    space = at.space;
+  else if (space == kSpaceParam && !function_.is_entry)
+    space = kSpaceLocal;
   std::vector<std::string_view> names = braces(text(1));
   if (names.empty()) names.push_back(text(1));
   if (names.size() != vector) return false;
@@ -82,8 +100,11 @@ bool Decoder::do_st() {
   const uint32_t bits = bits_of(type);
   const std::string suffix = bits == 8 ? "u8" : bits == 16 ? "u16" : bits_name(type);
   mod = static_cast<uint16_t>(mod | space | (at.narrow ? kModAddress32 : 0));
-  emit((vector == 1 ? "st_" : vector == 2 ? "stv2_" : "stv4_") + suffix, mod, at.offset, {}, at.base,
-       vector == 1 ? from[0] : Operand{});
+  emit((vector == 1   ? "st_"
+        : vector == 2 ? "stv2_"
+                      : "stv4_") +
+           suffix,
+       mod, at.offset, {}, at.base, vector == 1 ? from[0] : Operand{});
   if (vector > 1) emit_aux(from, false);
   return true;
 }
@@ -95,7 +116,8 @@ bool Decoder::do_atom() {
   memory_space(space);
   // Host atomics are sequentially consistent, whatever is asked for.
   take_any({"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "noftz"});
-  static constexpr std::string_view operations[] = {"add", "min", "max", "and", "or", "xor", "exch", "inc", "dec", "cas"};
+  static constexpr std::string_view operations[] = {"add", "min",  "max", "and", "or",
+                                                    "xor", "exch", "inc", "dec", "cas"};
   std::string operation;
   for (const std::string_view word : operations)
     if (operation.empty() && take(word)) operation = word;
@@ -115,7 +137,8 @@ bool Decoder::do_atom() {
   if (cas && !source(text(first + 2), type, c)) return false;
   if (!reduction && !destination(text(0), type, d)) return false;
   const uint16_t mod = static_cast<uint16_t>(space | (at.narrow ? kModAddress32 : 0));
-  emit("atom_" + operation + "_" + (bitwise ? bits_name(type) : exact_name(type)), mod, at.offset, d, at.base, b, c);
+  emit("atom_" + operation + "_" + (bitwise ? bits_name(type) : exact_name(type)), mod, at.offset,
+       d, at.base, b, c);
   return true;
 }
 
@@ -123,8 +146,10 @@ bool Decoder::do_fence() {
   if (take("mbarrier_init") || take("acquire") || take("release")) {
     // One-sided and proxy fences are weaker than the full one that we make.
   }
-  take_any({"cta", "cluster", "gl", "gpu", "sys", "sc", "acq_rel", "proxy", "alias", "async", "global"});
-  take_any({"shared::cta", "shared::cluster", "async::generic", "async::global", "async::shared::cta"});
+  take_any(
+      {"cta", "cluster", "gl", "gpu", "sys", "sc", "acq_rel", "proxy", "alias", "async", "global"});
+  take_any(
+      {"shared::cta", "shared::cluster", "async::generic", "async::global", "async::shared::cta"});
   if (!all_taken()) return false;
   emit("fence", 0, 0);
   return true;
@@ -132,7 +157,8 @@ bool Decoder::do_fence() {
 
 bool Decoder::do_cp() {
   if (!take("async") || take("bulk") || take("mbarrier") || take("reduce")) return unsupported();
-  if (take_any({"commit_group", "wait_group", "wait_all"})) return all_taken();  // it is done already
+  if (take_any({"commit_group", "wait_group", "wait_all"}))
+    return all_taken();  // it is done already
   take_any({"ca", "cg"});
   if (!take_any({"shared", "shared::cta"}) || !take("global")) return unsupported();
   take_any({"L2::64B", "L2::128B", "L2::256B"});
@@ -140,7 +166,8 @@ bool Decoder::do_cp() {
   if (operand_count() != 3 && operand_count() != 4) return false;
   Address to, from;
   uint64_t bytes;
-  if (!address(text(0), to) || !address(text(1), from) || !immediate(text(2), Type::kU32, bytes)) return false;
+  if (!address(text(0), to) || !address(text(1), from) || !immediate(text(2), Type::kU32, bytes))
+    return false;
   if ((bytes != 4 && bytes != 8 && bytes != 16) || from.narrow) return unsupported();
   Operand limit;
   if (operand_count() == 4) {
@@ -148,7 +175,8 @@ bool Decoder::do_cp() {
     if (find_register(text(3), reg) && reg.is_pred) return unsupported();  // ignore-src
     if (!source(text(3), Type::kU32, limit)) return false;
   }
-  emit("cpasync", to.narrow ? kModAddress32 : kModNone, static_cast<int64_t>(bytes), {}, to.base, from.base, limit);
+  emit("cpasync", to.narrow ? kModAddress32 : kModNone, static_cast<int64_t>(bytes), {}, to.base,
+       from.base, limit);
   emit_aux({raw(static_cast<uint32_t>(to.offset)), raw(static_cast<uint32_t>(from.offset))}, false);
   return true;
 }
@@ -166,7 +194,9 @@ bool Decoder::do_cvta() {
     emit("mov_b64", 0, 0, d, a);
     return true;
   }
-  const uint64_t window = space == kSpaceShared ? kSharedWindow : space == kSpaceLocal ? kLocalWindow : kParamWindow;
+  const uint64_t window = space == kSpaceShared  ? kSharedWindow
+                          : space == kSpaceLocal ? kLocalWindow
+                                                 : kParamWindow;
   emit(to ? "sub_b64" : "add_b64", 0, 0, d, a, constant(window, 8));
   return true;
 }
@@ -182,7 +212,8 @@ bool Decoder::do_isspacep() {
                                                  : 0;
   Operand a;
   uint32_t p;
-  if (operand_count() != 2 || !destination_pred(text(0), p) || p == kNoOperand || !source(text(1), Type::kU64, a))
+  if (operand_count() != 2 || !destination_pred(text(0), p) || p == kNoOperand ||
+      !source(text(1), Type::kU64, a))
     return false;
   emit("isspacep", 0, static_cast<int64_t>(window), raw(p), a);
   return true;

@@ -11,9 +11,11 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::string_view trim(std::string_view s) {
-  while (!s.empty() && (s.front() == ' ' || s.front() == '\t' || s.front() == '\n' || s.front() == '\r'))
+  while (!s.empty() &&
+         (s.front() == ' ' || s.front() == '\t' || s.front() == '\n' || s.front() == '\r'))
     s.remove_prefix(1);
-  while (!s.empty() && (s.back() == ' ' || s.back() == '\t' || s.back() == '\n' || s.back() == '\r'))
+  while (!s.empty() &&
+         (s.back() == ' ' || s.back() == '\t' || s.back() == '\n' || s.back() == '\r'))
     s.remove_suffix(1);
   return s;
 }
@@ -176,19 +178,38 @@ bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
     uint8_t width;
   };
   static const std::unordered_map<std::string_view, Entry> table = {
-      {"%tid.x", {Special::kTidX, 4}}, {"%tid.y", {Special::kTidY, 4}}, {"%tid.z", {Special::kTidZ, 4}},
-      {"%ntid.x", {Special::kNtidX, 4}}, {"%ntid.y", {Special::kNtidY, 4}}, {"%ntid.z", {Special::kNtidZ, 4}},
-      {"%ctaid.x", {Special::kCtaidX, 4}}, {"%ctaid.y", {Special::kCtaidY, 4}}, {"%ctaid.z", {Special::kCtaidZ, 4}},
-      {"%nctaid.x", {Special::kNctaidX, 4}}, {"%nctaid.y", {Special::kNctaidY, 4}}, {"%nctaid.z", {Special::kNctaidZ, 4}},
-      {"%laneid", {Special::kLaneId, 4}}, {"%warpid", {Special::kWarpId, 4}}, {"%nwarpid", {Special::kNwarpId, 4}},
-      {"%smid", {Special::kSmId, 4}}, {"%nsmid", {Special::kNsmId, 4}}, {"%gridid", {Special::kGridId, 8}},
-      {"%lanemask_eq", {Special::kMaskEq, 4}}, {"%lanemask_lt", {Special::kMaskLt, 4}},
-      {"%lanemask_le", {Special::kMaskLe, 4}}, {"%lanemask_gt", {Special::kMaskGt, 4}},
-      {"%lanemask_ge", {Special::kMaskGe, 4}}, {"%clock", {Special::kClock, 4}},
-      {"%clock_hi", {Special::kClockHi, 4}}, {"%clock64", {Special::kClock64, 8}},
-      {"%globaltimer", {Special::kGlobalTimer, 8}}, {"%globaltimer_lo", {Special::kGlobalTimerLo, 4}},
-      {"%globaltimer_hi", {Special::kGlobalTimerHi, 4}}, {"%dynamic_smem_size", {Special::kDynamicSmem, 4}},
-      {"%total_smem_size", {Special::kTotalSmem, 4}}, {"%aggr_smem_size", {Special::kTotalSmem, 4}}};
+      {"%tid.x", {Special::kTidX, 4}},
+      {"%tid.y", {Special::kTidY, 4}},
+      {"%tid.z", {Special::kTidZ, 4}},
+      {"%ntid.x", {Special::kNtidX, 4}},
+      {"%ntid.y", {Special::kNtidY, 4}},
+      {"%ntid.z", {Special::kNtidZ, 4}},
+      {"%ctaid.x", {Special::kCtaidX, 4}},
+      {"%ctaid.y", {Special::kCtaidY, 4}},
+      {"%ctaid.z", {Special::kCtaidZ, 4}},
+      {"%nctaid.x", {Special::kNctaidX, 4}},
+      {"%nctaid.y", {Special::kNctaidY, 4}},
+      {"%nctaid.z", {Special::kNctaidZ, 4}},
+      {"%laneid", {Special::kLaneId, 4}},
+      {"%warpid", {Special::kWarpId, 4}},
+      {"%nwarpid", {Special::kNwarpId, 4}},
+      {"%smid", {Special::kSmId, 4}},
+      {"%nsmid", {Special::kNsmId, 4}},
+      {"%gridid", {Special::kGridId, 8}},
+      {"%lanemask_eq", {Special::kMaskEq, 4}},
+      {"%lanemask_lt", {Special::kMaskLt, 4}},
+      {"%lanemask_le", {Special::kMaskLe, 4}},
+      {"%lanemask_gt", {Special::kMaskGt, 4}},
+      {"%lanemask_ge", {Special::kMaskGe, 4}},
+      {"%clock", {Special::kClock, 4}},
+      {"%clock_hi", {Special::kClockHi, 4}},
+      {"%clock64", {Special::kClock64, 8}},
+      {"%globaltimer", {Special::kGlobalTimer, 8}},
+      {"%globaltimer_lo", {Special::kGlobalTimerLo, 4}},
+      {"%globaltimer_hi", {Special::kGlobalTimerHi, 4}},
+      {"%dynamic_smem_size", {Special::kDynamicSmem, 4}},
+      {"%total_smem_size", {Special::kTotalSmem, 4}},
+      {"%aggr_smem_size", {Special::kTotalSmem, 4}}};
   const auto found = table.find(name);
   if (found == table.end()) return false;
   const Operand read = temporary(found->second.width);
@@ -244,7 +265,10 @@ bool Decoder::source(std::string_view text, Type type, Operand& out) {
       // A wider register is read in its low bits; a narrower one is extended (ld, st and cvt allow
       // registers wider than the type; nothing allows narrower ones, but they cost nothing).
       out = temporary(width);
-      emit(width == 4 ? "cvt_u32_u64" : is_signed(type) ? "cvt_s64_s32" : "cvt_u64_u32", 0, 0, out, whole);
+      emit(width == 4        ? "cvt_u32_u64"
+           : is_signed(type) ? "cvt_s64_s32"
+                             : "cvt_u64_u32",
+           0, 0, out, whole);
     }
     return true;
   }
@@ -330,7 +354,8 @@ bool Decoder::address(std::string_view text, Address& out) {
   const size_t sign = text.find_first_of("+-", 1);
   const std::string_view base = trim(text.substr(0, sign));
   uint64_t offset = 0;
-  if (sign != std::string_view::npos && !immediate(text.substr(sign), Type::kS64, offset)) return false;
+  if (sign != std::string_view::npos && !immediate(text.substr(sign), Type::kS64, offset))
+    return false;
   out.offset = static_cast<int64_t>(offset);
   Register reg;
   if (find_register(base, reg)) {

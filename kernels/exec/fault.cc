@@ -4,18 +4,30 @@ namespace sluice::exec {
 
 const char* to_string(FaultKind kind) {
   switch (kind) {
-    case FaultKind::kNone: return "no fault";
-    case FaultKind::kOutOfBounds: return "address outside all allocations";
-    case FaultKind::kReadOnly: return "write to read-only memory";
-    case FaultKind::kMisaligned: return "misaligned address";
-    case FaultKind::kSharedBounds: return "address beyond the block's shared memory";
-    case FaultKind::kLocalBounds: return "address beyond the thread's local memory";
-    case FaultKind::kWrongSpace: return "operation not allowed on this state space";
-    case FaultKind::kTrap: return "trap";
-    case FaultKind::kAssert: return "assertion failed";
-    case FaultKind::kDeadlock: return "deadlock in the block";
-    case FaultKind::kBadBarrier: return "bad barrier number or thread count";
-    case FaultKind::kBadCall: return "indirect jump or call to nowhere";
+    case FaultKind::kNone:
+      return "no fault";
+    case FaultKind::kOutOfBounds:
+      return "address outside all allocations";
+    case FaultKind::kReadOnly:
+      return "write to read-only memory";
+    case FaultKind::kMisaligned:
+      return "misaligned address";
+    case FaultKind::kSharedBounds:
+      return "address beyond the block's shared memory";
+    case FaultKind::kLocalBounds:
+      return "address beyond the thread's local memory";
+    case FaultKind::kWrongSpace:
+      return "operation not allowed on this state space";
+    case FaultKind::kTrap:
+      return "trap";
+    case FaultKind::kAssert:
+      return "assertion failed";
+    case FaultKind::kDeadlock:
+      return "deadlock in the block";
+    case FaultKind::kBadBarrier:
+      return "bad barrier number or thread count";
+    case FaultKind::kBadCall:
+      return "indirect jump or call to nowhere";
   }
   return "unknown fault";
 }
@@ -23,8 +35,12 @@ const char* to_string(FaultKind kind) {
 std::string Fault::describe() const {
   const auto dim = [](Dim3 d) {
     std::string text("(");
-    return text.append(std::to_string(d.x)).append(",").append(std::to_string(d.y)).append(",")
-        .append(std::to_string(d.z)).append(")");
+    return text.append(std::to_string(d.x))
+        .append(",")
+        .append(std::to_string(d.y))
+        .append(",")
+        .append(std::to_string(d.z))
+        .append(")");
   };
   std::string text = std::string(to_string(kind)) + " in " + kernel + " at PTX line " +
                      std::to_string(line) + ", block " + dim(block) + ", thread " + dim(thread);

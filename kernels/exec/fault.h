@@ -14,29 +14,29 @@ struct Dim3 {
 
 enum class FaultKind : uint8_t {
   kNone = 0,
-  kOutOfBounds,      // no mapped range holds the whole access (also: freed memory, null)
-  kReadOnly,         // a store or atomic to a range that is mapped read-only
-  kMisaligned,       // address not a multiple of the access (vector: of the whole vector)
-  kSharedBounds,     // beyond static + dynamic shared memory
-  kLocalBounds,      // beyond the thread's local memory (stack overflow)
-  kWrongSpace,       // atomic or store on a space that cannot take it
-  kTrap,             // trap or brkpt
-  kAssert,           // __assertfail; `detail` holds its message
-  kDeadlock,         // every warp waits at a barrier or warp-wide operation that nobody can reach
-  kBadBarrier,       // barrier number above 15, or a thread count that is no multiple of 32
-  kBadCall,          // indirect call to something that is not a function, or call stack too deep
+  kOutOfBounds,   // no mapped range holds the whole access (also: freed memory, null)
+  kReadOnly,      // a store or atomic to a range that is mapped read-only
+  kMisaligned,    // address not a multiple of the access (vector: of the whole vector)
+  kSharedBounds,  // beyond static + dynamic shared memory
+  kLocalBounds,   // beyond the thread's local memory (stack overflow)
+  kWrongSpace,    // atomic or store on a space that cannot take it
+  kTrap,          // trap or brkpt
+  kAssert,        // __assertfail; `detail` holds its message
+  kDeadlock,      // every warp waits at a barrier or warp-wide operation that nobody can reach
+  kBadBarrier,    // barrier number above 15, or a thread count that is no multiple of 32
+  kBadCall,       // indirect call to something that is not a function, or call stack too deep
 };
 const char* to_string(FaultKind kind);
 
 struct Fault {
   FaultKind kind = FaultKind::kNone;
-  std::string kernel;   // entry name
-  uint32_t line = 0;    // line in the PTX text, from 1
-  Dim3 block;           // %ctaid
-  Dim3 thread;          // %tid of the lowest faulting lane
-  uint64_t address = 0; // as the instruction saw it (space-relative for .shared/.local)
-  uint32_t bytes = 0;   // size of the access
-  std::string detail;   // text for people
+  std::string kernel;    // entry name
+  uint32_t line = 0;     // line in the PTX text, from 1
+  Dim3 block;            // %ctaid
+  Dim3 thread;           // %tid of the lowest faulting lane
+  uint64_t address = 0;  // as the instruction saw it (space-relative for .shared/.local)
+  uint32_t bytes = 0;    // size of the access
+  std::string detail;    // text for people
 
   // One line: kind, kernel, PTX line, block, thread, address.
   std::string describe() const;

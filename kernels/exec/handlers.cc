@@ -11,10 +11,21 @@
 
 namespace sluice::exec::detail {
 
-#define SLUICE_EXEC_DECLARE(isa)  \
-  void fill_int_##isa(Handler*);  \
-  void fill_mem_##isa(Handler*);  \
-  void fill_float_##isa(Handler*);
+#define SLUICE_EXEC_DECLARE(isa)           \
+  void fill_int_##isa(Handler*);           \
+  void fill_bits_##isa(Handler*);          \
+  void fill_move_##isa(Handler*);          \
+  void fill_mem_##isa(Handler*);           \
+  void fill_float_##isa(Handler*);         \
+  void fill_convert_##isa(Handler*);       \
+  inline void fill_##isa(Handler* table) { \
+    fill_int_##isa(table);                 \
+    fill_bits_##isa(table);                \
+    fill_move_##isa(table);                \
+    fill_mem_##isa(table);                 \
+    fill_float_##isa(table);               \
+    fill_convert_##isa(table);             \
+  }
 SLUICE_EXEC_DECLARE(base)
 #if defined(__x86_64__)
 SLUICE_EXEC_DECLARE(avx2)
@@ -46,18 +57,12 @@ struct Table {
     }
 #endif
     Handler* const table = handlers.data();
-    fill_int_base(table);
-    fill_mem_base(table);
-    fill_float_base(table);
+    fill_base(table);
 #if defined(__x86_64__)
     if (level == 1) {
-      fill_int_avx2(table);
-      fill_mem_avx2(table);
-      fill_float_avx2(table);
+      fill_avx2(table);
     } else if (level == 2) {
-      fill_int_avx512(table);
-      fill_mem_avx512(table);
-      fill_float_avx512(table);
+      fill_avx512(table);
     }
 #endif
   }
@@ -65,9 +70,8 @@ struct Table {
 
 #define SLUICE_EXEC_NAME_OF(name, handler) #name,
 #define SLUICE_EXEC_NAME_OF1(name) #name,
-constexpr const char* kNames[] = {
-    SLUICE_EXEC_INT_OPS(SLUICE_EXEC_NAME_OF) SLUICE_EXEC_FLOAT_OPS(SLUICE_EXEC_NAME_OF)
-        SLUICE_EXEC_MEM_OPS(SLUICE_EXEC_NAME_OF) SLUICE_EXEC_CONTROL_OPS(SLUICE_EXEC_NAME_OF1)};
+constexpr const char* kNames[] = {SLUICE_EXEC_LANE_OPS(SLUICE_EXEC_NAME_OF)
+                                      SLUICE_EXEC_CONTROL_OPS(SLUICE_EXEC_NAME_OF1)};
 static_assert(sizeof(kNames) / sizeof(kNames[0]) == kOpCount);
 
 }  // namespace

@@ -16,10 +16,13 @@ struct Reader {
   std::vector<uint64_t> sizes;  // bytes of one element at each nesting depth
 
   void skip() {
-    while (at < text.size() && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r')) ++at;
+    while (at < text.size() &&
+           (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r'))
+      ++at;
   }
   Error wrong() const {
-    return {0, "line " + std::to_string(v.line) + ": the initialiser of " + std::string(v.name) + " is not understood"};
+    return {0, "line " + std::to_string(v.line) + ": the initialiser of " + std::string(v.name) +
+                   " is not understood"};
   }
 
   Result<void> scalar(uint64_t offset) {
@@ -31,7 +34,8 @@ struct Reader {
       ++at;
     }
     std::string_view word = text.substr(begin, at - begin);
-    while (!word.empty() && (word.back() == ' ' || word.back() == '\n' || word.back() == '\t' || word.back() == '\r'))
+    while (!word.empty() && (word.back() == ' ' || word.back() == '\n' || word.back() == '\t' ||
+                             word.back() == '\r'))
       word.remove_suffix(1);
     const uint32_t width = v.element_bytes;
     if (width == 0 || width > 8 || symbol.bytes < width || offset > symbol.bytes - width ||
@@ -51,8 +55,10 @@ struct Reader {
       word.remove_prefix(1);
     }
     const bool f32 = v.type == "f32", f64 = v.type == "f64";
-    if (word.size() > 2 && word[0] == '0' && (word[1] == 'f' || word[1] == 'F' || word[1] == 'd' || word[1] == 'D')) {
-      const auto [end, code] = std::from_chars(word.data() + 2, word.data() + word.size(), value, 16);
+    if (word.size() > 2 && word[0] == '0' &&
+        (word[1] == 'f' || word[1] == 'F' || word[1] == 'd' || word[1] == 'D')) {
+      const auto [end, code] =
+          std::from_chars(word.data() + 2, word.data() + word.size(), value, 16);
       if (code != std::errc() || end != word.data() + word.size()) return false;
       if (negative) value ^= word[1] == 'f' || word[1] == 'F' ? 0x80000000ull : 1ull << 63;
       if ((word[1] == 'd' || word[1] == 'D') && f32) {
@@ -127,8 +133,10 @@ struct Reader {
       if (auto done = list(offset + element * sizes[depth], depth + 1); !done) return done;
       ++element;
       skip();
-      if (at < text.size() && text[at] == ',') ++at;
-      else if (at >= text.size() || text[at] != '}') return wrong();
+      if (at < text.size() && text[at] == ',')
+        ++at;
+      else if (at >= text.size() || text[at] != '}')
+        return wrong();
     }
     ++at;
     return {};
@@ -138,8 +146,8 @@ struct Reader {
 }  // namespace
 
 Result<void> read_initializer(const ptx::Variable& v,
-                              const std::function<int64_t(std::string_view)>& find, uint64_t max_bytes,
-                              SymbolInfo& symbol) {
+                              const std::function<int64_t(std::string_view)>& find,
+                              uint64_t max_bytes, SymbolInfo& symbol) {
   if (v.initializer.empty()) return {};
   Reader reader{v, find, symbol, max_bytes, v.initializer, 0, {}};
   const uint64_t item = uint64_t{v.element_bytes} * v.vector_width;

@@ -32,11 +32,11 @@ inline constexpr uint32_t kPredNegate = 0x8000'0000u;  // in a predicate operand
 
 struct Inst {
   uint16_t op = 0;
-  uint16_t mod = 0;        // meaning by op, see Mod
+  uint16_t mod = 0;  // meaning by op, see Mod
   uint32_t guard = kPredTrue;
   uint32_t d = kNoOperand, a = kNoOperand, b = kNoOperand, c = kNoOperand, e = kNoOperand;
-  uint32_t aux = 0;        // index in Code::aux
-  int64_t imm = 0;         // offset, branch target, special register, ...
+  uint32_t aux = 0;  // index in Code::aux
+  int64_t imm = 0;   // offset, branch target, special register, ...
 };
 static_assert(sizeof(Inst) == 40);
 
@@ -46,34 +46,69 @@ enum Mod : uint16_t {
   kModRoundMask = 7,  // enum Round
   kModFtz = 1 << 3,
   kModSat = 1 << 4,
-  kModNan = 1 << 5,       // min/max.NaN
-  kModXorSign = 1 << 6,   // min/max.xorsign.abs
+  kModNan = 1 << 5,      // min/max.NaN
+  kModXorSign = 1 << 6,  // min/max.xorsign.abs
   kModRelu = 1 << 7,
   kModApprox = 1 << 8,
-  kModSetCc = 1 << 9,     // add.cc
-  kModUseCc = 1 << 10,    // addc
-  kModRint = 1 << 11,     // cvt: round to an integer (also float to float)
+  kModSetCc = 1 << 9,   // add.cc
+  kModUseCc = 1 << 10,  // addc
+  kModRint = 1 << 11,   // cvt: round to an integer (also float to float)
   // setp: how to combine with predicate c.
   kModCombineMask = 3 << 12,
   kModAnd = 1 << 12,
   kModOr = 2 << 12,
   kModXor = 3 << 12,
-  // Memory: the low three bits are the space (kSpace...). Strong (volatile, relaxed, acquire, release): really touches memory once per lane.
+  // Memory: the low three bits are the space (kSpace...). Strong (volatile, relaxed, acquire,
+  // release): really touches memory once per lane.
   kModStrong = 1 << 3,
   kModAcquire = 1 << 4,
   kModRelease = 1 << 5,
   kModAddress32 = 1 << 6,  // the address register is 32 bits wide
 };
 enum Space : uint16_t {
-  kSpaceGeneric, kSpaceGlobal, kSpaceShared, kSpaceLocal, kSpaceParam, kSpaceMask = 7
+  kSpaceGeneric,
+  kSpaceGlobal,
+  kSpaceShared,
+  kSpaceLocal,
+  kSpaceParam,
+  kSpaceMask = 7
 };
 enum Round : uint16_t { kRn = 0, kRz = 1, kRm = 2, kRp = 3, kRna = 4 };
 
 enum class Special : uint8_t {
-  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY,
-  kNctaidZ, kLaneId, kWarpId, kNwarpId, kSmId, kNsmId, kGridId, kMaskEq, kMaskLt, kMaskLe, kMaskGt,
-  kMaskGe, kClock, kClockHi, kClock64, kGlobalTimer, kGlobalTimerLo, kGlobalTimerHi,
-  kDynamicSmem, kTotalSmem, kReservedSmem, kZero,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kLaneId,
+  kWarpId,
+  kNwarpId,
+  kSmId,
+  kNsmId,
+  kGridId,
+  kMaskEq,
+  kMaskLt,
+  kMaskLe,
+  kMaskGt,
+  kMaskGe,
+  kClock,
+  kClockHi,
+  kClock64,
+  kGlobalTimer,
+  kGlobalTimerLo,
+  kGlobalTimerHi,
+  kDynamicSmem,
+  kTotalSmem,
+  kReservedSmem,
+  kZero,
 };
 
 struct FunctionCode {

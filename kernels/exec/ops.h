@@ -3,21 +3,26 @@
 
 #include <cstdint>
 
+#include "kernels/exec/ops_bits.h"
 #include "kernels/exec/ops_control.h"
+#include "kernels/exec/ops_convert.h"
 #include "kernels/exec/ops_float.h"
 #include "kernels/exec/ops_int.h"
 #include "kernels/exec/ops_mem.h"
+#include "kernels/exec/ops_move.h"
 
 namespace sluice::exec::detail {
+
+// All operations that have a handler.
+#define SLUICE_EXEC_LANE_OPS(X)                                            \
+  SLUICE_EXEC_INT_OPS(X)                                                   \
+  SLUICE_EXEC_BITS_OPS(X) SLUICE_EXEC_MOVE_OPS(X) SLUICE_EXEC_FLOAT_OPS(X) \
+      SLUICE_EXEC_CONVERT_OPS(X) SLUICE_EXEC_MEM_OPS(X)
 
 #define SLUICE_EXEC_ENUM(name, handler) k_##name,
 #define SLUICE_EXEC_ENUM1(name) k_##name,
 enum class Op : uint16_t {
-  SLUICE_EXEC_INT_OPS(SLUICE_EXEC_ENUM)
-  SLUICE_EXEC_FLOAT_OPS(SLUICE_EXEC_ENUM)
-  SLUICE_EXEC_MEM_OPS(SLUICE_EXEC_ENUM)
-  SLUICE_EXEC_CONTROL_OPS(SLUICE_EXEC_ENUM1)
-  kCount
+  SLUICE_EXEC_LANE_OPS(SLUICE_EXEC_ENUM) SLUICE_EXEC_CONTROL_OPS(SLUICE_EXEC_ENUM1) kCount
 };
 #undef SLUICE_EXEC_ENUM
 #undef SLUICE_EXEC_ENUM1

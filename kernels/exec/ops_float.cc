@@ -10,33 +10,18 @@
 #include "kernels/exec/block_state.h"
 #include "kernels/exec/inst.h"
 #include "kernels/exec/warp.h"
-// Last: changes the target of everything below.
+
+// Last, and apart: changes the target of everything below.
 #include "kernels/exec/isa.h"
 
 namespace sluice::exec::detail {
 namespace {
 
 #include "kernels/exec/lanes.inc"
+
 #include "kernels/exec/half.inc"
 
-inline f32 canonical(f32 v) { return v == v ? v : bit_cast_to<f32>(0x7fffffffu); }
-inline f64 canonical(f64 v) { return v; }
-inline f32 flush(f32 v) {
-  const u32 bits = bit_cast_to<u32>(v);
-  return bit_cast_to<f32>((bits & 0x7f800000u) == 0 ? bits & 0x80000000u : bits);
-}
-inline f64 flush(f64 v) { return v; }
-inline bool flush(bool v) { return v; }
-template <class T> inline T saturate(T v) {
-  return v > T{0} ? (v < T{1} ? v : T{1}) : T{0};  // NaN and -0 become +0
-}
-
-// F with f32 subnormals flushed before and after.
-template <class F> struct Ftz {
-  static auto f(f32 a) { return flush(F::f(flush(a))); }
-  static auto f(f32 a, f32 b) { return flush(F::f(flush(a), flush(b))); }
-  static auto f(f32 a, f32 b, f32 c) { return flush(F::f(flush(a), flush(b), flush(c))); }
-};
+#include "kernels/exec/float.inc"
 
 // f64 passes NaN operands on: which one of several is the hardware's choice, measured on an H200
 // (tests/conformance).
@@ -45,10 +30,30 @@ inline f64 pass_nan(f64 r, f64 first, f64 second) {
   return first != first ? quiet(first) : second != second ? quiet(second) : r;
 }
 inline f32 pass_nan(f32 r, f32, f32) { return canonical(r); }
-struct FAdd { template <class T> static T f(T a, T b) { return pass_nan(a + b, b, a); } };
-struct FSub { template <class T> static T f(T a, T b) { return pass_nan(a - b, b, a); } };
-struct FMul { template <class T> static T f(T a, T b) { return pass_nan(a * b, b, a); } };
-struct FDiv { template <class T> static T f(T a, T b) { return pass_nan(a / b, a, b); } };
+struct FAdd {
+  template <class T>
+  static T f(T a, T b) {
+    return pass_nan(a + b, b, a);
+  }
+};
+struct FSub {
+  template <class T>
+  static T f(T a, T b) {
+    return pass_nan(a - b, b, a);
+  }
+};
+struct FMul {
+  template <class T>
+  static T f(T a, T b) {
+    return pass_nan(a * b, b, a);
+  }
+};
+struct FDiv {
+  template <class T>
+  static T f(T a, T b) {
+    return pass_nan(a / b, a, b);
+  }
+};
 struct Fma {
   static f32 f(f32 a, f32 b, f32 c) { return canonical(__builtin_fmaf(a, b, c)); }
   static f64 f(f64 a, f64 b, f64 c) {
@@ -56,7 +61,12 @@ struct Fma {
     return b != b ? quiet(b) : r;
   }
 };
-struct FRcp { template <class T> static T f(T a) { return canonical(T{1} / a); } };
+struct FRcp {
+  template <class T>
+  static T f(T a) {
+    return canonical(T{1} / a);
+  }
+};
 struct FSqrt {
   static f32 f(f32 a) { return canonical(__builtin_sqrtf(a)); }
   static f64 f(f64 a) { return __builtin_sqrt(a); }
@@ -68,17 +78,10 @@ struct FRsqrt {
   }
   static f64 f(f64 a) { return 1.0 / __builtin_sqrt(a); }
 };
-template <class T> struct BitsOf;
-template <> struct BitsOf<f32> { using type = u32; };
-template <> struct BitsOf<f64> { using type = u64; };
-template <class T> inline constexpr typename BitsOf<T>::type kSignBit =
-    typename BitsOf<T>::type{1} << (sizeof(T) * 8 - 1);
-template <class T> inline typename BitsOf<T>::type bits_of(T v) {
-  return bit_cast_to<typename BitsOf<T>::type>(v);
-}
 // A NaN loses against a number; +0 is larger than -0.
 struct FMin {
-  template <class T> static T f(T a, T b) {
+  template <class T>
+  static T f(T a, T b) {
     const T tie = bit_cast_to<T>(bits_of(a) | bits_of(b));
     const T less = a < b ? a : b;
     const T r = a == b ? (a == T{0} ? tie : a) : less;
@@ -86,14 +89,16 @@ struct FMin {
   }
 };
 struct FMax {
-  template <class T> static T f(T a, T b) {
+  template <class T>
+  static T f(T a, T b) {
     const T tie = bit_cast_to<T>(bits_of(a) & bits_of(b));
     const T more = a > b ? a : b;
     const T r = a == b ? (a == T{0} ? tie : a) : more;
     return canonical(a != a ? b : b != b ? a : r);
   }
 };
-template <class F> inline f32 min_max_mod(const Inst& in, f32 a, f32 b) {
+template <class F>
+inline f32 min_max_mod(const Inst& in, f32 a, f32 b) {
   if ((in.mod & kModFtz) != 0) {
     a = flush(a);
     b = flush(b);
@@ -106,8 +111,12 @@ template <class F> inline f32 min_max_mod(const Inst& in, f32 a, f32 b) {
   }
   return F::f(a, b);
 }
-struct FMinMod { static f32 f(const Inst& in, f32 a, f32 b) { return min_max_mod<FMin>(in, a, b); } };
-struct FMaxMod { static f32 f(const Inst& in, f32 a, f32 b) { return min_max_mod<FMax>(in, a, b); } };
+struct FMinMod {
+  static f32 f(const Inst& in, f32 a, f32 b) { return min_max_mod<FMin>(in, a, b); }
+};
+struct FMaxMod {
+  static f32 f(const Inst& in, f32 a, f32 b) { return min_max_mod<FMax>(in, a, b); }
+};
 // NaNs: canonical in f32, left as they are (sign included) in f64, as the hardware does it.
 struct FAbs {
   static f32 f(f32 a) { return canonical(bit_cast_to<f32>(bits_of(a) & ~kSignBit<f32>)); }
@@ -118,38 +127,25 @@ struct FNeg {
   static f64 f(f64 a) { return a != a ? a : bit_cast_to<f64>(bits_of(a) ^ kSignBit<f64>); }
 };
 struct FCopySign {  // copysign d, a, b: the sign of a on b
-  template <class T> static T f(T a, T b) {
+  template <class T>
+  static T f(T a, T b) {
     return bit_cast_to<T>((bits_of(a) & kSignBit<T>) | (bits_of(b) & ~kSignBit<T>));
   }
 };
 
-// Rounding other than to nearest, and saturation. The operands go through volatile so that the
-// compiler cannot move the operation out from between the two changes of mode.
-class RoundScope {
- public:
-  explicit RoundScope(u32 round) : changed_(round != kRn) {
-    if (changed_)
-      std::fesetround(round == kRz ? FE_TOWARDZERO : round == kRm ? FE_DOWNWARD : FE_UPWARD);
-  }
-  ~RoundScope() {
-    if (changed_) std::fesetround(FE_TONEAREST);
-  }
-  RoundScope(const RoundScope&) = delete;
-  RoundScope& operator=(const RoundScope&) = delete;
-
- private:
-  bool changed_;
-};
-template <class T> inline T finish(const Inst& in, T r) {
+template <class T>
+inline T finish(const Inst& in, T r) {
   r = canonical(r);
   if ((in.mod & kModFtz) != 0) r = flush(r);
   if ((in.mod & kModSat) != 0) r = saturate(r);
   return r;
 }
-template <class T> inline T begin(const Inst& in, T v) {
+template <class T>
+inline T begin(const Inst& in, T v) {
   return (in.mod & kModFtz) != 0 ? flush(v) : v;
 }
-template <class T, class F> Flow rounded1(Warp& w, const Inst& in) {
+template <class T, class F>
+Flow rounded1(Warp& w, const Inst& in) {
   const T* a = source<T>(w, in.a);
   T* d = target<T>(w, in.d);
   const RoundScope scope(in.mod & kModRoundMask);
@@ -161,7 +157,8 @@ template <class T, class F> Flow rounded1(Warp& w, const Inst& in) {
   }
   return Flow::kNext;
 }
-template <class T, class F> Flow rounded2(Warp& w, const Inst& in) {
+template <class T, class F>
+Flow rounded2(Warp& w, const Inst& in) {
   const T* a = source<T>(w, in.a);
   const T* b = source<T>(w, in.b);
   T* d = target<T>(w, in.d);
@@ -174,7 +171,8 @@ template <class T, class F> Flow rounded2(Warp& w, const Inst& in) {
   }
   return Flow::kNext;
 }
-template <class T> Flow rounded3(Warp& w, const Inst& in) {
+template <class T>
+Flow rounded3(Warp& w, const Inst& in) {
   const T* a = source<T>(w, in.a);
   const T* b = source<T>(w, in.b);
   const T* c = source<T>(w, in.c);
@@ -189,34 +187,72 @@ template <class T> Flow rounded3(Warp& w, const Inst& in) {
   return Flow::kNext;
 }
 
-template <class F> inline f32 approximate(const Inst& in, f32 a) { return finish(in, F::f(begin(in, a))); }
-struct Sin { static f32 f(f32 a) { return __builtin_sinf(a); } };
-struct Cos { static f32 f(f32 a) { return __builtin_cosf(a); } };
-struct Ex2 { static f32 f(f32 a) { return __builtin_exp2f(a); } };
-struct Lg2 { static f32 f(f32 a) { return __builtin_log2f(a); } };
-struct Tanh { static f32 f(f32 a) { return __builtin_tanhf(a); } };
-struct FSin { static f32 f(const Inst& in, f32 a) { return approximate<Sin>(in, a); } };
-struct FCos { static f32 f(const Inst& in, f32 a) { return approximate<Cos>(in, a); } };
-struct FEx2 { static f32 f(const Inst& in, f32 a) { return approximate<Ex2>(in, a); } };
-struct FLg2 { static f32 f(const Inst& in, f32 a) { return approximate<Lg2>(in, a); } };
-struct FTanh { static f32 f(const Inst& in, f32 a) { return approximate<Tanh>(in, a); } };
+template <class F>
+inline f32 approximate(const Inst& in, f32 a) {
+  return finish(in, F::f(begin(in, a)));
+}
+struct Sin {
+  static f32 f(f32 a) { return __builtin_sinf(a); }
+};
+struct Cos {
+  static f32 f(f32 a) { return __builtin_cosf(a); }
+};
+struct Ex2 {
+  static f32 f(f32 a) { return __builtin_exp2f(a); }
+};
+struct Lg2 {
+  static f32 f(f32 a) { return __builtin_log2f(a); }
+};
+struct Tanh {
+  static f32 f(f32 a) { return __builtin_tanhf(a); }
+};
+struct FSin {
+  static f32 f(const Inst& in, f32 a) { return approximate<Sin>(in, a); }
+};
+struct FCos {
+  static f32 f(const Inst& in, f32 a) { return approximate<Cos>(in, a); }
+};
+struct FEx2 {
+  static f32 f(const Inst& in, f32 a) { return approximate<Ex2>(in, a); }
+};
+struct FLg2 {
+  static f32 f(const Inst& in, f32 a) { return approximate<Lg2>(in, a); }
+};
+struct FTanh {
+  static f32 f(const Inst& in, f32 a) { return approximate<Tanh>(in, a); }
+};
 
-template <class T> Flow test_property(Warp& w, const Inst& in) {
+template <class T>
+Flow test_property(Warp& w, const Inst& in) {
   using U = typename BitsOf<T>::type;
   const T* a = source<T>(w, in.a);
-  const U infinity = sizeof(T) == 4 ? static_cast<U>(0x7f800000u) : static_cast<U>(0x7ff0000000000000ull);
-  const U smallest = sizeof(T) == 4 ? static_cast<U>(0x00800000u) : static_cast<U>(0x0010000000000000ull);
+  const U infinity =
+      sizeof(T) == 4 ? static_cast<U>(0x7f800000u) : static_cast<U>(0x7ff0000000000000ull);
+  const U smallest =
+      sizeof(T) == 4 ? static_cast<U>(0x00800000u) : static_cast<U>(0x0010000000000000ull);
   u32 mask = 0;
   for (int i = 0; i < 32; ++i) {
     const U v = static_cast<U>(bits_of(a[i]) & ~kSignBit<T>);
     bool yes;
     switch (in.imm) {
-      case 0: yes = v < infinity; break;                    // finite
-      case 1: yes = v == infinity; break;                   // infinite
-      case 2: yes = v <= infinity; break;                   // number
-      case 3: yes = v > infinity; break;                    // notanumber
-      case 4: yes = v == 0 || (v >= smallest && v < infinity); break;  // normal; zero counts
-      default: yes = v != 0 && v < smallest; break;         // subnormal
+      case 0:
+        yes = v < infinity;
+        break;  // finite
+      case 1:
+        yes = v == infinity;
+        break;  // infinite
+      case 2:
+        yes = v <= infinity;
+        break;  // number
+      case 3:
+        yes = v > infinity;
+        break;  // notanumber
+      case 4:
+        yes = v == 0 || (v >= smallest && v < infinity);
+        break;  // normal; zero counts
+      default:
+        yes = v != 0 && v < smallest;
+        break;  // subnormal
     }
     mask |= static_cast<u32>(yes) << i;
   }
@@ -225,18 +261,22 @@ template <class T> Flow test_property(Warp& w, const Inst& in) {
 }
 
 // Halves: scalar functions lifted to pairs.
-#define SLUICE_EXEC_HALF2(name, expression)                                             \
-  struct name {                                                                         \
-    template <class H> static H one(H a, H b) { return expression; }                    \
-    static f16 f(f16 a, f16 b) { return one(a, b); }                                    \
-    static bf16 f(bf16 a, bf16 b) { return one(a, b); }                                 \
-    static f16x2 f(f16x2 a, f16x2 b) { return {both<f16>(a.bits, b.bits)}; }            \
-    static bf16x2 f(bf16x2 a, bf16x2 b) { return {both<bf16>(a.bits, b.bits)}; }        \
-    template <class H> static u32 both(u32 a, u32 b) {                                  \
-      const u32 lo = one(H{static_cast<u16>(a)}, H{static_cast<u16>(b)}).bits;          \
+#define SLUICE_EXEC_HALF2(name, expression)                                                \
+  struct name {                                                                            \
+    template <class H>                                                                     \
+    static H one(H a, H b) {                                                               \
+      return expression;                                                                   \
+    }                                                                                      \
+    static f16 f(f16 a, f16 b) { return one(a, b); }                                       \
+    static bf16 f(bf16 a, bf16 b) { return one(a, b); }                                    \
+    static f16x2 f(f16x2 a, f16x2 b) { return {both<f16>(a.bits, b.bits)}; }               \
+    static bf16x2 f(bf16x2 a, bf16x2 b) { return {both<bf16>(a.bits, b.bits)}; }           \
+    template <class H>                                                                     \
+    static u32 both(u32 a, u32 b) {                                                        \
+      const u32 lo = one(H{static_cast<u16>(a)}, H{static_cast<u16>(b)}).bits;             \
       const u32 hi = one(H{static_cast<u16>(a >> 16)}, H{static_cast<u16>(b >> 16)}).bits; \
-      return hi << 16 | lo;                                                             \
-    }                                                                                   \
+      return hi << 16 | lo;                                                                \
+    }                                                                                      \
   };
 SLUICE_EXEC_HALF2(HAdd, half_add(a, b))
 SLUICE_EXEC_HALF2(HSub, half_sub(a, b))
@@ -246,16 +286,20 @@ SLUICE_EXEC_HALF2(HMax, half_of<H>(FMax::f(to_f32(a), to_f32(b))))
 struct HFma {
   static f16 f(f16 a, f16 b, f16 c) { return half_fma(a, b, c); }
   static bf16 f(bf16 a, bf16 b, bf16 c) { return half_fma(a, b, c); }
-  template <class H> static u32 both(u32 a, u32 b, u32 c) {
-    const u32 lo = half_fma(H{static_cast<u16>(a)}, H{static_cast<u16>(b)}, H{static_cast<u16>(c)}).bits;
+  template <class H>
+  static u32 both(u32 a, u32 b, u32 c) {
+    const u32 lo =
+        half_fma(H{static_cast<u16>(a)}, H{static_cast<u16>(b)}, H{static_cast<u16>(c)}).bits;
     const u32 hi = half_fma(H{static_cast<u16>(a >> 16)}, H{static_cast<u16>(b >> 16)},
-                            H{static_cast<u16>(c >> 16)}).bits;
+                            H{static_cast<u16>(c >> 16)})
+                       .bits;
     return hi << 16 | lo;
   }
   static f16x2 f(f16x2 a, f16x2 b, f16x2 c) { return {both<f16>(a.bits, b.bits, c.bits)}; }
   static bf16x2 f(bf16x2 a, bf16x2 b, bf16x2 c) { return {both<bf16>(a.bits, b.bits, c.bits)}; }
 };
-template <class F> inline u32 lift(u32 v) {
+template <class F>
+inline u32 lift(u32 v) {
   return static_cast<u32>(F::one(static_cast<u16>(v >> 16))) << 16 | F::one(static_cast<u16>(v));
 }
 struct HSat {
@@ -264,11 +308,13 @@ struct HSat {
   static f16x2 f(f16x2 a) { return {lift<HSat>(a.bits)}; }
 };
 struct HRelu {  // negative becomes +0, NaN canonical; the same bits in both formats except the NaNs
-  template <class H> static H one(H a) {
+  template <class H>
+  static H one(H a) {
     const f32 v = to_f32(a);
     return v != v ? H{0x7fff} : v > 0 ? a : H{0};
   }
-  template <class H> static u32 both(u32 v) {
+  template <class H>
+  static u32 both(u32 v) {
     return static_cast<u32>(one(H{static_cast<u16>(v >> 16)}).bits) << 16 |
            one(H{static_cast<u16>(v)}).bits;
   }
@@ -277,17 +323,22 @@ struct HRelu {  // negative becomes +0, NaN canonical; the same bits in both for
   static f16x2 f(f16x2 a) { return {both<f16>(a.bits)}; }
   static bf16x2 f(bf16x2 a) { return {both<bf16>(a.bits)}; }
 };
-template <class H> inline constexpr u32 kHalfInfinity = 0x7c00;
-template <> inline constexpr u32 kHalfInfinity<bf16> = 0x7f80;
+template <class H>
+inline constexpr u32 kHalfInfinity = 0x7c00;
+template <>
+inline constexpr u32 kHalfInfinity<bf16> = 0x7f80;
 // `sign`: what a number's sign bit is exclusive-or'ed with; NaNs become canonical.
-template <class H> inline u16 half_sign(u16 a, u16 cleared, u16 flipped) {
+template <class H>
+inline u16 half_sign(u16 a, u16 cleared, u16 flipped) {
   const u16 magnitude = a & 0x7fff;
   return magnitude > kHalfInfinity<H> ? u16{0x7fff} : static_cast<u16>((a & ~cleared) ^ flipped);
 }
-template <u16 kCleared, u16 kFlipped> struct HSign {
+template <u16 kCleared, u16 kFlipped>
+struct HSign {
   static f16 f(f16 a) { return {half_sign<f16>(a.bits, kCleared, kFlipped)}; }
   static bf16 f(bf16 a) { return {half_sign<bf16>(a.bits, kCleared, kFlipped)}; }
-  template <class H> static u32 both(u32 a) {
+  template <class H>
+  static u32 both(u32 a) {
     return static_cast<u32>(half_sign<H>(static_cast<u16>(a >> 16), kCleared, kFlipped)) << 16 |
            half_sign<H>(static_cast<u16>(a), kCleared, kFlipped);
   }
@@ -296,9 +347,14 @@ template <u16 kCleared, u16 kFlipped> struct HSign {
 };
 using HAbs = HSign<0x8000, 0>;
 using HNeg = HSign<0, 0x8000>;
-struct HEx2 { static f32 f(f32 a) { return Ex2::f(a); } };
-struct HTanh { static f32 f(f32 a) { return Tanh::f(a); } };
-template <class H, class F> Flow half1(Warp& w, const Inst& in) {
+struct HEx2 {
+  static f32 f(f32 a) { return Ex2::f(a); }
+};
+struct HTanh {
+  static f32 f(f32 a) { return Tanh::f(a); }
+};
+template <class H, class F>
+Flow half1(Warp& w, const Inst& in) {
   const u32* a = source<u32>(w, in.a);
   u32* d = target<u32>(w, in.d);
   for (u32 m = w.exec; m != 0; m &= m - 1) {
@@ -307,7 +363,8 @@ template <class H, class F> Flow half1(Warp& w, const Inst& in) {
   }
   return Flow::kNext;
 }
-template <class H, class F> Flow half1x2(Warp& w, const Inst& in) {
+template <class H, class F>
+Flow half1x2(Warp& w, const Inst& in) {
   const u32* a = source<u32>(w, in.a);
   u32* d = target<u32>(w, in.d);
   for (u32 m = w.exec; m != 0; m &= m - 1) {
@@ -319,18 +376,22 @@ template <class H, class F> Flow half1x2(Warp& w, const Inst& in) {
   return Flow::kNext;
 }
 
-template <class T> inline T compared(T v) { return v; }
+template <class T>
+inline T compared(T v) {
+  return v;
+}
 inline f32 compared(f16 v) { return to_f32(v); }
 inline f32 compared(bf16 v) { return to_f32(v); }
-#define SLUICE_EXEC_FCOMPARE(name, expression)                 \
-  struct name {                                                \
-    template <class T> static bool f(T left, T right) {        \
-      const auto a = compared(left), b = compared(right);      \
-      return expression;                                       \
-    }                                                          \
+#define SLUICE_EXEC_FCOMPARE(name, expression)            \
+  struct name {                                           \
+    template <class T>                                    \
+    static bool f(T left, T right) {                      \
+      const auto a = compared(left), b = compared(right); \
+      return expression;                                  \
+    }                                                     \
   };
 SLUICE_EXEC_FCOMPARE(FEq, a == b)
-SLUICE_EXEC_FCOMPARE(FNe, a < b || a > b)
+SLUICE_EXEC_FCOMPARE(FNe, a<b || a> b)
 SLUICE_EXEC_FCOMPARE(FLt, a < b)
 SLUICE_EXEC_FCOMPARE(FLe, a <= b)
 SLUICE_EXEC_FCOMPARE(FGt, a > b)
@@ -343,152 +404,6 @@ SLUICE_EXEC_FCOMPARE(FGtu, !(a <= b))
 SLUICE_EXEC_FCOMPARE(FGeu, !(a < b))
 SLUICE_EXEC_FCOMPARE(FNum, a == a && b == b)
 SLUICE_EXEC_FCOMPARE(FUnordered, a != a || b != b)
-
-template <class D> struct ToFloat {
-  template <class S> static D f(S a) { return static_cast<D>(a); }
-  static D f(f64 a) { return static_cast<D>(a); }  // keeps a NaN's sign and upper bits
-};
-template <> struct ToFloat<f64> {
-  template <class S> static f64 f(S a) { return static_cast<f64>(a); }
-};
-struct FromHalf {
-  static f32 f(f16 a) { return canonical(to_f32(a)); }
-  static f32 f(bf16 a) { return to_f32(a); }  // only a shift, NaNs too
-};
-template <class H> struct ToHalf { static H f(f32 a) { return half_of<H>(a); } };
-template <class H, class P> struct ToHalfPair {  // the first source becomes the upper half
-  static P f(f32 a, f32 b) {
-    return {static_cast<u32>(half_of<H>(a).bits) << 16 | half_of<H>(b).bits};
-  }
-};
-// Truncating, clamped to D's range. NaN: 0, or the top bit alone where f64 or 64 bits are involved
-// (PTX ISA, cvt).
-template <class D> struct FloatToInt {
-  template <class S> static D f(S v) {
-    constexpr bool is_signed = static_cast<D>(-1) < static_cast<D>(0);
-    constexpr int bits = sizeof(D) * 8;
-    constexpr D high = static_cast<D>(is_signed ? ~0ull >> (65 - bits) : ~0ull >> (64 - bits));
-    constexpr D low = is_signed ? static_cast<D>(1ull << (bits - 1)) : D{0};
-    constexpr D nan = sizeof(D) == 8 || sizeof(S) == 8 ? static_cast<D>(1ull << (bits - 1)) : D{0};
-    // First value too large, exactly representable; everything below converts.
-    constexpr S limit = static_cast<S>(is_signed ? 1ull << (bits - 2) : 1ull << (bits - 1)) * S{2};
-    constexpr S bottom = is_signed ? -limit : S{0};
-    const bool inside = v < limit && v > bottom;
-    const D r = static_cast<D>(inside ? v : S{0});
-    return v != v ? nan : v >= limit ? high : inside ? r : low;
-  }
-};
-struct ToTf32 {  // to nearest, ties away: the low 13 bits become zero
-  static u32 f(const Inst& in, f32 v) {
-    const u32 bits = bit_cast_to<u32>(v);
-    if ((bits & 0x7fffffffu) >= 0x7f800000u) return bits & ~0x1fffu;
-    const u32 round = in.mod & kModRoundMask;
-    const u32 add = round == kRz ? 0 : round == kRn ? 0xfff + ((bits >> 13) & 1) : 0x1000;
-    return (bits + add) & ~0x1fffu;
-  }
-};
-
-// cvt in full generality, one lane at a time. Types in inst.imm: destination | source << 4.
-enum TypeCode : u32 { kF16 = 8, kBf16 = 9, kF32 = 10, kF64 = 11 };  // 0..7: u8 s8 u16 ... s64
-f64 to_integral(f64 v, u32 round) {
-  switch (round) {
-    case kRz: return __builtin_trunc(v);
-    case kRm: return __builtin_floor(v);
-    case kRp: return __builtin_ceil(v);
-    default: return __builtin_nearbyint(v);
-  }
-}
-u64 integer_from(f64 v, bool source_is_f64, u32 type) {
-  const u32 bits = 8u << (type >> 1);
-  const bool is_signed = (type & 1) != 0;
-  if (v != v) return bits != 64 && !source_is_f64 ? 0 : is_signed ? ~0ull << (bits - 1) : 1ull << (bits - 1);
-  const f64 limit = is_signed ? static_cast<f64>(1ull << (bits - 1)) : 2.0 * static_cast<f64>(1ull << (bits - 1));
-  if (v >= limit) return is_signed ? (1ull << (bits - 1)) - 1 : bits == 64 ? ~0ull : (1ull << bits) - 1;
-  if (is_signed) return v < -limit ? ~0ull << (bits - 1) : static_cast<u64>(static_cast<s64>(v));
-  return v <= 0 ? 0 : static_cast<u64>(v);
-}
-f32 narrow_rounded(f64 v, u32 round) {
-  const RoundScope scope(round == kRna ? static_cast<u32>(kRn) : round);
-  const volatile f64 x = v;
-  const volatile f32 r = static_cast<f32>(x);
-  return r;
-}
-Flow convert_any(Warp& w, const Inst& in) {
-  const u32 to = in.imm & 15, from = (in.imm >> 4) & 15;
-  const u32 round = in.mod & kModRoundMask;
-  const bool ftz = (in.mod & kModFtz) != 0, sat = (in.mod & kModSat) != 0;
-  for (u32 m = w.exec; m != 0; m &= m - 1) {
-    const int i = __builtin_ctz(m);
-    const bool wide_source = from == 6 || from == 7 || from == kF64;
-    const u64 raw = wide_source ? source<u64>(w, in.a)[i] : source<u32>(w, in.a)[i];
-    u64 result;
-    if (from < 8) {  // integer to float: at most 64 bits, rounded once
-      const u32 bits = 8u << (from >> 1);
-      const bool is_signed = (from & 1) != 0;
-      const u64 value = bits == 64 ? raw : raw & ((1ull << bits) - 1);
-      const s64 extended = static_cast<s64>(value << (64 - bits)) >> (64 - bits);
-      const RoundScope scope(to >= kF32 ? round : static_cast<u32>(kRn));
-      const volatile u64 positive = value;
-      const volatile s64 number = extended;
-      if (to == kF64) {
-        const volatile f64 r = is_signed ? static_cast<f64>(number) : static_cast<f64>(positive);
-        result = bit_cast_to<u64>(sat ? saturate(f64{r}) : f64{r});
-      } else if (to == kF32) {
-        const volatile f32 r = is_signed ? static_cast<f32>(number) : static_cast<f32>(positive);
-        result = bit_cast_to<u32>(sat ? saturate(f32{r}) : f32{r});
-      } else {
-        // To odd in f32 first: magnitudes above f16's range overflow either way.
-        const bool negative = is_signed && extended < 0;
-        const u64 magnitude = negative ? 0 - static_cast<u64>(extended) : value;
-        const int width = magnitude == 0 ? 0 : 64 - __builtin_clzll(magnitude);
-        const int drop = width > 24 ? width - 24 : 0;
-        u64 kept = magnitude >> drop;
-        if ((kept << drop) != magnitude) kept |= 1;
-        f32 v = static_cast<f32>(kept) * static_cast<f32>(1ull << drop);
-        if (negative) v = -v;
-        if (sat) v = saturate(v);
-        result = to == kF16 ? to_f16(v, round).bits : to_bf16(v, round).bits;
-      }
-    } else {
-      f64 v;
-      switch (from) {
-        case kF16: v = to_f32(f16{static_cast<u16>(raw)}); break;
-        case kBf16: v = to_f32(bf16{static_cast<u16>(raw)}); break;
-        case kF32: {
-          const f32 x = bit_cast_to<f32>(static_cast<u32>(raw));
-          v = static_cast<f64>(ftz ? flush(x) : x);
-          break;
-        }
-        default: v = bit_cast_to<f64>(raw); break;
-      }
-      if ((in.mod & kModRint) != 0) v = to_integral(v, round);
-      if (to < 8) {
-        result = integer_from(v, from == kF64, to);
-      } else {
-        if (sat) v = saturate(v);
-        const u32 r = (in.mod & kModRint) != 0 ? static_cast<u32>(kRn) : round;
-        if (to == kF64) {
-          result = bit_cast_to<u64>(v);
-        } else if (to == kF32) {
-          f32 x = narrow_rounded(v, r);
-          if (from != kF64) x = canonical(x);
-          if (ftz) x = flush(x);
-          result = bit_cast_to<u32>(x);
-        } else {
-          f32 x = odd_narrow(v);
-          if ((in.mod & kModRelu) != 0 && !(x > 0) && x == x) x = 0;
-          result = to == kF16 ? to_f16(x, r).bits : to_bf16(x, r).bits;
-          // From f64 a NaN keeps its sign and upper bits, here, too.
-          if (v != v && from == kF64 && to == kF16)
-            result = (raw >> 48 & 0x8000) | 0x7e00 | (raw >> 42 & 0x3ff);
-        }
-      }
-    }
-    if (to == 6 || to == 7 || to == kF64) target<u64>(w, in.d)[i] = result;
-    else target<u32>(w, in.d)[i] = static_cast<u32>(result);
-  }
-  return Flow::kNext;
-}
 
 }  // namespace
 

@@ -10,30 +10,37 @@
 #include "kernels/exec/block_state.h"
 #include "kernels/exec/inst.h"
 #include "kernels/exec/warp.h"
-// Last: changes the target of everything below.
+
+// Last, and apart: changes the target of everything below.
 #include "kernels/exec/isa.h"
 
 namespace sluice::exec::detail {
 namespace {
 
 #include "kernels/exec/lanes.inc"
+
 #include "kernels/exec/half.inc"
 
 enum class Pattern : u32 { kFault, kContiguous, kUniform, kScattered };
 
 struct Where {
-  u32 space;      // kSpace...
-  u32 operand;    // address register or constant
-  bool narrow;    // the address is 32 bits wide
+  u32 space;    // kSpace...
+  u32 operand;  // address register or constant
+  bool narrow;  // the address is 32 bits wide
   s64 offset;
-  u32 bytes;      // of the whole access of one lane, a power of two
-  u32 align;      // what the address must be a multiple of
+  u32 bytes;  // of the whole access of one lane, a power of two
+  u32 align;  // what the address must be a multiple of
   bool write;
 };
 
 inline Where where_of(const Inst& in, u32 bytes, bool write) {
-  return {static_cast<u32>(in.mod & kSpaceMask), in.a, (in.mod & kModAddress32) != 0, in.imm,
-          bytes, bytes, write};
+  return {static_cast<u32>(in.mod & kSpaceMask),
+          in.a,
+          (in.mod & kModAddress32) != 0,
+          in.imm,
+          bytes,
+          bytes,
+          write};
 }
 
 // One lane of a space other than global: its host address, or 0 and the fault is set.
@@ -116,15 +123,16 @@ Pattern resolve(Warp& w, const Inst& in, const Where& at, u64* __restrict p) {
     }
     return Pattern::kFault;
   }
-  const Pattern pattern = differ == 0                           ? Pattern::kUniform
-                          : step == 0 && m == 0xffffffffu       ? Pattern::kContiguous
-                                                                : Pattern::kScattered;
+  const Pattern pattern = differ == 0                     ? Pattern::kUniform
+                          : step == 0 && m == 0xffffffffu ? Pattern::kContiguous
+                                                          : Pattern::kScattered;
   const BlockState& block = *w.block;
   switch (at.space) {
     case kSpaceGlobal:
     case kSpaceGeneric: {
       refresh_ranges(w);
-      const u32 slot = static_cast<u32>((reinterpret_cast<u64>(&in) / sizeof(Inst)) % kRangeCacheSize);
+      const u32 slot =
+          static_cast<u32>((reinterpret_cast<u64>(&in) / sizeof(Inst)) % kRangeCacheSize);
       CachedRange& cached = at.write ? w.write_ranges[slot] : w.read_ranges[slot];
       if (cached.bytes >= bytes) {
         const u64 base = cached.base, limit = cached.bytes - bytes;
@@ -209,23 +217,33 @@ Pattern resolve(Warp& w, const Inst& in, const Where& at, u64* __restrict p) {
   return Pattern::kFault;
 }
 
-template <class T> inline const T* as(u64 p) { return reinterpret_cast<const T*>(p); }
-template <class T> inline T* as_mutable(u64 p) { return reinterpret_cast<T*>(p); }
+template <class T>
+inline const T* as(u64 p) {
+  return reinterpret_cast<const T*>(p);
+}
+template <class T>
+inline T* as_mutable(u64 p) {
+  return reinterpret_cast<T*>(p);
+}
 
-template <class T> inline void broadcast(Warp& w, u32 operand, T value) {
+template <class T>
+inline void broadcast(Warp& w, u32 operand, T value) {
   auto* d = target<T>(w, operand);
   const auto v = to_lane<T>(value);
   const u32 m = w.exec;
   SLUICE_LANES d[i] = ((m >> i) & 1) != 0 ? v : d[i];
 }
 
-template <class T, int N> Flow load(Warp& w, const Inst& in) {
+template <class T, int N>
+Flow load(Warp& w, const Inst& in) {
   alignas(64) u64 p[32];
   const Pattern pattern = resolve(w, in, where_of(in, sizeof(T) * N, false), p);
   if (pattern == Pattern::kFault) return Flow::kFault;
   u32 to[N];
-  if constexpr (N == 1) to[0] = in.d;
-  else for (int k = 0; k < N; ++k) to[k] = w.block->aux[in.aux + static_cast<u32>(k)];
+  if constexpr (N == 1)
+    to[0] = in.d;
+  else
+    for (int k = 0; k < N; ++k) to[k] = w.block->aux[in.aux + static_cast<u32>(k)];
   const u32 m = w.exec;
   if ((in.mod & kModStrong) != 0) {
     ++w.spin;
@@ -264,7 +282,8 @@ template <class T, int N> Flow load(Warp& w, const Inst& in) {
   return Flow::kNext;
 }
 
-template <class T, int N> Flow store(Warp& w, const Inst& in) {
+template <class T, int N>
+Flow store(Warp& w, const Inst& in) {
   alignas(64) u64 p[32];
   const Pattern pattern = resolve(w, in, where_of(in, sizeof(T) * N, true), p);
   if (pattern == Pattern::kFault) return Flow::kFault;
@@ -293,12 +312,20 @@ template <class T, int N> Flow store(Warp& w, const Inst& in) {
 }
 
 struct AtomAdd {
-  template <class T> static T f(T a, T b) { return static_cast<T>(a + b); }
-  template <class T> static T rmw(T* p, T b) { return __atomic_fetch_add(p, b, __ATOMIC_SEQ_CST); }
+  template <class T>
+  static T f(T a, T b) {
+    return static_cast<T>(a + b);
+  }
+  template <class T>
+  static T rmw(T* p, T b) {
+    return __atomic_fetch_add(p, b, __ATOMIC_SEQ_CST);
+  }
 };
 // The rest is what the host has no single instruction for that returns the old value.
-template <class F> struct ByExchange {
-  template <class T> static T rmw(T* p, T b) {
+template <class F>
+struct ByExchange {
+  template <class T>
+  static T rmw(T* p, T b) {
     T old = __atomic_load_n(p, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(p, &old, F::f(old, b), true, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED)) {
@@ -327,24 +354,47 @@ struct AtomAddF64 : ByExchange<AtomAddF64> {
     return y != y ? b | quiet : x != x ? a | quiet : bit_cast_to<u64>(x + y);
   }
 };
-template <class S> struct AtomMin : ByExchange<AtomMin<S>> {
-  template <class T> static T f(T a, T b) { return static_cast<S>(a) < static_cast<S>(b) ? a : b; }
+template <class S>
+struct AtomMin : ByExchange<AtomMin<S>> {
+  template <class T>
+  static T f(T a, T b) {
+    return static_cast<S>(a) < static_cast<S>(b) ? a : b;
+  }
 };
-template <class S> struct AtomMax : ByExchange<AtomMax<S>> {
-  template <class T> static T f(T a, T b) { return static_cast<S>(a) > static_cast<S>(b) ? a : b; }
+template <class S>
+struct AtomMax : ByExchange<AtomMax<S>> {
+  template <class T>
+  static T f(T a, T b) {
+    return static_cast<S>(a) > static_cast<S>(b) ? a : b;
+  }
 };
 struct AtomAnd : ByExchange<AtomAnd> {
-  template <class T> static T f(T a, T b) { return a & b; }
+  template <class T>
+  static T f(T a, T b) {
+    return a & b;
+  }
 };
 struct AtomOr : ByExchange<AtomOr> {
-  template <class T> static T f(T a, T b) { return a | b; }
+  template <class T>
+  static T f(T a, T b) {
+    return a | b;
+  }
 };
 struct AtomXor : ByExchange<AtomXor> {
-  template <class T> static T f(T a, T b) { return a ^ b; }
+  template <class T>
+  static T f(T a, T b) {
+    return a ^ b;
+  }
 };
 struct AtomExch {
-  template <class T> static T f(T, T b) { return b; }
-  template <class T> static T rmw(T* p, T b) { return __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST); }
+  template <class T>
+  static T f(T, T b) {
+    return b;
+  }
+  template <class T>
+  static T rmw(T* p, T b) {
+    return __atomic_exchange_n(p, b, __ATOMIC_SEQ_CST);
+  }
 };
 struct AtomInc : ByExchange<AtomInc> {
   static u32 f(u32 a, u32 b) { return a >= b ? 0 : a + 1; }
@@ -352,10 +402,12 @@ struct AtomInc : ByExchange<AtomInc> {
 struct AtomDec : ByExchange<AtomDec> {
   static u32 f(u32 a, u32 b) { return a == 0 || a > b ? b : a - 1; }
 };
-template <class H> struct AtomAddHalf : ByExchange<AtomAddHalf<H>> {
+template <class H>
+struct AtomAddHalf : ByExchange<AtomAddHalf<H>> {
   static u16 f(u16 a, u16 b) { return half_add(H{a}, H{b}).bits; }
 };
-template <class H> struct AtomAddPair : ByExchange<AtomAddPair<H>> {
+template <class H>
+struct AtomAddPair : ByExchange<AtomAddPair<H>> {
   static u32 f(u32 a, u32 b) {
     const u32 lo = half_add(H{static_cast<u16>(a)}, H{static_cast<u16>(b)}).bits;
     const u32 hi = half_add(H{static_cast<u16>(a >> 16)}, H{static_cast<u16>(b >> 16)}).bits;
@@ -364,7 +416,8 @@ template <class H> struct AtomAddPair : ByExchange<AtomAddPair<H>> {
 };
 
 // Lanes one after the other, in lane order: the order of a warp's atomics is unspecified.
-template <class T, class F> Flow atomic(Warp& w, const Inst& in) {
+template <class T, class F>
+Flow atomic(Warp& w, const Inst& in) {
   alignas(64) u64 p[32];
   if (resolve(w, in, where_of(in, sizeof(T), true), p) == Pattern::kFault) return Flow::kFault;
   ++w.spin;
@@ -386,7 +439,8 @@ template <class T, class F> Flow atomic(Warp& w, const Inst& in) {
   }
   return Flow::kNext;
 }
-template <class T> Flow atomic_cas(Warp& w, const Inst& in) {
+template <class T>
+Flow atomic_cas(Warp& w, const Inst& in) {
   alignas(64) u64 p[32];
   if (resolve(w, in, where_of(in, sizeof(T), true), p) == Pattern::kFault) return Flow::kFault;
   ++w.spin;
@@ -403,14 +457,15 @@ template <class T> Flow atomic_cas(Warp& w, const Inst& in) {
   return Flow::kNext;
 }
 
-// cp.async, at once: a = shared address, b = global address, imm = bytes, c = source bytes (the rest
-// is zero) or none, aux = the two offsets. Waiting for it is then no work.
+// cp.async, at once: a = shared address, b = global address, imm = bytes, c = source bytes (the
+// rest is zero) or none, aux = the two offsets. Waiting for it is then no work.
 Flow copy_async(Warp& w, const Inst& in) {
   const u32* offsets = w.block->aux + in.aux;
   const u32 bytes = static_cast<u32>(in.imm);
   alignas(64) u64 to[32], from[32];
-  const Where destination{kSpaceShared, in.a, (in.mod & kModAddress32) != 0,
-                          static_cast<s32>(offsets[0]), bytes, bytes, true};
+  const Where destination{
+      kSpaceShared, in.a, (in.mod & kModAddress32) != 0, static_cast<s32>(offsets[0]), bytes,
+      bytes,        true};
   if (resolve(w, in, destination, to) == Pattern::kFault) return Flow::kFault;
   const Where origin{kSpaceGlobal, in.b, false, static_cast<s32>(offsets[1]), bytes, bytes, false};
   const u32* limit = in.c == kNoOperand ? nullptr : source<u32>(w, in.c);

@@ -23,10 +23,10 @@ namespace sluice::exec {
 
 // What a hostile module may cost. Raising any of these costs only memory and load time.
 struct DecodeOptions {
-  uint32_t max_instructions = 2u << 20;         // about 64 bytes each while decoding
-  uint64_t max_constant_bytes = 256ull << 20;   // 128 or 256 for each different immediate
-  uint64_t max_initialized_bytes = 64ull << 20; // of one module variable
-  uint32_t max_register_slots = 16384;          // 32-bit registers live at once; 128 bytes per warp
+  uint32_t max_instructions = 2u << 20;          // about 64 bytes each while decoding
+  uint64_t max_constant_bytes = 256ull << 20;    // 128 or 256 for each different immediate
+  uint64_t max_initialized_bytes = 64ull << 20;  // of one module variable
+  uint32_t max_register_slots = 16384;  // 32-bit registers live at once; 128 bytes per warp
 };
 
 struct ParamInfo {
@@ -39,13 +39,13 @@ struct ParamInfo {
 struct EntryInfo {
   std::string name;
   std::vector<ParamInfo> params;
-  uint32_t param_bytes = 0;          // total, with no padding at the end
-  uint32_t static_shared_bytes = 0;  // dynamic shared memory begins after it, 16-byte aligned
-  uint32_t local_bytes = 0;          // per thread, with the called functions'
-  uint32_t registers = 0;            // estimate of 32-bit registers per thread, 16..255
-  uint32_t max_threads = 0;          // from .maxntid/.reqntid; 0: not given
+  uint32_t param_bytes = 0;                // total, with no padding at the end
+  uint32_t static_shared_bytes = 0;        // dynamic shared memory begins after it, 16-byte aligned
+  uint32_t local_bytes = 0;                // per thread, with the called functions'
+  uint32_t registers = 0;                  // estimate of 32-bit registers per thread, 16..255
+  uint32_t max_threads = 0;                // from .maxntid/.reqntid; 0: not given
   uint32_t required_block[3] = {0, 0, 0};  // .reqntid; zeros: not given
-  uint32_t line = 0;                 // of the entry in the PTX text
+  uint32_t line = 0;                       // of the entry in the PTX text
 };
 
 enum class SymbolSpace : uint8_t { kGlobal, kConst };
@@ -55,8 +55,8 @@ enum class SymbolSpace : uint8_t { kGlobal, kConst };
 struct Relocation {
   uint64_t offset = 0;
   int64_t addend = 0;
-  uint32_t target = 0;       // index into symbols(), or into functions when `function`
-  uint8_t width = 8;         // 4 or 8
+  uint32_t target = 0;  // index into symbols(), or into functions when `function`
+  uint8_t width = 8;    // 4 or 8
   bool function = false;
 };
 
@@ -67,13 +67,13 @@ struct SymbolInfo {
   uint32_t align = 1;
   std::vector<uint8_t> initial;  // may be shorter than `bytes`: the rest is zero
   std::vector<Relocation> relocations;
-  bool external = false;         // .extern: somebody else's; must be given an address
+  bool external = false;  // .extern: somebody else's; must be given an address
 };
 
 namespace detail {
 struct ProgramData;
 struct ImageData;
-}
+}  // namespace detail
 
 class Program {
  public:

@@ -29,15 +29,15 @@ struct Warp {
   uint8_t* regs = nullptr;
   const uint8_t* consts = nullptr;
   uint32_t* preds = nullptr;
-  uint32_t exec = 0;   // lanes that execute this instruction
-  uint32_t live = 0;   // lanes that exist and have not exited
-  uint32_t cc = 0;     // carry flag, bit = lane
+  uint32_t exec = 0;  // lanes that execute this instruction
+  uint32_t live = 0;  // lanes that exist and have not exited
+  uint32_t cc = 0;    // carry flag, bit = lane
   BlockState* block = nullptr;
-  uint32_t index = 0;      // %warpid
+  uint32_t index = 0;           // %warpid
   const uint32_t* tid[3] = {};  // 32 lanes each
   uint8_t* local = nullptr;     // lane 0's local memory; lanes are local_bytes apart
-  uint32_t spin = 0;       // strong loads and atomics since the warp was last switched in
-  bool slept = false;      // nanosleep was executed: give others a turn
+  uint32_t spin = 0;            // strong loads and atomics since the warp was last switched in
+  bool slept = false;           // nanosleep was executed: give others a turn
   // Set with Flow::kFault.
   FaultKind fault_kind = FaultKind::kNone;
   uint32_t fault_lane = 0;

@@ -10,8 +10,8 @@ namespace {
 // Warp instructions in a row before another warp gets its turn: long enough that a warp's registers
 // stay in the cache for a while, short enough that waiting ones are not starved.
 constexpr uint64_t kTurnSteps = 4096;
-// Strong loads and atomics in a row before another warp gets its turn: a loop of them probably waits
-// for somebody else.
+// Strong loads and atomics in a row before another warp gets its turn: a loop of them probably
+// waits for somebody else.
 constexpr uint32_t kSpinLimit = 64;
 // Lanes at a join go on alone when their warp has used up this many turns without them (a spinning
 // turn counts kSpinImpatience of them): the cost of waiting in vain against that of running apart.
@@ -125,12 +125,18 @@ uint32_t BlockImpl::split_off(WarpState& w, uint32_t lanes, uint32_t pc) {
 bool BlockImpl::control(WarpState& w, const Inst& in) {
   Split& split = w.splits[w.current];
   switch (static_cast<Op>(in.op)) {
-    case Op::k_bra: return branch(w, in);
-    case Op::k_brx: return branch_indexed(w, in);
-    case Op::k_join: return join_here(w, in);
-    case Op::k_bar: return barrier(w, in);
-    case Op::k_ret: return return_from(w, in);
-    case Op::k_exit: return exit_lanes(w, w.exec);
+    case Op::k_bra:
+      return branch(w, in);
+    case Op::k_brx:
+      return branch_indexed(w, in);
+    case Op::k_join:
+      return join_here(w, in);
+    case Op::k_bar:
+      return barrier(w, in);
+    case Op::k_ret:
+      return return_from(w, in);
+    case Op::k_exit:
+      return exit_lanes(w, w.exec);
     case Op::k_trap:
       w.fault(FaultKind::kTrap, static_cast<uint32_t>(__builtin_ctz(w.exec)), 0, 0);
       return false;
@@ -161,8 +167,10 @@ bool BlockImpl::control(WarpState& w, const Inst& in) {
       ++split.pc;
       return true;
     }
-    case Op::k_builtin: return builtin(w, in);
-    default: return collective(w, in);
+    case Op::k_builtin:
+      return builtin(w, in);
+    default:
+      return collective(w, in);
   }
 }
 
@@ -179,7 +187,8 @@ bool BlockImpl::branch(WarpState& w, const Inst& in) {
   if (in.e != kNoTarget && !known) split.join = w.new_join(in.e, split.mask, split.join, false);
   const uint32_t taken = w.exec;
   const uint32_t next = split.pc + 1;
-  // The side that is earlier in the text first: it is the one that loops or comes to the join sooner.
+  // The side that is earlier in the text first: it is the one that loops or comes to the join
+  // sooner.
   if (target < next) {
     split_off(w, split.mask & ~taken, next);
     split.pc = target;
@@ -288,8 +297,8 @@ bool BlockImpl::barrier(WarpState& w, const Inst& in) {
   const uint32_t first = static_cast<uint32_t>(__builtin_ctz(w.exec));
   const uint32_t number = numbers[first];
   const uint32_t threads = counts == nullptr ? 0 : counts[first];
-  if (number >= kBarriers ||
-      (counts != nullptr && (threads == 0 || threads % kWarpLanes != 0 || threads > kMaxBlockThreads))) {
+  if (number >= kBarriers || (counts != nullptr && (threads == 0 || threads % kWarpLanes != 0 ||
+                                                    threads > kMaxBlockThreads))) {
     w.fault(FaultKind::kBadBarrier, first, number, threads);
     return false;
   }

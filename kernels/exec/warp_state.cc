@@ -72,7 +72,8 @@ bool WarpState::release_one_join() {
   for (size_t k = 0; k < joins.size(); ++k) {
     if (joins[k].arrived == 0) continue;
     uint32_t depth = 1;
-    for (int32_t p = joins[k].parent; p != kNoJoin; p = joins[static_cast<size_t>(p)].parent) ++depth;
+    for (int32_t p = joins[k].parent; p != kNoJoin; p = joins[static_cast<size_t>(p)].parent)
+      ++depth;
     if (depth > best_depth) {
       best = static_cast<int32_t>(k);
       best_depth = depth;

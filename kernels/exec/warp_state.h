@@ -5,8 +5,8 @@
 // reach it wait there for the others, so that the warp runs converged again. Waiting is only an
 // optimisation, never semantics (PTX promises no reconvergence): when the lanes waited for do not
 // come, because they spin on something that the waiting ones must do first, the waiting lanes are
-// released and go on by themselves. Ready splits take turns. Together that gives every lane progress
-// (what PTX ISA 6.0 and later calls independent thread scheduling).
+// released and go on by themselves. Ready splits take turns. Together that gives every lane
+// progress (what PTX ISA 6.0 and later calls independent thread scheduling).
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ struct Split {
   uint32_t pc = 0;
   int32_t join = kNoJoin;
   SplitState state = SplitState::kReady;
-  uint8_t barrier = 0;    // kBarrier: its number
-  uint32_t member = 0;    // kWarpSync: the member mask waited for
+  uint8_t barrier = 0;  // kBarrier: its number
+  uint32_t member = 0;  // kWarpSync: the member mask waited for
 };
 
 struct Join {
@@ -35,14 +35,14 @@ struct Join {
   uint32_t expected = 0;  // lanes that will come, those that are here included
   uint32_t arrived = 0;
   int32_t parent = kNoJoin;
-  bool call = false;      // the end of a call: reached by ret, not by a pc
+  bool call = false;  // the end of a call: reached by ret, not by a pc
 };
 
 struct WarpState : Warp {
   std::array<Split, 32> splits;
   uint32_t split_count = 0;
-  uint32_t current = 0;       // index of the split whose turn it is
-  uint32_t impatience = 0;    // grows with each used-up turn while lanes wait at joins
+  uint32_t current = 0;     // index of the split whose turn it is
+  uint32_t impatience = 0;  // grows with each used-up turn while lanes wait at joins
   std::vector<Join> joins;
   std::vector<int32_t> free_joins;
 

@@ -47,7 +47,8 @@ struct Bench {
     image = *Image::make(*program, addresses);
   }
   // One launch; warp instructions.
-  uint64_t launch(const std::string& entry, Dim3 grid, Dim3 block, const std::vector<std::byte>& bytes) {
+  uint64_t launch(const std::string& entry, Dim3 grid, Dim3 block,
+                  const std::vector<std::byte>& bytes) {
     LaunchShape shape;
     shape.grid = grid;
     shape.block = block;
@@ -76,7 +77,8 @@ struct Bench {
 
 struct Parameters {
   std::vector<std::byte> bytes;
-  template <class T> Parameters& add(T value) {
+  template <class T>
+  Parameters& add(T value) {
     while (bytes.size() % sizeof(T) != 0) bytes.push_back(std::byte{0});
     const auto* from = reinterpret_cast<const std::byte*>(&value);
     bytes.insert(bytes.end(), from, from + sizeof(T));
@@ -85,16 +87,22 @@ struct Parameters {
 };
 
 void report(benchmark::State& state, uint64_t steps, uint64_t items) {
-  state.counters["lane_instr/s"] = benchmark::Counter(static_cast<double>(steps) * 32, benchmark::Counter::kIsRate);
-  state.counters["items/s"] = benchmark::Counter(static_cast<double>(items), benchmark::Counter::kIsRate);
+  state.counters["lane_instr/s"] =
+      benchmark::Counter(static_cast<double>(steps) * 32, benchmark::Counter::kIsRate);
+  state.counters["items/s"] =
+      benchmark::Counter(static_cast<double>(items), benchmark::Counter::kIsRate);
 }
 
 std::string loop_kernel(const std::string& body) {
   return ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p) {\n"
          ".reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<16>; .reg .f32 %f<16>;\n"
-         "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;\n"
-         "cvt.rn.f32.u32 %f1, %r1; mov.f32 %f2, 0f3F800347; mov.f32 %f3, 0f3DCCCCCD; mov.u32 %r2, 0;\n"
-         "L:\n" + body + "add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 1000; @%p1 bra L;\n"
+         "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, "
+         "%rd1, %rd2;\n"
+         "cvt.rn.f32.u32 %f1, %r1; mov.f32 %f2, 0f3F800347; mov.f32 %f3, 0f3DCCCCCD; mov.u32 %r2, "
+         "0;\n"
+         "L:\n" +
+         body +
+         "add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 1000; @%p1 bra L;\n"
          "add.f32 %f1, %f1, %f4; st.global.f32 [%rd3], %f1; ret; }\n";
 }
 std::string repeat(const std::string& text, int times) {
@@ -109,16 +117,21 @@ void loop(benchmark::State& state, const std::string& body) {
   for (auto _ : state) steps += bench.launch("k", {8}, {128}, Parameters().add(bench.base).bytes);
   report(state, steps, 0);
 }
-void fma_chain(benchmark::State& state) { loop(state, repeat("fma.rn.f32 %f1, %f1, %f2, %f3;\n", 16)); }
+void fma_chain(benchmark::State& state) {
+  loop(state, repeat("fma.rn.f32 %f1, %f1, %f2, %f3;\n", 16));
+}
 void integer_mix(benchmark::State& state) {
-  loop(state, repeat("mad.lo.u32 %r3, %r1, %r2, %r3; xor.b32 %r4, %r3, %r1; shl.b32 %r5, %r4, 3; add.u32 %r1, %r5, %r2;\n", 4));
+  loop(state, repeat("mad.lo.u32 %r3, %r1, %r2, %r3; xor.b32 %r4, %r3, %r1; shl.b32 %r5, %r4, 3; "
+                     "add.u32 %r1, %r5, %r2;\n",
+                     4));
 }
 void global_loads(benchmark::State& state) {
   loop(state, repeat("ld.global.f32 %f4, [%rd3]; add.f32 %f1, %f1, %f4;\n", 8));
 }
 void divergent(benchmark::State& state) {
-  loop(state, "and.b32 %r3, %r1, 1; setp.eq.u32 %p2, %r3, 0; @%p2 bra A; add.f32 %f1, %f1, %f2; bra J;\n"
-              "A: mul.f32 %f1, %f1, %f2;\nJ:\n");
+  loop(state,
+       "and.b32 %r3, %r1, 1; setp.eq.u32 %p2, %r3, 0; @%p2 bra A; add.f32 %f1, %f1, %f2; bra J;\n"
+       "A: mul.f32 %f1, %f1, %f2;\nJ:\n");
 }
 BENCHMARK(fma_chain);
 BENCHMARK(integer_mix);
@@ -136,7 +149,14 @@ void triad(benchmark::State& state) {
   const uint64_t n = 1 << 20;
   uint64_t steps = 0, items = 0;
   for (auto _ : state) {
-    steps += bench.launch("triad", {n / 256}, {256}, Parameters().add(bench.base).add(bench.base + 8 * n).add(bench.base + 16 * n).add(2.0).add(n).bytes);
+    steps += bench.launch("triad", {n / 256}, {256},
+                          Parameters()
+                              .add(bench.base)
+                              .add(bench.base + 8 * n)
+                              .add(bench.base + 16 * n)
+                              .add(2.0)
+                              .add(n)
+                              .bytes);
     items += n;
   }
   report(state, steps, items);
@@ -146,7 +166,16 @@ void matmul(benchmark::State& state) {
   const uint32_t n = 256;
   uint64_t steps = 0, items = 0;
   for (auto _ : state) {
-    steps += bench.launch("matmul", {n / 8, n / 8}, {8, 8}, Parameters().add(bench.base).add(bench.base + (1 << 20)).add(bench.base + (2 << 20)).add(1.0f).add(n).add(n).add(n).bytes);
+    steps += bench.launch("matmul", {n / 8, n / 8}, {8, 8},
+                          Parameters()
+                              .add(bench.base)
+                              .add(bench.base + (1 << 20))
+                              .add(bench.base + (2 << 20))
+                              .add(1.0f)
+                              .add(n)
+                              .add(n)
+                              .add(n)
+                              .bytes);
     items += uint64_t{n} * n * n;
   }
   report(state, steps, items);
@@ -156,7 +185,9 @@ void md5(benchmark::State& state) {
   const uint64_t n = 1 << 16;
   uint64_t steps = 0, items = 0;
   for (auto _ : state) {
-    steps += bench.launch("md5", {n / 128}, {128}, Parameters().add(bench.base).add(bench.base + 16 * n).add(uint64_t{1}).add(n).bytes);
+    steps += bench.launch(
+        "md5", {n / 128}, {128},
+        Parameters().add(bench.base).add(bench.base + 16 * n).add(uint64_t{1}).add(n).bytes);
     items += n;
   }
   report(state, steps, items);
@@ -166,7 +197,8 @@ void histogram(benchmark::State& state) {
   const uint64_t n = 1 << 20;
   uint64_t steps = 0, items = 0;
   for (auto _ : state) {
-    steps += bench.launch("histogram", {64}, {128}, Parameters().add(bench.base).add(bench.base + 4096).add(1u).add(n).bytes);
+    steps += bench.launch("histogram", {64}, {128},
+                          Parameters().add(bench.base).add(bench.base + 4096).add(1u).add(n).bytes);
     items += n;
   }
   report(state, steps, items);
@@ -176,7 +208,17 @@ void stencil2d(benchmark::State& state) {
   const uint32_t n = 1024;
   uint64_t steps = 0, items = 0;
   for (auto _ : state) {
-    steps += bench.launch("stencil2d", {n / 32, n / 8}, {32, 8}, Parameters().add(bench.base).add(bench.base + (8 << 20)).add(.5f).add(.1f).add(.1f).add(1.f).add(n).add(n).bytes);
+    steps += bench.launch("stencil2d", {n / 32, n / 8}, {32, 8},
+                          Parameters()
+                              .add(bench.base)
+                              .add(bench.base + (8 << 20))
+                              .add(.5f)
+                              .add(.1f)
+                              .add(.1f)
+                              .add(1.f)
+                              .add(n)
+                              .add(n)
+                              .bytes);
     items += uint64_t{n} * n;
   }
   report(state, steps, items);

@@ -27,7 +27,8 @@ bool close(const Case& c, uint64_t x, uint64_t y) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   if (a == b) return true;
   if (std::isinf(a) || std::isinf(b)) return false;
-  return std::fabs(double{a} - double{b}) <= std::max(c.absolute, c.relative * std::max(std::fabs(double{a}), std::fabs(double{b})));
+  return std::fabs(double{a} - double{b}) <=
+         std::max(c.absolute, c.relative * std::max(std::fabs(double{a}), std::fabs(double{b})));
 }
 
 TEST(ExecConformance, AnswersAsTheGpuDid) {
@@ -43,7 +44,8 @@ TEST(ExecConformance, AnswersAsTheGpuDid) {
   exec::MemoryMap map;
   NoEnvironment environment;
   std::vector<uint64_t> out(kThreads), in(kThreads * 5);
-  const uint64_t addresses[2] = {reinterpret_cast<uint64_t>(out.data()), reinterpret_cast<uint64_t>(in.data())};
+  const uint64_t addresses[2] = {reinterpret_cast<uint64_t>(out.data()),
+                                 reinterpret_cast<uint64_t>(in.data())};
   ASSERT_TRUE(map.add(addresses[0], kThreads * 8));
   ASSERT_TRUE(map.add(addresses[1], kThreads * 40));
   size_t wrong = 0;
@@ -52,18 +54,21 @@ TEST(ExecConformance, AnswersAsTheGpuDid) {
     std::copy(words.begin(), words.end(), in.begin());  // in place: the kernel has its address
     exec::LaunchShape shape;
     shape.block = {kThreads};
-    auto block = exec::Block::make(*image, c.name, shape, std::as_bytes(std::span(addresses)), map, environment);
+    auto block = exec::Block::make(*image, c.name, shape, std::as_bytes(std::span(addresses)), map,
+                                   environment);
     ASSERT_TRUE(block.ok()) << block.error().message;
     (*block)->start({0, 0, 0}, {});
-    ASSERT_EQ((*block)->run(1'000'000).state, exec::RunState::kDone) << (*block)->fault().describe();
+    ASSERT_EQ((*block)->run(1'000'000).state, exec::RunState::kDone)
+        << (*block)->fault().describe();
     const std::vector<uint64_t>& expected = golden.at(c.name);
     const bool exact = c.relative == 0 && c.absolute == 0;
     size_t differ = 0;
     for (size_t t = 0; t < kThreads; ++t) {
       if (exact ? out[t] == expected[t] : close(c, out[t], expected[t])) continue;
       if (differ++ > 3) continue;
-      ADD_FAILURE() << c.text << std::hex << "\n  operands " << in[t * 5] << " " << in[t * 5 + 1] << " " << in[t * 5 + 2]
-                    << " " << in[t * 5 + 3] << "\n  here " << out[t] << ", GPU " << expected[t];
+      ADD_FAILURE() << c.text << std::hex << "\n  operands " << in[t * 5] << " " << in[t * 5 + 1]
+                    << " " << in[t * 5 + 2] << " " << in[t * 5 + 3] << "\n  here " << out[t]
+                    << ", GPU " << expected[t];
     }
     if (differ != 0) {
       ++wrong;

@@ -26,10 +26,19 @@ std::uint64_t hash(const std::string& text) {
 
 int width(Kind kind) {
   switch (kind) {
-    case Kind::kB16: case Kind::kF16: case Kind::kBf16: case Kind::kDivisor16: return 16;
-    case Kind::kB64: case Kind::kF64: case Kind::kDivisor64: return 64;
-    case Kind::kPred: return 1;
-    default: return 32;
+    case Kind::kB16:
+    case Kind::kF16:
+    case Kind::kBf16:
+    case Kind::kDivisor16:
+      return 16;
+    case Kind::kB64:
+    case Kind::kF64:
+    case Kind::kDivisor64:
+      return 64;
+    case Kind::kPred:
+      return 1;
+    default:
+      return 32;
   }
 }
 
@@ -41,41 +50,66 @@ std::uint64_t float_value(Random& r, int exponent_bits, int mantissa_bits) {
   const std::uint64_t mantissa = r.next() & ((1ull << mantissa_bits) - 1);
   const std::uint64_t bias = (1ull << (exponent_bits - 1)) - 1;
   switch (r.next() % 12) {
-    case 0: return sign;                                    // zero
-    case 1: return sign | infinity;
-    case 2: return sign | infinity | (1ull << (mantissa_bits - 1)) | mantissa;  // quiet NaN
-    case 3: return sign | mantissa;                         // subnormal
-    case 4: return sign | (bias << mantissa_bits);          // one
-    case 5: return sign | ((bias + r.next() % 12) << mantissa_bits) | (mantissa & ~0xfull);
-    case 6: return r.next() & all & ~(1ull << (bits - 2));  // not the largest exponents
-    default: return sign | ((bias - 6 + r.next() % 12) << mantissa_bits) | mantissa;
+    case 0:
+      return sign;  // zero
+    case 1:
+      return sign | infinity;
+    case 2:
+      return sign | infinity | (1ull << (mantissa_bits - 1)) | mantissa;  // quiet NaN
+    case 3:
+      return sign | mantissa;  // subnormal
+    case 4:
+      return sign | (bias << mantissa_bits);  // one
+    case 5:
+      return sign | ((bias + r.next() % 12) << mantissa_bits) | (mantissa & ~0xfull);
+    case 6:
+      return r.next() & all & ~(1ull << (bits - 2));  // not the largest exponents
+    default:
+      return sign | ((bias - 6 + r.next() % 12) << mantissa_bits) | mantissa;
   }
 }
 
 std::uint64_t integer_value(Random& r, int bits) {
   const std::uint64_t all = bits == 64 ? ~0ull : (1ull << bits) - 1;
   switch (r.next() % 8) {
-    case 0: return r.next() % 5;
-    case 1: return (0 - r.next() % 5) & all;
-    case 2: return 1ull << (bits - 1);
-    case 3: return (1ull << (bits - 1)) - 1;
-    case 4: return (r.next() & all) >> (r.next() % static_cast<std::uint64_t>(bits));
-    default: return r.next() & all;
+    case 0:
+      return r.next() % 5;
+    case 1:
+      return (0 - r.next() % 5) & all;
+    case 2:
+      return 1ull << (bits - 1);
+    case 3:
+      return (1ull << (bits - 1)) - 1;
+    case 4:
+      return (r.next() & all) >> (r.next() % static_cast<std::uint64_t>(bits));
+    default:
+      return r.next() & all;
   }
 }
 
 std::uint64_t value(Random& r, Kind kind) {
   switch (kind) {
-    case Kind::kNone: return 0;
-    case Kind::kPred: return r.next() & 1;
-    case Kind::kF16: return float_value(r, 5, 10);
-    case Kind::kBf16: return float_value(r, 8, 7);
-    case Kind::kF16x2: return float_value(r, 5, 10) | float_value(r, 5, 10) << 16;
-    case Kind::kBf16x2: return float_value(r, 8, 7) | float_value(r, 8, 7) << 16;
-    case Kind::kF32: return float_value(r, 8, 23);
-    case Kind::kF64: return float_value(r, 11, 52);
-    case Kind::kShift: return r.next() % 8 == 0 ? r.next() & 0xffffffffu : r.next() % 70;
-    case Kind::kDivisor16: case Kind::kDivisor: case Kind::kDivisor64: {
+    case Kind::kNone:
+      return 0;
+    case Kind::kPred:
+      return r.next() & 1;
+    case Kind::kF16:
+      return float_value(r, 5, 10);
+    case Kind::kBf16:
+      return float_value(r, 8, 7);
+    case Kind::kF16x2:
+      return float_value(r, 5, 10) | float_value(r, 5, 10) << 16;
+    case Kind::kBf16x2:
+      return float_value(r, 8, 7) | float_value(r, 8, 7) << 16;
+    case Kind::kF32:
+      return float_value(r, 8, 23);
+    case Kind::kF64:
+      return float_value(r, 11, 52);
+    case Kind::kShift:
+      return r.next() % 8 == 0 ? r.next() & 0xffffffffu : r.next() % 70;
+    case Kind::kDivisor16:
+    case Kind::kDivisor:
+    case Kind::kDivisor64: {
       const std::uint64_t v = integer_value(r, width(kind));
       return v == 0 ? 3 : v;
     }
@@ -85,22 +119,29 @@ std::uint64_t value(Random& r, Kind kind) {
       std::memcpy(&bits, &f, 4);
       return bits;
     }
-    case Kind::kPositive: return (r.next() % 0x7e000000u) + 0x00800000u;
-    default: return integer_value(r, width(kind));
+    case Kind::kPositive:
+      return (r.next() % 0x7e000000u) + 0x00800000u;
+    default:
+      return integer_value(r, width(kind));
   }
 }
 
 const char* prefix(Kind kind) {
   switch (width(kind)) {
-    case 1: return "%p";
-    case 16: return "%h";
-    case 64: return kind == Kind::kF64 ? "%fd" : "%rd";
-    default: return kind == Kind::kF32 || kind == Kind::kUnit || kind == Kind::kPositive ? "%f" : "%r";
+    case 1:
+      return "%p";
+    case 16:
+      return "%h";
+    case 64:
+      return kind == Kind::kF64 ? "%fd" : "%rd";
+    default:
+      return kind == Kind::kF32 || kind == Kind::kUnit || kind == Kind::kPositive ? "%f" : "%r";
   }
 }
 
 void replace(std::string& text, const std::string& from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+  for (std::size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
 }
 
@@ -112,8 +153,10 @@ class Builder {
            Kind e = Kind::kNone, double relative = 0, double absolute = 0) {
     Case added;
     for (const char ch : text.substr(0, text.find(';')))
-      if (std::isalnum(static_cast<unsigned char>(ch)) != 0) added.name += ch;
-      else if (!added.name.empty() && added.name.back() != '_') added.name += '_';
+      if (std::isalnum(static_cast<unsigned char>(ch)) != 0)
+        added.name += ch;
+      else if (!added.name.empty() && added.name.back() != '_')
+        added.name += '_';
     added.name = "c" + std::to_string(cases.size()) + "_" + added.name;
     added.text = text;
     added.d = d;
@@ -132,21 +175,25 @@ class Builder {
   void binary(const std::string& op, Kind d, Kind a, Kind b, double relative = 0) {
     add(op + " $d, $a, $b;", d, a, b, Kind::kNone, Kind::kNone, relative);
   }
-  void ternary(const std::string& op, Kind d, Kind a, Kind b, Kind c) { add(op + " $d, $a, $b, $c;", d, a, b, c); }
+  void ternary(const std::string& op, Kind d, Kind a, Kind b, Kind c) {
+    add(op + " $d, $a, $b, $c;", d, a, b, c);
+  }
 };
 
 struct IntegerType {
   const char* name;
   Kind kind, divisor;
 };
-const IntegerType kIntegers[] = {{"u16", Kind::kB16, Kind::kDivisor16}, {"s16", Kind::kB16, Kind::kDivisor16},
-                                 {"u32", Kind::kB32, Kind::kDivisor},   {"s32", Kind::kB32, Kind::kDivisor},
-                                 {"u64", Kind::kB64, Kind::kDivisor64}, {"s64", Kind::kB64, Kind::kDivisor64}};
+const IntegerType kIntegers[] = {
+    {"u16", Kind::kB16, Kind::kDivisor16}, {"s16", Kind::kB16, Kind::kDivisor16},
+    {"u32", Kind::kB32, Kind::kDivisor},   {"s32", Kind::kB32, Kind::kDivisor},
+    {"u64", Kind::kB64, Kind::kDivisor64}, {"s64", Kind::kB64, Kind::kDivisor64}};
 
 void integer_cases(Builder& b) {
   for (const IntegerType& t : kIntegers) {
     const std::string n = std::string(".") + t.name;
-    for (const char* op : {"add", "sub", "mul.lo", "mul.hi", "min", "max"}) b.binary(op + n, t.kind, t.kind, t.kind);
+    for (const char* op : {"add", "sub", "mul.lo", "mul.hi", "min", "max"})
+      b.binary(op + n, t.kind, t.kind, t.kind);
     b.binary("div" + n, t.kind, t.kind, t.divisor);
     b.binary("rem" + n, t.kind, t.kind, t.divisor);
     for (const char* op : {"mad.lo", "mad.hi"}) b.ternary(op + n, t.kind, t.kind, t.kind, t.kind);
@@ -170,15 +217,19 @@ void integer_cases(Builder& b) {
     }
   }
   for (const char* n : {"u32", "s32"}) {
-    for (const char* op : {"mul24.lo.", "mul24.hi."}) b.binary(std::string(op) + n, Kind::kB32, Kind::kB32, Kind::kB32);
-    for (const char* op : {"mad24.lo.", "mad24.hi."}) b.ternary(std::string(op) + n, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
+    for (const char* op : {"mul24.lo.", "mul24.hi."})
+      b.binary(std::string(op) + n, Kind::kB32, Kind::kB32, Kind::kB32);
+    for (const char* op : {"mad24.lo.", "mad24.hi."})
+      b.ternary(std::string(op) + n, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
     for (const char* mode : {"clamp", "wrap"}) {
       b.binary(std::string("szext.") + mode + "." + n, Kind::kB32, Kind::kB32, Kind::kShift);
     }
     for (const char* m : {"u32", "s32"}) {
       b.ternary(std::string("dp4a.") + n + "." + m, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
-      b.ternary(std::string("dp2a.lo.") + n + "." + m, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
-      b.ternary(std::string("dp2a.hi.") + n + "." + m, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
+      b.ternary(std::string("dp2a.lo.") + n + "." + m, Kind::kB32, Kind::kB32, Kind::kB32,
+                Kind::kB32);
+      b.ternary(std::string("dp2a.hi.") + n + "." + m, Kind::kB32, Kind::kB32, Kind::kB32,
+                Kind::kB32);
     }
   }
   b.binary("bmsk.clamp.b32", Kind::kB32, Kind::kShift, Kind::kShift);
@@ -202,35 +253,50 @@ void integer_cases(Builder& b) {
     b.add("bfi" + n + " $d, $a, $b, $c, $e;", k, k, k, Kind::kShift, Kind::kShift);
   }
   for (const char* mode : {"l.wrap", "l.clamp", "r.wrap", "r.clamp"})
-    b.ternary(std::string("shf.") + mode + ".b32", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kShift);
+    b.ternary(std::string("shf.") + mode + ".b32", Kind::kB32, Kind::kB32, Kind::kB32,
+              Kind::kShift);
   for (const char* mode : {"", ".f4e", ".b4e", ".rc8", ".ecl", ".ecr", ".rc16"})
     b.ternary(std::string("prmt.b32") + mode, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
   for (const int table : {0x96, 0xe8, 0xca, 0x1b, 0x80, 0xfe, 0x35})
-    b.add("lop3.b32 $d, $a, $b, $c, " + std::to_string(table) + ";", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
+    b.add("lop3.b32 $d, $a, $b, $c, " + std::to_string(table) + ";", Kind::kB32, Kind::kB32,
+          Kind::kB32, Kind::kB32);
   // The base must be a lane; large offsets find nothing.
-  b.add("and.b32 %r20, $b, 31; shr.s32 %r21, $c, 24; fns.b32 $d, $a, %r20, %r21;", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
+  b.add("and.b32 %r20, $b, 31; shr.s32 %r21, $c, 24; fns.b32 $d, $a, %r20, %r21;", Kind::kB32,
+        Kind::kB32, Kind::kB32, Kind::kB32);
   // Carry chains: the high word shows the carry.
-  b.add("add.cc.u32 $d, $a, $b; addc.cc.u32 $d, $c, $e; addc.u32 $d, $d, 0;", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
-  b.add("sub.cc.u32 $d, $a, $b; subc.cc.u32 $d, $c, $e; subc.u32 $d, $d, 0;", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
-  b.add("add.cc.u64 $d, $a, $b; addc.u64 $d, $c, $e;", Kind::kB64, Kind::kB64, Kind::kB64, Kind::kB64, Kind::kB64);
-  b.add("sub.cc.u64 $d, $a, $b; subc.u64 $d, $c, $e;", Kind::kB64, Kind::kB64, Kind::kB64, Kind::kB64, Kind::kB64);
-  b.add("mad.lo.cc.u32 $d, $a, $b, $c; madc.hi.u32 $d, $a, $b, $e;", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
-  b.add("mad.hi.cc.s32 $d, $a, $b, $c; madc.lo.s32 $d, $a, $b, $e;", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
-  b.add("setp.lt.and.s32 %p0, $a, $b, $c; selp.u32 $d, 7, 9, %p0;", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kPred);
-  b.add("setp.lt.or.s32 %p0|%p1, $a, $b, $c; selp.u32 $d, 1, 0, %p0; @%p1 add.u32 $d, $d, 2;", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kPred);
-  b.add("setp.ge.xor.u32 %p0|%p1, $a, $b, !$c; selp.u32 $d, 1, 0, %p0; @%p1 add.u32 $d, $d, 2;", Kind::kB32, Kind::kB32, Kind::kB32, Kind::kPred);
+  b.add("add.cc.u32 $d, $a, $b; addc.cc.u32 $d, $c, $e; addc.u32 $d, $d, 0;", Kind::kB32,
+        Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
+  b.add("sub.cc.u32 $d, $a, $b; subc.cc.u32 $d, $c, $e; subc.u32 $d, $d, 0;", Kind::kB32,
+        Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
+  b.add("add.cc.u64 $d, $a, $b; addc.u64 $d, $c, $e;", Kind::kB64, Kind::kB64, Kind::kB64,
+        Kind::kB64, Kind::kB64);
+  b.add("sub.cc.u64 $d, $a, $b; subc.u64 $d, $c, $e;", Kind::kB64, Kind::kB64, Kind::kB64,
+        Kind::kB64, Kind::kB64);
+  b.add("mad.lo.cc.u32 $d, $a, $b, $c; madc.hi.u32 $d, $a, $b, $e;", Kind::kB32, Kind::kB32,
+        Kind::kB32, Kind::kB32, Kind::kB32);
+  b.add("mad.hi.cc.s32 $d, $a, $b, $c; madc.lo.s32 $d, $a, $b, $e;", Kind::kB32, Kind::kB32,
+        Kind::kB32, Kind::kB32, Kind::kB32);
+  b.add("setp.lt.and.s32 %p0, $a, $b, $c; selp.u32 $d, 7, 9, %p0;", Kind::kB32, Kind::kB32,
+        Kind::kB32, Kind::kPred);
+  b.add("setp.lt.or.s32 %p0|%p1, $a, $b, $c; selp.u32 $d, 1, 0, %p0; @%p1 add.u32 $d, $d, 2;",
+        Kind::kB32, Kind::kB32, Kind::kB32, Kind::kPred);
+  b.add("setp.ge.xor.u32 %p0|%p1, $a, $b, !$c; selp.u32 $d, 1, 0, %p0; @%p1 add.u32 $d, $d, 2;",
+        Kind::kB32, Kind::kB32, Kind::kB32, Kind::kPred);
   b.binary("set.lt.u32.s32", Kind::kB32, Kind::kB32, Kind::kB32);
   b.binary("set.gt.f32.f32", Kind::kF32, Kind::kF32, Kind::kF32);
-  for (const char* op : {"and", "or", "xor"}) b.binary(std::string(op) + ".pred", Kind::kPred, Kind::kPred, Kind::kPred);
+  for (const char* op : {"and", "or", "xor"})
+    b.binary(std::string(op) + ".pred", Kind::kPred, Kind::kPred, Kind::kPred);
   b.unary("not.pred", Kind::kPred, Kind::kPred);
   // Vector moves.
   b.add("mov.b64 {%r20, %r21}, $a; mov.b64 $d, {%r21, %r20};", Kind::kB64, Kind::kB64);
   b.add("mov.b32 {%h20, %h21}, $a; mov.b32 $d, {%h21, %h20};", Kind::kB32, Kind::kB32);
-  b.add("mov.b64 {%h20, %h21, %h22, %h23}, $a; mov.b64 $d, {%h23, %h20, %h22, %h21};", Kind::kB64, Kind::kB64);
+  b.add("mov.b64 {%h20, %h21, %h22, %h23}, $a; mov.b64 $d, {%h23, %h20, %h22, %h21};", Kind::kB64,
+        Kind::kB64);
 }
 
 void float_cases(Builder& b) {
-  const char* const compares[] = {"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+  const char* const compares[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
+                                  "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
   for (const char* op : {"add", "sub", "mul", "div"}) {
     for (const char* round : {".rn", ".rz", ".rm", ".rp"}) {
       b.binary(std::string(op) + round + ".f32", Kind::kF32, Kind::kF32, Kind::kF32);
@@ -253,7 +319,8 @@ void float_cases(Builder& b) {
   b.ternary("fma.rn.ftz.f32", Kind::kF32, Kind::kF32, Kind::kF32, Kind::kF32);
   b.ternary("fma.rn.sat.f32", Kind::kF32, Kind::kF32, Kind::kF32, Kind::kF32);
   for (const char* op : {"min", "max"}) {
-    for (const char* mode : {".f32", ".ftz.f32", ".NaN.f32", ".xorsign.abs.f32"}) b.binary(std::string(op) + mode, Kind::kF32, Kind::kF32, Kind::kF32);
+    for (const char* mode : {".f32", ".ftz.f32", ".NaN.f32", ".xorsign.abs.f32"})
+      b.binary(std::string(op) + mode, Kind::kF32, Kind::kF32, Kind::kF32);
     b.binary(std::string(op) + ".f64", Kind::kF64, Kind::kF64, Kind::kF64);
     b.binary(std::string(op) + ".f16", Kind::kF16, Kind::kF16, Kind::kF16);
     b.binary(std::string(op) + ".f16x2", Kind::kF16x2, Kind::kF16x2, Kind::kF16x2);
@@ -261,7 +328,8 @@ void float_cases(Builder& b) {
     b.binary(std::string(op) + ".bf16x2", Kind::kBf16x2, Kind::kBf16x2, Kind::kBf16x2);
   }
   for (const char* op : {"abs", "neg"}) {
-    for (const char* mode : {".f32", ".ftz.f32"}) b.unary(std::string(op) + mode, Kind::kF32, Kind::kF32);
+    for (const char* mode : {".f32", ".ftz.f32"})
+      b.unary(std::string(op) + mode, Kind::kF32, Kind::kF32);
     b.unary(std::string(op) + ".f64", Kind::kF64, Kind::kF64);
     b.unary(std::string(op) + ".f16", Kind::kF16, Kind::kF16);
     b.unary(std::string(op) + ".f16x2", Kind::kF16x2, Kind::kF16x2);
@@ -270,7 +338,8 @@ void float_cases(Builder& b) {
   }
   b.binary("copysign.f32", Kind::kF32, Kind::kF32, Kind::kF32);
   b.binary("copysign.f64", Kind::kF64, Kind::kF64, Kind::kF64);
-  for (const char* property : {"finite", "infinite", "number", "notanumber", "normal", "subnormal"}) {
+  for (const char* property :
+       {"finite", "infinite", "number", "notanumber", "normal", "subnormal"}) {
     b.unary(std::string("testp.") + property + ".f32", Kind::kPred, Kind::kF32);
     b.unary(std::string("testp.") + property + ".f64", Kind::kPred, Kind::kF64);
   }
@@ -317,38 +386,47 @@ void convert_cases(Builder& b) {
     Kind kind;
     bool is_float;
   };
-  const Type types[] = {{"u8", Kind::kB16, false}, {"s8", Kind::kB16, false}, {"u16", Kind::kB16, false},
-                        {"s16", Kind::kB16, false}, {"u32", Kind::kB32, false}, {"s32", Kind::kB32, false},
-                        {"u64", Kind::kB64, false}, {"s64", Kind::kB64, false}, {"f16", Kind::kF16, true},
-                        {"f32", Kind::kF32, true}, {"f64", Kind::kF64, true}, {"bf16", Kind::kBf16, true}};
+  const Type types[] = {
+      {"u8", Kind::kB16, false},  {"s8", Kind::kB16, false},  {"u16", Kind::kB16, false},
+      {"s16", Kind::kB16, false}, {"u32", Kind::kB32, false}, {"s32", Kind::kB32, false},
+      {"u64", Kind::kB64, false}, {"s64", Kind::kB64, false}, {"f16", Kind::kF16, true},
+      {"f32", Kind::kF32, true},  {"f64", Kind::kF64, true},  {"bf16", Kind::kBf16, true}};
   for (const Type& to : types) {
     for (const Type& from : types) {
       const std::string names = std::string(".") + to.name + "." + from.name;
       const bool bf16 = to.kind == Kind::kBf16 || from.kind == Kind::kBf16;
       if (bf16 && !(to.is_float && from.is_float)) continue;
-      if (bf16 && (to.kind != Kind::kF32 || from.kind != Kind::kBf16) && (to.kind != Kind::kBf16 || from.kind != Kind::kF32)) continue;
+      if (bf16 && (to.kind != Kind::kF32 || from.kind != Kind::kBf16) &&
+          (to.kind != Kind::kBf16 || from.kind != Kind::kF32))
+        continue;
       if (!to.is_float && !from.is_float) {
         b.unary("cvt" + names, to.kind, from.kind);
         // .sat is allowed only where something can be clamped.
         const auto bits = [](const Type& t) { return std::stoi(t.name + 1); };
-        const bool fits = to.name[0] == from.name[0]  ? bits(to) >= bits(from)
-                          : from.name[0] == 'u' ? bits(to) > bits(from)
-                                                : false;
+        const bool fits = to.name[0] == from.name[0] ? bits(to) >= bits(from)
+                          : from.name[0] == 'u'      ? bits(to) > bits(from)
+                                                     : false;
         if (!fits) b.unary("cvt.sat" + names, to.kind, from.kind);
       } else if (!to.is_float) {
-        for (const char* round : {"rni", "rzi", "rmi", "rpi"}) b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
+        for (const char* round : {"rni", "rzi", "rmi", "rpi"})
+          b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
         if (from.kind == Kind::kF32) b.unary("cvt.rzi.ftz" + names, to.kind, from.kind);
       } else if (!from.is_float) {
-        for (const char* round : {"rn", "rz", "rm", "rp"}) b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
+        for (const char* round : {"rn", "rz", "rm", "rp"})
+          b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
       } else if (width(to.kind) < width(from.kind)) {
-        for (const char* round : {"rn", "rz"}) b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
+        for (const char* round : {"rn", "rz"})
+          b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
         if (!bf16)
-          for (const char* round : {"rm", "rp"}) b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
+          for (const char* round : {"rm", "rp"})
+            b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
         if (to.kind == Kind::kF32) b.unary("cvt.rn.ftz.sat" + names, to.kind, from.kind);
-        if (bf16 || (to.kind == Kind::kF16 && from.kind == Kind::kF32)) b.unary("cvt.rn.relu" + names, to.kind, from.kind);
+        if (bf16 || (to.kind == Kind::kF16 && from.kind == Kind::kF32))
+          b.unary("cvt.rn.relu" + names, to.kind, from.kind);
       } else if (&to == &from) {
         if (bf16) continue;
-        for (const char* round : {"rni", "rzi", "rmi", "rpi"}) b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
+        for (const char* round : {"rni", "rzi", "rmi", "rpi"})
+          b.unary(std::string("cvt.") + round + names, to.kind, from.kind);
         if (to.kind == Kind::kF32) {
           b.unary("cvt.sat" + names, to.kind, from.kind);
           b.unary("cvt.ftz" + names, to.kind, from.kind);
@@ -368,8 +446,11 @@ void convert_cases(Builder& b) {
 void warp_cases(Builder& b) {
   for (const char* mode : {"up", "down", "bfly", "idx"}) {
     // A lane offset and a segment mask of every kind; the predicate doubles the result.
-    b.add(std::string("shfl.sync.") + mode + ".b32 $d|%p0, $a, $b, $c, -1; @%p0 add.u32 $d, $d, $d;", Kind::kB32, Kind::kB32, Kind::kShift, Kind::kB32);
-    b.add(std::string("shfl.sync.") + mode + ".b32 $d|%p0, $a, 3, 31, -1; @%p0 add.u32 $d, $d, $d;", Kind::kB32, Kind::kB32);
+    b.add(
+        std::string("shfl.sync.") + mode + ".b32 $d|%p0, $a, $b, $c, -1; @%p0 add.u32 $d, $d, $d;",
+        Kind::kB32, Kind::kB32, Kind::kShift, Kind::kB32);
+    b.add(std::string("shfl.sync.") + mode + ".b32 $d|%p0, $a, 3, 31, -1; @%p0 add.u32 $d, $d, $d;",
+          Kind::kB32, Kind::kB32);
   }
   b.add("vote.sync.ballot.b32 $d, $a, -1;", Kind::kB32, Kind::kPred);
   b.add("vote.sync.any.pred $d, $a, -1;", Kind::kPred, Kind::kPred);
@@ -377,72 +458,127 @@ void warp_cases(Builder& b) {
   b.add("vote.sync.uni.pred $d, $a, -1;", Kind::kPred, Kind::kPred);
   b.add("and.b32 %r20, $a, 3; match.any.sync.b32 $d, %r20, -1;", Kind::kB32, Kind::kB32);
   b.add("and.b64 %rd20, $a, 1; match.any.sync.b64 $d, %rd20, -1;", Kind::kB32, Kind::kB64);
-  b.add("shr.u32 %r20, $a, 31; match.all.sync.b32 $d|%p0, %r20, -1; @%p0 not.b32 $d, $d;", Kind::kB32, Kind::kB32);
-  for (const char* op : {"add.s32", "min.u32", "max.u32", "min.s32", "max.s32", "and.b32", "or.b32", "xor.b32"})
+  b.add("shr.u32 %r20, $a, 31; match.all.sync.b32 $d|%p0, %r20, -1; @%p0 not.b32 $d, $d;",
+        Kind::kB32, Kind::kB32);
+  for (const char* op :
+       {"add.s32", "min.u32", "max.u32", "min.s32", "max.s32", "and.b32", "or.b32", "xor.b32"})
     b.add(std::string("redux.sync.") + op + " $d, $a, -1;", Kind::kB32, Kind::kB32);
   b.add("elect.sync $d|%p0, -1; @%p0 add.u32 $d, $d, $a;", Kind::kB32, Kind::kB32);
   b.add("barrier.cta.red.popc.u32 $d, 0, $a;", Kind::kB32, Kind::kPred);
   b.add("setp.ne.u32 %p0, $a, 77; barrier.cta.red.and.pred $d, 1, %p0;", Kind::kPred, Kind::kB32);
   b.add("barrier.cta.red.or.pred $d, 2, $a;", Kind::kPred, Kind::kPred);
   // Half of the lanes on the other side of a branch, and each side on its own.
-  b.add("setp.lt.s32 %p0, $a, 0; @%p0 bra N1; redux.sync.add.s32 $d, $b, -1; bra E1; N1: redux.sync.add.s32 $d, $c, -1; E1:",
-        Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
-  b.add("setp.lt.s32 %p0, $a, 0; vote.sync.ballot.b32 %r20, %p0, -1; @%p0 bra N2; not.b32 %r20, %r20; redux.sync.xor.b32 $d, $b, %r20; bra E2; "
-        "N2: redux.sync.and.b32 $d, $b, %r20; E2: add.u32 $d, $d, %r20;",
-        Kind::kB32, Kind::kB32, Kind::kB32);
-  for (const char* reg : {"%laneid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge", "%tid.x", "%ntid.x", "%nctaid.x", "%ctaid.y"})
+  b.add(
+      "setp.lt.s32 %p0, $a, 0; @%p0 bra N1; redux.sync.add.s32 $d, $b, -1; bra E1; N1: "
+      "redux.sync.add.s32 $d, $c, -1; E1:",
+      Kind::kB32, Kind::kB32, Kind::kB32, Kind::kB32);
+  b.add(
+      "setp.lt.s32 %p0, $a, 0; vote.sync.ballot.b32 %r20, %p0, -1; @%p0 bra N2; not.b32 %r20, "
+      "%r20; redux.sync.xor.b32 $d, $b, %r20; bra E2; "
+      "N2: redux.sync.and.b32 $d, $b, %r20; E2: add.u32 $d, $d, %r20;",
+      Kind::kB32, Kind::kB32, Kind::kB32);
+  for (const char* reg : {"%laneid", "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt",
+                          "%lanemask_ge", "%tid.x", "%ntid.x", "%nctaid.x", "%ctaid.y"})
     b.add(std::string("mov.u32 $d, ") + reg + "; xor.b32 $d, $d, $a;", Kind::kB32, Kind::kB32);
 }
 
 // Each thread's own result word serves as its memory: %rd4 is its address.
 void memory_cases(Builder& b) {
   const auto atomic32 = [&b](const std::string& op, Kind kind) {
-    b.add("st.volatile.global.b32 [%rd4], $a; atom." + op + " %r20, [%rd4], %r22; ld.volatile.global.b32 %r21, [%rd4]; mov.b64 $d, {%r20, %r21};",
+    b.add("st.volatile.global.b32 [%rd4], $a; atom." + op +
+              " %r20, [%rd4], %r22; ld.volatile.global.b32 %r21, [%rd4]; mov.b64 $d, {%r20, %r21};",
           Kind::kB64, kind, kind);
     // The second operand under a fixed name, whatever class it is of.
     std::string& text = b.cases.back().text;
     text = "mov.b32 %r22, $b; " + text;
   };
-  for (const char* op : {"global.add.u32", "add.s32", "min.u32", "global.max.u32", "global.min.s32", "max.s32", "global.and.b32",
-                         "global.or.b32", "xor.b32", "global.exch.b32", "global.inc.u32", "global.dec.u32", "acq_rel.gpu.global.add.u32"})
+  for (const char* op : {"global.add.u32", "add.s32", "min.u32", "global.max.u32", "global.min.s32",
+                         "max.s32", "global.and.b32", "global.or.b32", "xor.b32", "global.exch.b32",
+                         "global.inc.u32", "global.dec.u32", "acq_rel.gpu.global.add.u32"})
     atomic32(op, Kind::kB32);
   const auto with_float = [&b](const char* space, const char* declare, const char* address) {
-    b.add(std::string(declare) + "st.volatile." + space + ".b32 [" + address + "], $a; atom." + space + ".add.f32 %f20, [" + address +
-              "], $b; ld.volatile." + space + ".b32 %r21, [" + address + "]; mov.b32 %r20, %f20; mov.b64 $d, {%r20, %r21};",
+    b.add(std::string(declare) + "st.volatile." + space + ".b32 [" + address + "], $a; atom." +
+              space + ".add.f32 %f20, [" + address + "], $b; ld.volatile." + space +
+              ".b32 %r21, [" + address + "]; mov.b32 %r20, %f20; mov.b64 $d, {%r20, %r21};",
           Kind::kB64, Kind::kF32, Kind::kF32);
   };
   with_float("global", "", "%rd4");
-  with_float("shared", ".shared .align 4 .b8 sm[1024]; mov.u32 %r24, %tid.x; shl.b32 %r24, %r24, 2; mov.u32 %r25, sm; add.u32 %r24, %r24, %r25; ", "%r24");
-  b.add("st.volatile.global.b32 [%rd4], $a; red.global.add.f32 [%rd4], $b; ld.volatile.global.b32 $d, [%rd4];", Kind::kB32, Kind::kF32, Kind::kF32);
-  b.add("st.volatile.global.b32 [%rd4], $a; atom.global.add.noftz.f16x2 %r20, [%rd4], $b; ld.volatile.global.b32 %r21, [%rd4]; mov.b64 $d, {%r20, %r21};",
-        Kind::kB64, Kind::kF16x2, Kind::kF16x2);
-  b.add("st.volatile.global.b32 [%rd4], $a; atom.global.add.noftz.bf16x2 %r20, [%rd4], $b; ld.volatile.global.b32 %r21, [%rd4]; mov.b64 $d, {%r20, %r21};",
-        Kind::kB64, Kind::kBf16x2, Kind::kBf16x2);
-  for (const char* op : {"add.u64", "min.u64", "max.u64", "min.s64", "max.s64", "and.b64", "or.b64", "xor.b64", "exch.b64"})
-    b.add(std::string("st.volatile.global.b64 [%rd4], $a; atom.global.") + op + " %rd20, [%rd4], $b; ld.volatile.global.b64 %rd21, [%rd4]; "
-          "mad.lo.u64 $d, %rd20, 3, %rd21;", Kind::kB64, Kind::kB64, Kind::kB64);
-  b.add("st.volatile.global.f64 [%rd4], $a; atom.global.add.f64 %fd20, [%rd4], $b; ld.volatile.global.f64 $d, [%rd4];", Kind::kF64, Kind::kF64, Kind::kF64);
-  b.add("and.b32 %r22, $a, 1; and.b32 %r23, $b, 1; st.volatile.global.b32 [%rd4], %r22; atom.global.cas.b32 %r20, [%rd4], %r23, $c; "
-        "ld.volatile.global.b32 %r21, [%rd4]; mov.b64 $d, {%r20, %r21};", Kind::kB64, Kind::kB32, Kind::kB32, Kind::kB32);
-  b.add("and.b64 %rd22, $a, 1; and.b64 %rd23, $b, 1; st.volatile.global.b64 [%rd4], %rd22; atom.global.cas.b64 %rd20, [%rd4], %rd23, $c; "
-        "ld.volatile.global.b64 %rd21, [%rd4]; mad.lo.u64 $d, %rd20, 3, %rd21;", Kind::kB64, Kind::kB64, Kind::kB64, Kind::kB64);
+  with_float("shared",
+             ".shared .align 4 .b8 sm[1024]; mov.u32 %r24, %tid.x; shl.b32 %r24, %r24, 2; mov.u32 "
+             "%r25, sm; add.u32 %r24, %r24, %r25; ",
+             "%r24");
+  b.add(
+      "st.volatile.global.b32 [%rd4], $a; red.global.add.f32 [%rd4], $b; ld.volatile.global.b32 "
+      "$d, [%rd4];",
+      Kind::kB32, Kind::kF32, Kind::kF32);
+  b.add(
+      "st.volatile.global.b32 [%rd4], $a; atom.global.add.noftz.f16x2 %r20, [%rd4], $b; "
+      "ld.volatile.global.b32 %r21, [%rd4]; mov.b64 $d, {%r20, %r21};",
+      Kind::kB64, Kind::kF16x2, Kind::kF16x2);
+  b.add(
+      "st.volatile.global.b32 [%rd4], $a; atom.global.add.noftz.bf16x2 %r20, [%rd4], $b; "
+      "ld.volatile.global.b32 %r21, [%rd4]; mov.b64 $d, {%r20, %r21};",
+      Kind::kB64, Kind::kBf16x2, Kind::kBf16x2);
+  for (const char* op : {"add.u64", "min.u64", "max.u64", "min.s64", "max.s64", "and.b64", "or.b64",
+                         "xor.b64", "exch.b64"})
+    b.add(std::string("st.volatile.global.b64 [%rd4], $a; atom.global.") + op +
+              " %rd20, [%rd4], $b; ld.volatile.global.b64 %rd21, [%rd4]; "
+              "mad.lo.u64 $d, %rd20, 3, %rd21;",
+          Kind::kB64, Kind::kB64, Kind::kB64);
+  b.add(
+      "st.volatile.global.f64 [%rd4], $a; atom.global.add.f64 %fd20, [%rd4], $b; "
+      "ld.volatile.global.f64 $d, [%rd4];",
+      Kind::kF64, Kind::kF64, Kind::kF64);
+  b.add(
+      "and.b32 %r22, $a, 1; and.b32 %r23, $b, 1; st.volatile.global.b32 [%rd4], %r22; "
+      "atom.global.cas.b32 %r20, [%rd4], %r23, $c; "
+      "ld.volatile.global.b32 %r21, [%rd4]; mov.b64 $d, {%r20, %r21};",
+      Kind::kB64, Kind::kB32, Kind::kB32, Kind::kB32);
+  b.add(
+      "and.b64 %rd22, $a, 1; and.b64 %rd23, $b, 1; st.volatile.global.b64 [%rd4], %rd22; "
+      "atom.global.cas.b64 %rd20, [%rd4], %rd23, $c; "
+      "ld.volatile.global.b64 %rd21, [%rd4]; mad.lo.u64 $d, %rd20, 3, %rd21;",
+      Kind::kB64, Kind::kB64, Kind::kB64, Kind::kB64);
   // Loads of every type, into registers of its width and wider.
   for (const char* type : {"u8", "s8", "b8", "u16", "s16", "u32", "s32", "b32"}) {
     const std::string t(type);
     const std::string offset = t.size() == 2 ? "3" : t[1] == '1' ? "6" : "4";
     const std::string store = "st.global.b64 [%rd4], $a; ";
-    b.add(store + "ld.volatile.global." + t + " $d, [%rd4+" + offset + "];", Kind::kB32, Kind::kB64);
-    b.add(store + "ld.volatile.global." + t + " $d, [%rd4+" + offset + "];", Kind::kB64, Kind::kB64);
-    if (offset != "4") b.add(store + "ld.volatile.global." + t + " $d, [%rd4+" + offset + "];", Kind::kB16, Kind::kB64);
+    b.add(store + "ld.volatile.global." + t + " $d, [%rd4+" + offset + "];", Kind::kB32,
+          Kind::kB64);
+    b.add(store + "ld.volatile.global." + t + " $d, [%rd4+" + offset + "];", Kind::kB64,
+          Kind::kB64);
+    if (offset != "4")
+      b.add(store + "ld.volatile.global." + t + " $d, [%rd4+" + offset + "];", Kind::kB16,
+            Kind::kB64);
   }
-  b.add("st.global.b64 [%rd4], $a; ld.volatile.global.v2.u32 {%r20, %r21}, [%rd4]; sub.u32 $d, %r20, %r21;", Kind::kB32, Kind::kB64);
-  b.add("st.global.b64 [%rd4], $a; ld.volatile.global.v4.u16 {%h20, %h21, %h22, %h23}, [%rd4]; mov.b64 $d, {%h23, %h21, %h22, %h20};", Kind::kB64, Kind::kB64);
-  b.add("st.global.b64 [%rd4], $a; ld.volatile.global.v4.s8 {%r20, %r21, %r22, %r23}, [%rd4+4]; mad.lo.s32 $d, %r20, 7, %r21; mad.lo.s32 $d, $d, 7, %r22; mad.lo.s32 $d, $d, 7, %r23;", Kind::kB32, Kind::kB64);
-  b.add("mov.b64 {%r20, %r21}, $a; st.global.v2.b32 [%rd4], {%r21, %r20}; st.global.u8 [%rd4+1], %r20; st.global.u16 [%rd4+6], %r21; ld.volatile.global.b64 $d, [%rd4];", Kind::kB64, Kind::kB64);
-  b.add("st.global.b64 [%rd4], $a; st.global.u8 [%rd4+2], $b; st.global.u16 [%rd4+4], $b; ld.volatile.global.b64 $d, [%rd4];", Kind::kB64, Kind::kB64, Kind::kB64);
-  b.add(".local .align 8 .b8 lm[64]; mov.u64 %rd20, lm; and.b64 %rd21, $b, 7; shl.b64 %rd21, %rd21, 3; add.u64 %rd22, %rd20, %rd21; st.local.b64 [lm], 5; "
-        "st.local.b64 [%rd22], $a; cvta.local.u64 %rd23, %rd20; ld.b64 %rd24, [%rd23]; isspacep.local %p0, %rd23; isspacep.global %p1, %rd4; "
-        "selp.u64 %rd25, 100, 0, %p0; @%p1 add.u64 %rd25, %rd25, 1000; add.u64 $d, %rd24, %rd25;", Kind::kB64, Kind::kB64, Kind::kB64);
+  b.add(
+      "st.global.b64 [%rd4], $a; ld.volatile.global.v2.u32 {%r20, %r21}, [%rd4]; sub.u32 $d, %r20, "
+      "%r21;",
+      Kind::kB32, Kind::kB64);
+  b.add(
+      "st.global.b64 [%rd4], $a; ld.volatile.global.v4.u16 {%h20, %h21, %h22, %h23}, [%rd4]; "
+      "mov.b64 $d, {%h23, %h21, %h22, %h20};",
+      Kind::kB64, Kind::kB64);
+  b.add(
+      "st.global.b64 [%rd4], $a; ld.volatile.global.v4.s8 {%r20, %r21, %r22, %r23}, [%rd4+4]; "
+      "mad.lo.s32 $d, %r20, 7, %r21; mad.lo.s32 $d, $d, 7, %r22; mad.lo.s32 $d, $d, 7, %r23;",
+      Kind::kB32, Kind::kB64);
+  b.add(
+      "mov.b64 {%r20, %r21}, $a; st.global.v2.b32 [%rd4], {%r21, %r20}; st.global.u8 [%rd4+1], "
+      "%r20; st.global.u16 [%rd4+6], %r21; ld.volatile.global.b64 $d, [%rd4];",
+      Kind::kB64, Kind::kB64);
+  b.add(
+      "st.global.b64 [%rd4], $a; st.global.u8 [%rd4+2], $b; st.global.u16 [%rd4+4], $b; "
+      "ld.volatile.global.b64 $d, [%rd4];",
+      Kind::kB64, Kind::kB64, Kind::kB64);
+  b.add(
+      ".local .align 8 .b8 lm[64]; mov.u64 %rd20, lm; and.b64 %rd21, $b, 7; shl.b64 %rd21, %rd21, "
+      "3; add.u64 %rd22, %rd20, %rd21; st.local.b64 [lm], 5; "
+      "st.local.b64 [%rd22], $a; cvta.local.u64 %rd23, %rd20; ld.b64 %rd24, [%rd23]; "
+      "isspacep.local %p0, %rd23; isspacep.global %p1, %rd4; "
+      "selp.u64 %rd25, 100, 0, %p0; @%p1 add.u64 %rd25, %rd25, 1000; add.u64 $d, %rd24, %rd25;",
+      Kind::kB64, Kind::kB64, Kind::kB64);
 }
 
 }  // namespace
@@ -471,7 +607,8 @@ std::vector<std::uint64_t> operands(const Case& c) {
 std::string module_text(const std::vector<Case>& cases) {
   std::string all = ".version 8.0\n.target sm_90\n.address_size 64\n";
   for (const Case& c : cases) {
-    std::string text = ".visible .entry " + c.name + "(.param .u64 out, .param .u64 in)\n{\n"
+    std::string text = ".visible .entry " + c.name +
+                       "(.param .u64 out, .param .u64 in)\n{\n"
                        ".reg .pred %p<32>; .reg .b16 %h<32>; .reg .b32 %r<32>; .reg .b64 %rd<32>;\n"
                        ".reg .f32 %f<32>; .reg .f64 %fd<32>;\n"
                        "ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in];\nmov.u32 %r1, %tid.x;\n"
@@ -486,10 +623,18 @@ std::string module_text(const std::vector<Case>& cases) {
       if (offset < 0) return;
       text += "ld.global.u64 %rd6, [%rd5+" + std::to_string(offset) + "];\n";
       switch (width(kind)) {
-        case 1: text += "cvt.u32.u64 %r2, %rd6; setp.ne.u32 " + reg + ", %r2, 0;\n"; break;
-        case 16: text += "cvt.u16.u64 " + reg + ", %rd6;\n"; break;
-        case 64: text += "mov.b64 " + reg + ", %rd6;\n"; break;
-        default: text += "cvt.u32.u64 %r2, %rd6; mov.b32 " + reg + ", %r2;\n"; break;
+        case 1:
+          text += "cvt.u32.u64 %r2, %rd6; setp.ne.u32 " + reg + ", %r2, 0;\n";
+          break;
+        case 16:
+          text += "cvt.u16.u64 " + reg + ", %rd6;\n";
+          break;
+        case 64:
+          text += "mov.b64 " + reg + ", %rd6;\n";
+          break;
+        default:
+          text += "cvt.u32.u64 %r2, %rd6; mov.b32 " + reg + ", %r2;\n";
+          break;
       }
     };
     bind("$a", c.a, 0);
@@ -500,10 +645,18 @@ std::string module_text(const std::vector<Case>& cases) {
     bind("$d", c.d, -1);
     text += body + "\n";
     switch (width(c.d)) {
-      case 1: text += "selp.u64 %rd7, 1, 0, " + d + ";\n"; break;
-      case 16: text += "cvt.u64.u16 %rd7, " + d + ";\n"; break;
-      case 64: text += "mov.b64 %rd7, " + d + ";\n"; break;
-      default: text += "mov.b32 %r3, " + d + "; cvt.u64.u32 %rd7, %r3;\n"; break;
+      case 1:
+        text += "selp.u64 %rd7, 1, 0, " + d + ";\n";
+        break;
+      case 16:
+        text += "cvt.u64.u16 %rd7, " + d + ";\n";
+        break;
+      case 64:
+        text += "mov.b64 %rd7, " + d + ";\n";
+        break;
+      default:
+        text += "mov.b32 %r3, " + d + "; cvt.u64.u32 %rd7, %r3;\n";
+        break;
     }
     all += text + "st.global.u64 [%rd4], %rd7;\nret;\n}\n";
   }

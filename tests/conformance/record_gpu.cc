@@ -41,7 +41,8 @@ int main(int argc, char** argv) {
     return 1;
   CUdeviceptr in = 0, out = 0;
   const size_t in_bytes = conformance::kThreads * 40, out_bytes = conformance::kThreads * 8;
-  if (!check(cuda.cuMemAlloc_v2(&in, in_bytes), "cuMemAlloc") || !check(cuda.cuMemAlloc_v2(&out, out_bytes), "cuMemAlloc"))
+  if (!check(cuda.cuMemAlloc_v2(&in, in_bytes), "cuMemAlloc") ||
+      !check(cuda.cuMemAlloc_v2(&out, out_bytes), "cuMemAlloc"))
     return 1;
   std::vector<conformance::Golden> golden;
   for (const conformance::Case& c : cases) {
@@ -53,7 +54,9 @@ int main(int argc, char** argv) {
     void* parameters[] = {&out, &in};
     if (!check(cuda.cuModuleGetFunction(&function, module, c.name.c_str()), c.name.c_str()) ||
         !check(cuda.cuMemcpyHtoD_v2(in, words.data(), in_bytes), "cuMemcpyHtoD") ||
-        !check(cuda.cuLaunchKernel(function, 1, 1, 1, conformance::kThreads, 1, 1, 0, nullptr, parameters, nullptr), c.name.c_str()) ||
+        !check(cuda.cuLaunchKernel(function, 1, 1, 1, conformance::kThreads, 1, 1, 0, nullptr,
+                                   parameters, nullptr),
+               c.name.c_str()) ||
         !check(cuda.cuMemcpyDtoH_v2(g.results.data(), out, out_bytes), c.name.c_str()))
       return 1;
     golden.push_back(std::move(g));

@@ -14,7 +14,9 @@ const char* const kIndex =
 class ExecControl : public ExecTest {};
 
 TEST_F(ExecControl, AddsAndStores) {
-  ASSERT_TRUE(load(kernel(std::string(kIndex) + "mad.lo.u32 %r4, %r3, 3, 7;\nst.global.u32 [%rd10], %r4;"))) << error_;
+  ASSERT_TRUE(
+      load(kernel(std::string(kIndex) + "mad.lo.u32 %r4, %r3, 3, 7;\nst.global.u32 [%rd10], %r4;")))
+      << error_;
   std::vector<uint32_t> out(1000);
   ASSERT_EQ(launch({4}, {250}, {share(out)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 1000; ++i) ASSERT_EQ(out[i], i * 3 + 7);
@@ -37,7 +39,8 @@ TEST_F(ExecControl, NestedBranches) {
     activemask.b32 %r6;
     st.global.u32 [%rd10], %r4;
     add.s64 %rd11, %rd1, %rd9;
-    st.global.u32 [%rd11], %r6;)"))) << error_;
+    st.global.u32 [%rd11], %r6;)")))
+      << error_;
   std::vector<uint32_t> out(64), masks(64);
   ASSERT_EQ(launch({1}, {64}, {share(out), share(masks)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 64; ++i) {
@@ -59,7 +62,8 @@ TEST_F(ExecControl, DivergentLoops) {
     shr.u32 %r4, %r4, 1; bra HEAD;
   ODD: mad.lo.u32 %r4, %r4, 3, 1; bra HEAD;
   DONE: st.global.u32 [%rd10], %r5;
-    activemask.b32 %r6; add.s64 %rd11, %rd1, %rd9; st.global.u32 [%rd11], %r6;)"))) << error_;
+    activemask.b32 %r6; add.s64 %rd11, %rd1, %rd9; st.global.u32 [%rd11], %r6;)")))
+      << error_;
   std::vector<uint32_t> out(256), masks(256);
   ASSERT_EQ(launch({2}, {128}, {share(out), share(masks)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 256; ++i) {
@@ -77,7 +81,8 @@ TEST_F(ExecControl, PartialWarpAndEarlyReturn) {
   ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
     setp.ge.u32 %p1, %r3, 40; @%p1 ret;
     bar.sync 0;
-    st.global.u32 [%rd10], 1;)"))) << error_;
+    st.global.u32 [%rd10], 1;)")))
+      << error_;
   std::vector<uint32_t> out(70);
   ASSERT_EQ(launch({1}, {70}, {share(out)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 70; ++i) EXPECT_EQ(out[i], i < 40 ? 1u : 0u);
@@ -94,7 +99,8 @@ TEST_F(ExecControl, BarrierExchangesThroughSharedMemory) {
     ld.shared.u32 %r3, [%r8];
     bar.sync 0;
     add.u32 %r7, %r7, 1; setp.lt.u32 %p1, %r7, 5; @%p1 bra LOOP;
-    st.global.u32 [%rd10], %r3;)"))) << error_;
+    st.global.u32 [%rd10], %r3;)")))
+      << error_;
   std::vector<uint32_t> out(256);
   ASSERT_EQ(launch({1}, {256}, {share(out)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 256; ++i) ASSERT_EQ(out[i], 255 - i);
@@ -114,7 +120,8 @@ TEST_F(ExecControl, BarriersByNumberAndCount) {
     bar.red.and.pred %p2, 0, %p1; bar.red.or.pred %p3, 0, %p1;
     selp.u32 %r10, 1, 0, %p2; selp.u32 %r11, 2, 0, %p3; or.b32 %r10, %r10, %r11;
     shl.b32 %r8, %r8, 8; or.b32 %r10, %r10, %r8;
-    add.s64 %rd11, %rd1, %rd9; st.global.u32 [%rd11], %r10;)"))) << error_;
+    add.s64 %rd11, %rd1, %rd9; st.global.u32 [%rd11], %r10;)")))
+      << error_;
   std::vector<uint32_t> out(128), red(128);
   ASSERT_EQ(launch({1}, {128}, {share(out), share(red)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(out[64 + i], 1000 + i);
@@ -128,7 +135,8 @@ TEST_F(ExecControl, BarrierInDivergentCodeCountsThreads) {
     @%p1 bra EVEN;
     barrier.sync 0; mov.u32 %r5, 1; bra JOIN;
   EVEN: barrier.sync 0; mov.u32 %r5, 2;
-  JOIN: st.global.u32 [%rd10], %r5;)"))) << error_;
+  JOIN: st.global.u32 [%rd10], %r5;)")))
+      << error_;
   std::vector<uint32_t> out(96);
   ASSERT_EQ(launch({1}, {96}, {share(out)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(out[i], i % 2 == 0 ? 2u : 1u);
@@ -141,7 +149,8 @@ TEST_F(ExecControl, LockInsideAWarp) {
     setp.ne.u32 %p1, %r4, 0; @%p1 bra SPIN;
     ld.volatile.global.u32 %r5, [%rd0+4]; add.u32 %r5, %r5, 1; st.volatile.global.u32 [%rd0+4], %r5;
     membar.gl;
-    atom.global.exch.b32 %r6, [%rd0], 0;)"))) << error_;
+    atom.global.exch.b32 %r6, [%rd0], 0;)")))
+      << error_;
   std::vector<uint32_t> lock(2);
   ASSERT_EQ(launch({2}, {128}, {share(lock)}), RunState::kDone) << fault_.describe();
   EXPECT_EQ(lock[0], 0u);
@@ -155,7 +164,8 @@ TEST_F(ExecControl, FlagBetweenLanesAndBetweenWarps) {
   WAIT: ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p2, %r4, 0; @%p2 bra WAIT;
   OTHERS: setp.ne.u32 %p3, %r0, 5; @%p3 bra END;
     st.global.u32 [%rd0], 77;
-  END: bar.sync 0;)"))) << error_;
+  END: bar.sync 0;)")))
+      << error_;
   std::vector<uint32_t> flag(1);
   ASSERT_EQ(launch({1}, {64}, {share(flag)}), RunState::kDone) << fault_.describe();
   EXPECT_EQ(flag[0], 77u);
@@ -183,7 +193,9 @@ BIG: st.param.b32 [out], 9999; ret;
       st.param.b32 [param0], %r0; call (retval0), twice, (param0); ld.param.b32 %r5, [retval0]; }
   AFTER: { .param .b32 param0; .param .b32 retval0;
       st.param.b32 [param0], %r0; call.uni (retval0), square, (param0); ld.param.b32 %r6, [retval0]; }
-    add.u32 %r5, %r5, %r6; st.global.u32 [%rd10], %r5;)", functions))) << error_;
+    add.u32 %r5, %r5, %r6; st.global.u32 [%rd10], %r5;)",
+                          functions)))
+      << error_;
   std::vector<uint32_t> out(32);
   ASSERT_EQ(launch({1}, {32}, {share(out)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 32; ++i) {
@@ -201,7 +213,8 @@ TEST_F(ExecControl, BranchTable) {
   B: mov.u32 %r5, 20; bra END;
   C: mov.u32 %r5, 30;
   END: add.u32 %r5, %r5, %r4; activemask.b32 %r6; setp.ne.u32 %p1, %r6, -1; @%p1 mov.u32 %r5, 0;
-    st.global.u32 [%rd10], %r5;)"))) << error_;
+    st.global.u32 [%rd10], %r5;)")))
+      << error_;
   std::vector<uint32_t> out(64);
   ASSERT_EQ(launch({1}, {64}, {share(out)}), RunState::kDone) << fault_.describe();
   const uint32_t expected[] = {10, 21, 32, 13};
@@ -218,7 +231,8 @@ TEST_F(ExecControl, Shuffles) {
     selp.u32 %r9, 1, 0, %p1; selp.u32 %r10, 1, 0, %p2;
     mul.wide.u32 %rd11, %r0, 24; add.s64 %rd11, %rd0, %rd11;
     st.global.u32 [%rd11], %r5; st.global.u32 [%rd11+4], %r6; st.global.u32 [%rd11+8], %r7;
-    st.global.u32 [%rd11+12], %r8; st.global.u32 [%rd11+16], %r9; st.global.u32 [%rd11+20], %r10;)"))) << error_;
+    st.global.u32 [%rd11+12], %r8; st.global.u32 [%rd11+16], %r9; st.global.u32 [%rd11+20], %r10;)")))
+      << error_;
   std::vector<uint32_t> out(32 * 6);
   ASSERT_EQ(launch({1}, {32}, {share(out)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 32; ++i) {
@@ -248,7 +262,8 @@ TEST_F(ExecControl, CollectivesOfTilesAndOfDivergedLanes) {
     selp.u32 %r11, 2, 0, %p3; selp.u32 %r12, 4, 0, %p4; or.b32 %r10, %r10, %r11; or.b32 %r10, %r10, %r12;
     mul.wide.u32 %rd11, %r0, 20; add.s64 %rd11, %rd0, %rd11;
     st.global.u32 [%rd11], %r5; st.global.u32 [%rd11+4], %r6; st.global.u32 [%rd11+8], %r7;
-    st.global.u32 [%rd11+12], %r8; st.global.u32 [%rd11+16], %r10;)"))) << error_;
+    st.global.u32 [%rd11+12], %r8; st.global.u32 [%rd11+16], %r10;)")))
+      << error_;
   std::vector<uint32_t> out(32 * 5);
   ASSERT_EQ(launch({1}, {32}, {share(out)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 32; ++i) {
@@ -264,14 +279,18 @@ TEST_F(ExecControl, CollectiveAfterEarlyExit) {
   ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
     setp.ge.u32 %p1, %r0, 20; @%p1 exit;
     redux.sync.add.u32 %r4, 1, -1;
-    st.global.u32 [%rd10], %r4;)"))) << error_;
+    st.global.u32 [%rd10], %r4;)")))
+      << error_;
   std::vector<uint32_t> out(32);
   ASSERT_EQ(launch({1}, {32}, {share(out)}), RunState::kDone) << fault_.describe();
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(out[i], i < 20 ? 20u : 0u);
 }
 
 TEST_F(ExecControl, DeadlockIsAFault) {
-  ASSERT_TRUE(load(kernel("mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p1, %r0, 32;\n@%p1 bra SKIP;\nbar.sync 1;\nSKIP: bar.sync 0;"))) << error_;
+  ASSERT_TRUE(
+      load(kernel("mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p1, %r0, 32;\n@%p1 bra SKIP;\nbar.sync "
+                  "1;\nSKIP: bar.sync 0;")))
+      << error_;
   ASSERT_EQ(launch({3}, {64}, {}), RunState::kFault);
   EXPECT_EQ(fault_.kind, FaultKind::kDeadlock);
   EXPECT_EQ(fault_.kernel, "k");
@@ -284,7 +303,8 @@ TEST_F(ExecControl, TrapSaysWhereAndWho) {
   EXPECT_EQ(fault_.kind, FaultKind::kTrap);
   EXPECT_EQ(fault_.thread.y, 3u);
   EXPECT_EQ(fault_.thread.x, 0u);
-  const auto line = static_cast<uint32_t>(std::count(text.begin(), text.begin() + static_cast<long>(text.find("@%p1 trap")), '\n') + 1);
+  const auto line = static_cast<uint32_t>(
+      std::count(text.begin(), text.begin() + static_cast<long>(text.find("@%p1 trap")), '\n') + 1);
   EXPECT_EQ(fault_.line, line);
 }
 
@@ -302,7 +322,8 @@ TEST_F(ExecControl, StopsAndGoesOn) {
   ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
     mov.u32 %r4, 0;
   L: add.u32 %r4, %r4, 1; bar.sync 0; setp.lt.u32 %p1, %r4, 100; @%p1 bra L;
-    st.global.u32 [%rd10], %r4;)"))) << error_;
+    st.global.u32 [%rd10], %r4;)")))
+      << error_;
   std::vector<uint32_t> out(128);
   slice_ = 7;
   ASSERT_EQ(launch({1}, {128}, {share(out)}), RunState::kDone) << fault_.describe();
@@ -310,7 +331,9 @@ TEST_F(ExecControl, StopsAndGoesOn) {
 }
 
 TEST_F(ExecControl, PollingBlocksSayThatTheyWait) {
-  ASSERT_TRUE(load(kernel("W: ld.volatile.global.u32 %r4, [%rd0];\nsetp.eq.u32 %p1, %r4, 0;\n@%p1 bra W;"))) << error_;
+  ASSERT_TRUE(
+      load(kernel("W: ld.volatile.global.u32 %r4, [%rd0];\nsetp.eq.u32 %p1, %r4, 0;\n@%p1 bra W;")))
+      << error_;
   std::vector<uint32_t> flag(1);
   LaunchShape shape;
   shape.block = {64};
@@ -331,7 +354,8 @@ TEST_F(ExecControl, BlocksOnSeveralThreadsShareAtomics) {
   L: atom.global.add.u32 %r5, [%rd0], 1;
     red.global.add.u64 [%rd0+8], 3; atom.global.add.f32 %f1, [%rd0+16], 0f3F800000;
     atom.global.max.s32 %r6, [%rd0+20], %r3;
-    add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 50; @%p1 bra L;)"))) << error_;
+    add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 50; @%p1 bra L;)")))
+      << error_;
   std::vector<uint32_t> memory(8);
   const uint64_t base = share(memory);
   std::vector<std::thread> threads;
@@ -376,7 +400,9 @@ TEST_F(ExecControl, PrintsAndAsserts) {
     { .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e;
       st.param.b64 [a], %rd25; st.param.b64 [b], %rd25; st.param.b32 [c], 42; st.param.b64 [d], %rd25; st.param.b64 [e], 1;
       call.uni __assertfail, (a, b, c, d, e); }
-  END:)", before))) << error_;
+  END:)",
+                          before)))
+      << error_;
   ASSERT_EQ(launch({1}, {2}, {}), RunState::kFault);
   EXPECT_EQ(environment_.printed, "t=0 x=0.00\nt=1 x=1.00\n");
   EXPECT_EQ(fault_.kind, FaultKind::kAssert);

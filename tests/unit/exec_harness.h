@@ -36,7 +36,8 @@ class ExecTest : public ::testing::Test {
     program_ = *program;
     std::vector<uint64_t> addresses;
     for (const SymbolInfo& symbol : program_->symbols()) {
-      symbol_memory_.push_back(std::make_unique<std::vector<uint64_t>>((symbol.bytes + 15) / 8 + 2));
+      symbol_memory_.push_back(
+          std::make_unique<std::vector<uint64_t>>((symbol.bytes + 15) / 8 + 2));
       uint64_t base = reinterpret_cast<uint64_t>(symbol_memory_.back()->data());
       addresses.push_back((base + symbol.align - 1) / symbol.align * symbol.align);
       EXPECT_TRUE(map_.add(addresses.back(), symbol.bytes == 0 ? 1 : symbol.bytes));
@@ -49,18 +50,20 @@ class ExecTest : public ::testing::Test {
     image_ = *image;
     for (size_t k = 0; k < addresses.size(); ++k) {
       const auto values = image_->initial_values(k);
-      if (!values.empty()) std::memcpy(reinterpret_cast<void*>(addresses[k]), values.data(), values.size());
+      if (!values.empty())
+        std::memcpy(reinterpret_cast<void*>(addresses[k]), values.data(), values.size());
     }
     return true;
   }
 
   // An entry `k` whose body is `body`, with registers and parameters p0..p5 (u64 each, in %rd0..5).
   static std::string kernel(const std::string& body, const std::string& before = "") {
-    std::string text = ".version 8.0\n.target sm_90\n.address_size 64\n" + before +
-                       "\n.visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2, "
-                       ".param .u64 p3, .param .u64 p4, .param .u64 p5)\n{\n"
-                       ".reg .pred %p<16>;\n.reg .b16 %rs<32>;\n.reg .b32 %r<64>;\n.reg .b64 %rd<64>;\n"
-                       ".reg .f32 %f<32>;\n.reg .f64 %fd<32>;\n";
+    std::string text =
+        ".version 8.0\n.target sm_90\n.address_size 64\n" + before +
+        "\n.visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2, "
+        ".param .u64 p3, .param .u64 p4, .param .u64 p5)\n{\n"
+        ".reg .pred %p<16>;\n.reg .b16 %rs<32>;\n.reg .b32 %r<64>;\n.reg .b64 %rd<64>;\n"
+        ".reg .f32 %f<32>;\n.reg .f64 %fd<32>;\n";
     for (int k = 0; k < 6; ++k) {
       const std::string n = std::to_string(k);
       text += "ld.param.u64 %rd" + n + ", [p" + n + "];\n";
@@ -68,7 +71,8 @@ class ExecTest : public ::testing::Test {
     return text + body + "\nret;\n}\n";
   }
 
-  template <class T> uint64_t share(std::vector<T>& memory) {
+  template <class T>
+  uint64_t share(std::vector<T>& memory) {
     const uint64_t base = reinterpret_cast<uint64_t>(memory.data());
     EXPECT_TRUE(map_.add(base, memory.size() * sizeof(T)));
     return base;
@@ -82,12 +86,12 @@ class ExecTest : public ::testing::Test {
   }
 
   // Runs all blocks of the grid; the last one's state.
-  RunState launch(Dim3 grid, Dim3 block, const std::vector<uint64_t>& values, uint32_t dynamic_shared = 0,
-                  const std::string& entry = "k") {
+  RunState launch(Dim3 grid, Dim3 block, const std::vector<uint64_t>& values,
+                  uint32_t dynamic_shared = 0, const std::string& entry = "k") {
     return launch_raw(grid, block, parameters(values), dynamic_shared, entry);
   }
-  RunState launch_raw(Dim3 grid, Dim3 block, const std::vector<std::byte>& bytes, uint32_t dynamic_shared = 0,
-                      const std::string& entry = "k") {
+  RunState launch_raw(Dim3 grid, Dim3 block, const std::vector<std::byte>& bytes,
+                      uint32_t dynamic_shared = 0, const std::string& entry = "k") {
     LaunchShape shape;
     shape.grid = grid;
     shape.block = block;

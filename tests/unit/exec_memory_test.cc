@@ -13,7 +13,8 @@ const char* const kIndex =
 class ExecMemory : public ExecTest {
  protected:
   // Runs `body` in one block of 64 threads, expecting a fault.
-  Fault fault_of(const std::string& body, const std::vector<uint64_t>& values, uint32_t dynamic_shared = 0) {
+  Fault fault_of(const std::string& body, const std::vector<uint64_t>& values,
+                 uint32_t dynamic_shared = 0) {
     EXPECT_TRUE(load(kernel(std::string(kIndex) + body))) << error_;
     EXPECT_EQ(launch({1}, {64}, values, dynamic_shared), RunState::kFault);
     return fault_;
@@ -31,10 +32,12 @@ TEST_F(ExecMemory, PatternsOfAddresses) {
     mov.u32 %r9, 0; @%p1 ld.global.u32 %r9, [%rd12];
     add.u32 %r4, %r4, %r5; add.u32 %r4, %r4, %r7; add.u32 %r4, %r4, %r9;
     add.s64 %rd13, %rd1, %rd9; st.global.u32 [%rd13], %r4;
-    mul.wide.u32 %rd14, %r8, 4; add.s64 %rd14, %rd2, %rd14; @%p1 st.global.u32 [%rd14], %r0;)"))) << error_;
+    mul.wide.u32 %rd14, %r8, 4; add.s64 %rd14, %rd2, %rd14; @%p1 st.global.u32 [%rd14], %r0;)")))
+      << error_;
   std::vector<uint32_t> in(64), sum(64), scattered(64, 7777);
   for (uint32_t i = 0; i < 64; ++i) in[i] = i * i + 1;
-  ASSERT_EQ(launch({1}, {64}, {share(in), share(sum), share(scattered)}), RunState::kDone) << fault_.describe();
+  ASSERT_EQ(launch({1}, {64}, {share(in), share(sum), share(scattered)}), RunState::kDone)
+      << fault_.describe();
   for (uint32_t i = 0; i < 64; ++i) {
     EXPECT_EQ(sum[i], in[i] + in[3] + in[63 - i] + (i % 4 != 0 ? in[i * 7 % 64] : 0));
     EXPECT_EQ(scattered[i * 7 % 64], i % 4 != 0 ? i : 7777u);
@@ -47,12 +50,16 @@ TEST_F(ExecMemory, Vectors) {
     ld.global.v4.u32 {%r4, %r5, %r6, %r7}, [%rd12];
     st.global.v4.u32 [%rd13], {%r7, %r6, %r5, %r4};
     ld.global.v2.u64 {%rd14, %rd15}, [%rd12];
-    add.s64 %rd16, %rd2, %rd11; st.global.v2.b64 [%rd16], {%rd15, %rd14};)"))) << error_;
+    add.s64 %rd16, %rd2, %rd11; st.global.v2.b64 [%rd16], {%rd15, %rd14};)")))
+      << error_;
   alignas(16) static uint32_t in[128], out[128], swapped[128];
   for (uint32_t i = 0; i < 128; ++i) in[i] = i * 3;
   for (uint32_t* p : {in, out, swapped}) ASSERT_TRUE(map_.add(reinterpret_cast<uint64_t>(p), 512));
-  ASSERT_EQ(launch({1}, {32}, {reinterpret_cast<uint64_t>(in), reinterpret_cast<uint64_t>(out), reinterpret_cast<uint64_t>(swapped)}),
-            RunState::kDone) << fault_.describe();
+  ASSERT_EQ(launch({1}, {32},
+                   {reinterpret_cast<uint64_t>(in), reinterpret_cast<uint64_t>(out),
+                    reinterpret_cast<uint64_t>(swapped)}),
+            RunState::kDone)
+      << fault_.describe();
   for (uint32_t i = 0; i < 128; ++i) {
     EXPECT_EQ(out[i], in[i / 4 * 4 + 3 - i % 4]);
     EXPECT_EQ(swapped[i], in[i ^ 2]);
@@ -81,7 +88,8 @@ TEST_F(ExecMemory, SharedLocalGenericAndDynamic) {
     mul.wide.u32 %rd34, %r0, 28; add.s64 %rd34, %rd0, %rd34;
     st.global.u32 [%rd34], %r7; st.global.u32 [%rd34+4], %r8; st.global.u32 [%rd34+8], %r10; st.global.u32 [%rd34+12], %r11;
     st.global.u32 [%rd34+16], %r12; st.global.u32 [%rd34+20], %r16; st.global.u32 [%rd34+24], %r17;)",
-                          ".extern .shared .align 16 .b8 dyn[];"))) << error_;
+                          ".extern .shared .align 16 .b8 dyn[];")))
+      << error_;
   EXPECT_EQ(program_->entries()[0].static_shared_bytes, 100u);
   EXPECT_EQ(program_->entries()[0].local_bytes, 64u);
   std::vector<uint32_t> out(64 * 7);
@@ -110,7 +118,8 @@ TEST_F(ExecMemory, ModuleVariablesAndTheirPointers) {
 .global .align 8 .u64 pointers[2] = {generic(table), generic(table)+4};
 .global .align 2 .b16 matrix[2][3] = {{1, 2, 3}, {4, 5, 6}};
 .global .f32 pi = 0f40490FDB;
-.visible .global .align 4 .u32 counter;)"))) << error_;
+.visible .global .align 4 .u32 counter;)")))
+      << error_;
   ASSERT_NE(program_->find_symbol("counter"), nullptr);
   EXPECT_EQ(program_->find_symbol("counter")->bytes, 4u);
   EXPECT_EQ(program_->find_symbol("table")->space, SymbolSpace::kConst);
@@ -127,12 +136,15 @@ TEST_F(ExecMemory, AsyncCopies) {
     cp.async.cg.shared.global [%r4], [%rd11], 16, %r6;
     cp.async.commit_group; cp.async.wait_group 0;
     ld.shared.v4.u32 {%r7, %r8, %r9, %r10}, [%r4];
-    mul.wide.u32 %rd12, %r0, 16; add.s64 %rd12, %rd1, %rd12; st.global.v4.u32 [%rd12], {%r7, %r8, %r9, %r10};)"))) << error_;
+    mul.wide.u32 %rd12, %r0, 16; add.s64 %rd12, %rd1, %rd12; st.global.v4.u32 [%rd12], {%r7, %r8, %r9, %r10};)")))
+      << error_;
   alignas(16) static uint32_t in[256], out[256];
   for (uint32_t i = 0; i < 256; ++i) in[i] = i + 1;
   ASSERT_TRUE(map_.add(reinterpret_cast<uint64_t>(in), sizeof(in)));
   ASSERT_TRUE(map_.add(reinterpret_cast<uint64_t>(out), sizeof(out)));
-  ASSERT_EQ(launch({1}, {64}, {reinterpret_cast<uint64_t>(in), reinterpret_cast<uint64_t>(out)}), RunState::kDone) << fault_.describe();
+  ASSERT_EQ(launch({1}, {64}, {reinterpret_cast<uint64_t>(in), reinterpret_cast<uint64_t>(out)}),
+            RunState::kDone)
+      << fault_.describe();
   for (uint32_t i = 0; i < 256; ++i) EXPECT_EQ(out[i], i / 4 % 2 == 1 && i % 4 < 2 ? in[i] : 0u);
 }
 
@@ -149,9 +161,11 @@ TEST_F(ExecMemory, OutOfBoundsSaysWhoAndWhere) {
 }
 
 TEST_F(ExecMemory, NullAndWildPointers) {
-  for (const uint64_t address : {uint64_t{0}, uint64_t{8}, ~uint64_t{0} - 3, uint64_t{0x7fffffffff00}, kSharedWindow + (1 << 20),
-                                 kLocalWindow, kCodeWindow, uint64_t{1} << 63}) {
-    EXPECT_EQ(fault_of("ld.global.u32 %r4, [%rd0];", {address}).kind, FaultKind::kOutOfBounds) << address;
+  for (const uint64_t address :
+       {uint64_t{0}, uint64_t{8}, ~uint64_t{0} - 3, uint64_t{0x7fffffffff00},
+        kSharedWindow + (1 << 20), kLocalWindow, kCodeWindow, uint64_t{1} << 63}) {
+    EXPECT_EQ(fault_of("ld.global.u32 %r4, [%rd0];", {address}).kind, FaultKind::kOutOfBounds)
+        << address;
     const Fault generic = fault_of("ld.u32 %r4, [%rd0];", {address});
     EXPECT_NE(generic.kind, FaultKind::kNone);
     const Fault atomic = fault_of("atom.add.u32 %r4, [%rd0], 1;", {address});
@@ -170,27 +184,43 @@ TEST_F(ExecMemory, Misaligned) {
   fault = fault_of("ld.global.v2.u32 {%r4, %r5}, [%rd10];", {base});
   EXPECT_EQ(fault.kind, FaultKind::kMisaligned);
   EXPECT_EQ(fault.thread.x, 1u);
-  EXPECT_EQ(fault_of("atom.global.add.u64 %rd11, [%rd0+4], 1;", {base}).kind, FaultKind::kMisaligned);
+  EXPECT_EQ(fault_of("atom.global.add.u64 %rd11, [%rd0+4], 1;", {base}).kind,
+            FaultKind::kMisaligned);
 }
 
 TEST_F(ExecMemory, ReadOnlyRanges) {
   alignas(8) static uint32_t page[64];
   ASSERT_TRUE(map_.add(reinterpret_cast<uint64_t>(page), sizeof(page), false));
-  EXPECT_EQ(fault_of("ld.global.u32 %r4, [%rd10]; st.global.u32 [%rd10], %r4;", {reinterpret_cast<uint64_t>(page)}).kind, FaultKind::kReadOnly);
-  EXPECT_EQ(fault_of("red.add.u32 [%rd10], 1;", {reinterpret_cast<uint64_t>(page)}).kind, FaultKind::kReadOnly);
+  EXPECT_EQ(fault_of("ld.global.u32 %r4, [%rd10]; st.global.u32 [%rd10], %r4;",
+                     {reinterpret_cast<uint64_t>(page)})
+                .kind,
+            FaultKind::kReadOnly);
+  EXPECT_EQ(fault_of("red.add.u32 [%rd10], 1;", {reinterpret_cast<uint64_t>(page)}).kind,
+            FaultKind::kReadOnly);
 }
 
 TEST_F(ExecMemory, SharedLocalAndParameterBounds) {
-  EXPECT_EQ(fault_of(".shared .align 4 .b8 s[100];\nmov.u32 %r4, s; shl.b32 %r5, %r0, 2; add.u32 %r4, %r4, %r5; st.shared.u32 [%r4], 1;", {}).kind, FaultKind::kSharedBounds);
+  EXPECT_EQ(fault_of(".shared .align 4 .b8 s[100];\nmov.u32 %r4, s; shl.b32 %r5, %r0, 2; add.u32 "
+                     "%r4, %r4, %r5; st.shared.u32 [%r4], 1;",
+                     {})
+                .kind,
+            FaultKind::kSharedBounds);
   EXPECT_EQ(fault_.thread.x, 25u);
-  EXPECT_EQ(fault_of(".local .align 4 .b8 l[32];\nmov.u64 %rd11, l; add.s64 %rd11, %rd11, %rd9; st.local.u32 [%rd11], 1;", {}).kind, FaultKind::kLocalBounds);
+  EXPECT_EQ(fault_of(".local .align 4 .b8 l[32];\nmov.u64 %rd11, l; add.s64 %rd11, %rd11, %rd9; "
+                     "st.local.u32 [%rd11], 1;",
+                     {})
+                .kind,
+            FaultKind::kLocalBounds);
   EXPECT_EQ(fault_of("ld.param.u32 %r4, [p5+8];", {}).kind, FaultKind::kOutOfBounds);
   // A lane's local memory is its own, however the address was made.
-  EXPECT_EQ(fault_of(".local .align 4 .b8 l[32];\nld.local.u32 %r4, [l+-4];", {}).kind, FaultKind::kLocalBounds);
+  EXPECT_EQ(fault_of(".local .align 4 .b8 l[32];\nld.local.u32 %r4, [l+-4];", {}).kind,
+            FaultKind::kLocalBounds);
 }
 
 TEST_F(ExecMemory, FreedMemoryFaultsInARunningBlock) {
-  ASSERT_TRUE(load(kernel("L: ld.volatile.global.u32 %r4, [%rd0];\nsetp.eq.u32 %p1, %r4, 0;\n@%p1 bra L;"))) << error_;
+  ASSERT_TRUE(
+      load(kernel("L: ld.volatile.global.u32 %r4, [%rd0];\nsetp.eq.u32 %p1, %r4, 0;\n@%p1 bra L;")))
+      << error_;
   std::vector<uint32_t> flag(1);
   const uint64_t base = share(flag);
   LaunchShape shape;
@@ -210,7 +240,10 @@ TEST_F(ExecMemory, VolatileLoadsSeeWhatAnotherProcessWrites) {
   ASSERT_NE(page, MAP_FAILED);
   auto* word = static_cast<uint64_t*>(page);
   ASSERT_TRUE(map_.add(reinterpret_cast<uint64_t>(page), 4096));
-  ASSERT_TRUE(load(kernel("L: ld.relaxed.sys.global.u64 %rd11, [%rd0];\nsetp.eq.u64 %p1, %rd11, 0;\n@%p1 bra L;\nst.release.sys.global.u64 [%rd0+8], %rd11;"))) << error_;
+  ASSERT_TRUE(
+      load(kernel("L: ld.relaxed.sys.global.u64 %rd11, [%rd0];\nsetp.eq.u64 %p1, %rd11, 0;\n@%p1 "
+                  "bra L;\nst.release.sys.global.u64 [%rd0+8], %rd11;")))
+      << error_;
   const pid_t child = ::fork();
   if (child == 0) {
     ::usleep(20'000);
@@ -219,7 +252,8 @@ TEST_F(ExecMemory, VolatileLoadsSeeWhatAnotherProcessWrites) {
   }
   LaunchShape shape;
   shape.block = {32};
-  auto block = Block::make(image_, "k", shape, parameters({reinterpret_cast<uint64_t>(page)}), map_, environment_);
+  auto block = Block::make(image_, "k", shape, parameters({reinterpret_cast<uint64_t>(page)}), map_,
+                           environment_);
   (*block)->start({0, 0, 0}, {});
   while ((*block)->run(1000).state == RunState::kYielded) {
   }

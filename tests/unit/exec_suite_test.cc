@@ -12,13 +12,17 @@
 namespace sluice::exec {
 namespace {
 
-template <class T> std::vector<T> random_values(size_t count, uint64_t seed) {
+template <class T>
+std::vector<T> random_values(size_t count, uint64_t seed) {
   suite::Generator generator(seed);
   std::vector<T> values(count);
   for (T& v : values) {
-    if constexpr (std::is_same_v<T, float>) v = generator.next_float();
-    else if constexpr (std::is_same_v<T, double>) v = generator.next_double();
-    else v = static_cast<T>(generator.next());
+    if constexpr (std::is_same_v<T, float>)
+      v = generator.next_float();
+    else if constexpr (std::is_same_v<T, double>)
+      v = generator.next_double();
+    else
+      v = static_cast<T>(generator.next());
   }
   return values;
 }
@@ -34,7 +38,8 @@ void magic(uint32_t d, uint32_t& m, uint8_t& s1, uint8_t& s2) {
 
 struct Parameters {
   std::vector<std::byte> bytes;
-  template <class T> Parameters& add(T value) {
+  template <class T>
+  Parameters& add(T value) {
     while (bytes.size() % sizeof(T) != 0) bytes.push_back(std::byte{0});
     const auto* from = reinterpret_cast<const std::byte*>(&value);
     bytes.insert(bytes.end(), from, from + sizeof(T));
@@ -72,7 +77,8 @@ class ExecSuite : public ExecTest, public ::testing::WithParamInterface<How> {
 
   void run_suite(Dim3 grid, Dim3 block, const Parameters& parameters) {
     if (GetParam() == How::kOriginal) {
-      ASSERT_EQ(launch_raw(grid, block, parameters.bytes, 0, entry_), RunState::kDone) << fault_.describe();
+      ASSERT_EQ(launch_raw(grid, block, parameters.bytes, 0, entry_), RunState::kDone)
+          << fault_.describe();
       return;
     }
     // What the launcher does, in small: workers until every task has run.
@@ -108,7 +114,8 @@ class ExecSuite : public ExecTest, public ::testing::WithParamInterface<How> {
         LaunchShape shape;
         shape.grid = {workers};
         shape.block = block;
-        auto made = Block::make(image_, entry_ + SLUICE_CLONE_SUFFIX, shape, bytes, map_, environment_);
+        auto made =
+            Block::make(image_, entry_ + SLUICE_CLONE_SUFFIX, shape, bytes, map_, environment_);
         ASSERT_TRUE(made.ok()) << made.error().message;
         (*made)->start({k, 0, 0}, {k % 3, 3});
         resident.push_back(std::move(*made));
@@ -131,13 +138,15 @@ class ExecSuite : public ExecTest, public ::testing::WithParamInterface<How> {
       }
       ASSERT_EQ(control.exited, 0u);
       ASSERT_EQ(record.tasks_done, control.finished);
-      ASSERT_EQ(record.state, static_cast<uint32_t>(control.done ? SLUICE_LAUNCH_DONE : SLUICE_LAUNCH_TOEVICT));
+      ASSERT_EQ(record.state,
+                static_cast<uint32_t>(control.done ? SLUICE_LAUNCH_DONE : SLUICE_LAUNCH_TOEVICT));
     }
     EXPECT_EQ(control.finished, total);
     if (GetParam() == How::kEvicted && total > 16) {
       EXPECT_GT(launches, 1u);
     }
-    for (const void* p : {static_cast<const void*>(&control), static_cast<const void*>(&signal), static_cast<const void*>(&record)})
+    for (const void* p : {static_cast<const void*>(&control), static_cast<const void*>(&signal),
+                          static_cast<const void*>(&record)})
       map_.remove(reinterpret_cast<uint64_t>(p));
   }
 
@@ -145,11 +154,12 @@ class ExecSuite : public ExecTest, public ::testing::WithParamInterface<How> {
   passes::KernelReport report_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ExecSuite, ::testing::Values(How::kOriginal, How::kClone, How::kEvicted),
+INSTANTIATE_TEST_SUITE_P(All, ExecSuite,
+                         ::testing::Values(How::kOriginal, How::kClone, How::kEvicted),
                          [](const auto& param) {
                            return std::string(param.param == How::kOriginal ? "Original"
                                               : param.param == How::kClone  ? "Clone"
-                                                                           : "Evicted");
+                                                                            : "Evicted");
                          });
 
 TEST_P(ExecSuite, Triad) {
@@ -169,7 +179,8 @@ TEST_P(ExecSuite, Matmul) {
   auto a = random_values<float>(rows * inner, 1), b = random_values<float>(inner * cols, 2);
   std::vector<float> c(rows * cols), expected(rows * cols);
   const uint64_t pc = share(c), pa = share(a), pb = share(b);
-  run_suite({(cols + 7) / 8, (rows + 7) / 8}, {8, 8}, Parameters().add(pc).add(pa).add(pb).add(0.5f).add(rows).add(cols).add(inner));
+  run_suite({(cols + 7) / 8, (rows + 7) / 8}, {8, 8},
+            Parameters().add(pc).add(pa).add(pb).add(0.5f).add(rows).add(cols).add(inner));
   suite::reference_matmul(expected, a, b, 0.5f, cols, inner);
   EXPECT_EQ(c, expected);
 }
@@ -191,7 +202,8 @@ TEST_P(ExecSuite, Stencil2d) {
   std::vector<float> out(width * height), expected(width * height);
   const uint64_t po = share(out), pi = share(in);
   run_suite({(width + 31) / 32, (height + 3) / 4}, {32, 4},
-            Parameters().add(po).add(pi).add(0.5f).add(0.1f).add(0.025f).add(2.0f).add(width).add(height));
+            Parameters().add(po).add(pi).add(0.5f).add(0.1f).add(0.025f).add(2.0f).add(width).add(
+                height));
   suite::reference_stencil2d(expected, in, {0.5f, 0.1f, 0.025f}, 2.0f, width, height);
   EXPECT_EQ(out, expected);
 }
