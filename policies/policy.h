@@ -227,5 +227,8 @@ std::unique_ptr<Policy> make_sjf(const Config&);   // sjf.cc
 std::unique_ptr<Policy> make_srt(const Config&);   // srt.cc
 std::unique_ptr<Policy> make_cfs(const Config&);   // cfs.cc
 std::unique_ptr<Policy> make_frs(const Config&);   // frs.cc
+std::unique_ptr<Policy> make_loga(const Config&);  // loga.cc
+// wfq_slices.cc: the form of wfq that make_wfq() gives where the preemptor is proportional.
+std::unique_ptr<Policy> make_wfq_slices(const Config&);
 
 }  // namespace sluice::policy

@@ -6,7 +6,7 @@ namespace sluice::policy {
 const std::vector<Registration>& registry() {
   static const std::vector<Registration> rows = {
       {"wfq", "start-time weighted fair queuing over measured GPU time (after LoGA and NEON)", make_wfq,
-       /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/true,
+       /*exclusive=*/true, /*proportional=*/true, /*preempts=*/true, /*starvation_free=*/true,
        /*launches=*/false, /*follows_weights=*/true},
       {"fcfs", "first come, first served: a vGPU keeps the GPU until it has no work", make_fcfs,
        /*exclusive=*/true, /*proportional=*/false, /*preempts=*/false},
@@ -23,6 +23,9 @@ const std::vector<Registration>& registry() {
       {"frs", "Fair and Responsive Scheduler: balances slowdowns (FRS paper, section IV-E)", make_frs,
        /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/true,
        /*launches=*/true},
+      {"loga", "disengaged fair queuing over sampled GPU time (LoGA sections 3.3, 3.4; NEON)", make_loga,
+       /*exclusive=*/false, /*proportional=*/true, /*preempts=*/true, /*starvation_free=*/true,
+       /*launches=*/false, /*follows_weights=*/true},
   };
   return rows;
 }

@@ -1,0 +1,180 @@
+// FairClock: the virtual times of weighted fair queuing, for the forms of wfq (wfq.cc, wfq_slices.cc). Pure;
+// owned by a policy, called from its thread. It accounts and compares; it decides nothing.
+//
+// Each vGPU has a virtual time: the SM-time it has used, divided by its weight.
+//   - The system's virtual time V of a priority level is the mean of its busy vGPUs' virtual times,
+//     weighted by weight (as in EEVDF, Stoica & Abdel-Wahab 1995), so the lags V - vt add up to nothing.
+//   - A vGPU that turns busy starts at max(its own finish, V): nobody saves up GPU time by being idle
+//     (LoGA section 3.4, NEON). Only across a gap shorter than `short_gap_ns` is its lag kept, at most
+//     max_quantum_ns of credit, because a program that pauses between two launches is owed what it was
+//     owed; with a full reset such a program would lose its turn at each pause.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "mediator/base/check.h"
+#include "policies/policy.h"
+
+namespace sluice::policy {
+
+__extension__ typedef __int128 Int128;
+
+class FairClock {
+ public:
+  // Virtual time is kScale * SM-nanoseconds / weight. 64 keeps the division's remainder below 160
+  // SM-nanoseconds at the largest weight.
+  static constexpr int64_t kScale = 64;
+  // One report is clipped here (days of a whole GPU): larger would overflow before the rebase below.
+  static constexpr uint64_t kMaxUsage = 1ull << 50;
+  // Lags are clipped here (seconds of a whole GPU at weight 1), so that scaling one by two weights
+  // cannot overflow. Only a debt kept over a short gap or a change of weight is ever cut by it.
+  static constexpr int64_t kMaxLag = 1ll << 46;
+  // Virtual times are moved back by V when V reaches this, so that they never overflow.
+  static constexpr int64_t kRebaseAt = 1ll << 60;
+
+  struct Vgpu {
+    bool present = false;
+    bool busy = false;
+    VgpuShare share;
+    int64_t vtime = 0;
+    int64_t lag = 0;  // V - vtime when it turned idle, less what it was charged since
+    uint64_t idle_since_ns = 0;
+  };
+
+  explicit FairClock(const Config& config)
+      : short_gap_ns_(config.short_gap_ns),
+        credit_(std::min(kMaxUsage, config.max_quantum_ns * config.machine.sm_count)),
+        levels_(kPriorityLevels) {}
+
+  const Vgpu& operator[](VgpuId v) const { return vgpus_[v]; }
+  size_t size() const { return vgpus_.size(); }
+  uint32_t busy(uint32_t priority) const { return levels_[priority].busy; }
+  int64_t weight(uint32_t priority) const { return levels_[priority].weight; }  // of the busy
+  int64_t vtime(uint32_t priority) const { return levels_[priority].vtime(); }
+
+  void add(uint64_t now_ns, VgpuId v, const VgpuShare& share) {
+    if (v >= vgpus_.size()) vgpus_.resize(v + 1);
+    Vgpu& g = vgpus_[v];
+    SLUICE_CHECK(!g.present);
+    g = Vgpu{};
+    g.present = true;
+    g.share = bounded(share);
+    g.vtime = level(g).vtime();
+    g.idle_since_ns = now_ns;
+  }
+  // What it is owed (or owes) in GPU time stays the same, within a level.
+  void change(VgpuId v, const VgpuShare& share) {
+    Vgpu& g = vgpus_[v];
+    const VgpuShare changed = bounded(share);
+    if (g.busy) leave(v);
+    g.lag = clipped(static_cast<Int128>(g.lag) * g.share.weight / changed.weight);
+    const bool moved = g.share.priority != changed.priority;
+    g.share = changed;
+    if (moved) {
+      g.lag = 0;
+      g.vtime = level(g).vtime();
+    }
+    if (g.busy) join(v, /*keep_lag=*/true);
+  }
+  void remove(VgpuId v) { vgpus_[v].present = false; }
+
+  void turn_busy(uint64_t now_ns, VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    g.busy = true;
+    join(v, now_ns - g.idle_since_ns <= short_gap_ns_);
+  }
+  void turn_idle(uint64_t now_ns, VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    leave(v);
+    g.busy = false;
+    g.idle_since_ns = now_ns;
+  }
+
+  // Charges v. Returns by how much all virtual times of its level were moved back (nearly always 0).
+  int64_t charge(VgpuId v, uint64_t used_sm_ns) {
+    Vgpu& g = vgpus_[v];
+    const uint64_t sm_ns = std::min(used_sm_ns, kMaxUsage);
+    const int64_t delta = static_cast<int64_t>(sm_ns) * kScale / g.share.weight;
+    g.vtime += delta;
+    if (!g.busy) {
+      g.lag = clipped(static_cast<Int128>(g.lag) - delta);
+      return 0;
+    }
+    Level& l = level(g);
+    l.weighted_sum += static_cast<Int128>(delta) * g.share.weight;
+    return l.vtime() >= kRebaseAt ? rebase(g.share.priority) : 0;
+  }
+
+  // GPU time, in SM-ns, that busy v has had beyond its share (negative: it is owed that much).
+  int64_t lead_sm_ns(VgpuId v) const {
+    const Vgpu& g = vgpus_[v];
+    const Int128 lead = static_cast<Int128>(g.vtime) - levels_[g.share.priority].vtime();
+    return static_cast<int64_t>(
+        std::clamp<Int128>(lead * g.share.weight / kScale, -(Int128{1} << 62), Int128{1} << 62));
+  }
+
+ private:
+  struct Level {
+    Int128 weighted_sum = 0;  // of weight * vtime over the busy
+    int64_t weight = 0;
+    int64_t last = 0;         // V when the last busy one left
+    uint32_t busy = 0;
+    int64_t vtime() const { return weight ? static_cast<int64_t>(weighted_sum / weight) : last; }
+  };
+
+  static VgpuShare bounded(VgpuShare s) {
+    s.weight = std::clamp(s.weight, 1u, kMaxWeight);
+    s.priority = std::min(s.priority, kPriorityLevels - 1);
+    return s;
+  }
+  static int64_t clipped(Int128 lag) {
+    return static_cast<int64_t>(std::clamp<Int128>(lag, -kMaxLag, kMaxLag));
+  }
+  Level& level(const Vgpu& g) { return levels_[g.share.priority]; }
+
+  void join(VgpuId v, bool keep_lag) {
+    Vgpu& g = vgpus_[v];
+    Level& l = level(g);
+    const int64_t now = l.vtime();
+    if (keep_lag && l.weight > 0) {
+      const int64_t credit = static_cast<int64_t>(credit_) * kScale / g.share.weight;
+      // V moves as v joins; placed here, its lag to the new V is what it was.
+      const Int128 lag = std::min(g.lag, credit);
+      g.vtime = now - static_cast<int64_t>(lag * (l.weight + g.share.weight) / l.weight);
+    } else {
+      g.vtime = std::max(g.vtime, now);
+    }
+    l.weighted_sum += static_cast<Int128>(g.vtime) * g.share.weight;
+    l.weight += g.share.weight;
+    ++l.busy;
+  }
+  void leave(VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    Level& l = level(g);
+    const int64_t now = l.vtime();
+    g.lag = clipped(static_cast<Int128>(now) - g.vtime);
+    l.weighted_sum -= static_cast<Int128>(g.vtime) * g.share.weight;
+    l.weight -= g.share.weight;
+    --l.busy;
+    if (l.weight == 0) l.last = now;
+  }
+  int64_t rebase(uint32_t priority) {
+    Level& l = levels_[priority];
+    const int64_t back = l.vtime();
+    l.weighted_sum -= static_cast<Int128>(back) * l.weight;
+    for (Vgpu& g : vgpus_) {
+      if (!g.present || g.share.priority != priority) continue;
+      // An idle one far behind would start at V anyway.
+      g.vtime = g.busy ? g.vtime - back : std::max<int64_t>(g.vtime - back, 0);
+    }
+    return back;
+  }
+
+  const uint64_t short_gap_ns_, credit_;
+  std::vector<Vgpu> vgpus_;
+  std::vector<Level> levels_;
+};
+
+}  // namespace sluice::policy
