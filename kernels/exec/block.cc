@@ -219,6 +219,10 @@ void read_special(Warp& w, const Inst& in) {
   };
   // Reading the clock takes time: a loop that waits for it to advance ends.
   const auto clock = [&b] { return b.clock += 8; };
+  const auto timer = [&w, &b] {
+    ++w.spin;
+    return b.environment->global_timer_ns();
+  };
   switch (static_cast<Special>(in.imm)) {
     case Special::kTidX:
       lanes32([&w](uint32_t i) { return w.tid[0][i]; });
@@ -299,13 +303,13 @@ void read_special(Warp& w, const Inst& in) {
       same64(clock());
       break;
     case Special::kGlobalTimer:
-      same64(b.environment->global_timer_ns());
+      same64(timer());
       break;
     case Special::kGlobalTimerLo:
-      same32(b.environment->global_timer_ns());
+      same32(timer());
       break;
     case Special::kGlobalTimerHi:
-      same32(b.environment->global_timer_ns() >> 32);
+      same32(timer() >> 32);
       break;
     case Special::kDynamicSmem:
       same32(b.shape.dynamic_shared_bytes);

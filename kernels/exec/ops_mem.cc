@@ -246,19 +246,25 @@ Flow load(Warp& w, const Inst& in) {
     for (int k = 0; k < N; ++k) to[k] = w.block->aux[in.aux + static_cast<u32>(k)];
   const u32 m = w.exec;
   if ((in.mod & kModStrong) != 0) {
-    ++w.spin;
+    // A load that finds what its register held already is probably one of a polling loop.
+    bool news = false;
     for (int k = 0; k < N; ++k) {
       if (to[k] == kNoOperand) continue;
       auto* d = target<T>(w, to[k]);
       if (pattern == Pattern::kUniform) {
-        broadcast<T>(w, to[k], __atomic_load_n(as<T>(p[0]) + k, __ATOMIC_RELAXED));
+        const T value = __atomic_load_n(as<T>(p[0]) + k, __ATOMIC_RELAXED);
+        news = news || d[__builtin_ctz(m)] != to_lane<T>(value);
+        broadcast<T>(w, to[k], value);
       } else {
         for (u32 j = m; j != 0; j &= j - 1) {
           const int i = __builtin_ctz(j);
-          d[i] = to_lane<T>(__atomic_load_n(as<T>(p[i]) + k, __ATOMIC_RELAXED));
+          const auto value = to_lane<T>(__atomic_load_n(as<T>(p[i]) + k, __ATOMIC_RELAXED));
+          news = news || d[i] != value;
+          d[i] = value;
         }
       }
     }
+    if (!news) ++w.spin;
     if ((in.mod & kModAcquire) != 0) __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return Flow::kNext;
   }
@@ -420,7 +426,7 @@ template <class T, class F>
 Flow atomic(Warp& w, const Inst& in) {
   alignas(64) u64 p[32];
   if (resolve(w, in, where_of(in, sizeof(T), true), p) == Pattern::kFault) return Flow::kFault;
-  ++w.spin;
+  bool changes = false;  // atomics that leave everything as it was are polls, too
   const auto* b = source<T>(w, in.b);
   auto* d = in.d == kNoOperand ? nullptr : target<T>(w, in.d);
   // Shared memory belongs to this block alone, and this block to this thread.
@@ -435,25 +441,30 @@ Flow atomic(Warp& w, const Inst& in) {
     } else {
       old = F::rmw(at, static_cast<T>(b[i]));
     }
+    changes = changes || F::f(old, static_cast<T>(b[i])) != old;
     if (d != nullptr) d[i] = to_lane<T>(old);
   }
+  if (!changes) ++w.spin;
   return Flow::kNext;
 }
 template <class T>
 Flow atomic_cas(Warp& w, const Inst& in) {
   alignas(64) u64 p[32];
   if (resolve(w, in, where_of(in, sizeof(T), true), p) == Pattern::kFault) return Flow::kFault;
-  ++w.spin;
+  bool changes = false;
   const auto* b = source<T>(w, in.b);
   const auto* c = source<T>(w, in.c);
   auto* d = in.d == kNoOperand ? nullptr : target<T>(w, in.d);
   for (u32 m = w.exec; m != 0; m &= m - 1) {
     const int i = __builtin_ctz(m);
     T expected = static_cast<T>(b[i]);
-    __atomic_compare_exchange_n(as_mutable<T>(p[i]), &expected, static_cast<T>(c[i]), false,
-                                __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    const bool done =
+        __atomic_compare_exchange_n(as_mutable<T>(p[i]), &expected, static_cast<T>(c[i]), false,
+                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    changes = changes || done;
     if (d != nullptr) d[i] = to_lane<T>(expected);
   }
+  if (!changes) ++w.spin;
   return Flow::kNext;
 }
 

@@ -36,8 +36,10 @@ struct Warp {
   uint32_t index = 0;           // %warpid
   const uint32_t* tid[3] = {};  // 32 lanes each
   uint8_t* local = nullptr;     // lane 0's local memory; lanes are local_bytes apart
-  uint32_t spin = 0;            // strong loads and atomics since the warp was last switched in
-  bool slept = false;           // nanosleep was executed: give others a turn
+  // Likely polls since the warp was last switched in: strong loads and atomics that found nothing
+  // new, and looks at the time.
+  uint32_t spin = 0;
+  bool slept = false;  // nanosleep was executed: give others a turn
   // Set with Flow::kFault.
   FaultKind fault_kind = FaultKind::kNone;
   uint32_t fault_lane = 0;

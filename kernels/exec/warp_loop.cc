@@ -10,8 +10,7 @@ namespace {
 // Warp instructions in a row before another warp gets its turn: long enough that a warp's registers
 // stay in the cache for a while, short enough that waiting ones are not starved.
 constexpr uint64_t kTurnSteps = 4096;
-// Strong loads and atomics in a row before another warp gets its turn: a loop of them probably
-// waits for somebody else.
+// Polls (Warp::spin) before another warp gets its turn: whoever makes them waits for somebody else.
 constexpr uint32_t kSpinLimit = 64;
 // Lanes at a join go on alone when their warp has used up this many turns without them (a spinning
 // turn counts kSpinImpatience of them): the cost of waiting in vain against that of running apart.

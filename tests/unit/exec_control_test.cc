@@ -348,6 +348,24 @@ TEST_F(ExecControl, PollingBlocksSayThatTheyWait) {
   EXPECT_EQ((*block)->run(1'000'000).state, RunState::kDone);
 }
 
+TEST_F(ExecControl, AtomicsThatDoWorkAreNoPolling) {
+  ASSERT_TRUE(load(kernel(R"(
+    mov.u32 %r4, 0;
+  L: atom.global.add.u32 %r5, [%rd0], 1; ld.volatile.global.u32 %r6, [%rd0];
+    add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 5000; @%p1 bra L;)")))
+      << error_;
+  std::vector<uint32_t> counter(1);
+  LaunchShape shape;
+  shape.block = {64};
+  auto block =
+      Block::make(image_, "k", shape, parameters({share(counter)}), map_, environment_);
+  ASSERT_TRUE(block.ok());
+  (*block)->start({0, 0, 0}, {});
+  const RunResult result = (*block)->run(10'000'000);
+  EXPECT_EQ(result.state, RunState::kDone) << "neither stopped early nor called waiting";
+  EXPECT_EQ(counter[0], 64 * 5000u);
+}
+
 TEST_F(ExecControl, BlocksOnSeveralThreadsShareAtomics) {
   ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
     mov.u32 %r4, 0;
