@@ -16,7 +16,9 @@
 //     or launches are run apart, on_released() says which; it calls on_left() if it is not overridden;
 //   - a launch is announced by on_launch_queued() once it may run (it heads its stream; before the
 //     on_arrival() of a vGPU that had no work). When it ends there come on_launch_done(), then
-//     on_released() for what was run for this launch alone, then on_idle() if it was the last.
+//     on_launch_queued() for its successor in the stream if that is there already, then on_idle() if it
+//     was the vGPU's last, then on_released() for what was run for this launch alone (its SMs are held
+//     until then).
 // What a policy guarantees:
 //   - on an exclusive preemptor, SM ranges of vGPUs that hold the GPU never overlap: it evicts, waits
 //     for on_left(), then runs the next;
@@ -222,6 +224,13 @@ const Registration* find_policy(std::string_view name);
 
 std::unique_ptr<Policy> make_wfq(const Config&);   // wfq.cc
 std::unique_ptr<Policy> make_fcfs(const Config&);  // fcfs.cc
+std::unique_ptr<Policy> make_npq(const Config&);   // npq.cc
+std::unique_ptr<Policy> make_ppq(const Config&);   // ppq.cc
+std::unique_ptr<Policy> make_dss(const Config&);   // dss.cc
+std::unique_ptr<Policy> make_piv(const Config&);   // piv.cc
+std::unique_ptr<Policy> make_dprr(const Config&);  // dprr.cc
+std::unique_ptr<Policy> make_hpf(const Config&);   // hpf.cc
+std::unique_ptr<Policy> make_ffs(const Config&);   // ffs.cc
 std::unique_ptr<Policy> make_rr(const Config&);    // rr.cc
 std::unique_ptr<Policy> make_sjf(const Config&);   // sjf.cc
 std::unique_ptr<Policy> make_srt(const Config&);   // srt.cc

@@ -63,14 +63,14 @@ struct VgpuResult {
   uint64_t busy_ns = 0;                // it had work
   uint64_t grants = 0, evictions = 0;
   uint64_t longest_wait_ns = 0;        // with work and without any SM
-  // Over the intervals in which it and at least one other of its priority had work:
+  // Over the intervals in which it and at least one other had work (priorities are not looked at):
   uint64_t contended_ns = 0;
   double got_sm_ns = 0;                // of the SM-time that those with work held there
   double owed_sm_ns = 0;               // its weight's part of it
   double lag_max_sm_ns = 0;            // largest |owed - got| while it stayed contended
 };
 
-struct Window {                        // share_window_ns in which all vGPUs of one priority had work
+struct Window {                        // share_window_ns in which all compared vGPUs had work
   double worst_error = 0;              // max over vGPUs of |got / owed - 1|
   double worst_points = 0;             // max of |got - owed| / whole
   uint32_t worst_vgpu = 0;
@@ -82,7 +82,9 @@ struct Outcome {
   std::vector<ProgramResult> programs;
   std::vector<VgpuResult> vgpus;
   std::vector<Window> windows;
-  double all_contended_jain = 1;       // of got / weight over the time in which all had work; 1 if none
+  // Over the time in which all compared vGPUs had work, so long as nobody's weight changed:
+  double all_contended_jain = 1;       // of got / weight; 1 if there was none
+  double all_contended_error = 0;      // max of |got / owed - 1|
   uint64_t all_contended_ns = 0;
   uint64_t evictions = 0;              // of vGPUs or launches with work remaining
   std::vector<uint64_t> evict_latency_ns;  // evict to left, each eviction

@@ -19,6 +19,7 @@ inline constexpr uint32_t kMaxVgpus = 4096;
 inline constexpr uint32_t kMaxPrograms = 16384;
 inline constexpr uint32_t kMaxKernels = 4096;
 inline constexpr uint64_t kMaxTimeNs = 1'000'000ull * 1'000'000'000;  // 11 days
+inline constexpr uint64_t kMaxKernelNs = 1'000ull * 1'000'000'000;
 
 // How a kernel leaves SMs when it is told to.
 enum class Mechanism : uint8_t {
@@ -71,7 +72,8 @@ enum class ArrivalKind : uint8_t {
   kClosed,    // a run starts think_ns after the one before ended
   kPeriodic,  // every period_ns, also when the one before still runs (it queues behind it)
   kPoisson,   // the same with exponential gaps of mean period_ns
-  kOffsets    // at these times
+  kOffsets,   // at these times
+  kBacklog    // as soon as queue_depth has room: it always has work queued
 };
 
 // A program: one session with one stream. It makes *runs*, each of which is its steps in order; NTT is
@@ -86,7 +88,7 @@ struct Program {
   uint64_t think_ns = 0;         // closed: pause between runs
   bool think_exponential = false;
   std::vector<uint64_t> offsets_ns;
-  uint64_t runs = 1;             // 0: until the simulation ends (not kOffsets)
+  uint64_t runs = 1;             // 0: until the simulation ends; kOffsets: one for each offset
   uint32_t queue_depth = 1;      // launches queued and not done at most; 1: waits after each launch
   uint32_t stream_priority = 0;
   // Before each run its vGPU's priority is drawn from [lo, hi] (EffiSha figure 9); hi 0: left alone.
@@ -104,6 +106,7 @@ struct Vgpu {
   std::string name;
   VgpuShare share;
   std::vector<ShareChange> changes;
+  bool compared = true;          // counts for share windows: false for one that is not always busy
 };
 
 // Where Launch::predicted_sm_ns comes from.

@@ -30,6 +30,7 @@ Program saturating(std::string name, uint32_t vgpu, uint32_t kernel_index) {
   p.name = std::move(name);
   p.vgpu = vgpu;
   p.steps = {{.kernel = kernel_index}};
+  p.arrival = ArrivalKind::kBacklog;
   p.runs = 0;
   p.queue_depth = 4;
   return p;
@@ -58,11 +59,13 @@ Workload mixed(uint32_t, uint64_t) {
     w.programs.push_back(saturating("vm" + std::to_string(i), i, i % 4));
   }
   w.programs[4].queue_depth = 1;
+  w.programs[4].arrival = ArrivalKind::kClosed;
   w.programs[4].think_ns = 5 * kMs;  // waits after each launch
   w.programs[5].arrival = ArrivalKind::kPoisson;
   w.programs[5].period_ns = 2 * kMs;
   w.programs[6].arrival = ArrivalKind::kPeriodic;
   w.programs[6].period_ns = 2 * kSecond;  // bursts of a second or so
+  for (uint32_t i : {4u, 5u, 6u}) w.vgpus[i].compared = false;
   w.horizon_ns = 20 * kSecond;
   return w;
 }

@@ -1,0 +1,64 @@
+// Account: who got how much of the simulated GPU and who was owed how much, kept by the engine as truth
+// beside whatever a policy or an estimator believes. Every change costs O(1) but for the windows (O(vGPUs)
+// per tenth of a window). Pure; one thread.
+//
+// Owed is what a fluid scheduler would have given: of the SM-time that vGPUs with work held in an interval,
+// each with work is owed weight / sum of weights. `V` below is the running sum of held / sum of weights, so
+// that owed over an interval is weight * (V now - V then) (as in weighted fair queuing).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "policies/sim/engine.h"
+
+namespace sluice::policy::sim {
+
+class Account {
+ public:
+  Account(const Workload& w, Outcome& out);
+
+  // Time passed with nothing changing: `held_sm_ns` is the SM-time that v held with work in it. First
+  // add() for each holder, then pass() once.
+  void add(VgpuId v, uint64_t held_sm_ns);
+  void pass(uint64_t now_ns);
+
+  void set_busy(VgpuId v, bool busy);
+  void set_weight(VgpuId v, uint32_t weight);
+  void set_holding(VgpuId v, bool holding, uint64_t now_ns);  // at least one SM
+  void finish(uint64_t now_ns);
+
+  bool busy(VgpuId v) const { return members_[v].busy; }
+  uint32_t busy_count() const { return busy_count_; }
+
+ private:
+  static constexpr uint32_t kParts = 10;  // a window slides in tenths of itself
+  struct Member {
+    bool busy = false, holding = false, compared = true, contended = false;
+    double weight = 1;
+    double v_mark = 0, got = 0, owed = 0;  // of the contended interval that goes on
+    double window_got = 0;                 // of the part of a window that goes on
+    double all_got = 0;
+    uint64_t waits_since_ns = 0, busy_since_ns = 0;
+    bool waits = false;
+  };
+  bool contends(const Member& m) const { return m.busy && busy_count_ >= 2; }
+  void update_contended();
+  void open(Member& m);
+  void close(VgpuId v);
+  void look_at_lag(VgpuId v);
+  void look_at_wait(VgpuId v, uint64_t now_ns);
+  void end_window_part();
+
+  Outcome& out_;
+  std::vector<Member> members_;
+  uint32_t busy_count_ = 0, compared_count_ = 0, compared_busy_ = 0;
+  double busy_weight_ = 0, v_ = 0, held_now_ = 0;
+  uint64_t last_ns_ = 0;
+  uint64_t window_ns_, part_ns_ = 0;       // part_ns_: time in the part that goes on
+  std::vector<std::vector<double>> parts_; // ring of the last kParts parts' got
+  uint64_t part_number_ = 0;
+  bool weights_fixed_ = true;
+};
+
+}  // namespace sluice::policy::sim

@@ -1,0 +1,227 @@
+#include "policies/sim/engine.h"
+
+#include "mediator/base/check.h"
+#include "policies/sim/engine_impl.h"
+
+namespace sluice::policy::sim {
+
+Engine::Engine(const Workload& w, Policy& policy, const Options& options)
+    : w_(w), policy_(policy), options_(options), account_((out_.vgpus.resize(w.vgpus.size()), w), out_),
+      random_(Random::of(options.seed, 1u << 20)) {
+  out_.programs.resize(w.programs.size());
+  programs_.resize(w.programs.size());
+  vgpus_.resize(w.vgpus.size());
+  preempt_cost_.resize(w.kernels.size());
+  program_of_.push_back(kNone);  // launch ids begin at 1
+  for (const Kernel& k : w.kernels) {
+    uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+    for (char c : k.name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    kernel_key_.push_back(hash);
+  }
+}
+
+Outcome Engine::run() {
+  for (VgpuId v = 0; v < vgpus_.size(); ++v) {
+    vgpus_[v].share = w_.vgpus[v].share;
+    ask([&](Actions& a) { policy_.on_vgpu_added(0, v, vgpus_[v].share, a); });
+    if (options_.observer) options_.observer->on_share(0, v, vgpus_[v].share);
+    if (!w_.vgpus[v].changes.empty()) push(w_.vgpus[v].changes[0].at_ns, EventKind::kShare, v);
+  }
+  start_programs();
+  const uint64_t limit = options_.max_events ? options_.max_events : 1ull << 40;
+  while (!finished()) {
+    if (events_.empty() || out_.events >= limit) {
+      // Without work left there is nothing to wait for: all programs ended in a workload without runs.
+      out_.stuck = !events_.empty() || account_.busy_count() > 0;
+      break;
+    }
+    const Event e = events_.top();
+    if (w_.horizon_ns && e.time_ns >= w_.horizon_ns) {
+      advance(w_.horizon_ns);
+      break;
+    }
+    events_.pop();
+    ++out_.events;
+    advance(e.time_ns);
+    handle(e);
+  }
+  report_usage();
+  for (uint32_t p = 0; p < programs_.size(); ++p) {
+    settle(programs_[p].head);
+    out_.programs[p].unfinished_runs = programs_[p].pending.size() + programs_[p].open.size();
+    const Head& h = programs_[p].head;
+    if (h.present) out_.programs[p].work_done_sm_ns += (h.work - h.remaining) / kUnit;
+    out_.useful_sm_ns += static_cast<double>(out_.programs[p].work_done_sm_ns);
+  }
+  double held = 0;
+  for (const VgpuResult& v : out_.vgpus) held += static_cast<double>(v.sm_ns);
+  out_.lost_sm_ns = held - out_.useful_sm_ns;
+  account_.finish(now_ns_);
+  out_.end_ns = now_ns_;
+  return std::move(out_);
+}
+
+bool Engine::finished() const {
+  return (any_finite_ && finite_left_ == 0) || (w_.replay_runs && replay_left_ == 0);
+}
+
+void Engine::advance(uint64_t time_ns) {
+  SLUICE_CHECK(time_ns >= now_ns_);
+  if (time_ns == now_ns_) return;
+  const uint64_t dt = time_ns - now_ns_;
+  bool works = false;
+  // A hold is charged while its vGPU has work; leaving costs nothing to one that has none.
+  for (uint32_t id : used_holds_) {
+    Hold& h = holds_[id];
+    if (!account_.busy(h.vgpu)) continue;
+    const uint64_t held = dt * (h.hi - h.lo);
+    works = true;
+    account_.add(h.vgpu, held);
+    if (h.program == kNone) vgpus_[h.vgpu].used_sm_ns += held;
+    else programs_[h.program].head.used_sm_ns += held;
+  }
+  now_ns_ = time_ns;
+  if (!works && account_.busy_count()) out_.idle_with_work_ns += dt;
+  account_.pass(time_ns);
+}
+
+void Engine::report_usage() {
+  for (uint32_t id : used_holds_) {
+    const Hold& h = holds_[id];
+    if (h.program != kNone) {
+      Head& l = programs_[h.program].head;
+      if (!l.used_sm_ns) continue;
+      settle(l);
+      policy_.on_usage(now_ns_, h.vgpu,
+                       {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = view(l).tasks_done});
+      l.used_sm_ns = 0;
+      continue;
+    }
+    VgpuState& v = vgpus_[h.vgpu];
+    if (!v.used_sm_ns) continue;
+    Usage usage{.sm_ns = v.used_sm_ns};
+    for (uint32_t p : v.heads) {
+      Head& l = programs_[p].head;
+      if (l.holds || !l.speed) continue;
+      settle(l);
+      usage.launch = l.info.id;
+      usage.tasks_done = view(l).tasks_done;
+      break;
+    }
+    policy_.on_usage(now_ns_, h.vgpu, usage);
+    v.used_sm_ns = 0;
+  }
+}
+
+void Engine::handle(const Event& e) {
+  switch (e.kind) {
+    case EventKind::kArrive: return arrive(e.id);
+    case EventKind::kHost: return host(e.id);
+    case EventKind::kFinish: {
+      if (e.version == programs_[e.id].head.version) finish(e.id);
+      return;
+    }
+    case EventKind::kActive: {
+      Hold& h = holds_[e.id];
+      if (!h.present || h.version != e.version) return;
+      if (h.state == HoldState::kStarting) h.state = HoldState::kRunning;
+      h.was_starting = false;
+      return reassign(h.vgpu);
+    }
+    case EventKind::kSeen:
+      if (holds_[e.id].present && holds_[e.id].version == e.version) seen(e.id);
+      return;
+    case EventKind::kRelease:
+      if (holds_[e.id].present && holds_[e.id].version == e.version)
+        release(e.id, account_.busy(holds_[e.id].vgpu) ? LeftReason::kEvicted : LeftReason::kIdle);
+      return;
+    case EventKind::kWake:
+      if (e.version == wake_version_) ask([&](Actions& a) { policy_.on_wake(now_ns_, a); });
+      return;
+    case EventKind::kShare: {
+      VgpuState& v = vgpus_[e.id];
+      const auto& changes = w_.vgpus[e.id].changes;
+      v.share = changes[v.next_change].share;
+      account_.set_weight(e.id, v.share.weight);
+      if (options_.observer) options_.observer->on_share(now_ns_, e.id, v.share);
+      if (++v.next_change < changes.size())
+        push(std::max(now_ns_, changes[v.next_change].at_ns), EventKind::kShare, e.id);
+      ask([&](Actions& a) { policy_.on_vgpu_changed(now_ns_, e.id, v.share, a); });
+      return;
+    }
+    case EventKind::kSlice:
+      if (e.version == slice_version_) slice_over();
+      return;
+  }
+}
+
+void Engine::violate(const std::string& what) {
+  if (out_.violations++ == 0) out_.violation = "at " + std::to_string(now_ns_) + " ns: " + what;
+}
+
+void Engine::apply(const Action& a) {
+  const bool exclusive = w_.gpu.preemptor == PreemptorKind::kExclusive;
+  switch (a.kind) {
+    case Action::Kind::kWake:
+      push(std::max(a.at_ns, now_ns_), EventKind::kWake, 0, ++wake_version_);
+      return;
+    case Action::Kind::kSetSlice:
+      return exclusive ? violate("a slice for an exclusive preemptor") : set_slice(a);
+    case Action::Kind::kRun:
+      return exclusive ? run(a) : violate("a run for a proportional preemptor");
+    case Action::Kind::kEvict:
+      return exclusive ? evict(a) : violate("an evict for a proportional preemptor");
+  }
+}
+
+Config engine_config(const Workload& w) {
+  Config c = w.config;
+  c.machine.sm_count = w.gpu.sm_count;
+  c.machine.preemptor = w.gpu.preemptor;
+  c.machine.spatial = w.gpu.spatial;
+  return c;
+}
+
+Outcome simulate(const Workload& w, Policy& policy, const Options& options) {
+  return Engine(w, policy, options).run();
+}
+
+// Under a policy that has nothing to decide, each program by itself. Programs draw from generators of
+// their own, so each launch is as long here as in the whole.
+std::vector<double> alone_times(const Workload& w, uint64_t seed) {
+  std::vector<double> mean(w.programs.size());
+  for (size_t i = 0; i < w.programs.size(); ++i) {
+    Workload one = w;
+    const Program& program = w.programs[i];
+    one.original_form = true;
+    one.horizon_ns = 0;
+    one.replay_runs = 0;
+    one.gpu.preemptor = PreemptorKind::kExclusive;
+    // Everybody else stays in place without a run, because indices seed the generators.
+    for (size_t j = 0; j < one.programs.size(); ++j) {
+      Program& p = one.programs[j];
+      if (j == i) continue;
+      p.arrival = ArrivalKind::kOffsets;
+      p.offsets_ns.clear();
+    }
+    // Enough runs for a mean where launches vary; one run at a time, so that none waits for another.
+    Program& p = one.programs[i];
+    const bool varies = std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& s) {
+      return w.kernels[s.kernel].alone_cv > 0;
+    });
+    p.arrival = ArrivalKind::kClosed;
+    p.think_ns = 0;
+    p.runs = varies ? 32 : 1;
+    if (program.arrival == ArrivalKind::kOffsets) p.runs = std::min(p.runs, program.offsets_ns.size());
+    else if (program.runs) p.runs = std::min(p.runs, program.runs);
+    if (p.runs == 0) continue;
+    const auto policy = find_policy("fcfs")->make(engine_config(one));
+    const Outcome r = simulate(one, *policy, {.seed = seed, .preempts = false});
+    for (const RunRecord& run : r.programs[i].runs)
+      mean[i] += static_cast<double>(run.ended_ns - run.arrived_ns);
+    if (!r.programs[i].runs.empty()) mean[i] /= static_cast<double>(r.programs[i].runs.size());
+  }
+  return mean;
+}
+
+}  // namespace sluice::policy::sim

@@ -1,0 +1,471 @@
+// SMs, launches and preemption: what a Run, an Evict or a slice does, and how long it takes.
+#include <cmath>
+
+#include "policies/sim/engine_impl.h"
+
+namespace sluice::policy::sim {
+
+// ---- launches ------------------------------------------------------------------------------------
+void Engine::settle(Head& h) {
+  if (!h.present) return;
+  const uint64_t done = (now_ns_ - h.settled_ns) * h.speed;
+  h.remaining -= std::min(done, h.remaining);
+  h.settled_ns = now_ns_;
+}
+
+void Engine::set_speed(uint32_t program, uint64_t speed) {
+  Head& h = programs_[program].head;
+  if (h.speed == speed) return;
+  settle(h);
+  if (speed && !h.started) {
+    h.started = true;
+    out_.wait_ns.push_back(now_ns_ - h.queued_ns);
+    RunRecord& r = programs_[program].open[h.run - programs_[program].runs_done];
+    if (r.first_start_ns == 0) r.first_start_ns = now_ns_;
+  }
+  if (speed) h.evicted = false;
+  h.speed = speed;
+  ++h.version;
+  if (speed)
+    push(now_ns_ + (h.remaining + speed - 1) / speed, EventKind::kFinish, program, h.version);
+}
+
+// Task time in the form that runs, on SMs as they are (a task is no faster on more of them).
+uint64_t Engine::task_ns(const Head& h) const {
+  const Kernel& k = w_.kernels[h.kernel];
+  if (k.task_ns) return k.task_ns;
+  const double alone = static_cast<double>(h.work) / static_cast<double>(h.width);
+  const double slots = static_cast<double>(h.width) / kUnit * k.blocks_per_sm;
+  return static_cast<uint64_t>(std::max(1.0, std::min(alone, alone * slots / k.tasks)));
+}
+
+Launch Engine::view(const Head& h) {
+  Launch l = h.info;
+  const double done = 1 - static_cast<double>(h.remaining) / static_cast<double>(h.work);
+  l.tasks_done = static_cast<uint32_t>(done * l.tasks_total + 1e-6);
+  return l;
+}
+
+// The speeds of v's launches from the SMs that it holds. SMs held for the whole vGPU go to its launches
+// in their order, each as many as it can use; while all of them are leaving, nothing new starts.
+void Engine::reassign(VgpuId v) {
+  VgpuState& g = vgpus_[v];
+  uint64_t general = 0;
+  bool may_start = false;
+  for (uint32_t id : g.holds) {
+    const Hold& h = holds_[id];
+    if (h.program != kNone || h.state == HoldState::kStarting || h.was_starting) continue;
+    const uint64_t speed = static_cast<uint64_t>(h.hi - h.lo) * kUnit;
+    general += h.state == HoldState::kLeaving ? speed * h.useful / kUnit : speed;
+    may_start |= h.state == HoldState::kRunning;
+  }
+  // Gated: what runs goes on, nothing starts.
+  if (w_.gpu.preemptor == PreemptorKind::kProportional && g.slice_set && g.slice_ns == 0)
+    may_start = false;
+  for (uint32_t p : g.heads) {
+    Head& l = programs_[p].head;
+    uint64_t speed = 0;
+    if (l.holds) {
+      for (uint32_t id : g.holds) {
+        const Hold& h = holds_[id];
+        if (h.program != p || h.state == HoldState::kStarting || h.was_starting) continue;
+        const uint64_t whole = static_cast<uint64_t>(h.hi - h.lo) * kUnit;
+        speed += h.state == HoldState::kLeaving ? whole * h.useful / kUnit : whole;
+      }
+      speed = std::min(speed, l.width);
+    } else if (l.speed || may_start) {
+      speed = std::min(general, l.width);
+      general -= speed;
+    }
+    set_speed(p, speed);
+  }
+}
+
+void Engine::finish(uint32_t program) {
+  ProgramState& ps = programs_[program];
+  Head& h = ps.head;
+  settle(h);
+  if (h.remaining) return set_speed(program, h.speed);  // cannot be: the event is at its ceiling
+  const Launch done = view(h);
+  const VgpuId v = h.info.vgpu;
+  ProgramResult& result = out_.programs[program];
+  ++result.launches_done;
+  result.work_done_sm_ns += h.work / kUnit;
+  if (w_.predictor == Predictor::kModel) {
+    const Kernel& k = w_.kernels[h.kernel];
+    model_.learn(kernel_key_[h.kernel], {k.grid_blocks, k.block_threads, k.shared_bytes, k.param_bytes},
+                 h.work / kUnit);
+  }
+  if (options_.observer) options_.observer->on_done(now_ns_, done.id);
+  report_usage();
+  const bool run_ends = ps.head_is_last;
+  h.present = false;
+  h.speed = 0;
+  ++h.version;
+  h.holds = 0;
+  std::erase(vgpus_[v].heads, program);
+  program_of_[done.id] = kNone;
+  const bool next = !ps.queue.empty();
+  if (vgpus_[v].heads.empty() && !next) account_.set_busy(v, false);
+  ask([&](Actions& a) { policy_.on_launch_done(now_ns_, done, a); });
+  if (next) make_head(program);
+  const bool idle = !account_.busy(v);
+  if (idle) {
+    if (options_.observer) options_.observer->on_idle(now_ns_, v);
+    ask([&](Actions& a) { policy_.on_idle(now_ns_, v, a); });
+  }
+  // What was held for it alone, and what only waited for work to end.
+  for (size_t i = 0; i < vgpus_[v].holds.size();) {
+    const uint32_t id = vgpus_[v].holds[i];
+    const Hold& hold = holds_[id];
+    if (hold.program == program && hold.launch == done.id) {
+      release(id, LeftReason::kIdle);
+      i = 0;
+      continue;
+    }
+    ++i;
+  }
+  reassign(v);
+  bool works = false;
+  for (uint32_t p : vgpus_[v].heads)
+    works |= programs_[p].head.speed > 0 && programs_[p].head.holds == 0;
+  if (!works) {
+    for (size_t i = 0; i < vgpus_[v].holds.size();) {
+      const uint32_t id = vgpus_[v].holds[i];
+      const Hold& hold = holds_[id];
+      if (hold.program == kNone && !hold.was_starting &&
+          (hold.state == HoldState::kSignalled || hold.state == HoldState::kLeaving)) {
+        release(id, vgpus_[v].heads.empty() ? LeftReason::kIdle : LeftReason::kEvicted);
+        i = 0;
+        continue;
+      }
+      ++i;
+    }
+  }
+  if (idle && current_ == v) rotate();
+  if (run_ends) run_ended(program);
+  try_host(program);
+}
+
+// ---- exclusive -----------------------------------------------------------------------------------
+void Engine::run(const Action& a) {
+  const uint16_t lo = a.sms.lo;
+  const uint16_t hi = static_cast<uint16_t>(std::min<uint32_t>(a.sms.hi, w_.gpu.sm_count));
+  if (a.vgpu >= vgpus_.size()) return violate("run of a vGPU that is not there");
+  if (lo >= hi) return violate("run on no SM");
+  if (!w_.gpu.spatial && (lo != 0 || hi != w_.gpu.sm_count))
+    return violate("run on a part of the SMs of a GPU that cannot");
+  for (uint32_t id : used_holds_) {
+    const Hold& h = holds_[id];
+    if (h.lo < hi && lo < h.hi)
+      return violate("run of vGPU " + std::to_string(a.vgpu) + " on SMs that vGPU " +
+                     std::to_string(h.vgpu) + " holds");
+  }
+  uint32_t program = kNone;
+  if (a.launch) {
+    if (a.launch < program_of_.size()) program = program_of_[a.launch];
+    if (program == kNone || programs_[program].head.info.vgpu != a.vgpu)
+      return violate("run of a launch that is not there");
+    settle(programs_[program].head);
+  }
+  const uint64_t extra = resume_cost(program != kNone             ? program
+                                     : vgpus_[a.vgpu].heads.empty() ? kNone
+                                                                    : vgpus_[a.vgpu].heads.front(),
+                                     hi - lo);
+  start_hold(a.vgpu, program, lo, hi, w_.gpu.start_ns + extra);
+  if (options_.observer) options_.observer->on_grant(now_ns_, a.vgpu, a.launch, {lo, hi});
+  if (handover_since_ns_) {
+    policy_.on_handover(now_ns_, now_ns_ - handover_since_ns_ + w_.gpu.start_ns + extra);
+    handover_since_ns_ = 0;
+  }
+}
+
+uint64_t Engine::resume_cost(uint32_t program, uint32_t sms) {
+  if (program == kNone) return 0;
+  Head& l = programs_[program].head;
+  const Kernel& k = w_.kernels[l.kernel];
+  uint64_t cost = l.evicted ? k.relaunch_ns : 0;
+  if (l.saved_sms) {
+    cost += k.restore_ns;
+    l.saved_sms -= std::min(l.saved_sms, sms);
+  }
+  return cost;
+}
+
+void Engine::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, uint64_t start_ns) {
+  uint32_t id;
+  if (free_holds_.empty()) {
+    id = static_cast<uint32_t>(holds_.size());
+    holds_.emplace_back();
+  } else {
+    id = free_holds_.back();
+    free_holds_.pop_back();
+  }
+  Hold& h = holds_[id];
+  const uint64_t version = h.version + 1;
+  h = Hold{};
+  h.version = version;
+  h.present = true;
+  h.vgpu = v;
+  h.program = program;
+  h.lo = lo;
+  h.hi = hi;
+  h.since_ns = now_ns_;
+  if (program != kNone) {
+    h.launch = programs_[program].head.info.id;
+    ++programs_[program].head.holds;
+  }
+  used_holds_.push_back(id);
+  vgpus_[v].holds.push_back(id);
+  ++out_.vgpus[v].grants;
+  account_.set_holding(v, true, now_ns_);
+  if (start_ns) {
+    h.state = HoldState::kStarting;
+    push(now_ns_ + start_ns, EventKind::kActive, id, version);
+  }
+  reassign(v);
+}
+
+void Engine::evict(const Action& a) {
+  const uint16_t lo = a.sms.lo;
+  const uint16_t hi = static_cast<uint16_t>(std::min<uint32_t>(a.sms.hi, w_.gpu.sm_count));
+  if (a.vgpu >= vgpus_.size()) return violate("evict of a vGPU that is not there");
+  if (!w_.gpu.spatial && (lo != 0 || hi != w_.gpu.sm_count))
+    return violate("evict from a part of the SMs of a GPU that cannot");
+  bool found = false;
+  std::vector<uint32_t> told;
+  for (size_t i = 0; i < vgpus_[a.vgpu].holds.size(); ++i) {
+    const uint32_t id = vgpus_[a.vgpu].holds[i];
+    Hold& h = holds_[id];
+    if (h.lo >= hi || lo >= h.hi || (a.launch && h.launch != a.launch)) continue;
+    found = true;
+    if (h.state == HoldState::kSignalled || h.state == HoldState::kLeaving) continue;
+    // The parts that stay become holds of their own.
+    const Hold whole = h;
+    const auto split = [&](uint16_t from, uint16_t to) {
+      const uint32_t part = free_holds_.empty() ? static_cast<uint32_t>(holds_.size()) : free_holds_.back();
+      if (free_holds_.empty()) holds_.emplace_back();
+      else free_holds_.pop_back();
+      const uint64_t version = holds_[part].version + 1;
+      holds_[part] = whole;
+      holds_[part].version = version;
+      holds_[part].lo = from;
+      holds_[part].hi = to;
+      if (whole.program != kNone) ++programs_[whole.program].head.holds;
+      used_holds_.push_back(part);
+      vgpus_[a.vgpu].holds.push_back(part);
+      // Its start-up goes on; the time that is left of it is not kept, so it begins again.
+      if (whole.state == HoldState::kStarting)
+        push(now_ns_ + w_.gpu.start_ns, EventKind::kActive, part, version);
+    };
+    if (whole.lo < lo) split(whole.lo, lo);
+    if (hi < whole.hi) split(hi, whole.hi);
+    Hold& leaving = holds_[id];  // split may have moved it
+    leaving.lo = std::max(whole.lo, lo);
+    leaving.hi = std::min(whole.hi, hi);
+    leaving.was_starting = whole.state == HoldState::kStarting;
+    leaving.state = HoldState::kSignalled;
+    leaving.evict_ns = now_ns_;
+    ++leaving.version;
+    told.push_back(id);
+  }
+  if (!found)
+    return violate("evict of vGPU " + std::to_string(a.vgpu) + " that does not hold what it is to leave");
+  if (options_.observer) options_.observer->on_evict(now_ns_, a.vgpu, a.launch, {lo, hi});
+  reassign(a.vgpu);
+  for (uint32_t id : told) {
+    const Hold& h = holds_[id];
+    const bool works = h.program != kNone || account_.busy(a.vgpu);
+    push(now_ns_ + (works ? w_.gpu.signal_ns : 0), EventKind::kSeen, id, h.version);
+  }
+}
+
+// The kernels see the evict word: how long until the last task is off these SMs?
+void Engine::seen(uint32_t id) {
+  Hold& h = holds_[id];
+  h.state = HoldState::kLeaving;
+  double longest = 0, useful = 0, slots_ns = 0;
+  uint64_t ends_ns = 0;
+  bool waits = false, any = false;
+  const auto look = [&](Head& l, uint64_t speed) {
+    if (!l.present || speed == 0) return;
+    settle(l);
+    any = true;
+    const Kernel& k = w_.kernels[l.kernel];
+    ends_ns = std::max(ends_ns, (l.remaining + l.speed - 1) / l.speed);
+    if (l.opaque) {
+      waits = true;
+      return;
+    }
+    double rest = 0, mean = 0;
+    const double n = std::max(1.0, static_cast<double>(speed) / kUnit * k.blocks_per_sm);
+    if (w_.gpu.mechanism == Mechanism::kContextSwitch) {
+      rest = static_cast<double>(k.save_ns);
+      l.saved_sms += static_cast<uint32_t>(speed / kUnit);
+    } else if (k.drain_ns) {
+      rest = static_cast<double>(k.drain_ns);
+      mean = rest / 2;
+    } else {
+      const double task = static_cast<double>(task_ns(l));
+      rest = task * std::pow(random_.unit(), 1 / n);  // the largest of n uniform ones
+      mean = std::min(task / 2, rest);
+    }
+    longest = std::max(longest, rest);
+    useful += mean * n;
+    slots_ns += n;
+  };
+  if (h.program != kNone) {
+    Head& l = programs_[h.program].head;
+    look(l, h.was_starting ? 0 : std::min<uint64_t>(static_cast<uint64_t>(h.hi - h.lo) * kUnit, l.width));
+  } else if (!h.was_starting) {
+    uint64_t sms = static_cast<uint64_t>(h.hi - h.lo) * kUnit;
+    for (uint32_t p : vgpus_[h.vgpu].heads) {
+      Head& l = programs_[p].head;
+      if (l.holds) continue;
+      const uint64_t speed = std::min(l.speed, sms);
+      look(l, speed);
+      sms -= speed;
+    }
+  }
+  h.worked = any;
+  if (!any) {
+    release(id, account_.busy(h.vgpu) ? LeftReason::kEvicted : LeftReason::kIdle);
+    return;
+  }
+  // What ends sooner than its tasks would, ends.
+  if (waits || static_cast<double>(ends_ns) <= longest) {
+    h.until_end = true;
+    return;
+  }
+  const double part = longest > 0 ? useful / (slots_ns * longest) : 0;
+  h.useful = static_cast<uint64_t>(std::clamp(part, 0.0, 1.0) * kUnit);
+  push(now_ns_ + static_cast<uint64_t>(longest), EventKind::kRelease, id, h.version);
+  reassign(h.vgpu);
+}
+
+void Engine::release(uint32_t id, LeftReason why) {
+  report_usage();
+  const Hold h = holds_[id];
+  holds_[id].present = false;
+  ++holds_[id].version;
+  std::erase(used_holds_, id);
+  std::erase(vgpus_[h.vgpu].holds, id);
+  const bool told = h.state == HoldState::kSignalled || h.state == HoldState::kLeaving;
+  if (h.program != kNone) {
+    Head& l = programs_[h.program].head;
+    if (l.present && l.info.id == h.launch) {
+      --l.holds;
+      if (l.holds == 0 && l.started && told) {
+        l.evicted = true;
+        ++out_.programs[h.program].evictions;
+        ++out_.evictions;
+        ++out_.vgpus[h.vgpu].evictions;
+      }
+      why = LeftReason::kEvicted;
+    }
+    if (told && h.worked) preempt_cost_[l.kernel].observe(now_ns_ - h.evict_ns);
+  } else if (told && vgpus_[h.vgpu].holds.empty()) {
+    for (uint32_t p : vgpus_[h.vgpu].heads) {
+      Head& l = programs_[p].head;
+      if (l.holds || l.speed == 0) continue;
+      l.evicted = true;
+      ++out_.programs[p].evictions;
+      preempt_cost_[l.kernel].observe(now_ns_ - h.evict_ns);
+    }
+    if (!vgpus_[h.vgpu].heads.empty()) {
+      ++out_.vgpus[h.vgpu].evictions;
+      ++out_.evictions;
+    }
+  }
+  if (told && h.worked) {
+    out_.evict_latency_ns.push_back(now_ns_ - h.evict_ns);
+    handover_since_ns_ = std::max<uint64_t>(h.evict_ns, 1);
+  }
+  account_.set_holding(h.vgpu, !vgpus_[h.vgpu].holds.empty(), now_ns_);
+  reassign(h.vgpu);
+  free_holds_.push_back(id);
+  if (options_.observer)
+    options_.observer->on_left(now_ns_, h.vgpu, h.launch, {h.lo, h.hi}, why);
+  ask([&](Actions& a) {
+    policy_.on_released(now_ns_, h.vgpu, h.launch, {h.lo, h.hi}, why, a);
+  });
+}
+
+// ---- proportional --------------------------------------------------------------------------------
+// Round robin of time slices over the vGPUs that have something resident, as the hardware's runlist does it;
+// a switch between two contexts costs switch_ns. Who has nothing to run is passed over.
+bool Engine::resident(VgpuId v) const {
+  const VgpuState& g = vgpus_[v];
+  if (g.heads.empty()) return false;
+  if (!g.slice_set || g.slice_ns > 0) return true;
+  // Gated: only what has begun goes on.
+  return std::any_of(g.heads.begin(), g.heads.end(),
+                     [&](uint32_t p) { return programs_[p].head.started; });
+}
+
+uint64_t Engine::slice_of(VgpuId v) const {
+  const Machine& m = w_.config.machine;
+  const uint64_t slice = vgpus_[v].slice_set ? vgpus_[v].slice_ns : m.slice_floor_ns;
+  return std::clamp(slice, m.slice_floor_ns, std::max(m.slice_floor_ns, m.slice_ceiling_ns));
+}
+
+void Engine::set_slice(const Action& a) {
+  if (a.vgpu >= vgpus_.size()) return violate("a slice for a vGPU that is not there");
+  VgpuState& g = vgpus_[a.vgpu];
+  g.slice_ns = a.value;
+  g.slice_set = true;
+  reassign(a.vgpu);
+  // It takes effect with the next round; but who was alone, or gated, is looked at now.
+  if (current_ == kNoVgpu || !resident(current_)) rotate();
+  else if (current_ != a.vgpu) slice_over();
+}
+
+// The current vGPU has nothing more to run: the next, or nobody.
+void Engine::rotate() {
+  const VgpuId n = static_cast<VgpuId>(vgpus_.size());
+  const VgpuId from = current_ == kNoVgpu ? n - 1 : current_;
+  VgpuId next = kNoVgpu;
+  for (VgpuId i = 1; i <= n && next == kNoVgpu; ++i)
+    if (resident((from + i) % n)) next = (from + i) % n;
+  if (next == kNoVgpu || next == current_) {
+    ++slice_version_;  // whoever is there stays, without a limit
+    return;
+  }
+  if (current_ != kNoVgpu && !vgpus_[current_].holds.empty()) {
+    const uint32_t id = vgpus_[current_].holds.front();
+    const VgpuId v = current_;
+    holds_[id].present = false;
+    ++holds_[id].version;
+    std::erase(used_holds_, id);
+    vgpus_[v].holds.clear();
+    free_holds_.push_back(id);
+    account_.set_holding(v, false, now_ns_);
+    if (!vgpus_[v].heads.empty()) {
+      ++out_.evictions;
+      ++out_.vgpus[v].evictions;
+    }
+    reassign(v);
+  }
+  const bool first = current_ == kNoVgpu;
+  current_ = next;
+  const uint64_t cost = first ? w_.gpu.start_ns : w_.gpu.switch_ns;
+  start_hold(next, kNone, 0, static_cast<uint16_t>(w_.gpu.sm_count), cost);
+  push(now_ns_ + cost + slice_of(next), EventKind::kSlice, 0, ++slice_version_);
+}
+
+// The slice is over, or somebody has come: go on, or to the next.
+void Engine::slice_over() {
+  bool others = false;
+  for (VgpuId v = 0; v < vgpus_.size() && !others; ++v) others = v != current_ && resident(v);
+  if (!others) {
+    ++slice_version_;
+    return;
+  }
+  const Hold& h = holds_[vgpus_[current_].holds.front()];
+  const uint64_t end_ns =
+      h.since_ns + (h.state == HoldState::kStarting ? w_.gpu.switch_ns : 0) + slice_of(current_);
+  if (now_ns_ < end_ns) return push(end_ns, EventKind::kSlice, 0, ++slice_version_);
+  rotate();
+}
+
+}  // namespace sluice::policy::sim

@@ -1,0 +1,212 @@
+// Programs: when runs arrive and launches are queued.
+#include <cmath>
+
+#include "policies/sim/engine_impl.h"
+
+namespace sluice::policy::sim {
+namespace {
+constexpr uint64_t kMaxWork = 1ull << 62;
+}
+
+void Engine::start_programs() {
+  for (uint32_t i = 0; i < w_.programs.size(); ++i) {
+    const Program& p = w_.programs[i];
+    ProgramState& s = programs_[i];
+    s.random = Random::of(options_.seed, i);
+    s.after.resize(p.steps.size() + 1);
+    for (size_t j = p.steps.size(); j-- > 0;) {
+      const Kernel& k = w_.kernels[p.steps[j].kernel];
+      const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
+      s.after[j] = s.after[j + 1] +
+                   static_cast<double>(k.alone_ns) * width * p.steps[j].launches * p.prediction_factor;
+    }
+    const uint64_t runs = p.arrival == ArrivalKind::kOffsets ? p.offsets_ns.size() : p.runs;
+    const bool finite = p.arrival == ArrivalKind::kOffsets || p.runs > 0;
+    any_finite_ |= finite;
+    finite_left_ += finite && runs > 0;
+    if (p.steps.empty() || (finite && runs == 0)) continue;
+    replay_left_ += w_.replay_runs > 0;
+    if (p.arrival == ArrivalKind::kOffsets) {
+      for (uint64_t at : p.offsets_ns) push(at, EventKind::kArrive, i);
+      s.runs_started = runs;
+    } else {
+      ++s.runs_started;
+      push(p.first_ns, EventKind::kArrive, i);
+    }
+  }
+}
+
+void Engine::schedule_arrival(uint32_t i, uint64_t after_ns) {
+  const Program& p = w_.programs[i];
+  ProgramState& s = programs_[i];
+  if (p.arrival == ArrivalKind::kOffsets || (p.runs && s.runs_started >= p.runs)) return;
+  ++s.runs_started;
+  push(now_ns_ + after_ns, EventKind::kArrive, i);
+}
+
+void Engine::arrive(uint32_t i) {
+  const Program& p = w_.programs[i];
+  programs_[i].pending.push_back(now_ns_);
+  if (p.arrival == ArrivalKind::kPeriodic)
+    schedule_arrival(i, std::max<uint64_t>(p.period_ns, 1));
+  else if (p.arrival == ArrivalKind::kPoisson)
+    schedule_arrival(i, 1 + static_cast<uint64_t>(programs_[i].random.exponential(
+                                static_cast<double>(p.period_ns))));
+  try_host(i);
+}
+
+// The host queues the next launch of the run that it works on as soon as there is room.
+void Engine::try_host(uint32_t i) {
+  const Program& p = w_.programs[i];
+  ProgramState& s = programs_[i];
+  if (s.host_pending) return;
+  const size_t outstanding = s.queue.size() + s.head.present;
+  if (!s.host_in_run) {
+    if (s.pending.empty() || (outstanding && outstanding >= p.queue_depth)) return;
+    s.host_in_run = true;
+    s.step = s.in_step = 0;
+    s.open.push_back({.arrived_ns = s.pending.front()});
+    s.pending.pop_front();
+    if (p.priority_hi) {
+      VgpuState& v = vgpus_[p.vgpu];
+      v.share.priority = static_cast<uint32_t>(s.random.between(p.priority_lo, p.priority_hi));
+      if (options_.observer) options_.observer->on_share(now_ns_, p.vgpu, v.share);
+      ask([&](Actions& a) { policy_.on_vgpu_changed(now_ns_, p.vgpu, v.share, a); });
+    }
+  }
+  const Step& step = p.steps[s.step];
+  if (outstanding && (outstanding >= p.queue_depth || step.sync)) return;
+  s.host_pending = true;
+  push(now_ns_ + step.host_ns, EventKind::kHost, i);
+}
+
+void Engine::host(uint32_t i) {
+  const Program& p = w_.programs[i];
+  ProgramState& s = programs_[i];
+  s.host_pending = false;
+  const Step& step = p.steps[s.step];
+  ProgramState::Queued q{.kernel = step.kernel, .run = s.runs_issued, .queued_ns = now_ns_};
+  if (++s.in_step >= step.launches) {
+    s.in_step = 0;
+    ++s.step;
+  }
+  q.last = s.step >= p.steps.size();
+  q.after = q.last ? 0 : s.after[s.step] - static_cast<double>(s.in_step) * (s.after[s.step] - s.after[s.step + 1]) /
+                                               p.steps[s.step].launches;
+  if (q.last) {
+    s.host_in_run = false;
+    ++s.runs_issued;
+    if (p.arrival == ArrivalKind::kBacklog) schedule_arrival(i, 0);
+  }
+  s.queue.push_back(q);
+  if (!s.head.present) make_head(i);
+  try_host(i);
+}
+
+// The first launch behind the head becomes the head, and the policy hears of it.
+void Engine::make_head(uint32_t i) {
+  const Program& p = w_.programs[i];
+  ProgramState& s = programs_[i];
+  const ProgramState::Queued q = s.queue.front();
+  s.queue.pop_front();
+  const Kernel& k = w_.kernels[q.kernel];
+  Head& h = s.head;
+  const uint64_t version = h.version + 1;
+  h = Head{};
+  h.version = version;
+  h.present = true;
+  h.kernel = q.kernel;
+  h.run = q.run;
+  h.queued_ns = q.queued_ns;
+  h.settled_ns = now_ns_;
+  s.head_is_last = q.last;
+  const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
+  const bool original = w_.original_form || !options_.preempts;
+  h.opaque = original || p.opaque || !k.evictable;
+  // Taken off by the hardware, nothing need be rewritten.
+  const bool by_hardware = w_.gpu.mechanism == Mechanism::kContextSwitch ||
+                           w_.gpu.preemptor == PreemptorKind::kProportional;
+  if (by_hardware) h.opaque = !options_.preempts;
+  h.width = width * kUnit;
+  const double alone = static_cast<double>(k.alone_ns) * (h.opaque || by_hardware ? 1.0 : k.form_factor) *
+                       s.random.factor(k.alone_cv);
+  h.work = std::clamp<uint64_t>(static_cast<uint64_t>(alone * width), 1, kMaxWork / kUnit) * kUnit;
+  h.remaining = h.work;
+  out_.programs[i].work_arrived_sm_ns += h.work / kUnit;
+
+  Launch& l = h.info;
+  l.id = program_of_.size();
+  program_of_.push_back(i);
+  l.vgpu = p.vgpu;
+  l.session = i;
+  l.stream_priority = p.stream_priority;
+  l.evictable = !h.opaque;
+  l.tasks_total = k.tasks;
+  l.sms_wanted = static_cast<uint16_t>(width);
+  l.kernel = kernel_key_[q.kernel];
+  l.preempt_ns = preempt_cost_[q.kernel].mean_ns();
+  l.predicted_sm_ns = predicted(i, h);
+  if (l.predicted_sm_ns) l.run_predicted_sm_ns = l.predicted_sm_ns + static_cast<uint64_t>(q.after);
+
+  VgpuState& g = vgpus_[p.vgpu];
+  auto place = g.heads.begin();
+  while (place != g.heads.end() &&
+         w_.programs[*place].stream_priority >= p.stream_priority)
+    ++place;
+  g.heads.insert(place, i);
+  if (options_.observer) options_.observer->on_launch(now_ns_, l, i, q.kernel);
+  const bool had_work = account_.busy(p.vgpu);
+  if (!had_work) {
+    account_.set_busy(p.vgpu, true);
+    if (options_.observer) options_.observer->on_busy(now_ns_, p.vgpu);
+  }
+  ask([&](Actions& a) { policy_.on_launch_queued(now_ns_, l, a); });
+  if (!had_work) ask([&](Actions& a) { policy_.on_arrival(now_ns_, p.vgpu, a); });
+  reassign(p.vgpu);
+  if (w_.gpu.preemptor == PreemptorKind::kProportional) {
+    if (current_ == kNoVgpu || !resident(current_)) rotate();
+    else if (!had_work) slice_over();
+  }
+}
+
+uint64_t Engine::predicted(uint32_t i, const Head& h) {
+  const Program& p = w_.programs[i];
+  const Kernel& k = w_.kernels[h.kernel];
+  double prediction = 0;
+  switch (w_.predictor) {
+    case Predictor::kNone: return 0;
+    case Predictor::kOracle:
+      prediction = static_cast<double>(h.work / kUnit);
+      if (w_.prediction_cv > 0) prediction *= random_.factor(w_.prediction_cv);
+      break;
+    case Predictor::kModel:
+      prediction = static_cast<double>(
+          model_.predict(kernel_key_[h.kernel],
+                         {k.grid_blocks, k.block_threads, k.shared_bytes, k.param_bytes})
+              .value_or(0));
+      break;
+  }
+  return static_cast<uint64_t>(std::min(prediction * p.prediction_factor, 0x1p60));
+}
+
+// Its last launch is done.
+void Engine::run_ended(uint32_t i) {
+  const Program& p = w_.programs[i];
+  ProgramState& s = programs_[i];
+  RunRecord r = s.open.front();
+  s.open.pop_front();
+  r.ended_ns = now_ns_;
+  out_.programs[i].runs.push_back(r);
+  ++s.runs_done;
+  const uint64_t runs = p.arrival == ArrivalKind::kOffsets ? p.offsets_ns.size() : p.runs;
+  if (runs && s.runs_done == runs) --finite_left_;
+  if (w_.replay_runs && s.runs_done == w_.replay_runs) --replay_left_;
+  if (p.arrival == ArrivalKind::kClosed) {
+    const double think = static_cast<double>(p.think_ns);
+    schedule_arrival(i, p.think_exponential && p.think_ns
+                            ? static_cast<uint64_t>(s.random.exponential(think))
+                            : p.think_ns);
+  }
+}
+
+}  // namespace sluice::policy::sim

@@ -1,0 +1,187 @@
+// Engine: the object behind simulate(). Three parts, one file each: engine.cc (events, policy, actions,
+// time), engine_gpu.cc (SMs, launches, preemption) and engine_host.cc (programs). Owned by simulate(),
+// one thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <functional>
+#include <queue>
+#include <vector>
+
+#include "policies/model/duration_model.h"
+#include "policies/sim/account.h"
+#include "policies/sim/engine.h"
+#include "policies/sim/random.h"
+
+namespace sluice::policy::sim {
+
+// Speeds are in 1/1024 SM and work in ns of that, so that half-speed drains stay exact.
+inline constexpr uint64_t kUnit = 1024;
+
+class Engine {
+ public:
+  Engine(const Workload& w, Policy& policy, const Options& options);
+  Outcome run();
+
+ private:
+  enum class EventKind : uint8_t {
+    kArrive,   // a program's next run
+    kHost,     // a program queues its next launch
+    kFinish,   // a launch
+    kActive,   // a hold's start-up is over
+    kSeen,     // a hold's kernels see the evict word
+    kRelease,  // a hold has left
+    kWake,
+    kShare,    // a vGPU's next change of share
+    kSlice     // proportional: the slice is over
+  };
+  struct Event {
+    uint64_t time_ns, order;
+    EventKind kind;
+    uint32_t id;
+    uint64_t version;
+    bool operator<(const Event& o) const {  // priority_queue: the largest is on top
+      return time_ns != o.time_ns ? time_ns > o.time_ns : order > o.order;
+    }
+  };
+
+  // A launch at the head of its program's stream; one per program at most.
+  struct Head {
+    bool present = false;
+    Launch info;
+    uint32_t kernel = 0;
+    uint64_t run = 0;
+    bool opaque = false;
+    uint64_t work = 0, remaining = 0;  // in 1/kUnit SM-ns
+    uint64_t width = 0;                // in 1/kUnit SM
+    uint64_t speed = 0;
+    uint64_t settled_ns = 0, queued_ns = 0;
+    uint64_t version = 0;
+    bool started = false;
+    bool evicted = false;              // has left with work remaining since it last worked
+    uint32_t saved_sms = 0;            // context switch: SMs' worth of state to restore
+    uint32_t holds = 0;                // holds for this launch alone
+    uint64_t used_sm_ns = 0;           // since the last report
+  };
+  struct ProgramState {
+    Random random;
+    uint64_t runs_started = 0, runs_issued = 0, runs_done = 0;
+    std::deque<uint64_t> pending;      // arrivals of runs not yet begun by the host
+    std::deque<RunRecord> open;        // begun and not ended, in order
+    uint32_t step = 0, in_step = 0;    // the host's place in the run that it works on
+    bool host_in_run = false, host_pending = false;
+    struct Queued {
+      uint32_t kernel;
+      uint64_t run, queued_ns;
+      bool last = false;
+      double after = 0;                // predicted SM-ns of what follows in its run
+    };
+    std::deque<Queued> queue;          // behind the head
+    bool head_is_last = false;         // of its run
+    std::vector<double> after;         // oracle: work of the steps behind step i, SM-ns
+    Head head;
+  };
+  enum class HoldState : uint8_t { kStarting, kRunning, kSignalled, kLeaving };
+  struct Hold {
+    bool present = false;
+    HoldState state = HoldState::kRunning;
+    bool was_starting = false;         // signalled before it worked
+    bool until_end = false;            // leaves when what runs there has ended
+    VgpuId vgpu = 0;
+    uint32_t program = kNone;          // launch: that of this program's head; kNone: the whole vGPU
+    LaunchId launch = 0;
+    uint16_t lo = 0, hi = 0;
+    uint64_t useful = kUnit;           // part of its SMs' speed while leaving
+    uint64_t since_ns = 0, evict_ns = 0;
+    uint64_t version = 0;
+    bool worked = false;               // somebody's work ran here when the evict was seen
+  };
+  struct VgpuState {
+    VgpuShare share;
+    std::vector<uint32_t> holds;
+    std::vector<uint32_t> heads;       // programs, in the order in which they are to run
+    uint32_t next_change = 0;
+    uint64_t used_sm_ns = 0;           // by holds for the whole vGPU, since the last report
+    uint64_t slice_ns = 0;             // proportional
+    bool slice_set = false;
+  };
+  static constexpr uint32_t kNone = 0xffffffffu;
+
+  // engine.cc
+  void push(uint64_t time_ns, EventKind kind, uint32_t id, uint64_t version = 0) {
+    events_.push({time_ns, ++order_, kind, id, version});
+  }
+  void advance(uint64_t time_ns);
+  void handle(const Event& e);
+  void report_usage();
+  template <class F>
+  void ask(F&& event) {
+    report_usage();
+    actions_.clear();
+    event(actions_);
+    for (size_t i = 0; i < actions_.size(); ++i) apply(actions_[i]);
+  }
+  void apply(const Action& a);
+  void violate(const std::string& what);
+  bool finished() const;
+
+  // engine_gpu.cc
+  void run(const Action& a);
+  void evict(const Action& a);
+  void start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, uint64_t extra_ns);
+  uint64_t resume_cost(uint32_t program, uint32_t sms);
+  void seen(uint32_t hold);
+  void leave(uint32_t hold, uint64_t in_ns);
+  void release(uint32_t hold, LeftReason why);
+  void reassign(VgpuId v);
+  void set_speed(uint32_t program, uint64_t speed);
+  void settle(Head& h);
+  void finish(uint32_t program);
+  uint64_t task_ns(const Head& h) const;
+  Launch view(const Head& h);
+  // proportional
+  void set_slice(const Action& a);
+  bool resident(VgpuId v) const;
+  void rotate();
+  void slice_over();
+  uint64_t slice_of(VgpuId v) const;
+
+  // engine_host.cc
+  void start_programs();
+  void schedule_arrival(uint32_t p, uint64_t after_ns);
+  void arrive(uint32_t p);
+  void try_host(uint32_t p);
+  void host(uint32_t p);
+  void make_head(uint32_t p);
+  void queue_launch(uint32_t p, ProgramState::Queued launch);
+  void run_ended(uint32_t p);
+  uint64_t predicted(uint32_t p, const Head& h);
+
+  const Workload& w_;
+  Policy& policy_;
+  const Options options_;
+  Outcome out_;
+  Account account_;
+  Random random_;
+  std::priority_queue<Event> events_;
+  Actions actions_;
+  uint64_t order_ = 0, now_ns_ = 0, wake_version_ = 0, launches_ = 0;
+  std::vector<ProgramState> programs_;
+  std::vector<uint32_t> program_of_;   // by launch id
+  std::vector<VgpuState> vgpus_;
+  std::vector<Hold> holds_;
+  std::vector<uint32_t> free_holds_, used_holds_;
+  uint64_t handover_since_ns_ = 0;     // an eviction's begin whose SMs wait for the next Run; 0: none
+  std::vector<uint64_t> kernel_key_;
+  std::vector<PreemptionCost> preempt_cost_;  // per kernel
+  DurationModel model_;
+  // proportional
+  VgpuId current_ = kNoVgpu;
+  uint64_t slice_version_ = 0;
+  uint32_t finite_left_ = 0, replay_left_ = 0;
+  bool any_finite_ = false;
+};
+
+}  // namespace sluice::policy::sim

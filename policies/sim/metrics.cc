@@ -1,0 +1,233 @@
+#include "policies/sim/metrics.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace sluice::policy::sim {
+
+Quantiles quantiles(std::vector<uint64_t> values) {
+  if (values.empty()) return {};
+  const auto at = [&](double q) {
+    const auto n = static_cast<size_t>(q * static_cast<double>(values.size() - 1) + 0.5);
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(n), values.end());
+    return static_cast<double>(values[n]);
+  };
+  return {at(0.5), at(0.99), at(1)};
+}
+
+double turnaround_ns_of(const std::vector<RunRecord>& runs) {
+  double sum = 0;
+  for (const RunRecord& r : runs) sum += static_cast<double>(r.ended_ns - r.arrived_ns);
+  return runs.empty() ? 0 : sum / static_cast<double>(runs.size());
+}
+
+double turnaround_ns(const Outcome& r, uint32_t p) { return turnaround_ns_of(r.programs[p].runs); }
+
+int32_t high_program(const Workload& w) {
+  if (w.high_program >= 0) return w.high_program;
+  int32_t best = -1;
+  bool alone = false;
+  for (size_t i = 0; i < w.programs.size(); ++i) {
+    const uint32_t p = w.vgpus[w.programs[i].vgpu].share.priority;
+    const uint32_t top = best < 0 ? 0 : w.vgpus[w.programs[static_cast<size_t>(best)].vgpu].share.priority;
+    if (best < 0 || p > top) {
+      best = static_cast<int32_t>(i);
+      alone = true;
+    } else if (p == top) {
+      alone = false;
+    }
+  }
+  return alone && w.programs.size() > 1 ? best : -1;
+}
+
+Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns) {
+  Metrics m;
+  double sum = 0, squares = 0, least = 0, most = 0, n = 0;
+  for (uint32_t i = 0; i < w.programs.size(); ++i) {
+    const double t = turnaround_ns(r, i);
+    const double ntt = alone_ns[i] > 0 ? t / alone_ns[i] : 0;
+    m.ntt.emplace_back(w.programs[i].name.empty() ? std::to_string(i) : w.programs[i].name, ntt);
+    m.unfinished_runs += r.programs[i].unfinished_runs;
+    if (ntt <= 0) continue;
+    n += 1;
+    sum += ntt;
+    squares += ntt * ntt;
+    m.stp += 1 / ntt;
+    least = least > 0 ? std::min(least, ntt) : ntt;
+    most = std::max(most, ntt);
+  }
+  if (n > 0) {
+    m.antt = sum / n;
+    m.dntt = std::sqrt(std::max(0.0, squares / n - m.antt * m.antt));
+    m.fairness = least / most;
+  }
+  for (const Window& window : r.windows) {
+    m.share_error_max = std::max(m.share_error_max, window.worst_error);
+    m.share_points_max = std::max(m.share_points_max, window.worst_points);
+  }
+  double got = 0, all = 0;
+  for (const VgpuResult& v : r.vgpus) {
+    got += v.got_sm_ns;
+    all += static_cast<double>(v.sm_ns);
+    m.lag_max_ms = std::max(m.lag_max_ms, v.lag_max_sm_ns / w.gpu.sm_count / 1e6);
+    m.longest_wait_ms = std::max(m.longest_wait_ms, static_cast<double>(v.longest_wait_ns) / 1e6);
+  }
+  m.share_error_total = r.all_contended_error;
+  // Shorter than a window: what there was of it.
+  if (r.windows.empty()) m.share_error_max = r.all_contended_error;
+  for (const VgpuResult& v : r.vgpus)
+    m.vgpu_share.push_back(got > 0   ? v.got_sm_ns / got
+                           : all > 0 ? static_cast<double>(v.sm_ns) / all
+                                     : 0);
+  m.jain = r.all_contended_jain;
+  m.evictions = static_cast<double>(r.evictions);
+  const double some = static_cast<double>(r.some_work_ns);
+  if (some > 0) {
+    m.throughput = r.useful_sm_ns / (some * w.gpu.sm_count);
+    m.conservation = 1 - static_cast<double>(r.idle_with_work_ns) / some;
+  }
+  m.end_ms = static_cast<double>(r.end_ns) / 1e6;
+  const auto us = [](Quantiles q) { return Quantiles{q.p50 / 1e3, q.p99 / 1e3, q.max / 1e3}; };
+  m.evict_latency_us = us(quantiles(r.evict_latency_ns));
+  m.wait_us = us(quantiles(r.wait_ns));
+  m.events = r.events;
+  m.violations = r.violations;
+  m.violation = r.violation;
+  m.stuck = r.stuck;
+  return m;
+}
+
+Metrics mean_of(const std::vector<Metrics>& runs) {
+  Metrics mean;
+  if (runs.empty()) return mean;
+  mean.jain = 1;
+  const double n = static_cast<double>(runs.size());
+  std::vector<double> counts;
+  bool same_vgpus = true;
+  for (const Metrics& m : runs) {
+    for (const auto& [name, ntt] : m.ntt) {
+      size_t at = 0;
+      while (at < mean.ntt.size() && mean.ntt[at].first != name) ++at;
+      if (at == mean.ntt.size()) {
+        mean.ntt.emplace_back(name, 0);
+        counts.push_back(0);
+      }
+      if (ntt <= 0) continue;
+      mean.ntt[at].second += ntt;
+      counts[at] += 1;
+    }
+    for (double Metrics::*x : {&Metrics::antt, &Metrics::stp, &Metrics::dntt, &Metrics::fairness,
+                               &Metrics::evictions, &Metrics::speedup_high, &Metrics::antt_improvement,
+                               &Metrics::stp_degradation, &Metrics::throughput, &Metrics::conservation,
+                               &Metrics::end_ms})
+      mean.*x += m.*x / n;
+    for (double Metrics::*x : {&Metrics::share_error_max, &Metrics::share_points_max,
+                               &Metrics::share_error_total, &Metrics::lag_max_ms,
+                               &Metrics::longest_wait_ms})
+      mean.*x = std::max(mean.*x, m.*x);
+    mean.jain = std::min(mean.jain, m.jain);
+    for (Quantiles Metrics::*q : {&Metrics::evict_latency_us, &Metrics::wait_us}) {
+      (mean.*q).p50 += (m.*q).p50 / n;
+      (mean.*q).p99 += (m.*q).p99 / n;
+      (mean.*q).max = std::max((mean.*q).max, (m.*q).max);
+    }
+    mean.events += m.events;
+    mean.unfinished_runs += m.unfinished_runs;
+    if (mean.violations == 0) mean.violation = m.violation;
+    mean.violations += m.violations;
+    mean.stuck |= m.stuck;
+    same_vgpus &= m.vgpu_share.size() == runs[0].vgpu_share.size();
+  }
+  for (size_t i = 0; i < mean.ntt.size(); ++i)
+    if (counts[i] > 0) mean.ntt[i].second /= counts[i];
+  if (same_vgpus) {
+    mean.vgpu_share.resize(runs[0].vgpu_share.size());
+    for (const Metrics& m : runs)
+      for (size_t i = 0; i < m.vgpu_share.size(); ++i) mean.vgpu_share[i] += m.vgpu_share[i] / n;
+  }
+  return mean;
+}
+
+namespace {
+
+struct Subject {
+  const Registration* row;
+  const Registration* baseline;
+};
+
+sluice::Result<Subject> subject_of(std::string_view policy, std::string_view baseline) {
+  const Subject s{find_policy(policy), find_policy(baseline)};
+  if (!s.row) return Error{0, "there is no policy '" + std::string(policy) + "' (see --list)"};
+  if (!s.baseline) return Error{0, "there is no policy '" + std::string(baseline) + "' (see --list)"};
+  return s;
+}
+
+sluice::Result<Metrics> one_run(const Workload& w, const Subject& s, uint64_t seed) {
+  if (const std::string wrong = check_workload(w); !wrong.empty())
+    return Error{0, "workload '" + w.name + "': " + wrong};
+  const bool exclusive = w.gpu.preemptor == PreemptorKind::kExclusive;
+  if (!(exclusive ? s.row->exclusive : s.row->proportional))
+    return Error{0, "policy '" + std::string(s.row->name) + "' does not work on " +
+                        (exclusive ? "an exclusive" : "a proportional") + " preemptor"};
+  const auto alone = alone_times(w, seed);
+  const auto under = [&](const Registration& row) {
+    const auto policy = row.make(engine_config(w));
+    return simulate(w, *policy, {.seed = seed, .preempts = row.preempts});
+  };
+  const Outcome r = under(*s.row);
+  Metrics m = measure(w, r, alone);
+  if (s.row == s.baseline) {
+    m.speedup_high = high_program(w) >= 0 ? 1 : 0;
+    m.antt_improvement = 1;
+  } else if (exclusive ? s.baseline->exclusive : s.baseline->proportional) {
+    const Outcome base = under(*s.baseline);
+    const Metrics b = measure(w, base, alone);
+    const int32_t high = high_program(w);
+    if (high >= 0) {
+      const double mine = turnaround_ns(r, static_cast<uint32_t>(high));
+      if (mine > 0) m.speedup_high = turnaround_ns(base, static_cast<uint32_t>(high)) / mine;
+    }
+    if (m.antt > 0) m.antt_improvement = b.antt / m.antt;
+    if (b.stp > 0) m.stp_degradation = 1 - m.stp / b.stp;
+  }
+  return m;
+}
+
+}  // namespace
+
+sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
+                                uint32_t runs) {
+  auto subject = subject_of(policy, row.baseline);
+  if (!subject) return subject.error();
+  Report report;
+  report.workload = row.name;
+  report.policy = policy;
+  const uint32_t n = runs ? runs : row.runs;
+  for (uint32_t i = 0; i < n; ++i) {
+    Workload w = row.make(i, seed);
+    if (w.name.empty()) w.name = row.name;
+    auto m = one_run(w, *subject, seed + i);
+    if (!m) return m.error();
+    report.runs.push_back(std::move(*m));
+  }
+  report.mean = mean_of(report.runs);
+  return report;
+}
+
+sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed, uint32_t runs,
+                                std::string_view baseline) {
+  auto subject = subject_of(policy, baseline);
+  if (!subject) return subject.error();
+  Report report;
+  report.workload = w.name;
+  report.policy = policy;
+  for (uint32_t i = 0; i < std::max(runs, 1u); ++i) {
+    auto m = one_run(w, *subject, seed + i);
+    if (!m) return m.error();
+    report.runs.push_back(std::move(*m));
+  }
+  report.mean = mean_of(report.runs);
+  return report;
+}
+
+}  // namespace sluice::policy::sim
