@@ -164,7 +164,8 @@ class WfqSlices final : public Policy {
     per_weight_ns_ = static_cast<double>(round_ns) / static_cast<double>(std::max<int64_t>(weights, 1));
     uint64_t sum_ns = 0;
     for (const VgpuId v : busy_) {
-      const uint64_t slice = own_[v].gated ? 0 : busy_.size() == 1 ? ceiling_ns() : slice_for(v);
+      // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.
+      const uint64_t slice = own_[v].gated ? 0 : busy_.size() == 1 ? mean_slice_ns() : slice_for(v);
       set(v, slice, out);
       sum_ns += slice;
     }
