@@ -69,7 +69,7 @@ class Copier {
         // If the session is dead by now, the answer is already given and the piece released.
         Session* session = &session_;
         status = session_.start_detached(SLUICE_CALL_COPY, context_, body,
-                                         [session, &memory, piece, bytes](CUresult r) {
+                                         [session, &memory, piece, bytes](uint64_t, CUresult r) {
                                            memory.release(piece, bytes);
                                            session->defer(r);
                                          });

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <deque>
+#include <memory>
 #include <thread>
 
 #include "guest-agent/shim/api.h"
@@ -22,9 +23,16 @@ struct HostFunc {
   uint64_t call_id = 0;
 };
 
+// What became of one call, under Helper::mutex.
+struct Call {
+  bool queued = false;   // in Helper::ready, or taken from there
+  bool refused = false;  // the program got an error: its function must not run
+};
+
 struct Ready {
   HostFunc func;
-  CUresult status;
+  CUresult status = CUDA_SUCCESS;
+  std::shared_ptr<Call> call;
 };
 
 struct Helper {
@@ -102,26 +110,22 @@ CUresult launch_host(HostFunc func) {
   sluice_synchronize body{};
   body.what = SLUICE_SYNC_STREAM;
   body.handle = wire(func.stream);
-  // The id is there before the record is sent, and so before the answer can come.
-  struct Call {
-    uint64_t id = 0;
-    bool refused = false;  // under h.mutex
-  };
   auto call = std::make_shared<Call>();
   const CUresult r = e.session->start_detached(
       SLUICE_CALL_HOST_FUNC, e.context, body,
-      [func, call, &h](CUresult status) mutable {
-        func.call_id = call->id;
+      [func, call, &h](uint64_t call_id, CUresult status) mutable {
+        func.call_id = call_id;
         std::lock_guard lock(h.mutex);
-        if (!call->refused) h.ready.push_back({func, status});
-      },
-      &call->id);
+        if (call->refused) return;
+        call->queued = true;
+        h.ready.push_back({func, status, call});
+      });
   if (r == CUDA_SUCCESS) return r;
   // The program is told by this call, not by its function.
   std::lock_guard lock(h.mutex);
   call->refused = true;
-  std::erase_if(h.ready, [&](const Ready& one) { return one.func.call_id == call->id; });
-  --h.outstanding;
+  const size_t erased = std::erase_if(h.ready, [&](const Ready& one) { return one.call == call; });
+  if (!call->queued || erased != 0) --h.outstanding;
   return r;
 }
 

@@ -107,8 +107,7 @@ std::byte* Session::reserve(uint32_t bytes) {
 
 // ---- the table of outstanding calls ----
 
-uint64_t Session::take_entry(std::unique_lock<std::mutex>& lock, Pending* pending,
-                             std::function<void(CUresult)> done) {
+uint64_t Session::take_entry(std::unique_lock<std::mutex>& lock, Pending* pending, Done done) {
   if (free_entries_.empty()) {
     std::condition_variable wake;
     wait_until_locked(lock, wake, [this] { return !free_entries_.empty(); });
@@ -140,14 +139,14 @@ void Session::forget(Pending& pending) {
   free_entries_.push_back(static_cast<uint32_t>(pending.id % kEntries));
 }
 
-CUresult Session::enlist_detached(std::function<void(CUresult)> done, uint64_t& id) {
+CUresult Session::enlist_detached(Done done, uint64_t& id) {
   std::unique_lock lock(complete_mutex_);
   id = dead() == CUDA_SUCCESS ? take_entry(lock, nullptr, std::move(done)) : 0;
   return id != 0 ? CUDA_SUCCESS : dead();
 }
 
 void Session::cancel_detached(uint64_t id, CUresult status) {
-  std::function<void(CUresult)> done;
+  Done done;
   {
     std::lock_guard lock(complete_mutex_);
     Entry& entry = entries_[id % kEntries];
@@ -156,7 +155,7 @@ void Session::cancel_detached(uint64_t id, CUresult status) {
     entry = Entry{};
     free_entries_.push_back(static_cast<uint32_t>(id % kEntries));
   }
-  done(status);
+  done(id, status);
 }
 
 // ---- waiting ----
@@ -254,7 +253,7 @@ void Session::complete(const RecordBuffer& record) {
     defer(status);
     return;
   }
-  std::function<void(CUresult)> done;
+  Done done;
   {
     std::lock_guard lock(complete_mutex_);
     Entry& entry = entries_[completion.call_id % kEntries];
@@ -277,7 +276,7 @@ void Session::complete(const RecordBuffer& record) {
       for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
   }
   if (!done) return;
-  done(status);
+  done(completion.call_id, status);
   // Somebody may wait for what it freed.
   std::lock_guard lock(complete_mutex_);
   for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
@@ -304,7 +303,7 @@ void Session::fail(SessionEnd end) {
   int alive = CUDA_SUCCESS;
   if (!dead_.compare_exchange_strong(alive, end.error)) return;
   complain_once(("the GPU session has ended: " + end.reason).c_str());
-  std::vector<std::function<void(CUresult)>> done;
+  std::vector<std::pair<uint64_t, Done>> done;
   {
     std::lock_guard lock(complete_mutex_);
     for (Entry& entry : entries_) {
@@ -313,15 +312,14 @@ void Session::fail(SessionEnd end) {
         entry.pending->status = static_cast<CUresult>(end.error);
         entry.pending->done = true;
       } else {
-        done.push_back(std::move(entry.done));
+        done.emplace_back(entry.id, std::move(entry.done));
       }
       free_entries_.push_back(static_cast<uint32_t>(entry.id % kEntries));
       entry = Entry{};
     }
     for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
   }
-  for (auto& one : done)
-    if (one) one(static_cast<CUresult>(end.error));
+  for (auto& [id, one] : done) one(id, static_cast<CUresult>(end.error));
   channel_->let_go(at_end_ ? at_end_() : std::vector<std::pair<uint64_t, uint64_t>>{});
 }
 

@@ -105,14 +105,13 @@ class Session {
   }
 
   // Queues a call whose answer nobody waits for by itself: `done` runs on whichever thread takes it
-  // out of the ring (also when the session ends). It must not call the session. Returns its call id
-  // in `*id` if that is not null.
+  // out of the ring (also when the session ends), with the call's id. It must not call the session.
+  // After an error of this function it runs, at once or soon, unless the session had ended before.
+  using Done = std::function<void(uint64_t call_id, CUresult status)>;
   template <class Body>
-  CUresult start_detached(uint16_t opcode, uint64_t context, const Body& body,
-                          std::function<void(CUresult)> done, uint64_t* id = nullptr) {
+  CUresult start_detached(uint16_t opcode, uint64_t context, const Body& body, Done done) {
     uint64_t call_id = 0;
     if (CUresult r = enlist_detached(std::move(done), call_id); r != CUDA_SUCCESS) return r;
-    if (id != nullptr) *id = call_id;
     const CUresult r =
         submit(opcode, 0, context, call_id, sizeof body,
                [&](std::byte* to) { std::memcpy(to, &body, sizeof body); });
@@ -149,7 +148,7 @@ class Session {
   struct Entry {
     uint64_t id = 0;             // 0: free
     Pending* pending = nullptr;  // null: detached
-    std::function<void(CUresult)> done;
+    Done done;
   };
   struct Sleeper {
     std::condition_variable* wake;
@@ -181,10 +180,9 @@ class Session {
   std::byte* reserve(uint32_t bytes);  // under submit_mutex_; null: the session is over
   CUresult enlist(Pending& pending);
   void forget(Pending& pending);
-  CUresult enlist_detached(std::function<void(CUresult)> done, uint64_t& id);
+  CUresult enlist_detached(Done done, uint64_t& id);
   void cancel_detached(uint64_t id, CUresult status);
-  uint64_t take_entry(std::unique_lock<std::mutex>& lock, Pending* pending,
-                      std::function<void(CUresult)> done);
+  uint64_t take_entry(std::unique_lock<std::mutex>& lock, Pending* pending, Done done);
   void wait_until_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& wake,
                          const std::function<bool()>& ready);
   void lead(bool may_sleep);  // one step of the leader's work, without a lock
