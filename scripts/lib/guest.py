@@ -117,4 +117,9 @@ class Guest:
 
     def close(self):
         if self._sock:
+            try:
+                # The reading thread holds the socket too: only a shutdown hangs up.
+                self._sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
             self._sock.close()

@@ -30,7 +30,7 @@ class Guests(WithSluiced):
         other = virt.Qemu("other", support.folder(), vmlinux, initramfs, self.sluiced.vgpu_socket("a"))
         self.addCleanup(other.kill)
         other.boot()
-        self.eventually(lambda: "refused" in other.console().lower(), "the agent prints the refusal")
+        self.eventually(lambda: "another virtual machine is connected" in other.console(), "the agent prints the refusal")
         self.run_right(q, "sluice-suite-triad --launches 2 --json")
 
     def test_a_guest_killed_in_the_middle_of_a_launch(self):
