@@ -1,70 +1,36 @@
-// fcfs: vGPUs get the whole GPU in the order in which they came to have work, and keep it until they
-// have none. The baseline that the preemptive policies are compared with; it evicts nobody who works,
-// so a vGPU that is always busy starves the others. Weights and priorities mean nothing to it.
-#include <algorithm>
-#include <deque>
-#include <vector>
-
-#include "policies/policy.h"
+// fcfs: first come, first served, what a GPU does by itself (Tanasic et al., "Enabling Preemptive
+// Multiprogramming on GPUs", section 2.3: kernel commands are served in order of arrival, one process at a
+// time; EffiSha section 8.1 and FLEP section 6.1 call it the default). The baseline that the preemptive
+// policies are compared with: it evicts nobody who works, so a vGPU that is always busy with one launch
+// starves the others. Weights and priorities mean nothing to it.
+//
+// Where the driver tells launches, each is served in its turn: a vGPU's next launch queues behind those
+// that others queued meanwhile. Where it does not, a vGPU keeps the GPU until it has no work.
+#include "policies/kernel_queue.h"
 
 namespace sluice::policy {
 namespace {
 
-class Fcfs final : public Policy {
+class Fcfs final : public KernelQueue {
  public:
+  explicit Fcfs(const Config& config) : KernelQueue(config) {}
   std::string_view name() const override { return "fcfs"; }
 
-  void on_vgpu_added(uint64_t, VgpuId v, const VgpuShare&, Actions&) override {
-    if (v >= busy_.size()) busy_.resize(v + 1);
-    busy_[v] = false;
-  }
-  void on_vgpu_changed(uint64_t, VgpuId, const VgpuShare&, Actions&) override {}
-  void on_vgpu_removed(uint64_t, VgpuId, Actions&) override {}
-  void on_arrival(uint64_t, VgpuId v, Actions& out) override {
-    busy_[v] = true;
-    if (v != holder_ || leaving_) waiting_.push_back(v);
-    decide(out);
-  }
-  void on_idle(uint64_t, VgpuId v, Actions& out) override {
-    busy_[v] = false;
-    std::erase(waiting_, v);
-    decide(out);
-  }
-  void on_usage(uint64_t, VgpuId, const Usage&) override {}
-  void on_left(uint64_t, VgpuId v, LeftReason, Actions& out) override {
-    if (v == holder_) {
-      holder_ = kNoVgpu;
-      // Taken away for a short gap and busy again: at the end of the queue, once.
-      if (busy_[v] && std::find(waiting_.begin(), waiting_.end(), v) == waiting_.end())
-        waiting_.push_back(v);
-      leaving_ = false;
-    }
-    decide(out);
-  }
-  void on_wake(uint64_t, Actions&) override {}
+ protected:
+  void enqueue(uint64_t, uint32_t slot, bool) override { heap_.push(slot); }
+  void dequeue(uint64_t, uint32_t slot) override { heap_.remove(slot); }
+  uint32_t first(uint64_t) override { return heap_.empty() ? kNone : heap_.top(); }
 
  private:
-  void decide(Actions& out) {
-    if (leaving_ || waiting_.empty()) return;
-    if (holder_ != kNoVgpu) {
-      if (busy_[holder_]) return;
-      leaving_ = true;
-      out.push_back(Action::evict(holder_, waiting_.front()));
-      return;
-    }
-    holder_ = waiting_.front();
-    waiting_.pop_front();
-    out.push_back(Action::run(holder_));
-  }
-
-  std::vector<char> busy_;
-  std::deque<VgpuId> waiting_;
-  VgpuId holder_ = kNoVgpu;
-  bool leaving_ = false;
+  struct Less {
+    const Fcfs* q;
+    bool operator()(uint32_t a, uint32_t b) const { return q->job(a).seq < q->job(b).seq; }
+  };
+  IndexedHeap<Less> heap_{Less{this}};
 };
 
 }  // namespace
 
-std::unique_ptr<Policy> make_fcfs(const Config&) { return std::make_unique<Fcfs>(); }
+std::unique_ptr<Policy> make_fcfs(const Config& config) { return std::make_unique<Fcfs>(config); }
 
 }  // namespace sluice::policy

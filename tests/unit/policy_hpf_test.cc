@@ -1,0 +1,113 @@
+// hpf: priorities, shortest remaining time, spatial preemption (FLEP, section 5.2.1).
+#include "tests/unit/policy_kernel_driver.h"
+
+namespace sluice::policy {
+namespace {
+constexpr uint64_t kMs = KernelDriver::kMs, kUs = KernelDriver::kUs;
+
+Config sms15(bool spatial) {
+  Config c;
+  c.machine.sm_count = 15;
+  c.machine.spatial = spatial;
+  c.machine.handover_ns = 200 * kUs;
+  return c;
+}
+
+TEST(Hpf, AHigherPriorityPreemptsHoweverLongItIs) {
+  KernelDriver d("hpf", sms15(false));
+  d.add(0, 0), d.add(1, 1);
+  const LaunchId low = d.launch(0, kMs);
+  d.pass(100 * kUs);
+  const LaunchId high = d.launch(1, 100 * kMs);
+  EXPECT_EQ(d.on(), high);
+  d.pass(200 * kMs);
+  EXPECT_GT(d.end_ns(low), d.end_ns(high));
+}
+
+TEST(Hpf, AmongEqualsTheShortestRemainingTimeRuns) {
+  KernelDriver d("hpf", sms15(false));
+  d.add(0), d.add(1), d.add(2);
+  const LaunchId a = d.launch(0, 20 * kMs), b = d.launch(1, 5 * kMs), c = d.launch(2, kMs);
+  d.pass(30 * kMs);
+  EXPECT_LT(d.end_ns(c), d.end_ns(b));
+  EXPECT_LT(d.end_ns(b), d.end_ns(a));
+}
+
+TEST(Hpf, ThePreemptionsCostCounts) {
+  KernelDriver d("hpf", sms15(false));
+  d.add(0), d.add(1), d.add(2);
+  const LaunchId a = d.launch(0, 5 * kMs);
+  d.pass(4 * kMs);  // 1 ms remains
+  const LaunchId b = d.launch(1, 850 * kUs);
+  EXPECT_EQ(d.on(), a) << "it would gain 150 us and cost 200";
+  const LaunchId c = d.launch(2, 750 * kUs);
+  EXPECT_EQ(d.on(), c);
+  d.pass(10 * kMs);
+  EXPECT_LT(d.end_ns(b), d.end_ns(a));
+}
+
+TEST(Hpf, AWrongPredictionDoesNotKeepTheGpu) {
+  KernelDriver d("hpf", sms15(false));
+  d.add(0), d.add(1);
+  const LaunchId liar = d.launch(0, 100 * kMs, 0, /*prediction=*/0.001);
+  d.pass(50 * kMs);
+  const LaunchId honest = d.launch(1, 5 * kMs);
+  EXPECT_EQ(d.on(), honest);
+  d.pass(200 * kMs);
+  EXPECT_TRUE(d.ended(liar));
+}
+
+TEST(Hpf, ASmallKernelTakesTheSmsItNeedsAndGivesThemBack) {
+  KernelDriver d("hpf", sms15(true));
+  d.add(0, 0), d.add(1, 1);
+  const LaunchId low = d.launch(0, 10 * kMs);
+  d.pass(kMs);
+  const LaunchId high = d.launch(1, kMs, /*wanted=*/5);
+  EXPECT_EQ(d.held(high), 5u);
+  EXPECT_EQ(d.held(low), 10u);
+  d.pass(kMs);
+  EXPECT_TRUE(d.ended(high));
+  EXPECT_EQ(d.held(low), 15u);
+  d.pass(20 * kMs);
+  EXPECT_EQ(d.end_ns(low) - 1000 * kMs, 10 * kMs + kMs / 3 + 1);
+  EXPECT_EQ(d.evictions, 1u);
+}
+
+TEST(Hpf, WithoutSpatialPreemptionItTakesThemAll) {
+  KernelDriver d("hpf", sms15(false));
+  d.add(0, 0), d.add(1, 1);
+  const LaunchId low = d.launch(0, 10 * kMs);
+  const LaunchId high = d.launch(1, kMs, /*wanted=*/5);
+  EXPECT_EQ(d.held(low), 0u);
+  EXPECT_EQ(d.held(high), 15u);
+}
+
+TEST(Hpf, ALargeKernelOfAHigherPriorityTakesTheGpuFromBoth) {
+  KernelDriver d("hpf", sms15(true));
+  d.add(0, 0), d.add(1, 1), d.add(2, 2);
+  d.launch(0, 10 * kMs);
+  d.launch(1, 2 * kMs, /*wanted=*/5);
+  const LaunchId top = d.launch(2, kMs);
+  EXPECT_EQ(d.held(top), 15u);
+  d.pass(40 * kMs);
+  for (const auto& [id, k] : d.kernels) EXPECT_NE(k.ended_ns, 0u) << id;
+}
+
+TEST(Hpf, AGuestThatOutlivesItsHostGetsTheRest) {
+  KernelDriver d("hpf", sms15(true));
+  d.add(0, 0), d.add(1, 1), d.add(2, 0);
+  const LaunchId low = d.launch(0, kMs);
+  const LaunchId guest = d.launch(1, 10 * kMs, /*wanted=*/5);
+  d.pass(3 * kMs);
+  EXPECT_TRUE(d.ended(low));
+  EXPECT_EQ(d.held(guest), 15u);
+}
+
+TEST(Hpf, KeepsTheContractOnRandomKernels) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    soak("hpf", seed, sms15(true));
+    soak("hpf", seed, sms15(false));
+  }
+}
+}  // namespace
+}  // namespace sluice::policy

@@ -1,0 +1,59 @@
+// ppq: a higher priority takes the GPU at once ("Enabling Preemptive Multiprogramming on GPUs", section 4.2).
+#include "tests/unit/policy_kernel_driver.h"
+
+namespace sluice::policy {
+namespace {
+constexpr uint64_t kMs = KernelDriver::kMs, kUs = KernelDriver::kUs;
+
+TEST(Ppq, AHigherPriorityTakesTheGpuAtOnce) {
+  KernelDriver d("ppq");
+  d.add(0, 1), d.add(1, 2);
+  d.leave_ns = 80 * kUs;
+  const LaunchId low = d.launch(0, 10 * kMs);
+  d.pass(kMs);
+  const LaunchId high = d.launch(1, kMs);
+  EXPECT_EQ(d.evictions, 1u);
+  EXPECT_EQ(d.on(), low) << "it is leaving";
+  d.pass(80 * kUs);
+  EXPECT_EQ(d.on(), high);
+  d.pass(20 * kMs);
+  EXPECT_EQ(d.starts, (std::vector<LaunchId>{low, high, low}));
+  EXPECT_EQ(d.end_ns(low) - 1000 * kMs, 11 * kMs) << "it worked while it left";
+}
+
+TEST(Ppq, EqualAndLowerPrioritiesWait) {
+  KernelDriver d("ppq");
+  d.add(0, 2), d.add(1, 2), d.add(2, 1);
+  const LaunchId a = d.launch(0, 10 * kMs), low = d.launch(2, kMs), b = d.launch(1, kMs);
+  d.pass(20 * kMs);
+  EXPECT_EQ(d.starts, (std::vector<LaunchId>{a, b, low}));
+  EXPECT_EQ(d.evictions, 0u);
+}
+
+TEST(Ppq, AnEvictedKernelKeepsItsPlaceAmongItsEquals) {
+  KernelDriver d("ppq");
+  d.add(0, 1), d.add(1, 1), d.add(2, 7);
+  const LaunchId a = d.launch(0, 10 * kMs), b = d.launch(1, kMs);
+  d.pass(kMs);
+  const LaunchId high = d.launch(2, kMs);
+  d.pass(30 * kMs);
+  EXPECT_EQ(d.starts, (std::vector<LaunchId>{a, high, a, b}));
+}
+
+TEST(Ppq, AStillHigherOneThatComesDuringTheEvictionRunsFirst) {
+  KernelDriver d("ppq");
+  d.add(0, 1), d.add(1, 2), d.add(2, 3);
+  d.leave_ns = 100 * kUs;
+  const LaunchId a = d.launch(0, 10 * kMs), b = d.launch(1, kMs);
+  d.pass(50 * kUs);
+  const LaunchId c = d.launch(2, kMs);
+  d.pass(30 * kMs);
+  EXPECT_EQ(d.starts, (std::vector<LaunchId>{a, c, b, a}));
+  EXPECT_EQ(d.evictions, 1u);
+}
+
+TEST(Ppq, KeepsTheContractOnRandomKernels) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) soak("ppq", seed, {});
+}
+}  // namespace
+}  // namespace sluice::policy
