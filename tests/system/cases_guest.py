@@ -51,7 +51,9 @@ class Guests(WithSluiced):
         q.guest.start("sluice-suite-md5 --seconds 60")
         done = self.vgpu("a")["launches_done"]
         self.eventually(lambda: self.vgpu("a")["launches_done"] > done, "the guest launches")
-        q.guest.start("reboot -f")  # the same QEMU goes on with a new kernel
+        # The same QEMU goes on with a new kernel. The line is hung up only once the order is read.
+        reboot = q.guest.start("echo now; sleep 1; reboot -f")
+        self.eventually(lambda: reboot.lines, "the guest takes the order")
         q.reconnect()
         wait_for_gpu(self, q)
         self.run_right(q, "sluice-suite-triad --launches 2 --json")
