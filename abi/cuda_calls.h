@@ -108,13 +108,13 @@ namespace sluice::calls {
 template <uint16_t Opcode>
 struct Call;
 
-#define SLUICE_CALL_ROW(opcode, function, status, ...)      \
-  template <>                                               \
-  struct Call<opcode> {                                     \
-    using Function = decltype(&::function);                 \
-    using Tags = TagList<__VA_ARGS__>;                      \
-    static constexpr Status kStatus = Status::status;       \
-    static constexpr const char* kName = #function;         \
+#define SLUICE_CALL_ROW(opcode, function, status, ...) \
+  template <>                                          \
+  struct Call<opcode> {                                \
+    using Function = decltype(&::function);            \
+    using Tags = TagList<__VA_ARGS__>;                 \
+    static constexpr Status kStatus = Status::status;  \
+    static constexpr const char* kName = #function;    \
   };
 SLUICE_GENERIC_CALLS(SLUICE_CALL_ROW)
 #undef SLUICE_CALL_ROW
@@ -134,9 +134,9 @@ struct CountMatches<CUresult (*)(A...), Tags> {
 };
 }  // namespace internal
 
-#define SLUICE_CALL_CHECK(opcode, function, status, ...)                                     \
-  static_assert(internal::CountMatches<Call<opcode>::Function, Call<opcode>::Tags>::kValue,   \
-                #function ": the number of tags is not the number of parameters");            \
+#define SLUICE_CALL_CHECK(opcode, function, status, ...)                                    \
+  static_assert(internal::CountMatches<Call<opcode>::Function, Call<opcode>::Tags>::kValue, \
+                #function ": the number of tags is not the number of parameters");          \
   static_assert((opcode) < SLUICE_CALL_MODULE_LOAD, #function ": opcode is in the custom range");
 SLUICE_GENERIC_CALLS(SLUICE_CALL_CHECK)
 #undef SLUICE_CALL_CHECK

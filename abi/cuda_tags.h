@@ -9,7 +9,8 @@
 //     CStr: u32 bytes, then the bytes without NUL
 //   then, in parameter order, InBuf: the bytes. Zero bytes up to the record's end.
 //   reply, behind sluice_completion, only if status is CUDA_SUCCESS: in parameter order, for those
-//   whose pointer was not null, Out: the value; HOut: u64; OutBuf: its bytes; OutArray: its elements.
+//   whose pointer was not null, Out: the value; HOut: u64; OutBuf: its bytes; OutArray: its
+//   elements.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +23,20 @@ struct In {};    // a number, an enumerator or a plain struct without pointers
 struct Out {};   // the call writes one value there; may be null
 struct CStr {};  // a NUL-terminated string, not null
 template <int N>
-struct InBuf {};     // parameter N (from 0) says how many bytes
+struct InBuf {};  // parameter N (from 0) says how many bytes
 template <int N>
-struct OutBuf {};    // parameter N says how many bytes; at most kMaxOutBytes
+struct OutBuf {};  // parameter N says how many bytes; at most kMaxOutBytes
 template <int N>
 struct OutArray {};  // parameter N says how many elements; at most kMaxOutBytes together
 template <sluice_handle_kind Kind>
-struct HIn {};       // a live handle of this kind
+struct HIn {};  // a live handle of this kind
 template <sluice_handle_kind Kind>
 struct HInOrNull {};
 template <sluice_handle_kind Kind>
-struct HEnd {};      // as HIn; after success it is no handle any more
+struct HEnd {};  // as HIn; after success it is no handle any more
 template <sluice_handle_kind Kind>
-struct HOut {};      // the call makes a handle; not null
-struct Dev {};       // a device address that lies in an allocation of the session
+struct HOut {};  // the call makes a handle; not null
+struct Dev {};   // a device address that lies in an allocation of the session
 
 // Who waits for the status.
 enum class Status {

@@ -36,7 +36,9 @@ uint64_t random_u64() {
 
 void log(const std::string& text) { std::fprintf(stderr, "sluice-agent: %s\n", text.c_str()); }
 
-std::string text_of(const char* from, size_t room) { return std::string(from, strnlen(from, room)); }
+std::string text_of(const char* from, size_t room) {
+  return std::string(from, strnlen(from, room));
+}
 
 void copy_text(char* to, size_t room, const std::string& text) {
   const size_t n = std::min(text.size(), room - 1);
@@ -53,8 +55,8 @@ Agent::Agent(VgpuDevice& device, Fd listener) : device_(device), listener_(std::
 }
 
 Agent::~Agent() {
-  // The programs' connections close with us; sluiced sees the next agent's epoch. Telling it now frees
-  // their GPU work at once.
+  // The programs' connections close with us; sluiced sees the next agent's epoch. Telling it now
+  // frees their GPU work at once.
   for (Program& program : programs_) {
     program.asked = false;
     program_ended(program);
@@ -65,8 +67,8 @@ Agent::~Agent() {
 void Agent::announce() {
   programs_.clear();
   backlog_.clear();
-  // The rings go on from where they stand: sluiced keeps its own indices. Answers to an earlier agent
-  // that are still in there match no request of ours.
+  // The rings go on from where they stand: sluiced keeps its own indices. Answers to an earlier
+  // agent that are still in there match no request of ours.
   const Bell bell = Bell::for_mmio(device_.doorbell(), SLUICE_IVSHMEM_HOST_PEER << 16);
   to_host_ = RingProducer(control_to_host(device_.control), bell, false);
   from_host_ = RingConsumer(control_to_agent(device_.control), bell, false);
@@ -91,11 +93,13 @@ Result<void> Agent::check_host() {
   const sluice_channel_header& header = device_.header();
   const uint32_t state = load_shared(header.state, std::memory_order_acquire);
   if (state == SLUICE_CHANNEL_CLOSED || state == SLUICE_CHANNEL_REFUSED)
-    return Error{static_cast<int>(DeviceProblem::kRefused),
-                 "the host has taken the vGPU away: " + text_of(header.reason, sizeof header.reason)};
+    return Error{
+        static_cast<int>(DeviceProblem::kRefused),
+        "the host has taken the vGPU away: " + text_of(header.reason, sizeof header.reason)};
   if (to_host_.broken() || from_host_.broken())
-    return Error{static_cast<int>(DeviceProblem::kOther),
-                 std::string("control ring: ") + to_host_.broken_reason() + from_host_.broken_reason()};
+    return Error{
+        static_cast<int>(DeviceProblem::kOther),
+        std::string("control ring: ") + to_host_.broken_reason() + from_host_.broken_reason()};
   if (load_shared(header.host_epoch, std::memory_order_acquire) != host_epoch_) {
     log("the host gave the vGPU a new life: every session is over");
     announce();
@@ -302,8 +306,8 @@ void Agent::on_closed(const sluice_control_message& message) {
   for (Program& program : programs_) {
     if (!program.open || program.slot != message.slot || program.slot_epoch != message.epoch)
       continue;
-    log("session of " + program.name + " (pid " + std::to_string(program.pid) + ") has ended: " +
-        text_of(message.text, sizeof message.text));
+    log("session of " + program.name + " (pid " + std::to_string(program.pid) +
+        ") has ended: " + text_of(message.text, sizeof message.text));
     program.open = false;
     program.remove = true;  // closes its connection, by which its library sees it
   }

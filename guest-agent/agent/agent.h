@@ -2,8 +2,9 @@
 //
 // For each program: it joins over a Unix socket, the agent asks sluiced for a slot (control ring),
 // and passes on the descriptors by which the program reaches its worker by itself. From then on the
-// agent only watches: the program's connection and its pidfd (a forked child may keep the connection
-// open), and the host's news. One thread, one poll loop; costs one wake-up a second when idle.
+// agent only watches: the program's connection and its pidfd (a forked child may keep the
+// connection open), and the host's news. One thread, one poll loop; costs one wake-up a second when
+// idle.
 //
 // What it does not do: it sees none of the programs' calls or data.
 #pragma once
@@ -26,8 +27,8 @@ class Agent {
   Agent(VgpuDevice& device, Fd listener);
   ~Agent();
 
-  // One round: waits at most `timeout_ms` for anything, handles it. `extra_fd` (or -1): also returns
-  // when that is readable. Error: the vGPU is gone, with a DeviceProblem.
+  // One round: waits at most `timeout_ms` for anything, handles it. `extra_fd` (or -1): also
+  // returns when that is readable. Error: the vGPU is gone, with a DeviceProblem.
   Result<void> step(int timeout_ms, int extra_fd = -1);
 
   size_t programs() const { return programs_.size(); }
@@ -38,9 +39,9 @@ class Agent {
     Fd socket, process;
     uint32_t pid = 0;
     std::string name;
-    bool asked = false;     // OPEN has been sent, its answer not seen
-    bool open = false;      // has slot and slot_epoch
-    bool gone = false;      // the program's end was seen; waits for its OPENED, to close it
+    bool asked = false;  // OPEN has been sent, its answer not seen
+    bool open = false;   // has slot and slot_epoch
+    bool gone = false;   // the program's end was seen; waits for its OPENED, to close it
     bool remove = false;
     uint64_t request = 0;
     uint32_t slot = 0;

@@ -65,7 +65,8 @@ Result<Fd> listen_for_programs(const std::string& path) {
   const group* sluice_group = ::getgrnam("sluice");
   auto listener = listen_unix(path, SOCK_SEQPACKET, sluice_group != nullptr ? 0660 : 0666);
   if (!listener) return listener;
-  if (sluice_group != nullptr && ::chown(path.c_str(), static_cast<uid_t>(-1), sluice_group->gr_gid) != 0)
+  if (sluice_group != nullptr &&
+      ::chown(path.c_str(), static_cast<uid_t>(-1), sluice_group->gr_gid) != 0)
     return Error::from_errno("give " + path + " to the group sluice");
   return listener;
 }

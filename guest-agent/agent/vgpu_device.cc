@@ -83,8 +83,8 @@ Result<void> bind_to_vfio(const std::string& address) {
   if (auto r = write_line(folder + "/driver_override", "vfio-pci"); !r) return r;
   if (auto r = write_line("/sys/bus/pci/drivers_probe", address); !r) return r;
   if (link_name(folder + "/driver") != "vfio-pci")
-    return problem(DeviceProblem::kNoVfio, "vfio-pci did not take " + address +
-                                               "; the kernel's log says why");
+    return problem(DeviceProblem::kNoVfio,
+                   "vfio-pci did not take " + address + "; the kernel's log says why");
   return {};
 }
 
@@ -177,31 +177,33 @@ Result<void> open_vfio(VgpuDevice& d) {
   if (!d.container) return problem_errno(DeviceProblem::kNoVfio, "open /dev/vfio/vfio");
   if (::ioctl(d.container.get(), VFIO_GET_API_VERSION) != VFIO_API_VERSION ||
       ::ioctl(d.container.get(), VFIO_CHECK_EXTENSION, VFIO_TYPE1_IOMMU) != 1)
-    return problem(DeviceProblem::kNoVfio, "the kernel's VFIO lacks the type 1 IOMMU driver: is the "
-                                           "module vfio_iommu_type1 loaded");
+    return problem(DeviceProblem::kNoVfio,
+                   "the kernel's VFIO lacks the type 1 IOMMU driver: is the "
+                   "module vfio_iommu_type1 loaded");
   d.group = Fd(::open(("/dev/vfio/" + group).c_str(), O_RDWR | O_CLOEXEC));
   if (!d.group)
     return problem_errno(errno == EBUSY ? DeviceProblem::kBusy : DeviceProblem::kNoVfio,
-                         "open /dev/vfio/" + group + " (another agent, or a program of one that "
-                         "has ended, may hold it)");
+                         "open /dev/vfio/" + group +
+                             " (another agent, or a program of one that "
+                             "has ended, may hold it)");
   vfio_group_status status{};
   status.argsz = sizeof status;
   if (::ioctl(d.group.get(), VFIO_GROUP_GET_STATUS, &status) != 0)
     return problem_errno(DeviceProblem::kOther, "status of IOMMU group " + group);
   if ((status.flags & VFIO_GROUP_FLAGS_VIABLE) == 0) {
     std::string others;
-    for (const std::string& name :
-         entries_of("/sys/kernel/iommu_groups/" + group + "/devices"))
+    for (const std::string& name : entries_of("/sys/kernel/iommu_groups/" + group + "/devices"))
       if (name != d.address) others += " " + name;
-    return problem(DeviceProblem::kBusy, "other devices in the vGPU's IOMMU group have drivers:" +
-                                             others);
+    return problem(DeviceProblem::kBusy,
+                   "other devices in the vGPU's IOMMU group have drivers:" + others);
   }
   const int container = d.container.get();
   if (::ioctl(d.group.get(), VFIO_GROUP_SET_CONTAINER, &container) != 0)
     return problem_errno(DeviceProblem::kOther, "add the IOMMU group to the container");
   if (::ioctl(d.container.get(), VFIO_SET_IOMMU, VFIO_TYPE1_IOMMU) != 0)
-    return problem_errno(DeviceProblem::kNoVfio,
-                         "take the IOMMU (EPERM: no interrupt remapping; intremap='on' is missing)");
+    return problem_errno(
+        DeviceProblem::kNoVfio,
+        "take the IOMMU (EPERM: no interrupt remapping; intremap='on' is missing)");
   d.device = Fd(::ioctl(d.group.get(), VFIO_GROUP_GET_DEVICE_FD, d.address.c_str()));
   if (!d.device) return problem_errno(DeviceProblem::kBusy, "open device " + d.address);
   ::fcntl(d.device.get(), F_SETFD, FD_CLOEXEC);
@@ -210,10 +212,14 @@ Result<void> open_vfio(VgpuDevice& d) {
 
 const char* state_name(uint32_t state) {
   switch (state) {
-    case SLUICE_CHANNEL_STARTING: return "starting";
-    case SLUICE_CHANNEL_READY: return "ready";
-    case SLUICE_CHANNEL_REFUSED: return "refused";
-    case SLUICE_CHANNEL_CLOSED: return "closed";
+    case SLUICE_CHANNEL_STARTING:
+      return "starting";
+    case SLUICE_CHANNEL_READY:
+      return "ready";
+    case SLUICE_CHANNEL_REFUSED:
+      return "refused";
+    case SLUICE_CHANNEL_CLOSED:
+      return "closed";
   }
   return "unknown";
 }
@@ -255,17 +261,15 @@ Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(const std::string& address)
 Result<void> check_channel_header(const VgpuDevice& d) {
   const sluice_channel_header& header = d.header();
   if (load_shared(header.magic, std::memory_order_acquire) != SLUICE_CHANNEL_MAGIC)
-    return problem(DeviceProblem::kOther,
-                   "the shared memory of " + d.address + " is not Sluice's");
+    return problem(DeviceProblem::kOther, "the shared memory of " + d.address + " is not Sluice's");
   if (header.version != SLUICE_CHANNEL_VERSION)
-    return problem(DeviceProblem::kOther, "the host speaks version " +
-                                              std::to_string(header.version) + " of the channel, this agent " +
-                                              std::to_string(SLUICE_CHANNEL_VERSION));
+    return problem(DeviceProblem::kOther,
+                   "the host speaks version " + std::to_string(header.version) +
+                       " of the channel, this agent " + std::to_string(SLUICE_CHANNEL_VERSION));
   const uint32_t state = load_shared(header.state, std::memory_order_acquire);
   if (state == SLUICE_CHANNEL_REFUSED || state == SLUICE_CHANNEL_CLOSED)
     return problem(DeviceProblem::kRefused, "the host gives no vGPU: " + reason_of(header));
-  const uint64_t slots_end =
-      SLUICE_SLOT_OFFSET + uint64_t{header.slot_count} * SLUICE_SLOT_STRIDE;
+  const uint64_t slots_end = SLUICE_SLOT_OFFSET + uint64_t{header.slot_count} * SLUICE_SLOT_STRIDE;
   if (header.slot_count == 0 || header.slot_count > SLUICE_MAX_SLOTS ||
       header.slot_stride != SLUICE_SLOT_STRIDE || header.region_bytes != d.region_bytes ||
       slots_end > d.region_bytes || d.control_bytes < SLUICE_SLOT_OFFSET)

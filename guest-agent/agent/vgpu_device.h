@@ -17,7 +17,8 @@
 
 namespace sluice::guest {
 
-// Why there is no usable device; also sluice-agent's exit status, so that a service manager can tell.
+// Why there is no usable device; also sluice-agent's exit status, so that a service manager can
+// tell.
 enum class DeviceProblem {
   kOther = 1,
   kNoDevice = 3,  // no vGPU is attached to this VM
@@ -28,15 +29,15 @@ enum class DeviceProblem {
 
 // An open device. Plain data, so that tests can make one of ordinary memory.
 struct VgpuDevice {
-  std::string address;      // "0000:01:02.0", for logs
-  Fd container, group;      // kept open as long as the device is used
-  Fd device;                // what programs map, by the offsets below
+  std::string address;                           // "0000:01:02.0", for logs
+  Fd container, group;                           // kept open as long as the device is used
+  Fd device;                                     // what programs map, by the offsets below
   uint64_t region_offset = 0, region_bytes = 0;  // BAR2
   uint64_t doorbell_offset = 0;                  // BAR0
   std::byte* control = nullptr;  // the region's first `control_bytes`: header and control rings
   size_t control_bytes = 0;
-  void* registers = nullptr;     // BAR0's page
-  std::vector<Fd> vectors;       // vector i fires vectors[i]
+  void* registers = nullptr;  // BAR0's page
+  std::vector<Fd> vectors;    // vector i fires vectors[i]
 
   volatile uint32_t* doorbell() const {
     return reinterpret_cast<volatile uint32_t*>(static_cast<char*>(registers) +
@@ -61,7 +62,8 @@ Result<std::unique_ptr<VgpuDevice>> open_vgpu_device(const std::string& address)
 // Whether the host shows a vGPU there, and of our version: kRefused with its reason, or kOther.
 Result<void> check_channel_header(const VgpuDevice& device);
 
-// What `sluice-agent --check` prints, one fact per line; opens nothing that an agent could be using.
+// What `sluice-agent --check` prints, one fact per line; opens nothing that an agent could be
+// using.
 std::string describe_devices(const std::string& sysfs = "/sys");
 
 }  // namespace sluice::guest

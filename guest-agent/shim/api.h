@@ -1,6 +1,6 @@
 // What every file with driver functions needs. The functions themselves are declared in
-// abi/cuda_driver.h and described in NVIDIA's CUDA Driver API reference; comments here tell only what
-// is ours. Any thread may call any of them.
+// abi/cuda_driver.h and described in NVIDIA's CUDA Driver API reference; comments here tell only
+// what is ours. Any thread may call any of them.
 #pragma once
 
 #include "abi/cuda_driver.h"

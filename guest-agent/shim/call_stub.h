@@ -62,9 +62,13 @@ struct ClientArg;
 
 struct ClientArgBase {
   template <class All, class A>
-  static bool valid(const All&, A) { return true; }
+  static bool valid(const All&, A) {
+    return true;
+  }
   template <class All, class A>
-  static size_t bulk_bytes(const All&, A) { return 0; }
+  static size_t bulk_bytes(const All&, A) {
+    return 0;
+  }
   template <class All, class A>
   static void put_bulk(ArgWriter&, const All&, A) {}
   template <class All, class A>
@@ -125,7 +129,9 @@ struct ClientArg<P, InBuf<N>> : ClientArgBase {
   static size_t bytes(P) { return 0; }
   static void put(ArgWriter&, P) {}
   template <class All>
-  static size_t bulk_bytes(const All& all, P) { return static_cast<size_t>(std::get<N>(all)); }
+  static size_t bulk_bytes(const All& all, P) {
+    return static_cast<size_t>(std::get<N>(all));
+  }
   template <class All>
   static void put_bulk(ArgWriter& out, const All& all, P a) {
     out.put(a, static_cast<size_t>(std::get<N>(all)));
@@ -135,7 +141,9 @@ struct ClientArg<P, InBuf<N>> : ClientArgBase {
 template <class T, int N, size_t Element>
 struct ClientOutBytes : ClientPointer {
   template <class All>
-  static bool valid(const All& all, T*) { return bounded<N>(all, Element); }
+  static bool valid(const All& all, T*) {
+    return bounded<N>(all, Element);
+  }
   template <class All>
   static void get(ReplyReader& in, const All& all, T* a) {
     if (a != nullptr) in.get(a, static_cast<size_t>(std::get<N>(all)) * Element);
@@ -161,7 +169,9 @@ struct ClientArg<A, HEnd<Kind>> : ClientHandle<A> {};
 template <class A, sluice_handle_kind Kind>
 struct ClientArg<A*, HOut<Kind>> : ClientPointer {
   template <class All>
-  static bool valid(const All&, A* a) { return a != nullptr; }
+  static bool valid(const All&, A* a) {
+    return a != nullptr;
+  }
   template <class All>
   static void get(ReplyReader& in, const All&, A* a) {
     uint64_t handle = 0;
@@ -179,8 +189,8 @@ struct Stub<Opcode, CUresult (*)(A...), TagList<Tags...>> {
   static CUresult call(AnySession& session, uint64_t context, A... a) {
     const std::tuple<A...> all(a...);
     if (!(true && ... && ClientArg<A, Tags>::valid(all, a))) return CUDA_ERROR_INVALID_VALUE;
-    const size_t bytes = (size_t{0} + ... + (ClientArg<A, Tags>::bytes(a) +
-                                             ClientArg<A, Tags>::bulk_bytes(all, a)));
+    const size_t bytes =
+        (size_t{0} + ... + (ClientArg<A, Tags>::bytes(a) + ClientArg<A, Tags>::bulk_bytes(all, a)));
     if (bytes > kMaxRecordBody) return CUDA_ERROR_INVALID_VALUE;
     auto write = [&](std::byte* to) {
       [[maybe_unused]] ArgWriter out(to);
@@ -202,8 +212,8 @@ struct Stub<Opcode, CUresult (*)(A...), TagList<Tags...>> {
 
 }  // namespace internal
 
-// The generic call of table row `Opcode`, in `context` (wire handle, 0: none). `session` is a Session,
-// or a test's with the same call() and post().
+// The generic call of table row `Opcode`, in `context` (wire handle, 0: none). `session` is a
+// Session, or a test's with the same call() and post().
 template <uint16_t Opcode, class AnySession, class... A>
 CUresult call_row(AnySession& session, uint64_t context, A... a) {
   using Row = calls::Call<Opcode>;

@@ -1,7 +1,8 @@
 // Contexts. Which one is current is the guest's business: every record carries its context, so the
-// worker needs no messages about it. The primary context is retained once on the host, however often
-// the program does it.
+// worker needs no messages about it. The primary context is retained once on the host, however
+// often the program does it.
 #include "guest-agent/shim/api.h"
+#include "guest-agent/shim/modules.h"
 
 using namespace sluice::guest;
 
@@ -28,6 +29,7 @@ void forget_context(uint64_t handle) {
     s.contexts.erase(handle);
   }
   s.pointers.remove_context(handle);
+  forget_modules_of(handle);
 }
 
 bool valid_device(CUdevice dev) { return dev >= 0 && dev < kMaxDevices; }
@@ -100,6 +102,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   }
   // Retained handles stay; what lay in the context is gone.
   s.pointers.remove_context(handle);
+  forget_modules_of(handle);
   return CUDA_SUCCESS;
 }
 
@@ -197,9 +200,9 @@ CUresult cuCtxSynchronize() {
   return e.session->with_deferred(e.session->call(SLUICE_CALL_SYNCHRONIZE, e.context, body));
 }
 
-#define SLUICE_IN_CONTEXT(function, ...)            \
-  const Entered e = enter_context();                \
-  if (!e) return e.status;                          \
+#define SLUICE_IN_CONTEXT(function, ...) \
+  const Entered e = enter_context();     \
+  if (!e) return e.status;               \
   return SLUICE_CALL(function, *e.session, e.context __VA_OPT__(, ) __VA_ARGS__)
 
 CUresult cuCtxGetFlags(unsigned int* flags) { SLUICE_IN_CONTEXT(cuCtxGetFlags, flags); }

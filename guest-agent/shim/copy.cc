@@ -45,15 +45,15 @@ class Copier {
   CUresult upload(Place dst) {
     Staging& memory = staging(session_);
     CUresult status = CUDA_SUCCESS;
-    for_pieces(memory, [&](uint64_t row, uint64_t rows, uint64_t column, uint64_t width, bool last) {
+    for_pieces(memory, [&](uint64_t row, uint64_t rows, uint64_t column, uint64_t width,
+                           bool last) {
       const uint64_t bytes = rows * width;
       std::byte* piece = memory.acquire(bytes);
       if (piece == nullptr) {
         status = no_staging();
         return false;
       }
-      const char* from =
-          reinterpret_cast<const char*>(copy_.src) + row * copy_.src_pitch + column;
+      const char* from = reinterpret_cast<const char*>(copy_.src) + row * copy_.src_pitch + column;
       for (uint64_t r = 0; r < rows; ++r)
         std::memcpy(piece + r * width, from + r * copy_.src_pitch, width);
       sluice_copy body = piece_body(rows, width);
@@ -79,8 +79,8 @@ class Copier {
     return status;
   }
 
-  // Device or pinned to pageable: complete when it returns, as CUDA allows for pageable memory. Pieces
-  // are fetched ahead while the ones before are copied out.
+  // Device or pinned to pageable: complete when it returns, as CUDA allows for pageable memory.
+  // Pieces are fetched ahead while the ones before are copied out.
   CUresult download(Place src) {
     struct Fetch {
       Pending pending;

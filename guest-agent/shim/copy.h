@@ -1,5 +1,6 @@
-// Copies, whatever their ends are: device memory, pinned memory (the worker reads or writes it where
-// it lies), pageable memory (through staging, piece by piece). Any thread; state is the process's.
+// Copies, whatever their ends are: device memory, pinned memory (the worker reads or writes it
+// where it lies), pageable memory (through staging, piece by piece). Any thread; state is the
+// process's.
 #pragma once
 
 #include <cstdint>

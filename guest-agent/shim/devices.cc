@@ -8,7 +8,8 @@ using namespace sluice::guest;
 
 CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult r = Session::open([] { return state().pointers.pinned(); }); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = Session::open([] { return state().pointers.pinned(); }); r != CUDA_SUCCESS)
+    return r;
   const Entered e = enter();
   if (!e) return e.status;
   return SLUICE_CALL(cuInit, *e.session, 0, flags);
@@ -79,8 +80,8 @@ CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
-  const CUresult r = device_attribute(*e.session, dev,
-                                      CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, major);
+  const CUresult r =
+      device_attribute(*e.session, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, major);
   if (r != CUDA_SUCCESS) return r;
   return device_attribute(*e.session, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, minor);
 }

@@ -1,5 +1,6 @@
-// Kernels: attributes, occupancy, launches. A launch is one record without an answer: its parameters
-// are packed by the layout that came with the function, and what CUDA refuses at once is refused here.
+// Kernels: attributes, occupancy, launches. A launch is one record without an answer: its
+// parameters are packed by the layout that came with the function, and what CUDA refuses at once is
+// refused here.
 #include <algorithm>
 #include <climits>
 #include <cstring>
@@ -117,33 +118,33 @@ CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t bloc
   std::copy_n(block, 3, body.block);
   body.dynamic_shared_bytes = shared_bytes;
   body.param_bytes = info.param_bytes;
-  return f.session->post(
-      SLUICE_CALL_LAUNCH, f.context, sizeof body + info.param_bytes, [&](std::byte* to) {
-        std::memcpy(to, &body, sizeof body);
-        to += sizeof body;
-        if (packed != nullptr) {
-          std::memcpy(to, packed, info.param_bytes);
-          return;
-        }
-        // Front to back, gaps zeroed: the ring's memory may be write-combined.
-        uint32_t at = 0;
-        for (size_t i = 0; i < info.params.size(); ++i) {
-          const auto [offset, bytes] = info.params[i];
-          if (offset > at) std::memset(to + at, 0, offset - at);
-          std::memcpy(to + offset, params[i], bytes);
-          at = offset + bytes;
-        }
-        if (at < info.param_bytes) std::memset(to + at, 0, info.param_bytes - at);
-      });
+  return f.session->post(SLUICE_CALL_LAUNCH, f.context, sizeof body + info.param_bytes,
+                         [&](std::byte* to) {
+                           std::memcpy(to, &body, sizeof body);
+                           to += sizeof body;
+                           if (packed != nullptr) {
+                             std::memcpy(to, packed, info.param_bytes);
+                             return;
+                           }
+                           // Front to back, gaps zeroed: the ring's memory may be write-combined.
+                           uint32_t at = 0;
+                           for (size_t i = 0; i < info.params.size(); ++i) {
+                             const auto [offset, bytes] = info.params[i];
+                             if (offset > at) std::memset(to + at, 0, offset - at);
+                             std::memcpy(to + offset, params[i], bytes);
+                             at = offset + bytes;
+                           }
+                           if (at < info.param_bytes)
+                             std::memset(to + at, 0, info.param_bytes - at);
+                         });
 }
 
 }  // namespace
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int grid_dim_x, unsigned int grid_dim_y,
-                        unsigned int grid_dim_z, unsigned int block_dim_x,
-                        unsigned int block_dim_y, unsigned int block_dim_z,
-                        unsigned int shared_mem_bytes, CUstream stream, void** kernel_params,
-                        void** extra) {
+                        unsigned int grid_dim_z, unsigned int block_dim_x, unsigned int block_dim_y,
+                        unsigned int block_dim_z, unsigned int shared_mem_bytes, CUstream stream,
+                        void** kernel_params, void** extra) {
   const uint32_t grid[3] = {grid_dim_x, grid_dim_y, grid_dim_z};
   const uint32_t block[3] = {block_dim_x, block_dim_y, block_dim_z};
   return launch(f, grid, block, shared_mem_bytes, stream, kernel_params, extra);
@@ -192,8 +193,8 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
     *pi = f.info->attributes[index];
     return CUDA_SUCCESS;
   }
-  const CUresult r = SLUICE_CALL(cuFuncGetAttribute, *f.session, f.context, pi, attrib,
-                                 as_function(f.info));
+  const CUresult r =
+      SLUICE_CALL(cuFuncGetAttribute, *f.session, f.context, pi, attrib, as_function(f.info));
   if (r == CUDA_SUCCESS && index < f.info->attributes.size()) f.info->attributes[index] = *pi;
   return r;
 }
@@ -201,8 +202,8 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
   const InFunction f(hfunc);
   if (!f) return f.status;
-  const CUresult r = SLUICE_CALL(cuFuncSetAttribute, *f.session, f.context, as_function(f.info),
-                                 attrib, value);
+  const CUresult r =
+      SLUICE_CALL(cuFuncSetAttribute, *f.session, f.context, as_function(f.info), attrib, value);
   const auto index = static_cast<size_t>(attrib);
   // What the driver makes of a value, it says when asked next.
   if (r == CUDA_SUCCESS && index < f.info->attributes.size()) f.info->attributes[index] = INT_MIN;
@@ -257,8 +258,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* num_blocks, CUfunction
   const InFunction f(func);
   if (!f) return f.status;
   if (num_blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, *f.session, f.context,
-                     num_blocks, as_function(f.info), block_size, dynamic_smem_size);
+  return SLUICE_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, *f.session, f.context, num_blocks,
+                     as_function(f.info), block_size, dynamic_smem_size);
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* num_blocks, CUfunction func,

@@ -111,15 +111,15 @@ CUresult launch_host(HostFunc func) {
   body.what = SLUICE_SYNC_STREAM;
   body.handle = wire(func.stream);
   auto call = std::make_shared<Call>();
-  const CUresult r = e.session->start_detached(
-      SLUICE_CALL_HOST_FUNC, e.context, body,
-      [func, call, &h](uint64_t call_id, CUresult status) mutable {
-        func.call_id = call_id;
-        std::lock_guard lock(h.mutex);
-        if (call->refused) return;
-        call->queued = true;
-        h.ready.push_back({func, status, call});
-      });
+  const CUresult r =
+      e.session->start_detached(SLUICE_CALL_HOST_FUNC, e.context, body,
+                                [func, call, &h](uint64_t call_id, CUresult status) mutable {
+                                  func.call_id = call_id;
+                                  std::lock_guard lock(h.mutex);
+                                  if (call->refused) return;
+                                  call->queued = true;
+                                  h.ready.push_back({func, status, call});
+                                });
   if (r == CUDA_SUCCESS) return r;
   // The program is told by this call, not by its function.
   std::lock_guard lock(h.mutex);

@@ -64,8 +64,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
   if (!e) return e.status;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  const CUresult r =
-      SLUICE_CALL(cuMemAllocAsync, *e.session, e.context, dptr, bytesize, stream);
+  const CUresult r = SLUICE_CALL(cuMemAllocAsync, *e.session, e.context, dptr, bytesize, stream);
   if (r == CUDA_SUCCESS) remember(*dptr, bytesize, MemoryKind::kDevice, e.context);
   return r;
 }

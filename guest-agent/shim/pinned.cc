@@ -27,8 +27,7 @@ CUresult PinnedMemory::give_extents(Session& session, uint64_t context, const sl
   return session.call(SLUICE_CALL_EXTENT_FREE, context, bulk);
 }
 
-CUresult PinnedMemory::allocate(Session& session, uint64_t context, size_t bytes,
-                                void** address) {
+CUresult PinnedMemory::allocate(Session& session, uint64_t context, size_t bytes, void** address) {
   if (bytes > SLUICE_WINDOW_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
   sluice_bulk bulk{};
   if (bytes >= kOwnExtents) {
@@ -67,8 +66,8 @@ CUresult PinnedMemory::release(Session& session, uint64_t context, void* address
         (bytes + SLUICE_EXTENT_BYTES - 1) / SLUICE_EXTENT_BYTES * SLUICE_EXTENT_BYTES;
     return give_extents(session, context, {at, whole});
   }
-  // Part of an extent: the worker cannot tell when it is free, so everything queued must be done, as
-  // with CUDA's own cuMemFreeHost.
+  // Part of an extent: the worker cannot tell when it is free, so everything queued must be done,
+  // as with CUDA's own cuMemFreeHost.
   if (context != 0) {
     sluice_synchronize body{};
     body.what = SLUICE_SYNC_CONTEXT;

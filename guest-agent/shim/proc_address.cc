@@ -25,10 +25,8 @@ struct Symbol {
 #define SLUICE_SYMBOL(symbol, name, since, parameters) \
   {#name, since, reinterpret_cast<void*>(&symbol)},
 #define SLUICE_ALIAS(old, symbol, name, since) {name, since, reinterpret_cast<void*>(&symbol)},
-const Symbol kSymbols[] = {SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_SYMBOL)
-                               SLUICE_CUDA_DRIVER_ALIASES(SLUICE_ALIAS){
-                                   "cuGetProcAddress", 11030,
-                                   reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
+const Symbol kSymbols[] = {SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_DRIVER_ALIASES(
+    SLUICE_ALIAS){"cuGetProcAddress", 11030, reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
 #undef SLUICE_SYMBOL
 #undef SLUICE_ALIAS
 
@@ -36,8 +34,8 @@ CUresult look_up(const char* name, void** pfn, int cuda_version, cuuint64_t flag
                  CUdriverProcAddressQueryResult* status) {
   if (name == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pfn = nullptr;
-  // The legacy stream in the place of the thread's own orders more than the program asked for, which
-  // is right but slower; say so.
+  // The legacy stream in the place of the thread's own orders more than the program asked for,
+  // which is right but slower; say so.
   if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
     complain_once("per-thread default streams are not offered: functions use the legacy stream");
   const Symbol* best = nullptr;

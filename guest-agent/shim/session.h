@@ -6,13 +6,13 @@
 //   submit: orders the records of all threads in the submit ring
 //   complete: the table of outstanding calls
 // Completions come in any order. Of the threads that wait, one leads: it spins, sleeps, takes
-// completions out of the ring and hands them out; the others sleep on their own condition variables.
-// When the leader has what it waited for, it wakes another to lead. A program with nobody waiting
-// spends nothing on completions.
+// completions out of the ring and hands them out; the others sleep on their own condition
+// variables. When the leader has what it waited for, it wakes another to lead. A program with
+// nobody waiting spends nothing on completions.
 //
 // When the session ends (the worker died, the vGPU was taken away, the agent stopped), every call,
-// waiting or new, returns the slot's error, and the reason appears once on stderr. In the child of a
-// fork there is no session; calls return CUDA_ERROR_NOT_INITIALIZED, as CUDA's do.
+// waiting or new, returns the slot's error, and the reason appears once on stderr. In the child of
+// a fork there is no session; calls return CUDA_ERROR_NOT_INITIALIZED, as CUDA's do.
 #pragma once
 
 #include <atomic>
@@ -76,8 +76,7 @@ class Session {
 
   // Queues a call whose answer wait(pending) collects. If this fails there is nothing to wait for.
   template <class Write>
-  CUresult start(uint16_t opcode, uint64_t context, size_t bytes, Write&& write,
-                 Pending& pending) {
+  CUresult start(uint16_t opcode, uint64_t context, size_t bytes, Write&& write, Pending& pending) {
     if (CUresult r = enlist(pending); r != CUDA_SUCCESS) return r;
     const CUresult r = submit(opcode, 0, context, pending.id, bytes, write);
     if (r != CUDA_SUCCESS) forget(pending);
@@ -87,16 +86,15 @@ class Session {
   CUresult wait(Pending& pending);
 
   template <class Write>
-  CUresult call(uint16_t opcode, uint64_t context, size_t bytes, Write&& write,
-                Pending& pending) {
+  CUresult call(uint16_t opcode, uint64_t context, size_t bytes, Write&& write, Pending& pending) {
     if (CUresult r = start(opcode, context, bytes, write, pending); r != CUDA_SUCCESS) return r;
     return wait(pending);
   }
   template <class Body>
   CUresult call(uint16_t opcode, uint64_t context, const Body& body, Pending& pending) {
     return call(
-        opcode, context, sizeof body,
-        [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }, pending);
+        opcode, context, sizeof body, [&](std::byte* to) { std::memcpy(to, &body, sizeof body); },
+        pending);
   }
   template <class Body>
   CUresult call(uint16_t opcode, uint64_t context, const Body& body) {
@@ -112,9 +110,8 @@ class Session {
   CUresult start_detached(uint16_t opcode, uint64_t context, const Body& body, Done done) {
     uint64_t call_id = 0;
     if (CUresult r = enlist_detached(std::move(done), call_id); r != CUDA_SUCCESS) return r;
-    const CUresult r =
-        submit(opcode, 0, context, call_id, sizeof body,
-               [&](std::byte* to) { std::memcpy(to, &body, sizeof body); });
+    const CUresult r = submit(opcode, 0, context, call_id, sizeof body,
+                              [&](std::byte* to) { std::memcpy(to, &body, sizeof body); });
     if (r != CUDA_SUCCESS) cancel_detached(call_id, r);
     return r;
   }
@@ -193,8 +190,8 @@ class Session {
 
   // NO_REPLY records: unique among outstanding calls, and never in the table.
   static constexpr uint64_t kNobody = ~uint64_t{0};
-  // Calls outstanding at once. The complete ring holds 8192 answers without a body, so that the worker
-  // never waits for us to take them.
+  // Calls outstanding at once. The complete ring holds 8192 answers without a body, so that the
+  // worker never waits for us to take them.
   static constexpr uint32_t kEntries = 1024;
 
   std::unique_ptr<Channel> channel_;
@@ -206,12 +203,12 @@ class Session {
   RingProducer submit_;
 
   std::mutex complete_mutex_;
-  bool leader_ = false;          // the flags and lists below: under complete_mutex_
+  bool leader_ = false;  // the flags and lists below: under complete_mutex_
   Sleeper* sleepers_ = nullptr;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_entries_;
   uint64_t sequence_ = 0;
-  RingConsumer completions_;     // this and below: the leader's
+  RingConsumer completions_;  // this and below: the leader's
   RecordBuffer buffer_;
   Spinner spinner_;
 };

@@ -23,9 +23,8 @@ Staging::Staging(Session& session) : session_(session) {
   }
   base_ = session.channel().region() + offset;
   blocks_.resize(bytes / kBlockBytes);
-  piece_bytes_ = std::min(kMostPieceBytes,
-                          std::max(kBlockBytes, total_bytes() / kPiecesAtLeast / kBlockBytes *
-                                                    kBlockBytes));
+  piece_bytes_ = std::min(kMostPieceBytes, std::max(kBlockBytes, total_bytes() / kPiecesAtLeast /
+                                                                     kBlockBytes * kBlockBytes));
 }
 
 std::byte* Staging::try_acquire(size_t blocks) {

@@ -32,8 +32,8 @@ uint64_t wire(Handle handle) {
 }
 
 // Objects by wire handle. A handle's low half is an index that the worker reuses with a new
-// generation, so a slot per index, looked up without a lock; slots are never freed, and a stale handle
-// does not match.
+// generation, so a slot per index, looked up without a lock; slots are never freed, and a stale
+// handle does not match.
 template <class T>
 class HandleTable {
  public:
@@ -114,9 +114,9 @@ struct Range {
   uint64_t base = 0, bytes = 0;
   MemoryKind kind = MemoryKind::kDevice;
   uint64_t context = 0;
-  unsigned flags = 0;       // of cuMemHostAlloc or cuMemHostRegister
+  unsigned flags = 0;          // of cuMemHostAlloc or cuMemHostRegister
   bool static_global = false;  // a module's variable: known, but nothing to free
-  uint64_t id = 0;          // CU_POINTER_ATTRIBUTE_BUFFER_ID
+  uint64_t id = 0;             // CU_POINTER_ATTRIBUTE_BUFFER_ID
 };
 class PointerMap {
  public:
@@ -179,8 +179,8 @@ struct Entered {
   CUresult status = CUDA_SUCCESS;
   explicit operator bool() const { return status == CUDA_SUCCESS; }
 };
-Entered enter();             // initialised and alive
-Entered enter_context();     // and there is a current context
+Entered enter();          // initialised and alive
+Entered enter_context();  // and there is a current context
 
 // CUDA's immediate answer to a bad stream: INVALID_HANDLE unless it is default or live.
 inline bool valid_stream(CUstream stream) {

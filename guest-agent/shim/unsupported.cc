@@ -3,8 +3,8 @@
 #include "guest-agent/shim/api.h"
 
 // Functions without an implementation. Weak: a definition in any other file of this library wins.
-#define SLUICE_UNSUPPORTED(symbol, name, since, parameters)          \
-  __attribute__((weak)) CUresult symbol parameters {                 \
+#define SLUICE_UNSUPPORTED(symbol, name, since, parameters)                \
+  __attribute__((weak)) CUresult symbol parameters {                       \
     return static_cast<CUresult>(::sluice::guest::not_supported(#symbol)); \
   }
 SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_UNSUPPORTED)
@@ -21,8 +21,8 @@ SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_UNSUPPORTED)
 #else
 #error "older symbols: tell how this machine jumps"
 #endif
-#define SLUICE_OLD_SYMBOL(old, symbol, name, since)                                    \
-  asm(".text\n.p2align 4\n.globl " old "\n.type " old ",%function\n" old ":\n\t" SLUICE_JUMP \
-      #symbol SLUICE_JUMP_END "\n.size " old ", .-" old "\n");
+#define SLUICE_OLD_SYMBOL(old, symbol, name, since)                      \
+  asm(".text\n.p2align 4\n.globl " old "\n.type " old ",%function\n" old \
+      ":\n\t" SLUICE_JUMP #symbol SLUICE_JUMP_END "\n.size " old ", .-" old "\n");
 SLUICE_CUDA_DRIVER_ALIASES(SLUICE_OLD_SYMBOL)
 #undef SLUICE_OLD_SYMBOL

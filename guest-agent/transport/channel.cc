@@ -27,7 +27,9 @@ void copy_text(char* to, size_t room, const std::string& text) {
   std::memset(to + n, 0, room - n);
 }
 
-std::string text_of(const char* from, size_t room) { return std::string(from, strnlen(from, room)); }
+std::string text_of(const char* from, size_t room) {
+  return std::string(from, strnlen(from, room));
+}
 
 }  // namespace
 
@@ -58,8 +60,7 @@ Result<std::unique_ptr<Channel>> Channel::join(const std::string& path,
   auto received = receive_with_fds(socket->get(), &joined, sizeof joined);
   if (!received) return received.error();
   if (received->bytes == 0) return Error{ECONNRESET, "the vGPU's owner closed the connection"};
-  if (received->bytes != sizeof joined || received->truncated ||
-      joined.magic != SLUICE_JOIN_MAGIC)
+  if (received->bytes != sizeof joined || received->truncated || joined.magic != SLUICE_JOIN_MAGIC)
     return Error{EPROTO, "the answer to joining is not of this version of Sluice"};
   if (joined.status != 0)
     return Error{static_cast<int>(joined.status),
@@ -76,8 +77,7 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
   if (!mmio && joined.doorbell_kind != SLUICE_DOORBELL_EVENTFD)
     return Error{EPROTO, "unknown kind of doorbell"};
   if (fds.size() < (mmio ? 2u : 3u)) return Error{EPROTO, "descriptors are missing"};
-  const uint64_t slot_end =
-      SLUICE_SLOT_OFFSET + (uint64_t{joined.slot} + 1) * SLUICE_SLOT_STRIDE;
+  const uint64_t slot_end = SLUICE_SLOT_OFFSET + (uint64_t{joined.slot} + 1) * SLUICE_SLOT_STRIDE;
   if (joined.slot >= SLUICE_MAX_SLOTS || joined.region_bytes > SLUICE_WINDOW_BYTES ||
       slot_end > joined.region_bytes)
     return Error{EPROTO, "slot or region is out of range"};
@@ -91,9 +91,9 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
   }
 
   void* const window = reinterpret_cast<void*>(SLUICE_WINDOW_ADDRESS);
-  void* at = ::mmap(window, joined.region_bytes, PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_FIXED_NOREPLACE, device_.get(),
-                    static_cast<off_t>(joined.region_offset));
+  void* at =
+      ::mmap(window, joined.region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
+             device_.get(), static_cast<off_t>(joined.region_offset));
   if (at == MAP_FAILED) return Error::from_errno("map the vGPU's memory at its fixed address");
   region_ = static_cast<std::byte*>(at);
   region_bytes_ = joined.region_bytes;
@@ -112,24 +112,22 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
       return Error::from_errno("map the doorbell page");
     }
     ::madvise(doorbell_page_, kPage, MADV_DONTFORK);
-    bell_ = Bell::for_mmio(
-        reinterpret_cast<volatile uint32_t*>(static_cast<char*>(doorbell_page_) +
-                                             joined.doorbell_at),
-        joined.doorbell_value);
+    bell_ = Bell::for_mmio(reinterpret_cast<volatile uint32_t*>(static_cast<char*>(doorbell_page_) +
+                                                                joined.doorbell_at),
+                           joined.doorbell_value);
   } else {
     bell_ = Bell::for_eventfd(bell_fd_.get());
   }
   slot_ = joined.slot;
   epoch_ = joined.epoch;
   can_wait_ = joined.can_wait != 0;
-  header_ = reinterpret_cast<const sluice_slot_header*>(
-      region_ + SLUICE_SLOT_OFFSET + uint64_t{slot_} * SLUICE_SLOT_STRIDE);
+  header_ = reinterpret_cast<const sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
+                                                        uint64_t{slot_} * SLUICE_SLOT_STRIDE);
   return {};
 }
 
 bool Channel::ended() const {
-  return hung_up_ ||
-         load_shared(header_->state, std::memory_order_acquire) != SLUICE_SLOT_OPEN;
+  return hung_up_ || load_shared(header_->state, std::memory_order_acquire) != SLUICE_SLOT_OPEN;
 }
 
 SessionEnd Channel::end_reason() const {
@@ -174,8 +172,8 @@ void Channel::let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
     return;
   }
   if (doorbell_page_ != nullptr)
-    ::mmap(doorbell_page_, kPage, PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    ::mmap(doorbell_page_, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+           -1, 0);
   device_.reset();
 }
 

@@ -1,9 +1,10 @@
 // The program's end of its slot: how a guest process, or a local one, reaches its worker.
 //
-// Owned by the shim's session (guest-agent/shim/session.h). One kind of user, two kinds of peer that
-// it cannot tell apart: sluice-agent in a VM (the region is BAR2 of the ivshmem device and ringing is
-// a store to BAR0), or sluiced itself for local processes and containers (a memfd and an eventfd).
-// Which one it is, the peer says in sluice_joined. What this does not do: it knows no records.
+// Owned by the shim's session (guest-agent/shim/session.h). One kind of user, two kinds of peer
+// that it cannot tell apart: sluice-agent in a VM (the region is BAR2 of the ivshmem device and
+// ringing is a store to BAR0), or sluiced itself for local processes and containers (a memfd and an
+// eventfd). Which one it is, the peer says in sluice_joined. What this does not do: it knows no
+// records.
 //
 // Threads: everything const is for any thread; wait() is for one thread at a time.
 #pragma once
@@ -29,8 +30,8 @@ std::string socket_path();
 
 // Why the session is over.
 struct SessionEnd {
-  int error = 0;        // a CUresult, never 0
-  std::string reason;   // one line for people
+  int error = 0;       // a CUresult, never 0
+  std::string reason;  // one line for people
 };
 
 class Channel {
@@ -61,14 +62,14 @@ class Channel {
   void wait(int timeout_ms);
   bool hung_up() const { return hung_up_; }
 
-  // After the session's end: puts private memory in the place of the region and closes the device, so
-  // that the next agent can open it although this program lives on. The ranges (region offset and
-  // bytes) in `keep` keep their contents: pinned memory that the program may still read. Once; other
-  // threads may be in any call but join and wait, and see zeros.
+  // After the session's end: puts private memory in the place of the region and closes the device,
+  // so that the next agent can open it although this program lives on. The ranges (region offset
+  // and bytes) in `keep` keep their contents: pinned memory that the program may still read. Once;
+  // other threads may be in any call but join and wait, and see zeros.
   void let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep);
 
-  // In the child of a fork: lets go of the descriptors, so that the connection ends with the parent.
-  // Async-signal-safe. The mapping does not exist in the child.
+  // In the child of a fork: lets go of the descriptors, so that the connection ends with the
+  // parent. Async-signal-safe. The mapping does not exist in the child.
   void abandon_in_child();
 
  private:

@@ -1,11 +1,11 @@
 // Fences for shared memory that may be mapped write-back, write-combined or uncached.
 //
-// Used by ring/ in guest and host; no state. On x86 with write-back memory, plain stores are ordered
-// and these are needed only where a store must come before a load. Write-combined memory (a guest's
-// mapping of BAR2 may be) has none of that order: stores sit in buffers that drain in any order, and
-// loads may be done early. Intel SDM vol. 3, 12.3 (memory types) and 12.2.5 (fences): SFENCE and
-// MFENCE drain the buffers, LFENCE stops early loads. A few nanoseconds each where there is nothing
-// to drain.
+// Used by ring/ in guest and host; no state. On x86 with write-back memory, plain stores are
+// ordered and these are needed only where a store must come before a load. Write-combined memory (a
+// guest's mapping of BAR2 may be) has none of that order: stores sit in buffers that drain in any
+// order, and loads may be done early. Intel SDM vol. 3, 12.3 (memory types) and 12.2.5 (fences):
+// SFENCE and MFENCE drain the buffers, LFENCE stops early loads. A few nanoseconds each where there
+// is nothing to drain.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,8 @@ inline void load_fence() {
 
 // All earlier stores are seen before any later load: between publishing and looking at `armed`, and
 // between setting `armed` and looking at the index. MFENCE rather than what the compiler makes of
-// a seq_cst fence (a locked instruction on the stack): the manual promises it for every memory type.
+// a seq_cst fence (a locked instruction on the stack): the manual promises it for every memory
+// type.
 inline void full_fence() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #if defined(__x86_64__)

@@ -176,7 +176,8 @@ Pop RingConsumer::pop(RecordBuffer& out) {
     const uint64_t available = head_seen_ - tail_;
     std::byte* to = out.data_->b;
     std::memcpy(to, memory_.data + at, sizeof(sluice_record));
-    // The compiler must take the header from the copy from here on: the peer may change the original.
+    // The compiler must take the header from the copy from here on: the peer may change the
+    // original.
     asm volatile("" : : "r"(to) : "memory");
     const uint32_t bytes = out.record().bytes;
     if (bytes < sizeof(sluice_record) || (bytes & kAlignMask) != 0 || bytes > to_end ||

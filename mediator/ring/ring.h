@@ -1,9 +1,10 @@
 // One direction of a slot or of the control channel: a single-producer, single-consumer byte ring
 // over abi/channel.h's sluice_ring, in memory that a hostile peer can write at any time.
 //
-// Owned by the two ends: the program's shim or sluice-agent in the guest, sluice-worker or sluiced on
-// the host. Each object belongs to one thread at a time (callers lock if they share one). It never
-// blocks and knows no descriptors but the bell's; waiting is its user's business (ring/wait.h).
+// Owned by the two ends: the program's shim or sluice-agent in the guest, sluice-worker or sluiced
+// on the host. Each object belongs to one thread at a time (callers lock if they share one). It
+// never blocks and knows no descriptors but the bell's; waiting is its user's business
+// (ring/wait.h).
 //
 // What it believes: nothing. Each end keeps its own index in private memory and never reads it back
 // from the ring; the peer's index is bounded at every look (0 <= head - tail <= bytes, aligned). A
@@ -29,8 +30,8 @@
 
 namespace sluice {
 
-// How to wake the peer: an eventfd, or a store to the doorbell register of the ivshmem device. Copyable;
-// the descriptor or mapping stays its owner's and must outlive the bell.
+// How to wake the peer: an eventfd, or a store to the doorbell register of the ivshmem device.
+// Copyable; the descriptor or mapping stays its owner's and must outlive the bell.
 class Bell {
  public:
   Bell() = default;  // rings nothing: the peer polls
@@ -187,8 +188,8 @@ class RingConsumer {
 
   RingMemory memory_;
   Bell bell_;
-  uint64_t tail_ = 0;       // consumed, ours
-  uint64_t released_ = 0;   // what the producer may reuse
+  uint64_t tail_ = 0;      // consumed, ours
+  uint64_t released_ = 0;  // what the producer may reuse
   uint64_t head_seen_ = 0;
   const char* broken_ = nullptr;
 };

@@ -15,10 +15,18 @@ namespace sluice {
 
 // A spin that found nothing halves the next one; one that found something restores the full budget.
 // So a busy pair never sleeps, and an idle one soon costs nothing.
+//
+// A spinner may also be what the peer waits for: when both were put on one processor, the peer runs
+// only once we sleep, and spinning turns a hand-over of some 5 us into one of the whole budget.
+// (Offering the processor with sched_yield does not help there: it has no effect between scheduling
+// groups, and a VM, its worker and a shell's programs are each in one of their own.) It shows: what
+// was waited for in vain comes as soon as we sleep. Then the spinner stands aside and sleeps at
+// once, and only tries a short spin now and then to see whether the peer has moved.
 class Spinner {
  public:
   // `budget_us` 0: never spin. On machines of one or two processors the peer probably needs this
-  // very processor: there, every round offers it (sched_yield), and the budget is counted all the same.
+  // very processor: there, every round offers it (sched_yield), and the budget is counted all the
+  // same.
   explicit Spinner(uint32_t budget_us = 50)
       : budget_ns_(uint64_t{budget_us} * 1000), next_ns_(budget_ns_) {
     yield_ = ::sysconf(_SC_NPROCESSORS_ONLN) <= 2;
@@ -27,38 +35,73 @@ class Spinner {
   // Spins until ready() or until the present budget is spent; returns the last ready().
   template <class Ready>
   bool spin(Ready&& ready) {
+    spun_ = false;
     if (ready()) return true;
     if (budget_ns_ == 0) return false;
-    const uint64_t end = monotonic_ns() + next_ns_;
+    uint64_t budget_ns = next_ns_;
+    if (aside_ > 0) {
+      if (--aside_ > 0) return false;
+      budget_ns = std::min(budget_ns_, kTrialNs);
+    }
+    const uint64_t end = monotonic_ns() + budget_ns;
     for (;;) {
       for (int i = 0; i < kLooksPerClock; ++i) {
         cpu_relax();
         if (ready()) {
           next_ns_ = budget_ns_;
+          in_the_way_ = 0;
+          stand_aside_ = kFirstAside;
           return true;
         }
       }
       if (yield_) ::sched_yield();
       if (monotonic_ns() >= end) break;
     }
+    spun_ = true;
     next_ns_ = std::max(next_ns_ / 2, std::min(budget_ns_, kLeastNs));
     return ready();
   }
 
-  // Tells that the sleep after a spin in vain lasted `ns`: if spinning would have caught it, the next
-  // spin is a full one again.
+  // Tells that the sleep after spin() returned false lasted `ns`. If spinning would have caught
+  // what ended it, the next spin is a full one again; if it came as soon as we slept, see above.
   void slept(uint64_t ns) {
+    found_after(ns);
+    if (!spun_) return;
+    spun_ = false;
+    if (ns >= kAtOnceNs) {
+      in_the_way_ = 0;
+    } else if (++in_the_way_ >= kInTheWay) {
+      in_the_way_ = kInTheWay - 1;  // a trial in vain is proof enough
+      aside_ = stand_aside_;
+      stand_aside_ = std::min(2 * stand_aside_, kMostAside);
+    }
+  }
+
+  // The same where somebody else found it, so that nothing is known about whose processor it was.
+  void found_after(uint64_t ns) {
     if (ns < budget_ns_) next_ns_ = budget_ns_;
   }
 
  private:
-  static constexpr int kLooksPerClock = 16;
+  static constexpr int kLooksPerClock = 64;
   // Below this the wake-up saved is cheaper than the clock; it keeps the budget able to grow again.
   static constexpr uint64_t kLeastNs = 1000;
+  // What a short answer takes from the peer's wake-up on: two changes of thread and the call.
+  static constexpr uint64_t kAtOnceNs = 20'000;
+  // Spins in a row that were in the way. One may be chance: the answer was due.
+  static constexpr uint32_t kInTheWay = 2;
+  // Waits without a spin before the next trial: a trial in vain may cost kTrialNs, so that it is
+  // soon well below a microsecond a wait.
+  static constexpr uint32_t kFirstAside = 16, kMostAside = 256;
+  static constexpr uint64_t kTrialNs = 10'000;
 
   uint64_t budget_ns_;
   uint64_t next_ns_;
   bool yield_;
+  bool spun_ = false;  // the last spin() spun in vain
+  uint32_t in_the_way_ = 0;
+  uint32_t aside_ = 0;
+  uint32_t stand_aside_ = kFirstAside;
 };
 
 // Takes the count off a non-blocking eventfd; true if there was one.

@@ -43,7 +43,9 @@ struct WireHandle {
 // CUstream, CUevent and so on. Streams 0, 1 and 2 never reach it.
 template <class T>
 concept HandleTable = requires(T table, sluice_handle_kind kind, uint64_t handle, void* object) {
-  { table.driver_object(kind, handle) } -> std::same_as<std::optional<void*>>;  // live, of this kind
+  {
+    table.driver_object(kind, handle)
+    } -> std::same_as<std::optional<void*>>;  // live, of this kind
   { table.has_room(kind) } -> std::same_as<bool>;
   { table.add(kind, object) } -> std::same_as<uint64_t>;  // only after has_room
   table.remove(handle);
@@ -108,9 +110,13 @@ struct HostArg;
 
 struct HostArgBase {
   template <class All>
-  bool read_bulk(ArgReader&, All&) { return true; }
+  bool read_bulk(ArgReader&, All&) {
+    return true;
+  }
   template <class Session>
-  CUresult resolve(Session&) { return CUDA_SUCCESS; }
+  CUresult resolve(Session&) {
+    return CUDA_SUCCESS;
+  }
   template <class Session>
   void finish(Session&) {}  // after success of a driver call
   void write(ReplyWriter&) {}
@@ -276,8 +282,8 @@ struct HostArgs<CUresult (*)(A...), TagList<Tags...>> {
   using Tuple = std::tuple<HostArg<A, Tags>...>;
 };
 
-// One row. `by_session` and `by_driver` call the method or the function of that name; the first is a
-// type that says so where there is none.
+// One row. `by_session` and `by_driver` call the method or the function of that name; the first is
+// a type that says so where there is none.
 struct NoSuchMethod {};
 
 template <class Row, class Session, class BySession, class ByDriver>
@@ -293,9 +299,10 @@ Result<CUresult> run_row(Session& session, std::span<const std::byte> body, Repl
   if (!complete || in.left() >= SLUICE_RECORD_ALIGN)
     return Error{0, std::string("malformed arguments of ") + Row::kName};
 
-  constexpr bool kInSession = !std::is_same_v<
-      decltype(std::apply([&](auto&... arg) { return by_session(arg.session_arg()...); }, args)),
-      NoSuchMethod>;
+  constexpr bool kInSession =
+      !std::is_same_v<decltype(std::apply(
+                          [&](auto&... arg) { return by_session(arg.session_arg()...); }, args)),
+                      NoSuchMethod>;
   CUresult status = CUDA_SUCCESS;
   if constexpr (kInSession) {
     // Only addresses are checked for it; handles are its own business.
@@ -320,8 +327,7 @@ Result<CUresult> run_row(Session& session, std::span<const std::byte> body, Repl
         args);
     if (status == CUDA_SUCCESS)
       status = std::apply([&](auto&... arg) { return by_driver(arg.driver_arg()...); }, args);
-    if (status == CUDA_SUCCESS)
-      std::apply([&](auto&... arg) { (arg.finish(session), ...); }, args);
+    if (status == CUDA_SUCCESS) std::apply([&](auto&... arg) { (arg.finish(session), ...); }, args);
   }
   if (status == CUDA_SUCCESS) std::apply([&](auto&... arg) { (arg.write(reply), ...); }, args);
   return status;
@@ -331,27 +337,28 @@ Result<CUresult> run_row(Session& session, std::span<const std::byte> body, Repl
 
 // Runs the generic call `opcode` whose arguments are `body` (a private copy). The status is the
 // program's; `reply` holds results only if it is CUDA_SUCCESS. An Error means that the record was
-// malformed or the opcode unknown: the session's end, because its guest's library is broken or hostile.
-// `api` is anything with members named like the driver's functions (mediator/gpu/driver_api.h).
+// malformed or the opcode unknown: the session's end, because its guest's library is broken or
+// hostile. `api` is anything with members named like the driver's functions
+// (mediator/gpu/driver_api.h).
 template <class Session, class Api>
 Result<CUresult> dispatch_call(Session& session, Api& api, uint16_t opcode,
                                std::span<const std::byte> body, ReplyWriter& reply) {
   switch (opcode) {
-#define SLUICE_DISPATCH_ROW(op, function, status, ...)                                         \
-  case op:                                                                                     \
-    return internal::run_row<Call<op>>(                                                        \
-        session, body, reply,                                                                  \
-        [&]<class... A>(A... a) {                                                       \
-          if constexpr (requires { session.function(a...); })                                  \
-            return session.function(a...);                                                     \
-          else                                                                                 \
-            return internal::NoSuchMethod{};                                                   \
-        },                                                                                     \
-        [&]<class... A>(A... a) -> CUresult {                                               \
-          if constexpr (requires { api.function(a...); })                                      \
-            return api.function(a...);                                                         \
-          else                                                                                 \
-            return CUDA_ERROR_NOT_SUPPORTED;                                                   \
+#define SLUICE_DISPATCH_ROW(op, function, status, ...)        \
+  case op:                                                    \
+    return internal::run_row<Call<op>>(                       \
+        session, body, reply,                                 \
+        [&]<class... A>(A... a) {                             \
+          if constexpr (requires { session.function(a...); }) \
+            return session.function(a...);                    \
+          else                                                \
+            return internal::NoSuchMethod{};                  \
+        },                                                    \
+        [&]<class... A>(A... a) -> CUresult {                 \
+          if constexpr (requires { api.function(a...); })     \
+            return api.function(a...);                        \
+          else                                                \
+            return CUDA_ERROR_NOT_SUPPORTED;                  \
         });
     SLUICE_GENERIC_CALLS(SLUICE_DISPATCH_ROW)
 #undef SLUICE_DISPATCH_ROW

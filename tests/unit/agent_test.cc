@@ -60,8 +60,8 @@ class AgentTest : public ::testing::Test {
     header().slot_stride = SLUICE_SLOT_STRIDE;
     header().host_epoch = 1;
     from_agent_ = RingConsumer(control_to_host(region_), {});
-    to_agent_ = RingProducer(control_to_agent(region_),
-                             Bell::for_eventfd(device_.vectors[0].get()));
+    to_agent_ =
+        RingProducer(control_to_agent(region_), Bell::for_eventfd(device_.vectors[0].get()));
     ASSERT_TRUE(check_channel_header(device_).ok());
     auto listener = listen_unix(path(), SOCK_SEQPACKET, 0600);
     ASSERT_TRUE(listener.ok());
@@ -248,7 +248,8 @@ TEST_F(AgentTest, AKilledProgramsSlotIsClosedThoughItsChildLives) {
     hello.version = SLUICE_CHANNEL_VERSION;
     (void)send_with_fds(socket->get(), &hello, sizeof hello, {});
     const pid_t grandchild = ::fork();
-    if (grandchild != 0) [[maybe_unused]] ssize_t n = ::write(ready[1], &grandchild, sizeof grandchild);
+    if (grandchild != 0) [[maybe_unused]]
+      ssize_t n = ::write(ready[1], &grandchild, sizeof grandchild);
     for (;;) ::pause();
   }
   pid_t grandchild = 0;

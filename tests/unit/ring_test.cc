@@ -200,7 +200,8 @@ TEST(HostileRing, RecordLengths) {
     return pop_with_head(f, head);
   };
   EXPECT_EQ(with_length(32, 0, 64), Pop::kRecord);
-  for (uint32_t bytes : {0u, 1u, 31u, 33u, 96u, 4096u, 4128u, 0x80000000u, 0xffffffe0u, 0xffffffffu})
+  for (uint32_t bytes :
+       {0u, 1u, 31u, 33u, 96u, 4096u, 4128u, 0x80000000u, 0xffffffe0u, 0xffffffffu})
     EXPECT_EQ(with_length(bytes, 0, 64), Pop::kBroken) << bytes;
   // A filler may only end the ring.
   EXPECT_EQ(with_length(64, SLUICE_RECORD_PAD, 64), Pop::kBroken);
@@ -226,8 +227,8 @@ TEST(HostileRing, TailJumps) {
   }
 }
 
-// The peer rewrites the header and the index as fast as it can while we pop. Whatever is read must be
-// in bounds: the sanitizer builds would tell, and every record given out must be consistent.
+// The peer rewrites the header and the index as fast as it can while we pop. Whatever is read must
+// be in bounds: the sanitizer builds would tell, and every record given out must be consistent.
 TEST(HostileRing, RecordsThatChangeWhileTheyAreRead) {
   RingFixture f;
   std::atomic<bool> stop{false};

@@ -48,8 +48,8 @@ FakeWorker::FakeWorker(Options options) : options_(options), hold_syncs_(options
   void* at = ::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, region_fd_.get(), 0);
   SLUICE_CHECK(at != MAP_FAILED);
   region_ = static_cast<std::byte*>(at);
-  auto* header =
-      reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET + kSlot * SLUICE_SLOT_STRIDE);
+  auto* header = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
+                                                       kSlot * SLUICE_SLOT_STRIDE);
   header->state = SLUICE_SLOT_OPEN;
   header->epoch = kEpoch;
   header->staging_offset = kBulkOffset;
@@ -92,8 +92,8 @@ void FakeWorker::pause(bool paused) {
 }
 
 void FakeWorker::end_session(int error, const std::string& reason) {
-  auto* header =
-      reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET + kSlot * SLUICE_SLOT_STRIDE);
+  auto* header = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
+                                                       kSlot * SLUICE_SLOT_STRIDE);
   header->error = error;
   std::strncpy(header->reason, reason.c_str(), sizeof header->reason - 1);
   store_shared<uint32_t>(header->state, SLUICE_SLOT_ENDED, std::memory_order_release);
@@ -193,14 +193,25 @@ CUresult FakeWorker::cuDeviceGetAttribute(int* value, CUdevice_attribute attribu
                                           CUdevice device) {
   if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
   switch (static_cast<int>(attribute)) {
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = 1024;
+      break;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y: *value = 1024; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z: *value = 64; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X: *value = 0x7fffffff; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      *value = 1024;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      *value = 64;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+      *value = 0x7fffffff;
+      break;
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: *value = 65535; break;
-    default: *value = 1;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      *value = 65535;
+      break;
+    default:
+      *value = 1;
   }
   return CUDA_SUCCESS;
 }
@@ -252,11 +263,16 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
   if (record.context != 0 && !driver_object(SLUICE_HANDLE_CONTEXT, record.context))
     return answer(record, CUDA_ERROR_INVALID_CONTEXT);
   switch (record.opcode) {
-    case SLUICE_CALL_MODULE_LOAD: return module_load(record, body);
-    case SLUICE_CALL_FUNCTION_GET: return function_get(record, body);
-    case SLUICE_CALL_LAUNCH: return launch(record, body);
-    case SLUICE_CALL_COPY: return copy(record, body);
-    case SLUICE_CALL_MEMSET: return fill(record, body);
+    case SLUICE_CALL_MODULE_LOAD:
+      return module_load(record, body);
+    case SLUICE_CALL_FUNCTION_GET:
+      return function_get(record, body);
+    case SLUICE_CALL_LAUNCH:
+      return launch(record, body);
+    case SLUICE_CALL_COPY:
+      return copy(record, body);
+    case SLUICE_CALL_MEMSET:
+      return fill(record, body);
     case SLUICE_CALL_SYNCHRONIZE: {
       held_.push_back(record);
       if (held_.size() < hold_syncs_) return;
@@ -269,11 +285,13 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
     case SLUICE_CALL_EVENT_RECORD:
     case SLUICE_CALL_STREAM_WAIT:
     case SLUICE_CALL_STREAM_VALUE:
-    case SLUICE_CALL_QUERY: return answer(record, CUDA_SUCCESS);
+    case SLUICE_CALL_QUERY:
+      return answer(record, CUDA_SUCCESS);
     case SLUICE_CALL_EXTENT_ALLOC: {
       sluice_extent want{};
       read(body, want);
-      const uint64_t bytes = (want.bytes + SLUICE_EXTENT_BYTES - 1) & ~uint64_t{SLUICE_EXTENT_BYTES - 1};
+      const uint64_t bytes =
+          (want.bytes + SLUICE_EXTENT_BYTES - 1) & ~uint64_t{SLUICE_EXTENT_BYTES - 1};
       if (bytes == 0 || bytes > kRegionBytes - next_extent_)
         return answer(record, CUDA_ERROR_OUT_OF_MEMORY);
       const sluice_bulk bulk{next_extent_, bytes};
@@ -292,9 +310,12 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
       --live_extents_;
       return answer(record, CUDA_SUCCESS);
     }
-    case SLUICE_CALL_HOST_FUNC: return answer(record, CUDA_SUCCESS);
-    case SLUICE_CALL_HOST_FUNC_DONE: return;
-    default: break;
+    case SLUICE_CALL_HOST_FUNC:
+      return answer(record, CUDA_SUCCESS);
+    case SLUICE_CALL_HOST_FUNC_DONE:
+      return;
+    default:
+      break;
   }
   static NoDriver driver;
   std::vector<std::byte> room(calls::kMaxOutBytes + 256);

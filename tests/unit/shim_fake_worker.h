@@ -1,6 +1,6 @@
 // A worker for tests of the guest's libcuda: serves one slot over the local transport from a thread
-// of the test, with host memory for a GPU. Everything is done in order and at once, except what a test
-// asks to be held back. Not a model of the real worker, only of what the wire promises.
+// of the test, with host memory for a GPU. Everything is done in order and at once, except what a
+// test asks to be held back. Not a model of the real worker, only of what the wire promises.
 #pragma once
 
 #include <atomic>
@@ -24,10 +24,10 @@ namespace sluice::testing {
 class FakeWorker {
  public:
   struct Options {
-    std::string refuse;              // not empty: programs are refused with this reason
+    std::string refuse;  // not empty: programs are refused with this reason
     uint64_t staging_bytes = 1 << 20;
-    bool accept_rewritten = true;    // false: modules with clones do not load
-    size_t hold_syncs = 0;           // answer synchronisations only when so many wait, last first
+    bool accept_rewritten = true;  // false: modules with clones do not load
+    size_t hold_syncs = 0;         // answer synchronisations only when so many wait, last first
   };
   FakeWorker() : FakeWorker(Options{}) {}
   explicit FakeWorker(Options options);
@@ -36,8 +36,8 @@ class FakeWorker {
   const std::string& socket_path() const { return path_; }
   // The session ends as sluiced would end it.
   void end_session(int error, const std::string& reason);
-  void hang_up();             // the connection closes, nothing else
-  void pause(bool paused);    // stops taking records (the submit ring fills)
+  void hang_up();           // the connection closes, nothing else
+  void pause(bool paused);  // stops taking records (the submit ring fills)
   void fail_next_launch(CUresult status) { fail_launch_ = status; }
   void set_hold_syncs(size_t n) { hold_syncs_ = n; }
 
@@ -45,7 +45,7 @@ class FakeWorker {
   uint64_t live_allocations() const { return live_allocations_; }
   uint64_t live_extents() const { return live_extents_; }
   uint64_t modules_with_clones() const { return modules_with_clones_; }
-  bool region_is_mapped_twice();  // by the program, that is, besides the worker itself
+  bool region_is_mapped_twice();        // by the program, that is, besides the worker itself
   std::vector<std::string> problems();  // what a worker would have ended the session for
 
   // Used by dispatch_call.

@@ -306,7 +306,10 @@ TEST(Shim, ModulesThatDoNotLoad) {
               CUDA_ERROR_INVALID_PTX);
     EXPECT_STREQ(log, "ptxas would not have it");
     EXPECT_EQ(reinterpret_cast<uintptr_t>(values[1]), std::strlen(log));
-    EXPECT_EQ(cuModuleLoadData(&module, "\x7f""ELF and so on"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    EXPECT_EQ(cuModuleLoadData(&module,
+                               "\x7f"
+                               "ELF and so on"),
+              CUDA_ERROR_NO_BINARY_FOR_GPU);
     EXPECT_EQ(cuModuleLoadData(&module, ""), CUDA_ERROR_INVALID_IMAGE);
     EXPECT_EQ(cuModuleLoad(&module, "/no/such/file"), CUDA_ERROR_FILE_NOT_FOUND);
     EXPECT_EQ(cuModuleLoadData(&module, nullptr), CUDA_ERROR_INVALID_VALUE);

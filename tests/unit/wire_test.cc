@@ -99,8 +99,10 @@ void touch(T value) {
   }
 }
 struct Driver {
-#define SLUICE_FAKE(opcode, function, status, ...) \
-  decltype(&::function) function = [](auto... a) -> CUresult { return (touch(a), ..., CUDA_SUCCESS); };
+#define SLUICE_FAKE(opcode, function, status, ...)             \
+  decltype(&::function) function = [](auto... a) -> CUresult { \
+    return (touch(a), ..., CUDA_SUCCESS);                      \
+  };
   SLUICE_GENERIC_CALLS(SLUICE_FAKE)
 #undef SLUICE_FAKE
 };
@@ -160,9 +162,9 @@ TEST(Wire, NumbersAndStructs) {
   };
   int out = 0;
   calls::Numbers out2{};
-  EXPECT_EQ(guest::call_row<0xf01>(loop, 0, int8_t{-5}, ~uint64_t{1}, calls::Numbers{9, 10}, &out,
-                                   &out2),
-            CUDA_SUCCESS);
+  EXPECT_EQ(
+      guest::call_row<0xf01>(loop, 0, int8_t{-5}, ~uint64_t{1}, calls::Numbers{9, 10}, &out, &out2),
+      CUDA_SUCCESS);
   EXPECT_EQ(seen_a, -5);
   EXPECT_EQ(seen_b, ~uint64_t{1});
   EXPECT_EQ(seen_c.b, 10u);
@@ -237,8 +239,9 @@ TEST(Wire, HandlesAreMadeFoundAndEnded) {
   ASSERT_EQ(SLUICE_CALL(cuStreamCreate, loop, 0, &stream, 0u), CUDA_SUCCESS);
   for (uint64_t bad : {reinterpret_cast<uint64_t>(stream), handle ^ (uint64_t{1} << 32), handle + 7,
                        uint64_t{0}, uint64_t{1}, uint64_t{2}, ~uint64_t{0}})
-    EXPECT_EQ(SLUICE_CALL(cuEventElapsedTime_v2, loop, 0, &ms, reinterpret_cast<CUevent>(bad), event),
-              CUDA_ERROR_INVALID_HANDLE)
+    EXPECT_EQ(
+        SLUICE_CALL(cuEventElapsedTime_v2, loop, 0, &ms, reinterpret_cast<CUevent>(bad), event),
+        CUDA_ERROR_INVALID_HANDLE)
         << std::hex << bad;
   EXPECT_EQ(SLUICE_CALL(cuEventDestroy_v2, loop, 0, event), CUDA_SUCCESS);
   EXPECT_EQ(loop.host.table.live.count(handle), 0u);
@@ -275,7 +278,7 @@ TEST(Wire, Strings) {
   std::vector<std::byte> room(calls::kMaxOutBytes + 256);
   ReplyWriter reply(room);
   std::vector<std::byte> body(32, std::byte{0});
-  body[0] = std::byte{1};                // out wanted
+  body[0] = std::byte{1};  // out wanted
   const uint32_t length = 4;
   std::memcpy(&body[1], &length, sizeof length);
   std::memcpy(&body[5], "a\0bc", 4);
@@ -328,8 +331,8 @@ TEST(WireDamage, CutShort) {
   ASSERT_EQ(SLUICE_CALL(cuDeviceGetByPCIBusId, loop, 0, &device, "0000:01:00.0"), CUDA_SUCCESS);
   const std::vector<std::byte> whole(loop.body.begin(), loop.body.begin() + 1 + 4 + 12);
   for (size_t n = 0; n < whole.size(); ++n)
-    EXPECT_FALSE(dispatch(loop.host, calls::kOpcode_cuDeviceGetByPCIBusId,
-                          std::span(whole).first(n)))
+    EXPECT_FALSE(
+        dispatch(loop.host, calls::kOpcode_cuDeviceGetByPCIBusId, std::span(whole).first(n)))
         << n;
 }
 
