@@ -4,6 +4,10 @@
 #include "policies/sim/engine_impl.h"
 
 namespace sluice::policy::sim {
+namespace {
+// 36 years; sums of times and work stay far below 2^64 until then.
+constexpr uint64_t kEndOfTime = 1ull << 60;
+}  // namespace
 
 Engine::Engine(const Workload& w, Policy& policy, const Options& options)
     : w_(w), policy_(policy), options_(options), account_((out_.vgpus.resize(w.vgpus.size()), w), out_),
@@ -38,6 +42,10 @@ Outcome Engine::run() {
     const Event e = events_.top();
     if (w_.horizon_ns && e.time_ns >= w_.horizon_ns) {
       advance(w_.horizon_ns);
+      break;
+    }
+    if (e.time_ns > kEndOfTime) {
+      out_.stuck = true;
       break;
     }
     events_.pop();
@@ -209,9 +217,10 @@ std::vector<double> alone_times(const Workload& w, uint64_t seed) {
     const bool varies = std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& s) {
       return w.kernels[s.kernel].alone_cv > 0;
     });
+    const size_t traced = p.offset_alone_ns.size();
     p.arrival = ArrivalKind::kClosed;
     p.think_ns = 0;
-    p.runs = varies ? 32 : 1;
+    p.runs = traced ? traced : varies ? 32 : 1;
     if (program.arrival == ArrivalKind::kOffsets) p.runs = std::min(p.runs, program.offsets_ns.size());
     else if (program.runs) p.runs = std::min(p.runs, program.runs);
     if (p.runs == 0) continue;

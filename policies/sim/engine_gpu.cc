@@ -73,7 +73,8 @@ void Engine::reassign(VgpuId v) {
         speed += h.state == HoldState::kLeaving ? whole * h.useful / kUnit : whole;
       }
       speed = std::min(speed, l.width);
-    } else if (l.speed || may_start) {
+    } else if (l.speed || may_start ||
+               (w_.gpu.preemptor == PreemptorKind::kProportional && l.started)) {
       speed = std::min(general, l.width);
       general -= speed;
     }

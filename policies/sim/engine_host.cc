@@ -128,9 +128,11 @@ void Engine::make_head(uint32_t i) {
                            w_.gpu.preemptor == PreemptorKind::kProportional;
   if (by_hardware) h.opaque = !options_.preempts;
   h.width = width * kUnit;
-  const double alone = static_cast<double>(k.alone_ns) * (h.opaque || by_hardware ? 1.0 : k.form_factor) *
+  const uint64_t alone_ns = p.offset_alone_ns.empty() ? k.alone_ns : p.offset_alone_ns[q.run];
+  const double alone = static_cast<double>(alone_ns) * (h.opaque || by_hardware ? 1.0 : k.form_factor) *
                        s.random.factor(k.alone_cv);
-  h.work = std::clamp<uint64_t>(static_cast<uint64_t>(alone * width), 1, kMaxWork / kUnit) * kUnit;
+  // Clamped as a double: the tail of the variation may not fit an integer.
+  h.work = static_cast<uint64_t>(std::clamp(alone * width, 1.0, static_cast<double>(kMaxWork / kUnit))) * kUnit;
   h.remaining = h.work;
   out_.programs[i].work_arrived_sm_ns += h.work / kUnit;
 

@@ -72,14 +72,15 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     m.lag_max_ms = std::max(m.lag_max_ms, v.lag_max_sm_ns / w.gpu.sm_count / 1e6);
     m.longest_wait_ms = std::max(m.longest_wait_ms, static_cast<double>(v.longest_wait_ns) / 1e6);
   }
-  m.share_error_total = r.all_contended_error;
-  // Shorter than a window: what there was of it.
-  if (r.windows.empty()) m.share_error_max = r.all_contended_error;
+  // In less than a tenth of a window a share means nothing: one turn decides it.
+  const bool meant = r.all_contended_ns >= w.share_window_ns / 10;
+  m.share_error_total = meant ? r.all_contended_error : 0;
+  if (r.windows.empty()) m.share_error_max = m.share_error_total;  // what there was of one
   for (const VgpuResult& v : r.vgpus)
     m.vgpu_share.push_back(got > 0   ? v.got_sm_ns / got
                            : all > 0 ? static_cast<double>(v.sm_ns) / all
                                      : 0);
-  m.jain = r.all_contended_jain;
+  m.jain = meant ? r.all_contended_jain : 1;
   m.evictions = static_cast<double>(r.evictions);
   const double some = static_cast<double>(r.some_work_ns);
   if (some > 0) {
@@ -150,84 +151,118 @@ Metrics mean_of(const std::vector<Metrics>& runs) {
 
 namespace {
 
-struct Subject {
-  const Registration* row;
-  const Registration* baseline;
-};
-
-sluice::Result<Subject> subject_of(std::string_view policy, std::string_view baseline) {
-  const Subject s{find_policy(policy), find_policy(baseline)};
-  if (!s.row) return Error{0, "there is no policy '" + std::string(policy) + "' (see --list)"};
-  if (!s.baseline) return Error{0, "there is no policy '" + std::string(baseline) + "' (see --list)"};
-  return s;
+sluice::Result<const Registration*> registered(std::string_view policy) {
+  if (const Registration* row = find_policy(policy)) return row;
+  return Error{0, "there is no policy '" + std::string(policy) + "' (see --list)"};
 }
 
-sluice::Result<Metrics> one_run(const Workload& w, const Subject& s, uint64_t seed) {
+bool works(const Registration& row, const Workload& w) {
+  return w.gpu.preemptor == PreemptorKind::kExclusive ? row.exclusive : row.proportional;
+}
+
+// One simulation of w under each of `rows`, with what they are compared with.
+sluice::Result<std::vector<Metrics>> one_run(const Workload& w, const std::vector<const Registration*>& rows,
+                                             const Registration& baseline, uint64_t seed) {
   if (const std::string wrong = check_workload(w); !wrong.empty())
     return Error{0, "workload '" + w.name + "': " + wrong};
-  const bool exclusive = w.gpu.preemptor == PreemptorKind::kExclusive;
-  if (!(exclusive ? s.row->exclusive : s.row->proportional))
-    return Error{0, "policy '" + std::string(s.row->name) + "' does not work on " +
-                        (exclusive ? "an exclusive" : "a proportional") + " preemptor"};
+  for (const Registration* row : rows)
+    if (!works(*row, w))
+      return Error{0, "policy '" + std::string(row->name) + "' does not work on " +
+                          (w.gpu.preemptor == PreemptorKind::kExclusive ? "an exclusive"
+                                                                        : "a proportional") +
+                          " preemptor"};
   const auto alone = alone_times(w, seed);
+  const int32_t high = high_program(w);
   const auto under = [&](const Registration& row) {
     const auto policy = row.make(engine_config(w));
     return simulate(w, *policy, {.seed = seed, .preempts = row.preempts});
   };
-  const Outcome r = under(*s.row);
-  Metrics m = measure(w, r, alone);
-  if (s.row == s.baseline) {
-    m.speedup_high = high_program(w) >= 0 ? 1 : 0;
-    m.antt_improvement = 1;
-  } else if (exclusive ? s.baseline->exclusive : s.baseline->proportional) {
-    const Outcome base = under(*s.baseline);
-    const Metrics b = measure(w, base, alone);
-    const int32_t high = high_program(w);
-    if (high >= 0) {
-      const double mine = turnaround_ns(r, static_cast<uint32_t>(high));
-      if (mine > 0) m.speedup_high = turnaround_ns(base, static_cast<uint32_t>(high)) / mine;
-    }
-    if (m.antt > 0) m.antt_improvement = b.antt / m.antt;
-    if (b.stp > 0) m.stp_degradation = 1 - m.stp / b.stp;
+  Metrics base;
+  double base_high = 0;
+  const bool compared = works(baseline, w);
+  if (compared) {
+    const Outcome r = under(baseline);
+    base = measure(w, r, alone);
+    if (high >= 0) base_high = turnaround_ns(r, static_cast<uint32_t>(high));
   }
-  return m;
+  std::vector<Metrics> all;
+  for (const Registration* row : rows) {
+    Metrics m;
+    double mine = base_high;
+    if (compared && row == &baseline) {
+      m = base;
+    } else {
+      const Outcome r = under(*row);
+      m = measure(w, r, alone);
+      if (high >= 0) mine = turnaround_ns(r, static_cast<uint32_t>(high));
+    }
+    if (mine > 0) m.speedup_high = base_high / mine;
+    if (m.antt > 0) m.antt_improvement = base.antt / m.antt;
+    if (base.stp > 0) m.stp_degradation = 1 - m.stp / base.stp;
+    all.push_back(std::move(m));
+  }
+  return all;
+}
+
+// `make(i)` is run i.
+template <class Make>
+sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&& make,
+                                                  const std::vector<std::string>& policies, uint64_t seed,
+                                                  uint32_t runs, std::string_view baseline) {
+  std::vector<const Registration*> rows;
+  for (const std::string& policy : policies) {
+    auto row = registered(policy);
+    if (!row) return row.error();
+    rows.push_back(*row);
+  }
+  auto base = registered(baseline);
+  if (!base) return base.error();
+  std::vector<Report> reports(rows.size());
+  for (uint32_t i = 0; i < runs; ++i) {
+    auto metrics = one_run(make(i), rows, **base, seed + i);
+    if (!metrics) return metrics.error();
+    for (size_t j = 0; j < rows.size(); ++j) reports[j].runs.push_back(std::move((*metrics)[j]));
+  }
+  for (size_t j = 0; j < rows.size(); ++j) {
+    reports[j].workload = name;
+    reports[j].policy = policies[j];
+    reports[j].mean = mean_of(reports[j].runs);
+  }
+  return reports;
+}
+
+sluice::Result<Report> only(sluice::Result<std::vector<Report>> reports) {
+  if (!reports) return reports.error();
+  return std::move(reports->front());
 }
 
 }  // namespace
 
-sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
-                                uint32_t runs) {
-  auto subject = subject_of(policy, row.baseline);
-  if (!subject) return subject.error();
-  Report report;
-  report.workload = row.name;
-  report.policy = policy;
-  const uint32_t n = runs ? runs : row.runs;
-  for (uint32_t i = 0; i < n; ++i) {
+sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
+                                                 const std::vector<std::string>& policies, uint64_t seed,
+                                                 uint32_t runs) {
+  const auto make = [&](uint32_t i) {
     Workload w = row.make(i, seed);
     if (w.name.empty()) w.name = row.name;
-    auto m = one_run(w, *subject, seed + i);
-    if (!m) return m.error();
-    report.runs.push_back(std::move(*m));
-  }
-  report.mean = mean_of(report.runs);
-  return report;
+    return w;
+  };
+  return evaluate_runs(std::string(row.name), make, policies, seed, runs ? runs : row.runs, row.baseline);
+}
+
+sluice::Result<std::vector<Report>> evaluate_all(const Workload& w, const std::vector<std::string>& policies,
+                                                 uint64_t seed, uint32_t runs, std::string_view baseline) {
+  return evaluate_runs(w.name, [&](uint32_t) -> const Workload& { return w; }, policies, seed,
+                       std::max(runs, 1u), baseline);
+}
+
+sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
+                                uint32_t runs) {
+  return only(evaluate_all(row, {std::string(policy)}, seed, runs));
 }
 
 sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed, uint32_t runs,
                                 std::string_view baseline) {
-  auto subject = subject_of(policy, baseline);
-  if (!subject) return subject.error();
-  Report report;
-  report.workload = w.name;
-  report.policy = policy;
-  for (uint32_t i = 0; i < std::max(runs, 1u); ++i) {
-    auto m = one_run(w, *subject, seed + i);
-    if (!m) return m.error();
-    report.runs.push_back(std::move(*m));
-  }
-  report.mean = mean_of(report.runs);
-  return report;
+  return only(evaluate_all(w, {std::string(policy)}, seed, runs, baseline));
 }
 
 }  // namespace sluice::policy::sim

@@ -64,6 +64,14 @@ struct Report {
 // Errors: unknown policy, wrong kind of preemptor, a workload that check_workload() rejects.
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 0);
+// Several policies on the same runs; what they share (the programs alone, the baseline) is simulated once.
+// In the order of `policies`.
+sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
+                                                 const std::vector<std::string>& policies, uint64_t seed,
+                                                 uint32_t runs = 0);
+sluice::Result<std::vector<Report>> evaluate_all(const Workload& w,
+                                                 const std::vector<std::string>& policies, uint64_t seed,
+                                                 uint32_t runs = 1, std::string_view baseline = "fcfs");
 // The same for one workload (from a file).
 sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 1, std::string_view baseline = "fcfs");

@@ -64,6 +64,10 @@ std::string check_workload(const Workload& w) {
       if (t < last || t > kMaxTimeNs) return me + ": offsets are not in the order of time";
       last = t;
     }
+    if (!p.offset_alone_ns.empty() && p.offset_alone_ns.size() != p.offsets_ns.size())
+      return me + ": as many alone times as offsets are needed";
+    for (uint64_t t : p.offset_alone_ns)
+      if (t == 0 || t > kMaxKernelNs) return me + ": an alone time out of range";
     if ((p.arrival == ArrivalKind::kPeriodic || p.arrival == ArrivalKind::kPoisson) && p.period_ns == 0)
       return me + ": its period is 0";
     if (p.queue_depth == 0) return me + ": its queue depth is 0";

@@ -88,6 +88,8 @@ struct Program {
   uint64_t think_ns = 0;         // closed: pause between runs
   bool think_exponential = false;
   std::vector<uint64_t> offsets_ns;
+  // kOffsets: alone time of each launch of the i-th run, instead of the kernels' (traces); empty: theirs.
+  std::vector<uint64_t> offset_alone_ns;
   uint64_t runs = 1;             // 0: until the simulation ends; kOffsets: one for each offset
   uint32_t queue_depth = 1;      // launches queued and not done at most; 1: waits after each launch
   uint32_t stream_priority = 0;

@@ -1,0 +1,225 @@
+// sluice-sim: policies in virtual time. Reads the command line and files, prints reports. No privileges, no
+// network; everything it knows is in the library beside it.
+#include <CLI/CLI.hpp>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "policies/sim/json_workload.h"
+#include "policies/sim/metrics.h"
+#include "policies/sim/svg_plot.h"
+#include "policies/sim/trace.h"
+
+namespace json = boost::json;
+using namespace sluice::policy;
+using namespace sluice::policy::sim;
+
+namespace {
+
+struct Chosen {
+  const WorkloadRow* row = nullptr;  // built in; otherwise:
+  FileWorkload file;
+};
+
+sluice::Result<Chosen> choose(const std::string& name) {
+  Chosen c;
+  if ((c.row = find_workload(name))) return c;
+  const bool is_trace = name.ends_with(".jsonl");
+  if (!is_trace && !name.ends_with(".json"))
+    return sluice::Error{0, "there is no workload '" + name + "' (see --list; files end in .json or .jsonl)"};
+  std::ifstream in(name, std::ios::binary);
+  if (!in) return sluice::Error::from_errno(name);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (is_trace) {
+    auto w = parse_trace(text.str());
+    if (!w) return std::move(w).error().with_context(name);
+    c.file.workload = std::move(*w);
+  } else {
+    auto w = parse_workload(text.str());
+    if (!w) return std::move(w).error().with_context(name);
+    c.file = std::move(*w);
+  }
+  return c;
+}
+
+// JSON knows no infinity; nothing here should be one, and a figure that is says null.
+json::value number(double d) { return std::isfinite(d) ? json::value(d) : json::value(nullptr); }
+
+json::object quantiles_json(const Quantiles& q) {
+  return {{"p50", number(q.p50)}, {"p99", number(q.p99)}, {"max", number(q.max)}};
+}
+
+std::string as_json(const Report& r, uint64_t seed) {
+  const Metrics& m = r.mean;
+  json::object ntt;
+  for (const auto& [name, value] : m.ntt) ntt[name] = value > 0 ? number(value) : json::value(nullptr);
+  json::array shares(m.vgpu_share.begin(), m.vgpu_share.end());
+  json::object o{{"workload", r.workload},
+                 {"policy", r.policy},
+                 {"seed", seed},
+                 {"runs", r.runs.size()},
+                 {"antt", number(m.antt)},
+                 {"stp", number(m.stp)},
+                 {"dntt", number(m.dntt)},
+                 {"fairness", number(m.fairness)},
+                 {"share_error_max", number(m.share_error_max)},
+                 {"share_points_max", number(m.share_points_max)},
+                 {"share_error_total", number(m.share_error_total)},
+                 {"jain", number(m.jain)},
+                 {"lag_max_ms", number(m.lag_max_ms)},
+                 {"longest_wait_ms", number(m.longest_wait_ms)},
+                 {"evictions", number(m.evictions)},
+                 {"speedup_high", number(m.speedup_high)},
+                 {"antt_improvement", number(m.antt_improvement)},
+                 {"stp_degradation", number(m.stp_degradation)},
+                 {"throughput", number(m.throughput)},
+                 {"work_conservation", number(m.conservation)},
+                 {"evict_latency_us", quantiles_json(m.evict_latency_us)},
+                 {"wait_us", quantiles_json(m.wait_us)},
+                 {"end_ms", number(m.end_ms)},
+                 {"events", m.events},
+                 {"unfinished_runs", m.unfinished_runs},
+                 {"violations", m.violations},
+                 {"stuck", m.stuck},
+                 {"vgpu_share", std::move(shares)},
+                 {"ntt", std::move(ntt)}};
+  return json::serialize(o);
+}
+
+void print(const std::vector<Report>& reports, uint64_t seed) {
+  fmt::print("workload {}, {} run(s), seed {}\n\n", reports[0].workload, reports[0].runs.size(), seed);
+  fmt::print("{:<8}{:>8}{:>8}{:>8}{:>9}{:>10}{:>8}{:>10}{:>10}{:>9}{:>8}{:>9}{:>16}\n", "policy", "ANTT", "STP",
+             "DNTT", "fairness", "share err", "Jain", "lag ms", "wait ms", "evicted", "high x", "useful",
+             "evict us p50/99");
+  for (const Report& r : reports) {
+    const Metrics& m = r.mean;
+    fmt::print("{:<8}{:>8.2f}{:>8.2f}{:>8.2f}{:>9.3f}{:>9.2f}%{:>8.4f}{:>10.2f}{:>10.2f}{:>9.1f}{:>8}{:>8.1f}%"
+               "{:>16}\n",
+               r.policy, m.antt, m.stp, m.dntt, m.fairness, 100 * m.share_error_max, m.jain, m.lag_max_ms,
+               m.longest_wait_ms, m.evictions,
+               m.speedup_high > 0 ? fmt::format("{:.2f}", m.speedup_high) : "-", 100 * m.throughput,
+               fmt::format("{:.0f}/{:.0f}", m.evict_latency_us.p50, m.evict_latency_us.p99));
+  }
+  fmt::print("\nNTT\n{:<20}", "program");
+  for (const Report& r : reports) fmt::print("{:>10}", r.policy);
+  fmt::print("\n");
+  for (size_t i = 0; i < reports[0].mean.ntt.size(); ++i) {
+    fmt::print("{:<20}", reports[0].mean.ntt[i].first);
+    for (const Report& r : reports) {
+      const double ntt = r.mean.ntt[i].second;
+      fmt::print("{:>10}", ntt > 0 ? fmt::format("{:.2f}", ntt) : "-");
+    }
+    fmt::print("\n");
+  }
+  for (const Report& r : reports) {
+    if (r.mean.violations)
+      fmt::print("{} broke the contract {} times, first {}\n", r.policy, r.mean.violations, r.mean.violation);
+    if (r.mean.stuck) fmt::print("{}: work remained for ever\n", r.policy);
+  }
+}
+
+void list(bool as_json_too) {
+  if (as_json_too) {
+    json::array w, p;
+    for (const WorkloadRow& row : workloads())
+      w.push_back({{"name", row.name}, {"summary", row.summary}, {"runs", row.runs}, {"baseline", row.baseline}});
+    for (const Registration& row : registry())
+      p.push_back({{"name", row.name},
+                   {"summary", row.summary},
+                   {"exclusive", row.exclusive},
+                   {"proportional", row.proportional},
+                   {"preempts", row.preempts},
+                   {"starvation_free", row.starvation_free},
+                   {"follows_weights", row.follows_weights}});
+    fmt::print("{}\n", json::serialize(json::object{{"workloads", std::move(w)}, {"policies", std::move(p)}}));
+    return;
+  }
+  fmt::print("workloads (or a file: .json a workload, .jsonl a trace)\n");
+  for (const WorkloadRow& row : workloads()) fmt::print("  {:<24} {} ({} runs)\n", row.name, row.summary, row.runs);
+  fmt::print("\npolicies\n");
+  for (const Registration& row : registry())
+    fmt::print("  {:<8} {}{}\n", row.name, row.summary,
+               row.proportional ? row.exclusive ? " [exclusive, proportional]" : " [proportional]" : "");
+}
+
+bool write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.flush();
+  if (out) return true;
+  fmt::print(stderr, "sluice-sim: {}: cannot be written\n", path);
+  return false;
+}
+
+// Run 0 once more with a recorder.
+sluice::Result<std::string> record(const Chosen& c, const std::string& policy, uint64_t seed) {
+  const Workload w = c.row ? c.row->make(0, seed) : c.file.workload;
+  const Registration* row = find_policy(policy);  // exists: it has just been simulated
+  TraceRecorder recorder(w);
+  const auto object = row->make(engine_config(w));
+  (void)simulate(w, *object, {.seed = seed, .preempts = row->preempts, .observer = &recorder});
+  return recorder.text();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"sluice-sim: runs scheduling policies on a simulated GPU"};
+  std::string workload, plot, trace;
+  std::vector<std::string> policies;
+  uint64_t seed = 1;
+  uint32_t runs = 0;
+  bool json_output = false, list_only = false;
+  app.add_option("--workload,-w", workload, "a built-in workload or a file (.json, .jsonl)");
+  app.add_option("--policy,-p", policies, "policies to compare (default wfq); 'all': all that fit");
+  app.add_option("--seed", seed, "of the first run; run i has seed + i")->capture_default_str();
+  app.add_option("--runs", runs, "instead of the workload's own number")->check(CLI::Range(1, 1'000'000));
+  app.add_flag("--json", json_output, "one JSON object a line for each policy");
+  app.add_option("--plot", plot, "write bars as SVG to this file");
+  app.add_option("--trace", trace, "write what happened in run 0 under the first policy to this file (.jsonl)");
+  app.add_flag("--list", list_only, "names of workloads and policies");
+  CLI11_PARSE(app, argc, argv);
+  if (list_only) {
+    list(json_output);
+    return 0;
+  }
+  const auto fail = [](const sluice::Error& e) {
+    fmt::print(stderr, "sluice-sim: {}\n", e.message);
+    return 1;
+  };
+  if (workload.empty()) return fail({0, "which workload? (--workload NAME; --list shows them)"});
+  auto chosen = choose(workload);
+  if (!chosen) return fail(chosen.error());
+  const Workload first = chosen->row ? chosen->row->make(0, seed) : chosen->file.workload;
+  if (policies.empty()) policies = {"wfq"};
+  if (policies == std::vector<std::string>{"all"}) {
+    policies.clear();
+    for (const Registration& row : registry())
+      if (first.gpu.preemptor == PreemptorKind::kExclusive ? row.exclusive : row.proportional)
+        policies.emplace_back(row.name);
+  }
+  auto reports = chosen->row ? evaluate_all(*chosen->row, policies, seed, runs)
+                             : evaluate_all(first, policies, seed, runs, chosen->file.baseline);
+  if (!reports) return fail(reports.error());
+  if (json_output) {
+    for (const Report& r : *reports) fmt::print("{}\n", as_json(r, seed));
+  } else {
+    print(*reports, seed);
+  }
+  if (!plot.empty() && !write_file(plot, svg_of_reports(*reports))) return 1;
+  if (!trace.empty()) {
+    auto text = record(*chosen, policies[0], seed);
+    if (!text) return fail(text.error());
+    if (!write_file(trace, *text)) return 1;
+  }
+  for (const Report& r : *reports)
+    if (r.mean.violations || r.mean.stuck) return 2;
+  return 0;
+}
