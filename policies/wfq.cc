@@ -3,8 +3,8 @@
 // Virtual times: fair_clock.h. The vGPU with the smallest runs; after a quantum the next decision is made. So
 // the virtual times of vGPUs that have work stay within a quantum of each other, and their shares follow
 // their weights.
-//   - The quantum is at least the measured hand-over / handover_loss; above that it shrinks with
-//     the number of busy vGPUs towards latency_target / n; min and max from the config bound it.
+//   - The quantum is at least the measured hand-over / handover_loss; above that a turn
+//     is the part of latency_target that its weight is of the busy ones; min and max bound it.
 //     A waiting vGPU whose virtual time is below the one that the holder's turn began with (it came
 //     back owed) waits for that least quantum only.
 //   - Disengaged: while one vGPU alone has work there is no timer and nothing to decide.
@@ -124,6 +124,15 @@ class Wfq final : public Policy {
     return std::min(std::max(config_.min_quantum_ns, static_cast<uint64_t>(from_handover)),
                     config_.max_quantum_ns);
   }
+  // The holder's part of the latency target by weight: who is owed little gets it in short turns, or a
+  // single one would put it ahead for long.
+  uint64_t turn_of(const FairClock::Vgpu& h) const {
+    const double part = static_cast<double>(h.share.weight) /
+                        static_cast<double>(std::max<int64_t>(clock_.weight(h.share.priority), 1));
+    const double wanted = static_cast<double>(config_.latency_target_ns) * std::min(part, 1.0);
+    return std::min(std::max(static_cast<uint64_t>(wanted), least_quantum()), config_.max_quantum_ns);
+  }
+  // The same at equal weights, for people.
   uint64_t quantum_for(uint32_t busy) const {
     const uint64_t wanted = config_.latency_target_ns / std::max(busy, 1u);
     return std::min(std::max(wanted, least_quantum()), config_.max_quantum_ns);
@@ -153,7 +162,7 @@ class Wfq final : public Policy {
     if (!h.busy || n.share.priority > h.share.priority) return evict(next, out);
     if (n.share.priority < h.share.priority) return;
     const uint64_t quantum =
-        n.vtime < slice_start_vtime_ ? least_quantum() : quantum_for(clock_.busy(h.share.priority));
+        n.vtime < slice_start_vtime_ ? least_quantum() : turn_of(h);
     if (now_ns - slice_start_ns_ >= quantum) {
       // At equal virtual times the one that waits goes first: it has waited longer.
       if (n.vtime <= h.vtime) return evict(next, out);

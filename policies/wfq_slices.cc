@@ -2,8 +2,8 @@
 // slices; this sets the slices and gates who is ahead.
 //
 //   - A round gives each busy vGPU a slice of round * weight / weights of the busy, within the machine's
-//     floor and ceiling. The round is long enough that the mean slice pays for a switch (handover /
-//     handover_loss), and otherwise the latency target. While all are backlogged the hardware does the
+//     floor and ceiling. The mean slice is just long enough to pay for a switch (handover /
+//     handover_loss): who comes or waits after each launch waits for the slices of the others. While all are backlogged the hardware does the
 //     rest, exactly and for any kernel (measured: 4.00 for 4.00).
 //   - Where it does not - a slice clipped by floor or ceiling, a tenant that waits after each launch and so
 //     gives the rest of its slice away (measured: 2.00 for 4.00) - gates correct: virtual times advance by
@@ -159,9 +159,7 @@ class WfqSlices final : public Policy {
     uint64_t open = 0;
     for (const VgpuId v : busy_)
       if (!own_[v].gated) weights += clock_[v].share.weight, ++open;
-    const uint64_t target = std::min(config_.latency_target_ns, open * config_.max_quantum_ns);
-    const uint64_t round_ns = std::max(open * mean_slice_ns(), target);
-    per_weight_ns_ = static_cast<double>(round_ns) / static_cast<double>(std::max<int64_t>(weights, 1));
+    per_weight_ns_ = static_cast<double>(open * mean_slice_ns()) / static_cast<double>(std::max<int64_t>(weights, 1));
     uint64_t sum_ns = 0;
     for (const VgpuId v : busy_) {
       // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.

@@ -8,6 +8,9 @@ const std::vector<WorkloadRow>& workloads() {
     std::vector<WorkloadRow> all;
     for (const auto* file : {
              &basic_workloads(),
+             &frs_workloads(),
+             &loga_workloads(),
+             &our_workloads(),
          })
       all.insert(all.end(), file->begin(), file->end());
     return all;

@@ -1,0 +1,143 @@
+// What wfq must hold by itself: many vGPUs with weights from 1 to 1,000, tenants of every habit beside
+// each other, on an exclusive preemptor with the hand-over measured under MPS (some 10 us) and on a
+// proportional one with the measured context switch (200 us).
+#include <cmath>
+
+#include "policies/sim/random.h"
+#include "policies/sim/workloads/rows.h"
+
+namespace sluice::policy::sim {
+namespace {
+
+constexpr uint64_t kUs = 1000, kMs = 1'000'000, kSecond = 1'000'000'000;
+constexpr uint32_t kCounts[] = {2, 3, 4, 8, 16, 32, 64, 128, 256};
+
+Workload h200(std::string name) {
+  Workload w;
+  w.name = std::move(name);
+  w.gpu.sm_count = 132;
+  w.gpu.signal_ns = 3 * kUs;
+  w.gpu.start_ns = 4 * kUs;
+  w.config.machine.handover_ns = 10 * kUs;
+  // Each vGPU has some two hundred turns in a second: that is what 1 % of its share takes.
+  w.config.min_quantum_ns = 250 * kUs;
+  w.config.latency_target_ns = 5 * kMs;
+  w.config.max_quantum_ns = 5 * kMs;
+  return w;
+}
+
+enum class Habit : uint32_t { kSaturating, kBursty, kTiny, kGiant, kLiar, kThoughtful, kHabits };
+constexpr const char* kHabitNames[] = {"saturating", "bursty", "tiny", "giant", "liar", "thoughtful"};
+
+void add(Workload& w, Random& r, Habit habit, uint32_t weight) {
+  const auto index = static_cast<uint32_t>(w.vgpus.size());
+  Kernel k;
+  Program p;
+  k.name = p.name = kHabitNames[static_cast<uint32_t>(habit)] + std::to_string(index);
+  k.blocks_per_sm = 4;
+  k.alone_ns = r.between(500 * kUs, 3 * kMs);
+  k.tasks = static_cast<uint32_t>(r.between(5'000, 50'000));
+  p.vgpu = index;
+  p.steps = {{.kernel = static_cast<uint32_t>(w.kernels.size())}};
+  p.arrival = ArrivalKind::kBacklog;
+  p.runs = 0;
+  p.queue_depth = 4;
+  bool compared = true;
+  switch (habit) {
+    case Habit::kBursty:
+      p.arrival = ArrivalKind::kPoisson;
+      p.period_ns = r.between(5 * kMs, 40 * kMs);
+      p.steps[0].launches = static_cast<uint32_t>(r.between(1, 20));
+      compared = false;
+      break;
+    case Habit::kTiny:
+      k.alone_ns = r.between(5 * kUs, 60 * kUs);
+      k.tasks = 528;
+      p.queue_depth = 64;
+      break;
+    case Habit::kGiant:
+      k.alone_ns = r.between(200 * kMs, 2 * kSecond);
+      k.tasks = 1'000'000;
+      k.task_ns = r.between(20 * kUs, 200 * kUs);
+      break;
+    case Habit::kLiar:
+      p.prediction_factor = r.below(2) ? 0.001 : 1000;
+      break;
+    case Habit::kThoughtful:
+      p.arrival = ArrivalKind::kClosed;
+      p.queue_depth = 1;
+      p.think_ns = r.between(8 * kUs, 10 * kMs);
+      compared = false;
+      break;
+    default: break;
+  }
+  w.kernels.push_back(k);
+  w.programs.push_back(p);
+  w.vgpus.push_back({.name = p.name, .share = {.weight = weight}, .compared = compared});
+}
+
+uint32_t weight_of(Random& r) {  // 1..1,000, as many small as large
+  return static_cast<uint32_t>(std::lround(std::exp(r.unit() * std::log(1000.0))));
+}
+
+// Saturating tenants only: the share itself.
+Workload shares(uint32_t run, uint64_t seed) {
+  Workload w = h200("wfq-shares");
+  Random r = Random::of(seed, run);
+  const uint32_t n = kCounts[run % std::size(kCounts)];
+  for (uint32_t i = 0; i < n; ++i) add(w, r, Habit::kSaturating, weight_of(r));
+  w.horizon_ns = 20 * kSecond;
+  return w;
+}
+
+// Equal weights: the case in which nobody is owed too little for a turn.
+Workload equals(uint32_t run, uint64_t seed) {
+  Workload w = h200("wfq-equal");
+  Random r = Random::of(seed, run);
+  const uint32_t n = kCounts[run % 5];
+  for (uint32_t i = 0; i < n; ++i) add(w, r, Habit::kSaturating, 100);
+  w.horizon_ns = 10 * kSecond;
+  return w;
+}
+
+// Every habit beside every other.
+Workload habits(uint32_t run, uint64_t seed) {
+  Workload w = h200("wfq-habits");
+  Random r = Random::of(seed, run);
+  const uint32_t n = static_cast<uint32_t>(r.between(3, 24));
+  add(w, r, Habit::kSaturating, weight_of(r));  // so that shares are compared
+  add(w, r, Habit::kSaturating, weight_of(r));
+  for (uint32_t i = 2; i < n; ++i)
+    add(w, r, static_cast<Habit>(r.below(static_cast<uint64_t>(Habit::kHabits))), weight_of(r));
+  w.horizon_ns = 10 * kSecond;
+  return w;
+}
+
+// The same on hardware time slices: opaque kernels, 200 us a switch.
+Workload slices(uint32_t run, uint64_t seed) {
+  Workload w = h200("wfq-slices");
+  w.gpu.preemptor = PreemptorKind::kProportional;
+  w.gpu.switch_ns = 200 * kUs;
+  w.config = Config{};
+  Random r = Random::of(seed, run);
+  const uint32_t n = kCounts[run % 5];
+  for (uint32_t i = 0; i < n; ++i)
+    add(w, r, i < 2 ? Habit::kSaturating : static_cast<Habit>(r.below(static_cast<uint64_t>(Habit::kHabits))),
+        static_cast<uint32_t>(r.between(1, 10) * 100));
+  w.horizon_ns = 60 * kSecond;
+  return w;
+}
+
+}  // namespace
+
+const std::vector<WorkloadRow>& our_workloads() {
+  static const std::vector<WorkloadRow> rows = {
+      {"wfq-shares", "2 to 256 saturating vGPUs, weights 1 to 1,000", 9, shares},
+      {"wfq-equal", "2 to 16 saturating vGPUs of one weight", 5, equals},
+      {"wfq-habits", "saturating, bursty, tiny, giant, lying and thoughtful tenants", 40, habits},
+      {"wfq-slices", "2 to 16 vGPUs on hardware time slices", 10, slices},
+  };
+  return rows;
+}
+
+}  // namespace sluice::policy::sim
