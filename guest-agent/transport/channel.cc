@@ -127,14 +127,17 @@ Result<void> Channel::map(const sluice_joined& joined, std::vector<Fd>& fds) {
 }
 
 bool Channel::ended() const {
-  return hung_up_ || load_shared(header_->state, std::memory_order_acquire) != SLUICE_SLOT_OPEN;
+  // The epoch too: the slot may have ended and been opened for another program while we slept.
+  return hung_up_ || load_shared(header_->state, std::memory_order_acquire) != SLUICE_SLOT_OPEN ||
+         load_shared(header_->epoch) != epoch_;
 }
 
 SessionEnd Channel::end_reason() const {
   SessionEnd end;
   end.error = CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (load_shared(header_->epoch) != epoch_) {
-    end.reason = "the slot went to another program";
+    end.reason = hung_up_ ? "the connection to the vGPU was closed"
+                          : "it ended long ago; the slot has another program";
     return end;
   }
   if (load_shared(header_->state, std::memory_order_acquire) == SLUICE_SLOT_ENDED) {

@@ -52,7 +52,7 @@ class Channel {
   const sluice_slot_header& header() const { return *header_; }
   Bell bell() const { return bell_; }
 
-  // Cheap enough for every call: one load of the slot's state. True: no worker serves it any more.
+  // Cheap enough for every call: two loads from one cache line. True: no worker serves it any more.
   bool ended() const;
   // What ended it, once ended() or wait() said so.
   SessionEnd end_reason() const;

@@ -100,6 +100,12 @@ void FakeWorker::end_session(int error, const std::string& reason) {
   Bell::for_eventfd(wake_.get()).ring();
 }
 
+void FakeWorker::give_slot_away() {
+  auto* header = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
+                                                       kSlot * SLUICE_SLOT_STRIDE);
+  store_shared<uint64_t>(header->epoch, kEpoch + 1, std::memory_order_release);
+}
+
 void FakeWorker::hang_up() { ::shutdown(connection_.get(), SHUT_RDWR); }
 
 void FakeWorker::run() {

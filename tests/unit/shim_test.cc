@@ -625,6 +625,19 @@ TEST(Shim, SessionEndIsSeenByEveryCall) {
   });
 }
 
+TEST(Shim, ASlotOfAnotherProgramIsNotOurs) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    CUdeviceptr p;
+    OK(cuMemAlloc(&p, 16));
+    const uint64_t before = worker.records();
+    worker.give_slot_away();
+    EXPECT_EQ(cuMemAlloc(&p, 16), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    EXPECT_EQ(cuMemsetD8(p, 0, 16), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    EXPECT_EQ(worker.records(), before) << "wrote into another session's ring";
+  });
+}
+
 TEST(Shim, AForkedChildHasNoSession) {
   in_process({}, [](FakeWorker&) {
     set_up();
