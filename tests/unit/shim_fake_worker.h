@@ -36,6 +36,7 @@ class FakeWorker {
   const std::string& socket_path() const { return path_; }
   // The session ends as sluiced would end it.
   void end_session(int error, const std::string& reason);
+  void give_slot_away();    // the slot is open again, for another program
   void hang_up();           // the connection closes, nothing else
   void pause(bool paused);  // stops taking records (the submit ring fills)
   void fail_next_launch(CUresult status) { fail_launch_ = status; }
