@@ -55,7 +55,16 @@ build() {
     rm -f "$dir.setup.log"
   fi
   say "building in ${dir#"$root"/}"
-  ninja -C "$dir" -j "$jobs" ${ninja_targets:-} | awk -v n=0 '
-    /^\[/ { if (systime() - t >= 10) { t = systime(); print "          " $1 > "/dev/stderr" } next }
-    { print }'
+  # A line now and then; whatever is no progress (warnings, errors) in full.
+  local line last=-100
+  ninja -C "$dir" -j "$jobs" | while IFS= read -r line; do
+    case $line in
+      \[*)
+        [ $((SECONDS - last)) -ge 15 ] || continue
+        last=$SECONDS
+        printf '          %s\n' "${line%%]*}]" >&2
+        ;;
+      *) printf '%s\n' "$line" ;;
+    esac
+  done
 }
