@@ -8,6 +8,9 @@ const std::vector<WorkloadRow>& workloads() {
     std::vector<WorkloadRow> all;
     for (const auto* file : {
              &basic_workloads(),
+             &effisha_workloads(),
+             &flep_workloads(),
+             &preemptive_workloads(),
              &frs_workloads(),
              &loga_workloads(),
              &our_workloads(),
