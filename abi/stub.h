@@ -80,7 +80,8 @@ struct sluice_report_header {
   uint32_t pid;             /* the worker's, for the logs */
   uint64_t launches;        /* logical launches accepted; relaxed, like all below */
   uint64_t launches_done;
-  uint64_t evictions;       /* physical launches that ended before their logical launch did */
+  uint64_t evictions;       /* launches that ran, were first in their stream, and left before their end;
+                               those behind them, which leave on `pred`, count as relaunches only */
   uint64_t relaunches;
   uint64_t opaque_launches;
   uint64_t left_ns;         /* CLOCK_MONOTONIC at the last change of left_generation */

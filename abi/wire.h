@@ -23,7 +23,8 @@ struct sluice_record {
   uint32_t bytes;   /* with this header, a multiple of SLUICE_RECORD_ALIGN */
   uint16_t opcode;  /* abi/cuda_calls.h or enum sluice_custom_opcode */
   uint16_t flags;
-  uint64_t call_id; /* chosen by the program, not 0, unique among outstanding calls */
+  uint64_t call_id; /* chosen by the program, not 0, unique among outstanding calls; ignored with
+                       NO_REPLY */
   uint64_t context; /* handle of the calling thread's current context; 0: none */
   uint64_t reserved;
 };
