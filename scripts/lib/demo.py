@@ -292,10 +292,10 @@ def main():
     def interrupted(signum, _frame):
         raise KeyboardInterrupt(signal.Signals(signum).name)
     signal.signal(signal.SIGTERM, interrupted)
-    if not args.local and os.geteuid() == 0:
-        virt.enter_private_namespace()
     status = 0
     try:
+        if not args.local and os.geteuid() == 0:
+            virt.enter_private_namespace()
         run(args, cleanup)
     except (Failure, HostError, GuestError, virt.VirtError, guest_image.ImageError,
             subprocess.CalledProcessError) as e:

@@ -16,6 +16,7 @@ import xml.sax.saxutils as saxutils
 from guest import Guest, GuestError
 
 CLONE_NEWNS = 0x00020000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
 LIBVIRT_FOLDERS = ["/run/libvirt", "/etc/libvirt", "/var/lib/libvirt", "/var/log/libvirt",
                    "/var/cache/libvirt"]
 KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 intel_iommu=on"
@@ -36,7 +37,10 @@ def enter_private_namespace():
         if rc != 0:
             raise VirtError(f"{what}: {os.strerror(ctypes.get_errno())}")
     check(libc.unshare(CLONE_NEWNS), "unshare of the mount namespace")
-    check(libc.mount(b"none", b"/", None, 0x4000 | 0x40000, None), "making mounts private")
+    if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0:
+        # In a chroot "/" may be no mount point: then every mount point that can be seen.
+        for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+            libc.mount(b"none", line.split()[1].encode(), None, MS_PRIVATE, None)
     for folder in LIBVIRT_FOLDERS:
         os.makedirs(folder, exist_ok=True)
         check(libc.mount(b"tmpfs", folder.encode(), b"tmpfs", 0, b"mode=0755"),
