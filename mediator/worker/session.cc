@@ -27,6 +27,15 @@ constexpr uint64_t kPollWaitedNs = 50'000;  // while somebody waits, or sluiced 
 constexpr uint64_t kPollNs = 200'000;
 // While the gate is closed only to see whether sluiced still lives.
 constexpr uint64_t kPollGateNs = 250'000'000;
+// Records decoded in a row before ends of launches are looked for, and looks for a record between two
+// looks for ends: an event query costs some 0.1 us, on a real GPU up to 1 us.
+constexpr uint32_t kRecordsPerLook = 16;
+constexpr uint32_t kLooksPerDrive = 8;
+// With more queued than this, the end of what somebody waits for is not near, and naps keep the driver's
+// queue filled: a thread that looks on would only take the software GPU's processor.
+constexpr size_t kNearOperations = 8;
+// What the shortest nap and waking for it add on a virtual machine, where a timer is slow.
+constexpr uint64_t kNapCostNs = 80'000;
 
 Fd wake_fd() {
   auto fd = make_eventfd();
@@ -103,40 +112,83 @@ void Session::end(CUresult code, const std::string& reason, bool asked) {
 
 void Session::decoder_loop() {
   RecordBuffer record;
-  Spinner spinner;
+  Spinner records, ends;
   const int bell = p_.fds[wp::kBellFd].get();
-  for (uint32_t n = 0;; ++n) {
+  for (uint32_t n = 1;; ++n) {
     if (const char* why = replies_.failure()) violation(why);
     if (decoder_must_wait()) {
+      set_decoder_awake(false);
       pollfd fds[] = {{decoder_wake_.get(), POLLIN, 0}};
       sleep_on(fds, 1, kForever);
       drain_eventfd(decoder_wake_.get());
+      set_decoder_awake(true);
       continue;
     }
     switch (submit_.pop(record)) {
       case Pop::kRecord:
         decode(record.record(), record.body());
-        if (n % 16 == 0 && replies_.waiting()) replies_.flush();
+        // A program that never pauses must not keep its own launches from being refilled.
+        if (n % kRecordsPerLook == 0) {
+          if (replies_.waiting()) replies_.flush();
+          drive_engine();
+        }
         break;
       case Pop::kBroken:
         violation(submit_.broken_reason());
       case Pop::kEmpty: {
         if (replies_.waiting()) replies_.flush();
-        if (spinner.spin([this] { return submit_.readable(); })) break;
+        if (look_out(records, ends)) break;
         if (!submit_.arm()) break;
         replies_.arm();
+        set_decoder_awake(false);
         pollfd fds[] = {{bell, POLLIN, 0}, {decoder_wake_.get(), POLLIN, 0}};
         const uint64_t from = monotonic_ns();
         sleep_on(fds, 2, kForever);
-        spinner.slept(monotonic_ns() - from);
+        const uint64_t slept_ns = monotonic_ns() - from;
+        records.slept(slept_ns);
+        ends.found_after(slept_ns - std::min(slept_ns, kNapCostNs));
         replies_.disarm();
         submit_.disarm();
+        set_decoder_awake(true);
         drain_eventfd(bell);
         drain_eventfd(decoder_wake_.get());
         break;
       }
     }
   }
+}
+
+bool Session::look_out(Spinner& records, Spinner& ends) {
+  uint32_t looks = 0;
+  const auto look = [&] {
+    if (submit_.readable()) return true;
+    if (++looks % kLooksPerDrive == 0) drive_engine();
+    return false;
+  };
+  if (records.spin(look)) return true;
+  // The end that somebody waits for is found here sooner than by the engine thread.
+  while (end_is_near_.load(std::memory_order_relaxed)) {
+    bool got_on = false;
+    if (!ends.spin([&] { return submit_.readable() || (got_on |= drive_engine()); })) return false;
+    if (submit_.readable()) return true;
+  }
+  return false;
+}
+
+bool Session::drive_engine() {
+  if (!in_flight_.load(std::memory_order_relaxed)) return false;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;  // the engine thread is at it
+  const size_t before = engine_.queued();
+  engine_.poll(monotonic_ns());
+  after_engine();
+  return engine_.queued() != before;
+}
+
+void Session::set_decoder_awake(bool awake) {
+  std::lock_guard lock(mutex_);
+  decoder_awake_ = awake;
+  if (!awake) after_engine();
 }
 
 // Whether the guest has queued as much as it may. Its records then stay in its ring.
@@ -201,10 +253,14 @@ void Session::after_engine() {
   __atomic_store_n(&h.relaunches, c.relaunches, __ATOMIC_RELAXED);
   __atomic_store_n(&h.opaque_launches, c.opaque, __ATOMIC_RELAXED);
 
+  in_flight_.store(engine_.in_flight(), std::memory_order_relaxed);
+  end_is_near_.store(
+      engine_.in_flight() && !parked_.empty() && engine_.queued() <= kNearOperations,
+      std::memory_order_relaxed);
   if (engine_kicked_) return;
   const bool too_long =
       engine_.in_flight()
-          ? engine_sleep_ns_ > (parked_.empty() ? kPollGateNs - 1 : kPollWaitedNs)
+          ? !decoder_awake_ && engine_sleep_ns_ > (parked_.empty() ? kPollGateNs - 1 : kPollWaitedNs)
           : engine_.held_by_gate() && engine_sleep_ns_ == kForever;
   if (too_long) {
     engine_kicked_ = true;
@@ -225,7 +281,9 @@ void Session::engine_loop() {
       const uint64_t progress =
           engine_.counters().launches_done + engine_.counters().relaunches + next_token_ +
           engine_.queued();
-      if (engine_.in_flight()) {
+      if (engine_.in_flight() && decoder_awake_) {
+        nap = kPollFirstNs;  // asleep until the decoder hands over, see after_engine()
+      } else if (engine_.in_flight()) {
         const bool urgent = !parked_.empty() || !gate_.open(now);
         nap = progress != seen ? kPollFirstNs
                                : std::min(nap * 2, urgent ? kPollWaitedNs : kPollNs);

@@ -3,8 +3,9 @@
 //
 //   decoder  takes records from the submit ring, checks them, and queues what they ask for. It never
 //            waits for the GPU, the driver's compiler, sluiced or the program.
-//   engine   drives the stream engine while work is in flight or a gate opens (relaunches), and
-//            reads the control socket.
+//            While it looks out for records it also looks for the ends of launches.
+//   engine   drives the stream engine while work is in flight and the decoder sleeps, or when a gate
+//            opens (relaunches), and reads the control socket.
 //   jobs     makes the driver calls that may take long or have to follow a synchronisation: module
 //            loads, memory, contexts.
 // One lock (mutex_) guards tables and engine; it is held across driver calls that only queue work,
@@ -38,6 +39,7 @@
 #include "mediator/core/worker_protocol.h"
 #include "mediator/gpu/driver_api.h"
 #include "mediator/ring/ring.h"
+#include "mediator/ring/wait.h"
 #include "mediator/worker/cuda_streams.h"
 #include "mediator/worker/gate.h"
 #include "mediator/worker/objects.h"
@@ -97,6 +99,13 @@ class Session {
   void post(std::function<void()> job);
   bool decoder_must_wait();
   void wake_decoder();
+  // The decoder: looks out for a record, and for ends of launches, as long as that is likely to pay.
+  // False: time to sleep.
+  bool look_out(Spinner& records, Spinner& ends);
+  // The decoder: drives the stream engine; whether it got on. Cheap while nothing is in flight.
+  bool drive_engine();
+  // The decoder sleeps (the engine thread takes over what is in flight) or is back.
+  void set_decoder_awake(bool awake);
   // With mutex_ held, after the engine was given something: takes notice of a fault, and wakes the
   // engine thread if it sleeps too long for what is now under way.
   void after_engine();
@@ -195,6 +204,9 @@ class Session {
   std::unordered_map<uint64_t, Call> extent_waiters_;
   uint64_t next_request_ = 1;
   bool pages_registered_ = false;
+  // While the decoder is awake it drives the engine, and the engine thread is left asleep: waking it
+  // costs the decoder more than a launch, and on two processors it would run in somebody's way.
+  bool decoder_awake_ = true;
   // How long the engine thread is about to sleep (ns; max: until it is woken), and whether it was woken.
   uint64_t engine_sleep_ns_ = 0;
   bool engine_kicked_ = false;
@@ -202,6 +214,8 @@ class Session {
   std::atomic<int> sticky_{0};  // CUresult that every later call returns
   std::atomic<bool> sluiced_gone_{false};
   std::atomic<bool> decoder_waits_{false};
+  // As of the last look: engine_.in_flight(); and whether somebody waits for what will end soon.
+  std::atomic<bool> in_flight_{false}, end_is_near_{false};
   std::mutex job_mutex_;
   std::condition_variable job_ready_;
   std::deque<std::function<void()>> jobs_;

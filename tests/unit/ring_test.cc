@@ -263,4 +263,49 @@ TEST(HostileRing, RecordsThatChangeWhileTheyAreRead) {
 }
 
 }  // namespace
+
+// How often a wait of `spinner` looks, if nothing comes until it sleeps, and then after `slept_ns`.
+int looks_in_vain(Spinner& spinner, uint64_t slept_ns) {
+  int looks = 0;
+  EXPECT_FALSE(spinner.spin([&] {
+    ++looks;
+    return false;
+  }));
+  spinner.slept(slept_ns);
+  return looks;
+}
+
+TEST(Spinner, StandsAsideWhereThePeerComesOnlyOnceItSleeps) {
+  Spinner spinner(50);
+  EXPECT_GT(looks_in_vain(spinner, 3000), 1);
+  EXPECT_GT(looks_in_vain(spinner, 3000), 1);  // the second time is no chance
+  int aside = 0;
+  while (looks_in_vain(spinner, 3000) == 1) ASSERT_LT(++aside, 1000);
+  EXPECT_GE(aside, 4);
+  // That was a trial in vain: aside again, for longer.
+  int again = 0;
+  while (looks_in_vain(spinner, 3000) == 1) ASSERT_LT(++again, 1000);
+  EXPECT_GT(again, aside);
+  // The trial that finds something ends it.
+  for (;;) {
+    int looks = 0;
+    if (spinner.spin([&] { return ++looks == 4; })) break;
+    spinner.slept(3000);
+  }
+  EXPECT_GT(looks_in_vain(spinner, 3000), 1);
+}
+
+TEST(Spinner, DoesNotStandAsideForWhatWasLongInComing) {
+  Spinner spinner(5);
+  for (int i = 0; i < 20; ++i) EXPECT_GT(looks_in_vain(spinner, 40000), 1);
+  // Nor after one that came at once.
+  EXPECT_GT(looks_in_vain(spinner, 3000), 1);
+  for (int i = 0; i < 20; ++i) EXPECT_GT(looks_in_vain(spinner, 40000), 1);
+}
+
+TEST(Spinner, WithoutABudgetLooksOnce) {
+  Spinner spinner(0);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(looks_in_vain(spinner, 3000), 1);
+}
+
 }  // namespace sluice
