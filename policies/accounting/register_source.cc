@@ -1,6 +1,7 @@
 #include "policies/accounting/register_source.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace sluice::accounting {
 
@@ -35,8 +36,23 @@ void RegisterSource::begin_phase() {
   last_.reset();
 }
 
+void RegisterSource::end_run(bool end_seen) {
+  if (!last_ || last_->owner == kNobody) return;
+  Runs& r = of(last_->owner).runs;
+  const uint64_t ns = last_ns_ - run_start_ns_;
+  r.seen_ns += ns;
+  r.ends += end_seen;
+  if (end_seen && run_begin_seen_) {
+    ++r.whole;
+    r.whole_ns += ns;
+  } else {
+    ++r.cut;
+  }
+}
+
 void RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
   const Seen seen = decode(status0);
+  if (!last_) run_start_ns_ = now_ns, run_begin_seen_ = false;
   if (last_) {
     const uint64_t dt = now_ns > last_ns_ ? now_ns - last_ns_ : 0;
     phase_.polled_ns += dt;
@@ -55,6 +71,10 @@ void RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
     }
     if (seen.state != last_->state || seen.tsgid != last_->tsgid) {
       ++phase_.switches;
+      last_ns_ = now_ns;
+      end_run(true);
+      run_start_ns_ = now_ns;
+      run_begin_seen_ = true;
       if (last_->owner != kNobody) of(last_->owner).phase_error_ns += dt;
       if (seen.owner != kNobody) of(seen.owner).phase_error_ns += dt;
     }
@@ -64,16 +84,69 @@ void RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
 }
 
 RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
+  end_run(false);
   if (phase_.polled_ns > 0) {
-    const double scale = 1.0 + static_cast<double>(pause_ns) / static_cast<double>(phase_.polled_ns);
+    const double polled = static_cast<double>(phase_.polled_ns), pause = static_cast<double>(pause_ns);
     for (Used& u : used_) {
-      u.total_ns += static_cast<uint64_t>(static_cast<double>(u.phase_ns) * scale + 0.5);
-      u.error_ns += static_cast<uint64_t>(static_cast<double>(u.phase_error_ns) * scale + 0.5);
+      const double share = static_cast<double>(u.phase_ns) / polled;
+      u.total_ns += u.phase_ns + static_cast<uint64_t>(share * pause + 0.5);
+      u.edge_ns += static_cast<uint64_t>(static_cast<double>(u.phase_error_ns) * (1 + pause / polled) + 0.5);
+      u.round_ns += static_cast<double>(u.phase_ns) + share * pause;
+      if (pause_ns > 0) {
+        const double change = share - u.last_share;
+        if (phases_ == 0) u.unknown_ns = pause_ns;
+        else u.variance += pause * pause * change * change / 2;
+        u.last_share = share;
+      }
       u.phase_ns = u.phase_error_ns = 0;
     }
+    phases_ += pause_ns > 0;
+    round_ns_ += polled + pause;
   }
   last_.reset();
   return phase_;
+}
+
+void RegisterSource::point(uint32_t status0, uint64_t stratum_ns) {
+  const Seen seen = decode(status0);
+  const uint32_t owner = seen.state == State::kRunning ? seen.owner : kNobody;
+  const double s = static_cast<double>(stratum_ns);
+  if (owner != kNobody) {
+    of(owner).total_ns += stratum_ns;
+    of(owner).round_ns += s;
+  }
+  // Only those found now or before differ between this read and the last.
+  if (reads_ > 0 && owner != last_read_) {
+    if (owner != kNobody) of(owner).variance += s * s / 2;
+    if (last_read_ != kNobody) of(last_read_).variance += s * s / 2;
+  } else if (reads_ == 0) {
+    for (Used& u : used_) u.unknown_ns += stratum_ns;
+  }
+  last_read_ = owner;
+  ++reads_;
+  round_ns_ += s;
+  round_reads_ += 1;
+}
+
+uint64_t RegisterSource::error_ns(uint32_t vgpu) const {
+  if (vgpu >= used_.size()) return 0;
+  const Used& u = used_[vgpu];
+  return u.edge_ns + u.unknown_ns + static_cast<uint64_t>(3.3 * std::sqrt(u.variance));
+}
+
+double RegisterSource::take_change() {
+  double largest = 0;
+  const double n = std::max(round_reads_, 1.0);
+  for (Used& u : used_) {
+    const double load = round_ns_ > 0 ? u.round_ns / round_ns_ : 0;
+    const double noise = 3 * std::sqrt(std::max(load * (1 - load), 0.01) / n) * std::sqrt(2.0);
+    if (rounds_ > 0) largest = std::max(largest, std::abs(load - u.load) - noise);
+    u.load = load;
+    u.round_ns = 0;
+  }
+  ++rounds_;
+  round_ns_ = round_reads_ = 0;
+  return largest;
 }
 
 }  // namespace sluice::accounting
