@@ -77,6 +77,20 @@ TEST(Dprr, EachGetsASliceInEachRound) {
                 d.starts.begin() + static_cast<long>(i) + 9);
 }
 
+TEST(Dprr, NewKernelsDoNotKeepTheInactiveQueueWaitingForEver) {
+  KernelDriver d("dprr");
+  d.add(0, 0), d.add(1, 31), d.add(2, 31);
+  d.launch(1, kMs);
+  const LaunchId low = d.launch(0, 30 * kMs);
+  // Two high ones in turn, so that one of them always waits in the active queue.
+  for (int i = 0; i < 2000 && !d.ended(low); ++i) {
+    for (VgpuId v = 1; v <= 2; ++v)
+      if (!d.busy(v)) d.launch(v, 5 * kMs);
+    d.pass(kMs);
+  }
+  EXPECT_TRUE(d.ended(low));
+}
+
 TEST(Dprr, AloneItIsNotTimed) {
   KernelDriver d("dprr");
   d.add(0);

@@ -4,8 +4,11 @@
 // saving the context.
 //
 // The paper simulates traces of whole programs; what it prints are their kernels. Assumed here:
-//   - a program's processor and transfer phases take as long as its kernels do, before the first of them;
-//     its launches are asynchronous, and one at a time is at the GPU (section 2.2);
+//   - a program's processor and transfer phases come before its kernels and take one and a half times as long.
+//     That is chosen so that ppq's gain with 8 processes is near the paper's; docs/papers.md tells
+//     what 1 and 2 times give;
+//   - a kernel reaches the GPU 1 us after the one before it has ended: "by the time it reaches the execution
+//     engine, the ready, low-priority kernel will already be scheduled" (section 4.2);
 //   - thread blocks last as long as Table 1's kernel times, block numbers and residency say together. (Its column
 //     Time/TB is that over the number of SMs: 72.71 us for tpacf's 201 blocks, one to an SM, would make a kernel of
 //     1.2 ms and not of 14.6.)
@@ -20,6 +23,8 @@ namespace sluice::policy::sim {
 namespace {
 
 constexpr uint32_t kSms = 13;
+constexpr uint64_t kDispatchNs = 1'000;
+constexpr uint64_t kHostPerMille = 1'500;
 
 // Table 1, in ns.
 struct Entry {
@@ -97,17 +102,14 @@ void add(Workload& w, const Application& a, uint32_t index, uint32_t priority) {
   uint64_t total_ns = 0;
   const auto append = [&](const std::vector<Step1>& steps) {
     for (const Step1& s : steps) {
-      p.steps.push_back({.kernel = s.row, .launches = s.launches});
+      p.steps.push_back({.kernel = s.row, .launches = s.launches, .host_ns = kDispatchNs});
       total_ns += kTable[s.row].alone_ns * s.launches;
     }
   };
   append(a.before);
   for (uint32_t i = 0; i < a.rounds; ++i) append(a.each);
   append(a.after);
-  // The processor's phase; with the next run's only after this one's kernels (sync).
-  p.steps.front().host_ns = total_ns / p.steps.front().launches;
-  p.steps.front().sync = true;
-  p.queue_depth = 1000;
+  p.steps.front().host_ns = total_ns / 1000 * kHostPerMille;  // the processor's phase; its first step is one launch
   p.runs = 0;
   w.vgpus.push_back({.name = p.name, .share = {.priority = priority}});
   w.programs.push_back(p);

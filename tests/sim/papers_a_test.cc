@@ -1,0 +1,247 @@
+// The results of EffiSha, FLEP and preemptive multiprogramming, from the workloads and policies named after them.
+// Tolerances are around what the papers print where the simulator can be held to it, and around the
+// direction and order that they report where what they leave untold decides the figure; docs/papers.md has both
+// figures and the reason beside each.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+
+#include "policies/sim/metrics.h"
+
+namespace sluice::policy::sim {
+namespace {
+
+Report run(std::string_view workload, std::string_view policy) {
+  const WorkloadRow* row = find_workload(workload);
+  EXPECT_NE(row, nullptr) << workload;
+  auto report = evaluate(*row, policy, /*seed=*/1);
+  if (!report) {
+    ADD_FAILURE() << workload << " under " << policy << ": " << report.error().message;
+    return {};
+  }
+  EXPECT_EQ(report->mean.violations, 0u) << policy << ": " << report->mean.violation;
+  EXPECT_FALSE(report->mean.stuck) << workload << " under " << policy;
+  return *report;
+}
+std::map<std::string, double> ntt(const Report& r) { return {r.mean.ntt.begin(), r.mean.ntt.end()}; }
+double mean_end_ms(const Report& r) {
+  double sum = 0;
+  for (const Metrics& m : r.runs) sum += m.end_ms;
+  return sum / static_cast<double>(r.runs.size());
+}
+
+// ---- EffiSha -----------------------------------------------------------------------------------------
+constexpr const char* kRightOfSort[] = {"Spmv", "MD5Hash", "Reduction", "Scan", "Triad", "FFT"};
+
+TEST(Effisha, UnderPivWithSjfPrioritiesTheShortKernelsKeepTheirTime) {
+  const auto piv = ntt(run("effisha-sjf", "piv"));
+  // Figure 14b: NTT 1. Scan, Triad and FFT evict MD, which by figure 13 takes 0.4 ms: a third of their time.
+  for (const char* name : {"Spmv", "MD5Hash", "Reduction"}) EXPECT_LT(piv.at(name), 1.13) << name;
+  for (const char* name : {"Scan", "Triad", "FFT"}) EXPECT_LT(piv.at(name), 1.42) << name;
+  // Nothing but that latency and the form's overhead is between them and 1.
+  Workload w = find_workload("effisha-sjf")->make(0, 1);
+  for (Kernel& k : w.kernels) k.drain_ns = 1;
+  const auto quick = evaluate(w, "piv", 1);
+  ASSERT_TRUE(quick);
+  const auto at_once = ntt(*quick);
+  for (const char* name : kRightOfSort) EXPECT_LT(at_once.at(name), 1.09) << name;
+}
+
+TEST(Effisha, AverageTurnaroundIsWellBelowTheDefaults) {
+  const double by_default = run("effisha-sjf", "fcfs").mean.antt;
+  EXPECT_LT(run("effisha-sjf", "piv").mean.antt, by_default / 4);
+  EXPECT_LT(run("effisha-sjf", "dprr").mean.antt, by_default / 2);
+}
+
+TEST(Effisha, GroupPrioritiesStarveTheLowUnderPivAndNotUnderDprr) {
+  const auto piv = ntt(run("effisha-group", "piv")), dprr = ntt(run("effisha-group", "dprr"));
+  // Section 8.5: "which leads to the large NTTs (38, 14, 39)".
+  EXPECT_NEAR(piv.at("Reduction"), 38, 3);
+  EXPECT_NEAR(piv.at("Sort"), 14, 2);
+  EXPECT_NEAR(piv.at("Scan"), 39, 3);
+  for (const auto& [name, value] : dprr) EXPECT_LT(value, 12) << name;
+}
+
+TEST(Effisha, SchedulingCostsLessThanFivePercent) {
+  for (const char* setting : {"effisha-random", "effisha-group", "effisha-sjf"}) {
+    // (T' - T) / T of section 8.3, the form's overhead (figure 10: 4 %) not counted.
+    const double base = run(setting, "fcfs").mean.end_ms * 1.048;
+    for (const char* policy : {"piv", "dprr"})
+      EXPECT_LT(run(setting, policy).mean.end_ms / base - 1, 0.05) << setting << policy;
+  }
+}
+
+TEST(Effisha, PreemptiveSchedulersHaveTheHigherThroughputIndex) {
+  for (const char* setting : {"effisha-random", "effisha-group", "effisha-sjf"})
+    for (const char* policy : {"piv", "dprr"})
+      EXPECT_GT(run(setting, policy).mean.stp, run(setting, "fcfs").mean.stp) << setting << policy;
+}
+
+struct EvictionsByPriority final : Observer {
+  std::array<uint64_t, kPriorityLevels> evictions{};
+  std::map<VgpuId, uint32_t> priority;
+  void on_share(uint64_t, VgpuId v, const VgpuShare& share) override { priority[v] = share.priority; }
+  void on_evict(uint64_t, VgpuId v, LaunchId, SmRange) override { ++evictions[priority[v]]; }
+};
+
+TEST(Effisha, EvictionsFallWithPriorityAndWithTheWait) {
+  uint64_t before = ~0ull;
+  for (uint32_t i = 0; i < 7; ++i) {
+    const Workload w = find_workload("effisha-figure9")->make(i, 1);
+    EvictionsByPriority seen;
+    const auto policy = find_policy("piv")->make(engine_config(w));
+    const Outcome r = simulate(w, *policy, {.observer = &seen});
+    EXPECT_EQ(r.violations, 0u) << r.violation;
+    uint64_t low = 0, middle = 0, high = 0, all = 0;
+    std::string line;
+    for (uint32_t p = 1; p <= 9; ++p) {
+      (p <= 3 ? low : p <= 6 ? middle : high) += seen.evictions[p];
+      all += seen.evictions[p];
+      line += " " + std::to_string(seen.evictions[p]);
+    }
+    std::printf("  wait %2u ms, evictions at priorities 1 to 9:%s\n", 1u << i, line.c_str());
+    EXPECT_GT(low, middle);
+    EXPECT_GT(middle, high);
+    EXPECT_EQ(seen.evictions[9], 0u) << "nobody has a higher one";
+    // Between the shortest waits the GPU is saturated and the order of arrivals decides.
+    if (i >= 3) { EXPECT_LT(all, before) << "wait " << (1u << i); }
+    before = all;
+  }
+}
+
+TEST(Effisha, DprrStarvesNobody) {
+  // Saturated, and every kernel comes back 1 ms after it has ended.
+  const Workload w = find_workload("effisha-figure9")->make(0, 1);
+  const auto policy = find_policy("dprr")->make(engine_config(w));
+  const Outcome r = simulate(w, *policy, {});
+  for (const VgpuResult& v : r.vgpus)
+    EXPECT_LT(v.longest_wait_ns, 500'000'000u);  // eleven slices of at most 15 ms, in two rounds
+  for (const ProgramResult& p : r.programs) EXPECT_EQ(p.runs.size(), 1000u);
+}
+
+// ---- FLEP --------------------------------------------------------------------------------------------
+TEST(Flep, HighPriorityKernelsSpeedUpTenfold) {
+  const Report r = run("flep-pairs", "hpf");
+  double least = 1e9, most = 0;
+  for (const Metrics& m : r.runs) {
+    least = std::min(least, m.speedup_high);
+    most = std::max(most, m.speedup_high);
+  }
+  std::printf("  speed-up %.1f (%.1f to %.1f)\n", r.mean.speedup_high, least, most);
+  EXPECT_NEAR(r.mean.speedup_high, 10.1, 1.5);
+  EXPECT_NEAR(least, 4.1, 0.3);
+  EXPECT_NEAR(most, 24.2, 1.5);
+}
+
+TEST(Flep, EqualPairsImproveTurnaroundForLittleThroughput) {
+  const Report hpf = run("flep-equal", "hpf"), mps = run("flep-equal", "fcfs");
+  const double loss = 1 - mean_end_ms(mps) / mean_end_ms(hpf);
+  std::printf("  ANTT improvement %.2f, throughput loss %.3f\n", hpf.mean.antt_improvement, loss);
+  EXPECT_NEAR(hpf.mean.antt_improvement, 8, 1);
+  EXPECT_GT(loss, 0.02);
+  EXPECT_LT(loss, 0.07);
+}
+
+TEST(Flep, TripletsImprove) {
+  const Report hpf = run("flep-triplets", "hpf");
+  std::printf("  ANTT improvement %.2f\n", hpf.mean.antt_improvement);
+  EXPECT_NEAR(hpf.mean.antt_improvement, 6.6, 1.8);  // the paper's 28 random triplets are not named
+}
+
+TEST(Flep, FfsKeepsTwoToOneWithinTheOverheadAllowed) {
+  const Report ffs = run("flep-fairness", "ffs"), mps = run("flep-fairness", "fcfs");
+  double worst = 0, most = 0;
+  for (size_t i = 0; i < ffs.runs.size(); ++i) {
+    worst = std::max(worst, std::abs(ffs.runs[i].vgpu_share[1] - 2.0 / 3));
+    most = std::max(most, 1 - ffs.runs[i].throughput / 1.025 / mps.runs[i].throughput);
+  }
+  std::printf("  share error %.4f, throughput loss at most %.3f\n", worst, most);
+  EXPECT_LT(worst, 0.02);
+  EXPECT_LT(most, 0.10);
+}
+
+TEST(Flep, SpatialPreemptionCostsAThirdLess) {
+  const Report spatial = run("flep-spatial", "hpf"), temporal = run("flep-temporal", "hpf");
+  const Report mps = run("flep-temporal", "fcfs");
+  // Section 6.1: (T_FLEP - T_org) / T_org, until both have ended; per large benchmark over its seven co-runners.
+  double mean = 0, best = 0, least = 1;
+  for (size_t large = 0; large < 8; ++large) {
+    double s = 0, t = 0;
+    for (size_t i = large * 7; i < large * 7 + 7; ++i) {
+      s += spatial.runs[i].end_ms / mps.runs[i].end_ms - 1;
+      t += temporal.runs[i].end_ms / mps.runs[i].end_ms - 1;
+    }
+    best = std::max(best, 1 - s / t);
+    least = std::min(least, 1 - s / t);
+    mean += (1 - s / t) / 8;
+  }
+  std::printf("  reduction %.3f (%.3f to %.3f)\n", mean, least, best);
+  EXPECT_NEAR(mean, 0.31, 0.08);
+}
+
+// ---- Preemptive multiprogramming ------------------------------------------------------------------------
+std::string name(const char* kind, int processes) { return kind + std::to_string(processes); }
+
+TEST(Preemptive, PrioritiesGainWithTheNumberOfProcesses) {
+  double before = 0;
+  for (const int n : {2, 4, 6, 8}) {
+    const double npq = run(name("preemptive-switch-", n), "npq").mean.speedup_high;
+    const double drain = run(name("preemptive-drain-", n), "ppq").mean.speedup_high;
+    const double change = run(name("preemptive-switch-", n), "ppq").mean.speedup_high;
+    std::printf("  %d processes: npq %.2f, ppq draining %.2f, ppq context switch %.2f\n", n, npq, drain, change);
+    EXPECT_GE(npq, 0.99);
+    EXPECT_GT(drain, npq);
+    EXPECT_GT(change, drain);
+    EXPECT_GT(change, before);
+    before = change;
+    if (n == 2) { EXPECT_NEAR(npq, 1, 0.02) << "with two it never has a choice"; }
+    if (n == 8) {
+      EXPECT_NEAR(npq, 1.6, 1);
+      EXPECT_NEAR(drain, 6, 2);
+      EXPECT_NEAR(change, 15.6, 3);
+    }
+  }
+}
+
+TEST(Preemptive, PreemptionCostsThroughputAndDrainingCostsMore) {
+  for (const int n : {2, 4, 6, 8}) {
+    const double npq = run(name("preemptive-switch-", n), "npq").mean.stp;
+    const double change = npq / run(name("preemptive-switch-", n), "ppq").mean.stp;
+    const double drain = npq / run(name("preemptive-drain-", n), "ppq").mean.stp;
+    std::printf("  %d processes: STP of npq over ppq's: context switch %.3f, draining %.3f\n", n, change, drain);
+    EXPECT_GT(drain, change);
+    EXPECT_LT(drain, 1.38) << "the paper's most";
+    EXPECT_LT(change, 1.12);
+  }
+}
+
+TEST(Preemptive, EqualSharesImproveTurnaroundAndFairness) {
+  double before[2] = {0, 0};
+  for (const int n : {2, 4, 6, 8}) {
+    const Report fcfs = run(name("preemptive-equal-switch-", n), "fcfs");
+    int i = 0;
+    for (const char* kind : {"preemptive-equal-drain-", "preemptive-equal-switch-"}) {
+      const Report dss = run(name(kind, n), "dss");
+      const double fairness = dss.mean.fairness / fcfs.mean.fairness;
+      const double antt = fcfs.mean.antt / dss.mean.antt, cost = fcfs.mean.stp / dss.mean.stp;
+      std::printf("  %d processes, %s: ANTT %.2f, fairness %.2f, STP cost %.3f\n", n, i ? "context switch" : "draining",
+                  antt, fairness, cost);
+      EXPECT_GT(fairness, 1.05);
+      EXPECT_GT(antt, 0.97);
+      EXPECT_GT(antt, before[i]);
+      EXPECT_GT(cost, 1);
+      EXPECT_LT(cost, i ? 1.34 : 1.5) << "the paper's most";
+      if (n >= 6) {
+        EXPECT_GT(antt, 1.5);
+        EXPECT_GT(fairness, 2.7);
+      }
+      before[i++] = antt;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::policy::sim
