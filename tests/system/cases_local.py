@@ -1,7 +1,9 @@
 """The path on one host: programs join through the local transport, one software GPU."""
 import os
 import signal
+import subprocess
 
+import support
 from support import PROGRAMS, WithSluiced
 
 
@@ -47,6 +49,13 @@ class Faults(WithSluiced):
     def neighbour_is_unharmed(self):
         self.assert_right(self.neighbour.finish(), "the neighbour")
         self.assert_all_free("a")
+
+    def test_ptx_that_does_not_parse(self):
+        p = subprocess.run([support.BUILD / "tests/system/bad-ptx"], env=self.sluiced.client_env("a"),
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           timeout=support.TIMEOUT_S)
+        self.assertEqual(p.returncode, 0, p.stdout)
+        self.neighbour_is_unharmed()
 
     def test_a_kernel_that_writes_out_of_bounds(self):
         status, text = self.program("a", "fault").finish()
