@@ -227,6 +227,14 @@ void Engine::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, ui
   reassign(v);
 }
 
+void Engine::drop_hold(uint32_t id) {
+  holds_[id].present = false;
+  ++holds_[id].version;
+  std::erase(used_holds_, id);
+  std::erase(vgpus_[holds_[id].vgpu].holds, id);
+  free_holds_.push_back(id);
+}
+
 void Engine::evict(const Action& a) {
   const uint16_t lo = a.sms.lo;
   const uint16_t hi = static_cast<uint16_t>(std::min<uint32_t>(a.sms.hi, w_.gpu.sm_count));
@@ -269,6 +277,19 @@ void Engine::evict(const Action& a) {
     leaving.evict_ns = now_ns_;
     ++leaving.version;
     told.push_back(id);
+  }
+  // Adjacent parts that came by several Runs leave as one, so that the policy hears once.
+  std::sort(told.begin(), told.end(), [&](uint32_t x, uint32_t y) { return holds_[x].lo < holds_[y].lo; });
+  for (size_t i = 0; i + 1 < told.size();) {
+    Hold &first = holds_[told[i]], &second = holds_[told[i + 1]];
+    if (first.hi != second.lo || first.program != second.program || first.was_starting != second.was_starting) {
+      ++i;
+      continue;
+    }
+    first.hi = second.hi;
+    if (second.program != kNone) --programs_[second.program].head.holds;
+    drop_hold(told[i + 1]);
+    told.erase(told.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
   if (!found)
     return violate("evict of vGPU " + std::to_string(a.vgpu) + " that does not hold what it is to leave");
@@ -347,10 +368,7 @@ void Engine::seen(uint32_t id) {
 void Engine::release(uint32_t id, LeftReason why) {
   report_usage();
   const Hold h = holds_[id];
-  holds_[id].present = false;
-  ++holds_[id].version;
-  std::erase(used_holds_, id);
-  std::erase(vgpus_[h.vgpu].holds, id);
+  drop_hold(id);
   const bool told = h.state == HoldState::kSignalled || h.state == HoldState::kLeaving;
   if (h.program != kNone) {
     Head& l = programs_[h.program].head;
@@ -384,7 +402,6 @@ void Engine::release(uint32_t id, LeftReason why) {
   }
   account_.set_holding(h.vgpu, !vgpus_[h.vgpu].holds.empty(), now_ns_);
   reassign(h.vgpu);
-  free_holds_.push_back(id);
   if (options_.observer)
     options_.observer->on_left(now_ns_, h.vgpu, h.launch, {h.lo, h.hi}, why);
   ask([&](Actions& a) {
@@ -435,11 +452,7 @@ void Engine::rotate() {
   if (current_ != kNoVgpu && !vgpus_[current_].holds.empty()) {
     const uint32_t id = vgpus_[current_].holds.front();
     const VgpuId v = current_;
-    holds_[id].present = false;
-    ++holds_[id].version;
-    std::erase(used_holds_, id);
-    vgpus_[v].holds.clear();
-    free_holds_.push_back(id);
+    drop_hold(id);
     account_.set_holding(v, false, now_ns_);
     if (!vgpus_[v].heads.empty()) {
       ++out_.evictions;

@@ -132,8 +132,8 @@ class Engine {
   void evict(const Action& a);
   void start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, uint64_t extra_ns);
   uint64_t resume_cost(uint32_t program, uint32_t sms);
+  void drop_hold(uint32_t hold);
   void seen(uint32_t hold);
-  void leave(uint32_t hold, uint64_t in_ns);
   void release(uint32_t hold, LeftReason why);
   void reassign(VgpuId v);
   void set_speed(uint32_t program, uint64_t speed);
