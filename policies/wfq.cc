@@ -7,6 +7,11 @@
 //     is the part of latency_target that its weight is of the busy ones; min and max bound it.
 //     A waiting vGPU whose virtual time is below the one that the holder's turn began with (it came
 //     back owed) waits for that least quantum only.
+//   - Short launches are protected, where the driver tells launches and their predicted times: a vGPU whose
+//     work since it turned busy fits into the least quantum and that is not ahead of V goes before the others, shortest
+//     first, after the holder's least quantum; and a holder whose known rest is shorter than a hand-over
+//     may end it. Eligibility by V bounds what this can cost anybody (as in EEVDF): who claims to be
+//     short and is not is ahead of V after one quantum, and then waits like everybody.
 //   - Disengaged: while one vGPU alone has work there is no timer and nothing to decide.
 //   - Who turns idle while others wait loses the GPU at once (work conservation).
 //   - Priorities are strict: a higher level runs first and takes the GPU at once; V and quantum are
@@ -32,21 +37,26 @@ class Wfq final : public Policy {
       : config_(config), clock_(config),
         handover_ns_(static_cast<double>(config.machine.handover_ns)) {
     waiting_.reserve(kPriorityLevels);
-    for (uint32_t i = 0; i < kPriorityLevels; ++i) waiting_.emplace_back(Less{&clock_, &turn_of_});
+    short_.reserve(kPriorityLevels);
+    for (uint32_t i = 0; i < kPriorityLevels; ++i) {
+      waiting_.emplace_back(Less{&clock_, &turn_of_});
+      short_.emplace_back(ShortLess{&known_});
+    }
   }
   std::string_view name() const override { return "wfq"; }
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
     clock_.add(now_ns, v, share);
-    if (v >= turn_of_.size()) turn_of_.resize(v + 1);
+    if (v >= turn_of_.size()) turn_of_.resize(v + 1), known_.resize(v + 1), spent_.resize(v + 1);
     turn_of_[v] = 0;
+    known_[v] = spent_[v] = 0;
   }
 
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
     const bool waits = waiting(v).contains(v);
-    if (waits) waiting(v).remove(v);
+    if (waits) stop_waiting(v);
     clock_.change(v, share);
-    if (waits) waiting(v).push(v);
+    if (waits) wait(v);
     if (v == holder_) slice_start_vtime_ = clock_[v].vtime;
     decide(now_ns, out);
   }
@@ -59,19 +69,35 @@ class Wfq final : public Policy {
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (clock_[v].busy) return;
     clock_.turn_busy(now_ns, v);
-    if (v != holder_) waiting(v).push(v);
+    if (v != holder_) wait(v);
+    decide(now_ns, out);
+  }
+
+  void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override {
+    const VgpuId v = launch.vgpu;
+    const uint64_t run = std::min(launch.run_predicted_sm_ns, FairClock::kMaxUsage);
+    known_[v] = run ? std::max(known_[v], run)  // this launch and what is known to follow it
+                    : std::min(known_[v] + launch.predicted_sm_ns, FairClock::kMaxUsage);
+    if (!waiting(v).contains(v)) return;
+    stop_waiting(v);
+    wait(v);
     decide(now_ns, out);
   }
 
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (!clock_[v].busy) return;
     clock_.turn_idle(now_ns, v);
-    if (waiting(v).contains(v)) waiting(v).remove(v);
+    if (waiting(v).contains(v)) stop_waiting(v);
+    known_[v] = spent_[v] = 0;
     decide(now_ns, out);
   }
 
   void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
     const int64_t back = clock_.charge(v, usage.sm_ns);
+    if (v == holder_ && clock_[v].busy) {
+      known_[v] -= std::min(known_[v], usage.sm_ns);
+      spent_[v] = std::min(spent_[v] + std::min(usage.sm_ns, FairClock::kMaxUsage), FairClock::kMaxUsage);
+    }
     if (waiting(v).contains(v)) waiting(v).update(v);  // charged beside the holder
     // A turn that began many rebases ago (nobody else came) must not run away downwards.
     if (back && holder_ != kNoVgpu && clock_[holder_].share.priority == clock_[v].share.priority)
@@ -82,7 +108,7 @@ class Wfq final : public Policy {
     if (v != holder_) return;
     holder_ = kNoVgpu;
     leaving_ = false;
-    if (clock_[v].busy) waiting(v).push(v);
+    if (clock_[v].busy) wait(v);
     decide(now_ns, out);
   }
 
@@ -116,6 +142,24 @@ class Wfq final : public Policy {
       return s != t ? s < t : a < b;
     }
   };
+  struct ShortLess {
+    const std::vector<uint64_t>* known;
+    bool operator()(uint32_t a, uint32_t b) const {
+      return (*known)[a] != (*known)[b] ? (*known)[a] < (*known)[b] : a < b;
+    }
+  };
+  bool is_short(VgpuId v) const {
+    return known_[v] > 0 && spent_[v] + known_[v] <= least_quantum() * config_.machine.sm_count;
+  }
+  void wait(VgpuId v) {
+    waiting(v).push(v);
+    if (is_short(v)) short_[clock_[v].share.priority].push(v);
+  }
+  void stop_waiting(VgpuId v) {
+    waiting(v).remove(v);
+    auto& s = short_[clock_[v].share.priority];
+    if (s.contains(v)) s.remove(v);
+  }
   IndexedHeap<Less>& waiting(VgpuId v) { return waiting_[clock_[v].share.priority]; }
 
   uint64_t least_quantum() const {
@@ -138,34 +182,48 @@ class Wfq final : public Policy {
     return std::min(std::max(wanted, least_quantum()), config_.max_quantum_ns);
   }
 
-  // The waiting vGPU that should run next, or kNoVgpu.
-  VgpuId best() const {
-    for (size_t i = waiting_.size(); i-- > 0;)
-      if (!waiting_[i].empty()) return waiting_[i].top();
+  // The waiting vGPU that should run next, or kNoVgpu. `because_short`: it goes before who is owed more.
+  VgpuId best(bool& because_short) {
+    because_short = false;
+    for (uint32_t i = kPriorityLevels; i-- > 0;) {
+      if (waiting_[i].empty()) continue;
+      while (!short_[i].empty()) {
+        const VgpuId v = short_[i].top();
+        because_short = clock_[v].vtime <= clock_.vtime(i);
+        if (because_short) return v;
+        short_[i].remove(v);  // ahead of V: until its next turn it is like the others
+      }
+      return waiting_[i].top();
+    }
     return kNoVgpu;
   }
 
   void decide(uint64_t now_ns, Actions& out) {
     if (leaving_) return;  // on_left() decides
-    VgpuId next = best();
+    bool next_short = false;
+    VgpuId next = best(next_short);
     if (next == kNoVgpu) return;
     if (holder_ == kNoVgpu) {
-      waiting(next).remove(next);
+      stop_waiting(next);
       holder_ = next;
       start_slice(now_ns);
       out.push_back(Action::run(holder_));
-      next = best();
+      next = best(next_short);
       if (next == kNoVgpu) return;
     }
     const FairClock::Vgpu& h = clock_[holder_];
     const FairClock::Vgpu& n = clock_[next];
     if (!h.busy || n.share.priority > h.share.priority) return evict(next, out);
     if (n.share.priority < h.share.priority) return;
-    const uint64_t quantum =
-        n.vtime < slice_start_vtime_ ? least_quantum() : turn_of(h);
+    uint64_t quantum =
+        next_short || n.vtime < slice_start_vtime_ ? least_quantum() : turn_of(h);
+    // What ends sooner than it could be evicted, ends.
+    const auto handover_ns = static_cast<uint64_t>(handover_ns_);
+    const uint64_t rest_ns = known_[holder_] / std::max(config_.machine.sm_count, 1u);
+    if (rest_ns > 0 && rest_ns <= handover_ns) quantum += handover_ns;
     if (now_ns - slice_start_ns_ >= quantum) {
       // At equal virtual times the one that waits goes first: it has waited longer.
-      if (n.vtime <= h.vtime) return evict(next, out);
+      if (n.vtime <= h.vtime || next_short) return evict(next, out);
       start_slice(now_ns);
     }
     const uint64_t end_ns = slice_start_ns_ + quantum;
@@ -189,7 +247,10 @@ class Wfq final : public Policy {
   const Config config_;
   FairClock clock_;
   std::vector<uint64_t> turn_of_;             // number of each one's last turn, 0: none since it was added
+  std::vector<uint64_t> known_;               // predicted rest of the launches told, SM-ns; 0: not known
+  std::vector<uint64_t> spent_;               // used since it turned busy, SM-ns
   std::vector<IndexedHeap<Less>> waiting_;    // by priority: busy and not the holder
+  std::vector<IndexedHeap<ShortLess>> short_;  // those of them that are short and may go first
   VgpuId holder_ = kNoVgpu;
   bool leaving_ = false;
   uint64_t turns_ = 0;

@@ -211,6 +211,54 @@ TEST(Wfq, SameEventsSameActions) {
   EXPECT_EQ(runs[0], runs[1]);
 }
 
+Launch launch(LaunchId id, VgpuId v, uint64_t ns) {
+  return {.id = id, .vgpu = v, .predicted_sm_ns = ns};
+}
+
+// A short job goes before others that are owed as much, after the holder's least quantum.
+TEST(Wfq, AShortLaunchGoesFirst) {
+  Driver d("wfq");
+  for (VgpuId v = 0; v < 3; ++v) d.add(v);
+  d.arrive(0);
+  d.arrive(1);
+  d.pass(kMs);
+  d.call([&] { d.policy->on_launch_queued(d.now, launch(1, 2, kMs), d.out); });
+  d.arrive(2);
+  EXPECT_EQ(d.evicted, kNoVgpu);
+  d.pass(4 * kMs);  // the least quantum is 5 ms
+  EXPECT_EQ(d.evicted, 0u);
+  EXPECT_EQ(d.out.back().next, 2u);
+}
+
+// Who claims to be short and is not is ahead of V after a turn, and then waits like the others.
+TEST(Wfq, ClaimingToBeShortDoesNotPay) {
+  Driver d("wfq");
+  for (VgpuId v = 0; v < 3; ++v) d.add(v);
+  uint64_t got[3] = {};
+  for (VgpuId v = 0; v < 3; ++v) d.arrive(v);
+  LaunchId id = 0;
+  for (int i = 0; i < 60'000; ++i) {
+    if (i % 10 == 0) d.call([&] { d.policy->on_launch_queued(d.now, launch(++id, 2, kMs / 2), d.out); });
+    if (d.evicted != kNoVgpu) d.left(d.evicted);
+    got[d.holder] += kMs / 10;
+    d.pass(kMs / 10);
+    if (d.evicted != kNoVgpu) d.left(d.evicted);
+  }
+  for (const uint64_t g : got) EXPECT_NEAR(static_cast<double>(g), 2e9, 0.04e9);
+}
+
+// A holder with less left than a hand-over takes may end it.
+TEST(Wfq, WhatEndsSoonerThanItCouldBeEvictedEnds) {
+  Driver d("wfq");
+  d.add(0), d.add(1);
+  d.call([&] { d.policy->on_launch_queued(d.now, launch(1, 0, 20 * kMs + 100'000), d.out); });
+  d.arrive(0), d.arrive(1);
+  d.pass(20 * kMs);  // the quantum of two
+  EXPECT_EQ(d.evicted, kNoVgpu);
+  d.pass(200'000);  // not longer than a hand-over, though
+  EXPECT_EQ(d.evicted, 0u);
+}
+
 TEST(Fcfs, InOrderOfArrivalUntilIdle) {
   Driver d("fcfs");
   d.add(0), d.add(1), d.add(2);
