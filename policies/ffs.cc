@@ -216,12 +216,12 @@ class Ffs final : public Policy {
     }
     const Vgpu& h = vgpus_[holder_];
     if (ready_.empty() && spent_.empty()) return;
-    if (!h.busy || used_up) {
-      if (n == kNoVgpu) return;
+    if (n != kNoVgpu && (!h.busy || used_up)) {
       leaving_ = true;
       out.push_back(Action::evict(holder_, n));
       return;
     }
+    // While the others work off what they overran, its rounds follow one another.
     const uint64_t end_ns = now_ns + static_cast<uint64_t>(h.budget_sm_ns / sms()) + 1;
     // Rounding moves the end by a little from event to event; a wake that comes early asks again.
     if (wake_ns_ == 0 || wake_ns_ > end_ns + 2 || wake_ns_ + 2 < end_ns) {

@@ -140,7 +140,7 @@ class Hpf final : public Policy {
   struct Place {
     uint32_t slot = kNone;
     uint32_t lo = 0, hi = 0;
-    uint32_t held = 0;  // hi - lo, but while it is released part by part
+    uint32_t held = 0;  // hi - lo, except while it is released part by part
     uint32_t leaving = 0;
   };
   struct Less {
@@ -217,6 +217,7 @@ class Hpf final : public Policy {
     place.lo = lo;
     place.hi = hi;
     place.held = hi - lo;
+    std::fill(owners_.begin() + lo, owners_.begin() + hi, slot);
     out.push_back(Action::run(kernels_[slot].vgpu, range(lo, hi), kernels_[slot].launch));
   }
   void evict(Place& place, uint32_t next, uint32_t lo, uint32_t hi, Actions& out) {
@@ -229,14 +230,18 @@ class Hpf final : public Policy {
     if (lo == 0 && hi == sms()) return {};
     return {static_cast<uint16_t>(lo), static_cast<uint16_t>(hi)};
   }
+  // `left` is free, one part of what the place held: parts may come in any order.
   void release(Place& place, SmRange left) {
-    const uint32_t lo = std::max<uint32_t>(left.lo, place.lo);
-    const uint32_t hi = std::min<uint32_t>(left.hi, place.hi);
-    const uint32_t count = lo < hi ? hi - lo : 0;
-    place.held -= std::min(place.held, count);
+    uint32_t count = 0;
+    for (uint32_t i = left.lo; i < std::min<uint32_t>(left.hi, sms()); ++i) {
+      if (owners_[i] != place.slot) continue;
+      owners_[i] = kNone;
+      ++count;
+    }
+    place.held -= count;
     place.leaving -= std::min(place.leaving, count);
-    if (lo == place.lo && hi < place.hi) place.lo = hi;
-    else if (hi == place.hi && lo > place.lo) place.hi = lo;
+    while (place.lo < place.hi && owners_[place.lo] != place.slot) ++place.lo;
+    while (place.lo < place.hi && owners_[place.hi - 1] != place.slot) --place.hi;
     if (place.held > 0) return;
     const uint32_t slot = place.slot;
     place = Place{};
@@ -297,6 +302,7 @@ class Hpf final : public Policy {
     if (main_.hi < sms()) out.push_back(Action::run(k.vgpu, range(main_.hi, sms()), k.launch));
     main_.lo = 0;
     main_.hi = main_.held = sms();
+    std::fill(owners_.begin(), owners_.end(), main_.slot);
   }
 
   const Config config_;
@@ -306,6 +312,7 @@ class Hpf final : public Policy {
   std::unordered_map<LaunchId, uint32_t> slots_;
   std::vector<IndexedHeap<Less>> levels_;  // waiting, by remaining time
   Place main_, guest_;
+  std::vector<uint32_t> owners_ = std::vector<uint32_t>(sms(), kNone);  // per SM: a slot
   uint64_t seqs_ = 0;
   double handover_ns_;
 };

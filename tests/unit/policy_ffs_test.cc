@@ -88,6 +88,19 @@ TEST(Ffs, TimeAloneIsNotOwed) {
   EXPECT_NEAR(10'000e6 - static_cast<double>(d.kernels[b].left_sm_ns), 300e6, 10e6);
 }
 
+TEST(Ffs, OverrunsOfManyEpochsAreWorkedOffAndNoLonger) {
+  KernelDriver d("ffs", costs(10 * kUs, 0.1));
+  for (VgpuId v = 0; v < 3; ++v) d.add(v);
+  const LaunchId a = d.launch(0, 10'000 * kMs), b = d.launch(1, 10'000 * kMs);
+  const LaunchId c = d.launch(2, 10'000 * kMs);
+  d.leave_ns = 20 * kMs;  // a hundred epochs, of the first two
+  d.pass(41 * kMs);
+  d.leave_ns = 0;
+  d.pass(1000 * kMs);
+  for (const LaunchId id : {a, b, c})
+    EXPECT_NEAR(10'000 - static_cast<double>(d.kernels[id].left_sm_ns) / 1e6, 1041.0 / 3, 3) << id;
+}
+
 TEST(Ffs, AMeasuredCostLengthensTheRound) {
   KernelDriver d("ffs", costs(0, 0.1));
   d.add(0), d.add(1);

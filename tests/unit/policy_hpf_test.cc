@@ -103,6 +103,49 @@ TEST(Hpf, AGuestThatOutlivesItsHostGetsTheRest) {
   EXPECT_EQ(d.held(guest), 15u);
 }
 
+TEST(Hpf, PartsAreLeftInAnyOrder) {
+  const auto policy = find_policy("hpf")->make(sms15(true));
+  Actions out;
+  for (VgpuId v = 0; v < 3; ++v) policy->on_vgpu_added(0, v, {.weight = 100, .priority = v}, out);
+  const auto queued = [&](LaunchId id, VgpuId v, uint16_t wanted) {
+    Launch l{.id = id, .vgpu = v};
+    l.sms_wanted = wanted;
+    l.predicted_sm_ns = 1'000'000'000;
+    out.clear();
+    policy->on_launch_queued(id, l, out);
+  };
+  const auto released = [&](VgpuId v, LaunchId id, SmRange sms) {
+    out.clear();
+    policy->on_released(100, v, id, sms, LeftReason::kEvicted, out);
+  };
+  queued(1, 0, 15);
+  queued(2, 1, 2);
+  released(0, 1, {0, 2});  // the guest runs on [0, 2)
+  ASSERT_EQ(out.size(), 1u);
+  out.clear();
+  policy->on_launch_done(100, {.id = 2, .vgpu = 1}, out);
+  released(1, 2, {0, 2});
+  ASSERT_EQ(out.size(), 1u) << "its host gets them back, as a part of its own";
+  EXPECT_EQ(out[0].sms, (SmRange{0, 2}));
+  queued(3, 2, 5);
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].sms, (SmRange{0, 5}));
+  released(0, 1, {2, 5});
+  EXPECT_TRUE(out.empty()) << "[0, 2) is still on its way";
+  released(0, 1, {0, 2});
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].vgpu, 2u);
+  EXPECT_EQ(out[0].sms, (SmRange{0, 5}));
+  // What the host still holds is [5, 15): a large kernel of the guest's vGPU takes all of it.
+  out.clear();
+  policy->on_launch_done(200, {.id = 3, .vgpu = 2}, out);
+  queued(4, 2, 15);
+  released(2, 3, {0, 5});
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].kind, Action::Kind::kEvict);
+  EXPECT_EQ(out[0].sms, (SmRange{5, 15}));
+}
+
 TEST(Hpf, KeepsTheContractOnRandomKernels) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     soak("hpf", seed, sms15(true));
