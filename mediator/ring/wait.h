@@ -104,6 +104,12 @@ class Spinner {
   uint32_t stand_aside_ = kFirstAside;
 };
 
+// Adds one to an eventfd; a full one is a signal already.
+inline void signal_eventfd(int fd) {
+  const uint64_t one = 1;
+  (void)!::write(fd, &one, sizeof one);
+}
+
 // Takes the count off a non-blocking eventfd; true if there was one.
 inline bool drain_eventfd(int fd) {
   uint64_t count;

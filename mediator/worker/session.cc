@@ -1,8 +1,6 @@
 #include "mediator/worker/session.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,21 +19,6 @@ namespace wp = worker_protocol;
 
 namespace {
 constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
-// How often completions are looked for: soon after something happened, then ever less.
-constexpr uint64_t kPollFirstNs = 5'000;
-constexpr uint64_t kPollWaitedNs = 50'000;  // while somebody waits, or sluiced wants the GPU back
-constexpr uint64_t kPollNs = 200'000;
-// While the gate is closed only to see whether sluiced still lives.
-constexpr uint64_t kPollGateNs = 250'000'000;
-// Records decoded in a row before ends of launches are looked for, and looks for a record between two
-// looks for ends: an event query costs some 0.1 us, on a real GPU up to 1 us.
-constexpr uint32_t kRecordsPerLook = 16;
-constexpr uint32_t kLooksPerDrive = 8;
-// With more queued than this, the end of what somebody waits for is not near, and naps keep the driver's
-// queue filled: a thread that looks on would only take the software GPU's processor.
-constexpr size_t kNearOperations = 8;
-// What the shortest nap and waking for it add on a virtual machine, where a timer is slow.
-constexpr uint64_t kNapCostNs = 80'000;
 
 Fd wake_fd() {
   auto fd = make_eventfd();
@@ -43,15 +26,6 @@ Fd wake_fd() {
   return std::move(*fd);
 }
 
-void signal_fd(int fd) {
-  const uint64_t one = 1;
-  (void)!::write(fd, &one, sizeof one);
-}
-
-void sleep_on(pollfd* fds, nfds_t n, uint64_t ns) {
-  timespec ts{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
-  ::ppoll(fds, n, ns == kForever ? nullptr : &ts, nullptr);
-}
 }  // namespace
 
 Session::Session(SessionParts parts, SessionLimits limits)
@@ -61,14 +35,13 @@ Session::Session(SessionParts parts, SessionLimits limits)
       region_(static_cast<uint8_t*>(p_.region)),
       slot_(reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET +
                                                   uint64_t{p_.start.slot} * SLUICE_SLOT_STRIDE)),
-      submit_(submit_ring(p_.region, p_.start.slot),
-              Bell::for_eventfd(p_.fds[wp::kWakeFd].get())),
+      submit_(submit_ring(p_.region, p_.start.slot), Bell::for_eventfd(p_.fds[wp::kWakeFd].get())),
       replies_(RingProducer(complete_ring(p_.region, p_.start.slot),
                             Bell::for_eventfd(p_.fds[wp::kWakeFd].get()))),
       decoder_wake_(wake_fd()),
       engine_wake_(wake_fd()),
       gate_(p_.host, p_.signal, &p_.report->header, monotonic_ns(),
-            [fd = p_.fds[wp::kRingFd].get()] { signal_fd(fd); }),
+            [fd = p_.fds[wp::kRingFd].get()] { signal_eventfd(fd); }),
       streams_(api_, p_.start.nvidia != 0, p_.start.chunk_target_us, p_.signal, p_.report,
                {[this](uint64_t token, CUresult status) { on_complete(token, status); },
                 [this](uint64_t token) { on_complete(token, CUDA_SUCCESS); },
@@ -94,7 +67,7 @@ void Session::end(CUresult code, const std::string& reason, bool asked) {
   std::memcpy(slot_->reason, reason.data(), std::min(reason.size(), sizeof slot_->reason - 1));
   __atomic_store_n(&slot_->error, static_cast<int32_t>(code), __ATOMIC_RELAXED);
   __atomic_store_n(&slot_->state, uint32_t{SLUICE_SLOT_ENDED}, __ATOMIC_RELEASE);
-  signal_fd(p_.fds[wp::kWakeFd].get());
+  signal_eventfd(p_.fds[wp::kWakeFd].get());
   if (!asked) {
     log::warning("session of vgpu {} slot {} ends: {}", p_.start.vgpu, p_.start.slot, reason);
     wp::Message m{};
@@ -103,215 +76,9 @@ void Session::end(CUresult code, const std::string& reason, bool asked) {
     std::memcpy(m.text, reason.data(), std::min(reason.size(), sizeof m.text - 1));
     send(m);
   }
-  // Contexts, memory and running kernels go with the process: the driver frees them in its own order,
-  // also when a kernel never returns.
+  // Contexts, memory and running kernels go with the process: the driver frees them in its own
+  // order, also when a kernel never returns.
   ::_exit(0);
-}
-
-// --- threads ---
-
-void Session::decoder_loop() {
-  RecordBuffer record;
-  Spinner records, ends;
-  const int bell = p_.fds[wp::kBellFd].get();
-  for (uint32_t n = 1;; ++n) {
-    if (const char* why = replies_.failure()) violation(why);
-    if (decoder_must_wait()) {
-      set_decoder_awake(false);
-      pollfd fds[] = {{decoder_wake_.get(), POLLIN, 0}};
-      sleep_on(fds, 1, kForever);
-      drain_eventfd(decoder_wake_.get());
-      set_decoder_awake(true);
-      continue;
-    }
-    switch (submit_.pop(record)) {
-      case Pop::kRecord:
-        decode(record.record(), record.body());
-        // A program that never pauses must not keep its own launches from being refilled.
-        if (n % kRecordsPerLook == 0) {
-          if (replies_.waiting()) replies_.flush();
-          drive_engine();
-        }
-        break;
-      case Pop::kBroken:
-        violation(submit_.broken_reason());
-      case Pop::kEmpty: {
-        if (replies_.waiting()) replies_.flush();
-        if (look_out(records, ends)) break;
-        if (!submit_.arm()) break;
-        replies_.arm();
-        set_decoder_awake(false);
-        pollfd fds[] = {{bell, POLLIN, 0}, {decoder_wake_.get(), POLLIN, 0}};
-        const uint64_t from = monotonic_ns();
-        sleep_on(fds, 2, kForever);
-        const uint64_t slept_ns = monotonic_ns() - from;
-        records.slept(slept_ns);
-        ends.found_after(slept_ns - std::min(slept_ns, kNapCostNs));
-        replies_.disarm();
-        submit_.disarm();
-        set_decoder_awake(true);
-        drain_eventfd(bell);
-        drain_eventfd(decoder_wake_.get());
-        break;
-      }
-    }
-  }
-}
-
-bool Session::look_out(Spinner& records, Spinner& ends) {
-  uint32_t looks = 0;
-  const auto look = [&] {
-    if (submit_.readable()) return true;
-    if (++looks % kLooksPerDrive == 0) drive_engine();
-    return false;
-  };
-  if (records.spin(look)) return true;
-  // The end that somebody waits for is found here sooner than by the engine thread.
-  while (end_is_near_.load(std::memory_order_relaxed)) {
-    bool got_on = false;
-    if (!ends.spin([&] { return submit_.readable() || (got_on |= drive_engine()); })) return false;
-    if (submit_.readable()) return true;
-  }
-  return false;
-}
-
-bool Session::drive_engine() {
-  if (!in_flight_.load(std::memory_order_relaxed)) return false;
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return false;  // the engine thread is at it
-  const size_t before = engine_.queued();
-  engine_.poll(monotonic_ns());
-  after_engine();
-  return engine_.queued() != before;
-}
-
-void Session::set_decoder_awake(bool awake) {
-  std::lock_guard lock(mutex_);
-  decoder_awake_ = awake;
-  if (!awake) after_engine();
-}
-
-// Whether the guest has queued as much as it may. Its records then stay in its ring.
-bool Session::decoder_must_wait() {
-  {
-    std::lock_guard lock(mutex_);
-    const size_t queued = engine_.queued();
-    if (queued >= limits_.hard_operations || parked_.size() >= limits_.parked_calls)
-      violation("too many operations and calls wait");
-    // What a host function waits for may stand behind these records: then they have to be read.
-    if (queued >= limits_.queued_operations && !engine_.waits_for_program()) {
-      decoder_waits_.store(true);
-      return true;
-    }
-  }
-  std::lock_guard lock(job_mutex_);
-  if (jobs_.size() < limits_.jobs) return false;
-  decoder_waits_.store(true);
-  return true;
-}
-
-void Session::wake_decoder() {
-  if (decoder_waits_.exchange(false)) signal_fd(decoder_wake_.get());
-}
-
-void Session::post(std::function<void()> job) {
-  {
-    std::lock_guard lock(job_mutex_);
-    jobs_.push_back(std::move(job));
-  }
-  job_ready_.notify_one();
-}
-
-void Session::job_loop() {
-  ::prctl(PR_SET_NAME, "sluice-jobs");
-  for (;;) {
-    std::function<void()> job;
-    {
-      std::unique_lock lock(job_mutex_);
-      job_ready_.wait(lock, [this] { return !jobs_.empty(); });
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
-    }
-    job();
-    wake_decoder();
-  }
-}
-
-void Session::after_engine() {
-  if (engine_.error() != CUDA_SUCCESS && sticky_.load() == 0) {
-    sticky_.store(engine_.error());
-    __atomic_store_n(&p_.report->header.error, static_cast<uint64_t>(engine_.error()),
-                     __ATOMIC_RELAXED);
-    log::warning("vgpu {} slot {}: {}", p_.start.vgpu, p_.start.slot,
-                 gpu::describe(engine_.error()));
-  }
-  const auto& c = engine_.counters();
-  sluice_report_header& h = p_.report->header;
-  __atomic_store_n(&h.launches, c.launches, __ATOMIC_RELAXED);
-  __atomic_store_n(&h.launches_done, c.launches_done, __ATOMIC_RELAXED);
-  __atomic_store_n(&h.evictions, c.evictions, __ATOMIC_RELAXED);
-  __atomic_store_n(&h.relaunches, c.relaunches, __ATOMIC_RELAXED);
-  __atomic_store_n(&h.opaque_launches, c.opaque, __ATOMIC_RELAXED);
-
-  in_flight_.store(engine_.in_flight(), std::memory_order_relaxed);
-  end_is_near_.store(
-      engine_.in_flight() && !parked_.empty() && engine_.queued() <= kNearOperations,
-      std::memory_order_relaxed);
-  if (engine_kicked_) return;
-  const bool too_long =
-      engine_.in_flight()
-          ? !decoder_awake_ && engine_sleep_ns_ > (parked_.empty() ? kPollGateNs - 1 : kPollWaitedNs)
-          : engine_.held_by_gate() && engine_sleep_ns_ == kForever;
-  if (too_long) {
-    engine_kicked_ = true;
-    signal_fd(engine_wake_.get());
-  }
-}
-
-void Session::engine_loop() {
-  ::prctl(PR_SET_NAME, "sluice-engine");
-  ::prctl(PR_SET_TIMERSLACK, 1000);
-  uint64_t nap = kPollFirstNs, seen = 0;
-  for (;;) {
-    uint64_t sleep = kForever;
-    {
-      std::lock_guard lock(mutex_);
-      const uint64_t now = monotonic_ns();
-      engine_.poll(now);
-      const uint64_t progress =
-          engine_.counters().launches_done + engine_.counters().relaunches + next_token_ +
-          engine_.queued();
-      if (engine_.in_flight() && decoder_awake_) {
-        nap = kPollFirstNs;  // asleep until the decoder hands over, see after_engine()
-      } else if (engine_.in_flight()) {
-        const bool urgent = !parked_.empty() || !gate_.open(now);
-        nap = progress != seen ? kPollFirstNs
-                               : std::min(nap * 2, urgent ? kPollWaitedNs : kPollNs);
-        sleep = nap;
-      } else if (engine_.held_by_gate()) {
-        sleep = kPollGateNs;
-      }
-      seen = progress;
-      engine_sleep_ns_ = sleep;
-      engine_kicked_ = false;
-      after_engine();
-      if (engine_.queued() < limits_.queued_operations || engine_.waits_for_program())
-        wake_decoder();
-    }
-    pollfd fds[] = {{p_.fds[wp::kGateFd].get(), POLLIN, 0},
-                    {engine_wake_.get(), POLLIN, 0},
-                    {sluiced_gone_ ? -1 : p_.control.get(), POLLIN, 0}};
-    sleep_on(fds, 3, sleep);
-    if (fds[0].revents) {
-      drain_eventfd(fds[0].fd);
-      nap = kPollFirstNs;
-    }
-    if (fds[1].revents) {
-      drain_eventfd(fds[1].fd);
-      nap = kPollFirstNs;
-    }
-    if (fds[2].revents) on_control();
-  }
 }
 
 // --- control socket ---

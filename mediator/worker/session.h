@@ -1,11 +1,14 @@
 // Session: all that a sluice-worker is: one guest process's contexts, memory, modules and streams,
 // its slot's rings, its gate, and the three threads that serve them.
 //
-//   decoder  takes records from the submit ring, checks them, and queues what they ask for. It never
+//   decoder  takes records from the submit ring, checks them, and queues what they ask for. It
+//   never
 //            waits for the GPU, the driver's compiler, sluiced or the program.
-//            While it looks out for records it also looks for the ends of launches.
-//   engine   drives the stream engine while work is in flight and the decoder sleeps, or when a gate
-//            opens (relaunches), and reads the control socket.
+//            It also drives the stream engine while work is in flight, unless it has to stop
+//            reading.
+//   engine   drives the stream engine otherwise, when a gate opens (relaunches) or moves, and reads
+//   the
+//            control socket.
 //   jobs     makes the driver calls that may take long or have to follow a synchronisation: module
 //            loads, memory, contexts.
 // One lock (mutex_) guards tables and engine; it is held across driver calls that only queue work,
@@ -50,12 +53,12 @@ namespace sluice::worker {
 
 // What a worker may hold for its guest in its own memory. Each bounds a queue that the guest fills.
 struct SessionLimits {
-  size_t queued_operations = 1u << 16;  // in streams; the decoder stops taking records at it ...
-  size_t hard_operations = 1u << 18;    // ... unless a host function waits; here the session ends
-  size_t jobs = 256;                    // for the job thread; the decoder stops taking records
-  size_t parked_calls = 4096;           // that wait for streams, leases or extents; more end it
-  uint64_t module_bytes = 256ull << 20; // of one module's text
-  uint32_t contexts = 8;                // each costs hundreds of MB on a real GPU
+  size_t queued_operations = 1u << 16;   // in streams; the decoder stops taking records at it ...
+  size_t hard_operations = 1u << 18;     // ... unless a host function waits; here the session ends
+  size_t jobs = 256;                     // for the job thread; the decoder stops taking records
+  size_t parked_calls = 4096;            // that wait for streams, leases or extents; more end it
+  uint64_t module_bytes = 256ull << 20;  // of one module's text
+  uint32_t contexts = 8;                 // each costs hundreds of MB on a real GPU
 };
 
 // What came with Start, mapped.
@@ -92,20 +95,25 @@ class Session {
  private:
   friend struct GenericCalls;
 
-  // --- threads (session.cc) ---
+  // --- threads (session_threads.cc) ---
   void decoder_loop();
   void engine_loop();
   void job_loop();
   void post(std::function<void()> job);
   bool decoder_must_wait();
   void wake_decoder();
-  // The decoder: looks out for a record, and for ends of launches, as long as that is likely to pay.
-  // False: time to sleep.
+  // The decoder: looks out for a record, and for ends of launches, as long as that is likely to
+  // pay. False: time to sleep.
   bool look_out(Spinner& records, Spinner& ends);
   // The decoder: drives the stream engine; whether it got on. Cheap while nothing is in flight.
   bool drive_engine();
-  // The decoder sleeps (the engine thread takes over what is in flight) or is back.
-  void set_decoder_awake(bool awake);
+  // The decoder: sleeps on its bell and `decoder_wake_`; meanwhile it looks for ends of launches
+  // now and then while any are in flight. Returns how long it slept, in ns.
+  uint64_t decoder_sleep();
+  // The decoder is about to sleep for so long (0: it is back). `drives`: it looks after the engine.
+  void set_decoder(bool drives, uint64_t sleep_ns);
+  // With mutex_ held: how long to sleep now that nothing has ended for `nap_ns`.
+  uint64_t next_nap(uint64_t nap_ns, bool got_on) const;
   // With mutex_ held, after the engine was given something: takes notice of a fault, and wakes the
   // engine thread if it sleeps too long for what is now under way.
   void after_engine();
@@ -153,10 +161,12 @@ class Session {
 
   // --- helpers ---
   void answer(const Call& call, CUresult status, std::span<const std::byte> body = {});
-  // With mutex_ held: a token whose completion runs `then` (under mutex_; it must not use the engine).
+  // With mutex_ held: a token whose completion runs `then` (under mutex_; it must not use the
+  // engine).
   uint64_t park(std::function<void(CUresult)> then);
   void on_complete(uint64_t token, CUresult status);
-  // With mutex_ held: runs `job` on the job thread when all that the context has queued is complete.
+  // With mutex_ held: runs `job` on the job thread when all that the context has queued is
+  // complete.
   void post_after_sync(const std::shared_ptr<ContextObject>& context, std::function<void()> job);
   void post_after_sync_all(std::function<void()> job);
   // With mutex_ held: asks sluiced for more device memory; `then` runs on the engine thread.
@@ -191,7 +201,7 @@ class Session {
   std::map<CUdevice, std::shared_ptr<ContextObject>> primary_;
   uint32_t contexts_open_ = 0;
   ContextId next_context_ = 1;
-  std::map<uint64_t, uint64_t> extents_;  // offset -> bytes, of the region: the session's
+  std::map<uint64_t, uint64_t> extents_;     // offset -> bytes, of the region: the session's
   std::map<uint64_t, uint64_t> registered_;  // offset -> bytes: pinned with the driver
   std::unordered_map<uint64_t, std::function<void(CUresult)>> parked_;
   uint64_t next_token_ = 1;
@@ -204,12 +214,14 @@ class Session {
   std::unordered_map<uint64_t, Call> extent_waiters_;
   uint64_t next_request_ = 1;
   bool pages_registered_ = false;
-  // While the decoder is awake it drives the engine, and the engine thread is left asleep: waking it
-  // costs the decoder more than a launch, and on two processors it would run in somebody's way.
-  bool decoder_awake_ = true;
-  // How long the engine thread is about to sleep (ns; max: until it is woken), and whether it was woken.
-  uint64_t engine_sleep_ns_ = 0;
-  bool engine_kicked_ = false;
+  // While the decoder is awake, or something is in flight, it drives the engine, and the engine
+  // thread is left asleep: waking it costs the decoder more than a launch, and on two processors it
+  // would run in somebody's way.
+  bool decoder_drives_ = true;
+  // How long either is about to sleep (ns; 0: awake; max: until it is woken), and whether it was
+  // woken.
+  uint64_t decoder_sleep_ns_ = 0, engine_sleep_ns_ = 0;
+  bool decoder_kicked_ = false, engine_kicked_ = false;
 
   std::atomic<int> sticky_{0};  // CUresult that every later call returns
   std::atomic<bool> sluiced_gone_{false};
