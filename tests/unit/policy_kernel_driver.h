@@ -47,7 +47,7 @@ struct KernelDriver {
     Launch l{.id = id, .vgpu = v};
     l.sms_wanted = static_cast<uint16_t>(wanted);
     l.predicted_sm_ns = static_cast<uint64_t>(static_cast<double>(ns * width) * prediction);
-    call([&] { policy->on_launch_queued(now, l, out); });
+    if (tells_launches) call([&] { policy->on_launch_queued(now, l, out); });
     if (!had_work) call([&] { policy->on_arrival(now, v, out); });
     settle();
     return id;
@@ -93,6 +93,7 @@ struct KernelDriver {
   std::unique_ptr<Policy> policy;
   uint32_t sms;
   uint64_t leave_ns = 0;  // how long an eviction takes
+  bool tells_launches = true;  // false: the policy hears of vGPUs that have work, as from sluiced
   std::vector<Sm> sm = std::vector<Sm>(sms);
   std::map<LaunchId, Kernel> kernels;
   LaunchId launches = 0;
@@ -116,11 +117,13 @@ struct KernelDriver {
   void settle() {
     for (bool more = true; more;) {
       more = false;
-      for (auto& [id, k] : kernels) {
+      for (auto& entry : kernels) {
+        const LaunchId id = entry.first;  // lambdas of C++20 and clang 14 capture no structured binding
+        Kernel& k = entry.second;
         if (k.ended_ns || k.left_sm_ns > 0) continue;
         k.ended_ns = now;
         more = true;
-        call([&] { policy->on_launch_done(now, {.id = id, .vgpu = k.vgpu}, out); });
+        if (tells_launches) call([&] { policy->on_launch_done(now, {.id = id, .vgpu = k.vgpu}, out); });
         for (uint32_t i = 0; i < sm.size(); ++i)
           if (sm[i].launch == id) released(i, LeftReason::kIdle);
         if (!busy(k.vgpu)) call([&] { policy->on_idle(now, k.vgpu, out); });
@@ -191,6 +194,7 @@ inline void soak(std::string_view name, uint64_t seed, Config config) {
   };
   KernelDriver d(name, config);
   d.leave_ns = draw(3) * 40 * KernelDriver::kUs;
+  d.tells_launches = draw(2);
   for (VgpuId v = 0; v < 6; ++v)
     d.add(v, static_cast<uint32_t>(draw(4)), static_cast<uint32_t>(1 + draw(300)));
   for (int i = 0; i < 120; ++i) {
