@@ -51,8 +51,10 @@ def parse_arguments():
                    help="where report.json, shares.png and the logs go (default demo-out)")
     p.add_argument("--device", choices=["auto", "soft", "nvidia"], default="auto",
                    help="the GPU: NVIDIA's, or the software GPU (default: NVIDIA's if there is one)")
-    p.add_argument("--local", action="store_true",
-                   help="local processes instead of virtual machines (no QEMU, no libvirt)")
+    p.add_argument("--guests", choices=["libvirt", "qemu", "local"], default="libvirt",
+                   help="libvirt domains (default), QEMU without libvirt, or local processes")
+    p.add_argument("--image", type=pathlib.Path, help="folder with vmlinux and initramfs.cpio, "
+                   "instead of making them")
     p.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help=argparse.SUPPRESS)
     a = p.parse_args()
     if not 2 <= a.vms <= 16:
@@ -132,7 +134,7 @@ def program_options(program, nvidia):
 
 
 class VmClient(Client):
-    def boot(self, libvirt, args, image, sluiced):
+    def boot(self, libvirt, image, sluiced):
         work = sluiced.work / self.name
         work.mkdir(exist_ok=True)
         xml_file, jobs = work / "domain.xml", work / "jobs"
@@ -142,6 +144,9 @@ class VmClient(Client):
         sluiced.ctl("create", "--domain-xml", xml_file)
         libvirt.define(xml_file)
         self.guest = libvirt.boot(self.name, jobs)
+        self.wait_for_gpu()
+
+    def wait_for_gpu(self):
         # The agent is up once a program gets its answer from the GPU.
         end = time.monotonic() + 60
         while True:
@@ -156,6 +161,18 @@ class VmClient(Client):
     def run(self, argv, timeout):
         job = self.guest.start(argv)
         return job.wait(timeout), job.lines
+
+
+class QemuClient(VmClient):
+    """A guest by QEMU's command line."""
+
+    def boot(self, image, sluiced, cleanup):
+        sluiced.ctl("create", self.name, "--weight", self.weight)
+        self.qemu = virt.Qemu(self.name, sluiced.work / self.name, image[0], image[1],
+                              sluiced.vgpu_socket(self.name))
+        cleanup.append(self.qemu.kill)
+        self.guest = self.qemu.boot()
+        self.wait_for_gpu()
 
 
 class LocalClient(Client):
@@ -193,6 +210,35 @@ def wait_for_contention(sluiced, timeout=120):
         time.sleep(0.1)
 
 
+def make_image(args, work):
+    """(vmlinux, initramfs) with the guest package and the programs."""
+    if args.image:
+        return args.image / "vmlinux", args.image / "initramfs.cpio"
+    deb = subprocess.run([ROOT / "scripts/build-deb", args.build, work], check=True,
+                         stdout=subprocess.PIPE, text=True).stdout.strip()
+    say(f"guest package: {pathlib.Path(deb).name}")
+    programs = [args.build / "kernels/suite" / f"sluice-suite-{p}" for p in PROGRAMS + ["probe"]]
+    return guest_image.build(args.build / "guest-cache", args.build / "guest-image", deb, programs)
+
+
+def at_once(actions):
+    """Runs all actions side by side; Failure with what went wrong in any."""
+    errors = []
+
+    def guarded(action):
+        try:
+            action()
+        except (Failure, GuestError, HostError, virt.VirtError, OSError) as e:
+            errors.append(str(e))
+    threads = [threading.Thread(target=guarded, args=(a,)) for a in actions]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise Failure("; ".join(errors))
+
+
 def run(args, cleanup):
     started = float(os.environ.get("SLUICE_DEMO_STARTED", time.time()))
     out = args.out.resolve()
@@ -211,38 +257,26 @@ def run(args, cleanup):
     sluiced.start()
     say("sluiced runs")
 
-    if args.local:
-        clients = [LocalClient(n, w) for n, w in zip(names, args.halves[0])]
-        for c in clients:
-            c.boot(sluiced, args.build.resolve())
+    weights = args.halves[0]
+    if args.guests == "local":
+        clients = [LocalClient(n, w) for n, w in zip(names, weights)]
+        boots = [lambda c=c: c.boot(sluiced, args.build.resolve()) for c in clients]
     else:
-        deb = subprocess.run([ROOT / "scripts/build-deb", args.build, work], check=True,
-                             stdout=subprocess.PIPE, text=True).stdout.strip()
-        say(f"guest package: {pathlib.Path(deb).name}")
-        programs = [args.build / "kernels/suite" / f"sluice-suite-{p}" for p in PROGRAMS + ["probe"]]
-        image = guest_image.build(args.build / "guest-cache", args.build / "guest-image", deb, programs)
+        image = make_image(args, work)
         say("guest image: Debian's kernel, libc, busybox, the package and the programs")
-        libvirt = virt.Libvirt(run_dir / "libvirt")
-        cleanup.append(lambda: [shutil.copy(run_dir / n / "console.log", out / f"{n}.console.log")
-                                for n in names if (run_dir / n / "console.log").exists()])
-        cleanup.append(libvirt.stop)
-        libvirt.start()
-        say(f"libvirtd of our own runs ({libvirt.uri})")
-        clients = [VmClient(n, w) for n, w in zip(names, args.halves[0])]
-        errors = []
-
-        def boot(c):
-            try:
-                c.boot(libvirt, args, image, sluiced)
-            except (Failure, GuestError, HostError, virt.VirtError) as e:
-                errors.append(str(e))
-        threads = [threading.Thread(target=boot, args=(c,)) for c in clients]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        if errors:
-            raise Failure("; ".join(errors))
+        cleanup.append(lambda: [shutil.copy(f, out / f"{f.parent.name}.console.log") for n in names
+                                for f in (run_dir / n).glob("*console*")])
+        if args.guests == "qemu":
+            clients = [QemuClient(n, w) for n, w in zip(names, weights)]
+            boots = [lambda c=c: c.boot(image, sluiced, cleanup) for c in clients]
+        else:
+            libvirt = virt.Libvirt(run_dir / "libvirt")
+            cleanup.append(libvirt.stop)
+            libvirt.start()
+            say(f"libvirtd of our own runs ({libvirt.uri})")
+            clients = [VmClient(n, w) for n, w in zip(names, weights)]
+            boots = [lambda c=c: c.boot(libvirt, image, sluiced) for c in clients]
+    at_once(boots)
 
     nvidia = sluiced.ctl("info")["device"]["kind"] == "nvidia"
     say(f"{args.vms} x {LANES} programs at a time, weights {':'.join(map(str, args.halves[0]))}")
@@ -295,7 +329,7 @@ def main():
         signal.signal(number, interrupted)
     status = 0
     try:
-        if not args.local and os.geteuid() == 0:
+        if args.guests == "libvirt" and os.geteuid() == 0:
             virt.enter_private_namespace()
         run(args, cleanup)
     except (Failure, HostError, GuestError, virt.VirtError, guest_image.ImageError,

@@ -62,7 +62,7 @@ def make(halves, final, clients, names, wall_s, args, info):
         "results_wrong": sum(r["wrong"] for c in clients for r in c.results),
         "programs": sorted({r["program"] for c in clients for r in c.results}),
         "device": clients[0].device or info["device"]["kind"],
-        "guests": "local processes" if args.local else "libvirt domains",
+        "guests": args.guests,
         "policy": info["policy"],
         "wall_s": round(wall_s, 1),
     }
