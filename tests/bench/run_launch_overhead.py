@@ -2,12 +2,15 @@
 """Runs launch_overhead against a sluiced of its own on the local transport, nobody else busy.
 
 usage: run_launch_overhead.py [--build DIR] [--device soft|nvidia] [--out DIR] [--rounds N]
-                              [--launches N] [--require]
+                              [--launches N] [--pin WORKER,PROGRAM] [--require]
 
+--pin gives the worker and the program a processor each, as they have on a machine where nobody else
+runs anything; else the kernel may put both on one, and what is measured is its changes of thread.
 Leaves launch_overhead.json, .csv (all samples) and .svg in --out, and prints the JSON.
 """
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -27,6 +30,7 @@ def main():
     p.add_argument("--out", type=pathlib.Path, default=ROOT / "out/launch_overhead")
     p.add_argument("--rounds", type=int, default=20)
     p.add_argument("--launches", type=int, default=500)
+    p.add_argument("--pin", metavar="WORKER,PROGRAM", help="processors of the two sides")
     p.add_argument("--require", action="store_true", help="fail where a wanted figure is not met")
     a = p.parse_args()
     build = a.build.resolve()
@@ -35,7 +39,12 @@ def main():
               else "libcuda.so.1")
     with tempfile.TemporaryDirectory(prefix="sluice-bench.") as work:
         sluiced = Sluiced(build, work, device=a.device)
+        if a.pin:
+            worker_cpu, program_cpu = map(int, a.pin.split(","))
+            os.sched_setaffinity(0, {worker_cpu})  # inherited by sluiced and its workers
         sluiced.start()
+        if a.pin:
+            os.sched_setaffinity(0, {program_cpu})
         try:
             sluiced.ctl("create", VGPU, "--weight", 100)
             env = sluiced.client_env(VGPU)
