@@ -118,6 +118,8 @@ TEST_P(PolicyProperties, NobodyPromisedProgressStarves) {
         EXPECT_GT(r.vgpus[v].sm_ns, 0u) << "vGPU " << v;
         EXPECT_LT(r.vgpus[v].longest_wait_ns, 1'200'000'000u) << "vGPU " << v;
       }
+      // On slices wfq gates the others while a tenant that waits after each launch catches up: up to 16 %
+      // was seen (seed 116), where 1 % is wanted. Tighten this when the gate closes for less.
       EXPECT_LE(r.idle_with_work_ns, r.some_work_ns / (GetParam() == PreemptorKind::kExclusive ? 100 : 5));
       keep("starvation", *row, seed);
     }
