@@ -95,12 +95,12 @@ std::string as_json(const Report& r, uint64_t seed) {
 
 void print(const std::vector<Report>& reports, uint64_t seed) {
   fmt::print("workload {}, {} run(s), seed {}\n\n", reports[0].workload, reports[0].runs.size(), seed);
-  fmt::print("{:<8}{:>8}{:>8}{:>8}{:>9}{:>10}{:>8}{:>10}{:>10}{:>9}{:>8}{:>9}{:>16}\n", "policy", "ANTT", "STP",
+  fmt::print("{:<8}{:>10}{:>8}{:>10}{:>9}{:>10}{:>8}{:>10}{:>10}{:>9}{:>8}{:>9}{:>16}\n", "policy", "ANTT", "STP",
              "DNTT", "fairness", "share err", "Jain", "lag ms", "wait ms", "evicted", "high x", "useful",
              "evict us p50/99");
   for (const Report& r : reports) {
     const Metrics& m = r.mean;
-    fmt::print("{:<8}{:>8.2f}{:>8.2f}{:>8.2f}{:>9.3f}{:>9.2f}%{:>8.4f}{:>10.2f}{:>10.2f}{:>9.1f}{:>8}{:>8.1f}%"
+    fmt::print("{:<8}{:>10.2f}{:>8.2f}{:>10.2f}{:>9.3f}{:>9.2f}%{:>8.4f}{:>10.2f}{:>10.2f}{:>9.1f}{:>8}{:>8.1f}%"
                "{:>16}\n",
                r.policy, m.antt, m.stp, m.dntt, m.fairness, 100 * m.share_error_max, m.jain, m.lag_max_ms,
                m.longest_wait_ms, m.evictions,
