@@ -127,9 +127,10 @@ GPU_SIZES = {
 
 # A guest under TCG checks its results at a twentieth of the speed and has less memory.
 GPU_SIZES_IN_GUESTS = {
-    "triad": ["--size", "8388608"], "matmul": ["--size", "1024", "--inner", "1024"],
-    "reduction": ["--size", "33554432"], "stencil2d": ["--size", "2048"],
-    "histogram": ["--size", "33554432"], "md5": ["--size", "524288"]}
+    "triad": ["--size", "16777216"], "matmul": ["--size", "2048", "--inner", "2048"],
+    "reduction": ["--size", "67108864"], "stencil2d": ["--size", "4096"],
+    "histogram": ["--size", "67108864"], "md5": ["--size", "4194304"]}
+GPU_GUEST_MIB = 2048
 # Room for the programs' pinned buffers, and chunks as short as a real GPU can afford.
 GPU_SETTINGS = '[vgpu]\nregion = "8G"\n[scheduler]\nchunk_target_us = 20\n'
 
@@ -173,10 +174,11 @@ class VmClient(Client):
 class QemuClient(VmClient):
     """A guest by QEMU's command line."""
 
-    def boot(self, image, sluiced, cleanup):
+    def boot(self, image, sluiced, cleanup, nvidia):
         sluiced.ctl("create", self.name, "--weight", self.weight)
         self.qemu = virt.Qemu(self.name, sluiced.work / self.name, image[0], image[1],
-                              sluiced.vgpu_socket(self.name))
+                              sluiced.vgpu_socket(self.name),
+                              guest_mib=GPU_GUEST_MIB if nvidia else 256)
         cleanup.append(self.qemu.kill)
         self.guest = self.qemu.boot()
         self.wait_for_gpu()
@@ -262,6 +264,7 @@ def run(args, cleanup):
                    if sluiced.log_path.exists() else None)
     cleanup.append(sluiced.stop)
     sluiced.start()
+    nvidia = sluiced.ctl("info")["device"]["kind"] == "nvidia"
     say("sluiced runs")
 
     weights = args.halves[0]
@@ -275,7 +278,7 @@ def run(args, cleanup):
                                 for f in (run_dir / n).glob("*console*")])
         if args.guests == "qemu":
             clients = [QemuClient(n, w) for n, w in zip(names, weights)]
-            boots = [lambda c=c: c.boot(image, sluiced, cleanup) for c in clients]
+            boots = [lambda c=c: c.boot(image, sluiced, cleanup, nvidia) for c in clients]
         else:
             libvirt = virt.Libvirt(run_dir / "libvirt")
             cleanup.append(libvirt.stop)
@@ -285,7 +288,6 @@ def run(args, cleanup):
             boots = [lambda c=c: c.boot(libvirt, image, sluiced) for c in clients]
     at_once(boots)
 
-    nvidia = sluiced.ctl("info")["device"]["kind"] == "nvidia"
     say(f"{args.vms} x {LANES} programs at a time, weights {':'.join(map(str, args.halves[0]))}")
     until = time.monotonic() + args.seconds + 3  # a little more than both halves
     lanes = []
