@@ -142,13 +142,14 @@ def program_options(program, nvidia, in_guest):
 
 
 class VmClient(Client):
-    def boot(self, libvirt, image, sluiced):
+    def boot(self, libvirt, image, sluiced, nvidia):
         work = sluiced.work / self.name
         work.mkdir(exist_ok=True)
         xml_file, jobs = work / "domain.xml", work / "jobs"
         xml_file.write_text(virt.domain_xml(
             self.name, image[0], image[1], sluiced.vgpu_socket(self.name), jobs,
-            work / "console.log", self.weight))
+            work / "console.log", self.weight, memory="16G" if nvidia else "2G",
+            guest_mib=GPU_GUEST_MIB if nvidia else 256))
         sluiced.ctl("create", "--domain-xml", xml_file)
         libvirt.define(xml_file)
         self.guest = libvirt.boot(self.name, jobs)
@@ -285,7 +286,7 @@ def run(args, cleanup):
             libvirt.start()
             say(f"libvirtd of our own runs ({libvirt.uri})")
             clients = [VmClient(n, w) for n, w in zip(names, weights)]
-            boots = [lambda c=c: c.boot(libvirt, image, sluiced) for c in clients]
+            boots = [lambda c=c: c.boot(libvirt, image, sluiced, nvidia) for c in clients]
     at_once(boots)
 
     say(f"{args.vms} x {LANES} programs at a time, weights {':'.join(map(str, args.halves[0]))}")

@@ -153,7 +153,7 @@ def domain_xml(name, vmlinux, initramfs, vgpu_socket, job_socket, console_log, w
   <on_reboot>restart</on_reboot>
   <on_crash>destroy</on_crash>
   <devices>
-    <emulator>{q['emulator'] if 'emulator' in q else '/usr/bin/qemu-system-x86_64'}</emulator>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
     <iommu model='intel'><driver intremap='on'/></iommu>
     <shmem name='vgpu0'>
       <model type='ivshmem-doorbell'/>
