@@ -27,7 +27,7 @@ namespace sluice::exec::detail {
     fill_convert_##isa(table);             \
   }
 SLUICE_EXEC_DECLARE(base)
-#if defined(__x86_64__)
+#if SLUICE_EXEC_ALL_ISAS
 SLUICE_EXEC_DECLARE(avx2)
 SLUICE_EXEC_DECLARE(avx512)
 #endif
@@ -40,8 +40,8 @@ struct Table {
   std::array<Handler, kOpCount> handlers;
   Table() {
     handlers.fill(&take_control);
+#if SLUICE_EXEC_ALL_ISAS
     int level = 0;
-#if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
@@ -58,7 +58,7 @@ struct Table {
 #endif
     Handler* const table = handlers.data();
     fill_base(table);
-#if defined(__x86_64__)
+#if SLUICE_EXEC_ALL_ISAS
     if (level == 1) {
       fill_avx2(table);
     } else if (level == 2) {

@@ -46,7 +46,7 @@ test_packages=(libgtest-dev libgmock-dev libbenchmark-dev)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)
 
-# build FOLDER [meson option...]: configures once and builds everything.
+# build FOLDER [meson option...]: configures once and builds everything, or what $ninja_targets names.
 build() {
   local dir=$1
   shift
@@ -57,7 +57,8 @@ build() {
   say "building in ${dir#"$root"/}"
   # A line now and then; whatever is no progress (warnings, errors) in full.
   local line last=-100
-  ninja -C "$dir" -j "$jobs" | while IFS= read -r line; do
+  # shellcheck disable=SC2086  # a list of targets
+  ninja -C "$dir" -j "$jobs" ${ninja_targets:-} | while IFS= read -r line; do
     case $line in
       \[*)
         [ $((SECONDS - last)) -ge 15 ] || continue
