@@ -10,6 +10,8 @@ namespace sluice::softgpu {
 namespace {
 
 std::atomic<State*> g_state{nullptr};
+// The state after exit: still reachable, so that leak checkers see that it is kept, not lost.
+std::atomic<State*> g_stopped{nullptr};
 std::atomic<int> g_gone{0};  // a CUresult: why there is no state any more
 std::once_flag g_once;
 CUresult g_init_result = CUDA_ERROR_NOT_INITIALIZED;
@@ -32,6 +34,7 @@ void stop_at_exit() {
   s->scheduler.stop();
   s->engine.stop();
   // Never deleted: another thread of the program may still be inside a call.
+  g_stopped.store(s);
 }
 
 CUresult initialise_once() {
