@@ -4,6 +4,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <fcntl.h>
@@ -87,6 +88,7 @@ class WorkerBench {
     pid_ = ::fork();
     SLUICE_CHECK(pid_ >= 0);
     if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker outlives its mediator; a test's must not
       if (pair[1] == wp::kControlFd) ::fcntl(pair[1], F_SETFD, 0);
       ::dup2(pair[1], wp::kControlFd);
       for (const auto& e : options_.environment) ::putenv(::strdup(e.c_str()));
