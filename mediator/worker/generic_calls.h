@@ -14,7 +14,9 @@
 namespace sluice::worker {
 
 // The call is not answered now: it was parked (a lease is asked for) and will run again.
-inline constexpr CUresult kParked = static_cast<CUresult>(-1);
+// No CUresult, but within the values that the enumeration can hold (999 needs ten bits): a load of
+// anything outside them is undefined.
+inline constexpr CUresult kParked = static_cast<CUresult>(1023);
 
 struct GenericCalls {
   using ContextHandle = calls::WireHandle<SLUICE_HANDLE_CONTEXT>;
