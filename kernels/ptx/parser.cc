@@ -246,7 +246,9 @@ bool Parser::function(std::uint32_t begin, std::string_view linkage, bool is_ent
   f.line = line_at(begin);
   if (!trivia()) return false;
   while (cursor_.peek() == '.') {  // `.attribute(...)` before the name
-    cursor_.take_dot_word();
+    // A dot alone is no word: without this it would be looked at for ever.
+    if (cursor_.take_dot_word().empty())
+      return fail(cursor_.position(), "expected the name of a function");
     if (!trivia()) return false;
     if (cursor_.peek() == '(') {
       if (!skip_balanced() || !trivia()) return false;
