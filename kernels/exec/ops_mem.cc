@@ -87,6 +87,12 @@ u64 resolve_generic_lane(Warp& w, const Where& at, u64 address, u32 lane, Cached
   return p;
 }
 
+// The range that the warp remembers for an instruction.
+inline CachedRange& remembered(Warp& w, const Inst& in, bool write) {
+  const u32 slot = static_cast<u32>((reinterpret_cast<u64>(&in) / sizeof(Inst)) % kRangeCacheSize);
+  return write ? w.write_ranges[slot] : w.read_ranges[slot];
+}
+
 // The lanes' host addresses into p; lanes that do not execute get the first one's that does.
 Pattern resolve(Warp& w, const Inst& in, const Where& at, u64* __restrict p) {
   const u32 m = w.exec;
@@ -131,9 +137,7 @@ Pattern resolve(Warp& w, const Inst& in, const Where& at, u64* __restrict p) {
     case kSpaceGlobal:
     case kSpaceGeneric: {
       refresh_ranges(w);
-      const u32 slot =
-          static_cast<u32>((reinterpret_cast<u64>(&in) / sizeof(Inst)) % kRangeCacheSize);
-      CachedRange& cached = at.write ? w.write_ranges[slot] : w.read_ranges[slot];
+      CachedRange& cached = remembered(w, in, at.write);
       if (cached.bytes >= bytes) {
         const u64 base = cached.base, limit = cached.bytes - bytes;
         u64 outside = 0;
@@ -234,8 +238,69 @@ inline void broadcast(Warp& w, u32 operand, T value) {
   SLUICE_LANES d[i] = ((m >> i) & 1) != 0 ? v : d[i];
 }
 
+// The commonest access by far: a whole warp at one contiguous, aligned piece of global memory that
+// lies in the range remembered for this instruction, or of shared memory. Its host address, or 0:
+// it may be anything else, `resolve` knows. One scalar check of the ends stands for 32 of the
+// addresses, once it is seen that they are in a row.
+inline u64 contiguous_piece(Warp& w, const Inst& in, u32 bytes, bool write) {
+  if (w.exec != 0xffffffffu || (in.mod & kModStrong) != 0) return 0;
+  const u32 space = in.mod & kSpaceMask;
+  if ((in.mod & kModAddress32) != 0) {
+    if (space != kSpaceShared) return 0;
+    const u32* a = source<u32>(w, in.a);
+    const u32 first = a[0];
+    u32 differ = 0;
+    SLUICE_LANES differ |= a[i] ^ (first + bytes * static_cast<u32>(i));
+    const u64 at = static_cast<u32>(first + static_cast<u32>(in.imm));
+    if (differ != 0 || (at & (bytes - 1)) != 0 || at + 32 * u64{bytes} > w.block->shared_bytes)
+      return 0;
+    return reinterpret_cast<u64>(w.block->shared) + at;
+  }
+  if (space != kSpaceGlobal && space != kSpaceGeneric) return 0;
+  if (w.block->map->version() != w.range_version) return 0;
+  const u64* a = source<u64>(w, in.a);
+  const u64 at = a[0] + static_cast<u64>(in.imm);
+  const CachedRange& range = remembered(w, in, write);
+  if (range.bytes < 32 * u64{bytes} || at - range.base > range.bytes - 32 * u64{bytes} ||
+      (at & (bytes - 1)) != 0)
+    return 0;
+  const u64 first = a[0];
+  u64 differ = 0;
+  SLUICE_LANES differ |= a[i] ^ (first + bytes * static_cast<u64>(i));
+  return differ == 0 ? at : 0;
+}
+
+// A parameter at an address that the text names: the same for all lanes, and no more to check.
+// False: it is none, or out of bounds.
+template <class T>
+inline bool load_parameter(Warp& w, const Inst& in) {
+  if ((in.mod & kSpaceMask) != kSpaceParam || (in.a & kConstBit) == 0) return false;
+  const u64 at =
+      ((in.mod & kModAddress32) != 0 ? u64{*source<u32>(w, in.a)} : *source<u64>(w, in.a)) +
+      static_cast<u64>(in.imm);
+  if (at > w.block->param_bytes || w.block->param_bytes - at < sizeof(T) || at % sizeof(T) != 0)
+    return false;
+  const T value = *as<T>(reinterpret_cast<u64>(w.block->params) + at);
+  auto* d = target<T>(w, in.d);
+  if (w.exec == w.live) {
+    SLUICE_LANES d[i] = to_lane<T>(value);
+  } else {
+    broadcast<T>(w, in.d, value);
+  }
+  return true;
+}
+
 template <class T, int N>
 Flow load(Warp& w, const Inst& in) {
+  if constexpr (N == 1) {
+    if (load_parameter<T>(w, in)) return Flow::kNext;
+    if (const u64 from = contiguous_piece(w, in, sizeof(T), false)) {
+      auto* d = target<T>(w, in.d);
+      const T* values = as<T>(from);
+      SLUICE_LANES d[i] = to_lane<T>(values[i]);
+      return Flow::kNext;
+    }
+  }
   alignas(64) u64 p[32];
   const Pattern pattern = resolve(w, in, where_of(in, sizeof(T) * N, false), p);
   if (pattern == Pattern::kFault) return Flow::kFault;
@@ -290,6 +355,14 @@ Flow load(Warp& w, const Inst& in) {
 
 template <class T, int N>
 Flow store(Warp& w, const Inst& in) {
+  if constexpr (N == 1) {
+    if (const u64 to = contiguous_piece(w, in, sizeof(T), true)) {
+      const auto* b = source<T>(w, in.b);
+      T* values = as_mutable<T>(to);
+      SLUICE_LANES values[i] = static_cast<T>(b[i]);
+      return Flow::kNext;
+    }
+  }
   alignas(64) u64 p[32];
   const Pattern pattern = resolve(w, in, where_of(in, sizeof(T) * N, true), p);
   if (pattern == Pattern::kFault) return Flow::kFault;

@@ -115,8 +115,8 @@ Case stencil2d(unsigned log_items) {
   const size_t n = size_t{edge} * edge;
   Case c;
   c.buffers = {output(n * 4), floats(n)};
-  c.arguments = {buffer(0), buffer(1), f32(0.25f), f32(0.15f), f32(0.05f),
-                 f32(1.0f), u32(edge), u32(edge)};
+  c.arguments = {buffer(0),  buffer(1), f32(0.25f), f32(0.15f),
+                 f32(0.05f), f32(1.0f), u32(edge),  u32(edge)};
   c.grid[0] = edge / 32;
   c.grid[1] = edge / 8;
   c.block[0] = 32;
@@ -164,7 +164,8 @@ Case spmv(unsigned log_items) {
   const uint32_t rows = 1u << (log_items - 4);
   Random random;
   std::vector<uint32_t> starts{0};
-  for (uint32_t row = 0; row < rows; ++row) starts.push_back(starts.back() + 8 + random.bits() % 16);
+  for (uint32_t row = 0; row < rows; ++row)
+    starts.push_back(starts.back() + 8 + random.bits() % 16);
   const size_t nonzeros = starts.back();
   Case c;
   c.buffers = {output(rows * size_t{4}),
