@@ -111,7 +111,7 @@ void BlockImpl::start(Dim3 block, SmPlace where) {
   place = where;
   faulted_ = false;
   next_warp_ = 0;
-  for (Barrier& b : barriers_) b = Barrier{};
+  for (Barrier& b : barriers_) b.open = false;  // the rest is made anew when it is opened
   const uint32_t threads = static_cast<uint32_t>(shape.block.count());
   const uint32_t begin = image_->program().data().entry_code[entry_].begin;
   for (WarpState& w : warps_) {
@@ -126,6 +126,8 @@ RunResult BlockImpl::run(uint64_t max_steps) {
     result.state = RunState::kFault;
     return result;
   }
+  if (environment->preempt_sequence != nullptr)
+    preempt_seen_ = environment->preempt_sequence->load(std::memory_order_relaxed);
   uint32_t idle = 0;     // warps in a row that cannot run
   uint32_t waiting = 0;  // warps in a row that cannot run or only poll
   while (result.steps < max_steps) {
@@ -162,6 +164,7 @@ RunResult BlockImpl::run(uint64_t max_steps) {
       result.waiting = true;
       return result;
     }
+    if (preempted()) break;
   }
   bool alive = false;
   for (const WarpState& each : warps_) alive = alive || each.live != 0;
@@ -203,8 +206,13 @@ void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string&
 
 void read_special(Warp& w, const Inst& in) {
   BlockState& b = *w.block;
+  // Lanes that do not live may be written: the usual, whole warp takes a loop that vectorises.
   const auto lanes32 = [&w, &in](auto value) {
     auto* d = reinterpret_cast<uint32_t*>(w.regs + in.d);
+    if (w.exec == w.live) {
+      for (uint32_t i = 0; i < kWarpLanes; ++i) d[i] = value(i);
+      return;
+    }
     for (uint32_t m = w.exec; m != 0; m &= m - 1) {
       const uint32_t i = static_cast<uint32_t>(__builtin_ctz(m));
       d[i] = value(i);
@@ -325,6 +333,15 @@ void read_special(Warp& w, const Inst& in) {
 }
 
 uint64_t find_global(Warp& w, uint64_t address, uint32_t bytes, bool write, CachedRange& cached) {
+  const auto holds = [address, bytes](const CachedRange& r) {
+    return r.bytes >= bytes && address - r.base <= r.bytes - bytes;
+  };
+  if (holds(cached)) return address;
+  for (const CachedRange& r : write ? w.write_ranges : w.read_ranges) {
+    if (!holds(r)) continue;
+    cached = CachedRange(r);  // `r` and `cached` are of one array
+    return address;
+  }
   const MemoryRange range = w.block->map->find(address, bytes);
   if (range.bytes == 0 || (write && !range.writable)) return 0;
   cached = {range.base, range.bytes};

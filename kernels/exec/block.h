@@ -74,6 +74,9 @@ class Block {
   // Executes until the end, a fault, or about `max_steps` warp instructions.
   virtual RunResult run(uint64_t max_steps) = 0;
   virtual const Fault& fault() const = 0;
+  // The block goes on on another SM (it was preempted and restored there): what %smid says from now
+  // on. Between two run() calls only.
+  virtual void move(SmPlace place) { (void)place; }
 };
 
 }  // namespace sluice::exec

@@ -38,6 +38,7 @@ class BlockImpl final : public Block, public BlockState {
   void start(Dim3 block, SmPlace where) override;
   RunResult run(uint64_t max_steps) override;
   const Fault& fault() const override { return fault_; }
+  void move(SmPlace where) override { place = where; }
 
  private:
   enum class TurnEnd { kUsedUp, kSpun, kBlocked, kFault };
@@ -67,6 +68,11 @@ class BlockImpl final : public Block, public BlockState {
   uint32_t split_off(WarpState& warp, uint32_t lanes, uint32_t pc);
   void record_fault(const WarpState& warp, uint32_t pc, const std::string& detail);
   bool resolve_stall();
+  // Somebody wants this thread: the preempt sequence is not what it was when run() began.
+  bool preempted() const {
+    return environment->preempt_sequence != nullptr &&
+           environment->preempt_sequence->load(std::memory_order_relaxed) != preempt_seen_;
+  }
 
   std::shared_ptr<const Image> image_;
   const Code& code_;
@@ -77,6 +83,7 @@ class BlockImpl final : public Block, public BlockState {
   std::vector<WarpState> warps_;
   std::array<Barrier, kBarriers> barriers_;
   uint32_t next_warp_ = 0;
+  uint32_t preempt_seen_ = 0;
   bool faulted_ = false;
   Fault fault_;
   std::string detail_;

@@ -2,6 +2,7 @@
 // it; every member is called from the threads that call Block::run, several at once.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -14,6 +15,10 @@ class Environment {
   virtual uint64_t global_timer_ns() = 0;
   // Text that kernels print (vprintf), already formatted; one call per thread and call.
   virtual void print(std::string_view text) = 0;
+  // Preempt sequence: while blocks run they look at it at back edges, and Block::run returns soon
+  // after it has changed (kYielded; it goes on when run again). Null: nobody ever asks. Set before
+  // any block runs; the word may lie in memory that other processes write.
+  const std::atomic<uint32_t>* preempt_sequence = nullptr;
 };
 
 }  // namespace sluice::exec

@@ -79,7 +79,7 @@ BlockImpl::Turn BlockImpl::run_turn(WarpState& w, uint64_t max_steps) {
         const uint32_t to = static_cast<uint32_t>(in.imm);
         const bool back = to <= pc;
         pc = to;
-        if (!back || (turn.steps < limit && w.spin < kSpinLimit)) continue;
+        if (!back || (turn.steps < limit && w.spin < kSpinLimit && !preempted())) continue;
         split.pc = pc;
         running = false;
       } else {
@@ -97,7 +97,7 @@ BlockImpl::Turn BlockImpl::run_turn(WarpState& w, uint64_t max_steps) {
       turn.end = TurnEnd::kBlocked;
       return turn;
     }
-    if (w.spin >= kSpinLimit || w.slept) break;
+    if (w.spin >= kSpinLimit || w.slept || preempted()) break;
   }
   const bool spun = w.spin >= kSpinLimit || w.slept;
   turn.end = spun ? TurnEnd::kSpun : TurnEnd::kUsedUp;
@@ -367,7 +367,7 @@ void BlockImpl::release_barrier_if_complete(uint32_t number) {
       ++s.pc;
     }
   }
-  b = Barrier{};
+  b.open = false;
 }
 
 }  // namespace sluice::exec::detail
