@@ -107,6 +107,16 @@ class FairClock {
     return l.vtime() >= kRebaseAt ? rebase(g.share.priority) : 0;
   }
 
+  // What busy v is owed beyond its credit is forgotten: it had all that it could use.
+  void forgive(VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    Level& l = level(g);
+    const int64_t least = l.vtime() - static_cast<int64_t>(credit_) * kScale / g.share.weight;
+    if (g.vtime >= least) return;
+    l.weighted_sum += (static_cast<Int128>(least) - g.vtime) * g.share.weight;
+    g.vtime = least;
+  }
+
   // GPU time, in SM-ns, that busy v has had beyond its share (negative: it is owed that much).
   int64_t lead_sm_ns(VgpuId v) const {
     const Vgpu& g = vgpus_[v];

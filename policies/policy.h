@@ -239,5 +239,7 @@ std::unique_ptr<Policy> make_frs(const Config&);   // frs.cc
 std::unique_ptr<Policy> make_loga(const Config&);  // loga.cc
 // wfq_slices.cc: the form of wfq that make_wfq() gives where the preemptor is proportional.
 std::unique_ptr<Policy> make_wfq_slices(const Config&);
+// wfq_spatial.cc: its form where parts of the GPU can be given (Machine::spatial).
+std::unique_ptr<Policy> make_wfq_spatial(const Config&);
 
 }  // namespace sluice::policy

@@ -19,7 +19,8 @@
 // Time that a vGPU takes to leave (or a long opaque launch) is charged to it like any other, without
 // bound: it waits that much longer for its next turn.
 //
-// This file is the form for exclusive preemptors; on a proportional one make_wfq() gives wfq_slices.cc.
+// This file is the form for exclusive preemptors that give the whole GPU to one at a time; make_wfq() gives
+// wfq_spatial.cc where parts of it can be given, and wfq_slices.cc on a proportional one.
 #include <algorithm>
 #include <vector>
 
@@ -264,6 +265,7 @@ class Wfq final : public Policy {
 
 std::unique_ptr<Policy> make_wfq(const Config& config) {
   if (config.machine.preemptor == PreemptorKind::kProportional) return make_wfq_slices(config);
+  if (config.machine.spatial && config.machine.sm_count > 1) return make_wfq_spatial(config);
   return std::make_unique<Wfq>(config);
 }
 

@@ -128,20 +128,25 @@ void Engine::finish(uint32_t program) {
   }
   reassign(v);
   bool works = false;
-  for (uint32_t p : vgpus_[v].heads)
-    works |= programs_[p].head.speed > 0 && programs_[p].head.holds == 0;
-  if (!works) {
-    for (size_t i = 0; i < vgpus_[v].holds.size();) {
-      const uint32_t id = vgpus_[v].holds[i];
-      const Hold& hold = holds_[id];
-      if (hold.program == kNone && !hold.was_starting &&
-          (hold.state == HoldState::kSignalled || hold.state == HoldState::kLeaving)) {
-        release(id, vgpus_[v].heads.empty() ? LeftReason::kIdle : LeftReason::kEvicted);
-        i = 0;
-        continue;
-      }
-      ++i;
+  LaunchId oldest_opaque = ~LaunchId{0};  // of those that work on SMs held for the whole vGPU
+  for (uint32_t p : vgpus_[v].heads) {
+    const Head& l = programs_[p].head;
+    if (l.holds) continue;
+    works |= l.speed > 0;
+    if (l.opaque && l.started) oldest_opaque = std::min(oldest_opaque, l.info.id);
+  }
+  for (size_t i = 0; i < vgpus_[v].holds.size();) {
+    const uint32_t id = vgpus_[v].holds[i];
+    const Hold& hold = holds_[id];
+    const bool told = hold.state == HoldState::kSignalled || hold.state == HoldState::kLeaving;
+    // Nothing works there any more, or what could only end has ended; what came after it works on other SMs.
+    if (hold.program == kNone && !hold.was_starting && told &&
+        (!works || (hold.waits_below && oldest_opaque >= hold.waits_below))) {
+      release(id, vgpus_[v].heads.empty() ? LeftReason::kIdle : LeftReason::kEvicted);
+      i = 0;
+      continue;
     }
+    ++i;
   }
   if (idle && current_ == v) rotate();
   if (run_ends) run_ended(program);
@@ -354,9 +359,12 @@ void Engine::seen(uint32_t id) {
     release(id, account_.busy(h.vgpu) ? LeftReason::kEvicted : LeftReason::kIdle);
     return;
   }
-  // What ends sooner than its tasks would, ends.
+  // What ends sooner than its tasks would, ends. An opaque launch has no other way.
   if (waits || static_cast<double>(ends_ns) <= longest) {
     h.until_end = true;
+    h.waits_below = waits ? static_cast<LaunchId>(program_of_.size()) : 0;
+    // The vGPU may lose other SMs meanwhile, so that the end comes later: tasks here have ended by then.
+    if (!waits) push(now_ns_ + ends_ns, EventKind::kRelease, id, h.version);
     return;
   }
   const double part = longest > 0 ? useful / (slots_ns * longest) : 0;

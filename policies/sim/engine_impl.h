@@ -89,6 +89,7 @@ class Engine {
     HoldState state = HoldState::kRunning;
     bool was_starting = false;         // signalled before it worked
     bool until_end = false;            // leaves when what runs there has ended
+    LaunchId waits_below = 0;          // ... which is opaque launches with smaller numbers; 0: none
     VgpuId vgpu = 0;
     uint32_t program = kNone;          // launch: that of this program's head; kNone: the whole vGPU
     LaunchId launch = 0;

@@ -16,6 +16,7 @@ Workload h200(std::string name) {
   Workload w;
   w.name = std::move(name);
   w.gpu.sm_count = 132;
+  w.gpu.spatial = true;
   w.gpu.signal_ns = 3 * kUs;
   w.gpu.start_ns = 4 * kUs;
   w.config.machine.handover_ns = 10 * kUs;

@@ -1,0 +1,451 @@
+// wfq for exclusive preemptors that can give a part of the SMs (Machine::spatial): vGPUs run side by side, and
+// what is shared is SM-time. The unit of a decision is one SM.
+//
+// With whole-GPU turns of length q, a vGPU that is owed a share s of a second can be off by q * (1 - s): 256 equal
+// vGPUs within 1 % would need turns of 39 us. Side by side each is owed r = SMs * s of an SM; who is owed 8.25 SMs
+// holds 8 of them for good and a ninth for a quarter of the time, and who is owed half an SM has turns of
+// milliseconds on one. So the same accuracy costs some SMs' worth of longer turns (McNaughton's wrap-around rule
+// is the same with everything known beforehand).
+//
+// One rule divides space and time. Virtual times are fair_clock.h's. Where would v's virtual time be one frame F from
+// now if it held h SMs: ahead(v, h) = vtime + min(h * F, what is left of its work if that is told) / weight.
+//   - A free SM goes to the vGPU with room whose ahead(v, its SMs) is the least.
+//   - An SM moves from v to b if v, without it, would still be ahead of b: ahead(v, h - 1) > ahead(b, h).
+// With h = 0 or 1 this is start-time fair queuing with turns of r * F; with many SMs it is apportionment (Adams' rule).
+// A short job asks for the end of its work, not for a frame, and so gets many SMs at once. Who says
+// so and goes on is charged for them: its vtime is then ahead, and it waits like everybody.
+//   - Turns: an SM is not taken from its holder before it had it for min(r, 1) * F, or for a hand-over's length if
+//     the taker lacks the whole SMs of its share or is short. A hand-over's length is the least turn: less, and an SM would
+//     leave more than it works.
+//   - F is kFrameNs (or the latency target, if less), but long enough that all hand-overs together cost at most
+//     handover_loss of the GPU.
+//   - Bound: over a window T, with all compared backlogged, |got / owed - 1| <= (F + d) / T for those owed at least
+//     a hand-over's length in a frame, and (one turn + d) / (owed in T) for those owed less, d the time that an SM
+//     takes to leave. Measured: docs/papers.md.
+//   - A vGPU that cannot use more SMs (Launch::sms_wanted) leaves them to the others, and what it would be owed beyond
+//     is forgotten but for one quantum's credit.
+//   - A tenant that comes back, by experience, sooner than its SMs could be handed over and back keeps them meanwhile,
+//     and pays for it.
+//   - Priorities are strict; a higher level takes what it can use at once, a lower one has the rest.
+//   - Disengaged: no timer while nobody else could use an SM.
+// Cost: O(log n) for each SM that moves, and a look at those who hold SMs (at most as many as there are SMs).
+#include <algorithm>
+#include <vector>
+
+#include "mediator/base/check.h"
+#include "policies/fair_clock.h"
+#include "policies/indexed_heap.h"
+#include "policies/policy.h"
+
+namespace sluice::policy {
+namespace {
+
+// Half a percent of the second over which shares are compared.
+constexpr uint64_t kFrameNs = 5'000'000;
+// Timers are no denser than this: crossings that lie closer are decided together.
+constexpr uint64_t kTickNs = 10'000;
+// Beyond any GPU; bounds the tables.
+constexpr uint32_t kMaxSms = 4096;
+
+class WfqSpatial final : public Policy {
+ public:
+  explicit WfqSpatial(const Config& config)
+      : config_(config), clock_(config), sms_(std::clamp(config.machine.sm_count, 1u, kMaxSms)), sm_(sms_),
+        free_(sms_), handover_ns_(static_cast<double>(config.machine.handover_ns)) {
+    room_.reserve(kPriorityLevels);
+    for (uint32_t i = 0; i < kPriorityLevels; ++i) room_.emplace_back(Less{&own_});
+    for (uint32_t i = 0; i < sms_; ++i) free_sms_.push_back(i);
+  }
+  std::string_view name() const override { return "wfq"; }
+
+  void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
+    clock_.add(now_ns, v, share);
+    if (v >= own_.size()) own_.resize(v + 1);
+    own_[v] = Own{};
+  }
+  void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
+    leave_room(v);
+    clock_.change(v, share);
+    look_at(v);
+    decide(now_ns, out);
+  }
+  void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override {
+    SLUICE_CHECK(!clock_[v].busy && own_[v].held == 0 && own_[v].leaving == 0);
+    clock_.remove(v);
+  }
+
+  void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
+    if (clock_[v].busy) return;
+    Own& o = own_[v];
+    const uint64_t gap_ns = now_ns - o.idle_since_ns;
+    o.gap_ns = o.gap_ns ? (o.gap_ns * 3 + std::min<uint64_t>(gap_ns, kFrameNs)) / 4 : std::min<uint64_t>(gap_ns, kFrameNs);
+    // Kept for it while it paused: paid like use, or pausing would be a way to hold SMs for nothing.
+    if (o.kept) clock_.charge(v, gap_ns * o.held), o.kept = false;
+    clock_.turn_busy(now_ns, v);
+    look_at(v);
+    decide(now_ns, out);
+  }
+  void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override {
+    const VgpuId v = launch.vgpu;
+    Own& o = own_[v];
+    const uint64_t run = std::min(launch.run_predicted_sm_ns, FairClock::kMaxUsage);
+    o.known = run ? std::max(o.known, run) : std::min(o.known + launch.predicted_sm_ns, FairClock::kMaxUsage);
+    o.width += launch.sms_wanted ? launch.sms_wanted : sms_;
+    ++o.launches;
+    if (!clock_[v].busy) return;
+    look_at(v);
+    decide(now_ns, out);
+  }
+  void on_launch_done(uint64_t, const Launch& launch, Actions&) override {
+    Own& o = own_[launch.vgpu];
+    const uint64_t wanted = launch.sms_wanted ? launch.sms_wanted : sms_;
+    o.width -= std::min(o.width, wanted);
+    if (o.launches > 0) --o.launches;
+    look_at(launch.vgpu);
+  }
+  void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
+    if (!clock_[v].busy) return;
+    leave_room(v);
+    clock_.turn_idle(now_ns, v);
+    Own& o = own_[v];
+    o.known = o.spent = 0, o.width = 0, o.launches = 0;
+    o.idle_since_ns = now_ns;
+    // Ski rental, but only for those who have shown that they come back in time.
+    o.kept = o.held > 0 && o.gap_ns > 0 && static_cast<double>(o.gap_ns) < handover_ns_;
+    decide(now_ns, out);
+  }
+
+  void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
+    const int64_t back = clock_.charge(v, usage.sm_ns);
+    Own& o = own_[v];
+    o.known -= std::min<uint64_t>(o.known, usage.sm_ns);
+    o.spent = std::min<uint64_t>(o.spent + std::min<uint64_t>(usage.sm_ns, FairClock::kMaxUsage), FairClock::kMaxUsage);
+    if (!back) return;
+    for (VgpuId i = 0; i < own_.size(); ++i)
+      if (clock_[i].share.priority == clock_[v].share.priority) own_[i].key -= back;
+  }
+  void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) override {
+    on_released(now_ns, v, 0, {}, why, out);
+  }
+  void on_released(uint64_t now_ns, VgpuId v, LaunchId, SmRange sms, LeftReason, Actions& out) override {
+    const uint32_t hi = std::min<uint32_t>(sms.hi, sms_);
+    for (uint32_t i = sms.lo; i < hi; ++i) {
+      Sm& s = sm_[i];
+      if (s.holder != v) continue;
+      Own& o = own_[v];
+      if (s.leaving) {
+        --o.leaving;
+        if (s.next != kNoVgpu) {
+          --own_[s.next].coming;
+          if (clock_[s.next].busy) look_at(s.next);
+        } else {
+          --unassigned_;
+        }
+        o.drain_ns += (static_cast<double>(now_ns - s.since_ns) - o.drain_ns) / 8;
+      } else {
+        lose(v, i);
+      }
+      s = Sm{};
+      free_sms_.push_back(i);
+      if (!clock_[v].busy || o.held + o.leaving > 0) continue;
+      look_at(v);
+    }
+    drop_holder(v);
+    if (clock_[v].busy) look_at(v);
+    decide(now_ns, out);
+  }
+  void on_handover(uint64_t, uint64_t cost_ns) override {
+    const double bound = static_cast<double>(config_.max_quantum_ns) * config_.handover_loss;
+    handover_ns_ += (std::min(static_cast<double>(cost_ns), bound) - handover_ns_) / 8;
+  }
+  void on_wake(uint64_t now_ns, Actions& out) override {
+    wake_ns_ = 0;
+    decide(now_ns, out);
+  }
+  uint64_t quantum_ns() const override { return frame_ns(0); }
+
+ private:
+  struct Own {
+    uint32_t held = 0;      // SMs that it holds and is to keep
+    uint32_t leaving = 0;   // that it holds and was told to leave
+    uint32_t coming = 0;    // that others were told to leave for it
+    uint64_t width = 0;     // SMs that its launches can use together; no limit if no launch was told
+    uint32_t launches = 0;
+    uint64_t known = 0;     // predicted rest of the launches told, SM-ns; 0: not known
+    uint64_t spent = 0;     // used since it turned busy, SM-ns
+    int64_t key = 0;        // as the heap knows it; never above the true one (see best())
+    uint64_t idle_since_ns = 0, gap_ns = 0;
+    double drain_ns = 0;    // from the evict until an SM is left
+    uint32_t place = kNowhere;  // in holders_
+    bool kept = false;      // idle, and its SMs wait for it
+    std::vector<uint16_t> sms;  // held ones, the last to come last
+  };
+  struct Sm {
+    VgpuId holder = kNoVgpu;
+    VgpuId next = kNoVgpu;  // whom it is to be left for
+    bool leaving = false;
+    uint64_t since_ns = 0;  // granted; or told to leave
+  };
+  struct Less {
+    const std::vector<Own>* own;
+    bool operator()(uint32_t a, uint32_t b) const {
+      const int64_t x = (*own)[a].key, y = (*own)[b].key;
+      return x != y ? x < y : a < b;
+    }
+  };
+  static constexpr uint32_t kNowhere = 0xffffffffu;
+
+  // ---- figures -------------------------------------------------------------------------------
+  // All who take turns on parts of an SM hand over once in a frame, those at most that there are SMs at a time.
+  uint64_t frame_ns(uint32_t priority) const {
+    const double busy = clock_.busy(priority);
+    const double paid = config_.handover_loss > 0 ? handover_ns_ * busy / (config_.handover_loss * sms_) : 0;
+    const uint64_t wanted = std::min(kFrameNs, std::max<uint64_t>(config_.latency_target_ns, kTickNs));
+    return std::clamp(static_cast<uint64_t>(paid), wanted, std::max(wanted, config_.max_quantum_ns));
+  }
+  uint64_t least_turn_ns() const { return static_cast<uint64_t>(handover_ns_); }
+  double owed_sms(VgpuId v) const {
+    const VgpuShare& s = clock_[v].share;
+    return static_cast<double>(sms_) * s.weight / static_cast<double>(std::max<int64_t>(clock_.weight(s.priority), 1));
+  }
+  uint64_t turn_ns(VgpuId v) const {
+    const double part = std::min(owed_sms(v), 1.0) * static_cast<double>(frame_);
+    return std::max(static_cast<uint64_t>(part), least_turn_ns());
+  }
+  uint32_t room_of(VgpuId v) const {
+    const Own& o = own_[v];
+    const uint64_t limit = o.launches ? std::clamp<uint64_t>(o.width, 1, sms_) : sms_;
+    const uint64_t has = static_cast<uint64_t>(o.held) + o.coming;
+    return has < limit ? static_cast<uint32_t>(limit - has) : 0;
+  }
+  // All its work is known, fits into its share of a frame, and it is not ahead: who claims to be short and is not is
+  // ahead after one frame.
+  bool is_short(VgpuId v) const {
+    const Own& o = own_[v];
+    if (o.known == 0 || clock_[v].vtime > clock_.vtime(clock_[v].share.priority)) return false;
+    return static_cast<double>(o.known + o.spent) <= std::max(owed_sms(v), 1.0) * static_cast<double>(frame_);
+  }
+  int64_t ahead(VgpuId v, uint32_t sms) const {
+    uint64_t work = static_cast<uint64_t>(sms) * frame_;
+    if (is_short(v)) work = std::min(work, own_[v].known);
+    return clock_[v].vtime + static_cast<int64_t>(work) * FairClock::kScale / clock_[v].share.weight;
+  }
+  int64_t ahead_if_given(VgpuId v) const { return ahead(v, own_[v].held + own_[v].coming); }
+  // Without one of its SMs, and with what that takes to leave.
+  int64_t ahead_if_taken(VgpuId v) const {
+    const Own& o = own_[v];
+    return ahead(v, o.held - 1) +
+           static_cast<int64_t>(o.drain_ns) * FairClock::kScale / clock_[v].share.weight;
+  }
+
+  // ---- who could use another SM --------------------------------------------------------------
+  IndexedHeap<Less>& room(VgpuId v) { return room_[clock_[v].share.priority]; }
+  void leave_room(VgpuId v) {
+    if (room(v).contains(v)) room(v).remove(v);
+  }
+  void look_at(VgpuId v) {
+    if (!clock_[v].busy) return;
+    if (room_of(v) == 0) {
+      // It has all that it can use: nobody keeps it from more.
+      if (own_[v].launches) clock_.forgive(v);
+      return leave_room(v);
+    }
+    own_[v].key = ahead_if_given(v);
+    if (room(v).contains(v)) room(v).update(v);
+    else room(v).push(v);
+  }
+  // The one that an SM should go to, kNoVgpu if nobody has room. Keys grow while their owners run and the heap is
+  // not told: the least one is looked at again until it is true.
+  VgpuId best(uint32_t priority) {
+    auto& heap = room_[priority];
+    while (!heap.empty()) {
+      const VgpuId v = heap.top();
+      const int64_t now = ahead_if_given(v);
+      if (now <= own_[v].key) return v;
+      own_[v].key = now;
+      heap.update(v);
+    }
+    return kNoVgpu;
+  }
+  VgpuId best_of_all() {
+    for (uint32_t i = kPriorityLevels; i-- > 0;) {
+      if (room_[i].empty()) continue;
+      frame_ = frame_ns(i);
+      if (const VgpuId v = best(i); v != kNoVgpu) return v;
+    }
+    return kNoVgpu;
+  }
+
+  // ---- SMs -----------------------------------------------------------------------------------
+  void hold(VgpuId v, uint32_t sm, uint64_t now_ns) {
+    sm_[sm] = {.holder = v, .since_ns = now_ns};
+    Own& o = own_[v];
+    ++o.held;
+    o.sms.push_back(static_cast<uint16_t>(sm));
+    if (o.place == kNowhere) {
+      o.place = static_cast<uint32_t>(holders_.size());
+      holders_.push_back(v);
+    }
+  }
+  void lose(VgpuId v, uint32_t sm) {
+    Own& o = own_[v];
+    --o.held;
+    o.sms.erase(std::find(o.sms.begin(), o.sms.end(), static_cast<uint16_t>(sm)));
+  }
+  void drop_holder(VgpuId v) {
+    Own& o = own_[v];
+    if (o.held || o.place == kNowhere) return;
+    holders_[o.place] = holders_.back();
+    own_[holders_.back()].place = o.place;
+    holders_.pop_back();
+    o.place = kNowhere;
+  }
+
+  void give_free(uint64_t now_ns, Actions& out) {
+    if (free_sms_.empty()) return;
+    // Lowest first, so that what one vGPU gets hangs together.
+    std::sort(free_sms_.begin(), free_sms_.end());
+    size_t given = 0;
+    for (; given < free_sms_.size(); ++given) {
+      const VgpuId v = best_of_all();
+      if (v == kNoVgpu) break;
+      free_[given] = v;
+      hold(v, free_sms_[given], now_ns);
+      look_at(v);
+    }
+    for (size_t i = 0; i < given;) {
+      size_t end = i + 1;
+      while (end < given && free_[end] == free_[i] && free_sms_[end] == free_sms_[end - 1] + 1) ++end;
+      out.push_back(Action::run(free_[i], {static_cast<uint16_t>(free_sms_[i]),
+                                           static_cast<uint16_t>(free_sms_[end - 1] + 1)}));
+      i = end;
+    }
+    free_sms_.erase(free_sms_.begin(), free_sms_.begin() + static_cast<std::ptrdiff_t>(given));
+  }
+
+  // v leaves `count` of the SMs that it may be asked for, the last to come first.
+  void take(uint64_t now_ns, VgpuId v, VgpuId next, uint32_t count, uint64_t older_than_ns, Actions& out) {
+    Own& o = own_[v];
+    taken_.clear();
+    for (size_t i = o.sms.size(); i-- > 0 && taken_.size() < count;)
+      if (sm_[o.sms[i]].since_ns <= older_than_ns) taken_.push_back(o.sms[i]);
+    std::sort(taken_.begin(), taken_.end());
+    for (const uint16_t i : taken_) {
+      lose(v, i);
+      ++o.leaving;
+      if (next != kNoVgpu) ++own_[next].coming;
+      else ++unassigned_;
+      sm_[i].leaving = true;
+      sm_[i].next = next;
+      sm_[i].since_ns = now_ns;
+    }
+    for (size_t i = 0; i < taken_.size();) {
+      size_t end = i + 1;
+      while (end < taken_.size() && taken_[end] == taken_[end - 1] + 1) ++end;
+      out.push_back(Action::evict(v, next, {taken_[i], static_cast<uint16_t>(taken_[end - 1] + 1)}));
+      i = end;
+    }
+    drop_holder(v);
+    if (clock_[v].busy) look_at(v);
+    if (next != kNoVgpu) look_at(next);
+  }
+
+  // ---- decisions -----------------------------------------------------------------------------
+  void decide(uint64_t now_ns, Actions& out) {
+    give_free(now_ns, out);
+    uint64_t wake_ns = kNever;
+    // Each round moves SMs from one to another; as many as hold any are enough for one event.
+    for (size_t rounds = holders_.size() + 1; rounds-- > 0 && unassigned_ == 0;) {
+      const VgpuId b = best_of_all();
+      if (b == kNoVgpu) break;
+      wake_ns = kNever;
+      if (!exchange(now_ns, b, wake_ns, out)) break;
+      if (rounds == 0) wake_ns = now_ns + kTickNs;
+    }
+    if (wake_ns == kNever) return;
+    wake_ns = std::max(wake_ns, now_ns + kTickNs);
+    if (wake_ns_ > now_ns && wake_ns_ <= wake_ns) return;  // that one will look again
+    wake_ns_ = wake_ns;
+    out.push_back(Action::wake(wake_ns));
+  }
+
+  // Takes SMs from whoever is furthest ahead for b. If nobody has to give any now, says when somebody may.
+  bool exchange(uint64_t now_ns, VgpuId b, uint64_t& wake_ns, Actions& out) {
+    const uint32_t level = clock_[b].share.priority;
+    const Own& taker = own_[b];
+    const int64_t key = ahead_if_given(b);
+    const bool urgent = is_short(b) || taker.held + taker.coming < static_cast<uint32_t>(owed_sms(b));
+    const uint64_t least = least_turn_ns();
+    VgpuId victim = kNoVgpu;
+    int64_t most = 0;
+    uint64_t victim_older_ns = 0;
+    for (const VgpuId v : holders_) {
+      const Own& o = own_[v];
+      if (!clock_[v].busy) {
+        const uint64_t until_ns = o.idle_since_ns + least;
+        if (o.kept && now_ns < until_ns) {
+          wake_ns = std::min(wake_ns, until_ns);
+          continue;
+        }
+        own_[v].kept = false;
+        take(now_ns, v, kNoVgpu, o.held, kNever, out);  // whoever is best when they come
+        return true;
+      }
+      const uint32_t of = clock_[v].share.priority;
+      if (of > level || v == b) continue;
+      if (of < level) {
+        take(now_ns, v, b, std::min(room_of(b), o.held), kNever, out);
+        return true;
+      }
+      // What it has beyond its share, rounded up, it has only because nobody else was there.
+      const uint64_t turn = urgent || o.held > static_cast<uint32_t>(owed_sms(v)) + 1 ? least : turn_ns(v);
+      const uint64_t oldest_ns = oldest(v);
+      const int64_t lead = ahead_if_taken(v) - key;
+      if (lead > 0 && oldest_ns + turn <= now_ns) {
+        if (victim == kNoVgpu || lead > most) victim = v, most = lead, victim_older_ns = now_ns - turn;
+        continue;
+      }
+      // When its lead is there, at its present speed.
+      uint64_t at_ns = oldest_ns + turn;
+      if (lead <= 0) {
+        const double rate = static_cast<double>(o.held + o.leaving) * FairClock::kScale / clock_[v].share.weight;
+        at_ns = std::max(at_ns, now_ns + static_cast<uint64_t>(std::min(static_cast<double>(1 - lead) / rate, 1e12)));
+      }
+      wake_ns = std::min(wake_ns, at_ns);
+    }
+    if (victim == kNoVgpu) return false;
+    // As many as keep the order: each SM moves the two towards each other.
+    const double step = static_cast<double>(frame_) * FairClock::kScale *
+                        (1.0 / clock_[victim].share.weight + 1.0 / clock_[b].share.weight);
+    const auto more = static_cast<uint32_t>(std::min(static_cast<double>(most) / step, static_cast<double>(sms_)));
+    take(now_ns, victim, b, std::min({1 + more, room_of(b), own_[victim].held}), victim_older_ns, out);
+    return true;
+  }
+  uint64_t oldest(VgpuId v) const {
+    uint64_t ns = kNever;
+    for (const uint16_t i : own_[v].sms) ns = std::min(ns, sm_[i].since_ns);
+    return ns;
+  }
+
+  static constexpr uint64_t kNever = ~0ull;
+  const Config config_;
+  FairClock clock_;
+  const uint32_t sms_;
+  std::vector<Own> own_;
+  std::vector<Sm> sm_;
+  std::vector<VgpuId> free_;          // scratch of give_free()
+  std::vector<uint16_t> taken_;       // scratch of take()
+  std::vector<uint32_t> free_sms_;
+  std::vector<VgpuId> holders_;       // with held SMs
+  std::vector<IndexedHeap<Less>> room_;  // by priority: busy and able to use another SM
+  uint32_t unassigned_ = 0;           // SMs that idle ones are leaving, for nobody yet
+  uint64_t frame_ = kFrameNs;         // of the level that is looked at
+  uint64_t wake_ns_ = 0;
+  double handover_ns_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_wfq_spatial(const Config& config) { return std::make_unique<WfqSpatial>(config); }
+
+}  // namespace sluice::policy
