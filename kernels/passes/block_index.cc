@@ -3,7 +3,6 @@
 #include <array>
 #include <vector>
 
-#include "abi/preempt.h"
 #include "kernels/ptx/registers.h"
 
 namespace sluice::passes {
@@ -101,11 +100,8 @@ class Rewriter {
     return std::string(s_.guard_negated ? "@!" : "@") + std::string(s_.guard) + " ";
   }
   std::string grid_field(int dimension) const {
-    static constexpr std::array<std::size_t, 3> kOffsets = {
-        offsetof(sluice_preempt_params, grid_x), offsetof(sluice_preempt_params, grid_y),
-        offsetof(sluice_preempt_params, grid_z)};
     return std::string("[").append(names_.parameters) + "+" +
-           std::to_string(kOffsets[static_cast<std::size_t>(dimension)]) + "]";
+           std::to_string(names_.grid_offsets[static_cast<std::size_t>(dimension)]) + "]";
   }
   std::string name_of(std::string_view which) const {
     return std::string("%").append(names_.prefix).append(which);

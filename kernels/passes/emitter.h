@@ -20,7 +20,7 @@ class Emitter {
   // or store and of a fence at that scope.
   Emitter& line(std::string_view text);
   Emitter& label(std::string_view name) { return line(std::string(name) + ":", ""); }
-  std::string take() { return std::move(out_); }
+  const std::string& text() const { return out_; }
   std::string name(std::string_view with_tilde) const;  // "%~x" -> "%sluice1_x"
 
  private:

@@ -26,30 +26,39 @@ std::string at_line(std::uint32_t line, const std::string& what) {
   return what + " (line " + std::to_string(line) + ")";
 }
 
-// Instructions that no persistent form bears, by their first word.
-const std::unordered_map<std::string_view, const char*>& forbidden_opcodes() {
-  static const std::unordered_map<std::string_view, const char*> kMap = {
-      {"mbarrier", "uses mbarrier objects in shared memory"},        // R27
-      {"setmaxnreg", "hands registers between warps (setmaxnreg)"},  // R28
-      {"mapa", "uses thread-block clusters"},                        // R13
-      {"getctarank", "uses thread-block clusters"},                  // R13
-      {"clusterlaunchcontrol", "fetches work from the hardware's block launcher"},
-      {"tcgen05", "uses tensor memory"},                 // R27
-      {"tensormap", "uses tensor maps"},                 // R27
-      {"alloca", "allocates stack memory at run time"},  // R27
-      {"stacksave", "allocates stack memory at run time"},
-      {"stackrestore", "allocates stack memory at run time"}};
+struct Forbidden {
+  const char* code;
+  const char* what;
+  bool in_any_form;  // otherwise only in a loop
+};
+
+// Instructions that not every form bears, by their first word.
+const std::unordered_map<std::string_view, Forbidden>& forbidden_opcodes() {
+  static const std::unordered_map<std::string_view, Forbidden> kMap = {
+      {"mbarrier", {"mbarrier", "uses mbarrier objects in shared memory", false}},        // R27
+      {"setmaxnreg", {"setmaxnreg", "hands registers between warps (setmaxnreg)", false}},  // R28
+      {"mapa", {"cluster", "uses thread-block clusters", true}},                          // R13
+      {"getctarank", {"cluster", "uses thread-block clusters", true}},                    // R13
+      {"clusterlaunchcontrol",
+       {"work-fetch", "fetches work from the hardware's block launcher", true}},
+      {"tcgen05", {"tensor-memory", "uses tensor memory", false}},               // R27
+      {"tensormap", {"tensor-map", "changes tensor maps", false}},               // R27
+      {"alloca", {"alloca", "allocates stack memory at run time", false}},       // R27
+      {"stacksave", {"alloca", "allocates stack memory at run time", false}},
+      {"stackrestore", {"alloca", "allocates stack memory at run time", false}}};
   return kMap;
 }
 
-// Special registers whose value the persistent form would change, or that need such a launch.
-const char* forbidden_special(std::string_view name) {
-  if (name.starts_with("%envreg")) return "uses cooperative grid synchronisation";  // R13
+// Special registers whose value the clone would change, or that need such a launch.
+const Forbidden* forbidden_special(std::string_view name) {
+  static const Forbidden kGrid{"cooperative", "uses cooperative grid synchronisation", true};
+  static const Forbidden kCluster{"cluster", "uses thread-block clusters", true};
+  static const Forbidden kShared{"shared-size", "reads the size of its shared memory", true};
+  if (name.starts_with("%envreg")) return &kGrid;  // R13
   if (name.starts_with("%cluster") || name.starts_with("%nclusterid") ||
       name == "%is_explicit_cluster")
-    return "uses thread-block clusters";  // R13
-  if (name == "%total_smem_size" || name == "%aggr_smem_size")
-    return "reads the size of its shared memory";  // R33
+    return &kCluster;  // R13
+  if (name == "%total_smem_size" || name == "%aggr_smem_size") return &kShared;  // R33
   return nullptr;
 }
 
@@ -75,28 +84,39 @@ bool is_shadowing(std::string_view name) {
   return kNames.count(name) != 0 || forbidden_special(name) != nullptr;
 }
 
-// R24: only barriers whose number is written out; arrivals may outlive the task.
-std::string barrier_blocker(const Statement& s, bool* named) {
-  if (has_modifier(s.opcode, "arrive")) return "arrives at a barrier without waiting for it";
+struct Barrier {
+  Finding no_loop;     // R24: arrivals may outlive the task, numbers must be written out
+  bool named = false;  // another number than 0, or a count
+  std::uint32_t number = 0;
+};
+
+Barrier barrier_of(const Statement& s) {
+  Barrier b;
   const bool reduces = has_modifier(s.opcode, "red");
   const std::size_t id = reduces ? 1 : 0;
-  if (s.operands.size() <= id) return "has a barrier that is not understood";
   std::uint64_t number = 0;
-  if (!ptx::parse_integer(s.operands[id], number)) return "computes the number of a barrier";
-  const bool counted = s.operands.size() > (reduces ? 3u : 1u);
-  *named = number != 0 || counted;
-  return {};
+  if (has_modifier(s.opcode, "arrive")) {
+    b.no_loop = {"barrier-arrive", "arrives at a barrier without waiting for it"};
+  } else if (s.operands.size() <= id) {
+    b.no_loop = {"barrier-number", "has a barrier that is not understood"};
+  } else if (!ptx::parse_integer(s.operands[id], number) || number > 15) {
+    b.no_loop = {"barrier-number", "computes the number of a barrier"};
+  }
+  b.number = static_cast<std::uint32_t>(number);
+  b.named = number != 0 || s.operands.size() > (reduces ? 3u : 1u);
+  return b;
 }
 
 }  // namespace
 
-ModuleFacts::ModuleFacts(const ptx::Module& module) {
+ModuleFacts::ModuleFacts(const ptx::Module& module) : module_(module) {
   for (const Function& f : module.functions()) {
     const auto [it, fresh] = by_name_.emplace(f.name, &f);
     if (!fresh && f.has_body) it->second = &f;
   }
   for (const Variable& v : module.variables())
     if (v.space == Space::kShared) shared_.emplace(v.name, &v);
+  find_address_taken();
 }
 
 const FunctionFacts& ModuleFacts::of(const Function& function) {
@@ -107,8 +127,14 @@ const FunctionFacts& ModuleFacts::of(const Function& function) {
 
 FunctionFacts ModuleFacts::gather(const Function& f) const {
   FunctionFacts out;
-  const auto block = [&](std::uint32_t line, const std::string& what) {
-    if (out.blocker.empty()) out.blocker = at_line(line, what);
+  const auto opaque = [&](std::uint32_t line, std::string_view code, const std::string& what) {
+    if (!out.opaque) out.opaque.add(code, at_line(line, what));
+  };
+  const auto no_loop = [&](std::uint32_t line, std::string_view code, const std::string& what) {
+    if (!out.no_loop) out.no_loop.add(code, at_line(line, what));
+  };
+  const auto forbid = [&](std::uint32_t line, const Forbidden& what) {
+    what.in_any_form ? opaque(line, what.code, what.what) : no_loop(line, what.code, what.what);
   };
   // R1: a directive that is not known may change how the kernel is launched.
   static const std::unordered_set<std::string_view> kKnownHeaders = {
@@ -117,13 +143,16 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     if (kKnownHeaders.count(d.name) != 0) continue;
     const bool cluster = d.name == ".reqnctapercluster" || d.name == ".explicitcluster" ||
                          d.name == ".blocksareclusters" || d.name == ".maxclusterrank";
-    block(f.line, cluster ? "uses thread-block clusters"
-                          : "has the unknown directive " + std::string(d.name));
+    if (cluster)
+      opaque(f.line, "cluster", "uses thread-block clusters");
+    else
+      opaque(f.line, "directive", "has the unknown directive " + std::string(d.name));
   }
   const auto shared_use = [&](const Variable& v) {
+    out.shares_in_block = true;
     const bool unsized = v.bytes == 0;
     if (v.linkage == ".extern" && !unsized) {
-      block(v.line, "uses shared memory of another module");
+      opaque(v.line, "linked", "uses shared memory of another module");
     } else if (unsized) {
       out.dynamic_shared = v.name;
     } else {
@@ -133,7 +162,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
   for (const Variable& v : f.variables) {
     if (v.space == Space::kShared) shared_use(v);
     if (v.space == Space::kReg && is_shadowing(v.name))
-      block(v.line, "declares a register named like a special register");
+      opaque(v.line, "shadowing", "declares a register named like a special register");
   }
 
   struct Sync {
@@ -150,38 +179,42 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
       static const std::unordered_set<std::string_view> kKnown = {
           ".loc", ".pragma", ".branchtargets", ".calltargets", ".callprototype", ";"};
       if (kKnown.count(s.opcode) == 0)
-        block(s.line, "has the unknown directive " + std::string(s.opcode));
+        no_loop(s.line, "directive", "has the unknown directive " + std::string(s.opcode));
     }
     if (s.kind != StatementKind::kInstruction) continue;
     const std::string_view base = base_opcode(s.opcode);
     if (s.opcode.find_first_of(" \t\r\n/") != s.opcode.npos)
-      block(s.line, "has an instruction with space inside its name");
+      opaque(s.line, "spelling", "has an instruction with space inside its name");
     const auto forbidden = forbidden_opcodes().find(base);
-    if (forbidden != forbidden_opcodes().end()) block(s.line, forbidden->second);
+    if (forbidden != forbidden_opcodes().end()) forbid(s.line, forbidden->second);
     if (s.opcode.find("::cluster") != s.opcode.npos && base != "cp")
-      block(s.line, "uses thread-block clusters");
+      opaque(s.line, "cluster", "uses thread-block clusters");
     if (base == "cp") {
       if (has_modifier(s.opcode, "bulk") || has_modifier(s.opcode, "reduce"))
-        block(s.line, "copies in bulk without its threads (TMA)");
+        no_loop(s.line, "bulk-copy", "copies in bulk without its threads (TMA)");
       else if (has_modifier(s.opcode, "mbarrier"))
-        block(s.line, "uses mbarrier objects in shared memory");
+        no_loop(s.line, "mbarrier", "uses mbarrier objects in shared memory");
       else
-        out.has_cp_async = true;
+        out.has_cp_async = out.shares_in_block = true;
     } else if ((base == "red" || base == "st") && has_modifier(s.opcode, "async")) {
-      block(s.line, "uses mbarrier objects in shared memory");
+      no_loop(s.line, "mbarrier", "uses mbarrier objects in shared memory");
     } else if (is_collective(s, base)) {
-      out.has_collective = true;
+      out.has_collective = out.shares_in_block = true;
       syncs.push_back({i, false, false});
     } else if (base == "bar" || base == "barrier") {
       if (has_modifier(s.opcode, "cluster")) {
-        block(s.line, "uses thread-block clusters");
+        opaque(s.line, "cluster", "uses thread-block clusters");
       } else {
-        bool named = false;
-        const std::string why = barrier_blocker(s, &named);
-        if (!why.empty()) block(s.line, why);
-        out.has_barrier = true;
-        syncs.push_back({i, true, named});
+        const Barrier barrier = barrier_of(s);
+        if (barrier.no_loop) no_loop(s.line, barrier.no_loop.code, barrier.no_loop.text);
+        out.has_barrier = out.shares_in_block = true;
+        out.has_barrier_reduction |= has_modifier(s.opcode, "red");
+        out.barrier_numbers |= 1u << barrier.number;
+        syncs.push_back({i, true, barrier.named});
       }
+    } else if (base == "activemask" || has_modifier(s.opcode, "shared") ||
+               s.opcode.find("shared::cta") != s.opcode.npos) {
+      out.shares_in_block = true;
     } else if (base == "exit") {
       out.has_exit = true;
       out.exit_line = s.line;
@@ -205,6 +238,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
         if (name[0] != '%') {
           const auto it = shared_.empty() ? shared_.end() : shared_.find(name);
           if (it == shared_.end() || !used_shared.insert(name).second) continue;
+          out.shares_in_block = true;
           if (it->second->bytes == 0 || it->second->linkage == ".extern") {
             shared_use(*it->second);
           } else {
@@ -212,7 +246,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
           }
           continue;
         }
-        if (const char* why = forbidden_special(name)) block(s.line, why);
+        if (const Forbidden* why = forbidden_special(name)) forbid(s.line, *why);
         if (name == "%dynamic_smem_size") out.reads_dynamic_smem_size = true;
         const bool count = name.starts_with("%nctaid");
         if (!count && !name.starts_with("%ctaid")) continue;
@@ -229,20 +263,22 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
 
   auto cfg = ptx::Cfg::build(f);
   if (!cfg) {
-    block(f.line, cfg.error().message);
+    opaque(f.line, "control-flow", cfg.error().message);
     return out;
   }
   auto post_dominators = ptx::PostDominators::build(*cfg);
   if (!post_dominators) {
-    block(f.line, post_dominators.error().message);
+    opaque(f.line, "control-flow", post_dominators.error().message);
     return out;
   }
-  if (cfg->has_endless_loop()) block(f.line, "has a loop that never ends");  // R31
-  if (const std::string why = find_spin_loop(*cfg, *post_dominators); !why.empty())
-    if (out.blocker.empty()) out.blocker = why;
+  if (cfg->has_endless_loop()) opaque(f.line, "endless", "has a loop that never ends");  // R31
+  const Waiting waiting = find_waiting(*cfg, *post_dominators);
+  out.spins = waiting.spins;
+  out.fetches_work = waiting.fetches_work;
+  if (waiting.spins == SpinLoops::kUnknown) out.opaque.add("waits", waiting.why);
   auto divergence = ptx::Divergence::analyse(*cfg, *post_dominators);
   if (!divergence) {
-    block(f.line, divergence.error().message);
+    no_loop(f.line, "control-flow", divergence.error().message);
     return out;
   }
   out.has_divergent_branch = !divergence->branches().empty();
@@ -287,17 +323,17 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     if (sync.barrier) {
       if (!tainted && !divergence->in_divergent_region(b)) continue;
       if (sync.named) {  // R24
-        block(s.line, "has a named or counted barrier that only some threads may reach");
-      } else if (out.divergent_barrier.empty()) {
-        out.divergent_barrier =
-            at_line(s.line,
-                    "has a barrier that not all threads may reach; needs unified "
-                    "synchronisation");
+        no_loop(s.line, "barrier-named",
+                "has a named or counted barrier that only some threads may reach");
+      } else {
+        out.divergent_barrier.add(
+            "barrier-divergent",
+            at_line(s.line, "has a barrier that not all threads may reach"));
       }
-    } else if ((tainted || hazard_block[b]) && out.divergent_collective.empty()) {
-      out.divergent_collective =
-          at_line(s.line, "has the warp collective " + std::string(s.opcode) +
-                              " that lanes of its mask may have returned before; needs lane masks");
+    } else if (tainted || hazard_block[b]) {
+      out.divergent_collective.add(
+          "collective", at_line(s.line, "has the warp collective " + std::string(s.opcode) +
+                                            " that lanes of its mask may have returned before"));
     }
   }
   for (std::size_t k = 0; k < call_statements.size(); ++k) {
@@ -305,96 +341,6 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     const std::uint32_t b = cfg->block_of(i);
     out.calls[k].divergent = divergence->guard_tainted(i) || divergence->in_divergent_region(b);
     out.calls[k].hazardous = divergence->guard_tainted(i) || hazard_block[b];
-  }
-  return out;
-}
-
-KernelFacts ModuleFacts::of_entry(const Function& entry) {
-  // Functions that other modules provide and that neither return early nor look at the grid.
-  static const std::unordered_set<std::string_view> kKnownExternals = {
-      "vprintf", "malloc", "free", "__assertfail", "__assert_fail"};
-  const FunctionFacts& own = of(entry);
-  KernelFacts out;
-  out.blocker = own.blocker;
-  out.divergent_barrier = own.divergent_barrier;
-  out.divergent_collective = own.divergent_collective;
-  out.reads_ctaid = own.reads_ctaid;
-  out.reads_nctaid = own.reads_nctaid;
-  out.has_divergent_branch = own.has_divergent_branch;
-
-  const auto block = [&](const std::string& what) {
-    if (out.blocker.empty()) out.blocker = what;
-  };
-  std::unordered_set<std::string_view> shared;
-  std::unordered_set<const Function*> seen{&entry};
-  // A function together with whether some call on the way to it was divergent or hazardous: those
-  // that are must be looked at again.
-  struct Visit {
-    const Function* function;
-    bool divergent, hazardous;
-  };
-  std::vector<Visit> work{{&entry, false, false}};
-  std::unordered_map<const Function*, int> visited;  // bit 0 divergent, bit 1 hazardous, bit 2 seen
-  while (!work.empty()) {
-    const Visit visit = work.back();
-    work.pop_back();
-    const int bits = 4 | (visit.divergent ? 1 : 0) | (visit.hazardous ? 2 : 0);
-    int& known = visited[visit.function];
-    if ((known & bits) == bits) continue;
-    const bool first = known == 0;
-    known |= bits;
-    const FunctionFacts& facts = of(*visit.function);
-    call_steps_ += 1 + facts.calls.size();
-    if (call_steps_ > kMaxCallSteps) {
-      block("has too many calls to be analysed");
-      break;
-    }
-    const std::string name(visit.function->name);
-    if (first) {
-      out.has_cp_async |= facts.has_cp_async;
-      out.reads_dynamic_smem_size |= facts.reads_dynamic_smem_size;
-      out.static_shared_bytes += facts.static_shared_bytes;
-      if (out.dynamic_shared.empty()) out.dynamic_shared = facts.dynamic_shared;
-      shared.insert(facts.module_shared.begin(), facts.module_shared.end());
-    }
-    if (visit.function != &entry) {
-      if (!facts.blocker.empty()) block("calls " + name + ", which " + facts.blocker);
-      const auto any = [](const std::array<bool, 3>& a) { return a[0] || a[1] || a[2]; };
-      if (any(facts.reads_ctaid) || any(facts.reads_nctaid))  // R11
-        block("calls " + name + ", which reads the block's index or the grid's size itself");
-      if (facts.has_exit)  // R17
-        block("calls " + name + ", which may end its thread (line " +
-              std::to_string(facts.exit_line) + ")");
-      if (facts.has_barrier && (visit.divergent || !facts.divergent_barrier.empty()) &&
-          out.divergent_barrier.empty())
-        out.divergent_barrier = "calls " + name +
-                                ", which has a barrier that not all threads may reach; needs "
-                                "unified synchronisation";
-      if (facts.has_collective && (visit.hazardous || !facts.divergent_collective.empty()) &&
-          out.divergent_collective.empty())
-        out.divergent_collective = "calls " + name +
-                                   ", which has a warp collective that lanes may have returned "
-                                   "before; needs lane masks";
-    }
-    for (const FunctionFacts::Call& call : facts.calls) {
-      if (call.callee.empty()) {
-        block(at_line(call.line, "calls a function through a pointer or in another module"));
-        continue;
-      }
-      const Function* callee = by_name_.at(call.callee);
-      if (!callee->has_body) {
-        if (kKnownExternals.count(call.callee) == 0)
-          block(at_line(call.line,
-                        "calls " + std::string(call.callee) + ", which is in another module"));
-        continue;
-      }
-      work.push_back(
-          {callee, visit.divergent || call.divergent, visit.hazardous || call.hazardous});
-    }
-  }
-  for (std::string_view name : shared) {
-    const Variable& v = *shared_.at(name);
-    out.static_shared_bytes += v.bytes + v.align;
   }
   return out;
 }

@@ -10,28 +10,50 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "kernels/passes/spin.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
 #include "kernels/ptx/module.h"
 
 namespace sluice::passes {
 
+// Why something is not possible: a code for programs, which never changes its meaning
+// (docs/rewriter.md lists them all), and a sentence for people: "uses .. (line N)".
+struct Finding {
+  std::string_view code;  // static text; empty: nothing found
+  std::string text;
+  explicit operator bool() const { return !code.empty(); }
+  // The first finding stays.
+  void add(std::string_view c, std::string t) {
+    if (code.empty()) {
+      code = c;
+      text = std::move(t);
+    }
+  }
+};
+
 // Of one function's own body.
 struct FunctionFacts {
-  // The first thing found that no persistent form can bear, with its line; empty: none.
-  std::string blocker;
+  Finding opaque;   // no form can bear it
+  Finding no_loop;  // a block can run it once, but not again and again (R17, R24, R27, R28)
   // Synchronisation that only some threads of a block may reach while others can have returned.
-  std::string divergent_barrier;                      // R22: needs unified synchronisation
-  std::string divergent_collective;                   // R25: needs lane masks
+  Finding divergent_barrier;                          // R22: needs unified synchronisation
+  Finding divergent_collective;                       // R25: needs lane masks
   std::array<bool, 3> reads_ctaid{}, reads_nctaid{};  // x, y, z
   bool has_barrier = false;
+  bool has_barrier_reduction = false;
   bool has_collective = false;  // shuffles, votes, matrix instructions, warp barriers
+  bool shares_in_block = false;  // any of these, shared memory, activemask, stack that is allocated
   bool has_divergent_branch = false;
   bool has_cp_async = false;
   bool has_exit = false;
   std::uint32_t exit_line = 0;
+  std::uint32_t barrier_numbers = 0;  // bit n: barrier n is used
+  SpinLoops spins = SpinLoops::kNone;
+  bool fetches_work = false;  // a loop whose end depends on a global counter that it advances
   bool reads_dynamic_smem_size = false;
   std::uint64_t static_shared_bytes = 0;        // declared in the body
   std::string_view dynamic_shared;              // name of an extern shared array that it uses
@@ -47,15 +69,25 @@ struct FunctionFacts {
 
 // Of an entry with everything that it calls.
 struct KernelFacts {
-  std::string blocker;
-  std::string divergent_barrier;
-  std::string divergent_collective;
+  Finding opaque, no_loop;
+  Finding divergent_barrier, divergent_collective;
   std::array<bool, 3> reads_ctaid{}, reads_nctaid{};
   bool has_divergent_branch = false;
   bool has_cp_async = false;
+  bool has_barrier_reduction = false;
+  std::uint32_t barrier_numbers = 0;
+  bool waits_for_lower_tasks = false;  // R31: in order
+  bool fetches_work = false;
   std::string_view dynamic_shared;  // empty: none
   bool reads_dynamic_smem_size = false;
+  bool function_reads_dynamic_size = false;  // one of the functions that it calls does
+  // Threads of a block, or lanes of a warp, have to do with each other: one task must have ended
+  // for all of them before the next begins for any.
+  bool shares_in_block = false;
   std::uint64_t static_shared_bytes = 0;  // upper bound, padding included
+  // Functions reached by direct calls that read the block's index or the grid's size, and those on
+  // the way to them (R11), in the order of the text.
+  std::vector<const ptx::Function*> index_functions;
 };
 
 class ModuleFacts {
@@ -66,10 +98,15 @@ class ModuleFacts {
  private:
   const FunctionFacts& of(const ptx::Function& function);
   FunctionFacts gather(const ptx::Function& function) const;
+  void find_address_taken();
+  void add_index_functions(const ptx::Function& entry, KernelFacts& out);
 
+  const ptx::Module& module_;
   std::unordered_map<std::string_view, const ptx::Function*> by_name_;
   std::unordered_map<const ptx::Function*, FunctionFacts> cache_;
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // module scope
+  std::vector<const ptx::Function*> address_taken_;  // what a call through a pointer may reach
+  bool links_ = false;                               // refers to other modules
   std::uint64_t call_steps_ = 0;
 };
 

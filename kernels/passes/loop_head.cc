@@ -4,6 +4,7 @@
 #include "kernels/passes/loop_head.h"
 
 #include <cstddef>
+#include <cstdint>
 
 #include "abi/preempt.h"
 #include "kernels/passes/pass.h"
@@ -21,56 +22,65 @@ std::string field(const char* kind, std::size_t offset) {
 #define RECORD(reg, name) \
   std::string("[%~" reg "+") + std::to_string(offsetof(sluice_launch_record, name)) + "]"
 
+
+// The block's shared memory beyond the original's: the slots of both batches, then the leader's
+// state, which nobody else touches.
+constexpr unsigned kRange = 32;    // {next, end, chunk, count}: tickets in hand [next, end), tickets
+                                   // of a chunk, tasks given to the block so far
+constexpr unsigned kFetched = 48;  // %clock when the chunk was fetched
+constexpr unsigned kPlace = 52;    // SPATIAL: SM + 1, with kEvicted; 0: not counted
+constexpr unsigned kEvicted = 0x80000000u;
+static_assert(kPlace + 4 <= SLUICE_PREEMPT_SHARED_BYTES);
+static_assert(SLUICE_LEFT_SMS == 256);
+
+// A progress report every so many looks at host memory (some 2 us each).
+constexpr unsigned kReportInterval = 64;
+
+std::string number(std::uint64_t n) { return std::to_string(n); }
+
 }  // namespace
 
-void LoopHead::write_entry() {
-  out_.line(".reg .pred \t%~leader, %~p;")
-      .line(".reg .b16 \t%~h;")
-      .line(".reg .b32 \t%~x, %~y, %~z, %~g<3>, %~slot, %~next, %~end, %~count, %~r<6>;")
-      .line(".reg .b64 \t%~control, %~record, %~a, %~word;");
-  if (dynamic()) {
-    // R33: static memory would move the base of dynamic memory, whose alignment kernels rely on.
-    out_.line(".reg .b32 \t%~flip;")
-        .line("mov.u32 \t%~slot, " + std::string(options_.dynamic_shared) + ";")
-        .line("mov.u32 \t%~r0, %dynamic_smem_size;")
-        .line("add.u32 \t%~slot, %~slot, %~r0;")
-        .line("sub.u32 \t%~slot, %~slot, " + std::to_string(kSlotBytes) + ";")
-        .line("add.u32 \t%~flip, %~slot, 16;")
-        .line("xor.b32 \t%~flip, %~flip, %~slot;");
-  } else {
-    // Aligned to both slots, so that flipping bit 4 leads from one to the other.
-    out_.line(".shared .align 32 .b8 ~slots[" + std::to_string(kSlotBytes) + "];")
-        .line("mov.u32 \t%~slot, ~slots;");
-  }
-  out_.line("mov.u32 \t%~r0, %tid.x;")
-      .line("mov.u32 \t%~r1, %tid.y;")
-      .line("mov.u32 \t%~r2, %tid.z;")
-      .line("or.b32 \t%~r0, %~r0, %~r1;")
-      .line("or.b32 \t%~r0, %~r0, %~r2;")
-      .line("setp.eq.u32 \t%~leader, %~r0, 0;")
-      .line("mov.u32 \t%~next, 0;")
-      .line("mov.u32 \t%~end, 0;")
-      .line("mov.u32 \t%~count, 0;");
-  test_flag_proxy();
-  out_.line("mov.u32 \t%~r0, %ctaid.x;")
-      .line("setp.eq.and.u32 \t%~p, %~r0, 0, %~p;")
-      .line("@%~p bra \t~PROXY;")
-      .line("@!%~leader bra \t~WAIT;");
-  test_predecessor("~NONE");
-  out_.line("bra \t~FETCH;");
+// Whether a thread needs its task's index in this dimension to step to the next task.
+bool LoopHead::steps(std::size_t dimension) const {
+  for (std::size_t d = dimension; d < 3; ++d)
+    if (options_.reads_ctaid[d]) return true;
+  return false;
 }
 
-// %~p: the launch has a proxy.
-void LoopHead::test_flag_proxy() {
+std::string LoopHead::shared(unsigned offset) const {
+  return "[%~base+" + number(offset) + "]";
+}
+
+// Computed where it is needed: a register less across the body.
+void LoopHead::load_base() {
+  if (!dynamic()) {
+    out_.line("mov.u32 \t%~base, ~slots;");
+    return;
+  }
+  // R33: static memory would move the base of dynamic memory, whose alignment kernels rely on.
+  out_.line("mov.u32 \t%~base, %dynamic_smem_size;")
+      .line("mov.u32 \t%~r0, " + std::string(options_.dynamic_shared) + ";")
+      .line("add.u32 \t%~base, %~base, %~r0;")
+      .line("sub.u32 \t%~base, %~base, " + number(SLUICE_PREEMPT_DYNAMIC_BYTES - 15) + ";")
+      .line("and.b32 \t%~base, %~base, -16;");
+}
+
+void LoopHead::load_control() {
+  out_.line("ld.param.u64 \t%~control, " + PARAM(control) + ";")
+      .line("cvta.to.global.u64 \t%~control, %~control;");
+}
+
+// %~p: the launch has this flag.
+void LoopHead::test_flag(unsigned flag) {
   out_.line("ld.param.u16 \t%~h, " + PARAM(flags) + ";")
-      .line("and.b16 \t%~h, %~h, " + std::to_string(SLUICE_LAUNCH_PROXY) + ";")
+      .line("and.b16 \t%~h, %~h, " + number(flag) + ";")
       .line("setp.ne.u16 \t%~p, %~h, 0;");
 }
 
 // To `where` if the launch before this one in the stream was evicted: its successors must not
 // run.
 void LoopHead::test_predecessor(std::string_view where) {
-  const std::string skip = where == "~NONE" ? "~READY" : "~PROXY_READY";
+  const std::string skip = std::string(where) + "_NOT";
   out_.line("ld.param.u64 \t%~a, " + PARAM(pred) + ";")
       .line("setp.eq.u64 \t%~p, %~a, 0;")
       .line("@%~p bra \t" + skip + ";")
@@ -81,88 +91,231 @@ void LoopHead::test_predecessor(std::string_view where) {
       .label(skip);
 }
 
-void LoopHead::load_control() {
-  out_.line("ld.param.u64 \t%~control, " + PARAM(control) + ";")
-      .line("cvta.to.global.u64 \t%~control, %~control;");
+void LoopHead::barrier() {
+  out_.line((options_.loose_lanes ? "barrier.sync \t" : "bar.sync \t") + number(options_.barrier) +
+            ";");
 }
 
-// Tasks of the logical launch, below 2^31.
-void LoopHead::load_total(const std::string& reg, const std::string& scratch) {
-  out_.line("ld.param.u32 \t" + reg + ", " + PARAM(grid_x) + ";")
-      .line("ld.param.u32 \t" + scratch + ", " + PARAM(grid_y) + ";")
-      .line("mul.lo.u32 \t" + reg + ", " + reg + ", " + scratch + ";")
-      .line("ld.param.u32 \t" + scratch + ", " + PARAM(grid_z) + ";")
-      .line("mul.lo.u32 \t" + reg + ", " + reg + ", " + scratch + ";");
+namespace {
+// %~p: this thread is its block's leader.
+void find_leader(Emitter& out) {
+  out.line("mov.u32 \t%~r0, %tid.x;")
+      .line("mov.u32 \t%~r1, %tid.y;")
+      .line("mov.u32 \t%~r2, %tid.z;")
+      .line("or.b32 \t%~r0, %~r0, %~r1;")
+      .line("or.b32 \t%~r0, %~r0, %~r2;")
+      .line("setp.eq.u32 \t%~p, %~r0, 0;");
+}
+}  // namespace
+
+void LoopHead::write_entry() {
+  out_.line(".reg .pred \t%~p, %~q;")
+      .line(".reg .b16 \t%~h;")
+      .line(".reg .b32 \t%~x, %~y, %~z, %~g<3>, %~rem, %~base, %~next, %~end, %~r<9>;")
+      .line(".reg .b64 \t%~control, %~record, %~a, %~word;");
+  if (!dynamic())
+    out_.line(".shared .align 16 .b8 ~slots[" + number(SLUICE_PREEMPT_SHARED_BYTES) + "];");
+  out_.line("mov.u32 \t%~rem, 0;");
+  test_flag(SLUICE_LAUNCH_PROXY);
+  out_.line("mov.u32 \t%~r0, %ctaid.x;")
+      .line("setp.eq.and.u32 \t%~p, %~r0, 0, %~p;")
+      .line("@%~p bra \t~PROXY;");
+  find_leader(out_);
+  out_.line("@!%~p bra \t~WAIT;");
+  load_base();
+  load_control();
+  // The first chunk counts as having taken between half the target and all of it.
+  out_.line("mov.u32 \t%~next, 0;")
+      .line("mov.u32 \t%~end, 0;")
+      .line("ld.param.u16 \t%~h, " + PARAM(chunk) + ";")
+      .line("cvt.u32.u16 \t%~r6, %~h;")
+      .line("mov.u32 \t%~r7, 0;")
+      .line("st.shared.v4.u32 \t" + shared(kRange) + ", {%~next, %~end, %~r6, %~r7};")
+      .line("ld.param.u32 \t%~r0, " + PARAM(target_clocks) + ";")
+      .line("mul.hi.u32 \t%~r0, %~r0, 3221225472;")
+      .line("mov.u32 \t%~r1, %clock;")
+      .line("sub.u32 \t%~r1, %~r1, %~r0;")
+      .line("st.shared.v2.u32 \t" + shared(kFetched) + ", {%~r1, %~r7};");
+  test_predecessor("~NONE");
+  write_claim();
+  out_.line("bra \t~DRAW;");
+}
+
+// SPATIAL: is this worker wanted on its SM? RESUME: the rest that a worker of its number has left.
+void LoopHead::write_claim() {
+  test_flag(SLUICE_LAUNCH_SPATIAL);
+  out_.line("@!%~p bra \t~PLACED;")
+      .line("mov.u32 \t%~r0, %smid;")
+      .line("ld.param.u16 \t%~h, " + PARAM(sm_lo) + ";")
+      .line("cvt.u32.u16 \t%~r1, %~h;")
+      .line("setp.lt.u32 \t%~p, %~r0, %~r1;")
+      .line("@%~p bra \t~NONE;")
+      .line("ld.param.u16 \t%~h, " + PARAM(sm_hi) + ";")
+      .line("cvt.u32.u16 \t%~r1, %~h;")
+      .line("setp.ge.u32 \t%~p, %~r0, %~r1;")
+      .line("@%~p bra \t~NONE;")
+      .line("ld.param.u64 \t%~a, " + PARAM(left) + ";")
+      .line("cvta.to.global.u64 \t%~a, %~a;")
+      .line("and.b32 \t%~r1, %~r0, " + number(SLUICE_LEFT_SMS - 1) + ";")
+      .line("mul.wide.u32 \t%~word, %~r1, 4;")
+      .line("add.s64 \t%~a, %~a, %~word;")
+      .line("atom.global.add.u32 \t%~r1, [%~a], 1;")
+      .line("ld.param.u16 \t%~h, " + PARAM(sm_quota) + ";")
+      .line("cvt.u32.u16 \t%~r2, %~h;")
+      .line("sub.u32 \t%~r2, %~r2, 1;")  // 0, no limit, becomes the largest number
+      .line("setp.le.u32 \t%~p, %~r1, %~r2;")
+      .line("@!%~p atom.global.add.u32 \t%~r1, [%~a], 4294967295;")
+      .line("@!%~p bra \t~NONE;")
+      .line("add.u32 \t%~r0, %~r0, 1;")
+      .line("st.shared.u32 \t" + shared(kPlace) + ", %~r0;");
+  out_.label("~PLACED");
+  if (!chunked()) return;
+  test_flag(SLUICE_LAUNCH_RESUME);
+  out_.line("@!%~p bra \t~DRAW;");
+  write_slot_address();
+  out_.line("mov.u64 \t%~word, 0;")
+      .line("atom.global.exch.b64 \t%~word, [%~a], %~word;")
+      .line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("@%~p bra \t~DRAW;")
+      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", left_count) + ", 4294967295;")
+      .line("mov.b64 \t{%~next, %~end}, %~word;");
+}
+
+// %~r0: this worker's number; %~a: its left-over slot; %~r1 and %~p are lost.
+void LoopHead::write_slot_address() {
+  test_flag(SLUICE_LAUNCH_PROXY);
+  out_.line("mov.u32 \t%~r0, %ctaid.x;")
+      .line("@%~p sub.u32 \t%~r0, %~r0, 1;")
+      .line("ld.param.u32 \t%~r1, " + PARAM(worker_base) + ";")
+      .line("add.u32 \t%~r0, %~r0, %~r1;")
+      .line("ld.param.u64 \t%~a, " + PARAM(left) + ";")
+      .line("cvta.to.global.u64 \t%~a, %~a;")
+      .line("add.s64 \t%~a, %~a, " + number(offsetof(sluice_launch_left, slot)) + ";")
+      .line("mul.wide.u32 \t%~word, %~r0, 8;")
+      .line("add.s64 \t%~a, %~a, %~word;");
 }
 
 void LoopHead::write_head() {
-  out_.label("~HEAD")
-      .line("@!%~leader bra \t~WAIT;")
-      .line("setp.lt.u32 \t%~p, %~next, %~end;")
-      .line("@%~p bra \t~TAKE;");
-  write_evict_test();
-  write_fetch();
+  if (!options_.once) {
+    out_.label("~HEAD").line("xor.b32 \t%~rem, %~rem, 1;");
+    find_leader(out_);
+    out_.line("@!%~p bra \t~WAIT;");
+    load_base();
+    load_control();
+    out_.line("ld.shared.v4.u32 \t{%~next, %~end, %~r6, %~r7}, " + shared(kRange) + ";");
+  }
+  out_.label("~DRAW");
+  load_evict_word();
+  if (chunked()) {
+    // The ticket is drawn while the evict word is on its way; what comes of both is known together.
+    out_.line("setp.lt.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~TEST;");
+    write_chunk();
+    write_ticket();
+    out_.label("~TEST");
+    write_evict_test("~PUSH");
+    out_.line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~SCAN;");
+  } else {
+    write_evict_test("~NONE");  // R18
+    out_.line("mov.u32 \t%~r6, 1;");
+    write_ticket();
+    out_.line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~NONE;");
+  }
   write_take();
+  if (options_.once) {
+    out_.line("mov.u32 \t%~r7, 1;").line("bra \t~BEGUN;");
+  } else {
+    out_.line("bra \t~WAIT;");
+  }
+  if (chunked()) {
+    write_push();
+    out_.line("bra \t~NONE;");
+    write_scan();
+  }
   out_.label("~NONE")
       .line("mov.u32 \t%~r0, 0;")
-      .line("st.shared.v4.u32 \t[%~slot], {%~r0, %~r0, %~r0, %~r0};");
-  out_.label("~WAIT");
-  // Lanes that took different ways to the tail need not have met again: only the form without
-  // .aligned is defined for them. It needs ISA 6.0.
-  out_.line(options_.loose_lanes ? "barrier.sync \t0;" : "bar.sync \t0;")
-      .line("ld.shared.v4.u32 \t{%~x, %~y, %~z, %~r0}, [%~slot];")
-      .line(dynamic() ? "xor.b32 \t%~slot, %~slot, %~flip;" : "xor.b32 \t%~slot, %~slot, 16;")
-      .line("setp.eq.u32 \t%~p, %~r0, 0;")
-      .line("@%~p bra \t~LEAVE;");
+      .line("and.b32 \t%~r1, %~rem, 1;")
+      .line("shl.b32 \t%~r1, %~r1, 4;")
+      .line("add.u32 \t%~r1, %~r1, %~base;")
+      .line("st.shared.v4.u32 \t[%~r1], {%~r0, %~r0, %~r0, %~r0};");
+  if (options_.once) {
+    // The block's task will be run to its end, so it may be counted now: the body returns by itself.
+    out_.line("mov.u32 \t%~r7, 0;").label("~BEGUN");
+    write_account("~WAIT");
+  }
+  write_wait();
 }
 
-void LoopHead::write_evict_test() {
-  out_.label("~FETCH");
-  test_flag_proxy();
-  load_control();
-  out_.line("add.s64 \t%~a, %~control, " +
-            std::to_string(offsetof(sluice_launch_control, evict)) + ";")
+void LoopHead::load_evict_word() {
+  test_flag(SLUICE_LAUNCH_PROXY);
+  out_.line("add.s64 \t%~a, %~control, " + number(offsetof(sluice_launch_control, evict)) + ";")
       .line("ld.param.u64 \t%~word, " + PARAM(signal) + ";")
       .line("cvta.to.global.u64 \t%~word, %~word;")
       .line("selp.b64 \t%~a, %~a, %~word, %~p;")
-      .line("{LD_SYS}.global.u64 \t%~word, [%~a];")
-      // {generation, sm_lo | sm_hi << 16}: a word of 0 has an empty range of SMs.
-      .line("mov.b64 \t{%~r0, %~r1}, %~word;")
+      .line("{LD_SYS}.global.u64 \t%~word, [%~a];");
+}
+
+void LoopHead::write_evict_test(std::string_view evicted) {
+  // {generation, sm_lo | sm_hi << 16}: a word of 0 has an empty range of SMs.
+  out_.line("mov.b64 \t{%~r0, %~r1}, %~word;")
       .line("ld.param.u32 \t%~r2, " + PARAM(generation) + ";")
       .line("setp.lt.u32 \t%~p, %~r0, %~r2;")
-      .line("@%~p bra \t~TICKET;")
+      .line("@%~p bra \t~STAY;")
       .line("and.b32 \t%~r2, %~r1, 65535;")
       .line("shr.u32 \t%~r1, %~r1, 16;")
       .line("mov.u32 \t%~r0, %smid;")
       .line("setp.ge.u32 \t%~p, %~r0, %~r2;")
       .line("setp.lt.and.u32 \t%~p, %~r0, %~r1, %~p;")
-      .line("@%~p bra \t~NONE;");
+      .line("@!%~p bra \t~STAY;")
+      .line("ld.shared.u32 \t%~r0, " + shared(kPlace) + ";")
+      .line("or.b32 \t%~r0, %~r0, " + number(kEvicted) + ";")
+      .line("st.shared.u32 \t" + shared(kPlace) + ", %~r0;")
+      .line("bra \t" + std::string(evicted) + ";");
+  out_.label("~STAY");
 }
 
-void LoopHead::write_fetch() {
-  out_.label("~TICKET")
-      .line("ld.param.u16 \t%~h, " + PARAM(chunk) + ";")
-      .line("cvt.u32.u16 \t%~r0, %~h;")
-      .line("max.u32 \t%~r0, %~r0, 1;")
-      .line("atom.global.add.u32 \t%~next, " + CONTROL("control", next_ticket) + ", %~r0;");
-  load_total("%~r1", "%~r2");
-  out_.line("setp.ge.u32 \t%~p, %~next, %~r1;")
-      .line("@%~p bra \t~NONE;")
-      .line("add.u32 \t%~end, %~next, %~r0;")
+// %~r6: the size of the next chunk, from the time that the last one took.
+void LoopHead::write_chunk() {
+  test_flag(SLUICE_LAUNCH_FIXED);
+  out_.line("@%~p bra \t~SIZED;")
+      .line("ld.shared.u32 \t%~r0, " + shared(kFetched) + ";")
+      .line("mov.u32 \t%~r2, %clock;")
+      .line("st.shared.u32 \t" + shared(kFetched) + ", %~r2;")
+      .line("sub.u32 \t%~r0, %~r2, %~r0;")
+      .line("ld.param.u32 \t%~r3, " + PARAM(target_clocks) + ";")
+      .line("setp.gt.u32 \t%~p, %~r0, %~r3;")
+      .line("@%~p shr.u32 \t%~r6, %~r6, 1;")
+      .line("shr.u32 \t%~r3, %~r3, 1;")
+      .line("setp.lt.u32 \t%~p, %~r0, %~r3;")
+      .line("@%~p shl.b32 \t%~r6, %~r6, 1;")
+      .line("ld.param.u16 \t%~h, " + PARAM(chunk_max) + ";")
+      .line("cvt.u32.u16 \t%~r3, %~h;")
+      .line("min.u32 \t%~r6, %~r6, %~r3;")
+      .line("ld.param.u32 \t%~r3, " + PARAM(tasks) + ";")
+      .line("sub.u32 \t%~r3, %~r3, %~end;")
+      .line("ld.param.u8 \t%~h, " + PARAM(tail_shift) + ";")
+      .line("cvt.u32.u16 \t%~r4, %~h;")
+      .line("shr.u32 \t%~r3, %~r3, %~r4;")
+      .line("min.u32 \t%~r6, %~r6, %~r3;");
+  out_.label("~SIZED").line("max.u32 \t%~r6, %~r6, 1;");
+}
+
+// [%~next, %~end): the next %~r6 tickets; empty when there are none.
+void LoopHead::write_ticket() {
+  out_.line("atom.global.add.u32 \t%~next, " + CONTROL("control", next_ticket) + ", %~r6;")
+      .line("ld.param.u32 \t%~r1, " + PARAM(tasks) + ";")
+      .line("add.u32 \t%~end, %~next, %~r6;")
       .line("min.u32 \t%~end, %~end, %~r1;")
-      // A chunk that was fetched is always finished, so it may be counted here.
-      .line("sub.u32 \t%~r0, %~end, %~next;")
-      .line("add.u32 \t%~count, %~count, %~r0;")
       .line("setp.ne.u32 \t%~p, %~next, 0;")
-      .line("@%~p bra \t~TAKE;")
+      .line("@%~p bra \t~BEGUN_BEFORE;")
       .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
       .line("setp.eq.u64 \t%~p, %~record, 0;")
-      .line("@%~p bra \t~TAKE;")
+      .line("@%~p bra \t~BEGUN_BEFORE;")
       .line("cvta.to.global.u64 \t%~record, %~record;")
-      .line("mov.u64 \t%~word, %globaltimer;")
-      .line("{ST_SYS}.global.u64 \t" + RECORD("record", start_ns) + ", %~word;")
-      .line("mov.u32 \t%~r0, " + std::to_string(SLUICE_LAUNCH_RUNNING) + ";")
+      .line("mov.u64 \t%~a, %globaltimer;")
+      .line("{ST_SYS}.global.u64 \t" + RECORD("record", start_ns) + ", %~a;")
+      .line("mov.u32 \t%~r0, " + number(SLUICE_LAUNCH_RUNNING) + ";")
       .line("{ST_SYS}.global.u32 \t" + RECORD("record", state) + ", %~r0;");
+  out_.label("~BEGUN_BEFORE");
 }
 
 // quotient = dividend / d, by the round-up method (Granlund and Montgomery 1994, figure 4.1);
@@ -170,7 +323,7 @@ void LoopHead::write_fetch() {
 void LoopHead::divide(const std::string& quotient, const std::string& dividend, const std::string& magic,
             int at) {
   const auto shift = [&](int bit) {
-    return "bfe.u32 \t%~r0, %~r4, " + std::to_string(bit) + ", 8;";
+    return "bfe.u32 \t%~r0, %~r5, " + std::to_string(bit) + ", 8;";
   };
   out_.line("ld.param.u32 \t%~r0, " + magic + ";")
       .line("mul.hi.u32 \t%~r3, " + dividend + ", %~r0;")
@@ -182,26 +335,103 @@ void LoopHead::divide(const std::string& quotient, const std::string& dividend, 
       .line("shr.u32 \t" + quotient + ", " + quotient + ", %~r0;");
 }
 
+// A batch from the front of [%~next, %~end) into the slot.
 void LoopHead::write_take() {
-  const auto& reads = options_.reads_ctaid;
   out_.label("~TAKE");
-  if (reads[0] || reads[1] || reads[2]) {
+  if (chunked()) {
+    out_.line("ld.param.u8 \t%~h, " + PARAM(batch_shift) + ";")
+        .line("cvt.u32.u16 \t%~r0, %~h;")
+        .line("shr.u32 \t%~r8, %~r6, %~r0;")
+        .line("max.u32 \t%~r8, %~r8, 1;")
+        .line("sub.u32 \t%~r0, %~end, %~next;")
+        .line("min.u32 \t%~r8, %~r8, %~r0;");
+  } else {
+    out_.line("mov.u32 \t%~r8, 1;");
+  }
+  if (steps(0)) {
     constexpr std::size_t kShifts = offsetof(sluice_preempt_params, shift_x1);
-    out_.line("ld.param.u32 \t%~r4, " + field("launch", kShifts) + ";");
+    static_assert(kShifts % 4 == 0);
+    out_.line("ld.param.u32 \t%~r5, " + field("launch", kShifts) + ";");
     divide("%~r1", "%~next", PARAM(magic_x), 0);
+    subtract_product("%~x", "%~next", "%~r1", PARAM(grid_x));
   }
-  if (reads[0]) subtract_product("%~x", "%~next", "%~r1", PARAM(grid_x));
-  if (reads[1] || reads[2]) {
+  if (steps(1)) {
     divide("%~z", "%~r1", PARAM(magic_y), 16);
-    if (reads[1]) subtract_product("%~y", "%~r1", "%~z", PARAM(grid_y));
+    subtract_product("%~y", "%~r1", "%~z", PARAM(grid_y));
   }
-  out_.line("add.u32 \t%~next, %~next, 1;").line("mov.u32 \t%~r0, 1;");
+  if (!options_.once) {
+    out_.line("add.u32 \t%~next, %~next, %~r8;")
+        .line("add.u32 \t%~r7, %~r7, %~r8;")
+        .line("st.shared.v4.u32 \t" + shared(kRange) + ", {%~next, %~end, %~r6, %~r7};");
+  }
   const auto element = [&](std::size_t d, const char* reg) {
-    return std::string(reads[d] ? reg : "%~r0");
+    return std::string(steps(d) ? reg : "%~r8");
   };
-  out_.line("st.shared.v4.u32 \t[%~slot], {" + element(0, "%~x") + ", " + element(1, "%~y") +
-            ", " + element(2, "%~z") + ", %~r0};")
-      .line("bra \t~WAIT;");
+  out_.line("and.b32 \t%~r0, %~rem, 1;")
+      .line("shl.b32 \t%~r0, %~r0, 4;")
+      .line("add.u32 \t%~r0, %~r0, %~base;")
+      .line("st.shared.v4.u32 \t[%~r0], {" + element(0, "%~x") + ", " + element(1, "%~y") + ", " +
+            element(2, "%~z") + ", %~r8};");
+}
+
+// Evicted: what this worker has in hand goes on the left-over list.
+void LoopHead::write_push() {
+  out_.label("~PUSH").line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~NONE;");
+  write_slot_address();
+  out_.line("mov.b64 \t%~word, {%~next, %~end};")
+      .line("{ST_GPU}.global.u64 \t[%~a], %~word;")
+      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", left_count) + ", 1;");
+}
+
+// No ticket is left: takes up what others have left, those of an SM that had to go or workers that a
+// smaller relaunch does not have.
+void LoopHead::write_scan() {
+  out_.label("~SCAN")
+      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("control", left_count) + ";")
+      .line("setp.eq.u32 \t%~p, %~r0, 0;")
+      .line("@%~p bra \t~NONE;");
+  write_slot_address();
+  out_.line("ld.param.u64 \t%~record, " + PARAM(left) + ";")
+      .line("cvta.to.global.u64 \t%~record, %~record;")
+      .line("add.s64 \t%~record, %~record, " + number(offsetof(sluice_launch_left, slot)) + ";")
+      .line("ld.param.u32 \t%~r3, " + PARAM(left_slots) + ";")
+      .line("mov.u32 \t%~r4, 0;");
+  out_.label("~LOOK")
+      .line("setp.ge.u32 \t%~p, %~r4, %~r3;")
+      .line("@%~p bra \t~NONE;")
+      .line("add.u32 \t%~r4, %~r4, 1;")
+      .line("add.u32 \t%~r0, %~r0, 1;")
+      .line("setp.ge.u32 \t%~p, %~r0, %~r3;")
+      .line("@%~p mov.u32 \t%~r0, 0;")
+      .line("mul.wide.u32 \t%~a, %~r0, 8;")
+      .line("add.s64 \t%~a, %~a, %~record;")
+      .line("{LD_GPU}.global.u64 \t%~word, [%~a];")
+      .line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("@%~p bra \t~LOOK;")
+      .line("mov.u64 \t%~word, 0;")
+      .line("atom.global.exch.b64 \t%~word, [%~a], %~word;")
+      .line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("@%~p bra \t~LOOK;")
+      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", left_count) + ", 4294967295;")
+      .line("mov.b64 \t{%~next, %~end}, %~word;")
+      .line("bra \t~TAKE;");
+}
+
+void LoopHead::write_wait() {
+  out_.label("~WAIT");
+  barrier();
+  load_base();
+  out_.line("and.b32 \t%~r0, %~rem, 1;")
+      .line("shl.b32 \t%~r0, %~r0, 4;")
+      .line("add.u32 \t%~r0, %~r0, %~base;")
+      .line("ld.shared.v4.u32 \t{%~x, %~y, %~z, %~r0}, [%~r0];")
+      .line("setp.eq.u32 \t%~p, %~r0, 0;")
+      .line("@%~p bra \t~LEAVE;");
+  if (chunked()) {
+    out_.line("shl.b32 \t%~r0, %~r0, 1;").line("or.b32 \t%~rem, %~rem, %~r0;");
+    out_.label("~BODY");
+  }
+  for (const std::string& line : options_.before_task) out_.line(line);
 }
 
 // rest = dividend - quotient * divisor
@@ -215,64 +445,141 @@ void LoopHead::subtract_product(const std::string& rest, const std::string& divi
 void LoopHead::write_tail() {
   out_.label("~TAIL");
   for (const std::string& line : options_.clean_up) out_.line(line);
+  if (chunked()) {
+    out_.line("sub.u32 \t%~rem, %~rem, 2;")
+        .line("setp.lt.u32 \t%~p, %~rem, 2;")
+        .line("@%~p bra \t~HEAD;");
+    if (options_.separate) barrier();
+    if (steps(0)) {
+      out_.line("add.u32 \t%~x, %~x, 1;")
+          .line("ld.param.u32 \t%~r0, " + PARAM(grid_x) + ";")
+          .line("setp.eq.u32 \t%~p, %~x, %~r0;")
+          .line("@%~p mov.u32 \t%~x, 0;");
+    }
+    if (steps(1)) out_.line("@%~p add.u32 \t%~y, %~y, 1;");
+    if (steps(2)) {
+      out_.line("ld.param.u32 \t%~r0, " + PARAM(grid_y) + ";")
+          .line("setp.eq.and.u32 \t%~q, %~y, %~r0, %~p;")
+          .line("@%~q mov.u32 \t%~y, 0;")
+          .line("@%~q add.u32 \t%~z, %~z, 1;");
+    }
+    out_.line("bra \t~BODY;");
+    return;
+  }
   out_.line("bra \t~HEAD;");
 }
 
 void LoopHead::write_leave() {
-  out_.label("~LEAVE").line("@!%~leader ret;");
-  out_.label("~OUT");
+  out_.label("~LEAVE");
+  if (options_.once) {
+    out_.line("ret;");
+    return;
+  }
+  find_leader(out_);
+  out_.line("@!%~p ret;");
+  load_base();
   load_control();
-  load_total("%~r4", "%~r0");
-  out_.line("setp.eq.u32 \t%~p, %~count, 0;")
+  out_.line("ld.shared.u32 \t%~r7, " + shared(kRange + 12) + ";");
+  write_account({});
+}
+
+// A block leaves, having run %~r7 tasks. `end`: where to go on; empty: the thread returns. %~base and
+// %~control hold.
+void LoopHead::write_account(std::string_view end) {
+  const std::string over = end.empty() ? "ret;" : "bra \t" + std::string(end) + ";";
+  out_.line("setp.eq.u32 \t%~p, %~r7, 0;")
       .line("@%~p bra \t~GONE;")
       .line("{FENCE_GPU};")
-      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", finished) + ", %~count;")
-      .line("add.u32 \t%~r0, %~r0, %~count;")
+      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", finished) + ", %~r7;")
+      .line("add.u32 \t%~r0, %~r0, %~r7;")
+      .line("ld.param.u32 \t%~r4, " + PARAM(tasks) + ";")
       .line("setp.ne.u32 \t%~p, %~r0, %~r4;")
       .line("@%~p bra \t~GONE;")
       .line("{FENCE_GPU};")
       .line("mov.u32 \t%~r0, 1;")
       .line("{ST_GPU}.global.u32 \t" + CONTROL("control", done) + ", %~r0;");
   out_.label("~GONE")
-      .line("mov.u32 \t%~r0, %nctaid.x;")
+      .line("ld.shared.u32 \t%~r0, " + shared(kPlace) + ";")
+      .line("and.b32 \t%~r1, %~r0, " + number(kEvicted - 1) + ";")
+      .line("setp.eq.u32 \t%~p, %~r1, 0;")
+      .line("@%~p bra \t~EXIT;")
+      .line("ld.param.u64 \t%~a, " + PARAM(left) + ";")
+      .line("cvta.to.global.u64 \t%~a, %~a;")
+      .line("sub.u32 \t%~r1, %~r1, 1;")
+      .line("and.b32 \t%~r1, %~r1, " + number(SLUICE_LEFT_SMS - 1) + ";")
+      .line("mul.wide.u32 \t%~word, %~r1, 4;")
+      .line("add.s64 \t%~a, %~a, %~word;")
+      .line("atom.global.add.u32 \t%~r1, [%~a], 4294967295;")
+      .line("setp.eq.u32 \t%~p, %~r1, 1;")
+      .line("setp.ge.and.u32 \t%~p, %~r0, " + number(kEvicted) + ", %~p;")
+      .line("@!%~p bra \t~EXIT;")
+      // FLEP: the last one out of an SM says so at once; another kernel may start there.
+      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", sms_left) + ", 1;")
+      .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
+      .line("setp.eq.u64 \t%~p, %~record, 0;")
+      .line("@%~p bra \t~EXIT;")
+      .line("cvta.to.global.u64 \t%~record, %~record;")
+      .line("add.u32 \t%~r0, %~r0, 1;")
+      .line("{ST_SYS}.global.u32 \t" + RECORD("record", sms_left) + ", %~r0;");
+  out_.label("~EXIT");
+  write_exit(over);
+}
+
+// Counts the block out; the last one of the physical launch writes the record. `over` ends the
+// thread's way, also under a guard.
+void LoopHead::write_exit(const std::string& over) {
+  out_.line("mov.u32 \t%~r0, %nctaid.x;")
       .line("sub.u32 \t%~r0, %~r0, 1;")
+      .line("ld.param.u16 \t%~h, " + PARAM(grid) + ";")
+      .line("mul.wide.u16 \t%~r1, %~h, 4;")
+      .line("cvt.u64.u32 \t%~a, %~r1;")
+      .line("add.s64 \t%~a, %~a, %~control;")
       .line("{FENCE_GPU};")
       // Wraps to 0 with the last block, so the next physical launch finds it clean.
-      .line("atom.global.inc.u32 \t%~r1, " + CONTROL("control", exited) + ", %~r0;")
+      .line("atom.global.inc.u32 \t%~r1, " + CONTROL("a", exited) + ", %~r0;")
       .line("setp.ne.u32 \t%~p, %~r1, %~r0;")
-      .line("@%~p ret;")
+      .line("@%~p " + over)
       .line("{FENCE_GPU};")
       .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", physical) + ", 1;")
       .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
       .line("setp.eq.u64 \t%~p, %~record, 0;")
-      .line("@%~p ret;")
+      .line("@%~p " + over)
       .line("cvta.to.global.u64 \t%~record, %~record;")
       .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("control", finished) + ";")
       .line("{ST_SYS}.global.u32 \t" + RECORD("record", tasks_done) + ", %~r0;")
+      .line("ld.param.u32 \t%~r4, " + PARAM(tasks) + ";")
+      .line("{LD_GPU}.global.u32 \t%~r1, " + CONTROL("control", next_ticket) + ";")
+      .line("min.u32 \t%~r1, %~r1, %~r4;")
+      .line("{ST_SYS}.global.u32 \t" + RECORD("record", tasks_fetched) + ", %~r1;")
       .line("ld.param.u32 \t%~r1, " + PARAM(generation) + ";")
       .line("{ST_SYS}.global.u32 \t" + RECORD("record", generation) + ", %~r1;")
       .line("mov.u64 \t%~word, %globaltimer;")
       .line("{ST_SYS}.global.u64 \t" + RECORD("record", left_ns) + ", %~word;")
       .line("setp.eq.u32 \t%~p, %~r0, %~r4;")
-      .line("selp.b32 \t%~r0, " + std::to_string(SLUICE_LAUNCH_DONE) + ", " +
-            std::to_string(SLUICE_LAUNCH_TOEVICT) + ", %~p;")
+      .line("selp.b32 \t%~r0, " + number(SLUICE_LAUNCH_DONE) + ", " +
+            number(SLUICE_LAUNCH_TOEVICT) + ", %~p;")
       .line("{FENCE_SYS};")  // the state is written last
       .line("{ST_SYS}.global.u32 \t" + RECORD("record", state) + ", %~r0;")
-      .line("ret;");
+      .line(over);
 }
 
 void LoopHead::write_proxy() {
-  out_.label("~PROXY").line("@!%~leader ret;");
-  test_predecessor("~OUT");
+  out_.label("~PROXY");
+  find_leader(out_);
+  out_.line("@!%~p ret;");
   load_control();
-  load_total("%~r4", "%~r0");
+  test_predecessor("~PROXY_OUT");
   out_.line("ld.param.u64 \t%~a, " + PARAM(signal) + ";")
       .line("cvta.to.global.u64 \t%~a, %~a;")
+      .line("ld.param.u32 \t%~r4, " + PARAM(tasks) + ";")
       .line("mov.u64 \t%~record, 0;")  // the word that was copied last
       .line("mov.u32 \t%~r5, %nctaid.x;")
-      .line("sub.u32 \t%~r5, %~r5, 1;");
+      .line("sub.u32 \t%~r5, %~r5, 1;")
+      .line("mov.u32 \t%~r8, 0;");
   out_.label("~POLL")
       .line("{LD_SYS}.global.u64 \t%~word, [%~a];")
+      .line("{LD_GPU}.global.u32 \t%~r6, " + CONTROL("control", next_ticket) + ";")
+      .line("{LD_GPU}.global.u32 \t%~r7, " + CONTROL("control", left_count) + ";")
       .line("setp.eq.u64 \t%~p, %~word, %~record;")
       .line("@%~p bra \t~SAME;")
       .line("mov.u64 \t%~record, %~word;")
@@ -288,20 +595,32 @@ void LoopHead::write_proxy() {
       .line("mov.u32 \t%~r0, %nsmid;")
       .line("setp.eq.u32 \t%~p, %~r2, 0;")
       .line("setp.ge.and.u32 \t%~p, %~r1, %~r0, %~p;")
-      .line("@%~p bra \t~OUT;");
+      .line("@%~p bra \t~PROXY_OUT;");
   out_.label("~MORE")
-      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("control", next_ticket) + ";")
-      .line("setp.ge.u32 \t%~p, %~r0, %~r4;")
-      .line("@%~p bra \t~OUT;")
+      .line("add.u32 \t%~r8, %~r8, 1;")
+      .line("and.b32 \t%~r0, %~r8, " + number(kReportInterval - 1) + ";")
+      .line("setp.ne.u32 \t%~p, %~r0, 0;")
+      .line("@%~p bra \t~QUIET;")
+      .line("ld.param.u64 \t%~word, " + PARAM(record) + ";")
+      .line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("@%~p bra \t~QUIET;")
+      .line("cvta.to.global.u64 \t%~word, %~word;")
+      .line("min.u32 \t%~r0, %~r6, %~r4;")
+      .line("{ST_SYS}.global.u32 \t" + RECORD("word", tasks_fetched) + ", %~r0;");
+  out_.label("~QUIET")
+      .line("setp.ge.u32 \t%~p, %~r6, %~r4;")
+      .line("setp.eq.and.u32 \t%~p, %~r7, 0, %~p;")
+      .line("@%~p bra \t~PROXY_OUT;")
       // All workers have left, each from its own SM.
-      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("control", exited) + ";")
-      .line("setp.ge.u32 \t%~p, %~r0, %~r5;")
-      .line("@%~p bra \t~OUT;")
-      .line("bra \t~POLL;");
+      .line("ld.param.u16 \t%~h, " + PARAM(grid) + ";")
+      .line("mul.wide.u16 \t%~r1, %~h, 4;")
+      .line("cvt.u64.u32 \t%~word, %~r1;")
+      .line("add.s64 \t%~word, %~word, %~control;")
+      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("word", exited) + ";")
+      .line("setp.lt.u32 \t%~p, %~r0, %~r5;")
+      .line("@%~p bra \t~POLL;");
+  out_.label("~PROXY_OUT");
+  write_exit("ret;");
 }
-
-#undef PARAM
-#undef CONTROL
-#undef RECORD
 
 }  // namespace sluice::passes

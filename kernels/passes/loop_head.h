@@ -1,16 +1,24 @@
-// The code of the persistent loop, the same for every pass: how a worker gets its next task, sees
+// The code of the persistent loop, the same for every pass: how a worker gets its next tasks, sees
 // an eviction, and leaves.
 //
 //   ENTRY   thread 0 of the block is its leader; block 0 may be the proxy; a predecessor that is
-//           not done sends everybody home
-//   HEAD    leader: next ticket of its chunk, or evict test, then a new chunk (R18: never the other
-//           way round), broadcast through one of two slots
+//           not done sends everybody home; a resumed worker takes up the rest that it left
+//   HEAD    leader: the evict word; the rest of its chunk or, with a ticket, a new one, whose size
+//           follows from how long the last one took; a *batch* of it is broadcast through one of two
+//           slots. Evicted: what is left of the chunk goes on the left-over list
 //   WAIT    one barrier; everybody reads the slot (R16: two slots make one barrier enough, because
 //           slot k is written again only after the next barrier)
-//           body, with the task's index for %ctaid; returns go to TAIL
-//   TAIL    what the body leaves behind is cleaned up; back to HEAD
+//   BODY    the original body, with the task's index for %ctaid; returns go to TAIL
+//   TAIL    what the body leaves behind is cleaned up; every thread steps to the batch's next task by
+//           itself, after the last one back to HEAD
 //   LEAVE   leader: adds what this worker has finished; the last block out writes the record
 //   PROXY   copies the evict word from host memory to the control block until nothing is left to do
+//
+// The leader's own state lies in shared memory, so that one register (tasks left in the batch, and
+// which slot) and the task's index are all that lives across the body.
+//
+// In order (R31: tasks that wait for lower ones): a chunk is one ticket, the evict word is looked at
+// before it is drawn (R18), so that no ticket is ever given back, and there is no left-over list.
 //
 // Owner: one pass over one entry, one thread. It knows nothing of the body. Everything that it
 // writes speaks the protocol of abi/preempt.h with the launcher (mediator/worker).
@@ -31,42 +39,69 @@ struct LoopOptions {
   // Name of an extern shared array: the slots are the last bytes of dynamic shared memory. Empty:
   // they are static.
   std::string_view dynamic_shared;
-  // Lanes of a warp may come to the tail at different times: the head's barrier is then of the form
-  // that is defined for them.
+  // Lanes of a warp may come to the tail at different times: the loop's barriers are then of the
+  // form that is defined for them.
   bool loose_lanes = false;
-  std::vector<std::string> clean_up;  // lines for the tail, run by every thread (R27)
+  // Tasks of one block share something, its shared memory or its barriers: a barrier stands between
+  // the tasks of a batch. False only where a kernel has neither: then its warps run apart.
+  bool separate = true;
+  // Tasks wait for lower-numbered ones (R31).
+  bool in_order = false;
+  // Prologue form: a block runs one task and ends; the body keeps its own returns. For what cannot
+  // be run again and again by one block (R17, R24, R27, R28). Such a body never comes to the tail.
+  bool once = false;
+  unsigned barrier = 0;                  // number of the loop's barrier
+  std::vector<std::string> before_task;  // lines at BODY, run by every thread before every task
+  std::vector<std::string> clean_up;     // lines for the tail, run by every thread (R27)
 };
 
 class LoopHead {
  public:
   LoopHead(const LoopOptions& options, Emitter& out) : options_(options), out_(out) {}
 
-  // In front of the body: declarations and ENTRY .. WAIT. Falls through into the body.
+  // In front of the body: declarations and ENTRY .. BODY. Falls through into the body.
   void write_before_body() {
     write_entry();
     write_head();
   }
   // Behind the body, which may fall through into TAIL.
   void write_after_body() {
-    write_tail();
+    if (options_.once) {
+      out_.line("ret;");
+    } else {
+      write_tail();
+    }
     write_leave();
     write_proxy();
   }
 
  private:
   bool dynamic() const { return !options_.dynamic_shared.empty(); }
+  bool chunked() const { return !options_.in_order && !options_.once; }
+  bool steps(std::size_t dimension) const;
+  std::string shared(unsigned offset) const;
   void write_entry();
   void write_head();
-  void write_evict_test();
-  void write_fetch();
+  void write_claim();
+  void write_evict_test(std::string_view evicted);
+  void write_ticket();
+  void write_chunk();
   void write_take();
+  void write_push();
+  void write_scan();
+  void write_wait();
   void write_tail();
   void write_leave();
+  void write_account(std::string_view end);
+  void write_exit(const std::string& over);
+  void write_slot_address();
   void write_proxy();
-  void test_flag_proxy();
+  void load_base();
+  void load_evict_word();
+  void test_flag(unsigned flag);
   void test_predecessor(std::string_view where);
   void load_control();
-  void load_total(const std::string& reg, const std::string& scratch);
+  void barrier();
   void divide(const std::string& quotient, const std::string& dividend, const std::string& magic,
               int at);
   void subtract_product(const std::string& rest, const std::string& dividend,

@@ -4,14 +4,13 @@
 #include <unordered_set>
 
 #include "abi/preempt.h"
+#include "kernels/passes/clone.h"
+#include "kernels/passes/plan.h"
 #include "kernels/ptx/edit.h"
 
 namespace sluice::passes {
 
 namespace {
-
-// In this order; the first that makes a clone wins.
-constexpr Pass kPasses[] = {run_plain, run_opaque};
 
 // "sluiceN_" with the lowest N above every number that follows "sluice" in the text: one walk, and
 // no identifier of any scope, comment or string contains it (R3).
@@ -31,11 +30,58 @@ std::string fresh_prefix(std::string_view text) {
   return std::string(kWord) + std::to_string(highest + 1) + "_";
 }
 
+// One form of one kernel.
+struct Attempt {
+  Finding why_not;
+  std::string text;
+  KernelReport report;
+  ptx::Module::Version version;
+};
+
+Attempt attempt(const PassInput& input, Form form, const RewriteOptions& options) {
+  Attempt a;
+  Clone clone(input, form);
+  for (const Step& step : steps_of(form)) {
+    if (!step.wanted(input.facts)) continue;
+    a.why_not = step.run(clone);
+    if (options.after_each)
+      options.after_each(input.entry.name, step.name, a.why_not ? std::string() : clone.text(),
+                         a.why_not);
+    if (a.why_not) return a;
+    if (!always_wanted(step)) a.report.passes.push_back(step.name);
+  }
+  a.text = clone.text();
+  a.report.tier = clone.tier;
+  a.report.slot = clone.slot;
+  a.report.in_order = clone.options.in_order;
+  a.report.once = clone.options.once;
+  a.version = clone.version_needed;
+  return a;
+}
+
 }  // namespace
 
-const char* tier_name(Tier tier) { return tier == Tier::kPlain ? "plain" : "opaque"; }
+const char* tier_name(Tier tier) {
+  switch (tier) {
+    case Tier::kPlain:
+      return "plain";
+    case Tier::kUnified:
+      return "unified";
+    case Tier::kTwoPhase:
+      return "two-phase";
+    case Tier::kLaneMasks:
+      return "lane-masks";
+    case Tier::kInOrder:
+      return "in-order";
+    case Tier::kPrologue:
+      return "prologue";
+    case Tier::kOpaque:
+      break;
+  }
+  return "opaque";
+}
 
-Rewritten rewrite_module(const ptx::Module& module) {
+Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& options) {
   const std::string prefix = fresh_prefix(module.text());
   ModuleFacts module_facts(module);
   std::unordered_set<std::string> taken;  // names at module scope
@@ -44,39 +90,47 @@ Rewritten rewrite_module(const ptx::Module& module) {
 
   Rewritten out;
   ptx::Edits clones;
+  ptx::Module::Version version = module.version();
+  std::uint32_t number = 0;
   for (const ptx::Function& f : module.functions()) {
     if (!f.is_entry || !f.has_body) continue;
-    KernelReport report;
+    const KernelFacts facts = module_facts.of_entry(f);
+    Attempt made;
+    Finding why;
+    if (f.name.ends_with(SLUICE_CLONE_SUFFIX)) {
+      why = {"name", "has a name that is kept for clones"};
+    } else if (taken.count(std::string(f.name) + SLUICE_CLONE_SUFFIX) != 0) {
+      why = {"name", "the name of its clone is taken"};
+    } else {
+      const PassInput input{module, f, facts, prefix, number++};
+      for (Form form : {Form::kLoop, Form::kOneTask}) {
+        made = attempt(input, form, options);
+        if (!made.why_not) break;
+        if (!why || facts.opaque) why = std::move(made.why_not);
+        if (facts.opaque) break;
+      }
+    }
+    KernelReport& report = made.report;
     report.name = f.name;
     report.param_bytes_original = f.param_bytes;
-    const KernelFacts facts = module_facts.of_entry(f);
     report.uses_dynamic_shared = !facts.dynamic_shared.empty();
-    Outcome outcome;
-    if (f.name.ends_with(SLUICE_CLONE_SUFFIX)) {
-      outcome.reason = "has a name that is kept for clones";
-    } else if (taken.count(report.name + SLUICE_CLONE_SUFFIX) != 0) {
-      outcome.reason = "the name of its clone is taken";
-    } else {
-      std::string reason;
-      for (Pass pass : kPasses) {
-        outcome = pass({module, f, facts, prefix});
-        if (!outcome.clone.empty()) break;
-        // The reason of the first pass that would have made a clone is what a person wants to know.
-        if (reason.empty()) reason = outcome.reason;
-      }
-      outcome.reason = outcome.clone.empty() ? reason : std::string();
-    }
-    report.tier = outcome.tier;
-    report.evictable = !outcome.clone.empty();
-    report.reason = std::move(outcome.reason);
+    report.persistent = facts.fetches_work;
+    report.evictable = !made.text.empty();
+    report.code = why.code;
+    report.reason = std::move(why.text);
     if (report.evictable) {
-      report.slot = outcome.slot;
       constexpr std::uint64_t kAlign = SLUICE_PREEMPT_PARAMS_ALIGN;
       report.param_offset_of_block = (f.param_bytes + kAlign - 1) / kAlign * kAlign;
-      clones.insert(f.range.end, std::string("\n\n").append(outcome.clone));
+      clones.insert(f.range.end, std::string("\n\n").append(made.text));
+      version = std::max(version, made.version);
+    } else {
+      report.passes.clear();
     }
     out.kernels.push_back(std::move(report));
   }
+  if (version != module.version())  // R15
+    clones.replace(module.version_range(),
+                   std::to_string(version.major) + "." + std::to_string(version.minor));
   out.text = clones.apply(module.text(), {0, static_cast<std::uint32_t>(module.text().size())});
   return out;
 }

@@ -1,5 +1,5 @@
 // PTX text in, PTX text out: every entry keeps its original, byte for byte, and gets an evictable
-// clone `<entry>__sluice` behind it where a pass can make one.
+// clone `<entry>__sluice` behind it where the passes can make one.
 //
 // Pure and deterministic (same text, same bytes), so that a host can check what a guest did; any
 // thread. Runs in the guest's libcuda when a program loads a module, in sluice-worker, and in
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,16 @@ struct KernelReport {
   std::string name;  // of the original entry; the clone's has SLUICE_CLONE_SUFFIX
   Tier tier = Tier::kOpaque;
   bool evictable = false;  // a clone exists
-  std::string reason;      // why not; empty where evictable
-  // Parameter buffer of the original in bytes, and where in the clone's the 64-byte block of
+  // Why the next better form was not possible: why the kernel is opaque, or why it has no loop.
+  // Empty for loops. The codes are listed in docs/rewriter.md.
+  std::string_view code;  // static text: "cluster"
+  std::string reason;     // "uses thread-block clusters (line 12)"
+  std::vector<std::string_view> passes;  // that changed it: {"unified", "lane-masks"}
+  bool in_order = false;   // one ticket at a time, in order; its clone sees to that itself
+  bool once = false;       // prologue form: as many blocks as tasks are left, one task each
+  // Hands out its own work from a counter in global memory: persistent already.
+  bool persistent = false;
+  // Parameter buffer of the original in bytes, and where in the clone's the block of
   // abi/preempt.h stands (8-byte aligned; 0 without a clone).
   std::uint64_t param_bytes_original = 0;
   std::uint64_t param_offset_of_block = 0;
@@ -35,8 +44,16 @@ struct Rewritten {
   std::vector<KernelReport> kernels;  // all entries with a body, in the order of the text
 };
 
+struct RewriteOptions {
+  // Called after each pass with the kernel's name, the pass's name, and the clone as it stands or
+  // the reason why its form is given up.
+  std::function<void(std::string_view kernel, std::string_view pass, const std::string& clone,
+                     const Finding& given_up)>
+      after_each;
+};
+
 // An error only where the text cannot be cut into statements (guest's fault; line and column).
 Result<Rewritten> rewrite_module(std::string text);
-Rewritten rewrite_module(const ptx::Module& module);
+Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& options = {});
 
 }  // namespace sluice::passes

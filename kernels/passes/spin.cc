@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/passes/lower_index.h"
 #include "kernels/ptx/divergence.h"
 
 namespace sluice::passes {
@@ -36,6 +37,20 @@ bool reads_others(const Statement& s, bool ordered_loop) {
   return s.operands.size() < 4 || s.operands[2] == s.operands[3];
 }
 
+// A step of a counter in global memory.
+bool advances_counter(const Statement& s) {
+  if (base_opcode(s.opcode) != "atom" || block_internal(s)) return false;
+  return has_modifier(s.opcode, "inc") || has_modifier(s.opcode, "add");
+}
+
+// One that always finds a new value, so that a loop over its results comes to an end by itself.
+// Adding 0 is a load in disguise, and inc wraps round.
+bool surely_advances(const Statement& s) {
+  std::uint64_t step = 0;
+  return advances_counter(s) && has_modifier(s.opcode, "add") && s.operands.size() > 2 &&
+         ptx::parse_integer(s.operands[2], step) && step != 0;
+}
+
 bool orders_memory(const Statement& s) {
   const std::string_view base = base_opcode(s.opcode);
   return base == "membar" || base == "fence" || base == "nanosleep";
@@ -43,7 +58,8 @@ bool orders_memory(const Statement& s) {
 
 }  // namespace
 
-std::string find_spin_loop(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators) {
+Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators) {
+  Waiting out;
   const auto& blocks = cfg.blocks();
   const auto& statements = cfg.function().statements;
   const std::vector<std::uint32_t> component = ptx::strong_components(cfg);
@@ -60,31 +76,76 @@ std::string find_spin_loop(const ptx::Cfg& cfg, const ptx::PostDominators& post_
       if (statements[i].kind == StatementKind::kInstruction && orders_memory(statements[i]))
         ordered[component[b]] = true;
 
-  std::vector<std::uint32_t> sources;
-  std::vector<bool> waiting(blocks.size());  // components with a source
+  std::vector<std::uint32_t> sources, counters;
+  std::vector<std::vector<std::uint32_t>> polls(blocks.size());  // by component
+  std::vector<bool> counting(blocks.size());
   for (std::uint32_t b = 0; b < blocks.size(); ++b) {
     if (!cfg.reachable(b) || !in_loop(b)) continue;
     for (std::uint32_t i = blocks[b].begin; i < blocks[b].end; ++i) {
-      if (statements[i].kind != StatementKind::kInstruction ||
-          !reads_others(statements[i], ordered[component[b]]))
-        continue;
+      const Statement& s = statements[i];
+      if (s.kind != StatementKind::kInstruction) continue;
+      if (advances_counter(s)) counting[component[b]] = true;
+      if (!reads_others(s, ordered[component[b]])) continue;
       sources.push_back(i);
-      waiting[component[b]] = true;
+      polls[component[b]].push_back(i);
     }
   }
-  if (sources.empty()) return {};
-  const auto dependence = ptx::Divergence::depending_on(cfg, post_dominators, sources);
-  if (!dependence) return dependence.error().message;
-  for (const ptx::DivergentBranch& branch : dependence->branches()) {
-    const std::uint32_t b = branch.block;
-    if (!in_loop(b) || !waiting[component[b]]) continue;
-    for (std::uint32_t next : blocks[b].successors) {
-      if (component[next] == component[b]) continue;
-      return "has a loop that waits for a value in global memory (line " +
-             std::to_string(statements[blocks[b].terminator].line) + ")";
+  // Whether some way out of a loop depends on what `from` wrote; calls `found` with its block.
+  const auto for_each_exit = [&](const std::vector<std::uint32_t>& from, const auto& found) {
+    if (from.empty()) return;
+    const auto dependence = ptx::Divergence::depending_on(cfg, post_dominators, from);
+    if (!dependence) {
+      out.spins = SpinLoops::kUnknown;
+      out.why = dependence.error().message;
+      return;
+    }
+    for (const ptx::DivergentBranch& branch : dependence->branches()) {
+      if (!in_loop(branch.block)) continue;
+      for (std::uint32_t next : blocks[branch.block].successors)
+        if (component[next] != component[branch.block]) {
+          found(branch.block);
+          break;
+        }
+    }
+  };
+
+  // The kernel's own counter of work, perhaps handed round through shared memory.
+  for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+    if (!cfg.reachable(b) || !counting[component[b]]) continue;
+    for (std::uint32_t i = blocks[b].begin; i < blocks[b].end; ++i) {
+      const Statement& s = statements[i];
+      if (s.kind != StatementKind::kInstruction) continue;
+      if (advances_counter(s) ||
+          (base_opcode(s.opcode) == "ld" && has_modifier(s.opcode, "shared")))
+        counters.push_back(i);
     }
   }
-  return {};
+  for_each_exit(counters,
+                [&](std::uint32_t b) { out.fetches_work |= counting[component[b]]; });
+
+  LowerIndex lower(cfg.function());
+  for_each_exit(sources, [&](std::uint32_t b) {
+    const auto& polled = polls[component[b]];
+    if (polled.empty() || out.spins == SpinLoops::kUnknown) return;
+    const bool all_lower = std::all_of(polled.begin(), polled.end(), [&](std::uint32_t i) {
+      const Statement& s = statements[i];
+      const bool store_is_possible = base_opcode(s.opcode) != "ld";
+      return !store_is_possible && s.operands.size() > 1 && lower.names_lower(s.operands[1]);
+    });
+    if (all_lower) {
+      out.spins = SpinLoops::kLowerTasks;
+      return;
+    }
+    // A loop that draws its own work from a counter ends when there is no more; it waits for no one.
+    if (std::all_of(polled.begin(), polled.end(),
+                    [&](std::uint32_t i) { return surely_advances(statements[i]); }))
+      return;
+    out.spins = SpinLoops::kUnknown;
+    out.why = "has a loop that waits for a value in global memory (line " +
+              std::to_string(statements[blocks[b].terminator].line) +
+              "), which no block that can run now may ever write";
+  });
+  return out;
 }
 
 }  // namespace sluice::passes

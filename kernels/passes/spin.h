@@ -5,8 +5,14 @@
 // waiting if its end depends on a value that it reads from global memory in a way that sees other
 // blocks' stores. Retry loops around compare-and-swap or exchange do not wait for a block's turn
 // (R31).
+//
+// A wait is one for a *lower task* where the address that it polls is the block's index, or a
+// ticket that the kernel drew itself, less something: the shape of decoupled look-back (Merrill and
+// Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016) and of chained scans.
+// Tickets are drawn in order and every drawn ticket is run, so such a wait ends.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "kernels/ptx/cfg.h"
@@ -14,7 +20,15 @@
 
 namespace sluice::passes {
 
-// A sentence for people, or empty: no such loop.
-std::string find_spin_loop(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators);
+enum class SpinLoops : std::uint8_t { kNone, kLowerTasks, kUnknown };
+
+struct Waiting {
+  SpinLoops spins = SpinLoops::kNone;
+  std::string why;  // with kUnknown: a sentence for people
+  // A loop whose end depends on a counter in global memory that it advances itself: the kernel
+  // hands out its own work, so it is persistent already.
+  bool fetches_work = false;
+};
+Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators);
 
 }  // namespace sluice::passes

@@ -1,0 +1,130 @@
+#include "kernels/passes/lower_index.h"
+
+#include "kernels/ptx/registers.h"
+
+namespace sluice::passes {
+
+using ptx::base_opcode;
+using ptx::has_modifier;
+using ptx::Statement;
+using ptx::StatementKind;
+
+namespace {
+
+// Chains of definitions that are followed; compilers make some dozens. Where more is needed the
+// answer is no.
+constexpr int kMaxDepth = 400;
+// A constant that is added to the index: up to here it is a step to a higher neighbour, from here
+// on padding in front of the array (CUB pads by 32 tiles).
+constexpr std::uint64_t kLargestStep = 8;
+
+bool is_global_atomic(const Statement& s) {
+  return base_opcode(s.opcode) == "atom" && !has_modifier(s.opcode, "shared");
+}
+
+bool is_constant(std::string_view operand, bool& negative, std::uint64_t& magnitude) {
+  negative = operand.starts_with('-');
+  return ptx::parse_integer(operand.substr(negative ? 1 : 0), magnitude);
+}
+
+}  // namespace
+
+void LowerIndex::Terms::merge(const Terms& t) {
+  plus_index |= t.plus_index;
+  minus_index |= t.minus_index;
+  negative |= t.negative;
+  step_up |= t.step_up;
+}
+
+LowerIndex::Terms LowerIndex::Terms::flipped() const {
+  // What is not the index may be anything, so its difference counts as less.
+  return {minus_index, plus_index, true, step_up};
+}
+
+LowerIndex::LowerIndex(const ptx::Function& function) : function_(function) {
+  for (const Statement& s : function_.statements) {
+    if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
+    if (ptx::effect_of(s) == ptx::Effect::kNone) continue;
+    draws_tickets_ |= is_global_atomic(s) &&
+                      (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "inc"));
+    std::size_t at = 0;
+    for (std::string_view name = ptx::next_identifier(s.operands[0], at); !name.empty();
+         name = ptx::next_identifier(s.operands[0], at))
+      definitions_[name].push_back(&s);
+  }
+}
+
+bool LowerIndex::names_lower(std::string_view address) {
+  const Terms t = of_operand(address);
+  return t.plus_index && !t.minus_index && t.negative && !t.step_up;
+}
+
+LowerIndex::Terms LowerIndex::of_operand(std::string_view operand) {
+  Terms t;
+  std::size_t at = 0;
+  for (std::string_view name = ptx::next_identifier(operand, at); !name.empty();
+       name = ptx::next_identifier(operand, at)) {
+    if (name.starts_with("%ctaid"))
+      t.plus_index = true;
+    else if (name[0] == '%' || definitions_.count(name) != 0)
+      t.merge(of_register(name));
+  }
+  if (operand.find("+-") != operand.npos) t.negative = true;  // [%rd1+-16]
+  return t;
+}
+
+LowerIndex::Terms LowerIndex::of_register(std::string_view name) {
+  const auto known = known_.find(name);
+  if (known != known_.end()) return known->second;
+  const auto definitions = definitions_.find(name);
+  known_.emplace(name, Terms{});  // a loop comes back here: it adds nothing new
+  if (definitions == definitions_.end() || depth_ > kMaxDepth) return {};
+  ++depth_;
+  Terms t;
+  for (const Statement* s : definitions->second) t.merge(of_statement(*s));
+  --depth_;
+  known_[name] = t;
+  return t;
+}
+
+LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {
+  const std::string_view base = base_opcode(s.opcode);
+  Terms t;
+  if (base == "atom") {
+    t.plus_index = is_global_atomic(s);
+    return t;
+  }
+  if (base == "ld") {
+    // A ticket that one thread drew comes to the others through shared memory.
+    t.plus_index = draws_tickets_ && has_modifier(s.opcode, "shared");
+    return t;
+  }
+  if (base == "shfl" && s.operands.size() > 1) return of_operand(s.operands[1]);
+  if (ptx::effect_of(s) != ptx::Effect::kPure) return t;
+  bool negative = false;
+  std::uint64_t magnitude = 0;
+  if (base == "sub" && s.operands.size() == 3) {
+    t = of_operand(s.operands[1]);
+    t.merge(of_operand(s.operands[2]).flipped());
+    return t;
+  }
+  if (base == "neg" || base == "not") return of_operand(s.operands.back()).flipped();
+  bool flips = false;
+  for (std::size_t k = 1; k < s.operands.size(); ++k) {
+    if (!is_constant(s.operands[k], negative, magnitude)) {
+      t.merge(of_operand(s.operands[k]));
+      continue;
+    }
+    const bool added = base == "add" || (base == "mad" && k == 3);
+    if (added && negative) t.negative = true;
+    if (added && !negative && magnitude > 0 && magnitude <= kLargestStep &&
+        s.opcode.find("64") == s.opcode.npos)
+      t.step_up = true;
+    flips |= negative && (base == "mul" || (base == "mad" && k < 3));
+    flips |= negative && magnitude == 1 && base == "xor";
+  }
+  if (t.step_up && !t.plus_index && !t.minus_index) t.step_up = false;  // not of the index
+  return flips ? t.flipped() : t;
+}
+
+}  // namespace sluice::passes

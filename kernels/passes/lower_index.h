@@ -1,0 +1,41 @@
+// Whether an address names something that belongs to a lower-numbered block: the block's index, or
+// a ticket that the kernel drew itself, less something.
+//
+// Owner: find_waiting(), one function, one thread; refers to the module. It follows the registers
+// backwards through arithmetic and keeps signs only, so it answers "yes" to shapes, not to proofs.
+#pragma once
+
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/ptx/module.h"
+
+namespace sluice::passes {
+
+class LowerIndex {
+ public:
+  explicit LowerIndex(const ptx::Function& function);
+  // `address`: an operand such as "[%rd5+256]".
+  bool names_lower(std::string_view address);
+
+ private:
+  struct Terms {
+    bool plus_index = false, minus_index = false;  // the index is added, subtracted
+    bool negative = false;                         // something else is subtracted
+    bool step_up = false;                          // a small number is added to the index
+    void merge(const Terms& t);
+    Terms flipped() const;
+  };
+  Terms of_operand(std::string_view operand);
+  Terms of_register(std::string_view name);
+  Terms of_statement(const ptx::Statement& s);
+
+  const ptx::Function& function_;
+  std::unordered_map<std::string_view, std::vector<const ptx::Statement*>> definitions_;
+  std::unordered_map<std::string_view, Terms> known_;
+  bool draws_tickets_ = false;
+  int depth_ = 0;
+};
+
+}  // namespace sluice::passes

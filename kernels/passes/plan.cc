@@ -1,0 +1,48 @@
+#include "kernels/passes/plan.h"
+
+namespace sluice::passes {
+
+namespace {
+
+bool always(const KernelFacts&) { return true; }
+bool has_index_functions(const KernelFacts& f) { return !f.index_functions.empty(); }
+bool waits(const KernelFacts& f) { return f.waits_for_lower_tasks; }
+bool one_phase(const KernelFacts& f) { return f.divergent_barrier && !f.has_barrier_reduction; }
+bool two_phases(const KernelFacts& f) { return f.divergent_barrier && f.has_barrier_reduction; }
+bool lanes_return(const KernelFacts& f) { return static_cast<bool>(f.divergent_collective); }
+bool copies(const KernelFacts& f) { return f.has_cp_async; }
+
+constexpr Step kLoop[] = {
+    {"form", check_form, always},
+    {"parameters", place_parameters, always},
+    {"slots", place_slots, always},
+    {"in-order", keep_order, waits},
+    {"unified", unify_barriers, one_phase},
+    {"two-phase", split_barriers, two_phases},
+    {"lane-masks", mask_lanes, lanes_return},
+    {"clean-up", finish_copies, copies},
+    {"index", replace_index, always},
+    {"index-in-calls", replace_index_in_calls, has_index_functions},
+    {"plain", loop_over_tasks, always},
+};
+
+constexpr Step kOneTask[] = {
+    {"form", check_form, always},
+    {"parameters", place_parameters, always},
+    {"slots", place_slots, always},
+    {"index", replace_index, always},
+    {"index-in-calls", replace_index_in_calls, has_index_functions},
+    {"prologue", run_one_task, always},
+};
+
+}  // namespace
+
+bool always_wanted(const Step& step) { return step.wanted == always; }
+
+std::span<const Step> steps_of(Form form) {
+  if (form == Form::kLoop) return kLoop;
+  if (form == Form::kOneTask) return kOneTask;
+  return {};
+}
+
+}  // namespace sluice::passes
