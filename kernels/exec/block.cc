@@ -50,6 +50,14 @@ uint32_t shared_size(const EntryInfo& info, const LaunchShape& shape) {
   return shape.dynamic_shared_bytes == 0 ? info.static_shared_bytes
                                          : fixed + shape.dynamic_shared_bytes;
 }
+// One thread's local memory. Real frames hold registers that ours do not, ours hold parameters that
+// real ones pass in registers: twice the limit lets run what runs on hardware.
+uint32_t local_size(const ProgramData& program, uint32_t entry, const LaunchShape& shape) {
+  const uint64_t fixed = program.entries[entry].local_bytes;
+  if (!program.entry_code[entry].dynamic_stack) return static_cast<uint32_t>(fixed);
+  const uint64_t stack = std::min(2 * std::min(shape.stack_bytes, kMaxStackBytes), kMaxStackBytes);
+  return static_cast<uint32_t>((fixed + stack + 15) & ~uint64_t{15});
+}
 uint32_t warps_of(const LaunchShape& shape) {
   return static_cast<uint32_t>((shape.block.count() + kWarpLanes - 1) / kWarpLanes);
 }
@@ -64,7 +72,7 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
       registers_(size_t{image_->program().data().entry_code[entry].register_bytes} *
                  warps_of(launch)),
       shared_bytes_(shared_size(image_->program().data().entries[entry], launch)),
-      local_bytes_(size_t{image_->program().data().entries[entry].local_bytes} * warps_of(launch) *
+      local_bytes_(size_t{local_size(image_->program().data(), entry, launch)} * warps_of(launch) *
                    kWarpLanes),
       thread_ids_(size_t{warps_of(launch)} * 3 * kSlotBytes),
       warps_(warps_of(launch)) {
@@ -73,7 +81,7 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
   shared = shared_bytes_.data;
   shared_bytes = static_cast<uint32_t>(shared_bytes_.bytes);
   static_shared_bytes = info.static_shared_bytes;
-  local_bytes = info.local_bytes;
+  local_bytes = local_size(program, entry, launch);
   params = reinterpret_cast<const uint8_t*>(parameters_.data());
   param_bytes = static_cast<uint32_t>(parameters_.size());
   aux = code_.aux.data();
@@ -115,6 +123,12 @@ void BlockImpl::start(Dim3 block, SmPlace where) {
   const uint32_t threads = static_cast<uint32_t>(shape.block.count());
   const uint32_t begin = image_->program().data().entry_code[entry_].begin;
   for (WarpState& w : warps_) {
+    if (code_.has_frames) {
+      auto* frame = reinterpret_cast<uint64_t*>(w.regs + kFramePointer);
+      auto* stack = reinterpret_cast<uint64_t*>(w.regs + kStackPointer);
+      std::fill_n(frame, kWarpLanes, 0);
+      std::fill_n(stack, kWarpLanes, image_->program().data().entry_code[entry_].frame_bytes);
+    }
     const uint32_t lanes = std::min(threads - w.index * kWarpLanes, kWarpLanes);
     w.reset(lanes == 32 ? 0xffffffffu : (1u << lanes) - 1, begin);
   }
@@ -325,9 +339,15 @@ void read_special(Warp& w, const Inst& in) {
     case Special::kTotalSmem:
       same32(b.shared_bytes);
       break;
+    case Special::kDynamicBase:
+      same32((b.static_shared_bytes + 15) & ~15u);
+      break;
     case Special::kReservedSmem:
     case Special::kZero:
       same32(0);
+      break;
+    case Special::kOne:
+      same32(1);
       break;
   }
 }

@@ -30,14 +30,23 @@ inline constexpr uint32_t kMaxSharedBytes = 227 * 1024;  // static + dynamic, as
 inline constexpr uint64_t kSharedWindow = 0xa000'0000'0000'0000ull;
 inline constexpr uint64_t kLocalWindow = 0xa100'0000'0000'0000ull;
 inline constexpr uint64_t kParamWindow = 0xa200'0000'0000'0000ull;
-inline constexpr uint64_t kCodeWindow = 0xa300'0000'0000'0000ull;  // + function index * 16
+inline constexpr uint64_t kCodeWindow = 0xa300'0000'0000'0000ull;  // addresses of functions
+inline constexpr uint64_t kFunctionStride = 16;
 inline constexpr uint64_t kWindowBytes = 1ull << 32;
+
+inline constexpr uint64_t kDefaultStackBytes = 1024;  // CUDA's own default
+// Of one thread, as the hardware has it; what LaunchShape asks beyond is not given.
+inline constexpr uint64_t kMaxStackBytes = 512 * 1024;
+class DeviceHeap;
 
 struct LaunchShape {
   Dim3 grid;
   Dim3 block;
   uint32_t dynamic_shared_bytes = 0;
   uint64_t grid_id = 0;  // %gridid
+  // What recursion and alloca may take of a thread's local memory (cuCtxSetLimit's stack size).
+  uint64_t stack_bytes = kDefaultStackBytes;
+  DeviceHeap* heap = nullptr;  // for malloc and free in kernels; null: malloc returns null
 };
 
 // The SM a block is resident on.

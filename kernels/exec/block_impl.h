@@ -54,7 +54,13 @@ class BlockImpl final : public Block, public BlockState {
   bool control(WarpState& warp, const Inst& inst);
   bool branch(WarpState& warp, const Inst& inst);
   bool branch_indexed(WarpState& warp, const Inst& inst);
+  // Calls and the stack. calls.cc.
+  bool call(WarpState& warp, const Inst& inst);
   bool return_from(WarpState& warp, const Inst& inst);
+  bool take_results(WarpState& warp, const Inst& inst);
+  bool allocate_stack(WarpState& warp, const Inst& inst);
+  void restore_call(WarpState& warp, int32_t join, uint32_t lanes);
+  bool next_frame(WarpState& warp, uint32_t lane, uint64_t bytes, uint64_t& base) const;
   bool exit_lanes(WarpState& warp, uint32_t lanes);
   bool join_here(WarpState& warp, const Inst& inst);
   bool barrier(WarpState& warp, const Inst& inst);

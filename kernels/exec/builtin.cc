@@ -1,8 +1,9 @@
-// Functions that device code calls and the driver provides: vprintf and __assertfail.
+// Functions that device code calls and the driver provides: vprintf, __assertfail, malloc, free.
 #include <cstdio>
 #include <cstring>
 
 #include "kernels/exec/block_impl.h"
+#include "kernels/exec/device_heap.h"
 
 namespace sluice::exec::detail {
 namespace {
@@ -54,6 +55,8 @@ class Formatter {
  public:
   Formatter(const LaneMemory& memory, uint64_t buffer) : memory_(memory), buffer_(buffer) {}
 
+  int32_t arguments() const { return arguments_; }
+
   bool format(const std::string& f, std::string& out) {
     size_t k = 0;
     while (k < f.size() && out.size() < kMaxText) {
@@ -77,6 +80,7 @@ class Formatter {
     offset_ = (offset_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
     const bool good = memory_.read(buffer_ + offset_, &value, sizeof(T));
     offset_ += sizeof(T);
+    ++arguments_;
     return good;
   }
 
@@ -106,11 +110,12 @@ class Formatter {
       if (!number(value)) return false;
       if (value >= 0) spec.append(".").append(std::to_string(value));
     }
-    int longs = 0;
+    int longs = 0, shorts = 0;
     while (k < f.size() && std::strchr("hlLqjzt", f[k]) != nullptr) {
-      if (f[k] != 'h') ++longs;
+      f[k] == 'h' ? ++shorts : ++longs;
       ++k;
     }
+    const char* const narrow = shorts == 0 ? "" : shorts == 1 ? "h" : "hh";
     if (k >= f.size()) {
       out += f.substr(begin);
       return true;
@@ -132,7 +137,7 @@ class Formatter {
         } else {
           int v;
           if (!next(v)) return false;
-          print("", v);
+          print(narrow, v);
         }
         return true;
       }
@@ -147,7 +152,7 @@ class Formatter {
         } else {
           unsigned v;
           if (!next(v)) return false;
-          print("", v);
+          print(narrow, v);
         }
         return true;
       }
@@ -196,46 +201,75 @@ class Formatter {
   const LaneMemory& memory_;
   uint64_t buffer_;
   uint64_t offset_ = 0;
+  int32_t arguments_ = 0;
 };
 
 }  // namespace
 
 bool BlockImpl::builtin(WarpState& w, const Inst& in) {
-  const uint32_t* arguments = aux + in.aux;
+  const uint32_t* offsets = aux + in.aux;
   for (uint32_t m = w.exec; m != 0; m &= m - 1) {
     const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
     const LaneMemory memory{w, *this, lane};
-    uint8_t* local = w.local + size_t{lane} * local_bytes;
+    uint64_t frame = 0;
+    if (code_.has_frames) std::memcpy(&frame, w.regs + kFramePointer + size_t{8} * lane, 8);
+    uint8_t* local = w.local + size_t{lane} * local_bytes + frame;
     const auto argument = [&](uint32_t k) {
       uint64_t v;
-      std::memcpy(&v, local + arguments[k], 8);
+      std::memcpy(&v, local + offsets[k], 8);
       return v;
     };
-    if (static_cast<Builtin>(in.imm) == Builtin::kAssertFail) {
-      std::string message, file, function;
-      uint32_t line;
-      std::memcpy(&line, local + arguments[2], 4);
-      memory.read_string(argument(0), message);
-      memory.read_string(argument(1), file);
-      memory.read_string(argument(3), function);
-      detail_ = file + ":" + std::to_string(line) + ": " + function + ": " + message;
-      w.fault(FaultKind::kAssert, lane, 0, 0);
-      return false;
-    }
-    std::string format, text;
-    if (!memory.read_string(argument(0), format)) {
-      w.fault(FaultKind::kOutOfBounds, lane, argument(0), 1);
-      return false;
-    }
-    const uint64_t buffer = argument(1);
-    if (!Formatter(memory, buffer).format(format, text)) {
-      w.fault(FaultKind::kOutOfBounds, lane, buffer, 1);
-      return false;
-    }
-    environment->print(text);
-    if (in.d != kNoOperand) {
-      const int32_t result = static_cast<int32_t>(text.size());
-      std::memcpy(local + in.d, &result, 4);
+    switch (static_cast<Builtin>(in.imm)) {
+      case Builtin::kAssertFail: {
+        std::string message, file, function;
+        uint32_t line;
+        std::memcpy(&line, local + offsets[2], 4);
+        memory.read_string(argument(0), message);
+        memory.read_string(argument(1), file);
+        memory.read_string(argument(3), function);
+        const auto triple = [](uint32_t x, uint32_t y, uint32_t z) {
+          return "[" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + "]";
+        };
+        // As the driver's own message.
+        detail_ = file + ":" + std::to_string(line) + ": " + function + ": block: " +
+                  triple(ctaid.x, ctaid.y, ctaid.z) + ", thread: " +
+                  triple(w.tid[0][lane], w.tid[1][lane], w.tid[2][lane]) + " Assertion `" + message +
+                  "` failed.";
+        w.fault(FaultKind::kAssert, lane, 0, 0);
+        return false;
+      }
+      case Builtin::kMalloc: {
+        const uint64_t address = shape.heap == nullptr ? 0 : shape.heap->allocate(argument(0));
+        if (in.d != kNoOperand) std::memcpy(local + in.d, &address, 8);
+        break;
+      }
+      case Builtin::kFree: {
+        const uint64_t address = argument(0);
+        if (address == 0 || (shape.heap != nullptr && shape.heap->free(address))) break;
+        w.fault(FaultKind::kBadFree, lane, address, 0);
+        detail_ = "free of what malloc did not give, or a second free";
+        return false;
+      }
+      case Builtin::kVprintf: {
+        // What printf returns: the number of arguments, or -1 without a format.
+        int32_t result = -1;
+        std::string format, text;
+        if (const uint64_t address = argument(0); address != 0) {
+          if (!memory.read_string(address, format)) {
+            w.fault(FaultKind::kOutOfBounds, lane, address, 1);
+            return false;
+          }
+          Formatter formatter(memory, argument(1));
+          if (!formatter.format(format, text)) {
+            w.fault(FaultKind::kOutOfBounds, lane, argument(1), 1);
+            return false;
+          }
+          result = formatter.arguments();
+          environment->print(text);
+        }
+        if (in.d != kNoOperand) std::memcpy(local + in.d, &result, 4);
+        break;
+      }
     }
   }
   ++w.splits[w.current].pc;

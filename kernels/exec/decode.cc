@@ -7,6 +7,7 @@
 #include "kernels/exec/decoder.h"
 #include "kernels/exec/initializer.h"
 #include "kernels/exec/program.h"
+#include "kernels/exec/stack_depth.h"
 
 namespace sluice::exec {
 namespace detail {
@@ -67,7 +68,9 @@ class ModuleDecoder {
   Result<void> function(const ptx::Function& f, uint32_t callee);
   Result<void> entry(const ptx::Function& f);
   Result<uint32_t> add_symbol(const ptx::Variable& v, const std::string& name);
-  Result<void> check_recursion() const;
+  Result<Layout> layout_of(const ptx::Function& f);
+  Result<void> header_directive(const ptx::Function& f, const ptx::HeaderDirective& d) const;
+  Result<void> module_directives() const;
   Result<void> check_size(const ptx::Function& f, const FunctionFrame& frame) const;
   // Local and parameter variables of a body; returns the end of local memory.
   Result<uint64_t> local_places(const ptx::Function& f, uint64_t base, Places& places) const;
@@ -78,14 +81,15 @@ class ModuleDecoder {
   ModuleContext context_;
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // of the module
   std::vector<Places> callee_places_;
+  std::vector<uint64_t> callee_frames_;  // where their own variables end
   struct PendingInitializer {
     uint32_t symbol;
     const ptx::Variable* variable;
   };
   std::vector<PendingInitializer> initializers_;
   uint64_t function_shared_ = 0;     // static shared memory of .func bodies, before the entries'
-  uint64_t function_local_ = 0;      // local memory of .func bodies
   uint32_t function_registers_ = 0;  // bytes
+  uint32_t dynamic_align_ = 16;      // of dynamic shared memory that functions name
 };
 
 Result<uint32_t> ModuleDecoder::add_symbol(const ptx::Variable& v, const std::string& name) {
@@ -149,6 +153,7 @@ Result<uint64_t> ModuleDecoder::local_places(const ptx::Function& f, uint64_t ba
     end = align_up(end, std::max(v.align, 1u));
     Place place;
     place.space = kSpaceLocal;
+    place.in_frame = !f.is_entry;
     place.offset = end;
     place.bytes = v.bytes;
     places[Decoder::scope_key(v.scope, v.name)] = place;
@@ -175,78 +180,138 @@ Result<void> ModuleDecoder::function_symbols(const ptx::Function& f, Places& pla
   return {};
 }
 
-// All .func bodies: their local and static shared memory and registers lie before the entries',
-// each at places of its own. A thread is in each of them at most once at a time, because recursion
-// is refused, so that is enough.
+// Directives outside bodies: what is not known here could change what the code means.
+Result<void> ModuleDecoder::module_directives() const {
+  static const std::unordered_set<std::string_view> known = {
+      ".version", ".target", ".address_size", ".file", ".section", ".pragma", ".loc"};
+  for (const ptx::ModuleDirective& d : module_.directives())
+    if (known.count(d.name) == 0)
+      return at_line(d.line, std::string(d.name) + " at module scope is not supported");
+  for (const std::string_view target : module_.targets())
+    if (target.substr(0, 3) != "sm_" && target != "debug" && target != "texmode_independent" &&
+        target != "texmode_unified")
+      return Error{0, "line 1: .target " + std::string(target) + " is not supported"};
+  return {};
+}
+
+Result<void> ModuleDecoder::header_directive(const ptx::Function& f,
+                                             const ptx::HeaderDirective& d) const {
+  // Limits of a launch, or advice to a compiler of machine code.
+  static const std::unordered_set<std::string_view> known = {
+      ".maxntid",  ".reqntid", ".minnctapersm",  ".maxnctapersm",        ".maxnreg",
+      ".noreturn", ".pragma",  ".abi_preserve", ".abi_preserve_control", ".maxclusterrank"};
+  if (known.count(d.name) != 0) return {};
+  // A cluster of one block is no cluster.
+  if (d.name == ".reqnctapercluster" &&
+      std::all_of(d.arguments.begin(), d.arguments.end(),
+                  [](std::string_view a) { return a == "1"; }))
+    return {};
+  return at_line(f.line, std::string(d.name) + " of " + std::string(f.name) + " is not supported");
+}
+
+// Sizes and places of a function's parameters.
+Result<Layout> ModuleDecoder::layout_of(const ptx::Function& f) {
+  const auto shapes = [](const std::vector<ptx::Variable>& list) {
+    std::vector<ParameterShape> out;
+    for (const ptx::Variable& v : list) {
+      const bool in_register = v.space == ptx::Space::kReg;
+      out.push_back({in_register ? v.element_bytes : v.bytes, std::max(v.align, 1u)});
+    }
+    return out;
+  };
+  Layout layout;
+  if (!make_layout(shapes(f.params), shapes(f.returns), layout))
+    return at_line(f.line, "the parameters of " + std::string(f.name) + " are not supported");
+  context_.sign(layout);
+  return layout;
+}
+
+// The .func bodies. Their variables lie in frames, which every activation has anew; their registers
+// at places of their own, beside those of all others; their static shared memory before the
+// kernels'.
 Result<void> ModuleDecoder::functions() {
+  uint32_t frame_align = 16;
   for (const ptx::Function& f : module_.functions()) {
+    for (const ptx::HeaderDirective& d : f.directives)
+      if (auto done = header_directive(f, d); !done) return done;
     if (f.is_entry) continue;
     const auto [it, fresh] =
         context_.callee_index.try_emplace(f.name, static_cast<uint32_t>(context_.callees.size()));
     if (fresh) context_.callees.emplace_back();
     Callee& callee = context_.callees[it->second];
     callee.index = it->second;
+    if (callee.function != nullptr && callee.function->has_body && f.has_body)
+      return at_line(f.line, "function " + std::string(f.name) + " is defined twice");
     if (callee.function == nullptr || f.has_body) callee.function = &f;
-    callee.builtin =
-        !callee.function->has_body && (f.name == "vprintf" || f.name == "__assertfail");
+    auto layout = layout_of(f);
+    if (!layout) return std::move(layout).error();
+    callee.layout = *std::move(layout);
   }
   callee_places_.resize(context_.callees.size());
+  callee_frames_.resize(context_.callees.size());
+  context_.nodes.resize(context_.callees.size());
+  Code& code = program_->code;
+  code.callables.resize(context_.callees.size());
   for (Callee& callee : context_.callees) {
     const ptx::Function& f = *callee.function;
+    Callable& callable = code.callables[callee.index];
+    callable.name = std::string(f.name);
+    callable.signature = callee.layout.signature;
     if (!f.has_body) continue;
+    code.has_frames = true;
     Places& places = callee_places_[callee.index];
-    uint64_t end = align_up(function_local_, 16);
-    const auto parameters = [&](const std::vector<ptx::Variable>& list,
-                                std::vector<uint32_t>& offsets) {
-      for (const ptx::Variable& v : list) {
-        if (v.space != ptx::Space::kParam || v.bytes > kMaxLocalBytes) return false;
-        end = align_up(end, std::max(v.align, 1u));
+    frame_align = std::max(frame_align, callee.layout.align);
+    const auto parameters = [&places](const std::vector<ptx::Variable>& list,
+                                      const std::vector<Piece>& pieces) {
+      for (size_t k = 0; k < list.size(); ++k) {
+        if (list[k].space == ptx::Space::kReg) continue;
         Place place;
         place.space = kSpaceLocal;
-        place.offset = end;
-        place.bytes = v.bytes;
-        places[Decoder::scope_key(0, v.name)] = place;
-        offsets.push_back(static_cast<uint32_t>(end));
-        end += v.bytes;
-        if (end > kMaxLocalBytes) return false;
+        place.in_frame = true;
+        place.offset = pieces[k].offset;
+        place.bytes = pieces[k].bytes;
+        places[Decoder::scope_key(0, list[k].name)] = place;
       }
-      return true;
     };
-    if (!parameters(f.params, callee.param_offsets) ||
-        !parameters(f.returns, callee.return_offsets))
-      return at_line(f.line, "the parameters of " + std::string(f.name) + " are not supported");
-    auto local = local_places(f, end, places);
+    parameters(f.params, callee.layout.params);
+    parameters(f.returns, callee.layout.returns);
+    auto local = local_places(f, callee.layout.end, places);
     if (!local) return std::move(local).error();
-    function_local_ = align_up(*local, 16);
+    callee_frames_[callee.index] = *local;
+    for (const ptx::Variable& v : f.variables)
+      if (v.space == ptx::Space::kLocal) frame_align = std::max(frame_align, v.align);
     if (auto done = function_symbols(f, places); !done) return done;
     // Shared variables, its own and the module's that it mentions.
-    for (const ptx::Variable& v : f.variables) {
-      if (v.space != ptx::Space::kShared) continue;
-      function_shared_ = align_up(function_shared_, std::max(v.align, 1u));
+    const auto shared = [this](const ptx::Variable& v) {
       Place place;
       place.space = kSpaceShared;
-      place.offset = function_shared_;
-      place.bytes = v.bytes;
-      places[Decoder::scope_key(v.scope, v.name)] = place;
-      function_shared_ += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
-    }
-    for (const std::string_view name : mentioned(f, shared_)) {
-      const ptx::Variable& v = *shared_.at(name);
-      if (v.bytes == 0)
-        return at_line(f.line, "dynamic shared memory named in the function " +
-                                   std::string(f.name) + " is not supported");
-      if (context_.places.count(name) != 0) continue;
+      if (v.bytes == 0) {
+        place.dynamic_shared = true;
+        dynamic_align_ = std::max(dynamic_align_, v.align);
+        return place;
+      }
       function_shared_ = align_up(function_shared_, std::max(v.align, 1u));
-      Place place;
-      place.space = kSpaceShared;
       place.offset = function_shared_;
       place.bytes = v.bytes;
-      context_.places[v.name] = place;
       function_shared_ += std::min<uint64_t>(v.bytes, kMaxSharedBytes + 1);
-    }
+      return place;
+    };
+    for (const ptx::Variable& v : f.variables)
+      if (v.space == ptx::Space::kShared)
+        places[Decoder::scope_key(v.scope, v.name)] = shared(v);
+    for (const std::string_view name : mentioned(f, shared_))
+      if (context_.places.count(name) == 0) context_.places[name] = shared(*shared_.at(name));
     if (function_shared_ > kMaxSharedBytes)
       return at_line(f.line, "more shared memory than a block can have");
   }
+  for (const ptx::Function& f : module_.functions())
+    for (const ptx::Statement& s : f.statements)
+      if (s.kind == ptx::StatementKind::kInstruction &&
+          (ptx::base_opcode(s.opcode) == "alloca" || ptx::base_opcode(s.opcode) == "stacksave" ||
+           ptx::base_opcode(s.opcode) == "stackrestore"))
+        code.has_frames = true;
+  code.frame_align = frame_align;
+  function_registers_ = code.has_frames ? kFrameRegisterBytes : 0;
   for (const Callee& callee : context_.callees) {
     if (!callee.function->has_body) continue;
     if (auto done = function(*callee.function, callee.index); !done) return done;
@@ -255,10 +320,21 @@ Result<void> ModuleDecoder::functions() {
 }
 
 Result<void> ModuleDecoder::function(const ptx::Function& f, uint32_t callee) {
+  Callable& callable = program_->code.callables[callee];
+  callable.defined = true;
+  callable.begin = static_cast<uint32_t>(program_->code.code.size());
+  callable.first_predicate = program_->code.predicates;
   Decoder decoder(context_, f, callee_places_[callee]);
   FunctionFrame frame;
-  if (!decoder.run(function_registers_, callee, frame)) return decoder.error();
+  if (!decoder.run(function_registers_, callee_frames_[callee], callee, frame))
+    return decoder.error();
   function_registers_ = frame.register_bytes;
+  callable.end_predicate = program_->code.predicates;
+  callable.slots = std::move(frame.slots);
+  // A call costs something even where there is nothing to keep: endless recursion must end.
+  callable.frame_bytes = static_cast<uint32_t>(
+      std::max(align_up(frame.local_end, program_->code.frame_align),
+               uint64_t{program_->code.frame_align}));
   return check_size(f, frame);
 }
 
@@ -283,10 +359,6 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
     place.bytes = p.bytes;
     places[Decoder::scope_key(0, p.name)] = place;
   }
-  for (const ptx::HeaderDirective& d : f.directives)
-    if (d.name == ".reqnctapercluster" || d.name == ".explicitcluster" ||
-        d.name == ".blocksareclusters")
-      return at_line(f.line, std::string(d.name) + " of " + info.name + " is not supported");
   const auto product = [](const std::array<uint32_t, 3>& d) {
     return d[0] == 0 ? 0u : d[0] * std::max(d[1], 1u) * std::max(d[2], 1u);
   };
@@ -295,14 +367,13 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
     info.required_block[k] =
         f.reqntid[0] == 0 ? 0 : std::max(f.reqntid[static_cast<size_t>(k)], 1u);
 
-  auto local = local_places(f, calls ? function_local_ : 0, places);
+  auto local = local_places(f, 0, places);
   if (!local) return std::move(local).error();
-  info.local_bytes = static_cast<uint32_t>(align_up(*local, 16));
   if (auto done = function_symbols(f, places); !done) return done;
 
   // Static shared memory: the functions', then the module's that this entry mentions, then its own.
   uint64_t shared = calls ? function_shared_ : 0;
-  uint64_t dynamic_align = 16;
+  uint64_t dynamic_align = calls ? dynamic_align_ : 16;
   std::vector<std::string> dynamic;
   const auto put = [&](const std::string& key, const ptx::Variable& v) {
     if (v.bytes == 0) {
@@ -321,7 +392,7 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   const auto used = mentioned(f, shared_);
   for (const ptx::Variable& v : module_.variables())
     if (used.count(v.name) != 0 && shared_.at(v.name) == &v &&
-        (!calls || context_.places.count(v.name) == 0))
+        (!calls || v.bytes == 0 || context_.places.count(v.name) == 0))
       put(Decoder::scope_key(0, v.name), v);
   for (const ptx::Variable& v : f.variables)
     if (v.space == ptx::Space::kShared) put(Decoder::scope_key(v.scope, v.name), v);
@@ -336,18 +407,21 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   }
 
   const uint32_t begin = static_cast<uint32_t>(program_->code.code.size());
-  const uint32_t base = calls ? function_registers_ : 0;
+  const uint32_t base = calls ? function_registers_
+                              : program_->code.has_frames ? kFrameRegisterBytes : 0;
   Decoder decoder(context_, f, places);
   FunctionFrame frame;
-  if (!decoder.run(base, static_cast<uint32_t>(context_.callees.size()), frame))
-    return decoder.error();
+  const uint32_t node = static_cast<uint32_t>(context_.nodes.size());
+  context_.nodes.emplace_back();
+  if (!decoder.run(base, *local, node, frame)) return decoder.error();
+  const auto own = static_cast<uint32_t>(align_up(frame.local_end, program_->code.frame_align));
   info.registers = std::clamp<uint32_t>(frame.register_bytes / kSlotBytes + 8, 16, 255);
   if (f.maxnreg != 0) info.registers = std::min(info.registers, f.maxnreg);
   const uint32_t index = static_cast<uint32_t>(program_->entries.size());
   if (!program_->entry_index.emplace(info.name, index).second)
     return at_line(f.line, "kernel " + info.name + " is defined twice");
   program_->entries.push_back(std::move(info));
-  program_->entry_code.push_back({begin, frame.register_bytes});
+  program_->entry_code.push_back({begin, frame.register_bytes, own, false});
   return check_size(f, frame);
 }
 
@@ -359,64 +433,39 @@ Result<void> ModuleDecoder::check_size(const ptx::Function& f, const FunctionFra
   return {};
 }
 
-// Functions keep their variables at fixed places, so none may be in itself.
-Result<void> ModuleDecoder::check_recursion() const {
-  std::vector<uint8_t> state(context_.callees.size(), 0);  // 1: on the path, 2: done
-  for (uint32_t start = 0; start < state.size(); ++start) {
-    if (state[start] != 0) continue;
-    std::vector<std::pair<uint32_t, size_t>> path = {{start, 0}};
-    state[start] = 1;
-    while (!path.empty()) {
-      auto& [f, next] = path.back();
-      const std::vector<uint32_t>& calls = context_.callees[f].calls;
-      if (next == calls.size()) {
-        state[f] = 2;
-        path.pop_back();
-        continue;
-      }
-      const uint32_t to = calls[next++];
-      if (state[to] == 1)
-        return at_line(context_.callees[to].function->line,
-                       "the recursive function " +
-                           std::string(context_.callees[to].function->name) + " is not supported");
-      if (state[to] == 0) {
-        state[to] = 1;
-        path.emplace_back(to, 0);
-      }
-    }
-  }
-  return {};
-}
-
 Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   if (module_.address_size() != 64) return Error{0, "only .address_size 64 is supported"};
   uint64_t instructions = 0;
   for (const ptx::Function& f : module_.functions()) instructions += f.statements.size();
   if (instructions > options_.max_instructions)
     return Error{0, "the module has too many instructions"};
+  if (auto done = module_directives(); !done) return done.error();
   if (auto done = symbols(); !done) return done.error();
   if (auto done = functions(); !done) return done.error();
-  if (auto done = check_recursion(); !done) return done.error();
   for (const ptx::Function& f : module_.functions()) {
     if (!f.is_entry || !f.has_body) continue;
     if (auto done = entry(f); !done) return done.error();
   }
-  std::unordered_map<uint32_t, uint32_t> begins;
-  for (const FunctionCode& f : program_->code.functions) {
-    const auto found = context_.callee_index.find(f.name);
-    if (!f.is_entry && found != context_.callee_index.end()) begins[found->second] = f.begin;
-  }
-  for (const ModuleContext::CallFix& fix : context_.call_fixes)
-    program_->code.code[fix.inst].imm = begins.at(fix.callee);
   for (const PendingInitializer& pending : initializers_) {
-    const auto find = [this](std::string_view name) -> int64_t {
-      const auto found = program_->symbol_index.find(std::string(name));
-      return found == program_->symbol_index.end() ? -1 : static_cast<int64_t>(found->second);
+    const auto find = [this](std::string_view name) -> Named {
+      if (const auto found = program_->symbol_index.find(std::string(name));
+          found != program_->symbol_index.end())
+        return {Named::kSymbol, found->second};
+      const auto callee = context_.callee_index.find(name);
+      if (callee == context_.callee_index.end()) return {};
+      Callee& target = context_.callees[callee->second];
+      if (!target.function->has_body) return {};
+      target.address_taken = true;
+      return {Named::kFunction, callee->second};
     };
     auto done = read_initializer(*pending.variable, find, options_.max_initialized_bytes,
                                  program_->symbols[pending.symbol]);
     if (!done) return done.error();
   }
+  measure_stacks(context_);
+  for (const EntryInfo& info : program_->entries)
+    if (info.local_bytes > kMaxLocalBytes)
+      return at_line(info.line, "more local memory than a thread can have");
   return std::shared_ptr<const Program>(std::make_shared<Program>(std::move(program_)));
 }
 
@@ -477,7 +526,9 @@ std::vector<uint8_t> Image::initial_values(size_t index) const {
   std::vector<uint8_t> bytes(symbol.initial);
   bytes.resize(symbol.bytes);
   for (const Relocation& r : symbol.relocations) {
-    const uint64_t value = addresses_[r.target] + static_cast<uint64_t>(r.addend);
+    const uint64_t value = ((r.function ? detail::function_address(r.target) : addresses_[r.target]) +
+                            static_cast<uint64_t>(r.addend)) >>
+                           r.shift;
     if (r.offset + r.width <= bytes.size()) std::memcpy(bytes.data() + r.offset, &value, r.width);
   }
   return bytes;

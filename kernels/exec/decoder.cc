@@ -380,6 +380,9 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() 
       {"bra", &D::do_bra},
       {"brx", &D::do_brx},
       {"call", &D::do_call},
+      {"alloca", &D::do_alloca},
+      {"stacksave", &D::do_stack},
+      {"stackrestore", &D::do_stack},
       {"ret", &D::do_ret},
       {"exit", &D::do_exit},
       {"trap", &D::do_trap},
@@ -396,8 +399,10 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() 
   return map;
 }
 
-bool Decoder::run(uint32_t register_base, uint32_t callee_index, FunctionFrame& frame) {
-  callee_index_ = callee_index;
+bool Decoder::run(uint32_t register_base, uint64_t local_end, uint32_t node,
+                  FunctionFrame& frame) {
+  node_ = node;
+  local_end_ = local_end;
   if (!declare_registers()) return false;
   for (const ptx::Statement& s : function_.statements) {
     if (s.kind == ptx::StatementKind::kLabel) {
@@ -407,24 +412,33 @@ bool Decoder::run(uint32_t register_base, uint32_t callee_index, FunctionFrame& 
         return fail("label " + std::string(s.opcode) + " is declared twice");
       }
       label_position_.push_back(0);
-      // `.branchtargets` follows its own label.
+      // `.branchtargets` and what describes calls follow their own labels.
       const size_t next = static_cast<size_t>(&s - function_.statements.data()) + 1;
       if (next < function_.statements.size()) {
         const ptx::Statement& after = function_.statements[next];
         if (after.kind == ptx::StatementKind::kDirective && after.opcode == ".branchtargets")
           branch_targets_[scope_key(s.scope, s.opcode)].assign(after.operands.begin(),
                                                                after.operands.end());
+        if (after.kind == ptx::StatementKind::kDirective &&
+            (after.opcode == ".callprototype" || after.opcode == ".calltargets"))
+          prototypes_[scope_key(s.scope, s.opcode)] = &after;
       }
     }
   }
+  ptx::Statement outermost;  // what is not a statement of the text belongs to the body's own scope
+  outermost.line = function_.line;
+  statement_ = &outermost;
+  if (!register_parameters()) return false;
   for (const ptx::Statement& s : function_.statements)
     if (!statement(s)) return false;
   // Running off the end returns.
-  statement_ = nullptr;
+  statement_ = &outermost;
   guard_ = kPredTrue;
+  if (!register_results()) return false;
   emit("ret", 0, 0);
   if (!resolve_labels() || !place_joins()) return false;
-  frame.register_bytes = allocate_registers(register_base);
+  frame.register_bytes = allocate_registers(register_base, frame.slots);
+  frame.local_end = local_end_;
 
   // Behind the program's code; branch targets become absolute.
   Code& code = module_.program->code;
@@ -436,9 +450,6 @@ bool Decoder::run(uint32_t register_base, uint32_t callee_index, FunctionFrame& 
     if ((is(in, Op::k_bra) || is(in, Op::k_brx)) && in.e != kNoTarget) in.e += base;
     if (is(in, Op::k_brx))
       for (uint32_t t = 1; t <= code.aux[in.aux]; ++t) code.aux[in.aux + t] += base;
-    if (is(in, Op::k_call))
-      module_.call_fixes.push_back(
-          {base + static_cast<uint32_t>(k), static_cast<uint32_t>(in.imm)});
     code.code.push_back(in);
     code.lines.push_back(lines_[k]);
   }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/exec/block.h"
 #include "kernels/exec/inst.h"
 #include "kernels/ptx/module.h"
 
@@ -52,17 +53,41 @@ struct Place {
   uint64_t offset = 0;  // inside the space
   uint32_t symbol = 0;  // global and const: index of the symbol
   bool is_symbol = false;
-  bool is_function = false;  // symbol = index of the function
+  bool in_frame = false;        // local: relative to the function's frame
+  bool dynamic_shared = false;  // where the launch's dynamic shared memory begins
   uint64_t bytes = 0;
 };
+
+// Where a function's parameters and results lie in its frame.
+struct Layout {
+  std::vector<Piece> params, returns;
+  uint64_t end = 0;
+  uint32_t align = 1;
+  uint32_t signature = 0;  // ModuleContext::signature()
+};
+
+struct ParameterShape {
+  uint64_t bytes = 0;
+  uint32_t align = 0;
+};
+// False: too large, or a parameter of no size.
+bool make_layout(const std::vector<ParameterShape>& params,
+                 const std::vector<ParameterShape>& returns, Layout& layout);
 
 // A .func as its callers see it.
 struct Callee {
   const ptx::Function* function = nullptr;
   uint32_t index = 0;
-  std::vector<uint32_t> param_offsets, return_offsets;  // in local memory
-  std::vector<uint32_t> calls;                          // other functions, for the recursion check
+  Layout layout;
   bool builtin = false;
+  bool address_taken = false;
+};
+
+// What a function or a kernel calls: for the depth of its stack.
+struct CallNode {
+  std::vector<uint32_t> callees;
+  std::vector<uint32_t> signatures;  // called through pointers
+  bool alloca = false;
 };
 
 struct ModuleContext {
@@ -72,12 +97,11 @@ struct ModuleContext {
   std::vector<Callee> callees;
   std::unordered_map<uint32_t, uint32_t> constants32;
   std::unordered_map<uint64_t, uint32_t> constants64;
-  struct CallFix {
-    uint32_t inst;  // in the program's code
-    uint32_t callee;
-  };
-  std::vector<CallFix> call_fixes;
+  std::vector<CallNode> nodes;  // the callees, then the kernels in the order of their decoding
+  std::unordered_map<std::string, uint32_t> signatures;
 
+  // Sets layout.signature from the places of its parameters and results.
+  void sign(Layout& layout);
   uint32_t constant32(uint32_t value);
   uint32_t constant64(uint64_t value);
   uint32_t symbol_address(uint32_t symbol, int64_t addend);
@@ -104,6 +128,8 @@ struct Reference {
 // What finish() makes of a body: placed behind the program's code.
 struct FunctionFrame {
   uint32_t register_bytes = 0;
+  std::vector<uint32_t> slots;  // Callable::slots
+  uint64_t local_end = 0;       // of the frame, with what calls need for arguments in registers
 };
 
 class Decoder {
@@ -114,8 +140,9 @@ class Decoder {
       : module_(module), function_(function), locals_(locals) {}
 
   // Decodes the whole body and appends it to the program's code, its registers beginning at
-  // `register_base`. False: error().
-  bool run(uint32_t register_base, uint32_t callee_index, FunctionFrame& frame);
+  // `register_base`, its frame's variables ending at `local_end`. `node`: its index in
+  // ModuleContext::nodes, for a .func the same as its callee's. False: error().
+  bool run(uint32_t register_base, uint64_t local_end, uint32_t node, FunctionFrame& frame);
   const Error& error() const { return error_; }
 
   static std::string scope_key(uint32_t scope, std::string_view name);
@@ -166,6 +193,7 @@ class Decoder {
   bool immediate(std::string_view text, Type type, uint64_t& value);
   bool special_register(std::string_view name, Type type, Operand& out);
   bool address(std::string_view text, Address& out);
+  Operand place_base(const Place& place);
   bool symbol_value(std::string_view text, Type type, Operand& out);
   std::vector<std::string_view> braces(std::string_view text) const;  // {a, b} -> a, b
   Operand temporary(uint8_t width);
@@ -228,6 +256,8 @@ class Decoder {
   bool do_bra();
   bool do_brx();
   bool do_call();
+  bool do_alloca();
+  bool do_stack();
   bool do_ret();
   bool do_exit();
   bool do_trap();
@@ -246,17 +276,26 @@ class Decoder {
   Operand half_of(Operand pair, int64_t part);
   bool compare_words(Type& type, std::string& name, uint16_t& mod);
   bool label(std::string_view name, uint32_t& id);
+  bool call_builtin(const Callee& callee, const std::vector<std::string_view>& results,
+                    const std::vector<std::string_view>& arguments);
+  bool call_prototype(std::string_view name, Layout& layout);
+  // Stores to, or loads from, a place in the own frame.
+  bool frame_access(bool store, std::string_view operand, uint64_t offset, uint32_t bytes);
+  Operand frame_base();
+  bool register_parameters();  // formal parameters in .reg: from and to the frame
+  bool register_results();
 
   // Analysis of the finished body. decoder_flow.cc.
   bool place_joins();
   bool resolve_labels();
-  uint32_t allocate_registers(uint32_t base);
+  uint32_t allocate_registers(uint32_t base, std::vector<uint32_t>& slots);
 
   ModuleContext& module_;
   const ptx::Function& function_;
   const std::unordered_map<std::string, Place>& locals_;
   Error error_;
-  uint32_t callee_index_ = 0;
+  uint32_t node_ = 0;
+  uint64_t local_end_ = 0;
 
   const ptx::Statement* statement_ = nullptr;
   std::vector<std::string_view> words_;
@@ -278,6 +317,7 @@ class Decoder {
   std::unordered_map<std::string, uint32_t> labels_;  // scope_key -> id
   std::vector<uint32_t> label_position_;
   std::unordered_map<std::string, std::vector<std::string_view>> branch_targets_;
+  std::unordered_map<std::string, const ptx::Statement*> prototypes_;  // and .calltargets
 
   std::vector<Inst> code_;
   std::vector<uint32_t> lines_;
@@ -285,6 +325,11 @@ class Decoder {
   std::vector<LabelUse> label_uses_;
   std::vector<bool> uniform_;  // per instruction: a branch marked .uni
 };
+
+// Of a callee's index: what a pointer to the function holds. No function has address 0.
+inline uint64_t function_address(uint32_t callee) {
+  return kCodeWindow + (uint64_t{callee} + 1) * kFunctionStride;
+}
 
 inline constexpr uint64_t kMaxLocalBytes = 512 * 1024;  // per thread, as the hardware
 inline constexpr uint64_t kMaxParamBytes = 32764;       // PTX ISA 8.1 and later

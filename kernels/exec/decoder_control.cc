@@ -46,73 +46,9 @@ bool Decoder::do_brx() {
   return true;
 }
 
-bool Decoder::do_call() {
-  take("uni");
-  if (!all_taken()) return false;
-  size_t k = 0;
-  std::vector<std::string_view> results, arguments;
-  if (k < operand_count() && text(k).front() == '(') results = braces(text(k++));
-  if (k >= operand_count()) return false;
-  const std::string_view name = text(k++);
-  if (k < operand_count() && text(k).front() == '(') arguments = braces(text(k++));
-  if (k != operand_count()) return fail("indirect calls are not supported");
-  const auto found = module_.callee_index.find(name);
-  if (found == module_.callee_index.end())
-    return fail("call of unknown function " + std::string(name));
-  Callee& callee = module_.callees[found->second];
-  const auto local = [this](std::string_view variable, const Place*& place) {
-    place = find_place(variable);
-    return place != nullptr && place->space == kSpaceLocal;
-  };
-  if (callee.builtin) {
-    const Place* place = nullptr;
-    std::vector<Operand> offsets;
-    for (const std::string_view argument : arguments) {
-      if (!local(argument, place)) return fail("arguments must be .param variables");
-      offsets.push_back(raw(static_cast<uint32_t>(place->offset)));
-    }
-    uint32_t result = kNoOperand;
-    if (!results.empty()) {
-      if (!local(results[0], place)) return fail("results must be .param variables");
-      result = static_cast<uint32_t>(place->offset);
-    }
-    const bool print = name == "vprintf";
-    if (offsets.size() < (print ? 2u : 4u)) return false;
-    emit("builtin", 0, static_cast<int64_t>(print ? Builtin::kVprintf : Builtin::kAssertFail),
-         raw(result));
-    emit_aux(offsets, false);
-    return true;
-  }
-  if (callee.function == nullptr || !callee.function->has_body)
-    return fail("call of the external function " + std::string(name) + " is not supported");
-  const ptx::Function& f = *callee.function;
-  if (arguments.size() != f.params.size() || results.size() != f.returns.size())
-    return fail("the call of " + std::string(name) + " does not match its declaration");
-  const auto copy = [this](uint64_t to, uint64_t from, uint64_t bytes) {
-    emit("copylocal", 0, static_cast<int64_t>(bytes), {}, raw(static_cast<uint32_t>(to)),
-         raw(static_cast<uint32_t>(from)));
-  };
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const Place* place = nullptr;
-    if (!local(arguments[i], place) || place->bytes < f.params[i].bytes)
-      return fail("arguments must be .param variables of the parameter's size");
-    copy(callee.param_offsets[i], place->offset, f.params[i].bytes);
-  }
-  emit("call", 0, found->second);
-  for (size_t i = 0; i < results.size(); ++i) {
-    const Place* place = nullptr;
-    if (!local(results[i], place) || place->bytes < f.returns[i].bytes)
-      return fail("results must be .param variables of the result's size");
-    copy(place->offset, callee.return_offsets[i], f.returns[i].bytes);
-  }
-  if (callee_index_ < module_.callees.size())
-    module_.callees[callee_index_].calls.push_back(found->second);
-  return true;
-}
-
 bool Decoder::do_ret() {
   take("uni");
-  if (!all_taken()) return false;
+  if (!all_taken() || !register_results()) return false;
   emit("ret", 0, 0);
   return true;
 }

@@ -203,8 +203,10 @@ bool Decoder::place_joins() {
   return true;
 }
 
-// Returns the bytes that the function's registers take, all functions before it included.
-uint32_t Decoder::allocate_registers(uint32_t base) {
+// Returns the bytes that the function's registers take, all functions before it included. A slot is
+// always of one width: lanes that have diverged may use the same slot for different registers, each
+// its own lanes of it, which are at other places in a slot of another width.
+uint32_t Decoder::allocate_registers(uint32_t base, std::vector<uint32_t>& slots) {
   Code& program = module_.program->code;
   const Graph g = make_graph(code_, program.aux);
   // Only registers that are mentioned count.
@@ -328,12 +330,9 @@ uint32_t Decoder::allocate_registers(uint32_t base) {
     if (!pool.empty()) {
       slot[v] = pool.back();
       pool.pop_back();
-    } else if (width[v] == 4 && !free8.empty()) {
-      slot[v] = free8.back();
-      free8.pop_back();
-      free4.push_back(slot[v] + kSlotBytes);
     } else {
       slot[v] = top;
+      slots.push_back(top | (width[v] == 8 ? kWideSlot : 0));
       top += width[v] == 8 ? 2 * kSlotBytes : kSlotBytes;
     }
     active.emplace_back(end[v], v);

@@ -28,7 +28,12 @@ bool parse_hex(std::string_view digits, uint64_t& value) {
 }  // namespace
 
 bool Decoder::declare_registers() {
-  for (const ptx::Variable& v : function_.variables) {
+  std::vector<const ptx::Variable*> all;
+  for (const auto* list : {&function_.params, &function_.returns, &function_.variables})
+    for (const ptx::Variable& v : *list) all.push_back(&v);
+  for (const ptx::Variable* each : all) {
+    const ptx::Variable& v = *each;
+    if (v.space == ptx::Space::kSreg) return error_ = {0, "line " + std::to_string(v.line) + ": .sreg is not supported"}, false;
     if (v.space != ptx::Space::kReg) continue;
     const Type type = type_of(v.type);
     if (type == Type::kNone || type == Type::kB128 || v.vector_width != 1)
@@ -224,8 +229,17 @@ bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
   return true;
 }
 
+// What the offsets of a place are relative to, where that is not known before the launch.
+Operand Decoder::place_base(const Place& place) {
+  if (place.in_frame) return {Operand::Kind::kRaw, kFramePointer};
+  const Operand narrow = temporary(4), base = temporary(8);
+  emit("special", 0, static_cast<int64_t>(Special::kDynamicBase), narrow);
+  emit("cvt_u64_u32", 0, 0, base, narrow);
+  return base;
+}
+
 bool Decoder::symbol_value(std::string_view text, Type type, Operand& out) {
-  // NAME, NAME+n, NAME-n, generic(NAME)
+  // NAME, NAME+n, NAME-n
   int64_t addend = 0;
   const size_t sign = text.find_first_of("+-");
   std::string_view name = trim(text.substr(0, sign));
@@ -235,8 +249,29 @@ bool Decoder::symbol_value(std::string_view text, Type type, Operand& out) {
     addend = static_cast<int64_t>(value);
   }
   const Place* place = find_place(name);
-  if (place == nullptr || place->is_function) return false;
   const uint8_t width = bits_of(type) == 64 ? 8 : 4;
+  if (place == nullptr) {
+    const auto callee = module_.callee_index.find(name);
+    if (callee == module_.callee_index.end() || width != 8 || addend != 0) return false;
+    Callee& target = module_.callees[callee->second];
+    if (!target.function->has_body)
+      return fail("the address of the external function " + std::string(name) +
+                  " is not supported");
+    target.address_taken = true;
+    out = constant(function_address(callee->second), 8);
+    return true;
+  }
+  if (place->in_frame || place->dynamic_shared) {
+    const Operand at = place_base(*place);
+    const Operand whole = temporary(8);
+    emit("add_b64", 0, 0, whole, at, constant(place->offset + static_cast<uint64_t>(addend), 8));
+    out = whole;
+    if (width == 4) {
+      out = temporary(4);
+      emit("cvt_u32_u64", 0, 0, out, whole);
+    }
+    return true;
+  }
   if (place->is_symbol) {
     const Operand value{Operand::Kind::kConstant, module_.symbol_address(place->symbol, addend)};
     if (width == 8) {
@@ -366,9 +401,13 @@ bool Decoder::address(std::string_view text, Address& out) {
   }
   const Place* place = find_place(base);
   if (place != nullptr) {
-    if (place->is_function) return false;
     out.space = place->space;
     out.known_space = true;
+    if (place->in_frame || place->dynamic_shared) {
+      out.base = place_base(*place);
+      out.offset += static_cast<int64_t>(place->offset);
+      return true;
+    }
     out.base = place->is_symbol
                    ? Operand{Operand::Kind::kConstant, module_.symbol_address(place->symbol, 0)}
                    : constant(place->offset, 8);

@@ -16,12 +16,16 @@ const char* to_string(FaultKind kind) {
       return "address beyond the block's shared memory";
     case FaultKind::kLocalBounds:
       return "address beyond the thread's local memory";
+    case FaultKind::kStackOverflow:
+      return "stack overflow";
     case FaultKind::kWrongSpace:
       return "operation not allowed on this state space";
     case FaultKind::kTrap:
       return "trap";
     case FaultKind::kAssert:
       return "assertion failed";
+    case FaultKind::kBadFree:
+      return "invalid free";
     case FaultKind::kDeadlock:
       return "deadlock in the block";
     case FaultKind::kBadBarrier:

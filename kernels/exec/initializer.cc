@@ -6,9 +6,16 @@
 namespace sluice::exec::detail {
 namespace {
 
+std::string_view trimmed(std::string_view s) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+  while (!s.empty() && blank(s.front())) s.remove_prefix(1);
+  while (!s.empty() && blank(s.back())) s.remove_suffix(1);
+  return s;
+}
+
 struct Reader {
   const ptx::Variable& v;
-  const std::function<int64_t(std::string_view)>& find;
+  const std::function<Named(std::string_view)>& find;
   SymbolInfo& symbol;
   uint64_t max_bytes;
   std::string_view text;
@@ -88,35 +95,46 @@ struct Reader {
     return true;
   }
 
-  // NAME, NAME+4, generic(NAME), generic(NAME)+4
+  // NAME, NAME+4, generic(NAME), generic(NAME)+4; one byte of any of them: 0xff00(NAME)
   Result<void> address(std::string_view word, uint64_t offset) {
     Relocation r;
     r.offset = offset;
     r.width = static_cast<uint8_t>(v.element_bytes);
-    if (word.substr(0, 8) == "generic(") {
+    if (const size_t open = word.find('('); open != word.npos && word[0] >= '0' && word[0] <= '9') {
+      uint64_t mask;
+      if (!ptx::parse_integer(trimmed(word.substr(0, open)), mask) || word.back() != ')' ||
+          r.width != 1)
+        return wrong();
+      while (r.shift < 64 && mask >> r.shift != 0xff) r.shift = static_cast<uint8_t>(r.shift + 8);
+      if (r.shift >= 64 || mask != 0xffull << r.shift) return wrong();
+      word = trimmed(word.substr(open + 1, word.size() - open - 2));
+    } else if (r.width != 8) {
+      return wrong();  // addresses do not fit
+    }
+    std::string_view name;
+    if (word.substr(0, 7) == "generic") {
+      word = trimmed(word.substr(7));
       const size_t close = word.find(')');
-      if (close == std::string_view::npos) return wrong();
-      const std::string inner(word.substr(8, close - 8));
-      const int64_t target = find(inner);
-      if (target < 0) return wrong();
-      r.target = static_cast<uint32_t>(target);
-      word = word.substr(close + 1);
+      if (word.empty() || word.front() != '(' || close == word.npos) return wrong();
+      name = trimmed(word.substr(1, close - 1));
+      word = trimmed(word.substr(close + 1));
     } else {
       const size_t sign = word.find_first_of("+-");
-      std::string_view name = word.substr(0, sign);
-      while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
-      const int64_t target = find(name);
-      if (target < 0) return wrong();
-      r.target = static_cast<uint32_t>(target);
-      word = sign == std::string_view::npos ? std::string_view() : word.substr(sign);
+      name = trimmed(word.substr(0, sign));
+      word = sign == word.npos ? std::string_view() : word.substr(sign);
     }
+    const Named target = find(name);
+    if (target.kind == Named::kNothing) return wrong();
+    r.target = target.index;
+    r.function = target.kind == Named::kFunction;
     if (!word.empty()) {
       uint64_t value;
       const bool negative = word[0] == '-';
-      if (!ptx::parse_integer(word.substr(1), value)) return wrong();
+      if ((word[0] != '+' && !negative) || !ptx::parse_integer(trimmed(word.substr(1)), value))
+        return wrong();
       r.addend = static_cast<int64_t>(negative ? 0 - value : value);
     }
-    if (r.width != 8 && r.width != 4) return wrong();
+    if (symbol.initial.size() < offset + r.width) symbol.initial.resize(offset + r.width);
     symbol.relocations.push_back(r);
     return {};
   }
@@ -146,7 +164,7 @@ struct Reader {
 }  // namespace
 
 Result<void> read_initializer(const ptx::Variable& v,
-                              const std::function<int64_t(std::string_view)>& find,
+                              const std::function<Named(std::string_view)>& find,
                               uint64_t max_bytes, SymbolInfo& symbol) {
   if (v.initializer.empty()) return {};
   Reader reader{v, find, symbol, max_bytes, v.initializer, 0, {}};

@@ -11,10 +11,15 @@
 
 namespace sluice::exec::detail {
 
-// Fills `symbol`'s bytes, initial and relocations from v.initializer. `find`: a symbol's index by
-// name, negative when there is none.
+// What a name in an initialiser stands for: a symbol or a function, by index.
+struct Named {
+  enum Kind : uint8_t { kNothing, kSymbol, kFunction } kind = kNothing;
+  uint32_t index = 0;
+};
+
+// Fills `symbol`'s bytes, initial and relocations from v.initializer. `find`: what a name is.
 Result<void> read_initializer(const ptx::Variable& v,
-                              const std::function<int64_t(std::string_view)>& find,
+                              const std::function<Named(std::string_view)>& find,
                               uint64_t max_bytes, SymbolInfo& symbol);
 
 }  // namespace sluice::exec::detail

@@ -24,6 +24,13 @@ inline constexpr uint32_t kConstBit = 0x8000'0000u;
 inline constexpr uint32_t kNoOperand = 0xffff'ffffu;
 inline constexpr uint32_t kNoTarget = 0xffff'ffffu;
 
+// The first two slots of a warp's registers, where the module has functions: each lane's frame in
+// local memory, and the end of what its frames take. Frames begin at multiples of
+// Code::frame_align; a kernel's own begins at 0.
+inline constexpr uint32_t kFramePointer = 0;
+inline constexpr uint32_t kStackPointer = 32 * 8;
+inline constexpr uint32_t kFrameRegisterBytes = 2 * 32 * 8;
+
 // Predicates that every warp has.
 inline constexpr uint32_t kPredFalse = 0;
 inline constexpr uint32_t kPredTrue = 1;
@@ -108,7 +115,9 @@ enum class Special : uint8_t {
   kDynamicSmem,
   kTotalSmem,
   kReservedSmem,
+  kDynamicBase,  // address of the dynamic shared memory; no register of PTX's
   kZero,
+  kOne,
 };
 
 struct FunctionCode {
@@ -117,8 +126,28 @@ struct FunctionCode {
   uint32_t begin = 0, end = 0;  // instruction indices in Code::code
 };
 
-// A printable built-in that device code calls without a body.
-enum class Builtin : uint8_t { kVprintf, kAssertFail };
+// What device code calls without a body and the driver provides.
+enum class Builtin : uint8_t { kVprintf, kAssertFail, kMalloc, kFree };
+
+// A piece of a frame: a parameter or a result.
+struct Piece {
+  uint32_t offset = 0, bytes = 0;
+};
+
+// A .func as the engine calls it. Its address is kCodeWindow + 16 * (its index + 1).
+struct Callable {
+  std::string name;
+  bool defined = false;      // has a body
+  uint32_t begin = 0;        // first instruction
+  uint32_t frame_bytes = 0;  // parameters, results, variables; a multiple of Code::frame_align
+  uint32_t signature = 0;    // equal: the same places of parameters and results
+  // It may be called while an activation of it has not ended: then its registers and predicates are
+  // saved. Offsets of its slots; those of 64 bits have kWideSlot set.
+  bool recursive = false;
+  std::vector<uint32_t> slots;
+  uint32_t first_predicate = 0, end_predicate = 0;
+};
+inline constexpr uint32_t kWideSlot = 1;
 
 struct ConstPatch {  // constant-pool entry that holds a symbol's address
   uint32_t offset = 0;
@@ -129,6 +158,8 @@ struct ConstPatch {  // constant-pool entry that holds a symbol's address
 struct EntryCode {
   uint32_t begin = 0;
   uint32_t register_bytes = 0;  // of one warp
+  uint32_t frame_bytes = 0;     // its own variables: where called functions' frames begin
+  bool dynamic_stack = false;   // recursion or alloca: how much stack it takes is not known
 };
 
 struct Code {
@@ -138,6 +169,9 @@ struct Code {
   std::vector<uint8_t> constants;  // 64-byte aligned when copied into an Image
   std::vector<ConstPatch> patches;
   std::vector<FunctionCode> functions;
+  std::vector<Callable> callables;
+  uint32_t frame_align = 16;
+  bool has_frames = false;      // kFramePointer and kStackPointer are in use
   uint32_t register_bytes = 0;  // of one warp, all functions
   uint32_t predicates = kFirstPred;
 };

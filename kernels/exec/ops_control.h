@@ -4,4 +4,4 @@
 
 #define SLUICE_EXEC_CONTROL_OPS(X)                                                     \
   X(bra) X(brx) X(call) X(ret) X(exit) X(trap) X(join) X(bar) X(barwarp) X(nanosleep)   \
-  X(shfl) X(vote) X(match) X(redux) X(elect) X(builtin) X(activemask) X(copylocal)
+  X(shfl) X(vote) X(match) X(redux) X(elect) X(builtin) X(activemask) X(results) X(alloca)

@@ -41,7 +41,8 @@ struct EntryInfo {
   std::vector<ParamInfo> params;
   uint32_t param_bytes = 0;                // total, with no padding at the end
   uint32_t static_shared_bytes = 0;        // dynamic shared memory begins after it, 16-byte aligned
-  uint32_t local_bytes = 0;                // per thread, with the called functions'
+  uint32_t local_bytes = 0;                // per thread, with the called functions' frames
+  bool dynamic_stack = false;              // and with recursion or alloca, which take more
   uint32_t registers = 0;                  // estimate of 32-bit registers per thread, 16..255
   uint32_t max_threads = 0;                // from .maxntid/.reqntid; 0: not given
   uint32_t required_block[3] = {0, 0, 0};  // .reqntid; zeros: not given
@@ -51,12 +52,13 @@ struct EntryInfo {
 enum class SymbolSpace : uint8_t { kGlobal, kConst };
 
 // A pointer inside an initialiser: the address of another symbol (or of a function), plus addend,
-// stored little-endian in `width` bytes at `offset`.
+// from bit `shift` on, stored little-endian in `width` bytes at `offset`.
 struct Relocation {
   uint64_t offset = 0;
   int64_t addend = 0;
   uint32_t target = 0;  // index into symbols(), or into functions when `function`
-  uint8_t width = 8;    // 4 or 8
+  uint8_t width = 8;    // 8, or one byte of it: 0xff00(name)
+  uint8_t shift = 0;
   bool function = false;
 };
 

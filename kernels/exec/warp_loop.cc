@@ -84,6 +84,7 @@ BlockImpl::Turn BlockImpl::run_turn(WarpState& w, uint64_t max_steps) {
         running = false;
       } else {
         w.fault_kind = FaultKind::kNone;
+        detail_.clear();
         control(w, in);
         if (w.fault_kind != FaultKind::kNone) {
           record_fault(w, pc, detail_);
@@ -139,23 +140,12 @@ bool BlockImpl::control(WarpState& w, const Inst& in) {
     case Op::k_trap:
       w.fault(FaultKind::kTrap, static_cast<uint32_t>(__builtin_ctz(w.exec)), 0, 0);
       return false;
-    case Op::k_call: {
-      // Lanes that do not call wait at the call's end for those that do.
-      const int32_t j = w.new_join(split.pc + 1, split.mask, split.join, true);
-      w.joins[static_cast<size_t>(j)].arrived = split.mask & ~w.exec;
-      split.mask = w.exec;
-      split.join = j;
-      split.pc = static_cast<uint32_t>(in.imm);
-      return true;
-    }
-    case Op::k_copylocal: {
-      for (uint32_t m = w.exec; m != 0; m &= m - 1) {
-        uint8_t* base = w.local + size_t{local_bytes} * static_cast<uint32_t>(__builtin_ctz(m));
-        std::copy_n(base + in.b, in.imm, base + in.a);
-      }
-      ++split.pc;
-      return true;
-    }
+    case Op::k_call:
+      return call(w, in);
+    case Op::k_results:
+      return take_results(w, in);
+    case Op::k_alloca:
+      return allocate_stack(w, in);
     case Op::k_nanosleep:
       w.slept = true;
       ++split.pc;
@@ -237,29 +227,6 @@ bool BlockImpl::join_here(WarpState& w, const Inst&) {
   }
   w.splits[w.current].pc = here + 1;
   return true;
-}
-
-bool BlockImpl::return_from(WarpState& w, const Inst&) {
-  Split& split = w.splits[w.current];
-  int32_t call = split.join;
-  while (call != kNoJoin && !w.joins[static_cast<size_t>(call)].call)
-    call = w.joins[static_cast<size_t>(call)].parent;
-  if (call == kNoJoin) return exit_lanes(w, w.exec);  // the entry's own return
-  uint32_t leaving = w.current;
-  const uint32_t lanes = w.exec;
-  if (lanes != split.mask) {
-    leaving = split_off(w, lanes, split.pc);
-    ++w.splits[w.current].pc;
-  }
-  // They will not come to the joins of the function that they leave.
-  int32_t j = w.splits[leaving].join;
-  w.splits[leaving].join = call;
-  while (j != call) {
-    const int32_t parent = w.joins[static_cast<size_t>(j)].parent;
-    w.leave_join(j, lanes);
-    j = parent;
-  }
-  return w.arrive(leaving, call);
 }
 
 bool BlockImpl::exit_lanes(WarpState& w, uint32_t lanes) {

@@ -15,6 +15,7 @@ void WarpState::reset(uint32_t lanes, uint32_t pc) {
   impatience = 0;
   joins.clear();
   free_joins.clear();
+  saved_bytes = 0;
   if (lanes != 0) add_split(lanes, pc, kNoJoin);
 }
 
@@ -47,6 +48,12 @@ void WarpState::leave_join(int32_t j, uint32_t mask) {
   if (join.expected != join.arrived) return;
   if (join.arrived != 0) add_split(join.arrived, join.pc, join.parent);
   join.arrived = join.expected = 0;
+  free_join(j);
+}
+
+void WarpState::free_join(int32_t j) {
+  const Join& join = joins[static_cast<size_t>(j)];
+  if (join.call) saved_bytes -= saved[static_cast<size_t>(j)].bytes.size();
   free_joins.push_back(j);
 }
 
@@ -61,7 +68,7 @@ bool WarpState::arrive(uint32_t split, int32_t j) {
   splits[split].pc = join.pc;
   splits[split].join = join.parent;
   join.arrived = join.expected = 0;
-  free_joins.push_back(j);
+  free_join(j);
   return true;
 }
 
@@ -85,7 +92,7 @@ bool WarpState::release_one_join() {
   join.expected &= ~lanes;
   join.arrived = 0;
   add_split(lanes, join.pc, join.parent);
-  if (join.expected == 0) free_joins.push_back(best);
+  if (join.expected == 0) free_join(best);
   return true;
 }
 

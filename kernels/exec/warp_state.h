@@ -38,6 +38,17 @@ struct Join {
   bool call = false;  // the end of a call: reached by ret, not by a pc
 };
 
+// What a call's join restores when its lanes return: their frame and stack pointers, and the
+// registers of the functions that may be active already.
+struct SavedCall {
+  struct Part {
+    uint32_t callable = 0, lanes = 0;
+    size_t offset = 0;  // of its registers in `bytes`
+  };
+  std::vector<uint8_t> bytes;
+  std::vector<Part> parts;
+};
+
 struct WarpState : Warp {
   std::array<Split, 32> splits;
   uint32_t split_count = 0;
@@ -45,6 +56,8 @@ struct WarpState : Warp {
   uint32_t impatience = 0;  // grows with each used-up turn while lanes wait at joins
   std::vector<Join> joins;
   std::vector<int32_t> free_joins;
+  std::vector<SavedCall> saved;  // by join, those of calls
+  uint64_t saved_bytes = 0;      // by calls that have not ended
 
   void reset(uint32_t lanes, uint32_t pc);
   int32_t new_join(uint32_t pc, uint32_t expected, int32_t parent, bool call);
@@ -58,6 +71,8 @@ struct WarpState : Warp {
   bool arrive(uint32_t split, int32_t j);
   // Sends the lanes that wait at one join on their way, the innermost first. False: none waits.
   bool release_one_join();
+  // The join is over; nobody names it any more.
+  void free_join(int32_t j);
   bool lanes_wait_at_joins() const;
   bool has_ready() const;
   bool has_warp_sync() const;

@@ -12,11 +12,14 @@ CUresult to_result(exec::FaultKind kind) {
     case FaultKind::kSharedBounds:
     case FaultKind::kLocalBounds:
       return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case FaultKind::kStackOverflow:
+      return CUDA_ERROR_HARDWARE_STACK_ERROR;
     case FaultKind::kMisaligned:
       return CUDA_ERROR_MISALIGNED_ADDRESS;
     case FaultKind::kWrongSpace:
       return CUDA_ERROR_INVALID_ADDRESS_SPACE;
     case FaultKind::kTrap:
+    case FaultKind::kBadFree:
     case FaultKind::kDeadlock:
       return CUDA_ERROR_LAUNCH_FAILED;
     case FaultKind::kAssert:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/exec/block.h"
+#include "kernels/exec/device_heap.h"
 
 namespace sluice::exec {
 
@@ -96,6 +97,8 @@ class ExecTest : public ::testing::Test {
     shape.grid = grid;
     shape.block = block;
     shape.dynamic_shared_bytes = dynamic_shared;
+    shape.stack_bytes = stack_bytes_;
+    shape.heap = &heap_;
     auto made = Block::make(image_, entry, shape, bytes, map_, environment_);
     if (!made) {
       ADD_FAILURE() << made.error().message;
@@ -129,6 +132,8 @@ class ExecTest : public ::testing::Test {
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const Image> image_;
   MemoryMap map_;
+  DeviceHeap heap_{map_};
+  uint64_t stack_bytes_ = kDefaultStackBytes;
   TestEnvironment environment_;
   std::vector<std::unique_ptr<std::vector<uint64_t>>> symbol_memory_;
   Fault fault_;
