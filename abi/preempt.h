@@ -1,10 +1,12 @@
 /* What the rewriter, the kernels it makes, and the launcher agree on.
  *
  * A rewritten kernel is a *clone* of the original entry in the same module, named
- * `<entry>__sluice`, whose parameter list is the original's with one 64-byte block appended
- * (struct sluice_preempt_params). Its thread blocks are *workers*: each fetches *tickets*
- * (block-task numbers) from a counter, runs the original body for each, and looks at the evict
- * word between chunks of tickets. What has run stays run; a relaunch goes on from the counter.
+ * `<entry>__sluice`, whose parameter list is the original's with one 128-byte block appended
+ * (struct sluice_preempt_params). Its thread blocks are *workers*: each fetches a *chunk* of
+ * *tickets* (block-task numbers) from a counter and runs the original body for each, in *batches*
+ * between which it looks at the evict word. A worker that leaves in the middle of a chunk puts the
+ * unstarted rest into its slot of the left-over list. What has run stays run; a relaunch drains
+ * the list and goes on from the counter. Done: counter at the total, list empty, stream ended.
  *
  * Who runs it: the GPU (clone) and sluice-worker (launcher). No guest reads or writes these
  * structures except through a kernel of its own, which can harm only its own session.
@@ -17,8 +19,13 @@
 #include <stdint.h>
 
 #define SLUICE_CLONE_SUFFIX "__sluice"
-#define SLUICE_PREEMPT_PARAMS_BYTES 64
+#define SLUICE_PREEMPT_PARAMS_BYTES 128
 #define SLUICE_PREEMPT_PARAMS_ALIGN 8
+/* Shared memory that a clone has on top of the original: two broadcast slots of 16 bytes and its
+ * leader's 32 bytes of state. Static; or behind the dynamic shared memory that the program asked for,
+ * at the next multiple of 16: its launch then gets SLUICE_PREEMPT_DYNAMIC_BYTES more. */
+#define SLUICE_PREEMPT_SHARED_BYTES 64
+#define SLUICE_PREEMPT_DYNAMIC_BYTES (SLUICE_PREEMPT_SHARED_BYTES + 16)
 
 /* The evict word: ONE 64-bit little-endian store {generation:32, sm_lo:16, sm_hi:16}, generation
  * in the low half. A launch whose own generation is <= the word's leaves at its next chunk
@@ -33,25 +40,56 @@ typedef uint64_t sluice_evict_word;
 #define SLUICE_LAUNCH_PROXY 0x1u /* hardware block 0 is the proxy: it polls `signal` (host memory)
                                     and copies it to control.evict, which the workers read.
                                     Without it the workers read `signal` themselves. */
+#define SLUICE_LAUNCH_RESUME 0x2u /* not the first physical launch: drain the left-over list */
+#define SLUICE_LAUNCH_FIXED 0x4u /* the chunk stays as given, and is a batch (FLEP's amortising) */
+#define SLUICE_LAUNCH_SPATIAL 0x8u /* only on SMs [sm_lo, sm_hi), sm_quota workers on each; counts
+                                      the workers of each SM, so that its last one reports it */
 
 /* Appended parameter block; little-endian; alignment 8 inside the parameter space. Written by the
  * launcher for each physical launch, read-only for the kernel. */
 struct sluice_preempt_params {
   uint64_t control;    /* device address of the logical launch's sluice_launch_control */
-  uint64_t signal;     /* the session's evict word as the GPU addresses it (signal page) */
+  uint64_t signal;     /* the session's evict word as the GPU addresses it: in the signal page, or
+                          a word in device memory that the worker's signaller writes */
   uint64_t record;     /* the launch's sluice_launch_record as the GPU addresses it; 0: none */
   uint64_t pred;       /* control block of the predecessor in the stream whose `done` must be 1
                           before any ticket is fetched; 0: none */
-  uint32_t grid_x, grid_y, grid_z; /* the logical grid; x*y*z tasks, < 2^31 */
+  uint64_t left;       /* device address of the stream's sluice_launch_left */
+  uint32_t grid_x, grid_y, grid_z; /* the logical grid */
+  uint32_t tasks;      /* grid_x * grid_y * grid_z, < 2^31 */
   uint32_t generation; /* this physical launch's generation, >= 1 */
-  uint16_t chunk;      /* tickets per fetch, 1..1024; a fetched chunk is always finished */
+  uint16_t chunk;      /* tickets of a worker's first chunk, >= 1; adapted from there */
   uint16_t flags;      /* SLUICE_LAUNCH_* */
   /* ticket -> (x,y,z), row-major as the hardware starts blocks, by the round-up method of
    * Granlund & Montgomery: q = (t + ((n - t) >> s1)) >> s2 with t = mulhi(magic, n),
    * l = ceil(log2 d), s1 = min(l,1), s2 = max(l-1,0). _x divides by grid_x, _y by grid_y. */
   uint32_t magic_x, magic_y;
   uint8_t shift_x1, shift_x2, shift_y1, shift_y2;
+  uint32_t target_clocks; /* of a chunk, in SM clocks: a worker doubles its chunk while one takes less
+                             than half of it, and halves it when one takes longer */
+  uint32_t worker_base;   /* number of the first worker: 0, or behind those of a first grid that
+                             still runs (growing back). Worker numbers name left-over slots. */
+  uint32_t left_slots;    /* slots of the list that may hold something */
+  uint16_t chunk_max;     /* >= 1 */
+  uint8_t batch_shift;    /* a batch is chunk >> batch_shift tasks, at least 1 */
+  uint8_t tail_shift;     /* a chunk is at most (tasks not fetched) >> tail_shift, so that the end
+                             of the grid is shared out evenly: 2^tail_shift >= 2 * workers */
+  uint16_t sm_lo, sm_hi;  /* SLUICE_LAUNCH_SPATIAL */
+  uint16_t sm_quota;      /* 0: no limit */
+  uint16_t grid;          /* 0, or 1 for the second grid on the same control block */
+  uint32_t reserved[7];
 };
+
+/* What a worker that leaves in the middle of a chunk has not started: per stream, in device memory.
+ * One list serves all launches of a stream, because each touches it only after the one before it is
+ * done, and a launch that is done has emptied it: it is zeroed once, when it is made. */
+#define SLUICE_LEFT_SMS 256
+struct sluice_launch_left {
+  uint32_t sm_workers[SLUICE_LEFT_SMS]; /* workers on each SM; atomics; 0 between launches */
+  uint64_t slot[1]; /* one per worker: {begin:32, end:32}, begin in the low half; 0: empty. Written
+                       by the worker of that number, taken by atomic exchange. Two grids' worth. */
+};
+#define SLUICE_LEFT_BYTES(slots) (SLUICE_LEFT_SMS * 4ull + (slots) * 8ull)
 
 /* One per LOGICAL launch, in device memory, zeroed before its first physical launch and kept
  * until the launches behind it have ended. 512 bytes, 128-byte aligned; each group of fields that
@@ -66,15 +104,15 @@ struct sluice_launch_control {
   uint64_t pad1[15];
   /* line 2, atomics by each worker as it leaves. */
   uint32_t finished;      /* tasks run to their end, added once per worker and physical launch */
-  uint32_t exited;        /* blocks of this physical launch that have left; the last one sets it
-                             back to 0, so a relaunch finds it clean */
+  uint32_t exited[2];     /* blocks of this physical launch that have left, for each of two grids;
+                             the last one sets it back to 0, so a relaunch finds it clean */
   uint32_t done;          /* 1 once finished == total; read by the successor's leaders */
   uint32_t physical;      /* physical launches that have ended */
-  uint32_t pad2[28];
-  /* line 3, for left-over lists (chunks abandoned half-way); not used yet, must be 0. */
-  uint32_t left_count, left_capacity;
-  uint64_t left_list;
-  uint32_t pad3[28];
+  uint32_t sms_left;      /* SMs whose last worker has left under an eviction (SPATIAL only) */
+  uint32_t pad2[26];
+  /* line 3, atomics. */
+  uint32_t left_count;    /* slots of the left-over list that hold something */
+  uint32_t pad3[31];
 };
 
 /* States of a launch, from EffiSha's kernel stub. */
@@ -102,7 +140,8 @@ struct sluice_launch_record {
   uint64_t start_ns;     /* G: %globaltimer of the first block's start (0: not written) */
   uint32_t evictions;    /* W: physical launches that ended before the logical one did */
   uint32_t opaque;       /* W: 1 = not rewritten */
-  uint64_t reserved;
+  uint32_t tasks_fetched; /* G: by the proxy now and then, and by the last block out */
+  uint32_t sms_left;      /* G: SMs that the launch has left whole (SPATIAL only) */
 };
 
 #endif /* SLUICE_ABI_PREEMPT_H */

@@ -90,8 +90,10 @@ struct sluice_handle_reply {
   uint64_t handle;
 };
 
-#define SLUICE_FUNCTION_EVICTABLE 0x1u     /* the module holds NAME__sluice made by the plain pass */
-#define SLUICE_FUNCTION_SLOT_DYNAMIC 0x2u  /* its broadcast slots are the last 32 B of dynamic shared */
+#define SLUICE_FUNCTION_EVICTABLE 0x1u     /* the module holds NAME__sluice made by a pass */
+#define SLUICE_FUNCTION_SLOT_DYNAMIC 0x2u  /* its slots stand behind the dynamic shared memory (preempt.h) */
+#define SLUICE_FUNCTION_IN_ORDER 0x4u      /* its tasks wait for lower ones: one ticket at a time */
+#define SLUICE_FUNCTION_ONCE 0x8u          /* prologue form: a block runs one task */
 struct sluice_function_get { /* name follows, name_bytes without NUL */
   uint64_t module;
   uint32_t flags;          /* what the guest's rewriter says; a lie harms only the liar */

@@ -1,5 +1,7 @@
 #include "mediator/worker/control_pool.h"
 
+#include <algorithm>
+
 #include "mediator/base/check.h"
 
 namespace sluice::worker {
@@ -75,6 +77,32 @@ void ControlPool::give_back(const Block& block) {
   SLUICE_CHECK(page.live > 0);
   // An error here comes up again at the next call.
   if (--page.live == 0 && page.next == kBlocksPerPage) (void)zero(page);
+}
+
+CUresult LeftPool::take(CUdeviceptr* list) {
+  if (free_.empty()) {
+    if (made_ >= kMaxLists) return CUDA_ERROR_OUT_OF_MEMORY;
+    const uint64_t bytes = (SLUICE_LEFT_BYTES(slots_) + 127) & ~uint64_t{127};
+    CUdeviceptr slab = 0;
+    CUresult r = api_.cuMemAlloc(&slab, bytes * kSlabLists);
+    if (r != CUDA_SUCCESS) return r;
+    // Copies, not a fill: a fill is a kernel and would wait behind the launches that fill the GPU.
+    for (uint64_t at = 0; at < bytes * kSlabLists && r == CUDA_SUCCESS; at += zero_bytes_) {
+      r = api_.cuMemcpyHtoDAsync(slab + at, zeros_,
+                                 std::min<uint64_t>(zero_bytes_, bytes * kSlabLists - at),
+                                 transfers_);
+    }
+    if (r == CUDA_SUCCESS) r = api_.cuStreamSynchronize(transfers_);
+    if (r != CUDA_SUCCESS) {
+      (void)api_.cuMemFree(slab);
+      return r;
+    }
+    for (uint32_t i = 0; i < kSlabLists; ++i) free_.push_back(slab + i * bytes);
+    made_ += kSlabLists;
+  }
+  *list = free_.back();
+  free_.pop_back();
+  return CUDA_SUCCESS;
 }
 
 }  // namespace sluice::worker

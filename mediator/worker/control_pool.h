@@ -62,4 +62,35 @@ class ControlPool {
   bool abandoned_ = false;
 };
 
+// LeftPool: left-over lists (sluice_launch_left), one for each stream that launches clones. They come
+// zeroed, in slabs; a list that comes back is zero again, because the launches of its stream are done.
+//
+// Owned by its ContextObject, used under the session's lock. The context must be current.
+class LeftPool {
+ public:
+  // Lists of one context at once. Each takes `slots` * 8 bytes (some 70 KiB on a large GPU) that no
+  // guest is charged for; a stream beyond cannot launch.
+  static constexpr uint32_t kMaxLists = 1024;
+  static constexpr uint32_t kSlabLists = 8;
+
+  // `slots`: workers of two grids. `zeros`: `zero_bytes` of zeros that the GPU can copy from.
+  LeftPool(const gpu::DriverApi& api, CUstream transfers, const void* zeros, size_t zero_bytes,
+           uint32_t slots)
+      : api_(api), transfers_(transfers), zeros_(zeros), zero_bytes_(zero_bytes), slots_(slots) {}
+
+  // A zeroed list. Now and then makes a slab, and waits for it.
+  CUresult take(CUdeviceptr* list);
+  void give_back(CUdeviceptr list) { free_.push_back(list); }
+  uint32_t slots() const { return slots_; }
+
+ private:
+  const gpu::DriverApi& api_;
+  CUstream transfers_;
+  const void* zeros_;
+  size_t zero_bytes_;
+  uint32_t slots_;
+  uint32_t made_ = 0;
+  std::vector<CUdeviceptr> free_;
+};
+
 }  // namespace sluice::worker

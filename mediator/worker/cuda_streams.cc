@@ -32,12 +32,12 @@ LaunchWork::~LaunchWork() {
   if (record >= 0) records->give_back(record);
 }
 
-CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, uint32_t chunk_target_us,
+CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
                          const sluice_signal_page* signal, sluice_report_area* report,
                          Callbacks callbacks)
     : api_(api),
       proxy_(proxy),
-      chunk_target_us_(chunk_target_us),
+      settings_(settings),
       signal_(signal),
       records_(report),
       callbacks_(std::move(callbacks)) {}
@@ -51,6 +51,10 @@ void CudaStreams::drained(StreamId id) {
   SLUICE_CHECK(it != streams_.end());
   // An error means that the context is gone, and the stream with it.
   (void)api_.cuStreamDestroy(it->second->cu);
+  if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
+    s.context->lefts->give_back(s.left);
+    s.left = 0;
+  }
   streams_.erase(it);
 }
 
@@ -62,8 +66,8 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
       return i;
     }
   }
-  LaunchVariant v{block_threads, dynamic_shared, dynamic_shared, 0, ChunkModel(chunk_target_us_)};
-  if (f.slot_dynamic) v.clone_dynamic_shared = ((dynamic_shared + 15u) & ~15u) + 32;
+  LaunchVariant v{block_threads, dynamic_shared, dynamic_shared, 0, ChunkModel(settings_.target_us)};
+  if (f.slot_dynamic) v.clone_dynamic_shared = dynamic_shared + SLUICE_PREEMPT_DYNAMIC_BYTES;
   if (f.clone) {
     int allowed = 0;
     CUresult r = api_.cuFuncGetAttribute(
@@ -102,7 +106,7 @@ void CudaStreams::plan(LaunchWork& w) {
   if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
   w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
   const LaunchVariant& v = f.variants[w.variant];
-  w.geometry = plan_launch(w.tasks, v.resident, v.chunks.chunk(), proxy_);
+  w.geometry = plan_launch(w.tasks, v.resident, v.chunks.chunk(), proxy_, settings_, f.form);
 }
 
 CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, const Work* pred,
@@ -119,27 +123,25 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, c
     w.record = records_.take(w.launch_id, w.tasks, false, w.ready_ns);
   }
 
-  sluice_preempt_params p{};
+  if (s.left == 0) {
+    if (CUresult r = c.lefts->take(&s.left); r != CUDA_SUCCESS) return r;
+  }
+  LoopSettings settings = settings_;
+  settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
+  sluice_preempt_params p = make_params(w.grid, w.tasks, w.geometry, settings);
   p.control = w.control.address;
   p.signal = c.signal;
   p.record = w.record < 0 ? 0
                           : c.report + offsetof(sluice_report_area, records) +
                                 static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
   p.pred = pred ? static_cast<const LaunchWork*>(pred)->control.address : 0;
-  p.grid_x = w.grid[0];
-  p.grid_y = w.grid[1];
-  p.grid_z = w.grid[2];
+  p.left = s.left;
+  p.left_slots = std::min(p.left_slots, c.lefts->slots());
   p.generation = generation;
-  p.chunk = w.geometry.chunk;
-  p.flags = proxy_ ? SLUICE_LAUNCH_PROXY : 0;
-  const MagicDivisor x = magic_divisor(w.grid[0]);
-  const MagicDivisor y = magic_divisor(w.grid[1]);
-  p.magic_x = x.magic;
-  p.magic_y = y.magic;
-  p.shift_x1 = x.shift1;
-  p.shift_x2 = x.shift2;
-  p.shift_y1 = y.shift1;
-  p.shift_y2 = y.shift2;
+  if (proxy_) p.flags |= SLUICE_LAUNCH_PROXY;
+  if (again) p.flags |= SLUICE_LAUNCH_RESUME;
+  uint32_t blocks = w.geometry.blocks;
+  if (f.form.once) blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_);
 
   alignas(16) std::byte buffer[SLUICE_MAX_PARAMS * 32 + 64];
   static_assert(sizeof buffer >= kMaxParamBuffer);
@@ -154,13 +156,12 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, c
   w.generation = generation;
   w.issued_ns = now_ns;
   if (w.record >= 0) {
-    w.tasks_before = records_.read(w.record).tasks_done;
     records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
   }
   // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
   const uint32_t shared =
-      f.slot_dynamic ? ((w.dynamic_shared + 15u) & ~15u) + 32 : w.dynamic_shared;
-  return api_.cuLaunchKernel(f.clone, w.geometry.blocks, 1, 1, w.block[0], w.block[1], w.block[2],
+      w.dynamic_shared + (f.slot_dynamic ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
+  return api_.cuLaunchKernel(f.clone, blocks, 1, 1, w.block[0], w.block[1], w.block[2],
                              shared, s.cu, nullptr, extra);
 }
 

@@ -29,7 +29,7 @@ class CudaStreams : public EngineDriver {
     std::function<void(uint64_t token)> reached_host_func;
     std::function<void(CUresult)> async_error;
   };
-  CudaStreams(const gpu::DriverApi& api, bool proxy, uint32_t chunk_target_us,
+  CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
               const sluice_signal_page* signal, sluice_report_area* report, Callbacks callbacks);
 
   // The engine's stream `id` is this stream object from now on, until drained().
@@ -65,7 +65,7 @@ class CudaStreams : public EngineDriver {
 
   const gpu::DriverApi& api_;
   bool proxy_;
-  uint32_t chunk_target_us_;
+  LoopSettings settings_;
   const sluice_signal_page* signal_;
   RecordPool records_;
   Callbacks callbacks_;

@@ -25,17 +25,59 @@ uint32_t task_count(uint32_t x, uint32_t y, uint32_t z) {
   return n < (1u << 31) ? static_cast<uint32_t>(n) : 0;
 }
 
-Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t wanted_chunk, bool proxy) {
+Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bool proxy,
+                     const LoopSettings& settings, CloneForm form) {
   Geometry g;
   const uint32_t extra = proxy ? 1 : 0;
   if (tasks == 0 || resident <= extra || tasks <= resident) return g;
+  g.evictable = true;
   const uint32_t workers = resident - extra;
-  const uint32_t fair = std::max(1u, tasks / (workers * kChunksPerBlock));
-  g.chunk = static_cast<uint16_t>(std::clamp(std::min(wanted_chunk, fair), 1u, kMaxChunk));
+  g.tail_shift = static_cast<uint8_t>(std::bit_width(2 * workers - 1));  // ceil(log2)
+  if (form.once) {
+    g.blocks = once_blocks(tasks, proxy);
+    return g;
+  }
+  if (settings.fixed_chunk != 0) {
+    g.chunk = settings.fixed_chunk;
+  } else if (!form.in_order) {
+    const uint32_t fair = std::max(1u, tasks >> g.tail_shift);
+    g.chunk = static_cast<uint16_t>(
+        std::clamp(std::min(first_chunk, fair), 1u, std::min<uint32_t>(settings.chunk_max, kMaxChunk)));
+  }
   const uint32_t chunks = (tasks + g.chunk - 1) / g.chunk;
   g.blocks = std::min(workers, chunks) + extra;
-  g.evictable = true;
   return g;
+}
+
+uint32_t once_blocks(uint32_t tasks_left, bool proxy) {
+  return std::max(tasks_left, 1u) + (proxy ? 1 : 0);
+}
+
+sluice_preempt_params make_params(const uint32_t grid[3], uint32_t tasks, const Geometry& geometry,
+                                  const LoopSettings& settings) {
+  sluice_preempt_params p{};
+  p.grid_x = grid[0];
+  p.grid_y = grid[1];
+  p.grid_z = grid[2];
+  p.tasks = tasks;
+  p.chunk = geometry.chunk;
+  p.flags = settings.fixed_chunk != 0 ? SLUICE_LAUNCH_FIXED : 0;
+  const MagicDivisor x = magic_divisor(grid[0]);
+  const MagicDivisor y = magic_divisor(grid[1]);
+  p.magic_x = x.magic;
+  p.magic_y = y.magic;
+  p.shift_x1 = x.shift1;
+  p.shift_x2 = x.shift2;
+  p.shift_y1 = y.shift1;
+  p.shift_y2 = y.shift2;
+  p.target_clocks = static_cast<uint32_t>(std::min<uint64_t>(
+      uint64_t{settings.target_us} * settings.clock_khz / 1000, UINT32_MAX / 2));
+  p.chunk_max = std::max<uint16_t>(settings.chunk_max, 1);
+  p.batch_shift = settings.fixed_chunk != 0 ? 0 : settings.batch_shift;
+  p.tail_shift = geometry.tail_shift;
+  p.left_slots = geometry.blocks;
+  p.sm_hi = 0xffff;
+  return p;
 }
 
 void ChunkModel::observe(uint32_t tasks, uint32_t blocks, uint64_t ns) {

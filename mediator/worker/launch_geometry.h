@@ -1,7 +1,7 @@
 // The arithmetic of an evictable launch: how many worker blocks, how many tickets at a time, and the
 // numbers by which a kernel turns a ticket into block coordinates without dividing.
 //
-// Pure functions; any thread. Used by the launcher (cuda_launcher.h).
+// Pure functions; any thread. Used by the launcher (cuda_streams.h) and by tests/bench/preempt.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +28,43 @@ constexpr uint32_t divide(uint32_t n, const MagicDivisor& m) {
 // x*y*z, or 0 if it is 2^31 or more (abi/preempt.h: such grids are not evictable).
 uint32_t task_count(uint32_t x, uint32_t y, uint32_t z);
 
+// How the session's clones check for evictions; from its configuration.
+struct LoopSettings {
+  uint32_t target_us = 20;    // a chunk takes at most about this long
+  uint32_t clock_khz = 1000000;  // of the SMs
+  uint16_t chunk_max = 64;
+  uint8_t batch_shift = 3;    // a batch, the time between two looks at the evict word: target / 2^this
+  // FLEP's amortising factor: every worker draws and runs so many tasks between two looks, whatever
+  // they take. 0: adaptive.
+  uint16_t fixed_chunk = 0;
+};
+
+// What a clone's launcher must know of it beside its parameters.
+struct CloneForm {
+  bool in_order = false;  // draws one ticket at a time and has no left-over list
+  bool once = false;      // prologue form: a hardware block runs one task
+};
+
 struct Geometry {
   bool evictable = false;  // false: launch the original
   uint32_t blocks = 0;     // hardware blocks of the clone, with the proxy
-  uint16_t chunk = 1;
+  uint16_t chunk = 1;      // a worker's first
+  uint8_t tail_shift = 0;  // sluice_preempt_params.tail_shift
 };
-// `resident`: blocks of the clone that the GPU holds at once (occupancy x SMs). `wanted_chunk`: from
+// `resident`: blocks of the clone that the GPU holds at once (occupancy x SMs). `first_chunk`: from
 // ChunkModel. A grid that fits on the GPU at once has no boundary between tasks to leave at.
-Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t wanted_chunk, bool proxy);
+Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bool proxy,
+                     const LoopSettings& settings, CloneForm form);
 
-// Learns how long a task of a function takes and from that how many tickets a block should take at a
-// time: few enough that a chunk takes at most the target (it bounds the eviction's delay), enough to
-// spare the atomic. One per function and block size; not thread-safe.
+// Hardware blocks of a prologue-form relaunch, of which `tasks_left` tasks remain.
+uint32_t once_blocks(uint32_t tasks_left, bool proxy);
+
+// The parameters that follow from the shape alone: grid, tasks, divisors, chunks. The rest is 0.
+sluice_preempt_params make_params(const uint32_t grid[3], uint32_t tasks, const Geometry& geometry,
+                                  const LoopSettings& settings);
+
+// Learns how long a task of a function takes and from that how many tickets a worker should draw
+// first; from there the kernel adapts by itself. One per function and block size; not thread-safe.
 class ChunkModel {
  public:
   explicit ChunkModel(uint32_t target_us) : target_ns_(uint64_t{target_us} * 1000) {}
@@ -53,8 +78,7 @@ class ChunkModel {
   uint64_t task_ns_ = 0;  // running mean; 0: not known
 };
 
+// What a worker's first chunk may be; larger ones are found by the kernel itself.
 inline constexpr uint32_t kMaxChunk = 1024;
-// Each block gets at least so many chunks of a full grid, so that the last chunks even out.
-inline constexpr uint32_t kChunksPerBlock = 4;
 
 }  // namespace sluice::worker

@@ -39,7 +39,9 @@ struct ContextObject : HandleObject {
   CUstream transfers = nullptr;  // ours: control blocks in and out
   CUdeviceptr signal = 0;        // the evict word as kernels address it
   CUdeviceptr report = 0;        // the report area as kernels address it
+  int clock_khz = 1000000;       // of the SMs
   std::unique_ptr<ControlPool> controls;                // session lock
+  std::unique_ptr<LeftPool> lefts;                      // session lock
   std::shared_ptr<StreamObject> legacy, per_thread;     // CUDA's streams 0/1 and 2
 };
 
@@ -65,6 +67,7 @@ struct FunctionObject : HandleObject {
   CUfunction original = nullptr;
   CUfunction clone = nullptr;  // null: opaque
   bool slot_dynamic = false;
+  CloneForm form;
   uint32_t params_offset = 0;  // of the appended block in the clone's parameter buffer
   uint32_t param_bytes = 0;    // of the original
   std::vector<std::byte> reply;         // to SLUICE_CALL_FUNCTION_GET
@@ -77,6 +80,7 @@ struct StreamObject : HandleObject {
   std::shared_ptr<ContextObject> context;
   unsigned guest_flags = 0;
   int priority = 0;
+  CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
 };
 
 struct EventObject : HandleObject {

@@ -28,6 +28,14 @@ Fd wake_fd() {
 
 }  // namespace
 
+namespace {
+LoopSettings loop_settings(const wp::Start& start) {
+  LoopSettings s;
+  s.target_us = start.chunk_target_us;
+  return s;
+}
+}  // namespace
+
 Session::Session(SessionParts parts, SessionLimits limits)
     : p_(std::move(parts)),
       limits_(limits),
@@ -42,7 +50,7 @@ Session::Session(SessionParts parts, SessionLimits limits)
       engine_wake_(wake_fd()),
       gate_(p_.host, p_.signal, &p_.report->header, monotonic_ns(),
             [fd = p_.fds[wp::kRingFd].get()] { signal_eventfd(fd); }),
-      streams_(api_, p_.start.nvidia != 0, p_.start.chunk_target_us, p_.signal, p_.report,
+      streams_(api_, p_.start.nvidia != 0, loop_settings(p_.start), p_.signal, p_.report,
                {[this](uint64_t token, CUresult status) { on_complete(token, status); },
                 [this](uint64_t token) { on_complete(token, CUDA_SUCCESS); },
                 [this](CUresult status) { replies_.send(0, 0, status); }}),

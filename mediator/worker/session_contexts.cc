@@ -84,6 +84,7 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   if (r != CUDA_SUCCESS) return r;
   const std::pair<CUdevice_attribute, int*> attributes[] = {
       {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &c->multiprocessors},
+      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &c->clock_khz},
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &c->max_threads_per_block},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &c->max_block[0]},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, &c->max_block[1]},
@@ -99,6 +100,12 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   if (r != CUDA_SUCCESS) return r;
   c->controls = std::make_unique<ControlPool>(api_, c->transfers, zeros_);
   if ((r = c->controls->prepare(4)) != CUDA_SUCCESS) return r;
+  constexpr uint32_t kBlocksPerSm = 32;  // the most that any GPU up to compute capability 12 holds
+  c->lefts = std::make_unique<LeftPool>(api_, c->transfers, zeros_, ControlPool::kPageBytes,
+                                        2 * kBlocksPerSm * static_cast<uint32_t>(c->multiprocessors));
+  CUdeviceptr first = 0;  // so that the first launches need not wait
+  if ((r = c->lefts->take(&first)) != CUDA_SUCCESS) return r;
+  c->lefts->give_back(first);
   c->legacy = make_stream(c, StreamKind::kLegacy, CU_STREAM_DEFAULT, 0, &r);
   if (r == CUDA_SUCCESS) c->per_thread = make_stream(c, StreamKind::kBlocking, 0, 0, &r);
   std::vector<std::pair<uint64_t, uint64_t>> ranges;

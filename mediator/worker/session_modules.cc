@@ -92,6 +92,8 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
       f->clone = clone;
       f->params_offset = static_cast<uint32_t>(offset);
       f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
+      f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
+      f->form.once = guest_flags & SLUICE_FUNCTION_ONCE;
     }
   }
 

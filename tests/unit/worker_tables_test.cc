@@ -220,22 +220,53 @@ TEST(TaskCount, Bounds) {
 }
 
 TEST(PlanLaunch, Cases) {
-  EXPECT_FALSE(plan_launch(16, 16, 1, false).evictable) << "fits at once";
-  EXPECT_FALSE(plan_launch(0, 16, 1, false).evictable);
-  EXPECT_FALSE(plan_launch(100, 0, 1, false).evictable) << "does not fit at all";
-  EXPECT_FALSE(plan_launch(100, 1, 1, true).evictable) << "room for the proxy only";
-  Geometry g = plan_launch(1000, 16, 1, false);
+  LoopSettings settings;
+  settings.chunk_max = 1024;
+  const auto plan = [&](uint32_t tasks, uint32_t resident, uint32_t chunk, bool proxy,
+                        CloneForm form = {}) {
+    return plan_launch(tasks, resident, chunk, proxy, settings, form);
+  };
+  EXPECT_FALSE(plan(16, 16, 1, false).evictable) << "fits at once";
+  EXPECT_FALSE(plan(0, 16, 1, false).evictable);
+  EXPECT_FALSE(plan(100, 0, 1, false).evictable) << "does not fit at all";
+  EXPECT_FALSE(plan(100, 1, 1, true).evictable) << "room for the proxy only";
+  Geometry g = plan(1000, 16, 1, false);
   EXPECT_TRUE(g.evictable);
   EXPECT_EQ(g.blocks, 16u);
-  g = plan_launch(1000, 16, 1, true);
+  g = plan(1000, 16, 1, true);
   EXPECT_EQ(g.blocks, 16u) << "the proxy is counted within what is resident";
-  g = plan_launch(17, 16, 100, false);
+  g = plan(17, 16, 100, false);
   EXPECT_EQ(g.chunk, 1u) << "a short grid is not split into few long chunks";
-  g = plan_launch(1 << 30, 16, 5000, false);
+  g = plan(1 << 30, 16, 5000, false);
   EXPECT_EQ(g.chunk, kMaxChunk);
-  g = plan_launch(6400, 16, 5000, false);
-  EXPECT_EQ(g.chunk, 100u);
+  g = plan(6400, 16, 5000, false);
+  EXPECT_EQ(g.tail_shift, 5u) << "two chunks for each of 16 workers at the least";
+  EXPECT_EQ(g.chunk, 200u);
   EXPECT_EQ(g.blocks, 16u);
+  g = plan(6400, 17, 5000, true);
+  EXPECT_EQ(g.tail_shift, 5u);
+  g = plan(1 << 30, 16, 5000, false, {.in_order = true, .once = false});
+  EXPECT_EQ(g.chunk, 1u) << "a ticket that nobody runs would stop the others";
+  g = plan(1000, 16, 5000, true, {.in_order = false, .once = true});
+  EXPECT_EQ(g.blocks, 1001u) << "a block for each task, and the proxy";
+  settings.fixed_chunk = 7;
+  g = plan(1000, 16, 5000, true);
+  EXPECT_EQ(g.chunk, 7u);
+}
+
+TEST(PlanLaunch, Parameters) {
+  LoopSettings settings;
+  settings.clock_khz = 1980000;
+  const uint32_t grid[3] = {7, 3, 2};
+  sluice_preempt_params p = make_params(grid, 42, {true, 10, 2, 5}, settings);
+  EXPECT_EQ(p.tasks, 42u);
+  EXPECT_EQ(p.target_clocks, 39600u) << "20 us at 1.98 GHz";
+  EXPECT_EQ(p.batch_shift, 3u);
+  EXPECT_EQ(p.flags, 0u);
+  settings.fixed_chunk = 4;
+  p = make_params(grid, 42, {true, 10, 4, 5}, settings);
+  EXPECT_EQ(p.flags, SLUICE_LAUNCH_FIXED);
+  EXPECT_EQ(p.batch_shift, 0u) << "a batch is the whole chunk";
 }
 
 TEST(ChunkModel, FollowsTheTaskTime) {
