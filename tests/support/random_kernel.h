@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-namespace sluice::testing {
+namespace sluice::random_kernels {
 
 struct RandomKernelOptions {
   uint64_t seed = 1;
@@ -41,7 +41,13 @@ struct RandomKernelOptions {
   bool atomics = true;
   bool calls = true;
   bool local_memory = true;
+  // Only this arithmetic operation (0 .. operation_count() - 1), in straight lines; -1: all.
+  int32_t only_operation = -1;
 };
+
+// The arithmetic operations that there are, and what they look like ("add.u32").
+uint32_t operation_count();
+const char* operation_text(uint32_t operation);
 
 class RandomProgram;  // the generator's own form; opaque
 
@@ -77,4 +83,4 @@ RandomKernelResult evaluate(const RandomKernel& kernel);
 std::string describe_difference(const RandomKernel& kernel, const RandomKernelResult& expected,
                                 const RandomKernelResult& got);
 
-}  // namespace sluice::testing
+}  // namespace sluice::random_kernels
