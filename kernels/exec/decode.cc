@@ -417,6 +417,13 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   const auto own = static_cast<uint32_t>(align_up(frame.local_end, program_->code.frame_align));
   info.registers = std::clamp<uint32_t>(frame.register_bytes / kSlotBytes + 8, 16, 255);
   if (f.maxnreg != 0) info.registers = std::min(info.registers, f.maxnreg);
+  // A compiler keeps to what lets the promised block, or several of them, be resident.
+  if (info.max_threads != 0) {
+    constexpr uint64_t kRegistersPerSm = 65536;
+    const uint64_t warps = (uint64_t{info.max_threads} + 31) / 32 * std::max(f.minnctapersm, 1u);
+    const uint64_t bound = std::max<uint64_t>(16, kRegistersPerSm / 32 / warps / 8 * 8);
+    info.registers = std::min(info.registers, static_cast<uint32_t>(bound));
+  }
   const uint32_t index = static_cast<uint32_t>(program_->entries.size());
   if (!program_->entry_index.emplace(info.name, index).second)
     return at_line(f.line, "kernel " + info.name + " is defined twice");
