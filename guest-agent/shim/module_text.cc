@@ -87,6 +87,8 @@ std::shared_ptr<const Text> make_text(std::string_view original) {
     KernelFlags& flags = text->kernels[kernel.name];
     flags.flags = SLUICE_FUNCTION_EVICTABLE;
     if (kernel.slot == passes::SlotPlace::kDynamicEnd) flags.flags |= SLUICE_FUNCTION_SLOT_DYNAMIC;
+    if (kernel.in_order) flags.flags |= SLUICE_FUNCTION_IN_ORDER;
+    if (kernel.once) flags.flags |= SLUICE_FUNCTION_ONCE;
     flags.params_offset = static_cast<uint32_t>(kernel.param_offset_of_block);
   }
   if (any) text->rewritten = std::move(rewritten->text);

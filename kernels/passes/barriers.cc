@@ -1,22 +1,15 @@
 #include "kernels/passes/barriers.h"
 
 #include "kernels/passes/clone.h"
+#include "kernels/passes/synchronisation.h"
 
 namespace sluice::passes {
 
 std::vector<const ptx::Statement*> block_barriers(const Clone& clone) {
   std::vector<const ptx::Statement*> found;
   for (const ptx::Statement& s : clone.in.entry.statements) {
-    if (s.kind != ptx::StatementKind::kInstruction) continue;
-    const std::string_view base = ptx::base_opcode(s.opcode);
-    if ((base != "bar" && base != "barrier") || ptx::has_modifier(s.opcode, "warp")) continue;
-    const bool reduces = ptx::has_modifier(s.opcode, "red");
-    const std::size_t id = reduces ? 1 : 0;
-    std::uint64_t number = 0;
-    if (s.operands.size() != (reduces ? 3u : 1u) ||
-        !ptx::parse_integer(s.operands[id], number) || number != 0)
-      continue;  // named or counted: facts.cc has made sure that all threads reach it
-    found.push_back(&s);
+    // Named or counted ones stay: facts.cc has made sure that all threads reach them.
+    if (is_block_barrier(s, /*guarded=*/true)) found.push_back(&s);
   }
   return found;
 }

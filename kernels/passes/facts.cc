@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "kernels/passes/spin.h"
+#include "kernels/passes/synchronisation.h"
 #include "kernels/ptx/post_dominators.h"
 #include "kernels/ptx/registers.h"
 
@@ -18,9 +19,6 @@ using ptx::StatementKind;
 using ptx::Variable;
 
 namespace {
-
-// Walking the calls of all entries of a module; real modules need some thousand steps.
-constexpr std::uint64_t kMaxCallSteps = 4'000'000;
 
 std::string at_line(std::uint32_t line, const std::string& what) {
   return what + " (line " + std::to_string(line) + ")";
@@ -60,13 +58,6 @@ const Forbidden* forbidden_special(std::string_view name) {
     return &kCluster;  // R13
   if (name == "%total_smem_size" || name == "%aggr_smem_size") return &kShared;  // R33
   return nullptr;
-}
-
-bool is_collective(const Statement& s, std::string_view base) {
-  static const std::unordered_set<std::string_view> kNames = {
-      "shfl", "vote",  "match",    "redux",    "elect",    "mma",
-      "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"};
-  return kNames.count(base) != 0 || (base == "bar" && has_modifier(s.opcode, "warp"));
 }
 
 bool is_shadowing(std::string_view name) {
@@ -198,7 +189,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
         out.has_cp_async = out.shares_in_block = true;
     } else if ((base == "red" || base == "st") && has_modifier(s.opcode, "async")) {
       no_loop(s.line, "mbarrier", "uses mbarrier objects in shared memory");
-    } else if (is_collective(s, base)) {
+    } else if (is_collective(s)) {
       out.has_collective = out.shares_in_block = true;
       syncs.push_back({i, false, false});
     } else if (base == "bar" || base == "barrier") {
@@ -286,33 +277,10 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
   // Blocks where a collective can miss lanes that would have exited in the original but are parked
   // at the loop's barrier in the clone. Where a block-wide barrier follows the region on every path
   // to the end, the original's lanes are parked there too, so the clone adds no hazard.
-  std::vector<bool> barrier_block(cfg->blocks().size()), hazard_block(cfg->blocks().size());
-  for (const Sync& sync : syncs)
-    if (sync.barrier && !sync.named && statements[sync.statement].guard.empty())
-      barrier_block[cfg->block_of(sync.statement)] = true;
-  // Whether a barrier post-dominates each block (itself included), by walking the tree once.
-  std::vector<std::uint8_t> settled(cfg->blocks().size(), 2);
-  const auto barrier_follows = [&](std::uint32_t b) {
-    std::vector<std::uint32_t> path;
-    bool found = false;
-    while (b != ptx::kNoBlock) {
-      if (settled[b] != 2) {
-        found = settled[b] == 1;
-        break;
-      }
-      if (barrier_block[b]) {
-        settled[b] = 1;
-        found = true;
-        break;
-      }
-      path.push_back(b);
-      b = post_dominators->immediate(b);
-    }
-    for (std::uint32_t p : path) settled[p] = found ? 1 : 0;
-    return found;
-  };
+  const std::vector<bool> followed = barrier_follows(*cfg, *post_dominators);
+  std::vector<bool> hazard_block(cfg->blocks().size());
   for (const ptx::DivergentBranch& branch : divergence->branches()) {
-    if (barrier_follows(branch.reconvergence)) continue;
+    if (branch.reconvergence != ptx::kNoBlock && followed[branch.reconvergence]) continue;
     for (std::uint32_t b : branch.region) hazard_block[b] = true;
   }
 

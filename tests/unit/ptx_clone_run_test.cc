@@ -133,6 +133,9 @@ struct Setting {
   std::uint32_t threads = 64;
   std::uint32_t workers = 3;  // without the proxy
   std::uint16_t chunk = 2;
+  std::uint16_t chunk_max = 2;
+  std::uint8_t batch_shift = 1;
+  std::uint32_t target_clocks = 1000;
   bool proxy = false;
   std::uint32_t runs_per_task = 64;  // what out[ticket] must end as
   std::uint32_t seed = 1;
@@ -145,6 +148,10 @@ class CloneRun : public testing::Test {
     sluice_launch_control predecessor;
     sluice_launch_record record;
     alignas(128) sluice_evict_word signal;
+    alignas(128) struct {
+      std::uint32_t sm_workers[SLUICE_LEFT_SMS];
+      std::uint64_t slot[16];
+    } left;
     std::uint32_t out[64];
     struct alignas(16) {
       std::uint32_t x, y, z, grid_z;
@@ -176,6 +183,8 @@ class CloneRun : public testing::Test {
   void begin(const Setting& s) {
     std::memset(device_.get(), 0, sizeof *device_);
     generation_ = 0;
+    physical_ = 0;
+    flags_ = 0;
     random_.seed(s.seed);
   }
 
@@ -197,7 +206,17 @@ class CloneRun : public testing::Test {
     p.grid_z = s.grid.z;
     p.generation = ++generation_;
     p.chunk = s.chunk;
-    p.flags = s.proxy ? SLUICE_LAUNCH_PROXY : 0;
+    p.flags = static_cast<std::uint16_t>((s.proxy ? SLUICE_LAUNCH_PROXY : 0) | flags_ |
+                                         (physical_++ == 0 ? 0 : SLUICE_LAUNCH_RESUME));
+    p.left = address(&device_->left);
+    p.left_slots = 16;
+    p.tasks = static_cast<std::uint32_t>(s.grid.count());
+    p.target_clocks = s.target_clocks;
+    p.chunk_max = s.chunk_max;
+    p.batch_shift = s.batch_shift;
+    p.tail_shift = 1;
+    p.sm_hi = 0xffff;
+    p.sm_quota = quota_;
     const MagicDivisor x(s.grid.x), y(s.grid.y);
     p.magic_x = x.magic;
     p.shift_x1 = x.shift1;
@@ -214,7 +233,7 @@ class CloneRun : public testing::Test {
     shape.grid = {s.workers + (s.proxy ? 1 : 0), 1, 1};
     shape.block = {s.threads, 1, 1};
     shape.dynamic_shared_bytes =
-        report->slot == SlotPlace::kDynamicEnd ? s.threads * 4 + kSlotBytes : 0;
+        report->slot == SlotPlace::kDynamicEnd ? s.threads * 4 + SLUICE_PREEMPT_DYNAMIC_BYTES : 0;
     std::vector<std::unique_ptr<exec::Block>> blocks;
     for (std::uint32_t i = 0; i < shape.grid.x; ++i) {
       auto block = exec::Block::make(image_, std::string(s.kernel) + SLUICE_CLONE_SUFFIX, shape,
@@ -248,9 +267,24 @@ class CloneRun : public testing::Test {
     const sluice_launch_control& c = device_->control;
     const sluice_launch_record& r = device_->record;
     const std::uint32_t total = static_cast<std::uint32_t>(s.grid.count());
-    EXPECT_EQ(c.exited, 0u);
+    EXPECT_EQ(c.exited[0], 0u);
     EXPECT_EQ(c.physical, physical);
-    EXPECT_EQ(c.finished, std::min(c.next_ticket, total));  // nothing fetched was left behind
+    // What was fetched has run or stands on the list.
+    std::uint32_t left = 0, slots = 0;
+    for (std::uint64_t slot : device_->left.slot) {
+      if (slot == 0) continue;
+      const auto begin = static_cast<std::uint32_t>(slot);
+      const auto end = static_cast<std::uint32_t>(slot >> 32);
+      EXPECT_LT(begin, end);
+      EXPECT_LE(end, total);
+      left += end - begin;
+      ++slots;
+    }
+    EXPECT_EQ(c.finished + left, std::min(c.next_ticket, total));
+    EXPECT_EQ(c.left_count, slots);
+    left_seen_ += slots;
+    for (std::uint32_t workers : device_->left.sm_workers) EXPECT_EQ(workers, 0u);
+    EXPECT_EQ(r.tasks_fetched, std::min(c.next_ticket, total));
     EXPECT_EQ(c.done, c.finished == total ? 1u : 0u);
     EXPECT_EQ(r.tasks_done, c.finished);
     EXPECT_EQ(r.generation, generation_);
@@ -305,6 +339,10 @@ class CloneRun : public testing::Test {
   StillWorld world_;
   std::mt19937 random_;
   std::uint32_t generation_ = 0;
+  int physical_ = 0;
+  std::uint16_t flags_ = 0;
+  std::uint16_t quota_ = 0;
+  std::uint64_t left_seen_ = 0;  // rests found on the list, over the whole test
 };
 
 std::vector<KernelReport> CloneRun::reports_;
@@ -346,10 +384,14 @@ TEST_F(CloneRun, ManySchedules) {
     s.grid = seed % 2 ? exec::Dim3{1 + seed % 7, 1 + seed % 3, 1 + seed % 2} : exec::Dim3{29, 1, 1};
     s.workers = 1 + seed % 5;
     s.chunk = static_cast<std::uint16_t>(1 + seed % 6);
+    s.chunk_max = 64;
+    s.batch_shift = static_cast<std::uint8_t>(seed % 4);
+    s.target_clocks = 1u << (seed % 20);
     s.proxy = seed % 3 == 0;
     evictions += evict_everywhere(s, 41);
   }
   EXPECT_GT(evictions, 100);
+  EXPECT_GT(left_seen_, 50u);
 }
 
 TEST_F(CloneRun, ChunkOfZeroIsOne) {
@@ -395,6 +437,43 @@ TEST_F(CloneRun, OnlyTheSmsInRangeLeave) {
     check_left(s, 1);
     EXPECT_LT(device_->control.finished, 40u);
   }
+}
+
+// FLEP's spatial form: workers stay within the range and the quota of their launch, and what those
+// who had to go have left is done by a relaunch with fewer workers.
+TEST_F(CloneRun, RestsOfManyAreDoneByFew) {
+  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+    Setting s;
+    s.seed = seed;
+    s.grid = {61, 1, 1};
+    s.workers = 6;
+    s.chunk = 4;
+    s.chunk_max = 8;
+    s.batch_shift = 3;
+    s.proxy = seed % 2 == 0;
+    begin(s);
+    flags_ = SLUICE_LAUNCH_SPATIAL;
+    launch(s, static_cast<int>(20 * seed), 0, 2);
+    check_left(s, 1);
+    if (device_->control.done == 0) EXPECT_GT(device_->control.sms_left, 0u);
+    s.workers = 1;
+    if (device_->control.done == 0) launch(s, -1);
+    check_results(s);
+  }
+  EXPECT_GT(left_seen_, 10u);
+}
+
+TEST_F(CloneRun, AQuotaOfWorkersOnEachSm) {
+  Setting s;
+  s.grid = {40, 1, 1};
+  s.workers = 8;
+  begin(s);
+  flags_ = SLUICE_LAUNCH_SPATIAL;
+  quota_ = 1;
+  launch(s, -1);
+  quota_ = 0;
+  check_left(s, 1);
+  check_results(s);
 }
 
 TEST_F(CloneRun, NothingRunsBehindAnEvictedPredecessor) {
