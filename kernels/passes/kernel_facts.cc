@@ -173,7 +173,7 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
     for (const FunctionFacts::Call& call : facts.calls) {
       if (call.callee.empty()) {
         // Any function whose address this module takes, unless others may come in by linking.
-        if (links_)
+        if (links_ || address_taken_.empty())
           out.opaque.add("call-unknown",
                          at_line(call.line, "calls a function through a pointer or in another module"));
         for (const Function* callee : address_taken_) {

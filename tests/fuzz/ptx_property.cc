@@ -71,7 +71,8 @@ PtxOutcome check_ptx(std::string text) {
   }
   const passes::Rewritten rewritten = passes::rewrite_module(*module);
   for (const passes::KernelReport& k : rewritten.kernels)
-    require(k.evictable == k.reason.empty(), "a kernel has a clone or a reason", k.name);
+    require((k.evictable && !k.once) == k.reason.empty(), "a kernel has a loop or a reason",
+            k.name);
   auto again = ptx::Module::parse(rewritten.text);
   require(static_cast<bool>(again), "a rewritten module is a module",
           again ? "" : again.error().message);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "abi/preempt.h"
 #include "kernels/passes/rewrite.h"
 
 namespace sluice::passes {
@@ -28,15 +29,26 @@ std::string with_parameters(std::uint64_t bytes, const std::string& version = "8
 }
 
 TEST(PtxRewrite, ParameterLimit) {
-  KernelReport k = only(with_parameters(4032));
+  constexpr std::uint64_t kBlock = SLUICE_PREEMPT_PARAMS_BYTES;
+  KernelReport k = only(with_parameters(4096 - kBlock));
   EXPECT_TRUE(k.evictable);
-  EXPECT_EQ(k.param_bytes_original, 4032u);
-  EXPECT_EQ(k.param_offset_of_block, 4032u);
-  EXPECT_FALSE(only(with_parameters(4033)).evictable);
-  EXPECT_TRUE(only(with_parameters(4033, "8.1")).evictable);
-  EXPECT_EQ(only(with_parameters(4033, "8.1")).param_offset_of_block, 4040u);
-  EXPECT_TRUE(only(with_parameters(32696, "8.1")).evictable);
-  EXPECT_FALSE(only(with_parameters(32701, "8.1")).evictable);
+  EXPECT_EQ(k.param_bytes_original, 4096 - kBlock);
+  EXPECT_EQ(k.param_offset_of_block, 4096 - kBlock);
+  EXPECT_TRUE(only(with_parameters(4097 - kBlock, "8.1")).evictable);
+  EXPECT_EQ(only(with_parameters(4097 - kBlock, "8.1")).param_offset_of_block, 4104 - kBlock);
+  EXPECT_TRUE(only(with_parameters(32760 - kBlock, "8.1")).evictable);
+  EXPECT_FALSE(only(with_parameters(32761 - kBlock, "8.1")).evictable);
+  EXPECT_EQ(only(with_parameters(32761 - kBlock, "8.1")).code, "parameters");
+}
+
+// R15: room for more parameters comes with a later version of the ISA, and only where it is needed.
+TEST(PtxRewrite, VersionIsRaisedForParametersOnly) {
+  const std::uint64_t fits = 4096 - SLUICE_PREEMPT_PARAMS_BYTES;
+  EXPECT_TRUE(rewrite_module(with_parameters(fits))->text.starts_with(".version 8.0\n"));
+  auto raised = rewrite_module(with_parameters(fits + 1));
+  EXPECT_TRUE(raised->kernels[0].evictable);
+  EXPECT_TRUE(raised->text.starts_with(".version 8.1\n")) << raised->text.substr(0, 40);
+  EXPECT_TRUE(rewrite_module(with_parameters(fits + 1, "8.4"))->text.starts_with(".version 8.4\n"));
 }
 
 TEST(PtxRewrite, ThirtyTwoBitAddressesAreOpaque) {
@@ -75,7 +87,7 @@ TEST(PtxRewrite, NamesAreFree) {
                                   ".global .u32 sluice7_x;\n// sluice41_ sluice99999999999\n"
                                   ".entry k() { .reg .b32 %sluice3_y; ret; }");
   ASSERT_TRUE(rewritten);
-  EXPECT_NE(rewritten->text.find("%sluice42_leader"), std::string::npos);
+  EXPECT_NE(rewritten->text.find("%sluice42_next"), std::string::npos);
 }
 
 TEST(PtxRewrite, LinkageDirectivesAndDeclarationsStay) {
@@ -92,7 +104,7 @@ TEST(PtxRewrite, LinkageDirectivesAndDeclarationsStay) {
   EXPECT_EQ(clone->maxntid[0], 64u);
   EXPECT_EQ(clone->minnctapersm, 2u);
   ASSERT_EQ(clone->params.size(), 1u);
-  EXPECT_EQ(clone->params[0].bytes, 64u);
+  EXPECT_EQ(clone->params[0].bytes, std::uint64_t{SLUICE_PREEMPT_PARAMS_BYTES});
   EXPECT_EQ(clone->params[0].align, 8u);
 }
 
@@ -132,10 +144,12 @@ TEST(PtxRewrite, CollectivesBeforeABarrierArePlain) {
   const std::string body =
       ".reg .pred %p<2>; .reg .b32 %r<4>;\nmov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32;\n"
       "@!%p1 bra J; shfl.sync.down.b32 %r2, %r1, 1, 31, -1;\nJ: ";
-  EXPECT_TRUE(only(std::string(kHead) + ".entry k() {" + body + "bar.sync 0; ret; }").evictable);
-  EXPECT_FALSE(only(std::string(kHead) + ".entry k() {" + body + "ret; }").evictable);
-  EXPECT_FALSE(
-      only(std::string(kHead) + ".entry k() {" + body + "bar.sync 1, 64; ret; }").evictable);
+  const auto tier = [&](const std::string& end) {
+    return tier_name(only(std::string(kHead) + ".entry k() {" + body + end + "ret; }").tier);
+  };
+  EXPECT_STREQ(tier("bar.sync 0; "), "plain");
+  EXPECT_STREQ(tier(""), "lane-masks");
+  EXPECT_STREQ(tier("bar.sync 1, 64; "), "lane-masks");
 }
 
 TEST(PtxRewrite, SpinLoops) {
@@ -160,8 +174,8 @@ TEST(PtxRewrite, SpinLoops) {
 }
 
 TEST(PtxRewrite, FunctionsThatEndTheirThreadOrRecur) {
-  EXPECT_FALSE(
-      only(std::string(kHead) + ".func f() { exit; } .entry k() { call f; ret; }").evictable);
+  EXPECT_EQ(only(std::string(kHead) + ".func f() { exit; } .entry k() { call f; ret; }").tier,
+            Tier::kPrologue);
   EXPECT_TRUE(only(std::string(kHead) + ".func f() { call f; ret; } .entry k() { call f; ret; }")
                   .evictable);
   EXPECT_FALSE(only(std::string(kHead) +
