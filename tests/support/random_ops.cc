@@ -449,7 +449,7 @@ const OpRow kRows[] = {
     {"cvt.f32.f16 $0, $1;" NAN32, "fh", E(f_bits(float_of_half(H(a)))), true},
     {"cvt.rn.bf16.f32", "hf", E(bf16_of_float(F(a))), true},
     {"cvt.rn.f16x2.f32", "rff", E(u64{half_of_float(F(a))} << 16 | half_of_float(F(b))), true},
-    // f64: a NaN's payload is the machine's, so it is made canonical
+    // f64: a NaN's payload, and what it converts to, is the machine's, so it is made canonical
     {"add.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_TONEAREST, x + y), true},
     {"sub.rz.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_TOWARDZERO, x - y), true},
     {"mul.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_TONEAREST, x * y), true},
@@ -464,8 +464,8 @@ const OpRow kRows[] = {
     {"cvt.rn.f64.s64", "dq", E(d_bits(static_cast<double>(L(a)))), true},
     {"cvt.rn.f64.u64", "dq", E(d_bits(static_cast<double>(a))), true},
     {"cvt.rn.f64.s32", "dr", E(d_bits(static_cast<double>(S(a)))), true},
-    {"cvt.rn.f32.f64", "fd", E(f_bits(static_cast<float>(D(a)))), true},
-    {"cvt.rzi.s32.f64", "rd", E(R(clamp_float<s32>(std::trunc(D(a))))), true},
+    {"cvt.rn.f32.f64 $0, $1;" NAN32, "fd", E(f_bits(static_cast<float>(D(a)))), true},
+    {"cvt.rzi.s32.f64 $0, $1; setp.nan.f64 %pt, $1, $1; selp.b32 $0, 0, $0, %pt;", "rd", E(R(clamp_float<s32>(std::trunc(D(a))))), true},
     {"mov.b64", "dq", E(a), true},
     {"mov.b64 %qt, $1; xor.b64 $0, %qt, 1;", "qd", E(a ^ 1), true},
 };
