@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include <sys/mman.h>
 
@@ -216,6 +217,27 @@ void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string&
   fault_.address = w.fault_address;
   fault_.bytes = w.fault_bytes;
   fault_.detail = detail;
+  static constexpr const char* kSpaces[] = {"generic", "global", "shared", "local", "param"};
+  const uint32_t space = code_.code[pc].mod & kSpaceMask;
+  switch (w.fault_kind) {
+    case FaultKind::kOutOfBounds:
+    case FaultKind::kReadOnly:
+    case FaultKind::kMisaligned:
+    case FaultKind::kSharedBounds:
+    case FaultKind::kLocalBounds:
+    case FaultKind::kWrongSpace:
+      fault_.space = kSpaces[space < std::size(kSpaces) ? space : 0];
+      break;
+    default:
+      break;
+  }
+  if (!detail.empty()) return;
+  if (w.fault_kind == FaultKind::kOutOfBounds)
+    fault_.detail = map->near(w.fault_address, w.fault_bytes);
+  else if (w.fault_kind == FaultKind::kSharedBounds)
+    fault_.detail = "the block has " + std::to_string(shared_bytes) + " bytes";
+  else if (w.fault_kind == FaultKind::kLocalBounds)
+    fault_.detail = "the thread has " + std::to_string(local_bytes) + " bytes";
 }
 
 void read_special(Warp& w, const Inst& in) {

@@ -54,6 +54,7 @@ std::string Fault::describe() const {
     for (int shift = 60; shift >= 0; shift -= 4)
       hex[n++] = "0123456789abcdef"[(address >> shift) & 15];
     text += ", " + std::to_string(bytes) + " bytes at 0x" + std::string(hex, 16);
+    if (!space.empty()) text += " (" + space + ")";
   }
   if (!detail.empty()) text += ": " + detail;
   return text;

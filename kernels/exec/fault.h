@@ -37,10 +37,11 @@ struct Fault {
   Dim3 block;            // %ctaid
   Dim3 thread;           // %tid of the lowest faulting lane
   uint64_t address = 0;  // as the instruction saw it (space-relative for .shared/.local)
-  uint32_t bytes = 0;    // size of the access
+  uint32_t bytes = 0;    // size of the access; 0: it was none
+  std::string space;     // the state space that the instruction names; "generic" if it names none
   std::string detail;    // text for people
 
-  // One line: kind, kernel, PTX line, block, thread, address.
+  // One line: kind, kernel, PTX line, block, thread, access, and what is near it.
   std::string describe() const;
 };
 

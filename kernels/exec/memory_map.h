@@ -12,7 +12,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <shared_mutex>
+#include <string>
 #include <vector>
 
 #include "mediator/base/result.h"
@@ -37,6 +39,8 @@ class MemoryMap {
   bool remove(uint64_t base);
   // The range that holds [address, address + bytes), or one of 0 bytes.
   MemoryRange find(uint64_t address, uint64_t bytes) const;
+  // For people: what lies nearest to an address that no range holds, or what has been removed there.
+  std::string near(uint64_t address, uint64_t bytes) const;
   // Grows with each change; acquire.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   size_t size() const;
@@ -44,6 +48,7 @@ class MemoryMap {
  private:
   mutable std::shared_mutex mutex_;
   std::vector<MemoryRange> ranges_;  // sorted by base
+  std::deque<MemoryRange> removed_;  // the latest, for near()
   std::atomic<uint64_t> version_{1};
 };
 

@@ -240,7 +240,15 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     std::lock_guard lock(context.mutex);
     const auto it = context.limits.find(limit);
     if (it == context.limits.end()) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    it->second = value;  // kept and told; the interpreter sizes its stacks by what kernels declare
+    if (limit == CU_LIMIT_STACK_SIZE) {
+      if (value > sluice::exec::kMaxStackBytes) return CUDA_ERROR_INVALID_VALUE;
+      value = (value + 15) / 16 * 16;
+      context.stack_bytes = value;
+    }
+    // Not once a kernel has taken memory from it.
+    if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && !context.heap.resize(value))
+      return CUDA_ERROR_INVALID_VALUE;
+    it->second = value;  // printf's buffer has no limit: what kernels print is written at once
     return CUDA_SUCCESS;
   });
 }

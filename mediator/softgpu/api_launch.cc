@@ -94,6 +94,8 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     grid->image = function->image;
     grid->entry = function->entry->name;
     grid->shape = shape;
+    grid->shape.stack_bytes = context.stack_bytes;
+    grid->shape.heap = &context.heap;
     grid->map = &context.map;
     grid->slot = context.slot;
     auto operation = std::make_shared<Operation>();

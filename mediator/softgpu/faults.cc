@@ -9,9 +9,11 @@ CUresult to_result(exec::FaultKind kind) {
       return CUDA_SUCCESS;
     case FaultKind::kOutOfBounds:
     case FaultKind::kReadOnly:
-    case FaultKind::kSharedBounds:
     case FaultKind::kLocalBounds:
       return CUDA_ERROR_ILLEGAL_ADDRESS;
+    // The driver API's description of that error names it.
+    case FaultKind::kSharedBounds:
+      return CUDA_ERROR_LAUNCH_FAILED;
     case FaultKind::kStackOverflow:
       return CUDA_ERROR_HARDWARE_STACK_ERROR;
     case FaultKind::kMisaligned:
@@ -20,8 +22,10 @@ CUresult to_result(exec::FaultKind kind) {
       return CUDA_ERROR_INVALID_ADDRESS_SPACE;
     case FaultKind::kTrap:
     case FaultKind::kBadFree:
-    case FaultKind::kDeadlock:
       return CUDA_ERROR_LAUNCH_FAILED;
+    // A GPU would wait until somebody ends it; this is what that somebody, the watchdog, reports.
+    case FaultKind::kDeadlock:
+      return CUDA_ERROR_LAUNCH_TIMEOUT;
     case FaultKind::kAssert:
       return CUDA_ERROR_ASSERT;
     case FaultKind::kBadBarrier:

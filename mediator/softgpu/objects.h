@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "abi/cuda_driver.h"
+#include "kernels/exec/block.h"
+#include "kernels/exec/device_heap.h"
 #include "kernels/exec/memory_map.h"
 #include "kernels/exec/program.h"
 #include "mediator/softgpu/scheduler.h"
@@ -46,6 +48,8 @@ struct Context {
   unsigned slot = 0;  // in the GPU file; TSGID = slot + 1
   CUcontext handle = nullptr;
   exec::MemoryMap map;        // what its kernels may touch
+  exec::DeviceHeap heap{map};  // of malloc in kernels
+  std::atomic<uint64_t> stack_bytes{exec::kDefaultStackBytes};  // CU_LIMIT_STACK_SIZE
   std::atomic<int> error{0};  // sticky CUresult; set once
   std::atomic<bool> destroyed{false};
 

@@ -109,9 +109,9 @@ Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool pri
   context->flags = flags;
   context->primary = primary;
   context->slot = *slot;
-  context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
+  context->limits = {{CU_LIMIT_STACK_SIZE, exec::kDefaultStackBytes},
                      {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
-                     {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};
+                     {CU_LIMIT_MALLOC_HEAP_SIZE, exec::kDefaultHeapBytes}};
   context->legacy = std::make_shared<Stream>();
   context->legacy->context = context;
   context->legacy->legacy = true;
