@@ -41,6 +41,7 @@ class Arguments {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));
     std::memcpy(&values_.at(count_), &value, sizeof(T));
     pointers_[count_] = &values_[count_];
+    sizes_[count_] = sizeof(T);
     ++count_;
   }
   Arguments() = default;
@@ -48,10 +49,14 @@ class Arguments {
   Arguments& operator=(const Arguments&) = delete;
   void** pointers() { return pointers_.data(); }
   std::size_t count() const { return count_; }
+  // Of argument `index`: its bytes, and its value in the low ones.
+  std::size_t size(std::size_t index) const { return sizes_.at(index); }
+  std::uint64_t value(std::size_t index) const { return values_.at(index); }
 
  private:
   std::array<std::uint64_t, 12> values_{};
   std::array<void*, 12> pointers_{};
+  std::array<std::size_t, 12> sizes_{};
   std::size_t count_ = 0;
 };
 
