@@ -8,10 +8,11 @@
 //     A waiting vGPU whose virtual time is below the one that the holder's turn began with (it came
 //     back owed) waits for that least quantum only.
 //   - Short launches are protected, where the driver tells launches and their predicted times: a vGPU whose
-//     work since it turned busy fits into the least quantum and that is not ahead of V goes before the others, shortest
-//     first, after the holder's least quantum; and a holder whose known rest is shorter than a hand-over
-//     may end it. Eligibility by V bounds what this can cost anybody (as in EEVDF): who claims to be
-//     short and is not is ahead of V after one quantum, and then waits like everybody.
+//     work since it turned busy fits into the least quantum, and will not take it further than that ahead of V, goes
+//     before the others, shortest first; and a holder whose known rest is shorter than a hand-over may end it. Eligibility by V bounds what this
+//     can cost anybody (as in EEVDF): who claims to be short and is not is ahead of V after one quantum,
+//     and then waits like everybody. The holder makes room as soon as it had a hand-over's length, if the hand-overs that
+//     handover_loss allows have not been spent on short ones yet (a token bucket); after its least quantum otherwise.
 //   - Disengaged: while one vGPU alone has work there is no timer and nothing to decide.
 //   - Who turns idle while others wait loses the GPU at once (work conservation).
 //   - Priorities are strict: a higher level runs first and takes the GPU at once; V and quantum are
@@ -152,6 +153,12 @@ class Wfq final : public Policy {
   bool is_short(VgpuId v) const {
     return known_[v] > 0 && spent_[v] + known_[v] <= least_quantum() * config_.machine.sm_count;
   }
+  // When its work is done it will be ahead of V by a least quantum at most. (V falls when one that is ahead turns idle, so
+  // who came at V may be a little ahead without having run.)
+  bool eligible(VgpuId v) const {
+    return clock_.lead_sm_ns(v) + static_cast<int64_t>(known_[v]) <=
+           static_cast<int64_t>(least_quantum() * config_.machine.sm_count);
+  }
   void wait(VgpuId v) {
     waiting(v).push(v);
     if (is_short(v)) short_[clock_[v].share.priority].push(v);
@@ -190,13 +197,22 @@ class Wfq final : public Policy {
       if (waiting_[i].empty()) continue;
       while (!short_[i].empty()) {
         const VgpuId v = short_[i].top();
-        because_short = clock_[v].vtime <= clock_.vtime(i);
+        because_short = eligible(v);
         if (because_short) return v;
-        short_[i].remove(v);  // ahead of V: until its next turn it is like the others
+        short_[i].remove(v);  // too far ahead of V: until its next turn it is like the others
       }
       return waiting_[i].top();
     }
     return kNoVgpu;
+  }
+
+  // Hand-overs before the least quantum that short launches may cost: handover_loss of the time, kShortBurst at once.
+  static constexpr double kShortBurst = 4;
+  bool may_interrupt(uint64_t now_ns) {
+    const double earned = static_cast<double>(now_ns - tokens_at_ns_) * config_.handover_loss / std::max(handover_ns_, 1.0);
+    tokens_ = std::min(tokens_ + earned, kShortBurst);
+    tokens_at_ns_ = now_ns;
+    return tokens_ >= 1;
   }
 
   void decide(uint64_t now_ns, Actions& out) {
@@ -216,15 +232,20 @@ class Wfq final : public Policy {
     const FairClock::Vgpu& n = clock_[next];
     if (!h.busy || n.share.priority > h.share.priority) return evict(next, out);
     if (n.share.priority < h.share.priority) return;
+    const auto handover_ns = static_cast<uint64_t>(handover_ns_);
     uint64_t quantum =
         next_short || n.vtime < slice_start_vtime_ ? least_quantum() : turn_of(h);
+    const bool interrupts = next_short && handover_ns < quantum && !is_short(holder_) && may_interrupt(now_ns);
+    if (interrupts) quantum = handover_ns;
     // What ends sooner than it could be evicted, ends.
-    const auto handover_ns = static_cast<uint64_t>(handover_ns_);
     const uint64_t rest_ns = known_[holder_] / std::max(config_.machine.sm_count, 1u);
     if (rest_ns > 0 && rest_ns <= handover_ns) quantum += handover_ns;
     if (now_ns - slice_start_ns_ >= quantum) {
       // At equal virtual times the one that waits goes first: it has waited longer.
-      if (n.vtime <= h.vtime || next_short) return evict(next, out);
+      if (n.vtime <= h.vtime || next_short) {
+        if (interrupts) tokens_ -= 1;
+        return evict(next, out);
+      }
       start_slice(now_ns);
     }
     const uint64_t end_ns = slice_start_ns_ + quantum;
@@ -259,6 +280,8 @@ class Wfq final : public Policy {
   int64_t slice_start_vtime_ = 0;
   uint64_t wake_ns_ = 0;  // last wake asked for
   double handover_ns_;
+  double tokens_ = kShortBurst;
+  uint64_t tokens_at_ns_ = 0;
 };
 
 }  // namespace

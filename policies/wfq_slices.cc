@@ -12,7 +12,9 @@
 //     weights. Leads add up to nothing, so somebody is never gated (work conservation).
 //   - A vGPU for whose sake the others are gated and that turns idle may be back at once (it waits
 //     after each launch). The gates stay shut for as long as a switch to another and back would cost, and then
-//     open: waiting costs at most as much again as switching would (ski rental).
+//     open: waiting costs at most as much again as switching would (ski rental). All that waiting together may cost
+//     kIdleLoss of the time (a token bucket): beyond that a tenant's pauses are the others' gain, and what it is owed
+//     stays owed.
 //   - Priorities are strict: lower levels are gated while a higher one has work.
 //   - Disengaged: no timer while one vGPU alone has work.
 // Slices are set anew once in a round, not at each arrival; a newcomer gets its own at once. Cost: O(1) per
@@ -54,7 +56,7 @@ class WfqSlices final : public Policy {
     own_[v].place = static_cast<uint32_t>(busy_.size());
     busy_.push_back(v);
     const bool was_pausing = pausing_;
-    pausing_ = false;
+    end_pause(now_ns);
     // Whether its coming may change what the others get before the next round does: then all are looked at.
     if (busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns ||
         clock_[v].share.priority != top_priority_)
@@ -77,7 +79,9 @@ class WfqSlices final : public Policy {
       return;
     }
     if (!had_gated) return tick(now_ns, out);
+    if (!may_pause(now_ns)) return tick(now_ns, out);
     pausing_ = true;
+    pause_since_ns_ = now_ns;
     wake_at(now_ns + static_cast<uint64_t>(handover_ns_), out);
   }
 
@@ -89,7 +93,7 @@ class WfqSlices final : public Policy {
   }
   void on_wake(uint64_t now_ns, Actions& out) override {
     wake_ns_ = 0;
-    pausing_ = false;
+    end_pause(now_ns);
     tick(now_ns, out);
   }
   uint64_t quantum_ns() const override { return mean_slice_ns(); }
@@ -129,6 +133,19 @@ class WfqSlices final : public Policy {
     if (wake_ns_ == at_ns) return;
     wake_ns_ = at_ns;
     out.push_back(Action::wake(at_ns));
+  }
+
+  static constexpr double kIdleLoss = 0.01;   // work conservation is at least what is left
+  static constexpr double kPauseBurst = 8;    // hand-overs' lengths
+  bool may_pause(uint64_t now_ns) {
+    pause_credit_ns_ += static_cast<double>(now_ns - credit_at_ns_) * kIdleLoss;
+    pause_credit_ns_ = std::min(pause_credit_ns_, kPauseBurst * handover_ns_);
+    credit_at_ns_ = now_ns;
+    return pause_credit_ns_ >= handover_ns_;
+  }
+  void end_pause(uint64_t now_ns) {
+    if (pausing_) pause_credit_ns_ -= static_cast<double>(now_ns - pause_since_ns_);
+    pausing_ = false;
   }
 
   // Decides who is gated and how long the others' slices are, until the round is over.
@@ -179,6 +196,8 @@ class WfqSlices final : public Policy {
   double per_weight_ns_ = 0;  // slice per weight in this round
   double handover_ns_;
   uint64_t next_tick_ns_ = 0, wake_ns_ = 0;
+  double pause_credit_ns_ = 0;
+  uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
   bool pausing_ = false;      // all who are busy are gated, for the sake of one that may be back at once
 };
 

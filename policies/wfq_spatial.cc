@@ -8,12 +8,13 @@
 // is the same with everything known beforehand).
 //
 // One rule divides space and time. Virtual times are fair_clock.h's. Where would v's virtual time be one frame F from
-// now if it held h SMs: ahead(v, h) = vtime + min(h * F, what is left of its work if that is told) / weight.
+// now if it held h SMs: ahead(v, h) = vtime + h * F / weight.
 //   - A free SM goes to the vGPU with room whose ahead(v, its SMs) is the least.
 //   - An SM moves from v to b if v, without it, would still be ahead of b: ahead(v, h - 1) > ahead(b, h).
 // With h = 0 or 1 this is start-time fair queuing with turns of r * F; with many SMs it is apportionment (Adams' rule).
-// A short job asks for the end of its work, not for a frame, and so gets many SMs at once. Who says
-// so and goes on is charged for them: its vtime is then ahead, and it waits like everybody.
+// A short job - what is known of it fits into its share of a frame - counts the end of its work, not a frame, and takes SMs that
+// have been held for a hand-over's length. Who says so and goes on is charged: its vtime is then ahead, and it waits
+// like everybody.
 //   - Turns: an SM is not taken from its holder before it had it for min(r, 1) * F, or for a hand-over's length if
 //     the taker lacks the whole SMs of its share or is short. A hand-over's length is the least turn: less, and an SM would
 //     leave more than it works.
@@ -24,8 +25,8 @@
 //     takes to leave. Measured: docs/papers.md.
 //   - A vGPU that cannot use more SMs (Launch::sms_wanted) leaves them to the others, and what it would be owed beyond
 //     is forgotten but for one quantum's credit.
-//   - A tenant that comes back, by experience, sooner than its SMs could be handed over and back keeps them meanwhile,
-//     and pays for it.
+//   - A tenant that comes back, by experience, sooner than its SMs could be handed over and back keeps them meanwhile
+//     and pays for it; if nobody works beside it, only if its pauses are next to nothing.
 //   - Priorities are strict; a higher level takes what it can use at once, a lower one has the rest.
 //   - Disengaged: no timer while nobody else could use an SM.
 // Cost: O(log n) for each SM that moves, and a look at those who hold SMs (at most as many as there are SMs).
@@ -44,6 +45,8 @@ namespace {
 constexpr uint64_t kFrameNs = 5'000'000;
 // Timers are no denser than this: crossings that lie closer are decided together.
 constexpr uint64_t kTickNs = 10'000;
+// An idle GPU waits for a tenant whose pauses are shorter than a hand-over by this.
+constexpr uint64_t kWorthKeeping = 32;
 // Beyond any GPU; bounds the tables.
 constexpr uint32_t kMaxSms = 4096;
 
@@ -62,10 +65,12 @@ class WfqSpatial final : public Policy {
     clock_.add(now_ns, v, share);
     if (v >= own_.size()) own_.resize(v + 1);
     own_[v] = Own{};
+    own_[v].per_weight = per_weight(v);
   }
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
     leave_room(v);
     clock_.change(v, share);
+    own_[v].per_weight = per_weight(v);
     look_at(v);
     decide(now_ns, out);
   }
@@ -90,17 +95,20 @@ class WfqSpatial final : public Policy {
     Own& o = own_[v];
     const uint64_t run = std::min(launch.run_predicted_sm_ns, FairClock::kMaxUsage);
     o.known = run ? std::max(o.known, run) : std::min(o.known + launch.predicted_sm_ns, FairClock::kMaxUsage);
-    o.width += launch.sms_wanted ? launch.sms_wanted : sms_;
-    ++o.launches;
+    const uint32_t width = launch.sms_wanted ? std::min<uint32_t>(launch.sms_wanted, sms_) : sms_;
+    o.width += width;
+    o.launches.push_back({launch.id, width});
     if (!clock_[v].busy) return;
     look_at(v);
     decide(now_ns, out);
   }
   void on_launch_done(uint64_t, const Launch& launch, Actions&) override {
     Own& o = own_[launch.vgpu];
-    const uint64_t wanted = launch.sms_wanted ? launch.sms_wanted : sms_;
-    o.width -= std::min(o.width, wanted);
-    if (o.launches > 0) --o.launches;
+    const auto it = std::find_if(o.launches.begin(), o.launches.end(), [&](const Told& t) { return t.id == launch.id; });
+    if (it == o.launches.end()) return;
+    o.width -= it->width;
+    *it = o.launches.back();
+    o.launches.pop_back();
     look_at(launch.vgpu);
   }
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
@@ -108,7 +116,8 @@ class WfqSpatial final : public Policy {
     leave_room(v);
     clock_.turn_idle(now_ns, v);
     Own& o = own_[v];
-    o.known = o.spent = 0, o.width = 0, o.launches = 0;
+    o.known = o.spent = o.width = 0;
+    o.launches.clear();
     o.idle_since_ns = now_ns;
     // Ski rental, but only for those who have shown that they come back in time.
     o.kept = o.held > 0 && o.gap_ns > 0 && static_cast<double>(o.gap_ns) < handover_ns_;
@@ -165,13 +174,18 @@ class WfqSpatial final : public Policy {
   uint64_t quantum_ns() const override { return frame_ns(0); }
 
  private:
+  struct Told {
+    LaunchId id;
+    uint32_t width;
+  };
   struct Own {
     uint32_t held = 0;      // SMs that it holds and is to keep
     uint32_t leaving = 0;   // that it holds and was told to leave
     uint32_t coming = 0;    // that others were told to leave for it
     uint64_t width = 0;     // SMs that its launches can use together; no limit if no launch was told
-    uint32_t launches = 0;
+    std::vector<Told> launches;
     uint64_t known = 0;     // predicted rest of the launches told, SM-ns; 0: not known
+    double per_weight = 0;  // virtual time of a SM-ns
     uint64_t spent = 0;     // used since it turned busy, SM-ns
     int64_t key = 0;        // as the heap knows it; never above the true one (see best())
     uint64_t idle_since_ns = 0, gap_ns = 0;
@@ -204,38 +218,36 @@ class WfqSpatial final : public Policy {
     return std::clamp(static_cast<uint64_t>(paid), wanted, std::max(wanted, config_.max_quantum_ns));
   }
   uint64_t least_turn_ns() const { return static_cast<uint64_t>(handover_ns_); }
-  double owed_sms(VgpuId v) const {
-    const VgpuShare& s = clock_[v].share;
-    return static_cast<double>(sms_) * s.weight / static_cast<double>(std::max<int64_t>(clock_.weight(s.priority), 1));
+  double per_weight(VgpuId v) const { return static_cast<double>(FairClock::kScale) / clock_[v].share.weight; }
+  // SMs for each unit of weight, of the level that is looked at.
+  double rate_of(uint32_t priority) const {
+    return static_cast<double>(sms_) / static_cast<double>(std::max<int64_t>(clock_.weight(priority), 1));
   }
-  uint64_t turn_ns(VgpuId v) const {
-    const double part = std::min(owed_sms(v), 1.0) * static_cast<double>(frame_);
-    return std::max(static_cast<uint64_t>(part), least_turn_ns());
-  }
+  double owed_sms(VgpuId v) const { return rate_ * clock_[v].share.weight; }
   uint32_t room_of(VgpuId v) const {
     const Own& o = own_[v];
-    const uint64_t limit = o.launches ? std::clamp<uint64_t>(o.width, 1, sms_) : sms_;
+    const uint64_t limit = o.launches.empty() ? sms_ : std::clamp<uint64_t>(o.width, 1, sms_);
     const uint64_t has = static_cast<uint64_t>(o.held) + o.coming;
     return has < limit ? static_cast<uint32_t>(limit - has) : 0;
   }
-  // All its work is known, fits into its share of a frame, and it is not ahead: who claims to be short and is not is
+  // All its work is known and fits into its share of a frame, and it is not ahead: who claims to be short and is not is
   // ahead after one frame.
   bool is_short(VgpuId v) const {
     const Own& o = own_[v];
-    if (o.known == 0 || clock_[v].vtime > clock_.vtime(clock_[v].share.priority)) return false;
-    return static_cast<double>(o.known + o.spent) <= std::max(owed_sms(v), 1.0) * static_cast<double>(frame_);
+    return o.known > 0 && static_cast<double>(o.known + o.spent) <= owed_sms(v) * static_cast<double>(frame_) &&
+           clock_.lead_sm_ns(v) <= 0;
   }
   int64_t ahead(VgpuId v, uint32_t sms) const {
-    uint64_t work = static_cast<uint64_t>(sms) * frame_;
-    if (is_short(v)) work = std::min(work, own_[v].known);
-    return clock_[v].vtime + static_cast<int64_t>(work) * FairClock::kScale / clock_[v].share.weight;
+    double work = static_cast<double>(static_cast<uint64_t>(sms) * frame_);
+    if (is_short(v)) work = std::min(work, static_cast<double>(own_[v].known));
+    return clock_[v].vtime + static_cast<int64_t>(work * own_[v].per_weight);
   }
   int64_t ahead_if_given(VgpuId v) const { return ahead(v, own_[v].held + own_[v].coming); }
   // Without one of its SMs, and with what that takes to leave.
   int64_t ahead_if_taken(VgpuId v) const {
     const Own& o = own_[v];
     return ahead(v, o.held - 1) +
-           static_cast<int64_t>(o.drain_ns) * FairClock::kScale / clock_[v].share.weight;
+           static_cast<int64_t>(o.drain_ns * o.per_weight);
   }
 
   // ---- who could use another SM --------------------------------------------------------------
@@ -247,7 +259,7 @@ class WfqSpatial final : public Policy {
     if (!clock_[v].busy) return;
     if (room_of(v) == 0) {
       // It has all that it can use: nobody keeps it from more.
-      if (own_[v].launches) clock_.forgive(v);
+      if (!own_[v].launches.empty()) clock_.forgive(v);
       return leave_room(v);
     }
     own_[v].key = ahead_if_given(v);
@@ -271,6 +283,7 @@ class WfqSpatial final : public Policy {
     for (uint32_t i = kPriorityLevels; i-- > 0;) {
       if (room_[i].empty()) continue;
       frame_ = frame_ns(i);
+      rate_ = rate_of(i);
       if (const VgpuId v = best(i); v != kNoVgpu) return v;
     }
     return kNoVgpu;
@@ -376,14 +389,17 @@ class WfqSpatial final : public Policy {
     const int64_t key = ahead_if_given(b);
     const bool urgent = is_short(b) || taker.held + taker.coming < static_cast<uint32_t>(owed_sms(b));
     const uint64_t least = least_turn_ns();
+    const auto frame = static_cast<double>(frame_);
     VgpuId victim = kNoVgpu;
     int64_t most = 0;
     uint64_t victim_older_ns = 0;
     for (const VgpuId v : holders_) {
       const Own& o = own_[v];
       if (!clock_[v].busy) {
-        const uint64_t until_ns = o.idle_since_ns + least;
-        if (o.kept && now_ns < until_ns) {
+        // If nobody works meanwhile, a pause must be next to nothing beside what handing over costs.
+        const bool worth = o.gap_ns * kWorthKeeping <= least || somebody_works();
+        const uint64_t until_ns = o.idle_since_ns + std::min(least, 4 * o.gap_ns);
+        if (o.kept && now_ns < until_ns && worth) {
           wake_ns = std::min(wake_ns, until_ns);
           continue;
         }
@@ -398,7 +414,9 @@ class WfqSpatial final : public Policy {
         return true;
       }
       // What it has beyond its share, rounded up, it has only because nobody else was there.
-      const uint64_t turn = urgent || o.held > static_cast<uint32_t>(owed_sms(v)) + 1 ? least : turn_ns(v);
+      const double owed = owed_sms(v);
+      const bool beyond = static_cast<double>(o.held) > owed + 1;
+      const uint64_t turn = urgent || beyond ? least : std::max(least, static_cast<uint64_t>(std::min(owed, 1.0) * frame));
       const uint64_t oldest_ns = oldest(v);
       const int64_t lead = ahead_if_taken(v) - key;
       if (lead > 0 && oldest_ns + turn <= now_ns) {
@@ -408,18 +426,21 @@ class WfqSpatial final : public Policy {
       // When its lead is there, at its present speed.
       uint64_t at_ns = oldest_ns + turn;
       if (lead <= 0) {
-        const double rate = static_cast<double>(o.held + o.leaving) * FairClock::kScale / clock_[v].share.weight;
+        const double rate = static_cast<double>(o.held + o.leaving) * o.per_weight;
         at_ns = std::max(at_ns, now_ns + static_cast<uint64_t>(std::min(static_cast<double>(1 - lead) / rate, 1e12)));
       }
       wake_ns = std::min(wake_ns, at_ns);
     }
     if (victim == kNoVgpu) return false;
     // As many as keep the order: each SM moves the two towards each other.
-    const double step = static_cast<double>(frame_) * FairClock::kScale *
-                        (1.0 / clock_[victim].share.weight + 1.0 / clock_[b].share.weight);
+    const double step = static_cast<double>(frame_) * (own_[victim].per_weight + own_[b].per_weight);
     const auto more = static_cast<uint32_t>(std::min(static_cast<double>(most) / step, static_cast<double>(sms_)));
-    take(now_ns, victim, b, std::min({1 + more, room_of(b), own_[victim].held}), victim_older_ns, out);
+    const uint32_t count = std::min({1 + more, room_of(b), own_[victim].held});
+    take(now_ns, victim, b, count, victim_older_ns, out);
     return true;
+  }
+  bool somebody_works() const {
+    return std::any_of(holders_.begin(), holders_.end(), [&](VgpuId v) { return clock_[v].busy; });
   }
   uint64_t oldest(VgpuId v) const {
     uint64_t ns = kNever;
@@ -439,7 +460,8 @@ class WfqSpatial final : public Policy {
   std::vector<VgpuId> holders_;       // with held SMs
   std::vector<IndexedHeap<Less>> room_;  // by priority: busy and able to use another SM
   uint32_t unassigned_ = 0;           // SMs that idle ones are leaving, for nobody yet
-  uint64_t frame_ = kFrameNs;         // of the level that is looked at
+  uint64_t frame_ = kFrameNs;         // these two of the level that is looked at
+  double rate_ = 1;
   uint64_t wake_ns_ = 0;
   double handover_ns_;
 };

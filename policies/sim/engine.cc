@@ -101,7 +101,7 @@ void Engine::report_usage() {
       if (!l.used_sm_ns) continue;
       settle(l);
       policy_.on_usage(now_ns_, h.vgpu,
-                       {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = view(l).tasks_done});
+                       {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = tasks_done(l)});
       l.used_sm_ns = 0;
       continue;
     }
@@ -113,7 +113,7 @@ void Engine::report_usage() {
       if (l.holds || !l.speed) continue;
       settle(l);
       usage.launch = l.info.id;
-      usage.tasks_done = view(l).tasks_done;
+      usage.tasks_done = tasks_done(l);
       break;
     }
     policy_.on_usage(now_ns_, h.vgpu, usage);

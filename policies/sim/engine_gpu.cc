@@ -39,10 +39,13 @@ uint64_t Engine::task_ns(const Head& h) const {
   return static_cast<uint64_t>(std::max(1.0, std::min(alone, alone * slots / k.tasks)));
 }
 
+uint32_t Engine::tasks_done(const Head& h) {
+  return static_cast<uint32_t>(static_cast<double>(h.work - h.remaining) * h.tasks_per_work + 1e-6);
+}
+
 Launch Engine::view(const Head& h) {
   Launch l = h.info;
-  const double done = 1 - static_cast<double>(h.remaining) / static_cast<double>(h.work);
-  l.tasks_done = static_cast<uint32_t>(done * l.tasks_total + 1e-6);
+  l.tasks_done = tasks_done(h);
   return l;
 }
 

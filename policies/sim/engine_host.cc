@@ -144,6 +144,7 @@ void Engine::make_head(uint32_t i) {
   l.stream_priority = p.stream_priority;
   l.evictable = !h.opaque;
   l.tasks_total = k.tasks;
+  h.tasks_per_work = static_cast<double>(k.tasks) / static_cast<double>(h.work);
   l.sms_wanted = static_cast<uint16_t>(width);
   l.kernel = kernel_key_[q.kernel];
   l.preempt_ns = preempt_cost_[q.kernel].mean_ns();

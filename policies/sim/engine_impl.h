@@ -56,6 +56,7 @@ class Engine {
     bool opaque = false;
     uint64_t work = 0, remaining = 0;  // in 1/kUnit SM-ns
     uint64_t width = 0;                // in 1/kUnit SM
+    double tasks_per_work = 0;
     uint64_t speed = 0;
     uint64_t settled_ns = 0, queued_ns = 0;
     uint64_t version = 0;
@@ -141,7 +142,8 @@ class Engine {
   void settle(Head& h);
   void finish(uint32_t program);
   uint64_t task_ns(const Head& h) const;
-  Launch view(const Head& h);
+  static uint32_t tasks_done(const Head& h);
+  static Launch view(const Head& h);
   // proportional
   void set_slice(const Action& a);
   bool resident(VgpuId v) const;

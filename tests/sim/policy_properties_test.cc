@@ -62,9 +62,11 @@ TEST_P(PolicyProperties, WhatArrivesIsDoneWithinTheContract) {
       }
       EXPECT_GE(r.lost_sm_ns, -1e-6 * held) << "more work done than SM-time held";
       EXPECT_LE(held, static_cast<double>(w.gpu.sm_count) * static_cast<double>(r.some_work_ns) * (1 + 1e-9));
-      // On slices gates may leave it idle for a moment, which in such short runs says little: see below.
+      // On slices gates may leave it idle for a moment, which in such short runs says little: see below. In space wfq
+      // may wait for one that is about to be back, for less than handing over would cost.
       if (GetParam() == PreemptorKind::kExclusive) {
-        EXPECT_EQ(r.idle_with_work_ns, 0u) << "somebody had work and nobody was on the GPU";
+        const uint64_t allowed = row->name == "wfq" && w.gpu.spatial ? r.some_work_ns / 100 + 50'000 : 0;
+        EXPECT_LE(r.idle_with_work_ns, allowed) << "somebody had work and nobody was on the GPU";
       }
       if (!row->preempts) {
         EXPECT_EQ(r.evictions, 0u);
@@ -116,11 +118,10 @@ TEST_P(PolicyProperties, NobodyPromisedProgressStarves) {
       EXPECT_FALSE(r.stuck);
       for (size_t v = 0; v < r.vgpus.size(); ++v) {
         EXPECT_GT(r.vgpus[v].sm_ns, 0u) << "vGPU " << v;
-        EXPECT_LT(r.vgpus[v].longest_wait_ns, 1'200'000'000u) << "vGPU " << v;
+        EXPECT_LT(r.vgpus[v].longest_wait_ns, 1'400'000'000u) << "vGPU " << v;
       }
-      // On slices wfq gates the others while a tenant that waits after each launch catches up: up to 16 %
-      // was seen (seed 116), where 1 % is wanted. Tighten this when the gate closes for less.
-      EXPECT_LE(r.idle_with_work_ns, r.some_work_ns / (GetParam() == PreemptorKind::kExclusive ? 100 : 5));
+      // loga idles the GPU by its paper's rule; wfq may wait for 1 % of the time.
+      EXPECT_LE(r.idle_with_work_ns, r.some_work_ns / (row->name == "loga" ? 5 : 100));
       keep("starvation", *row, seed);
     }
   }

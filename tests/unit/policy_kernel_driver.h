@@ -38,6 +38,10 @@ struct KernelDriver {
   void add(VgpuId v, uint32_t priority = 0, uint32_t weight = 100) {
     call([&] { policy->on_vgpu_added(now, v, {.weight = weight, .priority = priority}, out); });
   }
+  void change(VgpuId v, uint32_t weight, uint32_t priority = 0) {
+    call([&] { policy->on_vgpu_changed(now, v, {.weight = weight, .priority = priority}, out); });
+    settle();
+  }
   // A kernel that takes `ns` on all the SMs that it can use. It may run at once.
   LaunchId launch(VgpuId v, uint64_t ns, uint32_t wanted = 0, double prediction = 1) {
     const LaunchId id = ++launches;

@@ -215,19 +215,47 @@ Launch launch(LaunchId id, VgpuId v, uint64_t ns) {
   return {.id = id, .vgpu = v, .predicted_sm_ns = ns};
 }
 
-// A short job goes before others that are owed as much, after the holder's least quantum.
+// A short job goes before others that are owed as much, once the holder had a hand-over's length ...
 TEST(Wfq, AShortLaunchGoesFirst) {
   Driver d("wfq");
   for (VgpuId v = 0; v < 3; ++v) d.add(v);
   d.arrive(0);
   d.arrive(1);
-  d.pass(kMs);
+  d.pass(100'000);
   d.call([&] { d.policy->on_launch_queued(d.now, launch(1, 2, kMs), d.out); });
   d.arrive(2);
   EXPECT_EQ(d.evicted, kNoVgpu);
-  d.pass(4 * kMs);  // the least quantum is 5 ms
+  d.pass(100'000);  // 200 us is the guess at a hand-over
   EXPECT_EQ(d.evicted, 0u);
   EXPECT_EQ(d.out.back().next, 2u);
+}
+
+// ... but only as often as handover_loss pays for: then it waits for the least quantum.
+TEST(Wfq, ShortLaunchesInterruptWithinABudget) {
+  Driver d("wfq");
+  for (VgpuId v = 0; v < 40; ++v) d.add(v);
+  d.arrive(0);
+  uint64_t waited[39] = {};
+  for (VgpuId v = 1; v < 40; ++v) {
+    d.pass(kMs);
+    const uint64_t since = d.now;
+    d.call([&] { d.policy->on_launch_queued(d.now, launch(v, v, 50'000), d.out); });
+    d.arrive(v);
+    while (d.evicted == kNoVgpu && d.now - since < 20 * kMs) d.pass(100'000);
+    ASSERT_EQ(d.evicted, 0u);
+    waited[v - 1] = d.now - since;
+    d.left(0);
+    ASSERT_EQ(d.holder, v);
+    d.pass(50'000);
+    d.idle(v);
+    d.left(v, LeftReason::kIdle);
+    ASSERT_EQ(d.holder, 0u);
+  }
+  EXPECT_LT(waited[0], kMs / 2);
+  uint32_t at_once = 0;
+  for (const uint64_t ns : waited) at_once += ns < kMs / 2;
+  EXPECT_GE(at_once, 4u);
+  EXPECT_LT(at_once, 39u);  // each 1.25 ms: 4 % of that pays for a quarter of a hand-over
 }
 
 // Who claims to be short and is not is ahead of V after a turn, and then waits like the others.
