@@ -14,6 +14,12 @@ const uint32_t* lanes_of(const WarpState& w, uint32_t operand) {
                                            (operand & ~kConstBit));
 }
 
+// Matrix instructions name no member mask: every live lane takes part, at the same instruction.
+bool is_matrix(const Inst& in) {
+  return in.op >= static_cast<uint16_t>(Op::k_mma) &&
+         in.op <= static_cast<uint16_t>(Op::k_wmmastore);
+}
+
 // One group's operands and results, gathered from the splits it is made of.
 struct Group {
   uint32_t lanes = 0;   // that take part now
@@ -186,8 +192,13 @@ void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_c
       g.result_predicate = 1u << leader;
       break;
     }
-    default:
-      break;  // bar.warp.sync
+    case Op::k_barwarp:
+      break;
+    default:  // a matrix instruction: all live lanes are here, at one instruction
+      w.exec = g.lanes;
+      handlers()[in.op](w, in);
+      w.exec = only;
+      break;
   }
   for (uint32_t k = 0; k < member_count; ++k) {
     const Split& s = w.splits[members[k]];
@@ -256,7 +267,7 @@ bool BlockImpl::finish_waiting_group(WarpState& w) {
       const Split& other = w.splits[j];
       const Inst& at = code_.code[other.pc];
       if (other.state != SplitState::kWarpSync || other.member != member || at.op != in.op ||
-          at.imm != in.imm)
+          at.imm != in.imm || (is_matrix(in) && other.pc != w.splits[k].pc))
         continue;
       group[count++] = j;
       lanes |= other.mask;

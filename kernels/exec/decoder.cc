@@ -227,8 +227,13 @@ uint32_t Decoder::emit(std::string_view name, uint16_t mod, int64_t imm, Operand
 
 void Decoder::emit_aux(const std::vector<Operand>& operands, bool def) {
   std::vector<uint32_t>& aux = module_.program->code.aux;
-  const uint32_t index = static_cast<uint32_t>(code_.size() - 1);
   code_.back().aux = static_cast<uint32_t>(aux.size());
+  append_aux(operands, def);
+}
+
+void Decoder::append_aux(const std::vector<Operand>& operands, bool def) {
+  std::vector<uint32_t>& aux = module_.program->code.aux;
+  const uint32_t index = static_cast<uint32_t>(code_.size() - 1);
   for (const Operand& operand : operands) {
     if (operand.kind == Operand::Kind::kRegister)
       references_.push_back({index, 5 + static_cast<uint32_t>(aux.size()), operand.value, def});
@@ -395,7 +400,12 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() 
       {"redux", &D::do_redux},
       {"elect", &D::do_elect},
       {"activemask", &D::do_activemask},
-      {"nanosleep", &D::do_nanosleep}};
+      {"nanosleep", &D::do_nanosleep},
+      {"mma", &D::do_mma},
+      {"wmma", &D::do_wmma},
+      {"ldmatrix", &D::do_ldmatrix},
+      {"stmatrix", &D::do_ldmatrix},
+      {"movmatrix", &D::do_movmatrix}};
   return map;
 }
 

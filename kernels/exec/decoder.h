@@ -203,6 +203,7 @@ class Decoder {
   uint32_t emit(std::string_view op, uint16_t mod, int64_t imm, Operand d = {}, Operand a = {},
                 Operand b = {}, Operand c = {}, Operand e = {});
   void emit_aux(const std::vector<Operand>& operands, bool def);  // of the last instruction
+  void append_aux(const std::vector<Operand>& operands, bool def);  // more of it, at once
   bool finish_statement();  // conversions into destinations of another width
 
   // Instructions, by family. decoder_int.cc, decoder_float.cc, decoder_memory.cc,
@@ -269,6 +270,12 @@ class Decoder {
   bool do_elect();
   bool do_activemask();
   bool do_nanosleep();
+  bool do_mma();
+  bool do_wmma();
+  bool do_ldmatrix();
+  bool do_movmatrix();
+  bool register_list(std::string_view list, size_t count, Type type, bool def,
+                     std::vector<Operand>& out);
   bool float_binary(const char* name, Type type, bool may_round);
   bool simple(const std::string& op, Type d, std::initializer_list<Type> sources, uint16_t mod = 0,
               int64_t imm = 0);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "kernels/exec/inst.h"
+#include "kernels/exec/plain_ops.h"
 #include "kernels/exec/warp.h"
 
 namespace sluice::exec::detail {
@@ -18,6 +19,7 @@ namespace sluice::exec::detail {
   void fill_mem_##isa(Handler*);           \
   void fill_float_##isa(Handler*);         \
   void fill_convert_##isa(Handler*);       \
+  void fill_tensor_##isa(Handler*);        \
   inline void fill_##isa(Handler* table) { \
     fill_int_##isa(table);                 \
     fill_bits_##isa(table);                \
@@ -25,6 +27,7 @@ namespace sluice::exec::detail {
     fill_mem_##isa(table);                 \
     fill_float_##isa(table);               \
     fill_convert_##isa(table);             \
+    fill_tensor_##isa(table);              \
   }
 SLUICE_EXEC_DECLARE(base)
 #if SLUICE_EXEC_ALL_ISAS
@@ -57,6 +60,7 @@ struct Table {
     }
 #endif
     Handler* const table = handlers.data();
+    fill_plain(table);
     fill_base(table);
 #if SLUICE_EXEC_ALL_ISAS
     if (level == 1) {

@@ -1,0 +1,20 @@
+// Operations whose handlers are compiled once, not per instruction set: rare ones, whose cost is in
+// what they do for one lane. Internal to kernels/exec.
+#pragma once
+
+#include "kernels/exec/ops_tensor.h"
+#include "kernels/exec/warp.h"
+
+// All of them: X(name, (handler)).
+#define SLUICE_EXEC_PLAIN_OPS(X) SLUICE_EXEC_MATRIX_MOVE_OPS(X)
+
+#define SLUICE_EXEC_FILL_PLAIN(name, handler) \
+  table[static_cast<uint16_t>(Op::k_##name)] = &SLUICE_EXEC_PLAIN_STRIP handler;
+#define SLUICE_EXEC_PLAIN_STRIP(...) __VA_ARGS__
+
+namespace sluice::exec::detail {
+
+void fill_matrix_move(Handler* table);
+inline void fill_plain(Handler* table) { fill_matrix_move(table); }
+
+}  // namespace sluice::exec::detail

@@ -1,0 +1,130 @@
+// What a matrix instruction multiplies: shape, element formats, and where the elements lie in the
+// registers. Internal to kernels/exec; pure.
+//
+// Fragments of mma follow the PTX manual ("Matrix fragments for mma"): lane = 4 * group + place; a
+// register of A holds consecutive columns of row group (+ 8 for odd registers), one of B
+// consecutive rows of column group. Fragments of wmma are the implementation's own: here the lanes
+// hold consecutive elements of the matrix, row by row, as often as the registers have room for.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::exec::detail {
+
+enum class Element : uint8_t {
+  kF16,
+  kBf16,
+  kTf32,
+  kF64,
+  kE4m3,
+  kE5m2,
+  kU8,
+  kS8,
+  kU4,
+  kS4,
+  kB1,
+  kF32,  // C and D only, as kS32
+  kS32,
+};
+constexpr uint32_t element_bits(Element e) {
+  switch (e) {
+    case Element::kF16:
+    case Element::kBf16:
+      return 16;
+    case Element::kF64:
+      return 64;
+    case Element::kE4m3:
+    case Element::kE5m2:
+    case Element::kU8:
+    case Element::kS8:
+      return 8;
+    case Element::kU4:
+    case Element::kS4:
+      return 4;
+    case Element::kB1:
+      return 1;
+    default:
+      return 32;
+  }
+}
+
+enum class Role : uint8_t { kA, kB, kC };
+
+struct MatrixShape {
+  uint8_t m = 0, n = 0;
+  uint16_t k = 0;
+  Element a = Element::kF16, b = Element::kF16, c = Element::kF32, d = Element::kF32;
+  bool saturate = false;
+  bool bit_and = false;  // b1: and instead of xor
+  bool wmma = false;
+
+  // To and from Inst::imm.
+  int64_t pack() const {
+    return static_cast<int64_t>(
+        uint64_t{m} | uint64_t{n} << 8 | uint64_t{k} << 16 |
+        uint64_t{static_cast<uint8_t>(a)} << 32 | uint64_t{static_cast<uint8_t>(b)} << 36 |
+        uint64_t{static_cast<uint8_t>(c)} << 40 | uint64_t{static_cast<uint8_t>(d)} << 44 |
+        uint64_t{saturate} << 48 | uint64_t{bit_and} << 49 | uint64_t{wmma} << 50);
+  }
+  static MatrixShape unpack(int64_t imm) {
+    const uint64_t v = static_cast<uint64_t>(imm);
+    MatrixShape s;
+    s.m = static_cast<uint8_t>(v);
+    s.n = static_cast<uint8_t>(v >> 8);
+    s.k = static_cast<uint16_t>(v >> 16);
+    s.a = static_cast<Element>(v >> 32 & 15);
+    s.b = static_cast<Element>(v >> 36 & 15);
+    s.c = static_cast<Element>(v >> 40 & 15);
+    s.d = static_cast<Element>(v >> 44 & 15);
+    s.saturate = (v >> 48 & 1) != 0;
+    s.bit_and = (v >> 49 & 1) != 0;
+    s.wmma = (v >> 50 & 1) != 0;
+    return s;
+  }
+};
+
+struct Fragment {
+  uint32_t rows = 0, columns = 0;
+  uint32_t registers = 0;     // per lane
+  uint32_t per_register = 1;  // elements
+  uint32_t slots() const { return registers * per_register; }
+};
+
+// The fragment of a matrix. `element`: of that matrix (C and D may differ).
+inline Fragment fragment_of(const MatrixShape& s, Role role, Element element) {
+  Fragment f;
+  f.rows = role == Role::kB ? s.k : s.m;
+  f.columns = role == Role::kA ? s.k : s.n;
+  const uint32_t bits = element_bits(element);
+  f.per_register = bits >= 32 ? 1 : 32 / bits;
+  f.registers = f.rows * f.columns / 32 / f.per_register;
+  // wmma's f16 operands have eight registers whatever the shape (PTX ISA, wmma fragments).
+  if (s.wmma && element == Element::kF16 && role != Role::kC) f.registers = 8;
+  return f;
+}
+
+struct Spot {
+  uint32_t row, column;
+};
+
+// Where element `slot` (register * per_register + part) of a lane lies in the matrix.
+inline Spot spot_of(const MatrixShape& s, const Fragment& f, Role role, uint32_t lane,
+                    uint32_t slot) {
+  if (s.wmma) {
+    const uint32_t mine = f.rows * f.columns / 32;
+    const uint32_t at = lane * mine + slot % mine;
+    return {at / f.columns, at % f.columns};
+  }
+  const uint32_t group = lane >> 2, place = lane & 3;
+  const uint32_t reg = slot / f.per_register, part = slot % f.per_register;
+  const uint32_t run = place * f.per_register + part;
+  if (role == Role::kA) {
+    if (f.rows == 8) return {group, run + 4 * f.per_register * reg};
+    return {group + 8 * (reg & 1), run + 4 * f.per_register * (reg >> 1)};
+  }
+  if (role == Role::kB) return {run + 4 * f.per_register * reg, group};
+  if (f.per_register == 2) return {group + 8 * reg, run};
+  return {group + 8 * (reg >> 1), place * 2 + (reg & 1)};
+}
+
+}  // namespace sluice::exec::detail
