@@ -113,6 +113,11 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
     }
     for (uint32_t d = 0; d < 3; ++d) w.tid[d] = ids + size_t{d} * kWarpLanes;
   }
+  if (world.checker != nullptr) {
+    checker_owner_ = std::make_unique<BlockChecker>(*world.checker, *this, code_, info.name,
+                                                    &image_->program());
+    checker = checker_owner_.get();
+  }
 }
 
 void BlockImpl::start(Dim3 block, SmPlace where) {
@@ -133,6 +138,7 @@ void BlockImpl::start(Dim3 block, SmPlace where) {
     const uint32_t lanes = std::min(threads - w.index * kWarpLanes, kWarpLanes);
     w.reset(lanes == 32 ? 0xffffffffu : (1u << lanes) - 1, begin);
   }
+  if (checker != nullptr) checker->start();
 }
 
 RunResult BlockImpl::run(uint64_t max_steps) {
@@ -152,7 +158,7 @@ RunResult BlockImpl::run(uint64_t max_steps) {
     if (w.split_count != 0) turn = run_turn(w, max_steps - result.steps);
     result.steps += turn.steps;
     clock += turn.steps;
-    if (turn.end == TurnEnd::kFault) {
+    if (turn.end == TurnEnd::kFault || (checker != nullptr && checker->failed(fault_))) {
       faulted_ = true;
       result.state = RunState::kFault;
       return result;
@@ -165,7 +171,7 @@ RunResult BlockImpl::run(uint64_t max_steps) {
       bool alive = false;
       for (const WarpState& each : warps_) alive = alive || each.live != 0;
       if (!alive) {
-        result.state = RunState::kDone;
+        result.state = finish();
         return result;
       }
       if (!resolve_stall()) {
@@ -183,15 +189,28 @@ RunResult BlockImpl::run(uint64_t max_steps) {
   }
   bool alive = false;
   for (const WarpState& each : warps_) alive = alive || each.live != 0;
-  if (!alive) result.state = RunState::kDone;
+  if (!alive) result.state = finish();
   return result;
+}
+
+// Every thread has left. With a checker that is not content it was a fault.
+RunState BlockImpl::finish() {
+  if (checker == nullptr) return RunState::kDone;
+  checker->finish();
+  faulted_ = checker->failed(fault_);
+  return faulted_ ? RunState::kFault : RunState::kDone;
 }
 
 // Nothing can run: lanes that wait at joins may be the ones that the others wait for.
 bool BlockImpl::resolve_stall() {
   bool released = false;
-  for (WarpState& w : warps_)
-    if (w.release_one_join()) released = true;
+  for (WarpState& w : warps_) {
+    uint32_t at_joins = w.live;
+    for (uint32_t k = 0; k < w.split_count; ++k) at_joins &= ~w.splits[k].mask;
+    if (!w.release_one_join()) continue;
+    released = true;
+    if (checker != nullptr) checker->barrier_passed_by(w, at_joins);
+  }
   if (released) return true;
   for (WarpState& w : warps_) {
     if (w.split_count == 0) continue;
@@ -217,6 +236,7 @@ void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string&
   fault_.address = w.fault_address;
   fault_.bytes = w.fault_bytes;
   fault_.detail = detail;
+  if (checker != nullptr) checker->explain(fault_);
   static constexpr const char* kSpaces[] = {"generic", "global", "shared", "local", "param"};
   const uint32_t space = code_.code[pc].mod & kSpaceMask;
   switch (w.fault_kind) {

@@ -10,6 +10,7 @@
 
 #include "kernels/exec/block.h"
 #include "kernels/exec/block_state.h"
+#include "kernels/exec/checker_block.h"
 #include "kernels/exec/inst.h"
 #include "kernels/exec/warp_state.h"
 
@@ -74,6 +75,7 @@ class BlockImpl final : public Block, public BlockState {
   uint32_t split_off(WarpState& warp, uint32_t lanes, uint32_t pc);
   void record_fault(const WarpState& warp, uint32_t pc, const std::string& detail);
   bool resolve_stall();
+  RunState finish();
   // Somebody wants this thread: the preempt sequence is not what it was when run() began.
   bool preempted() const {
     return environment->preempt_sequence != nullptr &&
@@ -93,6 +95,7 @@ class BlockImpl final : public Block, public BlockState {
   bool faulted_ = false;
   Fault fault_;
   std::string detail_;
+  std::unique_ptr<BlockChecker> checker_owner_;
 };
 
 }  // namespace sluice::exec::detail

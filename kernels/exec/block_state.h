@@ -9,6 +9,8 @@
 
 namespace sluice::exec::detail {
 
+class BlockChecker;
+
 struct BlockState {
   uint8_t* shared = nullptr;
   uint32_t shared_bytes = 0;  // static + dynamic
@@ -19,6 +21,7 @@ struct BlockState {
   const uint32_t* aux = nullptr;
   MemoryMap* map = nullptr;
   Environment* environment = nullptr;
+  BlockChecker* checker = nullptr;  // null: unchecked
   LaunchShape shape;
   SmPlace place;
   Dim3 ctaid;

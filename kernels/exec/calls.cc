@@ -82,9 +82,12 @@ bool BlockImpl::call(WarpState& w, const Inst& in) {
       }
       uint8_t* local = w.local + size_t{local_bytes} * lane;
       const uint64_t frame = lanes64(w, kFramePointer)[lane];
+      if (checker != nullptr) checker->new_frame(w, lane, bases[lane], callee.frame_bytes);
       for (uint32_t k = 0; k < copies.count; ++k) {
         const uint32_t* c = copies.triples + 3 * k;
         std::memmove(local + bases[lane] + c[1], local + frame + c[0], c[2]);
+        if (checker != nullptr)
+          checker->copy_local(w, lane, bases[lane] + c[1], frame + c[0], c[2]);
       }
     }
   }
@@ -200,6 +203,7 @@ bool BlockImpl::take_results(WarpState& w, const Inst& in) {
         return false;
       }
       std::memmove(local + frame + c[0], local + base + c[1], c[2]);
+      if (checker != nullptr) checker->copy_local(w, lane, frame + c[0], base + c[1], c[2]);
     }
   }
   ++w.splits[w.current].pc;

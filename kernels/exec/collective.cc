@@ -200,6 +200,7 @@ void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_c
       w.exec = only;
       break;
   }
+  if (checker != nullptr) checker->warp_met(w, g.lanes);
   for (uint32_t k = 0; k < member_count; ++k) {
     const Split& s = w.splits[members[k]];
     const Inst& at = code_.code[s.pc];

@@ -8,6 +8,7 @@
 #include "kernels/exec/initializer.h"
 #include "kernels/exec/program.h"
 #include "kernels/exec/stack_depth.h"
+#include "kernels/exec/source_lines.h"
 
 namespace sluice::exec {
 namespace detail {
@@ -470,6 +471,7 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
     if (!done) return done.error();
   }
   measure_stacks(context_);
+  read_source_lines(module_, program_->code);
   for (const EntryInfo& info : program_->entries)
     if (info.local_bytes > kMaxLocalBytes)
       return at_line(info.line, "more local memory than a thread can have");

@@ -73,7 +73,7 @@ bool Decoder::do_bar() {
   }
   if (take("cluster")) return unsupported();
   take("cta");
-  take("aligned");
+  const uint16_t aligned = take("aligned") || words_[0] == "bar" ? kModAligned : kModNone;
   int64_t kind = -1;
   if (take("sync"))
     kind = 0;
@@ -101,7 +101,7 @@ bool Decoder::do_bar() {
     if (to == kNoOperand) to = module_.program->code.predicates++;
     d = raw(to);
   }
-  emit("bar", 0, kind, d, a, b, raw(p));
+  emit("bar", aligned, kind, d, a, b, raw(p));
   return true;
 }
 

@@ -8,6 +8,8 @@
 
 namespace sluice::exec {
 
+class Checker;
+
 class Environment {
  public:
   virtual ~Environment() = default;
@@ -19,6 +21,8 @@ class Environment {
   // after it has changed (kYielded; it goes on when run again). Null: nobody ever asks. Set before
   // any block runs; the word may lie in memory that other processes write.
   const std::atomic<uint32_t>* preempt_sequence = nullptr;
+  // What blocks made for this environment report to. Null: they run unchecked, which costs nothing.
+  Checker* checker = nullptr;
 };
 
 }  // namespace sluice::exec

@@ -71,6 +71,8 @@ enum Mod : uint16_t {
   kModAcquire = 1 << 4,
   kModRelease = 1 << 5,
   kModAddress32 = 1 << 6,  // the address register is 32 bits wide
+  // Barriers: all threads of the warp must execute it together (bar, barrier.aligned).
+  kModAligned = 1 << 0,
 };
 enum Space : uint16_t {
   kSpaceGeneric,
@@ -155,6 +157,13 @@ struct ConstPatch {  // constant-pool entry that holds a symbol's address
   int64_t addend = 0;
 };
 
+// Where a PTX line comes from (.loc); for the checker.
+struct SourceLine {
+  uint32_t ptx_line = 0;  // and all up to the next one's
+  uint32_t file = 0;      // in Code::source_files
+  uint32_t line = 0;
+};
+
 struct EntryCode {
   uint32_t begin = 0;
   uint32_t register_bytes = 0;  // of one warp
@@ -165,6 +174,8 @@ struct EntryCode {
 struct Code {
   std::vector<Inst> code;
   std::vector<uint32_t> lines;  // parallel to code
+  std::vector<SourceLine> sources;  // by PTX line; empty without .loc
+  std::vector<std::string> source_files;
   std::vector<uint32_t> aux;
   std::vector<uint8_t> constants;  // 64-byte aligned when copied into an Image
   std::vector<ConstPatch> patches;

@@ -22,7 +22,7 @@ constexpr uint16_t op(Op o) { return static_cast<uint16_t>(o); }
 }  // namespace
 
 BlockImpl::Turn BlockImpl::run_turn(WarpState& w, uint64_t max_steps) {
-  const Handler* const table = handlers();
+  const Handler* const table = checker == nullptr ? handlers() : checked_handlers();
   const Inst* const code = code_.code.data();
   const uint64_t limit = std::min(max_steps, kTurnSteps);
   Turn turn;
@@ -287,6 +287,7 @@ bool BlockImpl::barrier(WarpState& w, const Inst& in) {
   }
   Split& split = w.splits[w.current];
   b.arrived[w.index] |= same;
+  if (checker != nullptr) checker->barrier_arrived(w, in, same, number, threads);
   if (in.imm >= 2) {
     const uint32_t p = w.pred(in.c) & same;
     b.population += static_cast<uint32_t>(__builtin_popcount(p));
@@ -317,6 +318,7 @@ void BlockImpl::release_barrier_if_complete(uint32_t number) {
     }
   }
   if (here < b.needed) return;
+  if (checker != nullptr) checker->barrier_complete(number);
   for (WarpState& w : warps_) {
     for (uint32_t k = 0; k < w.split_count; ++k) {
       Split& s = w.splits[k];
