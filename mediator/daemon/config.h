@@ -54,6 +54,8 @@ struct Config {
   uint32_t short_gap_us = 20000;
   uint32_t handover_loss_percent = 4;
   uint32_t chunk_target_us = 200;
+  std::string trace;              // file to record what the scheduler does; empty: none
+  uint64_t trace_limit_bytes = 256ull << 20;
 
   // [deadlines]
   uint32_t join_ms = 10000;         // a local program's first message

@@ -93,6 +93,14 @@ Result<void> Daemon::start() {
   auto engine = Engine::make(io_, scheduler_config(config_));
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
+  if (!config_.trace.empty()) {
+    // The GPU is given whole, so where its SMs are not known here the trace counts it as one.
+    auto trace = TraceFile::open(config_.trace, config_.device == DeviceKind::kSoft ? config_.soft_sms : 1,
+                                 config_.trace_limit_bytes, monotonic_ns());
+    if (!trace) return trace.error();
+    engine_->set_trace(std::move(*trace));
+    log::info("trace: {}", config_.trace);
+  }
 
   SessionSettings s;
   s.nvidia = config_.device == DeviceKind::kNvidia ||

@@ -51,12 +51,14 @@ Result<core::VgpuId> Engine::add_vgpu(const std::string& name, const policy::Vgp
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
   vgpus_[*id] = {.name = name};
+  if (trace_) trace_->share(monotonic_ns(), *id, name, share);
   run();
   return *id;
 }
 
 void Engine::set_share(core::VgpuId vgpu, const policy::VgpuShare& share) {
   scheduler_->set_share(monotonic_ns(), vgpu, share, actions_);
+  if (trace_) trace_->share(monotonic_ns(), vgpu, vgpus_[vgpu].name, share);
   run();
 }
 
@@ -117,7 +119,10 @@ void Engine::run() {
 
 void Engine::execute(const core::Action& action) {
   using Kind = core::Action::Kind;
-  if (action.kind == Kind::kLog) return log_event(action);
+  if (action.kind == Kind::kLog) {
+    if (trace_) trace_->event(monotonic_ns(), action.event, action.vgpu);
+    return log_event(action);
+  }
   if (action.kind == Kind::kWakeAt) {
     if (action.word == core::kNever) return wake_timer_.cancel();
     return wake_timer_.at_ns(action.word, [this] {
@@ -182,6 +187,7 @@ void Engine::beat() {
     run();
   }
   ++beats_;
+  if (trace_) trace_->flush();
   if (beats_ % kBeatsPerSample == 0) take_sample();
   start_beating();
 }

@@ -16,6 +16,7 @@
 #include "mediator/core/scheduler.h"
 #include "mediator/io/fd_watch.h"
 #include "mediator/io/stub_pages.h"
+#include "mediator/daemon/trace_file.h"
 
 namespace sluice {
 
@@ -29,6 +30,9 @@ class Engine {
   static Result<std::unique_ptr<Engine>> make(boost::asio::io_context& io,
                                               const core::SchedulerConfig& config);
   ~Engine();
+
+  // From now on what the scheduler does is written there.
+  void set_trace(std::unique_ptr<TraceFile> trace) { trace_ = std::move(trace); }
 
   Result<core::VgpuId> add_vgpu(const std::string& name, const policy::VgpuShare& share);
   void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
@@ -78,6 +82,7 @@ class Engine {
   boost::asio::io_context& io_;
   std::unique_ptr<core::Scheduler> scheduler_;
   core::ActionQueue actions_;
+  std::unique_ptr<TraceFile> trace_;  // null: none is recorded
   io::Timer wake_timer_, beat_timer_;
   std::vector<std::unique_ptr<SessionEntry>> sessions_;  // by SessionId
   struct VgpuEntry {

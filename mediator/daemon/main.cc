@@ -38,9 +38,12 @@ void raise_priority(int nice_value) {
 
 int main(int argc, char** argv) {
   std::string config_path = SLUICE_SYSCONFDIR "/sluice.toml";
+  std::string trace_path;
   bool check_only = false;
   CLI::App app{"sluiced: shares one GPU among virtual machines by weight"};
   app.add_option("--config", config_path, "configuration file")->capture_default_str();
+  app.add_option("--trace", trace_path, "record what the scheduler does in this file, for sluice-sim (instead of "
+                                        "scheduler.trace)");
   app.add_flag("--check-config", check_only, "read the configuration, say whether it is good, and end");
   app.set_version_flag("--version", "sluiced " SLUICE_VERSION);
   CLI11_PARSE(app, argc, argv);
@@ -54,6 +57,7 @@ int main(int argc, char** argv) {
     std::printf("%s is good\n", config_path.c_str());
     return 0;
   }
+  if (!trace_path.empty()) config->trace = trace_path;
   sluice::log::init("sluiced", config->log_level);
   raise_descriptor_limit();
   raise_priority(config->nice);

@@ -32,11 +32,16 @@ Outcome Engine::run() {
     if (!w_.vgpus[v].changes.empty()) push(w_.vgpus[v].changes[0].at_ns, EventKind::kShare, v);
   }
   start_programs();
-  const uint64_t limit = options_.max_events ? options_.max_events : 1ull << 40;
+  const uint64_t asked = options_.max_events ? options_.max_events : w_.max_events;
+  const uint64_t limit = asked ? asked : ~uint64_t{0};
   while (!finished()) {
-    if (events_.empty() || out_.events >= limit) {
+    if (events_.empty()) {
       // Without work left there is nothing to wait for: all programs ended in a workload without runs.
-      out_.stuck = !events_.empty() || account_.busy_count() > 0;
+      out_.stuck = account_.busy_count() > 0;
+      break;
+    }
+    if (out_.events >= limit) {
+      out_.cut = true;
       break;
     }
     const Event e = events_.top();

@@ -39,7 +39,7 @@ class Observer {
 struct Options {
   uint64_t seed = 1;
   bool preempts = true;        // Registration::preempts; false: kernels keep their original form
-  uint64_t max_events = 0;     // ends the simulation (Outcome::stuck says so); 0: 2^40
+  uint64_t max_events = 0;     // instead of the workload's
   Observer* observer = nullptr;
 };
 
@@ -95,7 +95,8 @@ struct Outcome {
   double lost_sm_ns = 0;               // SMs held by somebody with work and not working (costs)
   uint64_t violations = 0;             // of the contract by the policy; the first one:
   std::string violation;
-  bool stuck = false;                  // work remained and nothing would ever happen, or max_events
+  bool stuck = false;                  // work remained and nothing would ever happen
+  bool cut = false;                    // max_events was reached
 };
 
 // The config that a policy for this workload is made with: w.config with the machine filled in.

@@ -95,6 +95,7 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
   m.violations = r.violations;
   m.violation = r.violation;
   m.stuck = r.stuck;
+  m.cut = r.cut;
   return m;
 }
 
@@ -137,6 +138,7 @@ Metrics mean_of(const std::vector<Metrics>& runs) {
     if (mean.violations == 0) mean.violation = m.violation;
     mean.violations += m.violations;
     mean.stuck |= m.stuck;
+    mean.cut |= m.cut;
     same_vgpus &= m.vgpu_share.size() == runs[0].vgpu_share.size();
   }
   for (size_t i = 0; i < mean.ntt.size(); ++i)
@@ -208,7 +210,7 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w, const std::vecto
 template <class Make>
 sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&& make,
                                                   const std::vector<std::string>& policies, uint64_t seed,
-                                                  uint32_t runs, std::string_view baseline) {
+                                                  uint32_t runs, std::string_view baseline, uint64_t max_events) {
   std::vector<const Registration*> rows;
   for (const std::string& policy : policies) {
     auto row = registered(policy);
@@ -219,7 +221,9 @@ sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&
   if (!base) return base.error();
   std::vector<Report> reports(rows.size());
   for (uint32_t i = 0; i < runs; ++i) {
-    auto metrics = one_run(make(i), rows, **base, seed + i);
+    Workload w = make(i);
+    if (max_events) w.max_events = max_events;
+    auto metrics = one_run(w, rows, **base, seed + i);
     if (!metrics) return metrics.error();
     for (size_t j = 0; j < rows.size(); ++j) reports[j].runs.push_back(std::move((*metrics)[j]));
   }
@@ -240,19 +244,21 @@ sluice::Result<Report> only(sluice::Result<std::vector<Report>> reports) {
 
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
                                                  const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs) {
+                                                 uint32_t runs, uint64_t max_events) {
   const auto make = [&](uint32_t i) {
     Workload w = row.make(i, seed);
     if (w.name.empty()) w.name = row.name;
     return w;
   };
-  return evaluate_runs(std::string(row.name), make, policies, seed, runs ? runs : row.runs, row.baseline);
+  return evaluate_runs(std::string(row.name), make, policies, seed, runs ? runs : row.runs, row.baseline,
+                       max_events);
 }
 
 sluice::Result<std::vector<Report>> evaluate_all(const Workload& w, const std::vector<std::string>& policies,
-                                                 uint64_t seed, uint32_t runs, std::string_view baseline) {
-  return evaluate_runs(w.name, [&](uint32_t) -> const Workload& { return w; }, policies, seed,
-                       std::max(runs, 1u), baseline);
+                                                 uint64_t seed, uint32_t runs, std::string_view baseline,
+                                                 uint64_t max_events) {
+  return evaluate_runs(w.name, [&](uint32_t) { return w; }, policies, seed, std::max(runs, 1u), baseline,
+                       max_events);
 }
 
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,

@@ -45,6 +45,7 @@ struct Metrics {
   Quantiles evict_latency_us, wait_us;
   uint64_t events = 0, violations = 0, unfinished_runs = 0;
   bool stuck = false;
+  bool cut = false;  // at max_events
   std::string violation;
   std::vector<double> vgpu_share; // of the SM-time over all contended time (or of all, if none)
 };
@@ -65,13 +66,14 @@ struct Report {
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 0);
 // Several policies on the same runs; what they share (the programs alone, the baseline) is simulated once.
-// In the order of `policies`.
+// In the order of `policies`. `max_events`: instead of the workload's; 0: that one.
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
                                                  const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs = 0);
+                                                 uint32_t runs = 0, uint64_t max_events = 0);
 sluice::Result<std::vector<Report>> evaluate_all(const Workload& w,
                                                  const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs = 1, std::string_view baseline = "fcfs");
+                                                 uint32_t runs = 1, std::string_view baseline = "fcfs",
+                                                 uint64_t max_events = 0);
 // The same for one workload (from a file).
 sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 1, std::string_view baseline = "fcfs");

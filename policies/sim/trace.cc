@@ -139,7 +139,8 @@ sluice::Result<Workload> parse_trace(std::string_view text) {
     now = t;
     if (!text_of("event", event) || !text_of("vgpu", name)) return fail("'event' or 'vgpu' is missing");
     auto it = ids.find(name);
-    if (it == ids.end()) {
+    const bool first = it == ids.end();
+    if (first) {
       if (ids.size() >= kMaxVgpus) return fail("too many vGPUs");
       it = ids.emplace(name, static_cast<VgpuId>(ids.size())).first;
       states.emplace_back();
@@ -158,7 +159,7 @@ sluice::Result<Workload> parse_trace(std::string_view text) {
       if (!whole("weight", weight) || weight < 1 || weight > kMaxWeight) return fail("'weight' is out of range");
       if (!whole("priority", priority) || priority >= kPriorityLevels) return fail("'priority' is out of range");
       const VgpuShare share{static_cast<uint32_t>(weight), static_cast<uint32_t>(priority)};
-      if (now == 0) w.vgpus[v].share = share;
+      if (now == 0 || first) w.vgpus[v].share = share;
       else w.vgpus[v].changes.push_back({now, share});
     } else if (event == "arrival") {
       if (s.busy) return fail("arrival at a vGPU that has work");

@@ -133,6 +133,7 @@ struct Workload {
   int32_t high_program = -1;
   // Kernels keep their original form (no form_factor), as under the papers' default.
   bool original_form = false;
+  uint64_t max_events = 0;       // the simulation is cut off after so many; 0: never
   uint64_t share_window_ns = 1'000'000'000;  // share_error_max is over windows of this length
 };
 

@@ -306,6 +306,22 @@ TEST(SimEngine, APolicyThatDoesNothingIsNoticed) {
   EXPECT_EQ(r.programs[0].unfinished_runs, 1u);
 }
 
+TEST(SimEngine, EventsCanBeLimited) {
+  Workload w = one_each({fine(kMs)});
+  w.programs[0].runs = 1000;
+  const auto run = [&](uint64_t limit) {
+    const auto p = find_policy("rr")->make(engine_config(w));
+    return simulate(w, *p, {.max_events = limit});
+  };
+  EXPECT_FALSE(run(0).cut);
+  EXPECT_TRUE(run(100).cut);
+  EXPECT_EQ(run(100).events, 100u);
+  EXPECT_FALSE(run(100).stuck);
+  w.max_events = 50;
+  EXPECT_EQ(run(0).events, 50u);
+  EXPECT_EQ(run(100).events, 100u) << "the caller's goes first";
+}
+
 TEST(SimEngine, ArrivalsAndHosts) {
   Workload w = one_each({fine(kMs)});
   Program& p = w.programs[0];

@@ -51,6 +51,8 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->short_gap_us, d.short_gap_us);
   EXPECT_EQ(c->handover_loss_percent, d.handover_loss_percent);
   EXPECT_EQ(c->chunk_target_us, d.chunk_target_us);
+  EXPECT_EQ(c->trace, d.trace);
+  EXPECT_EQ(c->trace_limit_bytes, d.trace_limit_bytes);
   EXPECT_EQ(c->join_ms, d.join_ms);
   EXPECT_EQ(c->worker_start_ms, d.worker_start_ms);
   EXPECT_EQ(c->session_end_ms, d.session_end_ms);
@@ -61,7 +63,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
 TEST(Config, TheSampleNamesEveryKeyOnce) {
   // Uncommenting what is commented out gives a file that is good too.
   std::string text = sample();
-  for (const char* key : {"worker", "socket", "soft_library", "soft_file"}) {
+  for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace"}) {
     const std::string line = std::string("\n#") + key + " = ";
     const size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << key;

@@ -88,6 +88,7 @@ std::string as_json(const Report& r, uint64_t seed) {
                  {"unfinished_runs", m.unfinished_runs},
                  {"violations", m.violations},
                  {"stuck", m.stuck},
+                 {"cut", m.cut},
                  {"vgpu_share", std::move(shares)},
                  {"ntt", std::move(ntt)}};
   return json::serialize(o);
@@ -122,6 +123,7 @@ void print(const std::vector<Report>& reports, uint64_t seed) {
     if (r.mean.violations)
       fmt::print("{} broke the contract {} times, first {}\n", r.policy, r.mean.violations, r.mean.violation);
     if (r.mean.stuck) fmt::print("{}: work remained for ever\n", r.policy);
+    if (r.mean.cut) fmt::print("{}: cut off at the largest number of events; what is above is of the time until then\n", r.policy);
   }
 }
 
@@ -174,13 +176,15 @@ int main(int argc, char** argv) {
   CLI::App app{"sluice-sim: runs scheduling policies on a simulated GPU"};
   std::string workload, plot, trace;
   std::vector<std::string> policies;
-  uint64_t seed = 1;
+  uint64_t seed = 1, max_events = 0;
   uint32_t runs = 0;
   bool json_output = false, list_only = false;
   app.add_option("--workload,-w", workload, "a built-in workload or a file (.json, .jsonl)");
   app.add_option("--policy,-p", policies, "policies to compare (default wfq); 'all': all that fit");
   app.add_option("--seed", seed, "of the first run; run i has seed + i")->capture_default_str();
   app.add_option("--runs", runs, "instead of the workload's own number")->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-events", max_events, "cut each simulation off after so many events (the workload's max_events)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000'000'000}));
   app.add_flag("--json", json_output, "one JSON object a line for each policy");
   app.add_option("--plot", plot, "write bars as SVG to this file");
   app.add_option("--trace", trace, "write what happened in run 0 under the first policy to this file (.jsonl)");
@@ -205,8 +209,8 @@ int main(int argc, char** argv) {
       if (first.gpu.preemptor == PreemptorKind::kExclusive ? row.exclusive : row.proportional)
         policies.emplace_back(row.name);
   }
-  auto reports = chosen->row ? evaluate_all(*chosen->row, policies, seed, runs)
-                             : evaluate_all(first, policies, seed, runs, chosen->file.baseline);
+  auto reports = chosen->row ? evaluate_all(*chosen->row, policies, seed, runs, max_events)
+                             : evaluate_all(first, policies, seed, runs, chosen->file.baseline, max_events);
   if (!reports) return fail(reports.error());
   if (json_output) {
     for (const Report& r : *reports) fmt::print("{}\n", as_json(r, seed));

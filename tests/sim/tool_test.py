@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""sluice-sim from outside: its JSON keys, its exit status, what it says of bad input.
+
+    tool_test.py PATH-OF-SLUICE-SIM
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+SIM = sys.argv[1]
+failures = []
+
+
+def run(*args):
+    p = subprocess.run([SIM, *args], capture_output=True, text=True, timeout=120)
+    return p.returncode, p.stdout, p.stderr
+
+
+def check(what, condition):
+    if not condition:
+        failures.append(what)
+
+
+KEYS = {"workload", "policy", "antt", "stp", "dntt", "fairness", "share_error_max", "evictions", "speedup_high", "ntt"}
+
+code, out, err = run("--list")
+check("--list ends well", code == 0)
+names = json.loads(run("--list", "--json")[1])
+for row in names["workloads"] + names["policies"]:
+    check(f"--list names {row['name']}", row["name"] in out)
+
+code, out, err = run("--workload", "effisha-sjf", "--policy", "piv", "--policy", "wfq", "--json")
+check("a built-in workload", code == 0)
+lines = [json.loads(line) for line in out.splitlines()]
+check("one object for each policy, in order", [o["policy"] for o in lines] == ["piv", "wfq"])
+for o in lines:
+    check("the keys", KEYS <= o.keys())
+    check("one NTT per kernel", len(o["ntt"]) == 11 and all(v >= 0.99 for v in o["ntt"].values()))
+    check("figures are numbers", all(isinstance(o[k], (int, float)) for k in KEYS - {"workload", "policy", "ntt"}))
+check("seeds repeat", run("-w", "mixed", "-p", "wfq", "--json", "--seed", "5") == run("-w", "mixed", "-p", "wfq", "--json", "--seed", "5"))
+
+code, out, err = run("-w", "two-to-one", "-p", "wfq", "--max-events", "100", "--json")
+check("a limit of events cuts", code == 0 and json.loads(out)["cut"] and json.loads(out)["events"] == 100)
+
+with tempfile.TemporaryDirectory() as d:
+    def file(name, text):
+        path = os.path.join(d, name)
+        with open(path, "w") as f:
+            f.write(text)
+        return path
+
+    bad = {
+        "no such workload": ["-w", "nothing"],
+        "no such policy": ["-w", "mixed", "-p", "nothing"],
+        "no workload": ["-p", "wfq"],
+        "a policy for the other kind of preemptor": ["-w", "mixed", "-p", "loga"],
+        "a file that is not there": ["-w", os.path.join(d, "none.json")],
+        "not JSON": ["-w", file("a.json", "{")],
+        "an unknown key": ["-w", file("b.json", '{"name": "x", "nmae": 1}')],
+        "a wrong type": ["-w", file("c.json", '{"name": "x", "gpu": {"sms": "many"}}')],
+        "an empty workload": ["-w", file("d.json", "{}")],
+        "a program without an end": ["-w", file("e.json", json.dumps({
+            "kernels": [{"name": "k"}], "vgpus": [{"name": "v"}],
+            "programs": [{"name": "p", "vgpu": "v", "kernel": "k", "arrival": "backlog", "runs": 0}]}))],
+        "an empty trace": ["-w", file("f.jsonl", "")],
+        "no number": ["-w", "mixed", "--seed", "x"],
+        "no runs": ["-w", "mixed", "--runs", "0"],
+        "an unknown option": ["-w", "mixed", "--frobnicate"],
+        "a plot that cannot be written": ["-w", "two-to-one", "--max-events", "10", "--plot", os.path.join(d, "no", "x.svg")],
+    }
+    for what, args in bad.items():
+        code, out, err = run(*args)
+        check(f"{what}: exit status {code}, stderr {err!r}", code not in (0, 2) and code > 0 and err.strip())
+        check(f"{what}: an empty message", len(err.strip()) > 10)
+
+    trace, plot = os.path.join(d, "t.jsonl"), os.path.join(d, "p.svg")
+    code, out, err = run("-w", "frs", "--runs", "2", "-p", "frs", "-p", "wfq", "--trace", trace, "--plot", plot)
+    check("trace and plot", code == 0 and open(plot).read().rstrip().endswith("</svg>"))
+    code, out, err = run("-w", trace, "-p", "srt", "--json")
+    check("the trace replays", code == 0 and len(json.loads(out)["ntt"]) == 9)
+
+for f in failures:
+    print("FAILED:", f)
+print(f"{len(failures)} failures")
+sys.exit(1 if failures else 0)
