@@ -9,7 +9,6 @@ using namespace sluice::softgpu;
 
 namespace {
 
-constexpr char kDeviceName[] = "Sluice software GPU";
 constexpr char kPciBusId[] = "0000:00:00.0";
 // The same in every process, so that programs can tell that they share it; spells its name.
 constexpr char kUuid[16] = {'s', 'l', 'u', 'i', 'c', 'e', '-', 's',
@@ -20,10 +19,11 @@ CUresult with_device(CUdevice device, F f) {
   return with_state([&](State& s) { return device == 0 ? f(s) : CUDA_ERROR_INVALID_DEVICE; });
 }
 
-// Hopper's numbers where a program may size something by them; 0 for what is not offered. False: no
-// such attribute.
+// The model's numbers where a program may size something by them; 0 for what is not offered. False:
+// no such attribute.
 bool attribute(const State& s, CUdevice_attribute which, int& value) {
   const SmLimits& limits = s.engine.limits();
+  const GpuModel& model = s.gpu->model();
   switch (static_cast<int>(which)) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       value = 1024;
@@ -47,16 +47,16 @@ bool attribute(const State& s, CUdevice_attribute which, int& value) {
       value = 65535;
       return true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      value = 48 * 1024;
+      value = static_cast<int>(limits.shared_per_block);
       return true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      value = static_cast<int>(sluice::exec::kMaxSharedBytes);
+      value = static_cast<int>(limits.shared_per_block_optin);
       return true;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
       value = static_cast<int>(limits.shared_bytes);
       return true;
     case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-      value = SmLimits::kSharedReservedPerBlock;
+      value = static_cast<int>(limits.shared_reserved);
       return true;
     case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
       value = 64 * 1024;
@@ -68,7 +68,7 @@ bool attribute(const State& s, CUdevice_attribute which, int& value) {
       value = 0x7fff'ffff;
       return true;
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
-      value = 65536;
+      value = static_cast<int>(limits.registers_per_block);
       return true;
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
       value = static_cast<int>(limits.registers);
@@ -83,16 +83,19 @@ bool attribute(const State& s, CUdevice_attribute which, int& value) {
       value = static_cast<int>(s.engine.sms());
       return true;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-      value = 1'000'000;
+      value = static_cast<int>(model.clock_khz);
       return true;  // kHz; clock64 counts nanoseconds
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-      value = 1'000'000;
+      value = static_cast<int>(model.memory_clock_khz);
       return true;
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
-      value = 64;
+      value = static_cast<int>(model.bus_bits);
       return true;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-      value = 1 << 20;
+      value = static_cast<int>(model.l2_bytes);
+      return true;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      value = static_cast<int>(model.copy_engines);
       return true;
     case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
       value = 512;
@@ -104,10 +107,10 @@ bool attribute(const State& s, CUdevice_attribute which, int& value) {
       value = 512;
       return true;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      value = 9;
+      value = static_cast<int>(model.major);
       return true;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      value = 0;
+      value = static_cast<int>(model.minor);
       return true;
     case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
       value = 2;
@@ -117,7 +120,6 @@ bool attribute(const State& s, CUdevice_attribute which, int& value) {
       value = -1;
       return true;
     case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
     case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
@@ -198,9 +200,11 @@ CUresult cuDeviceGetCount(int* count) {
 }
 
 CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
-  return with_device(device, [&](State&) {
+  return with_device(device, [&](State& s) {
     if (name == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
-    std::snprintf(name, static_cast<size_t>(length), "%s", kDeviceName);
+    const std::string_view device_name = s.gpu->model().device;
+    std::snprintf(name, static_cast<size_t>(length), "%.*s", static_cast<int>(device_name.size()),
+                  device_name.data());
     return CUDA_SUCCESS;
   });
 }
@@ -231,27 +235,28 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev
 }
 
 CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice device) {
-  return with_device(device, [&](State&) {
+  return with_device(device, [&](State& s) {
     if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const SmLimits& limits = s.engine.limits();
     *prop = {1024,
              {1024, 1024, 64},
              {0x7fff'ffff, 65535, 65535},
-             48 * 1024,
+             static_cast<int>(limits.shared_per_block),
              64 * 1024,
              32,
              0x7fff'ffff,
-             65536,
-             1'000'000,
+             static_cast<int>(limits.registers_per_block),
+             static_cast<int>(s.gpu->model().clock_khz),
              512};
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
-  return with_device(device, [&](State&) {
+  return with_device(device, [&](State& s) {
     if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *major = 9;
-    *minor = 0;
+    *major = static_cast<int>(s.gpu->model().major);
+    *minor = static_cast<int>(s.gpu->model().minor);
     return CUDA_SUCCESS;
   });
 }

@@ -49,7 +49,8 @@ CUresult gather_params(const exec::EntryInfo& entry, void** pointers, void** ext
   return CUDA_SUCCESS;
 }
 
-CUresult check_shape(const Function& function, const exec::LaunchShape& shape) {
+CUresult check_shape(const SmLimits& limits, const Function& function,
+                     const exec::LaunchShape& shape) {
   const exec::EntryInfo& entry = *function.entry;
   const exec::Dim3 &grid = shape.grid, &block = shape.block;
   if (grid.count() == 0 || block.count() == 0 || grid.x > kMaxGridX || grid.y > kMaxGridY ||
@@ -66,7 +67,7 @@ CUresult check_shape(const Function& function, const exec::LaunchShape& shape) {
   // Up to 48 KiB static and dynamic together without being asked; beyond, as much dynamic as the
   // function's attribute allows.
   const uint64_t shared = uint64_t{entry.static_shared_bytes} + shape.dynamic_shared_bytes;
-  if (shared > exec::kMaxSharedBytes) return CUDA_ERROR_INVALID_VALUE;
+  if (shared > limits.shared_per_block_optin) return CUDA_ERROR_INVALID_VALUE;
   if (shared > 48 * 1024 &&
       shape.dynamic_shared_bytes > static_cast<uint32_t>(function.max_dynamic_shared.load())) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -81,21 +82,22 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     const std::shared_ptr<Function> function = find_function(s, context, handle, error);
     if (!function) return error;
     if (function->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
-    if (const CUresult r = check_shape(*function, shape); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = check_shape(s.engine.limits(), *function, shape); r != CUDA_SUCCESS) return r;
     auto grid = std::make_shared<Grid>();
     if (const CUresult r = gather_params(*function->entry, pointers, extra, grid->params);
         r != CUDA_SUCCESS)
       return r;
     const auto threads = static_cast<uint32_t>(shape.block.count());
-    grid->needs = block_needs(threads, function->entry->registers,
+    grid->needs = block_needs(s.engine.limits(), threads, function->registers,
                               function->entry->static_shared_bytes + shape.dynamic_shared_bytes);
-    if (blocks_per_sm(s.engine.limits(), grid->needs) == 0)
-      return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if (grid->needs.per_sm == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    grid->priority = stream.priority;
     grid->image = function->image;
     grid->entry = function->entry->name;
     grid->shape = shape;
     grid->shape.stack_bytes = context.stack_bytes;
     grid->shape.heap = &context.heap;
+    grid->shape.grid_id = s.next_grid_id.fetch_add(1, std::memory_order_relaxed);
     grid->map = &context.map;
     grid->slot = context.slot;
     auto operation = std::make_shared<Operation>();
@@ -128,9 +130,10 @@ CUresult with_occupancy(CUfunction handle, F f) {
 }
 
 // What the function's attribute and its static shared memory leave.
-uint32_t max_dynamic_shared(const Function& function) {
+uint32_t max_dynamic_shared(const SmLimits& limits, const Function& function) {
+  const uint32_t fixed = std::min(function.entry->static_shared_bytes, limits.shared_per_block_optin);
   return std::min(static_cast<uint32_t>(function.max_dynamic_shared.load()),
-                  exec::kMaxSharedBytes - function.entry->static_shared_bytes);
+                  limits.shared_per_block_optin - fixed);
 }
 
 // Resident blocks per SM of such a launch; 0 if it cannot run.
@@ -140,10 +143,10 @@ uint32_t occupancy(const State& s, const Function& function, uint32_t threads,
   if (threads == 0 || threads > kMaxBlockThreads ||
       (entry.max_threads != 0 && threads > entry.max_threads))
     return 0;
-  if (dynamic_shared > max_dynamic_shared(function)) return 0;
-  return blocks_per_sm(s.engine.limits(), block_needs(threads, entry.registers,
-                                                      entry.static_shared_bytes +
-                                                          static_cast<uint32_t>(dynamic_shared)));
+  if (dynamic_shared > max_dynamic_shared(s.engine.limits(), function)) return 0;
+  return block_needs(s.engine.limits(), threads, function.registers,
+                     entry.static_shared_bytes + static_cast<uint32_t>(dynamic_shared))
+      .per_sm;
 }
 
 }  // namespace
@@ -266,10 +269,10 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction f, in
     const auto wanted = static_cast<uint32_t>(blocks);
     if (occupancy(s, function, static_cast<uint32_t>(block_size), 0) < wanted)
       return CUDA_ERROR_INVALID_VALUE;
-    const uint32_t share =
-        s.engine.limits().shared_bytes / wanted / SmLimits::kSharedUnit * SmLimits::kSharedUnit;
-    const uint32_t taken = SmLimits::kSharedReservedPerBlock + function.entry->static_shared_bytes;
-    *bytes = std::min(share - std::min(share, taken), max_dynamic_shared(function));
+    const SmLimits& limits = s.engine.limits();
+    const uint32_t share = limits.shared_bytes / wanted / limits.shared_unit * limits.shared_unit;
+    const uint32_t taken = limits.shared_reserved + function.entry->static_shared_bytes;
+    *bytes = std::min(share - std::min(share, taken), max_dynamic_shared(limits, function));
     return CUDA_SUCCESS;
   });
 }

@@ -371,14 +371,20 @@ CUresult cuKernelSetCacheConfig(CUkernel handle, CUfunc_cache config, CUdevice d
 }
 
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
-  return with_function(handle, [&](State&, Function& function) {
+  return with_function(handle, [&](State& s, Function& function) {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const exec::EntryInfo& entry = *function.entry;
+    const SmLimits& limits = s.engine.limits();
     switch (attribute) {
-      case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-        *value =
-            entry.max_threads == 0 ? 1024 : static_cast<int>(std::min(entry.max_threads, 1024u));
+      case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: {
+        // The largest block that can be launched: its registers must fit, too.
+        uint32_t most = entry.max_threads == 0 ? 1024 : std::min(entry.max_threads, 1024u);
+        while (most > 32 && block_needs(limits, most, function.registers, entry.static_shared_bytes)
+                                    .per_sm == 0)
+          most = (most - 1) / 32 * 32;
+        *value = static_cast<int>(most);
         return CUDA_SUCCESS;
+      }
       case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
         *value = static_cast<int>(entry.static_shared_bytes);
         return CUDA_SUCCESS;
@@ -389,17 +395,18 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
         *value = static_cast<int>(entry.local_bytes);
         return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_NUM_REGS:
-        *value = static_cast<int>(entry.registers);
+        *value = static_cast<int>(function.registers);
         return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_PTX_VERSION:
         *value = static_cast<int>(function.ptx_version);
         return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *value = 90;
+        *value = static_cast<int>(s.gpu->model().major * 10 + s.gpu->model().minor);
         return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *value = std::min(function.max_dynamic_shared.load(),
-                          static_cast<int>(exec::kMaxSharedBytes - entry.static_shared_bytes));
+                          static_cast<int>(limits.shared_per_block_optin) -
+                              static_cast<int>(entry.static_shared_bytes));
         return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         *value = function.carveout;
@@ -420,11 +427,11 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
 }
 
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
-  return with_function(handle, [&](State&, Function& function) {
+  return with_function(handle, [&](State& s, Function& function) {
     switch (attribute) {
       case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         if (value < 0 || static_cast<uint32_t>(value) + function.entry->static_shared_bytes >
-                             exec::kMaxSharedBytes) {
+                             s.engine.limits().shared_per_block_optin) {
           return CUDA_ERROR_INVALID_VALUE;
         }
         function.max_dynamic_shared = value;

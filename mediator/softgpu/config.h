@@ -1,37 +1,66 @@
 // What the software GPU is like, from the environment of the process that loads it. Read once, in
 // cuInit; plain values afterwards. No other code of the library reads the environment.
+// docs/software-gpu.md explains them.
 //
-//   SLUICE_SOFT_SMS            number of SMs (default 4)
-//   SLUICE_SOFT_BLOCKS_PER_SM  resident blocks per SM (default 4; Hopper: 32). Few, because a block
-//                              that is resident but not running delays an eviction by its chunk.
+// Decided by whoever makes the shared file, for all:
+//   SLUICE_SOFT_MODEL          the GPU whose shape it has (model.h; default `sluice`)
+//   SLUICE_SOFT_SMS            number of SMs (default the model's)
+//   SLUICE_SOFT_BLOCKS_PER_SM  resident blocks per SM, at most the model's (default the model's)
 //   SLUICE_SOFT_MEMORY         device memory, bytes or with K, M, G (default 2G)
+//   SLUICE_SOFT_MODE           `fcfs` (default), `timeslice` or `mps`
+//   SLUICE_SOFT_PREEMPTION     `save` (default) or `drain`
+//   SLUICE_SOFT_TIMESLICE_US   slice of a new context (default 2048)
+//   SLUICE_SOFT_SWITCH_NS      what a change of context costs besides its state (default 82000)
+//   SLUICE_SOFT_SWITCH_MBPS    MB/s at which state is saved and restored, `0`: no cost (default 500000)
+//   SLUICE_SOFT_STALL_MS       a process that has the GPU and stands still so long loses it
+//                              (default 500)
+// This process's own:
 //   SLUICE_SOFT_THREADS        host threads that run SMs (default: the fewer of SMs and cores)
-//   SLUICE_SOFT_GPU            file through which processes share one GPU (default: not shared).
-//                              Whoever creates it decides SMs, blocks and memory for all.
+//   SLUICE_SOFT_GPU            file through which processes share one GPU (default: not shared)
 //   SLUICE_SOFT_LOG            where kernel faults are told: `stderr`, or a file to append to
+//   CUDA_MPS_ACTIVE_THREAD_PERCENTAGE  mps: its contexts get such a part of the SMs
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "abi/soft_gpu.h"
 #include "mediator/base/result.h"
 
 namespace sluice::softgpu {
 
 struct Config {
+  uint32_t model = 0;  // row of gpu_models()
   uint32_t sms = 4;
   uint32_t blocks_per_sm = 4;
   uint64_t memory_bytes = uint64_t{2} << 30;
+  uint32_t mode = SLUICE_SOFT_FCFS;
+  uint32_t preemption = SLUICE_SOFT_SAVE;
+  // The driver's default (2048 us for compute groups, measured on an H200).
+  uint32_t timeslice_us = 2048;
+  // Measured on an H200: 80 to 85 us between one context's end and the next one's start, and 130 to
+  // 144 us of saving and restoring at full occupancy, which for 132 SMs' registers (33.8 MB, out and
+  // in) makes 0.5 TB/s.
+  uint64_t switch_fixed_ns = 82'000;
+  uint64_t switch_bytes_per_second = 500'000'000'000;
+  uint32_t stall_ms = 500;
   uint32_t threads = 0;  // never 0 after config_from_environment
+  uint32_t thread_percentage = 100;
   std::string gpu_file;  // empty: private
   std::string log;       // empty: nowhere
 };
 
 // Limits of what may be asked for; beyond them the tables and the address space get silly.
-inline constexpr uint32_t kMaxSms = 256;
 inline constexpr uint32_t kMaxBlocksPerSm = 32;
 inline constexpr uint64_t kMaxMemoryBytes = uint64_t{1} << 40;
 inline constexpr uint32_t kMaxThreads = 256;
+// Below, a GPU does little but change contexts (measured: at 100 us 28 % is left); above, a context
+// could as well be alone.
+inline constexpr uint32_t kMinTimesliceUs = 50;
+inline constexpr uint32_t kMaxTimesliceUs = 10'000'000;
+inline constexpr uint64_t kMaxSwitchNs = 1'000'000'000;
+inline constexpr uint64_t kMaxSwitchMbps = 100'000'000;
+inline constexpr uint32_t kMinStallMs = 20, kMaxStallMs = 3'600'000;
 
 // Errors name the variable and its value.
 Result<Config> config_from_environment();

@@ -1,10 +1,13 @@
+// The engine's threads: slices of blocks, and the ends of blocks and grids.
 #include "mediator/softgpu/engine.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 
 #include "mediator/base/clock.h"
 
@@ -14,17 +17,14 @@ namespace {
 // Warp instructions that a resident block runs before the next one's turn: some 100 us. Larger: an
 // eviction and a fault in another block are seen later. Smaller: more changes of working set.
 constexpr uint64_t kSliceSteps = 8192;
-// Grids of one context on the SMs at once. More would only help grids too small to fill the SMs.
-constexpr size_t kMaxActiveGrids = 4;
-// While every resident block only polls, its thread sleeps, longer each time.
+// While every resident block only polls, threads sleep, longer each time.
 constexpr useconds_t kShortestPause_us = 10;
 constexpr useconds_t kLongestPause_us = 100;
-// A waiting process looks for dead contenders this often, and takes the engine out of turn when it
-// was free this many times in a row while the first in line did not come (it may be stopped).
-constexpr std::chrono::milliseconds kLivenessCheck{20};
-constexpr unsigned kMissesBeforeOvertaking = 3;
-
-uint32_t round_up(uint32_t value, uint32_t unit) { return (value + unit - 1) / unit * unit; }
+// Of so many picks one goes to blocks that have not begun, and one to those that only polled, even
+// while others are in the middle of something.
+constexpr uint64_t kPicksPerOther = 16;
+// What a thread's sleep may be late by, in ns: a change of context waits for some 80 us.
+constexpr unsigned long kTimerSlack_ns = 1000;
 
 exec::Dim3 block_at(uint64_t index, const exec::Dim3& grid) {
   return {static_cast<uint32_t>(index % grid.x), static_cast<uint32_t>(index / grid.x % grid.y),
@@ -33,27 +33,15 @@ exec::Dim3 block_at(uint64_t index, const exec::Dim3& grid) {
 
 }  // namespace
 
-BlockNeeds block_needs(uint32_t threads, uint32_t registers_per_thread, uint32_t shared_bytes) {
-  const uint32_t warps = round_up(threads, SmLimits::kWarpThreads) / SmLimits::kWarpThreads;
-  return {warps * SmLimits::kWarpThreads,
-          warps * round_up(registers_per_thread * SmLimits::kWarpThreads, SmLimits::kRegisterUnit),
-          round_up(shared_bytes + SmLimits::kSharedReservedPerBlock, SmLimits::kSharedUnit)};
-}
-
-uint32_t blocks_per_sm(const SmLimits& limits, const BlockNeeds& needs) {
-  uint32_t fit = limits.blocks;
-  if (needs.threads != 0) fit = std::min(fit, limits.threads / needs.threads);
-  if (needs.registers != 0) fit = std::min(fit, limits.registers / needs.registers);
-  if (needs.shared_bytes != 0) fit = std::min(fit, limits.shared_bytes / needs.shared_bytes);
-  return fit;
-}
-
 Engine::Engine(SharedGpu& gpu, uint32_t threads)
     : gpu_(gpu),
+      limits_(gpu.model().sm),
       sms_(gpu.sms()),
       thread_count_(std::min(threads, gpu.sms())),
-      residents_(gpu.sms()) {
+      sm_(gpu.sms()) {
   limits_.blocks = gpu.blocks_per_sm();
+  preempt_sequence = &gpu.attention();
+  claims_epoch_ = gpu.claims_epoch();
 }
 
 Engine::~Engine() { stop(); }
@@ -77,153 +65,52 @@ void Engine::start_threads() {
   for (unsigned i = 0; i < thread_count_; ++i) {
     threads_.emplace_back([this, i] {
       ::pthread_setname_np(::pthread_self(), ("softgpu-sm" + std::to_string(i)).c_str());
-      thread_main(i);
+      ::prctl(PR_SET_TIMERSLACK, kTimerSlack_ns, 0, 0, 0);
+      thread_main();
     });
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Engine::submit(std::shared_ptr<Grid> grid) {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (stop_) return;
   if (threads_.empty()) start_threads();
   grid->total = grid->shape.grid.count();
-  Client& client = clients_[grid->slot];
-  const int slot = static_cast<int>(grid->slot);
-  client.ready.push_back(std::move(grid));
-  if (holder_ != slot && !client.waiting) {
-    client.waiting = true;
-    ++waiting_clients_;
-    gpu_.request(static_cast<unsigned>(slot));
-  }
+  grid->on_sm.assign(sms_, 0);
+  const unsigned slot = grid->slot;
+  std::deque<GridRef>& ready = clients_[slot].ready;
+  const auto place = std::upper_bound(
+      ready.begin(), ready.end(), grid->priority,
+      [](int priority, const GridRef& other) { return priority < other->priority; });
+  ready.insert(place, std::move(grid));
+  if (clients_[slot].presence == Presence::kOff) queue_up(slot);
+  activate(slot);
   advance();
 }
 
-void Engine::wake(uint64_t threads) {
-  if (threads >= thread_count_) {
-    work_.notify_all();
-  } else {
-    for (; threads != 0; --threads) work_.notify_one();
+Engine::Resident* Engine::pick() {
+  const uint64_t turn = picks_++ % kPicksPerOther;
+  std::deque<Resident*>* order[3] = {&hot_, &cold_, &polling_};
+  if (turn == 0) std::swap(order[0], order[1]);
+  if (turn == kPicksPerOther / 2) std::swap(order[0], order[2]);
+  for (std::deque<Resident*>* queue : order) {
+    if (queue->empty()) continue;
+    Resident* r = queue->front();
+    queue->pop_front();
+    return r;
   }
-  // The thread that stands in the queue sleeps elsewhere.
-  if (acquiring_) gpu_.ring_self();
+  return nullptr;
 }
 
-void Engine::advance(bool out_of_turn) {
-  for (;;) {
-    if (holder_ < 0) {
-      if (waiting_clients_ == 0) return;
-      for (unsigned slot = 0; slot < kMaxContexts && holder_ < 0; ++slot) {
-        Client& client = clients_[slot];
-        if (!client.waiting || !gpu_.try_acquire(slot, out_of_turn)) continue;
-        client.waiting = false;
-        --waiting_clients_;
-        holder_ = static_cast<int>(slot);
-        turn_used_ = false;
-      }
-      if (holder_ < 0) {
-        if (!acquiring_) work_.notify_one();  // somebody has to stand in the queue
-        return;
-      }
-    }
-    const unsigned slot = static_cast<unsigned>(holder_);
-    Client& client = clients_[slot];
-    while (!client.ready.empty() && active_.size() < kMaxActiveGrids &&
-           (!turn_used_ || !gpu_.others_waiting(slot))) {
-      active_.push_back(std::move(client.ready.front()));
-      client.ready.pop_front();
-      turn_used_ = true;
-      wake(active_.back()->total);
-    }
-    if (!active_.empty()) return;
-    // Back in line before it leaves: otherwise the next one could think that nobody waits.
-    if (!client.ready.empty()) {
-      client.waiting = true;
-      ++waiting_clients_;
-      gpu_.request(slot);
-    }
-    gpu_.release(slot);
-    holder_ = -1;
-  }
+void Engine::requeue(Resident* r) {
+  (!r->begun ? cold_ : r->waiting ? polling_ : hot_).push_back(r);
 }
 
-// Stands in the GPU's queue for all of this process's contexts until one has its turn.
-void Engine::wait_for_turn(std::unique_lock<std::mutex>& lock) {
-  acquiring_ = true;
-  unsigned misses = 0;
-  while (!stop_ && holder_ < 0 && waiting_clients_ != 0) {
-    const uint32_t seen = gpu_.bell();
-    advance(misses >= kMissesBeforeOvertaking);
-    if (holder_ >= 0) break;
-    lock.unlock();
-    const bool rang = gpu_.wait_bell(seen, kLivenessCheck);
-    if (!rang) gpu_.eject_dead();
-    misses = !rang && gpu_.engine_free() ? misses + 1 : 0;
-    lock.lock();
-    // An owner of a reused slot may have lost its mark to somebody's cleaning: stand there again.
-    for (unsigned slot = 0; slot < kMaxContexts; ++slot) {
-      if (clients_[slot].waiting) gpu_.request(slot);
-    }
-  }
-  acquiring_ = false;
-}
-
-// Gives the SM one more block if the first grid that has blocks left fits, and if no other SM has
-// fewer: so a small grid spreads over the SMs, as on hardware, even where their threads have yet to
-// wake up.
-bool Engine::fill(Sm& sm) {
-  const uint32_t count = residents_[sm.place.smid];
-  if (count == limits_.blocks || count > *std::min_element(residents_.begin(), residents_.end()))
-    return false;
-  for (const std::shared_ptr<Grid>& grid : active_) {
-    if (grid->next == grid->total || grid->abandoned) continue;
-    const BlockNeeds& needs = grid->needs;
-    if (sm.used.threads + needs.threads > limits_.threads ||
-        sm.used.registers + needs.registers > limits_.registers ||
-        sm.used.shared_bytes + needs.shared_bytes > limits_.shared_bytes) {
-      return false;
-    }
-    auto resident = std::find_if(sm.residents.begin(), sm.residents.end(),
-                                 [](const Resident& r) { return r.grid == nullptr; });
-    resident->grid = grid;
-    resident->index = grid->next++;
-    resident->begun = false;
-    ++grid->resident;
-    ++residents_[sm.place.smid];
-    sm.used.threads += needs.threads;
-    sm.used.registers += needs.registers;
-    sm.used.shared_bytes += needs.shared_bytes;
-    return true;
-  }
-  return false;
-}
-
-void Engine::end_block(std::unique_lock<std::mutex>& lock, Sm& sm, Resident& resident) {
-  const std::shared_ptr<Grid> grid = std::move(resident.grid);
-  resident.grid = nullptr;
-  resident.block = nullptr;
-  --residents_[sm.place.smid];
-  sm.used.threads -= grid->needs.threads;
-  sm.used.registers -= grid->needs.registers;
-  sm.used.shared_bytes -= grid->needs.shared_bytes;
-  if (--grid->resident != 0 || (grid->next != grid->total && !grid->abandoned)) return;
-  const auto active = std::find(active_.begin(), active_.end(), grid);
-  if (active == active_.end()) return;  // stopped
-  active_.erase(active);
-  gpu_.count_kernel(grid->slot);
-  // Somebody who waits gets the GPU at once; otherwise it is kept for what on_done will submit.
-  if (active_.empty() && gpu_.others_waiting(grid->slot)) advance();
-  lock.unlock();
-  grid->on_done(grid->fault);
-  grid->on_done = nullptr;
-  lock.lock();
-  if (!stop_) advance();
-}
-
-// Starts the resident's block; false: it cannot be made, and the grid is given up.
-bool Engine::begin(const Sm& sm, Resident& resident) {
-  Grid& grid = *resident.grid;
-  if (!resident.block) {
+// Starts the resident's block; false: it cannot be made, and the grid is given up. Without the lock.
+bool Engine::begin(Resident& r) {
+  Grid& grid = *r.grid;
+  if (!r.block) {
     auto block =
         exec::Block::make(grid.image, grid.entry, grid.shape, grid.params, *grid.map, *this);
     if (!block) {
@@ -236,92 +123,137 @@ bool Engine::begin(const Sm& sm, Resident& resident) {
       }
       return false;
     }
-    resident.block = *std::move(block);
+    r.block = *std::move(block);
   }
-  resident.block->start(block_at(resident.index, grid.shape.grid), sm.place);
-  resident.begun = true;
-  resident.waiting = false;
+  r.block->start(block_at(r.index, grid.shape.grid), {r.sm, sms_});
+  r.begun = true;
+  r.waiting = false;
   return true;
 }
 
-void Engine::run_slice(Sm& sm, Resident& resident) {
+// Whether the next block of the same grid may take this one's place without anybody being asked.
+bool Engine::may_continue(const Resident& r) const {
+  const Grid& grid = *r.grid;
+  const Client& client = clients_[grid.slot];
+  return !stop_ && !grid.abandoned && grid.next != grid.total && grid.parked.empty() &&
+         client.presence == Presence::kOn && !r.evict && client.allowed[r.sm] &&
+         grid.priority <= blocked_priority_ && !(gpu_.is_mps() && gpu_.others_starve());
+}
+
+// One slice of `r`, whose `running` is set.
+void Engine::run_slice(Lock& lock, Resident* r) {
   uint64_t budget = kSliceSteps;
+  const GridRef grid = r->grid;
   for (;;) {
-    Grid& grid = *resident.grid;
-    bool over = grid.abandoned || (!resident.begun && !begin(sm, resident));
+    lock.unlock();
+    bool over = grid->abandoned || (!r->begun && !begin(*r)), yielded = false;
     if (!over) {
-      const exec::RunResult result = resident.block->run(budget);
-      resident.waiting = result.state == exec::RunState::kYielded && result.waiting;
-      if (result.state == exec::RunState::kYielded) return;
+      const exec::RunResult result = r->block->run(budget);
+      yielded = result.state == exec::RunState::kYielded;
+      r->waiting = yielded && result.waiting;
       budget -= std::min(budget, std::max<uint64_t>(result.steps, 1));
       over = result.state == exec::RunState::kFault;
     }
-    std::unique_lock lock(mutex_);
-    if (over && !grid.abandoned) {
-      grid.fault = resident.block->fault();
-      grid.abandoned = true;
+    lock.lock();
+    if (over && !grid->abandoned) {
+      grid->fault = r->block->fault();
+      grid->abandoned = true;
     }
-    // The next block of the same grid takes the place of this one.
-    if (!over && !grid.abandoned && grid.next != grid.total && !stop_) {
-      resident.index = grid.next++;
-      resident.begun = false;
-      if (budget == 0) return;
-      continue;
+    if (grid->abandoned || (!yielded && !may_continue(*r))) break;
+    if (!yielded) {
+      r->index = grid->next++;
+      r->begun = false;
+      if (budget != 0) continue;
     }
-    end_block(lock, sm, resident);
+    r->running = false;
+    if (must_go(*r)) {
+      const unsigned slot = grid->slot;
+      park(r);
+      if (clients_[slot].presence == Presence::kLeaving && clients_[slot].resident == 0)
+        finish_leaving(lock, slot);
+    } else {
+      requeue(r);
+    }
     return;
   }
+  end_block(lock, r);
 }
 
-void Engine::thread_main(unsigned index) {
-  std::vector<Sm> sms;
-  for (uint32_t smid = index; smid < sms_; smid += thread_count_) {
-    Sm sm;
-    sm.place = {smid, sms_};
-    sm.residents.resize(limits_.blocks);
-    sms.push_back(std::move(sm));
-  }
+void Engine::end_block(Lock& lock, Resident* r) {
+  const GridRef grid = r->grid;
+  const unsigned slot = grid->slot;
+  leave_sm(*r);
+  destroy(r);
+  unplaced_ = true;
+  if (grid->resident == 0 && !grid->has_more()) end_grid(lock, grid);
+  if (clients_[slot].presence == Presence::kLeaving && clients_[slot].resident == 0)
+    finish_leaving(lock, slot);
+}
+
+void Engine::end_grid(Lock& lock, const GridRef& grid) {
+  Client& client = clients_[grid->slot];
+  const auto active = std::find(client.active.begin(), client.active.end(), grid);
+  if (active == client.active.end()) return;  // stopped
+  client.active.erase(active);
+  grid->parked.clear();
+  SharedGpu::word(gpu_.channel(grid->slot).kernels).fetch_add(1);
+  // Somebody who waits gets the GPU at once; otherwise it is kept for what on_done will submit.
+  if (client.active.empty() && gpu_.others_waiting(grid->slot)) settle(grid->slot);
+  lock.unlock();
+  grid->on_done(grid->fault);
+  grid->on_done = nullptr;
+  lock.lock();
+  if (!stop_) settle(grid->slot);
+}
+
+void Engine::thread_main() {
   useconds_t pause_us = kShortestPause_us;
-  std::unique_lock lock(mutex_);
+  size_t fruitless = 0;  // slices in a row that only polled, while there was nothing else
+  Lock lock(mutex_);
   while (!stop_) {
-    bool started = false, resident = false;
-    for (Sm& sm : sms) {
-      started |= fill(sm);
-      resident |= residents_[sm.place.smid] != 0;
+    look_around(lock);
+    if (stop_) break;
+    if (arriving_) {
+      arrive(lock);
+      continue;
     }
-    if (!resident) {
-      if (holder_ < 0 && waiting_clients_ != 0 && !acquiring_) {
+    if (unplaced_) place();
+    Resident* r = pick();
+    if (r == nullptr) {
+      const bool needs_turn = holder_ < 0 && queued_ != 0;
+      if ((needs_turn || starved_) && !standing_) {
         wait_for_turn(lock);
       } else {
         work_.wait(lock);
       }
       continue;
     }
-    lock.unlock();
-    bool only_polling = !started;
-    for (Sm& sm : sms) {
-      for (Resident& r : sm.residents) {
-        if (r.grid == nullptr) continue;
-        run_slice(sm, r);
-        only_polling &= r.grid != nullptr && r.waiting;
-      }
-    }
-    if (only_polling) {
-      ::usleep(pause_us);
-      pause_us = std::min(2 * pause_us, kLongestPause_us);
-    } else {
+    const bool was_waiting = r->waiting;
+    r->running = true;
+    run_slice(lock, r);
+    if (!was_waiting || !hot_.empty() || !cold_.empty()) {
+      fruitless = 0;
       pause_us = kShortestPause_us;
+    } else if (!polling_.empty() && ++fruitless > polling_.size()) {
+      fruitless = 0;
+      lock.unlock();
+      ::usleep(pause_us);
+      lock.lock();
+      pause_us = std::min(2 * pause_us, kLongestPause_us);
     }
-    lock.lock();
   }
 }
 
 void Engine::stop() {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (stop_) return;
   stop_ = true;
-  for (const std::shared_ptr<Grid>& grid : active_) grid->abandoned = true;
-  active_.clear();
+  for (Client& client : clients_) {
+    for (const GridRef& grid : client.active) grid->abandoned = true;
+    client.active.clear();
+    client.ready.clear();
+  }
+  gpu_.attention().fetch_add(1);
   work_.notify_all();
   gpu_.ring_self();
   lock.unlock();
@@ -333,12 +265,15 @@ void Engine::stop() {
     }
   }
   lock.lock();
+  gpu_.drop_claims();
   for (unsigned slot = 0; slot < kMaxContexts; ++slot) {
-    if (clients_[slot].waiting) gpu_.withdraw(slot);
+    if (clients_[slot].presence == Presence::kQueued) gpu_.withdraw(slot);
+    if (gpu_.is_mps() && clients_[slot].presence != Presence::kOff) gpu_.end_beside(slot);
     clients_[slot] = {};
   }
   if (holder_ >= 0) gpu_.release(static_cast<unsigned>(holder_));
   holder_ = -1;
+  queued_ = 0;
 }
 
 }  // namespace sluice::softgpu

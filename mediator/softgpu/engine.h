@@ -1,19 +1,26 @@
-// Engine: the SMs of the software GPU. Runs grids of thread blocks on host threads, one context's
-// at a time, and takes the shared GPU for them (SharedGpu).
+// Engine: the SMs of the software GPU. Runs grids of thread blocks on host threads and takes the
+// shared GPU for them (SharedGpu): turn by turn, or beside other contexts (mps).
 //
-// Grids of one context start in the order in which they were submitted; blocks of a grid start in
-// the order of their index, each on an SM with the fewest; a later grid's blocks start when all
-// earlier grids' have. Resident blocks are run in slices, so blocks that wait for one another get
-// on. A context leaves the engine when it has nothing to run and, if another context waits, after
-// each kernel.
+// Grids of one context start by priority, then in the order in which they were submitted; blocks of
+// a grid start in the order of their index, each on an SM with the fewest that its context may use
+// and that has room; a later grid's blocks start when all earlier grids' have. Any host thread runs
+// any SM's blocks, in slices, so blocks that wait for one another get on.
+//
+// A context leaves the engine when it has nothing to run; in fcfs mode also after a kernel, and in
+// timeslice mode when its slice is over, if another context waits. It is preempted by draining
+// (running blocks finish, no other starts) or by saving: running blocks look at the preempt sequence
+// at back edges, leave the SM, are parked, and are the first to be placed again, perhaps on another
+// SM. So are blocks on an SM that is taken away from their context.
 //
 // Owned by the library's state. Its threads, named softgpu-smN, are started with the first grid and
-// sleep while there is nothing to run; thread t runs SMs t, t + T, t + 2T... Any thread may submit.
-// It knows nothing of streams: whoever submits has seen to the order.
+// sleep while there is nothing to run. Any thread may submit. It knows nothing of streams: whoever
+// submits has seen to the order.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <bitset>
+#include <climits>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -25,31 +32,10 @@
 #include <vector>
 
 #include "kernels/exec/block.h"
+#include "mediator/softgpu/model.h"
 #include "mediator/softgpu/shared_gpu.h"
 
 namespace sluice::softgpu {
-
-// What one SM has room for: Hopper's numbers, except the number of blocks (Config).
-struct SmLimits {
-  uint32_t blocks = 4;
-  uint32_t threads = 2048;
-  uint32_t registers = 65536;
-  uint32_t shared_bytes = 228 * 1024;
-  static constexpr uint32_t kSharedReservedPerBlock = 1024;
-  static constexpr uint32_t kWarpThreads = 32;
-  static constexpr uint32_t kRegisterUnit = 256;  // registers are given to a warp in such units
-  static constexpr uint32_t kSharedUnit = 128;
-};
-
-// What one block takes of an SM.
-struct BlockNeeds {
-  uint32_t threads = 0;
-  uint32_t registers = 0;
-  uint32_t shared_bytes = 0;
-};
-BlockNeeds block_needs(uint32_t threads, uint32_t registers_per_thread, uint32_t shared_bytes);
-// How many such blocks fit on an empty SM.
-uint32_t blocks_per_sm(const SmLimits& limits, const BlockNeeds& needs);
 
 // One physical launch. Filled by whoever submits it, then the engine's until on_done.
 struct Grid {
@@ -59,6 +45,7 @@ struct Grid {
   std::vector<std::byte> params;
   exec::MemoryMap* map = nullptr;  // of the context, which outlives the grid
   unsigned slot = 0;               // the context's
+  int priority = 0;                // as CUDA's: the smaller the more urgent
   BlockNeeds needs;                // must fit on an empty SM
   // Called once, by an engine thread that holds no lock, when no block of the grid runs any more.
   // `fault` is kNone if it ran to its end.
@@ -66,11 +53,21 @@ struct Grid {
 
  private:
   friend class Engine;
+  // A block that was taken off its SM, with all its state; null: before its first instruction.
+  struct Parked {
+    std::unique_ptr<exec::Block> block;
+    uint64_t index;
+  };
   uint64_t total = 0;
   uint64_t next = 0;      // first block not yet started
-  uint64_t resident = 0;  // blocks started and not ended
+  uint64_t resident = 0;  // blocks started and not ended, parked ones not counted
+  std::deque<Parked> parked;
+  std::vector<uint16_t> on_sm;  // its resident blocks on each SM
   std::atomic<bool> abandoned{false};
   exec::Fault fault;  // the first one; written before abandoned is set, under the engine's lock
+
+  bool has_more() const { return !abandoned && (next != total || !parked.empty()); }
+  uint64_t state_bytes() const { return uint64_t{needs.registers} * 4 + needs.shared_bytes; }
 };
 
 class Engine : private exec::Environment {
@@ -87,39 +84,95 @@ class Engine : private exec::Environment {
   uint32_t sms() const { return sms_; }
 
  private:
-  // A context's place in front of the engine.
+  using Lock = std::unique_lock<std::mutex>;
+  using GridRef = std::shared_ptr<Grid>;
+
+  // How a context stands to the GPU.
+  enum class Presence : uint8_t {
+    kOff,        // has nothing to run
+    kQueued,     // has a ticket
+    kSwitching,  // has the engine; its state is being brought in
+    kOn,         // runs
+    kLeaving,    // is being preempted: blocks go
+    kSaving,     // all are gone; their state is being brought out
+  };
   struct Client {
-    std::deque<std::shared_ptr<Grid>> ready;
-    bool waiting = false;  // has a ticket
+    std::deque<GridRef> ready;    // by priority, then order
+    std::vector<GridRef> active;  // likewise; have begun
+    Presence presence = Presence::kOff;
+    bool lost = false;            // kLeaving: the engine is not ours any more
+    uint32_t resident = 0;        // blocks on SMs
+    uint64_t parked_bytes = 0;    // state to bring back
+    uint64_t saving_bytes = 0;    // state to bring out
+    uint32_t preempt_seen = 0, sm_seen = 0;  // of the channel's control words
+    uint64_t leaving_since_ns = 0;
+    std::bitset<kMaxSms> allowed;
+    bool has_work() const { return !active.empty() || !ready.empty(); }
   };
   struct Resident {
-    std::shared_ptr<Grid> grid;  // null: empty
-    std::unique_ptr<exec::Block>
-        block;             // made for `grid`, used for one of its blocks after another
+    GridRef grid;
+    // Made when the block first runs, used for one block of the grid after another.
+    std::unique_ptr<exec::Block> block;
     uint64_t index = 0;    // of the block in the grid
+    uint32_t sm = 0;
     bool begun = false;    // started in `block`
+    bool running = false;  // a thread is in its slice
     bool waiting = false;  // its last slice only polled
+    bool claimed = false;  // mps: the SM is claimed for it
+    bool evict = false;    // the SM is not its any more
+    size_t at = 0;         // its place in residents_
+  };
+  // Time on an SM by context.
+  struct Stay {
+    unsigned slot;
+    uint32_t blocks;
+    uint64_t since_ns;
   };
   struct Sm {
-    exec::SmPlace place;
-    std::vector<Resident> residents;
-    BlockNeeds used;
+    uint32_t threads = 0, registers = 0, shared_bytes = 0, blocks = 0;
+    std::vector<Stay> stays;
+    // mps: until when it is left to others who found no room, and from when on it is again.
+    uint64_t left_until_ns = 0, keep_until_ns = 0;
   };
 
   uint64_t global_timer_ns() override;
   void print(std::string_view text) override;
 
+  // engine.cc. All that takes a Lock gives it up for a while.
   void start_threads();
-  void thread_main(unsigned index);
-  // These under mutex_; those that take the lock give it up for a while.
-  void advance(bool out_of_turn = false);  // takes or leaves the GPU, activates grids
-  void wake(uint64_t threads);
-  bool fill(Sm& sm);
-  void end_block(std::unique_lock<std::mutex>& lock, Sm& sm, Resident& resident);
-  void wait_for_turn(std::unique_lock<std::mutex>& lock);
-  // These without it.
-  bool begin(const Sm& sm, Resident& resident);
-  void run_slice(Sm& sm, Resident& resident);
+  void thread_main();
+  Resident* pick();
+  void requeue(Resident* resident);
+  void run_slice(Lock& lock, Resident* resident);
+  bool begin(Resident& resident);
+  bool may_continue(const Resident& resident) const;
+  void end_block(Lock& lock, Resident* resident);
+  void end_grid(Lock& lock, const GridRef& grid);
+
+  // engine_turn.cc: whose turn it is.
+  void look_around(Lock& lock);
+  void advance(bool out_of_turn = false);
+  void activate(unsigned slot);
+  void settle(unsigned slot);
+  void queue_up(unsigned slot);
+  void arrive(Lock& lock);
+  void begin_leaving(Lock& lock, unsigned slot, bool lost);
+  void finish_leaving(Lock& lock, unsigned slot);
+  void wait_for_turn(Lock& lock);
+  void pass_time(Lock& lock, uint64_t ns);
+  void read_sm_set(unsigned slot);
+
+  // engine_place.cc: which block where.
+  void place();
+  bool place_one(const GridRef& grid);
+  bool fits(const Sm& sm, const BlockNeeds& needs) const;
+  void enter_sm(Resident& resident);
+  void leave_sm(Resident& resident);
+  bool must_go(const Resident& resident) const;
+  void park(Resident* resident);
+  void park_those_who_must(unsigned slot);
+  void claim_anew();
+  void destroy(Resident* resident);
 
   SharedGpu& gpu_;
   SmLimits limits_;
@@ -129,12 +182,22 @@ class Engine : private exec::Environment {
   std::mutex mutex_;
   std::condition_variable work_;
   std::array<Client, kMaxContexts> clients_;
-  std::vector<uint32_t> residents_;            // on each SM
-  std::vector<std::shared_ptr<Grid>> active_;  // in the order of their start
-  int holder_ = -1;                            // slot that has the GPU
-  bool turn_used_ = false;                     // it has started a kernel since it got the GPU
-  bool acquiring_ = false;                     // a thread waits in the GPU's queue
-  unsigned waiting_clients_ = 0;
+  std::vector<Sm> sm_;
+  std::vector<std::unique_ptr<Resident>> residents_;
+  // Who runs next: those in the middle of something, those that have not begun, those that polled.
+  std::deque<Resident*> hot_, cold_, polling_;
+  uint64_t picks_ = 0;
+  int holder_ = -1;         // slot that has the engine (not mps)
+  bool arriving_ = false;   // it does, but a thread has to wait for the switch
+  uint64_t switch_ns_ = 0;  // so long
+  bool turn_used_ = false;  // it has started a kernel since it got the engine
+  bool standing_ = false;   // a thread waits in the GPU's queue
+  bool starved_ = false;    // mps: blocks found no room because of others
+  bool unplaced_ = false;   // place() may have something to do
+  int blocked_priority_ = INT_MAX;  // of the most urgent grid that finds no room
+  uint32_t first_client_ = 0;      // whose blocks are placed first next time
+  uint32_t claims_epoch_ = 0;
+  unsigned queued_ = 0;            // clients that are kQueued
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

@@ -1,16 +1,19 @@
 // The file through which several processes share one software GPU: its layout. Mapped shared and
-// writable by every process that uses the GPU; sluiced maps it read-only and samples the registers.
+// writable by every process that uses the GPU. abi/soft_gpu.h has what others may look at and
+// control (registers, channels, switch log); here is what only the software GPU's own processes
+// know.
 //
-// The first kRegisterBytes look like BAR0 of a real GPU where accounting looks (abi/registers.h):
-// one device row at SLUICE_REG_PTOP_DEVICE_INFO2 (type 0, graphics; 3 words chained by bit 31) that
-// names a runlist at kRunlistBase, whose ENGINE_STATUS0(0) tells which channel group is running. A
-// context's channel-group id (TSGID) is its slot + 1.
+// The first bytes look like BAR0 of a real GPU where accounting looks (abi/registers.h): one device
+// row at SLUICE_REG_PTOP_DEVICE_INFO2 (type 0, graphics; 3 words chained by bit 31) that names a
+// runlist at kRunlistBase, whose ENGINE_STATUS0(0) tells which channel group is running. A context's
+// channel-group id (TSGID) is its slot + 1.
 //
 // Liveness: whoever owns context slot i or process i holds an open-file-description write lock on
 // byte kContextLocks + i or kProcessLocks + i of the file. The kernel drops it when the process
-// dies, so nothing here rests on process ids. What a dead owner left is cleaned by whoever finds
-// it. All processes that map this file trust one another not to scribble on it; an index read from
-// it is bounded before use all the same.
+// dies, so nothing here rests on process ids. A process that has the GPU also shows by its beat that
+// it gets on: one that is stopped does not. What a dead one left is cleaned by whoever finds it, and
+// one that stands still loses the GPU. All processes that map this file trust one another not to
+// scribble on it; an index read from it is bounded before use all the same.
 #pragma once
 
 #include <sys/types.h>
@@ -20,19 +23,17 @@
 #include <cstdint>
 
 #include "abi/registers.h"
+#include "abi/soft_gpu.h"
 
 namespace sluice::softgpu {
 
-inline constexpr uint64_t kGpuFileMagic = 0x5550'4745'4349'554cull;
-inline constexpr uint32_t kGpuFileVersion = 1;
+// Contexts, and processes, on one GPU. Waiting sets are one 64-bit word, so not more than 64.
+inline constexpr unsigned kMaxContexts = SLUICE_SOFT_CHANNELS;
+inline constexpr unsigned kMaxProcesses = SLUICE_SOFT_PROCESSES;
+inline constexpr unsigned kMaxSms = SLUICE_SOFT_MAX_SMS;
+inline constexpr unsigned kSmWords = kMaxSms / 64;
 
-// Contexts, and processes, on one GPU. The waiting set is one 64-bit word, so not more than 64.
-inline constexpr unsigned kMaxContexts = 64;
-inline constexpr unsigned kMaxProcesses = 64;
-
-inline constexpr size_t kRegisterBytes = 0x30000;
 inline constexpr uint32_t kRunlistBase = 0x10000;
-inline constexpr size_t kStateOffset = kRegisterBytes;
 
 // Lock bytes lie beyond the end of the file, where locks are allowed and nothing is stored.
 inline constexpr off_t kInitLock = off_t{1} << 40;   // held while the file is being initialised
@@ -40,43 +41,62 @@ inline constexpr off_t kMemoryLock = kInitLock + 1;  // held while memory is bei
 inline constexpr off_t kContextLocks = kInitLock + 0x1000;
 inline constexpr off_t kProcessLocks = kInitLock + 0x2000;
 
-// One context. Written by its owner, except where a dead one is cleaned up.
-struct alignas(128) ContextSlot {
-  std::atomic<uint64_t> ticket;        // place in the queue, 0: does not wait; seq_cst
-  std::atomic<uint32_t> generation;    // grows with each owner, so that an old holder word is seen
-  std::atomic<uint32_t> process;       // whose bell to ring
-  std::atomic<uint64_t> memory_bytes;  // charged to this context; changed under kMemoryLock
-  std::atomic<uint64_t> engine_ns;     // time on the engine, finished turns only; relaxed
-  std::atomic<uint64_t> kernels;       // physical launches ended; relaxed
+// What a context's blocks take of one SM, packed: registers in units of 64, shared memory in units
+// of 128 bytes, threads and blocks. Sums of claims that fit on an SM do not overflow their fields.
+struct SmClaim {
+  uint32_t registers = 0, shared_bytes = 0, threads = 0, blocks = 0;
+  uint64_t packed() const {
+    return uint64_t{registers / 64} | uint64_t{shared_bytes / 128} << 16 | uint64_t{threads} << 32 |
+           uint64_t{blocks} << 48;
+  }
+  static SmClaim unpacked(uint64_t w) {
+    return {static_cast<uint32_t>(w & 0xffff) * 64, static_cast<uint32_t>(w >> 16 & 0xffff) * 128,
+            static_cast<uint32_t>(w >> 32 & 0xffff), static_cast<uint32_t>(w >> 48)};
+  }
 };
 
-// Rung (incremented and woken with a futex) when a waiting process should look again.
-struct alignas(64) Bell {
-  std::atomic<uint32_t> word;
+// The place of a context in the queue. Written by its owner, except where a dead one is cleaned up.
+struct alignas(64) QueueSlot {
+  std::atomic<uint64_t> ticket;  // 0: does not wait; seq_cst
+};
+
+// One process.
+struct alignas(64) ProcessSlot {
+  std::atomic<uint32_t> bell;   // rung (incremented and woken with a futex) to look again
+  std::atomic<uint32_t> epoch;  // grows when others have taken its claims away (mps)
+  std::atomic<uint64_t> beat;   // grows while it runs blocks
 };
 
 struct GpuState {
-  std::atomic<uint64_t> magic;  // written last by whoever initialises; release
-  uint32_t version;
-  uint32_t sms;
-  uint32_t blocks_per_sm;
-  uint32_t pad;
-  uint64_t memory_bytes;
   // Who is on the engine: generation << 32 | slot + 1; 0: nobody. Taken by compare-and-swap from 0.
   alignas(64) std::atomic<uint64_t> holder;
+  std::atomic<uint64_t> holder_since_ns;  // when the holder's slice began
+  // Whose state is in the engine, as the log has it: the same word; 0: nobody's.
+  alignas(64) std::atomic<uint64_t> resident;
   alignas(64) std::atomic<uint64_t> next_ticket;
   alignas(64) std::atomic<uint64_t> waiting;  // bit per slot with a ticket; a hint for scans
-  ContextSlot contexts[kMaxContexts];
-  Bell bells[kMaxProcesses];
+  alignas(64) std::atomic<uint64_t> running;  // mps: bit per slot that has work
+  alignas(64) std::atomic<uint64_t> starved;  // mps: bit per process whose blocks found no room
+  QueueSlot queue[kMaxContexts];
+  ProcessSlot processes[kMaxProcesses];
+  // mps: what each process has taken of each SM (SmClaim); counts only while the process lives.
+  std::atomic<uint64_t> claims[kMaxProcesses][kMaxSms];
 };
 
-inline constexpr size_t kGpuFileBytes = (kStateOffset + sizeof(GpuState) + 4095) & ~size_t{4095};
+inline constexpr size_t kGpuFileBytes =
+    (SLUICE_SOFT_STATE_OFFSET + sizeof(GpuState) + 4095) & ~size_t{4095};
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
-static_assert(offsetof(GpuState, holder) == 64 && offsetof(GpuState, contexts) == 256);
-static_assert(sizeof(ContextSlot) == 128 && sizeof(Bell) == 64);
-static_assert(SLUICE_REG_PTOP_DEVICE_INFO2 + 12 <= kRegisterBytes);
-static_assert(SLUICE_REG_ENGINE_STATUS1(kRunlistBase, 0) + 4 <= kRegisterBytes);
-static_assert(kMaxContexts + 1 <= 0xfff, "channel-group ids have 12 bits");
+static_assert(sizeof(std::atomic<uint64_t>) == 8 && sizeof(std::atomic<uint32_t>) == 4);
+static_assert(SLUICE_REG_PTOP_DEVICE_INFO2 + 12 <= SLUICE_SOFT_INFO_OFFSET);
+static_assert(SLUICE_REG_ENGINE_STATUS1(kRunlistBase, 0) + 4 <= SLUICE_SOFT_INFO_OFFSET);
+static_assert(SLUICE_SOFT_CHANNELS_OFFSET + kMaxContexts * SLUICE_SOFT_CHANNEL_BYTES <=
+              SLUICE_SOFT_ATTENTION_OFFSET);
+static_assert(sizeof(sluice_soft_channel) <= SLUICE_SOFT_CHANNEL_BYTES);
+static_assert(SLUICE_SOFT_LOG_OFFSET + SLUICE_SWITCH_LOG_RECORDS_AT +
+                  SLUICE_SOFT_LOG_RECORDS * sizeof(sluice_switch_record) <=
+              SLUICE_SOFT_STATE_OFFSET);
+static_assert(sizeof(sluice_switch_record) == 32);
+static_assert(kMaxContexts + 1 <= 0x800, "channel-group ids have 12 bits, the last half is ours");
 
 }  // namespace sluice::softgpu

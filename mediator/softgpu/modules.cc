@@ -1,4 +1,5 @@
 // Loading of code into contexts, behind api_module.cc and api_library.cc.
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -13,6 +14,23 @@ constexpr ptx::Module::Version kNewestPtx{9, 0};
 constexpr uint32_t kElfMagic = 0x464c'457f;
 constexpr uint32_t kFatBinaryMagic = 0xba55'ed50;
 constexpr uint32_t kFatBinaryWrapperMagic = 0x4662'43b1;
+
+// What a compiler for the GPU keeps to when it gives registers to threads: so many blocks of so many
+// threads have to fit on an SM (.minnctapersm, without it one), whose 65536 registers are given to
+// warps in units of 8 per thread.
+std::map<std::string, uint32_t, std::less<>> register_limits(const ptx::Module& module) {
+  std::map<std::string, uint32_t, std::less<>> limits;
+  for (const ptx::Function& f : module.functions()) {
+    const auto& shape = f.reqntid[0] != 0 ? f.reqntid : f.maxntid;
+    if (!f.is_entry || shape[0] == 0) continue;
+    const uint64_t threads =
+        uint64_t{shape[0]} * std::max(shape[1], 1u) * std::max(shape[2], 1u);
+    const uint64_t warps = (std::min<uint64_t>(threads, 1024) + 31) / 32;
+    const uint64_t share = 65536 / (warps * 32) / std::max(f.minnctapersm, 1u) / 8 * 8;
+    limits.emplace(f.name, static_cast<uint32_t>(std::clamp<uint64_t>(share, 16, 255)));
+  }
+  return limits;
+}
 
 }  // namespace
 
@@ -52,7 +70,7 @@ Result<Code> load_code(const void* image) {
   }
   auto program = exec::decode(*module);
   if (!program) return Error{CUDA_ERROR_INVALID_PTX, program.error().message};
-  return Code{*std::move(program), module->sm()};
+  return Code{*std::move(program), module->sm(), register_limits(*module)};
 }
 
 Result<std::shared_ptr<Module>> load_module(State& s, const std::shared_ptr<Context>& context,
@@ -119,6 +137,10 @@ CUfunction function_of(State& s, const std::shared_ptr<Module>& module, std::str
   function->image = module->image;
   function->entry = entry;
   function->ptx_version = module->code.ptx_version;
+  function->registers = entry->registers;
+  if (const auto limit = module->code.register_limits.find(name);
+      limit != module->code.register_limits.end())
+    function->registers = std::min(function->registers, limit->second);
   for (const exec::SymbolInfo& symbol : module->code.program->symbols()) {
     if (symbol.space == exec::SymbolSpace::kConst)
       function->constant_bytes += static_cast<uint32_t>(symbol.bytes);

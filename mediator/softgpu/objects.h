@@ -75,6 +75,7 @@ struct Function {
   const exec::EntryInfo* entry = nullptr;  // of image's program
   uint32_t ptx_version = 0;
   uint32_t constant_bytes = 0;
+  uint32_t registers = 0;  // per thread: estimated, within what the kernel's directives say
   std::atomic<int> max_dynamic_shared{48 * 1024};
   std::atomic<int> carveout{-1};
 };
@@ -83,6 +84,8 @@ struct Function {
 struct Code {
   std::shared_ptr<const exec::Program> program;
   uint32_t ptx_version = 0;  // of .target: 90 for sm_90
+  // Registers per thread that .maxntid and .minnctapersm leave; entries without are not here.
+  std::map<std::string, uint32_t, std::less<>> register_limits;
 };
 
 struct Module {

@@ -49,6 +49,7 @@ struct State {
   HandleTable<Library, CUlibrary, HandleType::kLibrary> libraries;
   HandleTable<Kernel, CUkernel, HandleType::kKernel> kernels;
 
+  std::atomic<uint64_t> next_grid_id{1};
   std::mutex mutex;
   std::vector<std::weak_ptr<Context>> live_contexts;  // under mutex
   std::map<uint64_t, HostRange> host_ranges;          // under mutex, by address

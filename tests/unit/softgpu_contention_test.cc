@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include "mediator/base/fd.h"
@@ -102,7 +103,14 @@ class Contention : public testing::Test {
         reinterpret_cast<const uint32_t*>(file() + SLUICE_REG_ENGINE_STATUS0(kRunlistBase, 0)),
         __ATOMIC_SEQ_CST);
   }
-  const GpuState& state() { return *reinterpret_cast<const GpuState*>(file() + kStateOffset); }
+  const GpuState& state() { return *reinterpret_cast<const GpuState*>(file() + SLUICE_SOFT_STATE_OFFSET); }
+  // A copy: the words are others'.
+  sluice_soft_channel channel(uint32_t tsgid) {
+    sluice_soft_channel copy;
+    std::memcpy(&copy, file() + SLUICE_SOFT_CHANNELS_OFFSET + (tsgid - 1) * SLUICE_SOFT_CHANNEL_BYTES,
+                sizeof copy);
+    return copy;
+  }
   uint32_t running() {
     return SLUICE_STATUS0_BUSY(status0()) ? SLUICE_STATUS0_TSGID(status0()) : 0;
   }
@@ -134,8 +142,8 @@ TEST_F(Contention, RegistersShowWhoRunsAndOnlyOneDoes) {
   await_running(tb);
   EXPECT_EQ(b.ask('r'), 0);
   while (running() != 0) ::usleep(200);
-  EXPECT_EQ(state().contexts[ta - 1].kernels.load(), 1u);
-  EXPECT_GE(state().contexts[ta - 1].engine_ns.load(), 50'000'000u);
+  EXPECT_EQ(channel(ta).kernels, 1u);
+  EXPECT_GE(channel(ta).engine_ns, 50'000'000u);
 }
 
 TEST_F(Contention, BothGetOnUnderContention) {

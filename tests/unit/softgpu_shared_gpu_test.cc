@@ -146,15 +146,41 @@ TEST_F(SharedGpuTest, RegistersTellWhoRuns) {
   auto a = open(), b = open();
   const unsigned sa = *a->join(), sb = *b->join();
   EXPECT_EQ(SLUICE_STATUS0_CTX_STATUS(status0()), uint32_t{SLUICE_CTX_INVALID});
+  const uint32_t ta = SharedGpu::tsgid(sa), tb = SharedGpu::tsgid(sb);
   a->request(sa);
   ASSERT_TRUE(a->try_acquire(sa));
-  EXPECT_EQ(status0(), SLUICE_STATUS0(SharedGpu::tsgid(sa), SLUICE_CTX_VALID, 0, 1));
+  EXPECT_EQ(a->begin_switch(sa), 0u) << "nobody's state is in the way";
+  a->show_running(sa);
+  EXPECT_EQ(status0(), SLUICE_STATUS0(ta, SLUICE_CTX_VALID, 0, 1));
   a->release(sa);
-  EXPECT_EQ(status0(), SLUICE_STATUS0(SharedGpu::tsgid(sa), SLUICE_CTX_VALID, 0, 0))
-      << "resident, idle";
+  EXPECT_EQ(status0(), SLUICE_STATUS0(ta, SLUICE_CTX_VALID, 0, 0)) << "resident, idle";
   b->request(sb);
   ASSERT_TRUE(b->try_acquire(sb));
-  EXPECT_EQ(status0(), SLUICE_STATUS0(SharedGpu::tsgid(sb), SLUICE_CTX_VALID, 0, 1));
+  EXPECT_EQ(b->begin_switch(sb), config_.switch_fixed_ns);
+  EXPECT_EQ(status0(), SLUICE_STATUS0(ta, SLUICE_CTX_SWITCH, tb, 1));
+  b->show_running(sb);
+  EXPECT_EQ(status0(), SLUICE_STATUS0(tb, SLUICE_CTX_VALID, 0, 1));
+  a->request(sa);
+  b->begin_save(sb);
+  EXPECT_EQ(status0(), SLUICE_STATUS0(tb, SLUICE_CTX_SAVE, ta, 1));
+  b->release_saved(sb);
+  EXPECT_EQ(status0(), SLUICE_STATUS0(tb, SLUICE_CTX_SWITCH, ta, 1));
+  ASSERT_TRUE(a->try_acquire(sa));
+  EXPECT_EQ(a->begin_switch(sa), config_.switch_fixed_ns);
+  a->begin_restore(sa);
+  EXPECT_EQ(status0(), SLUICE_STATUS0(ta, SLUICE_CTX_LOAD, ta, 1));
+  a->show_running(sa);
+  EXPECT_EQ(status0(), SLUICE_STATUS0(ta, SLUICE_CTX_VALID, 0, 1));
+  a->release(sa);
+  a->request(sa);
+  ASSERT_TRUE(a->try_acquire(sa));
+  EXPECT_EQ(a->begin_switch(sa), 0u) << "its state is still there";
+  a->show_running(sa);
+  a->release(sa);
+  b->request(sb);
+  ASSERT_TRUE(b->try_acquire(sb));
+  b->begin_switch(sb);
+  b->show_running(sb);
   b->release(sb);
   b->leave(sb);
   EXPECT_EQ(SLUICE_STATUS0_CTX_STATUS(status0()), uint32_t{SLUICE_CTX_INVALID});
@@ -172,11 +198,11 @@ TEST_F(SharedGpuTest, ADeadHolderIsEjected) {
   });
   a->request(sa);
   EXPECT_FALSE(a->try_acquire(sa));
-  a->eject_dead();
+  a->eject_absent();
   EXPECT_FALSE(a->try_acquire(sa)) << "alive";
   kill_child(child);
   EXPECT_FALSE(a->try_acquire(sa)) << "dead, but nobody has looked";
-  a->eject_dead();
+  a->eject_absent();
   EXPECT_EQ(SLUICE_STATUS0_CTX_STATUS(status0()), uint32_t{SLUICE_CTX_INVALID});
   EXPECT_TRUE(a->try_acquire(sa));
 }
@@ -198,7 +224,7 @@ TEST_F(SharedGpuTest, ADeadContenderLosesItsPlace) {
   EXPECT_TRUE(b->try_acquire(sb, true)) << "out of turn";
   b->release(sb);
   b->request(sb);
-  b->eject_dead();
+  b->eject_absent();
   EXPECT_TRUE(b->try_acquire(sb));
 }
 

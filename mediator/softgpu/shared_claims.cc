@@ -1,0 +1,107 @@
+// The GPU file in mps mode: contexts of several processes on the SMs side by side. Each process
+// keeps the sum of what its blocks take of each SM in words of its own; room is what all live
+// processes' words leave. A claim is made first and taken back if it was too much, so two that come
+// at once may both be sent away and try again, but an SM is never given out twice.
+#include <algorithm>
+#include <bit>
+
+#include "mediator/softgpu/shared_gpu.h"
+
+namespace sluice::softgpu {
+namespace {
+
+bool fits(const SmLimits& l, const SmClaim& c, uint32_t parts) {
+  return c.blocks * parts <= l.blocks && c.threads * parts <= l.threads &&
+         c.registers * parts <= l.registers && c.shared_bytes * parts <= l.shared_bytes;
+}
+
+SmClaim& operator+=(SmClaim& a, const SmClaim& b) {
+  a.registers += b.registers;
+  a.shared_bytes += b.shared_bytes;
+  a.threads += b.threads;
+  a.blocks += b.blocks;
+  return a;
+}
+
+}  // namespace
+
+bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs) {
+  std::atomic<uint64_t>& mine = state_->claims[process_][sm];
+  const uint64_t before = mine.fetch_add(needs.packed());
+  const uint64_t now = before + needs.packed();
+  const uint64_t starved = state_->starved.load() & ~(uint64_t{1} << process_);
+  SmClaim all;
+  uint32_t present = 1;
+  for (unsigned p = 0; p < kMaxProcesses; ++p) {
+    const uint64_t theirs = p == process_ ? now : state_->claims[p][sm].load();
+    if (theirs != 0) all += SmClaim::unpacked(theirs);
+    present += p != process_ && (theirs != 0 || (starved >> p & 1) != 0);
+  }
+  // While others find no room, nobody takes more than its part of an SM, or what it has anyway.
+  const bool greedy = starved != 0 && before != 0 && !fits(limits, SmClaim::unpacked(now), present);
+  if (fits(limits, all, 1) && !greedy) {
+    state_->starved.fetch_and(~(uint64_t{1} << process_));
+    return true;
+  }
+  unclaim(sm, needs);
+  return false;
+}
+
+void SharedGpu::unclaim(uint32_t sm, const SmClaim& needs) {
+  // Not below zero: others may just have taken everything away, because we stood still.
+  std::atomic<uint64_t>& mine = state_->claims[process_][sm];
+  uint64_t now = mine.load(), then;
+  do {
+    SmClaim left = SmClaim::unpacked(now);
+    left.registers -= std::min(left.registers, needs.registers);
+    left.shared_bytes -= std::min(left.shared_bytes, needs.shared_bytes);
+    left.threads -= std::min(left.threads, needs.threads);
+    left.blocks -= std::min(left.blocks, needs.blocks);
+    then = left.packed();
+  } while (!mine.compare_exchange_weak(now, then));
+  for (uint64_t set = state_->starved.load() & ~(uint64_t{1} << process_); set != 0; set &= set - 1)
+    ring(static_cast<unsigned>(std::countr_zero(set)));
+}
+
+void SharedGpu::drop_claims() {
+  for (std::atomic<uint64_t>& c : state_->claims[process_])
+    if (c.load(std::memory_order_relaxed) != 0) c.store(0);
+  state_->starved.fetch_and(~(uint64_t{1} << process_));
+}
+
+void SharedGpu::eject_claims(unsigned process) {
+  state_->processes[process].epoch.fetch_add(1);
+  for (std::atomic<uint64_t>& c : state_->claims[process]) c.store(0);
+  state_->starved.fetch_and(~(uint64_t{1} << process));
+  for (unsigned slot = 0; slot < kMaxContexts; ++slot) {
+    if ((state_->running.load() >> slot & 1) != 0 && word(channel(slot).process).load() == process)
+      word(channel(slot).ejected).fetch_add(1);
+  }
+}
+
+void SharedGpu::mark_starved() { state_->starved.fetch_or(uint64_t{1} << process_); }
+
+// One group stands for all of them, as on hardware, where the MPS server is one context.
+void SharedGpu::show_beside() {
+  uint64_t running;
+  do {
+    running = state_->running.load();
+    status0().store(SLUICE_STATUS0(SLUICE_SOFT_MPS_TSGID, SLUICE_CTX_VALID, 0, running != 0));
+  } while ((state_->running.load() != 0) != (running != 0));
+}
+
+void SharedGpu::start_beside(unsigned slot) {
+  beat();
+  state_->running.fetch_or(uint64_t{1} << slot);
+  uint64_t nobody = 0;
+  if (state_->resident.compare_exchange_strong(nobody, SLUICE_SOFT_MPS_TSGID))
+    log_switch(SLUICE_SWITCH_START, SLUICE_SOFT_MPS_TSGID, 0);
+  show_beside();
+}
+
+void SharedGpu::end_beside(unsigned slot) {
+  state_->running.fetch_and(~(uint64_t{1} << slot));
+  show_beside();
+}
+
+}  // namespace sluice::softgpu
