@@ -13,6 +13,8 @@ Clone::Clone(const PassInput& input, Form its_form)
       end(input.module, input.prefix),
       tail(input.module, input.prefix) {
   options.reads_ctaid = input.facts.reads_ctaid;
+  options.prefetch = input.module.version() >= ptx::Module::Version{7, 0} &&
+                     input.module.sm() >= 80 && !input.facts.has_cp_async;
 }
 
 void Clone::needs(Tier t) { tier = std::max(tier, t); }

@@ -66,7 +66,8 @@ class Analysis {
       guards_.push_back({guard, branches[k].reconvergence, {}});
       guards_.back().region = branches[k].region;
       is_guard_.insert(guard);
-      if (blocks_[guard].successors.size() != 2)
+      if (blocks_[guard].successors.size() != 2 ||
+          cfg_.function().statements[blocks_[guard].terminator].guard.empty())
         refuse("has an indexed branch that separates lanes with warp collectives to come");
       for (std::uint32_t at : branches[k].region) sets_[at].push_back(guard);
     }

@@ -25,12 +25,13 @@ std::string field(const char* kind, std::size_t offset) {
 
 // The block's shared memory beyond the original's: the slots of both batches, then the leader's
 // state, which nobody else touches.
-constexpr unsigned kRange = 32;    // {next, end, chunk, count}: tickets in hand [next, end), tickets
-                                   // of a chunk, tasks given to the block so far
-constexpr unsigned kFetched = 48;  // %clock when the chunk was fetched
-constexpr unsigned kPlace = 52;    // SPATIAL: SM + 1, with kEvicted; 0: not counted
+constexpr unsigned kRange = 32;  // {next, end, chunk, count}: tickets in hand [next, end), tickets
+                                 // that would take the target time, tasks given to the block so far
+constexpr unsigned kFetched = 48;  // {%clock when the newest chunk was fetched, tickets in it}
+constexpr unsigned kPlace = 56;    // SPATIAL: SM + 1, with kEvicted; 0: not counted
+constexpr unsigned kWord = 64;     // the evict word as it was when the batch began, by cp.async
 constexpr unsigned kEvicted = 0x80000000u;
-static_assert(kPlace + 4 <= SLUICE_PREEMPT_SHARED_BYTES);
+static_assert(kWord + 16 <= SLUICE_PREEMPT_SHARED_BYTES);
 static_assert(SLUICE_LEFT_SMS == 256);
 
 // A progress report every so many looks at host memory (some 2 us each).
@@ -112,7 +113,8 @@ void LoopHead::write_entry() {
   out_.line(".reg .pred \t%~p, %~q;")
       .line(".reg .b16 \t%~h;")
       .line(".reg .b32 \t%~x, %~y, %~z, %~g<3>, %~rem, %~base, %~next, %~end, %~r<9>;")
-      .line(".reg .b64 \t%~control, %~record, %~a, %~word;");
+      .line(".reg .f32 \t%~f0, %~f1;")
+      .line(".reg .b64 \t%~control, %~record, %~a, %~word, %~exited;");
   if (!dynamic())
     out_.line(".shared .align 16 .b8 ~slots[" + number(SLUICE_PREEMPT_SHARED_BYTES) + "];");
   out_.line("mov.u32 \t%~rem, 0;");
@@ -124,18 +126,14 @@ void LoopHead::write_entry() {
   out_.line("@!%~p bra \t~WAIT;");
   load_base();
   load_control();
-  // The first chunk counts as having taken between half the target and all of it.
   out_.line("mov.u32 \t%~next, 0;")
       .line("mov.u32 \t%~end, 0;")
       .line("ld.param.u16 \t%~h, " + PARAM(chunk) + ";")
       .line("cvt.u32.u16 \t%~r6, %~h;")
       .line("mov.u32 \t%~r7, 0;")
       .line("st.shared.v4.u32 \t" + shared(kRange) + ", {%~next, %~end, %~r6, %~r7};")
-      .line("ld.param.u32 \t%~r0, " + PARAM(target_clocks) + ";")
-      .line("mul.hi.u32 \t%~r0, %~r0, 3221225472;")
       .line("mov.u32 \t%~r1, %clock;")
-      .line("sub.u32 \t%~r1, %~r1, %~r0;")
-      .line("st.shared.v2.u32 \t" + shared(kFetched) + ", {%~r1, %~r7};");
+      .line("st.shared.v4.u32 \t" + shared(kFetched) + ", {%~r1, %~r7, %~r7, %~r7};");
   test_predecessor("~NONE");
   write_claim();
   out_.line("bra \t~DRAW;");
@@ -170,9 +168,19 @@ void LoopHead::write_claim() {
       .line("st.shared.u32 \t" + shared(kPlace) + ", %~r0;");
   out_.label("~PLACED");
   if (!chunked()) return;
-  test_flag(SLUICE_LAUNCH_RESUME);
-  out_.line("@!%~p bra \t~DRAW;");
+  // The first tickets are the workers' own numbers: thousands of them would draw at once.
   write_slot_address();
+  test_flag(SLUICE_LAUNCH_RESUME);
+  out_.line("@%~p bra \t~CLAIM;")
+      .line("ld.param.u32 \t%~r1, " + PARAM(first_tickets) + ";")
+      .line("setp.ge.u32 \t%~p, %~r0, %~r1;")
+      .line("@%~p bra \t~DRAW;")
+      .line("mov.u32 \t%~next, %~r0;")
+      .line("add.u32 \t%~end, %~next, 1;")
+      .line("mov.u32 \t%~r1, 1;")
+      .line("st.shared.u32 \t" + shared(kFetched + 4) + ", %~r1;")
+      .line("bra \t~DRAW;");
+  out_.label("~CLAIM");
   out_.line("mov.u64 \t%~word, 0;")
       .line("atom.global.exch.b64 \t%~word, [%~a], %~word;")
       .line("setp.eq.u64 \t%~p, %~word, 0;")
@@ -204,6 +212,24 @@ void LoopHead::write_head() {
     load_control();
     out_.line("ld.shared.v4.u32 \t{%~next, %~end, %~r6, %~r7}, " + shared(kRange) + ";");
   }
+  if (chunked()) {
+    // Within a chunk: the next task's index is known, since the leader has stepped to it.
+    out_.line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~DRAW;");
+    if (options_.prefetch) {
+      // Looked at when the batch began: no wait here. Long tasks look now, so that no second one
+      // begins after the eviction.
+      write_short_test();
+      out_.line("@!%~p bra \t~FRESH;")
+          .line("cp.async.wait_all;")
+          .line("ld.shared.u64 \t%~word, " + shared(kWord) + ";")
+          .line("bra \t~KNOWN;");
+      out_.label("~FRESH");
+    }
+    load_evict_word();
+    if (options_.prefetch) out_.label("~KNOWN");
+    write_evict_test("~PUSH", "~STAY_SAME");
+    out_.line("bra \t~BATCH;");
+  }
   out_.label("~DRAW");
   load_evict_word();
   if (chunked()) {
@@ -212,11 +238,11 @@ void LoopHead::write_head() {
     write_chunk();
     write_ticket();
     out_.label("~TEST");
-    write_evict_test("~PUSH");
+    write_evict_test("~PUSH", "~STAY");
     out_.line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~SCAN;");
   } else {
-    write_evict_test("~NONE");  // R18
-    out_.line("mov.u32 \t%~r6, 1;");
+    write_evict_test("~NONE", "~STAY");  // R18
+    out_.line("mov.u32 \t%~r8, 1;");
     write_ticket();
     out_.line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~NONE;");
   }
@@ -245,77 +271,98 @@ void LoopHead::write_head() {
   write_wait();
 }
 
-void LoopHead::load_evict_word() {
+// %~p: tasks are so short (a fourth of the latency target at most) that one more may begin before
+// an eviction is seen. %~r6 holds the tickets of four targets. Not where checking is fixed.
+void LoopHead::write_short_test() {
+  out_.line("ld.param.u8 \t%~h, " + PARAM(batch_shift) + ";")
+      .line("cvt.u32.u16 \t%~r0, %~h;")
+      .line("shl.b32 \t%~r1, %~r6, 1;")
+      .line("shr.u32 \t%~r1, %~r1, %~r0;")
+      .line("ld.param.u16 \t%~h, " + PARAM(flags) + ";")
+      .line("and.b16 \t%~h, %~h, " + number(SLUICE_LAUNCH_FIXED) + ";")
+      .line("setp.eq.u16 \t%~p, %~h, 0;")
+      .line("setp.ne.and.u32 \t%~p, %~r1, 0, %~p;");
+}
+
+// %~a: where this launch's workers find the evict word; %~word and %~p are lost.
+void LoopHead::evict_address() {
   test_flag(SLUICE_LAUNCH_PROXY);
   out_.line("add.s64 \t%~a, %~control, " + number(offsetof(sluice_launch_control, evict)) + ";")
       .line("ld.param.u64 \t%~word, " + PARAM(signal) + ";")
       .line("cvta.to.global.u64 \t%~word, %~word;")
-      .line("selp.b64 \t%~a, %~a, %~word, %~p;")
-      .line("{LD_SYS}.global.u64 \t%~word, [%~a];");
+      .line("selp.b64 \t%~a, %~a, %~word, %~p;");
 }
 
-void LoopHead::write_evict_test(std::string_view evicted) {
+void LoopHead::load_evict_word() {
+  evict_address();
+  out_.line("{LD_SYS}.global.u64 \t%~word, [%~a];");
+}
+
+void LoopHead::write_evict_test(std::string_view evicted, std::string_view stay) {
   // {generation, sm_lo | sm_hi << 16}: a word of 0 has an empty range of SMs.
   out_.line("mov.b64 \t{%~r0, %~r1}, %~word;")
       .line("ld.param.u32 \t%~r2, " + PARAM(generation) + ";")
       .line("setp.lt.u32 \t%~p, %~r0, %~r2;")
-      .line("@%~p bra \t~STAY;")
+      .line("@%~p bra \t" + std::string(stay) + ";")
       .line("and.b32 \t%~r2, %~r1, 65535;")
       .line("shr.u32 \t%~r1, %~r1, 16;")
       .line("mov.u32 \t%~r0, %smid;")
       .line("setp.ge.u32 \t%~p, %~r0, %~r2;")
       .line("setp.lt.and.u32 \t%~p, %~r0, %~r1, %~p;")
-      .line("@!%~p bra \t~STAY;")
+      .line("@!%~p bra \t" + std::string(stay) + ";")
       .line("ld.shared.u32 \t%~r0, " + shared(kPlace) + ";")
       .line("or.b32 \t%~r0, %~r0, " + number(kEvicted) + ";")
       .line("st.shared.u32 \t" + shared(kPlace) + ", %~r0;")
       .line("bra \t" + std::string(evicted) + ";");
-  out_.label("~STAY");
+  out_.label(stay);
 }
 
-// %~r6: the size of the next chunk, from the time that the last one took.
+// %~r6: tickets that take the target time, as far as the newest chunk tells; %~r8: tickets to draw.
 void LoopHead::write_chunk() {
+  out_.line("mov.u32 \t%~r8, %~r6;");
   test_flag(SLUICE_LAUNCH_FIXED);
   out_.line("@%~p bra \t~SIZED;")
-      .line("ld.shared.u32 \t%~r0, " + shared(kFetched) + ";")
+      .line("ld.shared.v2.u32 \t{%~r0, %~r1}, " + shared(kFetched) + ";")
       .line("mov.u32 \t%~r2, %clock;")
-      .line("st.shared.u32 \t" + shared(kFetched) + ", %~r2;")
       .line("sub.u32 \t%~r0, %~r2, %~r0;")
+      .line("setp.eq.u32 \t%~p, %~r1, 0;")
+      .line("@%~p bra \t~GUESSED;")
+      // target * tickets / clocks, at most 16 times as many as it was.
       .line("ld.param.u32 \t%~r3, " + PARAM(target_clocks) + ";")
-      .line("setp.gt.u32 \t%~p, %~r0, %~r3;")
-      .line("@%~p shr.u32 \t%~r6, %~r6, 1;")
-      .line("shr.u32 \t%~r3, %~r3, 1;")
-      .line("setp.lt.u32 \t%~p, %~r0, %~r3;")
-      .line("@%~p shl.b32 \t%~r6, %~r6, 1;")
+      .line("cvt.rn.f32.u32 \t%~f0, %~r3;")
+      .line("cvt.rn.f32.u32 \t%~f1, %~r1;")
+      .line("mul.f32 \t%~f0, %~f0, %~f1;")
+      .line("max.u32 \t%~r0, %~r0, 1;")
+      .line("cvt.rn.f32.u32 \t%~f1, %~r0;")
+      .line("div.full.f32 \t%~f0, %~f0, %~f1;")
+      .line("cvt.rzi.u32.f32 \t%~r0, %~f0;")
+      .line("shl.b32 \t%~r6, %~r6, 4;")
+      .line("min.u32 \t%~r6, %~r6, %~r0;");
+  out_.label("~GUESSED")
       .line("ld.param.u16 \t%~h, " + PARAM(chunk_max) + ";")
       .line("cvt.u32.u16 \t%~r3, %~h;")
       .line("min.u32 \t%~r6, %~r6, %~r3;")
+      .line("max.u32 \t%~r6, %~r6, 1;")
+      // Towards the end of the grid what is left is shared out.
       .line("ld.param.u32 \t%~r3, " + PARAM(tasks) + ";")
       .line("sub.u32 \t%~r3, %~r3, %~end;")
       .line("ld.param.u8 \t%~h, " + PARAM(tail_shift) + ";")
       .line("cvt.u32.u16 \t%~r4, %~h;")
       .line("shr.u32 \t%~r3, %~r3, %~r4;")
-      .line("min.u32 \t%~r6, %~r6, %~r3;");
-  out_.label("~SIZED").line("max.u32 \t%~r6, %~r6, 1;");
+      .line("min.u32 \t%~r8, %~r6, %~r3;")
+      .line("max.u32 \t%~r8, %~r8, 1;")
+      .line("st.shared.v2.u32 \t" + shared(kFetched) + ", {%~r2, %~r8};");
+  out_.label("~SIZED").line("max.u32 \t%~r8, %~r8, 1;");
 }
 
-// [%~next, %~end): the next %~r6 tickets; empty when there are none.
+// [%~next, %~end): the next %~r8 tickets; empty when there are none.
 void LoopHead::write_ticket() {
-  out_.line("atom.global.add.u32 \t%~next, " + CONTROL("control", next_ticket) + ", %~r6;")
+  out_.line("atom.global.add.u32 \t%~next, " + CONTROL("control", next_ticket) + ", %~r8;")
+      .line("ld.param.u32 \t%~r1, " + PARAM(first_tickets) + ";")
+      .line("add.u32 \t%~next, %~next, %~r1;")
       .line("ld.param.u32 \t%~r1, " + PARAM(tasks) + ";")
-      .line("add.u32 \t%~end, %~next, %~r6;")
-      .line("min.u32 \t%~end, %~end, %~r1;")
-      .line("setp.ne.u32 \t%~p, %~next, 0;")
-      .line("@%~p bra \t~BEGUN_BEFORE;")
-      .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
-      .line("setp.eq.u64 \t%~p, %~record, 0;")
-      .line("@%~p bra \t~BEGUN_BEFORE;")
-      .line("cvta.to.global.u64 \t%~record, %~record;")
-      .line("mov.u64 \t%~a, %globaltimer;")
-      .line("{ST_SYS}.global.u64 \t" + RECORD("record", start_ns) + ", %~a;")
-      .line("mov.u32 \t%~r0, " + number(SLUICE_LAUNCH_RUNNING) + ";")
-      .line("{ST_SYS}.global.u32 \t" + RECORD("record", state) + ", %~r0;");
-  out_.label("~BEGUN_BEFORE");
+      .line("add.u32 \t%~end, %~next, %~r8;")
+      .line("min.u32 \t%~end, %~end, %~r1;");
 }
 
 // quotient = dividend / d, by the round-up method (Granlund and Montgomery 1994, figure 4.1);
@@ -335,19 +382,9 @@ void LoopHead::divide(const std::string& quotient, const std::string& dividend, 
       .line("shr.u32 \t" + quotient + ", " + quotient + ", %~r0;");
 }
 
-// A batch from the front of [%~next, %~end) into the slot.
+// The index of task %~next, then a batch from the front of [%~next, %~end) into the slot.
 void LoopHead::write_take() {
   out_.label("~TAKE");
-  if (chunked()) {
-    out_.line("ld.param.u8 \t%~h, " + PARAM(batch_shift) + ";")
-        .line("cvt.u32.u16 \t%~r0, %~h;")
-        .line("shr.u32 \t%~r8, %~r6, %~r0;")
-        .line("max.u32 \t%~r8, %~r8, 1;")
-        .line("sub.u32 \t%~r0, %~end, %~next;")
-        .line("min.u32 \t%~r8, %~r8, %~r0;");
-  } else {
-    out_.line("mov.u32 \t%~r8, 1;");
-  }
   if (steps(0)) {
     constexpr std::size_t kShifts = offsetof(sluice_preempt_params, shift_x1);
     static_assert(kShifts % 4 == 0);
@@ -358,6 +395,27 @@ void LoopHead::write_take() {
   if (steps(1)) {
     divide("%~z", "%~r1", PARAM(magic_y), 16);
     subtract_product("%~y", "%~r1", "%~z", PARAM(grid_y));
+  }
+  out_.line("setp.ne.u32 \t%~p, %~next, 0;")
+      .line("@%~p bra \t~BATCH;")
+      .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
+      .line("setp.eq.u64 \t%~p, %~record, 0;")
+      .line("@%~p bra \t~BATCH;")
+      .line("cvta.to.global.u64 \t%~record, %~record;")
+      .line("mov.u64 \t%~a, %globaltimer;")
+      .line("{ST_SYS}.global.u64 \t" + RECORD("record", start_ns) + ", %~a;")
+      .line("mov.u32 \t%~r0, " + number(SLUICE_LAUNCH_RUNNING) + ";")
+      .line("{ST_SYS}.global.u32 \t" + RECORD("record", state) + ", %~r0;");
+  out_.label("~BATCH");
+  if (chunked()) {
+    out_.line("ld.param.u8 \t%~h, " + PARAM(batch_shift) + ";")
+        .line("cvt.u32.u16 \t%~r0, %~h;")
+        .line("shr.u32 \t%~r8, %~r6, %~r0;")
+        .line("max.u32 \t%~r8, %~r8, 1;")
+        .line("sub.u32 \t%~r0, %~end, %~next;")
+        .line("min.u32 \t%~r8, %~r8, %~r0;");
+  } else {
+    out_.line("mov.u32 \t%~r8, 1;");
   }
   if (!options_.once) {
     out_.line("add.u32 \t%~next, %~next, %~r8;")
@@ -372,6 +430,13 @@ void LoopHead::write_take() {
       .line("add.u32 \t%~r0, %~r0, %~base;")
       .line("st.shared.v4.u32 \t[%~r0], {" + element(0, "%~x") + ", " + element(1, "%~y") + ", " +
             element(2, "%~z") + ", %~r8};");
+  if (!chunked() || !options_.prefetch) return;
+  write_short_test();
+  out_.line("@!%~p bra \t~WAIT;");
+  evict_address();
+  // .cg: from the L2 cache, where the proxy's store is.
+  out_.line("add.u32 \t%~r0, %~base, " + number(kWord) + ";")
+      .line("cp.async.cg.shared.global \t[%~r0], [%~a], 16;");
 }
 
 // Evicted: what this worker has in hand goes on the left-over list.
@@ -446,10 +511,6 @@ void LoopHead::write_tail() {
   out_.label("~TAIL");
   for (const std::string& line : options_.clean_up) out_.line(line);
   if (chunked()) {
-    out_.line("sub.u32 \t%~rem, %~rem, 2;")
-        .line("setp.lt.u32 \t%~p, %~rem, 2;")
-        .line("@%~p bra \t~HEAD;");
-    if (options_.separate) barrier();
     if (steps(0)) {
       out_.line("add.u32 \t%~x, %~x, 1;")
           .line("ld.param.u32 \t%~r0, " + PARAM(grid_x) + ";")
@@ -463,6 +524,10 @@ void LoopHead::write_tail() {
           .line("@%~q mov.u32 \t%~y, 0;")
           .line("@%~q add.u32 \t%~z, %~z, 1;");
     }
+    out_.line("sub.u32 \t%~rem, %~rem, 2;")
+        .line("setp.lt.u32 \t%~p, %~rem, 2;")
+        .line("@%~p bra \t~HEAD;");
+    if (options_.separate) barrier();
     out_.line("bra \t~BODY;");
     return;
   }
@@ -487,19 +552,7 @@ void LoopHead::write_leave() {
 // %~control hold.
 void LoopHead::write_account(std::string_view end) {
   const std::string over = end.empty() ? "ret;" : "bra \t" + std::string(end) + ";";
-  out_.line("setp.eq.u32 \t%~p, %~r7, 0;")
-      .line("@%~p bra \t~GONE;")
-      .line("{FENCE_GPU};")
-      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", finished) + ", %~r7;")
-      .line("add.u32 \t%~r0, %~r0, %~r7;")
-      .line("ld.param.u32 \t%~r4, " + PARAM(tasks) + ";")
-      .line("setp.ne.u32 \t%~p, %~r0, %~r4;")
-      .line("@%~p bra \t~GONE;")
-      .line("{FENCE_GPU};")
-      .line("mov.u32 \t%~r0, 1;")
-      .line("{ST_GPU}.global.u32 \t" + CONTROL("control", done) + ", %~r0;");
-  out_.label("~GONE")
-      .line("ld.shared.u32 \t%~r0, " + shared(kPlace) + ";")
+  out_.line("ld.shared.u32 \t%~r0, " + shared(kPlace) + ";")
       .line("and.b32 \t%~r1, %~r0, " + number(kEvicted - 1) + ";")
       .line("setp.eq.u32 \t%~p, %~r1, 0;")
       .line("@%~p bra \t~EXIT;")
@@ -522,45 +575,71 @@ void LoopHead::write_account(std::string_view end) {
       .line("add.u32 \t%~r0, %~r0, 1;")
       .line("{ST_SYS}.global.u32 \t" + RECORD("record", sms_left) + ", %~r0;");
   out_.label("~EXIT");
-  write_exit(over);
+  write_exit(over, "~LAST");
 }
 
 // Counts the block out; the last one of the physical launch writes the record. `over` ends the
 // thread's way, also under a guard.
-void LoopHead::write_exit(const std::string& over) {
-  out_.line("mov.u32 \t%~r0, %nctaid.x;")
-      .line("sub.u32 \t%~r0, %~r0, 1;")
+void LoopHead::write_exit(const std::string& over, const std::string& label) {
+  // {finished, exited} of the first grid in one addition. No fence: who reads what the tasks wrote
+  // comes after the end of the grid.
+  static_assert(offsetof(sluice_launch_control, exited) ==
+                offsetof(sluice_launch_control, finished) + 4);
+  static_assert(offsetof(sluice_launch_control, finished) % 8 == 0);
+  out_.line("ld.param.u32 \t%~r4, " + PARAM(tasks) + ";")
+      .line("mov.u32 \t%~r5, %nctaid.x;")
       .line("ld.param.u16 \t%~h, " + PARAM(grid) + ";")
-      .line("mul.wide.u16 \t%~r1, %~h, 4;")
-      .line("cvt.u64.u32 \t%~a, %~r1;")
-      .line("add.s64 \t%~a, %~a, %~control;")
-      .line("{FENCE_GPU};")
-      // Wraps to 0 with the last block, so the next physical launch finds it clean.
-      .line("atom.global.inc.u32 \t%~r1, " + CONTROL("a", exited) + ", %~r0;")
-      .line("setp.ne.u32 \t%~p, %~r1, %~r0;")
+      .line("setp.ne.u16 \t%~p, %~h, 0;")
+      .line("@%~p bra \t" + label + "_SECOND;")
+      .line("mov.u32 \t%~r1, 1;")
+      .line("mov.b64 \t%~word, {%~r7, %~r1};")
+      .line("atom.global.add.u64 \t%~word, " + CONTROL("control", finished) + ", %~word;")
+      .line("mov.b64 \t{%~r0, %~r1}, %~word;")
+      .line("bra \t" + label + "_COUNTED;");
+  out_.label(label + "_SECOND")
+      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", finished) + ", %~r7;")
+      .line("atom.global.add.u32 \t%~r1, " + CONTROL("control", exited[1]) + ", 1;");
+  out_.label(label + "_COUNTED")
+      .line("add.u32 \t%~r0, %~r0, %~r7;")
+      .line("setp.ne.u32 \t%~p, %~r0, %~r4;")
+      .line("setp.eq.or.u32 \t%~p, %~r7, 0, %~p;")
+      .line("mov.u32 \t%~r2, 1;")
+      .line("@!%~p {ST_GPU}.global.u32 \t" + CONTROL("control", done) + ", %~r2;")
+      .line("add.u32 \t%~r1, %~r1, 1;")
+      .line("setp.ne.u32 \t%~p, %~r1, %~r5;")
       .line("@%~p " + over)
-      .line("{FENCE_GPU};")
-      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", physical) + ", 1;")
+      // The last block: a relaunch finds the count clean, and whoever asks finds the record.
+      .line("setp.ne.u16 \t%~p, %~h, 0;")
+      .line("mov.u32 \t%~r1, 0;")
+      .line("sub.u32 \t%~r5, %~r1, %~r5;")
+      .line("@!%~p red.global.add.u32 \t" + CONTROL("control", exited[0]) + ", %~r5;")
+      .line("@%~p red.global.add.u32 \t" + CONTROL("control", exited[1]) + ", %~r5;")
+      .line("red.global.add.u32 \t" + CONTROL("control", physical) + ", 1;")
       .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
       .line("setp.eq.u64 \t%~p, %~record, 0;")
       .line("@%~p " + over)
       .line("cvta.to.global.u64 \t%~record, %~record;")
-      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("control", finished) + ";")
-      .line("{ST_SYS}.global.u32 \t" + RECORD("record", tasks_done) + ", %~r0;")
-      .line("ld.param.u32 \t%~r4, " + PARAM(tasks) + ";")
-      .line("{LD_GPU}.global.u32 \t%~r1, " + CONTROL("control", next_ticket) + ";")
-      .line("min.u32 \t%~r1, %~r1, %~r4;")
-      .line("{ST_SYS}.global.u32 \t" + RECORD("record", tasks_fetched) + ", %~r1;")
-      .line("ld.param.u32 \t%~r1, " + PARAM(generation) + ";")
-      .line("{ST_SYS}.global.u32 \t" + RECORD("record", generation) + ", %~r1;")
       .line("mov.u64 \t%~word, %globaltimer;")
       .line("{ST_SYS}.global.u64 \t" + RECORD("record", left_ns) + ", %~word;")
+      .line("mov.u32 \t%~r1, %~r4;")
+      .line("mov.u32 \t%~r2, " + number(SLUICE_LAUNCH_DONE) + ";")
       .line("setp.eq.u32 \t%~p, %~r0, %~r4;")
-      .line("selp.b32 \t%~r0, " + number(SLUICE_LAUNCH_DONE) + ", " +
-            number(SLUICE_LAUNCH_TOEVICT) + ", %~p;")
-      .line("{FENCE_SYS};")  // the state is written last
-      .line("{ST_SYS}.global.u32 \t" + RECORD("record", state) + ", %~r0;")
+      .line("@%~p bra \t" + label + "_WHOLE;")
+      .line("mov.u32 \t%~r2, " + number(SLUICE_LAUNCH_TOEVICT) + ";")
+      .line("{LD_GPU}.global.u32 \t%~r1, " + CONTROL("control", next_ticket) + ";")
+      .line("ld.param.u32 \t%~r3, " + PARAM(first_tickets) + ";")
+      .line("add.u32 \t%~r1, %~r1, %~r3;")
+      .line("min.u32 \t%~r1, %~r1, %~r4;");
+  out_.label(label + "_WHOLE")
+      .line("{ST_SYS}.global.u32 \t" + RECORD("record", tasks_fetched) + ", %~r1;")
+      // State, generation, total and done in one store, last.
+      .line("ld.param.u32 \t%~r3, " + PARAM(generation) + ";")
+      .line("{ST_SYS}.global.v4.u32 \t[%~record], {%~r2, %~r3, %~r4, %~r0};")
       .line(over);
+  static_assert(offsetof(sluice_launch_record, state) == 0);
+  static_assert(offsetof(sluice_launch_record, generation) == 4);
+  static_assert(offsetof(sluice_launch_record, tasks_total) == 8);
+  static_assert(offsetof(sluice_launch_record, tasks_done) == 12);
 }
 
 void LoopHead::write_proxy() {
@@ -575,11 +654,18 @@ void LoopHead::write_proxy() {
       .line("mov.u64 \t%~record, 0;")  // the word that was copied last
       .line("mov.u32 \t%~r5, %nctaid.x;")
       .line("sub.u32 \t%~r5, %~r5, 1;")
-      .line("mov.u32 \t%~r8, 0;");
+      .line("mov.u32 \t%~r8, 0;")
+      .line("ld.param.u16 \t%~h, " + PARAM(grid) + ";")
+      .line("mul.wide.u16 \t%~r0, %~h, 4;")
+      .line("cvt.u64.u32 \t%~exited, %~r0;")
+      .line("add.s64 \t%~exited, %~exited, %~control;")
+      .line("ld.param.u32 \t%~next, " + PARAM(first_tickets) + ";");
   out_.label("~POLL")
       .line("{LD_SYS}.global.u64 \t%~word, [%~a];")
       .line("{LD_GPU}.global.u32 \t%~r6, " + CONTROL("control", next_ticket) + ";")
       .line("{LD_GPU}.global.u32 \t%~r7, " + CONTROL("control", left_count) + ";")
+      .line("{LD_GPU}.global.u32 \t%~r3, " + CONTROL("exited", exited) + ";")
+      .line("add.u32 \t%~r6, %~r6, %~next;")
       .line("setp.eq.u64 \t%~p, %~word, %~record;")
       .line("@%~p bra \t~SAME;")
       .line("mov.u64 \t%~record, %~word;")
@@ -612,15 +698,10 @@ void LoopHead::write_proxy() {
       .line("setp.eq.and.u32 \t%~p, %~r7, 0, %~p;")
       .line("@%~p bra \t~PROXY_OUT;")
       // All workers have left, each from its own SM.
-      .line("ld.param.u16 \t%~h, " + PARAM(grid) + ";")
-      .line("mul.wide.u16 \t%~r1, %~h, 4;")
-      .line("cvt.u64.u32 \t%~word, %~r1;")
-      .line("add.s64 \t%~word, %~word, %~control;")
-      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("word", exited) + ";")
-      .line("setp.lt.u32 \t%~p, %~r0, %~r5;")
+      .line("setp.lt.u32 \t%~p, %~r3, %~r5;")
       .line("@%~p bra \t~POLL;");
-  out_.label("~PROXY_OUT");
-  write_exit("ret;");
+  out_.label("~PROXY_OUT").line("mov.u32 \t%~r7, 0;");
+  write_exit("ret;", "~PROXY_LAST");
 }
 
 }  // namespace sluice::passes

@@ -5,7 +5,8 @@
 //           not done sends everybody home; a resumed worker takes up the rest that it left
 //   HEAD    leader: the evict word; the rest of its chunk or, with a ticket, a new one, whose size
 //           follows from how long the last one took; a *batch* of it is broadcast through one of two
-//           slots. Evicted: what is left of the chunk goes on the left-over list
+//           slots. Evicted: what is left of the chunk goes on the left-over list. A chunk is long
+//           (80 us, so that drawing tickets costs nothing), a batch short (it bounds the latency)
 //   WAIT    one barrier; everybody reads the slot (R16: two slots make one barrier enough, because
 //           slot k is written again only after the next barrier)
 //   BODY    the original body, with the task's index for %ctaid; returns go to TAIL
@@ -47,6 +48,8 @@ struct LoopOptions {
   bool separate = true;
   // Tasks wait for lower-numbered ones (R31).
   bool in_order = false;
+  // The ISA has cp.async, and the body does not use it: the evict word is fetched while tasks run.
+  bool prefetch = false;
   // Prologue form: a block runs one task and ends; the body keeps its own returns. For what cannot
   // be run again and again by one block (R17, R24, R27, R28). Such a body never comes to the tail.
   bool once = false;
@@ -83,7 +86,9 @@ class LoopHead {
   void write_entry();
   void write_head();
   void write_claim();
-  void write_evict_test(std::string_view evicted);
+  void write_evict_test(std::string_view evicted, std::string_view stay);
+  void write_short_test();
+  void evict_address();
   void write_ticket();
   void write_chunk();
   void write_take();
@@ -93,7 +98,7 @@ class LoopHead {
   void write_tail();
   void write_leave();
   void write_account(std::string_view end);
-  void write_exit(const std::string& over);
+  void write_exit(const std::string& over, const std::string& label);
   void write_slot_address();
   void write_proxy();
   void load_base();

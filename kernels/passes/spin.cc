@@ -14,6 +14,9 @@ using ptx::StatementKind;
 
 namespace {
 
+// Reads in one loop that are looked at one by one; with more, each counts as deciding the loop's end.
+constexpr std::size_t kMostPolls = 16;
+
 // Memory that only the block itself sees: waiting on it is waiting for one's own threads.
 bool block_internal(const Statement& s) {
   return has_modifier(s.opcode, "shared") || has_modifier(s.opcode, "cta") ||
@@ -124,9 +127,26 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
                 [&](std::uint32_t b) { out.fetches_work |= counting[component[b]]; });
 
   LowerIndex lower(cfg.function());
+  std::vector<std::uint32_t> exits;
   for_each_exit(sources, [&](std::uint32_t b) {
-    const auto& polled = polls[component[b]];
-    if (polled.empty() || out.spins == SpinLoops::kUnknown) return;
+    if (!polls[component[b]].empty()) exits.push_back(b);
+  });
+  // Of the values that a loop reads, those that its end depends on.
+  const auto only_those_that_matter = [&](std::uint32_t b) {
+    std::vector<std::uint32_t> matter;
+    for (std::uint32_t i : polls[component[b]]) {
+      bool matters = polls[component[b]].size() > kMostPolls;
+      if (!matters) {
+        const std::vector<std::uint32_t> one{i};
+        for_each_exit(one, [&](std::uint32_t at) { matters |= component[at] == component[b]; });
+      }
+      if (matters) matter.push_back(i);
+    }
+    return matter;
+  };
+  for (std::uint32_t b : exits) {
+    if (out.spins == SpinLoops::kUnknown) break;
+    const auto polled = only_those_that_matter(b);
     const bool all_lower = std::all_of(polled.begin(), polled.end(), [&](std::uint32_t i) {
       const Statement& s = statements[i];
       const bool store_is_possible = base_opcode(s.opcode) != "ld";
@@ -134,17 +154,17 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
     });
     if (all_lower) {
       out.spins = SpinLoops::kLowerTasks;
-      return;
+      continue;
     }
     // A loop that draws its own work from a counter ends when there is no more; it waits for no one.
     if (std::all_of(polled.begin(), polled.end(),
                     [&](std::uint32_t i) { return surely_advances(statements[i]); }))
-      return;
+      continue;
     out.spins = SpinLoops::kUnknown;
     out.why = "has a loop that waits for a value in global memory (line " +
               std::to_string(statements[blocks[b].terminator].line) +
               "), which no block that can run now may ever write";
-  });
+  }
   return out;
 }
 

@@ -1,0 +1,79 @@
+// Kernels that a naive rewriter gets wrong (ptx_hazards.cc): each is in the tier that it must be in,
+// and its clone, evicted at random, leaves the memory that the original leaves.
+#include "tests/unit/ptx_hazards.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "kernels/tool/eviction_run.h"
+
+namespace sluice::tool {
+namespace {
+
+using hazards::Hazard;
+
+std::ostream& operator<<(std::ostream& out, const Hazard& h) { return out << h.name; }
+
+class Hazards : public testing::TestWithParam<Hazard> {};
+
+std::string text_of(const Hazard& h) {
+  return std::string(".version 8.0\n.target sm_90\n.address_size 64\n") + h.before +
+         "\n.visible .entry k(.param .u64 out, .param .u64 in, .param .u32 n)\n{" +
+         hazards::kStart + h.body + "\n}\n";
+}
+
+TEST_P(Hazards, EvictedAtRandomLeavesTheSame) {
+  const Hazard& h = GetParam();
+  auto run = EvictionRun::load(text_of(h));
+  ASSERT_TRUE(run) << run.error().message;
+  const passes::KernelReport* report = (*run)->report("k");
+  ASSERT_NE(report, nullptr);
+  EXPECT_STREQ(passes::tier_name(report->tier), h.tier) << report->reason;
+  EXPECT_EQ(report->persistent, std::string(h.name) == "work_queue");
+  if (!report->evictable) {
+    EXPECT_FALSE(report->reason.empty());
+    return;
+  }
+  const std::size_t out = (*run)->add_buffer(20000), in = (*run)->add_buffer(4096);
+  std::mt19937 random(7);
+  for (std::size_t i = 0; i < 1024; ++i) {
+    const std::uint32_t value = random();
+    std::memcpy((*run)->data(in) + 4 * i, &value, 4);
+  }
+  KernelLaunch launch;
+  launch.kernel = "k";
+  launch.grid = {h.grid[0], h.grid[1], h.grid[2]};
+  launch.block = {h.block[0], h.block[1], h.block[2]};
+  launch.dynamic_shared = h.dynamic_shared;
+  const std::uint64_t pointers[2] = {(*run)->address(out), (*run)->address(in)};
+  launch.params.resize(20);
+  std::memcpy(launch.params.data(), pointers, 16);
+  std::memcpy(launch.params.data() + 16, &h.n, 4);
+
+  const auto before = (*run)->contents();
+  auto original = (*run)->run_original(launch, 1);
+  ASSERT_TRUE(original) << original.error().message;
+  const auto expected = (*run)->contents();
+  EXPECT_TRUE(expected != before) << "the kernel shows nothing";
+  std::uint32_t evictions = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    (*run)->restore(before);
+    EvictionOptions options;
+    options.seed = seed;
+    options.most_evictions = seed % 10 == 0 ? 50 : 5;
+    auto clone = (*run)->run_clone(launch, options);
+    ASSERT_TRUE(clone) << clone.error().message;
+    evictions += clone->evictions;
+    ASSERT_EQ(first_difference(expected, (*run)->contents()), "") << clone->setting;
+  }
+  EXPECT_GT(evictions, 10u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Hazards,
+                         testing::ValuesIn(hazards::kHazards,
+                                           hazards::kHazards + hazards::kHazardCount),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace sluice::tool
