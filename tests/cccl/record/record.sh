@@ -1,0 +1,66 @@
+#!/bin/sh
+# Compiles every program of ../programs with nvcc, runs each as sm_75 and as sm_90 on the libcuda.so.1
+# of the folder given (the software GPU's of a build, or NVIDIA's), and packs the PTX and the traces
+# of the cases into ../cccl.tar.xz. A case whose results are wrong leaves no trace, and then nothing
+# is packed. Called by scripts/regenerate-ptx --cccl.
+#
+#   record.sh LIBDIR [PROGRAM...]    with programs named: runs them, packs nothing
+set -eu
+
+[ $# -ge 1 ] || { echo "usage: record.sh LIBDIR [PROGRAM...]" >&2; exit 2; }
+lib=$(cd "$1" && pwd)
+shift
+here=$(cd "$(dirname "$0")/.." && pwd)
+nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+include=$(dirname "$(dirname "$nvcc")")/include
+[ -x "$nvcc" ] || { echo "record.sh: nvcc not found" >&2; exit 1; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+mkdir "$work/75" "$work/90" "$work/pack" "$work/lib"
+# The software GPU's library is known by a name of its own; programs ask for libcuda.so.1.
+for name in libcuda.so.1 libsluice-softcuda.so; do
+  [ -e "$lib/$name" ] && ln -s "$lib/$name" "$work/lib/$name"
+done
+[ -e "$work/lib/libcuda.so.1" ] || ln -s libsluice-softcuda.so "$work/lib/libcuda.so.1"
+
+for source in cudart trace_writer; do
+  c++ -std=c++20 -O1 -I"$here/../.." -I"$include" -c -o "$work/$source.o" "$here/record/$source.cc"
+done
+all=no
+if [ $# -eq 0 ]; then
+  all=yes
+  set -- $(cd "$here/programs" && ls *.cu | sed 's/\.cu$//')
+fi
+cd "$here/programs"  # so that no path of this machine can enter the text
+status=0
+for program; do
+  # shellcheck disable=SC2046  # the flags are words
+  "$nvcc" $(cat nvcc.flags) -c -o "$work/$program.o" "$program.cu"
+  c++ -o "$work/$program" "$work/$program.o" "$work/cudart.o" "$work/trace_writer.o" \
+    "$work/lib/libcuda.so.1"
+  for arch in 75 90; do
+    if SLUICE_RECORD_ARCH=$arch SLUICE_RECORD_DIR=$work/$arch LD_LIBRARY_PATH=$work/lib \
+      "$work/$program"; then
+      echo "$program sm_$arch: right"
+    else
+      echo "$program sm_$arch: FAILED" >&2
+      status=1
+    fi
+  done
+done
+[ $all = yes ] || exit $status
+[ $status = 0 ] || { echo "record.sh: nothing packed" >&2; exit 1; }
+
+cp "$work"/75/*.ptx "$work"/90/*.ptx "$work/pack"
+turn=0  # every other case from the other architecture
+for trace in "$work"/75/*.trace; do
+  name=$(basename "$trace")
+  if [ $turn = 0 ]; then cp "$trace" "$work/pack"; else cp "$work/90/$name" "$work/pack"; fi
+  turn=$((1 - turn))
+done
+cd "$work/pack"
+# The same bytes from the same files.
+tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -cf - *.ptx *.trace |
+  xz -T1 -9e > "$here/cccl.tar.xz"
+ls -l "$here/cccl.tar.xz"
