@@ -236,7 +236,6 @@ void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string&
   fault_.address = w.fault_address;
   fault_.bytes = w.fault_bytes;
   fault_.detail = detail;
-  if (checker != nullptr) checker->explain(fault_);
   static constexpr const char* kSpaces[] = {"generic", "global", "shared", "local", "param"};
   const uint32_t space = code_.code[pc].mod & kSpaceMask;
   switch (w.fault_kind) {
@@ -258,6 +257,7 @@ void BlockImpl::record_fault(const WarpState& w, uint32_t pc, const std::string&
     fault_.detail = "the block has " + std::to_string(shared_bytes) + " bytes";
   else if (w.fault_kind == FaultKind::kLocalBounds)
     fault_.detail = "the thread has " + std::to_string(local_bytes) + " bytes";
+  if (checker != nullptr) checker->explain(fault_);
 }
 
 void read_special(Warp& w, const Inst& in) {

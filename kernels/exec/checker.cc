@@ -221,10 +221,12 @@ std::string Checker::explain_address(uint64_t address, uint64_t bytes) const {
 
 bool Checker::report(Finding finding) {
   const std::lock_guard lock(mutex_);
-  // Once per place: a leak's place is its address.
-  auto key = std::make_tuple(
-      finding.kind, finding.kernel, finding.party.line, finding.has_other ? finding.other.line : 0,
-      finding.kind == CheckKind::kLeak ? finding.party.what : finding.space + finding.party.what);
+  // Once per place. A race's is the two lines, whichever came first; a leak's its address.
+  uint32_t line = finding.party.line, other = finding.has_other ? finding.other.line : 0;
+  if (finding.kind == CheckKind::kRace && other < line) std::swap(line, other);
+  auto key = std::make_tuple(finding.kind, finding.kernel, line, other,
+                             finding.kind == CheckKind::kRace ? finding.space
+                                                              : finding.space + finding.party.what);
   const auto [it, added] = index_.emplace(std::move(key), findings_.size());
   if (!added) {
     if (it->second < findings_.size()) ++findings_[it->second].count;
