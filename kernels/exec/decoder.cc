@@ -401,6 +401,8 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() 
       {"elect", &D::do_elect},
       {"activemask", &D::do_activemask},
       {"nanosleep", &D::do_nanosleep},
+      {"mbarrier", &D::do_mbarrier},
+      {"createpolicy", &D::do_createpolicy},
       {"mma", &D::do_mma},
       {"wmma", &D::do_wmma},
       {"ldmatrix", &D::do_ldmatrix},

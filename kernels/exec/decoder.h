@@ -274,6 +274,10 @@ class Decoder {
   bool do_wmma();
   bool do_ldmatrix();
   bool do_movmatrix();
+  bool do_mbarrier();
+  bool do_cp_mbarrier();
+  bool do_cp_bulk();
+  bool do_createpolicy();
   bool register_list(std::string_view list, size_t count, Type type, bool def,
                      std::vector<Operand>& out);
   bool float_binary(const char* name, Type type, bool may_round);

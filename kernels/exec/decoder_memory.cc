@@ -147,9 +147,8 @@ bool Decoder::do_atom() {
 }
 
 bool Decoder::do_fence() {
-  if (take("mbarrier_init") || take("acquire") || take("release")) {
-    // One-sided and proxy fences are weaker than the full one that we make.
-  }
+  // One-sided and proxy fences are weaker than the full one that we make.
+  take_any({"mbarrier_init", "acquire", "release"});
   take_any(
       {"cta", "cluster", "gl", "gpu", "sys", "sc", "acq_rel", "proxy", "alias", "async", "global"});
   take_any(
@@ -160,24 +159,40 @@ bool Decoder::do_fence() {
 }
 
 bool Decoder::do_cp() {
-  if (!take("async") || take("bulk") || take("mbarrier") || take("reduce")) return unsupported();
+  for (const std::string_view word : words_) {
+    if (word == "bulk") return do_cp_bulk();
+    if (word == "mbarrier") {
+      take("async");
+      return do_cp_mbarrier();
+    }
+  }
+  if (!take("async")) return unsupported();
   if (take_any({"commit_group", "wait_group", "wait_all"}))
     return all_taken();  // it is done already
   take_any({"ca", "cg"});
   if (!take_any({"shared", "shared::cta"}) || !take("global")) return unsupported();
   take_any({"L2::64B", "L2::128B", "L2::256B"});
+  const size_t operands = operand_count() - (take("L2::cache_hint") ? 1 : 0);  // the policy is last
   if (!all_taken()) return false;
-  if (operand_count() != 3 && operand_count() != 4) return false;
+  if (operands != 3 && operands != 4) return false;
   Address to, from;
   uint64_t bytes;
   if (!address(text(0), to) || !address(text(1), from) || !immediate(text(2), Type::kU32, bytes))
     return false;
   if ((bytes != 4 && bytes != 8 && bytes != 16) || from.narrow) return unsupported();
   Operand limit;
-  if (operand_count() == 4) {
+  if (operands == 4) {
+    // Bytes to read, or a predicate: ignore the source and write zeros.
     Register reg;
-    if (find_register(text(3), reg) && reg.is_pred) return unsupported();  // ignore-src
-    if (!source(text(3), Type::kU32, limit)) return false;
+    uint32_t ignore;
+    const std::string_view name = text(3).substr(text(3).empty() || text(3)[0] != '!' ? 0 : 1);
+    if (find_register(name, reg) && reg.is_pred) {
+      if (!source_pred(text(3), ignore)) return false;
+      limit = temporary(4);
+      emit("selp_b32", 0, 0, limit, constant(0, 4), constant(bytes, 4), raw(ignore));
+    } else if (!source(text(3), Type::kU32, limit)) {
+      return false;
+    }
   }
   emit("cpasync", to.narrow ? kModAddress32 : kModNone, static_cast<int64_t>(bytes), {}, to.base,
        from.base, limit);

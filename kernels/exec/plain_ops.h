@@ -2,11 +2,13 @@
 // what they do for one lane. Internal to kernels/exec.
 #pragma once
 
+#include <cstdint>
+
+#include "kernels/exec/ops_async.h"
 #include "kernels/exec/ops_tensor.h"
-#include "kernels/exec/warp.h"
 
 // All of them: X(name, (handler)).
-#define SLUICE_EXEC_PLAIN_OPS(X) SLUICE_EXEC_MATRIX_MOVE_OPS(X)
+#define SLUICE_EXEC_PLAIN_OPS(X) SLUICE_EXEC_MATRIX_MOVE_OPS(X) SLUICE_EXEC_ASYNC_OPS(X)
 
 #define SLUICE_EXEC_FILL_PLAIN(name, handler) \
   table[static_cast<uint16_t>(Op::k_##name)] = &SLUICE_EXEC_PLAIN_STRIP handler;
@@ -14,7 +16,16 @@
 
 namespace sluice::exec::detail {
 
+struct Warp;
+struct Inst;
+enum class Flow : uint32_t;
+using Handler = Flow (*)(Warp& warp, const Inst& inst);
+
 void fill_matrix_move(Handler* table);
-inline void fill_plain(Handler* table) { fill_matrix_move(table); }
+void fill_async(Handler* table);
+inline void fill_plain(Handler* table) {
+  fill_matrix_move(table);
+  fill_async(table);
+}
 
 }  // namespace sluice::exec::detail
