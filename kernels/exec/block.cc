@@ -205,11 +205,11 @@ RunState BlockImpl::finish() {
 bool BlockImpl::resolve_stall() {
   bool released = false;
   for (WarpState& w : warps_) {
-    uint32_t at_joins = w.live;
-    for (uint32_t k = 0; k < w.split_count; ++k) at_joins &= ~w.splits[k].mask;
     if (!w.release_one_join()) continue;
     released = true;
-    if (checker != nullptr) checker->barrier_passed_by(w, at_joins);
+    if (checker == nullptr) continue;
+    const Split& s = w.splits[w.split_count - 1];
+    checker->barrier_passed_by(w, s.mask, code_.code[s.pc]);
   }
   if (released) return true;
   for (WarpState& w : warps_) {

@@ -55,9 +55,9 @@ class BlockChecker {
                        uint32_t threads);
   // The barrier has what it needs; before anybody goes on.
   void barrier_complete(uint32_t number);
-  // Lanes that waited for the rest of their warp behind a branch go on without it, because the rest
-  // is at a barrier.
-  void barrier_passed_by(const Warp& warp, uint32_t lanes);
+  // Lanes that waited at `at` for the rest of their warp go on without it, because the rest is at a
+  // barrier.
+  void barrier_passed_by(const Warp& warp, uint32_t lanes, const Inst& at);
 
   // A call: the bytes of a new frame have never been written, its arguments are copies.
   void new_frame(const Warp& warp, uint32_t lane, uint64_t base, uint64_t bytes);

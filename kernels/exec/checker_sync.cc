@@ -158,14 +158,17 @@ void BlockChecker::barrier_complete(uint32_t number) {
   }
 }
 
-void BlockChecker::barrier_passed_by(const Warp& w, uint32_t lanes) {
+void BlockChecker::barrier_passed_by(const Warp& w, uint32_t lanes, const Inst& at) {
   if (!checker_.options().barrier || lanes == 0) return;
   for (uint32_t number = 0; number < barriers_.size(); ++number) {
     const Watch& watch = barriers_[number];
     const Watch::Arrival& a = watch.warps[w.index];
-    if (!watch.open || a.at == nullptr || !a.waits || (a.at->mod & kModAligned) == 0) continue;
+    // Behind it in the text: where lanes wait that have gone around it. Before it wait, in vain,
+    // those that are about to leave.
+    if (!watch.open || a.at == nullptr || !a.waits || (a.at->mod & kModAligned) == 0 || &at < a.at)
+      continue;
     CheckParty other =
-        party(0, w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(lanes)), "passes it by");
+        party(0, w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(lanes)), "goes around it");
     report_barrier(
         party(*a.at, w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(a.lanes)),
               at_barrier(number)),

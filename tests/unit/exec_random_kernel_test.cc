@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "kernels/exec/block.h"
+#include "kernels/exec/checker.h"
 #include "tests/support/random_kernel.h"
 #include "tests/unit/exec_harness.h"
 
@@ -37,7 +38,8 @@ struct AlignedCopy {
 };
 
 // What the interpreter leaves behind; an error text where it could not.
-std::string interpret(const RandomKernel& kernel, uint64_t slice, RandomKernelResult& result) {
+std::string interpret(const RandomKernel& kernel, uint64_t slice, RandomKernelResult& result,
+                      Checker* checker = nullptr) {
   auto program = decode_text(kernel.ptx);
   if (!program) return program.error().message;
   auto image = Image::make(*program, {});
@@ -48,6 +50,7 @@ std::string interpret(const RandomKernel& kernel, uint64_t slice, RandomKernelRe
       !map.add(accumulators.address(), accumulators.bytes))
     return "memory map refuses the buffers";
   TestEnvironment environment;
+  environment.checker = checker;
   LaunchShape shape;
   shape.grid = {kernel.grid[0], kernel.grid[1], kernel.grid[2]};
   shape.block = {kernel.block[0], kernel.block[1], kernel.block[2]};
@@ -143,6 +146,23 @@ TEST(RandomKernels, StraightAndUniform) {
   RandomKernelOptions options;
   options.divergence = false;
   run_seeds(20'001, 60, options);
+}
+
+// What the generator makes has no races, reads nothing that nobody wrote, and all meet at its
+// barriers: the checker has nothing to say, and changes nothing.
+TEST(RandomKernels, TheCheckerIsSilent) {
+  for (uint64_t seed = 30'001; seed < 30'061; ++seed) {
+    RandomKernelOptions options;
+    options.seed = seed;
+    const RandomKernel kernel = make_random_kernel(options);
+    Checker checker(*CheckOptions::parse("all"));
+    RandomKernelResult got;
+    ASSERT_EQ(interpret(kernel, 100'000, got, &checker), "");
+    EXPECT_EQ(random_kernels::describe_difference(kernel, random_kernels::evaluate(kernel), got), "")
+        << "seed " << seed;
+    for (const Finding& f : checker.findings())
+      ADD_FAILURE() << "seed " << seed << ": " << f.describe();
+  }
 }
 
 // The evaluator is no echo of the interpreter: a wrong result is seen.
