@@ -36,6 +36,7 @@ AT(sluice_preempt_params, chunk_max, 88);
 AT(sluice_preempt_params, tail_shift, 91);
 AT(sluice_preempt_params, sm_lo, 92);
 AT(sluice_preempt_params, grid, 98);
+AT(sluice_preempt_params, first_tickets, 100);
 
 SIZE(sluice_launch_control, 512);
 AT(sluice_launch_control, next_ticket, 0);

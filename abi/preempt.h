@@ -22,9 +22,9 @@
 #define SLUICE_PREEMPT_PARAMS_BYTES 128
 #define SLUICE_PREEMPT_PARAMS_ALIGN 8
 /* Shared memory that a clone has on top of the original: two broadcast slots of 16 bytes and its
- * leader's 32 bytes of state. Static; or behind the dynamic shared memory that the program asked for,
+ * leader's 48 bytes of state. Static; or behind the dynamic shared memory that the program asked for,
  * at the next multiple of 16: its launch then gets SLUICE_PREEMPT_DYNAMIC_BYTES more. */
-#define SLUICE_PREEMPT_SHARED_BYTES 64
+#define SLUICE_PREEMPT_SHARED_BYTES 80
 #define SLUICE_PREEMPT_DYNAMIC_BYTES (SLUICE_PREEMPT_SHARED_BYTES + 16)
 
 /* The evict word: ONE 64-bit little-endian store {generation:32, sm_lo:16, sm_hi:16}, generation
@@ -40,7 +40,8 @@ typedef uint64_t sluice_evict_word;
 #define SLUICE_LAUNCH_PROXY 0x1u /* hardware block 0 is the proxy: it polls `signal` (host memory)
                                     and copies it to control.evict, which the workers read.
                                     Without it the workers read `signal` themselves. */
-#define SLUICE_LAUNCH_RESUME 0x2u /* not the first physical launch: drain the left-over list */
+#define SLUICE_LAUNCH_RESUME 0x2u /* a physical launch has passed `pred` before: drain the left-over
+                                     list; there are no first tickets any more */
 #define SLUICE_LAUNCH_FIXED 0x4u /* the chunk stays as given, and is a batch (FLEP's amortising) */
 #define SLUICE_LAUNCH_SPATIAL 0x8u /* only on SMs [sm_lo, sm_hi), sm_quota workers on each; counts
                                       the workers of each SM, so that its last one reports it */
@@ -50,7 +51,8 @@ typedef uint64_t sluice_evict_word;
 struct sluice_preempt_params {
   uint64_t control;    /* device address of the logical launch's sluice_launch_control */
   uint64_t signal;     /* the session's evict word as the GPU addresses it: in the signal page, or
-                          a word in device memory that the worker's signaller writes */
+                          a word in device memory that the worker's signaller writes. 16-byte
+                          aligned, and the 8 bytes behind it can be read */
   uint64_t record;     /* the launch's sluice_launch_record as the GPU addresses it; 0: none */
   uint64_t pred;       /* control block of the predecessor in the stream whose `done` must be 1
                           before any ticket is fetched; 0: none */
@@ -65,19 +67,21 @@ struct sluice_preempt_params {
    * l = ceil(log2 d), s1 = min(l,1), s2 = max(l-1,0). _x divides by grid_x, _y by grid_y. */
   uint32_t magic_x, magic_y;
   uint8_t shift_x1, shift_x2, shift_y1, shift_y2;
-  uint32_t target_clocks; /* of a chunk, in SM clocks: a worker doubles its chunk while one takes less
-                             than half of it, and halves it when one takes longer */
+  uint32_t target_clocks; /* of a chunk, in SM clocks: a worker draws as many tickets as take so long */
   uint32_t worker_base;   /* number of the first worker: 0, or behind those of a first grid that
                              still runs (growing back). Worker numbers name left-over slots. */
   uint32_t left_slots;    /* slots of the list that may hold something */
   uint16_t chunk_max;     /* >= 1 */
-  uint8_t batch_shift;    /* a batch is chunk >> batch_shift tasks, at least 1 */
+  uint8_t batch_shift;    /* a batch, which is run between two looks at the evict word, takes
+                             target_clocks >> batch_shift, and is at least one task */
   uint8_t tail_shift;     /* a chunk is at most (tasks not fetched) >> tail_shift, so that the end
                              of the grid is shared out evenly: 2^tail_shift >= 2 * workers */
   uint16_t sm_lo, sm_hi;  /* SLUICE_LAUNCH_SPATIAL */
   uint16_t sm_quota;      /* 0: no limit */
   uint16_t grid;          /* 0, or 1 for the second grid on the same control block */
-  uint32_t reserved[7];
+  uint32_t first_tickets; /* so many workers run the task of their own number first, and tickets are
+                             counted from there; the same in every physical launch */
+  uint32_t reserved[6];
 };
 
 /* What a worker that leaves in the middle of a chunk has not started: per stream, in device memory.
@@ -96,8 +100,8 @@ struct sluice_launch_left {
  * is written by different parties stands on its own 128-byte line. */
 struct sluice_launch_control {
   /* line 0, atomics by all workers. Device scope. */
-  uint32_t next_ticket;   /* first ticket not yet fetched; overshoots the total by up to
-                             workers*chunk, so clamp it */
+  uint32_t next_ticket;   /* first ticket not yet fetched, less first_tickets; overshoots the total
+                             by up to workers*chunk, so clamp it */
   uint32_t pad0[31];
   /* line 1, written by the proxy only, read by all workers (relaxed). */
   uint64_t evict;         /* device copy of the evict word */
@@ -137,7 +141,7 @@ struct sluice_launch_record {
   uint64_t launch_id;    /* W: running number within the session, from 1 */
   uint64_t ready_ns;     /* W: CLOCK_MONOTONIC of the host */
   uint64_t left_ns;      /* G: %globaltimer when the last block left (0: not written) */
-  uint64_t start_ns;     /* G: %globaltimer of the first block's start (0: not written) */
+  uint64_t start_ns;     /* G: %globaltimer of task 0's start (0: not written) */
   uint32_t evictions;    /* W: physical launches that ended before the logical one did */
   uint32_t opaque;       /* W: 1 = not rewritten */
   uint32_t tasks_fetched; /* G: by the proxy now and then, and by the last block out */

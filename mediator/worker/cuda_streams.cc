@@ -139,7 +139,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, c
   p.left_slots = std::min(p.left_slots, c.lefts->slots());
   p.generation = generation;
   if (proxy_) p.flags |= SLUICE_LAUNCH_PROXY;
-  if (again) p.flags |= SLUICE_LAUNCH_RESUME;
+  if (w.begun) p.flags |= SLUICE_LAUNCH_RESUME;
   uint32_t blocks = w.geometry.blocks;
   if (f.form.once) blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_);
 
@@ -297,6 +297,8 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
     if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_DONE);
     return LaunchEnd::kDone;
   }
+  // The engine asks about a launch only when all before it are done, so it has passed its predecessor.
+  w.begun = true;
   const uint32_t evicted =
       static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST));
   if (evicted < w.generation && tasks_done == w.tasks_before) return LaunchEnd::kStuck;

@@ -46,6 +46,7 @@ Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bo
   }
   const uint32_t chunks = (tasks + g.chunk - 1) / g.chunk;
   g.blocks = std::min(workers, chunks) + extra;
+  if (!form.in_order && settings.fixed_chunk == 0) g.first_tickets = g.blocks - extra;
   return g;
 }
 
@@ -71,10 +72,11 @@ sluice_preempt_params make_params(const uint32_t grid[3], uint32_t tasks, const 
   p.shift_y1 = y.shift1;
   p.shift_y2 = y.shift2;
   p.target_clocks = static_cast<uint32_t>(std::min<uint64_t>(
-      uint64_t{settings.target_us} * settings.clock_khz / 1000, UINT32_MAX / 2));
+      uint64_t{settings.target_us} * kChunkTargets * settings.clock_khz / 1000, UINT32_MAX / 2));
   p.chunk_max = std::max<uint16_t>(settings.chunk_max, 1);
   p.batch_shift = settings.fixed_chunk != 0 ? 0 : settings.batch_shift;
   p.tail_shift = geometry.tail_shift;
+  p.first_tickets = geometry.first_tickets;
   p.left_slots = geometry.blocks;
   p.sm_hi = 0xffff;
   return p;

@@ -30,10 +30,11 @@ uint32_t task_count(uint32_t x, uint32_t y, uint32_t z);
 
 // How the session's clones check for evictions; from its configuration.
 struct LoopSettings {
-  uint32_t target_us = 20;    // a chunk takes at most about this long
+  uint32_t target_us = 20;    // from the evict word's arrival to the last block's exit, tasks being
+                              // shorter: a batch takes an eighth of it, a chunk kChunkTargets of them
   uint32_t clock_khz = 1000000;  // of the SMs
-  uint16_t chunk_max = 64;
-  uint8_t batch_shift = 3;    // a batch, the time between two looks at the evict word: target / 2^this
+  uint16_t chunk_max = 1024;
+  uint8_t batch_shift = 5;    // a batch, the time between two looks at the evict word: chunk / 2^this
   // FLEP's amortising factor: every worker draws and runs so many tasks between two looks, whatever
   // they take. 0: adaptive.
   uint16_t fixed_chunk = 0;
@@ -50,6 +51,7 @@ struct Geometry {
   uint32_t blocks = 0;     // hardware blocks of the clone, with the proxy
   uint16_t chunk = 1;      // a worker's first
   uint8_t tail_shift = 0;  // sluice_preempt_params.tail_shift
+  uint32_t first_tickets = 0;  // likewise; the same in every physical launch
 };
 // `resident`: blocks of the clone that the GPU holds at once (occupancy x SMs). `first_chunk`: from
 // ChunkModel. A grid that fits on the GPU at once has no boundary between tasks to leave at.
@@ -78,6 +80,9 @@ class ChunkModel {
   uint64_t task_ns_ = 0;  // running mean; 0: not known
 };
 
+// A chunk takes so many latency targets: what is left of one when its worker leaves goes on the
+// left-over list, so that only the end of the grid bounds it, and drawing tickets costs nothing.
+inline constexpr uint32_t kChunkTargets = 4;
 // What a worker's first chunk may be; larger ones are found by the kernel itself.
 inline constexpr uint32_t kMaxChunk = 1024;
 

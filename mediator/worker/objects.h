@@ -116,6 +116,7 @@ struct LaunchWork : Work {
   uint32_t generation = 0;
   uint32_t tasks_before = 0;  // done when the newest physical launch was queued
   uint32_t evictions = 0;
+  bool begun = false;  // a physical launch has passed its predecessor: the rest is resumed
 };
 
 struct CopyWork : Work {

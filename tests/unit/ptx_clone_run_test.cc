@@ -137,6 +137,7 @@ struct Setting {
   std::uint8_t batch_shift = 1;
   std::uint32_t target_clocks = 1000;
   bool proxy = false;
+  bool first_tickets = false;
   std::uint32_t runs_per_task = 64;  // what out[ticket] must end as
   std::uint32_t seed = 1;
 };
@@ -185,6 +186,10 @@ class CloneRun : public testing::Test {
     generation_ = 0;
     physical_ = 0;
     flags_ = 0;
+    first_tickets_ = 0;
+    if (s.first_tickets) {
+      first_tickets_ = std::min(s.workers, static_cast<std::uint32_t>(s.grid.count()));
+    }
     random_.seed(s.seed);
   }
 
@@ -215,6 +220,7 @@ class CloneRun : public testing::Test {
     p.chunk_max = s.chunk_max;
     p.batch_shift = s.batch_shift;
     p.tail_shift = 1;
+    p.first_tickets = first_tickets_;
     p.sm_hi = 0xffff;
     p.sm_quota = quota_;
     const MagicDivisor x(s.grid.x), y(s.grid.y);
@@ -280,18 +286,19 @@ class CloneRun : public testing::Test {
       left += end - begin;
       ++slots;
     }
-    EXPECT_EQ(c.finished + left, std::min(c.next_ticket, total));
+    const std::uint32_t fetched = std::min(c.next_ticket + first_tickets_, total);
+    EXPECT_EQ(c.finished + left, fetched);
     EXPECT_EQ(c.left_count, slots);
     left_seen_ += slots;
     for (std::uint32_t workers : device_->left.sm_workers) EXPECT_EQ(workers, 0u);
-    EXPECT_EQ(r.tasks_fetched, std::min(c.next_ticket, total));
+    EXPECT_EQ(r.tasks_fetched, fetched);
     EXPECT_EQ(c.done, c.finished == total ? 1u : 0u);
     EXPECT_EQ(r.tasks_done, c.finished);
     EXPECT_EQ(r.generation, generation_);
     EXPECT_EQ(r.state,
               static_cast<std::uint32_t>(c.done ? SLUICE_LAUNCH_DONE : SLUICE_LAUNCH_TOEVICT));
     EXPECT_NE(r.left_ns, 0u);
-    EXPECT_EQ(r.start_ns != 0, c.next_ticket != 0);
+    EXPECT_TRUE(r.start_ns != 0 || c.done == 0);
   }
 
   void check_results(const Setting& s) {
@@ -342,6 +349,7 @@ class CloneRun : public testing::Test {
   int physical_ = 0;
   std::uint16_t flags_ = 0;
   std::uint16_t quota_ = 0;
+  std::uint32_t first_tickets_ = 0;
   std::uint64_t left_seen_ = 0;  // rests found on the list, over the whole test
 };
 
@@ -387,6 +395,7 @@ TEST_F(CloneRun, ManySchedules) {
     s.chunk_max = 64;
     s.batch_shift = static_cast<std::uint8_t>(seed % 4);
     s.target_clocks = 1u << (seed % 20);
+    s.first_tickets = seed % 4 < 2;
     s.proxy = seed % 3 == 0;
     evictions += evict_everywhere(s, 41);
   }
@@ -455,7 +464,9 @@ TEST_F(CloneRun, RestsOfManyAreDoneByFew) {
     flags_ = SLUICE_LAUNCH_SPATIAL;
     launch(s, static_cast<int>(20 * seed), 0, 2);
     check_left(s, 1);
-    if (device_->control.done == 0) EXPECT_GT(device_->control.sms_left, 0u);
+    if (device_->control.done == 0) {
+      EXPECT_GT(device_->control.sms_left, 0u);
+    }
     s.workers = 1;
     if (device_->control.done == 0) launch(s, -1);
     check_results(s);

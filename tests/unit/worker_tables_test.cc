@@ -258,13 +258,14 @@ TEST(PlanLaunch, Parameters) {
   LoopSettings settings;
   settings.clock_khz = 1980000;
   const uint32_t grid[3] = {7, 3, 2};
-  sluice_preempt_params p = make_params(grid, 42, {true, 10, 2, 5}, settings);
+  sluice_preempt_params p = make_params(grid, 42, {true, 10, 2, 5, 9}, settings);
   EXPECT_EQ(p.tasks, 42u);
-  EXPECT_EQ(p.target_clocks, 39600u) << "20 us at 1.98 GHz";
-  EXPECT_EQ(p.batch_shift, 3u);
+  EXPECT_EQ(p.target_clocks, 4u * 39600) << "four times 20 us at 1.98 GHz";
+  EXPECT_EQ(p.batch_shift, 5u);
   EXPECT_EQ(p.flags, 0u);
+  EXPECT_EQ(p.first_tickets, 9u);
   settings.fixed_chunk = 4;
-  p = make_params(grid, 42, {true, 10, 4, 5}, settings);
+  p = make_params(grid, 42, {true, 10, 4, 5, 0}, settings);
   EXPECT_EQ(p.flags, SLUICE_LAUNCH_FIXED);
   EXPECT_EQ(p.batch_shift, 0u) << "a batch is the whole chunk";
 }

@@ -1,0 +1,131 @@
+// Original and rewritten form leave the same memory, however often and wherever the latter is evicted:
+// 0 to 50 times, from all SMs or a range of them, with every signal, chunks of 1 to 64.
+#include <cstdio>
+#include <random>
+#include <thread>
+
+#include "tests/bench/preempt/measure.h"
+
+namespace sluice::bench {
+
+namespace {
+
+struct Count {
+  int evictions = 0, spatial = 0, grown = 0, physical = 0;
+};
+
+void nap(std::uint64_t ns) {
+  const std::uint64_t until = now_ns() + ns;
+  while (now_ns() < until) {
+  }
+}
+
+void run_evicted(Gpu& gpu, CloneLaunch& clone, Signal signal, std::mt19937& random, std::uint64_t longest_ns,
+                 Count& count) {
+  const bool once = clone.geometry().blocks > clone.tasks();
+  int left = static_cast<int>(random() % 51);
+  // So that most of them fall into the time that the launch takes.
+  longest_ns = 2 * longest_ns / static_cast<std::uint64_t>(left + 1) + 1;
+  for (;;) {
+    clone.queue();
+    ++count.physical;
+    if (left > 0) {
+      nap(random() % longest_ns);
+      std::uint32_t lo = 0, hi = 0xffff;
+      const bool spatial = random() % 3 == 0;
+      if (spatial) {
+        const auto sms = static_cast<std::uint32_t>(gpu.sms);
+        lo = random() % sms;
+        hi = lo + 1 + random() % (sms - lo);
+        ++count.spatial;
+      }
+      gpu.evict(signal, clone.generation(), lo, hi);
+      ++count.evictions;
+      --left;
+      if (spatial && !once && random() % 2 == 0) {
+        // Growing back while the first grid still runs on the other SMs.
+        nap(random() % longest_ns);
+        clone.queue(-1, true);
+        ++count.grown;
+        ++count.physical;
+      }
+    }
+    CU(gpu.api.cuCtxSynchronize());
+    if (clone.done()) return;
+    if (count.physical > 100000) die("a launch makes no progress");
+  }
+}
+
+}  // namespace
+
+int check_equality(Gpu& gpu, const MeasureOptions& options) {
+  int wrong = 0, runs = 0;
+  for (const CaseMaker& maker : all_cases(options.scale)) {
+    if (maker.name.find(options.only) == std::string::npos) continue;
+    const suite::Case work = maker.make();
+    const Module module = gpu.load(work.ptx);
+    Memory memory(gpu, work);
+    std::uint64_t longest_ns = 0;
+    const auto all = [&](auto launcher) {
+      memory.reset();
+      for (const suite::Step& step : work.steps) {
+        if (const auto* l = std::get_if<suite::Launch>(&step)) {
+          launcher(*l, module.kernels.at(l->kernel), memory.params(*l));
+        } else {
+          memory.step(module, step);
+        }
+      }
+      return memory.read();
+    };
+    const suite::Contents want = all([&](const suite::Launch& l, const Kernel& k, std::vector<std::byte> p) {
+      CU(gpu.api.cuCtxSynchronize());
+      const std::uint64_t begin = now_ns();
+      launch_original(gpu, k.original, l, p, gpu.stream);
+      CU(gpu.api.cuCtxSynchronize());
+      longest_ns = std::max(longest_ns, now_ns() - begin);
+    });
+    longest_ns = std::min<std::uint64_t>(longest_ns, 2'000'000);
+    Count count;
+    int case_wrong = 0, evictable = 0;
+    for (int seed = 0; seed < options.seeds * 4; ++seed) {
+      const auto signal = static_cast<Signal>(seed % 4);
+      std::mt19937 random(static_cast<unsigned>(seed + 1));
+      CloneLaunch::Settings settings;
+      settings.signal = signal;
+      settings.loop.chunk_max = static_cast<std::uint16_t>(1u << (random() % 11));
+      settings.loop.batch_shift = static_cast<std::uint8_t>(random() % 7);
+      settings.loop.target_us = 1 + random() % 60;
+      settings.loop.fixed_chunk = random() % 3 == 0 ? static_cast<std::uint16_t>(1 + random() % 64) : 0;
+      settings.first_chunk = 1 + random() % 64;
+      settings.spatial = random() % 2;
+      const suite::Contents got = all([&](const suite::Launch& l, const Kernel& k, std::vector<std::byte> p) {
+        gpu.zero_control(0);
+        CloneLaunch clone(gpu, k, l, p, 0, settings);
+        if (!clone.evictable()) {
+          launch_original(gpu, k.original, l, p, gpu.stream);
+          return;
+        }
+        ++evictable;
+        run_evicted(gpu, clone, signal, random, std::max<std::uint64_t>(longest_ns, 2000), count);
+      });
+      ++runs;
+      const std::string why = work.deterministic ? (got == want ? "" : "memory differs") : work.check(got);
+      if (!why.empty()) {
+        ++case_wrong;
+        std::printf("{\"wrong\":\"%s\",\"seed\":%d,\"signal\":\"%s\",\"why\":\"%s\"}\n", maker.name.c_str(), seed,
+                    kSignalNames[seed % 4], why.c_str());
+      }
+    }
+    wrong += case_wrong;
+    std::printf(
+        "{\"equality\":\"%s\",\"runs\":%d,\"wrong\":%d,\"launches\":%d,\"evictions\":%d,\"spatial\":%d,\"second_grids\":%d,"
+        "\"physical\":%d}\n",
+        maker.name.c_str(), options.seeds * 4, case_wrong, evictable, count.evictions, count.spatial, count.grown,
+        count.physical);
+    std::fflush(stdout);
+    CU(gpu.api.cuModuleUnload(module.cu));
+  }
+  return wrong;
+}
+
+}  // namespace sluice::bench

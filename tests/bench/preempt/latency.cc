@@ -1,0 +1,139 @@
+// From the host's store to the last block out, and what an eviction with its resumption costs.
+#include <algorithm>
+#include <cstdio>
+#include <random>
+
+#include "tests/bench/preempt/measure.h"
+
+namespace sluice::bench {
+
+namespace {
+
+double at(std::vector<double>& v, double quantile) {
+  std::sort(v.begin(), v.end());
+  return v[std::min(v.size() - 1, static_cast<std::size_t>(quantile * static_cast<double>(v.size())))];
+}
+
+std::uint64_t clocks(const Gpu& gpu, std::uint64_t us) {
+  return us * static_cast<std::uint64_t>(gpu.clock_khz) / 1000;
+}
+
+void wait_until(std::uint64_t ns) {
+  while (now_ns() < ns) {
+  }
+}
+
+// Waits for the record of physical launch `generation` to say that its last block is out.
+std::uint64_t wait_left(volatile sluice_launch_record* r, std::uint32_t generation) {
+  const std::uint64_t limit = now_ns() + 10'000'000'000u;
+  for (;;) {
+    const std::uint32_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
+    if ((state == SLUICE_LAUNCH_TOEVICT || state == SLUICE_LAUNCH_DONE) && r->generation == generation) return now_ns();
+    if (now_ns() > limit) die("a launch does not leave");
+  }
+}
+
+}  // namespace
+
+void measure_latency(Gpu& gpu, const MeasureOptions& options) {
+  std::mt19937 random(1);
+  for (std::uint64_t task_us : {1, 2, 5, 10, 50}) {
+    for (Signal signal : {Signal::kProxy, Signal::kWrite, Signal::kCopy, Signal::kHost}) {
+      for (std::uint16_t fixed : {0, 1}) {
+        suite::Case work = spin_case(1u << 27, 256, clocks(gpu, task_us));
+        const Module module = gpu.load(work.ptx);
+        Memory memory(gpu, work);
+        const auto& launch = std::get<suite::Launch>(work.steps[0]);
+        CloneLaunch::Settings settings;
+        settings.signal = signal;
+        settings.loop.batch_shift = static_cast<std::uint8_t>(options.batch_shift);
+        settings.loop.target_us = options.target_us;
+        settings.loop.fixed_chunk = fixed;
+        gpu.zero_control(0);
+        CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
+        std::vector<double> left, issue, again;
+        const int samples = signal == Signal::kHost ? options.samples / 4 : options.samples;
+        for (int i = 0; i < samples; ++i) {
+          volatile sluice_launch_record* r = gpu.record(0);
+          const std::uint32_t before = gpu.read_control(0).next_ticket;
+          r->state = SLUICE_LAUNCH_TORUN;
+          const std::uint64_t queued = now_ns();
+          clone.queue();
+          // Long enough for the kernel to have found its chunk.
+          wait_until(queued + 400'000 + random() % 200'000);
+          const std::uint64_t stored = now_ns();
+          gpu.evict(signal, clone.generation());
+          const std::uint64_t issued = now_ns();
+          const std::uint64_t out = wait_left(r, clone.generation());
+          CU(gpu.api.cuStreamSynchronize(gpu.stream));
+          left.push_back(static_cast<double>(out - stored) / 1000);
+          issue.push_back(static_cast<double>(issued - stored) / 1000);
+          if (gpu.read_control(0).next_ticket == before) die("nothing ran");
+        }
+        std::printf(
+            "{\"latency\":\"%s\",\"task_us\":%llu,\"chunks\":\"%s\",\"p50_us\":%.2f,\"p90_us\":%.2f,\"p99_us\":%.2f,"
+            "\"max_us\":%.2f,\"issue_us\":%.2f,\"samples\":%zu}\n",
+            kSignalNames[static_cast<int>(signal)], static_cast<unsigned long long>(task_us),
+            fixed ? "one ticket" : "adaptive", at(left, 0.5), at(left, 0.9), at(left, 0.99), left.back(),
+            at(issue, 0.5), left.size());
+        std::fflush(stdout);
+        CU(gpu.api.cuModuleUnload(module.cu));
+      }
+    }
+  }
+}
+
+void measure_loss(Gpu& gpu, const MeasureOptions& options) {
+  for (std::uint64_t task_us : {1, 10, 50}) {
+    const std::uint32_t blocks_a_us = static_cast<std::uint32_t>(gpu.sms) * 8;
+    const auto tasks = static_cast<std::uint32_t>(blocks_a_us * 60'000 / task_us);  // some 60 ms
+    suite::Case work = spin_case(tasks, 256, clocks(gpu, task_us));
+    const Module module = gpu.load(work.ptx);
+    Memory memory(gpu, work);
+    const auto& launch = std::get<suite::Launch>(work.steps[0]);
+    std::vector<double> whole[2], drains, resumes;
+    int evictions = 0;
+    for (int round = 0; round < 8; ++round) {
+      for (int evicting : {0, 1}) {
+        CloneLaunch::Settings settings;
+        settings.loop.batch_shift = static_cast<std::uint8_t>(options.batch_shift);
+        settings.loop.target_us = options.target_us;
+        settings.first_chunk = 1;
+        gpu.zero_control(0);
+        CU(gpu.api.cuStreamSynchronize(gpu.stream));
+        volatile sluice_launch_record* r = gpu.record(0);
+        CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
+        const std::uint64_t begin = now_ns();
+        clone.queue();
+        if (evicting) {
+          for (int i = 0; i < 50; ++i) {
+            wait_until(now_ns() + 500'000);
+            const std::uint64_t stored = now_ns();
+            gpu.evict(Signal::kProxy, clone.generation());
+            const std::uint64_t out = wait_left(r, clone.generation());
+            if (r->state == SLUICE_LAUNCH_DONE) break;
+            const std::uint64_t left = r->left_ns;
+            drains.push_back(static_cast<double>(out - stored) / 1000);
+            r->state = SLUICE_LAUNCH_TORUN;
+            clone.queue();
+            (void)left;
+            ++evictions;
+          }
+        }
+        CU(gpu.api.cuStreamSynchronize(gpu.stream));
+        whole[evicting].push_back(static_cast<double>(now_ns() - begin) / 1000);
+        if (!clone.done()) die("not done");
+      }
+    }
+    const double calm = at(whole[0], 0.5), evicted = at(whole[1], 0.5);
+    const double each = (evicted - calm) / (evictions / 8.0);
+    std::printf(
+        "{\"loss\":\"proxy\",\"task_us\":%llu,\"evictions\":%d,\"calm_us\":%.0f,\"evicted_us\":%.0f,"
+        "\"lost_us_each\":%.2f,\"store_to_out_us\":%.2f}\n",
+        static_cast<unsigned long long>(task_us), evictions / 8, calm, evicted, each, at(drains, 0.5));
+    std::fflush(stdout);
+    CU(gpu.api.cuModuleUnload(module.cu));
+  }
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,26 @@
+// The benchmark's measurements; each prints its rows as lines of JSON (run.py reads them).
+#pragma once
+
+#include "tests/bench/preempt/cases.h"
+#include "tests/bench/preempt/gpu.h"
+
+namespace sluice::bench {
+
+struct MeasureOptions {
+  double scale = 1;
+  int rounds = 7;      // ratio: alternating runs of each form
+  int samples = 200;   // latency
+  int seeds = 4;       // equality: runs of each case and signal
+  int batch_shift = 5;
+  std::uint32_t target_us = 20;
+  std::string only;    // a part of a case's name
+  bool papers = false;  // ratio: also EffiSha's stages and FLEP's factors
+  bool slicing = false;
+};
+
+void measure_ratio(Gpu& gpu, const MeasureOptions& options);     // run time, never evicted
+void measure_latency(Gpu& gpu, const MeasureOptions& options);   // host's store to last block out
+void measure_loss(Gpu& gpu, const MeasureOptions& options);      // per eviction and resumption
+int check_equality(Gpu& gpu, const MeasureOptions& options);     // how many runs differ
+
+}  // namespace sluice::bench

@@ -1,0 +1,203 @@
+// Run time of the rewritten form over the original's, never evicted; with the papers' ways of
+// checking for evictions, and with kernel slicing, beside it.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "tests/bench/preempt/measure.h"
+#include "tests/bench/preempt/slice.h"
+
+namespace sluice::bench {
+
+namespace {
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+struct Form {
+  std::string name;
+  CloneLaunch::Settings settings;
+  int most_rounds = 1000;
+};
+
+class Ratio {
+ public:
+  Ratio(Gpu& gpu, const MeasureOptions& options) : gpu_(gpu), options_(options) {
+    CU(gpu.api.cuEventCreate(&begin_, CU_EVENT_DEFAULT));
+    CU(gpu.api.cuEventCreate(&end_, CU_EVENT_DEFAULT));
+    Form ours{"adaptive", {}, 1000};
+    ours.settings.loop.batch_shift = static_cast<std::uint8_t>(options.batch_shift);
+    ours.settings.loop.target_us = options.target_us;
+    forms_.push_back(ours);
+    if (options.papers) {
+      const auto add = [&](const char* name, Signal signal, std::uint16_t chunk) {
+        Form f{name, {}, signal == Signal::kHost ? 2 : 3};
+        f.settings.signal = signal;
+        f.settings.loop.fixed_chunk = chunk;
+        forms_.push_back(f);
+      };
+      add("effisha-1 every block polls the host", Signal::kHost, 1);
+      add("effisha-2 proxy", Signal::kProxy, 1);
+      // effisha-3, proxy and adaptive checking, is "adaptive" above.
+      for (std::uint16_t l : {10, 50, 100, 200}) {
+        static std::string names[4];
+        std::string& name = names[l == 10 ? 0 : l == 50 ? 1 : l == 100 ? 2 : 3];
+        name = "flep L=" + std::to_string(l);
+        add(name.c_str(), Signal::kHost, l);
+      }
+      add("one ticket, device flag by stream write", Signal::kWrite, 1);
+      Form w = ours;
+      w.name = "adaptive, device flag (stream write or copy)";
+      w.settings.signal = Signal::kWrite;
+      forms_.push_back(w);
+    }
+  }
+
+  void run(const CaseMaker& maker) {
+    const suite::Case work = maker.make();
+    const Module module = gpu_.load(work.ptx);
+    CUmodule sliced = nullptr;
+    if (options_.slicing) {
+      auto text = add_slices(work.ptx);
+      if (!text) die(text.error().message);
+      CU(gpu_.api.cuModuleLoadDataEx(&sliced, text->c_str(), 0, nullptr, nullptr));
+    }
+    {
+      Memory memory(gpu_, work);
+      std::map<std::string, int> seen;
+      for (const suite::Step& step : work.steps) {
+        const auto* launch = std::get_if<suite::Launch>(&step);
+        if (launch == nullptr) {
+          memory.step(module, step);
+          continue;
+        }
+        const Kernel& kernel = module.kernels.at(launch->kernel);
+        auto params = memory.params(*launch);
+        // The first launch of each kernel and grid.
+        if (++seen[launch->kernel + "/" + std::to_string(launch->grid[0] * launch->grid[1] * launch->grid[2])] <= 1) one(maker.name, memory, *launch, kernel, sliced);
+        launch_original(gpu_, kernel.original, *launch, params, gpu_.stream);
+        CU(gpu_.api.cuCtxSynchronize());
+      }
+    }
+    if (sliced) CU(gpu_.api.cuModuleUnload(sliced));
+    CU(gpu_.api.cuModuleUnload(module.cu));
+  }
+
+ private:
+  // Milliseconds of what `queue` puts into the stream, memory having been restored.
+  template <class F>
+  double timed(Memory& memory, F queue) {
+    memory.restore();
+    gpu_.zero_control(0);
+    CU(gpu_.api.cuStreamSynchronize(gpu_.stream));
+    CU(gpu_.api.cuEventRecord(begin_, gpu_.stream));
+    queue();
+    CU(gpu_.api.cuEventRecord(end_, gpu_.stream));
+    CU(gpu_.api.cuStreamSynchronize(gpu_.stream));
+    float ms = 0;
+    CU(gpu_.api.cuEventElapsedTime(&ms, begin_, end_));
+    return ms;
+  }
+
+  void one(const std::string& name, Memory& memory, const suite::Launch& launch, const Kernel& kernel,
+           CUmodule sliced) {
+    memory.save();
+    auto params = memory.params(launch);
+    const auto original = [&] { launch_original(gpu_, kernel.original, launch, params, gpu_.stream); };
+    timed(memory, original);
+    const double first = timed(memory, original);
+    // The shortest count too where they are asked for by name.
+    if (first < 0.05 && options_.only.empty()) return memory.restore();
+    std::vector<double> base{first};
+    for (Form& form : forms_) {
+      CloneLaunch probe(gpu_, kernel, launch, params, 0, form.settings);
+      if (!probe.evictable()) {
+        std::printf("{\"ratio\":\"%s\",\"kernel\":\"%s\",\"us\":%.1f,\"evictable\":false,\"why\":\"%s\"}\n",
+                    name.c_str(), launch.kernel.c_str(), 1000 * first,
+                    kernel.clone ? "fits at once" : std::string(kernel.report.code).c_str());
+        break;
+      }
+      std::vector<double> quotients;
+      const int rounds = std::min(options_.rounds, form.most_rounds);
+      double last = 0;
+      for (int r = -1; r < rounds; ++r) {
+        const double o = timed(memory, original);
+        CloneLaunch clone(gpu_, kernel, launch, params, 0, form.settings);
+        last = timed(memory, [&] { clone.queue(); });
+        if (r < 0) continue;
+        base.push_back(o);
+        quotients.push_back(last / o);
+        if (last > 100) break;
+      }
+      if (quotients.empty()) quotients.push_back(last / first);
+      if (!probe.done()) die("a launch that nobody evicted is not done: " + launch.kernel);
+      std::printf(
+          "{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,\"min\":%.4f,"
+          "\"max\":%.4f,\"tasks\":%u,\"workers\":%u,\"registers\":%d,\"clone_registers\":%d,"
+          "\"in_order\":%d,\"once\":%d,\"resident\":%d}\n",
+          name.c_str(), launch.kernel.c_str(), form.name.c_str(), 1000 * median(base), median(quotients),
+          *std::min_element(quotients.begin(), quotients.end()),
+          *std::max_element(quotients.begin(), quotients.end()), probe.tasks(), probe.workers(),
+          kernel.registers, kernel.clone_registers, kernel.report.in_order, kernel.report.once,
+          gpu_.resident(kernel.original, launch, launch.dynamic_shared));
+    }
+    if (sliced) slices(name, memory, launch, kernel, sliced, params);
+    memory.restore();
+    CU(gpu_.api.cuCtxSynchronize());
+  }
+
+  // Slices of about `options_.target_us`, back to back and with a decision of the host after each.
+  void slices(const std::string& name, Memory& memory, const suite::Launch& launch, const Kernel& kernel,
+              CUmodule module, std::vector<std::byte> params) {
+    CUfunction f = nullptr;
+    if (gpu_.api.cuModuleGetFunction(&f, module, (launch.kernel + kSliceSuffix).c_str()) != CUDA_SUCCESS) return;
+    const std::uint32_t tasks = worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
+    const auto wave = static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
+    if (tasks <= wave || kernel.report.in_order) return;
+    const auto original = [&] { launch_original(gpu_, kernel.original, launch, params, gpu_.stream); };
+    const double whole_us = 1000 * timed(memory, original);
+    const double wave_us = whole_us * wave / tasks;
+    const auto waves = static_cast<std::uint32_t>(std::max(1.0, options_.target_us / wave_us));
+    params.resize((params.size() + 3) / 4 * 4 + sizeof(SliceParams));
+    suite::Launch slice = launch;
+    const auto run = [&](bool wait) {
+      for (std::uint32_t first = 0; first < tasks; first += wave * waves) {
+        const SliceParams p{{launch.grid[0], launch.grid[1], launch.grid[2]}, first};
+        std::memcpy(params.data() + params.size() - sizeof p, &p, sizeof p);
+        slice.grid = {std::min(wave * waves, tasks - first), 1, 1};
+        launch_original(gpu_, f, slice, params, gpu_.stream);
+        if (wait) CU(gpu_.api.cuStreamSynchronize(gpu_.stream));
+      }
+    };
+    for (bool wait : {false, true}) {
+      std::vector<double> quotients;
+      for (int r = 0; r < 3; ++r) {
+        const double o = timed(memory, original);
+        quotients.push_back(timed(memory, [&] { run(wait); }) / o);
+      }
+      std::printf("{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,\"slice_us\":%.1f,\"tasks\":%u}\n",
+                  name.c_str(), launch.kernel.c_str(), wait ? "slicing, a decision after each" : "slicing, back to back",
+                  whole_us, median(quotients), wave_us * waves, tasks);
+    }
+  }
+
+  Gpu& gpu_;
+  const MeasureOptions& options_;
+  CUevent begin_ = nullptr, end_ = nullptr;
+  std::vector<Form> forms_;
+};
+
+}  // namespace
+
+void measure_ratio(Gpu& gpu, const MeasureOptions& options) {
+  Ratio ratio(gpu, options);
+  for (const CaseMaker& maker : all_cases(options.scale)) {
+    if (maker.name.find(options.only) == std::string::npos) continue;
+    ratio.run(maker);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace sluice::bench
