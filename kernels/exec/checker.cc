@@ -135,7 +135,7 @@ Checker::~Checker() = default;
 void Checker::on_allocate(uint64_t base, uint64_t bytes, uint64_t call, bool defined) {
   {
     const std::lock_guard lock(mutex_);
-    allocations_[base] = {bytes, call};
+    allocations_[base] = {bytes, call, false};
   }
   if (!options_.uninit) return;
   const std::lock_guard lock(shadow_.mutex());
@@ -153,6 +153,18 @@ void Checker::on_free(uint64_t base, uint64_t call) {
   }
   const std::lock_guard lock(shadow_.mutex());
   shadow_.remove(base);
+}
+
+void Checker::on_variable(uint64_t base) {
+  uint64_t bytes = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = allocations_.find(base);
+    if (it == allocations_.end()) return;
+    it->second.variable = true;
+    bytes = it->second.bytes;
+  }
+  on_write(base, bytes);
 }
 
 void Checker::on_write(uint64_t address, uint64_t bytes) {
@@ -173,7 +185,7 @@ void Checker::report_leaks(const std::function<bool(uint64_t base)>& wanted) {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [base, known] : allocations_)
-      if (!wanted || wanted(base)) left.emplace_back(base, known);
+      if (!known.variable && (!wanted || wanted(base))) left.emplace_back(base, known);
   }
   for (const auto& [base, known] : left) {
     Finding f;

@@ -79,6 +79,8 @@ class Checker {
   // bytes count as written (module variables).
   void on_allocate(uint64_t base, uint64_t bytes, uint64_t call, bool defined = false);
   void on_free(uint64_t base, uint64_t call);
+  // It is a module's variable: written by loading it, freed with the module, never a leak.
+  void on_variable(uint64_t base);
   // The host or a copy has written there; on_copy: what was not written stays so.
   void on_write(uint64_t address, uint64_t bytes);
   void on_copy(uint64_t to, uint64_t from, uint64_t bytes);
@@ -104,6 +106,7 @@ class Checker {
   };
   struct Known {
     uint64_t bytes, call;
+    bool variable = false;
   };
 
   const CheckOptions options_;

@@ -52,6 +52,8 @@ void copy_rows(const Rows& to, const Rows& from, const Extent& extent) {
   for (size_t row = 0; row < extent.height; ++row) {
     std::memmove(reinterpret_cast<void*>(to.address + row * to.pitch),
                  reinterpret_cast<const void*>(from.address + row * from.pitch), extent.width);
+    if (exec::Checker* const c = checker(); c != nullptr)
+      c->on_copy(to.address + row * to.pitch, from.address + row * from.pitch, extent.width);
   }
 }
 
@@ -166,6 +168,8 @@ CUresult fill(CUstream handle, bool wait, CUdeviceptr address, size_t pitch, T v
       for (size_t row = 0; row < height; ++row) {
         auto* out = reinterpret_cast<T*>(address + row * pitch);
         std::fill(out, out + width, value);
+        if (exec::Checker* const c = checker(); c != nullptr)
+          c->on_write(address + row * pitch, width * sizeof(T));
       }
     };
     if (wait) {

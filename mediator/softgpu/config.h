@@ -17,6 +17,10 @@
 // This process's own:
 //   SLUICE_SOFT_THREADS        host threads that run SMs (default: the fewer of SMs and cores)
 //   SLUICE_SOFT_GPU            file through which processes share one GPU (default: not shared)
+//   SLUICE_SOFT_CHECK          what to look for while kernels run: memory, race, uninit, barrier or
+//                              all, with commas; `error` makes a launch with a finding fail
+//                              (docs/checker.md). Much slower.
+//   SLUICE_SOFT_CHECK_LOG      file to which findings are appended, a JSON object per line
 //   SLUICE_SOFT_LOG            where kernel faults are told: `stderr`, or a file to append to
 //   CUDA_MPS_ACTIVE_THREAD_PERCENTAGE  mps: its contexts get such a part of the SMs
 #pragma once
@@ -25,6 +29,7 @@
 #include <string>
 
 #include "abi/soft_gpu.h"
+#include "kernels/exec/checker.h"
 #include "mediator/base/result.h"
 
 namespace sluice::softgpu {
@@ -48,6 +53,8 @@ struct Config {
   uint32_t thread_percentage = 100;
   std::string gpu_file;  // empty: private
   std::string log;       // empty: nowhere
+  exec::CheckOptions check;
+  std::string check_log;  // empty: none
 };
 
 // Limits of what may be asked for; beyond them the tables and the address space get silly.

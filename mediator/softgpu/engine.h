@@ -76,6 +76,8 @@ class Engine : private exec::Environment {
   ~Engine() override;
 
   void submit(std::shared_ptr<Grid> grid);
+  // What all blocks report to. Before the first grid; must outlive the engine.
+  void check_with(exec::Checker* with) { checker = with; }
   // Stops all threads at the end of their slices and leaves the GPU. What was running is lost; no
   // on_done is called any more. For the end of the process.
   void stop();

@@ -101,6 +101,7 @@ Result<std::shared_ptr<Module>> load_module(State& s, const std::shared_ptr<Cont
   for (size_t i = 0; i < addresses.size(); ++i) {
     const std::vector<uint8_t> values = module->image->initial_values(i);
     std::memcpy(reinterpret_cast<void*>(addresses[i]), values.data(), values.size());
+    if (s.checker != nullptr) s.checker->on_variable(addresses[i]);
   }
   module->handle = s.modules.add(module);
   std::lock_guard lock(context->mutex);

@@ -13,6 +13,7 @@ std::atomic<State*> g_state{nullptr};
 // The state after exit: still reachable, so that leak checkers see that it is kept, not lost.
 std::atomic<State*> g_stopped{nullptr};
 std::atomic<int> g_gone{0};  // a CUresult: why there is no state any more
+std::atomic<exec::Checker*> g_checker{nullptr};
 std::once_flag g_once;
 CUresult g_init_result = CUDA_ERROR_NOT_INITIALIZED;
 
@@ -33,6 +34,11 @@ void stop_at_exit() {
   if (s == nullptr) return;
   s->scheduler.stop();
   s->engine.stop();
+  if (s->checker != nullptr) {
+    s->checker->report_leaks();
+    const std::string summary = s->checker->summary();
+    say("check: " + (summary.empty() ? "nothing found" : summary));
+  }
   // Never deleted: another thread of the program may still be inside a call.
   g_stopped.store(s);
 }
@@ -56,6 +62,16 @@ CUresult initialise_once() {
   if (!config->log.empty() && config->log != "stderr") {
     s->log_file.reset(::open(config->log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   }
+  if (config->check.any()) {
+    auto tell = exec::make_finding_output(config->check_log);
+    if (!tell) {
+      say("SLUICE_SOFT_CHECK_LOG: " + tell.error().message);
+      return CUDA_ERROR_SYSTEM_NOT_READY;
+    }
+    s->checker = std::make_unique<exec::Checker>(config->check, *std::move(tell));
+    s->engine.check_with(s->checker.get());
+    g_checker.store(s->checker.get());
+  }
   ::pthread_atfork(nullptr, nullptr, forget_in_child);
   std::atexit(stop_at_exit);
   g_state.store(s.release());
@@ -69,6 +85,8 @@ CUresult initialise() {
   if (const int gone = g_gone.load(); gone != 0) return static_cast<CUresult>(gone);
   return g_init_result;
 }
+
+exec::Checker* checker() { return g_checker.load(std::memory_order_acquire); }
 
 State* state(CUresult& status) {
   State* s = g_state.load(std::memory_order_acquire);
@@ -138,6 +156,14 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
     modules.swap(context->modules);
   }
   for (const auto& [handle, module] : modules) drop_module(s, module);
+  if (s.checker != nullptr) {
+    std::map<uint64_t, uint64_t> left;
+    {
+      std::lock_guard lock(context->mutex);
+      left = context->allocations;
+    }
+    s.checker->report_leaks([&left](uint64_t base) { return left.count(base) != 0; });
+  }
   const auto is_its = [&](const auto& object) { return object.context.lock() == context; };
   s.streams.remove_if(is_its);
   s.events.remove_if(is_its);
@@ -187,6 +213,7 @@ uint64_t allocate_device(State& s, Context& context, uint64_t bytes) {
     if (!context.destroyed.load()) {
       context.allocations.emplace(base, bytes);
       (void)context.map.add(base, bytes).ok();
+      if (s.checker != nullptr) s.checker->on_allocate(base, bytes, s.calls.load());
       return base;
     }
   }
@@ -204,6 +231,7 @@ bool free_device(State& s, Context& context, uint64_t base) {
     bytes = it->second;
     context.allocations.erase(it);
     context.map.remove(base);
+    if (s.checker != nullptr) s.checker->on_free(base, s.calls.load());
   }
   s.arena.free(base);
   s.gpu->release_memory(context.slot, bytes);

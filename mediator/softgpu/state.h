@@ -57,6 +57,9 @@ struct State {
   unsigned primary_uses = 0, primary_flags = 0;       // under mutex
   uint64_t next_context_id = 1, next_stream_id = 3;   // under mutex
 
+  std::unique_ptr<exec::Checker> checker;  // null: none was asked for
+  std::atomic<uint64_t> calls{0};          // of the driver API, counted where there is a checker
+
   Fd log_file;  // Config::log, opened by cuInit because later a sandbox may forbid it
   // Faults and refusals, for people; to Config::log.
   void log(const std::string& line);
@@ -64,6 +67,8 @@ struct State {
 
 // Null before cuInit, in a forked child and while the process ends; `status` then says which error.
 State* state(CUresult& status);
+// What checks kernels (Config::check); null: nothing does. Any thread; for the life of the process.
+exec::Checker* checker();
 // cuInit's work; later calls only return the first one's result.
 CUresult initialise();
 
@@ -80,7 +85,9 @@ template <class F>
 CUresult with_state(F f) {
   CUresult status;
   State* s = state(status);
-  return s == nullptr ? status : f(*s);
+  if (s == nullptr) return status;
+  if (s->checker != nullptr) s->calls.fetch_add(1, std::memory_order_relaxed);
+  return f(*s);
 }
 
 // Runs f(State&, Context&) if the calling thread has a current context that has not failed.
