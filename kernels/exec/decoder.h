@@ -278,6 +278,11 @@ class Decoder {
   bool do_cp_mbarrier();
   bool do_cp_bulk();
   bool do_createpolicy();
+  bool half_any(std::string_view name, Type type, uint16_t mod = 0);
+  Operand flushed_half(Operand value, Type type);
+  bool cvt_narrow(bool& handled);
+  bool cvt_pack();
+  bool integer_pair(bool& handled);
   bool register_list(std::string_view list, size_t count, Type type, bool def,
                      std::vector<Operand>& out);
   bool float_binary(const char* name, Type type, bool may_round);
@@ -312,6 +317,7 @@ class Decoder {
   std::vector<std::string_view> words_;
   std::vector<bool> taken_;
   uint32_t guard_ = kPredTrue;
+  bool flush_compared_ = false;  // compare_words: halves whose subnormals count as zero
   struct Widening {
     Operand from;
     Register to;

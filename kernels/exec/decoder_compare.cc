@@ -101,11 +101,12 @@ bool Decoder::compare_words(Type& type, std::string& name, uint16_t& mod) {
   const bool ftz = take("ftz");
   type = take_type();
   if (compare.empty() || type == Type::kNone || type == Type::kPred || bits_of(type) == 8 ||
-      (ftz && is_float(type) && type != Type::kF32))
+      (ftz && is_float(type) && type != Type::kF32 && type != Type::kF16 && type != Type::kF16x2))
     return unsupported();
+  flush_compared_ = ftz && (type == Type::kF16 || type == Type::kF16x2);
   // Pairs are compared half by half.
   const Type half = type == Type::kF16x2 ? Type::kF16 : type == Type::kBf16x2 ? Type::kBf16 : type;
-  name = "setp_" + compare + (ftz ? "_ftz_" : "_") + exact_name(half);
+  name = "setp_" + compare + (ftz && type == Type::kF32 ? "_ftz_" : "_") + exact_name(half);
   return true;
 }
 
@@ -128,6 +129,10 @@ bool Decoder::do_setp() {
   if (bar != std::string_view::npos && !destination_pred(text(0).substr(bar + 1), q)) return false;
   Operand a, b;
   if (!source(text(1), type, a) || !source(text(2), type, b)) return false;
+  if (flush_compared_) {
+    a = flushed_half(a, type);
+    b = flushed_half(b, type);
+  }
   if (mod != 0 && !source_pred(text(3), c)) return false;
   if (type == Type::kF16x2 || type == Type::kBf16x2) {  // p of the lower halves, q of the upper
     const Operand low_a = half_of(a, 0), low_b = half_of(b, 0), high_a = half_of(a, 1),
@@ -161,6 +166,10 @@ bool Decoder::do_set() {
   uint32_t c = kNoOperand;
   Operand a, b, out;
   if (!source(text(1), type, a) || !source(text(2), type, b)) return false;
+  if (flush_compared_) {
+    a = flushed_half(a, type);
+    b = flushed_half(b, type);
+  }
   if (mod != 0 && !source_pred(text(3), c)) return false;
   if (!destination(text(0), d, out)) return false;
   const uint32_t p = module_.program->code.predicates++;
@@ -202,6 +211,10 @@ bool Decoder::do_slct() {
 }
 
 bool Decoder::do_cvt() {
+  if (words_.size() > 1 && words_[1] == "pack") return cvt_pack();
+  bool narrow;
+  if (!cvt_narrow(narrow)) return false;
+  if (narrow) return true;
   bool given;
   const bool integral = [this] {
     for (size_t k = 1; k < words_.size(); ++k)

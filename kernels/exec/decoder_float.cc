@@ -24,10 +24,12 @@ bool Decoder::float_binary(const char* name, Type type, bool may_round) {
     default:
       break;
   }
-  // Halves keep subnormals here even with .ftz: no instruction of nvcc's asks for it.
-  if (round != kRn || ftz || (sat && (type == Type::kBf16 || type == Type::kBf16x2)) ||
-      base == "fdiv")
+  if (round != kRn || (sat && (type == Type::kBf16 || type == Type::kBf16x2)) || base == "fdiv")
     return unsupported();
+  if (ftz) {
+    if (type == Type::kBf16 || type == Type::kBf16x2) return unsupported();
+    return half_any(base.substr(1), type, static_cast<uint16_t>(kModFtz | (sat ? kModSat : 0)));
+  }
   if (!simple(base + "_" + exact_name(type), type, {type, type})) return false;
   if (sat) {
     Operand d;
@@ -52,9 +54,12 @@ bool Decoder::do_fma() {
   if (type == Type::kF64 && !relu && !sat && !ftz)
     return round != kRn ? simple("ffma_rnd_f64", type, {type, type, type}, round)
                         : simple("ffma_f64", type, {type, type, type});
-  if (!is_float(type) || bits_of(type) == 64 || type == Type::kF32 || round != kRn || ftz ||
+  if (!is_float(type) || bits_of(type) == 64 || type == Type::kF32 || round != kRn ||
       (sat && (type == Type::kBf16 || type == Type::kBf16x2)))
     return unsupported();
+  if (ftz)
+    return half_any("fma", type,
+                    static_cast<uint16_t>(kModFtz | (sat ? kModSat : 0) | (relu ? kModRelu : 0)));
   if (!simple(std::string("ffma_") + exact_name(type), type, {type, type, type})) return false;
   if (sat || relu) {
     Operand d;

@@ -34,6 +34,9 @@ bool Decoder::do_add_sub() {
     if (is_float(type)) return unsupported();
     return simple(base + "cc_" + bits_name(type), type, {type, type}, kModSetCc);
   }
+  bool pair;
+  if (!integer_pair(pair)) return false;
+  if (pair) return true;
   const Type type = take_type();
   if (type == Type::kNone) return unsupported();
   if (is_float(type)) return float_binary(("f" + base).c_str(), type, true);
@@ -144,6 +147,7 @@ bool Decoder::do_abs_neg() {
     case Type::kBf16:
     case Type::kF16x2:
     case Type::kBf16x2:
+      if (take("ftz")) return half_any(base, type, kModFtz);
       return simple("f" + base + "_" + exact_name(type), type, {type});
     default:
       return simple(base + "_" + exact_name(type), type, {type});
@@ -152,6 +156,9 @@ bool Decoder::do_abs_neg() {
 
 bool Decoder::do_min_max() {
   const std::string base(words_[0]);
+  bool pair;
+  if (!integer_pair(pair)) return false;
+  if (pair) return true;
   const Type type = take_type();
   if (!is_float(type)) {
     if (take("relu")) return unsupported();
@@ -171,8 +178,10 @@ bool Decoder::do_min_max() {
                     static_cast<uint16_t>(mod | (ftz ? kModFtz : 0)));
     return simple("f" + base + (ftz ? "_ftz_f32" : "_f32"), type, {type, type});
   }
-  if (type != Type::kF64) take("ftz");
-  return simple("f" + base + "_" + exact_name(type), type, {type, type});
+  if (type == Type::kF64) return simple("f" + base + "_f64", type, {type, type});
+  const uint16_t mod = static_cast<uint16_t>((take("NaN") ? kModNan : 0) |
+                                             (take("xorsign") && take("abs") ? kModXorSign : 0));
+  return half_any(base, type, mod);
 }
 
 bool Decoder::do_logic() {

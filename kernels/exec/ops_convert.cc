@@ -156,8 +156,9 @@ Flow convert_any(Warp& w, const Inst& in) {
           v = to_f32(bf16{static_cast<u16>(raw)});
           break;
         case kF32: {
+          // Halves have no use for .ftz: it changes nothing of them.
           const f32 x = bit_cast_to<f32>(static_cast<u32>(raw));
-          v = static_cast<f64>(ftz ? flush(x) : x);
+          v = static_cast<f64>(ftz && to != kF16 && to != kBf16 ? canonical(flush(x)) : x);
           break;
         }
         default:
@@ -184,6 +185,8 @@ Flow convert_any(Warp& w, const Inst& in) {
           // From f64 a NaN keeps its sign and upper bits, here, too.
           if (v != v && from == kF64 && to == kF16)
             result = (raw >> 48 & 0x8000) | 0x7e00 | (raw >> 42 & 0x3ff);
+          if (v != v && from == kF64 && to == kBf16)
+            result = (raw >> 48 & 0x8000) | 0x7fc0 | (raw >> 45 & 0x7f);
         }
       }
     }
