@@ -24,15 +24,15 @@ class Clone {
   Tier tier;
   SlotPlace slot = SlotPlace::kNone;
   LoopOptions options;
-  std::string parameters;  // name of the appended parameter block
-  ptx::Edits edits;        // of the module's text; all within the entry
-  Emitter start;           // behind the body's `{`, before everything else: declarations
-  Emitter head;            // then the loop's head
-  Emitter end;             // behind the body, in front of the loop's tail
-  Emitter tail;            // the loop's tail; then the `}`
-  std::string module_scope;     // text in front of the clone
+  std::string parameters;          // name of the appended parameter block
+  ptx::Edits edits;                // of the module's text; all within the entry
+  Emitter start;                   // behind the body's `{`, before everything else: declarations
+  Emitter head;                    // then the loop's head
+  Emitter end;                     // behind the body, in front of the loop's tail
+  Emitter tail;                    // the loop's tail; then the `}`
+  std::string module_scope;        // text in front of the clone
   std::string own_dynamic_shared;  // backs options.dynamic_shared where the kernel has none
-  std::string return_target;    // label that the body's returns lead to; empty: they stay
+  std::string return_target;       // label that the body's returns lead to; empty: they stay
   ptx::Module::Version version_needed;  // of the module; {0, 0}: as it is
 
   // The hardest pass names the tier.

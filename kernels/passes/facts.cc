@@ -33,15 +33,15 @@ struct Forbidden {
 // Instructions that not every form bears, by their first word.
 const std::unordered_map<std::string_view, Forbidden>& forbidden_opcodes() {
   static const std::unordered_map<std::string_view, Forbidden> kMap = {
-      {"mbarrier", {"mbarrier", "uses mbarrier objects in shared memory", false}},        // R27
+      {"mbarrier", {"mbarrier", "uses mbarrier objects in shared memory", false}},          // R27
       {"setmaxnreg", {"setmaxnreg", "hands registers between warps (setmaxnreg)", false}},  // R28
-      {"mapa", {"cluster", "uses thread-block clusters", true}},                          // R13
-      {"getctarank", {"cluster", "uses thread-block clusters", true}},                    // R13
+      {"mapa", {"cluster", "uses thread-block clusters", true}},                            // R13
+      {"getctarank", {"cluster", "uses thread-block clusters", true}},                      // R13
       {"clusterlaunchcontrol",
        {"work-fetch", "fetches work from the hardware's block launcher", true}},
-      {"tcgen05", {"tensor-memory", "uses tensor memory", false}},               // R27
-      {"tensormap", {"tensor-map", "changes tensor maps", false}},               // R27
-      {"alloca", {"alloca", "allocates stack memory at run time", false}},       // R27
+      {"tcgen05", {"tensor-memory", "uses tensor memory", false}},          // R27
+      {"tensormap", {"tensor-map", "changes tensor maps", false}},          // R27
+      {"alloca", {"alloca", "allocates stack memory at run time", false}},  // R27
       {"stacksave", {"alloca", "allocates stack memory at run time", false}},
       {"stackrestore", {"alloca", "allocates stack memory at run time", false}}};
   return kMap;
@@ -55,7 +55,7 @@ const Forbidden* forbidden_special(std::string_view name) {
   if (name.starts_with("%envreg")) return &kGrid;  // R13
   if (name.starts_with("%cluster") || name.starts_with("%nclusterid") ||
       name == "%is_explicit_cluster")
-    return &kCluster;  // R13
+    return &kCluster;                                                            // R13
   if (name == "%total_smem_size" || name == "%aggr_smem_size") return &kShared;  // R33
   return nullptr;
 }
@@ -294,9 +294,8 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
         no_loop(s.line, "barrier-named",
                 "has a named or counted barrier that only some threads may reach");
       } else {
-        out.divergent_barrier.add(
-            "barrier-divergent",
-            at_line(s.line, "has a barrier that not all threads may reach"));
+        out.divergent_barrier.add("barrier-divergent",
+                                  at_line(s.line, "has a barrier that not all threads may reach"));
       }
     } else if (tainted || hazard_block[b]) {
       out.divergent_collective.add(

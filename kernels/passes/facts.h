@@ -45,7 +45,7 @@ struct FunctionFacts {
   std::array<bool, 3> reads_ctaid{}, reads_nctaid{};  // x, y, z
   bool has_barrier = false;
   bool has_barrier_reduction = false;
-  bool has_collective = false;  // shuffles, votes, matrix instructions, warp barriers
+  bool has_collective = false;   // shuffles, votes, matrix instructions, warp barriers
   bool shares_in_block = false;  // any of these, shared memory, activemask, stack that is allocated
   bool has_divergent_branch = false;
   bool has_cp_async = false;

@@ -20,8 +20,8 @@ class Calls {
  public:
   explicit Calls(Clone& clone) : clone_(clone) {
     for (const ptx::Function* f : clone.in.facts.index_functions)
-      copies_[f->name] = clone.name("~f") + std::to_string(clone.in.number) + "_" +
-                         std::to_string(copies_.size());
+      copies_[f->name] =
+          clone.name("~f") + std::to_string(clone.in.number) + "_" + std::to_string(copies_.size());
   }
 
   Finding run() {
@@ -49,7 +49,8 @@ class Calls {
       const auto it = k < s.operands.size() ? copies_.find(s.operands[k]) : copies_.end();
       if (it == copies_.end()) continue;
       const std::string argument = clone_.name("~arg") + std::to_string(arguments_++);
-      std::string text = ".param .align 8 .b8 " + argument + "[" + std::to_string(kBytes) + "];\n\t";
+      std::string text =
+          ".param .align 8 .b8 " + argument + "[" + std::to_string(kBytes) + "];\n\t";
       static constexpr const char* kFields[] = {"%~x", "%~y", "%~z", "%~g0", "%~g1", "%~g2"};
       for (std::size_t d = 0; d < 6; ++d) {
         if (d >= 3 && of_entry)

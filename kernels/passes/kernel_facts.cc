@@ -174,15 +174,17 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
       if (call.callee.empty()) {
         // Any function whose address this module takes, unless others may come in by linking.
         if (links_ || address_taken_.empty())
-          out.opaque.add("call-unknown",
-                         at_line(call.line, "calls a function through a pointer or in another module"));
+          out.opaque.add(
+              "call-unknown",
+              at_line(call.line, "calls a function through a pointer or in another module"));
         for (const Function* callee : address_taken_) {
           const FunctionFacts& target = of(*callee);
           const auto any = [](const std::array<bool, 3>& a) { return a[0] || a[1] || a[2]; };
           if (any(target.reads_ctaid) || any(target.reads_nctaid))  // R11
-            out.opaque.add("index-by-pointer",
-                           "may call " + std::string(callee->name) +
-                               " through a pointer, which reads the block's index or the grid's size");
+            out.opaque.add(
+                "index-by-pointer",
+                "may call " + std::string(callee->name) +
+                    " through a pointer, which reads the block's index or the grid's size");
           work.push_back(
               {callee, visit.divergent || call.divergent, visit.hazardous || call.hazardous});
         }
@@ -196,9 +198,8 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
           out.opaque.add("cooperative",
                          at_line(call.line, "uses cooperative grid synchronisation"));
         else if (kKnownExternals.count(call.callee) == 0)
-          out.opaque.add("call-unknown",
-                         at_line(call.line, "calls " + std::string(call.callee) +
-                                                ", which is in another module"));
+          out.opaque.add("call-unknown", at_line(call.line, "calls " + std::string(call.callee) +
+                                                                ", which is in another module"));
         continue;
       }
       work.push_back(

@@ -81,14 +81,16 @@ Finding mask_lanes(Clone& clone) {
     if (change.ballot) {
       const ptx::Statement& t = f.statements[block.terminator];
       const std::string taken = (t.guard_negated ? "!" : "") + std::string(t.guard);
-      line("vote.sync.ballot.b32 \t%~here, " + taken + ", " +
-           mask(sets.context_of[change.block]) + ";");
+      line("vote.sync.ballot.b32 \t%~here, " + taken + ", " + mask(sets.context_of[change.block]) +
+           ";");
       line("not.b32 \t%~others, %~here;");
       line("and.b32 \t%~others, %~others, " + mask(sets.context_of[change.block]) + ";");
       for (std::uint32_t c : change.if_taken) {
-        const bool both = std::count(change.if_not_taken.begin(), change.if_not_taken.end(), c) != 0;
+        const bool both =
+            std::count(change.if_not_taken.begin(), change.if_not_taken.end(), c) != 0;
         if (both)
-          line("selp.b32 \t" + mask(c) + ", " + (t.guard_negated ? "%~others, %~here, " : "%~here, %~others, ") +
+          line("selp.b32 \t" + mask(c) + ", " +
+               (t.guard_negated ? "%~others, %~here, " : "%~here, %~others, ") +
                std::string(t.guard) + ";");
         else
           line("mov.b32 \t" + mask(c) + ", %~here;");

@@ -41,8 +41,8 @@ class Analysis {
  private:
   void refuse(const std::string& why) { out_.why_not.add("collective", why); }
 
-  void find_guards(const ptx::Divergence& divergence, const Set& uses,
-                   const ptx::PostDominators&, const std::vector<bool>& barrier_follows) {
+  void find_guards(const ptx::Divergence& divergence, const Set& uses, const ptx::PostDominators&,
+                   const std::vector<bool>& barrier_follows) {
     const auto& branches = divergence.branches();
     std::vector<bool> matters(blocks_.size());
     for (std::uint32_t use : uses) matters[cfg_.block_of(use)] = true;
@@ -172,9 +172,8 @@ class Analysis {
         if (guard && !has(to, u) && !contexts.empty()) {
           // Past the guard's region straight into a loop: all lanes of u's context come there.
           const std::uint32_t other = blocks_[u].successors[v == blocks_[u].successors[0] ? 1 : 0];
-          if (std::any_of(contexts.begin(), contexts.end(), [&](std::uint32_t c) {
-                return contains(sets_[other], contexts_[c]);
-              })) {
+          if (std::any_of(contexts.begin(), contexts.end(),
+                          [&](std::uint32_t c) { return contains(sets_[other], contexts_[c]); })) {
             refuse("has warp collectives between branches that are not nested (line " +
                    std::to_string(line_of(v)) + ")");
             return;
@@ -248,8 +247,8 @@ class Analysis {
   const std::vector<ptx::Block>& blocks_;
   std::vector<ptx::DivergentBranch> guards_;
   std::set<std::uint32_t> is_guard_;
-  std::vector<Set> sets_;      // by block
-  std::vector<Set> contexts_;  // by number
+  std::vector<Set> sets_;                                            // by block
+  std::vector<Set> contexts_;                                        // by number
   std::map<std::pair<std::uint32_t, std::uint32_t>, Set> assigned_;  // by edge
   LaneSets out_;
 };

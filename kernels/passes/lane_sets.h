@@ -8,10 +8,10 @@
 // loop's own guard lets lanes out. Behind a guard's reconvergence the outer context's mask holds
 // again, because by post-domination all its lanes come there.
 //
-// Every ballot names exactly the lanes that come to it, by induction over the contexts: lanes of one
-// context are only separated by guards, or by branches without collectives inside, behind which they
-// meet. Where the code's shape does not allow that (a block in a guard's region that both ways lead
-// to, indexed branches, a context that is entered past its outside), analyse() finds so.
+// Every ballot names exactly the lanes that come to it, by induction over the contexts: lanes of
+// one context are only separated by guards, or by branches without collectives inside, behind which
+// they meet. Where the code's shape does not allow that (a block in a guard's region that both ways
+// lead to, indexed branches, a context that is entered past its outside), analyse() finds so.
 //
 // Owner: the lane-mask pass; refers to the graph. Pure; any thread.
 #pragma once
@@ -45,8 +45,7 @@ struct LaneSets {
 
   // `uses`: the statements with a mask that must be reduced.
   static LaneSets analyse(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
-                          const ptx::Divergence& divergence,
-                          const std::vector<std::uint32_t>& uses,
+                          const ptx::Divergence& divergence, const std::vector<std::uint32_t>& uses,
                           const std::vector<bool>& barrier_follows);
 };
 

@@ -22,7 +22,6 @@ std::string field(const char* kind, std::size_t offset) {
 #define RECORD(reg, name) \
   std::string("[%~" reg "+") + std::to_string(offsetof(sluice_launch_record, name)) + "]"
 
-
 // The block's shared memory beyond the original's: the slots of both batches, then the leader's
 // state, which nobody else touches.
 constexpr unsigned kRange = 32;  // {next, end, chunk, count}: tickets in hand [next, end), tickets
@@ -48,9 +47,7 @@ bool LoopHead::steps(std::size_t dimension) const {
   return false;
 }
 
-std::string LoopHead::shared(unsigned offset) const {
-  return "[%~base+" + number(offset) + "]";
-}
+std::string LoopHead::shared(unsigned offset) const { return "[%~base+" + number(offset) + "]"; }
 
 // Computed where it is needed: a register less across the body.
 void LoopHead::load_base() {
@@ -264,7 +261,8 @@ void LoopHead::write_head() {
       .line("add.u32 \t%~r1, %~r1, %~base;")
       .line("st.shared.v4.u32 \t[%~r1], {%~r0, %~r0, %~r0, %~r0};");
   if (options_.once) {
-    // The block's task will be run to its end, so it may be counted now: the body returns by itself.
+    // The block's task will be run to its end, so it may be counted now: the body returns by
+    // itself.
     out_.line("mov.u32 \t%~r7, 0;").label("~BEGUN");
     write_account("~WAIT");
   }
@@ -367,8 +365,8 @@ void LoopHead::write_ticket() {
 
 // quotient = dividend / d, by the round-up method (Granlund and Montgomery 1994, figure 4.1);
 // %~r0 is lost. `shifts` holds the four shift counts, `at` the bit of the first one.
-void LoopHead::divide(const std::string& quotient, const std::string& dividend, const std::string& magic,
-            int at) {
+void LoopHead::divide(const std::string& quotient, const std::string& dividend,
+                      const std::string& magic, int at) {
   const auto shift = [&](int bit) {
     return "bfe.u32 \t%~r0, %~r5, " + std::to_string(bit) + ", 8;";
   };
@@ -448,8 +446,8 @@ void LoopHead::write_push() {
       .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", left_count) + ", 1;");
 }
 
-// No ticket is left: takes up what others have left, those of an SM that had to go or workers that a
-// smaller relaunch does not have.
+// No ticket is left: takes up what others have left, those of an SM that had to go or workers that
+// a smaller relaunch does not have.
 void LoopHead::write_scan() {
   out_.label("~SCAN")
       .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("control", left_count) + ";")
@@ -501,7 +499,7 @@ void LoopHead::write_wait() {
 
 // rest = dividend - quotient * divisor
 void LoopHead::subtract_product(const std::string& rest, const std::string& dividend,
-                      const std::string& quotient, const std::string& divisor) {
+                                const std::string& quotient, const std::string& divisor) {
   out_.line("ld.param.u32 \t%~r0, " + divisor + ";")
       .line("mul.lo.u32 \t%~r0, " + quotient + ", %~r0;")
       .line("sub.u32 \t" + rest + ", " + dividend + ", %~r0;");
@@ -548,7 +546,8 @@ void LoopHead::write_leave() {
   write_account({});
 }
 
-// A block leaves, having run %~r7 tasks. `end`: where to go on; empty: the thread returns. %~base and
+// A block leaves, having run %~r7 tasks. `end`: where to go on; empty: the thread returns. %~base
+// and
 // %~control hold.
 void LoopHead::write_account(std::string_view end) {
   const std::string over = end.empty() ? "ret;" : "bra \t" + std::string(end) + ";";

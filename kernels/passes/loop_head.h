@@ -4,13 +4,15 @@
 //   ENTRY   thread 0 of the block is its leader; block 0 may be the proxy; a predecessor that is
 //           not done sends everybody home; a resumed worker takes up the rest that it left
 //   HEAD    leader: the evict word; the rest of its chunk or, with a ticket, a new one, whose size
-//           follows from how long the last one took; a *batch* of it is broadcast through one of two
-//           slots. Evicted: what is left of the chunk goes on the left-over list. A chunk is long
-//           (80 us, so that drawing tickets costs nothing), a batch short (it bounds the latency)
+//           follows from how long the last one took; a *batch* of it is broadcast through one of
+//           two slots. Evicted: what is left of the chunk goes on the left-over list. A chunk is
+//           long (80 us, so that drawing tickets costs nothing), a batch short (it bounds the
+//           latency)
 //   WAIT    one barrier; everybody reads the slot (R16: two slots make one barrier enough, because
 //           slot k is written again only after the next barrier)
 //   BODY    the original body, with the task's index for %ctaid; returns go to TAIL
-//   TAIL    what the body leaves behind is cleaned up; every thread steps to the batch's next task by
+//   TAIL    what the body leaves behind is cleaned up; every thread steps to the batch's next task
+//   by
 //           itself, after the last one back to HEAD
 //   LEAVE   leader: adds what this worker has finished; the last block out writes the record
 //   PROXY   copies the evict word from host memory to the control block until nothing is left to do
@@ -18,8 +20,9 @@
 // The leader's own state lies in shared memory, so that one register (tasks left in the batch, and
 // which slot) and the task's index are all that lives across the body.
 //
-// In order (R31: tasks that wait for lower ones): a chunk is one ticket, the evict word is looked at
-// before it is drawn (R18), so that no ticket is ever given back, and there is no left-over list.
+// In order (R31: tasks that wait for lower ones): a chunk is one ticket, the evict word is looked
+// at before it is drawn (R18), so that no ticket is ever given back, and there is no left-over
+// list.
 //
 // Owner: one pass over one entry, one thread. It knows nothing of the body. Everything that it
 // writes speaks the protocol of abi/preempt.h with the launcher (mediator/worker).

@@ -45,8 +45,8 @@ LowerIndex::LowerIndex(const ptx::Function& function) : function_(function) {
   for (const Statement& s : function_.statements) {
     if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
     if (ptx::effect_of(s) == ptx::Effect::kNone) continue;
-    draws_tickets_ |= is_global_atomic(s) &&
-                      (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "inc"));
+    draws_tickets_ |=
+        is_global_atomic(s) && (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "inc"));
     std::size_t at = 0;
     for (std::string_view name = ptx::next_identifier(s.operands[0], at); !name.empty();
          name = ptx::next_identifier(s.operands[0], at))

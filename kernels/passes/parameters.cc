@@ -29,9 +29,8 @@ Finding place_parameters(Clone& clone) {
 
   clone.parameters = clone.name("~launch");
   clone.edits.replace(f.name_range, std::string(f.name) + SLUICE_CLONE_SUFFIX);
-  const std::string block = ".param .align " + std::to_string(kAlign) + " .b8 " +
-                            clone.parameters + "[" + std::to_string(SLUICE_PREEMPT_PARAMS_BYTES) +
-                            "]";
+  const std::string block = ".param .align " + std::to_string(kAlign) + " .b8 " + clone.parameters +
+                            "[" + std::to_string(SLUICE_PREEMPT_PARAMS_BYTES) + "]";
   if (!f.params.empty()) {
     clone.edits.insert(f.params.back().range.end, std::string(",\n\t").append(block));
   } else if (f.has_param_list) {

@@ -48,22 +48,22 @@ struct PassInput {
   const ptx::Module& module;
   const ptx::Function& entry;  // has a body
   const KernelFacts& facts;
-  std::string_view prefix;  // "sluice1_": no identifier of the module contains it
+  std::string_view prefix;   // "sluice1_": no identifier of the module contains it
   std::uint32_t number = 0;  // of the entry in its module: makes names at module scope unique
 };
 
 // Each returns nothing, or why the clone's form is not possible.
-Finding check_form(Clone& clone);            // form.cc: what no pass can help with
-Finding place_parameters(Clone& clone);      // parameters.cc: R14, R15
-Finding replace_index(Clone& clone);         // index.cc: R7, R8, R17 (returns), R2 (.loc)
+Finding check_form(Clone& clone);              // form.cc: what no pass can help with
+Finding place_parameters(Clone& clone);        // parameters.cc: R14, R15
+Finding replace_index(Clone& clone);           // index.cc: R7, R8, R17 (returns), R2 (.loc)
 Finding replace_index_in_calls(Clone& clone);  // index_calls.cc: R11
-Finding place_slots(Clone& clone);           // slots.cc: R33
-Finding keep_order(Clone& clone);            // in_order.cc: R31
-Finding unify_barriers(Clone& clone);        // unified.cc: R22
-Finding split_barriers(Clone& clone);        // two_phase.cc: R23
-Finding mask_lanes(Clone& clone);            // lane_masks.cc: R25
-Finding finish_copies(Clone& clone);         // clean_up.cc: R27
-Finding loop_over_tasks(Clone& clone);       // plain.cc: R16, R18
-Finding run_one_task(Clone& clone);          // prologue.cc: tier C
+Finding place_slots(Clone& clone);             // slots.cc: R33
+Finding keep_order(Clone& clone);              // in_order.cc: R31
+Finding unify_barriers(Clone& clone);          // unified.cc: R22
+Finding split_barriers(Clone& clone);          // two_phase.cc: R23
+Finding mask_lanes(Clone& clone);              // lane_masks.cc: R25
+Finding finish_copies(Clone& clone);           // clean_up.cc: R27
+Finding loop_over_tasks(Clone& clone);         // plain.cc: R16, R18
+Finding run_one_task(Clone& clone);            // prologue.cc: tier C
 
 }  // namespace sluice::passes

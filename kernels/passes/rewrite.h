@@ -24,11 +24,11 @@ struct KernelReport {
   bool evictable = false;  // a clone exists
   // Why the next better form was not possible: why the kernel is opaque, or why it has no loop.
   // Empty for loops. The codes are listed in docs/rewriter.md.
-  std::string_view code;  // static text: "cluster"
-  std::string reason;     // "uses thread-block clusters (line 12)"
+  std::string_view code;                 // static text: "cluster"
+  std::string reason;                    // "uses thread-block clusters (line 12)"
   std::vector<std::string_view> passes;  // that changed it: {"unified", "lane-masks"}
-  bool in_order = false;   // one ticket at a time, in order; its clone sees to that itself
-  bool once = false;       // prologue form: as many blocks as tasks are left, one task each
+  bool in_order = false;  // one ticket at a time, in order; its clone sees to that itself
+  bool once = false;      // prologue form: as many blocks as tasks are left, one task each
   // Hands out its own work from a counter in global memory: persistent already.
   bool persistent = false;
   // Parameter buffer of the original in bytes, and where in the clone's the block of

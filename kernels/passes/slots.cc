@@ -26,8 +26,7 @@ Finding place_slots(Clone& clone) {
     clone.slot = SlotPlace::kDynamicEnd;
     clone.own_dynamic_shared = clone.name("~dynamic") + std::to_string(clone.in.number);
     clone.options.dynamic_shared = clone.own_dynamic_shared;
-    clone.module_scope +=
-        ".extern .shared .align 16 .b8 " + clone.own_dynamic_shared + "[];\n\n";
+    clone.module_scope += ".extern .shared .align 16 .b8 " + clone.own_dynamic_shared + "[];\n\n";
   }
   if (!facts.reads_dynamic_smem_size || clone.slot == SlotPlace::kStatic) return {};
 

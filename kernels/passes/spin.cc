@@ -14,7 +14,8 @@ using ptx::StatementKind;
 
 namespace {
 
-// Reads in one loop that are looked at one by one; with more, each counts as deciding the loop's end.
+// Reads in one loop that are looked at one by one; with more, each counts as deciding the loop's
+// end.
 constexpr std::size_t kMostPolls = 16;
 
 // Memory that only the block itself sees: waiting on it is waiting for one's own threads.
@@ -123,8 +124,7 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
         counters.push_back(i);
     }
   }
-  for_each_exit(counters,
-                [&](std::uint32_t b) { out.fetches_work |= counting[component[b]]; });
+  for_each_exit(counters, [&](std::uint32_t b) { out.fetches_work |= counting[component[b]]; });
 
   LowerIndex lower(cfg.function());
   std::vector<std::uint32_t> exits;
@@ -156,7 +156,8 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
       out.spins = SpinLoops::kLowerTasks;
       continue;
     }
-    // A loop that draws its own work from a counter ends when there is no more; it waits for no one.
+    // A loop that draws its own work from a counter ends when there is no more; it waits for no
+    // one.
     if (std::all_of(polled.begin(), polled.end(),
                     [&](std::uint32_t i) { return surely_advances(statements[i]); }))
       continue;

@@ -19,8 +19,8 @@ bool is_collective(const Statement& s) {
 bool is_block_barrier(const Statement& s, bool guarded) {
   const std::string_view base = base_opcode(s.opcode);
   if (s.kind != ptx::StatementKind::kInstruction || (base != "bar" && base != "barrier") ||
-      (!guarded && !s.guard.empty()) || has_modifier(s.opcode, "warp") || has_modifier(s.opcode, "arrive") ||
-      has_modifier(s.opcode, "cluster"))
+      (!guarded && !s.guard.empty()) || has_modifier(s.opcode, "warp") ||
+      has_modifier(s.opcode, "arrive") || has_modifier(s.opcode, "cluster"))
     return false;
   const bool reduces = has_modifier(s.opcode, "red");
   const std::size_t id = reduces ? 1 : 0;
@@ -29,8 +29,7 @@ bool is_block_barrier(const Statement& s, bool guarded) {
          number == 0;
 }
 
-std::vector<bool> barrier_follows(const ptx::Cfg& cfg,
-                                  const ptx::PostDominators& post_dominators) {
+std::vector<bool> barrier_follows(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators) {
   const auto& blocks = cfg.blocks();
   const auto& statements = cfg.function().statements;
   std::vector<bool> here(blocks.size());

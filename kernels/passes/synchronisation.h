@@ -19,7 +19,6 @@ bool is_block_barrier(const ptx::Statement& s, bool guarded = false);
 // By block: whether such a barrier stands in it or in a block that every path from it to the end
 // passes. There the original's lanes are waiting too, not gone, so that parking a thread in the
 // clone's loop is nothing new.
-std::vector<bool> barrier_follows(const ptx::Cfg& cfg,
-                                  const ptx::PostDominators& post_dominators);
+std::vector<bool> barrier_follows(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators);
 
 }  // namespace sluice::passes

@@ -38,11 +38,10 @@ Finding split_barriers(Clone& clone) {
     if (ptx::has_modifier(s->opcode, "popc")) {
       clone.replace(*s, {first, count(to, value)});
     } else if (ptx::has_modifier(s->opcode, "and")) {
-      clone.replace(
-          *s, {first, count("%~votes", opposite), "setp.eq.u32 \t" + to + ", %~votes, 0;"});
-    } else {
       clone.replace(*s,
-                    {first, count("%~votes", value), "setp.ne.u32 \t" + to + ", %~votes, 0;"});
+                    {first, count("%~votes", opposite), "setp.eq.u32 \t" + to + ", %~votes, 0;"});
+    } else {
+      clone.replace(*s, {first, count("%~votes", value), "setp.ne.u32 \t" + to + ", %~votes, 0;"});
     }
   }
   clone.end.label("~DRAIN")

@@ -7,10 +7,10 @@ namespace sluice::tool {
 
 namespace {
 
-constexpr std::uint32_t kSms = 4;            // of the GPU that blocks are told they run on
-constexpr std::uint32_t kResident = 6;       // blocks of an original, or of a one-task clone, at a time
+constexpr std::uint32_t kSms = 4;       // of the GPU that blocks are told they run on
+constexpr std::uint32_t kResident = 6;  // blocks of an original, or of a one-task clone, at a time
 constexpr std::uint32_t kLeftSlots = 64;
-constexpr std::size_t kAlign = 256;          // as cuMemAlloc aligns
+constexpr std::size_t kAlign = 256;  // as cuMemAlloc aligns
 
 // Round-up division by multiplication; see abi/preempt.h.
 struct MagicDivisor {
@@ -150,8 +150,7 @@ Result<EvictionStats> EvictionRun::run_original(const KernelLaunch& launch, std:
   std::uint64_t next = 0;
   while (next < total || turns.size() != 0) {
     while (next < total && turns.size() < kResident) {
-      auto block =
-          exec::Block::make(image_, launch.kernel, shape, launch.params, map_, *world_);
+      auto block = exec::Block::make(image_, launch.kernel, shape, launch.params, map_, *world_);
       if (!block) return std::move(block).error();
       (*block)->start({static_cast<std::uint32_t>(next % launch.grid.x),
                        static_cast<std::uint32_t>(next / launch.grid.x % launch.grid.y),
@@ -186,21 +185,13 @@ class EvictionRun::Evicted {
         options_.most_evictions == 0
             ? 0
             : static_cast<std::uint32_t>(random_() % (options_.most_evictions + 1));
-    // Of the first launch, which is not evicted, nothing is known; the work per task tells later
-    // ones where to hit.
-    std::uint64_t guess = 400;
     do {
+      // Spread over the work, some of them at the very start, where workers have drawn nothing yet.
       const bool evict = stats_.physical < evictions;
-      const std::uint64_t before = stats_.steps;
-      const std::uint32_t done_before = device().control.finished;
-      if (auto r = physical(evict ? random_() % (guess + 1) : kNever); !r)
+      const std::uint64_t reach =
+          random_() % 4 == 0 ? 300 : 2 * options_.expected_steps / evictions_or_one(evictions);
+      if (auto r = physical(evict ? random_() % (reach + 1) : kNever); !r)
         return std::move(r).error().with_context(stats_.setting);
-      const std::uint32_t done = device().control.finished - done_before;
-      if (done != 0) {
-        const std::uint64_t left = total() - device().control.finished;
-        guess = std::max<std::uint64_t>(
-            100, (stats_.steps - before) / done * left / std::max<std::uint64_t>(1, evictions));
-      }
       if (Result<void> r = check(); !r) return std::move(r).error().with_context(stats_.setting);
       if (device().control.done == 0) ++stats_.evictions;
       // Far more launches than evictions: nothing gets on.
@@ -211,6 +202,7 @@ class EvictionRun::Evicted {
 
  private:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  static std::uint64_t evictions_or_one(std::uint32_t n) { return std::max(n, 1u); }
 
   struct Device {
     sluice_launch_control control;
@@ -261,7 +253,8 @@ class EvictionRun::Evicted {
     p.tail_shift = static_cast<std::uint8_t>(random_() % 4);
     p.target_clocks = target_;
     p.left_slots = kLeftSlots;
-    p.flags = static_cast<std::uint16_t>(flags_ | (stats_.physical == 0 ? 0 : SLUICE_LAUNCH_RESUME));
+    p.flags =
+        static_cast<std::uint16_t>(flags_ | (stats_.physical == 0 ? 0 : SLUICE_LAUNCH_RESUME));
     p.sm_hi = kSms;
     if (spatial) {
       p.flags |= SLUICE_LAUNCH_SPATIAL;

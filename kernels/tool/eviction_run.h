@@ -1,5 +1,5 @@
-// Runs a kernel's original and its clone on the interpreter, the clone evicted at random: the worker
-// (mediator/worker) in small, without driver and without time.
+// Runs a kernel's original and its clone on the interpreter, the clone evicted at random: the
+// worker (mediator/worker) in small, without driver and without time.
 //
 // Owner: sluice-ptx check, and the tests of the rewriter; one thread. Blocks take turns at random
 // lengths on the calling thread, so that everything that a seed decides happens again with it.
@@ -31,6 +31,8 @@ struct KernelLaunch {
 struct EvictionOptions {
   std::uint64_t seed = 1;
   std::uint32_t most_evictions = 8;  // a number up to this, by the seed
+  // Warp instructions that the original took: evictions are spread over about as many.
+  std::uint64_t expected_steps = 2000;
   std::uint64_t step_limit = 400'000'000;  // warp instructions, all physical launches together
 };
 

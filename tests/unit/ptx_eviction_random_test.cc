@@ -64,18 +64,19 @@ void run_one(std::uint64_t seed, Tally& tally) {
     EvictionOptions evict;
     evict.seed = seed * 16 + round;
     evict.most_evictions = round == 0 ? 0 : round == 3 ? 50 : 6;
+    evict.expected_steps = original->steps;
     auto clone = (*run)->run_clone(launch, evict);
     ASSERT_TRUE(clone) << clone.error().message << "\n" << kernel.ptx;
     ++tally.runs;
     tally.evictions += clone->evictions;
-    ASSERT_EQ(first_difference(expected, (*run)->contents()), "")
-        << clone->setting << "\n" << kernel.ptx;
+    ASSERT_EQ(first_difference(expected, (*run)->contents()), "") << clone->setting << "\n"
+                                                                  << kernel.ptx;
   }
 }
 
 TEST(RandomEviction, ClonesOfRandomKernelsDoTheSame) {
   const std::uint64_t first = from_environment("SLUICE_RANDOM_SEED", 1);
-  const std::uint64_t count = from_environment("SLUICE_RANDOM_KERNELS", 150);
+  const std::uint64_t count = from_environment("SLUICE_RANDOM_KERNELS", 200);
   Tally tally;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -85,7 +86,7 @@ TEST(RandomEviction, ClonesOfRandomKernelsDoTheSame) {
   for (const auto& [tier, kernels] : tally.tiers) std::cout << tier << ": " << kernels << "\n";
   std::cout << tally.runs << " runs, " << tally.evictions << " evictions\n";
   if (count >= 100) {
-    EXPECT_GT(tally.evictions, tally.runs);
+    EXPECT_GT(tally.evictions, tally.runs / 2);
   }
 }
 

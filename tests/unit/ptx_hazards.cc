@@ -5,7 +5,8 @@
 namespace sluice::tool::hazards {
 
 const Hazard kHazards[] = {
-    // One broadcast slot with one barrier per task: warps that are still in their body read the next
+    // One broadcast slot with one barrier per task: warps that are still in their body read the
+    // next
     // task's index too late.
     {"slow_warp", "plain", {23, 1, 1}, {96, 1, 1}, 0, 0, "", R"(
 	mov.u32 %r10, 0;
@@ -19,8 +20,14 @@ $AGAIN:
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
     // Threads behind the end of the data return before the first barrier.
-    {"return_before_barrier", "unified", {9, 1, 1}, {70, 1, 1}, 0, 600,
-     ".shared .align 4 .b8 rb[280];", R"(
+    {"return_before_barrier",
+     "unified",
+     {9, 1, 1},
+     {70, 1, 1},
+     0,
+     600,
+     ".shared .align 4 .b8 rb[280];",
+     R"(
 	setp.ge.u32 %p1, %r3, %r4;
 	@%p1 ret;
 	mov.u32 %r10, rb;
@@ -32,8 +39,14 @@ $AGAIN:
 	add.u32 %r12, %r12, %r5;
 	st.global.u32 [%rd2], %r12;
 	exit;)"},
-    {"return_between_barriers", "unified", {7, 1, 1}, {96, 1, 1}, 0, 0,
-     ".shared .align 4 .b8 bb[384];", R"(
+    {"return_between_barriers",
+     "unified",
+     {7, 1, 1},
+     {96, 1, 1},
+     0,
+     0,
+     ".shared .align 4 .b8 bb[384];",
+     R"(
 	mov.u32 %r10, bb;
 	shl.b32 %r11, %r0, 2;
 	add.u32 %r11, %r10, %r11;
@@ -188,8 +201,14 @@ $JOIN:
 	@!%p3 bra $OUTER;
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
-    {"barrier_and_shuffle", "lane-masks", {7, 1, 1}, {96, 1, 1}, 0, 640,
-     ".shared .align 4 .b8 bs[12];", R"(
+    {"barrier_and_shuffle",
+     "lane-masks",
+     {7, 1, 1},
+     {96, 1, 1},
+     0,
+     640,
+     ".shared .align 4 .b8 bs[12];",
+     R"(
 	setp.ge.u32 %p1, %r3, %r4;
 	@%p1 ret;
 	shr.u32 %r10, %r0, 5;
@@ -219,8 +238,14 @@ $TAKE:
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
     // A copy that nobody waits for would land in the next task's shared memory.
-    {"copy_not_waited_for", "plain", {9, 1, 1}, {32, 1, 1}, 0, 0,
-     ".shared .align 16 .b8 cp[512];", R"(
+    {"copy_not_waited_for",
+     "plain",
+     {9, 1, 1},
+     {32, 1, 1},
+     0,
+     0,
+     ".shared .align 16 .b8 cp[512];",
+     R"(
 	mov.u32 %r10, cp;
 	shl.b32 %r11, %r0, 4;
 	add.u32 %r10, %r10, %r11;
@@ -235,9 +260,15 @@ $TAKE:
 	cp.async.commit_group;
 	ret;)"},
     // A thread that ends inside a function.
-    {"exit_in_function", "prologue", {9, 1, 1}, {64, 1, 1}, 0, 300,
+    {"exit_in_function",
+     "prologue",
+     {9, 1, 1},
+     {64, 1, 1},
+     0,
+     300,
      ".func leave(.param .b32 v) { .reg .pred %p; .reg .b32 %r; ld.param.b32 %r, [v]; "
-     "setp.ge.u32 %p, %r, 300; @%p exit; ret; }", R"(
+     "setp.ge.u32 %p, %r, 300; @%p exit; ret; }",
+     R"(
 	{
 	.param .b32 a;
 	st.param.b32 [a], %r3;
@@ -246,7 +277,13 @@ $TAKE:
 	st.global.u32 [%rd2], %r5;
 	ret;)"},
     // Functions that read index and grid themselves, one through another.
-    {"index_in_function", "plain", {3, 2, 2}, {32, 1, 1}, 0, 0, R"(
+    {"index_in_function",
+     "plain",
+     {3, 2, 2},
+     {32, 1, 1},
+     0,
+     0,
+     R"(
 .func (.param .b32 r) place()
 {
 	.reg .b32 %r<8>;
@@ -273,7 +310,8 @@ $TAKE:
 	mad.lo.u32 %r1, %r1, %r3, %r2;
 	st.param.b32 [r], %r1;
 	ret;
-})", R"(
+})",
+     R"(
 	{
 	.param .b32 s;
 	.param .b32 t;
@@ -288,8 +326,14 @@ $TAKE:
 	atom.global.add.u32 %r11, [%rd4], %r10;
 	ret;)"},
     // The base of dynamic shared memory must not move, its size not change.
-    {"dynamic_shared", "plain", {5, 1, 1}, {32, 1, 1}, 200, 0,
-     ".extern .shared .align 128 .b8 dyn[];\n.shared .align 4 .b8 stat[4];", R"(
+    {"dynamic_shared",
+     "plain",
+     {5, 1, 1},
+     {32, 1, 1},
+     200,
+     0,
+     ".extern .shared .align 128 .b8 dyn[];\n.shared .align 4 .b8 stat[4];",
+     R"(
 	mov.u32 %r10, dyn;
 	mov.u32 %r11, %dynamic_smem_size;
 	st.shared.u32 [stat], %r11;
@@ -305,7 +349,13 @@ $TAKE:
 	ld.shared.u32 %r14, [dyn+124];
 	atom.global.add.u32 %r15, [%rd2], %r14;
 	ret;)"},
-    {"all_static_shared", "plain", {5, 1, 1}, {32, 1, 1}, 0, 0, ".shared .align 16 .b8 all[49152];",
+    {"all_static_shared",
+     "plain",
+     {5, 1, 1},
+     {32, 1, 1},
+     0,
+     0,
+     ".shared .align 16 .b8 all[49152];",
      R"(
 	mov.u32 %r10, all;
 	mul.lo.u32 %r11, %r0, 1536;
@@ -410,8 +460,14 @@ $PUBLISH:
 $END:
 	ret;)"},
     // The same with numbers that the blocks draw themselves and hand round in shared memory.
-    {"drawn_scan", "in-order", {31, 1, 1}, {32, 1, 1}, 0, 0,
-     ".global .u32 drawn;\n.shared .align 4 .b8 mine[4];", R"(
+    {"drawn_scan",
+     "in-order",
+     {31, 1, 1},
+     {32, 1, 1},
+     0,
+     0,
+     ".global .u32 drawn;\n.shared .align 4 .b8 mine[4];",
+     R"(
 	setp.ne.u32 %p1, %r0, 0;
 	@%p1 bra $MEET;
 	atom.global.add.u32 %r10, [drawn], 1;
@@ -448,8 +504,14 @@ $END:
 $OTHERS:
 	st.global.u32 [%rd2], %r3;
 	ret;)"},
-    {"producer_and_consumer", "prologue", {9, 1, 1}, {64, 1, 1}, 0, 0,
-     ".shared .align 4 .b8 pc[4];", R"(
+    {"producer_and_consumer",
+     "prologue",
+     {9, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     ".shared .align 4 .b8 pc[4];",
+     R"(
 	setp.ge.u32 %p1, %r0, 32;
 	@%p1 bra $CONSUMER;
 	setp.eq.u32 %p2, %r0, 0;
@@ -461,7 +523,13 @@ $CONSUMER:
 	ld.shared.u32 %r10, [pc];
 	st.global.u32 [%rd2], %r10;
 	ret;)"},
-    {"barrier_by_register", "prologue", {9, 1, 1}, {64, 1, 1}, 0, 0, ".shared .align 4 .b8 br[4];",
+    {"barrier_by_register",
+     "prologue",
+     {9, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     ".shared .align 4 .b8 br[4];",
      R"(
 	setp.eq.u32 %p2, %r0, 0;
 	@%p2 st.shared.u32 [br], %r5;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 
 namespace sluice::tool::hazards {
 
@@ -16,6 +17,8 @@ struct Hazard {
   const char* before;  // at module scope
   const char* body;    // behind the common start (kStart)
 };
+
+void PrintTo(const Hazard& h, std::ostream* out);  // for GoogleTest
 
 // %r0 thread, %r1 block (x), %r2 block size (x), %r3 = global thread, %r4 = n; %rd0 out, %rd1 in;
 // %rd2 = out + 4 * global thread, %r5 = in[global thread % 1024].

@@ -1,5 +1,5 @@
-// Kernels that a naive rewriter gets wrong (ptx_hazards.cc): each is in the tier that it must be in,
-// and its clone, evicted at random, leaves the memory that the original leaves.
+// Kernels that a naive rewriter gets wrong (ptx_hazards.cc): each is in the tier that it must be
+// in, and its clone, evicted at random, leaves the memory that the original leaves.
 #include "tests/unit/ptx_hazards.h"
 
 #include <gtest/gtest.h>
@@ -9,11 +9,14 @@
 #include "kernels/tool/eviction_run.h"
 
 namespace sluice::tool {
+
+namespace hazards {
+void PrintTo(const Hazard& h, std::ostream* out) { *out << h.name; }
+}  // namespace hazards
+
 namespace {
 
 using hazards::Hazard;
-
-std::ostream& operator<<(std::ostream& out, const Hazard& h) { return out << h.name; }
 
 class Hazards : public testing::TestWithParam<Hazard> {};
 
@@ -62,6 +65,7 @@ TEST_P(Hazards, EvictedAtRandomLeavesTheSame) {
     EvictionOptions options;
     options.seed = seed;
     options.most_evictions = seed % 10 == 0 ? 50 : 5;
+    options.expected_steps = original->steps;
     auto clone = (*run)->run_clone(launch, options);
     ASSERT_TRUE(clone) << clone.error().message;
     evictions += clone->evictions;

@@ -1,0 +1,196 @@
+// sluice-ptx check: every kernel of a module in its original form and as a clone that is evicted at
+// random, on the interpreter, from the same memory; then the memories are compared.
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cstring>
+#include <iostream>
+#include <random>
+
+#include "kernels/tool/commands.h"
+#include "kernels/tool/eviction_run.h"
+
+namespace sluice::tool {
+
+namespace {
+
+// One parameter: what --args says, or what its size suggests.
+//   8 bytes: a buffer of numbers; 4 bytes: the number of threads of the grid; others: small numbers
+class Arguments {
+ public:
+  Arguments(const CheckOptions& options, EvictionRun& run) : options_(options), run_(run) {}
+
+  Result<std::vector<std::byte>> make(const exec::EntryInfo& entry) {
+    std::vector<std::byte> block(entry.param_bytes);
+    std::mt19937_64 random(options_.seed);
+    for (std::size_t k = 0; k < entry.params.size(); ++k) {
+      const exec::ParamInfo& p = entry.params[k];
+      std::string word = k < options_.arguments.size() ? options_.arguments[k] : "auto";
+      if (word == "auto") word = p.bytes == 8 ? "buffer" : p.bytes == 4 ? threads() : "1";
+      if (word == "buffer" || word == "zeros" || word == "floats") {
+        if (p.bytes != 8)
+          return Error{0, "argument " + std::to_string(k + 1) + " has no room for a pointer"};
+        const std::uint64_t address = buffer(word, random);
+        std::memcpy(block.data() + p.offset, &address, 8);
+        continue;
+      }
+      if (auto set = number(word, block.data() + p.offset, p.bytes); !set)
+        return std::move(set).error();
+    }
+    return block;
+  }
+
+ private:
+  std::string threads() const {
+    std::uint64_t n = 1;
+    for (int d = 0; d < 3; ++d)
+      n *= std::uint64_t{options_.grid[static_cast<std::size_t>(d)]} *
+           options_.block[static_cast<std::size_t>(d)];
+    return std::to_string(n);
+  }
+
+  std::uint64_t buffer(const std::string& kind, std::mt19937_64& random) {
+    const std::size_t b = run_.add_buffer(options_.buffer_bytes);
+    if (kind == "buffer") {
+      // Small integers: they serve as data and as indices.
+      for (std::size_t i = 0; i + 4 <= run_.bytes(b); i += 4) {
+        const auto value = static_cast<std::uint32_t>(random() % 64);
+        std::memcpy(run_.data(b) + i, &value, 4);
+      }
+    } else if (kind == "floats") {
+      for (std::size_t i = 0; i + 4 <= run_.bytes(b); i += 4) {
+        const float value = static_cast<float>(random() % 2000) / 1000 - 1;
+        std::memcpy(run_.data(b) + i, &value, 4);
+      }
+    }
+    return run_.address(b);
+  }
+
+  static Result<void> number(const std::string& word, std::byte* to, std::uint32_t bytes) {
+    char* end = nullptr;
+    if (word.find_first_of(".") != word.npos) {
+      const double value = std::strtod(word.c_str(), &end);
+      const float narrow = static_cast<float>(value);
+      if (*end != '\0' || (bytes != 4 && bytes != 8)) return Error{0, "not an argument: " + word};
+      if (bytes == 4)
+        std::memcpy(to, &narrow, 4);
+      else
+        std::memcpy(to, &value, 8);
+      return {};
+    }
+    const long long value = std::strtoll(word.c_str(), &end, 0);
+    if (word.empty() || *end != '\0') return Error{0, "not an argument: " + word};
+    std::memcpy(to, &value, std::min<std::size_t>(bytes, 8));
+    return {};
+  }
+
+  const CheckOptions& options_;
+  EvictionRun& run_;
+};
+
+struct Verdict {
+  bool checked = false;  // it could be run
+  std::string wrong;     // empty: the clone does what the original does
+  std::uint32_t evictions = 0;
+};
+
+Verdict check_kernel(const CheckOptions& options, const std::string& text,
+                     const passes::KernelReport& report) {
+  Verdict v;
+  auto run = EvictionRun::load(text);
+  if (!run) {
+    v.wrong = "cannot be run here: " + run.error().message;
+    return v;
+  }
+  KernelLaunch launch;
+  launch.kernel = report.name;
+  launch.grid = {options.grid[0], options.grid[1], options.grid[2]};
+  launch.block = {options.block[0], options.block[1], options.block[2]};
+  launch.dynamic_shared = report.uses_dynamic_shared ? options.dynamic_shared : 0;
+  const exec::EntryInfo* entry = (*run)->program().find_entry(report.name);
+  if (entry && entry->required_block[0] != 0)
+    launch.block = {entry->required_block[0], entry->required_block[1], entry->required_block[2]};
+  auto params = Arguments(options, **run).make(*entry);
+  if (!params) {
+    v.wrong = params.error().message;
+    return v;
+  }
+  launch.params = std::move(*params);
+  const auto before = (*run)->contents();
+  auto original = (*run)->run_original(launch, options.seed);
+  if (!original) {
+    v.wrong = "the original cannot be run with these arguments: " + original.error().message;
+    return v;
+  }
+  v.checked = true;
+  const auto expected = (*run)->contents();
+  // Kernels whose blocks race for places leave something else in each order of their blocks.
+  (*run)->restore(before);
+  auto again = (*run)->run_original(launch, options.seed + 1);
+  const bool deterministic = again && first_difference(expected, (*run)->contents()).empty();
+  for (std::uint32_t round = 0; round < options.rounds; ++round) {
+    (*run)->restore(before);
+    EvictionOptions evict;
+    evict.seed = options.seed * 1000 + round;
+    evict.most_evictions = options.evictions;
+    evict.expected_steps = original->steps;
+    auto clone = (*run)->run_clone(launch, evict);
+    if (!clone) {
+      v.wrong = clone.error().message;
+      return v;
+    }
+    v.evictions += clone->evictions;
+    if (!deterministic) continue;
+    v.wrong = first_difference(expected, (*run)->contents());
+    if (!v.wrong.empty()) {
+      v.wrong += " (" + clone->setting + ")";
+      return v;
+    }
+  }
+  if (!deterministic) v.wrong = "not compared: the original's result depends on the blocks' order";
+  v.checked = deterministic;
+  return v;
+}
+
+}  // namespace
+
+int check(const CheckOptions& options) {
+  auto module = load(options.input);
+  if (!module) return complain(module.error().message);
+  const auto rewritten = passes::rewrite_module(*module);
+  int status = 0;
+  bool found = options.kernel.empty();
+  for (const passes::KernelReport& k : rewritten.kernels) {
+    if (!options.kernel.empty() && k.name != options.kernel) continue;
+    found = true;
+    std::string verdict, why;
+    std::uint32_t evictions = 0;
+    if (!k.evictable) {
+      verdict = "opaque";
+      why = k.reason;
+    } else {
+      const Verdict v = check_kernel(options, module->text(), k);
+      evictions = v.evictions;
+      why = v.wrong;
+      verdict = v.wrong.empty() ? "same" : v.checked ? "different" : "not checked";
+      if (verdict == "different") status = 1;
+    }
+    if (options.json) {
+      std::cout << boost::json::serialize(boost::json::object{{"file", options.input},
+                                                              {"kernel", k.name},
+                                                              {"tier", passes::tier_name(k.tier)},
+                                                              {"verdict", verdict},
+                                                              {"reason", why},
+                                                              {"rounds", options.rounds},
+                                                              {"evictions", evictions}})
+                << '\n';
+    } else {
+      std::cout << k.name << ": " << passes::tier_name(k.tier) << ": " << verdict;
+      if (evictions != 0) std::cout << " after " << evictions << " evictions";
+      if (!why.empty()) std::cout << ": " << why;
+      std::cout << '\n';
+    }
+  }
+  return found ? status : complain(options.input + ": has no kernel " + options.kernel);
+}
+
+}  // namespace sluice::tool
