@@ -158,6 +158,7 @@ class Engine : private exec::Environment {
   void settle(unsigned slot);
   void queue_up(unsigned slot);
   void arrive(Lock& lock);
+  void come_on(unsigned slot);
   void begin_leaving(Lock& lock, unsigned slot, bool lost);
   void finish_leaving(Lock& lock, unsigned slot);
   void wait_for_turn(Lock& lock);

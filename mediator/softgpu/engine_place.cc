@@ -48,7 +48,10 @@ void Engine::place() {
   } else {
     for (; placed != 0; --placed) work_.notify_one();
   }
-  if (starved_) gpu_.mark_starved();
+  if (starved_) {
+    gpu_.mark_starved();
+    if (!standing_) work_.notify_one();  // somebody has to wait for room
+  }
   // The thread that stands in the queue sleeps elsewhere.
   if (standing_ && !cold_.empty()) gpu_.ring_self();
 }

@@ -109,10 +109,7 @@ void Engine::advance(bool out_of_turn) {
     if (switch_ns_ == 0 && client.parked_bytes == 0) {
       // Nothing to wait for, so this thread can do it, whoever it is.
       arriving_ = false;
-      gpu_.show_running(slot);
-      client.presence = Presence::kOn;
-      unplaced_ = true;
-      settle(slot);
+      come_on(slot);
     } else {
       work_.notify_one();
     }
@@ -135,9 +132,17 @@ void Engine::arrive(Lock& lock) {
     if (stop_) return;
   }
   if (!gpu_.holds(slot)) return begin_leaving(lock, slot, true);
+  come_on(slot);
+}
+
+// Its state is in the engine: it runs.
+void Engine::come_on(unsigned slot) {
+  Client& client = clients_[slot];
   gpu_.show_running(slot);
   client.parked_bytes = 0;
   client.presence = Presence::kOn;
+  // A preemption that was asked for while it was off has nothing to do any more.
+  client.preempt_seen = SharedGpu::word(gpu_.channel(slot).preempt).load();
   read_sm_set(slot);
   unplaced_ = true;
   settle(slot);

@@ -3,6 +3,8 @@
  * thread's current one. */
 #pragma once
 
+#include <stdint.h>
+
 #include "abi/cuda_driver.h"
 
 extern "C" {
@@ -11,6 +13,23 @@ extern "C" {
  * (abi/registers.h); the same file's layout: mediator/softgpu/gpu_file.h. */
 __attribute__((visibility("default"))) CUresult sluice_softgpu_tsgid(CUcontext context,
                                                                      unsigned int* tsgid);
+
+/* The time slice of the context's channel group: how long it may have the GPU while others wait
+ * (timeslice mode). What a process may do to its own groups on NVIDIA's driver as well
+ * (NVA06C_CTRL_CMD_SET_TIMESLICE). 50 us to 10 s. */
+__attribute__((visibility("default"))) CUresult sluice_softgpu_set_timeslice(CUcontext context,
+                                                                             unsigned int us);
+__attribute__((visibility("default"))) CUresult sluice_softgpu_get_timeslice(CUcontext context,
+                                                                             unsigned int* us);
+
+/* Takes the context off the GPU now (NVA06C_CTRL_CMD_PREEMPT); it stands in line again. */
+__attribute__((visibility("default"))) CUresult sluice_softgpu_preempt(CUcontext context);
+
+/* The SMs that the context's blocks may use: bit n of word n / 64; no bit: all. Blocks elsewhere
+ * move or finish, as the GPU preempts. */
+__attribute__((visibility("default"))) CUresult sluice_softgpu_set_sms(CUcontext context,
+                                                                       const uint64_t* words,
+                                                                       unsigned int count);
 
 /* Writes why the context failed, one line for people ("" if it has not): the fault, kernel, PTX
  * line, block and thread. Returns the sticky error. */

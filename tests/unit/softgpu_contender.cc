@@ -5,6 +5,11 @@
 //   i  initialise, make a context; answers its TSGID
 //   s  launch a kernel that spins until `r`; answers at once
 //   r  release it; answers when all that was launched has ended, with the CUresult
+//   S  launch so many blocks that spin until `r` that they fill the GPU (4 SMs of 4 blocks)
+//   c  launch 24 blocks that each work for some 10 ms, beside one another; answers at once
+//   C  launch 400 blocks that each work for some 1 ms; answers at once
+//   w  wait for all; answers with a checksum of what `c` or `C` has made, or -CUresult
+//   m  run 64 short blocks; answers with the set of SMs on which they were
 //   k  launch 50 kernels in a row that each do a little, wait; answers with the CUresult
 //   a  allocate 1 MiB of device memory; answers with the CUresult
 //   f  free bytes of device memory
@@ -26,9 +31,10 @@ int main(int argc, char** argv) {
   gpu::DriverApi& api = *loaded;
   CUcontext context = nullptr;
   CUmodule module = nullptr;
-  CUfunction spin = nullptr, iota = nullptr;
+  CUfunction spin = nullptr, iota = nullptr, churn = nullptr, where = nullptr;
   void* word = nullptr;
-  CUdeviceptr flag = 0, memory = 0, p = 0;
+  CUdeviceptr flag = 0, memory = 0, p = 0, out = 0;
+  constexpr size_t kOutWords = 400 * 128;
   char command;
   while (::read(STDIN_FILENO, &command, 1) == 1) {
     long answer = 0;
@@ -41,6 +47,8 @@ int main(int argc, char** argv) {
             api.cuModuleLoadData(&module, kTestPtx) != CUDA_SUCCESS ||
             api.cuModuleGetFunction(&spin, module, "spin") != CUDA_SUCCESS ||
             api.cuModuleGetFunction(&iota, module, "iota") != CUDA_SUCCESS ||
+            api.cuModuleGetFunction(&churn, module, "churn") != CUDA_SUCCESS ||
+            api.cuModuleGetFunction(&where, module, "where") != CUDA_SUCCESS ||
             api.cuMemHostAlloc(&word, 4, 0) != CUDA_SUCCESS ||
             api.cuMemAlloc(&memory, 4096) != CUDA_SUCCESS || ask(nullptr, &tsgid) != CUDA_SUCCESS) {
           return 4;
@@ -52,6 +60,45 @@ int main(int argc, char** argv) {
       case 's': {
         void* arguments[] = {&flag};
         answer = api.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
+        break;
+      }
+      case 'S': {
+        void* arguments[] = {&flag};
+        answer = api.cuLaunchKernel(spin, 16, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr);
+        break;
+      }
+      case 'c':
+      case 'C': {
+        if (out == 0 && api.cuMemAlloc(&out, kOutWords * 4) != CUDA_SUCCESS) return 6;
+        const bool many = command == 'C';
+        uint32_t rounds = many ? 150 : 2500;
+        void* arguments[] = {&out, &rounds};
+        answer = api.cuMemsetD32(out, 0, kOutWords);
+        if (answer == 0)
+          answer = api.cuLaunchKernel(churn, many ? 400 : 24, 1, 1, 128, 1, 1, 0, nullptr, arguments,
+                                      nullptr);
+        break;
+      }
+      case 'w': {
+        static uint32_t words[kOutWords];
+        const CUresult r = api.cuMemcpyDtoH(words, out, sizeof words);
+        if (r != CUDA_SUCCESS) {
+          answer = -static_cast<long>(r);
+          break;
+        }
+        for (uint32_t w : words) answer = (answer * 31 + w) & 0xff'ffff'ffff;
+        break;
+      }
+      case 'm': {
+        static uint32_t sms[64];
+        void* arguments[] = {&memory};
+        answer = -1;
+        if (api.cuLaunchKernel(where, 64, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr) !=
+                CUDA_SUCCESS ||
+            api.cuMemcpyDtoH(sms, memory, sizeof sms) != CUDA_SUCCESS)
+          break;
+        answer = 0;
+        for (uint32_t sm : sms) answer |= 1L << sm;
         break;
       }
       case 'r':

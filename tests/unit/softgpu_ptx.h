@@ -10,6 +10,8 @@ namespace sluice {
 // append(log, value): log[1 + log[0]++] = value.
 // where(out): out[block] = SM.
 // shared(out, n): out[i] = i by way of dynamic shared memory, backwards, one block.
+// churn(out, rounds): out[thread] = what is left of a number per thread after so many rounds through
+// shared memory, barriers and divergent branches, by blocks of 128.
 // trapped(), empty().
 inline constexpr char kTestPtx[] = R"(
 .version 8.0
@@ -136,6 +138,49 @@ AGAIN:
   mul.wide.u32 %rd2, %r2, 4;
   add.u64 %rd3, %rd1, %rd2;
   st.global.u32 [%rd3], %r7;
+  ret;
+}
+
+.visible .entry churn(.param .u64 out, .param .u32 rounds)
+{
+  .reg .pred %p, %q;
+  .reg .b32 %r<12>;
+  .reg .b64 %rd<4>;
+  .shared .align 4 .b8 cells[512];
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [rounds];
+  mov.u32 %r2, %tid.x;
+  mov.u32 %r3, %ctaid.x;
+  mad.lo.s32 %r4, %r3, 128, %r2;
+  mul.lo.u32 %r5, %r4, 0x9e3779b1;
+  shl.b32 %r6, %r2, 2;
+  mov.u32 %r7, cells;
+  add.u32 %r6, %r7, %r6;
+  add.u32 %r8, %r2, 1;
+  and.b32 %r8, %r8, 127;
+  shl.b32 %r8, %r8, 2;
+  add.u32 %r8, %r7, %r8;
+ROUND:
+  st.shared.u32 [%r6], %r5;
+  bar.sync 0;
+  ld.shared.u32 %r9, [%r8];
+  bar.sync 0;
+  mad.lo.u32 %r5, %r5, 1664525, %r9;
+  and.b32 %r10, %r5, 3;
+WALK:
+  setp.eq.u32 %q, %r10, 0;
+  @%q bra WALKED;
+  shr.u32 %r11, %r5, 7;
+  xor.b32 %r5, %r5, %r11;
+  sub.u32 %r10, %r10, 1;
+  bra WALK;
+WALKED:
+  sub.u32 %r1, %r1, 1;
+  setp.ne.u32 %p, %r1, 0;
+  @%p bra ROUND;
+  mul.wide.u32 %rd2, %r4, 4;
+  add.u64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r5;
   ret;
 }
 
