@@ -20,7 +20,7 @@
 //     leave more than it works.
 //   - F is kFrameNs (or the latency target, if less), but long enough that all hand-overs together cost at most
 //     handover_loss of the GPU.
-//   - Bound: over a window T, with all compared backlogged, |got / owed - 1| <= (F + d) / T for those owed at least
+//   - Bound: over a window T, with all compared backlogged, |got / owed - 1| <= 2 (F + d) / T for those owed at least
 //     a hand-over's length in a frame, and (one turn + d) / (owed in T) for those owed less, d the time that an SM
 //     takes to leave. Measured: docs/papers.md.
 //   - A vGPU that cannot use more SMs (Launch::sms_wanted) leaves them to the others, and what it would be owed beyond
@@ -41,8 +41,8 @@
 namespace sluice::policy {
 namespace {
 
-// Half a percent of the second over which shares are compared.
-constexpr uint64_t kFrameNs = 5'000'000;
+// Two turns more or less in a second, the begin and the end of a window, stay below 1 % of the share.
+constexpr uint64_t kFrameNs = 4'000'000;
 // Timers are no denser than this: crossings that lie closer are decided together.
 constexpr uint64_t kTickNs = 10'000;
 // An idle GPU waits for a tenant whose pauses are shorter than a hand-over by this.

@@ -1,5 +1,5 @@
-// What docs/papers.md claims of FRS and LoGA, and what wfq is held to: the simulator's workloads under the
-// policies, with tolerances. Where a result differs from the paper's, the test states ours and the page why.
+// What docs/papers.md claims of FRS and LoGA: the simulator's workloads under the policies, with
+// tolerances. Where a result differs from the paper's, the test states ours and the page why.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -96,16 +96,15 @@ TEST(Frs, WhoPaysUnderWhom) {
   EXPECT_LT(ntt(rr, "RED"), ntt(cfs, "RED"));
 }
 
-// wfq does not know what a slowdown is: on FRS's own metric frs, srt and sjf are better, and it is better
-// than rr and cfs in ANTT and no worse than a third of fcfs in deviation.
+// wfq protects short launches where their times are told: its turnaround is below that of frs, rr and cfs, and near that of
+// srt and sjf, which go by nothing else. frs stays the more even one.
 TEST(Frs, WhereWfqStands) {
   const Metrics wfq = of("frs", "wfq");
   const Figures f = by_application(wfq);
-  EXPECT_LT(wfq.antt, of("frs", "rr").antt);
-  EXPECT_LT(wfq.antt, of("frs", "cfs").antt);
-  EXPECT_LT(f.dntt, by_application(of("frs", "cfs")).dntt);
-  EXPECT_LT(f.dntt, by_application(of("frs", "fcfs")).dntt);
-  EXPECT_GT(wfq.antt, of("frs", "frs").antt);  // a rival wins: docs/papers.md says so
+  EXPECT_LT(wfq.antt, of("frs", "frs").antt);
+  EXPECT_LT(wfq.antt, of("frs", "srt").antt * 1.25);
+  EXPECT_LT(f.dntt, by_application(of("frs", "sjf")).dntt);
+  EXPECT_GT(f.dntt, by_application(of("frs", "frs")).dntt);  // a rival wins: docs/papers.md says so
 }
 
 // LoGA section 5.5: against four throttles an application that saturates gets more than its fair part from
@@ -120,137 +119,6 @@ TEST(LogaThrottle, WfqIsFairerAndWastesNothing) {
   EXPECT_GT(wfq.conservation, 0.999);
   EXPECT_LT(loga.conservation, 0.97);
   EXPECT_LT(wfq.dntt, loga.dntt);
-}
-
-// ---- ours ----------------------------------------------------------------------------------------
-
-struct Ours {
-  Workload w;
-  Outcome r;
-  double least_ns = 0;  // the least quantum that wfq came to from the hand-overs that it saw
-};
-Ours run(std::string_view workload, uint32_t number, uint64_t horizon_ns = 0) {
-  Ours o{find_workload(workload)->make(number, 1), {}};
-  if (horizon_ns) o.w.horizon_ns = horizon_ns;
-  const auto policy = find_policy("wfq")->make(engine_config(o.w));
-  o.r = simulate(o.w, *policy, {.seed = 1});
-  EXPECT_EQ(o.r.violations, 0u) << o.r.violation;
-  const double shown = static_cast<double>(policy->quantum_ns());
-  const double part = static_cast<double>(o.w.config.latency_target_ns) / static_cast<double>(o.w.vgpus.size());
-  o.least_ns = std::max(shown > part * 1.001 ? shown : 0, static_cast<double>(o.w.config.min_quantum_ns));
-  return o;
-}
-
-// A turn: what a vGPU may be given at once, with the time to leave. The least quantum follows a mean of
-// measured hand-overs, so it varies by half.
-double turn_ns(const Ours& o, size_t v) {
-  double weights = 0;
-  for (const auto& x : o.w.vgpus) weights += x.share.weight;
-  const Config& c = o.w.config;
-  const double part = static_cast<double>(c.latency_target_ns) * o.w.vgpus[v].share.weight / weights;
-  return std::min(std::max(part, 1.5 * o.least_ns), static_cast<double>(c.max_quantum_ns)) + 400'000;
-}
-
-// Over any second, nobody's share is off by more than a point of the GPU, with 2 to 256 vGPUs and weights from 1
-// to 1,000; and by more than 1 % of itself where a second holds enough turns for that to be possible.
-TEST(Wfq, SharesOverAnySecond) {
-  for (uint32_t i = 0; i < 9; ++i) {
-    const Ours o = run("wfq-shares", i);
-    ASSERT_GT(o.r.windows.size(), 50u);
-    double points = 0;
-    for (const Window& x : o.r.windows) points = std::max(points, x.worst_points);
-    EXPECT_LE(points, 0.01) << o.w.vgpus.size();
-    EXPECT_GE(static_cast<double>(o.r.useful_sm_ns) /
-                  (static_cast<double>(o.r.some_work_ns) * o.w.gpu.sm_count), 0.975);
-    EXPECT_LE(static_cast<double>(o.r.idle_with_work_ns), 0.01 * static_cast<double>(o.r.some_work_ns));
-  }
-  for (uint32_t i = 0; i < 3; ++i) {  // 2, 3 and 4 of one weight
-    const Ours o = run("wfq-equal", i);
-    double error = 0;
-    for (const Window& x : o.r.windows) error = std::max(error, x.worst_error);
-    EXPECT_LE(error, 0.012) << o.w.vgpus.size();
-  }
-}
-
-// Over all of the time, each is within a few of its turns of what it was owed, and its part of one turn of each of
-// the others (start-time fair queuing: all others may go once before it). That is the bound that holds
-// for all; 1 % of the share follows from it for who was owed some hundreds of turns.
-TEST(Wfq, EachWithinAFewTurnsOfWhatItIsOwed) {
-  for (uint32_t i = 0; i < 9; ++i) {
-    const Ours o = run("wfq-shares", i);
-    double weights = 0, turns = 0;
-    for (size_t v = 0; v < o.w.vgpus.size(); ++v)
-      weights += o.w.vgpus[v].share.weight, turns += turn_ns(o, v);
-    for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
-      const double sms = o.w.gpu.sm_count;
-      const double off = std::abs(o.r.vgpus[v].got_sm_ns - o.r.vgpus[v].owed_sm_ns) / sms;
-      const double turn = turn_ns(o, v);
-      EXPECT_LE(off, 3 * turn + 2 * turns * o.w.vgpus[v].share.weight / weights) << o.w.vgpus.size() << " vGPUs, " << v;
-      if (o.r.vgpus[v].owed_sm_ns / sms > 300 * turn) {
-        EXPECT_LE(off, 0.01 * o.r.vgpus[v].owed_sm_ns / sms);
-      }
-    }
-  }
-}
-
-// With 256 vGPUs the lightest is owed 27 us in a second and a turn is 250 us, so only minutes can show it.
-TEST(Wfq, JainIndexOverALongTime) {
-  for (uint32_t i : {0u, 3u, 5u}) {
-    EXPECT_GE(run("wfq-shares", i, 300ull * 1'000'000'000).r.all_contended_jain, 0.999) << i;
-  }
-  EXPECT_GE(run("wfq-shares", 8, 3000ull * 1'000'000'000).r.all_contended_jain, 0.999);
-}
-
-// Nobody waits longer than: until the others, by weight, have had what its last turn put it ahead by, and one
-// turn of each.
-TEST(Wfq, NobodyWaitsLongerThanItsBound) {
-  for (const char* name : {"wfq-shares", "wfq-habits"}) {
-    for (uint32_t i = 0; i < find_workload(name)->runs; ++i) {
-      const Ours o = run(name, i);
-      double weights = 0, turns = 0;
-      for (size_t v = 0; v < o.w.vgpus.size(); ++v)
-        weights += o.w.vgpus[v].share.weight, turns += turn_ns(o, v);
-      for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
-        const double bound = 2 * turn_ns(o, v) * weights / o.w.vgpus[v].share.weight + 2 * turns;
-        EXPECT_LE(static_cast<double>(o.r.vgpus[v].longest_wait_ns), bound)
-            << name << " " << i << ": " << o.w.vgpus[v].name;
-      }
-    }
-  }
-}
-
-// Tenants of every habit, liars among them, beside two that saturate: theirs and everybody's shares hold.
-TEST(Wfq, EveryHabitBesideEveryOther) {
-  for (uint32_t i = 0; i < find_workload("wfq-habits")->runs; ++i) {
-    const Ours o = run("wfq-habits", i);
-    double points = 0;
-    for (const Window& x : o.r.windows) points = std::max(points, x.worst_points);
-    EXPECT_LE(points, 0.012) << i;
-    EXPECT_LE(static_cast<double>(o.r.idle_with_work_ns), 0.01 * static_cast<double>(o.r.some_work_ns));
-    // Those that always have work, against each other: who pauses is served at once when it comes back, as long as
-    // it asks for less than its share, and so gets more than its part of the time in which it has work.
-    double whole = 0, weights = 0;
-    for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
-      if (!o.w.vgpus[v].compared) continue;
-      whole += static_cast<double>(o.r.vgpus[v].sm_ns) / o.w.gpu.sm_count;
-      weights += o.w.vgpus[v].share.weight;
-    }
-    for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
-      if (!o.w.vgpus[v].compared) continue;
-      const double owed = whole * o.w.vgpus[v].share.weight / weights;
-      const double got = static_cast<double>(o.r.vgpus[v].sm_ns) / o.w.gpu.sm_count;
-      EXPECT_LE(std::abs(got - owed), 3 * turn_ns(o, v)) << i << ": " << o.w.vgpus[v].name;
-    }
-  }
-}
-
-TEST(Wfq, OnTimeSlices) {
-  for (uint32_t i = 0; i < find_workload("wfq-slices")->runs; ++i) {
-    Ours o = run("wfq-slices", i);
-    EXPECT_GE(o.r.all_contended_jain, 0.999) << i;
-    EXPECT_LE(o.r.all_contended_error, 0.01) << i;
-    EXPECT_GE(o.r.useful_sm_ns / (static_cast<double>(o.r.some_work_ns) * o.w.gpu.sm_count), 0.93) << i;
-  }
 }
 
 }  // namespace

@@ -1,0 +1,220 @@
+// What wfq is held to (docs/papers.md, "What wfq is held to"): in space, one at a time, and on time slices. Each
+// simulation is run once and looked at by several tests.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "policies/sim/metrics.h"
+
+namespace sluice::policy::sim {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
+
+struct Seen {
+  Workload w;
+  Outcome r;
+  double least_ns = 0;  // one at a time: the least quantum that wfq came to from the hand-overs that it saw
+  double weights = 0;
+
+  double owed_sms(size_t v) const { return w.gpu.sm_count * w.vgpus[v].share.weight / weights; }
+  double worst(double Window::*what) const {
+    double most = 0;
+    for (const Window& x : r.windows) most = std::max(most, x.*what);
+    return most;
+  }
+  double useful() const {
+    return r.useful_sm_ns / (static_cast<double>(r.some_work_ns) * w.gpu.sm_count);
+  }
+};
+const Seen& run(std::string_view workload, uint32_t number, bool spatial, uint64_t horizon_ns) {
+  static std::map<std::string, Seen> runs;
+  const std::string key = std::string(workload) + " " + std::to_string(number) + " " + std::to_string(spatial);
+  const auto [it, fresh] = runs.try_emplace(key);
+  Seen& o = it->second;
+  if (!fresh) return o;
+  o.w = find_workload(workload)->make(number, 1);
+  o.w.horizon_ns = horizon_ns;
+  o.w.gpu.spatial = spatial;
+  for (const Vgpu& v : o.w.vgpus) o.weights += v.share.weight;
+  const auto policy = find_policy("wfq")->make(engine_config(o.w));
+  o.r = simulate(o.w, *policy, {.seed = 1});
+  EXPECT_EQ(o.r.violations, 0u) << o.r.violation;
+  const double shown = static_cast<double>(policy->quantum_ns());
+  const double part = static_cast<double>(o.w.config.latency_target_ns) / static_cast<double>(o.w.vgpus.size());
+  o.least_ns = std::max(shown > part * 1.001 ? shown : 0, static_cast<double>(o.w.config.min_quantum_ns));
+  return o;
+}
+
+// ---- in space ------------------------------------------------------------------------------------
+
+// A least turn on one SM with the time to leave it: some 100 us each with these kernels' tasks (up to 320 us).
+constexpr double kTurnSmNs = 250'000;
+constexpr uint64_t kHorizon = 3 * kSecond;
+
+const Seen& in_space(std::string_view workload, uint32_t number) { return run(workload, number, true, kHorizon); }
+
+// Over any second nobody's share is off by more than 1 % of itself, or by one turn where that is more: 2 to 256 vGPUs
+// with weights from 1 to 1,000.
+TEST(WfqInSpace, SharesOverAnySecond) {
+  for (uint32_t i = 0; i < 9; ++i) {
+    const Seen& o = in_space("wfq-shares", i);
+    ASSERT_GT(o.r.windows.size(), 15u);
+    double least = 1e30;
+    for (size_t v = 0; v < o.w.vgpus.size(); ++v) least = std::min(least, o.owed_sms(v) * kSecond);
+    EXPECT_LE(o.worst(&Window::worst_error), std::max(0.01, kTurnSmNs / least)) << o.w.vgpus.size();
+    EXPECT_LE(o.worst(&Window::worst_points), 0.0005) << o.w.vgpus.size();
+    EXPECT_GE(o.r.all_contended_jain, 0.999) << o.w.vgpus.size();
+    EXPECT_GE(o.useful(), 0.985) << o.w.vgpus.size();
+    EXPECT_EQ(o.r.idle_with_work_ns, 0u);
+  }
+}
+
+// With equal weights the 1 % holds for all numbers.
+TEST(WfqInSpace, EqualSharesOverAnySecond) {
+  for (uint32_t i = 0; i < 9; ++i) {
+    const Seen& o = in_space("wfq-equal", i);
+    EXPECT_LE(o.worst(&Window::worst_error), 0.01) << o.w.vgpus.size();
+    EXPECT_GE(o.r.all_contended_jain, 0.9999) << o.w.vgpus.size();
+    EXPECT_GE(o.useful(), 0.985) << o.w.vgpus.size();
+  }
+}
+
+// Nobody waits longer than two of its frames, or than a least turn puts it ahead by.
+TEST(WfqInSpace, NobodyWaitsLongerThanItsBound) {
+  for (uint32_t i = 0; i < 9; ++i) {
+    for (const char* name : {"wfq-shares", "wfq-equal"}) {
+      const Seen& o = in_space(name, i);
+      for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
+        const double part = std::min(o.owed_sms(v), 1.0);
+        const double bound = 2 * std::max(6.0 * kMs, kTurnSmNs / part);
+        EXPECT_LE(static_cast<double>(o.r.vgpus[v].longest_wait_ns), bound) << name << i << ": " << o.w.vgpus[v].name;
+      }
+    }
+  }
+}
+
+// Tenants of every habit, liars among them, beside two that saturate. Who was alone when the others came pays for the time
+// in which it left the whole GPU (a turn on every SM), if it is one of those two.
+TEST(WfqInSpace, EveryHabitBesideEveryOther) {
+  for (uint32_t i = 0; i < 12; ++i) {
+    const Seen& o = in_space("wfq-habits", i);
+    EXPECT_LE(o.worst(&Window::worst_points), 0.002) << i;
+    EXPECT_LE(static_cast<double>(o.r.idle_with_work_ns), 0.01 * static_cast<double>(o.r.some_work_ns));
+    double whole = 0, weights = 0;
+    for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
+      if (!o.w.vgpus[v].compared) continue;
+      whole += static_cast<double>(o.r.vgpus[v].sm_ns);
+      weights += o.w.vgpus[v].share.weight;
+    }
+    for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
+      if (!o.w.vgpus[v].compared) continue;
+      const double owed = whole * o.w.vgpus[v].share.weight / weights;
+      const double turns = v == 0 ? o.w.gpu.sm_count : 2;
+      EXPECT_NEAR(static_cast<double>(o.r.vgpus[v].sm_ns), owed, std::max(0.01 * owed, turns * kTurnSmNs))
+          << i << ": " << o.w.vgpus[v].name;
+    }
+  }
+}
+
+// ---- one at a time -------------------------------------------------------------------------------
+
+const Seen& whole(std::string_view workload, uint32_t number) { return run(workload, number, false, 20 * kSecond); }
+
+// A turn: what a vGPU may be given at once, with the time to leave. The least quantum follows a mean of
+// measured hand-overs, so it varies by half.
+double turn_ns(const Seen& o, size_t v) {
+  const Config& c = o.w.config;
+  const double part = static_cast<double>(c.latency_target_ns) * o.w.vgpus[v].share.weight / o.weights;
+  return std::min(std::max(part, 1.5 * o.least_ns), static_cast<double>(c.max_quantum_ns)) + 400'000;
+}
+
+// Where the GPU can only be given whole, over any second: a point of the GPU at most; 1 % of itself where a
+// second holds enough turns for that (docs/papers.md has the bound).
+TEST(WfqOneAtATime, SharesOverAnySecond) {
+  for (uint32_t i = 0; i < 9; ++i) {
+    const Seen& o = whole("wfq-shares", i);
+    ASSERT_GT(o.r.windows.size(), 50u);
+    EXPECT_LE(o.worst(&Window::worst_points), 0.01) << o.w.vgpus.size();
+    EXPECT_GE(o.useful(), 0.97) << o.w.vgpus.size();
+    EXPECT_LE(static_cast<double>(o.r.idle_with_work_ns), 0.01 * static_cast<double>(o.r.some_work_ns));
+  }
+  for (uint32_t i = 0; i < 3; ++i)  // 2, 3 and 4 of one weight
+    EXPECT_LE(whole("wfq-equal", i).worst(&Window::worst_error), 0.012) << i;
+}
+
+// Over all of the time, each is within a few of its turns of what it was owed, and its part of one turn of each of
+// the others (start-time fair queuing: all others may go once before it). That is the bound that holds
+// for all; 1 % of the share follows from it for who was owed some hundreds of turns.
+TEST(WfqOneAtATime, EachWithinAFewTurnsOfWhatItIsOwed) {
+  for (uint32_t i = 0; i < 9; ++i) {
+    const Seen& o = whole("wfq-shares", i);
+    double turns = 0;
+    for (size_t v = 0; v < o.w.vgpus.size(); ++v) turns += turn_ns(o, v);
+    for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
+      const double sms = o.w.gpu.sm_count;
+      const double off = std::abs(o.r.vgpus[v].got_sm_ns - o.r.vgpus[v].owed_sm_ns) / sms;
+      const double turn = turn_ns(o, v);
+      EXPECT_LE(off, 3 * turn + 2 * turns * o.w.vgpus[v].share.weight / o.weights) << o.w.vgpus.size() << " vGPUs, " << v;
+      if (o.r.vgpus[v].owed_sm_ns / sms > 300 * turn) {
+        EXPECT_LE(off, 0.01 * o.r.vgpus[v].owed_sm_ns / sms);
+      }
+    }
+  }
+}
+
+// Nobody waits longer than: until the others, by weight, have had what its last turn put it ahead by, and one
+// turn of each.
+TEST(WfqOneAtATime, NobodyWaitsLongerThanItsBound) {
+  for (const char* name : {"wfq-shares", "wfq-habits"}) {
+    for (uint32_t i = 0; i < find_workload(name)->runs; ++i) {
+      const Seen& o = whole(name, i);
+      double turns = 0;
+      for (size_t v = 0; v < o.w.vgpus.size(); ++v) turns += turn_ns(o, v);
+      for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
+        const double bound = 2 * turn_ns(o, v) * o.weights / o.w.vgpus[v].share.weight + 2 * turns;
+        EXPECT_LE(static_cast<double>(o.r.vgpus[v].longest_wait_ns), bound)
+            << name << " " << i << ": " << o.w.vgpus[v].name;
+      }
+    }
+  }
+}
+
+// Tenants of every habit, liars among them, beside two that saturate: theirs and everybody's shares hold.
+TEST(WfqOneAtATime, EveryHabitBesideEveryOther) {
+  for (uint32_t i = 0; i < find_workload("wfq-habits")->runs; ++i) {
+    const Seen& o = whole("wfq-habits", i);
+    EXPECT_LE(o.worst(&Window::worst_points), 0.012) << i;
+    EXPECT_LE(static_cast<double>(o.r.idle_with_work_ns), 0.01 * static_cast<double>(o.r.some_work_ns));
+    // Those that always have work, against each other: who pauses is served at once when it comes back, as long as
+    // it asks for less than its share, and so gets more than its part of the time in which it has work.
+    double sum = 0, weights = 0;
+    for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
+      if (!o.w.vgpus[v].compared) continue;
+      sum += static_cast<double>(o.r.vgpus[v].sm_ns) / o.w.gpu.sm_count;
+      weights += o.w.vgpus[v].share.weight;
+    }
+    for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
+      if (!o.w.vgpus[v].compared) continue;
+      const double owed = sum * o.w.vgpus[v].share.weight / weights;
+      const double got = static_cast<double>(o.r.vgpus[v].sm_ns) / o.w.gpu.sm_count;
+      EXPECT_LE(std::abs(got - owed), 3 * turn_ns(o, v)) << i << ": " << o.w.vgpus[v].name;
+    }
+  }
+}
+
+TEST(WfqOnTimeSlices, SharesOverAMinute) {
+  for (uint32_t i = 0; i < find_workload("wfq-slices")->runs; ++i) {
+    const Seen& o = run("wfq-slices", i, false, 60 * kSecond);
+    EXPECT_GE(o.r.all_contended_jain, 0.999) << i;
+    EXPECT_LE(o.r.all_contended_error, 0.01) << i;
+    EXPECT_GE(o.useful(), 0.93) << i;
+    EXPECT_LE(static_cast<double>(o.r.idle_with_work_ns), 0.01 * static_cast<double>(o.r.some_work_ns)) << i;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::policy::sim
