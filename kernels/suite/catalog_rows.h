@@ -12,13 +12,34 @@
   X(triad, "E", 16384)       \
   X(matmul, "FR", 512)       \
   X(reduction, "ER", 8192)   \
-  X(stencil2d, "E", 16384)   \
-  X(histogram, "R", 8192)    \
+  X(stencil2d, "EP", 16384)  \
+  X(histogram, "RP", 8192)   \
   X(md5, "E", 2048)          \
   SLUICE_SUITE_MORE_ROWS(X)
 
 // Each in a file of its own: <name>.cu, <name>.ptx, case_<name>.cc.
-#define SLUICE_SUITE_MORE_ROWS(X)
+#define SLUICE_SUITE_MORE_ROWS(X) \
+  X(vecadd, "FR", 4096)           \
+  X(bfs, "E", 4096)               \
+  X(fft, "E", 4096)               \
+  X(md, "EF", 2048)               \
+  X(backprop, "E", 8192)          \
+  X(scan, "E", 8192)              \
+  X(sort, "E", 4096)              \
+  X(spmv, "EFRP", 4096)           \
+  X(cfd, "F", 4096)               \
+  X(nn, "F", 8192)                \
+  X(pathfinder, "FR", 4096)       \
+  X(particlefilter, "F", 1024)    \
+  X(blackscholes, "R", 16384)     \
+  X(convolution, "R", 8192)       \
+  X(canny, "R", 16384)            \
+  X(lbm, "P", 16384)              \
+  X(mriq, "P", 2048)              \
+  X(sad, "P", 4096)               \
+  X(sgemm, "P", 2048)             \
+  X(cutcp, "P", 2048)             \
+  X(tpacf, "P", 2048)
 
 namespace sluice::suite {
 

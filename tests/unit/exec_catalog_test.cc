@@ -2,11 +2,15 @@
 // at the test size and at an odd one, however many blocks are resident.
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <set>
 
 #include "tests/support/play_exec.h"
 
 namespace sluice::suite {
+
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
 namespace {
 
 class ExecCatalog : public ::testing::TestWithParam<Row> {};
