@@ -171,6 +171,12 @@ Flow BlockChecker::execute(Warp& w, const Inst& in, Handler handler) {
     fenced_[w.index] = launch_->time++;
     return handler(w, in);
   }
+  if (op.kind >= MemoryOp::kLanes) {
+    current_ = &in;
+    const Flow flow = handler(w, in);
+    current_ = nullptr;
+    return flow;
+  }
   // Everything under one lock, that what a strong access publishes is there for the next one.
   const std::lock_guard lock(checker_.shadow().mutex());
   collect(w, in, op);
@@ -180,22 +186,28 @@ Flow BlockChecker::execute(Warp& w, const Inst& in, Handler handler) {
   return flow;
 }
 
-void BlockChecker::lane_access(Warp& w, const Inst& in, uint32_t space, uint64_t address,
-                               uint32_t bytes, bool write, uint32_t lane) {
+void BlockChecker::lane_access(Warp& w, uint32_t space, uint64_t address, uint32_t bytes,
+                               bool write, uint32_t lane) {
+  if (current_ == nullptr) return;
+  const auto kind = memory_op(current_->op).kind;
+  const bool synchronises = kind == MemoryOp::kMbarrier ||
+                            (kind == MemoryOp::kBulk && write && bytes == 8 && space == kSpaceShared);
   const std::lock_guard lock(checker_.shadow().mutex());
   accesses_.clear();
-  add_access(w, lane, space, address, bytes, write, !write, false);
-  record(w, in);
+  add_access(w, lane, space, address, bytes, write || synchronises, !write || synchronises,
+             synchronises);
+  for (Access& a : accesses_) a.synchronises = synchronises;
+  record(w, *current_);
 }
 
 void BlockChecker::record(Warp& w, const Inst& in) {
   now_ = ++launch_->time;
   const uint32_t line = line_of(in);
   const CheckOptions& check = checker_.options();
-  const bool acquires = (in.mod & kModAcquire) != 0, releases = (in.mod & kModRelease) != 0;
+  const bool releases = (in.mod & kModRelease) != 0;
   // First all that is read, then all that is written: so does the instruction.
   for (const Access& a : accesses_)
-    if (a.read && check.uninit) check_written(w, a, line);
+    if (a.read && check.uninit && !a.synchronises) check_written(w, a, line);
   for (const Access& a : accesses_) {
     if (check.uninit && a.write) {
       if (a.space == kSpaceGlobal) {
@@ -209,7 +221,8 @@ void BlockChecker::record(Warp& w, const Inst& in) {
       }
     }
     if (!check.race || a.space == kSpaceLocal) continue;
-    // What is read strongly tells what was published there, before it is asked who raced.
+    // What is read strongly tells what was published there, before it is asked who raced. Whether
+    // the reader has a fence behind it or says .acquire is not asked.
     auto& published = a.space == kSpaceShared ? shared_published_ : launch_->published;
     const uint32_t thread = w.index * kWarpLanes + a.lane;
     if (a.strong && a.read) {
@@ -217,9 +230,8 @@ void BlockChecker::record(Warp& w, const Inst& in) {
       if (it != published.end()) learn(thread, it->second);
     }
     record_one(w, a, line);
-    if (a.strong && a.write) publish(published[a.address], w, releases);
+    if (a.strong && a.write) publish(published[a.address], w, releases || a.synchronises);
   }
-  (void)acquires;  // every strong read counts as one that acquires
 }
 
 void BlockChecker::check_written(const Warp& w, const Access& a, uint32_t line) {

@@ -25,8 +25,19 @@ namespace sluice::exec::detail {
 
 // What an operation does to memory, by its name (checker_table.cc).
 struct MemoryOp {
-  enum Kind : uint8_t { kNone, kLoad, kStore, kAtomic, kExchange, kCopyAsync, kFence };
-  Kind kind = kNone;  // kExchange: compare and swap
+  enum Kind : uint8_t {
+    kNone,
+    kLoad,
+    kStore,
+    kAtomic,
+    kExchange,  // compare and swap
+    kCopyAsync,
+    kFence,
+    kLanes,     // by way of resolve_lane_access: matrices
+    kMbarrier,  // likewise: orders whoever arrives and whoever waits
+    kBulk,      // likewise: a copy, and the mbarrier that it completes
+  };
+  Kind kind = kNone;
   uint8_t bytes = 0;  // of one element
   uint8_t count = 1;  // elements
 };
@@ -45,9 +56,9 @@ class BlockChecker {
   void finish();
   // A handler of the checked table: executes and records.
   Flow execute(Warp& warp, const Inst& inst, Handler handler);
-  // Accesses of instructions that take their addresses from more than one register, one lane's.
-  void lane_access(Warp& warp, const Inst& inst, uint32_t space, uint64_t address, uint32_t bytes,
-                   bool write, uint32_t lane);
+  // One lane's access in an instruction that execute() has under way (resolve_lane_access).
+  void lane_access(Warp& warp, uint32_t space, uint64_t address, uint32_t bytes, bool write,
+                   uint32_t lane);
 
   // These lanes have met in a warp-wide instruction.
   void warp_met(const Warp& warp, uint32_t lanes);
@@ -75,6 +86,7 @@ class BlockChecker {
     bool read = false, write = false;
     bool strong = false;
     bool silent = false;  // writes what is there already
+    bool synchronises = false;  // of an mbarrier: releases and acquires, and nobody's data
     uint32_t bytes = 0;
     uint64_t address = 0;  // space-relative
   };
@@ -125,6 +137,7 @@ class BlockChecker {
   std::shared_ptr<LaunchShadow> launch_;
   uint32_t linear_ = 0;  // this block
   uint32_t now_ = 0;     // time of the instruction under way
+  const Inst* current_ = nullptr;  // that tells its accesses one by one
   std::vector<Access> accesses_;
 
   std::vector<ShadowCell> shared_cells_;  // one per byte

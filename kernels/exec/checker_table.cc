@@ -26,6 +26,14 @@ MemoryOp describe(std::string_view name) {
     op.kind = MemoryOp::kFence;
     return op;
   }
+  if (name == "mbarrier" || name == "cpbulk") {
+    op.kind = name == "cpbulk" ? MemoryOp::kBulk : MemoryOp::kMbarrier;
+    return op;
+  }
+  if (name == "ldmatrix" || name == "stmatrix" || name == "wmmaload" || name == "wmmastore") {
+    op.kind = MemoryOp::kLanes;
+    return op;
+  }
   const size_t cut = name.find('_');
   if (cut == name.npos) return op;
   const std::string_view head = name.substr(0, cut);

@@ -2,6 +2,7 @@
 
 #include "kernels/exec/block.h"
 #include "kernels/exec/block_state.h"
+#include "kernels/exec/checker_block.h"
 
 namespace sluice::exec::detail {
 
@@ -34,6 +35,8 @@ uint64_t resolve_lane_access(Warp& w, const LaneAccess& at, uint64_t address, ui
                               find_global(w, address, at.bytes, false, other) != 0;
         w.fault(readable ? FaultKind::kReadOnly : FaultKind::kOutOfBounds, lane, address, at.bytes);
       }
+      if (p != 0 && block.checker != nullptr)
+        block.checker->lane_access(w, space, address, at.bytes, at.write, lane);
       return p;
     }
     case kSpaceShared:
@@ -59,6 +62,8 @@ uint64_t resolve_lane_access(Warp& w, const LaneAccess& at, uint64_t address, ui
     w.fault(out, lane, address, at.bytes);
     return 0;
   }
+  if (block.checker != nullptr)
+    block.checker->lane_access(w, space, inside, at.bytes, at.write, lane);
   return base + inside;
 }
 

@@ -232,6 +232,48 @@ TEST_F(CheckerTest, ProducerAndConsumerWarps) {
   expect_one(found, CheckKind::kRace, "ld.shared", "st.shared.u32 [%r5], 7");
 }
 
+// An mbarrier orders what was written before arriving with what is read after waiting.
+TEST_F(CheckerTest, Mbarrier) {
+  const auto text = [](bool waits) {
+    return kernel(kShared + ".shared .align 8 .b64 bar;\n" + kThread +
+                  "mov.u32 %r20, bar;\nsetp.eq.u32 %p1, %r1, 0;\n"
+                  "@%p1 mbarrier.init.shared.b64 [%r20], 64;\nbar.sync 0;\n"
+                  "st.shared.u32 [%r5], %r1;\n"
+                  "mbarrier.arrive.shared.b64 %rd12, [%r20];\n" +
+                  (waits ? "WAIT: mbarrier.test_wait.shared.b64 %p2, [%r20], %rd12;\n"
+                           "@!%p2 bra WAIT;\n"
+                         : "") +
+                  "ld.shared.u32 %r8, [%r6];\nst.global.u32 [%rd10], %r8;");
+  };
+  expect_none(check(text(true), {1, 1, 1}, {64, 1, 1}));
+  expect_one(check(text(false), {1, 1, 1}, {64, 1, 1}, "race"), CheckKind::kRace, "ld.shared",
+             "st.shared");
+}
+
+// What stmatrix and cp.async write counts as written, and races like any other access.
+TEST_F(CheckerTest, MatricesAndAsynchronousCopies) {
+  const std::string body = kShared + kThread +
+                           "shl.b32 %r9, %r1, 4;\nadd.u32 %r9, %r9, %r3;\n"  // own 16 bytes
+                           "cvt.u64.u32 %rd11, %r1;\nshl.b64 %rd11, %rd11, 4;\n"
+                           "add.s64 %rd11, %rd11, %rd0;\n"
+                           "cp.async.ca.shared.global [%r9], [%rd11], 16;\n"
+                           "cp.async.wait_all;\n";
+  const std::string use =
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r9];\n"
+      "st.shared.u32 [%r5+2048], %r10;";
+  expect_none(check(kernel(body + "bar.sync 0;\n" + use), {1, 1, 1}, {32, 1, 1}));
+  const std::string other =
+      "xor.b32 %r9, %r9, 512;\n"  // the other warp's
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r9];\n"
+      "st.shared.u32 [%r5+2048], %r10;";
+  expect_one(check(kernel(body + other), {1, 1, 1}, {64, 1, 1}, "race"), CheckKind::kRace,
+             "ldmatrix", "cp.async.ca");
+  defined_ = false;
+  const auto found = check(kernel(kShared + kThread + "mov.u32 %r9, %r5;\nshl.b32 %r9, %r1, 4;\n" + use), {1, 1, 1}, {32, 1, 1}, "uninit");
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].party.line, line_of(text_, "ldmatrix"));
+}
+
 // A lock: what it protects is ordered by it.
 TEST_F(CheckerTest, LockInSharedMemory) {
   const std::string lock =
