@@ -40,14 +40,12 @@ int32_t high_program(const Workload& w) {
   return alone && w.programs.size() > 1 ? best : -1;
 }
 
-Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns) {
-  Metrics m;
+namespace {
+// ANTT, DNTT, STP and fairness of the NTTs; programs without a run do not count.
+void from_ntt(Metrics& m) {
   double sum = 0, squares = 0, least = 0, most = 0, n = 0;
-  for (uint32_t i = 0; i < w.programs.size(); ++i) {
-    const double t = turnaround_ns(r, i);
-    const double ntt = alone_ns[i] > 0 ? t / alone_ns[i] : 0;
-    m.ntt.emplace_back(w.programs[i].name.empty() ? std::to_string(i) : w.programs[i].name, ntt);
-    m.unfinished_runs += r.programs[i].unfinished_runs;
+  m.stp = 0;
+  for (const auto& [name, ntt] : m.ntt) {
     if (ntt <= 0) continue;
     n += 1;
     sum += ntt;
@@ -56,11 +54,22 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     least = least > 0 ? std::min(least, ntt) : ntt;
     most = std::max(most, ntt);
   }
-  if (n > 0) {
-    m.antt = sum / n;
-    m.dntt = std::sqrt(std::max(0.0, squares / n - m.antt * m.antt));
-    m.fairness = least / most;
+  if (n == 0) return;
+  m.antt = sum / n;
+  m.dntt = std::sqrt(std::max(0.0, squares / n - m.antt * m.antt));
+  m.fairness = least / most;
+}
+}  // namespace
+
+Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns) {
+  Metrics m;
+  for (uint32_t i = 0; i < w.programs.size(); ++i) {
+    const double t = turnaround_ns(r, i);
+    const double ntt = alone_ns[i] > 0 ? t / alone_ns[i] : 0;
+    m.ntt.emplace_back(w.programs[i].name.empty() ? std::to_string(i) : w.programs[i].name, ntt);
+    m.unfinished_runs += r.programs[i].unfinished_runs;
   }
+  from_ntt(m);
   for (const Window& window : r.windows) {
     m.share_error_max = std::max(m.share_error_max, window.worst_error);
     m.share_points_max = std::max(m.share_points_max, window.worst_points);
@@ -210,7 +219,8 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w, const std::vecto
 template <class Make>
 sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&& make,
                                                   const std::vector<std::string>& policies, uint64_t seed,
-                                                  uint32_t runs, std::string_view baseline, uint64_t max_events) {
+                                                  uint32_t runs, std::string_view baseline, uint64_t max_events,
+                                                  bool by_program) {
   std::vector<const Registration*> rows;
   for (const std::string& policy : policies) {
     auto row = registered(policy);
@@ -231,6 +241,7 @@ sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&
     reports[j].workload = name;
     reports[j].policy = policies[j];
     reports[j].mean = mean_of(reports[j].runs);
+    if (by_program) from_ntt(reports[j].mean);
   }
   return reports;
 }
@@ -251,14 +262,14 @@ sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
     return w;
   };
   return evaluate_runs(std::string(row.name), make, policies, seed, runs ? runs : row.runs, row.baseline,
-                       max_events);
+                       max_events, row.by_program);
 }
 
 sluice::Result<std::vector<Report>> evaluate_all(const Workload& w, const std::vector<std::string>& policies,
                                                  uint64_t seed, uint32_t runs, std::string_view baseline,
                                                  uint64_t max_events) {
   return evaluate_runs(w.name, [&](uint32_t) { return w; }, policies, seed, std::max(runs, 1u), baseline,
-                       max_events);
+                       max_events, /*by_program=*/false);
 }
 
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,

@@ -145,6 +145,9 @@ struct WorkloadRow {
   // Run `run` (0 .. runs-1 or more, any number works) of `seed`; must be the same for the same two.
   Workload (*make)(uint32_t run, uint64_t seed);
   std::string_view baseline = "fcfs";  // for speedup_high and improvements
+  // NTTs are averaged over the runs for each program before ANTT, DNTT, STP and fairness are made of them (as FRS
+  // does); otherwise these are made for each run and averaged. Its runs have the same programs.
+  bool by_program = false;
 };
 // All built-in workloads (workloads/registry.cc). Static storage.
 const std::vector<WorkloadRow>& workloads();
