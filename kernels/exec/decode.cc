@@ -421,7 +421,9 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   // A compiler keeps to what lets the promised block, or several of them, be resident.
   if (info.max_threads != 0) {
     constexpr uint64_t kRegistersPerSm = 65536;
-    const uint64_t warps = (uint64_t{info.max_threads} + 31) / 32 * std::max(f.minnctapersm, 1u);
+    // An SM has four parts with registers of their own, over which a block's warps are dealt.
+    const uint64_t warps =
+        (uint64_t{info.max_threads} + 127) / 128 * 4 * std::max(f.minnctapersm, 1u);
     const uint64_t bound = std::max<uint64_t>(16, kRegistersPerSm / 32 / warps / 8 * 8);
     info.registers = std::min(info.registers, static_cast<uint32_t>(bound));
   }
