@@ -36,7 +36,7 @@ class Memory {
 
 class Player final : public exec::Environment {
  public:
-  explicit Player(std::uint32_t resident) : resident_(resident) {}
+  Player(std::uint32_t resident, exec::Checker* with) : resident_(resident) { checker = with; }
 
   std::uint64_t global_timer_ns() override { return timer_ += 100; }
   void print(std::string_view) override {}
@@ -131,6 +131,7 @@ class Player final : public exec::Environment {
     shape.grid = grid;
     shape.block = {launch.block[0], launch.block[1], launch.block[2]};
     shape.dynamic_shared_bytes = launch.dynamic_shared;
+    shape.grid_id = ++launches_;
     const std::vector<std::byte> params = parameters(launch, addresses);
     const std::uint64_t total = grid.count();
     std::uint64_t next = 0, running = 0;
@@ -171,7 +172,7 @@ class Player final : public exec::Environment {
 
   std::uint32_t resident_;
   std::uint64_t timer_ = 1'000'000;
-  std::uint64_t steps_ = 0;
+  std::uint64_t steps_ = 0, launches_ = 0;
   std::string last_ = "the beginning";
   exec::MemoryMap map_;
   std::vector<Memory> memory_;  // the module's variables, then the case's buffers
@@ -181,9 +182,9 @@ class Player final : public exec::Environment {
 }  // namespace
 
 Played play_on_exec(const suite::Case& work, std::shared_ptr<const exec::Program> program,
-                    std::uint32_t resident) {
+                    std::uint32_t resident, exec::Checker* checker) {
   Played played;
-  Player(resident).play(work, std::move(program), played);
+  Player(resident, checker).play(work, std::move(program), played);
   return played;
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/exec/checker.h"
 #include "kernels/exec/program.h"
 #include "kernels/suite/catalog.h"
 
@@ -24,7 +25,8 @@ struct Played {
 inline constexpr std::uint64_t kTurn = 300;
 
 // `program` is the case's module decoded (several cases share one); null: decodes work.ptx.
+// `checker`: what the kernels are checked with; null: with nothing. It sees no uninitialised buffer.
 Played play_on_exec(const suite::Case& work, std::shared_ptr<const exec::Program> program = nullptr,
-                    std::uint32_t resident = 4);
+                    std::uint32_t resident = 4, exec::Checker* checker = nullptr);
 
 }  // namespace sluice::testing
