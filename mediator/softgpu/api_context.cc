@@ -300,9 +300,8 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int* version) {
 
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return with_context([&](State&, Context&) {
-    // One level: streams take any priority in the range and run first come first served.
-    if (least != nullptr) *least = 0;
-    if (greatest != nullptr) *greatest = 0;
+    if (least != nullptr) *least = kLeastPriority;
+    if (greatest != nullptr) *greatest = kGreatestPriority;
     return CUDA_SUCCESS;
   });
 }

@@ -1,6 +1,7 @@
 // The driver API's launches, host functions and occupancy.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "mediator/softgpu/state.h"
 
@@ -75,8 +76,14 @@ CUresult check_shape(const SmLimits& limits, const Function& function,
   return CUDA_SUCCESS;
 }
 
+// What a launch asks for besides its shape.
+struct LaunchWishes {
+  std::optional<int> priority;  // the stream's, if not given
+  bool cooperative = false;     // all blocks resident at the same time
+};
+
 CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stream_handle,
-                void** pointers, void** extra) {
+                void** pointers, void** extra, const LaunchWishes& wishes = {}) {
   return with_stream(stream_handle, [&](State& s, Context& context, Stream& stream) -> CUresult {
     CUresult error;
     const std::shared_ptr<Function> function = find_function(s, context, handle, error);
@@ -91,7 +98,11 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     grid->needs = block_needs(s.engine.limits(), threads, function->registers,
                               function->entry->static_shared_bytes + shape.dynamic_shared_bytes);
     if (grid->needs.per_sm == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-    grid->priority = stream.priority;
+    if (wishes.cooperative &&
+        shape.grid.count() > uint64_t{grid->needs.per_sm} * s.engine.sms_of(context.slot))
+      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    grid->priority = std::clamp(wishes.priority.value_or(stream.priority), kGreatestPriority,
+                                kLeastPriority);
     grid->image = function->image;
     grid->entry = function->entry->name;
     grid->shape = shape;
@@ -161,6 +172,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
+  LaunchWishes wishes;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttributeValue& value = config->attrs[i].value;
     switch (config->attrs[i].id) {
@@ -170,13 +182,15 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** par
       case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
       case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         break;
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        if (value.cooperative != 0) return CUDA_ERROR_NOT_SUPPORTED;
+        wishes.cooperative = value.cooperative != 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        wishes.priority = value.priority;
         break;
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
         if (value.clusterDim.x > 1 || value.clusterDim.y > 1 || value.clusterDim.z > 1) {
@@ -191,13 +205,17 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** par
                 {{config->gridDimX, config->gridDimY, config->gridDimZ},
                  {config->blockDimX, config->blockDimY, config->blockDimZ},
                  config->sharedMemBytes},
-                config->hStream, params, extra);
+                config->hStream, params, extra, wishes);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction, unsigned int, unsigned int, unsigned int,
-                                   unsigned int, unsigned int, unsigned int, unsigned int, CUstream,
-                                   void**) {
-  return CUDA_ERROR_NOT_SUPPORTED;
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y,
+                                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                                   unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                                   void** params) {
+  LaunchWishes wishes;
+  wishes.cooperative = true;
+  return launch(f, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes}, stream,
+                params, nullptr, wishes);
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* user_data) {

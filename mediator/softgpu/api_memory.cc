@@ -16,6 +16,8 @@ using namespace sluice::softgpu;
 namespace {
 
 constexpr size_t kPitchUnit = 512;
+// cuMemAllocManaged: who may touch it at first (CU_MEM_ATTACH_GLOBAL, CU_MEM_ATTACH_HOST).
+constexpr unsigned kAttachGlobal = 1, kAttachHost = 2;
 constexpr unsigned kHostAllocFlags =
     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
@@ -109,7 +111,7 @@ bool find_allocation(Context& context, uint64_t address, uint64_t& base, uint64_
 
 // What one pointer is; `known` false: pageable host memory or nothing.
 struct PointerInfo {
-  bool known = false, device = false;
+  bool known = false, device = false, managed = false;
   uint64_t base = 0, bytes = 0;
   std::shared_ptr<Context> context;
 };
@@ -126,6 +128,10 @@ PointerInfo look_up(State& s, uint64_t address) {
   for (auto& context : contexts) {
     if (!find_allocation(*context, address, info.base, info.bytes)) continue;
     info.known = info.device = true;
+    {
+      std::lock_guard lock(context->mutex);
+      info.managed = context->managed.count(info.base) != 0;
+    }
     info.context = std::move(context);
     return info;
   }
@@ -156,7 +162,7 @@ CUresult get_attribute(State&, void* data, CUpointer_attribute attribute, uint64
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return put(data, CUdeviceptr{address});
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (info.device) return CUDA_ERROR_INVALID_VALUE;
+      if (info.device && !info.managed) return CUDA_ERROR_INVALID_VALUE;
       return put(data, reinterpret_cast<void*>(address));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return put(data, static_cast<unsigned long long>(info.base));
@@ -168,8 +174,9 @@ CUresult get_attribute(State&, void* data, CUpointer_attribute attribute, uint64
       return put(data, static_cast<size_t>(info.bytes));
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put(data, 1u);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return put(data, static_cast<unsigned>(info.managed));
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return put(data, 0u);
@@ -283,7 +290,19 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   });
 }
 
-CUresult cuMemAllocManaged(CUdeviceptr*, size_t, unsigned int) { return CUDA_ERROR_NOT_SUPPORTED; }
+// Device memory is the host's memory here, so migration is nobody's business.
+CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned int flags) {
+  return with_context([&](State& s, Context& context) {
+    if (out == nullptr || bytes == 0 || (flags != kAttachGlobal && flags != kAttachHost))
+      return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t base = allocate_device(s, context, bytes);
+    if (base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    std::lock_guard lock(context.mutex);
+    context.managed.insert(base);
+    *out = base;
+    return CUDA_SUCCESS;
+  });
+}
 
 CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned int flags) {
   return allocate_host(out, bytes, flags);

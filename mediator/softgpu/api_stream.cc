@@ -1,4 +1,6 @@
 // The driver API's streams, events and operations on memory words.
+#include <algorithm>
+
 #include "mediator/softgpu/state.h"
 
 using namespace sluice;
@@ -80,7 +82,7 @@ CUresult cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int prior
     stream->context = context.legacy->context;
     stream->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
     stream->flags = flags;
-    stream->priority = std::min(0, std::max(0, priority));  // the range is [0, 0]
+    stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
     {
       std::lock_guard lock(s.mutex);
       stream->id = s.next_stream_id++;
@@ -177,8 +179,14 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamAttachMemAsync(CUstream, CUdeviceptr, size_t, unsigned int) {
-  return CUDA_ERROR_NOT_SUPPORTED;
+// Managed memory is everybody's at any time: only checked.
+CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t, unsigned int flags) {
+  return with_stream(handle, [&](State&, Context& context, Stream&) {
+    std::lock_guard lock(context.mutex);
+    const bool known = context.managed.count(address) != 0;
+    return known && (flags == 1 || flags == 2 || flags == 4) ? CUDA_SUCCESS
+                                                             : CUDA_ERROR_INVALID_VALUE;
+  });
 }
 
 CUresult cuStreamQuery(CUstream handle) {

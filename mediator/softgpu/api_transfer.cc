@@ -70,6 +70,7 @@ CUresult copy(CUstream handle, bool wait, Side to_side, Rows to, Side from_side,
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::kTransfer;
     operation->bytes = extent.width * extent.height;
+    operation->to_host = to_side == Side::kHost;
     bool synchronous = wait || to_pageable;
     if (from_pageable && !synchronous) {
       if (operation->bytes <= kMaxStagedBytes) {

@@ -84,6 +84,12 @@ class Engine : private exec::Environment {
 
   const SmLimits& limits() const { return limits_; }
   uint32_t sms() const { return sms_; }
+  // On how many of them the context's blocks may be.
+  uint32_t sms_of(unsigned slot) const {
+    uint32_t count = 0;
+    for (uint32_t sm = 0; sm < sms_; ++sm) count += gpu_.may_use(slot, sm);
+    return count;
+  }
 
  private:
   using Lock = std::unique_lock<std::mutex>;

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -22,6 +23,10 @@
 #include "mediator/softgpu/scheduler.h"
 
 namespace sluice::softgpu {
+
+// Of streams and launches, as an H200's: the smaller the more urgent. Blocks that wait for an SM
+// start in that order; nothing that runs is taken off for it.
+inline constexpr int kLeastPriority = 0, kGreatestPriority = -5;
 
 struct Stream {
   std::weak_ptr<Context> context;
@@ -56,6 +61,7 @@ struct Context {
   std::mutex mutex;
   std::string fault;                         // under mutex: what set `error`, for people
   std::map<uint64_t, uint64_t> allocations;  // under mutex: device memory, base -> bytes
+  std::set<uint64_t> managed;                // under mutex: bases of those that the host may touch
   std::unordered_map<CUmodule, std::shared_ptr<struct Module>> modules;  // under mutex
   std::map<CUlimit, size_t> limits;                                      // under mutex
 

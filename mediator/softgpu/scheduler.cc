@@ -123,7 +123,11 @@ bool Scheduler::start_one(const OperationRef& operation, bool here) {
         operation->run();
         return true;
       }
-      give(copies_, operation, "softgpu-copy");
+      if (operation->to_host) {
+        give(downloads_, operation, "softgpu-copyout");
+      } else {
+        give(uploads_, operation, "softgpu-copyin");
+      }
       return false;
     case Kind::kHostFunction:
       give(host_, operation, "softgpu-host");
@@ -270,11 +274,12 @@ void Scheduler::stop() {
     std::lock_guard lock(mutex_);
     if (stop_) return;
     stop_ = true;
-    copies_.filled.notify_all();
+    uploads_.filled.notify_all();
+    downloads_.filled.notify_all();
     host_.filled.notify_all();
     polled_filled_.notify_all();
   }
-  for (std::thread* thread : {&copies_.thread, &host_.thread, &poller_}) {
+  for (std::thread* thread : {&uploads_.thread, &downloads_.thread, &host_.thread, &poller_}) {
     if (!thread->joinable()) continue;
     if (thread->get_id() == std::this_thread::get_id()) {
       thread->detach();

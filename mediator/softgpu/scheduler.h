@@ -1,10 +1,10 @@
 // Scheduler: streams and what stands in them. Each operation waits for those before it: its
 // stream's last one, what CUDA's legacy default stream adds to that, and events. One that has
-// nothing left to wait for is started: kernels on the engine, copies on a copy thread (small ones
-// where they are), host functions on a thread of their own; waits for memory words are polled by a
-// third.
+// nothing left to wait for is started: kernels on the engine, copies on one of two copy threads, to
+// the host and all others (small ones where they are), host functions on a thread of their own; waits
+// for memory words are polled by a fourth.
 //
-// Owned by the library's state. Any thread may call; the three threads are started when first
+// Owned by the library's state. Any thread may call; the four threads are started when first
 // needed and sleep when they have nothing to do. It does not look into operations and knows no CUDA
 // handles.
 #pragma once
@@ -37,6 +37,7 @@ struct Operation {
     kWaitValue,     // until `satisfied` says true
   };
   Kind kind = Kind::kMarker;
+  bool to_host = false;  // a transfer's direction: each has a copy engine of its own
   bool even_after_error = false;  // run although the context has failed (stream callbacks)
   std::shared_ptr<Grid> grid;
   std::function<void()> run;
@@ -105,7 +106,7 @@ class Scheduler {
   Engine& engine_;
   std::mutex mutex_;
   bool stop_ = false;
-  Lane copies_, host_;
+  Lane uploads_, downloads_, host_;
   std::vector<OperationRef> polled_;
   std::condition_variable polled_filled_;
   std::thread poller_;

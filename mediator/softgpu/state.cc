@@ -230,6 +230,7 @@ bool free_device(State& s, Context& context, uint64_t base) {
     if (it == context.allocations.end()) return false;
     bytes = it->second;
     context.allocations.erase(it);
+    context.managed.erase(base);
     context.map.remove(base);
     if (s.checker != nullptr) s.checker->on_free(base, s.calls.load());
   }
