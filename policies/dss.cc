@@ -12,8 +12,8 @@
 //   - Departure: as printed, Algorithm 1 returns if the two counts are equal before it looks for an idle SM, which
 //     would leave a kernel that is alone without any. Idle SMs are always given out here.
 //   - A kernel gets no more SMs than it can use (Launch::sms_wanted).
-//   - As in the paper, more kernels than SMs wait until an SM is idle: a kernel on its one SM is not evicted
-//     for one that has none. Then vGPUs can starve; wfq is for that.
+//   - As in the paper, at most as many kernels are active as there are SMs (its tables have an entry for each SM); others
+//     wait, in order of arrival, until one ends, and none is evicted for them. Then vGPUs can starve; wfq is for that.
 // Needs a machine with spatial sharing; on another the GPU is one SM. Priorities mean nothing to it; a vGPU's
 // launches are run one at a time, the first to come first. How SMs are emptied is the preemptor's.
 #include <algorithm>
@@ -54,7 +54,7 @@ class Dss final : public Policy {
 
   void on_launch_queued(uint64_t, const Launch& launch, Actions& out) override {
     Vgpu& g = vgpus_[launch.vgpu];
-    if (launch.id == 0 || (g.active && g.launches.empty())) return;  // announced without launches
+    if (launch.id == 0 || ((g.active || g.pending) && g.launches.empty())) return;  // announced without launches
     g.launches.push_back({launch.id, launch.sms_wanted});
     if (!g.active) activate(launch.vgpu, out);
   }
@@ -64,7 +64,9 @@ class Dss final : public Policy {
     std::erase_if(g.launches, [&](const Queued& q) { return q.id == launch.id; });
     if (!ran) return;
     // Its SMs are released one by one after this; the vGPU's next launch is a new kernel.
+    if (!g.active) return;
     deactivate(launch.vgpu);
+    fill(out);
     if (!g.launches.empty()) activate(launch.vgpu, out);
   }
   void on_arrival(uint64_t, VgpuId v, Actions& out) override {
@@ -72,8 +74,10 @@ class Dss final : public Policy {
   }
   void on_idle(uint64_t, VgpuId v, Actions& out) override {
     vgpus_[v].launches.clear();
+    if (vgpus_[v].pending) std::erase(pending_, v), vgpus_[v].pending = false;
     if (!vgpus_[v].active) return;
     deactivate(v);
+    fill(out);
     partition(out);
   }
   void on_usage(uint64_t, VgpuId, const Usage&) override {}
@@ -99,6 +103,7 @@ class Dss final : public Policy {
   struct Vgpu {
     bool present = false;
     bool active = false;
+    bool pending = false;         // waits to become active
     uint32_t weight = kDefaultWeight;
     std::deque<Queued> launches;  // front: the active kernel; empty: the vGPU is one kernel
     int32_t tokens = 0;
@@ -119,6 +124,11 @@ class Dss final : public Policy {
   int32_t count(const Vgpu& g) const { return g.tokens - g.held; }
 
   void activate(VgpuId v, Actions& out) {
+    if (active_.size() >= sms_) {
+      if (!vgpus_[v].pending) pending_.push_back(v);
+      vgpus_[v].pending = true;
+      return;
+    }
     vgpus_[v].active = true;
     vgpus_[v].held = 0;
     active_.push_back(v);
@@ -129,6 +139,15 @@ class Dss final : public Policy {
     vgpus_[v].active = false;
     std::erase(active_, v);
     set_tokens();
+  }
+  // Who waits longest becomes active in the place of one that has ended.
+  void fill(Actions& out) {
+    while (!pending_.empty() && active_.size() < sms_) {
+      const VgpuId v = pending_.front();
+      pending_.pop_front();
+      vgpus_[v].pending = false;
+      activate(v, out);
+    }
   }
   void set_tokens() {
     uint64_t weights = 0;
@@ -217,6 +236,7 @@ class Dss final : public Policy {
   const bool spatial_;
   const uint32_t sms_;
   std::vector<Vgpu> vgpus_;
+  std::deque<VgpuId> pending_;  // the first to come first
   std::vector<VgpuId> active_;  // in the order in which they became active
   std::vector<Sm> owners_ = std::vector<Sm>(sms_);
 };
