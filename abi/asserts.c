@@ -8,6 +8,7 @@
 
 #include "abi/preempt.h"
 #include "abi/registers.h"
+#include "abi/soft_gpu.h"
 #include "abi/stub.h"
 
 #define AT(type, field, offset) \
@@ -94,3 +95,15 @@ SIZE(sluice_launch, 56);
 SIZE(sluice_copy, 72);
 SIZE(sluice_memset, 56);
 SIZE(sluice_function_reply, 80);
+
+SIZE(sluice_soft_info, 64);
+AT(sluice_soft_info, memory_bytes, 32);
+SIZE(sluice_soft_channel, 144);
+AT(sluice_soft_channel, sm_set, 24);
+AT(sluice_soft_channel, engine_ns, 56);
+AT(sluice_soft_channel, preempt_count, 88);
+SIZE(sluice_switch_record, 32);
+AT(sluice_switch_record, tag, 8);
+AT(sluice_switch_record, seq, 10);
+AT(sluice_switch_record, cid, 12);
+AT(sluice_switch_record, time_ns, 24);
