@@ -9,35 +9,35 @@
 #include "kernels/suite/catalog.h"
 
 #define SLUICE_SUITE_ROWS(X) \
-  X(triad, "E", 16384)       \
-  X(matmul, "FR", 512)       \
+  X(triad, "E", 4096)        \
+  X(matmul, "FR", 8192)      \
   X(reduction, "ER", 8192)   \
   X(stencil2d, "EP", 16384)  \
-  X(histogram, "RP", 8192)   \
-  X(md5, "E", 2048)          \
+  X(histogram, "RP", 4096)   \
+  X(md5, "E", 8192)          \
   SLUICE_SUITE_MORE_ROWS(X)
 
 // Each in a file of its own: <name>.cu, <name>.ptx, case_<name>.cc.
 #define SLUICE_SUITE_MORE_ROWS(X) \
-  X(vecadd, "FR", 4096)           \
+  X(vecadd, "FR", 8192)           \
   X(bfs, "E", 4096)               \
   X(fft, "E", 4096)               \
-  X(md, "EF", 2048)               \
+  X(md, "EF", 4096)               \
   X(backprop, "E", 8192)          \
   X(scan, "E", 8192)              \
-  X(sort, "E", 4096)              \
+  X(sort, "E", 8192)              \
   X(spmv, "EFRP", 4096)           \
-  X(cfd, "F", 4096)               \
+  X(cfd, "F", 16384)              \
   X(nn, "F", 8192)                \
   X(pathfinder, "FR", 4096)       \
   X(particlefilter, "F", 1024)    \
   X(blackscholes, "R", 16384)     \
   X(convolution, "R", 8192)       \
   X(canny, "R", 16384)            \
-  X(lbm, "P", 16384)              \
+  X(lbm, "P", 8192)               \
   X(mriq, "P", 2048)              \
-  X(sad, "P", 4096)               \
-  X(sgemm, "P", 2048)             \
+  X(sad, "P", 16384)              \
+  X(sgemm, "P", 8192)             \
   X(cutcp, "P", 2048)             \
   X(tpacf, "P", 2048)
 
