@@ -73,7 +73,7 @@ struct sluice_preempt_params {
   uint32_t left_slots;    /* slots of the list that may hold something */
   uint16_t chunk_max;     /* >= 1 */
   uint8_t batch_shift;    /* a batch, which is run between two looks at the evict word, takes
-                             target_clocks >> batch_shift, and is at least one task */
+                             target_clocks >> batch_shift and one task */
   uint8_t tail_shift;     /* a chunk is at most (tasks not fetched) >> tail_shift, so that the end
                              of the grid is shared out evenly: 2^tail_shift >= 2 * workers */
   uint16_t sm_lo, sm_hi;  /* SLUICE_LAUNCH_SPATIAL */

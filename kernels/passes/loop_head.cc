@@ -33,6 +33,10 @@ constexpr unsigned kEvicted = 0x80000000u;
 static_assert(kWord + 16 <= SLUICE_PREEMPT_SHARED_BYTES);
 static_assert(SLUICE_LEFT_SMS == 256);
 
+// See write_short_test: threads of a block, and tickets that would take the target time.
+constexpr unsigned kSmallBlock = 64;
+constexpr unsigned kShortTasks = 4;
+
 // A progress report every so many looks at host memory (some 2 us each).
 constexpr unsigned kReportInterval = 64;
 
@@ -89,9 +93,8 @@ void LoopHead::test_predecessor(std::string_view where) {
       .label(skip);
 }
 
-void LoopHead::barrier() {
-  out_.line((options_.loose_lanes ? "barrier.sync \t" : "bar.sync \t") + number(options_.barrier) +
-            ";");
+void LoopHead::barrier(bool loose) {
+  out_.line((loose ? "barrier.sync \t" : "bar.sync \t") + number(options_.barrier) + ";");
 }
 
 namespace {
@@ -213,8 +216,7 @@ void LoopHead::write_head() {
     // Within a chunk: the next task's index is known, since the leader has stepped to it.
     out_.line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~DRAW;");
     if (options_.prefetch) {
-      // Looked at when the batch began: no wait here. Long tasks look now, so that no second one
-      // begins after the eviction.
+      // Looked at when the batch began: no wait here.
       write_short_test();
       out_.line("@!%~p bra \t~FRESH;")
           .line("cp.async.wait_all;")
@@ -269,17 +271,19 @@ void LoopHead::write_head() {
   write_wait();
 }
 
-// %~p: tasks are so short (a fourth of the latency target at most) that one more may begin before
-// an eviction is seen. %~r6 holds the tickets of four targets. Not where checking is fixed.
+// %~p: the block is so small that nothing hides a look at the evict word, and tasks are so short that
+// one more batch may begin before an eviction is seen. Not where checking is fixed.
 void LoopHead::write_short_test() {
-  out_.line("ld.param.u8 \t%~h, " + PARAM(batch_shift) + ";")
-      .line("cvt.u32.u16 \t%~r0, %~h;")
-      .line("shl.b32 \t%~r1, %~r6, 1;")
-      .line("shr.u32 \t%~r1, %~r1, %~r0;")
+  out_.line("mov.u32 \t%~r0, %ntid.x;")
+      .line("mov.u32 \t%~r1, %ntid.y;")
+      .line("mul.lo.u32 \t%~r0, %~r0, %~r1;")
+      .line("mov.u32 \t%~r1, %ntid.z;")
+      .line("mul.lo.u32 \t%~r0, %~r0, %~r1;")
       .line("ld.param.u16 \t%~h, " + PARAM(flags) + ";")
       .line("and.b16 \t%~h, %~h, " + number(SLUICE_LAUNCH_FIXED) + ";")
       .line("setp.eq.u16 \t%~p, %~h, 0;")
-      .line("setp.ne.and.u32 \t%~p, %~r1, 0, %~p;");
+      .line("setp.le.and.u32 \t%~p, %~r0, " + number(kSmallBlock) + ", %~p;")
+      .line("setp.ge.and.u32 \t%~p, %~r6, " + number(kShortTasks) + ", %~p;");
 }
 
 // %~a: where this launch's workers find the evict word; %~word and %~p are lost.
@@ -409,7 +413,7 @@ void LoopHead::write_take() {
     out_.line("ld.param.u8 \t%~h, " + PARAM(batch_shift) + ";")
         .line("cvt.u32.u16 \t%~r0, %~h;")
         .line("shr.u32 \t%~r8, %~r6, %~r0;")
-        .line("max.u32 \t%~r8, %~r8, 1;")
+        .line("add.u32 \t%~r8, %~r8, 1;")
         .line("sub.u32 \t%~r0, %~end, %~next;")
         .line("min.u32 \t%~r8, %~r8, %~r0;");
   } else {
@@ -482,7 +486,9 @@ void LoopHead::write_scan() {
 
 void LoopHead::write_wait() {
   out_.label("~WAIT");
-  barrier();
+  // The leader has come another way than the other lanes of its warp. Nothing makes them meet again
+  // before an aligned barrier, which would then count the warp twice (seen on an H200: a hang).
+  barrier(options_.loose_lanes || options_.has_unaligned);
   load_base();
   out_.line("and.b32 \t%~r0, %~rem, 1;")
       .line("shl.b32 \t%~r0, %~r0, 4;")
@@ -525,7 +531,7 @@ void LoopHead::write_tail() {
     out_.line("sub.u32 \t%~rem, %~rem, 2;")
         .line("setp.lt.u32 \t%~p, %~rem, 2;")
         .line("@%~p bra \t~HEAD;");
-    if (options_.separate) barrier();
+    if (options_.separate) barrier(options_.loose_lanes);
     out_.line("bra \t~BODY;");
     return;
   }

@@ -46,12 +46,14 @@ struct LoopOptions {
   // Lanes of a warp may come to the tail at different times: the loop's barriers are then of the
   // form that is defined for them.
   bool loose_lanes = false;
+  bool has_unaligned = false;  // the ISA has that form (6.0)
   // Tasks of one block share something, its shared memory or its barriers: a barrier stands between
   // the tasks of a batch. False only where a kernel has neither: then its warps run apart.
   bool separate = true;
   // Tasks wait for lower-numbered ones (R31).
   bool in_order = false;
-  // The ISA has cp.async, and the body does not use it: the evict word is fetched while tasks run.
+  // The ISA has cp.async, and the body does not use it: small blocks fetch the evict word while tasks
+  // run.
   bool prefetch = false;
   // Prologue form: a block runs one task and ends; the body keeps its own returns. For what cannot
   // be run again and again by one block (R17, R24, R27, R28). Such a body never comes to the tail.
@@ -109,7 +111,7 @@ class LoopHead {
   void test_flag(unsigned flag);
   void test_predecessor(std::string_view where);
   void load_control();
-  void barrier();
+  void barrier(bool loose);
   void divide(const std::string& quotient, const std::string& dividend, const std::string& magic,
               int at);
   void subtract_product(const std::string& rest, const std::string& dividend,

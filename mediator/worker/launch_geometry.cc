@@ -72,7 +72,7 @@ sluice_preempt_params make_params(const uint32_t grid[3], uint32_t tasks, const 
   p.shift_y1 = y.shift1;
   p.shift_y2 = y.shift2;
   p.target_clocks = static_cast<uint32_t>(std::min<uint64_t>(
-      uint64_t{settings.target_us} * kChunkTargets * settings.clock_khz / 1000, UINT32_MAX / 2));
+      uint64_t{settings.target_us} * kChunkQuarters * settings.clock_khz / 4000, UINT32_MAX / 2));
   p.chunk_max = std::max<uint16_t>(settings.chunk_max, 1);
   p.batch_shift = settings.fixed_chunk != 0 ? 0 : settings.batch_shift;
   p.tail_shift = geometry.tail_shift;

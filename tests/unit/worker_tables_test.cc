@@ -260,8 +260,8 @@ TEST(PlanLaunch, Parameters) {
   const uint32_t grid[3] = {7, 3, 2};
   sluice_preempt_params p = make_params(grid, 42, {true, 10, 2, 5, 9}, settings);
   EXPECT_EQ(p.tasks, 42u);
-  EXPECT_EQ(p.target_clocks, 4u * 39600) << "four times 20 us at 1.98 GHz";
-  EXPECT_EQ(p.batch_shift, 5u);
+  EXPECT_EQ(p.target_clocks, 29700u) << "15 us at 1.98 GHz";
+  EXPECT_EQ(p.batch_shift, 2u);
   EXPECT_EQ(p.flags, 0u);
   EXPECT_EQ(p.first_tickets, 9u);
   settings.fixed_chunk = 4;

@@ -230,11 +230,11 @@ std::vector<CaseMaker> all_cases(double scale) {
     cases.push_back({name, [=] { return of_workload(name, make, scale * factor); }});
   };
   program("triad", suite::make_triad, 100);
-  program("matmul", suite::make_matmul, 100);
+  program("matmul", suite::make_matmul, 400);
   program("reduction", suite::make_reduction, 100);
   program("stencil2d", suite::make_stencil2d, 100);
-  program("histogram", suite::make_histogram, 100);
-  program("md5", suite::make_md5, 100);
+  program("histogram", suite::make_histogram, 200);
+  program("md5", suite::make_md5, 400);
 #ifdef SLUICE_BENCH_CATALOG
   for (const suite::Row& row : suite::catalog())
     cases.push_back({std::string("suite/") + row.name, [&row, scale] { return row.make({.scale = std::max(1.0, row.gpu_scale * scale), .seed = 1}); }});

@@ -11,7 +11,7 @@ struct MeasureOptions {
   int rounds = 7;      // ratio: alternating runs of each form
   int samples = 200;   // latency
   int seeds = 4;       // equality: runs of each case and signal
-  int batch_shift = 5;
+  int batch_shift = 2;
   std::uint32_t target_us = 20;
   std::string only;    // a part of a case's name
   bool papers = false;  // ratio: also EffiSha's stages and FLEP's factors
