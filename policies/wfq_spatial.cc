@@ -99,8 +99,10 @@ class WfqSpatial final : public Policy {
     o.width += width;
     o.launches.push_back({launch.id, width});
     if (!clock_[v].busy) return;
+    const bool had_room = room(v).contains(v);
     look_at(v);
-    decide(now_ns, out);
+    // One more launch of who could use more SMs anyway changes nothing, unless it is short.
+    if ((!had_room && room(v).contains(v)) || is_short(v)) decide(now_ns, out);
   }
   void on_launch_done(uint64_t, const Launch& launch, Actions&) override {
     Own& o = own_[launch.vgpu];
