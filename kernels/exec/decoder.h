@@ -11,6 +11,7 @@
 
 #include "kernels/exec/block.h"
 #include "kernels/exec/inst.h"
+#include "kernels/exec/ops_texture.h"
 #include "kernels/ptx/module.h"
 
 namespace sluice::exec::detail {
@@ -283,6 +284,12 @@ class Decoder {
   bool cvt_narrow(bool& handled);
   bool cvt_pack();
   bool integer_pair(bool& handled);
+  bool do_tex();
+  bool do_txq();
+  bool do_surface();
+  bool texture_geometry(TextureAccess& access);
+  bool texture_point(std::string_view operand, const TextureAccess& access, Operand& handle,
+                     std::vector<Operand>& point);
   bool register_list(std::string_view list, size_t count, Type type, bool def,
                      std::vector<Operand>& out);
   bool float_binary(const char* name, Type type, bool may_round);

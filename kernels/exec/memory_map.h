@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/exec/texture.h"
 #include "mediator/base/result.h"
 
 namespace sluice::exec {
@@ -44,8 +45,12 @@ class MemoryMap {
   // Grows with each change; acquire.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
   size_t size() const;
+  // The textures and surfaces whose handles kernels may use.
+  TextureTable& textures() { return textures_; }
+  const TextureTable& textures() const { return textures_; }
 
  private:
+  TextureTable textures_;
   mutable std::shared_mutex mutex_;
   std::vector<MemoryRange> ranges_;  // sorted by base
   std::deque<MemoryRange> removed_;  // the latest, for near()

@@ -148,7 +148,11 @@ constexpr Layout layout_of(NarrowFormat f) {
 u32 encode(NarrowFormat to, u32 bits, u32 round, bool relu, bool finite) {
   const Layout l = layout_of(to);
   const u32 magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return l.nan;
+  if (magnitude > 0x7f800000u) {
+    // What an H200 does to NaNs there; elsewhere they become canonical.
+    if (to == NarrowFormat::kTf32 && round == kRna && finite) return (bits >> 13) - 1;
+    return l.nan;
+  }
   if (relu && (bits >> 31) != 0) return 0;
   const u32 sign = (bits >> 31) << (l.exponent + l.mantissa);
   const u32 top = ((1u << l.exponent) - 1) << l.mantissa;  // infinity, or e4m3's last binade

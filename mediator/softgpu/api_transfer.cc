@@ -101,8 +101,8 @@ CUresult copy_line(CUstream stream, bool wait, Side to_side, uint64_t to, Side f
 uint64_t address_of(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
 // One side of a CUDA_MEMCPY2D.
-CUresult resolve(CUmemorytype type, const void* host, CUdeviceptr device, size_t pitch, size_t x,
-                 size_t y, const Extent& extent, Side& side, Rows& rows) {
+CUresult resolve(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array,
+                 size_t pitch, size_t x, size_t y, const Extent& extent, Side& side, Rows& rows) {
   uint64_t base;
   switch (type) {
     case CU_MEMORYTYPE_HOST:
@@ -117,8 +117,13 @@ CUresult resolve(CUmemorytype type, const void* host, CUdeviceptr device, size_t
       side = Side::kEither;
       base = device;
       break;
-    case CU_MEMORYTYPE_ARRAY:
-      return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_MEMORYTYPE_ARRAY: {
+      size_t slice_bytes;
+      side = Side::kDevice;
+      rows.address = find_in_array(array, x, y, 0, extent.width, extent.height, 1, rows.pitch,
+                                   slice_bytes);
+      return rows.address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    }
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -135,12 +140,12 @@ CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool wait) {
   const Extent extent{c->WidthInBytes, c->Height};
   Side from_side, to_side;
   Rows from, to;
-  if (const CUresult r = resolve(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcPitch,
+  if (const CUresult r = resolve(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcPitch,
                                  c->srcXInBytes, c->srcY, extent, from_side, from);
       r != CUDA_SUCCESS) {
     return r;
   }
-  if (const CUresult r = resolve(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstPitch,
+  if (const CUresult r = resolve(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstPitch,
                                  c->dstXInBytes, c->dstY, extent, to_side, to);
       r != CUDA_SUCCESS) {
     return r;

@@ -24,6 +24,7 @@ enum class HandleType : uint64_t {
   kEvent = 0xc5,
   kLibrary = 0xc6,
   kKernel = 0xc7,
+  kArray = 0xc8,
 };
 
 template <class Object, class Handle, HandleType kType>

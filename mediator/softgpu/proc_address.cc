@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "abi/cuda_driver.h"
+#include "mediator/softgpu/texture_api.h"
 
 namespace {
 
@@ -21,6 +22,10 @@ const Row kRows[] = {
 #define SLUICE_ROW(symbol, target, name, since) \
   {symbol, name, since, reinterpret_cast<void*>(&::target)},
         SLUICE_CUDA_DRIVER_ALIASES(SLUICE_ROW)
+#undef SLUICE_ROW
+#define SLUICE_ROW(symbol, name, since) \
+  {#symbol, #name, since, reinterpret_cast<void*>(&::symbol)},
+            SLUICE_TEXTURE_FUNCTIONS(SLUICE_ROW)
 #undef SLUICE_ROW
 };
 

@@ -167,6 +167,7 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
   const auto is_its = [&](const auto& object) { return object.context.lock() == context; };
   s.streams.remove_if(is_its);
   s.events.remove_if(is_its);
+  s.arrays.remove_if(is_its);
   for (;;) {
     uint64_t base;
     {
@@ -178,6 +179,7 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
   }
   {
     std::lock_guard lock(s.mutex);
+    std::erase_if(s.textures, [&](const auto& t) { return t.second.context.lock() == context; });
     std::erase_if(s.live_contexts,
                   [&](const auto& weak) { return weak.expired() || weak.lock() == context; });
   }

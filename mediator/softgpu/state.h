@@ -20,6 +20,7 @@
 #include "mediator/softgpu/objects.h"
 #include "mediator/softgpu/scheduler.h"
 #include "mediator/softgpu/shared_gpu.h"
+#include "mediator/softgpu/textures.h"
 
 namespace sluice::softgpu {
 
@@ -48,11 +49,13 @@ struct State {
   HandleTable<Event, CUevent, HandleType::kEvent> events;
   HandleTable<Library, CUlibrary, HandleType::kLibrary> libraries;
   HandleTable<Kernel, CUkernel, HandleType::kKernel> kernels;
+  HandleTable<Array, CUarray, HandleType::kArray> arrays;
 
   std::atomic<uint64_t> next_grid_id{1};
   std::mutex mutex;
   std::vector<std::weak_ptr<Context>> live_contexts;  // under mutex
   std::map<uint64_t, HostRange> host_ranges;          // under mutex, by address
+  std::map<uint64_t, TextureObject> textures;         // under mutex, by handle; surfaces, too
   std::shared_ptr<Context> primary;                   // under mutex
   unsigned primary_uses = 0, primary_flags = 0;       // under mutex
   uint64_t next_context_id = 1, next_stream_id = 3;   // under mutex
