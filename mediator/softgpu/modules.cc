@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "kernels/ptx/module.h"
+#include "mediator/softgpu/fat_binary.h"
 #include "mediator/softgpu/state.h"
 
 namespace sluice::softgpu {
@@ -12,8 +13,6 @@ namespace {
 constexpr uint32_t kComputeCapability = 90;
 constexpr ptx::Module::Version kNewestPtx{9, 0};
 constexpr uint32_t kElfMagic = 0x464c'457f;
-constexpr uint32_t kFatBinaryMagic = 0xba55'ed50;
-constexpr uint32_t kFatBinaryWrapperMagic = 0x4662'43b1;
 
 // What a compiler for the GPU keeps to when it gives registers to threads: so many blocks of so many
 // threads have to fit on an SM (.minnctapersm, without it one), whose 65536 registers are given to
@@ -45,9 +44,12 @@ Result<Code> load_code(const void* image) {
     return Error{CUDA_ERROR_NO_BINARY_FOR_GPU,
                  "machine code (cubin) cannot run on the software GPU; it runs PTX"};
   }
-  if (magic == kFatBinaryMagic || magic == kFatBinaryWrapperMagic) {
-    return Error{CUDA_ERROR_NO_BINARY_FOR_GPU,
-                 "fat binaries are not supported yet; load their PTX"};
+  std::string chosen;
+  if (is_fat_binary(magic)) {
+    auto text = ptx_of_fat_binary(image, kComputeCapability);
+    if (!text) return text.error();
+    chosen = *std::move(text);
+    bytes = chosen.c_str();
   }
   auto module = ptx::Module::parse(bytes);
   if (!module) {

@@ -41,7 +41,7 @@ ensure_packages() {
 
 # One list a purpose; docs/dependencies.md says why each is there.
 build_packages=(g++ meson ninja-build pkg-config python3 libboost1.81-dev libboost-json1.81-dev
-  libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev dpkg-dev)
+  libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev libzstd-dev liblz4-dev dpkg-dev)
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)

@@ -1,0 +1,132 @@
+#include "mediator/softgpu/fat_binary.h"
+
+#ifdef SLUICE_HAVE_LZ4
+#include <lz4.h>
+#endif
+#ifdef SLUICE_HAVE_ZSTD
+#include <zstd.h>
+#endif
+
+#include <cstring>
+
+#include "abi/cuda_driver.h"
+
+namespace sluice::softgpu {
+namespace {
+
+constexpr uint32_t kMagic = 0xba55'ed50, kWrapperMagic = 0x4662'43b1;
+// More than any program has: what claims more is no fat binary.
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+// The largest PTX that the scanner takes.
+constexpr uint64_t kMostText = uint64_t{64} << 20;
+
+// The layout as nvcc 13.0 writes it (also documented by public extractors, for example
+// n-eiling/cuda-fatbin-decompression).
+struct Wrapper {
+  uint32_t magic, version;
+  const void* data;
+  const void* more;
+};
+struct Header {
+  uint32_t magic;
+  uint16_t version, header_bytes;
+  uint64_t bytes;  // of the entries
+};
+struct Entry {
+  uint16_t kind, version;
+  uint32_t header_bytes;
+  uint64_t payload_bytes;  // to the next entry
+  uint32_t compressed_bytes, options_at;
+  uint16_t minor, major;  // of the PTX
+  uint32_t sm;
+  uint64_t unknown;
+  uint64_t flags;
+  uint64_t unknown2;
+  uint64_t text_bytes;  // once decompressed
+};
+static_assert(sizeof(Header) == 16 && sizeof(Entry) == 64);
+constexpr uint16_t kKindPtx = 1;
+constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
+
+Error no_binary(std::string why) { return Error{CUDA_ERROR_NO_BINARY_FOR_GPU, std::move(why)}; }
+
+Result<std::string> text_of(const Entry& entry, const char* payload) {
+  const uint64_t flags = entry.flags & (kFlagLz4 | kFlagZstd);
+  std::string text;
+  if (flags == 0) {
+    text.assign(payload, entry.payload_bytes);
+  } else {
+    if (entry.text_bytes == 0 || entry.text_bytes > kMostText ||
+        entry.compressed_bytes > entry.payload_bytes)
+      return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary's entry has impossible sizes"};
+    text.resize(entry.text_bytes);
+    uint64_t made = 0;
+    if (flags == kFlagLz4) {
+#ifdef SLUICE_HAVE_LZ4
+      const int n = LZ4_decompress_safe(payload, text.data(), static_cast<int>(entry.compressed_bytes),
+                                        static_cast<int>(text.size()));
+      made = n < 0 ? 0 : static_cast<uint64_t>(n);
+#else
+      return no_binary("the fat binary's PTX is compressed with LZ4, which this build cannot undo");
+#endif
+    } else {
+#ifdef SLUICE_HAVE_ZSTD
+      const size_t n = ZSTD_decompress(text.data(), text.size(), payload, entry.compressed_bytes);
+      made = ZSTD_isError(n) ? 0 : n;
+#else
+      return no_binary("the fat binary's PTX is compressed with zstd, which this build cannot undo");
+#endif
+    }
+    if (made != text.size())
+      return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary's PTX does not decompress"};
+  }
+  text.resize(::strnlen(text.data(), text.size()));  // padded with zeros
+  return text;
+}
+
+}  // namespace
+
+bool is_fat_binary(uint32_t magic) { return magic == kMagic || magic == kWrapperMagic; }
+
+Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest) {
+  uint32_t magic;
+  std::memcpy(&magic, image, sizeof magic);
+  if (magic == kWrapperMagic) {
+    Wrapper wrapper;
+    std::memcpy(&wrapper, image, sizeof wrapper);
+    if (wrapper.data == nullptr) return Error{CUDA_ERROR_INVALID_IMAGE, "an empty fat binary"};
+    image = wrapper.data;
+  }
+  Header header;
+  std::memcpy(&header, image, sizeof header);
+  if (header.magic != kMagic || header.header_bytes < sizeof header || header.bytes > kMostBytes)
+    return Error{CUDA_ERROR_INVALID_IMAGE, "not a fat binary"};
+  const auto* at = static_cast<const char*>(image) + header.header_bytes;
+  Entry best{};
+  const char* best_payload = nullptr;
+  std::string others;
+  for (uint64_t left = header.bytes; left >= sizeof(Entry);) {
+    Entry entry;
+    std::memcpy(&entry, at, sizeof entry);
+    if (entry.header_bytes < sizeof entry || entry.header_bytes > left ||
+        entry.payload_bytes > left - entry.header_bytes)
+      return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary's entry is longer than it"};
+    const bool is_ptx = entry.kind == kKindPtx;
+    if (is_ptx && entry.sm <= newest && (best_payload == nullptr || entry.sm > best.sm)) {
+      best = entry;
+      best_payload = at + entry.header_bytes;
+    } else {
+      others += (others.empty() ? "" : ", ") + std::string(is_ptx ? "PTX for sm_" : "machine code for sm_") +
+                std::to_string(entry.sm);
+    }
+    const uint64_t whole = entry.header_bytes + entry.payload_bytes;
+    at += whole;
+    left -= whole;
+  }
+  if (best_payload == nullptr)
+    return no_binary("the fat binary has no PTX for sm_" + std::to_string(newest) + " or older, only " +
+                     (others.empty() ? "nothing" : others));
+  return text_of(best, best_payload);
+}
+
+}  // namespace sluice::softgpu
