@@ -16,8 +16,8 @@ namespace {
 
 constexpr const char* kStuck = "stuck: from here the work can never be completed";
 
-void expect_ok(const GateModel& m) {
-  const Exploration e = explore(m);
+void expect_ok(const GateModelState& settings) {
+  const Exploration e = explore(GateModel(settings));
   std::cout << e.states << " states, " << e.edges << " steps" << std::endl;
   EXPECT_TRUE(e.ok()) << e.report();
   EXPECT_GT(e.states, 1000u);
@@ -64,20 +64,20 @@ TEST(GateModel, SluicedAndAWorkerCrash) {
 struct Case {
   GateMutant mutant;
   const char* problem;  // nullptr: any
-  GateModel model;
+  GateModelState model;
 };
 
 TEST(GateModel, MutantsAreCaught) {
-  const GateModel calm{.launches = {1, 1}, .tasks = {2, 1}, .evictions = 1};
+  const GateModelState calm{.launches = {1, 1}, .tasks = {2, 1}, .evictions = 1};
   // No quantum ends, so nobody finds out by chance what he was not told.
-  const GateModel lazy{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 0};
-  const GateModel chain{.launches = {2, 1}, .tasks = {1, 1}, .evictions = 1};
-  const GateModel opaque{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .opaque = true};
-  const GateModel crash{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .crashes = 1};
-  GateModel once = crash;
+  const GateModelState lazy{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 0};
+  const GateModelState chain{.launches = {2, 1}, .tasks = {1, 1}, .evictions = 1};
+  const GateModelState opaque{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .opaque = true};
+  const GateModelState crash{.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .crashes = 1};
+  GateModelState once = crash;
   once.evictions = 0;
   once.left_first = true;
-  GateModel gone = crash;
+  GateModelState gone = crash;
   gone.restarts = false;
   const char* not_holding = "a task started in a session that does not hold the GPU";
   const char* out_of_reach = "a task started that no evict word will reach";
@@ -99,8 +99,9 @@ TEST(GateModel, MutantsAreCaught) {
       {GateMutant::kNoPredecessor, "a launch ran before its predecessor was done", chain},
   };
   for (const Case& c : cases) {
-    GateModel m = c.model;
-    m.mutant = c.mutant;
+    GateModelState settings = c.model;
+    settings.mutant = c.mutant;
+    const GateModel m(settings);
     const Exploration e = explore(m);
     std::cout << "mutant " << static_cast<int>(c.mutant) << ": " << e.states << " states, " << e.problem << std::endl;
     EXPECT_TRUE(e.complete);

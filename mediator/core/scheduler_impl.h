@@ -1,0 +1,380 @@
+// The scheduler's insides, for scheduler.cc alone: its states and the rules by which they change.
+//
+// The scheduler's states. A session's gate is open only while its vGPU holds the GPU and is not
+// leaving. A vGPU goes
+//
+//     out --Run--> holds --Evict--> holds, leaving --all sessions left--> out
+//
+// and at most one vGPU holds (exclusive preemptor). Independently it is busy or idle, as the policy
+// was told; the truth behind that (`wants`) comes from the sessions' reports, and settle() passes the
+// difference on when no report is outstanding:
+//   - a holder that nobody competed with was not asked to say when it turned idle or busy
+//     (disengaged). So when somebody else wants the GPU, its sessions' words get the contended flag
+//     and their reports are read, *before* the policy hears of the newcomer;
+//   - a contended holder's session that rings idle speaks for itself only. Sessions beside it may have
+//     found work without ringing (their gate is open), so their reports are read before the vGPU
+//     counts as idle.
+// Closed words carry the contended flag too, so a session whose gate is closed rings at each change
+// between work and no work.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "mediator/base/check.h"
+#include "mediator/core/scheduler.h"
+
+namespace sluice::core {
+
+using policy::kNoVgpu;
+namespace scheduler_detail {
+
+struct Session {
+  bool present = false;
+  VgpuId vgpu = kNoVgpu;
+  uint32_t generation = 0;  // of the last grant (or adoption)
+  uint64_t word = 0;        // grant word as last set
+  bool leaving = false;     // evicted, not yet seen to have left
+  uint32_t reads_pending = 0;  // kReadReport asked for and not answered
+  bool end_sent = false;
+  bool wants = false;
+  ReportSnapshot report;    // checked and clipped
+};
+
+struct Vgpu {
+  bool present = false;
+  policy::VgpuShare share;
+  std::vector<SessionId> sessions;
+  uint32_t wanting_sessions = 0;
+  bool busy = false;      // what the policy was told
+  bool dirty = false;     // wants() may differ from busy
+  bool verified = false;  // all sessions' reports were read since it turned idle
+  bool holds = false;
+  bool leaving = false;
+  bool adopting = false;  // leaving what an earlier sluiced had granted
+  bool engaged = false;   // holds and its words carry the contended flag
+  uint32_t not_left = 0;  // sessions with `leaving`
+  bool had_in_flight = false;
+  uint64_t evict_ns = 0;
+  bool warned = false, end_sent = false;
+  accounting::ClockEstimator clock;
+  accounting::LatencyHistogram latency;
+  uint64_t grants = 0, evictions = 0, overdue = 0, ended = 0, violations = 0;
+  uint64_t old_launches = 0, old_done = 0, old_relaunched = 0;  // of sessions that are gone
+
+  bool wants() const { return wanting_sessions > 0; }
+};
+
+}  // namespace scheduler_detail
+
+struct Scheduler::Impl {
+  using Session = scheduler_detail::Session;
+  using Vgpu = scheduler_detail::Vgpu;
+
+  SchedulerConfig config;
+  std::unique_ptr<policy::Policy> policy;
+  std::vector<Vgpu> vgpus;
+  std::vector<Session> sessions;
+  std::vector<VgpuId> free_vgpus;
+  std::vector<SessionId> free_sessions;
+  VgpuId holder = kNoVgpu;
+  uint32_t wanting = 0;      // vGPUs that want the GPU
+  uint32_t outstanding = 0;  // kReadReport without its on_report() yet
+  uint32_t adopting = 0;     // vGPUs that have to leave first
+  bool adoption_open = false;
+  std::vector<VgpuId> dirty;
+  std::vector<VgpuId> leaving;  // for the deadlines; rarely more than one
+  uint64_t policy_wake_ns = kNever;
+  uint64_t armed_ns = kNever;
+  uint64_t handover_since_ns = 0;  // 0: the GPU was not taken from anybody who used it
+  accounting::ShareMeter meter;
+  policy::Actions policy_actions;
+
+  // ---- small helpers -------------------------------------------------------------------------
+  Vgpu* vgpu(VgpuId v) { return v < vgpus.size() && vgpus[v].present ? &vgpus[v] : nullptr; }
+  Session* session(SessionId s) {
+    return s < sessions.size() && sessions[s].present ? &sessions[s] : nullptr;
+  }
+  bool blocked() const { return adoption_open || adopting > 0; }
+  uint32_t others_wanting(VgpuId v) const { return wanting - (vgpus[v].wants() ? 1 : 0); }
+
+  void log(ActionQueue& out, LogEvent event, VgpuId v, uint64_t value,
+           SessionId s = kNoSession) const {
+    out.push({.kind = Action::Kind::kLog, .session = s, .vgpu = v, .word = value, .event = event});
+  }
+  void set_grant(ActionQueue& out, SessionId s, uint64_t flags) {
+    Session& x = sessions[s];
+    x.word = x.generation | flags | (x.end_sent ? SLUICE_GRANT_ENDING : 0);
+    out.push({.kind = Action::Kind::kSetGrant, .session = s, .vgpu = x.vgpu, .word = x.word});
+  }
+  void ring_gate(ActionQueue& out, SessionId s) const {
+    out.push({.kind = Action::Kind::kRingGate, .session = s, .vgpu = sessions[s].vgpu});
+  }
+  void read_report_of(ActionQueue& out, SessionId s) {
+    Session& x = sessions[s];
+    ++outstanding;
+    ++x.reads_pending;
+    out.push({.kind = Action::Kind::kReadReport, .session = s, .vgpu = x.vgpu});
+  }
+  void end_session(ActionQueue& out, SessionId s, EndReason reason) {
+    Session& x = sessions[s];
+    if (x.end_sent) return;
+    x.end_sent = true;
+    set_wants(s, false);
+    ++vgpus[x.vgpu].ended;
+    set_grant(out, s, x.word & (SLUICE_GRANT_OPEN | SLUICE_GRANT_CONTENDED));
+    ring_gate(out, s);
+    log(out, LogEvent::kEnded, x.vgpu, static_cast<uint64_t>(reason), s);
+    out.push({.kind = Action::Kind::kEndSession, .session = s, .vgpu = x.vgpu, .reason = reason});
+  }
+  void mark_dirty(VgpuId v) {
+    if (vgpus[v].dirty) return;
+    vgpus[v].dirty = true;
+    dirty.push_back(v);
+  }
+  void set_wants(SessionId s, bool wants) {
+    Session& x = sessions[s];
+    wants = wants && !x.end_sent;  // it will be granted nothing more
+    if (x.wants == wants) return;
+    x.wants = wants;
+    Vgpu& g = vgpus[x.vgpu];
+    const bool before = g.wants();
+    g.wanting_sessions += wants ? 1 : -1;
+    if (before == g.wants()) return;
+    wanting += g.wants() ? 1 : -1;
+    mark_dirty(x.vgpu);
+  }
+
+  // ---- the policy ----------------------------------------------------------------------------
+  void flush_usage(uint64_t now_ns) {
+    if (holder == kNoVgpu) return;
+    const uint64_t used = vgpus[holder].clock.take_used(now_ns);
+    if (used == 0) return;
+    policy->on_usage(now_ns, holder, {.sm_ns = used * config.policy_config.machine.sm_count});
+  }
+  // `event` is one call into the policy; what it answers is done at once.
+  template <class Event>
+  void ask(uint64_t now_ns, ActionQueue& out, Event&& event) {
+    flush_usage(now_ns);
+    policy_actions.clear();
+    event(policy_actions);
+    for (const policy::Action& a : policy_actions) apply(now_ns, a, out);
+  }
+  void apply(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
+    using Kind = policy::Action::Kind;
+    const bool whole = a.launch == 0 && a.sms.lo == 0 &&
+                       (a.sms.hi == 0xffff || a.sms.hi >= config.policy_config.machine.sm_count);
+    switch (a.kind) {
+      case Kind::kWake:
+        policy_wake_ns = a.at_ns;
+        return;
+      case Kind::kRun:
+        if (!vgpu(a.vgpu) || !whole || holder != kNoVgpu || vgpus[a.vgpu].sessions.empty()) break;
+        return grant(now_ns, a.vgpu, out);
+      case Kind::kEvict:
+        if (!vgpu(a.vgpu) || !whole || holder != a.vgpu) break;
+        if (!vgpus[a.vgpu].leaving) evict(now_ns, a.vgpu, out);
+        return;
+      case Kind::kSetSlice:  // needs a proportional preemptor
+        break;
+    }
+    log(out, LogEvent::kPolicyViolation, a.vgpu, static_cast<uint64_t>(a.kind));
+  }
+
+  // ---- granting and evicting -----------------------------------------------------------------
+  uint64_t open_flags(const Vgpu& g) const {
+    return SLUICE_GRANT_OPEN | (g.engaged ? SLUICE_GRANT_CONTENDED : 0);
+  }
+  void grant_session(SessionId s, ActionQueue& out) {
+    Session& x = sessions[s];
+    if (x.end_sent) return;
+    if (x.generation >= config.max_generation)
+      return end_session(out, s, EndReason::kGenerationsSpent);
+    ++x.generation;
+    set_grant(out, s, open_flags(vgpus[x.vgpu]));
+    ring_gate(out, s);
+  }
+  void grant(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+    Vgpu& g = vgpus[v];
+    holder = v;
+    g.holds = true;
+    g.engaged = others_wanting(v) > 0;
+    ++g.grants;
+    g.clock.on_granted(now_ns, g.engaged);
+    meter.set_holder(now_ns, v);
+    for (SessionId s : g.sessions) grant_session(s, out);
+    log(out, LogEvent::kGranted, v, sessions[g.sessions.front()].generation);
+    if (handover_since_ns) {
+      policy->on_handover(now_ns, now_ns - handover_since_ns);
+      handover_since_ns = 0;
+    }
+  }
+  // The order of the stores and of the reads after them is the gate protocol's (abi/stub.h).
+  void evict_session(SessionId s, ActionQueue& out) {
+    Session& x = sessions[s];
+    set_grant(out, s, SLUICE_GRANT_CONTENDED);
+    out.push({.kind = Action::Kind::kSetEvict,
+              .session = s,
+              .vgpu = x.vgpu,
+              .word = SLUICE_EVICT_ALL_SMS(x.generation)});
+    x.leaving = true;
+    ++vgpus[x.vgpu].not_left;
+    read_report_of(out, s);
+  }
+  void start_leaving(uint64_t now_ns, VgpuId v) {
+    Vgpu& g = vgpus[v];
+    g.leaving = true;
+    g.warned = g.end_sent = g.had_in_flight = false;
+    g.evict_ns = now_ns;
+    leaving.push_back(v);
+  }
+  void evict(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+    Vgpu& g = vgpus[v];
+    start_leaving(now_ns, v);
+    log(out, LogEvent::kEvictSent, v,
+        static_cast<uint64_t>(g.busy ? EvictCause::kQuantum : EvictCause::kIdle));
+    for (SessionId s : g.sessions) evict_session(s, out);
+  }
+  void session_left(uint64_t now_ns, SessionId s, ActionQueue& out) {
+    Session& x = sessions[s];
+    x.leaving = false;
+    if (--vgpus[x.vgpu].not_left == 0) vgpu_left(now_ns, x.vgpu, out);
+  }
+  void vgpu_left(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+    Vgpu& g = vgpus[v];
+    const uint64_t took_ns = g.leaving ? now_ns - g.evict_ns : 0;
+    log(out, LogEvent::kLeft, v, took_ns);
+    if (g.leaving) std::erase(leaving, v);
+    if (g.adopting) {
+      g.adopting = g.leaving = false;
+      --adopting;
+      return;
+    }
+    g.clock.on_left(now_ns);
+    flush_usage(now_ns);
+    if (g.leaving && g.wants()) ++g.evictions;
+    if (g.leaving && g.had_in_flight) {
+      g.latency.add(took_ns);
+      handover_since_ns = g.evict_ns;
+    }
+    const auto why = g.sessions.empty() ? policy::LeftReason::kGone
+                     : g.wants()        ? policy::LeftReason::kEvicted
+                                        : policy::LeftReason::kIdle;
+    // The policy must not choose it again for work that it no longer has. It may answer with an evict,
+    // which a leaving vGPU takes as done.
+    g.leaving = true;
+    if (g.busy && !g.wants()) turn_idle(now_ns, v, out);
+    holder = kNoVgpu;
+    g.holds = g.leaving = g.engaged = false;
+    meter.set_holder(now_ns, accounting::ShareMeter::kNobody);
+    ask(now_ns, out, [&](policy::Actions& a) { policy->on_released(now_ns, v, 0, {}, why, a); });
+  }
+
+  // ---- busy and idle -------------------------------------------------------------------------
+  void turn_busy(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+    Vgpu& g = vgpus[v];
+    g.busy = true;
+    g.verified = false;
+    meter.set_busy(now_ns, v, true);
+    log(out, LogEvent::kBusy, v, 0);
+    ask(now_ns, out, [&](policy::Actions& a) { policy->on_arrival(now_ns, v, a); });
+  }
+  void turn_idle(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+    Vgpu& g = vgpus[v];
+    g.busy = false;
+    g.verified = false;
+    meter.set_busy(now_ns, v, false);
+    log(out, LogEvent::kIdle, v, 0);
+    ask(now_ns, out, [&](policy::Actions& a) { policy->on_idle(now_ns, v, a); });
+  }
+  void set_engaged(uint64_t now_ns, VgpuId v, bool engaged, ActionQueue& out) {
+    Vgpu& g = vgpus[v];
+    g.engaged = engaged;
+    g.clock.on_contended(now_ns, engaged);
+    for (SessionId s : g.sessions) {
+      if (!(sessions[s].word & SLUICE_GRANT_OPEN)) continue;
+      set_grant(out, s, open_flags(g));
+      if (engaged) read_report_of(out, s);
+    }
+  }
+  // Brings contended flags and the policy's knowledge up to date, as far as reports are in.
+  void settle(uint64_t now_ns, ActionQueue& out) {
+    while (outstanding == 0 && !blocked()) {
+      if (holder != kNoVgpu && !vgpus[holder].leaving) {
+        const bool contended = others_wanting(holder) > 0;
+        if (contended != vgpus[holder].engaged) {
+          set_engaged(now_ns, holder, contended, out);
+          continue;
+        }
+      }
+      if (dirty.empty()) return;
+      // The holder first: a decision about a newcomer must not rest on stale news of the holder.
+      size_t at = 0;
+      if (holder != kNoVgpu && vgpus[holder].dirty)
+        at = static_cast<size_t>(std::find(dirty.begin(), dirty.end(), holder) - dirty.begin());
+      const VgpuId v = dirty[at];
+      Vgpu& g = vgpus[v];
+      if (g.present && g.busy && !g.wants() && v == holder && !g.leaving && g.engaged &&
+          !g.verified && g.sessions.size() > 1) {
+        g.verified = true;
+        for (SessionId s : g.sessions) read_report_of(out, s);
+        continue;
+      }
+      dirty.erase(dirty.begin() + static_cast<std::ptrdiff_t>(at));
+      g.dirty = g.verified = false;
+      if (!g.present || g.busy == g.wants()) continue;
+      if (g.wants())
+        turn_busy(now_ns, v, out);
+      else
+        turn_idle(now_ns, v, out);
+    }
+  }
+
+  // ---- reports -------------------------------------------------------------------------------
+  void take_report(SessionId s, const ReportSnapshot& report, ActionQueue& out) {
+    Session& x = sessions[s];
+    Vgpu& g = vgpus[x.vgpu];
+    ReportSnapshot r = report;
+    const auto violation = [&](uint64_t word) {
+      ++g.violations;
+      log(out, LogEvent::kReportViolation, x.vgpu, word, s);
+    };
+    // Nothing can have left a generation that was never granted: that word then says nothing.
+    if (r.guest_left_generation > x.generation) {
+      violation(r.guest_left_generation);
+      r.guest_left_generation = 0;
+    }
+    if (r.guest_demand > config.max_demand) {
+      violation(r.guest_demand);
+      r.guest_demand = config.max_demand;
+    }
+    if (r.guest_in_flight > config.max_in_flight) {
+      violation(r.guest_in_flight);
+      r.guest_in_flight = config.max_in_flight;
+    }
+    // Counters that people see only grow; what goes back is not taken.
+    r.guest_launches = std::max(r.guest_launches, x.report.guest_launches);
+    r.guest_launches_done = std::max(r.guest_launches_done, x.report.guest_launches_done);
+    r.guest_evictions = std::max(r.guest_evictions, x.report.guest_evictions);
+    x.report = r;
+  }
+
+  void rearm(ActionQueue& out) {
+    uint64_t next = blocked() ? kNever : policy_wake_ns;
+    for (VgpuId v : leaving) {
+      const Vgpu& g = vgpus[v];
+      if (!g.warned) next = std::min(next, g.evict_ns + config.evict_warn_ns);
+      if (!g.end_sent) next = std::min(next, g.evict_ns + config.evict_end_ns);
+    }
+    if (next == armed_ns) return;
+    armed_ns = next;
+    out.push({.kind = Action::Kind::kWakeAt, .word = next});
+  }
+  void finish(uint64_t now_ns, ActionQueue& out) {
+    settle(now_ns, out);
+    rearm(out);
+  }
+};
+
+}  // namespace sluice::core
