@@ -1,12 +1,15 @@
-// piv: a higher priority takes the GPU at once (EffiSha, section 7).
+// piv and ppq: a higher priority takes the GPU at once. Two papers arrived at one rule (EffiSha, section 7; "Enabling
+// Preemptive Multiprogramming on GPUs", section 4.2); both policies are held to it.
 #include "tests/unit/policy_kernel_driver.h"
 
 namespace sluice::policy {
 namespace {
 constexpr uint64_t kMs = KernelDriver::kMs, kUs = KernelDriver::kUs;
 
-TEST(Piv, AHigherPriorityTakesTheGpuAtOnce) {
-  KernelDriver d("piv");
+class PriorityAtOnce : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PriorityAtOnce, AHigherPriorityTakesTheGpuAtOnce) {
+  KernelDriver d(GetParam());
   d.add(0, 1), d.add(1, 2);
   d.leave_ns = 80 * kUs;
   const LaunchId low = d.launch(0, 10 * kMs);
@@ -21,8 +24,8 @@ TEST(Piv, AHigherPriorityTakesTheGpuAtOnce) {
   EXPECT_EQ(d.end_ns(low) - 1000 * kMs, 11 * kMs) << "it worked while it left";
 }
 
-TEST(Piv, EqualAndLowerPrioritiesWait) {
-  KernelDriver d("piv");
+TEST_P(PriorityAtOnce, EqualAndLowerPrioritiesWait) {
+  KernelDriver d(GetParam());
   d.add(0, 2), d.add(1, 2), d.add(2, 1);
   const LaunchId a = d.launch(0, 10 * kMs), low = d.launch(2, kMs), b = d.launch(1, kMs);
   d.pass(20 * kMs);
@@ -30,8 +33,8 @@ TEST(Piv, EqualAndLowerPrioritiesWait) {
   EXPECT_EQ(d.evictions, 0u);
 }
 
-TEST(Piv, AnEvictedKernelKeepsItsPlaceAmongItsEquals) {
-  KernelDriver d("piv");
+TEST_P(PriorityAtOnce, AnEvictedKernelKeepsItsPlaceAmongItsEquals) {
+  KernelDriver d(GetParam());
   d.add(0, 1), d.add(1, 1), d.add(2, 7);
   const LaunchId a = d.launch(0, 10 * kMs), b = d.launch(1, kMs);
   d.pass(kMs);
@@ -40,8 +43,8 @@ TEST(Piv, AnEvictedKernelKeepsItsPlaceAmongItsEquals) {
   EXPECT_EQ(d.starts, (std::vector<LaunchId>{a, high, a, b}));
 }
 
-TEST(Piv, AStillHigherOneThatComesDuringTheEvictionRunsFirst) {
-  KernelDriver d("piv");
+TEST_P(PriorityAtOnce, AStillHigherOneThatComesDuringTheEvictionRunsFirst) {
+  KernelDriver d(GetParam());
   d.add(0, 1), d.add(1, 2), d.add(2, 3);
   d.leave_ns = 100 * kUs;
   const LaunchId a = d.launch(0, 10 * kMs), b = d.launch(1, kMs);
@@ -52,8 +55,12 @@ TEST(Piv, AStillHigherOneThatComesDuringTheEvictionRunsFirst) {
   EXPECT_EQ(d.evictions, 1u);
 }
 
-TEST(Piv, KeepsTheContractOnRandomKernels) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) soak("piv", seed, {});
+TEST_P(PriorityAtOnce, KeepsTheContractOnRandomKernels) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) soak(GetParam(), seed, {});
 }
+
+INSTANTIATE_TEST_SUITE_P(Policies, PriorityAtOnce, ::testing::Values("piv", "ppq"),
+                         [](const auto& p) { return std::string(p.param); });
+
 }  // namespace
 }  // namespace sluice::policy
