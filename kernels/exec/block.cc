@@ -88,6 +88,7 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
   aux = code_.aux.data();
   map = &memory;
   environment = &world;
+  constants = &image_->data().const_ranges;
   shape = launch;
   warp_count = warps_of(launch);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/exec/block.h"
 #include "kernels/exec/inst.h"
@@ -26,6 +27,7 @@ struct BlockState {
   SmPlace place;
   Dim3 ctaid;
   uint32_t warp_count = 0;
+  const std::vector<CachedRange>* constants = nullptr;  // where the module's .const variables lie
   uint64_t clock = 0;  // %clock: warp instructions that this block has executed
 };
 

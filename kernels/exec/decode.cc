@@ -72,6 +72,7 @@ class ModuleDecoder {
   Result<Layout> layout_of(const ptx::Function& f);
   Result<void> header_directive(const ptx::Function& f, const ptx::HeaderDirective& d) const;
   Result<void> module_directives() const;
+  Result<void> types() const;
   Result<void> check_size(const ptx::Function& f, const FunctionFrame& frame) const;
   // Local and parameter variables of a body; returns the end of local memory.
   Result<uint64_t> local_places(const ptx::Function& f, uint64_t base, Places& places) const;
@@ -208,6 +209,25 @@ Result<void> ModuleDecoder::header_directive(const ptx::Function& f,
                   [](std::string_view a) { return a == "1"; }))
     return {};
   return at_line(f.line, std::string(d.name) + " of " + std::string(f.name) + " is not supported");
+}
+
+// A variable whose type is not known has no size.
+Result<void> ModuleDecoder::types() const {
+  const auto check = [](const std::vector<ptx::Variable>& variables) -> Result<void> {
+    for (const ptx::Variable& v : variables) {
+      const bool opaque = v.type == "texref" || v.type == "samplerref";
+      if (v.space == ptx::Space::kReg || opaque || (v.element_bytes != 0 && v.type != "surfref"))
+        continue;
+      return at_line(v.line, "variable " + std::string(v.name) + " of type " +
+                                 std::string(v.type) + " is not supported");
+    }
+    return {};
+  };
+  if (auto done = check(module_.variables()); !done) return done;
+  for (const ptx::Function& f : module_.functions())
+    for (const auto* list : {&f.params, &f.returns, &f.variables})
+      if (auto done = check(*list); !done) return done;
+  return {};
 }
 
 // Sizes and places of a function's parameters.
@@ -450,6 +470,7 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   if (instructions > options_.max_instructions)
     return Error{0, "the module has too many instructions"};
   if (auto done = module_directives(); !done) return done.error();
+  if (auto done = types(); !done) return done.error();
   if (auto done = symbols(); !done) return done.error();
   if (auto done = functions(); !done) return done.error();
   for (const ptx::Function& f : module_.functions()) {
@@ -523,6 +544,9 @@ Result<std::shared_ptr<const Image>> Image::make(std::shared_ptr<const Program> 
     return Error{0, "no memory for the module's constants"};
   if (!code.constants.empty())
     std::memcpy(image->data_->constants.data, code.constants.data(), code.constants.size());
+  for (size_t k = 0; k < symbol_addresses.size(); ++k)
+    if (const SymbolInfo& symbol = program->symbols()[k]; symbol.space == SymbolSpace::kConst)
+      image->data_->const_ranges.push_back({symbol_addresses[k], symbol.bytes});
   for (const detail::ConstPatch& patch : code.patches) {
     const uint64_t value = symbol_addresses[patch.symbol] + static_cast<uint64_t>(patch.addend);
     for (uint32_t i = 0; i < kWarpLanes; ++i)

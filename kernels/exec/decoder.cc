@@ -1,8 +1,11 @@
 // The decoder's own machinery: statements, words, emission. The instructions are in decoder_*.cc.
 #include "kernels/exec/decoder.h"
 
+#include "kernels/exec/forms.h"
+
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 namespace sluice::exec::detail {
 
@@ -273,7 +276,12 @@ bool Decoder::statement(const ptx::Statement& s) {
       return true;
     case ptx::StatementKind::kInstruction:
       return instruction();
-    case ptx::StatementKind::kDirective:
+    case ptx::StatementKind::kDirective: {
+      static const std::unordered_set<std::string_view> known = {
+          ".loc", ".pragma", ".branchtargets", ".callprototype", ".calltargets", ".section", ";"};
+      if (known.count(s.opcode) == 0) return fail(std::string(s.opcode) + " is not supported");
+      return true;
+    }
     case ptx::StatementKind::kDeclaration:
     case ptx::StatementKind::kScopeOpen:
     case ptx::StatementKind::kScopeClose:
@@ -302,6 +310,9 @@ bool Decoder::instruction() {
   }
   const auto found = methods().find(words_[0]);
   if (found == methods().end()) return unsupported();
+  const auto [form, fresh] = module_.forms.try_emplace(s.opcode, false);
+  if (fresh) form->second = check_form(s.opcode) != Form::kUnknown;
+  if (!form->second) return unsupported();
   if (!(this->*found->second)()) {
     if (error_.message.empty()) return bad_operands();
     return false;
@@ -376,11 +387,37 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() 
       {"cp", &D::do_cp},
       {"cvta", &D::do_cvta},
       {"isspacep", &D::do_isspacep},
-      {"prefetch", &D::do_nop},
-      {"prefetchu", &D::do_nop},
+      {"prefetch", &D::do_prefetch},
+      {"prefetchu", &D::do_prefetch},
       {"pmevent", &D::do_nop},
-      {"discard", &D::do_nop},
-      {"applypriority", &D::do_nop},
+      {"discard", &D::do_prefetch},
+      {"applypriority", &D::do_prefetch},
+      {"setmaxnreg", &D::do_setmaxnreg},
+      {"mapa", &D::do_mapa},
+      {"getctarank", &D::do_getctarank},
+      {"vadd", &D::do_video},
+      {"vsub", &D::do_video},
+      {"vabsdiff", &D::do_video},
+      {"vmin", &D::do_video},
+      {"vmax", &D::do_video},
+      {"vset", &D::do_video},
+      {"vshl", &D::do_video},
+      {"vshr", &D::do_video},
+      {"vmad", &D::do_vmad},
+      {"vadd2", &D::do_video_simd},
+      {"vsub2", &D::do_video_simd},
+      {"vavrg2", &D::do_video_simd},
+      {"vabsdiff2", &D::do_video_simd},
+      {"vmin2", &D::do_video_simd},
+      {"vmax2", &D::do_video_simd},
+      {"vset2", &D::do_video_simd},
+      {"vadd4", &D::do_video_simd},
+      {"vsub4", &D::do_video_simd},
+      {"vavrg4", &D::do_video_simd},
+      {"vabsdiff4", &D::do_video_simd},
+      {"vmin4", &D::do_video_simd},
+      {"vmax4", &D::do_video_simd},
+      {"vset4", &D::do_video_simd},
       {"griddepcontrol", &D::do_nop},
       {"bra", &D::do_bra},
       {"brx", &D::do_brx},
@@ -447,6 +484,7 @@ bool Decoder::run(uint32_t register_base, uint64_t local_end, uint32_t node,
   ptx::Statement outermost;  // what is not a statement of the text belongs to the body's own scope
   outermost.line = function_.line;
   statement_ = &outermost;
+  words_ = {"call"};
   if (!register_parameters()) return false;
   for (const ptx::Statement& s : function_.statements)
     if (!statement(s)) return false;

@@ -100,6 +100,7 @@ struct ModuleContext {
   std::unordered_map<uint64_t, uint32_t> constants64;
   std::vector<CallNode> nodes;  // the callees, then the kernels in the order of their decoding
   std::unordered_map<std::string, uint32_t> signatures;
+  std::unordered_map<std::string_view, bool> forms;  // opcodes seen: whether check_form knows them
 
   // Sets layout.signature from the places of its parameters and results.
   void sign(Layout& layout);
@@ -151,7 +152,8 @@ class Decoder {
  private:
   struct Register {
     bool is_pred = false;
-    uint8_t width = 4;   // bytes of a lane: 4 or 8
+    uint8_t width = 4;   // bytes of a lane: 4 or 8; 16: two registers of 8
+    uint8_t bits = 32;   // as declared
     uint32_t index = 0;  // virtual register or predicate
   };
   struct Address {
@@ -187,7 +189,10 @@ class Decoder {
   bool declare_registers();
   bool find_register(std::string_view name, Register& reg);
   const Place* find_place(std::string_view name) const;
+  bool width_fits(const Register& reg, Type type, std::string_view name);
   bool source(std::string_view text, Type type, Operand& out);
+  // The halves of a register of 128 bits; "_" has none as a destination.
+  bool pair128(std::string_view text, bool destination, Operand (&out)[2]);
   bool source_pred(std::string_view text, uint32_t& out);
   bool destination(std::string_view text, Type type, Operand& out);
   bool destination_pred(std::string_view text, uint32_t& out);
@@ -258,6 +263,19 @@ class Decoder {
   bool do_bra();
   bool do_brx();
   bool do_call();
+  bool do_video();
+  bool do_video_simd();
+  bool do_vmad();
+  bool video_operand(std::string_view text, uint32_t& select, Operand& out, bool negatable,
+                     bool& negated);
+  bool do_prefetch();
+  bool do_setmaxnreg();
+  bool do_mapa();
+  bool do_getctarank();
+  bool do_mov128();
+  bool do_atom_vector(bool reduction, Space space);
+  bool do_atom128(Space space);
+  bool has_word(std::string_view word) const;
   bool do_alloca();
   bool do_stack();
   bool do_ret();

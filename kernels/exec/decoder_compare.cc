@@ -33,6 +33,7 @@ bool Decoder::do_mov() {
   const Type type = take_type();
   if (!all_taken()) return false;
   if (operand_count() != 2) return false;
+  if (type == Type::kB128) return do_mov128();
   if (type == Type::kPred) {
     uint32_t d, a;
     if (!destination_pred(text(0), d) || d == kNoOperand || !source_pred(text(1), a)) return false;

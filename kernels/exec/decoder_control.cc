@@ -48,16 +48,17 @@ bool Decoder::do_brx() {
 
 bool Decoder::do_ret() {
   take("uni");
-  if (!all_taken() || !register_results()) return false;
+  if (!all_taken() || operand_count() != 0 || !register_results()) return false;
   emit("ret", 0, 0);
   return true;
 }
 bool Decoder::do_exit() {
-  if (!all_taken()) return false;
+  if (!all_taken() || operand_count() != 0) return false;
   emit("exit", 0, 0);
   return true;
 }
 bool Decoder::do_trap() {
+  if (operand_count() != 0) return false;
   emit("trap", 0, 0);
   return true;
 }
@@ -204,6 +205,8 @@ bool Decoder::do_activemask() {
 }
 
 bool Decoder::do_nanosleep() {
+  Operand time;
+  if (operand_count() != 1 || !source(text(0), Type::kU32, time)) return false;
   emit("nanosleep", 0, 0);
   return true;
 }

@@ -81,6 +81,17 @@ bool Decoder::do_float_unary() {
   const bool algebraic = base == "frcp" || base == "fsqrt" || base == "frsqrt";
   if (type == Type::kF64) {
     if (!algebraic) return unsupported();
+    if (ftz) {
+      Operand a, d;
+      if (!all_taken() || operand_count() != 2 || !source(text(1), type, a) ||
+          !destination(text(0), type, d))
+        return false;
+      const Operand flat = temporary(8);
+      emit("flush_f64", 0, 0, flat, a);
+      emit(base + "_f64", 0, 0, d, flat);
+      emit("flush_f64", 0, 0, d, d);
+      return true;
+    }
     return round != kRn && base != "frsqrt" ? simple(base + "_rnd_f64", type, {type}, round)
                                             : simple(base + "_f64", type, {type});
   }

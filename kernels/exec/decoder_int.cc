@@ -25,7 +25,12 @@ bool Decoder::simple(const std::string& op, Type d, std::initializer_list<Type> 
   return true;
 }
 
-bool Decoder::do_nop() { return true; }
+// pmevent and griddepcontrol: no counters, and no grid begins before its predecessor has ended.
+bool Decoder::do_nop() {
+  if (words_[0] != "pmevent") return operand_count() == 0;
+  uint64_t event;
+  return operand_count() == 1 && immediate(text(0), Type::kU32, event);
+}
 
 bool Decoder::do_add_sub() {
   const std::string base(words_[0]);
@@ -282,15 +287,28 @@ bool Decoder::do_fns() {
 
 bool Decoder::do_lop3() {
   take_type();
-  if (!all_taken()) return false;  // .and/.or with a predicate
+  // With a predicate: lop3.BoolOp d|p, a, b, c, table, q; p = (d != 0) BoolOp q.
+  const uint16_t combine = take("and")   ? kModAnd
+                           : take("or")  ? kModOr
+                           : take("xor") ? kModXor
+                                         : kModNone;
+  if (!all_taken()) return false;
   uint64_t table;
+  uint32_t p = kNoOperand, q = kNoOperand;
   Operand a, b, c, d;
   const Type type = Type::kB32;
-  if (operand_count() != 5 || !source(text(1), type, a) || !source(text(2), type, b) ||
-      !source(text(3), type, c) || !immediate(text(4), Type::kU32, table) ||
-      !destination(text(0), type, d))
+  const size_t bar = text(0).find('|');
+  if (operand_count() != (combine != kModNone ? 6u : 5u) ||
+      (bar == std::string_view::npos) != (combine == kModNone) || !source(text(1), type, a) ||
+      !source(text(2), type, b) || !source(text(3), type, c) ||
+      !immediate(text(4), Type::kU32, table) || table > 0xff ||
+      !destination(text(0).substr(0, bar), type, d))
     return false;
-  emit("lop3_b32", 0, static_cast<int64_t>(table & 0xff), d, a, b, c);
+  if (combine != kModNone &&
+      (!destination_pred(text(0).substr(bar + 1), p) || !source_pred(text(5), q)))
+    return false;
+  emit("lop3_b32", 0, static_cast<int64_t>(table), d, a, b, c);
+  if (combine != kModNone) emit("setp_ne_u32", combine, 0, raw(p), d, constant(0, 4), raw(q));
   return true;
 }
 

@@ -27,6 +27,7 @@ bool Decoder::memory_space(Space& space) {
 }
 
 bool Decoder::do_ld() {
+  const bool hint = take("L2::cache_hint");
   Space space;
   memory_space(space);
   uint16_t mod = 0;
@@ -37,12 +38,17 @@ bool Decoder::do_ld() {
             "L1::no_allocate"});
   take_any(
       {"L2::64B", "L2::128B", "L2::256B", "L2::evict_first", "L2::evict_last", "L2::evict_normal"});
-  const size_t vector = take("v2") ? 2 : take("v4") ? 4 : 1;
-  const Type type = take_type();
-  if (type == Type::kNone || type == Type::kPred || bits_of(type) == 128 ||
-      bits_of(type) * vector > 128)
+  size_t vector = take("v2") ? 2 : take("v4") ? 4 : 1;
+  Type type = take_type();
+  if (type == Type::kNone || type == Type::kPred || bits_of(type) * vector > 128)
     return unsupported();
-  if (!all_taken() || operand_count() != 2) return false;
+  if (!all_taken() || operand_count() != (hint ? 3u : 2u)) return false;
+  if (Operand policy; hint && !source(text(2), Type::kB64, policy)) return false;
+  const bool wide = type == Type::kB128;  // as two of 64 bits
+  if (wide) {
+    type = Type::kB64;
+    vector = 2;
+  }
   Address at;
   if (!address(text(1), at)) return false;
   // Parameters of a .func, and those of calls, are local memory; an entry's are the launch's.
@@ -50,12 +56,18 @@ bool Decoder::do_ld() {
     space = at.space;
   else if (space == kSpaceParam && !function_.is_entry)
     space = kSpaceLocal;
-  std::vector<std::string_view> names = braces(text(0));
-  if (names.empty()) names.push_back(text(0));
-  if (names.size() != vector) return false;
   std::vector<Operand> to(vector);
-  for (size_t k = 0; k < vector; ++k)
-    if (!destination(names[k], type, to[k])) return false;
+  if (wide) {
+    Operand pair[2];
+    if (!pair128(text(0), true, pair)) return false;
+    to = {pair[0], pair[1]};
+  } else {
+    std::vector<std::string_view> names = braces(text(0));
+    if (names.empty()) names.push_back(text(0));
+    if (names.size() != vector) return false;
+    for (size_t k = 0; k < vector; ++k)
+      if (!destination(names[k], type, to[k])) return false;
+  }
   const uint32_t bits = bits_of(type);
   const std::string suffix =
       bits >= 32 ? bits_name(type) : exact_name(bits == 16 && is_float(type) ? Type::kU16 : type);
@@ -70,6 +82,7 @@ bool Decoder::do_ld() {
 }
 
 bool Decoder::do_st() {
+  const bool hint = take("L2::cache_hint");
   Space space;
   memory_space(space);
   uint16_t mod = 0;
@@ -79,24 +92,35 @@ bool Decoder::do_st() {
   take_any({"cta", "cluster", "gpu", "sys", "weak", "wb", "cg", "cs", "wt"});
   take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
             "L1::no_allocate"});
-  const size_t vector = take("v2") ? 2 : take("v4") ? 4 : 1;
-  const Type type = take_type();
-  if (type == Type::kNone || type == Type::kPred || bits_of(type) == 128 ||
-      bits_of(type) * vector > 128)
+  size_t vector = take("v2") ? 2 : take("v4") ? 4 : 1;
+  Type type = take_type();
+  if (type == Type::kNone || type == Type::kPred || bits_of(type) * vector > 128)
     return unsupported();
-  if (!all_taken() || operand_count() != 2) return false;
+  if (!all_taken() || operand_count() != (hint ? 3u : 2u)) return false;
+  if (Operand policy; hint && !source(text(2), Type::kB64, policy)) return false;
+  const bool wide = type == Type::kB128;  // as two of 64 bits
+  if (wide) {
+    type = Type::kB64;
+    vector = 2;
+  }
   Address at;
   if (!address(text(0), at)) return false;
   if (at.known_space && (space == kSpaceParam || space == kSpaceGeneric))
     space = at.space;
   else if (space == kSpaceParam && !function_.is_entry)
     space = kSpaceLocal;
-  std::vector<std::string_view> names = braces(text(1));
-  if (names.empty()) names.push_back(text(1));
-  if (names.size() != vector) return false;
   std::vector<Operand> from(vector);
-  for (size_t k = 0; k < vector; ++k)
-    if (!source(names[k], type, from[k])) return false;
+  if (wide) {
+    Operand pair[2];
+    if (!pair128(text(1), false, pair)) return false;
+    from = {pair[0], pair[1]};
+  } else {
+    std::vector<std::string_view> names = braces(text(1));
+    if (names.empty()) names.push_back(text(1));
+    if (names.size() != vector) return false;
+    for (size_t k = 0; k < vector; ++k)
+      if (!source(names[k], type, from[k])) return false;
+  }
   const uint32_t bits = bits_of(type);
   const std::string suffix = bits == 8 ? "u8" : bits == 16 ? "u16" : bits_name(type);
   mod = static_cast<uint16_t>(mod | space | (at.narrow ? kModAddress32 : 0));
@@ -114,12 +138,15 @@ bool Decoder::do_atom() {
   if (take("async")) return unsupported();
   Space space;
   memory_space(space);
+  if (has_word("b128")) return do_atom128(space);
+  if (has_word("v2") || has_word("v4") || has_word("v8")) return do_atom_vector(reduction, space);
   // Host atomics are sequentially consistent, whatever is asked for; the checker asks what was.
   uint16_t order = 0;
   if (take("acquire")) order |= kModAcquire;
   if (take("release")) order |= kModRelease;
   if (take("acq_rel")) order |= kModAcquire | kModRelease;
   take_any({"relaxed", "cta", "cluster", "gpu", "sys", "noftz"});
+  const bool hint = take("L2::cache_hint");
   static constexpr std::string_view operations[] = {"add", "min",  "max", "and", "or",
                                                     "xor", "exch", "inc", "dec", "cas"};
   std::string operation;
@@ -130,7 +157,7 @@ bool Decoder::do_atom() {
   if (space == kSpaceLocal || space == kSpaceParam) return unsupported();
   const size_t first = reduction ? 0 : 1;
   const bool cas = operation == "cas";
-  if (operand_count() != first + (cas ? 3 : 2)) return unsupported();  // cache hints
+  if (operand_count() != first + (cas ? 3u : 2u) + (hint ? 1u : 0u)) return false;
   const bool bitwise = operation == "and" || operation == "or" || operation == "xor" ||
                        operation == "exch" || cas || (operation == "add" && !is_float(type));
   Address at;
@@ -153,7 +180,7 @@ bool Decoder::do_fence() {
       {"cta", "cluster", "gl", "gpu", "sys", "sc", "acq_rel", "proxy", "alias", "async", "global"});
   take_any(
       {"shared::cta", "shared::cluster", "async::generic", "async::global", "async::shared::cta"});
-  if (!all_taken()) return false;
+  if (!all_taken() || operand_count() != 0) return false;
   emit("fence", 0, 0);
   return true;
 }
@@ -221,10 +248,10 @@ bool Decoder::do_cvta() {
 }
 
 bool Decoder::do_isspacep() {
-  const bool is_const = take("const");
+  const bool is_const = take("const"), is_global = has_word("global");
   Space space;
   memory_space(space);
-  if (is_const || !all_taken()) return unsupported();
+  if (!all_taken()) return unsupported();
   const uint64_t window = space == kSpaceShared  ? kSharedWindow
                           : space == kSpaceLocal ? kLocalWindow
                           : space == kSpaceParam ? kParamWindow
@@ -234,7 +261,10 @@ bool Decoder::do_isspacep() {
   if (operand_count() != 2 || !destination_pred(text(0), p) || p == kNoOperand ||
       !source(text(1), Type::kU64, a))
     return false;
-  emit("isspacep", 0, static_cast<int64_t>(window), raw(p), a);
+  if (is_const || is_global)
+    emit("isconst", 0, is_const ? 1 : 0, raw(p), a);
+  else
+    emit("isspacep", 0, static_cast<int64_t>(window), raw(p), a);
   return true;
 }
 

@@ -36,7 +36,7 @@ bool Decoder::declare_registers() {
     if (v.space == ptx::Space::kSreg) return error_ = {0, "line " + std::to_string(v.line) + ": .sreg is not supported"}, false;
     if (v.space != ptx::Space::kReg) continue;
     const Type type = type_of(v.type);
-    if (type == Type::kNone || type == Type::kB128 || v.vector_width != 1)
+    if (type == Type::kNone || v.vector_width != 1)
       return error_ = {0, "line " + std::to_string(v.line) + ": registers of type " +
                               std::string(v.type) + " are not supported"},
              false;
@@ -44,7 +44,9 @@ bool Decoder::declare_registers() {
     RegisterSet set;
     set.count = v.register_count;
     set.first.is_pred = type == Type::kPred;
-    set.first.width = bits_of(type) == 64 ? 8 : 4;
+    set.first.width = type == Type::kB128 ? 16 : bits_of(type) == 64 ? 8 : 4;
+    set.first.bits = static_cast<uint8_t>(bits_of(type));
+    const uint32_t parts = type == Type::kB128 ? 2 : 1;  // registers of 64 bits
     if (count > (1u << 24) || (set.first.is_pred && count > (1u << 20)))
       return error_ = {0, "line " + std::to_string(v.line) + ": too many registers"}, false;
     if (set.first.is_pred) {
@@ -53,9 +55,10 @@ bool Decoder::declare_registers() {
     } else {
       set.first.index = static_cast<uint32_t>(vreg_width_.size());
       // A guest may declare more than it uses; a name costs one byte here, a use costs a slot.
-      if (vreg_width_.size() + size_t{count} > (16u << 20))
+      if (vreg_width_.size() + size_t{count} * parts > (16u << 20))
         return error_ = {0, "line " + std::to_string(v.line) + ": too many registers"}, false;
-      vreg_width_.resize(vreg_width_.size() + count, set.first.width);
+      vreg_width_.resize(vreg_width_.size() + size_t{count} * parts,
+                         parts == 2 ? uint8_t{8} : set.first.width);
     }
     if (module_.program->code.predicates > (1u << 20))
       return error_ = {0, "line " + std::to_string(v.line) + ": too many predicates"}, false;
@@ -84,7 +87,7 @@ bool Decoder::find_register(std::string_view name, Register& reg) {
       std::from_chars(name.data() + cut, name.data() + name.size(), n);
       if (n >= found->second.count) continue;
       reg = found->second.first;
-      reg.index += static_cast<uint32_t>(n);
+      reg.index += static_cast<uint32_t>(n) * (reg.width == 16 ? 2 : 1);
       return true;
     }
     if (scope == 0) return false;
@@ -214,7 +217,34 @@ bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
       {"%globaltimer_hi", {Special::kGlobalTimerHi, 4}},
       {"%dynamic_smem_size", {Special::kDynamicSmem, 4}},
       {"%total_smem_size", {Special::kTotalSmem, 4}},
-      {"%aggr_smem_size", {Special::kTotalSmem, 4}}};
+      {"%aggr_smem_size", {Special::kTotalSmem, 4}},
+      // A cluster is one block here.
+      {"%clusterid.x", {Special::kCtaidX, 4}},
+      {"%clusterid.y", {Special::kCtaidY, 4}},
+      {"%clusterid.z", {Special::kCtaidZ, 4}},
+      {"%nclusterid.x", {Special::kNctaidX, 4}},
+      {"%nclusterid.y", {Special::kNctaidY, 4}},
+      {"%nclusterid.z", {Special::kNctaidZ, 4}},
+      {"%cluster_ctaid.x", {Special::kZero, 4}},
+      {"%cluster_ctaid.y", {Special::kZero, 4}},
+      {"%cluster_ctaid.z", {Special::kZero, 4}},
+      {"%cluster_nctaid.x", {Special::kOne, 4}},
+      {"%cluster_nctaid.y", {Special::kOne, 4}},
+      {"%cluster_nctaid.z", {Special::kOne, 4}},
+      {"%cluster_ctarank", {Special::kZero, 4}},
+      {"%cluster_nctarank", {Special::kOne, 4}},
+      // Nothing of the block's shared memory is reserved.
+      {"%reserved_smem_offset_begin", {Special::kReservedSmem, 4}},
+      {"%reserved_smem_offset_end", {Special::kReservedSmem, 4}},
+      {"%reserved_smem_offset_cap", {Special::kReservedSmem, 4}},
+      {"%reserved_smem_offset_0", {Special::kReservedSmem, 4}},
+      {"%reserved_smem_offset_1", {Special::kReservedSmem, 4}}};
+  // What a driver may tell kernels: this one has nothing to tell (cooperative groups see no grid).
+  uint64_t number;
+  if (name.substr(0, 7) == "%envreg" && ptx::parse_integer(name.substr(7), number) && number < 32) {
+    out = constant(0, bits_of(type) == 64 ? 8 : 4);
+    return true;
+  }
   const auto found = table.find(name);
   if (found == table.end()) return false;
   const Operand read = temporary(found->second.width);
@@ -286,13 +316,25 @@ bool Decoder::symbol_value(std::string_view text, Type type, Operand& out) {
   return true;
 }
 
+// Operands are as wide as the instruction's type; those of ld, st and cvt may be wider (PTX ISA,
+// "Operand Size Exceeding Instruction-Type Size").
+bool Decoder::width_fits(const Register& reg, Type type, std::string_view name) {
+  const uint32_t bits = bits_of(type);
+  const std::string_view op = words_[0];
+  const bool relaxed = op == "ld" || op == "st" || op == "cvt" || op == "ldu" || op == "call";
+  if (reg.width != 16 && (reg.bits == bits || (relaxed && reg.bits > bits) || op == "func"))
+    return true;
+  return fail("the register " + std::string(name) + " of " + std::to_string(reg.bits) +
+              " bits is no operand of " + std::string(statement_->opcode));
+}
+
 bool Decoder::source(std::string_view text, Type type, Operand& out) {
   text = trim(text);
   if (text.empty()) return false;
   const uint8_t width = bits_of(type) == 64 ? 8 : 4;
   Register reg;
   if (find_register(text, reg)) {
-    if (reg.is_pred) return false;
+    if (reg.is_pred || !width_fits(reg, type, text)) return false;
     const Operand whole{Operand::Kind::kRegister, reg.index};
     if (reg.width == width) {
       out = whole;
@@ -318,6 +360,10 @@ bool Decoder::source(std::string_view text, Type type, Operand& out) {
 
 bool Decoder::source_pred(std::string_view text, uint32_t& out) {
   text = trim(text);
+  if (text == "%is_explicit_cluster") {
+    out = kPredFalse;
+    return true;
+  }
   uint32_t negate = 0;
   if (!text.empty() && text.front() == '!') {
     negate = kPredNegate;
@@ -343,7 +389,7 @@ bool Decoder::destination(std::string_view text, Type type, Operand& out) {
     return true;
   }
   Register reg;
-  if (!find_register(text, reg) || reg.is_pred) return false;
+  if (!find_register(text, reg) || reg.is_pred || !width_fits(reg, type, text)) return false;
   if (reg.width == width) {
     out = {Operand::Kind::kRegister, reg.index};
   } else {
@@ -394,7 +440,7 @@ bool Decoder::address(std::string_view text, Address& out) {
   out.offset = static_cast<int64_t>(offset);
   Register reg;
   if (find_register(base, reg)) {
-    if (reg.is_pred) return false;
+    if (reg.is_pred || (reg.bits != 32 && reg.bits != 64)) return false;
     out.base = {Operand::Kind::kRegister, reg.index};
     out.narrow = reg.width == 4;
     return true;

@@ -35,6 +35,8 @@ SLUICE_EXEC_DECLARE(avx2)
 SLUICE_EXEC_DECLARE(avx512)
 #endif
 
+void fill_rare(Handler* table);  // ops_rare.cc
+
 namespace {
 
 Flow take_control(Warp&, const Inst&) { return Flow::kControl; }
@@ -61,6 +63,7 @@ struct Table {
 #endif
     Handler* const table = handlers.data();
     fill_plain(table);
+    fill_rare(table);
     fill_base(table);
 #if SLUICE_EXEC_ALL_ISAS
     if (level == 1) {

@@ -206,9 +206,16 @@ struct AlignedBytes {
   size_t bytes = 0;
 };
 
+// One remembered range of global memory; a warp's are valid for one version of the map.
+struct CachedRange {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+};
+
 struct ImageData {
   explicit ImageData(size_t constant_bytes) : constants(constant_bytes) {}
   AlignedBytes constants;
+  std::vector<CachedRange> const_ranges;  // of .const variables
 };
 
 }  // namespace sluice::exec::detail

@@ -11,6 +11,7 @@
 #include "kernels/exec/ops_mem.h"
 #include "kernels/exec/ops_move.h"
 #include "kernels/exec/ops_tensor.h"
+#include "kernels/exec/ops_rare.h"
 #include "kernels/exec/plain_ops.h"
 
 namespace sluice::exec::detail {
@@ -20,7 +21,8 @@ namespace sluice::exec::detail {
   SLUICE_EXEC_INT_OPS(X)                                                      \
   SLUICE_EXEC_BITS_OPS(X)                                                     \
   SLUICE_EXEC_MOVE_OPS(X) SLUICE_EXEC_FLOAT_OPS(X) SLUICE_EXEC_CONVERT_OPS(X) \
-      SLUICE_EXEC_MEM_OPS(X) SLUICE_EXEC_TENSOR_OPS(X) SLUICE_EXEC_PLAIN_OPS(X)
+      SLUICE_EXEC_MEM_OPS(X) SLUICE_EXEC_TENSOR_OPS(X) SLUICE_EXEC_PLAIN_OPS(X) \
+      SLUICE_EXEC_RARE_OPS(X)
 
 #define SLUICE_EXEC_ENUM(name, handler) k_##name,
 #define SLUICE_EXEC_ENUM1(name) k_##name,

@@ -18,11 +18,6 @@ enum class Flow : uint32_t {
   kControl,  // the op is control flow; the loop's slow part takes it
 };
 
-// One remembered range of global memory; valid for one version of the map.
-struct CachedRange {
-  uint64_t base = 0;
-  uint64_t bytes = 0;
-};
 inline constexpr uint32_t kRangeCacheSize = 16;
 
 struct Warp {

@@ -1,11 +1,9 @@
-// The suite's kernels as nvcc made them, and their evictable clones, on the interpreter: results
-// against the CPU references; the clones also through evictions and relaunches.
+// The suite's first kernels as nvcc made them, on the interpreter, against the CPU references. Their
+// evictable clones are in ptx_eviction_suite_test.cc.
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 
-#include "abi/preempt.h"
-#include "kernels/passes/rewrite.h"
 #include "kernels/suite/reference.h"
 #include "tests/unit/exec_harness.h"
 
@@ -27,15 +25,6 @@ std::vector<T> random_values(size_t count, uint64_t seed) {
   return values;
 }
 
-// Division by d as abi/preempt.h has it (Granlund and Montgomery).
-void magic(uint32_t d, uint32_t& m, uint8_t& s1, uint8_t& s2) {
-  uint32_t l = 0;
-  while (l < 32 && (uint64_t{1} << l) < d) ++l;
-  m = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << l) - d)) / d + 1);
-  s1 = static_cast<uint8_t>(std::min(l, 1u));
-  s2 = static_cast<uint8_t>(l > 0 ? l - 1 : 0);
-}
-
 struct Parameters {
   std::vector<std::byte> bytes;
   template <class T>
@@ -47,122 +36,25 @@ struct Parameters {
   }
 };
 
-// Whether the original runs, or the clone straight through, or the clone with many evictions.
-enum class How { kOriginal, kClone, kEvicted };
-
-class ExecSuite : public ExecTest, public ::testing::WithParamInterface<How> {
+class ExecSuite : public ExecTest {
  protected:
   bool load_suite(const std::string& name) {
     std::ifstream file(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite/" + name + ".ptx");
     std::stringstream text;
     text << file.rdbuf();
     entry_ = name;
-    std::string source = text.str();
-    if (GetParam() != How::kOriginal) {
-      auto rewritten = passes::rewrite_module(source);
-      if (!rewritten) {
-        error_ = rewritten.error().message;
-        return false;
-      }
-      source = rewritten->text;
-      for (const passes::KernelReport& kernel : rewritten->kernels)
-        if (kernel.name == name) report_ = kernel;
-      if (!report_.evictable) {
-        error_ = "not evictable: " + report_.reason;
-        return false;
-      }
-    }
-    return load(source);
+    return load(text.str());
   }
 
   void run_suite(Dim3 grid, Dim3 block, const Parameters& parameters) {
-    if (GetParam() == How::kOriginal) {
-      ASSERT_EQ(launch_raw(grid, block, parameters.bytes, 0, entry_), RunState::kDone)
-          << fault_.describe();
-      return;
-    }
-    // What the launcher does, in small: workers until every task has run.
-    alignas(128) sluice_launch_control control = {};
-    alignas(64) uint64_t signal = 0;
-    alignas(64) sluice_launch_record record = {};
-    ASSERT_TRUE(map_.add(reinterpret_cast<uint64_t>(&control), sizeof(control)));
-    ASSERT_TRUE(map_.add(reinterpret_cast<uint64_t>(&signal), sizeof(signal), false));
-    ASSERT_TRUE(map_.add(reinterpret_cast<uint64_t>(&record), sizeof(record)));
-    sluice_preempt_params block_params = {};
-    block_params.control = reinterpret_cast<uint64_t>(&control);
-    block_params.signal = reinterpret_cast<uint64_t>(&signal);
-    block_params.record = reinterpret_cast<uint64_t>(&record);
-    block_params.grid_x = grid.x;
-    block_params.grid_y = grid.y;
-    block_params.grid_z = grid.z;
-    block_params.chunk = 2;
-    magic(grid.x, block_params.magic_x, block_params.shift_x1, block_params.shift_x2);
-    magic(grid.y, block_params.magic_y, block_params.shift_y1, block_params.shift_y2);
-    const uint32_t total = static_cast<uint32_t>(grid.count());
-    record.tasks_total = total;
-    const uint32_t workers = std::min(total, 6u);
-    uint32_t launches = 0;
-    for (uint32_t generation = 1; control.done == 0; ++generation) {
-      ASSERT_LT(generation, total + 2) << "each physical launch runs at least one task";
-      block_params.generation = generation;
-      std::vector<std::byte> bytes = parameters.bytes;
-      bytes.resize(report_.param_offset_of_block);
-      const auto* from = reinterpret_cast<const std::byte*>(&block_params);
-      bytes.insert(bytes.end(), from, from + sizeof(block_params));
-      std::vector<std::unique_ptr<Block>> resident;
-      for (uint32_t k = 0; k < workers; ++k) {
-        LaunchShape shape;
-        shape.grid = {workers};
-        shape.block = block;
-        auto made =
-            Block::make(image_, entry_ + SLUICE_CLONE_SUFFIX, shape, bytes, map_, environment_);
-        ASSERT_TRUE(made.ok()) << made.error().message;
-        (*made)->start({k, 0, 0}, {k % 3, 3});
-        resident.push_back(std::move(*made));
-      }
-      ++launches;
-      uint32_t left = workers, turns = 0;
-      while (left != 0) {
-        // Evicted after a few turns: everybody leaves at its next chunk boundary.
-        if (GetParam() == How::kEvicted && ++turns == 3)
-          __atomic_store_n(&signal, SLUICE_EVICT_ALL_SMS(generation), __ATOMIC_SEQ_CST);
-        for (auto& each : resident) {
-          if (!each) continue;
-          const RunResult result = each->run(40);
-          ASSERT_NE(result.state, RunState::kFault) << each->fault().describe();
-          if (result.state == RunState::kDone) {
-            each.reset();
-            --left;
-          }
-        }
-      }
-      ASSERT_EQ(control.exited, 0u);
-      ASSERT_EQ(record.tasks_done, control.finished);
-      ASSERT_EQ(record.state,
-                static_cast<uint32_t>(control.done ? SLUICE_LAUNCH_DONE : SLUICE_LAUNCH_TOEVICT));
-    }
-    EXPECT_EQ(control.finished, total);
-    if (GetParam() == How::kEvicted && total > 16) {
-      EXPECT_GT(launches, 1u);
-    }
-    for (const void* p : {static_cast<const void*>(&control), static_cast<const void*>(&signal),
-                          static_cast<const void*>(&record)})
-      map_.remove(reinterpret_cast<uint64_t>(p));
+    ASSERT_EQ(launch_raw(grid, block, parameters.bytes, 0, entry_), RunState::kDone)
+        << fault_.describe();
   }
 
   std::string entry_;
-  passes::KernelReport report_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ExecSuite,
-                         ::testing::Values(How::kOriginal, How::kClone, How::kEvicted),
-                         [](const auto& param) {
-                           return std::string(param.param == How::kOriginal ? "Original"
-                                              : param.param == How::kClone  ? "Clone"
-                                                                            : "Evicted");
-                         });
-
-TEST_P(ExecSuite, Triad) {
+TEST_F(ExecSuite, Triad) {
   ASSERT_TRUE(load_suite("triad")) << error_;
   const uint64_t n = 5000;
   auto b = random_values<double>(n, 1), c = random_values<double>(n, 2);
@@ -173,7 +65,7 @@ TEST_P(ExecSuite, Triad) {
   EXPECT_EQ(a, expected);
 }
 
-TEST_P(ExecSuite, Matmul) {
+TEST_F(ExecSuite, Matmul) {
   ASSERT_TRUE(load_suite("matmul")) << error_;
   const uint32_t rows = 45, cols = 53, inner = 37;
   auto a = random_values<float>(rows * inner, 1), b = random_values<float>(inner * cols, 2);
@@ -185,7 +77,7 @@ TEST_P(ExecSuite, Matmul) {
   EXPECT_EQ(c, expected);
 }
 
-TEST_P(ExecSuite, Reduction) {
+TEST_F(ExecSuite, Reduction) {
   ASSERT_TRUE(load_suite("reduction")) << error_;
   const uint64_t n = 40000;
   auto in = random_values<uint32_t>(n, 3);
@@ -195,7 +87,7 @@ TEST_P(ExecSuite, Reduction) {
   EXPECT_EQ(total[0], suite::reference_reduction(in, 7));
 }
 
-TEST_P(ExecSuite, Stencil2d) {
+TEST_F(ExecSuite, Stencil2d) {
   ASSERT_TRUE(load_suite("stencil2d")) << error_;
   const uint32_t width = 150, height = 70;
   auto in = random_values<float>(width * height, 4);
@@ -208,7 +100,7 @@ TEST_P(ExecSuite, Stencil2d) {
   EXPECT_EQ(out, expected);
 }
 
-TEST_P(ExecSuite, Histogram) {
+TEST_F(ExecSuite, Histogram) {
   ASSERT_TRUE(load_suite("histogram")) << error_;
   auto words = random_values<uint32_t>(30000, 5);
   std::vector<uint32_t> bins(256);
@@ -219,7 +111,7 @@ TEST_P(ExecSuite, Histogram) {
   EXPECT_TRUE(std::equal(bins.begin(), bins.end(), expected.begin()));
 }
 
-TEST_P(ExecSuite, Md5) {
+TEST_F(ExecSuite, Md5) {
   ASSERT_TRUE(load_suite("md5")) << error_;
   const uint64_t n = 3000;
   auto in = random_values<uint32_t>(n * 4 + 4, 6);
