@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "mediator/softgpu/jit_log.h"
 #include "mediator/softgpu/state.h"
 
 using namespace sluice;
@@ -12,28 +13,10 @@ using namespace sluice::softgpu;
 
 namespace {
 
-// Writes `text` into the log buffer that the options ask for and its length into the size option,
-// as the driver does. Other options are accepted: they tune a compiler that is not there.
-void write_log(unsigned count, CUjit_option* options, void** values, CUjit_option buffer_option,
-               CUjit_option size_option, const std::string& text) {
-  if (options == nullptr || values == nullptr) return;
-  char* buffer = nullptr;
-  size_t* size = nullptr;
-  for (unsigned i = 0; i < count; ++i) {
-    if (options[i] == buffer_option) buffer = static_cast<char*>(values[i]);
-    if (options[i] == size_option) size = reinterpret_cast<size_t*>(&values[i]);
-  }
-  if (buffer == nullptr || size == nullptr || *size == 0) return;
-  const size_t n = std::min(*size - 1, text.size());
-  std::memcpy(buffer, text.data(), n);
-  buffer[n] = '\0';
-  *size = n;
-}
-
 CUresult refuse(State& s, const Error& error, unsigned count, CUjit_option* options,
                 void** values) {
   s.log("module refused: " + error.message);
-  write_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+  write_jit_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
             error.message);
   return static_cast<CUresult>(error.code);
 }
@@ -103,9 +86,9 @@ CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int count
     if (!code) return refuse(s, code.error(), count, options, values);
     auto module = load_module(s, context.legacy->context.lock(), *code);
     if (!module) return refuse(s, module.error(), count, options, values);
-    write_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    write_jit_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
               "");
-    write_log(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+    write_jit_log(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
               "");
     *out = (*module)->handle;
     return CUDA_SUCCESS;
@@ -174,21 +157,6 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, CUmodule hand
     return global_of(module, name, address, bytes);
   });
 }
-
-// Linking needs a linker for PTX modules, which there is not yet.
-CUresult cuLinkCreate_v2(unsigned int, CUjit_option*, void**, CUlinkState*) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult cuLinkAddData_v2(CUlinkState, CUjitInputType, void*, size_t, const char*, unsigned int,
-                          CUjit_option*, void**) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult cuLinkAddFile_v2(CUlinkState, CUjitInputType, const char*, unsigned int, CUjit_option*,
-                          void**) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult cuLinkComplete(CUlinkState, void**, size_t*) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult cuLinkDestroy(CUlinkState) { return CUDA_ERROR_NOT_SUPPORTED; }
 
 CUresult cuLibraryLoadData(CUlibrary* out, const void* image, CUjit_option* options, void** values,
                            unsigned int count, CUlibraryOption*, void**, unsigned int) {

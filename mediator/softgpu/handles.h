@@ -25,6 +25,7 @@ enum class HandleType : uint64_t {
   kLibrary = 0xc6,
   kKernel = 0xc7,
   kArray = 0xc8,
+  kLink = 0xcf,
 };
 
 template <class Object, class Handle, HandleType kType>

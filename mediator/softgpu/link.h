@@ -1,0 +1,19 @@
+// Linking PTX: several modules become one text, as cuLink* and nvcc -rdc want it.
+//
+// Pure; any thread. It joins declarations and definitions by name; what the joined text means, and
+// whether everything is resolved, is for whoever loads it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mediator/base/result.h"
+
+namespace sluice::softgpu {
+
+// One module with everything of all: names of external linkage are matched (a second definition is an
+// error, of weak ones the first counts), names local to a module are renamed where they meet others.
+// Errors have a CUresult as code.
+Result<std::string> join_ptx(const std::vector<std::string>& texts);
+
+}  // namespace sluice::softgpu
