@@ -8,6 +8,7 @@
 
 #include <condition_variable>
 #include <future>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -228,6 +229,43 @@ TEST_F(EngineTest, TwoProcessesTakeTurnsKernelByKernel) {
   g_on_start = nullptr;
   EXPECT_EQ(order, "abababab");
   wait_until_free(*gpu_a);
+}
+
+TEST_F(EngineTest, PreemptedBlocksGoOnWhereTheyWere) {
+  for (uint32_t mechanism : {SLUICE_SOFT_SAVE, SLUICE_SOFT_DRAIN}) {
+    ::unlink(config_.gpu_file.c_str());
+    config_.preemption = mechanism;
+    auto gpu = open();
+    const unsigned slot = *gpu->join();
+    std::mutex m;
+    std::map<uint64_t, unsigned> slices;  // of each block
+    int starts = 0;
+    sluice_soft_channel& channel = gpu->channel(slot);
+    g_script = [&](uint64_t block, exec::SmPlace, unsigned slice) {
+      std::lock_guard lock(m);
+      EXPECT_EQ(slice, slices[block]++) << "block " << block;
+      starts += slice == 0;
+      // Somebody asks again and again, at any point.
+      if (slice % 7 == block % 7) {
+        SharedGpu::word(channel.preempt).fetch_add(1);
+        gpu->attention().fetch_add(1);
+      }
+      return slice == 20 ? RunState::kDone : RunState::kYielded;
+    };
+    Engine engine(*gpu, 2);
+    auto launch = make(slot, 40);
+    engine.submit(launch->grid);
+    EXPECT_EQ(launch->end.get().kind, exec::FaultKind::kNone);
+    EXPECT_EQ(starts, 40);
+    for (uint64_t block = 0; block < 40; ++block) EXPECT_EQ(slices[block], 21u);
+    wait_until_free(*gpu);
+    EXPECT_GE(SharedGpu::word(channel.preempt_count).load(), 1u);
+    if (mechanism == SLUICE_SOFT_SAVE) {
+      EXPECT_GE(SharedGpu::word(channel.saved_blocks).load(), 1u);
+    } else {
+      EXPECT_EQ(SharedGpu::word(channel.saved_blocks).load(), 0u);
+    }
+  }
 }
 
 TEST_F(EngineTest, StopsWithWorkOutstandingAndLeavesTheGpu) {

@@ -265,6 +265,82 @@ TEST_F(SharedGpuTest, MemoryIsSharedAndADeadOnesComesBack) {
   EXPECT_EQ(a->free_memory(), 1u << 20);
 }
 
+TEST_F(SharedGpuTest, AnSmIsNeverGivenOutTwice) {
+  config_.mode = SLUICE_SOFT_MPS;
+  auto a = open(), b = open();
+  SmLimits limits;
+  limits.blocks = 4;
+  const SmClaim quarter{16384, 1024, 256, 1};
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(a->claim(1, limits, quarter));
+  EXPECT_TRUE(b->claim(1, limits, quarter));
+  EXPECT_FALSE(b->claim(1, limits, quarter)) << "registers and blocks are used up";
+  EXPECT_TRUE(b->claim(0, limits, quarter)) << "another SM";
+  a->unclaim(1, quarter);
+  EXPECT_TRUE(b->claim(1, limits, quarter));
+  EXPECT_FALSE(a->claim(1, limits, {256, 0, 32, 1}));
+  b->drop_claims();
+  EXPECT_TRUE(a->claim(1, limits, {256, 0, 32, 1}));
+}
+
+TEST_F(SharedGpuTest, WhileOthersFindNoRoomNobodyTakesMoreThanItsPart) {
+  config_.mode = SLUICE_SOFT_MPS;
+  auto a = open(), b = open();
+  const SmLimits limits;
+  const SmClaim eighth{8192, 1024, 256, 1};
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(0, limits, eighth));
+  EXPECT_FALSE(b->claim(0, limits, eighth));
+  b->mark_starved();
+  const uint32_t bell = b->bell();
+  a->unclaim(0, eighth);
+  EXPECT_NE(b->bell(), bell) << "b is told";
+  EXPECT_TRUE(a->others_starve());
+  EXPECT_FALSE(a->claim(0, limits, eighth)) << "there is room, but it is b's";
+  EXPECT_TRUE(b->claim(0, limits, eighth));
+  EXPECT_FALSE(a->others_starve());
+}
+
+TEST_F(SharedGpuTest, ClaimsOfTheDeadCountNoMore) {
+  config_.mode = SLUICE_SOFT_MPS;
+  auto a = open();
+  const SmLimits limits;
+  const SmClaim all{65536, 1024, 1024, 1};
+  const pid_t child = start_child([&] {
+    auto gpu = SharedGpu::open(config_);
+    if (!(*gpu)->claim(0, limits, all)) ::_exit(1);
+    (void)gpu->release();
+  });
+  EXPECT_FALSE(a->claim(0, limits, all));
+  kill_child(child);
+  a->eject_absent();
+  EXPECT_TRUE(a->claim(0, limits, all));
+}
+
+TEST_F(SharedGpuTest, AHolderThatStandsStillLosesTheEngine) {
+  config_.stall_ms = 20;
+  auto a = open(), b = open();
+  const unsigned sa = *a->join(), sb = *b->join();
+  a->request(sa);
+  ASSERT_TRUE(a->try_acquire(sa));
+  a->show_running(sa);
+  b->request(sb);
+  // One that beats stays, however long it takes.
+  for (int i = 0; i < 10; ++i) {
+    a->beat();
+    b->eject_absent();
+    a->beat();
+    ::usleep(5000);
+    EXPECT_TRUE(a->holds(sa));
+  }
+  while (a->holds(sa)) {
+    b->eject_absent();
+    ::usleep(1000);
+  }
+  EXPECT_TRUE(b->try_acquire(sb));
+  a->release(sa);
+  EXPECT_TRUE(b->holds(sb)) << "what it does not have it cannot give back";
+  EXPECT_EQ(SharedGpu::word(a->channel(sa).ejected).load(), 1u);
+}
+
 TEST(Config, ReadsTheEnvironmentAndNamesWhatIsWrong) {
   ::setenv("SLUICE_SOFT_SMS", "6", 1);
   ::setenv("SLUICE_SOFT_MEMORY", "3M", 1);
