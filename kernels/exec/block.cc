@@ -116,7 +116,8 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
   }
   if (world.checker != nullptr) {
     checker_owner_ = std::make_unique<BlockChecker>(*world.checker, *this, code_, info.name,
-                                                    &image_->program());
+                                                    &image_->program(),
+                                                    program.entry_code[entry].register_bytes);
     checker = checker_owner_.get();
   }
 }

@@ -28,8 +28,12 @@ constexpr ptrdiff_t kGuessDistance = 64;
 }  // namespace
 
 BlockChecker::BlockChecker(Checker& checker, const BlockState& block, const Code& code,
-                           std::string kernel, const void* program)
-    : checker_(checker), block_(block), code_(code), kernel_(std::move(kernel)) {
+                           std::string kernel, const void* program, uint32_t register_bytes)
+    : checker_(checker),
+      block_(block),
+      code_(code),
+      kernel_(std::move(kernel)),
+      register_bytes_(register_bytes) {
   const std::lock_guard lock(checker_.shadow().mutex());
   launch_ = checker_.shadow().launch(program, block.shape.grid_id);
 }
@@ -51,6 +55,7 @@ void BlockChecker::start() {
   if (check.uninit) {
     shared_written_.assign(block_.shared_bytes, false);
     local_written_.assign(size_t{block_.local_bytes} * block_.warp_count * kWarpLanes, false);
+    values_.start(block_.warp_count, register_bytes_, code_.predicates);
   }
   for (Watch& w : barriers_) w = {};
 }
@@ -129,7 +134,9 @@ void BlockChecker::collect(Warp& w, const Inst& in, const MemoryOp& op) {
       if (op.kind == MemoryOp::kLoad && op.count > 1 && block_.aux[in.aux + k] == kNoOperand) continue;
       add_access(w, lane, in.mod & kSpaceMask, address + k * op.bytes, op.bytes,
                  op.kind != MemoryOp::kLoad, op.kind != MemoryOp::kStore, strong);
-      if (op.kind == MemoryOp::kStore && !accesses_.empty())
+      if (accesses_.empty()) continue;
+      accesses_.back().element = static_cast<uint8_t>(k);
+      if (op.kind == MemoryOp::kStore)
         accesses_.back().silent = is_silent(w, in, op, accesses_.back(), k);
     }
   }
@@ -166,6 +173,17 @@ bool BlockChecker::is_silent(const Warp& w, const Inst& in, const MemoryOp& op, 
 
 Flow BlockChecker::execute(Warp& w, const Inst& in, Handler handler) {
   const MemoryOp& op = memory_op(in.op);
+  if (op.kind == MemoryOp::kNone) {
+    if (follows_values(in.op)) return values_.execute(w, in, handler);
+    if (checker_.options().uninit && values_.any(w)) {
+      ValueShadow::Origin origin;
+      if (in.op == static_cast<uint16_t>(Op::k_bra))
+        if (const uint32_t lanes = values_.undefined_predicate(w, in.guard, origin); lanes != 0)
+          used(w, in, lanes, origin, "it decides a branch");
+      values_.define_results(w, in);
+    }
+    return handler(w, in);
+  }
   if (op.kind == MemoryOp::kFence) {
     const std::lock_guard lock(checker_.shadow().mutex());
     fenced_[w.index] = launch_->time++;
@@ -180,8 +198,12 @@ Flow BlockChecker::execute(Warp& w, const Inst& in, Handler handler) {
   // Everything under one lock, that what a strong access publishes is there for the next one.
   const std::lock_guard lock(checker_.shadow().mutex());
   collect(w, in, op);
+  const bool follows = checker_.options().uninit && op.kind != MemoryOp::kCopyAsync;
+  if (follows && values_.any(w)) follow_store(w, in, op);
+  // Of what the load reads, before anything writes there.
   const Flow flow = handler(w, in);
   if (flow != Flow::kNext) return flow;
+  if (follows) follow_load(w, in, op);
   record(w, in);
   return flow;
 }
@@ -205,21 +227,11 @@ void BlockChecker::record(Warp& w, const Inst& in) {
   const uint32_t line = line_of(in);
   const CheckOptions& check = checker_.options();
   const bool releases = (in.mod & kModRelease) != 0;
-  // First all that is read, then all that is written: so does the instruction.
-  for (const Access& a : accesses_)
-    if (a.read && check.uninit && !a.synchronises) check_written(w, a, line);
   for (const Access& a : accesses_) {
-    if (check.uninit && a.write) {
-      if (a.space == kSpaceGlobal) {
-        checker_.shadow().set_written(a.address, a.bytes);
-      } else {
-        const size_t first = a.space == kSpaceShared
-                                 ? a.address
-                                 : size_t{block_.local_bytes} * (w.index * kWarpLanes + a.lane) + a.address;
-        auto& written = a.space == kSpaceShared ? shared_written_ : local_written_;
-        for (size_t k = first; k < first + a.bytes && k < written.size(); ++k) written[k] = true;
-      }
-    }
+    if (check.uninit && a.write) set_written(w, a, !a.undefined);
+    // Matrices and copies have no register whose value could be followed: reading is the mistake.
+    if (check.uninit && a.read && !a.write && current_ != nullptr && never_written(w, a))
+      used(w, in, 1u << a.lane, {line, a.space, a.bytes, a.address}, "");
     if (!check.race || a.space == kSpaceLocal) continue;
     // What is read strongly tells what was published there, before it is asked who raced. Whether
     // the reader has a fence behind it or says .acquire is not asked.
@@ -234,25 +246,83 @@ void BlockChecker::record(Warp& w, const Inst& in) {
   }
 }
 
-void BlockChecker::check_written(const Warp& w, const Access& a, uint32_t line) {
-  bool never = true;
+bool BlockChecker::never_written(const Warp& w, const Access& a) const {
+  if (a.space == kSpaceGlobal) return checker_.shadow().never_written(a.address, a.bytes);
+  const auto& written = a.space == kSpaceShared ? shared_written_ : local_written_;
+  const size_t lane = w.index * kWarpLanes + a.lane;
+  const size_t first = a.address + (a.space == kSpaceShared ? 0 : block_.local_bytes * lane);
+  for (size_t k = first; k < first + a.bytes && k < written.size(); ++k)
+    if (written[k]) return false;
+  return true;
+}
+
+void BlockChecker::set_written(const Warp& w, const Access& a, bool value) {
   if (a.space == kSpaceGlobal) {
-    never = checker_.shadow().never_written(a.address, a.bytes);
-  } else {
-    const size_t first = a.space == kSpaceShared
-                             ? a.address
-                             : size_t{block_.local_bytes} * (w.index * kWarpLanes + a.lane) + a.address;
-    const auto& written = a.space == kSpaceShared ? shared_written_ : local_written_;
-    for (size_t k = first; k < first + a.bytes && k < written.size(); ++k) never = never && !written[k];
+    // What goes there undefined has been reported, and once is enough.
+    checker_.shadow().set_written(a.address, a.bytes);
+    return;
   }
-  if (!never) return;
+  auto& written = a.space == kSpaceShared ? shared_written_ : local_written_;
+  const size_t lane = w.index * kWarpLanes + a.lane;
+  const size_t first = a.address + (a.space == kSpaceShared ? 0 : block_.local_bytes * lane);
+  for (size_t k = first; k < first + a.bytes && k < written.size(); ++k) written[k] = value;
+}
+
+// The registers that a load or an atomic has just written.
+void BlockChecker::follow_load(Warp& w, const Inst& in, const MemoryOp& op) {
+  if (op.kind == MemoryOp::kStore) return;
+  uint32_t lanes[4] = {};
+  ValueShadow::Origin origin{line_of(in), 0, 0, 0};
+  for (const Access& a : accesses_) {
+    if (!a.read || a.element >= 4 || !never_written(w, a)) continue;
+    lanes[a.element] |= 1u << a.lane;
+    if (origin.bytes == 0) origin = {origin.line, a.space, a.bytes, a.address};
+  }
+  for (uint32_t k = 0; k < op.count; ++k) {
+    const uint32_t to = op.count == 1 ? in.d : block_.aux[in.aux + k];
+    if (to != kNoOperand) values_.set(w, to, lanes[k], origin);
+  }
+  // An atomic goes on with what it found.
+  if (op.kind != MemoryOp::kLoad && lanes[0] != 0)
+    used(w, in, lanes[0], origin, "an atomic works on it");
+}
+
+// What is undefined in an address, or goes to memory.
+void BlockChecker::follow_store(Warp& w, const Inst& in, const MemoryOp& op) {
+  ValueShadow::Origin origin;
+  if (const uint32_t lanes = values_.undefined(w, in.a, origin); lanes != 0)
+    used(w, in, lanes, origin, "it makes an address");
+  if (op.kind == MemoryOp::kLoad) return;
+  for (uint32_t k = 0; k < op.count; ++k) {
+    const uint32_t from = op.count == 1 ? in.b : block_.aux[in.aux + k];
+    uint32_t lanes = values_.undefined(w, from, origin);
+    if (op.kind == MemoryOp::kExchange) lanes |= values_.undefined(w, in.c, origin);
+    if (lanes == 0) continue;
+    uint32_t global = 0;
+    for (Access& a : accesses_) {
+      if (a.element != k || ((lanes >> a.lane) & 1) == 0) continue;
+      a.undefined = true;
+      if (a.space == kSpaceGlobal || op.kind != MemoryOp::kStore) global |= 1u << a.lane;
+    }
+    if (global != 0) used(w, in, global, origin, "it goes to memory that others read");
+  }
+}
+
+void BlockChecker::used(const Warp& w, const Inst& in, uint32_t lanes,
+                        const ValueShadow::Origin& origin, const char* how) {
   Finding f;
   f.kind = CheckKind::kUninit;
-  f.party = party(line, w.index * kWarpLanes + a.lane, "reads");
-  f.space = space_name(a.space);
-  f.address = a.address;
-  f.bytes = a.bytes;
+  f.party = party(origin.line, w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(lanes)),
+                  "reads");
+  f.space = space_name(origin.space);
+  f.address = origin.address;
+  f.bytes = origin.bytes;
   f.detail = "nobody has written them";
+  if (*how != 0) {
+    f.detail += ", and the value counts: " + std::string(how);
+    const uint32_t line = line_of(in);
+    if (line != origin.line) f.detail += " at PTX line " + std::to_string(line);
+  }
   report(std::move(f));
 }
 
@@ -271,10 +341,12 @@ void BlockChecker::record_one(const Warp& w, const Access& a, uint32_t line) {
   }
 }
 
-bool BlockChecker::comes_before(const AccessRecord& r, const Warp& w, uint32_t lane) const {
+bool BlockChecker::comes_before(const AccessRecord& r, bool wrote, const Warp& w,
+                                uint32_t lane) const {
   if (r.block != linear_) {
     const auto it = known_blocks_.find(r.block);
-    return it != known_blocks_.end() && it->second >= r.time;
+    if (it == known_blocks_.end()) return false;
+    return (wrote ? it->second.writes : it->second.reads) >= r.time;
   }
   const uint32_t thread = w.index * kWarpLanes + lane;
   if (r.thread == thread || r.time == now_ || known_here_[thread] >= r.time) return true;
@@ -287,11 +359,22 @@ void BlockChecker::touch(ShadowCell& cell, const Warp& w, const Access& a, uint3
                          uint8_t mask) {
   const auto conflicts = [&](const AccessRecord& r) {
     return r.time != 0 && (r.mask & mask) != 0 && !(r.strong != 0 && a.strong) &&
-           !comes_before(r, w, a.lane);
+           !comes_before(r, &r == &cell.write, w, a.lane);
   };
   // A store of what is there already changes nothing that anybody could see.
   const bool changes = a.write && !a.silent;
-  if ((a.read || changes) && conflicts(cell.write)) race(cell.write, true, w, a, line);
+  if ((a.read || changes) && conflicts(cell.write)) {
+    if (a.read || a.space != kSpaceShared)
+      race(cell.write, true, w, a, line);
+    else
+      cell.contested = cell.write;
+  } else if (changes && cell.write.time != now_) {
+    cell.contested = {};
+  }
+  if (a.read && cell.contested.time != 0) {
+    race_of_writes(cell.contested, cell.write, a);
+    cell.contested = {};
+  }
   if (changes)
     for (const AccessRecord* r : {&cell.read, &cell.other_read})
       if (conflicts(*r)) race(*r, false, w, a, line);
@@ -310,6 +393,20 @@ void BlockChecker::touch(ShadowCell& cell, const Warp& w, const Access& a, uint3
     cell.read = mine;
   }
   if (changes) cell.write = mine;
+}
+
+void BlockChecker::race_of_writes(const AccessRecord& first, const AccessRecord& second,
+                                  const Access& a) {
+  Finding f;
+  f.kind = CheckKind::kRace;
+  f.party = party(second.line, second.thread, "writes");
+  f.has_other = true;
+  f.other = party(first.line, first.thread, "writes");
+  f.space = space_name(a.space);
+  f.address = a.address;
+  f.bytes = a.bytes;
+  f.detail = "nothing orders the two, and the result is read";
+  report(std::move(f));
 }
 
 void BlockChecker::race(const AccessRecord& r, bool earlier_wrote, const Warp& w, const Access& a,

@@ -18,6 +18,7 @@
 #include "kernels/exec/block.h"
 #include "kernels/exec/block_state.h"
 #include "kernels/exec/checker.h"
+#include "kernels/exec/checker_values.h"
 #include "kernels/exec/inst.h"
 #include "kernels/exec/warp.h"
 
@@ -43,14 +44,13 @@ struct MemoryOp {
 };
 const MemoryOp& memory_op(uint16_t op);
 
-// The handlers that tell Block's checker what they do, and the ones that do the work.
-const Handler* checked_handlers();
-
 class BlockChecker {
  public:
   BlockChecker(Checker& checker, const BlockState& block, const Code& code, std::string kernel,
-               const void* program);
+               const void* program, uint32_t register_bytes);
 
+  // The table for blocks of this checker: its handlers come to execute().
+  const Handler* handlers() const;
   void start();  // a new block begins; BlockState::ctaid is set
   // The block has ended: what is still open at its barriers?
   void finish();
@@ -86,6 +86,8 @@ class BlockChecker {
     bool read = false, write = false;
     bool strong = false;
     bool silent = false;  // writes what is there already
+    bool undefined = false;     // writes a value that is made of unwritten memory
+    uint8_t element = 0;        // of a vector
     bool synchronises = false;  // of an mbarrier: releases and acquires, and nobody's data
     uint32_t bytes = 0;
     uint64_t address = 0;  // space-relative
@@ -114,11 +116,18 @@ class BlockChecker {
   const uint8_t* host_address(const Warp& warp, const Access& access) const;
   void record(Warp& warp, const Inst& inst);
   void record_one(const Warp& warp, const Access& access, uint32_t line);
-  void check_written(const Warp& warp, const Access& access, uint32_t line);
+  bool never_written(const Warp& warp, const Access& access) const;
+  void set_written(const Warp& warp, const Access& access, bool written);
+  void follow_load(Warp& warp, const Inst& inst, const MemoryOp& op);
+  void follow_store(Warp& warp, const Inst& inst, const MemoryOp& op);
+  // Undefined values that decide something: `how` says what.
+  void used(const Warp& warp, const Inst& inst, uint32_t lanes, const ValueShadow::Origin& origin,
+            const char* how);
   void touch(ShadowCell& cell, const Warp& warp, const Access& access, uint32_t line, uint8_t mask);
-  bool comes_before(const AccessRecord& earlier, const Warp& warp, uint32_t lane) const;
+  bool comes_before(const AccessRecord& earlier, bool wrote, const Warp& warp, uint32_t lane) const;
   void race(const AccessRecord& earlier, bool earlier_wrote, const Warp& warp, const Access& access,
             uint32_t line);
+  void race_of_writes(const AccessRecord& first, const AccessRecord& second, const Access& access);
   void learn(uint32_t thread, const KnownTimes& known);
   void publish(KnownTimes& known, const Warp& warp, bool released);
 
@@ -137,6 +146,8 @@ class BlockChecker {
   std::shared_ptr<LaunchShadow> launch_;
   uint32_t linear_ = 0;  // this block
   uint32_t now_ = 0;     // time of the instruction under way
+  const uint32_t register_bytes_;  // of one warp
+  ValueShadow values_;
   const Inst* current_ = nullptr;  // that tells its accesses one by one
   std::vector<Access> accesses_;
 

@@ -16,24 +16,28 @@ std::string at_barrier(uint32_t number) { return "is at barrier " + std::to_stri
 
 void BlockChecker::learn(uint32_t thread, const KnownTimes& known) {
   for (const auto& [block, time] : known) {
-    uint32_t& mine = block == linear_ ? known_here_[thread] : known_blocks_[block];
-    mine = std::max(mine, time);
+    if (block == linear_) {
+      known_here_[thread] = std::max(known_here_[thread], time.writes);
+      continue;
+    }
+    KnownTime& mine = known_blocks_[block];
+    mine.writes = std::max(mine.writes, time.writes);
+    mine.reads = std::max(mine.reads, time.reads);
   }
 }
 
 // `released`: the access itself is a release; otherwise it passes on what a fence before it covers.
 void BlockChecker::publish(KnownTimes& known, const Warp& w, bool released) {
   const uint32_t covered = released ? now_ : fenced_[w.index];
-  if (covered == 0 && known_blocks_.empty()) return;
   if (known.size() > kMaxKnown) known.clear();
-  if (covered != 0) {
-    uint32_t& mine = known[linear_];
-    mine = std::max(mine, covered);
-    // And what this block has learnt itself.
-    for (const auto& [block, time] : known_blocks_) {
-      uint32_t& theirs = known[block];
-      theirs = std::max(theirs, time);
-    }
+  KnownTime& mine = known[linear_];
+  mine.writes = std::max(mine.writes, covered);
+  mine.reads = now_;
+  // And what this block has learnt itself.
+  for (const auto& [block, time] : known_blocks_) {
+    KnownTime& theirs = known[block];
+    if (covered != 0) theirs.writes = std::max(theirs.writes, time.writes);
+    theirs.reads = std::max(theirs.reads, time.reads);
   }
 }
 

@@ -75,10 +75,12 @@ Flow checked(Warp& w, const Inst& in) {
 
 struct CheckedTable {
   std::array<Handler, kOpCount> handlers;
-  CheckedTable() {
+  // `values`: all instructions, to follow what they do with undefined values.
+  explicit CheckedTable(bool values) {
     for (uint16_t k = 0; k < kOpCount; ++k)
-      handlers[k] =
-          memory_op(k).kind == MemoryOp::kNone ? sluice::exec::detail::handlers()[k] : &checked;
+      handlers[k] = memory_op(k).kind == MemoryOp::kNone && !values
+                        ? sluice::exec::detail::handlers()[k]
+                        : &checked;
   }
 };
 
@@ -89,9 +91,9 @@ const MemoryOp& memory_op(uint16_t op) {
   return table.ops[op];
 }
 
-const Handler* checked_handlers() {
-  static const CheckedTable table;
-  return table.handlers.data();
+const Handler* BlockChecker::handlers() const {
+  static const CheckedTable memory(false), values(true);
+  return (checker_.options().uninit ? values : memory).handlers.data();
 }
 
 }  // namespace sluice::exec::detail

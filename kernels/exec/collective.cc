@@ -196,7 +196,7 @@ void BlockImpl::compute(WarpState& w, const uint32_t* members, uint32_t member_c
       break;
     default:  // a matrix instruction: all live lanes are here, at one instruction
       w.exec = g.lanes;
-      (checker == nullptr ? handlers() : checked_handlers())[in.op](w, in);
+      (checker == nullptr ? handlers() : checker->handlers())[in.op](w, in);
       w.exec = only;
       break;
   }

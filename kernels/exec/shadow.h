@@ -29,10 +29,18 @@ static_assert(sizeof(AccessRecord) == 16);
 // block than that. More readers than two are forgotten, so a race with one of them may be missed.
 struct ShadowCell {
   AccessRecord write, read, other_read;
+  // Shared memory: a write that `write` raced with. Told when somebody reads what came of it: what
+  // is thrown away may be written by all at once.
+  AccessRecord contested;
 };
 
-// What a release has made known: everything that these blocks did up to these times.
-using KnownTimes = std::unordered_map<uint32_t, uint32_t>;
+// What a strong write has made known: all that these blocks did up to these times. Writes only as
+// far as a fence or the release covers them; reads up to the strong write itself, because they had
+// got their values by then.
+struct KnownTime {
+  uint32_t writes = 0, reads = 0;
+};
+using KnownTimes = std::unordered_map<uint32_t, KnownTime>;  // by block
 
 // One launch, as long as blocks of it run.
 struct LaunchShadow {

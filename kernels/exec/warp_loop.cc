@@ -22,7 +22,7 @@ constexpr uint16_t op(Op o) { return static_cast<uint16_t>(o); }
 }  // namespace
 
 BlockImpl::Turn BlockImpl::run_turn(WarpState& w, uint64_t max_steps) {
-  const Handler* const table = checker == nullptr ? handlers() : checked_handlers();
+  const Handler* const table = checker == nullptr ? handlers() : checker->handlers();
   const Inst* const code = code_.code.data();
   const uint64_t limit = std::min(max_steps, kTurnSteps);
   Turn turn;
