@@ -16,6 +16,7 @@ Engine::Engine(const Workload& w, Policy& policy, const Options& options)
   programs_.resize(w.programs.size());
   vgpus_.resize(w.vgpus.size());
   preempt_cost_.resize(w.kernels.size());
+  sm_held_.resize(w.gpu.sm_count);
   program_of_.push_back(kNone);  // launch ids begin at 1
   for (const Kernel& k : w.kernels) {
     uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
@@ -84,14 +85,20 @@ void Engine::advance(uint64_t time_ns) {
   const uint64_t dt = time_ns - now_ns_;
   bool works = false;
   // A hold is charged while its vGPU has work; leaving costs nothing to one that has none.
-  for (uint32_t id : used_holds_) {
-    Hold& h = holds_[id];
+  for (const VgpuId v : holders_) {
+    if (!account_.busy(v)) continue;
+    const uint64_t held = dt * vgpus_[v].whole_sms;
+    works = true;
+    account_.add(v, held);
+    vgpus_[v].used_sm_ns += held;
+  }
+  for (const uint32_t id : launch_holds_) {
+    const Hold& h = holds_[id];
     if (!account_.busy(h.vgpu)) continue;
     const uint64_t held = dt * (h.hi - h.lo);
     works = true;
     account_.add(h.vgpu, held);
-    if (h.program == kNone) vgpus_[h.vgpu].used_sm_ns += held;
-    else programs_[h.program].head.used_sm_ns += held;
+    programs_[h.program].head.used_sm_ns += held;
   }
   now_ns_ = time_ns;
   if (!works && account_.busy_count()) out_.idle_with_work_ns += dt;
@@ -99,18 +106,16 @@ void Engine::advance(uint64_t time_ns) {
 }
 
 void Engine::report_usage() {
-  for (uint32_t id : used_holds_) {
+  for (const uint32_t id : launch_holds_) {
     const Hold& h = holds_[id];
-    if (h.program != kNone) {
-      Head& l = programs_[h.program].head;
-      if (!l.used_sm_ns) continue;
-      settle(l);
-      policy_.on_usage(now_ns_, h.vgpu,
-                       {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = tasks_done(l)});
-      l.used_sm_ns = 0;
-      continue;
-    }
-    VgpuState& v = vgpus_[h.vgpu];
+    Head& l = programs_[h.program].head;
+    if (!l.used_sm_ns) continue;
+    settle(l);
+    policy_.on_usage(now_ns_, h.vgpu, {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = tasks_done(l)});
+    l.used_sm_ns = 0;
+  }
+  for (const VgpuId id : holders_) {
+    VgpuState& v = vgpus_[id];
     if (!v.used_sm_ns) continue;
     Usage usage{.sm_ns = v.used_sm_ns};
     for (uint32_t p : v.heads) {
@@ -121,7 +126,7 @@ void Engine::report_usage() {
       usage.tasks_done = tasks_done(l);
       break;
     }
-    policy_.on_usage(now_ns_, h.vgpu, usage);
+    policy_.on_usage(now_ns_, id, usage);
     v.used_sm_ns = 0;
   }
 }

@@ -164,12 +164,9 @@ void Engine::run(const Action& a) {
   if (lo >= hi) return violate("run on no SM");
   if (!w_.gpu.spatial && (lo != 0 || hi != w_.gpu.sm_count))
     return violate("run on a part of the SMs of a GPU that cannot");
-  for (uint32_t id : used_holds_) {
-    const Hold& h = holds_[id];
-    if (h.lo < hi && lo < h.hi)
-      return violate("run of vGPU " + std::to_string(a.vgpu) + " on SMs that vGPU " +
-                     std::to_string(h.vgpu) + " holds");
-  }
+  for (uint16_t i = lo; i < hi; ++i)
+    if (sm_held_[i])
+      return violate("run of vGPU " + std::to_string(a.vgpu) + " on SM " + std::to_string(i) + ", which somebody holds");
   uint32_t program = kNone;
   if (a.launch) {
     if (a.launch < program_of_.size()) program = program_of_[a.launch];
@@ -201,15 +198,45 @@ uint64_t Engine::resume_cost(uint32_t program, uint32_t sms) {
   return cost;
 }
 
-void Engine::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, uint64_t start_ns) {
-  uint32_t id;
+uint32_t Engine::new_hold() {
   if (free_holds_.empty()) {
-    id = static_cast<uint32_t>(holds_.size());
     holds_.emplace_back();
-  } else {
-    id = free_holds_.back();
-    free_holds_.pop_back();
+    return static_cast<uint32_t>(holds_.size() - 1);
   }
+  const uint32_t id = free_holds_.back();
+  free_holds_.pop_back();
+  return id;
+}
+
+void Engine::count_whole(VgpuId v, int64_t sms) {
+  VgpuState& g = vgpus_[v];
+  g.whole_sms += static_cast<uint64_t>(sms);
+  if ((g.whole_sms > 0) == (g.place != kNowhere)) return;
+  if (g.whole_sms > 0) {
+    g.place = static_cast<uint32_t>(holders_.size());
+    holders_.push_back(v);
+    return;
+  }
+  // What it used until now is reported before it is no longer looked at (release() did so).
+  holders_[g.place] = holders_.back();
+  vgpus_[holders_.back()].place = g.place;
+  holders_.pop_back();
+  g.place = kNowhere;
+}
+
+// A hold that is new takes its place among those that are charged.
+void Engine::count_hold(uint32_t id) {
+  Hold& h = holds_[id];
+  vgpus_[h.vgpu].holds.push_back(id);
+  for (uint16_t i = h.lo; i < h.hi; ++i) sm_held_[i] = true;
+  if (h.program == kNone) return count_whole(h.vgpu, h.hi - h.lo);
+  ++programs_[h.program].head.holds;
+  h.place = static_cast<uint32_t>(launch_holds_.size());
+  launch_holds_.push_back(id);
+}
+
+void Engine::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, uint64_t start_ns) {
+  const uint32_t id = new_hold();
   Hold& h = holds_[id];
   const uint64_t version = h.version + 1;
   h = Hold{};
@@ -220,12 +247,8 @@ void Engine::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, ui
   h.lo = lo;
   h.hi = hi;
   h.since_ns = now_ns_;
-  if (program != kNone) {
-    h.launch = programs_[program].head.info.id;
-    ++programs_[program].head.holds;
-  }
-  used_holds_.push_back(id);
-  vgpus_[v].holds.push_back(id);
+  if (program != kNone) h.launch = programs_[program].head.info.id;
+  count_hold(id);
   ++out_.vgpus[v].grants;
   account_.set_holding(v, true, now_ns_);
   if (start_ns) {
@@ -236,10 +259,18 @@ void Engine::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, ui
 }
 
 void Engine::drop_hold(uint32_t id) {
-  holds_[id].present = false;
-  ++holds_[id].version;
-  std::erase(used_holds_, id);
-  std::erase(vgpus_[holds_[id].vgpu].holds, id);
+  Hold& h = holds_[id];
+  h.present = false;
+  ++h.version;
+  for (uint16_t i = h.lo; i < h.hi; ++i) sm_held_[i] = false;
+  if (h.program == kNone) {
+    count_whole(h.vgpu, -(h.hi - h.lo));
+  } else {
+    launch_holds_[h.place] = launch_holds_.back();
+    holds_[launch_holds_.back()].place = h.place;
+    launch_holds_.pop_back();
+  }
+  std::erase(vgpus_[h.vgpu].holds, id);
   free_holds_.push_back(id);
 }
 
@@ -260,17 +291,14 @@ void Engine::evict(const Action& a) {
     // The parts that stay become holds of their own.
     const Hold whole = h;
     const auto split = [&](uint16_t from, uint16_t to) {
-      const uint32_t part = free_holds_.empty() ? static_cast<uint32_t>(holds_.size()) : free_holds_.back();
-      if (free_holds_.empty()) holds_.emplace_back();
-      else free_holds_.pop_back();
+      const uint32_t part = new_hold();
       const uint64_t version = holds_[part].version + 1;
       holds_[part] = whole;
       holds_[part].version = version;
       holds_[part].lo = from;
       holds_[part].hi = to;
-      if (whole.program != kNone) ++programs_[whole.program].head.holds;
-      used_holds_.push_back(part);
-      vgpus_[a.vgpu].holds.push_back(part);
+      if (whole.program == kNone) count_whole(a.vgpu, from - to);  // these SMs are counted already
+      count_hold(part);
       // Its start-up goes on; the time that is left of it is not kept, so it begins again.
       if (whole.state == HoldState::kStarting)
         push(now_ns_ + w_.gpu.start_ns, EventKind::kActive, part, version);
@@ -294,9 +322,13 @@ void Engine::evict(const Action& a) {
       ++i;
       continue;
     }
-    first.hi = second.hi;
-    if (second.program != kNone) --programs_[second.program].head.holds;
+    const uint16_t from = second.lo, to = second.hi;
+    const bool whole = second.program == kNone;
+    if (!whole) --programs_[second.program].head.holds;
     drop_hold(told[i + 1]);
+    first.hi = to;
+    if (whole) count_whole(a.vgpu, to - from);
+    for (uint16_t sm = from; sm < to; ++sm) sm_held_[sm] = true;
     told.erase(told.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
   if (!found)
@@ -418,79 +450,6 @@ void Engine::release(uint32_t id, LeftReason why) {
   ask([&](Actions& a) {
     policy_.on_released(now_ns_, h.vgpu, h.launch, {h.lo, h.hi}, why, a);
   });
-}
-
-// ---- proportional --------------------------------------------------------------------------------
-// Round robin of time slices over the vGPUs that have something resident, as the hardware's runlist does it;
-// a switch between two contexts costs switch_ns. Who has nothing to run is passed over.
-bool Engine::resident(VgpuId v) const {
-  const VgpuState& g = vgpus_[v];
-  if (g.heads.empty()) return false;
-  if (!g.slice_set || g.slice_ns > 0) return true;
-  // Gated: only what has begun goes on.
-  return std::any_of(g.heads.begin(), g.heads.end(),
-                     [&](uint32_t p) { return programs_[p].head.started; });
-}
-
-uint64_t Engine::slice_of(VgpuId v) const {
-  const Machine& m = w_.config.machine;
-  const uint64_t slice = vgpus_[v].slice_set ? vgpus_[v].slice_ns : m.slice_floor_ns;
-  return std::clamp(slice, m.slice_floor_ns, std::max(m.slice_floor_ns, m.slice_ceiling_ns));
-}
-
-void Engine::set_slice(const Action& a) {
-  if (a.vgpu >= vgpus_.size()) return violate("a slice for a vGPU that is not there");
-  VgpuState& g = vgpus_[a.vgpu];
-  g.slice_ns = a.value;
-  g.slice_set = true;
-  reassign(a.vgpu);
-  // It takes effect with the next round; but who was alone, or gated, is looked at now.
-  if (current_ == kNoVgpu || !resident(current_)) rotate();
-  else if (current_ != a.vgpu) slice_over();
-}
-
-// The current vGPU has nothing more to run: the next, or nobody.
-void Engine::rotate() {
-  const VgpuId n = static_cast<VgpuId>(vgpus_.size());
-  const VgpuId from = current_ == kNoVgpu ? n - 1 : current_;
-  VgpuId next = kNoVgpu;
-  for (VgpuId i = 1; i <= n && next == kNoVgpu; ++i)
-    if (resident((from + i) % n)) next = (from + i) % n;
-  if (next == kNoVgpu || next == current_) {
-    ++slice_version_;  // whoever is there stays, without a limit
-    return;
-  }
-  if (current_ != kNoVgpu && !vgpus_[current_].holds.empty()) {
-    const uint32_t id = vgpus_[current_].holds.front();
-    const VgpuId v = current_;
-    drop_hold(id);
-    account_.set_holding(v, false, now_ns_);
-    if (!vgpus_[v].heads.empty()) {
-      ++out_.evictions;
-      ++out_.vgpus[v].evictions;
-    }
-    reassign(v);
-  }
-  const bool first = current_ == kNoVgpu;
-  current_ = next;
-  const uint64_t cost = first ? w_.gpu.start_ns : w_.gpu.switch_ns;
-  start_hold(next, kNone, 0, static_cast<uint16_t>(w_.gpu.sm_count), cost);
-  push(now_ns_ + cost + slice_of(next), EventKind::kSlice, 0, ++slice_version_);
-}
-
-// The slice is over, or somebody has come: go on, or to the next.
-void Engine::slice_over() {
-  bool others = false;
-  for (VgpuId v = 0; v < vgpus_.size() && !others; ++v) others = v != current_ && resident(v);
-  if (!others) {
-    ++slice_version_;
-    return;
-  }
-  const Hold& h = holds_[vgpus_[current_].holds.front()];
-  const uint64_t end_ns =
-      h.since_ns + (h.state == HoldState::kStarting ? w_.gpu.switch_ns : 0) + slice_of(current_);
-  if (now_ns_ < end_ns) return push(end_ns, EventKind::kSlice, 0, ++slice_version_);
-  rotate();
 }
 
 }  // namespace sluice::policy::sim

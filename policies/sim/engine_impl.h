@@ -1,5 +1,5 @@
-// Engine: the object behind simulate(). Three parts, one file each: engine.cc (events, policy, actions,
-// time), engine_gpu.cc (SMs, launches, preemption) and engine_host.cc (programs). Owned by simulate(),
+// Engine: the object behind simulate(). Parts, one file each: engine.cc (events, policy, actions, time),
+// engine_gpu.cc (SMs, launches, preemption), engine_slices.cc (time slices) and engine_host.cc (programs). Owned by simulate(),
 // one thread.
 #pragma once
 
@@ -98,11 +98,15 @@ class Engine {
     uint64_t useful = kUnit;           // part of its SMs' speed while leaving
     uint64_t since_ns = 0, evict_ns = 0;
     uint64_t version = 0;
+    uint32_t place = 0;                // in launch_holds_, if for a launch
     bool worked = false;               // somebody's work ran here when the evict was seen
   };
+  static constexpr uint32_t kNowhere = 0xffffffffu;
   struct VgpuState {
     VgpuShare share;
     std::vector<uint32_t> holds;
+    uint64_t whole_sms = 0;            // held for the whole vGPU
+    uint32_t place = kNowhere;         // in holders_
     std::vector<uint32_t> heads;       // programs, in the order in which they are to run
     uint32_t next_change = 0;
     uint64_t used_sm_ns = 0;           // by holds for the whole vGPU, since the last report
@@ -134,6 +138,9 @@ class Engine {
   void evict(const Action& a);
   void start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, uint64_t extra_ns);
   uint64_t resume_cost(uint32_t program, uint32_t sms);
+  uint32_t new_hold();
+  void count_hold(uint32_t hold);
+  void count_whole(VgpuId v, int64_t sms);
   void drop_hold(uint32_t hold);
   void seen(uint32_t hold);
   void release(uint32_t hold, LeftReason why);
@@ -144,7 +151,7 @@ class Engine {
   uint64_t task_ns(const Head& h) const;
   static uint32_t tasks_done(const Head& h);
   static Launch view(const Head& h);
-  // proportional
+  // engine_slices.cc
   void set_slice(const Action& a);
   bool resident(VgpuId v) const;
   void rotate();
@@ -175,7 +182,11 @@ class Engine {
   std::vector<uint32_t> program_of_;   // by launch id
   std::vector<VgpuState> vgpus_;
   std::vector<Hold> holds_;
-  std::vector<uint32_t> free_holds_, used_holds_;
+  std::vector<uint32_t> free_holds_;
+  // Who is charged as time passes: vGPUs by what they hold as a whole, and holds for one launch.
+  std::vector<VgpuId> holders_;
+  std::vector<uint32_t> launch_holds_;
+  std::vector<bool> sm_held_;
   uint64_t handover_since_ns_ = 0;     // an eviction's begin whose SMs wait for the next Run; 0: none
   std::vector<uint64_t> kernel_key_;
   std::vector<PreemptionCost> preempt_cost_;  // per kernel

@@ -302,7 +302,7 @@ $TAKE:
 	.reg .b32 %r<8>;
 	{
 	.param .b32 p;
-	call.uni (p), place;
+	call.uni (p), place, ();
 	ld.param.b32 %r1, [p];
 	}
 	ld.param.b32 %r2, [t];
@@ -373,11 +373,12 @@ $TAKE:
 	.reg .b32 %a, %b, %c;
 	mov.u32 %a, %ctaid.x;
 	mov.b32 %b, %ctaid.y;
-	add.s32 %c, %ctaid.z, 0;
+	mov.u32 %c, %ctaid.z;
 	mov.u16 %h1, %ctaid.y;
 	cvt.u32.u16 %r10, %h1;
 	mov.u32 %r11, %nctaid.x;
-	mad.lo.u32 %r12, %ctaid.z, %nctaid.y, %r10;
+	mov.u32 %r16, %nctaid.y;
+	mad.lo.u32 %r12, %c, %r16, %r10;
 	mad.lo.u32 %r12, %r12, %r11, %a;
 	mad.lo.u32 %r12, %r12, %r2, %r0;
 	mul.wide.u32 %rd4, %r12, 4;
