@@ -4,7 +4,7 @@
 
 namespace sluice::exec::detail {
 namespace {
-// Pages kept at once (3 KiB each): beyond it they are dropped, which forgets and never invents.
+// Pages kept at once (4 KiB each, so 1 GiB): beyond it they are dropped, which forgets and never invents.
 constexpr size_t kMaxPages = 1u << 18;
 }  // namespace
 
