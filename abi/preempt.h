@@ -25,7 +25,10 @@
  * leader's 48 bytes of state. Static; or behind the dynamic shared memory that the program asked for,
  * at the next multiple of 16: its launch then gets SLUICE_PREEMPT_DYNAMIC_BYTES more. */
 #define SLUICE_PREEMPT_SHARED_BYTES 80
-#define SLUICE_PREEMPT_DYNAMIC_BYTES (SLUICE_PREEMPT_SHARED_BYTES + 16)
+/* Behind these: counters of the threads that have returned (kernels/passes/unified.cc). */
+#define SLUICE_PREEMPT_COUNT_BYTES 32
+#define SLUICE_PREEMPT_DYNAMIC_BYTES \
+  (SLUICE_PREEMPT_SHARED_BYTES + SLUICE_PREEMPT_COUNT_BYTES + 16)
 
 /* The evict word: ONE 64-bit little-endian store {generation:32, sm_lo:16, sm_hi:16}, generation
  * in the low half. A launch whose own generation is <= the word's leaves at its next chunk

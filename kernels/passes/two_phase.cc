@@ -1,12 +1,15 @@
 // R23: as R22, for kernels that reduce over barriers themselves (bar.red).
 //
-// Threads that have returned cannot know which reduction the others make, and different ones must
-// not meet in one phase. So every barrier becomes two: first "is anybody still running?" on barrier
-// 0, then a count of true values on a barrier that the kernel does not use, to which threads that
-// have returned add nothing. From the count follow all three reductions over the threads that are
-// left: and = "nobody said false", or = "somebody said true", popc = the count.
-#include <bit>
-
+// Threads that have returned cannot take part in a reduction of which they do not know, and the
+// hardware's does not bear lanes that stand apart (barriers.h). So each reduction becomes a count
+// of true values in shared memory between two barriers. From the count follow all three reductions
+// over the threads that are left: and = "nobody said false", or = "somebody said true", popc = the
+// count.
+//
+//   count += value;  barrier;  result = count;  the other count = 0;  barrier;  use the other next
+//
+// The count that is cleared was read before the first of the two barriers and is raised behind the
+// second. Like the counters of returned threads, each task has a pair of its own.
 #include "kernels/passes/barriers.h"
 #include "kernels/passes/clone.h"
 
@@ -14,41 +17,36 @@ namespace sluice::passes {
 
 Finding split_barriers(Clone& clone) {
   if (Finding f = unaligned_barriers_missing(clone)) return f;
-  const std::uint32_t free = ~(clone.in.facts.barrier_numbers | 1u) & 0xffffu;
-  if (free == 0) return {"barrier-number", "uses all sixteen barriers"};
-  const std::string second = std::to_string(std::countr_zero(free));
   clone.needs(Tier::kTwoPhase);
-  clone.options.loose_lanes = true;
-  clone.return_target = "~DRAIN";
-  clone.start.line(".reg .pred \t%~any, %~gone;")
-      .line(".reg .b32 \t%~votes;")
-      .line("mov.pred \t%~gone, 0;");
-  const std::string first = "barrier.red.or.pred \t%~any, 0, !%~gone;";
+  count_returned(clone);
+  clone.start.line(".reg .b32 \t%~votes;");
   for (const ptx::Statement* s : block_barriers(clone)) {
-    const auto count = [&](const std::string& to, const std::string& value) {
-      return "barrier.red.popc.u32 \t" + to + ", " + second + ", " + value + ";";
-    };
     if (!ptx::has_modifier(s->opcode, "red")) {
-      clone.replace(*s, {first, count("%~votes", "%~gone")});
+      clone.replace(*s, shared_barrier());
       continue;
     }
-    if (s->operands.size() != 3) return {"barrier-number", "has a barrier that is not understood"};
-    const std::string to(s->operands[0]), value(s->operands[2]);
-    const std::string opposite = value.starts_with('!') ? value.substr(1) : "!" + value;
-    if (ptx::has_modifier(s->opcode, "popc")) {
-      clone.replace(*s, {first, count(to, value)});
-    } else if (ptx::has_modifier(s->opcode, "and")) {
-      clone.replace(*s,
-                    {first, count("%~votes", opposite), "setp.eq.u32 \t" + to + ", %~votes, 0;"});
-    } else {
-      clone.replace(*s, {first, count("%~votes", value), "setp.ne.u32 \t" + to + ", %~votes, 0;"});
+    const std::string to(s->operands[0]);
+    std::string value(s->operands[2]);
+    const bool all = ptx::has_modifier(s->opcode, "and");
+    // "and": counts those that say false.
+    bool negated = all;
+    if (value.starts_with('!')) {
+      negated = !negated;
+      value = value.substr(1);
     }
+    std::vector<std::string> lines = {
+        std::string("selp.u32 \t%~votes, ") + (negated ? "0, 1, " : "1, 0, ") + value + ";",
+        "atom.shared.add.u32 \t%~mine, [%~vote], %~votes;", "barrier.sync \t0;",
+        "ld.volatile.shared.u32 \t%~votes, [%~vote];", "xor.b32 \t%~vote, %~vote, 4;",
+        "mov.u32 \t%~mine, 0;", "st.volatile.shared.u32 \t[%~vote], %~mine;",
+        // Two barriers: the parity of the returned threads' counters is what it was.
+        "barrier.sync \t0;"};
+    if (ptx::has_modifier(s->opcode, "popc"))
+      lines.push_back("mov.b32 \t" + to + ", %~votes;");
+    else
+      lines.push_back((all ? "setp.eq.u32 \t" : "setp.ne.u32 \t") + to + ", %~votes, 0;");
+    clone.replace(*s, lines);
   }
-  clone.end.label("~DRAIN")
-      .line("barrier.red.or.pred \t%~any, 0, %~gone;")
-      .line("@!%~any bra \t~TAIL;")
-      .line("barrier.red.popc.u32 \t%~votes, " + second + ", %~gone;")
-      .line("bra \t~DRAIN;");
   return {};
 }
 
