@@ -13,7 +13,7 @@ Clone::Clone(const PassInput& input, Form its_form)
       end(input.module, input.prefix),
       tail(input.module, input.prefix) {
   options.reads_ctaid = input.facts.reads_ctaid;
-  options.has_unaligned = input.module.version() >= ptx::Module::Version{6, 0};
+  options.has_warp_sync = input.module.version() >= ptx::Module::Version{6, 0};
   options.prefetch = input.module.version() >= ptx::Module::Version{7, 0} &&
                      input.module.sm() >= 80 && !input.facts.has_cp_async;
 }

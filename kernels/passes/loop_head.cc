@@ -87,32 +87,54 @@ void LoopHead::test_predecessor(std::string_view where) {
       .line("setp.eq.u64 \t%~p, %~a, 0;")
       .line("@%~p bra \t" + skip + ";")
       .line("cvta.to.global.u64 \t%~a, %~a;")
-      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("a", done) + ";")
-      .line("setp.eq.u32 \t%~p, %~r0, 0;")
+      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("a", done) + ";");
+  share("%~r0");
+  out_.line("setp.eq.u32 \t%~p, %~r0, 0;")
       .line("@%~p bra \t" + std::string(where) + ";")
       .label(skip);
 }
 
-void LoopHead::barrier(bool loose) {
-  out_.line((loose ? "barrier.sync \t" : "bar.sync \t") + number(options_.barrier) + ";");
+// Lanes that returned early come to the barrier before those that did not.
+void LoopHead::barrier() {
+  out_.line((options_.loose_lanes ? "barrier.sync \t" : "bar.sync \t") + number(options_.barrier) +
+            ";");
 }
 
-namespace {
-// %~p: this thread is its block's leader.
-void find_leader(Emitter& out) {
-  out.line("mov.u32 \t%~r0, %tid.x;")
-      .line("mov.u32 \t%~r1, %tid.y;")
-      .line("mov.u32 \t%~r2, %tid.z;")
-      .line("or.b32 \t%~r0, %~r0, %~r1;")
-      .line("or.b32 \t%~r0, %~r0, %~r2;")
-      .line("setp.eq.u32 \t%~p, %~r0, 0;");
+// %~p: this thread is in its block's first warp; %~lead: it is its lane 0.
+//
+// The whole warp goes the leader's way, and only what must be done once is done by lane 0 alone, under
+// a guard: a branch that lane 0 takes alone leaves the warp in two parts, and nothing makes them meet
+// again before a barrier. Seen on an H200 with such a branch: with an aligned barrier the warp is
+// counted twice and the block hangs; with one that is not aligned, results were wrong and kernels ran
+// up to 2.4 times as long.
+void LoopHead::find_leader() {
+  out_.line("mov.u32 \t%~r0, %tid.z;")
+      .line("mov.u32 \t%~r1, %ntid.y;")
+      .line("mov.u32 \t%~r2, %tid.y;")
+      .line("mad.lo.u32 \t%~r0, %~r0, %~r1, %~r2;")
+      .line("mov.u32 \t%~r1, %ntid.x;")
+      .line("mov.u32 \t%~r2, %tid.x;")
+      .line("mad.lo.u32 \t%~r0, %~r0, %~r1, %~r2;")
+      .line("setp.eq.u32 \t%~lead, %~r0, 0;")
+      .line("setp.lt.u32 \t%~p, %~r0, 32;");
 }
-}  // namespace
+
+// Lane 0's value for the whole warp; lanes that the block does not have are not waited for.
+void LoopHead::share(const std::string& reg) {
+  out_.line(options_.has_warp_sync ? "shfl.sync.idx.b32 \t" + reg + ", " + reg + ", 0, 31, -1;"
+                                   : "shfl.idx.b32 \t" + reg + ", " + reg + ", 0, 31;");
+}
+void LoopHead::share_wide(const std::string& reg) {
+  out_.line("mov.b64 \t{%~s0, %~s1}, " + reg + ";");
+  share("%~s0");
+  share("%~s1");
+  out_.line("mov.b64 \t" + reg + ", {%~s0, %~s1};");
+}
 
 void LoopHead::write_entry() {
-  out_.line(".reg .pred \t%~p, %~q;")
+  out_.line(".reg .pred \t%~p, %~q, %~lead;")
       .line(".reg .b16 \t%~h;")
-      .line(".reg .b32 \t%~x, %~y, %~z, %~g<3>, %~rem, %~base, %~next, %~end, %~r<9>;")
+      .line(".reg .b32 \t%~x, %~y, %~z, %~g<3>, %~rem, %~base, %~next, %~end, %~s0, %~s1, %~r<9>;")
       .line(".reg .f32 \t%~f0, %~f1;")
       .line(".reg .b64 \t%~control, %~record, %~a, %~word, %~exited;");
   if (!dynamic())
@@ -122,7 +144,7 @@ void LoopHead::write_entry() {
   out_.line("mov.u32 \t%~r0, %ctaid.x;")
       .line("setp.eq.and.u32 \t%~p, %~r0, 0, %~p;")
       .line("@%~p bra \t~PROXY;");
-  find_leader(out_);
+  find_leader();
   out_.line("@!%~p bra \t~WAIT;");
   load_base();
   load_control();
@@ -143,8 +165,9 @@ void LoopHead::write_entry() {
 void LoopHead::write_claim() {
   test_flag(SLUICE_LAUNCH_SPATIAL);
   out_.line("@!%~p bra \t~PLACED;")
-      .line("mov.u32 \t%~r0, %smid;")
-      .line("ld.param.u16 \t%~h, " + PARAM(sm_lo) + ";")
+      .line("mov.u32 \t%~r0, %smid;");
+  share("%~r0");
+  out_.line("ld.param.u16 \t%~h, " + PARAM(sm_lo) + ";")
       .line("cvt.u32.u16 \t%~r1, %~h;")
       .line("setp.lt.u32 \t%~p, %~r0, %~r1;")
       .line("@%~p bra \t~NONE;")
@@ -157,12 +180,15 @@ void LoopHead::write_claim() {
       .line("and.b32 \t%~r1, %~r0, " + number(SLUICE_LEFT_SMS - 1) + ";")
       .line("mul.wide.u32 \t%~word, %~r1, 4;")
       .line("add.s64 \t%~a, %~a, %~word;")
-      .line("atom.global.add.u32 \t%~r1, [%~a], 1;")
-      .line("ld.param.u16 \t%~h, " + PARAM(sm_quota) + ";")
+      .line("@%~lead atom.global.add.u32 \t%~r1, [%~a], 1;");
+  share("%~r1");
+  out_.line("ld.param.u16 \t%~h, " + PARAM(sm_quota) + ";")
       .line("cvt.u32.u16 \t%~r2, %~h;")
       .line("sub.u32 \t%~r2, %~r2, 1;")  // 0, no limit, becomes the largest number
       .line("setp.le.u32 \t%~p, %~r1, %~r2;")
-      .line("@!%~p atom.global.add.u32 \t%~r1, [%~a], 4294967295;")
+      .line("not.pred \t%~q, %~p;")
+      .line("and.pred \t%~q, %~q, %~lead;")
+      .line("@%~q atom.global.add.u32 \t%~r1, [%~a], 4294967295;")
       .line("@!%~p bra \t~NONE;")
       .line("add.u32 \t%~r0, %~r0, 1;")
       .line("st.shared.u32 \t" + shared(kPlace) + ", %~r0;");
@@ -182,10 +208,11 @@ void LoopHead::write_claim() {
       .line("bra \t~DRAW;");
   out_.label("~CLAIM");
   out_.line("mov.u64 \t%~word, 0;")
-      .line("atom.global.exch.b64 \t%~word, [%~a], %~word;")
-      .line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("@%~lead atom.global.exch.b64 \t%~word, [%~a], %~word;");
+  share_wide("%~word");
+  out_.line("setp.eq.u64 \t%~p, %~word, 0;")
       .line("@%~p bra \t~DRAW;")
-      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", left_count) + ", 4294967295;")
+      .line("@%~lead red.global.add.u32 \t" + CONTROL("control", left_count) + ", 4294967295;")
       .line("mov.b64 \t{%~next, %~end}, %~word;");
 }
 
@@ -206,7 +233,7 @@ void LoopHead::write_slot_address() {
 void LoopHead::write_head() {
   if (!options_.once) {
     out_.label("~HEAD").line("xor.b32 \t%~rem, %~rem, 1;");
-    find_leader(out_);
+    find_leader();
     out_.line("@!%~p bra \t~WAIT;");
     load_base();
     load_control();
@@ -220,6 +247,7 @@ void LoopHead::write_head() {
       write_short_test();
       out_.line("@!%~p bra \t~FRESH;")
           .line("cp.async.wait_all;")
+          .line("bar.warp.sync \t-1;")
           .line("ld.shared.u64 \t%~word, " + shared(kWord) + ";")
           .line("bra \t~KNOWN;");
       out_.label("~FRESH");
@@ -301,6 +329,7 @@ void LoopHead::load_evict_word() {
 }
 
 void LoopHead::write_evict_test(std::string_view evicted, std::string_view stay) {
+  share_wide("%~word");
   // {generation, sm_lo | sm_hi << 16}: a word of 0 has an empty range of SMs.
   out_.line("mov.b64 \t{%~r0, %~r1}, %~word;")
       .line("ld.param.u32 \t%~r2, " + PARAM(generation) + ";")
@@ -308,8 +337,9 @@ void LoopHead::write_evict_test(std::string_view evicted, std::string_view stay)
       .line("@%~p bra \t" + std::string(stay) + ";")
       .line("and.b32 \t%~r2, %~r1, 65535;")
       .line("shr.u32 \t%~r1, %~r1, 16;")
-      .line("mov.u32 \t%~r0, %smid;")
-      .line("setp.ge.u32 \t%~p, %~r0, %~r2;")
+      .line("mov.u32 \t%~r0, %smid;");
+  share("%~r0");
+  out_.line("setp.ge.u32 \t%~p, %~r0, %~r2;")
       .line("setp.lt.and.u32 \t%~p, %~r0, %~r1, %~p;")
       .line("@!%~p bra \t" + std::string(stay) + ";")
       .line("ld.shared.u32 \t%~r0, " + shared(kPlace) + ";")
@@ -325,8 +355,9 @@ void LoopHead::write_chunk() {
   test_flag(SLUICE_LAUNCH_FIXED);
   out_.line("@%~p bra \t~SIZED;")
       .line("ld.shared.v2.u32 \t{%~r0, %~r1}, " + shared(kFetched) + ";")
-      .line("mov.u32 \t%~r2, %clock;")
-      .line("sub.u32 \t%~r0, %~r2, %~r0;")
+      .line("mov.u32 \t%~r2, %clock;");
+  share("%~r2");
+  out_.line("sub.u32 \t%~r0, %~r2, %~r0;")
       .line("setp.eq.u32 \t%~p, %~r1, 0;")
       .line("@%~p bra \t~GUESSED;")
       // target * tickets / clocks, at most 16 times as many as it was.
@@ -359,8 +390,9 @@ void LoopHead::write_chunk() {
 
 // [%~next, %~end): the next %~r8 tickets; empty when there are none.
 void LoopHead::write_ticket() {
-  out_.line("atom.global.add.u32 \t%~next, " + CONTROL("control", next_ticket) + ", %~r8;")
-      .line("ld.param.u32 \t%~r1, " + PARAM(first_tickets) + ";")
+  out_.line("@%~lead atom.global.add.u32 \t%~next, " + CONTROL("control", next_ticket) + ", %~r8;");
+  share("%~next");
+  out_.line("ld.param.u32 \t%~r1, " + PARAM(first_tickets) + ";")
       .line("add.u32 \t%~next, %~next, %~r1;")
       .line("ld.param.u32 \t%~r1, " + PARAM(tasks) + ";")
       .line("add.u32 \t%~end, %~next, %~r8;")
@@ -405,9 +437,9 @@ void LoopHead::write_take() {
       .line("@%~p bra \t~BATCH;")
       .line("cvta.to.global.u64 \t%~record, %~record;")
       .line("mov.u64 \t%~a, %globaltimer;")
-      .line("{ST_SYS}.global.u64 \t" + RECORD("record", start_ns) + ", %~a;")
+      .line("@%~lead {ST_SYS}.global.u64 \t" + RECORD("record", start_ns) + ", %~a;")
       .line("mov.u32 \t%~r0, " + number(SLUICE_LAUNCH_RUNNING) + ";")
-      .line("{ST_SYS}.global.u32 \t" + RECORD("record", state) + ", %~r0;");
+      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("record", state) + ", %~r0;");
   out_.label("~BATCH");
   if (chunked()) {
     out_.line("ld.param.u8 \t%~h, " + PARAM(batch_shift) + ";")
@@ -438,7 +470,7 @@ void LoopHead::write_take() {
   evict_address();
   // .cg: from the L2 cache, where the proxy's store is.
   out_.line("add.u32 \t%~r0, %~base, " + number(kWord) + ";")
-      .line("cp.async.cg.shared.global \t[%~r0], [%~a], 16;");
+      .line("@%~lead cp.async.cg.shared.global \t[%~r0], [%~a], 16;");
 }
 
 // Evicted: what this worker has in hand goes on the left-over list.
@@ -446,17 +478,17 @@ void LoopHead::write_push() {
   out_.label("~PUSH").line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~NONE;");
   write_slot_address();
   out_.line("mov.b64 \t%~word, {%~next, %~end};")
-      .line("{ST_GPU}.global.u64 \t[%~a], %~word;")
-      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", left_count) + ", 1;");
+      .line("@%~lead {ST_GPU}.global.u64 \t[%~a], %~word;")
+      .line("@%~lead red.global.add.u32 \t" + CONTROL("control", left_count) + ", 1;");
 }
 
 // No ticket is left: takes up what others have left, those of an SM that had to go or workers that
 // a smaller relaunch does not have.
 void LoopHead::write_scan() {
   out_.label("~SCAN")
-      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("control", left_count) + ";")
-      .line("setp.eq.u32 \t%~p, %~r0, 0;")
-      .line("@%~p bra \t~NONE;");
+      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("control", left_count) + ";");
+  share("%~r0");
+  out_.line("setp.eq.u32 \t%~p, %~r0, 0;").line("@%~p bra \t~NONE;");
   write_slot_address();
   out_.line("ld.param.u64 \t%~record, " + PARAM(left) + ";")
       .line("cvta.to.global.u64 \t%~record, %~record;")
@@ -472,23 +504,23 @@ void LoopHead::write_scan() {
       .line("@%~p mov.u32 \t%~r0, 0;")
       .line("mul.wide.u32 \t%~a, %~r0, 8;")
       .line("add.s64 \t%~a, %~a, %~record;")
-      .line("{LD_GPU}.global.u64 \t%~word, [%~a];")
-      .line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("{LD_GPU}.global.u64 \t%~word, [%~a];");
+  share_wide("%~word");
+  out_.line("setp.eq.u64 \t%~p, %~word, 0;")
       .line("@%~p bra \t~LOOK;")
       .line("mov.u64 \t%~word, 0;")
-      .line("atom.global.exch.b64 \t%~word, [%~a], %~word;")
-      .line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("@%~lead atom.global.exch.b64 \t%~word, [%~a], %~word;");
+  share_wide("%~word");
+  out_.line("setp.eq.u64 \t%~p, %~word, 0;")
       .line("@%~p bra \t~LOOK;")
-      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", left_count) + ", 4294967295;")
+      .line("@%~lead red.global.add.u32 \t" + CONTROL("control", left_count) + ", 4294967295;")
       .line("mov.b64 \t{%~next, %~end}, %~word;")
       .line("bra \t~TAKE;");
 }
 
 void LoopHead::write_wait() {
   out_.label("~WAIT");
-  // The leader has come another way than the other lanes of its warp. Nothing makes them meet again
-  // before an aligned barrier, which would then count the warp twice (seen on an H200: a hang).
-  barrier(options_.loose_lanes || options_.has_unaligned);
+  barrier();
   load_base();
   out_.line("and.b32 \t%~r0, %~rem, 1;")
       .line("shl.b32 \t%~r0, %~r0, 4;")
@@ -531,7 +563,7 @@ void LoopHead::write_tail() {
     out_.line("sub.u32 \t%~rem, %~rem, 2;")
         .line("setp.lt.u32 \t%~p, %~rem, 2;")
         .line("@%~p bra \t~HEAD;");
-    if (options_.separate) barrier(options_.loose_lanes);
+    if (options_.separate) barrier();
     out_.line("bra \t~BODY;");
     return;
   }
@@ -544,7 +576,7 @@ void LoopHead::write_leave() {
     out_.line("ret;");
     return;
   }
-  find_leader(out_);
+  find_leader();
   out_.line("@!%~p ret;");
   load_base();
   load_control();
@@ -567,18 +599,19 @@ void LoopHead::write_account(std::string_view end) {
       .line("and.b32 \t%~r1, %~r1, " + number(SLUICE_LEFT_SMS - 1) + ";")
       .line("mul.wide.u32 \t%~word, %~r1, 4;")
       .line("add.s64 \t%~a, %~a, %~word;")
-      .line("atom.global.add.u32 \t%~r1, [%~a], 4294967295;")
-      .line("setp.eq.u32 \t%~p, %~r1, 1;")
+      .line("@%~lead atom.global.add.u32 \t%~r1, [%~a], 4294967295;");
+  share("%~r1");
+  out_.line("setp.eq.u32 \t%~p, %~r1, 1;")
       .line("setp.ge.and.u32 \t%~p, %~r0, " + number(kEvicted) + ", %~p;")
       .line("@!%~p bra \t~EXIT;")
       // FLEP: the last one out of an SM says so at once; another kernel may start there.
-      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", sms_left) + ", 1;")
+      .line("@%~lead atom.global.add.u32 \t%~r0, " + CONTROL("control", sms_left) + ", 1;")
       .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
       .line("setp.eq.u64 \t%~p, %~record, 0;")
       .line("@%~p bra \t~EXIT;")
       .line("cvta.to.global.u64 \t%~record, %~record;")
       .line("add.u32 \t%~r0, %~r0, 1;")
-      .line("{ST_SYS}.global.u32 \t" + RECORD("record", sms_left) + ", %~r0;");
+      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("record", sms_left) + ", %~r0;");
   out_.label("~EXIT");
   write_exit(over, "~LAST");
 }
@@ -598,18 +631,22 @@ void LoopHead::write_exit(const std::string& over, const std::string& label) {
       .line("@%~p bra \t" + label + "_SECOND;")
       .line("mov.u32 \t%~r1, 1;")
       .line("mov.b64 \t%~word, {%~r7, %~r1};")
-      .line("atom.global.add.u64 \t%~word, " + CONTROL("control", finished) + ", %~word;")
+      .line("@%~lead atom.global.add.u64 \t%~word, " + CONTROL("control", finished) + ", %~word;")
       .line("mov.b64 \t{%~r0, %~r1}, %~word;")
       .line("bra \t" + label + "_COUNTED;");
   out_.label(label + "_SECOND")
-      .line("atom.global.add.u32 \t%~r0, " + CONTROL("control", finished) + ", %~r7;")
-      .line("atom.global.add.u32 \t%~r1, " + CONTROL("control", exited[1]) + ", 1;");
-  out_.label(label + "_COUNTED")
-      .line("add.u32 \t%~r0, %~r0, %~r7;")
+      .line("@%~lead atom.global.add.u32 \t%~r0, " + CONTROL("control", finished) + ", %~r7;")
+      .line("@%~lead atom.global.add.u32 \t%~r1, " + CONTROL("control", exited[1]) + ", 1;");
+  out_.label(label + "_COUNTED");
+  share("%~r0");
+  share("%~r1");
+  out_.line("add.u32 \t%~r0, %~r0, %~r7;")
       .line("setp.ne.u32 \t%~p, %~r0, %~r4;")
       .line("setp.eq.or.u32 \t%~p, %~r7, 0, %~p;")
       .line("mov.u32 \t%~r2, 1;")
-      .line("@!%~p {ST_GPU}.global.u32 \t" + CONTROL("control", done) + ", %~r2;")
+      .line("not.pred \t%~q, %~p;")
+      .line("and.pred \t%~q, %~q, %~lead;")
+      .line("@%~q {ST_GPU}.global.u32 \t" + CONTROL("control", done) + ", %~r2;")
       .line("add.u32 \t%~r1, %~r1, 1;")
       .line("setp.ne.u32 \t%~p, %~r1, %~r5;")
       .line("@%~p " + over)
@@ -617,15 +654,18 @@ void LoopHead::write_exit(const std::string& over, const std::string& label) {
       .line("setp.ne.u16 \t%~p, %~h, 0;")
       .line("mov.u32 \t%~r1, 0;")
       .line("sub.u32 \t%~r5, %~r1, %~r5;")
-      .line("@!%~p red.global.add.u32 \t" + CONTROL("control", exited[0]) + ", %~r5;")
-      .line("@%~p red.global.add.u32 \t" + CONTROL("control", exited[1]) + ", %~r5;")
-      .line("red.global.add.u32 \t" + CONTROL("control", physical) + ", 1;")
+      .line("and.pred \t%~q, %~p, %~lead;")
+      .line("@%~q red.global.add.u32 \t" + CONTROL("control", exited[1]) + ", %~r5;")
+      .line("not.pred \t%~q, %~p;")
+      .line("and.pred \t%~q, %~q, %~lead;")
+      .line("@%~q red.global.add.u32 \t" + CONTROL("control", exited[0]) + ", %~r5;")
+      .line("@%~lead red.global.add.u32 \t" + CONTROL("control", physical) + ", 1;")
       .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
       .line("setp.eq.u64 \t%~p, %~record, 0;")
       .line("@%~p " + over)
       .line("cvta.to.global.u64 \t%~record, %~record;")
       .line("mov.u64 \t%~word, %globaltimer;")
-      .line("{ST_SYS}.global.u64 \t" + RECORD("record", left_ns) + ", %~word;")
+      .line("@%~lead {ST_SYS}.global.u64 \t" + RECORD("record", left_ns) + ", %~word;")
       .line("mov.u32 \t%~r1, %~r4;")
       .line("mov.u32 \t%~r2, " + number(SLUICE_LAUNCH_DONE) + ";")
       .line("setp.eq.u32 \t%~p, %~r0, %~r4;")
@@ -636,10 +676,10 @@ void LoopHead::write_exit(const std::string& over, const std::string& label) {
       .line("add.u32 \t%~r1, %~r1, %~r3;")
       .line("min.u32 \t%~r1, %~r1, %~r4;");
   out_.label(label + "_WHOLE")
-      .line("{ST_SYS}.global.u32 \t" + RECORD("record", tasks_fetched) + ", %~r1;")
+      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("record", tasks_fetched) + ", %~r1;")
       // State, generation, total and done in one store, last.
       .line("ld.param.u32 \t%~r3, " + PARAM(generation) + ";")
-      .line("{ST_SYS}.global.v4.u32 \t[%~record], {%~r2, %~r3, %~r4, %~r0};")
+      .line("@%~lead {ST_SYS}.global.v4.u32 \t[%~record], {%~r2, %~r3, %~r4, %~r0};")
       .line(over);
   static_assert(offsetof(sluice_launch_record, state) == 0);
   static_assert(offsetof(sluice_launch_record, generation) == 4);
@@ -649,7 +689,7 @@ void LoopHead::write_exit(const std::string& over, const std::string& label) {
 
 void LoopHead::write_proxy() {
   out_.label("~PROXY");
-  find_leader(out_);
+  find_leader();
   out_.line("@!%~p ret;");
   load_control();
   test_predecessor("~PROXY_OUT");
@@ -670,11 +710,13 @@ void LoopHead::write_proxy() {
       .line("{LD_GPU}.global.u32 \t%~r6, " + CONTROL("control", next_ticket) + ";")
       .line("{LD_GPU}.global.u32 \t%~r7, " + CONTROL("control", left_count) + ";")
       .line("{LD_GPU}.global.u32 \t%~r3, " + CONTROL("exited", exited) + ";")
-      .line("add.u32 \t%~r6, %~r6, %~next;")
-      .line("setp.eq.u64 \t%~p, %~word, %~record;")
+      .line("add.u32 \t%~r6, %~r6, %~next;");
+  share_wide("%~word");
+  for (const char* reg : {"%~r3", "%~r6", "%~r7"}) share(reg);
+  out_.line("setp.eq.u64 \t%~p, %~word, %~record;")
       .line("@%~p bra \t~SAME;")
       .line("mov.u64 \t%~record, %~word;")
-      .line("{ST_GPU}.global.u64 \t" + CONTROL("control", evict) + ", %~word;");
+      .line("@%~lead {ST_GPU}.global.u64 \t" + CONTROL("control", evict) + ", %~word;");
   out_.label("~SAME")
       .line("mov.b64 \t{%~r0, %~r1}, %~word;")
       .line("ld.param.u32 \t%~r2, " + PARAM(generation) + ";")
@@ -697,7 +739,7 @@ void LoopHead::write_proxy() {
       .line("@%~p bra \t~QUIET;")
       .line("cvta.to.global.u64 \t%~word, %~word;")
       .line("min.u32 \t%~r0, %~r6, %~r4;")
-      .line("{ST_SYS}.global.u32 \t" + RECORD("word", tasks_fetched) + ", %~r0;");
+      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("word", tasks_fetched) + ", %~r0;");
   out_.label("~QUIET")
       .line("setp.ge.u32 \t%~p, %~r6, %~r4;")
       .line("setp.eq.and.u32 \t%~p, %~r7, 0, %~p;")

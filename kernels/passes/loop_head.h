@@ -1,7 +1,7 @@
 // The code of the persistent loop, the same for every pass: how a worker gets its next tasks, sees
 // an eviction, and leaves.
 //
-//   ENTRY   thread 0 of the block is its leader; block 0 may be the proxy; a predecessor that is
+//   ENTRY   the first warp of the block leads it (find_leader); block 0 may be the proxy; a predecessor that is
 //           not done sends everybody home; a resumed worker takes up the rest that it left
 //   HEAD    leader: the evict word; the rest of its chunk or, with a ticket, a new one, whose size
 //           follows from how long the last one took; a *batch* of it is broadcast through one of
@@ -46,7 +46,7 @@ struct LoopOptions {
   // Lanes of a warp may come to the tail at different times: the loop's barriers are then of the
   // form that is defined for them.
   bool loose_lanes = false;
-  bool has_unaligned = false;  // the ISA has that form (6.0)
+  bool has_warp_sync = false;  // the ISA has shfl.sync (6.0)
   // Tasks of one block share something, its shared memory or its barriers: a barrier stands between
   // the tasks of a batch. False only where a kernel has neither: then its warps run apart.
   bool separate = true;
@@ -106,12 +106,15 @@ class LoopHead {
   void write_exit(const std::string& over, const std::string& label);
   void write_slot_address();
   void write_proxy();
+  void find_leader();
+  void share(const std::string& reg);
+  void share_wide(const std::string& reg);
   void load_base();
   void load_evict_word();
   void test_flag(unsigned flag);
   void test_predecessor(std::string_view where);
   void load_control();
-  void barrier(bool loose);
+  void barrier();
   void divide(const std::string& quotient, const std::string& dividend, const std::string& magic,
               int at);
   void subtract_product(const std::string& rest, const std::string& dividend,
