@@ -113,7 +113,7 @@ std::string Finding::describe() const {
   if (!space.empty())
     text += " " + std::to_string(bytes) + " bytes of " + space + " memory at " + hex(address);
   if (has_other) text += "; " + place(other) + " " + other.what;
-  if (!detail.empty()) text += (kernel.empty() ? " " : "; ") + detail;
+  if (!detail.empty()) text += "; " + detail;
   return text;
 }
 
