@@ -42,6 +42,13 @@ TEST_P(CcclCase, Replays) {
   RecordProperty("steps", std::to_string(played.steps));
 }
 
+// Results do not hang on how many blocks are resident: block after block, and many at once.
+TEST_P(CcclCase, ReplaysHoweverManyBlocksAreResident) {
+  const suite::Trace trace = load_cccl(SLUICE_CCCL_FOLDER, GetParam());
+  for (const std::uint32_t resident : {1u, 16u})
+    EXPECT_EQ(play_on_exec(trace.work, program_of(trace.module), resident).wrong, "") << resident;
+}
+
 // A replay can fail: without its last launch no case is right.
 TEST_P(CcclCase, MissesALaunch) {
   suite::Trace trace = load_cccl(SLUICE_CCCL_FOLDER, GetParam());
