@@ -21,7 +21,9 @@ struct LaneCopies {
   explicit LaneCopies(const uint32_t* aux) : triples(aux + 1), count(aux[0]) {}
 };
 
-uint64_t* lanes64(WarpState& w, uint32_t slot) { return reinterpret_cast<uint64_t*>(w.regs + slot); }
+uint64_t* lanes64(WarpState& w, uint32_t slot) {
+  return reinterpret_cast<uint64_t*>(w.regs + slot);
+}
 
 }  // namespace
 
@@ -75,7 +77,8 @@ bool BlockImpl::call(WarpState& w, const Inst& in) {
     for (uint32_t m = groups[g].lanes; m != 0; m &= m - 1) {
       const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
       if (!next_frame(w, lane, callee.frame_bytes, bases[lane])) {
-        w.fault(FaultKind::kStackOverflow, lane, lanes64(w, kStackPointer)[lane], callee.frame_bytes);
+        w.fault(FaultKind::kStackOverflow, lane, lanes64(w, kStackPointer)[lane],
+                callee.frame_bytes);
         detail_ = "the call of " + callee.name + " needs more stack than the thread's " +
                   std::to_string(local_bytes) + " bytes";
         return false;

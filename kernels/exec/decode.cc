@@ -5,6 +5,7 @@
 
 #include "kernels/exec/block.h"
 #include "kernels/exec/decoder.h"
+#include "kernels/exec/declarations.h"
 #include "kernels/exec/initializer.h"
 #include "kernels/exec/program.h"
 #include "kernels/exec/stack_depth.h"
@@ -70,9 +71,6 @@ class ModuleDecoder {
   Result<void> entry(const ptx::Function& f);
   Result<uint32_t> add_symbol(const ptx::Variable& v, const std::string& name);
   Result<Layout> layout_of(const ptx::Function& f);
-  Result<void> header_directive(const ptx::Function& f, const ptx::HeaderDirective& d) const;
-  Result<void> module_directives() const;
-  Result<void> types() const;
   Result<void> check_size(const ptx::Function& f, const FunctionFrame& frame) const;
   // Local and parameter variables of a body; returns the end of local memory.
   Result<uint64_t> local_places(const ptx::Function& f, uint64_t base, Places& places) const;
@@ -182,54 +180,6 @@ Result<void> ModuleDecoder::function_symbols(const ptx::Function& f, Places& pla
   return {};
 }
 
-// Directives outside bodies: what is not known here could change what the code means.
-Result<void> ModuleDecoder::module_directives() const {
-  static const std::unordered_set<std::string_view> known = {
-      ".version", ".target", ".address_size", ".file", ".section", ".pragma", ".loc"};
-  for (const ptx::ModuleDirective& d : module_.directives())
-    if (known.count(d.name) == 0)
-      return at_line(d.line, std::string(d.name) + " at module scope is not supported");
-  for (const std::string_view target : module_.targets())
-    if (target.substr(0, 3) != "sm_" && target != "debug" && target != "texmode_independent" &&
-        target != "texmode_unified")
-      return Error{0, "line 1: .target " + std::string(target) + " is not supported"};
-  return {};
-}
-
-Result<void> ModuleDecoder::header_directive(const ptx::Function& f,
-                                             const ptx::HeaderDirective& d) const {
-  // Limits of a launch, or advice to a compiler of machine code.
-  static const std::unordered_set<std::string_view> known = {
-      ".maxntid",  ".reqntid", ".minnctapersm",  ".maxnctapersm",        ".maxnreg",
-      ".noreturn", ".pragma",  ".abi_preserve", ".abi_preserve_control", ".maxclusterrank"};
-  if (known.count(d.name) != 0) return {};
-  // A cluster of one block is no cluster.
-  if (d.name == ".reqnctapercluster" &&
-      std::all_of(d.arguments.begin(), d.arguments.end(),
-                  [](std::string_view a) { return a == "1"; }))
-    return {};
-  return at_line(f.line, std::string(d.name) + " of " + std::string(f.name) + " is not supported");
-}
-
-// A variable whose type is not known has no size.
-Result<void> ModuleDecoder::types() const {
-  const auto check = [](const std::vector<ptx::Variable>& variables) -> Result<void> {
-    for (const ptx::Variable& v : variables) {
-      const bool opaque = v.type == "texref" || v.type == "samplerref";
-      if (v.space == ptx::Space::kReg || opaque || (v.element_bytes != 0 && v.type != "surfref"))
-        continue;
-      return at_line(v.line, "variable " + std::string(v.name) + " of type " +
-                                 std::string(v.type) + " is not supported");
-    }
-    return {};
-  };
-  if (auto done = check(module_.variables()); !done) return done;
-  for (const ptx::Function& f : module_.functions())
-    for (const auto* list : {&f.params, &f.returns, &f.variables})
-      if (auto done = check(*list); !done) return done;
-  return {};
-}
-
 // Sizes and places of a function's parameters.
 Result<Layout> ModuleDecoder::layout_of(const ptx::Function& f) {
   const auto shapes = [](const std::vector<ptx::Variable>& list) {
@@ -253,8 +203,6 @@ Result<Layout> ModuleDecoder::layout_of(const ptx::Function& f) {
 Result<void> ModuleDecoder::functions() {
   uint32_t frame_align = 16;
   for (const ptx::Function& f : module_.functions()) {
-    for (const ptx::HeaderDirective& d : f.directives)
-      if (auto done = header_directive(f, d); !done) return done;
     if (f.is_entry) continue;
     const auto [it, fresh] =
         context_.callee_index.try_emplace(f.name, static_cast<uint32_t>(context_.callees.size()));
@@ -469,8 +417,7 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   for (const ptx::Function& f : module_.functions()) instructions += f.statements.size();
   if (instructions > options_.max_instructions)
     return Error{0, "the module has too many instructions"};
-  if (auto done = module_directives(); !done) return done.error();
-  if (auto done = types(); !done) return done.error();
+  if (auto done = check_declarations(module_); !done) return done.error();
   if (auto done = symbols(); !done) return done.error();
   if (auto done = functions(); !done) return done.error();
   for (const ptx::Function& f : module_.functions()) {
@@ -504,20 +451,6 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
 }  // namespace
 }  // namespace detail
 
-Program::Program(std::unique_ptr<detail::ProgramData> data) : data_(std::move(data)) {}
-Program::~Program() = default;
-std::span<const EntryInfo> Program::entries() const { return data_->entries; }
-std::span<const SymbolInfo> Program::symbols() const { return data_->symbols; }
-size_t Program::instruction_count() const { return data_->code.code.size(); }
-const EntryInfo* Program::find_entry(std::string_view name) const {
-  const auto found = data_->entry_index.find(std::string(name));
-  return found == data_->entry_index.end() ? nullptr : &data_->entries[found->second];
-}
-const SymbolInfo* Program::find_symbol(std::string_view name) const {
-  const auto found = data_->symbol_index.find(std::string(name));
-  return found == data_->symbol_index.end() ? nullptr : &data_->symbols[found->second];
-}
-
 Result<std::shared_ptr<const Program>> decode(const ptx::Module& module,
                                               const DecodeOptions& options) {
   return detail::ModuleDecoder(module, options).run();
@@ -528,45 +461,6 @@ Result<std::shared_ptr<const Program>> decode_text(std::string_view text,
   auto module = ptx::Module::parse(std::string(text));
   if (!module) return std::move(module).error();
   return decode(*module, options);
-}
-
-Image::~Image() = default;
-
-Result<std::shared_ptr<const Image>> Image::make(std::shared_ptr<const Program> program,
-                                                 std::span<const uint64_t> symbol_addresses) {
-  const detail::Code& code = program->data().code;
-  if (symbol_addresses.size() != program->symbols().size())
-    return Error{0, "one address per symbol is needed"};
-  std::shared_ptr<Image> image(new Image());
-  image->addresses_.assign(symbol_addresses.begin(), symbol_addresses.end());
-  image->data_ = std::make_unique<detail::ImageData>(code.constants.size());
-  if (image->data_->constants.data == nullptr)
-    return Error{0, "no memory for the module's constants"};
-  if (!code.constants.empty())
-    std::memcpy(image->data_->constants.data, code.constants.data(), code.constants.size());
-  for (size_t k = 0; k < symbol_addresses.size(); ++k)
-    if (const SymbolInfo& symbol = program->symbols()[k]; symbol.space == SymbolSpace::kConst)
-      image->data_->const_ranges.push_back({symbol_addresses[k], symbol.bytes});
-  for (const detail::ConstPatch& patch : code.patches) {
-    const uint64_t value = symbol_addresses[patch.symbol] + static_cast<uint64_t>(patch.addend);
-    for (uint32_t i = 0; i < kWarpLanes; ++i)
-      std::memcpy(image->data_->constants.data + patch.offset + size_t{i} * 8, &value, 8);
-  }
-  image->program_ = std::move(program);
-  return std::shared_ptr<const Image>(std::move(image));
-}
-
-std::vector<uint8_t> Image::initial_values(size_t index) const {
-  const SymbolInfo& symbol = program_->symbols()[index];
-  std::vector<uint8_t> bytes(symbol.initial);
-  bytes.resize(symbol.bytes);
-  for (const Relocation& r : symbol.relocations) {
-    const uint64_t value = ((r.function ? detail::function_address(r.target) : addresses_[r.target]) +
-                            static_cast<uint64_t>(r.addend)) >>
-                           r.shift;
-    if (r.offset + r.width <= bytes.size()) std::memcpy(bytes.data() + r.offset, &value, r.width);
-  }
-  return bytes;
 }
 
 }  // namespace sluice::exec

@@ -59,7 +59,8 @@ bool parse_parameters(std::string_view& text, std::vector<ParameterShape>& out) 
         if (element == 0) return false;
       } else if (one.substr(0, 1) == "[") {
         const size_t end_of_size = one.find(']');
-        if (end_of_size == one.npos || !ptx::parse_integer(trim(one.substr(1, end_of_size - 1)), count))
+        if (end_of_size == one.npos ||
+            !ptx::parse_integer(trim(one.substr(1, end_of_size - 1)), count))
           return false;
         one = trim(one.substr(end_of_size + 1));
       } else if (word.empty()) {
@@ -202,15 +203,15 @@ bool Decoder::call_builtin(const Callee& callee, const std::vector<std::string_v
     std::vector<uint64_t> arguments;  // bytes of each
     uint64_t result;
   };
-  static const std::vector<Known> all = {
-      {"vprintf", Builtin::kVprintf, {8, 8}, 4},
-      {"__assertfail", Builtin::kAssertFail, {8, 8, 4, 8, 8}, 0},
-      {"malloc", Builtin::kMalloc, {8}, 8},
-      {"free", Builtin::kFree, {8}, 0}};
+  static const std::vector<Known> all = {{"vprintf", Builtin::kVprintf, {8, 8}, 4},
+                                         {"__assertfail", Builtin::kAssertFail, {8, 8, 4, 8, 8}, 0},
+                                         {"malloc", Builtin::kMalloc, {8}, 8},
+                                         {"free", Builtin::kFree, {8}, 0}};
   const std::string name(callee.function->name);
   for (const Known& known : all) {
     if (known.name != name) continue;
-    if (arguments.size() != known.arguments.size() || results.size() > (known.result != 0 ? 1u : 0u))
+    if (arguments.size() != known.arguments.size() ||
+        results.size() > (known.result != 0 ? 1u : 0u))
       return fail("the call of " + name + " does not match the function");
     std::vector<Operand> offsets;
     const auto local = [&](std::string_view variable, uint64_t bytes) {

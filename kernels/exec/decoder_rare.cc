@@ -110,7 +110,7 @@ bool Decoder::do_atom_vector(bool reduction, Space space) {
   const Type type = first_type();
   AtomVectorForm f;
   f.op = has_word("add") ? 0 : has_word("min") ? 1 : 2;
-  f.element = type == Type::kF32                              ? kElementF32
+  f.element = type == Type::kF32                           ? kElementF32
               : type == Type::kF16 || type == Type::kF16x2 ? kElementF16
                                                            : kElementBf16;
   f.pairs = type == Type::kF16x2 || type == Type::kBf16x2 ? 1 : 0;
@@ -124,7 +124,8 @@ bool Decoder::do_atom_vector(bool reduction, Space space) {
   if (space == kSpaceShared) return unsupported();
   const std::vector<std::string_view> from = braces(text(first + 1));
   if (from.size() != vector) return false;
-  std::vector<Operand> aux = {raw(f.op), raw(f.element), raw(f.pairs), raw(f.count), raw(f.returns)};
+  std::vector<Operand> aux = {raw(f.op), raw(f.element), raw(f.pairs), raw(f.count),
+                              raw(f.returns)};
   static_assert(sizeof(AtomVectorForm) == 5 * 4);
   for (const std::string_view part : from) {
     Operand value;

@@ -22,7 +22,8 @@ bool selector(std::string_view& text, uint32_t& select) {
 }
 
 // ".h31" or ".b7610" behind an operand: a nibble per element, the lowest element's last.
-bool simd_selector(std::string_view& text, uint32_t elements, uint32_t otherwise, uint32_t& select) {
+bool simd_selector(std::string_view& text, uint32_t elements, uint32_t otherwise,
+                   uint32_t& select) {
   select = otherwise;
   const size_t dot = text.rfind('.');
   if (dot == text.npos) return true;
@@ -68,9 +69,9 @@ static_assert(sizeof(VideoForm) == 11 * 4);
 
 bool video_op(std::string_view name, uint32_t& op) {
   static constexpr std::pair<std::string_view, VideoOp> kOps[] = {
-      {"vadd", VideoOp::kAdd},         {"vsub", VideoOp::kSub}, {"vabsdiff", VideoOp::kAbsDiff},
-      {"vmin", VideoOp::kMin},         {"vmax", VideoOp::kMax}, {"vavrg", VideoOp::kAverage},
-      {"vset", VideoOp::kSet},         {"vshl", VideoOp::kShl}, {"vshr", VideoOp::kShr}};
+      {"vadd", VideoOp::kAdd}, {"vsub", VideoOp::kSub}, {"vabsdiff", VideoOp::kAbsDiff},
+      {"vmin", VideoOp::kMin}, {"vmax", VideoOp::kMax}, {"vavrg", VideoOp::kAverage},
+      {"vset", VideoOp::kSet}, {"vshl", VideoOp::kShl}, {"vshr", VideoOp::kShr}};
   for (const auto& [word, value] : kOps)
     if (word == name) {
       op = static_cast<uint32_t>(value);
@@ -85,7 +86,9 @@ bool Decoder::video_operand(std::string_view text, uint32_t& select, Operand& ou
                             bool& negated) {
   negated = false;
   Register reg;
-  if (negatable && !text.empty() && text.front() == '-' && find_register(text.substr(1, text.find('.') == text.npos ? text.npos : text.find('.') - 1), reg)) {
+  if (negatable && !text.empty() && text.front() == '-' &&
+      find_register(text.substr(1, text.find('.') == text.npos ? text.npos : text.find('.') - 1),
+                    reg)) {
     negated = true;
     text = text.substr(1);
   }
@@ -104,14 +107,16 @@ bool Decoder::do_video() {
   f.saturate = take("sat") ? 1 : 0;
   if (take("wrap")) f.how = 1;
   take("clamp");
-  f.second = take("add") ? kSecondAdd : take("min") ? kSecondMin : take("max") ? kSecondMax : kSecondNone;
+  f.second = take("add")   ? kSecondAdd
+             : take("min") ? kSecondMin
+             : take("max") ? kSecondMax
+                           : kSecondNone;
   if (!all_taken()) return false;
   std::string_view to = text(0);
   if (!selector(to, f.d_select)) return false;
   // A third source is there for a second operation or for merging, not for both.
   const bool third = f.second != kSecondNone || f.d_select != kSelectAll;
-  if ((f.second != kSecondNone && f.d_select != kSelectAll) ||
-      operand_count() != (third ? 4u : 3u))
+  if ((f.second != kSecondNone && f.d_select != kSelectAll) || operand_count() != (third ? 4u : 3u))
     return false;
   Operand a, b, c, d;
   bool negated;
@@ -170,7 +175,8 @@ bool Decoder::do_vmad() {
       !video_operand(text(3), none, c, true, minus_c) || none != kSelectAll ||
       !destination(text(0), Type::kB32, d))
     return false;
-  if (plus_one ? minus_a || minus_b || minus_c : minus_a != minus_b && minus_c) return unsupported();
+  if (plus_one ? minus_a || minus_b || minus_c : minus_a != minus_b && minus_c)
+    return unsupported();
   if (minus_a != minus_b) f.how |= kMadNegateProduct;
   if (minus_c) f.how |= kMadNegateC;
   emit("videomad", 0, 0, d, a, b, c);

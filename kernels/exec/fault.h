@@ -14,19 +14,19 @@ struct Dim3 {
 
 enum class FaultKind : uint8_t {
   kNone = 0,
-  kOutOfBounds,   // no mapped range holds the whole access (also: freed memory, null)
-  kReadOnly,      // a store or atomic to a range that is mapped read-only
-  kMisaligned,    // address not a multiple of the access (vector: of the whole vector)
-  kSharedBounds,  // beyond static + dynamic shared memory
-  kLocalBounds,   // beyond the thread's local memory
+  kOutOfBounds,    // no mapped range holds the whole access (also: freed memory, null)
+  kReadOnly,       // a store or atomic to a range that is mapped read-only
+  kMisaligned,     // address not a multiple of the access (vector: of the whole vector)
+  kSharedBounds,   // beyond static + dynamic shared memory
+  kLocalBounds,    // beyond the thread's local memory
   kStackOverflow,  // calls or alloca need more local memory than the thread has
-  kWrongSpace,    // atomic or store on a space that cannot take it
-  kTrap,          // trap or brkpt
-  kAssert,        // __assertfail; `detail` holds its message
-  kBadFree,       // free of what is no allocation of malloc's
-  kDeadlock,      // every warp waits at a barrier or warp-wide operation that nobody can reach
-  kBadBarrier,    // barrier number above 15, or a thread count that is no multiple of 32
-  kBadCall,       // indirect call to something that is not a function, or call stack too deep
+  kWrongSpace,     // atomic or store on a space that cannot take it
+  kTrap,           // trap or brkpt
+  kAssert,         // __assertfail; `detail` holds its message
+  kBadFree,        // free of what is no allocation of malloc's
+  kDeadlock,       // every warp waits at a barrier or warp-wide operation that nobody can reach
+  kBadBarrier,     // barrier number above 15, or a thread count that is no multiple of 32
+  kBadCall,        // indirect call to something that is not a function, or call stack too deep
 };
 const char* to_string(FaultKind kind);
 

@@ -7,8 +7,9 @@
 namespace sluice::exec::detail {
 namespace {
 
-// A form is a list of places for words (at most 32), separated by blanks. A place has alternatives, separated by
-// bars; "?" behind them: it may be left out. "<name>" stands for the alternatives of that name.
+// A form is a list of places for words (at most 32), separated by blanks. A place has alternatives,
+// separated by bars; "?" behind them: it may be left out. "<name>" stands for the alternatives of
+// that name.
 struct Row {
   const char* opcodes;  // separated by blanks
   const char* form;
@@ -22,7 +23,8 @@ const std::pair<const char*, const char*> kSets[] = {
     {"halves", "f16|f16x2|bf16|bf16x2"},
     {"any", "b8|u8|s8|b16|u16|s16|b32|u32|s32|f32|b64|u64|s64|f64"},
     {"round", "rn|rz|rm|rp"},
-    {"space", "const|global|local|param|param::entry|param::func|shared|shared::cta|shared::cluster"},
+    {"space",
+     "const|global|local|param|param::entry|param::func|shared|shared::cta|shared::cluster"},
     {"scope", "cta|cluster|gpu|sys"},
     {"l1", "L1::evict_normal|L1::evict_unchanged|L1::evict_first|L1::evict_last|L1::no_allocate"},
     {"l2", "L2::64B|L2::128B|L2::256B"},
@@ -153,8 +155,7 @@ const Row kRows[] = {
      "range global? L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged "
      "L2::evict_first|L2::evict_unchanged? b64"},
     {"createpolicy", "cvt L2 b64"},
-    {"isspacep",
-     "const|global|local|shared|shared::cta|shared::cluster|param|param::entry"},
+    {"isspacep", "const|global|local|shared|shared::cta|shared::cluster|param|param::entry"},
     {"cvta", "to? const|global|local|shared|shared::cta|shared::cluster|param|param::entry u64"},
     // Atomics.
     {"atom", "<sem>? <scope>? <gs>? add <hint>? u32|s32|u64|f32|f64"},

@@ -1,8 +1,7 @@
-// Which forms of an instruction there are: its words between dots, as PTX ISA 9.0 has them for sm_90
-// and below, less what this interpreter does not carry out. A form that is not
-// here is refused when the module is loaded; so no word of an instruction is ever overlooked.
-// Internal to kernels/exec; pure. New instructions may leave the check to their decoders by having
-// no row.
+// Which forms of an instruction there are: its words between dots, as PTX ISA 9.0 has them for
+// sm_90 and below, less what this interpreter does not carry out. A form that is not here is
+// refused when the module is loaded; so no word of an instruction is ever overlooked. Internal to
+// kernels/exec; pure. New instructions may leave the check to their decoders by having no row.
 #pragma once
 
 #include <string_view>

@@ -131,8 +131,7 @@ Flow video_simd(Warp& w, const Inst& in) {
   std::memcpy(static_cast<void*>(&f), w.block->aux + in.aux, sizeof f);
   const uint32_t elements = f.elements, bits = 32 / elements, ones = bits == 16 ? 0xffff : 0xff;
   each_lane(w, [&](uint32_t lane) {
-    const uint64_t both =
-        uint64_t{lane_u32(w, in.b, lane)} << 32 | lane_u32(w, in.a, lane);
+    const uint64_t both = uint64_t{lane_u32(w, in.b, lane)} << 32 | lane_u32(w, in.a, lane);
     const uint32_t c = lane_u32(w, in.c, lane);
     const auto element = [&](uint32_t select, uint32_t k, bool is_signed) {
       const auto v = static_cast<uint32_t>(both >> (select >> 4 * k & 15) * bits) & ones;
@@ -220,8 +219,9 @@ uint32_t half_bits(double v, bool bf16) {
   const double units = std::nearbyint(std::ldexp(v, fraction_bits - exponent));
   const auto n = static_cast<uint32_t>(units);
   const uint32_t one = 1u << fraction_bits;
-  const uint32_t r = n < one ? n  // subnormal; it may round up to the least normal number
-                             : (static_cast<uint32_t>(exponent - least + 1) << fraction_bits) + (n - one);
+  const uint32_t r =
+      n < one ? n  // subnormal; it may round up to the least normal number
+              : (static_cast<uint32_t>(exponent - least + 1) << fraction_bits) + (n - one);
   return sign | (exponent > most || r >= infinity ? infinity : r);
 }
 
@@ -240,13 +240,14 @@ Flow atomic_vector(Warp& w, const Inst& in) {
   aux += sizeof f / 4;
   const bool single = f.element == kElementF32, pairs = f.pairs != 0;
   const uint32_t width = single || pairs ? 4 : 2;
-  const LaneAccess access{static_cast<uint32_t>(in.mod & kSpaceMask), width * f.count, width * f.count, true};
+  const LaneAccess access{static_cast<uint32_t>(in.mod & kSpaceMask), width * f.count,
+                          width * f.count, true};
   for (uint32_t m = w.exec; m != 0; m &= m - 1) {
     const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
-    const uint64_t address = ((in.mod & kModAddress32) != 0 ? uint64_t{static_cast<uint32_t>(
-                                                                  lane_u32(w, in.a, lane) + in.imm)}
-                                                            : lane_u64(w, in.a, lane) +
-                                                                  static_cast<uint64_t>(in.imm));
+    const uint64_t address =
+        ((in.mod & kModAddress32) != 0
+             ? uint64_t{static_cast<uint32_t>(lane_u32(w, in.a, lane) + in.imm)}
+             : lane_u64(w, in.a, lane) + static_cast<uint64_t>(in.imm));
     const uint64_t host = resolve_lane_access(w, access, address, lane);
     if (host == 0) return Flow::kFault;
     for (uint32_t k = 0; k < f.count; ++k) {
@@ -257,7 +258,9 @@ Flow atomic_vector(Warp& w, const Inst& in) {
         do {
           if (single) {
             // As atom.add.f32 has it: subnormals are flushed in global memory.
-            const auto flush = [](uint32_t v) { return (v & 0x7f800000u) == 0 ? v & 0x80000000u : v; };
+            const auto flush = [](uint32_t v) {
+              return (v & 0x7f800000u) == 0 ? v & 0x80000000u : v;
+            };
             float x, y;
             const uint32_t xb = flush(old), yb = flush(value);
             std::memcpy(&x, &xb, 4);
@@ -268,12 +271,13 @@ Flow atomic_vector(Warp& w, const Inst& in) {
             next = static_cast<T>(sum != sum ? 0x7fffffffu : flush(bits));
           } else if (pairs) {
             next = static_cast<T>(combine_halves(old & 0xffff, value & 0xffff, f) |
-                                  combine_halves(static_cast<uint32_t>(old) >> 16, value >> 16, f) << 16);
+                                  combine_halves(static_cast<uint32_t>(old) >> 16, value >> 16, f)
+                                      << 16);
           } else {
             next = static_cast<T>(combine_halves(old, value & 0xffff, f));
           }
-        } while (!__atomic_compare_exchange_n(at, &old, next, true, __ATOMIC_SEQ_CST,
-                                              __ATOMIC_RELAXED));
+        } while (
+            !__atomic_compare_exchange_n(at, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
         if (f.returns != 0 && aux[f.count + k] != kNoOperand)
           target32(w, aux[f.count + k])[lane] = old;
       };

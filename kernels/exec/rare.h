@@ -1,4 +1,5 @@
-// What decoder_rare.cc and decoder_video.cc tell ops_rare.cc, by Inst::imm and Code::aux. Internal to kernels/exec.
+// What decoder_rare.cc and decoder_video.cc tell ops_rare.cc, by Inst::imm and Code::aux. Internal
+// to kernels/exec.
 #pragma once
 
 #include <cstdint>

@@ -83,9 +83,8 @@ void measure_stacks(ModuleContext& module) {
   std::vector<bool> dynamic(components.all.size(), false);
   for (size_t c = 0; c < components.all.size(); ++c) {
     const std::vector<uint32_t>& members = components.all[c];
-    const bool cycle =
-        members.size() > 1 ||
-        std::binary_search(out[members[0]].begin(), out[members[0]].end(), members[0]);
+    const bool cycle = members.size() > 1 || std::binary_search(out[members[0]].begin(),
+                                                                out[members[0]].end(), members[0]);
     uint64_t own = 0, below = 0;
     dynamic[c] = cycle;
     for (const uint32_t v : members) {

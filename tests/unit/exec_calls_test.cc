@@ -155,12 +155,13 @@ TEST_F(ExecCalls, IndirectCallsByLane) {
 TEST_F(ExecCalls, CallsOfNothingAreFaults) {
   for (const char* which : {"24", "32", "40"}) {
     const bool wild = std::string(which) == "40";
-    ASSERT_TRUE(load(kernel(std::string(kIndex) + "ld.global.u64 %rd13, [functions+" +
-                                (wild ? "0" : which) + "];" + (wild ? "add.s64 %rd13, %rd13, 4;" : "") +
-                                "{ .param .b32 p; st.param.b32 [p], %r0; .param .b32 q;"
-                                "  P: .callprototype (.param .b32 _) _ (.param .b32 _);"
-                                "  call (q), %rd13, (p), P; }",
-                            kTargets)))
+    ASSERT_TRUE(
+        load(kernel(std::string(kIndex) + "ld.global.u64 %rd13, [functions+" +
+                        (wild ? "0" : which) + "];" + (wild ? "add.s64 %rd13, %rd13, 4;" : "") +
+                        "{ .param .b32 p; st.param.b32 [p], %r0; .param .b32 q;"
+                        "  P: .callprototype (.param .b32 _) _ (.param .b32 _);"
+                        "  call (q), %rd13, (p), P; }",
+                    kTargets)))
         << error_;
     ASSERT_EQ(launch({1}, {32}, {0}), RunState::kFault);
     EXPECT_EQ(fault_.kind, FaultKind::kBadCall) << fault_.describe();

@@ -130,9 +130,7 @@ TEST_P(ExecLanguage, CallsInDivergentLoops) {
   for (int i = 0; i < 32; ++i) value[i] = i;
   for (int r = 0; r < rounds; ++r) {
     for (int i = 0; i < 32; ++i)
-      value[i] = ((i ^ r) & 1) != 0
-                     ? apply((i + r) % 3, value[i], 3)
-                     : value[i] + fib((i + r) % 7);
+      value[i] = ((i ^ r) & 1) != 0 ? apply((i + r) % 3, value[i], 3) : value[i] + fib((i + r) % 7);
     std::vector<int32_t> before = value;
     for (int i = 0; i < 32; ++i) value[i] += before[i ^ 1];
   }
@@ -151,7 +149,8 @@ TEST_P(ExecLanguage, Assert) {
   ASSERT_EQ(launch_raw({1}, {40}, arguments(int32_t{33}), 0, "asserts"), RunState::kFault);
   EXPECT_EQ(fault_.kind, FaultKind::kAssert);
   EXPECT_EQ(fault_.thread.x, 33u);
-  EXPECT_NE(fault_.detail.find("block: [0,0,0], thread: [33,0,0] Assertion `threadIdx.x < limit` failed."),
+  EXPECT_NE(fault_.detail.find(
+                "block: [0,0,0], thread: [33,0,0] Assertion `threadIdx.x < limit` failed."),
             std::string::npos)
       << fault_.detail;
   EXPECT_NE(fault_.detail.find("language.cu:"), std::string::npos);

@@ -13,16 +13,18 @@ class ExecRare : public ExecTest {
   // Runs `instruction` with %r1, %r2, %r3 = a, b, c for each of many words; the results in %r4.
   std::vector<uint32_t> results(const std::string& instruction) {
     const std::string text = kernel(
-        "mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mad.lo.u32 %r0, %r9, 32, %r0; mul.wide.u32 %rd9, %r0, 4;\n"
-        "add.s64 %rd10, %rd0, %rd9; add.s64 %rd11, %rd1, %rd9; add.s64 %rd12, %rd2, %rd9; add.s64 %rd13, %rd3, %rd9;\n"
+        "mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mad.lo.u32 %r0, %r9, 32, %r0; mul.wide.u32 "
+        "%rd9, %r0, 4;\n"
+        "add.s64 %rd10, %rd0, %rd9; add.s64 %rd11, %rd1, %rd9; add.s64 %rd12, %rd2, %rd9; add.s64 "
+        "%rd13, %rd3, %rd9;\n"
         "ld.global.u32 %r1, [%rd10]; ld.global.u32 %r2, [%rd11]; ld.global.u32 %r3, [%rd12];\n" +
         instruction + "\nst.global.u32 [%rd13], %r4;");
     EXPECT_TRUE(load(text)) << instruction << ": " << error_;
     if (!program_) return {};
     if (a_.empty()) {
       std::mt19937 random(7);
-      const uint32_t edges[] = {0,          1,          0x7fffffff, 0x80000000, 0xffffffff, 0x7fff8000,
-                                0x00ff0080, 0x80007fff, 0x7f808001, 0x0000ffff};
+      const uint32_t edges[] = {0,          1,          0x7fffffff, 0x80000000, 0xffffffff,
+                                0x7fff8000, 0x00ff0080, 0x80007fff, 0x7f808001, 0x0000ffff};
       for (uint32_t k = 0; k < 512; ++k) {
         a_.push_back(k < 100 ? edges[k % 10] : random());
         b_.push_back(k < 100 ? edges[k / 10] : random());
@@ -117,11 +119,13 @@ TEST_F(ExecRare, SimdVideo) {
 }
 
 TEST_F(ExecRare, LogicWithPredicate) {
-  expect("setp.lt.u32 %p1, %r1, %r2; lop3.xor.b32 %r4|%p2, %r1, %r2, %r3, 0x96, %p1; @%p2 add.u32 %r4, %r4, 1;",
-         [](uint32_t a, uint32_t b, uint32_t c) {
-           const uint32_t d = a ^ b ^ c;
-           return d + ((d != 0) != (a < b) ? 1 : 0);
-         });
+  expect(
+      "setp.lt.u32 %p1, %r1, %r2; lop3.xor.b32 %r4|%p2, %r1, %r2, %r3, 0x96, %p1; @%p2 add.u32 "
+      "%r4, %r4, 1;",
+      [](uint32_t a, uint32_t b, uint32_t c) {
+        const uint32_t d = a ^ b ^ c;
+        return d + ((d != 0) != (a < b) ? 1 : 0);
+      });
 }
 
 TEST_F(ExecRare, PackedIntegers) {
@@ -145,13 +149,15 @@ TEST_F(ExecRare, PackedIntegers) {
 TEST_F(ExecRare, HalvesWithModifiers) {
   const auto nan = [](uint32_t v) { return (v & 0x7fff) > 0x7c00; };
   const auto flush = [](uint32_t v) { return (v & 0x7c00) == 0 ? v & 0x8000 : v; };
-  expect("mov.b32 {%rs1, %rs3}, %r1; mov.b32 {%rs2, %rs4}, %r2; min.ftz.NaN.f16 %rs5, %rs1, %rs2; cvt.u32.u16 %r4, %rs5;",
-         [&](uint32_t a, uint32_t b, uint32_t) {
-           a = flush(a & 0xffff), b = flush(b & 0xffff);
-           if (nan(a) || nan(b)) return 0x7fffu;
-           const auto key = [](uint32_t v) { return (v & 0x8000) ? -int(v & 0x7fff) - 1 : int(v); };
-           return key(a) < key(b) ? a : b;
-         });
+  expect(
+      "mov.b32 {%rs1, %rs3}, %r1; mov.b32 {%rs2, %rs4}, %r2; min.ftz.NaN.f16 %rs5, %rs1, %rs2; "
+      "cvt.u32.u16 %r4, %rs5;",
+      [&](uint32_t a, uint32_t b, uint32_t) {
+        a = flush(a & 0xffff), b = flush(b & 0xffff);
+        if (nan(a) || nan(b)) return 0x7fffu;
+        const auto key = [](uint32_t v) { return (v & 0x8000) ? -int(v & 0x7fff) - 1 : int(v); };
+        return key(a) < key(b) ? a : b;
+      });
   expect("max.xorsign.abs.bf16x2 %r4, %r1, %r2;", [](uint32_t a, uint32_t b, uint32_t) {
     uint32_t r = 0;
     for (int k = 0; k < 32; k += 16) {
@@ -167,9 +173,10 @@ TEST_F(ExecRare, HalvesWithModifiers) {
     return r;
   });
   // Subnormals are zeros before and after: the least normal times a half is zero.
-  expect("and.b32 %r1, %r1, 0x03ff03ff; mov.b32 %r2, 0x38003800; mov.b32 %r5, 0x04000400; "
-         "fma.rn.ftz.f16x2 %r4, %r5, %r2, %r1;",
-         [](uint32_t, uint32_t, uint32_t) { return 0u; });
+  expect(
+      "and.b32 %r1, %r1, 0x03ff03ff; mov.b32 %r2, 0x38003800; mov.b32 %r5, 0x04000400; "
+      "fma.rn.ftz.f16x2 %r4, %r5, %r2, %r1;",
+      [](uint32_t, uint32_t, uint32_t) { return 0u; });
 }
 
 TEST_F(ExecRare, VectorAtomics) {
@@ -196,7 +203,8 @@ TEST_F(ExecRare, VectorAtomics) {
   EXPECT_EQ(sums, (std::vector<float>{0, 0, 496, 528}));
   EXPECT_EQ(old[31], 528 - 32) << "in the order of the lanes";
   // 32 halves, 32 ones, 32 of the least subnormal, 32 of minus one.
-  EXPECT_EQ(halves, (std::vector<uint16_t>{0x4c00, 0x5000, 0x4c00, 0x5000, 32, 0xd000, 0x4c00, 0x5000}));
+  EXPECT_EQ(halves,
+            (std::vector<uint16_t>{0x4c00, 0x5000, 0x4c00, 0x5000, 32, 0xd000, 0x4c00, 0x5000}));
   ASSERT_EQ(launch({1}, {32}, {sum_base + 4, half_base, old_base}), RunState::kFault);
   EXPECT_EQ(fault_.kind, FaultKind::kMisaligned);
 }

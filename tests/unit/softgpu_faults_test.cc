@@ -85,8 +85,9 @@ class SoftGpuFaults : public SoftGpuTest {
   // The message of a fault in a context of its own, which must be `error` and stay.
   std::string fault(uint32_t which, CUdeviceptr address, CUresult error) {
     void* pointers[] = {&address, &which};
-    EXPECT_EQ(api.cuLaunchKernel(function("fault"), 3, 1, 1, 64, 1, 1, 0, nullptr, pointers, nullptr),
-              CUDA_SUCCESS);
+    EXPECT_EQ(
+        api.cuLaunchKernel(function("fault"), 3, 1, 1, 64, 1, 1, 0, nullptr, pointers, nullptr),
+        CUDA_SUCCESS);
     FAILS(error, api.cuCtxSynchronize());
     CUdeviceptr p = 0;
     FAILS(error, api.cuMemAlloc(&p, 16));
@@ -109,8 +110,9 @@ class SoftGpuFaults : public SoftGpuTest {
 
 TEST_F(SoftGpuFaults, OutOfBoundsNamesTheNearestAllocation) {
   const CUdeviceptr p = allocate(1024);
-  expect(fault(0, p + 1024, CUDA_ERROR_ILLEGAL_ADDRESS),
-         {"PTX line 20", "8 bytes at 0x", "(global)", "0 bytes after the end of the 1024 bytes at"});
+  expect(
+      fault(0, p + 1024, CUDA_ERROR_ILLEGAL_ADDRESS),
+      {"PTX line 20", "8 bytes at 0x", "(global)", "0 bytes after the end of the 1024 bytes at"});
 }
 TEST_F(SoftGpuFaults, FreedMemory) {
   const CUdeviceptr p = allocate(1024);
