@@ -96,7 +96,7 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "tcgen05.fence::before_thread_sync;", "wgmma.fence.sync.aligned;",
       "tensormap.cp_fenceproxy [%rd0];", "clusterlaunchcontrol.try_cancel.async [%r1], [%r2];",
       "surf.frobnicate;", "istypep.texref %p1, %rd0;", "txq.width.b32 %r1, [%rd0];",
-      "suq.width.b32 %r1, [%rd0];", "add.f32.f16 %f1, %rs1, %f2;", "video.add %r1;", "foo;",
+      "add.f32.f16 %f1, %rs1, %f2;", "video.add %r1;", "foo;",
       "foo.bar %r1;",
       // Directives and declarations.
       ".unknown 1;", ".reg .b256 %z;", ".reg .v2 .f32 %z;", ".local .unknown z;", ".reg .f8 %z;"};
