@@ -23,7 +23,7 @@
   X(bfs, "E", 4096)               \
   X(fft, "E", 4096)               \
   X(md, "EF", 4096)               \
-  X(backprop, "E", 8192)          \
+  X(backprop, "E", 2000)          \
   X(scan, "E", 8192)              \
   X(sort, "E", 8192)              \
   X(spmv, "EFRP", 4096)           \
