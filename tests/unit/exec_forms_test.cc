@@ -95,7 +95,7 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       // Other chapters of the manual, and other GPUs.
       "tcgen05.fence::before_thread_sync;", "wgmma.fence.sync.aligned;",
       "tensormap.cp_fenceproxy [%rd0];", "clusterlaunchcontrol.try_cancel.async [%r1], [%r2];",
-      "surf.frobnicate;", "istypep.texref %p1, %rd0;", "txq.width.b32 %r1, [%rd0];",
+      "surf.frobnicate;", "istypep.texref %p1, %rd0;", "txq.frobnicate.b32 %r1, [%rd0];",
       "add.f32.f16 %f1, %rs1, %f2;", "video.add %r1;", "foo;",
       "foo.bar %r1;",
       // Directives and declarations.
