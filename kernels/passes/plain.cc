@@ -10,6 +10,10 @@ Finding loop_over_tasks(Clone& clone) {
   const bool unaligned_is_known = clone.in.module.version() >= ptx::Module::Version{6, 0};
   clone.options.loose_lanes |= facts.has_divergent_branch && unaligned_is_known;
   clone.options.separate = facts.shares_in_block;
+  // Lanes that came to the tail apart meet again before the loop's own barrier: on an H200 a warp
+  // that is split in front of a block-wide barrier is not to be trusted (docs/rewriter.md). All
+  // lanes of the warp come here after every task.
+  if (clone.options.loose_lanes) clone.options.clean_up.push_back("bar.warp.sync \t4294967295;");
   LoopHead loop(clone.options, clone.head);
   loop.write_before_body();
   LoopHead(clone.options, clone.tail).write_after_body();
