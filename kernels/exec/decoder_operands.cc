@@ -321,7 +321,8 @@ bool Decoder::symbol_value(std::string_view text, Type type, Operand& out) {
 bool Decoder::width_fits(const Register& reg, Type type, std::string_view name) {
   const uint32_t bits = bits_of(type);
   const std::string_view op = words_[0];
-  const bool relaxed = op == "ld" || op == "st" || op == "cvt" || op == "ldu" || op == "call";
+  const bool relaxed = op == "ld" || op == "st" || op == "cvt" || op == "ldu" || op == "call" ||
+                       op == "suld" || op == "sust";
   if (reg.width != 16 && (reg.bits == bits || (relaxed && reg.bits > bits) || op == "func"))
     return true;
   return fail("the register " + std::string(name) + " of " + std::to_string(reg.bits) +

@@ -92,26 +92,28 @@ u32 channel(const TextureDescriptor& t, const u8* p) {
     }
   }
 }
-bool gives_float(const TextureDescriptor& t) {
-  return t.format == TexelFormat::kF32 || t.format == TexelFormat::kF16 ||
-         (!t.as_integer && t.format != TexelFormat::kU32 && t.format != TexelFormat::kS32);
-}
-
-// The texel at whole coordinates inside the texture; absent channels are 0, the last one 1.
+// The texel at whole coordinates inside the texture; absent channels are 0.
 Texel texel_at(const TextureDescriptor& t, s64 x, s64 y, s64 z) {
   Texel r;
   const u8* p = reinterpret_cast<const u8*>(t.base + static_cast<u64>(z) * t.slice_bytes +
                                             static_cast<u64>(y) * t.row_bytes +
                                             static_cast<u64>(x) * t.texel_bytes());
   for (u32 k = 0; k < t.channels; ++k) r.bits[k] = channel(t, p + k * bytes_of(t.format));
-  if (t.channels < 4) r.bits[3] = gives_float(t) ? f32_bits(1.0f) : 1;
   return r;
 }
 
+// Integer texels take the low bits of the border's, whatever number they are.
 Texel border_of(const TextureDescriptor& t) {
   Texel r;
-  for (u32 k = 0; k < 4; ++k) r.bits[k] = f32_bits(t.border[k]);
-  if (t.linear_memory) r = Texel{};
+  for (u32 k = 0; k < t.channels; ++k) {
+    const u32 bits = f32_bits(t.border[k]);
+    r.bits[k] = bits;
+    if (!t.as_integer) continue;
+    if (t.format == TexelFormat::kU8) r.bits[k] = bits & 0xff;
+    if (t.format == TexelFormat::kS8) r.bits[k] = static_cast<u32>(s32{static_cast<s8>(bits)});
+    if (t.format == TexelFormat::kU16) r.bits[k] = bits & 0xffff;
+    if (t.format == TexelFormat::kS16) r.bits[k] = static_cast<u32>(s32{static_cast<s16>(bits)});
+  }
   return r;
 }
 
@@ -141,46 +143,55 @@ Texel addressed(const TextureDescriptor& t, const s64* at, u32 dimensions, s64 l
   return texel_at(t, x, y, t.layered ? layer : z);
 }
 
-// A coordinate in texels, in 1/256; far outside is as good as anywhere outside.
-s64 fixed_point(const TextureDescriptor& t, f32 v, u32 size, AddressMode mode) {
+// Whole coordinates know no address modes: outside (also of the layers) is zero. So is, on an H200,
+// all of an array of one dimension that is no layer: such fetches are meant for linear memory.
+Texel texel_or_zero(const TextureDescriptor& t, const s64* at, u32 dimensions, s64 layer) {
+  const s64 x = at[0], y = dimensions > 1 ? at[1] : 0, z = dimensions > 2 ? at[2] : 0;
+  if (x < 0 || x >= t.width || y < 0 || y >= t.height || z < 0 || z >= t.depth ||
+      (dimensions == 1 && !t.linear_memory && !t.layered))
+    return {};
+  return texel_at(t, x, y, t.layered ? layer : z);
+}
+
+// A coordinate in texels; far outside is as good as anywhere outside.
+f64 texel_coordinate(const TextureDescriptor& t, f32 v, u32 size, AddressMode mode) {
   if (v != v) v = 0;
   f64 x = v;
   if (t.normalised) {
     if (mode == AddressMode::kWrap) x -= std::floor(x);
-    if (mode == AddressMode::kMirror) {
-      const f64 whole = std::floor(x);
-      x -= whole;
-      if (std::fmod(whole, 2.0) != 0) x = 1.0 - x;
-    }
+    if (mode == AddressMode::kMirror)
+      x -= 2 * std::floor(x / 2);  // place() mirrors the second half
     x *= size;
   }
   const f64 limit = 1 << 24;
-  x = x < -limit ? -limit : x > limit ? limit : x;
-  return static_cast<s64>(std::floor(x * 256.0 + 0.5));
+  return x < -limit ? -limit : x > limit ? limit : x;
 }
 
+// The mean of the corners. Their weights are 9-bit numbers: of each pair the upper share is rounded
+// to 8 bits behind the point and the lower one is what is left. The sum is rounded once.
 Texel filtered(const TextureDescriptor& t, const s64* fixed, u32 dimensions, s64 layer) {
   s64 low[3] = {};
-  f32 weight[3] = {};
+  s32 share[8] = {256};
   for (u32 d = 0; d < dimensions; ++d) {
     const s64 at = fixed[d] - 128;
     low[d] = at >> 8;
-    weight[d] = static_cast<f32>(at & 255) / 256.0f;
+    const s32 weight = static_cast<s32>(at & 255);
+    for (u32 k = 0; k < 1u << d; ++k) {
+      const s32 upper = (share[k] * weight + 128) >> 8;
+      share[k + (1u << d)] = upper;
+      share[k] -= upper;
+    }
   }
-  f32 sum[4] = {};
+  f64 sum[4] = {};
   for (u32 corner = 0; corner < 1u << dimensions; ++corner) {
     s64 at[3];
-    f32 share = 1;
-    for (u32 d = 0; d < dimensions; ++d) {
-      const bool upper = (corner >> d & 1) != 0;
-      at[d] = low[d] + (upper ? 1 : 0);
-      share *= upper ? weight[d] : 1.0f - weight[d];
-    }
+    for (u32 d = 0; d < dimensions; ++d) at[d] = low[d] + (corner >> d & 1);
     const Texel texel = addressed(t, at, dimensions, layer);
-    for (u32 k = 0; k < 4; ++k) sum[k] += share * bit_cast_to<f32>(texel.bits[k]);
+    for (u32 k = 0; k < 4; ++k)
+      sum[k] += share[corner] / 256.0 * static_cast<f64>(bit_cast_to<f32>(texel.bits[k]));
   }
   Texel r;
-  for (u32 k = 0; k < 4; ++k) r.bits[k] = f32_bits(sum[k]);
+  for (u32 k = 0; k < 4; ++k) r.bits[k] = f32_bits(static_cast<f32>(sum[k]));
   return r;
 }
 
@@ -205,10 +216,9 @@ Flow fetch(Warp& w, const Inst& in) {
     for (u32 d = 0; d < access.dimensions; ++d) {
       const u32 bits = lane_u32(w, aux[d], lane);
       if (access.float_coordinates) {
-        fixed[d] = fixed_point(*t, bit_cast_to<f32>(bits), sizes[d], t->address[d]);
-        f64 v = bit_cast_to<f32>(bits);
-        (void)v;
-        whole[d] = fixed[d] >> 8;
+        const f64 x = texel_coordinate(*t, bit_cast_to<f32>(bits), sizes[d], t->address[d]);
+        fixed[d] = static_cast<s64>(std::floor(x * 256.0 + 0.5));
+        whole[d] = static_cast<s64>(std::floor(x));
       } else {
         whole[d] = static_cast<s32>(bits);
       }
@@ -218,10 +228,13 @@ Flow fetch(Warp& w, const Inst& in) {
       const s64 x = (fixed[0] - 128) >> 8, y = (fixed[1] - 128) >> 8;
       const s64 at[4][2] = {{x, y + 1}, {x + 1, y + 1}, {x + 1, y}, {x, y}};
       for (u32 k = 0; k < 4; ++k) r.bits[k] = addressed(*t, at[k], 2, 0).bits[access.component];
-    } else if (t->linear_memory) {
-      r = whole[0] >= 0 && whole[0] < t->width ? texel_at(*t, whole[0], 0, 0) : border_of(*t);
+    } else if (!access.float_coordinates) {
+      const bool outside = aux[3] != kNoOperand && lane_u32(w, aux[3], lane) >= t->depth;
+      r = outside ? Texel{} : texel_or_zero(*t, whole, access.dimensions, layer);
     } else if (t->filter && access.float_coordinates) {
-      r = filtered(*t, fixed, access.dimensions, layer);
+      // A line is filtered as a picture of height 1 at its edge: the border has a share.
+      const bool line = access.dimensions == 1 && !t->layered;
+      r = filtered(*t, fixed, line ? 2 : access.dimensions, layer);
     } else {
       r = addressed(*t, whole, access.dimensions, layer);
     }

@@ -18,17 +18,40 @@ class NoEnvironment : public exec::Environment {
   void print(std::string_view) override {}
 };
 
-// Two approximations of the same number, as bit patterns of type `kind`.
-bool close(const Case& c, uint64_t x, uint64_t y) {
-  float a, b;
-  const uint32_t xa = static_cast<uint32_t>(x), yb = static_cast<uint32_t>(y);
-  std::memcpy(&a, &xa, 4);
-  std::memcpy(&b, &yb, 4);
+// A half's value.
+double half(uint32_t bits, bool bf16) {
+  const int mantissa_bits = bf16 ? 7 : 10, bias = bf16 ? 127 : 15;
+  const int top = bf16 ? 255 : 31;
+  const int mantissa = static_cast<int>(bits) & ((1 << mantissa_bits) - 1);
+  const int exponent = static_cast<int>(bits >> mantissa_bits) & top;
+  double v = exponent == 0
+                 ? std::ldexp(mantissa, 1 - bias - mantissa_bits)
+                 : std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+  if (exponent == top) v = mantissa == 0 ? INFINITY : NAN;
+  return (bits & 0x8000) != 0 ? -v : v;
+}
+
+bool close(const Case& c, double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   if (a == b) return true;
   if (std::isinf(a) || std::isinf(b)) return false;
-  return std::fabs(double{a} - double{b}) <=
-         std::max(c.absolute, c.relative * std::max(std::fabs(double{a}), std::fabs(double{b})));
+  return std::fabs(a - b) <=
+         std::max(c.absolute, c.relative * std::max(std::fabs(a), std::fabs(b)));
+}
+
+// Two approximations of the same number, as bit patterns of the case's result.
+bool close(const Case& c, uint64_t x, uint64_t y) {
+  const uint32_t xa = static_cast<uint32_t>(x), yb = static_cast<uint32_t>(y);
+  const bool bf16 = c.d == Kind::kBf16 || c.d == Kind::kBf16x2;
+  if (bf16 || c.d == Kind::kF16 || c.d == Kind::kF16x2) {
+    const bool pair = c.d == Kind::kF16x2 || c.d == Kind::kBf16x2;
+    return close(c, half(xa & 0xffff, bf16), half(yb & 0xffff, bf16)) &&
+           (!pair || close(c, half(xa >> 16, bf16), half(yb >> 16, bf16)));
+  }
+  float a, b;
+  std::memcpy(&a, &xa, 4);
+  std::memcpy(&b, &yb, 4);
+  return close(c, double{a}, double{b});
 }
 
 TEST(ExecConformance, AnswersAsTheGpuDid) {

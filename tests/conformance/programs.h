@@ -31,7 +31,7 @@ struct TextureSpec {
   bool read_back = false;  // a surface's contents follow the output
 };
 
-enum class Values : std::uint8_t { kBits, kF32, kF16, kF64 };
+enum class Values : std::uint8_t { kBits, kF32 };
 
 struct Program {
   std::string name;  // also the kernel's
@@ -41,9 +41,9 @@ struct Program {
   std::vector<std::uint8_t> input;
   std::size_t output_bytes = 0;
   std::optional<TextureSpec> texture;
-  // 0, 0: bit for bit. Otherwise what `values` may differ by.
+  // Bit for bit, or f32 that may differ by so much.
   Values values = Values::kBits;
-  double relative = 0, absolute = 0;
+  double absolute = 0;
 };
 
 // `scale`: how many times the usual number of random matrices; the first ones are the same.

@@ -66,6 +66,12 @@ void add(std::vector<Program>& all, std::string name, const TextureSpec& t, Coor
   p.input = coordinates(name, t, kind);
   p.output_bytes = kFetches * 16;
   p.texture = t;
+  if (t.filter == CU_TR_FILTER_MODE_LINEAR) {
+    // Means agree to one step of each dimension's weight (1/256 of the texels' range).
+    const bool numbers = t.format == CU_AD_FORMAT_FLOAT || t.format == CU_AD_FORMAT_HALF;
+    p.values = Values::kF32;
+    p.absolute = 3.0 / 256 * (numbers ? 16 : 2);
+  }
   all.push_back(std::move(p));
 }
 
