@@ -81,9 +81,10 @@ struct Machine {
 
 struct Config {
   Machine machine;
-  uint64_t min_quantum_ns = 5'000'000;   // a holder is not displaced by an equal before this; smaller:
-                                         // less latency, more hand-overs than handover_loss allows
-                                         // where their cost is not measured yet
+  uint64_t min_quantum_ns = 5'000'000;   // a holder is not displaced by an equal before this (wfq: but by
+                                         // launches known to be short); smaller: less latency, more
+                                         // hand-overs than handover_loss allows where their cost is not
+                                         // measured yet. wfq in space goes by the measured cost alone
   uint64_t max_quantum_ns = 30'000'000;  // bounds the harm of a very slow hand-over; larger: longer waits
   double handover_loss = 0.04;           // share of GPU time that hand-overs may cost: the quantum is
                                          // at least the measured hand-over / this
