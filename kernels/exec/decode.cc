@@ -209,7 +209,9 @@ Result<void> ModuleDecoder::functions() {
     if (fresh) context_.callees.emplace_back();
     Callee& callee = context_.callees[it->second];
     callee.index = it->second;
-    if (callee.function != nullptr && callee.function->has_body && f.has_body)
+    const bool second = callee.function != nullptr && callee.function->has_body && f.has_body;
+    if (second && f.linkage == ".weak") continue;  // any one of them will do
+    if (second && callee.function->linkage != ".weak")
       return at_line(f.line, "function " + std::string(f.name) + " is defined twice");
     if (callee.function == nullptr || f.has_body) callee.function = &f;
     auto layout = layout_of(f);
@@ -422,6 +424,7 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   if (auto done = functions(); !done) return done.error();
   for (const ptx::Function& f : module_.functions()) {
     if (!f.is_entry || !f.has_body) continue;
+    if (f.linkage == ".weak" && program_->entry_index.count(std::string(f.name)) != 0) continue;
     if (auto done = entry(f); !done) return done.error();
   }
   for (const PendingInitializer& pending : initializers_) {

@@ -96,8 +96,7 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "tcgen05.fence::before_thread_sync;", "wgmma.fence.sync.aligned;",
       "tensormap.cp_fenceproxy [%rd0];", "clusterlaunchcontrol.try_cancel.async [%r1], [%r2];",
       "surf.frobnicate;", "istypep.texref %p1, %rd0;", "txq.frobnicate.b32 %r1, [%rd0];",
-      "add.f32.f16 %f1, %rs1, %f2;", "video.add %r1;", "foo;",
-      "foo.bar %r1;",
+      "add.f32.f16 %f1, %rs1, %f2;", "video.add %r1;", "foo;", "foo.bar %r1;",
       // Directives and declarations.
       ".unknown 1;", ".reg .b256 %z;", ".reg .v2 .f32 %z;", ".local .unknown z;", ".reg .f8 %z;"};
   for (const char* statement : statements) {
@@ -218,7 +217,10 @@ TEST_F(ExecForms, WhatIsThereLoads) {
   }
   for (const char* module :
        {".visible .entry e() .reqnctapercluster 1, 1, 1 { ret; }", ".common .global .u32 c;",
-        ".func f() .noreturn { trap; }", ".visible .entry e() .maxntid 32 .minnctapersm 2 { ret; }",
+        ".func f() .noreturn { trap; }", ".weak .func f() { ret; } .weak .func f() { ret; }",
+        ".weak .func f() { ret; } .func f() { ret; } .weak .entry e() { call f; ret; } .weak "
+        ".entry e() { ret; }",
+        ".visible .entry e() .maxntid 32 .minnctapersm 2 { ret; }",
         ".global .attribute(.managed) .align 4 .u32 m;", ".section .debug_str { .b8 0 }"})
     EXPECT_TRUE(
         load(std::string(".version 9.0\n.target sm_90\n.address_size 64\n") + module + "\n"))
