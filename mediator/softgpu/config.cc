@@ -106,9 +106,7 @@ Result<Config> config_from_environment() {
   if (config.threads == 0) config.threads = std::max(1u, std::thread::hardware_concurrency());
   config.gpu_file = read_text("SLUICE_SOFT_GPU");
   config.log = read_text("SLUICE_SOFT_LOG");
-  auto check = exec::CheckOptions::parse(read_text("SLUICE_SOFT_CHECK"));
-  if (!check) return Error{0, "SLUICE_SOFT_CHECK: " + check.error().message};
-  config.check = *check;
+  config.check = read_text("SLUICE_SOFT_CHECK");
   config.check_log = read_text("SLUICE_SOFT_CHECK_LOG");
   return config;
 }

@@ -29,7 +29,6 @@
 #include <string>
 
 #include "abi/soft_gpu.h"
-#include "kernels/exec/checker.h"
 #include "mediator/base/result.h"
 
 namespace sluice::softgpu {
@@ -53,7 +52,7 @@ struct Config {
   uint32_t thread_percentage = 100;
   std::string gpu_file;  // empty: private
   std::string log;       // empty: nowhere
-  exec::CheckOptions check;
+  std::string check;      // as given: exec::CheckOptions knows it
   std::string check_log;  // empty: none
 };
 

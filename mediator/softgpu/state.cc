@@ -49,6 +49,11 @@ CUresult initialise_once() {
     say(config.error().message);
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
+  auto check = exec::CheckOptions::parse(config->check);
+  if (!check) {
+    say("SLUICE_SOFT_CHECK: " + check.error().message);
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
   auto gpu = SharedGpu::open(*config);
   if (!gpu) {
     say(gpu.error().message);
@@ -62,13 +67,13 @@ CUresult initialise_once() {
   if (!config->log.empty() && config->log != "stderr") {
     s->log_file.reset(::open(config->log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   }
-  if (config->check.any()) {
+  if (check->any()) {
     auto tell = exec::make_finding_output(config->check_log);
     if (!tell) {
       say("SLUICE_SOFT_CHECK_LOG: " + tell.error().message);
       return CUDA_ERROR_SYSTEM_NOT_READY;
     }
-    s->checker = std::make_unique<exec::Checker>(config->check, *std::move(tell));
+    s->checker = std::make_unique<exec::Checker>(*check, *std::move(tell));
     s->engine.check_with(s->checker.get());
     g_checker.store(s->checker.get());
   }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/exec/checker.h"
 #include "mediator/softgpu/arena.h"
 #include "mediator/softgpu/config.h"
 #include "mediator/softgpu/engine.h"
