@@ -142,7 +142,9 @@ class Turns {
 
 Result<EvictionStats> EvictionRun::run_original(const KernelLaunch& launch, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  Turns turns(random, 2000);
+  // From block by block to a few instructions in turn.
+  static constexpr std::uint64_t kQuanta[] = {300, 2000, 40, 3};
+  Turns turns(random, kQuanta[seed % std::size(kQuanta)]);
   EvictionStats stats;
   stats.physical = 1;
   exec::LaunchShape shape{launch.grid, launch.block, launch.dynamic_shared, 0};

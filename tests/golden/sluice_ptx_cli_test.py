@@ -43,6 +43,26 @@ with tempfile.TemporaryDirectory() as folder:
     assert "index_forms__sluice(" in out.read_text()
     assert run("print", module).stdout == module.read_text()
     assert "<%r1>" in run("print", "--statements", module).stdout
+    after = run("print", "--after-each", module).stdout
+    assert "// ---- barrier_after_return: unified\n" in after and "given up: uses mbarrier" in after
+    table = run("report", "--table", module).stdout
+    assert "kernels\t31\n" in table and "opaque: waits\t2\n" in table, table
+
+    # Clones do what originals do; a kernel that cannot be tried says why.
+    shapes = golden / "shapes.ptx"
+    checked = [json.loads(line) for line in
+               run("check", shapes, "--rounds", "4", "--json", "--seed", "3").stdout.splitlines()]
+    verdicts = {line["kernel"]: line["verdict"] for line in checked}
+    assert verdicts["block_sum"] == verdicts["warp_sum"] == "same", checked
+    assert verdicts["choose"] == "not checked", checked  # its blocks race
+    assert "different" not in verdicts.values(), checked
+    one = run("check", shapes, "--kernel", "reverse", "--grid", "3,2", "--block", "32", "--args",
+              "buffer,96", "--shared", "4096").stdout
+    assert one.startswith("reverse: plain: same"), one
+    assert "cannot be run here" in run("check", module, "--kernel", "index_forms").stdout
+    run("check", module, "--kernel", "no_such", status=1)
+    run("check", module, "--grid", "0", status=2)
+    run("check", bad, status=1)
     run("rewrite", bad, status=1)
     run("rewrite", module, "-o", folder / "no" / "such", status=1)
     run(status=2)
