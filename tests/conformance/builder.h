@@ -68,5 +68,6 @@ void warp_cases(Builder& b);
 void memory_cases(Builder& b);
 void half_cases(Builder& b);
 void narrow_cases(Builder& b);
+void video_cases(Builder& b);
 
 }  // namespace sluice::conformance

@@ -416,6 +416,7 @@ std::vector<Case> all_cases() {
   memory_cases(b);
   half_cases(b);
   narrow_cases(b);
+  video_cases(b);
   return b.cases;
 }
 

@@ -1,5 +1,5 @@
 // The families of single instructions on narrow formats: half arithmetic with every modifier,
-// conversions from and to fp8, halves and tf32, and packed 16-bit integers.
+// conversions from and to fp8, halves and tf32, packed 16-bit integers, and video instructions.
 #include "tests/conformance/builder.h"
 
 namespace sluice::conformance {
@@ -155,6 +155,63 @@ void narrow_cases(Builder& b) {
   for (const std::string op : {"min", "max"})
     for (const std::string t : {"s16x2", "s32"})
       b.binary(op + ".relu." + t, Kind::kB32, Kind::kB32, Kind::kB32);
+}
+
+void video_cases(Builder& b) {
+  const Kind w = Kind::kB32;
+  for (const std::string types : {".u32.u32.u32", ".s32.s32.s32", ".s32.u32.s32", ".u32.s32.u32"}) {
+    for (const std::string op : {"vadd", "vsub", "vabsdiff", "vmin", "vmax"}) {
+      b.binary(op + types, w, w, w);
+      b.binary(op + types + ".sat", w, w, w);
+    }
+    for (const std::string op : {"vadd2", "vsub2", "vavrg2", "vabsdiff2", "vmin2", "vmax2", "vadd4",
+                                 "vsub4", "vavrg4", "vabsdiff4", "vmin4", "vmax4"}) {
+      b.ternary(op + types, w, w, w, w);
+      if (op.find("avrg") == op.npos) b.ternary(op + types + ".sat", w, w, w, w);
+      b.ternary(op + types + ".add", w, w, w, w);
+    }
+  }
+  for (const std::string types : {".u32.u32", ".s32.s32", ".s32.u32"}) {
+    for (const std::string cmp : {".eq", ".ne", ".lt", ".le", ".gt", ".ge"}) {
+      b.binary("vset" + types + cmp, w, w, w);
+      b.ternary("vset2" + types + cmp, w, w, w, w);
+      b.ternary("vset4" + types + cmp, w, w, w, w);
+      b.ternary("vset4" + types + cmp + ".add", w, w, w, w);
+    }
+  }
+  // Selected parts, second operations and merges.
+  b.add("vadd.s32.s32.s32 $d, $a.b1, $b.h1;", w, w, w);
+  b.add("vsub.u32.u32.s32.sat $d, $a.b3, $b.b0;", w, w, w);
+  b.add("vabsdiff.u32.u32.u32.add $d, $a.h0, $b.h1, $c;", w, w, w, w);
+  b.add("vmax.s32.s32.s32.min $d, $a, $b.b2, $c;", w, w, w, w);
+  b.add("vadd.u32.u32.u32 $d.b2, $a, $b.h0, $c;", w, w, w, w);
+  b.add("vmin.s32.s32.s32.sat $d.h1, $a.h1, $b, $c;", w, w, w, w);
+  b.add("vadd2.s32.s32.s32.sat $d.h10, $a.h32, $b.h20, $c;", w, w, w, w);
+  b.add("vadd4.u32.u32.u32 $d.b1, $a.b7531, $b.b0246, $c;", w, w, w, w);
+  b.add("vset.s32.s32.lt.max $d, $a.b0, $b.b1, $c;", w, w, w, w);
+  for (const std::string mode : {".clamp", ".wrap"}) {
+    b.binary("vshl.u32.u32.u32" + mode, w, w, Kind::kShift);
+    b.binary("vshr.u32.u32.u32" + mode, w, w, Kind::kShift);
+    b.binary("vshr.s32.s32.u32" + mode, w, w, Kind::kShift);
+  }
+  for (const std::string types : {".u32.u32.u32", ".s32.s32.s32", ".s32.u32.s32"}) {
+    b.ternary("vmad" + types, w, w, w, w);
+    b.ternary("vmad" + types + ".sat", w, w, w, w);
+    b.ternary("vmad" + types + ".shr7", w, w, w, w);
+    b.ternary("vmad" + types + ".sat.shr15", w, w, w, w);
+  }
+  b.add("vmad.s32.s32.s32 $d, $a.h0, -$b.b1, $c;", w, w, w, w);
+  b.add("vmad.u32.u32.u32.po $d, $a.h0, $b.h1, $c;", w, w, w, w);
+  // Where the H200 (ptxas makes these of many instructions) does not do what the manual says, the
+  // interpreter follows the manual: saturation at 2^32, vmad scaled or mixed, a signed second
+  // operation after vset.
+  const char* const differs[] = {
+      "vadd.u32.u32.u32.sat ",      "vadd.u32.s32.u32.sat ",       "vabsdiff.u32.s32.u32.sat ",
+      "vmin.s32.s32.s32.sat $d.h1", "vset.s32.s32.lt.max ",        "vmad.u32.u32.u32.sat ",
+      "vmad.u32.u32.u32.shr7 ",     "vmad.u32.u32.u32.sat.shr15 ", "vmad.s32.u32.s32.sat ",
+      "vmad.s32.u32.s32.shr7 ",     "vmad.s32.u32.s32.sat.shr15 "};
+  for (const std::string text : differs)
+    std::erase_if(b.cases, [&text](const Case& c) { return c.text.starts_with(text); });
 }
 
 }  // namespace sluice::conformance

@@ -146,5 +146,39 @@ TEST_F(Programs, TexturesAndSurfaces) {
   compare(programs);
 }
 
+// What is missing is refused when the module is loaded, by name and line.
+TEST(Refusals, NameTheInstructionAndTheLine) {
+  const std::string head =
+      ".version 8.7\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.reg .b16 %h<9>; "
+      ".reg "
+      ".b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .reg .pred %p<3>;\n";
+  for (const std::string instruction :
+       {"wgmma.fence.sync.aligned;",
+        "mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r1, %r2}, {%r3, %r4}, "
+        "{%r1, %r2}, %r5, 0;",
+        "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1, %r2, %r3, %r4}, {%r1, %r2}, {%r3, "
+        "%r4}, {%r1, %r2, %r3, %r4};",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, "
+        "%r4}, {%r1, %r2}, {%f1, %f2, %f3, %f4};",
+        "cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, "
+        "{%r2}], [%r3];",
+        "tex.cube.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2, %f3, %f3}];",
+        "tex.grad.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2}], {%f1, %f2}, {%f3, %f4};",
+        "sust.p.2d.v4.b32.trap [%rd1, {%r1, %r2}], {%r1, %r2, %r3, %r4};",
+        "fma.rn.oob.f16 %h1, %h2, %h3, %h4;", "cvt.rs.f16x2.f32 %r1, %f1, %f2, %r2;",
+        "cvt.rn.satfinite.tf32.f32 %r1, %f1;",
+        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f16 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, "
+        "%r4}, {%r1, %r2}, {%r5, %r6};",
+        "fence.proxy.tensormap::generic.release.gpu;"}) {
+    const auto program = exec::decode_text(head + instruction + "\nret;\n}\n");
+    ASSERT_FALSE(program.ok()) << instruction;
+    const std::string& message = program.error().message;
+    EXPECT_NE(message.find("line 7"), std::string::npos) << message;
+    EXPECT_NE(message.find(instruction.substr(0, instruction.find_first_of(" ;"))),
+              std::string::npos)
+        << message;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::conformance

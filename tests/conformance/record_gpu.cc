@@ -1,7 +1,7 @@
 // Runs the conformance set on a real GPU through a CUDA driver library and writes what it answers:
 //   record_gpu LIBCUDA FOLDER [SCALE [SKIPPED-PROGRAM ...]]
-// FOLDER/h200.bin and FOLDER/h200_programs.bin are checked in as golden data (golden/README.md says
-// when and how). SCALE above 1 makes that many times the random matrices: for finding out how a
+// FOLDER/h200.bin and FOLDER/h200_programs.bin are checked in as golden data (README.md says when
+// and how). SCALE above 1 makes that many times the random matrices: for finding out how a
 // tensor core adds, not for checking in. A program that fails ends the run with its name.
 #include <cstdio>
 #include <cstdlib>
