@@ -7,7 +7,7 @@
 #include <random>
 
 #include "kernels/suite/workloads.h"
-#include "tests/bench/preempt/kernels.ptx.h"
+#include "kernels.ptx.h"
 
 namespace sluice::bench {
 

@@ -156,7 +156,8 @@ class Ratio {
     const std::uint32_t tasks = worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
     const auto wave = static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
     if (tasks <= wave || kernel.report.in_order) return;
-    const auto original = [&] { launch_original(gpu_, kernel.original, launch, params, gpu_.stream); };
+    std::vector<std::byte> plain = params;
+    const auto original = [&] { launch_original(gpu_, kernel.original, launch, plain, gpu_.stream); };
     const double whole_us = 1000 * timed(memory, original);
     const double wave_us = whole_us * wave / tasks;
     const auto waves = static_cast<std::uint32_t>(std::max(1.0, options_.target_us / wave_us));
