@@ -98,7 +98,7 @@ class Player {
     ++launches;
     if (!report->evictable) return;
     const auto expected = run_.contents();
-    const std::uint64_t rounds = number("SLUICE_EVICTION_ROUNDS", "1");
+    const std::uint64_t rounds = number("SLUICE_EVICTION_ROUNDS", "2");
     for (std::uint64_t round = 0; round < rounds; ++round) {
       run_.restore(before);
       EvictionOptions options;
@@ -152,7 +152,7 @@ std::vector<std::string> rows() {
 INSTANTIATE_TEST_SUITE_P(All, SuiteEviction, ::testing::ValuesIn(rows()),
                          [](const auto& name) { return name.param; });
 TEST_P(SuiteEviction, ClonesDoTheSame) {
-  const suite::Case work = suite::find_row(GetParam())->make({.scale = 0.2, .seed = 1});
+  const suite::Case work = suite::find_row(GetParam())->make({.scale = 1, .seed = 1});
   play(work, work.ptx, number("SLUICE_EVICTION_SEED", "1") * 1000);
 }
 
@@ -163,7 +163,7 @@ std::vector<std::string> sampled_cases() {
   if (setting("SLUICE_EVICTION_CASES", "") == "all") return names;
   std::mt19937_64 random(number("SLUICE_EVICTION_SEED", "1"));
   std::shuffle(names.begin(), names.end(), random);
-  names.resize(std::min<std::size_t>(names.size(), number("SLUICE_EVICTION_CASES", "12")));
+  names.resize(std::min<std::size_t>(names.size(), number("SLUICE_EVICTION_CASES", "40")));
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(All, CcclEviction, ::testing::ValuesIn(sampled_cases()),

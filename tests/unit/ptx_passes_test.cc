@@ -58,7 +58,7 @@ TEST(PtxRewrite, ThirtyTwoBitAddressesAreOpaque) {
 }
 
 // The suite is what the whole project demonstrates eviction with.
-TEST(PtxRewrite, TheSuiteIsPlain) {
+TEST(PtxRewrite, TheSuiteLoops) {
   int kernels = 0;
   for (const auto& entry :
        std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite")) {
@@ -69,7 +69,7 @@ TEST(PtxRewrite, TheSuiteIsPlain) {
     auto rewritten = rewrite_module(contents.str());
     ASSERT_TRUE(rewritten) << entry.path() << ": " << rewritten.error().message;
     for (const KernelReport& k : rewritten->kernels) {
-      EXPECT_EQ(k.tier, Tier::kPlain) << k.name << ": " << k.reason;
+      EXPECT_TRUE(k.evictable && !k.once) << k.name << ": " << k.reason;
       ++kernels;
     }
   }
