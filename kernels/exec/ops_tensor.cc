@@ -7,10 +7,10 @@
 // of tf32) are exact; they and the addend are aligned to the largest exponent among those that are
 // not zero, a product counting as the sum of its factors' exponents; every term is cut off (towards
 // zero) 25 bits below that exponent; the terms are added exactly, and the sum is cut off to f32.
-// Zeros are +0. An f16 result is then rounded to nearest even (its zero is +0, too, unless C is
-// f32: then a conversion follows). wmma's tf32 adds 4 products at a time. f64 is a chain of fused
-// multiply-adds in the order of k. fp8 on this chip: f16 products, 16 at a time (columns k with k
-// mod 4 < 2, then the others) beginning at zero, and one f32 addition of C at the end.
+// Zeros are +0. Where C and D are f16, the sum is rounded to nearest even instead; from f32 to f16
+// a conversion follows, which knows -0. wmma's tf32 adds 4 products at a time. f64 is a chain of
+// fused multiply-adds in the order of k. fp8 on this chip: f16 products, 16 at a time (columns k
+// with k mod 4 < 2, then the others) beginning at zero, and one f32 addition of C at the end.
 #include <cstdint>
 #include <cstring>
 
@@ -83,7 +83,9 @@ struct Floats {
   bool special_row[kMaxRows], special_column[kMaxColumns];
 };
 
-u32 to_f32_cut(s64 sum, s32 exponent) {  // sum * 2^(exponent - kFraction)
+// sum * 2^(exponent - kFraction). `odd`: what is cut off sets the last bit, so that a second
+// rounding to f16 is as good as one.
+u32 to_f32_cut(s64 sum, s32 exponent, bool odd) {
   if (sum == 0) return 0;
   const u32 sign = sum < 0 ? 0x80000000u : 0;
   const u64 magnitude = static_cast<u64>(sum < 0 ? -sum : sum);
@@ -92,15 +94,17 @@ u32 to_f32_cut(s64 sum, s32 exponent) {  // sum * 2^(exponent - kFraction)
   if (e > 127) return sign | kInfinityF32;
   int drop = top - 23;
   if (e < -126) drop += -126 - e;
-  const u32 kept = drop >= 64  ? 0
-                   : drop >= 0 ? static_cast<u32>(magnitude >> drop)
-                               : static_cast<u32>(magnitude << -drop);
+  u32 kept = drop >= 64  ? 0
+             : drop >= 0 ? static_cast<u32>(magnitude >> drop)
+                         : static_cast<u32>(magnitude << -drop);
+  if (odd && drop > 0 && (drop >= 64 || (magnitude & ((u64{1} << drop) - 1)) != 0)) kept |= 1;
   if (kept == 0) return 0;
   return sign | (e < -126 ? kept : (static_cast<u32>(e + 126) << 23) + kept);
 }
 
 // One row of D for `count` products from `first` on: d[j] = c[j] + sum of a[k] * b[k][j].
-void multiply_row(const Floats& f, u32 row, const u32* depth, u32 count, u32 columns, u32* d) {
+void multiply_row(const Floats& f, u32 row, const u32* depth, u32 count, u32 columns, bool odd,
+                  u32* d) {
   alignas(64) s32 largest[kMaxColumns], shift[kMaxColumns];
   alignas(64) u32 plus[kMaxColumns], minus[kMaxColumns];
   for (u32 j = 0; j < columns; ++j) {
@@ -143,7 +147,7 @@ void multiply_row(const Floats& f, u32 row, const u32* depth, u32 count, u32 col
     }
   }
   for (u32 j = 0; j < columns; ++j)
-    d[j] = to_f32_cut(static_cast<s64>(plus[j]) - static_cast<s64>(minus[j]), largest[j]);
+    d[j] = to_f32_cut(static_cast<s64>(plus[j]) - static_cast<s64>(minus[j]), largest[j], odd);
 }
 
 // What infinities and NaNs make of one element: its f32 bits, or 0: they do not decide it.
@@ -165,7 +169,8 @@ u32 special_element(const Floats& f, u32 row, u32 column, const u32* depth, u32 
   return plus ? kInfinityF32 : minus ? kInfinityF32 | 0x80000000u : 0;
 }
 
-void multiply_step(const Floats& f, u32 row, const u32* depth, u32 count, u32 columns, u32* d) {
+void multiply_step(const Floats& f, u32 row, const u32* depth, u32 count, u32 columns, bool odd,
+                   u32* d) {
   alignas(64) u32 special[kMaxColumns] = {};
   bool any = false;
   for (u32 j = 0; j < columns; ++j) {
@@ -175,7 +180,7 @@ void multiply_step(const Floats& f, u32 row, const u32* depth, u32 count, u32 co
     any = any || special[j] != 0;
     if ((d[j] & kInfinityF32) == kInfinityF32) d[j] = 0;
   }
-  multiply_row(f, row, depth, count, columns, d);
+  multiply_row(f, row, depth, count, columns, odd, d);
   if (!any) return;
   for (u32 j = 0; j < columns; ++j)
     if (special[j] != 0) d[j] = special[j];
@@ -225,6 +230,7 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
           s.c == Element::kF16 ? bit_cast_to<u32>(to_f32(f16{static_cast<u16>(v)})) : v;
     }
   }
+  const bool halves = s.c == Element::kF16 && s.d == Element::kF16;
   const bool fp8 = s.a == Element::kE4m3 || s.a == Element::kE5m2;
   u32 depth[kMaxDepth];
   for (u32 k = 0; k < s.k; ++k) depth[k] = fp8 ? k / 16 * 2 + k % 16 / 2 * 4 + (k & 1) : k;
@@ -232,11 +238,11 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
     u32* d = c[row];
     if (!fp8) {
       const u32 step = s.wmma && s.a == Element::kTf32 ? 4 : s.k;
-      for (u32 k = 0; k < s.k; k += step) multiply_step(f, row, depth + k, step, s.n, d);
+      for (u32 k = 0; k < s.k; k += step) multiply_step(f, row, depth + k, step, s.n, halves, d);
       continue;
     }
     alignas(64) u32 sum[kMaxColumns] = {};
-    for (u32 k = 0; k < s.k; k += 16) multiply_step(f, row, depth + k, 16, s.n, sum);
+    for (u32 k = 0; k < s.k; k += 16) multiply_step(f, row, depth + k, 16, s.n, false, sum);
     for (u32 j = 0; j < s.n; ++j) {
       const f32 r = bit_cast_to<f32>(sum[j]) + bit_cast_to<f32>(d[j]);
       d[j] = r != r ? kNanF32 : bit_cast_to<u32>(r);
@@ -249,7 +255,7 @@ void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
         const Spot at = spot_of(s, fd, Role::kC, lane, reg * fd.per_register + part);
         const u32 v = c[at.row][at.column];
         const u32 half = to_f16(bit_cast_to<f32>(v)).bits;
-        word |= s.d != Element::kF16 ? v : half == 0x8000 && s.c == s.d ? 0 : half << (16 * part);
+        word |= s.d != Element::kF16 ? v : half == 0x8000 && halves ? 0 : half << (16 * part);
       }
       if ((w.exec >> lane & 1) != 0) set_lane_u32(w, regs.aux[regs.d + reg], lane, word);
     }
