@@ -31,7 +31,7 @@
   (SLUICE_PREEMPT_SHARED_BYTES + SLUICE_PREEMPT_COUNT_BYTES + 16)
 
 /* The evict word: ONE 64-bit little-endian store {generation:32, sm_lo:16, sm_hi:16}, generation
- * in the low half. A launch whose own generation is <= the word's leaves at its next chunk
+ * in the low half. A launch whose own generation is <= the word's leaves at its next batch
  * boundary if sm_lo <= %smid < sm_hi. Generations only grow and nothing is ever cleared, so an
  * old eviction can never meet a new grant. 0 is "never"; launches start at generation 1. */
 typedef uint64_t sluice_evict_word;
