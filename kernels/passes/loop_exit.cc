@@ -1,0 +1,188 @@
+// How a worker leaves, and the proxy; see loop_head.h.
+#include "kernels/passes/loop_fields.h"
+#include "kernels/passes/loop_head.h"
+
+namespace sluice::passes {
+
+void LoopHead::write_leave() {
+  out_.label("~LEAVE");
+  if (options_.once) {
+    out_.line("ret;");
+    return;
+  }
+  find_leader();
+  out_.line("@!%~p ret;");
+  load_base();
+  load_control();
+  out_.line("ld.shared.u32 \t%~r7, " + shared(kRange + 12) + ";");
+  write_account({});
+}
+
+// A block leaves, having run %~r7 tasks. `end`: where to go on; empty: the thread returns. %~base
+// and
+// %~control hold.
+void LoopHead::write_account(std::string_view end) {
+  const std::string over = end.empty() ? "ret;" : "bra \t" + std::string(end) + ";";
+  out_.line("ld.shared.u32 \t%~r0, " + shared(kPlace) + ";")
+      .line("and.b32 \t%~r1, %~r0, " + number(kEvicted - 1) + ";")
+      .line("setp.eq.u32 \t%~p, %~r1, 0;")
+      .line("@%~p bra \t~EXIT;")
+      .line("ld.param.u64 \t%~a, " + PARAM(left) + ";")
+      .line("cvta.to.global.u64 \t%~a, %~a;")
+      .line("sub.u32 \t%~r1, %~r1, 1;")
+      .line("and.b32 \t%~r1, %~r1, " + number(SLUICE_LEFT_SMS - 1) + ";")
+      .line("mul.wide.u32 \t%~word, %~r1, 4;")
+      .line("add.s64 \t%~a, %~a, %~word;")
+      .line("@%~lead atom.global.add.u32 \t%~r1, [%~a], 4294967295;");
+  share("%~r1");
+  out_.line("setp.eq.u32 \t%~p, %~r1, 1;")
+      .line("setp.ge.and.u32 \t%~p, %~r0, " + number(kEvicted) + ", %~p;")
+      .line("@!%~p bra \t~EXIT;")
+      // FLEP: the last one out of an SM says so at once; another kernel may start there.
+      .line("@%~lead atom.global.add.u32 \t%~r0, " + CONTROL("control", sms_left) + ", 1;")
+      .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
+      .line("setp.eq.u64 \t%~p, %~record, 0;")
+      .line("@%~p bra \t~EXIT;")
+      .line("cvta.to.global.u64 \t%~record, %~record;")
+      .line("add.u32 \t%~r0, %~r0, 1;")
+      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("record", sms_left) + ", %~r0;");
+  out_.label("~EXIT");
+  write_exit(over, "~LAST");
+}
+
+// Counts the block out; the last one of the physical launch writes the record. `over` ends the
+// thread's way, also under a guard.
+void LoopHead::write_exit(const std::string& over, const std::string& label) {
+  // {finished, exited} of the first grid in one addition. No fence: who reads what the tasks wrote
+  // comes after the end of the grid.
+  static_assert(offsetof(sluice_launch_control, exited) ==
+                offsetof(sluice_launch_control, finished) + 4);
+  static_assert(offsetof(sluice_launch_control, finished) % 8 == 0);
+  out_.line("ld.param.u32 \t%~r4, " + PARAM(tasks) + ";")
+      .line("mov.u32 \t%~r5, %nctaid.x;")
+      .line("ld.param.u16 \t%~h, " + PARAM(grid) + ";")
+      .line("setp.ne.u16 \t%~p, %~h, 0;")
+      .line("@%~p bra \t" + label + "_SECOND;")
+      .line("mov.u32 \t%~r1, 1;")
+      .line("mov.b64 \t%~word, {%~r7, %~r1};")
+      .line("@%~lead atom.global.add.u64 \t%~word, " + CONTROL("control", finished) + ", %~word;")
+      .line("mov.b64 \t{%~r0, %~r1}, %~word;")
+      .line("bra \t" + label + "_COUNTED;");
+  out_.label(label + "_SECOND")
+      .line("@%~lead atom.global.add.u32 \t%~r0, " + CONTROL("control", finished) + ", %~r7;")
+      .line("@%~lead atom.global.add.u32 \t%~r1, " + CONTROL("control", exited[1]) + ", 1;");
+  out_.label(label + "_COUNTED");
+  share("%~r0");
+  share("%~r1");
+  out_.line("add.u32 \t%~r0, %~r0, %~r7;")
+      .line("setp.ne.u32 \t%~p, %~r0, %~r4;")
+      .line("setp.eq.or.u32 \t%~p, %~r7, 0, %~p;")
+      .line("mov.u32 \t%~r2, 1;")
+      .line("not.pred \t%~q, %~p;")
+      .line("and.pred \t%~q, %~q, %~lead;")
+      .line("@%~q {ST_GPU}.global.u32 \t" + CONTROL("control", done) + ", %~r2;")
+      .line("add.u32 \t%~r1, %~r1, 1;")
+      .line("setp.ne.u32 \t%~p, %~r1, %~r5;")
+      .line("@%~p " + over)
+      // The last block: a relaunch finds the count clean, and whoever asks finds the record.
+      .line("setp.ne.u16 \t%~p, %~h, 0;")
+      .line("mov.u32 \t%~r1, 0;")
+      .line("sub.u32 \t%~r5, %~r1, %~r5;")
+      .line("and.pred \t%~q, %~p, %~lead;")
+      .line("@%~q red.global.add.u32 \t" + CONTROL("control", exited[1]) + ", %~r5;")
+      .line("not.pred \t%~q, %~p;")
+      .line("and.pred \t%~q, %~q, %~lead;")
+      .line("@%~q red.global.add.u32 \t" + CONTROL("control", exited[0]) + ", %~r5;")
+      .line("@%~lead red.global.add.u32 \t" + CONTROL("control", physical) + ", 1;")
+      .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
+      .line("setp.eq.u64 \t%~p, %~record, 0;")
+      .line("@%~p " + over)
+      .line("cvta.to.global.u64 \t%~record, %~record;")
+      .line("mov.u64 \t%~word, %globaltimer;")
+      .line("@%~lead {ST_SYS}.global.u64 \t" + RECORD("record", left_ns) + ", %~word;")
+      .line("mov.u32 \t%~r1, %~r4;")
+      .line("mov.u32 \t%~r2, " + number(SLUICE_LAUNCH_DONE) + ";")
+      .line("setp.eq.u32 \t%~p, %~r0, %~r4;")
+      .line("@%~p bra \t" + label + "_WHOLE;")
+      .line("mov.u32 \t%~r2, " + number(SLUICE_LAUNCH_TOEVICT) + ";")
+      .line("{LD_GPU}.global.u32 \t%~r1, " + CONTROL("control", next_ticket) + ";")
+      .line("ld.param.u32 \t%~r3, " + PARAM(first_tickets) + ";")
+      .line("add.u32 \t%~r1, %~r1, %~r3;")
+      .line("min.u32 \t%~r1, %~r1, %~r4;");
+  out_.label(label + "_WHOLE")
+      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("record", tasks_fetched) + ", %~r1;")
+      // State, generation, total and done in one store, last.
+      .line("ld.param.u32 \t%~r3, " + PARAM(generation) + ";")
+      .line("@%~lead {ST_SYS}.global.v4.u32 \t[%~record], {%~r2, %~r3, %~r4, %~r0};")
+      .line(over);
+  static_assert(offsetof(sluice_launch_record, state) == 0);
+  static_assert(offsetof(sluice_launch_record, generation) == 4);
+  static_assert(offsetof(sluice_launch_record, tasks_total) == 8);
+  static_assert(offsetof(sluice_launch_record, tasks_done) == 12);
+}
+
+void LoopHead::write_proxy() {
+  out_.label("~PROXY");
+  find_leader();
+  out_.line("@!%~p ret;");
+  load_control();
+  test_predecessor("~PROXY_OUT");
+  out_.line("ld.param.u64 \t%~a, " + PARAM(signal) + ";")
+      .line("cvta.to.global.u64 \t%~a, %~a;")
+      .line("ld.param.u32 \t%~r4, " + PARAM(tasks) + ";")
+      .line("mov.u64 \t%~record, 0;")  // the word that was copied last
+      .line("mov.u32 \t%~r5, %nctaid.x;")
+      .line("sub.u32 \t%~r5, %~r5, 1;")
+      .line("mov.u32 \t%~r8, 0;")
+      .line("ld.param.u16 \t%~h, " + PARAM(grid) + ";")
+      .line("mul.wide.u16 \t%~r0, %~h, 4;")
+      .line("cvt.u64.u32 \t%~exited, %~r0;")
+      .line("add.s64 \t%~exited, %~exited, %~control;")
+      .line("ld.param.u32 \t%~next, " + PARAM(first_tickets) + ";");
+  out_.label("~POLL")
+      .line("{LD_SYS}.global.u64 \t%~word, [%~a];")
+      .line("{LD_GPU}.global.u32 \t%~r6, " + CONTROL("control", next_ticket) + ";")
+      .line("{LD_GPU}.global.u32 \t%~r7, " + CONTROL("control", left_count) + ";")
+      .line("{LD_GPU}.global.u32 \t%~r3, " + CONTROL("exited", exited) + ";")
+      .line("add.u32 \t%~r6, %~r6, %~next;");
+  share_wide("%~word");
+  for (const char* reg : {"%~r3", "%~r6", "%~r7"}) share(reg);
+  out_.line("setp.eq.u64 \t%~p, %~word, %~record;")
+      .line("@%~p bra \t~SAME;")
+      .line("mov.u64 \t%~record, %~word;")
+      .line("@%~lead {ST_GPU}.global.u64 \t" + CONTROL("control", evict) + ", %~word;");
+  out_.label("~SAME")
+      .line("mov.b64 \t{%~r0, %~r1}, %~word;")
+      .line("ld.param.u32 \t%~r2, " + PARAM(generation) + ";")
+      .line("setp.lt.u32 \t%~p, %~r0, %~r2;")
+      .line("@%~p bra \t~MORE;")
+      // Evicted from all SMs: nobody is left to copy for.
+      .line("and.b32 \t%~r2, %~r1, 65535;")
+      .line("shr.u32 \t%~r1, %~r1, 16;")
+      .line("mov.u32 \t%~r0, %nsmid;")
+      .line("setp.eq.u32 \t%~p, %~r2, 0;")
+      .line("setp.ge.and.u32 \t%~p, %~r1, %~r0, %~p;")
+      .line("@%~p bra \t~PROXY_OUT;");
+  out_.label("~MORE")
+      .line("add.u32 \t%~r8, %~r8, 1;")
+      .line("and.b32 \t%~r0, %~r8, " + number(kReportInterval - 1) + ";")
+      .line("setp.ne.u32 \t%~p, %~r0, 0;")
+      .line("@%~p bra \t~QUIET;")
+      .line("ld.param.u64 \t%~word, " + PARAM(record) + ";")
+      .line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("@%~p bra \t~QUIET;")
+      .line("cvta.to.global.u64 \t%~word, %~word;")
+      .line("min.u32 \t%~r0, %~r6, %~r4;")
+      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("word", tasks_fetched) + ", %~r0;");
+  out_.label("~QUIET")
+      .line("setp.ge.u32 \t%~p, %~r6, %~r4;")
+      .line("setp.eq.and.u32 \t%~p, %~r7, 0, %~p;")
+      .line("@%~p bra \t~PROXY_OUT;")
+      // All workers have left, each from its own SM.
+      .line("setp.lt.u32 \t%~p, %~r3, %~r5;")
+      .line("@%~p bra \t~POLL;");
+  out_.label("~PROXY_OUT").line("mov.u32 \t%~r7, 0;");
+  write_exit("ret;", "~PROXY_LAST");
+}
+
+}  // namespace sluice::passes
