@@ -92,6 +92,7 @@ Barrier barrier_of(const Statement& s) {
     b.no_loop = {"barrier-number", "has a barrier that is not understood"};
   } else if (!ptx::parse_integer(s.operands[id], number) || number > 15) {
     b.no_loop = {"barrier-number", "computes the number of a barrier"};
+    number = 0;  // there are sixteen: 512 is none, and whoever shifts by it is undone
   }
   b.number = static_cast<std::uint32_t>(number);
   b.named = number != 0 || s.operands.size() > (reduces ? 3u : 1u);
