@@ -44,7 +44,8 @@ void run_on_exec(const std::vector<Program>& programs, std::vector<ProgramResult
       return (reinterpret_cast<uint64_t>(v.data()) + 15) / 16 * 16;
     };
     const uint64_t addresses[2] = {aligned(out), aligned(in)};
-    std::memcpy(reinterpret_cast<void*>(addresses[1]), p.input.data(), p.input.size());
+    if (!p.input.empty())
+      std::memcpy(reinterpret_cast<void*>(addresses[1]), p.input.data(), p.input.size());
     ASSERT_TRUE(map.add(addresses[0], p.output_bytes));
     ASSERT_TRUE(map.add(addresses[1], p.input.empty() ? 8 : p.input.size()));
     exec::LaunchShape shape;

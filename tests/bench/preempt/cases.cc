@@ -235,10 +235,11 @@ std::vector<CaseMaker> all_cases(double scale) {
   program("stencil2d", suite::make_stencil2d, 100);
   program("histogram", suite::make_histogram, 200);
   program("md5", suite::make_md5, 400);
-#ifdef SLUICE_BENCH_CATALOG
-  for (const suite::Row& row : suite::catalog())
-    cases.push_back({std::string("suite/") + row.name, [&row, scale] { return row.make({.scale = std::max(1.0, row.gpu_scale * scale), .seed = 1}); }});
-#endif
+  for (const suite::Row& row : suite::catalog()) {
+    cases.push_back({std::string("suite/") + row.name, [&row, scale] {
+                       return row.make({.scale = std::max(1.0, row.gpu_scale * scale), .seed = 1});
+                     }});
+  }
   return cases;
 }
 

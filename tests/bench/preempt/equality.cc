@@ -100,9 +100,12 @@ int check_equality(Gpu& gpu, const MeasureOptions& options) {
       settings.spatial = random() % 2;
       const suite::Contents got = all([&](const suite::Launch& l, const Kernel& k, std::vector<std::byte> p) {
         gpu.zero_control(0);
+        CU(gpu.api.cuCtxSynchronize());
         CloneLaunch clone(gpu, k, l, p, 0, settings);
         if (!clone.evictable()) {
           launch_original(gpu, k.original, l, p, gpu.stream);
+          // A second grid of the next launch has a stream of its own, which would not wait for this.
+          CU(gpu.api.cuCtxSynchronize());
           return;
         }
         ++evictable;
