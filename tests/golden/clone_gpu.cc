@@ -121,6 +121,7 @@ class Player {
     m.bytes = std::max<std::size_t>(bytes, 16);
     must(cuda.cuMemAlloc(&m.address, m.bytes), "cuMemAlloc");
     must(cuda.cuMemsetD8(m.address, 0, m.bytes), "cuMemsetD8");
+    must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
     if (data && bytes != 0) must(cuda.cuMemcpyHtoD(m.address, data, bytes), "cuMemcpyHtoD");
     buffers_.push_back(m);
     return buffers_.size() - 1;
@@ -183,7 +184,8 @@ class Player {
   }
 
  private:
-  static constexpr std::size_t kSlots = 4096;
+  // More than the workers of any launch: 32 small blocks on each of an H200's 132 SMs are 4,224.
+  static constexpr std::size_t kSlots = 16384;
   static constexpr std::size_t kLeft = 2048;  // behind control, record and signal
   static constexpr std::size_t kControlBytes = kLeft + SLUICE_LEFT_BYTES(kSlots);
   static constexpr std::size_t kRecord = 1024, kSignal = 1536;
@@ -237,7 +239,9 @@ class Player {
     const std::string name = report.name + SLUICE_CLONE_SUFFIX;
     CUfunction f = function(name);
     if (report.slot == passes::SlotPlace::kDynamicEnd) dynamic += SLUICE_PREEMPT_DYNAMIC_BYTES;
+    // The memset is the default stream's, which this stream does not wait for.
     must(cuda.cuMemsetD8(control_, 0, kControlBytes), "cuMemsetD8");
+    must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
     *host_signal_ = 0;
     const std::uint32_t total = grid[0] * grid[1] * grid[2];
     const bool proxy = rng() % 2 == 0;

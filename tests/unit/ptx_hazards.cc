@@ -369,7 +369,7 @@ $TAKE:
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
     // Every way to name the index; three dimensions; guarded and uniform returns.
-    {"index_forms", "plain", {3, 4, 5}, {32, 1, 1}, 0, 0, "", R"(
+    {"index_forms", "plain", {5, 4, 3}, {32, 1, 1}, 0, 0, "", R"(
 	.reg .b32 %a, %b, %c;
 	mov.u32 %a, %ctaid.x;
 	mov.b32 %b, %ctaid.y;
@@ -383,9 +383,12 @@ $TAKE:
 	mad.lo.u32 %r12, %r12, %r2, %r0;
 	mul.wide.u32 %rd4, %r12, 4;
 	add.s64 %rd4, %rd0, %rd4;
+	and.b32 %r13, %a, 3;
+	setp.eq.u32 %p1, %r13, 3;
+	@%p1 ret.uni;
 	and.b32 %r13, %r0, 1;
 	setp.eq.u32 %p1, %r13, 0;
-	@!%p1 ret.uni;
+	@!%p1 ret;
 	mad.lo.u32 %r14, %b, 1000, %c;
 	st.global.u32 [%rd4], %r14;
 	@%p1 exit;
