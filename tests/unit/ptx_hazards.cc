@@ -315,10 +315,10 @@ $TAKE:
 	{
 	.param .b32 s;
 	.param .b32 t;
-	.param .b32 k;
+	.param .b32 kk;
 	st.param.b32 [t], %r0;
-	st.param.b32 [k], %r2;
-	call.uni (s), slot, (t, k);
+	st.param.b32 [kk], %r2;
+	call.uni (s), slot, (t, kk);
 	ld.param.b32 %r10, [s];
 	}
 	mul.wide.u32 %rd4, %r10, 4;
