@@ -114,6 +114,11 @@ bool Decoder::do_video() {
   if (!all_taken()) return false;
   std::string_view to = text(0);
   if (!selector(to, f.d_select)) return false;
+  // Where an H200 was seen to do what the manual does not say, neither is offered.
+  const bool sum = words_[0] == "vadd" ||
+                   (words_[0] == "vabsdiff" && (f.a_signed != 0 || f.b_signed != 0));
+  if (f.saturate != 0 && ((sum && f.d_signed == 0) || f.d_select != kSelectAll)) return unsupported();
+  if (set && (f.second == kSecondMin || f.second == kSecondMax)) return unsupported();
   // A third source is there for a second operation or for merging, not for both.
   const bool third = f.second != kSecondNone || f.d_select != kSelectAll;
   if ((f.second != kSecondNone && f.d_select != kSelectAll) || operand_count() != (third ? 4u : 3u))
@@ -167,6 +172,10 @@ bool Decoder::do_vmad() {
   f.how = (plus_one ? kMadPlusOne : 0) | (take("shr7") ? kMadShift7 : 0) |
           (take("shr15") ? kMadShift15 : 0);
   if (!all_taken() || operand_count() != 4) return false;
+  // Of the scaled and the saturated an H200 does only the signed as the manual says.
+  const bool is_signed_only = f.d_signed != 0 && f.a_signed != 0 && f.b_signed != 0;
+  if ((f.saturate != 0 || (f.how & (kMadShift7 | kMadShift15)) != 0) && !is_signed_only)
+    return unsupported();
   Operand a, b, c, d;
   bool minus_a, minus_b, minus_c;
   uint32_t none;

@@ -44,6 +44,10 @@ TEST_F(ExecForms, WhatIsNotThereIsRefusedByNameAndLine) {
       "vadd.u32.u32.u32 %r1, %r2.b4, %r3;", "vshl.u32.u32.u32 %r1, %r2, %r3;",
       "vadd2.u32.u32.u32.sat.add %r1, %r2, %r3, %r4;", "vadd2.u32.u32.u32 %r1, %r2.h40, %r3, %r4;",
       "vadd4.u32.u32.u32 %r1.b01, %r2, %r3, %r4;", "vmad.u32.u32.u32.po %r1, -%r2, %r3, %r4;",
+      // What an H200 does otherwise than the manual says.
+      "vadd.u32.s32.u32.sat %r1, %r2, %r3;", "vabsdiff.u32.s32.u32.sat %r1, %r2, %r3;",
+      "vmin.s32.s32.s32.sat %r1.h1, %r2, %r3, %r4;", "vset.s32.s32.lt.max %r1, %r2, %r3, %r4;",
+      "vmad.u32.u32.u32.shr7 %r1, %r2, %r3, %r4;", "vmad.s32.u32.s32.sat %r1, %r2, %r3, %r4;",
       // Memory.
       "ld.u32 %r1, %rd0;", "ld.global.f16 %rs1, [%rd0];", "ld.v8.u32 {%r1}, [%rd0];",
       "ld.global.v4.u64 {%rd1, %rd2, %rd3, %rd4}, [%rd0];", "ld.v2.u32 {%r1, %r2, %r3}, [%rd0];",
@@ -209,7 +213,7 @@ TEST_F(ExecForms, WhatIsThereLoads) {
       "@!%p1 exit;",
       ".pragma \"nounroll\";",
       "vset.u32.s32.lt.add %r1, %r2.h1, %r3.b0, %r4;",
-      "vmad.s32.s32.u32.sat.shr7 %r1, %r2.h0, -%r3.b3, %r4;",
+      "vmad.s32.s32.s32.sat.shr7 %r1, %r2.h0, -%r3.b3, %r4;",
       "vavrg4.u32.u32.s32.sat %r1.b310, %r2.b7610, %r3, %r4;"};
   for (const char* statement : statements) {
     SCOPED_TRACE(statement);

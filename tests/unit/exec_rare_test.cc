@@ -67,12 +67,12 @@ TEST_F(ExecRare, ScalarVideo) {
     const int32_t m = std::min(s16(a), int32_t(b >> 24));
     return (static_cast<uint32_t>(m) << 16) | (c & 0xffff);
   });
-  expect("vmax.u32.s32.s32.sat %r4.b2, %r1, %r2, %r3;", [](uint32_t a, uint32_t b, uint32_t c) {
-    const int64_t m = clamp(std::max(int32_t(a), int32_t(b)), 0, 255);
-    return (static_cast<uint32_t>(m) << 16) | (c & 0xff00ffffu);
+  expect("vmax.u32.s32.s32 %r4.b2, %r1, %r2, %r3;", [](uint32_t a, uint32_t b, uint32_t c) {
+    const auto m = static_cast<uint32_t>(std::max(int32_t(a), int32_t(b)));
+    return ((m & 0xff) << 16) | (c & 0xff00ffffu);
   });
-  expect("vset.s32.u32.lt.max %r4, %r1, %r2, %r3;", [](uint32_t a, uint32_t b, uint32_t c) {
-    return std::max<uint32_t>(int64_t{int32_t(a)} < int64_t{b} ? 1 : 0, c);
+  expect("vset.s32.u32.lt.add %r4, %r1, %r2, %r3;", [](uint32_t a, uint32_t b, uint32_t c) {
+    return (int64_t{int32_t(a)} < int64_t{b} ? 1 : 0) + c;
   });
   expect("vshl.u32.u32.u32.clamp %r4, %r1, %r2.b0;", [](uint32_t a, uint32_t b, uint32_t) {
     const uint32_t n = std::min(b & 0xff, 32u);
@@ -81,9 +81,9 @@ TEST_F(ExecRare, ScalarVideo) {
   expect("vshr.s32.s32.u32.wrap.min %r4, %r1, %r2, %r3;", [](uint32_t a, uint32_t b, uint32_t c) {
     return static_cast<uint32_t>(std::min(int32_t(a) >> (b & 31), int32_t(c)));
   });
-  expect("vmad.s32.s32.u32.sat.shr7 %r4, %r1.h1, -%r2, %r3;",
+  expect("vmad.s32.s32.s32.sat.shr7 %r4, %r1.h1, -%r2, %r3;",
          [](uint32_t a, uint32_t b, uint32_t c) {
-           const int64_t sum = -(int64_t{s16(a >> 16)} * int64_t{b}) + int32_t(c);
+           const int64_t sum = -(int64_t{s16(a >> 16)} * int64_t{int32_t(b)}) + int32_t(c);
            return static_cast<uint32_t>(clamp(sum >> 7, INT32_MIN, INT32_MAX));
          });
   expect("vmad.u32.u32.u32.po %r4, %r1.b0, %r2.b1, %r3;",
