@@ -70,9 +70,9 @@ void LoopHead::barrier() {
 //
 // The whole warp goes the leader's way, and only what must be done once is done by lane 0 alone, under
 // a guard: a branch that lane 0 takes alone leaves the warp in two parts, and nothing makes them meet
-// again before a barrier. Seen on an H200 with such a branch: with an aligned barrier the warp is
-// counted twice and the block hangs; with one that is not aligned, results were wrong and kernels ran
-// up to 2.4 times as long.
+// again before a barrier. With such a branch blocks hung on an H200 where the barrier was aligned, and
+// where it was not, some results were wrong and kernels ran up to 2.4 times as long; without it neither
+// was seen again. The mechanism is not understood (docs/benchmarks.md).
 void LoopHead::find_leader() {
   out_.line("mov.u32 \t%~r0, %tid.z;")
       .line("mov.u32 \t%~r1, %ntid.y;")

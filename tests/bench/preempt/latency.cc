@@ -74,7 +74,7 @@ void measure_latency(Gpu& gpu, const MeasureOptions& options) {
             "{\"latency\":\"%s\",\"task_us\":%llu,\"chunks\":\"%s\",\"p50_us\":%.2f,\"p90_us\":%.2f,\"p99_us\":%.2f,"
             "\"max_us\":%.2f,\"issue_us\":%.2f,\"samples\":%zu}\n",
             kSignalNames[static_cast<int>(signal)], static_cast<unsigned long long>(task_us),
-            fixed ? "one ticket" : "adaptive", at(left, 0.5), at(left, 0.9), at(left, 0.99), left.back(),
+            fixed ? "one ticket" : "adaptive", at(left, 0.5), at(left, 0.9), at(left, 0.99), *std::max_element(left.begin(), left.end()),
             at(issue, 0.5), left.size());
         std::fflush(stdout);
         CU(gpu.api.cuModuleUnload(module.cu));
