@@ -260,6 +260,24 @@ void Scheduler::on_timer(uint64_t now_ns, ActionQueue& out) {
   m.finish(now_ns, out);
 }
 
+void Scheduler::on_measured(uint64_t now_ns, VgpuId v, uint64_t refund_sm_ns, uint64_t extra_sm_ns,
+                            ActionQueue& out) {
+  Impl& m = *impl_;
+  Vgpu* g = m.vgpu(v);
+  if (!g) return;
+  m.flush_usage(now_ns);
+  const policy::Config& p = m.config.policy_config;
+  // Nobody runs for longer than this for nothing, however wrong a source is.
+  const uint64_t most = std::min(g->charged_sm_ns, p.max_quantum_ns * p.machine.sm_count);
+  g->refund_sm_ns = std::min(g->refund_sm_ns + std::min(refund_sm_ns, most), most);
+  if (extra_sm_ns) {
+    g->charged_sm_ns += extra_sm_ns;
+    g->extra_sm_ns += extra_sm_ns;
+    m.policy->on_usage(now_ns, v, {.sm_ns = extra_sm_ns});
+  }
+  m.finish(now_ns, out);
+}
+
 // ---- for people ------------------------------------------------------------------------------
 
 VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
@@ -274,6 +292,9 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.contended = m.meter.contended(v);
   t.gpu_ns = g.clock.total_ns(now_ns);
   t.gpu_error_ns = g.clock.error_ns(now_ns);
+  t.charged_sm_ns = g.charged_sm_ns;
+  t.refunded_sm_ns = g.refunded_sm_ns;
+  t.extra_sm_ns = g.extra_sm_ns;
   t.shares = m.meter.totals(now_ns, v);
   t.grants = g.grants;
   t.evictions = g.evictions;

@@ -143,6 +143,9 @@ struct VgpuStats {
   bool contended = false;        // busy, and so is somebody else
   uint64_t gpu_ns = 0;           // grant to left, less idle time seen while nobody else waited
   uint64_t gpu_error_ns = 0;     // gpu_ns may be wrong by as much (clock_estimator.h)
+  uint64_t charged_sm_ns = 0;    // what the policy was told that it used, SM-ns: by the clock, ...
+  uint64_t refunded_sm_ns = 0;   // ... less this, and with that, by on_measured(); both are in it
+  uint64_t extra_sm_ns = 0;
   accounting::ShareMeter::Totals shares;  // contended intervals: see share_meter.h
   uint64_t grants = 0;           // times this vGPU got the GPU
   uint64_t evictions = 0;        // times it was taken away while work remained
@@ -184,6 +187,11 @@ class Scheduler {
   // After a ring of the session's worker (eventfd read first, then the report), as the answer to
   // kReadReport, and at any other time (a periodic look refreshes the statistics).
   void on_report(uint64_t now_ns, SessionId session, const ReportSnapshot& report, ActionQueue& out);
+  // What the GPU's own sources (policies/accounting/usage_meter.h) say about time that has been charged by
+  // the clock already, in SM-ns. `refund`: the vGPU held, and the GPU was not its to use; it is taken off its
+  // next charges, never more in sum than it was charged, nor more at once than one max_quantum. `extra`: it
+  // used the GPU without a grant; charged at once. Unknown vGPUs: ignored.
+  void on_measured(uint64_t now_ns, VgpuId vgpu, uint64_t refund_sm_ns, uint64_t extra_sm_ns, ActionQueue& out);
   // The time of kWakeAt has come. Early and spurious calls do no harm.
   void on_timer(uint64_t now_ns, ActionQueue& out);
 

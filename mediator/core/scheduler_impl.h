@@ -59,6 +59,8 @@ struct Vgpu {
   uint64_t evict_ns = 0;
   bool warned = false, end_sent = false;
   accounting::ClockEstimator clock;
+  uint64_t refund_sm_ns = 0;  // owed to it, to be taken off its next charges
+  uint64_t charged_sm_ns = 0, refunded_sm_ns = 0, extra_sm_ns = 0;
   accounting::LatencyHistogram latency;
   uint64_t grants = 0, evictions = 0, overdue = 0, ended = 0, violations = 0;
   uint64_t old_launches = 0, old_done = 0, old_relaunched = 0;  // of sessions that are gone
@@ -151,7 +153,17 @@ struct Scheduler::Impl {
     if (holder == kNoVgpu) return;
     const uint64_t used = vgpus[holder].clock.take_used(now_ns);
     if (used == 0) return;
-    policy->on_usage(now_ns, holder, {.sm_ns = used * config.policy_config.machine.sm_count});
+    charge(now_ns, holder, used * config.policy_config.machine.sm_count);
+  }
+  // By the clock; a refund that is owed goes off first.
+  void charge(uint64_t now_ns, VgpuId v, uint64_t sm_ns) {
+    Vgpu& g = vgpus[v];
+    const uint64_t back = std::min(g.refund_sm_ns, sm_ns);
+    g.refund_sm_ns -= back;
+    g.refunded_sm_ns += back;
+    if (sm_ns == back) return;
+    g.charged_sm_ns += sm_ns - back;
+    policy->on_usage(now_ns, v, {.sm_ns = sm_ns - back});
   }
   // `event` is one call into the policy; what it answers is done at once.
   template <class Event>

@@ -273,6 +273,65 @@ TEST(Scheduler, AdoptsWhatAnEarlierLifeHadGranted) {
   EXPECT_NE(h.take().find("o!"), std::string::npos);
 }
 
+TEST(Scheduler, MeasuredTimeCorrectsTheClocksCharges) {
+  SchedulerConfig c;
+  c.policy_config.machine.sm_count = 4;
+  Host h(c);
+  const auto v = h.vgpu(), w = h.vgpu();
+  const auto a = h.session(v), b = h.session(w);
+  const auto measured = [&](VgpuId id, uint64_t refund, uint64_t extra) {
+    h.scheduler->on_measured(h.now, id, refund, extra, h.queue);
+    h.drain();
+  };
+  measured(v, 100 * kMs, 0);
+  h.report(a, 9, 1), h.report(b, 1, 0);
+  h.now += 2 * kMs;
+  measured(77, 1, 1);
+  auto s = h.scheduler->stats(h.now, v);
+  EXPECT_EQ(s.charged_sm_ns, 0u) << "nothing is told to the policy before the next event";
+  EXPECT_EQ(s.refunded_sm_ns, 0u) << "nothing had been charged that could be owed";
+  measured(v, kMs, 0);
+  s = h.scheduler->stats(h.now, v);
+  EXPECT_EQ(s.charged_sm_ns, 8 * kMs);
+  h.now += 2 * kMs;
+  measured(v, 0, 0);
+  s = h.scheduler->stats(h.now, v);
+  EXPECT_EQ(s.charged_sm_ns, 15 * kMs);
+  EXPECT_EQ(s.refunded_sm_ns, kMs);
+  // A source that is wrong without bound buys no more than one quantum.
+  measured(v, ~0ull, 0);
+  for (int i = 0; i < 200; ++i) h.now += kMs, measured(v, 0, 0);
+  s = h.scheduler->stats(h.now, v);
+  EXPECT_LE(s.refunded_sm_ns, kMs + 4 * SchedulerConfig{}.policy_config.max_quantum_ns);
+  EXPECT_EQ(s.charged_sm_ns + s.refunded_sm_ns, 4 * 204 * kMs);
+  // Used without a grant: charged though it does not hold.
+  measured(w, 0, 12 * kMs);
+  s = h.scheduler->stats(h.now, w);
+  EXPECT_FALSE(s.holds);
+  EXPECT_EQ(s.extra_sm_ns, 12 * kMs);
+  EXPECT_EQ(s.charged_sm_ns, 12 * kMs);
+}
+
+// A charge for stolen time comes out of the thief's turns.
+TEST(Scheduler, WhoUsedWithoutAGrantWaitsForIt) {
+  Host h;
+  const auto v = h.vgpu(), w = h.vgpu();
+  const auto a = h.session(v), b = h.session(w);
+  h.report(a, 9, 1), h.report(b, 9, 0);
+  h.scheduler->on_measured(h.now, w, 0, 500 * kMs, h.queue);
+  h.drain();
+  const uint64_t begin = h.now;
+  while (!h.scheduler->stats(h.now, w).holds && h.now < begin + 5'000 * kMs) {
+    h.time(h.wake);
+    for (SessionId s : {a, b}) {
+      const auto word = h.page(s).grant;
+      h.report(s, 9, word & SLUICE_GRANT_OPEN ? 1 : 0, SLUICE_GRANT_GENERATION(word));
+    }
+  }
+  EXPECT_GE(h.now - begin, 450 * kMs);
+  EXPECT_LE(h.now - begin, 600 * kMs);
+}
+
 TEST(Scheduler, IdsAreReusedAndEverythingStartsAfresh) {
   Host h;
   const auto v = h.vgpu();
