@@ -91,8 +91,12 @@ struct sluice_preempt_params {
  * One list serves all launches of a stream, because each touches it only after the one before it is
  * done, and a launch that is done has emptied it: it is zeroed once, when it is made. */
 #define SLUICE_LEFT_SMS 256
+/* In sm_workers, in the place of 0: above every quota, so that no worker stays on that SM. This is how
+ * a launch is kept to SMs that do not hang together: the launcher bars the others within
+ * [sm_lo, sm_hi), in stream order, and sm_quota is not 0. */
+#define SLUICE_LEFT_BARRED 0x40000000u
 struct sluice_launch_left {
-  uint32_t sm_workers[SLUICE_LEFT_SMS]; /* workers on each SM; atomics; 0 between launches */
+  uint32_t sm_workers[SLUICE_LEFT_SMS]; /* workers on each SM; atomics; 0 (or barred) between launches */
   uint64_t slot[1]; /* one per worker: {begin:32, end:32}, begin in the low half; 0: empty. Written
                        by the worker of that number, taken by atomic exchange. Two grids' worth. */
 };

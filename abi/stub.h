@@ -19,11 +19,15 @@
 
 /* grant word: one 64-bit word, so that gate, generation and flags are always read together.
  * bits 31:0 grant generation; bit 32 gate open; bit 33 contended (somebody else waits: ring when
- * demand falls to 0); bit 34 session is being ended. */
+ * demand falls to 0); bit 34 session is being ended; bit 35 recall (older generations are called
+ * back while the gate stays open: say when they have left); bit 36 part of the GPU: launches of this
+ * generation run on the SMs of its set in the host page and on no others. Without it: on all. */
 #define SLUICE_GRANT_GENERATION(w) ((uint32_t)(w))
 #define SLUICE_GRANT_OPEN (1ull << 32)
 #define SLUICE_GRANT_CONTENDED (1ull << 33)
 #define SLUICE_GRANT_ENDING (1ull << 34)
+#define SLUICE_GRANT_RECALL (1ull << 35)
+#define SLUICE_GRANT_PART (1ull << 36)
 
 /*
  * The gate protocol (model-checked in tests/model/gate_model.h; why each step is there: docs/channel.md).
@@ -33,9 +37,13 @@
  *                                open -> launch with generation(g);
  *                                closed -> heartbeat stale? launch with generation(g) + 1
  *                                          fresh? in_flight := n, hold; n == 0 -> *left*.
+ *                                open with recall, and nothing of an older generation is in flight
+ *                                -> *left* before the launch.
  *   worker, a launch has ended:  in_flight := n-1; demand as it is now, with its rule below;
- *                                g := grant; closed and in_flight == 0 -> *left*.
- *   *left*:                      left_generation := generation(g) (release); ring sluiced.
+ *                                g := grant; closed and in_flight == 0 -> *left*;
+ *                                open with recall, nothing of an older generation in flight -> *left*.
+ *   *left*:                      left_generation := generation(g), less one if it is open (release);
+ *                                ring sluiced. Once for each value.
  *   worker, demand 0 -> n:       demand := n; grant closed -> ring sluiced.
  *   worker, demand n -> 0:       demand := 0; grant contended -> ring sluiced.
  *   worker, while it holds:      waits for the gate eventfd, and looks again some times a second (the
@@ -45,6 +53,11 @@
  *   sluiced, to take the GPU:    grant := closed | contended, same generation; evict word := generation;
  *                                then reads in_flight: 0 -> it has left; else waits for the ring and
  *                                in_flight == 0 or left_generation == generation.
+ *   sluiced, to change the SMs:  set of generation + 1 in the host page; grant := open | recall | part,
+ *                                generation + 1; evict word := the old generation; ring the gate;
+ *                                then reads in_flight: 0 -> the old has left; else waits for the ring
+ *                                and in_flight == 0 or left_generation >= the old generation. SMs that
+ *                                are not in the new set are given to nobody else before that.
  *   sluiced, restarted:          writes its heartbeat to every host page; then for each session
  *                                generation := max(of grant, of evict word) + 1, takes the GPU as
  *                                above and rings the gate; grants nothing before all have left.
@@ -54,6 +67,12 @@
  * stale heartbeat carries the next generation, because the word's own has been evicted already; it is
  * recalled with that next grant's, or by a restarted sluiced. Closed words carry the contended flag,
  * also the first one of a session, so that demand n -> 0 rings then as well.
+ * The set of a generation is in the half of `sms` that its lowest bit names, stored before the grant
+ * word; the other half is that of the generation before. A worker reads grant, set, grant: the same
+ * generation twice, and the set is that generation's (it would have been overwritten after the next
+ * grant only). A launch on a stale heartbeat and a closed gate runs on all SMs. What cannot be kept to
+ * a set of SMs (an opaque kernel) runs all the same and is counted in `unconfined`.
+ *
  * Ring = one write to the worker's bell eventfd to sluiced; sluiced's answer to a grant change that
  * the worker waits for is a write to the worker's gate eventfd.
  */
@@ -62,6 +81,9 @@ struct sluice_host_page {
   uint64_t pad0[7];
   uint64_t heartbeat_ns;  /* sluiced, seq_cst: its CLOCK_MONOTONIC; stale = gates count as open */
   uint64_t pad1[7];
+  /* sluiced, seq_cst: SMs of a generation with SLUICE_GRANT_PART, SM i in bit i % 64 of word i / 64;
+     [generation & 1]. */
+  uint64_t sms[2][SLUICE_LEFT_SMS / 64];
 };
 
 struct sluice_signal_page {
@@ -86,7 +108,10 @@ struct sluice_report_header {
   uint64_t opaque_launches;
   uint64_t left_ns;         /* CLOCK_MONOTONIC at the last change of left_generation */
   uint64_t error;           /* sticky CUresult of the session, 0: none */
-  uint64_t reserved[119];
+  uint32_t unconfined;      /* launches in flight under a part of the GPU that are not kept to its SMs;
+                               seq_cst; changes between 0 and more are rung */
+  uint32_t reserved32;
+  uint64_t reserved[118];
 };
 
 struct sluice_report_area {

@@ -45,6 +45,10 @@ void StubPages::set_grant(uint64_t word) {
 void StubPages::set_evict(uint64_t word) {
   std::atomic_ref<uint64_t>(signal().evict).store(word, std::memory_order_seq_cst);
 }
+void StubPages::set_sms(uint32_t generation, const SmSet& sms) {
+  for (uint32_t i = 0; i < SmSet::kWords; ++i)
+    std::atomic_ref<uint64_t>(host().sms[generation & 1][i]).store(sms.word(i), std::memory_order_seq_cst);
+}
 void StubPages::beat(uint64_t now_ns) {
   std::atomic_ref<uint64_t>(host().heartbeat_ns).store(now_ns, std::memory_order_relaxed);
 }

@@ -6,6 +6,7 @@
 #include "abi/stub.h"
 #include "mediator/base/fd.h"
 #include "mediator/base/result.h"
+#include "mediator/base/sm_set.h"
 #include "mediator/io/mapping.h"
 
 namespace sluice::io {
@@ -22,6 +23,8 @@ class StubPages {
   // seq_cst stores: the gate protocol rests on their order.
   void set_grant(uint64_t word);
   void set_evict(uint64_t word);
+  // The SMs of `generation`; before the grant word that names it.
+  void set_sms(uint32_t generation, const SmSet& sms);
   void beat(uint64_t now_ns);
 
   int host_fd() const { return host_fd_.get(); }
