@@ -66,26 +66,16 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
       return i;
     }
   }
-  LaunchVariant v{block_threads, dynamic_shared, dynamic_shared, 0, ChunkModel(settings_.target_us)};
+  LaunchVariant v{block_threads, dynamic_shared, dynamic_shared, nullptr, 0,
+                  ChunkModel(settings_.target_us)};
   if (f.slot_dynamic) v.clone_dynamic_shared = dynamic_shared + SLUICE_PREEMPT_DYNAMIC_BYTES;
   if (f.clone) {
-    int allowed = 0;
-    CUresult r = api_.cuFuncGetAttribute(
-        &allowed, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f.clone);
-    if (r == CUDA_SUCCESS && v.clone_dynamic_shared > static_cast<uint32_t>(std::max(allowed, 0))) {
-      r = api_.cuFuncSetAttribute(f.clone, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                  static_cast<int>(v.clone_dynamic_shared));
-    }
-    int blocks = 0;
-    if (r == CUDA_SUCCESS) {
-      r = api_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-          &blocks, f.clone, static_cast<int>(block_threads), v.clone_dynamic_shared);
-    }
-    // On an error the original is launched, and says itself what is wrong.
-    if (r == CUDA_SUCCESS && blocks > 0) {
-      v.resident = static_cast<uint32_t>(blocks) *
-                   static_cast<uint32_t>(f.module->context->multiprocessors);
-    }
+    // Where it does not fit the original is launched, and says itself what is wrong.
+    const ChosenForm form = choose_form(api_, {f.original, f.clone, f.clamped}, block_threads,
+                                        dynamic_shared, v.clone_dynamic_shared);
+    v.clone = form.function;
+    v.resident =
+        form.blocks_per_sm * static_cast<uint32_t>(f.module->context->multiprocessors);
   }
   // A program that varies its block size endlessly only loses what was learnt.
   constexpr size_t kMaxVariants = 64;
@@ -106,6 +96,7 @@ void CudaStreams::plan(LaunchWork& w) {
   if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
   w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
   const LaunchVariant& v = f.variants[w.variant];
+  w.clone = v.clone;
   w.geometry = plan_launch(w.tasks, v.resident, v.chunks.chunk(), proxy_, settings_, f.form);
 }
 
@@ -161,7 +152,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, c
   // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
   const uint32_t shared =
       w.dynamic_shared + (f.slot_dynamic ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
-  return api_.cuLaunchKernel(f.clone, blocks, 1, 1, w.block[0], w.block[1], w.block[2],
+  return api_.cuLaunchKernel(w.clone, blocks, 1, 1, w.block[0], w.block[1], w.block[2],
                              shared, s.cu, nullptr, extra);
 }
 

@@ -239,8 +239,10 @@ CUresult GenericCalls::cuFuncSetAttribute(FunctionHandle handle, CUfunction_attr
   if (r != CUDA_SUCCESS || !f->clone) return r;
   // The clone follows; its dynamic shared memory has room for the slots besides, and is raised when
   // it is launched (CudaStreams::variant_of), so here only what the program lowers or else sets.
-  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     (void)s.api_.cuFuncSetAttribute(f->clone, attribute, value);
+    if (f->clamped) (void)s.api_.cuFuncSetAttribute(f->clamped, attribute, value);
+  }
   std::lock_guard lock(s.mutex_);
   f->variants.clear();  // occupancy may have changed
   return CUDA_SUCCESS;
@@ -251,6 +253,7 @@ CUresult GenericCalls::cuFuncSetCacheConfig(FunctionHandle handle, CUfunc_cache 
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api_.cuFuncSetCacheConfig(f->original, config);
   if (r == CUDA_SUCCESS && f->clone) (void)s.api_.cuFuncSetCacheConfig(f->clone, config);
+  if (r == CUDA_SUCCESS && f->clamped) (void)s.api_.cuFuncSetCacheConfig(f->clamped, config);
   return r;
 }
 
@@ -259,6 +262,7 @@ CUresult GenericCalls::cuFuncSetSharedMemConfig(FunctionHandle handle, CUsharedc
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api_.cuFuncSetSharedMemConfig(f->original, config);
   if (r == CUDA_SUCCESS && f->clone) (void)s.api_.cuFuncSetSharedMemConfig(f->clone, config);
+  if (r == CUDA_SUCCESS && f->clamped) (void)s.api_.cuFuncSetSharedMemConfig(f->clamped, config);
   return r;
 }
 

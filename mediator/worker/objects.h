@@ -18,6 +18,7 @@
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/control_pool.h"
 #include "mediator/worker/launch_geometry.h"
+#include "mediator/worker/register_clamp.h"
 #include "mediator/worker/stream_engine.h"
 
 namespace sluice::worker {
@@ -48,6 +49,7 @@ struct ContextObject : HandleObject {
 struct ModuleObject : HandleObject {
   uint64_t handle = 0;
   CUmodule cu = nullptr;
+  std::vector<std::string> clamped;  // of FittedModule
   std::shared_ptr<ContextObject> context;
   std::vector<uint64_t> functions;  // handles; session lock
 };
@@ -57,7 +59,8 @@ struct LaunchVariant {
   uint32_t block_threads = 0;
   uint32_t dynamic_shared = 0;        // as the program asked
   uint32_t clone_dynamic_shared = 0;  // with the broadcast slots
-  uint32_t resident = 0;              // blocks of the clone on the whole GPU; 0: it does not fit
+  CUfunction clone = nullptr;         // the form that is launched
+  uint32_t resident = 0;              // its blocks on the whole GPU; 0: it does not fit
   ChunkModel chunks;
 };
 
@@ -65,7 +68,8 @@ struct FunctionObject : HandleObject {
   std::shared_ptr<ModuleObject> module;
   std::string name;
   CUfunction original = nullptr;
-  CUfunction clone = nullptr;  // null: opaque
+  CUfunction clone = nullptr;    // null: opaque
+  CUfunction clamped = nullptr;  // the clone again, with fewer registers (register_clamp.h); or null
   bool slot_dynamic = false;
   CloneForm form;
   uint32_t params_offset = 0;  // of the appended block in the clone's parameter buffer
@@ -106,6 +110,7 @@ struct LaunchWork : Work {
   uint32_t tasks = 0;
   Geometry geometry;
   uint32_t variant = 0;  // of the function
+  CUfunction clone = nullptr;  // the variant's, for all physical launches
   uint64_t ready_ns = 0;
   // Set when it is first given to the driver.
   uint64_t launch_id = 0;

@@ -26,11 +26,13 @@ void Session::load_module(const Call& call, const std::string& ptx, uint32_t log
   if (!looks_like_text(ptx)) return answer(call, CUDA_ERROR_INVALID_IMAGE);
   if (CUresult r = make_current(api_, call.context->cu); r != CUDA_SUCCESS) return answer(call, r);
   std::vector<char> log(std::max<uint32_t>(log_bytes, 1) + 1, 0);
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {log.data(), reinterpret_cast<void*>(static_cast<uintptr_t>(log.size() - 1))};
   auto module = std::make_shared<ModuleObject>();
   module->context = call.context;
-  CUresult r = api_.cuModuleLoadDataEx(&module->cu, ptx.c_str(), 2, options, values);
+  FittedModule fitted;
+  CUresult r = load_fitted(api_, call.context->device, ptx, std::span(log).first(log.size() - 1),
+                           &fitted);
+  module->cu = fitted.cu;
+  module->clamped = std::move(fitted.clamped);
   if (r != CUDA_SUCCESS) {
     const size_t length = ::strnlen(log.data(), log_bytes);
     return answer(call, r, std::as_bytes(std::span(log.data(), length)));
@@ -90,6 +92,7 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
         bytes == SLUICE_PREEMPT_PARAMS_BYTES && offset == guest_params_offset &&
         offset >= f->param_bytes && offset + bytes <= SLUICE_RECORD_MAX_BYTES / 4) {
       f->clone = clone;
+      f->clamped = clamped_form(api_, module->cu, module->clamped, name);
       f->params_offset = static_cast<uint32_t>(offset);
       f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
       f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;

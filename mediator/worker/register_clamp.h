@@ -1,0 +1,85 @@
+// Clones that would fit fewer blocks on an SM than their originals, because the loop around them needs
+// registers: a third form of such a kernel, compiled with no more registers than keep the original's
+// place (R5 of the census; NVIDIA, PTX ISA, ".maxnreg").
+//
+// Whether a clone loses a place is known only when the driver has compiled it. So a module is loaded
+// once, looked at, and, if a clone loses, loaded again with a copy of that clone added under another
+// name and with `.maxnreg`; the first is unloaded before anybody has a handle into it. All forms are
+// in one module, so that its variables exist once. Which form a launch takes depends on its block size:
+// both stay.
+//
+// Functions of the driver table handed in, whose context must be current; any thread. Holds nothing.
+// The text is a guest's: whatever it contains, the worst that comes of it is the first module.
+// Used by the worker and by tests/bench/preempt, so that what is measured is what runs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mediator/gpu/driver_api.h"
+
+namespace sluice::worker {
+
+// Of the third form, behind the original's name.
+inline constexpr char kClampedSuffix[] = "__sluice_clamped";
+
+// A clone in the text of a module: where its `.entry` begins and ends, its name (that of the original
+// without SLUICE_CLONE_SUFFIX), and where a directive can be added.
+struct CloneText {
+  size_t begin = 0, end = 0;            // from ".entry" to behind the closing brace
+  size_t name_begin = 0, name_end = 0;  // the clone's name
+  size_t directives = 0;                // behind the parameter list
+  std::string_view original;            // into the text
+};
+// The clones with a body that say nothing of registers themselves, in the order of the text. Linear in
+// the text; what it cannot follow ends the list.
+std::vector<CloneText> find_clones(std::string_view ptx);
+
+// One clone that is to be clamped.
+struct Clamp {
+  CloneText clone;
+  uint32_t registers;
+};
+// The text with a third form behind it for each.
+std::string add_clamped(std::string_view ptx, std::span<const Clamp> clamps);
+
+// What registers of an SM are given out in.
+struct RegisterFile {
+  uint32_t registers = 65536;  // of an SM
+  uint32_t threads = 2048;     // that it holds
+};
+// The most registers for a thread with which as many warps fit on an SM as with `registers`. They are
+// given to a warp 8 for each thread at a time, from the quarter of the SM's that the warp runs on
+// (CUDA C++ Programming Guide, "Hardware Multithreading"; the occupancy calculator's warp granularity).
+uint32_t bucket_top(uint32_t registers, const RegisterFile& file);
+
+struct FittedModule {
+  CUmodule cu = nullptr;
+  std::vector<std::string> clamped;  // kernels that have a third form, sorted
+};
+// Loads a module whose clones are to be launched. `log`: room for the compiler's words about an error in
+// the text (with a 0 at its end), may be empty. Takes as long as one or two compilations.
+CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,
+                     std::span<char> log, FittedModule* out);
+// The third form of a kernel of a module loaded so, or null.
+CUfunction clamped_form(const gpu::DriverApi& api, CUmodule module,
+                        std::span<const std::string> clamped, std::string_view name);
+
+// The forms of one kernel; `clone` is not null.
+struct CloneForms {
+  CUfunction original = nullptr, clone = nullptr, clamped = nullptr;
+};
+struct ChosenForm {
+  CUfunction function = nullptr;
+  uint32_t blocks_per_sm = 0;  // 0: it does not fit, or the driver does not know the shape
+};
+// The form for launches of `threads` threads a block with so much dynamic shared memory (the clones'
+// has the loop's share besides): the third one where the second holds fewer blocks than the original
+// and the third more than the second. Lets the clones have that much shared memory.
+ChosenForm choose_form(const gpu::DriverApi& api, const CloneForms& forms, uint32_t threads,
+                       uint32_t dynamic_shared, uint32_t clone_dynamic_shared);
+
+}  // namespace sluice::worker
