@@ -32,6 +32,7 @@ Result<std::unique_ptr<RegisterReader>> RegisterReader::open(const std::string& 
   void* p = ::mmap(nullptr, reader->bytes_, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (p == MAP_FAILED) return Error::from_errno("mapping " + path);
   reader->mapping_ = static_cast<const std::byte*>(p);
+  reader->guard_ = BusGuard(p, reader->bytes_);
   // Rows of one to three words, chained by bit 31. A row's type is in word 0, bits 30:24 (graphics:
   // 0); its runlist's base is in word 2, bits 25:10, in KiB.
   uint32_t row[3] = {};
@@ -53,6 +54,7 @@ Result<std::unique_ptr<RegisterReader>> RegisterReader::open(const std::string& 
 }
 
 RegisterReader::~RegisterReader() {
+  guard_ = BusGuard();
   if (mapping_ != nullptr) ::munmap(const_cast<std::byte*>(mapping_), bytes_);
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "mediator/base/bus_guard.h"
 #include "mediator/base/result.h"
 
 namespace sluice::gpu {
@@ -27,6 +28,8 @@ class RegisterReader {
   // ENGINE_STATUS0 of the graphics engine, now.
   uint32_t status0() const { return read(status0_at_); }
   uint32_t runlist_base() const { return runlist_base_; }
+  // The file has been cut short under the mapping: zeros are read where it ended.
+  bool lost() const { return guard_.lost(); }
 
  private:
   RegisterReader() = default;
@@ -34,6 +37,7 @@ class RegisterReader {
 
   const std::byte* mapping_ = nullptr;
   size_t bytes_ = 0;
+  BusGuard guard_;
   uint32_t runlist_base_ = 0;
   size_t status0_at_ = 0;
 };

@@ -35,6 +35,7 @@ Result<std::unique_ptr<SoftGpu>> SoftGpu::open(const std::string& path, bool con
                    fd.get(), 0);
   if (p == MAP_FAILED) return Error::from_errno("mapping " + path);
   gpu->mapping_ = static_cast<std::byte*>(p);
+  gpu->guard_ = BusGuard(p, gpu->bytes_);
   const auto* info = reinterpret_cast<sluice_soft_info*>(gpu->mapping_ + SLUICE_SOFT_INFO_OFFSET);
   if (load(info->magic) != SLUICE_SOFT_MAGIC || info->version != SLUICE_SOFT_VERSION)
     return Error{0, path + ": not a software GPU's file of this version"};
@@ -44,7 +45,13 @@ Result<std::unique_ptr<SoftGpu>> SoftGpu::open(const std::string& path, bool con
   return gpu;
 }
 
+bool SoftGpu::intact() const {
+  const auto* info = reinterpret_cast<const sluice_soft_info*>(mapping_ + SLUICE_SOFT_INFO_OFFSET);
+  return load(info->magic) == SLUICE_SOFT_MAGIC && load(info->mode) == info_.mode && !guard_.lost();
+}
+
 SoftGpu::~SoftGpu() {
+  guard_ = BusGuard();
   if (mapping_ != nullptr) ::munmap(mapping_, bytes_);
 }
 
@@ -65,6 +72,7 @@ uint64_t SoftGpu::read_log(std::vector<SwitchRecord>& records) {
   const uint64_t put = load(log->put);
   const uint64_t lost_before = lost_;
   if (put < next_) next_ = put;  // made anew
+  pending_ = false;
   for (; next_ != put;) {
     if (put - next_ > SLUICE_SOFT_LOG_RECORDS) {
       lost_ += put - SLUICE_SOFT_LOG_RECORDS - next_;
@@ -85,6 +93,7 @@ uint64_t SoftGpu::read_log(std::vector<SwitchRecord>& records) {
       // follow are as young.
       if (missing_ != next_ + 1) {
         missing_ = next_ + 1;
+        pending_ = true;
         break;
       }
       ++lost_;

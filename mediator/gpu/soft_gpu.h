@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "abi/soft_gpu.h"
+#include "mediator/base/bus_guard.h"
 #include "mediator/base/result.h"
 
 namespace sluice::gpu {
@@ -27,6 +28,9 @@ class SoftGpu {
   SoftGpu& operator=(const SoftGpu&) = delete;
 
   const sluice_soft_info& info() const { return info_; }
+  // Whether the file is still what it was at open: not cut short (zeros are read where it ended), not
+  // overwritten. Cheap; to be asked now and then.
+  bool intact() const;
   // A copy of the channel's words, each read once. TSGIDs out of range: zeros.
   sluice_soft_channel channel(uint32_t tsgid) const;
 
@@ -44,6 +48,8 @@ class SoftGpu {
   // process that died. After a loss `seq` jumps as well.
   uint64_t read_log(std::vector<SwitchRecord>& records);
   uint64_t lost_records() const { return lost_; }
+  // Records were begun that had not come at the last call: what is stamped since may be among them.
+  bool records_pending() const { return pending_; }
 
   // Controls; they do nothing without `control` or for a TSGID out of range. The change is seen
   // within a slice of the blocks that run.
@@ -60,11 +66,13 @@ class SoftGpu {
 
   std::byte* mapping_ = nullptr;
   size_t bytes_ = 0;
+  BusGuard guard_;
   bool control_ = false;
   sluice_soft_info info_{};
   uint64_t next_ = 0;     // number of the first record not read
   uint64_t missing_ = 0;  // 1 + number of one that was begun and not there at the last call
   uint64_t lost_ = 0;
+  bool pending_ = false;
 };
 
 }  // namespace sluice::gpu

@@ -25,7 +25,7 @@ RegisterSource::Seen RegisterSource::decode(uint32_t status0) const {
     case SLUICE_CTX_SAVE:
     case SLUICE_CTX_LOAD:
     case SLUICE_CTX_SWITCH:
-      return {State::kSwitching, kNobody, tsgid};
+      return {State::kSwitching, switching_, tsgid};
     default:  // invalid, or a value that no manual names: nobody's time
       return {State::kIdle, kNobody, tsgid};
   }
@@ -61,7 +61,10 @@ void RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
     // delays at both ends of a run cancel out on average.
     switch (last_->state) {
       case State::kIdle: phase_.idle_ns += dt; break;
-      case State::kSwitching: phase_.switch_ns += dt; break;
+      case State::kSwitching:
+        phase_.switch_ns += dt;
+        if (last_->owner != kNobody) of(last_->owner).phase_ns += dt;
+        break;
       case State::kRunning:
         if (last_->owner == kNobody)
           phase_.unassigned_ns += dt;
@@ -69,7 +72,7 @@ void RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
           of(last_->owner).phase_ns += dt;
         break;
     }
-    if (seen.state != last_->state || seen.tsgid != last_->tsgid) {
+    if (seen.state != last_->state || seen.tsgid != last_->tsgid || seen.owner != last_->owner) {
       ++phase_.switches;
       last_ns_ = now_ns;
       end_run(true);
@@ -109,7 +112,7 @@ RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
 
 void RegisterSource::point(uint32_t status0, uint64_t stratum_ns) {
   const Seen seen = decode(status0);
-  const uint32_t owner = seen.state == State::kRunning ? seen.owner : kNobody;
+  const uint32_t owner = seen.owner;
   const double s = static_cast<double>(stratum_ns);
   if (owner != kNobody) {
     of(owner).total_ns += stratum_ns;

@@ -40,6 +40,13 @@ class RegisterSource {
   // Channel group `tsgid` belongs to `vgpu` from now on (kNobody: to none). Out of range: ignored.
   void assign(uint32_t tsgid, uint32_t vgpu);
 
+  // Time in which a context is saved, loaded or changed is `vgpu`'s from now on; kNobody (as at first): nobody's.
+  void charge_switches_to(uint32_t vgpu) { switching_ = vgpu; }
+  // Nothing was measured of `vgpu` so far.
+  void forget(uint32_t vgpu) {
+    if (vgpu < used_.size()) used_[vgpu] = Used{};
+  }
+
   void begin_phase();
   // Times do not go backwards within a phase.
   void sample(uint64_t now_ns, uint32_t status0);
@@ -103,6 +110,7 @@ class RegisterSource {
   Used& of(uint32_t vgpu);
 
   std::vector<uint32_t> owner_;  // by tsgid
+  uint32_t switching_ = kNobody;
   std::vector<Used> used_;       // by vGPU
   Phase phase_;
   std::optional<Seen> last_;

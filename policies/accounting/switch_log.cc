@@ -14,6 +14,24 @@ void SwitchLog::on_work(uint64_t now_ns, uint32_t vgpu, bool has_work) {
   of(vgpu).edges.push_back({std::max(now_ns, settled_ns_), has_work});
 }
 
+void SwitchLog::forget(uint32_t vgpu) {
+  if (vgpu >= vgpus_.size()) return;
+  vgpus_[vgpu] = Vgpu{};
+  vgpus_[vgpu].idle_since_ns = settled_ns_;
+}
+
+void SwitchLog::restart(uint64_t now_ns) {
+  records_.clear();
+  gap_before_.clear();
+  if (!unknown_ && resident_ != kNobody) end_interval(resident_, true);
+  resident_ = kNobody;
+  unknown_ = true;
+  seen_ = after_gap_ = outside_ = false;
+  ended_ns_ = 0;
+  settled_ns_ = std::max(settled_ns_, now_ns);
+  forget_edges(settled_ns_);
+}
+
 void SwitchLog::on_dropped() { after_gap_ = true; }
 
 void SwitchLog::on_record(const Record& r) {
@@ -53,6 +71,7 @@ uint64_t SwitchLog::work_between(const Vgpu& v, uint64_t from_ns, uint64_t to_ns
 void SwitchLog::forget_edges(uint64_t to_ns) {
   for (Vgpu& v : vgpus_)
     while (!v.edges.empty() && v.edges.front().time_ns <= to_ns) {
+      if (v.work && !v.edges.front().has_work) v.idle_since_ns = v.edges.front().time_ns;
       v.work = v.edges.front().has_work;
       v.edges.pop_front();
     }
@@ -73,7 +92,13 @@ void SwitchLog::advance(uint64_t to_ns) {
   } else if (resident_ != kNobody) {
     Vgpu& v = of(resident_);
     v.done.resident_ns += dt;
-    v.interval_work_ns += work_between(v, settled_ns_, to_ns);
+    const uint64_t work = work_between(v, settled_ns_, to_ns);
+    v.interval_work_ns += work;
+    if (outside_) {
+      v.done.outside_ns += dt - work;
+      for (Vgpu& other : vgpus_)
+        if (&other != &v) other.done.taken_ns += work_between(other, settled_ns_, to_ns);
+    }
   }
   settled_ns_ = to_ns;
   forget_edges(to_ns);
@@ -106,11 +131,22 @@ void SwitchLog::settle(uint64_t watermark_ns) {
       resident_ = kNobody;
       unknown_ = true;
     }
+    if (!unknown_ && resident_ == kNobody && ended_ns_ != 0 && r.start && r.time_ns > ended_ns_ &&
+        r.time_ns - ended_ns_ <= config_.longest_switch_ns) {
+      // What of it was settled before is not counted: too little, never too much.
+      for (Vgpu& v : vgpus_) v.done.switched_ns += work_between(v, settled_ns_, r.time_ns);
+    }
+    ended_ns_ = r.start ? 0 : std::max(r.time_ns, settled_ns_);
     advance(r.time_ns);
     if (r.start) {
       // A start without the end of the one before: the engine holds one only, so it has ended here.
       if (!unknown_ && resident_ != kNobody) end_interval(resident_, true);
       resident_ = r.vgpu;
+      outside_ = false;
+      if (r.vgpu != kNobody) {
+        const Vgpu& v = of(r.vgpu);
+        outside_ = !v.work && r.time_ns > v.idle_since_ns + config_.grace_ns;
+      }
       unknown_ = false;
     } else {
       if (!unknown_ && resident_ == r.vgpu && resident_ != kNobody) end_interval(resident_, false);

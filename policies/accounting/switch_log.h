@@ -13,6 +13,9 @@
 // after the gap nobody knows who was resident. That time is divided among the vGPUs that had work in it,
 // equally, and all of it counts as error of each of them.
 //
+// Besides: an interval that *begins* while its vGPU has no work is use that nobody allowed (outside_ns); an idle
+// owner merely stays. Time in which the engine changes hands while a vGPU has work is not its time (switched_ns).
+//
 // Pure; one thread. The reader (mediator/gpu) maps contexts to vGPUs and times to the mediator's clock.
 // Nothing that a guest writes enters but through "has work", and claiming work can only raise a charge.
 #pragma once
@@ -36,6 +39,12 @@ class SwitchLog {
     uint64_t interval_cost_ns = 137'000;  // first guess; calibrate() corrects it
     uint64_t interval_cost_error_ns = 7'000;
     uint64_t stamp_error_ns = 32;         // of one time stamp
+    // Between one's end and the next one's start lies a change of contexts if it is not longer than this;
+    // else there was nobody.
+    uint64_t longest_switch_ns = 1'000'000;
+    // An interval that begins so shortly after the work's end has begun before it: edges and stamps are
+    // taken in different places.
+    uint64_t grace_ns = 100'000;
   };
   struct Totals {
     uint64_t used_ns = 0;       // resident, with work, less the intervals' cost
@@ -43,6 +52,9 @@ class SwitchLog {
     uint64_t cost_ns = 0;       // taken off
     uint64_t error_ns = 0;      // used_ns may be wrong by as much, either way
     uint64_t intervals = 0;
+    uint64_t outside_ns = 0;    // resident by intervals that began while it had no work: used all the same
+    uint64_t taken_ns = 0;      // had work while another was resident by such an interval
+    uint64_t switched_ns = 0;   // had work while the engine changed from one context to another
   };
 
   explicit SwitchLog(const Config& config) : config_(config) {}
@@ -59,7 +71,14 @@ class SwitchLog {
   // An interval of v in which a witness (words of a kernel of ours) saw `used_ns` of work: the rest was cost.
   void calibrate(uint32_t vgpu, uint64_t resident_ns, uint64_t used_ns);
 
+  // Nothing was measured of `vgpu` so far, and it has no work.
+  void forget(uint32_t vgpu);
+  // The log was not read until now: who is resident is not known before the next record.
+  void restart(uint64_t now_ns);
+
   Totals totals(uint32_t vgpu) const { return vgpu < vgpus_.size() ? vgpus_[vgpu].done : Totals{}; }
+  // With work, in the interval that goes on; not in totals() yet.
+  uint64_t unfinished_ns(uint32_t vgpu) const { return vgpu < vgpus_.size() ? vgpus_[vgpu].interval_work_ns : 0; }
   uint64_t settled_ns() const { return settled_ns_; }
   uint64_t lost_ns() const { return lost_ns_; }  // time in which the log told nothing
   uint64_t gaps() const { return gaps_; }
@@ -77,6 +96,7 @@ class SwitchLog {
     bool calibrated = false;
     double cost_ns = 0, spread_ns = 0;
     uint64_t interval_work_ns = 0;  // with work, in the interval that goes on
+    uint64_t idle_since_ns = 0;     // without work since then, at settled_ns_
   };
   Vgpu& of(uint32_t vgpu);
   // Time with work of v in [from, to), of what has not been settled. Does not consume edges.
@@ -89,6 +109,8 @@ class SwitchLog {
   std::vector<Vgpu> vgpus_;
   std::deque<Record> records_;    // behind the watermark
   uint32_t resident_ = kNobody;
+  bool outside_ = false;          // its interval began without work
+  uint64_t ended_ns_ = 0;         // the last one's end; 0: nobody's, or unknown
   bool unknown_ = true;           // who is resident: before the first record, and in a gap
   bool after_gap_ = false;        // the next record read comes after lost ones
   bool seen_ = false;

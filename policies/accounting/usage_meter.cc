@@ -1,0 +1,343 @@
+#include "policies/accounting/usage_meter.h"
+
+#include <algorithm>
+
+namespace sluice::accounting {
+namespace {
+
+// What is used at least, as far as its error is bounded.
+uint64_t least(const RegisterSource& registers, uint32_t id) {
+  const uint64_t used = registers.used_ns(id);
+  return used - std::min(used, registers.error_ns(id));
+}
+
+}  // namespace
+
+UsageMeter::UsageMeter(const Config& config) : config_(config), owner_(RegisterSource::kTsgCount, kNobody), log_(config.log) {
+  usable_[static_cast<size_t>(Source::kWords)] = true;
+  for (uint32_t t = 0; t < RegisterSource::kTsgCount; ++t) registers_.assign(t, 0);
+}
+
+// ---- what the mediator knows -----------------------------------------------------------------
+
+void UsageMeter::add_vgpu(uint64_t now_ns, uint32_t v) {
+  if (v >= vgpus_.size()) vgpus_.resize(v + 1);
+  vgpus_[v] = Vgpu{};
+  vgpus_[v].present = true;
+  for (uint32_t id : {run_id(v), ungranted_id(v), switch_id(v)}) registers_.forget(id);
+  log_.forget(v);
+}
+
+void UsageMeter::remove_vgpu(uint64_t now_ns, uint32_t v) {
+  Vgpu* g = find(v);
+  if (!g) return;
+  on_busy(now_ns, v, false);
+  on_left(now_ns, v);
+  while (!g->tsgids.empty()) assign(g->tsgids.back(), kNobody);
+  std::erase(leaving_, v);
+  *g = Vgpu{};
+}
+
+void UsageMeter::map(uint32_t v, uint32_t id) {
+  for (uint32_t t : vgpus_[v].tsgids) registers_.assign(t, id);
+}
+
+void UsageMeter::map_shared() {
+  registers_.charge_switches_to(holders_.size() == 1 ? switch_id(holders_[0]) : RegisterSource::kNobody);
+  if (shared_group_ == kNobody) return;
+  registers_.assign(shared_group_, holders_.size() == 1 ? run_id(holders_[0]) : 0);
+}
+
+void UsageMeter::on_granted(uint64_t now_ns, uint32_t v) {
+  Vgpu* g = find(v);
+  if (!g || g->holds) return;
+  flip_late(now_ns);
+  std::erase(leaving_, v);
+  g->holds = true;
+  g->held_since_ns = now_ns;
+  g->clock.on_granted(now_ns, busy_ > (g->busy ? 1u : 0u));
+  holders_.push_back(v);
+  if (usable(Source::kSwitchLog)) log_.on_work(now_ns, v, true);
+  map(v, run_id(v));
+  map_shared();
+}
+
+void UsageMeter::on_left(uint64_t now_ns, uint32_t v) {
+  Vgpu* g = find(v);
+  if (!g || !g->holds) return;
+  g->held_ns = held(*g, now_ns);
+  g->holds = false;
+  g->left_ns = now_ns;
+  g->clock.on_left(now_ns);
+  std::erase(holders_, v);
+  if (usable(Source::kSwitchLog)) log_.on_work(now_ns, v, false);
+  leaving_.push_back(v);
+  map_shared();
+}
+
+// Who left longer ago than the grace: what its groups run from now on is without a grant.
+void UsageMeter::flip_late(uint64_t now_ns) {
+  std::erase_if(leaving_, [&](uint32_t v) {
+    if (now_ns < vgpus_[v].left_ns + config_.grace_ns) return false;
+    map(v, ungranted_id(v));
+    return true;
+  });
+}
+
+void UsageMeter::on_busy(uint64_t now_ns, uint32_t v, bool busy) {
+  Vgpu* g = find(v);
+  if (!g || g->busy == busy) return;
+  g->busy = busy;
+  busy_ += busy ? 1 : -1;
+  if (g->holds) g->clock.on_look(now_ns, busy);
+  update_contended(now_ns);
+}
+
+void UsageMeter::update_contended(uint64_t now_ns) {
+  for (uint32_t h : holders_) vgpus_[h].clock.on_contended(now_ns, busy_ > (vgpus_[h].busy ? 1u : 0u));
+}
+
+void UsageMeter::assign(uint32_t tsgid, uint32_t v) {
+  if (tsgid >= owner_.size() || owner_[tsgid] == v || tsgid == shared_group_) return;
+  if (Vgpu* old = find(owner_[tsgid])) std::erase(old->tsgids, tsgid);
+  owner_[tsgid] = kNobody;
+  registers_.assign(tsgid, 0);
+  Vgpu* g = find(v);
+  if (!g) return;
+  owner_[tsgid] = v;
+  g->tsgids.push_back(tsgid);
+  const bool late = !g->holds && std::find(leaving_.begin(), leaving_.end(), v) == leaving_.end();
+  registers_.assign(tsgid, late ? ungranted_id(v) : run_id(v));
+}
+
+void UsageMeter::share_group(uint32_t tsgid) {
+  if (tsgid >= owner_.size()) return;
+  assign(tsgid, kNobody);
+  shared_group_ = tsgid;
+  map_shared();
+}
+
+void UsageMeter::set_usable(uint64_t now_ns, Source source, bool usable) {
+  bool& u = usable_[static_cast<size_t>(source)];
+  if (u == usable) return;
+  rebase(now_ns);
+  u = usable;
+  if (source == Source::kRegisters) covered_ns_ = std::max(covered_ns_, now_ns);
+  if (source != Source::kSwitchLog) return;
+  // While it is not read it keeps no edges, which would pile up.
+  log_.restart(now_ns);
+  for (uint32_t h : holders_) log_.on_work(now_ns, h, usable);
+  if (!usable) log_.restart(now_ns);
+}
+
+Source UsageMeter::source() const {
+  if (usable(Source::kRegisters)) return Source::kRegisters;
+  if (usable(Source::kSwitchLog)) return Source::kSwitchLog;
+  return Source::kClock;
+}
+
+// ---- status registers ------------------------------------------------------------------------
+
+// [from, to) was not read, or could not be told apart.
+void UsageMeter::add_blind(uint64_t from_ns, uint64_t to_ns) {
+  if (to_ns <= from_ns) return;
+  for (Vgpu& g : vgpus_) {
+    if (!g.present || (!g.holds && g.left_ns <= from_ns)) continue;
+    const uint64_t begin = g.holds ? std::max(from_ns, std::min(g.held_since_ns, to_ns)) : from_ns;
+    // A hold that ended in it began nobody knows when; all of it, then.
+    g.blind_ns += to_ns - (g.holds && g.left_ns <= from_ns ? begin : from_ns);
+  }
+}
+
+// Who had the GPU to itself while somebody without a grant was seen on it: only weights, by which what is charged
+// to the one is given back to the others.
+void UsageMeter::note_taken(uint32_t status0, uint64_t ns) {
+  if (holders_.size() != 1 || SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID || !SLUICE_STATUS0_BUSY(status0))
+    return;
+  const uint32_t v = owner_[SLUICE_STATUS0_TSGID(status0)];
+  if (v == kNobody || vgpus_[v].holds || std::find(leaving_.begin(), leaving_.end(), v) != leaving_.end()) return;
+  vgpus_[holders_[0]].taken_ns += ns;
+}
+
+void UsageMeter::begin_phase(uint64_t now_ns) {
+  add_blind(covered_ns_, now_ns);
+  covered_ns_ = now_ns;
+  registers_.begin_phase();
+  in_phase_ = true;
+  phase_at_ns_ = 0;
+}
+
+void UsageMeter::sample(uint64_t now_ns, uint32_t status0) {
+  if (!in_phase_) return;
+  flip_late(now_ns);
+  if (phase_at_ns_ != 0 && blind()) add_blind(phase_at_ns_, now_ns);
+  if (phase_at_ns_ == 0) add_blind(covered_ns_, now_ns);
+  else note_taken(status0, now_ns > phase_at_ns_ ? now_ns - phase_at_ns_ : 0);
+  phase_at_ns_ = now_ns;
+  registers_.sample(now_ns, status0);
+}
+
+void UsageMeter::end_phase(uint64_t now_ns) {
+  if (!in_phase_) return;
+  in_phase_ = false;
+  registers_.end_phase(0);
+  covered_ns_ = std::max(phase_at_ns_, covered_ns_);
+  add_blind(covered_ns_, now_ns);
+  covered_ns_ = now_ns;
+}
+
+void UsageMeter::point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns) {
+  if (in_phase_ || to_ns <= from_ns) return;
+  flip_late(now_ns);
+  add_blind(covered_ns_, from_ns);
+  covered_ns_ = to_ns;
+  if (blind()) return add_blind(from_ns, to_ns);
+  note_taken(status0, to_ns - from_ns);
+  registers_.point(status0, to_ns - from_ns);
+}
+
+uint64_t UsageMeter::longest_run_ns() const {
+  double longest = 0;
+  for (uint32_t v = 0; v < vgpus_.size(); ++v)
+    if (vgpus_[v].present) longest = std::max(longest, runs(v).mean_ns());
+  return static_cast<uint64_t>(longest);
+}
+
+// ---- switch log, words -----------------------------------------------------------------------
+
+void UsageMeter::on_record(uint64_t time_ns, uint32_t seq, uint32_t tsgid, bool start) {
+  if (!usable(Source::kSwitchLog)) return;
+  const uint32_t v = tsgid < owner_.size() ? owner_[tsgid] : kNobody;
+  log_.on_record({.time_ns = time_ns, .seq = seq, .vgpu = v, .start = start});
+}
+
+void UsageMeter::settle_log(uint64_t watermark_ns) {
+  if (usable(Source::kSwitchLog)) log_.settle(watermark_ns);
+}
+
+void UsageMeter::on_launch_words(uint64_t now_ns, uint32_t v, uint64_t begin_ns, uint64_t end_ns) {
+  Vgpu* g = find(v);
+  if (!g) return;
+  g->has_words = true;
+  // Within the time since the vGPU's first grant; the fusion bounds the sum by what was granted.
+  g->words.on_launch(begin_ns, end_ns, 0, now_ns);
+}
+
+// ---- results ---------------------------------------------------------------------------------
+
+Fused UsageMeter::fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) const {
+  const Vgpu& g = vgpus_[v];
+  const uint64_t held_ns = held(g, now_ns) - g.held_mark_ns;
+  const auto note = [&](Source s, const Estimate& e) {
+    if (detail) detail->by[static_cast<size_t>(s)] = e;
+  };
+  // What was held since `t`; a hold that ended before counts whole, which only widens the bound.
+  const auto held_since = [&](uint64_t t) {
+    if (!g.holds && g.left_ns <= t) return uint64_t{0};
+    return std::min(now_ns > t ? now_ns - t : 0, held_ns);
+  };
+
+  Estimate clock{g.clock.total_ns(now_ns) - g.clock_mark_ns, g.clock.error_ns(now_ns) - g.clock_error_mark_ns};
+  note(Source::kClock, clock);
+  uint64_t most_ns = held_ns;
+
+  std::optional<Estimate> log;
+  if (usable(Source::kSwitchLog)) {
+    const SwitchLog::Totals t = log_.totals(v);
+    const uint64_t open = held_since(log_.settled_ns());
+    // Residency without end yet: the interval that goes on is counted when it ends.
+    const uint64_t ended = t.used_ns + log_.unfinished_ns(v), before = g.log_mark.used_ns + g.log_unfinished_mark_ns;
+    const uint64_t known = ended - std::min(ended, before);
+    const uint64_t error = t.error_ns - g.log_mark.error_ns;
+    log = Estimate{std::min(known + open / 2, clock.used_ns), error + (open + 1) / 2 + clock.error_ns};
+    most_ns = std::min(most_ns, known + error + (t.cost_ns - g.log_mark.cost_ns) + open);
+    note(Source::kSwitchLog, *log);
+  }
+  std::optional<Estimate> registers;
+  if (usable(Source::kRegisters)) {
+    const uint64_t open = held_since(covered_ns_);
+    const uint64_t doubt = std::min(g.blind_ns + open, held_ns);
+    registers = Estimate{registers_.used_ns(run_id(v)) + doubt / 2, registers_.error_ns(run_id(v)) + (doubt + 1) / 2};
+    note(Source::kRegisters, *registers);
+  }
+  std::optional<uint64_t> words;
+  if (g.has_words && usable(Source::kWords)) {
+    words = g.words.used_ns();
+    note(Source::kWords, {*words, 0});
+  }
+  if (!registers && !log) return {.charge_ns = clock.used_ns, .error_ns = clock.error_ns};
+  return fuse(most_ns, {registers ? registers : log}, words);
+}
+
+UsageMeter::Reading UsageMeter::read(uint64_t now_ns, uint32_t v) const {
+  Reading r;
+  if (v >= vgpus_.size() || !vgpus_[v].present) return r;
+  const Vgpu& g = vgpus_[v];
+  const Fused f = fuse_since_mark(now_ns, v, &r);
+  r.used = {g.before.used_ns + f.charge_ns, g.before.error_ns + f.error_ns};
+  r.held_ns = held(g, now_ns);
+  r.ungranted_ns = g.extra_ns;
+  r.contradictions = g.contradictions + (f.contradiction ? 1 : 0);
+  r.words_lie = f.disagrees;
+  return r;
+}
+
+// What was measured so far stands; from here on other sources tell.
+void UsageMeter::rebase(uint64_t now_ns) {
+  for (uint32_t v = 0; v < vgpus_.size(); ++v) {
+    Vgpu& g = vgpus_[v];
+    if (!g.present) continue;
+    const Fused f = fuse_since_mark(now_ns, v, nullptr);
+    g.before.used_ns += f.charge_ns;
+    g.before.error_ns += f.error_ns;
+    g.contradictions += f.contradiction ? 1 : 0;
+    g.held_mark_ns = held(g, now_ns);
+    g.clock_mark_ns = g.clock.total_ns(now_ns);
+    g.clock_error_mark_ns = g.clock.error_ns(now_ns);
+    g.blind_ns = 0;
+    g.words = WordSource{};
+    g.has_words = false;
+    registers_.forget(run_id(v));
+    g.log_mark = log_.totals(v);
+    g.log_unfinished_mark_ns = log_.unfinished_ns(v);
+  }
+  covered_ns_ = std::max(covered_ns_, now_ns);
+}
+
+void UsageMeter::take_corrections(uint64_t now_ns, std::vector<Correction>& out) {
+  flip_late(now_ns);
+  const size_t first = out.size();
+  uint64_t stolen = 0;
+  double taken = 0;
+  const auto taken_from = [&](uint32_t v) { return vgpus_[v].taken_ns + log_.totals(v).taken_ns; };
+  for (uint32_t v = 0; v < vgpus_.size(); ++v) {
+    Vgpu& g = vgpus_[v];
+    if (!g.present) continue;
+    const SwitchLog::Totals log = log_.totals(v);
+    Correction c{v, 0, 0};
+    const uint64_t extra = std::max(least(registers_, ungranted_id(v)), log.outside_ns);
+    if (extra >= g.extra_ns + config_.least_correction_ns) {
+      stolen += c.extra_ns = extra - g.extra_ns;
+      g.extra_ns = extra;
+    }
+    const uint64_t switched =
+        usable(Source::kSwitchLog) ? log.switched_ns : std::max(log.switched_ns, least(registers_, switch_id(v)));
+    if (switched >= g.switched_ns + config_.least_correction_ns) {
+      c.refund_ns = switched - g.switched_ns;
+      g.switched_ns = switched;
+    }
+    taken += static_cast<double>(taken_from(v) - g.taken_mark_ns);
+    out.push_back(c);
+  }
+  // What was used without a grant goes back to those who held the GPU then.
+  for (size_t i = first; stolen && i < out.size(); ++i) {
+    Vgpu& g = vgpus_[out[i].vgpu];
+    const uint64_t all = taken_from(out[i].vgpu);
+    if (taken > 0)
+      out[i].refund_ns += static_cast<uint64_t>(static_cast<double>(all - g.taken_mark_ns) / taken * static_cast<double>(stolen));
+    g.taken_mark_ns = all;
+  }
+  std::erase_if(out, [](const Correction& c) { return c.extra_ns == 0 && c.refund_ns == 0; });
+}
+
+}  // namespace sluice::accounting

@@ -1,0 +1,164 @@
+// UsageMeter: what every source says about the vGPUs' GPU time, joined: for people how much each has used and by how
+// much that may be wrong, for the scheduler what the clock's charges have to be corrected by.
+//
+// Two figures of a vGPU, kept apart:
+//   - *used*: its contexts ran on the engine while it was granted. By the status registers where they can be read; else by
+//     the switch log (then: it was resident, granted and had work); else by the clock. Bounded from above by the time
+//     for which it held the GPU and by the log's residency. Fused by usage_fusion.h.
+//   - *charged*, the scheduler's: the time for which it held the GPU (what is held is nobody else's, used or not),
+//     less what switches of contexts took of it, plus what it used *without* a grant. The last two come from
+//     here (take_corrections()), as lower bounds of what the sources say, so that an error never charges.
+//
+// Trusted are the hardware's registers and log, and the mediator's own clock. Words that a guest could have forged may raise
+// `used` within the trusted bounds, never lower it, and enter no correction. A worker that says it has left while its
+// kernel runs is seen by the registers and pays.
+//
+// Pure; one thread; times do not go backwards. Whoever reads (mediator/daemon/accounting.h) feeds it. vGPUs are small
+// dense ids; all work per call is O(1) but where it says otherwise.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "policies/accounting/clock_estimator.h"
+#include "policies/accounting/register_source.h"
+#include "policies/accounting/switch_log.h"
+#include "policies/accounting/usage_fusion.h"
+#include "policies/accounting/word_source.h"
+
+namespace sluice::accounting {
+
+enum class Source : uint8_t { kClock, kRegisters, kSwitchLog, kWords };
+inline constexpr size_t kSources = 4;
+
+class UsageMeter {
+ public:
+  static constexpr uint32_t kNobody = 0xffffffffu;
+  struct Config {
+    SwitchLog::Config log;
+    // Use that ends so shortly after the release is the release's own delay, not use without a grant.
+    uint64_t grace_ns = 100'000;
+    // Smaller corrections wait until they have grown to this.
+    uint64_t least_correction_ns = 20'000;
+  };
+
+  UsageMeter() : UsageMeter(Config{}) {}
+  explicit UsageMeter(const Config& config);
+
+  // --- what the mediator knows --------------------------------------------------------------
+  void add_vgpu(uint64_t now_ns, uint32_t vgpu);
+  void remove_vgpu(uint64_t now_ns, uint32_t vgpu);
+  void on_granted(uint64_t now_ns, uint32_t vgpu);
+  void on_left(uint64_t now_ns, uint32_t vgpu);
+  void on_busy(uint64_t now_ns, uint32_t vgpu, bool busy);
+  uint32_t holders() const { return static_cast<uint32_t>(holders_.size()); }
+  uint32_t busy() const { return busy_; }
+
+  // Channel group `tsgid` is `vgpu`'s; kNobody: no vGPU's.
+  void assign(uint32_t tsgid, uint32_t vgpu);
+  // One group stands for all contexts (an MPS server): its time is the holder's, and where several hold nobody can tell.
+  void share_group(uint32_t tsgid);
+
+  // A source can be used from now on, or not. kClock and kWords need no saying. O(vGPUs).
+  void set_usable(uint64_t now_ns, Source source, bool usable);
+  bool usable(Source source) const { return usable_[static_cast<size_t>(source)]; }
+  // What `used` goes by now.
+  Source source() const;
+
+  // --- status registers ---------------------------------------------------------------------
+  // A phase: begin, samples, end. Or a single read at `now_ns` that stands for [from_ns, to_ns). Phases and strata
+  // follow one another; what lies between is a gap, of which nothing is known.
+  void begin_phase(uint64_t now_ns);
+  void sample(uint64_t now_ns, uint32_t status0);
+  void end_phase(uint64_t now_ns);
+  void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns);
+  // For AdaptivePoller. O(vGPUs).
+  double take_change() { return registers_.take_change(); }
+  uint64_t longest_run_ns() const;
+  RegisterSource::Runs runs(uint32_t vgpu) const { return registers_.runs(run_id(vgpu)); }
+
+  // --- switch log ---------------------------------------------------------------------------
+  // As in SwitchLog, but by channel group.
+  void on_record(uint64_t time_ns, uint32_t seq, uint32_t tsgid, bool start);
+  void on_dropped() { log_.on_dropped(); }
+  void settle_log(uint64_t watermark_ns);
+  const SwitchLog& log() const { return log_; }
+
+  // --- words --------------------------------------------------------------------------------
+  void on_launch_words(uint64_t now_ns, uint32_t vgpu, uint64_t begin_ns, uint64_t end_ns);
+
+  // --- results ------------------------------------------------------------------------------
+  struct Reading {
+    Estimate used;              // fused: the truth lies within used_ns +- error_ns
+    uint64_t held_ns = 0;       // granted to left
+    uint64_t ungranted_ns = 0;  // used without a grant, as far as charged
+    uint64_t contradictions = 0;  // times that trusted sources excluded each other
+    bool words_lie = false;     // a kernel's words claim less than the trusted sources allow
+    std::optional<Estimate> by[kSources];  // what each says by itself, since it was usable; kWords without bound
+  };
+  Reading read(uint64_t now_ns, uint32_t vgpu) const;
+
+  struct Correction {
+    uint32_t vgpu;
+    uint64_t refund_ns, extra_ns;  // of the whole GPU
+  };
+  // Appends what the scheduler has to correct since the last call. O(vGPUs).
+  void take_corrections(uint64_t now_ns, std::vector<Correction>& out);
+
+ private:
+  struct Vgpu {
+    bool present = false, holds = false, busy = false;
+    uint64_t held_since_ns = 0, left_ns = 0;
+    uint64_t held_ns = 0;          // holds that have ended
+    ClockEstimator clock;
+    WordSource words;
+    bool has_words = false;
+    // Since the sources in use changed last:
+    uint64_t held_mark_ns = 0;     // held then
+    uint64_t clock_mark_ns = 0, clock_error_mark_ns = 0;
+    SwitchLog::Totals log_mark;
+    uint64_t log_unfinished_mark_ns = 0;
+    uint64_t blind_ns = 0;         // held while registers could not tell whose time it was, or were not read
+    Estimate before;               // used until then
+    uint64_t contradictions = 0;
+    // Corrections handed out.
+    uint64_t extra_ns = 0, switched_ns = 0;
+    uint64_t taken_ns = 0, taken_mark_ns = 0;  // others without a grant were seen running while it held alone
+    std::vector<uint32_t> tsgids;
+  };
+  // Ids within registers_: 0 is everybody else's time.
+  static uint32_t run_id(uint32_t v) { return 3 * v + 1; }
+  static uint32_t ungranted_id(uint32_t v) { return 3 * v + 2; }
+  static uint32_t switch_id(uint32_t v) { return 3 * v + 3; }
+
+  Vgpu* find(uint32_t v) { return v < vgpus_.size() && vgpus_[v].present ? &vgpus_[v] : nullptr; }
+  uint64_t held(const Vgpu& g, uint64_t now_ns) const {
+    return g.held_ns + (g.holds && now_ns > g.held_since_ns ? now_ns - g.held_since_ns : 0);
+  }
+  void map(uint32_t v, uint32_t id);
+  void map_shared();
+  void update_contended(uint64_t now_ns);
+  void flip_late(uint64_t now_ns);
+  void note_taken(uint32_t status0, uint64_t ns);
+  void add_blind(uint64_t from_ns, uint64_t to_ns);
+  bool blind() const { return shared_group_ != kNobody && holders_.size() > 1; }
+  void rebase(uint64_t now_ns);
+  Fused fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) const;
+
+  const Config config_;
+  std::vector<Vgpu> vgpus_;
+  std::vector<uint32_t> holders_;
+  std::vector<uint32_t> leaving_;   // left so shortly ago that what runs of them still counts as granted
+  std::vector<uint32_t> owner_;     // by tsgid, the vGPU
+  uint32_t busy_ = 0;
+  uint32_t shared_group_ = kNobody;
+  bool usable_[kSources] = {true, false, false, false};
+  RegisterSource registers_;
+  bool in_phase_ = false;
+  uint64_t phase_at_ns_ = 0;
+  uint64_t covered_ns_ = 0;         // registers have been read up to here
+  SwitchLog log_;
+};
+
+}  // namespace sluice::accounting
