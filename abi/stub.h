@@ -68,10 +68,11 @@
  * recalled with that next grant's, or by a restarted sluiced. Closed words carry the contended flag,
  * also the first one of a session, so that demand n -> 0 rings then as well.
  * The set of a generation is in the half of `sms` that its lowest bit names, stored before the grant
- * word; the other half is that of the generation before. A worker reads grant, set, grant: the same
- * generation twice, and the set is that generation's (it would have been overwritten after the next
- * grant only). A launch on a stale heartbeat and a closed gate runs on all SMs. What cannot be kept to
- * a set of SMs (an opaque kernel) runs all the same and is counted in `unconfined`.
+ * word. That half was the set of the generation before the last, which has left: sluiced changes the SMs
+ * of a session again only when its last change is over, and grants it nothing before it has left. So a
+ * worker that has counted its launch and read the grant finds the set of that grant. A launch on a stale
+ * heartbeat and a closed gate runs on all SMs. What cannot be kept to a set of SMs (an opaque kernel)
+ * runs all the same and is counted in `unconfined`.
  *
  * Ring = one write to the worker's bell eventfd to sluiced; sluiced's answer to a grant change that
  * the worker waits for is a write to the worker's gate eventfd.

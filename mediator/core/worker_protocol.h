@@ -61,6 +61,8 @@ struct Start {
                                     // show as the total if the GPU has more. UINT64_MAX: no limit
   uint32_t nvidia = 0;              // 1: library is NVIDIA's; 0: the software GPU
   uint32_t chunk_target_us = 200;   // how long a chunk of tasks should take at most
+  uint32_t spatial_sms = 0;         // SMs of the GPU, where parts of it may be granted; 0: never
+  uint32_t reserved = 0;
   char library[256] = {};           // path or soname for dlopen
   char soft_gpu_file[256] = {};     // shared file of the software GPU, empty: none
   char vgpu[64] = {};               // name, for logs

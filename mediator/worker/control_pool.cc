@@ -79,7 +79,7 @@ void ControlPool::give_back(const Block& block) {
   if (--page.live == 0 && page.next == kBlocksPerPage) (void)zero(page);
 }
 
-CUresult LeftPool::take(CUdeviceptr* list) {
+CUresult LeftPool::take(CUdeviceptr* list, SmSet* barred) {
   if (free_.empty()) {
     if (made_ >= kMaxLists) return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t bytes = (SLUICE_LEFT_BYTES(slots_) + 127) & ~uint64_t{127};
@@ -97,10 +97,11 @@ CUresult LeftPool::take(CUdeviceptr* list) {
       (void)api_.cuMemFree(slab);
       return r;
     }
-    for (uint32_t i = 0; i < kSlabLists; ++i) free_.push_back(slab + i * bytes);
+    for (uint32_t i = 0; i < kSlabLists; ++i) free_.push_back({slab + i * bytes, {}});
     made_ += kSlabLists;
   }
-  *list = free_.back();
+  *list = free_.back().list;
+  *barred = free_.back().barred;
   free_.pop_back();
   return CUDA_SUCCESS;
 }

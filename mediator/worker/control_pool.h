@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "abi/preempt.h"
+#include "mediator/base/sm_set.h"
 #include "mediator/gpu/driver_api.h"
 
 namespace sluice::worker {
@@ -63,7 +64,8 @@ class ControlPool {
 };
 
 // LeftPool: left-over lists (sluice_launch_left), one for each stream that launches clones. They come
-// zeroed, in slabs; a list that comes back is zero again, because the launches of its stream are done.
+// zeroed, in slabs; a list that comes back is zero again but for barred SMs, because the launches of its
+// stream are done.
 //
 // Owned by its ContextObject, used under the session's lock. The context must be current.
 class LeftPool {
@@ -78,9 +80,9 @@ class LeftPool {
            uint32_t slots)
       : api_(api), transfers_(transfers), zeros_(zeros), zero_bytes_(zero_bytes), slots_(slots) {}
 
-  // A zeroed list. Now and then makes a slab, and waits for it.
-  CUresult take(CUdeviceptr* list);
-  void give_back(CUdeviceptr list) { free_.push_back(list); }
+  // A list, zeroed but for SMs that are barred in it. Now and then makes a slab, and waits for it.
+  CUresult take(CUdeviceptr* list, SmSet* barred);
+  void give_back(CUdeviceptr list, const SmSet& barred) { free_.push_back({list, barred}); }
   uint32_t slots() const { return slots_; }
 
  private:
@@ -90,7 +92,11 @@ class LeftPool {
   size_t zero_bytes_;
   uint32_t slots_;
   uint32_t made_ = 0;
-  std::vector<CUdeviceptr> free_;
+  struct Free {
+    CUdeviceptr list;
+    SmSet barred;
+  };
+  std::vector<Free> free_;
 };
 
 }  // namespace sluice::worker

@@ -52,7 +52,7 @@ void CudaStreams::drained(StreamId id) {
   // An error means that the context is gone, and the stream with it.
   (void)api_.cuStreamDestroy(it->second->cu);
   if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
-    s.context->lefts->give_back(s.left);
+    s.context->lefts->give_back(s.left, s.barred);
     s.left = 0;
   }
   streams_.erase(it);
@@ -98,9 +98,10 @@ void CudaStreams::plan(LaunchWork& w) {
   const LaunchVariant& v = f.variants[w.variant];
   w.clone = v.clone;
   w.geometry = plan_launch(w.tasks, v.resident, v.chunks.chunk(), proxy_, settings_, f.form);
+  if (parts_) plan_for_parts(w);
 }
 
-CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, const Work* pred,
+CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
                              bool again, uint64_t now_ns) {
   auto& w = static_cast<LaunchWork&>(work);
   FunctionObject& f = *w.function;
@@ -115,7 +116,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, c
   }
 
   if (s.left == 0) {
-    if (CUresult r = c.lefts->take(&s.left); r != CUDA_SUCCESS) return r;
+    if (CUresult r = c.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
   }
   LoopSettings settings = settings_;
   settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
@@ -127,12 +128,19 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, c
                                 static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
   p.pred = pred ? static_cast<const LaunchWork*>(pred)->control.address : 0;
   p.left = s.left;
-  p.left_slots = std::min(p.left_slots, c.lefts->slots());
-  p.generation = generation;
+  p.generation = grant.generation;
   if (proxy_) p.flags |= SLUICE_LAUNCH_PROXY;
   if (w.begun) p.flags |= SLUICE_LAUNCH_RESUME;
   uint32_t blocks = w.geometry.blocks;
   if (f.form.once) blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_);
+  w.workers = w.geometry.blocks - (proxy_ ? 1 : 0);
+  w.part = grant.part && !f.form.once;
+  if (w.part) {
+    if (CUresult r = keep_to_part(s, w, grant.sms, &p, &blocks); r != CUDA_SUCCESS) return r;
+  }
+  // An earlier physical launch may have had more workers, and what they left is in their slots.
+  w.most_blocks = std::max(w.most_blocks, f.form.once ? w.geometry.blocks : blocks);
+  p.left_slots = std::min(w.most_blocks, c.lefts->slots());
 
   alignas(16) std::byte buffer[SLUICE_MAX_PARAMS * 32 + 64];
   static_assert(sizeof buffer >= kMaxParamBuffer);
@@ -144,7 +152,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, uint32_t generation, c
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                    CU_LAUNCH_PARAM_END};
 
-  w.generation = generation;
+  w.generation = grant.generation;
   w.issued_ns = now_ns;
   if (w.record >= 0) {
     records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
@@ -292,7 +300,8 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
   w.begun = true;
   const uint32_t evicted =
       static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST));
-  if (evicted < w.generation && tasks_done == w.tasks_before) return LaunchEnd::kStuck;
+  if (evicted < w.generation && tasks_done == w.tasks_before)
+    return w.part ? LaunchEnd::kElsewhere : LaunchEnd::kStuck;
   ++w.evictions;
   w.tasks_before = tasks_done;
   if (w.record >= 0) {
@@ -306,7 +315,7 @@ void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   if (w.evictions != 0 || w.variant >= w.function->variants.size()) return;
   // Only the GPU's own times: from here a launch also looks as long as what it waited behind.
   if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
-  w.function->variants[w.variant].chunks.observe(w.tasks, w.geometry.blocks - (proxy_ ? 1 : 0),
+  w.function->variants[w.variant].chunks.observe(w.tasks, w.workers,
                                                  record->left_ns - record->start_ns);
 }
 

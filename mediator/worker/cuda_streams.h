@@ -32,6 +32,9 @@ class CudaStreams : public EngineDriver {
   CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
               const sluice_signal_page* signal, sluice_report_area* report, Callbacks callbacks);
 
+  // sluiced may give parts of the GPU: clones take every grid, however small.
+  void expect_parts() { parts_ = true; }
+
   // The engine's stream `id` is this stream object from now on, until drained().
   void add(StreamId id, std::shared_ptr<StreamObject> stream);
 
@@ -40,7 +43,8 @@ class CudaStreams : public EngineDriver {
   void plan(LaunchWork& work);
 
   // EngineDriver
-  CUresult launch(StreamId stream, Work& work, uint32_t generation, const Work* pred, bool again,
+  bool confinable(const Work& work) const override;
+  CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t now_ns) override;
   CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) override;
   CUresult mark(StreamId stream, uint64_t* marker) override;
@@ -58,6 +62,9 @@ class CudaStreams : public EngineDriver {
     StreamId stream = 0;
   };
   uint32_t variant_of(FunctionObject& f, uint32_t block_threads, uint32_t dynamic_shared);
+  void plan_for_parts(LaunchWork& work);
+  CUresult keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& granted, sluice_preempt_params* p,
+                        uint32_t* blocks);
   CUresult launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns);
   CUresult copy(StreamObject& s, const CUDA_MEMCPY2D& c);
   CUresult fill(StreamObject& s, const sluice_memset& m);
@@ -65,6 +72,7 @@ class CudaStreams : public EngineDriver {
 
   const gpu::DriverApi& api_;
   bool proxy_;
+  bool parts_ = false;
   LoopSettings settings_;
   const sluice_signal_page* signal_;
   RecordPool records_;

@@ -27,39 +27,79 @@ bool Gate::open(uint64_t now_ns) const { return (grant() & SLUICE_GRANT_OPEN) ||
 
 bool Gate::contended() const { return grant() & SLUICE_GRANT_CONTENDED; }
 
-bool Gate::enter(uint64_t now_ns, uint32_t* generation) {
+bool Gate::calling_back() const {
+  if (flights_.empty()) return false;
+  const uint64_t g = grant();
+  return (g & SLUICE_GRANT_RECALL) && flights_.front().generation < SLUICE_GRANT_GENERATION(g);
+}
+
+// The set cannot change while it is read: sluiced writes that half of the page again only after this
+// generation has left, and it has not while this launch is counted in flight.
+Grant Gate::read_open_grant(uint64_t word) const {
+  Grant g;
+  g.generation = std::max(1u, SLUICE_GRANT_GENERATION(word));
+  g.part = word & SLUICE_GRANT_PART;
+  for (uint32_t i = 0; g.part && i < SmSet::kWords; ++i)
+    g.sms.set_word(i, __atomic_load_n(&host_->sms[g.generation & 1][i], __ATOMIC_SEQ_CST));
+  return g;
+}
+
+bool Gate::enter(uint64_t now_ns, bool confinable, Grant* to) {
   ++in_flight_;
   store_in_flight();
   uint64_t g = grant();
   if (g & SLUICE_GRANT_OPEN) {
-    *generation = std::max(1u, SLUICE_GRANT_GENERATION(g));
-    return true;
-  }
-  if (stale(now_ns)) {
+    *to = read_open_grant(g);
+  } else if (stale(now_ns)) {
     // Just above the last eviction, so that the launch does not leave at once, and below whatever a
     // restarted sluiced hands out, so that it can evict it.
     uint64_t evict = __atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST);
-    *generation = std::max(static_cast<uint32_t>(evict), SLUICE_GRANT_GENERATION(g)) + 1;
-    return true;
+    *to = {.generation = std::max(static_cast<uint32_t>(evict), SLUICE_GRANT_GENERATION(g)) + 1,
+           .part = false, .sms = {}};
+  } else {
+    --in_flight_;
+    store_in_flight();
+    // sluiced may have seen the count above and now waits for it to fall.
+    note_if_left(g, now_ns);
+    return false;
   }
-  --in_flight_;
-  store_in_flight();
-  // sluiced may have seen the count above and now waits for it to fall.
+  if (flights_.empty() || flights_.back().generation < to->generation)
+    flights_.push_back({to->generation, 0});
+  ++flights_.back().count;
+  if (to->part && !confinable) count_unconfined(1);
+  // sluiced may have counted this launch as one of the generation that it called back.
   note_if_left(g, now_ns);
-  return false;
+  return true;
 }
 
-void Gate::leave(uint64_t now_ns, uint32_t count) {
-  if (count == 0) return;
-  SLUICE_CHECK(count <= in_flight_);
-  in_flight_ -= count;
+void Gate::leave(uint64_t now_ns, bool confinable, const Grant& of) {
+  SLUICE_CHECK(in_flight_ > 0);
+  --in_flight_;
+  auto flight = flights_.begin();
+  while (flight != flights_.end() && flight->generation < of.generation) ++flight;
+  SLUICE_CHECK(flight != flights_.end());
+  if (--flight->count == 0) flights_.erase(flight);
   store_in_flight();
+  if (of.part && !confinable) count_unconfined(-1);
   note_if_left(grant(), now_ns);
 }
 
+void Gate::count_unconfined(int change) {
+  const bool before = unconfined_ != 0;
+  unconfined_ += static_cast<uint32_t>(change);
+  __atomic_store_n(&report_->unconfined, unconfined_, __ATOMIC_SEQ_CST);
+  if (before != (unconfined_ != 0)) ring_();
+}
+
 void Gate::note_if_left(uint64_t grant, uint64_t now_ns) {
-  if (in_flight_ != 0 || (grant & SLUICE_GRANT_OPEN)) return;
   uint32_t generation = SLUICE_GRANT_GENERATION(grant);
+  if (grant & SLUICE_GRANT_OPEN) {
+    if (!(grant & SLUICE_GRANT_RECALL)) return;
+    if (!flights_.empty() && flights_.front().generation < generation) return;
+    --generation;
+  } else if (in_flight_ != 0) {
+    return;
+  }
   if (generation <= left_generation_) return;
   left_generation_ = generation;
   __atomic_store_n(&report_->left_ns, now_ns, __ATOMIC_RELAXED);
@@ -80,7 +120,11 @@ void Gate::set_demand(uint32_t demand) {
 }
 
 void Gate::reset(uint64_t now_ns) {
-  leave(now_ns, in_flight_);
+  in_flight_ = 0;
+  flights_.clear();
+  store_in_flight();
+  if (unconfined_ != 0) count_unconfined(-static_cast<int>(unconfined_));
+  note_if_left(grant(), now_ns);
   set_demand(0);
 }
 

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 
 #include "abi/stub.h"
+#include "mediator/base/sm_set.h"
 
 namespace sluice::worker {
 
@@ -17,6 +19,13 @@ namespace sluice::worker {
 // every program for that long.
 inline constexpr uint64_t kStaleHeartbeatNs = 2'000'000'000;
 
+// Under what a physical launch goes to the GPU.
+struct Grant {
+  uint32_t generation = 0;
+  bool part = false;  // only on `sms`; false: on all
+  SmSet sms;
+};
+
 class Gate {
  public:
   // The pages outlive the gate. `ring` writes sluiced's eventfd. `started_ns` stands for the first
@@ -24,12 +33,13 @@ class Gate {
   Gate(const sluice_host_page* host, const sluice_signal_page* signal, sluice_report_header* report,
        uint64_t started_ns, std::function<void()> ring);
 
-  // Before a physical launch: counts it in flight, then reads the grant. True: launch under
-  // *generation. False: the gate is closed, the launch is held and not counted.
-  bool enter(uint64_t now_ns, uint32_t* generation);
+  // Before a physical launch: counts it in flight, then reads the grant. True: launch under *grant.
+  // False: the gate is closed, the launch is held and not counted. `confinable`: it can be kept to a
+  // part of the SMs; what cannot is told to sluiced while it is in flight under a part.
+  bool enter(uint64_t now_ns, bool confinable, Grant* grant);
 
-  // `count` physical launches are known to have ended.
-  void leave(uint64_t now_ns, uint32_t count);
+  // A physical launch that entered under `grant` is known to have ended.
+  void leave(uint64_t now_ns, bool confinable, const Grant& grant);
 
   // Launches that the program queued and that are not done.
   void set_demand(uint32_t demand);
@@ -41,13 +51,21 @@ class Gate {
   // Somebody else waits for the GPU: keep what cannot be evicted short.
   bool contended() const;
   bool stale(uint64_t now_ns) const;
+  // Launches of an older generation have been called back and are still in flight.
+  bool calling_back() const;
   uint32_t in_flight() const { return in_flight_; }
   uint32_t demand() const { return demand_; }
 
  private:
+  struct Flight {
+    uint32_t generation;
+    uint32_t count;
+  };
   uint64_t grant() const { return __atomic_load_n(&host_->grant, __ATOMIC_SEQ_CST); }
+  Grant read_open_grant(uint64_t word) const;
   void note_if_left(uint64_t grant, uint64_t now_ns);
   void store_in_flight();
+  void count_unconfined(int change);
 
   const sluice_host_page* host_;
   const sluice_signal_page* signal_;
@@ -56,6 +74,8 @@ class Gate {
   std::function<void()> ring_;
   // Private copies: the pages are written, never read back.
   uint32_t in_flight_ = 0;
+  std::deque<Flight> flights_;  // the same by generation, the oldest first
+  uint32_t unconfined_ = 0;
   uint32_t demand_ = 0;
   uint32_t left_generation_ = 0;
 };

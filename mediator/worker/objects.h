@@ -85,6 +85,7 @@ struct StreamObject : HandleObject {
   unsigned guest_flags = 0;
   int priority = 0;
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
+  SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
 };
 
 struct EventObject : HandleObject {
@@ -121,6 +122,10 @@ struct LaunchWork : Work {
   uint32_t generation = 0;
   uint32_t tasks_before = 0;  // done when the newest physical launch was queued
   uint32_t evictions = 0;
+  uint32_t per_sm = 1;       // blocks of the clone that an SM holds; where parts are granted
+  uint32_t workers = 0;      // that stay, of the newest physical launch
+  uint32_t most_blocks = 0;  // of all physical launches
+  bool part = false;   // the newest physical launch is kept to a part of the SMs
   bool begun = false;  // a physical launch has passed its predecessor: the rest is resumed
 };
 

@@ -55,6 +55,7 @@ Session::Session(SessionParts parts, SessionLimits limits)
                 [this](uint64_t token) { on_complete(token, CUDA_SUCCESS); },
                 [this](CUresult status) { replies_.send(0, 0, status); }}),
       engine_(streams_, gate_) {
+  if (p_.start.spatial_sms != 0) streams_.expect_parts();
   p_.report->header.pid = static_cast<uint32_t>(::getpid());
   // A vGPU without a limit has what the device has.
   if (p_.start.memory_limit_bytes == 0) p_.start.memory_limit_bytes = kForever;

@@ -95,6 +95,13 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   for (auto [attribute, to] : attributes) {
     if ((r = api_.cuDeviceGetAttribute(to, attribute, device)) != CUDA_SUCCESS) return r;
   }
+  if (p_.start.spatial_sms != 0 && static_cast<uint32_t>(c->multiprocessors) != p_.start.spatial_sms) {
+    end(CUDA_ERROR_INVALID_DEVICE,
+        "the host shares its GPU by SMs (scheduler.spatial) and takes it to have " +
+            std::to_string(p_.start.spatial_sms) + "; it has " + std::to_string(c->multiprocessors) +
+            ": device.soft_sms or device.nvidia_sms in its sluice.toml is wrong",
+        false);
+  }
   if ((r = register_pages(*c)) != CUDA_SUCCESS) return r;
   r = api_.cuStreamCreate(&c->transfers, CU_STREAM_NON_BLOCKING);
   if (r != CUDA_SUCCESS) return r;
@@ -103,9 +110,10 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   constexpr uint32_t kBlocksPerSm = 32;  // the most that any GPU up to compute capability 12 holds
   c->lefts = std::make_unique<LeftPool>(api_, c->transfers, zeros_, ControlPool::kPageBytes,
                                         2 * kBlocksPerSm * static_cast<uint32_t>(c->multiprocessors));
+  SmSet barred;
   CUdeviceptr first = 0;  // so that the first launches need not wait
-  if ((r = c->lefts->take(&first)) != CUDA_SUCCESS) return r;
-  c->lefts->give_back(first);
+  if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;
+  c->lefts->give_back(first, barred);
   c->legacy = make_stream(c, StreamKind::kLegacy, CU_STREAM_DEFAULT, 0, &r);
   if (r == CUDA_SUCCESS) c->per_thread = make_stream(c, StreamKind::kBlocking, 0, 0, &r);
   std::vector<std::pair<uint64_t, uint64_t>> ranges;

@@ -146,7 +146,7 @@ void Session::set_decoder(bool drives, uint64_t sleep_ns) {
 }
 
 uint64_t Session::next_nap(uint64_t nap_ns, bool got_on) const {
-  const bool urgent = !parked_.empty() || !gate_.open(monotonic_ns());
+  const bool urgent = !parked_.empty() || !gate_.open(monotonic_ns()) || gate_.calling_back();
   if (got_on) return urgent ? kPollFirstNs : kPollWaitedNs;
   return std::min(nap_ns * 2, urgent ? kPollWaitedNs : kPollNs);
 }

@@ -197,17 +197,15 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     progress = true;
   }
   if (!progress) return false;
-  uint32_t launches = 0;
   for (; s.ended < s.next; ++s.ended) {
     Op& op = s.ops[s.ended];
     if (op.state != State::kIssued) continue;
     if (op.item >= s.items_ended) break;
     op.ended = true;
     op.pred.reset();
-    if (is_launch(op.kind)) ++launches;
     if (op.kind == OpKind::kOpaque) --opaque_in_flight_;
+    if (is_launch(op.kind)) gate_.leave(now_ns, op.confinable, op.grant);
   }
-  gate_.leave(now_ns, launches);
   return true;
 }
 
@@ -234,6 +232,11 @@ bool StreamEngine::retire(Stream& s, uint64_t now_ns) {
               pending_error_ = CUDA_ERROR_LAUNCH_FAILED;
               return progress;
             }
+            s.broken = true;
+            return true;
+          case LaunchEnd::kElsewhere:
+            s.retry_ns = now_ns + std::min(limits_.retry_most_ns, limits_.retry_first_ns << std::min(op.futile, 16u));
+            ++op.futile;
             s.broken = true;
             return true;
           case LaunchEnd::kLeft:
@@ -300,19 +303,20 @@ void StreamEngine::put_back(Stream& s) {
   s.ended = 0;
   s.launches_issued = 0;
   s.broken = false;
+  s.retry_ns = 0;
 }
 
 void StreamEngine::issue_failed(Op& op, CUresult status, uint64_t now_ns) {
   op.state = State::kFailed;
   op.status = status;
-  if (is_launch(op.kind)) gate_.leave(now_ns, 1);
+  if (is_launch(op.kind)) gate_.leave(now_ns, op.confinable, op.grant);
   if (is_sticky(status)) pending_error_ = status;
 }
 
 // Issues from `next` on what may go now. `relaunches_only`: stops at what was never issued before.
 bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
   if (s.broken) {
-    if (s.items_ended < s.items_issued) return false;
+    if (s.items_ended < s.items_issued || now_ns < s.retry_ns) return false;
     put_back(s);
   }
   bool progress = false;
@@ -351,8 +355,8 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
     }
     CUresult status;
     if (is_launch(op.kind)) {
-      uint32_t generation;
-      if (!gate_.enter(now_ns, &generation)) {
+      op.confinable = op.kind == OpKind::kLaunch && driver_.confinable(*op.work);
+      if (!gate_.enter(now_ns, op.confinable, &op.grant)) {
         held_by_gate_ = true;
         return progress;
       }
@@ -364,7 +368,7 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
             pred = s.ops[i].work;
           }
         }
-        status = driver_.launch(s.id, *op.work, generation, pred.get(), op.again, now_ns);
+        status = driver_.launch(s.id, *op.work, op.grant, pred.get(), op.again, now_ns);
         op.pred = std::move(pred);
         if (op.again) ++counters_.relaunches;
       } else {
@@ -395,7 +399,8 @@ void StreamEngine::mark_if_due(Stream& s, uint64_t now_ns) {
   const uint64_t unmarked = s.items_issued - s.items_marked;
   if (unmarked == 0 || pending_error_ != CUDA_SUCCESS) return;
   // One marker per burst while all goes well; with the gate closed everybody waits for the last end.
-  if (!s.markers.empty() && unmarked < limits_.marker_interval && !s.broken && gate_.open(now_ns)) {
+  if (!s.markers.empty() && unmarked < limits_.marker_interval && !s.broken && gate_.open(now_ns) &&
+      !gate_.calling_back()) {
     return;
   }
   uint64_t id = 0;
@@ -429,6 +434,8 @@ void StreamEngine::settle(uint64_t now_ns) {
     }
   }
   settling_ = false;
+  retrying_ = false;
+  for (const auto& s : streams_) retrying_ |= s->broken && s->retry_ns != 0;
   if (pending_error_ != CUDA_SUCCESS) return fail(pending_error_, now_ns);
   std::erase_if(streams_, [this](const auto& s) {
     if (!s->removed || !s->ops.empty()) return false;
@@ -447,6 +454,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
     s->markers.clear();
     s->next = s->ended = 0;
     s->launches_issued = 0;
+    s->retry_ns = 0;
     while (!s->ops.empty()) {
       s->ops.front().status = CUDA_SUCCESS;
       finish(*s, error);
@@ -460,7 +468,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   physical_ = 0;
   opaque_in_flight_ = 0;
   host_funcs_waiting_ = 0;
-  held_by_gate_ = false;
+  held_by_gate_ = retrying_ = false;
   gate_.reset(now_ns);
 }
 

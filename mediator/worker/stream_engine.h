@@ -69,6 +69,7 @@ enum class LaunchEnd {
   kDone,   // every task has run
   kLeft,   // tasks are left
   kStuck,  // tasks are left, none was run, and no eviction asked for that
+  kElsewhere,  // the same, of a launch that is kept to a part of the SMs: none of its blocks came there
   kFault   // it cannot be told; the session's GPU work is over
 };
 
@@ -77,9 +78,11 @@ enum class LaunchEnd {
 class EngineDriver {
  public:
   virtual ~EngineDriver() = default;
-  // Queues a physical launch. `pred`: its leaders must find this one done before they fetch; null:
+  // `work`, a kLaunch, can be kept to a part of the SMs.
+  virtual bool confinable(const Work& work) const = 0;
+  // Queues a physical launch on the SMs of `grant`. `pred`: its leaders must find this one done before they fetch; null:
   // nothing to wait for. `again`: the logical launch has been queued before.
-  virtual CUresult launch(StreamId stream, Work& work, uint32_t generation, const Work* pred,
+  virtual CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
                           bool again, uint64_t now_ns) = 0;
   // Queues anything else that the driver has to see.
   virtual CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) = 0;
@@ -113,6 +116,10 @@ struct EngineLimits {
   // kStuck in a row before a launch counts as failed. Should not happen at all; without the limit a
   // kernel that forges its control block would be relaunched for ever.
   uint32_t futile_launches = 100;
+  // After kElsewhere the launch is tried again so much later, twice that after the next, and so on:
+  // its SMs are full of what its own vGPU runs in other streams. Shorter: more launches for nothing.
+  uint64_t retry_first_ns = 50'000;
+  uint64_t retry_most_ns = 2'000'000;
 };
 
 class StreamEngine {
@@ -160,7 +167,8 @@ class StreamEngine {
   CUresult error() const { return error_; }
 
   // Something is in the driver's queues: poll soon. Otherwise the gate or the program is waited for.
-  bool in_flight() const { return physical_ != 0; }
+  // So while a launch is to be tried again.
+  bool in_flight() const { return physical_ != 0 || retrying_; }
   // A launch waits for the gate.
   bool held_by_gate() const { return held_by_gate_; }
   // A host function waits for the program.
@@ -181,6 +189,8 @@ class StreamEngine {
     bool reached = false;  // host function: the program was told
     CUresult status = CUDA_SUCCESS;
     uint32_t futile = 0;
+    bool confinable = false;
+    Grant grant;           // of its newest physical launch
     uint64_t seq = 0;      // order of submission in the session
     uint64_t token = 0;
     uint64_t item = 0;     // place in the driver's stream, from 0
@@ -203,6 +213,7 @@ class StreamEngine {
     uint32_t launches_issued = 0;  // kLaunch among ops[0..next)
     uint64_t items_issued = 0, items_ended = 0, items_marked = 0;
     std::deque<Marker> markers;
+    uint64_t retry_ns = 0;   // broken: not before this
     bool broken = false;     // the front launch was evicted; wait until the rest has ended too
     bool value_wait = false; // a kValueWait is in the driver's stream
     bool removed = false;
@@ -235,6 +246,7 @@ class StreamEngine {
   uint32_t opaque_in_flight_ = 0;
   uint32_t host_funcs_waiting_ = 0;
   bool held_by_gate_ = false;
+  bool retrying_ = false;
   bool settling_ = false;
   CUresult error_ = CUDA_SUCCESS;
   CUresult pending_error_ = CUDA_SUCCESS;  // sticky, met while walking the streams

@@ -34,9 +34,11 @@ struct Effect {
 
 class FakeDriver : public EngineDriver {
  public:
-  CUresult launch(StreamId stream, Work& work, uint32_t generation, const Work* pred, bool again,
+  bool confinable(const Work&) const override { return true; }
+  CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t) override {
     auto& w = static_cast<FakeWork&>(work);
+    const uint32_t generation = grant.generation;
     EXPECT_TRUE(host->grant & SLUICE_GRANT_OPEN) << "launched through a closed gate";
     EXPECT_EQ(generation, SLUICE_GRANT_GENERATION(host->grant));
     EXPECT_EQ(again, w.begun > 0);
@@ -559,14 +561,14 @@ TEST(StreamEngine, StaleHeartbeatOpensTheGate) {
   Runner r({{kLegacy}, {{P::kCopy, 0}}});
   r.b.take();
   r.b.now = kStaleHeartbeatNs - 1;
-  uint32_t generation = 0;
-  EXPECT_FALSE(r.b.gate.enter(r.b.now, &generation));
+  Grant grant;
+  EXPECT_FALSE(r.b.gate.enter(r.b.now, true, &grant));
   r.b.now = kStaleHeartbeatNs + 1;
-  ASSERT_TRUE(r.b.gate.enter(r.b.now, &generation));
-  EXPECT_GT(generation, static_cast<uint32_t>(r.b.signal.evict)) << "it would leave at once";
-  r.b.gate.leave(r.b.now, 1);
+  ASSERT_TRUE(r.b.gate.enter(r.b.now, true, &grant));
+  EXPECT_GT(grant.generation, static_cast<uint32_t>(r.b.signal.evict)) << "it would leave at once";
+  r.b.gate.leave(r.b.now, true, grant);
   r.b.host.heartbeat_ns = r.b.now;
-  EXPECT_FALSE(r.b.gate.enter(r.b.now, &generation));
+  EXPECT_FALSE(r.b.gate.enter(r.b.now, true, &grant));
   r.submit_all();
   r.finish();
 }
