@@ -24,6 +24,7 @@ std::string_view to_string(EndReason reason) {
 std::string_view to_string(LogEvent event) {
   switch (event) {
     case LogEvent::kGranted: return "granted";
+    case LogEvent::kPart: return "part";
     case LogEvent::kEvictSent: return "evict-sent";
     case LogEvent::kLeft: return "left";
     case LogEvent::kOverdue: return "overdue";
@@ -46,6 +47,7 @@ ReportSnapshot read_report(const sluice_report_header& header) {
   r.guest_demand = seq32(h.demand);
   r.guest_in_flight = seq32(h.in_flight);
   r.guest_left_generation = seq32(h.left_generation);
+  r.guest_unconfined = seq32(h.unconfined);
   r.guest_launches = any64(h.launches);
   r.guest_launches_done = any64(h.launches_done);
   r.guest_evictions = any64(h.evictions);
@@ -61,6 +63,10 @@ std::unique_ptr<Scheduler> Scheduler::make(const SchedulerConfig& config, uint64
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   impl->policy = row->make(config.policy_config);
+  if (impl->spatial()) {
+    SLUICE_CHECK(impl->sm_count() <= SmSet::kMax);
+    impl->meter = accounting::ShareMeter(impl->sm_count());
+  }
   return std::unique_ptr<Scheduler>(new Scheduler(std::move(impl)));
 }
 
@@ -142,7 +148,7 @@ std::optional<SessionId> Scheduler::add_session(uint64_t now_ns, VgpuId v, Actio
   m.sessions[*s].present = true;
   m.sessions[*s].vgpu = v;
   g->sessions.push_back(*s);
-  if (g->holds && !g->leaving)
+  if (m.spatial() ? !g->granted.empty() : g->holds && !g->leaving)
     m.grant_session(*s, out);
   else
     m.set_grant(out, *s, SLUICE_GRANT_CONTENDED);
@@ -154,7 +160,7 @@ std::optional<SessionId> Scheduler::adopt_session(uint64_t now_ns, VgpuId v, uin
                                                   uint64_t evict_word, ActionQueue& out) {
   Impl& m = *impl_;
   Vgpu* g = m.vgpu(v);
-  if (!g || m.holder != kNoVgpu) return std::nullopt;
+  if (!g || !m.holders.empty()) return std::nullopt;
   const auto s = take_session_id(m.sessions, m.free_sessions, m.config.max_sessions);
   if (!s) return std::nullopt;
   m.adoption_open = true;
@@ -191,13 +197,16 @@ void Scheduler::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& ou
   const VgpuId v = x->vgpu;
   Vgpu& g = m.vgpus[v];
   m.set_wants(s, false);
+  m.take_unconfined(now_ns, s, false);
   m.outstanding -= x->reads_pending;
   g.old_launches += x->report.guest_launches;
   g.old_done += x->report.guest_launches_done;
   g.old_relaunched += x->report.guest_evictions;
   std::erase(g.sessions, s);
   const bool was_leaving = x->leaving;
-  if (was_leaving)
+  if (m.spatial() && g.sessions.empty() && !g.adopting)
+    m.all_gone(now_ns, v, out);
+  else if (was_leaving)
     m.session_left(now_ns, s, out);
   else if (g.holds && !g.leaving && g.sessions.empty())
     m.vgpu_left(now_ns, v, out);
@@ -218,13 +227,14 @@ void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& re
     --m.outstanding;
   }
   m.take_report(s, report, out);
+  m.take_unconfined(now_ns, s, x->report.guest_unconfined > 0);
   m.set_wants(s, x->report.guest_demand > 0 || x->report.guest_in_flight > 0);
   Vgpu& g = m.vgpus[x->vgpu];
   if (g.holds) g.clock.on_look(now_ns, g.wants());
   // Only a report that was read after the closed word was stored can tell that it has left: the one
   // that the evict asked for is the last in the queue.
   if (x->leaving && x->reads_pending == 0) {
-    if (x->report.guest_in_flight == 0 || x->report.guest_left_generation == x->generation)
+    if (x->report.guest_in_flight == 0 || x->report.guest_left_generation >= x->leaving_generation)
       m.session_left(now_ns, s, out);
     else
       g.had_in_flight = true;
@@ -290,7 +300,10 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.busy = g.busy;
   t.holds = g.holds;
   t.contended = m.meter.contended(v);
+  t.sms = g.held;
   t.gpu_ns = g.clock.total_ns(now_ns);
+  if (m.spatial())
+    t.gpu_ns = (g.used_sm_ns + (t.gpu_ns - g.flushed_ns) * m.sms_of(g)) / m.sm_count();
   t.gpu_error_ns = g.clock.error_ns(now_ns);
   t.charged_sm_ns = g.charged_sm_ns;
   t.refunded_sm_ns = g.refunded_sm_ns;

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "abi/stub.h"
+#include "mediator/base/sm_set.h"
 #include "policies/accounting/clock_estimator.h"
 #include "policies/accounting/latency_histogram.h"
 #include "policies/accounting/share_meter.h"
@@ -64,6 +65,7 @@ struct ReportSnapshot {
   uint32_t guest_demand = 0;           // read first, all seq_cst
   uint32_t guest_in_flight = 0;
   uint32_t guest_left_generation = 0;
+  uint32_t guest_unconfined = 0;       // of those in flight, not kept to the SMs that were granted
   uint64_t guest_launches = 0;         // the rest relaxed, for statistics
   uint64_t guest_launches_done = 0;
   uint64_t guest_evictions = 0;
@@ -80,6 +82,7 @@ std::string_view to_string(EndReason reason);
 
 enum class LogEvent : uint8_t {
   kGranted,         // value: generation (of the first session)
+  kPart,            // in space: the SMs that it is granted have changed; value: how many
   kEvictSent,       // value: why, see EvictCause
   kLeft,            // value: ns from evict to left
   kOverdue,         // value: ns since the evict; evict_warn_ns has passed
@@ -97,6 +100,7 @@ enum class EvictCause : uint8_t { kQuantum, kIdle };
 // One thing for the caller to do.
 struct Action {
   enum class Kind : uint8_t {
+    kSetSms,      // host page: the SMs of generation `word` are `sms`
     kSetGrant,    // host page: grant = word (seq_cst)
     kSetEvict,    // signal page: evict = word (seq_cst)
     kReadReport,  // read the report of `session`, call on_report() at once
@@ -111,6 +115,7 @@ struct Action {
   uint64_t word = 0;
   EndReason reason = EndReason::kNone;
   LogEvent event{};
+  SmSet sms = {};
 };
 inline constexpr uint64_t kNever = ~0ull;
 
@@ -139,9 +144,11 @@ struct VgpuStats {
   policy::VgpuShare share;
   uint32_t sessions = 0;
   bool busy = false;             // has work, as far as the mediator was told
-  bool holds = false;            // holds the GPU (perhaps leaving)
+  bool holds = false;            // holds the GPU, or SMs of it (perhaps leaving)
+  SmSet sms;                     // in space: which, those that it is leaving among them; else none
   bool contended = false;        // busy, and so is somebody else
-  uint64_t gpu_ns = 0;           // grant to left, less idle time seen while nobody else waited
+  uint64_t gpu_ns = 0;           // grant to left, less idle time seen while nobody else waited; in space each
+                                 // SM counts for its part of the GPU
   uint64_t gpu_error_ns = 0;     // gpu_ns may be wrong by as much (clock_estimator.h)
   uint64_t charged_sm_ns = 0;    // what the policy was told that it used, SM-ns: by the clock, ...
   uint64_t refunded_sm_ns = 0;   // ... less this, and with that, by on_measured(); both are in it
@@ -160,6 +167,8 @@ struct VgpuStats {
 class Scheduler {
  public:
   // Null if the policy's name is unknown.
+  // With machine.spatial parts of the GPU are granted, to several vGPUs side by side, as far as the policy
+  // asks for that; sm_count is at most SmSet::kMax then.
   static std::unique_ptr<Scheduler> make(const SchedulerConfig& config, uint64_t now_ns);
   ~Scheduler();
 

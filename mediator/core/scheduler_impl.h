@@ -5,7 +5,8 @@
 //
 //     out --Run--> holds --Evict--> holds, leaving --all sessions left--> out
 //
-// and at most one vGPU holds (exclusive preemptor). Independently it is busy or idle, as the policy
+// and at most one vGPU holds (exclusive preemptor). In space (machine.spatial) several hold, each its SMs;
+// what changes then is in scheduler_parts.cc. Independently it is busy or idle, as the policy
 // was told; the truth behind that (`wants`) comes from the sessions' reports, and settle() passes the
 // difference on when no report is outstanding:
 //   - a holder that nobody competed with was not asked to say when it turned idle or busy
@@ -35,10 +36,12 @@ struct Session {
   VgpuId vgpu = kNoVgpu;
   uint32_t generation = 0;  // of the last grant (or adoption)
   uint64_t word = 0;        // grant word as last set
-  bool leaving = false;     // evicted, not yet seen to have left
+  bool leaving = false;     // evicted or called back, not yet seen to have left ...
+  uint32_t leaving_generation = 0;  // ... this one and all before it
   uint32_t reads_pending = 0;  // kReadReport asked for and not answered
   bool end_sent = false;
   bool wants = false;
+  bool unconfined = false;  // in space: uses more than its SMs, as far as it says
   ReportSnapshot report;    // checked and clipped
 };
 
@@ -58,6 +61,13 @@ struct Vgpu {
   bool had_in_flight = false;
   uint64_t evict_ns = 0;
   bool warned = false, end_sent = false;
+  // In space. `held` is what the policy gave; `going` what of it the policy wants back; `granted` what
+  // the sessions' words say, or are about to when `moving` is over: one change at a time.
+  SmSet held, going, granted, released;
+  SmSet before;           // moving: what was granted before
+  bool moving = false, move_due = false;
+  uint32_t unconfined_sessions = 0;
+  uint64_t used_sm_ns = 0, flushed_ns = 0;  // by the clock, and the clock's total then
   accounting::ClockEstimator clock;
   uint64_t refund_sm_ns = 0;  // owed to it, to be taken off its next charges
   uint64_t charged_sm_ns = 0, refunded_sm_ns = 0, extra_sm_ns = 0;
@@ -80,7 +90,9 @@ struct Scheduler::Impl {
   std::vector<Session> sessions;
   std::vector<VgpuId> free_vgpus;
   std::vector<SessionId> free_sessions;
-  VgpuId holder = kNoVgpu;
+  std::vector<VgpuId> holders;  // one at most, but in space
+  SmSet taken;                  // in space: by all of them
+  std::vector<VgpuId> moves_due;
   uint32_t wanting = 0;      // vGPUs that want the GPU
   uint32_t outstanding = 0;  // kReadReport without its on_report() yet
   uint32_t adopting = 0;     // vGPUs that have to leave first
@@ -97,6 +109,12 @@ struct Scheduler::Impl {
   Vgpu* vgpu(VgpuId v) { return v < vgpus.size() && vgpus[v].present ? &vgpus[v] : nullptr; }
   Session* session(SessionId s) {
     return s < sessions.size() && sessions[s].present ? &sessions[s] : nullptr;
+  }
+  bool spatial() const { return config.policy_config.machine.spatial; }
+  uint32_t sm_count() const { return config.policy_config.machine.sm_count; }
+  // SMs that it is charged for.
+  uint32_t sms_of(const Vgpu& g) const {
+    return spatial() && g.unconfined_sessions == 0 ? g.held.count() : sm_count();
   }
   bool blocked() const { return adoption_open || adopting > 0; }
   uint32_t others_wanting(VgpuId v) const { return wanting - (vgpus[v].wants() ? 1 : 0); }
@@ -150,10 +168,14 @@ struct Scheduler::Impl {
 
   // ---- the policy ----------------------------------------------------------------------------
   void flush_usage(uint64_t now_ns) {
-    if (holder == kNoVgpu) return;
-    const uint64_t used = vgpus[holder].clock.take_used(now_ns);
-    if (used == 0) return;
-    charge(now_ns, holder, used * config.policy_config.machine.sm_count);
+    for (const VgpuId v : holders) {
+      Vgpu& g = vgpus[v];
+      const uint64_t used = g.clock.take_used(now_ns);
+      if (used == 0) continue;
+      g.used_sm_ns += used * sms_of(g);
+      g.flushed_ns = g.clock.total_ns(now_ns);
+      charge(now_ns, v, used * sms_of(g));
+    }
   }
   // By the clock; a refund that is owed goes off first.
   void charge(uint64_t now_ns, VgpuId v, uint64_t sm_ns) {
@@ -175,17 +197,25 @@ struct Scheduler::Impl {
   }
   void apply(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
     using Kind = policy::Action::Kind;
-    const bool whole = a.launch == 0 && a.sms.lo == 0 &&
-                       (a.sms.hi == 0xffff || a.sms.hi >= config.policy_config.machine.sm_count);
+    const bool whole =
+        a.launch == 0 && a.sms.lo == 0 && (a.sms.hi == 0xffff || a.sms.hi >= sm_count());
     switch (a.kind) {
       case Kind::kWake:
         policy_wake_ns = a.at_ns;
         return;
       case Kind::kRun:
-        if (!vgpu(a.vgpu) || !whole || holder != kNoVgpu || vgpus[a.vgpu].sessions.empty()) break;
+        if (spatial()) {
+          if (run_part(now_ns, a, out)) return;
+          break;
+        }
+        if (!vgpu(a.vgpu) || !whole || !holders.empty() || vgpus[a.vgpu].sessions.empty()) break;
         return grant(now_ns, a.vgpu, out);
       case Kind::kEvict:
-        if (!vgpu(a.vgpu) || !whole || holder != a.vgpu) break;
+        if (spatial()) {
+          if (evict_part(now_ns, a)) return;
+          break;
+        }
+        if (!vgpu(a.vgpu) || !whole || !vgpus[a.vgpu].holds) break;
         if (!vgpus[a.vgpu].leaving) evict(now_ns, a.vgpu, out);
         return;
       case Kind::kSetSlice:  // needs a proportional preemptor
@@ -196,7 +226,9 @@ struct Scheduler::Impl {
 
   // ---- granting and evicting -----------------------------------------------------------------
   uint64_t open_flags(const Vgpu& g) const {
-    return SLUICE_GRANT_OPEN | (g.engaged ? SLUICE_GRANT_CONTENDED : 0);
+    return SLUICE_GRANT_OPEN | (g.engaged ? SLUICE_GRANT_CONTENDED : 0) |
+           (spatial() && g.granted.count() != sm_count() ? SLUICE_GRANT_PART : 0) |
+           (g.moving ? SLUICE_GRANT_RECALL : 0);
   }
   void grant_session(SessionId s, ActionQueue& out) {
     Session& x = sessions[s];
@@ -204,12 +236,19 @@ struct Scheduler::Impl {
     if (x.generation >= config.max_generation)
       return end_session(out, s, EndReason::kGenerationsSpent);
     ++x.generation;
-    set_grant(out, s, open_flags(vgpus[x.vgpu]));
+    const uint64_t flags = open_flags(vgpus[x.vgpu]);
+    if (flags & SLUICE_GRANT_PART)
+      out.push({.kind = Action::Kind::kSetSms,
+                .session = s,
+                .vgpu = x.vgpu,
+                .word = x.generation,
+                .sms = vgpus[x.vgpu].granted});
+    set_grant(out, s, flags);
     ring_gate(out, s);
   }
   void grant(uint64_t now_ns, VgpuId v, ActionQueue& out) {
     Vgpu& g = vgpus[v];
-    holder = v;
+    holders.push_back(v);
     g.holds = true;
     g.engaged = others_wanting(v) > 0;
     ++g.grants;
@@ -230,7 +269,13 @@ struct Scheduler::Impl {
               .session = s,
               .vgpu = x.vgpu,
               .word = SLUICE_EVICT_ALL_SMS(x.generation)});
+    await_leaving(s, x.generation, out);
+  }
+  // The gate protocol's last step of an eviction or a recall.
+  void await_leaving(SessionId s, uint32_t generation, ActionQueue& out) {
+    Session& x = sessions[s];
     x.leaving = true;
+    x.leaving_generation = generation;
     ++vgpus[x.vgpu].not_left;
     read_report_of(out, s);
   }
@@ -251,7 +296,12 @@ struct Scheduler::Impl {
   void session_left(uint64_t now_ns, SessionId s, ActionQueue& out) {
     Session& x = sessions[s];
     x.leaving = false;
-    if (--vgpus[x.vgpu].not_left == 0) vgpu_left(now_ns, x.vgpu, out);
+    Vgpu& g = vgpus[x.vgpu];
+    if (--g.not_left != 0) return;
+    if (spatial() && !g.adopting)
+      move_over(now_ns, x.vgpu, out);
+    else
+      vgpu_left(now_ns, x.vgpu, out);
   }
   void vgpu_left(uint64_t now_ns, VgpuId v, ActionQueue& out) {
     Vgpu& g = vgpus[v];
@@ -270,18 +320,34 @@ struct Scheduler::Impl {
       g.latency.add(took_ns);
       handover_since_ns = g.evict_ns;
     }
-    const auto why = g.sessions.empty() ? policy::LeftReason::kGone
-                     : g.wants()        ? policy::LeftReason::kEvicted
-                                        : policy::LeftReason::kIdle;
+    const policy::LeftReason why = left_reason(g);
     // The policy must not choose it again for work that it no longer has. It may answer with an evict,
     // which a leaving vGPU takes as done.
     g.leaving = true;
     if (g.busy && !g.wants()) turn_idle(now_ns, v, out);
-    holder = kNoVgpu;
+    holders.clear();
     g.holds = g.leaving = g.engaged = false;
     meter.set_holder(now_ns, accounting::ShareMeter::kNobody);
     ask(now_ns, out, [&](policy::Actions& a) { policy->on_released(now_ns, v, 0, {}, why, a); });
   }
+
+  static policy::LeftReason left_reason(const Vgpu& g) {
+    return g.sessions.empty() ? policy::LeftReason::kGone
+           : g.wants()        ? policy::LeftReason::kEvicted
+                              : policy::LeftReason::kIdle;
+  }
+
+  // ---- in space (scheduler_parts.cc) ---------------------------------------------------------
+  bool run_part(uint64_t now_ns, const policy::Action& a, ActionQueue& out);
+  bool evict_part(uint64_t now_ns, const policy::Action& a);
+  void make_due(VgpuId v);
+  bool make_moves(uint64_t now_ns, ActionQueue& out);
+  void move(uint64_t now_ns, VgpuId v, ActionQueue& out);
+  void recall_session(SessionId s, ActionQueue& out);
+  void move_over(uint64_t now_ns, VgpuId v, ActionQueue& out);
+  void release(uint64_t now_ns, VgpuId v, SmSet sms, ActionQueue& out);
+  void all_gone(uint64_t now_ns, VgpuId v, ActionQueue& out);
+  void take_unconfined(uint64_t now_ns, SessionId s, bool unconfined);
 
   // ---- busy and idle -------------------------------------------------------------------------
   void turn_busy(uint64_t now_ns, VgpuId v, ActionQueue& out) {
@@ -313,21 +379,20 @@ struct Scheduler::Impl {
   // Brings contended flags and the policy's knowledge up to date, as far as reports are in.
   void settle(uint64_t now_ns, ActionQueue& out) {
     while (outstanding == 0 && !blocked()) {
-      if (holder != kNoVgpu && !vgpus[holder].leaving) {
-        const bool contended = others_wanting(holder) > 0;
-        if (contended != vgpus[holder].engaged) {
-          set_engaged(now_ns, holder, contended, out);
-          continue;
-        }
+      const auto other = std::find_if(holders.begin(), holders.end(), [&](VgpuId v) {
+        return !vgpus[v].leaving && (others_wanting(v) > 0) != vgpus[v].engaged;
+      });
+      if (other != holders.end()) {
+        set_engaged(now_ns, *other, others_wanting(*other) > 0, out);
+        continue;
       }
       if (dirty.empty()) return;
       // The holder first: a decision about a newcomer must not rest on stale news of the holder.
-      size_t at = 0;
-      if (holder != kNoVgpu && vgpus[holder].dirty)
-        at = static_cast<size_t>(std::find(dirty.begin(), dirty.end(), holder) - dirty.begin());
+      const auto held = std::find_if(dirty.begin(), dirty.end(), [&](VgpuId v) { return vgpus[v].holds; });
+      const size_t at = held == dirty.end() ? 0 : static_cast<size_t>(held - dirty.begin());
       const VgpuId v = dirty[at];
       Vgpu& g = vgpus[v];
-      if (g.present && g.busy && !g.wants() && v == holder && !g.leaving && g.engaged &&
+      if (g.present && g.busy && !g.wants() && g.holds && !g.leaving && g.engaged &&
           !g.verified && g.sessions.size() > 1) {
         g.verified = true;
         for (SessionId s : g.sessions) read_report_of(out, s);
@@ -365,6 +430,10 @@ struct Scheduler::Impl {
       violation(r.guest_in_flight);
       r.guest_in_flight = config.max_in_flight;
     }
+    if (r.guest_unconfined > r.guest_in_flight) {
+      // They were read one after the other, and launches end meanwhile: no violation.
+      r.guest_unconfined = r.guest_in_flight;
+    }
     // Counters that people see only grow; what goes back is not taken.
     r.guest_launches = std::max(r.guest_launches, x.report.guest_launches);
     r.guest_launches_done = std::max(r.guest_launches_done, x.report.guest_launches_done);
@@ -384,7 +453,9 @@ struct Scheduler::Impl {
     out.push({.kind = Action::Kind::kWakeAt, .word = next});
   }
   void finish(uint64_t now_ns, ActionQueue& out) {
-    settle(now_ns, out);
+    do {
+      settle(now_ns, out);
+    } while (make_moves(now_ns, out));
     rearm(out);
   }
 };

@@ -133,6 +133,9 @@ void Engine::execute(const core::Action& action) {
   if (action.session >= sessions_.size() || !sessions_[action.session]) return;
   SessionEntry& entry = *sessions_[action.session];
   switch (action.kind) {
+    case Kind::kSetSms:
+      entry.pages.set_sms(static_cast<uint32_t>(action.word), action.sms);
+      break;
     case Kind::kSetGrant:
       entry.grant = action.word;
       store_grant(entry);

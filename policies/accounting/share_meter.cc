@@ -12,13 +12,15 @@ void ShareMeter::settle(uint64_t now_ns) {
   const bool all = busy_count_ == present_count_;
   contended_ns_ += dt;
   if (all) all_contended_ns_ += dt;
-  if (holder_ == kNobody) return;
-  contended_gpu_ns_ += dt;
-  owed_per_weight_ += static_cast<double>(dt) / static_cast<double>(busy_weight_);
-  State& h = members_[holder_];
-  if (all) h.done.all_gpu_ns += dt;
-  // A holder that is idle (and about to leave) still holds, but owes nobody its contended time.
-  if (h.busy) h.done.own_gpu_ns += dt;
+  for (const Member holder : holders_) {
+    State& h = members_[holder];
+    const uint64_t part = dt * h.held;
+    contended_gpu_ns_ += part;
+    owed_per_weight_ += static_cast<double>(part) / static_cast<double>(busy_weight_);
+    if (all) h.done.all_gpu_ns += part;
+    // A holder that is idle (and about to leave) still holds, but owes nobody its contended time.
+    if (h.busy) h.done.own_gpu_ns += part;
+  }
 }
 
 // `own` intervals of a member are the contended ones while it is busy. Everybody's rivals' time is
@@ -52,7 +54,7 @@ void ShareMeter::add(uint64_t now_ns, Member m, uint32_t weight) {
 
 void ShareMeter::remove(uint64_t now_ns, Member m) {
   set_busy(now_ns, m, false);
-  if (holder_ == m) holder_ = kNobody;
+  set_held(now_ns, m, 0);
   SLUICE_CHECK(members_[m].present);
   members_[m].present = false;
   --present_count_;
@@ -89,9 +91,20 @@ void ShareMeter::set_busy(uint64_t now_ns, Member m, bool busy) {
 }
 
 void ShareMeter::set_holder(uint64_t now_ns, Member m) {
+  while (!holders_.empty()) set_held(now_ns, holders_.back(), 0);
+  if (m != kNobody) set_held(now_ns, m, units_);
+}
+
+void ShareMeter::set_held(uint64_t now_ns, Member m, uint32_t units) {
   settle(now_ns);
-  SLUICE_CHECK(m == kNobody || members_[m].present);
-  holder_ = m;
+  SLUICE_CHECK(members_[m].present && units <= units_);
+  const bool before = members_[m].held != 0;
+  members_[m].held = units;
+  if (before == (units != 0)) return;
+  if (before)
+    std::erase(holders_, m);
+  else
+    holders_.push_back(m);
 }
 
 ShareMeter::Totals ShareMeter::totals(uint64_t now_ns, Member m) const {
@@ -100,6 +113,7 @@ ShareMeter::Totals ShareMeter::totals(uint64_t now_ns, Member m) const {
   const State& s = at.members_[m];
   Totals t = s.done;
   if (s.busy) at.accumulate(s, t);
+  for (uint64_t* ns : {&t.all_gpu_ns, &t.own_gpu_ns, &t.own_rivals_gpu_ns, &t.own_owed_ns}) *ns /= units_;
   return t;
 }
 

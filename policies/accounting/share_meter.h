@@ -1,9 +1,10 @@
 // ShareMeter: who got how much of the GPU while it was contended. A share is defined only where it
 // can be owed: over intervals in which the vGPUs compared all have work queued (DESIGN section 5).
 //
-// Pure and owned by one thread: told of each change of "has work", of weight and of the GPU's holder
-// with its time, it adds up the intervals between. Every change costs O(1) (running sums and marks);
-// totals() copies the meter, O(members).
+// Pure and owned by one thread: told of each change of "has work", of weight and of the GPU's holders
+// with its time, it adds up the intervals between. Every change costs O(holders) (running sums and
+// marks); totals() copies the meter, O(members). Where the GPU is shared in space, "GPU time" is the time
+// for which all of it was held: of `units` (SMs), each for its part.
 //
 // Two readings of one run:
 //   - all: the intervals in which *every* member (two or more) has work. The strict one, for a report
@@ -41,12 +42,18 @@ class ShareMeter {
     }
   };
 
+  // `units`: what set_held() counts in; 1 where the GPU is given whole.
+  explicit ShareMeter(uint32_t units = 1) : units_(units) {}
+
   void add(uint64_t now_ns, Member m, uint32_t weight);
   void remove(uint64_t now_ns, Member m);
   void set_weight(uint64_t now_ns, Member m, uint32_t weight);
   void set_busy(uint64_t now_ns, Member m, bool busy);
-  // Who holds the GPU from now on (kNobody: nobody, e.g. between two holders).
+  // Who holds the GPU, all of it, from now on (kNobody: nobody, e.g. between two holders).
   void set_holder(uint64_t now_ns, Member m);
+  // m holds so many units from now on, beside what others hold. In sum more than all only where
+  // somebody uses more than it was given.
+  void set_held(uint64_t now_ns, Member m, uint32_t units);
 
   // Cumulative, up to now_ns. Differences of two calls describe the time between.
   Totals totals(uint64_t now_ns, Member m) const;
@@ -63,7 +70,8 @@ class ShareMeter {
     // Values of the running sums below when it became busy, so that closing costs O(1).
     double owed_mark = 0;
     uint64_t contended_mark = 0, gpu_mark = 0, own_gpu_mark = 0;
-    Totals done;
+    uint32_t held = 0;
+    Totals done;  // its GPU times in units
   };
   void settle(uint64_t now_ns);
   void open(State& s);
@@ -73,10 +81,11 @@ class ShareMeter {
   std::vector<State> members_;
   uint32_t present_count_ = 0, busy_count_ = 0;
   uint64_t busy_weight_ = 0;
-  Member holder_ = kNobody;
+  uint32_t units_;
+  std::vector<Member> holders_;
   uint64_t last_ns_ = 0;
   bool started_ = false;
-  // Running sums over contended time (two or more busy).
+  // Running sums over contended time (two or more busy); GPU time in units.
   uint64_t contended_ns_ = 0;       // of any two
   uint64_t contended_gpu_ns_ = 0;   // GPU time held by anybody in it
   double owed_per_weight_ = 0;      // integral of 1 / busy_weight over that GPU time

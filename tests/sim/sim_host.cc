@@ -26,7 +26,7 @@ void SimHost::advance(uint64_t time_ns) {
   now_ns_ = time_ns;
   if (dt == 0) return;
   const size_t n = truth_.size();
-  uint32_t present = 0, with_work = 0, honest_on = 0, on = 0;
+  uint32_t present = 0, with_work = 0, on = 0;
   bool honest_work = false;
   std::vector<char> work(n), running(n);
   for (const Sess& s : sessions_) {
@@ -34,11 +34,21 @@ void SimHost::advance(uint64_t time_ns) {
     work[s.vgpu] |= s.demand > 0;
     running[s.vgpu] |= s.run.on;
   }
+  SmSet honest_sms;
+  bool overlap = false;
   for (VgpuId v = 0; v < n; ++v) {
     present += vgpu_present_[v];
     with_work += work[v];
     on += running[v];
-    if (running[v] && honest(v)) ++honest_on;
+    const SmSet sms = running_on(v);
+    truth_[v].sm_ns += dt * sms.count();
+    if (running[v] && honest(v)) {
+      SmSet bound;
+      for (const Sess& s : sessions_)
+        if (s.present && s.vgpu == v && s.run.on && !s.run.unconfined) bound = bound | s.run.sms;
+      overlap |= honest_sms.meets(bound);
+      honest_sms = honest_sms | bound;
+    }
     if (work[v] && honest(v)) honest_work = true;
     if (running[v] || !work[v]) {
       waiting_since_[v] = now_ns_;
@@ -49,13 +59,22 @@ void SimHost::advance(uint64_t time_ns) {
   }
   const bool all = present >= 2 && with_work == present;
   if (all) all_contended_ns_ += dt;
-  for (VgpuId v = 0; v < n; ++v)
+  for (VgpuId v = 0; v < n; ++v) {
     if (all && running[v]) truth_[v].all_gpu_ns += dt;
-  if (honest_on >= 2) overlap_ns_ += dt;
+    if (all) truth_[v].all_sm_ns += dt * running_on(v).count();
+  }
+  if (overlap) overlap_ns_ += dt;
   if (honest_work) {
     some_work_ns_ += dt;
     if (on == 0) wasted_ns_ += dt;
   }
+}
+
+SmSet SimHost::running_on(VgpuId v) const {
+  SmSet sms;
+  for (const Sess& s : sessions_)
+    if (s.present && s.vgpu == v && s.run.on) sms = sms | s.run.sms;
+  return sms;
 }
 
 void SimHost::at(uint64_t time_ns, std::function<void()> what) {
@@ -84,6 +103,7 @@ void SimHost::run_until(uint64_t time_ns) {
 void SimHost::drain() {
   while (auto a = actions_.pop()) {
     switch (a->kind) {
+      case Action::Kind::kSetSms: sessions_[a->session].sms[a->word & 1] = a->sms; break;
       case Action::Kind::kSetGrant: sessions_[a->session].grant = a->word; break;
       case Action::Kind::kSetEvict:
         sessions_[a->session].evict = a->word;
@@ -120,6 +140,7 @@ core::ReportSnapshot SimHost::snapshot(SessionId s) {
   r.guest_demand = x.demand;
   r.guest_in_flight = x.in_flight;
   r.guest_left_generation = x.left_generation;
+  r.guest_unconfined = x.unconfined;
   r.guest_launches = x.launches;
   r.guest_launches_done = x.launches_done;
   r.guest_evictions = x.evictions;
@@ -132,6 +153,7 @@ core::ReportSnapshot SimHost::snapshot(SessionId s) {
       r.guest_left_generation = SLUICE_GRANT_GENERATION(x.grant) + (random_() % 3);
       break;
     case Program::Lie::kRandom:
+      r.guest_unconfined = static_cast<uint32_t>(random_() >> (random_() % 64));
       r.guest_demand = static_cast<uint32_t>(random_() >> (random_() % 64));
       r.guest_in_flight = static_cast<uint32_t>(random_() >> (random_() % 64));
       r.guest_left_generation = static_cast<uint32_t>(random_() >> (random_() % 64));
@@ -238,19 +260,36 @@ void SimHost::worker_tries(SessionId s) {
   }
   x.run.on = true;
   x.run.generation = SLUICE_GRANT_GENERATION(x.grant);
+  const uint32_t sm_count = config_.policy_config.machine.sm_count;
+  x.run.sms = SmSet(0, sm_count);
+  x.run.unconfined = (x.grant & SLUICE_GRANT_PART) && !x.program.evictable;
+  if ((x.grant & SLUICE_GRANT_PART) && x.program.evictable) x.run.sms = x.sms[x.run.generation & 1];
+  x.run.task_ns = x.program.task_ns * sm_count / std::max(1u, x.run.sms.count());
+  if (x.run.unconfined) {
+    x.unconfined = 1;
+    ring(s);
+  }
+  if (x.grant & SLUICE_GRANT_RECALL) worker_left(s);
   x.run.tasks = x.head_tasks;
   x.run.first_task_ns = now_ns_ + costs_.start_ns;
   const uint64_t epoch = ++x.run.epoch;
   if (x.program.never_leaves) return;
-  at(x.run.first_task_ns + x.run.tasks * x.program.task_ns,
+  at(x.run.first_task_ns + x.run.tasks * x.run.task_ns,
      [this, s, epoch] { launch_ends(s, epoch); });
   if (static_cast<uint32_t>(x.evict) >= x.run.generation) gpu_sees_evict(s);
 }
 
 void SimHost::worker_left(SessionId s) {
   Sess& x = sessions_[s];
-  if ((x.grant & SLUICE_GRANT_OPEN) || x.in_flight > 0) return;
-  x.left_generation = SLUICE_GRANT_GENERATION(x.grant);
+  uint32_t generation = SLUICE_GRANT_GENERATION(x.grant);
+  if (x.grant & SLUICE_GRANT_OPEN) {
+    if (!(x.grant & SLUICE_GRANT_RECALL) || (x.in_flight > 0 && x.run.generation < generation)) return;
+    --generation;
+    if (generation <= x.left_generation) return;
+  } else if (x.in_flight > 0) {
+    return;
+  }
+  x.left_generation = generation;
   ring(s);
 }
 
@@ -260,7 +299,7 @@ void SimHost::gpu_sees_evict(SessionId s) {
   Sess& x = sessions_[s];
   if (!x.run.on || !x.program.evictable || x.program.never_leaves) return;
   if (static_cast<uint32_t>(x.evict) < x.run.generation) return;
-  const uint64_t t = x.program.task_ns;
+  const uint64_t t = x.run.task_ns;
   const uint64_t ran = now_ns_ > x.run.first_task_ns ? now_ns_ - x.run.first_task_ns : 0;
   const uint64_t end_ns =
       now_ns_ > x.run.first_task_ns ? x.run.first_task_ns + (ran + t - 1) / t * t : now_ns_;
@@ -273,8 +312,12 @@ void SimHost::launch_ends(SessionId s, uint64_t epoch) {
   if (!x.present || !x.run.on || x.run.epoch != epoch) return;
   const uint64_t ran = now_ns_ > x.run.first_task_ns ? now_ns_ - x.run.first_task_ns : 0;
   const auto done =
-      static_cast<uint32_t>(std::min<uint64_t>(ran / x.program.task_ns, x.run.tasks));
+      static_cast<uint32_t>(std::min<uint64_t>(ran / x.run.task_ns, x.run.tasks));
   x.run.on = false;
+  if (x.run.unconfined) {
+    x.unconfined = 0;
+    ring(s);
+  }
   x.head_tasks -= done;
   truth_[x.vgpu].tasks_done += done;
   --x.in_flight;

@@ -59,6 +59,8 @@ struct VgpuTruth {
   uint64_t longest_wait_ns = 0;  // with work and not on the GPU
   // Over intervals in which all vGPUs of the host had work:
   uint64_t all_gpu_ns = 0;
+  uint64_t all_sm_ns = 0;     // the same in SM-ns
+  uint64_t sm_ns = 0;         // SMs that it ran on times time
 };
 
 class SimHost {
@@ -77,8 +79,11 @@ class SimHost {
   core::VgpuStats stats(core::VgpuId v) const { return scheduler_->stats(now_ns_, v); }
   const VgpuTruth& truth(core::VgpuId v) const { return truth_[v]; }
   uint64_t all_contended_ns() const { return all_contended_ns_; }
-  // Time in which two honest vGPUs were on the GPU at once.
+  // Time in which two honest vGPUs were on one SM at once, but for launches that no SM set binds (opaque
+  // ones in space).
   uint64_t overlap_ns() const { return overlap_ns_; }
+  // The SMs of a vGPU's launches that run now.
+  SmSet running_on(core::VgpuId v) const;
   // Time in which somebody honest had work and nobody was on the GPU.
   uint64_t wasted_ns() const { return wasted_ns_; }
   uint64_t some_work_ns() const { return some_work_ns_; }
@@ -89,6 +94,9 @@ class SimHost {
   struct Running {            // the physical launch on the GPU; one per session
     bool on = false;
     uint32_t generation = 0;
+    SmSet sms;
+    bool unconfined = false;  // on all SMs, whatever was granted
+    uint64_t task_ns = 0;     // of one task, with so many SMs
     uint64_t first_task_ns = 0;
     uint32_t tasks = 0;       // left when it started
     uint64_t epoch = 0;       // an end event of another epoch is stale
@@ -98,7 +106,8 @@ class SimHost {
     core::VgpuId vgpu = 0;
     Program program;
     uint64_t grant = 0, evict = 0;         // host and signal page
-    uint32_t demand = 0, in_flight = 0, left_generation = 0;  // report
+    SmSet sms[2];
+    uint32_t demand = 0, in_flight = 0, left_generation = 0, unconfined = 0;  // report
     uint64_t launches = 0, launches_done = 0, evictions = 0;
     uint32_t head_tasks = 0;               // tasks left of the launch at the head of the queue
     uint32_t burst_left = 0;

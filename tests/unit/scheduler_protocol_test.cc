@@ -4,95 +4,10 @@
 
 #include <string>
 
-#include "mediator/core/scheduler.h"
+#include "tests/unit/scheduler_host.h"
 
 namespace sluice::core {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
-
-// Executes actions on pages of its own and writes down what happened.
-struct Host {
-  explicit Host(SchedulerConfig config = {}) : scheduler(Scheduler::make(config, 0)) {}
-  struct Pages {
-    uint64_t grant = 0, evict = 0;
-    ReportSnapshot report;
-  };
-  Pages& page(SessionId s) {
-    if (s >= pages.size()) pages.resize(s + 1);
-    return pages[s];
-  }
-  void drain() {
-    while (auto a = queue.pop()) {
-      const std::string s = std::to_string(a->session);
-      switch (a->kind) {
-        case Action::Kind::kSetGrant:
-          page(a->session).grant = a->word;
-          did += "grant" + s + (a->word & SLUICE_GRANT_OPEN ? "o" : "c") +
-                 (a->word & SLUICE_GRANT_CONTENDED ? "!" : "") +
-                 std::to_string(SLUICE_GRANT_GENERATION(a->word)) + " ";
-          break;
-        case Action::Kind::kSetEvict:
-          page(a->session).evict = a->word;
-          did += "evict" + s + "=" + std::to_string(static_cast<uint32_t>(a->word)) + " ";
-          break;
-        case Action::Kind::kReadReport:
-          did += "read" + s + " ";
-          scheduler->on_report(now, a->session, page(a->session).report, queue);
-          break;
-        case Action::Kind::kRingGate: did += "ring" + s + " "; break;
-        case Action::Kind::kWakeAt: wake = a->word; break;
-        case Action::Kind::kEndSession: did += "end" + s + " "; break;
-        case Action::Kind::kLog:
-          if (a->event == LogEvent::kReportViolation) did += "lie" + s + " ";
-          if (a->event == LogEvent::kPolicyViolation) did += "policy? ";
-          break;
-      }
-    }
-  }
-  std::string take() {
-    std::string t = std::move(did);
-    did.clear();
-    if (!t.empty()) t.pop_back();
-    return t;
-  }
-  VgpuId vgpu(uint32_t weight = 100, uint32_t priority = 0) {
-    const auto v = scheduler->add_vgpu(now, {.weight = weight, .priority = priority}, queue);
-    drain();
-    return *v;
-  }
-  SessionId session(VgpuId v) {
-    const auto s = scheduler->add_session(now, v, queue);
-    page(*s) = {};
-    drain();
-    return *s;
-  }
-  void report(SessionId s, uint32_t demand, uint32_t in_flight, uint32_t left = 0) {
-    auto& r = page(s).report;
-    r.guest_demand = demand, r.guest_in_flight = in_flight, r.guest_left_generation = left;
-    scheduler->on_report(now, s, r, queue);
-    drain();
-  }
-  // Changes the page without ringing.
-  void quietly(SessionId s, uint32_t demand, uint32_t in_flight) {
-    page(s).report.guest_demand = demand, page(s).report.guest_in_flight = in_flight;
-  }
-  void remove(SessionId s) {
-    scheduler->on_session_removed(now, s, queue);
-    drain();
-  }
-  void time(uint64_t ns) {
-    now = ns;
-    scheduler->on_timer(now, queue);
-    drain();
-  }
-
-  std::unique_ptr<Scheduler> scheduler;
-  ActionQueue queue;
-  std::vector<Pages> pages;
-  std::string did;
-  uint64_t now = kMs, wake = kNever;
-};
 
 TEST(Scheduler, UnknownPolicy) {
   EXPECT_EQ(Scheduler::make({.policy = "nonsense"}, 0), nullptr);

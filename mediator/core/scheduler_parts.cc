@@ -1,0 +1,185 @@
+// The scheduler in space: vGPUs side by side, each on the SMs that the policy gave it.
+//
+// A vGPU goes from one set of SMs to another by *moves*, one at a time (docs/channel.md, "Parts of the GPU"):
+//   nothing -> some   its gates open; nobody has to leave for that
+//   some -> others    a new generation with the new set, the gates stay open, and the old generation is called
+//                     back: its launches leave and go on, from where they were, under the new one
+//   some -> nothing   an eviction, as of the whole GPU
+// When everything of the old generation has left, the SMs that it lost are released to the policy. What
+// the policy asks for meanwhile is the next move. An SM that was given and taken back before any move came to it
+// is released at once.
+#include <algorithm>
+
+#include "mediator/core/scheduler_impl.h"
+
+namespace sluice::core {
+
+void Scheduler::Impl::make_due(VgpuId v) {
+  if (vgpus[v].move_due) return;
+  vgpus[v].move_due = true;
+  moves_due.push_back(v);
+}
+
+bool Scheduler::Impl::run_part(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
+  const uint32_t hi = a.sms.hi == 0xffff ? sm_count() : a.sms.hi;
+  const SmSet sms(a.sms.lo, hi);
+  if (!vgpu(a.vgpu) || a.launch != 0 || sms.empty() || hi > sm_count() || taken.meets(sms) ||
+      vgpus[a.vgpu].sessions.empty())
+    return false;
+  Vgpu& g = vgpus[a.vgpu];
+  taken = taken | sms;
+  g.held = g.held | sms;
+  if (!g.holds) {
+    g.holds = true;
+    holders.push_back(a.vgpu);
+    g.engaged = others_wanting(a.vgpu) > 0;
+    ++g.grants;
+    g.clock.on_granted(now_ns, g.engaged);
+    log(out, LogEvent::kGranted, a.vgpu, sessions[g.sessions.front()].generation);
+  }
+  meter.set_held(now_ns, a.vgpu, sms_of(g));
+  make_due(a.vgpu);
+  return true;
+}
+
+bool Scheduler::Impl::evict_part(uint64_t now_ns, const policy::Action& a) {
+  const SmSet sms(a.sms.lo, a.sms.hi == 0xffff ? sm_count() : a.sms.hi);
+  if (!vgpu(a.vgpu) || a.launch != 0 || sms.empty()) return false;
+  Vgpu& g = vgpus[a.vgpu];
+  // What is just being released needs no eviction any more.
+  if (!(g.held | g.released).contains_all(sms)) return false;
+  const SmSet more = (sms & g.held) - g.going;
+  if (more.empty()) return true;
+  if (g.going.empty()) {  // the deadlines run from the first that somebody waits for
+    start_leaving(now_ns, a.vgpu);
+    g.leaving = false;  // it may hold others all the while
+  }
+  g.going = g.going | more;
+  make_due(a.vgpu);
+  return true;
+}
+
+// Begins what can begin. False: nothing was to be done.
+bool Scheduler::Impl::make_moves(uint64_t now_ns, ActionQueue& out) {
+  if (moves_due.empty()) return false;
+  while (!moves_due.empty()) {
+    const VgpuId v = moves_due.back();
+    moves_due.pop_back();
+    vgpus[v].move_due = false;
+    if (vgpus[v].present && !vgpus[v].moving) move(now_ns, v, out);
+  }
+  return true;
+}
+
+void Scheduler::Impl::move(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+  Vgpu& g = vgpus[v];
+  const SmSet to = g.held - g.going;
+  if (to == g.granted) {
+    // Given and taken back in between: nothing of it ever ran there.
+    if (!g.going.empty()) release(now_ns, v, g.going, out);
+    return;
+  }
+  g.before = g.granted;
+  g.granted = to;
+  g.had_in_flight = false;
+  g.moving = !g.before.empty();
+  log(out, g.going.empty() ? LogEvent::kPart : LogEvent::kEvictSent, v,
+      g.going.empty() ? to.count()
+                      : static_cast<uint64_t>(g.busy ? EvictCause::kQuantum : EvictCause::kIdle));
+  for (size_t i = 0; i < g.sessions.size(); ++i) {
+    const SessionId s = g.sessions[i];
+    if (g.before.empty())
+      grant_session(s, out);
+    else if (to.empty())
+      evict_session(s, out);
+    else
+      recall_session(s, out);
+  }
+  if (!g.moving && !g.going.empty()) release(now_ns, v, g.going - to, out);
+}
+
+void Scheduler::Impl::recall_session(SessionId s, ActionQueue& out) {
+  Session& x = sessions[s];
+  const uint32_t old = x.generation;
+  grant_session(s, out);
+  if (x.generation == old) {
+    // No generation is left for it, or it is being ended: it leaves like everybody, and for good.
+    set_grant(out, s, SLUICE_GRANT_CONTENDED);
+  }
+  out.push({.kind = Action::Kind::kSetEvict,
+            .session = s,
+            .vgpu = x.vgpu,
+            .word = SLUICE_EVICT_ALL_SMS(old)});
+  await_leaving(s, old, out);
+}
+
+// Everything of the generation before has left.
+void Scheduler::Impl::move_over(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+  Vgpu& g = vgpus[v];
+  g.moving = false;
+  make_due(v);  // whatever was asked for meanwhile
+  const SmSet lost = (g.before - g.granted) & g.going;
+  if (lost.empty()) return;
+  const uint64_t took_ns = now_ns - g.evict_ns;
+  if (g.wants()) ++g.evictions;
+  if (g.had_in_flight) {
+    g.latency.add(took_ns);
+    policy->on_handover(now_ns, took_ns);
+  }
+  release(now_ns, v, lost, out);
+}
+
+// `sms` of v are nobody's from now on, and the policy hears of it.
+void Scheduler::Impl::release(uint64_t now_ns, VgpuId v, SmSet sms, ActionQueue& out) {
+  Vgpu& g = vgpus[v];
+  flush_usage(now_ns);
+  const policy::LeftReason why = left_reason(g);
+  g.released = sms;
+  // The policy must not choose it again for work that it no longer has. It may answer with an evict of
+  // what is being released, which is then taken as done.
+  if (g.busy && !g.wants()) turn_idle(now_ns, v, out);
+  g.held = g.held - sms;
+  g.going = g.going - sms;
+  taken = taken - sms;
+  std::erase(leaving, v);
+  if (!g.going.empty()) {
+    start_leaving(now_ns, v);
+    g.leaving = false;
+  }
+  if (g.held.empty()) {
+    g.clock.on_left(now_ns);
+    flush_usage(now_ns);
+    std::erase(holders, v);
+    g.holds = g.engaged = false;
+    log(out, LogEvent::kLeft, v, now_ns - g.evict_ns);
+  }
+  meter.set_held(now_ns, v, g.holds ? sms_of(g) : 0);
+  for (SmSet::Range r = sms.next_range(); r.lo < r.hi; r = sms.next_range(r.hi)) {
+    const policy::SmRange part{static_cast<uint16_t>(r.lo), static_cast<uint16_t>(r.hi)};
+    ask(now_ns, out, [&](policy::Actions& a) { policy->on_released(now_ns, v, 0, part, why, a); });
+  }
+  vgpus[v].released = SmSet();
+}
+
+// Its last session is gone, and with it everything on the GPU.
+void Scheduler::Impl::all_gone(uint64_t now_ns, VgpuId v, ActionQueue& out) {
+  Vgpu& g = vgpus[v];
+  g.not_left = 0;
+  g.moving = false;
+  g.granted = g.before = SmSet();
+  if (g.held.empty()) return;
+  if (g.going.empty()) g.evict_ns = now_ns;
+  release(now_ns, v, g.held, out);
+}
+
+void Scheduler::Impl::take_unconfined(uint64_t now_ns, SessionId s, bool unconfined) {
+  Session& x = sessions[s];
+  if (!spatial() || x.unconfined == unconfined) return;
+  flush_usage(now_ns);
+  Vgpu& g = vgpus[x.vgpu];
+  x.unconfined = unconfined;
+  g.unconfined_sessions += unconfined ? 1 : -1;
+  if (g.holds) meter.set_held(now_ns, x.vgpu, sms_of(g));
+}
+
+}  // namespace sluice::core

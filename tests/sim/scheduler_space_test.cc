@@ -1,0 +1,194 @@
+// The scheduler in space, in virtual time, under wfq and dss: shares by weight, no SM of two vGPUs at once, whatever
+// comes and goes. A failing seed is printed.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/sim/sim_host.h"
+
+namespace sluice::sim {
+namespace {
+
+core::SchedulerConfig in_space(uint32_t sms, const char* policy = "wfq") {
+  core::SchedulerConfig c;
+  c.policy = policy;
+  c.policy_config.machine.sm_count = sms;
+  c.policy_config.machine.spatial = true;
+  return c;
+}
+
+std::vector<double> sm_shares(const SimHost& h, const std::vector<VgpuTruth>& base, const std::vector<core::VgpuId>& v) {
+  double whole = 0;
+  std::vector<double> got;
+  for (size_t i = 0; i < v.size(); ++i) {
+    got.push_back(static_cast<double>(h.truth(v[i]).all_sm_ns - base[i].all_sm_ns));
+    whole += got.back();
+  }
+  for (double& g : got) g /= whole;
+  return got;
+}
+
+TEST(SchedulerInSpaceSim, WholeSmsAreHeldForGood) {
+  for (const char* policy : {"wfq", "dss"}) {
+    SCOPED_TRACE(policy);
+    SimHost h(in_space(4, policy), {}, 1);
+    const std::vector<core::VgpuId> v = {h.add_vgpu(300), h.add_vgpu(100)};
+    h.add_session(v[0], {});
+    h.add_session(v[1], {.task_ns = 350 * kUs, .tasks_per_launch = 9});
+    h.run_until(kSecond);
+    const std::vector<VgpuTruth> base = {h.truth(v[0]), h.truth(v[1])};
+    const uint64_t evictions = h.stats(v[0]).evictions;
+    h.run_until(2 * kSecond);
+    EXPECT_NEAR(sm_shares(h, base, v)[0], 0.75, 0.01);
+    EXPECT_EQ(h.stats(v[0]).sms.count(), 3u);
+    EXPECT_EQ(h.stats(v[1]).sms.count(), 1u);
+    EXPECT_LE(h.stats(v[0]).evictions - evictions, 2u) << "nothing has to move";
+    EXPECT_EQ(h.overlap_ns(), 0u);
+    EXPECT_EQ(h.policy_violations(), 0u);
+    EXPECT_NEAR(h.stats(v[0]).shares.share_got(), 0.75, 0.02);
+  }
+}
+
+// Shares that are no whole SMs go by turns on one.
+TEST(SchedulerInSpaceSim, PartsOfAnSmGoByTurns) {
+  SimHost h(in_space(4), {}, 2);
+  const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100), h.add_vgpu(100)};
+  for (const auto i : v) h.add_session(i, {.task_ns = 50 * kUs});
+  h.run_until(10 * kSecond);
+  for (const double got : sm_shares(h, std::vector<VgpuTruth>(3), v)) EXPECT_NEAR(got, 1.0 / 3, 0.02);
+  EXPECT_EQ(h.overlap_ns(), 0u);
+  EXPECT_EQ(h.policy_violations(), 0u);
+}
+
+TEST(SchedulerInSpaceSim, MoreVgpusThanSms) {
+  SimHost h(in_space(4), {}, 3);
+  std::vector<core::VgpuId> v;
+  for (int i = 0; i < 12; ++i) {
+    v.push_back(h.add_vgpu(100));
+    h.add_session(v.back(), {.task_ns = 30 * kUs});
+  }
+  h.run_until(10 * kSecond);
+  for (const double got : sm_shares(h, std::vector<VgpuTruth>(12), v)) EXPECT_NEAR(got * 12, 1.0, 0.05);
+  EXPECT_EQ(h.overlap_ns(), 0u);
+  EXPECT_EQ(h.policy_violations(), 0u);
+}
+
+TEST(SchedulerInSpaceSim, WeightsThatChangeMoveSms) {
+  SimHost h(in_space(132), {}, 4);
+  const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
+  for (const auto i : v) h.add_session(i, {.task_ns = 20 * kUs, .tasks_per_launch = 500});
+  h.run_until(kSecond);
+  EXPECT_NEAR(h.stats(v[0]).sms.count(), 66, 2);
+  h.set_share(v[0], 300);
+  h.run_until(2 * kSecond);
+  EXPECT_NEAR(h.stats(v[0]).sms.count(), 99, 2);
+  EXPECT_EQ(h.overlap_ns(), 0u);
+}
+
+// Who is alone has all; who goes leaves its SMs to the others.
+TEST(SchedulerInSpaceSim, WorkIsConserved) {
+  SimHost h(in_space(8), {}, 5);
+  const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
+  h.add_session(v[0], {});
+  h.add_session(v[1], {.launches_per_burst = 2, .pause_ns = 20 * kMs});
+  h.run_until(5 * kSecond);
+  const auto used = static_cast<double>(h.truth(v[0]).sm_ns + h.truth(v[1]).sm_ns);
+  EXPECT_GT(used, 0.95 * 8 * 5 * static_cast<double>(kSecond));
+  EXPECT_EQ(h.overlap_ns(), 0u);
+}
+
+// Opaque launches take no notice of SMs; they are charged for all and are nobody's gain.
+TEST(SchedulerInSpaceSim, OpaqueLaunchesPayForTheWholeGpu) {
+  SimHost h(in_space(4), {}, 6);
+  const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
+  h.add_session(v[0], {.task_ns = 50 * kUs});
+  h.add_session(v[1], {.task_ns = kMs, .tasks_per_launch = 1, .evictable = false});
+  h.run_until(10 * kSecond);
+  // By the mediator's books, in which b's kernels use four SMs each.
+  EXPECT_NEAR(h.stats(v[1]).shares.share_got(), 0.5, 0.12);
+  EXPECT_EQ(h.ended(), 0u);
+  EXPECT_EQ(h.policy_violations(), 0u);
+}
+
+TEST(SchedulerInSpaceSim, LiarsHarmNobodysShare) {
+  using Lie = Program::Lie;
+  for (const Lie lie : {Lie::kAlwaysBusy, Lie::kNothingInFlight, Lie::kLeftAtOnce, Lie::kSilent, Lie::kRandom}) {
+    SCOPED_TRACE(static_cast<int>(lie));
+    SimHost h(in_space(8), {}, 7);
+    const std::vector<core::VgpuId> v = {h.add_vgpu(200), h.add_vgpu(100), h.add_vgpu(100)};
+    h.add_session(v[0], {});
+    h.add_session(v[1], {});
+    h.add_session(v[2], {.start_ns = 100 * kMs, .lie = lie});
+    h.run_until(10 * kSecond);
+    const double a = static_cast<double>(h.truth(v[0]).sm_ns), b = static_cast<double>(h.truth(v[1]).sm_ns);
+    EXPECT_NEAR(a / (a + b), 2.0 / 3, 0.02);
+    EXPECT_GT(a, 0.45 * 8 * 10 * static_cast<double>(kSecond));
+    EXPECT_EQ(h.overlap_ns(), 0u);
+    EXPECT_EQ(h.policy_violations(), 0u);
+  }
+}
+
+TEST(SchedulerInSpaceSim, WhoNeverLeavesIsEnded) {
+  auto c = in_space(4);
+  c.evict_end_ns = 200 * kMs;
+  SimHost h(c, {}, 8);
+  const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
+  h.add_session(v[1], {.never_leaves = true});
+  h.add_session(v[0], {.start_ns = 50 * kMs});
+  h.run_until(2 * kSecond);
+  EXPECT_EQ(h.ended(), 1u);
+  EXPECT_EQ(h.stats(v[0]).sms.count(), 4u);
+}
+
+void random_workload(uint64_t seed) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 r(seed);
+  const auto pick = [&](uint64_t lo, uint64_t hi) { return lo + r() % (hi - lo + 1); };
+  auto c = in_space(static_cast<uint32_t>(pick(1, 3) == 1 ? pick(2, 256) : pick(2, 16)), pick(0, 3) ? "wfq" : "dss");
+  c.evict_end_ns = pick(1, 4) * 250 * kMs;
+  Costs costs;
+  costs.ring_ns = pick(1, 60) * kUs;
+  costs.gate_ns = pick(1, 60) * kUs;
+  costs.signal_ns = pick(0, 30) * kUs;
+  costs.start_ns = pick(0, 60) * kUs;
+  SimHost h(c, costs, seed);
+  std::vector<core::VgpuId> v;
+  std::vector<core::SessionId> sessions;
+  const uint64_t n = pick(2, 8);
+  for (uint64_t i = 0; i < n; ++i) {
+    v.push_back(h.add_vgpu(static_cast<uint32_t>(pick(1, 100) * 10), static_cast<uint32_t>(pick(1, 5) == 1)));
+    for (uint64_t k = pick(1, 3); k-- > 0;) {
+      Program p;
+      p.evictable = pick(1, 6) != 1;
+      p.task_ns = pick(1, 300) * kUs;
+      p.tasks_per_launch = static_cast<uint32_t>(pick(1, 60));
+      p.queued = static_cast<uint32_t>(pick(1, 4));
+      if (pick(1, 2) == 1) {
+        p.launches_per_burst = static_cast<uint32_t>(pick(1, 20));
+        p.pause_ns = pick(1, 200) * 100 * kUs;
+      }
+      if (pick(1, 15) == 1) p.lie = static_cast<Program::Lie>(pick(0, 5));
+      p.never_leaves = pick(1, 25) == 1;
+      sessions.push_back(h.add_session(v.back(), p));
+    }
+  }
+  for (int i = 0; i < 4; ++i)
+    h.at(pick(1, 500) * kMs, [&h, which = v[r() % n], w = static_cast<uint32_t>(pick(1, 1000))] { h.set_share(which, w); });
+  h.run_until(pick(100, 300) * kMs);
+  h.kill_session(sessions[r() % sessions.size()]);
+  h.run_until(600 * kMs);
+  EXPECT_EQ(h.overlap_ns(), 0u);
+  EXPECT_EQ(h.policy_violations(), 0u);
+  SmSet all;
+  for (const auto i : v) {
+    EXPECT_FALSE(all.meets(h.stats(i).sms));
+    all = all | h.stats(i).sms;
+  }
+}
+
+TEST(SchedulerInSpaceSim, RandomWorkloads) {
+  for (uint64_t seed = 1; seed <= 150 && !HasFailure(); ++seed) random_workload(seed);
+}
+
+}  // namespace
+}  // namespace sluice::sim
