@@ -109,6 +109,7 @@ ModuleFacts::ModuleFacts(const ptx::Module& module) : module_(module) {
   for (const Variable& v : module.variables())
     if (v.space == Space::kShared) shared_.emplace(v.name, &v);
   find_address_taken();
+  find_polling();
 }
 
 const FunctionFacts& ModuleFacts::of(const Function& function) {
@@ -264,7 +265,9 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     return out;
   }
   if (cfg->has_endless_loop()) opaque(f.line, "endless", "has a loop that never ends");  // R31
-  const Waiting waiting = find_waiting(*cfg, *post_dominators);
+  const Waiting waiting = find_waiting(*cfg, *post_dominators, [this](std::string_view callee) {
+    return callee.starts_with('%') ? pointer_polls_ : polling_.count(callee) != 0;
+  });
   out.spins = waiting.spins;
   out.fetches_work = waiting.fetches_work;
   if (waiting.spins == SpinLoops::kUnknown) out.opaque.add("waits", waiting.why);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <unordered_set>
 #include <vector>
 
 #include "kernels/passes/spin.h"
@@ -99,6 +100,7 @@ class ModuleFacts {
   const FunctionFacts& of(const ptx::Function& function);
   FunctionFacts gather(const ptx::Function& function) const;
   void find_address_taken();
+  void find_polling();
   void add_index_functions(const ptx::Function& entry, KernelFacts& out);
 
   const ptx::Module& module_;
@@ -107,6 +109,10 @@ class ModuleFacts {
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // module scope
   std::vector<const ptx::Function*> address_taken_;  // what a call through a pointer may reach
   bool links_ = false;                               // refers to other modules
+  // Functions that may read what other blocks write, by themselves or by a call; and whether one of
+  // those that a call through a pointer may reach does.
+  std::unordered_set<std::string_view> polling_;
+  bool pointer_polls_ = false;
   std::uint64_t call_steps_ = 0;
 };
 

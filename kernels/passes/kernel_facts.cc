@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "kernels/passes/facts.h"
+#include "kernels/passes/spin.h"
 #include "kernels/ptx/registers.h"
 
 namespace sluice::passes {
@@ -60,6 +61,42 @@ void ModuleFacts::find_address_taken() {
       }
     }
   }
+}
+
+// Text only, before any function is analysed: loops of the callers ask for it.
+void ModuleFacts::find_polling() {
+  std::unordered_map<std::string_view, std::vector<std::string_view>> callers;
+  std::vector<std::string_view> work;
+  for (const Function& f : module_.functions()) {
+    if (f.is_entry) continue;
+    bool polls = false;
+    for (const ptx::Statement& s : f.statements) {
+      if (s.kind != StatementKind::kInstruction) continue;
+      polls |= may_poll(s);
+      if (ptx::base_opcode(s.opcode) != "call" || s.operands.empty()) continue;
+      const std::size_t callee = s.operands[0].starts_with('(');
+      if (callee < s.operands.size()) callers[s.operands[callee]].push_back(f.name);
+    }
+    if (polls && polling_.insert(f.name).second) work.push_back(f.name);
+  }
+  // A call through a register passes on what any function may do whose address is taken.
+  const auto reach = [&] {
+    while (!work.empty()) {
+      const std::string_view name = work.back();
+      work.pop_back();
+      for (std::string_view caller : callers[name])
+        if (polling_.insert(caller).second) work.push_back(caller);
+    }
+  };
+  reach();
+  pointer_polls_ = std::any_of(address_taken_.begin(), address_taken_.end(),
+                               [&](const Function* f) { return polling_.count(f->name) != 0; });
+  if (!pointer_polls_) return;
+  for (const auto& [callee, by] : callers)
+    if (callee.starts_with('%'))
+      for (std::string_view caller : by)
+        if (polling_.insert(caller).second) work.push_back(caller);
+  reach();
 }
 
 // R11: the transitive callers, within reach of the entry, of what reads the index.

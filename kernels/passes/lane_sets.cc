@@ -64,15 +64,43 @@ class Analysis {
       if (!chosen[k]) continue;
       const std::uint32_t guard = branches[k].block;
       guards_.push_back({guard, branches[k].reconvergence, {}});
-      guards_.back().region = branches[k].region;
+      guards_.back().region = leading_on(branches[k].region, matters);
       is_guard_.insert(guard);
       if (blocks_[guard].successors.size() != 2 ||
           cfg_.function().statements[blocks_[guard].terminator].guard.empty())
         refuse("has an indexed branch that separates lanes with warp collectives to come");
-      for (std::uint32_t at : branches[k].region) sets_[at].push_back(guard);
+      for (std::uint32_t at : guards_.back().region) sets_[at].push_back(guard);
     }
     for (Set& s : sets_) std::sort(s.begin(), s.end());
     if (guards_.size() > kMaxGuards) refuse("has too many branches around its warp collectives");
+  }
+
+  // Of a region, the blocks from which something that needs a mask can still come within it. The
+  // others are as good as outside: whoever gets there is only asked for again behind the region,
+  // where the outer context's mask holds. So ways may join there as they like.
+  std::vector<std::uint32_t> leading_on(const std::vector<std::uint32_t>& region,
+                                        const std::vector<bool>& matters) const {
+    std::vector<bool> inside(blocks_.size()), leads(blocks_.size());
+    std::vector<std::uint32_t> work;
+    for (std::uint32_t at : region) inside[at] = true;
+    for (std::uint32_t at : region) {
+      if (!matters[at]) continue;
+      leads[at] = true;
+      work.push_back(at);
+    }
+    while (!work.empty()) {
+      const std::uint32_t at = work.back();
+      work.pop_back();
+      for (std::uint32_t before : blocks_[at].predecessors) {
+        if (!inside[before] || leads[before]) continue;
+        leads[before] = true;
+        work.push_back(before);
+      }
+    }
+    std::vector<std::uint32_t> kept;
+    for (std::uint32_t at : region)
+      if (leads[at]) kept.push_back(at);
+    return kept;
   }
 
   // No block of a guard's region may be reached both ways without passing the guard again.

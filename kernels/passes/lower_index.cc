@@ -59,6 +59,22 @@ bool LowerIndex::names_lower(std::string_view address) {
   return t.plus_index && !t.minus_index && t.negative && !t.step_up;
 }
 
+bool LowerIndex::constant(std::string_view operand, std::uint64_t& value) const {
+  if (ptx::parse_integer(operand, value)) return true;
+  const auto definitions = definitions_.find(operand);
+  if (definitions == definitions_.end()) return false;
+  bool first = true;
+  for (const Statement* s : definitions->second) {
+    std::uint64_t one = 0;
+    if (base_opcode(s->opcode) != "mov" || s->operands.size() != 2 ||
+        !ptx::parse_integer(s->operands[1], one) || (!first && one != value))
+      return false;
+    value = one;
+    first = false;
+  }
+  return !first;
+}
+
 LowerIndex::Terms LowerIndex::of_operand(std::string_view operand) {
   Terms t;
   std::size_t at = 0;
@@ -69,7 +85,9 @@ LowerIndex::Terms LowerIndex::of_operand(std::string_view operand) {
     else if (name[0] == '%' || definitions_.count(name) != 0)
       t.merge(of_register(name));
   }
-  if (operand.find("+-") != operand.npos) t.negative = true;  // [%rd1+-16]
+  // [%rd1+-16], [ %rd1 + -16 ]
+  const std::size_t plus = operand.find('+');
+  if (plus != operand.npos && operand.find('-', plus) != operand.npos) t.negative = true;
   return t;
 }
 

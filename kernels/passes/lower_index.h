@@ -5,6 +5,7 @@
 // backwards through arithmetic and keeps signs only, so it answers "yes" to shapes, not to proofs.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,8 @@ class LowerIndex {
   explicit LowerIndex(const ptx::Function& function);
   // `address`: an operand such as "[%rd5+256]".
   bool names_lower(std::string_view address);
+  // Whether an operand is a number, also one that a register only ever gets by `mov`.
+  bool constant(std::string_view operand, std::uint64_t& value) const;
 
  private:
   struct Terms {

@@ -49,10 +49,42 @@ bool advances_counter(const Statement& s) {
 
 // One that always finds a new value, so that a loop over its results comes to an end by itself.
 // Adding 0 is a load in disguise, and inc wraps round.
-bool surely_advances(const Statement& s) {
+bool surely_advances(const Statement& s, const LowerIndex& values) {
   std::uint64_t step = 0;
   return advances_counter(s) && has_modifier(s.opcode, "add") && s.operands.size() > 2 &&
-         ptx::parse_integer(s.operands[2], step) && step != 0;
+         values.constant(s.operands[2], step) && step != 0;
+}
+
+// An atomic that leaves memory as it is: a load in disguise, which Triton and others use.
+bool only_reads(const Statement& s, const LowerIndex& values) {
+  if (base_opcode(s.opcode) == "ld") return true;
+  if (has_modifier(s.opcode, "cas")) return true;  // reads_others() let only such ones through
+  std::uint64_t value = 1;
+  return (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "or") ||
+          has_modifier(s.opcode, "xor")) &&
+         s.operands.size() > 2 && values.constant(s.operands[2], value) && value == 0;
+}
+
+// Memory through which threads of one block, or functions, hand each other what one of them read.
+// An address without a space may be anything.
+bool in_handed_memory(const Statement& s) {
+  return !has_modifier(s.opcode, "global") && !has_modifier(s.opcode, "const");
+}
+bool hands_on(const Statement& s) {
+  const std::string_view base = base_opcode(s.opcode);
+  return (base == "st" || base == "atom" || base == "red") && in_handed_memory(s);
+}
+bool takes_over(const Statement& s) {
+  const std::string_view base = base_opcode(s.opcode);
+  return (base == "ld" || base == "atom") && in_handed_memory(s);
+}
+
+// A call counts as a poll where the function, or one that it calls, may poll.
+bool calls_what_polls(const Statement& s,
+                      const std::function<bool(std::string_view)>& callee_polls) {
+  if (base_opcode(s.opcode) != "call" || !callee_polls) return false;
+  const std::size_t callee = !s.operands.empty() && s.operands[0].starts_with('(');
+  return callee < s.operands.size() && callee_polls(s.operands[callee]);
 }
 
 bool orders_memory(const Statement& s) {
@@ -62,7 +94,10 @@ bool orders_memory(const Statement& s) {
 
 }  // namespace
 
-Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators) {
+bool may_poll(const Statement& s) { return reads_others(s, false); }
+
+Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
+                     const std::function<bool(std::string_view)>& callee_polls) {
   Waiting out;
   const auto& blocks = cfg.blocks();
   const auto& statements = cfg.function().statements;
@@ -80,6 +115,7 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
       if (statements[i].kind == StatementKind::kInstruction && orders_memory(statements[i]))
         ordered[component[b]] = true;
 
+  LowerIndex lower(cfg.function());
   std::vector<std::uint32_t> sources, counters;
   std::vector<std::vector<std::uint32_t>> polls(blocks.size());  // by component
   std::vector<bool> counting(blocks.size());
@@ -88,16 +124,51 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
     for (std::uint32_t i = blocks[b].begin; i < blocks[b].end; ++i) {
       const Statement& s = statements[i];
       if (s.kind != StatementKind::kInstruction) continue;
-      if (advances_counter(s)) counting[component[b]] = true;
-      if (!reads_others(s, ordered[component[b]])) continue;
+      if (advances_counter(s) && !only_reads(s, lower)) counting[component[b]] = true;
+      if (!reads_others(s, ordered[component[b]]) && !calls_what_polls(s, callee_polls)) continue;
       sources.push_back(i);
       polls[component[b]].push_back(i);
     }
   }
+  // What depends on `from`, also where it goes through memory of the block on the way: one thread
+  // polls, the others read what it found from shared memory. Only within the loop that polls.
+  const auto depending = [&](std::vector<std::uint32_t> from) {
+    std::vector<bool> polling(blocks.size()), handed(blocks.size());  // by component
+    std::vector<std::uint32_t> calls;                                 // they return in memory
+    for (std::uint32_t i : from) {
+      // Not plain loads, which only a fence in the loop makes polls: they are mostly data.
+      if (calls_what_polls(statements[i], callee_polls) || reads_others(statements[i], false))
+        polling[component[cfg.block_of(i)]] = true;
+      if (base_opcode(statements[i].opcode) == "call") calls.push_back(i);
+    }
+    auto dependence = ptx::Divergence::depending_on(cfg, post_dominators, from);
+    for (bool changed = true; changed && dependence;) {
+      changed = false;
+      for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+        const std::uint32_t c = component[b];
+        if (!cfg.reachable(b) || !polling[c] || handed[c]) continue;
+        for (std::uint32_t i = blocks[b].begin; i < blocks[b].end && !handed[c]; ++i) {
+          const Statement& s = statements[i];
+          if (s.kind != StatementKind::kInstruction) continue;
+          if (std::find(calls.begin(), calls.end(), i) != calls.end() ||
+              (hands_on(s) && (dependence->reads_tainted(i) || dependence->in_divergent_region(b))))
+            handed[c] = changed = true;
+        }
+        if (!handed[c]) continue;
+        for (std::uint32_t other = 0; other < blocks.size(); ++other)
+          for (std::uint32_t i = blocks[other].begin;
+               component[other] == c && i < blocks[other].end; ++i)
+            if (statements[i].kind == StatementKind::kInstruction && takes_over(statements[i]))
+              from.push_back(i);
+      }
+      if (changed) dependence = ptx::Divergence::depending_on(cfg, post_dominators, from);
+    }
+    return dependence;
+  };
   // Whether some way out of a loop depends on what `from` wrote; calls `found` with its block.
   const auto for_each_exit = [&](const std::vector<std::uint32_t>& from, const auto& found) {
     if (from.empty()) return;
-    const auto dependence = ptx::Divergence::depending_on(cfg, post_dominators, from);
+    const auto dependence = depending(from);
     if (!dependence) {
       out.spins = SpinLoops::kUnknown;
       out.why = dependence.error().message;
@@ -126,7 +197,6 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
   }
   for_each_exit(counters, [&](std::uint32_t b) { out.fetches_work |= counting[component[b]]; });
 
-  LowerIndex lower(cfg.function());
   std::vector<std::uint32_t> exits;
   for_each_exit(sources, [&](std::uint32_t b) {
     if (!polls[component[b]].empty()) exits.push_back(b);
@@ -147,20 +217,21 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
   for (std::uint32_t b : exits) {
     if (out.spins == SpinLoops::kUnknown) break;
     const auto polled = only_those_that_matter(b);
-    const bool all_lower = std::all_of(polled.begin(), polled.end(), [&](std::uint32_t i) {
+    // A loop that draws its own work from a counter ends when there is no more; it waits for no
+    // one.
+    bool waits = false, for_lower = true;
+    for (std::uint32_t i : polled) {
       const Statement& s = statements[i];
-      const bool store_is_possible = base_opcode(s.opcode) != "ld";
-      return !store_is_possible && s.operands.size() > 1 && lower.names_lower(s.operands[1]);
-    });
-    if (all_lower) {
+      if (surely_advances(s, lower)) continue;
+      waits = true;
+      for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower) &&
+                   s.operands.size() > 1 && lower.names_lower(s.operands[1]);
+    }
+    if (!waits) continue;
+    if (for_lower) {
       out.spins = SpinLoops::kLowerTasks;
       continue;
     }
-    // A loop that draws its own work from a counter ends when there is no more; it waits for no
-    // one.
-    if (std::all_of(polled.begin(), polled.end(),
-                    [&](std::uint32_t i) { return surely_advances(statements[i]); }))
-      continue;
     out.spins = SpinLoops::kUnknown;
     out.why = "has a loop that waits for a value in global memory (line " +
               std::to_string(statements[blocks[b].terminator].line) +

@@ -13,7 +13,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/post_dominators.h"
@@ -29,6 +31,11 @@ struct Waiting {
   // hands out its own work, so it is persistent already.
   bool fetches_work = false;
 };
-Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators);
+// `callee_polls`: whether a call of this operand (a name, or a register) may read what other blocks
+// write; empty: none does.
+Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
+                     const std::function<bool(std::string_view)>& callee_polls = {});
+// Whether this instruction by itself, in whatever loop, may read what other blocks write.
+bool may_poll(const ptx::Statement& statement);
 
 }  // namespace sluice::passes

@@ -67,8 +67,8 @@ class DataFlow {
   std::uint32_t registers() const { return table_.size() + 1; }  // and the carry flag
   // The statement's result differs between threads whatever its inputs.
   bool source(std::uint32_t statement) const { return source_[statement]; }
-  bool propagates(std::uint32_t statement) const {
-    return effect_of(function_.statements[statement]) != Effect::kUniform;
+  bool uniform(std::uint32_t statement) const {
+    return effect_of(function_.statements[statement]) == Effect::kUniform;
   }
   std::span<const std::uint32_t> uses(std::uint32_t i) const {
     return {uses_.data() + uses_begin_[i], uses_begin_[i + 1] - uses_begin_[i]};
@@ -156,7 +156,8 @@ class DataFlow {
 // Taint that flows through registers until nothing changes.
 class Taint {
  public:
-  explicit Taint(const DataFlow& flow) : flow_(flow), tainted_(flow.registers()) {}
+  Taint(const DataFlow& flow, bool through_reductions)
+      : flow_(flow), through_reductions_(through_reductions), tainted_(flow.registers()) {}
   void mark(std::uint32_t r) {
     if (tainted_[r]) return;
     tainted_[r] = true;
@@ -175,12 +176,13 @@ class Taint {
       const std::uint32_t r = work_.back();
       work_.pop_back();
       for (std::uint32_t statement : flow_.readers(r))
-        if (flow_.propagates(statement)) mark_results(statement);
+        if (through_reductions_ || !flow_.uniform(statement)) mark_results(statement);
     }
   }
 
  private:
   const DataFlow& flow_;
+  bool through_reductions_;
   std::vector<bool> tainted_;
   std::vector<std::uint32_t> work_;
 };
@@ -201,7 +203,7 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
   const Function& f = cfg.function();
   const auto& blocks = cfg.blocks();
   DataFlow flow(f);
-  Taint taint(flow);
+  Taint taint(flow, sources != nullptr);
   if (sources) {
     for (std::uint32_t i : *sources) taint.mark_results(i);
   } else {
@@ -253,7 +255,9 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
     if (!changed) break;
   }
   d.guard_tainted_.assign(f.statements.size(), false);
+  d.reads_tainted_.assign(f.statements.size(), false);
   for (std::uint32_t i = 0; i < f.statements.size(); ++i) {
+    d.reads_tainted_[i] = taint.any_use(i);
     if (f.statements[i].guard.empty()) continue;
     const std::uint32_t n = flow.guard(f.statements[i]);
     d.guard_tainted_[i] = n == RegisterTable::kNone ? sources == nullptr : taint[n + 1];

@@ -29,6 +29,7 @@ class Divergence {
   static Result<Divergence> analyse(const Cfg& cfg, const PostDominators& post_dominators);
   // The same flow from other sources: which branches depend, through registers or control, on what
   // the statements in `sources` (indices) write? For "does this loop's end wait for that load?"
+  // Here what passes a barrier's reduction still depends.
   static Result<Divergence> depending_on(const Cfg& cfg, const PostDominators& post_dominators,
                                          const std::vector<std::uint32_t>& sources);
 
@@ -37,6 +38,8 @@ class Divergence {
   bool in_divergent_region(std::uint32_t block) const { return in_region_[block]; }
   // Whether the statement's guard may differ between threads; false without a guard.
   bool guard_tainted(std::uint32_t statement) const { return guard_tainted_[statement]; }
+  // Whether a register that the statement reads, its guard too, is tainted.
+  bool reads_tainted(std::uint32_t statement) const { return reads_tainted_[statement]; }
 
  private:
   static Result<Divergence> run(const Cfg& cfg, const PostDominators& post_dominators,
@@ -44,7 +47,7 @@ class Divergence {
 
   std::vector<DivergentBranch> branches_;
   std::vector<bool> in_region_;
-  std::vector<bool> guard_tainted_;
+  std::vector<bool> guard_tainted_, reads_tainted_;
 };
 
 }  // namespace sluice::ptx

@@ -443,9 +443,8 @@ int main(int argc, char** argv) {
     std::function<void()> run;
   };
   std::vector<Job> jobs;
-  for (std::uint32_t k = 0; k < tool::hazards::kHazardCount; ++k)
-    jobs.push_back({std::string("hazard ") + tool::hazards::kHazards[k].name,
-                    [k] { play_hazard(tool::hazards::kHazards[k]); }});
+  for (const tool::hazards::Hazard& hazard : tool::hazards::all())
+    jobs.push_back({std::string("hazard ") + hazard.name, [&hazard] { play_hazard(hazard); }});
   for (std::uint64_t seed = 1; seed <= 160; ++seed)
     jobs.push_back({"random " + std::to_string(seed), [seed] { play_random(seed); }});
   for (const suite::Row& row : suite::catalog())

@@ -1,13 +1,15 @@
 #include "tests/unit/ptx_hazards.h"
 
 #include <iterator>
+#include <vector>
 
 namespace sluice::tool::hazards {
 
+namespace {
+
 const Hazard kHazards[] = {
     // One broadcast slot with one barrier per task: warps that are still in their body read the
-    // next
-    // task's index too late.
+    // next task's index too late.
     {"slow_warp", "plain", {23, 1, 1}, {96, 1, 1}, 0, 0, "", R"(
 	mov.u32 %r10, 0;
 	and.b32 %r11, %r5, 63;
@@ -108,133 +110,6 @@ $LOOP:
 	and.b32 %r10, %r5, 8;
 	setp.ne.u32 %p2, %r10, 0;
 	barrier.red.popc.u32 %r12, 0, !%p2;
-	st.global.u32 [%rd2], %r12;
-	ret;)"},
-    // Lanes that have returned are parked, not gone.
-    {"shuffle_after_return", "lane-masks", {9, 1, 1}, {100, 1, 1}, 0, 777, "", R"(
-	setp.ge.u32 %p1, %r3, %r4;
-	@%p1 bra $END;
-	shfl.sync.down.b32 %r10|%p2, %r5, 1, 31, -1;
-	selp.u32 %r10, %r10, 0, %p2;
-	vote.sync.ballot.b32 %r11, %p2, 0xffffffff;
-	popc.b32 %r11, %r11;
-	mov.u32 %r13, 4294967295;
-	redux.sync.add.s32 %r12, %r11, %r13;
-	bar.warp.sync %r13;
-	match.any.sync.b32 %r14, %r12, %r13;
-	popc.b32 %r14, %r14;
-	add.u32 %r12, %r12, %r14;
-	and.b32 %r15, %r0, 31;
-	setp.eq.u32 %p3, %r15, 31;
-	@%p3 mov.u32 %r10, 0;
-	sub.u32 %r16, %r4, 1;
-	setp.eq.u32 %p3, %r3, %r16;
-	@%p3 mov.u32 %r10, 0;
-	add.u32 %r12, %r12, %r10;
-	st.global.u32 [%rd2], %r12;
-$END:
-	ret;)"},
-    // The last warp of a block reduction, as everybody writes it.
-    {"one_warp_reduces", "lane-masks", {8, 1, 1}, {96, 1, 1}, 0, 0, "", R"(
-	setp.gt.u32 %p1, %r0, 31;
-	@%p1 bra $END;
-	mov.u32 %r10, %r5;
-	shfl.sync.bfly.b32 %r11, %r10, 16, 31, -1;
-	add.u32 %r10, %r10, %r11;
-	shfl.sync.bfly.b32 %r11, %r10, 1, 31, -1;
-	add.u32 %r10, %r10, %r11;
-	setp.ne.u32 %p2, %r0, 0;
-	@%p2 bra $END;
-	st.global.u32 [%rd2], %r10;
-$END:
-	ret;)"},
-    // Lanes drop out of a loop with a collective one after the other.
-    {"shuffle_in_loop", "lane-masks", {9, 1, 1}, {64, 1, 1}, 0, 0, "", R"(
-	and.b32 %r10, %r5, 15;
-	mov.u32 %r11, 0;
-	mov.u32 %r12, 0;
-$LOOP:
-	setp.gt.u32 %p1, %r11, %r10;
-	@%p1 bra $OUT;
-	vote.sync.ballot.b32 %r13, %p1, -1;
-	activemask.b32 %r16;
-	mov.pred %p3, -1;
-	vote.sync.ballot.b32 %r14, %p3, -1;
-	popc.b32 %r14, %r14;
-	add.u32 %r12, %r12, %r14;
-	add.u32 %r11, %r11, 1;
-	bra $LOOP;
-$OUT:
-	st.global.u32 [%rd2], %r12;
-	ret;)"},
-    // A guard inside a loop, a loop inside a guard, and a return from the inner one.
-    {"nested_lanes", "lane-masks", {9, 1, 1}, {64, 1, 1}, 0, 500, "", R"(
-	setp.ge.u32 %p1, %r3, %r4;
-	@%p1 ret;
-	mov.u32 %r11, 0;
-	mov.u32 %r12, 0;
-	mov.pred %p6, -1;
-$OUTER:
-	and.b32 %r13, %r5, 1;
-	setp.eq.u32 %p2, %r13, 0;
-	vote.sync.ballot.b32 %r20, %p2, -1;
-	not.b32 %r21, %r20;
-	@%p2 bra $EVEN;
-	vote.sync.ballot.b32 %r14, %p6, %r21;
-	popc.b32 %r14, %r14;
-	add.u32 %r12, %r12, %r14;
-	bra $JOIN;
-$EVEN:
-	vote.sync.ballot.b32 %r15, %p6, %r20;
-	popc.b32 %r15, %r15;
-	shl.b32 %r15, %r15, 8;
-	add.u32 %r12, %r12, %r15;
-$JOIN:
-	vote.sync.ballot.b32 %r16, %p6, -1;
-	popc.b32 %r16, %r16;
-	shl.b32 %r16, %r16, 16;
-	add.u32 %r12, %r12, %r16;
-	shr.u32 %r5, %r5, 1;
-	add.u32 %r11, %r11, 1;
-	and.b32 %r17, %r0, 3;
-	setp.gt.u32 %p3, %r11, %r17;
-	@!%p3 bra $OUTER;
-	st.global.u32 [%rd2], %r12;
-	ret;)"},
-    {"barrier_and_shuffle",
-     "lane-masks",
-     {7, 1, 1},
-     {96, 1, 1},
-     0,
-     640,
-     ".shared .align 4 .b8 bs[12];",
-     R"(
-	setp.ge.u32 %p1, %r3, %r4;
-	@%p1 ret;
-	shr.u32 %r10, %r0, 5;
-	shl.b32 %r10, %r10, 2;
-	mov.u32 %r11, bs;
-	add.u32 %r11, %r11, %r10;
-	mov.pred %p6, -1;
-	vote.sync.ballot.b32 %r12, %p6, -1;
-	st.shared.u32 [%r11], %r12;
-	bar.sync 0;
-	ld.shared.u32 %r13, [bs];
-	popc.b32 %r13, %r13;
-	st.global.u32 [%rd2], %r13;
-	ret;)"},
-    // Lanes come to one collective from different sides.
-    {"lanes_from_both_sides", "prologue", {5, 1, 1}, {64, 1, 1}, 0, 250, "", R"(
-	setp.ge.u32 %p1, %r3, %r4;
-	@%p1 bra $TAKE;
-	and.b32 %r10, %r5, 1;
-	setp.eq.u32 %p2, %r10, 0;
-	@%p2 bra $TAKE;
-	ret;
-$TAKE:
-	mov.pred %p6, -1;
-	vote.sync.ballot.b32 %r12, %p6, -1;
-	popc.b32 %r12, %r12;
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
     // A copy that nobody waits for would land in the next task's shared memory.
@@ -440,61 +315,6 @@ $SUM:
 	st.global.u32 [%rd0+16000], %r13;
 $END:
 	ret;)"},
-    // Each task waits for the one before it: chained scan.
-    {"chained_scan", "in-order", {31, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
-	setp.ne.u32 %p1, %r0, 0;
-	@%p1 bra $END;
-	mul.wide.u32 %rd4, %r1, 8;
-	add.s64 %rd4, %rd0, %rd4;
-	mov.u32 %r11, 0;
-	setp.eq.u32 %p2, %r1, 0;
-	@%p2 bra $PUBLISH;
-	add.s32 %r13, %r1, -1;
-	mul.wide.s32 %rd5, %r13, 8;
-	add.s64 %rd5, %rd0, %rd5;
-$WAIT:
-	ld.relaxed.gpu.global.v2.u32 {%r10, %r11}, [%rd5];
-	setp.eq.u32 %p3, %r10, 0;
-	@%p3 bra $WAIT;
-$PUBLISH:
-	and.b32 %r5, %r5, 255;
-	add.u32 %r11, %r11, %r5;
-	mov.u32 %r12, 1;
-	st.relaxed.gpu.global.v2.u32 [%rd4], {%r12, %r11};
-$END:
-	ret;)"},
-    // The same with numbers that the blocks draw themselves and hand round in shared memory.
-    {"drawn_scan",
-     "in-order",
-     {31, 1, 1},
-     {32, 1, 1},
-     0,
-     0,
-     ".global .u32 drawn;\n.shared .align 4 .b8 mine[4];",
-     R"(
-	setp.ne.u32 %p1, %r0, 0;
-	@%p1 bra $MEET;
-	atom.global.add.u32 %r10, [drawn], 1;
-	st.shared.u32 [mine], %r10;
-$MEET:
-	bar.sync 0;
-	ld.shared.u32 %r1, [mine];
-	setp.ne.u32 %p1, %r0, 0;
-	@%p1 bra $END;
-	mul.wide.u32 %rd4, %r1, 4;
-	add.s64 %rd4, %rd0, %rd4;
-	mov.u32 %r11, 1;
-	setp.eq.u32 %p2, %r1, 0;
-	@%p2 bra $PUBLISH;
-$WAIT:
-	ld.volatile.global.u32 %r11, [%rd4+-4];
-	setp.eq.u32 %p3, %r11, 0;
-	@%p3 bra $WAIT;
-	add.u32 %r11, %r11, 3;
-$PUBLISH:
-	st.volatile.global.u32 [%rd4], %r11;
-$END:
-	ret;)"},
     // Warps with parts of their own, and barriers for some of them.
     {"warp_roles", "prologue", {9, 1, 1}, {96, 1, 1}, 0, 0, ".shared .align 4 .b8 wr[4];", R"(
 	setp.ge.u32 %p1, %r0, 64;
@@ -542,55 +362,18 @@ $CONSUMER:
 	ld.shared.u32 %r10, [br];
 	st.global.u32 [%rd2], %r10;
 	ret;)"},
-    // Already persistent: fewer blocks than work.
-    {"work_queue", "plain", {3, 1, 1}, {32, 1, 1}, 0, 40, ".global .u32 queue;", R"(
-	setp.ne.u32 %p1, %r0, 0;
-	@%p1 bra $END;
-$NEXT:
-	atom.global.add.u32 %r10, [queue], 1;
-	setp.ge.u32 %p2, %r10, %r4;
-	@%p2 bra $END;
-	mul.wide.u32 %rd4, %r10, 4;
-	add.s64 %rd4, %rd0, %rd4;
-	atom.global.add.u32 %r11, [%rd4], %r10;
-	bra $NEXT;
-$END:
-	ret;)"},
-    // Waiting that never ends once blocks leave.
-    {"grid_barrier", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 came;", R"(
-	setp.ne.u32 %p1, %r0, 0;
-	@%p1 bra $MEET;
-	membar.gl;
-	atom.global.add.u32 %r10, [came], 1;
-	mov.u32 %r12, %nctaid.x;
-$WAIT:
-	ld.volatile.global.u32 %r11, [came];
-	setp.lt.u32 %p2, %r11, %r12;
-	@%p2 bra $WAIT;
-$MEET:
-	bar.sync 0;
-	st.global.u32 [%rd2], %r5;
-	ret;)"},
-    {"waits_for_neighbours", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
-	mul.wide.u32 %rd4, %r1, 4;
-	add.s64 %rd4, %rd0, %rd4;
-	st.volatile.global.u32 [%rd4], 1;
-	add.u32 %r10, %r1, 1;
-	and.b32 %r10, %r10, 3;
-	mul.wide.u32 %rd5, %r10, 4;
-	add.s64 %rd5, %rd0, %rd5;
-$WAIT:
-	ld.volatile.global.u32 %r11, [%rd5];
-	setp.eq.u32 %p2, %r11, 0;
-	@%p2 bra $WAIT;
-	ret;)"},
-    {"waits_for_host", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
-$WAIT:
-	ld.volatile.global.u32 %r11, [%rd1];
-	setp.eq.u32 %p2, %r11, 0;
-	@%p2 bra $WAIT;
-	ret;)"},
 };
-const std::uint32_t kHazardCount = static_cast<std::uint32_t>(std::size(kHazards));
+
+}  // namespace
+
+const std::vector<Hazard>& all() {
+  static const std::vector<Hazard> kAll = [] {
+    std::vector<Hazard> list(std::begin(kHazards), std::end(kHazards));
+    for (const std::vector<Hazard>& more : {lane_hazards(), wait_hazards()})
+      list.insert(list.end(), more.begin(), more.end());
+    return list;
+  }();
+  return kAll;
+}
 
 }  // namespace sluice::tool::hazards

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <vector>
 
 namespace sluice::tool::hazards {
 
@@ -44,7 +45,9 @@ inline constexpr const char* kStart = R"(
 	ld.global.u32 %r5, [%rd3];
 )";
 
-extern const Hazard kHazards[];
-extern const std::uint32_t kHazardCount;
+// All of them. The parts, by what makes them hazards, have a file each.
+const std::vector<Hazard>& all();
+std::vector<Hazard> lane_hazards();
+std::vector<Hazard> wait_hazards();
 
 }  // namespace sluice::tool::hazards
