@@ -119,10 +119,13 @@ void RandomGenerator::random_op(bool guarded) {
   const bool template_text = std::strchr(rows[row].ptx, '$') != nullptr;
   for (uint32_t k = 0; signature[1 + k] != 0; ++k) {
     // One operand stays a register, and odd syntax takes only registers; nothing of PTX forbids
-    // more, but that is what compilers write.
-    const bool registers_only = k == 0 || template_text;
+    // more, but that is what compilers write. Halves have no immediates.
+    const bool registers_only =
+        k == 0 || template_text || std::strstr(rows[row].ptx, "f16") != nullptr;
     *to[k] = registers_only ? (in_function_ ? Operand::of('r', below(8)) : user(signature[1 + k]))
                             : any(signature[1 + k]);
+    // A field's place and length in the text are bytes; in a register they may be anything.
+    if (to[k]->immediate && std::strncmp(rows[row].ptx, "bfe", 3) == 0) to[k]->value &= 255;
   }
   if (guarded) {
     ins.guard = user('p');

@@ -93,10 +93,11 @@ std::string call(const Ins& ins, uint32_t serial) {
     text += "proto" + n + ": .callprototype (.param .b32 _) _ (.param .b32 _, .param .b32 _);\n\t";
     target = text_of(ins.c);
   }
-  text += "{ .param .b32 a0; .param .b32 a1; .param .b32 back; st.param.b32 [a0], " +
-          text_of(ins.a) + "; st.param.b32 [a1], " + text_of(ins.b) + "; call (back), " + target +
-          ", (a0, a1)" + (ins.c.cls != 0 ? ", proto" + n : std::string()) + "; ld.param.b32 " +
-          text_of(ins.d) + ", [back]; }";
+  // Names of its own: to the assembler those of the function around it are read-only, also in here.
+  text += "{ .param .b32 to0; .param .b32 to1; .param .b32 from; st.param.b32 [to0], " +
+          text_of(ins.a) + "; st.param.b32 [to1], " + text_of(ins.b) + "; call (from), " + target +
+          ", (to0, to1)" + (ins.c.cls != 0 ? ", proto" + n : std::string()) + "; ld.param.b32 " +
+          text_of(ins.d) + ", [from]; }";
   return text;
 }
 

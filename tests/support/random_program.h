@@ -32,7 +32,7 @@ struct Operand {
 struct OpRow {
   // "add.u32", or with $0 (result), $1, $2, $3: more than one instruction, or odd syntax.
   const char* ptx;
-  const char* signature;  // classes: result, then operands; '-': only a register may stand there
+  const char* signature;  // classes: result, then operands
   uint64_t (*evaluate)(uint64_t a, uint64_t b, uint64_t c);
   bool is_float = false;
 };
