@@ -14,10 +14,12 @@ namespace sluice::tool {
 namespace {
 
 // One parameter: what --args says, or what its size suggests.
-//   8 bytes: a buffer of numbers; 4 bytes: the number of threads of the grid; others: small numbers
+//   8 bytes: a buffer of numbers; 4 bytes: the number of threads of the grid; structures, which are
+//   mostly arrays with their sizes: a buffer and then the number of threads; others: small numbers
 class Arguments {
  public:
-  Arguments(const CheckOptions& options, EvictionRun& run) : options_(options), run_(run) {}
+  Arguments(const CheckOptions& options, const KernelLaunch& launch, EvictionRun& run)
+      : options_(options), launch_(launch), run_(run) {}
 
   Result<std::vector<std::byte>> make(const exec::EntryInfo& entry) {
     std::vector<std::byte> block(entry.param_bytes);
@@ -25,7 +27,15 @@ class Arguments {
     for (std::size_t k = 0; k < entry.params.size(); ++k) {
       const exec::ParamInfo& p = entry.params[k];
       std::string word = k < options_.arguments.size() ? options_.arguments[k] : "auto";
-      if (word == "auto") word = p.bytes == 8 ? "buffer" : p.bytes == 4 ? threads() : "1";
+      if (word == "auto" && p.bytes >= 16 && p.bytes % 8 == 0) {
+        const std::uint64_t address = buffer("buffer", random), n = threads_of_launch();
+        std::memcpy(block.data() + p.offset, &address, 8);
+        for (std::uint32_t at = 8; at < p.bytes; at += 8)
+          std::memcpy(block.data() + p.offset + at, &n, 8);
+        continue;
+      }
+      if (word == "auto")
+        word = p.bytes == 8 ? "buffer" : p.bytes == 4 ? std::to_string(threads_of_launch()) : "1";
       if (word == "buffer" || word == "zeros" || word == "floats") {
         if (p.bytes != 8)
           return Error{0, "argument " + std::to_string(k + 1) + " has no room for a pointer"};
@@ -40,12 +50,9 @@ class Arguments {
   }
 
  private:
-  std::string threads() const {
-    std::uint64_t n = 1;
-    for (int d = 0; d < 3; ++d)
-      n *= std::uint64_t{options_.grid[static_cast<std::size_t>(d)]} *
-           options_.block[static_cast<std::size_t>(d)];
-    return std::to_string(n);
+  std::uint64_t threads_of_launch() const {
+    const auto volume = [](const exec::Dim3& d) { return std::uint64_t{d.x} * d.y * d.z; };
+    return volume(launch_.grid) * volume(launch_.block);
   }
 
   std::uint64_t buffer(const std::string& kind, std::mt19937_64& random) {
@@ -84,6 +91,7 @@ class Arguments {
   }
 
   const CheckOptions& options_;
+  const KernelLaunch& launch_;
   EvictionRun& run_;
 };
 
@@ -112,7 +120,10 @@ Verdict check_kernel(const CheckOptions& options, const std::string& text,
   const exec::EntryInfo* entry = (*run)->program().find_entry(report.name);
   if (entry && entry->required_block[0] != 0)
     launch.block = {entry->required_block[0], entry->required_block[1], entry->required_block[2]};
-  auto params = Arguments(options, **run).make(*entry);
+  // Kernels that say how many threads they are made for are mostly wrong with fewer.
+  else if (entry && entry->max_threads != 0 && !options.block_given)
+    launch.block = {entry->max_threads, 1, 1};
+  auto params = Arguments(options, launch, **run).make(*entry);
   if (!params) {
     v.wrong = params.error().message;
     return v;
@@ -144,6 +155,8 @@ Verdict check_kernel(const CheckOptions& options, const std::string& text,
     evict.expected_steps = original->steps;
     auto clone = (*run)->run_clone(launch, evict);
     if (!clone) {
+      racing = depends_on_order();
+      if (racing) break;
       v.wrong = clone.error().message;
       return v;
     }

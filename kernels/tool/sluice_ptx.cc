@@ -48,9 +48,10 @@ int main(int argc, char** argv) {
       ->required();
   check_command->add_option("--kernel", check_options.kernel, "Only this kernel");
   check_command->add_option("--grid", grid, "Blocks: X[,Y[,Z]]")->delimiter(',')->expected(1, 3);
-  check_command->add_option("--block", block, "Threads of a block: X[,Y[,Z]]")
-      ->delimiter(',')
-      ->expected(1, 3);
+  auto* block_option =
+      check_command->add_option("--block", block, "Threads of a block: X[,Y[,Z]]")
+          ->delimiter(',')
+          ->expected(1, 3);
   check_command
       ->add_option("--args", check_options.arguments,
                    "One word per parameter: a number, buffer, zeros, floats, or auto")
@@ -66,6 +67,7 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+    check_options.block_given = block_option->count() != 0;
     for (std::size_t d = 0; d < 3; ++d) {
       check_options.grid[d] = d < grid.size() ? grid[d] : 1;
       check_options.block[d] = d < block.size() ? block[d] : 1;

@@ -5,8 +5,8 @@ namespace sluice::tool::hazards {
 
 std::vector<Hazard> lane_hazards() {
   return {
-    // Lanes that have returned are parked, not gone.
-    {"shuffle_after_return", "lane-masks", {9, 1, 1}, {100, 1, 1}, 0, 777, "", R"(
+      // Lanes that have returned are parked, not gone.
+      {"shuffle_after_return", "lane-masks", {9, 1, 1}, {100, 1, 1}, 0, 777, "", R"(
 	setp.ge.u32 %p1, %r3, %r4;
 	@%p1 bra $END;
 	shfl.sync.down.b32 %r10|%p2, %r5, 1, 31, -1;
@@ -29,8 +29,8 @@ std::vector<Hazard> lane_hazards() {
 	st.global.u32 [%rd2], %r12;
 $END:
 	ret;)"},
-    // The last warp of a block reduction, as everybody writes it.
-    {"one_warp_reduces", "lane-masks", {8, 1, 1}, {96, 1, 1}, 0, 0, "", R"(
+      // The last warp of a block reduction, as everybody writes it.
+      {"one_warp_reduces", "lane-masks", {8, 1, 1}, {96, 1, 1}, 0, 0, "", R"(
 	setp.gt.u32 %p1, %r0, 31;
 	@%p1 bra $END;
 	mov.u32 %r10, %r5;
@@ -43,8 +43,8 @@ $END:
 	st.global.u32 [%rd2], %r10;
 $END:
 	ret;)"},
-    // Lanes drop out of a loop with a collective one after the other.
-    {"shuffle_in_loop", "lane-masks", {9, 1, 1}, {64, 1, 1}, 0, 0, "", R"(
+      // Lanes drop out of a loop with a collective one after the other.
+      {"shuffle_in_loop", "lane-masks", {9, 1, 1}, {64, 1, 1}, 0, 0, "", R"(
 	and.b32 %r10, %r5, 15;
 	mov.u32 %r11, 0;
 	mov.u32 %r12, 0;
@@ -62,8 +62,8 @@ $LOOP:
 $OUT:
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
-    // A guard inside a loop, a loop inside a guard, and a return from the inner one.
-    {"nested_lanes", "lane-masks", {9, 1, 1}, {64, 1, 1}, 0, 500, "", R"(
+      // A guard inside a loop, a loop inside a guard, and a return from the inner one.
+      {"nested_lanes", "lane-masks", {9, 1, 1}, {64, 1, 1}, 0, 500, "", R"(
 	setp.ge.u32 %p1, %r3, %r4;
 	@%p1 ret;
 	mov.u32 %r11, 0;
@@ -96,14 +96,14 @@ $JOIN:
 	@!%p3 bra $OUTER;
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
-    {"barrier_and_shuffle",
-     "lane-masks",
-     {7, 1, 1},
-     {96, 1, 1},
-     0,
-     640,
-     ".shared .align 4 .b8 bs[12];",
-     R"(
+      {"barrier_and_shuffle",
+       "lane-masks",
+       {7, 1, 1},
+       {96, 1, 1},
+       0,
+       640,
+       ".shared .align 4 .b8 bs[12];",
+       R"(
 	setp.ge.u32 %p1, %r3, %r4;
 	@%p1 ret;
 	shr.u32 %r10, %r0, 5;
@@ -118,8 +118,8 @@ $JOIN:
 	popc.b32 %r13, %r13;
 	st.global.u32 [%rd2], %r13;
 	ret;)"},
-    // Lanes come to one collective from different sides.
-    {"lanes_from_both_sides", "prologue", {5, 1, 1}, {64, 1, 1}, 0, 250, "", R"(
+      // Lanes come to one collective from different sides.
+      {"lanes_from_both_sides", "prologue", {5, 1, 1}, {64, 1, 1}, 0, 250, "", R"(
 	setp.ge.u32 %p1, %r3, %r4;
 	@%p1 bra $TAKE;
 	and.b32 %r10, %r5, 1;
@@ -132,8 +132,8 @@ $TAKE:
 	popc.b32 %r12, %r12;
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
-    // Ways that join inside a guard's region, but behind its last collective.
-    {"lanes_join_behind_collectives", "lane-masks", {7, 1, 1}, {96, 1, 1}, 0, 500, "", R"(
+      // Ways that join inside a guard's region, but behind its last collective.
+      {"lanes_join_behind_collectives", "lane-masks", {7, 1, 1}, {96, 1, 1}, 0, 500, "", R"(
 	setp.ge.u32 %p1, %r3, %r4;
 	@%p1 ret;
 	ld.global.u32 %r10, [%rd1+64];

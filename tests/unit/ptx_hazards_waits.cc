@@ -6,8 +6,8 @@ namespace sluice::tool::hazards {
 
 std::vector<Hazard> wait_hazards() {
   return {
-    // Each task waits for the one before it: chained scan.
-    {"chained_scan", "in-order", {31, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+      // Each task waits for the one before it: chained scan.
+      {"chained_scan", "in-order", {31, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
 	setp.ne.u32 %p1, %r0, 0;
 	@%p1 bra $END;
 	mul.wide.u32 %rd4, %r1, 8;
@@ -29,15 +29,15 @@ $PUBLISH:
 	st.relaxed.gpu.global.v2.u32 [%rd4], {%r12, %r11};
 $END:
 	ret;)"},
-    // The same with numbers that the blocks draw themselves and hand round in shared memory.
-    {"drawn_scan",
-     "in-order",
-     {31, 1, 1},
-     {32, 1, 1},
-     0,
-     0,
-     ".global .u32 drawn;\n.shared .align 4 .b8 mine[4];",
-     R"(
+      // The same with numbers that the blocks draw themselves and hand round in shared memory.
+      {"drawn_scan",
+       "in-order",
+       {31, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       ".global .u32 drawn;\n.shared .align 4 .b8 mine[4];",
+       R"(
 	setp.ne.u32 %p1, %r0, 0;
 	@%p1 bra $MEET;
 	atom.global.add.u32 %r10, [drawn], 1;
@@ -61,8 +61,8 @@ $PUBLISH:
 	st.volatile.global.u32 [%rd4], %r11;
 $END:
 	ret;)"},
-    // Already persistent: fewer blocks than work.
-    {"work_queue", "plain", {3, 1, 1}, {32, 1, 1}, 0, 40, ".global .u32 queue;", R"(
+      // Already persistent: fewer blocks than work.
+      {"work_queue", "plain", {3, 1, 1}, {32, 1, 1}, 0, 40, ".global .u32 queue;", R"(
 	setp.ne.u32 %p1, %r0, 0;
 	@%p1 bra $END;
 $NEXT:
@@ -75,8 +75,8 @@ $NEXT:
 	bra $NEXT;
 $END:
 	ret;)"},
-    // Waiting that never ends once blocks leave.
-    {"grid_barrier", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 came;", R"(
+      // Waiting that never ends once blocks leave.
+      {"grid_barrier", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 came;", R"(
 	setp.ne.u32 %p1, %r0, 0;
 	@%p1 bra $MEET;
 	membar.gl;
@@ -90,7 +90,7 @@ $MEET:
 	bar.sync 0;
 	st.global.u32 [%rd2], %r5;
 	ret;)"},
-    {"waits_for_neighbours", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+      {"waits_for_neighbours", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
 	mul.wide.u32 %rd4, %r1, 4;
 	add.s64 %rd4, %rd0, %rd4;
 	st.volatile.global.u32 [%rd4], 1;
@@ -103,21 +103,21 @@ $WAIT:
 	setp.eq.u32 %p2, %r11, 0;
 	@%p2 bra $WAIT;
 	ret;)"},
-    {"waits_for_host", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+      {"waits_for_host", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
 $WAIT:
 	ld.volatile.global.u32 %r11, [%rd1];
 	setp.eq.u32 %p2, %r11, 0;
 	@%p2 bra $WAIT;
 	ret;)"},
-    // One thread polls for the block and tells the others in shared memory: Triton's look-back.
-    {"chained_scan_told_in_shared",
-     "in-order",
-     {19, 1, 1},
-     {64, 1, 1},
-     0,
-     0,
-     ".shared .align 8 .b8 told[8];",
-     R"(
+      // One thread polls for the block and tells the others in shared memory: Triton's look-back.
+      {"chained_scan_told_in_shared",
+       "in-order",
+       {19, 1, 1},
+       {64, 1, 1},
+       0,
+       0,
+       ".shared .align 8 .b8 told[8];",
+       R"(
 	mov.u32 %r11, 0;
 	setp.eq.u32 %p4, %r0, 0;
 	mul.wide.u32 %rd4, %r1, 8;
@@ -145,8 +145,8 @@ $PUBLISH:
 	mov.u64 %rd9, 0x0;
 	@%p4 atom.global.gpu.relaxed.exch.b64 %rd9, [ %rd4 + 0 ], %rd8;
 	ret;)"},
-    // The same, polled with an atomic that adds nothing and a barrier's reduction that tells.
-    {"chained_scan_by_adding_nothing", "in-order", {19, 1, 1}, {64, 1, 1}, 0, 0, "", R"(
+      // The same, polled with an atomic that adds nothing and a barrier's reduction that tells.
+      {"chained_scan_by_adding_nothing", "in-order", {19, 1, 1}, {64, 1, 1}, 0, 0, "", R"(
 	mov.u32 %r11, 0;
 	setp.eq.u32 %p4, %r0, 0;
 	mul.wide.u32 %rd4, %r1, 4;
@@ -165,15 +165,15 @@ $PUBLISH:
 	add.u32 %r11, %r11, 7;
 	@%p4 atom.global.gpu.acq_rel.exch.b32 %r13, [ %rd4 + 0 ], %r11;
 	ret;)"},
-    // A poll of anything else, told in shared memory.
-    {"waits_for_host_told_in_shared",
-     "opaque",
-     {4, 1, 1},
-     {64, 1, 1},
-     0,
-     0,
-     ".shared .align 4 .b8 told[4];",
-     R"(
+      // A poll of anything else, told in shared memory.
+      {"waits_for_host_told_in_shared",
+       "opaque",
+       {4, 1, 1},
+       {64, 1, 1},
+       0,
+       0,
+       ".shared .align 4 .b8 told[4];",
+       R"(
 	setp.ne.u32 %p4, %r0, 0;
 $WAIT:
 	@%p4 bra $MEET;
@@ -191,14 +191,14 @@ $MEET:
 	setp.eq.u32 %p3, %r10, 0;
 	@%p3 bra $WAIT;
 	ret;)"},
-    // And through a function, and the stack, as compilers without optimisation do it.
-    {"waits_in_function",
-     "opaque",
-     {4, 1, 1},
-     {32, 1, 1},
-     0,
-     0,
-     R"(.func (.param .b32 got) look(.param .b64 at)
+      // And through a function, and the stack, as compilers without optimisation do it.
+      {"waits_in_function",
+       "opaque",
+       {4, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       R"(.func (.param .b32 got) look(.param .b64 at)
 {
 	.reg .b32 %r<2>;
 	.reg .b64 %rd<2>;
@@ -222,7 +222,7 @@ $MEET:
 	st.param.b32 [got], %r0;
 	ret;
 })",
-     R"(
+       R"(
 	.local .align 4 .b8 depot[4];
 $WAIT:
 	{
@@ -237,15 +237,15 @@ $WAIT:
 	setp.eq.u32 %p2, %r12, 0;
 	@%p2 bra $WAIT;
 	ret;)"},
-    // Not waiting: what is drawn, and told in shared memory, only ever grows.
-    {"work_queue_told_in_shared",
-     "unified",
-     {3, 1, 1},
-     {64, 1, 1},
-     0,
-     40,
-     ".global .u32 queue;\n.shared .align 4 .b8 told[4];",
-     R"(
+      // Not waiting: what is drawn, and told in shared memory, only ever grows.
+      {"work_queue_told_in_shared",
+       "unified",
+       {3, 1, 1},
+       {64, 1, 1},
+       0,
+       40,
+       ".global .u32 queue;\n.shared .align 4 .b8 told[4];",
+       R"(
 $NEXT:
 	setp.ne.u32 %p1, %r0, 0;
 	@%p1 bra $MEET;
