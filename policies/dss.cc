@@ -16,8 +16,13 @@
 //     wait, in order of arrival, until one ends, and none is evicted for them. Then vGPUs can starve; wfq is for that.
 // Needs a machine with spatial sharing; on another the GPU is one SM. Priorities mean nothing to it; a vGPU's
 // launches are run one at a time, the first to come first. How SMs are emptied is the preemptor's.
+// Cost: a look at the counts of the active kernels (compact arrays, at most as long as there are SMs) for each SM that changes
+// hands; promises are made anew only when a kernel becomes active or ends.
 #include <algorithm>
 #include <deque>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "mediator/base/check.h"
@@ -44,7 +49,9 @@ class Dss final : public Policy {
   }
   void on_vgpu_changed(uint64_t, VgpuId v, const VgpuShare& share, Actions& out) override {
     vgpus_[v].weight = std::clamp(share.weight, 1u, kMaxWeight);
-    set_tokens();
+    if (!vgpus_[v].active) return;
+    weight_[place(v)] = static_cast<int32_t>(vgpus_[v].weight * sms_);
+    changed_ = true;
     partition(out);
   }
   void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override {
@@ -56,7 +63,9 @@ class Dss final : public Policy {
     Vgpu& g = vgpus_[launch.vgpu];
     if (launch.id == 0 || ((g.active || g.pending) && g.launches.empty())) return;  // announced without launches
     g.launches.push_back({launch.id, launch.sms_wanted});
-    if (!g.active) activate(launch.vgpu, out);
+    if (g.active) return;
+    activate(launch.vgpu);
+    if (changed_) partition(out);
   }
   void on_launch_done(uint64_t, const Launch& launch, Actions& out) override {
     Vgpu& g = vgpus_[launch.vgpu];
@@ -66,18 +75,21 @@ class Dss final : public Policy {
     // Its SMs are released one by one after this; the vGPU's next launch is a new kernel.
     if (!g.active) return;
     deactivate(launch.vgpu);
-    fill(out);
-    if (!g.launches.empty()) activate(launch.vgpu, out);
+    fill();
+    if (!g.launches.empty()) activate(launch.vgpu);
+    partition(out);
   }
   void on_arrival(uint64_t, VgpuId v, Actions& out) override {
-    if (!vgpus_[v].active) activate(v, out);
+    if (vgpus_[v].active) return;
+    activate(v);
+    if (changed_) partition(out);
   }
   void on_idle(uint64_t, VgpuId v, Actions& out) override {
     vgpus_[v].launches.clear();
     if (vgpus_[v].pending) std::erase(pending_, v), vgpus_[v].pending = false;
     if (!vgpus_[v].active) return;
     deactivate(v);
-    fill(out);
+    fill();
     partition(out);
   }
   void on_usage(uint64_t, VgpuId, const Usage&) override {}
@@ -88,8 +100,12 @@ class Dss final : public Policy {
   void on_released(uint64_t, VgpuId v, LaunchId, SmRange sms, LeftReason, Actions& out) override {
     const uint32_t hi = spatial_ ? std::min<uint32_t>(sms.hi, sms_) : 1;
     for (uint32_t i = spatial_ ? sms.lo : 0; i < hi; ++i) {
-      if (owners_[i].vgpu != v) continue;
-      owners_[i] = Sm{};
+      Sm& sm = owners_[i];
+      if (sm.vgpu != v) continue;
+      if (!sm.leaving && !sm.over) --running_[place(v)], changed_ = true;  // nobody had asked
+      sm = Sm{};
+      free_.push_back(static_cast<uint16_t>(i));
+      std::push_heap(free_.begin(), free_.end(), std::greater<>());
     }
     partition(out);
   }
@@ -106,128 +122,156 @@ class Dss final : public Policy {
     bool pending = false;         // waits to become active
     uint32_t weight = kDefaultWeight;
     std::deque<Queued> launches;  // front: the active kernel; empty: the vGPU is one kernel
-    int32_t tokens = 0;
-    int32_t running = 0;  // SMs that run it and stay
-    int32_t held = 0;     // those and the ones promised to it
     LaunchId launch() const { return launches.empty() ? 0 : launches.front().id; }
   };
   struct Sm {
     VgpuId vgpu = kNoVgpu;  // who holds it
     LaunchId launch = 0;
     bool leaving = false;   // reserved: told to leave
+    bool over = false;      // the kernel that it was given to is not active any more
   };
 
   int32_t limit(const Vgpu& g) const {
     const uint32_t wanted = g.launches.empty() ? 0 : g.launches.front().sms_wanted;
     return static_cast<int32_t>(wanted > 0 && spatial_ ? std::min(wanted, sms_) : sms_);
   }
-  int32_t count(const Vgpu& g) const { return g.tokens - g.held; }
+  size_t place(VgpuId v) const {
+    return static_cast<size_t>(std::find(active_.begin(), active_.end(), v) - active_.begin());
+  }
 
-  void activate(VgpuId v, Actions& out) {
+  // Both leave it to the partition that follows to count anew.
+  void activate(VgpuId v) {
     if (active_.size() >= sms_) {
       if (!vgpus_[v].pending) pending_.push_back(v);
       vgpus_[v].pending = true;
       return;
     }
-    vgpus_[v].active = true;
-    vgpus_[v].held = 0;
+    Vgpu& g = vgpus_[v];
+    g.active = true;
     active_.push_back(v);
-    set_tokens();
-    partition(out);
+    weight_.push_back(static_cast<int32_t>(g.weight * sms_));
+    limit_.push_back(limit(g));
+    running_.push_back(0);
+    tokens_.push_back(0);
+    held_.push_back(0);
+    changed_ = true;
+    if (g.launch() != 0) return;
+    for (Sm& sm : owners_)  // what it kept when it turned idle
+      if (sm.vgpu == v && sm.launch == 0 && !sm.leaving) sm.over = false, ++running_.back();
   }
   void deactivate(VgpuId v) {
     vgpus_[v].active = false;
-    std::erase(active_, v);
-    set_tokens();
+    const auto at = static_cast<std::ptrdiff_t>(place(v));
+    active_.erase(active_.begin() + at);
+    weight_.erase(weight_.begin() + at);
+    for (auto* counts : {&limit_, &running_, &tokens_, &held_}) counts->erase(counts->begin() + at);
+    const Sm* const sms = owners_.data();
+    for (uint32_t i = 0; i < sms_; ++i) {
+      if (sms[i].vgpu != v || sms[i].leaving || sms[i].over) continue;
+      Sm& sm = owners_[i];
+      sm.over = true;
+      // A launch that is over leaves by itself; a vGPU without work has to be asked.
+      if (sm.launch == 0) idle_.push_back(static_cast<uint16_t>(i));
+    }
+    changed_ = true;
   }
   // Who waits longest becomes active in the place of one that has ended.
-  void fill(Actions& out) {
+  void fill() {
     while (!pending_.empty() && active_.size() < sms_) {
       const VgpuId v = pending_.front();
       pending_.pop_front();
       vgpus_[v].pending = false;
-      activate(v, out);
+      activate(v);
     }
   }
   void set_tokens() {
-    uint64_t weights = 0;
-    for (const VgpuId v : active_) weights += vgpus_[v].weight;
-    uint32_t rest = sms_;
-    for (const VgpuId v : active_) {
-      vgpus_[v].tokens = static_cast<int32_t>(static_cast<uint64_t>(sms_) * vgpus_[v].weight / weights);
-      rest -= static_cast<uint32_t>(vgpus_[v].tokens);
-    }
-    for (size_t i = 0; i < active_.size() && rest > 0; ++i, --rest) ++vgpus_[active_[i]].tokens;
-  }
-  bool runs_kernel(const Sm& sm) const {
-    return sm.vgpu != kNoVgpu && vgpus_[sm.vgpu].active && sm.launch == vgpus_[sm.vgpu].launch();
+    const int64_t sum = std::accumulate(weight_.begin(), weight_.end(), int64_t{0}) / sms_;
+    // Rounded down as with integers: products are below 2^53, and a quotient that is whole is exact.
+    const double all = static_cast<double>(sum);
+    for (size_t i = 0; i < weight_.size(); ++i) tokens_[i] = static_cast<int32_t>(weight_[i] / all);
+    int32_t rest = static_cast<int32_t>(sms_) - std::accumulate(tokens_.begin(), tokens_.end(), 0);
+    for (size_t i = 0; i < tokens_.size() && rest > 0; ++i, --rest) ++tokens_[i];
   }
 
+  // The place of the first with `a < b` for which x - y is the largest, kNobody if there is none. Value and place in one number
+  // and no branch, so that compilers make vectors of it.
+  static constexpr uint32_t kNobody = ~0u;
+  using Counts = std::vector<int32_t>;
+  uint32_t first_of_largest(const Counts& a_of, const Counts& b_of, const Counts& x_of, const Counts& y_of) const {
+    constexpr int32_t kNone = std::numeric_limits<int32_t>::min();
+    const int32_t *a = a_of.data(), *b = b_of.data(), *x = x_of.data(), *y = y_of.data();
+    int32_t best = kNone;
+    for (int32_t i = 0, n = static_cast<int32_t>(active_.size()); i < n; ++i) {
+      const int32_t value = (x[i] - y[i]) * static_cast<int32_t>(2 * kMaxSms) - i;
+      const int32_t in = -static_cast<int32_t>(a[i] < b[i]);
+      best = std::max(best, (value & in) | (kNone & ~in));
+    }
+    return best == kNone ? kNobody : static_cast<uint32_t>(-best) & (2 * kMaxSms - 1);
+  }
   // Algorithm 1. An SM is spare when it is free, on its way to be, or held by a kernel that is over; each
   // spare one is promised to somebody, and which one it will be is settled when it is free.
   void partition(Actions& out) {
-    for (const VgpuId v : active_) vgpus_[v].running = 0;
-    uint32_t spare = 0;
-    for (const Sm& sm : owners_) {
-      if (!sm.leaving && runs_kernel(sm)) ++vgpus_[sm.vgpu].running;
-      else ++spare;
+    if (changed_) {
+      changed_ = false;
+      if (!active_.empty()) set_tokens();
+      held_ = running_;
+      spare_ = static_cast<int32_t>(sms_) - std::accumulate(running_.begin(), running_.end(), 0);
+      promised_ = 0;
     }
-    for (const VgpuId v : active_) vgpus_[v].held = vgpus_[v].running;
     for (;;) {
-      VgpuId most = kNoVgpu, least = kNoVgpu;
-      for (const VgpuId v : active_) {
-        const Vgpu& g = vgpus_[v];
-        if (g.held < limit(g) && (most == kNoVgpu || count(g) > count(vgpus_[most]))) most = v;
+      const uint32_t most = first_of_largest(held_, limit_, tokens_, held_);
+      if (most == kNobody) break;
+      if (spare_ > 0) {
+        --spare_;
+      } else {
+        const uint32_t least = first_of_largest(zeros_, running_, held_, tokens_);
+        if (least == kNobody || tokens_[most] - held_[most] <= tokens_[least] - held_[least] + 1) break;
+        evict_one(active_[least], active_[most], out);
+        --running_[least];
+        --held_[least];
       }
-      if (most == kNoVgpu) break;
-      if (spare > 0) {
-        --spare;
-        ++vgpus_[most].held;
-        continue;
-      }
-      for (const VgpuId v : active_)
-        if (vgpus_[v].running > 0 && (least == kNoVgpu || count(vgpus_[v]) < count(vgpus_[least]))) least = v;
-      if (least == kNoVgpu || count(vgpus_[most]) <= count(vgpus_[least]) + 1) break;
-      evict_one(least, most, out);
-      --vgpus_[least].running;
-      --vgpus_[least].held;
-      ++vgpus_[most].held;
+      ++held_[most];
+      ++promised_;
     }
     give_free(out);
   }
   void evict_one(VgpuId v, VgpuId next, Actions& out) {
+    const Sm* const sms = owners_.data();
     for (uint32_t i = sms_; i-- > 0;) {
+      if (sms[i].vgpu != v || sms[i].leaving || sms[i].over) continue;
       Sm& sm = owners_[i];
-      if (sm.vgpu != v || sm.leaving || !runs_kernel(sm)) continue;
       sm.leaving = true;
       out.push_back(Action::evict(v, next, range(i), sm.launch));
       return;
     }
   }
+  uint32_t first_promised() const { return first_of_largest(running_, held_, tokens_, running_); }
   // Free SMs go to those that were promised some, most tokens first; a vGPU that holds SMs without work is
-  // asked to leave where they are wanted.
+  // asked to leave as many as are promised beyond that.
   void give_free(Actions& out) {
-    for (uint32_t i = 0; i < sms_; ++i) {
-      Sm& sm = owners_[i];
-      if (sm.vgpu != kNoVgpu && (sm.leaving || runs_kernel(sm))) continue;
-      if (sm.vgpu != kNoVgpu && sm.launch != 0) continue;  // its launch is over: it comes by itself
-      VgpuId to = kNoVgpu;
-      for (const VgpuId v : active_) {
-        const Vgpu& g = vgpus_[v];
-        if (g.running < g.held &&
-            (to == kNoVgpu || g.tokens - g.running > vgpus_[to].tokens - vgpus_[to].running))
-          to = v;
-      }
-      if (to == kNoVgpu) return;
-      ++vgpus_[to].running;
-      if (sm.vgpu != kNoVgpu) {
-        sm.leaving = true;
-        out.push_back(Action::evict(sm.vgpu, to, range(i), 0));
-      } else {
-        sm = Sm{.vgpu = to, .launch = vgpus_[to].launch(), .leaving = false};
-        out.push_back(Action::run(to, range(i), sm.launch));
-      }
+    for (; promised_ > 0 && !free_.empty(); --promised_) {
+      const uint32_t to = first_promised();
+      std::pop_heap(free_.begin(), free_.end(), std::greater<>());
+      const uint32_t i = free_.back();
+      free_.pop_back();
+      ++running_[to];
+      owners_[i] = Sm{.vgpu = active_[to], .launch = vgpus_[active_[to]].launch()};
+      out.push_back(Action::run(active_[to], range(i), owners_[i].launch));
     }
+    for (int32_t asked = 0; asked < promised_ && !idle_.empty();) {
+      const uint32_t i = idle_.back();
+      idle_.pop_back();
+      Sm& sm = owners_[i];
+      if (sm.vgpu == kNoVgpu || !sm.over || sm.leaving || sm.launch != 0) continue;  // has left, or works again
+      sm.leaving = true;
+      ++asked;
+      out.push_back(Action::evict(sm.vgpu, active_[first_promised()], range(i), 0));
+    }
+  }
+  std::vector<uint16_t> all() const {
+    std::vector<uint16_t> sms(sms_);
+    std::iota(sms.begin(), sms.end(), uint16_t{0});
+    return sms;
   }
   SmRange range(uint32_t i) const {
     return spatial_ ? SmRange{static_cast<uint16_t>(i), static_cast<uint16_t>(i + 1)} : SmRange{};
@@ -237,8 +281,19 @@ class Dss final : public Policy {
   const uint32_t sms_;
   std::vector<Vgpu> vgpus_;
   std::deque<VgpuId> pending_;  // the first to come first
-  std::vector<VgpuId> active_;  // in the order in which they became active
+  std::vector<VgpuId> active_;  // in the order in which they became active; beside it, for each of them:
+  Counts weight_;  // times SMs
+  Counts limit_;    // SMs that it can use
+  Counts tokens_;
+  Counts running_;  // SMs that run it and stay
+  Counts held_;     // those and the ones promised to it
+  const Counts zeros_ = Counts(sms_);
+  int32_t spare_ = 0;             // neither running nor promised
+  int32_t promised_ = 0;          // sum of held less running
+  bool changed_ = false;          // which kernels are active, or their weights
   std::vector<Sm> owners_ = std::vector<Sm>(sms_);
+  std::vector<uint16_t> free_ = all();  // a heap, the lowest first
+  std::vector<uint16_t> idle_;    // held without work, but for those that have left since
 };
 
 }  // namespace
