@@ -29,7 +29,8 @@
 //     and pays for it; if nobody works beside it, only if its pauses are next to nothing.
 //   - Priorities are strict; a higher level takes what it can use at once, a lower one has the rest.
 //   - Disengaged: no timer while nobody else could use an SM.
-// Cost: O(log n) for each SM that moves, and a look at those who hold SMs (at most as many as there are SMs).
+// Cost: O(log n) for each SM that moves, and for each round of moves a look at a short row of figures for each who holds SMs (at
+// most as many as there are SMs), kept up to date as they change.
 #include <algorithm>
 #include <vector>
 
@@ -121,17 +122,21 @@ class WfqSpatial final : public Policy {
     o.known = o.spent = o.width = 0;
     o.launches.clear();
     o.idle_since_ns = now_ns;
+    if (o.place != kNowhere) write_row(v);
     // Ski rental, but only for those who have shown that they come back in time.
     o.kept = o.held > 0 && o.gap_ns > 0 && static_cast<double>(o.gap_ns) < handover_ns_;
     decide(now_ns, out);
   }
 
   void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
+    const int64_t before = clock_[v].vtime;
     const int64_t back = clock_.charge(v, usage.sm_ns);
     Own& o = own_[v];
+    if (o.place != kNowhere) holders_[o.place].ahead += clock_[v].vtime - before;
     o.known -= std::min<uint64_t>(o.known, usage.sm_ns);
     o.spent = std::min<uint64_t>(o.spent + std::min<uint64_t>(usage.sm_ns, FairClock::kMaxUsage), FairClock::kMaxUsage);
     if (!back) return;
+    rows_of_rate_ = 0;
     for (VgpuId i = 0; i < own_.size(); ++i)
       if (clock_[i].share.priority == clock_[v].share.priority) own_[i].key -= back;
   }
@@ -168,6 +173,8 @@ class WfqSpatial final : public Policy {
   void on_handover(uint64_t, uint64_t cost_ns) override {
     const double bound = static_cast<double>(config_.max_quantum_ns) * config_.handover_loss;
     handover_ns_ += (std::min(static_cast<double>(cost_ns), bound) - handover_ns_) / 8;
+    // The frame does not follow each of them: what rests on it would have to be reckoned anew each time.
+    if (handover_ns_ > 1.25 * frame_handover_ns_ || handover_ns_ < 0.8 * frame_handover_ns_) frame_handover_ns_ = handover_ns_;
   }
   void on_wake(uint64_t now_ns, Actions& out) override {
     wake_ns_ = 0;
@@ -202,6 +209,16 @@ class WfqSpatial final : public Policy {
     bool leaving = false;
     uint64_t since_ns = 0;  // granted; or told to leave
   };
+  static constexpr int32_t kIdle = -1;
+  // A holder as exchange() looks at it.
+  struct Row {
+    VgpuId vgpu = kNoVgpu;
+    int32_t level = kIdle;     // its priority, if it is busy
+    int64_t ahead = 0;         // ahead_if_taken()
+    uint64_t oldest_ns = 0;    // since when it has the SM that it had longest
+    uint64_t turn_ns = 0;      // how long it is to have one
+    double ns_per_lead = 0;    // its speed, inverse
+  };
   struct Less {
     const std::vector<Own>* own;
     bool operator()(uint32_t a, uint32_t b) const {
@@ -215,7 +232,7 @@ class WfqSpatial final : public Policy {
   // All who take turns on parts of an SM hand over once in a frame, those at most that there are SMs at a time.
   uint64_t frame_ns(uint32_t priority) const {
     const double busy = clock_.busy(priority);
-    const double paid = config_.handover_loss > 0 ? handover_ns_ * busy / (config_.handover_loss * sms_) : 0;
+    const double paid = config_.handover_loss > 0 ? frame_handover_ns_ * busy / (config_.handover_loss * sms_) : 0;
     const uint64_t wanted = std::min(kFrameNs, std::max<uint64_t>(config_.latency_target_ns, kTickNs));
     return std::clamp(static_cast<uint64_t>(paid), wanted, std::max(wanted, config_.max_quantum_ns));
   }
@@ -248,7 +265,7 @@ class WfqSpatial final : public Policy {
   // Without one of its SMs, and with what that takes to leave.
   int64_t ahead_if_taken(VgpuId v) const {
     const Own& o = own_[v];
-    return ahead(v, o.held - 1) +
+    return ahead(v, std::max(o.held, 1u) - 1) +
            static_cast<int64_t>(o.drain_ns * o.per_weight);
   }
 
@@ -258,10 +275,14 @@ class WfqSpatial final : public Policy {
     if (room(v).contains(v)) room(v).remove(v);
   }
   void look_at(VgpuId v) {
+    if (own_[v].place != kNowhere) write_row(v);
     if (!clock_[v].busy) return;
     if (room_of(v) == 0) {
       // It has all that it can use: nobody keeps it from more.
-      if (!own_[v].launches.empty()) clock_.forgive(v);
+      if (!own_[v].launches.empty()) {
+        clock_.forgive(v);
+        if (own_[v].place != kNowhere) write_row(v);
+      }
       return leave_room(v);
     }
     own_[v].key = ahead_if_given(v);
@@ -299,8 +320,9 @@ class WfqSpatial final : public Policy {
     o.sms.push_back(static_cast<uint16_t>(sm));
     if (o.place == kNowhere) {
       o.place = static_cast<uint32_t>(holders_.size());
-      holders_.push_back(v);
+      holders_.push_back({.vgpu = v});
     }
+    write_row(v);
   }
   void lose(VgpuId v, uint32_t sm) {
     Own& o = own_[v];
@@ -311,7 +333,7 @@ class WfqSpatial final : public Policy {
     Own& o = own_[v];
     if (o.held || o.place == kNowhere) return;
     holders_[o.place] = holders_.back();
-    own_[holders_.back()].place = o.place;
+    own_[holders_.back().vgpu].place = o.place;
     holders_.pop_back();
     o.place = kNowhere;
   }
@@ -391,58 +413,67 @@ class WfqSpatial final : public Policy {
     const int64_t key = ahead_if_given(b);
     const bool urgent = is_short(b) || taker.held + taker.coming < static_cast<uint32_t>(owed_sms(b));
     const uint64_t least = least_turn_ns();
-    const auto frame = static_cast<double>(frame_);
+    if (frame_ != rows_of_frame_ || rate_ != rows_of_rate_) {
+      rows_of_frame_ = frame_, rows_of_rate_ = rate_;
+      for (const Row& row : holders_) write_row(row.vgpu);
+    }
     VgpuId victim = kNoVgpu;
     int64_t most = 0;
-    uint64_t victim_older_ns = 0;
-    for (const VgpuId v : holders_) {
-      const Own& o = own_[v];
-      if (!clock_[v].busy) {
-        // If nobody works meanwhile, a pause must be next to nothing beside what handing over costs.
-        const bool worth = o.gap_ns * kWorthKeeping <= least || somebody_works();
-        const uint64_t until_ns = o.idle_since_ns + std::min(least, 4 * o.gap_ns);
-        if (o.kept && now_ns < until_ns && worth) {
-          wake_ns = std::min(wake_ns, until_ns);
-          continue;
+    for (const Row& row : holders_) {
+      const VgpuId v = row.vgpu;
+      if (row.level != static_cast<int32_t>(level) || v == b) {
+        if (row.level == kIdle) {
+          const Own& o = own_[v];
+          // If nobody works meanwhile, a pause must be next to nothing beside what handing over costs.
+          const bool worth = o.gap_ns * kWorthKeeping <= least || somebody_works();
+          const uint64_t until_ns = o.idle_since_ns + std::min(least, 4 * o.gap_ns);
+          if (o.kept && now_ns < until_ns && worth) {
+            wake_ns = std::min(wake_ns, until_ns);
+            continue;
+          }
+          own_[v].kept = false;
+          take(now_ns, v, kNoVgpu, o.held, kNever, out);  // whoever is best when they come
+          return true;
         }
-        own_[v].kept = false;
-        take(now_ns, v, kNoVgpu, o.held, kNever, out);  // whoever is best when they come
+        if (row.level > static_cast<int32_t>(level) || v == b) continue;
+        take(now_ns, v, b, std::min(room_of(b), own_[v].held), kNever, out);
         return true;
       }
-      const uint32_t of = clock_[v].share.priority;
-      if (of > level || v == b) continue;
-      if (of < level) {
-        take(now_ns, v, b, std::min(room_of(b), o.held), kNever, out);
-        return true;
-      }
-      // What it has beyond its share, rounded up, it has only because nobody else was there.
-      const double owed = owed_sms(v);
-      const bool beyond = static_cast<double>(o.held) > owed + 1;
-      const uint64_t turn = urgent || beyond ? least : std::max(least, static_cast<uint64_t>(std::min(owed, 1.0) * frame));
-      const uint64_t oldest_ns = oldest(v);
-      const int64_t lead = ahead_if_taken(v) - key;
-      if (lead > 0 && oldest_ns + turn <= now_ns) {
-        if (victim == kNoVgpu || lead > most) victim = v, most = lead, victim_older_ns = now_ns - turn;
+      const uint64_t ripe_ns = row.oldest_ns + (urgent ? least : row.turn_ns);
+      const int64_t lead = row.ahead - key;
+      if (lead > 0 && ripe_ns <= now_ns) {
+        if (victim == kNoVgpu || lead > most) victim = v, most = lead;
         continue;
       }
+      if (ripe_ns >= wake_ns) continue;
       // When its lead is there, at its present speed.
-      uint64_t at_ns = oldest_ns + turn;
-      if (lead <= 0) {
-        const double rate = static_cast<double>(o.held + o.leaving) * o.per_weight;
-        at_ns = std::max(at_ns, now_ns + static_cast<uint64_t>(std::min(static_cast<double>(1 - lead) / rate, 1e12)));
-      }
-      wake_ns = std::min(wake_ns, at_ns);
+      const double until = lead > 0 ? 0 : std::min(static_cast<double>(1 - lead) * row.ns_per_lead, 1e12);
+      wake_ns = std::min(wake_ns, std::max(ripe_ns, now_ns + static_cast<uint64_t>(until)));
     }
     if (victim == kNoVgpu) return false;
     // As many as keep the order: each SM moves the two towards each other.
     const double step = static_cast<double>(frame_) * (own_[victim].per_weight + own_[b].per_weight);
     const auto more = static_cast<uint32_t>(std::min(static_cast<double>(most) / step, static_cast<double>(sms_)));
     const uint32_t count = std::min({1 + more, room_of(b), own_[victim].held});
-    take(now_ns, victim, b, count, victim_older_ns, out);
+    take(now_ns, victim, b, count, now_ns - (urgent ? least : holders_[own_[victim].place].turn_ns), out);
     return true;
   }
   bool somebody_works() const {
-    return std::any_of(holders_.begin(), holders_.end(), [&](VgpuId v) { return clock_[v].busy; });
+    return std::any_of(holders_.begin(), holders_.end(), [](const Row& row) { return row.level != kIdle; });
+  }
+  // What exchange() has to know of a holder, after something of it has changed.
+  void write_row(VgpuId v) {
+    const Own& o = own_[v];
+    Row& row = holders_[o.place];
+    row.level = clock_[v].busy ? static_cast<int32_t>(clock_[v].share.priority) : kIdle;
+    row.oldest_ns = oldest(v);
+    row.ahead = ahead_if_taken(v);
+    // What it has beyond its share, rounded up, it has only because nobody else was there.
+    const double owed = owed_sms(v);
+    const bool beyond = static_cast<double>(o.held) > owed + 1;
+    row.turn_ns = least_turn_ns();
+    if (!beyond) row.turn_ns = std::max(row.turn_ns, static_cast<uint64_t>(std::min(owed, 1.0) * static_cast<double>(frame_)));
+    row.ns_per_lead = 1 / (static_cast<double>(std::max(o.held + o.leaving, 1u)) * o.per_weight);
   }
   uint64_t oldest(VgpuId v) const {
     uint64_t ns = kNever;
@@ -459,13 +490,16 @@ class WfqSpatial final : public Policy {
   std::vector<VgpuId> free_;          // scratch of give_free()
   std::vector<uint16_t> taken_;       // scratch of take()
   std::vector<uint32_t> free_sms_;
-  std::vector<VgpuId> holders_;       // with held SMs
+  std::vector<Row> holders_;          // with held SMs
+  uint64_t rows_of_frame_ = 0;        // what their rows were written with
+  double rows_of_rate_ = 0;
   std::vector<IndexedHeap<Less>> room_;  // by priority: busy and able to use another SM
   uint32_t unassigned_ = 0;           // SMs that idle ones are leaving, for nobody yet
   uint64_t frame_ = kFrameNs;         // these two of the level that is looked at
   double rate_ = 1;
   uint64_t wake_ns_ = 0;
   double handover_ns_;
+  double frame_handover_ns_ = handover_ns_;
 };
 
 }  // namespace
