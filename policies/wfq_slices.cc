@@ -1,15 +1,21 @@
 // wfq for proportional preemptors: the hardware alternates between the contexts of all busy vGPUs in time
 // slices; this sets the slices and gates who is ahead.
 //
-//   - A round gives each busy vGPU a slice of round * weight / weights of the busy, within the machine's
-//     floor and ceiling. The mean slice is just long enough to pay for a switch (handover /
-//     handover_loss): who comes or waits after each launch waits for the slices of the others. While all are backlogged the hardware does the
-//     rest, exactly and for any kernel (measured: 4.00 for 4.00).
-//   - Where it does not - a slice clipped by floor or ceiling, a tenant that waits after each launch and so
-//     gives the rest of its slice away (measured: 2.00 for 4.00) - gates correct: virtual times advance by
-//     measured use (fair_clock.h), and a vGPU ahead of its level's V by more than its slice (at least
-//     the mean one) is gated until V has caught up. That is LoGA's and NEON's disengaged fair queuing, with
-//     weights. Leads add up to nothing, so somebody is never gated (work conservation).
+//   - A round gives each busy vGPU its share of the round's length, within the machine's floor and ceiling: a slice and the
+//     switch to it, which is charged to whom it is made for. The mean slice is just long enough to pay for a switch (handover /
+//     handover_loss): who comes or waits after each launch waits for the slices of the others. While all are backlogged the
+//     hardware does the rest, for any kernel (measured: 4.00 for 4.00).
+//   - Virtual times advance by measured use (fair_clock.h), and once a round the slices follow them: who is ahead of its level's V
+//     has a shorter one, who is behind a longer one, by a part of what it is off. (Switches cost what they cost, not what was
+//     expected; a slice set to 1.0 ms may be 1.2.)
+//   - Who is owed less than the shortest slice - a light one whose share of a round is below the floor; or who is far ahead, because
+//     a tenant that waits after each launch gives the rest of its slice away (measured: 2.00 for 4.00) - is gated for a
+//     round whenever that leaves it closer to what it is owed than a turn would. So nobody is further off than a turn of its own.
+//     That is LoGA's and NEON's disengaged fair queuing, with weights and turn by turn. Leads add up to nothing, so somebody is
+//     never gated (work conservation).
+//   - Bound: a window T holds T / round turns of each, one more or less: |got / owed - 1| <= (slice + switch) / owed in T, that
+//     is n * handover / (handover_loss * T) for n backlogged vGPUs - 1 % for two with 200 us, 4 % and a second - and
+//     (floor + switch) / owed for those below the floor. Shorter slices would cost more than handover_loss.
 //   - A vGPU for whose sake the others are gated and that turns idle may be back at once (it waits
 //     after each launch). The gates stay shut for as long as a switch to another and back would cost, and then
 //     open: waiting costs at most as much again as switching would (ski rental). All that waiting together may cost
@@ -61,7 +67,7 @@ class WfqSlices final : public Policy {
     if (busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns ||
         clock_[v].share.priority != top_priority_)
       return tick(now_ns, out);
-    set(v, own_[v].gated ? 0 : slice_for(v), out);
+    set(v, own_[v].gated ? 0 : slice_for(v, 0), out);
   }
 
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
@@ -103,8 +109,10 @@ class WfqSlices final : public Policy {
     uint32_t place = 0;  // in busy_
     bool gated = false;
     uint64_t slice_ns = kUnset;
+    uint64_t wanted_ns = 0;  // in the round that begins
   };
   static constexpr uint64_t kUnset = ~0ull;
+  static constexpr double kLongestRoundNs = 1e9;
 
   uint64_t floor_ns() const { return std::max<uint64_t>(config_.machine.slice_floor_ns, 1); }
   uint64_t ceiling_ns() const { return std::max(config_.machine.slice_ceiling_ns, floor_ns()); }
@@ -113,9 +121,20 @@ class WfqSlices final : public Policy {
     return std::clamp(static_cast<uint64_t>(paid), floor_ns(),
                       std::max(config_.max_quantum_ns, floor_ns()));
   }
-  uint64_t slice_for(VgpuId v) const {
-    const double wanted = per_weight_ns_ * static_cast<double>(clock_[v].share.weight);
-    return std::clamp(static_cast<uint64_t>(wanted), floor_ns(), ceiling_ns());
+  // What v is owed of a round, the switch to it included.
+  double quantum_ns(VgpuId v) const { return per_weight_ns_ * static_cast<double>(clock_[v].share.weight); }
+  // That as a slice, corrected by what v is ahead. Never less than kShorter of its quantum: short slices cost more switches.
+  uint64_t slice_for(VgpuId v, double lead_ns) const {
+    const double quantum = quantum_ns(v);
+    const double wanted = std::clamp(quantum - kGain * lead_ns, kShorter * quantum, kLonger * quantum) - handover_ns_;
+    return std::clamp(static_cast<uint64_t>(std::max(wanted, 1.0)), floor_ns(), ceiling_ns());
+  }
+  // Whether v is closer to what it is owed at the end of a round without a turn than with its shortest. Who is gated because others
+  // left it their time stays so until it is half a turn behind: what it had begun runs on in floor slices, each with a switch.
+  bool sits_out(VgpuId v, double lead_ns) const {
+    const double quantum = quantum_ns(v), turn = static_cast<double>(slice_for(v, 1e18)) + handover_ns_;
+    const bool below_floor = turn >= quantum;
+    return lead_ns + turn - quantum > (own_[v].gated && !below_floor ? -0.5 : 0.5) * turn;
   }
 
   void set(VgpuId v, uint64_t slice_ns, Actions& out) {
@@ -135,6 +154,8 @@ class WfqSlices final : public Policy {
     out.push_back(Action::wake(at_ns));
   }
 
+  static constexpr double kGain = 0.25;     // of a round's error that the next round's slices take back
+  static constexpr double kShorter = 0.75, kLonger = 1.25;
   static constexpr double kIdleLoss = 0.01;   // work conservation is at least what is left
   static constexpr double kPauseBurst = 8;    // hand-overs' lengths
   bool may_pause(uint64_t now_ns) {
@@ -154,37 +175,34 @@ class WfqSlices final : public Policy {
     top_priority_ = 0;
     for (const VgpuId v : busy_) top_priority_ = std::max(top_priority_, clock_[v].share.priority);
 
-    const int64_t sms = std::max(config_.machine.sm_count, 1u);
-    const int64_t mean = static_cast<int64_t>(mean_slice_ns());
-    VgpuId last = kNoVgpu;  // the one that is owed most
-    int64_t least = 0;
+    double weights = 0, busy = 0;
+    for (const VgpuId v : busy_)
+      if (clock_[v].share.priority == top_priority_) weights += clock_[v].share.weight, ++busy;
+    per_weight_ns_ = busy * (static_cast<double>(mean_slice_ns()) + handover_ns_) / weights;
+
+    const double sms = std::max(config_.machine.sm_count, 1u);
+    VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
+    double least = 0;
     for (const VgpuId v : busy_) {
       if (clock_[v].share.priority < top_priority_) {
         gate(v, true);
         continue;
       }
-      const int64_t lead_ns = clock_.lead_sm_ns(v) / sms;
-      const int64_t own = own_[v].slice_ns == kUnset ? 0 : static_cast<int64_t>(own_[v].slice_ns);
-      // Its own slice ahead is how far one round of the hardware's takes it.
-      if (lead_ns > std::max(mean, own)) gate(v, true);
-      else if (lead_ns <= 0) gate(v, false);
-      if (last == kNoVgpu || lead_ns < least) last = v, least = lead_ns;
+      const double lead_ns = static_cast<double>(clock_.lead_sm_ns(v)) / sms;
+      gate(v, sits_out(v, lead_ns));
+      own_[v].wanted_ns = slice_for(v, lead_ns);
+      const double turns = lead_ns / clock_[v].share.weight;
+      if (last == kNoVgpu || turns < least) last = v, least = turns;
     }
     gate(last, false);
 
-    int64_t weights = 0;
-    uint64_t open = 0;
-    for (const VgpuId v : busy_)
-      if (!own_[v].gated) weights += clock_[v].share.weight, ++open;
-    per_weight_ns_ = static_cast<double>(open * mean_slice_ns()) / static_cast<double>(std::max<int64_t>(weights, 1));
-    uint64_t sum_ns = 0;
+    double round_ns = 0;
     for (const VgpuId v : busy_) {
       // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.
-      const uint64_t slice = own_[v].gated ? 0 : busy_.size() == 1 ? mean_slice_ns() : slice_for(v);
-      set(v, slice, out);
-      sum_ns += slice;
+      set(v, own_[v].gated ? 0 : busy_.size() == 1 ? mean_slice_ns() : own_[v].wanted_ns, out);
+      if (!own_[v].gated) round_ns += static_cast<double>(own_[v].slice_ns) + handover_ns_;
     }
-    if (busy_.size() > 1) wake_at(now_ns + std::min(sum_ns, ceiling_ns()), out);
+    if (busy_.size() > 1) wake_at(now_ns + static_cast<uint64_t>(std::min(round_ns, kLongestRoundNs)), out);
   }
 
   const Config config_;
@@ -193,7 +211,7 @@ class WfqSlices final : public Policy {
   std::vector<VgpuId> busy_;  // in no order
   size_t gated_ = 0;          // of busy_
   uint32_t top_priority_ = 0;
-  double per_weight_ns_ = 0;  // slice per weight in this round
+  double per_weight_ns_ = 0;  // turn per weight in this round
   double handover_ns_;
   uint64_t next_tick_ns_ = 0, wake_ns_ = 0;
   double pause_credit_ns_ = 0;
