@@ -17,6 +17,7 @@ namespace sluice::exec::detail {
   void fill_bits_##isa(Handler*);          \
   void fill_move_##isa(Handler*);          \
   void fill_mem_##isa(Handler*);           \
+  void fill_atomic_##isa(Handler*);        \
   void fill_float_##isa(Handler*);         \
   void fill_convert_##isa(Handler*);       \
   void fill_tensor_##isa(Handler*);        \
@@ -25,6 +26,7 @@ namespace sluice::exec::detail {
     fill_bits_##isa(table);                \
     fill_move_##isa(table);                \
     fill_mem_##isa(table);                 \
+    fill_atomic_##isa(table);              \
     fill_float_##isa(table);               \
     fill_convert_##isa(table);             \
     fill_tensor_##isa(table);              \

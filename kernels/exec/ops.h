@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/exec/ops_atomic.h"
 #include "kernels/exec/ops_bits.h"
 #include "kernels/exec/ops_control.h"
 #include "kernels/exec/ops_convert.h"
@@ -21,8 +22,8 @@ namespace sluice::exec::detail {
   SLUICE_EXEC_INT_OPS(X)                                                      \
   SLUICE_EXEC_BITS_OPS(X)                                                     \
   SLUICE_EXEC_MOVE_OPS(X) SLUICE_EXEC_FLOAT_OPS(X) SLUICE_EXEC_CONVERT_OPS(X) \
-      SLUICE_EXEC_MEM_OPS(X) SLUICE_EXEC_TENSOR_OPS(X) SLUICE_EXEC_PLAIN_OPS(X) \
-      SLUICE_EXEC_RARE_OPS(X)
+      SLUICE_EXEC_MEM_OPS(X) SLUICE_EXEC_ATOMIC_OPS(X) SLUICE_EXEC_TENSOR_OPS(X) \
+      SLUICE_EXEC_PLAIN_OPS(X) SLUICE_EXEC_RARE_OPS(X)
 
 #define SLUICE_EXEC_ENUM(name, handler) k_##name,
 #define SLUICE_EXEC_ENUM1(name) k_##name,
