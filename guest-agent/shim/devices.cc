@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "guest-agent/shim/api.h"
+#include "mediator/base/cuda_errors.h"
 
 using namespace sluice::guest;
 
@@ -118,33 +119,17 @@ CUresult cuDeviceCanAccessPeer(int* can_access_peer, CUdevice dev, CUdevice peer
 
 CUresult cuGetErrorName(CUresult error, const char** str) {
   if (str == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  switch (static_cast<int>(error)) {
-#define SLUICE_NAME(name, value, text) \
-  case value:                          \
-    *str = #name;                      \
-    return CUDA_SUCCESS;
-    SLUICE_CUDA_ERRORS(SLUICE_NAME)
-#undef SLUICE_NAME
-  }
-  *str = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;
+  *str = sluice::cuda_error_name(error);
+  return *str == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorString(CUresult error, const char** str) {
   if (str == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  switch (static_cast<int>(error)) {
-#define SLUICE_TEXT(name, value, text) \
-  case value:                          \
-    *str = text;                       \
-    return CUDA_SUCCESS;
-    SLUICE_CUDA_ERRORS(SLUICE_TEXT)
-#undef SLUICE_TEXT
-  }
-  *str = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;
+  *str = sluice::cuda_error_text(error);
+  return *str == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// Private tables of NVIDIA's own libraries: never offered (DESIGN section 3).
+// Private tables of NVIDIA's own libraries: never offered: they are not public.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   if (table != nullptr) *table = nullptr;
   return CUDA_ERROR_NOT_SUPPORTED;

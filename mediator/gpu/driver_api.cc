@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "mediator/base/cuda_errors.h"
+
 namespace sluice::gpu {
 namespace {
 
@@ -127,14 +129,10 @@ Result<DriverApi> load_driver(const std::string& path) {
 }
 
 std::string describe(CUresult result) {
-  switch (result) {
-#define SLUICE_CASE(name, value, text) \
-  case name:                           \
-    return #name " (" #value "): " text;
-    SLUICE_CUDA_ERRORS(SLUICE_CASE)
-#undef SLUICE_CASE
-  }
-  return "CUresult " + std::to_string(static_cast<int>(result));
+  const std::string number = std::to_string(static_cast<int>(result));
+  const char* name = cuda_error_name(result);
+  if (name == nullptr) return "CUresult " + number;
+  return std::string(name) + " (" + number + "): " + cuda_error_text(result);
 }
 
 Result<Gpu> find_gpu(const GpuConfig& config) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "mediator/base/cuda_errors.h"
 #include "mediator/softgpu/state.h"
 
 using namespace sluice::softgpu;
@@ -162,30 +163,14 @@ CUresult cuDriverGetVersion(int* version) {
 
 CUresult cuGetErrorName(CUresult error, const char** name) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  switch (error) {
-#define SLUICE_CASE(symbol, value, text) \
-  case symbol:                           \
-    *name = #symbol;                     \
-    return CUDA_SUCCESS;
-    SLUICE_CUDA_ERRORS(SLUICE_CASE)
-#undef SLUICE_CASE
-  }
-  *name = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;
+  *name = sluice::cuda_error_name(error);
+  return *name == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorString(CUresult error, const char** string) {
   if (string == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  switch (error) {
-#define SLUICE_CASE(symbol, value, text) \
-  case symbol:                           \
-    *string = text;                      \
-    return CUDA_SUCCESS;
-    SLUICE_CUDA_ERRORS(SLUICE_CASE)
-#undef SLUICE_CASE
-  }
-  *string = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;
+  *string = sluice::cuda_error_text(error);
+  return *string == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
