@@ -205,6 +205,23 @@ std::vector<Program> all_programs(unsigned scale) {
   return all;
 }
 
+void add_program(std::vector<Program>& all, const std::string& name, unsigned blocks,
+                 unsigned threads, unsigned in_words, unsigned out_words, const std::string& body) {
+  Program p;
+  p.name = name;
+  p.blocks = blocks;
+  p.threads = threads;
+  p.text = ".visible .entry " + name +
+           "(.param .u64 out, .param .u64 in)\n{\n.reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 "
+           "%r<64>; .reg .b64 %rd<32>; .reg .f32 %f<16>;\n" +
+           body + "}\n";
+  Random r{hash(name)};
+  p.input.resize(std::size_t{blocks} * threads * in_words * 4);
+  for (std::uint8_t& byte : p.input) byte = static_cast<std::uint8_t>(r.next() >> 32);
+  p.output_bytes = std::size_t{blocks} * threads * out_words * 4;
+  all.push_back(std::move(p));
+}
+
 std::string programs_text(const std::vector<Program>& programs) {
   std::string all = ".version 8.7\n.target sm_90\n.address_size 64\n";
   for (const Program& p : programs) all += p.text;

@@ -8,29 +8,18 @@ namespace {
 // `words`: 32-bit words of input and output per thread. @ stands for the program's name.
 void add(std::vector<Program>& all, const std::string& name, unsigned blocks, unsigned threads,
          unsigned in_words, unsigned out_words, const std::string& body) {
-  Program p;
-  p.name = name;
-  p.blocks = blocks;
-  p.threads = threads;
-  p.text = ".visible .entry " + name +
-           "(.param .u64 out, .param .u64 in)\n{\n.reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 "
-           "%r<64>; .reg .b64 %rd<32>; .reg .f32 %f<16>;\n"
-           "ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in]; cvta.to.global.u64 %rd1, %rd1; "
-           "cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 "
-           "%r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1;\nmul.wide.u32 %rd3, %r4, " +
-           std::to_string(in_words * 4) + "; add.u64 %rd2, %rd2, %rd3; mul.wide.u32 %rd3, %r4, " +
-           std::to_string(out_words * 4) + "; add.u64 %rd1, %rd1, %rd3;\n" + body + "ret;\n}\n";
-  for (std::size_t at = p.text.find('@', p.text.find('{')); at != std::string::npos;
-       at = p.text.find('@', at + 1)) {
+  std::string text =
+      "ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in]; cvta.to.global.u64 %rd1, %rd1; "
+      "cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 "
+      "%r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1;\nmul.wide.u32 %rd3, %r4, " +
+      std::to_string(in_words * 4) + "; add.u64 %rd2, %rd2, %rd3; mul.wide.u32 %rd3, %r4, " +
+      std::to_string(out_words * 4) + "; add.u64 %rd1, %rd1, %rd3;\n" + body + "ret;\n";
+  for (std::size_t at = text.find('@'); at != std::string::npos; at = text.find('@', at + 1)) {
     // "@%p1" and "@!%p1" are guards.
-    if (p.text[at + 1] == '%' || p.text[at + 1] == '!') continue;
-    p.text.replace(at, 1, "_" + name);
+    if (text[at + 1] == '%' || text[at + 1] == '!') continue;
+    text.replace(at, 1, "_" + name);
   }
-  Random r{hash(name)};
-  p.input.resize(std::size_t{blocks} * threads * in_words * 4);
-  for (std::uint8_t& byte : p.input) byte = static_cast<std::uint8_t>(r.next() >> 32);
-  p.output_bytes = std::size_t{blocks} * threads * out_words * 4;
-  all.push_back(std::move(p));
+  add_program(all, name, blocks, threads, in_words, out_words, text);
 }
 
 const char kShared[] =
@@ -83,6 +72,14 @@ void barriers(std::vector<Program>& all) {
   };
   const std::string pending = "mbarrier.pending_count.b64 %r10, %rd10;";
   const std::string waited = "selp.u32 %r10, 1, 0, %p2;";
+  // Waits for the state in %rd10, and for both parities.
+  const auto put_waits = [&] {
+    for (const char* wait : {".shared.b64 %p2, [%r5], %rd10;", ".parity.shared.b64 %p2, [%r5], 0;",
+                             ".parity.shared.b64 %p2, [%r5], 1;"}) {
+      s += std::string("mbarrier.test_wait") + wait + "\n";
+      put(waited);
+    }
+  };
   s += "mbarrier.arrive.noComplete.shared.b64 %rd10, [%r5], 3;\n";
   put(pending);
   s += "mbarrier.arrive.shared.b64 %rd10, [%r5];\n";
@@ -91,19 +88,9 @@ void barriers(std::vector<Program>& all) {
   put(pending);
   s += "mbarrier.arrive_drop.noComplete.shared.b64 %rd10, [%r5], 1;\n";
   put(pending);
-  s += "mbarrier.test_wait.shared.b64 %p2, [%r5], %rd10;\n";
-  put(waited);
-  s += "mbarrier.test_wait.parity.shared.b64 %p2, [%r5], 0;\n";
-  put(waited);
-  s += "mbarrier.test_wait.parity.shared.b64 %p2, [%r5], 1;\n";
-  put(waited);
+  put_waits();
   s += "mbarrier.arrive.shared.b64 %rd11, [%r5], 3;\n";
-  s += "mbarrier.test_wait.shared.b64 %p2, [%r5], %rd10;\n";
-  put(waited);
-  s += "mbarrier.test_wait.parity.shared.b64 %p2, [%r5], 0;\n";
-  put(waited);
-  s += "mbarrier.test_wait.parity.shared.b64 %p2, [%r5], 1;\n";
-  put(waited);
+  put_waits();
   s += "mbarrier.arrive.shared.b64 %rd10, [%r5];\n";
   put(pending);
   s += "mbarrier.arrive.expect_tx.shared.b64 %rd10, [%r5], 48;\n";

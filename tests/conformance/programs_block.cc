@@ -9,26 +9,16 @@ namespace {
 // One word in and out per thread; %r10 is the input and, at the end, the output.
 void add(std::vector<Program>& all, const std::string& name, unsigned blocks, unsigned threads,
          const std::string& body) {
-  Program p;
-  p.name = name;
-  p.blocks = blocks;
-  p.threads = threads;
-  p.text = ".visible .entry " + name +
-           "(.param .u64 out, .param .u64 in)\n{\n.reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 "
-           "%r<64>; .reg .b64 %rd<32>; .reg .f32 %f<16>;\n.shared .align 16 .b8 sm_" +
-           name +
-           "[8192];\nld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in];\nmov.u32 %r1, %tid.x; "
-           "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; mov.u32 "
-           "%r5, %laneid; mov.u32 %r6, sm_" +
-           name +
-           ";\nshl.b32 %r7, %r1, 2; add.u32 %r7, %r6, %r7; mul.wide.u32 %rd3, %r4, 4; add.u64 "
-           "%rd2, %rd2, %rd3; add.u64 %rd4, %rd1, %rd3; ld.global.b32 %r10, [%rd2];\n" +
-           body + "\nst.global.b32 [%rd4], %r10;\nret;\n}\n";
-  Random r{hash(name)};
-  p.input.resize(std::size_t{blocks} * threads * 4);
-  for (std::uint8_t& byte : p.input) byte = static_cast<std::uint8_t>(r.next() >> 32);
-  p.output_bytes = p.input.size();
-  all.push_back(std::move(p));
+  add_program(
+      all, name, blocks, threads, 1, 1,
+      ".shared .align 16 .b8 sm_" + name +
+          "[8192];\nld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in];\nmov.u32 %r1, %tid.x; "
+          "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1; mov.u32 "
+          "%r5, %laneid; mov.u32 %r6, sm_" +
+          name +
+          ";\nshl.b32 %r7, %r1, 2; add.u32 %r7, %r6, %r7; mul.wide.u32 %rd3, %r4, 4; add.u64 "
+          "%rd2, %rd2, %rd3; add.u64 %rd4, %rd1, %rd3; ld.global.b32 %r10, [%rd2];\n" +
+          body + "\nst.global.b32 [%rd4], %r10;\nret;\n");
 }
 
 }  // namespace
