@@ -252,8 +252,7 @@ class Decoder {
   bool do_float_unary();
   bool do_copysign();
   bool do_testp();
-  bool do_ld();
-  bool do_st();
+  bool do_ld_st();
   bool do_atom();
   bool do_fence();
   bool do_cp();

@@ -26,14 +26,19 @@ bool Decoder::memory_space(Space& space) {
   return true;
 }
 
-bool Decoder::do_ld() {
+// ld, ldu and st; which words each may have is in forms.cc.
+bool Decoder::do_ld_st() {
+  const bool store = words_[0] == "st";
   const bool hint = take("L2::cache_hint");
   Space space;
   memory_space(space);
   uint16_t mod = 0;
   if (take_any({"volatile", "relaxed", "mmio"})) mod |= kModStrong;
   if (take("acquire")) mod |= kModStrong | kModAcquire;
-  take_any({"cta", "cluster", "gpu", "sys", "weak", "ca", "cg", "cs", "lu", "cv", "nc", "unified"});
+  if (take("release")) mod |= kModStrong | kModRelease;
+  if (take("async")) return unsupported();
+  take_any({"cta", "cluster", "gpu", "sys", "weak", "ca", "cg", "cs", "lu", "cv", "nc", "unified",
+            "wb", "wt"});
   take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
             "L1::no_allocate"});
   take_any(
@@ -50,86 +55,36 @@ bool Decoder::do_ld() {
     vector = 2;
   }
   Address at;
-  if (!address(text(1), at)) return false;
+  if (!address(text(store ? 0 : 1), at)) return false;
   // Parameters of a .func, and those of calls, are local memory; an entry's are the launch's.
   if (at.known_space && (space == kSpaceParam || space == kSpaceGeneric))
     space = at.space;
   else if (space == kSpaceParam && !function_.is_entry)
     space = kSpaceLocal;
-  std::vector<Operand> to(vector);
+  const std::string_view list = text(store ? 1 : 0);
+  std::vector<Operand> values(vector);
   if (wide) {
     Operand pair[2];
-    if (!pair128(text(0), true, pair)) return false;
-    to = {pair[0], pair[1]};
+    if (!pair128(list, !store, pair)) return false;
+    values = {pair[0], pair[1]};
   } else {
-    std::vector<std::string_view> names = braces(text(0));
-    if (names.empty()) names.push_back(text(0));
+    std::vector<std::string_view> names = braces(list);
+    if (names.empty()) names.push_back(list);
     if (names.size() != vector) return false;
     for (size_t k = 0; k < vector; ++k)
-      if (!destination(names[k], type, to[k])) return false;
+      if (!(store ? source(names[k], type, values[k]) : destination(names[k], type, values[k])))
+        return false;
   }
   const uint32_t bits = bits_of(type);
-  const std::string suffix =
-      bits >= 32 ? bits_name(type) : exact_name(bits == 16 && is_float(type) ? Type::kU16 : type);
+  const std::string suffix = bits >= 32 ? bits_name(type)
+                             : store    ? bits == 8 ? "u8" : "u16"
+                                        : exact_name(bits == 16 && is_float(type) ? Type::kU16 : type);
   mod = static_cast<uint16_t>(mod | space | (at.narrow ? kModAddress32 : 0));
-  emit((vector == 1   ? "ld_"
-        : vector == 2 ? "ldv2_"
-                      : "ldv4_") +
-           suffix,
-       mod, at.offset, vector == 1 ? to[0] : Operand{}, at.base);
-  if (vector > 1) emit_aux(to, true);
-  return true;
-}
-
-bool Decoder::do_st() {
-  const bool hint = take("L2::cache_hint");
-  Space space;
-  memory_space(space);
-  uint16_t mod = 0;
-  if (take_any({"volatile", "relaxed", "mmio"})) mod |= kModStrong;
-  if (take("release")) mod |= kModStrong | kModRelease;
-  if (take("async")) return unsupported();
-  take_any({"cta", "cluster", "gpu", "sys", "weak", "wb", "cg", "cs", "wt"});
-  take_any({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
-            "L1::no_allocate"});
-  size_t vector = take("v2") ? 2 : take("v4") ? 4 : 1;
-  Type type = take_type();
-  if (type == Type::kNone || type == Type::kPred || bits_of(type) * vector > 128)
-    return unsupported();
-  if (!all_taken() || operand_count() != (hint ? 3u : 2u)) return false;
-  if (Operand policy; hint && !source(text(2), Type::kB64, policy)) return false;
-  const bool wide = type == Type::kB128;  // as two of 64 bits
-  if (wide) {
-    type = Type::kB64;
-    vector = 2;
-  }
-  Address at;
-  if (!address(text(0), at)) return false;
-  if (at.known_space && (space == kSpaceParam || space == kSpaceGeneric))
-    space = at.space;
-  else if (space == kSpaceParam && !function_.is_entry)
-    space = kSpaceLocal;
-  std::vector<Operand> from(vector);
-  if (wide) {
-    Operand pair[2];
-    if (!pair128(text(1), false, pair)) return false;
-    from = {pair[0], pair[1]};
-  } else {
-    std::vector<std::string_view> names = braces(text(1));
-    if (names.empty()) names.push_back(text(1));
-    if (names.size() != vector) return false;
-    for (size_t k = 0; k < vector; ++k)
-      if (!source(names[k], type, from[k])) return false;
-  }
-  const uint32_t bits = bits_of(type);
-  const std::string suffix = bits == 8 ? "u8" : bits == 16 ? "u16" : bits_name(type);
-  mod = static_cast<uint16_t>(mod | space | (at.narrow ? kModAddress32 : 0));
-  emit((vector == 1   ? "st_"
-        : vector == 2 ? "stv2_"
-                      : "stv4_") +
-           suffix,
-       mod, at.offset, {}, at.base, vector == 1 ? from[0] : Operand{});
-  if (vector > 1) emit_aux(from, false);
+  const std::string name = std::string(store ? "st" : "ld") +
+                           (vector == 1 ? "_" : vector == 2 ? "v2_" : "v4_") + suffix;
+  const Operand single = vector == 1 ? values[0] : Operand{};
+  emit(name, mod, at.offset, store ? Operand{} : single, at.base, store ? single : Operand{});
+  if (vector > 1) emit_aux(values, !store);
   return true;
 }
 

@@ -14,6 +14,13 @@
 namespace sluice::exec::detail {
 namespace {
 
+// Where row `lane` of the matrices lies, whose address is that lane's; 0: the fault is set.
+uint64_t matrix_row(Warp& w, const Inst& in, const uint32_t* aux, uint32_t lane, bool write) {
+  const uint64_t at = lane_address(w, in.a, (in.mod & kModAddress32) != 0, lane) +
+                      static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(aux[1])));
+  return resolve_lane_access(w, {uint32_t{in.mod} & kSpaceMask, 16, 16, write}, at, lane);
+}
+
 // ldmatrix, stmatrix: imm = matrices, plus 8 if transposed; a = address, whose offset is aux[1].
 // Row r of matrix m is 16 bytes at lane 8m + r's address.
 Flow load_matrices(Warp& w, const Inst& in) {
@@ -26,10 +33,7 @@ Flow load_matrices(Warp& w, const Inst& in) {
     for (uint32_t r = 0; r < 8; ++r) {
       const uint32_t lane = 8 * m + r;
       if ((w.live >> lane & 1) == 0) continue;
-      const uint64_t at = lane_address(w, in.a, (in.mod & kModAddress32) != 0, lane) +
-                          static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(aux[1])));
-      const uint64_t host =
-          resolve_lane_access(w, {uint32_t{in.mod} & kSpaceMask, 16, 16, false}, at, lane);
+      const uint64_t host = matrix_row(w, in, aux, lane, false);
       if (host == 0) return Flow::kFault;
       std::memcpy(tile[m][r], reinterpret_cast<const void*>(host), 16);
     }
@@ -64,10 +68,7 @@ Flow store_matrices(Warp& w, const Inst& in) {
     for (uint32_t r = 0; r < 8; ++r) {
       const uint32_t lane = 8 * m + r;
       if ((w.live >> lane & 1) == 0) continue;
-      const uint64_t at = lane_address(w, in.a, (in.mod & kModAddress32) != 0, lane) +
-                          static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(aux[1])));
-      const uint64_t host =
-          resolve_lane_access(w, {uint32_t{in.mod} & kSpaceMask, 16, 16, true}, at, lane);
+      const uint64_t host = matrix_row(w, in, aux, lane, true);
       if (host == 0) return Flow::kFault;
       std::memcpy(reinterpret_cast<void*>(host), tile[m][r], 16);
     }
@@ -98,7 +99,7 @@ struct FragmentAccess {
   Fragment fragment;
   Role role;
   bool columns;
-  uint32_t bytes, per_register;
+  uint32_t bytes;
 };
 FragmentAccess fragment_access(const Inst& in, const uint32_t* aux) {
   FragmentAccess x;

@@ -291,10 +291,13 @@ u64 surface_address(Warp& w, const u32* aux, const TextureAccess& access,
          static_cast<u64>(x);
 }
 
-Flow surface_load(Warp& w, const Inst& in) {
+// Calls use(access, aux, lane, host) for each lane; host is null where the access is outside and
+// left out for that (.zero).
+template <class Use>
+Flow each_surface(Warp& w, const Inst& in, bool write, Use use) {
   const TextureAccess access = TextureAccess::unpack(in.imm);
   const u32* aux = w.block->aux + in.aux;
-  Lookup lookup(w, true, false);
+  Lookup lookup(w, true, write);
   for (u32 m = w.exec; m != 0; m &= m - 1) {
     const u32 lane = static_cast<u32>(__builtin_ctz(m));
     const TextureDescriptor* t = lookup.at(lane_u64(w, in.a, lane), lane);
@@ -302,42 +305,37 @@ Flow surface_load(Warp& w, const Inst& in) {
     bool skip;
     const u64 host = surface_address(w, aux, access, *t, lane, skip);
     if (host == 0 && !skip) return Flow::kFault;
+    use(access, aux, lane, reinterpret_cast<u8*>(host));
+  }
+  return Flow::kNext;
+}
+
+Flow surface_load(Warp& w, const Inst& in) {
+  return each_surface(w, in, false, [&w](const TextureAccess& access, const u32* aux, u32 lane, const u8* host) {
     for (u32 k = 0; k < access.elements; ++k) {
       u64 v = 0;
-      if (!skip)
-        std::memcpy(&v, reinterpret_cast<const u8*>(host) + k * access.bytes, access.bytes);
+      if (host != nullptr) std::memcpy(&v, host + k * access.bytes, access.bytes);
       if (access.bytes == 8)
         set_lane_u64(w, aux[4 + k], lane, v);
       else
         set_lane_u32(w, aux[4 + k], lane, static_cast<u32>(v));
     }
-  }
-  return Flow::kNext;
+  });
 }
 
 Flow surface_store(Warp& w, const Inst& in) {
-  const TextureAccess access = TextureAccess::unpack(in.imm);
-  const u32* aux = w.block->aux + in.aux;
-  Lookup lookup(w, true, true);
-  for (u32 m = w.exec; m != 0; m &= m - 1) {
-    const u32 lane = static_cast<u32>(__builtin_ctz(m));
-    const TextureDescriptor* t = lookup.at(lane_u64(w, in.a, lane), lane);
-    if (t == nullptr) return Flow::kFault;
-    bool skip;
-    const u64 host = surface_address(w, aux, access, *t, lane, skip);
-    if (skip) continue;
-    if (host == 0) return Flow::kFault;
+  return each_surface(w, in, true, [&w](const TextureAccess& access, const u32* aux, u32 lane, u8* host) {
+    if (host == nullptr) return;
     for (u32 k = 0; k < access.elements; ++k) {
       const u64 v =
           access.bytes == 8 ? lane_u64(w, aux[4 + k], lane) : lane_u32(w, aux[4 + k], lane);
-      std::memcpy(reinterpret_cast<u8*>(host) + k * access.bytes, &v, access.bytes);
+      std::memcpy(host + k * access.bytes, &v, access.bytes);
     }
-  }
-  return Flow::kNext;
+  });
 }
 
 template <class U, class S>
-void reduce_word(u64 host, const TextureAccess& access, U value) {
+void reduce_word(u8* host, const TextureAccess& access, U value) {
   U* p = reinterpret_cast<U*>(host);
   U old = __atomic_load_n(p, __ATOMIC_RELAXED), next;
   do {
@@ -362,23 +360,13 @@ void reduce_word(u64 host, const TextureAccess& access, U value) {
   } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
 }
 Flow surface_reduce(Warp& w, const Inst& in) {
-  const TextureAccess access = TextureAccess::unpack(in.imm);
-  const u32* aux = w.block->aux + in.aux;
-  Lookup lookup(w, true, true);
-  for (u32 m = w.exec; m != 0; m &= m - 1) {
-    const u32 lane = static_cast<u32>(__builtin_ctz(m));
-    const TextureDescriptor* t = lookup.at(lane_u64(w, in.a, lane), lane);
-    if (t == nullptr) return Flow::kFault;
-    bool skip;
-    const u64 host = surface_address(w, aux, access, *t, lane, skip);
-    if (skip) continue;
-    if (host == 0) return Flow::kFault;
+  return each_surface(w, in, true, [&w](const TextureAccess& access, const u32* aux, u32 lane, u8* host) {
+    if (host == nullptr) return;
     if (access.bytes == 8)
       reduce_word<u64, s64>(host, access, lane_u64(w, aux[4], lane));
     else
       reduce_word<u32, s32>(host, access, lane_u32(w, aux[4], lane));
-  }
-  return Flow::kNext;
+  });
 }
 
 }  // namespace
