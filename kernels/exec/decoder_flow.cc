@@ -3,7 +3,8 @@
 //
 // Reconvergence: the immediate post-dominator of each branch that can diverge (Cooper, Harvey and
 // Kennedy, "A simple, fast dominance algorithm", 2001, on the reversed graph). Blocks from which no
-// return can be reached (endless loops, traps) do not take part: they cannot keep the others apart.
+// return can be reached (endless loops, traps, exits) cannot keep the others apart: edges to them
+// count for nothing. Those that reach an exit have an end and meeting places of their own.
 // Slots: linear scan (Poletto and Sarkar, 1999) over live intervals from a liveness analysis.
 #include <algorithm>
 
@@ -64,9 +65,9 @@ constexpr size_t kMaxLivenessWords = 4u << 20;
 // Immediate post-dominator of each block; g.size() stands for the end; kNone: not known.
 std::vector<uint32_t> post_dominators(const Graph& g, const std::vector<Inst>& code) {
   const uint32_t n = g.size(), end = n;
-  std::vector<std::vector<uint32_t>> in(n + 1);
+  std::vector<std::vector<uint32_t>> from(n);
   for (uint32_t b = 0; b < n; ++b)
-    for (const uint32_t to : g.out[b]) in[to].push_back(b);
+    for (const uint32_t to : g.out[b]) from[to].push_back(b);
   // The `ret` that decoding appends counts only if something falls into it.
   std::vector<bool> reachable(n, false);
   std::vector<uint32_t> work = {0};
@@ -79,21 +80,36 @@ std::vector<uint32_t> post_dominators(const Graph& g, const std::vector<Inst>& c
       reachable[to] = true;
     }
   }
-  const auto leave = [&](Op op) {
-    bool any = false;
+  // How each block ends at last: by a return if it can reach one, else by an exit; kNowhere: by
+  // neither, or nothing leads to it.
+  enum : uint8_t { kNowhere, kByReturn, kByExit };
+  std::vector<uint8_t> ends(n, kNowhere);
+  std::vector<bool> to_end(n, false);
+  const auto mark = [&](Op op, uint8_t how) {
     for (uint32_t b = 0; b < n; ++b) {
-      if (!reachable[b]) continue;
-      const Inst& last = code[g.begin[b + 1] - 1];
-      if (is(last, op)) {
-        in[end].push_back(b);
-        any = true;
+      if (!reachable[b] || ends[b] != kNowhere || !is(code[g.begin[b + 1] - 1], op)) continue;
+      to_end[b] = true;
+      work.push_back(b);
+    }
+    for (const uint32_t b : work) ends[b] = how;
+    while (!work.empty()) {
+      const uint32_t b = work.back();
+      work.pop_back();
+      for (const uint32_t before : from[b]) {
+        if (ends[before] != kNowhere) continue;
+        ends[before] = how;
+        work.push_back(before);
       }
     }
-    return any;
   };
-  std::vector<bool> to_end(n, false);
-  if (!leave(Op::k_ret)) leave(Op::k_exit);
-  for (const uint32_t b : in[end]) to_end[b] = true;
+  mark(Op::k_ret, kByReturn);
+  mark(Op::k_exit, kByExit);
+  std::vector<std::vector<uint32_t>> in(n + 1);
+  for (uint32_t b = 0; b < n; ++b) {
+    for (const uint32_t to : g.out[b])
+      if (ends[to] == ends[b]) in[to].push_back(b);
+    if (to_end[b]) in[end].push_back(b);
+  }
 
   // Reverse postorder of the reversed graph from the end.
   std::vector<uint32_t> order, number(n + 1, kNone), next(n + 1, 0);
@@ -103,10 +119,10 @@ std::vector<uint32_t> post_dominators(const Graph& g, const std::vector<Inst>& c
   while (!stack.empty()) {
     const uint32_t b = stack.back();
     if (next[b] < in[b].size()) {
-      const uint32_t from = in[b][next[b]++];
-      if (!seen[from]) {
-        seen[from] = true;
-        stack.push_back(from);
+      const uint32_t before = in[b][next[b]++];
+      if (!seen[before]) {
+        seen[before] = true;
+        stack.push_back(before);
       }
     } else {
       number[b] = static_cast<uint32_t>(order.size());
@@ -130,7 +146,7 @@ std::vector<uint32_t> post_dominators(const Graph& g, const std::vector<Inst>& c
       const uint32_t b = order[k];
       uint32_t best = to_end[b] ? end : kNone;
       for (const uint32_t to : g.out[b])
-        if (idom[to] != kNone) best = best == kNone ? to : intersect(best, to);
+        if (idom[to] != kNone && ends[to] == ends[b]) best = best == kNone ? to : intersect(best, to);
       if (best != idom[b]) {
         idom[b] = best;
         changed = true;

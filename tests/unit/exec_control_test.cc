@@ -88,6 +88,29 @@ TEST_F(ExecControl, PartialWarpAndEarlyReturn) {
   for (uint32_t i = 0; i < 70; ++i) EXPECT_EQ(out[i], i < 40 ? 1u : 0u);
 }
 
+// Sides of a branch run together again behind it, whether returns or exits end the kernel, or both.
+TEST_F(ExecControl, LanesMeetAgainWhateverEndsTheKernel) {
+  std::vector<uint32_t> out(32);
+  const uint64_t base = share(out);
+  std::vector<uint64_t> steps;
+  for (const char* early : {"ret", "exit"})
+    for (const char* last : {"ret", "exit"}) {
+      std::string body = "mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 31;\n@%p1 " + std::string(early) +
+                         ";\nand.b32 %r2, %r1, 1;\nsetp.eq.u32 %p2, %r2, 0;\n@%p2 bra EVEN;\n"
+                         "add.u32 %r3, %r1, 100;\nbra MEET;\nEVEN: add.u32 %r3, %r1, 200;\nMEET:\n";
+      for (int k = 0; k < 20; ++k) body += "add.u32 %r3, %r3, 1;\n";
+      body += "mul.wide.u32 %rd1, %r1, 4;\nadd.u64 %rd1, %rd0, %rd1;\nst.global.u32 [%rd1], %r3;\n";
+      ASSERT_TRUE(load(kernel(body + last + ";"))) << error_;
+      out.assign(32, 0);
+      steps_ = 0;
+      ASSERT_EQ(launch({1, 1, 1}, {32, 1, 1}, {base}), RunState::kDone);
+      for (uint32_t k = 0; k < 31; ++k) EXPECT_EQ(out[k], k + 20 + (k % 2 == 0 ? 200 : 100));
+      EXPECT_EQ(out[31], 0u);
+      steps.push_back(steps_);
+    }
+  EXPECT_EQ(steps, std::vector<uint64_t>(4, steps[0]));
+}
+
 TEST_F(ExecControl, BarrierExchangesThroughSharedMemory) {
   ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
     .shared .align 4 .b8 tile[1024];
