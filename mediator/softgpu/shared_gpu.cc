@@ -89,7 +89,6 @@ Result<void> SharedGpu::initialise(const Config& config, const std::string& name
   if (p == MAP_FAILED) return Error::from_errno(name);
   mapping_ = static_cast<std::byte*>(p);
   auto* info = reinterpret_cast<sluice_soft_info*>(mapping_ + SLUICE_SOFT_INFO_OFFSET);
-  info_ = info;
   state_ = reinterpret_cast<GpuState*>(mapping_ + SLUICE_SOFT_STATE_OFFSET);
   // Zero magic: new, or its creator died in the middle. Either way nobody uses it yet.
   if (word(info->magic).load() == 0) {
@@ -108,8 +107,9 @@ Result<void> SharedGpu::initialise(const Config& config, const std::string& name
     write_device_row(mapping_);
     word(info->magic).store(SLUICE_SOFT_MAGIC);
   }
-  if (word(info->magic).load() != SLUICE_SOFT_MAGIC || !sound(*info))
-    return Error{0, name + ": not a GPU file of this version"};
+  const bool ours = word(info->magic).load() == SLUICE_SOFT_MAGIC;
+  std::memcpy(&info_, info, sizeof info_);
+  if (!ours || !sound(info_)) return Error{0, name + ": not a GPU file of this version"};
   return {};
 }
 
@@ -120,7 +120,7 @@ SharedGpu::~SharedGpu() {
 }
 
 uint64_t SharedGpu::transfer_ns(uint64_t bytes) const {
-  const uint64_t per_second = info_->switch_bytes_per_second;
+  const uint64_t per_second = info_.switch_bytes_per_second;
   return per_second == 0 ? 0
                          : static_cast<uint64_t>(static_cast<double>(bytes) * 1e9 /
                                                  static_cast<double>(per_second));
@@ -177,7 +177,7 @@ Result<unsigned> SharedGpu::join() {
     fresh.generation = generation;
     fresh.process = process_;
     fresh.pid = static_cast<uint32_t>(::getpid());
-    fresh.timeslice_us = info_->timeslice_us;
+    fresh.timeslice_us = info_.timeslice_us;
     uint64_t words[sizeof fresh / 8];
     static_assert(sizeof fresh % 8 == 0);
     std::memcpy(words, &fresh, sizeof words);
@@ -305,7 +305,7 @@ bool SharedGpu::stands_still(unsigned process, uint64_t holding) {
   Watched& w = watched_[process];
   const uint64_t beat = state_->processes[process].beat.load(), now = monotonic_ns();
   if (w.beat == beat && w.holding == holding && w.since_ns != 0)
-    return now - w.since_ns >= uint64_t{info_->stall_ms} * 1'000'000;
+    return now - w.since_ns >= uint64_t{info_.stall_ms} * 1'000'000;
   w = {beat, holding, now};
   return false;
 }

@@ -36,14 +36,14 @@ class SharedGpu {
   SharedGpu(const SharedGpu&) = delete;
   SharedGpu& operator=(const SharedGpu&) = delete;
 
-  const sluice_soft_info& info() const { return *info_; }
-  const GpuModel& model() const { return gpu_models()[info_->model]; }
-  uint32_t sms() const { return info_->sms; }
-  uint32_t blocks_per_sm() const { return info_->blocks_per_sm; }
-  uint64_t memory_bytes() const { return info_->memory_bytes; }
-  bool is_mps() const { return info_->mode == SLUICE_SOFT_MPS; }
-  bool has_slices() const { return info_->mode == SLUICE_SOFT_TIMESLICE; }
-  bool saves() const { return info_->preemption == SLUICE_SOFT_SAVE; }
+  const sluice_soft_info& info() const { return info_; }
+  const GpuModel& model() const { return gpu_models()[info_.model]; }
+  uint32_t sms() const { return info_.sms; }
+  uint32_t blocks_per_sm() const { return info_.blocks_per_sm; }
+  uint64_t memory_bytes() const { return info_.memory_bytes; }
+  bool is_mps() const { return info_.mode == SLUICE_SOFT_MPS; }
+  bool has_slices() const { return info_.mode == SLUICE_SOFT_TIMESLICE; }
+  bool saves() const { return info_.preemption == SLUICE_SOFT_SAVE; }
   // How long it takes to save or restore so many bytes of state.
   uint64_t transfer_ns(uint64_t bytes) const;
   static uint32_t tsgid(unsigned slot) { return slot + 1; }
@@ -154,7 +154,8 @@ class SharedGpu {
 
   Fd fd_;
   std::byte* mapping_ = nullptr;
-  const sluice_soft_info* info_ = nullptr;
+  // Copied from the file once it has been checked: the file is writable by every worker.
+  sluice_soft_info info_{};
   GpuState* state_ = nullptr;
   unsigned process_ = kMaxProcesses;
   uint32_t thread_percentage_ = 100;

@@ -75,7 +75,7 @@ uint64_t SharedGpu::begin_switch(unsigned slot) {
   const uint32_t shown = SLUICE_STATUS0_TSGID(status0().load());
   if (before == 0 && shown == 0) return 0;
   status0().store(SLUICE_STATUS0(before != 0 ? from : shown, SLUICE_CTX_SWITCH, tsgid(slot), 1));
-  return info_->switch_fixed_ns;
+  return info_.switch_fixed_ns;
 }
 
 void SharedGpu::begin_restore(unsigned slot) {

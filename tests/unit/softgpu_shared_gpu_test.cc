@@ -11,7 +11,9 @@
 
 #include <cstring>
 #include <fstream>
+#include <random>
 
+#include "mediator/gpu/soft_gpu.h"
 #include "mediator/softgpu/arena.h"
 
 namespace sluice::softgpu {
@@ -91,6 +93,67 @@ TEST_F(SharedGpuTest, AForeignFileIsLeftAlone) {
   std::string text;
   std::ifstream(path_) >> text;
   EXPECT_EQ(text, "precious");
+}
+
+// Somebody who may write the file writes anything: those who use it get wrong numbers, no more.
+TEST_F(SharedGpuTest, GarbageInTheFileLeadsNobodyAstray) {
+  std::minstd_rand random(3);
+  for (const uint32_t mode : {SLUICE_SOFT_FCFS, SLUICE_SOFT_TIMESLICE, SLUICE_SOFT_MPS}) {
+    config_.mode = mode;
+    auto a = open();
+    ASSERT_TRUE(a);
+    const uint32_t sms = a->sms();
+    auto reader = gpu::SoftGpu::open(path_, true);
+    ASSERT_TRUE(reader.ok()) << reader.error().message;
+    const SmLimits limits = a->model().sm;
+    const Fd fd(::open(path_.c_str(), O_RDWR));
+    std::vector<uint32_t> garbage(kGpuFileBytes / 4);
+    for (int round = 0; round < 20; ++round) {
+      const auto slot = a->join();
+      // From the second quarter on words of all ones, which name the last of everything and more.
+      for (uint32_t& word : garbage)
+        word = round < 5 ? static_cast<uint32_t>(random()) * 2654435761u
+                         : random() % 3 == 0 ? 0xffffffffu : static_cast<uint32_t>(random() % 70);
+      ASSERT_EQ(::pwrite(fd.get(), garbage.data(), kGpuFileBytes, 0), ssize_t{kGpuFileBytes});
+      if (!slot) continue;
+      a->request(*slot);
+      (void)a->try_acquire(*slot);
+      (void)a->try_acquire(*slot, true);
+      (void)a->begin_switch(*slot);
+      a->begin_restore(*slot);
+      a->show_running(*slot);
+      a->nudge_holder();
+      (void)a->holders_slice_left_ns();
+      (void)a->reserve_memory(*slot, 4096);
+      a->release_memory(*slot, 8192);
+      (void)a->free_memory();
+      for (uint32_t sm = 0; sm < sms; ++sm) {
+        (void)a->may_use(*slot, sm);
+        if (a->claim(sm, limits, {64, 128, 32, 1})) a->unclaim(sm, {64, 128, 32, 1});
+      }
+      a->mark_starved();
+      a->start_beside(*slot);
+      a->end_beside(*slot);
+      a->eject_absent();
+      a->begin_save(*slot);
+      a->release_saved(*slot);
+      a->release(*slot);
+      a->leave(*slot);
+      EXPECT_EQ(a->sms(), sms) << "what the GPU is like was settled at the start";
+      std::vector<gpu::SoftGpu::SwitchRecord> records;
+      (void)(*reader)->read_log(records);
+      EXPECT_LE(records.size(), size_t{SLUICE_SOFT_LOG_RECORDS});
+      for (const uint32_t group : {0u, 1u, 64u, 65u, 0x800u, 0xffffffffu}) {
+        (void)(*reader)->channel(group);
+        (*reader)->preempt(group);
+        (*reader)->set_timeslice(group, 0);
+        (*reader)->set_sms(group, {~uint64_t{0}, 0, 0, 0});
+      }
+    }
+    EXPECT_FALSE(SharedGpu::open(config_).ok()) << "its magic is gone";
+    a.reset();
+    ::unlink(path_.c_str());
+  }
 }
 
 TEST_F(SharedGpuTest, AFileWhoseCreatorDiedBeforeItsEndIsMadeAnew) {
