@@ -9,8 +9,8 @@ namespace {
 
 // What fresh device memory holds when a program is recorded.
 constexpr std::byte kFreshByte{0xcd};
-// Far above any recorded program; a typing error must not ask for all memory.
-constexpr std::uint64_t kMaxBufferBytes = 1ull << 30;
+// Of all buffers: far above any recorded program; a typing error must not ask for all memory.
+constexpr std::uint64_t kMaxBufferBytes = 256ull << 20;
 
 class Parser {
  public:
@@ -29,7 +29,8 @@ class Parser {
       } else if (what == "buffer") {
         if (number() != sizes_.size()) fail("buffers are numbered from 0 on");
         const std::uint64_t bytes = number();
-        if (bytes > kMaxBufferBytes) fail("too large a buffer");
+        if (bytes > kMaxBufferBytes - all_bytes_) fail("too large a buffer");
+        all_bytes_ += bytes;
         sizes_.push_back(bytes);
         trace.work.buffers.push_back(
             {std::to_string(sizes_.size() - 1), std::vector<std::byte>(bytes, kFreshByte)});
@@ -160,6 +161,7 @@ class Parser {
   std::string_view rest_, line_;
   std::size_t number_of_line_ = 0;
   std::vector<std::uint64_t> sizes_;
+  std::uint64_t all_bytes_ = 0;
 };
 
 }  // namespace

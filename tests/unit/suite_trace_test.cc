@@ -67,6 +67,7 @@ TEST(SuiteTrace, RefusesWhatIsMalformed) {
       {"end\n", ""},
       {"buffer 1 4", "buffer 3 4"},
       {"buffer 1 4", "buffer 1 99999999999"},
+      {"buffer 1 4", "buffer 1 200000000\nbuffer 2 200000000"},
       {"upload 0 2 0a0b", "upload 0 15 0a0b"},
       {"upload 0 2 0a0b", "upload 0 18446744073709551615 0a0b"},
       {"upload 0 2 0a0b", "upload 2 2 0a0b"},
