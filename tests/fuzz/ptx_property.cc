@@ -1,23 +1,16 @@
 #include "tests/fuzz/ptx_property.h"
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "kernels/exec/program.h"
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
 #include "kernels/ptx/post_dominators.h"
 #include "kernels/ptx/print.h"
+#include "tests/fuzz/exec_property.h"
+#include "tests/fuzz/targets.h"
 
 namespace sluice::fuzz {
 namespace {
-
-void require(bool holds, const char* what, const std::string& detail) {
-  if (holds) return;
-  std::fprintf(stderr, "property broken: %s: %s\n", what, detail.c_str());
-  std::abort();
-}
 
 // Small limits: a fuzzer should find what is wrong, not what is large.
 exec::DecodeOptions small_limits() {
@@ -52,7 +45,7 @@ void analyse(const ptx::Function& function) {
 
 }  // namespace
 
-PtxOutcome check_ptx(std::string text) {
+PtxOutcome check_ptx_text(std::string text) {
   PtxOutcome outcome;
   auto module = ptx::Module::parse(text);
   if (!module) {
@@ -90,7 +83,10 @@ PtxOutcome check_ptx(std::string text) {
   for (const exec::SymbolInfo& symbol : (*program)->symbols())
     require(symbol.initial.size() <= symbol.bytes, "an initialiser fits its variable",
             symbol.name);
+  run_entries(*program);
   return outcome;
 }
+
+bool check_ptx(std::string_view input) { return check_ptx_text(std::string(input)).decoded; }
 
 }  // namespace sluice::fuzz

@@ -1,7 +1,4 @@
-// What must hold for any text that claims to be PTX. Used by the fuzz target and by the test that
-// replays what fuzzing found, so that both ask the same questions.
-//
-// Pure; any thread. A broken property ends the process with a message (a fuzzer's way to fail).
+// What must hold for any text that claims to be PTX; a row of targets.h. Pure; any thread.
 #pragma once
 
 #include <string>
@@ -14,7 +11,7 @@ struct PtxOutcome {
 };
 
 // Parses, prints, analyses every function (control flow, post-dominators, divergence), rewrites,
-// parses the result again, and decodes both for execution.
-PtxOutcome check_ptx(std::string text);
+// parses the result again, decodes the text for execution and runs it (exec_property.h).
+PtxOutcome check_ptx_text(std::string text);
 
 }  // namespace sluice::fuzz

@@ -1,5 +1,5 @@
-// libFuzzer: the PTX front end, from text to decoded program. With a mutator that knows lines and
-// identifiers, since flipped bytes alone rarely get past the parser.
+// libFuzzer on one row of targets.h, whose function SLUICE_FUZZ_CHECK names. With a mutator that knows lines
+// and identifiers, since flipped bytes alone rarely get past a parser.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/fuzz/ptx_property.h"
+#include "tests/fuzz/targets.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  sluice::fuzz::check_ptx(std::string(reinterpret_cast<const char*>(data), size));
+  (void)sluice::fuzz::SLUICE_FUZZ_CHECK({reinterpret_cast<const char*>(data), size});
   return 0;
 }
 
