@@ -350,16 +350,28 @@ TEST_F(AgentTest, ManyProgramsAtOnce) {
 }
 
 TEST_F(AgentTest, StrangersAreRefused) {
-  auto socket = connect_unix(path(), SOCK_SEQPACKET);
-  ASSERT_TRUE(socket.ok());
-  sluice_join hello{};
-  hello.magic = SLUICE_JOIN_MAGIC;
-  hello.version = SLUICE_CHANNEL_VERSION + 1;
-  ASSERT_TRUE(send_with_fds(socket->get(), &hello, sizeof hello, {}).ok());
-  sluice_joined joined{};
-  auto received = receive_with_fds(socket->get(), &joined, sizeof joined);
-  ASSERT_TRUE(received.ok());
-  EXPECT_EQ(joined.status, uint32_t{EPROTO});
+  struct {
+    sluice_join join;
+    char more[64];
+  } right{};
+  right.join.magic = SLUICE_JOIN_MAGIC;
+  right.join.version = SLUICE_CHANNEL_VERSION;
+  auto newer = right, other = right, noise = right;
+  newer.join.version = SLUICE_CHANNEL_VERSION + 1;
+  other.join.magic = 0x7f454c46;
+  std::memset(&noise, 0xff, sizeof noise);
+  const std::pair<const void*, size_t> strangers[] = {
+      {&newer, sizeof(sluice_join)}, {&other, sizeof(sluice_join)},     {&noise, sizeof(sluice_join)},
+      {&right, 1},                   {&right, sizeof(sluice_join) - 1}, {&right, sizeof right}};
+  for (const auto& [hello, bytes] : strangers) {
+    auto socket = connect_unix(path(), SOCK_SEQPACKET);
+    ASSERT_TRUE(socket.ok());
+    ASSERT_TRUE(send_with_fds(socket->get(), hello, bytes, {}).ok());
+    sluice_joined joined{};
+    auto received = receive_with_fds(socket->get(), &joined, sizeof joined);
+    ASSERT_TRUE(received.ok());
+    EXPECT_EQ(joined.status, uint32_t{EPROTO});
+  }
   EXPECT_TRUE(silent());
 }
 
