@@ -1,4 +1,4 @@
-// Reads what belongs to Sluice out of a libvirt domain XML (DESIGN section 7):
+// Reads what belongs to Sluice out of a libvirt domain XML:
 //
 //   <metadata><sluice:vgpu xmlns:sluice='https://sluice.example/vgpu/1' weight='300' memory='8G'/>
 //   <shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='...'/><msi vectors='17'/></shmem>

@@ -56,7 +56,7 @@ struct Gpu {
 
 // Chooses and initialises a driver: NVIDIA's if its library loads, cuInit succeeds and there is a
 // device, otherwise (kAuto) the software GPU. Calls cuInit, so address windows that must be
-// reserved before it (DESIGN section 3) have to be reserved before this.
+// reserved before it (SLUICE_WINDOW_ADDRESS) have to be reserved before this.
 Result<Gpu> find_gpu(const GpuConfig& config);
 
 }  // namespace sluice::gpu
