@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mediator/base/magic_divisor.h"
+
 namespace sluice::tool {
 
 namespace {
@@ -11,19 +13,6 @@ constexpr std::uint32_t kSms = 4;       // of the GPU that blocks are told they 
 constexpr std::uint32_t kResident = 6;  // blocks of an original, or of a one-task clone, at a time
 constexpr std::uint32_t kLeftSlots = 64;
 constexpr std::size_t kAlign = 256;  // as cuMemAlloc aligns
-
-// Round-up division by multiplication; see abi/preempt.h.
-struct MagicDivisor {
-  explicit MagicDivisor(std::uint32_t d) {
-    std::uint32_t l = 0;
-    while ((std::uint64_t{1} << l) < d) ++l;
-    magic = static_cast<std::uint32_t>((((std::uint64_t{1} << l) - d) << 32) / d + 1);
-    shift1 = static_cast<std::uint8_t>(std::min(l, 1u));
-    shift2 = static_cast<std::uint8_t>(l > 0 ? l - 1 : 0);
-  }
-  std::uint32_t magic;
-  std::uint8_t shift1, shift2;
-};
 
 }  // namespace
 
@@ -264,7 +253,7 @@ class EvictionRun::Evicted {
       p.sm_hi = static_cast<std::uint16_t>(p.sm_lo + 1 + random_() % (kSms - p.sm_lo));
       p.sm_quota = static_cast<std::uint16_t>(random_() % 3);
     }
-    const MagicDivisor x(launch_.grid.x), y(launch_.grid.y);
+    const MagicDivisor x = magic_divisor(launch_.grid.x), y = magic_divisor(launch_.grid.y);
     p.magic_x = x.magic;
     p.shift_x1 = x.shift1;
     p.shift_x2 = x.shift2;

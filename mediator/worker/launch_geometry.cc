@@ -3,20 +3,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "mediator/base/check.h"
+#include "mediator/base/magic_divisor.h"
 
 namespace sluice::worker {
-
-MagicDivisor magic_divisor(uint32_t divisor) {
-  SLUICE_CHECK(divisor != 0);
-  const unsigned l = divisor == 1 ? 0 : 32 - std::countl_zero(divisor - 1);  // ceil(log2 divisor)
-  const uint64_t excess = (uint64_t{1} << l) - divisor;                      // 2^l - d, < 2^31
-  MagicDivisor m;
-  m.magic = static_cast<uint32_t>((excess << 32) / divisor + 1);
-  m.shift1 = static_cast<uint8_t>(std::min(l, 1u));
-  m.shift2 = static_cast<uint8_t>(l == 0 ? 0 : l - 1);
-  return m;
-}
 
 uint32_t task_count(uint32_t x, uint32_t y, uint32_t z) {
   // y and z have at most 16 bits in CUDA, but these are a guest's.

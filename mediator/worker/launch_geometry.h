@@ -10,21 +10,6 @@
 
 namespace sluice::worker {
 
-// Division of a 32-bit number by a constant with one multiplication:
-//   t = mulhi(magic, n); q = (t + ((n - t) >> shift1)) >> shift2
-// T. Granlund, P. Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994,
-// figure 4.1. Right for every 32-bit n.
-struct MagicDivisor {
-  uint32_t magic;
-  uint8_t shift1, shift2;
-};
-MagicDivisor magic_divisor(uint32_t divisor);  // not 0
-// The same division as the kernels do it.
-constexpr uint32_t divide(uint32_t n, const MagicDivisor& m) {
-  const uint32_t t = static_cast<uint32_t>((uint64_t{m.magic} * n) >> 32);
-  return (t + ((n - t) >> m.shift1)) >> m.shift2;
-}
-
 // x*y*z, or 0 if it is 2^31 or more (abi/preempt.h: such grids are not evictable).
 uint32_t task_count(uint32_t x, uint32_t y, uint32_t z);
 

@@ -23,6 +23,7 @@
 #include "abi/preempt.h"
 #include "kernels/passes/rewrite.h"
 #include "kernels/suite/catalog.h"
+#include "mediator/base/magic_divisor.h"
 #include "mediator/gpu/driver_api.h"
 #include "tests/support/cccl_cases.h"
 #include "tests/support/random_kernel.h"
@@ -51,18 +52,6 @@ void must(CUresult result, const std::string& what) {
   std::fflush(stdout);
   _exit(3);
 }
-
-struct MagicDivisor {
-  explicit MagicDivisor(std::uint32_t d) {
-    std::uint32_t l = 0;
-    while ((std::uint64_t{1} << l) < d) ++l;
-    magic = static_cast<std::uint32_t>((((std::uint64_t{1} << l) - d) << 32) / d + 1);
-    shift1 = static_cast<std::uint8_t>(std::min(l, 1u));
-    shift2 = static_cast<std::uint8_t>(l > 0 ? l - 1 : 0);
-  }
-  std::uint32_t magic;
-  std::uint8_t shift1, shift2;
-};
 
 struct Memory {
   CUdeviceptr address = 0;
@@ -275,7 +264,7 @@ class Player {
       p.sm_hi = 0xffff;
       p.flags = static_cast<std::uint16_t>((proxy ? SLUICE_LAUNCH_PROXY : 0) |
                                            (physical ? SLUICE_LAUNCH_RESUME : 0));
-      const MagicDivisor x(grid[0]), y(grid[1]);
+      const MagicDivisor x = magic_divisor(grid[0]), y = magic_divisor(grid[1]);
       p.magic_x = x.magic;
       p.shift_x1 = x.shift1;
       p.shift_x2 = x.shift2;

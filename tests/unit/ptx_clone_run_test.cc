@@ -9,6 +9,7 @@
 #include "abi/preempt.h"
 #include "kernels/exec/block.h"
 #include "kernels/passes/rewrite.h"
+#include "mediator/base/magic_divisor.h"
 
 namespace sluice::passes {
 namespace {
@@ -105,18 +106,6 @@ SHORT:
 	ret;
 }
 )";
-
-struct MagicDivisor {
-  explicit MagicDivisor(std::uint32_t d) {
-    std::uint32_t l = 0;
-    while ((std::uint64_t{1} << l) < d) ++l;
-    magic = static_cast<std::uint32_t>((((std::uint64_t{1} << l) - d) << 32) / d + 1);
-    shift1 = static_cast<std::uint8_t>(std::min(l, 1u));
-    shift2 = static_cast<std::uint8_t>(l > 0 ? l - 1 : 0);
-  }
-  std::uint32_t magic;
-  std::uint8_t shift1, shift2;
-};
 
 class StillWorld : public exec::Environment {
  public:
@@ -223,7 +212,7 @@ class CloneRun : public testing::Test {
     p.first_tickets = first_tickets_;
     p.sm_hi = 0xffff;
     p.sm_quota = quota_;
-    const MagicDivisor x(s.grid.x), y(s.grid.y);
+    const MagicDivisor x = magic_divisor(s.grid.x), y = magic_divisor(s.grid.y);
     p.magic_x = x.magic;
     p.shift_x1 = x.shift1;
     p.shift_x2 = x.shift2;

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "mediator/base/magic_divisor.h"
 #include "mediator/core/allocations.h"
 #include "mediator/core/handles.h"
 #include "mediator/core/quota_lease.h"
