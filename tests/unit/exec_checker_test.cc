@@ -150,6 +150,13 @@ TEST_F(CheckerTest, ArgumentsOfCallsAreWritten) {
 
 // --- barriers ---
 
+// Threads below `bound` come to the one barrier, the others to the other.
+std::string two_sides(const std::string& bound, const std::string& one, const std::string& other) {
+  return kShared + kThread + "setp.lt.u32 %p1, %r1, " + bound + ";\n@!%p1 bra ELSE;\n" + one +
+         ";\nst.global.u32 [%rd10], 1;\nbra END;\nELSE: \n" + other +
+         ";\nst.global.u32 [%rd10], 2;\nEND:";
+}
+
 TEST_F(CheckerTest, DivergentBarrier) {
   const auto found = check(kernel(kShared + kThread +
                                   "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra PAST;\n"
@@ -162,29 +169,20 @@ TEST_F(CheckerTest, DivergentBarrier) {
 }
 
 TEST_F(CheckerTest, TwoSidesOfABranchAtTwoBarriers) {
-  const auto found = check(kernel(kShared + kThread +
-                                  "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra ELSE;\n"
-                                  "bar.sync 0;\nst.global.u32 [%rd10], 1;\nbra END;\n"
-                                  "ELSE: \nbarrier.sync.aligned 0;\nst.global.u32 [%rd10], 2;\nEND:"),
-                           {1, 1, 1}, {32, 1, 1}, "barrier");
+  const auto found = check(kernel(two_sides("16", "bar.sync 0", "barrier.sync.aligned 0")), {1, 1, 1},
+                           {32, 1, 1}, "barrier");
   expect_one(found, CheckKind::kBarrier, "barrier.sync.aligned", "bar.sync");
 }
 
 // barrier.sync without .aligned is meant for that.
 TEST_F(CheckerTest, UnalignedBarrierMayDiverge) {
-  expect_none(check(kernel(kShared + kThread +
-                           "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra ELSE;\n"
-                           "barrier.sync 0;\nst.global.u32 [%rd10], 1;\nbra END;\n"
-                           "ELSE: \nbarrier.sync 0;\nst.global.u32 [%rd10], 2;\nEND:"),
-                    {1, 1, 1}, {32, 1, 1}));
+  expect_none(
+      check(kernel(two_sides("16", "barrier.sync 0", "barrier.sync 0")), {1, 1, 1}, {32, 1, 1}));
 }
 
 TEST_F(CheckerTest, WarpsAtDifferentBarrierInstructions) {
-  const auto found = check(kernel(kShared + kThread +
-                                  "setp.lt.u32 %p1, %r1, 32;\n@!%p1 bra ELSE;\n"
-                                  "bar.sync 0;\nst.global.u32 [%rd10], 1;\nbra END;\n"
-                                  "ELSE: \nbarrier.sync.aligned 0;\nst.global.u32 [%rd10], 2;\nEND:"),
-                           {1, 1, 1}, {64, 1, 1}, "barrier");
+  const auto found = check(kernel(two_sides("32", "bar.sync 0", "barrier.sync.aligned 0")), {1, 1, 1},
+                           {64, 1, 1}, "barrier");
   expect_one(found, CheckKind::kBarrier, "barrier.sync.aligned", "bar.sync");
 }
 
@@ -199,11 +197,8 @@ TEST_F(CheckerTest, EarlyReturnBeforeABarrier) {
 }
 
 TEST_F(CheckerTest, CountsThatDoNotAgree) {
-  const auto found = check(kernel(kShared + kThread +
-                                  "setp.lt.u32 %p1, %r1, 32;\n@!%p1 bra ELSE;\n"
-                                  "bar.sync 3, 64;\nbra END;\n"
-                                  "ELSE: \nbar.sync 3, 96;\nEND:"),
-                           {1, 1, 1}, {64, 1, 1}, "barrier");
+  const auto found =
+      check(kernel(two_sides("32", "bar.sync 3, 64", "bar.sync 3, 96")), {1, 1, 1}, {64, 1, 1}, "barrier");
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].kind, CheckKind::kBarrier);
   EXPECT_NE(found[0].detail.find("96 threads"), std::string::npos) << found[0].describe();

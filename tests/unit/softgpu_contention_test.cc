@@ -5,7 +5,20 @@
 namespace sluice::softgpu {
 namespace {
 
-using Contention = ContentionTest;
+class Contention : public ContentionTest {
+ protected:
+  // The first has the GPU, the second stands in line behind it, the third behind that.
+  void line_up(Contender& first, Contender& second, Contender& third) {
+    const auto a = static_cast<uint32_t>(first.ask('i')), b = static_cast<uint32_t>(second.ask('i')),
+               c = static_cast<uint32_t>(third.ask('i'));
+    first.ask('s');
+    await_running(a);
+    second.ask('s');
+    await_waiting(b);
+    third.tell('k');
+    await_waiting(c);
+  }
+};
 
 TEST_F(Contention, RegistersShowWhoRunsAndOnlyOneDoes) {
   Contender a(path_), b(path_);
@@ -49,14 +62,7 @@ TEST_F(Contention, AProcessKilledInTheMiddleOfAKernelLeavesTheGpu) {
 
 TEST_F(Contention, AProcessKilledWhileItWaitsLosesItsPlace) {
   Contender a(path_), b(path_), c(path_);
-  const auto ta = static_cast<uint32_t>(a.ask('i')), tb = static_cast<uint32_t>(b.ask('i')),
-             tc = static_cast<uint32_t>(c.ask('i'));
-  a.ask('s');
-  await_running(ta);
-  b.ask('s');
-  await_waiting(tb);
-  c.tell('k');
-  await_waiting(tc);
+  line_up(a, b, c);
   b.kill();
   EXPECT_EQ(a.ask('r'), 0);
   EXPECT_EQ(c.answer(), 0);
@@ -64,14 +70,7 @@ TEST_F(Contention, AProcessKilledWhileItWaitsLosesItsPlace) {
 
 TEST_F(Contention, AStoppedContenderIsOvertaken) {
   Contender a(path_), b(path_), c(path_);
-  const auto ta = static_cast<uint32_t>(a.ask('i')), tb = static_cast<uint32_t>(b.ask('i')),
-             tc = static_cast<uint32_t>(c.ask('i'));
-  a.ask('s');
-  await_running(ta);
-  b.ask('s');
-  await_waiting(tb);
-  c.tell('k');
-  await_waiting(tc);
+  line_up(a, b, c);
   b.stop();
   EXPECT_EQ(a.ask('r'), 0);
   EXPECT_EQ(c.answer(), 0) << "b is first in line and does not come";
