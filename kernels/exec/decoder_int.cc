@@ -6,6 +6,14 @@ namespace {
 
 Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
 
+// What .wide makes of 16 or 32 bits.
+Type widened(Type type) {
+  return type == Type::kU16   ? Type::kU32
+         : type == Type::kS16 ? Type::kS32
+         : type == Type::kU32 ? Type::kU64
+                              : Type::kS64;
+}
+
 }  // namespace
 
 // d = op(sources...), each of its type; all modifiers must have been taken.
@@ -68,12 +76,8 @@ bool Decoder::do_mul() {
   if (take("lo")) return simple(std::string("mullo_") + bits_name(type), type, {type, type});
   if (take("hi")) return simple(std::string("mulhi_") + exact_name(type), type, {type, type});
   if (take("wide")) {
-    const Type wide = type == Type::kU16   ? Type::kU32
-                      : type == Type::kS16 ? Type::kS32
-                      : type == Type::kU32 ? Type::kU64
-                                           : Type::kS64;
     if (bits_of(type) > 32) return unsupported();
-    return simple(std::string("mulwide_") + exact_name(type), wide, {type, type});
+    return simple(std::string("mulwide_") + exact_name(type), widened(type), {type, type});
   }
   return unsupported();
 }
@@ -97,11 +101,8 @@ bool Decoder::do_mad() {
     return simple(std::string("madhi_") + exact_name(type), type, {type, type, type});
   }
   if (take("wide")) {
-    const Type wide = type == Type::kU16   ? Type::kU32
-                      : type == Type::kS16 ? Type::kS32
-                      : type == Type::kU32 ? Type::kU64
-                                           : Type::kS64;
     if (bits_of(type) > 32) return unsupported();
+    const Type wide = widened(type);
     return simple(std::string("madwide_") + exact_name(type), wide, {type, type, wide});
   }
   return unsupported();
