@@ -83,10 +83,17 @@ void run(const std::shared_ptr<const exec::Image>& image, World& world, exec::En
   if (std::uint64_t{shape.block.x} * shape.block.y * shape.block.z > 128) return;
   shape.dynamic_shared_bytes = 1024;
   shape.heap = &world.heap;
-  std::vector<std::byte> params(entry.param_bytes);
-  const std::uint64_t values[] = {world.buffer, world.texture, world.surface, world.buffer + 4096, 7};
-  for (std::size_t i = 0; i + 8 <= params.size(); i += 8)
-    std::memcpy(params.data() + i, &values[i / 8 % std::size(values)], 8);
+  // What kernels usually take: two arrays, a texture and a surface, numbers of things.
+  const std::uint64_t wide[] = {world.buffer, world.buffer + 4096, world.texture, world.surface,
+                                world.buffer + 2048};
+  const std::uint32_t narrow[] = {64, 8, 3};
+  std::vector<std::byte> params(entry.param_bytes, std::byte{1});
+  std::size_t wides = 0, narrows = 0;
+  for (const exec::ParamInfo& p : entry.params) {
+    require(p.offset + std::size_t{p.bytes} <= params.size(), "a parameter lies in its block", entry.name);
+    if (p.bytes == 8) std::memcpy(params.data() + p.offset, &wide[wides++ % std::size(wide)], 8);
+    if (p.bytes == 4) std::memcpy(params.data() + p.offset, &narrow[narrows++ % std::size(narrow)], 4);
+  }
   auto made = exec::Block::make(image, entry.name, shape, params, world.map, environment);
   if (!made) return require(!made.error().message.empty(), "a refusal has a reason", entry.name);
   (*made)->start({1, 0, 0}, {0, 1});
