@@ -241,6 +241,8 @@ GpuModel gpu(const json::value& v, Config& config) {
   config.machine.slice_floor_ns = r.time("slice_floor_us", config.machine.slice_floor_ns, kUs);
   config.machine.slice_ceiling_ns = r.time("slice_ceiling_us", config.machine.slice_ceiling_ns, kUs);
   r.done();
+  if (config.machine.slice_floor_ns == 0) wrong("gpu.slice_floor_us", "must be longer than 0");
+  if (config.machine.slice_floor_ns > config.machine.slice_ceiling_ns) wrong("gpu", "slice_floor_us is above slice_ceiling_us");
   return g;
 }
 

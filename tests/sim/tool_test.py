@@ -67,12 +67,17 @@ with tempfile.TemporaryDirectory() as d:
         "an empty trace": ["-w", file("f.jsonl", "")],
         "no number": ["-w", "mixed", "--seed", "x"],
         "no runs": ["-w", "mixed", "--runs", "0"],
+        "a negative seed": ["-w", "mixed", "--seed", "-1"],
+        "a seed beyond 64 bits": ["-w", "mixed", "--seed", "18446744073709551616"],
+        "half an option": ["-w", "mixed", "-p"],
+        "no time for a slice": ["-w", file("g.json", '{"name": "x", "gpu": {"slice_floor_us": 0}}')],
+        "a floor above the ceiling": ["-w", file("h.json", '{"name": "x", "gpu": {"slice_floor_us": 9, "slice_ceiling_us": 8}}')],
         "an unknown option": ["-w", "mixed", "--frobnicate"],
         "a plot that cannot be written": ["-w", "two-to-one", "--max-events", "10", "--plot", os.path.join(d, "no", "x.svg")],
     }
     for what, args in bad.items():
         code, out, err = run(*args)
-        check(f"{what}: exit status {code}, stderr {err!r}", code not in (0, 2) and code > 0 and err.strip())
+        check(f"{what}: exit status {code}, stderr {err!r}", code == 1 and err.strip())
         check(f"{what}: an empty message", len(err.strip()) > 10)
 
     trace, plot = os.path.join(d, "t.jsonl"), os.path.join(d, "p.svg")

@@ -1,6 +1,7 @@
 // sluice-sim: policies in virtual time. Reads the command line and files, prints reports. No privileges, no
 // network; everything it knows is in the library beside it.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -170,6 +171,14 @@ sluice::Result<std::string> record(const Chosen& c, const std::string& policy, u
   return recorder.text();
 }
 
+// CLI11 would take -1 as 2^64 - 1, and larger numbers too.
+std::string whole_number(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size()) return {};
+  return "'" + text + "' is no whole number from 0 to 2^64 - 1";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -181,7 +190,9 @@ int main(int argc, char** argv) {
   bool json_output = false, list_only = false;
   app.add_option("--workload,-w", workload, "a built-in workload or a file (.json, .jsonl)");
   app.add_option("--policy,-p", policies, "policies to compare (default wfq); 'all': all that fit");
-  app.add_option("--seed", seed, "of the first run; run i has seed + i")->capture_default_str();
+  app.add_option("--seed", seed, "of the first run; run i has seed + i")
+      ->capture_default_str()
+      ->check(CLI::Validator(whole_number, "0 to 2^64 - 1"));
   app.add_option("--runs", runs, "instead of the workload's own number")->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-events", max_events, "cut each simulation off after so many events (the workload's max_events)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000'000'000}));
@@ -189,7 +200,11 @@ int main(int argc, char** argv) {
   app.add_option("--plot", plot, "write bars as SVG to this file");
   app.add_option("--trace", trace, "write what happened in run 0 under the first policy to this file (.jsonl)");
   app.add_flag("--list", list_only, "names of workloads and policies");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 1;  // 0: --help
+  }
   if (list_only) {
     list(json_output);
     return 0;
