@@ -3,8 +3,9 @@
 // Virtual times: fair_clock.h. The vGPU with the smallest runs; after a quantum the next decision is made. So
 // the virtual times of vGPUs that have work stay within a quantum of each other, and their shares follow
 // their weights.
-//   - The quantum is at least the measured hand-over / handover_loss; above that a turn
-//     is the part of latency_target that its weight is of the busy ones; min and max bound it.
+//   - The quantum is at least the measured hand-over / handover_loss. Above that a turn is as short as kCheapLoss of the time in
+//     hand-overs allows, but no shorter than its part by weight of kPreciseNs (a second holds a turn more or less of each: n turns
+//     of 10 ms / n are 1 % of it) and no longer than its part of latency_target; min and max bound it.
 //     A waiting vGPU whose virtual time is below the one that the holder's turn began with (it came
 //     back owed) waits for that least quantum only.
 //   - Short launches are protected, where the driver tells launches and their predicted times: a vGPU whose
@@ -181,13 +182,14 @@ class Wfq final : public Policy {
   uint64_t turn_of(const FairClock::Vgpu& h) const {
     const double part = static_cast<double>(h.share.weight) /
                         static_cast<double>(std::max<int64_t>(clock_.weight(h.share.priority), 1));
-    const double wanted = static_cast<double>(config_.latency_target_ns) * std::min(part, 1.0);
-    return std::min(std::max(static_cast<uint64_t>(wanted), least_quantum()), config_.max_quantum_ns);
+    return turn_for(std::min(part, 1.0));
   }
   // The same at equal weights, for people.
-  uint64_t quantum_for(uint32_t busy) const {
-    const uint64_t wanted = config_.latency_target_ns / std::max(busy, 1u);
-    return std::min(std::max(wanted, least_quantum()), config_.max_quantum_ns);
+  uint64_t quantum_for(uint32_t busy) const { return turn_for(1.0 / std::max(busy, 1u)); }
+  uint64_t turn_for(double part) const {
+    const double cheap = std::max(part * kPreciseNs, handover_ns_ / kCheapLoss);
+    const double wanted = std::min(part * static_cast<double>(config_.latency_target_ns), cheap);
+    return std::min(std::max(static_cast<uint64_t>(wanted), least_quantum()), config_.max_quantum_ns);
   }
 
   // The waiting vGPU that should run next, or kNoVgpu. `because_short`: it goes before who is owed more.
@@ -207,6 +209,8 @@ class Wfq final : public Policy {
   }
 
   // Hand-overs before the least quantum that short launches may cost: handover_loss of the time, kShortBurst at once.
+  static constexpr double kPreciseNs = 10e6;
+  static constexpr double kCheapLoss = 0.01;
   static constexpr double kShortBurst = 4;
   bool may_interrupt(uint64_t now_ns) {
     const double earned = static_cast<double>(now_ns - tokens_at_ns_) * config_.handover_loss / std::max(handover_ns_, 1.0);

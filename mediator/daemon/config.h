@@ -48,7 +48,7 @@ struct Config {
 
   // [scheduler]
   std::string policy = "wfq";
-  uint32_t quantum_min_us = 5000;
+  uint32_t quantum_min_us = 1000;
   uint32_t quantum_max_us = 30000;
   uint32_t latency_target_us = 40000;
   uint32_t short_gap_us = 20000;

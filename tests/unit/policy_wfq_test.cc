@@ -126,13 +126,27 @@ TEST(Wfq, QuantumFollowsHandoverCostAndNumber) {
   Driver d("wfq", c);
   for (VgpuId v = 0; v < 16; ++v) d.add(v);
   d.arrive(0), d.arrive(1);
-  EXPECT_EQ(d.policy->quantum_ns(), 20 * kMs);  // latency target 40 ms, two of them
+  EXPECT_EQ(d.policy->quantum_ns(), 10 * kMs);  // as short as 1 % in hand-overs allows
   for (VgpuId v = 2; v < 16; ++v) d.arrive(v);
   EXPECT_EQ(d.policy->quantum_ns(), 5 * kMs);  // the least
   for (int i = 0; i < 100; ++i) d.policy->on_handover(d.now, 400'000);
   EXPECT_NEAR(static_cast<double>(d.policy->quantum_ns()), 10e6, 1e5);  // 400 us / 4 %
   for (int i = 0; i < 100; ++i) d.policy->on_handover(d.now, 10'000 * kMs);
   EXPECT_LE(d.policy->quantum_ns(), 30 * kMs);  // bounded
+}
+
+TEST(Wfq, TurnsAreAsShortAsIsCheapAndNoShorterThanSharesNeed) {
+  Config c;
+  c.min_quantum_ns = kMs;
+  c.machine.handover_ns = 20'000;
+  Driver d("wfq", c);
+  for (VgpuId v = 0; v < 16; ++v) d.add(v);
+  d.arrive(0), d.arrive(1);
+  EXPECT_EQ(d.policy->quantum_ns(), 5 * kMs);  // two turns in 10 ms: a second is off by 1 % at most
+  for (VgpuId v = 2; v < 16; ++v) d.arrive(v);
+  EXPECT_EQ(d.policy->quantum_ns(), 2 * kMs);  // 20 us / 1 %
+  for (int i = 0; i < 100; ++i) d.policy->on_handover(d.now, 50'000);
+  EXPECT_EQ(d.policy->quantum_ns(), 2'500'000u);  // the latency target, 40 ms for 16, though 1 % would take twice as long
 }
 
 TEST(Wfq, WeightsCanChangeWhileItRuns) {
