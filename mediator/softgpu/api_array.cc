@@ -84,7 +84,8 @@ CUresult side_of(Context& context, CUmemorytype type, const void* host, CUdevice
   if (pitch == 0) pitch = x + c.WidthInBytes;
   if (rows == 0) rows = y + c.Height;
   if (base == 0 || x + c.WidthInBytes > pitch || (c.Depth > 1 && y + c.Height > rows) ||
-      rows > kLarge / pitch || z > kLarge / (pitch * rows) || c.Depth > kLarge / (pitch * rows))
+      y + c.Height > kLarge / pitch || rows > kLarge / pitch || z > kLarge / (pitch * rows) ||
+      c.Depth > kLarge / (pitch * rows))
     return CUDA_ERROR_INVALID_VALUE;
   side.row_bytes = pitch;
   side.slice_bytes = pitch * rows;
