@@ -180,7 +180,9 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
       opaque(s.line, "spelling", "has an instruction with space inside its name");
     const auto forbidden = forbidden_opcodes().find(base);
     if (forbidden != forbidden_opcodes().end()) forbid(s.line, forbidden->second);
-    if (s.opcode.find("::cluster") != s.opcode.npos && base != "cp")
+    // Asking whether an address is another block's needs no cluster: without optimisation
+    // cuda::barrier does so everywhere.
+    if (s.opcode.find("::cluster") != s.opcode.npos && base != "cp" && base != "isspacep")
       opaque(s.line, "cluster", "uses thread-block clusters");
     if (base == "cp") {
       if (has_modifier(s.opcode, "bulk") || has_modifier(s.opcode, "reduce"))

@@ -103,17 +103,22 @@ class Analysis {
     return kept;
   }
 
-  // No block of a guard's region may be reached both ways without passing the guard again.
+  // No block of a guard's region may be reached both ways without passing the guard again. And
+  // where one way comes back to the guard, lanes that go the other way do so one after another:
+  // nothing that asks for them may stand there, because each would only know those that went with
+  // it.
   void check_shapes() {
     for (const ptx::DivergentBranch& g : guards_) {
       std::vector<bool> inside(blocks_.size());
       for (std::uint32_t at : g.region) inside[at] = true;
       std::vector<std::uint8_t> reached(blocks_.size());
-      std::uint8_t side = 1;
+      std::uint8_t side = 1, comes_back = 0, leads_on = 0;
       for (std::uint32_t first : blocks_[g.block].successors) {
         std::vector<std::uint32_t> work;
         const auto visit = [&](std::uint32_t at) {
+          if (at == g.block) comes_back |= side;
           if (!inside[at] || at == g.block || (reached[at] & side) != 0) return;
+          leads_on |= side;
           reached[at] |= side;
           work.push_back(at);
         };
@@ -129,6 +134,11 @@ class Analysis {
           for (std::uint32_t next : blocks_[at].successors) visit(next);
         }
         side = 2;
+      }
+      if (comes_back == 3 || (comes_back != 0 && (leads_on & ~comes_back) != 0)) {
+        refuse("has warp collectives that lanes reach one after another (line " +
+               std::to_string(line_of(g.block)) + ")");
+        return;
       }
     }
   }

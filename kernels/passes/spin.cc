@@ -33,7 +33,7 @@ bool reads_others(const Statement& s, bool ordered_loop) {
     // A plain load in a loop with a fence or a sleep is read anew as well.
     return ordered_loop || has_modifier(s.opcode, "volatile") ||
            has_modifier(s.opcode, "relaxed") || has_modifier(s.opcode, "acquire") ||
-           has_modifier(s.opcode, "mmio");
+           has_modifier(s.opcode, "mmio") || has_modifier(s.opcode, "cv");
   }
   if (has_modifier(s.opcode, "exch")) return false;
   if (!has_modifier(s.opcode, "cas")) return true;

@@ -158,6 +158,26 @@ $JOIN:
 $END:
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
+      // Lanes leave a loop one after another, or return from inside it: those that meet behind it
+      // cannot know beforehand who the others will be.
+      {"lanes_leave_loop_or_return", "prologue", {9, 1, 1}, {64, 1, 1}, 0, 0, "", R"(
+	and.b32 %r10, %r5, 7;
+	mov.u32 %r11, 0;
+$LOOP:
+	setp.ge.u32 %p1, %r11, %r10;
+	@%p1 bra $BEHIND;
+	add.u32 %r12, %r11, %r0;
+	and.b32 %r12, %r12, 15;
+	setp.eq.u32 %p2, %r12, 13;
+	@%p2 ret;
+	add.u32 %r11, %r11, 1;
+	bra $LOOP;
+$BEHIND:
+	mov.pred %p3, -1;
+	vote.sync.ballot.b32 %r13, %p3, -1;
+	popc.b32 %r13, %r13;
+	st.global.u32 [%rd2], %r13;
+	ret;)"},
   };
 }
 

@@ -57,6 +57,30 @@ TEST(PtxRewrite, ThirtyTwoBitAddressesAreOpaque) {
       only(".version 8.0\n.target weird\n.address_size 64\n.entry k() { ret; }").evictable);
 }
 
+std::string kernel_of(const std::string& body) {
+  return std::string(kHead) +
+         ".entry k(.param .u64 p) { .reg .b32 %r<4>; .reg .b64 %rd<4>; "
+         ".reg .pred %q<4>; ld.param.u64 %rd0, [p];\n" +
+         body + "\nret; }";
+}
+
+// Asking where an address points is no use of clusters; a pointer into another block is.
+TEST(PtxRewrite, AskingForTheClusterWindowNeedsNoCluster) {
+  EXPECT_EQ(only(kernel_of("isspacep.shared::cluster %q0, %rd0;")).code, "");
+  EXPECT_EQ(only(kernel_of("mapa.shared::cluster.u32 %r0, %r1, 0;")).code, "cluster");
+}
+
+// A load that fetches again each time is a poll like a volatile one; a plain one is data.
+TEST(PtxRewrite, LoadsThatFetchAgainArePolls) {
+  const auto loop = [](const std::string& load) {
+    return kernel_of("$L: " + load + " %r0, [%rd0]; setp.eq.u32 %q0, %r0, 0; @%q0 bra $L;");
+  };
+  EXPECT_EQ(only(loop("ld.global.cv.u32")).code, "waits");
+  EXPECT_EQ(only(loop("ld.volatile.global.u32")).code, "waits");
+  EXPECT_EQ(only(loop("ld.volatile.shared.u32")).code, "");
+  EXPECT_EQ(only(loop("ld.global.u32")).code, "");
+}
+
 // The suite is what the whole project demonstrates eviction with.
 TEST(PtxRewrite, TheSuiteLoops) {
   int kernels = 0;
