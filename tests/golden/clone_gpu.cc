@@ -3,6 +3,8 @@
 //
 //   clone_gpu LIBCUDA CCCL-FOLDER SHARD SHARDS [ROUNDS]
 //
+// SLUICE_RANDOM_SEED and SLUICE_RANDOM_KERNELS choose the random kernels (160 from 1 on),
+// SLUICE_CLONE_JOBS which jobs there are ("hazard random suite cccl").
 // Prints one line per tier and one per difference; exit status of a job 1: a clone
 // differed, 2: one did not end, 3: the driver failed, 4: it refuses the original. A process for
 // each job of the shard, one after the other. Left-over lists, proxy, signals by host store and by
@@ -325,7 +327,8 @@ void play_hazard(const tool::hazards::Hazard& h) {
   const std::size_t out = player.add(nullptr, 16 << 20), in = player.add(numbers.data(), 4096);
   Bytes params(20);
   const std::uint64_t pointers[2] = {player.address(out), player.address(in)};
-  const bool scale = std::string(h.name) != "last_block" && std::string(h.name) != "work_queue";
+  const std::string name = h.name;
+  const bool scale = name != "last_block" && !name.starts_with("work_queue");
   const std::uint32_t n = scale ? h.n * 100 : h.n;
   std::memcpy(params.data(), pointers, 16);
   std::memcpy(params.data() + 16, &n, 4);
@@ -333,6 +336,8 @@ void play_hazard(const tool::hazards::Hazard& h) {
   for (int i = 0; i < 4; ++i)
     player.compare("hazards", "k", grid, h.block, h.dynamic_shared, params, true);
 }
+
+constexpr std::uint64_t kMostThreadsEvaluated = 30000;
 
 void play_random(std::uint64_t seed) {
   random_kernels::RandomKernelOptions options;
@@ -348,6 +353,20 @@ void play_random(std::uint64_t seed) {
   player.add(kernel.accumulators.data(), kernel.accumulators.size());
   player.compare("random", "k", kernel.grid, kernel.block, kernel.dynamic_shared_bytes,
                  kernel.params(player.address(0), player.address(1), player.address(2)), true);
+  // And what the scalar evaluator says, which is slow.
+  if (std::uint64_t{kernel.blocks()} * kernel.threads_per_block() > kMostThreadsEvaluated) return;
+  const random_kernels::RandomKernelResult told = random_kernels::evaluate(kernel);
+  random_kernels::RandomKernelResult found = told;
+  const std::vector<Bytes> got = player.contents();
+  std::memcpy(found.output.data(), got[1].data(), found.output.size());
+  std::memcpy(found.accumulators.data(), got[2].data(), found.accumulators.size());
+  ++counts["random, evaluated"].launches;
+  const std::string wrong = random_kernels::describe_difference(kernel, told, found);
+  if (wrong.empty()) return;
+  any_wrong = true;
+  ++counts["random, evaluated"].different;
+  std::printf("NOT AS EVALUATED random %llu: %s\n", static_cast<unsigned long long>(seed),
+              wrong.c_str());
 }
 
 void play_case(const char* section, const suite::Case& work) {
@@ -393,6 +412,11 @@ void play_case(const char* section, const suite::Case& work) {
   }
 }
 
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
 int run_job(const char* library, const std::function<void()>& job) {
   auto loaded = gpu::load_driver(library);
   if (!loaded) {
@@ -434,7 +458,9 @@ int main(int argc, char** argv) {
   std::vector<Job> jobs;
   for (const tool::hazards::Hazard& hazard : tool::hazards::all())
     jobs.push_back({std::string("hazard ") + hazard.name, [&hazard] { play_hazard(hazard); }});
-  for (std::uint64_t seed = 1; seed <= 160; ++seed)
+  const std::uint64_t first = from_environment("SLUICE_RANDOM_SEED", 1);
+  const std::uint64_t random = from_environment("SLUICE_RANDOM_KERNELS", 160);
+  for (std::uint64_t seed = first; seed < first + random; ++seed)
     jobs.push_back({"random " + std::to_string(seed), [seed] { play_random(seed); }});
   for (const suite::Row& row : suite::catalog())
     jobs.push_back({std::string("suite ") + row.name,
@@ -444,6 +470,11 @@ int main(int argc, char** argv) {
       jobs.push_back({"cccl " + name, [folder, name] {
                         play_case("cccl", sluice::testing::load_cccl(folder, name).work);
                       }});
+
+  if (const char* kinds = std::getenv("SLUICE_CLONE_JOBS"))
+    std::erase_if(jobs, [&](const Job& job) {
+      return std::string(kinds).find(job.name.substr(0, job.name.find(' '))) == std::string::npos;
+    });
 
   // A process for each: a fault takes its context with it.
   int worst = 0;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "tests/support/random_kernel.h"
 #include "tests/support/random_program.h"
@@ -54,7 +55,7 @@ class Evaluator {
       bool all_done = true;
       for (const Thread& t : threads_) all_done = all_done && t.done;
       if (all_done) return;
-      if (!meet_in_warps() && !meet_in_block()) fail("threads wait for ever");
+      if (!meet_in_warps() && !meet_in_groups() && !meet_in_block()) fail("threads wait for ever");
     }
   }
 
@@ -122,8 +123,8 @@ class Evaluator {
     }
   }
 
-  // Of functions, which never wait: registers only.
-  uint64_t call(uint32_t function, uint64_t a, uint64_t b) {
+  // Of functions, which never wait: registers only. `exits`: it ended the thread.
+  uint64_t call(uint32_t function, uint64_t a, uint64_t b, bool& exits) {
     const std::vector<Ins>& code = program_.functions[function].code;
     Registers r;
     r.value[0][0] = a;
@@ -131,15 +132,17 @@ class Evaluator {
     for (uint32_t pc = 0; pc < code.size(); ++pc) {
       const Ins& ins = code[pc];
       if (ins.guard.cls != 0 && (get(r, ins.guard) != 0) == ins.guard_not) continue;
+      if (ins.code == Code::kExit) exits = true;
       if (ins.code == Code::kBranch)
         pc = labels_[ins.sub];
       else if (ins.code == Code::kCall)
-        set(r, ins.d, call(ins.sub, get(r, ins.a), get(r, ins.b)));
+        set(r, ins.d, call(ins.sub, get(r, ins.a), get(r, ins.b), exits));
       else if (ins.code == Code::kOp)
         set(r, ins.d,
             op_rows()[ins.sub].evaluate(get(r, ins.a), get(r, ins.b), get(r, ins.c)));
-      else if (ins.code != Code::kLabel)
+      else if (ins.code != Code::kLabel && !exits)
         fail("instruction that functions do not have");
+      if (exits) return 0;
     }
     return r.value[0][2];
   }
@@ -182,7 +185,9 @@ class Evaluator {
         set(r, ins.d, special(t, ins.sub));
         break;
       case Code::kParam: {
-        const uint64_t values[] = {kInputBase, kOutputBase, kAccumulatorBase, kernel_.scalar};
+        uint32_t big = 0;
+        if (ins.sub == 4) std::memcpy(&big, &kernel_.big[static_cast<size_t>(ins.imm)], 4);
+        const uint64_t values[] = {kInputBase, kOutputBase, kAccumulatorBase, kernel_.scalar, big};
         set(r, ins.d, values[ins.sub]);
         break;
       }
@@ -221,9 +226,23 @@ class Evaluator {
       }
       case Code::kCall: {
         const uint64_t function = ins.c.cls != 0 ? get(r, ins.c) : ins.sub;
-        set(r, ins.d, call(static_cast<uint32_t>(function), get(r, ins.a), get(r, ins.b)));
+        bool exits = false;
+        const uint64_t got =
+            call(static_cast<uint32_t>(function), get(r, ins.a), get(r, ins.b), exits);
+        if (exits) {
+          t.done = true;
+          return;
+        }
+        set(r, ins.d, got);
         break;
       }
+      case Code::kBarrier:
+        if (ins.sub == 2) {
+          ++arrived_[ins.b.value];
+          break;
+        }
+        t.waiting = true;
+        return;
       case Code::kExit:
         t.done = true;
         return;
@@ -249,7 +268,7 @@ class Evaluator {
         if (((mask >> lane) & 1) == 0) continue;
         if (first + lane >= threads_.size()) fail("a mask names a lane that is none");
         Thread& other = threads_[first + lane];
-        if (other.done) fail("a mask names a lane that has exited");
+        if (other.done) continue;  // the hardware leaves out those that have exited
         complete = other.waiting && other.pc == t.pc && get(other.registers, ins.mask) == mask;
         lanes[lane] = &other;
       }
@@ -343,6 +362,33 @@ class Evaluator {
     }
   }
 
+  // The threads at the barriers with a number and a count of their own.
+  bool meet_in_groups() {
+    bool any = false;
+    for (uint32_t number = 0; number < std::size(arrived_); ++number) {
+      uint64_t here = arrived_[number], wanted = 0;
+      const auto stands = [&](const Thread& t) {
+        const Ins& ins = program_.code[t.pc];
+        return t.waiting && ins.code == Code::kBarrier && ins.sub == 1 && ins.b.value == number;
+      };
+      for (const Thread& t : threads_) {
+        if (!stands(t)) continue;
+        ++here;
+        wanted = program_.code[t.pc].c.value;
+      }
+      if (wanted == 0 || here < wanted) continue;
+      if (here > wanted) fail("more threads at a barrier than it has");
+      for (Thread& t : threads_) {
+        if (!stands(t)) continue;
+        t.waiting = false;
+        ++t.pc;
+      }
+      arrived_[number] = 0;
+      any = true;
+    }
+    return any;
+  }
+
   // All threads that are left stand at one barrier.
   bool meet_in_block() {
     const Ins* at = nullptr;
@@ -353,7 +399,8 @@ class Evaluator {
       const Ins& ins = program_.code[t.pc];
       if (at != nullptr && at != &ins) return false;
       at = &ins;
-      if (ins.code != Code::kBarrier && ins.code != Code::kBarrierReduce) return false;
+      if (ins.code != Code::kBarrierReduce && (ins.code != Code::kBarrier || ins.sub != 0))
+        return false;
       const bool yes = ins.a.cls != 0 && get(t.registers, ins.a) != 0;
       population += yes;
       all = all && yes;
@@ -377,6 +424,7 @@ class Evaluator {
   std::vector<uint32_t> labels_;
   std::vector<uint8_t> shared_;
   std::vector<Thread> threads_;
+  uint64_t arrived_[16] = {};  // at each numbered barrier, without waiting
   uint32_t block_ = 0;
 };
 

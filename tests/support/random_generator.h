@@ -17,9 +17,11 @@ class RandomGenerator {
  private:
   // What may stand at the place that is being filled.
   struct Region {
-    bool uniform = true;   // the whole block comes here
+    bool uniform = true;   // the whole block comes here, but for those that have exited
     bool in_loop = false;  // what stands here may run again
-    int mask = -1;         // r register with the lanes of this warp that come; -1: not known
+    bool exits = true;     // threads may exit here
+    int mask = -1;         // r register with the lanes of this warp that come, and perhaps some that
+                           // have exited (masks_name_exited_); -1: not known
     uint32_t depth = 0;
   };
 
@@ -47,6 +49,9 @@ class RandomGenerator {
   void scratch_store();
   void exchange();
   void barrier_reduce();
+  void guarded_barrier();
+  void warp_groups();
+  void big_parameter();
   void collective(const Region& region);
   void shuffle(const Region& region);
   void atomic();
@@ -68,6 +73,10 @@ class RandomGenerator {
   void place(uint16_t label);
   void branch(uint16_t label, Operand guard = {}, bool negate = false);
   Operand condition(const Region& region, bool& varies);
+  Operand uniform_condition();
+  bool knows_lanes(const Region& region) const {
+    return options_.collectives && region.mask >= 0 && (!masks_stale_ || masks_name_exited_);
+  }
   void guard_last(Operand predicate, bool negate);
   void address_in(Operand address, Operand base, Operand index, uint32_t mask);
   void access(MemorySpace space, Operand address, uint32_t room, bool load);
@@ -82,6 +91,11 @@ class RandomGenerator {
   bool in_function_ = false;
   bool exited_ = false;       // some threads may have gone: nobody counts on all of them
   bool masks_stale_ = false;  // lanes may have gone without being taken out of the masks
+  // Masks may name lanes that have exited, as most programs do that call for "all" after an early
+  // return; the hardware leaves those out.
+  bool masks_name_exited_ = false;
+  bool functions_exit_ = false;  // some functions end their thread
+  bool groups_ = false;          // warps meet at barriers without the others
   int budget_ = 0;
 
   Operand tid_, scalar_, block_, mask_, lane_, slot_, shared_, local_, input_, output_,

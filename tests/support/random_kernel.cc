@@ -59,6 +59,11 @@ void RandomGenerator::make_functions() {
       }
       place(past);
     }
+    if (functions_exit_ && chance(50)) {
+      op("setp.eq.u32", p, Operand::of('r', 0), Operand::of('r', 1));
+      add(Code::kExit).sub = 1;
+      guard_last(p, false);
+    }
     program_.functions.push_back(std::move(function));
   }
   in_function_ = false;
@@ -252,6 +257,14 @@ void RandomGenerator::epilogue(const RandomKernel&) {
 RandomKernel RandomGenerator::run() {
   RandomKernel kernel;
   choose_shape(kernel);
+  // Groups of warps count on all their threads.
+  groups_ = options_.only_operation < 0 && options_.barriers && threads_ % 64 == 0 && chance(25);
+  const bool exits =
+      options_.early_exit && options_.divergence && options_.only_operation < 0 && !groups_;
+  masks_name_exited_ = exits && chance(60);
+  functions_exit_ = masks_name_exited_ && options_.calls && chance(15);
+  exited_ = masks_stale_ = functions_exit_;
+  if (options_.only_operation < 0 && chance(15)) program_.big_parameter = 4 * (1 + below(1000));
   make_functions();
   code_ = &program_.code;
   prologue(kernel);
@@ -273,6 +286,8 @@ RandomKernel RandomGenerator::run() {
     if (kind < 2) std::memcpy(&kernel.input[at], &value, 4);
   }
   kernel.scalar = static_cast<uint32_t>(random_());
+  kernel.big.resize(program_.big_parameter);
+  for (uint8_t& byte : kernel.big) byte = static_cast<uint8_t>(random_());
   kernel.output.resize(size_t{kernel.blocks()} * threads_ * kRecordBytes);
   kernel.accumulators.resize(size_t{kAccumulatorBytes} * (1 + kernel.blocks()));
   kernel.dynamic_shared_bytes = program_.dynamic_shared ? program_.shared_bytes : 0;
@@ -287,11 +302,12 @@ RandomKernel make_random_kernel(const RandomKernelOptions& options) {
 
 std::vector<std::byte> RandomKernel::params(uint64_t input_address, uint64_t output_address,
                                             uint64_t accumulators_address) const {
-  std::vector<std::byte> bytes(28);
+  std::vector<std::byte> bytes(28 + big.size());
   std::memcpy(&bytes[0], &input_address, 8);
   std::memcpy(&bytes[8], &output_address, 8);
   std::memcpy(&bytes[16], &accumulators_address, 8);
   std::memcpy(&bytes[24], &scalar, 4);
+  if (!big.empty()) std::memcpy(&bytes[28], big.data(), big.size());
   return bytes;
 }
 

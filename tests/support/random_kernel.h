@@ -5,15 +5,18 @@
 // same options give the same kernel on every machine; any thread.
 //
 // What is in them: integer, 64-bit, 16-bit, f16, f32 and f64 arithmetic, predicates and guards,
-// nested and divergent ifs, loops (with break and continue) and switches, early exits, device
-// functions called directly and through pointers, local memory, shared memory with barriers where
-// the whole block comes, barrier reductions, shuffles, votes, matches and reductions of a warp with
-// the exact mask of the lanes that come, and atomics whose result does not depend on their order.
+// nested and divergent ifs, loops (with break and continue) and switches, early exits, also in loops
+// with barriers and in functions, device functions called directly and through pointers, local
+// memory, shared memory with barriers where the whole block comes (some only if a predicate of the
+// block says so) or a group of its warps, arrivals, barrier reductions, shuffles, votes, matches and
+// reductions of a warp with the mask of the lanes that come (exactly, or with lanes that have
+// exited), and atomics whose result does not depend on their order.
 // What is not: data races, order-dependent results, approximate instructions, undefined values. So
 // the result is one, bit for bit, on whatever executes PTX correctly, whatever order blocks run in.
 //
 // The entry is named "k" and has the parameters
-//   .u64 input, .u64 output, .u64 accumulators, .u32 scalar     (layout: RandomKernel::params)
+//   .u64 input, .u64 output, .u64 accumulators, .u32 scalar, and some an array of .b32 behind them
+// (layout: RandomKernel::params).
 #pragma once
 
 #include <cstddef>
@@ -60,11 +63,12 @@ struct RandomKernel {
   // Contents of the three buffers before the launch. output and accumulators are compared after it.
   std::vector<uint8_t> input, output, accumulators;
   uint32_t scalar = 0;
+  std::vector<uint8_t> big;  // the last parameter; empty: there is none
   std::shared_ptr<const RandomProgram> program;
 
   uint32_t threads_per_block() const { return block[0] * block[1] * block[2]; }
   uint32_t blocks() const { return grid[0] * grid[1] * grid[2]; }
-  // The parameter buffer (28 bytes) for buffers at these device addresses, each 256-byte aligned.
+  // The parameter buffer (28 bytes and `big`) for buffers at these device addresses, each 256-byte aligned.
   std::vector<std::byte> params(uint64_t input_address, uint64_t output_address,
                                 uint64_t accumulators_address) const;
 };

@@ -281,8 +281,9 @@ const OpRow kRows[] = {
     {"shf.r.wrap.b32", "rrrr", E(R(L((b << 32 | a) >> (c & 31))))},
     {"shf.l.clamp.b32", "rrrr", E(R(L(((b << 32 | a) << std::min<u64>(c, 32)) >> 32)))},
     {"shf.r.clamp.b32", "rrrr", E(R(L((b << 32 | a) >> std::min<u64>(c, 32))))},
-    {"bfe.u32", "rrrr", E(extract(a, b, c, 32, false))},
-    {"bfe.s32", "rrrr", E(extract(a, b, c, 32, true))},
+    // Beyond 255 the manual says "modulo 256" and the hardware saturates, so they stay below.
+    {"and.b32 %rt, $2, 255; bfe.u32 $0, $1, %rt, 9;", "rrr", E(extract(a, b, 9, 32, false))},
+    {"and.b32 %rt, $2, 255; bfe.s32 $0, $1, 7, %rt;", "rrr", E(extract(a, 7, b, 32, true))},
     {"bfi.b32 $0, $1, $2, $3, 9;", "rrrr", E(insert(a, b, U(c), 9, 32))},
     {"and.b32 %rt, $3, 127; bfi.b64 $0, $1, $2, %rt, 21;", "qqqr", E(insert(a, b, U(c & 127), 21, 64))},
     {"brev.b32", "rr", E(bit_reverse(a, 32))},
@@ -342,7 +343,6 @@ const OpRow kRows[] = {
     {"shl.b64", "qqr", E(b > 63 ? 0 : a << b)},
     {"shr.u64", "qqr", E(b > 63 ? 0 : a >> b)},
     {"shr.s64", "qqr", E(static_cast<u64>(L(a) >> std::min<u64>(b, 63)))},
-    // Beyond 255 the manual says "modulo 256" and the hardware saturates, so they stay below.
     {"and.b32 %rt, $2, 255; bfe.u64 $0, $1, %rt, 23;", "qqr", E(extract(a, b, 23, 64, false))},
     {"and.b32 %rt, $2, 255; bfe.s64 $0, $1, 11, %rt;", "qqr", E(extract(a, 11, b, 64, true))},
     {"popc.b64", "rq", E(population(a))},

@@ -112,6 +112,7 @@ std::string statement(const Ins& ins, uint32_t serial) {
     case Code::kSpecial:
       return "mov.u32 " + d + ", " + kSpecials[ins.sub] + ";";
     case Code::kParam:
+      if (ins.sub == 4) return "ld.param.b32 " + d + ", [big+" + std::to_string(ins.imm) + "];";
       return std::string(ins.sub == 3 ? "ld.param.u32 " : "ld.param.u64 ") + d + ", [" +
              kParams[ins.sub] + "];" +
              (ins.sub == 3 ? "" : " cvta.to.global.u64 " + d + ", " + d + ";");
@@ -133,7 +134,8 @@ std::string statement(const Ins& ins, uint32_t serial) {
       return text + ";\n\tbrx.idx " + a + ", targets" + std::to_string(ins.sub) + ";";
     }
     case Code::kBarrier:
-      return ins.sub == 0 ? "bar.sync 0;" : "barrier.sync " + b + ", %nthreads;";
+      if (ins.sub == 0) return "bar.sync 0;";
+      return (ins.sub == 1 ? "barrier.sync " : "barrier.arrive ") + b + ", " + text_of(ins.c) + ";";
     case Code::kBarrierReduce:
       return ins.sub == 0 ? "bar.red.popc.u32 " + d + ", 0, " + a + ";"
                           : std::string("bar.red.") + (ins.sub == 1 ? "and" : "or") + ".pred " + d +
@@ -165,26 +167,25 @@ std::string statement(const Ins& ins, uint32_t serial) {
       const char* space = space_name(ins.space);
       if (!ins.returns)
         return std::string("red") + space + "." + row.ptx + " " + address_of(ins) + ", " + b + ";";
-      return std::string("atom") + space + "." + row.ptx + " %" + row.cls + "t, " +
+      // What it returns depends on the order of blocks: to a register that nothing reads, or loops
+      // would seem to wait for it.
+      return std::string("atom") + space + "." + row.ptx + " %" + row.cls + "old, " +
              address_of(ins) + ", " + b + ";";
     }
     case Code::kCall:
       return call(ins, serial);
     case Code::kExit:
-      return (serial & 1) != 0 ? "ret;" : "exit;";
+      return ins.sub == 0 && (serial & 1) != 0 ? "ret;" : "exit;";
   }
   return {};
 }
 
-void body(std::string& text, const std::vector<Ins>& code, uint32_t& serial,
-          const std::string& threads) {
+void body(std::string& text, const std::vector<Ins>& code, uint32_t& serial) {
   for (const Ins& ins : code) {
     if (ins.code != Code::kLabel) text += '\t';
     if (ins.guard.cls != 0)
       text += std::string("@") + (ins.guard_not ? "!" : "") + text_of(ins.guard) + " ";
-    std::string line = statement(ins, serial++);
-    if (const size_t at = line.find("%nthreads"); at != line.npos) line.replace(at, 9, threads);
-    text += line + '\n';
+    text += statement(ins, serial++) + '\n';
   }
 }
 
@@ -194,7 +195,8 @@ std::string registers() {
   for (uint32_t k = 0; k < kClassCount; ++k) {
     const std::string name = std::string("%") + kClasses[k];
     text += std::string("\t.reg .") + types[k] + " " + name + "<" +
-            std::to_string(kRegistersPerClass) + ">;\n\t.reg ." + types[k] + " " + name + "t;\n";
+            std::to_string(kRegistersPerClass) + ">;\n\t.reg ." + types[k] + " " + name + "t, " +
+            name + "old;\n";
   }
   return text;
 }
@@ -209,19 +211,21 @@ std::string print_program(const RandomProgram& program) {
     text += ".func (.param .b32 back) f" + std::to_string(k) +
             "(.param .b32 a0, .param .b32 a1)\n{\n" + registers() +
             "\tld.param.b32 %r0, [a0];\n\tld.param.b32 %r1, [a1];\n";
-    body(text, program.functions[k].code, serial, "");
+    body(text, program.functions[k].code, serial);
     text += "\tst.param.b32 [back], %r2;\n\tret;\n}\n";
   }
   text +=
       ".visible .entry k(.param .u64 input, .param .u64 output, .param .u64 accumulators, "
-      ".param .u32 scalar)\n{\n" +
-      registers();
+      ".param .u32 scalar" +
+      (program.big_parameter == 0
+           ? std::string()
+           : ", .param .align 4 .b8 big[" + std::to_string(program.big_parameter) + "]") +
+      ")\n{\n" + registers();
   if (!program.dynamic_shared && program.shared_bytes != 0)
     text += "\t.shared .align 16 .b8 sh[" + std::to_string(program.shared_bytes) + "];\n";
   if (program.local_bytes != 0)
     text += "\t.local .align 16 .b8 loc[" + std::to_string(program.local_bytes) + "];\n";
-  const uint32_t threads = (program.shared_bytes - kAccumulatorBytes) / kSlotBytesOfThread;
-  body(text, program.code, serial, std::to_string(threads));
+  body(text, program.code, serial);
   return text + "}\n";
 }
 

@@ -41,13 +41,13 @@ std::span<const OpRow> op_rows();
 enum class Code : uint8_t {
   kOp,       // sub: row
   kSpecial,  // d = special register, sub: index of kSpecials
-  kParam,    // d = parameter, sub: 0 input, 1 output, 2 accumulators, 3 scalar
+  kParam,    // d = parameter, sub: 0 input, 1 output, 2 accumulators, 3 scalar, 4 big at imm
   kAddress,  // d = address of: sub 0 shared (b32), 1 local (b64), 2 shared generic, 3 local generic
   kFunctionAddress,  // d = address of function `sub`
   kLabel,            // sub: number
   kBranch,           // to label `sub`
   kSwitch,           // by a, to labels
-  kBarrier,          // sub: 0 bar.sync 0; 1 barrier.sync with number b, all the block's threads
+  kBarrier,          // sub: 0 bar.sync 0; with number b for c threads: 1 barrier.sync, 2 arrive
   kBarrierReduce,    // sub: 0 popc (d: r), 1 and, 2 or (d: p); a: predicate
   kVote,             // sub: 0 all, 1 any, 2 uni (d: p), 3 ballot (d: r); a: predicate; mask
   kShuffle,          // sub: 0 up, 1 down, 2 bfly, 3 idx; d, d2 (p), a value, b lane, c; mask
@@ -58,7 +58,7 @@ enum class Code : uint8_t {
   kStore,            // [a + imm] = b..
   kAtomic,           // sub: index of kAtomics; [a + imm], b; `returns`: atom, otherwise red
   kCall,             // d = function `sub` (or at address c) of a, b
-  kExit,
+  kExit,  // sub: 0 ret or exit, 1 exit
 };
 
 enum class MemorySpace : uint8_t { kGlobal, kShared, kLocal, kGeneric };
@@ -106,6 +106,7 @@ class RandomProgram {
   uint32_t shared_bytes = 0;
   uint32_t local_bytes = 0;
   bool dynamic_shared = false;
+  uint32_t big_parameter = 0;  // bytes
 };
 
 // The whole module.

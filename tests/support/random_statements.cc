@@ -103,6 +103,7 @@ void RandomGenerator::exchange() {
     if (!exited_ && threads_ % 32 == 0 && chance(30)) {
       bar.sub = 1;
       bar.b = Operand::imm('r', below(16));
+      bar.c = Operand::imm('r', threads_);
     }
   };
   access(MemorySpace::kShared, slot_, 16, false);
@@ -120,6 +121,60 @@ void RandomGenerator::exchange() {
   op("add.u32", address, t, shared_);
   access(MemorySpace::kShared, address, 16, true);
   meet();
+}
+
+// A barrier that the block comes to or does not, as a whole.
+void RandomGenerator::guarded_barrier() {
+  const Operand p = uniform_condition();
+  add(Code::kBarrier);
+  guard_last(p, chance(50));
+}
+
+// Every other warp meets the rest of its group: by a barrier of each group's own, or one group only
+// announces what the other waits for.
+void RandomGenerator::warp_groups() {
+  const Operand t = fresh('r'), p = fresh('p'), address = fresh('r');
+  op("and.b32", t, tid_, Operand::imm('r', 32));
+  op("setp.eq.u32", p, t, Operand::imm('r', 0));
+  const auto meet = [this](uint16_t how, uint32_t number, uint32_t threads) {
+    Ins& bar = add(Code::kBarrier);
+    bar.sub = how;
+    bar.b = Operand::imm('r', number);
+    bar.c = Operand::imm('r', threads);
+  };
+  const bool announces = chance(40);
+  const uint32_t number = 1 + below(14), partner = 64 * below(threads_ / 64);
+  // Somebody of one's own group, or of the group that announces.
+  op("add.u32", t, tid_, Operand::imm('r', partner));
+  const Operand wraps = fresh('p'), wrapped = fresh('r');
+  op("sub.u32", wrapped, t, Operand::imm('r', threads_));
+  op("setp.ge.u32", wraps, t, Operand::imm('r', threads_));
+  op("selp.b32", t, wrapped, t, wraps);
+  if (announces) op("xor.b32", t, t, Operand::imm('r', 32));
+  op("shl.b32", t, t, Operand::imm('r', 4));
+  op("add.u32", address, t, shared_);
+  access(MemorySpace::kShared, slot_, 16, false);
+  const uint16_t others = new_label(), end = new_label();
+  branch(others, p, true);
+  if (announces) {
+    meet(2, number, threads_);
+  } else {
+    meet(1, number, threads_ / 2);
+    access(MemorySpace::kShared, address, 16, true);
+  }
+  branch(end);
+  place(others);
+  meet(1, announces ? number : number + 1, announces ? threads_ : threads_ / 2);
+  access(MemorySpace::kShared, address, 16, true);
+  place(end);
+  add(Code::kBarrier);
+}
+
+void RandomGenerator::big_parameter() {
+  Ins& ins = add(Code::kParam);
+  ins.sub = 4;
+  ins.imm = 4 * below(program_.big_parameter / 4);
+  ins.d = user('r');
 }
 
 void RandomGenerator::barrier_reduce() {
@@ -168,6 +223,17 @@ void RandomGenerator::collective(const Region& region) {
 // What comes from a lane that does not take part is undefined: it is replaced by a constant.
 void RandomGenerator::shuffle(const Region& region) {
   const Operand mask = Operand::of('r', static_cast<uint32_t>(region.mask));
+  Operand here = mask;
+  if (masks_name_exited_) {
+    const Operand always = fresh('p');
+    here = fresh('r');
+    op("setp.eq.u32", always, lane_, lane_);
+    Ins& vote = add(Code::kVote);
+    vote.sub = 3;
+    vote.d = here;
+    vote.a = always;
+    vote.mask = mask;
+  }
   const uint16_t mode = static_cast<uint16_t>(below(4));
   const Operand from = fresh('r'), t = fresh('r'), there = fresh('p'), result = fresh('r'),
                 inside = fresh('p');
@@ -193,7 +259,7 @@ void RandomGenerator::shuffle(const Region& region) {
       lane = user('r');
       op("and.b32", from, lane, Operand::imm('r', 31));
   }
-  op("shr.u32", t, mask, from);
+  op("shr.u32", t, here, from);
   op("and.b32", t, t, Operand::imm('r', 1));
   op("setp.ne.u32", there, t, Operand::imm('r', 0));
   Ins& ins = add(Code::kShuffle);
@@ -272,7 +338,7 @@ void RandomGenerator::early_exit(Region& region) {
   op("and.b32", t, chance(50) ? tid_ : user('r'), Operand::imm('r', 7));
   op("setp.eq.u32", p, t, Operand::imm('r', below(8)));
   if (region.mask == static_cast<int>(mask_.reg) && region.depth == 0 && options_.collectives &&
-      !masks_stale_) {
+      (masks_name_exited_ ? chance(40) : !masks_stale_)) {
     // Those that stay know who they are.
     const Operand stay = fresh('p');
     op("not.pred", stay, p);

@@ -27,6 +27,12 @@ struct Tally {
   std::uint64_t runs = 0, evictions = 0;
 };
 
+std::vector<std::uint8_t> bytes_of(EvictionRun& run, std::size_t buffer) {
+  std::vector<std::uint8_t> bytes(run.bytes(buffer));
+  std::memcpy(bytes.data(), run.data(buffer), bytes.size());
+  return bytes;
+}
+
 void run_one(std::uint64_t seed, Tally& tally) {
   RandomKernelOptions options;
   options.seed = seed;
@@ -59,6 +65,9 @@ void run_one(std::uint64_t seed, Tally& tally) {
   auto original = (*run)->run_original(launch, seed);
   ASSERT_TRUE(original) << original.error().message;
   const auto expected = (*run)->contents();
+  const random_kernels::RandomKernelResult told = random_kernels::evaluate(kernel);
+  const random_kernels::RandomKernelResult got{bytes_of(**run, 1), bytes_of(**run, 2)};
+  ASSERT_EQ(random_kernels::describe_difference(kernel, told, got), "") << kernel.ptx;
   for (std::uint64_t round = 0; round < 4; ++round) {
     (*run)->restore(before);
     EvictionOptions evict;
