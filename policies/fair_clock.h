@@ -104,7 +104,8 @@ class FairClock {
     }
     Level& l = level(g);
     l.weighted_sum += static_cast<Int128>(delta) * g.share.weight;
-    return l.vtime() >= kRebaseAt ? rebase(g.share.priority) : 0;
+    // Its virtual time, without a division of 128 bits for each report.
+    return l.weighted_sum >= static_cast<Int128>(kRebaseAt) * l.weight ? rebase(g.share.priority) : 0;
   }
 
   // What busy v is owed beyond its credit is forgotten: it had all that it could use.

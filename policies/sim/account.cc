@@ -15,19 +15,6 @@ Account::Account(const Workload& w, Outcome& out) : out_(out), window_ns_(w.shar
   parts_.resize(kParts);
 }
 
-void Account::add(VgpuId v, uint64_t held_sm_ns) {
-  Member& m = members_[v];
-  out_.vgpus[v].sm_ns += held_sm_ns;
-  if (!m.busy) return;
-  const double held = static_cast<double>(held_sm_ns);
-  held_now_ += held;
-  if (m.contended) m.got += held;
-  if (compared_busy_ == compared_count_ && compared_count_ >= 2 && m.compared) {
-    m.window_got += held;
-    m.all_got += held;
-  }
-}
-
 void Account::pass(uint64_t now_ns) {
   const uint64_t dt = now_ns - last_ns_;
   last_ns_ = now_ns;
@@ -164,6 +151,7 @@ void Account::end_window_part() {
 void Account::finish(uint64_t now_ns) {
   for (VgpuId v = 0; v < members_.size(); ++v) {
     Member& m = members_[v];
+    out_.vgpus[v].sm_ns = m.sm_ns;
     if (m.contended) close(v);
     if (m.busy) out_.vgpus[v].busy_ns += now_ns - m.busy_since_ns;
     if (m.waits)

@@ -20,7 +20,18 @@ class Account {
 
   // Time passed with nothing changing: `held_sm_ns` is the SM-time that v held with work in it. First
   // add() for each holder, then pass() once.
-  void add(VgpuId v, uint64_t held_sm_ns);
+  void add(VgpuId v, uint64_t held_sm_ns) {
+    Member& m = members_[v];
+    m.sm_ns += held_sm_ns;
+    if (!m.busy) return;
+    const double held = static_cast<double>(held_sm_ns);
+    held_now_ += held;
+    if (m.contended) m.got += held;
+    if (compared_busy_ == compared_count_ && compared_count_ >= 2 && m.compared) {
+      m.window_got += held;
+      m.all_got += held;
+    }
+  }
   void pass(uint64_t now_ns);
 
   void set_busy(VgpuId v, bool busy);
@@ -36,6 +47,7 @@ class Account {
   struct Member {
     bool busy = false, holding = false, compared = true, contended = false;
     double weight = 1;
+    uint64_t sm_ns = 0;                    // held, in all
     double v_mark = 0, got = 0, owed = 0;  // of the contended interval that goes on
     double window_got = 0;                 // of the part of a window that goes on
     double all_got = 0;

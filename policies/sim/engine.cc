@@ -60,6 +60,7 @@ Outcome Engine::run() {
     handle(e);
   }
   report_usage();
+  account_.finish(now_ns_);
   for (uint32_t p = 0; p < programs_.size(); ++p) {
     settle(programs_[p].head);
     out_.programs[p].unfinished_runs = programs_[p].pending.size() + programs_[p].open.size();
@@ -70,7 +71,6 @@ Outcome Engine::run() {
   double held = 0;
   for (const VgpuResult& v : out_.vgpus) held += static_cast<double>(v.sm_ns);
   out_.lost_sm_ns = held - out_.useful_sm_ns;
-  account_.finish(now_ns_);
   out_.end_ns = now_ns_;
   return std::move(out_);
 }
@@ -106,6 +106,8 @@ void Engine::advance(uint64_t time_ns) {
 }
 
 void Engine::report_usage() {
+  if (reported_ns_ == now_ns_) return;  // use needs time
+  reported_ns_ = now_ns_;
   for (const uint32_t id : launch_holds_) {
     const Hold& h = holds_[id];
     Head& l = programs_[h.program].head;

@@ -6,13 +6,6 @@
 namespace sluice::policy::sim {
 
 // ---- launches ------------------------------------------------------------------------------------
-void Engine::settle(Head& h) {
-  if (!h.present) return;
-  const uint64_t done = (now_ns_ - h.settled_ns) * h.speed;
-  h.remaining -= std::min(done, h.remaining);
-  h.settled_ns = now_ns_;
-}
-
 void Engine::set_speed(uint32_t program, uint64_t speed) {
   Head& h = programs_[program].head;
   if (h.speed == speed) return;
@@ -37,10 +30,6 @@ uint64_t Engine::task_ns(const Head& h) const {
   const double alone = static_cast<double>(h.work) / static_cast<double>(h.width);
   const double slots = static_cast<double>(h.width) / kUnit * k.blocks_per_sm;
   return static_cast<uint64_t>(std::max(1.0, std::min(alone, alone * slots / k.tasks)));
-}
-
-uint32_t Engine::tasks_done(const Head& h) {
-  return static_cast<uint32_t>(static_cast<double>(h.work - h.remaining) * h.tasks_per_work + 1e-6);
 }
 
 Launch Engine::view(const Head& h) {

@@ -146,10 +146,18 @@ class Engine {
   void release(uint32_t hold, LeftReason why);
   void reassign(VgpuId v);
   void set_speed(uint32_t program, uint64_t speed);
-  void settle(Head& h);
+  // Here, as they are asked for each holder at each event.
+  void settle(Head& h) {
+    if (!h.present) return;
+    const uint64_t done = (now_ns_ - h.settled_ns) * h.speed;
+    h.remaining -= std::min(done, h.remaining);
+    h.settled_ns = now_ns_;
+  }
   void finish(uint32_t program);
   uint64_t task_ns(const Head& h) const;
-  static uint32_t tasks_done(const Head& h);
+  static uint32_t tasks_done(const Head& h) {
+    return static_cast<uint32_t>(static_cast<double>(h.work - h.remaining) * h.tasks_per_work + 1e-6);
+  }
   static Launch view(const Head& h);
   // engine_slices.cc
   void set_slice(const Action& a);
@@ -177,6 +185,7 @@ class Engine {
   Random random_;
   std::priority_queue<Event> events_;
   Actions actions_;
+  uint64_t reported_ns_ = 0;  // usage up to here has been reported
   uint64_t order_ = 0, now_ns_ = 0, wake_version_ = 0, launches_ = 0;
   std::vector<ProgramState> programs_;
   std::vector<uint32_t> program_of_;   // by launch id
