@@ -18,14 +18,22 @@ class Account {
  public:
   Account(const Workload& w, Outcome& out);
 
-  // Time passed with nothing changing: `held_sm_ns` is the SM-time that v held with work in it. First
+  // Time passed with nothing changing: `held_sm_ns` is the SM-time that v, which has work, held in it. First
   // add() for each holder, then pass() once.
   void add(VgpuId v, uint64_t held_sm_ns) {
+    held_now_ += static_cast<double>(held_sm_ns);
+    charge(v, held_sm_ns);
+  }
+  // The two halves of it, for an owner that knows what all hold together: the sum before pass(), and who it was later, before
+  // anything else of these changes and before a part of a window ends.
+  void add_sum(uint64_t held_sm_ns) { held_now_ += static_cast<double>(held_sm_ns); }
+  bool part_ends(uint64_t dt_ns) const {
+    return compared_busy_ == compared_count_ && compared_count_ >= 2 && (part_ns_ + dt_ns) * kParts >= window_ns_;
+  }
+  void charge(VgpuId v, uint64_t held_sm_ns) {
     Member& m = members_[v];
     m.sm_ns += held_sm_ns;
-    if (!m.busy) return;
     const double held = static_cast<double>(held_sm_ns);
-    held_now_ += held;
     if (m.contended) m.got += held;
     if (compared_busy_ == compared_count_ && compared_count_ >= 2 && m.compared) {
       m.window_got += held;

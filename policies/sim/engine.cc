@@ -85,12 +85,9 @@ void Engine::advance(uint64_t time_ns) {
   const uint64_t dt = time_ns - now_ns_;
   bool works = false;
   // A hold is charged while its vGPU has work; leaving costs nothing to one that has none.
-  for (const VgpuId v : holders_) {
-    if (!account_.busy(v)) continue;
-    const uint64_t held = dt * vgpus_[v].whole_sms;
+  if (busy_whole_sms_) {
     works = true;
-    account_.add(v, held);
-    vgpus_[v].used_sm_ns += held;
+    account_.add_sum(dt * busy_whole_sms_);
   }
   for (const uint32_t id : launch_holds_) {
     const Hold& h = holds_[id];
@@ -102,7 +99,21 @@ void Engine::advance(uint64_t time_ns) {
   }
   now_ns_ = time_ns;
   if (!works && account_.busy_count()) out_.idle_with_work_ns += dt;
+  if (account_.part_ends(dt)) charge();
   account_.pass(time_ns);
+}
+
+void Engine::charge() {
+  const uint64_t dt = now_ns_ - charged_ns_;
+  if (dt == 0) return;
+  charged_ns_ = now_ns_;
+  for (const VgpuId v : holders_) charge_one(vgpus_[v], v, dt);
+}
+
+void Engine::set_busy(VgpuId v, bool busy) {
+  charge();
+  if (account_.busy(v) != busy) busy_whole_sms_ += busy ? vgpus_[v].whole_sms : -vgpus_[v].whole_sms;
+  account_.set_busy(v, busy);
 }
 
 void Engine::report_usage() {
@@ -116,9 +127,11 @@ void Engine::report_usage() {
     policy_.on_usage(now_ns_, h.vgpu, {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = tasks_done(l)});
     l.used_sm_ns = 0;
   }
+  const uint64_t dt = now_ns_ - charged_ns_;
+  charged_ns_ = now_ns_;
   for (const VgpuId id : holders_) {
     VgpuState& v = vgpus_[id];
-    if (!v.used_sm_ns) continue;
+    if (!charge_one(v, id, dt)) continue;
     Usage usage{.sm_ns = v.used_sm_ns};
     for (uint32_t p : v.heads) {
       Head& l = programs_[p].head;
@@ -162,6 +175,7 @@ void Engine::handle(const Event& e) {
       VgpuState& v = vgpus_[e.id];
       const auto& changes = w_.vgpus[e.id].changes;
       v.share = changes[v.next_change].share;
+      charge();
       account_.set_weight(e.id, v.share.weight);
       if (options_.observer) options_.observer->on_share(now_ns_, e.id, v.share);
       if (++v.next_change < changes.size())

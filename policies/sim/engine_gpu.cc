@@ -99,7 +99,7 @@ void Engine::finish(uint32_t program) {
   std::erase(vgpus_[v].heads, program);
   program_of_[done.id] = kNone;
   const bool next = !ps.queue.empty();
-  if (vgpus_[v].heads.empty() && !next) account_.set_busy(v, false);
+  if (vgpus_[v].heads.empty() && !next) set_busy(v, false);
   ask([&](Actions& a) { policy_.on_launch_done(now_ns_, done, a); });
   if (next) make_head(program);
   const bool idle = !account_.busy(v);
@@ -198,8 +198,10 @@ uint32_t Engine::new_hold() {
 }
 
 void Engine::count_whole(VgpuId v, int64_t sms) {
+  charge();
   VgpuState& g = vgpus_[v];
   g.whole_sms += static_cast<uint64_t>(sms);
+  if (account_.busy(v)) busy_whole_sms_ += static_cast<uint64_t>(sms);
   if ((g.whole_sms > 0) == (g.place != kNowhere)) return;
   if (g.whole_sms > 0) {
     g.place = static_cast<uint32_t>(holders_.size());

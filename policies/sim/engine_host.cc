@@ -160,7 +160,7 @@ void Engine::make_head(uint32_t i) {
   if (options_.observer) options_.observer->on_launch(now_ns_, l, i, q.kernel);
   const bool had_work = account_.busy(p.vgpu);
   if (!had_work) {
-    account_.set_busy(p.vgpu, true);
+    set_busy(p.vgpu, true);
     if (options_.observer) options_.observer->on_busy(now_ns_, p.vgpu);
   }
   ask([&](Actions& a) { policy_.on_launch_queued(now_ns_, l, a); });

@@ -122,6 +122,16 @@ class Engine {
   void advance(uint64_t time_ns);
   void handle(const Event& e);
   void report_usage();
+  // Time since the last call is charged to those who hold SMs as a whole, one by one: before anything that this rests on
+  // changes, not at each event.
+  void charge();
+  uint64_t charge_one(VgpuState& v, VgpuId id, uint64_t dt) {
+    if (!account_.busy(id)) return v.used_sm_ns;
+    const uint64_t held = dt * v.whole_sms;
+    account_.charge(id, held);
+    return v.used_sm_ns += held;
+  }
+  void set_busy(VgpuId v, bool busy);
   template <class F>
   void ask(F&& event) {
     report_usage();
@@ -185,7 +195,8 @@ class Engine {
   Random random_;
   std::priority_queue<Event> events_;
   Actions actions_;
-  uint64_t reported_ns_ = 0;  // usage up to here has been reported
+  uint64_t reported_ns_ = 0, charged_ns_ = 0;  // usage up to here has been reported, or charged
+  uint64_t busy_whole_sms_ = 0;                // held as a whole by vGPUs with work
   uint64_t order_ = 0, now_ns_ = 0, wake_version_ = 0, launches_ = 0;
   std::vector<ProgramState> programs_;
   std::vector<uint32_t> program_of_;   // by launch id
