@@ -248,10 +248,13 @@ Result<void> info(AdminClient& client, bool as_json) {
     static const json::value kNone;
     const json::value* d = field(v, "device");
     const json::value* a = field(v, "accounting");
-    print(fmt::format("sluiced {} (process {}), up {:.0f} s\ndevice {}: {}\npolicy {}, quantum {} us\n"
+    print(fmt::format("sluiced {} (process {}), up {:.0f} s\ndevice {}: {}\nsignal {}, chunks of {} us\n"
+                      "policy {}, quantum {} us\n"
                       "accounting by {}: {}\n",
                       text(v, "version"), text(v, "pid"), number(v, "uptime_ms") / 1000,
-                      text(d ? *d : kNone, "kind"), text(d ? *d : kNone, "library"), text(v, "policy"),
+                      text(d ? *d : kNone, "kind"), text(d ? *d : kNone, "library"),
+                      text(d ? *d : kNone, "signal"), text(d ? *d : kNone, "chunk_target_us"),
+                      text(v, "policy"),
                       text(v, "quantum_us"), text(a ? *a : kNone, "source"),
                       text(a ? *a : kNone, "meaning")));
   });

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace sluice::worker_protocol {
 
@@ -50,6 +51,18 @@ enum StartFd {
   kStartFdCount
 };
 
+// How the evict word gets from the signal page, into which sluiced stores it, to the blocks that look
+// at it. What each costs: docs/benchmarks.md.
+enum class Signal : uint32_t {
+  kHost = 0,   // every block reads the page itself (FLEP)
+  kProxy = 1,  // block 0 reads the page and copies the word to device memory (EffiSha)
+  kWrite = 2,  // the worker writes it to device memory by a stream memory operation
+  kCopy = 3,   // the worker has it copied to device memory (FRS)
+};
+inline constexpr std::string_view kSignalNames[] = {"host", "proxy", "stream-write", "copy"};
+// The worker has to be woken (gate eventfd) by whoever stored an evict word.
+constexpr bool is_forwarded(Signal s) { return s == Signal::kWrite || s == Signal::kCopy; }
+
 struct Start {
   uint32_t version = kVersion;
   uint32_t slot = 0;
@@ -62,6 +75,9 @@ struct Start {
   uint32_t nvidia = 0;              // 1: library is NVIDIA's; 0: the software GPU
   uint32_t chunk_target_us = 200;   // how long a chunk of tasks should take at most
   uint32_t spatial_sms = 0;         // SMs of the GPU, where parts of it may be granted; 0: never
+  Signal signal = Signal::kHost;
+  uint32_t fixed_chunk = 0;         // tasks between two looks at the evict word (FLEP's amortising
+                                    // factor), at most 1024; 0: as many as take chunk_target_us
   uint32_t reserved = 0;
   char library[256] = {};           // path or soname for dlopen
   char soft_gpu_file[256] = {};     // shared file of the software GPU, empty: none

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -167,6 +169,18 @@ class Reader {
 
 }  // namespace
 
+worker_protocol::Signal Config::signal_for(bool nvidia) const {
+  // Measured (docs/benchmarks.md): the proxy tells an H200 soonest. The software GPU's blocks read the
+  // host's memory as fast as any other.
+  return signal.value_or(nvidia ? worker_protocol::Signal::kProxy : worker_protocol::Signal::kHost);
+}
+uint32_t Config::chunk_target_for(bool nvidia) const {
+  if (chunk_target_us != 0) return chunk_target_us;
+  // 20 us as measured on an H200 (docs/benchmarks.md). A task of the interpreter often takes longer than
+  // that, and then each would be a chunk of its own.
+  return nvidia ? 20 : 200;
+}
+
 std::string Config::admin_socket_path() const {
   return admin_socket.empty() ? runtime_dir + "/admin.sock" : admin_socket;
 }
@@ -211,6 +225,16 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("soft_sms", c.soft_sms, 1, 256);
   r.size("soft_memory", c.soft_memory_bytes, 64ull << 20, 1ull << 40, false);
   r.number("soft_threads", c.soft_threads, 0, 256);
+  r.word("signal", "\"auto\", \"proxy\", \"host\", \"stream-write\", \"copy\"", [&](const std::string& w) {
+    c.signal.reset();
+    if (w == "auto") return true;
+    const auto* name = std::find(std::begin(worker_protocol::kSignalNames),
+                                 std::end(worker_protocol::kSignalNames), w);
+    if (name == std::end(worker_protocol::kSignalNames)) return false;
+    c.signal = static_cast<worker_protocol::Signal>(name - std::begin(worker_protocol::kSignalNames));
+    return true;
+  });
+  r.number("signal_chunk", c.signal_chunk, 0, 1024);
   r.end_table();
 
   r.environment("worker_environment", c.worker_environment);
@@ -241,7 +265,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("latency_target_us", c.latency_target_us, 100, 10'000'000);
   r.number("short_gap_us", c.short_gap_us, 0, 10'000'000);
   r.number("handover_loss_percent", c.handover_loss_percent, 1, 50);
-  r.number("chunk_target_us", c.chunk_target_us, 1, 1'000'000);
+  r.number("chunk_target_us", c.chunk_target_us, 0, 1'000'000);
   r.path("trace", c.trace);
   r.size("trace_limit", c.trace_limit_bytes, 2ull << 20, 1ull << 40, false);
   r.end_table();

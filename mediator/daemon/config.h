@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "mediator/base/log.h"
 #include "mediator/base/result.h"
+#include "mediator/core/worker_protocol.h"
 
 namespace sluice {
 
@@ -34,6 +36,8 @@ struct Config {
   uint32_t soft_sms = 4;
   uint64_t soft_memory_bytes = 2ull << 30;
   uint32_t soft_threads = 0;      // 0: the library's choice
+  std::optional<worker_protocol::Signal> signal;  // unset: signal_for()
+  uint32_t signal_chunk = 0;      // FLEP's amortising factor; 0: adaptive
 
   // [worker_environment]
   std::map<std::string, std::string> worker_environment;
@@ -53,7 +57,7 @@ struct Config {
   uint32_t latency_target_us = 40000;
   uint32_t short_gap_us = 20000;
   uint32_t handover_loss_percent = 4;
-  uint32_t chunk_target_us = 200;
+  uint32_t chunk_target_us = 0;   // 0: chunk_target_for()
   std::string trace;              // file to record what the scheduler does; empty: none
   uint64_t trace_limit_bytes = 256ull << 20;
 
@@ -63,6 +67,10 @@ struct Config {
   uint32_t session_end_ms = 5000;   // from End to the worker's exit; then SIGKILL
   uint32_t evict_warn_ms = 100;     // from an eviction to a line in the log, if it has not left
   uint32_t evict_end_ms = 2000;     // from an eviction to the end of sessions that have not left
+
+  // What holds for an NVIDIA GPU or the software GPU where the file leaves the choice to us.
+  worker_protocol::Signal signal_for(bool nvidia) const;
+  uint32_t chunk_target_for(bool nvidia) const;
 
   std::string admin_socket_path() const;
   std::string soft_gpu_path() const;  // of the shared file

@@ -111,7 +111,10 @@ Result<void> Daemon::start() {
     return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
   s.worker_path = config_.worker;
   s.worker_environment = worker_environment(config_, s.nvidia);
-  s.chunk_target_us = config_.chunk_target_us;
+  s.chunk_target_us = config_.chunk_target_for(s.nvidia);
+  s.signal = config_.signal_for(s.nvidia);
+  s.signal_chunk = config_.signal_chunk;
+  engine_->ring_on_evict(worker_protocol::is_forwarded(s.signal));
   s.staging_bytes = config_.staging_bytes;
   s.worker_start_ms = config_.worker_start_ms;
   s.session_end_ms = config_.session_end_ms;

@@ -142,6 +142,7 @@ void Engine::execute(const core::Action& action) {
       break;
     case Kind::kSetEvict:
       entry.pages.set_evict(action.word);
+      if (ring_on_evict_) Bell::for_eventfd(entry.gate_fd).ring();
       break;
     case Kind::kReadReport:
       read_report(action.session);

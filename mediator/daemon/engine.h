@@ -41,6 +41,9 @@ class Engine {
   // `pages` and both eventfds stay the session's and outlive remove_session().
   Result<core::SessionId> add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd, int ring_fd,
                                       EndHook end);
+  // Whether workers have to be woken to take an eviction further (worker_protocol::is_forwarded). Before
+  // any session.
+  void ring_on_evict(bool ring) { ring_on_evict_ = ring; }
   // From now on the worker reads in its grant word that its session is being ended.
   void mark_ending(core::SessionId session);
   void remove_session(core::SessionId session);
@@ -90,6 +93,7 @@ class Engine {
     uint64_t ended_relaunches = 0;     // of sessions that are over
   };
   std::vector<VgpuEntry> vgpus_;       // by VgpuId
+  bool ring_on_evict_ = false;
   size_t session_count_ = 0;
   uint64_t beats_ = 0;
   std::deque<Sample> samples_;

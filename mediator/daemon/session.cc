@@ -106,6 +106,8 @@ Result<void> Session::prepare() {
   start.memory_limit_bytes = limit;
   start.nvidia = settings_.nvidia;
   start.chunk_target_us = settings_.chunk_target_us;
+  start.signal = settings_.signal;
+  start.fixed_chunk = settings_.signal_chunk;
   copy_text(start.library, sizeof start.library, settings_.library);
   copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);
   copy_text(start.vgpu, sizeof start.vgpu, request_.vgpu);

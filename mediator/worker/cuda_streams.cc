@@ -122,7 +122,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
   sluice_preempt_params p = make_params(w.grid, w.tasks, w.geometry, settings);
   p.control = w.control.address;
-  p.signal = c.signal;
+  p.signal = c.evict_word ? c.evict_word : c.signal;
   p.record = w.record < 0 ? 0
                           : c.report + offsetof(sluice_report_area, records) +
                                 static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);

@@ -2,8 +2,8 @@
 // call, control blocks and launch records, markers (events), and what a launch that ended has done.
 //
 // Owned by the session, used under its lock by whichever thread drives the engine; each thread that
-// does makes the right context current first (make_current). The software GPU and NVIDIA's differ
-// only in `proxy`: on a real GPU block 0 of a clone polls the signal page for the others.
+// does makes the right context current first (make_current). `proxy`: block 0 of a clone polls the
+// signal page for the others (worker_protocol::Signal).
 #pragma once
 
 #include <functional>

@@ -11,6 +11,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "mediator/base/log.h"
@@ -38,6 +39,10 @@ Result<SessionParts> receive_start(int control) {
     return Error{EPROTO, "the first message is not a Start of this version"};
   }
   SessionParts parts;
+  if (static_cast<size_t>(packet.start.signal) >= std::size(wp::kSignalNames) ||
+      packet.start.fixed_chunk > kMaxChunk) {
+    return Error{EPROTO, "Start names a signal or a chunk that there is not"};
+  }
   parts.start = packet.start;
   parts.start.library[sizeof parts.start.library - 1] = 0;
   parts.start.soft_gpu_file[sizeof parts.start.soft_gpu_file - 1] = 0;

@@ -38,7 +38,8 @@ struct ContextObject : HandleObject {
   int max_block[3] = {1024, 1024, 64};
   int max_grid[3] = {0x7fffffff, 65535, 65535};
   CUstream transfers = nullptr;  // ours: control blocks in and out
-  CUdeviceptr signal = 0;        // the evict word as kernels address it
+  CUdeviceptr signal = 0;        // the signal page's evict word as kernels address it
+  CUdeviceptr evict_word = 0;    // the word in device memory that follows it (EvictForwarder); 0: none
   CUdeviceptr report = 0;        // the report area as kernels address it
   int clock_khz = 1000000;       // of the SMs
   std::unique_ptr<ControlPool> controls;                // session lock

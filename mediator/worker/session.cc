@@ -32,6 +32,7 @@ namespace {
 LoopSettings loop_settings(const wp::Start& start) {
   LoopSettings s;
   s.target_us = start.chunk_target_us;
+  s.fixed_chunk = static_cast<uint16_t>(start.fixed_chunk);
   return s;
 }
 }  // namespace
@@ -50,7 +51,8 @@ Session::Session(SessionParts parts, SessionLimits limits)
       engine_wake_(wake_fd()),
       gate_(p_.host, p_.signal, &p_.report->header, monotonic_ns(),
             [fd = p_.fds[wp::kRingFd].get()] { signal_eventfd(fd); }),
-      streams_(api_, p_.start.nvidia != 0, loop_settings(p_.start), p_.signal, p_.report,
+      forwarder_(api_, p_.start.signal, p_.signal),
+      streams_(api_, p_.start.signal == wp::Signal::kProxy, loop_settings(p_.start), p_.signal, p_.report,
                {[this](uint64_t token, CUresult status) { on_complete(token, status); },
                 [this](uint64_t token) { on_complete(token, CUDA_SUCCESS); },
                 [this](CUresult status) { replies_.send(0, 0, status); }}),

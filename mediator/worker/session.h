@@ -44,6 +44,7 @@
 #include "mediator/ring/ring.h"
 #include "mediator/ring/wait.h"
 #include "mediator/worker/cuda_streams.h"
+#include "mediator/worker/evict_forwarder.h"
 #include "mediator/worker/gate.h"
 #include "mediator/worker/objects.h"
 #include "mediator/worker/replies.h"
@@ -193,6 +194,7 @@ class Session {
   std::mutex mutex_;
   // All under mutex_:
   Gate gate_;
+  EvictForwarder forwarder_;  // has a lock of its own
   CudaStreams streams_;
   StreamEngine engine_;
   HandleTable handles_;

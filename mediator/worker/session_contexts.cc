@@ -103,6 +103,7 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
         false);
   }
   if ((r = register_pages(*c)) != CUDA_SUCCESS) return r;
+  if ((r = forwarder_.open(cu, &c->evict_word)) != CUDA_SUCCESS) return r;
   r = api_.cuStreamCreate(&c->transfers, CU_STREAM_NON_BLOCKING);
   if (r != CUDA_SUCCESS) return r;
   c->controls = std::make_unique<ControlPool>(api_, c->transfers, zeros_);
@@ -126,6 +127,7 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
       if (c->per_thread) engine_.remove_stream(c->per_thread->id);
       c->legacy = c->per_thread = nullptr;
       c->controls->abandon();
+      forwarder_.close(cu);
       return r;
     }
     ++contexts_open_;
@@ -182,6 +184,7 @@ void Session::close_context(const std::shared_ptr<ContextObject>& c) {
     ranges.assign(extents_.begin(), extents_.end());
   }
   dead.clear();
+  forwarder_.close(c->cu);
   CUresult r = c->primary ? api_.cuDevicePrimaryCtxRelease(c->device) : api_.cuCtxDestroy(c->cu);
   forget_current();
   if (r != CUDA_SUCCESS) log::warning("closing a context: {}", gpu::describe(r));

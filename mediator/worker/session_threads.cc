@@ -238,6 +238,7 @@ void Session::engine_loop() {
   bool gate_moved = false;
   for (;;) {
     uint64_t sleep = kForever;
+    forwarder_.forward();
     {
       std::lock_guard lock(mutex_);
       engine_.poll(monotonic_ns());

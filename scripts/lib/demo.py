@@ -131,8 +131,8 @@ GPU_SIZES_IN_GUESTS = {
     "reduction": ["--size", "67108864"], "stencil2d": ["--size", "4096"],
     "histogram": ["--size", "67108864"], "md5": ["--size", "4194304"]}
 GPU_GUEST_MIB = 2048
-# Room for the programs' pinned buffers, and chunks as short as a real GPU can afford.
-GPU_SETTINGS = '[vgpu]\nregion = "8G"\n[scheduler]\nchunk_target_us = 20\n'
+# Room for the programs' pinned buffers.
+GPU_SETTINGS = '[vgpu]\nregion = "8G"\n'
 
 
 def program_options(program, nvidia, in_guest):

@@ -59,6 +59,8 @@ class WorkerBench {
     std::vector<std::string> environment;
     bool open = true;  // the gate, from the start
     bool nvidia = false;
+    wp::Signal signal = wp::Signal::kHost;
+    uint32_t fixed_chunk = 0;
   };
 
   WorkerBench(const char* worker, const char* library, Options options)
@@ -103,6 +105,8 @@ class WorkerBench {
     packet.start.region_bytes = kRegion;
     packet.start.epoch = 1;
     packet.start.nvidia = options_.nvidia;
+    packet.start.signal = options_.signal;
+    packet.start.fixed_chunk = options_.fixed_chunk;
     packet.start.staging_offset = kStaging;
     packet.start.staging_bytes = kStagingBytes;
     packet.start.memory_limit_bytes = options_.memory_limit;
@@ -136,6 +140,7 @@ class WorkerBench {
   void take_back() {
     __atomic_store_n(&host->grant, generation | SLUICE_GRANT_CONTENDED, __ATOMIC_SEQ_CST);
     __atomic_store_n(&signal->evict, SLUICE_EVICT_ALL_SMS(generation), __ATOMIC_SEQ_CST);
+    if (wp::is_forwarded(options_.signal)) wake_gate();
   }
   bool has_left() const {
     return __atomic_load_n(&report->header.in_flight, __ATOMIC_SEQ_CST) == 0 ||

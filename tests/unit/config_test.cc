@@ -38,6 +38,8 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->soft_sms, d.soft_sms);
   EXPECT_EQ(c->soft_memory_bytes, d.soft_memory_bytes);
   EXPECT_EQ(c->soft_threads, d.soft_threads);
+  EXPECT_EQ(c->signal, d.signal);
+  EXPECT_EQ(c->signal_chunk, d.signal_chunk);
   EXPECT_EQ(c->region_bytes, d.region_bytes);
   EXPECT_EQ(c->staging_bytes, d.staging_bytes);
   EXPECT_EQ(c->slots, d.slots);
@@ -74,6 +76,26 @@ TEST(Config, TheSampleNamesEveryKeyOnce) {
   EXPECT_EQ(c->admin_socket, "/run/sluice/admin.sock");
 }
 
+TEST(Config, WhatIsLeftToUsFollowsTheGpu) {
+  using worker_protocol::Signal;
+  auto c = parse_config("", "f");
+  EXPECT_EQ(c->signal_for(true), Signal::kProxy);
+  EXPECT_EQ(c->signal_for(false), Signal::kHost);
+  EXPECT_EQ(c->chunk_target_for(true), 20u);
+  EXPECT_EQ(c->chunk_target_for(false), 200u);
+  c = parse_config("[scheduler]\nchunk_target_us = 50", "f");
+  EXPECT_EQ(c->chunk_target_for(true), 50u);
+  EXPECT_EQ(c->chunk_target_for(false), 50u);
+  for (Signal s : {Signal::kHost, Signal::kProxy, Signal::kWrite, Signal::kCopy}) {
+    const std::string name(worker_protocol::kSignalNames[static_cast<size_t>(s)]);
+    c = parse_config("[device]\nsignal = \"" + name + "\"\nsignal_chunk = 10", "f");
+    ASSERT_TRUE(c.ok()) << c.error().message;
+    EXPECT_EQ(c->signal_for(true), s);
+    EXPECT_EQ(c->signal_for(false), s);
+    EXPECT_EQ(c->signal_chunk, 10u);
+  }
+}
+
 struct Bad {
   const char* text;
   const char* message;  // must be in the error, after "f:LINE: "
@@ -102,6 +124,10 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"[admin]\nmode = \"0999\"", "file mode in quotes", 2},
         Bad{"[device]\nkind = \"amd\"", "must be one of", 2},
         Bad{"[device]\nsoft_sms = 0", "from 1 to 256", 2},
+        Bad{"[device]\nsignal = \"flag\"", "must be one of \"auto\", \"proxy\", \"host\"", 2},
+        Bad{"[device]\nsignal = 1", "must be one of", 2},
+        Bad{"[device]\nsignal_chunk = 1025", "from 0 to 1024", 2},
+        Bad{"[scheduler]\nchunk_target_us = -1", "from 0 to", 2},
         Bad{"[device]\nsoft_sms = \"4\"", "whole number", 2},
         Bad{"[vgpu]\n\nslots = 65", "from 1 to 64", 3}, Bad{"[vgpu]\nweight = 0", "from 1 to", 2},
         Bad{"[vgpu]\nweight = 1.5", "whole number", 2},

@@ -1,0 +1,327 @@
+// A real sluice-worker on the software GPU: launches under eviction and at a closed gate.
+#include <algorithm>
+#include <random>
+#include <tuple>
+
+#include "tests/support/worker_process.h"
+
+namespace sluice::test {
+namespace {
+
+class WorkerEviction : public WorkerProcess {
+ protected:
+  // Launches of which each depends on the one before, evicted again and again while they run.
+  void chain_under_evictions(WorkerBench::Options options, int launches, int most_evictions);
+};
+
+void WorkerEviction::chain_under_evictions(WorkerBench::Options options, int launches,
+                                           int most_evictions) {
+  start(std::move(options));
+  make_context();
+  make_module();
+  const uint32_t kN = 64 * kGrid;
+  uint64_t d = alloc(kN * 4).as<uint64_t>();
+  auto* data = reinterpret_cast<uint32_t*>(b->bulk(kStaging));
+  std::vector<uint32_t> expected(kN);
+  for (uint32_t i = 0; i < kN; ++i) data[i] = expected[i] = i;
+  // Each step depends on the one before: order and exactly-once both show in the result.
+  b->post(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4, 0), context, SLUICE_RECORD_NO_REPLY);
+    for (int k = 0; k < launches; ++k) {
+    launch(kGrid, 64, d, kN, static_cast<uint32_t>(k));
+    if (k % 20 == 10) {  // a copy between launches
+      b->post(SLUICE_CALL_COPY, to_host(kStaging + (8 << 20), d, kN * 4, 0), context,
+              SLUICE_RECORD_NO_REPLY);
+      b->post(SLUICE_CALL_COPY, to_device(d, kStaging + (8 << 20), kN * 4, 0), context,
+              SLUICE_RECORD_NO_REPLY);
+    }
+  }
+  uint64_t done = b->post(SLUICE_CALL_SYNCHRONIZE,
+                          sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
+  int evictions = 0;
+  std::vector<uint64_t> latencies_us;
+  while (__atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) < launches &&
+         evictions < most_evictions) {
+    ::usleep(500 + evictions * 13 % 2000);
+    const uint64_t from = monotonic_ns();
+    b->take_back();
+    ASSERT_TRUE(b->wait_left());
+    latencies_us.push_back((monotonic_ns() - from) / 1000);
+    ++evictions;
+    b->grant();
+  }
+  Answer a = b->wait(done, 120000);
+  for (int k = 0; k < launches; ++k) {
+    for (auto& v : expected) v = advance(v, static_cast<uint32_t>(k), kRounds);
+  }
+  std::sort(latencies_us.begin(), latencies_us.end());
+  // For people; nothing is asserted on time.
+  std::printf("%zu evictions, %lu launches put back; until left: median %lu us, longest %lu us\n",
+              latencies_us.size(), b->report->header.evictions,
+              latencies_us.empty() ? 0 : latencies_us[latencies_us.size() / 2],
+              latencies_us.empty() ? 0 : latencies_us.back());
+  ASSERT_EQ(a.status, CUDA_SUCCESS);
+  ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, d, kN * 4), context).status, 0);
+  EXPECT_EQ(std::memcmp(data, expected.data(), kN * 4), 0);
+  EXPECT_GT(b->report->header.evictions, 0u);
+  EXPECT_GT(b->report->header.relaunches, 0u);
+  EXPECT_EQ(b->report->header.opaque_launches, 0u);
+  EXPECT_EQ(b->report->header.demand, 0u);
+  EXPECT_EQ(b->report->header.in_flight, 0u);
+  EXPECT_TRUE(b->async_errors.empty());
+}
+
+TEST_F(WorkerEviction, ChainsOfLaunchesSurviveEvictions) { chain_under_evictions({}, 60, 400); }
+
+// Every way for the evict word to reach the blocks, adaptive and with FLEP's amortising factor.
+class WorkerSignals : public WorkerEviction,
+                      public testing::WithParamInterface<std::tuple<wp::Signal, uint32_t>> {};
+
+TEST_P(WorkerSignals, ChainsOfLaunchesSurviveEvictions) {
+  WorkerBench::Options o;
+  std::tie(o.signal, o.fixed_chunk) = GetParam();
+  chain_under_evictions(std::move(o), 20, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WorkerSignals,
+    testing::Combine(testing::Values(wp::Signal::kHost, wp::Signal::kProxy, wp::Signal::kWrite,
+                                     wp::Signal::kCopy),
+                     testing::Values(0u, 1u, 10u)),
+    [](const auto& test) {
+      std::string name(wp::kSignalNames[static_cast<size_t>(std::get<0>(test.param))]);
+      std::erase(name, '-');
+      return name + std::to_string(std::get<1>(test.param));
+    });
+
+TEST_F(WorkerEviction, AContextMadeAfterAnEvictionHearsOfTheNext) {
+  for (wp::Signal signal : {wp::Signal::kWrite, wp::Signal::kCopy}) {
+    WorkerBench::Options o;
+    o.signal = signal;
+    start(o);
+    for (int i = 0; i < 3; ++i) {  // generations that nothing was launched under
+      b->take_back();
+      ASSERT_TRUE(b->wait_left());
+      b->grant();
+    }
+    make_context();
+    make_module();
+    const uint32_t kN = 64 * kGrid;
+    uint64_t d = alloc(kN * 4).as<uint64_t>();
+    std::memset(b->bulk(kStaging), 0, kN * 4);
+    b->call(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4), context);
+    uint32_t expected = 0, k = 0;
+    for (; k < 200 && b->report->header.evictions == 0; ++k) {
+      launch(kGrid, 64, d, kN, k);
+      expected = advance(expected, k, kRounds);
+      ::usleep(500 + k * 10);
+      b->take_back();
+      ASSERT_TRUE(b->wait_left());
+      b->grant();
+    }
+    ASSERT_EQ(sync().status, CUDA_SUCCESS);
+    EXPECT_GT(b->report->header.evictions, 0u);
+    b->call(SLUICE_CALL_COPY, to_host(kStaging, d, kN * 4), context);
+    for (uint32_t i : {0u, kN / 2, kN - 1})
+      EXPECT_EQ(reinterpret_cast<uint32_t*>(b->bulk(kStaging))[i], expected);
+  }
+}
+
+// Chains in many streams of two contexts, in random order, all evicted at once, again and again. Where a
+// stream waits for another's event, its next launch continues the other's numbers.
+TEST_F(WorkerEviction, ManyStreamsAreEvictedAtOnce) {
+  for (wp::Signal signal : {wp::Signal::kHost, wp::Signal::kProxy, wp::Signal::kWrite}) {
+    SCOPED_TRACE(wp::kSignalNames[static_cast<size_t>(signal)]);
+    WorkerBench::Options o;
+    o.signal = signal;
+    start(o);
+    std::mt19937 random(static_cast<unsigned>(signal) + 1);
+    const uint32_t kN = 64 * kGrid / 4;
+    constexpr int kStreams = 6;
+    struct Context {
+      uint64_t handle, module, add, streams[kStreams], event, data[kStreams];
+      uint32_t expected[kStreams];
+    } contexts[2];
+    for (int c = 0; c < 2; ++c) {
+      Context& x = contexts[c];
+      if (c == 0) {
+        make_context();
+      } else {
+        Answer a = generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<uint32_t>(0), raw<int>(0)});
+        ASSERT_EQ(a.status, CUDA_SUCCESS);
+        context = a.as<uint64_t>();
+      }
+      make_module();
+      x = {context, module, add, {}, 0, {}, {}};
+      x.event = generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<uint32_t>(2)}, context).as<uint64_t>();
+      std::memset(b->bulk(kStaging), 0, kN * 4);
+      for (int s = 0; s < kStreams; ++s) {
+        // Two of them CUDA's own, one blocking, the rest not.
+        x.streams[s] = s < 2 ? static_cast<uint64_t>(2 * s)
+                             : generic(kOpcode_cuStreamCreate,
+                                       {raw<uint8_t>(1), raw<uint32_t>(s == 2 ? 0 : 1)}, context)
+                                   .as<uint64_t>();
+        x.data[s] = alloc(kN * 4).as<uint64_t>();
+        x.expected[s] = 0;
+        ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_device(x.data[s], kStaging, kN * 4), context).status, 0);
+      }
+    }
+    constexpr int kLaunches = 120;
+    for (uint32_t k = 0; k < kLaunches; ++k) {
+      Context& x = contexts[random() % 2];
+      const auto s = random() % kStreams;
+      auto d = s;
+      if (random() % 4 == 0) {  // goes on where another stream has got to, and that one after it
+        d = random() % kStreams;
+        const auto hand_over = [&](uint64_t from, uint64_t to) {
+          b->post(SLUICE_CALL_EVENT_RECORD, sluice_stream_event{from, x.event, 0}, x.handle,
+                  SLUICE_RECORD_NO_REPLY);
+          b->post(SLUICE_CALL_STREAM_WAIT, sluice_stream_event{to, x.event, 0}, x.handle,
+                  SLUICE_RECORD_NO_REPLY);
+        };
+        hand_over(x.streams[d], x.streams[s]);
+        b->post(SLUICE_CALL_LAUNCH, launch_body(x.add, kGrid / 4, 64, x.data[d], kN, k, x.streams[s]),
+                x.handle, SLUICE_RECORD_NO_REPLY);
+        hand_over(x.streams[s], x.streams[d]);
+      } else {
+        b->post(SLUICE_CALL_LAUNCH, launch_body(x.add, kGrid / 4, 64, x.data[d], kN, k, x.streams[s]),
+                x.handle, SLUICE_RECORD_NO_REPLY);
+      }
+      x.expected[d] = advance(x.expected[d], k, kRounds);
+      if (k % 10 == 9) {
+        ::usleep(static_cast<unsigned>(random() % 3000));
+        b->take_back();
+        ASSERT_TRUE(b->wait_left());
+        b->grant();
+      }
+    }
+    for (int i = 0; i < 100 && b->report->header.demand != 0; ++i) {
+      ::usleep(static_cast<unsigned>(random() % 3000));
+      b->take_back();
+      ASSERT_TRUE(b->wait_left());
+      b->grant();
+    }
+    for (Context& x : contexts) {
+      context = x.handle;
+      ASSERT_EQ(sync().status, CUDA_SUCCESS);
+      for (int s = 0; s < kStreams; ++s) {
+        ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, x.data[s], kN * 4), context).status, 0);
+        const auto* values = reinterpret_cast<uint32_t*>(b->bulk(kStaging));
+        EXPECT_EQ(std::count(values, values + kN, x.expected[s]), kN) << "stream " << s;
+      }
+    }
+    EXPECT_GT(b->report->header.evictions, 0u);
+    EXPECT_EQ(b->report->header.launches_done, static_cast<uint64_t>(kLaunches));
+    EXPECT_TRUE(b->async_errors.empty());
+  }
+}
+
+// A clone that its loop's registers keep from fitting with so large blocks at all: in its clamped form
+// it is evictable (mediator/worker/register_clamp.h).
+TEST_F(WorkerEviction, AClampedCloneIsEvictedAndGoesOn) {
+  if (kNvidia) GTEST_SKIP() << "the software GPU's estimate of registers";
+  start();
+  make_context();
+  constexpr int kLive = 48;
+  std::string text = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                     ".visible .entry add(.param .u64 p_out, .param .u32 p_n, .param .u32 p_k, .param .u32 p_rounds)\n"
+                     "{\n.reg .b64 %rd<4>;\n.reg .b32 %r<60>;\nld.param.u64 %rd1, [p_out];\n"
+                     "mov.u32 %r57, %ctaid.x;\nmov.u32 %r58, %ntid.x;\nmov.u32 %r59, %tid.x;\n"
+                     "mad.lo.u32 %r57, %r57, %r58, %r59;\nmul.wide.u32 %rd2, %r57, 4;\nadd.u64 %rd1, %rd1, %rd2;\n";
+  for (int i = 1; i <= kLive; ++i) text += "ld.volatile.global.u32 %r" + std::to_string(i) + ", [%rd1];\n";
+  for (int i = 2; i <= kLive; ++i) text += "add.u32 %r1, %r1, %r" + std::to_string(i) + ";\n";
+  text += "st.global.u32 [%rd1], %r1;\nret;\n}\n";
+  auto rewritten = passes::rewrite_module(text);
+  ASSERT_TRUE(rewritten.ok());
+  ASSERT_TRUE(rewritten->kernels[0].evictable) << rewritten->kernels[0].reason;
+  Answer a = load(rewritten->text);
+  ASSERT_EQ(a.status, CUDA_SUCCESS);
+  module = a.as<uint64_t>();
+  add = function("add", SLUICE_FUNCTION_EVICTABLE,
+                 static_cast<uint32_t>(rewritten->kernels[0].param_offset_of_block));
+  constexpr uint32_t kBlocks = 40, kN = kBlocks * 1024;
+  uint64_t d = alloc(kN * 4).as<uint64_t>();
+  auto* values = reinterpret_cast<uint32_t*>(b->bulk(kStaging));
+  std::fill_n(values, kN, 1u);
+  b->call(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4), context);
+  uint32_t expected = 1;
+  for (int i = 0; i < 20; ++i) {
+    launch(kBlocks, 1024, d, kN, 0);
+    expected *= kLive;
+    ::usleep(2000);
+    b->take_back();
+    ASSERT_TRUE(b->wait_left());
+    b->grant();
+  }
+  ASSERT_EQ(sync().status, CUDA_SUCCESS);
+  b->call(SLUICE_CALL_COPY, to_host(kStaging, d, kN * 4), context);
+  EXPECT_EQ(std::count(values, values + kN, expected), kN);
+  EXPECT_EQ(b->report->header.opaque_launches, 0u);
+  EXPECT_GT(b->report->header.evictions, 0u);
+}
+
+TEST_F(WorkerProcess, SmallGridsAreOpaqueAndRight) {
+  start();
+  make_context();
+  make_module();
+  uint64_t d = alloc(4096).as<uint64_t>();
+  std::memset(b->bulk(kStaging), 0, 4096);
+  b->call(SLUICE_CALL_COPY, to_device(d, kStaging, 4096), context);
+  for (uint32_t k = 0; k < 5; ++k) launch(4, 64, d, 256, k);
+  ASSERT_EQ(sync().status, CUDA_SUCCESS);
+  b->call(SLUICE_CALL_COPY, to_host(kStaging, d, 4096), context);
+  uint32_t expected = 0;
+  for (uint32_t k = 0; k < 5; ++k) expected = advance(expected, k, kRounds);
+  EXPECT_EQ(reinterpret_cast<uint32_t*>(b->bulk(kStaging))[255], expected);
+  EXPECT_EQ(b->report->header.opaque_launches, 5u);
+}
+
+TEST_F(WorkerProcess, EventsOrderStreams) {
+  start();
+  make_context();
+  make_module();
+  const uint32_t kN = 64 * kGrid;
+  uint64_t d = alloc(kN * 4).as<uint64_t>();
+  std::memset(b->bulk(kStaging), 0, kN * 4);
+  b->call(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4), context);
+  uint64_t streams[2], event;
+  for (auto& s : streams)
+    s = generic(kOpcode_cuStreamCreate, {raw<uint8_t>(1), raw<uint32_t>(1)}, context).as<uint64_t>();
+  event = generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<uint32_t>(0)}, context).as<uint64_t>();
+  uint32_t expected = 0;
+  for (uint32_t k = 0; k < 20; ++k) {
+    launch(kGrid, 64, d, kN, k, streams[k % 2]);
+    expected = advance(expected, k, kRounds);
+    b->post(SLUICE_CALL_EVENT_RECORD, sluice_stream_event{streams[k % 2], event, 0}, context,
+            SLUICE_RECORD_NO_REPLY);
+    b->post(SLUICE_CALL_STREAM_WAIT, sluice_stream_event{streams[1 - k % 2], event, 0}, context,
+            SLUICE_RECORD_NO_REPLY);
+    if (k % 4 == 1) {
+      b->take_back();
+      ASSERT_TRUE(b->wait_left());
+      b->grant();
+    }
+  }
+  Answer a = b->call(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_EVENT, 0, event}, context);
+  EXPECT_EQ(a.status, CUDA_SUCCESS);
+  b->call(SLUICE_CALL_COPY, to_host(kStaging, d, kN * 4), context);
+  for (uint32_t i : {0u, kN / 2, kN - 1})
+    EXPECT_EQ(reinterpret_cast<uint32_t*>(b->bulk(kStaging))[i], expected);
+}
+
+TEST_F(WorkerProcess, AClosedGateHoldsLaunchesAndAStaleMediatorOpensIt) {
+  WorkerBench::Options o;
+  o.open = false;
+  start(o);
+  make_context();
+  make_module();
+  uint64_t d = alloc(64 * kGrid * 4).as<uint64_t>();
+  launch(kGrid, 64, d, 64 * kGrid, 1);
+  EXPECT_EQ(sync(500).status, -1) << "it ran through a closed gate";
+  EXPECT_EQ(b->report->header.demand, 1u);
+  b->stop_beating();  // from here on sluiced is dead
+  for (int i = 0; i < 600 && b->report->header.demand != 0; ++i) ::usleep(20000);
+  EXPECT_EQ(b->report->header.demand, 0u);
+}
+
+}  // namespace
+}  // namespace sluice::test
