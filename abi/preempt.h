@@ -150,7 +150,7 @@ struct sluice_launch_record {
   uint64_t left_ns;      /* G: %globaltimer when the last block left (0: not written) */
   uint64_t start_ns;     /* G: %globaltimer of task 0's start (0: not written) */
   uint32_t evictions;    /* W: physical launches that ended before the logical one did */
-  uint32_t opaque;       /* W: 1 = not rewritten */
+  uint32_t opaque;       /* W: bit 0: not rewritten; the others: a hash of the kernel's name */
   uint32_t tasks_fetched; /* G: by the proxy now and then, and by the last block out */
   uint32_t sms_left;      /* G: SMs that the launch has left whole (SPATIAL only) */
 };

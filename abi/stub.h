@@ -122,4 +122,7 @@ struct sluice_report_area {
 /* Bytes of the memfd that holds a report area. */
 #define SLUICE_REPORT_BYTES 65536
 
+/* The kernel that a sluice_launch_record's `opaque` names. */
+#define SLUICE_RECORD_KERNEL(opaque) ((uint32_t)(opaque) >> 1)
+
 #endif /* SLUICE_ABI_STUB_H */

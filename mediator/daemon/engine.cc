@@ -107,6 +107,7 @@ void Engine::remove_session(core::SessionId session) {
   run();
   scheduler_->on_session_removed(monotonic_ns(), session, actions_);
   vgpus_[sessions_[session]->vgpu].ended_relaunches += relaunches_of(*sessions_[session]);
+  vgpus_[sessions_[session]->vgpu].progress.forget(session);
   // Actions about other sessions follow; none about this one has an effect any more.
   sessions_[session].reset();
   --session_count_;
@@ -187,6 +188,7 @@ void Engine::beat() {
   for (core::SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s]) continue;
     sessions_[s]->pages.beat(now);
+    vgpus_[sessions_[s]->vgpu].progress.learn(s, sessions_[s]->pages.report());
     read_report(s);
     run();
   }
@@ -232,6 +234,12 @@ core::VgpuStats Engine::stats(core::VgpuId vgpu) {
 
 const accounting::LatencyHistogram& Engine::eviction_latency(core::VgpuId vgpu) const {
   return scheduler_->eviction_latency(vgpu);
+}
+core::ProgressSums Engine::progress(core::VgpuId vgpu) const {
+  core::ProgressSums sums;
+  for (const auto& s : sessions_)
+    if (s && s->vgpu == vgpu) vgpus_[vgpu].progress.add(s->pages.report(), &sums);
+  return sums;
 }
 uint64_t Engine::relaunches_of(const SessionEntry& entry) {
   return __atomic_load_n(&entry.pages.report().header.relaunches, __ATOMIC_RELAXED);

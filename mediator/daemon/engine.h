@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mediator/base/result.h"
+#include "mediator/core/progress.h"
 #include "mediator/core/scheduler.h"
 #include "mediator/io/fd_watch.h"
 #include "mediator/io/stub_pages.h"
@@ -56,6 +57,8 @@ class Engine {
   // Physical launches that went on where an evicted one had left, as the vGPU's workers report it
   // (ended sessions included): a hint, like all their words.
   uint64_t relaunches(core::VgpuId vgpu) const;
+  // How far the launches of the vGPU's sessions are, and for how long they will go on: hints, too.
+  core::ProgressSums progress(core::VgpuId vgpu) const;
   uint64_t quantum_ns() const;
   std::string policy_name() const;
 
@@ -91,6 +94,7 @@ class Engine {
   struct VgpuEntry {
     std::string name;                  // empty: none
     uint64_t ended_relaunches = 0;     // of sessions that are over
+    core::Progress progress;
   };
   std::vector<VgpuEntry> vgpus_;       // by VgpuId
   bool ring_on_evict_ = false;

@@ -71,6 +71,16 @@ json::object latency(const accounting::LatencyHistogram& h) {
           {"max", static_cast<double>(h.max_ns()) / 1e3}};
 }
 
+// Of launches under way: what their records say, which is hearsay (core/progress.h).
+json::object progress(const core::ProgressSums& p) {
+  return {{"launches", p.launches},
+          {"tasks", p.tasks_total},
+          {"tasks_fetched", p.tasks_fetched},
+          {"tasks_done", p.tasks_done},
+          {"predicted_launches", p.predicted},
+          {"remaining_ms", static_cast<double>(p.remaining_ns) / 1e6}};
+}
+
 // Cumulative counters: two of these, subtracted, describe the time between.
 json::object counters(Engine& engine, Vgpu& v) {
   const core::VgpuStats s = engine.stats(v.id());
@@ -96,6 +106,7 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"launches_done", s.guest_launches_done},
           {"physical_evictions", s.guest_relaunched},
           {"resumes", engine.relaunches(v.id())},
+          {"progress", progress(engine.progress(v.id()))},
           {"memory_bytes", v.memory_used_bytes()},
           {"evict_latency_us", latency(engine.eviction_latency(v.id()))}};
 }
