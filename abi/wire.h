@@ -109,13 +109,18 @@ struct sluice_function_reply { /* then param_count pairs {u32 offset, u32 bytes}
   int32_t attributes[16];  /* CUfunction_attribute 0..15 of the original, INT32_MIN: not known */
 };
 
+/* sluice_launch.flags. A launch with any of them runs in its original form, not evictable. */
+#define SLUICE_LAUNCHED_COOPERATIVE 0x1ull
+#define SLUICE_LAUNCHED_CLUSTER(x, y, z) /* of blocks; 1 to 65535 each; all 0: none */ \
+  (((uint64_t)(uint16_t)(x) << 16) | ((uint64_t)(uint16_t)(y) << 32) | ((uint64_t)(uint16_t)(z) << 48))
+#define SLUICE_LAUNCHED_CLUSTER_DIM(flags, i) ((uint32_t)(uint16_t)((flags) >> (16 + 16 * (i))))
 struct sluice_launch { /* then param_bytes of the parameter buffer */
   uint64_t function;
   uint64_t stream;
   uint32_t grid[3], block[3];
   uint32_t dynamic_shared_bytes;
   uint32_t param_bytes;
-  uint64_t flags;          /* 0 */
+  uint64_t flags;          /* SLUICE_LAUNCHED_* */
 };
 
 enum sluice_copy_end { SLUICE_COPY_DEVICE = 0, SLUICE_COPY_BULK = 1 };

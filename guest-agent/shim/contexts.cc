@@ -2,6 +2,7 @@
 // worker needs no messages about it. The primary context is retained once on the host, however
 // often the program does it.
 #include "guest-agent/shim/api.h"
+#include "guest-agent/shim/capture.h"
 #include "guest-agent/shim/modules.h"
 
 using namespace sluice::guest;
@@ -195,6 +196,7 @@ CUresult cuCtxGetDevice(CUdevice* device) {
 CUresult cuCtxSynchronize() {
   const Entered e = enter_context();
   if (!e) return e.status;
+  if (const CUresult r = refuse_for_context(e.context); r != CUDA_SUCCESS) return r;
   sluice_synchronize body{};
   body.what = SLUICE_SYNC_CONTEXT;
   return e.session->with_deferred(e.session->call(SLUICE_CALL_SYNCHRONIZE, e.context, body));

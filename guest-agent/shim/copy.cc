@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "guest-agent/shim/api.h"
+#include "guest-agent/shim/capture.h"
 #include "guest-agent/shim/staging.h"
 
 namespace sluice::guest {
@@ -241,6 +242,14 @@ CUresult run_copy(const Entered& e, Copy copy, End dst_said, End src_said) {
   const Place dst = place_of(copy.dst, span_of(copy, copy.dst_pitch), dst_said);
   const Place src = place_of(copy.src, span_of(copy, copy.src_pitch), src_said);
   if (dst == Place::kInvalid || src == Place::kInvalid) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto r = capture_node(copy.stream, NodeKind::kCopy,
+                                  [e, copy, dst_said, src_said](CUstream s) {
+                                    Copy again = copy;
+                                    again.stream = s;
+                                    return run_copy(e, again, dst_said, src_said);
+                                  })) {
+    return *r;
+  }
   Copier copier(e, copy);
   if (dst != Place::kDevice && src != Place::kDevice) return copier.on_host();
   if (dst == Place::kPageable) return copier.download(src);
@@ -322,8 +331,20 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_
   body.stream = wire(stream);
   body.value = value;
   body.element_bytes = element_bytes;
-  // CUDA's fills of device memory are asynchronous even without "Async" in their names.
-  return e.session->post(SLUICE_CALL_MEMSET, e.context, body);
+  const NodeRun run = [e, body](CUstream s) {
+    sluice_memset here = body;
+    here.stream = wire(s);
+    if (const auto r = capture_node(s, NodeKind::kFill, [e, here](CUstream next) {
+          sluice_memset later = here;
+          later.stream = wire(next);
+          return e.session->post(SLUICE_CALL_MEMSET, e.context, later);
+        })) {
+      return *r;
+    }
+    // CUDA's fills of device memory are asynchronous even without "Async" in their names.
+    return e.session->post(SLUICE_CALL_MEMSET, e.context, here);
+  };
+  return run(stream);
 }
 
 }  // namespace

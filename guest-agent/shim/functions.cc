@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <vector>
 
 #include "guest-agent/shim/api.h"
+#include "guest-agent/shim/capture.h"
 #include "guest-agent/shim/modules.h"
 
 using namespace sluice::guest;
@@ -70,6 +72,21 @@ CUresult check_shape(Session& session, const FunctionInfo& info, const uint32_t 
   return CUDA_SUCCESS;
 }
 
+// Every block of a cooperative launch has to be on the GPU at once.
+CUresult check_cooperative(Session& session, CUfunction function, const uint32_t grid[3],
+                           const uint32_t block[3], uint32_t shared_bytes) {
+  int sms = 0, blocks = 0;
+  CUresult r = device_attribute(session, current_device(),
+                                CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
+  if (r == CUDA_SUCCESS)
+    r = cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &blocks, function, static_cast<int>(block[0] * block[1] * block[2]), shared_bytes);
+  if (r != CUDA_SUCCESS) return r;
+  const uint64_t room = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(sms);
+  const uint64_t rows = uint64_t{grid[0]} * grid[1];
+  return rows > room || rows * grid[2] > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+}
+
 // The parameter block that cuLaunchKernel's `extra` describes.
 CUresult read_extra(void** extra, const std::byte** block, size_t* bytes) {
   *block = nullptr;
@@ -87,8 +104,19 @@ CUresult read_extra(void** extra, const std::byte** block, size_t* bytes) {
   return *block != nullptr || *bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// A launch in a graph.
+struct Kept {
+  CUfunction function;
+  uint32_t grid[3], block[3], shared_bytes;
+  uint64_t flags, context;
+  std::vector<std::byte> params;
+};
+CUresult relaunch(const Kept& kept, CUstream stream);
+
+// `flags`: of sluice_launch.
 CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t block[3],
-                uint32_t shared_bytes, CUstream stream, void** params, void** extra) {
+                uint32_t shared_bytes, CUstream stream, void** params, void** extra,
+                uint64_t flags = 0) {
   const InFunction f(function);
   if (!f) return f.status;
   const FunctionInfo& info = *f.info;
@@ -97,6 +125,11 @@ CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t bloc
   if (const CUresult r = check_shape(*f.session, info, grid, block, shared_bytes);
       r != CUDA_SUCCESS)
     return r;
+  if (flags & SLUICE_LAUNCHED_COOPERATIVE) {
+    if (const CUresult r = check_cooperative(*f.session, function, grid, block, shared_bytes);
+        r != CUDA_SUCCESS)
+      return r;
+  }
   const std::byte* packed = nullptr;
   size_t packed_bytes = 0;
   if (params != nullptr) {
@@ -111,6 +144,21 @@ CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t bloc
     return CUDA_ERROR_INVALID_VALUE;
   }
 
+  if (capturing()) {
+    // Kept packed; the function's layout and shape were checked above.
+    std::vector<std::byte> kept(info.param_bytes);
+    if (packed != nullptr) {
+      std::memcpy(kept.data(), packed, kept.size());
+    } else {
+      for (size_t i = 0; i < info.params.size(); ++i)
+        std::memcpy(kept.data() + info.params[i].first, params[i], info.params[i].second);
+    }
+    const Kept launch_kept{function, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared_bytes, flags,
+                           f.context, std::move(kept)};
+    if (const auto r = capture_node(stream, NodeKind::kKernel,
+                                    [launch_kept](CUstream s) { return relaunch(launch_kept, s); }))
+      return *r;
+  }
   sluice_launch body{};
   body.function = info.handle;
   body.stream = wire(stream);
@@ -118,6 +166,7 @@ CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t bloc
   std::copy_n(block, 3, body.block);
   body.dynamic_shared_bytes = shared_bytes;
   body.param_bytes = info.param_bytes;
+  body.flags = flags;
   return f.session->post(SLUICE_CALL_LAUNCH, f.context, sizeof body + info.param_bytes,
                          [&](std::byte* to) {
                            std::memcpy(to, &body, sizeof body);
@@ -139,6 +188,18 @@ CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t bloc
                          });
 }
 
+// In the context of the capture, whichever is current.
+CUresult relaunch(const Kept& kept, CUstream stream) {
+  Kept mine = kept;
+  size_t bytes = mine.params.size();
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, mine.params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
+  const InContext here(kept.context);
+  if (here.status != CUDA_SUCCESS) return here.status;
+  return launch(mine.function, mine.grid, mine.block, mine.shared_bytes, stream, nullptr,
+                bytes == 0 ? nullptr : extra, mine.flags);
+}
+
 }  // namespace
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int grid_dim_x, unsigned int grid_dim_y,
@@ -150,36 +211,70 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int grid_dim_x, unsigned int grid
   return launch(f, grid, block, shared_mem_bytes, stream, kernel_params, extra);
 }
 
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid_dim_x, unsigned int grid_dim_y,
+                                   unsigned int grid_dim_z, unsigned int block_dim_x,
+                                   unsigned int block_dim_y, unsigned int block_dim_z,
+                                   unsigned int shared_mem_bytes, CUstream stream,
+                                   void** kernel_params) {
+  const uint32_t grid[3] = {grid_dim_x, grid_dim_y, grid_dim_z};
+  const uint32_t block[3] = {block_dim_x, block_dim_y, block_dim_z};
+  return launch(f, grid, block, shared_mem_bytes, stream, kernel_params, nullptr,
+                SLUICE_LAUNCHED_COOPERATIVE);
+}
+
+// What becomes of each attribute is told in docs/life-of-a-launch.md.
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernel_params,
                           void** extra) {
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
+  uint64_t cluster = 0, cooperative = 0;
+  std::vector<CUevent> events;  // to be recorded behind the launch
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config->attrs[i];
     switch (attribute.id) {
       case CU_LAUNCH_ATTRIBUTE_IGNORE:
       case CU_LAUNCH_ATTRIBUTE_PRIORITY:  // hints: without them it runs as well
       case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
       case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
       case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:  // full order is stricter
         break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        // CUDA only promises that they do not come before the blocks have triggered or begun; recorded
+        // behind the launch they come when it is done, evicted or not.
+        if (state().events.find(wire(attribute.value.programmaticEvent.event)) == nullptr)
+          return CUDA_ERROR_INVALID_HANDLE;
+        events.push_back(attribute.value.programmaticEvent.event);
+        break;
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        if (attribute.value.cooperative == 0) break;
-        return static_cast<CUresult>(not_supported("cuLaunchKernelEx", "cooperative launches"));
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        if (attribute.value.clusterDim.x == 1 && attribute.value.clusterDim.y == 1 &&
-            attribute.value.clusterDim.z == 1)
-          break;
-        return static_cast<CUresult>(not_supported("cuLaunchKernelEx", "thread block clusters"));
+        cooperative = attribute.value.cooperative != 0 ? SLUICE_LAUNCHED_COOPERATIVE : 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
+        const auto& c = attribute.value.clusterDim;
+        if (c.x == 0 || c.y == 0 || c.z == 0 || c.x > UINT16_MAX || c.y > UINT16_MAX || c.z > UINT16_MAX)
+          return CUDA_ERROR_INVALID_VALUE;
+        if (config->gridDimX % c.x != 0 || config->gridDimY % c.y != 0 || config->gridDimZ % c.z != 0)
+          return CUDA_ERROR_INVALID_VALUE;
+        cluster = c.x == 1 && c.y == 1 && c.z == 1 ? 0 : SLUICE_LAUNCHED_CLUSTER(c.x, c.y, c.z);
+        break;
+      }
       default:
         return static_cast<CUresult>(not_supported("cuLaunchKernelEx", "a launch attribute"));
     }
   }
   const uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
   const uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-  return launch(f, grid, block, config->sharedMemBytes, config->hStream, kernel_params, extra);
+  CUresult r = launch(f, grid, block, config->sharedMemBytes, config->hStream, kernel_params, extra,
+                      cluster | cooperative);
+  for (size_t i = 0; i < events.size() && r == CUDA_SUCCESS; ++i)
+    r = cuEventRecord(events[i], config->hStream);
+  return r;
 }
 
 // ---- attributes ----

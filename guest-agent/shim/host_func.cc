@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "guest-agent/shim/api.h"
+#include "guest-agent/shim/capture.h"
 
 using namespace sluice::guest;
 
@@ -96,6 +97,19 @@ CUresult launch_host(HostFunc func) {
   if (!e) return e.status;
   if (func.function == nullptr && func.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_stream(func.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (capturing()) {
+    // CUDA's callbacks are told of a stream, and cannot be in a graph.
+    if (func.callback != nullptr) {
+      if (const CUresult r = refuse_in_capture(func.stream); r != CUDA_SUCCESS) return r;
+    }
+    if (const auto r = capture_node(func.stream, NodeKind::kHostFunc, [func](CUstream s) {
+          HostFunc again = func;
+          again.stream = s;
+          return launch_host(again);
+        })) {
+      return *r;
+    }
+  }
   func.context = e.context;
   Helper& h = helper();
   {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "guest-agent/shim/api.h"
+#include "guest-agent/shim/capture.h"
 #include "guest-agent/shim/pinned.h"
 
 using namespace sluice::guest;
@@ -64,6 +65,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
   if (!e) return e.status;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
   const CUresult r = SLUICE_CALL(cuMemAllocAsync, *e.session, e.context, dptr, bytesize, stream);
   if (r == CUDA_SUCCESS) remember(*dptr, bytesize, MemoryKind::kDevice, e.context);
   return r;
@@ -73,6 +75,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
   const CUresult r = SLUICE_CALL(cuMemFreeAsync, *e.session, e.context, dptr, stream);

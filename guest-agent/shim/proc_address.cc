@@ -1,6 +1,7 @@
 // cuGetProcAddress: functions by name and version, from the table of abi/cuda_driver_functions.h.
 #include <cstring>
 
+#include "abi/cuda_graph.h"
 #include "guest-agent/shim/api.h"
 
 using namespace sluice::guest;
@@ -25,10 +26,13 @@ struct Symbol {
 #define SLUICE_SYMBOL(symbol, name, since, parameters) \
   {#name, since, reinterpret_cast<void*>(&symbol)},
 #define SLUICE_ALIAS(old, symbol, name, since) {name, since, reinterpret_cast<void*>(&symbol)},
+#define SLUICE_GRAPH_ALIAS(symbol, name, since) {name, since, reinterpret_cast<void*>(&symbol)},
 const Symbol kSymbols[] = {SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_DRIVER_ALIASES(
-    SLUICE_ALIAS){"cuGetProcAddress", 11030, reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
+    SLUICE_ALIAS) SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_SYMBOL)
+        SLUICE_CUDA_GRAPH_ALIASES(SLUICE_GRAPH_ALIAS){"cuGetProcAddress", 11030, reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
 #undef SLUICE_SYMBOL
 #undef SLUICE_ALIAS
+#undef SLUICE_GRAPH_ALIAS
 
 CUresult look_up(const char* name, void** pfn, int cuda_version, cuuint64_t flags,
                  CUdriverProcAddressQueryResult* status) {

@@ -1,6 +1,7 @@
 // Streams and events. Recording, waiting and querying are small records; making and destroying are
 // generic calls. Handles that are not live are refused here, at once, as CUDA does it.
 #include "guest-agent/shim/api.h"
+#include "guest-agent/shim/capture.h"
 
 using namespace sluice::guest;
 
@@ -27,6 +28,9 @@ CUresult stream_event(uint16_t opcode, CUstream stream, CUevent event, unsigned 
   if (!e) return e.status;
   if (!valid_stream(stream) || state().events.find(wire(event)) == nullptr)
     return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto r = opcode == SLUICE_CALL_EVENT_RECORD ? capture_record(stream, event, flags)
+                                                        : capture_wait(stream, event, flags))
+    return *r;
   sluice_stream_event body{};
   body.stream = wire(stream);
   body.event = wire(event);
@@ -41,6 +45,11 @@ CUresult stream_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsig
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (addr % sizeof value != 0 || !state().pointers.find(addr, sizeof value))
     return CUDA_ERROR_INVALID_VALUE;
+  if (const auto r = capture_node(stream, NodeKind::kValue, [=](CUstream s) {
+        return stream_value(s, addr, value, flags, wait);
+      })) {
+    return *r;
+  }
   sluice_stream_value body{};
   body.stream = wire(stream);
   body.address = addr;
@@ -129,6 +138,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
   return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_STREAM, wire(stream));
 }
 
@@ -136,6 +146,7 @@ CUresult cuStreamQuery(CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
   return sync_call(e, SLUICE_CALL_QUERY, SLUICE_SYNC_STREAM, wire(stream));
 }
 
@@ -153,13 +164,13 @@ CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t va
   return stream_value(stream, addr, value, flags, true);
 }
 
-// Capture is not offered, so no stream captures.
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* capture_status) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (capture_status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  *capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  *capture_status = ::sluice::guest::capture_status(stream, &id);
   return CUDA_SUCCESS;
 }
 
@@ -168,7 +179,10 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* statu
                                    const CUgraphEdgeData** edges, size_t* count) {
   const CUresult r = cuStreamIsCapturing(stream, status);
   if (r != CUDA_SUCCESS) return r;
-  if (id != nullptr) *id = 0;
+  cuuint64_t of_capture = 0;
+  (void)capture_status(stream, &of_capture);
+  if (id != nullptr) *id = of_capture;
+  // The graph under way is not given out: nothing here adds nodes to it by hand.
   if (graph != nullptr) *graph = nullptr;
   if (dependencies != nullptr) *dependencies = nullptr;
   if (edges != nullptr) *edges = nullptr;
@@ -228,6 +242,7 @@ CUresult cuEventQuery(CUevent event) {
   const Entered e = enter();
   if (!e) return e.status;
   if (state().events.find(wire(event)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = refuse_for_event(event); r != CUDA_SUCCESS) return r;
   return sync_call(e, SLUICE_CALL_QUERY, SLUICE_SYNC_EVENT, wire(event));
 }
 
@@ -235,6 +250,7 @@ CUresult cuEventSynchronize(CUevent event) {
   const Entered e = enter();
   if (!e) return e.status;
   if (state().events.find(wire(event)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = refuse_for_event(event); r != CUDA_SUCCESS) return r;
   return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_EVENT, wire(event));
 }
 

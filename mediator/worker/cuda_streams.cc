@@ -92,7 +92,7 @@ void CudaStreams::plan(LaunchWork& w) {
   FunctionObject& f = *w.function;
   w.tasks = task_count(w.grid[0], w.grid[1], w.grid[2]);
   w.geometry = Geometry{};
-  if (!f.clone || w.tasks == 0) return;
+  if (!f.clone || w.tasks == 0 || w.flags != 0) return;
   if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
   w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
   const LaunchVariant& v = f.variants[w.variant];
@@ -112,7 +112,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
     if (CUresult r = c.controls->take(&w.control); r != CUDA_SUCCESS) return r;
     w.launch_id = next_launch_id_++;
     w.records = &records_;
-    w.record = records_.take(w.launch_id, w.tasks, false, w.ready_ns);
+    w.record = records_.take(w.launch_id, w.tasks, f.kernel, w.ready_ns);
   }
 
   if (s.left == 0) {
@@ -169,9 +169,34 @@ CUresult CudaStreams::launch_original(StreamObject& s, LaunchWork& w, uint64_t n
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, w.params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
                    &bytes, CU_LAUNCH_PARAM_END};
   w.issued_ns = now_ns;
-  return api_.cuLaunchKernel(w.function->original, w.grid[0], w.grid[1], w.grid[2], w.block[0],
-                             w.block[1], w.block[2], w.dynamic_shared, s.cu, nullptr,
-                             bytes == 0 ? nullptr : extra);
+  if (w.flags == 0) {
+    return api_.cuLaunchKernel(w.function->original, w.grid[0], w.grid[1], w.grid[2], w.block[0],
+                               w.block[1], w.block[2], w.dynamic_shared, s.cu, nullptr,
+                               bytes == 0 ? nullptr : extra);
+  }
+  CUlaunchAttribute attributes[2] = {};
+  CUlaunchConfig config{};
+  config.gridDimX = w.grid[0];
+  config.gridDimY = w.grid[1];
+  config.gridDimZ = w.grid[2];
+  config.blockDimX = w.block[0];
+  config.blockDimY = w.block[1];
+  config.blockDimZ = w.block[2];
+  config.sharedMemBytes = w.dynamic_shared;
+  config.hStream = s.cu;
+  config.attrs = attributes;
+  const auto add = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {
+    CUlaunchAttribute& a = attributes[config.numAttrs++];
+    a.id = id;
+    return a.value;
+  };
+  if (w.flags & SLUICE_LAUNCHED_COOPERATIVE) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
+  if (SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0) != 0) {
+    add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0),
+                                                             SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 1),
+                                                             SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 2)};
+  }
+  return api_.cuLaunchKernelEx(&config, w.function->original, nullptr, bytes == 0 ? nullptr : extra);
 }
 
 CUresult CudaStreams::copy(StreamObject& s, const CUDA_MEMCPY2D& c) {

@@ -68,6 +68,7 @@ struct LaunchVariant {
 struct FunctionObject : HandleObject {
   std::shared_ptr<ModuleObject> module;
   std::string name;
+  uint32_t kernel = 0;  // hash of the name, for launch records
   CUfunction original = nullptr;
   CUfunction clone = nullptr;    // null: opaque
   CUfunction clamped = nullptr;  // the clone again, with fewer registers (register_clamp.h); or null
@@ -108,6 +109,7 @@ struct LaunchWork : Work {
   std::shared_ptr<FunctionObject> function;
   uint32_t grid[3] = {}, block[3] = {};
   uint32_t dynamic_shared = 0;
+  uint64_t flags = 0;             // of sluice_launch, checked; not 0: the original form
   std::vector<std::byte> params;  // the original's
   uint32_t tasks = 0;
   Geometry geometry;

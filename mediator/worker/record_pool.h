@@ -18,8 +18,9 @@ class RecordPool {
     for (int i = 0; i < SLUICE_REPORT_RECORDS; ++i) free_.push_back(i);
   }
 
-  // Index of a record, set to PREP; -1 if all are in use.
-  int take(uint64_t launch_id, uint32_t tasks_total, bool opaque, uint64_t ready_ns) {
+  // Index of a record of an evictable launch, set to PREP; -1 if all are in use. `kernel`: the same for
+  // all launches of a kernel; its lowest bit is not kept.
+  int take(uint64_t launch_id, uint32_t tasks_total, uint32_t kernel, uint64_t ready_ns) {
     if (free_.empty()) return -1;
     const int index = free_.front();
     free_.pop_front();
@@ -33,7 +34,9 @@ class RecordPool {
     store64(r.left_ns, 0);
     store64(r.start_ns, 0);
     store32(r.evictions, 0);
-    store32(r.opaque, opaque ? 1 : 0);
+    store32(r.opaque, kernel & ~1u);
+    store32(r.tasks_fetched, 0);
+    store32(r.sms_left, 0);
     return index;
   }
   void give_back(int index) { free_.push_back(index); }

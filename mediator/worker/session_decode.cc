@@ -151,6 +151,13 @@ void Session::function_get(Call call, std::span<const std::byte> body) {
   });
 }
 
+// A cluster has all three of its sides; the driver knows which sizes there are.
+static bool known_flags(uint64_t guest_flags) {
+  const auto side = [&](int i) { return SLUICE_LAUNCHED_CLUSTER_DIM(guest_flags, i) != 0; };
+  return (guest_flags & 0xffff & ~SLUICE_LAUNCHED_COOPERATIVE) == 0 && side(0) == side(1) &&
+         side(1) == side(2);
+}
+
 void Session::launch(Call call, std::span<const std::byte> body) {
   sluice_launch l;
   std::span<const std::byte> params;
@@ -164,7 +171,7 @@ void Session::launch(Call call, std::span<const std::byte> body) {
   const ContextObject& c = *stream->context;
   if (function->module->context != stream->context)
     return answer(call, CUDA_ERROR_INVALID_CONTEXT);
-  if (l.param_bytes != function->param_bytes || l.flags != 0 ||
+  if (l.param_bytes != function->param_bytes || !known_flags(l.flags) ||
       l.dynamic_shared_bytes > kMaxDynamicShared) {
     return answer(call, CUDA_ERROR_INVALID_VALUE);
   }
@@ -184,6 +191,7 @@ void Session::launch(Call call, std::span<const std::byte> body) {
   std::copy_n(l.grid, 3, work->grid);
   std::copy_n(l.block, 3, work->block);
   work->dynamic_shared = l.dynamic_shared_bytes;
+  work->flags = l.flags;
   work->params.assign(params.begin(), params.end());
   work->ready_ns = monotonic_ns();
   streams_.plan(*work);

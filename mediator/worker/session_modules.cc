@@ -67,6 +67,8 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
   auto f = std::make_shared<FunctionObject>();
   f->module = module;
   f->name = name;
+  f->kernel = 2166136261u;  // FNV-1a: the same in every session
+  for (char ch : name) f->kernel = (f->kernel ^ static_cast<unsigned char>(ch)) * 16777619u;
   CUresult r = api_.cuModuleGetFunction(&f->original, module->cu, name.c_str());
   if (r != CUDA_SUCCESS) return answer(call, r);
 

@@ -40,6 +40,22 @@ class Local(WithSluiced):
         self.sluiced.ctl("set", "a", "--weight", 1)
 
 
+class StreamWriteSignal(WithSluiced):
+    """The same where workers have to be woken to take an eviction to the GPU (`[device] signal`)."""
+    EXTRA = 'signal = "stream-write"\n'
+
+    def test_two_vgpus_evict_each_other(self):
+        self.assertEqual(self.sluiced.ctl("info")["device"]["signal"], "stream-write")
+        running = [self.program(v, p, "--seconds", 3, "--json") for v in ("a", "b") for p in ("triad", "md5")]
+        for p in running:
+            self.assert_right(p.finish(), p.name)
+        for n in ("a", "b"):
+            v = self.vgpu(n)
+            self.assertGreater(v["evictions"], 0, n)
+            self.assertGreater(v["physical_evictions"], 0, f"{n}: no launch heard of an eviction")
+            self.assertEqual(v["progress"]["launches"], 0, n)
+
+
 class Faults(WithSluiced):
     """What one program does wrong costs that program only. `b` computes beside every fault."""
 

@@ -253,6 +253,13 @@ CUresult FakeWorker::cuModuleGetGlobal_v2(CUdeviceptr* p, size_t* bytes,
   return CUDA_SUCCESS;
 }
 
+CUresult FakeWorker::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    int* blocks, calls::WireHandle<SLUICE_HANDLE_FUNCTION> function, int, size_t) {
+  if (!driver_object(SLUICE_HANDLE_FUNCTION, function.value)) return CUDA_ERROR_INVALID_HANDLE;
+  *blocks = 4;
+  return CUDA_SUCCESS;
+}
+
 namespace {
 template <class T>
 bool read(std::span<const std::byte> body, T& to, size_t at = 0) {
@@ -381,6 +388,7 @@ void FakeWorker::launch(const sluice_record& record, std::span<const std::byte> 
     return problem("launch is short");
   if (const CUresult fail = fail_launch_.exchange(CUDA_SUCCESS); fail != CUDA_SUCCESS)
     return answer(record, fail);
+  last_launch_flags_ = launch.flags;
   const std::string name = functions_[launch.function];
   const auto params = body.subspan(sizeof launch, launch.param_bytes);
   if (name == "fill") {

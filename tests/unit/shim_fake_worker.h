@@ -43,6 +43,7 @@ class FakeWorker {
   void set_hold_syncs(size_t n) { hold_syncs_ = n; }
 
   uint64_t records() const { return records_; }
+  uint64_t last_launch_flags() const { return last_launch_flags_; }
   uint64_t live_allocations() const { return live_allocations_; }
   uint64_t live_extents() const { return live_extents_; }
   uint64_t modules_with_clones() const { return modules_with_clones_; }
@@ -64,6 +65,8 @@ class FakeWorker {
   CUresult cuMemFree_v2(CUdeviceptr p);
   CUresult cuModuleGetGlobal_v2(CUdeviceptr* p, size_t* bytes,
                                 calls::WireHandle<SLUICE_HANDLE_MODULE> module, const char* name);
+  CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(
+      int* blocks, calls::WireHandle<SLUICE_HANDLE_FUNCTION> function, int threads, size_t shared);
 
  private:
   void run();
@@ -95,7 +98,7 @@ class FakeWorker {
   std::atomic<CUresult> fail_launch_{CUDA_SUCCESS};
   std::atomic<size_t> hold_syncs_{0};
   std::atomic<uint64_t> records_{0}, live_allocations_{0}, live_extents_{0},
-      modules_with_clones_{0};
+      modules_with_clones_{0}, last_launch_flags_{0};
 
   uint64_t next_index_ = 1;
   std::map<uint64_t, void*> handles_;

@@ -129,6 +129,47 @@ TEST_F(WorkerProcess, WhatCudaRefusesIsRefusedAsCudaDoes) {
   EXPECT_EQ(b->async_errors, std::vector<int>{CUDA_ERROR_INVALID_VALUE});
 }
 
+// Cooperative launches and clusters run the original; what the driver does not have comes as its error.
+TEST_F(WorkerProcess, LaunchesWithAttributesRunTheOriginal) {
+  start();
+  make_context();
+  make_module();
+  const uint32_t kN = 64 * kGrid;
+  uint64_t d = alloc(kN * 4).as<uint64_t>();
+  std::memset(b->bulk(kStaging), 0, kN * 4);
+  b->call(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4), context);
+  const auto status = [&](uint32_t grid, uint64_t flags) {
+    auto body = launch_body(add, grid, 64, d, kN, 1);
+    sluice_launch l;
+    std::memcpy(&l, body.data(), sizeof l);
+    l.flags = flags;
+    std::memcpy(body.data(), &l, sizeof l);
+    return b->wait(b->post(SLUICE_CALL_LAUNCH, body, context)).status;
+  };
+  EXPECT_EQ(status(4, SLUICE_LAUNCHED_COOPERATIVE), CUDA_SUCCESS);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  b->call(SLUICE_CALL_COPY, to_host(kStaging, d, 1024), context);
+  EXPECT_EQ(reinterpret_cast<uint32_t*>(b->bulk(kStaging))[255], advance(0, 1, kRounds));
+  EXPECT_EQ(b->report->header.opaque_launches, 1u);
+  EXPECT_TRUE(b->async_errors.empty());
+  // A grid that is evictable otherwise.
+  EXPECT_EQ(status(kGrid, SLUICE_LAUNCHED_COOPERATIVE), CUDA_SUCCESS) << "queued; the error comes later";
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->async_errors, std::vector<int>{CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE});
+  EXPECT_EQ(status(kGrid, SLUICE_LAUNCHED_CLUSTER(2, 1, 1)), CUDA_SUCCESS);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  if (!kNvidia) {
+    EXPECT_EQ(b->async_errors.back(), CUDA_ERROR_NOT_SUPPORTED) << "the software GPU has no clusters";
+  } else {
+    EXPECT_EQ(b->async_errors.size(), 1u);
+  }
+  EXPECT_EQ(b->report->header.opaque_launches, 3u);
+  for (uint64_t flags : {uint64_t{2}, uint64_t{0x8000}, SLUICE_LAUNCHED_CLUSTER(2, 0, 1),
+                         SLUICE_LAUNCHED_CLUSTER(0, 1, 1), SLUICE_LAUNCHED_CLUSTER(1, 1, 0)}) {
+    EXPECT_EQ(status(4, flags), CUDA_ERROR_INVALID_VALUE) << flags;
+  }
+}
+
 TEST_F(WorkerProcess, ExtentsAreAllocatedUsedAndFreed) {
   start();
   make_context();

@@ -1,0 +1,277 @@
+// The guest's libcuda.so.1: stream capture, and graphs that replay what was captured.
+#include <atomic>
+#include <thread>
+
+#include "abi/cuda_graph.h"
+#include "tests/unit/shim_fixture.h"
+
+namespace sluice::testing {
+namespace {
+
+struct Set {
+  CUfunction fill = nullptr;
+  CUdeviceptr p = 0;
+  CUstream a = nullptr, b = nullptr;
+  CUevent e = nullptr;
+};
+constexpr uint32_t kWords = 1024;
+
+Set make() {
+  Set s;
+  load_fill(&s.fill);
+  EXPECT_EQ(cuMemAlloc(&s.p, kWords * 4), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemsetD8(s.p, 0, kWords * 4), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamCreate(&s.a, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamCreate(&s.b, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventCreate(&s.e, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  return s;
+}
+CUresult launch(const Set& s, CUstream stream, uint32_t from, uint32_t n, uint32_t value) {
+  CUdeviceptr to = s.p + from * 4;
+  void* params[] = {&to, &n, &value};
+  const CUresult r = cuLaunchKernel(s.fill, 4, 1, 1, 64, 1, 1, 0, stream, params, nullptr);
+  to = n = value = 0;  // a graph has its own
+  return r;
+}
+uint32_t word(const Set& s, uint32_t i) {
+  uint32_t v = 0;
+  EXPECT_EQ(cuMemcpyDtoH(&v, s.p + i * 4, 4), CUDA_SUCCESS);
+  return v;
+}
+
+TEST(ShimGraph, ReplaysWhatWasCaptured) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    Set s = make();
+    std::vector<uint32_t> source(16, 77);
+    static std::atomic<int> called{0};
+    CUstreamCaptureStatus status;
+    OK(cuStreamBeginCapture(s.a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuStreamIsCapturing(s.a, &status));
+    EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK(launch(s, s.a, 0, 16, 5));
+    OK(cuMemsetD32Async(s.p + 64, 6, 16, s.a));
+    OK(cuMemcpyHtoDAsync(s.p + 128, source.data(), 64, s.a));
+    OK(cuLaunchHostFunc(s.a, [](void* n) { ++*static_cast<std::atomic<int>*>(n); }, &called));
+    OK(launch(s, s.a, 8, 4, 9));  // over what the first one wrote: order shows
+    CUgraph graph;
+    OK(cuStreamEndCapture(s.a, &graph));
+    OK(cuStreamIsCapturing(s.a, &status));
+    EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+    EXPECT_EQ(word(s, 0), 0u) << "captured, not run";
+    size_t nodes = 0;
+    OK(cuGraphGetNodes(graph, nullptr, &nodes));
+    EXPECT_EQ(nodes, 5u);
+    CUgraphExec exec;
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    EXPECT_EQ(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+    for (int round = 1; round <= 2; ++round) {
+      OK(cuMemsetD8(s.p, 0, kWords * 4));
+      std::fill(source.begin(), source.end(), 70 + round);  // memory as it is when the node runs
+      OK(cuGraphLaunch(exec, round == 1 ? s.a : s.b));
+      OK(cuStreamSynchronize(round == 1 ? s.a : s.b));
+      EXPECT_EQ(word(s, 7), 5u);
+      EXPECT_EQ(word(s, 8), 9u);
+      EXPECT_EQ(word(s, 12), 5u);
+      EXPECT_EQ(word(s, 16), 6u);
+      EXPECT_EQ(word(s, 32), static_cast<uint32_t>(70 + round));
+      while (called != round) std::this_thread::yield();
+    }
+    OK(cuGraphUpload(exec, s.a));
+    OK(cuGraphExecDestroy(exec));
+    EXPECT_EQ(cuGraphLaunch(exec, s.a), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST(ShimGraph, ForksHaveToJoin) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    Set s = make();
+    CUevent back;
+    OK(cuEventCreate(&back, CU_EVENT_DISABLE_TIMING));
+    CUgraph graph = nullptr;
+    for (bool joined : {false, true}) {
+      OK(cuStreamBeginCapture(s.a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+      OK(launch(s, s.a, 0, 16, 1));
+      OK(cuEventRecord(s.e, s.a));
+      OK(cuStreamWaitEvent(s.b, s.e, 0));
+      CUstreamCaptureStatus status;
+      OK(cuStreamIsCapturing(s.b, &status));
+      EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+      OK(launch(s, s.b, 0, 16, 2));
+      OK(cuEventRecord(back, s.b));
+      if (!joined) {
+        OK(launch(s, s.b, 0, 16, 4));  // behind the event: not joined by it
+      }
+      OK(cuStreamWaitEvent(s.a, back, 0));
+      OK(launch(s, s.a, 4, 1, 3));
+      EXPECT_EQ(cuStreamEndCapture(s.a, &graph),
+                joined ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+      OK(cuStreamIsCapturing(s.b, &status));
+      EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+    }
+    CUgraphExec exec;
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, nullptr));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(word(s, 3), 2u);
+    EXPECT_EQ(word(s, 4), 3u);
+    // One launch at a time: another stream waits, by one record and one wait more.
+    OK(cuGraphLaunch(exec, s.a));  // makes the event
+    OK(cuCtxSynchronize());
+    uint64_t before = worker.records();
+    OK(cuGraphLaunch(exec, s.a));
+    OK(cuCtxSynchronize());
+    const uint64_t same = worker.records() - before;
+    before = worker.records();
+    OK(cuGraphLaunch(exec, s.b));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(worker.records() - before, same + 2);
+  });
+}
+
+TEST(ShimGraph, WhatCaptureForbids) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    Set s = make();
+    CUgraph graph;
+    const auto begin = [&](CUstream stream = nullptr) {
+      OK(cuStreamBeginCapture(stream ? stream : s.a, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    };
+    const auto spoilt = [&] {
+      CUstreamCaptureStatus status;
+      OK(cuStreamIsCapturing(s.a, &status));
+      EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+      EXPECT_EQ(launch(s, s.a, 0, 1, 1), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+      EXPECT_EQ(cuStreamEndCapture(s.a, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+      EXPECT_EQ(graph, nullptr);
+    };
+    EXPECT_EQ(cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    EXPECT_EQ(cuStreamBeginCapture(s.a, static_cast<CUstreamCaptureMode>(3)), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuStreamEndCapture(s.a, &graph), CUDA_ERROR_ILLEGAL_STATE);
+    begin();
+    EXPECT_EQ(cuStreamSynchronize(s.a), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    spoilt();
+    begin();
+    EXPECT_EQ(cuStreamQuery(s.a), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    spoilt();
+    begin();
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    spoilt();
+    begin();
+    CUdeviceptr q;
+    EXPECT_EQ(cuMemAllocAsync(&q, 64, s.a), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    spoilt();
+    begin();
+    EXPECT_EQ(cuStreamAddCallback(s.a, [](CUstream, CUresult, void*) {}, nullptr, 0),
+              CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    spoilt();
+    begin();
+    OK(cuEventRecord(s.e, s.a));
+    EXPECT_EQ(cuEventQuery(s.e), CUDA_ERROR_CAPTURED_EVENT);
+    spoilt();
+    OK(cuEventQuery(s.e)) << "the capture is over";
+    OK(cuEventRecord(s.e, s.b));
+    begin();
+    EXPECT_EQ(cuStreamWaitEvent(s.a, s.e, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    spoilt();
+    begin();
+    EXPECT_EQ(cuStreamBeginCapture(s.a, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
+    spoilt();
+    // Two captures do not meet.
+    begin();
+    begin(s.b);
+    OK(cuEventRecord(s.e, s.b));
+    EXPECT_EQ(cuStreamWaitEvent(s.a, s.e, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    spoilt();
+    EXPECT_EQ(cuStreamEndCapture(s.b, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    // A fork does not end it, nor another thread.
+    begin();
+    OK(cuEventRecord(s.e, s.a));
+    OK(cuStreamWaitEvent(s.b, s.e, 0));
+    EXPECT_EQ(cuStreamEndCapture(s.b, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    spoilt();
+    begin();
+    CUcontext context;
+    OK(cuCtxGetCurrent(&context));
+    std::thread([&] {
+      OK(cuCtxSetCurrent(context));
+      EXPECT_EQ(cuStreamEndCapture(s.a, &graph), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    }).join();
+    spoilt();
+    // The NULL stream would wait for a blocking stream that captures; not for others.
+    begin();
+    OK(launch(s, nullptr, 0, 1, 1));
+    OK(cuStreamEndCapture(s.a, &graph));
+    OK(cuGraphDestroy(graph));
+    CUstream blocking;
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    begin(blocking);
+    EXPECT_EQ(launch(s, nullptr, 0, 1, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    OK(launch(s, nullptr, 0, 1, 1)) << "all as before";
+  });
+}
+
+TEST(ShimGraph, UpdateNestingAndNames) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    Set s = make();
+    CUgraph graphs[3];
+    for (uint32_t i = 0; i < 3; ++i) {
+      OK(cuStreamBeginCapture(s.a, CU_STREAM_CAPTURE_MODE_RELAXED));
+      OK(launch(s, s.a, 0, 4, 10 + i));
+      if (i == 2) {
+        OK(cuMemsetD32Async(s.p + 64, 1, 4, s.a));
+      }
+      OK(cuStreamEndCapture(s.a, &graphs[i]));
+    }
+    CUgraphExec exec;
+    EXPECT_EQ(cuGraphInstantiate(&exec, graphs[0], 4), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(cuGraphInstantiate(&exec, graphs[0], 1 << 10), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuGraphInstantiate(&exec, reinterpret_cast<CUgraph>(&exec), 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphInstantiate(&exec, graphs[0], 0));
+    CUgraphExecUpdateResultInfo info;
+    OK(cuGraphExecUpdate(exec, graphs[1], &info));
+    OK(cuGraphLaunch(exec, s.a));
+    OK(cuStreamSynchronize(s.a));
+    EXPECT_EQ(word(s, 3), 11u);
+    EXPECT_EQ(cuGraphExecUpdate(exec, graphs[2], &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    EXPECT_EQ(info.result, static_cast<int>(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED));
+    // A graph launched into a capture becomes part of it.
+    CUgraph outer;
+    OK(cuStreamBeginCapture(s.b, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(launch(s, s.b, 0, 8, 20));
+    OK(cuGraphLaunch(exec, s.b));
+    OK(cuStreamEndCapture(s.b, &outer));
+    size_t n = 0;
+    OK(cuGraphGetNodes(outer, nullptr, &n));
+    EXPECT_EQ(n, 2u);
+    CUgraphNode nodes[3];
+    n = 3;
+    OK(cuGraphGetNodes(outer, nodes, &n));
+    EXPECT_EQ(n, 2u);
+    EXPECT_NE(nodes[1], nullptr);
+    EXPECT_EQ(nodes[2], nullptr);
+    CUgraphExec both;
+    OK(cuGraphInstantiate(&both, outer, 0));
+    OK(cuGraphLaunch(both, s.a));
+    OK(cuStreamSynchronize(s.a));
+    EXPECT_EQ(word(s, 3), 11u);
+    EXPECT_EQ(word(s, 5), 20u);
+    for (const auto& [name, version, function] :
+         {std::tuple{"cuGraphInstantiate", 12000, reinterpret_cast<void*>(&cuGraphInstantiateWithFlags)},
+          {"cuGraphInstantiateWithFlags", 11040, reinterpret_cast<void*>(&cuGraphInstantiateWithFlags)},
+          {"cuStreamBeginCapture", 10010, reinterpret_cast<void*>(&cuStreamBeginCapture_v2)},
+          {"cuGraphLaunch", 12000, reinterpret_cast<void*>(&cuGraphLaunch)}}) {
+      void* found = nullptr;
+      OK(cuGetProcAddress(name, &found, version, 0, nullptr));
+      EXPECT_EQ(found, function) << name;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace sluice::testing
