@@ -1,4 +1,4 @@
-// Compares abi/cuda_driver.h with the CUDA Toolkit's own header at compile time: every value, every
+// Compares abi/cuda_driver.h and cuda_graph.h with the CUDA Toolkit's own header at compile time: every value, every
 // structure's size and offsets, every function's type. Built only where the toolkit is installed;
 // no code runs. The toolkit's declarations stand in the global namespace, ours in sluice_declared.
 #include <cuda.h>
@@ -17,6 +17,7 @@ extern "C" std::remove_pointer_t<PFN_cuCtxCreate_v11040> cuCtxCreate_v3;
 #define SLUICE_CUDA_DRIVER_COMPARE
 namespace sluice_declared {
 #include "abi/cuda_driver.h"
+#include "abi/cuda_graph.h"
 }  // namespace sluice_declared
 
 namespace {
@@ -149,6 +150,12 @@ SAME_FIELD(CUlaunchConfig, hStream);
 SAME_FIELD(CUlaunchConfig, attrs);
 SAME_FIELD(CUlaunchConfig, numAttrs);
 SAME_SIZE(CUgraphEdgeData);
+SAME_SIZE(CUgraphExecUpdateResultInfo);
+SAME_FIELD(CUgraphExecUpdateResultInfo, result);
+SAME_FIELD(CUgraphExecUpdateResultInfo, errorNode);
+SAME_FIELD(CUgraphExecUpdateResultInfo, errorFromNode);
+SAME_VALUE(CU_GRAPH_EXEC_UPDATE_SUCCESS, 0)
+SAME_VALUE(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0)
 
 // The toolkit marks two of them deprecated; we only look at their types.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -156,5 +163,6 @@ SAME_SIZE(CUgraphEdgeData);
   static_assert(SameOnTheWire<decltype(ours::symbol), decltype(::symbol)>::value, \
                 #symbol " differs");
 SLUICE_CUDA_DRIVER_FUNCTIONS(SAME_FUNCTION)
+SLUICE_CUDA_GRAPH_FUNCTIONS(SAME_FUNCTION)
 
 }  // namespace

@@ -44,8 +44,10 @@ SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_DECLARE)
 #ifdef __cplusplus
 }
 #endif
+#ifndef SLUICE_CUDA_DRIVER_COMPARE
 #define cuStreamBeginCapture cuStreamBeginCapture_v2
 #define cuGraphInstantiate cuGraphInstantiateWithFlags
 #define cuGraphExecUpdate cuGraphExecUpdate_v2
+#endif
 
 #endif /* SLUICE_ABI_CUDA_GRAPH_H */
