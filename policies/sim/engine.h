@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "policies/model/duration_model.h"
 #include "policies/policy.h"
 #include "policies/sim/workload.h"
 
@@ -41,6 +42,8 @@ struct Options {
   bool preempts = true;        // Registration::preempts; false: kernels keep their original form
   uint64_t max_events = 0;     // instead of the workload's
   Observer* observer = nullptr;
+  // Learns and predicts where the workload's predictor is the model, instead of one that begins knowing nothing. The caller's.
+  DurationModel* model = nullptr;
 };
 
 struct RunRecord {             // one run of a program, ended

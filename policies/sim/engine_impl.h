@@ -210,7 +210,8 @@ class Engine {
   uint64_t handover_since_ns_ = 0;     // an eviction's begin whose SMs wait for the next Run; 0: none
   std::vector<uint64_t> kernel_key_;
   std::vector<PreemptionCost> preempt_cost_;  // per kernel
-  DurationModel model_;
+  DurationModel own_model_;
+  DurationModel& model_ = options_.model ? *options_.model : own_model_;
   // proportional
   VgpuId current_ = kNoVgpu;
   uint64_t slice_version_ = 0;

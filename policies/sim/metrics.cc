@@ -173,7 +173,8 @@ bool works(const Registration& row, const Workload& w) {
 
 // One simulation of w under each of `rows`, with what they are compared with.
 sluice::Result<std::vector<Metrics>> one_run(const Workload& w, const std::vector<const Registration*>& rows,
-                                             const Registration& baseline, uint64_t seed) {
+                                             const Registration& baseline, uint64_t seed,
+                                             std::vector<DurationModel>& models) {
   if (const std::string wrong = check_workload(w); !wrong.empty())
     return Error{0, "workload '" + w.name + "': " + wrong};
   for (const Registration* row : rows)
@@ -184,26 +185,27 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w, const std::vecto
                           " preemptor"};
   const auto alone = alone_times(w, seed);
   const int32_t high = high_program(w);
-  const auto under = [&](const Registration& row) {
+  const auto under = [&](const Registration& row, DurationModel* model) {
     const auto policy = row.make(engine_config(w));
-    return simulate(w, *policy, {.seed = seed, .preempts = row.preempts});
+    return simulate(w, *policy, {.seed = seed, .preempts = row.preempts, .model = model});
   };
   Metrics base;
   double base_high = 0;
   const bool compared = works(baseline, w);
   if (compared) {
-    const Outcome r = under(baseline);
+    const Outcome r = under(baseline, nullptr);
     base = measure(w, r, alone);
     if (high >= 0) base_high = turnaround_ns(r, static_cast<uint32_t>(high));
   }
   std::vector<Metrics> all;
-  for (const Registration* row : rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Registration* row = rows[i];
     Metrics m;
     double mine = base_high;
-    if (compared && row == &baseline) {
+    if (compared && row == &baseline && models.empty()) {
       m = base;
     } else {
-      const Outcome r = under(*row);
+      const Outcome r = under(*row, models.empty() ? nullptr : &models[i]);
       m = measure(w, r, alone);
       if (high >= 0) mine = turnaround_ns(r, static_cast<uint32_t>(high));
     }
@@ -220,7 +222,7 @@ template <class Make>
 sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&& make,
                                                   const std::vector<std::string>& policies, uint64_t seed,
                                                   uint32_t runs, std::string_view baseline, uint64_t max_events,
-                                                  bool by_program) {
+                                                  bool by_program, DurationModel* model) {
   std::vector<const Registration*> rows;
   for (const std::string& policy : policies) {
     auto row = registered(policy);
@@ -230,10 +232,12 @@ sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&
   auto base = registered(baseline);
   if (!base) return base.error();
   std::vector<Report> reports(rows.size());
+  std::vector<DurationModel> models;
+  if (model) models.assign(rows.size(), *model);
   for (uint32_t i = 0; i < runs; ++i) {
     Workload w = make(i);
     if (max_events) w.max_events = max_events;
-    auto metrics = one_run(w, rows, **base, seed + i);
+    auto metrics = one_run(w, rows, **base, seed + i, models);
     if (!metrics) return metrics.error();
     for (size_t j = 0; j < rows.size(); ++j) reports[j].runs.push_back(std::move((*metrics)[j]));
   }
@@ -243,6 +247,7 @@ sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&
     reports[j].mean = mean_of(reports[j].runs);
     if (by_program) from_ntt(reports[j].mean);
   }
+  if (!models.empty()) *model = std::move(models.front());
   return reports;
 }
 
@@ -255,21 +260,21 @@ sluice::Result<Report> only(sluice::Result<std::vector<Report>> reports) {
 
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
                                                  const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs, uint64_t max_events) {
+                                                 uint32_t runs, uint64_t max_events, DurationModel* model) {
   const auto make = [&](uint32_t i) {
     Workload w = row.make(i, seed);
     if (w.name.empty()) w.name = row.name;
     return w;
   };
   return evaluate_runs(std::string(row.name), make, policies, seed, runs ? runs : row.runs, row.baseline,
-                       max_events, row.by_program);
+                       max_events, row.by_program, model);
 }
 
 sluice::Result<std::vector<Report>> evaluate_all(const Workload& w, const std::vector<std::string>& policies,
                                                  uint64_t seed, uint32_t runs, std::string_view baseline,
-                                                 uint64_t max_events) {
+                                                 uint64_t max_events, DurationModel* model) {
   return evaluate_runs(w.name, [&](uint32_t) { return w; }, policies, seed, std::max(runs, 1u), baseline,
-                       max_events, /*by_program=*/false);
+                       max_events, /*by_program=*/false, model);
 }
 
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,

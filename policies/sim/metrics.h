@@ -66,14 +66,16 @@ struct Report {
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 0);
 // Several policies on the same runs; what they share (the programs alone, the baseline) is simulated once.
-// In the order of `policies`. `max_events`: instead of the workload's; 0: that one.
+// In the order of `policies`. `max_events`: instead of the workload's; 0: that one. `model`: what is known of kernels'
+// durations beforehand, for each policy (but the baseline) alike; each learns on from run to run, and what was learnt under the
+// first comes back in it. The caller's; null: each run begins knowing nothing.
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
                                                  const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs = 0, uint64_t max_events = 0);
+                                                 uint32_t runs = 0, uint64_t max_events = 0, DurationModel* model = nullptr);
 sluice::Result<std::vector<Report>> evaluate_all(const Workload& w,
                                                  const std::vector<std::string>& policies, uint64_t seed,
                                                  uint32_t runs = 1, std::string_view baseline = "fcfs",
-                                                 uint64_t max_events = 0);
+                                                 uint64_t max_events = 0, DurationModel* model = nullptr);
 // The same for one workload (from a file).
 sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 1, std::string_view baseline = "fcfs");

@@ -86,6 +86,26 @@ with tempfile.TemporaryDirectory() as d:
     code, out, err = run("-w", trace, "-p", "srt", "--json")
     check("the trace replays", code == 0 and len(json.loads(out)["ntt"]) == 9)
 
+    # What is learnt of kernels is kept: the second time the shortest goes first from the first launch on.
+    learns = file("m.json", json.dumps({
+        "name": "learns", "predictor": "model", "gpu": {"sms": 8},
+        "kernels": [{"name": "long", "alone_us": 9000, "tasks": 500}, {"name": "short", "alone_us": 300, "tasks": 100}],
+        "vgpus": [{"name": n} for n in "abc"],
+        "programs": [{"name": n, "vgpu": n, "kernel": k, "runs": 1, "first_ms": at} for n, k, at in
+                     (("a", "long", 0), ("b", "long", 0.1), ("c", "short", 0.2))]}))
+    model = os.path.join(d, "model.txt")
+    antt = []
+    for _ in range(2):
+        code, out, err = run("-w", learns, "-p", "sjf", "--model", model, "--json")
+        check(f"a run with a model: {err!r}", code == 0)
+        antt.append(json.loads(out)["antt"] if code == 0 else 0)
+    check(f"what was learnt helps the next run: {antt}", antt[1] < antt[0] * 0.8)
+    for what, args in {"a model that is none": ["-w", learns, "--model", file("bad.txt", "nonsense\n")],
+                       "a model where none predicts": ["-w", "mixed", "--model", model],
+                       "a model that cannot be written": ["-w", learns, "--model", os.path.join(d, "no", "m.txt")]}.items():
+        code, out, err = run(*args)
+        check(f"{what}: exit status {code}, stderr {err!r}", code == 1 and len(err.strip()) > 10)
+
 for f in failures:
     print("FAILED:", f)
 print(f"{len(failures)} failures")

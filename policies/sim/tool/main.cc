@@ -7,6 +7,7 @@
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -161,6 +162,18 @@ bool write_file(const std::string& path, const std::string& text) {
   return false;
 }
 
+// A file that is not there is a model that knows nothing.
+sluice::Result<void> read_model(const std::string& path, sluice::policy::DurationModel& model) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in && errno == ENOENT) return {};
+  if (!in) return sluice::Error::from_errno(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  auto read = model.restore(text.str());
+  if (!read) return std::move(read).error().with_context(path);
+  return {};
+}
+
 // Run 0 once more with a recorder.
 sluice::Result<std::string> record(const Chosen& c, const std::string& policy, uint64_t seed) {
   const Workload w = c.row ? c.row->make(0, seed) : c.file.workload;
@@ -183,7 +196,7 @@ std::string whole_number(const std::string& text) {
 
 int main(int argc, char** argv) {
   CLI::App app{"sluice-sim: runs scheduling policies on a simulated GPU"};
-  std::string workload, plot, trace;
+  std::string workload, plot, trace, model_file;
   std::vector<std::string> policies;
   uint64_t seed = 1, max_events = 0;
   uint32_t runs = 0;
@@ -199,6 +212,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", json_output, "one JSON object a line for each policy");
   app.add_option("--plot", plot, "write bars as SVG to this file");
   app.add_option("--trace", trace, "write what happened in run 0 under the first policy to this file (.jsonl)");
+  app.add_option("--model", model_file, "what kernels were learnt to take (predictor 'model'): read if it is there, written afterwards");
   app.add_flag("--list", list_only, "names of workloads and policies");
   try {
     app.parse(argc, argv);
@@ -224,9 +238,16 @@ int main(int argc, char** argv) {
       if (first.gpu.preemptor == PreemptorKind::kExclusive ? row.exclusive : row.proportional)
         policies.emplace_back(row.name);
   }
-  auto reports = chosen->row ? evaluate_all(*chosen->row, policies, seed, runs, max_events)
-                             : evaluate_all(first, policies, seed, runs, chosen->file.baseline, max_events);
+  sluice::policy::DurationModel model;
+  if (!model_file.empty()) {
+    if (first.predictor != Predictor::kModel) return fail({0, "--model: workload '" + first.name + "' does not predict by the model"});
+    if (auto read = read_model(model_file, model); !read) return fail(read.error());
+  }
+  auto* const kept = model_file.empty() ? nullptr : &model;
+  auto reports = chosen->row ? evaluate_all(*chosen->row, policies, seed, runs, max_events, kept)
+                             : evaluate_all(first, policies, seed, runs, chosen->file.baseline, max_events, kept);
   if (!reports) return fail(reports.error());
+  if (kept && !write_file(model_file, model.save())) return 1;
   if (json_output) {
     for (const Report& r : *reports) fmt::print("{}\n", as_json(r, seed));
   } else {
