@@ -108,6 +108,20 @@ class Reader {
     auto text = n->value_exact<std::string>();
     if (!text || !choose(*text)) fail(*n, fmt::format("{} must be one of {}", full(key), words));
   }
+  // A list of words; `choose(text)` as above.
+  template <class F>
+  void words(const char* key, const char* words, F choose) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    const toml::array* list = n->as_array();
+    bool good = list && !list->empty();
+    if (good)
+      for (const toml::node& item : *list) {
+        auto text = item.value_exact<std::string>();
+        good = good && text && choose(*text);
+      }
+    if (!good) fail(*n, fmt::format("{} must be a list, [\"...\"], of {}", full(key), words));
+  }
   // A table whose keys are variables: none is unknown.
   void environment(const char* name, std::map<std::string, std::string>& to) {
     table(name);
@@ -268,6 +282,20 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("chunk_target_us", c.chunk_target_us, 0, 1'000'000);
   r.path("trace", c.trace);
   r.size("trace_limit", c.trace_limit_bytes, 2ull << 20, 1ull << 40, false);
+  r.end_table();
+
+  r.table("accounting");
+  bool first = true;
+  r.words("sources", "\"auto\", or some of \"clock\", \"registers\", \"switch_log\", \"words\"", [&](const std::string& w) {
+    if (std::exchange(first, false)) c.by_registers = c.by_switch_log = c.by_words = w == "auto";
+    if (w == "registers") c.by_registers = true;
+    else if (w == "switch_log") c.by_switch_log = true;
+    else if (w == "words") c.by_words = true;
+    else return w == "clock" || w == "auto";
+    return true;
+  });
+  r.number("cpu_percent", c.accounting_cpu_percent, 1, 20);
+  r.path("registers_file", c.registers_file);
   r.end_table();
 
   r.table("deadlines");

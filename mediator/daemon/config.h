@@ -61,6 +61,11 @@ struct Config {
   std::string trace;              // file to record what the scheduler does; empty: none
   uint64_t trace_limit_bytes = 256ull << 20;
 
+  // [accounting]
+  bool by_registers = true, by_switch_log = true, by_words = true;  // sources; the clock is always one
+  uint32_t accounting_cpu_percent = 2;  // of a core
+  std::string registers_file;           // NVIDIA: empty: the first GPU's
+
   // [deadlines]
   uint32_t join_ms = 10000;         // a local program's first message
   uint32_t worker_start_ms = 60000; // from its start to Ready; the first CUDA call may take seconds

@@ -39,6 +39,18 @@ core::SchedulerConfig scheduler_config(const Config& c) {
   return s;
 }
 
+AccountingSettings accounting_settings(const Config& c, bool nvidia) {
+  AccountingSettings s;
+  s.registers = c.by_registers;
+  s.switch_log = c.by_switch_log;
+  s.words = c.by_words;
+  s.nvidia = nvidia;
+  s.soft_gpu_file = nvidia ? "" : c.soft_gpu_path();
+  s.registers_file = c.registers_file;
+  s.cpu_budget = c.accounting_cpu_percent / 100.0;
+  return s;
+}
+
 }  // namespace
 
 bool nvidia_gpu_present() {
@@ -90,7 +102,9 @@ Result<void> Daemon::start() {
     const auto now = system_clock::now().time_since_epoch();
     events_.add(static_cast<uint64_t>(duration_cast<milliseconds>(now).count()), level, line);
   });
-  auto engine = Engine::make(io_, scheduler_config(config_));
+  const bool nvidia = config_.device == DeviceKind::kNvidia ||
+                      (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
+  auto engine = Engine::make(io_, scheduler_config(config_), accounting_settings(config_, nvidia));
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
   if (!config_.trace.empty()) {
@@ -103,8 +117,7 @@ Result<void> Daemon::start() {
   }
 
   SessionSettings s;
-  s.nvidia = config_.device == DeviceKind::kNvidia ||
-             (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
+  s.nvidia = nvidia;
   s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
   s.soft_gpu_file = s.nvidia ? "" : config_.soft_gpu_path();
   if (s.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
@@ -130,7 +143,7 @@ Result<void> Daemon::start() {
   if (!admin) return admin.error();
   admin_ = std::move(*admin);
   log::info("sluiced " SLUICE_VERSION " serves on {}: device {} ({}), policy {}",
-            config_.admin_socket_path(), nvidia() ? "nvidia" : "soft", library(), config_.policy);
+            config_.admin_socket_path(), nvidia ? "nvidia" : "soft", library(), config_.policy);
   return {};
 }
 

@@ -30,8 +30,8 @@ struct Engine::SessionEntry {
   io::FdWatch ring_watch;
 };
 
-Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io,
-                                             const core::SchedulerConfig& config) {
+Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io, const core::SchedulerConfig& config,
+                                             const AccountingSettings& accounting) {
   std::unique_ptr<Engine> e(new Engine(io));
   e->scheduler_ = core::Scheduler::make(config, monotonic_ns());
   if (!e->scheduler_) {
@@ -40,6 +40,12 @@ Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io,
       names += (names.empty() ? "" : ", ") + std::string(r.name);
     return Error{EINVAL, "unknown policy '" + config.policy + "'; there are: " + names};
   }
+  const auto correct = [engine = e.get(), sms = config.policy_config.machine.sm_count](
+                           core::VgpuId v, uint64_t refund_ns, uint64_t extra_ns) {
+    engine->scheduler_->on_measured(monotonic_ns(), v, refund_ns * sms, extra_ns * sms, engine->actions_);
+    engine->run();
+  };
+  e->accounting_ = std::make_unique<Accounting>(io, accounting, correct);
   return e;
 }
 
@@ -51,6 +57,7 @@ Result<core::VgpuId> Engine::add_vgpu(const std::string& name, const policy::Vgp
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
   vgpus_[*id] = {.name = name};
+  accounting_->add_vgpu(*id, name);
   if (trace_) trace_->share(monotonic_ns(), *id, name, share);
   run();
   return *id;
@@ -64,6 +71,7 @@ void Engine::set_share(core::VgpuId vgpu, const policy::VgpuShare& share) {
 
 void Engine::remove_vgpu(core::VgpuId vgpu) {
   scheduler_->remove_vgpu(monotonic_ns(), vgpu, actions_);
+  accounting_->remove_vgpu(vgpu);
   vgpus_[vgpu] = {};
   // The id will be another vGPU's: its past must not look like that one's.
   for (Sample& s : samples_)
@@ -72,7 +80,7 @@ void Engine::remove_vgpu(core::VgpuId vgpu) {
 }
 
 Result<core::SessionId> Engine::add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd,
-                                            int ring_fd, EndHook end) {
+                                            int ring_fd, pid_t worker, EndHook end) {
   // The entry must be there when the scheduler's first actions about it are executed.
   const uint64_t now = monotonic_ns();
   auto id = scheduler_->add_session(now, vgpu, actions_);
@@ -86,6 +94,7 @@ Result<core::SessionId> Engine::add_session(core::VgpuId vgpu, io::StubPages& pa
   entry->pages.beat(now);
   sessions_[*id] = std::move(entry);
   ++session_count_;
+  accounting_->add_session(*id, vgpu, worker, &pages.report());
   start_beating();
   run();
   read_report(*id);  // it may have rung before anybody listened
@@ -105,6 +114,7 @@ void Engine::remove_session(core::SessionId session) {
   SLUICE_CHECK(session < sessions_.size() && sessions_[session]);
   read_report(session);  // the last figures; the pages outlive the worker
   run();
+  accounting_->remove_session(session);
   scheduler_->on_session_removed(monotonic_ns(), session, actions_);
   vgpus_[sessions_[session]->vgpu].ended_relaunches += relaunches_of(*sessions_[session]);
   vgpus_[sessions_[session]->vgpu].progress.forget(session);
@@ -121,7 +131,9 @@ void Engine::run() {
 void Engine::execute(const core::Action& action) {
   using Kind = core::Action::Kind;
   if (action.kind == Kind::kLog) {
-    if (trace_) trace_->event(monotonic_ns(), action.event, action.vgpu);
+    const uint64_t now = monotonic_ns();
+    if (trace_) trace_->event(now, action.event, action.vgpu);
+    accounting_->event(now, action.event, action.vgpu);
     return log_event(action);
   }
   if (action.kind == Kind::kWakeAt) {
@@ -206,7 +218,7 @@ void Engine::take_sample() {
   for (core::VgpuId v = 0; v < vgpus_.size(); ++v) {
     if (vgpus_[v].name.empty()) continue;
     s.present[v] = true;
-    s.vgpus[v] = scheduler_->stats(s.at_ns, v);
+    s.vgpus[v] = figures(v);
   }
   s.all_contended_ns = scheduler_->all_contended_ns(s.at_ns);
   samples_.push_back(std::move(s));
@@ -223,13 +235,17 @@ const Engine::Sample* Engine::sample_before(uint64_t ns_ago) const {
   return best;
 }
 
-core::VgpuStats Engine::stats(core::VgpuId vgpu) {
+Engine::Figures Engine::figures(core::VgpuId vgpu) const {
+  return {scheduler_->stats(monotonic_ns(), vgpu), accounting_->read(vgpu)};
+}
+
+Engine::Figures Engine::stats(core::VgpuId vgpu) {
   for (core::SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s] || sessions_[s]->vgpu != vgpu) continue;
     read_report(s);
     run();
   }
-  return scheduler_->stats(monotonic_ns(), vgpu);
+  return figures(vgpu);
 }
 
 const accounting::LatencyHistogram& Engine::eviction_latency(core::VgpuId vgpu) const {

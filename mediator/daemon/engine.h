@@ -17,6 +17,7 @@
 #include "mediator/core/scheduler.h"
 #include "mediator/io/fd_watch.h"
 #include "mediator/io/stub_pages.h"
+#include "mediator/daemon/accounting.h"
 #include "mediator/daemon/trace_file.h"
 
 namespace sluice {
@@ -28,8 +29,8 @@ class Engine {
   using EndHook = std::function<void(core::EndReason)>;
 
   // An error if there is no policy of that name.
-  static Result<std::unique_ptr<Engine>> make(boost::asio::io_context& io,
-                                              const core::SchedulerConfig& config);
+  static Result<std::unique_ptr<Engine>> make(boost::asio::io_context& io, const core::SchedulerConfig& config,
+                                              const AccountingSettings& accounting);
   ~Engine();
 
   // From now on what the scheduler does is written there.
@@ -39,9 +40,9 @@ class Engine {
   void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
   void remove_vgpu(core::VgpuId vgpu);
 
-  // `pages` and both eventfds stay the session's and outlive remove_session().
+  // `pages` and both eventfds stay the session's and outlive remove_session(). `worker`: its process.
   Result<core::SessionId> add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd, int ring_fd,
-                                      EndHook end);
+                                      pid_t worker, EndHook end);
   // Whether workers have to be woken to take an eviction further (worker_protocol::is_forwarded). Before
   // any session.
   void ring_on_evict(bool ring) { ring_on_evict_ = ring; }
@@ -50,8 +51,13 @@ class Engine {
   void remove_session(core::SessionId session);
   size_t session_count() const { return session_count_; }
 
-  // For people. Reads every report first, so that the figures are of now.
-  core::VgpuStats stats(core::VgpuId vgpu);
+  // For people: the scheduler's figures, and what the vGPU has used by all sources.
+  struct Figures : core::VgpuStats {
+    accounting::UsageMeter::Reading usage;
+  };
+  // Reads every report first, so that the figures are of now.
+  Figures stats(core::VgpuId vgpu);
+  const Accounting& accounting() const { return *accounting_; }
   const accounting::LatencyHistogram& eviction_latency(core::VgpuId vgpu) const;
   uint64_t all_contended_ns() const;
   // Physical launches that went on where an evicted one had left, as the vGPU's workers report it
@@ -65,7 +71,7 @@ class Engine {
   // Figures of `vgpu` some time ago: the sample nearest to `ns_ago`, with its age; false: none yet.
   struct Sample {
     uint64_t at_ns = 0;
-    std::vector<core::VgpuStats> vgpus;  // by VgpuId; empty entries where there was none
+    std::vector<Figures> vgpus;  // by VgpuId; empty entries where there was none
     std::vector<bool> present;
     uint64_t all_contended_ns = 0;
   };
@@ -80,6 +86,7 @@ class Engine {
   void read_report(core::SessionId session);
   void on_ring(core::SessionId session);
   void store_grant(SessionEntry& entry);
+  Figures figures(core::VgpuId vgpu) const;
   static uint64_t relaunches_of(const SessionEntry& entry);
   void beat();
   void start_beating();
@@ -87,6 +94,7 @@ class Engine {
 
   boost::asio::io_context& io_;
   std::unique_ptr<core::Scheduler> scheduler_;
+  std::unique_ptr<Accounting> accounting_;
   core::ActionQueue actions_;
   std::unique_ptr<TraceFile> trace_;  // null: none is recorded
   io::Timer wake_timer_, beat_timer_;

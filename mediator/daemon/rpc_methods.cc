@@ -40,8 +40,11 @@ json::object describe(Vgpu& v) {
           {"local_socket", s.local_socket}};
 }
 
-json::object describe_fully(Vgpu& v, uint64_t now) {
+json::object usage(const Engine& engine, Vgpu& v, const Engine::Figures& figures);
+
+json::object describe_fully(Engine& engine, Vgpu& v, uint64_t now) {
   json::object o = describe(v);
+  o["usage"] = usage(engine, v, engine.stats(v.id()));
   o["region"] = json::object{{"bytes", v.spec().geometry.region_bytes},
                              {"extent_bytes", v.channel().extents().total_bytes()},
                              {"extent_bytes_used", v.channel().extents().used_bytes()}};
@@ -81,17 +84,55 @@ json::object progress(const core::ProgressSums& p) {
           {"remaining_ms", static_cast<double>(p.remaining_ns) / 1e6}};
 }
 
+// What each source says by itself, since the sources in use changed last.
+json::object by_source(const accounting::UsageMeter::Reading& usage) {
+  constexpr const char* kNames[accounting::kSources] = {"clock", "registers", "switch_log", "words"};
+  json::object o;
+  for (size_t i = 0; i < accounting::kSources; ++i)
+    if (usage.by[i]) o[kNames[i]] = json::object{{"used_ns", usage.by[i]->used_ns}, {"error_ns", usage.by[i]->error_ns}};
+  return o;
+}
+
+json::object usage(const Engine& engine, Vgpu& v, const Engine::Figures& s) {
+  return {{"source", engine.accounting().source()},
+          {"used_ns", s.usage.used.used_ns},
+          {"error_ns", s.usage.used.error_ns},
+          {"held_ns", s.usage.held_ns},
+          {"ungranted_ns", s.usage.ungranted_ns},
+          {"charged_sm_ns", s.charged_sm_ns},
+          {"refunded_sm_ns", s.refunded_sm_ns},
+          {"contradictions", s.usage.contradictions},
+          {"words_lie", engine.accounting().words_lie(v.id())},
+          {"by", by_source(s.usage)}};
+}
+
+json::object accounting_info(const Engine& engine) {
+  json::array sources;
+  std::string in_use;
+  for (const auto& s : engine.accounting().sources()) {
+    sources.push_back({{"name", s.name}, {"state", s.state}, {"why", s.why}});
+    if (s.state == "in use") in_use += (in_use.empty() ? "" : ", ") + s.name;
+  }
+  return {{"source", engine.accounting().source()},
+          {"in_use", in_use},
+          {"polling", engine.accounting().polling()},
+          {"meaning", "gpu_ns goes by this source, within gpu_error_ns; charged is the time held, less context switches, "
+                      "plus use without a grant"},
+          {"sources", std::move(sources)}};
+}
+
 // Cumulative counters: two of these, subtracted, describe the time between.
 json::object counters(Engine& engine, Vgpu& v) {
-  const core::VgpuStats s = engine.stats(v.id());
+  const Engine::Figures s = engine.stats(v.id());
   return {{"name", v.spec().name},
           {"weight", s.share.weight},
           {"sessions", s.sessions},
           {"busy", s.busy},
           {"holds", s.holds},
           {"contended", s.contended},
-          {"gpu_ns", s.gpu_ns},
-          {"gpu_error_ns", s.gpu_error_ns},
+          {"gpu_ns", s.usage.used.used_ns},
+          {"gpu_error_ns", s.usage.used.error_ns},
+          {"usage", usage(engine, v, s)},
           {"contended_gpu_ns", s.shares.all_gpu_ns},
           {"own_contended_ns", s.shares.own_contended_ns},
           {"own_contended_gpu_ns", s.shares.own_gpu_ns},
@@ -132,10 +173,13 @@ double ratio(uint64_t part, uint64_t whole) {
   return whole ? static_cast<double>(part) / static_cast<double>(whole) : 0.0;
 }
 
+// Estimates may also fall as more is known.
+uint64_t grown(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
+
 // One row of `top`: the window's differences, and what is now.
 json::object top_row(Engine& engine, Vgpu& v, const Engine::Sample* then, uint64_t window_ns) {
-  const core::VgpuStats now = engine.stats(v.id());
-  core::VgpuStats before;
+  const Engine::Figures now = engine.stats(v.id());
+  Engine::Figures before;
   if (then && v.id() < then->present.size() && then->present[v.id()]) before = then->vgpus[v.id()];
   const auto& a = before.shares;
   const auto& b = now.shares;
@@ -146,7 +190,9 @@ json::object top_row(Engine& engine, Vgpu& v, const Engine::Sample* then, uint64
           {"share_asked", ratio(b.own_owed_ns - a.own_owed_ns, all_held)},
           {"share_got", ratio(held, all_held)},
           {"contended_ms", (b.own_contended_ns - a.own_contended_ns) / 1'000'000},
-          {"gpu_fraction", ratio(now.gpu_ns - before.gpu_ns, window_ns)},
+          {"gpu_fraction", ratio(grown(now.usage.used.used_ns, before.usage.used.used_ns), window_ns)},
+          {"gpu_fraction_error", ratio(grown(now.usage.used.error_ns, before.usage.used.error_ns), window_ns)},
+          {"ungranted_ms", grown(now.usage.ungranted_ns, before.usage.ungranted_ns) / 1'000'000},
           {"launches", now.guest_launches - before.guest_launches},
           {"launches_total", now.guest_launches},
           {"evictions", now.evictions - before.evictions},
@@ -167,6 +213,7 @@ json::object top(Daemon& d, uint64_t window_ms) {
   return {{"window_ms", (now - since) / 1'000'000},
           {"policy", d.engine().policy_name()},
           {"quantum_us", d.engine().quantum_ns() / 1000},
+          {"accounting", d.engine().accounting().source()},
           {"vgpus", std::move(rows)}};
 }
 
@@ -183,10 +230,7 @@ json::object info(Daemon& d) {
           {"device", std::move(device)},
           {"policy", d.engine().policy_name()},
           {"quantum_us", d.engine().quantum_ns() / 1000},
-          {"accounting",
-           json::object{{"source", "clock"},
-                        {"meaning", "the mediator's clock from grant to left; gpu_error_ns in stats "
-                                    "bounds by how much it may be too high"}}},
+          {"accounting", accounting_info(d.engine())},
           {"runtime_dir", d.config().runtime_dir},
           {"vgpus", d.vgpus().size()}};
 }
@@ -293,7 +337,7 @@ void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& d) {
     if (auto bad = p.finish()) return reply.error(*bad);
     Vgpu* v = d.find(name);
     if (!v) return reply.error(Error{ENOENT, "there is no vGPU '" + name + "'"});
-    reply.value(describe_fully(*v, monotonic_ns()));
+    reply.value(describe_fully(d.engine(), *v, monotonic_ns()));
   });
   dispatcher.add("vgpu.delete", [&d](const json::object& params, const RpcReply& reply) {
     RpcParams p(params);

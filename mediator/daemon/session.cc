@@ -209,7 +209,7 @@ void Session::on_ready(const Message& m) {
                  request_.program, text, m.code);
     return end(m.code, text.empty() ? "the worker could not start" : text);
   }
-  auto id = engine_.add_session(request_.vgpu_id, *pages_, gate_fd_.get(), ring_fd_.get(),
+  auto id = engine_.add_session(request_.vgpu_id, *pages_, gate_fd_.get(), ring_fd_.get(), worker_->pid(),
                                 [this](core::EndReason reason) {
                                   end(kCudaErrorLaunchTimeout,
                                       "ended by the host: " + std::string(core::to_string(reason)), true);

@@ -26,7 +26,7 @@ class AdaptivePoller {
     uint64_t dense_ns_per_vgpu = 1'000'000;  // section 5.1
     uint64_t dense_max_ns = 50'000'000;
     double change = 0.05;           // a load that moved by more than this is a change
-    uint32_t engaged_rounds = 8;    // dense rounds after one
+    uint32_t engaged_rounds = 8;    // dense rounds after one, and at first
     double spread = 0.5;            // lengths are uniform in mean * (1 +- spread)
     uint64_t seed = 1;
   };
@@ -36,7 +36,8 @@ class AdaptivePoller {
     uint64_t stratum_ns;  // with one read in each
   };
 
-  explicit AdaptivePoller(const Config& config) : config_(config), state_(config.seed) {}
+  explicit AdaptivePoller(const Config& config)
+      : config_(config), state_(config.seed), engaged_(config.engaged_rounds) {}  // nothing is known at first
 
   // `longest_run_ns`: mean length of the longest runs seen so far, 0 if unknown: a dense phase should
   // hold some twenty, so that those cut by its ends matter little.
@@ -85,7 +86,7 @@ class AdaptivePoller {
 
   const Config config_;
   uint64_t state_;
-  uint32_t engaged_ = 8;  // nothing is known at first
+  uint32_t engaged_;
 };
 
 }  // namespace sluice::accounting

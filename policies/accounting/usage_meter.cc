@@ -1,9 +1,13 @@
 #include "policies/accounting/usage_meter.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace sluice::accounting {
 namespace {
+
+// So many reads have to agree before what none of them saw is rarer than their inverse, once in a thousand: ln 1000.
+constexpr double kCertainty = 6.9;
 
 // What is used at least, as far as its error is bounded.
 uint64_t least(const RegisterSource& registers, uint32_t id) {
@@ -34,6 +38,7 @@ void UsageMeter::remove_vgpu(uint64_t now_ns, uint32_t v) {
   on_busy(now_ns, v, false);
   on_left(now_ns, v);
   while (!g->tsgids.empty()) assign(g->tsgids.back(), kNobody);
+  std::erase_if(votes_, [&](const auto& vote) { return vote.second.vgpu == v; });
   std::erase(leaving_, v);
   *g = Vgpu{};
 }
@@ -55,6 +60,7 @@ void UsageMeter::on_granted(uint64_t now_ns, uint32_t v) {
   std::erase(leaving_, v);
   g->holds = true;
   g->held_since_ns = now_ns;
+  ++g->grants;
   g->clock.on_granted(now_ns, busy_ > (g->busy ? 1u : 0u));
   holders_.push_back(v);
   if (usable(Source::kSwitchLog)) log_.on_work(now_ns, v, true);
@@ -110,6 +116,14 @@ void UsageMeter::assign(uint32_t tsgid, uint32_t v) {
   registers_.assign(tsgid, late ? ungranted_id(v) : run_id(v));
 }
 
+void UsageMeter::set_groups_missing(uint64_t now_ns, uint32_t v, bool missing) {
+  Vgpu* g = find(v);
+  if (!g || g->lost_groups == missing) return;
+  g->lost_ns = lost_ns(*g, now_ns);
+  g->lost_groups = missing;
+  g->lost_mark_ns = held(*g, now_ns);
+}
+
 void UsageMeter::share_group(uint32_t tsgid) {
   if (tsgid >= owner_.size()) return;
   assign(tsgid, kNobody);
@@ -149,6 +163,21 @@ void UsageMeter::add_blind(uint64_t from_ns, uint64_t to_ns) {
   }
 }
 
+void UsageMeter::learn(uint32_t status0) {
+  if (holders_.size() != 1 || SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID || !SLUICE_STATUS0_BUSY(status0))
+    return;
+  const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0), v = holders_[0];
+  // What has just left may still be seen in the next one's turn.
+  if (owner_[tsgid] != kNobody || tsgid == shared_group_ || !leaving_.empty()) return;
+  Vote& vote = votes_[tsgid];
+  if (vote.vgpu != v) vote = {.vgpu = v};
+  if (vote.last_grant == vgpus_[v].grants) return;
+  vote.last_grant = vgpus_[v].grants;
+  if (++vote.grants < config_.grants_to_learn) return;
+  votes_.erase(tsgid);
+  assign(tsgid, v);
+}
+
 // Who had the GPU to itself while somebody without a grant was seen on it: only weights, by which what is charged
 // to the one is given back to the others.
 void UsageMeter::note_taken(uint32_t status0, uint64_t ns) {
@@ -159,20 +188,35 @@ void UsageMeter::note_taken(uint32_t status0, uint64_t ns) {
   vgpus_[holders_[0]].taken_ns += ns;
 }
 
+void UsageMeter::note_unknown(uint32_t status0) {
+  const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0);
+  unknown_seen_ |= SLUICE_STATUS0_CTX_STATUS(status0) == SLUICE_CTX_VALID && SLUICE_STATUS0_BUSY(status0) &&
+                   owner_[tsgid] == kNobody && tsgid != shared_group_;
+}
+
 void UsageMeter::begin_phase(uint64_t now_ns) {
   add_blind(covered_ns_, now_ns);
   covered_ns_ = now_ns;
   registers_.begin_phase();
   in_phase_ = true;
   phase_at_ns_ = 0;
+  for (Vgpu& g : vgpus_) g.phase_mark_ns = held(g, now_ns), g.phase_blind_ns = g.blind_ns;
+}
+
+// Whether v is seen on the engine, at work.
+bool UsageMeter::runs(uint32_t v, uint32_t status0) const {
+  if (SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID || !SLUICE_STATUS0_BUSY(status0)) return false;
+  const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0);
+  return tsgid == shared_group_ || owner_[tsgid] == v;
 }
 
 void UsageMeter::sample(uint64_t now_ns, uint32_t status0) {
   if (!in_phase_) return;
   flip_late(now_ns);
+  if (learns_) learn(status0);
   if (phase_at_ns_ != 0 && blind()) add_blind(phase_at_ns_, now_ns);
-  if (phase_at_ns_ == 0) add_blind(covered_ns_, now_ns);
-  else note_taken(status0, now_ns > phase_at_ns_ ? now_ns - phase_at_ns_ : 0);
+  note_unknown(status0);
+  if (phase_at_ns_ != 0) note_taken(status0, now_ns > phase_at_ns_ ? now_ns - phase_at_ns_ : 0);
   phase_at_ns_ = now_ns;
   registers_.sample(now_ns, status0);
 }
@@ -182,18 +226,38 @@ void UsageMeter::end_phase(uint64_t now_ns) {
   in_phase_ = false;
   registers_.end_phase(0);
   covered_ns_ = std::max(phase_at_ns_, covered_ns_);
-  add_blind(covered_ns_, now_ns);
-  covered_ns_ = now_ns;
+  for (Vgpu& g : vgpus_) g.dense_held_ns += in_phase_ns(g, held(g, now_ns));
+  covered_ns_ = std::max(covered_ns_, now_ns);
 }
 
-void UsageMeter::point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns) {
+void UsageMeter::point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns,
+                       uint64_t due_ns) {
   if (in_phase_ || to_ns <= from_ns) return;
   flip_late(now_ns);
+  if (learns_) learn(status0);
   add_blind(covered_ns_, from_ns);
   covered_ns_ = to_ns;
+  note_unknown(status0);
+  if (now_ns > due_ns + config_.late_ns) {
+    ++late_points_;
+    return add_blind(from_ns, to_ns);
+  }
   if (blind()) return add_blind(from_ns, to_ns);
   note_taken(status0, to_ns - from_ns);
-  registers_.point(status0, to_ns - from_ns);
+  const auto s = static_cast<double>(to_ns - from_ns);
+  bool granted = false;
+  for (uint32_t h : holders_) {
+    Vgpu& g = vgpus_[h];
+    const bool ran = runs(h, status0);
+    granted |= ran;
+    g.point_ns += s;
+    g.point_ran_ns += ran ? s : 0;
+    if (g.last_point >= 0 && (g.last_point == 1) != ran) g.point_variance += s * s / 2;
+    g.last_point = ran;
+    ++g.points;
+  }
+  // The others' by what each read stands for: nobody knows for how long they should have run.
+  registers_.point(granted ? 0 : status0, to_ns - from_ns);
 }
 
 uint64_t UsageMeter::longest_run_ns() const {
@@ -223,6 +287,27 @@ void UsageMeter::on_launch_words(uint64_t now_ns, uint32_t v, uint64_t begin_ns,
   g->words.on_launch(begin_ns, end_ns, 0, now_ns);
 }
 
+// What v ran: exactly within phases, by the part of the reads that saw it running in the rest of what it held.
+Estimate UsageMeter::by_registers(const Vgpu& g, uint32_t v, uint64_t held_ns, uint64_t open_ns) const {
+  Estimate e{registers_.used_ns(run_id(v)), registers_.error_ns(run_id(v))};
+  uint64_t dense = g.dense_held_ns;
+  if (in_phase_) dense += in_phase_ns(g, held_ns + g.held_mark_ns);
+  const uint64_t read = held_ns - std::min(held_ns, dense);  // by single reads, or not at all
+  const uint64_t blind = std::min(g.blind_ns, read);
+  const double rest = static_cast<double>(read - blind);
+  double used = static_cast<double>(read) / 2, error = used;
+  if (g.points != 0) {
+    // What was not seen was as what was, or anything.
+    const double part = g.point_ran_ns / g.point_ns, scale = rest / g.point_ns;
+    used = part * static_cast<double>(read);
+    error = std::max(part, 1 - part) * static_cast<double>(blind);
+    error += std::min(rest, scale * 3.3 * std::sqrt(g.point_variance) + rest * kCertainty / static_cast<double>(g.points));
+  }
+  e.used_ns += static_cast<uint64_t>(used);
+  e.error_ns += static_cast<uint64_t>(error) + std::min(open_ns, read) + 1;
+  return e;
+}
+
 // ---- results ---------------------------------------------------------------------------------
 
 Fused UsageMeter::fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) const {
@@ -240,6 +325,7 @@ Fused UsageMeter::fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) 
   Estimate clock{g.clock.total_ns(now_ns) - g.clock_mark_ns, g.clock.error_ns(now_ns) - g.clock_error_mark_ns};
   note(Source::kClock, clock);
   uint64_t most_ns = held_ns;
+  const uint64_t lost = std::min(lost_ns(g, now_ns), held_ns);
 
   std::optional<Estimate> log;
   if (usable(Source::kSwitchLog)) {
@@ -249,15 +335,14 @@ Fused UsageMeter::fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) 
     const uint64_t ended = t.used_ns + log_.unfinished_ns(v), before = g.log_mark.used_ns + g.log_unfinished_mark_ns;
     const uint64_t known = ended - std::min(ended, before);
     const uint64_t error = t.error_ns - g.log_mark.error_ns;
-    log = Estimate{std::min(known + open / 2, clock.used_ns), error + (open + 1) / 2 + clock.error_ns};
-    most_ns = std::min(most_ns, known + error + (t.cost_ns - g.log_mark.cost_ns) + open);
+    log = Estimate{std::min(known + open / 2, clock.used_ns), error + (open + 1) / 2 + clock.error_ns + lost};
+    most_ns = std::min(most_ns, known + error + (t.cost_ns - g.log_mark.cost_ns) + open + lost);
     note(Source::kSwitchLog, *log);
   }
   std::optional<Estimate> registers;
   if (usable(Source::kRegisters)) {
-    const uint64_t open = held_since(covered_ns_);
-    const uint64_t doubt = std::min(g.blind_ns + open, held_ns);
-    registers = Estimate{registers_.used_ns(run_id(v)) + doubt / 2, registers_.error_ns(run_id(v)) + (doubt + 1) / 2};
+    registers = by_registers(g, v, held_ns, held_since(covered_ns_));
+    registers->error_ns += lost;
     note(Source::kRegisters, *registers);
   }
   std::optional<uint64_t> words;
@@ -294,7 +379,11 @@ void UsageMeter::rebase(uint64_t now_ns) {
     g.held_mark_ns = held(g, now_ns);
     g.clock_mark_ns = g.clock.total_ns(now_ns);
     g.clock_error_mark_ns = g.clock.error_ns(now_ns);
-    g.blind_ns = 0;
+    g.blind_ns = g.dense_held_ns = g.points = g.lost_ns = 0;
+    g.phase_mark_ns = g.lost_mark_ns = g.held_mark_ns;
+    g.phase_blind_ns = 0;
+    g.point_ns = g.point_ran_ns = g.point_variance = 0;
+    g.last_point = -1;
     g.words = WordSource{};
     g.has_words = false;
     registers_.forget(run_id(v));

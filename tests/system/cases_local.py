@@ -31,6 +31,23 @@ class Local(WithSluiced):
         self.assert_all_free("a")
         self.assert_all_free("b")
 
+    def test_measured_time_is_shown_with_its_source_and_bound(self):
+        running = [self.program(v, "triad", "--seconds", 4, "--json") for v in ("a", "b")]
+        self.eventually(lambda: self.sluiced.ctl("info")["accounting"]["source"] == "registers",
+                        "the software GPU's registers are read")
+        for p in running:
+            self.assert_right(p.finish(), p.name)
+        sources = {s["name"]: s["state"] for s in self.sluiced.ctl("info")["accounting"]["sources"]}
+        self.assertEqual(sources["clock"], "in use")
+        self.assertEqual(sources["switch_log"], "in use")
+        for v in ("a", "b"):
+            u = self.sluiced.ctl("show", v)["usage"]
+            self.assertGreater(u["used_ns"], 0)
+            self.assertLessEqual(u["used_ns"], u["held_ns"] + u["error_ns"])
+            self.assertEqual(u["ungranted_ns"], 0, "honest workers run with a grant only")
+            self.assertEqual(u["contradictions"], 0)
+            self.assertIn("registers", u["by"])
+
     def test_a_weight_set_while_programs_run_takes_effect(self):
         running = [self.program(v, "triad", "--seconds", 5, "--json") for v in ("a", "b")]
         self.sluiced.ctl("set", "a", "--weight", 7)

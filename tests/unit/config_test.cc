@@ -55,6 +55,11 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->chunk_target_us, d.chunk_target_us);
   EXPECT_EQ(c->trace, d.trace);
   EXPECT_EQ(c->trace_limit_bytes, d.trace_limit_bytes);
+  EXPECT_EQ(c->by_registers, d.by_registers);
+  EXPECT_EQ(c->by_switch_log, d.by_switch_log);
+  EXPECT_EQ(c->by_words, d.by_words);
+  EXPECT_EQ(c->accounting_cpu_percent, d.accounting_cpu_percent);
+  EXPECT_EQ(c->registers_file, d.registers_file);
   EXPECT_EQ(c->join_ms, d.join_ms);
   EXPECT_EQ(c->worker_start_ms, d.worker_start_ms);
   EXPECT_EQ(c->session_end_ms, d.session_end_ms);
@@ -65,7 +70,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
 TEST(Config, TheSampleNamesEveryKeyOnce) {
   // Uncommenting what is commented out gives a file that is good too.
   std::string text = sample();
-  for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace"}) {
+  for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file"}) {
     const std::string line = std::string("\n#") + key + " = ";
     const size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << key;
@@ -94,6 +99,19 @@ TEST(Config, WhatIsLeftToUsFollowsTheGpu) {
     EXPECT_EQ(c->signal_for(false), s);
     EXPECT_EQ(c->signal_chunk, 10u);
   }
+}
+
+TEST(Config, SourcesOfAccountingAreThoseNamed) {
+  auto c = parse_config("[accounting]\nsources = [\"clock\", \"switch_log\"]\ncpu_percent = 5\n", "f");
+  ASSERT_TRUE(c.ok()) << c.error().message;
+  EXPECT_FALSE(c->by_registers);
+  EXPECT_TRUE(c->by_switch_log);
+  EXPECT_FALSE(c->by_words);
+  EXPECT_EQ(c->accounting_cpu_percent, 5u);
+  c = parse_config("[accounting]\nsources = [\"registers\", \"words\"]\n", "f");
+  ASSERT_TRUE(c.ok());
+  EXPECT_TRUE(c->by_registers && c->by_words);
+  EXPECT_FALSE(c->by_switch_log);
 }
 
 struct Bad {
@@ -137,6 +155,10 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"[vgpu]\nregion = \"32M\"\nslots = 64", "no room", 2},
         Bad{"[scheduler]\nquantum_min_us = 90000", "more than", 2},
         Bad{"[deadlines]\nevict_warn_ms = 9000", "more than", 2},
+        Bad{"[accounting]\nsources = \"auto\"", "must be a list", 2},
+        Bad{"[accounting]\nsources = []", "must be a list", 2},
+        Bad{"[accounting]\nsources = [\"guess\"]", "\"switch_log\"", 2},
+        Bad{"[accounting]\ncpu_percent = 90", "from 1 to 20", 2},
         Bad{"[worker_environment]\nA = 3", "must be a string", 2},
         Bad{"metrics_port = 9090", "unknown key", 1},  // not there yet: must not look as if it were
         Bad{"a = = 1", "", 1}, Bad{"[vgpu]\nslots = 3\nslots = 4", "slots", 3}));

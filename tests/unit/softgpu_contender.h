@@ -44,6 +44,7 @@ class Contender {
   }
   ~Contender() { kill(); }
 
+  pid_t pid() const { return pid_; }
   void tell(char command) { ASSERT_EQ(::write(to_.get(), &command, 1), 1); }
   long answer() {
     std::string line;

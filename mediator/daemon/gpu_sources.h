@@ -1,0 +1,77 @@
+// GpuSources: the GPU's own status registers and context-switch log, opened where they are, dropped when they are not
+// what they were, opened again later; with a sentence for people about each. No timers, no decisions: Accounting
+// (accounting.h) asks. sluiced's one thread.
+//
+// The software GPU: both are in its shared file, which every worker can write: it may be cut short, overwritten,
+// replaced or full of noise at any time, and none of that does more than take the source away. NVIDIA's: the registers
+// are BAR0, mapped from the PCI device's resource0 where the host allows it; the driver's event buffer, which holds
+// the log, is not read by this version.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mediator/gpu/register_reader.h"
+#include "mediator/gpu/soft_gpu.h"
+
+namespace sluice {
+
+// What an operator may ask for ([accounting] in the configuration), and where to look.
+struct AccountingSettings {
+  bool registers = true, switch_log = true, words = true;
+  bool nvidia = false;
+  std::string soft_gpu_file;   // the software GPU's
+  std::string registers_file;  // NVIDIA: empty for the first GPU's resource0
+  double cpu_budget = 0.02;    // of a core, for polling in steady state
+};
+
+class GpuSources {
+ public:
+  enum class State : uint8_t { kOff, kWaiting, kInUse, kUnavailable };
+  struct Source {
+    State state = State::kOff;
+    std::string why;  // for people; may be empty
+  };
+
+  explicit GpuSources(const AccountingSettings& settings);
+
+  // Opens what is missing (at most once a second) and drops what has gone bad. True: something has changed.
+  bool check(uint64_t now_ns);
+
+  const Source& registers_state() const { return registers_state_; }
+  const Source& log_state() const { return log_state_; }
+  bool has_registers() const { return registers_state_.state == State::kInUse; }
+  bool has_log() const { return log_state_.state == State::kInUse; }
+  bool is_mps() const { return soft_ && soft_->info().mode == SLUICE_SOFT_MPS; }
+  // With has_registers().
+  uint32_t status0() const { return registers_->status0(); }
+  // Null: none. The software GPU's channels, for whose each one is.
+  const gpu::SoftGpu* soft() const { return soft_.get(); }
+
+  // With has_log(). Appends what has come and can be: records from the future or far out of their order are
+  // dropped and counted as lost. `lost`: some were. Returns up to when all records are known (0: not).
+  uint64_t read_log(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchRecord>& records, bool& lost);
+  uint64_t impossible_records() const { return impossible_; }
+
+ private:
+  void open_soft(uint64_t now_ns);
+  void open_nvidia();
+  void drop(const std::string& why, uint64_t now_ns);
+
+  const AccountingSettings settings_;
+  Source registers_state_, log_state_;
+  std::unique_ptr<gpu::RegisterReader> registers_;
+  std::unique_ptr<gpu::SoftGpu> soft_;
+  ino_t inode_ = 0;
+  dev_t device_ = 0;
+  uint64_t retry_ns_ = 0;
+  uint64_t last_record_ns_ = 0;
+  uint64_t impossible_ = 0;
+  uint64_t noisy_since_ns_ = 0, noise_ = 0;  // impossible records in the second that began then
+};
+
+}  // namespace sluice
