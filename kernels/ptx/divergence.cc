@@ -80,7 +80,7 @@ class DataFlow {
     return {readers_.data() + readers_begin_[r], readers_begin_[r + 1] - readers_begin_[r]};
   }
   std::uint32_t def_count(std::uint32_t r) const { return def_count_[r]; }
-  std::uint32_t guard(const Statement& s) { return table_.number(s.guard); }
+  std::uint32_t guard(const Statement& s) { return table_.number(s.guard, s); }
   const std::vector<std::uint32_t>& parameter_registers() const { return parameter_registers_; }
 
  private:
@@ -89,7 +89,7 @@ class DataFlow {
   // Records defs and uses; true if the instruction is a source of divergence.
   bool add(const Statement& s) {
     bool source = false;
-    if (!s.guard.empty()) use(s.guard, source);
+    if (!s.guard.empty()) use(s, s.guard, source);
     const Effect effect = effect_of(s);
     const bool call = base_opcode(s.opcode) == "call";
     for (std::size_t k = 0; k < s.operands.size(); ++k) {
@@ -101,10 +101,10 @@ class DataFlow {
         const std::string_view name = next_identifier(s.operands[k], at);
         if (name.empty()) break;
         if (destination) {
-          const std::uint32_t n = table_.number(name);
+          const std::uint32_t n = table_.number(name, s);
           if (n != RegisterTable::kNone) defs_.push_back(n + 1);
         }
-        if (!destination || effect == Effect::kUnknown) use(name, special);
+        if (!destination || effect == Effect::kUnknown) use(s, name, special);
       }
       source |= special;
     }
@@ -126,8 +126,8 @@ class DataFlow {
     return true;
   }
 
-  void use(std::string_view name, bool& source) {
-    const std::uint32_t n = table_.number(name);
+  void use(const Statement& s, std::string_view name, bool& source) {
+    const std::uint32_t n = table_.number(name, s);
     if (n != RegisterTable::kNone) {
       uses_.push_back(n + 1);
     } else if (name[0] == '%' && !is_uniform_special(name)) {
@@ -190,20 +190,27 @@ class Taint {
 }  // namespace
 
 Result<Divergence> Divergence::analyse(const Cfg& cfg, const PostDominators& post_dominators) {
-  return run(cfg, post_dominators, nullptr);
+  return run(cfg, post_dominators, nullptr, false);
 }
 
 Result<Divergence> Divergence::depending_on(const Cfg& cfg, const PostDominators& post_dominators,
                                             const std::vector<std::uint32_t>& sources) {
-  return run(cfg, post_dominators, &sources);
+  return run(cfg, post_dominators, &sources, true);
+}
+
+Result<Divergence> Divergence::between_threads(const Cfg& cfg,
+                                               const PostDominators& post_dominators,
+                                               const std::vector<std::uint32_t>& sources) {
+  return run(cfg, post_dominators, &sources, false);
 }
 
 Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_dominators,
-                                   const std::vector<std::uint32_t>* sources) {
+                                   const std::vector<std::uint32_t>* sources,
+                                   bool through_reductions) {
   const Function& f = cfg.function();
   const auto& blocks = cfg.blocks();
   DataFlow flow(f);
-  Taint taint(flow, sources != nullptr);
+  Taint taint(flow, through_reductions);
   if (sources) {
     for (std::uint32_t i : *sources) taint.mark_results(i);
   } else {
@@ -253,6 +260,14 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
       d.branches_.push_back(std::move(branch));
     }
     if (!changed) break;
+  }
+  d.operands_tainted_.assign(f.statements.size(), false);
+  for (std::uint32_t i = 0; i < f.statements.size(); ++i) {
+    const std::uint32_t guard = f.statements[i].guard.empty() ? RegisterTable::kNone
+                                                              : flow.guard(f.statements[i]) + 1;
+    for (std::uint32_t r : flow.uses(i))
+      if (r != guard && taint[r]) d.operands_tainted_[i] = true;
+    if (!sources && flow.source(i)) d.operands_tainted_[i] = true;
   }
   d.guard_tainted_.assign(f.statements.size(), false);
   d.reads_tainted_.assign(f.statements.size(), false);

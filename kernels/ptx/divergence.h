@@ -32,6 +32,9 @@ class Divergence {
   // Here what passes a barrier's reduction still depends.
   static Result<Divergence> depending_on(const Cfg& cfg, const PostDominators& post_dominators,
                                          const std::vector<std::uint32_t>& sources);
+  // Divergence where only `sources` make a difference between threads.
+  static Result<Divergence> between_threads(const Cfg& cfg, const PostDominators& post_dominators,
+                                            const std::vector<std::uint32_t>& sources);
 
   const std::vector<DivergentBranch>& branches() const { return branches_; }
   // Whether only some threads of a block may come to this block (it lies in a divergent region).
@@ -40,14 +43,18 @@ class Divergence {
   bool guard_tainted(std::uint32_t statement) const { return guard_tainted_[statement]; }
   // Whether a register that the statement reads, its guard too, is tainted.
   bool reads_tainted(std::uint32_t statement) const { return reads_tainted_[statement]; }
+  // Whether one of the registers that the statement reads, its guard apart, may differ between
+  // threads; true where it reads %tid and its like itself.
+  bool operands_tainted(std::uint32_t statement) const { return operands_tainted_[statement]; }
 
  private:
   static Result<Divergence> run(const Cfg& cfg, const PostDominators& post_dominators,
-                                const std::vector<std::uint32_t>* sources);
+                                const std::vector<std::uint32_t>* sources,
+                                bool through_reductions);
 
   std::vector<DivergentBranch> branches_;
   std::vector<bool> in_region_;
-  std::vector<bool> guard_tainted_, reads_tainted_;
+  std::vector<bool> guard_tainted_, reads_tainted_, operands_tainted_;
 };
 
 }  // namespace sluice::ptx

@@ -69,6 +69,13 @@ Effect effect_of(const Statement& s) {
       "cp",       "setmaxnreg",    "stackrestore", "bar",      "barrier"};
   const std::string_view base = base_opcode(s.opcode);
   if (base == "ld") return Effect::kLoad;
+  if (base == "mbarrier") {
+    const bool writes = has_modifier(s.opcode, "arrive") || has_modifier(s.opcode, "arrive_drop") ||
+                        has_modifier(s.opcode, "test_wait") ||
+                        has_modifier(s.opcode, "try_wait") ||
+                        has_modifier(s.opcode, "pending_count");
+    return writes ? Effect::kOpaque : Effect::kNone;
+  }
   if ((base == "bar" || base == "barrier") && has_modifier(s.opcode, "red"))
     return Effect::kUniform;
   if (kPureNames.count(base) != 0) return Effect::kPure;
@@ -77,50 +84,64 @@ Effect effect_of(const Statement& s) {
   return Effect::kUnknown;
 }
 
-RegisterTable::RegisterTable(const Function& function) {
-  const auto add = [&](const Variable& v) {
+RegisterTable::RegisterTable(const Function& function) : function_(function) {
+  const auto add = [&](const Variable& v, std::uint32_t scope) {
     if (v.space != Space::kReg) return;
+    Names& names = scopes_[scope];
     if (v.register_count == 0) {
-      singles_[v.name] = true;
+      names.singles.try_emplace(v.name, v.range.begin);
     } else {
-      std::uint32_t& count = sets_[v.name];
-      count = std::max(count, v.register_count);
+      Names::Set& set = names.sets.try_emplace(v.name, Names::Set{0, v.range.begin}).first->second;
+      set.count = std::max(set.count, v.register_count);
     }
   };
-  for (const Variable& v : function.variables) add(v);
-  for (const Variable& v : function.params) add(v);
-  for (const Variable& v : function.returns) add(v);
+  for (const Variable& v : function.variables) add(v, v.scope);
+  for (const Variable& v : function.params) add(v, 0);
+  for (const Variable& v : function.returns) add(v, 0);
 }
 
-bool RegisterTable::declared(std::string_view name) const {
-  if (singles_.count(name) != 0) return true;
+bool RegisterTable::declared(const Names& names, std::string_view name, std::uint32_t before) {
+  if (const auto it = names.singles.find(name); it != names.singles.end() && it->second < before)
+    return true;
+  if (names.sets.empty()) return false;
   std::size_t digits = name.size();
   while (digits > 0 && is_digit(name[digits - 1])) --digits;
   // `%r1<5>` declares %r10 .. %r14, so every split into prefix and number counts.
   for (; digits < name.size(); ++digits) {
     std::uint64_t value = 0;
-    const auto it = sets_.find(name.substr(0, digits));
-    if (it == sets_.end()) continue;
+    const auto it = names.sets.find(name.substr(0, digits));
+    if (it == names.sets.end() || it->second.begin >= before) continue;
     const std::string_view number = name.substr(digits);
     if (number.size() > 1 && number[0] == '0') continue;
     if (number.size() <= 10 && (number == "0" || parse_integer(number, value)) &&
-        value < it->second)
+        value < it->second.count)
       return true;
   }
   return false;
 }
 
-std::uint32_t RegisterTable::number(std::string_view name) {
-  const auto it = numbers_.find(name);
-  if (it != numbers_.end()) return it->second;
-  if (!declared(name)) {
+std::uint32_t RegisterTable::number_in(std::uint32_t scope, std::string_view name,
+                                       std::uint32_t before) {
+  const auto names = scopes_.find(scope);
+  if (names == scopes_.end()) return kNone;
+  const auto it = names->second.numbers.find(name);
+  if (it != names->second.numbers.end() && scope == 0) return it->second;
+  if (!declared(names->second, name, before)) {
     // `v.x` of a vector register is part of `v`.
     const std::string_view base = name.substr(0, name.find('.'));
-    return base.size() == name.size() || !declared(base) ? kNone : number(base);
+    return base.size() == name.size() || !declared(names->second, base, before)
+               ? kNone
+               : number_in(scope, base, before);
   }
-  const std::uint32_t n = size();
-  numbers_.emplace(name, n);
-  return n;
+  if (it != names->second.numbers.end()) return it->second;
+  names->second.numbers.emplace(name, size_);
+  return size_++;
+}
+
+std::uint32_t RegisterTable::number(std::string_view name, const Statement& in) {
+  for (std::uint32_t scope = in.scope; scope != 0; scope = function_.scopes[scope].parent)
+    if (const std::uint32_t n = number_in(scope, name, in.range.begin); n != kNone) return n;
+  return number(name);
 }
 
 }  // namespace sluice::ptx

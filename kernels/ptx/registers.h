@@ -34,18 +34,32 @@ class RegisterTable {
  public:
   static constexpr std::uint32_t kNone = 0xffffffff;
 
+  // Refers to the function.
   explicit RegisterTable(const Function& function);
-  // The register's number, or kNone where `name` is a special register, a symbol or a label.
-  // Registers of the same name in different scopes share one number.
-  std::uint32_t number(std::string_view name);
-  std::uint32_t size() const { return static_cast<std::uint32_t>(numbers_.size()); }
+  // The register that `name` means in the function's outermost scope, or kNone where it is a
+  // special register, a symbol or a label.
+  std::uint32_t number(std::string_view name) { return number_in(0, name, kNone); }
+  // The same in a statement: what an inner scope has declared before hides what is outside.
+  std::uint32_t number(std::string_view name, const Statement& in);
+  std::uint32_t size() const { return size_; }
 
  private:
-  bool declared(std::string_view name) const;
+  struct Names {
+    struct Set {
+      std::uint32_t count = 0;  // `%r<5>`: 5
+      std::uint32_t begin = 0;  // where it is declared
+    };
+    std::unordered_map<std::string_view, Set> sets;
+    std::unordered_map<std::string_view, std::uint32_t> singles;  // `.reg .b32 x;`: where
+    std::unordered_map<std::string_view, std::uint32_t> numbers;  // every register seen
+  };
+  // Declared before this byte of the text.
+  static bool declared(const Names& names, std::string_view name, std::uint32_t before);
+  std::uint32_t number_in(std::uint32_t scope, std::string_view name, std::uint32_t before);
 
-  std::unordered_map<std::string_view, std::uint32_t> sets_;     // `%r<5>`: "%r" -> 5
-  std::unordered_map<std::string_view, std::uint32_t> numbers_;  // every register seen
-  std::unordered_map<std::string_view, bool> singles_;           // `.reg .b32 x;`
+  const Function& function_;
+  std::unordered_map<std::uint32_t, Names> scopes_;
+  std::uint32_t size_ = 0;
 };
 
 }  // namespace sluice::ptx
