@@ -38,15 +38,21 @@ AT(sluice_preempt_params, tail_shift, 91);
 AT(sluice_preempt_params, sm_lo, 92);
 AT(sluice_preempt_params, grid, 98);
 AT(sluice_preempt_params, first_tickets, 100);
+AT(sluice_preempt_params, state, 104);
+AT(sluice_preempt_params, state_stride, 112);
+SIZE(sluice_resume_state, 24);
+AT(sluice_resume_state, bytes, SLUICE_RESUME_HEADER_BYTES);
 
 SIZE(sluice_launch_control, 512);
 AT(sluice_launch_control, next_ticket, 0);
 AT(sluice_launch_control, evict, 128);
+AT(sluice_launch_control, looked_ns, 136);
 AT(sluice_launch_control, finished, 256);
 AT(sluice_launch_control, exited, 260);
 AT(sluice_launch_control, done, 268);
 AT(sluice_launch_control, physical, 272);
 AT(sluice_launch_control, left_count, 384);
+AT(sluice_launch_control, left_head, 392);
 AT(sluice_launch_left, slot, 1024);
 
 SIZE(sluice_launch_record, 64);

@@ -27,8 +27,11 @@
 #define SLUICE_PREEMPT_SHARED_BYTES 80
 /* Behind these: counters of the threads that have returned (kernels/passes/unified.cc). */
 #define SLUICE_PREEMPT_COUNT_BYTES 32
+/* Behind these: addresses of the task's mbarrier objects (kernels/passes/clean_up.cc). */
+#define SLUICE_PREEMPT_OBJECTS 16
+#define SLUICE_PREEMPT_OBJECT_BYTES (4 * SLUICE_PREEMPT_OBJECTS)
 #define SLUICE_PREEMPT_DYNAMIC_BYTES \
-  (SLUICE_PREEMPT_SHARED_BYTES + SLUICE_PREEMPT_COUNT_BYTES + 16)
+  (SLUICE_PREEMPT_SHARED_BYTES + SLUICE_PREEMPT_COUNT_BYTES + SLUICE_PREEMPT_OBJECT_BYTES + 16)
 
 /* The evict word: ONE 64-bit little-endian store {generation:32, sm_lo:16, sm_hi:16}, generation
  * in the low half. A launch whose own generation is <= the word's leaves at its next batch
@@ -46,6 +49,9 @@ typedef uint64_t sluice_evict_word;
 #define SLUICE_LAUNCH_RESUME 0x2u /* a physical launch has passed `pred` before: drain the left-over
                                      list; there are no first tickets any more */
 #define SLUICE_LAUNCH_FIXED 0x4u /* the chunk stays as given, and is a batch (FLEP's amortising) */
+#define SLUICE_LAUNCH_DUTY 0x10u /* resumable clones: the workers take turns in copying `signal` to
+                                    control.evict, one look each SLUICE_DUTY_NS; instead of PROXY,
+                                    whose block might find no room beside blocks that never end */
 #define SLUICE_LAUNCH_SPATIAL 0x8u /* only on SMs [sm_lo, sm_hi), sm_quota workers on each; counts
                                       the workers of each SM, so that its last one reports it */
 
@@ -84,8 +90,27 @@ struct sluice_preempt_params {
   uint16_t grid;          /* 0, or 1 for the second grid on the same control block */
   uint32_t first_tickets; /* so many workers run the task of their own number first, and tickets are
                              counted from there; the same in every physical launch */
-  uint32_t reserved[6];
+  uint64_t state;        /* resumable clones: a sluice_resume_state for each task, state_stride bytes
+                            apart. Needs no initial contents. One launch's at a time */
+  uint32_t state_stride; /* SLUICE_RESUME_STRIDE(threads of a block, bytes of a thread) */
+  uint32_t reserved[3];
 };
+
+/* What a block that left by sluice::leave() (kernels/include/sluice/preempt.cuh) has saved. Such
+ * tasks form a stack (R. K. Treiber, "Systems Programming: Coping with Parallelism", 1986), linked
+ * from sluice_launch_control.left_head; a block takes from it before it draws a ticket. */
+struct sluice_resume_state {
+  uint32_t next;    /* task + 1 of the one below; 0: none. GPU */
+  uint32_t pad[3];
+  uint64_t bytes[1]; /* each thread's, one after the other, in the order of their linear number */
+};
+#define SLUICE_RESUME_HEADER_BYTES 16
+/* What a thread may save at most; more is refused by the rewriter. */
+#define SLUICE_RESUME_MAX_BYTES 1024u
+#define SLUICE_RESUME_STRIDE(threads, bytes) \
+  (SLUICE_RESUME_HEADER_BYTES + (((uint64_t)(threads) * (bytes) + 127) & ~(uint64_t)127))
+/* Time between two looks at `signal` under SLUICE_LAUNCH_DUTY, in ns of %globaltimer. */
+#define SLUICE_DUTY_NS 4000u
 
 /* What a worker that leaves in the middle of a chunk has not started: per stream, in device memory.
  * One list serves all launches of a stream, because each touches it only after the one before it is
@@ -110,9 +135,10 @@ struct sluice_launch_control {
   uint32_t next_ticket;   /* first ticket not yet fetched, less first_tickets; overshoots the total
                              by up to workers*chunk, so clamp it */
   uint32_t pad0[31];
-  /* line 1, written by the proxy only, read by all workers (relaxed). */
+  /* line 1, written by the proxy (DUTY: by workers in turn), read by all workers (relaxed). */
   uint64_t evict;         /* device copy of the evict word */
-  uint64_t pad1[15];
+  uint64_t looked_ns;     /* DUTY: %globaltimer of the newest look at `signal`; by all workers, CAS */
+  uint64_t pad1[14];
   /* line 2, atomics by each worker as it leaves. */
   uint32_t finished;      /* tasks run to their end, added once per worker and physical launch */
   uint32_t exited[2];     /* blocks of this physical launch that have left, for each of two grids;
@@ -122,8 +148,12 @@ struct sluice_launch_control {
   uint32_t sms_left;      /* SMs whose last worker has left under an eviction (SPATIAL only) */
   uint32_t pad2[26];
   /* line 3, atomics. */
-  uint32_t left_count;    /* slots of the left-over list that hold something */
-  uint32_t pad3[31];
+  uint32_t left_count;    /* slots of the left-over list that hold something; of a resumable clone:
+                             tasks that have left */
+  uint32_t pad3;
+  uint64_t left_head;     /* resumable clones: {task + 1:32, count of changes:32}, task in the low half;
+                             CAS */
+  uint32_t pad4[28];
 };
 
 /* States of a launch, from EffiSha's kernel stub. */

@@ -94,12 +94,13 @@ struct sluice_handle_reply {
 #define SLUICE_FUNCTION_SLOT_DYNAMIC 0x2u  /* its slots stand behind the dynamic shared memory (preempt.h) */
 #define SLUICE_FUNCTION_IN_ORDER 0x4u      /* its tasks wait for lower ones: one ticket at a time */
 #define SLUICE_FUNCTION_ONCE 0x8u          /* prologue form: a block runs one task */
+#define SLUICE_FUNCTION_RESUMABLE 0x10u    /* its blocks leave in mid-work and are resumed (preempt.cuh) */
 struct sluice_function_get { /* name follows, name_bytes without NUL */
   uint64_t module;
   uint32_t flags;          /* what the guest's rewriter says; a lie harms only the liar */
   uint32_t name_bytes;
   uint32_t params_offset;  /* offset of the appended block in the clone's parameter buffer */
-  uint32_t reserved;
+  uint32_t state_bytes;    /* RESUMABLE: what each thread saves, at most SLUICE_RESUME_MAX_BYTES */
 };
 #define SLUICE_MAX_PARAMS 1024
 struct sluice_function_reply { /* then param_count pairs {u32 offset, u32 bytes} of the ORIGINAL */

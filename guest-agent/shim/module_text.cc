@@ -89,6 +89,8 @@ std::shared_ptr<const Text> make_text(std::string_view original) {
     if (kernel.slot == passes::SlotPlace::kDynamicEnd) flags.flags |= SLUICE_FUNCTION_SLOT_DYNAMIC;
     if (kernel.in_order) flags.flags |= SLUICE_FUNCTION_IN_ORDER;
     if (kernel.once) flags.flags |= SLUICE_FUNCTION_ONCE;
+    if (kernel.resumable) flags.flags |= SLUICE_FUNCTION_RESUMABLE;
+    flags.state_bytes = kernel.state_bytes;
     flags.params_offset = static_cast<uint32_t>(kernel.param_offset_of_block);
   }
   if (any) text->rewritten = std::move(rewritten->text);

@@ -18,6 +18,7 @@ namespace sluice::guest {
 struct KernelFlags {
   uint32_t flags = 0;
   uint32_t params_offset = 0;
+  uint32_t state_bytes = 0;
 };
 
 // A module's text, with what is known of its kernels.

@@ -114,6 +114,7 @@ CUresult find_function(const Entered& e, uint64_t module_handle, const std::stri
   if (const auto flags = module.kernels.find(name); flags != module.kernels.end()) {
     body.flags = flags->second.flags;
     body.params_offset = flags->second.params_offset;
+    body.state_bytes = flags->second.state_bytes;
   }
   Pending pending;
   const CUresult r = e.session->call(

@@ -127,6 +127,7 @@ void BlockImpl::start(Dim3 block, SmPlace where) {
   place = where;
   faulted_ = false;
   next_warp_ = 0;
+  valid_barriers.clear();
   for (Barrier& b : barriers_) b.open = false;  // the rest is made anew when it is opened
   const uint32_t threads = static_cast<uint32_t>(shape.block.count());
   const uint32_t begin = image_->program().data().entry_code[entry_].begin;

@@ -28,6 +28,7 @@ struct BlockState {
   Dim3 ctaid;
   uint32_t warp_count = 0;
   const std::vector<CachedRange>* constants = nullptr;  // where the module's .const variables lie
+  std::vector<uint64_t> valid_barriers;  // strict: host addresses of mbarrier objects
   uint64_t clock = 0;  // %clock: warp instructions that this block has executed
 };
 

@@ -23,6 +23,9 @@ class Environment {
   const std::atomic<uint32_t>* preempt_sequence = nullptr;
   // What blocks made for this environment report to. Null: they run unchecked, which costs nothing.
   Checker* checker = nullptr;
+  // Faults where the manual calls undefined what GPUs let pass: mbarrier.init on an object that is
+  // valid, mbarrier.inval on one that is not.
+  bool strict = false;
 };
 
 }  // namespace sluice::exec

@@ -29,7 +29,7 @@ const char* to_string(FaultKind kind) {
     case FaultKind::kDeadlock:
       return "deadlock in the block";
     case FaultKind::kBadBarrier:
-      return "bad barrier number or thread count";
+      return "bad barrier number or thread count, or a barrier in memory made twice or not at all";
     case FaultKind::kBadCall:
       return "indirect jump or call to nowhere";
   }

@@ -25,7 +25,8 @@ enum class FaultKind : uint8_t {
   kAssert,         // __assertfail; `detail` holds its message
   kBadFree,        // free of what is no allocation of malloc's
   kDeadlock,       // every warp waits at a barrier or warp-wide operation that nobody can reach
-  kBadBarrier,     // barrier number above 15, or a thread count that is no multiple of 32
+  kBadBarrier,     // barrier number above 15, or a thread count that is no multiple of 32;
+                   // strict: mbarrier.init on a valid object, mbarrier.inval on another
   kBadCall,        // indirect call to something that is not a function, or call stack too deep
 };
 const char* to_string(FaultKind kind);

@@ -7,6 +7,7 @@
 // the orders the manual allows. A block's shared memory belongs to one host thread: no atomics.
 #include "kernels/exec/ops_async.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -64,6 +65,20 @@ void store_barrier(u64 host, const MemoryBarrier& b) {
 
 s64 signed_offset(u32 word) { return static_cast<s32>(word); }
 
+// Keeps count of the objects that are valid; false: this operation is undefined (strict only).
+bool may_change(BlockState& block, u64 host, MbarrierKind kind) {
+  std::vector<u64>& valid = block.valid_barriers;
+  const auto it = std::find(valid.begin(), valid.end(), host);
+  if (kind == MbarrierKind::kInit) {
+    if (it != valid.end()) return false;
+    valid.push_back(host);
+  } else if (kind == MbarrierKind::kInvalidate) {
+    if (it == valid.end()) return false;
+    valid.erase(it);
+  }
+  return true;
+}
+
 Flow barrier_operation(Warp& w, const Inst& in) {
   const auto kind = static_cast<MbarrierKind>(in.imm);
   const bool narrow = (in.mod & kModAddress32) != 0;
@@ -76,6 +91,8 @@ Flow barrier_operation(Warp& w, const Inst& in) {
     const u64 host =
         resolve_lane_access(w, access, narrow ? static_cast<u32>(address) : address, lane);
     if (host == 0) return Flow::kFault;
+    if (w.block->environment->strict && !may_change(*w.block, host, kind))
+      return w.fault(FaultKind::kBadBarrier, lane, address, 8);
     if (kind == MbarrierKind::kInit) {
       const u64 count = lane_u32(w, in.b, lane) & kCountMask;
       store_barrier(host, {0, count, count, 0});

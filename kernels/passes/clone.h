@@ -24,6 +24,7 @@ class Clone {
   Tier tier;
   SlotPlace slot = SlotPlace::kNone;
   LoopOptions options;
+  std::uint32_t state_bytes = 0;   // resumable: of each thread
   std::string parameters;          // name of the appended parameter block
   ptx::Edits edits;                // of the module's text; all within the entry
   Emitter start;                   // behind the body's `{`, before everything else: declarations

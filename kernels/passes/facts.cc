@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "kernels/passes/persistent.h"
 #include "kernels/passes/spin.h"
 #include "kernels/passes/synchronisation.h"
 #include "kernels/ptx/post_dominators.h"
@@ -33,7 +34,6 @@ struct Forbidden {
 // Instructions that not every form bears, by their first word.
 const std::unordered_map<std::string_view, Forbidden>& forbidden_opcodes() {
   static const std::unordered_map<std::string_view, Forbidden> kMap = {
-      {"mbarrier", {"mbarrier", "uses mbarrier objects in shared memory", false}},          // R27
       {"setmaxnreg", {"setmaxnreg", "hands registers between warps (setmaxnreg)", false}},  // R28
       {"mapa", {"cluster", "uses thread-block clusters", true}},                            // R13
       {"getctarank", {"cluster", "uses thread-block clusters", true}},                      // R13
@@ -74,6 +74,8 @@ bool is_shadowing(std::string_view name) {
                                                               "%nsmid"};
   return kNames.count(name) != 0 || forbidden_special(name) != nullptr;
 }
+
+bool any_of_grid(const std::array<bool, 3>& reads) { return reads[0] || reads[1] || reads[2]; }
 
 struct Barrier {
   Finding no_loop;     // R24: arrivals may outlive the task, numbers must be written out
@@ -163,6 +165,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     bool barrier, named;
   };
   std::vector<Sync> syncs;
+  bool asynchronous = false;
   std::vector<std::uint32_t> call_statements;
   std::unordered_set<std::string_view> used_shared;
   const auto& statements = f.statements;
@@ -184,13 +187,18 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     // cuda::barrier does so everywhere.
     if (s.opcode.find("::cluster") != s.opcode.npos && base != "cp" && base != "isspacep")
       opaque(s.line, "cluster", "uses thread-block clusters");
-    if (base == "cp") {
-      if (has_modifier(s.opcode, "bulk") || has_modifier(s.opcode, "reduce"))
+    if (is_asynchronous(s)) {
+      out.shares_in_block = true;
+      out.has_cp_async |= base == "cp" && has_modifier(s.opcode, "mbarrier");
+      if (f.is_entry) {
+        asynchronous = true;
+      } else if (base == "cp" && !has_modifier(s.opcode, "mbarrier")) {
         no_loop(s.line, "bulk-copy", "copies in bulk without its threads (TMA)");
-      else if (has_modifier(s.opcode, "mbarrier"))
+      } else {
         no_loop(s.line, "mbarrier", "uses mbarrier objects in shared memory");
-      else
-        out.has_cp_async = out.shares_in_block = true;
+      }
+    } else if (base == "cp") {
+      out.has_cp_async = out.shares_in_block = true;
     } else if ((base == "red" || base == "st") && has_modifier(s.opcode, "async")) {
       no_loop(s.line, "mbarrier", "uses mbarrier objects in shared memory");
     } else if (is_collective(s)) {
@@ -272,6 +280,8 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
   });
   out.spins = waiting.spins;
   out.fetches_work = waiting.fetches_work;
+  out.strides_by_grid = any_of_grid(out.reads_nctaid) && strides_by_grid(*cfg);
+  out.author = find_author_points(*cfg, *post_dominators);
   if (waiting.spins == SpinLoops::kUnknown) out.opaque.add("waits", waiting.why);
   auto divergence = ptx::Divergence::analyse(*cfg, *post_dominators);
   if (!divergence) {
@@ -279,6 +289,10 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     return out;
   }
   out.has_divergent_branch = !divergence->branches().empty();
+  if (asynchronous) {  // R27
+    out.memory_barriers = find_memory_barriers(*cfg, *post_dominators, *divergence);
+    if (const Finding& why = out.memory_barriers.no_loop) out.no_loop.add(why.code, why.text);
+  }
 
   // Blocks where a collective can miss lanes that would have exited in the original but are parked
   // at the loop's barrier in the clone. Where a block-wide barrier follows the region on every path

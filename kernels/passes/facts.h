@@ -14,27 +14,15 @@
 #include <unordered_set>
 #include <vector>
 
+#include "kernels/passes/author_points.h"
+#include "kernels/passes/finding.h"
+#include "kernels/passes/memory_barriers.h"
 #include "kernels/passes/spin.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
 #include "kernels/ptx/module.h"
 
 namespace sluice::passes {
-
-// Why something is not possible: a code for programs, which never changes its meaning
-// (docs/rewriter.md lists them all), and a sentence for people: "uses .. (line N)".
-struct Finding {
-  std::string_view code;  // static text; empty: nothing found
-  std::string text;
-  explicit operator bool() const { return !code.empty(); }
-  // The first finding stays.
-  void add(std::string_view c, std::string t) {
-    if (code.empty()) {
-      code = c;
-      text = std::move(t);
-    }
-  }
-};
 
 // Of one function's own body.
 struct FunctionFacts {
@@ -54,10 +42,13 @@ struct FunctionFacts {
   std::uint32_t exit_line = 0;
   std::uint32_t barrier_numbers = 0;  // bit n: barrier n is used
   SpinLoops spins = SpinLoops::kNone;
+  bool strides_by_grid = false;  // persistent.h
   bool fetches_work = false;  // a loop whose end depends on a global counter that it advances
   bool reads_dynamic_smem_size = false;
   std::uint64_t static_shared_bytes = 0;        // declared in the body
   std::string_view dynamic_shared;              // name of an extern shared array that it uses
+  AuthorPoints author;
+  MemoryBarriers memory_barriers;
   std::vector<std::string_view> module_shared;  // module-scope shared variables with a size
   struct Call {
     std::string_view callee;  // empty: indirect
@@ -79,6 +70,9 @@ struct KernelFacts {
   std::uint32_t barrier_numbers = 0;
   bool waits_for_lower_tasks = false;  // R31: in order
   bool fetches_work = false;
+  bool strides_by_grid = false;
+  MemoryBarriers memory_barriers;  // the entry's
+  AuthorPoints author;  // the entry's; why_not also for what its calls do
   std::string_view dynamic_shared;  // empty: none
   bool reads_dynamic_smem_size = false;
   bool function_reads_dynamic_size = false;  // one of the functions that it calls does

@@ -142,6 +142,8 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
   out.reads_ctaid = own.reads_ctaid;
   out.reads_nctaid = own.reads_nctaid;
   out.has_divergent_branch = own.has_divergent_branch;
+  out.author = own.author;
+  out.memory_barriers = own.memory_barriers;
 
   // Functions that a launch from the device needs (CUDA Programming Guide, "CUDA Dynamic
   // Parallelism"): R30.
@@ -183,6 +185,7 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
       out.barrier_numbers |= facts.barrier_numbers;
       out.waits_for_lower_tasks |= facts.spins == SpinLoops::kLowerTasks;
       out.fetches_work |= facts.fetches_work;
+      out.strides_by_grid |= facts.strides_by_grid;
       out.shares_in_block |= facts.shares_in_block;
       out.reads_dynamic_smem_size |= facts.reads_dynamic_smem_size;
       out.static_shared_bytes += facts.static_shared_bytes;
@@ -194,6 +197,12 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
       const std::string calls = "calls " + name + ", which ";
       if (facts.opaque) out.opaque.add(facts.opaque.code, calls + facts.opaque.text);
       if (facts.no_loop) out.no_loop.add(facts.no_loop.code, calls + facts.no_loop.text);
+      out.author.any |= facts.author.any;
+      if (facts.author.any)
+        out.author.why_not.add("author-function",
+                               calls + "asks or leaves: it must be inlined (__forceinline__)");
+      if (facts.has_exit)
+        out.author.why_not.add("author-function", calls + "may end its thread");
       if (facts.has_exit)  // R17
         out.no_loop.add("exit-in-function", calls + "may end its thread (line " +
                                                 std::to_string(facts.exit_line) + ")");
@@ -243,6 +252,8 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
           {callee, visit.divergent || call.divergent, visit.hazardous || call.hazardous});
     }
   }
+  if (out.waits_for_lower_tasks)  // a lower task that has left would be waited for for ever
+    out.author.why_not.add("author-waits", "its blocks wait for one another");
   add_index_functions(entry, out);
   for (std::string_view name : shared) {
     const Variable& v = *shared_.at(name);

@@ -18,15 +18,16 @@ void LoopHead::write_leave() {
   write_account({});
 }
 
-// A block leaves, having run %~r7 tasks. `end`: where to go on; empty: the thread returns. %~base
+// A block leaves, having run %~r7 tasks. `labels`: what the names of its labels begin with. `end`: where to go on; empty: the thread returns. %~base
 // and
 // %~control hold.
-void LoopHead::write_account(std::string_view end) {
+void LoopHead::write_account(std::string_view end, const std::string& labels) {
+  const std::string exit = labels + "EXIT";
   const std::string over = end.empty() ? "ret;" : "bra \t" + std::string(end) + ";";
   out_.line("ld.shared.u32 \t%~r0, " + shared(kPlace) + ";")
       .line("and.b32 \t%~r1, %~r0, " + number(kEvicted - 1) + ";")
       .line("setp.eq.u32 \t%~p, %~r1, 0;")
-      .line("@%~p bra \t~EXIT;")
+      .line("@%~p bra \t" + exit + ";")
       .line("ld.param.u64 \t%~a, " + PARAM(left) + ";")
       .line("cvta.to.global.u64 \t%~a, %~a;")
       .line("sub.u32 \t%~r1, %~r1, 1;")
@@ -37,17 +38,17 @@ void LoopHead::write_account(std::string_view end) {
   share("%~r1");
   out_.line("setp.eq.u32 \t%~p, %~r1, 1;")
       .line("setp.ge.and.u32 \t%~p, %~r0, " + number(kEvicted) + ", %~p;")
-      .line("@!%~p bra \t~EXIT;")
+      .line("@!%~p bra \t" + exit + ";")
       // FLEP: the last one out of an SM says so at once; another kernel may start there.
       .line("@%~lead atom.global.add.u32 \t%~r0, " + CONTROL("control", sms_left) + ", 1;")
       .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
       .line("setp.eq.u64 \t%~p, %~record, 0;")
-      .line("@%~p bra \t~EXIT;")
+      .line("@%~p bra \t" + exit + ";")
       .line("cvta.to.global.u64 \t%~record, %~record;")
       .line("add.u32 \t%~r0, %~r0, 1;")
       .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("record", sms_left) + ", %~r0;");
-  out_.label("~EXIT");
-  write_exit(over, "~LAST");
+  out_.label(exit);
+  write_exit(over, labels + "LAST");
 }
 
 // Counts the block out; the last one of the physical launch writes the record. `over` ends the

@@ -87,6 +87,7 @@ void LoopHead::find_leader() {
 
 // Lane 0's value for the whole warp; lanes that the block does not have are not waited for.
 void LoopHead::share(const std::string& reg) {
+  if (alone_) return;
   out_.line(options_.has_warp_sync ? "shfl.sync.idx.b32 \t" + reg + ", " + reg + ", 0, 31, -1;"
                                    : "shfl.idx.b32 \t" + reg + ", " + reg + ", 0, 31;");
 }
@@ -235,12 +236,14 @@ void LoopHead::write_head() {
     out_.line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~SCAN;");
   } else {
     write_evict_test("~NONE", "~STAY");  // R18
+    if (options_.resumable) write_pop();
     out_.line("mov.u32 \t%~r8, 1;");
     write_ticket();
     out_.line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~NONE;");
+    if (options_.resumable) write_fresh();
   }
   write_take();
-  if (options_.once) {
+  if (options_.once && !options_.resumable) {
     out_.line("mov.u32 \t%~r7, 1;").line("bra \t~BEGUN;");
   } else {
     out_.line("bra \t~WAIT;");
@@ -290,6 +293,7 @@ void LoopHead::evict_address() {
 }
 
 void LoopHead::load_evict_word() {
+  if (options_.resumable) return write_duty("%~lead");
   evict_address();
   out_.line("{LD_SYS}.global.u64 \t%~word, [%~a];");
 }
@@ -512,6 +516,11 @@ void LoopHead::subtract_product(const std::string& rest, const std::string& divi
 void LoopHead::write_tail() {
   out_.label("~TAIL");
   for (const std::string& line : options_.clean_up) out_.line(line);
+  if (!options_.release.empty()) {
+    barrier();
+    find_leader();
+    for (const std::string& line : options_.release) out_.line(line);
+  }
   if (chunked()) {
     if (steps(0)) {
       out_.line("add.u32 \t%~x, %~x, 1;")

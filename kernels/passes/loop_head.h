@@ -33,6 +33,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/passes/author_points.h"
 #include "kernels/passes/emitter.h"
 
 namespace sluice::passes {
@@ -58,9 +59,14 @@ struct LoopOptions {
   // Prologue form: a block runs one task and ends; the body keeps its own returns. For what cannot
   // be run again and again by one block (R17, R24, R27, R28). Such a body never comes to the tail.
   bool once = false;
+  // The same, but the task may leave in its middle and be resumed (resume.cc).
+  bool resumable = false;
   unsigned barrier = 0;                  // number of the loop's barrier
   std::vector<std::string> before_task;  // lines at BODY, run by every thread before every task
   std::vector<std::string> clean_up;     // lines for the tail, run by every thread (R27)
+  // Lines behind those, when all threads of the block have come to the tail: run by all, with %~lead
+  // set for the one that is to do what must be done once.
+  std::vector<std::string> release;
 };
 
 class LoopHead {
@@ -74,7 +80,9 @@ class LoopHead {
   }
   // Behind the body, which may fall through into TAIL.
   void write_after_body() {
-    if (options_.once) {
+    if (options_.resumable) {
+      write_end();
+    } else if (options_.once) {
       out_.line("ret;");
     } else {
       write_tail();
@@ -82,6 +90,9 @@ class LoopHead {
     write_leave();
     write_proxy();
   }
+
+  // What stands in place of one of the author's points; `~LEFT` and `~ENDED` lie behind the body.
+  void write_author_point(const Marker& marker);
 
  private:
   bool dynamic() const { return !options_.dynamic_shared.empty(); }
@@ -102,10 +113,15 @@ class LoopHead {
   void write_wait();
   void write_tail();
   void write_leave();
-  void write_account(std::string_view end);
+  void write_account(std::string_view end, const std::string& labels = "~");
   void write_exit(const std::string& over, const std::string& label);
   void write_slot_address();
   void write_proxy();
+  void write_duty(const std::string& only);
+  void write_pop();
+  void write_fresh();
+  void write_end();
+  void write_state_address(std::uint64_t bytes);
   void find_leader();
   void share(const std::string& reg);
   void share_wide(const std::string& reg);
@@ -122,6 +138,7 @@ class LoopHead {
 
   const LoopOptions& options_;
   Emitter& out_;
+  bool alone_ = false;  // one thread does what is written, not the leader's warp
 };
 
 }  // namespace sluice::passes

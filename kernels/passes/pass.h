@@ -30,8 +30,9 @@ enum class Tier {
   kLaneMasks = 4,  // loop; warp collectives name only lanes that have not returned (R25)
   kInOrder = 5,    // loop; one ticket at a time, because tasks wait for lower ones (R31)
   kPrologue = 6,   // no loop: a block looks at the evict word once and runs at most one task
+  kResumable = 7,  // its author says where a block can leave (preempt.cuh); one task per block
 };
-// "opaque", "plain", "unified", "two-phase", "lane-masks", "in-order", "prologue"
+// "opaque", "plain", "unified", "two-phase", "lane-masks", "in-order", "prologue", "resumable"
 const char* tier_name(Tier tier);
 
 // Where the clone keeps its broadcast slots, and so what its launcher must do.
@@ -42,7 +43,7 @@ enum class SlotPlace {
 };
 inline constexpr std::uint32_t kSlotBytes = SLUICE_PREEMPT_SHARED_BYTES;
 
-enum class Form { kNone, kLoop, kOneTask };
+enum class Form { kNone, kResumable, kLoop, kOneTask };
 
 struct PassInput {
   const ptx::Module& module;
@@ -65,5 +66,7 @@ Finding mask_lanes(Clone& clone);              // lane_masks.cc: R25
 Finding finish_copies(Clone& clone);           // clean_up.cc: R27
 Finding loop_over_tasks(Clone& clone);         // plain.cc: R16, R18
 Finding run_one_task(Clone& clone);            // prologue.cc: tier C
+Finding place_author_points(Clone& clone);     // resumable.cc
+Finding run_resumable_task(Clone& clone);      // resumable.cc
 
 }  // namespace sluice::passes

@@ -10,7 +10,10 @@ bool waits(const KernelFacts& f) { return f.waits_for_lower_tasks; }
 bool one_phase(const KernelFacts& f) { return f.divergent_barrier && !f.has_barrier_reduction; }
 bool two_phases(const KernelFacts& f) { return f.divergent_barrier && f.has_barrier_reduction; }
 bool lanes_return(const KernelFacts& f) { return static_cast<bool>(f.divergent_collective); }
-bool copies(const KernelFacts& f) { return f.has_cp_async; }
+bool has_author_points(const KernelFacts& f) { return f.author.any; }
+bool copies(const KernelFacts& f) {
+  return f.has_cp_async || f.memory_barriers.any || f.memory_barriers.bulk;
+}
 
 constexpr Step kLoop[] = {
     {"form", check_form, always},
@@ -24,6 +27,16 @@ constexpr Step kLoop[] = {
     {"index", replace_index, always},
     {"index-in-calls", replace_index_in_calls, has_index_functions},
     {"plain", loop_over_tasks, always},
+};
+
+constexpr Step kResumable[] = {
+    {"form", check_form, always},
+    {"parameters", place_parameters, always},
+    {"slots", place_slots, always},
+    {"author-points", place_author_points, has_author_points},
+    {"index", replace_index, always},
+    {"index-in-calls", replace_index_in_calls, has_index_functions},
+    {"resumable", run_resumable_task, always},
 };
 
 constexpr Step kOneTask[] = {
@@ -42,6 +55,7 @@ bool always_wanted(const Step& step) { return step.wanted == always; }
 std::span<const Step> steps_of(Form form) {
   if (form == Form::kLoop) return kLoop;
   if (form == Form::kOneTask) return kOneTask;
+  if (form == Form::kResumable) return kResumable;
   return {};
 }
 

@@ -54,7 +54,9 @@ Attempt attempt(const PassInput& input, Form form, const RewriteOptions& options
   a.report.tier = clone.tier;
   a.report.slot = clone.slot;
   a.report.in_order = clone.options.in_order;
-  a.report.once = clone.options.once;
+  a.report.once = clone.options.once && !clone.options.resumable;
+  a.report.resumable = clone.options.resumable;
+  a.report.state_bytes = clone.state_bytes;
   a.version = clone.version_needed;
   return a;
 }
@@ -75,6 +77,8 @@ const char* tier_name(Tier tier) {
       return "in-order";
     case Tier::kPrologue:
       return "prologue";
+    case Tier::kResumable:
+      return "resumable";
     case Tier::kOpaque:
       break;
   }
@@ -103,9 +107,11 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
       why = {"name", "the name of its clone is taken"};
     } else {
       const PassInput input{module, f, facts, prefix, number++};
-      for (Form form : {Form::kLoop, Form::kOneTask}) {
+      for (Form form : {Form::kResumable, Form::kLoop, Form::kOneTask}) {
+        if (form == Form::kResumable && !facts.author.any) continue;
         made = attempt(input, form, options);
         if (!made.why_not) break;
+        if (form == Form::kResumable && !facts.opaque) continue;  // author_code says why
         if (!why || facts.opaque) why = std::move(made.why_not);
         if (facts.opaque) break;
       }
@@ -114,8 +120,13 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
     report.name = f.name;
     report.param_bytes_original = f.param_bytes;
     report.uses_dynamic_shared = !facts.dynamic_shared.empty();
-    report.persistent = facts.fetches_work;
+    report.persistent = facts.fetches_work || facts.strides_by_grid;
     report.evictable = !made.text.empty();
+    if (facts.author.any && !report.resumable) {
+      const Finding& ignored = facts.author.why_not ? facts.author.why_not : why;
+      report.author_code = ignored.code;
+      report.author_reason = ignored.text;
+    }
     report.code = why.code;
     report.reason = std::move(why.text);
     if (report.evictable) {

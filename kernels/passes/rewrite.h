@@ -29,7 +29,14 @@ struct KernelReport {
   std::vector<std::string_view> passes;  // that changed it: {"unified", "lane-masks"}
   bool in_order = false;  // one ticket at a time, in order; its clone sees to that itself
   bool once = false;      // prologue form: as many blocks as tasks are left, one task each
-  // Hands out its own work from a counter in global memory: persistent already.
+  // Its author says where its blocks can leave (kernels/include/sluice/preempt.cuh), and they do:
+  // as many blocks as tasks are not finished. Each thread saves so many bytes.
+  bool resumable = false;
+  std::uint32_t state_bytes = 0;
+  // The author has said so, but it cannot be used: why. The kernel then never leaves in mid-work.
+  std::string_view author_code;  // static text, listed in docs/rewriter.md
+  std::string author_reason;
+  // Hands out its own work, from a counter in global memory or by the grid's size: persistent already.
   bool persistent = false;
   // Parameter buffer of the original in bytes, and where in the clone's the block of
   // abi/preempt.h stands (8-byte aligned; 0 without a clone).

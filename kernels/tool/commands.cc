@@ -37,7 +37,9 @@ boost::json::object json_of(const std::string& file, const passes::KernelReport&
           {"reason", k.reason},
           {"code", k.code},
           {"passes", names},
-          {"persistent", k.persistent}};
+          {"persistent", k.persistent},
+          {"author_code", k.author_code},
+          {"author_reason", k.author_reason}};
 }
 
 void add_cost(boost::json::object& line, const passes::KernelReport& k,
@@ -125,7 +127,13 @@ int report(const std::vector<std::string>& inputs, bool json, bool table,
       }
       std::cout << input << ": " << k.name << ": " << passes::tier_name(k.tier);
       if (!k.reason.empty()) std::cout << ": " << k.reason;
-      if (k.persistent) std::cout << "; already persistent: it hands out its own work";
+      if (k.persistent) {
+        std::cout << "; already persistent: it hands out its own work";
+        if (!k.resumable)
+          std::cout << ", so it should say where it can leave (<sluice/preempt.cuh>)";
+      }
+      if (!k.author_code.empty())
+        std::cout << "; where its author lets it leave is not used: " << k.author_reason;
       std::cout << '\n';
     }
   }

@@ -18,7 +18,9 @@ constexpr std::size_t kAlign = 256;  // as cuMemAlloc aligns
 
 class EvictionRun::World : public exec::Environment {
  public:
-  std::uint64_t global_timer_ns() override { return ++now_; }
+  World() { strict = true; }
+  // Fast enough that workers come to their turn of looking at the signal (SLUICE_DUTY_NS).
+  std::uint64_t global_timer_ns() override { return now_ += 700; }
   void print(std::string_view) override {}
 
  private:
@@ -166,12 +168,19 @@ class EvictionRun::Evicted {
       : run_(run), launch_(launch), report_(report), options_(options), random_(options.seed) {
     std::memset(&device(), 0, sizeof(Device));
   }
-  ~Evicted() { run_.map_.remove(memory_.address); }
+  ~Evicted() {
+    run_.map_.remove(memory_.address);
+    if (state_.owned) run_.map_.remove(state_.address);
+  }
 
   Result<EvictionStats> go() {
     if (auto added = run_.map_.add(memory_.address, memory_.bytes); !added)
       return std::move(added).error();
     choose();
+    if (state_.owned) {
+      if (auto added = run_.map_.add(state_.address, state_.bytes); !added)
+        return std::move(added).error();
+    }
     const std::uint32_t evictions =
         options_.most_evictions == 0
             ? 0
@@ -217,13 +226,21 @@ class EvictionRun::Evicted {
     batch_shift_ = static_cast<std::uint8_t>(random_() % 4);
     target_ = 50u << (random_() % 12);
     flags_ = 0;
-    if (random_() % 2 == 0) flags_ |= SLUICE_LAUNCH_PROXY;
+    if (random_() % 2 == 0)
+      flags_ |= report_.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
+    if (report_.resumable) {
+      stride_ = SLUICE_RESUME_STRIDE(launch_.block.count(), report_.state_bytes);
+      // What stands there at first must not matter.
+      state_ = run_.allocate(stride_ * total());
+      std::memset(reinterpret_cast<void*>(state_.address), 0xa5, state_.bytes);
+    }
     if (random_() % 3 == 0) flags_ |= SLUICE_LAUNCH_FIXED;
     static constexpr std::uint64_t kQuanta[] = {3, 20, 150, 1500};
     quantum_ = kQuanta[random_() % std::size(kQuanta)];
     stats_.setting = launch_.kernel + ", seed " + std::to_string(options_.seed) + ", " +
                      std::to_string(workers_) + " workers, chunk " + std::to_string(chunk_) +
                      ((flags_ & SLUICE_LAUNCH_PROXY) ? ", proxy" : "") +
+                     ((flags_ & SLUICE_LAUNCH_DUTY) ? ", duty" : "") +
                      ((flags_ & SLUICE_LAUNCH_FIXED) ? ", fixed" : "");
   }
 
@@ -247,6 +264,8 @@ class EvictionRun::Evicted {
     p.flags =
         static_cast<std::uint16_t>(flags_ | (stats_.physical == 0 ? 0 : SLUICE_LAUNCH_RESUME));
     p.sm_hi = kSms;
+    p.state = state_.address;
+    p.state_stride = static_cast<std::uint32_t>(stride_);
     if (spatial) {
       p.flags |= SLUICE_LAUNCH_SPATIAL;
       p.sm_lo = static_cast<std::uint16_t>(random_() % kSms);
@@ -265,14 +284,14 @@ class EvictionRun::Evicted {
 
   // One physical launch; the evict word is set after `evict_at` steps.
   Result<void> physical(std::uint64_t evict_at) {
-    const bool once = report_.once;
+    const bool once = report_.once || report_.resumable;
     const bool spatial = !once && random_() % 4 == 0;
     const sluice_preempt_params p = block_params(spatial);
     const std::uint32_t proxy = (p.flags & SLUICE_LAUNCH_PROXY) ? 1 : 0;
     ++stats_.physical;
     // Enough workers that every SM has one.
     std::uint32_t workers = spatial ? std::max(workers_, kSms) + kSms : workers_;
-    if (once) workers = total() - std::min(total(), device().control.next_ticket);
+    if (once) workers = total() - std::min(total(), device().control.finished);
     std::vector<std::byte> params(report_.param_offset_of_block + sizeof p);
     std::memcpy(params.data(), launch_.params.data(), launch_.params.size());
     std::memcpy(params.data() + report_.param_offset_of_block, &p, sizeof p);
@@ -322,6 +341,14 @@ class EvictionRun::Evicted {
       ++slots;
       left += static_cast<std::uint32_t>(slot >> 32) - static_cast<std::uint32_t>(slot);
     }
+    if (report_.resumable) {
+      for (std::uint64_t task = c.left_head & 0xffffffff; task != 0; ++slots, ++left) {
+        if (left > total()) return Error{0, "the tasks that have left form a ring"};
+        std::uint32_t next;
+        std::memcpy(&next, reinterpret_cast<const void*>(state_.address + (task - 1) * stride_), 4);
+        task = next;
+      }
+    }
     const std::uint32_t fetched = std::min(c.next_ticket, total());
     if (c.finished + left != fetched || c.left_count != slots)
       return Error{0, std::to_string(fetched) + " tickets drawn, but " +
@@ -339,7 +366,8 @@ class EvictionRun::Evicted {
   const passes::KernelReport& report_;
   const EvictionOptions& options_;
   std::mt19937_64 random_;
-  Memory memory_ = run_.allocate(sizeof(Device));
+  Memory memory_ = run_.allocate(sizeof(Device)), state_;
+  std::uint64_t stride_ = 0;
   EvictionStats stats_;
   std::uint32_t generation_ = 0, workers_ = 1, target_ = 0;
   std::uint16_t chunk_ = 1, chunk_max_ = 1, flags_ = 0;

@@ -1,6 +1,7 @@
 #include "mediator/worker/control_pool.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "mediator/base/check.h"
 
@@ -104,6 +105,27 @@ CUresult LeftPool::take(CUdeviceptr* list, SmSet* barred) {
   *barred = free_.back().barred;
   free_.pop_back();
   return CUDA_SUCCESS;
+}
+
+StatePool::Piece StatePool::take(uint64_t bytes) {
+  // Powers of two, so that pieces fit other launches.
+  constexpr uint64_t kLeast = 64 << 10;
+  if (bytes > kMaxBytes) return {};
+  const uint64_t want = std::bit_ceil(std::max(bytes, kLeast));
+  auto best = free_.end();
+  for (auto it = free_.begin(); it != free_.end(); ++it)
+    if (it->bytes >= want && (best == free_.end() || it->bytes < best->bytes)) best = it;
+  if (best != free_.end()) {
+    const Piece piece = *best;
+    *best = free_.back();
+    free_.pop_back();
+    return piece;
+  }
+  if (made_ + want > kMaxBytes) return {};
+  Piece piece{0, want, this};
+  if (api_.cuMemAlloc(&piece.address, want) != CUDA_SUCCESS) return {};
+  made_ += want;
+  return piece;
 }
 
 }  // namespace sluice::worker

@@ -99,4 +99,31 @@ class LeftPool {
   std::vector<Free> free_;
 };
 
+// StatePool: what the blocks of resumable launches save (sluice_resume_state), device memory of one
+// context. A launch keeps its piece until it is done; pieces are used again, never given back to the
+// driver, because that would wait for the GPU.
+//
+// Owned by its ContextObject, used under the session's lock. The context must be current.
+class StatePool {
+ public:
+  // Of one context, all launches together; no guest is charged for it.
+  static constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
+
+  struct Piece {
+    CUdeviceptr address = 0;  // 0: none
+    uint64_t bytes = 0;
+    StatePool* pool = nullptr;
+  };
+  explicit StatePool(const gpu::DriverApi& api) : api_(api) {}
+
+  // At least `bytes`, not cleared. Nothing where there is no more: the launch then runs as it is.
+  Piece take(uint64_t bytes);
+  void give_back(const Piece& piece) { free_.push_back(piece); }
+
+ private:
+  const gpu::DriverApi& api_;
+  uint64_t made_ = 0;
+  std::vector<Piece> free_;
+};
+
 }  // namespace sluice::worker

@@ -29,6 +29,7 @@ void forget_current() { t_current = kUnknown; }
 
 LaunchWork::~LaunchWork() {
   if (control.pool) control.pool->give_back(control);
+  if (state.pool) state.pool->give_back(state);
   if (record >= 0) records->give_back(record);
 }
 
@@ -99,6 +100,11 @@ void CudaStreams::plan(LaunchWork& w) {
   w.clone = v.clone;
   w.geometry = plan_launch(w.tasks, v.resident, v.chunks.chunk(), proxy_, settings_, f.form);
   if (parts_) plan_for_parts(w);
+  if (w.geometry.evictable && f.form.resumable) {
+    const uint64_t bytes = resume_bytes(w.tasks, v.block_threads, f.form.state_bytes);
+    if (bytes != 0) w.state = f.module->context->states->take(bytes);
+    if (w.state.address == 0) w.geometry = Geometry{};
+  }
 }
 
 CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
@@ -129,17 +135,24 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   p.pred = pred ? static_cast<const LaunchWork*>(pred)->control.address : 0;
   p.left = s.left;
   p.generation = grant.generation;
-  if (proxy_) p.flags |= SLUICE_LAUNCH_PROXY;
+  const bool one_task = f.form.once || f.form.resumable;  // in each hardware block
+  if (proxy_) p.flags |= f.form.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
+  if (f.form.resumable) {
+    p.state = w.state.address;
+    p.state_stride = static_cast<uint32_t>(SLUICE_RESUME_STRIDE(
+        w.block[0] * w.block[1] * w.block[2], f.form.state_bytes));
+  }
   if (w.begun) p.flags |= SLUICE_LAUNCH_RESUME;
   uint32_t blocks = w.geometry.blocks;
-  if (f.form.once) blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_);
-  w.workers = w.geometry.blocks - (proxy_ ? 1 : 0);
-  w.part = grant.part && !f.form.once;
+  if (one_task)
+    blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_ && !f.form.resumable);
+  w.workers = w.geometry.blocks - (proxy_ && !f.form.resumable ? 1 : 0);
+  w.part = grant.part && !one_task;
   if (w.part) {
     if (CUresult r = keep_to_part(s, w, grant.sms, &p, &blocks); r != CUDA_SUCCESS) return r;
   }
   // An earlier physical launch may have had more workers, and what they left is in their slots.
-  w.most_blocks = std::max(w.most_blocks, f.form.once ? w.geometry.blocks : blocks);
+  w.most_blocks = std::max(w.most_blocks, one_task ? w.geometry.blocks : blocks);
   p.left_slots = std::min(w.most_blocks, c.lefts->slots());
 
   alignas(16) std::byte buffer[SLUICE_MAX_PARAMS * 32 + 64];

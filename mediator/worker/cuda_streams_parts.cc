@@ -8,10 +8,11 @@
 
 namespace sluice::worker {
 
-// A clone of the prologue form runs one task in each hardware block: blocks that leave at once would
+// A clone of the prologue form or a resumable one runs one task in each hardware block: blocks that leave at once would
 // take tasks' places.
 bool CudaStreams::confinable(const Work& work) const {
-  return !static_cast<const LaunchWork&>(work).function->form.once;
+  const CloneForm& form = static_cast<const LaunchWork&>(work).function->form;
+  return !form.once && !form.resumable;
 }
 
 // Any grid of a clone, so that it can be kept to SMs, also one that fits on the GPU at once.
@@ -20,7 +21,7 @@ void CudaStreams::plan_for_parts(LaunchWork& w) {
   const uint32_t resident = f.variants[w.variant].resident;
   w.per_sm = std::max(1u, resident / static_cast<uint32_t>(f.module->context->multiprocessors));
   const uint32_t proxy = proxy_ ? 1 : 0;
-  if (!w.geometry.evictable && resident > proxy && !f.form.once) {
+  if (!w.geometry.evictable && resident > proxy && !f.form.once && !f.form.resumable) {
     w.geometry.evictable = true;
     w.geometry.chunk = settings_.fixed_chunk != 0 ? settings_.fixed_chunk : 1;
     const uint32_t chunks = (w.tasks + w.geometry.chunk - 1) / w.geometry.chunk;

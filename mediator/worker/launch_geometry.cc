@@ -17,6 +17,13 @@ uint32_t task_count(uint32_t x, uint32_t y, uint32_t z) {
 Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bool proxy,
                      const LoopSettings& settings, CloneForm form) {
   Geometry g;
+  // A block of it leaves in mid-work, so that a grid that fits at once is worth a clone; it has no
+  // proxy, for which there might be no room.
+  if (form.resumable) {
+    g.evictable = tasks != 0 && resident != 0;
+    g.blocks = once_blocks(tasks, false);
+    return g;
+  }
   const uint32_t extra = proxy ? 1 : 0;
   if (tasks == 0 || resident <= extra || tasks <= resident) return g;
   g.evictable = true;
@@ -37,6 +44,11 @@ Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bo
   g.blocks = std::min(workers, chunks) + extra;
   if (!form.in_order && settings.fixed_chunk == 0) g.first_tickets = g.blocks - extra;
   return g;
+}
+
+uint64_t resume_bytes(uint32_t tasks, uint32_t block_threads, uint32_t state_bytes) {
+  const uint64_t bytes = tasks * SLUICE_RESUME_STRIDE(block_threads, state_bytes);
+  return bytes <= kMaxResumeBytes ? bytes : 0;
 }
 
 uint32_t once_blocks(uint32_t tasks_left, bool proxy) {

@@ -30,6 +30,8 @@ struct LoopSettings {
 struct CloneForm {
   bool in_order = false;  // draws one ticket at a time and has no left-over list
   bool once = false;      // prologue form: a hardware block runs one task
+  bool resumable = false;  // one task as well, which may leave in its middle and be resumed
+  uint32_t state_bytes = 0;  // resumable: what a thread saves
 };
 
 struct Geometry {
@@ -43,6 +45,10 @@ struct Geometry {
 // ChunkModel. A grid that fits on the GPU at once has no boundary between tasks to leave at.
 Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bool proxy,
                      const LoopSettings& settings, CloneForm form);
+
+// Device memory for what the blocks of a resumable launch save; 0: more than a launch may have.
+uint64_t resume_bytes(uint32_t tasks, uint32_t block_threads, uint32_t state_bytes);
+inline constexpr uint64_t kMaxResumeBytes = uint64_t{64} << 20;
 
 // Hardware blocks of a prologue-form relaunch, of which `tasks_left` tasks remain.
 uint32_t once_blocks(uint32_t tasks_left, bool proxy);

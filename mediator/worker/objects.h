@@ -44,6 +44,7 @@ struct ContextObject : HandleObject {
   int clock_khz = 1000000;       // of the SMs
   std::unique_ptr<ControlPool> controls;                // session lock
   std::unique_ptr<LeftPool> lefts;                      // session lock
+  std::unique_ptr<StatePool> states;                    // session lock
   std::shared_ptr<StreamObject> legacy, per_thread;     // CUDA's streams 0/1 and 2
 };
 
@@ -119,6 +120,7 @@ struct LaunchWork : Work {
   // Set when it is first given to the driver.
   uint64_t launch_id = 0;
   ControlPool::Block control;
+  StatePool::Piece state;  // resumable clones; from plan() on
   class RecordPool* records = nullptr;
   int record = -1;  // -1: none was free; the control block alone tells
   uint64_t issued_ns = 0;

@@ -109,6 +109,7 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   c->controls = std::make_unique<ControlPool>(api_, c->transfers, zeros_);
   if ((r = c->controls->prepare(4)) != CUDA_SUCCESS) return r;
   constexpr uint32_t kBlocksPerSm = 32;  // the most that any GPU up to compute capability 12 holds
+  c->states = std::make_unique<StatePool>(api_);
   c->lefts = std::make_unique<LeftPool>(api_, c->transfers, zeros_, ControlPool::kPageBytes,
                                         2 * kBlocksPerSm * static_cast<uint32_t>(c->multiprocessors));
   SmSet barred;

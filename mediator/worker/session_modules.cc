@@ -50,7 +50,8 @@ void Session::load_module(const Call& call, const std::string& ptx, uint32_t log
 }
 
 void Session::get_function(const Call& call, uint64_t guest_module, const std::string& name,
-                           uint32_t guest_flags, uint32_t guest_params_offset) {
+                           uint32_t guest_flags, uint32_t guest_params_offset,
+                           uint32_t state_bytes) {
   std::shared_ptr<ModuleObject> module;
   {
     std::lock_guard lock(mutex_);
@@ -99,6 +100,12 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
       f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
       f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
       f->form.once = guest_flags & SLUICE_FUNCTION_ONCE;
+      if ((guest_flags & SLUICE_FUNCTION_RESUMABLE) && state_bytes <= SLUICE_RESUME_MAX_BYTES) {
+        f->form.resumable = true;
+        f->form.state_bytes = state_bytes;
+      } else if (guest_flags & SLUICE_FUNCTION_RESUMABLE) {
+        f->clone = nullptr;  // its launches would write beyond what they are given
+      }
     }
   }
 

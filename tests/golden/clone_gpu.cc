@@ -1,10 +1,11 @@
-// Originals against clones on a real GPU, the clones evicted at random: the hazards, random
-// kernels, the suite and the recorded CCCL programs. Run by hand on a machine with a GPU:
+// Originals against clones on a real GPU, the clones evicted at random: the hazards, kernels written
+// with preempt.cuh, random kernels, the suite and the recorded CCCL programs. Run by hand on a machine with a GPU:
 //
-//   clone_gpu LIBCUDA CCCL-FOLDER SHARD SHARDS [ROUNDS]
+//   clone_gpu LIBCUDA CCCL-FOLDER SHARD SHARDS [ROUNDS [NAME]]
 //
 // SLUICE_RANDOM_SEED and SLUICE_RANDOM_KERNELS choose the random kernels (160 from 1 on),
-// SLUICE_CLONE_JOBS which jobs there are ("hazard random suite cccl").
+// SLUICE_CLONE_JOBS which jobs there are ("hazard author random suite cccl"), NAME only those
+// whose names begin so ("hazard bulk").
 // Prints one line per tier and one per difference; exit status of a job 1: a clone
 // differed, 2: one did not end, 3: the driver failed, 4: it refuses the original. A process for
 // each job of the shard, one after the other. Left-over lists, proxy, signals by host store and by
@@ -27,6 +28,7 @@
 #include "kernels/suite/catalog.h"
 #include "mediator/base/magic_divisor.h"
 #include "mediator/gpu/driver_api.h"
+#include "tests/authors/cases.h"
 #include "tests/support/cccl_cases.h"
 #include "tests/support/random_kernel.h"
 #include "tests/unit/ptx_hazards.h"
@@ -235,6 +237,15 @@ class Player {
     must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
     *host_signal_ = 0;
     const std::uint32_t total = grid[0] * grid[1] * grid[2];
+    // What blocks save that leave in mid-work; with anything in it.
+    CUdeviceptr state = 0;
+    const std::uint64_t stride =
+        SLUICE_RESUME_STRIDE(block[0] * block[1] * block[2], report.state_bytes);
+    if (report.resumable) {
+      must(cuda.cuMemAlloc(&state, stride * total), "cuMemAlloc");
+      must(cuda.cuMemsetD8(state, 0xa5, stride * total), "cuMemsetD8");
+      must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
+    }
     const bool proxy = rng() % 2 == 0;
     const bool few = rng() % 2 == 0;
     static constexpr std::uint16_t kChunks[] = {1, 2, 4, 16, 64};
@@ -264,7 +275,10 @@ class Player {
       p.target_clocks = 20000;
       p.left_slots = kSlots;
       p.sm_hi = 0xffff;
-      p.flags = static_cast<std::uint16_t>((proxy ? SLUICE_LAUNCH_PROXY : 0) |
+      p.state = state;
+      p.state_stride = static_cast<std::uint32_t>(stride);
+      const std::uint32_t copier = report.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
+      p.flags = static_cast<std::uint16_t>((proxy ? copier : 0) |
                                            (physical ? SLUICE_LAUNCH_RESUME : 0));
       const MagicDivisor x = magic_divisor(grid[0]), y = magic_divisor(grid[1]);
       p.magic_x = x.magic;
@@ -282,9 +296,11 @@ class Player {
       std::uint32_t workers = static_cast<std::uint32_t>(std::max(per_sm, 1) * sms);
       if (proxy) --workers;
       workers = std::min({workers, total, few ? 8u : 1u << 20});
+      if (report.resumable) workers = total - std::min(total, c.finished);
       if (report.once) workers = total - std::min(total, c.next_ticket);
       const auto begin = Clock::now();
-      launch(f, name, std::max(workers, 1u) + (proxy ? 1 : 0), 1, 1, block, dynamic, all);
+      launch(f, name, std::max(workers, 1u) + (proxy && !report.resumable ? 1 : 0), 1, 1, block,
+             dynamic, all);
       if (physical < most) {
         const double reach = (few ? 6 : 1.5) * us / most;
         const double delay = reach * static_cast<double>(rng() % 1000) / 1000;
@@ -301,7 +317,10 @@ class Player {
       }
       wait(name);
       must(cuda.cuMemcpyDtoH(&c, control_, sizeof c), "cuMemcpyDtoH");
-      if (c.done) return evictions;
+      if (c.done) {
+        if (state != 0) must(cuda.cuMemFree(state), "cuMemFree");
+        return evictions;
+      }
       ++evictions;
     }
   }
@@ -335,6 +354,27 @@ void play_hazard(const tool::hazards::Hazard& h) {
   const std::uint32_t grid[3] = {h.grid[0] * (scale ? 100 : 1), h.grid[1], h.grid[2]};
   for (int i = 0; i < 4; ++i)
     player.compare("hazards", "k", grid, h.block, h.dynamic_shared, params, true);
+}
+
+void play_author(const authors::Case& c, const std::string& text) {
+  Player player(text);
+  std::mt19937 numbers(11);
+  Bytes params;
+  for (const authors::Argument& a : c.arguments) {
+    const bool number = a.kind == authors::Argument::kNumber;
+    std::uint64_t value = a.value;
+    if (!number) {
+      std::vector<std::uint32_t> words(a.value / 4);
+      if (a.kind == authors::Argument::kNumbers)
+        for (auto& w : words) w = numbers();
+      value = player.address(player.add(words.data(), a.value));
+    }
+    const std::size_t at = params.size();
+    params.resize(at + (number ? 4 : 8));
+    std::memcpy(params.data() + at, &value, params.size() - at);
+  }
+  for (int i = 0; i < 4; ++i)
+    player.compare("authors", c.kernel, c.grid, c.block, c.dynamic_shared, params, true);
 }
 
 constexpr std::uint64_t kMostThreadsEvaluated = 30000;
@@ -443,7 +483,7 @@ int run_job(const char* library, const std::function<void()>& job) {
 
 int main(int argc, char** argv) {
   if (argc < 5) {
-    std::fprintf(stderr, "usage: clone_gpu LIBCUDA CCCL-FOLDER SHARD SHARDS [ROUNDS]\n");
+    std::fprintf(stderr, "usage: clone_gpu LIBCUDA CCCL-FOLDER SHARD SHARDS [ROUNDS [NAME]]\n");
     return 3;
   }
   const std::string folder = argv[2];
@@ -458,6 +498,9 @@ int main(int argc, char** argv) {
   std::vector<Job> jobs;
   for (const tool::hazards::Hazard& hazard : tool::hazards::all())
     jobs.push_back({std::string("hazard ") + hazard.name, [&hazard] { play_hazard(hazard); }});
+  // Blocks for every SM of a large GPU, ten thousand steps each.
+  for (const authors::Case& c : authors::cases(400, 44))
+    jobs.push_back({std::string("author ") + c.kernel, [c] { play_author(c, authors::text()); }});
   const std::uint64_t first = from_environment("SLUICE_RANDOM_SEED", 1);
   const std::uint64_t random = from_environment("SLUICE_RANDOM_KERNELS", 160);
   for (std::uint64_t seed = first; seed < first + random; ++seed)
@@ -475,6 +518,8 @@ int main(int argc, char** argv) {
     std::erase_if(jobs, [&](const Job& job) {
       return std::string(kinds).find(job.name.substr(0, job.name.find(' '))) == std::string::npos;
     });
+  if (argc > 6)
+    std::erase_if(jobs, [&](const Job& job) { return !job.name.starts_with(argv[6]); });
 
   // A process for each: a fault takes its context with it.
   int worst = 0;

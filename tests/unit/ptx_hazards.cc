@@ -369,7 +369,7 @@ $CONSUMER:
 const std::vector<Hazard>& all() {
   static const std::vector<Hazard> kAll = [] {
     std::vector<Hazard> list(std::begin(kHazards), std::end(kHazards));
-    for (const std::vector<Hazard>& more : {lane_hazards(), wait_hazards()})
+    for (const std::vector<Hazard>& more : {lane_hazards(), wait_hazards(), async_hazards()})
       list.insert(list.end(), more.begin(), more.end());
     return list;
   }();

@@ -49,5 +49,6 @@ inline constexpr const char* kStart = R"(
 const std::vector<Hazard>& all();
 std::vector<Hazard> lane_hazards();
 std::vector<Hazard> wait_hazards();
+std::vector<Hazard> async_hazards();
 
 }  // namespace sluice::tool::hazards

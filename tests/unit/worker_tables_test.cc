@@ -250,6 +250,10 @@ TEST(PlanLaunch, Cases) {
   EXPECT_EQ(g.chunk, 1u) << "a ticket that nobody runs would stop the others";
   g = plan(1000, 16, 5000, true, {.in_order = false, .once = true});
   EXPECT_EQ(g.blocks, 1001u) << "a block for each task, and the proxy";
+  g = plan(5, 16, 1, true, {.resumable = true});
+  EXPECT_TRUE(g.evictable) << "it leaves in mid-work, also where it fits at once";
+  EXPECT_EQ(g.blocks, 5u) << "no proxy, for which there might be no room";
+  EXPECT_FALSE(plan(5, 0, 1, true, {.resumable = true}).evictable);
   settings.fixed_chunk = 7;
   g = plan(1000, 16, 5000, true);
   EXPECT_EQ(g.chunk, 7u);

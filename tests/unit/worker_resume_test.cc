@@ -1,0 +1,168 @@
+// A real sluice-worker on the software GPU: a launch that fits on the GPU at once leaves in mid-work,
+// because its author says where (<sluice/preempt.cuh>), and is resumed until it is done.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "kernels/passes/rewrite.h"
+#include "tests/authors/cases.h"
+#include "tests/support/worker_bench.h"
+
+namespace sluice::test {
+namespace {
+
+using namespace calls;
+constexpr std::uint64_t kStaging = WorkerBench::kStaging;
+
+template <class T>
+void append(std::vector<std::byte>& to, const T& value) {
+  const std::size_t at = to.size();
+  to.resize(at + sizeof value);
+  std::memcpy(to.data() + at, &value, sizeof value);
+}
+
+class WorkerResume : public testing::Test {
+ protected:
+  void SetUp() override {
+    WorkerBench::Options options;
+    options.environment.push_back("SLUICE_SOFT_MEMORY=256M");
+    b = std::make_unique<WorkerBench>(SLUICE_TEST_WORKER, SLUICE_TEST_SOFTCUDA, std::move(options));
+    ASSERT_EQ(b->ready.code, 0) << b->ready.text;
+    std::vector<std::byte> body;
+    append(body, std::uint8_t{1});
+    append(body, int{0});
+    context = b->wait(b->post(kOpcode_cuDevicePrimaryCtxRetain, body, 0)).as<std::uint64_t>();
+    auto rewritten = passes::rewrite_module(authors::text());
+    ASSERT_TRUE(rewritten);
+    reports = std::move(rewritten->kernels);
+    rewritten_text = rewritten->text;
+  }
+
+  // The kernel in a module of its own: a module has one form of each.
+  std::uint64_t function(const std::string& name, std::uint32_t flags, std::uint32_t state_bytes) {
+    std::vector<std::byte> body;
+    sluice_module_load m{};
+    m.inline_bytes = static_cast<std::uint32_t>(rewritten_text.size());
+    append(body, m);
+    const auto* text = reinterpret_cast<const std::byte*>(rewritten_text.data());
+    body.insert(body.end(), text, text + rewritten_text.size());
+    const Answer module = b->wait(b->post(SLUICE_CALL_MODULE_LOAD, body, context));
+    EXPECT_EQ(module.status, CUDA_SUCCESS);
+    body.clear();
+    sluice_function_get g{};
+    g.module = module.as<std::uint64_t>();
+    g.flags = flags;
+    g.name_bytes = static_cast<std::uint32_t>(name.size());
+    g.state_bytes = state_bytes;
+    for (const auto& k : reports)
+      if (k.name == name) g.params_offset = static_cast<std::uint32_t>(k.param_offset_of_block);
+    append(body, g);
+    for (char c : name) body.push_back(static_cast<std::byte>(c));
+    const Answer a = b->wait(b->post(SLUICE_CALL_FUNCTION_GET, body, context));
+    EXPECT_EQ(a.status, CUDA_SUCCESS);
+    return a.as<sluice_function_reply>().handle;
+  }
+
+  std::uint64_t alloc(std::uint64_t bytes) {
+    std::vector<std::byte> body;
+    append(body, std::uint8_t{1});
+    append(body, bytes);
+    return b->wait(b->post(kOpcode_cuMemAlloc_v2, body, context)).as<std::uint64_t>();
+  }
+  void copy(std::uint64_t device, std::uint64_t bytes, bool to_device) {
+    sluice_copy c{};
+    c.dst = to_device ? device : kStaging;
+    c.src = to_device ? kStaging : device;
+    c.width = bytes;
+    c.height = 1;
+    c.dst_kind = to_device ? SLUICE_COPY_DEVICE : SLUICE_COPY_BULK;
+    c.src_kind = to_device ? SLUICE_COPY_BULK : SLUICE_COPY_DEVICE;
+    c.wait = 1;
+    ASSERT_EQ(b->call(SLUICE_CALL_COPY, c, context).status, CUDA_SUCCESS);
+  }
+  void upload(std::uint64_t device, std::uint64_t bytes, bool random) {
+    std::mt19937 numbers(3);
+    auto* words = reinterpret_cast<std::uint32_t*>(b->bulk(kStaging));
+    for (std::uint64_t i = 0; i < bytes / 4; ++i) words[i] = random ? numbers() : 0;
+    copy(device, bytes, true);
+  }
+
+  // Runs `one_wave` and returns what it wrote; evicts it as long as it runs.
+  std::vector<std::byte> run(std::uint64_t f, bool evict, std::uint32_t blocks, std::uint32_t steps) {
+    const std::uint64_t out_bytes = blocks * 96ull * 8;
+    const std::uint64_t in = alloc(4096), out = alloc(out_bytes);
+    upload(in, 4096, true);
+    upload(out, out_bytes, false);
+    sluice_launch l{};
+    l.function = f;
+    l.grid[0] = blocks;
+    l.grid[1] = l.grid[2] = 1;
+    l.block[0] = 96;
+    l.block[1] = l.block[2] = 1;
+    l.param_bytes = 20;
+    std::vector<std::byte> body;
+    append(body, l);
+    append(body, in);
+    append(body, out);
+    append(body, steps);
+    b->post(SLUICE_CALL_LAUNCH, body, context, SLUICE_RECORD_NO_REPLY);
+    const std::uint64_t done = b->post(SLUICE_CALL_SYNCHRONIZE,
+                                       sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
+    const auto finished = __atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) + 1;
+    for (int k = 0; evict && k < 200; ++k) {
+      if (__atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) >= finished) break;
+      ::usleep(500 + k * 13 % 1500);
+      b->take_back();
+      EXPECT_TRUE(b->wait_left());
+      b->grant();
+    }
+    EXPECT_EQ(b->wait(done, 120000).status, CUDA_SUCCESS);
+    copy(out, out_bytes, false);
+    return {b->bulk(kStaging), b->bulk(kStaging) + out_bytes};
+  }
+
+  std::unique_ptr<WorkerBench> b;
+  std::uint64_t context = 0;
+  std::string rewritten_text;
+  std::vector<passes::KernelReport> reports;
+};
+
+constexpr std::uint32_t kFlags = SLUICE_FUNCTION_EVICTABLE | SLUICE_FUNCTION_RESUMABLE;
+
+TEST_F(WorkerResume, AGridThatFitsAtOnceLeavesInMidWork) {
+  std::uint32_t state = 0;
+  for (const auto& k : reports)
+    if (k.name == "one_wave") state = k.state_bytes;
+  EXPECT_EQ(state, 16u);
+  const auto expected = run(function("one_wave", 0, 0), false, 3, 6000);
+  EXPECT_EQ(b->report->header.opaque_launches, 1u);
+  const auto evicted = run(function("one_wave", kFlags, state), true, 3, 6000);
+  EXPECT_TRUE(evicted == expected);
+  EXPECT_EQ(b->report->header.opaque_launches, 1u);
+  EXPECT_GT(b->report->header.evictions, 0u);
+  EXPECT_GT(b->report->header.relaunches, 0u);
+  EXPECT_EQ(b->report->header.demand, 0u);
+  EXPECT_TRUE(b->async_errors.empty());
+}
+
+// More than a context has for it: the launch runs as it was written.
+TEST_F(WorkerResume, TooMuchStateIsOpaque) {
+  const std::uint64_t f = function("one_wave", kFlags, SLUICE_RESUME_MAX_BYTES);
+  const auto small = run(f, false, 2, 3);
+  EXPECT_EQ(b->report->header.opaque_launches, 0u);
+  const auto large = run(f, false, 700, 3);
+  EXPECT_EQ(b->report->header.opaque_launches, 1u);
+  EXPECT_TRUE(std::equal(small.begin(), small.end(), large.begin()));
+}
+
+// A guest that says more than is possible has no clone.
+TEST_F(WorkerResume, AForgedSizeIsOpaque) {
+  const std::uint64_t f = function("one_wave", kFlags, 0xffffffff);
+  run(f, false, 2, 3);
+  EXPECT_EQ(b->report->header.opaque_launches, 1u);
+}
+
+}  // namespace
+}  // namespace sluice::test
