@@ -217,6 +217,7 @@ struct Registration {
   bool starvation_free = false;   // every launch ends, whatever the others do
   bool launches = false;          // needs on_launch_queued(); without it, it cannot work
   bool follows_weights = false;   // shares of backlogged vGPUs of one priority go by weight
+  bool parts = false;             // gives parts of the GPU where Machine::spatial, also without launches told
 };
 // All rows, the default first. Static storage.
 const std::vector<Registration>& registry();

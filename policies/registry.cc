@@ -7,7 +7,7 @@ const std::vector<Registration>& registry() {
   static const std::vector<Registration> rows = {
       {"wfq", "start-time weighted fair queuing over measured GPU time (after LoGA and NEON)", make_wfq,
        /*exclusive=*/true, /*proportional=*/true, /*preempts=*/true, /*starvation_free=*/true,
-       /*launches=*/false, /*follows_weights=*/true},
+       /*launches=*/false, /*follows_weights=*/true, /*parts=*/true},
       {"fcfs", "first come, first served, as GPUs do by themselves; nobody is evicted", make_fcfs,
        /*exclusive=*/true, /*proportional=*/false, /*preempts=*/false},
       {"npq", "nonpreemptive priority queues (preemptive multiprogramming, section 4.2)", make_npq,
@@ -15,7 +15,8 @@ const std::vector<Registration>& registry() {
       {"ppq", "preemptive priority queues (preemptive multiprogramming, section 4.2)", make_ppq,
        /*exclusive=*/true, /*proportional=*/false},
       {"dss", "dynamic spatial sharing by tokens (preemptive multiprogramming, section 3.4)", make_dss,
-       /*exclusive=*/true, /*proportional=*/false},
+       /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/false,
+       /*launches=*/false, /*follows_weights=*/false, /*parts=*/true},
       {"piv", "priority-based immediate eviction (EffiSha, section 7)", make_piv,
        /*exclusive=*/true, /*proportional=*/false},
       {"dprr", "dynamic priority-based round robin (EffiSha, section 7)", make_dprr,

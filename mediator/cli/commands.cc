@@ -94,7 +94,10 @@ std::string top_table(const json::value& top) {
                      fmt::format("{:.1f}s", number(v, "contended_ms") / 1000), text(v, "launches"),
                      text(v, "evictions"), text(v, "evictions_total"), us("p50"), us("p99"),
                      text(v, "sessions"), format_bytes(count(v, "memory_used_bytes")),
-                     truth(v, "holds") ? "gpu" : truth(v, "busy") ? "waits" : "idle"});
+                     !text(v, "sms").empty() ? "SM " + text(v, "sms")
+                     : truth(v, "holds")     ? "gpu"
+                     : truth(v, "busy")      ? "waits"
+                                             : "idle"});
   }
   return fmt::format("policy {}, quantum {} us, last {:.1f} s\n", text(top, "policy"),
                      text(top, "quantum_us"), number(top, "window_ms") / 1000) +

@@ -80,6 +80,13 @@ class Reader {
       return fail(*n, fmt::format("{} must be a whole number from {} to {}", full(key), low, high));
     to = static_cast<uint32_t>(*value);
   }
+  void boolean(const char* key, bool& to) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    auto value = n->value_exact<bool>();
+    if (!value) return fail(*n, fmt::format("{} must be true or false", full(key)));
+    to = *value;
+  }
   void integer(const char* key, int& to, int low, int high) {
     const toml::node* n = get(key);
     if (!n) return;
@@ -234,6 +241,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     return true;
   });
   r.library("nvidia_library", c.nvidia_library);
+  r.number("nvidia_sms", c.nvidia_sms, 0, 256);
   r.library("soft_library", c.soft_library);
   r.path("soft_file", c.soft_file);
   r.number("soft_sms", c.soft_sms, 1, 256);
@@ -272,6 +280,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     c.policy = w;  // sluiced looks it up in the registry when it makes the policy
     return !w.empty();
   });
+  r.boolean("spatial", c.spatial);
   r.number("quantum_min_us", c.quantum_min_us, 100, 10'000'000);
   r.number("quantum_max_us", c.quantum_max_us, 100, 10'000'000);
   if (c.quantum_min_us > c.quantum_max_us)

@@ -31,6 +31,7 @@ struct Config {
   // [device]
   DeviceKind device = DeviceKind::kAuto;
   std::string nvidia_library = "libcuda.so.1";
+  uint32_t nvidia_sms = 0;        // for scheduler.spatial; 0: not known
   std::string soft_library = SLUICE_LIBDIR "/libsluice-softcuda.so";
   std::string soft_file;          // empty: <runtime_dir>/softgpu
   uint32_t soft_sms = 4;
@@ -52,6 +53,7 @@ struct Config {
 
   // [scheduler]
   std::string policy = "wfq";
+  bool spatial = false;           // vGPUs side by side, each on some SMs
   uint32_t quantum_min_us = 1000;
   uint32_t quantum_max_us = 30000;
   uint32_t latency_target_us = 40000;

@@ -9,6 +9,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/core/names.h"
+#include "mediator/daemon/spatial.h"
 
 extern char** environ;
 
@@ -26,9 +27,12 @@ Result<void> make_directory(const std::string& path) {
   return {};
 }
 
-core::SchedulerConfig scheduler_config(const Config& c) {
+// `sms`: of a GPU that is shared in space; 0: it is given whole.
+core::SchedulerConfig scheduler_config(const Config& c, uint32_t sms) {
   core::SchedulerConfig s;
   s.policy = c.policy;
+  s.policy_config.machine.spatial = sms != 0;
+  if (sms) s.policy_config.machine.sm_count = sms;
   s.policy_config.min_quantum_ns = uint64_t{c.quantum_min_us} * 1000;
   s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
   s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;
@@ -44,6 +48,9 @@ AccountingSettings accounting_settings(const Config& c, bool nvidia) {
   s.registers = c.by_registers;
   s.switch_log = c.by_switch_log;
   s.words = c.by_words;
+  // To registers and log those who run side by side are one, and words do not say on how many SMs: the clock alone,
+  // from which each is charged by the SMs that it holds.
+  if (c.spatial) s.registers = s.switch_log = s.words = false;
   s.nvidia = nvidia;
   s.soft_gpu_file = nvidia ? "" : c.soft_gpu_path();
   s.registers_file = c.registers_file;
@@ -73,6 +80,7 @@ std::vector<std::string> worker_environment(const Config& config, bool nvidia) {
   if (!nvidia) {
     variables["SLUICE_SOFT_SMS"] = std::to_string(config.soft_sms);
     variables["SLUICE_SOFT_MEMORY"] = std::to_string(config.soft_memory_bytes);
+    if (config.spatial) variables.emplace("SLUICE_SOFT_MODE", "mps");
     if (config.soft_threads) variables["SLUICE_SOFT_THREADS"] = std::to_string(config.soft_threads);
   }
   for (const auto& [name, value] : config.worker_environment) variables[name] = value;
@@ -104,26 +112,30 @@ Result<void> Daemon::start() {
   });
   const bool nvidia = config_.device == DeviceKind::kNvidia ||
                       (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
-  auto engine = Engine::make(io_, scheduler_config(config_), accounting_settings(config_, nvidia));
+  SessionSettings s;
+  s.nvidia = nvidia;
+  s.worker_environment = worker_environment(config_, s.nvidia);
+  auto sms = spatial_sms(config_, s.nvidia, s.worker_environment);
+  if (!sms) return sms.error();
+  s.spatial_sms = *sms;
+  auto engine = Engine::make(io_, scheduler_config(config_, *sms), accounting_settings(config_, nvidia));
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
   if (!config_.trace.empty()) {
-    // The GPU is given whole, so where its SMs are not known here the trace counts it as one.
-    auto trace = TraceFile::open(config_.trace, config_.device == DeviceKind::kSoft ? config_.soft_sms : 1,
+    // Where the GPU is given whole and its SMs are not known here, the trace counts it as one.
+    const uint32_t traced_sms = *sms ? *sms : config_.device == DeviceKind::kSoft ? config_.soft_sms : 1;
+    auto trace = TraceFile::open(config_.trace, traced_sms,
                                  config_.trace_limit_bytes, monotonic_ns());
     if (!trace) return trace.error();
     engine_->set_trace(std::move(*trace));
     log::info("trace: {}", config_.trace);
   }
 
-  SessionSettings s;
-  s.nvidia = nvidia;
   s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
   s.soft_gpu_file = s.nvidia ? "" : config_.soft_gpu_path();
   if (s.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
     return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
   s.worker_path = config_.worker;
-  s.worker_environment = worker_environment(config_, s.nvidia);
   s.chunk_target_us = config_.chunk_target_for(s.nvidia);
   s.signal = config_.signal_for(s.nvidia);
   s.signal_chunk = config_.signal_chunk;

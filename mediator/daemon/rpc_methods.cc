@@ -26,6 +26,16 @@ const char* state_name(Session::State state) {
   return "?";
 }
 
+// "0-2,5"; empty: none, or the GPU is not shared by SMs.
+std::string sms_text(const SmSet& sms) {
+  std::string text;
+  for (SmSet::Range r = sms.next_range(); r.lo < r.hi; r = sms.next_range(r.hi)) {
+    text += (text.empty() ? "" : ",") + std::to_string(r.lo);
+    if (r.hi - r.lo > 1) text += "-" + std::to_string(r.hi - 1);
+  }
+  return text;
+}
+
 json::object describe(Vgpu& v) {
   const VgpuSpec& s = v.spec();
   return {{"name", s.name},
@@ -129,6 +139,7 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"sessions", s.sessions},
           {"busy", s.busy},
           {"holds", s.holds},
+          {"sms", sms_text(s.sms)},
           {"contended", s.contended},
           {"gpu_ns", s.usage.used.used_ns},
           {"gpu_error_ns", s.usage.used.error_ns},
@@ -200,6 +211,7 @@ json::object top_row(Engine& engine, Vgpu& v, const Engine::Sample* then, uint64
           {"evict_latency_us", latency(engine.eviction_latency(v.id()))},
           {"busy", now.busy},
           {"holds", now.holds},
+          {"sms", sms_text(now.sms)},
           {"sessions", v.sessions().size()},
           {"memory_used_bytes", v.memory_used_bytes()}};
 }

@@ -85,6 +85,25 @@ TEST(SchedulerInSpaceSim, WeightsThatChangeMoveSms) {
   EXPECT_EQ(h.overlap_ns(), 0u);
 }
 
+// What the registry says of a policy: it lets two who have work run side by side, or one after the other.
+TEST(SchedulerInSpaceSim, EveryPolicyKeepsToWhatItsRowSays) {
+  for (const policy::Registration& row : policy::registry()) {
+    if (!row.exclusive) continue;
+    SCOPED_TRACE(row.name);
+    SimHost h(in_space(4, row.name.data()), {}, 9);
+    const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
+    for (const auto i : v) h.add_session(i, {.launches_per_burst = 20, .pause_ns = 5 * kMs});
+    bool together = false;
+    for (uint64_t ms = 1; ms <= 500; ++ms) {
+      h.run_until(ms * kMs);
+      together |= !h.stats(v[0]).sms.empty() && !h.stats(v[1]).sms.empty();
+    }
+    EXPECT_EQ(together, row.parts);
+    EXPECT_EQ(h.overlap_ns(), 0u);
+    EXPECT_EQ(h.policy_violations(), 0u);
+  }
+}
+
 // Who is alone has all; who goes leaves its SMs to the others.
 TEST(SchedulerInSpaceSim, WorkIsConserved) {
   SimHost h(in_space(8), {}, 5);
