@@ -99,7 +99,7 @@ Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest) {
   }
   Header header;
   std::memcpy(&header, image, sizeof header);
-  if (header.magic != kMagic || header.header_bytes < sizeof header || header.bytes > kMostBytes)
+  if (header.magic != kMagic || header.header_bytes != sizeof header || header.bytes > kMostBytes)
     return Error{CUDA_ERROR_INVALID_IMAGE, "not a fat binary"};
   const auto* at = static_cast<const char*>(image) + header.header_bytes;
   Entry best{};

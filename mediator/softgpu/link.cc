@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "abi/cuda_driver.h"
 #include "kernels/ptx/module.h"
@@ -16,32 +17,103 @@ bool in_name(char c) {
          c == '$' || c == '%';
 }
 
-// `text` with whole names replaced, but not in strings.
-std::string renamed(std::string_view text, const std::map<std::string, std::string, std::less<>>& names) {
-  if (names.empty()) return std::string(text);
-  std::string out;
-  for (size_t i = 0; i < text.size();) {
-    if (text[i] == '"') {
-      size_t end = i + 1;
-      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
-      end = std::min(end + 1, text.size());
-      out += text.substr(i, end - i);
-      i = end;
-    } else if (in_name(text[i])) {
-      size_t end = i;
-      while (end < text.size() && in_name(text[end])) ++end;
-      const auto found = names.find(text.substr(i, end - i));
-      if (found != names.end()) {
-        out += found->second;
+using Names = std::map<std::string, std::string, std::less<>>;
+
+// Puts other names for those of one module, in everything but strings, comments and words that are
+// no names: those behind a dot, and the first of a statement (an instruction, which may be called
+// like a function) unless it is a label.
+class Renamer {
+ public:
+  Renamer(std::string_view text, const Names& names) : text_(text), names_(names) {}
+
+  std::string run() {
+    while (at_ < text_.size()) {
+      if (text_[at_] == '"') {
+        copy_to(end_of_string());
+      } else if (text_.substr(at_, 2) == "//") {
+        copy_to(std::min(text_.find('\n', at_), text_.size()));
+      } else if (text_.substr(at_, 2) == "/*") {
+        const size_t end = text_.find("*/", at_ + 2);
+        copy_to(end == text_.npos ? text_.size() : end + 2);
+      } else if (in_name(text_[at_])) {
+        word();
       } else {
-        out += text.substr(i, end - i);
+        mark(text_[at_]);
+        copy_to(at_ + 1);
       }
-      i = end;
-    } else {
-      out += text[i++];
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void copy_to(size_t end) {
+    out_ += text_.substr(at_, end - at_);
+    at_ = end;
+  }
+  size_t end_of_string() const {
+    size_t end = at_ + 1;
+    while (end < text_.size() && text_[end] != '"') end += text_[end] == '\\' ? 2 : 1;
+    return std::min(end + 1, text_.size());
+  }
+  char before() const { return at_ == 0 ? '\0' : text_[at_ - 1]; }
+
+  // What a character that is in no name says about where statements begin.
+  void mark(char c) {
+    if (c == ';') {
+      start_ = true;
+      value_ = false;
+    } else if (c == '=') {
+      value_ = true;
+    } else if (c == ':') {
+      start_ = before() != ':' && text_.substr(at_, 2) != "::";
+    } else if (c == '@') {
+      guard_ = true;
+    } else if (c == '{') {
+      // A block's, or a list's (operands, initialisers).
+      blocks_.push_back(start_ || (blocks_.empty() && !value_));
+      start_ = blocks_.back();
+    } else if (c == '}' && !blocks_.empty()) {
+      start_ = blocks_.back();
+      blocks_.pop_back();
     }
   }
-  return out;
+
+  void word() {
+    const size_t begin = at_;
+    size_t end = at_;
+    while (end < text_.size() && in_name(text_[end])) ++end;
+    const std::string_view name = text_.substr(begin, end - begin);
+    const bool behind_dot = before() == '.';
+    const bool guard = std::exchange(guard_, false);
+    size_t next = end;
+    while (next < text_.size() && (text_[next] == ' ' || text_[next] == '\t')) ++next;
+    const bool label = next < text_.size() && text_[next] == ':';
+    const bool is_name = !behind_dot && (guard || !start_ || label);
+    if (!guard) start_ = false;
+    const auto found = is_name ? names_.find(name) : names_.end();
+    if (found == names_.end()) return copy_to(end);
+    out_ += found->second;
+    at_ = end;
+  }
+
+  const std::string_view text_;
+  const Names& names_;
+  std::string out_;
+  size_t at_ = 0;
+  bool start_ = true;   // a statement begins here
+  bool value_ = false;  // an initialiser has begun
+  bool guard_ = false;  // the next word is a guard's predicate
+  std::vector<bool> blocks_;
+};
+
+std::string renamed(std::string_view text, const Names& names) {
+  return names.empty() ? std::string(text) : Renamer(text, names).run();
+}
+
+// What the parser takes for a name may be a number; renamed, all such numbers would be.
+bool is_identifier(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), in_name) &&
+         !(name[0] >= '0' && name[0] <= '9');
 }
 
 struct Symbol {
@@ -72,13 +144,19 @@ Result<std::string> join_ptx(const std::vector<std::string>& texts) {
 
   // Who defines what: names that other modules see, and names of one module alone.
   std::map<std::string, Symbol, std::less<>> symbols;
-  std::vector<std::map<std::string, std::string, std::less<>>> locals(modules.size());
+  std::vector<Names> locals(modules.size());
   std::set<std::string, std::less<>> taken;
   for (const ptx::Module& m : modules) {
     for (const ptx::Variable& v : m.variables())
       if (!v.linkage.empty()) taken.emplace(v.name);
     for (const ptx::Function& f : m.functions())
       if (!f.linkage.empty() || f.is_entry) taken.emplace(f.name);
+  }
+  for (const ptx::Module& m : modules) {
+    for (const ptx::Variable& v : m.variables())
+      if (!is_identifier(v.name)) return refuse("'" + std::string(v.name) + "' is no name");
+    for (const ptx::Function& f : m.functions())
+      if (!is_identifier(f.name)) return refuse("'" + std::string(f.name) + "' is no name");
   }
   for (size_t i = 0; i < modules.size(); ++i) {
     const auto keep_apart = [&](std::string_view name) {

@@ -97,6 +97,56 @@ TEST_F(SoftGpuLink, FunctionsAndVariablesOfOtherModulesAreFoundAndLocalOnesKeptA
   }
 }
 
+// Local functions and variables that are called like instructions, types and parts of %tid are renamed
+// where they are names, and nowhere else.
+TEST_F(SoftGpuLink, LocalNamesMayBeWordsOfTheLanguage) {
+  const auto part = [](const std::string& entry, const std::string& addend) {
+    return R"(
+.global .align 4 .u32 x = )" + addend + R"(;
+.global .align 8 .u64 global = generic(x);
+.func (.param .b32 r) add(.param .b32 u32) // add, "x
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<2>;
+  .reg .pred p;
+  ld.param.b32 %r1, [u32];
+  ld.global.u64 %rd1, [global]; /* add; x */
+  ld.u32 %r2, [%rd1];
+  setp.ne.u32 p, %r1, 0;
+  @p bra ret;
+  mov.u32 %r1, %tid.x;
+ret: add.u32 %r1, %r1, %r2;
+  st.param.b32 [r], %r1;
+  ret;
+}
+.visible .entry )" + entry + R"((.param .u64 out)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [out];
+  { .param .b32 a; .param .b32 b; st.param.b32 [a], 5; call (b), add, (a); ld.param.b32 %r1, [b]; }
+  st.global.v2.u32 [%rd1], {%r1, %r1};
+  ret;
+}
+)";
+  };
+  std::string text;
+  ASSERT_EQ(link({part("one", "10"), part("two", "200")}, &text), CUDA_SUCCESS) << log_;
+  CUmodule module = nullptr;
+  OK(api.cuModuleLoadData(&module, text.c_str()));
+  const CUdeviceptr out = allocate(8);
+  for (const auto& [name, sum] : {std::pair{"one", 15u}, {"two", 205u}}) {
+    CUfunction f = nullptr;
+    OK(api.cuModuleGetFunction(&f, module, name));
+    void* params[] = {const_cast<CUdeviceptr*>(&out)};
+    OK(api.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+    uint32_t got[2] = {};
+    OK(api.cuMemcpyDtoH(got, out, 8));
+    EXPECT_EQ(got[0], sum) << name;
+    EXPECT_EQ(got[1], sum) << name;
+  }
+}
+
 TEST_F(SoftGpuLink, WhatDoesNotFitTogetherIsRefusedByName) {
   FAILS(CUDA_ERROR_INVALID_PTX, link({kCallee, kCallee}));
   EXPECT_NE(std::string(log_).find("offset"), std::string::npos) << log_;
