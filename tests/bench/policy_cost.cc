@@ -5,7 +5,8 @@
 //
 //     policy_cost [--vgpus N] [--each N] [--repeats N] [--json] [--require] [POLICY...]   default: 1000, 10, 5, all policies
 //
-// --json: one object a policy and line. --require: fails if one policy's mean or 99th percentile is above 1 us.
+// An event may move many SMs: beside its whole cost stands that for each action that it ended with. --json: one object a policy and
+// line. --require: fails if one policy's mean for an event, or 99th percentile for an action, is above 1 us.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -34,13 +35,13 @@ class Timed final : public Policy {
   void on_vgpu_added(uint64_t t, VgpuId v, const VgpuShare& s, Actions& o) override { p_->on_vgpu_added(t, v, s, o); }
   void on_vgpu_changed(uint64_t t, VgpuId v, const VgpuShare& s, Actions& o) override { p_->on_vgpu_changed(t, v, s, o); }
   void on_vgpu_removed(uint64_t t, VgpuId v, Actions& o) override { p_->on_vgpu_removed(t, v, o); }
-  void on_arrival(uint64_t t, VgpuId v, Actions& o) override { timed([&] { p_->on_arrival(t, v, o); }); }
-  void on_idle(uint64_t t, VgpuId v, Actions& o) override { timed([&] { p_->on_idle(t, v, o); }); }
+  void on_arrival(uint64_t t, VgpuId v, Actions& o) override { timed([&] { p_->on_arrival(t, v, o); }, o.size(), o); }
+  void on_idle(uint64_t t, VgpuId v, Actions& o) override { timed([&] { p_->on_idle(t, v, o); }, o.size(), o); }
   void on_launch_queued(uint64_t t, const Launch& l, Actions& o) override {
-    timed([&] { p_->on_launch_queued(t, l, o); });
+    timed([&] { p_->on_launch_queued(t, l, o); }, o.size(), o);
   }
   void on_launch_done(uint64_t t, const Launch& l, Actions& o) override {
-    timed([&] { p_->on_launch_done(t, l, o); });
+    timed([&] { p_->on_launch_done(t, l, o); }, o.size(), o);
   }
   void on_usage(uint64_t t, VgpuId v, const Usage& u) override {
     const auto begin = Clock::now();
@@ -48,42 +49,44 @@ class Timed final : public Policy {
     usage_ns += static_cast<double>(since(begin));
     ++usages;
   }
-  void on_left(uint64_t t, VgpuId v, LeftReason w, Actions& o) override { timed([&] { p_->on_left(t, v, w, o); }); }
+  void on_left(uint64_t t, VgpuId v, LeftReason w, Actions& o) override { timed([&] { p_->on_left(t, v, w, o); }, o.size(), o); }
   void on_released(uint64_t t, VgpuId v, LaunchId l, SmRange s, LeftReason w, Actions& o) override {
-    timed([&] { p_->on_released(t, v, l, s, w, o); });
+    timed([&] { p_->on_released(t, v, l, s, w, o); }, o.size(), o);
   }
-  void on_handover(uint64_t t, uint64_t c) override { timed([&] { p_->on_handover(t, c); }); }
-  void on_wake(uint64_t t, Actions& o) override { timed([&] { p_->on_wake(t, o); }); }
+  void on_handover(uint64_t t, uint64_t c) override { Actions none; timed([&] { p_->on_handover(t, c); }, 0, none); }
+  void on_wake(uint64_t t, Actions& o) override { timed([&] { p_->on_wake(t, o); }, o.size(), o); }
 
-  std::vector<uint32_t> ns;
+  std::vector<uint32_t> ns, actions;  // of each event
   double usage_ns = 0;
   uint64_t usages = 0;
 
  private:
   template <class F>
-  void timed(F&& call) {
+  void timed(F&& call, size_t before, const Actions& out) {
     const auto begin = Clock::now();
     call();
     ns.push_back(static_cast<uint32_t>(std::min<uint64_t>(since(begin), 1'000'000'000)));
+    actions.push_back(static_cast<uint32_t>(out.size() - before));
   }
   std::unique_ptr<Policy> p_;
 };
 
 struct Cost {
-  double mean, p50, p99, max;  // ns a decision
+  double mean, p50, p99, max;  // ns an event
+  double action_p99;           // ns for each action that it ended with, at least one
   size_t decisions;
   double report;               // ns, mean
 };
 
 Cost measure(const Registration& row, const Workload& w, int repeats, double clock_ns) {
-  std::vector<uint32_t> least;
+  std::vector<uint32_t> least, actions;
   double report = 1e30;
   for (int i = 0; i < repeats; ++i) {
     Timed timed(row.make(engine_config(w)));
     timed.ns.reserve(1'000'000);
     (void)simulate(w, timed, {.preempts = row.preempts, .max_events = 200'000});
     if (timed.usages) report = std::min(report, timed.usage_ns / static_cast<double>(timed.usages));
-    if (i == 0) least = timed.ns;
+    if (i == 0) least = timed.ns, actions = timed.actions;
     if (timed.ns.size() != least.size()) std::fprintf(stderr, "policy_cost: %s is not deterministic\n", row.name.data()), std::exit(1);
     for (size_t j = 0; j < least.size(); ++j) least[j] = std::min(least[j], timed.ns[j]);
   }
@@ -92,10 +95,13 @@ Cost measure(const Registration& row, const Workload& w, int repeats, double clo
   if (least.empty()) return c;
   for (uint32_t t : least) c.mean += t;
   c.mean = std::max(c.mean / static_cast<double>(least.size()) - clock_ns, 0.0);
+  std::vector<double> each(least.begin(), least.end());
+  for (size_t i = 0; i < each.size(); ++i) each[i] = std::max(each[i] - clock_ns, 0.0) / std::max(actions[i], 1u);
   std::sort(least.begin(), least.end());
-  const auto at = [&](double q) {
-    return std::max(least[static_cast<size_t>(q * static_cast<double>(least.size() - 1))] - clock_ns, 0.0);
-  };
+  std::sort(each.begin(), each.end());
+  const auto place = [&](double q) { return static_cast<size_t>(q * static_cast<double>(least.size() - 1)); };
+  const auto at = [&](double q) { return std::max(least[place(q)] - clock_ns, 0.0); };
+  c.action_p99 = each[place(0.99)];
   c.p50 = at(0.5), c.p99 = at(0.99), c.max = at(1);
   c.report = report < 1e30 ? std::max(report - clock_ns, 0.0) : 0;
   return c;
@@ -174,11 +180,11 @@ int main(int argc, char** argv) {
       x.gpu.spatial = std::strcmp(form, "space") == 0;
       if (slices) x.gpu.preemptor = PreemptorKind::kProportional;
       const Cost c = measure(row, x, repeats, clock_ns);
-      met &= c.mean <= 1000 && c.p99 <= 1000;
+      met &= c.mean <= 1000 && c.action_p99 <= 1000;
       const char* line = json ? "{\"policy\": \"%s\", \"form\": \"%s\", \"mean_ns\": %.0f, \"p50_ns\": %.0f, \"p99_ns\": %.0f, "
-                                "\"max_ns\": %.0f, \"decisions\": %zu, \"report_ns\": %.0f}\n"
-                              : "%-6s %-6s mean %6.0f ns  p50 %6.0f  p99 %6.0f  max %8.0f  (%zu decisions; a report %.0f ns)\n";
-      std::printf(line, row.name.data(), form, c.mean, c.p50, c.p99, c.max, c.decisions, c.report);
+                                "\"max_ns\": %.0f, \"action_p99_ns\": %.0f, \"decisions\": %zu, \"report_ns\": %.0f}\n"
+                              : "%-6s %-6s mean %6.0f ns  p50 %6.0f  p99 %6.0f  max %8.0f  an action p99 %6.0f  (%zu events; a report %.0f ns)\n";
+      std::printf(line, row.name.data(), form, c.mean, c.p50, c.p99, c.max, c.action_p99, c.decisions, c.report);
       std::fflush(stdout);
     }
   }
