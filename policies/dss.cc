@@ -149,13 +149,14 @@ class Dss final : public Policy {
     Vgpu& g = vgpus_[v];
     g.active = true;
     active_.push_back(v);
+    launch_.push_back(g.launch());
     weight_.push_back(static_cast<int32_t>(g.weight * sms_));
     limit_.push_back(limit(g));
     running_.push_back(0);
     tokens_.push_back(0);
     held_.push_back(0);
     changed_ = true;
-    if (g.launch() != 0) return;
+    if (launch_.back() != 0) return;
     for (Sm& sm : owners_)  // what it kept when it turned idle
       if (sm.vgpu == v && sm.launch == 0 && !sm.leaving) sm.over = false, ++running_.back();
   }
@@ -163,6 +164,7 @@ class Dss final : public Policy {
     vgpus_[v].active = false;
     const auto at = static_cast<std::ptrdiff_t>(place(v));
     active_.erase(active_.begin() + at);
+    launch_.erase(launch_.begin() + at);
     weight_.erase(weight_.begin() + at);
     for (auto* counts : {&limit_, &running_, &tokens_, &held_}) counts->erase(counts->begin() + at);
     const Sm* const sms = owners_.data();
@@ -188,9 +190,17 @@ class Dss final : public Policy {
     const int64_t sum = std::accumulate(weight_.begin(), weight_.end(), int64_t{0}) / sms_;
     // Rounded down as with integers: products are below 2^53, and a quotient that is whole is exact.
     const double all = static_cast<double>(sum);
-    for (size_t i = 0; i < weight_.size(); ++i) tokens_[i] = static_cast<int32_t>(weight_[i] / all);
-    int32_t rest = static_cast<int32_t>(sms_) - std::accumulate(tokens_.begin(), tokens_.end(), 0);
-    for (size_t i = 0; i < tokens_.size() && rest > 0; ++i, --rest) ++tokens_[i];
+    const int32_t* const weight = weight_.data();
+    int32_t* const tokens = tokens_.data();
+    const size_t n = tokens_.size();
+    int32_t rest = static_cast<int32_t>(sms_);
+    for (size_t i = 0; i < n; ++i) {
+      const auto whole = static_cast<int32_t>(weight[i] / all);
+      tokens[i] = whole;
+      rest -= whole;
+    }
+    const size_t one_more = std::min(n, static_cast<size_t>(rest));
+    for (size_t i = 0; i < one_more; ++i) ++tokens[i];
   }
 
   // The place of the first with `a < b` for which x - y is the largest, kNobody if there is none. Value and place in one number
@@ -255,7 +265,7 @@ class Dss final : public Policy {
       const uint32_t i = free_.back();
       free_.pop_back();
       ++running_[to];
-      owners_[i] = Sm{.vgpu = active_[to], .launch = vgpus_[active_[to]].launch()};
+      owners_[i] = Sm{.vgpu = active_[to], .launch = launch_[to]};
       out.push_back(Action::run(active_[to], range(i), owners_[i].launch));
     }
     for (int32_t asked = 0; asked < promised_ && !idle_.empty();) {
@@ -282,6 +292,7 @@ class Dss final : public Policy {
   std::vector<Vgpu> vgpus_;
   std::deque<VgpuId> pending_;  // the first to come first
   std::vector<VgpuId> active_;  // in the order in which they became active; beside it, for each of them:
+  std::vector<LaunchId> launch_;
   Counts weight_;  // times SMs
   Counts limit_;    // SMs that it can use
   Counts tokens_;
