@@ -44,10 +44,9 @@ class WorkerResume : public testing::Test {
   std::uint64_t function(const std::string& name, std::uint32_t flags, std::uint32_t state_bytes) {
     std::vector<std::byte> body;
     sluice_module_load m{};
-    m.inline_bytes = static_cast<std::uint32_t>(rewritten_text.size());
+    m.bulk = {kStaging, rewritten_text.size()};
+    std::memcpy(b->bulk(kStaging), rewritten_text.data(), rewritten_text.size());
     append(body, m);
-    const auto* text = reinterpret_cast<const std::byte*>(rewritten_text.data());
-    body.insert(body.end(), text, text + rewritten_text.size());
     const Answer module = b->wait(b->post(SLUICE_CALL_MODULE_LOAD, body, context));
     EXPECT_EQ(module.status, CUDA_SUCCESS);
     body.clear();
