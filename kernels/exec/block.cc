@@ -22,6 +22,7 @@ Result<std::unique_ptr<Block>> Block::make(std::shared_ptr<const Image> image,
   if (found == data.entry_index.end()) return Error{0, "no kernel named " + std::string(entry)};
   const EntryInfo& info = data.entries[found->second];
   const auto fail = [&info](const std::string& what) { return Error{0, info.name + ": " + what}; };
+  if (!info.refused.empty()) return fail(info.refused);
   const uint64_t threads = shape.block.count();
   if (shape.block.x == 0 || shape.block.y == 0 || shape.block.z == 0 ||
       threads > kMaxBlockThreads || shape.block.x > 1024 || shape.block.y > 1024 ||

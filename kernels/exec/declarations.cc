@@ -25,16 +25,21 @@ Result<void> module_directives(const ptx::Module& module) {
   return {};
 }
 
+// A cluster of one block is no cluster.
+bool asks_for_cluster(const ptx::HeaderDirective& d) {
+  if (d.name == ".reqnctapercluster")
+    return !std::all_of(d.arguments.begin(), d.arguments.end(),
+                        [](std::string_view a) { return a == "1"; });
+  return d.name == ".explicitcluster" || d.name == ".blocksareclusters";
+}
+
 Result<void> header_directive(const ptx::Function& f, const ptx::HeaderDirective& d) {
   // Limits of a launch, or advice to a compiler of machine code.
   static const std::unordered_set<std::string_view> known = {
       ".maxntid",  ".reqntid", ".minnctapersm", ".maxnctapersm",         ".maxnreg",
       ".noreturn", ".pragma",  ".abi_preserve", ".abi_preserve_control", ".maxclusterrank"};
   if (known.count(d.name) != 0) return {};
-  // A cluster of one block is no cluster.
-  if (d.name == ".reqnctapercluster" && std::all_of(d.arguments.begin(), d.arguments.end(),
-                                                    [](std::string_view a) { return a == "1"; }))
-    return {};
+  if (f.is_entry && (asks_for_cluster(d) || d.name == ".reqnctapercluster")) return {};
   return at_line(f.line, std::string(d.name) + " of " + std::string(f.name) + " is not supported");
 }
 
@@ -65,6 +70,14 @@ Result<void> check_declarations(const ptx::Module& module) {
     for (const ptx::HeaderDirective& d : f.directives)
       if (auto done = header_directive(f, d); !done) return done;
   return types(module);
+}
+
+std::string refusal(const ptx::Function& entry) {
+  for (const ptx::HeaderDirective& d : entry.directives)
+    if (asks_for_cluster(d))
+      return std::string(d.name) + ": clusters of blocks are not supported (line " +
+             std::to_string(entry.line) + ")";
+  return {};
 }
 
 }  // namespace sluice::exec::detail

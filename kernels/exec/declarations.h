@@ -2,6 +2,8 @@
 // Internal to kernels/exec; part of decode(); pure.
 #pragma once
 
+#include <string>
+
 #include "kernels/ptx/module.h"
 #include "mediator/base/result.h"
 
@@ -10,5 +12,8 @@ namespace sluice::exec::detail {
 // Names the first directive, or variable's type, that is not known, with its line: it could change
 // what the code means.
 Result<void> check_declarations(const ptx::Module& module);
+// Why this kernel cannot be launched here, by its header; empty: it can. Modules of many kernels
+// often have a few that need clusters, and the others are of use without them.
+std::string refusal(const ptx::Function& entry);
 
 }  // namespace sluice::exec::detail

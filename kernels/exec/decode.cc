@@ -425,7 +425,14 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   for (const ptx::Function& f : module_.functions()) {
     if (!f.is_entry || !f.has_body) continue;
     if (f.linkage == ".weak" && program_->entry_index.count(std::string(f.name)) != 0) continue;
-    if (auto done = entry(f); !done) return done.error();
+    std::string refused = refusal(f);
+    ptx::Function without_body;
+    if (!refused.empty()) {
+      without_body = f;
+      without_body.statements.clear();
+    }
+    if (auto done = entry(refused.empty() ? f : without_body); !done) return done.error();
+    program_->entries.back().refused = std::move(refused);
   }
   for (const PendingInitializer& pending : initializers_) {
     const auto find = [this](std::string_view name) -> Named {

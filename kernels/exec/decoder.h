@@ -240,6 +240,7 @@ class Decoder {
   bool do_mul24();
   bool do_dp();
   bool do_mov();
+  bool move_dimensions(Type type);
   bool do_setp();
   bool do_set();
   bool do_selp();

@@ -29,10 +29,31 @@ Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
 
 }  // namespace
 
+// mov.v4.u32 {a, b, c, d}, %tid: a special register with its dimensions; the fourth is 0.
+bool Decoder::move_dimensions(Type type) {
+  const std::vector<std::string_view> to = braces(text(0));
+  const std::string base(text(1));
+  if (type != Type::kU32 || to.size() != 4 || base.substr(0, 1) != "%") return unsupported();
+  static constexpr const char* kDimensions[] = {".x", ".y", ".z"};
+  for (size_t k = 0; k < to.size(); ++k) {
+    Operand a, d;
+    if (k == 3)
+      a = constant(0, 4);
+    else if (!special_register(base + kDimensions[k], type, a))
+      return unsupported();
+    if (to[k] == "_") continue;
+    if (!destination(to[k], type, d)) return false;
+    emit("mov_b32", 0, 0, d, a);
+  }
+  return true;
+}
+
 bool Decoder::do_mov() {
+  const bool dimensions = take("v4");
   const Type type = take_type();
   if (!all_taken()) return false;
   if (operand_count() != 2) return false;
+  if (dimensions) return move_dimensions(type);
   if (type == Type::kB128) return do_mov128();
   if (type == Type::kPred) {
     uint32_t d, a;

@@ -47,6 +47,7 @@ struct EntryInfo {
   uint32_t max_threads = 0;                // from .maxntid/.reqntid; 0: not given
   uint32_t required_block[3] = {0, 0, 0};  // .reqntid; zeros: not given
   uint32_t line = 0;                       // of the entry in the PTX text
+  std::string refused;                     // why it cannot be launched, for people; empty: it can
 };
 
 enum class SymbolSpace : uint8_t { kGlobal, kConst };

@@ -54,6 +54,7 @@ CUresult check_shape(const SmLimits& limits, const Function& function,
                      const exec::LaunchShape& shape) {
   const exec::EntryInfo& entry = *function.entry;
   const exec::Dim3 &grid = shape.grid, &block = shape.block;
+  if (!entry.refused.empty()) return CUDA_ERROR_NOT_SUPPORTED;
   if (grid.count() == 0 || block.count() == 0 || grid.x > kMaxGridX || grid.y > kMaxGridY ||
       grid.z > kMaxGridZ || block.x > 1024 || block.y > 1024 || block.z > 64 ||
       block.count() > kMaxBlockThreads) {

@@ -122,9 +122,6 @@ TEST_F(ExecForms, DirectivesThatChangeTheMeaningAreRefused) {
                                  ".unknown;",
                                  ".weak .alias f, g;",
                                  ".global .surfref s;",
-                                 ".visible .entry e() .explicitcluster { ret; }",
-                                 ".visible .entry e() .reqnctapercluster 2, 1, 1 { ret; }",
-                                 ".visible .entry e() .blocksareclusters { ret; }",
                                  ".visible .entry e() .frobnicate 2 { ret; }",
                                  ".func f() { ret; } .func f() { ret; }",
                                  ".entry e() { ret; } .entry e() { ret; }",
@@ -140,6 +137,28 @@ TEST_F(ExecForms, DirectivesThatChangeTheMeaningAreRefused) {
     EXPECT_NE(error_.find("line "), std::string::npos) << error_;
   }
   EXPECT_FALSE(load(".version 9.0\n.target sm_90, map_f64_to_f32\n.address_size 64\n"));
+}
+
+// One kernel that needs what is not there does not cost the module's others.
+TEST_F(ExecForms, AKernelForClustersIsRefusedAlone) {
+  for (const char* header : {".explicitcluster", ".reqnctapercluster 2, 1, 1",
+                             ".reqnctapercluster 2, 1, 1 .blocksareclusters"}) {
+    SCOPED_TRACE(header);
+    ASSERT_TRUE(load(std::string(".version 9.0\n.target sm_90\n.address_size 64\n") +
+                     ".visible .entry e() " + header +
+                     " { barrier.cluster.arrive; barrier.cluster.wait; ret; }\n"
+                     ".visible .entry one() .reqnctapercluster 1, 1, 1 { ret; }\n"
+                     ".visible .entry other() { ret; }\n"))
+        << error_;
+    EXPECT_NE(program_->find_entry("e")->refused.find("cluster"), std::string::npos);
+    EXPECT_EQ(program_->find_entry("one")->refused, "");
+    EXPECT_EQ(program_->find_entry("other")->refused, "");
+    const LaunchShape shape{{1, 1, 1}, {32, 1, 1}, 0};
+    auto made = Block::make(image_, "e", shape, {}, map_, environment_);
+    ASSERT_FALSE(made);
+    EXPECT_NE(made.error().message.find("cluster"), std::string::npos) << made.error().message;
+    EXPECT_TRUE(Block::make(image_, "other", shape, {}, map_, environment_));
+  }
 }
 
 TEST_F(ExecForms, WhatIsThereLoads) {

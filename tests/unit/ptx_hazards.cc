@@ -268,6 +268,20 @@ $LOOP:
 	st.global.u32 [%rd4], %r14;
 	@%p1 exit;
 	trap;)"},
+    {"index_as_vector", "plain", {3, 4, 2}, {8, 2, 1}, 0, 0, "", R"(
+	mov.v4.u32 {%r10, %r11, %r12, %r13}, %ctaid;
+	mov.v4.u32 {%r14, %r15, %r16, %r17}, %nctaid;
+	mov.v4.u32 {%r18, %r19, %r20, %r21}, %tid;
+	mad.lo.u32 %r12, %r12, %r15, %r11;
+	mad.lo.u32 %r12, %r12, %r14, %r10;
+	shl.b32 %r12, %r12, 4;
+	mad.lo.u32 %r12, %r19, 8, %r12;
+	add.u32 %r12, %r12, %r18;
+	mul.wide.u32 %rd4, %r12, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	mad.lo.u32 %r16, %r16, 1000, %r10;
+	st.global.u32 [%rd4], %r16;
+	ret;)"},
     // Labels of one name in two scopes, and names that look like ours.
     {"names", "plain", {9, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 sluice1_TAIL;", R"(
 	.reg .b32 %sluice2_x;
