@@ -67,6 +67,7 @@ class Accounting {
   void dense_slice();
   void begin_sparse(uint64_t now_ns);
   void arm();
+  void measure_wakes();
   void on_wake();
   void housekeep(uint64_t now_ns);
   void read_log(uint64_t now_ns);
@@ -88,6 +89,7 @@ class Accounting {
   uint64_t dense_end_ns_ = 0;
   uint64_t pause_end_ns_ = 0, stratum_ns_ = 0, from_ns_ = 0, due_ns_ = 0;
   bool engaged_round_ = false;
+  uint64_t cpu_mark_ns_ = 0, wakes_mark_ = 0;  // at the begin of the sparse part
   uint64_t idle_since_ns_ = 0;      // nobody holds since; 0: somebody does
   uint64_t next_log_ns_ = 0, next_check_ns_ = 0, next_channels_ns_ = 0, next_words_ns_ = 0;
   uint64_t channels_wait_ns_ = 1'000'000'000, last_channels_ns_ = 0;

@@ -37,7 +37,7 @@ class AdaptivePoller {
   };
 
   explicit AdaptivePoller(const Config& config)
-      : config_(config), state_(config.seed), engaged_(config.engaged_rounds) {}  // nothing is known at first
+      : config_(config), state_(config.seed), wake_ns_(config.wake_ns), engaged_(config.engaged_rounds) {}
 
   // `longest_run_ns`: mean length of the longest runs seen so far, 0 if unknown: a dense phase should
   // hold some twenty, so that those cut by its ends matter little.
@@ -51,7 +51,7 @@ class AdaptivePoller {
     const double share = budget / 2;
     Plan p{};
     p.dense_ns = draw(mean);
-    p.stratum_ns = static_cast<uint64_t>(static_cast<double>(config_.wake_ns) / share);
+    p.stratum_ns = static_cast<uint64_t>(static_cast<double>(wake_ns_) / share);
     // By this phase's own length, not the mean: the budget holds for every round.
     p.pause_ns = static_cast<uint64_t>(static_cast<double>(p.dense_ns) * (1 - share) / share);
     return p;
@@ -64,11 +64,14 @@ class AdaptivePoller {
   void observe(double change) {
     if (change > config_.change) engaged_ = config_.engaged_rounds;
   }
+  // What a wake-up was measured to cost since; at first it is the configuration's.
+  void set_wake_ns(uint64_t ns) { wake_ns_ = std::max<uint64_t>(ns, 1); }
+  uint64_t wake_ns() const { return wake_ns_; }
   bool engaged() const { return engaged_ > 0; }
   // CPU that the plan costs, in parts of a core.
   double cost(const Plan& p) const {
     const double reads = static_cast<double>(p.pause_ns) / static_cast<double>(p.stratum_ns);
-    return (static_cast<double>(p.dense_ns) + reads * static_cast<double>(config_.wake_ns)) /
+    return (static_cast<double>(p.dense_ns) + reads * static_cast<double>(wake_ns_)) /
            static_cast<double>(p.dense_ns + p.pause_ns);
   }
 
@@ -86,6 +89,7 @@ class AdaptivePoller {
 
   const Config config_;
   uint64_t state_;
+  uint64_t wake_ns_;
   uint32_t engaged_;
 };
 
