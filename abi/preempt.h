@@ -84,7 +84,7 @@ struct sluice_preempt_params {
   uint8_t batch_shift;    /* a batch, which is run between two looks at the evict word, takes
                              target_clocks >> batch_shift and one task */
   uint8_t tail_shift;     /* a chunk is at most (tasks not fetched) >> tail_shift, so that the end
-                             of the grid is shared out evenly: 2^tail_shift >= 2 * workers */
+                             of the grid is shared out evenly: 2^tail_shift >= workers */
   uint16_t sm_lo, sm_hi;  /* SLUICE_LAUNCH_SPATIAL */
   uint16_t sm_quota;      /* 0: no limit */
   uint16_t grid;          /* 0, or 1 for the second grid on the same control block */

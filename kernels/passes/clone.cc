@@ -14,8 +14,6 @@ Clone::Clone(const PassInput& input, Form its_form)
       tail(input.module, input.prefix) {
   options.reads_ctaid = input.facts.reads_ctaid;
   options.has_warp_sync = input.module.version() >= ptx::Module::Version{6, 0};
-  options.prefetch = input.module.version() >= ptx::Module::Version{7, 0} &&
-                     input.module.sm() >= 80 && !input.facts.has_cp_async;
 }
 
 void Clone::needs(Tier t) { tier = std::max(tier, t); }

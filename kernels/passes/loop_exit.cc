@@ -1,21 +1,99 @@
-// How a worker leaves, and the proxy; see loop_head.h.
+// What is rare: evicted workers, left-overs, how a worker leaves, and the proxy; see loop_head.h.
 #include "kernels/passes/loop_fields.h"
 #include "kernels/passes/loop_head.h"
 
 namespace sluice::passes {
 
+// Evicted: what this worker has in hand goes on the left-over list, also a chunk that was
+// just drawn.
+void LoopHead::write_push() {
+  out_.label("~PUSH")
+      .line("setp.lt.u32 \t%~p, %~next, %~end;")
+      .line("@%~p bra \t~HAS;")
+      .line("setp.eq.u32 \t%~p, %~r8, 0;")
+      .line("@%~p bra \t~NONE;");
+  write_resolve();
+  out_.line("setp.ge.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~NONE;");
+  out_.label("~HAS");
+  write_slot_address();
+  out_.line("mov.b64 \t%~word, {%~next, %~end};")
+      .line("@%~lead {ST_GPU}.global.u64 \t[%~a], %~word;")
+      .line("@%~lead red.global.add.u32 \t" + CONTROL("control", left_count) + ", 1;")
+      .line("bra \t~NONE;");
+}
+
+// No ticket is left: takes up what others have left, those of an SM that had to go or workers that
+// a smaller relaunch does not have.
+void LoopHead::write_scan() {
+  // Nobody has left anything where this is the first physical launch and the evict word is not for it.
+  out_.label("~SCAN").line("mov.b64 \t{%~r0, %~r1}, %~word;");
+  share("%~r0");
+  test_flag(SLUICE_LAUNCH_RESUME | SLUICE_LAUNCH_SPATIAL);
+  out_.line("ld.param.u32 \t%~r2, " + PARAM(generation) + ";")
+      .line("setp.ge.or.u32 \t%~p, %~r0, %~r2, %~p;")
+      .line("@!%~p bra \t~NONE;")
+      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("control", left_count) + ";");
+  share("%~r0");
+  out_.line("setp.eq.u32 \t%~p, %~r0, 0;").line("@%~p bra \t~NONE;");
+  write_slot_address();
+  out_.line("ld.param.u64 \t%~record, " + PARAM(left) + ";")
+      .line("cvta.to.global.u64 \t%~record, %~record;")
+      .line("add.s64 \t%~record, %~record, " + number(offsetof(sluice_launch_left, slot)) + ";")
+      .line("ld.param.u32 \t%~r9, " + PARAM(left_slots) + ";")
+      .line("mov.u32 \t%~r10, 0;");
+  out_.label("~SEEK")
+      .line("setp.ge.u32 \t%~p, %~r10, %~r9;")
+      .line("@%~p bra \t~NONE;")
+      .line("add.u32 \t%~r10, %~r10, 1;")
+      .line("add.u32 \t%~r0, %~r0, 1;")
+      .line("setp.ge.u32 \t%~p, %~r0, %~r9;")
+      .line("@%~p mov.u32 \t%~r0, 0;")
+      .line("mul.wide.u32 \t%~a, %~r0, 8;")
+      .line("add.s64 \t%~a, %~a, %~record;")
+      .line("{LD_GPU}.global.u64 \t%~word, [%~a];");
+  share_wide("%~word");
+  out_.line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("@%~p bra \t~SEEK;")
+      .line("mov.u64 \t%~word, 0;")
+      .line("@%~lead atom.global.exch.b64 \t%~word, [%~a], %~word;");
+  share_wide("%~word");
+  out_.line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("@%~p bra \t~SEEK;")
+      .line("@%~lead red.global.add.u32 \t" + CONTROL("control", left_count) + ", 4294967295;")
+      .line("mov.b64 \t{%~next, %~end}, %~word;")
+      .line("bra \t~TAKE;");
+}
+
+// Rare or last: behind the body and the head.
 void LoopHead::write_leave() {
-  out_.label("~LEAVE");
-  if (options_.once) {
-    out_.line("ret;");
-    return;
+  if (!options_.once) {
+    out_.label("~ZERO");
+    write_start("~STARTED");
+    out_.line("bra \t~BEGIN;");
   }
-  find_leader();
-  out_.line("@!%~p ret;");
-  load_base();
-  load_control();
-  out_.line("ld.shared.u32 \t%~r7, " + shared(kRange + 12) + ";");
-  write_account({});
+  // Nothing is left to do here: the others learn it from a batch of no tasks.
+  out_.label("~NONE")
+      .line("mov.u32 \t%~r0, 0;")
+      .line("and.b32 \t%~r1, %~rem, 1;")
+      .line("shl.b32 \t%~r1, %~r1, 4;")
+      .line("add.u32 \t%~r1, %~r1, %~base;")
+      .line("st.shared.v4.u32 \t[%~r1], {%~r0, %~r0, %~r0, %~r0};");
+  if (options_.once) {
+    out_.line("mov.u32 \t%~r7, 0;").label("~BEGUN");
+    write_account("~WAIT");
+    out_.label("~ZERO");
+    write_start("~STARTED");
+    out_.line("bra \t~BEGIN;");
+  } else {
+    barrier();
+    write_account({});
+  }
+  write_seen(chunked() ? "~PUSH" : "~NONE");
+  if (chunked()) {
+    write_push();
+    write_scan();
+  }
+  write_setup();
 }
 
 // A block leaves, having run %~r7 tasks. `labels`: what the names of its labels begin with. `end`: where to go on; empty: the thread returns. %~base
@@ -124,7 +202,7 @@ void LoopHead::write_exit(const std::string& over, const std::string& label) {
 
 void LoopHead::write_proxy() {
   out_.label("~PROXY");
-  find_leader();
+  find_leader(0);
   out_.line("@!%~p ret;");
   load_control();
   test_predecessor("~PROXY_OUT");

@@ -1,5 +1,5 @@
 // Names of the fields of abi/preempt.h in a clone's PTX, and the layout of its shared memory: what
-// loop_head.cc and loop_exit.cc have in common, and nobody else.
+// the loop_*.cc have in common, and nobody else.
 #pragma once
 
 #include <cstddef>
@@ -23,16 +23,15 @@ inline std::string field(const char* kind, std::size_t offset) {
 // state, which nobody else touches.
 inline constexpr unsigned kRange = 32;  // {next, end, chunk, count}: tickets in hand [next, end), tickets
                                  // that would take the target time, tasks given to the block so far
-inline constexpr unsigned kFetched = 48;  // {%clock when the newest chunk was fetched, tickets in it}
-inline constexpr unsigned kPlace = 56;    // SPATIAL: SM + 1, with kEvicted; 0: not counted
-inline constexpr unsigned kWord = 64;     // the evict word as it was when the batch began, by cp.async
+inline constexpr unsigned kMeasured = 48;  // {%clock, count: when the tasks' length was last measured}
+inline constexpr unsigned kPlace = 56;     // SPATIAL: SM + 1, with kEvicted; 0: not counted
 inline constexpr unsigned kEvicted = 0x80000000u;
-static_assert(kWord + 16 <= SLUICE_PREEMPT_SHARED_BYTES);
+static_assert(kPlace + 8 <= SLUICE_PREEMPT_SHARED_BYTES);
 static_assert(SLUICE_LEFT_SMS == 256);
 
-// See write_short_test: threads of a block, and tickets that would take the target time.
-inline constexpr unsigned kSmallBlock = 64;
-inline constexpr unsigned kShortTasks = 4;
+// What a thread keeps in %~rem: the slot of its batch (bit 0), whether its warp leads, and the tasks of
+// the batch that it has not finished.
+inline constexpr unsigned kSecondSlot = 1, kLeads = 2, kOneTask = 4;
 
 // A progress report every so many looks at host memory (some 2 us each).
 inline constexpr unsigned kReportInterval = 64;

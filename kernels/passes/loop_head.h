@@ -1,24 +1,26 @@
 // The code of the persistent loop, the same for every pass: how a worker gets its next tasks, sees
 // an eviction, and leaves.
 //
-//   ENTRY   the first warp of the block leads it (find_leader); block 0 may be the proxy; a predecessor that is
-//           not done sends everybody home; a resumed worker takes up the rest that it left
-//   HEAD    leader: the evict word; the rest of its chunk or, with a ticket, a new one, whose size
-//           follows from how long the last one took; a *batch* of it is broadcast through one of
-//           two slots. Evicted: what is left of the chunk goes on the left-over list. A chunk is
-//           long (80 us, so that drawing tickets costs nothing), a batch short (it bounds the
-//           latency)
-//   WAIT    one barrier; everybody reads the slot (R16: two slots make one barrier enough, because
-//           slot k is written again only after the next barrier)
+//   ENTRY   block 0 may be the proxy; a worker whose first task is that of its own number computes the
+//           index and runs it at once
 //   BODY    the original body, with the task's index for %ctaid; returns go to TAIL
-//   TAIL    what the body leaves behind is cleaned up; every thread steps to the batch's next task
-//   by
-//           itself, after the last one back to HEAD
-//   LEAVE   leader: adds what this worker has finished; the last block out writes the record
+//   TAIL    what the body leaves behind is cleaned up; every thread steps to the batch's next task by
+//           itself, after the last one to HEAD
+//   HEAD    leader: the evict word; the rest of its chunk or a new one, whose size follows from how
+//           long the last one took; a *batch* of it is broadcast through one of two slots. A chunk is
+//           long (15 us, so that drawing tickets costs little), a batch half of it and a task (it bounds
+//           the latency)
+//   WAIT    the other warps: one barrier, then the slot (R16: two slots make one barrier enough, because
+//           slot k is written again only after the next barrier)
+// and behind these what is rare or last, so that the rest is short and stands together:
+//   SETUP   a predecessor that is not done sends everybody home; a resumed worker takes up the rest
+//           that it left
+//   SEEN    evicted: what is left of the chunk goes on the left-over list (PUSH)
+//   NONE    leader: adds what this worker has finished; the last block out writes the record
 //   PROXY   copies the evict word from host memory to the control block until nothing is left to do
 //
-// The leader's own state lies in shared memory, so that one register (tasks left in the batch, and
-// which slot) and the task's index are all that lives across the body.
+// The leader's own state lies in shared memory, so that one register (%~rem: tasks left in the batch, the
+// slot, whether the warp leads) and the task's index are all that lives across the body.
 //
 // In order (R31: tasks that wait for lower ones): a chunk is one ticket, the evict word is looked
 // at before it is drawn (R18), so that no ticket is ever given back, and there is no left-over
@@ -53,9 +55,6 @@ struct LoopOptions {
   bool separate = true;
   // Tasks wait for lower-numbered ones (R31).
   bool in_order = false;
-  // The ISA has cp.async, and the body does not use it: small blocks fetch the evict word while tasks
-  // run.
-  bool prefetch = false;
   // Prologue form: a block runs one task and ends; the body keeps its own returns. For what cannot
   // be run again and again by one block (R17, R24, R27, R28). Such a body never comes to the tail.
   bool once = false;
@@ -73,10 +72,10 @@ class LoopHead {
  public:
   LoopHead(const LoopOptions& options, Emitter& out) : options_(options), out_(out) {}
 
-  // In front of the body: declarations and ENTRY .. BODY. Falls through into the body.
+  // In front of the body: declarations, ENTRY and BODY's label. Falls through into the body.
   void write_before_body() {
     write_entry();
-    write_head();
+    write_body_begin();
   }
   // Behind the body, which may fall through into TAIL.
   void write_after_body() {
@@ -87,6 +86,7 @@ class LoopHead {
     } else {
       write_tail();
     }
+    write_head();
     write_leave();
     write_proxy();
   }
@@ -99,42 +99,53 @@ class LoopHead {
   bool chunked() const { return !options_.in_order && !options_.once; }
   bool steps(std::size_t dimension) const;
   std::string shared(unsigned offset) const;
+  // loop_head.cc
   void write_entry();
-  void write_head();
+  void write_start(const std::string& skip);
+  void write_body_begin();
+  void write_setup();
   void write_claim();
-  void write_evict_test(std::string_view evicted, std::string_view stay);
-  void write_short_test();
-  void evict_address();
-  void write_ticket();
-  void write_chunk();
-  void write_take();
-  void write_push();
-  void write_scan();
-  void write_wait();
-  void write_tail();
-  void write_leave();
-  void write_account(std::string_view end, const std::string& labels = "~");
-  void write_exit(const std::string& over, const std::string& label);
   void write_slot_address();
-  void write_proxy();
-  void write_duty(const std::string& only);
-  void write_pop();
-  void write_fresh();
-  void write_end();
-  void write_state_address(std::uint64_t bytes);
-  void find_leader();
+  void write_index();
+  void find_leader(unsigned begin);
   void share(const std::string& reg);
+  void converge();
   void share_wide(const std::string& reg);
   void load_base();
-  void load_evict_word();
-  void test_flag(unsigned flag);
-  void test_predecessor(std::string_view where);
   void load_control();
+  void test_flag(unsigned flag) { test_flag_into("%~p", flag); }
+  void test_flag_into(const std::string& predicate, unsigned flag);
+  void test_predecessor(std::string_view where);
   void barrier();
   void divide(const std::string& quotient, const std::string& dividend, const std::string& magic,
               int at);
   void subtract_product(const std::string& rest, const std::string& dividend,
                         const std::string& quotient, const std::string& divisor);
+  // loop_draw.cc
+  void write_tail();
+  void write_head();
+  void write_evict_test();
+  void write_seen(std::string_view evicted);
+  void evict_address();
+  void load_evict_word();
+  void write_draw();
+  void write_resolve();
+  void write_measure();
+  void write_batch();
+  void write_wait();
+  // loop_exit.cc
+  void write_push();
+  void write_scan();
+  void write_leave();
+  void write_account(std::string_view end, const std::string& labels = "~");
+  void write_exit(const std::string& over, const std::string& label);
+  void write_proxy();
+  // resume.cc
+  void write_duty(const std::string& only);
+  void write_pop();
+  void write_fresh();
+  void write_end();
+  void write_state_address(std::uint64_t bytes);
 
   const LoopOptions& options_;
   Emitter& out_;

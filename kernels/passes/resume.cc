@@ -21,7 +21,7 @@ namespace {
 // In the block's shared memory: {task, 1 if it is resumed}, and how many threads have ended (low
 // half) and left (high half). The leader's fields of other forms stand there.
 constexpr unsigned kTask = kRange;
-constexpr unsigned kEnded = kFetched + 4;
+constexpr unsigned kEnded = kMeasured + 4;
 
 }  // namespace
 

@@ -28,7 +28,7 @@ Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bo
   if (tasks == 0 || resident <= extra || tasks <= resident) return g;
   g.evictable = true;
   const uint32_t workers = resident - extra;
-  g.tail_shift = static_cast<uint8_t>(std::bit_width(2 * workers - 1));  // ceil(log2)
+  g.tail_shift = static_cast<uint8_t>(std::bit_width(workers - 1));  // ceil(log2)
   if (form.once) {
     g.blocks = once_blocks(tasks, proxy);
     return g;

@@ -19,7 +19,7 @@ struct LoopSettings {
                               // kChunkQuarters
   uint32_t clock_khz = 1000000;  // of the SMs
   uint16_t chunk_max = 1024;
-  uint8_t batch_shift = 2;    // a batch, the time between two looks at the evict word: chunk / 2^this
+  uint8_t batch_shift = 1;    // a batch, the time between two looks at the evict word: chunk / 2^this
                               // and one task
   // FLEP's amortising factor: every worker draws and runs so many tasks between two looks, whatever
   // they take. 0: adaptive.

@@ -241,11 +241,11 @@ TEST(PlanLaunch, Cases) {
   g = plan(1 << 30, 16, 5000, false);
   EXPECT_EQ(g.chunk, kMaxChunk);
   g = plan(6400, 16, 5000, false);
-  EXPECT_EQ(g.tail_shift, 5u) << "two chunks for each of 16 workers at the least";
-  EXPECT_EQ(g.chunk, 200u);
+  EXPECT_EQ(g.tail_shift, 4u) << "a chunk for each of 16 workers at the least";
+  EXPECT_EQ(g.chunk, 400u);
   EXPECT_EQ(g.blocks, 16u);
   g = plan(6400, 17, 5000, true);
-  EXPECT_EQ(g.tail_shift, 5u);
+  EXPECT_EQ(g.tail_shift, 4u);
   g = plan(1 << 30, 16, 5000, false, {.in_order = true, .once = false});
   EXPECT_EQ(g.chunk, 1u) << "a ticket that nobody runs would stop the others";
   g = plan(1000, 16, 5000, true, {.in_order = false, .once = true});
@@ -266,7 +266,7 @@ TEST(PlanLaunch, Parameters) {
   sluice_preempt_params p = make_params(grid, 42, {true, 10, 2, 5, 9}, settings);
   EXPECT_EQ(p.tasks, 42u);
   EXPECT_EQ(p.target_clocks, 29700u) << "15 us at 1.98 GHz";
-  EXPECT_EQ(p.batch_shift, 2u);
+  EXPECT_EQ(p.batch_shift, 1u);
   EXPECT_EQ(p.flags, 0u);
   EXPECT_EQ(p.first_tickets, 9u);
   settings.fixed_chunk = 4;
