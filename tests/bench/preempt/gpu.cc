@@ -70,10 +70,12 @@ Module Gpu::load(const std::string& ptx) {
   if (!rewritten) die(rewritten.error().message);
   Module m;
   static char log[8192];
-  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
-  if (api.cuModuleLoadDataEx(&m.cu, rewritten->text.c_str(), 2, options, values) != CUDA_SUCCESS)
+  CUdevice device;
+  CU(api.cuDeviceGet(&device, 0));
+  worker::FittedModule fitted;
+  if (worker::load_fitted(api, device, rewritten->text, log, &fitted) != CUDA_SUCCESS)
     die(std::string("module: ") + log);
+  m.cu = fitted.cu;
   for (const passes::KernelReport& r : rewritten->kernels) {
     Kernel k;
     k.report = r;
@@ -82,6 +84,8 @@ Module Gpu::load(const std::string& ptx) {
     if (r.evictable) {
       CU(api.cuModuleGetFunction(&k.clone, m.cu, (r.name + SLUICE_CLONE_SUFFIX).c_str()));
       CU(api.cuFuncGetAttribute(&k.clone_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.clone));
+      k.clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name);
+      if (k.clamped) CU(api.cuFuncGetAttribute(&k.clamped_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.clamped));
     }
     m.kernels.emplace(r.name, k);
   }
@@ -138,7 +142,12 @@ CloneLaunch::CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& la
   shared_ = launch.dynamic_shared +
             (kernel.report.slot == passes::SlotPlace::kDynamicEnd ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
   if (kernel.clone == nullptr || tasks_ == 0) return;
-  geometry_ = worker::plan_launch(tasks_, static_cast<std::uint32_t>(gpu.resident(kernel.clone, launch, shared_)),
+  const worker::ChosenForm form =
+      worker::choose_form(gpu.api, {kernel.original, kernel.clone, settings_.clamp ? kernel.clamped : nullptr},
+                          launch.block[0] * launch.block[1] * launch.block[2], launch.dynamic_shared, shared_);
+  function_ = form.function;
+  if (function_ == nullptr) return;
+  geometry_ = worker::plan_launch(tasks_, form.blocks_per_sm * static_cast<std::uint32_t>(gpu.sms),
                                   settings_.first_chunk, proxy(), settings_.loop,
                                   {kernel.report.in_order, kernel.report.once});
 }
@@ -148,7 +157,7 @@ void CloneLaunch::queue(int pred_control, bool second) {
   sluice_preempt_params p = worker::make_params(launch_.grid.data(), tasks_, geometry_, settings_.loop);
   p.control = gpu_.control_address(control_);
   p.signal = gpu_.signal_address(settings_.signal);
-  p.record = gpu_.record_address(control_);
+  p.record = settings_.record ? gpu_.record_address(control_) : 0;
   p.pred = pred_control < 0 ? 0 : gpu_.control_address(pred_control);
   p.left = gpu_.left;
   p.generation = generation_;
@@ -171,7 +180,7 @@ void CloneLaunch::queue(int pred_control, bool second) {
   std::size_t bytes = buffer.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                    CU_LAUNCH_PARAM_END};
-  CU(gpu_.api.cuLaunchKernel(kernel_.clone, geometry_.blocks, 1, 1, launch_.block[0], launch_.block[1],
+  CU(gpu_.api.cuLaunchKernel(function_, geometry_.blocks, 1, 1, launch_.block[0], launch_.block[1],
                              launch_.block[2], shared_, second ? gpu_.second : gpu_.stream, nullptr, extra));
 }
 

@@ -3,7 +3,7 @@
 //
 // One thread. Works on NVIDIA's driver and on the software GPU, loaded by name. Any failing call ends
 // the program with a message: a benchmark has nobody to recover for. Uses the worker's own launch
-// arithmetic (mediator/worker/launch_geometry.h), so that what is measured is what runs.
+// arithmetic (mediator/worker/launch_geometry.h) and choice of forms (register_clamp.h), so that what is measured is what runs.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "kernels/suite/catalog.h"
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/launch_geometry.h"
+#include "mediator/worker/register_clamp.h"
 
 namespace sluice::bench {
 
@@ -34,9 +35,9 @@ enum class Signal {
 inline constexpr const char* kSignalNames[] = {"proxy", "stream-write", "copy", "host"};
 
 struct Kernel {
-  CUfunction original = nullptr, clone = nullptr;
+  CUfunction original = nullptr, clone = nullptr, clamped = nullptr;
   passes::KernelReport report;
-  int registers = 0, clone_registers = 0;
+  int registers = 0, clone_registers = 0, clamped_registers = 0;
 };
 
 struct Module {
@@ -86,6 +87,8 @@ class CloneLaunch {
     std::uint32_t first_chunk = 1;
     std::uint16_t sm_lo = 0, sm_hi = 0xffff, sm_quota = 0;
     bool spatial = false;  // counts workers for each SM
+    bool clamp = true;     // the third form (register_clamp.h) where there is one
+    bool record = true;    // what the kernel reports to the host
   };
   // `control`: index of a zeroed control block and record.
   CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& launch,
@@ -97,6 +100,7 @@ class CloneLaunch {
   std::uint32_t workers() const { return geometry_.blocks - (proxy() ? 1 : 0); }
   std::uint32_t tasks() const { return tasks_; }
   bool done();  // from the control block, the stream having ended
+  bool clamped() const { return function_ != nullptr && function_ == kernel_.clamped; }
   worker::Geometry& geometry() { return geometry_; }
   Settings& settings() { return settings_; }
 
@@ -109,6 +113,7 @@ class CloneLaunch {
   int control_;
   Settings settings_;
   worker::Geometry geometry_;
+  CUfunction function_ = nullptr;
   std::uint32_t tasks_, shared_;
   std::uint32_t generation_ = 0;
   int physical_ = 0;

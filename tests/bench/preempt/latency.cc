@@ -70,12 +70,18 @@ void measure_latency(Gpu& gpu, const MeasureOptions& options) {
           issue.push_back(static_cast<double>(issued - stored) / 1000);
           if (gpu.read_control(0).next_ticket == before) die("nothing ran");
         }
+        std::string quantiles;  // 0, 2, .. 100 per cent: the distribution for the plot
+        for (int q = 0; q <= 100; q += 2) {
+          char text[32];
+          std::snprintf(text, sizeof text, "%s%.2f", q == 0 ? "" : ",", at(left, q / 100.0));
+          quantiles += text;
+        }
         std::printf(
             "{\"latency\":\"%s\",\"task_us\":%llu,\"chunks\":\"%s\",\"p50_us\":%.2f,\"p90_us\":%.2f,\"p99_us\":%.2f,"
-            "\"max_us\":%.2f,\"issue_us\":%.2f,\"samples\":%zu}\n",
+            "\"max_us\":%.2f,\"issue_us\":%.2f,\"samples\":%zu,\"quantiles_us\":[%s]}\n",
             kSignalNames[static_cast<int>(signal)], static_cast<unsigned long long>(task_us),
             fixed ? "one ticket" : "adaptive", at(left, 0.5), at(left, 0.9), at(left, 0.99), *std::max_element(left.begin(), left.end()),
-            at(issue, 0.5), left.size());
+            at(issue, 0.5), left.size(), quantiles.c_str());
         std::fflush(stdout);
         CU(gpu.api.cuModuleUnload(module.cu));
       }

@@ -4,8 +4,24 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
+#include "tests/bench/preempt/cccl_cases.h"
 #include "tests/bench/preempt/measure.h"
+
+namespace sluice::bench {
+
+std::vector<CaseMaker> cases_of(const MeasureOptions& options) {
+  std::vector<CaseMaker> cases = all_cases(options.scale);
+  if (!options.cccl.empty()) {
+    std::vector<CaseMaker> more = cccl_cases(options.cccl);
+    cases.insert(cases.end(), more.begin(), more.end());
+  }
+  std::erase_if(cases, [&](const CaseMaker& c) { return !wanted(options, c.name); });
+  return cases;
+}
+
+}  // namespace sluice::bench
 
 int main(int argc, char** argv) {
   using namespace sluice::bench;
@@ -25,7 +41,12 @@ int main(int argc, char** argv) {
     else if (a == "--seeds") options.seeds = std::atoi(value());
     else if (a == "--batch-shift") options.batch_shift = std::atoi(value());
     else if (a == "--target-us") options.target_us = static_cast<std::uint32_t>(std::atoi(value()));
-    else if (a == "--only") options.only = value();
+    else if (a == "--only") {
+      std::stringstream parts(value());
+      for (std::string part; std::getline(parts, part, ',');) options.only.push_back(part);
+    } else if (a == "--variant") options.variants.push_back(value());
+    else if (a == "--cccl") options.cccl = value();
+    else if (a == "--no-clamp") options.clamp = false;
     else if (a == "--papers") options.papers = true;
     else if (a == "--slicing") options.slicing = true;
     else if (a[0] != '-') what.push_back(a);

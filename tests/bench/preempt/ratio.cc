@@ -2,7 +2,10 @@
 // checking for evictions, and with kernel slicing, beside it.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <sstream>
 
 #include "tests/bench/preempt/measure.h"
 #include "tests/bench/preempt/slice.h"
@@ -22,6 +25,29 @@ struct Form {
   int most_rounds = 1000;
 };
 
+// "NAME:key=value,..." on top of `form`.
+Form variant_of(Form form, const std::string& text) {
+  std::stringstream fields(text.substr(text.find(':') + 1));
+  form.name = text.substr(0, text.find(':'));
+  for (std::string field; std::getline(fields, field, ',');) {
+    const std::size_t at = field.find('=');
+    if (at == std::string::npos) die("no value in --variant " + text);
+    const std::string key = field.substr(0, at);
+    const int n = std::atoi(field.c_str() + at + 1);
+    CloneLaunch::Settings& s = form.settings;
+    if (key == "shift") s.loop.batch_shift = static_cast<std::uint8_t>(n);
+    else if (key == "target") s.loop.target_us = static_cast<std::uint32_t>(n);
+    else if (key == "max") s.loop.chunk_max = static_cast<std::uint16_t>(n);
+    else if (key == "fixed") s.loop.fixed_chunk = static_cast<std::uint16_t>(n);
+    else if (key == "first") s.first_chunk = static_cast<std::uint32_t>(n);
+    else if (key == "signal") s.signal = static_cast<Signal>(n);
+    else if (key == "clamp") s.clamp = n != 0;
+    else if (key == "record") s.record = n != 0;
+    else die("--variant knows no " + key);
+  }
+  return form;
+}
+
 class Ratio {
  public:
   Ratio(Gpu& gpu, const MeasureOptions& options) : gpu_(gpu), options_(options) {
@@ -31,6 +57,7 @@ class Ratio {
     ours.settings.loop.batch_shift = static_cast<std::uint8_t>(options.batch_shift);
     ours.settings.loop.target_us = options.target_us;
     forms_.push_back(ours);
+    for (const std::string& v : options.variants) forms_.push_back(variant_of(ours, v));
     if (options.papers) {
       const auto add = [&](const char* name, Signal signal, std::uint16_t chunk) {
         Form f{name, {}, signal == Signal::kHost ? 2 : 3};
@@ -111,41 +138,54 @@ class Ratio {
     // The shortest count too where they are asked for by name.
     if (first < 0.05 && options_.only.empty()) return memory.restore();
     std::vector<double> base{first};
-    for (Form& form : forms_) {
-      CloneLaunch probe(gpu_, kernel, launch, params, 0, form.settings);
-      if (!probe.evictable()) {
-        std::printf("{\"ratio\":\"%s\",\"kernel\":\"%s\",\"us\":%.1f,\"evictable\":false,\"why\":\"%s\"}\n",
-                    name.c_str(), launch.kernel.c_str(), 1000 * first,
-                    kernel.clone ? "fits at once" : std::string(kernel.report.code).c_str());
-        break;
-      }
+    struct Timed {
+      const Form* form;
+      std::unique_ptr<CloneLaunch> last;
       std::vector<double> quotients;
-      const int rounds = std::min(options_.rounds, form.most_rounds);
-      double last = 0;
-      for (int r = -1; r < rounds; ++r) {
-        const double o = timed(memory, original);
-        CloneLaunch clone(gpu_, kernel, launch, params, 0, form.settings);
-        last = timed(memory, [&] { clone.queue(); });
-        if (r < 0) continue;
-        base.push_back(o);
-        quotients.push_back(last / o);
-        if (last > 100) break;
-      }
-      if (quotients.empty()) quotients.push_back(last / first);
-      if (!probe.done()) die("a launch that nobody evicted is not done: " + launch.kernel);
-      std::printf(
-          "{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,\"min\":%.4f,"
-          "\"max\":%.4f,\"tasks\":%u,\"workers\":%u,\"registers\":%d,\"clone_registers\":%d,"
-          "\"in_order\":%d,\"once\":%d,\"resident\":%d}\n",
-          name.c_str(), launch.kernel.c_str(), form.name.c_str(), 1000 * median(base), median(quotients),
-          *std::min_element(quotients.begin(), quotients.end()),
-          *std::max_element(quotients.begin(), quotients.end()), probe.tasks(), probe.workers(),
-          kernel.registers, kernel.clone_registers, kernel.report.in_order, kernel.report.once,
-          gpu_.resident(kernel.original, launch, launch.dynamic_shared));
+    };
+    std::vector<Timed> timings;
+    for (const Form& form : forms_) timings.push_back({&form, nullptr, {}});
+    if (!CloneLaunch(gpu_, kernel, launch, params, 0, forms_[0].settings).evictable()) {
+      std::printf("{\"ratio\":\"%s\",\"kernel\":\"%s\",\"us\":%.1f,\"evictable\":false,\"why\":\"%s\"}\n",
+                  name.c_str(), launch.kernel.c_str(), 1000 * first,
+                  kernel.clone ? "fits at once" : std::string(kernel.report.code).c_str());
+      timings.clear();
     }
+    // The forms of one round stand beside the same run of the original.
+    for (int r = -1; r < options_.rounds && !timings.empty(); ++r) {
+      const double o = timed(memory, original);
+      base.push_back(o);
+      for (Timed& t : timings) {
+        if (r >= t.form->most_rounds) continue;
+        t.last = std::make_unique<CloneLaunch>(gpu_, kernel, launch, params, 0, t.form->settings);
+        const double ms = timed(memory, [&] { t.last->queue(); });
+        if (!t.last->done()) die("a launch that nobody evicted is not done: " + launch.kernel);
+        // Round -1 warms up; very slow forms are not run again.
+        if (r >= 0 || ms > 100) t.quotients.push_back(ms / o);
+      }
+      std::erase_if(timings, [&](Timed& t) {
+        const bool slow = r < 0 && !t.quotients.empty();
+        if (slow) print(name, launch, kernel, *t.form, *t.last, base, t.quotients);
+        return slow;
+      });
+    }
+    for (Timed& t : timings) print(name, launch, kernel, *t.form, *t.last, base, t.quotients);
     if (sliced) slices(name, memory, launch, kernel, sliced, params);
     memory.restore();
     CU(gpu_.api.cuCtxSynchronize());
+  }
+
+  void print(const std::string& name, const suite::Launch& launch, const Kernel& kernel, const Form& form,
+             const CloneLaunch& last, const std::vector<double>& base, std::vector<double> quotients) {
+    std::printf(
+        "{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,\"min\":%.4f,"
+        "\"max\":%.4f,\"tasks\":%u,\"workers\":%u,\"registers\":%d,\"clone_registers\":%d,"
+        "\"clamped_registers\":%d,\"in_order\":%d,\"once\":%d,\"resident\":%d}\n",
+        name.c_str(), launch.kernel.c_str(), form.name.c_str(), 1000 * median(base), median(quotients),
+        *std::min_element(quotients.begin(), quotients.end()),
+        *std::max_element(quotients.begin(), quotients.end()), last.tasks(), last.workers(),
+        kernel.registers, kernel.clone_registers, last.clamped() ? kernel.clamped_registers : 0, kernel.report.in_order, kernel.report.once,
+        gpu_.resident(kernel.original, launch, launch.dynamic_shared));
   }
 
   // Slices of about `options_.target_us`, back to back and with a decision of the host after each.
@@ -194,8 +234,7 @@ class Ratio {
 
 void measure_ratio(Gpu& gpu, const MeasureOptions& options) {
   Ratio ratio(gpu, options);
-  for (const CaseMaker& maker : all_cases(options.scale)) {
-    if (maker.name.find(options.only) == std::string::npos) continue;
+  for (const CaseMaker& maker : cases_of(options)) {
     ratio.run(maker);
     std::fflush(stdout);
   }

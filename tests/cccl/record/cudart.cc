@@ -5,6 +5,8 @@
 //
 // Environment: SLUICE_RECORD_DIR (the folder of traces and modules; unset: record nothing),
 // SLUICE_RECORD_ARCH (75 or 90: which of the program's PTX images is loaded; default 90).
+// SLUICE_RECORD_DRY (set: kernels are not run, and fresh memory is not written; for programs whose host
+// side asks for no result).
 // One thread, one device, synchronous: every operation has ended when its call returns. Does not:
 // streams that overlap, events, managed memory, arrays, graphs.
 #include <cuda.h>
@@ -68,6 +70,11 @@ Runtime& runtime() {
 const char* arch() {
   const char* text = std::getenv("SLUICE_RECORD_ARCH");
   return text != nullptr ? text : "90";
+}
+
+bool dry() {
+  static const bool is = std::getenv("SLUICE_RECORD_DRY") != nullptr;
+  return is;
 }
 
 cudaError_t note(CUresult result) {
@@ -168,6 +175,7 @@ cudaError_t launch(const void* key, dim3 grid, dim3 block, void** args, size_t s
   }
   const uint32_t g[3] = {grid.x, grid.y, grid.z}, b[3] = {block.x, block.y, block.z};
   runtime().writer.launch(function->name, g, b, static_cast<uint32_t>(shared), params, offsets);
+  if (dry()) return cudaSuccess;
   cudaError_t result =
       note(cuLaunchKernel(function->handle, grid.x, grid.y, grid.z, block.x, block.y, block.z,
                           static_cast<unsigned>(shared), nullptr, args, nullptr));
@@ -217,6 +225,14 @@ void sluice_record_begin(const char* name) {
   start();
   Runtime& r = runtime();
   if (!r.folder.empty()) r.writer.begin(r.folder, name, r.program + ".sm_" + arch() + ".ptx");
+}
+// What an input will hold when the trace is replayed; tests/bench/preempt/cccl_cases.cc reads these.
+void sluice_record_noise(void* memory, uint32_t mask) {
+  runtime().writer.contents(reinterpret_cast<uint64_t>(memory), "noise " + std::to_string(mask));
+}
+void sluice_record_ramp(void* memory, uint64_t multiplier, uint64_t divisor) {
+  runtime().writer.contents(reinterpret_cast<uint64_t>(memory), "ramp " + std::to_string(multiplier) +
+                                                                    " " + std::to_string(divisor));
 }
 void sluice_record_end(int right) { runtime().writer.end(right != 0); }
 
@@ -272,7 +288,7 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   CUdeviceptr address = 0;
   const CUresult result = cuMemAlloc(&address, bytes + kPadding);
   if (result != CUDA_SUCCESS) return note(result);
-  cuMemsetD8(address, kFreshByte, bytes + kPadding);
+  if (!dry()) cuMemsetD8(address, kFreshByte, bytes + kPadding);
   runtime().writer.allocate(address, bytes);
   *pointer = reinterpret_cast<void*>(address);
   return cudaSuccess;
@@ -306,6 +322,7 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   start();
   if (bytes == 0) return cudaSuccess;
   runtime().writer.fill(reinterpret_cast<uint64_t>(to), static_cast<uint8_t>(value), bytes);
+  if (dry()) return cudaSuccess;
   return note(cuMemsetD8(reinterpret_cast<CUdeviceptr>(to), static_cast<uint8_t>(value), bytes));
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) {

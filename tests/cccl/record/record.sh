@@ -5,6 +5,7 @@
 # is packed. Called by scripts/regenerate-ptx --cccl.
 #
 #   record.sh LIBDIR [PROGRAM...]    with programs named: runs them, packs nothing
+#   record.sh LIBDIR --timing        ../timing for sm_90, without running kernels, into ../timing.tar.xz
 set -eu
 
 [ $# -ge 1 ] || { echo "usage: record.sh LIBDIR [PROGRAM...]" >&2; exit 2; }
@@ -27,6 +28,23 @@ done
 for source in cudart trace_writer; do
   c++ -std=c++20 -O1 -I"$here/../.." -I"$include" -c -o "$work/$source.o" "$here/record/$source.cc"
 done
+pack() {  # the same bytes from the same files
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -cf - *.ptx *.trace |
+    xz -T1 -9e > "$1"
+  ls -l "$1"
+}
+if [ "${1:-}" = --timing ]; then
+  cd "$here/timing"
+  # shellcheck disable=SC2046
+  "$nvcc" $(cat nvcc.flags) -c -o "$work/cub_timing.o" cub_timing.cu
+  c++ -o "$work/cub_timing" "$work/cub_timing.o" "$work/cudart.o" "$work/trace_writer.o" "$work/lib/libcuda.so.1"
+  # The host side chooses grids by the GPU's shape.
+  SLUICE_SOFT_MODEL=h200 SLUICE_SOFT_MEMORY=16G SLUICE_RECORD_DRY=1 SLUICE_RECORD_ARCH=90 \
+    SLUICE_RECORD_DIR=$work/pack LD_LIBRARY_PATH=$work/lib "$work/cub_timing"
+  cd "$work/pack"
+  pack "$here/timing.tar.xz"
+  exit 0
+fi
 all=no
 if [ $# -eq 0 ]; then
   all=yes
@@ -60,7 +78,4 @@ for trace in "$work"/75/*.trace; do
   turn=$((1 - turn))
 done
 cd "$work/pack"
-# The same bytes from the same files.
-tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -cf - *.ptx *.trace |
-  xz -T1 -9e > "$here/cccl.tar.xz"
-ls -l "$here/cccl.tar.xz"
+pack "$here/cccl.tar.xz"

@@ -99,6 +99,11 @@ void TraceWriter::fill(uint64_t to, uint8_t value, uint64_t count) {
                static_cast<unsigned long long>(count), value);
 }
 
+void TraceWriter::contents(uint64_t base, const std::string& how) {
+  if (file_ == nullptr) return;
+  std::fprintf(file_, "contents %u %s\n", must_find(base, "contents").buffer, how.c_str());
+}
+
 void TraceWriter::symbol(const std::string& name, uint64_t offset, const void* bytes,
                          uint64_t count) {
   if (file_ == nullptr) return;

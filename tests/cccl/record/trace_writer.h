@@ -30,6 +30,8 @@ class TraceWriter {
   void expect(uint64_t from, const void* bytes, uint64_t count);
   void copy(uint64_t to, uint64_t from, uint64_t count);
   void fill(uint64_t to, uint8_t value, uint64_t count);
+  // How the allocation's contents are made at a replay; ../README.md, "Timing".
+  void contents(uint64_t base, const std::string& how);
   void symbol(const std::string& name, uint64_t offset, const void* bytes, uint64_t count);
   void launch(const std::string& kernel, const uint32_t grid[3], const uint32_t block[3],
               uint32_t dynamic_shared, std::vector<uint8_t> params,
