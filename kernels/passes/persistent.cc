@@ -1,5 +1,7 @@
 #include "kernels/passes/persistent.h"
 
+#include <algorithm>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -13,6 +15,7 @@ using ptx::StatementKind;
 namespace {
 
 constexpr int kMostSteps = 8;  // from a step back to %nctaid
+constexpr std::size_t kMostRegisters = 64;  // that a loop's counter is looked for in
 
 class Steps {
  public:
@@ -40,6 +43,25 @@ class Steps {
       grid = true;
     }
     return grid;
+  }
+  // The register counts elements, not tiles: it comes of the thread's number, as far as can be seen.
+  bool counts_threads(std::string_view name) const {
+    std::vector<std::string_view> seen{name};
+    for (std::size_t k = 0; k < seen.size(); ++k) {
+      const auto found = definitions_.find(seen[k]);
+      if (found == definitions_.end()) continue;
+      for (const Statement* s : found->second) {
+        if (ptx::base_opcode(s->opcode) == "ld") continue;
+        for (std::string_view operand : std::span(s->operands).subspan(1)) {
+          if (operand.starts_with("%tid") || operand.starts_with("%laneid")) return true;
+          if (operand.front() != '%' || std::find(seen.begin(), seen.end(), operand) != seen.end())
+            continue;
+          if (seen.size() == kMostRegisters) return true;
+          seen.push_back(operand);
+        }
+      }
+    }
+    return false;
   }
   // `to` is `from` or a copy of it.
   bool copies(std::string_view from, std::string_view to) const {
@@ -82,7 +104,8 @@ bool strides_by_grid(const ptx::Cfg& cfg) {
   const Steps steps(cfg.function());
   for (const Statement* s : additions)
     for (std::size_t k : {1, 2})
-      if (steps.is_grid(s->operands[k]) && steps.copies(s->operands[0], s->operands[3 - k]))
+      if (steps.is_grid(s->operands[k]) && steps.copies(s->operands[0], s->operands[3 - k]) &&
+          !steps.counts_threads(s->operands[3 - k]))
         return true;
   return false;
 }

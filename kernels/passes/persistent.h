@@ -2,8 +2,9 @@
 // static schedule (`for (tile = blockIdx.x; tile < tiles; tile += gridDim.x)`). Those that draw from a
 // counter are found by spin.h.
 //
-// Pure; any thread. By the shape of the loop's step: it is made of %nctaid alone. A grid-stride loop
-// over elements steps by %nctaid * %ntid and is no sign of anything.
+// Pure; any thread. By the shape of the loop: its step is made of %nctaid alone, and its counter does
+// not come of the thread's number. A grid-stride loop over elements steps by %nctaid * %ntid, or begins
+// at a number of the thread's own, and is no sign of anything.
 #pragma once
 
 #include "kernels/ptx/cfg.h"

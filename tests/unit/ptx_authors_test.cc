@@ -155,6 +155,10 @@ TEST(Authors, PersistentKernelsAreKnown) {
   EXPECT_FALSE(persistent("mov.u32 %r4, %nctaid.x;\nmov.u32 %r5, %ntid.x;\n"
                           "mul.lo.u32 %r3, %r4, %r5;\n", add));
   EXPECT_FALSE(persistent("mov.u32 %r3, %ntid.x;\n", add));
+  // A block's size that is known at compile time is a constant.
+  const std::string wide = "mov.u32 %r4, %nctaid.x;\nmul.lo.u32 %r3, %r4, 128;\n";
+  EXPECT_FALSE(persistent(wide + "mad.lo.u32 %r2, %r2, 128, %r1;\n", add));
+  EXPECT_TRUE(persistent(wide + "mul.lo.u32 %r2, %r2, 128;\n", add));
   EXPECT_FALSE(persistent(grid, "add.u32 %r2, %r2, 1;\nadd.u32 %r6, %r2, %r3;\n"));
   EXPECT_FALSE(persistent(grid + "@%p2 mov.u32 %r3, 5;\n", add));
 }
