@@ -27,6 +27,14 @@ constexpr uint64_t kSlowFactor = 10, kSlowStratumNs = 10 * kMs, kSlowRoundNs = 1
 // Polling goes on for so long after the last holder has left: a synchronous program is back at once.
 constexpr uint64_t kLingerNs = 200 * kMs;
 constexpr uint64_t kTellAgainNs = 10'000 * kMs;
+// A worker may be interrupted between its kernel's end and the engine's release: not theft, and not worth a warning.
+constexpr uint64_t kGraceNs = 2 * kMs, kWorthTellingNs = 50 * kMs;
+
+UsageMeter::Config meter_config() {
+  UsageMeter::Config c;
+  c.grace_ns = c.log.grace_ns = kGraceNs;
+  return c;
+}
 // A wake-up's cost is measured over at least so many, and taken for a value between these.
 constexpr uint64_t kWakesToMeasure = 50, kLeastWakeNs = 3'000, kMostWakeNs = 100'000;
 
@@ -51,7 +59,7 @@ accounting::AdaptivePoller::Config poller_config(const AccountingSettings& s) {
 }  // namespace
 
 Accounting::Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct)
-    : io_(io), settings_(settings), correct_(std::move(correct)), sources_(settings), poller_(poller_config(settings)),
+    : io_(io), settings_(settings), correct_(std::move(correct)), sources_(settings), meter_(meter_config()), poller_(poller_config(settings)),
       timer_(io), owner_(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody) {
   meter_.learn_groups(settings.nvidia);
   meter_.set_usable(monotonic_ns(), Source::kWords, settings.words && !settings.nvidia);
@@ -245,7 +253,8 @@ void Accounting::correct(uint64_t now_ns) {
   meter_.take_corrections(now_ns, corrections_);
   if (settings_.nvidia) return;  // learnt groups have not been tried on hardware: shown, not charged
   for (const auto& c : corrections_) {
-    if (c.extra_ns && (told_ns_[c.vgpu] == 0 || now_ns - told_ns_[c.vgpu] > kTellAgainNs)) {
+    if (c.extra_ns && meter_.read(now_ns, c.vgpu).ungranted_ns >= kWorthTellingNs &&
+        (told_ns_[c.vgpu] == 0 || now_ns - told_ns_[c.vgpu] > kTellAgainNs)) {
       told_ns_[c.vgpu] = now_ns;
       log::warning("vgpu {}: it ran on the GPU without a grant, {:.1f} ms so far (by the GPU's own {}); charged",
                    names_[c.vgpu], static_cast<double>(meter_.read(now_ns, c.vgpu).ungranted_ns) / 1e6, source());
