@@ -44,7 +44,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert run("print", module).stdout == module.read_text()
     assert "<%r1>" in run("print", "--statements", module).stdout
     after = run("print", "--after-each", module).stdout
-    assert "// ---- barrier_after_return: unified\n" in after and "given up: uses mbarrier" in after
+    assert "// ---- barrier_after_return: unified\n" in after and "given up: computes the number of a barrier" in after
     table = run("report", "--table", module).stdout
     assert "kernels\t31\n" in table and "opaque: waits\t2\n" in table, table
 

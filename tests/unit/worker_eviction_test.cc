@@ -110,10 +110,13 @@ TEST_F(WorkerEviction, AContextMadeAfterAnEvictionHearsOfTheNext) {
     std::memset(b->bulk(kStaging), 0, kN * 4);
     b->call(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4), context);
     uint32_t expected = 0, k = 0;
-    for (; k < 200 && b->report->header.evictions == 0; ++k) {
-      launch(kGrid, 64, d, kN, k);
-      expected = advance(expected, k, kRounds);
-      ::usleep(500 + k * 10);
+    // Several launches at a time and ever other pauses, so that on any machine some store meets one that runs.
+    for (uint32_t round = 0; round < 300 && b->report->header.evictions == 0; ++round) {
+      for (const uint32_t end = k + 6; k < end; ++k) {
+        launch(kGrid, 64, d, kN, k);
+        expected = advance(expected, k, kRounds);
+      }
+      ::usleep(round % 16 * 100);
       b->take_back();
       ASSERT_TRUE(b->wait_left());
       b->grant();
