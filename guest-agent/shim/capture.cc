@@ -85,6 +85,12 @@ CUresult spoil(Capture& capture, CUresult why) {
   capture.spoilt = true;
   return why;
 }
+// What a call on a stream that does not capture means for those that do: nullopt, nothing.
+std::optional<CUresult> beside_captures(Captures& c, CUstream stream) {
+  Capture* other = is_legacy(stream) ? with_blocking_stream(c) : nullptr;
+  if (other == nullptr) return std::nullopt;
+  return spoil(*other, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+}
 void merge(Clock& into, const Clock& from) {
   for (const auto& [stream, n] : from) into[stream] = std::max(into[stream], n);
 }
@@ -98,11 +104,7 @@ std::optional<CUresult> capture_node(CUstream stream, NodeKind kind, NodeRun run
   Captures& c = all();
   std::lock_guard lock(c.mutex);
   Capture* capture = of_stream(c, stream);
-  if (capture == nullptr) {
-    Capture* other = is_legacy(stream) ? with_blocking_stream(c) : nullptr;
-    if (other != nullptr) return spoil(*other, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    return std::nullopt;
-  }
+  if (capture == nullptr) return beside_captures(c, stream);
   if (capture->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   capture->graph.nodes.push_back(std::make_shared<CUgraphNode_st>(kind, std::move(run)));
   ++capture->streams[stream][stream];
@@ -117,9 +119,7 @@ std::optional<CUresult> capture_record(CUstream stream, CUevent event, unsigned 
   Capture* before = of_event(c, event);
   if (capture == nullptr) {
     if (before != nullptr) before->events.erase(event);
-    Capture* other = is_legacy(stream) ? with_blocking_stream(c) : nullptr;
-    if (other != nullptr) return spoil(*other, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-    return std::nullopt;
+    return beside_captures(c, stream);
   }
   if (capture->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   // An external record would be a node that records when the graph runs.

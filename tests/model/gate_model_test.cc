@@ -6,9 +6,7 @@
 // Each mutant leaves out or swaps one step of the protocol, and the search must find what breaks.
 #include <gtest/gtest.h>
 
-#include <iostream>
-
-#include "tests/model/explorer.h"
+#include "tests/model/expect_model.h"
 #include "tests/model/gate_model.h"
 
 namespace sluice::model {
@@ -16,12 +14,7 @@ namespace {
 
 constexpr const char* kStuck = "stuck: from here the work can never be completed";
 
-void expect_ok(const GateModelState& settings) {
-  const Exploration e = explore(GateModel(settings));
-  std::cout << e.states << " states, " << e.edges << " steps" << std::endl;
-  EXPECT_TRUE(e.ok()) << e.report();
-  EXPECT_GT(e.states, 1000u);
-}
+void expect_ok(const GateModelState& settings) { sluice::model::expect_ok(GateModel(settings)); }
 
 TEST(GateModel, RelaunchAfterEvictions) {
   expect_ok({.launches = {1, 1}, .tasks = {2, 1}, .evictions = 2});
@@ -101,14 +94,7 @@ TEST(GateModel, MutantsAreCaught) {
   for (const Case& c : cases) {
     GateModelState settings = c.model;
     settings.mutant = c.mutant;
-    const GateModel m(settings);
-    const Exploration e = explore(m);
-    std::cout << "mutant " << static_cast<int>(c.mutant) << ": " << e.states << " states, " << e.problem << std::endl;
-    EXPECT_TRUE(e.complete);
-    EXPECT_FALSE(e.problem.empty()) << "mutant " << static_cast<int>(c.mutant) << " survived";
-    if (c.problem) {
-      EXPECT_EQ(e.problem, c.problem) << static_cast<int>(c.mutant) << " " << e.report();
-    }
+    expect_caught(GateModel(settings), c.mutant, c.problem);
   }
 }
 

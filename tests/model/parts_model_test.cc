@@ -3,9 +3,7 @@
 // never ends by itself. Each mutant leaves out or swaps one step, and the search must find what breaks.
 #include <gtest/gtest.h>
 
-#include <iostream>
-
-#include "tests/model/explorer.h"
+#include "tests/model/expect_model.h"
 #include "tests/model/parts_model.h"
 
 namespace sluice::model {
@@ -14,16 +12,9 @@ namespace {
 constexpr const char* kStuck = "stuck: from here the work can never be completed";
 constexpr const char* kTheirs = "a task started on an SM that is somebody else's";
 
-void expect_ok(const PartsModel& m) {
-  const Exploration e = explore(m);
-  std::cout << e.states << " states, " << e.edges << " steps" << std::endl;
-  EXPECT_TRUE(e.ok()) << e.report();
-  EXPECT_GT(e.states, 1000u);
-}
-
-TEST(PartsModel, LaunchesThatEnd) { expect_ok({.launches = 2, .tasks = 2, .moves = 5}); }
-TEST(PartsModel, ALaunchWithoutEnd) { expect_ok({.launches = 1, .moves = 6, .endless = true}); }
-TEST(PartsModel, EagerLaunchesBehindOneWithoutEnd) { expect_ok({.launches = 2, .moves = 4, .endless = true}); }
+TEST(PartsModel, LaunchesThatEnd) { expect_ok(PartsModel{.launches = 2, .tasks = 2, .moves = 5}); }
+TEST(PartsModel, ALaunchWithoutEnd) { expect_ok(PartsModel{.launches = 1, .moves = 6, .endless = true}); }
+TEST(PartsModel, EagerLaunchesBehindOneWithoutEnd) { expect_ok(PartsModel{.launches = 2, .moves = 4, .endless = true}); }
 
 TEST(PartsModel, MutantsAreCaught) {
   const PartsModel ends{.launches = 2, .tasks = 1, .moves = 4};
@@ -44,13 +35,7 @@ TEST(PartsModel, MutantsAreCaught) {
   for (const auto& c : cases) {
     PartsModel m = c.model;
     m.mutant = c.mutant;
-    const Exploration e = explore(m);
-    std::cout << "mutant " << static_cast<int>(c.mutant) << ": " << e.states << " states, " << e.problem << std::endl;
-    EXPECT_TRUE(e.complete);
-    EXPECT_FALSE(e.problem.empty()) << "mutant " << static_cast<int>(c.mutant) << " survived";
-    if (c.problem) {
-      EXPECT_EQ(e.problem, c.problem) << static_cast<int>(c.mutant) << " " << e.report();
-    }
+    expect_caught(m, c.mutant, c.problem);
   }
 }
 
