@@ -1,6 +1,7 @@
 #include "mediator/core/progress.h"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace sluice::core {
 
@@ -48,6 +49,16 @@ void Progress::learn(uint32_t session, const sluice_report_area& report) {
     if (model_.size() >= kMaxKernelsLearnt && model_.samples(r.kernel) == 0) continue;
     model_.learn(r.kernel, shape_of(r), r.left_ns - r.start_ns);
   }
+}
+
+Result<void> Progress::restore(std::string_view text) {
+  policy::DurationModel model;
+  if (auto read = model.restore(text); !read) return read;
+  if (model.size() > kMaxKernelsLearnt)
+    return Error{EINVAL, "it has " + std::to_string(model.size()) + " kernels; at most " +
+                             std::to_string(kMaxKernelsLearnt) + " are kept"};
+  model_ = std::move(model);
+  return {};
 }
 
 void Progress::add(const sluice_report_area& report, ProgressSums* sums) const {

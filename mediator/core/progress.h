@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "abi/stub.h"
@@ -32,6 +34,11 @@ class Progress {
   // worst.
   void add(const sluice_report_area& report, ProgressSums* sums) const;
   void forget(uint32_t session) { learnt_.erase(session); }
+
+  // What was learnt, as text and back (DurationModel::save, restore). An error names the line and leaves
+  // what is known as it was; so does text with more than kMaxKernelsLearnt kernels.
+  std::string save() const { return model_.save(); }
+  Result<void> restore(std::string_view text);
 
   uint64_t learnt() const { return model_.size(); }
   double error(uint32_t kernel) const { return model_.error(kernel); }

@@ -221,6 +221,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
 
   r.table("");
   r.path("runtime_dir", c.runtime_dir);
+  r.path("state_dir", c.state_dir);
   r.path("worker", c.worker);
   r.word("log_level", "\"debug\", \"info\", \"warning\", \"error\"",
          [&](const std::string& w) { return log::parse_level(w, c.log_level); });

@@ -20,6 +20,7 @@ enum class DeviceKind { kAuto, kSoft, kNvidia };
 struct Config {
   // Before any table
   std::string runtime_dir = "/run/sluice";
+  std::string state_dir;          // what is kept between runs; empty: nothing
   std::string worker = SLUICE_LIBEXECDIR "/sluice-worker";
   log::Level log_level = log::Level::kInfo;
   int nice = -10;

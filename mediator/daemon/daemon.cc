@@ -121,6 +121,7 @@ Result<void> Daemon::start() {
   auto engine = Engine::make(io_, scheduler_config(config_, *sms), accounting_settings(config_, nvidia));
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
+  engine_->keep_learnt(config_.state_dir);
   if (!config_.trace.empty()) {
     // Where the GPU is given whole and its SMs are not known here, the trace counts it as one.
     const uint32_t traced_sms = *sms ? *sms : config_.device == DeviceKind::kSoft ? config_.soft_sms : 1;

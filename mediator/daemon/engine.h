@@ -18,6 +18,7 @@
 #include "mediator/io/fd_watch.h"
 #include "mediator/io/stub_pages.h"
 #include "mediator/daemon/accounting.h"
+#include "mediator/daemon/learnt_files.h"
 #include "mediator/daemon/trace_file.h"
 
 namespace sluice {
@@ -35,6 +36,8 @@ class Engine {
 
   // From now on what the scheduler does is written there.
   void set_trace(std::unique_ptr<TraceFile> trace) { trace_ = std::move(trace); }
+  // What is learnt of kernels' durations is kept there between runs. Before any vGPU.
+  void keep_learnt(const std::string& state_dir) { learnt_files_ = LearntFiles(state_dir); }
 
   Result<core::VgpuId> add_vgpu(const std::string& name, const policy::VgpuShare& share);
   void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
@@ -97,6 +100,7 @@ class Engine {
   std::unique_ptr<Accounting> accounting_;
   core::ActionQueue actions_;
   std::unique_ptr<TraceFile> trace_;  // null: none is recorded
+  LearntFiles learnt_files_{""};
   io::Timer wake_timer_, beat_timer_;
   std::vector<std::unique_ptr<SessionEntry>> sessions_;  // by SessionId
   struct VgpuEntry {

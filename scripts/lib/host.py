@@ -27,6 +27,7 @@ class Sluiced:
         self.env = {**os.environ, **(env or {})}
         self.config.write_text(
             f'runtime_dir = "{self.run_dir}"\n'
+            f'state_dir = "{self.work}/state"\n'
             f'worker = "{self.build}/mediator/worker/sluice-worker"\n'
             f'[admin]\nsocket = "{self.admin}"\n'
             f'[device]\nkind = "{device}"\n'

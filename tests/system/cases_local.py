@@ -74,6 +74,24 @@ class StreamWriteSignal(WithSluiced):
             self.assertEqual(v["progress"]["launches"], 0, n)
 
 
+class Restart(WithSluiced):
+    def test_what_was_learnt_of_kernels_outlives_sluiced(self):
+        self.assert_right(self.program("a", "triad", "--launches", 20, "--json").finish(), "triad")
+        self.assert_all_free("a")
+        self.assertEqual(self.sluiced.stop(), 0, self.sluiced.log()[-3000:])
+        learnt = self.work / "state/a.kernels"
+        text = learnt.read_text()
+        self.assertGreaterEqual(len(text.splitlines()), 2, text)
+        self.assertFalse((self.work / "state/b.kernels").exists(), "nothing ran there")
+        self.sluiced.start()
+        self.sluiced.ctl("create", "a", "--weight", 1)
+        # Long enough to be seen under way, and predicted from what the other life knew.
+        running = self.program("a", "triad", "--seconds", 8, "--json")
+        self.eventually(lambda: self.vgpu("a")["progress"]["predicted_launches"] > 0, "launches are predicted")
+        self.assert_right(running.finish(), "triad")
+        self.assertNotIn("left aside", self.sluiced.log())
+
+
 class Faults(WithSluiced):
     """What one program does wrong costs that program only. `b` computes beside every fault."""
 

@@ -1,0 +1,135 @@
+// What sluiced keeps of kernels' durations between two lives (mediator/daemon/learnt_files.h).
+#include "mediator/daemon/learnt_files.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+class LearntFilesTest : public testing::Test {
+ protected:
+  LearntFilesTest() {
+    std::string name = testing::TempDir() + "/sluice-learnt-XXXXXX";
+    parent = ::mkdtemp(name.data());
+    dir = parent + "/state";
+  }
+  ~LearntFilesTest() override { fs::remove_all(parent); }
+
+  // Launches of kernel 7 that took 500 ns a task.
+  static core::Progress taught() {
+    core::Progress p;
+    auto area = std::make_unique<sluice_report_area>();
+    for (uint64_t id = 1; id <= 40; ++id) {
+      sluice_launch_record& r = area->records[0];
+      r.state = SLUICE_LAUNCH_DONE;
+      r.tasks_total = r.tasks_done = r.tasks_fetched = static_cast<uint32_t>(1000 + id % 4 * 1000);
+      r.launch_id = id;
+      r.start_ns = 1000;
+      r.left_ns = r.start_ns + r.tasks_total * 500ull;
+      r.opaque = 7 << 1;
+      p.learn(1, *area);
+    }
+    return p;
+  }
+  // What is predicted of 2,000 tasks of kernel 7 that have not begun; 0: nothing.
+  static uint64_t predicted(const core::Progress& p) {
+    auto area = std::make_unique<sluice_report_area>();
+    area->records[0].state = SLUICE_LAUNCH_RUNNING;
+    area->records[0].tasks_total = 2000;
+    area->records[0].launch_id = 1;
+    area->records[0].opaque = 7 << 1;
+    core::ProgressSums sums;
+    p.add(*area, &sums);
+    return sums.remaining_ns;
+  }
+  static void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+  static std::string get(const std::string& path) {
+    std::ostringstream s;
+    s << std::ifstream(path).rdbuf();
+    return s.str();
+  }
+
+  std::string parent, dir;
+};
+
+TEST_F(LearntFilesTest, WhatOneLifeLearntTheNextPredicts) {
+  const core::Progress before = taught();
+  LearntFiles(dir).save("vm1", before);
+  core::Progress after, other;
+  LearntFiles(dir).load("vm1", &after);
+  LearntFiles(dir).load("vm2", &other);
+  EXPECT_NEAR(static_cast<double>(predicted(before)), 1'000'000, 50'000);
+  EXPECT_EQ(predicted(after), predicted(before));
+  EXPECT_EQ(other.learnt(), 0u);
+  struct stat s;
+  ASSERT_EQ(::stat((dir + "/vm1.kernels").c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0600u);
+  EXPECT_FALSE(fs::exists(dir + "/vm1.kernels.new"));
+}
+
+TEST_F(LearntFilesTest, NothingIsKeptWithoutADirectoryOrWithoutKnowledge) {
+  LearntFiles("").save("vm1", taught());
+  LearntFiles(dir).save("vm1", core::Progress());
+  EXPECT_FALSE(fs::exists(dir));
+  EXPECT_FALSE(fs::exists("/vm1.kernels"));
+}
+
+TEST_F(LearntFilesTest, DamagedFilesAreLeftAside) {
+  const LearntFiles files(dir);
+  files.save("vm1", taught());
+  const std::string path = dir + "/vm1.kernels", whole = get(path);
+  for (const std::string& text : {std::string(), std::string("no such format\n"), whole.substr(0, whole.size() / 2),
+                                  whole + "7 7 7\n", std::string(5u << 20, 'x'), std::string(100, '\0')}) {
+    put(path, text);
+    core::Progress p;
+    files.load("vm1", &p);
+    EXPECT_EQ(p.learnt(), 0u) << text.substr(0, 40);
+    EXPECT_EQ(get(path).size(), text.size()) << "left as it was";
+  }
+  files.save("vm1", taught());  // and replaced once something was learnt
+  EXPECT_EQ(get(path), whole);
+}
+
+TEST_F(LearntFilesTest, TooManyKernelsAreRefused) {
+  const std::string one = taught().save();
+  const size_t header = one.find('\n') + 1, key = one.find('7', header);
+  std::string many = one.substr(0, header);
+  for (size_t i = 0; i <= core::kMaxKernelsLearnt; ++i)
+    many += one.substr(header, key - header) + std::to_string(i) + one.substr(key + 1);
+  core::Progress p;
+  auto taken = p.restore(many);
+  ASSERT_FALSE(taken.ok());
+  EXPECT_NE(taken.error().message.find("at most 1024"), std::string::npos) << taken.error().message;
+  EXPECT_EQ(p.learnt(), 0u);
+}
+
+TEST_F(LearntFilesTest, WhatIsNoFileStopsNobody) {
+  const LearntFiles files(dir);
+  ASSERT_EQ(::mkdir(dir.c_str(), 0700), 0);
+  ASSERT_EQ(::mkfifo((dir + "/pipe.kernels").c_str(), 0600), 0);
+  ASSERT_EQ(::mkdir((dir + "/folder.kernels").c_str(), 0700), 0);
+  put(dir + "/target", taught().save());
+  ASSERT_EQ(::symlink((dir + "/target").c_str(), (dir + "/link.kernels").c_str()), 0);
+  for (const char* vgpu : {"pipe", "folder", "link"}) {
+    core::Progress p;
+    files.load(vgpu, &p);
+    EXPECT_EQ(p.learnt(), 0u) << vgpu;
+  }
+  files.save("folder", taught());  // cannot replace a folder, says so, and leaves nothing behind
+  EXPECT_FALSE(fs::exists(dir + "/folder.kernels.new"));
+  LearntFiles(parent + "/no/such").save("vm1", taught());
+  EXPECT_FALSE(fs::exists(parent + "/no"));
+}
+
+}  // namespace
+}  // namespace sluice
