@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   cmd->add_option("--limit", limit, "the last so many")->check(CLI::Range(1u, unsigned{limits::kMaxEvents}));
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return events(a, follow, limit, json); }; });
 
-  cmd = app.add_subcommand("policies", "the scheduling policies that there are");
+  cmd = app.add_subcommand("policies", "the scheduling policies that sluiced can run");
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return policies(a, json); }; });
   cmd = app.add_subcommand("info", "sluiced's version, device and policy");
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return info(a, json); }; });

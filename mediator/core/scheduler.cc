@@ -59,7 +59,7 @@ Scheduler::~Scheduler() = default;
 
 std::unique_ptr<Scheduler> Scheduler::make(const SchedulerConfig& config, uint64_t) {
   const policy::Registration* row = policy::find_policy(config.policy);
-  if (!row || !row->exclusive) return nullptr;
+  if (!row || !runs(*row)) return nullptr;
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   impl->policy = row->make(config.policy_config);

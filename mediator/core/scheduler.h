@@ -166,7 +166,10 @@ struct VgpuStats {
 
 class Scheduler {
  public:
-  // Null if the policy's name is unknown.
+  // Whether it can drive a policy: an exclusive one that does not live by launches. What a session's launches
+  // are is known here by its worker's word alone, so policies are told of vGPUs only.
+  static bool runs(const policy::Registration& row) { return row.exclusive && !row.launches; }
+  // Null if there is no policy of that name, or none that runs() here.
   // With machine.spatial parts of the GPU are granted, to several vGPUs side by side, as far as the policy
   // asks for that; sm_count is at most SmSet::kMax then.
   static std::unique_ptr<Scheduler> make(const SchedulerConfig& config, uint64_t now_ns);

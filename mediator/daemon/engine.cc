@@ -37,8 +37,12 @@ Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io, const 
   if (!e->scheduler_) {
     std::string names;
     for (const policy::Registration& r : policy::registry())
-      names += (names.empty() ? "" : ", ") + std::string(r.name);
-    return Error{EINVAL, "unknown policy '" + config.policy + "'; there are: " + names};
+      if (core::Scheduler::runs(r)) names += (names.empty() ? "" : ", ") + std::string(r.name);
+    const policy::Registration* row = policy::find_policy(config.policy);
+    const char* why = !row             ? "there is no such policy"
+                      : row->launches ? "it orders launches by lengths that only the simulator knows"
+                                      : "it needs hardware time slices";
+    return Error{EINVAL, "scheduler.policy '" + config.policy + "': " + why + "; sluiced runs: " + names};
   }
   const auto correct = [engine = e.get(), sms = config.policy_config.machine.sm_count](
                            core::VgpuId v, uint64_t refund_ns, uint64_t extra_ns) {

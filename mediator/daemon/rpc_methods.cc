@@ -322,7 +322,7 @@ void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& d) {
   dispatcher.add("policies", no_params([] {
                    json::array rows;
                    for (const policy::Registration& r : policy::registry())
-                     rows.push_back({{"name", r.name}, {"summary", r.summary}});
+                     if (core::Scheduler::runs(r)) rows.push_back({{"name", r.name}, {"summary", r.summary}});
                    return rows;
                  }));
   dispatcher.add("vgpu.list", no_params([&d] {

@@ -29,6 +29,30 @@ std::vector<double> shares(const SimHost& h, const std::vector<VgpuTruth>& base,
   return got;
 }
 
+// A policy that sluiced starts with serves whoever has work, and only some promise that to everybody at all times.
+// One that lives by launches, of which the scheduler tells nothing, is not started at all.
+TEST(SchedulerSim, EveryPolicyServesOrIsRefused) {
+  for (const policy::Registration& row : policy::registry()) {
+    SCOPED_TRACE(row.name);
+    core::SchedulerConfig c = config();
+    c.policy = row.name;
+    EXPECT_EQ(core::Scheduler::make(c, 0) != nullptr, core::Scheduler::runs(row));
+    if (!core::Scheduler::runs(row)) continue;
+    SimHost h(c, {}, 3);
+    const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
+    h.add_session(v[0], {.launches_per_burst = 20, .pause_ns = 5 * kMs});
+    h.add_session(v[1], {});
+    h.run_until(5 * kSecond);
+    const uint64_t got[] = {h.truth(v[0]).on_gpu_ns, h.truth(v[1]).on_gpu_ns};
+    EXPECT_GT(got[0] + got[1], 4 * kSecond);
+    if (row.starvation_free) {
+      EXPECT_GT(got[0], 0u);
+      EXPECT_GT(got[1], 0u);
+    }
+    EXPECT_EQ(h.policy_violations(), 0u);
+  }
+}
+
 TEST(SchedulerSim, SharesFollowWeightsAndTheirChange) {
   SimHost h(config(), {}, 1);
   const std::vector<core::VgpuId> v = {h.add_vgpu(200), h.add_vgpu(100)};
