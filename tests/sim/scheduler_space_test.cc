@@ -88,7 +88,7 @@ TEST(SchedulerInSpaceSim, WeightsThatChangeMoveSms) {
 // What the registry says of a policy: it lets two who have work run side by side, or one after the other.
 TEST(SchedulerInSpaceSim, EveryPolicyKeepsToWhatItsRowSays) {
   for (const policy::Registration& row : policy::registry()) {
-    if (!row.exclusive) continue;
+    if (!core::Scheduler::runs(row)) continue;
     SCOPED_TRACE(row.name);
     SimHost h(in_space(4, row.name.data()), {}, 9);
     const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
