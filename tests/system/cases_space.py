@@ -112,3 +112,9 @@ class CannotShareInSpace(unittest.TestCase):
     def test_a_policy_that_gives_the_gpu_whole(self):
         text = self.refusal('[scheduler]\nspatial = true\npolicy = "fcfs"\n')
         self.assertIn("wfq", text)
+
+    def test_a_policy_that_sluiced_cannot_run(self):
+        text = self.refusal('[scheduler]\npolicy = "srt"\n')
+        self.assertIn("simulator", text)
+        self.assertIn("sluiced runs: wfq, ", text)
+        self.assertIn("no such policy", self.refusal('[scheduler]\npolicy = "fair"\n'))
