@@ -95,8 +95,8 @@ class Space(WithSluiced):
             self.assert_right(p.finish(), p.name)
 
 
-class CannotShareInSpace(unittest.TestCase):
-    """What spatial = true cannot work with is said at once, and what to do."""
+class RefusedSchedulers(unittest.TestCase):
+    """What the scheduler cannot work with is said at once, and what to do."""
 
     def refusal(self, extra, env=None):
         s = Sluiced(support.BUILD, support.folder(), device="soft", extra=extra, env=env)
