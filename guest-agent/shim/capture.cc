@@ -85,6 +85,14 @@ CUresult spoil(Capture& capture, CUresult why) {
   capture.spoilt = true;
   return why;
 }
+template <class Which>
+void drop(Which which) {
+  if (!capturing()) return;
+  Captures& c = all();
+  std::lock_guard lock(c.mutex);
+  const auto n = std::erase_if(c.under_way, [&](const auto& one) { return which(*one); });
+  g_under_way.fetch_sub(static_cast<uint32_t>(n), std::memory_order_relaxed);
+}
 // What a call on a stream that does not capture means for those that do: nullopt, nothing.
 std::optional<CUresult> beside_captures(Captures& c, CUstream stream) {
   Capture* other = is_legacy(stream) ? with_blocking_stream(c) : nullptr;
@@ -177,6 +185,13 @@ CUresult refuse_for_context(uint64_t context) {
   for (const auto& one : c.under_way)
     if (one->context == context) r = spoil(*one, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   return r;
+}
+
+void end_captures_of_stream(CUstream stream) {
+  drop([stream](const Capture& one) { return one.origin == stream; });
+}
+void end_captures_of_context(uint64_t context) {
+  drop([context](const Capture& one) { return one.context == context; });
 }
 
 CUstreamCaptureStatus capture_status(CUstream stream, cuuint64_t* id) {

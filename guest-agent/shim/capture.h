@@ -43,6 +43,11 @@ class InContext {
   const CUresult status;
 };
 
+// A stream, or a context with all of its streams, is destroyed: captures that began there are over, and what
+// they kept is gone.
+void end_captures_of_stream(CUstream stream);
+void end_captures_of_context(uint64_t context);
+
 CUstreamCaptureStatus capture_status(CUstream stream, cuuint64_t* id);
 
 }  // namespace sluice::guest

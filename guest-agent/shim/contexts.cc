@@ -24,6 +24,7 @@ CUresult set_top(uint64_t handle) {
 }
 
 void forget_context(uint64_t handle) {
+  end_captures_of_context(handle);
   State& s = state();
   {
     std::lock_guard lock(s.contexts_mutex);

@@ -85,6 +85,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const uint64_t context = info->context;
   if (!state().streams.remove(wire(stream))) return CUDA_ERROR_INVALID_HANDLE;
+  end_captures_of_stream(stream);
   return SLUICE_CALL(cuStreamDestroy_v2, *e.session, context, stream);
 }
 

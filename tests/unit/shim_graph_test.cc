@@ -212,6 +212,19 @@ TEST(ShimGraph, WhatCaptureForbids) {
     EXPECT_EQ(launch(s, nullptr, 0, 1, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     OK(launch(s, nullptr, 0, 1, 1)) << "all as before";
+    // Destroying the stream, or its context, ends the capture; nobody else is kept from anything by it.
+    begin(blocking);
+    OK(cuStreamDestroy(blocking));
+    OK(launch(s, nullptr, 0, 1, 1)) << "after the stream has gone";
+    OK(cuCtxSynchronize());
+    CUcontext other;
+    OK(cuCtxCreate(&other, nullptr, 0, 0));
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    begin(blocking);
+    OK(cuCtxDestroy(other));
+    OK(cuCtxSetCurrent(context));
+    OK(launch(s, nullptr, 0, 1, 1)) << "after its context has gone";
+    OK(cuCtxSynchronize());
   });
 }
 
