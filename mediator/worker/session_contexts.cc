@@ -103,6 +103,15 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
         false);
   }
   if ((r = register_pages(*c)) != CUDA_SUCCESS) return r;
+  // Whatever fails from here on, no eviction is brought to a context that is gone.
+  struct Forwarding {
+    EvictForwarder& forwarder;
+    CUcontext cu;
+    bool stays = false;
+    ~Forwarding() {
+      if (!stays) forwarder.close(cu);
+    }
+  } forwarding{forwarder_, cu};
   if ((r = forwarder_.open(cu, &c->evict_word)) != CUDA_SUCCESS) return r;
   r = api_.cuStreamCreate(&c->transfers, CU_STREAM_NON_BLOCKING);
   if (r != CUDA_SUCCESS) return r;
@@ -128,10 +137,10 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
       if (c->per_thread) engine_.remove_stream(c->per_thread->id);
       c->legacy = c->per_thread = nullptr;
       c->controls->abandon();
-      forwarder_.close(cu);
       return r;
     }
     ++contexts_open_;
+    forwarding.stays = true;
     ranges.assign(extents_.begin(), extents_.end());
   }
   for (auto [offset, bytes] : ranges) register_region(offset, bytes);
