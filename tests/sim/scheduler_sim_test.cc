@@ -19,14 +19,7 @@ core::SchedulerConfig config() {
 // Shares of the truth over intervals in which all have work, since `base`.
 std::vector<double> shares(const SimHost& h, const std::vector<VgpuTruth>& base,
                            const std::vector<core::VgpuId>& v) {
-  double whole = 0;
-  std::vector<double> got;
-  for (size_t i = 0; i < v.size(); ++i) {
-    got.push_back(static_cast<double>(h.truth(v[i]).all_gpu_ns - base[i].all_gpu_ns));
-    whole += got.back();
-  }
-  for (double& g : got) g /= whole;
-  return got;
+  return shares_since(h, base, v, &VgpuTruth::all_gpu_ns);
 }
 
 // A policy that sluiced starts with serves whoever has work, and only some promise that to everybody at all times.

@@ -17,15 +17,9 @@ core::SchedulerConfig in_space(uint32_t sms, const char* policy = "wfq") {
   return c;
 }
 
-std::vector<double> sm_shares(const SimHost& h, const std::vector<VgpuTruth>& base, const std::vector<core::VgpuId>& v) {
-  double whole = 0;
-  std::vector<double> got;
-  for (size_t i = 0; i < v.size(); ++i) {
-    got.push_back(static_cast<double>(h.truth(v[i]).all_sm_ns - base[i].all_sm_ns));
-    whole += got.back();
-  }
-  for (double& g : got) g /= whole;
-  return got;
+std::vector<double> sm_shares(const SimHost& h, const std::vector<VgpuTruth>& base,
+                           const std::vector<core::VgpuId>& v) {
+  return shares_since(h, base, v, &VgpuTruth::all_sm_ns);
 }
 
 TEST(SchedulerInSpaceSim, WholeSmsAreHeldForGood) {

@@ -348,4 +348,16 @@ void SimHost::launch_ends(SessionId s, uint64_t epoch) {
   worker_tries(s);
 }
 
+std::vector<double> shares_since(const SimHost& h, const std::vector<VgpuTruth>& base, const std::vector<core::VgpuId>& v,
+                                 uint64_t VgpuTruth::*what) {
+  double whole = 0;
+  std::vector<double> got;
+  for (size_t i = 0; i < v.size(); ++i) {
+    got.push_back(static_cast<double>(h.truth(v[i]).*what - base[i].*what));
+    whole += got.back();
+  }
+  for (double& g : got) g /= whole;
+  return got;
+}
+
 }  // namespace sluice::sim

@@ -153,4 +153,8 @@ class SimHost {
   uint64_t policy_violations_ = 0, ended_ = 0;
 };
 
+// Shares of `what` of the truth since `base`; as a rule of what was had while all had work.
+std::vector<double> shares_since(const SimHost& h, const std::vector<VgpuTruth>& base, const std::vector<core::VgpuId>& v,
+                                 uint64_t VgpuTruth::*what);
+
 }  // namespace sluice::sim
