@@ -9,12 +9,10 @@ namespace {
 
 // What fresh device memory holds when a program is recorded.
 constexpr std::byte kFreshByte{0xcd};
-// Of all buffers: far above any recorded program; a typing error must not ask for all memory.
-constexpr std::uint64_t kMaxBufferBytes = 256ull << 20;
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : rest_(text) {}
+  Parser(std::string_view text, std::uint64_t max_bytes) : rest_(text), max_bytes_(max_bytes) {}
 
   Trace run() {
     Trace trace;
@@ -29,7 +27,7 @@ class Parser {
       } else if (what == "buffer") {
         if (number() != sizes_.size()) fail("buffers are numbered from 0 on");
         const std::uint64_t bytes = number();
-        if (bytes > kMaxBufferBytes - all_bytes_) fail("too large a buffer");
+        if (bytes > max_bytes_ - all_bytes_) fail("too large a buffer");
         all_bytes_ += bytes;
         sizes_.push_back(bytes);
         trace.work.buffers.push_back(
@@ -161,11 +159,14 @@ class Parser {
   std::string_view rest_, line_;
   std::size_t number_of_line_ = 0;
   std::vector<std::uint64_t> sizes_;
+  std::uint64_t max_bytes_;
   std::uint64_t all_bytes_ = 0;
 };
 
 }  // namespace
 
-Trace parse_trace(std::string_view text) { return Parser(text).run(); }
+Trace parse_trace(std::string_view text, std::uint64_t max_bytes) {
+  return Parser(text, max_bytes).run();
+}
 
 }  // namespace sluice::suite

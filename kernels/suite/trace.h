@@ -4,6 +4,7 @@
 // Pure; any thread. Does not open files; does not trust the text: a malformed one is an error.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,8 +17,12 @@ struct Trace {
   Case work;           // work.ptx is empty: for the caller to fill
 };
 
+// Of all buffers of one recording: far above any recorded program; a typing error must not ask for all
+// memory. Programs of a GPU's sizes (tests/cccl/timing) say more.
+inline constexpr std::uint64_t kMaxTraceBytes = 256ull << 20;
+
 // Throws std::runtime_error with the line's number. Where a program read memory back stands an
 // Expect step; check() has nothing further to compare.
-Trace parse_trace(std::string_view text);
+Trace parse_trace(std::string_view text, std::uint64_t max_bytes = kMaxTraceBytes);
 
 }  // namespace sluice::suite

@@ -88,5 +88,10 @@ TEST(SuiteTrace, RefusesWhatIsMalformed) {
     EXPECT_THROW(parse_trace(with(line, instead)), std::runtime_error) << instead;
 }
 
+TEST(SuiteTrace, HoldsAsManyBytesAsItsReaderAllows) {
+  EXPECT_EQ(parse_trace(kGood, 20).work.buffers.size(), 2u);
+  EXPECT_THROW(parse_trace(kGood, 19), std::runtime_error);
+}
+
 }  // namespace
 }  // namespace sluice::suite

@@ -56,7 +56,7 @@ suite::Case load(const std::filesystem::path& path) {
     const std::size_t buffer = std::stoul(line.substr(9), &end);
     contents.emplace_back(buffer, line.substr(9 + end));
   }
-  suite::Trace parsed = suite::parse_trace(trace);
+  suite::Trace parsed = suite::parse_trace(trace, std::uint64_t{8} << 30);
   for (const auto& [buffer, how] : contents) fill(parsed.work.buffers.at(buffer).initial, how);
   parsed.work.ptx = read_file(path.parent_path() / parsed.module);
   parsed.work.deterministic = true;
