@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""A manual page and the program's --help name the same options.
+
+    man_pages_test.py PROGRAM PAGE [PROGRAM PAGE ...]
+
+Options of a program's commands (`PROGRAM COMMAND --help`) count as the program's.
+"""
+import re
+import subprocess
+import sys
+
+LONG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+failures = []
+
+
+def help_of(*command):
+    p = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=60)
+    if p.returncode != 0 or "--help" not in p.stdout:
+        sys.exit(f"{' '.join(command)} --help: status {p.returncode}, {p.stdout + p.stderr!r}")
+    return p.stdout
+
+
+def commands_of(text):
+    """The names under "Subcommands:" (CLI11)."""
+    part = re.search(r"^(?:Subcommands|SUBCOMMANDS):\n((?:[ \t]+.*\n?|\n)*)", text, re.M)
+    return re.findall(r"^  ([a-z][a-z-]*)", part[1], re.M) if part else []
+
+
+def documented(page):
+    """Options that stand at the head of a paragraph under OPTIONS: those are explained, not only mentioned."""
+    text = open(page).read().replace(r"\-", "-")
+    options = re.search(r"^\.SH OPTIONS\n(.*?)(?=^\.SH )", text, re.M | re.S)
+    if not options:
+        sys.exit(f"{page}: no section OPTIONS")
+    heads = re.findall(r"^\.TP\n(\.\w+ .*)$", options[1], re.M)
+    return {o for head in heads for o in LONG.findall(head)}
+
+
+pairs = list(zip(sys.argv[1::2], sys.argv[2::2]))
+if not pairs:
+    sys.exit(__doc__)
+for program, page in pairs:
+    text = help_of(program)
+    in_help = set(LONG.findall(text))
+    for command in commands_of(text):
+        in_help |= set(LONG.findall(help_of(program, command)))
+    in_page = documented(page)
+    if len(in_help) < 3:
+        failures.append(f"{program}: only {sorted(in_help)} in --help")
+    for option in sorted(in_help - in_page):
+        failures.append(f"{page}: says nothing of {option}")
+    for option in sorted(in_page - in_help):
+        failures.append(f"{page}: {option} is not in --help")
+
+print("\n".join(failures) if failures else f"{len(pairs)} pages agree with --help")
+sys.exit(1 if failures else 0)
