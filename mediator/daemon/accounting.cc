@@ -136,7 +136,7 @@ void Accounting::stop(uint64_t) {
 
 void Accounting::begin_round(uint64_t now_ns) {
   engaged_round_ = engaged();
-  const auto plan = poller_.next(meter_.busy(), meter_.longest_run_ns());
+  const auto plan = poller_.next(meter_.busy(), meter_.known());
   ++turn_;
   if (!engaged_round_ || !sources_.has_registers()) {
     stratum_ns_ = engaged_round_ ? kLogNs : std::max(plan.stratum_ns * kSlowFactor, kSlowStratumNs);
@@ -145,8 +145,10 @@ void Accounting::begin_round(uint64_t now_ns) {
   }
   stratum_ns_ = plan.stratum_ns;
   dense_end_ns_ = now_ns + plan.dense_ns;
+  follow_end_ns_ = dense_end_ns_ + plan.dense_ns / 4;
   pause_end_ns_ = dense_end_ns_ + plan.pause_ns;
   phase_ = Phase::kDense;
+  phase_open_ = true;
   meter_.begin_phase(now_ns);
   dense_slice();
 }
@@ -159,13 +161,19 @@ void Accounting::dense_slice() {
     ++reads_;
     now = monotonic_ns();
   }
-  if (now < dense_end_ns_) {
+  if (now >= dense_end_ns_ && phase_open_) meter_.end_phase(now), phase_open_ = false;
+  // On to the end of a run that began in it.
+  while (!phase_open_ && meter_.follows() && now < follow_end_ns_ && now - begin < kSliceNs) {
+    meter_.follow(now, sources_.status0());
+    ++reads_;
+    now = monotonic_ns();
+  }
+  if (phase_open_ || (meter_.follows() && now < follow_end_ns_)) {
     boost::asio::post(io_, [this, turn = turn_] {
       if (turn == turn_ && phase_ == Phase::kDense) dense_slice();
     });
     return;
   }
-  meter_.end_phase(now);
   begin_sparse(now);
   housekeep(now);
 }
@@ -203,8 +211,9 @@ void Accounting::on_wake() {
   uint64_t to = std::min(from_ns_ + stratum_ns_, std::max(pause_end_ns_, from_ns_ + 1));
   if (now > to || cut) to = std::max(now, from_ns_);
   if (sources_.has_registers()) {
-    meter_.point(now, sources_.status0(), from_ns_, to, cut ? now : due_ns_);
+    meter_.point(now, sources_.status0(), from_ns_, to, cut ? now : due_ns_, poller_.half());
     ++reads_;
+    if (poller_.batch_ends()) meter_.end_batch();
   }
   from_ns_ = to;
   measure_wakes();

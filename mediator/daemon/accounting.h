@@ -87,6 +87,8 @@ class Accounting {
   Phase phase_ = Phase::kStopped;
   uint64_t turn_ = 0;               // slices posted for an earlier phase are stale
   uint64_t dense_end_ns_ = 0;
+  uint64_t follow_end_ns_ = 0;      // a run that began in the phase is followed no longer than this
+  bool phase_open_ = false;         // of kDense: the phase itself has not ended
   uint64_t pause_end_ns_ = 0, stratum_ns_ = 0, from_ns_ = 0, due_ns_ = 0;
   bool engaged_round_ = false;
   uint64_t cpu_mark_ns_ = 0, wakes_mark_ = 0;  // at the begin of the sparse part

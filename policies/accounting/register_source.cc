@@ -4,8 +4,13 @@
 #include <cmath>
 
 namespace sluice::accounting {
+namespace {
 
-RegisterSource::RegisterSource() : owner_(kTsgCount, kNobody) {}
+constexpr double kKept = 0.9;  // of what phases have shown, by each later one
+
+}  // namespace
+
+RegisterSource::RegisterSource(uint64_t gap_ns) : owner_(kTsgCount, kNobody), gap_ns_(gap_ns) {}
 
 void RegisterSource::assign(uint32_t tsgid, uint32_t vgpu) {
   if (tsgid < kTsgCount) owner_[tsgid] = vgpu;
@@ -32,30 +37,74 @@ RegisterSource::Seen RegisterSource::decode(uint32_t status0) const {
 }
 
 void RegisterSource::begin_phase() {
+  if (following_) ++of(last_->owner).runs.lost;
+  following_ = false;
   phase_ = Phase{};
   last_.reset();
 }
 
-void RegisterSource::end_run(bool end_seen) {
-  if (!last_ || last_->owner == kNobody) return;
-  Runs& r = of(last_->owner).runs;
-  const uint64_t ns = last_ns_ - run_start_ns_;
-  r.seen_ns += ns;
-  r.ends += end_seen;
-  if (end_seen && run_begin_seen_) {
-    ++r.whole;
-    r.whole_ns += ns;
-  } else {
-    ++r.cut;
+void RegisterSource::count_whole(uint32_t vgpu, uint64_t ns) {
+  Runs& r = of(vgpu).runs;
+  ++r.whole;
+  r.whole_ns += ns;
+  const double length = static_cast<double>(ns);
+  // The longer, the likelier it was broken; more than e^2 would rest on too few.
+  const double weight = gapless_ns_ > 0 ? std::exp(std::min(length * gaps_ / gapless_ns_, 2.0)) : 1;
+  r.weight += weight;
+  r.weight_ns += weight * length;
+  r.weight_ns2 += weight * length * length;
+}
+
+void RegisterSource::begin_run() {
+  if (last_->owner == kNobody || last_->state != State::kRunning) return;
+  Used& u = of(last_->owner);
+  if (u.begins++ == 0) u.first_begin_ns = last_ns_;
+  u.last_begin_ns = last_ns_;
+}
+
+// What a phase, or a part of it without a gap, has shown of cycles.
+void RegisterSource::end_cycles() {
+  for (Used& u : used_) {
+    if (u.begins > 1) {
+      u.cycles += static_cast<double>(u.begins - 1);
+      u.cycles_ns += static_cast<double>(u.last_begin_ns - u.first_begin_ns);
+    }
+    u.begins = 0;
   }
 }
 
-void RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
+void RegisterSource::end_run(bool end_seen) {
+  if (!last_) return;
+  const uint64_t ns = last_ns_ - run_start_ns_;
+  if (end_seen && run_begin_seen_ && ns > 0 && (shortest_ns_ == 0 || ns < shortest_ns_)) shortest_ns_ = ns;
+  if (last_->owner == kNobody) return;
+  Runs& r = of(last_->owner).runs;
+  r.seen_ns += ns;
+  r.ends += end_seen;
+  if (end_seen && run_begin_seen_) count_whole(last_->owner, ns);
+  else ++r.cut;
+}
+
+bool RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
   const Seen seen = decode(status0);
   if (!last_) run_start_ns_ = now_ns, run_begin_seen_ = false;
+  bool unread = false;
   if (last_) {
     const uint64_t dt = now_ns > last_ns_ ? now_ns - last_ns_ : 0;
+    if (unread = dt > gap_ns(); unread) {
+      phase_.unread_ns += dt;
+      end_run(false);
+      if (run_begin_seen_ && last_->owner != kNobody) ++of(last_->owner).runs.lost;
+      end_cycles();
+      gaps_ += 1;
+      run_start_ns_ = now_ns;
+      run_begin_seen_ = false;
+      last_ = seen;
+      last_ns_ = now_ns;
+      return true;
+    }
     phase_.polled_ns += dt;
+    gapless_ns_ += static_cast<double>(dt);
     phase_.longest_gap_ns = std::max(phase_.longest_gap_ns, dt);
     // As in the paper, the time up to the sample that shows a change belongs to the old state; the
     // delays at both ends of a run cancel out on average.
@@ -80,10 +129,37 @@ void RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
       run_begin_seen_ = true;
       if (last_->owner != kNobody) of(last_->owner).phase_error_ns += dt;
       if (seen.owner != kNobody) of(seen.owner).phase_error_ns += dt;
+      last_ = seen;
+      begin_run();
+      return false;
     }
   }
   last_ = seen;
   last_ns_ = now_ns;
+  return false;
+}
+
+void RegisterSource::follow(uint64_t now_ns, uint32_t status0) {
+  if (!following_) return;
+  const Seen seen = decode(status0);
+  const uint64_t dt = now_ns > last_ns_ ? now_ns - last_ns_ : 0;
+  if (dt > gap_ns()) {
+    ++of(last_->owner).runs.lost;
+    broke_ = true;
+    following_ = false;
+    last_.reset();
+    return;
+  }
+  last_ns_ = now_ns;
+  Used& u = of(last_->owner);
+  u.total_ns += dt;
+  u.round_ns += static_cast<double>(dt);
+  round_ns_ += static_cast<double>(dt);
+  if (seen.state == last_->state && seen.tsgid == last_->tsgid && seen.owner == last_->owner) return;
+  u.edge_ns += dt;
+  count_whole(last_->owner, last_ns_ - run_start_ns_);
+  following_ = false;
+  last_.reset();
 }
 
 RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
@@ -106,22 +182,30 @@ RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
     phases_ += pause_ns > 0;
     round_ns_ += polled + pause;
   }
-  last_.reset();
+  end_cycles();
+  // Old ones are forgotten: programs change.
+  for (Used& u : used_) u.cycles *= kKept, u.cycles_ns *= kKept;
+  gaps_ *= kKept, gapless_ns_ *= kKept;
+  shortest_ns_ += shortest_ns_ / 32;
+  following_ = last_ && last_->owner != kNobody && last_->state == State::kRunning && run_begin_seen_;
+  broke_ = false;
+  if (!following_) last_.reset();
   return phase_;
 }
 
-void RegisterSource::point(uint32_t status0, uint64_t stratum_ns) {
+void RegisterSource::point(uint32_t status0, uint64_t stratum_ns, uint32_t half) {
   const Seen seen = decode(status0);
   const uint32_t owner = seen.owner;
   const double s = static_cast<double>(stratum_ns);
   if (owner != kNobody) {
     of(owner).total_ns += stratum_ns;
     of(owner).round_ns += s;
+    of(owner).batches.add(half, 0, s);
   }
   // Only those found now or before differ between this read and the last.
   if (reads_ > 0 && owner != last_read_) {
-    if (owner != kNobody) of(owner).variance += s * s / 2;
-    if (last_read_ != kNobody) of(last_read_).variance += s * s / 2;
+    if (owner != kNobody) of(owner).point_variance += s * s / 2;
+    if (last_read_ != kNobody) of(last_read_).point_variance += s * s / 2;
   } else if (reads_ == 0) {
     for (Used& u : used_) u.unknown_ns += stratum_ns;
   }
@@ -134,7 +218,12 @@ void RegisterSource::point(uint32_t status0, uint64_t stratum_ns) {
 uint64_t RegisterSource::error_ns(uint32_t vgpu) const {
   if (vgpu >= used_.size()) return 0;
   const Used& u = used_[vgpu];
-  return u.edge_ns + u.unknown_ns + static_cast<uint64_t>(3.3 * std::sqrt(u.variance));
+  const double points = u.batches.batches() >= BatchError::kLeast ? u.batches.bound_ns(0) : 3.3 * std::sqrt(u.point_variance);
+  return u.edge_ns + u.unknown_ns + static_cast<uint64_t>(std::hypot(3.3 * std::sqrt(u.variance), points));
+}
+
+void RegisterSource::end_batch() {
+  for (Used& u : used_) u.batches.end_batch();
 }
 
 double RegisterSource::take_change() {

@@ -13,11 +13,13 @@
 // charged to nobody.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "abi/registers.h"
+#include "policies/accounting/batch_error.h"
 
 namespace sluice::accounting {
 
@@ -25,6 +27,7 @@ class RegisterSource {
  public:
   static constexpr uint32_t kTsgCount = 4096;  // 12 bits in the register
   static constexpr uint32_t kNobody = 0xffffffffu;
+  static constexpr uint64_t kNever = ~0ull;
 
   struct Phase {
     uint64_t polled_ns = 0;        // first to last sample
@@ -33,9 +36,13 @@ class RegisterSource {
     uint64_t unassigned_ns = 0;    // channel groups that belong to no vGPU
     uint32_t switches = 0;
     uint64_t longest_gap_ns = 0;   // between two samples: what is shorter may go unseen
+    uint64_t unread_ns = 0;        // in gaps that were too long, see below
   };
 
-  RegisterSource();
+  // `gap_ns`: a gap between two samples that is longer than this, and than half of the shortest time that was seen without a
+  // change, is time not read: something may have come and gone in it (a reader that was interrupted would take two
+  // kernels with a short pause between them for one).
+  explicit RegisterSource(uint64_t gap_ns = kNever);
 
   // Channel group `tsgid` belongs to `vgpu` from now on (kNobody: to none). Out of range: ignored.
   void assign(uint32_t tsgid, uint32_t vgpu);
@@ -48,41 +55,64 @@ class RegisterSource {
   }
 
   void begin_phase();
-  // Times do not go backwards within a phase.
-  void sample(uint64_t now_ns, uint32_t status0);
+  // Times do not go backwards within a phase. Returns whether the time since the last sample counts as not read.
+  bool sample(uint64_t now_ns, uint32_t status0);
   // Ends the phase; `pause_ns` is the unpolled time that these samples are to stand for as well.
   // Advances used_ns() of each vGPU by what it used in the phase, scaled.
   Phase end_phase(uint64_t pause_ns);
 
+  // After a phase: whether a run that began in it goes on. Whoever reads on until it ends, within reason, makes each
+  // run that begins in a phase a whole one: phases then choose runs by where they begin, long ones as often as short ones.
+  // That time counts as used, and is not to be stood for by others.
+  bool follows() const { return following_; }
+  bool broke() const { return broke_; }  // by a gap that was too long
+  void follow(uint64_t now_ns, uint32_t status0);
+
   uint64_t used_ns(uint32_t vgpu) const { return vgpu < used_.size() ? used_[vgpu].total_ns : 0; }
   // A single read in a pause, made at a random time in a stratum of `stratum_ns`, for which it stands. Between
-  // end_phase(0) and begin_phase().
-  void point(uint32_t status0, uint64_t stratum_ns);
+  // end_phase(0) and begin_phase(). `half`: of its batch (AdaptivePoller::half()).
+  void point(uint32_t status0, uint64_t stratum_ns, uint32_t half = 0);
+  // The last one ended a batch (AdaptivePoller::batch_ends()). O(vGPUs).
+  void end_batch();
 
   // By how much used_ns() may be wrong, either way. Three parts: each switch that was seen lies anywhere
   // between two samples; single reads are right on average only; so are phases that stand for their pause.
   // The first is a bound; for the other two it is 3.3 standard errors (wrong once in a thousand),
-  // estimated from differences of successive reads or phases, which is right also where loads drift, and
-  // too large where they are periodic. A first phase says nothing of its pause: all of that is error.
+  // estimated from differences of successive phases and of the halves of batches of reads (batch_error.h; of successive reads
+  // until there are some), which is right also where loads drift. A first phase says nothing of its pause: all of that is error.
   // A program that knew when phases come could hide from them; that is why both are drawn at random.
   uint64_t error_ns(uint32_t vgpu) const;
 
   // Runs: times without a break in which a vGPU's channel group was running, seen within phases. Where a
-  // program waits after each kernel they are its kernels. Runs that a phase's end cuts are counted
-  // (a launch longer than every phase is one long cut run), so that the mean is that of a renewal process:
-  // run time seen / ends seen; where nearly all are whole, the mean of the whole ones, which is sharper.
+  // program waits after each kernel they are its kernels. The mean is that of the runs that began in a phase and were
+  // followed to their end, each weighed by the inverse of its chance not to be broken by a gap. Where many could not be
+  // (a launch longer than every phase), it is that of a renewal process: run time seen in phases / ends seen there.
   struct Runs {
     uint64_t whole = 0, whole_ns = 0;  // begin and end seen
-    uint64_t ends = 0;
-    uint64_t cut = 0;                  // begin or end not seen
+    uint64_t ends = 0;                 // within phases
+    uint64_t lost = 0;                 // begun in a phase, and their end was not seen
+    uint64_t cut = 0;                  // begin or end not seen within a phase
     uint64_t seen_ns = 0;
+    double weight = 0, weight_ns = 0, weight_ns2 = 0;  // of the whole ones
     // 0: not known, no end was seen.
     double mean_ns() const {
-      if (whole > 8 * cut && whole > 0) return static_cast<double>(whole_ns) / static_cast<double>(whole);
+      if (whole > 8 * lost && weight > 0) return weight_ns / weight;
       return ends ? static_cast<double>(seen_ns) / static_cast<double>(ends) : 0;
+    }
+    // The mean's standard error is below 1 % of it.
+    bool known() const {
+      if (whole < 12 || whole <= 8 * lost) return false;
+      const double mean = weight_ns / weight, variance = weight_ns2 / weight - mean * mean;
+      return variance < 1e-4 * mean * mean * static_cast<double>(whole);
     }
   };
   Runs runs(uint32_t vgpu) const { return vgpu < used_.size() ? used_[vgpu].runs : Runs{}; }
+
+  // From the begin of one of v's runs to that of its next, by phases that hold several, the later ones above all; 0: not known.
+  uint64_t cycle_ns(uint32_t vgpu) const {
+    if (vgpu >= used_.size() || used_[vgpu].cycles < 1) return 0;
+    return static_cast<uint64_t>(used_[vgpu].cycles_ns / used_[vgpu].cycles);
+  }
 
   // Part of the time since the last call in which v was running, by all reads; for AdaptivePoller::observe.
   // Returns the largest change of any vGPU's load against the call before, less three standard errors.
@@ -91,13 +121,17 @@ class RegisterSource {
  private:
   struct Used {
     uint64_t total_ns = 0, edge_ns = 0;  // edge_ns: hard error
-    double variance = 0;                 // of the rest, ns^2
+    double variance = 0;                 // of phases that stand for their pause, ns^2
+    double point_variance = 0;           // of single reads, by themselves
+    BatchError batches;                  // of the same, by batches
     uint64_t unknown_ns = 0;             // a first phase's pause
     uint64_t phase_ns = 0, phase_error_ns = 0;
     double last_share = 0;               // in the phase before
     bool last_read = false;              // the read before found it running
     double load = 0, round_ns = 0;       // for take_change()
     Runs runs;
+    double cycles = 0, cycles_ns = 0;    // weighed, the later ones more
+    uint64_t first_begin_ns = 0, last_begin_ns = 0, begins = 0;  // of runs, in this phase since its last gap
   };
   enum class State : uint8_t { kIdle, kSwitching, kRunning };
   struct Seen {
@@ -107,9 +141,18 @@ class RegisterSource {
   };
   Seen decode(uint32_t status0) const;
   void end_run(bool end_seen);
+  void begin_run();
+  void end_cycles();
+  void count_whole(uint32_t vgpu, uint64_t ns);
+  uint64_t gap_ns() const { return gap_ns_ == kNever ? kNever : std::max(gap_ns_, shortest_ns_ / 2); }
   Used& of(uint32_t vgpu);
 
   std::vector<uint32_t> owner_;  // by tsgid
+  const uint64_t gap_ns_;
+  uint64_t shortest_ns_ = 0;     // without a change, begin and end seen; 0: none yet. Forgotten slowly
+  double gaps_ = 0, gapless_ns_ = 0;  // how often a phase is broken, the later ones more
+  bool broke_ = false;
+  bool following_ = false;       // with last_ and run_start_ns_ as they were
   uint32_t switching_ = kNobody;
   std::vector<Used> used_;       // by vGPU
   Phase phase_;

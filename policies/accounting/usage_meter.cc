@@ -17,7 +17,7 @@ uint64_t least(const RegisterSource& registers, uint32_t id) {
 
 }  // namespace
 
-UsageMeter::UsageMeter(const Config& config) : config_(config), owner_(RegisterSource::kTsgCount, kNobody), log_(config.log) {
+UsageMeter::UsageMeter(const Config& config) : config_(config), owner_(RegisterSource::kTsgCount, kNobody), registers_(config.gap_ns), log_(config.log) {
   usable_[static_cast<size_t>(Source::kWords)] = true;
   for (uint32_t t = 0; t < RegisterSource::kTsgCount; ++t) registers_.assign(t, 0);
 }
@@ -214,11 +214,11 @@ void UsageMeter::sample(uint64_t now_ns, uint32_t status0) {
   if (!in_phase_) return;
   flip_late(now_ns);
   if (learns_) learn(status0);
-  if (phase_at_ns_ != 0 && blind()) add_blind(phase_at_ns_, now_ns);
   note_unknown(status0);
-  if (phase_at_ns_ != 0) note_taken(status0, now_ns > phase_at_ns_ ? now_ns - phase_at_ns_ : 0);
+  const bool unread = registers_.sample(now_ns, status0);
+  if (phase_at_ns_ != 0 && (unread || blind())) add_blind(phase_at_ns_, now_ns);
+  if (phase_at_ns_ != 0 && !unread) note_taken(status0, now_ns > phase_at_ns_ ? now_ns - phase_at_ns_ : 0);
   phase_at_ns_ = now_ns;
-  registers_.sample(now_ns, status0);
 }
 
 void UsageMeter::end_phase(uint64_t now_ns) {
@@ -230,8 +230,20 @@ void UsageMeter::end_phase(uint64_t now_ns) {
   covered_ns_ = std::max(covered_ns_, now_ns);
 }
 
+void UsageMeter::follow(uint64_t now_ns, uint32_t status0) {
+  if (!registers_.follows()) return;
+  flip_late(now_ns);
+  registers_.follow(now_ns, status0);
+  // Read without a gap, or that gap ended it.
+  const uint64_t from = covered_ns_;
+  covered_ns_ = std::max(covered_ns_, now_ns);
+  if (registers_.broke() || blind()) return add_blind(from, covered_ns_);
+  for (uint32_t h : holders_)
+    vgpus_[h].dense_held_ns += covered_ns_ - std::min(covered_ns_, std::max(from, vgpus_[h].held_since_ns));
+}
+
 void UsageMeter::point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns,
-                       uint64_t due_ns) {
+                       uint64_t due_ns, uint32_t half) {
   if (in_phase_ || to_ns <= from_ns) return;
   flip_late(now_ns);
   if (learns_) learn(status0);
@@ -254,17 +266,32 @@ void UsageMeter::point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint
     g.point_ran_ns += ran ? s : 0;
     if (g.last_point >= 0 && (g.last_point == 1) != ran) g.point_variance += s * s / 2;
     g.last_point = ran;
+    g.batches.add(half, s, ran ? s : 0);
     ++g.points;
   }
   // The others' by what each read stands for: nobody knows for how long they should have run.
-  registers_.point(granted ? 0 : status0, to_ns - from_ns);
+  registers_.point(granted ? 0 : status0, to_ns - from_ns, half);
 }
 
-uint64_t UsageMeter::longest_run_ns() const {
-  double longest = 0;
-  for (uint32_t v = 0; v < vgpus_.size(); ++v)
-    if (vgpus_[v].present) longest = std::max(longest, runs(v).mean_ns());
-  return static_cast<uint64_t>(longest);
+void UsageMeter::end_batch() {
+  for (Vgpu& g : vgpus_) g.batches.end_batch();
+  registers_.end_batch();
+}
+
+// The cycle is that of whoever was read most often: nobody's error weighs more.
+AdaptivePoller::Known UsageMeter::known() const {
+  AdaptivePoller::Known k;
+  double longest = 0, most = 0;
+  k.lengths = true;
+  for (uint32_t v = 0; v < vgpus_.size(); ++v) {
+    const Vgpu& g = vgpus_[v];
+    if (!g.present) continue;
+    longest = std::max(longest, runs(v).mean_ns());
+    if (g.busy && g.grants > 0) k.lengths &= runs(v).known();
+    if (g.point_ns > most) most = g.point_ns, k.cycle_ns = registers_.cycle_ns(run_id(v));
+  }
+  k.longest_run_ns = static_cast<uint64_t>(longest);
+  return k;
 }
 
 // ---- switch log, words -----------------------------------------------------------------------
@@ -301,7 +328,8 @@ Estimate UsageMeter::by_registers(const Vgpu& g, uint32_t v, uint64_t held_ns, u
     const double part = g.point_ran_ns / g.point_ns, scale = rest / g.point_ns;
     used = part * static_cast<double>(read);
     error = std::max(part, 1 - part) * static_cast<double>(blind);
-    error += std::min(rest, scale * 3.3 * std::sqrt(g.point_variance) + rest * kCertainty / static_cast<double>(g.points));
+    const double points = g.batches.batches() >= BatchError::kLeast ? g.batches.bound_ns(part) : 3.3 * std::sqrt(g.point_variance);
+    error += std::min(rest, scale * points + rest * kCertainty / static_cast<double>(g.points));
   }
   e.used_ns += static_cast<uint64_t>(used);
   e.error_ns += static_cast<uint64_t>(error) + std::min(open_ns, read) + 1;
@@ -384,6 +412,7 @@ void UsageMeter::rebase(uint64_t now_ns) {
     g.phase_blind_ns = 0;
     g.point_ns = g.point_ran_ns = g.point_variance = 0;
     g.last_point = -1;
+    g.batches = BatchError{};
     g.words = WordSource{};
     g.has_words = false;
     registers_.forget(run_id(v));

@@ -15,7 +15,7 @@
 //
 // Between dense phases the registers are read at random times. Since the mediator knows exactly for how long each vGPU
 // held the GPU, only the running part of that has to be estimated: it is the part of the reads in its turns that saw it
-// running. The error is 3.3 standard errors of that (wrong once in a thousand), and, since reads that all agree do not
+// running. The error is 3.3 standard errors of that (wrong once in a thousand; batch_error.h), and, since reads that all agree do not
 // prove that all time does, ln(1000) reads' worth besides.
 //
 // Pure; one thread; times do not go backwards. Whoever reads (mediator/daemon/accounting.h) feeds it. vGPUs are small
@@ -29,6 +29,8 @@
 #include <utility>
 #include <vector>
 
+#include "policies/accounting/adaptive_poller.h"
+#include "policies/accounting/batch_error.h"
 #include "policies/accounting/clock_estimator.h"
 #include "policies/accounting/register_source.h"
 #include "policies/accounting/switch_log.h"
@@ -50,6 +52,7 @@ class UsageMeter {
     // Smaller corrections wait until they have grown to this.
     uint64_t least_correction_ns = 20'000;
     uint64_t late_ns = 250'000;  // a read is late after this
+    uint64_t gap_ns = 5'000;     // in a phase: RegisterSource
     // Grants of one vGPU in which an unknown group has to be seen before it is taken for that vGPU's.
     uint32_t grants_to_learn = 4;
   };
@@ -93,14 +96,20 @@ class UsageMeter {
   void begin_phase(uint64_t now_ns);
   void sample(uint64_t now_ns, uint32_t status0);
   void end_phase(uint64_t now_ns);
-  void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns);
+  // `half`: of its batch (AdaptivePoller::half()).
+  void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns, uint32_t half = 0);
   void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns) {
     point(now_ns, status0, from_ns, to_ns, now_ns);
   }
+  // The last single read ended a batch (AdaptivePoller::batch_ends()). O(vGPUs).
+  void end_batch();
+  // After a phase: a run that began in it goes on, and reading on until its end makes it a whole one.
+  bool follows() const { return registers_.follows(); }
+  void follow(uint64_t now_ns, uint32_t status0);
   uint64_t late_points() const { return late_points_; }
   // For AdaptivePoller. O(vGPUs).
   double take_change() { return registers_.take_change(); }
-  uint64_t longest_run_ns() const;
+  AdaptivePoller::Known known() const;
   RegisterSource::Runs runs(uint32_t vgpu) const { return registers_.runs(run_id(vgpu)); }
 
   // --- switch log ---------------------------------------------------------------------------
@@ -150,6 +159,7 @@ class UsageMeter {
     // Single reads while it held: what they stand for, and the part that saw it running.
     double point_ns = 0, point_ran_ns = 0, point_variance = 0;
     int last_point = -1;           // -1: none, 0: it did not run, 1: it ran
+    BatchError batches;            // of the same reads
     uint64_t points = 0;
     bool lost_groups = false;      // not all of its channel groups are known
     uint64_t lost_mark_ns = 0;     // held when that began

@@ -119,18 +119,22 @@ void read_all(History& h, UsageMeter& m, const Use& use, std::vector<UsageMeter:
   };
   uint64_t now = 0;
   while (now < h.now) {
-    const auto plan = poller.next(n, m.longest_run_ns());
+    const auto plan = poller.next(n, m.known());
     const bool deaf = now >= use.deaf_from && now < use.deaf_to;
     const uint64_t dense_end = std::min(now + plan.dense_ns, h.now), end = std::min(dense_end + plan.pause_ns, h.now);
+    uint64_t sparse = dense_end;
     if (!deaf) {
       m.begin_phase(now);
       for (uint64_t t = now; t <= dense_end; t += kUs) until(t), m.sample(t, at(t));
       m.end_phase(dense_end);
+      const uint64_t follow_end = std::min(dense_end + plan.dense_ns / 4, end);
+      for (; m.follows() && sparse < follow_end; sparse += kUs) until(sparse), m.follow(sparse, at(sparse));
     }
-    for (uint64_t from = dense_end; from < end;) {
+    for (uint64_t from = sparse; from < end;) {
       const uint64_t to = std::min(from + plan.stratum_ns, end), t = std::min(poller.read_at(from, to - from), to);
       until(t);
-      if (!deaf) m.point(t, at(t), from, to);
+      if (!deaf) m.point(t, at(t), from, to, t, poller.half());
+      if (poller.batch_ends()) m.end_batch();
       from = to;
     }
     poller.observe(m.take_change());
@@ -271,7 +275,7 @@ TEST(UsageMeter, OneGroupForAllIsTheHoldersAndOfSeveralNobodyKnows) {
   const uint32_t busy = SLUICE_STATUS0(0x800, SLUICE_CTX_VALID, 0, 1), idle = SLUICE_STATUS0(0x800, SLUICE_CTX_VALID, 0, 0);
   const auto dense = [&](uint64_t from, uint64_t to, uint32_t word) {
     m.begin_phase(from);
-    for (uint64_t t = from; t <= to; t += 10 * kUs) m.sample(t, word);
+    for (uint64_t t = from; t <= to; t += 4 * kUs) m.sample(t, word);
     m.end_phase(to);
   };
   m.on_granted(0, 0);
@@ -301,7 +305,7 @@ TEST(UsageMeter, WordsRaiseWithinTheBoundAndNeverLower) {
   m.set_usable(0, Source::kRegisters, true);
   m.on_granted(0, 0);
   m.begin_phase(0);
-  for (uint64_t t = 0; t <= 10 * kMs; t += 10 * kUs)
+  for (uint64_t t = 0; t <= 10 * kMs; t += 4 * kUs)
     m.sample(t, SLUICE_STATUS0(1, SLUICE_CTX_VALID, 0, t < 8 * kMs ? 1 : 0));
   m.end_phase(10 * kMs);
   const auto without = m.read(10 * kMs, 0);
