@@ -11,24 +11,6 @@ namespace sluice::passes {
 
 namespace {
 
-// Bits of a register; 0: not known, or not the same everywhere.
-std::uint32_t width_of(const ptx::Function& f, std::string_view name) {
-  std::uint32_t bytes = 0;
-  for (const ptx::Variable& v : f.variables) {
-    if (v.space != ptx::Space::kReg || v.vector_width != 1) continue;
-    bool is = v.register_count == 0 && v.name == name;
-    std::uint64_t number = 0;
-    if (v.register_count != 0 && name.starts_with(v.name)) {
-      const std::string_view digits = name.substr(v.name.size());
-      is = digits == "0" || (ptx::parse_integer(digits, number) && number < v.register_count);
-    }
-    if (!is) continue;
-    if (bytes != 0 && bytes != v.element_bytes) return 0;
-    bytes = v.element_bytes;
-  }
-  return bytes * 8;
-}
-
 class Objects {
  public:
   explicit Objects(Clone& clone) : clone_(clone) {
@@ -134,7 +116,7 @@ class Objects {
     if (base.front() != '%') {
       if (!shared) return unknown;
       lines.push_back("mov.u32 \t%~ma, " + std::string(base) + ";");
-    } else if (const std::uint32_t bits = width_of(clone_.in.entry, base); bits == 32 && shared) {
+    } else if (const std::uint32_t bits = ptx::register_bits(clone_.in.entry, base, s); bits == 32 && shared) {
       lines.push_back("mov.u32 \t%~ma, " + std::string(base) + ";");
     } else if (bits == 64) {
       lines.push_back((shared ? "mov.u64 \t%~mw, " : "cvta.to.shared.u64 \t%~mw, ") +

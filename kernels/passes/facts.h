@@ -11,7 +11,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
-#include <unordered_set>
 #include <vector>
 
 #include "kernels/passes/author_points.h"
@@ -89,6 +88,14 @@ class ModuleFacts {
  public:
   explicit ModuleFacts(const ptx::Module& module);
   KernelFacts of_entry(const ptx::Function& entry);
+
+  // The function of this name, with its body where there is one; null: none.
+  const ptx::Function* definition(std::string_view name) const;
+  // Whether the text names `function` before `user` begins, so that `user` may name it.
+  bool declared_before(const ptx::Function& function, const ptx::Function& user) const;
+  // What a call through a pointer may reach, in the order in which addresses are taken.
+  const std::vector<const ptx::Function*>& address_taken() const { return address_taken_; }
+  bool links() const { return links_; }  // refers to other modules
 
  private:
   const FunctionFacts& of(const ptx::Function& function);

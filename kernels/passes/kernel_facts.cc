@@ -23,6 +23,18 @@ std::string at_line(std::uint32_t line, const std::string& what) {
 
 }  // namespace
 
+const Function* ModuleFacts::definition(std::string_view name) const {
+  const auto it = by_name_.find(name);
+  return it == by_name_.end() ? nullptr : it->second;
+}
+
+bool ModuleFacts::declared_before(const Function& function, const Function& user) const {
+  const auto& all = module_.functions();
+  return std::any_of(all.begin(), all.end(), [&](const Function& f) {
+    return f.name == function.name && f.range.begin < user.range.begin;
+  });
+}
+
 void ModuleFacts::find_address_taken() {
   std::unordered_set<std::string_view> functions;
   for (const Function& f : module_.functions()) {

@@ -1,10 +1,12 @@
 #include "kernels/passes/rewrite.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "abi/preempt.h"
 #include "kernels/passes/clone.h"
+#include "kernels/passes/inline.h"
 #include "kernels/passes/plan.h"
 #include "kernels/ptx/edit.h"
 
@@ -61,6 +63,95 @@ Attempt attempt(const PassInput& input, Form form, const RewriteOptions& options
   return a;
 }
 
+// The best form of one kernel.
+struct Made {
+  const ptx::Function* entry = nullptr;
+  std::uint32_t number = 0;
+  bool named = true;  // its clone can have a name
+  Attempt made;
+  KernelReport& report() { return made.report; }
+};
+
+// `name`: why its clone can have none.
+Made make(const PassInput& input, const Finding& name, const RewriteOptions& options) {
+  Made m;
+  m.entry = &input.entry;
+  m.named = !name;
+  const KernelFacts& facts = input.facts;
+  Finding why = name;
+  for (Form form : {Form::kResumable, Form::kLoop, Form::kOneTask}) {
+    if (name || (form == Form::kResumable && !facts.author.any)) continue;
+    m.made = attempt(input, form, options);
+    if (!m.made.why_not) break;
+    if (form == Form::kResumable && !facts.opaque) continue;  // author_code says why
+    if (!why || facts.opaque) why = std::move(m.made.why_not);
+    if (facts.opaque) break;
+  }
+  KernelReport& report = m.report();
+  report.name = input.entry.name;
+  report.param_bytes_original = input.entry.param_bytes;
+  report.uses_dynamic_shared = !facts.dynamic_shared.empty();
+  report.persistent = facts.fetches_work || facts.strides_by_grid;
+  report.evictable = !m.made.text.empty();
+  if (facts.author.any && !report.resumable) {
+    const Finding& ignored = facts.author.why_not ? facts.author.why_not : why;
+    report.author_code = ignored.code;
+    report.author_reason = ignored.text;
+  }
+  report.code = why.code;
+  report.reason = std::move(why.text);
+  if (report.evictable) {
+    constexpr std::uint64_t kAlign = SLUICE_PREEMPT_PARAMS_ALIGN;
+    report.param_offset_of_block = (input.entry.param_bytes + kAlign - 1) / kAlign * kAlign;
+  } else {
+    report.passes.clear();
+  }
+  return m;
+}
+
+// Kernels that got no loop, once more with their calls written in place, in a module where that has been
+// done to all of them (inline.h). A loop is better than none, and any clone better than none.
+void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
+                          std::vector<Made>& kernels, const RewriteOptions& options) {
+  const auto may_gain = [](const Made& m) {
+    const Tier tier = m.made.report.tier;
+    return m.named && (tier == Tier::kOpaque || tier == Tier::kPrologue) && has_calls(*m.entry);
+  };
+  if (std::none_of(kernels.begin(), kernels.end(), may_gain)) return;
+  const std::string& text = module.text();
+  const std::string prefix = fresh_prefix(text);
+  ptx::Edits edits;
+  std::vector<bool> changed(kernels.size());
+  std::size_t bytes = 0;
+  for (std::size_t k = 0; k < kernels.size() && bytes < kMostInlinedBytesOfModule; ++k) {
+    if (!may_gain(kernels[k])) continue;
+    std::optional<std::string> body = inline_calls(module, facts, *kernels[k].entry, prefix);
+    if (!body) continue;
+    changed[k] = true;
+    bytes += body->size();
+    if (options.after_each) options.after_each(kernels[k].entry->name, "inline", *body, {});
+    edits.replace(kernels[k].entry->range, std::move(*body));
+  }
+  if (edits.empty()) return;
+  const auto flat = ptx::Module::parse(edits.apply(text, {0, static_cast<std::uint32_t>(text.size())}));
+  if (!flat) return;  // larger than a module may be
+  const std::string flat_prefix = fresh_prefix(flat->text());
+  ModuleFacts flat_facts(*flat);
+  std::size_t k = 0;
+  for (const ptx::Function& f : flat->functions()) {
+    if (!f.is_entry || !f.has_body) continue;
+    Made& old = kernels[k++];
+    if (!changed[k - 1]) continue;
+    const KernelFacts its_facts = flat_facts.of_entry(f);
+    Made m = make({*flat, f, its_facts, flat_prefix, old.number}, {}, options);
+    const bool loops = m.report().tier != Tier::kPrologue;
+    if (!m.report().evictable || (!loops && old.report().evictable)) continue;
+    m.entry = old.entry;
+    m.report().passes.insert(m.report().passes.begin(), "inline");
+    old = std::move(m);
+  }
+}
+
 }  // namespace
 
 const char* tier_name(Tier tier) {
@@ -86,58 +177,38 @@ const char* tier_name(Tier tier) {
 }
 
 Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& options) {
-  const std::string prefix = fresh_prefix(module.text());
   ModuleFacts module_facts(module);
   std::unordered_set<std::string> taken;  // names at module scope
   for (const ptx::Function& f : module.functions()) taken.emplace(f.name);
   for (const ptx::Variable& v : module.variables()) taken.emplace(v.name);
 
-  Rewritten out;
-  ptx::Edits clones;
-  ptx::Module::Version version = module.version();
+  const std::string prefix = fresh_prefix(module.text());
+  std::vector<Made> kernels;
   std::uint32_t number = 0;
   for (const ptx::Function& f : module.functions()) {
     if (!f.is_entry || !f.has_body) continue;
-    const KernelFacts facts = module_facts.of_entry(f);
-    Attempt made;
-    Finding why;
+    Finding name;
     if (f.name.ends_with(SLUICE_CLONE_SUFFIX)) {
-      why = {"name", "has a name that is kept for clones"};
+      name = {"name", "has a name that is kept for clones"};
     } else if (taken.count(std::string(f.name) + SLUICE_CLONE_SUFFIX) != 0) {
-      why = {"name", "the name of its clone is taken"};
-    } else {
-      const PassInput input{module, f, facts, prefix, number++};
-      for (Form form : {Form::kResumable, Form::kLoop, Form::kOneTask}) {
-        if (form == Form::kResumable && !facts.author.any) continue;
-        made = attempt(input, form, options);
-        if (!made.why_not) break;
-        if (form == Form::kResumable && !facts.opaque) continue;  // author_code says why
-        if (!why || facts.opaque) why = std::move(made.why_not);
-        if (facts.opaque) break;
-      }
+      name = {"name", "the name of its clone is taken"};
     }
-    KernelReport& report = made.report;
-    report.name = f.name;
-    report.param_bytes_original = f.param_bytes;
-    report.uses_dynamic_shared = !facts.dynamic_shared.empty();
-    report.persistent = facts.fetches_work || facts.strides_by_grid;
-    report.evictable = !made.text.empty();
-    if (facts.author.any && !report.resumable) {
-      const Finding& ignored = facts.author.why_not ? facts.author.why_not : why;
-      report.author_code = ignored.code;
-      report.author_reason = ignored.text;
+    const KernelFacts facts = module_facts.of_entry(f);
+    kernels.push_back(make({module, f, facts, prefix, name ? 0 : number}, name, options));
+    kernels.back().number = number;
+    if (!name) ++number;
+  }
+  write_calls_in_place(module, module_facts, kernels, options);
+
+  Rewritten out;
+  ptx::Edits clones;
+  ptx::Module::Version version = module.version();
+  for (Made& m : kernels) {
+    if (m.report().evictable) {
+      clones.insert(m.entry->range.end, std::string("\n\n").append(m.made.text));
+      version = std::max(version, m.made.version);
     }
-    report.code = why.code;
-    report.reason = std::move(why.text);
-    if (report.evictable) {
-      constexpr std::uint64_t kAlign = SLUICE_PREEMPT_PARAMS_ALIGN;
-      report.param_offset_of_block = (f.param_bytes + kAlign - 1) / kAlign * kAlign;
-      clones.insert(f.range.end, std::string("\n\n").append(made.text));
-      version = std::max(version, made.version);
-    } else {
-      report.passes.clear();
-    }
-    out.kernels.push_back(std::move(report));
+    out.kernels.push_back(std::move(m.report()));
   }
   if (version != module.version())  // R15
     clones.replace(module.version_range(),

@@ -84,6 +84,28 @@ Effect effect_of(const Statement& s) {
   return Effect::kUnknown;
 }
 
+std::uint32_t register_bits(const Function& f, std::string_view name, const Statement& in) {
+  std::uint32_t bits = 0, depth = 0;
+  const auto encloses = [&](std::uint32_t scope) {
+    for (std::uint32_t at = in.scope;; at = f.scopes[at].parent) {
+      if (at == scope) return true;
+      if (at == 0) return false;
+    }
+  };
+  for (const Variable& v : f.variables) {
+    if (v.space != Space::kReg || !name.starts_with(v.name)) continue;
+    bool is = v.register_count == 0 && v.name == name;
+    const std::string_view digits = name.substr(v.name.size());
+    std::uint64_t number = 0;
+    if (v.register_count != 0 && (digits == "0" || (!digits.starts_with('0') && parse_integer(digits, number))))
+      is = number < v.register_count;
+    if (!is || !encloses(v.scope) || f.scopes[v.scope].depth < depth) continue;
+    depth = f.scopes[v.scope].depth;
+    bits = v.vector_width == 1 ? v.element_bytes * 8 : 0;
+  }
+  return bits;
+}
+
 RegisterTable::RegisterTable(const Function& function) : function_(function) {
   const auto add = [&](const Variable& v, std::uint32_t scope) {
     if (v.space != Space::kReg) return;

@@ -334,10 +334,7 @@ class Player {
 };
 
 void play_hazard(const tool::hazards::Hazard& h) {
-  const std::string text =
-      std::string(".version 8.0\n.target sm_90\n.address_size 64\n") + h.before +
-      "\n.visible .entry k(.param .u64 out, .param .u64 in, .param .u32 n)\n{" +
-      tool::hazards::kStart + h.body + "\n}\n";
+  const std::string text = tool::hazards::text_of(h);
   if (std::string(h.tier) == "opaque") return;
   Player player(text);
   std::vector<std::uint32_t> numbers(1024);

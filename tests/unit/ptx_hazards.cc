@@ -136,7 +136,7 @@ $LOOP:
 	ret;)"},
     // A thread that ends inside a function.
     {"exit_in_function",
-     "prologue",
+     "plain",
      {9, 1, 1},
      {64, 1, 1},
      0,
@@ -380,10 +380,16 @@ $CONSUMER:
 
 }  // namespace
 
+std::string text_of(const Hazard& h) {
+  return std::string(".version 8.0\n.target ") + h.target + "\n.address_size 64\n" + h.before +
+         "\n.visible .entry k(.param .u64 out, .param .u64 in, .param .u32 n) " + h.directives +
+         "\n{" + kStart + h.body + "\n}\n";
+}
+
 const std::vector<Hazard>& all() {
   static const std::vector<Hazard> kAll = [] {
     std::vector<Hazard> list(std::begin(kHazards), std::end(kHazards));
-    for (const std::vector<Hazard>& more : {lane_hazards(), wait_hazards(), async_hazards()})
+    for (const std::vector<Hazard>& more : {lane_hazards(), wait_hazards(), async_hazards(), call_hazards()})
       list.insert(list.end(), more.begin(), more.end());
     return list;
   }();

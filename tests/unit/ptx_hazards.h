@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <string>
 #include <vector>
 
 namespace sluice::tool::hazards {
@@ -17,7 +18,12 @@ struct Hazard {
   std::uint32_t n;
   const char* before;  // at module scope
   const char* body;    // behind the common start (kStart)
+  const char* directives = "";  // of the entry, in front of its `{`
+  const char* target = "sm_90";
 };
+
+// The module: `before`, and the entry k.
+std::string text_of(const Hazard& h);
 
 void PrintTo(const Hazard& h, std::ostream* out);  // for GoogleTest
 
@@ -50,5 +56,6 @@ const std::vector<Hazard>& all();
 std::vector<Hazard> lane_hazards();
 std::vector<Hazard> wait_hazards();
 std::vector<Hazard> async_hazards();
+std::vector<Hazard> call_hazards();
 
 }  // namespace sluice::tool::hazards

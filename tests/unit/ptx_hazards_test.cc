@@ -20,15 +20,9 @@ using hazards::Hazard;
 
 class Hazards : public testing::TestWithParam<Hazard> {};
 
-std::string text_of(const Hazard& h) {
-  return std::string(".version 8.0\n.target sm_90\n.address_size 64\n") + h.before +
-         "\n.visible .entry k(.param .u64 out, .param .u64 in, .param .u32 n)\n{" +
-         hazards::kStart + h.body + "\n}\n";
-}
-
 TEST_P(Hazards, EvictedAtRandomLeavesTheSame) {
   const Hazard& h = GetParam();
-  auto run = EvictionRun::load(text_of(h));
+  auto run = EvictionRun::load(hazards::text_of(h));
   ASSERT_TRUE(run) << run.error().message;
   const passes::KernelReport* report = (*run)->report("k");
   ASSERT_NE(report, nullptr);
@@ -82,7 +76,7 @@ TEST(StrictInterpreter, AnObjectMadeTwiceIsAFault) {
     h.before = ".shared .align 8 .b64 twice;";
     const std::string lone = "setp.ne.u32 %p1, %r0, 0;\n@%p1 ret;\n" + body + "ret;\n";
     h.body = lone.c_str();
-    auto run = EvictionRun::load(text_of(h));
+    auto run = EvictionRun::load(hazards::text_of(h));
     EXPECT_TRUE(run) << run.error().message;
     KernelLaunch launch;
     launch.kernel = "k";

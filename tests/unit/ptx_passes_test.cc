@@ -199,6 +199,8 @@ TEST(PtxRewrite, SpinLoops) {
 
 TEST(PtxRewrite, FunctionsThatEndTheirThreadOrRecur) {
   EXPECT_EQ(only(std::string(kHead) + ".func f() { exit; } .entry k() { call f; ret; }").tier,
+            Tier::kPlain);
+  EXPECT_EQ(only(std::string(kHead) + ".func f() { call f; exit; } .entry k() { call f; ret; }").tier,
             Tier::kPrologue);
   EXPECT_TRUE(only(std::string(kHead) + ".func f() { call f; ret; } .entry k() { call f; ret; }")
                   .evictable);
@@ -206,6 +208,29 @@ TEST(PtxRewrite, FunctionsThatEndTheirThreadOrRecur) {
                     ".entry k(.param .u64 p) { .reg .b64 %rd1; ld.param.u64 %rd1, [p]; "
                     "P: .callprototype _ (); call %rd1, P; ret; }")
                    .evictable);
+}
+
+// What cannot be written in place leaves the kernel as it was: text that would double with every call,
+// and parameters whose address is taken.
+TEST(PtxRewrite, CallsThatAreNotWrittenInPlace) {
+  std::string doubling(kHead);
+  doubling += ".func f30() { exit; }\n";
+  for (int k = 29; k >= 0; --k) {
+    const std::string next = "call f" + std::to_string(k + 1) + "; ";
+    doubling += ".func f" + std::to_string(k) + "() { " + next + next + "ret; }\n";
+  }
+  EXPECT_EQ(only(doubling + ".entry k() { call f0; ret; }").code, "exit-in-function");
+  const auto passing = [](const std::string& body) {
+    return only(std::string(kHead) + ".func f(.param .b32 a) { .reg .b32 %r; .reg .b64 %rd; " + body +
+                " exit; }\n.entry k() { .reg .b32 %r; mov.u32 %r, 1; { .param .b32 v; "
+                "st.param.b32 [v], %r; call f, (v); } ret; }");
+  };
+  const KernelReport taken = passing("ld.param.b32 %r, [a];");
+  EXPECT_EQ(taken.tier, Tier::kPlain);
+  ASSERT_FALSE(taken.passes.empty());
+  EXPECT_EQ(taken.passes[0], "inline");
+  EXPECT_EQ(passing("mov.b64 %rd, a; ld.local.b32 %r, [%rd];").code, "exit-in-function");
+  EXPECT_EQ(passing("st.param.b32 [a], %r;").code, "exit-in-function");
 }
 
 }  // namespace
