@@ -159,7 +159,7 @@ struct sluice_launch_control {
 /* States of a launch, from EffiSha's kernel stub. */
 enum sluice_launch_state {
   SLUICE_LAUNCH_FREE = 0,    /* record unused (worker) */
-  SLUICE_LAUNCH_PREP = 1,    /* the program asked, the worker has it (worker) */
+  SLUICE_LAUNCH_PREP = 1,    /* the program asked, the worker has it (worker); nothing of it has run */
   SLUICE_LAUNCH_READY = 2,   /* all it depends on is done; waits for a grant (worker) */
   SLUICE_LAUNCH_TORUN = 3,   /* given to the driver (worker) */
   SLUICE_LAUNCH_RUNNING = 4, /* its first block has started (GPU) */

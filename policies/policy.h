@@ -18,7 +18,10 @@
 //     on_arrival() of a vGPU that had no work). When it ends there come on_launch_done(), then
 //     on_launch_queued() for its successor in the stream if that is there already, then on_idle() if it
 //     was the vGPU's last, then on_released() for what was run for this launch alone (its SMs are held
-//     until then).
+//     until then);
+//   - a driver that gives the GPU to vGPUs only as a whole (sluiced) tells all that one has queued together,
+//     as one Launch with id 0: before on_arrival(), and again whenever it knows better. Its figures
+//     replace the last ones, on_idle() ends it, and no on_launch_done() comes. They rest on a guest's word.
 // What a policy guarantees:
 //   - on an exclusive preemptor, SM ranges of vGPUs that hold the GPU never overlap: it evicts, waits
 //     for on_left(), then runs the next;
@@ -101,7 +104,7 @@ struct Config {
 
 // One logical launch, for policies that order or predict kernels. Unknown figures are 0.
 struct Launch {
-  LaunchId id = 0;
+  LaunchId id = 0;               // 0: all that the vGPU has queued, see above
   VgpuId vgpu = kNoVgpu;
   uint32_t session = 0;        // launches of one session and stream run in order
   uint32_t stream_priority = 0;  // orders launches within their vGPU only, never across vGPUs
@@ -110,6 +113,7 @@ struct Launch {
   uint32_t tasks_done = 0;
   uint16_t sms_wanted = 0;
   uint64_t predicted_sm_ns = 0;  // whole launch when queued, remaining afterwards; the duration model's
+                                 // (id 0: what remains of all)
   uint64_t run_predicted_sm_ns = 0;  // the same of the program's run that it belongs to: this launch
                                      // and those known to follow (>= predicted_sm_ns where known)
   uint64_t preempt_ns = 0;       // what evicting this kernel has cost so far, on average
@@ -177,7 +181,8 @@ class Policy {
   virtual void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) = 0;
   virtual void on_idle(uint64_t now_ns, VgpuId v, Actions& out) = 0;
 
-  // Launch by launch, where the driver knows it. Queued: it may run from now on.
+  // Launch by launch where the driver runs them so, all of a vGPU's together (id 0) where it does not. Queued: it
+  // may run from now on.
   virtual void on_launch_queued(uint64_t, const Launch&, Actions&) {}
   virtual void on_launch_done(uint64_t, const Launch&, Actions&) {}
 
@@ -215,7 +220,7 @@ struct Registration {
   // Promises that tests hold it to, and what its driver must know.
   bool preempts = true;           // false: evicts nobody who works, so kernels may keep their own form
   bool starvation_free = false;   // every launch ends, whatever the others do
-  bool launches = false;          // needs on_launch_queued(); without it, it cannot work
+  bool launches = false;          // goes by on_launch_queued(): its driver reads launches and predicts them
   bool follows_weights = false;   // shares of backlogged vGPUs of one priority go by weight
   bool parts = false;             // gives parts of the GPU where Machine::spatial, also without launches told
 };

@@ -7,7 +7,7 @@ const std::vector<Registration>& registry() {
   static const std::vector<Registration> rows = {
       {"wfq", "start-time weighted fair queuing over measured GPU time (after LoGA and NEON)", make_wfq,
        /*exclusive=*/true, /*proportional=*/true, /*preempts=*/true, /*starvation_free=*/true,
-       /*launches=*/false, /*follows_weights=*/true, /*parts=*/true},
+       /*launches=*/true, /*follows_weights=*/true, /*parts=*/true},
       {"fcfs", "first come, first served, as GPUs do by themselves; nobody is evicted", make_fcfs,
        /*exclusive=*/true, /*proportional=*/false, /*preempts=*/false},
       {"npq", "nonpreemptive priority queues (preemptive multiprogramming, section 4.2)", make_npq,
@@ -22,7 +22,8 @@ const std::vector<Registration>& registry() {
       {"dprr", "dynamic priority-based round robin (EffiSha, section 7)", make_dprr,
        /*exclusive=*/true, /*proportional=*/false},
       {"hpf", "highest priority first, shortest remaining time within one (FLEP, section 5.2.1)",
-       make_hpf, /*exclusive=*/true, /*proportional=*/false},
+       make_hpf, /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/false,
+       /*launches=*/true},
       {"ffs", "weighted rounds, epochs from an overhead constraint (FLEP, section 5.2.2)", make_ffs,
        /*exclusive=*/true, /*proportional=*/false, /*preempts=*/true, /*starvation_free=*/true,
        /*launches=*/false, /*follows_weights=*/true},

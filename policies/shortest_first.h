@@ -23,8 +23,11 @@ class ShortestFirst : public Turns {
   VgpuId choose(uint64_t, bool) final {
     if (waiting_.empty()) return holder_;
     const VgpuId best = waiting_.top();
-    const bool stays = holder_ != kNoVgpu && jobs_[holder_].busy && length_ns(jobs_[holder_]) <= jobs_[best].key;
-    return stays ? holder_ : best;
+    if (holder_ == kNoVgpu || !jobs_[holder_].busy) return best;
+    // What an eviction costs both wait for, so it must be worth that (as FLEP's figure 6 has it; the paper's own rule, where
+    // no cost is told).
+    const Job& h = jobs_[holder_];
+    return length_ns(h) <= jobs_[best].key + h.preempt_ns ? holder_ : best;
   }
   uint64_t turn_ns(uint64_t, VgpuId) final { return kForEver; }
 };

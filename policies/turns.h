@@ -7,7 +7,9 @@
 // times of its launches where the driver tells them (on_launch_queued); where it tells tasks without times,
 // tasks left times the measured time per task (FRS section IV-E: tpt "updated after each kernel
 // eviction"); where nothing is told, it is guessed from the vGPU's earlier jobs. Predictions come from models fed by guests: a policy here
-// may let a wrong one cost efficiency; what it may cost in waiting, each policy says itself.
+// may let a wrong one cost efficiency; what it may cost in waiting, each policy says itself. A job that is told as a whole
+// (Launch::id 0) may be told again and again: what it ran beyond what was told, by the driver's clock, it is expected to run
+// again, whatever it says next, so that nobody is "nearly done" for ever.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +60,8 @@ class Turns : public Policy {
     jobs_[busy_.back()].place = j.place;
     busy_.pop_back();
     j.usual_sm_ns = j.usual_sm_ns ? (j.usual_sm_ns * 3 + j.done_sm_ns) / 4 : j.done_sm_ns;
-    j.told_sm_ns = j.done_sm_ns = 0;
+    j.told_as_a_whole = false;
+    j.told_sm_ns = j.done_sm_ns = j.claimed_sm_ns = j.beyond_sm_ns = 0;
     j.tasks_total = j.tasks_done = 0;
     j.tasks_sm_ns = 0, j.launch = 0;
     decide(now_ns, out, Why::kIdle);
@@ -68,7 +71,13 @@ class Turns : public Policy {
   void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override {
     Job& j = jobs_[launch.vgpu];
     const uint64_t run_sm_ns = std::min(launch.run_predicted_sm_ns, kMaxWork);
-    if (run_sm_ns > 0)  // this launch and what is known to follow it
+    if (launch.id == 0) {
+      if (j.told_as_a_whole) j.beyond_sm_ns += j.done_sm_ns - std::min(j.claimed_sm_ns, j.done_sm_ns);
+      j.told_as_a_whole = true;
+      j.claimed_sm_ns = j.done_sm_ns + run_sm_ns;
+      j.told_sm_ns = run_sm_ns ? j.done_sm_ns + std::max(run_sm_ns, j.beyond_sm_ns) : 0;
+      j.preempt_ns = launch.preempt_ns;
+    } else if (run_sm_ns > 0)  // this launch and what is known to follow it
       j.told_sm_ns = std::max(j.told_sm_ns, j.done_sm_ns + run_sm_ns);
     else
       j.told_sm_ns += std::min(launch.predicted_sm_ns, kMaxWork);
@@ -112,6 +121,10 @@ class Turns : public Policy {
     uint64_t ready_ns = 0;     // when it turned busy: the papers' t counts from here
     uint64_t told_sm_ns = 0;   // sum of the predictions of its launches
     uint64_t done_sm_ns = 0;   // used since it turned busy
+    bool told_as_a_whole = false;
+    uint64_t claimed_sm_ns = 0;  // then: its total as it was told, ...
+    uint64_t beyond_sm_ns = 0;   // ... and what it used beyond that, each time until it was told anew
+    uint64_t preempt_ns = 0;   // what evicting it has cost so far; 0: not told
     uint64_t tasks_total = 0, tasks_done = 0, tasks_sm_ns = 0;
     LaunchId launch = 0;       // the last that usage was told of, and its tasks
     uint32_t launch_tasks = 0;

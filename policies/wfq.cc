@@ -79,8 +79,11 @@ class Wfq final : public Policy {
   void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override {
     const VgpuId v = launch.vgpu;
     const uint64_t run = std::min(launch.run_predicted_sm_ns, FairClock::kMaxUsage);
-    known_[v] = run ? std::max(known_[v], run)  // this launch and what is known to follow it
-                    : std::min(known_[v] + launch.predicted_sm_ns, FairClock::kMaxUsage);
+    if (launch.id == 0)
+      known_[v] = run;
+    else
+      known_[v] = run ? std::max(known_[v], run)  // this launch and what is known to follow it
+                      : std::min(known_[v] + launch.predicted_sm_ns, FairClock::kMaxUsage);
     if (!waiting(v).contains(v)) return;
     stop_waiting(v);
     wait(v);

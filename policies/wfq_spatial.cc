@@ -97,6 +97,13 @@ class WfqSpatial final : public Policy {
     const VgpuId v = launch.vgpu;
     Own& o = own_[v];
     const uint64_t run = std::min(launch.run_predicted_sm_ns, FairClock::kMaxUsage);
+    if (launch.id == 0) {  // as a whole: nothing is known of how many SMs it can use
+      o.known = run;
+      if (!clock_[v].busy) return;
+      look_at(v);
+      if (is_short(v)) decide(now_ns, out);
+      return;
+    }
     o.known = run ? std::max(o.known, run) : std::min(o.known + launch.predicted_sm_ns, FairClock::kMaxUsage);
     const uint32_t width = launch.sms_wanted ? std::min<uint32_t>(launch.sms_wanted, sms_) : sms_;
     o.width += width;

@@ -63,6 +63,7 @@ std::unique_ptr<Scheduler> Scheduler::make(const SchedulerConfig& config, uint64
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   impl->policy = row->make(config.policy_config);
+  impl->uses_launches = row->launches;
   if (impl->spatial()) {
     SLUICE_CHECK(impl->sm_count() <= SmSet::kMax);
     impl->meter = accounting::ShareMeter(impl->sm_count());
@@ -115,6 +116,7 @@ void Scheduler::remove_vgpu(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_vgpu_removed(now_ns, v, a); });
   m.meter.remove(now_ns, v);
   if (g->dirty) std::erase(m.dirty, v);
+  if (g->tell_due) std::erase(m.tells_due, v);
   *g = Vgpu{};
   m.free_vgpus.push_back(v);
   m.finish(now_ns, out);
@@ -227,6 +229,7 @@ void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& re
     --m.outstanding;
   }
   m.take_report(s, report, out);
+  m.take_hints(s, report.guest_hints);
   m.take_unconfined(now_ns, s, x->report.guest_unconfined > 0);
   m.set_wants(s, x->report.guest_demand > 0 || x->report.guest_in_flight > 0);
   Vgpu& g = m.vgpus[x->vgpu];
@@ -300,6 +303,7 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.busy = g.busy;
   t.holds = g.holds;
   t.contended = m.meter.contended(v);
+  t.told_sm_ns = g.told_sm_ns;
   t.sms = g.held;
   t.gpu_ns = g.clock.total_ns(now_ns);
   if (m.spatial())
@@ -318,6 +322,7 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.guest_launches_done = g.old_done;
   t.guest_relaunched = g.old_relaunched;
   for (SessionId s : g.sessions) {
+    t.guest_queued += m.sessions[s].report.guest_demand;
     t.guest_launches += m.sessions[s].report.guest_launches;
     t.guest_launches_done += m.sessions[s].report.guest_launches_done;
     t.guest_relaunched += m.sessions[s].report.guest_evictions;

@@ -60,6 +60,13 @@ struct SchedulerConfig {
   uint32_t max_sessions = 65536;
 };
 
+// What a session's launch records say of the launches that it has queued (core/progress.h): untrusted.
+struct LaunchHints {
+  uint32_t predicted = 0;     // so many of them are predicted
+  uint64_t remaining_ns = 0;  // to run, of these, each alone on the whole GPU
+  uint64_t preempt_ns = 0;    // what evicting them has cost, the dearest one; 0: not known
+};
+
 // The part of sluice_report_header that the scheduler looks at, as read: untrusted.
 struct ReportSnapshot {
   uint32_t guest_demand = 0;           // read first, all seq_cst
@@ -69,8 +76,9 @@ struct ReportSnapshot {
   uint64_t guest_launches = 0;         // the rest relaxed, for statistics
   uint64_t guest_launches_done = 0;
   uint64_t guest_evictions = 0;
+  std::optional<LaunchHints> guest_hints;  // nothing: not looked at
 };
-// Reads the header in the protocol's order. The mapping is the caller's.
+// Reads the header in the protocol's order; the hints are the caller's to add. The mapping is the caller's.
 ReportSnapshot read_report(const sluice_report_header& header);
 
 enum class EndReason : uint8_t {
@@ -147,6 +155,7 @@ struct VgpuStats {
   bool holds = false;            // holds the GPU, or SMs of it (perhaps leaving)
   SmSet sms;                     // in space: which, those that it is leaving among them; else none
   bool contended = false;        // busy, and so is somebody else
+  uint64_t told_sm_ns = 0;       // what the policy was told last that its queued launches will take; 0: nothing, or idle
   uint64_t gpu_ns = 0;           // grant to left, less idle time seen while nobody else waited; in space each
                                  // SM counts for its part of the GPU
   uint64_t gpu_error_ns = 0;     // gpu_ns may be wrong by as much (clock_estimator.h)
@@ -159,6 +168,7 @@ struct VgpuStats {
   uint64_t overdue = 0;          // evictions that ran into evict_warn_ns
   uint64_t ended = 0;            // sessions ended for not leaving
   uint64_t report_violations = 0;
+  uint64_t guest_queued = 0;     // launches that its sessions have and that are not done, as they report
   uint64_t guest_launches = 0;   // sums of its sessions' reports, ended sessions included: hints
   uint64_t guest_launches_done = 0;
   uint64_t guest_relaunched = 0; // physical launches that ended before their logical one
@@ -166,9 +176,9 @@ struct VgpuStats {
 
 class Scheduler {
  public:
-  // Whether it can drive a policy: an exclusive one that does not live by launches. What a session's launches
-  // are is known here by its worker's word alone, so policies are told of vGPUs only.
-  static bool runs(const policy::Registration& row) { return row.exclusive && !row.launches; }
+  // Whether it can drive a policy: an exclusive one. What a session's launches are is known here by its worker's word
+  // alone, so a policy is told all that a vGPU has queued together, as one prediction.
+  static bool runs(const policy::Registration& row) { return row.exclusive; }
   // Null if there is no policy of that name, or none that runs() here.
   // With machine.spatial parts of the GPU are granted, to several vGPUs side by side, as far as the policy
   // asks for that; sm_count is at most SmSet::kMax then.
@@ -199,6 +209,8 @@ class Scheduler {
   // After a ring of the session's worker (eventfd read first, then the report), as the answer to
   // kReadReport, and at any other time (a periodic look refreshes the statistics).
   void on_report(uint64_t now_ns, SessionId session, const ReportSnapshot& report, ActionQueue& out);
+  // Whether the next report of `session` should bring hints: the policy goes by launches, and they would be in time.
+  bool wants_hints(SessionId session) const;
   // What the GPU's own sources (policies/accounting/usage_meter.h) say about time that has been charged by
   // the clock already, in SM-ns. `refund`: the vGPU held, and the GPU was not its to use; it is taken off its
   // next charges, never more in sum than it was charged, nor more at once than one max_quantum. `extra`: it

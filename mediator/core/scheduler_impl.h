@@ -43,6 +43,7 @@ struct Session {
   bool wants = false;
   bool unconfined = false;  // in space: uses more than its SMs, as far as it says
   ReportSnapshot report;    // checked and clipped
+  LaunchHints hints;        // the same; as last read
 };
 
 struct Vgpu {
@@ -72,6 +73,11 @@ struct Vgpu {
   uint64_t refund_sm_ns = 0;  // owed to it, to be taken off its next charges
   uint64_t charged_sm_ns = 0, refunded_sm_ns = 0, extra_sm_ns = 0;
   accounting::LatencyHistogram latency;
+  // What the policy was told of its launches since it turned busy, and by what those are told that nobody predicts.
+  uint64_t told_sm_ns = 0, told_preempt_ns = 0;
+  bool tell_due = false;
+  double mean_launch_sm_ns = 0;  // 0: none has ended yet
+  uint64_t busy_charged_sm_ns = 0, busy_launches_done = 0;  // when it turned busy
   uint64_t grants = 0, evictions = 0, overdue = 0, ended = 0, violations = 0;
   uint64_t old_launches = 0, old_done = 0, old_relaunched = 0;  // of sessions that are gone
 
@@ -93,6 +99,8 @@ struct Scheduler::Impl {
   std::vector<VgpuId> holders;  // one at most, but in space
   SmSet taken;                  // in space: by all of them
   std::vector<VgpuId> moves_due;
+  bool uses_launches = false;   // the policy goes by launches
+  std::vector<VgpuId> tells_due;
   uint32_t wanting = 0;      // vGPUs that want the GPU
   uint32_t outstanding = 0;  // kReadReport without its on_report() yet
   uint32_t adopting = 0;     // vGPUs that have to leave first
@@ -349,6 +357,13 @@ struct Scheduler::Impl {
   void all_gone(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void take_unconfined(uint64_t now_ns, SessionId s, bool unconfined);
 
+  // ---- launches (scheduler_launches.cc) ------------------------------------------------------
+  void take_hints(SessionId s, const std::optional<LaunchHints>& hints);
+  void tell_launches(uint64_t now_ns, VgpuId v, ActionQueue& out);
+  bool tell_what_is_due(uint64_t now_ns, ActionQueue& out);
+  void mark_busy(uint64_t now_ns, VgpuId v, bool busy);
+  uint64_t launches_done(const Vgpu& g) const;
+
   // ---- busy and idle -------------------------------------------------------------------------
   void turn_busy(uint64_t now_ns, VgpuId v, ActionQueue& out) {
     Vgpu& g = vgpus[v];
@@ -356,6 +371,8 @@ struct Scheduler::Impl {
     g.verified = false;
     meter.set_busy(now_ns, v, true);
     log(out, LogEvent::kBusy, v, 0);
+    mark_busy(now_ns, v, true);
+    tell_launches(now_ns, v, out);
     ask(now_ns, out, [&](policy::Actions& a) { policy->on_arrival(now_ns, v, a); });
   }
   void turn_idle(uint64_t now_ns, VgpuId v, ActionQueue& out) {
@@ -364,6 +381,7 @@ struct Scheduler::Impl {
     g.verified = false;
     meter.set_busy(now_ns, v, false);
     log(out, LogEvent::kIdle, v, 0);
+    mark_busy(now_ns, v, false);
     ask(now_ns, out, [&](policy::Actions& a) { policy->on_idle(now_ns, v, a); });
   }
   void set_engaged(uint64_t now_ns, VgpuId v, bool engaged, ActionQueue& out) {
@@ -386,6 +404,8 @@ struct Scheduler::Impl {
         set_engaged(now_ns, *other, others_wanting(*other) > 0, out);
         continue;
       }
+      // So that a decision about a newcomer rests on what the holder's launches are now.
+      if (tell_what_is_due(now_ns, out)) continue;
       if (dirty.empty()) return;
       // The holder first: a decision about a newcomer must not rest on stale news of the holder.
       const auto held = std::find_if(dirty.begin(), dirty.end(), [&](VgpuId v) { return vgpus[v].holds; });

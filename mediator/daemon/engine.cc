@@ -39,11 +39,10 @@ Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io, const 
     for (const policy::Registration& r : policy::registry())
       if (core::Scheduler::runs(r)) names += (names.empty() ? "" : ", ") + std::string(r.name);
     const policy::Registration* row = policy::find_policy(config.policy);
-    const char* why = !row             ? "there is no such policy"
-                      : row->launches ? "it orders launches by lengths that only the simulator knows"
-                                      : "it needs hardware time slices";
+    const char* why = !row ? "there is no such policy" : "it needs hardware time slices";
     return Error{EINVAL, "scheduler.policy '" + config.policy + "': " + why + "; sluiced runs: " + names};
   }
+  e->sm_count_ = std::max(config.policy_config.machine.sm_count, 1u);
   const auto correct = [engine = e.get(), sms = config.policy_config.machine.sm_count](
                            core::VgpuId v, uint64_t refund_ns, uint64_t extra_ns) {
     engine->scheduler_->on_measured(monotonic_ns(), v, refund_ns * sms, extra_ns * sms, engine->actions_);
@@ -120,6 +119,7 @@ void Engine::remove_session(core::SessionId session) {
   SLUICE_CHECK(session < sessions_.size() && sessions_[session]);
   read_report(session);  // the last figures; the pages outlive the worker
   run();
+  vgpus_[sessions_[session]->vgpu].progress.learn(session, sessions_[session]->pages.report());
   accounting_->remove_session(session);
   scheduler_->on_session_removed(monotonic_ns(), session, actions_);
   vgpus_[sessions_[session]->vgpu].ended_relaunches += relaunches_of(*sessions_[session]);
@@ -183,7 +183,10 @@ void Engine::store_grant(SessionEntry& entry) {
 }
 
 void Engine::read_report(core::SessionId session) {
-  const core::ReportSnapshot report = core::read_report(sessions_[session]->pages.report().header);
+  SessionEntry& entry = *sessions_[session];
+  core::ReportSnapshot report = core::read_report(entry.pages.report().header);
+  if (report.guest_demand > 0 && scheduler_->wants_hints(session))
+    report.guest_hints = vgpus_[entry.vgpu].progress.look(session, entry.pages.report(), report.guest_demand);
   scheduler_->on_report(monotonic_ns(), session, report, actions_);
 }
 
@@ -209,6 +212,14 @@ void Engine::beat() {
     vgpus_[sessions_[s]->vgpu].progress.learn(s, sessions_[s]->pages.report());
     read_report(s);
     run();
+  }
+  for (core::VgpuId v = 0; v < vgpus_.size(); ++v) {
+    if (vgpus_[v].name.empty()) continue;
+    const accounting::LatencyHistogram& h = scheduler_->eviction_latency(v);
+    VgpuEntry& entry = vgpus_[v];
+    entry.progress.learn_evictions(h.count() - entry.evictions_seen, h.sum_ns() - entry.evictions_seen_ns);
+    entry.evictions_seen = h.count();
+    entry.evictions_seen_ns = h.sum_ns();
   }
   ++beats_;
   if (trace_) trace_->flush();

@@ -68,6 +68,8 @@ class Engine {
   uint64_t relaunches(core::VgpuId vgpu) const;
   // How far the launches of the vGPU's sessions are, and for how long they will go on: hints, too.
   core::ProgressSums progress(core::VgpuId vgpu) const;
+  const core::Progress& learnt(core::VgpuId vgpu) const { return vgpus_[vgpu].progress; }
+  uint32_t sm_count() const { return sm_count_; }  // that the policy knows: 1 where the GPU is given whole
   uint64_t quantum_ns() const;
   std::string policy_name() const;
 
@@ -107,10 +109,12 @@ class Engine {
     std::string name;                  // empty: none
     uint64_t ended_relaunches = 0;     // of sessions that are over
     core::Progress progress;
+    uint64_t evictions_seen = 0, evictions_seen_ns = 0;  // that progress has learnt from
   };
   std::vector<VgpuEntry> vgpus_;       // by VgpuId
   bool ring_on_evict_ = false;
   size_t session_count_ = 0;
+  uint32_t sm_count_ = 1;
   uint64_t beats_ = 0;
   std::deque<Sample> samples_;
   uint64_t last_violation_log_ns_ = 0;

@@ -105,6 +105,14 @@ void CudaStreams::plan(LaunchWork& w) {
     if (bytes != 0) w.state = f.module->context->states->take(bytes);
     if (w.state.address == 0) w.geometry = Geometry{};
   }
+  // So that sluiced can tell how long a launch will take before it lets it run.
+  if (w.geometry.evictable) take_record(w, true);
+}
+
+void CudaStreams::take_record(LaunchWork& w, bool early) {
+  w.launch_id = next_launch_id_++;
+  w.records = &records_;
+  w.record = records_.take(w.launch_id, w.tasks, w.function->kernel, w.ready_ns, early);
 }
 
 CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
@@ -116,9 +124,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
   if (!again) {
     if (CUresult r = c.controls->take(&w.control); r != CUDA_SUCCESS) return r;
-    w.launch_id = next_launch_id_++;
-    w.records = &records_;
-    w.record = records_.take(w.launch_id, w.tasks, f.kernel, w.ready_ns);
+    if (w.record < 0) take_record(w, false);
   }
 
   if (s.left == 0) {

@@ -68,6 +68,7 @@ class CudaStreams : public EngineDriver {
   CUresult launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns);
   CUresult copy(StreamObject& s, const CUDA_MEMCPY2D& c);
   CUresult fill(StreamObject& s, const sluice_memset& m);
+  void take_record(LaunchWork& w, bool early);
   void learn(LaunchWork& w, const RecordPool::Snapshot* record);
 
   const gpu::DriverApi& api_;

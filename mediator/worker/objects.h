@@ -117,12 +117,13 @@ struct LaunchWork : Work {
   uint32_t variant = 0;  // of the function
   CUfunction clone = nullptr;  // the variant's, for all physical launches
   uint64_t ready_ns = 0;
-  // Set when it is first given to the driver.
+  // From plan() on, if it is evictable; asked for again when it is first given to the driver.
   uint64_t launch_id = 0;
-  ControlPool::Block control;
-  StatePool::Piece state;  // resumable clones; from plan() on
   class RecordPool* records = nullptr;
   int record = -1;  // -1: none was free; the control block alone tells
+  StatePool::Piece state;  // resumable clones
+  // Set when it is first given to the driver.
+  ControlPool::Block control;
   uint64_t issued_ns = 0;
   uint32_t generation = 0;
   uint32_t tasks_before = 0;  // done when the newest physical launch was queued

@@ -20,12 +20,13 @@ class RecordPool {
 
   // Index of a record of an evictable launch, set to PREP; -1 if all are in use. `kernel`: the same for
   // all launches of a kernel; its lowest bit is not kept.
-  int take(uint64_t launch_id, uint32_t tasks_total, uint32_t kernel, uint64_t ready_ns) {
-    if (free_.empty()) return -1;
+  // `early`: the launch may wait for long; half of the records are kept for those that run.
+  int take(uint64_t launch_id, uint32_t tasks_total, uint32_t kernel, uint64_t ready_ns, bool early) {
+    if (free_.size() <= (early ? SLUICE_REPORT_RECORDS / 2 : 0)) return -1;
     const int index = free_.front();
     free_.pop_front();
     sluice_launch_record& r = area_->records[index];
-    store32(r.state, SLUICE_LAUNCH_PREP);
+    store32(r.state, SLUICE_LAUNCH_FREE);  // what follows belongs to another launch than what was there
     store32(r.generation, 0);
     store32(r.tasks_total, tasks_total);
     store32(r.tasks_done, 0);
@@ -37,9 +38,14 @@ class RecordPool {
     store32(r.opaque, kernel & ~1u);
     store32(r.tasks_fetched, 0);
     store32(r.sms_left, 0);
+    store32(r.state, SLUICE_LAUNCH_PREP);
     return index;
   }
-  void give_back(int index) { free_.push_back(index); }
+  // One that is not done was given up: nobody is to wait for it.
+  void give_back(int index) {
+    if (load32(area_->records[index].state) != SLUICE_LAUNCH_DONE) set_state(index, SLUICE_LAUNCH_FREE);
+    free_.push_back(index);
+  }
 
   void set_state(int index, sluice_launch_state state) {
     store32(area_->records[index].state, state);

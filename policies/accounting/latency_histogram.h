@@ -13,9 +13,11 @@ class LatencyHistogram {
   void add(uint64_t ns) {
     ++counts_[bucket_of(ns)];
     ++count_;
+    sum_ns_ += ns;
     if (ns > max_ns_) max_ns_ = ns;
   }
   uint64_t count() const { return count_; }
+  uint64_t sum_ns() const { return sum_ns_; }
   uint64_t max_ns() const { return max_ns_; }
 
   // The smallest bucket bound that at least `q` (0..1) of the samples do not exceed; 0 if empty.
@@ -36,6 +38,7 @@ class LatencyHistogram {
   void merge(const LatencyHistogram& other) {
     for (unsigned i = 0; i < kBuckets; ++i) counts_[i] += other.counts_[i];
     count_ += other.count_;
+    sum_ns_ += other.sum_ns_;
     if (other.max_ns_ > max_ns_) max_ns_ = other.max_ns_;
   }
 
@@ -57,7 +60,7 @@ class LatencyHistogram {
   }
 
   std::array<uint32_t, kBuckets> counts_{};
-  uint64_t count_ = 0;
+  uint64_t count_ = 0, sum_ns_ = 0;
   uint64_t max_ns_ = 0;
 };
 

@@ -80,6 +80,11 @@ class PreemptionCost {
   void observe(uint64_t ns);
   uint64_t mean_ns() const { return static_cast<uint64_t>(mean_); }
   uint64_t count() const { return count_; }
+  // What an earlier one said.
+  void restore(uint64_t count, uint64_t mean_ns) {
+    count_ = count;
+    mean_ = static_cast<double>(mean_ns);
+  }
 
  private:
   double mean_ = 0;

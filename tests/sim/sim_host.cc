@@ -4,13 +4,29 @@
 
 namespace sluice::sim {
 
+namespace {
+constexpr uint64_t kBeatNs = 100 * kMs;
+}
+
 using core::Action;
 using core::SessionId;
 using core::VgpuId;
 
 SimHost::SimHost(const core::SchedulerConfig& config, const Costs& costs, uint64_t seed)
     : config_(config), costs_(costs), random_(seed),
-      scheduler_(core::Scheduler::make(config, 0)) {}
+      scheduler_(core::Scheduler::make(config, 0)) {
+  at(kBeatNs, [this] { beat(); });
+}
+
+// sluiced looks at every report some times a second.
+void SimHost::beat() {
+  for (SessionId s = 0; s < sessions_.size(); ++s) {
+    if (!sessions_[s].present) continue;
+    sluiced_looks(s);
+    drain();
+  }
+  at(now_ns_ + kBeatNs, [this] { beat(); });
+}
 
 bool SimHost::honest(VgpuId v) const {
   for (const Sess& s : sessions_)
@@ -134,6 +150,16 @@ void SimHost::drain() {
   }
 }
 
+core::LaunchHints SimHost::hints(const Sess& x) const {
+  if (x.program.told == 0) return {};
+  uint64_t tasks = x.head_tasks + uint64_t{x.demand - 1} * x.program.tasks_per_launch;
+  if (x.run.on && now_ns_ > x.run.first_task_ns)
+    tasks -= std::min<uint64_t>((now_ns_ - x.run.first_task_ns) / x.run.task_ns, x.head_tasks);
+  return {.predicted = x.demand,
+          .remaining_ns = static_cast<uint64_t>(static_cast<double>(tasks * x.program.task_ns) * x.program.told),
+          .preempt_ns = 0};
+}
+
 core::ReportSnapshot SimHost::snapshot(SessionId s) {
   const Sess& x = sessions_[s];
   core::ReportSnapshot r;
@@ -144,6 +170,7 @@ core::ReportSnapshot SimHost::snapshot(SessionId s) {
   r.guest_launches = x.launches;
   r.guest_launches_done = x.launches_done;
   r.guest_evictions = x.evictions;
+  if (x.demand > 0 && scheduler_->wants_hints(s)) r.guest_hints = hints(x);
   switch (x.program.lie) {
     case Program::Lie::kNone:
     case Program::Lie::kSilent: break;
@@ -159,6 +186,9 @@ core::ReportSnapshot SimHost::snapshot(SessionId s) {
       r.guest_left_generation = static_cast<uint32_t>(random_() >> (random_() % 64));
       r.guest_launches = random_();
       r.guest_launches_done = random_();
+      r.guest_hints = {.predicted = static_cast<uint32_t>(random_() >> (random_() % 64)),
+                       .remaining_ns = random_() >> (random_() % 64),
+                       .preempt_ns = random_() >> (random_() % 64)};
       break;
   }
   return r;

@@ -42,6 +42,7 @@ struct Program {
     kRandom           // every word random in every report
   };
   Lie lie = Lie::kNone;
+  double told = 1;  // its launch records tell so many times the length of its launches; 0: they tell nothing
 };
 
 struct Costs {
@@ -125,6 +126,8 @@ class SimHost {
 
   void drain();
   core::ReportSnapshot snapshot(core::SessionId s);
+  core::LaunchHints hints(const Sess& x) const;
+  void beat();
   void advance(uint64_t time_ns);
   void after(uint64_t dt_ns, core::SessionId s, void (SimHost::*step)(core::SessionId));
   void ring(core::SessionId s);

@@ -57,6 +57,34 @@ TEST(Hpf, AWrongPredictionDoesNotKeepTheGpu) {
   EXPECT_TRUE(d.ended(liar));
 }
 
+// As sluiced tells it: all that a vGPU has queued together, and again as it changes.
+TEST(Hpf, VgpusToldAsAWholeAreOrderedByWhatRemains) {
+  KernelDriver d("hpf", sms15(false));
+  d.tells_launches = false;
+  const auto tell = [&](VgpuId v, uint64_t ns, uint64_t preempt_ns) { d.tell_as_a_whole(v, ns, preempt_ns); };
+  d.add(0), d.add(1), d.add(2);
+  tell(0, 20 * kMs, kMs);
+  const LaunchId a = d.launch(0, 20 * kMs);
+  tell(1, 19'500 * kUs, 0);
+  const LaunchId b = d.launch(1, 5 * kMs);
+  EXPECT_EQ(d.on(), a) << "it would gain less than evicting 0 costs";
+  tell(1, 5 * kMs, 0);
+  EXPECT_EQ(d.on(), b);
+  tell(2, 2 * kMs, 0);
+  const LaunchId c = d.launch(2, 2 * kMs);
+  EXPECT_EQ(d.on(), c);
+  d.pass(40 * kMs);
+  EXPECT_LT(d.end_ns(c), d.end_ns(b));
+  EXPECT_LT(d.end_ns(b), d.end_ns(a));
+  // What it told of that work says nothing of the next.
+  const LaunchId next = d.launch(0, 20 * kMs);
+  tell(1, 15 * kMs, 0);
+  const LaunchId known = d.launch(1, 15 * kMs);
+  EXPECT_EQ(d.on(), known);
+  d.pass(100 * kMs);
+  EXPECT_LT(d.end_ns(known), d.end_ns(next));
+}
+
 TEST(Hpf, ASmallKernelTakesTheSmsItNeedsAndGivesThemBack) {
   KernelDriver d("hpf", sms15(true));
   d.add(0, 0), d.add(1, 1);

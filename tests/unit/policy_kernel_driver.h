@@ -56,6 +56,13 @@ struct KernelDriver {
     settle();
     return id;
   }
+  // All that v has queued takes `ns` on the whole GPU (Launch::id 0).
+  void tell_as_a_whole(VgpuId v, uint64_t ns, uint64_t preempt_ns) {
+    const uint64_t all_sm_ns = ns * sms;
+    const Launch all{.vgpu = v, .predicted_sm_ns = all_sm_ns, .run_predicted_sm_ns = all_sm_ns, .preempt_ns = preempt_ns};
+    call([&] { policy->on_launch_queued(now, all, out); });
+    settle();
+  }
   bool busy(VgpuId v) const {
     return std::any_of(kernels.begin(), kernels.end(), [&](const auto& k) {
       return k.second.vgpu == v && k.second.ended_ns == 0;

@@ -35,6 +35,60 @@ TEST(Srt, LaunchesAddedToAJobCount) {
   EXPECT_LT(d.ends[1], d.ends[0]);
 }
 
+TEST(Srt, WhatIsToldAsAWholeReplacesWhatWasTold) {
+  TurnDriver d("srt");
+  d.whole(0, 10 * kMs, 10 * kMs), d.whole(1, 6 * kMs, 6 * kMs);  // 1 preempts
+  EXPECT_EQ(d.evictions, 1u);
+  d.pass(kMs);
+  d.tell(1, 40 * kMs);  // more was queued
+  d.pass(kMs / 10);
+  EXPECT_EQ(d.holder, 0u);
+  d.tell(1, 2 * kMs);  // or not
+  EXPECT_EQ(d.evicted, 0u);
+  d.pass(30 * kMs);
+  EXPECT_LT(d.ends[1], d.ends[0]);
+}
+
+TEST(Srt, WhoOutlivesWhatItToldIsNotBelievedAgain) {
+  TurnDriver d("srt");
+  d.whole(0, 1000 * kMs, kMs);
+  d.pass(10 * kMs);            // 9 ms more than that
+  d.whole(1, 10 * kMs, 10 * kMs);
+  EXPECT_EQ(d.evictions, 0u) << "9 ms are expected of 0";
+  d.tell(0, kMs);
+  d.pass(kMs / 10);
+  EXPECT_EQ(d.holder, 0u);
+  d.pass(20 * kMs);
+  d.tell(0, kMs);  // it has run 29 ms beyond what it told
+  d.pass(kMs / 10);
+  EXPECT_EQ(d.holder, 1u);
+  d.tell(0, kMs);
+  d.pass(12 * kMs);
+  EXPECT_GT(d.ends[1], 0u);
+}
+
+TEST(Srt, WhatIsNotBelievedAddsUp) {
+  TurnDriver d("srt");
+  d.whole(0, 1000 * kMs, kMs);
+  d.whole(1, 300 * kMs, 300 * kMs);
+  for (int looks = 0; looks < 10 && d.holder == 0u; ++looks) {
+    d.pass(100 * kMs);
+    d.tell(0, kMs);
+    d.pass(kMs / 10);
+  }
+  EXPECT_EQ(d.holder, 1u);
+  EXPECT_LT(d.used[0], 500 * kMs);
+}
+
+TEST(Srt, AnEvictionMustBeWorthItsCost) {
+  for (const uint64_t cost : {kMs, 3 * kMs}) {
+    TurnDriver d("srt");
+    d.whole(0, 6 * kMs, 6 * kMs, cost);
+    d.whole(1, 4 * kMs, 4 * kMs);
+    EXPECT_EQ(d.evictions, cost == kMs ? 1u : 0u);
+  }
+}
+
 TEST(Srt, TasksPerTimeStandInForPredictions) {
   TurnDriver d("srt");
   d.submit(0, 10 * kMs, 0, 100);

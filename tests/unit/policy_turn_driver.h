@@ -27,6 +27,17 @@ struct TurnDriver {
     if (predicted_ns || tasks) call([&] { policy->on_launch_queued(now, l, out); });
     if (was_idle) call([&] { policy->on_arrival(now, v, out); });
   }
+  // The same told as a whole (Launch::id 0), as sluiced does.
+  void whole(VgpuId v, uint64_t length_ns, uint64_t predicted_ns, uint64_t preempt_ns = 0) {
+    if (added.insert(v).second) call([&] { policy->on_vgpu_added(now, v, {}, out); });
+    work[v] += length_ns;
+    tell(v, predicted_ns, preempt_ns);
+    call([&] { policy->on_arrival(now, v, out); });
+  }
+  void tell(VgpuId v, uint64_t predicted_ns, uint64_t preempt_ns = 0) {
+    Launch l{.vgpu = v, .predicted_sm_ns = predicted_ns * sms, .run_predicted_sm_ns = predicted_ns * sms, .preempt_ns = preempt_ns};
+    call([&] { policy->on_launch_queued(now, l, out); });
+  }
   void job(VgpuId v, uint64_t length_ns) { submit(v, length_ns, length_ns); }
 
   // Runs for `ns`, in the policy's steps: wakes, ends of jobs, ends of evictions.

@@ -273,20 +273,46 @@ TEST(Wfq, ShortLaunchesInterruptWithinABudget) {
 }
 
 // Who claims to be short and is not is ahead of V after a turn, and then waits like the others.
+// Launch by launch, or told as a whole again and again.
 TEST(Wfq, ClaimingToBeShortDoesNotPay) {
-  Driver d("wfq");
-  for (VgpuId v = 0; v < 3; ++v) d.add(v);
-  uint64_t got[3] = {};
-  for (VgpuId v = 0; v < 3; ++v) d.arrive(v);
-  LaunchId id = 0;
-  for (int i = 0; i < 60'000; ++i) {
-    if (i % 10 == 0) d.call([&] { d.policy->on_launch_queued(d.now, launch(++id, 2, kMs / 2), d.out); });
-    if (d.evicted != kNoVgpu) d.left(d.evicted);
-    got[d.holder] += kMs / 10;
-    d.pass(kMs / 10);
-    if (d.evicted != kNoVgpu) d.left(d.evicted);
+  for (const bool whole : {false, true}) {
+    Driver d("wfq");
+    for (VgpuId v = 0; v < 3; ++v) d.add(v);
+    uint64_t got[3] = {};
+    for (VgpuId v = 0; v < 3; ++v) d.arrive(v);
+    LaunchId id = 0;
+    for (int i = 0; i < 60'000; ++i) {
+      Launch l = launch(whole ? 0 : ++id, 2, kMs / 2);
+      if (whole) l.run_predicted_sm_ns = l.predicted_sm_ns;
+      if (i % 10 == 0) d.call([&] { d.policy->on_launch_queued(d.now, l, d.out); });
+      if (d.evicted != kNoVgpu) d.left(d.evicted);
+      got[d.holder] += kMs / 10;
+      d.pass(kMs / 10);
+      if (d.evicted != kNoVgpu) d.left(d.evicted);
+    }
+    for (const uint64_t g : got) EXPECT_NEAR(static_cast<double>(g), 2e9, 0.04e9) << whole;
   }
-  for (const uint64_t g : got) EXPECT_NEAR(static_cast<double>(g), 2e9, 0.04e9);
+}
+
+// As sluiced tells it; what is told anew replaces what was told before.
+TEST(Wfq, AVgpuToldAsAWholeToBeShortGoesFirst) {
+  for (const uint64_t ns : {kMs, 100 * kMs}) {
+    Driver d("wfq");
+    for (VgpuId v = 0; v < 3; ++v) d.add(v);
+    d.arrive(0);
+    d.arrive(1);
+    d.pass(100'000);
+    for (const uint64_t told : {50 * kMs, ns}) {
+      const Launch l{.vgpu = 2, .predicted_sm_ns = told, .run_predicted_sm_ns = told};
+      d.call([&] { d.policy->on_launch_queued(d.now, l, d.out); });
+    }
+    d.arrive(2);
+    d.pass(100'000);
+    if (ns == kMs) {
+      ASSERT_EQ(d.evicted, 0u);
+    }
+    EXPECT_EQ(d.evicted == kNoVgpu ? kNoVgpu : d.out.back().next, ns == kMs ? 2u : kNoVgpu);
+  }
 }
 
 // A holder with less left than a hand-over takes may end it.

@@ -42,13 +42,15 @@ TEST(Progress, AddsUpWhatIsUnderWay) {
   report[1] = done(2, 5, 100, 1000);
   report[2] = running(3, 6, 50, 0, 20);
   report[2].state = SLUICE_LAUNCH_READY;  // evicted, waits for the next grant
-  report[3] = running(4, 6, 50, 0, 0);
-  report[3].state = SLUICE_LAUNCH_PREP;
+  report[3] = running(4, 6, 70, 0, 0);
+  report[3].state = SLUICE_LAUNCH_PREP;  // waits behind the others, or for its first grant
+  report[4] = running(5, 6, 50, 0, 0);
+  report[4].state = SLUICE_LAUNCH_FREE;
   Progress p;
   ProgressSums sums;
   p.add(*report.area, &sums);
-  EXPECT_EQ(sums.launches, 2u);
-  EXPECT_EQ(sums.tasks_total, 150u);
+  EXPECT_EQ(sums.launches, 3u);
+  EXPECT_EQ(sums.tasks_total, 220u);
   EXPECT_EQ(sums.tasks_done, 50u);
   EXPECT_EQ(sums.tasks_fetched, 60u) << "what is done was fetched";
   EXPECT_EQ(sums.predicted, 0u);
@@ -96,6 +98,99 @@ TEST(Progress, SessionsHaveNumbersOfTheirOwn) {
   EXPECT_EQ(p.learnt(), 3u);
 }
 
+// What sluiced measured an eviction to take belongs to the kernels whose records say that they were evicted.
+TEST(Progress, EvictionsCostWhatSluicedMeasured) {
+  Report report;
+  Progress p;
+  const auto evict_cost = [&](uint32_t kernel) {
+    Report r;
+    r[0] = running(99, kernel, 10, 0, 0);
+    ProgressSums sums;
+    p.add(*r.area, &sums);
+    return sums.preempt_ns;
+  };
+  report[0] = running(1, 5, 100, 40, 30);
+  p.learn(1, *report.area);
+  p.learn_evictions(0, 0);
+  EXPECT_EQ(evict_cost(5), 0u);
+  report[0].evictions = 2;
+  p.learn(1, *report.area);
+  p.learn_evictions(2, 600);
+  EXPECT_EQ(evict_cost(5), 300u);
+  p.learn(1, *report.area);  // nothing new of it
+  report[1] = running(2, 6, 100, 40, 30);
+  report[1].evictions = 1;
+  p.learn(1, *report.area);
+  p.learn_evictions(1, 100);
+  EXPECT_EQ(evict_cost(5), 300u);
+  EXPECT_EQ(evict_cost(6), 100u);
+  // The worker counts it a moment later: the next look finds it ...
+  p.learn(1, *report.area);
+  p.learn_evictions(1, 500);
+  report[1].evictions = 2;
+  p.learn(1, *report.area);
+  p.learn_evictions(0, 0);
+  EXPECT_EQ(evict_cost(6), 300u);
+  // ... and no later one: that eviction met a kernel without records.
+  p.learn(1, *report.area);
+  p.learn_evictions(1, 900);
+  p.learn_evictions(0, 0);
+  report[1].evictions = 3;
+  p.learn(1, *report.area);
+  p.learn_evictions(0, 0);
+  EXPECT_EQ(evict_cost(6), 300u);
+  EXPECT_EQ(p.evicted(), 2u);
+
+  Progress again;
+  ASSERT_TRUE(again.restore(p.save()).ok());
+  EXPECT_EQ(again.save(), p.save());
+  EXPECT_EQ(again.evicted(), 2u);
+  const std::string good = p.save();
+  for (const char* bad : {"7\n", "7 1\n", "7 0 5\n", "7 1 -5\n", "7 1 5 5\n", "5 1 5\n", "x 1 5\n", "99999999999 1 5\n",
+                          "7 1 99999999999999\n", "\n", "7  1 5\n"}) {
+    EXPECT_FALSE(again.restore(good + bad).ok()) << bad;
+    EXPECT_EQ(again.save(), good);
+  }
+}
+
+// A kernel that never ran to its end in one piece is predicted by what its tasks took until it was evicted (FRS, IV-E).
+TEST(Progress, PredictsByTasksUntilALaunchHasEnded) {
+  Report report;
+  Progress p;
+  report[0] = running(1, 5, 1000, 100, 100);
+  report[0].state = SLUICE_LAUNCH_READY;
+  report[0].evictions = 1;
+  report[0].start_ns = 1'000, report[0].left_ns = 201'000;  // 2 us a task
+  p.learn(1, *report.area);
+  ProgressSums sums;
+  p.add(*report.area, &sums);
+  EXPECT_EQ(sums.predicted, 1u);
+  EXPECT_NEAR(static_cast<double>(sums.remaining_ns), 900 * 2e3, 1e3);
+}
+
+TEST(Progress, LooksNoFurtherThanForWhatIsQueued) {
+  Report report;
+  Progress p;
+  uint64_t id = 0;
+  for (int i = 0; i < 20; ++i) {
+    report[i] = done(++id, 7, 100, 50'000);
+    p.learn(1, *report.area);
+  }
+  std::memset(report.area.get(), 0, sizeof *report.area);
+  for (const int first : {300, 200}) {  // from where it found the last ones, and round
+    report[first] = running(++id, 7, 100, 0, 0);
+    report[first].state = SLUICE_LAUNCH_PREP;
+    report[first + 1] = running(++id, 8, 100, 0, 0);  // never seen before
+    report[(first + 2) % SLUICE_REPORT_RECORDS] = running(++id, 7, 100, 50, 50);
+    const LaunchHints all = p.look(1, *report.area, 3);
+    EXPECT_EQ(all.predicted, 2u);
+    EXPECT_NEAR(static_cast<double>(all.remaining_ns), 75'000, 2'000);
+    EXPECT_EQ(p.look(1, *report.area, 1).predicted, 1u);
+    EXPECT_EQ(p.look(1, *report.area, 0).predicted, 0u);
+    std::memset(report.area.get(), 0, sizeof *report.area);
+  }
+}
+
 TEST(Progress, ForgedRecordsAreBounded) {
   Report report;
   Progress p;
@@ -112,6 +207,11 @@ TEST(Progress, ForgedRecordsAreBounded) {
     EXPECT_LE(sums.tasks_done, sums.tasks_fetched);
     EXPECT_LE(sums.tasks_fetched, sums.tasks_total);
     EXPECT_LE(sums.remaining_ns, SLUICE_REPORT_RECORDS * 3'600'000'000'000);
+    const LaunchHints hints = p.look(1, *report.area, static_cast<uint32_t>(random()));
+    EXPECT_LE(hints.predicted, SLUICE_REPORT_RECORDS);
+    EXPECT_LE(hints.remaining_ns, SLUICE_REPORT_RECORDS * 3'600'000'000'000);
+    p.learn_evictions(random() % 3, random());
+    EXPECT_LE(p.evicted(), kMaxKernelsLearnt);
   }
   EXPECT_LE(p.learnt(), kMaxKernelsLearnt);
 }

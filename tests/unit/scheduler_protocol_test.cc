@@ -247,6 +247,53 @@ TEST(Scheduler, WhoUsedWithoutAGrantWaitsForIt) {
   EXPECT_LE(h.now - begin, 600 * kMs);
 }
 
+// What sessions' records tell goes to the policy as one sum for each vGPU, bounded; what nobody predicts counts with the mean by
+// the scheduler's own clock; when the work is done it is forgotten.
+TEST(Scheduler, TellsWhatIsQueuedAsAWhole) {
+  SchedulerConfig c;
+  c.policy = "srt";
+  c.policy_config.machine.sm_count = 4;
+  Host h(c);
+  const VgpuId a = h.vgpu(), b = h.vgpu();
+  const SessionId s = h.session(a), t = h.session(a), u = h.session(b);
+  const auto told = [&](VgpuId v) { return h.scheduler->stats(h.now, v).told_sm_ns; };
+  EXPECT_TRUE(h.scheduler->wants_hints(s));
+  h.page(s).report.guest_hints = LaunchHints{.predicted = 2, .remaining_ns = 10 * kMs};
+  h.page(t).report.guest_hints = LaunchHints{.predicted = 1, .remaining_ns = 5 * kMs};
+  h.report(s, 2, 1);
+  EXPECT_EQ(told(a), 4 * 10 * kMs);
+  h.report(t, 1, 1);
+  EXPECT_EQ(told(a), 4 * 15 * kMs);
+  // A shorter one comes: the holder leaves, and is not asked for hints on its way out.
+  h.page(u).report.guest_hints = LaunchHints{.predicted = 1, .remaining_ns = kMs};
+  h.report(u, 1, 0);
+  EXPECT_FALSE(h.scheduler->wants_hints(s));
+  EXPECT_TRUE(h.scheduler->wants_hints(u));
+  h.report(s, 2, 0, 1), h.report(t, 1, 0, 1);
+  EXPECT_TRUE(h.scheduler->stats(h.now, b).holds);
+  // 3 ms for three launches, as its worker says, which told of one.
+  h.now += 3 * kMs;
+  h.page(u).report.guest_launches_done = 3;
+  h.report(u, 0, 0);
+  EXPECT_EQ(told(b), 0u);
+  EXPECT_TRUE(h.scheduler->stats(h.now, a).holds);
+  h.page(u).report.guest_hints = LaunchHints{.predicted = 1, .remaining_ns = 100 * kMs};
+  h.report(u, 3, 0);
+  EXPECT_EQ(told(b), 4 * (100 + 1 + 1) * kMs);
+  // Claims beyond any measure are cut.
+  h.page(u).report.guest_hints = LaunchHints{.predicted = ~0u, .remaining_ns = ~0ull, .preempt_ns = ~0ull};
+  h.report(u, 3, 0);
+  EXPECT_LE(told(b), 1ull << 50);
+  EXPECT_GT(told(b), 1ull << 49);
+  h.page(u).report.guest_hints = LaunchHints{.predicted = 0, .remaining_ns = 7};
+  h.report(u, 1, 0);
+  EXPECT_EQ(told(b), 4 * kMs);
+  EXPECT_EQ(h.take().find("policy?"), std::string::npos);
+
+  Host fcfs(SchedulerConfig{.policy = "fcfs"});
+  EXPECT_FALSE(fcfs.scheduler->wants_hints(fcfs.session(fcfs.vgpu()))) << "it does not go by launches";
+}
+
 TEST(Scheduler, IdsAreReusedAndEverythingStartsAfresh) {
   Host h;
   const auto v = h.vgpu();
