@@ -183,6 +183,20 @@ Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
       print(fmt::format("guest agent {}\n", count(*agent, "epoch") == 0  ? "not seen"
                                             : truth(*agent, "silent") ? "silent"
                                                                        : "on"));
+    const std::string sms = text(v, "sms");
+    print(fmt::format("GPU {}\n", !sms.empty()         ? "SM " + sms
+                                  : truth(v, "holds") ? "holds it"
+                                  : truth(v, "busy")  ? "waits for it"
+                                                      : "idle"));
+    if (const json::value* l = field(v, "launches")) {
+      static const json::value kNone;
+      const json::value* p = field(*l, "progress");
+      const json::value& progress = p ? *p : kNone;
+      print(fmt::format("launches queued {}, {} of them predicted to run {:.1f} ms more\n"
+                        "kernels known {}, {} of them by the cost of an eviction\n",
+                        text(*l, "queued"), text(progress, "predicted_launches"), number(progress, "remaining_ms"),
+                        text(*l, "kernels_known"), text(*l, "kernels_with_evict_cost")));
+    }
     const json::value* sessions = field(v, "session_list");
     if (!sessions || rows_of(*sessions).empty()) return;
     std::vector<std::vector<std::string>> cells;
@@ -262,6 +276,14 @@ Result<void> info(AdminClient& client, bool as_json) {
                       text(a ? *a : kNone, "in_use"),
                       text(a ? *a : kNone, "meaning")));
   });
+}
+
+Result<void> metrics(AdminClient& client) {
+  auto answer = client.call("metrics");
+  if (!answer) return answer.error();
+  if (!answer->is_string()) return Error{EPROTO, "sluiced answered no text"};
+  print(std::string(answer->get_string()));
+  return {};
 }
 
 Result<void> stats(AdminClient& client, bool) {

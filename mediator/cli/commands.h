@@ -39,5 +39,6 @@ Result<void> events(AdminClient& client, bool follow, uint64_t limit, bool json)
 Result<void> policies(AdminClient& client, bool json);
 Result<void> info(AdminClient& client, bool json);
 Result<void> stats(AdminClient& client, bool json);
+Result<void> metrics(AdminClient& client);
 
 }  // namespace sluice::cli

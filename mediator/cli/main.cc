@@ -83,6 +83,9 @@ int main(int argc, char** argv) {
   cmd = app.add_subcommand("stats", "cumulative counters as JSON; differences describe the time between");
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return stats(a, json); }; });
 
+  cmd = app.add_subcommand("metrics", "the same and more in Prometheus' text format");
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return metrics(a); }; });
+
   CLI11_PARSE(app, argc, argv);
   auto client = sluice::AdminClient::connect(socket);
   auto done = client ? run(*client) : sluice::Result<void>(client.error());

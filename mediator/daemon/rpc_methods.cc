@@ -7,6 +7,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/daemon/daemon.h"
+#include "mediator/daemon/metrics.h"
 #include "policies/policy.h"
 
 namespace sluice {
@@ -51,10 +52,16 @@ json::object describe(Vgpu& v) {
 }
 
 json::object usage(const Engine& engine, Vgpu& v, const Engine::Figures& figures);
+json::object launches(Engine& engine, Vgpu& v, const Engine::Figures& figures);
 
 json::object describe_fully(Engine& engine, Vgpu& v, uint64_t now) {
   json::object o = describe(v);
-  o["usage"] = usage(engine, v, engine.stats(v.id()));
+  const Engine::Figures figures = engine.stats(v.id());
+  o["usage"] = usage(engine, v, figures);
+  o["busy"] = figures.busy;
+  o["holds"] = figures.holds;
+  o["sms"] = sms_text(figures.sms);
+  o["launches"] = launches(engine, v, figures);
   o["region"] = json::object{{"bytes", v.spec().geometry.region_bytes},
                              {"extent_bytes", v.channel().extents().total_bytes()},
                              {"extent_bytes_used", v.channel().extents().used_bytes()}};
@@ -91,7 +98,18 @@ json::object progress(const core::ProgressSums& p) {
           {"tasks_fetched", p.tasks_fetched},
           {"tasks_done", p.tasks_done},
           {"predicted_launches", p.predicted},
-          {"remaining_ms", static_cast<double>(p.remaining_ns) / 1e6}};
+          {"remaining_ms", static_cast<double>(p.remaining_ns) / 1e6},
+          {"evict_cost_us", static_cast<double>(p.preempt_ns) / 1e3}};
+}
+
+// What is queued at its gate and on the GPU, and what the policy was told of it (0: nothing, or it goes by other things).
+json::object launches(Engine& engine, Vgpu& v, const Engine::Figures& s) {
+  const core::Progress& learnt = engine.learnt(v.id());
+  return {{"queued", s.guest_queued},
+          {"progress", progress(engine.progress(v.id()))},
+          {"told_ms", static_cast<double>(s.told_sm_ns) / 1e6 / engine.sm_count()},
+          {"kernels_known", learnt.learnt()},
+          {"kernels_with_evict_cost", learnt.evicted()}};
 }
 
 // What each source says by itself, since the sources in use changed last.
@@ -331,6 +349,7 @@ void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& d) {
                    return rows;
                  }));
   dispatcher.add("stats", no_params([&d] { return stats(d); }));
+  dispatcher.add("metrics", no_params([&d] { return json::string(metrics_text(d)); }));
   dispatcher.add("top", [&d](const json::object& params, const RpcReply& reply) {
     RpcParams p(params);
     const uint64_t window_ms = p.number("window_ms", 100, 120'000).value_or(kDefaultTopWindowMs);

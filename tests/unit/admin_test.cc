@@ -2,6 +2,10 @@
 // bad client never disturbs another.
 #include <sys/un.h>
 
+#include <map>
+#include <regex>
+#include <sstream>
+
 #include "tests/support/test_daemon.h"
 
 namespace sluice::test {
@@ -69,7 +73,7 @@ TEST_F(AdminTest, CreatesListsSetsShowsAndDeletes) {
 
 TEST_F(AdminTest, EveryMethodAnswers) {
   call("vgpu.create", R"({"name":"a"})");
-  for (const char* method : {"version", "info", "policies", "vgpu.list", "stats", "top", "events"}) {
+  for (const char* method : {"version", "info", "policies", "vgpu.list", "stats", "metrics", "top", "events"}) {
     auto answer = call(method);
     EXPECT_EQ(code(answer), 0) << method << json::serialize(answer);
     // And takes no parameter that it does not know.
@@ -77,6 +81,44 @@ TEST_F(AdminTest, EveryMethodAnswers) {
   }
   EXPECT_EQ(call("stats").at("result").at("vgpus").as_array().size(), 1u);
   EXPECT_EQ(call("top").at("result").at("vgpus").as_array().size(), 1u);
+}
+
+// Prometheus' text format: each metric has its HELP and TYPE before its samples, each series is there once, values are
+// numbers.
+TEST_F(AdminTest, MetricsAreWhatPrometheusReads) {
+  call("vgpu.create", R"({"name":"a","weight":7})");
+  call("vgpu.create", R"({"name":"b"})");
+  const auto text = std::string(call("metrics").at("result").as_string());
+  ASSERT_FALSE(text.empty());
+  ASSERT_EQ(text.back(), '\n');
+  const std::regex sample("([a-z_]+)(\\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\\})? ([0-9]+(\\.[0-9]+)?)");
+  std::map<std::string, std::string> types, values;
+  std::string family;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    SCOPED_TRACE(line);
+    std::smatch m;
+    if (line.starts_with("# HELP ")) {
+      family = line.substr(7, line.find(' ', 7) - 7);
+      EXPECT_FALSE(types.contains(family)) << "twice";
+      EXPECT_GT(line.size(), 8 + family.size()) << "no help";
+    } else if (line.starts_with("# TYPE ")) {
+      ASSERT_EQ(line.substr(7, family.size() + 1), family + " ");
+      types[family] = line.substr(8 + family.size());
+    } else {
+      ASSERT_TRUE(std::regex_match(line, m, sample));
+      const std::string name = m[1];
+      const bool part = types[family] == "summary" && (name == family + "_sum" || name == family + "_count");
+      EXPECT_TRUE(name == family || part);
+      EXPECT_EQ(types[family] == "counter", name.ends_with("_total"));
+      EXPECT_TRUE(values.emplace(name + m[2].str(), m[4]).second) << "twice";
+    }
+  }
+  EXPECT_EQ(values["sluice_vgpu_weight{vgpu=\"a\"}"], "7");
+  EXPECT_EQ(values["sluice_vgpu_weight{vgpu=\"b\"}"], "100");
+  EXPECT_EQ(values["sluice_vgpu_eviction_seconds_count{vgpu=\"b\"}"], "0");
+  EXPECT_EQ(values.count("sluice_vgpu_eviction_seconds{vgpu=\"a\",quantile=\"0.99\"}"), 1u);
+  EXPECT_EQ(values["sluice_uptime_seconds"].find('-'), std::string::npos);
 }
 
 TEST_F(AdminTest, EventsAreTheLogAndGoOnFromANumber) {

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """A manual page and the program's --help name the same options.
 
-    man_pages_test.py PROGRAM PAGE [PROGRAM PAGE ...]
+    man_pages_test.py [--keys FILE PAGE] PROGRAM PAGE [PROGRAM PAGE ...]
 
-Options of a program's commands (`PROGRAM COMMAND --help`) count as the program's.
+Options of a program's commands (`PROGRAM COMMAND --help`) count as the program's. With --keys, the keys of a
+configuration file that has them all, some as comments, and the page's section CONFIGURATION name the same ones too,
+table by table.
 """
 import re
 import subprocess
@@ -36,7 +38,41 @@ def documented(page):
     return {o for head in heads for o in LONG.findall(head)}
 
 
-pairs = list(zip(sys.argv[1::2], sys.argv[2::2]))
+def keys_of(sample):
+    table, keys = "", set()
+    for line in open(sample):
+        if head := re.match(r"\[(\w+)\]", line):
+            table = head[1]
+        elif key := re.match(r"#?(\w+) = ", line):
+            keys.add((table, key[1]))
+    return keys
+
+
+def keys_explained(page):
+    text = open(page).read().replace(r"\-", "-")
+    part = re.search(r"^\.SH CONFIGURATION\n(.*?)(?=^\.SH )", text, re.M | re.S)
+    if not part:
+        sys.exit(f"{page}: no section CONFIGURATION")
+    keys = set()
+    for section in re.split(r"^\.SS ", part[1], flags=re.M)[1:]:
+        table = re.match(r"\[(\w+)\]", section)
+        for head in re.findall(r"^\.TP\n\.BR? (.*)$", section, re.M):
+            keys |= {(table[1] if table else "", key) for key in re.findall(r"\w+", head)}
+    return keys
+
+
+arguments = sys.argv[1:]
+if arguments[:1] == ["--keys"]:
+    sample, page = arguments[1:3]
+    del arguments[:3]
+    in_sample, in_page = keys_of(sample), keys_explained(page)
+    if len(in_sample) < 10:
+        failures.append(f"{sample}: only {sorted(in_sample)}")
+    for table, key in sorted(in_sample - in_page):
+        failures.append(f"{page}: says nothing of [{table}] {key}")
+    for table, key in sorted(in_page - in_sample):
+        failures.append(f"{page}: [{table}] {key} is not in {sample}")
+pairs = list(zip(arguments[0::2], arguments[1::2]))
 if not pairs:
     sys.exit(__doc__)
 for program, page in pairs:
