@@ -25,11 +25,15 @@ bool Decoder::do_prefetch() {
   return !sized || (immediate(text(1), Type::kU32, bytes) && bytes == 128);
 }
 
-// How many registers a warp has is nothing that it can see.
+// How many registers a warp has is nothing that it can see, but the wrong way round is undefined.
 bool Decoder::do_setmaxnreg() {
+  const bool more = take("inc");
   uint64_t count;
-  return operand_count() == 1 && immediate(text(0), Type::kU32, count) && count >= 24 &&
-         count <= 256 && count % 8 == 0;
+  if (operand_count() != 1 || !immediate(text(0), Type::kU32, count) || count < 24 || count > 256 ||
+      count % 8 != 0)
+    return false;
+  emit("setmaxnreg", 0, static_cast<int64_t>(count) * 2 + (more ? 1 : 0));
+  return true;
 }
 
 // The only block of a cluster is the own one.

@@ -30,6 +30,8 @@ const char* to_string(FaultKind kind) {
       return "deadlock in the block";
     case FaultKind::kBadBarrier:
       return "bad barrier number or thread count, or a barrier in memory made twice or not at all";
+    case FaultKind::kBadRegisters:
+      return "setmaxnreg that takes away where it should give, or the other way round";
     case FaultKind::kBadCall:
       return "indirect jump or call to nowhere";
   }

@@ -327,6 +327,17 @@ Flow atomic_128(Warp& w, const Inst& in) {
   return Flow::kNext;
 }
 
+// PTX ISA, "setmaxnreg": `.dec` reduces a warp's count to the number, `.inc` increases it (imm & 1). How
+// many there are at the launch is not modelled: the first is always right.
+Flow set_max_registers(Warp& w, const Inst& in) {
+  const uint32_t to = static_cast<uint32_t>(in.imm) / 2;
+  const bool more = (in.imm & 1) != 0;
+  if (w.registers != 0 && (more ? to < w.registers : to > w.registers))
+    return w.fault(FaultKind::kBadRegisters, static_cast<uint32_t>(__builtin_ctz(w.exec)), to, 0);
+  w.registers = to;
+  return Flow::kNext;
+}
+
 // isspacep.const (imm 1) and .global (imm 0): the module's constants lie among global addresses.
 Flow is_const(Warp& w, const Inst& in) {
   uint32_t mask = 0;

@@ -34,6 +34,7 @@ struct Warp {
   // Likely polls since the warp was last switched in: strong loads and atomics that found nothing
   // new, and looks at the time.
   uint32_t spin = 0;
+  uint32_t registers = 0;  // setmaxnreg's last number; 0: none yet
   bool slept = false;  // nanosleep was executed: give others a turn
   // Set with Flow::kFault.
   FaultKind fault_kind = FaultKind::kNone;

@@ -10,6 +10,7 @@ void WarpState::reset(uint32_t lanes, uint32_t pc) {
   cc = 0;
   spin = 0;
   slept = false;
+  registers = 0;
   split_count = 0;
   current = 0;
   impatience = 0;

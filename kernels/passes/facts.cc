@@ -34,13 +34,11 @@ struct Forbidden {
 // Instructions that not every form bears, by their first word.
 const std::unordered_map<std::string_view, Forbidden>& forbidden_opcodes() {
   static const std::unordered_map<std::string_view, Forbidden> kMap = {
-      {"setmaxnreg", {"setmaxnreg", "hands registers between warps (setmaxnreg)", false}},  // R28
       {"mapa", {"cluster", "uses thread-block clusters", true}},                            // R13
       {"getctarank", {"cluster", "uses thread-block clusters", true}},                      // R13
       {"clusterlaunchcontrol",
        {"work-fetch", "fetches work from the hardware's block launcher", true}},
       {"tcgen05", {"tensor-memory", "uses tensor memory", false}},          // R27
-      {"tensormap", {"tensor-map", "changes tensor maps", false}},          // R27
       {"alloca", {"alloca", "allocates stack memory at run time", false}},  // R27
       {"stacksave", {"alloca", "allocates stack memory at run time", false}},
       {"stackrestore", {"alloca", "allocates stack memory at run time", false}}};
@@ -187,6 +185,11 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     // cuda::barrier does so everywhere.
     if (s.opcode.find("::cluster") != s.opcode.npos && base != "cp" && base != "isspacep")
       opaque(s.line, "cluster", "uses thread-block clusters");
+    if (base == "setmaxnreg") {
+      out.shares_in_block = true;
+      if (!f.is_entry)
+        no_loop(s.line, "setmaxnreg", "hands registers between warps (setmaxnreg)");
+    }
     if (is_asynchronous(s)) {
       out.shares_in_block = true;
       out.has_cp_async |= base == "cp" && has_modifier(s.opcode, "mbarrier");
@@ -289,6 +292,10 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     return out;
   }
   out.has_divergent_branch = !divergence->branches().empty();
+  if (f.is_entry) {  // R28
+    out.register_pool = find_register_pool(f);
+    if (const Finding& why = out.register_pool.no_loop) out.no_loop.add(why.code, why.text);
+  }
   if (asynchronous) {  // R27
     out.memory_barriers = find_memory_barriers(*cfg, *post_dominators, *divergence);
     if (const Finding& why = out.memory_barriers.no_loop) out.no_loop.add(why.code, why.text);

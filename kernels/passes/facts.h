@@ -16,6 +16,7 @@
 #include "kernels/passes/author_points.h"
 #include "kernels/passes/finding.h"
 #include "kernels/passes/memory_barriers.h"
+#include "kernels/passes/register_pool.h"
 #include "kernels/passes/spin.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
@@ -48,6 +49,7 @@ struct FunctionFacts {
   std::string_view dynamic_shared;              // name of an extern shared array that it uses
   AuthorPoints author;
   MemoryBarriers memory_barriers;
+  RegisterPool register_pool;
   std::vector<std::string_view> module_shared;  // module-scope shared variables with a size
   struct Call {
     std::string_view callee;  // empty: indirect
@@ -71,6 +73,7 @@ struct KernelFacts {
   bool fetches_work = false;
   bool strides_by_grid = false;
   MemoryBarriers memory_barriers;  // the entry's
+  RegisterPool register_pool;      // the entry's
   AuthorPoints author;  // the entry's; why_not also for what its calls do
   std::string_view dynamic_shared;  // empty: none
   bool reads_dynamic_smem_size = false;

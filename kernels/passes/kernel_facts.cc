@@ -156,6 +156,7 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
   out.has_divergent_branch = own.has_divergent_branch;
   out.author = own.author;
   out.memory_barriers = own.memory_barriers;
+  out.register_pool = own.register_pool;
 
   // Functions that a launch from the device needs (CUDA Programming Guide, "CUDA Dynamic
   // Parallelism"): R30.

@@ -45,9 +45,7 @@ MemoryBarriers find_memory_barriers(const ptx::Cfg& cfg, const ptx::PostDominato
     if (!is_asynchronous(s)) continue;
     if (is_copy(s)) {
       if (has_modifier(s.opcode, "prefetch")) continue;  // touches no shared memory
-      if (has_modifier(s.opcode, "tensor"))
-        out.no_loop.add("bulk-copy", at_line(s, "copies by tensor maps (TMA)"));
-      if (has_modifier(s.opcode, "multicast::cluster"))
+      if (has_modifier(s.opcode, "multicast::cluster") || has_modifier(s.opcode, "cta_group::2"))
         out.no_loop.add("bulk-copy", at_line(s, "copies into the shared memory of several blocks"));
       if (has_modifier(s.opcode, "mbarrier")) {
         out.any = true;

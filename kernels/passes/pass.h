@@ -64,6 +64,7 @@ Finding unify_barriers(Clone& clone);          // unified.cc: R22
 Finding split_barriers(Clone& clone);          // two_phase.cc: R23
 Finding mask_lanes(Clone& clone);              // lane_masks.cc: R25
 Finding finish_copies(Clone& clone);           // clean_up.cc: R27
+Finding give_registers_back(Clone& clone);     // register_pool.cc: R28
 Finding loop_over_tasks(Clone& clone);         // plain.cc: R16, R18
 Finding run_one_task(Clone& clone);            // prologue.cc: tier C
 Finding place_author_points(Clone& clone);     // resumable.cc

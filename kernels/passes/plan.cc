@@ -11,6 +11,7 @@ bool one_phase(const KernelFacts& f) { return f.divergent_barrier && !f.has_barr
 bool two_phases(const KernelFacts& f) { return f.divergent_barrier && f.has_barrier_reduction; }
 bool lanes_return(const KernelFacts& f) { return static_cast<bool>(f.divergent_collective); }
 bool has_author_points(const KernelFacts& f) { return f.author.any; }
+bool hands_registers(const KernelFacts& f) { return f.register_pool.any; }
 bool copies(const KernelFacts& f) {
   return f.has_cp_async || f.memory_barriers.any || f.memory_barriers.bulk;
 }
@@ -24,6 +25,7 @@ constexpr Step kLoop[] = {
     {"two-phase", split_barriers, two_phases},
     {"lane-masks", mask_lanes, lanes_return},
     {"clean-up", finish_copies, copies},
+    {"registers", give_registers_back, hands_registers},
     {"index", replace_index, always},
     {"index-in-calls", replace_index_in_calls, has_index_functions},
     {"plain", loop_over_tasks, always},

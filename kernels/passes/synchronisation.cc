@@ -13,7 +13,8 @@ bool is_collective(const Statement& s) {
       "shfl", "vote",  "match",    "redux",    "elect",    "mma",
       "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"};
   const std::string_view base = base_opcode(s.opcode);
-  return kNames.count(base) != 0 || (base == "bar" && has_modifier(s.opcode, "warp"));
+  return kNames.count(base) != 0 || (base == "bar" && has_modifier(s.opcode, "warp")) ||
+         (base == "tensormap" && has_modifier(s.opcode, "sync"));
 }
 
 bool is_block_barrier(const Statement& s, bool guarded) {

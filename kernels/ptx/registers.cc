@@ -66,7 +66,7 @@ Effect effect_of(const Statement& s) {
       "exit",     "trap",          "brkpt",        "membar",   "fence",
       "prefetch", "prefetchu",     "nanosleep",    "stmatrix", "pmevent",
       "discard",  "applypriority", "sust",         "sured",    "griddepcontrol",
-      "cp",       "setmaxnreg",    "stackrestore", "bar",      "barrier"};
+      "cp",       "setmaxnreg",    "stackrestore", "bar",      "barrier",  "tensormap"};
   const std::string_view base = base_opcode(s.opcode);
   if (base == "ld") return Effect::kLoad;
   if (base == "mbarrier") {

@@ -29,6 +29,7 @@ CUresult to_result(exec::FaultKind kind) {
     case FaultKind::kAssert:
       return CUDA_ERROR_ASSERT;
     case FaultKind::kBadBarrier:
+    case FaultKind::kBadRegisters:
       return CUDA_ERROR_ILLEGAL_INSTRUCTION;
     case FaultKind::kBadCall:
       return CUDA_ERROR_INVALID_PC;

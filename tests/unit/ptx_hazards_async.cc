@@ -297,6 +297,40 @@ $WAIT:
 	ld.shared.u32 %r14, [%r12];
 	st.global.u32 [%rd2], %r14;
 	ret;)"},
+    // Warpgroups that hand registers over, more of them in every other block: the next task's numbers
+    // would stand for the opposite of what they are for.
+    {"registers_handed_over", "plain", {19, 1, 1}, {256, 1, 1}, 0, 0,
+     ".shared .align 4 .b8 ho[512];", R"(
+	and.b32 %r10, %r1, 1;
+	setp.eq.u32 %p1, %r10, 0;
+	setp.ge.u32 %p2, %r0, 128;
+	and.b32 %r11, %r0, 127;
+	shl.b32 %r11, %r11, 2;
+	mov.u32 %r12, ho;
+	add.u32 %r12, %r12, %r11;
+	@%p2 bra $TAKES;
+	@%p1 bra $GIVES_MANY;
+	setmaxnreg.dec.sync.aligned.u32 104;
+	bra $GAVE;
+$GIVES_MANY:
+	setmaxnreg.dec.sync.aligned.u32 40;
+$GAVE:
+	st.shared.u32 [%r12], %r5;
+	bra $BOTH;
+$TAKES:
+	@%p1 bra $TAKES_MANY;
+	setmaxnreg.inc.sync.aligned.u32 144;
+	bra $TOOK;
+$TAKES_MANY:
+	setmaxnreg.inc.sync.aligned.u32 208;
+$TOOK:
+	add.u32 %r5, %r5, 1;
+$BOTH:
+	bar.sync 0;
+	ld.shared.u32 %r13, [%r12];
+	add.u32 %r13, %r13, %r5;
+	st.global.u32 [%rd2], %r13;
+	ret;)", ".maxnreg 128", "sm_90a"},
 };
 }  // namespace
 

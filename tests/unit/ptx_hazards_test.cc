@@ -68,33 +68,46 @@ TEST_P(Hazards, EvictedAtRandomLeavesTheSame) {
   EXPECT_GT(evictions, 10u);
 }
 
+// What `body` ends with, run by one thread of each of two blocks; empty: well.
+std::string fault_of(const std::string& body) {
+  Hazard h{};
+  h.before = ".shared .align 8 .b64 twice;";
+  h.target = "sm_90a";
+  const std::string lone = "setp.ne.u32 %p1, %r0, 0;\n@%p1 ret;\n" + body + "ret;\n";
+  h.body = lone.c_str();
+  auto run = EvictionRun::load(hazards::text_of(h));
+  EXPECT_TRUE(run) << run.error().message;
+  KernelLaunch launch;
+  launch.kernel = "k";
+  launch.grid = {2, 1, 1};
+  launch.block = {32, 1, 1};
+  const std::uint64_t pointers[2] = {(*run)->address((*run)->add_buffer(4096)),
+                                     (*run)->address((*run)->add_buffer(4096))};
+  launch.params.resize(20);
+  std::memcpy(launch.params.data(), pointers, 16);
+  auto ran = (*run)->run_original(launch, 1);
+  return ran ? std::string() : ran.error().message;
+}
+
 // What shows that the clones of the asynchronous hazards clean up: without, their next task would do
 // this.
-TEST(StrictInterpreter, AnObjectMadeTwiceIsAFault) {
-  const auto run_body = [](const std::string& body) {
-    Hazard h{};
-    h.before = ".shared .align 8 .b64 twice;";
-    const std::string lone = "setp.ne.u32 %p1, %r0, 0;\n@%p1 ret;\n" + body + "ret;\n";
-    h.body = lone.c_str();
-    auto run = EvictionRun::load(hazards::text_of(h));
-    EXPECT_TRUE(run) << run.error().message;
-    KernelLaunch launch;
-    launch.kernel = "k";
-    launch.grid = {2, 1, 1};
-    launch.block = {32, 1, 1};
-    const std::uint64_t pointers[2] = {(*run)->address((*run)->add_buffer(4096)),
-                                       (*run)->address((*run)->add_buffer(4096))};
-    launch.params.resize(20);
-    std::memcpy(launch.params.data(), pointers, 16);
-    auto ran = (*run)->run_original(launch, 1);
-    return ran ? std::string() : ran.error().message;
+TEST(StrictInterpreter, RegistersHandedOverTheWrongWayAreAFault) {
+  const auto set = [](const std::string& how, int to) {
+    return "setmaxnreg." + how + ".sync.aligned.u32 " + std::to_string(to) + ";\n";
   };
+  EXPECT_EQ(fault_of(set("dec", 40)), "");
+  EXPECT_EQ(fault_of(set("dec", 40) + set("dec", 40) + set("inc", 128) + set("dec", 104)), "");
+  EXPECT_NE(fault_of(set("dec", 40) + set("dec", 104)).find("the other way round"), std::string::npos);
+  EXPECT_NE(fault_of(set("inc", 208) + set("inc", 144)).find("the other way round"), std::string::npos);
+}
+
+TEST(StrictInterpreter, AnObjectMadeTwiceIsAFault) {
   const std::string init = "mbarrier.init.shared.b64 [twice], 1;\n";
   const std::string inval = "mbarrier.inval.shared.b64 [twice];\n";
-  EXPECT_EQ(run_body(init), "");  // the other block's is another object
-  EXPECT_EQ(run_body(init + inval + init), "");
-  EXPECT_NE(run_body(init + init).find("made twice"), std::string::npos);
-  EXPECT_NE(run_body(inval).find("made twice or not at all"), std::string::npos);
+  EXPECT_EQ(fault_of(init), "");  // the other block's is another object
+  EXPECT_EQ(fault_of(init + inval + init), "");
+  EXPECT_NE(fault_of(init + init).find("made twice"), std::string::npos);
+  EXPECT_NE(fault_of(inval).find("made twice or not at all"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Hazards, testing::ValuesIn(hazards::all()),

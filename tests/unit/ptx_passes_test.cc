@@ -210,6 +210,77 @@ TEST(PtxRewrite, FunctionsThatEndTheirThreadOrRecur) {
                    .evictable);
 }
 
+// R28: how many registers a block begins with must be known, or they cannot be put back.
+TEST(PtxRewrite, RegistersThatWarpsHandOver) {
+  const auto kernel = [](const std::string& bounds, const std::string& body) {
+    auto rewritten = rewrite_module(".version 8.0\n.target sm_90a\n.address_size 64\n.entry k() " +
+                                    bounds + " { " + body + " ret; }");
+    EXPECT_TRUE(rewritten) << rewritten.error().message;
+    return *rewritten;
+  };
+  const std::string gives = "setmaxnreg.dec.sync.aligned.u32 40;";
+  struct Row {
+    const char *bounds, *back;
+  };
+  for (const Row& row : {Row{".maxnreg 152", "152"}, Row{".maxntid 384 .minnctapersm 1", "168"},
+                         Row{".reqntid 128, 3 .minnctapersm 2", "80"},
+                         Row{".maxntid 160 .minnctapersm 2", "168"},
+                         Row{".maxntid 416 .minnctapersm 1", "128"}}) {
+    const Rewritten made = kernel(row.bounds, gives);
+    EXPECT_EQ(made.kernels[0].tier, Tier::kPlain) << row.bounds << ": " << made.kernels[0].reason;
+    EXPECT_NE(made.text.find(std::string("setmaxnreg.inc.sync.aligned.u32 \t") + row.back + ";"),
+              std::string::npos)
+        << row.bounds;
+    EXPECT_EQ(made.text.find(std::string(".maxnreg ") + row.back) != std::string::npos, true)
+        << row.bounds;
+  }
+  for (const char* bounds : {"", ".maxntid 384", ".reqntid 384", ".minnctapersm 1", ".maxnreg 100",
+                             ".maxnreg 248", ".maxntid 128 .minnctapersm 1", ".maxntid 1024 .minnctapersm 32"}) {
+    const Rewritten made = kernel(bounds, gives);
+    EXPECT_EQ(made.kernels[0].code, "setmaxnreg") << bounds;
+    EXPECT_EQ(made.kernels[0].tier, Tier::kPrologue) << bounds;
+  }
+  EXPECT_EQ(kernel(".maxnreg 152", "setmaxnreg.dec.sync.aligned.u32 N;").kernels[0].code, "setmaxnreg");
+}
+
+// Copies by tensor maps are cleaned up behind like other bulk copies; those that more than this block
+// takes part in are not.
+TEST(PtxRewrite, CopiesByTensorMaps) {
+  const auto kernel = [](const std::string& before, const std::string& copy) {
+    auto rewritten = rewrite_module(
+        ".version 8.6\n.target sm_100a\n.address_size 64\n.entry k(.param .align 64 .b8 map[128]) {\n"
+        ".reg .b64 %rd<4>; .reg .b32 %r<4>; .reg .pred %p<2>; .shared .align 128 .b8 tile[1024]; "
+        ".shared .align 8 .b64 full;\nmov.u64 %rd1, map; cvta.param.u64 %rd1, %rd1; mov.u32 %r1, tile; "
+        "mov.u32 %r2, full; mov.u32 %r3, 0;\n" +
+        before + copy + " ret; }");
+    EXPECT_TRUE(rewritten) << rewritten.error().message;
+    return *rewritten;
+  };
+  const std::string store =
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {%r3, %r3}], [%r1]; "
+      "cp.async.bulk.commit_group;";
+  const Rewritten stored = kernel("", store);
+  EXPECT_EQ(stored.kernels[0].tier, Tier::kPlain) << stored.kernels[0].reason;
+  EXPECT_EQ(stored.kernels[0].passes, std::vector<std::string_view>{"clean-up"});
+  EXPECT_NE(stored.text.find("cp.async.bulk.wait_group"), std::string::npos);
+  const std::string made = "mbarrier.init.shared.b64 [%r2], 1;\n";
+  const std::string wait = "\nL: mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0; @!%p1 bra L;";
+  const auto load = [](const std::string& how) {
+    return "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" + how +
+           " [%r1], [%rd1, {%r3, %r3}], [%r2];";
+  };
+  EXPECT_EQ(kernel(made, load("") + wait).kernels[0].tier, Tier::kPlain);
+  EXPECT_EQ(kernel(made, load(".cta_group::1") + wait).kernels[0].tier, Tier::kPlain);
+  EXPECT_EQ(kernel(made, load("")).kernels[0].code, "mbarrier");  // nobody waits
+  EXPECT_EQ(kernel(made, load(".cta_group::2") + wait).kernels[0].code, "bulk-copy");
+  EXPECT_EQ(kernel(made, load(".multicast::cluster") + wait).kernels[0].code, "bulk-copy");
+  const std::string change =
+      "tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd1; "
+      "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128; ";
+  EXPECT_EQ(kernel(change, store).kernels[0].tier, Tier::kPlain);
+  EXPECT_EQ(kernel("", "tcgen05.fence::after_thread_sync;").kernels[0].code, "tensor-memory");
+}
+
 // What cannot be written in place leaves the kernel as it was: text that would double with every call,
 // and parameters whose address is taken.
 TEST(PtxRewrite, CallsThatAreNotWrittenInPlace) {
