@@ -3,11 +3,16 @@
 // Virtual times: fair_clock.h. The vGPU with the smallest runs; after a quantum the next decision is made. So
 // the virtual times of vGPUs that have work stay within a quantum of each other, and their shares follow
 // their weights.
+//   - Order is by the virtual time at which a turn is *due*: the last one's and a turn's length beyond, as long as that is within
+//     half a turn of the virtual time that was measured, and else the measured one. By how much a turn was too long - each
+//     ends when its tasks do - the next one is shorter. So who goes after whom stays as it is from round to round, and a vGPU's
+//     turns come at even distances (by measured virtual times each round would have another order: an error of a turn).
+//   - Turns are a whole number of parts of what is owed in kWindowNs, a second: then any second holds as many of them, and is off
+//     by what they are uneven only. Without it, by a turn more or less.
 //   - The quantum is at least the measured hand-over / handover_loss. Above that a turn is as short as kCheapLoss of the time in
 //     hand-overs allows, but no shorter than its part by weight of kPreciseNs (a second holds a turn more or less of each: n turns
 //     of 10 ms / n are 1 % of it) and no longer than its part of latency_target; min and max bound it.
-//     A waiting vGPU whose virtual time is below the one that the holder's turn began with (it came
-//     back owed) waits for that least quantum only.
+//     A waiting vGPU that was due before the holder's turn (it came back owed) waits for that least quantum only.
 //   - Short launches are protected, where the driver tells launches and their predicted times: a vGPU whose
 //     work since it turned busy fits into the least quantum, and will not take it further than that ahead of V, goes
 //     before the others, shortest first; and a holder whose known rest is shorter than a hand-over may end it. Eligibility by V bounds what this
@@ -24,6 +29,7 @@
 // This file is the form for exclusive preemptors that give the whole GPU to one at a time; make_wfq() gives
 // wfq_spatial.cc where parts of it can be given, and wfq_slices.cc on a proportional one.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "mediator/base/check.h"
@@ -42,7 +48,7 @@ class Wfq final : public Policy {
     waiting_.reserve(kPriorityLevels);
     short_.reserve(kPriorityLevels);
     for (uint32_t i = 0; i < kPriorityLevels; ++i) {
-      waiting_.emplace_back(Less{&clock_, &turn_of_});
+      waiting_.emplace_back(Less{&due_, &turn_of_});
       short_.emplace_back(ShortLess{&known_});
     }
   }
@@ -50,8 +56,9 @@ class Wfq final : public Policy {
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
     clock_.add(now_ns, v, share);
-    if (v >= turn_of_.size()) turn_of_.resize(v + 1), known_.resize(v + 1), spent_.resize(v + 1);
+    if (v >= turn_of_.size()) turn_of_.resize(v + 1), due_.resize(v + 1), known_.resize(v + 1), spent_.resize(v + 1);
     turn_of_[v] = 0;
+    due_[v] = clock_[v].vtime;
     known_[v] = spent_[v] = 0;
   }
 
@@ -59,8 +66,9 @@ class Wfq final : public Policy {
     const bool waits = waiting(v).contains(v);
     if (waits) stop_waiting(v);
     clock_.change(v, share);
+    due_[v] = clock_[v].vtime;
+    lead_ns_ = v == holder_ ? 0 : lead_ns_;
     if (waits) wait(v);
-    if (v == holder_) slice_start_vtime_ = clock_[v].vtime;
     decide(now_ns, out);
   }
 
@@ -72,6 +80,7 @@ class Wfq final : public Policy {
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (clock_[v].busy) return;
     clock_.turn_busy(now_ns, v);
+    due_[v] = clock_[v].vtime;
     if (v != holder_) wait(v);
     decide(now_ns, out);
   }
@@ -104,14 +113,19 @@ class Wfq final : public Policy {
       known_[v] -= std::min(known_[v], usage.sm_ns);
       spent_[v] = std::min(spent_[v] + std::min(usage.sm_ns, FairClock::kMaxUsage), FairClock::kMaxUsage);
     }
-    if (waiting(v).contains(v)) waiting(v).update(v);  // charged beside the holder
-    // A turn that began many rebases ago (nobody else came) must not run away downwards.
-    if (back && holder_ != kNoVgpu && clock_[holder_].share.priority == clock_[v].share.priority)
-      slice_start_vtime_ = std::max(slice_start_vtime_ - back, -FairClock::kRebaseAt);
+    if (back)
+      for (VgpuId i = 0; i < due_.size(); ++i)
+        if (clock_[i].share.priority == clock_[v].share.priority)
+          due_[i] = std::max(due_[i] - back, -FairClock::kRebaseAt);  // a turn may have begun many of these ago
+    if (waiting(v).contains(v)) {  // charged beside the holder
+      if (is_off(v, due_[v], turn_of(v))) due_[v] = clock_[v].vtime;
+      waiting(v).update(v);
+    }
   }
 
   void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override {
     if (v != holder_) return;
+    if (clock_[v].busy) due_[v] = next_due();
     holder_ = kNoVgpu;
     leaving_ = false;
     if (clock_[v].busy) wait(v);
@@ -122,7 +136,12 @@ class Wfq final : public Policy {
     // Clipped at what max_quantum_ns can pay for, so that one stuck eviction does not lengthen
     // everybody's quantum for long.
     const double bound = static_cast<double>(config_.max_quantum_ns) * config_.handover_loss;
-    handover_ns_ += (std::min(static_cast<double>(cost_ns), bound) - handover_ns_) / 8;
+    const double cost = std::min(static_cast<double>(cost_ns), bound);
+    handover_ns_ += (cost - handover_ns_) / 8;
+    // Turns do not follow each of them: a number of turns in a second that changed all the time would make them uneven.
+    slow_handover_ns_ += (cost - slow_handover_ns_) / std::min(++handovers_, 64u);
+    if (slow_handover_ns_ > 1.25 * turn_handover_ns_ || slow_handover_ns_ < 0.8 * turn_handover_ns_)
+      turn_handover_ns_ = slow_handover_ns_;
   }
 
   void on_wake(uint64_t now_ns, Actions& out) override {
@@ -138,10 +157,10 @@ class Wfq final : public Policy {
 
  private:
   struct Less {
-    const FairClock* clock;
+    const std::vector<int64_t>* due;
     const std::vector<uint64_t>* turn_of;
     bool operator()(uint32_t a, uint32_t b) const {
-      const int64_t x = (*clock)[a].vtime, y = (*clock)[b].vtime;
+      const int64_t x = (*due)[a], y = (*due)[b];
       if (x != y) return x < y;
       // Who ran last goes last, or an eviction that took no time would give it the GPU right back.
       const uint64_t s = (*turn_of)[a], t = (*turn_of)[b];
@@ -174,25 +193,42 @@ class Wfq final : public Policy {
   }
   IndexedHeap<Less>& waiting(VgpuId v) { return waiting_[clock_[v].share.priority]; }
 
-  uint64_t least_quantum() const {
-    const double from_handover =
-        config_.handover_loss > 0 ? handover_ns_ / config_.handover_loss : 0.0;
+  uint64_t least_quantum() const { return least_quantum(handover_ns_); }
+  uint64_t least_quantum(double handover_ns) const {
+    const double from_handover = config_.handover_loss > 0 ? handover_ns / config_.handover_loss : 0.0;
     return std::min(std::max(config_.min_quantum_ns, static_cast<uint64_t>(from_handover)),
                     config_.max_quantum_ns);
   }
   // The holder's part of the latency target by weight: who is owed little gets it in short turns, or a
   // single one would put it ahead for long.
-  uint64_t turn_of(const FairClock::Vgpu& h) const {
-    const double part = static_cast<double>(h.share.weight) /
-                        static_cast<double>(std::max<int64_t>(clock_.weight(h.share.priority), 1));
+  uint64_t turn_of(VgpuId v) const {
+    const VgpuShare& share = clock_[v].share;
+    const double part = static_cast<double>(share.weight) /
+                        static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
     return turn_for(std::min(part, 1.0));
   }
   // The same at equal weights, for people.
   uint64_t quantum_for(uint32_t busy) const { return turn_for(1.0 / std::max(busy, 1u)); }
   uint64_t turn_for(double part) const {
-    const double cheap = std::max(part * kPreciseNs, handover_ns_ / kCheapLoss);
+    const double cheap = std::max(part * kPreciseNs, turn_handover_ns_ / kCheapLoss);
     const double wanted = std::min(part * static_cast<double>(config_.latency_target_ns), cheap);
-    return std::min(std::max(static_cast<uint64_t>(wanted), least_quantum()), config_.max_quantum_ns);
+    // With what it takes to leave, which is charged too. Few turns in a second are left as they are: fitted, they would grow much.
+    const double turn = std::max(wanted, static_cast<double>(least_quantum(turn_handover_ns_))) + turn_handover_ns_;
+    const double owed = part * kWindowNs, turns = std::floor(owed / turn);
+    return std::min(static_cast<uint64_t>(turns >= kFewTurns ? owed / turns : turn), config_.max_quantum_ns);
+  }
+  int64_t virtual_ns(VgpuId v, uint64_t ns) const {
+    return static_cast<int64_t>(static_cast<double>(ns) * config_.machine.sm_count * FairClock::kScale / clock_[v].share.weight);
+  }
+  // Its virtual time is further from this than half a turn.
+  bool is_off(VgpuId v, int64_t due, uint64_t turn_ns) const {
+    return std::abs(clock_[v].vtime - due) > virtual_ns(v, turn_ns) / 2;
+  }
+  // When the holder's next turn is due.
+  int64_t next_due() const {
+    const uint64_t turn_ns = turn_of(holder_);
+    const int64_t due = due_[holder_] + virtual_ns(holder_, turn_ns);
+    return is_off(holder_, due, turn_ns) ? clock_[holder_].vtime : due;
   }
 
   // The waiting vGPU that should run next, or kNoVgpu. `because_short`: it goes before who is owed more.
@@ -213,6 +249,8 @@ class Wfq final : public Policy {
 
   // Hand-overs before the least quantum that short launches may cost: handover_loss of the time, kShortBurst at once.
   static constexpr double kPreciseNs = 10e6;
+  static constexpr double kWindowNs = 1e9;
+  static constexpr double kFewTurns = 3;
   static constexpr double kCheapLoss = 0.01;
   static constexpr double kShortBurst = 4;
   bool may_interrupt(uint64_t now_ns) {
@@ -240,8 +278,11 @@ class Wfq final : public Policy {
     if (!h.busy || n.share.priority > h.share.priority) return evict(next, out);
     if (n.share.priority < h.share.priority) return;
     const auto handover_ns = static_cast<uint64_t>(handover_ns_);
-    uint64_t quantum =
-        next_short || n.vtime < slice_start_vtime_ ? least_quantum() : turn_of(h);
+    const uint64_t turn_ns = turn_of(holder_);
+    uint64_t quantum = least_quantum();
+    if (!next_short && due_[next] >= due_[holder_])
+      quantum = turn_ns - static_cast<uint64_t>(std::clamp(lead_ns_, 0.0, static_cast<double>(turn_ns) / 2)) +
+                static_cast<uint64_t>(std::clamp(-lead_ns_, 0.0, static_cast<double>(turn_ns) / 2));
     const bool interrupts = next_short && handover_ns < quantum && !is_short(holder_) && may_interrupt(now_ns);
     if (interrupts) quantum = handover_ns;
     // What ends sooner than it could be evicted, ends.
@@ -249,10 +290,11 @@ class Wfq final : public Policy {
     if (rest_ns > 0 && rest_ns <= handover_ns) quantum += handover_ns;
     if (now_ns - slice_start_ns_ >= quantum) {
       // At equal virtual times the one that waits goes first: it has waited longer.
-      if (n.vtime <= h.vtime || next_short) {
+      if (next_short || due_[next] <= next_due()) {
         if (interrupts) tokens_ -= 1;
         return evict(next, out);
       }
+      due_[holder_] = next_due();
       start_slice(now_ns);
     }
     const uint64_t end_ns = slice_start_ns_ + quantum;
@@ -265,7 +307,8 @@ class Wfq final : public Policy {
   void start_slice(uint64_t now_ns) {
     turn_of_[holder_] = ++turns_;
     slice_start_ns_ = now_ns;
-    slice_start_vtime_ = clock_[holder_].vtime;
+    lead_ns_ = static_cast<double>(clock_[holder_].vtime - due_[holder_]) * clock_[holder_].share.weight /
+               (static_cast<double>(FairClock::kScale) * std::max(config_.machine.sm_count, 1u));
   }
 
   void evict(VgpuId next, Actions& out) {
@@ -275,6 +318,7 @@ class Wfq final : public Policy {
 
   const Config config_;
   FairClock clock_;
+  std::vector<int64_t> due_;                  // virtual time of the turn that each waits for, or has
   std::vector<uint64_t> turn_of_;             // number of each one's last turn, 0: none since it was added
   std::vector<uint64_t> known_;               // predicted rest of the launches told, SM-ns; 0: not known
   std::vector<uint64_t> spent_;               // used since it turned busy, SM-ns
@@ -284,9 +328,11 @@ class Wfq final : public Policy {
   bool leaving_ = false;
   uint64_t turns_ = 0;
   uint64_t slice_start_ns_ = 0;
-  int64_t slice_start_vtime_ = 0;
+  double lead_ns_ = 0;      // by how much the turns before the holder's present one were too long
   uint64_t wake_ns_ = 0;  // last wake asked for
   double handover_ns_;
+  double slow_handover_ns_ = handover_ns_, turn_handover_ns_ = handover_ns_;
+  uint32_t handovers_ = 0;
   double tokens_ = kShortBurst;
   uint64_t tokens_at_ns_ = 0;
 };

@@ -4,7 +4,8 @@
 //   - A round gives each busy vGPU its share of the round's length, within the machine's floor and ceiling: a slice and the
 //     switch to it, which is charged to whom it is made for. The mean slice is just long enough to pay for a switch (handover /
 //     handover_loss): who comes or waits after each launch waits for the slices of the others. While all are backlogged the
-//     hardware does the rest, for any kernel (measured: 4.00 for 4.00).
+//     hardware does the rest, for any kernel (measured: 4.00 for 4.00). A round is long enough that the lightest has a turn in
+//     each (up to kLongestForAllNs), and a second holds a whole number of rounds: any second then holds as many turns of each.
 //   - Virtual times advance by measured use (fair_clock.h), and once a round the slices follow them: who is ahead of its level's V
 //     has a shorter one, who is behind a longer one, by a part of what it is off. (Switches cost what they cost, not what was
 //     expected; a slice set to 1.0 ms may be 1.2.)
@@ -13,7 +14,7 @@
 //     round whenever that leaves it closer to what it is owed than a turn would. So nobody is further off than a turn of its own.
 //     That is LoGA's and NEON's disengaged fair queuing, with weights and turn by turn. Leads add up to nothing, so somebody is
 //     never gated (work conservation).
-//   - Bound: a window T holds T / round turns of each, one more or less: |got / owed - 1| <= (slice + switch) / owed in T, that
+//   - Bound where others come, pause or are gated, and over other windows than a second: T / round turns of each, one more or less: |got / owed - 1| <= (slice + switch) / owed in T, that
 //     is n * handover / (handover_loss * T) for n backlogged vGPUs - 1 % for two with 200 us, 4 % and a second - and
 //     (floor + switch) / owed for those below the floor. Shorter slices would cost more than handover_loss.
 //   - A vGPU for whose sake the others are gated and that turns idle may be back at once (it waits
@@ -26,6 +27,7 @@
 // Slices are set anew once in a round, not at each arrival; a newcomer gets its own at once. Cost: O(1) per
 // event, O(busy) per round.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "mediator/base/check.h"
@@ -113,6 +115,9 @@ class WfqSlices final : public Policy {
   };
   static constexpr uint64_t kUnset = ~0ull;
   static constexpr double kLongestRoundNs = 1e9;
+  // Fitted where one more or less of them matters: few would grow much, of many each is little.
+  static constexpr double kWindowNs = 1e9, kFewRounds = 3, kManyRounds = 150;
+  static constexpr double kLongestForAllNs = 60e6, kSpare = 1.1;
 
   uint64_t floor_ns() const { return std::max<uint64_t>(config_.machine.slice_floor_ns, 1); }
   uint64_t ceiling_ns() const { return std::max(config_.machine.slice_ceiling_ns, floor_ns()); }
@@ -120,6 +125,15 @@ class WfqSlices final : public Policy {
     const double paid = config_.handover_loss > 0 ? handover_ns_ / config_.handover_loss : 0.0;
     return std::clamp(static_cast<uint64_t>(paid), floor_ns(),
                       std::max(config_.max_quantum_ns, floor_ns()));
+  }
+  // How long a round is, switches included. Long enough that the lightest has a turn in each, if that is not long; and
+  // a whole number of rounds in kWindowNs.
+  double round_of(double busy, double weights, double lightest) const {
+    double round = busy * (static_cast<double>(mean_slice_ns()) + handover_ns_);
+    const double for_all = (static_cast<double>(floor_ns()) + handover_ns_) * weights / lightest;
+    if (for_all > round && for_all <= kLongestForAllNs) round = kSpare * for_all;
+    const double rounds = std::floor(kWindowNs / round);
+    return rounds >= kFewRounds && rounds <= kManyRounds ? kWindowNs / rounds : round;
   }
   // What v is owed of a round, the switch to it included.
   double quantum_ns(VgpuId v) const { return per_weight_ns_ * static_cast<double>(clock_[v].share.weight); }
@@ -175,10 +189,13 @@ class WfqSlices final : public Policy {
     top_priority_ = 0;
     for (const VgpuId v : busy_) top_priority_ = std::max(top_priority_, clock_[v].share.priority);
 
-    double weights = 0, busy = 0;
-    for (const VgpuId v : busy_)
-      if (clock_[v].share.priority == top_priority_) weights += clock_[v].share.weight, ++busy;
-    per_weight_ns_ = busy * (static_cast<double>(mean_slice_ns()) + handover_ns_) / weights;
+    double weights = 0, busy = 0, lightest = kMaxWeight;
+    for (const VgpuId v : busy_) {
+      if (clock_[v].share.priority != top_priority_) continue;
+      weights += clock_[v].share.weight, ++busy;
+      lightest = std::min<double>(lightest, clock_[v].share.weight);
+    }
+    per_weight_ns_ = round_of(busy, weights, lightest) / weights;
 
     const double sms = std::max(config_.machine.sm_count, 1u);
     VgpuId last = kNoVgpu;  // the one that is owed most, for its weight

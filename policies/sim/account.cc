@@ -12,7 +12,7 @@ Account::Account(const Workload& w, Outcome& out) : out_(out), window_ns_(w.shar
     members_[i].compared = w.vgpus[i].compared;
     compared_count_ += w.vgpus[i].compared;
   }
-  parts_.resize(kParts);
+  parts_.resize(kWindowParts);
 }
 
 void Account::pass(uint64_t now_ns) {
@@ -24,9 +24,7 @@ void Account::pass(uint64_t now_ns) {
   if (compared_busy_ == compared_count_ && compared_count_ >= 2) {
     out_.all_contended_ns += dt;
     part_ns_ += dt;
-    // A part may be longer by one event's distance than a tenth; the whole is compared, so that is no
-    // error, only a window that is a little longer.
-    if (part_ns_ * kParts >= window_ns_) end_window_part();
+    if (part_ns_ >= window_ns_ / kWindowParts) end_window_part();
   }
 }
 
@@ -116,7 +114,7 @@ void Account::look_at_wait(VgpuId v, uint64_t now_ns) {
 }
 
 void Account::end_window_part() {
-  std::vector<double>& part = parts_[part_number_ % kParts];
+  std::vector<double>& part = parts_[part_number_ % kWindowParts];
   part.resize(members_.size());
   double weight = 0, whole = 0;
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -124,7 +122,7 @@ void Account::end_window_part() {
     members_[i].window_got = 0;
   }
   part_ns_ = 0;
-  if (++part_number_ < kParts) return;
+  if (++part_number_ < kWindowParts) return;
   std::vector<double> got(members_.size());
   for (const auto& p : parts_)
     for (size_t i = 0; i < members_.size(); ++i) got[i] += p[i];

@@ -7,6 +7,7 @@
 // that owed over an interval is weight * (V now - V then) (as in weighted fair queuing).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -27,8 +28,11 @@ class Account {
   // The two halves of it, for an owner that knows what all hold together: the sum before pass(), and who it was later, before
   // anything else of these changes and before a part of a window ends.
   void add_sum(uint64_t held_sm_ns) { held_now_ += static_cast<double>(held_sm_ns); }
-  bool part_ends(uint64_t dt_ns) const {
-    return compared_busy_ == compared_count_ && compared_count_ >= 2 && (part_ns_ + dt_ns) * kParts >= window_ns_;
+  bool part_ends(uint64_t dt_ns) const { return dt_ns >= part_left_ns(); }
+  // How long the part of a window that goes on still lasts, if nobody's work ends; at least 1.
+  uint64_t part_left_ns() const {
+    if (compared_busy_ != compared_count_ || compared_count_ < 2) return ~0ull;
+    return std::max<uint64_t>(window_ns_ / kWindowParts, part_ns_ + 1) - part_ns_;
   }
   void charge(VgpuId v, uint64_t held_sm_ns) {
     Member& m = members_[v];
@@ -51,7 +55,6 @@ class Account {
   uint32_t busy_count() const { return busy_count_; }
 
  private:
-  static constexpr uint32_t kParts = 10;  // a window slides in tenths of itself
   struct Member {
     bool busy = false, holding = false, compared = true, contended = false;
     double weight = 1;
@@ -76,7 +79,7 @@ class Account {
   double busy_weight_ = 0, v_ = 0, held_now_ = 0;
   uint64_t last_ns_ = 0;
   uint64_t window_ns_, part_ns_ = 0;       // part_ns_: time in the part that goes on
-  std::vector<std::vector<double>> parts_; // ring of the last kParts parts' got
+  std::vector<std::vector<double>> parts_; // ring of the last kWindowParts parts' got
   uint64_t part_number_ = 0;
   bool weights_fixed_ = true;
 };

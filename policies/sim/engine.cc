@@ -81,6 +81,8 @@ bool Engine::finished() const {
 
 void Engine::advance(uint64_t time_ns) {
   SLUICE_CHECK(time_ns >= now_ns_);
+  // No further than to the end of a part of a window at a time: windows are as long as they say.
+  while (time_ns - now_ns_ > account_.part_left_ns()) advance(now_ns_ + account_.part_left_ns());
   if (time_ns == now_ns_) return;
   const uint64_t dt = time_ns - now_ns_;
   bool works = false;

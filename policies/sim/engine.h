@@ -73,6 +73,8 @@ struct VgpuResult {
   double lag_max_sm_ns = 0;            // largest |owed - got| while it stayed contended
 };
 
+// Windows slide in tenths of themselves.
+inline constexpr uint32_t kWindowParts = 10;
 struct Window {                        // share_window_ns in which all compared vGPUs had work
   double worst_error = 0;              // max over vGPUs of |got / owed - 1|
   double worst_points = 0;             // max of |got - owed| / whole

@@ -70,8 +70,10 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     m.unfinished_runs += r.programs[i].unfinished_runs;
   }
   from_ntt(m);
-  for (const Window& window : r.windows) {
+  for (size_t i = 0; i < r.windows.size(); ++i) {
+    const Window& window = r.windows[i];
     m.share_error_max = std::max(m.share_error_max, window.worst_error);
+    if (i >= kWindowParts) m.share_error_settled = std::max(m.share_error_settled, window.worst_error);
     m.share_points_max = std::max(m.share_points_max, window.worst_points);
   }
   double got = 0, all = 0;
@@ -132,7 +134,7 @@ Metrics mean_of(const std::vector<Metrics>& runs) {
                                &Metrics::stp_degradation, &Metrics::throughput, &Metrics::conservation,
                                &Metrics::end_ms})
       mean.*x += m.*x / n;
-    for (double Metrics::*x : {&Metrics::share_error_max, &Metrics::share_points_max,
+    for (double Metrics::*x : {&Metrics::share_error_max, &Metrics::share_error_settled, &Metrics::share_points_max,
                                &Metrics::share_error_total, &Metrics::lag_max_ms,
                                &Metrics::longest_wait_ms})
       mean.*x = std::max(mean.*x, m.*x);

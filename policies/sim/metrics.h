@@ -30,6 +30,7 @@ struct Metrics {
   std::vector<std::pair<std::string, double>> ntt;  // by program name; 0: no run ended
   double antt = 0, stp = 0, dntt = 0, fairness = 0;
   double share_error_max = 0;     // relative, over any window
+  double share_error_settled = 0; // of it, windows that begin a window's length or more after the first
   double share_points_max = 0;    // the same in parts of the whole GPU
   double share_error_total = 0;   // relative, over all contended time
   double jain = 1;

@@ -142,8 +142,12 @@ TEST(WfqOneAtATime, SharesOverAnySecond) {
     EXPECT_GE(o.useful(), 0.97) << o.w.vgpus.size();
     EXPECT_LE(static_cast<double>(o.r.idle_with_work_ns), 0.01 * static_cast<double>(o.r.some_work_ns));
   }
-  for (uint32_t i = 0; i < 3; ++i)  // 2, 3 and 4 of one weight
-    EXPECT_LE(whole("wfq-equal", i).worst(&Window::worst_error), 0.012) << i;
+  // 2 to 16 of one weight, once the cost of a hand-over (up to 320 us) is known.
+  for (uint32_t i = 0; i < 5; ++i) {
+    const Seen& o = whole("wfq-equal", i);
+    for (size_t k = kWindowParts; k < o.r.windows.size(); ++k) ASSERT_LE(o.r.windows[k].worst_error, 0.01) << i << ", window " << k;
+    EXPECT_GE(o.useful(), 0.97) << i;
+  }
 }
 
 // Over all of the time, each is within a few of its turns of what it was owed, and its part of one turn of each of
@@ -220,31 +224,40 @@ TEST(WfqOnTimeSlices, SharesOverAnySecondWithinTurns) {
     for (const Window& x : o.r.windows) {
       const double part = o.w.vgpus[x.worst_vgpu].share.weight / o.weights;
       const double turn = std::max(round * part, static_cast<double>(c.machine.slice_floor_ns) + handover);
-      ASSERT_LE(x.worst_error, (steady ? 1.5 : 5) * turn / (part * kSecond)) << i << ": " << o.w.vgpus[x.worst_vgpu].name;
+      ASSERT_LE(x.worst_error, (steady ? 1.5 : 6) * turn / (part * kSecond)) << i << ": " << o.w.vgpus[x.worst_vgpu].name;
     }
-    if (o.w.vgpus.size() == 2) { EXPECT_LE(o.worst(&Window::worst_error), 0.01) << i; }
+    // Two alone: the second holds a whole number of rounds.
+    for (size_t k = kWindowParts; o.w.vgpus.size() == 2 && k < o.r.windows.size(); ++k)
+      ASSERT_LE(o.r.windows[k].worst_error, 0.003) << i << ", window " << k;
   }
 }
 
-// With sluiced's defaults and hand-overs as short as an H200's (some 10 us to signal, drain and start): 2 to 16 of one weight. A
-// second holds a turn more or less of each: n x 1.5 ms here, which is what 1 % of the time in hand-overs allows. The first
-// second is left out, since the first turns rest on the guess of a hand-over's cost.
+// With sluiced's defaults and hand-overs as short as an H200's (some 10 us to signal, drain and start): 2 to 64 of one weight. A
+// second holds a whole number of turns of each, so it is off by what they are uneven only. The first second is left
+// out, since the first turns rest on the guess of a hand-over's cost.
 TEST(WfqOneAtATime, CheapHandoversMakeShortTurns) {
-  for (uint32_t i = 0; i < 5; ++i) {
-    Workload w = find_workload("wfq-equal")->make(i, 1);
-    w.config = Config{};
-    w.config.min_quantum_ns = kMs;
-    w.gpu.spatial = false;
+  for (uint32_t i = 0; i < 7; ++i) {
+    Workload w = find_workload("wfq-turns")->make(i, 1);
     w.horizon_ns = 4 * kSecond;
-    for (Kernel& k : w.kernels) k.task_ns = 8'000;
     const auto policy = find_policy("wfq")->make(engine_config(w));
     const Outcome r = simulate(w, *policy, {.seed = 1});
-    const double n = static_cast<double>(w.vgpus.size());
+    const size_t n = w.vgpus.size();
     ASSERT_GT(r.windows.size(), 20u);
-    for (size_t k = 10; k < r.windows.size(); ++k)
-      ASSERT_LE(r.windows[k].worst_error, std::max(0.01, n * static_cast<double>(policy->quantum_ns()) / kSecond)) << n;
+    for (size_t k = kWindowParts; k < r.windows.size(); ++k) ASSERT_LE(r.windows[k].worst_error, 0.01) << n << ", window " << k;
     EXPECT_GE(r.useful_sm_ns / (static_cast<double>(r.some_work_ns) * w.gpu.sm_count), 0.99) << n;
     EXPECT_EQ(r.idle_with_work_ns, 0u) << n;
+  }
+}
+
+// The same with weights 1 to 1,000, for 2 to 8 of them: the lightest is owed 5 ms in a second and has some turns in it.
+TEST(WfqOneAtATime, CheapHandoversAndUnequalWeights) {
+  for (uint32_t i = 0; i < 4; ++i) {
+    const Workload w = find_workload("wfq-turns-weights")->make(i, 1);
+    const auto policy = find_policy("wfq")->make(engine_config(w));
+    const Outcome r = simulate(w, *policy, {.seed = 1});
+    ASSERT_GT(r.windows.size(), 30u);
+    for (size_t k = kWindowParts; k < r.windows.size(); ++k)
+      ASSERT_LE(r.windows[k].worst_error, 0.01) << w.vgpus.size() << ", window " << k;
   }
 }
 

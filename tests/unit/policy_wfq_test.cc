@@ -1,8 +1,11 @@
 // The contract of policies/policy.h as wfq and fcfs keep it, event by event, and the registry.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "policies/policy.h"
 
@@ -120,19 +123,23 @@ TEST(Wfq, AnIdleHolderIsEvictedAtOnce) {
   EXPECT_EQ(d.holder, 1u);
 }
 
+// A whole number of turns of `least_ns` or somewhat more in what one of n is owed in a second.
+double fitted(double n, double least_ns) { return 1e9 / n / std::floor(1e9 / n / least_ns); }
+
 TEST(Wfq, QuantumFollowsHandoverCostAndNumber) {
   Config c;
   c.machine.handover_ns = 100'000;
   Driver d("wfq", c);
   for (VgpuId v = 0; v < 16; ++v) d.add(v);
   d.arrive(0), d.arrive(1);
-  EXPECT_EQ(d.policy->quantum_ns(), 10 * kMs);  // as short as 1 % in hand-overs allows
+  const auto quantum = [&] { return static_cast<double>(d.policy->quantum_ns()); };
+  EXPECT_NEAR(quantum(), fitted(2, 10.1e6), 1);  // as short as 1 % in hand-overs allows, and the hand-over
   for (VgpuId v = 2; v < 16; ++v) d.arrive(v);
-  EXPECT_EQ(d.policy->quantum_ns(), 5 * kMs);  // the least
+  EXPECT_NEAR(quantum(), fitted(16, 5.1e6), 1);  // the least
   for (int i = 0; i < 100; ++i) d.policy->on_handover(d.now, 400'000);
-  EXPECT_NEAR(static_cast<double>(d.policy->quantum_ns()), 10e6, 1e5);  // 400 us / 4 %
-  for (int i = 0; i < 100; ++i) d.policy->on_handover(d.now, 10'000 * kMs);
-  EXPECT_LE(d.policy->quantum_ns(), 30 * kMs);  // bounded
+  EXPECT_NEAR(quantum(), fitted(16, 10.4e6), 1);  // 400 us / 4 %
+  for (int i = 0; i < 400; ++i) d.policy->on_handover(d.now, 10'000 * kMs);
+  EXPECT_LE(quantum(), 30e6);  // bounded
 }
 
 TEST(Wfq, TurnsAreAsShortAsIsCheapAndNoShorterThanSharesNeed) {
@@ -142,11 +149,57 @@ TEST(Wfq, TurnsAreAsShortAsIsCheapAndNoShorterThanSharesNeed) {
   Driver d("wfq", c);
   for (VgpuId v = 0; v < 16; ++v) d.add(v);
   d.arrive(0), d.arrive(1);
-  EXPECT_EQ(d.policy->quantum_ns(), 5 * kMs);  // two turns in 10 ms: a second is off by 1 % at most
+  const auto quantum = [&] { return static_cast<double>(d.policy->quantum_ns()); };
+  EXPECT_NEAR(quantum(), fitted(2, 5.02e6), 1);  // two turns in 10 ms: a second is off by 1 % at most
   for (VgpuId v = 2; v < 16; ++v) d.arrive(v);
-  EXPECT_EQ(d.policy->quantum_ns(), 2 * kMs);  // 20 us / 1 %
+  EXPECT_NEAR(quantum(), fitted(16, 2.02e6), 1);  // 20 us / 1 %
   for (int i = 0; i < 100; ++i) d.policy->on_handover(d.now, 50'000);
-  EXPECT_EQ(d.policy->quantum_ns(), 2'500'000u);  // the latency target, 40 ms for 16, though 1 % would take twice as long
+  EXPECT_NEAR(quantum(), fitted(16, 2.55e6), 1);  // the latency target, 40 ms for 16, though 1 % would take twice as long
+}
+
+// Turns that end late, each by another time, as tasks do: who goes after whom stays the same from round to round, every
+// second holds as many turns of each, and what a turn was too long the next one is shorter.
+void uneven_ends(const std::array<uint32_t, 5>& weights) {
+  Config c;
+  c.min_quantum_ns = kMs;
+  c.machine.handover_ns = 100'000;
+  Driver d("wfq", c);
+  constexpr VgpuId kVgpus = 5;
+  double all = 0;
+  for (const uint32_t w : weights) all += w;
+  for (VgpuId v = 0; v < kVgpus; ++v) d.add(v, weights[v]);
+  for (VgpuId v = 0; v < kVgpus; ++v) d.arrive(v);
+  uint64_t random = 7;
+  std::vector<std::array<uint64_t, kVgpus>> used(1);  // in the hundredths of the time
+  std::vector<VgpuId> order;
+  const uint64_t begin = d.now;
+  const auto step = [&](uint64_t ns) {
+    used.resize((d.now - begin) / (10 * kMs) + 1);
+    used.back()[d.holder] += ns;
+    d.pass(ns);
+  };
+  while (d.now < begin + 4000 * kMs) {
+    step(10'000);
+    if (d.evicted == kNoVgpu) continue;
+    const VgpuId v = d.evicted;
+    random = random * 6364136223846793005ull + 1442695040888963407ull;
+    for (uint64_t late = (random >> 33) % 20; late > 0; --late) step(10'000);  // up to 190 us
+    d.policy->on_handover(d.now, 100'000);
+    d.left(v);
+    if (d.now > begin + 1000 * kMs) order.push_back(v);
+  }
+  const bool rounds = all == kVgpus * weights[0];
+  for (size_t i = kVgpus; rounds && i < order.size(); ++i) EXPECT_EQ(order[i], order[i - kVgpus]) << "turn " << i;
+  for (size_t from = 100; from + 100 < used.size(); ++from)
+    for (VgpuId v = 0; v < kVgpus; ++v) {
+      double got = 0;
+      for (size_t i = from; i < from + 100; ++i) got += static_cast<double>(used[i][v]);
+      EXPECT_NEAR(got / 1e9, weights[v] / all, 0.005 * weights[v] / all) << v << " from " << from;
+    }
+}
+TEST(Wfq, UnevenEndsLeaveTheOrderAndTheSecondAsTheyAre) {
+  uneven_ends({100, 100, 100, 100, 100});
+  uneven_ends({100, 100, 200, 50, 300});
 }
 
 TEST(Wfq, WeightsCanChangeWhileItRuns) {
@@ -319,9 +372,10 @@ TEST(Wfq, AVgpuToldAsAWholeToBeShortGoesFirst) {
 TEST(Wfq, WhatEndsSoonerThanItCouldBeEvictedEnds) {
   Driver d("wfq");
   d.add(0), d.add(1);
-  d.call([&] { d.policy->on_launch_queued(d.now, launch(1, 0, 20 * kMs + 100'000), d.out); });
+  const auto quantum = static_cast<uint64_t>(fitted(2, 20.2e6));
+  d.call([&] { d.policy->on_launch_queued(d.now, launch(1, 0, quantum + 100'000), d.out); });
   d.arrive(0), d.arrive(1);
-  d.pass(20 * kMs);  // the quantum of two
+  d.pass(quantum);
   EXPECT_EQ(d.evicted, kNoVgpu);
   d.pass(200'000);  // not longer than a hand-over, though
   EXPECT_EQ(d.evicted, 0u);

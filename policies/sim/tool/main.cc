@@ -62,7 +62,14 @@ std::string as_json(const Report& r, uint64_t seed) {
   const Metrics& m = r.mean;
   json::object ntt;
   for (const auto& [name, value] : m.ntt) ntt[name] = value > 0 ? number(value) : json::value(nullptr);
-  json::array shares(m.vgpu_share.begin(), m.vgpu_share.end());
+  json::array shares(m.vgpu_share.begin(), m.vgpu_share.end()), by_run;
+  for (const Metrics& run : r.runs)
+    by_run.push_back({{"vgpus", run.vgpu_share.size()},
+                      {"antt", number(run.antt)},
+                      {"share_error_max", number(run.share_error_max)},
+                      {"share_error_settled", number(run.share_error_settled)},
+                      {"share_points_max", number(run.share_points_max)},
+                      {"throughput", number(run.throughput)}});
   json::object o{{"workload", r.workload},
                  {"policy", r.policy},
                  {"seed", seed},
@@ -72,6 +79,7 @@ std::string as_json(const Report& r, uint64_t seed) {
                  {"dntt", number(m.dntt)},
                  {"fairness", number(m.fairness)},
                  {"share_error_max", number(m.share_error_max)},
+                 {"share_error_settled", number(m.share_error_settled)},
                  {"share_points_max", number(m.share_points_max)},
                  {"share_error_total", number(m.share_error_total)},
                  {"jain", number(m.jain)},
@@ -92,20 +100,21 @@ std::string as_json(const Report& r, uint64_t seed) {
                  {"stuck", m.stuck},
                  {"cut", m.cut},
                  {"vgpu_share", std::move(shares)},
-                 {"ntt", std::move(ntt)}};
+                 {"ntt", std::move(ntt)},
+                 {"by_run", std::move(by_run)}};
   return json::serialize(o);
 }
 
 void print(const std::vector<Report>& reports, uint64_t seed) {
   fmt::print("workload {}, {} run(s), seed {}\n\n", reports[0].workload, reports[0].runs.size(), seed);
-  fmt::print("{:<8}{:>10}{:>8}{:>10}{:>9}{:>10}{:>8}{:>10}{:>10}{:>9}{:>8}{:>9}{:>16}\n", "policy", "ANTT", "STP",
-             "DNTT", "fairness", "share err", "Jain", "lag ms", "wait ms", "evicted", "high x", "useful",
+  fmt::print("{:<8}{:>10}{:>8}{:>10}{:>9}{:>10}{:>8}{:>8}{:>10}{:>10}{:>9}{:>8}{:>9}{:>16}\n", "policy", "ANTT", "STP",
+             "DNTT", "fairness", "share err", "points", "Jain", "lag ms", "wait ms", "evicted", "high x", "useful",
              "evict us p50/99");
   for (const Report& r : reports) {
     const Metrics& m = r.mean;
-    fmt::print("{:<8}{:>10.2f}{:>8.2f}{:>10.2f}{:>9.3f}{:>9.2f}%{:>8.4f}{:>10.2f}{:>10.2f}{:>9.1f}{:>8}{:>8.1f}%"
+    fmt::print("{:<8}{:>10.2f}{:>8.2f}{:>10.2f}{:>9.3f}{:>9.2f}%{:>8.3f}{:>8.4f}{:>10.2f}{:>10.2f}{:>9.1f}{:>8}{:>8.1f}%"
                "{:>16}\n",
-               r.policy, m.antt, m.stp, m.dntt, m.fairness, 100 * m.share_error_max, m.jain, m.lag_max_ms,
+               r.policy, m.antt, m.stp, m.dntt, m.fairness, 100 * m.share_error_max, 100 * m.share_points_max, m.jain, m.lag_max_ms,
                m.longest_wait_ms, m.evictions,
                m.speedup_high > 0 ? fmt::format("{:.2f}", m.speedup_high) : "-", 100 * m.throughput,
                fmt::format("{:.0f}/{:.0f}", m.evict_latency_us.p50, m.evict_latency_us.p99));

@@ -106,6 +106,27 @@ Workload equals(uint32_t run, uint64_t seed) {
   return w;
 }
 
+// Both on a GPU that can only be given whole.
+Workload whole(Workload w, std::string name) {
+  w.name = std::move(name);
+  w.gpu.spatial = false;
+  return w;
+}
+Workload shares_whole(uint32_t run, uint64_t seed) { return whole(shares(run, seed), "wfq-shares-whole"); }
+Workload equals_whole(uint32_t run, uint64_t seed) { return whole(equals(run, seed), "wfq-equal-whole"); }
+
+// The same as sluiced would run them on an H200: its defaults, tasks of 8 us, so that a hand-over takes some 15 us.
+Workload turns_of(Workload w, std::string name) {
+  w = whole(std::move(w), std::move(name));
+  w.config = Config{};
+  w.config.min_quantum_ns = kMs;
+  for (Kernel& k : w.kernels) k.task_ns = 8 * kUs;
+  w.horizon_ns = 5 * kSecond;
+  return w;
+}
+Workload turns(uint32_t run, uint64_t seed) { return turns_of(equals(run, seed), "wfq-turns"); }
+Workload turns_weights(uint32_t run, uint64_t seed) { return turns_of(shares(run, seed), "wfq-turns-weights"); }
+
 // Every habit beside every other.
 Workload habits(uint32_t run, uint64_t seed) {
   Workload w = h200("wfq-habits");
@@ -140,6 +161,10 @@ const std::vector<WorkloadRow>& our_workloads() {
   static const std::vector<WorkloadRow> rows = {
       {"wfq-shares", "2 to 256 saturating vGPUs, weights 1 to 1,000", 9, shares},
       {"wfq-equal", "2 to 256 saturating vGPUs of one weight", 9, equals},
+      {"wfq-equal-whole", "the same on a GPU that is given whole", 9, equals_whole},
+      {"wfq-shares-whole", "wfq-shares on a GPU that is given whole", 9, shares_whole},
+      {"wfq-turns", "wfq-equal, given whole, with an H200's hand-overs and sluiced's defaults", 9, turns},
+      {"wfq-turns-weights", "wfq-shares, given whole, with an H200's hand-overs and sluiced's defaults", 9, turns_weights},
       {"wfq-habits", "saturating, bursty, tiny, giant, lying and thoughtful tenants", 40, habits},
       {"wfq-slices", "2 to 16 vGPUs on hardware time slices", 10, slices},
   };
