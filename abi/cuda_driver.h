@@ -5,7 +5,7 @@
  *
  * Users: the guest's libcuda.so.1 and the software GPU (both define these functions), sluice-worker
  * (calls them through mediator/gpu/driver_api.h) and the programs of kernels/suite. Declares only;
- * what is missing here (graphs, arrays, textures, graphics, IPC) Sluice does not offer yet. C and C++.
+ * graphs are in cuda_graph.h; what is missing (arrays, textures, graphics, IPC) Sluice does not offer yet. C and C++.
  *
  * With SLUICE_CUDA_DRIVER_COMPARE defined before inclusion, the header leaves out its macros and C
  * linkage: for the comparison with the toolkit only.

@@ -14,6 +14,11 @@
 extern "C" std::remove_pointer_t<PFN_cuCtxCreate_v3020> cuCtxCreate_v2;
 extern "C" std::remove_pointer_t<PFN_cuCtxCreate_v11040> cuCtxCreate_v3;
 
+// Shown by cudaTypedefs.h only under macros that would change everything else.
+typedef CUresult (*PFN_cuStreamBeginCapture_v10000)(CUstream);
+typedef CUresult (*PFN_cuGraphInstantiate_v10000)(CUgraphExec*, CUgraph, CUgraphNode*, char*, size_t);
+typedef PFN_cuGraphInstantiate_v10000 PFN_cuGraphInstantiate_v11000;
+
 #define SLUICE_CUDA_DRIVER_COMPARE
 namespace sluice_declared {
 #include "abi/cuda_driver.h"
@@ -154,8 +159,55 @@ SAME_SIZE(CUgraphExecUpdateResultInfo);
 SAME_FIELD(CUgraphExecUpdateResultInfo, result);
 SAME_FIELD(CUgraphExecUpdateResultInfo, errorNode);
 SAME_FIELD(CUgraphExecUpdateResultInfo, errorFromNode);
-SAME_VALUE(CU_GRAPH_EXEC_UPDATE_SUCCESS, 0)
-SAME_VALUE(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0)
+SLUICE_CUDA_GRAPH_NODE_TYPES(SAME_VALUE)
+SLUICE_CUDA_GRAPH_UPDATE_RESULTS(SAME_VALUE)
+SLUICE_CUDA_GRAPH_INSTANTIATE_RESULTS(SAME_VALUE)
+SLUICE_CUDA_GRAPH_CONSTANTS(SAME_VALUE)
+SAME_VALUE(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, 0)
+SAME_VALUE(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, 0)
+SAME_VALUE(CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE, 0)
+SAME_VALUE(CU_STREAM_MEM_OP_WAIT_VALUE_32, 0)
+SAME_VALUE(CU_STREAM_MEM_OP_BARRIER, 0)
+SAME_SIZE(CUDA_KERNEL_NODE_PARAMS_v1);
+SAME_SIZE(CUDA_KERNEL_NODE_PARAMS);
+SAME_FIELD(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes);
+SAME_FIELD(CUDA_KERNEL_NODE_PARAMS, extra);
+SAME_FIELD(CUDA_KERNEL_NODE_PARAMS, kern);
+SAME_FIELD(CUDA_KERNEL_NODE_PARAMS, ctx);
+SAME_SIZE(CUDA_MEMCPY3D);
+SAME_FIELD(CUDA_MEMCPY3D, srcMemoryType);
+SAME_FIELD(CUDA_MEMCPY3D, srcHeight);
+SAME_FIELD(CUDA_MEMCPY3D, dstMemoryType);
+SAME_FIELD(CUDA_MEMCPY3D, dstDevice);
+SAME_FIELD(CUDA_MEMCPY3D, dstPitch);
+SAME_FIELD(CUDA_MEMCPY3D, Depth);
+SAME_SIZE(CUDA_MEMCPY_NODE_PARAMS);
+SAME_FIELD(CUDA_MEMCPY_NODE_PARAMS, copyParams);
+SAME_SIZE(CUDA_MEMSET_NODE_PARAMS);
+SAME_FIELD(CUDA_MEMSET_NODE_PARAMS, elementSize);
+SAME_FIELD(CUDA_MEMSET_NODE_PARAMS, height);
+SAME_SIZE(CUDA_MEMSET_NODE_PARAMS_v2);
+SAME_FIELD(CUDA_MEMSET_NODE_PARAMS_v2, ctx);
+SAME_SIZE(CUDA_HOST_NODE_PARAMS);
+SAME_SIZE(CUmemPoolProps);
+SAME_FIELD(CUmemPoolProps, location);
+SAME_FIELD(CUmemPoolProps, usage);
+SAME_SIZE(CUmemAccessDesc);
+SAME_SIZE(CUDA_MEM_ALLOC_NODE_PARAMS);
+SAME_FIELD(CUDA_MEM_ALLOC_NODE_PARAMS, bytesize);
+SAME_FIELD(CUDA_MEM_ALLOC_NODE_PARAMS, dptr);
+SAME_SIZE(CUstreamBatchMemOpParams);
+SAME_FIELD(CUstreamBatchMemOpParams, waitValue.value);
+SAME_FIELD(CUstreamBatchMemOpParams, writeValue.flags);
+SAME_SIZE(CUDA_BATCH_MEM_OP_NODE_PARAMS);
+SAME_FIELD(CUDA_BATCH_MEM_OP_NODE_PARAMS, paramArray);
+SAME_SIZE(CUgraphNodeParams);
+SAME_FIELD(CUgraphNodeParams, kernel);
+SAME_FIELD(CUgraphNodeParams, memcpy);
+SAME_FIELD(CUgraphNodeParams, memset);
+SAME_FIELD(CUgraphNodeParams, memOp);
+SAME_SIZE(CUDA_GRAPH_INSTANTIATE_PARAMS);
+SAME_FIELD(CUDA_GRAPH_INSTANTIATE_PARAMS, result_out);
 
 // The toolkit marks two of them deprecated; we only look at their types.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -164,5 +216,10 @@ SAME_VALUE(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0)
                 #symbol " differs");
 SLUICE_CUDA_DRIVER_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_GRAPH_FUNCTIONS(SAME_FUNCTION)
+#define SAME_OLD_FUNCTION(function, symbol, name, since, parameters)                               \
+  static_assert(SameOnTheWire<decltype(ours::function),                                            \
+                              std::remove_pointer_t<PFN_##name##_v##since>>::value,                \
+                symbol " differs");
+SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(SAME_OLD_FUNCTION)
 
 }  // namespace

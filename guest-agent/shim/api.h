@@ -8,3 +8,19 @@
 #include "guest-agent/shim/log.h"
 #include "guest-agent/shim/session.h"
 #include "guest-agent/shim/state.h"
+
+namespace sluice::guest {
+
+// The calling thread's current context is this one for a while.
+class InContext {
+ public:
+  explicit InContext(uint64_t context) : status(cuCtxPushCurrent(reinterpret_cast<CUcontext>(context))) {}
+  ~InContext() {
+    CUcontext popped = nullptr;
+    if (status == CUDA_SUCCESS) (void)cuCtxPopCurrent(&popped);
+  }
+  InContext(const InContext&) = delete;
+  const CUresult status;
+};
+
+}  // namespace sluice::guest

@@ -2,38 +2,18 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
+#include <cstring>
 #include <thread>
-#include <vector>
 
-#include "abi/cuda_graph.h"
 #include "guest-agent/shim/api.h"
-
-struct CUgraphNode_st {
-  sluice::guest::NodeKind kind;
-  sluice::guest::NodeRun run;
-};
-// Nodes are shared by a graph and what was instantiated of it: they never change.
-struct CUgraph_st {
-  std::vector<std::shared_ptr<CUgraphNode_st>> nodes;
-};
-struct CUgraphExec_st {
-  std::vector<std::shared_ptr<CUgraphNode_st>> nodes;
-  // One launch of it runs at a time: one in another stream waits for the one before.
-  CUstream last = nullptr;
-  bool launched = false;
-  CUevent order = nullptr;
-};
 
 namespace sluice::guest {
 
 namespace {
 
-// How many of each stream's captured operations are before a point: what joins forks again.
-using Clock = std::map<CUstream, uint64_t>;
+using Edge = CUgraphNode_st::Edge;
+// What the next node of a stream comes behind, and what an event stands for.
+using Edges = std::vector<Edge>;
 
 struct Capture {
   cuuint64_t id = 0;
@@ -42,39 +22,37 @@ struct Capture {
   std::thread::id owner;
   uint64_t context = 0;
   bool spoilt = false;
-  std::map<CUstream, Clock> streams;  // those that take part
-  std::map<CUevent, Clock> events;
-  CUgraph_st graph;
+  std::map<CUstream, Edges> streams;  // those that take part
+  std::map<CUevent, Edges> events;
+  CUgraph graph = nullptr;
+  std::unique_ptr<CUgraph_st> own;  // nothing: it captures to a graph of the program's
+  // What cuStreamGetCaptureInfo last gave pointers to.
+  std::vector<CUgraphNode> told_nodes;
+  std::vector<CUgraphEdgeData> told_edges;
 };
 
-struct Captures {
-  std::mutex mutex;
-  std::vector<std::shared_ptr<Capture>> under_way;
-  cuuint64_t next_id = 1;
-  std::set<CUgraph> graphs;
-  std::set<CUgraphExec> execs;
-};
-Captures& all() {
-  static auto* it = new Captures;
+// Under the graphs' lock.
+std::vector<std::unique_ptr<Capture>>& captures() {
+  static auto* it = new std::vector<std::unique_ptr<Capture>>;
   return *it;
 }
 std::atomic<uint32_t> g_under_way{0};
 
-Capture* of_stream(Captures& c, CUstream stream) {
-  for (const auto& one : c.under_way)
+Capture* of_stream(CUstream stream) {
+  for (const auto& one : captures())
     if (one->streams.count(stream)) return one.get();
   return nullptr;
 }
-Capture* of_event(Captures& c, CUevent event) {
-  for (const auto& one : c.under_way)
+Capture* of_event(CUevent event) {
+  for (const auto& one : captures())
     if (one->events.count(event)) return one.get();
   return nullptr;
 }
 // CUDA's NULL stream would wait for every blocking stream, also one that captures.
 bool is_legacy(CUstream stream) { return wire(stream) <= 1; }
-Capture* with_blocking_stream(Captures& c) {
-  for (const auto& one : c.under_way) {
-    for (const auto& [stream, clock] : one->streams) {
+Capture* with_blocking_stream() {
+  for (const auto& one : captures()) {
+    for (const auto& [stream, edges] : one->streams) {
       const StreamInfo* info = state().streams.find(wire(stream));
       if (info == nullptr || (info->flags & CU_STREAM_NON_BLOCKING) == 0) return one.get();
     }
@@ -85,53 +63,100 @@ CUresult spoil(Capture& capture, CUresult why) {
   capture.spoilt = true;
   return why;
 }
-template <class Which>
-void drop(Which which) {
-  if (!capturing()) return;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  const auto n = std::erase_if(c.under_way, [&](const auto& one) { return which(*one); });
-  g_under_way.fetch_sub(static_cast<uint32_t>(n), std::memory_order_relaxed);
-}
 // What a call on a stream that does not capture means for those that do: nullopt, nothing.
-std::optional<CUresult> beside_captures(Captures& c, CUstream stream) {
-  Capture* other = is_legacy(stream) ? with_blocking_stream(c) : nullptr;
+std::optional<CUresult> beside_captures(CUstream stream) {
+  Capture* other = is_legacy(stream) ? with_blocking_stream() : nullptr;
   if (other == nullptr) return std::nullopt;
   return spoil(*other, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
-void merge(Clock& into, const Clock& from) {
-  for (const auto& [stream, n] : from) into[stream] = std::max(into[stream], n);
+bool has(const Edges& edges, CUgraphNode node) {
+  return std::any_of(edges.begin(), edges.end(), [node](const Edge& edge) { return edge.node == node; });
+}
+void merge(Edges& into, const Edges& from) {
+  for (const Edge& edge : from)
+    if (!has(into, edge.node)) into.push_back(edge);
+}
+
+// A capture is over: what it captured to is the caller's.
+std::unique_ptr<CUgraph_st> finish(std::vector<std::unique_ptr<Capture>>::iterator it) {
+  const std::unique_ptr<Capture> capture = std::move(*it);
+  captures().erase(it);
+  g_under_way.fetch_sub(1, std::memory_order_relaxed);
+  --capture->graph->captures;
+  return std::move(capture->own);
+}
+template <class Which>
+void drop(Which which) {
+  if (!capturing()) return;
+  std::vector<WorkPtr> works;  // memory among them is freed without the lock
+  UserReferences objects;
+  {
+    std::lock_guard lock(graphs().mutex);
+    auto& all = captures();
+    for (size_t i = all.size(); i-- > 0;) {
+      if (!which(*all[i])) continue;
+      const auto graph = finish(all.begin() + static_cast<ptrdiff_t>(i));
+      if (graph == nullptr) continue;
+      gather_objects(*graph, &objects);
+      for (const auto& [id, node] : graph->nodes) works.push_back(node->work);
+    }
+  }
+  release_user_objects(objects);
+}
+
+// Whether everything that forks have captured comes before what the origin has now.
+bool joined(const Capture& capture) {
+  std::unordered_set<CUgraphNode> before;
+  std::vector<CUgraphNode> walk;
+  for (const Edge& edge : capture.streams.at(capture.origin)) walk.push_back(edge.node);
+  while (!walk.empty()) {
+    const CUgraphNode node = walk.back();
+    walk.pop_back();
+    if (!before.insert(node).second) continue;
+    for (const Edge& edge : node->dependencies) walk.push_back(edge.node);
+  }
+  for (const auto& [stream, edges] : capture.streams)
+    for (const Edge& edge : edges)
+      if (before.count(edge.node) == 0) return false;
+  return true;
 }
 
 }  // namespace
 
 bool capturing() { return g_under_way.load(std::memory_order_relaxed) != 0; }
 
-std::optional<CUresult> capture_node(CUstream stream, NodeKind kind, NodeRun run) {
-  if (!capturing()) return std::nullopt;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  Capture* capture = of_stream(c, stream);
-  if (capture == nullptr) return beside_captures(c, stream);
+std::optional<CUresult> capture_status_for_work(CUstream stream) {
+  std::lock_guard lock(graphs().mutex);
+  const Capture* capture = of_stream(stream);
+  if (capture == nullptr) return beside_captures(stream);
+  return capture->spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+std::optional<CUresult> capture_work(CUstream stream, const WorkPtr& work) {
+  if (work == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(graphs().mutex);
+  Capture* capture = of_stream(stream);
+  if (capture == nullptr) return beside_captures(stream);
   if (capture->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  capture->graph.nodes.push_back(std::make_shared<CUgraphNode_st>(kind, std::move(run)));
-  ++capture->streams[stream][stream];
+  Edges& edges = capture->streams[stream];
+  const CUgraphNode node = new_node(capture->graph, work, edges);
+  edges.assign(1, {node, {}});
   return CUDA_SUCCESS;
 }
 
 std::optional<CUresult> capture_record(CUstream stream, CUevent event, unsigned flags) {
   if (!capturing()) return std::nullopt;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  Capture* capture = of_stream(c, stream);
-  Capture* before = of_event(c, event);
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // An external record is a node: it records when the graph runs.
+  if (flags != 0) return capture_node(stream, [event] { return event_work(event, false); });
+  std::lock_guard lock(graphs().mutex);
+  Capture* capture = of_stream(stream);
+  Capture* before = of_event(event);
   if (capture == nullptr) {
     if (before != nullptr) before->events.erase(event);
-    return beside_captures(c, stream);
+    return beside_captures(stream);
   }
   if (capture->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  // An external record would be a node that records when the graph runs.
-  if (flags != 0) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   if (before != nullptr && before != capture) before->events.erase(event);
   capture->events[event] = capture->streams[stream];
   return CUDA_SUCCESS;
@@ -139,14 +164,14 @@ std::optional<CUresult> capture_record(CUstream stream, CUevent event, unsigned 
 
 std::optional<CUresult> capture_wait(CUstream stream, CUevent event, unsigned flags) {
   if (!capturing()) return std::nullopt;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  Capture* capture = of_stream(c, stream);
-  Capture* from = of_event(c, event);
+  if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != 0) return capture_node(stream, [event] { return event_work(event, true); });
+  std::lock_guard lock(graphs().mutex);
+  Capture* capture = of_stream(stream);
+  Capture* from = of_event(event);
   if (capture == nullptr && from == nullptr) return std::nullopt;
   if ((capture != nullptr && capture->spoilt) || (from != nullptr && from->spoilt))
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (flags != 0 && capture != nullptr) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   if (from == nullptr) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   if (capture != nullptr && capture != from) {
     from->spoilt = true;
@@ -157,13 +182,22 @@ std::optional<CUresult> capture_wait(CUstream stream, CUevent event, unsigned fl
   return CUDA_SUCCESS;
 }
 
+void forget_in_captures(CUgraphNode node) {
+  const auto without = [node](auto& sets) {
+    for (auto& [key, edges] : sets) std::erase_if(edges, [node](const Edge& edge) { return edge.node == node; });
+  };
+  for (const auto& one : captures()) {
+    without(one->streams);
+    without(one->events);
+  }
+}
+
 CUresult refuse_in_capture(CUstream stream) {
   if (!capturing()) return CUDA_SUCCESS;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  Capture* capture = of_stream(c, stream);
+  std::lock_guard lock(graphs().mutex);
+  Capture* capture = of_stream(stream);
   if (capture == nullptr && is_legacy(stream)) {
-    capture = with_blocking_stream(c);
+    capture = with_blocking_stream();
     if (capture != nullptr) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   }
   return capture == nullptr ? CUDA_SUCCESS : spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -171,18 +205,16 @@ CUresult refuse_in_capture(CUstream stream) {
 
 CUresult refuse_for_event(CUevent event) {
   if (!capturing()) return CUDA_SUCCESS;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  Capture* capture = of_event(c, event);
+  std::lock_guard lock(graphs().mutex);
+  Capture* capture = of_event(event);
   return capture == nullptr ? CUDA_SUCCESS : spoil(*capture, CUDA_ERROR_CAPTURED_EVENT);
 }
 
 CUresult refuse_for_context(uint64_t context) {
   if (!capturing()) return CUDA_SUCCESS;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
+  std::lock_guard lock(graphs().mutex);
   CUresult r = CUDA_SUCCESS;
-  for (const auto& one : c.under_way)
+  for (const auto& one : captures())
     if (one->context == context) r = spoil(*one, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   return r;
 }
@@ -197,9 +229,8 @@ void end_captures_of_context(uint64_t context) {
 CUstreamCaptureStatus capture_status(CUstream stream, cuuint64_t* id) {
   *id = 0;
   if (!capturing()) return CU_STREAM_CAPTURE_STATUS_NONE;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  const Capture* capture = of_stream(c, stream);
+  std::lock_guard lock(graphs().mutex);
+  const Capture* capture = of_stream(stream);
   if (capture == nullptr) return CU_STREAM_CAPTURE_STATUS_NONE;
   *id = capture->id;
   return capture->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -209,27 +240,57 @@ CUstreamCaptureStatus capture_status(CUstream stream, cuuint64_t* id) {
 
 using namespace sluice::guest;
 
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-  const Entered e = enter_context();
-  if (!e) return e.status;
-  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+namespace {
+
+bool valid_mode(CUstreamCaptureMode mode) {
+  return mode >= CU_STREAM_CAPTURE_MODE_GLOBAL && mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+// To `graph` behind `edges`, or to a new one.
+CUresult begin(const Entered& e, CUstream stream, CUstreamCaptureMode mode, CUgraph graph, Edges edges) {
   if (is_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  if (Capture* before = of_stream(c, stream)) return spoil(*before, CUDA_ERROR_ILLEGAL_STATE);
-  auto capture = std::make_shared<Capture>();
-  capture->id = c.next_id++;
+  if (Capture* before = of_stream(stream)) return spoil(*before, CUDA_ERROR_ILLEGAL_STATE);
+  auto capture = std::make_unique<Capture>();
+  capture->id = graphs().next_id++;
   capture->origin = stream;
   capture->mode = mode;
   capture->owner = std::this_thread::get_id();
   const StreamInfo* info = state().streams.find(wire(stream));
   capture->context = info != nullptr ? info->context : e.context;
-  capture->streams[stream];
-  c.under_way.push_back(std::move(capture));
+  capture->streams[stream] = std::move(edges);
+  if (graph == nullptr) capture->own = new_graph();
+  capture->graph = graph == nullptr ? capture->own.get() : graph;
+  ++capture->graph->captures;
+  captures().push_back(std::move(capture));
   g_under_way.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  std::lock_guard lock(graphs().mutex);
+  return begin(e, stream, mode, nullptr, {});
+}
+CUresult sluice_begin_capture_v1(CUstream stream) {
+  return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
+                                     const CUgraphEdgeData* data, size_t count, CUstreamCaptureMode mode) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  std::lock_guard lock(graphs().mutex);
+  if (!graphs().live(graph)) return CUDA_ERROR_INVALID_VALUE;
+  Edges edges;
+  if (const CUresult r = read_dependencies(graph, dependencies, data, count, &edges); r != CUDA_SUCCESS) return r;
+  return begin(e, stream, mode, graph, std::move(edges));
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
@@ -238,136 +299,100 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *graph = nullptr;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  const auto it = std::find_if(c.under_way.begin(), c.under_way.end(),
-                               [&](const auto& one) { return one->streams.count(stream) != 0; });
-  if (it == c.under_way.end()) return CUDA_ERROR_ILLEGAL_STATE;
-  const std::shared_ptr<Capture> capture = *it;
-  if (capture->origin != stream) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->owner != std::this_thread::get_id())
-    return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-  c.under_way.erase(it);
-  g_under_way.fetch_sub(1, std::memory_order_relaxed);
+  UserReferences objects;
+  std::vector<WorkPtr> works;  // of a graph that nobody gets: freed without the lock
+  CUresult r = CUDA_SUCCESS;
+  {
+    std::lock_guard lock(graphs().mutex);
+    const auto it = std::find_if(captures().begin(), captures().end(),
+                                 [&](const auto& one) { return one->streams.count(stream) != 0; });
+    if (it == captures().end()) return CUDA_ERROR_ILLEGAL_STATE;
+    Capture& capture = **it;
+    if (capture.origin != stream) return spoil(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    if (capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture.owner != std::this_thread::get_id())
+      return spoil(capture, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    if (capture.spoilt)
+      r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    else if (!joined(capture))
+      r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    const CUgraph made = capture.graph;
+    auto own = finish(it);
+    if (r == CUDA_SUCCESS) {
+      (void)own.release();
+      *graph = made;
+    } else if (own != nullptr) {
+      gather_objects(*own, &objects);
+      for (const auto& [id, node] : own->nodes) works.push_back(node->work);
+    }
+  }
+  release_user_objects(objects);
+  return r;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  cuuint64_t id = 0;
+  *status = capture_status(stream, &id);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                                   const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
+  const CUresult r = cuStreamIsCapturing(stream, status);
+  if (r != CUDA_SUCCESS || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return r;
+  std::lock_guard lock(graphs().mutex);
+  Capture* capture = of_stream(stream);
+  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;  // ended in another thread meanwhile
+  const Edges& behind = capture->streams[stream];
+  const bool plain = std::all_of(behind.begin(), behind.end(), [](const Edge& edge) {
+    constexpr CUgraphEdgeData kPlain{};
+    return std::memcmp(&edge.data, &kPlain, sizeof kPlain) == 0;
+  });
+  if (dependencies != nullptr && edges == nullptr && !plain) return CUDA_ERROR_LOSSY_QUERY;
+  capture->told_nodes.clear();
+  capture->told_edges.clear();
+  for (const Edge& edge : behind) {
+    capture->told_nodes.push_back(edge.node);
+    capture->told_edges.push_back(edge.data);
+  }
+  if (id != nullptr) *id = capture->id;
+  if (graph != nullptr) *graph = capture->graph;
+  if (dependencies != nullptr) *dependencies = capture->told_nodes.data();
+  if (edges != nullptr) *edges = capture->told_edges.data();
+  if (count != nullptr) *count = behind.size();
+  return CUDA_SUCCESS;
+}
+CUresult sluice_capture_info_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+                                const CUgraphNode** dependencies, size_t* count) {
+  return cuStreamGetCaptureInfo_v3(stream, status, id, graph, dependencies, nullptr, count);
+}
+CUresult sluice_capture_info_v1(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  return cuStreamGetCaptureInfo_v3(stream, status, id, nullptr, nullptr, nullptr, nullptr);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* dependencies, const CUgraphEdgeData* data,
+                                              size_t count, unsigned flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  std::lock_guard lock(graphs().mutex);
+  Capture* capture = of_stream(stream);
+  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  Clock& joined = capture->streams[stream];
-  for (auto& [forked, clock] : capture->streams)
-    if (joined[forked] < clock[forked]) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-  *graph = new CUgraph_st(std::move(capture->graph));
-  c.graphs.insert(*graph);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGraphDestroy(CUgraph graph) {
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  if (c.graphs.erase(graph) == 0) return CUDA_ERROR_INVALID_VALUE;
-  delete graph;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* num_nodes) {
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  if (c.graphs.count(graph) == 0 || num_nodes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto& has = graph->nodes;
-  if (nodes != nullptr) {
-    // Room beyond the nodes is filled with null, as CUDA does it.
-    for (size_t i = 0; i < *num_nodes; ++i) nodes[i] = i < has.size() ? has[i].get() : nullptr;
-    *num_nodes = std::min(*num_nodes, has.size());
-  } else {
-    *num_nodes = has.size();
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
-  const Entered e = enter_context();
-  if (!e) return e.status;
-  // AUTO_FREE_ON_LAUNCH is about allocations in graphs, USE_NODE_PRIORITY and UPLOAD are hints;
-  // DEVICE_LAUNCH (4) asks for what is not here.
-  constexpr unsigned long long kDeviceLaunch = 4, kKnown = 1 | 2 | kDeviceLaunch | 8;
-  if (exec == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & kDeviceLaunch) != 0)
-    return static_cast<CUresult>(not_supported("cuGraphInstantiate", "launches of graphs from the GPU"));
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  if (c.graphs.count(graph) == 0) return CUDA_ERROR_INVALID_VALUE;
-  *exec = new CUgraphExec_st{.nodes = graph->nodes};
-  c.execs.insert(*exec);
-  return CUDA_SUCCESS;
-}
-
-// The same kinds of nodes in the same order can take the others' place.
-CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* result) {
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  if (c.execs.count(exec) == 0 || c.graphs.count(graph) == 0 || result == nullptr)
+  Edges edges;
+  if (flags != CU_STREAM_ADD_CAPTURE_DEPENDENCIES && flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES)
     return CUDA_ERROR_INVALID_VALUE;
-  *result = {CU_GRAPH_EXEC_UPDATE_SUCCESS, nullptr, nullptr};
-  if (!std::equal(exec->nodes.begin(), exec->nodes.end(), graph->nodes.begin(), graph->nodes.end(),
-                  [](const auto& a, const auto& b) { return a->kind == b->kind; })) {
-    result->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-  }
-  exec->nodes = graph->nodes;
+  if (const CUresult r = read_dependencies(capture->graph, dependencies, data, count, &edges); r != CUDA_SUCCESS)
+    return r;
+  if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+    capture->streams[stream] = std::move(edges);
+  else
+    merge(capture->streams[stream], edges);
   return CUDA_SUCCESS;
 }
-
-CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
-  const Entered e = enter_context();
-  if (!e) return e.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  Captures& c = all();
-  std::lock_guard lock(c.mutex);
-  return c.execs.count(exec) == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
-  const Entered e = enter_context();
-  if (!e) return e.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  std::vector<std::shared_ptr<CUgraphNode_st>> nodes;
-  CUstream before = stream;
-  CUevent order = nullptr;
-  {
-    Captures& c = all();
-    std::lock_guard lock(c.mutex);
-    if (c.execs.count(exec) == 0) return CUDA_ERROR_INVALID_VALUE;
-    nodes = exec->nodes;
-    if (of_stream(c, stream) == nullptr) {
-      if (exec->launched && valid_stream(exec->last)) before = exec->last;
-      exec->last = stream;
-      exec->launched = true;
-      order = exec->order;
-    }
-  }
-  if (before != stream) {
-    if (order == nullptr) {
-      if (const CUresult r = cuEventCreate(&order, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) return r;
-      Captures& c = all();
-      std::lock_guard lock(c.mutex);
-      if (c.execs.count(exec) != 0) exec->order = order;
-    }
-    CUresult r = cuEventRecord(order, before);
-    if (r == CUDA_SUCCESS) r = cuStreamWaitEvent(stream, order, 0);
-    if (r != CUDA_SUCCESS) return r;
-  }
-  // In a stream that captures they become nodes of that capture.
-  for (const auto& node : nodes)
-    if (const CUresult r = node->run(stream); r != CUDA_SUCCESS) return r;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuGraphExecDestroy(CUgraphExec exec) {
-  CUevent order = nullptr;
-  {
-    Captures& c = all();
-    std::lock_guard lock(c.mutex);
-    if (c.execs.erase(exec) == 0) return CUDA_ERROR_INVALID_VALUE;
-    order = exec->order;
-    delete exec;
-  }
-  if (order != nullptr) (void)cuEventDestroy(order);
-  return CUDA_SUCCESS;
+CUresult sluice_capture_dependencies_v1(CUstream stream, CUgraphNode* dependencies, size_t count, unsigned flags) {
+  return cuStreamUpdateCaptureDependencies_v2(stream, dependencies, nullptr, count, flags);
 }

@@ -45,7 +45,8 @@ class Copier {
   // have been copied by then. Only the synchronous variant waits for the last to arrive.
   CUresult upload(Place dst) {
     Staging& memory = staging(session_);
-    CUresult status = CUDA_SUCCESS;
+    CUresult status = copy_.in_graph ? wait_for_stream() : CUDA_SUCCESS;
+    if (status != CUDA_SUCCESS) return status;
     for_pieces(memory, [&](uint64_t row, uint64_t rows, uint64_t column, uint64_t width,
                            bool last) {
       const uint64_t bytes = rows * width;
@@ -149,12 +150,7 @@ class Copier {
 
   // Host to host under unified addressing: in the stream's order, then by hand.
   CUresult on_host() {
-    sluice_synchronize body{};
-    body.what = SLUICE_SYNC_STREAM;
-    body.handle = wire(copy_.stream);
-    const CUresult r =
-        session_.with_deferred(session_.call(SLUICE_CALL_SYNCHRONIZE, context_, body));
-    if (r != CUDA_SUCCESS) return r;
+    if (const CUresult r = wait_for_stream(); r != CUDA_SUCCESS) return r;
     for (uint64_t row = 0; row < copy_.height; ++row)
       std::memmove(reinterpret_cast<char*>(copy_.dst) + row * copy_.dst_pitch,
                    reinterpret_cast<const char*>(copy_.src) + row * copy_.src_pitch, copy_.width);
@@ -165,6 +161,12 @@ class Copier {
   // Pieces of one download that are on their way while the oldest is copied out.
   static constexpr size_t kFetchAhead = 4;
 
+  CUresult wait_for_stream() {
+    sluice_synchronize body{};
+    body.what = SLUICE_SYNC_STREAM;
+    body.handle = wire(copy_.stream);
+    return session_.with_deferred(session_.call(SLUICE_CALL_SYNCHRONIZE, context_, body));
+  }
   CUresult no_staging() const {
     return session_.dead() != CUDA_SUCCESS ? session_.dead() : CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -226,9 +228,10 @@ class Copier {
 
 }  // namespace
 
-CUresult run_copy(const Entered& e, Copy copy, End dst_said, End src_said) {
-  if (!valid_stream(copy.stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (copy.width == 0 || copy.height == 0) return CUDA_SUCCESS;
+namespace {
+
+// Joins rows that lie side by side; tells where the ends are.
+CUresult prepare(Copy& copy, End dst_said, End src_said, Place* dst, Place* src) {
   if (copy.dst == 0 || copy.src == 0) return CUDA_ERROR_INVALID_VALUE;
   if (copy.height > 1) {
     if (copy.dst_pitch < copy.width || copy.src_pitch < copy.width ||
@@ -239,17 +242,25 @@ CUresult run_copy(const Entered& e, Copy copy, End dst_said, End src_said) {
       copy.height = 1;
     }
   }
-  const Place dst = place_of(copy.dst, span_of(copy, copy.dst_pitch), dst_said);
-  const Place src = place_of(copy.src, span_of(copy, copy.src_pitch), src_said);
-  if (dst == Place::kInvalid || src == Place::kInvalid) return CUDA_ERROR_INVALID_VALUE;
-  if (const auto r = capture_node(copy.stream, NodeKind::kCopy,
-                                  [e, copy, dst_said, src_said](CUstream s) {
-                                    Copy again = copy;
-                                    again.stream = s;
-                                    return run_copy(e, again, dst_said, src_said);
-                                  })) {
+  *dst = place_of(copy.dst, span_of(copy, copy.dst_pitch), dst_said);
+  *src = place_of(copy.src, span_of(copy, copy.src_pitch), src_said);
+  return *dst == Place::kInvalid || *src == Place::kInvalid ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult check_copy(Copy copy, End dst_said, End src_said) {
+  Place dst, src;
+  return prepare(copy, dst_said, src_said, &dst, &src);
+}
+
+CUresult run_copy(const Entered& e, Copy copy, End dst_said, End src_said) {
+  if (!valid_stream(copy.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (copy.width == 0 || copy.height == 0) return CUDA_SUCCESS;
+  Place dst, src;
+  if (const CUresult r = prepare(copy, dst_said, src_said, &dst, &src); r != CUDA_SUCCESS) return r;
+  if (const auto r = capture_node(copy.stream, [&] { return copy_work(copy, dst_said, src_said, e.context); }))
     return *r;
-  }
   Copier copier(e, copy);
   if (dst != Place::kDevice && src != Place::kDevice) return copier.on_host();
   if (dst == Place::kPageable) return copier.download(src);
@@ -331,20 +342,13 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_
   body.stream = wire(stream);
   body.value = value;
   body.element_bytes = element_bytes;
-  const NodeRun run = [e, body](CUstream s) {
-    sluice_memset here = body;
-    here.stream = wire(s);
-    if (const auto r = capture_node(s, NodeKind::kFill, [e, here](CUstream next) {
-          sluice_memset later = here;
-          later.stream = wire(next);
-          return e.session->post(SLUICE_CALL_MEMSET, e.context, later);
-        })) {
-      return *r;
-    }
-    // CUDA's fills of device memory are asynchronous even without "Async" in their names.
-    return e.session->post(SLUICE_CALL_MEMSET, e.context, here);
-  };
-  return run(stream);
+  if (const auto r = capture_node(stream, [&] {
+        return fill_work({dst, body.pitch, value, element_bytes, width, height}, e.context);
+      })) {
+    return *r;
+  }
+  // CUDA's fills of device memory are asynchronous even without "Async" in their names.
+  return e.session->post(SLUICE_CALL_MEMSET, e.context, body);
 }
 
 }  // namespace

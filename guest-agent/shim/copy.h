@@ -16,11 +16,15 @@ struct Copy {
   uint64_t width = 0, height = 1;
   CUstream stream = nullptr;
   bool wait = false;  // the caller is CUDA's synchronous variant
+  // A node's: pageable memory is read when the stream has come there, not when the copy is queued.
+  bool in_graph = false;
 };
 
 // What the caller says about an end. kAny: whatever lies there.
 enum class End { kAny, kDevice, kHost };
 
+// What run_copy would refuse at once, but for its stream.
+CUresult check_copy(Copy copy, End dst, End src);
 CUresult run_copy(const Entered& entered, Copy copy, End dst, End src);
 
 }  // namespace sluice::guest

@@ -8,6 +8,7 @@
 
 #include "guest-agent/shim/api.h"
 #include "guest-agent/shim/capture.h"
+#include "guest-agent/shim/launches.h"
 #include "guest-agent/shim/modules.h"
 
 using namespace sluice::guest;
@@ -104,103 +105,179 @@ CUresult read_extra(void** extra, const std::byte** block, size_t* bytes) {
   return *block != nullptr || *bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// A launch in a graph.
-struct Kept {
-  CUfunction function;
-  uint32_t grid[3], block[3], shared_bytes;
-  uint64_t flags, context;
-  std::vector<std::byte> params;
-};
-CUresult relaunch(const Kept& kept, CUstream stream);
+// Parameters as a program hands them over: an array of pointers, or one block.
+struct Given {
+  void** params;
+  const std::byte* block = nullptr;
+  size_t block_bytes = 0;
 
-// `flags`: of sluice_launch.
-CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t block[3],
-                uint32_t shared_bytes, CUstream stream, void** params, void** extra,
-                uint64_t flags = 0) {
-  const InFunction f(function);
-  if (!f) return f.status;
-  const FunctionInfo& info = *f.info;
-  if (info.context != f.context) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult r = check_shape(*f.session, info, grid, block, shared_bytes);
-      r != CUDA_SUCCESS)
-    return r;
-  if (flags & SLUICE_LAUNCHED_COOPERATIVE) {
-    if (const CUresult r = check_cooperative(*f.session, function, grid, block, shared_bytes);
-        r != CUDA_SUCCESS)
-      return r;
-  }
-  const std::byte* packed = nullptr;
-  size_t packed_bytes = 0;
-  if (params != nullptr) {
-    if (extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < info.params.size(); ++i)
-      if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  } else if (extra != nullptr) {
-    if (const CUresult r = read_extra(extra, &packed, &packed_bytes); r != CUDA_SUCCESS) return r;
-    // Programs that pad the block's end are right; those that leave parameters out are not.
-    if (packed_bytes < info.param_bytes) return CUDA_ERROR_INVALID_VALUE;
-  } else if (info.param_bytes != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-
-  if (capturing()) {
-    // Kept packed; the function's layout and shape were checked above.
-    std::vector<std::byte> kept(info.param_bytes);
-    if (packed != nullptr) {
-      std::memcpy(kept.data(), packed, kept.size());
-    } else {
+  CUresult check(const FunctionInfo& info, void** extra) {
+    if (params != nullptr) {
+      if (extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
       for (size_t i = 0; i < info.params.size(); ++i)
-        std::memcpy(kept.data() + info.params[i].first, params[i], info.params[i].second);
+        if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      return CUDA_SUCCESS;
     }
-    const Kept launch_kept{function, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared_bytes, flags,
-                           f.context, std::move(kept)};
-    if (const auto r = capture_node(stream, NodeKind::kKernel,
-                                    [launch_kept](CUstream s) { return relaunch(launch_kept, s); }))
-      return *r;
+    if (extra == nullptr) return info.param_bytes != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (const CUresult r = read_extra(extra, &block, &block_bytes); r != CUDA_SUCCESS) return r;
+    // Programs that pad the block's end are right; those that leave parameters out are not.
+    return block_bytes < info.param_bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
+  // Front to back, gaps zeroed: the ring's memory may be write-combined.
+  void pack(const FunctionInfo& info, std::byte* to) const {
+    if (block != nullptr) {
+      std::memcpy(to, block, info.param_bytes);
+      return;
+    }
+    uint32_t at = 0;
+    for (size_t i = 0; i < info.params.size(); ++i) {
+      const auto [offset, bytes] = info.params[i];
+      if (offset > at) std::memset(to + at, 0, offset - at);
+      std::memcpy(to + offset, params[i], bytes);
+      at = offset + bytes;
+    }
+    if (at < info.param_bytes) std::memset(to + at, 0, info.param_bytes - at);
+  }
+};
+
+// What CUDA refuses at once, for a launch now or later.
+CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
+                      uint32_t shared_bytes, uint64_t flags) {
+  if (f.info->context != f.context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult r = check_shape(*f.session, *f.info, grid, block, shared_bytes); r != CUDA_SUCCESS) return r;
+  if ((flags & SLUICE_LAUNCHED_COOPERATIVE) == 0) return CUDA_SUCCESS;
+  return check_cooperative(*f.session, function, grid, block, shared_bytes);
+}
+
+template <class Write>
+CUresult post_launch(const InFunction& f, const uint32_t grid[3], const uint32_t block[3], uint32_t shared_bytes,
+                     CUstream stream, uint64_t flags, Write&& write) {
   sluice_launch body{};
-  body.function = info.handle;
+  body.function = f.info->handle;
   body.stream = wire(stream);
   std::copy_n(grid, 3, body.grid);
   std::copy_n(block, 3, body.block);
   body.dynamic_shared_bytes = shared_bytes;
-  body.param_bytes = info.param_bytes;
+  body.param_bytes = f.info->param_bytes;
   body.flags = flags;
-  return f.session->post(SLUICE_CALL_LAUNCH, f.context, sizeof body + info.param_bytes,
-                         [&](std::byte* to) {
-                           std::memcpy(to, &body, sizeof body);
-                           to += sizeof body;
-                           if (packed != nullptr) {
-                             std::memcpy(to, packed, info.param_bytes);
-                             return;
-                           }
-                           // Front to back, gaps zeroed: the ring's memory may be write-combined.
-                           uint32_t at = 0;
-                           for (size_t i = 0; i < info.params.size(); ++i) {
-                             const auto [offset, bytes] = info.params[i];
-                             if (offset > at) std::memset(to + at, 0, offset - at);
-                             std::memcpy(to + offset, params[i], bytes);
-                             at = offset + bytes;
-                           }
-                           if (at < info.param_bytes)
-                             std::memset(to + at, 0, info.param_bytes - at);
-                         });
+  return f.session->post(SLUICE_CALL_LAUNCH, f.context, sizeof body + body.param_bytes, [&](std::byte* to) {
+    std::memcpy(to, &body, sizeof body);
+    write(to + sizeof body);
+  });
 }
 
-// In the context of the capture, whichever is current.
-CUresult relaunch(const Kept& kept, CUstream stream) {
-  Kept mine = kept;
-  size_t bytes = mine.params.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, mine.params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
-  const InContext here(kept.context);
-  if (here.status != CUDA_SUCCESS) return here.status;
-  return launch(mine.function, mine.grid, mine.block, mine.shared_bytes, stream, nullptr,
-                bytes == 0 ? nullptr : extra, mine.flags);
+// `flags`: of sluice_launch, from `attributes` where there are any.
+CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t block[3],
+                uint32_t shared_bytes, CUstream stream, void** params, void** extra,
+                uint64_t flags = 0, const CUlaunchConfig* config = nullptr) {
+  const InFunction f(function);
+  if (!f) return f.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult r = check_launch(f, function, grid, block, shared_bytes, flags);
+  Given given{params};
+  if (r == CUDA_SUCCESS) r = given.check(*f.info, extra);
+  if (r != CUDA_SUCCESS) return r;
+  if (const auto captured = capture_node(stream, [&] {
+        KernelLaunch kept{function, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared_bytes, flags,
+                          f.context, std::vector<std::byte>(f.info->param_bytes), {}};
+        given.pack(*f.info, kept.params.data());
+        if (config != nullptr) kept.attributes.assign(config->attrs, config->attrs + config->numAttrs);
+        return kernel_work(std::move(kept));
+      })) {
+    return *captured;
+  }
+  return post_launch(f, grid, block, shared_bytes, stream, flags,
+                     [&](std::byte* to) { given.pack(*f.info, to); });
 }
 
 }  // namespace
+
+namespace sluice::guest {
+
+CUresult keep_launch(KernelLaunch* to, void** params, void** extra) {
+  const InFunction f(to->function);
+  if (!f) return f.status;
+  CUresult r = check_launch(f, to->function, to->grid, to->block, to->shared_bytes, to->flags);
+  Given given{params};
+  if (r == CUDA_SUCCESS) r = given.check(*f.info, extra);
+  if (r != CUDA_SUCCESS) return r;
+  if (given.block_bytes > f.info->param_bytes) return CUDA_ERROR_INVALID_VALUE;  // padding is for launches
+  to->context = f.context;
+  to->params.resize(f.info->param_bytes);
+  given.pack(*f.info, to->params.data());
+  return CUDA_SUCCESS;
+}
+
+std::vector<void*> parameter_pointers(const KernelLaunch& launch) {
+  std::vector<void*> pointers;
+  const InContext here(launch.context);
+  if (here.status != CUDA_SUCCESS) return pointers;
+  const InFunction f(launch.function);
+  if (!f || f.info->param_bytes != launch.params.size()) return pointers;
+  for (const auto& [offset, bytes] : f.info->params)
+    pointers.push_back(const_cast<std::byte*>(launch.params.data()) + offset);
+  return pointers;
+}
+
+CUresult run_launch(const KernelLaunch& kept, CUstream stream) {
+  const InContext here(kept.context);
+  if (here.status != CUDA_SUCCESS) return here.status;
+  const InFunction f(kept.function);
+  if (!f) return f.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (f.info->param_bytes != kept.params.size()) return CUDA_ERROR_INVALID_HANDLE;  // the handle's kernel is another
+  return post_launch(f, kept.grid, kept.block, kept.shared_bytes, stream, kept.flags,
+                     [&](std::byte* to) { std::copy(kept.params.begin(), kept.params.end(), to); });
+}
+
+// What becomes of each attribute is told in docs/life-of-a-launch.md.
+CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* attributes, size_t count,
+                             uint64_t* flags, std::vector<CUevent>* events) {
+  uint64_t cluster = 0, cooperative = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const CUlaunchAttribute& attribute = attributes[i];
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:  // hints: without them it runs as well
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:  // full order is stricter
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+        // CUDA only promises that they do not come before the blocks have triggered or begun; recorded
+        // behind the launch they come when it is done, evicted or not.
+        if (events == nullptr) return CUDA_ERROR_INVALID_VALUE;
+        if (state().events.find(wire(attribute.value.programmaticEvent.event)) == nullptr)
+          return CUDA_ERROR_INVALID_HANDLE;
+        events->push_back(attribute.value.programmaticEvent.event);
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        cooperative = attribute.value.cooperative != 0 ? SLUICE_LAUNCHED_COOPERATIVE : 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
+        const auto& c = attribute.value.clusterDim;
+        if (c.x == 0 || c.y == 0 || c.z == 0 || c.x > UINT16_MAX || c.y > UINT16_MAX || c.z > UINT16_MAX)
+          return CUDA_ERROR_INVALID_VALUE;
+        if (grid[0] % c.x != 0 || grid[1] % c.y != 0 || grid[2] % c.z != 0) return CUDA_ERROR_INVALID_VALUE;
+        cluster = c.x == 1 && c.y == 1 && c.z == 1 ? 0 : SLUICE_LAUNCHED_CLUSTER(c.x, c.y, c.z);
+        break;
+      }
+      default:
+        return static_cast<CUresult>(not_supported("cuLaunchKernelEx", "a launch attribute"));
+    }
+  }
+  *flags = cluster | cooperative;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice::guest
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int grid_dim_x, unsigned int grid_dim_y,
                         unsigned int grid_dim_z, unsigned int block_dim_x, unsigned int block_dim_y,
@@ -222,56 +299,17 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid_dim_x, unsign
                 SLUICE_LAUNCHED_COOPERATIVE);
 }
 
-// What becomes of each attribute is told in docs/life-of-a-launch.md.
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernel_params,
                           void** extra) {
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  uint64_t cluster = 0, cooperative = 0;
-  std::vector<CUevent> events;  // to be recorded behind the launch
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const CUlaunchAttribute& attribute = config->attrs[i];
-    switch (attribute.id) {
-      case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:  // hints: without them it runs as well
-      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-      case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:  // full order is stricter
-        break;
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        // CUDA only promises that they do not come before the blocks have triggered or begun; recorded
-        // behind the launch they come when it is done, evicted or not.
-        if (state().events.find(wire(attribute.value.programmaticEvent.event)) == nullptr)
-          return CUDA_ERROR_INVALID_HANDLE;
-        events.push_back(attribute.value.programmaticEvent.event);
-        break;
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        cooperative = attribute.value.cooperative != 0 ? SLUICE_LAUNCHED_COOPERATIVE : 0;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
-        const auto& c = attribute.value.clusterDim;
-        if (c.x == 0 || c.y == 0 || c.z == 0 || c.x > UINT16_MAX || c.y > UINT16_MAX || c.z > UINT16_MAX)
-          return CUDA_ERROR_INVALID_VALUE;
-        if (config->gridDimX % c.x != 0 || config->gridDimY % c.y != 0 || config->gridDimZ % c.z != 0)
-          return CUDA_ERROR_INVALID_VALUE;
-        cluster = c.x == 1 && c.y == 1 && c.z == 1 ? 0 : SLUICE_LAUNCHED_CLUSTER(c.x, c.y, c.z);
-        break;
-      }
-      default:
-        return static_cast<CUresult>(not_supported("cuLaunchKernelEx", "a launch attribute"));
-    }
-  }
   const uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
   const uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-  CUresult r = launch(f, grid, block, config->sharedMemBytes, config->hStream, kernel_params, extra,
-                      cluster | cooperative);
+  uint64_t flags = 0;
+  std::vector<CUevent> events;  // to be recorded behind the launch
+  CUresult r = flags_of_attributes(grid, config->attrs, config->numAttrs, &flags, &events);
+  if (r != CUDA_SUCCESS) return r;
+  r = launch(f, grid, block, config->sharedMemBytes, config->hStream, kernel_params, extra, flags, config);
   for (size_t i = 0; i < events.size() && r == CUDA_SUCCESS; ++i)
     r = cuEventRecord(events[i], config->hStream);
   return r;

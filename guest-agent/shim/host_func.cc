@@ -10,6 +10,7 @@
 
 #include "guest-agent/shim/api.h"
 #include "guest-agent/shim/capture.h"
+#include "guest-agent/shim/host_func.h"
 
 using namespace sluice::guest;
 
@@ -92,24 +93,24 @@ void start_helper(Session& session) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+CUresult queue_host(const Entered& e, HostFunc func);
+
 CUresult launch_host(HostFunc func) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (func.function == nullptr && func.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_stream(func.stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (capturing()) {
-    // CUDA's callbacks are told of a stream, and cannot be in a graph.
-    if (func.callback != nullptr) {
-      if (const CUresult r = refuse_in_capture(func.stream); r != CUDA_SUCCESS) return r;
-    }
-    if (const auto r = capture_node(func.stream, NodeKind::kHostFunc, [func](CUstream s) {
-          HostFunc again = func;
-          again.stream = s;
-          return launch_host(again);
-        })) {
-      return *r;
-    }
+  // CUDA's callbacks are told of a stream, and cannot be in a graph.
+  if (func.callback != nullptr) {
+    if (const CUresult r = refuse_in_capture(func.stream); r != CUDA_SUCCESS) return r;
+  } else if (const auto r = capture_node(
+                 func.stream, [&] { return host_work(func.function, func.user_data, e.context); })) {
+    return *r;
   }
+  return queue_host(e, func);
+}
+
+CUresult queue_host(const Entered& e, HostFunc func) {
   func.context = e.context;
   Helper& h = helper();
   {
@@ -144,6 +145,17 @@ CUresult launch_host(HostFunc func) {
 }
 
 }  // namespace
+
+CUresult sluice::guest::host_func_beside_captures(CUstream stream, CUhostFn function, void* data) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  HostFunc func;
+  func.function = function;
+  func.stream = stream;
+  func.user_data = data;
+  return queue_host(e, func);
+}
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void* user_data) {
   HostFunc func;

@@ -53,6 +53,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (dptr == 0) return CUDA_SUCCESS;
+  if (const auto r = free_graph_memory(dptr)) return *r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
   const CUresult r = SLUICE_CALL(cuMemFree_v2, *e.session, range->context, dptr);
@@ -65,7 +66,17 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
   if (!e) return e.status;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult r = refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  if (capturing()) {
+    std::shared_ptr<GraphMemory> memory;
+    CUresult made = CUDA_SUCCESS;
+    const auto captured = capture_node(stream, [&]() -> WorkPtr {
+      made = GraphMemory::make(bytesize, &memory);
+      return made == CUDA_SUCCESS ? alloc_work(memory, bytesize) : nullptr;
+    });
+    if (made != CUDA_SUCCESS) return made;
+    if (captured && *captured == CUDA_SUCCESS) *dptr = memory->address();
+    if (captured) return *captured;
+  }
   const CUresult r = SLUICE_CALL(cuMemAllocAsync, *e.session, e.context, dptr, bytesize, stream);
   if (r == CUDA_SUCCESS) remember(*dptr, bytesize, MemoryKind::kDevice, e.context);
   return r;
@@ -75,7 +86,13 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult r = refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  if (const auto captured = capture_node(stream, [&]() -> WorkPtr {
+        auto memory = GraphMemory::find(dptr);
+        return memory == nullptr ? nullptr : free_work(std::move(memory));
+      })) {
+    return *captured;
+  }
+  if (const auto r = free_graph_memory(dptr)) return *r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
   const CUresult r = SLUICE_CALL(cuMemFreeAsync, *e.session, e.context, dptr, stream);

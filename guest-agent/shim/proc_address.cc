@@ -27,12 +27,16 @@ struct Symbol {
   {#name, since, reinterpret_cast<void*>(&symbol)},
 #define SLUICE_ALIAS(old, symbol, name, since) {name, since, reinterpret_cast<void*>(&symbol)},
 #define SLUICE_GRAPH_ALIAS(symbol, name, since) {name, since, reinterpret_cast<void*>(&symbol)},
+#define SLUICE_GRAPH_OLD(function, symbol, name, since, parameters) \
+  {#name, since, reinterpret_cast<void*>(&function)},
 const Symbol kSymbols[] = {SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_DRIVER_ALIASES(
     SLUICE_ALIAS) SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_SYMBOL)
-        SLUICE_CUDA_GRAPH_ALIASES(SLUICE_GRAPH_ALIAS){"cuGetProcAddress", 11030, reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
+        SLUICE_CUDA_GRAPH_ALIASES(SLUICE_GRAPH_ALIAS)
+            SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(SLUICE_GRAPH_OLD){"cuGetProcAddress", 11030, reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
 #undef SLUICE_SYMBOL
 #undef SLUICE_ALIAS
 #undef SLUICE_GRAPH_ALIAS
+#undef SLUICE_GRAPH_OLD
 
 CUresult look_up(const char* name, void** pfn, int cuda_version, cuuint64_t flags,
                  CUdriverProcAddressQueryResult* status) {

@@ -45,9 +45,8 @@ CUresult stream_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsig
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (addr % sizeof value != 0 || !state().pointers.find(addr, sizeof value))
     return CUDA_ERROR_INVALID_VALUE;
-  if (const auto r = capture_node(stream, NodeKind::kValue, [=](CUstream s) {
-        return stream_value(s, addr, value, flags, wait);
-      })) {
+  if (const auto r =
+          capture_node(stream, [&] { return value_work(addr, value, flags, wait, e.context); })) {
     return *r;
   }
   sluice_stream_value body{};
@@ -163,32 +162,6 @@ CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t v
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
                                 unsigned int flags) {
   return stream_value(stream, addr, value, flags, true);
-}
-
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* capture_status) {
-  const Entered e = enter_context();
-  if (!e) return e.status;
-  if (capture_status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  cuuint64_t id = 0;
-  *capture_status = ::sluice::guest::capture_status(stream, &id);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph* graph, const CUgraphNode** dependencies,
-                                   const CUgraphEdgeData** edges, size_t* count) {
-  const CUresult r = cuStreamIsCapturing(stream, status);
-  if (r != CUDA_SUCCESS) return r;
-  cuuint64_t of_capture = 0;
-  (void)capture_status(stream, &of_capture);
-  if (id != nullptr) *id = of_capture;
-  // The graph under way is not given out: nothing here adds nodes to it by hand.
-  if (graph != nullptr) *graph = nullptr;
-  if (dependencies != nullptr) *dependencies = nullptr;
-  if (edges != nullptr) *edges = nullptr;
-  if (count != nullptr) *count = 0;
-  return CUDA_SUCCESS;
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {

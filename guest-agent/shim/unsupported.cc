@@ -1,5 +1,7 @@
 // An honest answer for every function of the API that nobody here implements, and the symbols of
-// older versions: both from the table of abi/cuda_driver_functions.h.
+// older versions: both from the tables of abi/cuda_driver_functions.h
+// and cuda_graph_functions.h.
+#include "abi/cuda_graph.h"
 #include "guest-agent/shim/api.h"
 
 // Functions without an implementation. Weak: a definition in any other file of this library wins.
@@ -8,6 +10,7 @@
     return static_cast<CUresult>(::sluice::guest::not_supported(#symbol)); \
   }
 SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_UNSUPPORTED)
+SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_UNSUPPORTED)
 #undef SLUICE_UNSUPPORTED
 
 // Older symbols with the signature of a newer one are jumps to it. A jump, because an alias has to

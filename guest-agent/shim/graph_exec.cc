@@ -1,0 +1,362 @@
+// Executable graphs: made of a graph, changed node by node or as a whole, queued.
+#include <algorithm>
+#include <cstring>
+
+#include "guest-agent/shim/api.h"
+#include "guest-agent/shim/capture.h"
+#include "guest-agent/shim/graph_nodes.h"
+#include "guest-agent/shim/host_func.h"
+
+using namespace sluice::guest;
+
+namespace {
+
+void index_nodes(ExecGraph& graph, CUgraphExec exec) {
+  for (ExecNode& node : graph.nodes) {
+    exec->nodes[node.id] = &node;
+    if (node.child != nullptr) index_nodes(*node.child, exec);
+    if (const auto* alloc = std::get_if<AllocWork>(node.work.get())) exec->memory.push_back(alloc->memory);
+  }
+}
+
+// With all that CUDA tells of a failure; `error_node` and `result` may be null.
+CUresult instantiate(CUgraphExec* to, CUgraph graph, cuuint64_t flags, CUgraphNode* error_node,
+                     CUgraphInstantiateResult* result) {
+  const auto told = [&](CUgraphInstantiateResult what, CUresult r) {
+    if (result != nullptr) *result = what;
+    return r;
+  };
+  if (error_node != nullptr) *error_node = nullptr;
+  const Entered e = enter_context();
+  if (!e) return told(CUDA_GRAPH_INSTANTIATE_ERROR, e.status);
+  // USE_NODE_PRIORITY and UPLOAD are hints; DEVICE_LAUNCH asks for what is not here.
+  constexpr cuuint64_t kKnown = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                                CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+  if (to == nullptr || (flags & ~kKnown) != 0) return told(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_INVALID_VALUE);
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
+    return told(CUDA_GRAPH_INSTANTIATE_ERROR,
+                static_cast<CUresult>(not_supported("cuGraphInstantiate", "launches of graphs from the GPU")));
+  std::lock_guard lock(graphs().mutex);
+  if (!graphs().live(graph)) return told(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_INVALID_VALUE);
+  auto made = make_exec(*graph);
+  if (!made) return told(CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, CUDA_ERROR_INVALID_VALUE);
+  auto exec = std::make_unique<CUgraphExec_st>();
+  exec->graph = std::move(*made);
+  exec->flags = flags;
+  index_nodes(exec->graph, exec.get());
+  // An allocation is one address: two executables could hold it at a time.
+  for (size_t i = 0; i < exec->memory.size(); ++i) {
+    if (exec->memory[i]->take_for_exec()) continue;
+    for (size_t j = 0; j < i; ++j) exec->memory[j]->give_back();
+    return told(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_NOT_SUPPORTED);
+  }
+  gather_objects(*graph, &exec->objects);
+  retain_user_objects(exec->objects);
+  graphs().execs.insert(exec.get());
+  *to = exec.release();
+  return told(CUDA_GRAPH_INSTANTIATE_SUCCESS, CUDA_SUCCESS);
+}
+
+CUresult instantiate_logged(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log, size_t bytes) {
+  CUgraphInstantiateResult result;
+  const CUresult r = instantiate(exec, graph, 0, error_node, &result);
+  if (log != nullptr && bytes != 0) {
+    const char* text = result == CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE ? "the graph has a cycle" : "";
+    *std::copy_n(text, std::min(std::strlen(text), bytes - 1), log) = 0;
+  }
+  return r;
+}
+
+// ---- changes ----
+
+// Whether `b` may take the place of `a`: what CUDA allows, as far as a queue of plain calls can tell the difference.
+CUgraphExecUpdateResult change(const Work& a, const Work& b) {
+  if (type_of(a) != type_of(b)) return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+  if (const auto* kernel = std::get_if<KernelWork>(&a)) {
+    if (kernel->launch.context != std::get<KernelWork>(b).launch.context)
+      return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+  } else if (const auto* copy = std::get_if<CopyWork>(&a)) {
+    const auto& other = std::get<CopyWork>(b);
+    if (copy->copy.srcMemoryType != other.copy.srcMemoryType || copy->copy.dstMemoryType != other.copy.dstMemoryType ||
+        copy->context != other.context)
+      return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  } else if (const auto* fill = std::get_if<FillWork>(&a)) {
+    if (fill->context != std::get<FillWork>(b).context) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  } else if (const auto* alloc = std::get_if<AllocWork>(&a)) {
+    if (alloc->memory != std::get<AllocWork>(b).memory) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  } else if (const auto* free = std::get_if<FreeWork>(&a)) {
+    if (free->memory != std::get<FreeWork>(b).memory) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  }
+  return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+struct Mismatch {
+  CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  cuuint64_t node = 0, from = 0;  // ids in the newer graph
+};
+
+Mismatch compare(const ExecGraph& old, const ExecGraph& now) {
+  const auto ranks = [](const ExecGraph& graph) {
+    std::vector<uint32_t> rank(graph.nodes.size());
+    for (uint32_t i = 0; i < graph.canonical.size(); ++i) rank[graph.canonical[i]] = i;
+    return rank;
+  };
+  if (old.nodes.size() != now.nodes.size()) return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED};
+  const auto old_rank = ranks(old), now_rank = ranks(now);
+  for (size_t i = 0; i < old.canonical.size(); ++i) {
+    const ExecNode& a = old.nodes[old.canonical[i]];
+    const ExecNode& b = now.nodes[now.canonical[i]];
+    if (a.dependencies.size() != b.dependencies.size())
+      return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, b.id};
+    for (size_t k = 0; k < a.dependencies.size(); ++k)
+      if (old_rank[a.dependencies[k]] != now_rank[b.dependencies[k]])
+        return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, b.id, now.nodes[b.dependencies[k]].id};
+    if (const auto r = change(*a.work, *b.work); r != CU_GRAPH_EXEC_UPDATE_SUCCESS) return {r, b.id};
+    if (a.child == nullptr) continue;
+    if (const Mismatch inside = compare(*a.child, *b.child); inside.result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+      return {inside.result, b.id};
+  }
+  return {};
+}
+
+// What compare() has found alike.
+void take_works(ExecGraph& old, const ExecGraph& now) {
+  for (size_t i = 0; i < old.canonical.size(); ++i) {
+    ExecNode& a = old.nodes[old.canonical[i]];
+    const ExecNode& b = now.nodes[now.canonical[i]];
+    a.work = b.work;
+    if (a.child != nullptr) take_works(*a.child, *b.child);
+  }
+}
+
+// The node of a live executable that was made of this live node; null: none.
+ExecNode* find(CUgraphExec exec, CUgraphNode node) {
+  if (!graphs().live(exec) || !graphs().live(node)) return nullptr;
+  const auto it = exec->nodes.find(node->id);
+  return it == exec->nodes.end() ? nullptr : it->second;
+}
+
+}  // namespace
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+  return instantiate(exec, graph, flags, nullptr, nullptr);
+}
+CUresult sluice_instantiate_v1(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log, size_t bytes) {
+  return instantiate_logged(exec, graph, error_node, log, bytes);
+}
+CUresult sluice_instantiate_v2(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log, size_t bytes) {
+  return instantiate_logged(exec, graph, error_node, log, bytes);
+}
+CUresult cuGraphInstantiateWithParams(CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return instantiate(exec, graph, params->flags, &params->hErrNode_out, &params->result_out);
+}
+
+CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t* flags) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  std::lock_guard lock(graphs().mutex);
+  if (flags == nullptr || !graphs().live(exec)) return CUDA_ERROR_INVALID_VALUE;
+  // As NVIDIA's driver 580 does it: what is a hint is not told.
+  *flags = exec->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* result) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  std::lock_guard lock(graphs().mutex);
+  if (!graphs().live(exec) || !graphs().live(graph) || result == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *result = {CU_GRAPH_EXEC_UPDATE_SUCCESS, nullptr, nullptr};
+  const auto now = make_exec(*graph);
+  if (!now) {
+    result->result = CU_GRAPH_EXEC_UPDATE_ERROR;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
+  const Mismatch m = compare(exec->graph, *now);
+  if (m.result != CU_GRAPH_EXEC_UPDATE_SUCCESS) {
+    const auto named = [graph](cuuint64_t id) { return id == 0 ? nullptr : graph->nodes.at(id).get(); };
+    *result = {m.result, named(m.node), named(m.from)};
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
+  take_works(exec->graph, *now);
+  return CUDA_SUCCESS;
+}
+CUresult sluice_exec_update_v1(CUgraphExec exec, CUgraph graph, CUgraphNode* error_node,
+                               CUgraphExecUpdateResult* result) {
+  CUgraphExecUpdateResultInfo info{CU_GRAPH_EXEC_UPDATE_ERROR, nullptr, nullptr};
+  const CUresult r = cuGraphExecUpdate_v2(exec, graph, &info);
+  if (error_node != nullptr) *error_node = info.errorNode;
+  if (result != nullptr) *result = info.result;
+  return r;
+}
+
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  std::lock_guard lock(graphs().mutex);
+  ExecNode* const found = find(exec, node);
+  if (found == nullptr || found->child == nullptr || !graphs().live(child)) return CUDA_ERROR_INVALID_VALUE;
+  const auto now = make_exec(*child);
+  if (!now || compare(*found->child, *now).result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  take_works(*found->child, *now);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams* params) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+    return cuGraphExecChildGraphNodeSetParams(exec, node, params->graph.graph);
+  WorkPtr before, work;
+  {
+    std::lock_guard lock(graphs().mutex);
+    ExecNode* const found = find(exec, node);
+    if (found == nullptr || type_of(*found->work) != params->type || params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+        params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+      return CUDA_ERROR_INVALID_VALUE;
+    before = found->work;
+  }
+  if (const CUresult r = make_work(*params, before.get(), &work); r != CUDA_SUCCESS) return r;
+  if (change(*before, *work) != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(graphs().mutex);
+  ExecNode* const found = find(exec, node);
+  if (found == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  found->work.swap(work);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned enabled) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  std::lock_guard lock(graphs().mutex);
+  ExecNode* const found = find(exec, node);
+  if (found == nullptr || type_of(*found->work) > CU_GRAPH_NODE_TYPE_MEMSET) return CUDA_ERROR_INVALID_VALUE;
+  found->enabled = enabled != 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned* enabled) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  std::lock_guard lock(graphs().mutex);
+  ExecNode* const found = find(exec, node);
+  if (enabled == nullptr || found == nullptr || type_of(*found->work) > CU_GRAPH_NODE_TYPE_MEMSET)
+    return CUDA_ERROR_INVALID_VALUE;
+  *enabled = found->enabled ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  std::lock_guard lock(graphs().mutex);
+  return graphs().live(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// ---- launches ----
+
+namespace {
+
+void gather_works(const ExecGraph& graph, std::vector<WorkPtr>* to) {
+  for (const ExecNode& node : graph.nodes) {
+    if (node.child != nullptr)
+      gather_works(*node.child, to);
+    else if (node.enabled)
+      to->push_back(node.work);
+  }
+}
+
+// Behind what the stream that had the last launch has queued.
+CUresult wait_for_last(const Entered& e, CUgraphExec exec, CUstream last, CUevent order, CUstream stream) {
+  if (order == nullptr) {
+    if (const CUresult r = cuEventCreate(&order, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) return r;
+    std::lock_guard lock(graphs().mutex);
+    if (graphs().live(exec)) exec->order = order;
+  }
+  // `last` may be capturing by now: this is beside it.
+  const auto queue = [&](uint16_t opcode, CUstream where) {
+    sluice_stream_event body{};
+    body.stream = wire(where);
+    body.event = wire(order);
+    return e.session->post(opcode, e.context, body);
+  };
+  const CUresult r = queue(SLUICE_CALL_EVENT_RECORD, last);
+  return r == CUDA_SUCCESS ? queue(SLUICE_CALL_STREAM_WAIT, stream) : r;
+}
+
+}  // namespace
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  // Neither does NVIDIA's driver 580 capture launches of graphs.
+  if (const CUresult r = refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  std::shared_ptr<std::mutex> launching;
+  {
+    std::lock_guard lock(graphs().mutex);
+    if (!graphs().live(exec)) return CUDA_ERROR_INVALID_VALUE;
+    launching = exec->launching;
+  }
+  // Two threads' launches queue one after the other, so that the second can wait for all of the first.
+  std::lock_guard one_at_a_time(*launching);
+  std::vector<WorkPtr> works;
+  std::vector<std::shared_ptr<GraphMemory>> memory;
+  CUstream last = stream;
+  CUevent order = nullptr;
+  bool free_first = false;
+  {
+    std::lock_guard lock(graphs().mutex);
+    if (!graphs().live(exec)) return CUDA_ERROR_INVALID_VALUE;
+    gather_works(exec->graph, &works);
+    memory = exec->memory;
+    free_first = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+    if (exec->launched && valid_stream(exec->last)) last = exec->last;
+    exec->last = stream;
+    exec->launched = true;
+    order = exec->order;
+  }
+  for (const auto& one : memory)
+    if (one->allocated() && !(free_first && one->set_allocated(false))) return CUDA_ERROR_INVALID_VALUE;
+  if (last != stream)
+    if (const CUresult r = wait_for_last(e, exec, last, order, stream); r != CUDA_SUCCESS) return r;
+  for (const WorkPtr& work : works)
+    if (const CUresult r = run_work(*work, stream); r != CUDA_SUCCESS) return r;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  std::unique_ptr<CUgraphExec_st> gone;
+  {
+    std::lock_guard lock(graphs().mutex);
+    if (graphs().execs.erase(exec) == 0) return CUDA_ERROR_INVALID_VALUE;
+    gone.reset(exec);
+  }
+  for (const auto& memory : gone->memory) memory->give_back();
+  if (gone->order != nullptr) (void)cuEventDestroy(gone->order);
+  if (gone->objects.empty()) return CUDA_SUCCESS;
+  if (!gone->launched) {
+    release_user_objects(gone->objects);
+    return CUDA_SUCCESS;
+  }
+  // Its last launch may still use them. A stream that has been destroyed cannot be asked; its context can.
+  auto* objects = new UserReferences(std::move(gone->objects));
+  const CUhostFn release = [](void* references) {
+    const std::unique_ptr<UserReferences> mine(static_cast<UserReferences*>(references));
+    release_user_objects(*mine);
+  };
+  if (host_func_beside_captures(gone->last, release, objects) != CUDA_SUCCESS) {
+    const Entered e = enter_context();
+    sluice_synchronize body{};
+    body.what = SLUICE_SYNC_CONTEXT;
+    if (e) (void)e.session->call(SLUICE_CALL_SYNCHRONIZE, e.context, body);
+    release(objects);
+  }
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,153 @@
+#include "guest-agent/shim/graph_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "abi/cuda_graph.h"
+#include "guest-agent/shim/api.h"
+
+namespace sluice::guest {
+
+namespace {
+
+// Taken inside the graphs' lock, never the other way round; never held over a call.
+struct AllMemory {
+  std::mutex mutex;
+  std::map<CUdeviceptr, std::weak_ptr<GraphMemory>> all;
+  // What the program has allocated stays, whatever becomes of the graphs.
+  std::map<CUdeviceptr, std::shared_ptr<GraphMemory>> allocated;
+  uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
+};
+AllMemory& all() {
+  static auto* it = new AllMemory;
+  return *it;
+}
+
+}  // namespace
+
+CUresult GraphMemory::make(size_t bytes, std::shared_ptr<GraphMemory>* to) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  std::shared_ptr<GraphMemory> made(new GraphMemory);
+  const CUresult r = SLUICE_CALL(cuMemAlloc_v2, *e.session, e.context, &made->address_, bytes);
+  if (r != CUDA_SUCCESS) return r;
+  made->bytes_ = bytes;
+  made->context_ = e.context;
+  Range range;
+  range.base = made->address_;
+  range.bytes = bytes;
+  range.context = e.context;
+  state().pointers.add(range);
+  AllMemory& a = all();
+  std::lock_guard lock(a.mutex);
+  a.all[made->address_] = made;
+  a.reserved += bytes;
+  a.reserved_high = std::max(a.reserved_high, a.reserved);
+  *to = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+GraphMemory::~GraphMemory() {
+  if (address_ == 0) return;
+  {
+    AllMemory& a = all();
+    std::lock_guard lock(a.mutex);
+    a.all.erase(address_);
+    a.reserved -= bytes_;
+  }
+  state().pointers.remove(address_);
+  // Its context may have gone, and the memory with it.
+  const Entered e = enter();
+  if (e && state().context(context_)) (void)SLUICE_CALL(cuMemFree_v2, *e.session, context_, address_);
+}
+
+std::shared_ptr<GraphMemory> GraphMemory::find(CUdeviceptr address) {
+  AllMemory& a = all();
+  std::lock_guard lock(a.mutex);
+  const auto it = a.all.find(address);
+  return it == a.all.end() ? nullptr : it->second.lock();
+}
+
+bool GraphMemory::allocated() const {
+  std::lock_guard lock(all().mutex);
+  return allocated_;
+}
+
+bool GraphMemory::set_allocated(bool allocated) {
+  std::shared_ptr<GraphMemory> last;  // given up outside the lock
+  AllMemory& a = all();
+  std::lock_guard lock(a.mutex);
+  if (allocated_ == allocated) return false;
+  allocated_ = allocated;
+  if (allocated) {
+    a.allocated[address_] = a.all[address_].lock();
+    a.used += bytes_;
+    a.used_high = std::max(a.used_high, a.used);
+  } else {
+    const auto it = a.allocated.find(address_);
+    last = std::move(it->second);
+    a.allocated.erase(it);
+    a.used -= bytes_;
+  }
+  return true;
+}
+
+bool GraphMemory::take_for_exec() {
+  std::lock_guard lock(all().mutex);
+  if (in_exec_) return false;
+  in_exec_ = true;
+  return true;
+}
+void GraphMemory::give_back() {
+  std::lock_guard lock(all().mutex);
+  in_exec_ = false;
+}
+
+std::optional<CUresult> free_graph_memory(CUdeviceptr address) {
+  const auto memory = GraphMemory::find(address);
+  if (memory == nullptr) return std::nullopt;
+  return memory->set_allocated(false) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace sluice::guest
+
+using namespace sluice::guest;
+
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  // Nothing is kept that no graph and no program needs.
+  return device < 0 || device >= kMaxDevices ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (device < 0 || device >= kMaxDevices) return CUDA_ERROR_INVALID_DEVICE;
+  AllMemory& a = all();
+  std::lock_guard lock(a.mutex);
+  const cuuint64_t values[] = {a.used, a.used_high, a.reserved, a.reserved_high};
+  if (value == nullptr || attr < 0 || static_cast<size_t>(attr) >= std::size(values))
+    return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<cuuint64_t*>(value) = values[attr];
+  return CUDA_SUCCESS;
+}
+
+// The high marks, and only back to what is.
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (device < 0 || device >= kMaxDevices) return CUDA_ERROR_INVALID_DEVICE;
+  if (value == nullptr || *static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+  AllMemory& a = all();
+  std::lock_guard lock(a.mutex);
+  if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
+    a.used_high = a.used;
+  else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+    a.reserved_high = a.reserved;
+  else
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
