@@ -106,6 +106,14 @@ Workload equals(uint32_t run, uint64_t seed) {
   return w;
 }
 
+// With tasks (chunks, in rewritten kernels) of 8 us: an SM is left in that time, not in up to 320 us.
+Workload shares_short(uint32_t run, uint64_t seed) {
+  Workload w = shares(run, seed);
+  w.name = "wfq-shares-short";
+  for (Kernel& k : w.kernels) k.task_ns = 8 * kUs;
+  return w;
+}
+
 // Both on a GPU that can only be given whole.
 Workload whole(Workload w, std::string name) {
   w.name = std::move(name);
@@ -161,6 +169,7 @@ const std::vector<WorkloadRow>& our_workloads() {
   static const std::vector<WorkloadRow> rows = {
       {"wfq-shares", "2 to 256 saturating vGPUs, weights 1 to 1,000", 9, shares},
       {"wfq-equal", "2 to 256 saturating vGPUs of one weight", 9, equals},
+      {"wfq-shares-short", "wfq-shares with tasks of 8 us", 9, shares_short},
       {"wfq-equal-whole", "the same on a GPU that is given whole", 9, equals_whole},
       {"wfq-shares-whole", "wfq-shares on a GPU that is given whole", 9, shares_whole},
       {"wfq-turns", "wfq-equal, given whole, with an H200's hand-overs and sluiced's defaults", 9, turns},
