@@ -114,7 +114,7 @@ class RefusedSchedulers(unittest.TestCase):
         self.assertIn("wfq", text)
 
     def test_a_policy_that_sluiced_cannot_run(self):
-        text = self.refusal('[scheduler]\npolicy = "srt"\n')
-        self.assertIn("simulator", text)
+        text = self.refusal('[scheduler]\npolicy = "loga"\n')
+        self.assertIn("scheduler.slices", text)
         self.assertIn("sluiced runs: wfq, ", text)
         self.assertIn("no such policy", self.refusal('[scheduler]\npolicy = "fair"\n'))
