@@ -82,7 +82,7 @@ std::unique_ptr<CUgraph_st> finish(std::vector<std::unique_ptr<Capture>>::iterat
   const std::unique_ptr<Capture> capture = std::move(*it);
   captures().erase(it);
   g_under_way.fetch_sub(1, std::memory_order_relaxed);
-  --capture->graph->captures;
+  if (capture->graph != nullptr) --capture->graph->captures;
   return std::move(capture->own);
 }
 template <class Which>
@@ -180,6 +180,16 @@ std::optional<CUresult> capture_wait(CUstream stream, CUevent event, unsigned fl
   if (capture == nullptr && is_legacy(stream)) return spoil(*from, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   merge(from->streams[stream], from->events[event]);  // a fork takes part from here on
   return CUDA_SUCCESS;
+}
+
+void forget_in_captures(CUgraph graph) {
+  for (const auto& one : captures()) {
+    if (one->graph != graph) continue;
+    one->graph = nullptr;
+    one->spoilt = true;
+    for (auto& [stream, edges] : one->streams) edges.clear();
+    one->events.clear();
+  }
 }
 
 void forget_in_captures(CUgraphNode node) {

@@ -13,6 +13,7 @@ using Edge = CUgraphNode_st::Edge;
 CUgraph_st::~CUgraph_st() {
   for (const auto& item : nodes) sluice::guest::graphs().nodes.erase(item.second.get());
   sluice::guest::graphs().graphs.erase(this);
+  if (captures != 0) sluice::guest::forget_in_captures(this);
 }
 
 namespace sluice::guest {

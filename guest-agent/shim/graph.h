@@ -166,5 +166,7 @@ void gather_objects(const CUgraph_st& graph, UserReferences* to);
 
 // A node is to go: captures that would add behind it forget it.
 void forget_in_captures(CUgraphNode node);
+// The same of a graph: a capture to it is spoilt.
+void forget_in_captures(CUgraph graph);
 
 }  // namespace sluice::guest
