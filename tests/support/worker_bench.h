@@ -318,4 +318,26 @@ class WorkerBench {
   std::map<uint64_t, Answer> answers_;
 };
 
+inline constexpr uint64_t kStaging = WorkerBench::kStaging;
+
+// Copies between the bulk memory (`offset`) and device memory.
+inline sluice_copy plain_copy(uint64_t dst, uint32_t dst_kind, uint64_t src, uint32_t src_kind, uint64_t n,
+                              uint32_t wait) {
+  sluice_copy c{};
+  c.dst = dst;
+  c.src = src;
+  c.width = n;
+  c.height = 1;
+  c.dst_kind = dst_kind;
+  c.src_kind = src_kind;
+  c.wait = wait;
+  return c;
+}
+inline sluice_copy to_device(uint64_t dst, uint64_t offset, uint64_t n, uint32_t wait = 1) {
+  return plain_copy(dst, SLUICE_COPY_DEVICE, offset, SLUICE_COPY_BULK, n, wait);
+}
+inline sluice_copy to_host(uint64_t offset, uint64_t src, uint64_t n, uint32_t wait = 1) {
+  return plain_copy(offset, SLUICE_COPY_BULK, src, SLUICE_COPY_DEVICE, n, wait);
+}
+
 }  // namespace sluice::test

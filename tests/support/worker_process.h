@@ -179,27 +179,15 @@ class WorkerProcess : public testing::Test {
                            context),
                    ms);
   }
-  sluice_copy to_device(uint64_t dst, uint64_t offset, uint64_t n, uint32_t wait = 1) {
-    sluice_copy c{};
-    c.dst = dst;
-    c.src = offset;
-    c.width = n;
-    c.height = 1;
-    c.dst_kind = SLUICE_COPY_DEVICE;
-    c.src_kind = SLUICE_COPY_BULK;
-    c.wait = wait;
-    return c;
+  // Device memory of zeros; through the staging.
+  void zero(uint64_t d, uint64_t n) {
+    std::memset(b->bulk(kStaging), 0, n);
+    EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_device(d, kStaging, n), context).status, 0);
   }
-  sluice_copy to_host(uint64_t offset, uint64_t src, uint64_t n, uint32_t wait = 1) {
-    sluice_copy c{};
-    c.dst = offset;
-    c.src = src;
-    c.width = n;
-    c.height = 1;
-    c.dst_kind = SLUICE_COPY_BULK;
-    c.src_kind = SLUICE_COPY_DEVICE;
-    c.wait = wait;
-    return c;
+  // What is in device memory when everything before is done; until the staging is used again.
+  const uint32_t* words(uint64_t d, uint64_t n) {
+    EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, d, n), context).status, 0);
+    return reinterpret_cast<uint32_t*>(b->bulk(kStaging));
   }
   // The session has ended with a reason that both sides can read, and the worker has exited cleanly.
   void expect_violation(const char* part) {
@@ -215,7 +203,5 @@ class WorkerProcess : public testing::Test {
   uint64_t context = 0, module = 0, add = 0;
   passes::KernelReport report;
 };
-
-inline constexpr uint64_t kStaging = WorkerBench::kStaging;
 
 }  // namespace sluice::test

@@ -1,6 +1,7 @@
 // The guest's libcuda.so.1: whatever a graph's shape, its nodes run behind those that they depend on, each once; updates
 // and launches from several threads keep to that.
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <random>
 #include <set>
@@ -158,13 +159,15 @@ TEST(ShimGraphOrder, TwoThreadsLaunchOneExecutable) {
   in_process({}, [](FakeWorker&) {
     CUcontext context;
     set_up(&context);
+    constexpr int kNodes = 30, kLaunches = 400, kThreads = 2;
     Journal journal;
-    Entry in{&journal, 1}, out{&journal, 2};
+    std::vector<Entry> entries;
+    for (int k = 0; k < kNodes; ++k) entries.push_back({&journal, k});
     CUgraph graph;
     OK(cuGraphCreate(&graph, 0));
     CUgraphNode last = nullptr;
-    for (Entry* entry : {&in, &out}) {
-      CUDA_HOST_NODE_PARAMS host{note, entry};
+    for (Entry& entry : entries) {
+      CUDA_HOST_NODE_PARAMS host{note, &entry};
       CUgraphNode node;
       OK(cuGraphAddHostNode(&node, graph, &last, last == nullptr ? 0 : 1, &host));
       last = node;
@@ -172,19 +175,22 @@ TEST(ShimGraphOrder, TwoThreadsLaunchOneExecutable) {
     CUgraphExec exec;
     OK(cuGraphInstantiate(&exec, graph, 0));
     std::vector<std::thread> threads;
-    for (int t = 0; t < 2; ++t) {
+    std::atomic<int> ready{0};
+    for (int t = 0; t < kThreads; ++t) {
       threads.emplace_back([&] {
         OK(cuCtxSetCurrent(context));
         CUstream s;
         OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
-        for (int i = 0; i < 100; ++i) OK(cuGraphLaunch(exec, s));
+        ++ready;
+        while (ready != kThreads) std::this_thread::yield();
+        for (int i = 0; i < kLaunches; ++i) OK(cuGraphLaunch(exec, s));
         OK(cuStreamSynchronize(s));
       });
     }
     for (auto& t : threads) t.join();
     const std::vector<int> order = take(journal, nullptr);
-    ASSERT_EQ(order.size(), 400u);
-    for (size_t i = 0; i < order.size(); ++i) ASSERT_EQ(order[i], i % 2 == 0 ? 1 : 2) << i;
+    ASSERT_EQ(order.size(), static_cast<size_t>(kThreads * kLaunches * kNodes));
+    for (size_t i = 0; i < order.size(); ++i) ASSERT_EQ(order[i], static_cast<int>(i) % kNodes) << i;
   });
 }
 

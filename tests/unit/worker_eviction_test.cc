@@ -107,8 +107,7 @@ TEST_F(WorkerEviction, AContextMadeAfterAnEvictionHearsOfTheNext) {
     make_module();
     const uint32_t kN = 64 * kGrid;
     uint64_t d = alloc(kN * 4).as<uint64_t>();
-    std::memset(b->bulk(kStaging), 0, kN * 4);
-    b->call(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4), context);
+    zero(d, kN * 4);
     uint32_t expected = 0, k = 0;
     // Several launches at a time and ever other pauses, so that on any machine some store meets one that runs.
     for (uint32_t round = 0; round < 300 && b->report->header.evictions == 0; ++round) {
@@ -123,9 +122,8 @@ TEST_F(WorkerEviction, AContextMadeAfterAnEvictionHearsOfTheNext) {
     }
     ASSERT_EQ(sync().status, CUDA_SUCCESS);
     EXPECT_GT(b->report->header.evictions, 0u);
-    b->call(SLUICE_CALL_COPY, to_host(kStaging, d, kN * 4), context);
-    for (uint32_t i : {0u, kN / 2, kN - 1})
-      EXPECT_EQ(reinterpret_cast<uint32_t*>(b->bulk(kStaging))[i], expected);
+    const uint32_t* got = words(d, kN * 4);
+    for (uint32_t i : {0u, kN / 2, kN - 1}) EXPECT_EQ(got[i], expected);
   }
 }
 
@@ -207,8 +205,7 @@ TEST_F(WorkerEviction, ManyStreamsAreEvictedAtOnce) {
       context = x.handle;
       ASSERT_EQ(sync().status, CUDA_SUCCESS);
       for (int s = 0; s < kStreams; ++s) {
-        ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, x.data[s], kN * 4), context).status, 0);
-        const auto* values = reinterpret_cast<uint32_t*>(b->bulk(kStaging));
+        const uint32_t* values = words(x.data[s], kN * 4);
         EXPECT_EQ(std::count(values, values + kN, x.expected[s]), kN) << "stream " << s;
       }
     }
@@ -267,14 +264,12 @@ TEST_F(WorkerProcess, SmallGridsAreOpaqueAndRight) {
   make_context();
   make_module();
   uint64_t d = alloc(4096).as<uint64_t>();
-  std::memset(b->bulk(kStaging), 0, 4096);
-  b->call(SLUICE_CALL_COPY, to_device(d, kStaging, 4096), context);
+  zero(d, 4096);
   for (uint32_t k = 0; k < 5; ++k) launch(4, 64, d, 256, k);
   ASSERT_EQ(sync().status, CUDA_SUCCESS);
-  b->call(SLUICE_CALL_COPY, to_host(kStaging, d, 4096), context);
   uint32_t expected = 0;
   for (uint32_t k = 0; k < 5; ++k) expected = advance(expected, k, kRounds);
-  EXPECT_EQ(reinterpret_cast<uint32_t*>(b->bulk(kStaging))[255], expected);
+  EXPECT_EQ(words(d, 4096)[255], expected);
   EXPECT_EQ(b->report->header.opaque_launches, 5u);
 }
 
@@ -284,8 +279,7 @@ TEST_F(WorkerProcess, EventsOrderStreams) {
   make_module();
   const uint32_t kN = 64 * kGrid;
   uint64_t d = alloc(kN * 4).as<uint64_t>();
-  std::memset(b->bulk(kStaging), 0, kN * 4);
-  b->call(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4), context);
+  zero(d, kN * 4);
   uint64_t streams[2], event;
   for (auto& s : streams)
     s = generic(kOpcode_cuStreamCreate, {raw<uint8_t>(1), raw<uint32_t>(1)}, context).as<uint64_t>();
@@ -306,9 +300,8 @@ TEST_F(WorkerProcess, EventsOrderStreams) {
   }
   Answer a = b->call(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_EVENT, 0, event}, context);
   EXPECT_EQ(a.status, CUDA_SUCCESS);
-  b->call(SLUICE_CALL_COPY, to_host(kStaging, d, kN * 4), context);
-  for (uint32_t i : {0u, kN / 2, kN - 1})
-    EXPECT_EQ(reinterpret_cast<uint32_t*>(b->bulk(kStaging))[i], expected);
+  const uint32_t* got = words(d, kN * 4);
+  for (uint32_t i : {0u, kN / 2, kN - 1}) EXPECT_EQ(got[i], expected);
 }
 
 TEST_F(WorkerProcess, AClosedGateHoldsLaunchesAndAStaleMediatorOpensIt) {

@@ -136,8 +136,7 @@ TEST_F(WorkerProcess, LaunchesWithAttributesRunTheOriginal) {
   make_module();
   const uint32_t kN = 64 * kGrid;
   uint64_t d = alloc(kN * 4).as<uint64_t>();
-  std::memset(b->bulk(kStaging), 0, kN * 4);
-  b->call(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4), context);
+  zero(d, kN * 4);
   const auto status = [&](uint32_t grid, uint64_t flags) {
     auto body = launch_body(add, grid, 64, d, kN, 1);
     sluice_launch l;
@@ -148,8 +147,7 @@ TEST_F(WorkerProcess, LaunchesWithAttributesRunTheOriginal) {
   };
   EXPECT_EQ(status(4, SLUICE_LAUNCHED_COOPERATIVE), CUDA_SUCCESS);
   EXPECT_EQ(sync().status, CUDA_SUCCESS);
-  b->call(SLUICE_CALL_COPY, to_host(kStaging, d, 1024), context);
-  EXPECT_EQ(reinterpret_cast<uint32_t*>(b->bulk(kStaging))[255], advance(0, 1, kRounds));
+  EXPECT_EQ(words(d, 1024)[255], advance(0, 1, kRounds));
   EXPECT_EQ(b->report->header.opaque_launches, 1u);
   EXPECT_TRUE(b->async_errors.empty());
   // A grid that is evictable otherwise.

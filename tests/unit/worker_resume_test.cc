@@ -14,7 +14,6 @@ namespace sluice::test {
 namespace {
 
 using namespace calls;
-constexpr std::uint64_t kStaging = WorkerBench::kStaging;
 
 template <class T>
 void append(std::vector<std::byte>& to, const T& value) {
@@ -70,22 +69,11 @@ class WorkerResume : public testing::Test {
     append(body, bytes);
     return b->wait(b->post(kOpcode_cuMemAlloc_v2, body, context)).as<std::uint64_t>();
   }
-  void copy(std::uint64_t device, std::uint64_t bytes, bool to_device) {
-    sluice_copy c{};
-    c.dst = to_device ? device : kStaging;
-    c.src = to_device ? kStaging : device;
-    c.width = bytes;
-    c.height = 1;
-    c.dst_kind = to_device ? SLUICE_COPY_DEVICE : SLUICE_COPY_BULK;
-    c.src_kind = to_device ? SLUICE_COPY_BULK : SLUICE_COPY_DEVICE;
-    c.wait = 1;
-    ASSERT_EQ(b->call(SLUICE_CALL_COPY, c, context).status, CUDA_SUCCESS);
-  }
   void upload(std::uint64_t device, std::uint64_t bytes, bool random) {
     std::mt19937 numbers(3);
     auto* words = reinterpret_cast<std::uint32_t*>(b->bulk(kStaging));
     for (std::uint64_t i = 0; i < bytes / 4; ++i) words[i] = random ? numbers() : 0;
-    copy(device, bytes, true);
+    ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_device(device, kStaging, bytes), context).status, CUDA_SUCCESS);
   }
 
   // Runs `one_wave` and returns what it wrote; evicts it as long as it runs.
@@ -118,7 +106,7 @@ class WorkerResume : public testing::Test {
       b->grant();
     }
     EXPECT_EQ(b->wait(done, 120000).status, CUDA_SUCCESS);
-    copy(out, out_bytes, false);
+    EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, out, out_bytes), context).status, CUDA_SUCCESS);
     return {b->bulk(kStaging), b->bulk(kStaging) + out_bytes};
   }
 
