@@ -59,7 +59,7 @@ Scheduler::~Scheduler() = default;
 
 std::unique_ptr<Scheduler> Scheduler::make(const SchedulerConfig& config, uint64_t) {
   const policy::Registration* row = policy::find_policy(config.policy);
-  if (!row || !runs(*row)) return nullptr;
+  if (!row || !runs(*row, config.policy_config.machine.preemptor)) return nullptr;
   auto impl = std::make_unique<Impl>();
   impl->config = config;
   impl->policy = row->make(config.policy_config);
@@ -277,7 +277,7 @@ void Scheduler::on_measured(uint64_t now_ns, VgpuId v, uint64_t refund_sm_ns, ui
                             ActionQueue& out) {
   Impl& m = *impl_;
   Vgpu* g = m.vgpu(v);
-  if (!g) return;
+  if (!g || m.slices()) return;
   m.flush_usage(now_ns);
   const policy::Config& p = m.config.policy_config;
   // Nobody runs for longer than this for nothing, however wrong a source is.
@@ -308,6 +308,8 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.gpu_ns = g.clock.total_ns(now_ns);
   if (m.spatial())
     t.gpu_ns = (g.used_sm_ns + (t.gpu_ns - g.flushed_ns) * m.sms_of(g)) / m.sm_count();
+  else if (m.slices())
+    t.gpu_ns = g.used_sm_ns / m.sm_count();
   t.gpu_error_ns = g.clock.error_ns(now_ns);
   t.charged_sm_ns = g.charged_sm_ns;
   t.refunded_sm_ns = g.refunded_sm_ns;

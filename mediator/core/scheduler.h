@@ -114,6 +114,7 @@ struct Action {
     kReadReport,  // read the report of `session`, call on_report() at once
     kRingGate,    // write the worker's gate eventfd
     kWakeAt,      // (re-)arm the one timer for word (absolute ns); word == kNever disarms it
+    kSetSlice,    // the contexts of `session` get time slices of `word` ns
     kEndSession,  // end the worker of `session` (`reason`), then call on_session_removed()
     kLog          // `event` about `vgpu` (and `session`), `word` is its value
   };
@@ -176,10 +177,13 @@ struct VgpuStats {
 
 class Scheduler {
  public:
-  // Whether it can drive a policy: an exclusive one. What a session's launches are is known here by its worker's word
+  // Whether it can drive a policy on such a GPU. What a session's launches are is known here by its worker's word
   // alone, so a policy is told all that a vGPU has queued together, as one prediction.
-  static bool runs(const policy::Registration& row) { return row.exclusive; }
-  // Null if there is no policy of that name, or none that runs() here.
+  static bool runs(const policy::Registration& row, policy::PreemptorKind kind = policy::PreemptorKind::kExclusive) {
+    return kind == policy::PreemptorKind::kExclusive ? row.exclusive : row.proportional;
+  }
+  // Null if there is no policy of that name, or none that runs() here. With machine.preemptor kProportional the GPU's time
+  // slices are set, several vGPUs hold it at once, and what each uses has to be measured: on_used().
   // With machine.spatial parts of the GPU are granted, to several vGPUs side by side, as far as the policy
   // asks for that; sm_count is at most SmSet::kMax then.
   static std::unique_ptr<Scheduler> make(const SchedulerConfig& config, uint64_t now_ns);
@@ -216,6 +220,9 @@ class Scheduler {
   // next charges, never more in sum than it was charged, nor more at once than one max_quantum. `extra`: it
   // used the GPU without a grant; charged at once. Unknown vGPUs: ignored.
   void on_measured(uint64_t now_ns, VgpuId vgpu, uint64_t refund_sm_ns, uint64_t extra_sm_ns, ActionQueue& out);
+  // On a GPU with time slices: v's contexts have used so much since the last call. To be called before any event that the
+  // policy decides by; decides nothing itself. Elsewhere ignored (and on_measured() is ignored here).
+  void on_used(uint64_t now_ns, VgpuId vgpu, uint64_t sm_ns);
   // The time of kWakeAt has come. Early and spurious calls do no harm.
   void on_timer(uint64_t now_ns, ActionQueue& out);
 

@@ -44,6 +44,7 @@ struct Session {
   bool unconfined = false;  // in space: uses more than its SMs, as far as it says
   ReportSnapshot report;    // checked and clipped
   LaunchHints hints;        // the same; as last read
+  uint64_t slice_ns = 0;    // on time slices: as last set; 0: not yet
 };
 
 struct Vgpu {
@@ -73,6 +74,7 @@ struct Vgpu {
   uint64_t refund_sm_ns = 0;  // owed to it, to be taken off its next charges
   uint64_t charged_sm_ns = 0, refunded_sm_ns = 0, extra_sm_ns = 0;
   accounting::LatencyHistogram latency;
+  uint64_t slice_ns = 0;  // on time slices: as the policy set it; 0: gated
   // What the policy was told of its launches since it turned busy, and by what those are told that nobody predicts.
   uint64_t told_sm_ns = 0, told_preempt_ns = 0;
   bool tell_due = false;
@@ -119,6 +121,7 @@ struct Scheduler::Impl {
     return s < sessions.size() && sessions[s].present ? &sessions[s] : nullptr;
   }
   bool spatial() const { return config.policy_config.machine.spatial; }
+  bool slices() const { return config.policy_config.machine.preemptor == policy::PreemptorKind::kProportional; }
   uint32_t sm_count() const { return config.policy_config.machine.sm_count; }
   // SMs that it is charged for.
   uint32_t sms_of(const Vgpu& g) const {
@@ -176,6 +179,7 @@ struct Scheduler::Impl {
 
   // ---- the policy ----------------------------------------------------------------------------
   void flush_usage(uint64_t now_ns) {
+    if (slices()) return;  // on_used()
     for (const VgpuId v : holders) {
       Vgpu& g = vgpus[v];
       const uint64_t used = g.clock.take_used(now_ns);
@@ -216,18 +220,20 @@ struct Scheduler::Impl {
           if (run_part(now_ns, a, out)) return;
           break;
         }
-        if (!vgpu(a.vgpu) || !whole || !holders.empty() || vgpus[a.vgpu].sessions.empty()) break;
+        if (!vgpu(a.vgpu) || !whole || !holders.empty() || slices() || vgpus[a.vgpu].sessions.empty()) break;
         return grant(now_ns, a.vgpu, out);
       case Kind::kEvict:
         if (spatial()) {
           if (evict_part(now_ns, a)) return;
           break;
         }
-        if (!vgpu(a.vgpu) || !whole || !vgpus[a.vgpu].holds) break;
+        if (!vgpu(a.vgpu) || !whole || !vgpus[a.vgpu].holds || slices()) break;
         if (!vgpus[a.vgpu].leaving) evict(now_ns, a.vgpu, out);
         return;
-      case Kind::kSetSlice:  // needs a proportional preemptor
-        break;
+      case Kind::kSetSlice:
+        if (!vgpu(a.vgpu) || !slices()) break;
+        vgpus[a.vgpu].slice_ns = a.value;
+        return;
     }
     log(out, LogEvent::kPolicyViolation, a.vgpu, static_cast<uint64_t>(a.kind));
   }
@@ -261,7 +267,7 @@ struct Scheduler::Impl {
     g.engaged = others_wanting(v) > 0;
     ++g.grants;
     g.clock.on_granted(now_ns, g.engaged);
-    meter.set_holder(now_ns, v);
+    if (!slices()) meter.set_holder(now_ns, v);
     for (SessionId s : g.sessions) grant_session(s, out);
     log(out, LogEvent::kGranted, v, sessions[g.sessions.front()].generation);
     if (handover_since_ns) {
@@ -326,16 +332,16 @@ struct Scheduler::Impl {
     if (g.leaving && g.wants()) ++g.evictions;
     if (g.leaving && g.had_in_flight) {
       g.latency.add(took_ns);
-      handover_since_ns = g.evict_ns;
+      if (!slices()) handover_since_ns = g.evict_ns;
     }
     const policy::LeftReason why = left_reason(g);
     // The policy must not choose it again for work that it no longer has. It may answer with an evict,
     // which a leaving vGPU takes as done.
     g.leaving = true;
     if (g.busy && !g.wants()) turn_idle(now_ns, v, out);
-    holders.clear();
+    std::erase(holders, v);
     g.holds = g.leaving = g.engaged = false;
-    meter.set_holder(now_ns, accounting::ShareMeter::kNobody);
+    if (!slices()) meter.set_holder(now_ns, accounting::ShareMeter::kNobody);
     ask(now_ns, out, [&](policy::Actions& a) { policy->on_released(now_ns, v, 0, {}, why, a); });
   }
 
@@ -356,6 +362,10 @@ struct Scheduler::Impl {
   void release(uint64_t now_ns, VgpuId v, SmSet sms, ActionQueue& out);
   void all_gone(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void take_unconfined(uint64_t now_ns, SessionId s, bool unconfined);
+
+  // ---- on time slices (scheduler_slices.cc) --------------------------------------------------
+  void set_slices(VgpuId v, uint64_t slice_ns, ActionQueue& out);
+  bool open_and_gate(uint64_t now_ns, ActionQueue& out);
 
   // ---- launches (scheduler_launches.cc) ------------------------------------------------------
   void take_hints(SessionId s, const std::optional<LaunchHints>& hints);
@@ -475,7 +485,7 @@ struct Scheduler::Impl {
   void finish(uint64_t now_ns, ActionQueue& out) {
     do {
       settle(now_ns, out);
-    } while (make_moves(now_ns, out));
+    } while (make_moves(now_ns, out) || open_and_gate(now_ns, out));
     rearm(out);
   }
 };

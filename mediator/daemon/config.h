@@ -55,6 +55,7 @@ struct Config {
   // [scheduler]
   std::string policy = "wfq";
   bool spatial = false;           // vGPUs side by side, each on some SMs
+  bool slices = false;            // vGPUs by the GPU's own time slices, which the policy sets
   uint32_t quantum_min_us = 1000;
   uint32_t quantum_max_us = 30000;
   uint32_t latency_target_us = 40000;

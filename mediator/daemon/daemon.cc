@@ -10,6 +10,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/core/names.h"
 #include "mediator/daemon/spatial.h"
+#include "mediator/daemon/time_slices.h"
 
 extern char** environ;
 
@@ -33,6 +34,7 @@ core::SchedulerConfig scheduler_config(const Config& c, uint32_t sms) {
   s.policy = c.policy;
   s.policy_config.machine.spatial = sms != 0;
   if (sms) s.policy_config.machine.sm_count = sms;
+  if (c.slices) s.policy_config.machine.preemptor = policy::PreemptorKind::kProportional;
   s.policy_config.min_quantum_ns = uint64_t{c.quantum_min_us} * 1000;
   s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
   s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;
@@ -81,6 +83,7 @@ std::vector<std::string> worker_environment(const Config& config, bool nvidia) {
     variables["SLUICE_SOFT_SMS"] = std::to_string(config.soft_sms);
     variables["SLUICE_SOFT_MEMORY"] = std::to_string(config.soft_memory_bytes);
     if (config.spatial) variables.emplace("SLUICE_SOFT_MODE", "mps");
+    if (config.slices) variables.emplace("SLUICE_SOFT_MODE", "timeslice");
     if (config.soft_threads) variables["SLUICE_SOFT_THREADS"] = std::to_string(config.soft_threads);
   }
   for (const auto& [name, value] : config.worker_environment) variables[name] = value;
@@ -118,10 +121,12 @@ Result<void> Daemon::start() {
   auto sms = spatial_sms(config_, s.nvidia, s.worker_environment);
   if (!sms) return sms.error();
   s.spatial_sms = *sms;
+  if (auto can = check_time_slices(config_, s.nvidia, s.worker_environment); !can) return can.error();
   auto engine = Engine::make(io_, scheduler_config(config_, *sms), accounting_settings(config_, nvidia));
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
   engine_->keep_learnt(config_.state_dir);
+  if (config_.slices) engine_->set_time_slices(std::make_unique<TimeSlices>(config_.soft_gpu_path()));
   if (!config_.trace.empty()) {
     // Where the GPU is given whole and its SMs are not known here, the trace counts it as one.
     const uint32_t traced_sms = *sms ? *sms : config_.device == DeviceKind::kSoft ? config_.soft_sms : 1;

@@ -24,6 +24,7 @@ struct Engine::SessionEntry {
   io::StubPages& pages;
   int gate_fd;
   int ring_fd;
+  pid_t worker;
   EndHook end;
   uint64_t grant = 0;   // as the scheduler set it
   bool ending = false;
@@ -37,9 +38,9 @@ Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io, const 
   if (!e->scheduler_) {
     std::string names;
     for (const policy::Registration& r : policy::registry())
-      if (core::Scheduler::runs(r)) names += (names.empty() ? "" : ", ") + std::string(r.name);
+      if (core::Scheduler::runs(r, config.policy_config.machine.preemptor)) names += (names.empty() ? "" : ", ") + std::string(r.name);
     const policy::Registration* row = policy::find_policy(config.policy);
-    const char* why = !row ? "there is no such policy" : "it needs hardware time slices";
+    const char* why = !row ? "there is no such policy" : "it needs the GPU's time slices (scheduler.slices)";
     return Error{EINVAL, "scheduler.policy '" + config.policy + "': " + why + "; sluiced runs: " + names};
   }
   e->sm_count_ = std::max(config.policy_config.machine.sm_count, 1u);
@@ -93,7 +94,8 @@ Result<core::SessionId> Engine::add_session(core::VgpuId vgpu, io::StubPages& pa
   if (sessions_.size() <= *id) sessions_.resize(*id + 1);
   SLUICE_CHECK(!sessions_[*id]);
   auto entry = std::make_unique<SessionEntry>(SessionEntry{
-      .vgpu = vgpu, .pages = pages, .gate_fd = gate_fd, .ring_fd = ring_fd, .end = std::move(end),
+      .vgpu = vgpu, .pages = pages, .gate_fd = gate_fd, .ring_fd = ring_fd, .worker = worker,
+      .end = std::move(end),
       .ring_watch = {}});
   entry->ring_watch = io::FdWatch(io_, ring_fd, [this, session = *id] { on_ring(session); });
   entry->pages.beat(now);
@@ -117,8 +119,10 @@ void Engine::mark_ending(core::SessionId session) {
 
 void Engine::remove_session(core::SessionId session) {
   SLUICE_CHECK(session < sessions_.size() && sessions_[session]);
+  measure(true);
   read_report(session);  // the last figures; the pages outlive the worker
   run();
+  if (slices_) slices_->forget(sessions_[session]->worker);
   vgpus_[sessions_[session]->vgpu].progress.learn(session, sessions_[session]->pages.report());
   accounting_->remove_session(session);
   scheduler_->on_session_removed(monotonic_ns(), session, actions_);
@@ -145,6 +149,7 @@ void Engine::execute(const core::Action& action) {
   if (action.kind == Kind::kWakeAt) {
     if (action.word == core::kNever) return wake_timer_.cancel();
     return wake_timer_.at_ns(action.word, [this] {
+      measure(true);
       scheduler_->on_timer(monotonic_ns(), actions_);
       run();
     });
@@ -169,6 +174,9 @@ void Engine::execute(const core::Action& action) {
     case Kind::kRingGate:
       Bell::for_eventfd(entry.gate_fd).ring();
       break;
+    case Kind::kSetSlice:
+      if (slices_) slices_->set(entry.worker, action.word);
+      break;
     case Kind::kEndSession:
       entry.end(action.reason);
       break;
@@ -192,8 +200,18 @@ void Engine::read_report(core::SessionId session) {
 
 void Engine::on_ring(core::SessionId session) {
   drain_eventfd(sessions_[session]->ring_fd);  // before the report: what comes later rings again
+  measure(false);
   read_report(session);
   run();
+}
+
+void Engine::measure(bool now) {
+  if (!slices_) return;
+  const uint64_t now_ns = monotonic_ns();
+  slices_->look(now_ns, now, [&](pid_t worker, uint64_t used_ns) {
+    for (const auto& s : sessions_)
+      if (s && s->worker == worker) return scheduler_->on_used(now_ns, s->vgpu, used_ns * sm_count_);
+  });
 }
 
 void Engine::start_beating() {
@@ -206,6 +224,7 @@ void Engine::beat() {
     return;
   }
   const uint64_t now = monotonic_ns();
+  measure(true);
   for (core::SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s]) continue;
     sessions_[s]->pages.beat(now);
@@ -214,7 +233,8 @@ void Engine::beat() {
     run();
   }
   for (core::VgpuId v = 0; v < vgpus_.size(); ++v) {
-    if (vgpus_[v].name.empty()) continue;
+    // Among time slices leaving takes as long as the others' turns do.
+    if (vgpus_[v].name.empty() || slices_) continue;
     const accounting::LatencyHistogram& h = scheduler_->eviction_latency(v);
     VgpuEntry& entry = vgpus_[v];
     entry.progress.learn_evictions(h.count() - entry.evictions_seen, h.sum_ns() - entry.evictions_seen_ns);

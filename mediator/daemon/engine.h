@@ -19,6 +19,7 @@
 #include "mediator/io/stub_pages.h"
 #include "mediator/daemon/accounting.h"
 #include "mediator/daemon/learnt_files.h"
+#include "mediator/daemon/time_slices.h"
 #include "mediator/daemon/trace_file.h"
 
 namespace sluice {
@@ -38,6 +39,9 @@ class Engine {
   void set_trace(std::unique_ptr<TraceFile> trace) { trace_ = std::move(trace); }
   // What is learnt of kernels' durations is kept there between runs. Before any vGPU.
   void keep_learnt(const std::string& state_dir) { learnt_files_ = LearntFiles(state_dir); }
+
+  // The GPU's time slices, where the policy sets them. Before any session.
+  void set_time_slices(std::unique_ptr<TimeSlices> slices) { slices_ = std::move(slices); }
 
   Result<core::VgpuId> add_vgpu(const std::string& name, const policy::VgpuShare& share);
   void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
@@ -91,6 +95,8 @@ class Engine {
   void read_report(core::SessionId session);
   void on_ring(core::SessionId session);
   void store_grant(SessionEntry& entry);
+  // What was used until now, where the scheduler's own clock cannot tell; before events that decide.
+  void measure(bool now);
   Figures figures(core::VgpuId vgpu) const;
   static uint64_t relaunches_of(const SessionEntry& entry);
   void beat();
@@ -103,6 +109,7 @@ class Engine {
   core::ActionQueue actions_;
   std::unique_ptr<TraceFile> trace_;  // null: none is recorded
   LearntFiles learnt_files_{""};
+  std::unique_ptr<TimeSlices> slices_;  // null: one vGPU has the GPU at a time, or SMs of it
   io::Timer wake_timer_, beat_timer_;
   std::vector<std::unique_ptr<SessionEntry>> sessions_;  // by SessionId
   struct VgpuEntry {

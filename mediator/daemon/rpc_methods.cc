@@ -337,10 +337,11 @@ void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& d) {
                                        {"channel_version", SLUICE_CHANNEL_VERSION}};
                  }));
   dispatcher.add("info", no_params([&d] { return info(d); }));
-  dispatcher.add("policies", no_params([] {
+  dispatcher.add("policies", no_params([&d] {
                    json::array rows;
+                   const auto kind = d.config().slices ? policy::PreemptorKind::kProportional : policy::PreemptorKind::kExclusive;
                    for (const policy::Registration& r : policy::registry())
-                     if (core::Scheduler::runs(r)) rows.push_back({{"name", r.name}, {"summary", r.summary}});
+                     if (core::Scheduler::runs(r, kind)) rows.push_back({{"name", r.name}, {"summary", r.summary}});
                    return rows;
                  }));
   dispatcher.add("vgpu.list", no_params([&d] {

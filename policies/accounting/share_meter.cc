@@ -107,6 +107,18 @@ void ShareMeter::set_held(uint64_t now_ns, Member m, uint32_t units) {
     holders_.push_back(m);
 }
 
+void ShareMeter::add_used(uint64_t now_ns, Member m, uint64_t gpu_ns) {
+  settle(now_ns);
+  State& s = members_[m];
+  SLUICE_CHECK(s.present);
+  if (busy_count_ < 2) return;
+  const uint64_t part = gpu_ns * units_;
+  contended_gpu_ns_ += part;
+  owed_per_weight_ += static_cast<double>(part) / static_cast<double>(busy_weight_);
+  if (busy_count_ == present_count_) s.done.all_gpu_ns += part;
+  if (s.busy) s.done.own_gpu_ns += part;
+}
+
 ShareMeter::Totals ShareMeter::totals(uint64_t now_ns, Member m) const {
   ShareMeter at = *this;  // only totals() of people's tools come here; a copy keeps it simple
   at.settle(now_ns);

@@ -55,6 +55,10 @@ class ShareMeter {
   // somebody uses more than it was given.
   void set_held(uint64_t now_ns, Member m, uint32_t units);
 
+  // m has used so much GPU time since the last call, whoever held it: where holding says nothing of use. Times of use and of
+  // work may be apart by as much as the measuring is late.
+  void add_used(uint64_t now_ns, Member m, uint64_t gpu_ns);
+
   // Cumulative, up to now_ns. Differences of two calls describe the time between.
   Totals totals(uint64_t now_ns, Member m) const;
   // Time in which all members (at least two) had work; `all_gpu_ns` adds up to at most this, the rest

@@ -139,6 +139,7 @@ void SimHost::drain() {
         });
         break;
       }
+      case Action::Kind::kSetSlice: break;  // this GPU has none
       case Action::Kind::kEndSession:
         ++ended_;
         after(costs_.reap_ns, a->session, &SimHost::reap);

@@ -1,6 +1,6 @@
 // Host: a scheduler with hand-made pages, for tests that say step by step what sluiced does. What it did
 // since the last take() is a line of words: "grant0o!2" (session 0: open, contended, generation 2; p: part of
-// the GPU, r: recall), "sms0:2=1-3" (SMs 1 and 2, of generation 2), "evict0=1", "read0", "ring0", "end0".
+// the GPU, r: recall), "sms0:2=1-3" (SMs 1 and 2, of generation 2), "evict0=1", "slice0=2048" (us), "read0", "ring0", "end0".
 #pragma once
 
 #include <algorithm>
@@ -58,6 +58,7 @@ struct Host {
           break;
         case Action::Kind::kRingGate: did += "ring" + s + " "; break;
         case Action::Kind::kWakeAt: wake = a->word; break;
+        case Action::Kind::kSetSlice: did += "slice" + s + "=" + std::to_string(a->word / 1000) + " "; break;
         case Action::Kind::kEndSession: did += "end" + s + " "; break;
         case Action::Kind::kLog:
           if (a->event == LogEvent::kReportViolation) did += "lie" + s + " ";

@@ -1,0 +1,98 @@
+#include "mediator/daemon/time_slices.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "policies/policy.h"
+
+namespace sluice {
+
+namespace {
+
+Error refuse(const std::string& why) { return Error{EINVAL, "scheduler.slices: " + why}; }
+
+std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
+  for (const std::string& e : environment)
+    if (e.compare(0, name.size() + 1, name + "=") == 0) return e.substr(name.size() + 1);
+  return "";
+}
+
+}  // namespace
+
+Result<void> check_time_slices(const Config& c, bool nvidia, const std::vector<std::string>& environment) {
+  if (!c.slices) return {};
+  if (c.spatial) return refuse("vGPUs share the GPU by SMs (scheduler.spatial) or by time slices, not by both");
+  std::string can;
+  bool policy_can = false;
+  for (const policy::Registration& row : policy::registry()) {
+    if (!row.proportional) continue;
+    can += (can.empty() ? "" : ", ") + std::string(row.name);
+    policy_can |= row.name == c.policy;
+  }
+  if (!policy_can) return refuse("policy " + c.policy + " sets no time slices; those that do are: " + can);
+  if (nvidia)
+    return refuse("NVIDIA's driver lets only a process itself set its time slices, and sluice-worker does not; unset it, or use "
+                  "the software GPU (device.kind = \"soft\")");
+  if (const std::string mode = value_of(environment, "SLUICE_SOFT_MODE"); mode != "timeslice")
+    return refuse("SLUICE_SOFT_MODE is \"" + mode + "\" in the workers' environment; contexts have time slices only in \"timeslice\"");
+  if (::access(c.soft_gpu_path().c_str(), F_OK) != 0) return {};
+  auto gpu = gpu::SoftGpu::open(c.soft_gpu_path(), false);
+  if (!gpu) return refuse(gpu.error().message);
+  if ((*gpu)->info().mode != SLUICE_SOFT_TIMESLICE)
+    return refuse(c.soft_gpu_path() + " is a software GPU without time slices; remove it, and a new one is made");
+  return {};
+}
+
+bool TimeSlices::open(uint64_t now_ns) {
+  struct stat st;
+  // Cut short, overwritten, or another file by that name now: the next worker's GPU is that one.
+  const bool look = gpu_ && now_ns - checked_ns_ >= kReopenNs;
+  if (look) checked_ns_ = now_ns;
+  if (gpu_ && gpu_->intact() && (!look || (::stat(file_.c_str(), &st) == 0 && st.st_ino == inode_))) return true;
+  gpu_.reset();
+  if (tried_ns_ != 0 && now_ns - tried_ns_ < kReopenNs) return false;
+  tried_ns_ = now_ns;
+  auto gpu = gpu::SoftGpu::open(file_, true);
+  if (!gpu) return false;  // the first worker's context makes it
+  gpu_ = std::move(*gpu);
+  inode_ = ::stat(file_.c_str(), &st) == 0 ? st.st_ino : 0;
+  checked_ns_ = now_ns;
+  for (Group& g : groups_) g = {};
+  looked_ns_ = now_ns;
+  return true;
+}
+
+void TimeSlices::set(pid_t worker, uint64_t slice_ns) {
+  // Bounds of the software GPU (docs/software-gpu.md): 50 us to 10 s.
+  slice_us_[worker] = static_cast<uint32_t>(std::clamp<uint64_t>(slice_ns / 1000, 50, 10'000'000));
+  if (!gpu_ || !gpu_->intact()) return;
+  for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid)
+    if (gpu_->channel(tsgid).pid == static_cast<uint32_t>(worker)) gpu_->set_timeslice(tsgid, slice_us_[worker]);
+}
+
+void TimeSlices::forget(pid_t worker) { slice_us_.erase(worker); }
+
+void TimeSlices::look(uint64_t now_ns, bool now, const std::function<void(pid_t worker, uint64_t used_ns)>& used) {
+  if (!open(now_ns) || (!now && now_ns - looked_ns_ < kLookNs)) return;
+  const uint64_t elapsed_ns = now_ns - looked_ns_;
+  looked_ns_ = now_ns;
+  used_ns_.clear();
+  for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid) {
+    const sluice_soft_channel c = gpu_->channel(tsgid);
+    Group& known = groups_[tsgid];
+    if (c.generation != known.generation) known = {.generation = c.generation, .engine_ns = 0};
+    const auto slice = slice_us_.find(static_cast<pid_t>(c.pid));
+    if (slice == slice_us_.end()) continue;
+    if (c.timeslice_us != slice->second) gpu_->set_timeslice(tsgid, slice->second);
+    // A turn that ended just now may have begun before the last look. Nobody's was longer than the longest slice.
+    const uint64_t grown = std::min<uint64_t>(c.engine_ns - std::min(known.engine_ns, c.engine_ns), elapsed_ns + slice->second * 2000ull);
+    known.engine_ns = c.engine_ns;
+    if (grown == 0) continue;
+    used_ns_[slice->first] += grown;
+  }
+  for (const auto& [worker, ns] : used_ns_) used(worker, ns);
+}
+
+}  // namespace sluice

@@ -1,0 +1,135 @@
+// The time slices of a software GPU's contexts, and what is believed of their counters (mediator/daemon/time_slices.h).
+#include "mediator/daemon/time_slices.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <map>
+#include <random>
+
+#include "mediator/base/fd.h"
+#include "mediator/softgpu/shared_gpu.h"
+
+namespace sluice {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+class TimeSlicesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "/sluice-slices-XXXXXX";
+    Fd made(::mkstemp(name.data()));
+    path_ = name;
+    ::unlink(name.c_str());
+    make();
+  }
+  void TearDown() override { ::unlink(path_.c_str()); }
+  void make() {
+    softgpu::Config config;
+    config.gpu_file = path_;
+    config.memory_bytes = 64 << 20;
+    auto gpu = softgpu::SharedGpu::open(config);
+    ASSERT_TRUE(gpu.ok()) << gpu.error().message;
+    gpu_ = std::move(*gpu);
+    fd_.reset(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  }
+  template <class T>
+  void put(uint32_t tsgid, size_t offset, T value) {
+    const off_t at = static_cast<off_t>(SLUICE_SOFT_CHANNELS_OFFSET + size_t{tsgid - 1} * SLUICE_SOFT_CHANNEL_BYTES + offset);
+    ASSERT_EQ(::pwrite(fd_.get(), &value, sizeof value, at), static_cast<ssize_t>(sizeof value));
+  }
+  void context(uint32_t tsgid, uint32_t generation, uint32_t pid, uint64_t engine_ns) {
+    put(tsgid, offsetof(sluice_soft_channel, generation), generation);
+    put(tsgid, offsetof(sluice_soft_channel, pid), pid);
+    put(tsgid, offsetof(sluice_soft_channel, engine_ns), engine_ns);
+  }
+  uint32_t slice_us(uint32_t tsgid) {
+    auto gpu = gpu::SoftGpu::open(path_, false);
+    return gpu.ok() ? (*gpu)->channel(tsgid).timeslice_us : 0;
+  }
+  std::map<pid_t, uint64_t> look(TimeSlices& slices, uint64_t now_ns) {
+    std::map<pid_t, uint64_t> used;
+    slices.look(now_ns, true, [&](pid_t worker, uint64_t ns) { used[worker] += ns; });
+    return used;
+  }
+
+  std::string path_;
+  std::unique_ptr<softgpu::SharedGpu> gpu_;
+  Fd fd_;
+};
+
+TEST_F(TimeSlicesTest, SetsThemAndTellsWhatWasUsed) {
+  TimeSlices slices(path_);
+  context(3, 1, 70, 5 * kMs), context(4, 1, 70, 0), context(9, 1, 71, 0), context(10, 1, 72, 0);
+  slices.set(70, 4 * kMs), slices.set(71, 1);
+  EXPECT_EQ(look(slices, 100 * kMs).size(), 1u);  // from here on; and the slices are set
+  EXPECT_EQ(slice_us(3), 4000u);
+  EXPECT_EQ(slice_us(4), 4000u);
+  EXPECT_EQ(slice_us(9), 50u) << "the least there is";
+  const uint32_t others = slice_us(10);
+  context(3, 1, 70, 8 * kMs), context(4, 1, 70, 2 * kMs), context(9, 1, 71, kMs), context(10, 1, 72, kMs);
+  auto used = look(slices, 110 * kMs);
+  EXPECT_EQ(used, (std::map<pid_t, uint64_t>{{70, 5 * kMs}, {71, kMs}}));
+  EXPECT_EQ(slice_us(10), others) << "nobody's";
+  // Another context in the place of the first begins at nothing.
+  context(3, 2, 71, kMs);
+  EXPECT_EQ(look(slices, 120 * kMs), (std::map<pid_t, uint64_t>{{71, kMs}}));
+  EXPECT_EQ(slice_us(3), 50u);
+  slices.forget(71);
+  context(9, 1, 71, 3 * kMs);
+  EXPECT_TRUE(look(slices, 130 * kMs).empty());
+}
+
+TEST_F(TimeSlicesTest, WhatAWorkerWritesBuysAndCostsLittle) {
+  TimeSlices slices(path_);
+  context(1, 1, 70, 0), context(2, 1, 71, 0);
+  slices.set(70, 2 * kMs), slices.set(71, 2 * kMs);
+  look(slices, 100 * kMs);
+  put(1, offsetof(sluice_soft_channel, timeslice_us), 9'000'000u);  // a longer turn for itself
+  put(2, offsetof(sluice_soft_channel, engine_ns), ~0ull);          // and years for another
+  const auto used = look(slices, 110 * kMs);
+  EXPECT_EQ(slice_us(1), 2000u);
+  EXPECT_LE(used.at(71), (10 + 2 * 2) * kMs);
+  put(2, offsetof(sluice_soft_channel, engine_ns), 0ull);  // back again
+  EXPECT_TRUE(look(slices, 120 * kMs).empty());
+  std::mt19937_64 random(1);
+  for (int i = 1; i < 200; ++i) {
+    for (uint32_t tsgid = 1; tsgid <= 4; ++tsgid)
+      context(tsgid, static_cast<uint32_t>(random() % 3), 70 + static_cast<uint32_t>(random() % 3), random() >> random() % 64);
+    for (const auto& [worker, ns] : look(slices, 120 * kMs + i * kMs)) {
+      EXPECT_TRUE(worker == 70 || worker == 71);
+      EXPECT_LE(ns, 4 * (1 + 2 * 2) * kMs);
+    }
+  }
+}
+
+TEST_F(TimeSlicesTest, AFileThatGoesIsOpenedAgainWhenItIsThere) {
+  TimeSlices slices(path_);
+  context(1, 1, 70, 0);
+  slices.set(70, 2 * kMs);
+  look(slices, 100 * kMs);
+  gpu_.reset();
+  ASSERT_EQ(::ftruncate(fd_.get(), 0), 0);
+  EXPECT_TRUE(look(slices, 110 * kMs).empty());
+  slices.set(70, 3 * kMs);
+  ::unlink(path_.c_str());
+  EXPECT_TRUE(look(slices, 300 * kMs).empty());
+  make();
+  context(1, 1, 70, kMs);
+  look(slices, 1000 * kMs);
+  EXPECT_EQ(slice_us(1), 3000u);
+  context(1, 1, 70, 3 * kMs);
+  EXPECT_EQ(look(slices, 1010 * kMs).at(70), 2 * kMs);
+  // Removed by the operator while it was in use: the next worker makes another.
+  ::unlink(path_.c_str());
+  make();
+  context(1, 1, 70, 0);
+  look(slices, 2000 * kMs);
+  EXPECT_EQ(slice_us(1), 3000u);
+}
+
+}  // namespace
+}  // namespace sluice
