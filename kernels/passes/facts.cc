@@ -1,6 +1,7 @@
 #include "kernels/passes/facts.h"
 
 #include <algorithm>
+#include <functional>
 #include <unordered_set>
 
 #include "kernels/passes/persistent.h"
@@ -109,7 +110,9 @@ ModuleFacts::ModuleFacts(const ptx::Module& module) : module_(module) {
   for (const Variable& v : module.variables())
     if (v.space == Space::kShared) shared_.emplace(v.name, &v);
   find_address_taken();
-  find_polling();
+  polling_ = functions_that(may_poll);
+  reading_ = functions_that(may_read);
+  ordering_ = functions_that(orders_memory);
 }
 
 const FunctionFacts& ModuleFacts::of(const Function& function) {
@@ -278,9 +281,8 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     return out;
   }
   if (cfg->has_endless_loop()) opaque(f.line, "endless", "has a loop that never ends");  // R31
-  const Waiting waiting = find_waiting(*cfg, *post_dominators, [this](std::string_view callee) {
-    return callee.starts_with('%') ? pointer_polls_ : polling_.count(callee) != 0;
-  });
+  const Waiting waiting =
+      find_waiting(*cfg, *post_dominators, {std::cref(polling_), std::cref(reading_), std::cref(ordering_)});
   out.spins = waiting.spins;
   out.fetches_work = waiting.fetches_work;
   out.strides_by_grid = any_of_grid(out.reads_nctaid) && strides_by_grid(*cfg);

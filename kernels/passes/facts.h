@@ -104,7 +104,14 @@ class ModuleFacts {
   const FunctionFacts& of(const ptx::Function& function);
   FunctionFacts gather(const ptx::Function& function) const;
   void find_address_taken();
-  void find_polling();
+  struct Reach {
+    std::unordered_set<std::string_view> functions;
+    bool by_pointer = false;  // one of those that a call through a pointer may reach
+    bool operator()(std::string_view callee) const {
+      return callee.starts_with('%') ? by_pointer : functions.count(callee) != 0;
+    }
+  };
+  Reach functions_that(bool (*does)(const ptx::Statement&)) const;
   void add_index_functions(const ptx::Function& entry, KernelFacts& out);
 
   const ptx::Module& module_;
@@ -113,10 +120,8 @@ class ModuleFacts {
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // module scope
   std::vector<const ptx::Function*> address_taken_;  // what a call through a pointer may reach
   bool links_ = false;                               // refers to other modules
-  // Functions that may read what other blocks write, by themselves or by a call; and whether one of
-  // those that a call through a pointer may reach does.
-  std::unordered_set<std::string_view> polling_;
-  bool pointer_polls_ = false;
+  // Functions that do so themselves or by a call (spin.h).
+  Reach polling_, reading_, ordering_;
   std::uint64_t call_steps_ = 0;
 };
 

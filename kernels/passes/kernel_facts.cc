@@ -76,20 +76,21 @@ void ModuleFacts::find_address_taken() {
 }
 
 // Text only, before any function is analysed: loops of the callers ask for it.
-void ModuleFacts::find_polling() {
+ModuleFacts::Reach ModuleFacts::functions_that(bool (*does)(const ptx::Statement&)) const {
+  Reach out;
   std::unordered_map<std::string_view, std::vector<std::string_view>> callers;
   std::vector<std::string_view> work;
   for (const Function& f : module_.functions()) {
     if (f.is_entry) continue;
-    bool polls = false;
+    bool found = false;
     for (const ptx::Statement& s : f.statements) {
       if (s.kind != StatementKind::kInstruction) continue;
-      polls |= may_poll(s);
+      found |= does(s);
       if (ptx::base_opcode(s.opcode) != "call" || s.operands.empty()) continue;
       const std::size_t callee = s.operands[0].starts_with('(');
       if (callee < s.operands.size()) callers[s.operands[callee]].push_back(f.name);
     }
-    if (polls && polling_.insert(f.name).second) work.push_back(f.name);
+    if (found && out.functions.insert(f.name).second) work.push_back(f.name);
   }
   // A call through a register passes on what any function may do whose address is taken.
   const auto reach = [&] {
@@ -97,18 +98,19 @@ void ModuleFacts::find_polling() {
       const std::string_view name = work.back();
       work.pop_back();
       for (std::string_view caller : callers[name])
-        if (polling_.insert(caller).second) work.push_back(caller);
+        if (out.functions.insert(caller).second) work.push_back(caller);
     }
   };
   reach();
-  pointer_polls_ = std::any_of(address_taken_.begin(), address_taken_.end(),
-                               [&](const Function* f) { return polling_.count(f->name) != 0; });
-  if (!pointer_polls_) return;
+  out.by_pointer = std::any_of(address_taken_.begin(), address_taken_.end(),
+                               [&](const Function* f) { return out.functions.count(f->name) != 0; });
+  if (!out.by_pointer) return out;
   for (const auto& [callee, by] : callers)
     if (callee.starts_with('%'))
       for (std::string_view caller : by)
-        if (polling_.insert(caller).second) work.push_back(caller);
+        if (out.functions.insert(caller).second) work.push_back(caller);
   reach();
+  return out;
 }
 
 // R11: the transitive callers, within reach of the entry, of what reads the index.

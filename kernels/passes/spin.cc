@@ -79,25 +79,28 @@ bool takes_over(const Statement& s) {
   return (base == "ld" || base == "atom") && in_handed_memory(s);
 }
 
-// A call counts as a poll where the function, or one that it calls, may poll.
-bool calls_what_polls(const Statement& s,
-                      const std::function<bool(std::string_view)>& callee_polls) {
-  if (base_opcode(s.opcode) != "call" || !callee_polls) return false;
+bool calls(const Statement& s, const std::function<bool(std::string_view)>& what) {
+  if (base_opcode(s.opcode) != "call" || !what) return false;
   const std::size_t callee = !s.operands.empty() && s.operands[0].starts_with('(');
-  return callee < s.operands.size() && callee_polls(s.operands[callee]);
+  return callee < s.operands.size() && what(s.operands[callee]);
 }
+
+// A call counts as a poll where the function, or one that it calls, may poll.
+bool calls_what_polls(const Statement& s, const Callees& callees, bool ordered_loop) {
+  return calls(s, callees.polls) || (ordered_loop && calls(s, callees.reads));
+}
+
+}  // namespace
 
 bool orders_memory(const Statement& s) {
   const std::string_view base = base_opcode(s.opcode);
   return base == "membar" || base == "fence" || base == "nanosleep";
 }
-
-}  // namespace
-
 bool may_poll(const Statement& s) { return reads_others(s, false); }
+bool may_read(const Statement& s) { return reads_others(s, true); }
 
 Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
-                     const std::function<bool(std::string_view)>& callee_polls) {
+                     const Callees& callees) {
   Waiting out;
   const auto& blocks = cfg.blocks();
   const auto& statements = cfg.function().statements;
@@ -112,7 +115,8 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
   };
   for (std::uint32_t b = 0; b < blocks.size(); ++b)
     for (std::uint32_t i = blocks[b].begin; i < blocks[b].end; ++i)
-      if (statements[i].kind == StatementKind::kInstruction && orders_memory(statements[i]))
+      if (statements[i].kind == StatementKind::kInstruction &&
+          (orders_memory(statements[i]) || calls(statements[i], callees.orders)))
         ordered[component[b]] = true;
 
   LowerIndex lower(cfg.function());
@@ -125,7 +129,9 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
       const Statement& s = statements[i];
       if (s.kind != StatementKind::kInstruction) continue;
       if (advances_counter(s) && !only_reads(s, lower)) counting[component[b]] = true;
-      if (!reads_others(s, ordered[component[b]]) && !calls_what_polls(s, callee_polls)) continue;
+      if (!reads_others(s, ordered[component[b]]) &&
+          !calls_what_polls(s, callees, ordered[component[b]]))
+        continue;
       sources.push_back(i);
       polls[component[b]].push_back(i);
     }
@@ -134,12 +140,12 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
   // polls, the others read what it found from shared memory. Only within the loop that polls.
   const auto depending = [&](std::vector<std::uint32_t> from) {
     std::vector<bool> polling(blocks.size()), handed(blocks.size());  // by component
-    std::vector<std::uint32_t> calls;                                 // they return in memory
+    std::vector<std::uint32_t> returning;                             // calls: they return in memory
     for (std::uint32_t i : from) {
       // Not plain loads, which only a fence in the loop makes polls: they are mostly data.
-      if (calls_what_polls(statements[i], callee_polls) || reads_others(statements[i], false))
-        polling[component[cfg.block_of(i)]] = true;
-      if (base_opcode(statements[i].opcode) == "call") calls.push_back(i);
+      const bool call = base_opcode(statements[i].opcode) == "call";
+      if (call || reads_others(statements[i], false)) polling[component[cfg.block_of(i)]] = true;
+      if (call) returning.push_back(i);
     }
     auto dependence = ptx::Divergence::depending_on(cfg, post_dominators, from);
     for (bool changed = true; changed && dependence;) {
@@ -150,7 +156,7 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
         for (std::uint32_t i = blocks[b].begin; i < blocks[b].end && !handed[c]; ++i) {
           const Statement& s = statements[i];
           if (s.kind != StatementKind::kInstruction) continue;
-          if (std::find(calls.begin(), calls.end(), i) != calls.end() ||
+          if (std::find(returning.begin(), returning.end(), i) != returning.end() ||
               (hands_on(s) && (dependence->reads_tainted(i) || dependence->in_divergent_region(b))))
             handed[c] = changed = true;
         }

@@ -31,11 +31,18 @@ struct Waiting {
   // hands out its own work, so it is persistent already.
   bool fetches_work = false;
 };
-// `callee_polls`: whether a call of this operand (a name, or a register) may read what other blocks
-// write; empty: none does.
+// What a call of this operand (a name, or a register) may do, by itself or by what it calls; empty: none
+// does.
+struct Callees {
+  std::function<bool(std::string_view)> polls;   // reads what other blocks write
+  std::function<bool(std::string_view)> reads;   // reads global memory, which is that in a loop with a fence
+  std::function<bool(std::string_view)> orders;  // has a fence, or sleeps
+};
 Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
-                     const std::function<bool(std::string_view)>& callee_polls = {});
-// Whether this instruction by itself, in whatever loop, may read what other blocks write.
+                     const Callees& callees = {});
+// The same of one instruction.
 bool may_poll(const ptx::Statement& statement);
+bool may_read(const ptx::Statement& statement);
+bool orders_memory(const ptx::Statement& statement);
 
 }  // namespace sluice::passes

@@ -193,6 +193,21 @@ TEST(PtxRewrite, SpinLoops) {
         "ld.acquire.cta.u32 %r1, [%rd1];", "atom.global.cas.b32 %r1, [%rd1], 0, 1;",
         "atom.global.exch.b32 %r1, [%rd1], 1;"})
     EXPECT_TRUE(only(loop(goes)).evictable) << goes;
+  // A fence, or the load, in a function that the loop calls.
+  const std::string called = std::string(kHead) +
+                             ".func fence() { membar.gl; ret; }\n"
+                             ".func (.param .b32 v) look(.param .b64 p) { .reg .b32 %r; .reg .b64 %rd; "
+                             "ld.param.u64 %rd, [p]; ld.global.u32 %r, [%rd]; st.param.b32 [v], %r; ret; }\n";
+  const std::string look =
+      "{ .param .b64 a; .param .b32 b; st.param.b64 [a], %rd1; call (b), look, (a); ld.param.b32 %r1, [b]; } ";
+  const auto calling = [&](const std::string& body) {
+    return called + loop(body).substr(std::string(kHead).size());
+  };
+  EXPECT_EQ(only(calling("call fence; ld.global.u32 %r1, [%rd1];")).code, "waits");
+  EXPECT_EQ(only(calling("membar.gl; " + look)).code, "waits");
+  EXPECT_EQ(only(calling("call fence; " + look)).code, "waits");
+  EXPECT_TRUE(only(calling(look)).evictable);
+  EXPECT_TRUE(only(calling("call fence; add.u32 %r1, %r1, 1;")).evictable);
   // Reading a flag in a loop whose end does not depend on it is no wait.
   EXPECT_TRUE(only(loop("ld.volatile.global.u32 %r2, [%rd1]; add.u32 %r1, %r1, 1;")).evictable);
 }
