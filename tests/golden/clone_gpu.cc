@@ -4,7 +4,7 @@
 //   clone_gpu LIBCUDA CCCL-FOLDER SHARD SHARDS [ROUNDS [NAME]]
 //
 // SLUICE_RANDOM_SEED and SLUICE_RANDOM_KERNELS choose the random kernels (160 from 1 on),
-// SLUICE_CLONE_JOBS which jobs there are ("hazard author random suite cccl"), NAME only those
+// SLUICE_CLONE_JOBS which jobs there are ("hazard author tensor random suite cccl"), NAME only those
 // whose names begin so ("hazard bulk").
 // Prints one line per tier and one per difference; exit status of a job 1: a clone
 // differed, 2: one did not end, 3: the driver failed, 4: it refuses the original. A process for
@@ -29,6 +29,7 @@
 #include "mediator/base/magic_divisor.h"
 #include "mediator/gpu/driver_api.h"
 #include "tests/authors/cases.h"
+#include "tests/golden/tensor/tensor_cases.h"
 #include "tests/support/cccl_cases.h"
 #include "tests/support/random_kernel.h"
 #include "tests/unit/ptx_hazards.h"
@@ -72,6 +73,9 @@ class Player {
       _exit(3);
     }
     rewritten_ = passes::rewrite_module(*module);
+    for (const ptx::Function& f : module->functions())
+      for (const ptx::Variable& p : f.params)
+        if (f.is_entry && f.has_body) offsets_[std::string(f.name)].push_back(p.offset);
     if (cuda.cuModuleLoadData(&module_, rewritten_.text.c_str()) != CUDA_SUCCESS) {
       // The assembler may refuse the original itself.
       if (cuda.cuModuleLoadData(&module_, ptx.c_str()) != CUDA_SUCCESS) _exit(4);
@@ -197,17 +201,18 @@ class Player {
     }
   }
 
+  // Parameters one by one: the driver puts the first of a kernel with parameters of more than 16 bytes'
+  // alignment not at the beginning of its buffer.
   void launch(CUfunction f, const std::string& what, std::uint32_t gx, std::uint32_t gy,
               std::uint32_t gz, const std::uint32_t block[3], std::uint32_t dynamic,
-              Bytes& params) {
+              const std::vector<std::size_t>& offsets, Bytes& params) {
     if (dynamic > 48 * 1024 || dynamic + 48 * 1024 > 48 * 1024)
       cuda.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                               static_cast<int>(dynamic));
-    size_t bytes = params.size();
-    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
-                     &bytes, CU_LAUNCH_PARAM_END};
-    must(cuda.cuLaunchKernel(f, gx, gy, gz, block[0], block[1], block[2], dynamic, stream_, nullptr,
-                             extra),
+    std::vector<void*> pointers;
+    for (std::size_t offset : offsets) pointers.push_back(params.data() + offset);
+    must(cuda.cuLaunchKernel(f, gx, gy, gz, block[0], block[1], block[2], dynamic, stream_,
+                             pointers.data(), nullptr),
          what);
   }
 
@@ -220,7 +225,8 @@ class Player {
   double original(const std::string& kernel, const std::uint32_t grid[3],
                   const std::uint32_t block[3], std::uint32_t dynamic, Bytes& params) {
     const auto begin = Clock::now();
-    launch(function(kernel), kernel, grid[0], grid[1], grid[2], block, dynamic, params);
+    launch(function(kernel), kernel, grid[0], grid[1], grid[2], block, dynamic, offsets_[kernel],
+           params);
     wait(kernel);
     return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
   }
@@ -230,6 +236,8 @@ class Player {
             const std::uint32_t block[3], std::uint32_t dynamic, const Bytes& params, double us,
             unsigned most) {
     const std::string name = report.name + SLUICE_CLONE_SUFFIX;
+    std::vector<std::size_t> offsets = offsets_[report.name];
+    offsets.push_back(report.param_offset_of_block);
     CUfunction f = function(name);
     if (report.slot == passes::SlotPlace::kDynamicEnd) dynamic += SLUICE_PREEMPT_DYNAMIC_BYTES;
     // The memset is the default stream's, which this stream does not wait for.
@@ -300,7 +308,7 @@ class Player {
       if (report.once) workers = total - std::min(total, c.next_ticket);
       const auto begin = Clock::now();
       launch(f, name, std::max(workers, 1u) + (proxy && !report.resumable ? 1 : 0), 1, 1, block,
-             dynamic, all);
+             dynamic, offsets, all);
       if (physical < most) {
         const double reach = (few ? 6 : 1.5) * us / most;
         const double delay = reach * static_cast<double>(rng() % 1000) / 1000;
@@ -326,6 +334,7 @@ class Player {
   }
 
   passes::Rewritten rewritten_;
+  std::map<std::string, std::vector<std::size_t>> offsets_;  // of the originals' parameters
   CUmodule module_ = nullptr;
   CUstream stream_ = nullptr, urgent_ = nullptr;
   volatile std::uint64_t* host_signal_ = nullptr;
@@ -372,6 +381,48 @@ void play_author(const authors::Case& c, const std::string& text) {
   }
   for (int i = 0; i < 4; ++i)
     player.compare("authors", c.kernel, c.grid, c.block, c.dynamic_shared, params, true);
+}
+
+// Rows of tiles: many more blocks than fit, some microseconds each.
+void play_tensor(const std::string& kernel) {
+  constexpr std::uint32_t kRows = 400, kTiles = 24, kMaps = 6000;
+  constexpr std::uint32_t kWide = kTiles * tensor::kWidth, kHigh = kRows * tensor::kHeight;
+  Player player(tensor::text());
+  std::vector<float> numbers(std::size_t{kWide} * kHigh);
+  std::mt19937 values(5);
+  for (float& x : numbers) x = static_cast<float>(values() % 1000) / 8;
+  const std::uint64_t in = player.address(player.add(numbers.data(), numbers.size() * 4));
+  const std::uint64_t out = player.address(player.add(nullptr, numbers.size() * 4));
+  const bool narrow = kernel == "changed_maps";
+  const auto from = tensor::make_map(cuda.library, in, narrow ? tensor::kWidth : kWide,
+                                     narrow ? tensor::kHeight : kHigh);
+  const auto to = tensor::make_map(cuda.library, out, kWide, kHigh);
+  if (!from || !to) _exit(4);
+  Bytes params = *from;
+  const auto put = [&](const auto& value) {
+    const std::size_t at = (params.size() + sizeof value - 1) / sizeof value * sizeof value;
+    params.resize(at + sizeof value);
+    std::memcpy(params.data() + at, &value, sizeof value);
+  };
+  std::uint32_t grid[3] = {kRows, 1, 1}, block[3] = {384, 1, 1};
+  if (kernel == "scale_tiles") {
+    params.insert(params.end(), to->begin(), to->end());
+    put(1.5f);
+    grid[0] = kTiles;
+    grid[1] = kRows;
+    block[0] = 128;
+  } else if (kernel == "sum_rows") {
+    put(out);
+    put(kTiles);
+  } else {
+    put(player.address(player.add(nullptr, std::size_t{kMaps} * 128)));
+    put(in);
+    put(out);
+    put(kRows * kTiles);
+    grid[0] = kMaps;
+    block[0] = 64;
+  }
+  for (int i = 0; i < 4; ++i) player.compare("tensor", kernel, grid, block, 0, params, true);
 }
 
 constexpr std::uint64_t kMostThreadsEvaluated = 30000;
@@ -498,6 +549,8 @@ int main(int argc, char** argv) {
   // Blocks for every SM of a large GPU, ten thousand steps each.
   for (const authors::Case& c : authors::cases(400, 44))
     jobs.push_back({std::string("author ") + c.kernel, [c] { play_author(c, authors::text()); }});
+  for (const char* kernel : {"scale_tiles", "sum_rows", "changed_maps"})
+    jobs.push_back({std::string("tensor ") + kernel, [kernel] { play_tensor(kernel); }});
   const std::uint64_t first = from_environment("SLUICE_RANDOM_SEED", 1);
   const std::uint64_t random = from_environment("SLUICE_RANDOM_KERNELS", 160);
   for (std::uint64_t seed = first; seed < first + random; ++seed)
