@@ -97,16 +97,19 @@ struct Result {
 
 // The truth's side of a measurement.
 struct Span {
-  explicit Span(const Gpu& gpu) : gpu_(gpu), ran_(gpu.ran_ns()), done_(gpu.done_ns()), kernels_(gpu.kernels()), at_(monotonic_ns()), cpu_(cpu_ns()) {}
+  explicit Span(const Gpu& gpu) : gpu_(gpu), ran_(gpu.ran_ns()), done_(gpu.done_ns()), kernels_(gpu.kernels()), at_(monotonic_ns()) { start_cpu(); }
+  // Processor time counts from here.
+  void start_cpu() { cpu_at_ = monotonic_ns(), cpu_ = cpu_ns(); }
   void end(Result& r) const {
-    const double ns = static_cast<double>(monotonic_ns() - at_);
+    const uint64_t now = monotonic_ns();
+    const double ns = static_cast<double>(now - at_);
     r.truth = static_cast<double>(gpu_.ran_ns() - ran_) / ns;
     r.true_length_us = static_cast<double>(gpu_.done_ns() - done_) / static_cast<double>(gpu_.kernels() - kernels_) / 1e3;
-    r.cpu = (cpu_ns() - cpu_) / ns;
+    r.cpu = (cpu_ns() - cpu_) / static_cast<double>(now - cpu_at_);
   }
   const Gpu& gpu_;
-  uint64_t ran_, done_, kernels_, at_;
-  double cpu_;
+  uint64_t ran_, done_, kernels_, at_, cpu_at_ = 0;
+  double cpu_ = 0;
 };
 
 Result loga(const std::string& path, const Gpu& gpu, double seconds) {
@@ -148,17 +151,18 @@ Result ours(const std::string& path, const Gpu& gpu, double seconds) {
   for (uint32_t v : {0u, 1u}) a.add_vgpu(v, "v");
   a.add_session(0, 0, ::getpid(), report);
   for (uint32_t v : {0u, 1u}) a.event(monotonic_ns(), core::LogEvent::kBusy, v);
-  a.event(monotonic_ns(), core::LogEvent::kGranted, 0);
-  io.run_for(std::chrono::milliseconds(500));  // it learns what a wake-up costs here
   Span span(gpu);
-  const auto before = a.read(0);
+  a.event(monotonic_ns(), core::LogEvent::kGranted, 0);
+  // It learns what a wake-up costs here. Loads are measured from the grant on: a difference of two readings would have the error of
+  // both, and the first, of half a second, is not what is asked.
+  io.run_for(std::chrono::milliseconds(500));
+  span.start_cpu();
   const uint64_t wakes = a.wakes(), late = a.meter().late_points();
   io.run_for(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
   Result r;
   span.end(r);
   const auto after = a.read(0);
-  const double ns = static_cast<double>(after.held_ns - before.held_ns);
-  r.load = (static_cast<double>(after.used.used_ns) - static_cast<double>(before.used.used_ns)) / ns;
+  r.load = static_cast<double>(after.used.used_ns) / static_cast<double>(after.held_ns);
   r.length_us = a.meter().runs(0).mean_ns() / 1e3;
   r.bound = static_cast<double>(after.used.error_ns) / static_cast<double>(after.held_ns);
   r.late = static_cast<double>(a.meter().late_points() - late) / static_cast<double>(std::max<uint64_t>(a.wakes() - wakes, 1));
