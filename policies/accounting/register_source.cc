@@ -58,19 +58,21 @@ void RegisterSource::count_whole(uint32_t vgpu, uint64_t ns) {
 void RegisterSource::begin_run() {
   if (last_->owner == kNobody || last_->state != State::kRunning) return;
   Used& u = of(last_->owner);
-  if (u.begins++ == 0) u.first_begin_ns = last_ns_;
+  if (u.last_begin_ns) u.cycles[u.cycle_count++ % kCycles] = last_ns_ - u.last_begin_ns;
   u.last_begin_ns = last_ns_;
 }
 
-// What a phase, or a part of it without a gap, has shown of cycles.
-void RegisterSource::end_cycles() {
-  for (Used& u : used_) {
-    if (u.begins > 1) {
-      u.cycles += static_cast<double>(u.begins - 1);
-      u.cycles_ns += static_cast<double>(u.last_begin_ns - u.first_begin_ns);
-    }
-    u.begins = 0;
-  }
+// After a gap or a phase nobody knows which run is the next one.
+void RegisterSource::forget_begins() {
+  for (Used& u : used_) u.last_begin_ns = 0;
+}
+
+uint64_t RegisterSource::cycle_ns(uint32_t vgpu) const {
+  if (vgpu >= used_.size() || used_[vgpu].cycle_count == 0) return 0;
+  auto seen = used_[vgpu].cycles;
+  const auto end = seen.begin() + std::min(used_[vgpu].cycle_count, kCycles), middle = seen.begin() + (end - seen.begin()) / 2;
+  std::nth_element(seen.begin(), middle, end);
+  return *middle;
 }
 
 void RegisterSource::end_run(bool end_seen) {
@@ -95,7 +97,7 @@ bool RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
       phase_.unread_ns += dt;
       end_run(false);
       if (run_begin_seen_ && last_->owner != kNobody) ++of(last_->owner).runs.lost;
-      end_cycles();
+      forget_begins();
       gaps_ += 1;
       run_start_ns_ = now_ns;
       run_begin_seen_ = false;
@@ -182,9 +184,7 @@ RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
     phases_ += pause_ns > 0;
     round_ns_ += polled + pause;
   }
-  end_cycles();
-  // Old ones are forgotten: programs change.
-  for (Used& u : used_) u.cycles *= kKept, u.cycles_ns *= kKept;
+  forget_begins();
   gaps_ *= kKept, gapless_ns_ *= kKept;
   shortest_ns_ += shortest_ns_ / 32;
   following_ = last_ && last_->owner != kNobody && last_->state == State::kRunning && run_begin_seen_;

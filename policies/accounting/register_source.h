@@ -14,6 +14,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -28,6 +29,7 @@ class RegisterSource {
   static constexpr uint32_t kTsgCount = 4096;  // 12 bits in the register
   static constexpr uint32_t kNobody = 0xffffffffu;
   static constexpr uint64_t kNever = ~0ull;
+  static constexpr uint32_t kCycles = 32;
 
   struct Phase {
     uint64_t polled_ns = 0;        // first to last sample
@@ -108,11 +110,9 @@ class RegisterSource {
   };
   Runs runs(uint32_t vgpu) const { return vgpu < used_.size() ? used_[vgpu].runs : Runs{}; }
 
-  // From the begin of one of v's runs to that of its next, by phases that hold several, the later ones above all; 0: not known.
-  uint64_t cycle_ns(uint32_t vgpu) const {
-    if (vgpu >= used_.size() || used_[vgpu].cycles < 1) return 0;
-    return static_cast<uint64_t>(used_[vgpu].cycles_ns / used_[vgpu].cycles);
-  }
+  // From the begin of one of v's runs to that of its next: the median of the last kCycles that were seen, because a program that
+  // pauses now and then has the same cycle before and after; 0: not known.
+  uint64_t cycle_ns(uint32_t vgpu) const;
 
   // Part of the time since the last call in which v was running, by all reads; for AdaptivePoller::observe.
   // Returns the largest change of any vGPU's load against the call before, less three standard errors.
@@ -130,8 +130,9 @@ class RegisterSource {
     bool last_read = false;              // the read before found it running
     double load = 0, round_ns = 0;       // for take_change()
     Runs runs;
-    double cycles = 0, cycles_ns = 0;    // weighed, the later ones more
-    uint64_t first_begin_ns = 0, last_begin_ns = 0, begins = 0;  // of runs, in this phase since its last gap
+    std::array<uint64_t, kCycles> cycles{};  // the last ones
+    uint32_t cycle_count = 0;            // that were seen
+    uint64_t last_begin_ns = 0;          // of a run, in this phase since its last gap; 0: none
   };
   enum class State : uint8_t { kIdle, kSwitching, kRunning };
   struct Seen {
@@ -142,7 +143,7 @@ class RegisterSource {
   Seen decode(uint32_t status0) const;
   void end_run(bool end_seen);
   void begin_run();
-  void end_cycles();
+  void forget_begins();
   void count_whole(uint32_t vgpu, uint64_t ns);
   uint64_t gap_ns() const { return gap_ns_ == kNever ? kNever : std::max(gap_ns_, shortest_ns_ / 2); }
   Used& of(uint32_t vgpu);
