@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "abi/preempt.h"
+#include "kernels/passes/barrier_numbers.h"
 #include "kernels/passes/clone.h"
 #include "kernels/passes/inline.h"
 #include "kernels/passes/plan.h"
@@ -133,8 +134,16 @@ void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
     edits.replace(kernels[k].entry->range, std::move(*body));
   }
   if (edits.empty()) return;
-  const auto flat = ptx::Module::parse(edits.apply(text, {0, static_cast<std::uint32_t>(text.size())}));
+  auto flat = ptx::Module::parse(edits.apply(text, {0, static_cast<std::uint32_t>(text.size())}));
   if (!flat) return;  // larger than a module may be
+  ptx::Edits numbers;
+  std::size_t entry = 0;
+  for (const ptx::Function& f : flat->functions())
+    if (f.is_entry && f.has_body && changed[entry++]) write_barrier_numbers(*flat, f, numbers);
+  if (!numbers.empty())
+    flat = ptx::Module::parse(
+        numbers.apply(flat->text(), {0, static_cast<std::uint32_t>(flat->text().size())}));
+  if (!flat) return;
   const std::string flat_prefix = fresh_prefix(flat->text());
   ModuleFacts flat_facts(*flat);
   std::size_t k = 0;

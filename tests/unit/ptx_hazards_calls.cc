@@ -215,6 +215,36 @@ $WAIT:
 	ld.shared.u32 %r12, [%r11];
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
+    // A barrier's number that only the caller knows.
+    {"barrier_number_in_function", "unified", {9, 1, 1}, {96, 1, 1}, 0, 600, R"(
+.shared .align 4 .b8 bn[384];
+.func meet(.param .b32 number)
+{
+	.reg .b32 %r<3>;
+	ld.param.u32 %r1, [number];
+	mov.b32 %r2, %r1;
+	barrier.sync %r2;
+	ret;
+})",
+     R"(
+	mov.u32 %r10, bn;
+	shl.b32 %r11, %r0, 2;
+	add.u32 %r11, %r10, %r11;
+	st.shared.u32 [%r11], %r5;
+	setp.eq.u32 %p1, %r0, 0;
+	@%p1 bra $STAY;
+	setp.ge.u32 %p2, %r3, %r4;
+	@%p2 ret;
+$STAY:
+	{
+	.param .b32 n;
+	st.param.b32 [n], 0;
+	call.uni meet, (n);
+	}
+	ld.shared.u32 %r12, [bn];
+	add.u32 %r12, %r12, %r5;
+	st.global.u32 [%rd2], %r12;
+	ret;)"},
     // What calls itself cannot be written in place.
     {"exit_in_recursion", "prologue", {9, 1, 1}, {64, 1, 1}, 0, 0, R"(
 .func count_down(.param .b32 from)
