@@ -333,6 +333,36 @@ TEST(ShimGraph, HandBuiltRunsBehindItsDependencies) {
   });
 }
 
+TEST(ShimGraph, WhatIsNotOfferedSaysSo) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    CUgraph g, child;
+    OK(cuGraphCreate(&g, 0));
+    OK(cuGraphCreate(&child, 0));
+    CUgraphConditionalHandle handle;
+    CUgraphNode node = nullptr;
+    EXPECT_EQ(cuGraphConditionalHandleCreate(&handle, g, nullptr, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(cuGraphAddExternalSemaphoresSignalNode(&node, g, nullptr, 0, nullptr), CUDA_ERROR_NOT_SUPPORTED);
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    EXPECT_EQ(cuGraphAddNode(&node, g, nullptr, nullptr, 0, &params), CUDA_ERROR_NOT_SUPPORTED);
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph = {child, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE};
+    EXPECT_EQ(cuGraphAddNode(&node, g, nullptr, nullptr, 0, &params), CUDA_ERROR_NOT_SUPPORTED);
+    params.type = static_cast<CUgraphNodeType>(14);
+    EXPECT_EQ(cuGraphAddNode(&node, g, nullptr, nullptr, 0, &params), CUDA_ERROR_INVALID_VALUE);
+    CUstreamBatchMemOpParams op{};
+    op.operation = CU_STREAM_MEM_OP_BARRIER;
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS barrier{nullptr, 1, &op, 0};
+    EXPECT_EQ(cuGraphAddBatchMemOpNode(&node, g, nullptr, 0, &barrier), CUDA_ERROR_NOT_SUPPORTED);
+    size_t n = 77;
+    OK(cuGraphGetNodes(g, nullptr, &n));
+    EXPECT_EQ(n, 0u) << "a refused node is not there";
+    OK(cuGraphDestroy(child));
+    OK(cuGraphDestroy(g));
+  });
+}
+
 TEST(ShimGraph, MemoryEndsWithItsLastUser) {
   in_process({}, [](FakeWorker& worker) {
     set_up();
