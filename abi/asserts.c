@@ -45,6 +45,7 @@ AT(sluice_resume_state, bytes, SLUICE_RESUME_HEADER_BYTES);
 
 SIZE(sluice_launch_control, 512);
 AT(sluice_launch_control, next_ticket, 0);
+AT(sluice_launch_control, admitted_generation, 4);
 AT(sluice_launch_control, evict, 128);
 AT(sluice_launch_control, looked_ns, 136);
 AT(sluice_launch_control, finished, 256);

@@ -19,6 +19,9 @@
 #include <stdint.h>
 
 #define SLUICE_CLONE_SUFFIX "__sluice"
+/* A kernel whose clone is a loop has a second one, with the same parameters and shared memory, whose
+ * blocks run one task each (kernels/passes/admission.h); the launcher chooses. */
+#define SLUICE_ONE_TASK_SUFFIX "__sluice_once"
 #define SLUICE_PREEMPT_PARAMS_BYTES 128
 #define SLUICE_PREEMPT_PARAMS_ALIGN 8
 /* Shared memory that a clone has on top of the original: two broadcast slots of 16 bytes and its
@@ -55,6 +58,8 @@ typedef uint64_t sluice_evict_word;
 #define SLUICE_LAUNCH_SPATIAL 0x8u /* only on SMs [sm_lo, sm_hi), sm_quota workers on each; counts
                                       the workers of each SM, so that its last one reports it */
 
+#define SLUICE_LAUNCH_ONE_ROW 0x20u /* grid_y and grid_z are 1: a task's number is its index in x */
+
 /* Appended parameter block; little-endian; alignment 8 inside the parameter space. Written by the
  * launcher for each physical launch, read-only for the kernel. */
 struct sluice_preempt_params {
@@ -78,7 +83,8 @@ struct sluice_preempt_params {
   uint8_t shift_x1, shift_x2, shift_y1, shift_y2;
   uint32_t target_clocks; /* of a chunk, in SM clocks: a worker draws as many tickets as take so long */
   uint32_t worker_base;   /* number of the first worker: 0, or behind those of a first grid that
-                             still runs (growing back). Worker numbers name left-over slots. */
+                             still runs (growing back). Worker numbers name left-over slots. Where a
+                             block runs one task: the first task that is left */
   uint32_t left_slots;    /* slots of the list that may hold something */
   uint16_t chunk_max;     /* >= 1 */
   uint8_t batch_shift;    /* a batch, which is run between two looks at the evict word, takes
@@ -133,8 +139,13 @@ struct sluice_launch_left {
 struct sluice_launch_control {
   /* line 0, atomics by all workers. Device scope. */
   uint32_t next_ticket;   /* first ticket not yet fetched, less first_tickets; overshoots the total
-                             by up to workers*chunk, so clamp it */
-  uint32_t pad0[31];
+                             by up to workers*chunk, so clamp it. Where a block runs one task: tasks
+                             that are admitted, with SLUICE_ADMISSION_CLOSED; the low half of the
+                             admission word, 64-bit atomics */
+  uint32_t admitted_generation; /* where a block runs one task: of the physical launch whose block or
+                             proxy was the first to touch the word; 0: none. Another's: next_ticket is
+                             that one's */
+  uint32_t pad0[30];
   /* line 1, written by the proxy (DUTY: by workers in turn), read by all workers (relaxed). */
   uint64_t evict;         /* device copy of the evict word */
   uint64_t looked_ns;     /* DUTY: %globaltimer of the newest look at `signal`; by all workers, CAS */
@@ -155,6 +166,15 @@ struct sluice_launch_control {
                              CAS */
   uint32_t pad4[28];
 };
+
+/* In next_ticket: no task beyond those admitted will be, in this physical launch. */
+#define SLUICE_ADMISSION_CLOSED 0x80000000u
+/* Tasks that a launch of the one-task form has admitted, by its control block, of which `before` were when
+ * its newest physical launch, of `generation`, was queued. */
+static inline uint32_t sluice_admitted(const struct sluice_launch_control* c, uint32_t generation,
+                                       uint32_t before) {
+  return c->admitted_generation == generation ? c->next_ticket & ~SLUICE_ADMISSION_CLOSED : before;
+}
 
 /* States of a launch, from EffiSha's kernel stub. */
 enum sluice_launch_state {
@@ -177,7 +197,8 @@ struct sluice_launch_record {
   uint32_t tasks_done;   /* G: == tasks_total when done */
   uint64_t launch_id;    /* W: running number within the session, from 1 */
   uint64_t ready_ns;     /* W: CLOCK_MONOTONIC of the host */
-  uint64_t left_ns;      /* G: %globaltimer when the last block left (0: not written) */
+  uint64_t left_ns;      /* G: %globaltimer when the last block left (0: not written). Where a block runs
+                            one task: when the last one was admitted, or the others shut out */
   uint64_t start_ns;     /* G: %globaltimer of task 0's start (0: not written) */
   uint32_t evictions;    /* W: physical launches that ended before the logical one did */
   uint32_t opaque;       /* W: bit 0: not rewritten; the others: a hash of the kernel's name */

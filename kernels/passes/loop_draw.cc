@@ -115,7 +115,7 @@ void LoopHead::write_measure() {
 }
 
 void LoopHead::write_head() {
-  if (!options_.once) {
+  if (!options_.resumable) {
     out_.label("~HEAD")
         .line("xor.b32 \t%~rem, %~rem, " + number(kSecondSlot) + ";")
         .line("and.b32 \t%~r0, %~rem, " + number(kLeads) + ";")
@@ -177,11 +177,6 @@ void LoopHead::write_batch() {
             element(2, "%~z") + ", %~r5};");
   if (options_.resumable) {
     out_.line("bra \t~WAIT;");
-    return;
-  }
-  if (options_.once) {
-    // The block's task will be run to its end, so it may be counted now: the body returns by itself.
-    out_.line("mov.u32 \t%~r7, 1;").line("bra \t~BEGUN;");
     return;
   }
   barrier();

@@ -66,7 +66,7 @@ void LoopHead::write_scan() {
 
 // Rare or last: behind the body and the head.
 void LoopHead::write_leave() {
-  if (!options_.once) {
+  if (!options_.resumable) {
     out_.label("~ZERO");
     write_start("~STARTED");
     out_.line("bra \t~BEGIN;");
@@ -78,8 +78,8 @@ void LoopHead::write_leave() {
       .line("shl.b32 \t%~r1, %~r1, 4;")
       .line("add.u32 \t%~r1, %~r1, %~base;")
       .line("st.shared.v4.u32 \t[%~r1], {%~r0, %~r0, %~r0, %~r0};");
-  if (options_.once) {
-    out_.line("mov.u32 \t%~r7, 0;").label("~BEGUN");
+  if (options_.resumable) {
+    out_.line("mov.u32 \t%~r7, 0;");
     write_account("~WAIT");
     out_.label("~ZERO");
     write_start("~STARTED");

@@ -55,10 +55,8 @@ struct LoopOptions {
   bool separate = true;
   // Tasks wait for lower-numbered ones (R31).
   bool in_order = false;
-  // Prologue form: a block runs one task and ends; the body keeps its own returns. For what cannot
-  // be run again and again by one block (R17, R24, R27, R28). Such a body never comes to the tail.
-  bool once = false;
-  // The same, but the task may leave in its middle and be resumed (resume.cc).
+  // A block runs one task and ends, but may leave in the task's middle, to be resumed (resume.cc). Such a
+  // body never comes to the tail.
   bool resumable = false;
   unsigned barrier = 0;                  // number of the loop's barrier
   std::vector<std::string> before_task;  // lines at BODY, run by every thread before every task
@@ -81,8 +79,6 @@ class LoopHead {
   void write_after_body() {
     if (options_.resumable) {
       write_end();
-    } else if (options_.once) {
-      out_.line("ret;");
     } else {
       write_tail();
     }
@@ -94,18 +90,13 @@ class LoopHead {
   // What stands in place of one of the author's points; `~LEFT` and `~ENDED` lie behind the body.
   void write_author_point(const Marker& marker);
 
- private:
+ protected:  // also of the form with one task a block (admission.h)
   bool dynamic() const { return !options_.dynamic_shared.empty(); }
-  bool chunked() const { return !options_.in_order && !options_.once; }
+  bool chunked() const { return !options_.in_order && !options_.resumable; }
   bool steps(std::size_t dimension) const;
   std::string shared(unsigned offset) const;
   // loop_head.cc
-  void write_entry();
   void write_start(const std::string& skip);
-  void write_body_begin();
-  void write_setup();
-  void write_claim();
-  void write_slot_address();
   void write_index();
   void find_leader(unsigned begin);
   void share(const std::string& reg);
@@ -117,6 +108,16 @@ class LoopHead {
   void test_flag_into(const std::string& predicate, unsigned flag);
   void test_predecessor(std::string_view where);
   void barrier();
+
+  const LoopOptions& options_;
+  Emitter& out_;
+
+ private:
+  void write_entry();
+  void write_body_begin();
+  void write_setup();
+  void write_claim();
+  void write_slot_address();
   void divide(const std::string& quotient, const std::string& dividend, const std::string& magic,
               int at);
   void subtract_product(const std::string& rest, const std::string& dividend,
@@ -147,8 +148,6 @@ class LoopHead {
   void write_end();
   void write_state_address(std::uint64_t bytes);
 
-  const LoopOptions& options_;
-  Emitter& out_;
   bool alone_ = false;  // one thread does what is written, not the leader's warp
 };
 

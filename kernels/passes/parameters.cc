@@ -28,7 +28,7 @@ Finding place_parameters(Clone& clone) {
     clone.version_needed = kLargeParamVersion;
 
   clone.parameters = clone.name("~launch");
-  clone.edits.replace(f.name_range, std::string(f.name) + SLUICE_CLONE_SUFFIX);
+  clone.edits.replace(f.name_range, std::string(f.name).append(clone.in.suffix));
   const std::string block = ".param .align " + std::to_string(kAlign) + " .b8 " + clone.parameters +
                             "[" + std::to_string(SLUICE_PREEMPT_PARAMS_BYTES) + "]";
   if (!f.params.empty()) {

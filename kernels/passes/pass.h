@@ -50,7 +50,8 @@ struct PassInput {
   const ptx::Function& entry;  // has a body
   const KernelFacts& facts;
   std::string_view prefix;   // "sluice1_": no identifier of the module contains it
-  std::uint32_t number = 0;  // of the entry in its module: makes names at module scope unique
+  std::uint32_t number = 0;  // of the clone in its module: makes names at module scope unique
+  std::string_view suffix = SLUICE_CLONE_SUFFIX;  // of the clone's name
 };
 
 // Each returns nothing, or why the clone's form is not possible.

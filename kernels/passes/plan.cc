@@ -44,7 +44,6 @@ constexpr Step kResumable[] = {
 constexpr Step kOneTask[] = {
     {"form", check_form, always},
     {"parameters", place_parameters, always},
-    {"slots", place_slots, always},
     {"index", replace_index, always},
     {"index-in-calls", replace_index_in_calls, has_index_functions},
     {"prologue", run_one_task, always},

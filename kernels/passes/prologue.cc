@@ -1,18 +1,64 @@
-// The fall-back for kernels that one block cannot run again and again: every block looks at the
-// evict word once, before it draws a ticket, and then runs that one task and ends as the original
-// does. What has not been drawn when the word is set stays for the next physical launch.
-//
-// Sources: the prologue check of XSched (OSDI'25) and REEF (OSDI'22), with the ticket counter of
-// the loop in place of their lists of blocks: tickets are drawn in order by blocks that run, so
-// this is right for tasks that wait for lower ones as well (in_order.cc).
+// One task a hardware block: beside every loop (the launcher chooses, launch_geometry.h), and alone for
+// kernels that one block cannot run again and again. See admission.h.
+#include <algorithm>
+#include <array>
+
+#include "kernels/passes/admission.h"
 #include "kernels/passes/clone.h"
 
 namespace sluice::passes {
 
+namespace {
+
+// Far enough for a tile's loads to travel with the question, near enough that a block which is sent home
+// has not done much in vain.
+constexpr std::size_t kMostAhead = 64;
+
+// What a block that is sent home may have done: it leaves no trace but in registers.
+bool leaves_no_trace(const ptx::Statement& s) {
+  static constexpr std::array<std::string_view, 33> kPure = {
+      "abs", "add", "addc", "and",  "bfe",  "bfi",  "clz",  "cnot", "cvt",  "cvta", "fma",
+      "lop3", "mad", "max",  "min",  "mov",  "mul",  "mul24", "neg", "not",  "or",   "popc",
+      "prmt", "rcp", "selp", "setp", "shf",  "shl",  "shr",  "slct", "sub",  "xor",  "ld"};
+  const std::string_view base = ptx::base_opcode(s.opcode);
+  if (std::find(kPure.begin(), kPure.end(), base) == kPure.end()) return false;
+  if (base != "ld") return true;
+  // Ordered or watched by others: stays behind the answer.
+  for (const std::string_view word : {".volatile", ".relaxed", ".acquire", ".mmio"})
+    if (s.opcode.find(word) != s.opcode.npos) return false;
+  return true;
+}
+
+// Up to here every thread comes, and together.
+std::uint32_t where_to_check(const ptx::Function& entry) {
+  std::uint32_t at = entry.body_range.begin + 1;
+  std::size_t ahead = 0;
+  for (const ptx::Statement& s : entry.statements) {
+    if (s.scope != 0) break;
+    if (s.kind == ptx::StatementKind::kDeclaration || s.opcode == ".loc") {
+      at = s.range.end;
+      continue;
+    }
+    if (s.kind != ptx::StatementKind::kInstruction || !leaves_no_trace(s) || ++ahead > kMostAhead)
+      break;
+    at = s.range.end;
+  }
+  return at;
+}
+
+}  // namespace
+
 Finding run_one_task(Clone& clone) {
-  clone.options.once = true;
-  LoopHead(clone.options, clone.head).write_before_body();
-  LoopHead(clone.options, clone.tail).write_after_body();
+  if (clone.in.module.sm() < 32) return {"target", "is for a GPU without 64-bit atomics"};
+  Admission(clone.options, clone.head).write_entry();
+  if (const std::uint32_t at = where_to_check(clone.in.entry); at != clone.in.entry.body_range.begin + 1) {
+    Emitter check(clone.in.module, clone.in.prefix);
+    Admission(clone.options, check).write_check();
+    clone.edits.insert(at, std::string("\n").append(check.text()));
+  } else {
+    Admission(clone.options, clone.head).write_check();  // behind ENTRY at the same place
+  }
+  Admission(clone.options, clone.tail).write_rest();
   return {};
 }
 

@@ -10,7 +10,7 @@ Finding place_author_points(Clone& clone) {
   const AuthorPoints& author = clone.in.facts.author;
   if (author.why_not) return author.why_not;
   clone.needs(Tier::kResumable);
-  clone.options.once = clone.options.resumable = true;
+  clone.options.resumable = true;
   clone.return_target = "~ENDED";
   clone.state_bytes = static_cast<std::uint32_t>(author.state_bytes);
   for (const ptx::Statement& s : clone.in.entry.statements) {

@@ -33,6 +33,8 @@ std::string fresh_prefix(std::string_view text) {
   return std::string(kWord) + std::to_string(highest + 1) + "_";
 }
 
+constexpr std::size_t kMostBytesWithSeconds = std::size_t{16} << 20;
+
 // One form of one kernel.
 struct Attempt {
   Finding why_not;
@@ -57,7 +59,7 @@ Attempt attempt(const PassInput& input, Form form, const RewriteOptions& options
   a.report.tier = clone.tier;
   a.report.slot = clone.slot;
   a.report.in_order = clone.options.in_order;
-  a.report.once = clone.options.once && !clone.options.resumable;
+  a.report.once = form == Form::kOneTask;
   a.report.resumable = clone.options.resumable;
   a.report.state_bytes = clone.state_bytes;
   a.version = clone.version_needed;
@@ -70,6 +72,7 @@ struct Made {
   std::uint32_t number = 0;
   bool named = true;  // its clone can have a name
   Attempt made;
+  std::string second;  // text of the clone with one task a block beside a loop; empty: none
   KernelReport& report() { return made.report; }
 };
 
@@ -87,6 +90,15 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
     if (form == Form::kResumable && !facts.opaque) continue;  // author_code says why
     if (!why || facts.opaque) why = std::move(m.made.why_not);
     if (facts.opaque) break;
+  }
+  if (!m.made.text.empty() && !m.report().once && !m.report().resumable) {
+    PassInput second = input;
+    second.number = input.number + 1;
+    second.suffix = SLUICE_ONE_TASK_SUFFIX;
+    if (const Attempt once = attempt(second, Form::kOneTask, options); !once.why_not) {
+      m.second = once.text;
+      m.made.version = std::max(m.made.version, once.version);
+    }
   }
   KernelReport& report = m.report();
   report.name = input.entry.name;
@@ -197,17 +209,23 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
   for (const ptx::Function& f : module.functions()) {
     if (!f.is_entry || !f.has_body) continue;
     Finding name;
-    if (f.name.ends_with(SLUICE_CLONE_SUFFIX)) {
+    if (f.name.ends_with(SLUICE_CLONE_SUFFIX) || f.name.ends_with(SLUICE_ONE_TASK_SUFFIX)) {
       name = {"name", "has a name that is kept for clones"};
-    } else if (taken.count(std::string(f.name) + SLUICE_CLONE_SUFFIX) != 0) {
+    } else if (taken.count(std::string(f.name) + SLUICE_CLONE_SUFFIX) != 0 ||
+               taken.count(std::string(f.name) + SLUICE_ONE_TASK_SUFFIX) != 0) {
       name = {"name", "the name of its clone is taken"};
     }
     const KernelFacts facts = module_facts.of_entry(f);
     kernels.push_back(make({module, f, facts, prefix, name ? 0 : number}, name, options));
     kernels.back().number = number;
-    if (!name) ++number;
+    if (!name) number += 2;  // two clones
   }
   write_calls_in_place(module, module_facts, kernels, options);
+
+  // A second clone is a choice for the launcher; in huge modules it would only cost.
+  std::size_t bytes = module.text().size();
+  for (const Made& m : kernels) bytes += m.made.text.size() + m.second.size();
+  const bool seconds = bytes <= kMostBytesWithSeconds;
 
   Rewritten out;
   ptx::Edits clones;
@@ -215,6 +233,10 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
   for (Made& m : kernels) {
     if (m.report().evictable) {
       clones.insert(m.entry->range.end, std::string("\n\n").append(m.made.text));
+      if (seconds && !m.second.empty()) {
+        m.report().one_task_too = true;
+        clones.insert(m.entry->range.end, std::string("\n\n").append(m.second));
+      }
       version = std::max(version, m.made.version);
     }
     out.kernels.push_back(std::move(m.report()));

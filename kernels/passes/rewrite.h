@@ -28,7 +28,9 @@ struct KernelReport {
   std::string reason;                    // "uses thread-block clusters (line 12)"
   std::vector<std::string_view> passes;  // that changed it: {"unified", "lane-masks"}
   bool in_order = false;  // one ticket at a time, in order; its clone sees to that itself
-  bool once = false;      // prologue form: as many blocks as tasks are left, one task each
+  bool once = false;      // the clone has as many blocks as tasks are left, one task each
+  // Beside its clone, a loop, stands one whose blocks run one task each (SLUICE_ONE_TASK_SUFFIX).
+  bool one_task_too = false;
   // Its author says where its blocks can leave (kernels/include/sluice/preempt.cuh), and they do:
   // as many blocks as tasks are not finished. Each thread saves so many bytes.
   bool resumable = false;

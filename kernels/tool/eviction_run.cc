@@ -219,6 +219,7 @@ class EvictionRun::Evicted {
 
   // Everything that does not change between the physical launches.
   void choose() {
+    one_task_ = report_.once || (report_.one_task_too && random_() % 3 == 0);
     workers_ = 1 + static_cast<std::uint32_t>(random_() % 6);
     static constexpr std::uint16_t kChunks[] = {1, 1, 2, 3, 5, 8, 16, 32, 64};
     chunk_ = kChunks[random_() % std::size(kChunks)];
@@ -241,7 +242,8 @@ class EvictionRun::Evicted {
                      std::to_string(workers_) + " workers, chunk " + std::to_string(chunk_) +
                      ((flags_ & SLUICE_LAUNCH_PROXY) ? ", proxy" : "") +
                      ((flags_ & SLUICE_LAUNCH_DUTY) ? ", duty" : "") +
-                     ((flags_ & SLUICE_LAUNCH_FIXED) ? ", fixed" : "");
+                     ((flags_ & SLUICE_LAUNCH_FIXED) ? ", fixed" : "") +
+                     (one_task_ ? ", one task a block" : "");
   }
 
   sluice_preempt_params block_params(bool spatial) {
@@ -264,6 +266,9 @@ class EvictionRun::Evicted {
     p.flags =
         static_cast<std::uint16_t>(flags_ | (stats_.physical == 0 ? 0 : SLUICE_LAUNCH_RESUME));
     p.sm_hi = kSms;
+    if (one_task_) p.worker_base = admitted_;
+    if (launch_.grid.y == 1 && launch_.grid.z == 1 && random_() % 2 == 0)
+      p.flags |= SLUICE_LAUNCH_ONE_ROW;
     p.state = state_.address;
     p.state_stride = static_cast<std::uint32_t>(stride_);
     if (spatial) {
@@ -284,14 +289,14 @@ class EvictionRun::Evicted {
 
   // One physical launch; the evict word is set after `evict_at` steps.
   Result<void> physical(std::uint64_t evict_at) {
-    const bool once = report_.once || report_.resumable;
+    const bool once = one_task_ || report_.resumable;
     const bool spatial = !once && random_() % 4 == 0;
     const sluice_preempt_params p = block_params(spatial);
     const std::uint32_t proxy = (p.flags & SLUICE_LAUNCH_PROXY) ? 1 : 0;
     ++stats_.physical;
     // Enough workers that every SM has one.
     std::uint32_t workers = spatial ? std::max(workers_, kSms) + kSms : workers_;
-    if (once) workers = total() - std::min(total(), device().control.finished);
+    if (once) workers = total() - (one_task_ ? admitted_ : std::min(total(), device().control.finished));
     std::vector<std::byte> params(report_.param_offset_of_block + sizeof p);
     std::memcpy(params.data(), launch_.params.data(), launch_.params.size());
     std::memcpy(params.data() + report_.param_offset_of_block, &p, sizeof p);
@@ -299,7 +304,7 @@ class EvictionRun::Evicted {
     shape.grid = {workers + proxy, 1, 1};
     shape.block = launch_.block;
     shape.dynamic_shared_bytes =
-        launch_.dynamic_shared + (report_.slot == passes::SlotPlace::kDynamicEnd
+        launch_.dynamic_shared + (report_.slot == passes::SlotPlace::kDynamicEnd && !one_task_
                                       ? std::uint32_t{SLUICE_PREEMPT_DYNAMIC_BYTES}
                                       : 0u);
     Turns turns(random_, quantum_);
@@ -308,8 +313,10 @@ class EvictionRun::Evicted {
     bool evicted = false;
     while (next < shape.grid.x || turns.size() != 0) {
       while (next < shape.grid.x && (!once || turns.size() < kResident)) {
-        auto block = exec::Block::make(run_.image_, launch_.kernel + SLUICE_CLONE_SUFFIX, shape,
-                                       params, run_.map_, *run_.world_);
+        auto block = exec::Block::make(
+            run_.image_,
+            launch_.kernel + (report_.one_task_too && one_task_ ? SLUICE_ONE_TASK_SUFFIX : SLUICE_CLONE_SUFFIX),
+            shape, params, run_.map_, *run_.world_);
         if (!block) return std::move(block).error();
         (*block)->start({next, 0, 0}, {next % kSms, kSms});
         ++next;
@@ -332,8 +339,27 @@ class EvictionRun::Evicted {
     return {};
   }
 
+  // The same where a block runs one task: what is admitted has run.
+  Result<void> check_admission() {
+    const sluice_launch_control& c = device().control;
+    const sluice_launch_record& r = device().record;
+    const std::uint32_t before = admitted_;
+    admitted_ = sluice_admitted(&c, generation_, before);
+    if (admitted_ < before || admitted_ > total())
+      return Error{0, std::to_string(admitted_) + " tasks admitted, after " + std::to_string(before)};
+    if ((c.done == 1) != (admitted_ == total())) return Error{0, "done, or not, but wrongly"};
+    // Task 0's store of its state may come behind the last one's, and a report of the proxy as well.
+    if (r.state != SLUICE_LAUNCH_RUNNING &&
+        (r.state != (c.done ? SLUICE_LAUNCH_DONE : SLUICE_LAUNCH_TOEVICT) ||
+         r.generation != generation_ || r.tasks_total != total() || r.tasks_done != admitted_ ||
+         r.tasks_fetched > admitted_ || r.left_ns == 0))
+      return Error{0, "the record does not say what the control block does"};
+    return {};
+  }
+
   // What must hold after every physical launch (abi/preempt.h).
   Result<void> check() {
+    if (one_task_) return check_admission();
     const sluice_launch_control& c = device().control;
     std::uint32_t left = 0, slots = 0;
     for (std::uint64_t slot : device().left.slot) {
@@ -370,6 +396,8 @@ class EvictionRun::Evicted {
   std::uint64_t stride_ = 0;
   EvictionStats stats_;
   std::uint32_t generation_ = 0, workers_ = 1, target_ = 0;
+  bool one_task_ = false;
+  std::uint32_t admitted_ = 0;  // tasks; one task a block
   std::uint16_t chunk_ = 1, chunk_max_ = 1, flags_ = 0;
   std::uint8_t batch_shift_ = 0;
   std::uint64_t quantum_ = 1;

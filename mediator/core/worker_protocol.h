@@ -78,7 +78,8 @@ struct Start {
   Signal signal = Signal::kHost;
   uint32_t fixed_chunk = 0;         // tasks between two looks at the evict word (FLEP's amortising
                                     // factor), at most 1024; 0: as many as take chunk_target_us
-  uint32_t reserved = 0;
+  uint32_t admission_us = 40;       // what the rest of a grid may take to leave where blocks run one task
+                                    // each; 0: only kernels run so that cannot run otherwise
   char library[256] = {};           // path or soname for dlopen
   char soft_gpu_file[256] = {};     // shared file of the software GPU, empty: none
   char vgpu[64] = {};               // name, for logs

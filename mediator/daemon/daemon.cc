@@ -145,6 +145,7 @@ Result<void> Daemon::start() {
   s.chunk_target_us = config_.chunk_target_for(s.nvidia);
   s.signal = config_.signal_for(s.nvidia);
   s.signal_chunk = config_.signal_chunk;
+  s.admission_us = config_.admission_us;
   engine_->ring_on_evict(worker_protocol::is_forwarded(s.signal));
   s.staging_bytes = config_.staging_bytes;
   s.worker_start_ms = config_.worker_start_ms;

@@ -108,6 +108,7 @@ Result<void> Session::prepare() {
   start.chunk_target_us = settings_.chunk_target_us;
   start.signal = settings_.signal;
   start.fixed_chunk = settings_.signal_chunk;
+  start.admission_us = settings_.admission_us;
   start.spatial_sms = settings_.spatial_sms;
   copy_text(start.library, sizeof start.library, settings_.library);
   copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);

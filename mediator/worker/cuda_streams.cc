@@ -67,7 +67,7 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
       return i;
     }
   }
-  LaunchVariant v{block_threads, dynamic_shared, dynamic_shared, nullptr, 0,
+  LaunchVariant v{block_threads, dynamic_shared, dynamic_shared, nullptr, 0, nullptr, 0,
                   ChunkModel(settings_.target_us)};
   if (f.slot_dynamic) v.clone_dynamic_shared = dynamic_shared + SLUICE_PREEMPT_DYNAMIC_BYTES;
   if (f.clone) {
@@ -75,8 +75,14 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
     const ChosenForm form = choose_form(api_, {f.original, f.clone, f.clamped}, block_threads,
                                         dynamic_shared, v.clone_dynamic_shared);
     v.clone = form.function;
-    v.resident =
-        form.blocks_per_sm * static_cast<uint32_t>(f.module->context->multiprocessors);
+    const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
+    v.resident = form.blocks_per_sm * sms;
+    if (f.one_task) {
+      const ChosenForm second = choose_form(api_, {f.original, f.one_task, nullptr}, block_threads,
+                                            dynamic_shared, dynamic_shared);
+      v.one_task_resident = second.blocks_per_sm * sms;
+      if (v.one_task_resident != 0) v.one_task = second.function;
+    }
   }
   // A program that varies its block size endlessly only loses what was learnt.
   constexpr size_t kMaxVariants = 64;
@@ -96,9 +102,20 @@ void CudaStreams::plan(LaunchWork& w) {
   if (!f.clone || w.tasks == 0 || w.flags != 0) return;
   if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
   w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
-  const LaunchVariant& v = f.variants[w.variant];
+  LaunchVariant& v = f.variants[w.variant];
   w.clone = v.clone;
-  w.geometry = plan_launch(w.tasks, v.resident, v.chunks.chunk(), proxy_, settings_, f.form);
+  CloneForm form = f.form;
+  uint32_t resident = v.resident;
+  if (!parts_ && v.one_task &&
+      FormChoice::allowed(w.tasks, v.chunks.task_ns(), f.form.in_order, settings_) &&
+      v.choice.next(f.form.in_order)) {
+    w.clone = v.one_task;
+    form.once = true;
+    resident = v.one_task_resident;
+  }
+  w.one_task = form.once;
+  w.geometry = plan_launch(w.tasks, resident, v.chunks.chunk(), proxy_, settings_, form);
+  if (w.one_task) w.workers = std::min(w.tasks, resident);
   if (parts_) plan_for_parts(w);
   if (w.geometry.evictable && f.form.resumable) {
     const uint64_t bytes = resume_bytes(w.tasks, v.block_threads, f.form.state_bytes);
@@ -141,7 +158,8 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   p.pred = pred ? static_cast<const LaunchWork*>(pred)->control.address : 0;
   p.left = s.left;
   p.generation = grant.generation;
-  const bool one_task = f.form.once || f.form.resumable;  // in each hardware block
+  const bool one_task = w.one_task || f.form.resumable;  // in each hardware block
+  if (w.one_task) p.worker_base = w.tasks_before;
   if (proxy_) p.flags |= f.form.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
   if (f.form.resumable) {
     p.state = w.state.address;
@@ -152,7 +170,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   uint32_t blocks = w.geometry.blocks;
   if (one_task)
     blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_ && !f.form.resumable);
-  w.workers = w.geometry.blocks - (proxy_ && !f.form.resumable ? 1 : 0);
+  if (!w.one_task) w.workers = w.geometry.blocks - (proxy_ && !f.form.resumable ? 1 : 0);
   w.part = grant.part && !one_task;
   if (w.part) {
     if (CUresult r = keep_to_part(s, w, grant.sms, &p, &blocks); r != CUDA_SUCCESS) return r;
@@ -178,7 +196,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   }
   // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
   const uint32_t shared =
-      w.dynamic_shared + (f.slot_dynamic ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
+      w.dynamic_shared + (f.slot_dynamic && !w.one_task ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
   return api_.cuLaunchKernel(w.clone, blocks, 1, 1, w.block[0], w.block[1], w.block[2],
                              shared, s.cu, nullptr, extra);
 }
@@ -332,8 +350,9 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
       r = api_.cuMemcpyDtoHAsync(&control, w.control.address, sizeof control, c.transfers);
     if (r == CUDA_SUCCESS) r = api_.cuStreamSynchronize(c.transfers);
     if (r != CUDA_SUCCESS) return LaunchEnd::kFault;
-    done = control.done == 1 && control.finished == w.tasks;
-    tasks_done = control.finished;
+    tasks_done = w.one_task ? std::min(sluice_admitted(&control, w.generation, w.tasks_before), w.tasks)
+                            : control.finished;
+    done = control.done == 1 && tasks_done == w.tasks;
   }
   if (done) {
     learn(w, w.record >= 0 ? &record : nullptr);
@@ -359,8 +378,12 @@ void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   if (w.evictions != 0 || w.variant >= w.function->variants.size()) return;
   // Only the GPU's own times: from here a launch also looks as long as what it waited behind.
   if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
-  w.function->variants[w.variant].chunks.observe(w.tasks, w.workers,
-                                                 record->left_ns - record->start_ns);
+  LaunchVariant& v = w.function->variants[w.variant];
+  const uint64_t ns = record->left_ns - record->start_ns;
+  // Where a block runs one task the time ends when the last one is admitted.
+  const uint32_t tasks = w.one_task ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
+  v.chunks.observe(tasks, w.workers, ns);
+  v.choice.observe(w.one_task, tasks, ns);
 }
 
 }  // namespace sluice::worker

@@ -46,6 +46,25 @@ Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bo
   return g;
 }
 
+bool FormChoice::allowed(uint32_t tasks, uint64_t task_ns, bool in_order, const LoopSettings& settings) {
+  if (uint64_t{tasks} * settings.leave_ps > uint64_t{settings.admission_us} * 1'000'000) return false;
+  return in_order || task_ns >= kShortTaskNs;
+}
+
+bool FormChoice::next(bool in_order) {
+  for (bool form : {in_order, !in_order})
+    if (task_ns_[form] == 0) return form;
+  const bool faster = task_ns_[1] < task_ns_[0];
+  return ++launches_ % kAgain == 0 ? !faster : faster;
+}
+
+void FormChoice::observe(bool one_task, uint32_t tasks, uint64_t ns) {
+  if (tasks == 0 || ns == 0) return;
+  const double sample = static_cast<double>(ns) / tasks;
+  double& known = task_ns_[one_task];
+  known = known == 0 ? sample : (known * 3 + sample) / 4;
+}
+
 uint64_t resume_bytes(uint32_t tasks, uint32_t block_threads, uint32_t state_bytes) {
   const uint64_t bytes = tasks * SLUICE_RESUME_STRIDE(block_threads, state_bytes);
   return bytes <= kMaxResumeBytes ? bytes : 0;
@@ -64,6 +83,7 @@ sluice_preempt_params make_params(const uint32_t grid[3], uint32_t tasks, const 
   p.tasks = tasks;
   p.chunk = geometry.chunk;
   p.flags = settings.fixed_chunk != 0 ? SLUICE_LAUNCH_FIXED : 0;
+  if (grid[1] == 1 && grid[2] == 1) p.flags |= SLUICE_LAUNCH_ONE_ROW;
   const MagicDivisor x = magic_divisor(grid[0]);
   const MagicDivisor y = magic_divisor(grid[1]);
   p.magic_x = x.magic;

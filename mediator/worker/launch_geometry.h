@@ -24,12 +24,18 @@ struct LoopSettings {
   // FLEP's amortising factor: every worker draws and runs so many tasks between two looks, whatever
   // they take. 0: adaptive.
   uint16_t fixed_chunk = 0;
+  // What the rest of a grid may take to leave the GPU where every block runs one task and those that are
+  // not admitted come and go; 0: loops wherever there is one.
+  uint32_t admission_us = 40;
+  uint32_t leave_ps = 750;  // one of them, on an H200 (1,300 a microsecond; docs/benchmarks.md)
 };
+// The same on the software GPU, which interprets some 30 instructions for each thread.
+inline constexpr uint32_t kSoftwareLeavePs = 50'000'000;
 
 // What a clone's launcher must know of it beside its parameters.
 struct CloneForm {
   bool in_order = false;  // draws one ticket at a time and has no left-over list
-  bool once = false;      // prologue form: a hardware block runs one task
+  bool once = false;      // a hardware block runs one task (kernels/passes/admission.h)
   bool resumable = false;  // one task as well, which may leave in its middle and be resumed
   uint32_t state_bytes = 0;  // resumable: what a thread saves
 };
@@ -46,11 +52,35 @@ struct Geometry {
 Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bool proxy,
                      const LoopSettings& settings, CloneForm form);
 
+// Which of a kernel's two clones its launches take, where the GPU is given whole: the one whose blocks run
+// one task each, or the loop. By what they took: the loop's registers and instructions cost some kernels a
+// fifth of their speed and those that are kept in order 40 %, the question at the beginning of each block
+// costs others a tenth (an H200, docs/benchmarks.md), and no rule tells them apart beforehand.
+//
+// One per function and block size; not thread-safe; pure.
+class FormChoice {
+ public:
+  // Whether a launch may take one task a block at all: by how long the rest of its grid takes to leave,
+  // and because short tasks always pay more for asking. `task_ns`: what a task takes, 0: not known.
+  static bool allowed(uint32_t tasks, uint64_t task_ns, bool in_order, const LoopSettings& settings);
+  static constexpr uint64_t kShortTaskNs = 3000;
+  // The form of the next launch that may: each is tried once, those in order in one task a block first; then
+  // the faster one, and the other again every kAgain launches.
+  bool next(bool in_order);
+  static constexpr uint32_t kAgain = 256;
+  // A launch of `tasks` tasks has run for `ns` without an eviction.
+  void observe(bool one_task, uint32_t tasks, uint64_t ns);
+
+ private:
+  double task_ns_[2] = {};  // GPU time a task, of the loop and of one task a block; 0: not known
+  uint32_t launches_ = 0;
+};
+
 // Device memory for what the blocks of a resumable launch save; 0: more than a launch may have.
 uint64_t resume_bytes(uint32_t tasks, uint32_t block_threads, uint32_t state_bytes);
 inline constexpr uint64_t kMaxResumeBytes = uint64_t{64} << 20;
 
-// Hardware blocks of a prologue-form relaunch, of which `tasks_left` tasks remain.
+// Hardware blocks of a launch that runs one task in each, of which `tasks_left` tasks remain.
 uint32_t once_blocks(uint32_t tasks_left, bool proxy);
 
 // The parameters that follow from the shape alone: grid, tasks, divisors, chunks. The rest is 0.

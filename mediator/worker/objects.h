@@ -63,7 +63,10 @@ struct LaunchVariant {
   uint32_t clone_dynamic_shared = 0;  // with the broadcast slots
   CUfunction clone = nullptr;         // the form that is launched
   uint32_t resident = 0;              // its blocks on the whole GPU; 0: it does not fit
+  CUfunction one_task = nullptr;      // the other clone, if it fits; null where `clone` is that one
+  uint32_t one_task_resident = 0;
   ChunkModel chunks;
+  FormChoice choice = {};
 };
 
 struct FunctionObject : HandleObject {
@@ -72,6 +75,7 @@ struct FunctionObject : HandleObject {
   uint32_t kernel = 0;  // hash of the name, for launch records
   CUfunction original = nullptr;
   CUfunction clone = nullptr;    // null: opaque
+  CUfunction one_task = nullptr; // beside a loop: the clone that runs one task a block, or null
   CUfunction clamped = nullptr;  // the clone again, with fewer registers (register_clamp.h); or null
   bool slot_dynamic = false;
   CloneForm form;
@@ -115,7 +119,8 @@ struct LaunchWork : Work {
   uint32_t tasks = 0;
   Geometry geometry;
   uint32_t variant = 0;  // of the function
-  CUfunction clone = nullptr;  // the variant's, for all physical launches
+  CUfunction clone = nullptr;  // one of the variant's, for all physical launches
+  bool one_task = false;       // it runs one task in each hardware block, by admission
   uint64_t ready_ns = 0;
   // From plan() on, if it is evictable; asked for again when it is first given to the driver.
   uint64_t launch_id = 0;

@@ -33,6 +33,8 @@ LoopSettings loop_settings(const wp::Start& start) {
   LoopSettings s;
   s.target_us = start.chunk_target_us;
   s.fixed_chunk = static_cast<uint16_t>(start.fixed_chunk);
+  s.admission_us = start.admission_us;
+  if (start.nvidia == 0) s.leave_ps = kSoftwareLeavePs;
   return s;
 }
 }  // namespace

@@ -100,8 +100,18 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
       f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
       f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
       f->form.once = guest_flags & SLUICE_FUNCTION_ONCE;
+      // Looked at as the clone was: it gets the same parameters.
+      size_t second_offset = 0, second_bytes = 0;
+      CUfunction second = nullptr;
+      if (!f->form.once &&
+          api_.cuModuleGetFunction(&second, module->cu, (name + SLUICE_ONE_TASK_SUFFIX).c_str()) == CUDA_SUCCESS &&
+          api_.cuFuncGetParamInfo(second, layout.size() / 2, &second_offset, &second_bytes) == CUDA_SUCCESS &&
+          second_offset == offset && second_bytes == bytes) {
+        f->one_task = second;
+      }
       if ((guest_flags & SLUICE_FUNCTION_RESUMABLE) && state_bytes <= SLUICE_RESUME_MAX_BYTES) {
         f->form.resumable = true;
+        f->one_task = nullptr;
         f->form.state_bytes = state_bytes;
       } else if (guest_flags & SLUICE_FUNCTION_RESUMABLE) {
         f->clone = nullptr;  // its launches would write beyond what they are given

@@ -235,11 +235,14 @@ class Player {
   int clone(const passes::KernelReport& report, const std::uint32_t grid[3],
             const std::uint32_t block[3], std::uint32_t dynamic, const Bytes& params, double us,
             unsigned most) {
-    const std::string name = report.name + SLUICE_CLONE_SUFFIX;
+    // Half of the runs where there are two.
+    const bool second = report.one_task_too && rng() % 2 == 0;
+    const bool one_task = report.once || second;
+    const std::string name = report.name + (second ? SLUICE_ONE_TASK_SUFFIX : SLUICE_CLONE_SUFFIX);
     std::vector<std::size_t> offsets = offsets_[report.name];
     offsets.push_back(report.param_offset_of_block);
     CUfunction f = function(name);
-    if (report.slot == passes::SlotPlace::kDynamicEnd) dynamic += SLUICE_PREEMPT_DYNAMIC_BYTES;
+    if (report.slot == passes::SlotPlace::kDynamicEnd && !one_task) dynamic += SLUICE_PREEMPT_DYNAMIC_BYTES;
     // The memset is the default stream's, which this stream does not wait for.
     must(cuda.cuMemsetD8(control_, 0, kControlBytes), "cuMemsetD8");
     must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
@@ -260,6 +263,7 @@ class Player {
     const std::uint16_t chunk = kChunks[rng() % 5];
     sluice_launch_control c{};
     int evictions = 0;
+    std::uint32_t admitted = 0;  // one task a block
     for (std::uint32_t physical = 0;; ++physical) {
       if (physical > most + 20) {
         std::printf("NEVER DONE %s\n", name.c_str());
@@ -283,11 +287,13 @@ class Player {
       p.target_clocks = 20000;
       p.left_slots = kSlots;
       p.sm_hi = 0xffff;
+      if (one_task) p.worker_base = admitted;
       p.state = state;
       p.state_stride = static_cast<std::uint32_t>(stride);
       const std::uint32_t copier = report.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
       p.flags = static_cast<std::uint16_t>((proxy ? copier : 0) |
-                                           (physical ? SLUICE_LAUNCH_RESUME : 0));
+                                           (physical ? SLUICE_LAUNCH_RESUME : 0) |
+                                           (grid[1] == 1 && grid[2] == 1 ? SLUICE_LAUNCH_ONE_ROW : 0));
       const MagicDivisor x = magic_divisor(grid[0]), y = magic_divisor(grid[1]);
       p.magic_x = x.magic;
       p.shift_x1 = x.shift1;
@@ -305,7 +311,7 @@ class Player {
       if (proxy) --workers;
       workers = std::min({workers, total, few ? 8u : 1u << 20});
       if (report.resumable) workers = total - std::min(total, c.finished);
-      if (report.once) workers = total - std::min(total, c.next_ticket);
+      if (one_task) workers = total - admitted;
       const auto begin = Clock::now();
       launch(f, name, std::max(workers, 1u) + (proxy && !report.resumable ? 1 : 0), 1, 1, block,
              dynamic, offsets, all);
@@ -325,6 +331,15 @@ class Player {
       }
       wait(name);
       must(cuda.cuMemcpyDtoH(&c, control_, sizeof c), "cuMemcpyDtoH");
+      if (one_task) {
+        const std::uint32_t before = admitted;
+        admitted = sluice_admitted(&c, physical + 1, before);
+        if (admitted < before || admitted > total || (c.done == 1) != (admitted == total)) {
+          std::printf("ADMITTED %u OF %u AFTER %u: %s\n", admitted, total, before, name.c_str());
+          std::fflush(stdout);
+          _exit(2);
+        }
+      }
       if (c.done) {
         if (state != 0) must(cuda.cuMemFree(state), "cuMemFree");
         return evictions;

@@ -61,6 +61,7 @@ class WorkerBench {
     bool nvidia = false;
     wp::Signal signal = wp::Signal::kHost;
     uint32_t fixed_chunk = 0;
+    uint32_t admission_us = 0;
   };
 
   WorkerBench(const char* worker, const char* library, Options options)
@@ -107,6 +108,7 @@ class WorkerBench {
     packet.start.nvidia = options_.nvidia;
     packet.start.signal = options_.signal;
     packet.start.fixed_chunk = options_.fixed_chunk;
+    packet.start.admission_us = options_.admission_us;
     packet.start.staging_offset = kStaging;
     packet.start.staging_bytes = kStagingBytes;
     packet.start.memory_limit_bytes = options_.memory_limit;

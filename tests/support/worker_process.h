@@ -2,6 +2,7 @@
 // GPU with the calls that nearly every test makes. Tests only; one thread.
 #pragma once
 
+#include <functional>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -120,16 +121,24 @@ class WorkerProcess : public testing::Test {
   }
   Answer load(const std::string& text) {
     sluice_module_load m{};
-    m.inline_bytes = static_cast<uint32_t>(text.size());
     m.log_bytes = 1024;
+    if (text.size() > SLUICE_RECORD_MAX_BYTES / 2) {  // by staging memory that no test copies through
+      constexpr uint64_t kText = WorkerBench::kStaging + (15u << 20);
+      m.bulk = {kText, text.size()};
+      std::memcpy(b->bulk(kText), text.data(), text.size());
+      return b->wait(b->post(SLUICE_CALL_MODULE_LOAD, m, context));
+    }
+    m.inline_bytes = static_cast<uint32_t>(text.size());
     std::vector<std::byte> t(text.size());
     std::memcpy(t.data(), text.data(), t.size());
     auto body = bytes({raw(m), t});
     return b->wait(b->post(SLUICE_CALL_MODULE_LOAD, body, context));
   }
-  void make_module() {
+  // `flags`: of add, beside that it can be evicted. `edit`: of the rewritten text.
+  void make_module(uint32_t flags = 0, const std::function<void(std::string&)>& edit = {}) {
     auto rewritten = passes::rewrite_module(std::string(kPtx));
     ASSERT_TRUE(rewritten.ok());
+    if (edit) edit(rewritten->text);
     for (const auto& k : rewritten->kernels) {
       if (k.name == "add") {
         ASSERT_TRUE(k.evictable) << k.reason;
@@ -140,7 +149,7 @@ class WorkerProcess : public testing::Test {
     ASSERT_EQ(a.status, CUDA_SUCCESS)
         << std::string(reinterpret_cast<const char*>(a.body.data()), a.body.size());
     module = a.as<uint64_t>();
-    add = function("add", SLUICE_FUNCTION_EVICTABLE,
+    add = function("add", SLUICE_FUNCTION_EVICTABLE | flags,
                    static_cast<uint32_t>(report.param_offset_of_block));
   }
   uint64_t function(const std::string& name, uint32_t flags, uint32_t offset) {

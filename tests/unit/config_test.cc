@@ -41,6 +41,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->soft_threads, d.soft_threads);
   EXPECT_EQ(c->signal, d.signal);
   EXPECT_EQ(c->signal_chunk, d.signal_chunk);
+  EXPECT_EQ(c->admission_us, d.admission_us);
   EXPECT_EQ(c->region_bytes, d.region_bytes);
   EXPECT_EQ(c->staging_bytes, d.staging_bytes);
   EXPECT_EQ(c->slots, d.slots);
@@ -147,6 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"[device]\nsignal = \"flag\"", "must be one of \"auto\", \"proxy\", \"host\"", 2},
         Bad{"[device]\nsignal = 1", "must be one of", 2},
         Bad{"[device]\nsignal_chunk = 1025", "from 0 to 1024", 2},
+        Bad{"[device]\nadmission_us = -1", "from 0 to", 2},
         Bad{"[scheduler]\nchunk_target_us = -1", "from 0 to", 2},
         Bad{"[device]\nsoft_sms = \"4\"", "whole number", 2},
         Bad{"[vgpu]\n\nslots = 65", "from 1 to 64", 3}, Bad{"[vgpu]\nweight = 0", "from 1 to", 2},

@@ -12,13 +12,13 @@ class WorkerEviction : public WorkerProcess {
  protected:
   // Launches of which each depends on the one before, evicted again and again while they run; so many of
   // them at a time until one has been.
-  void chain_under_evictions(WorkerBench::Options options, uint32_t launches);
+  void chain_under_evictions(WorkerBench::Options options, uint32_t launches, uint32_t flags = 0);
 };
 
-void WorkerEviction::chain_under_evictions(WorkerBench::Options options, uint32_t launches) {
+void WorkerEviction::chain_under_evictions(WorkerBench::Options options, uint32_t launches, uint32_t flags) {
   start(std::move(options));
   make_context();
-  make_module();
+  make_module(flags);
   const uint32_t kN = 64 * kGrid;
   uint64_t d = alloc(kN * 4).as<uint64_t>();
   auto* data = reinterpret_cast<uint32_t*>(b->bulk(kStaging));
@@ -92,6 +92,36 @@ INSTANTIATE_TEST_SUITE_P(
       std::erase(name, '-');
       return name + std::to_string(std::get<1>(test.param));
     });
+
+// One task a block, for as long as it takes to leave: launches try both clones and take the faster; a kernel
+// that is kept in order begins with this one.
+TEST_F(WorkerEviction, ChainsOfLaunchesWithOneTaskABlockSurviveEvictions) {
+  for (wp::Signal signal : {wp::Signal::kHost, wp::Signal::kProxy, wp::Signal::kWrite}) {
+    SCOPED_TRACE(wp::kSignalNames[static_cast<size_t>(signal)]);
+    WorkerBench::Options o;
+    o.signal = signal;
+    o.admission_us = 1'000'000'000;
+    chain_under_evictions(std::move(o), 20, SLUICE_FUNCTION_IN_ORDER);
+  }
+}
+
+TEST_F(WorkerEviction, OneTaskABlockIsTakenWhereTheGridMayTakeSoLongToLeave) {
+  const auto trap_in_it = [](std::string& text) {
+    const size_t at = text.find('{', text.find("add" SLUICE_ONE_TASK_SUFFIX));
+    ASSERT_NE(at, text.npos);
+    text.insert(at + 1, "\n\ttrap;");
+  };
+  for (uint32_t us : {0u, 1'000'000'000u}) {
+    WorkerBench::Options o;
+    o.admission_us = us;
+    start(std::move(o));
+    make_context();
+    make_module(SLUICE_FUNCTION_IN_ORDER, trap_in_it);
+    const uint32_t kN = 64 * kGrid;
+    launch(kGrid, 64, alloc(kN * 4).as<uint64_t>(), kN, 1);
+    EXPECT_EQ(sync().status == CUDA_SUCCESS, us == 0);
+  }
+}
 
 TEST_F(WorkerEviction, AContextMadeAfterAnEvictionHearsOfTheNext) {
   for (wp::Signal signal : {wp::Signal::kWrite, wp::Signal::kCopy}) {

@@ -269,10 +269,47 @@ TEST(PlanLaunch, Parameters) {
   EXPECT_EQ(p.batch_shift, 1u);
   EXPECT_EQ(p.flags, 0u);
   EXPECT_EQ(p.first_tickets, 9u);
+  const uint32_t row[3] = {42, 1, 1};
+  EXPECT_EQ(make_params(row, 42, {true, 10, 2, 5, 9}, settings).flags, SLUICE_LAUNCH_ONE_ROW);
   settings.fixed_chunk = 4;
   p = make_params(grid, 42, {true, 10, 4, 5, 0}, settings);
   EXPECT_EQ(p.flags, SLUICE_LAUNCH_FIXED);
   EXPECT_EQ(p.batch_shift, 0u) << "a batch is the whole chunk";
+}
+
+TEST(FormChoice, IsAllowedWhereTheRestOfTheGridLeavesSoon) {
+  LoopSettings settings;  // 40 us, 750 ps a block
+  EXPECT_TRUE(FormChoice::allowed(53'333, 5000, false, settings));
+  EXPECT_FALSE(FormChoice::allowed(53'334, 5000, false, settings));
+  EXPECT_FALSE(FormChoice::allowed(1000, 2999, false, settings)) << "short tasks pay more for asking";
+  EXPECT_FALSE(FormChoice::allowed(1000, 0, false, settings)) << "not known yet";
+  EXPECT_TRUE(FormChoice::allowed(1000, 0, true, settings));
+  settings.admission_us = 0;
+  EXPECT_FALSE(FormChoice::allowed(1, 0, true, settings));
+  settings.admission_us = 1'000'000'000;
+  settings.leave_ps = kSoftwareLeavePs;
+  EXPECT_TRUE(FormChoice::allowed((1u << 31) / 128, 5000, false, settings));
+}
+
+TEST(FormChoice, TakesTheFasterOneAndTriesTheOtherNowAndThen) {
+  for (bool in_order : {false, true}) {
+    FormChoice c;
+    EXPECT_EQ(c.next(in_order), in_order);
+    c.observe(in_order, 1000, 1'000'000);
+    EXPECT_EQ(c.next(in_order), !in_order) << "has never been tried";
+    EXPECT_EQ(c.next(in_order), !in_order) << "still under way";
+    c.observe(!in_order, 1000, 1'100'000);
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < 2 * FormChoice::kAgain; ++i) others += c.next(in_order) != in_order;
+    EXPECT_EQ(others, 2u);
+    // The slower one has become the faster one: by its own launches, of any size.
+    for (int i = 0; i < 30; ++i) c.observe(!in_order, 5000, 4'000'000);
+    others = 0;
+    for (uint32_t i = 0; i < 10; ++i) others += c.next(in_order) != in_order;
+    EXPECT_EQ(others, 10u);
+    c.observe(in_order, 0, 0);  // says nothing
+    EXPECT_EQ(c.next(in_order), !in_order);
+  }
 }
 
 TEST(ChunkModel, FollowsTheTaskTime) {

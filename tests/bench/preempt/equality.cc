@@ -44,7 +44,7 @@ std::string difference(const suite::Contents& got, const suite::Contents& want, 
 
 void run_evicted(Gpu& gpu, CloneLaunch& clone, Signal signal, std::mt19937& random, std::uint64_t longest_ns,
                  Count& count) {
-  const bool once = clone.geometry().blocks > clone.tasks();
+  const bool once = clone.one_task();
   int left = static_cast<int>(random() % 51);
   // So that most of them fall into the time that the launch takes.
   longest_ns = 2 * longest_ns / static_cast<std::uint64_t>(left + 1) + 1;
@@ -127,6 +127,7 @@ int check_equality(Gpu& gpu, const MeasureOptions& options) {
       settings.loop.fixed_chunk = random() % 3 == 0 ? static_cast<std::uint16_t>(1 + random() % 64) : 0;
       settings.first_chunk = 1 + random() % 64;
       settings.spatial = random() % 2;
+      settings.one_task = random() % 2;
       settings.clamp = options.clamp;
       const suite::Contents got = all([&](const suite::Launch& l, const Kernel& k, std::vector<std::byte> p) {
         gpu.zero_control(0);

@@ -84,6 +84,10 @@ Module Gpu::load(const std::string& ptx) {
     if (r.evictable) {
       CU(api.cuModuleGetFunction(&k.clone, m.cu, (r.name + SLUICE_CLONE_SUFFIX).c_str()));
       CU(api.cuFuncGetAttribute(&k.clone_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.clone));
+      if (r.one_task_too) {
+        CU(api.cuModuleGetFunction(&k.one_task, m.cu, (r.name + SLUICE_ONE_TASK_SUFFIX).c_str()));
+        CU(api.cuFuncGetAttribute(&k.one_task_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.one_task));
+      }
       k.clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name);
       if (k.clamped) CU(api.cuFuncGetAttribute(&k.clamped_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.clamped));
     }
@@ -142,14 +146,19 @@ CloneLaunch::CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& la
   shared_ = launch.dynamic_shared +
             (kernel.report.slot == passes::SlotPlace::kDynamicEnd ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
   if (kernel.clone == nullptr || tasks_ == 0) return;
-  const worker::ChosenForm form =
-      worker::choose_form(gpu.api, {kernel.original, kernel.clone, settings_.clamp ? kernel.clamped : nullptr},
-                          launch.block[0] * launch.block[1] * launch.block[2], launch.dynamic_shared, shared_);
+  const bool second = kernel.one_task != nullptr && !settings_.spatial && settings_.one_task;
+  one_task_ = second || kernel.report.once;
+  if (one_task_) shared_ = launch.dynamic_shared;
+  const worker::CloneForms forms =
+      second ? worker::CloneForms{kernel.original, kernel.one_task, nullptr}
+             : worker::CloneForms{kernel.original, kernel.clone, settings_.clamp ? kernel.clamped : nullptr};
+  const worker::ChosenForm form = worker::choose_form(
+      gpu.api, forms, launch.block[0] * launch.block[1] * launch.block[2], launch.dynamic_shared, shared_);
   function_ = form.function;
   if (function_ == nullptr) return;
   geometry_ = worker::plan_launch(tasks_, form.blocks_per_sm * static_cast<std::uint32_t>(gpu.sms),
                                   settings_.first_chunk, proxy(), settings_.loop,
-                                  {kernel.report.in_order, kernel.report.once});
+                                  {kernel.report.in_order, one_task_});
 }
 
 void CloneLaunch::queue(int pred_control, bool second) {
@@ -172,6 +181,11 @@ void CloneLaunch::queue(int pred_control, bool second) {
     p.worker_base = geometry_.blocks;
   }
   p.left_slots = geometry_.blocks * 2;
+  std::uint32_t blocks = geometry_.blocks;
+  if (one_task_) {
+    p.worker_base = admitted_;
+    blocks = worker::once_blocks(tasks_ - admitted_, proxy());
+  }
   ++physical_;
   const std::size_t at = kernel_.report.param_offset_of_block;
   std::vector<std::byte> buffer(at + sizeof p);
@@ -180,11 +194,20 @@ void CloneLaunch::queue(int pred_control, bool second) {
   std::size_t bytes = buffer.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                    CU_LAUNCH_PARAM_END};
-  CU(gpu_.api.cuLaunchKernel(function_, geometry_.blocks, 1, 1, launch_.block[0], launch_.block[1],
+  CU(gpu_.api.cuLaunchKernel(function_, blocks, 1, 1, launch_.block[0], launch_.block[1],
                              launch_.block[2], shared_, second ? gpu_.second : gpu_.stream, nullptr, extra));
 }
 
-bool CloneLaunch::done() { return gpu_.read_control(control_).done == 1; }
+bool CloneLaunch::done() {
+  const sluice_launch_control c = gpu_.read_control(control_);
+  if (one_task_) {
+    const std::uint32_t before = admitted_;
+    admitted_ = sluice_admitted(&c, generation_, before);
+    if (admitted_ < before || admitted_ > tasks_ || (c.done == 1) != (admitted_ == tasks_))
+      die("an admission word that cannot be: " + launch_.kernel);
+  }
+  return c.done == 1;
+}
 
 void launch_original(Gpu& gpu, CUfunction f, const suite::Launch& l, std::vector<std::byte>& params,
                      CUstream stream) {

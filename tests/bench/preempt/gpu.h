@@ -35,9 +35,9 @@ enum class Signal {
 inline constexpr const char* kSignalNames[] = {"proxy", "stream-write", "copy", "host"};
 
 struct Kernel {
-  CUfunction original = nullptr, clone = nullptr, clamped = nullptr;
+  CUfunction original = nullptr, clone = nullptr, clamped = nullptr, one_task = nullptr;
   passes::KernelReport report;
-  int registers = 0, clone_registers = 0, clamped_registers = 0;
+  int registers = 0, clone_registers = 0, clamped_registers = 0, one_task_registers = 0;
 };
 
 struct Module {
@@ -87,6 +87,7 @@ class CloneLaunch {
     std::uint32_t first_chunk = 1;
     std::uint16_t sm_lo = 0, sm_hi = 0xffff, sm_quota = 0;
     bool spatial = false;  // counts workers for each SM
+    bool one_task = false;  // where there are two clones
     bool clamp = true;     // the third form (register_clamp.h) where there is one
     bool record = true;    // what the kernel reports to the host
   };
@@ -99,7 +100,8 @@ class CloneLaunch {
   std::uint32_t generation() const { return generation_; }
   std::uint32_t workers() const { return geometry_.blocks - (proxy() ? 1 : 0); }
   std::uint32_t tasks() const { return tasks_; }
-  bool done();  // from the control block, the stream having ended
+  bool done();  // from the control block, the stream having ended; once for each physical launch
+  bool one_task() const { return one_task_; }
   bool clamped() const { return function_ != nullptr && function_ == kernel_.clamped; }
   worker::Geometry& geometry() { return geometry_; }
   Settings& settings() { return settings_; }
@@ -114,6 +116,8 @@ class CloneLaunch {
   Settings settings_;
   worker::Geometry geometry_;
   CUfunction function_ = nullptr;
+  bool one_task_ = false;
+  std::uint32_t admitted_ = 0;  // one task a block: before the newest physical launch
   std::uint32_t tasks_, shared_;
   std::uint32_t generation_ = 0;
   int physical_ = 0;

@@ -23,6 +23,7 @@ struct Form {
   std::string name;
   CloneLaunch::Settings settings;
   int most_rounds = 1000;
+  bool choose = true;  // of two clones as the worker does, by what they took
 };
 
 // "NAME:key=value,..." on top of `form`.
@@ -42,6 +43,8 @@ Form variant_of(Form form, const std::string& text) {
     else if (key == "first") s.first_chunk = static_cast<std::uint32_t>(n);
     else if (key == "signal") s.signal = static_cast<Signal>(n);
     else if (key == "clamp") s.clamp = n != 0;
+    else if (key == "once") { s.one_task = n != 0; form.choose = false; }
+    else if (key == "admission") s.loop.admission_us = static_cast<std::uint32_t>(n);
     else if (key == "record") s.record = n != 0;
     else die("--variant knows no " + key);
   }
@@ -60,7 +63,7 @@ class Ratio {
     for (const std::string& v : options.variants) forms_.push_back(variant_of(ours, v));
     if (options.papers) {
       const auto add = [&](const char* name, Signal signal, std::uint16_t chunk) {
-        Form f{name, {}, signal == Signal::kHost ? 2 : 3};
+        Form f{name, {}, signal == Signal::kHost ? 2 : 3, false};
         f.settings.signal = signal;
         f.settings.loop.fixed_chunk = chunk;
         forms_.push_back(f);
@@ -151,6 +154,8 @@ class Ratio {
                   kernel.clone ? "fits at once" : std::string(kernel.report.code).c_str());
       timings.clear();
     }
+    for (Form& form : forms_)
+      if (form.choose && !timings.empty()) choose(form, memory, launch, kernel, params, first);
     // The forms of one round stand beside the same run of the original.
     for (int r = -1; r < options_.rounds && !timings.empty(); ++r) {
       const double o = timed(memory, original);
@@ -175,16 +180,37 @@ class Ratio {
     CU(gpu_.api.cuCtxSynchronize());
   }
 
+  // Which of two clones, as the worker learns it from its first launches.
+  void choose(Form& form, Memory& memory, const suite::Launch& launch, const Kernel& kernel,
+              const std::vector<std::byte>& params, double original_ms) {
+    form.settings.one_task = false;
+    const std::uint32_t tasks = worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
+    const double task_ns =
+        original_ms * 1e6 * gpu_.resident(kernel.original, launch, launch.dynamic_shared) / tasks;
+    if (kernel.one_task == nullptr ||
+        !worker::FormChoice::allowed(tasks, static_cast<std::uint64_t>(task_ns), kernel.report.in_order,
+                                     form.settings.loop))
+      return;
+    worker::FormChoice choice;
+    for (int i = 0; i < 6; ++i) {
+      form.settings.one_task = i < 2 ? i == 1 : i % 2 == 1;
+      CloneLaunch clone(gpu_, kernel, launch, params, 0, form.settings);
+      const double ms = timed(memory, [&] { clone.queue(); });
+      if (i >= 2) choice.observe(form.settings.one_task, tasks, static_cast<std::uint64_t>(ms * 1e6));
+    }
+    form.settings.one_task = choice.next(kernel.report.in_order);
+  }
+
   void print(const std::string& name, const suite::Launch& launch, const Kernel& kernel, const Form& form,
              const CloneLaunch& last, const std::vector<double>& base, std::vector<double> quotients) {
     std::printf(
         "{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,\"min\":%.4f,"
         "\"max\":%.4f,\"tasks\":%u,\"workers\":%u,\"registers\":%d,\"clone_registers\":%d,"
-        "\"clamped_registers\":%d,\"in_order\":%d,\"once\":%d,\"resident\":%d}\n",
+        "\"clamped_registers\":%d,\"one_task_registers\":%d,\"in_order\":%d,\"once\":%d,\"resident\":%d}\n",
         name.c_str(), launch.kernel.c_str(), form.name.c_str(), 1000 * median(base), median(quotients),
         *std::min_element(quotients.begin(), quotients.end()),
         *std::max_element(quotients.begin(), quotients.end()), last.tasks(), last.workers(),
-        kernel.registers, kernel.clone_registers, last.clamped() ? kernel.clamped_registers : 0, kernel.report.in_order, kernel.report.once,
+        kernel.registers, kernel.clone_registers, last.clamped() ? kernel.clamped_registers : 0, kernel.one_task_registers, kernel.report.in_order, last.one_task(),
         gpu_.resident(kernel.original, launch, launch.dynamic_shared));
   }
 
