@@ -51,7 +51,8 @@ void Progress::learn(uint32_t session, const sluice_report_area& report) {
     if (seen.launch_id != r.id) seen = {.launch_id = r.id, .evictions = 0, .done = false};
     if (r.evictions != seen.evictions) {
       seen.evictions = r.evictions;
-      if (std::find(evicted_now_.begin(), evicted_now_.end(), r.kernel) == evicted_now_.end())
+      if (evicted_now_.size() < kMaxKernelsEvicted &&
+          std::find(evicted_now_.begin(), evicted_now_.end(), r.kernel) == evicted_now_.end())
         evicted_now_.push_back(r.kernel);
       // Later it also waited.
       if (r.evictions == 1 && r.state == SLUICE_LAUNCH_READY && r.done > 0 && r.ran_ns() != 0 &&
@@ -112,6 +113,7 @@ LaunchHints Progress::look(uint32_t session, const sluice_report_area& report, u
   Session& known = sessions_[session];
   ProgressSums sums;
   const uint32_t from = known.first;
+  demand = std::min(demand, kMaxLaunchesLooked);
   for (uint32_t n = 0; n < SLUICE_REPORT_RECORDS && sums.launches < demand; ++n) {
     const uint32_t i = (from + n) % SLUICE_REPORT_RECORDS;
     if (!Record::waits_or_runs(Record::state_of(report.records[i]))) continue;

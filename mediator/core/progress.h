@@ -23,6 +23,11 @@ namespace sluice::core {
 
 // Kernels of one vGPU whose durations are learnt; a program that invents more keeps these.
 inline constexpr size_t kMaxKernelsLearnt = 1024;
+// Launches of a session that look() adds up; more would cost everybody who waits for sluiced's answer. The rest counts as not
+// predicted.
+inline constexpr uint32_t kMaxLaunchesLooked = 128;
+// Kernels of a vGPU to which one look's evictions are put down; more are a hostile worker's.
+inline constexpr size_t kMaxKernelsEvicted = 64;
 
 struct ProgressSums {
   uint32_t launches = 0;  // rewritten ones that are queued or under way, as far as there are records for them
