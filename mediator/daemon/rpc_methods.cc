@@ -252,7 +252,6 @@ json::object info(Daemon& d) {
   if (!d.nvidia()) device["soft_gpu_file"] = d.config().soft_gpu_path();
   device["signal"] = worker_protocol::kSignalNames[static_cast<size_t>(d.config().signal_for(d.nvidia()))];
   device["signal_chunk"] = d.config().signal_chunk;
-  device["admission_us"] = d.config().admission_us;
   device["chunk_target_us"] = d.config().chunk_target_for(d.nvidia());
   return {{"version", SLUICE_VERSION},
           {"channel_version", SLUICE_CHANNEL_VERSION},
@@ -260,6 +259,7 @@ json::object info(Daemon& d) {
           {"uptime_ms", (monotonic_ns() - d.started_ns()) / 1'000'000},
           {"device", std::move(device)},
           {"policy", d.engine().policy_name()},
+          {"sharing", d.config().spatial ? "sms" : d.config().slices ? "time slices" : "turns"},
           {"quantum_us", d.engine().quantum_ns() / 1000},
           {"accounting", accounting_info(d.engine())},
           {"runtime_dir", d.config().runtime_dir},
