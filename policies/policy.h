@@ -84,7 +84,8 @@ struct Machine {
 
 struct Config {
   Machine machine;
-  uint64_t min_quantum_ns = 5'000'000;   // a holder is not displaced by an equal before this (wfq: but by
+  // The defaults of the next five are those of sluiced's configuration, too.
+  uint64_t min_quantum_ns = 1'000'000;   // a holder is not displaced by an equal before this (wfq: but by
                                          // launches known to be short); smaller: less latency, more
                                          // hand-overs than handover_loss allows where their cost is not
                                          // measured yet. wfq in space goes by the measured cost alone

@@ -12,6 +12,7 @@
 #include "mediator/base/log.h"
 #include "mediator/base/result.h"
 #include "mediator/core/worker_protocol.h"
+#include "policies/policy.h"
 
 namespace sluice {
 
@@ -57,11 +58,12 @@ struct Config {
   std::string policy = "wfq";
   bool spatial = false;           // vGPUs side by side, each on some SMs
   bool slices = false;            // vGPUs by the GPU's own time slices, which the policy sets
-  uint32_t quantum_min_us = 1000;
-  uint32_t quantum_max_us = 30000;
-  uint32_t latency_target_us = 40000;
-  uint32_t short_gap_us = 20000;
-  uint32_t handover_loss_percent = 4;
+  // The policies' own defaults, so that the simulator and sluiced go by the same.
+  uint32_t quantum_min_us = policy::Config{}.min_quantum_ns / 1000;
+  uint32_t quantum_max_us = policy::Config{}.max_quantum_ns / 1000;
+  uint32_t latency_target_us = policy::Config{}.latency_target_ns / 1000;
+  uint32_t short_gap_us = policy::Config{}.short_gap_ns / 1000;
+  uint32_t handover_loss_percent = static_cast<uint32_t>(policy::Config{}.handover_loss * 100 + 0.5);
   uint32_t chunk_target_us = 0;   // 0: chunk_target_for()
   std::string trace;              // file to record what the scheduler does; empty: none
   uint64_t trace_limit_bytes = 256ull << 20;

@@ -252,6 +252,7 @@ json::object info(Daemon& d) {
   if (!d.nvidia()) device["soft_gpu_file"] = d.config().soft_gpu_path();
   device["signal"] = worker_protocol::kSignalNames[static_cast<size_t>(d.config().signal_for(d.nvidia()))];
   device["signal_chunk"] = d.config().signal_chunk;
+  device["admission_us"] = d.config().admission_us;
   device["chunk_target_us"] = d.config().chunk_target_for(d.nvidia());
   return {{"version", SLUICE_VERSION},
           {"channel_version", SLUICE_CHANNEL_VERSION},
