@@ -69,14 +69,17 @@ AT(sluice_host_page, sms, 128);
 static_assert(SLUICE_LEFT_SMS % 64 == 0, "whole words of a set of SMs");
 static_assert(SLUICE_LEFT_BARRED > 0xffff, "above every quota");
 static_assert((SLUICE_GRANT_OPEN | SLUICE_GRANT_CONTENDED | SLUICE_GRANT_ENDING | SLUICE_GRANT_RECALL |
-               SLUICE_GRANT_PART) == 0x1full << 32, "the grant word's flags are apart, above the generation");
+               SLUICE_GRANT_PART | SLUICE_GRANT_KEEP) == 0x3full << 32, "the grant word's flags are apart, above the generation");
 SIZE(sluice_signal_page, 256);
 AT(sluice_signal_page, release_seq, 128);
 SIZE(sluice_report_header, 1024);
 AT(sluice_report_header, in_flight, 4);
 AT(sluice_report_header, error, 64);
 AT(sluice_report_header, unconfined, 72);
-AT(sluice_report_header, reserved, 80);
+AT(sluice_report_header, keeps, 76);
+AT(sluice_report_header, recall, 80);
+AT(sluice_report_header, narrowed, 88);
+AT(sluice_report_header, reserved, 104);
 AT(sluice_report_area, records, 1024);
 static_assert(sizeof(struct sluice_report_area) <= SLUICE_REPORT_BYTES, "report area is too large");
 

@@ -21,13 +21,15 @@
  * bits 31:0 grant generation; bit 32 gate open; bit 33 contended (somebody else waits: ring when
  * demand falls to 0); bit 34 session is being ended; bit 35 recall (older generations are called
  * back while the gate stays open: say when they have left); bit 36 part of the GPU: launches of this
- * generation run on the SMs of its set in the host page and on no others. Without it: on all. */
+ * generation run on the SMs of its set in the host page and on no others. Without it: on all; bit 37
+ * keep (with recall): what older generations have on SMs of the new set stays there. */
 #define SLUICE_GRANT_GENERATION(w) ((uint32_t)(w))
 #define SLUICE_GRANT_OPEN (1ull << 32)
 #define SLUICE_GRANT_CONTENDED (1ull << 33)
 #define SLUICE_GRANT_ENDING (1ull << 34)
 #define SLUICE_GRANT_RECALL (1ull << 35)
 #define SLUICE_GRANT_PART (1ull << 36)
+#define SLUICE_GRANT_KEEP (1ull << 37)
 
 /*
  * The gate protocol (model-checked in tests/model/gate_model.h; why each step is there: docs/channel.md).
@@ -58,6 +60,13 @@
  *                                then reads in_flight: 0 -> the old has left; else waits for the ring
  *                                and in_flight == 0 or left_generation >= the old generation. SMs that
  *                                are not in the new set are given to nobody else before that.
+ *   sluiced, the same where `keeps` allows it: evict word := of the old generation, a range with the SMs that its
+ *                                launches may be on and the new set has not (none such: no word), then the set, and
+ *                                the grant that says keep too; the ring and the reading as above.
+ *                                recall >= the old generation: evict word := all its SMs.
+ *   worker, open with recall and keep, something older in flight:
+ *                                none of it is on SMs beyond the new set, nor can come there -> *left*.
+ *                                What cannot be brought about: recall := generation(g) - 1; ring.
  *   sluiced, restarted:          writes its heartbeat to every host page; then for each session
  *                                generation := max(of grant, of evict word) + 1, takes the GPU as
  *                                above and rings the gate; grants nothing before all have left.
@@ -95,6 +104,9 @@ struct sluice_signal_page {
 };
 
 #define SLUICE_REPORT_RECORDS 512
+/* sluice_report_header.keeps */
+#define SLUICE_KEEPS_SHRINK 0x1u /* it could leave some of its SMs */
+#define SLUICE_KEEPS_GROW 0x2u   /* it could go on on more */
 struct sluice_report_header {
   /* Written by the worker only. */
   uint32_t demand;          /* launches that the program queued and that are not done; seq_cst */
@@ -111,8 +123,15 @@ struct sluice_report_header {
   uint64_t error;           /* sticky CUresult of the session, 0: none */
   uint32_t unconfined;      /* launches in flight under a part of the GPU that are not kept to its SMs;
                                seq_cst; changes between 0 and more are rung */
+  uint32_t keeps;           /* SLUICE_KEEPS_*: how far what is in flight could stay under another set; seq_cst, a
+                               hint that need not be kept */
+  uint32_t recall;          /* what was launched under generations <= this cannot stay: call it back whole; seq_cst,
+                               changes are rung */
   uint32_t reserved32;
-  uint64_t reserved[118];
+  uint64_t narrowed;        /* changes of SMs under which launches stayed where they were, but for the SMs that
+                               were lost */
+  uint64_t grown;           /* second grids of launches, on SMs that were won */
+  uint64_t reserved[115];
 };
 
 struct sluice_report_area {

@@ -48,9 +48,13 @@ ReportSnapshot read_report(const sluice_report_header& header) {
   r.guest_in_flight = seq32(h.in_flight);
   r.guest_left_generation = seq32(h.left_generation);
   r.guest_unconfined = seq32(h.unconfined);
+  r.guest_keeps = seq32(h.keeps);
+  r.guest_recall = seq32(h.recall);
   r.guest_launches = any64(h.launches);
   r.guest_launches_done = any64(h.launches_done);
   r.guest_evictions = any64(h.evictions);
+  r.guest_narrowed = any64(h.narrowed);
+  r.guest_grown = any64(h.grown);
   return r;
 }
 
@@ -236,6 +240,7 @@ void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& re
   if (g.holds) g.clock.on_look(now_ns, g.wants());
   // Only a report that was read after the closed word was stored can tell that it has left: the one
   // that the evict asked for is the last in the queue.
+  if (x->leaving) m.call_back_whole(s, out);
   if (x->leaving && x->reads_pending == 0) {
     if (x->report.guest_in_flight == 0 || x->report.guest_left_generation >= x->leaving_generation)
       m.session_left(now_ns, s, out);
@@ -328,6 +333,8 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
     t.guest_launches += m.sessions[s].report.guest_launches;
     t.guest_launches_done += m.sessions[s].report.guest_launches_done;
     t.guest_relaunched += m.sessions[s].report.guest_evictions;
+    t.guest_narrowed += m.sessions[s].report.guest_narrowed;
+    t.guest_grown += m.sessions[s].report.guest_grown;
   }
   return t;
 }

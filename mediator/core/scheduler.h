@@ -73,9 +73,13 @@ struct ReportSnapshot {
   uint32_t guest_in_flight = 0;
   uint32_t guest_left_generation = 0;
   uint32_t guest_unconfined = 0;       // of those in flight, not kept to the SMs that were granted
+  uint32_t guest_keeps = 0;            // SLUICE_KEEPS_*
+  uint32_t guest_recall = 0;           // generation up to which it asks to be called back whole
   uint64_t guest_launches = 0;         // the rest relaxed, for statistics
   uint64_t guest_launches_done = 0;
   uint64_t guest_evictions = 0;
+  uint64_t guest_narrowed = 0;
+  uint64_t guest_grown = 0;
   std::optional<LaunchHints> guest_hints;  // nothing: not looked at
 };
 // Reads the header in the protocol's order; the hints are the caller's to add. The mapping is the caller's.
@@ -173,6 +177,8 @@ struct VgpuStats {
   uint64_t guest_launches = 0;   // sums of its sessions' reports, ended sessions included: hints
   uint64_t guest_launches_done = 0;
   uint64_t guest_relaunched = 0; // physical launches that ended before their logical one
+  uint64_t guest_narrowed = 0;   // in space: changes of SMs under which launches stayed where they were ...
+  uint64_t guest_grown = 0;      // ... and second grids of them on SMs that were won; of sessions that are there
 };
 
 class Scheduler {

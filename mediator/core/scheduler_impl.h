@@ -39,6 +39,7 @@ struct Session {
   bool leaving = false;     // evicted or called back, not yet seen to have left ...
   uint32_t leaving_generation = 0;  // ... this one and all before it
   uint32_t reads_pending = 0;  // kReadReport asked for and not answered
+  bool keeping = false;        // called back, but for what stays on SMs of the new set
   bool end_sent = false;
   bool wants = false;
   bool unconfined = false;  // in space: uses more than its SMs, as far as it says
@@ -67,7 +68,11 @@ struct Vgpu {
   // the sessions' words say, or are about to when `moving` is over: one change at a time.
   SmSet held, going, granted, released;
   SmSet before;           // moving: what was granted before
+  SmSet spread;           // where launches of its sessions may be, at most: all that they were granted since a move
+                          // under which none stayed
   bool moving = false, move_due = false;
+  bool asked = false;     // a move is due, and the sessions' reports are being read for it
+  bool keeping = false;   // moving: launches may stay
   uint32_t unconfined_sessions = 0;
   uint64_t used_sm_ns = 0, flushed_ns = 0;  // by the clock, and the clock's total then
   accounting::ClockEstimator clock;
@@ -242,7 +247,7 @@ struct Scheduler::Impl {
   uint64_t open_flags(const Vgpu& g) const {
     return SLUICE_GRANT_OPEN | (g.engaged ? SLUICE_GRANT_CONTENDED : 0) |
            (spatial() && g.granted.count() != sm_count() ? SLUICE_GRANT_PART : 0) |
-           (g.moving ? SLUICE_GRANT_RECALL : 0);
+           (g.moving ? SLUICE_GRANT_RECALL : 0) | (g.keeping ? SLUICE_GRANT_KEEP : 0);
   }
   void grant_session(SessionId s, ActionQueue& out) {
     Session& x = sessions[s];
@@ -309,7 +314,7 @@ struct Scheduler::Impl {
   }
   void session_left(uint64_t now_ns, SessionId s, ActionQueue& out) {
     Session& x = sessions[s];
-    x.leaving = false;
+    x.leaving = x.keeping = false;
     Vgpu& g = vgpus[x.vgpu];
     if (--g.not_left != 0) return;
     if (spatial() && !g.adopting)
@@ -357,7 +362,9 @@ struct Scheduler::Impl {
   void make_due(VgpuId v);
   bool make_moves(uint64_t now_ns, ActionQueue& out);
   void move(uint64_t now_ns, VgpuId v, ActionQueue& out);
-  void recall_session(SessionId s, ActionQueue& out);
+  bool may_stay(const Vgpu& g, const SmSet& to, SmSet::Range* leave) const;
+  void recall_session(SessionId s, const SmSet::Range& leave, ActionQueue& out);
+  void call_back_whole(SessionId s, ActionQueue& out);
   void move_over(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void release(uint64_t now_ns, VgpuId v, SmSet sms, ActionQueue& out);
   void all_gone(uint64_t now_ns, VgpuId v, ActionQueue& out);

@@ -4,6 +4,8 @@
 //   nothing -> some   its gates open; nobody has to leave for that
 //   some -> others    a new generation with the new set, the gates stay open, and the old generation is called
 //                     back: its launches leave and go on, from where they were, under the new one
+//                     If the workers can, and the SMs that launches have to leave are a range without any that
+//                     they may stay on, launches stay where they are: they leave that range alone ("keep")
 //   some -> nothing   an eviction, as of the whole GPU
 // When everything of the old generation has left, the SMs that it lost are released to the policy. What
 // the policy asks for meanwhile is the next move. An SM that was given and taken back before any move came to it
@@ -62,13 +64,33 @@ bool Scheduler::Impl::evict_part(uint64_t now_ns, const policy::Action& a) {
 // Begins what can begin. False: nothing was to be done.
 bool Scheduler::Impl::make_moves(uint64_t now_ns, ActionQueue& out) {
   if (moves_due.empty()) return false;
-  while (!moves_due.empty()) {
-    const VgpuId v = moves_due.back();
-    moves_due.pop_back();
+  std::vector<VgpuId> due;
+  due.swap(moves_due);
+  bool made = false;
+  while (!due.empty()) {
+    const VgpuId v = due.back();
+    due.pop_back();
     vgpus[v].move_due = false;
-    if (vgpus[v].present && !vgpus[v].moving) move(now_ns, v, out);
+    if (!vgpus[v].present || vgpus[v].moving) continue;
+    const auto unread = [&](SessionId s) { return sessions[s].reads_pending != 0; };
+    if (vgpus[v].asked && std::any_of(vgpus[v].sessions.begin(), vgpus[v].sessions.end(), unread)) {
+      make_due(v);  // their reports come first
+      continue;
+    }
+    made = true;
+    move(now_ns, v, out);
   }
-  return true;
+  return made;
+}
+
+// May what the sessions have in flight stay on SMs of `to`? *leave: the range that it then has to leave, perhaps none.
+bool Scheduler::Impl::may_stay(const Vgpu& g, const SmSet& to, SmSet::Range* leave) const {
+  // What was launched under the whole GPU is on no list of SMs.
+  if (g.before.empty() || to.empty() || g.before.count() == sm_count() || to.count() == sm_count()) return false;
+  const SmSet lost = (g.spread | g.before) - to;
+  *leave = lost.next_range();
+  for (SmSet::Range r = lost.next_range(); r.lo < r.hi; r = lost.next_range(r.hi)) leave->hi = r.hi;
+  return !to.meets(SmSet(leave->lo, leave->hi));
 }
 
 void Scheduler::Impl::move(uint64_t now_ns, VgpuId v, ActionQueue& out) {
@@ -76,10 +98,27 @@ void Scheduler::Impl::move(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   const SmSet to = g.held - g.going;
   if (to == g.granted) {
     // Given and taken back in between: nothing of it ever ran there.
+    g.asked = false;
     if (!g.going.empty()) release(now_ns, v, g.going, out);
     return;
   }
   g.before = g.granted;
+  SmSet::Range leave{0, 0};
+  if (may_stay(g, to, &leave)) {
+    if (!g.asked) {
+      g.asked = true;
+      for (const SessionId s : g.sessions) read_report_of(out, s);
+      return make_due(v);
+    }
+    const uint32_t needed = ((g.before - to).empty() ? 0 : SLUICE_KEEPS_SHRINK) |
+                            ((to - g.before).empty() ? 0 : SLUICE_KEEPS_GROW);
+    g.keeping = std::all_of(g.sessions.begin(), g.sessions.end(), [&](SessionId s) {
+      const ReportSnapshot& r = sessions[s].report;
+      return r.guest_in_flight == 0 || (r.guest_keeps & needed) == needed;
+    });
+  }
+  g.asked = false;
+  g.spread = g.keeping ? g.spread | g.before | to : to;
   g.granted = to;
   g.had_in_flight = false;
   g.moving = !g.before.empty();
@@ -93,30 +132,46 @@ void Scheduler::Impl::move(uint64_t now_ns, VgpuId v, ActionQueue& out) {
     else if (to.empty())
       evict_session(s, out);
     else
-      recall_session(s, out);
+      recall_session(s, leave, out);
   }
   if (!g.moving && !g.going.empty()) release(now_ns, v, g.going - to, out);
 }
 
-void Scheduler::Impl::recall_session(SessionId s, ActionQueue& out) {
+void Scheduler::Impl::recall_session(SessionId s, const SmSet::Range& leave, ActionQueue& out) {
   Session& x = sessions[s];
   const uint32_t old = x.generation;
+  const auto evict = [&](uint64_t word) {
+    out.push({.kind = Action::Kind::kSetEvict, .session = s, .vgpu = x.vgpu, .word = word});
+  };
+  x.keeping = vgpus[x.vgpu].keeping;
+  // Before the grant: a worker that reads that it may let them stay takes it that the word is there.
+  if (x.keeping && leave.lo < leave.hi) evict(SLUICE_EVICT_WORD(old, leave.lo, leave.hi));
   grant_session(s, out);
   if (x.generation == old) {
     // No generation is left for it, or it is being ended: it leaves like everybody, and for good.
+    x.keeping = false;
     set_grant(out, s, SLUICE_GRANT_CONTENDED);
   }
+  if (!x.keeping) evict(SLUICE_EVICT_ALL_SMS(old));
+  await_leaving(s, old, out);
+}
+
+// Its worker found that something in flight cannot stay.
+void Scheduler::Impl::call_back_whole(SessionId s, ActionQueue& out) {
+  Session& x = sessions[s];
+  if (!x.keeping || x.report.guest_recall < x.leaving_generation) return;
+  x.keeping = false;
   out.push({.kind = Action::Kind::kSetEvict,
             .session = s,
             .vgpu = x.vgpu,
-            .word = SLUICE_EVICT_ALL_SMS(old)});
-  await_leaving(s, old, out);
+            .word = SLUICE_EVICT_ALL_SMS(x.leaving_generation)});
 }
 
 // Everything of the generation before has left.
 void Scheduler::Impl::move_over(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   Vgpu& g = vgpus[v];
-  g.moving = false;
+  const bool stayed = g.keeping;
+  g.moving = g.keeping = false;
   make_due(v);  // whatever was asked for meanwhile
   const SmSet lost = (g.before - g.granted) & g.going;
   if (lost.empty()) return;
@@ -124,7 +179,8 @@ void Scheduler::Impl::move_over(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   if (g.wants()) ++g.evictions;
   if (g.had_in_flight) {
     g.latency.add(took_ns);
-    policy->on_handover(now_ns, took_ns);
+    // What it cost for each SM that is handed over: where launches did not stay, all their SMs were idle meanwhile.
+    policy->on_handover(now_ns, stayed ? took_ns : took_ns * g.before.count() / lost.count());
   }
   release(now_ns, v, lost, out);
 }
@@ -165,8 +221,8 @@ void Scheduler::Impl::release(uint64_t now_ns, VgpuId v, SmSet sms, ActionQueue&
 void Scheduler::Impl::all_gone(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   Vgpu& g = vgpus[v];
   g.not_left = 0;
-  g.moving = false;
-  g.granted = g.before = SmSet();
+  g.moving = g.keeping = g.asked = false;
+  g.granted = g.before = g.spread = SmSet();
   if (g.held.empty()) return;
   if (g.going.empty()) g.evict_ns = now_ns;
   release(now_ns, v, g.held, out);

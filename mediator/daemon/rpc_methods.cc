@@ -175,6 +175,8 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"launches", s.guest_launches},
           {"launches_done", s.guest_launches_done},
           {"physical_evictions", s.guest_relaunched},
+          {"launches_kept", s.guest_narrowed},
+          {"second_grids", s.guest_grown},
           {"resumes", engine.relaunches(v.id())},
           {"progress", progress(engine.progress(v.id()))},
           {"memory_bytes", v.memory_used_bytes()},

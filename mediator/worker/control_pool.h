@@ -70,7 +70,7 @@ class ControlPool {
 // Owned by its ContextObject, used under the session's lock. The context must be current.
 class LeftPool {
  public:
-  // Lists of one context at once. Each takes `slots` * 8 bytes (some 70 KiB on a large GPU) that no
+  // Lists of one context at once. Each takes `slots` * 8 bytes (some 70 or 140 KiB on a large GPU) that no
   // guest is charged for; a stream beyond cannot launch.
   static constexpr uint32_t kMaxLists = 1024;
   static constexpr uint32_t kSlabLists = 8;

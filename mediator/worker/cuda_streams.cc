@@ -52,6 +52,8 @@ void CudaStreams::drained(StreamId id) {
   SLUICE_CHECK(it != streams_.end());
   // An error means that the context is gone, and the stream with it.
   (void)api_.cuStreamDestroy(it->second->cu);
+  if (it->second->second) (void)api_.cuStreamDestroy(it->second->second);
+  if (it->second->joined) (void)api_.cuEventDestroy(it->second->joined);
   if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
     s.context->lefts->give_back(s.left, s.barred);
     s.left = 0;
@@ -147,25 +149,10 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   if (s.left == 0) {
     if (CUresult r = c.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
   }
-  LoopSettings settings = settings_;
-  settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
-  sluice_preempt_params p = make_params(w.grid, w.tasks, w.geometry, settings);
-  p.control = w.control.address;
-  p.signal = c.evict_word ? c.evict_word : c.signal;
-  p.record = w.record < 0 ? 0
-                          : c.report + offsetof(sluice_report_area, records) +
-                                static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
+  sluice_preempt_params p = params_of(s, w, grant);
   p.pred = pred ? static_cast<const LaunchWork*>(pred)->control.address : 0;
-  p.left = s.left;
-  p.generation = grant.generation;
   const bool one_task = w.one_task || f.form.resumable;  // in each hardware block
   if (w.one_task) p.worker_base = w.tasks_before;
-  if (proxy_) p.flags |= f.form.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
-  if (f.form.resumable) {
-    p.state = w.state.address;
-    p.state_stride = static_cast<uint32_t>(SLUICE_RESUME_STRIDE(
-        w.block[0] * w.block[1] * w.block[2], f.form.state_bytes));
-  }
   if (w.begun) p.flags |= SLUICE_LAUNCH_RESUME;
   uint32_t blocks = w.geometry.blocks;
   if (one_task)
@@ -179,6 +166,42 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   w.most_blocks = std::max(w.most_blocks, one_task ? w.geometry.blocks : blocks);
   p.left_slots = std::min(w.most_blocks, c.lefts->slots());
 
+  w.generation = grant.generation;
+  w.issued_ns = now_ns;
+  if (w.record >= 0) {
+    records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
+  }
+  w.first_workers = blocks - (p.flags & SLUICE_LAUNCH_PROXY ? 1 : 0);
+  w.grown = w.moved = false;
+  w.told = 0;
+  return launch_clone(s.cu, w, p, blocks);
+}
+
+// What the parameters of any physical launch of `w` have in common.
+sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const {
+  const ContextObject& c = *s.context;
+  const CloneForm& form = w.function->form;
+  LoopSettings settings = settings_;
+  settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
+  sluice_preempt_params p = make_params(w.grid, w.tasks, w.geometry, settings);
+  p.control = w.control.address;
+  p.signal = c.evict_word ? c.evict_word : c.signal;
+  p.record = w.record < 0 ? 0
+                          : c.report + offsetof(sluice_report_area, records) +
+                                static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
+  p.left = s.left;
+  p.generation = grant.generation;
+  if (proxy_) p.flags |= form.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
+  if (form.resumable) {
+    p.state = w.state.address;
+    p.state_stride = static_cast<uint32_t>(
+        SLUICE_RESUME_STRIDE(w.block[0] * w.block[1] * w.block[2], form.state_bytes));
+  }
+  return p;
+}
+
+CUresult CudaStreams::launch_clone(CUstream to, const LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks) {
+  const FunctionObject& f = *w.function;
   alignas(16) std::byte buffer[SLUICE_MAX_PARAMS * 32 + 64];
   static_assert(sizeof buffer >= kMaxParamBuffer);
   size_t bytes = f.params_offset + sizeof p;  // bounded when the function was looked up
@@ -189,16 +212,11 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                    CU_LAUNCH_PARAM_END};
 
-  w.generation = grant.generation;
-  w.issued_ns = now_ns;
-  if (w.record >= 0) {
-    records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
-  }
   // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
   const uint32_t shared =
       w.dynamic_shared + (f.slot_dynamic && !w.one_task ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
   return api_.cuLaunchKernel(w.clone, blocks, 1, 1, w.block[0], w.block[1], w.block[2],
-                             shared, s.cu, nullptr, extra);
+                             shared, to, nullptr, extra);
 }
 
 CUresult CudaStreams::launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns) {
@@ -332,7 +350,7 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
   bool known = false, done = false;
   uint32_t tasks_done = 0;
   RecordPool::Snapshot record{};
-  if (w.record >= 0) {
+  if (w.record >= 0 && !w.grown) {
     // The stream has passed the launch, so what the last block out wrote is there. It is a hint: who
     // forges it runs into its own unfinished work, nobody else's.
     record = records_.read(w.record);
@@ -375,7 +393,7 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
 }
 
 void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
-  if (w.evictions != 0 || w.variant >= w.function->variants.size()) return;
+  if (w.evictions != 0 || w.moved || w.variant >= w.function->variants.size()) return;
   // Only the GPU's own times: from here a launch also looks as long as what it waited behind.
   if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
   LaunchVariant& v = w.function->variants[w.variant];

@@ -46,6 +46,8 @@ class CudaStreams : public EngineDriver {
   bool confinable(const Work& work) const override;
   CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t now_ns) override;
+  CUresult narrow(std::span<const Running> running, const SmSet& lost, bool* left) override;
+  CUresult grow(StreamId stream, Work& work, const Grant& grant, uint64_t now_ns) override;
   CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) override;
   CUresult mark(StreamId stream, uint64_t* marker) override;
   CUresult query(uint64_t marker) override;
@@ -65,6 +67,10 @@ class CudaStreams : public EngineDriver {
   void plan_for_parts(LaunchWork& work);
   CUresult keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& granted, sluice_preempt_params* p,
                         uint32_t* blocks);
+  sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const;
+  CUresult launch_clone(CUstream to, const LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks);
+  CUresult bar(const StreamObject& s, CUstream in, const SmSet& sms, uint32_t value);
+  CUresult look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost, bool* left);
   CUresult launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns);
   CUresult copy(StreamObject& s, const CUDA_MEMCPY2D& c);
   CUresult fill(StreamObject& s, const sluice_memset& m);
@@ -79,6 +85,10 @@ class CudaStreams : public EngineDriver {
   RecordPool records_;
   Callbacks callbacks_;
   std::unordered_map<StreamId, std::shared_ptr<StreamObject>> streams_;
+  // What look_at_sms() reads, host memory that the GPU can write; null until it is needed.
+  struct Seen;
+  Seen* seen_ = nullptr;
+  uint64_t left_once_ = 0;           // evict word after which narrow() found everything left, once
   std::vector<Marker> markers_;      // by marker id
   std::vector<uint64_t> free_markers_;
   uint64_t next_launch_id_ = 1;

@@ -50,17 +50,136 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
   if (s.barred == part.barred) return CUDA_SUCCESS;
 
   // In stream order: what ran before under another set has ended, and counted itself out.
-  const auto fill = [&](const SmSet& these, uint32_t value) {
-    for (SmSet::Range r = these.next_range(); r.lo < r.hi; r = these.next_range(r.hi)) {
-      const CUdeviceptr at = s.left + offsetof(sluice_launch_left, sm_workers) + r.lo * sizeof(uint32_t);
-      if (CUresult e = api_.cuMemsetD32Async(at, value, r.hi - r.lo, s.cu); e != CUDA_SUCCESS) return e;
-    }
-    return CUDA_SUCCESS;
-  };
-  if (CUresult r = fill(s.barred - part.barred, 0); r != CUDA_SUCCESS) return r;
-  if (CUresult r = fill(part.barred - s.barred, SLUICE_LEFT_BARRED); r != CUDA_SUCCESS) return r;
+  if (CUresult r = bar(s, s.cu, s.barred - part.barred, 0); r != CUDA_SUCCESS) return r;
+  if (CUresult r = bar(s, s.cu, part.barred - s.barred, SLUICE_LEFT_BARRED); r != CUDA_SUCCESS) return r;
   s.barred = part.barred;
   return CUDA_SUCCESS;
+}
+
+CUresult CudaStreams::bar(const StreamObject& s, CUstream in, const SmSet& sms, uint32_t value) {
+  for (SmSet::Range r = sms.next_range(); r.lo < r.hi; r = sms.next_range(r.hi)) {
+    const CUdeviceptr at = s.left + offsetof(sluice_launch_left, sm_workers) + r.lo * sizeof(uint32_t);
+    if (CUresult e = api_.cuMemsetD32Async(at, value, r.hi - r.lo, in); e != CUDA_SUCCESS) return e;
+  }
+  return CUDA_SUCCESS;
+}
+
+// ---- launches that stay while their SMs change --------------------------------------------------------------------
+
+// Of one context at a time.
+struct CudaStreams::Seen {
+  static constexpr size_t kMost = 64;  // launches; beyond any EngineLimits::most_kept
+  uint32_t workers[kMost][SLUICE_LEFT_SMS];
+  uint64_t evict[kMost];
+};
+
+// Two things have to be so: each launch's blocks read the evict word before they begin a task, those too that are not
+// there yet; and none is on the SMs. A block counts itself in on its SM (sm_workers) before it looks at the word. So:
+// the word first, to where they look, then the counts. A proxy that read the page before the word was there may put the
+// older one over it for the time of one look across the bus; hence the second look (narrow()).
+CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost, bool* left) {
+  if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
+  const uint64_t word = __atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST);
+  const uint32_t lo = lost.next_range().lo;
+  uint32_t hi = lo;
+  for (SmSet::Range r = lost.next_range(); r.lo < r.hi; r = lost.next_range(r.hi)) hi = r.hi;
+  CUresult e = CUDA_SUCCESS;
+  const auto run = [&](CUresult result) { e = e == CUDA_SUCCESS ? result : e; };
+  // From the page itself: what the copy engine finds there is this word or a newer one.
+  if (c.evict_word) run(api_.cuMemcpyHtoDAsync(c.evict_word, &signal_->evict, sizeof word, c.transfers));
+  size_t n = 0;
+  for (const Running& l : running) {
+    StreamObject& s = *streams_.at(l.stream);
+    if (s.context.get() != &c) continue;
+    auto& w = static_cast<LaunchWork&>(*l.work);
+    const CUdeviceptr evict = w.control.address + offsetof(sluice_launch_control, evict);
+    if (proxy_ && w.told != word) {
+      run(api_.cuMemcpyHtoDAsync(evict, &signal_->evict, sizeof word, c.transfers));
+      w.told = word;
+    }
+    w.moved = true;
+    run(api_.cuMemcpyDtoHAsync(&seen_->workers[n][lo], s.left + offsetof(sluice_launch_left, sm_workers) + lo * sizeof(uint32_t),
+                               (hi - lo) * sizeof(uint32_t), c.transfers));
+    seen_->evict[n] = word;
+    if (proxy_) run(api_.cuMemcpyDtoHAsync(&seen_->evict[n], evict, sizeof word, c.transfers));
+    ++n;
+  }
+  run(api_.cuStreamSynchronize(c.transfers));
+  if (e != CUDA_SUCCESS) return e;
+  for (size_t k = 0; k < n; ++k) {
+    *left &= seen_->evict[k] == word;
+    for (SmSet::Range r = lost.next_range(); r.lo < r.hi; r = lost.next_range(r.hi))
+      for (uint32_t sm = r.lo; sm < r.hi; ++sm)
+        // Barred, and perhaps counted out of by some that came too late: nobody stays there.
+        *left &= seen_->workers[k][sm] == 0 || seen_->workers[k][sm] > SLUICE_LEFT_BARRED / 2;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CudaStreams::narrow(std::span<const Running> running, const SmSet& lost, bool* left) {
+  if (running.size() > Seen::kMost) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!seen_) {
+    if (CUresult r = make_current(api_, streams_.at(running[0].stream)->context->cu); r != CUDA_SUCCESS) return r;
+    void* memory = nullptr;
+    if (CUresult r = api_.cuMemHostAlloc(&memory, sizeof(Seen), CU_MEMHOSTALLOC_PORTABLE); r != CUDA_SUCCESS)
+      return CUDA_ERROR_NOT_SUPPORTED;
+    seen_ = static_cast<Seen*>(memory);
+  }
+  const uint64_t word = __atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST);
+  *left = true;
+  std::vector<ContextObject*> looked;
+  for (const Running& l : running) {
+    ContextObject* c = streams_.at(l.stream)->context.get();
+    if (std::find(looked.begin(), looked.end(), c) != looked.end()) continue;
+    looked.push_back(c);
+    if (CUresult r = look_at_sms(*c, running, lost, left); r != CUDA_SUCCESS) return r;
+  }
+  if (*left && proxy_ && left_once_ != word) {
+    left_once_ = word;
+    *left = false;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint64_t now_ns) {
+  auto& w = static_cast<LaunchWork&>(work);
+  StreamObject& s = *streams_.at(stream);
+  ContextObject& c = *s.context;
+  if (!w.part || w.grown) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto gpu_sms = static_cast<uint32_t>(c.multiprocessors);
+  const SmSet sms = grant.sms & SmSet(0, gpu_sms);
+  // An SM that is barred in the list cannot be set free while blocks of the first grid may still count on it.
+  if (sms.empty() || sms.meets(s.barred)) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint32_t proxy = proxy_ ? 1 : 0;
+  // One for each SM at least, or some might stay empty.
+  if (w.first_workers + gpu_sms + proxy > c.lefts->slots()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
+  if (!s.second) {
+    CUresult r = api_.cuStreamCreateWithPriority(&s.second, CU_STREAM_NON_BLOCKING, s.priority);
+    if (r == CUDA_SUCCESS) r = api_.cuEventCreate(&s.joined, CU_EVENT_DISABLE_TIMING);
+    if (r != CUDA_SUCCESS) return r;
+  }
+  const uint32_t chunks = (w.tasks + w.geometry.chunk - 1) / w.geometry.chunk;
+  const Part part = plan_part(sms, gpu_sms, w.per_sm, chunks, c.lefts->slots() - w.first_workers - proxy);
+  sluice_preempt_params p = params_of(s, w, grant);
+  p.flags |= SLUICE_LAUNCH_SPATIAL | SLUICE_LAUNCH_RESUME;
+  p.grid = 1;
+  p.worker_base = w.first_workers;
+  p.sm_lo = static_cast<uint16_t>(part.lo);
+  p.sm_hi = static_cast<uint16_t>(part.hi);
+  p.sm_quota = static_cast<uint16_t>(part.quota);
+  p.tail_shift = part.tail_shift;
+  w.most_blocks = std::max(w.most_blocks, w.first_workers + part.blocks + proxy);
+  p.left_slots = std::min(w.most_blocks, c.lefts->slots());
+  const SmSet more = part.barred - s.barred;
+  if (CUresult r = bar(s, s.second, more, SLUICE_LEFT_BARRED); r != CUDA_SUCCESS) return r;
+  s.barred = s.barred | more;
+  w.grown = w.moved = true;
+  w.issued_ns = now_ns;
+  CUresult r = launch_clone(s.second, w, p, part.blocks + proxy);
+  if (r == CUDA_SUCCESS) r = api_.cuEventRecord(s.joined, s.second);
+  if (r == CUDA_SUCCESS) r = api_.cuStreamWaitEvent(s.cu, s.joined, 0);
+  return r;
 }
 
 }  // namespace sluice::worker

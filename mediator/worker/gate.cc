@@ -30,7 +30,34 @@ bool Gate::contended() const { return grant() & SLUICE_GRANT_CONTENDED; }
 bool Gate::calling_back() const {
   if (flights_.empty()) return false;
   const uint64_t g = grant();
-  return (g & SLUICE_GRANT_RECALL) && flights_.front().generation < SLUICE_GRANT_GENERATION(g);
+  return (g & SLUICE_GRANT_RECALL) && flights_.front().generation < SLUICE_GRANT_GENERATION(g) &&
+         kept_generation_ < SLUICE_GRANT_GENERATION(g);
+}
+
+bool Gate::keeping(Grant* to) const {
+  if (!calling_back()) return false;
+  const uint64_t g = grant();
+  constexpr uint64_t kWanted = SLUICE_GRANT_OPEN | SLUICE_GRANT_RECALL | SLUICE_GRANT_KEEP | SLUICE_GRANT_PART;
+  if ((g & kWanted) != kWanted || whole_generation_ >= SLUICE_GRANT_GENERATION(g)) return false;
+  *to = read_open_grant(g);
+  return true;
+}
+
+void Gate::kept(uint32_t generation, uint64_t now_ns) {
+  kept_generation_ = generation;
+  note_if_left(grant(), now_ns);
+}
+
+void Gate::call_back_whole(uint32_t generation) {
+  whole_generation_ = generation;
+  __atomic_store_n(&report_->recall, generation - 1, __ATOMIC_SEQ_CST);
+  ring_();
+}
+
+void Gate::set_keeps(uint32_t flags) {
+  if (flags == keeps_) return;
+  keeps_ = flags;
+  __atomic_store_n(&report_->keeps, flags, __ATOMIC_SEQ_CST);
 }
 
 // The set cannot change while it is read: sluiced writes that half of the page again only after this
@@ -95,7 +122,7 @@ void Gate::note_if_left(uint64_t grant, uint64_t now_ns) {
   uint32_t generation = SLUICE_GRANT_GENERATION(grant);
   if (grant & SLUICE_GRANT_OPEN) {
     if (!(grant & SLUICE_GRANT_RECALL)) return;
-    if (!flights_.empty() && flights_.front().generation < generation) return;
+    if (!flights_.empty() && flights_.front().generation < generation && kept_generation_ < generation) return;
     --generation;
   } else if (in_flight_ != 0) {
     return;

@@ -51,8 +51,17 @@ class Gate {
   // Somebody else waits for the GPU: keep what cannot be evicted short.
   bool contended() const;
   bool stale(uint64_t now_ns) const;
-  // Launches of an older generation have been called back and are still in flight.
+  // Launches of an older generation have been called back, are still in flight and must not stay.
   bool calling_back() const;
+  // The same where they may stay on SMs of the new set, as long as nobody has said kept() or call_back_whole(). *grant:
+  // the new one.
+  bool keeping(Grant* grant) const;
+  // What is older than `generation` is on SMs of that generation's set only, and comes to no others.
+  void kept(uint32_t generation, uint64_t now_ns);
+  // It cannot be brought about: sluiced calls what is older than `generation` back whole.
+  void call_back_whole(uint32_t generation);
+  // How far what is in flight could stay (SLUICE_KEEPS_*); a hint for sluiced.
+  void set_keeps(uint32_t flags);
   uint32_t in_flight() const { return in_flight_; }
   uint32_t demand() const { return demand_; }
 
@@ -78,6 +87,9 @@ class Gate {
   uint32_t unconfined_ = 0;
   uint32_t demand_ = 0;
   uint32_t left_generation_ = 0;
+  uint32_t kept_generation_ = 0;   // of the newest grant under which older launches stay
+  uint32_t whole_generation_ = 0;  // of the newest under which they are called back whole after all
+  uint32_t keeps_ = 0;
 };
 
 }  // namespace sluice::worker

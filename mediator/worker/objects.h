@@ -93,6 +93,8 @@ struct StreamObject : HandleObject {
   int priority = 0;
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
   SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
+  CUstream second = nullptr;  // where second grids run; null: there was none yet; session lock
+  CUevent joined = nullptr;   // after which the stream goes on behind one; session lock
 };
 
 struct EventObject : HandleObject {
@@ -137,6 +139,10 @@ struct LaunchWork : Work {
   uint32_t workers = 0;      // that stay, of the newest physical launch
   uint32_t most_blocks = 0;  // of all physical launches
   bool part = false;   // the newest physical launch is kept to a part of the SMs
+  uint32_t first_workers = 0;  // of its first grid: the second's are numbered behind them
+  bool grown = false;  // it has a second grid
+  bool moved = false;  // its SMs have changed while it ran
+  uint64_t told = 0;   // evict word that was put into its control block
   bool begun = false;  // a physical launch has passed its predecessor: the rest is resumed
 };
 

@@ -120,7 +120,8 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   constexpr uint32_t kBlocksPerSm = 32;  // the most that any GPU up to compute capability 12 holds
   c->states = std::make_unique<StatePool>(api_);
   c->lefts = std::make_unique<LeftPool>(api_, c->transfers, zeros_, ControlPool::kPageBytes,
-                                        2 * kBlocksPerSm * static_cast<uint32_t>(c->multiprocessors));
+                                        (p_.start.spatial_sms ? 4 : 2) * kBlocksPerSm *  // over-launched, of two grids
+                                            static_cast<uint32_t>(c->multiprocessors));
   SmSet barred;
   CUdeviceptr first = 0;  // so that the first launches need not wait
   if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;

@@ -205,6 +205,10 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     op.pred.reset();
     if (op.kind == OpKind::kOpaque) --opaque_in_flight_;
     if (is_launch(op.kind)) gate_.leave(now_ns, op.confinable, op.grant);
+    if (op.second.generation != 0) {
+      gate_.leave(now_ns, op.confinable, op.second);
+      op.second = {};
+    }
   }
   return true;
 }
@@ -418,6 +422,7 @@ void StreamEngine::settle(uint64_t now_ns) {
   SLUICE_CHECK(!settling_);
   if (error_ != CUDA_SUCCESS) return;
   settling_ = true;
+  change_sms(now_ns);
   bool progress = true;
   while (progress && pending_error_ == CUDA_SUCCESS) {
     progress = false;
@@ -436,6 +441,7 @@ void StreamEngine::settle(uint64_t now_ns) {
   settling_ = false;
   retrying_ = false;
   for (const auto& s : streams_) retrying_ |= s->broken && s->retry_ns != 0;
+  gate_.set_keeps(how_kept());
   if (pending_error_ != CUDA_SUCCESS) return fail(pending_error_, now_ns);
   std::erase_if(streams_, [this](const auto& s) {
     if (!s->removed || !s->ops.empty()) return false;

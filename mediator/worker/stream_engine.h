@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -84,6 +85,23 @@ class EngineDriver {
   // nothing to wait for. `again`: the logical launch has been queued before.
   virtual CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
                           bool again, uint64_t now_ns) = 0;
+  // A launch in flight, and a stream that it is in.
+  struct Running {
+    StreamId stream;
+    Work* work;
+  };
+  // The evict word names SMs that these launches, all of them kept to parts, have to leave, `lost` among them. *left: no
+  // block of theirs is on one of `lost`, and none that comes there will begin a task. Called again until it is so.
+  virtual CUresult narrow(std::span<const Running>, const SmSet& lost, bool* left) {
+    (void)lost, (void)left;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  // Queues a second grid of `work`, which runs on a part and is the only thing in its stream, so that it goes on on all
+  // SMs of `grant`; what comes behind it in the stream waits for both. NOT_SUPPORTED: it cannot be done for this one.
+  virtual CUresult grow(StreamId, Work&, const Grant& grant, uint64_t now_ns) {
+    (void)grant, (void)now_ns;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   // Queues anything else that the driver has to see.
   virtual CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) = 0;
   // Marks the end of what is queued in the driver's stream so far.
@@ -120,6 +138,9 @@ struct EngineLimits {
   // its SMs are full of what its own vGPU runs in other streams. Shorter: more launches for nothing.
   uint64_t retry_first_ns = 50'000;
   uint64_t retry_most_ns = 2'000'000;
+  // Launches in flight that stay where they are while their session's SMs change; with more they are called back.
+  // Each costs the driver some calls, about as much as issuing it again.
+  uint32_t most_kept = 16;
 };
 
 class StreamEngine {
@@ -130,6 +151,8 @@ class StreamEngine {
     uint64_t evictions = 0;      // launches that ran and ended before they were done
     uint64_t relaunches = 0;     // physical launches after the first
     uint64_t opaque = 0;
+    uint64_t narrowed = 0;       // changes of the SMs under which launches stayed
+    uint64_t grown = 0;          // second grids
   };
 
   StreamEngine(EngineDriver& driver, Gate& gate, EngineLimits limits = {});
@@ -190,7 +213,8 @@ class StreamEngine {
     CUresult status = CUDA_SUCCESS;
     uint32_t futile = 0;
     bool confinable = false;
-    Grant grant;           // of its newest physical launch
+    Grant grant;           // of its newest physical launch; the SMs are those where it may be now
+    Grant second;          // of that one's second grid; generation 0: it has none
     uint64_t seq = 0;      // order of submission in the session
     uint64_t token = 0;
     uint64_t item = 0;     // place in the driver's stream, from 0
@@ -231,6 +255,9 @@ class StreamEngine {
   void finish(Stream& s, CUresult status);
   void issue_failed(Op& op, CUresult status, uint64_t now_ns);
   void update_demand();
+  void change_sms(uint64_t now_ns);
+  bool grow(Stream& s, Op& op, const Grant& to, uint64_t now_ns);
+  uint32_t how_kept() const;
 
   EngineDriver& driver_;
   Gate& gate_;

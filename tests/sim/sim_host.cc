@@ -182,6 +182,8 @@ core::ReportSnapshot SimHost::snapshot(SessionId s) {
       break;
     case Program::Lie::kRandom:
       r.guest_unconfined = static_cast<uint32_t>(random_() >> (random_() % 64));
+      r.guest_keeps = static_cast<uint32_t>(random_() % 4);
+      r.guest_recall = static_cast<uint32_t>(random_() >> (random_() % 64));
       r.guest_demand = static_cast<uint32_t>(random_() >> (random_() % 64));
       r.guest_in_flight = static_cast<uint32_t>(random_() >> (random_() % 64));
       r.guest_left_generation = static_cast<uint32_t>(random_() >> (random_() % 64));

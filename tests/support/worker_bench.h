@@ -24,6 +24,7 @@
 #include "abi/stub.h"
 #include "mediator/base/check.h"
 #include "mediator/base/clock.h"
+#include "mediator/base/sm_set.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/worker_protocol.h"
 #include "mediator/ring/ring.h"
@@ -62,6 +63,7 @@ class WorkerBench {
     wp::Signal signal = wp::Signal::kHost;
     uint32_t fixed_chunk = 0;
     uint32_t admission_us = 0;
+    uint32_t spatial_sms = 0;
   };
 
   WorkerBench(const char* worker, const char* library, Options options)
@@ -109,6 +111,7 @@ class WorkerBench {
     packet.start.signal = options_.signal;
     packet.start.fixed_chunk = options_.fixed_chunk;
     packet.start.admission_us = options_.admission_us;
+    packet.start.spatial_sms = options_.spatial_sms;
     packet.start.staging_offset = kStaging;
     packet.start.staging_bytes = kStagingBytes;
     packet.start.memory_limit_bytes = options_.memory_limit;
@@ -139,6 +142,41 @@ class WorkerBench {
     __atomic_store_n(&host->grant, generation | SLUICE_GRANT_OPEN, __ATOMIC_SEQ_CST);
     wake_gate();
   }
+  // The gate opens for some SMs, or stays open while they change: then `leave` is what the older generations have to
+  // leave, and with `keep` they stay on the others. An empty `leave` with `keep`: they need not leave anything.
+  void grant_part(const SmSet& sms, bool recall = false, bool keep = false, SmSet::Range leave = {0, 0xffff}) {
+    const uint32_t old = generation++;
+    for (uint32_t i = 0; i < SmSet::kWords; ++i)
+      __atomic_store_n(&host->sms[generation & 1][i], sms.word(i), __ATOMIC_SEQ_CST);
+    if (keep && leave.lo < leave.hi)
+      __atomic_store_n(&signal->evict, SLUICE_EVICT_WORD(old, leave.lo, leave.hi), __ATOMIC_SEQ_CST);
+    __atomic_store_n(&host->grant,
+                     generation | SLUICE_GRANT_OPEN | SLUICE_GRANT_PART | (recall ? SLUICE_GRANT_RECALL : 0) |
+                         (keep ? SLUICE_GRANT_KEEP : 0),
+                     __ATOMIC_SEQ_CST);
+    if (recall && !keep && leave.lo < leave.hi)
+      __atomic_store_n(&signal->evict, SLUICE_EVICT_WORD(old, leave.lo, leave.hi), __ATOMIC_SEQ_CST);
+    wake_gate();
+  }
+  // What is older has left, or asks to be called back whole, which is then done. False: not in time.
+  bool wait_moved(uint64_t ms = 20000) {
+    const uint64_t end = monotonic_ns() + ms * 1'000'000, old = generation - 1;
+    bool whole = false;
+    for (;;) {
+      if (__atomic_load_n(&report->header.in_flight, __ATOMIC_SEQ_CST) == 0 ||
+          __atomic_load_n(&report->header.left_generation, __ATOMIC_ACQUIRE) >= old)
+        return true;
+      if (!whole && __atomic_load_n(&report->header.recall, __ATOMIC_SEQ_CST) >= old) {
+        whole = true;
+        ++called_back_whole;
+        __atomic_store_n(&signal->evict, SLUICE_EVICT_ALL_SMS(old), __ATOMIC_SEQ_CST);
+        wake_gate();
+      }
+      if (monotonic_ns() > end) return false;
+      ::usleep(50);
+    }
+  }
+  int called_back_whole = 0;
   void take_back() {
     __atomic_store_n(&host->grant, generation | SLUICE_GRANT_CONTENDED, __ATOMIC_SEQ_CST);
     __atomic_store_n(&signal->evict, SLUICE_EVICT_ALL_SMS(generation), __ATOMIC_SEQ_CST);

@@ -82,6 +82,9 @@ class Space(WithSluiced):
         self.eventually(lambda: self.sms("a") and self.sms("b"), "both have SMs")
         self.sluiced.ctl("set", "b", "--weight", 9)
         self.eventually(lambda: len(self.sms("b")) == 3, "b has 3 SMs of 4")
+        # Launches stay where they are while their SMs change.
+        self.eventually(lambda: self.vgpu("a")["launches_kept"] + self.vgpu("b")["launches_kept"] > 0, "launches stay",
+                        timeout=support.TIMEOUT_S)
         self.sluiced.ctl("set", "b", "--weight", 1)
         self.eventually(lambda: len(self.sms("a")) == 3, "a has 3 SMs again")
         self.stop_file.touch()

@@ -45,12 +45,15 @@ struct Host {
           page(a->session).grant = a->word;
           did += "grant" + s + (a->word & SLUICE_GRANT_OPEN ? "o" : "c") +
                  (a->word & SLUICE_GRANT_PART ? "p" : "") + (a->word & SLUICE_GRANT_RECALL ? "r" : "") +
-                 (a->word & SLUICE_GRANT_CONTENDED ? "!" : "") +
+                 (a->word & SLUICE_GRANT_KEEP ? "k" : "") + (a->word & SLUICE_GRANT_CONTENDED ? "!" : "") +
                  std::to_string(SLUICE_GRANT_GENERATION(a->word)) + " ";
           break;
         case Action::Kind::kSetEvict:
           page(a->session).evict = a->word;
-          did += "evict" + s + "=" + std::to_string(static_cast<uint32_t>(a->word)) + " ";
+          did += "evict" + s + "=" + std::to_string(static_cast<uint32_t>(a->word));
+          if (a->word != SLUICE_EVICT_ALL_SMS(a->word))
+            did += ":" + std::to_string(a->word >> 32 & 0xffff) + "-" + std::to_string(a->word >> 48);
+          did += " ";
           break;
         case Action::Kind::kReadReport:
           did += "read" + s + " ";

@@ -205,6 +205,95 @@ TEST(SchedulerInSpace, ARestartedSluicedCallsPartsBack) {
   EXPECT_EQ((held_a | held_b), SmSet(0, 4));
 }
 
+// ---- launches that stay ---------------------------------------------------------------------------------------------
+
+// Three vGPUs under dss on 4 SMs: a and b hold two each, then c comes and one of them has to give SMs.
+struct Stayers {
+  Stayers() : h(in_space("dss")), a(h.session(h.vgpu())), b(h.session(h.vgpu())) {
+    h.report(a, 1, 0);
+    h.report(b, 1, 0);
+    h.report(a, 1, 1, 1);
+    h.report(b, 1, 1);
+    h.take();
+  }
+  void keeps(SessionId s, uint32_t flags) { h.page(s).report.guest_keeps = flags; }
+  // A third comes; what was done.
+  std::string third() {
+    c = h.session(h.vgpu());
+    h.take();
+    h.report(c, 1, 0);
+    return h.take();
+  }
+  Host h;
+  SessionId a, b, c = 0;
+};
+
+TEST(SchedulerInSpace, LaunchesStayOnTheSmsThatAreKept) {
+  Stayers t;
+  t.keeps(t.a, SLUICE_KEEPS_SHRINK | SLUICE_KEEPS_GROW);
+  t.keeps(t.b, SLUICE_KEEPS_SHRINK | SLUICE_KEEPS_GROW);
+  const std::string did = t.third();
+  // The report is read before the words are stored: what it says of staying is fresh.
+  const bool of_a = did.find("grant0") != std::string::npos;
+  const SessionId from = of_a ? t.a : t.b;
+  const std::string n = std::to_string(from);
+  const size_t read = did.find("read" + n), grant = did.find("grant" + n), evict = did.find("evict" + n);
+  ASSERT_NE(grant, std::string::npos) << did;
+  EXPECT_LT(read, evict) << did;
+  EXPECT_LT(evict, grant) << "a worker that reads the grant relies on the word: " << did;
+  EXPECT_NE(did.find("oprk!"), std::string::npos) << did;
+  const uint64_t word = t.h.page(from).evict;
+  const SmSet leave(static_cast<uint32_t>(word >> 32 & 0xffff), static_cast<uint32_t>(word >> 48));
+  EXPECT_FALSE(leave.meets(t.h.page(from).sms)) << did;
+  EXPECT_EQ(leave.count(), 1u);
+  EXPECT_EQ(t.h.page(t.c).grant & SLUICE_GRANT_OPEN, 0u) << "not before it was left";
+  t.h.report(from, 1, 1, static_cast<uint32_t>(word));
+  EXPECT_NE(t.h.page(t.c).grant & SLUICE_GRANT_OPEN, 0u);
+  EXPECT_FALSE(t.h.page(t.c).sms.meets(t.h.page(from).sms));
+}
+
+TEST(SchedulerInSpace, WhoCannotKeepItsLaunchesIsCalledBackWhole) {
+  Stayers t;
+  const std::string did = t.third();
+  EXPECT_EQ(did.find("k!"), std::string::npos) << did;
+  EXPECT_NE(did.find("opr!"), std::string::npos) << did;
+  EXPECT_EQ(did.find(":"), did.find("sms") + 4) << "no evict word for a range: " << did;
+}
+
+TEST(SchedulerInSpace, AWorkerMayAskToBeCalledBackWholeAfterAll) {
+  Stayers t;
+  t.keeps(t.a, SLUICE_KEEPS_SHRINK);
+  t.keeps(t.b, SLUICE_KEEPS_SHRINK);
+  const bool of_a = t.third().find("grant0") != std::string::npos;
+  const SessionId from = of_a ? t.a : t.b;
+  const auto old = static_cast<uint32_t>(t.h.page(from).evict);
+  auto& r = t.h.page(from).report;
+  r.guest_recall = old - 1;  // of a change before
+  t.h.report(from, 1, 1);
+  EXPECT_EQ(t.h.take().find("evict"), std::string::npos);
+  r.guest_recall = old;
+  t.h.report(from, 1, 1);
+  EXPECT_EQ(t.h.page(from).evict, SLUICE_EVICT_ALL_SMS(old));
+  t.h.take();
+  t.h.report(from, 1, 1);
+  EXPECT_EQ(t.h.take().find("evict"), std::string::npos) << "once is enough";
+  // However often it asks, and for what: only its own launches go.
+  r.guest_recall = 0xffffffff;
+  t.h.report(from, 1, 1, old);
+  EXPECT_EQ(t.h.take().find("evict" + std::to_string(from)), std::string::npos);
+  EXPECT_NE(t.h.page(t.c).grant & SLUICE_GRANT_OPEN, 0u);
+}
+
+TEST(SchedulerInSpace, WhoSaysThatItStaysAndDoesNotLeaveIsEnded) {
+  Stayers t;
+  t.keeps(t.a, SLUICE_KEEPS_SHRINK);
+  t.keeps(t.b, SLUICE_KEEPS_SHRINK);
+  t.third();
+  t.h.time(t.h.now + 200 * kMs);
+  t.h.time(t.h.now + 2000 * kMs);
+  EXPECT_NE(t.h.take().find("end"), std::string::npos);
+}
+
 TEST(SchedulerInSpace, UsedUpGenerationsEndTheSession) {
   auto c = in_space("dss");
   c.max_generation = 1;

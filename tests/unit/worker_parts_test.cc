@@ -134,6 +134,46 @@ TEST(GateInSpace, AForgedReportIsOverwritten) {
   EXPECT_EQ(p.report.left_generation, 1u);
 }
 
+TEST(GateInSpace, WhatIsKeptHasLeft) {
+  Pages p;
+  p.grant(1, SmSet(0, 4));
+  const Grant a = p.enter();
+  p.recall(2, SmSet(0, 2));
+  Grant to;
+  EXPECT_FALSE(p.gate.keeping(&to)) << "the grant does not say that it may stay";
+  p.grant(2, SmSet(0, 2), SLUICE_GRANT_RECALL | SLUICE_GRANT_KEEP);
+  ASSERT_TRUE(p.gate.keeping(&to));
+  EXPECT_EQ(to.sms, SmSet(0, 2));
+  EXPECT_TRUE(p.gate.calling_back());
+  EXPECT_EQ(p.report.left_generation, 0u);
+  p.gate.kept(2, p.now);
+  EXPECT_EQ(p.report.left_generation, 1u);
+  EXPECT_EQ(p.rings, 1);
+  EXPECT_FALSE(p.gate.calling_back()) << "nobody waits for it any more";
+  EXPECT_FALSE(p.gate.keeping(&to));
+  // It is still in flight: with the gate closed it has to leave like all others.
+  p.host.grant = 2;
+  const uint32_t before = p.report.left_generation;
+  EXPECT_EQ(before, 1u);
+  p.gate.leave(p.now, true, a);
+  EXPECT_EQ(p.report.left_generation, 2u);
+}
+
+TEST(GateInSpace, WhatCannotStayAsksOnceForEachChange) {
+  Pages p;
+  p.grant(1, SmSet(0, 4));
+  (void)p.enter();
+  p.grant(2, SmSet(0, 2), SLUICE_GRANT_RECALL | SLUICE_GRANT_KEEP);
+  Grant to;
+  ASSERT_TRUE(p.gate.keeping(&to));
+  p.gate.call_back_whole(2);
+  EXPECT_EQ(p.report.recall, 1u);
+  EXPECT_EQ(p.rings, 1);
+  EXPECT_FALSE(p.gate.keeping(&to));
+  EXPECT_TRUE(p.gate.calling_back());
+  EXPECT_EQ(p.report.left_generation, 0u);
+}
+
 // ---- the engine ---------------------------------------------------------------------------------
 
 struct CountedWork : Work {
@@ -168,15 +208,34 @@ struct OneStreamDriver : EngineDriver {
   void async_error(CUresult) override {}
   void drained(StreamId) override {}
 
+  CUresult narrow(std::span<const Running> of, const SmSet& lost, bool* left) override {
+    asked_to_leave.push_back(lost);
+    EXPECT_EQ(of.size(), running.size());
+    *left = has_left;
+    return can_stay ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  CUresult grow(StreamId, Work& work, const Grant& grant, uint64_t) override {
+    if (!can_grow) return CUDA_ERROR_NOT_SUPPORTED;
+    second.push_back(grant);
+    // The stream's wait for the second grid: here a launch of nothing behind the first.
+    launched.push_back(grant);
+    running.push_back(static_cast<CountedWork*>(&work));
+    return CUDA_SUCCESS;
+  }
+
   void run_one() {
     if (running.empty()) return;
     CountedWork& w = *running.front();
-    const bool evicted = static_cast<uint32_t>(p.signal.evict) >= launched[ended].generation;
-    if (!evicted && !nowhere && --w.left != 0) return;
+    const bool evicted = p.signal.evict == SLUICE_EVICT_ALL_SMS(p.signal.evict) &&
+                         static_cast<uint32_t>(p.signal.evict) >= launched[ended].generation;
+    if (w.left != 0 && !evicted && !nowhere && --w.left != 0) return;
     running.erase(running.begin());
     ++ended;
   }
   Pages& p;
+  bool can_stay = false, can_grow = false, has_left = false;
+  std::vector<SmSet> asked_to_leave;
+  std::vector<Grant> second;
   bool nowhere = false;  // its blocks find no room on its SMs
   std::vector<Grant> launched;
   std::vector<CountedWork*> running;
@@ -207,6 +266,118 @@ TEST(EngineInSpace, WhatIsCalledBackGoesOnOnTheNewSmsAtOnce) {
   EXPECT_EQ(work->left, 0);
   EXPECT_EQ(driver.completed, std::vector<CUresult>{CUDA_SUCCESS});
   EXPECT_EQ(p.report.in_flight, 0u);
+}
+
+struct StayingLaunch {
+  StayingLaunch() {
+    p.grant(1, SmSet(0, 4));
+    stream = engine.add_stream(1, StreamKind::kNonBlocking);
+    engine.submit(stream, OpKind::kLaunch, work, 0, p.now);
+    engine.notify_stream(stream, 7, p.now);
+    engine.poll(p.now);
+  }
+  void change(const SmSet& to, uint64_t evict) {
+    p.grant(++generation, to, SLUICE_GRANT_RECALL | SLUICE_GRANT_KEEP);
+    if (evict) p.signal.evict = evict;
+    engine.poll(p.now);
+  }
+  void finish() {
+    for (int i = 0; i < 8; ++i) driver.run_one(), engine.poll(p.now);
+    EXPECT_EQ(work->left, 0);
+    EXPECT_EQ(driver.completed, std::vector<CUresult>{CUDA_SUCCESS});
+    EXPECT_EQ(p.report.in_flight, 0u);
+    EXPECT_FALSE(engine.in_flight());
+  }
+  Pages p;
+  OneStreamDriver driver{p};
+  StreamEngine engine{driver, p.gate};
+  std::shared_ptr<CountedWork> work = std::make_shared<CountedWork>();
+  StreamId stream = 0;
+  uint32_t generation = 1;
+};
+
+TEST(EngineInSpace, ALaunchStaysWhileItLosesSms) {
+  StayingLaunch t;
+  EXPECT_EQ(t.p.report.keeps, SLUICE_KEEPS_SHRINK | SLUICE_KEEPS_GROW);
+  t.driver.can_stay = true;
+  t.change(SmSet(0, 2), SLUICE_EVICT_WORD(1, 2, 4));
+  EXPECT_EQ(t.driver.asked_to_leave.back(), SmSet(2, 4));
+  EXPECT_EQ(t.p.report.left_generation, 0u) << "its blocks are still on them";
+  t.driver.has_left = true;
+  t.engine.poll(t.p.now);
+  EXPECT_EQ(t.p.report.left_generation, 1u);
+  EXPECT_EQ(t.p.report.in_flight, 1u);
+  EXPECT_EQ(t.driver.launched.size(), 1u) << "it was issued once";
+  EXPECT_EQ(t.engine.counters().narrowed, 1u);
+  // What was lost is not asked for again with the next change.
+  t.change(SmSet(0, 1), SLUICE_EVICT_WORD(2, 1, 4));
+  EXPECT_EQ(t.driver.asked_to_leave.back(), SmSet(1, 2));
+  EXPECT_EQ(t.p.report.left_generation, 2u);
+  t.finish();
+  EXPECT_EQ(t.engine.counters().relaunches, 0u);
+}
+
+TEST(EngineInSpace, ALaunchGoesOnOnSmsThatWereWon) {
+  StayingLaunch t;
+  t.driver.can_grow = true;
+  t.change(SmSet(0, 6), 0);
+  ASSERT_EQ(t.driver.second.size(), 1u);
+  EXPECT_EQ(t.driver.second[0].sms, SmSet(0, 6));
+  EXPECT_EQ(t.p.report.left_generation, 1u);
+  EXPECT_EQ(t.p.report.in_flight, 2u);
+  EXPECT_TRUE(t.driver.asked_to_leave.empty());
+  EXPECT_EQ(t.p.report.keeps, 0u) << "with a second grid it is called back whole";
+  t.change(SmSet(0, 3), SLUICE_EVICT_WORD(2, 3, 6));
+  EXPECT_EQ(t.p.report.recall, 2u);
+  EXPECT_EQ(t.p.report.left_generation, 1u);
+  t.p.signal.evict = SLUICE_EVICT_ALL_SMS(2);
+  for (int i = 0; i < 3; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
+  EXPECT_EQ(t.p.report.left_generation, 2u);
+  EXPECT_EQ(t.engine.counters().relaunches, 1u);
+  t.finish();
+}
+
+TEST(EngineInSpace, OneThatHasOthersBehindItDoesNotGrow) {
+  StayingLaunch t;
+  t.driver.can_stay = t.driver.can_grow = t.driver.has_left = true;
+  t.engine.submit(t.stream, OpKind::kLaunch, std::make_shared<CountedWork>(), 0, t.p.now);
+  t.engine.poll(t.p.now);
+  EXPECT_EQ(t.p.report.keeps, SLUICE_KEEPS_SHRINK);
+  t.change(SmSet(0, 3), SLUICE_EVICT_WORD(1, 3, 4));
+  EXPECT_EQ(t.p.report.left_generation, 1u) << "but both can leave SMs";
+  t.change(SmSet(0, 4), 0);
+  EXPECT_EQ(t.p.report.recall, 2u);
+  EXPECT_TRUE(t.driver.second.empty());
+  t.p.signal.evict = SLUICE_EVICT_ALL_SMS(2);
+  for (int i = 0; i < 12; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
+  EXPECT_EQ(t.p.report.left_generation, 2u);
+  EXPECT_EQ(t.p.report.in_flight, 0u);
+}
+
+TEST(EngineInSpace, ADriverThatCannotSaysSo) {
+  StayingLaunch t;
+  t.change(SmSet(0, 2), SLUICE_EVICT_WORD(1, 2, 4));
+  EXPECT_EQ(t.p.report.recall, 1u);
+  t.p.signal.evict = SLUICE_EVICT_ALL_SMS(1);
+  for (int i = 0; i < 2; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
+  EXPECT_EQ(t.p.report.left_generation, 1u);
+  t.finish();
+}
+
+// The gate closes between sluiced's change and the worker's look: the launch leaves like every other.
+TEST(EngineInSpace, AGateThatClosesMeanwhileIsObeyed) {
+  StayingLaunch t;
+  t.driver.can_grow = true;
+  t.p.grant(2, SmSet(0, 6), SLUICE_GRANT_RECALL | SLUICE_GRANT_KEEP);
+  t.p.host.grant = 2 | SLUICE_GRANT_CONTENDED;
+  t.p.signal.evict = SLUICE_EVICT_ALL_SMS(2);
+  t.driver.run_one();
+  t.engine.poll(t.p.now);
+  EXPECT_TRUE(t.driver.second.empty());
+  EXPECT_EQ(t.p.report.left_generation, 2u);
+  t.p.grant(3, SmSet(0, 1));
+  t.engine.poll(t.p.now);
+  t.finish();
 }
 
 // However often its SMs are full, a launch does not fail; it is tried ever less often.
