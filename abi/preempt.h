@@ -99,7 +99,10 @@ struct sluice_preempt_params {
   uint64_t state;        /* resumable clones: a sluice_resume_state for each task, state_stride bytes
                             apart. Needs no initial contents. One launch's at a time */
   uint32_t state_stride; /* SLUICE_RESUME_STRIDE(threads of a block, bytes of a thread) */
-  uint32_t reserved[3];
+  uint32_t place;        /* SPATIAL: workers that are to stay. A block that is not wanted on its SM waits
+                            until so many have come to theirs, at most SLUICE_PLACE_NS from the first such
+                            wait on, and then leaves; 0: it leaves at once */
+  uint32_t reserved[2];
 };
 
 /* What a block that left by sluice::leave() (kernels/include/sluice/preempt.cuh) has saved. Such
@@ -115,6 +118,10 @@ struct sluice_resume_state {
 #define SLUICE_RESUME_MAX_BYTES 1024u
 #define SLUICE_RESUME_STRIDE(threads, bytes) \
   (SLUICE_RESUME_HEADER_BYTES + (((uint64_t)(threads) * (bytes) + 127) & ~(uint64_t)127))
+/* A block that leaves at once makes room where it was, and the hardware may send the next one there again: on an
+ * H200 launches got a handful of workers on SMs that were empty. In ns of %globaltimer; more: a launch that
+ * cannot have all its workers holds others' room for longer. */
+#define SLUICE_PLACE_NS 20000u
 /* Time between two looks at `signal` under SLUICE_LAUNCH_DUTY, in ns of %globaltimer. */
 #define SLUICE_DUTY_NS 4000u
 
@@ -149,7 +156,8 @@ struct sluice_launch_control {
   /* line 1, written by the proxy (DUTY: by workers in turn), read by all workers (relaxed). */
   uint64_t evict;         /* device copy of the evict word */
   uint64_t looked_ns;     /* DUTY: %globaltimer of the newest look at `signal`; by all workers, CAS */
-  uint64_t pad1[14];
+  uint64_t placing_ns[2]; /* SPATIAL: %globaltimer of the first wait for `place`, of each grid; CAS; 0: none */
+  uint64_t pad1[12];
   /* line 2, atomics by each worker as it leaves. */
   uint32_t finished;      /* tasks run to their end, added once per worker and physical launch */
   uint32_t exited[2];     /* blocks of this physical launch that have left, for each of two grids;
@@ -157,7 +165,9 @@ struct sluice_launch_control {
   uint32_t done;          /* 1 once finished == total; read by the successor's leaders */
   uint32_t physical;      /* physical launches that have ended */
   uint32_t sms_left;      /* SMs whose last worker has left under an eviction (SPATIAL only) */
-  uint32_t pad2[26];
+  uint64_t placed[2];     /* SPATIAL: workers that have come to their SMs, of each grid; the last block out
+                             sets these two back to 0 */
+  uint32_t pad2[22];
   /* line 3, atomics. */
   uint32_t left_count;    /* slots of the left-over list that hold something; of a resumable clone:
                              tasks that have left */

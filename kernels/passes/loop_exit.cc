@@ -71,6 +71,27 @@ void LoopHead::write_leave() {
     write_start("~STARTED");
     out_.line("bra \t~BEGIN;");
   }
+  // Not wanted on this SM (abi/preempt.h, `place`).
+  out_.label("~AWAY")
+      .line("ld.param.u32 \t%~r2, " + PARAM(place) + ";")
+      .line("setp.eq.u32 \t%~p, %~r2, 0;")
+      .line("@%~p bra \t~NONE;")
+      .line("cvt.u64.u32 \t%~exited, %~r2;");
+  grid_address("%~record");
+  out_.label("~AWAIT")
+      .line("mov.u64 \t%~a, %globaltimer;")
+      .line("{LD_GPU}.global.u64 \t%~word, " + CONTROL("record", placing_ns) + ";")
+      .line("setp.eq.u64 \t%~p, %~word, 0;")
+      .line("and.pred \t%~q, %~p, %~lead;")
+      .line("@%~q atom.global.cas.b64 \t%~word, " + CONTROL("record", placing_ns) + ", %~word, %~a;")
+      .line("selp.b64 \t%~word, %~a, %~word, %~p;")
+      .line("sub.s64 \t%~a, %~a, %~word;");
+  share_wide("%~a");
+  out_.line("{LD_GPU}.global.u64 \t%~word, " + CONTROL("record", placed) + ";");
+  share_wide("%~word");
+  out_.line("setp.ge.s64 \t%~q, %~a, " + number(SLUICE_PLACE_NS) + ";")
+      .line("setp.ge.or.u64 \t%~p, %~word, %~exited, %~q;")
+      .line("@!%~p bra \t~AWAIT;");
   // Nothing is left to do here: the others learn it from a batch of no tasks.
   out_.label("~NONE")
       .line("mov.u32 \t%~r0, 0;")
@@ -172,6 +193,12 @@ void LoopHead::write_exit(const std::string& over, const std::string& label) {
       .line("not.pred \t%~q, %~p;")
       .line("and.pred \t%~q, %~q, %~lead;")
       .line("@%~q red.global.add.u32 \t" + CONTROL("control", exited[0]) + ", %~r5;")
+      .line("mul.wide.u16 \t%~r1, %~h, 8;")
+      .line("cvt.u64.u32 \t%~word, %~r1;")
+      .line("add.s64 \t%~a, %~control, %~word;")
+      .line("mov.u64 \t%~word, 0;")
+      .line("@%~lead st.global.u64 \t" + CONTROL("a", placed) + ", %~word;")
+      .line("@%~lead st.global.u64 \t" + CONTROL("a", placing_ns) + ", %~word;")
       .line("@%~lead red.global.add.u32 \t" + CONTROL("control", physical) + ", 1;")
       .line("ld.param.u64 \t%~record, " + PARAM(record) + ";")
       .line("setp.eq.u64 \t%~p, %~record, 0;")

@@ -201,11 +201,11 @@ void LoopHead::write_claim() {
   out_.line("ld.param.u16 \t%~h, " + PARAM(sm_lo) + ";")
       .line("cvt.u32.u16 \t%~r1, %~h;")
       .line("setp.lt.u32 \t%~p, %~r0, %~r1;")
-      .line("@%~p bra \t~NONE;")
+      .line("@%~p bra \t~AWAY;")
       .line("ld.param.u16 \t%~h, " + PARAM(sm_hi) + ";")
       .line("cvt.u32.u16 \t%~r1, %~h;")
       .line("setp.ge.u32 \t%~p, %~r0, %~r1;")
-      .line("@%~p bra \t~NONE;")
+      .line("@%~p bra \t~AWAY;")
       .line("ld.param.u64 \t%~a, " + PARAM(left) + ";")
       .line("cvta.to.global.u64 \t%~a, %~a;")
       .line("and.b32 \t%~r1, %~r0, " + number(SLUICE_LEFT_SMS - 1) + ";")
@@ -220,9 +220,12 @@ void LoopHead::write_claim() {
       .line("not.pred \t%~q, %~p;")
       .line("and.pred \t%~q, %~q, %~lead;")
       .line("@%~q atom.global.add.u32 \t%~r1, [%~a], 4294967295;")
-      .line("@!%~p bra \t~NONE;")
+      .line("@!%~p bra \t~AWAY;")
       .line("add.u32 \t%~r0, %~r0, 1;")
       .line("st.shared.u32 \t" + shared(kPlace) + ", %~r0;");
+  grid_address("%~a");
+  out_.line("mov.u64 \t%~word, 1;")
+      .line("@%~lead red.global.add.u64 \t" + CONTROL("a", placed) + ", %~word;");
   out_.label("~PLACED");
   if (!chunked()) {
     out_.line("bra \t~LEAD;");
@@ -249,6 +252,15 @@ void LoopHead::write_claim() {
   out_.label("~HOLDS");
   write_index();
   out_.line("bra \t~LEAD;");
+}
+
+// `reg`: the control block, and 8 bytes behind it for a second grid: where fields that each grid has are addressed from.
+// %~r1 and %~h are lost.
+void LoopHead::grid_address(const std::string& reg) {
+  out_.line("ld.param.u16 \t%~h, " + PARAM(grid) + ";")
+      .line("mul.wide.u16 \t%~r1, %~h, 8;")
+      .line("cvt.u64.u32 \t" + reg + ", %~r1;")
+      .line("add.s64 \t" + reg + ", " + reg + ", %~control;");
 }
 
 // %~r0: this worker's number; %~a: its left-over slot; %~r1 and %~p are lost.

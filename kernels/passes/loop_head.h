@@ -117,6 +117,7 @@ class LoopHead {
   void write_body_begin();
   void write_setup();
   void write_claim();
+  void grid_address(const std::string& reg);
   void write_slot_address();
   void divide(const std::string& quotient, const std::string& dividend, const std::string& magic,
               int at);

@@ -276,6 +276,7 @@ class EvictionRun::Evicted {
       p.sm_lo = static_cast<std::uint16_t>(random_() % kSms);
       p.sm_hi = static_cast<std::uint16_t>(p.sm_lo + 1 + random_() % (kSms - p.sm_lo));
       p.sm_quota = static_cast<std::uint16_t>(random_() % 3);
+      p.place = static_cast<std::uint32_t>(random_() % 6);
     }
     const MagicDivisor x = magic_divisor(launch_.grid.x), y = magic_divisor(launch_.grid.y);
     p.magic_x = x.magic;
@@ -380,7 +381,7 @@ class EvictionRun::Evicted {
       return Error{0, std::to_string(fetched) + " tickets drawn, but " +
                           std::to_string(c.finished) + " run and " + std::to_string(left) +
                           " left over"};
-    if ((c.done == 1) != (c.finished == total()) || c.exited[0] != 0 ||
+    if ((c.done == 1) != (c.finished == total()) || c.exited[0] != 0 || c.placed[0] != 0 || c.placing_ns[0] != 0 ||
         c.physical != stats_.physical)
       return Error{0, "the control block does not add up"};
     if (report_.in_order && slots != 0) return Error{0, "a ticket was given back out of order"};

@@ -8,6 +8,12 @@
 
 namespace sluice::worker {
 
+namespace {
+// Of so many workers that are to stay, those that the others wait for (sluice_preempt_params.place): a proxy or a waiting
+// block of somebody else may have a worker's room.
+uint32_t most_of(uint32_t workers) { return workers - workers / 8; }
+}  // namespace
+
 // A clone of the prologue form or a resumable one runs one task in each hardware block: blocks that leave at once would
 // take tasks' places.
 bool CudaStreams::confinable(const Work& work) const {
@@ -45,8 +51,10 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
   p->sm_hi = static_cast<uint16_t>(part.hi);
   p->sm_quota = static_cast<uint16_t>(part.quota);
   p->tail_shift = part.tail_shift;
+  p->place = most_of(part.workers);
   *blocks = part.blocks + proxy;
   w.workers = part.workers;
+  w.sms = sms;
   if (s.barred == part.barred) return CUDA_SUCCESS;
 
   // In stream order: what ran before under another set has ended, and counted itself out.
@@ -98,6 +106,7 @@ CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> run
       w.told = word;
     }
     w.moved = true;
+    w.sms = w.sms - lost;
     run(api_.cuMemcpyDtoHAsync(&seen_->workers[n][lo], s.left + offsetof(sluice_launch_left, sm_workers) + lo * sizeof(uint32_t),
                                (hi - lo) * sizeof(uint32_t), c.transfers));
     seen_->evict[n] = word;
@@ -169,11 +178,13 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
   p.sm_hi = static_cast<uint16_t>(part.hi);
   p.sm_quota = static_cast<uint16_t>(part.quota);
   p.tail_shift = part.tail_shift;
+  p.place = most_of((sms - w.sms).count() * part.quota);
   w.most_blocks = std::max(w.most_blocks, w.first_workers + part.blocks + proxy);
   p.left_slots = std::min(w.most_blocks, c.lefts->slots());
   const SmSet more = part.barred - s.barred;
   if (CUresult r = bar(s, s.second, more, SLUICE_LEFT_BARRED); r != CUDA_SUCCESS) return r;
   s.barred = s.barred | more;
+  w.sms = sms;
   w.grown = w.moved = true;
   w.issued_ns = now_ns;
   CUresult r = launch_clone(s.second, w, p, part.blocks + proxy);

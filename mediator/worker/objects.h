@@ -138,6 +138,7 @@ struct LaunchWork : Work {
   uint32_t per_sm = 1;       // blocks of the clone that an SM holds; where parts are granted
   uint32_t workers = 0;      // that stay, of the newest physical launch
   uint32_t most_blocks = 0;  // of all physical launches
+  SmSet sms;           // where its blocks may be; of those of a part
   bool part = false;   // the newest physical launch is kept to a part of the SMs
   uint32_t first_workers = 0;  // of its first grid: the second's are numbered behind them
   bool grown = false;  // it has a second grid

@@ -17,8 +17,8 @@ Part plan_part(const SmSet& sms, uint32_t gpu_sms, uint32_t per_sm, uint32_t chu
   p.workers = static_cast<uint32_t>(std::min(uint64_t{count} * per_sm, uint64_t{chunks}));
   p.quota = std::min((p.workers + count - 1) / count, 0xffffu);
   p.tail_shift = static_cast<uint8_t>(std::bit_width(2 * p.workers - 1));
-  p.blocks = static_cast<uint32_t>(
-      std::clamp<uint64_t>(uint64_t{p.quota} * gpu_sms * kOverLaunch, 1, std::max(most_blocks, 1u)));
+  const uint64_t over = uint64_t{gpu_sms} * std::min(p.quota * kOverLaunch, per_sm);
+  p.blocks = static_cast<uint32_t>(std::clamp<uint64_t>(over, 1, std::max(most_blocks, 1u)));
   return p;
 }
 

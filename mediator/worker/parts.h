@@ -2,9 +2,10 @@
 // which SMs of a range have to be barred. Arithmetic only; any thread.
 //
 // A grid cannot be told where to run: its blocks go where there is room, and those that come to an SM
-// that is not the session's leave at once (SLUICE_LAUNCH_SPATIAL, abi/preempt.h). So more are launched
+// that is not the session's leave (SLUICE_LAUNCH_SPATIAL, abi/preempt.h). So more are launched
 // than are to stay ("over-launch", as FLEP's spatial preemption needs it), and a quota on each SM keeps
-// those that stay from crowding on one.
+// those that stay from crowding on one. Those that leave first wait until the others are in their places, or
+// the ones behind them would be sent where they were; so as many as the whole GPU holds are always enough.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,16 @@
 
 namespace sluice::worker {
 
-// Blocks that are launched for each one that is to stay, were they spread evenly over all SMs. Blocks
-// that leave at once make room where they were, so the distributor may send the next ones there again.
-// Fewer: SMs may stay empty until the next relaunch. More: each costs its start, about a microsecond of one SM's.
+// Blocks that are launched for each one that is to stay, were they spread evenly over all SMs, where that is
+// less than the whole GPU holds. Fewer: SMs may stay empty until the next relaunch. More: each costs its start, about
+// a microsecond of one SM's.
 inline constexpr uint32_t kOverLaunch = 2;
 
 struct Part {
   uint32_t lo = 0, hi = 0;   // the range that the SMs lie in
   uint32_t quota = 1;        // workers on each SM
   uint32_t workers = 1;      // that are to stay, at most
-  uint32_t blocks = 1;       // to launch, the proxy not counted
+  uint32_t blocks = 1;       // to launch, the proxy not counted: never more than the GPU holds
   uint8_t tail_shift = 0;    // sluice_preempt_params.tail_shift
   SmSet barred;              // SMs of [lo, hi) that are not the session's
 };

@@ -125,7 +125,7 @@ class Bench:
         s, names = self.mediator(space, weights)
         try:
             options = demo.GPU_SIZES["md5"] if self.nvidia else ["--size", "65536"]
-            seconds = self.args.rate_seconds + 2.5
+            seconds = self.args.rate_seconds + 1.5
             running = [subprocess.Popen([self.args.build / "kernels/suite/sluice-suite-md5", *options, "--verify", "last",
                                          "--seconds", str(seconds), "--json"], env=s.client_env(n), text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for n in names]

@@ -210,8 +210,9 @@ class CloneRun : public testing::Test {
     p.batch_shift = s.batch_shift;
     p.tail_shift = 1;
     p.first_tickets = first_tickets_;
-    p.sm_hi = 0xffff;
+    p.sm_hi = only_sm_0_ ? 1 : 0xffff;
     p.sm_quota = quota_;
+    p.place = place_;
     const MagicDivisor x = magic_divisor(s.grid.x), y = magic_divisor(s.grid.y);
     p.magic_x = x.magic;
     p.shift_x1 = x.shift1;
@@ -238,6 +239,11 @@ class CloneRun : public testing::Test {
       (*block)->start({i, 0, 0}, {i % 2, 2});
       blocks.push_back(std::move(*block));
     }
+    // Blocks that come to SM 1 before any has come to SM 0.
+    for (int i = 0; i < away_first_; ++i)
+      for (std::size_t k = 1; k < blocks.size(); k += 2)
+        if (blocks[k] && blocks[k]->run(25).state == exec::RunState::kDone) blocks[k].reset(), ++left_first_;
+    std::erase(blocks, nullptr);
     int turns = 0;
     while (!blocks.empty()) {
       if (turns == evict_after) device_->signal = SLUICE_EVICT_WORD(generation_, lo, hi);
@@ -338,6 +344,9 @@ class CloneRun : public testing::Test {
   int physical_ = 0;
   std::uint16_t flags_ = 0;
   std::uint16_t quota_ = 0;
+  std::uint32_t place_ = 0;
+  bool only_sm_0_ = false;
+  int away_first_ = 0, left_first_ = 0;
   std::uint32_t first_tickets_ = 0;
   std::uint64_t left_seen_ = 0;  // rests found on the list, over the whole test
 };
@@ -474,6 +483,46 @@ TEST_F(CloneRun, AQuotaOfWorkersOnEachSm) {
   quota_ = 0;
   check_left(s, 1);
   check_results(s);
+}
+
+// A distributor of blocks that prefers SMs with most room sends the next block where one has just left: those that are
+// not wanted where they are wait until the others have come to their places.
+TEST_F(CloneRun, BlocksOnOtherSmsWaitUntilTheWorkersHaveCome) {
+  Setting s;
+  s.grid = {40, 1, 1};
+  s.workers = 6;
+  only_sm_0_ = true;
+  away_first_ = 200;
+  for (std::uint32_t place : {0u, 3u}) {
+    for (bool proxy : {false, true}) {
+      s.proxy = proxy;
+      begin(s);
+      flags_ = SLUICE_LAUNCH_SPATIAL;
+      place_ = place;
+      left_first_ = 0;
+      launch(s, -1);
+      EXPECT_EQ(left_first_, place == 0 ? 3 : 0);
+      check_left(s, 1);
+      check_results(s);
+      EXPECT_EQ(device_->control.placed[0], 0u) << "clean for a relaunch";
+      EXPECT_EQ(device_->control.placing_ns[0], 0u);
+    }
+  }
+}
+
+// However few come: nobody waits for ever.
+TEST_F(CloneRun, BlocksOnOtherSmsWaitNoLongerThanTheyShould) {
+  Setting s;
+  s.grid = {40, 1, 1};
+  s.workers = 4;
+  begin(s);
+  flags_ = SLUICE_LAUNCH_SPATIAL;
+  only_sm_0_ = true;
+  place_ = 1000;
+  launch(s, -1);
+  check_left(s, 1);
+  check_results(s);
+  EXPECT_EQ(device_->control.placing_ns[0], 0u);
 }
 
 TEST_F(CloneRun, NothingRunsBehindAnEvictedPredecessor) {
