@@ -251,6 +251,8 @@ def plot(path):
             used = [y - x for x, y in zip(a[2:], b[2:])]
             if b[1] - a[1] > 0.4 * (b[0] - a[0]) and sum(used):
                 lines.append(" ".join(f"{x:.4f}" for x in [(a[0] + b[0]) / 2, *(u / sum(used) for u in used)]))
+            else:
+                lines.append("")  # nothing is owed where not both had work
         lines += ["EOD", f"set title 'in {run['form']} (dashed: asked)'", "unset arrow", f"set xrange [0:{total}]"]
         for i, half in enumerate(run["halves"]):
             for k, w in enumerate(half["weights"], 1):
