@@ -127,8 +127,10 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
 void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
                           std::vector<Made>& kernels, const RewriteOptions& options) {
   const auto may_gain = [](const Made& m) {
-    const Tier tier = m.made.report.tier;
-    return m.named && (tier == Tier::kOpaque || tier == Tier::kPrologue) && has_calls(*m.entry);
+    const KernelReport& r = m.made.report;
+    // Where a block can leave is for its author to put right: what is told stays what is written.
+    return m.named && r.author_code.empty() && (r.tier == Tier::kOpaque || r.tier == Tier::kPrologue) &&
+           has_calls(*m.entry);
   };
   if (std::none_of(kernels.begin(), kernels.end(), may_gain)) return;
   const std::string& text = module.text();
