@@ -85,7 +85,7 @@ TEST(Authors, OneBlockLeavesOftenerThanItHasTasks) {
   c.grid[0] = 1;
   auto run = EvictionRun::load(authors::text());
   ASSERT_TRUE(run) << run.error().message;
-  EXPECT_GT(expect_same(**run, prepare(**run, c), 40), 60u);
+  EXPECT_GT(expect_same(**run, prepare(**run, c), 40), 40u) << "oftener than the 40 runs have tasks";
 }
 
 TEST(Authors, MisuseIsNamedAndChangesNothing) {
