@@ -106,6 +106,22 @@ TEST(PtxRewrite, ATakenCloneNameIsLeftAlone) {
       only(std::string(kHead) + ".func k__sluice() { ret; } .entry k() { ret; }").evictable);
 }
 
+// R34: the carry does not live across the check's branches.
+TEST(PtxRewrite, OneTaskABlockAsksBeforeAChainOfCarries) {
+  auto rewritten = rewrite_module(std::string(kHead) +
+                                  ".entry k(.param .u64 p) { .reg .u32 %r<4>; .reg .u64 %rd1;\n"
+                                  "mov.u32 %r1, %tid.x; add.u32 %r0, %r1, 1; ld.param.u64 %rd1, [p];\n"
+                                  "add.cc.u32 %r2, %r1, %r0; addc.u32 %r3, %r1, 0;\n"
+                                  "st.global.u32 [%rd1], %r3; ret; }");
+  ASSERT_TRUE(rewritten);
+  ASSERT_TRUE(rewritten->kernels[0].one_task_too);
+  const std::string clone = rewritten->text.substr(rewritten->text.find("k" SLUICE_ONE_TASK_SUFFIX));
+  const std::size_t check = clone.find("bar.red.or.pred");
+  ASSERT_NE(check, clone.npos);
+  EXPECT_GT(check, clone.find("add.u32 %r0"));
+  EXPECT_LT(check, clone.find("add.cc.u32"));
+}
+
 TEST(PtxRewrite, NamesAreFree) {
   auto rewritten = rewrite_module(std::string(kHead) +
                                   ".global .u32 sluice7_x;\n// sluice41_ sluice99999999999\n"
