@@ -142,4 +142,40 @@ void measure_loss(Gpu& gpu, const MeasureOptions& options) {
   }
 }
 
+// What a grid with one task a block takes to leave that is evicted before it begins: all but the blocks that start
+// before the proxy has looked come only to be sent home (LoopSettings::leave_ps).
+void measure_leave(Gpu& gpu, const MeasureOptions& options) {
+  CUevent begin, end;
+  CU(gpu.api.cuEventCreate(&begin, CU_EVENT_DEFAULT));
+  CU(gpu.api.cuEventCreate(&end, CU_EVENT_DEFAULT));
+  for (std::uint32_t threads : {32u, 256u, 1024u}) {
+    const auto tasks = static_cast<std::uint32_t>(200'000 * options.scale);
+    suite::Case work = spin_case(tasks, threads, clocks(gpu, 1));
+    const Module module = gpu.load(work.ptx);
+    Memory memory(gpu, work);
+    const auto& launch = std::get<suite::Launch>(work.steps[0]);
+    CloneLaunch::Settings settings;
+    settings.one_task = true;
+    std::vector<double> us;
+    for (int round = 0; round < 8; ++round) {
+      gpu.zero_control(0);
+      CU(gpu.api.cuStreamSynchronize(gpu.stream));
+      CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
+      gpu.evict(Signal::kProxy, gpu.generation() + 1);
+      CU(gpu.api.cuEventRecord(begin, gpu.stream));
+      clone.queue();
+      CU(gpu.api.cuEventRecord(end, gpu.stream));
+      CU(gpu.api.cuStreamSynchronize(gpu.stream));
+      if (clone.done()) die("a launch that was evicted before it began is done");
+      float ms = 0;
+      CU(gpu.api.cuEventElapsedTime(&ms, begin, end));
+      if (round != 0) us.push_back(1000.0 * ms);
+    }
+    std::printf("{\"leave\":%u,\"blocks\":%u,\"us\":%.1f,\"ps_a_block\":%.0f}\n", threads, tasks, at(us, 0.5),
+                1e6 * at(us, 0.5) / tasks);
+    std::fflush(stdout);
+    CU(gpu.api.cuModuleUnload(module.cu));
+  }
+}
+
 }  // namespace sluice::bench
