@@ -60,7 +60,7 @@ void LearntFiles::load(const std::string& vgpu, core::Progress* progress) const 
 }
 
 void LearntFiles::save(const std::string& vgpu, const core::Progress& progress) const {
-  if (dir_.empty() || progress.learnt() == 0) return;
+  if (dir_.empty() || (progress.learnt() == 0 && progress.evicted() == 0)) return;
   const std::string file = path(vgpu), fresh = file + ".new";
   if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST)
     return log::warning("{}", Error::from_errno("state_dir " + dir_).message);

@@ -84,6 +84,24 @@ TEST_F(LearntFilesTest, NothingIsKeptWithoutADirectoryOrWithoutKnowledge) {
   EXPECT_FALSE(fs::exists("/vm1.kernels"));
 }
 
+TEST_F(LearntFilesTest, CostsAreKeptWhereNothingEverRanInOnePiece) {
+  core::Progress before, after;
+  auto area = std::make_unique<sluice_report_area>();
+  sluice_launch_record& r = area->records[0];
+  r.state = SLUICE_LAUNCH_DONE;
+  r.tasks_total = r.tasks_done = r.tasks_fetched = 1000;
+  r.launch_id = 1;
+  r.evictions = 1;
+  r.opaque = 7 << 1;
+  before.learn(1, *area);
+  before.learn_evictions(1, 100'000);
+  ASSERT_EQ(before.learnt(), 0u);
+  ASSERT_EQ(before.evicted(), 1u);
+  LearntFiles(dir).save("vm1", before);
+  LearntFiles(dir).load("vm1", &after);
+  EXPECT_EQ(after.evicted(), 1u);
+}
+
 TEST_F(LearntFilesTest, DamagedFilesAreLeftAside) {
   const LearntFiles files(dir);
   files.save("vm1", taught());
