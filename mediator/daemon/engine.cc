@@ -4,6 +4,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
+#include "mediator/daemon/sharing_checks.h"
 #include "mediator/ring/ring.h"
 #include "mediator/ring/wait.h"
 
@@ -36,9 +37,9 @@ Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io, const 
   std::unique_ptr<Engine> e(new Engine(io));
   e->scheduler_ = core::Scheduler::make(config, monotonic_ns());
   if (!e->scheduler_) {
-    std::string names;
-    for (const policy::Registration& r : policy::registry())
-      if (core::Scheduler::runs(r, config.policy_config.machine.preemptor)) names += (names.empty() ? "" : ", ") + std::string(r.name);
+    const std::string names = policies_that([&](const policy::Registration& r) {
+      return core::Scheduler::runs(r, config.policy_config.machine.preemptor);
+    });
     const policy::Registration* row = policy::find_policy(config.policy);
     const char* why = !row ? "there is no such policy" : "it needs the GPU's time slices (scheduler.slices)";
     return Error{EINVAL, "scheduler.policy '" + config.policy + "': " + why + "; sluiced runs: " + names};

@@ -3,19 +3,13 @@
 #include <unistd.h>
 
 #include "mediator/base/sm_set.h"
+#include "mediator/daemon/sharing_checks.h"
 #include "mediator/gpu/soft_gpu.h"
-#include "policies/policy.h"
 
 namespace sluice {
 namespace {
 
 Error refuse(const std::string& why) { return Error{EINVAL, "scheduler.spatial: " + why}; }
-
-std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
-  for (const std::string& e : environment)
-    if (e.compare(0, name.size() + 1, name + "=") == 0) return e.substr(name.size() + 1);
-  return "";
-}
 
 Result<uint32_t> soft_sms(const Config& c, const std::vector<std::string>& environment) {
   if (const std::string mode = value_of(environment, "SLUICE_SOFT_MODE"); mode != "mps")
@@ -49,14 +43,9 @@ Result<uint32_t> nvidia_sms(const Config& c, const std::vector<std::string>& env
 
 Result<uint32_t> spatial_sms(const Config& c, bool nvidia, const std::vector<std::string>& environment) {
   if (!c.spatial) return 0u;
-  std::string can;
-  bool policy_can = false;
-  for (const policy::Registration& row : policy::registry()) {
-    if (!row.parts || !row.exclusive) continue;
-    can += (can.empty() ? "" : ", ") + std::string(row.name);
-    policy_can |= row.name == c.policy;
-  }
-  if (!policy_can) return refuse("policy " + c.policy + " gives the GPU to one at a time; those that share it by SMs are: " + can);
+  const auto can = [](const policy::Registration& row) { return row.parts && row.exclusive; };
+  if (!policy_can(c.policy, can))
+    return refuse("policy " + c.policy + " gives the GPU to one at a time; those that share it by SMs are: " + policies_that(can));
   auto sms = nvidia ? nvidia_sms(c, environment) : soft_sms(c, environment);
   if (sms && *sms > SmSet::kMax)
     return refuse("the GPU has more SMs than a grant can name (" + std::to_string(SmSet::kMax) + ")");

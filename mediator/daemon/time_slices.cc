@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "policies/policy.h"
+#include "mediator/daemon/sharing_checks.h"
 
 namespace sluice {
 
@@ -13,25 +13,14 @@ namespace {
 
 Error refuse(const std::string& why) { return Error{EINVAL, "scheduler.slices: " + why}; }
 
-std::string value_of(const std::vector<std::string>& environment, const std::string& name) {
-  for (const std::string& e : environment)
-    if (e.compare(0, name.size() + 1, name + "=") == 0) return e.substr(name.size() + 1);
-  return "";
-}
-
 }  // namespace
 
 Result<void> check_time_slices(const Config& c, bool nvidia, const std::vector<std::string>& environment) {
   if (!c.slices) return {};
   if (c.spatial) return refuse("vGPUs share the GPU by SMs (scheduler.spatial) or by time slices, not by both");
-  std::string can;
-  bool policy_can = false;
-  for (const policy::Registration& row : policy::registry()) {
-    if (!row.proportional) continue;
-    can += (can.empty() ? "" : ", ") + std::string(row.name);
-    policy_can |= row.name == c.policy;
-  }
-  if (!policy_can) return refuse("policy " + c.policy + " sets no time slices; those that do are: " + can);
+  const auto can = [](const policy::Registration& row) { return row.proportional; };
+  if (!policy_can(c.policy, can))
+    return refuse("policy " + c.policy + " sets no time slices; those that do are: " + policies_that(can));
   if (nvidia)
     return refuse("NVIDIA's driver lets only a process itself set its time slices, and sluice-worker does not; unset it, or use "
                   "the software GPU (device.kind = \"soft\")");
