@@ -85,9 +85,6 @@ class CudaStreams : public EngineDriver {
   RecordPool records_;
   Callbacks callbacks_;
   std::unordered_map<StreamId, std::shared_ptr<StreamObject>> streams_;
-  // What look_at_sms() reads, host memory that the GPU can write; null until it is needed.
-  struct Seen;
-  Seen* seen_ = nullptr;
   uint64_t left_once_ = 0;           // evict word after which narrow() found everything left, once
   std::vector<Marker> markers_;      // by marker id
   std::vector<uint64_t> free_markers_;

@@ -74,8 +74,7 @@ CUresult CudaStreams::bar(const StreamObject& s, CUstream in, const SmSet& sms, 
 
 // ---- launches that stay while their SMs change --------------------------------------------------------------------
 
-// Of one context at a time.
-struct CudaStreams::Seen {
+struct SeenWorkers {
   static constexpr size_t kMost = 64;  // launches; beyond any EngineLimits::most_kept
   uint32_t workers[kMost][SLUICE_LEFT_SMS];
   uint64_t evict[kMost];
@@ -87,6 +86,11 @@ struct CudaStreams::Seen {
 // older one over it for the time of one look across the bus; hence the second look (narrow()).
 CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost, bool* left) {
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
+  if (!c.seen) {
+    void* memory = nullptr;
+    if (api_.cuMemHostAlloc(&memory, sizeof(SeenWorkers), 0) != CUDA_SUCCESS) return CUDA_ERROR_NOT_SUPPORTED;
+    c.seen = static_cast<SeenWorkers*>(memory);
+  }
   const uint64_t word = __atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST);
   const uint32_t lo = lost.next_range().lo;
   uint32_t hi = lo;
@@ -107,33 +111,26 @@ CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> run
     }
     w.moved = true;
     w.sms = w.sms - lost;
-    run(api_.cuMemcpyDtoHAsync(&seen_->workers[n][lo], s.left + offsetof(sluice_launch_left, sm_workers) + lo * sizeof(uint32_t),
+    run(api_.cuMemcpyDtoHAsync(&c.seen->workers[n][lo], s.left + offsetof(sluice_launch_left, sm_workers) + lo * sizeof(uint32_t),
                                (hi - lo) * sizeof(uint32_t), c.transfers));
-    seen_->evict[n] = word;
-    if (proxy_) run(api_.cuMemcpyDtoHAsync(&seen_->evict[n], evict, sizeof word, c.transfers));
+    c.seen->evict[n] = word;
+    if (proxy_) run(api_.cuMemcpyDtoHAsync(&c.seen->evict[n], evict, sizeof word, c.transfers));
     ++n;
   }
   run(api_.cuStreamSynchronize(c.transfers));
   if (e != CUDA_SUCCESS) return e;
   for (size_t k = 0; k < n; ++k) {
-    *left &= seen_->evict[k] == word;
+    *left &= c.seen->evict[k] == word;
     for (SmSet::Range r = lost.next_range(); r.lo < r.hi; r = lost.next_range(r.hi))
       for (uint32_t sm = r.lo; sm < r.hi; ++sm)
         // Barred, and perhaps counted out of by some that came too late: nobody stays there.
-        *left &= seen_->workers[k][sm] == 0 || seen_->workers[k][sm] > SLUICE_LEFT_BARRED / 2;
+        *left &= c.seen->workers[k][sm] == 0 || c.seen->workers[k][sm] > SLUICE_LEFT_BARRED / 2;
   }
   return CUDA_SUCCESS;
 }
 
 CUresult CudaStreams::narrow(std::span<const Running> running, const SmSet& lost, bool* left) {
-  if (running.size() > Seen::kMost) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!seen_) {
-    if (CUresult r = make_current(api_, streams_.at(running[0].stream)->context->cu); r != CUDA_SUCCESS) return r;
-    void* memory = nullptr;
-    if (CUresult r = api_.cuMemHostAlloc(&memory, sizeof(Seen), CU_MEMHOSTALLOC_PORTABLE); r != CUDA_SUCCESS)
-      return CUDA_ERROR_NOT_SUPPORTED;
-    seen_ = static_cast<Seen*>(memory);
-  }
+  if (running.size() > SeenWorkers::kMost) return CUDA_ERROR_NOT_SUPPORTED;
   const uint64_t word = __atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST);
   *left = true;
   std::vector<ContextObject*> looked;

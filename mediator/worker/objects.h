@@ -24,6 +24,7 @@
 namespace sluice::worker {
 
 struct StreamObject;
+struct SeenWorkers;  // cuda_streams_parts.cc
 
 struct ContextObject : HandleObject {
   uint64_t handle = 0;
@@ -42,6 +43,7 @@ struct ContextObject : HandleObject {
   CUdeviceptr evict_word = 0;    // the word in device memory that follows it (EvictForwarder); 0: none
   CUdeviceptr report = 0;        // the report area as kernels address it
   int clock_khz = 1000000;       // of the SMs
+  SeenWorkers* seen = nullptr;   // pinned, goes with the context; null until launches stay; session lock
   std::unique_ptr<ControlPool> controls;                // session lock
   std::unique_ptr<LeftPool> lefts;                      // session lock
   std::unique_ptr<StatePool> states;                    // session lock
