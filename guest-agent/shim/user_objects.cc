@@ -22,8 +22,10 @@ std::unordered_set<CUuserObject>& objects() {
 // INT_MAX references at a time, as CUDA has it.
 bool valid_count(unsigned count) { return count != 0 && count <= INT32_MAX; }
 
-// Gives back `count`, and the object once it is nobody's.
+// Gives back `count`, and the object once it is nobody's. A program that gave back more than was its own has taken it
+// from others, who find less, or no object.
 std::unique_ptr<CUuserObject_st> give_back(CUuserObject object, uint64_t count) {
+  if (objects().count(object) == 0 || object->count < count) return nullptr;
   object->count -= count;
   if (object->count != 0) return nullptr;
   objects().erase(object);
@@ -48,8 +50,6 @@ void release_user_objects(const UserReferences& references) {
     std::unique_ptr<CUuserObject_st> gone;
     {
       std::lock_guard lock(graphs().mutex);
-      // A program that gave back more than was its own has done so already.
-      if (objects().count(object) == 0 || object->count < count) continue;
       gone = give_back(object, count);
     }
     end(std::move(gone));

@@ -435,6 +435,14 @@ TEST(ShimGraph, ObjectsOfTheProgramEndOnce) {
     EXPECT_EQ(ended, 2);
     OK(cuGraphDestroy(g));
     EXPECT_EQ(ended, 2);
+    OK(cuUserObjectCreate(&object, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK(cuGraphCreate(&g, 0));
+    OK(cuGraphRetainUserObject(g, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    OK(cuUserObjectRelease(object, 1));
+    EXPECT_EQ(ended, 3);
+    OK(cuGraphReleaseUserObject(g, object, 1));
+    OK(cuGraphDestroy(g));
+    EXPECT_EQ(ended, 3);
   });
 }
 
