@@ -88,7 +88,7 @@ std::unique_ptr<CUgraph_st> finish(std::vector<std::unique_ptr<Capture>>::iterat
 template <class Which>
 void drop(Which which) {
   if (!capturing()) return;
-  std::vector<WorkPtr> works;  // memory among them is freed without the lock
+  std::vector<WorkPtr> works;
   UserReferences objects;
   {
     std::lock_guard lock(graphs().mutex);
@@ -98,7 +98,7 @@ void drop(Which which) {
       const auto graph = finish(all.begin() + static_cast<ptrdiff_t>(i));
       if (graph == nullptr) continue;
       gather_objects(*graph, &objects);
-      for (const auto& [id, node] : graph->nodes) works.push_back(node->work);
+      gather_works(*graph, &works);
     }
   }
   release_user_objects(objects);
@@ -310,7 +310,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   *graph = nullptr;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   UserReferences objects;
-  std::vector<WorkPtr> works;  // of a graph that nobody gets: freed without the lock
+  std::vector<WorkPtr> works;  // of a graph that nobody gets
   CUresult r = CUDA_SUCCESS;
   {
     std::lock_guard lock(graphs().mutex);
@@ -332,7 +332,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
       *graph = made;
     } else if (own != nullptr) {
       gather_objects(*own, &objects);
-      for (const auto& [id, node] : own->nodes) works.push_back(node->work);
+      gather_works(*own, &works);
     }
   }
   release_user_objects(objects);

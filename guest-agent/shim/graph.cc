@@ -106,6 +106,13 @@ void gather_objects(const CUgraph_st& graph, UserReferences* to) {
     if (node->child != nullptr) gather_objects(*node->child, to);
 }
 
+void gather_works(const CUgraph_st& graph, std::vector<WorkPtr>* to) {
+  for (const auto& [id, node] : graph.nodes) {
+    to->push_back(node->work);
+    if (node->child != nullptr) gather_works(*node->child, to);
+  }
+}
+
 namespace {
 
 // Each node behind what it depends on, as in a walk from the last nodes: two graphs whose edges were added in the
@@ -185,12 +192,12 @@ CUresult cuGraphDestroy(CUgraph graph) {
   const Entered e = enter();
   if (!e) return e.status;
   UserReferences objects;
-  std::vector<WorkPtr> works;  // memory among them is freed without the lock
+  std::vector<WorkPtr> works;
   {
     std::lock_guard lock(graphs().mutex);
     if (!graphs().live(graph) || graph->parent != nullptr || graph->captures != 0) return CUDA_ERROR_INVALID_VALUE;
     gather_objects(*graph, &objects);
-    for (const auto& [id, node] : graph->nodes) works.push_back(node->work);
+    gather_works(*graph, &works);
     delete graph;
   }
   release_user_objects(objects);

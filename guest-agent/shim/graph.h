@@ -163,6 +163,8 @@ CUgraphNode new_child(CUgraph graph, std::unique_ptr<CUgraph_st> child,
 bool has_memory(const CUgraph_st& graph);
 // References of a graph and its children, to be released when it is gone.
 void gather_objects(const CUgraph_st& graph, UserReferences* to);
+// The same of works: memory among them is freed without the lock.
+void gather_works(const CUgraph_st& graph, std::vector<WorkPtr>* to);
 
 // A node is to go: captures that would add behind it forget it.
 void forget_in_captures(CUgraphNode node);
