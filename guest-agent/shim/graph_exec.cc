@@ -307,23 +307,21 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   // Two threads' launches queue one after the other, so that the second can wait for all of the first.
   std::lock_guard one_at_a_time(*launching);
   std::vector<WorkPtr> works;
-  std::vector<std::shared_ptr<GraphMemory>> memory;
   CUstream last = stream;
   CUevent order = nullptr;
-  bool free_first = false;
   {
     std::lock_guard lock(graphs().mutex);
     if (!graphs().live(exec)) return CUDA_ERROR_INVALID_VALUE;
+    // Before anything is written down: a launch that is refused is not the last one.
+    const bool free_first = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+    for (const auto& one : exec->memory)
+      if (one->allocated() && !(free_first && one->set_allocated(false))) return CUDA_ERROR_INVALID_VALUE;
     gather_works(exec->graph, &works);
-    memory = exec->memory;
-    free_first = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
     if (exec->launched && valid_stream(exec->last)) last = exec->last;
     exec->last = stream;
     exec->launched = true;
     order = exec->order;
   }
-  for (const auto& one : memory)
-    if (one->allocated() && !(free_first && one->set_allocated(false))) return CUDA_ERROR_INVALID_VALUE;
   if (last != stream)
     if (const CUresult r = wait_for_last(e, exec, last, order, stream); r != CUDA_SUCCESS) return r;
   for (const WorkPtr& work : works)
