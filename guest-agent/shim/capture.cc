@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <thread>
 
 #include "guest-agent/shim/api.h"
@@ -357,10 +356,8 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* statu
   Capture* capture = of_stream(stream);
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;  // ended in another thread meanwhile
   const Edges& behind = capture->streams[stream];
-  const bool plain = std::all_of(behind.begin(), behind.end(), [](const Edge& edge) {
-    constexpr CUgraphEdgeData kPlain{};
-    return std::memcmp(&edge.data, &kPlain, sizeof kPlain) == 0;
-  });
+  const bool plain =
+      std::all_of(behind.begin(), behind.end(), [](const Edge& edge) { return is_plain(edge.data); });
   if (dependencies != nullptr && edges == nullptr && !plain) return CUDA_ERROR_LOSSY_QUERY;
   capture->told_nodes.clear();
   capture->told_edges.clear();

@@ -71,6 +71,11 @@ std::unique_ptr<CUgraph_st> clone_graph(const CUgraph_st& from) {
   return clone;
 }
 
+bool is_plain(const CUgraphEdgeData& data) {
+  constexpr CUgraphEdgeData kPlain{};
+  return std::memcmp(&data, &kPlain, sizeof kPlain) == 0;
+}
+
 CUresult read_dependencies(CUgraph graph, const CUgraphNode* from, const CUgraphEdgeData* data, size_t count,
                            std::vector<Edge>* to) {
   if (count != 0 && from == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -82,7 +87,7 @@ CUresult read_dependencies(CUgraph graph, const CUgraphNode* from, const CUgraph
     if (data != nullptr) edge.data = data[i];
     // Programmatic order is for kernels; here it is full order.
     constexpr CUgraphEdgeData kPlain{};
-    if (std::memcmp(&edge.data, &kPlain, sizeof kPlain) != 0 &&
+    if (!is_plain(edge.data) &&
         (!std::holds_alternative<KernelWork>(*from[i]->work) || edge.data.to_port != 0 ||
          edge.data.type > CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC || edge.data.from_port > 2 ||
          std::memcmp(edge.data.reserved, kPlain.reserved, sizeof kPlain.reserved) != 0))
@@ -248,11 +253,6 @@ CUresult give_nodes(const std::vector<CUgraphNode>& has, CUgraphNode* nodes, siz
     *count = has.size();
   }
   return CUDA_SUCCESS;
-}
-
-bool is_plain(const CUgraphEdgeData& data) {
-  constexpr CUgraphEdgeData kPlain{};
-  return std::memcmp(&data, &kPlain, sizeof kPlain) == 0;
 }
 
 // Whoever cannot be told of edges' data must not take them for plain ones.

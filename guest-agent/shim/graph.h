@@ -151,6 +151,7 @@ std::unique_ptr<CUgraph_st> new_graph();
 CUgraphNode new_node(CUgraph graph, WorkPtr work, const std::vector<CUgraphNode_st::Edge>& dependencies);
 // A copy with everything in it, children too; its nodes know what they were copied from.
 std::unique_ptr<CUgraph_st> clone_graph(const CUgraph_st& from);
+bool is_plain(const CUgraphEdgeData& data);
 // Checked edges from a program's arrays (`data` may be null): INVALID_VALUE for what is not of this graph or stands
 // there twice.
 CUresult read_dependencies(CUgraph graph, const CUgraphNode* from, const CUgraphEdgeData* data, size_t count,
