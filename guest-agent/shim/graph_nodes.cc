@@ -139,12 +139,14 @@ CUresult set_in_exec(CUgraphNodeType type, CUgraphExec exec, CUgraphNode node, P
   return cuGraphExecNodeSetParams(exec, node, &params);
 }
 
-CUresult event_of(CUgraphNode node, CUgraphNodeType type, CUevent* to) {
+// What a node's work has as the program gave it.
+template <class W, class P>
+CUresult get(CUgraphNodeType type, CUgraphNode node, P W::*member, P* to) {
   if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
   WorkPtr keep;
-  const EventWork* work = nullptr;
+  const W* work = nullptr;
   const CUresult r = work_of(node, type, &work, &keep);
-  if (r == CUDA_SUCCESS) *to = work->event;
+  if (r == CUDA_SUCCESS) *to = work->*member;
   return r;
 }
 
@@ -273,12 +275,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNod
   return add_kind(CU_GRAPH_NODE_TYPE_MEMCPY, node, graph, dependencies, count, copy, ctx);
 }
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D* params) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  WorkPtr keep;
-  const CopyWork* work = nullptr;
-  const CUresult r = work_of(node, CU_GRAPH_NODE_TYPE_MEMCPY, &work, &keep);
-  if (r == CUDA_SUCCESS) *params = work->copy;
-  return r;
+  return get(CU_GRAPH_NODE_TYPE_MEMCPY, node, &CopyWork::copy, params);
 }
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D* params) {
   return set_kind(CU_GRAPH_NODE_TYPE_MEMCPY, node, params);
@@ -292,12 +289,7 @@ CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNod
   return add_kind(CU_GRAPH_NODE_TYPE_MEMSET, node, graph, dependencies, count, params, ctx);
 }
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* params) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  WorkPtr keep;
-  const FillWork* work = nullptr;
-  const CUresult r = work_of(node, CU_GRAPH_NODE_TYPE_MEMSET, &work, &keep);
-  if (r == CUDA_SUCCESS) *params = work->fill;
-  return r;
+  return get(CU_GRAPH_NODE_TYPE_MEMSET, node, &FillWork::fill, params);
 }
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* params) {
   return set_kind(CU_GRAPH_NODE_TYPE_MEMSET, node, params);
@@ -314,12 +306,7 @@ CUresult cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode*
   return add_kind(CU_GRAPH_NODE_TYPE_HOST, node, graph, dependencies, count, params);
 }
 CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS* params) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  WorkPtr keep;
-  const HostWork* work = nullptr;
-  const CUresult r = work_of(node, CU_GRAPH_NODE_TYPE_HOST, &work, &keep);
-  if (r == CUDA_SUCCESS) *params = work->host;
-  return r;
+  return get(CU_GRAPH_NODE_TYPE_HOST, node, &HostWork::host, params);
 }
 CUresult cuGraphHostNodeSetParams(CUgraphNode node, const CUDA_HOST_NODE_PARAMS* params) {
   return set_kind(CU_GRAPH_NODE_TYPE_HOST, node, params);
@@ -355,7 +342,7 @@ CUresult cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph, const CUgra
   return add_kind(CU_GRAPH_NODE_TYPE_EVENT_RECORD, node, graph, dependencies, count, event);
 }
 CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode node, CUevent* event) {
-  return event_of(node, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
+  return get(CU_GRAPH_NODE_TYPE_EVENT_RECORD, node, &EventWork::event, event);
 }
 CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event) {
   return set_kind(CU_GRAPH_NODE_TYPE_EVENT_RECORD, node, event);
@@ -368,7 +355,7 @@ CUresult cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph, const CUgraph
   return add_kind(CU_GRAPH_NODE_TYPE_WAIT_EVENT, node, graph, dependencies, count, event);
 }
 CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent* event) {
-  return event_of(node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
+  return get(CU_GRAPH_NODE_TYPE_WAIT_EVENT, node, &EventWork::event, event);
 }
 CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event) {
   return set_kind(CU_GRAPH_NODE_TYPE_WAIT_EVENT, node, event);
@@ -406,12 +393,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgraphN
   return r;
 }
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS* params) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  WorkPtr keep;
-  const AllocWork* work = nullptr;
-  const CUresult r = work_of(node, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &work, &keep);
-  if (r == CUDA_SUCCESS) *params = work->params;
-  return r;
+  return get(CU_GRAPH_NODE_TYPE_MEM_ALLOC, node, &AllocWork::params, params);
 }
 CUresult cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
                                CUdeviceptr dptr) {
