@@ -268,6 +268,14 @@ CUresult run_copy(const Entered& e, Copy copy, End dst_said, End src_said) {
   return copier.direct(dst, src);
 }
 
+bool valid_fill(CUdeviceptr dst, uint64_t pitch, uint32_t element_bytes, uint64_t width, uint64_t height) {
+  if (dst % element_bytes != 0 || width > UINT64_MAX / 2 / element_bytes) return false;
+  const uint64_t row = width * element_bytes;
+  if (height == 1) return state().pointers.find(dst, row).has_value();
+  if (pitch < row || pitch % element_bytes != 0 || height > UINT64_MAX / 2 / pitch) return false;
+  return state().pointers.find(dst, pitch * (height - 1) + row).has_value();
+}
+
 }  // namespace sluice::guest
 
 using namespace sluice::guest;
@@ -326,14 +334,7 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_
   if (!e) return e.status;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (width == 0 || height == 0) return CUDA_SUCCESS;
-  if (width > UINT64_MAX / 2 / element_bytes) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t row = width * element_bytes;
-  if (height > 1 && (pitch < row || height > UINT64_MAX / 2 / pitch))
-    return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t span = height == 1 ? row : pitch * (height - 1) + row;
-  if (dst % element_bytes != 0 || (height > 1 && pitch % element_bytes != 0) ||
-      !state().pointers.find(dst, span))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_fill(dst, pitch, element_bytes, width, height)) return CUDA_ERROR_INVALID_VALUE;
   sluice_memset body{};
   body.dst = dst;
   body.pitch = height > 1 ? pitch : 0;

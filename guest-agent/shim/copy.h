@@ -26,5 +26,8 @@ enum class End { kAny, kDevice, kHost };
 // What run_copy would refuse at once, but for its stream.
 CUresult check_copy(Copy copy, End dst, End src);
 CUresult run_copy(const Entered& entered, Copy copy, End dst, End src);
+// Whether a fill of `height` (not 0) rows of `width` (not 0) elements is one: in memory of the program, aligned, its
+// rows apart. `pitch` counts with more than one row.
+bool valid_fill(CUdeviceptr dst, uint64_t pitch, uint32_t element_bytes, uint64_t width, uint64_t height);
 
 }  // namespace sluice::guest

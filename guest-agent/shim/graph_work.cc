@@ -190,15 +190,9 @@ CUresult make_copy(const CUDA_MEMCPY3D& box, CUcontext ctx, WorkPtr* to) {
 CUresult make_fill(const CUDA_MEMSET_NODE_PARAMS& fill, CUcontext ctx, WorkPtr* to) {
   FillWork work{fill, 0};
   if (const CUresult r = context_of(ctx, &work.context); r != CUDA_SUCCESS) return r;
-  const size_t element = fill.elementSize;
+  const unsigned element = fill.elementSize;
   if ((element != 1 && element != 2 && element != 4) || fill.width == 0 || fill.height == 0 ||
-      fill.width > UINT64_MAX / 2 / element)
-    return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t row = fill.width * element;
-  if (fill.dst % element != 0 ||
-      (fill.height > 1 && (fill.pitch < row || fill.pitch % element != 0 || fill.height > UINT64_MAX / 2 / fill.pitch)))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (!state().pointers.find(fill.dst, fill.height == 1 ? row : fill.pitch * (fill.height - 1) + row))
+      !valid_fill(fill.dst, fill.pitch, element, fill.width, fill.height))
     return CUDA_ERROR_INVALID_VALUE;
   *to = made(work);
   return CUDA_SUCCESS;
