@@ -120,18 +120,11 @@ const Variable* Shapes::find(const Shape& shape, const Function& f, std::string_
                             std::uint32_t scope) {
   const auto it = shape.names.find(name);
   if (it == shape.names.end()) return nullptr;
-  const Variable* outside = nullptr;  // of the signature
-  for (;;) {
-    for (const Variable* v : it->second) {
-      const bool of_body = v >= f.variables.data() && v < f.variables.data() + f.variables.size();
-      if (!of_body) {
-        outside = v;
-      } else if (v->scope == scope) {
-        return v;
-      }
-    }
-    if (scope == 0) return outside;
-    scope = f.scopes[scope].parent;
+  for (;; scope = f.scopes[scope].parent) {
+    if (const auto v = it->second.find(scope); v != it->second.end()) return v->second;
+    if (scope != 0) continue;
+    const auto outside = it->second.find(Shape::kSignature);
+    return outside == it->second.end() ? nullptr : outside->second;
   }
 }
 
@@ -152,7 +145,7 @@ bool Shapes::look(const Function& f, Shape& shape) {
   const bool called = &f != &entry_;
   if (called && f.is_entry) return false;
   for (const Variable& v : f.variables) {
-    shape.names[v.name].push_back(&v);
+    shape.names[v.name].try_emplace(v.scope, &v);
     if (v.space == Space::kParam) shape.passed[&v].variable = &v;
     if (!called || v.space == Space::kReg || v.space == Space::kLocal || v.space == Space::kParam)
       continue;
@@ -163,7 +156,7 @@ bool Shapes::look(const Function& f, Shape& shape) {
     for (const auto* list : {&f.params, &f.returns})
       for (const Variable& v : *list) {
         if (v.space != Space::kParam || v.bytes == 0) return false;
-        shape.names[v.name].push_back(&v);
+        shape.names[v.name][Shape::kSignature] = &v;
         shape.passed[&v].variable = &v;
       }
     if (f.returns.size() > 1) return false;

@@ -50,7 +50,9 @@ struct Shape {
   bool possible = true;
   std::unordered_map<const ptx::Variable*, Passed> passed;
   std::unordered_map<std::uint32_t, Site> sites;  // by statement
-  std::unordered_map<std::string_view, std::vector<const ptx::Variable*>> names;
+  static constexpr std::uint32_t kSignature = 0xffffffff;  // no scope of a body
+  // By name and scope: a body declares the same few names for each of its calls.
+  std::unordered_map<std::string_view, std::unordered_map<std::uint32_t, const ptx::Variable*>> names;
   std::vector<const ptx::Variable*> shared;
 };
 
