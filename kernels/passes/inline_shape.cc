@@ -31,9 +31,7 @@ bool is_zero(std::string_view offset) {
 
 bool moves_whole(const Function& f, const Statement& s, const Access& a, const Variable& v) {
   const std::uint32_t bytes = ptx::type_bytes(a.type);
-  if (v.is_array || v.vector_width != 1 || a.vector || (bytes != 4 && bytes != 8) ||
-      bytes != v.bytes || !is_zero(a.offset))
-    return false;
+  if (a.vector || bytes != v.bytes || !is_zero(a.offset)) return false;
   const std::string_view value = s.operands[a.value];
   if (value.starts_with('%')) return ptx::register_bits(f, value, s) == bytes * 8;
   if (a.load) return false;
@@ -43,6 +41,14 @@ bool moves_whole(const Function& f, const Statement& s, const Access& a, const V
   return a.type.front() != 'f' &&
          value.find_first_not_of("-0123456789xXabcdefABCDEFU") == value.npos &&
          (value.front() == '-' || (value.front() >= '0' && value.front() <= '9'));
+}
+
+// Nothing is known of its accesses yet, and there may be none.
+Passed passed(const Variable& v) {
+  Passed p;
+  p.variable = &v;
+  p.whole = !v.is_array && v.vector_width == 1 && (v.bytes == 4 || v.bytes == 8);
+  return p;
 }
 
 void look_at_accesses(const Function& f, const Statement& s, Shape& shape) {
@@ -61,7 +67,7 @@ void look_at_accesses(const Function& f, const Statement& s, Shape& shape) {
         continue;
       }
       (access.load ? passed.loaded : passed.stored) = true;
-      passed.whole &= moves_whole(f, s, access, *v);
+      passed.whole = passed.whole && moves_whole(f, s, access, *v);
     }
   }
 }
@@ -146,7 +152,7 @@ bool Shapes::look(const Function& f, Shape& shape) {
   if (called && f.is_entry) return false;
   for (const Variable& v : f.variables) {
     shape.names[v.name].try_emplace(v.scope, &v);
-    if (v.space == Space::kParam) shape.passed[&v].variable = &v;
+    if (v.space == Space::kParam) shape.passed.emplace(&v, passed(v));
     if (!called || v.space == Space::kReg || v.space == Space::kLocal || v.space == Space::kParam)
       continue;
     if (v.space != Space::kShared || v.bytes == 0 || !v.linkage.empty()) return false;
@@ -157,7 +163,7 @@ bool Shapes::look(const Function& f, Shape& shape) {
       for (const Variable& v : *list) {
         if (v.space != Space::kParam || v.bytes == 0) return false;
         shape.names[v.name][Shape::kSignature] = &v;
-        shape.passed[&v].variable = &v;
+        shape.passed.emplace(&v, passed(v));
       }
     if (f.returns.size() > 1) return false;
   }

@@ -32,7 +32,7 @@ Access access_of(const ptx::Statement& s);
 struct Passed {
   const ptx::Variable* variable = nullptr;
   bool lowered = false;  // of a body: an argument or result of a call that is written in place
-  bool whole = true;     // every access moves all of it
+  bool whole = false;    // can be a register: of 4 or 8 bytes, and every access moves all of it
   bool strange = false;  // its address is taken, or so
   bool stored = false, loaded = false;
 };

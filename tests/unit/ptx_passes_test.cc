@@ -331,6 +331,13 @@ TEST(PtxRewrite, CallsThatAreNotWrittenInPlace) {
   EXPECT_EQ(taken.tier, Tier::kPlain);
   ASSERT_FALSE(taken.passes.empty());
   EXPECT_EQ(taken.passes[0], "inline");
+  // What nobody accesses is no register either where there is none of its size.
+  const auto untouched = rewrite_module(
+      std::string(kHead) + ".func f(.param .align 4 .b8 a[12]) { exit; }\n"
+      ".entry k() { { .param .align 4 .b8 v[12]; call f, (v); } ret; }");
+  ASSERT_TRUE(untouched);
+  EXPECT_EQ(untouched->kernels[0].tier, Tier::kPlain);
+  EXPECT_EQ(untouched->text.find(".b96"), std::string::npos);
   EXPECT_EQ(passing("mov.b64 %rd, a; ld.local.b32 %r, [%rd];").code, "exit-in-function");
   EXPECT_EQ(passing("st.param.b32 [a], %r;").code, "exit-in-function");
 }
