@@ -104,6 +104,7 @@ Barrier barrier_of(const Statement& s) {
 
 ModuleFacts::ModuleFacts(const ptx::Module& module) : module_(module) {
   for (const Function& f : module.functions()) {
+    named_from_.emplace(f.name, f.range.begin);
     const auto [it, fresh] = by_name_.emplace(f.name, &f);
     if (!fresh && f.has_body) it->second = &f;
   }

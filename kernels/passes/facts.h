@@ -116,6 +116,7 @@ class ModuleFacts {
 
   const ptx::Module& module_;
   std::unordered_map<std::string_view, const ptx::Function*> by_name_;
+  std::unordered_map<std::string_view, std::uint32_t> named_from_;  // functions: where first declared
   std::unordered_map<const ptx::Function*, FunctionFacts> cache_;
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // module scope
   std::vector<const ptx::Function*> address_taken_;  // what a call through a pointer may reach

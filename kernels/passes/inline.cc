@@ -31,6 +31,9 @@ class Inliner {
           std::string_view prefix)
       : module_(module), entry_(entry), prefix_(prefix), shapes_(facts, entry) {}
 
+  // What it took, in bytes of text, also where it came to nothing.
+  std::size_t work() const { return shapes_.looked() + bytes_ + calls_ * kBytesAsACall; }
+
   std::optional<std::string> run() {
     if (!shapes_.look() || shapes_.of(entry_).sites.empty()) return std::nullopt;
     std::string body = expand(entry_, {}, {});
@@ -44,6 +47,8 @@ class Inliner {
   }
 
  private:
+  static constexpr std::size_t kBytesAsACall = 1024;
+
   std::string fresh(const char* what) {
     return std::string(prefix_) + what + std::to_string(names_++);
   }
@@ -219,8 +224,12 @@ bool has_calls(const ptx::Function& entry) {
 }
 
 std::optional<std::string> inline_calls(const ptx::Module& module, const ModuleFacts& facts,
-                                        const ptx::Function& entry, std::string_view prefix) {
-  return Inliner(module, facts, entry, prefix).run();
+                                        const ptx::Function& entry, std::string_view prefix,
+                                        std::size_t& work) {
+  Inliner inliner(module, facts, entry, prefix);
+  std::optional<std::string> text = inliner.run();
+  work += inliner.work();
+  return text;
 }
 
 }  // namespace sluice::passes

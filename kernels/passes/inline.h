@@ -29,13 +29,17 @@ namespace sluice::passes {
 inline constexpr std::size_t kMostInlinedCalls = 2000;  // of one kernel
 inline constexpr std::size_t kMostInlinedBytes = std::size_t{4} << 20;
 inline constexpr std::size_t kMostInlinedBytesOfModule = std::size_t{32} << 20;
+// Text to be gone through for all of a module's kernels, those included for which it comes to nothing.
+inline constexpr std::size_t kMostInliningWork = std::size_t{1} << 30;
 
 // Whether the entry calls functions at all.
 bool has_calls(const ptx::Function& entry);
 
 // The entry's text from its linkage word to its `}` with its calls written in place; nothing where that
 // is not possible, or where there is nothing to write in place. `prefix`: occurs nowhere in the module.
+// `work` grows by what it took, in bytes of text, also where it came to nothing.
 std::optional<std::string> inline_calls(const ptx::Module& module, const ModuleFacts& facts,
-                                        const ptx::Function& entry, std::string_view prefix);
+                                        const ptx::Function& entry, std::string_view prefix,
+                                        std::size_t& work);
 
 }  // namespace sluice::passes

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "kernels/passes/inline.h"
 #include "kernels/ptx/registers.h"
 
 namespace sluice::passes::inlining {
@@ -150,6 +151,7 @@ bool Shapes::possible(const Function& f) {
 bool Shapes::look(const Function& f, Shape& shape) {
   const bool called = &f != &entry_;
   if (called && f.is_entry) return false;
+  looked_ += f.range.size();
   for (const Variable& v : f.variables) {
     shape.names[v.name].try_emplace(v.scope, &v);
     if (v.space == Space::kParam) shape.passed.emplace(&v, passed(v));
@@ -242,17 +244,21 @@ bool Shapes::call(const Function& f, std::uint32_t index, Shape& shape) {
   if (pointer) {
     site.pointer = callee;
     if (ptx::register_bits(f, callee, s) != 64) return false;
-    for (const Function* target : facts_.address_taken())
-      if (fits(*target, site) && facts_.declared_before(*target, entry_))
-        site.callees.push_back(target);
-      else if (fits(*target, site))
-        return false;
+    looked_ += facts_.address_taken().size();
+    for (const Function* target : facts_.address_taken()) {
+      if (!fits(*target, site)) continue;
+      if (!facts_.declared_before(*target, entry_)) return false;
+      site.callees.push_back(target);
+    }
     if (site.callees.empty()) return false;
   } else {
     const Function* target = facts_.definition(callee);
     if (!fits(*target, site)) return false;
     site.callees.push_back(target);
   }
+  // Each of them is written at least once.
+  calls_ += site.callees.size();
+  if (calls_ >= kMostInlinedCalls) return false;
   for (const Function* target : site.callees)
     if (!possible(*target)) return false;
   shape.sites.emplace(index, std::move(site));

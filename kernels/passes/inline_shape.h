@@ -66,6 +66,7 @@ class Shapes {
     settle();
     return true;
   }
+  std::size_t looked() const { return looked_; }  // bytes of text, or as much work
   const Shape& of(const ptx::Function& f) const { return shapes_.at(&f); }
   // What a name means in a statement: the innermost declaration.
   static const ptx::Variable* find(const Shape& shape, const ptx::Function& f, std::string_view name,
@@ -83,6 +84,7 @@ class Shapes {
   const ptx::Function& entry_;
   std::unordered_map<const ptx::Function*, Shape> shapes_;
   std::vector<const ptx::Function*> on_the_way_;
+  std::size_t calls_ = 0, looked_ = 0;
 };
 
 }  // namespace sluice::passes::inlining

@@ -29,10 +29,7 @@ const Function* ModuleFacts::definition(std::string_view name) const {
 }
 
 bool ModuleFacts::declared_before(const Function& function, const Function& user) const {
-  const auto& all = module_.functions();
-  return std::any_of(all.begin(), all.end(), [&](const Function& f) {
-    return f.name == function.name && f.range.begin < user.range.begin;
-  });
+  return named_from_.at(function.name) < user.range.begin;
 }
 
 void ModuleFacts::find_address_taken() {

@@ -137,10 +137,11 @@ void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
   const std::string prefix = fresh_prefix(text);
   ptx::Edits edits;
   std::vector<bool> changed(kernels.size());
-  std::size_t bytes = 0;
+  std::size_t bytes = 0, work = 0;
   for (std::size_t k = 0; k < kernels.size() && bytes < kMostInlinedBytesOfModule; ++k) {
     if (!may_gain(kernels[k])) continue;
-    std::optional<std::string> body = inline_calls(module, facts, *kernels[k].entry, prefix);
+    if (work > kMostInliningWork) break;
+    std::optional<std::string> body = inline_calls(module, facts, *kernels[k].entry, prefix, work);
     if (!body) continue;
     changed[k] = true;
     bytes += body->size();
