@@ -52,8 +52,7 @@ Passed passed(const Variable& v) {
   return p;
 }
 
-void look_at_accesses(const Function& f, const Statement& s, Shape& shape) {
-  const Access access = access_of(s);
+void look_at_accesses(const Function& f, const Statement& s, const Access& access, Shape& shape) {
   for (std::size_t k = 0; k < s.operands.size(); ++k) {
     if (s.operands[k].empty()) continue;
     std::size_t at = 0;
@@ -176,7 +175,10 @@ bool Shapes::look(const Function& f, Shape& shape) {
       if (!call(f, i, shape)) return false;
       continue;
     }
-    look_at_accesses(f, s, shape);
+    const Access access = access_of(s);
+    if (access.is) looked_ += f.variables.size();  // for the register's width
+    if (looked_ > kMostInliningWork) return false;
+    look_at_accesses(f, s, access, shape);
   }
   for (auto& [variable, passed] : shape.passed) {
     const bool of_signature = !(variable >= f.variables.data() &&
