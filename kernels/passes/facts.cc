@@ -108,8 +108,10 @@ ModuleFacts::ModuleFacts(const ptx::Module& module) : module_(module) {
     const auto [it, fresh] = by_name_.emplace(f.name, &f);
     if (!fresh && f.has_body) it->second = &f;
   }
-  for (const Variable& v : module.variables())
+  for (const Variable& v : module.variables()) {
+    variables_.insert(v.name);
     if (v.space == Space::kShared) shared_.emplace(v.name, &v);
+  }
   find_address_taken();
   polling_ = functions_that(may_poll);
   reading_ = functions_that(may_read);

@@ -96,6 +96,10 @@ class ModuleFacts {
   const ptx::Function* definition(std::string_view name) const;
   // Whether the text names `function` before `user` begins, so that `user` may name it.
   bool declared_before(const ptx::Function& function, const ptx::Function& user) const;
+  // Whether the module itself has a variable or function of this name.
+  bool at_module_scope(std::string_view name) const {
+    return by_name_.count(name) != 0 || variables_.count(name) != 0;
+  }
   // What a call through a pointer may reach, in the order in which addresses are taken.
   const std::vector<const ptx::Function*>& address_taken() const { return address_taken_; }
   bool links() const { return links_; }  // refers to other modules
@@ -119,6 +123,7 @@ class ModuleFacts {
   std::unordered_map<std::string_view, std::uint32_t> named_from_;  // functions: where first declared
   std::unordered_map<const ptx::Function*, FunctionFacts> cache_;
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // module scope
+  std::unordered_set<std::string_view> variables_;                     // module scope
   std::vector<const ptx::Function*> address_taken_;  // what a call through a pointer may reach
   bool links_ = false;                               // refers to other modules
   // Functions that do so themselves or by a call (spin.h).

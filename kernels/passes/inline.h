@@ -9,8 +9,8 @@
 // of that signature whose address the module takes; a pointer to none of them traps.
 //
 // Not written in place, and so no text at all: recursion, functions whose parameters are registers, whose
-// parameters' address is taken, or which declare variables that must stay where they are; and what would
-// become larger than the limits below.
+// parameters' address is taken, which declare variables that must stay where they are, or names that the
+// module has as well; and what would become larger than the limits below.
 // Pure and deterministic; one thread; refers to the module while it runs.
 #pragma once
 

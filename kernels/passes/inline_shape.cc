@@ -151,6 +151,10 @@ bool Shapes::look(const Function& f, Shape& shape) {
   const bool called = &f != &entry_;
   if (called && f.is_entry) return false;
   looked_ += f.range.size();
+  // What is written into its body must still mean the module's by such a name.
+  for (const auto* list : {&f.variables, &f.params})
+    for (const Variable& v : *list)
+      if ((!called || list == &f.variables) && facts_.at_module_scope(v.name)) return false;
   for (const Variable& v : f.variables) {
     shape.names[v.name].try_emplace(v.scope, &v);
     if (v.space == Space::kParam) shape.passed.emplace(&v, passed(v));
@@ -170,6 +174,7 @@ bool Shapes::look(const Function& f, Shape& shape) {
   }
   for (std::uint32_t i = 0; i < f.statements.size(); ++i) {
     const Statement& s = f.statements[i];
+    if (s.kind == StatementKind::kLabel && facts_.at_module_scope(s.opcode)) return false;
     if (s.kind != StatementKind::kInstruction) continue;
     if (is_call(s)) {
       if (!call(f, i, shape)) return false;

@@ -331,6 +331,11 @@ TEST(PtxRewrite, CallsThatAreNotWrittenInPlace) {
   EXPECT_EQ(taken.tier, Tier::kPlain);
   ASSERT_FALSE(taken.passes.empty());
   EXPECT_EQ(taken.passes[0], "inline");
+  // A name of the caller's would hide what the function means by it.
+  for (const char* hides : {".local .b32 word; ", "bra word; word: "})
+    EXPECT_EQ(only(std::string(kHead) + ".global .b32 word;\n.func f() { .reg .b32 %r; ld.global.b32 %r, "
+                   "[word]; exit; }\n.entry k() { " + hides + "call f; ret; }").code, "exit-in-function")
+        << hides;
   // What nobody accesses is no register either where there is none of its size.
   const auto untouched = rewrite_module(
       std::string(kHead) + ".func f(.param .align 4 .b8 a[12]) { exit; }\n"
