@@ -99,7 +99,7 @@ struct sluice_function_get { /* name follows, name_bytes without NUL */
   uint64_t module;
   uint32_t flags;          /* what the guest's rewriter says; a lie harms only the liar */
   uint32_t name_bytes;
-  uint32_t params_offset;  /* offset of the appended block in the clone's parameter buffer */
+  uint32_t reserved;       /* 0; the driver says where the clone's own parameter lies */
   uint32_t state_bytes;    /* RESUMABLE: what each thread saves, at most SLUICE_RESUME_MAX_BYTES */
 };
 #define SLUICE_MAX_PARAMS 1024

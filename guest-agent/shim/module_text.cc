@@ -91,7 +91,6 @@ std::shared_ptr<const Text> make_text(std::string_view original) {
     if (kernel.once) flags.flags |= SLUICE_FUNCTION_ONCE;
     if (kernel.resumable) flags.flags |= SLUICE_FUNCTION_RESUMABLE;
     flags.state_bytes = kernel.state_bytes;
-    flags.params_offset = static_cast<uint32_t>(kernel.param_offset_of_block);
   }
   if (any) text->rewritten = std::move(rewritten->text);
   return text;

@@ -17,7 +17,6 @@ namespace sluice::guest {
 // What the rewriter says of a kernel, as sluice_function_get carries it.
 struct KernelFlags {
   uint32_t flags = 0;
-  uint32_t params_offset = 0;
   uint32_t state_bytes = 0;
 };
 

@@ -113,7 +113,6 @@ CUresult find_function(const Entered& e, uint64_t module_handle, const std::stri
   body.name_bytes = static_cast<uint32_t>(name.size());
   if (const auto flags = module.kernels.find(name); flags != module.kernels.end()) {
     body.flags = flags->second.flags;
-    body.params_offset = flags->second.params_offset;
     body.state_bytes = flags->second.state_bytes;
   }
   Pending pending;

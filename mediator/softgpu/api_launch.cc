@@ -29,6 +29,8 @@ CUresult gather_params(const exec::EntryInfo& entry, void** pointers, void** ext
     }
     return CUDA_SUCCESS;
   }
+  const std::vector<uint32_t> layout = buffer_layout(entry);
+  const size_t whole = layout.back();
   const void* buffer = nullptr;
   const size_t* bytes = nullptr;
   for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
@@ -44,9 +46,14 @@ CUresult gather_params(const exec::EntryInfo& entry, void** pointers, void** ext
   // shorter is wrong (H200, driver 580).
   const auto words = [](size_t n) { return n / 4 + (n % 4 != 0); };
   if (bytes == nullptr || (buffer == nullptr && *bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
-  if (words(*bytes) > words(block.size())) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  if (words(*bytes) < words(block.size())) return CUDA_ERROR_INVALID_VALUE;
-  if (!block.empty()) std::memcpy(block.data(), buffer, std::min(*bytes, block.size()));
+  if (words(*bytes) > words(whole)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (words(*bytes) < words(whole)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < entry.params.size(); ++i) {
+    const exec::ParamInfo& param = entry.params[i];
+    if (layout[i] >= *bytes) break;  // what the last word lacks
+    std::memcpy(block.data() + param.offset, static_cast<const std::byte*>(buffer) + layout[i],
+                std::min<size_t>(param.bytes, *bytes - layout[i]));
+  }
   return CUDA_SUCCESS;
 }
 

@@ -55,7 +55,7 @@ CUresult with_library(CUlibrary handle, F f) {
 
 CUresult param_info(const exec::EntryInfo& entry, size_t index, size_t* offset, size_t* bytes) {
   if (offset == nullptr || index >= entry.params.size()) return CUDA_ERROR_INVALID_VALUE;
-  *offset = entry.params[index].offset;
+  *offset = buffer_layout(entry)[index];
   if (bytes != nullptr) *bytes = entry.params[index].bytes;
   return CUDA_SUCCESS;
 }

@@ -8,6 +8,21 @@
 #include "mediator/softgpu/state.h"
 
 namespace sluice::softgpu {
+
+std::vector<uint32_t> buffer_layout(const exec::EntryInfo& entry) {
+  constexpr uint64_t kBegin = 0x210;
+  std::vector<uint32_t> layout;
+  uint64_t at = kBegin;
+  for (const exec::ParamInfo& param : entry.params) {
+    const uint64_t align = std::max(param.align, 1u);
+    at = (at + align - 1) / align * align;
+    layout.push_back(static_cast<uint32_t>(at - kBegin));
+    at += param.bytes;
+  }
+  layout.push_back(static_cast<uint32_t>(at - kBegin));
+  return layout;
+}
+
 namespace {
 
 constexpr uint32_t kComputeCapability = 90;

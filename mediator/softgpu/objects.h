@@ -118,4 +118,10 @@ struct Kernel {
   std::string name;
 };
 
+// Where a kernel's parameters lie in a buffer handed over as a whole and what cuFuncGetParamInfo says, then where
+// they end: as machine code for sm_90 has them, whose parameters begin 0x210 bytes into the constant bank, and that
+// is where alignments of 32 bytes and more count from (.nv.info's KPARAM_INFO and PARAM_CBANK, ptxas 13.0: a first
+// tensor map lies at 48). ParamInfo::offset is PTX's own layout, in which the interpreter has them.
+std::vector<uint32_t> buffer_layout(const exec::EntryInfo& entry);
+
 }  // namespace sluice::softgpu

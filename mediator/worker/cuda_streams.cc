@@ -13,10 +13,24 @@ namespace {
 CUcontext const kUnknown = reinterpret_cast<CUcontext>(~uintptr_t{0});
 thread_local CUcontext t_current = nullptr;
 
-// A CUDA parameter buffer is at most 32764 bytes (4 KiB before PTX 8.1); the wire's limit is less.
-constexpr size_t kMaxParamBuffer = 32764;
-
 bool is_plain(const CUDA_MEMCPY2D& c) { return c.Height == 1; }
+
+// A launch's parameters one by one, so that the driver puts each where the compiled kernel looks for it. In one
+// buffer they would have to lie as the driver's own buffer does, which is not as PTX lays them out: where one is
+// aligned to more than 16 bytes (a tensor map: 64) the first need not be at 0. Points into the work.
+class ParamPointers {
+ public:
+  explicit ParamPointers(LaunchWork& w) {
+    SLUICE_CHECK(w.function->params.size() <= SLUICE_MAX_PARAMS && w.params.size() == w.function->param_bytes);
+    for (const ParamPlace& place : w.function->params) add(w.params.data() + place.offset);
+  }
+  void add(void* at) { pointers_[count_++] = at; }
+  void** get() { return count_ == 0 ? nullptr : pointers_; }
+
+ private:
+  void* pointers_[SLUICE_MAX_PARAMS + 1];  // a clone's block too
+  size_t count_ = 0;
+};
 }  // namespace
 
 CUresult make_current(const gpu::DriverApi& api, CUcontext context) {
@@ -200,34 +214,26 @@ sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const Launch
   return p;
 }
 
-CUresult CudaStreams::launch_clone(CUstream to, const LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks) {
+CUresult CudaStreams::launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks) {
   const FunctionObject& f = *w.function;
-  alignas(16) std::byte buffer[SLUICE_MAX_PARAMS * 32 + 64];
-  static_assert(sizeof buffer >= kMaxParamBuffer);
-  size_t bytes = f.params_offset + sizeof p;  // bounded when the function was looked up
-  SLUICE_CHECK(bytes <= sizeof buffer && w.params.size() <= f.params_offset);
-  std::memcpy(buffer, w.params.data(), w.params.size());
-  std::memset(buffer + w.params.size(), 0, f.params_offset - w.params.size());
-  std::memcpy(buffer + f.params_offset, &p, sizeof p);
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
+  ParamPointers params(w);
+  sluice_preempt_params block = p;
+  params.add(&block);
 
   // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
   const uint32_t shared =
       w.dynamic_shared + (f.slot_dynamic && !w.one_task ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
   return api_.cuLaunchKernel(w.clone, blocks, 1, 1, w.block[0], w.block[1], w.block[2],
-                             shared, to, nullptr, extra);
+                             shared, to, params.get(), nullptr);
 }
 
 CUresult CudaStreams::launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns) {
-  size_t bytes = w.params.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, w.params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
-                   &bytes, CU_LAUNCH_PARAM_END};
+  ParamPointers params(w);
   w.issued_ns = now_ns;
   if (w.flags == 0) {
     return api_.cuLaunchKernel(w.function->original, w.grid[0], w.grid[1], w.grid[2], w.block[0],
-                               w.block[1], w.block[2], w.dynamic_shared, s.cu, nullptr,
-                               bytes == 0 ? nullptr : extra);
+                               w.block[1], w.block[2], w.dynamic_shared, s.cu, params.get(),
+                               nullptr);
   }
   CUlaunchAttribute attributes[2] = {};
   CUlaunchConfig config{};
@@ -251,7 +257,7 @@ CUresult CudaStreams::launch_original(StreamObject& s, LaunchWork& w, uint64_t n
                                                              SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 1),
                                                              SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 2)};
   }
-  return api_.cuLaunchKernelEx(&config, w.function->original, nullptr, bytes == 0 ? nullptr : extra);
+  return api_.cuLaunchKernelEx(&config, w.function->original, params.get(), nullptr);
 }
 
 CUresult CudaStreams::copy(StreamObject& s, const CUDA_MEMCPY2D& c) {

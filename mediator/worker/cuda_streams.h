@@ -68,7 +68,7 @@ class CudaStreams : public EngineDriver {
   CUresult keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& granted, sluice_preempt_params* p,
                         uint32_t* blocks);
   sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const;
-  CUresult launch_clone(CUstream to, const LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks);
+  CUresult launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks);
   CUresult bar(const StreamObject& s, CUstream in, const SmSet& sms, uint32_t value);
   CUresult look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost, bool* left);
   CUresult launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns);

@@ -71,6 +71,11 @@ struct LaunchVariant {
   FormChoice choice = {};
 };
 
+// Where a parameter lies among a function's, in bytes.
+struct ParamPlace {
+  uint32_t offset = 0, bytes = 0;
+};
+
 struct FunctionObject : HandleObject {
   std::shared_ptr<ModuleObject> module;
   std::string name;
@@ -81,8 +86,8 @@ struct FunctionObject : HandleObject {
   CUfunction clamped = nullptr;  // the clone again, with fewer registers (register_clamp.h); or null
   bool slot_dynamic = false;
   CloneForm form;
-  uint32_t params_offset = 0;  // of the appended block in the clone's parameter buffer
-  uint32_t param_bytes = 0;    // of the original
+  std::vector<ParamPlace> params;  // of the original, as its driver lays them out
+  uint32_t param_bytes = 0;        // all of them
   std::vector<std::byte> reply;         // to SLUICE_CALL_FUNCTION_GET
   std::vector<LaunchVariant> variants;  // session lock
 };

@@ -148,7 +148,7 @@ class Session {
   // --- modules (session_modules.cc; job thread) ---
   void load_module(const Call& call, const std::string& ptx, uint32_t log_bytes);
   void get_function(const Call& call, uint64_t guest_module, const std::string& name,
-                    uint32_t guest_flags, uint32_t guest_params_offset, uint32_t state_bytes);
+                    uint32_t guest_flags, uint32_t state_bytes);
 
   // --- contexts (session_contexts.cc; job thread) ---
   CUresult open_context(CUcontext cu, CUdevice device, bool primary,

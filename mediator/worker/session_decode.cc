@@ -147,7 +147,7 @@ void Session::function_get(Call call, std::span<const std::byte> body) {
   if (name.empty() || name.find('\0') != std::string::npos)
     return answer(call, CUDA_ERROR_NOT_FOUND);
   post([this, call, g, name = std::move(name)] {
-    get_function(call, g.module, name, g.flags, g.params_offset, g.state_bytes);
+    get_function(call, g.module, name, g.flags, g.state_bytes);
   });
 }
 

@@ -19,6 +19,17 @@ bool looks_like_text(const std::string& ptx) {
 
 constexpr uint32_t kMaxParamCount = 4096;
 
+// Whether a clone takes the original's parameters, then the loop's block, and no more. The driver reads a
+// parameter's bytes where its pointer points, so what a clone of the guest's says decides how much is read.
+bool takes_block_too(const gpu::DriverApi& api, CUfunction clone, std::span<const ParamPlace> original) {
+  size_t offset = 0, bytes = 0;
+  for (size_t i = 0; i <= original.size(); ++i) {
+    const size_t wanted = i < original.size() ? original[i].bytes : SLUICE_PREEMPT_PARAMS_BYTES;
+    if (api.cuFuncGetParamInfo(clone, i, &offset, &bytes) != CUDA_SUCCESS || bytes != wanted) return false;
+  }
+  return api.cuFuncGetParamInfo(clone, original.size() + 1, &offset, &bytes) == CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace
 
 void Session::load_module(const Call& call, const std::string& ptx, uint32_t log_bytes) {
@@ -50,8 +61,7 @@ void Session::load_module(const Call& call, const std::string& ptx, uint32_t log
 }
 
 void Session::get_function(const Call& call, uint64_t guest_module, const std::string& name,
-                           uint32_t guest_flags, uint32_t guest_params_offset,
-                           uint32_t state_bytes) {
+                           uint32_t guest_flags, uint32_t state_bytes) {
   std::shared_ptr<ModuleObject> module;
   {
     std::lock_guard lock(mutex_);
@@ -73,40 +83,30 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
   CUresult r = api_.cuModuleGetFunction(&f->original, module->cu, name.c_str());
   if (r != CUDA_SUCCESS) return answer(call, r);
 
-  std::vector<uint32_t> layout;  // offset, bytes of each parameter
   for (size_t i = 0; i < kMaxParamCount; ++i) {
     size_t offset = 0, bytes = 0;
     r = api_.cuFuncGetParamInfo(f->original, i, &offset, &bytes);
     if (r != CUDA_SUCCESS) break;
-    layout.push_back(static_cast<uint32_t>(offset));
-    layout.push_back(static_cast<uint32_t>(bytes));
+    f->params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
     f->param_bytes = std::max(f->param_bytes, static_cast<uint32_t>(offset + bytes));
   }
   if (r != CUDA_ERROR_INVALID_VALUE) return answer(call, r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
-  if (layout.size() / 2 > SLUICE_MAX_PARAMS) return answer(call, CUDA_ERROR_NOT_SUPPORTED);
+  if (f->params.size() > SLUICE_MAX_PARAMS) return answer(call, CUDA_ERROR_NOT_SUPPORTED);
 
   if (guest_flags & SLUICE_FUNCTION_EVICTABLE) {
-    // What the clone itself says about its last parameter counts; what the guest says must agree.
-    const std::string clone_name = name + SLUICE_CLONE_SUFFIX;
-    size_t offset = 0, bytes = 0;
     CUfunction clone = nullptr;
-    if (api_.cuModuleGetFunction(&clone, module->cu, clone_name.c_str()) == CUDA_SUCCESS &&
-        api_.cuFuncGetParamInfo(clone, layout.size() / 2, &offset, &bytes) == CUDA_SUCCESS &&
-        bytes == SLUICE_PREEMPT_PARAMS_BYTES && offset == guest_params_offset &&
-        offset >= f->param_bytes && offset + bytes <= SLUICE_RECORD_MAX_BYTES / 4) {
+    if (api_.cuModuleGetFunction(&clone, module->cu, (name + SLUICE_CLONE_SUFFIX).c_str()) == CUDA_SUCCESS &&
+        takes_block_too(api_, clone, f->params)) {
       f->clone = clone;
       f->clamped = clamped_form(api_, module->cu, module->clamped, name);
-      f->params_offset = static_cast<uint32_t>(offset);
+      if (f->clamped && !takes_block_too(api_, f->clamped, f->params)) f->clamped = nullptr;
       f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
       f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
       f->form.once = guest_flags & SLUICE_FUNCTION_ONCE;
-      // Looked at as the clone was: it gets the same parameters.
-      size_t second_offset = 0, second_bytes = 0;
       CUfunction second = nullptr;
       if (!f->form.once &&
           api_.cuModuleGetFunction(&second, module->cu, (name + SLUICE_ONE_TASK_SUFFIX).c_str()) == CUDA_SUCCESS &&
-          api_.cuFuncGetParamInfo(second, layout.size() / 2, &second_offset, &second_bytes) == CUDA_SUCCESS &&
-          second_offset == offset && second_bytes == bytes) {
+          takes_block_too(api_, second, f->params)) {
         f->one_task = second;
       }
       if ((guest_flags & SLUICE_FUNCTION_RESUMABLE) && state_bytes <= SLUICE_RESUME_MAX_BYTES) {
@@ -120,7 +120,7 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
   }
 
   sluice_function_reply reply{};
-  reply.param_count = static_cast<uint32_t>(layout.size() / 2);
+  reply.param_count = static_cast<uint32_t>(f->params.size());
   reply.param_bytes = f->param_bytes;
   for (int i = 0; i < 16; ++i) {
     reply.attributes[i] = INT32_MIN;
@@ -134,10 +134,10 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
   reply.handle = handles_.add(SLUICE_HANDLE_FUNCTION, f);
   if (reply.handle == 0) return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   module->functions.push_back(reply.handle);
-  f->reply.resize(sizeof reply + layout.size() * sizeof(uint32_t));
+  const std::span layout = std::as_bytes(std::span(f->params));
+  f->reply.resize(sizeof reply);
   std::memcpy(f->reply.data(), &reply, sizeof reply);
-  if (!layout.empty())
-    std::memcpy(f->reply.data() + sizeof reply, layout.data(), layout.size() * sizeof(uint32_t));
+  f->reply.insert(f->reply.end(), layout.begin(), layout.end());
   answer(call, CUDA_SUCCESS, f->reply);
 }
 

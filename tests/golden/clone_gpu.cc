@@ -117,6 +117,53 @@ void play_tensor(const std::string& kernel) {
   for (int i = 0; i < 4; ++i) player.compare("tensor", kernel, grid, block, 0, params, true);
 }
 
+// How the driver wants parameters that come in one buffer, where one is aligned as a tensor map is: as PTX lays them
+// out, or as cuFuncGetParamInfo says. Prints which; neither is wrong. The pointer is first, where both have it.
+void tell_layout() {
+  constexpr const char* kText = R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out, .param .align 64 .b8 map[128], .param .u32 n)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [map+124];
+  ld.param.u32 %r2, [n];
+  add.u32 %r1, %r1, %r2;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+)";
+  constexpr std::uint32_t kSum = 0x1234, kMap = 0x1000;
+  Player player(kText);
+  CUfunction f = nullptr;
+  must(cuda.cuModuleGetFunction(&f, player.module(), "k"), "k");
+  std::size_t told[3] = {}, sizes[3] = {}, ptx[3] = {0, 64, 192};
+  for (std::size_t i = 0; i < 3; ++i) must(cuda.cuFuncGetParamInfo(f, i, &told[i], &sizes[i]), "cuFuncGetParamInfo");
+  const std::uint64_t out = player.address(player.add(nullptr, 16));
+  std::uint32_t map[32] = {}, n = kSum - kMap;
+  map[31] = kMap;
+  const void* values[3] = {&out, map, &n};
+  const auto by_buffer = [&](const std::size_t* offsets) {
+    Bytes buffer(offsets[2] + sizeof n);
+    for (int i = 0; i < 3; ++i) std::memcpy(buffer.data() + offsets[i], values[i], sizes[i]);
+    std::size_t bytes = buffer.size();
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    must(cuda.cuMemsetD32(out, 0, 1), "cuMemsetD32");
+    if (const CUresult r = cuda.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra); r != CUDA_SUCCESS)
+      return gpu::describe(r);
+    must(cuda.cuCtxSynchronize(), "the probe of layouts");
+    std::uint32_t got = 0;
+    must(cuda.cuMemcpyDtoH(&got, out, sizeof got), "cuMemcpyDtoH");
+    return std::string(got == kSum ? "right" : "wrong");
+  };
+  const std::string as_told = by_buffer(told), as_ptx = by_buffer(ptx);
+  std::printf("one buffer, a parameter aligned to 64 bytes: the driver says it lies at %zu; laid out so %s, as PTX does %s\n",
+              told[1], as_told.c_str(), as_ptx.c_str());
+}
+
 constexpr std::uint64_t kMostThreadsEvaluated = 30000;
 
 void play_random(std::uint64_t seed) {
@@ -243,6 +290,7 @@ int main(int argc, char** argv) {
     jobs.push_back({std::string("author ") + c.kernel, [c] { play_author(c, authors::text()); }});
   for (const char* kernel : {"scale_tiles", "sum_rows", "changed_maps"})
     jobs.push_back({std::string("tensor ") + kernel, [kernel] { play_tensor(kernel); }});
+  jobs.push_back({"tensor layout", [] { tell_layout(); }});
   const std::uint64_t first = from_environment("SLUICE_RANDOM_SEED", 1);
   const std::uint64_t random = from_environment("SLUICE_RANDOM_KERNELS", 160);
   for (std::uint64_t seed = first; seed < first + random; ++seed)

@@ -149,15 +149,13 @@ class WorkerProcess : public testing::Test {
     ASSERT_EQ(a.status, CUDA_SUCCESS)
         << std::string(reinterpret_cast<const char*>(a.body.data()), a.body.size());
     module = a.as<uint64_t>();
-    add = function("add", SLUICE_FUNCTION_EVICTABLE | flags,
-                   static_cast<uint32_t>(report.param_offset_of_block));
+    add = function("add", SLUICE_FUNCTION_EVICTABLE | flags);
   }
-  uint64_t function(const std::string& name, uint32_t flags, uint32_t offset) {
+  uint64_t function(const std::string& name, uint32_t flags) {
     sluice_function_get g{};
     g.module = module;
     g.flags = flags;
     g.name_bytes = static_cast<uint32_t>(name.size());
-    g.params_offset = offset;
     std::vector<std::byte> t(name.size());
     std::memcpy(t.data(), name.data(), t.size());
     auto body = bytes({raw(g), t});

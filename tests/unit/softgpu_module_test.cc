@@ -139,6 +139,54 @@ TEST_F(SoftGpuTest, TellsAndPacksParameters) {
         api.cuLaunchKernel(f, 8, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr));
 }
 
+// A tensor map is aligned to 64 bytes, and a kernel's parameters begin where that is not so.
+TEST_F(SoftGpuTest, LaysOutAlignedParametersAsMachineCodeHasThem) {
+  CUmodule m;
+  OK(api.cuModuleLoadData(&m, R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry aligned(.param .align 64 .b8 map[128], .param .u64 out, .param .align 64 .b8 other[128], .param .u32 n)
+{
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u32 %r1, [map+124];
+  ld.param.u32 %r2, [other+4];
+  add.u32 %r1, %r1, %r2;
+  ld.param.u32 %r2, [n];
+  add.u32 %r1, %r1, %r2;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+)"));
+  CUfunction f;
+  OK(api.cuModuleGetFunction(&f, m, "aligned"));
+  const size_t offsets[] = {48, 176, 240, 368};
+  for (size_t i = 0; i < 4; ++i) {
+    size_t offset = 0;
+    OK(api.cuFuncGetParamInfo(f, i, &offset, nullptr));
+    EXPECT_EQ(offset, offsets[i]);
+  }
+  const CUdeviceptr out = allocate(8);
+  uint32_t map[32] = {}, other[32] = {}, n = 3;
+  map[31] = 100;
+  other[1] = 20;
+  CUdeviceptr p = out;
+  void* pointers[] = {map, &p, other, &n};
+  OK(api.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, pointers, nullptr));
+  EXPECT_EQ(read(out, 1)[0], 123u);
+  std::vector<std::byte> block(372);
+  n = 4;
+  p = out + 4;
+  const size_t sizes[] = {sizeof map, sizeof p, sizeof other, sizeof n};
+  for (size_t i = 0; i < 4; ++i) std::memcpy(block.data() + offsets[i], pointers[i], sizes[i]);
+  size_t bytes = block.size();
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, block.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
+  OK(api.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
+  EXPECT_EQ(read(out, 2)[1], 124u);
+}
+
 TEST_F(SoftGpuTest, RefusesShapesThatNoGpuRuns) {
   const CUfunction f = kernel("empty");
   const auto shape = [&](unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,

@@ -266,8 +266,7 @@ TEST_F(WorkerEviction, AClampedCloneIsEvictedAndGoesOn) {
   Answer a = load(rewritten->text);
   ASSERT_EQ(a.status, CUDA_SUCCESS);
   module = a.as<uint64_t>();
-  add = function("add", SLUICE_FUNCTION_EVICTABLE,
-                 static_cast<uint32_t>(rewritten->kernels[0].param_offset_of_block));
+  add = function("add", SLUICE_FUNCTION_EVICTABLE);
   constexpr uint32_t kBlocks = 40, kN = kBlocks * 1024;
   uint64_t d = alloc(kN * 4).as<uint64_t>();
   auto* values = reinterpret_cast<uint32_t*>(b->bulk(kStaging));
@@ -284,6 +283,78 @@ TEST_F(WorkerEviction, AClampedCloneIsEvictedAndGoesOn) {
   }
   ASSERT_EQ(sync().status, CUDA_SUCCESS);
   b->call(SLUICE_CALL_COPY, to_host(kStaging, d, kN * 4), context);
+  EXPECT_EQ(std::count(values, values + kN, expected), kN);
+  EXPECT_EQ(b->report->header.opaque_launches, 0u);
+  EXPECT_GT(b->report->header.evictions, 0u);
+}
+
+// Parameters do not lie as PTX has them where one is aligned as a tensor map: neither the program's nor the clone's own.
+TEST_F(WorkerEviction, AKernelWithATensorMapsAlignmentIsEvictedAndGoesOn) {
+  start();
+  make_context();
+  auto rewritten = passes::rewrite_module(R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry add(.param .align 64 .b8 p_map[128], .param .u64 p_out, .param .u32 p_rounds)
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [p_out];
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %ntid.x;
+  mov.u32 %r3, %tid.x;
+  mad.lo.u32 %r1, %r1, %r2, %r3;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.u64 %rd1, %rd1, %rd2;
+  ld.param.u32 %r4, [p_rounds];
+wait:
+  ld.volatile.global.u32 %r5, [%rd1];
+  sub.u32 %r4, %r4, 1;
+  setp.ne.u32 %p1, %r4, 0;
+  @%p1 bra wait;
+  ld.param.u32 %r6, [p_map+124];
+  add.u32 %r5, %r5, %r6;
+  st.global.u32 [%rd1], %r5;
+  ret;
+}
+)");
+  ASSERT_TRUE(rewritten.ok());
+  ASSERT_TRUE(rewritten->kernels[0].evictable) << rewritten->kernels[0].reason;
+  Answer a = load(rewritten->text);
+  ASSERT_EQ(a.status, CUDA_SUCCESS);
+  module = a.as<uint64_t>();
+  add = function("add", SLUICE_FUNCTION_EVICTABLE);
+  constexpr uint32_t kBlocks = 4000, kN = kBlocks * 64;
+  const uint64_t d = alloc(kN * 4).as<uint64_t>();
+  zero(d, kN * 4);
+  // As the worker has said: the map at 48.
+  struct {
+    sluice_launch l{};
+    uint32_t before[12] = {}, map[32] = {};
+    uint64_t out = 0;
+    uint32_t rounds = 40;
+  } body;
+  body.l.function = add;
+  for (int i = 0; i < 3; ++i) body.l.grid[i] = body.l.block[i] = 1;
+  body.l.grid[0] = kBlocks;
+  body.l.block[0] = 64;
+  body.l.param_bytes = 188;
+  body.map[31] = 7;
+  body.out = d;
+  std::vector<std::byte> sent(sizeof body.l + body.l.param_bytes);
+  std::memcpy(sent.data(), &body, sent.size());
+  uint32_t expected = 0;
+  for (int i = 0; i < 200 && b->report->header.evictions < 5; ++i) {
+    b->post(SLUICE_CALL_LAUNCH, sent, context, SLUICE_RECORD_NO_REPLY);
+    expected += 7;
+    ::usleep(1000);
+    b->take_back();
+    ASSERT_TRUE(b->wait_left());
+    b->grant();
+  }
+  ASSERT_EQ(sync().status, CUDA_SUCCESS);
+  const uint32_t* values = words(d, kN * 4);
   EXPECT_EQ(std::count(values, values + kN, expected), kN);
   EXPECT_EQ(b->report->header.opaque_launches, 0u);
   EXPECT_GT(b->report->header.evictions, 0u);

@@ -64,7 +64,7 @@ TEST_F(WorkerProcess, AFaultSticksAndEndsDemand) {
   make_context();
   make_module();
   uint64_t d = alloc(4096).as<uint64_t>();
-  uint64_t wild = function("wild", 0, 0);
+  uint64_t wild = function("wild", 0);
   sluice_launch l{};
   l.function = wild;
   for (int i = 0; i < 3; ++i) l.grid[i] = l.block[i] = 1;

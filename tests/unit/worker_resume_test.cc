@@ -54,8 +54,6 @@ class WorkerResume : public testing::Test {
     g.flags = flags;
     g.name_bytes = static_cast<std::uint32_t>(name.size());
     g.state_bytes = state_bytes;
-    for (const auto& k : reports)
-      if (k.name == name) g.params_offset = static_cast<std::uint32_t>(k.param_offset_of_block);
     append(body, g);
     for (char c : name) body.push_back(static_cast<std::byte>(c));
     const Answer a = b->wait(b->post(SLUICE_CALL_FUNCTION_GET, body, context));
