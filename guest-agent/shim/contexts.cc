@@ -3,6 +3,7 @@
 // often the program does it.
 #include "guest-agent/shim/api.h"
 #include "guest-agent/shim/capture.h"
+#include "guest-agent/shim/graph_memory.h"
 #include "guest-agent/shim/modules.h"
 
 using namespace sluice::guest;
@@ -23,6 +24,11 @@ CUresult set_top(uint64_t handle) {
   return CUDA_SUCCESS;
 }
 
+void forget_memory_of(uint64_t handle) {
+  GraphMemory::forget_context(handle);
+  state().pointers.remove_context(handle);
+}
+
 void forget_context(uint64_t handle) {
   end_captures_of_context(handle);
   State& s = state();
@@ -30,7 +36,7 @@ void forget_context(uint64_t handle) {
     std::lock_guard lock(s.contexts_mutex);
     s.contexts.erase(handle);
   }
-  s.pointers.remove_context(handle);
+  forget_memory_of(handle);
   forget_modules_of(handle);
 }
 
@@ -103,7 +109,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
     handle = s.primaries[dev].handle;
   }
   // Retained handles stay; what lay in the context is gone.
-  s.pointers.remove_context(handle);
+  forget_memory_of(handle);
   forget_modules_of(handle);
   return CUDA_SUCCESS;
 }

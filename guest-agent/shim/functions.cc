@@ -219,9 +219,14 @@ std::vector<void*> parameter_pointers(const KernelLaunch& launch) {
   return pointers;
 }
 
-CUresult run_launch(const KernelLaunch& kept, CUstream stream) {
+CUresult check_kept(const KernelLaunch& kept) {
   const InContext here(kept.context);
   if (here.status != CUDA_SUCCESS) return here.status;
+  const InFunction f(kept.function);
+  return f ? check_launch(f, kept.function, kept.grid, kept.block, kept.shared_bytes, kept.flags) : f.status;
+}
+
+CUresult run_launch(const KernelLaunch& kept, CUstream stream) {
   const InFunction f(kept.function);
   if (!f) return f.status;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;

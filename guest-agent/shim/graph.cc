@@ -193,9 +193,10 @@ CUresult cuGraphCreate(CUgraph* graph, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
+// Also when the session has ended: the program's objects are to be given back.
 CUresult cuGraphDestroy(CUgraph graph) {
   const Entered e = enter();
-  if (!e) return e.status;
+  if (e.session == nullptr) return e.status;
   UserReferences objects;
   std::vector<WorkPtr> works;
   {
@@ -206,7 +207,7 @@ CUresult cuGraphDestroy(CUgraph graph) {
     delete graph;
   }
   release_user_objects(objects);
-  return CUDA_SUCCESS;
+  return e.status;
 }
 
 CUresult cuGraphClone(CUgraph* clone, CUgraph original) {

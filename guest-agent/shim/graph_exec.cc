@@ -345,16 +345,16 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
   }
   // Its last launch may still use them. A stream that has been destroyed cannot be asked; its context can.
   auto* objects = new UserReferences(std::move(gone->objects));
-  const CUhostFn release = [](void* references) {
+  const CUstreamCallback release = [](CUstream, CUresult, void* references) {
     const std::unique_ptr<UserReferences> mine(static_cast<UserReferences*>(references));
     release_user_objects(*mine);
   };
-  if (host_func_beside_captures(gone->last, release, objects) != CUDA_SUCCESS) {
+  if (callback_beside_captures(gone->last, release, objects) != CUDA_SUCCESS) {
     const Entered e = enter_context();
     sluice_synchronize body{};
     body.what = SLUICE_SYNC_CONTEXT;
     if (e) (void)e.session->call(SLUICE_CALL_SYNCHRONIZE, e.context, body);
-    release(objects);
+    release(gone->last, CUDA_SUCCESS, objects);
   }
   return CUDA_SUCCESS;
 }

@@ -15,7 +15,7 @@ namespace {
 // Taken inside the graphs' lock, never the other way round; never held over a call.
 struct AllMemory {
   std::mutex mutex;
-  std::map<CUdeviceptr, std::weak_ptr<GraphMemory>> all;
+  std::map<CUdeviceptr, GraphMemory*> all;  // what ends takes itself out before anything else
   // What the program has allocated stays, whatever becomes of the graphs.
   std::map<CUdeviceptr, std::shared_ptr<GraphMemory>> allocated;
   uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
@@ -42,7 +42,7 @@ CUresult GraphMemory::make(size_t bytes, std::shared_ptr<GraphMemory>* to) {
   state().pointers.add(range);
   AllMemory& a = all();
   std::lock_guard lock(a.mutex);
-  a.all[made->address_] = made;
+  a.all[made->address_] = made.get();
   a.reserved += bytes;
   a.reserved_high = std::max(a.reserved_high, a.reserved);
   *to = std::move(made);
@@ -54,20 +54,20 @@ GraphMemory::~GraphMemory() {
   {
     AllMemory& a = all();
     std::lock_guard lock(a.mutex);
+    if (lost_) return;
     a.all.erase(address_);
     a.reserved -= bytes_;
   }
   state().pointers.remove(address_);
-  // Its context may have gone, and the memory with it.
   const Entered e = enter();
-  if (e && state().context(context_)) (void)SLUICE_CALL(cuMemFree_v2, *e.session, context_, address_);
+  if (e) (void)SLUICE_CALL(cuMemFree_v2, *e.session, context_, address_);
 }
 
 std::shared_ptr<GraphMemory> GraphMemory::find(CUdeviceptr address) {
   AllMemory& a = all();
   std::lock_guard lock(a.mutex);
   const auto it = a.all.find(address);
-  return it == a.all.end() ? nullptr : it->second.lock();
+  return it == a.all.end() ? nullptr : it->second->weak_from_this().lock();
 }
 
 bool GraphMemory::allocated() const {
@@ -79,10 +79,10 @@ bool GraphMemory::set_allocated(bool allocated) {
   std::shared_ptr<GraphMemory> last;  // given up outside the lock
   AllMemory& a = all();
   std::lock_guard lock(a.mutex);
-  if (allocated_ == allocated) return false;
+  if (lost_ || allocated_ == allocated) return false;
   allocated_ = allocated;
   if (allocated) {
-    a.allocated[address_] = a.all[address_].lock();
+    a.allocated[address_] = shared_from_this();
     a.used += bytes_;
     a.used_high = std::max(a.used_high, a.used);
   } else {
@@ -92,6 +92,33 @@ bool GraphMemory::set_allocated(bool allocated) {
     a.used -= bytes_;
   }
   return true;
+}
+
+bool GraphMemory::lost() const {
+  std::lock_guard lock(all().mutex);
+  return lost_;
+}
+
+void GraphMemory::forget_context(uint64_t context) {
+  std::vector<std::shared_ptr<GraphMemory>> last;  // given up outside the lock
+  AllMemory& a = all();
+  std::lock_guard lock(a.mutex);
+  for (auto it = a.all.begin(); it != a.all.end();) {
+    GraphMemory& memory = *it->second;
+    if (memory.context_ != context) {
+      ++it;
+      continue;
+    }
+    memory.lost_ = true;
+    memory.allocated_ = false;
+    a.reserved -= memory.bytes_;
+    if (const auto held = a.allocated.find(it->first); held != a.allocated.end()) {
+      a.used -= memory.bytes_;
+      last.push_back(std::move(held->second));
+      a.allocated.erase(held);
+    }
+    it = a.all.erase(it);
+  }
 }
 
 bool GraphMemory::take_for_exec() {

@@ -12,7 +12,7 @@
 
 namespace sluice::guest {
 
-class GraphMemory {
+class GraphMemory : public std::enable_shared_from_this<GraphMemory> {
  public:
   // In the current context; the session's error if there is no room.
   static CUresult make(size_t bytes, std::shared_ptr<GraphMemory>* to);
@@ -24,17 +24,21 @@ class GraphMemory {
   CUdeviceptr address() const { return address_; }
   uint64_t context() const { return context_; }
   bool allocated() const;
-  // False: it already was what it is to be.
+  // False: it already was what it is to be, or its context has gone and it with it.
   bool set_allocated(bool allocated);
+  // Whether its context has gone: nobody's memory lies at the address any more, or somebody else's.
+  bool lost() const;
   // An executable graph has the allocation; false: another has it.
   bool take_for_exec();
   void give_back();
+  // The context has been destroyed or reset, and its memory with it: works that outlive it only have the address.
+  static void forget_context(uint64_t context);
 
  private:
   GraphMemory() = default;
   CUdeviceptr address_ = 0;
   uint64_t bytes_ = 0, context_ = 0;
-  bool allocated_ = false, in_exec_ = false;
+  bool allocated_ = false, in_exec_ = false, lost_ = false;
 };
 
 // cuMemFree and cuMemFreeAsync, of what may be a graph's: nothing, it is not.

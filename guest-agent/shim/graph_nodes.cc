@@ -227,6 +227,7 @@ CUresult set_attributes(CUgraphNode node, const WorkPtr& before, std::vector<CUl
   const CUresult r = flags_of_attributes(work.launch.grid, work.launch.attributes.data(),
                                          work.launch.attributes.size(), &work.launch.flags, nullptr);
   if (r != CUDA_SUCCESS) return r;
+  if (const CUresult refused = check_kept(work.launch); refused != CUDA_SUCCESS) return refused;
   WorkPtr made = kernel_work(std::move(work.launch), work.func, work.kern);
   std::lock_guard lock(graphs().mutex);
   if (!graphs().live(node)) return CUDA_ERROR_INVALID_VALUE;

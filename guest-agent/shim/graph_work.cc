@@ -52,9 +52,18 @@ CUresult box_end(CUmemorytype type, const void* host, CUdeviceptr device, size_t
       return CUDA_ERROR_INVALID_VALUE;
   }
   to->at = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : device;
+  // Sums that wrap around would name a place that may be copied to.
+  const auto beyond = [](uint64_t a, uint64_t b) { return a > UINT64_MAX - b; };
+  if (beyond(x, box.WidthInBytes) || beyond(y, box.Height) || beyond(z, box.Depth)) return CUDA_ERROR_INVALID_VALUE;
   to->pitch = pitch != 0 ? pitch : box.WidthInBytes + x;  // 0: rows without gaps
   to->rows = rows != 0 ? rows : box.Height + y;
   if (to->at == 0 || to->pitch < box.WidthInBytes + x || (box.Depth > 1 && to->rows < box.Height + y))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint64_t rows_before = 0, bytes = 0;  // before the last row; to its end
+  if (__builtin_mul_overflow(z + box.Depth - 1, to->rows, &rows_before) ||
+      __builtin_add_overflow(rows_before, y + box.Height - 1, &rows_before) ||
+      __builtin_mul_overflow(rows_before, to->pitch, &bytes) ||
+      __builtin_add_overflow(bytes, x + box.WidthInBytes, &bytes) || beyond(to->at, bytes))
     return CUDA_ERROR_INVALID_VALUE;
   to->at += x + (y + z * to->rows) * to->pitch;
   return CUDA_SUCCESS;
@@ -127,15 +136,18 @@ struct Run {
     return CUDA_SUCCESS;
   }
   CUresult operator()(const AllocWork& w) const {
+    if (w.memory->lost()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     w.memory->set_allocated(true);
     return CUDA_SUCCESS;
   }
   CUresult operator()(const FreeWork& w) const {
+    if (w.memory->lost()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return w.memory->set_allocated(false) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
 };
 
 struct ContextOf {
+  uint64_t operator()(const KernelWork& w) const { return w.launch.context; }
   uint64_t operator()(const CopyWork& w) const { return w.context; }
   uint64_t operator()(const FillWork& w) const { return w.context; }
   uint64_t operator()(const HostWork& w) const { return w.context; }

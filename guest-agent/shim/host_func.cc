@@ -146,12 +146,12 @@ CUresult queue_host(const Entered& e, HostFunc func) {
 
 }  // namespace
 
-CUresult sluice::guest::host_func_beside_captures(CUstream stream, CUhostFn function, void* data) {
+CUresult sluice::guest::callback_beside_captures(CUstream stream, CUstreamCallback callback, void* data) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   HostFunc func;
-  func.function = function;
+  func.callback = callback;
   func.stream = stream;
   func.user_data = data;
   return queue_host(e, func);

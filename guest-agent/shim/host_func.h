@@ -5,7 +5,8 @@
 
 namespace sluice::guest {
 
-// As cuLaunchHostFunc, also in a stream that captures: it is queued, not captured.
-CUresult host_func_beside_captures(CUstream stream, CUhostFn function, void* data);
+// As cuStreamAddCallback, also in a stream that captures: it is queued, not captured. Once queued it is called
+// whatever becomes of the work before it and of the session, which the callback is told.
+CUresult callback_beside_captures(CUstream stream, CUstreamCallback callback, void* data);
 
 }  // namespace sluice::guest

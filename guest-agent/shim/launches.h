@@ -28,7 +28,9 @@ CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* at
 // Pointers to each parameter within the packed ones, as CUDA's parameter arrays have them; they hold as long as
 // `launch.params` stays where it is.
 std::vector<void*> parameter_pointers(const KernelLaunch& launch);
-// Queues it in `stream`.
+// The same refusals once more, after what counts of a launch's attributes has changed.
+CUresult check_kept(const KernelLaunch& launch);
+// Queues it in `stream`; its context is current.
 CUresult run_launch(const KernelLaunch& launch, CUstream stream);
 
 }  // namespace sluice::guest

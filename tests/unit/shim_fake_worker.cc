@@ -230,9 +230,19 @@ CUresult FakeWorker::cuDevicePrimaryCtxRetain(calls::WireHandle<SLUICE_HANDLE_CO
 }
 CUresult FakeWorker::cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
 
+CUresult FakeWorker::cuDevicePrimaryCtxReset_v2(CUdevice) {
+  before_reset_.merge(allocations_);
+  allocations_.clear();
+  live_allocations_ = 0;
+  return CUDA_SUCCESS;
+}
+
 CUresult FakeWorker::cuMemAlloc_v2(CUdeviceptr* p, size_t bytes) {
   if (bytes > (256 << 20)) return CUDA_ERROR_OUT_OF_MEMORY;
-  std::vector<std::byte> memory(bytes);
+  std::vector<std::byte> memory;
+  for (auto& [address, again] : before_reset_)
+    if (memory.empty() && again.size() == bytes) memory = std::move(again);
+  memory.resize(bytes);
   *p = reinterpret_cast<CUdeviceptr>(memory.data());
   allocations_[*p] = std::move(memory);
   ++live_allocations_;

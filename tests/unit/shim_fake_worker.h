@@ -61,6 +61,8 @@ class FakeWorker {
   CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device);
   CUresult cuDevicePrimaryCtxRetain(calls::WireHandle<SLUICE_HANDLE_CONTEXT>* context, CUdevice);
   CUresult cuDevicePrimaryCtxRelease_v2(CUdevice);
+  // What was allocated is gone; the next allocations have its addresses again.
+  CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
   CUresult cuMemAlloc_v2(CUdeviceptr* p, size_t bytes);
   CUresult cuMemFree_v2(CUdeviceptr p);
   CUresult cuModuleGetGlobal_v2(CUdeviceptr* p, size_t* bytes,
@@ -102,7 +104,7 @@ class FakeWorker {
 
   uint64_t next_index_ = 1;
   std::map<uint64_t, void*> handles_;
-  std::map<CUdeviceptr, std::vector<std::byte>> allocations_;
+  std::map<CUdeviceptr, std::vector<std::byte>> allocations_, before_reset_;
   std::map<uint64_t, uint64_t> extents_;
   uint64_t next_extent_ = 0;
   std::map<uint64_t, std::string> functions_;

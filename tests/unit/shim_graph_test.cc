@@ -403,7 +403,7 @@ TEST(ShimGraph, MemoryEndsWithItsLastUser) {
 }
 
 TEST(ShimGraph, ObjectsOfTheProgramEndOnce) {
-  in_process({}, [](FakeWorker&) {
+  in_process({}, [](FakeWorker& worker) {
     set_up();
     Set s = make();
     static std::atomic<int> ended{0};
@@ -443,6 +443,24 @@ TEST(ShimGraph, ObjectsOfTheProgramEndOnce) {
     OK(cuGraphReleaseUserObject(g, object, 1));
     OK(cuGraphDestroy(g));
     EXPECT_EQ(ended, 3);
+    // Also when the session ends before the executable's last launch, and before its graph is destroyed.
+    OK(cuUserObjectCreate(&object, nullptr, [](void*) { ++ended; }, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    CUuserObject other;
+    OK(cuUserObjectCreate(&other, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK(cuGraphCreate(&g, 0));
+    OK(cuGraphRetainUserObject(g, object, 2, CU_GRAPH_USER_OBJECT_MOVE));
+    kernel(s, g, {}, 0, 16, 1);
+    OK(cuGraphInstantiate(&exec, g, 0));
+    OK(cuGraphRetainUserObject(g, other, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    OK(cuGraphReleaseUserObject(g, object, 2));
+    worker.pause(true);
+    OK(cuGraphLaunch(exec, s.a));
+    OK(cuGraphExecDestroy(exec));
+    EXPECT_EQ(ended, 3);
+    worker.end_session(CUDA_ERROR_DEVICE_UNAVAILABLE, "a test");
+    while (ended == 3) std::this_thread::yield();
+    EXPECT_EQ(cuGraphDestroy(g), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    EXPECT_EQ(ended, 5);
   });
 }
 
