@@ -9,6 +9,7 @@
 
 namespace sluice::core {
 
+using scheduler_detail::add_counter;
 using scheduler_detail::Session;
 using scheduler_detail::Vgpu;
 
@@ -205,9 +206,9 @@ void Scheduler::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& ou
   m.set_wants(s, false);
   m.take_unconfined(now_ns, s, false);
   m.outstanding -= x->reads_pending;
-  g.old_launches += x->report.guest_launches;
-  g.old_done += x->report.guest_launches_done;
-  g.old_relaunched += x->report.guest_evictions;
+  add_counter(g.old_launches, x->report.guest_launches);
+  add_counter(g.old_done, x->report.guest_launches_done);
+  add_counter(g.old_relaunched, x->report.guest_evictions);
   std::erase(g.sessions, s);
   const bool was_leaving = x->leaving;
   if (m.spatial() && g.sessions.empty() && !g.adopting)
@@ -330,9 +331,9 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.guest_relaunched = g.old_relaunched;
   for (SessionId s : g.sessions) {
     t.guest_queued += m.sessions[s].report.guest_demand;
-    t.guest_launches += m.sessions[s].report.guest_launches;
-    t.guest_launches_done += m.sessions[s].report.guest_launches_done;
-    t.guest_relaunched += m.sessions[s].report.guest_evictions;
+    add_counter(t.guest_launches, m.sessions[s].report.guest_launches);
+    add_counter(t.guest_launches_done, m.sessions[s].report.guest_launches_done);
+    add_counter(t.guest_relaunched, m.sessions[s].report.guest_evictions);
     t.guest_narrowed += m.sessions[s].report.guest_narrowed;
     t.guest_grown += m.sessions[s].report.guest_grown;
   }

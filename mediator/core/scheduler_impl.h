@@ -86,10 +86,15 @@ struct Vgpu {
   double mean_launch_sm_ns = 0;  // 0: none has ended yet
   uint64_t busy_charged_sm_ns = 0, busy_launches_done = 0;  // when it turned busy
   uint64_t grants = 0, evictions = 0, overdue = 0, ended = 0, violations = 0;
-  uint64_t old_launches = 0, old_done = 0, old_relaunched = 0;  // of sessions that are gone
+  uint64_t old_launches = 0, old_done = 0, old_relaunched = 0;  // of sessions that are gone; added by add_counter()
 
   bool wants() const { return wanting_sessions > 0; }
 };
+
+// Guests say what their counters are: a sum of them stops at the most there is instead of beginning again.
+inline void add_counter(uint64_t& to, uint64_t guest_count) {
+  if (__builtin_add_overflow(to, guest_count, &to)) to = UINT64_MAX;
+}
 
 }  // namespace scheduler_detail
 

@@ -87,7 +87,7 @@ void Scheduler::Impl::mark_busy(uint64_t now_ns, VgpuId v, bool busy) {
 
 uint64_t Scheduler::Impl::launches_done(const Vgpu& g) const {
   uint64_t done = g.old_done;
-  for (const SessionId s : g.sessions) done += sessions[s].report.guest_launches_done;
+  for (const SessionId s : g.sessions) scheduler_detail::add_counter(done, sessions[s].report.guest_launches_done);
   return done;
 }
 

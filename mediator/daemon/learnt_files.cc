@@ -41,6 +41,12 @@ Result<void> write_file(int fd, const std::string& text) {
   return {};
 }
 
+Result<void> sync(int fd, const char* what) {
+  while (::fsync(fd) != 0)
+    if (errno != EINTR) return Error::from_errno(std::string("fsync of ") + what);
+  return {};
+}
+
 }  // namespace
 
 void LearntFiles::load(const std::string& vgpu, core::Progress* progress) const {
@@ -67,8 +73,16 @@ void LearntFiles::save(const std::string& vgpu, const core::Progress& progress) 
   ::unlink(fresh.c_str());  // left by a sluiced that was killed
   Fd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   Result<void> written = fd ? write_file(fd.get(), progress.save()) : Error::from_errno("open");
+  // The new name must not come to the disk before what it names.
+  if (written) written = sync(fd.get(), "the new file");
   if (written && ::rename(fresh.c_str(), file.c_str()) != 0) written = Error::from_errno("rename");
-  if (written) return;
+  if (written) {
+    const Fd dir(::open(dir_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const Result<void> kept = dir ? sync(dir.get(), "the folder") : Error::from_errno("open");
+    // It is in place; only a stop of the machine could still bring the old one back.
+    if (!kept) log::warning("state_dir {}: {}", dir_, kept.error().message);
+    return;
+  }
   log::warning("{}: {}; the durations of kernels learnt for vgpu {} are not kept", file,
                written.error().message, vgpu);
   ::unlink(fresh.c_str());

@@ -17,7 +17,8 @@ class LearntFiles {
 
   // `vgpu`: a valid_vgpu_name().
   void load(const std::string& vgpu, core::Progress* progress) const;
-  // Replaces the file as a whole, or leaves the one that is there. Nothing learnt: nothing written.
+  // Replaces the file as a whole, or leaves the one that is there, also when the machine stops meanwhile: waits for the
+  // disk twice. Nothing learnt: nothing written.
   void save(const std::string& vgpu, const core::Progress& progress) const;
 
  private:

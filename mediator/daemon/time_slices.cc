@@ -75,11 +75,14 @@ void TimeSlices::look(uint64_t now_ns, bool now, const std::function<void(pid_t 
     const auto slice = slice_us_.find(static_cast<pid_t>(c.pid));
     if (slice == slice_us_.end()) continue;
     if (c.timeslice_us != slice->second) gpu_->set_timeslice(tsgid, slice->second);
-    // A turn that ended just now may have begun before the last look. Nobody's was longer than the longest slice.
-    const uint64_t grown = std::min<uint64_t>(c.engine_ns - std::min(known.engine_ns, c.engine_ns), elapsed_ns + slice->second * 2000ull);
+    const uint64_t grown = c.engine_ns - std::min(known.engine_ns, c.engine_ns);
     known.engine_ns = c.engine_ns;
     if (grown == 0) continue;
-    used_ns_[slice->first] += grown;
+    // A turn that ended just now may have begun before the last look; nobody's was longer than twice a slice. All contexts of
+    // a worker together: one has the engine at a time, and any worker can write that a context is this one's.
+    uint64_t& used_ns = used_ns_[slice->first];
+    const uint64_t most_ns = elapsed_ns + slice->second * 2000ull;
+    used_ns += std::min(grown, most_ns - std::min(most_ns, used_ns));
   }
   for (const auto& [worker, ns] : used_ns_) used(worker, ns);
 }

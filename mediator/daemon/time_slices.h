@@ -32,8 +32,8 @@ class TimeSlices {
   // Each context of `worker` from now on; at most what the GPU takes.
   void set(pid_t worker, uint64_t slice_ns);
   void forget(pid_t worker);
-  // Puts slices right and tells for each worker what its contexts have used since the last look: turns that have ended, so each
-  // context at most the time since then and a turn. At most every kLookNs, unless `now`.
+  // Puts slices right and tells for each worker what its contexts have used since the last look: turns that have ended, so all
+  // together at most the time since then and a turn. At most every kLookNs, unless `now`.
   void look(uint64_t now_ns, bool now, const std::function<void(pid_t worker, uint64_t used_ns)>& used);
 
  private:

@@ -1,15 +1,44 @@
 // What sluiced keeps of kernels' durations between two lives (mediator/daemon/learnt_files.h).
 #include "mediator/daemon/learnt_files.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+// What is asked of the disk, in order: file names without their folder.
+std::vector<std::string> disk_calls;
+bool fsync_fails = false;
+
+std::string last_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+// Instead of libc's: in this program the calls are written down first.
+extern "C" int fsync(int fd) {
+  char path[4096] = {};
+  if (::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path - 1) < 0) return -1;
+  disk_calls.push_back("fsync " + last_of(path));
+  if (fsync_fails) errno = EIO;
+  return fsync_fails ? -1 : static_cast<int>(::syscall(SYS_fsync, fd));
+}
+extern "C" int rename(const char* from, const char* to) noexcept {
+  disk_calls.push_back("rename " + last_of(from) + " " + last_of(to));
+  return static_cast<int>(::syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
+}
 
 namespace sluice {
 namespace {
@@ -74,6 +103,22 @@ TEST_F(LearntFilesTest, WhatOneLifeLearntTheNextPredicts) {
   struct stat s;
   ASSERT_EQ(::stat((dir + "/vm1.kernels").c_str(), &s), 0);
   EXPECT_EQ(s.st_mode & 0777, 0600u);
+  EXPECT_FALSE(fs::exists(dir + "/vm1.kernels.new"));
+}
+
+TEST_F(LearntFilesTest, AStopOfTheMachineLeavesTheOldOrTheNew) {
+  disk_calls.clear();
+  LearntFiles(dir).save("vm1", taught());
+  EXPECT_EQ(disk_calls, (std::vector<std::string>{"fsync vm1.kernels.new", "rename vm1.kernels.new vm1.kernels", "fsync state"}));
+  const std::string before = get(dir + "/vm1.kernels");
+  core::Progress more = taught();
+  more.learn_evictions(1, 100'000);
+  fsync_fails = true;
+  disk_calls.clear();
+  LearntFiles(dir).save("vm1", more);
+  fsync_fails = false;
+  EXPECT_EQ(disk_calls, std::vector<std::string>{"fsync vm1.kernels.new"}) << "what may not be there is given no name";
+  EXPECT_EQ(get(dir + "/vm1.kernels"), before);
   EXPECT_FALSE(fs::exists(dir + "/vm1.kernels.new"));
 }
 

@@ -156,6 +156,22 @@ TEST(Scheduler, CountersOfAReportNeverGoBack) {
   EXPECT_EQ(h.scheduler->stats(h.now, v).guest_launches, 10u);
   h.remove(a);
   EXPECT_EQ(h.scheduler->stats(h.now, v).guest_launches, 10u) << "kept when its session is gone";
+  // Nor does a sum of them, whatever a session says, alive or gone.
+  const auto b = h.session(v), c = h.session(v);
+  for (const auto s : {b, c}) {
+    auto& report = h.page(s).report;
+    report.guest_launches = report.guest_launches_done = report.guest_evictions = ~0ull - 5;
+    h.report(s, 1, 0);
+  }
+  const auto most = [&] {
+    const auto now = h.scheduler->stats(h.now, v);
+    return now.guest_launches == ~0ull && now.guest_launches_done == ~0ull && now.guest_relaunched == ~0ull;
+  };
+  EXPECT_TRUE(most());
+  h.remove(b);
+  EXPECT_TRUE(most());
+  h.remove(c);
+  EXPECT_TRUE(most());
 }
 
 TEST(Scheduler, GenerationsRunOutIntoAnEnd) {
