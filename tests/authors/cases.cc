@@ -1,5 +1,6 @@
 #include "tests/authors/cases.h"
 
+#include "ask.ptx.h"
 #include "authors.ptx.h"
 #include "misuse.ptx.h"
 
@@ -7,6 +8,10 @@ namespace sluice::authors {
 
 const std::string& text() {
   static const std::string kText(suite::kAuthorsPtx);
+  return kText;
+}
+const std::string& ask_text() {
+  static const std::string kText(suite::kAskPtx);
   return kText;
 }
 const std::string& misuse_text() {

@@ -21,6 +21,7 @@ struct Case {
 };
 
 const std::string& text();         // authors.ptx
+const std::string& ask_text();  // ask.ptx, which tests/bench/ask_cost times
 const std::string& misuse_text();  // misuse.ptx
 // `steps`: how long blocks run: 1 for the interpreter; `blocks`: how many more of them.
 std::vector<Case> cases(std::uint32_t steps, std::uint32_t blocks);
