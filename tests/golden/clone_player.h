@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "kernels/passes/rewrite.h"
 #include "mediator/base/magic_divisor.h"
 #include "mediator/gpu/driver_api.h"
+#include "tests/support/device_images.h"
 
 namespace sluice::golden {
 
@@ -41,10 +43,7 @@ inline void must(CUresult result, const std::string& what) {
   _exit(3);
 }
 
-struct Memory {
-  CUdeviceptr address = 0;
-  std::size_t bytes = 0;
-};
+using Memory = testing::DevicePiece;
 
 // One module with the memory that its kernels can write.
 class Player {
@@ -83,8 +82,11 @@ class Player {
     host_signal_ = static_cast<volatile std::uint64_t*>(host);
     must(cuda.cuMemHostGetDevicePointer(&host_signal_gpu_, host, 0), "cuMemHostGetDevicePointer");
     must(cuda.cuMemAlloc(&control_, kControlBytes), "cuMemAlloc");
+    images_ = std::make_unique<testing::DeviceImages>(cuda, stream_, [](CUresult r, const char* what) { must(r, what); });
   }
   ~Player() {
+    for (auto* image : {&before_, &expected_, &got_}) images_->free(*image);
+    images_.reset();
     for (Memory& m : buffers_) cuda.cuMemFree(m.address);
     cuda.cuMemFree(control_);
     cuda.cuMemFreeHost(const_cast<std::uint64_t*>(host_signal_));
@@ -117,15 +119,6 @@ class Player {
       }
     return all;
   }
-  void restore(const std::vector<Bytes>& contents) {
-    std::size_t k = 0;
-    for (const auto* list : {&buffers_, &symbols_})
-      for (const Memory& m : *list) {
-        must(cuda.cuMemcpyHtoD(m.address, contents[k].data(), m.bytes), "cuMemcpyHtoD");
-        ++k;
-      }
-  }
-
   // Both forms of one launch from the same memory; leaves the clone's.
   void compare(const char* section, const std::string& kernel, const std::uint32_t grid[3],
                const std::uint32_t block[3], std::uint32_t dynamic, Bytes params,
@@ -136,24 +129,27 @@ class Player {
     if (!report) return;
     Count& count = counts[std::string(section) + " " + passes::tier_name(report->tier)];
     ++count.launches;
-    const auto before = report->evictable ? contents() : std::vector<Bytes>();
+    // On the GPU: through the host bfs, with its 40 launches over 200 MB, took more than a job's minute.
+    std::vector<Memory> memory = buffers_;
+    memory.insert(memory.end(), symbols_.begin(), symbols_.end());
+    if (report->evictable) images_->take(memory, before_);
     const double us = original(kernel, grid, block, dynamic, params);
     if (!report->evictable) return;
-    const auto expected = contents();
+    images_->take(memory, expected_);
     for (unsigned round = 0; round < rounds; ++round) {
-      restore(before);
+      images_->put(memory, before_);
       const unsigned most = round == 0 ? 0 : 1 + static_cast<unsigned>(rng() % 8);
       count.evictions += clone(*report, grid, block, dynamic, params, us, most);
       ++count.runs;
-      const auto got = contents();
-      if (got == expected || !deterministic) continue;
+      if (!deterministic || images_->same(memory, expected_)) continue;
+      images_->take(memory, got_);
       bool order = false;
       for (int again = 0; again < 6 && !order; ++again) {
-        restore(before);
+        images_->put(memory, before_);
         original(kernel, grid, block, dynamic, params);
-        order = contents() != expected;
+        order = !images_->same(memory, expected_);
       }
-      restore(got);
+      images_->put(memory, got_);
       if (order) continue;
       ++count.different;
       any_wrong = true;
@@ -338,6 +334,8 @@ class Player {
   volatile std::uint64_t* host_signal_ = nullptr;
   CUdeviceptr host_signal_gpu_ = 0, control_ = 0;
   std::vector<Memory> buffers_, symbols_;
+  std::unique_ptr<testing::DeviceImages> images_;
+  testing::DeviceImages::Image before_, expected_, got_;
 };
 
 }  // namespace sluice::golden

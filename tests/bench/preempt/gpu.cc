@@ -267,6 +267,12 @@ suite::Contents Memory::read() {
   return c;
 }
 
+std::vector<testing::DevicePiece> Memory::pieces() const {
+  std::vector<testing::DevicePiece> all;
+  for (std::size_t i = 0; i < at_.size(); ++i) all.push_back({at_[i], work_.buffers[i].initial.size()});
+  return all;
+}
+
 std::vector<std::byte> Memory::params(const suite::Launch& l) const {
   std::vector<std::byte> p = l.params;
   for (const suite::PointerAt& at : l.pointers) {

@@ -17,6 +17,7 @@
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/launch_geometry.h"
 #include "mediator/worker/register_clamp.h"
+#include "tests/support/device_images.h"
 
 namespace sluice::bench {
 
@@ -135,6 +136,7 @@ class Memory {
   void save();                 // a copy of everything, on the device
   void restore();              // back, queued in the stream
   suite::Contents read();
+  std::vector<testing::DevicePiece> pieces() const;
   std::vector<std::byte> params(const suite::Launch& l) const;
   // Any step but a launch.
   void step(const Module& module, const suite::Step& step);

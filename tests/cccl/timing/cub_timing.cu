@@ -198,5 +198,56 @@ int main() {
       return cub::DeviceAdjacentDifference::SubtractLeftCopy(t, b, in.get(), out.get(), kMany);
     });
   });
+  // The same kernels over more items: a launch takes an H200 1 ms and more, so that it can be evicted in mid-work
+  // many times (preempt_bench equality). Some gigabytes each.
+  timed_case("reduce_sum_int_long", [] {
+    constexpr int kItems = 5 << 28;
+    Noise<int> in(kItems);
+    Device<int> out(1);
+    with_temp([&](void* t, size_t& b) { return cub::DeviceReduce::Sum(t, b, in.get(), out.get(), kItems); });
+  });
+  timed_case("reduce_max_double_long", [] {
+    constexpr int kItems = 5 << 27;
+    Noise<double> in(kItems, 0x3fffffffu);
+    Device<double> out(1);
+    with_temp([&](void* t, size_t& b) { return cub::DeviceReduce::Max(t, b, in.get(), out.get(), kItems); });
+  });
+  timed_case("transform_reduce_float_long", [] {
+    constexpr int kItems = 1 << 30;
+    Noise<float> in(kItems, 0x3fffffffu);
+    Device<float> out(1);
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceReduce::TransformReduce(t, b, in.get(), out.get(), kItems, cuda::std::plus<>{}, Polynomial{}, 0.0f);
+    });
+  });
+  timed_case("segmented_reduce_int_long", [] {
+    constexpr int kItems = 3 << 27, kSegments = kItems / 512;
+    Noise<int> in(kItems);
+    Ramp<int> offsets(kSegments + 1, 512, 1);
+    Device<int> out(kSegments);
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceSegmentedReduce::Sum(t, b, in.get(), out.get(), kSegments, offsets.get(), offsets.get() + 1);
+    });
+  });
+  timed_case("select_unique_int_long", [] {
+    constexpr int kItems = 1 << 29;
+    Ramp<int> in(kItems, 1, 3);
+    Device<int> out(kItems), count(1);
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceSelect::Unique(t, b, in.get(), out.get(), count.get(), kItems);
+    });
+  });
+  timed_case("radix_sort_keys_u64_long", [] {
+    constexpr int kItems = 5 << 25;
+    Noise<unsigned long long> in(kItems);
+    Device<unsigned long long> out(kItems);
+    with_temp([&](void* t, size_t& b) { return cub::DeviceRadixSort::SortKeys(t, b, in.get(), out.get(), kItems); });
+  });
+  timed_case("transform_float_long", [] {
+    constexpr int kItems = 1 << 29;
+    Noise<float> x(kItems, 0x3fffffffu), y(kItems, 0x3fffffffu);
+    Device<float> out(kItems);
+    MUST(cub::DeviceTransform::Transform(cuda::std::make_tuple(x.get(), y.get()), out.get(), kItems, Scale{}));
+  });
   return finish();
 }
