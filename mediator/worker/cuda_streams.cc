@@ -172,7 +172,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   if (one_task)
     blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_ && !f.form.resumable);
   if (!w.one_task) w.workers = w.geometry.blocks - (proxy_ && !f.form.resumable ? 1 : 0);
-  w.part = grant.part && !one_task;
+  w.part = grant.part && !w.one_task;
   if (w.part) {
     if (CUresult r = keep_to_part(s, w, grant.sms, &p, &blocks); r != CUDA_SUCCESS) return r;
   }
@@ -389,17 +389,19 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
       static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST));
   if (evicted < w.generation && tasks_done == w.tasks_before)
     return w.part ? LaunchEnd::kElsewhere : LaunchEnd::kStuck;
-  ++w.evictions;
   w.tasks_before = tasks_done;
-  if (w.record >= 0) {
-    records_.set_evictions(w.record, w.evictions);
-    records_.set_state(w.record, SLUICE_LAUNCH_READY);
+  if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_READY);
+  if (evicted < w.generation && w.part && w.function->form.resumable) {
+    w.in_waves = true;
+    return LaunchEnd::kWave;
   }
+  ++w.evictions;
+  if (w.record >= 0) records_.set_evictions(w.record, w.evictions);
   return LaunchEnd::kLeft;
 }
 
 void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
-  if (w.evictions != 0 || w.moved || w.variant >= w.function->variants.size()) return;
+  if (w.evictions != 0 || w.in_waves || w.moved || w.variant >= w.function->variants.size()) return;
   // Only the GPU's own times: from here a launch also looks as long as what it waited behind.
   if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
   LaunchVariant& v = w.function->variants[w.variant];

@@ -65,6 +65,8 @@ class CudaStreams : public EngineDriver {
   };
   uint32_t variant_of(FunctionObject& f, uint32_t block_threads, uint32_t dynamic_shared);
   void plan_for_parts(LaunchWork& work);
+  uint32_t chunks_of(const LaunchWork& work) const;
+  uint32_t proxies_of(const LaunchWork& work) const;
   CUresult keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& granted, sluice_preempt_params* p,
                         uint32_t* blocks);
   sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const;

@@ -14,12 +14,16 @@ namespace {
 uint32_t most_of(uint32_t workers) { return workers - workers / 8; }
 }  // namespace
 
-// A clone of the prologue form or a resumable one runs one task in each hardware block: blocks that leave at once would
-// take tasks' places.
-bool CudaStreams::confinable(const Work& work) const {
-  const CloneForm& form = static_cast<const LaunchWork&>(work).function->form;
-  return !form.once && !form.resumable;
+// In the prologue form a block's task is its own number: one that goes home from an SM of somebody else's would take the
+// task with it. A resumable clone's blocks draw theirs when they have come to an SM that is theirs.
+bool CudaStreams::confinable(const Work& work) const { return !static_cast<const LaunchWork&>(work).function->form.once; }
+
+// Workers of a launch that a part can use at most, and its proxy.
+uint32_t CudaStreams::chunks_of(const LaunchWork& w) const {
+  if (w.function->form.resumable) return std::max(w.tasks - std::min(w.tasks_before, w.tasks), 1u);
+  return (w.tasks + w.geometry.chunk - 1) / w.geometry.chunk;
 }
+uint32_t CudaStreams::proxies_of(const LaunchWork& w) const { return proxy_ && !w.function->form.resumable ? 1 : 0; }
 
 // Any grid of a clone, so that it can be kept to SMs, also one that fits on the GPU at once.
 void CudaStreams::plan_for_parts(LaunchWork& w) {
@@ -43,8 +47,8 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
   const auto gpu_sms = static_cast<uint32_t>(c.multiprocessors);
   const SmSet sms = granted & SmSet(0, gpu_sms);
   SLUICE_CHECK(!sms.empty());  // sluiced's SMs are the context's: looked at when it was made
-  const uint32_t proxy = proxy_ ? 1 : 0;
-  const uint32_t chunks = (w.tasks + w.geometry.chunk - 1) / w.geometry.chunk;
+  const uint32_t proxy = proxies_of(w);
+  const uint32_t chunks = chunks_of(w);
   const Part part = plan_part(sms, gpu_sms, w.per_sm, chunks, c.lefts->slots() - proxy);
   p->flags |= SLUICE_LAUNCH_SPATIAL;
   p->sm_lo = static_cast<uint16_t>(part.lo);
@@ -53,6 +57,9 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
   p->tail_shift = part.tail_shift;
   p->place = most_of(part.workers);
   *blocks = part.blocks + proxy;
+  // Each block of a resumable clone runs one task. Where others fill their SMs, the blocks beyond the first wave come to
+  // ours, one after the other; where they do not, those go home from theirs, and there is another launch (kWave).
+  if (w.function->form.resumable) *blocks += chunks - part.workers;
   w.workers = part.workers;
   w.sms = sms;
   if (s.barred == part.barred) return CUDA_SUCCESS;
@@ -156,7 +163,7 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
   const SmSet sms = grant.sms & SmSet(0, gpu_sms);
   // An SM that is barred in the list cannot be set free while blocks of the first grid may still count on it.
   if (sms.empty() || sms.meets(s.barred)) return CUDA_ERROR_NOT_SUPPORTED;
-  const uint32_t proxy = proxy_ ? 1 : 0;
+  const uint32_t proxy = proxies_of(w);
   // One for each SM at least, or some might stay empty.
   if (w.first_workers + gpu_sms + proxy > c.lefts->slots()) return CUDA_ERROR_NOT_SUPPORTED;
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
@@ -165,8 +172,8 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
     if (r == CUDA_SUCCESS) r = api_.cuEventCreate(&s.joined, CU_EVENT_DISABLE_TIMING);
     if (r != CUDA_SUCCESS) return r;
   }
-  const uint32_t chunks = (w.tasks + w.geometry.chunk - 1) / w.geometry.chunk;
-  const Part part = plan_part(sms, gpu_sms, w.per_sm, chunks, c.lefts->slots() - w.first_workers - proxy);
+  const Part part =
+      plan_part(sms, gpu_sms, w.per_sm, chunks_of(w), c.lefts->slots() - w.first_workers - proxy);
   sluice_preempt_params p = params_of(s, w, grant);
   p.flags |= SLUICE_LAUNCH_SPATIAL | SLUICE_LAUNCH_RESUME;
   p.grid = 1;

@@ -149,6 +149,7 @@ struct LaunchWork : Work {
   bool part = false;   // the newest physical launch is kept to a part of the SMs
   uint32_t first_workers = 0;  // of its first grid: the second's are numbered behind them
   bool grown = false;  // it has a second grid
+  bool in_waves = false;  // it found no room on its part of the SMs for all tasks at once
   bool moved = false;  // its SMs have changed while it ran
   uint64_t told = 0;   // evict word that was put into its control block
   bool begun = false;  // a physical launch has passed its predecessor: the rest is resumed

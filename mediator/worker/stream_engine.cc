@@ -228,7 +228,7 @@ bool StreamEngine::retire(Stream& s, uint64_t now_ns) {
       case State::kIssued:
         if (!op.ended || s.broken) return progress;
         if (op.kind != OpKind::kLaunch) break;
-        switch (driver_.launch_end(*op.work)) {
+        switch (const LaunchEnd end = driver_.launch_end(*op.work); end) {
           case LaunchEnd::kDone:
             break;
           case LaunchEnd::kStuck:
@@ -243,9 +243,10 @@ bool StreamEngine::retire(Stream& s, uint64_t now_ns) {
             ++op.futile;
             s.broken = true;
             return true;
+          case LaunchEnd::kWave:
           case LaunchEnd::kLeft:
             op.futile = 0;
-            ++counters_.evictions;
+            if (end == LaunchEnd::kLeft) ++counters_.evictions;
             s.broken = true;
             return true;
           case LaunchEnd::kFault:

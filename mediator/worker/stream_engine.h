@@ -71,6 +71,7 @@ enum class LaunchEnd {
   kLeft,   // tasks are left
   kStuck,  // tasks are left, none was run, and no eviction asked for that
   kElsewhere,  // the same, of a launch that is kept to a part of the SMs: none of its blocks came there
+  kWave,   // tasks are left that found no room on its part of the SMs; the others have run, and nobody asked it to leave
   kFault   // it cannot be told; the session's GPU work is over
 };
 

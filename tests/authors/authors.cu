@@ -49,6 +49,26 @@ extern "C" __global__ void one_wave(const unsigned* in, unsigned long long* out,
   out[blockIdx.x * blockDim.x + threadIdx.x] = s.sum;
 }
 
+// Which SMs a block's steps ran on, a bit for each, and how many steps it made.
+struct Where {
+  unsigned step;
+  unsigned long long sms;
+};
+extern "C" __global__ void where(unsigned long long* out, unsigned steps) {
+  Where s{0, 0};
+  sluice::resume(s);
+  for (; s.step < steps; ++s.step) {
+    if (sluice::block_should_leave()) sluice::leave(s);
+    unsigned sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    s.sms |= 1ull << (sm & 63);
+  }
+  if (threadIdx.x == 0) {
+    out[2 * blockIdx.x] |= s.sms;
+    out[2 * blockIdx.x + 1] += s.step;
+  }
+}
+
 // More blocks than fit, each with a loop, a three-dimensional grid and block, two places to leave at
 // and dynamic shared memory.
 struct Place {

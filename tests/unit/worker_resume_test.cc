@@ -24,8 +24,8 @@ void append(std::vector<std::byte>& to, const T& value) {
 
 class WorkerResume : public testing::Test {
  protected:
-  void SetUp() override {
-    WorkerBench::Options options;
+  void SetUp() override { start({}); }
+  void start(WorkerBench::Options options) {
     options.environment.push_back("SLUICE_SOFT_MEMORY=256M");
     b = std::make_unique<WorkerBench>(SLUICE_TEST_WORKER, SLUICE_TEST_SOFTCUDA, std::move(options));
     ASSERT_EQ(b->ready.code, 0) << b->ready.text;
@@ -148,6 +148,105 @@ TEST_F(WorkerResume, AForgedSizeIsOpaque) {
   run(f, false, 2, 3);
   EXPECT_EQ(b->report->header.opaque_launches, 1u);
 }
+
+// On a GPU that is shared in space, under each way to hear of an eviction: the proxy's is SLUICE_LAUNCH_DUTY here.
+class WorkerResumeInSpace : public WorkerResume, public testing::WithParamInterface<wp::Signal> {
+ protected:
+  static constexpr std::uint32_t kSms = 8, kBlocks = 700;
+  void SetUp() override {
+    WorkerBench::Options options;
+    options.signal = GetParam();
+    options.spatial_sms = kSms;
+    options.open = false;
+    options.environment = {"SLUICE_SOFT_SMS=" + std::to_string(kSms), "SLUICE_SOFT_THREADS=2"};
+    start(std::move(options));
+  }
+  static SmSet set(std::initializer_list<std::uint32_t> sms) {
+    SmSet s;
+    for (std::uint32_t sm : sms) s.add(sm);
+    return s;
+  }
+  // More blocks than any part holds at once, each of so many steps.
+  void launch(std::uint32_t steps) {
+    std::uint32_t state = 0;
+    for (const auto& k : reports)
+      if (k.name == "where") state = k.state_bytes;
+    const std::uint64_t f = function("where", kFlags, state);
+    out_ = alloc(kBlocks * 16);
+    upload(out_, kBlocks * 16, false);
+    sluice_launch l{};
+    l.function = f;
+    l.grid[0] = kBlocks;
+    l.grid[1] = l.grid[2] = 1;
+    l.block[0] = 64;
+    l.block[1] = l.block[2] = 1;
+    l.param_bytes = 12;
+    std::vector<std::byte> body;
+    append(body, l);
+    append(body, out_);
+    append(body, steps);
+    b->post(SLUICE_CALL_LAUNCH, body, context, SLUICE_RECORD_NO_REPLY);
+    done_ = b->post(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
+  }
+  bool running() const { return __atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) == 0; }
+  // Every block has made all its steps, on SMs of `allowed`.
+  void finish(std::uint32_t steps, const SmSet& allowed) {
+    ASSERT_EQ(b->wait(done_, 120000).status, CUDA_SUCCESS);
+    ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, out_, kBlocks * 16), context).status, CUDA_SUCCESS);
+    const auto* words = reinterpret_cast<const std::uint64_t*>(b->bulk(kStaging));
+    std::uint64_t seen = 0;
+    for (std::uint32_t block = 0; block < kBlocks; ++block) {
+      ASSERT_EQ(words[2 * block + 1], steps) << block;
+      seen |= words[2 * block];
+    }
+    EXPECT_EQ(seen & ~allowed.word(0), 0u) << std::hex << seen;
+    EXPECT_EQ(b->report->header.opaque_launches, 0u);
+    EXPECT_EQ(b->report->header.unconfined, 0u);
+    EXPECT_EQ(b->report->header.in_flight, 0u);
+    EXPECT_TRUE(b->async_errors.empty());
+  }
+  std::uint64_t out_ = 0, done_ = 0;
+};
+
+TEST_P(WorkerResumeInSpace, BlocksStayOnTheirSmsAndComeInWaves) {
+  b->grant_part(set({1, 2, 5}));
+  launch(3);
+  while (running()) ASSERT_EQ(__atomic_load_n(&b->report->header.unconfined, __ATOMIC_SEQ_CST), 0u);
+  finish(3, set({1, 2, 5}));
+  EXPECT_GT(b->report->header.relaunches, 0u);
+  EXPECT_EQ(b->report->header.evictions, 0u) << "nobody asked it to leave";
+}
+
+TEST_P(WorkerResumeInSpace, BlocksFollowTheirSmsInMidWork) {
+  SmSet allowed = set({0, 1, 2, 3});
+  b->grant_part(allowed);
+  constexpr std::uint32_t kSteps = 200;
+  launch(kSteps);
+  // Narrowed to some of its SMs, grown to others, evicted whole; SMs 6 and 7 are somebody else's all the time.
+  for (int i = 0; i < 12 && running(); ++i) {
+    ::usleep(2000);
+    const SmSet to = i % 3 == 0 ? set({0, 1}) : i % 3 == 1 ? set({0, 1, 4, 5}) : set({0, 1, 2, 3});
+    allowed = allowed | to;
+    if (i % 4 == 3) {
+      b->take_back();
+      ASSERT_TRUE(b->wait_left());
+      b->grant_part(to);
+      continue;
+    }
+    // It stays where what it has to leave is one range without SMs of the new set.
+    const SmSet::Range leave = i % 3 == 0 ? SmSet::Range{2, 0xffff} : i % 3 == 1 ? SmSet::Range{2, 4} : SmSet::Range{0, 0xffff};
+    b->grant_part(to, true, i % 3 != 2, leave);
+    ASSERT_TRUE(b->wait_moved());
+  }
+  finish(kSteps, allowed);
+  std::printf("%lu evictions, %lu relaunches, %lu times narrowed, %lu second grids, %d called back whole after all\n",
+              b->report->header.evictions, b->report->header.relaunches, b->report->header.narrowed,
+              b->report->header.grown, b->called_back_whole);
+  EXPECT_GT(b->report->header.evictions, 0u);
+  EXPECT_GT(b->report->header.narrowed, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WorkerResumeInSpace, testing::Values(wp::Signal::kHost, wp::Signal::kProxy));
 
 }  // namespace
 }  // namespace sluice::test
