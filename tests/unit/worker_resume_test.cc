@@ -8,7 +8,7 @@
 
 #include "kernels/passes/rewrite.h"
 #include "tests/authors/cases.h"
-#include "tests/support/worker_bench.h"
+#include "tests/support/worker_process.h"
 
 namespace sluice::test {
 namespace {
@@ -27,7 +27,9 @@ class WorkerResume : public testing::Test {
   void SetUp() override { start({}); }
   void start(WorkerBench::Options options) {
     options.environment.push_back("SLUICE_SOFT_MEMORY=256M");
-    b = std::make_unique<WorkerBench>(SLUICE_TEST_WORKER, SLUICE_TEST_SOFTCUDA, std::move(options));
+    options.nvidia = kNvidia;
+    b = std::make_unique<WorkerBench>(from_environment("SLUICE_TEST_WORKER", SLUICE_TEST_WORKER),
+                                      from_environment("SLUICE_TEST_LIBRARY", SLUICE_TEST_SOFTCUDA), std::move(options));
     ASSERT_EQ(b->ready.code, 0) << b->ready.text;
     std::vector<std::byte> body;
     append(body, std::uint8_t{1});
@@ -152,11 +154,11 @@ TEST_F(WorkerResume, AForgedSizeIsOpaque) {
 // On a GPU that is shared in space, under each way to hear of an eviction: the proxy's is SLUICE_LAUNCH_DUTY here.
 class WorkerResumeInSpace : public WorkerResume, public testing::WithParamInterface<wp::Signal> {
  protected:
-  static constexpr std::uint32_t kSms = 8, kBlocks = 700;
+  static constexpr std::uint32_t kSms = 8, kBlocks = 700;  // NVIDIA's: SM 65 counts as SM 1, and so on
   void SetUp() override {
     WorkerBench::Options options;
     options.signal = GetParam();
-    options.spatial_sms = kSms;
+    options.spatial_sms = kNvidia ? 132 : kSms;
     options.open = false;
     options.environment = {"SLUICE_SOFT_SMS=" + std::to_string(kSms), "SLUICE_SOFT_THREADS=2"};
     start(std::move(options));
@@ -220,7 +222,7 @@ TEST_P(WorkerResumeInSpace, BlocksStayOnTheirSmsAndComeInWaves) {
 TEST_P(WorkerResumeInSpace, BlocksFollowTheirSmsInMidWork) {
   SmSet allowed = set({0, 1, 2, 3});
   b->grant_part(allowed);
-  constexpr std::uint32_t kSteps = 200;
+  const std::uint32_t kSteps = kNvidia ? 60'000 : 200;
   launch(kSteps);
   // Narrowed to some of its SMs, grown to others, evicted whole; SMs 6 and 7 are somebody else's all the time.
   for (int i = 0; i < 12 && running(); ++i) {
