@@ -18,6 +18,7 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 // A dense phase gives way to whatever else waits after so long.
 constexpr uint64_t kSliceNs = 20'000;
+constexpr uint64_t kGapNs = 5'000;
 constexpr uint64_t kLogNs = 10 * kMs, kSlowLogNs = 100 * kMs;
 constexpr uint64_t kCheckNs = 1'000 * kMs;
 constexpr uint64_t kChannelsNs = 1'000 * kMs, kMissingChannelsNs = 20 * kMs;
@@ -47,7 +48,7 @@ uint64_t thread_cpu_ns() {
 
 accounting::AdaptivePoller::Config poller_config(const AccountingSettings& s) {
   accounting::AdaptivePoller::Config c;
-  c.steady_budget = 0.8 * s.cpu_budget;  // the rest: the log, channels, words, rounds
+  c.steady_budget = 0.84 * s.cpu_budget;  // the rest: the log, channels, words, rounds
   // What decides goes by the clock, at once; denser rounds after each change would only cost.
   c.engaged_rounds = 0;
   c.wake_ns = 30'000;  // a timer, a read and a turn of the loop; measured while it runs (measure_wakes)
@@ -140,10 +141,12 @@ void Accounting::begin_round(uint64_t now_ns) {
   ++turn_;
   if (!engaged_round_ || !sources_.has_registers()) {
     stratum_ns_ = engaged_round_ ? kLogNs : std::max(plan.stratum_ns * kSlowFactor, kSlowStratumNs);
+    window_ns_ = 0;
     pause_end_ns_ = now_ns + kSlowRoundNs;
     return begin_sparse(now_ns);
   }
   stratum_ns_ = plan.stratum_ns;
+  window_ns_ = plan.window_ns;
   dense_end_ns_ = now_ns + plan.dense_ns;
   follow_end_ns_ = dense_end_ns_ + plan.dense_ns / 4;
   pause_end_ns_ = dense_end_ns_ + plan.pause_ns;
@@ -183,24 +186,45 @@ void Accounting::begin_sparse(uint64_t now_ns) {
   from_ns_ = now_ns;
   cpu_mark_ns_ = thread_cpu_ns();
   wakes_mark_ = wakes_;
+  windows_ns_ = 0;
   arm();
 }
 
 // What a wake-up costs differs tenfold between machines; the budget has to hold on each. The thread's other work is in
 // the figure too, so the least that was seen counts, and rises slowly.
 void Accounting::measure_wakes() {
-  const uint64_t wakes = wakes_ - wakes_mark_, cpu = thread_cpu_ns();
+  const uint64_t wakes = wakes_ - wakes_mark_;
   if (wakes < kWakesToMeasure) return;
-  const uint64_t seen = std::clamp((cpu - cpu_mark_ns_) / wakes, kLeastWakeNs, kMostWakeNs), was = poller_.wake_ns();
+  const uint64_t cpu = thread_cpu_ns(), used = cpu - cpu_mark_ns_, woke = used - std::min(used, windows_ns_);
+  const uint64_t seen = std::clamp(woke / wakes, kLeastWakeNs, kMostWakeNs), was = poller_.wake_ns();
   poller_.set_wake_ns(seen < was ? seen : was + (seen - was) / 8);
   cpu_mark_ns_ = cpu;
   wakes_mark_ = wakes_;
+  windows_ns_ = 0;
 }
 
 void Accounting::arm() {
   const uint64_t stratum = std::min(stratum_ns_, pause_end_ns_ > from_ns_ ? pause_end_ns_ - from_ns_ : 1);
   due_ns_ = poller_.read_at(from_ns_, stratum);
   timer_.at_ns(due_ns_, [this] { on_wake(); });
+}
+
+// A read that goes on for the round's window: at most AdaptivePoller::kMostWindowNs, in which the loop serves nobody.
+accounting::Look Accounting::look(uint64_t now_ns) {
+  ++reads_;
+  if (window_ns_ == 0) return accounting::Look(sources_.status0());
+  accounting::Look seen;
+  uint64_t last = now_ns;
+  uint32_t word = sources_.status0();
+  while (last < now_ns + window_ns_) {
+    const uint64_t now = monotonic_ns();
+    // A gap in the reading says nothing of what was in it.
+    if (now - last <= kGapNs) seen.add(word, now - last);
+    word = sources_.status0();
+    last = now;
+  }
+  windows_ns_ += last - now_ns;
+  return seen.all_ns() ? seen : accounting::Look(word);
 }
 
 void Accounting::on_wake() {
@@ -211,8 +235,7 @@ void Accounting::on_wake() {
   uint64_t to = std::min(from_ns_ + stratum_ns_, std::max(pause_end_ns_, from_ns_ + 1));
   if (now > to || cut) to = std::max(now, from_ns_);
   if (sources_.has_registers()) {
-    meter_.point(now, sources_.status0(), from_ns_, to, cut ? now : due_ns_, poller_.half());
-    ++reads_;
+    meter_.point(now, look(now), from_ns_, to, cut ? now : due_ns_, poller_.half());
     if (poller_.batch_ends()) meter_.end_batch();
   }
   from_ns_ = to;

@@ -67,6 +67,7 @@ class Accounting {
   void dense_slice();
   void begin_sparse(uint64_t now_ns);
   void arm();
+  accounting::Look look(uint64_t now_ns);
   void measure_wakes();
   void on_wake();
   void housekeep(uint64_t now_ns);
@@ -89,7 +90,8 @@ class Accounting {
   uint64_t dense_end_ns_ = 0;
   uint64_t follow_end_ns_ = 0;      // a run that began in the phase is followed no longer than this
   bool phase_open_ = false;         // of kDense: the phase itself has not ended
-  uint64_t pause_end_ns_ = 0, stratum_ns_ = 0, from_ns_ = 0, due_ns_ = 0;
+  uint64_t pause_end_ns_ = 0, stratum_ns_ = 0, window_ns_ = 0, from_ns_ = 0, due_ns_ = 0;
+  uint64_t windows_ns_ = 0;         // read in windows since cpu_mark_ns_
   bool engaged_round_ = false;
   uint64_t cpu_mark_ns_ = 0, wakes_mark_ = 0;  // at the begin of the sparse part
   uint64_t idle_since_ns_ = 0;      // nobody holds since; 0: somebody does

@@ -58,7 +58,11 @@ void RegisterSource::count_whole(uint32_t vgpu, uint64_t ns) {
 void RegisterSource::begin_run() {
   if (last_->owner == kNobody || last_->state != State::kRunning) return;
   Used& u = of(last_->owner);
-  if (u.last_begin_ns) u.cycles[u.cycle_count++ % kCycles] = last_ns_ - u.last_begin_ns;
+  if (u.last_begin_ns) {
+    u.cycle_begins[u.cycle_count % kCycles] = u.last_begin_ns;
+    u.cycles[u.cycle_count++ % kCycles] = last_ns_ - u.last_begin_ns;
+    ++u.phase_cycles;
+  }
   u.last_begin_ns = last_ns_;
 }
 
@@ -67,12 +71,28 @@ void RegisterSource::forget_begins() {
   for (Used& u : used_) u.last_begin_ns = 0;
 }
 
+// Of the cycles that began shortly before a phase's end only the short ones were seen: those count where enough others have been.
+void RegisterSource::keep_whole_cycles(Used& u) {
+  constexpr uint32_t kEnough = 4;
+  if (u.phase_cycles == 0) return;
+  const uint64_t room = 5 * cycle_ns(static_cast<uint32_t>(&u - used_.data())) / 4;
+  uint32_t cut = 0;
+  while (cut < u.phase_cycles && u.cycle_begins[(u.cycle_count - 1 - cut) % kCycles] + room > last_ns_) ++cut;
+  if (u.cycle_count >= cut + kEnough) u.cycle_count -= cut;
+  u.phase_cycles = 0;
+}
+
 uint64_t RegisterSource::cycle_ns(uint32_t vgpu) const {
   if (vgpu >= used_.size() || used_[vgpu].cycle_count == 0) return 0;
   auto seen = used_[vgpu].cycles;
   const auto end = seen.begin() + std::min(used_[vgpu].cycle_count, kCycles), middle = seen.begin() + (end - seen.begin()) / 2;
   std::nth_element(seen.begin(), middle, end);
-  return *middle;
+  // Pauses and interruptions aside, the mean: a lattice keeps in step with that, and not with the median of cycles that vary.
+  const uint64_t least = *middle - *middle / 4, most = *middle + *middle / 4;
+  uint64_t sum = 0, n = 0;
+  for (auto it = seen.begin(); it != end; ++it)
+    if (*it >= least && *it <= most) sum += *it, ++n;
+  return sum / n;
 }
 
 void RegisterSource::end_run(bool end_seen) {
@@ -184,6 +204,7 @@ RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
     phases_ += pause_ns > 0;
     round_ns_ += polled + pause;
   }
+  for (Used& u : used_) keep_whole_cycles(u);
   forget_begins();
   gaps_ *= kKept, gapless_ns_ *= kKept;
   shortest_ns_ += shortest_ns_ / 32;
@@ -193,14 +214,18 @@ RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
   return phase_;
 }
 
-void RegisterSource::point(uint32_t status0, uint64_t stratum_ns, uint32_t half) {
-  const Seen seen = decode(status0);
-  const uint32_t owner = seen.owner;
+void RegisterSource::point(const Look& look, uint64_t stratum_ns, uint32_t half) {
   const double s = static_cast<double>(stratum_ns);
-  if (owner != kNobody) {
-    of(owner).total_ns += stratum_ns;
-    of(owner).round_ns += s;
-    of(owner).batches.add(half, 0, s);
+  uint32_t owner = kNobody;  // for most of the look
+  double most = 0;
+  for (const Look::Part& p : look) {
+    const uint32_t v = decode(p.status0).owner;
+    const double part = look.part_of(p);
+    if (part > most) most = part, owner = v;
+    if (v == kNobody) continue;
+    of(v).total_ns += static_cast<uint64_t>(s * part);
+    of(v).round_ns += s * part;
+    of(v).batches.add(half, 0, s * part);
   }
   // Only those found now or before differ between this read and the last.
   if (reads_ > 0 && owner != last_read_) {

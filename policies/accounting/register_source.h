@@ -21,6 +21,7 @@
 
 #include "abi/registers.h"
 #include "policies/accounting/batch_error.h"
+#include "policies/accounting/look.h"
 
 namespace sluice::accounting {
 
@@ -29,7 +30,7 @@ class RegisterSource {
   static constexpr uint32_t kTsgCount = 4096;  // 12 bits in the register
   static constexpr uint32_t kNobody = 0xffffffffu;
   static constexpr uint64_t kNever = ~0ull;
-  static constexpr uint32_t kCycles = 32;
+  static constexpr uint32_t kCycles = 256;
 
   struct Phase {
     uint64_t polled_ns = 0;        // first to last sample
@@ -73,7 +74,8 @@ class RegisterSource {
   uint64_t used_ns(uint32_t vgpu) const { return vgpu < used_.size() ? used_[vgpu].total_ns : 0; }
   // A single read in a pause, made at a random time in a stratum of `stratum_ns`, for which it stands. Between
   // end_phase(0) and begin_phase(). `half`: of its batch (AdaptivePoller::half()).
-  void point(uint32_t status0, uint64_t stratum_ns, uint32_t half = 0);
+  void point(const Look& look, uint64_t stratum_ns, uint32_t half = 0);
+  void point(uint32_t status0, uint64_t stratum_ns, uint32_t half = 0) { point(Look(status0), stratum_ns, half); }
   // The last one ended a batch (AdaptivePoller::batch_ends()). O(vGPUs).
   void end_batch();
 
@@ -103,15 +105,15 @@ class RegisterSource {
     }
     // The mean's standard error is below 1 % of it.
     bool known() const {
-      if (whole < 12 || whole <= 8 * lost) return false;
-      const double mean = weight_ns / weight, variance = weight_ns2 / weight - mean * mean;
-      return variance < 1e-4 * mean * mean * static_cast<double>(whole);
+      if (whole < 6 || whole <= 8 * lost) return false;
+      const double mean = weight_ns / weight, variance = weight_ns2 / weight - mean * mean, n = static_cast<double>(whole);
+      return variance * (1 + 10 / n) < 1e-4 * mean * mean * n;
     }
   };
   Runs runs(uint32_t vgpu) const { return vgpu < used_.size() ? used_[vgpu].runs : Runs{}; }
 
-  // From the begin of one of v's runs to that of its next: the median of the last kCycles that were seen, because a program that
-  // pauses now and then has the same cycle before and after; 0: not known.
+  // From the begin of one of v's runs to that of its next: the mean of those of the last kCycles seen that are near their median,
+  // because a program that pauses now and then has the same cycle before and after; 0: not known.
   uint64_t cycle_ns(uint32_t vgpu) const;
 
   // Part of the time since the last call in which v was running, by all reads; for AdaptivePoller::observe.
@@ -130,8 +132,9 @@ class RegisterSource {
     bool last_read = false;              // the read before found it running
     double load = 0, round_ns = 0;       // for take_change()
     Runs runs;
-    std::array<uint64_t, kCycles> cycles{};  // the last ones
+    std::array<uint64_t, kCycles> cycles{}, cycle_begins{};  // the last ones
     uint32_t cycle_count = 0;            // that were seen
+    uint32_t phase_cycles = 0;           // of them, in this phase
     uint64_t last_begin_ns = 0;          // of a run, in this phase since its last gap; 0: none
   };
   enum class State : uint8_t { kIdle, kSwitching, kRunning };
@@ -144,6 +147,7 @@ class RegisterSource {
   void end_run(bool end_seen);
   void begin_run();
   void forget_begins();
+  void keep_whole_cycles(Used& u);
   void count_whole(uint32_t vgpu, uint64_t ns);
   uint64_t gap_ns() const { return gap_ns_ == kNever ? kNever : std::max(gap_ns_, shortest_ns_ / 2); }
   Used& of(uint32_t vgpu);

@@ -242,35 +242,40 @@ void UsageMeter::follow(uint64_t now_ns, uint32_t status0) {
     vgpus_[h].dense_held_ns += covered_ns_ - std::min(covered_ns_, std::max(from, vgpus_[h].held_since_ns));
 }
 
-void UsageMeter::point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns,
+void UsageMeter::point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint64_t to_ns,
                        uint64_t due_ns, uint32_t half) {
   if (in_phase_ || to_ns <= from_ns) return;
   flip_late(now_ns);
-  if (learns_) learn(status0);
+  if (learns_)
+    for (const Look::Part& p : look) learn(p.status0);
   add_blind(covered_ns_, from_ns);
   covered_ns_ = to_ns;
-  note_unknown(status0);
+  for (const Look::Part& p : look) note_unknown(p.status0);
   if (now_ns > due_ns + config_.late_ns) {
     ++late_points_;
     return add_blind(from_ns, to_ns);
   }
   if (blind()) return add_blind(from_ns, to_ns);
-  note_taken(status0, to_ns - from_ns);
   const auto s = static_cast<double>(to_ns - from_ns);
-  bool granted = false;
+  for (const Look::Part& p : look) note_taken(p.status0, static_cast<uint64_t>(s * look.part_of(p)));
   for (uint32_t h : holders_) {
     Vgpu& g = vgpus_[h];
-    const bool ran = runs(h, status0);
-    granted |= ran;
+    double ran = 0;
+    for (const Look::Part& p : look) ran += runs(h, p.status0) ? look.part_of(p) : 0;
     g.point_ns += s;
-    g.point_ran_ns += ran ? s : 0;
-    if (g.last_point >= 0 && (g.last_point == 1) != ran) g.point_variance += s * s / 2;
+    g.point_ran_ns += ran * s;
+    if (g.last_point >= 0) g.point_variance += s * s * (ran - g.last_point) * (ran - g.last_point) / 2;
     g.last_point = ran;
-    g.batches.add(half, s, ran ? s : 0);
+    g.batches.add(half, s, ran * s);
     ++g.points;
   }
   // The others' by what each read stands for: nobody knows for how long they should have run.
-  registers_.point(granted ? 0 : status0, to_ns - from_ns, half);
+  Look others;
+  for (const Look::Part& p : look) {
+    const bool granted = std::any_of(holders_.begin(), holders_.end(), [&](uint32_t h) { return runs(h, p.status0); });
+    others.add(granted ? 0 : p.status0, p.ns);
+  }
+  registers_.point(others, to_ns - from_ns, half);
 }
 
 void UsageMeter::end_batch() {
@@ -288,7 +293,8 @@ AdaptivePoller::Known UsageMeter::known() const {
     if (!g.present) continue;
     longest = std::max(longest, runs(v).mean_ns());
     if (g.busy && g.grants > 0) k.lengths &= runs(v).known();
-    if (g.point_ns > most) most = g.point_ns, k.cycle_ns = registers_.cycle_ns(run_id(v));
+    if (g.point_ns > most)
+      most = g.point_ns, k.cycle_ns = registers_.cycle_ns(run_id(v)), k.cycle_run_ns = static_cast<uint64_t>(runs(v).mean_ns());
   }
   k.longest_run_ns = static_cast<uint64_t>(longest);
   return k;

@@ -32,6 +32,7 @@
 #include "policies/accounting/adaptive_poller.h"
 #include "policies/accounting/batch_error.h"
 #include "policies/accounting/clock_estimator.h"
+#include "policies/accounting/look.h"
 #include "policies/accounting/register_source.h"
 #include "policies/accounting/switch_log.h"
 #include "policies/accounting/usage_fusion.h"
@@ -96,8 +97,11 @@ class UsageMeter {
   void begin_phase(uint64_t now_ns);
   void sample(uint64_t now_ns, uint32_t status0);
   void end_phase(uint64_t now_ns);
-  // `half`: of its batch (AdaptivePoller::half()).
-  void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns, uint32_t half = 0);
+  // `half`: of its batch (AdaptivePoller::half()). `now_ns`: when the look began.
+  void point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns, uint32_t half = 0);
+  void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns, uint32_t half = 0) {
+    point(now_ns, Look(status0), from_ns, to_ns, due_ns, half);
+  }
   void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns) {
     point(now_ns, status0, from_ns, to_ns, now_ns);
   }
@@ -158,7 +162,7 @@ class UsageMeter {
     uint64_t phase_mark_ns = 0, phase_blind_ns = 0;  // held, blind at the phase's begin
     // Single reads while it held: what they stand for, and the part that saw it running.
     double point_ns = 0, point_ran_ns = 0, point_variance = 0;
-    int last_point = -1;           // -1: none, 0: it did not run, 1: it ran
+    double last_point = -1;        // -1: none, 0: it did not run, 1: it ran
     BatchError batches;            // of the same reads
     uint64_t points = 0;
     bool lost_groups = false;      // not all of its channel groups are known

@@ -2,6 +2,10 @@
 // pause) beside sluiced's Accounting, on the same registers, one after the other in one run. By hand; nothing to
 // pass or fail; prints one JSON object.
 //
+// `away_percent`: for how much of the time the thread that plays the GPU was kept off its processor. Its kernels were longer
+// then, some of them by much, and no sample of some of them tells by how much all were: lengths are to be looked at where it is
+// some tenths of a percent.
+//
 //   accounting_cost [SECONDS [load|length]]     of each measurement, default 3; which cases, default both
 //
 // A thread plays the GPU: it writes kernels of known lengths into the status register of a software GPU's file and
@@ -21,6 +25,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "mediator/base/clock.h"
@@ -59,8 +64,18 @@ class Gpu {
   }
   uint64_t kernels() const { return kernels_; }
   uint64_t done_ns() const { return done_; }
+  // For how long the thread was kept off its processor: kernels and pauses that were longer than they should have been.
+  uint64_t away_ns() const { return away_; }
 
  private:
+  uint64_t spin_until(uint64_t end) {
+    uint64_t now = monotonic_ns();
+    while (now < end) {
+      const uint64_t last = std::exchange(now, monotonic_ns());
+      if (now > last + 20 * kUs) away_ += now - last;
+    }
+    return now;
+  }
   void show(uint32_t busy) { __atomic_store_n(status0_, SLUICE_STATUS0(1, SLUICE_CTX_VALID, 0, busy), __ATOMIC_SEQ_CST); }
   void play(uint64_t kernel_ns, uint64_t idle_ns) {
     uint64_t now = monotonic_ns(), slept = now;
@@ -68,7 +83,7 @@ class Gpu {
       show(1);
       since_ = now;
       const uint64_t begin = now;
-      while ((now = monotonic_ns()) < begin + kernel_ns) {}
+      now = spin_until(begin + kernel_ns);
       show(0);
       done_ += now - begin;
       since_ = 0;
@@ -76,7 +91,7 @@ class Gpu {
       // Periods that do not march in step with anybody's timer.
       const uint64_t idle = idle_ns - idle_ns / 20 + idle_ns * ((kernels_ * 7919) % 11) / 100;
       const uint64_t end = now + idle;
-      while ((now = monotonic_ns()) < end) {}
+      now = spin_until(end);
       // At real-time priority the kernel would stop a thread that never sleeps, in the middle of a "kernel".
       if (now < slept + 850 * kMs) continue;
       ::usleep(60'000);
@@ -86,18 +101,18 @@ class Gpu {
   }
   uint32_t* status0_;
   std::atomic<bool> stop_{false};
-  std::atomic<uint64_t> since_{0}, done_{0}, kernels_{0};
+  std::atomic<uint64_t> since_{0}, done_{0}, kernels_{0}, away_{0};
   std::thread thread_;
 };
 
 struct Result {
   double load = 0, truth = 0, length_us = 0, true_length_us = 0, cpu = 0, bound = 0;
-  double late = 0;
+  double late = 0, away = 0;
 };
 
 // The truth's side of a measurement.
 struct Span {
-  explicit Span(const Gpu& gpu) : gpu_(gpu), ran_(gpu.ran_ns()), done_(gpu.done_ns()), kernels_(gpu.kernels()), at_(monotonic_ns()) { start_cpu(); }
+  explicit Span(const Gpu& gpu) : gpu_(gpu), ran_(gpu.ran_ns()), done_(gpu.done_ns()), kernels_(gpu.kernels()), away_(gpu.away_ns()), at_(monotonic_ns()) { start_cpu(); }
   // Processor time counts from here.
   void start_cpu() { cpu_at_ = monotonic_ns(), cpu_ = cpu_ns(); }
   void end(Result& r) const {
@@ -105,10 +120,11 @@ struct Span {
     const double ns = static_cast<double>(now - at_);
     r.truth = static_cast<double>(gpu_.ran_ns() - ran_) / ns;
     r.true_length_us = static_cast<double>(gpu_.done_ns() - done_) / static_cast<double>(gpu_.kernels() - kernels_) / 1e3;
+    r.away = static_cast<double>(gpu_.away_ns() - away_) / ns;
     r.cpu = (cpu_ns() - cpu_) / static_cast<double>(now - cpu_at_);
   }
   const Gpu& gpu_;
-  uint64_t ran_, done_, kernels_, at_, cpu_at_ = 0;
+  uint64_t ran_, done_, kernels_, away_, at_, cpu_at_ = 0;
   double cpu_ = 0;
 };
 
@@ -173,9 +189,9 @@ Result ours(const std::string& path, const Gpu& gpu, double seconds) {
 
 void print(const char* who, const Result& r) {
   std::printf("\"%s\":{\"truth\":%.4f,\"load\":%.4f,\"error_points\":%.2f,\"bound_points\":%.2f,\"true_length_us\":%.1f,"
-              "\"length_us\":%.1f,\"length_error_percent\":%.2f,\"cpu_percent\":%.2f,\"late_reads\":%.3f}",
+              "\"length_us\":%.1f,\"length_error_percent\":%.2f,\"cpu_percent\":%.2f,\"late_reads\":%.3f,\"away_percent\":%.2f}",
               who, r.truth, r.load, 100 * (r.load - r.truth), 100 * r.bound, r.true_length_us, r.length_us,
-              100 * (r.length_us / r.true_length_us - 1), 100 * r.cpu, r.late);
+              100 * (r.length_us / r.true_length_us - 1), 100 * r.cpu, r.late, 100 * r.away);
 }
 
 }  // namespace

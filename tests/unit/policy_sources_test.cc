@@ -61,6 +61,7 @@ AdaptivePoller::Known known_of(const RegisterSource& source, uint32_t vgpus) {
     k.lengths &= source.runs(v).known();
   }
   k.cycle_ns = source.cycle_ns(0);
+  k.cycle_run_ns = static_cast<uint64_t>(source.runs(0).mean_ns());
   return k;
 }
 
@@ -85,7 +86,10 @@ void poll(Timeline& t, uint32_t vgpus, uint64_t seed, Measured& m, AdaptivePolle
     while (from < end) {
       const uint64_t stratum = std::min(plan.stratum_ns, end - from);
       const uint64_t at = poller.read_at(from, stratum);
-      m.source.point(t.word(at), stratum, poller.half());
+      Look look(t.word(at));
+      if (plan.window_ns) look = Look();
+      for (uint64_t in = 0; in < plan.window_ns; in += config.read_ns) look.add(t.word(at + in), config.read_ns);
+      m.source.point(look, stratum, poller.half());
       if (poller.batch_ends()) m.source.end_batch();
       from += stratum;
     }
