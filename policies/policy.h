@@ -86,7 +86,7 @@ struct Config {
   Machine machine;
   // The defaults of the next five are those of sluiced's configuration, too.
   uint64_t min_quantum_ns = 1'000'000;   // a holder is not displaced by an equal before this (wfq: but by
-                                         // launches known to be short); smaller: less latency, more
+                                         // launches known to be short, and at the end of a turn that is shorter); smaller: less latency, more
                                          // hand-overs than handover_loss allows where their cost is not
                                          // measured yet. wfq in space goes by the measured cost alone
   uint64_t max_quantum_ns = 30'000'000;  // bounds the harm of a very slow hand-over; larger: longer waits

@@ -8,7 +8,8 @@
 //     ends when its tasks do - the next one is shorter. So who goes after whom stays as it is from round to round, and a vGPU's
 //     turns come at even distances (by measured virtual times each round would have another order: an error of a turn).
 //   - Turns are a whole number of parts of what is owed in kWindowNs, a second: then any second holds as many of them, and is off
-//     by what they are uneven only. Without it, by a turn more or less.
+//     by what they are uneven only. Without it, by a turn more or less. Who is owed less than kFewTurns of them in a second has as
+//     many shorter ones, or two, or one: the bound asks for one (docs/papers.md), and all of these together cost little.
 //   - The quantum is at least the measured hand-over / handover_loss. Above that a turn is as short as kCheapLoss of the time in
 //     hand-overs allows, but no shorter than its part by weight of kPreciseNs (a second holds a turn more or less of each: n turns
 //     of 10 ms / n are 1 % of it) and no longer than its part of latency_target; min and max bound it.
@@ -215,7 +216,18 @@ class Wfq final : public Policy {
     // With what it takes to leave, which is charged too. Few turns in a second are left as they are: fitted, they would grow much.
     const double turn = std::max(wanted, static_cast<double>(least_quantum(turn_handover_ns_))) + turn_handover_ns_;
     const double owed = part * kWindowNs, turns = std::floor(owed / turn);
-    return std::min(static_cast<uint64_t>(turns >= kFewTurns ? owed / turns : turn), config_.max_quantum_ns);
+    if (turns >= kFewTurns) return std::min(static_cast<uint64_t>(owed / turns), config_.max_quantum_ns);
+    return std::min(static_cast<uint64_t>(light_turn(owed, turn)), config_.max_quantum_ns);
+  }
+  // Of one that is owed so little in a second that it holds less than kFewTurns of `turn`: up to as many shorter ones. They are few
+  // and cost all together what handover_loss leaves; each is some hand-overs long at least. Once their cost is known.
+  double light_turn(double owed, double turn) const {
+    if (config_.handover_loss <= 0) return turn;
+    // Too long a turn before that is known takes it a second for each part of a second that it was owed.
+    if (handovers_ < kKnownHandovers) return std::min(turn, std::max(static_cast<double>(config_.min_quantum_ns), owed / kFewTurns));
+    const double least = turn_handover_ns_ / config_.handover_loss + turn_handover_ns_;
+    const double turns = std::clamp(std::floor(owed / least), 1.0, kFewTurns);
+    return std::clamp(owed / turns, kLeastHandovers * turn_handover_ns_, turn);
   }
   int64_t virtual_ns(VgpuId v, uint64_t ns) const {
     return static_cast<int64_t>(static_cast<double>(ns) * config_.machine.sm_count * FairClock::kScale / clock_[v].share.weight);
@@ -251,6 +263,8 @@ class Wfq final : public Policy {
   static constexpr double kPreciseNs = 10e6;
   static constexpr double kWindowNs = 1e9;
   static constexpr double kFewTurns = 3;
+  static constexpr uint32_t kKnownHandovers = 16;
+  static constexpr double kLeastHandovers = 4;
   static constexpr double kCheapLoss = 0.01;
   static constexpr double kShortBurst = 4;
   bool may_interrupt(uint64_t now_ns) {
@@ -279,7 +293,7 @@ class Wfq final : public Policy {
     if (n.share.priority < h.share.priority) return;
     const auto handover_ns = static_cast<uint64_t>(handover_ns_);
     const uint64_t turn_ns = turn_of(holder_);
-    uint64_t quantum = least_quantum();
+    uint64_t quantum = std::min(least_quantum(), turn_ns);
     if (!next_short && due_[next] >= due_[holder_])
       quantum = turn_ns - static_cast<uint64_t>(std::clamp(lead_ns_, 0.0, static_cast<double>(turn_ns) / 2)) +
                 static_cast<uint64_t>(std::clamp(-lead_ns_, 0.0, static_cast<double>(turn_ns) / 2));
