@@ -74,6 +74,11 @@
   X(0x064, cuMemGetAddressRange_v2, kReply, Out, Out, Dev) \
   X(0x065, cuMemAllocAsync, kReply, Out, In, HInOrNull<SLUICE_HANDLE_STREAM>) \
   X(0x066, cuMemFreeAsync, kReply, Dev, HInOrNull<SLUICE_HANDLE_STREAM>) \
+  /* tensor maps: the driver's arithmetic; it looks at no memory behind the address */ \
+  X(0x0a0, cuTensorMapEncodeTiled, kReply, Out, In, In, Address, InArray<2>, InArray<2, 1>, InArray<2>, InArray<2>, In, In, In, In) \
+  X(0x0a1, cuTensorMapEncodeIm2col, kReply, Out, In, In, Address, InArray<2>, InArray<2, 1>, InArray<2, 2>, InArray<2, 2>, In, In, InArray<2>, In, In, In, In) \
+  X(0x0a2, cuTensorMapEncodeIm2colWide, kReply, Out, In, In, Address, InArray<2>, InArray<2, 1>, In, In, In, In, InArray<2>, In, In, In, In, In) \
+  X(0x0a3, cuTensorMapReplaceAddress, kReply, InOut, Address) \
   /* streams and events; recording, waiting and synchronising are custom */ \
   X(0x080, cuStreamCreate, kReply, HOut<SLUICE_HANDLE_STREAM>, In) \
   X(0x081, cuStreamCreateWithPriority, kReply, HOut<SLUICE_HANDLE_STREAM>, In, In) \

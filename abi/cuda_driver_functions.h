@@ -289,6 +289,25 @@
       int flags)) \
   X(cuOccupancyAvailableDynamicSMemPerBlock, cuOccupancyAvailableDynamicSMemPerBlock, 10020, \
       (size_t* dynamic_smem_size, CUfunction func, int num_blocks, int block_size)) \
+  /* tensor maps */ \
+  X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled, 12000, (CUtensorMap* tensor_map, \
+      CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dimensions, const \
+      cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* element_strides, \
+      CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, \
+      CUtensorMapFloatOOBfill fill)) \
+  X(cuTensorMapEncodeIm2col, cuTensorMapEncodeIm2col, 12000, (CUtensorMap* tensor_map, \
+      CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dimensions, const \
+      cuuint64_t* strides, const int* lower_corner, const int* upper_corner, cuuint32_t channels, \
+      cuuint32_t pixels, const cuuint32_t* element_strides, CUtensorMapInterleave interleave, \
+      CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)) \
+  X(cuTensorMapEncodeIm2colWide, cuTensorMapEncodeIm2colWide, 12080, (CUtensorMap* tensor_map, \
+      CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dimensions, const \
+      cuuint64_t* strides, int lower_corner_width, int upper_corner_width, cuuint32_t channels, \
+      cuuint32_t pixels, const cuuint32_t* element_strides, CUtensorMapInterleave interleave, \
+      CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, \
+      CUtensorMapFloatOOBfill fill)) \
+  X(cuTensorMapReplaceAddress, cuTensorMapReplaceAddress, 12000, (CUtensorMap* tensor_map, \
+      void* address)) \
   /* profilers */ \
   X(cuProfilerStart, cuProfilerStart, 4000, (void)) \
   X(cuProfilerStop, cuProfilerStop, 4000, (void))

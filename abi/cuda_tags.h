@@ -4,12 +4,13 @@
 //
 // Wire format of a generic call, little-endian, without padding between arguments:
 //   request, behind sluice_record: first, in parameter order,
-//     In: the value           Dev: u64            HIn, HInOrNull, HEnd: u64 wire handle
+//     In: the value           Dev, Address: u64   HIn, HInOrNull, HEnd: u64 wire handle
 //     Out, HOut, OutBuf, OutArray: u8, 1 if the pointer is not null
+//     InOut: the value
 //     CStr: u32 bytes, then the bytes without NUL
-//   then, in parameter order, InBuf: the bytes. Zero bytes up to the record's end.
+//   then, in parameter order, InBuf, InArray: the bytes. Zero bytes up to the record's end.
 //   reply, behind sluice_completion, only if status is CUDA_SUCCESS: in parameter order, for those
-//   whose pointer was not null, Out: the value; HOut: u64; OutBuf: its bytes; OutArray: its
+//   whose pointer was not null, Out, InOut: the value; HOut: u64; OutBuf: its bytes; OutArray: its
 //   elements.
 #pragma once
 
@@ -21,9 +22,12 @@ namespace sluice::calls {
 
 struct In {};    // a number, an enumerator or a plain struct without pointers
 struct Out {};   // the call writes one value there; may be null
+struct InOut {};  // the call reads one value there and writes it anew; not null
 struct CStr {};  // a NUL-terminated string, not null
 template <int N>
 struct InBuf {};  // parameter N (from 0) says how many bytes
+template <int N, int Less = 0>
+struct InArray {};  // parameter N, less `Less` (at least 0), says how many elements
 template <int N>
 struct OutBuf {};  // parameter N says how many bytes; at most kMaxOutBytes
 template <int N>
@@ -37,6 +41,7 @@ struct HEnd {};  // as HIn; after success it is no handle any more
 template <sluice_handle_kind Kind>
 struct HOut {};  // the call makes a handle; not null
 struct Dev {};   // a device address that lies in an allocation of the session
+struct Address {};  // a pointer that is a number for the driver: neither it nor the worker looks behind it
 
 // Who waits for the status.
 enum class Status {

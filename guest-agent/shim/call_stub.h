@@ -84,6 +84,12 @@ struct ClientArg<A, In> : ClientArgBase {
 template <>
 struct ClientArg<CUdeviceptr, Dev> : ClientArg<CUdeviceptr, In> {};
 
+template <>
+struct ClientArg<void*, Address> : ClientArgBase {
+  static size_t bytes(void*) { return sizeof(uint64_t); }
+  static void put(ArgWriter& out, void* a) { out.put(reinterpret_cast<uint64_t>(a)); }
+};
+
 struct ClientPointer : ClientArgBase {
   static size_t bytes(const void*) { return 1; }
   static void put(ArgWriter& out, const void* a) { out.put(static_cast<uint8_t>(a != nullptr)); }
@@ -94,6 +100,20 @@ struct ClientArg<T*, Out> : ClientPointer {
   template <class All>
   static void get(ReplyReader& in, const All&, T* a) {
     if (a != nullptr) in.get(a, sizeof(T));
+  }
+};
+
+template <class T>
+struct ClientArg<T*, InOut> : ClientArgBase {
+  template <class All>
+  static bool valid(const All&, T* a) {
+    return a != nullptr;
+  }
+  static size_t bytes(T*) { return sizeof(T); }
+  static void put(ArgWriter& out, T* a) { out.put(a, sizeof(T)); }
+  template <class All>
+  static void get(ReplyReader& in, const All&, T* a) {
+    in.get(a, sizeof(T));
   }
 };
 
@@ -135,6 +155,25 @@ struct ClientArg<P, InBuf<N>> : ClientArgBase {
   template <class All>
   static void put_bulk(ArgWriter& out, const All& all, P a) {
     out.put(a, static_cast<size_t>(std::get<N>(all)));
+  }
+};
+
+template <class T, int N, int Less>
+struct ClientArg<const T*, InArray<N, Less>> : ClientArgBase {
+  template <class All>
+  static size_t bulk_bytes(const All& all, const T*) {
+    const auto n = static_cast<size_t>(std::get<N>(all));
+    return n < Less ? 0 : (n - Less) * sizeof(T);
+  }
+  template <class All>
+  static bool valid(const All& all, const T* a) {
+    return bounded<N>(all, sizeof(T)) && (a != nullptr || bulk_bytes(all, a) == 0);
+  }
+  static size_t bytes(const T*) { return 0; }
+  static void put(ArgWriter&, const T*) {}
+  template <class All>
+  static void put_bulk(ArgWriter& out, const All& all, const T* a) {
+    out.put(a, bulk_bytes(all, a));
   }
 };
 

@@ -146,6 +146,23 @@ struct HostArg<T*, Out> : HostArgBase {
   }
 };
 
+template <class T>
+struct HostArg<T*, InOut> : HostArgBase {
+  T value{};
+  bool read(ArgReader& in) { return in.get(value); }
+  T* driver_arg() { return &value; }
+  T* session_arg() { return &value; }
+  void write(ReplyWriter& out) { out.put(&value, sizeof value); }
+};
+
+template <>
+struct HostArg<void*, Address> : HostArgBase {
+  uint64_t value = 0;
+  bool read(ArgReader& in) { return in.get(value); }
+  void* driver_arg() { return reinterpret_cast<void*>(value); }
+  void* session_arg() { return driver_arg(); }
+};
+
 template <>
 struct HostArg<const char*, CStr> : HostArgBase {
   std::string text;
@@ -185,6 +202,22 @@ struct HostArg<P, InBuf<N>> : HostArgBase {
   }
   P driver_arg() { return reinterpret_cast<P>(data.data()); }
   P session_arg() { return driver_arg(); }
+};
+
+template <class T, int N, int Less>
+struct HostArg<const T*, InArray<N, Less>> : HostArgBase {
+  std::vector<T> data;
+  bool read(ArgReader&) { return true; }
+  template <class All>
+  bool read_bulk(ArgReader& in, All& all) {
+    const auto n = static_cast<uint64_t>(std::get<N>(all).value);
+    const uint64_t elements = n < Less ? 0 : n - Less;
+    if (elements > in.left() / sizeof(T)) return false;
+    data.resize(elements);
+    return in.get(data.data(), elements * sizeof(T));
+  }
+  const T* driver_arg() { return data.data(); }
+  const T* session_arg() { return data.data(); }
 };
 
 template <class T, int N, size_t Element>

@@ -32,6 +32,10 @@ bool is_quick(uint16_t opcode) {
     case kOpcode_cuStreamGetId:
     case kOpcode_cuEventCreate:
     case kOpcode_cuEventElapsedTime_v2:
+    case kOpcode_cuTensorMapEncodeTiled:
+    case kOpcode_cuTensorMapEncodeIm2col:
+    case kOpcode_cuTensorMapEncodeIm2colWide:
+    case kOpcode_cuTensorMapReplaceAddress:
       return true;
     default:
       return false;

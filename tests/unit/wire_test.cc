@@ -213,6 +213,56 @@ TEST(Wire, Buffers) {
   EXPECT_FALSE(loop.answered);
 }
 
+// Arrays of as many elements as a number says, or one or two fewer; a pointer that nobody looks behind; a value that comes
+// back changed.
+TEST(Wire, TensorMaps) {
+  Loopback loop;
+  loop.driver.cuTensorMapEncodeIm2col =
+      [](CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dimensions,
+         const cuuint64_t* strides, const int* lower, const int* upper, cuuint32_t channels, cuuint32_t pixels,
+         const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+         CUtensorMapFloatOOBfill fill) -> CUresult {
+    cuuint64_t* to = map->opaque;
+    *to++ = type;
+    *to++ = reinterpret_cast<cuuint64_t>(address);
+    *to++ = dimensions[0] * 1000 + dimensions[rank - 1];
+    *to++ = rank > 1 ? strides[0] * 1000 + strides[rank - 2] : 0;
+    *to++ = static_cast<cuuint64_t>(rank > 2 ? lower[rank - 3] * 1000 + upper[rank - 3] : 0);
+    *to++ = channels * 1000 + pixels;
+    *to++ = steps[0] * 1000 + steps[rank - 1];
+    *to++ = swizzle * 10 + fill;
+    return CUDA_SUCCESS;
+  };
+  loop.driver.cuTensorMapReplaceAddress = [](CUtensorMap* map, void* address) -> CUresult {
+    map->opaque[1] += reinterpret_cast<cuuint64_t>(address);
+    return CUDA_SUCCESS;
+  };
+  const cuuint64_t dimensions[4] = {11, 0, 0, 14}, strides[3] = {21, 0, 23};
+  const int lower[2] = {-1, -2}, upper[2] = {3, 4};
+  const cuuint32_t steps[4] = {31, 0, 0, 34};
+  CUtensorMap map{};
+  const auto encode = [&](cuuint32_t rank, const int* corners) {
+    return SLUICE_CALL(cuTensorMapEncodeIm2col, loop, 0, &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank,
+                       reinterpret_cast<void*>(0xdead0000), dimensions, strides, corners, upper, 7u, 8u, steps,
+                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                       CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA);
+  };
+  ASSERT_EQ(encode(4, lower), CUDA_SUCCESS);
+  const cuuint64_t expected[] = {7, 0xdead0000, 11014, 21023, static_cast<cuuint64_t>(-1996), 7008, 31034, 31};
+  for (size_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(map.opaque[i], expected[i]) << i;
+  EXPECT_EQ(encode(1, nullptr), CUDA_SUCCESS) << "no corners, no strides";
+  loop.answered = false;
+  EXPECT_EQ(encode(4, nullptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_FALSE(loop.answered);
+  map.opaque[1] = 5;
+  EXPECT_EQ(SLUICE_CALL(cuTensorMapReplaceAddress, loop, 0, &map, reinterpret_cast<void*>(0x100)), CUDA_SUCCESS);
+  EXPECT_EQ(map.opaque[1], 0x105u);
+  EXPECT_EQ(map.opaque[7], 31u);
+  EXPECT_EQ(SLUICE_CALL(cuTensorMapReplaceAddress, loop, 0, static_cast<CUtensorMap*>(nullptr), nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_FALSE(loop.malformed);
+}
+
 TEST(Wire, QueuedRowsDoNotWait) {
   Loopback loop;
   loop.run = [&](uint16_t, std::span<const std::byte> bytes, ReplyWriter& reply) {

@@ -290,7 +290,9 @@ TEST_F(WorkerEviction, AClampedCloneIsEvictedAndGoesOn) {
 
 // Parameters do not lie as PTX has them where one is aligned as a tensor map: neither the program's nor the clone's own.
 TEST_F(WorkerEviction, AKernelWithATensorMapsAlignmentIsEvictedAndGoesOn) {
-  start();
+  WorkerBench::Options o;
+  if (kNvidia) o.signal = wp::Signal::kProxy;
+  start(std::move(o));
   make_context();
   auto rewritten = passes::rewrite_module(R"(.version 8.0
 .target sm_90

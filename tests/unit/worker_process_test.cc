@@ -35,6 +35,116 @@ TEST_F(WorkerProcess, AnswersAndCopies) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
+// On an NVIDIA GPU: the worker's driver makes the map of the session's memory, and clones that copy by it are evicted.
+TEST_F(WorkerProcess, CopiesByTensorMaps) {
+  WorkerBench::Options o;
+  if (kNvidia) o.signal = wp::Signal::kProxy;
+  start(std::move(o));
+  make_context();
+  constexpr uint32_t kTiles = 256, kSlots = 32768, kBlocks = 64 * kSlots, kWords = kSlots * 64;
+  const uint64_t in = alloc(kTiles * 4096).as<uint64_t>(), out = alloc(kWords * 4).as<uint64_t>();
+  constexpr int kUint32 = 2;  // CU_TENSOR_MAP_DATA_TYPE_UINT32
+  const Answer map = generic(
+      kOpcode_cuTensorMapEncodeTiled,
+      {raw<uint8_t>(1), raw(kUint32), raw(2u), raw(in), raw(0), raw(0), raw(0), raw(0), raw<uint64_t>(64),
+       raw<uint64_t>(16 * kTiles), raw<uint64_t>(256), raw(64u), raw(16u), raw(1u), raw(1u)});
+  if (!kNvidia) {
+    EXPECT_EQ(map.status, CUDA_ERROR_NOT_SUPPORTED);
+    return;
+  }
+  ASSERT_EQ(map.status, CUDA_SUCCESS);
+  ASSERT_GE(map.body.size(), sizeof(CUtensorMap));
+  auto* values = reinterpret_cast<uint32_t*>(b->bulk(kStaging));
+  const auto value = [](uint32_t i) { return i * 2654435761u; };
+  for (uint32_t i = 0; i < kTiles * 1024; ++i) values[i] = value(i);
+  ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_device(in, kStaging, kTiles * 4096), context).status, 0);
+  zero(out, kWords * 4);
+  auto rewritten = passes::rewrite_module(R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry add(.param .align 64 .b8 p_map[128], .param .u64 p_out)
+{
+  .reg .pred %p<3>;
+  .reg .b32 %r<12>;
+  .reg .b64 %rd<4>;
+  .shared .align 128 .b8 tile[4096];
+  .shared .align 8 .b64 full;
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, tile;
+  mov.u32 %r4, full;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra MADE;
+  mbarrier.init.shared::cta.b64 [%r4], 1;
+  fence.mbarrier_init.release.cluster;
+MADE:
+  bar.sync 0;
+  @%p1 bra WAIT;
+  mov.b64 %rd1, p_map;
+  cvta.param.u64 %rd1, %rd1;
+  and.b32 %r5, %r2, 255;
+  shl.b32 %r5, %r5, 4;
+  mov.u32 %r6, 0;
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 4096;
+  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r3], [%rd1, {%r6, %r5}], [%r4];
+WAIT:
+  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], 0;
+  @!%p2 bra WAIT;
+  shl.b32 %r7, %r1, 2;
+  add.u32 %r7, %r7, %r3;
+  ld.shared.u32 %r8, [%r7];
+  ld.shared.u32 %r9, [%r7+3840];
+  add.u32 %r8, %r8, %r9;
+  and.b32 %r2, %r2, 32767;
+  mad.lo.u32 %r10, %r2, 64, %r1;
+  ld.param.u64 %rd2, [p_out];
+  mul.wide.u32 %rd3, %r10, 4;
+  add.u64 %rd2, %rd2, %rd3;
+  red.global.add.u32 [%rd2], %r8;
+  ret;
+}
+)");
+  ASSERT_TRUE(rewritten.ok());
+  ASSERT_TRUE(rewritten->kernels[0].evictable) << rewritten->kernels[0].reason;
+  const Answer loaded = load(rewritten->text);
+  ASSERT_EQ(loaded.status, CUDA_SUCCESS);
+  module = loaded.as<uint64_t>();
+  add = function("add", SLUICE_FUNCTION_EVICTABLE);
+  struct {
+    sluice_launch l{};
+    uint32_t before[12] = {};  // the driver has the map at 48
+    uint32_t map[32] = {};
+    uint64_t out = 0;
+  } body;
+  body.l.function = add;
+  for (int i = 0; i < 3; ++i) body.l.grid[i] = body.l.block[i] = 1;
+  body.l.grid[0] = kBlocks;
+  body.l.block[0] = 64;
+  body.l.param_bytes = 184;
+  std::memcpy(body.map, map.body.data(), sizeof body.map);
+  body.out = out;
+  std::vector<std::byte> sent(sizeof body.l + body.l.param_bytes);
+  std::memcpy(sent.data(), &body, sent.size());
+  uint32_t launches = 0;
+  for (; launches < 200 && b->report->header.evictions < 20; ++launches) {
+    b->post(SLUICE_CALL_LAUNCH, sent, context, SLUICE_RECORD_NO_REPLY);
+    ::usleep(300);
+    b->take_back();
+    ASSERT_TRUE(b->wait_left());
+    b->grant();
+  }
+  ASSERT_EQ(sync().status, CUDA_SUCCESS);
+  const uint32_t* got = words(out, kWords * 4);
+  uint32_t wrong = 0;
+  for (uint32_t i = 0; i < kWords; ++i) {
+    const uint32_t at = i / 64 % kTiles * 1024 + i % 64;
+    wrong += got[i] != launches * 64 * (value(at) + value(at + 960));
+  }
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(b->report->header.opaque_launches, 0u);
+  EXPECT_GT(b->report->header.evictions, 0u);
+}
+
 TEST_F(WorkerProcess, QuotaHoldsAndIsGivenBack) {
   WorkerBench::Options o;
   o.memory_limit = 128u << 20;
