@@ -77,6 +77,8 @@ void set_observer(Observer observer) { state().observer = std::move(observer); }
 
 bool enabled(Level level) { return level >= state().least; }
 
+void format(Level level, fmt::string_view f, fmt::format_args args) { write(level, fmt::vformat(f, args)); }
+
 void write(Level level, std::string_view line) {
   State& s = state();
   if (!s.logger) init("sluice", s.least);

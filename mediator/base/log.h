@@ -4,7 +4,7 @@
 // Any thread. Formats with fmt; a broken format string does not compile.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <functional>
 #include <string>
@@ -26,22 +26,24 @@ void set_observer(Observer observer);
 
 void write(Level level, std::string_view line);
 bool enabled(Level level);
+// Used by what follows: fmt's formatting itself is compiled once.
+void format(Level level, fmt::string_view f, fmt::format_args args);
 
 template <class... Args>
 void debug(fmt::format_string<Args...> f, Args&&... args) {
-  if (enabled(Level::kDebug)) write(Level::kDebug, fmt::format(f, std::forward<Args>(args)...));
+  if (enabled(Level::kDebug)) format(Level::kDebug, f, fmt::make_format_args(args...));
 }
 template <class... Args>
 void info(fmt::format_string<Args...> f, Args&&... args) {
-  if (enabled(Level::kInfo)) write(Level::kInfo, fmt::format(f, std::forward<Args>(args)...));
+  if (enabled(Level::kInfo)) format(Level::kInfo, f, fmt::make_format_args(args...));
 }
 template <class... Args>
 void warning(fmt::format_string<Args...> f, Args&&... args) {
-  if (enabled(Level::kWarning)) write(Level::kWarning, fmt::format(f, std::forward<Args>(args)...));
+  if (enabled(Level::kWarning)) format(Level::kWarning, f, fmt::make_format_args(args...));
 }
 template <class... Args>
 void error(fmt::format_string<Args...> f, Args&&... args) {
-  if (enabled(Level::kError)) write(Level::kError, fmt::format(f, std::forward<Args>(args)...));
+  if (enabled(Level::kError)) format(Level::kError, f, fmt::make_format_args(args...));
 }
 
 }  // namespace sluice::log

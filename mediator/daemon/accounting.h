@@ -7,7 +7,6 @@
 // often, without dense phases; while nobody holds the GPU, not at all.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <string>
 #include <vector>

@@ -4,7 +4,6 @@
 // goes over a bound is told why and closed, and no other notices.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <map>
 #include <memory>

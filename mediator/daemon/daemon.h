@@ -2,7 +2,6 @@
 // one thread around one io_context. Tests run it in a temporary directory.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <map>
 #include <memory>

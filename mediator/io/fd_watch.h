@@ -5,10 +5,14 @@
 // Used from the io_context's thread only. Neither owns the descriptor.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
+
+// Its own header costs every user a second of compiling.
+namespace boost::asio {
+class io_context;
+}
 
 namespace sluice::io {
 
