@@ -94,7 +94,7 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
     const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
     v.resident = form.blocks_per_sm * sms;
     if (f.one_task) {
-      const ChosenForm second = choose_form(api_, {f.original, f.one_task, nullptr}, block_threads,
+      const ChosenForm second = choose_form(api_, {f.original, f.one_task, f.one_task_clamped}, block_threads,
                                             dynamic_shared, dynamic_shared);
       v.one_task_resident = second.blocks_per_sm * sms;
       if (v.one_task_resident != 0) v.one_task = second.function;

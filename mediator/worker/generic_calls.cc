@@ -1,6 +1,7 @@
 #include "mediator/worker/generic_calls.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "mediator/base/clock.h"
 
@@ -235,17 +236,23 @@ std::shared_ptr<FunctionObject> GenericCalls::function(FunctionHandle handle) {
   return s.handles_.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, handle.value);
 }
 
+// What a program sets of a function holds for whatever is launched in its place.
+static std::vector<CUfunction> clones_of(const FunctionObject& f) {
+  std::vector<CUfunction> all{f.clone, f.clamped, f.one_task, f.one_task_clamped};
+  std::erase(all, nullptr);
+  return all;
+}
+
 CUresult GenericCalls::cuFuncSetAttribute(FunctionHandle handle, CUfunction_attribute attribute,
                                           int value) {
   auto f = function(handle);
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api_.cuFuncSetAttribute(f->original, attribute, value);
   if (r != CUDA_SUCCESS || !f->clone) return r;
-  // The clone follows; its dynamic shared memory has room for the slots besides, and is raised when
+  // The clones follow; their dynamic shared memory has room for the slots besides, and is raised when
   // it is launched (CudaStreams::variant_of), so here only what the program lowers or else sets.
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    (void)s.api_.cuFuncSetAttribute(f->clone, attribute, value);
-    if (f->clamped) (void)s.api_.cuFuncSetAttribute(f->clamped, attribute, value);
+    for (CUfunction clone : clones_of(*f)) (void)s.api_.cuFuncSetAttribute(clone, attribute, value);
   }
   std::lock_guard lock(s.mutex_);
   f->variants.clear();  // occupancy may have changed
@@ -256,8 +263,8 @@ CUresult GenericCalls::cuFuncSetCacheConfig(FunctionHandle handle, CUfunc_cache 
   auto f = function(handle);
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api_.cuFuncSetCacheConfig(f->original, config);
-  if (r == CUDA_SUCCESS && f->clone) (void)s.api_.cuFuncSetCacheConfig(f->clone, config);
-  if (r == CUDA_SUCCESS && f->clamped) (void)s.api_.cuFuncSetCacheConfig(f->clamped, config);
+  if (r != CUDA_SUCCESS) return r;
+  for (CUfunction clone : clones_of(*f)) (void)s.api_.cuFuncSetCacheConfig(clone, config);
   return r;
 }
 
@@ -265,8 +272,8 @@ CUresult GenericCalls::cuFuncSetSharedMemConfig(FunctionHandle handle, CUsharedc
   auto f = function(handle);
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api_.cuFuncSetSharedMemConfig(f->original, config);
-  if (r == CUDA_SUCCESS && f->clone) (void)s.api_.cuFuncSetSharedMemConfig(f->clone, config);
-  if (r == CUDA_SUCCESS && f->clamped) (void)s.api_.cuFuncSetSharedMemConfig(f->clamped, config);
+  if (r != CUDA_SUCCESS) return r;
+  for (CUfunction clone : clones_of(*f)) (void)s.api_.cuFuncSetSharedMemConfig(clone, config);
   return r;
 }
 

@@ -83,7 +83,8 @@ struct FunctionObject : HandleObject {
   CUfunction original = nullptr;
   CUfunction clone = nullptr;    // null: opaque
   CUfunction one_task = nullptr; // beside a loop: the clone that runs one task a block, or null
-  CUfunction clamped = nullptr;  // the clone again, with fewer registers (register_clamp.h); or null
+  // The clones again, with fewer registers (register_clamp.h); or null.
+  CUfunction clamped = nullptr, one_task_clamped = nullptr;
   bool slot_dynamic = false;
   CloneForm form;
   std::vector<ParamPlace> params;  // of the original, as its driver lays them out

@@ -100,10 +100,9 @@ bool loses_place(const gpu::DriverApi& api, CUfunction original, CUfunction clon
 // Registers that the clone is to keep to; 0: it is well as it is.
 uint32_t clamp_of(const gpu::DriverApi& api, CUmodule module, const CloneText& text,
                   const RegisterFile& file) {
-  const std::string name(text.original);
   CUfunction original = nullptr, clone = nullptr;
-  if (api.cuModuleGetFunction(&original, module, name.c_str()) != CUDA_SUCCESS ||
-      api.cuModuleGetFunction(&clone, module, (name + SLUICE_CLONE_SUFFIX).c_str()) != CUDA_SUCCESS) {
+  if (api.cuModuleGetFunction(&original, module, std::string(text.original).c_str()) != CUDA_SUCCESS ||
+      api.cuModuleGetFunction(&clone, module, std::string(text.name).c_str()) != CUDA_SUCCESS) {
     return 0;
   }
   const int has = attribute(api, original, CU_FUNC_ATTRIBUTE_NUM_REGS);
@@ -114,16 +113,16 @@ uint32_t clamp_of(const gpu::DriverApi& api, CUmodule module, const CloneText& t
   return top;
 }
 
-// What a third form may keep in local memory beyond the clone, for each thread. What is spilled there is
+// What a clamped form may keep in local memory beyond the clone, for each thread. What is spilled there is
 // mostly read once for a task and lies in the L1 cache; a block less on an SM costs more
 // (docs/benchmarks.md).
 constexpr int kMostSpilledBytes = 256;
 
-// A third form that is worth having.
+// A clamped form that is worth having.
 bool is_sound(const gpu::DriverApi& api, CUmodule module, const Clamp& clamp) {
-  const std::string name(clamp.clone.original);
+  const std::string name(clamp.clone.name);
   CUfunction clone = nullptr, clamped = nullptr;
-  if (api.cuModuleGetFunction(&clone, module, (name + SLUICE_CLONE_SUFFIX).c_str()) != CUDA_SUCCESS ||
+  if (api.cuModuleGetFunction(&clone, module, name.c_str()) != CUDA_SUCCESS ||
       api.cuModuleGetFunction(&clamped, module, (name + kClampedSuffix).c_str()) != CUDA_SUCCESS) {
     return false;
   }
@@ -136,7 +135,7 @@ bool is_sound(const gpu::DriverApi& api, CUmodule module, const Clamp& clamp) {
 }  // namespace
 
 std::vector<CloneText> find_clones(std::string_view ptx) {
-  constexpr std::string_view kSuffix = SLUICE_CLONE_SUFFIX;
+  constexpr std::string_view kSuffixes[] = {SLUICE_CLONE_SUFFIX, SLUICE_ONE_TASK_SUFFIX};
   std::vector<CloneText> found;
   Walker w(ptx);
   for (std::string_view token = w.next(); !token.empty(); token = w.next()) {
@@ -149,7 +148,10 @@ std::vector<CloneText> find_clones(std::string_view ptx) {
     c.name_end = w.at();
     c.name_begin = c.name_end - name.size();
     c.directives = c.name_end;
-    bool clampable = name.size() > kSuffix.size() && name.ends_with(kSuffix) && is_name(name[0]);
+    c.name = name;
+    for (std::string_view suffix : kSuffixes)
+      if (name.ends_with(suffix)) c.original = name.substr(0, name.size() - suffix.size());
+    bool clampable = !c.original.empty() && is_name(name[0]);
     std::string_view t = w.next();
     if (t == "(") {
       if (!w.skip_to_close("(", ")")) break;
@@ -160,7 +162,6 @@ std::vector<CloneText> find_clones(std::string_view ptx) {
     if (t != "{") continue;  // a declaration
     if (!w.skip_to_close("{", "}")) break;
     c.end = w.at();
-    c.original = name.substr(0, name.size() - std::min(name.size(), kSuffix.size()));
     if (clampable) found.push_back(c);
   }
   return found;
@@ -171,7 +172,7 @@ std::string add_clamped(std::string_view ptx, std::span<const Clamp> clamps) {
   for (const Clamp& c : clamps) {
     const CloneText& t = c.clone;
     text.append("\n.visible ").append(ptx.substr(t.begin, t.name_begin - t.begin));
-    text.append(t.original).append(kClampedSuffix);
+    text.append(t.name).append(kClampedSuffix);
     text.append(ptx.substr(t.name_end, t.directives - t.name_end));
     text.append("\n.maxnreg ").append(std::to_string(c.registers)).append("\n");
     text.append(ptx.substr(t.directives, t.end - t.directives)).append("\n");
@@ -220,7 +221,7 @@ CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::stri
     return CUDA_SUCCESS;
   }
   for (const Clamp& clamp : clamps) {
-    if (is_sound(api, second, clamp)) out->clamped.emplace_back(clamp.clone.original);
+    if (is_sound(api, second, clamp)) out->clamped.emplace_back(clamp.clone.name);
   }
   std::sort(out->clamped.begin(), out->clamped.end());
   (void)api.cuModuleUnload(out->clamped.empty() ? second : out->cu);
@@ -229,10 +230,10 @@ CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::stri
 }
 
 CUfunction clamped_form(const gpu::DriverApi& api, CUmodule module,
-                        std::span<const std::string> clamped, std::string_view name) {
-  if (!std::binary_search(clamped.begin(), clamped.end(), name)) return nullptr;
+                        std::span<const std::string> clamped, std::string_view clone) {
+  if (!std::binary_search(clamped.begin(), clamped.end(), clone)) return nullptr;
   CUfunction f = nullptr;
-  const std::string full = std::string(name) + kClampedSuffix;
+  const std::string full = std::string(clone) + kClampedSuffix;
   return api.cuModuleGetFunction(&f, module, full.c_str()) == CUDA_SUCCESS ? f : nullptr;
 }
 

@@ -1,5 +1,5 @@
-// Clones that would fit fewer blocks on an SM than their originals, because the loop around them needs
-// registers: a third form of such a kernel, compiled with no more registers than keep the original's
+// Clones that would fit fewer blocks on an SM than their originals, because what is around them needs
+// registers: another form of such a clone, compiled with no more registers than keep the original's
 // place (R5 of the census; NVIDIA, PTX ISA, ".maxnreg").
 //
 // Whether a clone loses a place is known only when the driver has compiled it. So a module is loaded
@@ -23,16 +23,16 @@
 
 namespace sluice::worker {
 
-// Of the third form, behind the original's name.
-inline constexpr char kClampedSuffix[] = "__sluice_clamped";
+// Of a clamped form, behind the clone's name.
+inline constexpr char kClampedSuffix[] = "_clamped";
 
-// A clone in the text of a module: where its `.entry` begins and ends, its name (that of the original
-// without SLUICE_CLONE_SUFFIX), and where a directive can be added.
+// A clone in the text of a module (its name ends in SLUICE_CLONE_SUFFIX or SLUICE_ONE_TASK_SUFFIX): where
+// its `.entry` begins and ends, its name, that of its original, and where a directive can be added.
 struct CloneText {
   size_t begin = 0, end = 0;            // from ".entry" to behind the closing brace
   size_t name_begin = 0, name_end = 0;  // the clone's name
   size_t directives = 0;                // behind the parameter list
-  std::string_view original;            // into the text
+  std::string_view name, original;      // into the text
 };
 // The clones with a body that say nothing of registers themselves, in the order of the text. Linear in
 // the text; what it cannot follow ends the list.
@@ -43,7 +43,7 @@ struct Clamp {
   CloneText clone;
   uint32_t registers;
 };
-// The text with a third form behind it for each.
+// The text with a clamped form behind it for each.
 std::string add_clamped(std::string_view ptx, std::span<const Clamp> clamps);
 
 // What registers of an SM are given out in.
@@ -58,17 +58,17 @@ uint32_t bucket_top(uint32_t registers, const RegisterFile& file);
 
 struct FittedModule {
   CUmodule cu = nullptr;
-  std::vector<std::string> clamped;  // kernels that have a third form, sorted
+  std::vector<std::string> clamped;  // clones that have a clamped form, by name, sorted
 };
 // Loads a module whose clones are to be launched. `log`: room for the compiler's words about an error in
 // the text (with a 0 at its end), may be empty. Takes as long as one or two compilations.
 CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,
                      std::span<char> log, FittedModule* out);
-// The third form of a kernel of a module loaded so, or null.
+// The clamped form of the clone of this name, of a module loaded so, or null.
 CUfunction clamped_form(const gpu::DriverApi& api, CUmodule module,
-                        std::span<const std::string> clamped, std::string_view name);
+                        std::span<const std::string> clamped, std::string_view clone);
 
-// The forms of one kernel; `clone` is not null.
+// The forms of one kernel, with one of its clones; `clone` is not null.
 struct CloneForms {
   CUfunction original = nullptr, clone = nullptr, clamped = nullptr;
 };
@@ -77,8 +77,8 @@ struct ChosenForm {
   uint32_t blocks_per_sm = 0;  // 0: it does not fit, or the driver does not know the shape
 };
 // The form for launches of `threads` threads a block with so much dynamic shared memory (the clones'
-// has the loop's share besides): the third one where the second holds fewer blocks than the original
-// and the third more than the second. Lets the clones have that much shared memory.
+// has the loop's share besides): the clamped one where the clone holds fewer blocks than the original
+// and the clamped one more than the clone. Lets the clones have that much shared memory.
 ChosenForm choose_form(const gpu::DriverApi& api, const CloneForms& forms, uint32_t threads,
                        uint32_t dynamic_shared, uint32_t clone_dynamic_shared);
 

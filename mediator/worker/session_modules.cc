@@ -98,20 +98,23 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
     if (api_.cuModuleGetFunction(&clone, module->cu, (name + SLUICE_CLONE_SUFFIX).c_str()) == CUDA_SUCCESS &&
         takes_block_too(api_, clone, f->params)) {
       f->clone = clone;
-      f->clamped = clamped_form(api_, module->cu, module->clamped, name);
+      f->clamped = clamped_form(api_, module->cu, module->clamped, name + SLUICE_CLONE_SUFFIX);
       if (f->clamped && !takes_block_too(api_, f->clamped, f->params)) f->clamped = nullptr;
       f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
       f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
       f->form.once = guest_flags & SLUICE_FUNCTION_ONCE;
       CUfunction second = nullptr;
+      const std::string second_name = name + SLUICE_ONE_TASK_SUFFIX;
       if (!f->form.once &&
-          api_.cuModuleGetFunction(&second, module->cu, (name + SLUICE_ONE_TASK_SUFFIX).c_str()) == CUDA_SUCCESS &&
+          api_.cuModuleGetFunction(&second, module->cu, second_name.c_str()) == CUDA_SUCCESS &&
           takes_block_too(api_, second, f->params)) {
         f->one_task = second;
+        second = clamped_form(api_, module->cu, module->clamped, second_name);
+        if (second && takes_block_too(api_, second, f->params)) f->one_task_clamped = second;
       }
       if ((guest_flags & SLUICE_FUNCTION_RESUMABLE) && state_bytes <= SLUICE_RESUME_MAX_BYTES) {
         f->form.resumable = true;
-        f->one_task = nullptr;
+        f->one_task = f->one_task_clamped = nullptr;
         f->form.state_bytes = state_bytes;
       } else if (guest_flags & SLUICE_FUNCTION_RESUMABLE) {
         f->clone = nullptr;  // its launches would write beyond what they are given

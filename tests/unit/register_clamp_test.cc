@@ -1,4 +1,4 @@
-// The third form of clones that lose a place on an SM (mediator/worker/register_clamp.h): which text it
+// The clamped form of clones that lose a place on an SM (mediator/worker/register_clamp.h): which text it
 // is added to, with how many registers, and when it is launched; on the software GPU.
 #include <gtest/gtest.h>
 
@@ -41,23 +41,27 @@ TEST(RegisterClampText, FindsClonesAndNothingElse) {
                            ".entry d__sluice ( .param .align 8 .b8 p[128] ) .maxntid 64, 1, 1\n"
                            "{ { .reg .b32 %r<2>; } ret; }\n"
                            ".visible .entry e__sluice { ret; }\n"
+                           ".entry e__sluice_once() { ret; } .entry __sluice_once() { ret; }\n"
                            ".extern .entry f__sluice(.param .u32 p);\n"
                            ".visible .entry g__sluice() .maxnreg 40 { ret; }\n"
                            ".func h__sluice() { ret; }\n"
                            ".entry __sluice() { ret; }\n.entryi__sluice() { ret; }\n";
   const auto found = find_clones(text);
-  ASSERT_EQ(found.size(), 2u);
+  ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].original, "d");
   EXPECT_EQ(found[1].original, "e");
+  EXPECT_EQ(found[2].original, "e");
+  EXPECT_EQ(found[2].name, "e__sluice_once");
   EXPECT_EQ(text.substr(found[0].name_begin, found[0].name_end - found[0].name_begin), "d__sluice");
   EXPECT_EQ(text.substr(found[0].end - 7, 7), " ret; }");
-  const std::vector<Clamp> clamps = {{found[0], 40}, {found[1], 32}};
+  const std::vector<Clamp> clamps = {{found[0], 40}, {found[1], 32}, {found[2], 24}};
   const std::string all = add_clamped(text, clamps);
   EXPECT_EQ(all.substr(0, text.size()), text);
   EXPECT_EQ(all.substr(text.size()),
             "\n.visible .entry d__sluice_clamped ( .param .align 8 .b8 p[128] )\n.maxnreg 40\n"
             " .maxntid 64, 1, 1\n{ { .reg .b32 %r<2>; } ret; }\n"
-            "\n.visible .entry e__sluice_clamped\n.maxnreg 32\n { ret; }\n");
+            "\n.visible .entry e__sluice_clamped\n.maxnreg 32\n { ret; }\n"
+            "\n.visible .entry e__sluice_once_clamped()\n.maxnreg 24\n { ret; }\n");
 }
 
 TEST(RegisterClampText, BrokenTextEndsTheList) {
@@ -106,7 +110,7 @@ class RegisterClamp : public testing::Test {
     return n;
   }
   CloneForms forms(const FittedModule& m, const std::string& name) {
-    return {get(m.cu, name), get(m.cu, name + SLUICE_CLONE_SUFFIX), clamped_form(api, m.cu, m.clamped, name)};
+    return {get(m.cu, name), get(m.cu, name + SLUICE_CLONE_SUFFIX), clamped_form(api, m.cu, m.clamped, name + SLUICE_CLONE_SUFFIX)};
   }
   gpu::DriverApi api;
   CUdevice device = 0;
@@ -122,7 +126,7 @@ TEST_F(RegisterClamp, WhoLosesAPlaceGetsAThirdForm) {
   ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive) + wide_kernel("widest", 160)),
                         {}, &m),
             CUDA_SUCCESS);
-  EXPECT_EQ(m.clamped, std::vector<std::string>{"wide"});
+  EXPECT_EQ(m.clamped, (std::vector<std::string>{"wide__sluice", "wide__sluice_once"}));
   const CloneForms wide = forms(m, "wide"), widest = forms(m, "widest");
   ASSERT_NE(wide.clamped, nullptr);
   EXPECT_EQ(widest.clamped, nullptr) << "169 to 255 registers are one bucket";
@@ -139,6 +143,27 @@ TEST_F(RegisterClamp, WhoLosesAPlaceGetsAThirdForm) {
   EXPECT_EQ(choose_form(api, widest, 64, 0, 0).function, widest.clone);
   EXPECT_EQ(choose_form(api, wide, 2048, 0, 0).blocks_per_sm, 0u);
   EXPECT_EQ(choose_form(api, wide, 1024, 0, ~0u).blocks_per_sm, 0u) << "more shared memory than there is";
+}
+
+TEST_F(RegisterClamp, ClonesWithOneTaskABlockGetOneToo) {
+  // The narrowest kernel whose clone of one task a block needs more than 64 registers.
+  for (int live = kLive; live <= 62; ++live) {
+    SCOPED_TRACE(live);
+    FittedModule m;
+    ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", live)), {}, &m), CUDA_SUCCESS);
+    const std::string name = "wide" SLUICE_ONE_TASK_SUFFIX;
+    const CloneForms f{get(m.cu, "wide"), get(m.cu, name), clamped_form(api, m.cu, m.clamped, name)};
+    if (registers(f.clone) <= 64) continue;
+    EXPECT_EQ(m.clamped, (std::vector<std::string>{"wide" SLUICE_CLONE_SUFFIX, name}));
+    ASSERT_NE(f.clamped, nullptr);
+    EXPECT_LE(registers(f.original), 64);
+    EXPECT_EQ(static_cast<uint32_t>(registers(f.clamped)),
+              bucket_top(static_cast<uint32_t>(registers(f.original)), {}));
+    EXPECT_EQ(choose_form(api, f, 1024, 0, 0).function, f.clamped);
+    EXPECT_EQ(choose_form(api, f, 32, 0, 0).function, f.clone);
+    return;
+  }
+  FAIL() << "no width at which only the clone needs more than 64 registers";
 }
 
 TEST_F(RegisterClamp, AllFormsHaveTheSameVariables) {

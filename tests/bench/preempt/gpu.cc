@@ -87,8 +87,9 @@ Module Gpu::load(const std::string& ptx) {
       if (r.one_task_too) {
         CU(api.cuModuleGetFunction(&k.one_task, m.cu, (r.name + SLUICE_ONE_TASK_SUFFIX).c_str()));
         CU(api.cuFuncGetAttribute(&k.one_task_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.one_task));
+        k.one_task_clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name + SLUICE_ONE_TASK_SUFFIX);
       }
-      k.clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name);
+      k.clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name + SLUICE_CLONE_SUFFIX);
       if (k.clamped) CU(api.cuFuncGetAttribute(&k.clamped_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.clamped));
     }
     m.kernels.emplace(r.name, k);
@@ -150,7 +151,7 @@ CloneLaunch::CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& la
   one_task_ = second || kernel.report.once;
   if (one_task_) shared_ = launch.dynamic_shared;
   const worker::CloneForms forms =
-      second ? worker::CloneForms{kernel.original, kernel.one_task, nullptr}
+      second ? worker::CloneForms{kernel.original, kernel.one_task, settings_.clamp ? kernel.one_task_clamped : nullptr}
              : worker::CloneForms{kernel.original, kernel.clone, settings_.clamp ? kernel.clamped : nullptr};
   const worker::ChosenForm form = worker::choose_form(
       gpu.api, forms, launch.block[0] * launch.block[1] * launch.block[2], launch.dynamic_shared, shared_);

@@ -36,7 +36,7 @@ enum class Signal {
 inline constexpr const char* kSignalNames[] = {"proxy", "stream-write", "copy", "host"};
 
 struct Kernel {
-  CUfunction original = nullptr, clone = nullptr, clamped = nullptr, one_task = nullptr;
+  CUfunction original = nullptr, clone = nullptr, clamped = nullptr, one_task = nullptr, one_task_clamped = nullptr;
   passes::KernelReport report;
   int registers = 0, clone_registers = 0, clamped_registers = 0, one_task_registers = 0;
 };
