@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <unordered_set>
 
 #include "kernels/passes/persistent.h"
@@ -162,6 +163,9 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     if (v.space == Space::kShared) shared_use(v);
     if (v.space == Space::kReg && is_shadowing(v.name))
       opaque(v.line, "shadowing", "declares a register named like a special register");
+    // A clone would have one of its own.
+    if (v.space == Space::kGlobal || v.space == Space::kConst || v.space == Space::kTex)
+      opaque(v.line, "linked", "declares a variable of the module in its body");
   }
 
   struct Sync {
@@ -171,6 +175,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
   std::vector<Sync> syncs;
   bool asynchronous = false;
   std::vector<std::uint32_t> call_statements;
+  std::optional<ptx::RegisterTable> registers;  // where there are calls
   std::unordered_set<std::string_view> used_shared;
   const auto& statements = f.statements;
   for (std::uint32_t i = 0; i < statements.size(); ++i) {
@@ -237,7 +242,12 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
       const std::size_t k = !s.operands.empty() && s.operands[0].starts_with('(') ? 1 : 0;
       if (k < s.operands.size()) {
         const std::string_view name = s.operands[k];
-        if (by_name_.count(name) != 0) call.callee = name;
+        if (by_name_.count(name) != 0) {
+          call.callee = name;
+          if (!registers) registers.emplace(f);
+          if (registers->number(name, s) != ptx::RegisterTable::kNone)
+            opaque(s.line, "shadowing", "calls through a register named like a function");
+        }
       }
       out.calls.push_back(call);
     }

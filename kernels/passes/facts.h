@@ -109,10 +109,11 @@ class ModuleFacts {
   FunctionFacts gather(const ptx::Function& function) const;
   void find_address_taken();
   struct Reach {
+    const ModuleFacts* module = nullptr;
     std::unordered_set<std::string_view> functions;
     bool by_pointer = false;  // one of those that a call through a pointer may reach
     bool operator()(std::string_view callee) const {
-      return callee.starts_with('%') ? by_pointer : functions.count(callee) != 0;
+      return module->by_name_.count(callee) == 0 ? by_pointer : functions.count(callee) != 0;
     }
   };
   Reach functions_that(bool (*does)(const ptx::Statement&)) const;

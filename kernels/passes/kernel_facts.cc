@@ -75,6 +75,7 @@ void ModuleFacts::find_address_taken() {
 // Text only, before any function is analysed: loops of the callers ask for it.
 ModuleFacts::Reach ModuleFacts::functions_that(bool (*does)(const ptx::Statement&)) const {
   Reach out;
+  out.module = this;
   std::unordered_map<std::string_view, std::vector<std::string_view>> callers;
   std::vector<std::string_view> work;
   for (const Function& f : module_.functions()) {
@@ -103,7 +104,7 @@ ModuleFacts::Reach ModuleFacts::functions_that(bool (*does)(const ptx::Statement
                                [&](const Function* f) { return out.functions.count(f->name) != 0; });
   if (!out.by_pointer) return out;
   for (const auto& [callee, by] : callers)
-    if (callee.starts_with('%'))
+    if (by_name_.count(callee) == 0)
       for (std::string_view caller : by)
         if (out.functions.insert(caller).second) work.push_back(caller);
   reach();

@@ -66,8 +66,9 @@ class Analysis {
       guards_.push_back({guard, branches[k].reconvergence, {}});
       guards_.back().region = leading_on(branches[k].region, matters);
       is_guard_.insert(guard);
-      if (blocks_[guard].successors.size() != 2 ||
-          cfg_.function().statements[blocks_[guard].terminator].guard.empty())
+      const ptx::Statement& last = cfg_.function().statements[blocks_[guard].terminator];
+      if (blocks_[guard].successors.size() != 2 || last.guard.empty() ||
+          ptx::base_opcode(last.opcode) == "brx")
         refuse("has an indexed branch that separates lanes with warp collectives to come");
       for (std::uint32_t at : guards_.back().region) sets_[at].push_back(guard);
     }

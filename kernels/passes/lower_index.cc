@@ -59,6 +59,16 @@ bool LowerIndex::names_lower(std::string_view address) {
   return t.plus_index && !t.minus_index && t.negative && !t.step_up;
 }
 
+bool LowerIndex::index_from(std::string_view reg,
+                            const std::function<bool(const ptx::Statement&)>& where) {
+  const auto definitions = definitions_.find(reg);
+  if (definitions == definitions_.end()) return false;
+  for (const Statement* s : definitions->second)
+    if (!where(*s)) return false;
+  const Terms t = of_register(reg);
+  return t.plus_index || t.minus_index;
+}
+
 bool LowerIndex::constant(std::string_view operand, std::uint64_t& value) const {
   if (ptx::parse_integer(operand, value)) return true;
   const auto definitions = definitions_.find(operand);

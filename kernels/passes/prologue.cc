@@ -2,9 +2,11 @@
 // kernels that one block cannot run again and again. See admission.h.
 #include <algorithm>
 #include <array>
+#include <unordered_set>
 
 #include "kernels/passes/admission.h"
 #include "kernels/passes/clone.h"
+#include "kernels/ptx/registers.h"
 
 namespace sluice::passes {
 
@@ -32,17 +34,48 @@ bool leaves_no_trace(const ptx::Statement& s) {
   return true;
 }
 
+// Whether an address is made of what memory holds. A block behind a launch that was evicted asks in vain, and
+// what that launch would have written, it finds unwritten: such an address may be any.
+class LoadedValues {
+ public:
+  // In the order of the text; false: a load through a loaded value, or under one as its guard.
+  bool pass(const ptx::Statement& s) {
+    bool loaded = made_of(s.guard);
+    for (std::size_t k = 1; k < s.operands.size(); ++k) loaded |= made_of(s.operands[k]);
+    const bool load = ptx::base_opcode(s.opcode) == "ld" && !ptx::has_modifier(s.opcode, "param");
+    if (load && loaded) return false;
+    if (!load && !loaded) return true;
+    std::size_t at = 0;
+    for (std::string_view name = ptx::next_identifier(s.operands[0], at); !name.empty();
+         name = ptx::next_identifier(s.operands[0], at))
+      names_.insert(name.substr(0, name.find('.')));
+    return true;
+  }
+
+ private:
+  bool made_of(std::string_view operand) const {
+    std::size_t at = 0;
+    for (std::string_view name = ptx::next_identifier(operand, at); !name.empty();
+         name = ptx::next_identifier(operand, at))
+      if (names_.count(name.substr(0, name.find('.'))) != 0) return true;
+    return false;
+  }
+  std::unordered_set<std::string_view> names_;  // registers; what they hold later may be another value
+};
+
 // Up to here every thread comes, and together.
 std::uint32_t where_to_check(const ptx::Function& entry) {
   std::uint32_t at = entry.body_range.begin + 1;
   std::size_t ahead = 0;
+  LoadedValues loaded;
   for (const ptx::Statement& s : entry.statements) {
     if (s.scope != 0) break;
     if (s.kind == ptx::StatementKind::kDeclaration || s.opcode == ".loc") {
       at = s.range.end;
       continue;
     }
-    if (s.kind != ptx::StatementKind::kInstruction || !leaves_no_trace(s) || ++ahead > kMostAhead)
+    if (s.kind != ptx::StatementKind::kInstruction || s.operands.empty() || !leaves_no_trace(s) ||
+        !loaded.pass(s) || ++ahead > kMostAhead)
       break;
     at = s.range.end;
   }

@@ -3,6 +3,8 @@
 // Static shared memory where the kernel uses no dynamic shared memory. Otherwise the end of it,
 // because new static memory would move its base, on whose alignment kernels rely. The same where
 // static memory has no room.
+#include <algorithm>
+
 #include "kernels/passes/clone.h"
 
 namespace sluice::passes {
@@ -17,9 +19,13 @@ constexpr std::uint64_t kMaxStaticSharedBytes = 48 * 1024;
 Finding place_slots(Clone& clone) {
   const KernelFacts& facts = clone.in.facts;
   const bool room = facts.static_shared_bytes + 2 * kSlotBytes <= kMaxStaticSharedBytes;
+  // All such arrays begin at one address, so one of the module's serves where only the body has a name for it.
+  const bool of_body = std::any_of(
+      clone.in.entry.variables.begin(), clone.in.entry.variables.end(),
+      [&](const ptx::Variable& v) { return v.name == facts.dynamic_shared; });
   if (facts.dynamic_shared.empty() && room) {
     clone.slot = SlotPlace::kStatic;
-  } else if (!facts.dynamic_shared.empty()) {
+  } else if (!facts.dynamic_shared.empty() && !of_body) {
     clone.slot = SlotPlace::kDynamicEnd;
     clone.options.dynamic_shared = facts.dynamic_shared;
   } else {

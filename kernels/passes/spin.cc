@@ -27,9 +27,11 @@ bool block_internal(const Statement& s) {
 
 bool reads_others(const Statement& s, bool ordered_loop) {
   const std::string_view base = base_opcode(s.opcode);
-  if (base != "ld" && base != "atom") return false;
+  const bool plain = base == "ld" || base == "ldu" || base == "suld" ||
+                     (base == "multimem" && has_modifier(s.opcode, "ld_reduce"));
+  if (!plain && base != "atom") return false;
   if (block_internal(s)) return false;
-  if (base == "ld") {
+  if (plain) {
     // A plain load in a loop with a fence or a sleep is read anew as well.
     return ordered_loop || has_modifier(s.opcode, "volatile") ||
            has_modifier(s.opcode, "relaxed") || has_modifier(s.opcode, "acquire") ||
@@ -58,7 +60,8 @@ bool surely_advances(const Statement& s, const LowerIndex& values) {
 // An atomic that leaves memory as it is: a load in disguise, which Triton and others use.
 bool only_reads(const Statement& s, const LowerIndex& values) {
   if (base_opcode(s.opcode) == "ld") return true;
-  if (has_modifier(s.opcode, "cas")) return true;  // reads_others() let only such ones through
+  if (has_modifier(s.opcode, "cas"))
+    return s.operands.size() > 3 && s.operands[2] == s.operands[3];
   std::uint64_t value = 1;
   return (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "or") ||
           has_modifier(s.opcode, "xor")) &&
@@ -120,6 +123,9 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
         ordered[component[b]] = true;
 
   LowerIndex lower(cfg.function());
+  const auto number = [&](const Statement& s) {
+    return static_cast<std::uint32_t>(&s - statements.data());
+  };
   std::vector<std::uint32_t> sources, counters;
   std::vector<std::vector<std::uint32_t>> polls(blocks.size());  // by component
   std::vector<bool> counting(blocks.size());
@@ -129,7 +135,13 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
       const Statement& s = statements[i];
       if (s.kind != StatementKind::kInstruction) continue;
       if (advances_counter(s) && !only_reads(s, lower)) counting[component[b]] = true;
-      if (!reads_others(s, ordered[component[b]]) &&
+      // A swap that waits for its block's turn; one that retries has a new value to compare each time.
+      const bool turn = base_opcode(s.opcode) == "atom" && has_modifier(s.opcode, "cas") &&
+                        !block_internal(s) && s.operands.size() > 3 &&
+                        lower.index_from(s.operands[2], [&](const Statement& by) {
+                          return component[cfg.block_of(number(by))] != component[b];
+                        });
+      if (!turn && !reads_others(s, ordered[component[b]]) &&
           !calls_what_polls(s, callees, ordered[component[b]]))
         continue;
       sources.push_back(i);
@@ -144,7 +156,9 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
     for (std::uint32_t i : from) {
       // Not plain loads, which only a fence in the loop makes polls: they are mostly data.
       const bool call = base_opcode(statements[i].opcode) == "call";
-      if (call || reads_others(statements[i], false)) polling[component[cfg.block_of(i)]] = true;
+      const bool swap = has_modifier(statements[i].opcode, "cas") && !block_internal(statements[i]);
+      if (call || swap || reads_others(statements[i], false))
+        polling[component[cfg.block_of(i)]] = true;
       if (call) returning.push_back(i);
     }
     auto dependence = ptx::Divergence::depending_on(cfg, post_dominators, from);

@@ -42,6 +42,9 @@ class DataFlow {
   explicit DataFlow(const Function& f) : function_(f), table_(f) {
     for (const Variable& p : f.params)
       if (p.space == Space::kParam && f.is_entry) parameters_.insert(p.name);
+    // What a call returns may stand in a variable that hides a parameter in its scope.
+    for (const Variable& v : f.variables)
+      if (v.space == Space::kParam) parameters_.erase(v.name);
     for (const Variable& p : f.params)
       if (const std::uint32_t n = table_.number(p.name); n != RegisterTable::kNone)
         parameter_registers_.push_back(n + 1);

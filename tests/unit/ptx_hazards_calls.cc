@@ -32,6 +32,21 @@ $CLEARED:
 })";
 
 const Hazard kHazards[] = {
+    // What a call returns stands in a variable that hides a parameter, which is the same for all threads.
+    {"result_hides_a_parameter", "unified", {9, 1, 1}, {96, 1, 1}, 0, 600,
+     ".func (.param .b32 back) same(.param .b32 value) { .reg .b32 %r<2>;\n"
+     "ld.param.u32 %r1, [value]; st.param.b32 [back], %r1; ret; }", R"(
+	{
+	.param .b32 n, value;
+	st.param.b32 [value], %r0;
+	call.uni (n), same, (value);
+	ld.param.u32 %r10, [n];
+	}
+	setp.gt.u32 %p1, %r10, 40;
+	@%p1 ret;
+	bar.sync 0;
+	st.global.u32 [%rd2], %r3;
+	ret;)"},
     // Threads that have returned are missing at the function's barriers.
     {"barrier_in_function", "unified", {9, 1, 1}, {96, 1, 1}, 0, 600, kSumInFunction, R"(
 	setp.eq.u32 %p1, %r0, 0;

@@ -122,6 +122,29 @@ TEST(PtxRewrite, OneTaskABlockAsksBeforeAChainOfCarries) {
   EXPECT_LT(check, clone.find("add.cc.u32"));
 }
 
+// R34: behind an evicted launch a block finds memory unwritten, and must not follow what it loads there.
+TEST(PtxRewrite, OneTaskABlockAsksBeforeItFollowsWhatItLoaded) {
+  for (const char* follow :
+       {"ld.global.u64 %rd2, [%rd1]; add.s64 %rd3, %rd2, 4; ld.global.u32 %r3, [%rd3];",
+        "ld.const.u64 %rd2, [c]; mov.b64 {%r1, %r2}, %rd2; cvt.u64.u32 %rd3, %r2; ld.u32 %r3, [%rd3+4];",
+        "ld.global.v2.u64 {%rd2, %rd3}, [%rd1]; ld.global.u32 %r3, [%rd3];",
+        "ld.global.u32 %r1, [%rd1]; setp.ne.u32 %p1, %r1, 0; @%p1 ld.global.u32 %r3, [%rd1+8];"}) {
+    SCOPED_TRACE(follow);
+    auto rewritten = rewrite_module(std::string(kHead) +
+                                    ".const .u64 c; .entry k(.param .u64 p) { .reg .pred %p<2>;\n"
+                                    ".reg .u32 %r<4>; .reg .u64 %rd<4>; ld.param.u64 %rd1, [p];\n" +
+                                    follow + " st.global.u32 [%rd1], %r3; ret; }");
+    ASSERT_TRUE(rewritten);
+    ASSERT_TRUE(rewritten->kernels[0].one_task_too);
+    const std::string clone = rewritten->text.substr(rewritten->text.find("k" SLUICE_ONE_TASK_SUFFIX));
+    const std::size_t check = clone.find("bar.red.or.pred");
+    ASSERT_NE(check, clone.npos);
+    EXPECT_GT(check, clone.find(std::string(follow).substr(0, 20))) << "the first load waits for nothing";
+    const std::string last = std::string(follow).substr(std::string(follow).rfind("ld."));
+    EXPECT_LT(check, clone.find(last));
+  }
+}
+
 TEST(PtxRewrite, NamesAreFree) {
   auto rewritten = rewrite_module(std::string(kHead) +
                                   ".global .u32 sluice7_x;\n// sluice41_ sluice99999999999\n"
@@ -202,13 +225,21 @@ TEST(PtxRewrite, SpinLoops) {
        {"ld.volatile.global.u32 %r1, [%rd1];", "ld.acquire.gpu.u32 %r1, [%rd1];",
         "ld.relaxed.sys.global.u32 %r1, [%rd1];", "membar.gl; ld.global.u32 %r1, [%rd1];",
         "nanosleep.u32 20; ld.u32 %r1, [%rd1];", "atom.global.or.b32 %r1, [%rd1], 0;",
-        "atom.global.cas.b32 %r1, [%rd1], 0, 0;"})
+        "atom.global.cas.b32 %r1, [%rd1], 0, 0;", "membar.gl; ldu.global.u32 %r1, [%rd1];",
+        "membar.gl; suld.b.1d.b32.trap {%r1}, [%rd1, {%r2}];",
+        "multimem.ld_reduce.acquire.gpu.global.add.u32 %r1, [%rd1];"})
     EXPECT_FALSE(only(loop(waits)).evictable) << waits;
   for (const char* goes :
        {"ld.global.u32 %r1, [%rd1];", "ld.volatile.shared.u32 %r1, [%r2];",
         "ld.acquire.cta.u32 %r1, [%rd1];", "atom.global.cas.b32 %r1, [%rd1], 0, 1;",
         "atom.global.exch.b32 %r1, [%rd1], 1;"})
     EXPECT_TRUE(only(loop(goes)).evictable) << goes;
+  // A swap that only its block's turn lets succeed; one that takes whatever comes is a retry.
+  const std::string turn =
+      "mov.u32 %r2, %ctaid.x; add.u32 %r3, %r2, 1; L: atom.global.cas.b32 %r0, [%rd0], %r2, %r3;"
+      "setp.ne.u32 %q0, %r0, ";
+  EXPECT_EQ(only(kernel_of(turn + "%r2; @%q0 bra L;")).code, "waits");
+  EXPECT_EQ(only(kernel_of(turn + "%r2; mov.u32 %r2, %r0; @%q0 bra L;")).code, "");
   // A fence, or the load, in a function that the loop calls.
   const std::string called = std::string(kHead) +
                              ".func fence() { membar.gl; ret; }\n"
@@ -223,9 +254,35 @@ TEST(PtxRewrite, SpinLoops) {
   EXPECT_EQ(only(calling("membar.gl; " + look)).code, "waits");
   EXPECT_EQ(only(calling("call fence; " + look)).code, "waits");
   EXPECT_TRUE(only(calling(look)).evictable);
+  // The same through a pointer, whatever its register is called.
+  for (const std::string pointer : {"%look", "pointer"}) {
+    std::string by_pointer = look;
+    by_pointer.replace(by_pointer.find("look, (a)"), 9, pointer + ", (a), P");
+    EXPECT_EQ(only(called + loop(".reg .b64 " + pointer + "; P: .callprototype (.param .b32 _) _ (.param .b64 _); mov.u64 " +
+                                 pointer + ", look; membar.gl; " + by_pointer)
+                                .substr(std::string(kHead).size()))
+                  .code,
+              "waits")
+        << pointer;
+  }
   EXPECT_TRUE(only(calling("call fence; add.u32 %r1, %r1, 1;")).evictable);
   // Reading a flag in a loop whose end does not depend on it is no wait.
   EXPECT_TRUE(only(loop("ld.volatile.global.u32 %r2, [%rd1]; add.u32 %r1, %r1, 1;")).evictable);
+}
+
+// A register that hides a function, and a variable that each clone would have for itself.
+TEST(PtxRewrite, NamesOfTheModuleInABody) {
+  const std::string functions = std::string(kHead) + ".func f() { ret; } .func g() { ret; } .global .u64 t[1] = {g};\n";
+  const std::string call = "P: .callprototype ()_ (); call f, P; ret; }";
+  EXPECT_EQ(only(functions + ".entry k() { .reg .b64 f; mov.u64 f, g; " + call).code, "shadowing");
+  EXPECT_EQ(only(functions + ".entry k() { call f; { .reg .b64 f; } ret; }").code, "");
+  EXPECT_EQ(only(std::string(kHead) + ".entry k() { .global .u32 n; ret; }").code, "linked");
+  EXPECT_EQ(only(std::string(kHead) + ".entry k() { .const .u32 n = 4; ret; }").code, "linked");
+  // The loop's words stand behind dynamic shared memory that only the body names.
+  auto dynamic = rewrite_module(std::string(kHead) + ".entry k() { .reg .b32 %r; .extern .shared .b8 d[]; mov.u32 %r, d; ret; }");
+  ASSERT_TRUE(dynamic);
+  const std::string clone = dynamic->text.substr(dynamic->text.find("k__sluice"));
+  EXPECT_GT(clone.find(", d;"), clone.find(".extern .shared")) << clone;
 }
 
 TEST(PtxRewrite, FunctionsThatEndTheirThreadOrRecur) {
