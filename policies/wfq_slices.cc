@@ -13,7 +13,11 @@
 //     a tenant that waits after each launch gives the rest of its slice away (measured: 2.00 for 4.00) - is gated for a
 //     round whenever that leaves it closer to what it is owed than a turn would. So nobody is further off than a turn of its own.
 //     That is LoGA's and NEON's disengaged fair queuing, with weights and turn by turn. Leads add up to nothing, so somebody is
-//     never gated (work conservation).
+//     never gated (work conservation). A lead is looked at for where in its round the vGPU is: who had its turn just now is ahead
+//     by half of one and is left alone.
+//   - Who waits after its launches and is owed something is served as soon as it is back, and the rest are gated together where it is
+//     owed more than half a round. They are compared with each other, without it: it may be owed for long, and they would all be
+//     ahead. What it is owed over a gap is a mean slice at most.
 //   - Bound where others come, pause or are gated, and over other windows than a second: T / round turns of each, one more or less: |got / owed - 1| <= (slice + switch) / owed in T, that
 //     is n * handover / (handover_loss * T) for n backlogged vGPUs - 1 % for two with 200 us, 4 % and a second - and
 //     (floor + switch) / owed for those below the floor. Shorter slices would cost more than handover_loss.
@@ -40,7 +44,7 @@ namespace {
 class WfqSlices final : public Policy {
  public:
   explicit WfqSlices(const Config& config)
-      : config_(config), clock_(config),
+      : config_(config), clock_(with_credit(config)),
         handover_ns_(static_cast<double>(config.machine.handover_ns)) {}
   std::string_view name() const override { return "wfq"; }
 
@@ -75,6 +79,7 @@ class WfqSlices final : public Policy {
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (!clock_[v].busy) return;
     clock_.turn_idle(now_ns, v);
+    own_[v].waited_ns = now_ns;
     const uint32_t place = own_[v].place;
     busy_[place] = busy_.back();
     own_[busy_.back()].place = place;
@@ -93,7 +98,10 @@ class WfqSlices final : public Policy {
     wake_at(now_ns + static_cast<uint64_t>(handover_ns_), out);
   }
 
-  void on_usage(uint64_t, VgpuId v, const Usage& usage) override { clock_.charge(v, usage.sm_ns); }
+  void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
+    clock_.charge(v, usage.sm_ns);
+    own_[v].used_at_ns = now_ns;
+  }
   void on_left(uint64_t, VgpuId, LeftReason, Actions&) override {}
   void on_handover(uint64_t, uint64_t cost_ns) override {
     const double bound = static_cast<double>(config_.max_quantum_ns) * config_.handover_loss;
@@ -107,14 +115,24 @@ class WfqSlices final : public Policy {
   uint64_t quantum_ns() const override { return mean_slice_ns(); }
 
  private:
+  // What a vGPU is owed over a gap is a mean slice at most: more would gate all others for as long, of whom the light ones
+  // then have nothing for some of their rounds.
+  static Config with_credit(Config c) {
+    const double slice_ns = c.handover_loss > 0 ? static_cast<double>(c.machine.handover_ns) / c.handover_loss : 0;
+    if (slice_ns > 0) c.max_quantum_ns = std::min(c.max_quantum_ns, static_cast<uint64_t>(slice_ns));
+    return c;
+  }
   struct Own {
     uint32_t place = 0;  // in busy_
     bool gated = false;
     uint64_t slice_ns = kUnset;
-    uint64_t wanted_ns = 0;  // in the round that begins
+    uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
+    uint64_t wanted_ns = 0;   // in the round that begins
+    uint64_t waited_ns = 0;   // when it turned idle last; 0: never
   };
   static constexpr uint64_t kUnset = ~0ull;
   static constexpr double kLongestRoundNs = 1e9;
+  static constexpr uint64_t kWaitsNs = 100'000'000;
   // Fitted where one more or less of them matters: few would grow much, of many each is little.
   static constexpr double kWindowNs = 1e9, kFewRounds = 3, kManyRounds = 150;
   static constexpr double kLongestForAllNs = 60e6, kSpare = 1.1;
@@ -149,6 +167,11 @@ class WfqSlices final : public Policy {
     const double quantum = quantum_ns(v), turn = static_cast<double>(slice_for(v, 1e18)) + handover_ns_;
     const bool below_floor = turn >= quantum;
     return lead_ns + turn - quantum > (own_[v].gated && !below_floor ? -0.5 : 0.5) * turn;
+  }
+
+  // It has turned idle lately and is owed something.
+  bool needy(uint64_t now_ns, VgpuId v) const {
+    return own_[v].waited_ns != 0 && now_ns - own_[v].waited_ns < kWaitsNs && clock_.lead_sm_ns(v) < 0;
   }
 
   void set(VgpuId v, uint64_t slice_ns, Actions& out) {
@@ -198,6 +221,21 @@ class WfqSlices final : public Policy {
     per_weight_ns_ = round_of(busy, weights, lightest) / weights;
 
     const double sms = std::max(config_.machine.sm_count, 1u);
+    // Who waits after its launches and is owed something cannot be given it by slices: the rest are then ahead of V together,
+    // and are compared with each other.
+    double lead_of_rest = 0, weight_of_rest = 0, quanta = 0;
+    bool some_needy = false;
+    for (const VgpuId v : busy_) {
+      if (clock_[v].share.priority < top_priority_) continue;
+      if (needy(now_ns, v)) {
+        some_needy = true;
+        continue;
+      }
+      lead_of_rest += static_cast<double>(clock_.lead_sm_ns(v)) / sms;
+      weight_of_rest += clock_[v].share.weight;
+      quanta += quantum_ns(v);
+    }
+    const bool rest_waits = some_needy && lead_of_rest > 0.5 * quanta;
     VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
     double least = 0;
     for (const VgpuId v : busy_) {
@@ -205,10 +243,15 @@ class WfqSlices final : public Policy {
         gate(v, true);
         continue;
       }
-      const double lead_ns = static_cast<double>(clock_.lead_sm_ns(v)) / sms;
-      gate(v, sits_out(v, lead_ns));
+      const double all_ns = static_cast<double>(clock_.lead_sm_ns(v)) / sms;
+      const bool rest = !needy(now_ns, v);
+      const double lead_ns = rest ? all_ns - clock_[v].share.weight / weight_of_rest * lead_of_rest : all_ns;
+      // Who had its turn just now is ahead by half of it, who waits for it behind: neither is anything to mend.
+      const double gone = std::min(static_cast<double>(now_ns - own_[v].used_at_ns) / (per_weight_ns_ * weights), 1.0);
+      const double off_ns = rest ? std::min(lead_ns, lead_ns - quantum_ns(v) * (0.5 - gone)) : lead_ns;
+      gate(v, (rest && rest_waits) || sits_out(v, off_ns));
       own_[v].wanted_ns = slice_for(v, lead_ns);
-      const double turns = lead_ns / clock_[v].share.weight;
+      const double turns = (rest && some_needy ? lead_ns + lead_of_rest : lead_ns) / clock_[v].share.weight;
       if (last == kNoVgpu || turns < least) last = v, least = turns;
     }
     gate(last, false);

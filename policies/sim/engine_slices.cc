@@ -45,6 +45,7 @@ void Engine::rotate() {
   if (current_ != kNoVgpu && !vgpus_[current_].holds.empty()) {
     const uint32_t id = vgpus_[current_].holds.front();
     const VgpuId v = current_;
+    report_usage();  // who holds nothing is not looked at, and a long kernel has no event of its own in its turn
     drop_hold(id);
     account_.set_holding(v, false, now_ns_);
     if (!vgpus_[v].heads.empty()) {

@@ -151,8 +151,10 @@ TEST_P(PolicyProperties, MoreWeightIsNeverLessGpu) {
       };
       const double before = got(w.vgpus[0].share.weight), after = got(w.vgpus[0].share.weight * 2);
       SCOPED_TRACE(std::string(row->name) + ", seed " + std::to_string(seed));
-      // A turn more or less at the end of the run is no breach of it.
-      EXPECT_GE(after, before - 0.03 * static_cast<double>(w.horizon_ns) * w.gpu.sm_count);
+      // A turn more or less at the end of the run is no breach of it; loga's is a suspension, as long as a pause (5 ms a vGPU, half
+      // as much more at most).
+      const double suspension_ns = row->name == "loga" ? 7.5e6 * static_cast<double>(w.vgpus.size()) : 0;
+      EXPECT_GE(after, before - (0.03 * static_cast<double>(w.horizon_ns) + suspension_ns) * w.gpu.sm_count);
       keep("monotonicity", *row, seed);
     }
   }
