@@ -21,6 +21,23 @@ $AGAIN:
 	add.u32 %r12, %r12, %r10;
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
+    // Written in one place, but threads that pass it by keep what an earlier turn of the loop wrote.
+    {"value_of_an_earlier_turn", "unified", {9, 1, 1}, {70, 1, 1}, 0, 0, "", R"(
+	mov.u32 %r10, 0;
+$AGAIN:
+	setp.gt.u32 %p1, %r10, 0;
+	setp.gt.and.u32 %p1, %r0, 20, %p1;
+	@%p1 bra $PAST;
+	mov.u32 %r11, %r10;
+$PAST:
+	add.u32 %r10, %r10, 1;
+	setp.lt.u32 %p2, %r10, 2;
+	@%p2 bra $AGAIN;
+	setp.eq.u32 %p3, %r11, 0;
+	@%p3 ret;
+	bar.sync 0;
+	st.global.u32 [%rd2], %r3;
+	ret;)"},
     // Threads behind the end of the data return before the first barrier.
     {"return_before_barrier",
      "unified",
