@@ -74,6 +74,18 @@
   X(0x064, cuMemGetAddressRange_v2, kReply, Out, Out, Dev) \
   X(0x065, cuMemAllocAsync, kReply, Out, In, HInOrNull<SLUICE_HANDLE_STREAM>) \
   X(0x066, cuMemFreeAsync, kReply, Dev, HInOrNull<SLUICE_HANDLE_STREAM>) \
+  /* virtual memory management; the session does all of it (mediator/worker/virtual_memory.cc) */ \
+  X(0x067, cuMemAddressReserve, kReply, Out, In, In, In, In) \
+  X(0x068, cuMemAddressFree, kReply, In, In) \
+  X(0x069, cuMemCreate, kReply, Out, In, InStruct, In) \
+  X(0x06a, cuMemRelease, kReply, In) \
+  X(0x06b, cuMemMap, kReply, In, In, In, In, In) \
+  X(0x06c, cuMemUnmap, kReply, In, In) \
+  X(0x06d, cuMemSetAccess, kReply, In, In, InArray<3>, In) \
+  X(0x06e, cuMemGetAccess, kReply, Out, InStruct, In) \
+  X(0x06f, cuMemGetAllocationGranularity, kReply, Out, InStruct, In) \
+  X(0x070, cuMemGetAllocationPropertiesFromHandle, kReply, Out, In) \
+  X(0x071, cuMemRetainAllocationHandle, kReply, Out, Address) \
   /* tensor maps: the driver's arithmetic; it looks at no memory behind the address */ \
   X(0x0a0, cuTensorMapEncodeTiled, kReply, Out, In, In, Address, InArray<2>, InArray<2, 1>, InArray<2>, InArray<2>, In, In, In, In) \
   X(0x0a1, cuTensorMapEncodeIm2col, kReply, Out, In, In, Address, InArray<2>, InArray<2, 1>, InArray<2, 2>, InArray<2, 2>, In, In, InArray<2>, In, In, In, In) \

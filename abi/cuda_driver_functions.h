@@ -172,6 +172,32 @@
   X(cuMemFreeAsync, cuMemFreeAsync, 11020, (CUdeviceptr dptr, CUstream stream)) \
   X(cuMemAllocManaged, cuMemAllocManaged, 6000, (CUdeviceptr* dptr, size_t bytesize, unsigned \
       int flags)) \
+  /* virtual memory management: addresses, physical memory, mappings */ \
+  X(cuMemAddressReserve, cuMemAddressReserve, 10020, (CUdeviceptr* ptr, size_t size, size_t \
+      alignment, CUdeviceptr addr, unsigned long long flags)) \
+  X(cuMemAddressFree, cuMemAddressFree, 10020, (CUdeviceptr ptr, size_t size)) \
+  X(cuMemCreate, cuMemCreate, 10020, (CUmemGenericAllocationHandle* handle, size_t size, const \
+      CUmemAllocationProp* prop, unsigned long long flags)) \
+  X(cuMemRelease, cuMemRelease, 10020, (CUmemGenericAllocationHandle handle)) \
+  X(cuMemMap, cuMemMap, 10020, (CUdeviceptr ptr, size_t size, size_t offset, \
+      CUmemGenericAllocationHandle handle, unsigned long long flags)) \
+  X(cuMemUnmap, cuMemUnmap, 10020, (CUdeviceptr ptr, size_t size)) \
+  X(cuMemSetAccess, cuMemSetAccess, 10020, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc* \
+      desc, size_t count)) \
+  X(cuMemGetAccess, cuMemGetAccess, 10020, (unsigned long long* flags, const CUmemLocation* \
+      location, CUdeviceptr ptr)) \
+  X(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity, 10020, (size_t* granularity, \
+      const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option)) \
+  X(cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle, 10020, \
+      (CUmemAllocationProp* prop, CUmemGenericAllocationHandle handle)) \
+  X(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, \
+      (CUmemGenericAllocationHandle* handle, void* addr)) \
+  X(cuMemExportToShareableHandle, cuMemExportToShareableHandle, 10020, (void* shareable_handle, \
+      CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handle_type, unsigned long \
+      long flags)) \
+  X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020, \
+      (CUmemGenericAllocationHandle* handle, void* os_handle, CUmemAllocationHandleType \
+      sh_handle_type)) \
   /* host memory that the GPU addresses */ \
   X(cuMemAllocHost_v2, cuMemAllocHost, 3020, (void** pp, size_t bytesize)) \
   X(cuMemFreeHost, cuMemFreeHost, 2000, (void* p)) \

@@ -181,15 +181,6 @@ typedef struct CUDA_EVENT_NODE_PARAMS_st {
   CUevent event;
 } CUDA_EVENT_NODE_PARAMS; /* the toolkit has one for records and one for waits */
 
-/* Where memory lies; type 1 is a device. */
-typedef struct CUmemLocation_st {
-  int type;
-  int id;
-} CUmemLocation;
-typedef struct CUmemAccessDesc_st {
-  CUmemLocation location;
-  int flags;
-} CUmemAccessDesc;
 /* allocType 1 is device memory ("pinned"), handleTypes 0 is none. */
 typedef struct CUmemPoolProps_st {
   int allocType;

@@ -8,6 +8,7 @@
 //     Out, HOut, OutBuf, OutArray: u8, 1 if the pointer is not null
 //     InOut: the value
 //     CStr: u32 bytes, then the bytes without NUL
+//     InStruct: its bytes
 //   then, in parameter order, InBuf, InArray: the bytes. Zero bytes up to the record's end.
 //   reply, behind sluice_completion, only if status is CUDA_SUCCESS: in parameter order, for those
 //   whose pointer was not null, Out, InOut: the value; HOut: u64; OutBuf: its bytes; OutArray: its
@@ -21,6 +22,7 @@
 namespace sluice::calls {
 
 struct In {};    // a number, an enumerator or a plain struct without pointers
+struct InStruct {};  // one struct that the call reads, not null; what pointers it has are only numbers to the host
 struct Out {};   // the call writes one value there; may be null
 struct InOut {};  // the call reads one value there and writes it anew; not null
 struct CStr {};  // a NUL-terminated string, not null

@@ -39,7 +39,7 @@ struct sluice_completion {
   uint64_t reserved1;
 };
 
-/* Handles (contexts, modules, functions, streams, events, libraries, kernels) on the wire are
+/* Handles (contexts, modules, functions, streams, events, libraries, kernels, physical memory) on the wire are
  * worker-made 64-bit values {kind:8, generation:24, index:32}, never pointers; 0 is null. Streams
  * 0, 1 and 2 keep CUDA's meaning (default, legacy, per-thread). The program sees them as its CUDA
  * handles. Device addresses are passed raw and must lie in an allocation of the session. */
@@ -50,7 +50,8 @@ struct sluice_completion {
 #define SLUICE_HANDLE_INDEX(h) ((uint32_t)(h))
 enum sluice_handle_kind {
   SLUICE_HANDLE_CONTEXT = 1, SLUICE_HANDLE_MODULE = 2, SLUICE_HANDLE_FUNCTION = 3,
-  SLUICE_HANDLE_STREAM = 4, SLUICE_HANDLE_EVENT = 5, SLUICE_HANDLE_LIBRARY = 6, SLUICE_HANDLE_KERNEL = 7
+  SLUICE_HANDLE_STREAM = 4, SLUICE_HANDLE_EVENT = 5, SLUICE_HANDLE_LIBRARY = 6, SLUICE_HANDLE_KERNEL = 7,
+  SLUICE_HANDLE_MEMORY = 8
 };
 
 /* A range of the shared region, in bytes from its start. It must lie in extents of this session. */

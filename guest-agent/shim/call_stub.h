@@ -140,6 +140,16 @@ bool bounded(const All& all, size_t element) {
   return static_cast<uint64_t>(n) <= kMaxOutBytes / element;
 }
 
+template <class T>
+struct ClientArg<const T*, InStruct> : ClientArgBase {
+  template <class All>
+  static bool valid(const All&, const T* a) {
+    return a != nullptr;
+  }
+  static size_t bytes(const T*) { return sizeof(T); }
+  static void put(ArgWriter& out, const T* a) { out.put(a, sizeof(T)); }
+};
+
 template <class P, int N>
 struct ClientArg<P, InBuf<N>> : ClientArgBase {
   template <class All>

@@ -1,5 +1,8 @@
 #include "guest-agent/shim/copy.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -18,11 +21,22 @@ uint64_t span_of(const Copy& copy, uint64_t pitch) {
   return copy.height == 1 ? copy.width : pitch * (copy.height - 1) + copy.width;
 }
 
+// Whether this process has anything at the address. Addresses that were reserved for the GPU are the worker's: the
+// program may have memory of its own there.
+bool is_here(uint64_t address) {
+  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  unsigned char resident = 0;
+  return ::mincore(reinterpret_cast<void*>(address / page * page), page, &resident) == 0;
+}
+
 Place place_of(uint64_t address, uint64_t bytes, End said) {
   const auto range = state().pointers.find(address);
-  if (!range || range->kind == MemoryKind::kRegistered)
-    return said == End::kDevice ? Place::kInvalid : Place::kPageable;
-  if (bytes > range->bytes - (address - range->base)) return Place::kInvalid;
+  if (!range || range->kind == MemoryKind::kRegistered) {
+    const bool nobodys = said == End::kAny && state().pointers.is_reserved(address) && !is_here(address);
+    return said == End::kDevice || nobodys ? Place::kInvalid : Place::kPageable;
+  }
+  if (bytes > range->bytes - (address - range->base) && !(range->mapped && state().pointers.find(address, bytes)))
+    return Place::kInvalid;
   return range->kind == MemoryKind::kDevice ? Place::kDevice : Place::kPinned;
 }
 

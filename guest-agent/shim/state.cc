@@ -59,9 +59,50 @@ std::optional<Range> PointerMap::find(uint64_t address) const {
 }
 
 std::optional<Range> PointerMap::find(uint64_t address, uint64_t bytes) const {
-  auto range = find(address);
-  if (!range || bytes > range->bytes - (address - range->base)) return std::nullopt;
-  return range;
+  std::shared_lock lock(mutex_);
+  auto it = ranges_.upper_bound(address);
+  if (it == ranges_.begin()) return std::nullopt;
+  const Range& first = (--it)->second;
+  if (address - first.base >= first.bytes) return std::nullopt;
+  uint64_t reached = first.bytes - (address - first.base);  // from `address` on
+  while (reached < bytes) {
+    const uint64_t end = it->second.base + it->second.bytes;
+    if (!first.mapped || ++it == ranges_.end() || it->first != end || !it->second.mapped) return std::nullopt;
+    reached += it->second.bytes;
+  }
+  return first;
+}
+
+std::vector<Range> PointerMap::take_mapped(uint64_t base, uint64_t bytes) {
+  std::unique_lock lock(mutex_);
+  std::vector<Range> out;
+  for (auto it = ranges_.lower_bound(base); it != ranges_.end() && it->first - base < bytes;) {
+    if (it->second.mapped && it->second.bytes <= bytes - (it->first - base)) {
+      out.push_back(it->second);
+      it = ranges_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return out;
+}
+
+void PointerMap::add_reserved(uint64_t base, uint64_t bytes) {
+  std::unique_lock lock(mutex_);
+  reserved_[base] = bytes;
+}
+uint64_t PointerMap::take_reserved(uint64_t base) {
+  std::unique_lock lock(mutex_);
+  const auto it = reserved_.find(base);
+  if (it == reserved_.end()) return 0;
+  const uint64_t bytes = it->second;
+  reserved_.erase(it);
+  return bytes;
+}
+bool PointerMap::is_reserved(uint64_t address) const {
+  std::shared_lock lock(mutex_);
+  const auto it = reserved_.upper_bound(address);
+  return it != reserved_.begin() && address - std::prev(it)->first < std::prev(it)->second;
 }
 
 std::optional<Range> PointerMap::take(uint64_t base, MemoryKind kind) {
@@ -77,7 +118,7 @@ std::optional<Range> PointerMap::take(uint64_t base, MemoryKind kind) {
 void PointerMap::remove_context(uint64_t context) {
   std::unique_lock lock(mutex_);
   std::erase_if(ranges_, [&](const auto& item) {
-    return item.second.context == context && item.second.kind == MemoryKind::kDevice;
+    return item.second.context == context && item.second.kind == MemoryKind::kDevice && !item.second.mapped;
   });
 }
 
@@ -107,7 +148,10 @@ std::optional<int> own_attribute(CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1:

@@ -116,6 +116,7 @@ struct Range {
   uint64_t context = 0;
   unsigned flags = 0;          // of cuMemHostAlloc or cuMemHostRegister
   bool static_global = false;  // a module's variable: known, but nothing to free
+  bool mapped = false;         // of cuMemMap: of no context, and as one with those side by side
   uint64_t id = 0;             // CU_POINTER_ATTRIBUTE_BUFFER_ID
 };
 class PointerMap {
@@ -123,16 +124,23 @@ class PointerMap {
   void add(Range range);
   bool remove(uint64_t base);  // only the base address counts
   std::optional<Range> find(uint64_t address) const;
-  // The range that holds all of [address, address + bytes), else nothing.
+  // The range that holds all of [address, address + bytes), or the first of mapped ones that do together; else nothing.
   std::optional<Range> find(uint64_t address, uint64_t bytes) const;
   std::optional<Range> take(uint64_t base, MemoryKind kind);
   void remove_context(uint64_t context);
+  // Takes out the mapped ranges that lie in [base, base + bytes).
+  std::vector<Range> take_mapped(uint64_t base, uint64_t bytes);
+  // Addresses that are the GPU's, whether or not anything is mapped there.
+  void add_reserved(uint64_t base, uint64_t bytes);
+  uint64_t take_reserved(uint64_t base);  // its bytes; 0: none begins there
+  bool is_reserved(uint64_t address) const;
   // Offset in the window and bytes of all pinned memory.
   std::vector<std::pair<uint64_t, uint64_t>> pinned() const;
 
  private:
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, Range> ranges_;
+  std::map<uint64_t, uint64_t> reserved_;
   uint64_t next_id_ = 1;
 };
 

@@ -58,6 +58,15 @@ bool MemoryMap::remove(uint64_t base) {
   return true;
 }
 
+void MemoryMap::replace(uint64_t base, uint64_t bytes, const std::vector<MemoryRange>& ranges) {
+  const std::unique_lock lock(mutex_);
+  const auto below = [](const MemoryRange& range, uint64_t value) { return range.base < value; };
+  const auto first = std::lower_bound(ranges_.begin(), ranges_.end(), base, below);
+  const auto last = std::lower_bound(first, ranges_.end(), base + bytes, below);
+  ranges_.insert(ranges_.erase(first, last), ranges.begin(), ranges.end());
+  version_.fetch_add(1, std::memory_order_acq_rel);
+}
+
 MemoryRange MemoryMap::find(uint64_t address, uint64_t bytes) const {
   const std::shared_lock lock(mutex_);
   const auto next =

@@ -135,6 +135,15 @@ PointerInfo look_up(State& s, uint64_t address) {
     info.context = std::move(context);
     return info;
   }
+  {
+    std::lock_guard lock(s.mutex);
+    if (const auto* mapping = s.virtual_memory.ranges.find(address)) {
+      info.known = info.device = true;  // of no context
+      info.base = mapping->base;
+      info.bytes = mapping->bytes;
+      return info;
+    }
+  }
   HostRange range;
   if (find_host_range(s, address, info.base, range)) {
     info.known = true;
@@ -262,8 +271,15 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* base_out, size_t* bytes_out, CUdev
     uint64_t base, bytes;
     HostRange range;
     if (!find_allocation(context, address, base, bytes)) {
-      if (!find_host_range(s, address, base, range)) return CUDA_ERROR_NOT_FOUND;
-      bytes = range.bytes;
+      const PointerInfo info = look_up(s, address);
+      if (info.device && info.context == nullptr) {
+        base = info.base;
+        bytes = info.bytes;
+      } else if (find_host_range(s, address, base, range)) {
+        bytes = range.bytes;
+      } else {
+        return CUDA_ERROR_NOT_FOUND;
+      }
     }
     if (base_out != nullptr) *base_out = base;
     if (bytes_out != nullptr) *bytes_out = bytes;

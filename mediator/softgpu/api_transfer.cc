@@ -39,13 +39,17 @@ bool span_of(const Rows& rows, const Extent& extent, uint64_t& bytes) {
 
 enum class Side { kHost, kDevice, kEither };
 
-// What one side of a copy is. False: it should be memory the GPU knows and is not.
-bool classify(Context& context, Side side, const Rows& rows, const Extent& extent, bool& pageable) {
+// What one side of a copy is. False: it should be memory the GPU knows and is not, or is mapped for reading only.
+bool classify(State& s, Context& context, Side side, const Rows& rows, const Extent& extent, bool written,
+              bool& pageable) {
   uint64_t bytes;
   if (rows.address == 0 || !span_of(rows, extent, bytes)) return false;
-  const bool known = context.map.find(rows.address, bytes).bytes != 0;
-  pageable = !known;
-  return known || side != Side::kDevice;
+  const exec::MemoryRange range = context.map.find(rows.address, bytes);
+  pageable = range.bytes == 0;
+  if (!pageable && (range.writable || !written)) return true;
+  std::lock_guard lock(s.mutex);
+  // Addresses that are reserved are the GPU's, whether or not anything is there.
+  return !s.virtual_memory.ranges.is_reserved(rows.address) && side != Side::kDevice;
 }
 
 void copy_rows(const Rows& to, const Rows& from, const Extent& extent) {
@@ -63,8 +67,8 @@ CUresult copy(CUstream handle, bool wait, Side to_side, Rows to, Side from_side,
   return with_stream(handle, [&](State& s, Context& context, Stream& stream) {
     if (extent.width == 0 || extent.height == 0) return CUDA_SUCCESS;
     bool to_pageable, from_pageable;
-    if (!classify(context, to_side, to, extent, to_pageable) ||
-        !classify(context, from_side, from, extent, from_pageable)) {
+    if (!classify(s, context, to_side, to, extent, true, to_pageable) ||
+        !classify(s, context, from_side, from, extent, false, from_pageable)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     auto operation = std::make_shared<Operation>();
@@ -164,7 +168,7 @@ CUresult fill(CUstream handle, bool wait, CUdeviceptr address, size_t pitch, T v
     if (height == 1) pitch = extent.width;
     bool pageable;
     if (address % sizeof(T) != 0 || pitch % sizeof(T) != 0 || pitch < extent.width ||
-        !classify(context, Side::kDevice, {address, pitch}, extent, pageable)) {
+        !classify(s, context, Side::kDevice, {address, pitch}, extent, true, pageable)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     auto operation = std::make_shared<Operation>();

@@ -146,6 +146,8 @@ Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool pri
   for (const auto& [base, range] : s.host_ranges) {
     (void)context->map.add(base, range.bytes, range.writable).ok();
   }
+  for (const auto& [base, bytes] : s.virtual_memory.ranges.reservations())
+    context->map.replace(base, bytes, s.virtual_memory.runs(base));
   std::erase_if(s.live_contexts, [](const auto& weak) { return weak.expired(); });
   s.live_contexts.push_back(context);
   return context;

@@ -10,10 +10,12 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/exec/checker.h"
+#include "mediator/base/virtual_ranges.h"
 #include "mediator/softgpu/arena.h"
 #include "mediator/softgpu/config.h"
 #include "mediator/softgpu/engine.h"
@@ -31,6 +33,24 @@ struct HostRange {
   unsigned flags = 0;
   bool ours = false;  // to be unmapped when freed
   bool writable = true;
+};
+
+// Physical memory of cuMemCreate. All under State::mutex.
+struct Physical {
+  CUmemGenericAllocationHandle handle = 0;
+  void* pages = nullptr;  // shared: mappings are these once more
+  uint64_t bytes = 0, references = 0, mappings = 0;
+};
+// Virtual memory management (api_virtual.cc). All under State::mutex.
+struct VirtualMemory {
+  VirtualRanges<std::shared_ptr<Physical>> ranges;
+  std::map<CUmemGenericAllocationHandle, std::shared_ptr<Physical>> handles;
+  CUmemGenericAllocationHandle next_handle = 0xd000000000000001;  // no address, and no other kind's
+  std::optional<unsigned> slot;  // in the GPU file, which is charged; while there is physical memory
+  uint64_t bytes = 0;
+
+  // What contexts may touch in the reservation of `address`.
+  std::vector<exec::MemoryRange> runs(uint64_t address) const;
 };
 
 struct State {
@@ -57,6 +77,7 @@ struct State {
   std::vector<std::weak_ptr<Context>> live_contexts;  // under mutex
   std::map<uint64_t, HostRange> host_ranges;          // under mutex, by address
   std::map<uint64_t, TextureObject> textures;         // under mutex, by handle; surfaces, too
+  VirtualMemory virtual_memory;                       // under mutex
   std::shared_ptr<Context> primary;                   // under mutex
   unsigned primary_uses = 0, primary_flags = 0;       // under mutex
   uint64_t next_context_id = 1, next_stream_id = 3;   // under mutex

@@ -189,6 +189,14 @@ bool counted(All& all, size_t element, size_t limit, size_t& bytes) {
   return true;
 }
 
+template <class T>
+struct HostArg<const T*, InStruct> : HostArgBase {
+  T value{};
+  bool read(ArgReader& in) { return in.get(value); }
+  const T* driver_arg() { return &value; }
+  const T* session_arg() { return &value; }
+};
+
 template <class P, int N>
 struct HostArg<P, InBuf<N>> : HostArgBase {
   std::vector<std::byte> data;

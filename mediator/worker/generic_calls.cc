@@ -44,7 +44,7 @@ bool is_quick(uint16_t opcode) {
 }
 
 bool synchronises(uint16_t opcode) {
-  return opcode == kOpcode_cuMemFree_v2 || opcode == kOpcode_cuModuleUnload;
+  return opcode == kOpcode_cuMemFree_v2 || opcode == kOpcode_cuMemUnmap || opcode == kOpcode_cuModuleUnload;
 }
 
 // --- tables ---
@@ -292,6 +292,16 @@ CUresult GenericCalls::cuMemGetInfo_v2(size_t* free, size_t* total) {
   return CUDA_SUCCESS;
 }
 
+bool GenericCalls::charge_or_park(uint64_t charge) {
+  if (s.quota_.charge(charge)) return true;
+  s.ask_lease(s.quota_.lacking(charge),
+              [&session = s, again = call, copy = std::vector<std::byte>(body.begin(), body.end())](bool granted) {
+                if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);
+                session.post([&session, again, copy] { session.run_generic(again, copy); });
+              });
+  return false;
+}
+
 CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
                                 const std::function<CUresult(CUdeviceptr*)>& by_driver) {
   const uint64_t charge = QuotaLease::charge_for(bytes);
@@ -300,15 +310,7 @@ CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
   if (charge == 0 || charge > s.p_.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   {
     std::lock_guard lock(s.mutex_);
-    if (!s.quota_.charge(charge)) {
-      s.ask_lease(s.quota_.lacking(charge),
-                  [&session = s, again = call,
-                   copy = std::vector<std::byte>(body.begin(), body.end())](bool granted) {
-                    if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);
-                    session.post([&session, again, copy] { session.run_generic(again, copy); });
-                  });
-      return kParked;
-    }
+    if (!charge_or_park(charge)) return kParked;
   }
   CUdeviceptr at = 0;
   CUresult r = by_driver(&at);
@@ -362,16 +364,6 @@ CUresult GenericCalls::cuMemFree_v2(CUdeviceptr address) {
   std::lock_guard lock(s.mutex_);
   s.return_lease(a->charged_bytes);
   return r;
-}
-
-CUresult GenericCalls::cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes,
-                                               CUdeviceptr address) {
-  std::lock_guard lock(s.mutex_);
-  const Allocation* a = s.allocations_.find(address);
-  if (!a) return CUDA_ERROR_NOT_FOUND;
-  if (base) *base = a->address;
-  if (bytes) *bytes = a->bytes;
-  return CUDA_SUCCESS;
 }
 
 CUresult GenericCalls::cuMemAllocAsync(CUdeviceptr* address, size_t bytes, StreamHandle stream) {

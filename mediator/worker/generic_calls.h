@@ -6,6 +6,7 @@
 // Methods lock the session for its tables, never across a driver call that may take long.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 
 #include "mediator/worker/call_dispatch.h"
@@ -66,6 +67,23 @@ struct GenericCalls {
   CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address);
   CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, StreamHandle stream);
   CUresult cuMemFreeAsync(CUdeviceptr address, StreamHandle stream);
+  // virtual memory management (virtual_memory.cc)
+  CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                               unsigned long long flags);
+  CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size);
+  CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
+                       unsigned long long flags);
+  CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
+  CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                    unsigned long long flags);
+  CUresult cuMemUnmap(CUdeviceptr ptr, size_t size);
+  CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count);
+  CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr);
+  CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                         CUmemAllocationGranularity_flags option);
+  CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                  CUmemGenericAllocationHandle handle);
+  CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* guest_address);
   // streams and events
   CUresult cuStreamCreate(StreamHandle* out, unsigned flags);
   CUresult cuStreamCreateWithPriority(StreamHandle* out, unsigned flags, int priority);
@@ -80,6 +98,11 @@ struct GenericCalls {
  private:
   CUresult allocate(CUdeviceptr* address, size_t bytes,
                     const std::function<CUresult(CUdeviceptr*)>& by_driver);
+  // With the session's lock held. False: a lease is asked for, after which the call runs again.
+  bool charge_or_park(uint64_t charge);
+  void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);
+  std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);
+  CUresult check_granularity(std::initializer_list<uint64_t> guest_values, int device = 0);
   std::shared_ptr<FunctionObject> function(FunctionHandle handle);
 };
 

@@ -117,6 +117,17 @@ struct EventObject : HandleObject {
   std::shared_ptr<EventRecord> latest;  // null: never recorded; session lock
 };
 
+// Physical memory (cuMemCreate). Its handle stays a name as long as anything holds it, so that the same one can be
+// asked for again (cuMemRetainAllocationHandle). All under the session lock.
+struct MemoryObject : HandleObject {
+  uint64_t handle = 0;
+  CUmemGenericAllocationHandle cu = 0;  // one reference of the driver's
+  uint64_t bytes = 0, charged = 0;
+  uint64_t references = 0;  // the program's
+  uint64_t mappings = 0;
+  int guest_handle_types = 0;  // as asked for; only told
+};
+
 // --- what streams queue ---
 
 struct LaunchWork : Work {

@@ -286,7 +286,7 @@ bool Session::owns_region(uint64_t guest_offset, uint64_t guest_bytes) const {
 }
 
 bool Session::owns_range(uint64_t guest_address, uint64_t guest_bytes) const {
-  if (allocations_.contains(guest_address, guest_bytes)) return true;
+  if (allocations_.contains(guest_address, guest_bytes) || virtual_.contains(guest_address, guest_bytes)) return true;
   // Pinned memory of the program has the same address everywhere.
   return guest_address >= SLUICE_WINDOW_ADDRESS &&
          owns_region(guest_address - SLUICE_WINDOW_ADDRESS, guest_bytes);

@@ -36,6 +36,7 @@
 #include "abi/stub.h"
 #include "mediator/base/fd.h"
 #include "mediator/base/result.h"
+#include "mediator/base/virtual_ranges.h"
 #include "mediator/core/allocations.h"
 #include "mediator/core/handles.h"
 #include "mediator/core/quota_lease.h"
@@ -199,6 +200,7 @@ class Session {
   StreamEngine engine_;
   HandleTable handles_;
   AllocationMap allocations_;
+  VirtualRanges<std::shared_ptr<MemoryObject>> virtual_;
   QuotaLease quota_;
   std::map<CUdevice, std::shared_ptr<ContextObject>> primary_;
   uint32_t contexts_open_ = 0;

@@ -31,6 +31,14 @@ class Local(WithSluiced):
         self.assert_all_free("a")
         self.assert_all_free("b")
 
+    def test_virtual_memory_calls_answer_as_recorded(self):
+        self.maxDiff = None
+        p = subprocess.run([support.BUILD / "tests/conformance/virtual-memory-calls"], env=self.sluiced.client_env("a"),
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=support.TIMEOUT_S)
+        expected = (support.ROOT / "tests/conformance/virtual_memory/expected.txt").read_text()
+        self.assertEqual(p.stdout.splitlines(), expected.splitlines(), f"{p.stderr}\n{self.sluiced.log()[-3000:]}")
+        self.assert_all_free("a")
+
     def test_measured_time_is_shown_with_its_source_and_bound(self):
         running = [self.program(v, "triad", "--seconds", 4, "--json") for v in ("a", "b")]
         self.eventually(lambda: self.sluiced.ctl("info")["accounting"]["source"] == "registers",

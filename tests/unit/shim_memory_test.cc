@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "abi/cuda_graph.h"
 #include "tests/unit/shim_fixture.h"
 
 namespace sluice::testing {
@@ -148,6 +149,44 @@ TEST(Shim, PointersAreKnown) {
     OK(cuMemHostUnregister(&stack));
     EXPECT_EQ(cuMemHostUnregister(&stack), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     EXPECT_EQ(cuMemHostRegister(&stack, 4, CU_MEMHOSTREGISTER_DEVICEMAP), CUDA_ERROR_NOT_SUPPORTED);
+  });
+}
+
+// The fake worker takes every mapping; what it answers is tested with the real one.
+TEST(Shim, MappedRangesAreAsOneAndOfNoContext) {
+  in_process({}, [](FakeWorker&) {
+    constexpr size_t kUnit = size_t{2} << 20;
+    constexpr CUdeviceptr kBase = CUdeviceptr{1} << 40;
+    OK(cuInit(0));
+    OK(cuMemMap(kBase, kUnit, 0, 1, 0));
+    OK(cuMemMap(kBase + kUnit, kUnit, 0, 1, 0));
+    OK(cuDevicePrimaryCtxReset(0));  // there is none: nobody's memory goes
+    set_up();
+    CUcontext of = reinterpret_cast<CUcontext>(&of);
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    OK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, kBase));
+    EXPECT_EQ(of, nullptr);
+    OK(cuMemGetAddressRange(&base, &bytes, kBase + kUnit + 5));
+    EXPECT_EQ(base, kBase + kUnit);
+    EXPECT_EQ(bytes, kUnit);
+    EXPECT_EQ(cuMemFree(kBase), CUDA_ERROR_INVALID_VALUE);
+    // What is checked here alone: a node's fill.
+    CUgraph g;
+    CUgraphNode node;
+    OK(cuGraphCreate(&g, 0));
+    CUDA_MEMSET_NODE_PARAMS fill{};
+    fill.elementSize = 4, fill.height = 1;
+    const auto add = [&](CUdeviceptr at, size_t words) {
+      fill.dst = at, fill.width = words;
+      return cuGraphAddMemsetNode(&node, g, nullptr, 0, &fill, nullptr);
+    };
+    OK(add(kBase + 4, 2 * kUnit / 4 - 1));
+    EXPECT_EQ(add(kBase + 4, 2 * kUnit / 4), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(kBase, kUnit));
+    EXPECT_EQ(add(kBase + kUnit - 4, 2), CUDA_ERROR_INVALID_VALUE);
+    OK(add(kBase + kUnit, kUnit / 4));
+    OK(cuGraphDestroy(g));
   });
 }
 

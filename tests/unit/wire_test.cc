@@ -22,6 +22,14 @@ CUresult test_plain(int8_t, uint64_t, Numbers, int* out, Numbers* out2) {
 }
 CUresult test_buffers(const void*, size_t, char*, int, uint32_t*, unsigned) { return CUDA_SUCCESS; }
 CUresult test_queued(uint32_t) { return CUDA_SUCCESS; }
+CUresult test_structs(const Numbers*, void*, const Numbers*, uint32_t) { return CUDA_SUCCESS; }
+template <>
+struct Call<0xf04> {
+  using Function = decltype(&test_structs);
+  using Tags = TagList<InStruct, Address, InArray<3>, In>;
+  static constexpr Status kStatus = Status::kReply;
+  static constexpr const char* kName = "test_structs";
+};
 template <>
 struct Call<0xf01> {
   using Function = decltype(&test_plain);
@@ -175,6 +183,40 @@ TEST(Wire, NumbersAndStructs) {
                                    static_cast<calls::Numbers*>(nullptr)),
             CUDA_SUCCESS);
   EXPECT_TRUE(null_seen);
+}
+
+TEST(Wire, StructsThatAreReadAndPointersThatAreNumbers) {
+  Loopback loop;
+  std::vector<uint64_t> seen;
+  loop.run = [&](uint16_t, std::span<const std::byte> bytes, ReplyWriter& reply) {
+    return calls::internal::run_row<calls::Call<0xf04>>(
+        loop.host, bytes, reply, [](auto...) { return calls::internal::NoSuchMethod{}; },
+        [&](const calls::Numbers* one, void* number, const calls::Numbers* more, uint32_t count) -> CUresult {
+          seen = {one->b, reinterpret_cast<uint64_t>(number)};
+          for (uint32_t i = 0; i < count; ++i) seen.push_back(more[i].b);
+          return CUDA_SUCCESS;
+        });
+  };
+  const calls::Numbers one{1, 20}, more[] = {{2, 30}, {3, 40}};
+  void* const number = reinterpret_cast<void*>(uint64_t{0xdead0000beef});
+  EXPECT_EQ(guest::call_row<0xf04>(loop, 0, &one, number, +more, 2u), CUDA_SUCCESS);
+  EXPECT_EQ(seen, (std::vector<uint64_t>{20, 0xdead0000beef, 30, 40}));
+  const calls::Numbers* const none = nullptr;
+  EXPECT_EQ(guest::call_row<0xf04>(loop, 0, &one, static_cast<void*>(nullptr), none, 0u), CUDA_SUCCESS);
+  EXPECT_EQ(seen, (std::vector<uint64_t>{20, 0}));
+  seen.clear();
+  EXPECT_EQ(guest::call_row<0xf04>(loop, 0, none, number, +more, 2u), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(guest::call_row<0xf04>(loop, 0, &one, number, none, 2u), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(guest::call_row<0xf04>(loop, 0, &one, number, +more, ~0u), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_TRUE(seen.empty()) << "refused before anything was sent";
+  // More elements than came, to the host: malformed.
+  EXPECT_EQ(guest::call_row<0xf04>(loop, 0, &one, number, +more, 2u), CUDA_SUCCESS);
+  std::vector<std::byte> body = loop.body;
+  const uint32_t lie = 1u << 20;
+  std::memcpy(body.data() + sizeof one + 8, &lie, sizeof lie);
+  std::vector<std::byte> room(calls::kMaxOutBytes + 256);
+  ReplyWriter reply(room);
+  EXPECT_FALSE(loop.run(0xf04, body, reply).ok());
 }
 
 TEST(Wire, Buffers) {

@@ -95,7 +95,12 @@ TEST_F(WorkerProcess, RandomRecordsNeverCrashIt) {
       {kOpcode_cuEventDestroy_v2, 8},
       {kOpcode_cuModuleUnload, 8},
       {kOpcode_cuCtxDestroy_v2, 8},
-      {kOpcode_cuMemFreeAsync, 16}};
+      {kOpcode_cuMemFreeAsync, 16},
+      {kOpcode_cuMemAddressFree, 16},
+      {kOpcode_cuMemRelease, 8},
+      {kOpcode_cuMemMap, 40},
+      {kOpcode_cuMemUnmap, 16},
+      {kOpcode_cuMemSetAccess, 24 + sizeof(CUmemAccessDesc)}};
   int lived = 0;
   for (uint32_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);

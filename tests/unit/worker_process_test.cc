@@ -169,6 +169,123 @@ TEST_F(WorkerProcess, QuotaHoldsAndIsGivenBack) {
   EXPECT_EQ(alloc(4096).status, CUDA_ERROR_INVALID_CONTEXT);
 }
 
+// What a guest says of addresses, sizes and handles is checked before the driver sees it; memory is charged as long as
+// a handle or a mapping holds it.
+TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
+  WorkerBench::Options o;
+  o.memory_limit = o.lease_limit = 8u << 20;
+  start(o);
+  make_context();
+  constexpr uint64_t kUnit = 2u << 20;
+  const CUmemAllocationProp plain = {CU_MEM_ALLOCATION_TYPE_PINNED, 0, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, nullptr, {}};
+  const auto reserve = [&](uint64_t n, uint64_t hint = 0) {
+    return generic(kOpcode_cuMemAddressReserve,
+                   {raw<uint8_t>(1), raw(n), raw(uint64_t{0}), raw(hint), raw(uint64_t{0})}, context);
+  };
+  const auto create = [&](uint64_t n, CUmemAllocationProp prop) {
+    return generic(kOpcode_cuMemCreate, {raw<uint8_t>(1), raw(n), raw(prop), raw(uint64_t{0})}, context);
+  };
+  const auto map = [&](uint64_t at, uint64_t n, uint64_t offset, uint64_t handle) {
+    return generic(kOpcode_cuMemMap, {raw(at), raw(n), raw(offset), raw(handle), raw(uint64_t{0})}, context).status;
+  };
+  const auto access = [&](uint64_t at, uint64_t n, int flags, int type = CU_MEM_LOCATION_TYPE_DEVICE) {
+    return generic(kOpcode_cuMemSetAccess,
+                   {raw(at), raw(n), raw(uint64_t{1}), raw(CUmemAccessDesc{{type, 0}, flags})}, context).status;
+  };
+  const auto two = [&](uint16_t opcode, uint64_t a, uint64_t n) {
+    return generic(opcode, {raw(a), raw(n)}, context).status;
+  };
+  const auto release = [&](uint64_t h) { return generic(kOpcode_cuMemRelease, {raw(h)}, context).status; };
+  const auto invalid = CUDA_ERROR_INVALID_VALUE;
+
+  EXPECT_EQ(reserve(0).status, invalid);
+  EXPECT_EQ(reserve(~0ull).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(reserve(uint64_t{65} << 40).status, CUDA_ERROR_OUT_OF_MEMORY);
+  // A hint that names the worker's own memory is not followed.
+  const uint64_t base = reserve(8 * kUnit, SLUICE_WINDOW_ADDRESS).as<uint64_t>();
+  ASSERT_NE(base, 0u);
+  EXPECT_NE(base, SLUICE_WINDOW_ADDRESS);
+
+  EXPECT_EQ(create(kUnit - 1, plain).status, invalid);
+  EXPECT_EQ(create(0, plain).status, invalid);
+  EXPECT_EQ(create(~0ull - kUnit + 1, plain).status, CUDA_ERROR_OUT_OF_MEMORY);
+  auto odd = plain;
+  odd.win32HandleMetaData = this;
+  EXPECT_EQ(create(kUnit, odd).status, invalid);
+  odd = plain, odd.location.type = CU_MEM_LOCATION_TYPE_HOST;
+  EXPECT_EQ(create(kUnit, odd).status, CUDA_ERROR_NOT_SUPPORTED);
+  odd = plain, odd.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+  EXPECT_EQ(create(kUnit, odd).status, CUDA_ERROR_NOT_SUPPORTED);
+  odd = plain, odd.location.id = 77;
+  EXPECT_EQ(create(kUnit, odd).status, CUDA_ERROR_INVALID_DEVICE);
+  odd = plain, odd.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  const uint64_t memory = create(2 * kUnit, odd).as<uint64_t>(), more = create(kUnit, plain).as<uint64_t>();
+  ASSERT_EQ(SLUICE_HANDLE_KIND(memory), static_cast<uint32_t>(SLUICE_HANDLE_MEMORY));
+  EXPECT_EQ(create(2 * kUnit, plain).status, CUDA_ERROR_OUT_OF_MEMORY) << "the vGPU's memory";
+
+  EXPECT_EQ(map(base, kUnit, 0, memory ^ 2), invalid) << "nobody's handle";
+  EXPECT_EQ(map(base, kUnit, 0, context), invalid) << "a handle of another kind";
+  EXPECT_EQ(map(base, kUnit, 0, 0), invalid);
+  EXPECT_EQ(map(base + 4096, kUnit, 0, memory), invalid) << "not aligned";
+  EXPECT_EQ(map(base, 4 * kUnit, 0, memory), invalid) << "more than there is";
+  EXPECT_EQ(map(base, kUnit, ~0ull - kUnit + 1, memory), invalid) << "an offset that wraps";
+  EXPECT_EQ(map(base + 7 * kUnit, 2 * kUnit, 0, memory), invalid) << "beyond the reservation";
+  EXPECT_EQ(map(SLUICE_WINDOW_ADDRESS, kUnit, 0, memory), invalid) << "no reservation";
+  ASSERT_EQ(map(base, 2 * kUnit, 0, memory), CUDA_SUCCESS);
+  ASSERT_EQ(map(base + 2 * kUnit, kUnit, 0, more), CUDA_SUCCESS);
+  EXPECT_EQ(map(base, kUnit, 0, memory), invalid) << "mapped already";
+
+  const auto copy_to = [&](uint64_t at, uint64_t n) {
+    return b->call(SLUICE_CALL_COPY, to_device(at, kStaging, n), context).status;
+  };
+  EXPECT_EQ(copy_to(base, 64), invalid) << "nobody may touch it yet";
+  EXPECT_EQ(access(base, kUnit, 3), invalid) << "half of a mapping";
+  EXPECT_EQ(access(base, 4 * kUnit, 3), invalid) << "not mapped to its end";
+  EXPECT_EQ(access(base, 3 * kUnit, 2), invalid) << "no such access";
+  EXPECT_EQ(access(base, 3 * kUnit, 3, CU_MEM_LOCATION_TYPE_HOST), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(generic(kOpcode_cuMemSetAccess, {raw(base), raw(3 * kUnit), raw(uint64_t{0})}, context).status, invalid);
+  ASSERT_EQ(access(base, 3 * kUnit, 3), CUDA_SUCCESS);
+  std::memset(b->bulk(kStaging), 5, 4096);
+  EXPECT_EQ(copy_to(base + 2 * kUnit - 2048, 4096), CUDA_SUCCESS) << "from one mapping into the next";
+  EXPECT_EQ(copy_to(base + 3 * kUnit - 2048, 4096), invalid);
+  EXPECT_EQ(copy_to(base + 3 * kUnit, 64), invalid);
+  EXPECT_EQ(words(base + 2 * kUnit - 4, 8)[1], 0x05050505u);
+
+  // The same handle again for what is mapped, also after the last one was released; then it holds again.
+  EXPECT_EQ(release(memory), CUDA_SUCCESS);
+  EXPECT_EQ(release(memory), invalid);
+  EXPECT_EQ(map(base + 4 * kUnit, kUnit, 0, memory), invalid);
+  const auto retain = [&](uint64_t at) {
+    return generic(kOpcode_cuMemRetainAllocationHandle, {raw<uint8_t>(1), raw(at)}, context);
+  };
+  EXPECT_EQ(retain(base + 3 * kUnit).status, invalid);
+  EXPECT_EQ(retain(base + kUnit + 5).as<uint64_t>(), memory);
+  Answer told = generic(kOpcode_cuMemGetAllocationPropertiesFromHandle, {raw<uint8_t>(1), raw(memory)}, context);
+  EXPECT_EQ(told.as<CUmemAllocationProp>().requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+
+  EXPECT_EQ(generic(kOpcode_cuMemFree_v2, {raw(base)}, context).status, invalid);
+  EXPECT_EQ(two(kOpcode_cuMemUnmap, base, kUnit), invalid) << "half of a mapping";
+  EXPECT_EQ(two(kOpcode_cuMemUnmap, base, 4 * kUnit), invalid);
+  EXPECT_EQ(two(kOpcode_cuMemUnmap, base + 4 * kUnit, kUnit), invalid);
+  EXPECT_EQ(two(kOpcode_cuMemAddressFree, base, 8 * kUnit), invalid) << "still mapped";
+  EXPECT_EQ(two(kOpcode_cuMemUnmap, base, 2 * kUnit), CUDA_SUCCESS);
+  EXPECT_EQ(two(kOpcode_cuMemUnmap, base, 2 * kUnit), invalid) << "twice";
+  EXPECT_EQ(copy_to(base, 64), invalid);
+  EXPECT_EQ(copy_to(base + 2 * kUnit, 64), CUDA_SUCCESS);
+  EXPECT_EQ(release(more), CUDA_SUCCESS);
+  EXPECT_EQ(create(2 * kUnit, plain).status, CUDA_ERROR_OUT_OF_MEMORY) << "a handle holds the one, a mapping the other";
+  EXPECT_EQ(release(memory), CUDA_SUCCESS);
+  EXPECT_EQ(two(kOpcode_cuMemUnmap, base + 2 * kUnit, kUnit), CUDA_SUCCESS);
+  EXPECT_EQ(retain(base + 2 * kUnit).status, invalid);
+  EXPECT_EQ(two(kOpcode_cuMemAddressFree, base, 7 * kUnit), invalid) << "not all of it";
+  EXPECT_EQ(two(kOpcode_cuMemAddressFree, base + kUnit, 7 * kUnit), invalid);
+  EXPECT_EQ(two(kOpcode_cuMemAddressFree, base, 8 * kUnit), CUDA_SUCCESS);
+  EXPECT_EQ(two(kOpcode_cuMemAddressFree, base, 8 * kUnit), invalid);
+  const Answer again = create(4 * kUnit, plain);
+  EXPECT_EQ(again.status, CUDA_SUCCESS) << "given back";
+  EXPECT_NE(again.as<uint64_t>(), memory);
+}
+
 TEST_F(WorkerProcess, AFaultSticksAndEndsDemand) {
   start();
   make_context();
