@@ -133,7 +133,7 @@ TEST(Robustness, LargeAndPathological) {
   }
   check(many_labels + "ret; }");
   std::string chain = head;
-  for (int i = 0; i < 1200; ++i)
+  for (int i = 0; i < 600; ++i)
     chain += ".func f" + std::to_string(i) + "() { " +
              (i == 0 ? std::string("bar.sync 0;") : "call f" + std::to_string(i - 1) + ";") +
              " ret; }\n.entry k" + std::to_string(i) + "() { call f" + std::to_string(i) +
