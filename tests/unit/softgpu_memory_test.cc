@@ -6,6 +6,8 @@
 
 #include "tests/unit/softgpu_fixture.h"
 
+#include "tests/support/device_images.h"  // behind gtest: its namespace is sluice::testing
+
 namespace sluice {
 namespace {
 
@@ -249,6 +251,35 @@ TEST_F(SoftGpuTest, TellsWhatPointersAre) {
   OK(api.cuPointerGetAttributes(3, which, data, address(&local)));
   EXPECT_EQ(owner, nullptr);
   EXPECT_EQ(type, 0u);
+}
+
+// What programs that run originals against clones on hardware compare memory by (tests/support/device_images.h).
+TEST_F(SoftGpuTest, ImagesOnTheDeviceDifferByABit) {
+  CUstream stream;
+  OK(api.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  const CUdeviceptr a = allocate(10000), b = allocate(64);
+  // Whole words, a rest, one that begins anywhere, none.
+  const testing::DevicePiece pieces[] = {{a, 5001}, {b + 3, 40}, {b, 0}};
+  testing::DeviceImages images(api, stream, [](CUresult r, const char*) { ASSERT_EQ(r, CUDA_SUCCESS); });
+  testing::DeviceImages::Image image;
+  OK(api.cuMemsetD8(a, 7, 10000));
+  OK(api.cuMemsetD8(b, 9, 64));
+  images.take(pieces, image);
+  EXPECT_TRUE(images.same(pieces, image));
+  for (const CUdeviceptr at : {a, a + 15, a + 4999, a + 5000, b + 3, b + 42}) {
+    OK(api.cuMemsetD8(at, 0x87, 1));
+    OK(api.cuCtxSynchronize());
+    EXPECT_FALSE(images.same(pieces, image)) << at - a;
+    images.put(pieces, image);
+    EXPECT_TRUE(images.same(pieces, image));
+  }
+  for (const CUdeviceptr at : {a + 5001, b + 2, b + 43}) {
+    OK(api.cuMemsetD8(at, 0x87, 1));
+    OK(api.cuCtxSynchronize());
+    EXPECT_TRUE(images.same(pieces, image)) << "beside the pieces";
+  }
+  images.free(image);
+  OK(api.cuStreamDestroy(stream));
 }
 
 }  // namespace
