@@ -17,7 +17,7 @@
 //     by half of one and is left alone.
 //   - Who waits after its launches and is owed something is served as soon as it is back, and the rest are gated together where it is
 //     owed more than half a round. They are compared with each other, without it: it may be owed for long, and they would all be
-//     ahead. What it is owed over a gap is a mean slice at most.
+//     ahead. What it is owed over a gap is two mean slices at most.
 //   - Bound where others come, pause or are gated, and over other windows than a second: T / round turns of each, one more or less: |got / owed - 1| <= (slice + switch) / owed in T, that
 //     is n * handover / (handover_loss * T) for n backlogged vGPUs - 1 % for two with 200 us, 4 % and a second - and
 //     (floor + switch) / owed for those below the floor. Shorter slices would cost more than handover_loss.
@@ -115,10 +115,10 @@ class WfqSlices final : public Policy {
   uint64_t quantum_ns() const override { return mean_slice_ns(); }
 
  private:
-  // What a vGPU is owed over a gap is a mean slice at most: more would gate all others for as long, of whom the light ones
+  // What a vGPU is owed over a gap is two mean slices at most: more would gate all others for as long, of whom the light ones
   // then have nothing for some of their rounds.
   static Config with_credit(Config c) {
-    const double slice_ns = c.handover_loss > 0 ? static_cast<double>(c.machine.handover_ns) / c.handover_loss : 0;
+    const double slice_ns = c.handover_loss > 0 ? 2 * static_cast<double>(c.machine.handover_ns) / c.handover_loss : 0;
     if (slice_ns > 0) c.max_quantum_ns = std::min(c.max_quantum_ns, static_cast<uint64_t>(slice_ns));
     return c;
   }
@@ -222,20 +222,23 @@ class WfqSlices final : public Policy {
 
     const double sms = std::max(config_.machine.sm_count, 1u);
     // Who waits after its launches and is owed something cannot be given it by slices: the rest are then ahead of V together,
-    // and are compared with each other.
+    // and are compared with each other. (One alone has nobody to be compared with.)
     double lead_of_rest = 0, weight_of_rest = 0, quanta = 0;
-    bool some_needy = false;
+    size_t needy_count = 0, rest_count = 0;
     for (const VgpuId v : busy_) {
       if (clock_[v].share.priority < top_priority_) continue;
       if (needy(now_ns, v)) {
-        some_needy = true;
+        ++needy_count;
         continue;
       }
+      ++rest_count;
       lead_of_rest += static_cast<double>(clock_.lead_sm_ns(v)) / sms;
       weight_of_rest += clock_[v].share.weight;
       quanta += quantum_ns(v);
     }
-    const bool rest_waits = some_needy && lead_of_rest > 0.5 * quanta;
+    const bool some_needy = needy_count > 0 && rest_count > 1;
+    // Until they have had what they were owed: each change of mind costs a switch.
+    rest_waits_ = some_needy && lead_of_rest > (rest_waits_ ? 0 : 0.5) * quanta;
     VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
     double least = 0;
     for (const VgpuId v : busy_) {
@@ -244,14 +247,14 @@ class WfqSlices final : public Policy {
         continue;
       }
       const double all_ns = static_cast<double>(clock_.lead_sm_ns(v)) / sms;
-      const bool rest = !needy(now_ns, v);
+      const bool rest = some_needy && !needy(now_ns, v);
       const double lead_ns = rest ? all_ns - clock_[v].share.weight / weight_of_rest * lead_of_rest : all_ns;
       // Who had its turn just now is ahead by half of it, who waits for it behind: neither is anything to mend.
       const double gone = std::min(static_cast<double>(now_ns - own_[v].used_at_ns) / (per_weight_ns_ * weights), 1.0);
-      const double off_ns = rest ? std::min(lead_ns, lead_ns - quantum_ns(v) * (0.5 - gone)) : lead_ns;
-      gate(v, (rest && rest_waits) || sits_out(v, off_ns));
+      const double off_ns = rest || !needy(now_ns, v) ? std::min(lead_ns, lead_ns - quantum_ns(v) * (0.5 - gone)) : lead_ns;
+      gate(v, (rest && rest_waits_) || sits_out(v, off_ns));
       own_[v].wanted_ns = slice_for(v, lead_ns);
-      const double turns = (rest && some_needy ? lead_ns + lead_of_rest : lead_ns) / clock_[v].share.weight;
+      const double turns = (rest ? lead_ns + lead_of_rest : lead_ns) / clock_[v].share.weight;
       if (last == kNoVgpu || turns < least) last = v, least = turns;
     }
     gate(last, false);
@@ -276,6 +279,7 @@ class WfqSlices final : public Policy {
   uint64_t next_tick_ns_ = 0, wake_ns_ = 0;
   double pause_credit_ns_ = 0;
   uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
+  bool rest_waits_ = false;   // all but those that wait after each launch and are owed something are gated
   bool pausing_ = false;      // all who are busy are gated, for the sake of one that may be back at once
 };
 
