@@ -101,6 +101,7 @@ class WfqSlices final : public Policy {
   void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
     clock_.charge(v, usage.sm_ns);
     own_[v].used_at_ns = now_ns;
+    if (own_[v].gated && now_ns > own_[v].gated_at_ns + ceiling_ns()) own_[v].rides_until_ns = now_ns + kRidesNs;
   }
   void on_left(uint64_t, VgpuId, LeftReason, Actions&) override {}
   void on_handover(uint64_t, uint64_t cost_ns) override {
@@ -129,10 +130,12 @@ class WfqSlices final : public Policy {
     uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
     uint64_t wanted_ns = 0;   // in the round that begins
     uint64_t waited_ns = 0;   // when it turned idle last; 0: never
+    uint64_t gated_at_ns = 0;     // when that changed last
+    uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
   };
   static constexpr uint64_t kUnset = ~0ull;
   static constexpr double kLongestRoundNs = 1e9;
-  static constexpr uint64_t kWaitsNs = 100'000'000;
+  static constexpr uint64_t kWaitsNs = 100'000'000, kRidesNs = 1'000'000'000;
   // Fitted where one more or less of them matters: few would grow much, of many each is little.
   static constexpr double kWindowNs = 1e9, kFewRounds = 3, kManyRounds = 150;
   static constexpr double kLongestForAllNs = 60e6, kSpare = 1.1;
@@ -179,9 +182,10 @@ class WfqSlices final : public Policy {
     own_[v].slice_ns = slice_ns;
     out.push_back(Action::set_slice(v, slice_ns));
   }
-  void gate(VgpuId v, bool gated) {
+  void gate(uint64_t now_ns, VgpuId v, bool gated) {
     if (own_[v].gated == gated) return;
     own_[v].gated = gated;
+    own_[v].gated_at_ns = now_ns;
     gated ? ++gated_ : --gated_;
   }
   void wake_at(uint64_t at_ns, Actions& out) {
@@ -225,6 +229,7 @@ class WfqSlices final : public Policy {
     // and are compared with each other. (One alone has nobody to be compared with.)
     double lead_of_rest = 0, weight_of_rest = 0, quanta = 0;
     size_t needy_count = 0, rest_count = 0;
+    bool some_ride = false;
     for (const VgpuId v : busy_) {
       if (clock_[v].share.priority < top_priority_) continue;
       if (needy(now_ns, v)) {
@@ -232,18 +237,20 @@ class WfqSlices final : public Policy {
         continue;
       }
       ++rest_count;
+      some_ride |= now_ns < own_[v].rides_until_ns && clock_.lead_sm_ns(v) > 0;
       lead_of_rest += static_cast<double>(clock_.lead_sm_ns(v)) / sms;
       weight_of_rest += clock_[v].share.weight;
       quanta += quantum_ns(v);
     }
     const bool some_needy = needy_count > 0 && rest_count > 1;
     // Until they have had what they were owed: each change of mind costs a switch.
-    rest_waits_ = some_needy && lead_of_rest > (rest_waits_ ? 0 : 0.5) * quanta;
+    // Nor while a kernel that no gate stops is ahead: with the others gated it would have a turn in each of the shorter rounds.
+    rest_waits_ = some_needy && !some_ride && lead_of_rest > (rest_waits_ ? 0 : 0.5) * quanta;
     VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
     double least = 0;
     for (const VgpuId v : busy_) {
       if (clock_[v].share.priority < top_priority_) {
-        gate(v, true);
+        gate(now_ns, v, true);
         continue;
       }
       const double all_ns = static_cast<double>(clock_.lead_sm_ns(v)) / sms;
@@ -252,12 +259,12 @@ class WfqSlices final : public Policy {
       // Who had its turn just now is ahead by half of it, who waits for it behind: neither is anything to mend.
       const double gone = std::min(static_cast<double>(now_ns - own_[v].used_at_ns) / (per_weight_ns_ * weights), 1.0);
       const double off_ns = rest || !needy(now_ns, v) ? std::min(lead_ns, lead_ns - quantum_ns(v) * (0.5 - gone)) : lead_ns;
-      gate(v, (rest && rest_waits_) || sits_out(v, off_ns));
+      gate(now_ns, v, (rest && rest_waits_) || sits_out(v, off_ns));
       own_[v].wanted_ns = slice_for(v, lead_ns);
       const double turns = (rest ? lead_ns + lead_of_rest : lead_ns) / clock_[v].share.weight;
       if (last == kNoVgpu || turns < least) last = v, least = turns;
     }
-    gate(last, false);
+    gate(now_ns, last, false);
 
     double round_ns = 0;
     for (const VgpuId v : busy_) {
