@@ -134,10 +134,11 @@ $STAY:
 	st.param.b32 [a], %r10;
 	st.param.b32 [m], %r4;
 	mov.u32 %r11, 0;
-	st.param.b32 [b], %r11;
-	@%p1 call (b), left, (a, m);
+	@!%p1 bra $STAYS;
+	call (b), left, (a, m);
 	ld.param.b32 %r11, [b];
 	}
+$STAYS:
 	mov.u32 %r12, eb;
 	shl.b32 %r13, %r0, 2;
 	add.u32 %r12, %r12, %r13;
@@ -252,9 +253,9 @@ $WAIT:
 	@%p2 ret;
 $STAY:
 	{
-	.param .b32 n;
-	st.param.b32 [n], 0;
-	call.uni meet, (n);
+	.param .b32 nr;
+	st.param.b32 [nr], 0;
+	call.uni meet, (nr);
 	}
 	ld.shared.u32 %r12, [bn];
 	add.u32 %r12, %r12, %r5;

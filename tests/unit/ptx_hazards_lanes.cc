@@ -182,13 +182,13 @@ $BEHIND:
       {"lanes_return_by_a_guarded_list", "prologue", {9, 1, 1}, {64, 1, 1}, 0, 0, "", R"(
 	and.b32 %r10, %r0, 1;
 	setp.gt.u32 %p1, %r0, 9;
+$LIST:
+	.branchtargets $STAY, $RETURN;
 	@%p1 brx.idx %r10, $LIST;
 $STAY:
 	shfl.sync.idx.b32 %r11, %r0, 0, 31, -1;
 	st.global.u32 [%rd2], %r0;
 	ret;
-$LIST:
-	.branchtargets $STAY, $RETURN;
 $RETURN:
 	ret;)"},
   };

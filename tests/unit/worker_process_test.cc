@@ -47,7 +47,8 @@ TEST_F(WorkerProcess, CopiesByTensorMaps) {
   const Answer map = generic(
       kOpcode_cuTensorMapEncodeTiled,
       {raw<uint8_t>(1), raw(kUint32), raw(2u), raw(in), raw(0), raw(0), raw(0), raw(0), raw<uint64_t>(64),
-       raw<uint64_t>(16 * kTiles), raw<uint64_t>(256), raw(64u), raw(16u), raw(1u), raw(1u)});
+       raw<uint64_t>(16 * kTiles), raw<uint64_t>(256), raw(64u), raw(16u), raw(1u), raw(1u)},
+      context);
   if (!kNvidia) {
     EXPECT_EQ(map.status, CUDA_ERROR_NOT_SUPPORTED);
     return;
