@@ -22,6 +22,9 @@
 /* A kernel whose clone is a loop has a second one, with the same parameters and shared memory, whose
  * blocks run one task each (kernels/passes/admission.h); the launcher chooses. */
 #define SLUICE_ONE_TASK_SUFFIX "__sluice_once"
+/* A third one, with the original's shared memory: the original's blocks, which the launcher starts in
+ * *windows* of the grid (kernels/passes/window.cc). */
+#define SLUICE_WINDOW_SUFFIX "__sluice_window"
 #define SLUICE_PREEMPT_PARAMS_BYTES 128
 #define SLUICE_PREEMPT_PARAMS_ALIGN 8
 /* Shared memory that a clone has on top of the original: two broadcast slots of 16 bytes and its
@@ -103,6 +106,29 @@ struct sluice_preempt_params {
                             until so many have come to theirs, at most SLUICE_PLACE_NS from the first such
                             wait on, and then leaves; 0: it leaves at once */
   uint32_t reserved[2];
+};
+
+/* The same for a clone that is launched in windows (kernels/passes/window.cc): one window, which is a grid of
+ * its own. Same size and place; what has the same name stands where it does there. */
+struct sluice_window_params {
+  uint64_t control;
+  uint32_t end;        /* tasks of this window and of all before it */
+  uint32_t begun;      /* tasks up to and with the block at the mark */
+  uint64_t record;
+  uint64_t pred;
+  uint32_t mark_x, mark_y; /* hardware index of the block that reports; x, or x and y, where the kernel
+                              does not look at the others */
+  uint32_t grid_x, grid_y, grid_z; /* the logical grid */
+  uint32_t tasks;
+  uint32_t generation;
+  uint32_t first_x, first_y, first_z; /* what is added to the hardware's index of a block */
+  uint32_t mark_z;
+  uint32_t looks;      /* 0: only the block at the mark does what is rare; 0xffffffff: every block looks
+                          at `pred` as well */
+  uint32_t odd;        /* of every second window: its report goes to record.sms_left instead of
+                          tasks_fetched, since two windows may run at a time and neither may overwrite
+                          the other's */
+  uint32_t reserved[11];
 };
 
 /* What a block that left by sluice::leave() (kernels/include/sluice/preempt.cuh) has saved. Such
@@ -212,8 +238,10 @@ struct sluice_launch_record {
   uint64_t start_ns;     /* G: %globaltimer of task 0's start (0: not written) */
   uint32_t evictions;    /* W: physical launches that ended before the logical one did */
   uint32_t opaque;       /* W: bit 0: not rewritten; the others: a hash of the kernel's name */
-  uint32_t tasks_fetched; /* G: by the proxy now and then, and by the last block out */
-  uint32_t sms_left;      /* G: SMs that the launch has left whole (SPATIAL only) */
+  uint32_t tasks_fetched; /* G: by the proxy now and then, and by the last block out; where the launch runs in
+                             windows, by every second one's marked block */
+  uint32_t sms_left;      /* G: SMs that the launch has left whole (SPATIAL only); in windows, as tasks_fetched
+                             by the others */
 };
 
 #endif /* SLUICE_ABI_PREEMPT_H */

@@ -49,6 +49,14 @@ constexpr Step kOneTask[] = {
     {"prologue", run_one_task, always},
 };
 
+constexpr Step kWindow[] = {
+    {"form", check_form, always},
+    {"parameters", place_parameters, always},
+    {"index", replace_index, always},
+    {"index-in-calls", replace_index_in_calls, has_index_functions},
+    {"window", run_in_windows, always},
+};
+
 }  // namespace
 
 bool always_wanted(const Step& step) { return step.wanted == always; }
@@ -57,6 +65,7 @@ std::span<const Step> steps_of(Form form) {
   if (form == Form::kLoop) return kLoop;
   if (form == Form::kOneTask) return kOneTask;
   if (form == Form::kResumable) return kResumable;
+  if (form == Form::kWindow) return kWindow;
   return {};
 }
 

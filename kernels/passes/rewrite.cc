@@ -33,10 +33,17 @@ std::string fresh_prefix(std::string_view text) {
   return std::string(kWord) + std::to_string(highest + 1) + "_";
 }
 
+constexpr std::string_view kSuffixes[] = {SLUICE_CLONE_SUFFIX, SLUICE_ONE_TASK_SUFFIX, SLUICE_WINDOW_SUFFIX};
+
 constexpr std::size_t kMostBytesWithSeconds = std::size_t{16} << 20;
+
+// What stands beside a loop. A choice for the launcher; in huge modules they would only cost.
+constexpr std::pair<std::string_view, Form> kSeconds[] = {{SLUICE_ONE_TASK_SUFFIX, Form::kOneTask},
+                                                          {SLUICE_WINDOW_SUFFIX, Form::kWindow}};
 
 // One form of one kernel.
 struct Attempt {
+  Form form = Form::kNone;
   Finding why_not;
   std::string text;
   KernelReport report;
@@ -55,6 +62,7 @@ Attempt attempt(const PassInput& input, Form form, const RewriteOptions& options
     if (a.why_not) return a;
     if (!always_wanted(step)) a.report.passes.push_back(step.name);
   }
+  a.form = form;
   a.text = clone.text();
   a.report.tier = clone.tier;
   a.report.slot = clone.slot;
@@ -72,7 +80,7 @@ struct Made {
   std::uint32_t number = 0;
   bool named = true;  // its clone can have a name
   Attempt made;
-  std::string second;  // text of the clone with one task a block beside a loop; empty: none
+  std::vector<Attempt> seconds;  // the other forms beside a loop
   KernelReport& report() { return made.report; }
 };
 
@@ -93,11 +101,11 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
   }
   if (!m.made.text.empty() && !m.report().once && !m.report().resumable) {
     PassInput second = input;
-    second.number = input.number + 1;
-    second.suffix = SLUICE_ONE_TASK_SUFFIX;
-    if (const Attempt once = attempt(second, Form::kOneTask, options); !once.why_not) {
-      m.second = once.text;
-      m.made.version = std::max(m.made.version, once.version);
+    for (const auto& [suffix, form] : kSeconds) {
+      ++second.number;
+      second.suffix = suffix;
+      Attempt other = attempt(second, form, options);
+      if (!other.why_not) m.seconds.push_back(std::move(other));
     }
   }
   KernelReport& report = m.report();
@@ -212,22 +220,23 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
   for (const ptx::Function& f : module.functions()) {
     if (!f.is_entry || !f.has_body) continue;
     Finding name;
-    if (f.name.ends_with(SLUICE_CLONE_SUFFIX) || f.name.ends_with(SLUICE_ONE_TASK_SUFFIX)) {
-      name = {"name", "has a name that is kept for clones"};
-    } else if (taken.count(std::string(f.name) + SLUICE_CLONE_SUFFIX) != 0 ||
-               taken.count(std::string(f.name) + SLUICE_ONE_TASK_SUFFIX) != 0) {
-      name = {"name", "the name of its clone is taken"};
+    for (const std::string_view suffix : kSuffixes) {
+      if (f.name.ends_with(suffix)) name = {"name", "has a name that is kept for clones"};
+      if (!name && taken.count(std::string(f.name).append(suffix)) != 0)
+        name = {"name", "the name of its clone is taken"};
     }
     const KernelFacts facts = module_facts.of_entry(f);
     kernels.push_back(make({module, f, facts, prefix, name ? 0 : number}, name, options));
     kernels.back().number = number;
-    if (!name) number += 2;  // two clones
+    if (!name) number += std::size(kSuffixes);
   }
   write_calls_in_place(module, module_facts, kernels, options);
 
-  // A second clone is a choice for the launcher; in huge modules it would only cost.
   std::size_t bytes = module.text().size();
-  for (const Made& m : kernels) bytes += m.made.text.size() + m.second.size();
+  for (const Made& m : kernels) {
+    bytes += m.made.text.size();
+    for (const Attempt& second : m.seconds) bytes += second.text.size();
+  }
   const bool seconds = bytes <= kMostBytesWithSeconds;
 
   Rewritten out;
@@ -236,11 +245,13 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
   for (Made& m : kernels) {
     if (m.report().evictable) {
       clones.insert(m.entry->range.end, std::string("\n\n").append(m.made.text));
-      if (seconds && !m.second.empty()) {
-        m.report().one_task_too = true;
-        clones.insert(m.entry->range.end, std::string("\n\n").append(m.second));
-      }
       version = std::max(version, m.made.version);
+      for (const Attempt& second : m.seconds) {
+        if (!seconds) break;
+        (second.form == Form::kWindow ? m.report().windows_too : m.report().one_task_too) = true;
+        clones.insert(m.entry->range.end, std::string("\n\n").append(second.text));
+        version = std::max(version, second.version);
+      }
     }
     out.kernels.push_back(std::move(m.report()));
   }

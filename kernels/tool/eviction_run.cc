@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mediator/base/grid_windows.h"
 #include "mediator/base/magic_divisor.h"
 
 namespace sluice::tool {
@@ -220,6 +221,8 @@ class EvictionRun::Evicted {
   // Everything that does not change between the physical launches.
   void choose() {
     one_task_ = report_.once || (report_.one_task_too && random_() % 3 == 0);
+    windows_ = !one_task_ && report_.windows_too && random_() % 3 == 0;
+    window_tasks_ = 1 + static_cast<std::uint32_t>(random_() % (total() / 2 + 1));
     workers_ = 1 + static_cast<std::uint32_t>(random_() % 6);
     static constexpr std::uint16_t kChunks[] = {1, 1, 2, 3, 5, 8, 16, 32, 64};
     chunk_ = kChunks[random_() % std::size(kChunks)];
@@ -243,7 +246,8 @@ class EvictionRun::Evicted {
                      ((flags_ & SLUICE_LAUNCH_PROXY) ? ", proxy" : "") +
                      ((flags_ & SLUICE_LAUNCH_DUTY) ? ", duty" : "") +
                      ((flags_ & SLUICE_LAUNCH_FIXED) ? ", fixed" : "") +
-                     (one_task_ ? ", one task a block" : "");
+                     (one_task_ ? ", one task a block" : "") +
+                     (windows_ ? ", windows of " + std::to_string(window_tasks_) : "");
   }
 
   sluice_preempt_params block_params(bool spatial) {
@@ -288,8 +292,71 @@ class EvictionRun::Evicted {
     return p;
   }
 
+  // The same in windows, of which none begins after `evict_at` steps. Two of them run at a time.
+  Result<void> physical_windows(std::uint64_t evict_at) {
+    ++stats_.physical;
+    ++generation_;
+    const std::uint32_t whole[3] = {launch_.grid.x, launch_.grid.y, launch_.grid.z};
+    GridWindows windows(whole, window_tasks_, admitted_);
+    device().record.tasks_fetched = device().record.sms_left = 0;
+    Turns turns(random_, quantum_);
+    const std::uint64_t before = stats_.steps;
+    const auto turn = [&]() -> Result<void> {
+      auto steps = turns.turn();
+      if (!steps) return std::move(steps).error();
+      stats_.steps += *steps;
+      if (stats_.steps > options_.step_limit) return Error{0, "does not end"};
+      return {};
+    };
+    for (bool first = true; windows.left() && (first || stats_.steps - before < evict_at); first = false) {
+      exec::LaunchShape shape;
+      std::uint32_t grid[3];
+      sluice_window_params p = windows.next(grid);
+      p.control = at(offsetof(Device, control));
+      p.record = at(offsetof(Device, record));
+      p.looks = random_() % 2 == 0 ? ~0u : 0;
+      p.generation = generation_;
+      std::vector<std::byte> params(report_.param_offset_of_block + sizeof p);
+      std::memcpy(params.data(), launch_.params.data(), launch_.params.size());
+      std::memcpy(params.data() + report_.param_offset_of_block, &p, sizeof p);
+      shape.grid = {grid[0], grid[1], grid[2]};
+      shape.block = launch_.block;
+      shape.dynamic_shared_bytes = launch_.dynamic_shared;
+      // In its stream, behind the window before the last one.
+      if (p.odd == 0)
+        while (turns.size() != 0)
+          if (auto r = turn(); !r) return r;
+      for (std::uint32_t n = 0; n < shape.grid.count(); ++n) {
+        while (turns.size() >= kResident)
+          if (auto r = turn(); !r) return r;
+        auto block = exec::Block::make(run_.image_, launch_.kernel + SLUICE_WINDOW_SUFFIX, shape, params, run_.map_,
+                                       *run_.world_);
+        if (!block) return std::move(block).error();
+        (*block)->start({n % grid[0], n / grid[0] % grid[1], n / grid[0] / grid[1]}, {n % kSms, kSms});
+        turns.add(std::move(*block));
+      }
+    }
+    while (turns.size() != 0)
+      if (auto r = turn(); !r) return r;
+    admitted_ = windows.end();
+    return {};
+  }
+
+  Result<void> check_windows() {
+    const sluice_launch_control& c = device().control;
+    const sluice_launch_record& r = device().record;
+    if (c.next_ticket != admitted_ || (c.done == 1) != (admitted_ == total()))
+      return Error{0, "the control block says " + std::to_string(c.next_ticket) + " tasks of " + std::to_string(admitted_)};
+    const bool done = r.state == SLUICE_LAUNCH_DONE && r.generation == generation_ && r.tasks_done == total() && r.left_ns != 0;
+    // The report of the first block may come behind the last one's.
+    if (r.state != SLUICE_LAUNCH_RUNNING && (c.done == 1) != done) return Error{0, "the record does not say what the control block does"};
+    if (std::max(r.tasks_fetched, r.sms_left) > admitted_) return Error{0, "more tasks reported than begun"};
+    return {};
+  }
+
   // One physical launch; the evict word is set after `evict_at` steps.
   Result<void> physical(std::uint64_t evict_at) {
+    if (windows_) return physical_windows(evict_at);
     const bool once = one_task_ || report_.resumable;
     const bool spatial = !once && random_() % 4 == 0;
     const sluice_preempt_params p = block_params(spatial);
@@ -361,6 +428,7 @@ class EvictionRun::Evicted {
   // What must hold after every physical launch (abi/preempt.h).
   Result<void> check() {
     if (one_task_) return check_admission();
+    if (windows_) return check_windows();
     const sluice_launch_control& c = device().control;
     std::uint32_t left = 0, slots = 0;
     for (std::uint64_t slot : device().left.slot) {
@@ -397,8 +465,9 @@ class EvictionRun::Evicted {
   std::uint64_t stride_ = 0;
   EvictionStats stats_;
   std::uint32_t generation_ = 0, workers_ = 1, target_ = 0;
-  bool one_task_ = false;
-  std::uint32_t admitted_ = 0;  // tasks; one task a block
+  bool one_task_ = false, windows_ = false;
+  std::uint32_t window_tasks_ = 1;
+  std::uint32_t admitted_ = 0;  // tasks; one task a block, windows
   std::uint16_t chunk_ = 1, chunk_max_ = 1, flags_ = 0;
   std::uint8_t batch_shift_ = 0;
   std::uint64_t quantum_ = 1;

@@ -16,6 +16,7 @@
 
 #include "abi/preempt.h"
 #include "kernels/passes/rewrite.h"
+#include "mediator/base/grid_windows.h"
 #include "mediator/base/magic_divisor.h"
 #include "mediator/gpu/driver_api.h"
 #include "tests/support/device_images.h"
@@ -76,6 +77,7 @@ class Player {
       }
     }
     must(cuda.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    must(cuda.cuStreamCreate(&second_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     must(cuda.cuStreamCreateWithPriority(&urgent_, CU_STREAM_NON_BLOCKING, -5), "cuStreamCreate");
     void* host = nullptr;
     must(cuda.cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc");
@@ -91,6 +93,7 @@ class Player {
     cuda.cuMemFree(control_);
     cuda.cuMemFreeHost(const_cast<std::uint64_t*>(host_signal_));
     cuda.cuStreamDestroy(stream_);
+    cuda.cuStreamDestroy(second_);
     cuda.cuStreamDestroy(urgent_);
     cuda.cuModuleUnload(module_);
   }
@@ -169,7 +172,8 @@ class Player {
   void wait(const std::string& what) {
     const auto begin = Clock::now();
     for (;;) {
-      const CUresult r = cuda.cuStreamQuery(stream_);
+      CUresult r = cuda.cuStreamQuery(stream_);
+      if (r == CUDA_SUCCESS) r = cuda.cuStreamQuery(second_);
       if (r == CUDA_SUCCESS) return;
       if (r != CUDA_ERROR_NOT_READY) must(r, what);
       if (Clock::now() - begin > std::chrono::seconds(8)) {
@@ -184,13 +188,13 @@ class Player {
   // alignment not at the beginning of its buffer.
   void launch(CUfunction f, const std::string& what, std::uint32_t gx, std::uint32_t gy,
               std::uint32_t gz, const std::uint32_t block[3], std::uint32_t dynamic,
-              const std::vector<std::size_t>& offsets, Bytes& params) {
+              const std::vector<std::size_t>& offsets, Bytes& params, CUstream in = nullptr) {
     if (dynamic > 48 * 1024 || dynamic + 48 * 1024 > 48 * 1024)
       cuda.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                               static_cast<int>(dynamic));
     std::vector<void*> pointers;
     for (std::size_t offset : offsets) pointers.push_back(params.data() + offset);
-    must(cuda.cuLaunchKernel(f, gx, gy, gz, block[0], block[1], block[2], dynamic, stream_,
+    must(cuda.cuLaunchKernel(f, gx, gy, gz, block[0], block[1], block[2], dynamic, in ? in : stream_,
                              pointers.data(), nullptr),
          what);
   }
@@ -214,8 +218,10 @@ class Player {
   int clone(const passes::KernelReport& report, const std::uint32_t grid[3],
             const std::uint32_t block[3], std::uint32_t dynamic, const Bytes& params, double us,
             unsigned most) {
-    // Half of the runs where there are two.
-    const bool second = report.one_task_too && rng() % 2 == 0;
+    // Each form in a third of the runs where there are all.
+    const auto pick = rng() % 3;
+    if (report.windows_too && pick == 0) return in_windows(report, grid, block, dynamic, params, most);
+    const bool second = report.one_task_too && pick == 1;
     const bool one_task = report.once || second;
     const std::string name = report.name + (second ? SLUICE_ONE_TASK_SUFFIX : SLUICE_CLONE_SUFFIX);
     std::vector<std::size_t> offsets = offsets_[report.name];
@@ -327,10 +333,48 @@ class Player {
     }
   }
 
+  // In windows of the grid, in two streams in turn; evicted behind any of them.
+  int in_windows(const passes::KernelReport& report, const std::uint32_t grid[3], const std::uint32_t block[3],
+                 std::uint32_t dynamic, const Bytes& params, unsigned most) {
+    const std::string name = report.name + SLUICE_WINDOW_SUFFIX;
+    std::vector<std::size_t> offsets = offsets_[report.name];
+    offsets.push_back(report.param_offset_of_block);
+    CUfunction f = function(name);
+    must(cuda.cuMemsetD8(control_, 0, kControlBytes), "cuMemsetD8");
+    must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
+    const std::uint32_t total = grid[0] * grid[1] * grid[2];
+    const std::uint32_t tasks = 1 + static_cast<std::uint32_t>(rng() % std::max(total / 3, 1u));
+    GridWindows windows(grid, tasks);
+    sluice_launch_control c{};
+    for (int evictions = 0;; ++evictions) {
+      unsigned follow = static_cast<unsigned>(evictions) < most ? 1 + rng() % 3 : ~0u;
+      for (windows = GridWindows(grid, tasks, windows.end()); windows.left() && follow-- != 0;) {
+        std::uint32_t its[3];
+        sluice_window_params p = windows.next(its);
+        p.control = control_;
+        p.record = control_ + kRecord;
+        p.looks = rng() % 2 == 0 ? ~0u : 0;
+        p.generation = static_cast<std::uint32_t>(evictions) + 1;
+        Bytes all(report.param_offset_of_block + sizeof p);
+        std::memcpy(all.data(), params.data(), params.size());
+        std::memcpy(all.data() + report.param_offset_of_block, &p, sizeof p);
+        launch(f, name, its[0], its[1], its[2], block, dynamic, offsets, all, p.odd ? second_ : stream_);
+      }
+      wait(name);
+      must(cuda.cuMemcpyDtoH(&c, control_, sizeof c), "cuMemcpyDtoH");
+      if (c.next_ticket != windows.end() || (c.done == 1) != !windows.left()) {
+        std::printf("%u TASKS SAID OF %u: %s\n", c.next_ticket, windows.end(), name.c_str());
+        std::fflush(stdout);
+        _exit(2);
+      }
+      if (c.done) return evictions;
+    }
+  }
+
   passes::Rewritten rewritten_;
   std::map<std::string, std::vector<std::size_t>> offsets_;  // of the originals' parameters
   CUmodule module_ = nullptr;
-  CUstream stream_ = nullptr, urgent_ = nullptr;
+  CUstream stream_ = nullptr, second_ = nullptr, urgent_ = nullptr;
   volatile std::uint64_t* host_signal_ = nullptr;
   CUdeviceptr host_signal_gpu_ = 0, control_ = 0;
   std::vector<Memory> buffers_, symbols_;
