@@ -259,6 +259,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   });
   r.number("signal_chunk", c.signal_chunk, 0, 1024);
   r.number("admission_us", c.admission_us, 0, 1'000'000'000);
+  r.number("window_us", c.window_us, 0, 1'000'000'000);
   r.end_table();
 
   r.environment("worker_environment", c.worker_environment);

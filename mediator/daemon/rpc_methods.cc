@@ -255,6 +255,7 @@ json::object info(Daemon& d) {
   device["signal"] = worker_protocol::kSignalNames[static_cast<size_t>(d.config().signal_for(d.nvidia()))];
   device["signal_chunk"] = d.config().signal_chunk;
   device["admission_us"] = d.config().admission_us;
+  device["window_us"] = d.config().window_us;
   device["chunk_target_us"] = d.config().chunk_target_for(d.nvidia());
   return {{"version", SLUICE_VERSION},
           {"channel_version", SLUICE_CHANNEL_VERSION},

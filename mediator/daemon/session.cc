@@ -109,6 +109,7 @@ Result<void> Session::prepare() {
   start.signal = settings_.signal;
   start.fixed_chunk = settings_.signal_chunk;
   start.admission_us = settings_.admission_us;
+  start.window_us = settings_.window_us;
   start.spatial_sms = settings_.spatial_sms;
   copy_text(start.library, sizeof start.library, settings_.library);
   copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);

@@ -67,7 +67,8 @@ void CudaStreams::drained(StreamId id) {
   // An error means that the context is gone, and the stream with it.
   (void)api_.cuStreamDestroy(it->second->cu);
   if (it->second->second) (void)api_.cuStreamDestroy(it->second->second);
-  if (it->second->joined) (void)api_.cuEventDestroy(it->second->joined);
+  for (CUevent event : {it->second->joined, it->second->forked})
+    if (event) (void)api_.cuEventDestroy(event);
   if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
     s.context->lefts->give_back(s.left, s.barred);
     s.left = 0;
@@ -83,8 +84,8 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
       return i;
     }
   }
-  LaunchVariant v{block_threads, dynamic_shared, dynamic_shared, nullptr, 0, nullptr, 0,
-                  ChunkModel(settings_.target_us)};
+  LaunchVariant v{.block_threads = block_threads, .dynamic_shared = dynamic_shared,
+                  .clone_dynamic_shared = dynamic_shared, .chunks = ChunkModel(settings_.target_us)};
   if (f.slot_dynamic) v.clone_dynamic_shared = dynamic_shared + SLUICE_PREEMPT_DYNAMIC_BYTES;
   if (f.clone) {
     // Where it does not fit the original is launched, and says itself what is wrong.
@@ -93,12 +94,15 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
     v.clone = form.function;
     const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
     v.resident = form.blocks_per_sm * sms;
-    if (f.one_task) {
-      const ChosenForm second = choose_form(api_, {f.original, f.one_task, f.one_task_clamped}, block_threads,
-                                            dynamic_shared, dynamic_shared);
-      v.one_task_resident = second.blocks_per_sm * sms;
-      if (v.one_task_resident != 0) v.one_task = second.function;
-    }
+    // Those that have no slots.
+    const auto beside = [&](CUfunction clone, CUfunction clamped, uint32_t* resident) -> CUfunction {
+      if (!clone) return nullptr;
+      const ChosenForm second = choose_form(api_, {f.original, clone, clamped}, block_threads, dynamic_shared, dynamic_shared);
+      *resident = second.blocks_per_sm * sms;
+      return *resident != 0 ? second.function : nullptr;
+    };
+    v.one_task = beside(f.one_task, f.one_task_clamped, &v.one_task_resident);
+    v.window = beside(f.window, nullptr, &v.window_resident);
   }
   // A program that varies its block size endlessly only loses what was learnt.
   constexpr size_t kMaxVariants = 64;
@@ -111,7 +115,7 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
   return static_cast<uint32_t>(f.variants.size() - 1);
 }
 
-void CudaStreams::plan(LaunchWork& w) {
+void CudaStreams::plan(LaunchWork& w, bool contended) {
   FunctionObject& f = *w.function;
   w.tasks = task_count(w.grid[0], w.grid[1], w.grid[2]);
   w.geometry = Geometry{};
@@ -119,12 +123,11 @@ void CudaStreams::plan(LaunchWork& w) {
   if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
   w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
   LaunchVariant& v = f.variants[w.variant];
-  w.clone = v.clone;
   CloneForm form = f.form;
-  uint32_t resident = v.resident;
-  if (!parts_ && v.one_task &&
-      FormChoice::allowed(w.tasks, v.chunks.task_ns(), f.form.in_order, settings_) &&
-      v.choice.next(f.form.in_order)) {
+  uint32_t resident = v.resident, window_tasks = 0;
+  w.form = choose(f, v, w.tasks, contended, &window_tasks);
+  w.clone = v.clone;
+  if (w.form == FormKind::kOneTask) {
     w.clone = v.one_task;
     form.once = true;
     resident = v.one_task_resident;
@@ -140,6 +143,26 @@ void CudaStreams::plan(LaunchWork& w) {
   }
   // So that sluiced can tell how long a launch will take before it lets it run.
   if (w.geometry.evictable) take_record(w, true);
+  // By its record it is known when a window has come so far that the next one may follow.
+  if (w.form == FormKind::kWindows && w.geometry.evictable && w.record >= 0) {
+    w.clone = v.window;
+    w.window_tasks = window_tasks;
+    w.workers = std::min(w.tasks, v.window_resident);
+  } else if (w.form == FormKind::kWindows) {
+    w.form = FormKind::kLoop;
+  }
+}
+
+FormKind CudaStreams::choose(const FunctionObject& f, LaunchVariant& v, uint32_t tasks, bool contended,
+                             uint32_t* window_tasks) const {
+  // Blocks that leave at once would take the places of tasks; windows are everywhere.
+  if (parts_) return FormKind::kLoop;
+  unsigned may = 0;
+  if (v.one_task && FormChoice::allowed(tasks, v.block_threads, v.chunks.task_ns(), f.form.in_order, settings_))
+    may |= 1u << static_cast<int>(FormKind::kOneTask);
+  *window_tasks = v.window && !contended ? FormChoice::window_tasks(tasks, v.window_resident, v.chunks.task_ns(), settings_) : 0;
+  if (*window_tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
+  return may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);
 }
 
 void CudaStreams::take_record(LaunchWork& w, bool early) {
@@ -160,6 +183,12 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
     if (w.record < 0) take_record(w, false);
   }
 
+  if (w.form == FormKind::kWindows) {
+    w.generation = grant.generation;
+    w.issued_ns = now_ns;
+    records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
+    return launch_windows(s, w, grant, pred ? static_cast<const LaunchWork*>(pred)->control.address : 0);
+  }
   if (s.left == 0) {
     if (CUresult r = c.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
   }
@@ -200,9 +229,7 @@ sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const Launch
   sluice_preempt_params p = make_params(w.grid, w.tasks, w.geometry, settings);
   p.control = w.control.address;
   p.signal = c.evict_word ? c.evict_word : c.signal;
-  p.record = w.record < 0 ? 0
-                          : c.report + offsetof(sluice_report_area, records) +
-                                static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
+  p.record = record_address(c, w);
   p.left = s.left;
   p.generation = grant.generation;
   if (proxy_) p.flags |= form.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
@@ -214,17 +241,26 @@ sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const Launch
   return p;
 }
 
-CUresult CudaStreams::launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks) {
-  const FunctionObject& f = *w.function;
-  ParamPointers params(w);
-  sluice_preempt_params block = p;
-  params.add(&block);
+CUdeviceptr CudaStreams::record_address(const ContextObject& c, const LaunchWork& w) const {
+  if (w.record < 0) return 0;
+  return c.report + offsetof(sluice_report_area, records) +
+         static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
+}
 
+CUresult CudaStreams::launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks) {
+  sluice_preempt_params block = p;
+  const uint32_t grid[3] = {blocks, 1, 1};
   // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
-  const uint32_t shared =
-      w.dynamic_shared + (f.slot_dynamic && !w.one_task ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
-  return api_.cuLaunchKernel(w.clone, blocks, 1, 1, w.block[0], w.block[1], w.block[2],
-                             shared, to, params.get(), nullptr);
+  const bool slots = w.function->slot_dynamic && !w.one_task;
+  return launch_form(to, w, &block, grid, w.dynamic_shared + (slots ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0));
+}
+
+// `block`: what the clone has appended to the original's parameters.
+CUresult CudaStreams::launch_form(CUstream to, LaunchWork& w, void* block, const uint32_t grid[3], uint32_t shared) {
+  ParamPointers params(w);
+  params.add(block);
+  return api_.cuLaunchKernel(w.clone, grid[0], grid[1], grid[2], w.block[0], w.block[1], w.block[2], shared, to,
+                             params.get(), nullptr);
 }
 
 CUresult CudaStreams::launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns) {
@@ -374,8 +410,12 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
       r = api_.cuMemcpyDtoHAsync(&control, w.control.address, sizeof control, c.transfers);
     if (r == CUDA_SUCCESS) r = api_.cuStreamSynchronize(c.transfers);
     if (r != CUDA_SUCCESS) return LaunchEnd::kFault;
-    tasks_done = w.one_task ? std::min(sluice_admitted(&control, w.generation, w.tasks_before), w.tasks)
-                            : control.finished;
+    if (w.form == FormKind::kWindows) {
+      tasks_done = std::clamp(control.next_ticket, w.tasks_before, std::max(w.tasks_before, w.windows.end()));
+    } else {
+      tasks_done = w.one_task ? std::min(sluice_admitted(&control, w.generation, w.tasks_before), w.tasks)
+                              : control.finished;
+    }
     done = control.done == 1 && tasks_done == w.tasks;
   }
   if (done) {
@@ -385,13 +425,11 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
   }
   // The engine asks about a launch only when all before it are done, so it has passed its predecessor.
   w.begun = true;
-  const uint32_t evicted =
-      static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST));
-  if (evicted < w.generation && tasks_done == w.tasks_before)
+  if (evicted() < w.generation && tasks_done == w.tasks_before)
     return w.part ? LaunchEnd::kElsewhere : LaunchEnd::kStuck;
   w.tasks_before = tasks_done;
   if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_READY);
-  if (evicted < w.generation && w.part && w.function->form.resumable) {
+  if (evicted() < w.generation && w.part && w.function->form.resumable) {
     w.in_waves = true;
     return LaunchEnd::kWave;
   }
@@ -406,10 +444,10 @@ void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
   LaunchVariant& v = w.function->variants[w.variant];
   const uint64_t ns = record->left_ns - record->start_ns;
-  // Where a block runs one task the time ends when the last one is admitted.
-  const uint32_t tasks = w.one_task ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
+  // Where a block runs one task the time ends when the last one begins.
+  const uint32_t tasks = w.form != FormKind::kLoop ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
   v.chunks.observe(tasks, w.workers, ns);
-  v.choice.observe(w.one_task, tasks, ns);
+  v.choice.observe(w.form, tasks, ns);
 }
 
 }  // namespace sluice::worker

@@ -39,13 +39,16 @@ class CudaStreams : public EngineDriver {
   void add(StreamId id, std::shared_ptr<StreamObject> stream);
 
   // How a launch of this function will be done: fills geometry, tasks and variant of `work`, whose
-  // function and shape are set and checked. Asks the driver once per shape.
-  void plan(LaunchWork& work);
+  // function and shape are set and checked. Asks the driver once per shape. `contended`: others wait for the GPU; it
+  // is then not launched in windows, which take longer to leave (docs/benchmarks.md).
+  void plan(LaunchWork& work, bool contended);
 
   // EngineDriver
   bool confinable(const Work& work) const override;
   CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t now_ns) override;
+  bool comes_in_pieces(const Work& work) const override;
+  CUresult more(StreamId stream, Work& work, bool stop, bool* whole) override;
   CUresult narrow(std::span<const Running> running, const SmSet& lost, bool* left) override;
   CUresult grow(StreamId stream, Work& work, const Grant& grant, uint64_t now_ns) override;
   CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) override;
@@ -70,6 +73,14 @@ class CudaStreams : public EngineDriver {
   CUresult keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& granted, sluice_preempt_params* p,
                         uint32_t* blocks);
   sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const;
+  CUdeviceptr record_address(const ContextObject& c, const LaunchWork& w) const;
+  uint32_t evicted() const { return static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST)); }
+  FormKind choose(const FunctionObject& f, LaunchVariant& v, uint32_t tasks, bool contended, uint32_t* window_tasks) const;
+  CUresult make_second(StreamObject& s);
+  CUresult launch_windows(StreamObject& s, LaunchWork& w, const Grant& grant, CUdeviceptr pred);
+  CUresult queue_window(StreamObject& s, LaunchWork& w);
+  CUresult close_windows(StreamObject& s, LaunchWork& w);
+  CUresult launch_form(CUstream to, LaunchWork& w, void* block, const uint32_t grid[3], uint32_t shared);
   CUresult launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks);
   CUresult bar(const StreamObject& s, CUstream in, const SmSet& sms, uint32_t value);
   CUresult look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost, bool* left);

@@ -167,11 +167,7 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
   // One for each SM at least, or some might stay empty.
   if (w.first_workers + gpu_sms + proxy > c.lefts->slots()) return CUDA_ERROR_NOT_SUPPORTED;
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
-  if (!s.second) {
-    CUresult r = api_.cuStreamCreateWithPriority(&s.second, CU_STREAM_NON_BLOCKING, s.priority);
-    if (r == CUDA_SUCCESS) r = api_.cuEventCreate(&s.joined, CU_EVENT_DISABLE_TIMING);
-    if (r != CUDA_SUCCESS) return r;
-  }
+  if (CUresult r = make_second(s); r != CUDA_SUCCESS) return r;
   const Part part =
       plan_part(sms, gpu_sms, w.per_sm, chunks_of(w), c.lefts->slots() - w.first_workers - proxy);
   sluice_preempt_params p = params_of(s, w, grant);

@@ -46,22 +46,43 @@ Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bo
   return g;
 }
 
-bool FormChoice::allowed(uint32_t tasks, uint64_t task_ns, bool in_order, const LoopSettings& settings) {
-  if (uint64_t{tasks} * settings.leave_ps > uint64_t{settings.admission_us} * 1'000'000) return false;
+bool FormChoice::allowed(uint32_t tasks, uint32_t block_threads, uint64_t task_ns, bool in_order,
+                         const LoopSettings& settings) {
+  // tasks < 2^31, at most 4 times leave_ps: below 2^63.
+  const uint64_t each = uint64_t{settings.leave_ps} * std::max(1u, block_threads / 256);
+  if (tasks * each > uint64_t{settings.admission_us} * 1'000'000) return false;
   return in_order || task_ns >= kShortTaskNs;
 }
 
-bool FormChoice::next(bool in_order) {
-  for (bool form : {in_order, !in_order})
-    if (task_ns_[form] == 0) return form;
-  const bool faster = task_ns_[1] < task_ns_[0];
-  return ++launches_ % kAgain == 0 ? !faster : faster;
+uint32_t FormChoice::window_tasks(uint32_t tasks, uint32_t resident, uint64_t task_ns, const LoopSettings& settings) {
+  if (task_ns == 0 || resident == 0) return 0;
+  const uint64_t fit = std::min<uint64_t>(uint64_t{settings.window_us} * 1000 * resident / task_ns, tasks / kFewWindows);
+  return fit >= resident ? static_cast<uint32_t>(fit) : 0;
 }
 
-void FormChoice::observe(bool one_task, uint32_t tasks, uint64_t ns) {
+FormKind FormChoice::next(unsigned may, bool in_order) {
+  constexpr FormKind kFirst[] = {FormKind::kLoop, FormKind::kOneTask, FormKind::kWindows};
+  const auto can = [&](FormKind form) { return form == FormKind::kLoop || (may & 1u << static_cast<int>(form)) != 0; };
+  if (in_order && can(FormKind::kOneTask) && task_ns_[static_cast<int>(FormKind::kOneTask)] == 0) return FormKind::kOneTask;
+  FormKind fastest = FormKind::kLoop;
+  for (const FormKind form : kFirst) {
+    if (!can(form)) continue;
+    const double its = task_ns_[static_cast<int>(form)];
+    if (its == 0) return form;
+    if (its < task_ns_[static_cast<int>(fastest)]) fastest = form;
+  }
+  FormKind others[kForms];
+  uint32_t n = 0;
+  for (const FormKind form : kFirst)
+    if (can(form) && form != fastest) others[n++] = form;
+  if (n == 0 || ++launches_ % (kAgain / n) != 0) return fastest;
+  return others[launches_ / (kAgain / n) % n];
+}
+
+void FormChoice::observe(FormKind form, uint32_t tasks, uint64_t ns) {
   if (tasks == 0 || ns == 0) return;
   const double sample = static_cast<double>(ns) / tasks;
-  double& known = task_ns_[one_task];
+  double& known = task_ns_[static_cast<int>(form)];
   known = known == 0 ? sample : (known * 3 + sample) / 4;
 }
 

@@ -27,7 +27,10 @@ struct LoopSettings {
   // What the rest of a grid may take to leave the GPU where every block runs one task and those that are
   // not admitted come and go; 0: loops wherever there is one.
   uint32_t admission_us = 40;
-  uint32_t leave_ps = 750;  // one of them, on an H200 (1,300 a microsecond; docs/benchmarks.md)
+  // How long a window of a grid takes where it is launched in windows; three quarters of one and the whole next one are
+  // what an eviction waits for at most. 0: no windows. Where tasks are short, each window costs some 1 us (an H200).
+  uint32_t window_us = 16;
+  uint32_t leave_ps = 750;  // one of them for every 256 of its threads, on an H200 (docs/benchmarks.md)
 };
 // The same on the software GPU, which interprets some 30 instructions for each thread.
 inline constexpr uint32_t kSoftwareLeavePs = 50'000'000;
@@ -52,27 +55,41 @@ struct Geometry {
 Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bool proxy,
                      const LoopSettings& settings, CloneForm form);
 
-// Which of a kernel's two clones its launches take, where the GPU is given whole: the one whose blocks run
-// one task each, or the loop. By what they took: the loop's registers and instructions cost some kernels a
-// fifth of their speed and those that are kept in order 40 %, the question at the beginning of each block
-// costs others a tenth (an H200, docs/benchmarks.md), and no rule tells them apart beforehand.
+// Which of a kernel's clones a launch takes.
+enum class FormKind : uint8_t {
+  kLoop,     // persistent workers (kernels/passes/loop_head.h)
+  kOneTask,  // the original's blocks, each admitted (kernels/passes/admission.h)
+  kWindows,  // the original's blocks, a window of the grid at a time (kernels/passes/window.cc)
+};
+inline constexpr int kForms = 3;
+
+// Chooses it, where the GPU is given whole, by what launches took: the loop's registers and instructions cost some
+// kernels a fifth of their speed and those that are kept in order 40 %, but others take 0.6 of their original's
+// time in it; the question at the beginning of each block costs some a tenth; windows cost grids of very short tasks
+// a twentieth (an H200, docs/benchmarks.md). No rule tells them apart beforehand.
 //
 // One per function and block size; not thread-safe; pure.
 class FormChoice {
  public:
-  // Whether a launch may take one task a block at all: by how long the rest of its grid takes to leave,
-  // and because short tasks always pay more for asking. `task_ns`: what a task takes, 0: not known.
-  static bool allowed(uint32_t tasks, uint64_t task_ns, bool in_order, const LoopSettings& settings);
+  // Whether a launch may take one task a block: by how long the rest of its grid takes to leave, and because
+  // short tasks always pay more for asking. `task_ns`: what a task takes, 0: not known.
+  static bool allowed(uint32_t tasks, uint32_t block_threads, uint64_t task_ns, bool in_order,
+                      const LoopSettings& settings);
   static constexpr uint64_t kShortTaskNs = 3000;
-  // The form of the next launch that may: each is tried once, those in order in one task a block first; then
-  // the faster one, and the other again every kAgain launches.
-  bool next(bool in_order);
+  // Tasks of a window of at most settings.window_us, at least kFewWindows in the grid; 0 where windows do not help:
+  // nothing is known of the task yet, or a window would be less than the GPU holds at once (`resident` blocks).
+  static uint32_t window_tasks(uint32_t tasks, uint32_t resident, uint64_t task_ns, const LoopSettings& settings);
+  static constexpr uint32_t kFewWindows = 3;
+  // The form of the next launch, of those in `may` (bits 1 << FormKind; the loop's is always there): each is tried
+  // once, those in order in one task a block first; then the fastest, and each other one again every kAgain
+  // launches.
+  FormKind next(unsigned may, bool in_order);
   static constexpr uint32_t kAgain = 256;
   // A launch of `tasks` tasks has run for `ns` without an eviction.
-  void observe(bool one_task, uint32_t tasks, uint64_t ns);
+  void observe(FormKind form, uint32_t tasks, uint64_t ns);
 
  private:
-  double task_ns_[2] = {};  // GPU time a task, of the loop and of one task a block; 0: not known
+  double task_ns_[kForms] = {};  // GPU time a task; 0: not known
   uint32_t launches_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "abi/wire.h"
+#include "mediator/base/grid_windows.h"
 #include "mediator/core/handles.h"
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/control_pool.h"
@@ -67,6 +68,8 @@ struct LaunchVariant {
   uint32_t resident = 0;              // its blocks on the whole GPU; 0: it does not fit
   CUfunction one_task = nullptr;      // the other clone, if it fits; null where `clone` is that one
   uint32_t one_task_resident = 0;
+  CUfunction window = nullptr;        // the clone that is launched in windows, if it fits; or null
+  uint32_t window_resident = 0;
   ChunkModel chunks;
   FormChoice choice = {};
 };
@@ -83,6 +86,7 @@ struct FunctionObject : HandleObject {
   CUfunction original = nullptr;
   CUfunction clone = nullptr;    // null: opaque
   CUfunction one_task = nullptr; // beside a loop: the clone that runs one task a block, or null
+  CUfunction window = nullptr;   // beside a loop: the clone that is launched in windows, or null
   // The clones again, with fewer registers (register_clamp.h); or null.
   CUfunction clamped = nullptr, one_task_clamped = nullptr;
   bool slot_dynamic = false;
@@ -101,8 +105,9 @@ struct StreamObject : HandleObject {
   int priority = 0;
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
   SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
-  CUstream second = nullptr;  // where second grids run; null: there was none yet; session lock
+  CUstream second = nullptr;  // where second grids and every second window run; null: none yet; session lock
   CUevent joined = nullptr;   // after which the stream goes on behind one; session lock
+  CUevent forked = nullptr;   // after which windows may run in `second`; session lock
 };
 
 struct EventObject : HandleObject {
@@ -141,7 +146,12 @@ struct LaunchWork : Work {
   Geometry geometry;
   uint32_t variant = 0;  // of the function
   CUfunction clone = nullptr;  // one of the variant's, for all physical launches
+  FormKind form = FormKind::kLoop;
   bool one_task = false;       // it runs one task in each hardware block, by admission
+  uint32_t window_tasks = 0;   // it is launched in windows of so many; 0: it is not
+  GridWindows windows;         // what of the newest physical launch is not queued yet
+  sluice_window_params window{};  // the newest of them
+  bool open = false;           // more windows may follow
   uint64_t ready_ns = 0;
   // From plan() on, if it is evictable; asked for again when it is first given to the driver.
   uint64_t launch_id = 0;

@@ -34,6 +34,7 @@ LoopSettings loop_settings(const wp::Start& start) {
   s.target_us = start.chunk_target_us;
   s.fixed_chunk = static_cast<uint16_t>(start.fixed_chunk);
   s.admission_us = start.admission_us;
+  s.window_us = start.window_us;
   if (start.nvidia == 0) s.leave_ps = kSoftwareLeavePs;
   return s;
 }

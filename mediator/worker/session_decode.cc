@@ -194,7 +194,7 @@ void Session::launch(Call call, std::span<const std::byte> body) {
   work->flags = l.flags;
   work->params.assign(params.begin(), params.end());
   work->ready_ns = monotonic_ns();
-  streams_.plan(*work);
+  streams_.plan(*work, gate_.contended());
   const OpKind kind = work->geometry.evictable ? OpKind::kLaunch : OpKind::kOpaque;
   const uint64_t now = work->ready_ns;
   engine_.submit(stream->id, kind, std::move(work), 0, now);

@@ -103,18 +103,19 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
       f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
       f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
       f->form.once = guest_flags & SLUICE_FUNCTION_ONCE;
-      CUfunction second = nullptr;
-      const std::string second_name = name + SLUICE_ONE_TASK_SUFFIX;
-      if (!f->form.once &&
-          api_.cuModuleGetFunction(&second, module->cu, second_name.c_str()) == CUDA_SUCCESS &&
-          takes_block_too(api_, second, f->params)) {
-        f->one_task = second;
-        second = clamped_form(api_, module->cu, module->clamped, second_name);
-        if (second && takes_block_too(api_, second, f->params)) f->one_task_clamped = second;
-      }
+      const auto takes_its_params = [&](CUfunction form) { return form && takes_block_too(api_, form, f->params) ? form : nullptr; };
+      const auto beside = [&](const char* suffix) -> CUfunction {
+        CUfunction form = nullptr;
+        if (f->form.once || api_.cuModuleGetFunction(&form, module->cu, (name + suffix).c_str()) != CUDA_SUCCESS) return nullptr;
+        return takes_its_params(form);
+      };
+      f->one_task = beside(SLUICE_ONE_TASK_SUFFIX);
+      if (f->one_task)
+        f->one_task_clamped = takes_its_params(clamped_form(api_, module->cu, module->clamped, name + SLUICE_ONE_TASK_SUFFIX));
+      f->window = f->form.in_order ? nullptr : beside(SLUICE_WINDOW_SUFFIX);
       if ((guest_flags & SLUICE_FUNCTION_RESUMABLE) && state_bytes <= SLUICE_RESUME_MAX_BYTES) {
         f->form.resumable = true;
-        f->one_task = f->one_task_clamped = nullptr;
+        f->one_task = f->one_task_clamped = f->window = nullptr;
         f->form.state_bytes = state_bytes;
       } else if (guest_flags & SLUICE_FUNCTION_RESUMABLE) {
         f->clone = nullptr;  // its launches would write beyond what they are given

@@ -19,6 +19,7 @@ namespace wp = worker_protocol;
 namespace {
 constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 // How often completions are looked for: soon after something happened, then ever less.
+constexpr uint64_t kPaceNs = 2'000;  // a launch's next window follows within some microseconds (cuda_streams_windows.cc)
 constexpr uint64_t kPollFirstNs = 5'000;
 constexpr uint64_t kPollWaitedNs = 50'000;  // while somebody waits, or sluiced wants the GPU back
 constexpr uint64_t kPollNs = 200'000;
@@ -146,6 +147,7 @@ void Session::set_decoder(bool drives, uint64_t sleep_ns) {
 }
 
 uint64_t Session::next_nap(uint64_t nap_ns, bool got_on) const {
+  if (engine_.pacing()) return kPaceNs;
   const bool urgent = !parked_.empty() || !gate_.open(monotonic_ns()) || gate_.calling_back();
   if (got_on) return urgent ? kPollFirstNs : kPollWaitedNs;
   return std::min(nap_ns * 2, urgent ? kPollWaitedNs : kPollNs);
@@ -219,7 +221,9 @@ void Session::after_engine() {
   end_is_near_.store(engine_.in_flight() && !parked_.empty() && engine_.queued() <= kNearOperations,
                      std::memory_order_relaxed);
   if (engine_.in_flight()) {
-    const uint64_t longest = parked_.empty() ? kPollGateNs - 1 : kPollWaitedNs;
+    const uint64_t longest = engine_.pacing()   ? kPaceNs
+                             : parked_.empty() ? kPollGateNs - 1
+                                               : kPollWaitedNs;
     if (decoder_drives_ && decoder_sleep_ns_ > longest && !decoder_kicked_) {
       decoder_kicked_ = true;
       signal_eventfd(decoder_wake_.get());

@@ -320,6 +320,7 @@ void StreamEngine::issue_failed(Op& op, CUresult status, uint64_t now_ns) {
 
 // Issues from `next` on what may go now. `relaunches_only`: stops at what was never issued before.
 bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
+  if (s.open) return false;
   if (s.broken) {
     if (s.items_ended < s.items_issued || now_ns < s.retry_ns) return false;
     put_back(s);
@@ -373,6 +374,9 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
             pred = s.ops[i].work;
           }
         }
+        op.pieces = driver_.comes_in_pieces(*op.work);
+        // What is before it is not to be known as ended only when this has.
+        if (op.pieces) mark_if_due(s, now_ns, true);
         status = driver_.launch(s.id, *op.work, op.grant, pred.get(), op.again, now_ns);
         op.pred = std::move(pred);
         if (op.again) ++counters_.relaunches;
@@ -395,16 +399,39 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
     op.again = true;
     op.item = s.items_issued++;
     ++physical_;
+    if (op.pieces) {
+      s.open = true;
+      ++pacing_;
+      return true;
+    }
     mark_if_due(s, now_ns);
   }
   return progress;
 }
 
-void StreamEngine::mark_if_due(Stream& s, uint64_t now_ns) {
+// The launch that is queued piece by piece: its next piece, if it is time.
+bool StreamEngine::feed(Stream& s, uint64_t now_ns) {
+  if (!s.open || pending_error_ != CUDA_SUCCESS) return false;
+  SLUICE_CHECK(s.next > 0 && s.ops[s.next - 1].pieces);
+  bool whole = false;
+  const CUresult r = driver_.more(s.id, *s.ops[s.next - 1].work, s.broken, &whole);
+  if (r != CUDA_SUCCESS) {
+    // Half of it runs.
+    pending_error_ = is_sticky(r) ? r : CUDA_ERROR_LAUNCH_FAILED;
+    return false;
+  }
+  if (!whole) return false;
+  s.open = false;
+  --pacing_;
+  mark_if_due(s, now_ns);
+  return true;
+}
+
+void StreamEngine::mark_if_due(Stream& s, uint64_t now_ns, bool at_once) {
   const uint64_t unmarked = s.items_issued - s.items_marked;
-  if (unmarked == 0 || pending_error_ != CUDA_SUCCESS) return;
+  if (unmarked == 0 || s.open || pending_error_ != CUDA_SUCCESS) return;
   // One marker per burst while all goes well; with the gate closed everybody waits for the last end.
-  if (!s.markers.empty() && unmarked < limits_.marker_interval && !s.broken && gate_.open(now_ns) &&
+  if (!at_once && !s.markers.empty() && unmarked < limits_.marker_interval && !s.broken && gate_.open(now_ns) &&
       !gate_.calling_back()) {
     return;
   }
@@ -431,6 +458,7 @@ void StreamEngine::settle(uint64_t now_ns) {
     for (auto& s : streams_) {
       collect(*s, now_ns);
       progress |= retire(*s, now_ns);
+      progress |= feed(*s, now_ns);
     }
     // What was evicted goes first, in every stream, then what is new.
     for (auto& s : streams_) progress |= advance(*s, true, now_ns);
@@ -462,6 +490,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
     s->next = s->ended = 0;
     s->launches_issued = 0;
     s->retry_ns = 0;
+    s->open = false;
     while (!s->ops.empty()) {
       s->ops.front().status = CUDA_SUCCESS;
       finish(*s, error);
@@ -472,7 +501,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
     if (s->removed) by_id_.erase(s->id);
     return s->removed;
   });
-  physical_ = 0;
+  physical_ = pacing_ = 0;
   opaque_in_flight_ = 0;
   host_funcs_waiting_ = 0;
   held_by_gate_ = retrying_ = false;

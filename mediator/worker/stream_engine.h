@@ -86,6 +86,16 @@ class EngineDriver {
   // nothing to wait for. `again`: the logical launch has been queued before.
   virtual CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
                           bool again, uint64_t now_ns) = 0;
+  // `work`, a kLaunch, is queued piece by piece: after launch() until more() has found it whole nothing may be
+  // put behind it, and its stream's end is not its own.
+  virtual bool comes_in_pieces(const Work&) const { return false; }
+  // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued; likewise once its
+  // generation has been evicted. *whole: everything that will be is queued.
+  virtual CUresult more(StreamId, Work&, bool stop, bool* whole) {
+    (void)stop;
+    *whole = true;
+    return CUDA_SUCCESS;
+  }
   // A launch in flight, and a stream that it is in.
   struct Running {
     StreamId stream;
@@ -193,6 +203,8 @@ class StreamEngine {
   // Something is in the driver's queues: poll soon. Otherwise the gate or the program is waited for.
   // So while a launch is to be tried again.
   bool in_flight() const { return physical_ != 0 || retrying_; }
+  // A launch in flight is queued piece by piece: poll within some microseconds.
+  bool pacing() const { return pacing_ != 0; }
   // A launch waits for the gate.
   bool held_by_gate() const { return held_by_gate_; }
   // A host function waits for the program.
@@ -214,6 +226,7 @@ class StreamEngine {
     CUresult status = CUDA_SUCCESS;
     uint32_t futile = 0;
     bool confinable = false;
+    bool pieces = false;   // it is queued piece by piece
     Grant grant;           // of its newest physical launch; the SMs are those where it may be now
     Grant second;          // of that one's second grid; generation 0: it has none
     uint64_t seq = 0;      // order of submission in the session
@@ -240,6 +253,7 @@ class StreamEngine {
     std::deque<Marker> markers;
     uint64_t retry_ns = 0;   // broken: not before this
     bool broken = false;     // the front launch was evicted; wait until the rest has ended too
+    bool open = false;       // the launch before `next` is not queued whole
     bool value_wait = false; // a kValueWait is in the driver's stream
     bool removed = false;
   };
@@ -251,7 +265,8 @@ class StreamEngine {
   bool retire(Stream& s, uint64_t now_ns);
   bool advance(Stream& s, bool relaunches_only, uint64_t now_ns);
   void settle(uint64_t now_ns);
-  void mark_if_due(Stream& s, uint64_t now_ns);
+  void mark_if_due(Stream& s, uint64_t now_ns, bool at_once = false);
+  bool feed(Stream& s, uint64_t now_ns);
   void put_back(Stream& s);
   void finish(Stream& s, CUresult status);
   void issue_failed(Op& op, CUresult status, uint64_t now_ns);
@@ -270,6 +285,7 @@ class StreamEngine {
   uint64_t next_seq_ = 1;
   size_t queued_ = 0;
   uint64_t physical_ = 0;
+  uint32_t pacing_ = 0;  // streams that are open
   uint32_t demand_ = 0;
   uint32_t opaque_in_flight_ = 0;
   uint32_t host_funcs_waiting_ = 0;

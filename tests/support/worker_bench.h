@@ -63,6 +63,7 @@ class WorkerBench {
     wp::Signal signal = wp::Signal::kHost;
     uint32_t fixed_chunk = 0;
     uint32_t admission_us = 0;
+    uint32_t window_us = 0;
     uint32_t spatial_sms = 0;
   };
 
@@ -111,6 +112,7 @@ class WorkerBench {
     packet.start.signal = options_.signal;
     packet.start.fixed_chunk = options_.fixed_chunk;
     packet.start.admission_us = options_.admission_us;
+    packet.start.window_us = options_.window_us;
     packet.start.spatial_sms = options_.spatial_sms;
     packet.start.staging_offset = kStaging;
     packet.start.staging_bytes = kStagingBytes;

@@ -22,6 +22,9 @@ struct FakeWork : Work {
   int tasks;     // effects it has
   int done = 0;
   int begun = 0;
+  int piece = 0;  // of so many effects it is queued, one after the other; 0: whole
+  int queued = 0;
+  bool open = false;  // a piece may follow
   uint32_t generation = 0;
   bool ran_any = false;
   static inline int alive = 0;
@@ -44,12 +47,36 @@ class FakeDriver : public EngineDriver {
     EXPECT_EQ(again, w.begun > 0);
     ++w.begun;
     w.generation = generation;
+    expect_whole(stream);
+    if (w.piece != 0) {
+      w.queued = w.done;
+      w.ran_any = false;
+      w.open = true;
+      open[stream] = true;
+      preds[&w] = static_cast<const FakeWork*>(pred);
+      push_piece(stream, w);
+      ++launches_queued;
+      return CUDA_SUCCESS;
+    }
     queues[stream].push_back({Item::kLaunch, &w, static_cast<const FakeWork*>(pred), generation});
     ++launches_queued;
     return CUDA_SUCCESS;
   }
+  bool comes_in_pieces(const Work& work) const override { return static_cast<const FakeWork&>(work).piece != 0; }
+  CUresult more(StreamId stream, Work& work, bool stop, bool* whole) override {
+    auto& w = static_cast<FakeWork&>(work);
+    EXPECT_TRUE(w.open && open[stream]);
+    const bool evicted = static_cast<uint32_t>(signal->evict) >= w.generation;
+    // The next one when the one before has begun.
+    if (!stop && !evicted && w.queued < w.tasks && (w.done > w.queued - w.piece || queues[stream].empty()))
+      push_piece(stream, w);
+    *whole = stop || evicted || w.queued >= w.tasks;
+    if (*whole) w.open = open[stream] = false;
+    return CUDA_SUCCESS;
+  }
   CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t) override {
     auto& w = static_cast<FakeWork&>(work);
+    expect_whole(stream);
     if (refuse.count(w.id)) return refuse[w.id];
     if (kind == OpKind::kOpaque) {
       EXPECT_TRUE(host->grant & SLUICE_GRANT_OPEN);
@@ -62,6 +89,7 @@ class FakeDriver : public EngineDriver {
     return CUDA_SUCCESS;
   }
   CUresult mark(StreamId stream, uint64_t* marker) override {
+    expect_whole(stream);
     *marker = next_marker++;
     queues[stream].push_back({Item::kMarker, nullptr, nullptr, 0, *marker});
     return CUDA_SUCCESS;
@@ -104,6 +132,17 @@ class FakeDriver : public EngineDriver {
         }
         return true;
       }
+      case Item::kPiece: {
+        FakeWork& w = *item.work;
+        // Once it is queued nothing keeps it from running to its end.
+        if ((item.pred && item.pred->done != item.pred->tasks) || w.done >= item.end) {
+          q.pop_front();
+        } else {
+          effects.push_back({w.id, w.done++});
+          w.ran_any = true;
+        }
+        return true;
+      }
       case Item::kOpaque:
       case Item::kWork: {
         FakeWork& w = *item.work;
@@ -129,16 +168,26 @@ class FakeDriver : public EngineDriver {
   }
 
   struct Item {
-    enum Kind { kLaunch, kOpaque, kWork, kValueWait, kMarker } kind;
+    enum Kind { kLaunch, kPiece, kOpaque, kWork, kValueWait, kMarker } kind;
     FakeWork* work;
     const FakeWork* pred;
     uint32_t generation;
     uint64_t marker = 0;
     bool started = false;
+    int end = 0;  // kPiece
   };
+  void push_piece(StreamId stream, FakeWork& w) {
+    w.queued = std::min(w.queued + w.piece, w.tasks);
+    Item item{Item::kPiece, &w, preds[&w], w.generation};
+    item.end = w.queued;
+    queues[stream].push_back(item);
+  }
+  void expect_whole(StreamId stream) { EXPECT_FALSE(open[stream]) << "behind a launch that is not whole"; }
   sluice_host_page* host = nullptr;
   sluice_signal_page* signal = nullptr;
   std::map<StreamId, std::deque<Item>> queues;
+  std::map<StreamId, bool> open;
+  std::map<FakeWork*, const FakeWork*> preds;
   std::set<uint64_t> reached;
   std::vector<Effect> effects;
   std::map<uint64_t, CUresult> completed;
@@ -242,6 +291,7 @@ class Runner {
   explicit Runner(const Program& program, EngineLimits limits = {}) : p_(program), b(limits) {
     for (StreamKind kind : p_.streams) streams.push_back(b.engine.add_stream(1, kind));
   }
+  bool pieces = false;  // two launches of three are queued piece by piece
   void submit_all() {
     while (submitted < p_.steps.size()) submit_one();
   }
@@ -258,6 +308,7 @@ class Runner {
         OpKind kind = s.what == P::kLaunch   ? OpKind::kLaunch
                       : s.what == P::kOpaque ? OpKind::kOpaque
                                              : OpKind::kWork;
+        if (pieces && kind == OpKind::kLaunch && id % 3 != 1) w->piece = 1 + id % 4;
         b.engine.submit(stream, kind, std::move(w), s.what == P::kCopy ? 1000 + id : 0, b.now);
         break;
       }
@@ -362,6 +413,7 @@ enum class Back { kWhenLeft, kAtOnce };
 inline void run_with_evictions(const Program& p, const std::set<int>& at, Back back, int poll_every,
                         int* steps_taken = nullptr) {
   Runner r(p);
+  r.pieces = poll_every != 1;
   r.submit_all();
   int step = 0;
   bool closed = false;

@@ -78,6 +78,7 @@ TEST(StreamEngine, RandomProgramsRandomSchedules) {
     limits.marker_interval = 1 + rng() % 4;
     limits.opaque_depth = 1 + rng() % 3;
     Runner r(random_program(rng), limits);
+    r.pieces = seed % 2 == 1;
     bool closed = false;
     for (int i = 0; i < 600; ++i) {
       switch (rng() % 8) {

@@ -11,11 +11,13 @@ namespace {
 class WorkerEviction : public WorkerProcess {
  protected:
   // Launches of which each depends on the one before, evicted again and again while they run; so many of
-  // them at a time until one has been.
-  void chain_under_evictions(WorkerBench::Options options, uint32_t launches, uint32_t flags = 0);
+  // them at a time until one has been. `learn`: so many before, one by one and left alone.
+  void chain_under_evictions(WorkerBench::Options options, uint32_t launches, uint32_t flags = 0,
+                             uint32_t learn = 0);
 };
 
-void WorkerEviction::chain_under_evictions(WorkerBench::Options options, uint32_t launches, uint32_t flags) {
+void WorkerEviction::chain_under_evictions(WorkerBench::Options options, uint32_t launches, uint32_t flags,
+                                           uint32_t learn) {
   start(std::move(options));
   make_context();
   make_module(flags);
@@ -28,6 +30,11 @@ void WorkerEviction::chain_under_evictions(WorkerBench::Options options, uint32_
   b->post(SLUICE_CALL_COPY, to_device(d, kStaging, kN * 4, 0), context, SLUICE_RECORD_NO_REPLY);
   std::vector<uint64_t> latencies_us;
   Answer a;
+  for (uint32_t k = 0; k < learn; ++k) {
+    launch(kGrid, 64, d, kN, k);
+    for (auto& v : expected) v = advance(v, k, kRounds);
+    ASSERT_EQ(sync().status, CUDA_SUCCESS);
+  }
   for (int batch = 0; batch < 50 && (batch == 0 || b->report->header.evictions == 0); ++batch) {
     for (uint32_t k = 0; k < launches; ++k) {
       launch(kGrid, 64, d, kN, k);
@@ -41,7 +48,7 @@ void WorkerEviction::chain_under_evictions(WorkerBench::Options options, uint32_
     }
     uint64_t done = b->post(SLUICE_CALL_SYNCHRONIZE,
                             sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
-    const uint64_t wanted = launches * static_cast<uint64_t>(batch + 1);
+    const uint64_t wanted = learn + launches * static_cast<uint64_t>(batch + 1);
     for (int i = 0; i < 400; ++i) {
       if (__atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) >= wanted) break;
       ::usleep(static_cast<unsigned>(500 + i * 13 % 2000));
@@ -120,6 +127,34 @@ TEST_F(WorkerEviction, OneTaskABlockIsTakenWhereTheGridMayTakeSoLongToLeave) {
     const uint32_t kN = 64 * kGrid;
     launch(kGrid, 64, alloc(kN * 4).as<uint64_t>(), kN, 1);
     EXPECT_EQ(sync().status == CUDA_SUCCESS, us == 0);
+  }
+}
+
+// In windows of the grid, once it is known how long a task takes.
+TEST_F(WorkerEviction, ChainsOfLaunchesInWindowsSurviveEvictions) {
+  WorkerBench::Options o;
+  o.window_us = 1'000'000'000;
+  chain_under_evictions(std::move(o), 20, 0, 3);
+}
+
+TEST_F(WorkerEviction, WindowsAreTakenWhereTheyMayLastSoLong) {
+  const auto trap_in_it = [](std::string& text) {
+    const size_t at = text.find('{', text.find("add" SLUICE_WINDOW_SUFFIX));
+    ASSERT_NE(at, text.npos);
+    text.insert(at + 1, "\n\ttrap;");
+  };
+  for (uint32_t us : {0u, 1'000'000'000u}) {
+    WorkerBench::Options o;
+    o.window_us = us;
+    start(std::move(o));
+    make_context();
+    make_module(0, trap_in_it);
+    const uint32_t kN = 64 * kGrid;
+    const uint64_t d = alloc(kN * 4).as<uint64_t>();
+    launch(kGrid, 64, d, kN, 1);
+    EXPECT_EQ(sync().status, CUDA_SUCCESS);
+    launch(kGrid, 64, d, kN, 2);
+    EXPECT_EQ(sync().status, us == 0 ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED);
   }
 }
 

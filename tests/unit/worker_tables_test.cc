@@ -13,6 +13,7 @@
 #include "mediator/core/allocations.h"
 #include "mediator/core/handles.h"
 #include "mediator/core/quota_lease.h"
+#include "mediator/base/grid_windows.h"
 #include "mediator/worker/launch_geometry.h"
 
 namespace sluice {
@@ -375,36 +376,117 @@ TEST(PlanLaunch, Parameters) {
 
 TEST(FormChoice, IsAllowedWhereTheRestOfTheGridLeavesSoon) {
   LoopSettings settings;  // 40 us, 750 ps a block
-  EXPECT_TRUE(FormChoice::allowed(53'333, 5000, false, settings));
-  EXPECT_FALSE(FormChoice::allowed(53'334, 5000, false, settings));
-  EXPECT_FALSE(FormChoice::allowed(1000, 2999, false, settings)) << "short tasks pay more for asking";
-  EXPECT_FALSE(FormChoice::allowed(1000, 0, false, settings)) << "not known yet";
-  EXPECT_TRUE(FormChoice::allowed(1000, 0, true, settings));
+  EXPECT_TRUE(FormChoice::allowed(53'333, 511, 5000, false, settings));
+  EXPECT_FALSE(FormChoice::allowed(53'334, 32, 5000, false, settings));
+  EXPECT_TRUE(FormChoice::allowed(13'333, 1024, 5000, false, settings));
+  EXPECT_FALSE(FormChoice::allowed(13'334, 1024, 5000, false, settings)) << "large blocks come and go more slowly";
+  EXPECT_FALSE(FormChoice::allowed(1000, 32, 2999, false, settings)) << "short tasks pay more for asking";
+  EXPECT_FALSE(FormChoice::allowed(1000, 32, 0, false, settings)) << "not known yet";
+  EXPECT_TRUE(FormChoice::allowed(1000, 32, 0, true, settings));
   settings.admission_us = 0;
-  EXPECT_FALSE(FormChoice::allowed(1, 0, true, settings));
+  EXPECT_FALSE(FormChoice::allowed(1, 32, 0, true, settings));
   settings.admission_us = 1'000'000'000;
   settings.leave_ps = kSoftwareLeavePs;
-  EXPECT_TRUE(FormChoice::allowed((1u << 31) / 128, 5000, false, settings));
+  EXPECT_TRUE(FormChoice::allowed((1u << 31) / 128, 32, 5000, false, settings));
 }
 
-TEST(FormChoice, TakesTheFasterOneAndTriesTheOtherNowAndThen) {
+TEST(FormChoice, WindowsHoldMoreThanTheGpuAndLessThanTheGrid) {
+  LoopSettings settings;
+  settings.window_us = 24;
+  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 2000, settings), 12'000u);
+  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 24'000, settings), 1000u);
+  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 24'001, settings), 0u) << "less than is resident";
+  EXPECT_EQ(FormChoice::window_tasks(36'000, 1000, 2000, settings), 12'000u);
+  EXPECT_EQ(FormChoice::window_tasks(35'999, 1000, 2000, settings), 11'999u) << "shorter ones";
+  EXPECT_EQ(FormChoice::window_tasks(2999, 1000, 2000, settings), 0u) << "too small to cut";
+  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 0, settings), 0u) << "not known yet";
+  EXPECT_EQ(FormChoice::window_tasks(100'000, 0, 2000, settings), 0u);
+  settings.window_us = 0;
+  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 2000, settings), 0u);
+}
+
+TEST(FormChoice, TakesTheFastestAndTriesTheOthersNowAndThen) {
+  const auto bit = [](FormKind form) { return 1u << static_cast<int>(form); };
+  const auto kinds = {FormKind::kLoop, FormKind::kOneTask, FormKind::kWindows};
   for (bool in_order : {false, true}) {
+    const FormKind first = in_order ? FormKind::kOneTask : FormKind::kLoop;
+    const FormKind second = in_order ? FormKind::kLoop : FormKind::kOneTask;
+    const unsigned may = bit(FormKind::kOneTask);
     FormChoice c;
-    EXPECT_EQ(c.next(in_order), in_order);
-    c.observe(in_order, 1000, 1'000'000);
-    EXPECT_EQ(c.next(in_order), !in_order) << "has never been tried";
-    EXPECT_EQ(c.next(in_order), !in_order) << "still under way";
-    c.observe(!in_order, 1000, 1'100'000);
+    EXPECT_EQ(c.next(may, in_order), first);
+    c.observe(first, 1000, 1'000'000);
+    EXPECT_EQ(c.next(may, in_order), second) << "has never been tried";
+    EXPECT_EQ(c.next(may, in_order), second) << "still under way";
+    c.observe(second, 1000, 1'100'000);
     uint32_t others = 0;
-    for (uint32_t i = 0; i < 2 * FormChoice::kAgain; ++i) others += c.next(in_order) != in_order;
+    for (uint32_t i = 0; i < 2 * FormChoice::kAgain; ++i) others += c.next(may, in_order) != first;
     EXPECT_EQ(others, 2u);
     // The slower one has become the faster one: by its own launches, of any size.
-    for (int i = 0; i < 30; ++i) c.observe(!in_order, 5000, 4'000'000);
+    for (int i = 0; i < 30; ++i) c.observe(second, 5000, 4'000'000);
     others = 0;
-    for (uint32_t i = 0; i < 10; ++i) others += c.next(in_order) != in_order;
+    for (uint32_t i = 0; i < 10; ++i) others += c.next(may, in_order) != first;
     EXPECT_EQ(others, 10u);
-    c.observe(in_order, 0, 0);  // says nothing
-    EXPECT_EQ(c.next(in_order), !in_order);
+    c.observe(first, 0, 0);  // says nothing
+    EXPECT_EQ(c.next(may, in_order), second);
+    EXPECT_EQ(c.next(0, in_order), FormKind::kLoop) << "nothing else is there";
+  }
+  FormChoice c;
+  const unsigned all = bit(FormKind::kOneTask) | bit(FormKind::kWindows);
+  uint64_t ns = 1'200'000;
+  for (FormKind form : kinds) {
+    EXPECT_EQ(c.next(all, false), form);
+    c.observe(form, 1000, ns -= 100'000);
+  }
+  uint32_t taken[kForms] = {};
+  for (uint32_t i = 0; i < 2 * FormChoice::kAgain; ++i) ++taken[static_cast<int>(c.next(all, false))];
+  EXPECT_EQ(taken[0], 2u);
+  EXPECT_EQ(taken[1], 2u);
+  EXPECT_EQ(taken[2], 2 * FormChoice::kAgain - 4);
+}
+
+TEST(GridWindows, CoverTheGridOnceInItsOrder) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 300; ++round) {
+    uint32_t grid[3] = {1 + static_cast<uint32_t>(random() % 9), 1, 1};
+    if (random() % 3 != 0) grid[1] = 1 + static_cast<uint32_t>(random() % 7);
+    if (random() % 3 == 0) grid[2] = 1 + static_cast<uint32_t>(random() % 5);
+    const uint32_t tasks = grid[0] * grid[1] * grid[2];
+    const uint32_t size = 1 + static_cast<uint32_t>(random() % tasks);
+    uint32_t task = 0;
+    bool odd = false;
+    GridWindows windows(grid, size);
+    ASSERT_EQ(windows.tasks(), tasks);
+    while (windows.left()) {
+      // One that was evicted goes on where it was.
+      if (random() % 4 == 0) {
+        windows = GridWindows(grid, size, windows.end());
+        odd = false;
+      }
+      uint32_t its[3];
+      const uint32_t begin = task;
+      const sluice_window_params p = windows.next(its);
+      EXPECT_EQ(p.odd, odd);
+      odd = !odd;
+      uint32_t marked = 0;
+      for (uint32_t z = 0; z < its[2]; ++z)
+        for (uint32_t y = 0; y < its[1]; ++y)
+          for (uint32_t x = 0; x < its[0]; ++x, ++task) {
+            EXPECT_EQ(((p.first_z + z) * grid[1] + p.first_y + y) * grid[0] + p.first_x + x, task);
+            if (x != p.mark_x || y != p.mark_y || z != p.mark_z) continue;
+            ++marked;
+            EXPECT_EQ(p.begun, task + 1);
+          }
+      EXPECT_EQ(marked, 1u);
+      EXPECT_EQ(p.end, task);
+      EXPECT_EQ(p.tasks, tasks);
+      if (p.end == tasks) {
+        EXPECT_EQ(p.begun, tasks) << "the last block of all";
+      } else if (begin == 0) {
+        EXPECT_EQ(p.begun, 1u) << "the first";
+      }
+    }
+    EXPECT_EQ(task, tasks);
+    EXPECT_EQ(windows.end(), tasks);
   }
 }
 

@@ -1,0 +1,92 @@
+// Launches in windows of their grid (kernels/passes/window.cc); the rest of the driver is in cuda_streams.cc.
+//
+// Windows go into the stream and a second one in turn, so that while one runs the next waits in the hardware and
+// takes every place that becomes free. Two are queued at once; each further one when the newest has come to its
+// mark, a quarter of its blocks, so that an eviction finds at most three quarters of a window and a whole one before it. The stream goes
+// on behind the last window of both streams. An eviction is that no window follows: what is queued runs to its end.
+#include <algorithm>
+
+#include "mediator/base/check.h"
+#include "mediator/worker/cuda_streams.h"
+
+namespace sluice::worker {
+
+// A stream's second one.
+CUresult CudaStreams::make_second(StreamObject& s) {
+  if (s.second) return CUDA_SUCCESS;
+  CUresult r = api_.cuEventCreate(&s.joined, CU_EVENT_DISABLE_TIMING);
+  if (r == CUDA_SUCCESS) r = api_.cuEventCreate(&s.forked, CU_EVENT_DISABLE_TIMING);
+  if (r == CUDA_SUCCESS) r = api_.cuStreamCreateWithPriority(&s.second, CU_STREAM_NON_BLOCKING, s.priority);
+  return r;
+}
+
+bool CudaStreams::comes_in_pieces(const Work& work) const {
+  return static_cast<const LaunchWork&>(work).form == FormKind::kWindows;
+}
+
+CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, const Grant& grant, CUdeviceptr pred) {
+  if (CUresult r = make_second(s); r != CUDA_SUCCESS) return r;
+  // Behind what is in the stream, both.
+  if (CUresult r = api_.cuEventRecord(s.forked, s.cu); r != CUDA_SUCCESS) return r;
+  if (CUresult r = api_.cuStreamWaitEvent(s.second, s.forked, 0); r != CUDA_SUCCESS) return r;
+  w.windows = GridWindows(w.grid, w.window_tasks, w.tasks_before);
+  w.window = sluice_window_params{};
+  w.window.pred = pred;
+  w.window.generation = grant.generation;
+  w.window.record = record_address(*s.context, w);
+  records_.forget_begun(w.record);
+  w.open = true;
+  CUresult r = queue_window(s, w);
+  if (r == CUDA_SUCCESS && w.windows.left()) r = queue_window(s, w);
+  if (r != CUDA_SUCCESS || !w.windows.left()) {
+    const CUresult joined = close_windows(s, w);
+    return r == CUDA_SUCCESS ? joined : r;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
+  const sluice_window_params old = w.window;
+  uint32_t grid[3];
+  w.window = w.windows.next(grid);
+  w.window.control = w.control.address;
+  w.window.record = old.record;
+  w.window.pred = old.pred;
+  w.window.looks = old.pred != 0 ? ~0u : 0;
+  w.window.generation = old.generation;
+  return launch_form(w.window.odd != 0 ? s.second : s.cu, w, &w.window, grid, w.dynamic_shared);
+}
+
+CUresult CudaStreams::close_windows(StreamObject& s, LaunchWork& w) {
+  w.open = false;
+  if (CUresult r = api_.cuEventRecord(s.joined, s.second); r != CUDA_SUCCESS) return r;
+  return api_.cuStreamWaitEvent(s.cu, s.joined, 0);
+}
+
+CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, bool* whole) {
+  auto& w = static_cast<LaunchWork&>(work);
+  StreamObject& s = *streams_.at(stream);
+  *whole = true;
+  if (!w.open) return CUDA_SUCCESS;
+  if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
+  while (!stop && w.windows.left() && evicted() < w.generation && records_.begun(w.record, w.window.odd) >= w.window.begun)
+    if (CUresult r = queue_window(s, w); r != CUDA_SUCCESS) return r;
+  if (stop || !w.windows.left() || evicted() >= w.generation) return close_windows(s, w);
+  // The mark may never come: after a fault, or where the launch before was not done. What a kernel forges there only
+  // brings its own windows too early or ends them here.
+  bool busy = false;
+  for (CUstream stream_of : {s.cu, s.second}) {
+    const CUresult r = api_.cuStreamQuery(stream_of);
+    if (r == CUDA_ERROR_NOT_READY) {
+      busy = true;
+    } else if (r != CUDA_SUCCESS) {
+      w.open = false;
+      return r;
+    }
+  }
+  if (!busy && records_.begun(w.record, w.window.odd) < w.window.begun) return close_windows(s, w);
+  *whole = false;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice::worker
