@@ -49,9 +49,13 @@ void run_evicted(Gpu& gpu, CloneLaunch& clone, Signal signal, std::mt19937& rand
   // So that most of them fall into the time that the launch takes.
   longest_ns = 2 * longest_ns / static_cast<std::uint64_t>(left + 1) + 1;
   for (;;) {
+    if (clone.windows()) {
+      clone.stop_at(left > 0 ? now_ns() + random() % longest_ns : 0);
+      if (left-- > 0) ++count.evictions;
+    }
     clone.queue();
     ++count.physical;
-    if (left > 0) {
+    if (left > 0 && !clone.windows()) {
       nap(random() % longest_ns);
       std::uint32_t lo = 0, hi = 0xffff;
       const bool spatial = random() % 3 == 0;
@@ -158,9 +162,12 @@ int check_equality(Gpu& gpu, const MeasureOptions& options) {
       settings.spatial = random() % 2;
       settings.one_task = random() % 2;
       settings.clamp = options.clamp;
+      const bool windows = random() % 4 == 0;
       all([&](const suite::Launch& l, const Kernel& k, std::vector<std::byte> p) {
         gpu.zero_control(0);
         CU(gpu.api.cuCtxSynchronize());
+        if (windows)
+          settings.window_tasks = 1 + random() % std::max(1u, worker::task_count(l.grid[0], l.grid[1], l.grid[2]) / 4);
         CloneLaunch clone(gpu, k, l, p, 0, settings);
         if (!clone.evictable()) {
           launch_original(gpu, k.original, l, p, gpu.stream);

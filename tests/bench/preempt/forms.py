@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A launch's clones beside each other: draws docs/results/h200-one-task.svg from its JSON, or makes both from a run.
+"""A launch's clones beside each other: draws docs/results/h200-forms.svg from its JSON, or makes both from a run.
 
-    tests/bench/preempt/forms.py docs/results/h200-one-task.json --out docs/results/h200-one-task.svg
-    preempt_bench --cccl build/tests/cccl/timing --variant loop:once=0 --variant one:once=1 ratio > lines.txt
+    tests/bench/preempt/forms.py docs/results/h200-forms.json --out docs/results/h200-forms.svg
+    preempt_bench --cccl build/tests/cccl/timing --variant loop:once=0 --variant one:once=1 --variant windows:window=16 ratio > lines.txt
     tests/bench/preempt/forms.py lines.txt --out out/forms.svg       # and out/forms.json
 
 Of a run each launch of `--from-us` and more counts: what its variants took of the original's time, and the form that
@@ -18,8 +18,8 @@ from xml.sax.saxutils import escape
 
 from run import svg
 
-VARIANTS = {"loop": "loop", "one": "one_task"}  # of the command above -> in the JSON
-LOOP, CHOSEN = "#aaa", {"loop": "#36c", "one task a block": "#2a7"}
+VARIANTS = {"loop": "loop", "one": "one_task", "windows": "windows"}  # of the command above -> in the JSON
+LOOP, CHOSEN = "#aaa", {"loop": "#36c", "one task a block": "#2a7", "windows": "#c60"}
 
 
 def figures(quotients):
@@ -50,11 +50,11 @@ def from_lines(lines, from_us):
                                  "in_order": r["in_order"], "loop": None, "one_task": None})
         # A case launches a kernel more than once: the first counts, as in run.py.
         if r["form"] == "adaptive" and "quotient" not in x:
-            x["form"] = "one task a block" if r["once"] else "loop"
+            x["form"] = "one task a block" if r["once"] else "windows" if r.get("windows") else "loop"
             x["quotient"] = r["quotient"]
         elif r["form"] in VARIANTS and x.get(VARIANTS[r["form"]]) is None:
             # A variant that a kernel has no clone for runs the loop.
-            if r["form"] != "one" or r["once"]:
+            if {"one": r["once"], "windows": r.get("windows")}.get(r["form"], True):
                 x[VARIANTS[r["form"]]] = r["quotient"]
     done = [x for x in launches.values() if "quotient" in x]
     if not done:

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "mediator/base/grid_windows.h"
+
 namespace sluice::bench {
 
 void die(const std::string& message) {
@@ -44,6 +46,8 @@ Gpu::Gpu(const std::string& library) {
   CU(api.cuCtxGetStreamPriorityRange(&least, &greatest));
   CU(api.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CU(api.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+  CU(api.cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+  CU(api.cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
   CU(api.cuStreamCreateWithPriority(&urgent, CU_STREAM_NON_BLOCKING, greatest));
   void* page = nullptr;
   CU(api.cuMemHostAlloc(&page, 4096 + kControls * sizeof(sluice_launch_record), CU_MEMHOSTALLOC_DEVICEMAP));
@@ -89,6 +93,7 @@ Module Gpu::load(const std::string& ptx) {
         CU(api.cuFuncGetAttribute(&k.one_task_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.one_task));
         k.one_task_clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name + SLUICE_ONE_TASK_SUFFIX);
       }
+      if (r.windows_too) CU(api.cuModuleGetFunction(&k.window, m.cu, (r.name + SLUICE_WINDOW_SUFFIX).c_str()));
       k.clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name + SLUICE_CLONE_SUFFIX);
       if (k.clamped) CU(api.cuFuncGetAttribute(&k.clamped_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.clamped));
     }
@@ -150,6 +155,13 @@ CloneLaunch::CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& la
   const bool second = kernel.one_task != nullptr && !settings_.spatial && settings_.one_task;
   one_task_ = second || kernel.report.once;
   if (one_task_) shared_ = launch.dynamic_shared;
+  if (settings_.window_tasks != 0 && kernel.window != nullptr) {
+    function_ = kernel.window;
+    shared_ = launch.dynamic_shared;
+    geometry_.evictable = true;
+    gpu.resident(function_, launch, shared_);
+    return;
+  }
   const worker::CloneForms forms =
       second ? worker::CloneForms{kernel.original, kernel.one_task, settings_.clamp ? kernel.one_task_clamped : nullptr}
              : worker::CloneForms{kernel.original, kernel.clone, settings_.clamp ? kernel.clamped : nullptr};
@@ -188,6 +200,7 @@ void CloneLaunch::queue(int pred_control, bool second) {
     blocks = worker::once_blocks(tasks_ - admitted_, proxy());
   }
   ++physical_;
+  if (windows()) return queue_windows(p);
   const std::size_t at = kernel_.report.param_offset_of_block;
   std::vector<std::byte> buffer(at + sizeof p);
   std::memcpy(buffer.data(), params_.data(), std::min(params_.size(), at));
@@ -199,9 +212,49 @@ void CloneLaunch::queue(int pred_control, bool second) {
                              launch_.block[2], shared_, second ? gpu_.second : gpu_.stream, nullptr, extra));
 }
 
+// As the worker does it (mediator/worker/windows.cc), but waiting here for what it polls for.
+void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
+  const std::size_t at = kernel_.report.param_offset_of_block;
+  std::vector<std::byte> buffer(at + sizeof(sluice_window_params));
+  std::memcpy(buffer.data(), params_.data(), std::min(params_.size(), at));
+  std::size_t bytes = buffer.size();
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
+  CU(gpu_.api.cuEventRecord(gpu_.fork, gpu_.stream));
+  CU(gpu_.api.cuStreamWaitEvent(gpu_.second, gpu_.fork, 0));
+  GridWindows windows(launch_.grid.data(), settings_.window_tasks, admitted_);
+  volatile sluice_launch_record* record = gpu_.record(control_);
+  record->tasks_fetched = 0;
+  record->sms_left = 0;
+  sluice_window_params p{};
+  while (windows.left()) {
+    if (p.begun > 1)
+      while ((p.odd ? record->sms_left : record->tasks_fetched) < p.begun) {
+      }
+    if (stop_at_ns_ != 0 && now_ns() >= stop_at_ns_) break;
+    std::uint32_t grid[3];
+    p = windows.next(grid);
+    p.control = launch.control;
+    p.record = launch.record;
+    p.pred = launch.pred;
+    p.looks = launch.pred ? ~0u : 0;
+    p.generation = launch.generation;
+    std::memcpy(buffer.data() + at, &p, sizeof p);
+    CU(gpu_.api.cuLaunchKernel(function_, grid[0], grid[1], grid[2], launch_.block[0], launch_.block[1],
+                               launch_.block[2], shared_, p.odd ? gpu_.second : gpu_.stream, nullptr, extra));
+  }
+  windows_end_ = windows.end();
+  CU(gpu_.api.cuEventRecord(gpu_.join, gpu_.second));
+  CU(gpu_.api.cuStreamWaitEvent(gpu_.stream, gpu_.join, 0));
+}
+
 bool CloneLaunch::done() {
   const sluice_launch_control c = gpu_.read_control(control_);
-  if (one_task_) {
+  if (windows()) {
+    if ((c.done == 1) != (windows_end_ == tasks_) || c.next_ticket != windows_end_)
+      die("windows that do not add up: " + launch_.kernel);
+    admitted_ = windows_end_;
+  } else if (one_task_) {
     const std::uint32_t before = admitted_;
     admitted_ = sluice_admitted(&c, generation_, before);
     if (admitted_ < before || admitted_ > tasks_ || (c.done == 1) != (admitted_ == tasks_))

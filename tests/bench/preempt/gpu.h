@@ -36,7 +36,8 @@ enum class Signal {
 inline constexpr const char* kSignalNames[] = {"proxy", "stream-write", "copy", "host"};
 
 struct Kernel {
-  CUfunction original = nullptr, clone = nullptr, clamped = nullptr, one_task = nullptr, one_task_clamped = nullptr;
+  CUfunction original = nullptr, clone = nullptr, clamped = nullptr, one_task = nullptr, one_task_clamped = nullptr,
+             window = nullptr;
   passes::KernelReport report;
   int registers = 0, clone_registers = 0, clamped_registers = 0, one_task_registers = 0;
 };
@@ -68,6 +69,7 @@ class Gpu {
   std::string name;
   int sms = 0, clock_khz = 0;
   CUstream stream = nullptr, second = nullptr, urgent = nullptr;
+  CUevent fork = nullptr, join = nullptr;
   CUdeviceptr left = 0;
   static constexpr int kControls = 64;
 
@@ -89,6 +91,8 @@ class CloneLaunch {
     std::uint16_t sm_lo = 0, sm_hi = 0xffff, sm_quota = 0;
     bool spatial = false;  // counts workers for each SM
     bool one_task = false;  // where there are two clones
+    // Of a window; 0: no windows.
+    std::uint32_t window_tasks = 0;
     bool clamp = true;     // the third form (register_clamp.h) where there is one
     bool record = true;    // what the kernel reports to the host
   };
@@ -103,12 +107,16 @@ class CloneLaunch {
   std::uint32_t tasks() const { return tasks_; }
   bool done();  // from the control block, the stream having ended; once for each physical launch
   bool one_task() const { return one_task_; }
+  bool windows() const { return function_ != nullptr && function_ == kernel_.window; }
   bool clamped() const { return function_ != nullptr && function_ == kernel_.clamped; }
+  // In windows: queue() begins none after this time (now_ns()); 0: all. Then the eviction.
+  void stop_at(std::uint64_t ns) { stop_at_ns_ = ns; }
   worker::Geometry& geometry() { return geometry_; }
   Settings& settings() { return settings_; }
 
  private:
   bool proxy() const { return settings_.signal == Signal::kProxy; }
+  void queue_windows(const sluice_preempt_params& launch);
   Gpu& gpu_;
   const Kernel& kernel_;
   const suite::Launch& launch_;
@@ -118,7 +126,9 @@ class CloneLaunch {
   worker::Geometry geometry_;
   CUfunction function_ = nullptr;
   bool one_task_ = false;
-  std::uint32_t admitted_ = 0;  // one task a block: before the newest physical launch
+  std::uint32_t admitted_ = 0;  // one task a block, windows: before the newest physical launch
+  std::uint32_t windows_end_ = 0;
+  std::uint64_t stop_at_ns_ = 0;
   std::uint32_t tasks_, shared_;
   std::uint32_t generation_ = 0;
   int physical_ = 0;

@@ -178,4 +178,57 @@ void measure_leave(Gpu& gpu, const MeasureOptions& options) {
   }
 }
 
+// From the decision to evict until the stream has ended, as the host sees both, for each form of a clone: a loop and
+// one task a block are told by the proxy, of windows none follows.
+void measure_forms(Gpu& gpu, const MeasureOptions& options) {
+  constexpr const char* kNames[] = {"loop", "one task a block", "windows"};
+  for (const std::uint32_t task_us : {1u, 3u, 10u}) {
+    const std::uint32_t resident = static_cast<std::uint32_t>(gpu.sms) * 8;
+    const auto tasks = static_cast<std::uint32_t>(resident * 3000 / task_us * options.scale);
+    suite::Case work = spin_case(tasks, 256, clocks(gpu, task_us));
+    const Module module = gpu.load(work.ptx);
+    Memory memory(gpu, work);
+    const auto& launch = std::get<suite::Launch>(work.steps[0]);
+    // What the worker learns of it.
+    CUfunction original = module.kernels.at("spin").original;
+    std::vector<std::byte> plain = memory.params(launch);
+    std::uint64_t took = 0;
+    for (int round = 0; round < 2; ++round) {
+      const std::uint64_t begin = now_ns();
+      launch_original(gpu, original, launch, plain, gpu.stream);
+      CU(gpu.api.cuStreamSynchronize(gpu.stream));
+      took = now_ns() - begin;
+    }
+    const auto places = static_cast<std::uint32_t>(gpu.resident(original, launch, 0));
+    const std::uint64_t task_ns = took * places / tasks;
+    for (int form = 0; form < 3; ++form) {
+      std::mt19937 random(task_us);
+      std::vector<double> us;
+      for (int sample = 0; sample < options.samples; ++sample) {
+        CloneLaunch::Settings settings;
+        settings.one_task = form == 1;
+        if (form == 2) settings.window_tasks = worker::FormChoice::window_tasks(tasks, places, task_ns, settings.loop);
+        gpu.zero_control(0);
+        CU(gpu.api.cuStreamSynchronize(gpu.stream));
+        CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
+        const std::uint64_t at_ns = now_ns() + 300'000 + random() % 1'000'000;
+        if (form == 2) clone.stop_at(at_ns);
+        clone.queue();
+        wait_until(at_ns);
+        const std::uint64_t decided = form == 2 ? at_ns : now_ns();
+        if (form != 2) gpu.evict(Signal::kProxy, clone.generation());
+        while (gpu.api.cuStreamQuery(gpu.stream) == CUDA_ERROR_NOT_READY) {
+        }
+        const double until_out = static_cast<double>(now_ns() - decided) / 1000;
+        if (!clone.done()) us.push_back(until_out);
+      }
+      if (us.empty()) continue;
+      std::printf("{\"forms\":\"%s\",\"task_us\":%.1f,\"tasks\":%u,\"samples\":%zu,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
+                  kNames[form], static_cast<double>(task_ns) / 1000, tasks, us.size(), at(us, 0.5), at(us, 0.99));
+      std::fflush(stdout);
+    }
+    CU(gpu.api.cuModuleUnload(module.cu));
+  }
+}
+
 }  // namespace sluice::bench

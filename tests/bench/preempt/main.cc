@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
     if (w == "ratio") measure_ratio(gpu, options);
     else if (w == "latency") measure_latency(gpu, options);
     else if (w == "leave") measure_leave(gpu, options);
+    else if (w == "forms") measure_forms(gpu, options);
     else if (w == "loss") measure_loss(gpu, options);
     else if (w == "equality") wrong += check_equality(gpu, options);
     else die("what is " + w + "?");

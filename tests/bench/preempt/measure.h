@@ -33,6 +33,7 @@ std::vector<CaseMaker> cases_of(const MeasureOptions& options);
 
 void measure_ratio(Gpu& gpu, const MeasureOptions& options);     // run time, never evicted
 void measure_latency(Gpu& gpu, const MeasureOptions& options);   // host's store to last block out
+void measure_forms(Gpu& gpu, const MeasureOptions& options);
 void measure_leave(Gpu& gpu, const MeasureOptions& options);     // grids with one task a block, shut out
 void measure_loss(Gpu& gpu, const MeasureOptions& options);      // per eviction and resumption
 int check_equality(Gpu& gpu, const MeasureOptions& options);     // how many runs differ

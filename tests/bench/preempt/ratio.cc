@@ -23,6 +23,7 @@ struct Form {
   std::string name;
   CloneLaunch::Settings settings;
   int most_rounds = 1000;
+  std::uint32_t window_us = 0;  // launched in windows of so long; 0: not
   bool choose = true;  // of two clones as the worker does, by what they took
 };
 
@@ -44,7 +45,9 @@ Form variant_of(Form form, const std::string& text) {
     else if (key == "signal") s.signal = static_cast<Signal>(n);
     else if (key == "clamp") s.clamp = n != 0;
     else if (key == "once") { s.one_task = n != 0; form.choose = false; }
+    else if (key == "window_us") s.loop.window_us = static_cast<std::uint32_t>(n);
     else if (key == "admission") s.loop.admission_us = static_cast<std::uint32_t>(n);
+    else if (key == "window") { form.window_us = static_cast<std::uint32_t>(n); form.choose = false; }
     else if (key == "record") s.record = n != 0;
     else die("--variant knows no " + key);
   }
@@ -148,12 +151,21 @@ class Ratio {
     };
     std::vector<Timed> timings;
     for (const Form& form : forms_) timings.push_back({&form, nullptr, {}});
+    for (Form& form : forms_)
+      if (form.choose) {  // what the launch before took
+        form.settings.one_task = false;
+        form.settings.window_tasks = 0;
+      }
     if (!CloneLaunch(gpu_, kernel, launch, params, 0, forms_[0].settings).evictable()) {
       std::printf("{\"ratio\":\"%s\",\"kernel\":\"%s\",\"us\":%.1f,\"evictable\":false,\"why\":\"%s\"}\n",
                   name.c_str(), launch.kernel.c_str(), 1000 * first,
                   kernel.clone ? "fits at once" : std::string(kernel.report.code).c_str());
       timings.clear();
     }
+    for (Form& form : forms_)
+      if (form.window_us != 0)
+        form.settings.window_tasks = std::max(static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared)), static_cast<std::uint32_t>(
+            worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]) * form.window_us / (1000 * first)));
     for (Form& form : forms_)
       if (form.choose && !timings.empty()) choose(form, memory, launch, kernel, params, first);
     // The forms of one round stand beside the same run of the original.
@@ -183,34 +195,41 @@ class Ratio {
   // Which of two clones, as the worker learns it from its first launches.
   void choose(Form& form, Memory& memory, const suite::Launch& launch, const Kernel& kernel,
               const std::vector<std::byte>& params, double original_ms) {
-    form.settings.one_task = false;
+    using worker::FormChoice, worker::FormKind;
     const std::uint32_t tasks = worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
-    const double task_ns =
-        original_ms * 1e6 * gpu_.resident(kernel.original, launch, launch.dynamic_shared) / tasks;
-    if (kernel.one_task == nullptr ||
-        !worker::FormChoice::allowed(tasks, static_cast<std::uint64_t>(task_ns), kernel.report.in_order,
-                                     form.settings.loop))
-      return;
-    worker::FormChoice choice;
-    for (int i = 0; i < 6; ++i) {
-      form.settings.one_task = i < 2 ? i == 1 : i % 2 == 1;
+    const auto resident = static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
+    const auto task_ns = static_cast<std::uint64_t>(original_ms * 1e6 * resident / tasks);
+    unsigned may = 0;
+    if (kernel.one_task && FormChoice::allowed(tasks, launch.block[0] * launch.block[1] * launch.block[2], task_ns, kernel.report.in_order, form.settings.loop))
+      may |= 1u << static_cast<int>(FormKind::kOneTask);
+    const std::uint32_t window_tasks = FormChoice::window_tasks(tasks, resident, task_ns, form.settings.loop);
+    if (kernel.window && window_tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
+    const auto take = [&](FormKind kind) {
+      form.settings.one_task = kind == FormKind::kOneTask;
+      form.settings.window_tasks = kind == FormKind::kWindows ? window_tasks : 0;
+    };
+    FormChoice choice;
+    for (int i = 0; i < 6 * worker::kForms && may != 0; ++i) {
+      const auto kind = static_cast<FormKind>(i % worker::kForms);
+      if (kind != FormKind::kLoop && (may & 1u << i % worker::kForms) == 0) continue;
+      take(kind);
       CloneLaunch clone(gpu_, kernel, launch, params, 0, form.settings);
       const double ms = timed(memory, [&] { clone.queue(); });
-      if (i >= 2) choice.observe(form.settings.one_task, tasks, static_cast<std::uint64_t>(ms * 1e6));
+      if (i >= worker::kForms) choice.observe(kind, tasks, static_cast<std::uint64_t>(ms * 1e6));
     }
-    form.settings.one_task = choice.next(kernel.report.in_order);
+    take(may == 0 ? FormKind::kLoop : choice.next(may, kernel.report.in_order));
   }
 
   void print(const std::string& name, const suite::Launch& launch, const Kernel& kernel, const Form& form,
-             const CloneLaunch& last, const std::vector<double>& base, std::vector<double> quotients) {
+             CloneLaunch& last, const std::vector<double>& base, std::vector<double> quotients) {
     std::printf(
         "{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,\"min\":%.4f,"
         "\"max\":%.4f,\"tasks\":%u,\"workers\":%u,\"registers\":%d,\"clone_registers\":%d,"
-        "\"clamped_registers\":%d,\"one_task_registers\":%d,\"in_order\":%d,\"once\":%d,\"resident\":%d}\n",
+        "\"clamped_registers\":%d,\"one_task_registers\":%d,\"in_order\":%d,\"once\":%d,\"windows\":%u,\"resident\":%d}\n",
         name.c_str(), launch.kernel.c_str(), form.name.c_str(), 1000 * median(base), median(quotients),
         *std::min_element(quotients.begin(), quotients.end()),
         *std::max_element(quotients.begin(), quotients.end()), last.tasks(), last.workers(),
-        kernel.registers, kernel.clone_registers, last.clamped() ? kernel.clamped_registers : 0, kernel.one_task_registers, kernel.report.in_order, last.one_task(),
+        kernel.registers, kernel.clone_registers, last.clamped() ? kernel.clamped_registers : 0, kernel.one_task_registers, kernel.report.in_order, last.one_task(), last.windows() ? last.settings().window_tasks : 0,
         gpu_.resident(kernel.original, launch, launch.dynamic_shared));
   }
 
