@@ -238,7 +238,7 @@ std::shared_ptr<FunctionObject> GenericCalls::function(FunctionHandle handle) {
 
 // What a program sets of a function holds for whatever is launched in its place.
 static std::vector<CUfunction> clones_of(const FunctionObject& f) {
-  std::vector<CUfunction> all{f.clone, f.clamped, f.one_task, f.one_task_clamped};
+  std::vector<CUfunction> all{f.clone, f.clamped, f.one_task, f.one_task_clamped, f.window};
   std::erase(all, nullptr);
   return all;
 }
