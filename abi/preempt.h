@@ -174,7 +174,8 @@ struct sluice_launch_control {
   uint32_t next_ticket;   /* first ticket not yet fetched, less first_tickets; overshoots the total
                              by up to workers*chunk, so clamp it. Where a block runs one task: tasks
                              that are admitted, with SLUICE_ADMISSION_CLOSED; the low half of the
-                             admission word, 64-bit atomics */
+                             admission word, 64-bit atomics. In windows: the end of the last one whose
+                             marked block has run; all below it have run when the stream has ended */
   uint32_t admitted_generation; /* where a block runs one task: of the physical launch whose block or
                              proxy was the first to touch the word; 0: none. Another's: next_ticket is
                              that one's */
@@ -234,7 +235,8 @@ struct sluice_launch_record {
   uint64_t launch_id;    /* W: running number within the session, from 1 */
   uint64_t ready_ns;     /* W: CLOCK_MONOTONIC of the host */
   uint64_t left_ns;      /* G: %globaltimer when the last block left (0: not written). Where a block runs
-                            one task: when the last one was admitted, or the others shut out */
+                            one task: when the last one was admitted, or the others shut out; in windows:
+                            when the last one began */
   uint64_t start_ns;     /* G: %globaltimer of task 0's start (0: not written) */
   uint32_t evictions;    /* W: physical launches that ended before the logical one did */
   uint32_t opaque;       /* W: bit 0: not rewritten; the others: a hash of the kernel's name */

@@ -25,6 +25,7 @@ class GridWindows {
   }
   bool left() const { return next_ < grid_[axis_]; }
   uint32_t tasks() const { return row_ * grid_[axis_]; }
+  uint32_t row_tasks() const { return row_; }  // no window is smaller
   uint32_t end() const { return next_ * row_; }  // tasks of the windows so far
 
   // The next window: the grid to launch it with, and where it lies. What is the launch's own (control, record,

@@ -125,7 +125,7 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   LaunchVariant& v = f.variants[w.variant];
   CloneForm form = f.form;
   uint32_t resident = v.resident, window_tasks = 0;
-  w.form = choose(f, v, w.tasks, contended, &window_tasks);
+  w.form = choose(f, v, w, contended, &window_tasks);
   w.clone = v.clone;
   if (w.form == FormKind::kOneTask) {
     w.clone = v.one_task;
@@ -153,14 +153,14 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   }
 }
 
-FormKind CudaStreams::choose(const FunctionObject& f, LaunchVariant& v, uint32_t tasks, bool contended,
+FormKind CudaStreams::choose(const FunctionObject& f, LaunchVariant& v, const LaunchWork& w, bool contended,
                              uint32_t* window_tasks) const {
   // Blocks that leave at once would take the places of tasks; windows are everywhere.
   if (parts_) return FormKind::kLoop;
   unsigned may = 0;
-  if (v.one_task && FormChoice::allowed(tasks, v.block_threads, v.chunks.task_ns(), f.form.in_order, settings_))
+  if (v.one_task && FormChoice::allowed(w.tasks, v.block_threads, v.chunks.task_ns(), f.form.in_order, settings_))
     may |= 1u << static_cast<int>(FormKind::kOneTask);
-  *window_tasks = v.window && !contended ? FormChoice::window_tasks(tasks, v.window_resident, v.chunks.task_ns(), settings_) : 0;
+  *window_tasks = v.window && !contended ? FormChoice::window_tasks(w.grid, v.window_resident, v.chunks.task_ns(), settings_) : 0;
   if (*window_tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
   return may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);
 }
@@ -187,7 +187,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
     w.generation = grant.generation;
     w.issued_ns = now_ns;
     records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
-    return launch_windows(s, w, grant, pred ? static_cast<const LaunchWork*>(pred)->control.address : 0);
+    return launch_windows(s, w, pred ? static_cast<const LaunchWork*>(pred)->control.address : 0);
   }
   if (s.left == 0) {
     if (CUresult r = c.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
@@ -444,8 +444,8 @@ void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
   LaunchVariant& v = w.function->variants[w.variant];
   const uint64_t ns = record->left_ns - record->start_ns;
-  // Where a block runs one task the time ends when the last one begins.
-  const uint32_t tasks = w.form != FormKind::kLoop ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
+  // Where a block runs one task, the only form of some kernels, and in windows the time ends when the last one begins.
+  const uint32_t tasks = w.one_task || w.form == FormKind::kWindows ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
   v.chunks.observe(tasks, w.workers, ns);
   v.choice.observe(w.form, tasks, ns);
 }

@@ -75,9 +75,10 @@ class CudaStreams : public EngineDriver {
   sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const;
   CUdeviceptr record_address(const ContextObject& c, const LaunchWork& w) const;
   uint32_t evicted() const { return static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST)); }
-  FormKind choose(const FunctionObject& f, LaunchVariant& v, uint32_t tasks, bool contended, uint32_t* window_tasks) const;
+  FormKind choose(const FunctionObject& f, LaunchVariant& v, const LaunchWork& w, bool contended,
+                  uint32_t* window_tasks) const;
   CUresult make_second(StreamObject& s);
-  CUresult launch_windows(StreamObject& s, LaunchWork& w, const Grant& grant, CUdeviceptr pred);
+  CUresult launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred);
   CUresult queue_window(StreamObject& s, LaunchWork& w);
   CUresult close_windows(StreamObject& s, LaunchWork& w);
   CUresult launch_form(CUstream to, LaunchWork& w, void* block, const uint32_t grid[3], uint32_t shared);

@@ -14,8 +14,9 @@ namespace sluice::worker {
 // A stream's second one.
 CUresult CudaStreams::make_second(StreamObject& s) {
   if (s.second) return CUDA_SUCCESS;
-  CUresult r = api_.cuEventCreate(&s.joined, CU_EVENT_DISABLE_TIMING);
-  if (r == CUDA_SUCCESS) r = api_.cuEventCreate(&s.forked, CU_EVENT_DISABLE_TIMING);
+  CUresult r = CUDA_SUCCESS;
+  for (CUevent* event : {&s.joined, &s.forked})
+    if (r == CUDA_SUCCESS && !*event) r = api_.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
   if (r == CUDA_SUCCESS) r = api_.cuStreamCreateWithPriority(&s.second, CU_STREAM_NON_BLOCKING, s.priority);
   return r;
 }
@@ -24,7 +25,7 @@ bool CudaStreams::comes_in_pieces(const Work& work) const {
   return static_cast<const LaunchWork&>(work).form == FormKind::kWindows;
 }
 
-CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, const Grant& grant, CUdeviceptr pred) {
+CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred) {
   if (CUresult r = make_second(s); r != CUDA_SUCCESS) return r;
   // Behind what is in the stream, both.
   if (CUresult r = api_.cuEventRecord(s.forked, s.cu); r != CUDA_SUCCESS) return r;
@@ -32,8 +33,6 @@ CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, const Grant
   w.windows = GridWindows(w.grid, w.window_tasks, w.tasks_before);
   w.window = sluice_window_params{};
   w.window.pred = pred;
-  w.window.generation = grant.generation;
-  w.window.record = record_address(*s.context, w);
   records_.forget_begun(w.record);
   w.open = true;
   CUresult r = queue_window(s, w);
@@ -46,14 +45,14 @@ CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, const Grant
 }
 
 CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
-  const sluice_window_params old = w.window;
+  const CUdeviceptr pred = w.window.pred;
   uint32_t grid[3];
   w.window = w.windows.next(grid);
   w.window.control = w.control.address;
-  w.window.record = old.record;
-  w.window.pred = old.pred;
-  w.window.looks = old.pred != 0 ? ~0u : 0;
-  w.window.generation = old.generation;
+  w.window.record = record_address(*s.context, w);
+  w.window.pred = pred;
+  w.window.looks = pred != 0 ? ~0u : 0;
+  w.window.generation = w.generation;
   return launch_form(w.window.odd != 0 ? s.second : s.cu, w, &w.window, grid, w.dynamic_shared);
 }
 
@@ -69,11 +68,12 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, bool* whole) 
   *whole = true;
   if (!w.open) return CUDA_SUCCESS;
   if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
-  while (!stop && w.windows.left() && evicted() < w.generation && records_.begun(w.record, w.window.odd) >= w.window.begun)
+  stop |= evicted() >= w.generation;
+  // One each time: a mark that a kernel forges is always there, and may not keep the session's lock for a whole grid.
+  if (!stop && w.windows.left() && records_.begun(w.record, w.window.odd) >= w.window.begun)
     if (CUresult r = queue_window(s, w); r != CUDA_SUCCESS) return r;
-  if (stop || !w.windows.left() || evicted() >= w.generation) return close_windows(s, w);
-  // The mark may never come: after a fault, or where the launch before was not done. What a kernel forges there only
-  // brings its own windows too early or ends them here.
+  if (stop || !w.windows.left()) return close_windows(s, w);
+  // The mark may never come: after a fault, or where the launch before was not done.
   bool busy = false;
   for (CUstream stream_of : {s.cu, s.second}) {
     const CUresult r = api_.cuStreamQuery(stream_of);

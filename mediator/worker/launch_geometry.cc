@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "mediator/base/grid_windows.h"
 #include "mediator/base/magic_divisor.h"
 
 namespace sluice::worker {
@@ -54,10 +55,13 @@ bool FormChoice::allowed(uint32_t tasks, uint32_t block_threads, uint64_t task_n
   return in_order || task_ns >= kShortTaskNs;
 }
 
-uint32_t FormChoice::window_tasks(uint32_t tasks, uint32_t resident, uint64_t task_ns, const LoopSettings& settings) {
+uint32_t FormChoice::window_tasks(const uint32_t grid[3], uint32_t resident, uint64_t task_ns,
+                                  const LoopSettings& settings) {
   if (task_ns == 0 || resident == 0) return 0;
-  const uint64_t fit = std::min<uint64_t>(uint64_t{settings.window_us} * 1000 * resident / task_ns, tasks / kFewWindows);
-  return fit >= resident ? static_cast<uint32_t>(fit) : 0;
+  const GridWindows whole(grid, 1);
+  const uint64_t fit =
+      std::min<uint64_t>(uint64_t{settings.window_us} * 1000 * resident / task_ns, whole.tasks() / kFewWindows);
+  return fit >= std::max(resident, whole.row_tasks()) ? static_cast<uint32_t>(fit) : 0;
 }
 
 FormKind FormChoice::next(unsigned may, bool in_order) {

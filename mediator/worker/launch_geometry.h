@@ -77,8 +77,9 @@ class FormChoice {
                       const LoopSettings& settings);
   static constexpr uint64_t kShortTaskNs = 3000;
   // Tasks of a window of at most settings.window_us, at least kFewWindows in the grid; 0 where windows do not help:
-  // nothing is known of the task yet, or a window would be less than the GPU holds at once (`resident` blocks).
-  static uint32_t window_tasks(uint32_t tasks, uint32_t resident, uint64_t task_ns, const LoopSettings& settings);
+  // nothing is known of the task yet, a window would be less than the GPU holds at once (`resident` blocks), or more than
+  // it may, because one row (or plane) of the grid is: windows are whole ones.
+  static uint32_t window_tasks(const uint32_t grid[3], uint32_t resident, uint64_t task_ns, const LoopSettings& settings);
   static constexpr uint32_t kFewWindows = 3;
   // The form of the next launch, of those in `may` (bits 1 << FormKind; the loop's is always there): each is tried
   // once, those in order in one task a block first; then the fastest, and each other one again every kAgain

@@ -393,16 +393,25 @@ TEST(FormChoice, IsAllowedWhereTheRestOfTheGridLeavesSoon) {
 TEST(FormChoice, WindowsHoldMoreThanTheGpuAndLessThanTheGrid) {
   LoopSettings settings;
   settings.window_us = 24;
-  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 2000, settings), 12'000u);
-  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 24'000, settings), 1000u);
-  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 24'001, settings), 0u) << "less than is resident";
-  EXPECT_EQ(FormChoice::window_tasks(36'000, 1000, 2000, settings), 12'000u);
-  EXPECT_EQ(FormChoice::window_tasks(35'999, 1000, 2000, settings), 11'999u) << "shorter ones";
-  EXPECT_EQ(FormChoice::window_tasks(2999, 1000, 2000, settings), 0u) << "too small to cut";
-  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 0, settings), 0u) << "not known yet";
-  EXPECT_EQ(FormChoice::window_tasks(100'000, 0, 2000, settings), 0u);
+  const auto window_tasks = [](uint32_t blocks, uint32_t resident, uint64_t task_ns, const LoopSettings& its) {
+    const uint32_t grid[3] = {blocks, 1, 1};
+    return FormChoice::window_tasks(grid, resident, task_ns, its);
+  };
+  EXPECT_EQ(window_tasks(100'000, 1000, 2000, settings), 12'000u);
+  EXPECT_EQ(window_tasks(100'000, 1000, 24'000, settings), 1000u);
+  EXPECT_EQ(window_tasks(100'000, 1000, 24'001, settings), 0u) << "less than is resident";
+  EXPECT_EQ(window_tasks(36'000, 1000, 2000, settings), 12'000u);
+  EXPECT_EQ(window_tasks(35'999, 1000, 2000, settings), 11'999u) << "shorter ones";
+  EXPECT_EQ(window_tasks(2999, 1000, 2000, settings), 0u) << "too small to cut";
+  EXPECT_EQ(window_tasks(100'000, 1000, 0, settings), 0u) << "not known yet";
+  EXPECT_EQ(window_tasks(100'000, 0, 2000, settings), 0u);
+  // Windows are whole rows, which may be longer than a window.
+  const uint32_t rows[3] = {12'000, 100, 1}, long_rows[3] = {12'001, 100, 1}, planes[3] = {200, 60, 100};
+  EXPECT_EQ(FormChoice::window_tasks(rows, 1000, 2000, settings), 12'000u);
+  EXPECT_EQ(FormChoice::window_tasks(long_rows, 1000, 2000, settings), 0u);
+  EXPECT_EQ(FormChoice::window_tasks(planes, 1000, 2000, settings), 12'000u);
   settings.window_us = 0;
-  EXPECT_EQ(FormChoice::window_tasks(100'000, 1000, 2000, settings), 0u);
+  EXPECT_EQ(window_tasks(100'000, 1000, 2000, settings), 0u);
 }
 
 TEST(FormChoice, TakesTheFastestAndTriesTheOthersNowAndThen) {

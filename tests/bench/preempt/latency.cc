@@ -207,7 +207,7 @@ void measure_forms(Gpu& gpu, const MeasureOptions& options) {
       for (int sample = 0; sample < options.samples; ++sample) {
         CloneLaunch::Settings settings;
         settings.one_task = form == 1;
-        if (form == 2) settings.window_tasks = worker::FormChoice::window_tasks(tasks, places, task_ns, settings.loop);
+        if (form == 2) settings.window_tasks = worker::FormChoice::window_tasks(launch.grid.data(), places, task_ns, settings.loop);
         gpu.zero_control(0);
         CU(gpu.api.cuStreamSynchronize(gpu.stream));
         CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);

@@ -202,7 +202,7 @@ class Ratio {
     unsigned may = 0;
     if (kernel.one_task && FormChoice::allowed(tasks, launch.block[0] * launch.block[1] * launch.block[2], task_ns, kernel.report.in_order, form.settings.loop))
       may |= 1u << static_cast<int>(FormKind::kOneTask);
-    const std::uint32_t window_tasks = FormChoice::window_tasks(tasks, resident, task_ns, form.settings.loop);
+    const std::uint32_t window_tasks = FormChoice::window_tasks(launch.grid.data(), resident, task_ns, form.settings.loop);
     if (kernel.window && window_tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
     const auto take = [&](FormKind kind) {
       form.settings.one_task = kind == FormKind::kOneTask;
