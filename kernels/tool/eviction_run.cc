@@ -222,7 +222,8 @@ class EvictionRun::Evicted {
   void choose() {
     one_task_ = report_.once || (report_.one_task_too && random_() % 3 == 0);
     windows_ = !one_task_ && report_.windows_too && random_() % 3 == 0;
-    window_tasks_ = 1 + static_cast<std::uint32_t>(random_() % (total() / 2 + 1));
+    window_.tasks = 1 + static_cast<std::uint32_t>(random_() % (total() / 2 + 1));
+    window_.lead = 1 + static_cast<std::uint32_t>(random_() % window_.tasks);
     workers_ = 1 + static_cast<std::uint32_t>(random_() % 6);
     static constexpr std::uint16_t kChunks[] = {1, 1, 2, 3, 5, 8, 16, 32, 64};
     chunk_ = kChunks[random_() % std::size(kChunks)];
@@ -247,7 +248,7 @@ class EvictionRun::Evicted {
                      ((flags_ & SLUICE_LAUNCH_DUTY) ? ", duty" : "") +
                      ((flags_ & SLUICE_LAUNCH_FIXED) ? ", fixed" : "") +
                      (one_task_ ? ", one task a block" : "") +
-                     (windows_ ? ", windows of " + std::to_string(window_tasks_) : "");
+                     (windows_ ? ", windows of " + std::to_string(window_.tasks) : "");
   }
 
   sluice_preempt_params block_params(bool spatial) {
@@ -297,7 +298,7 @@ class EvictionRun::Evicted {
     ++stats_.physical;
     ++generation_;
     const std::uint32_t whole[3] = {launch_.grid.x, launch_.grid.y, launch_.grid.z};
-    GridWindows windows(whole, window_tasks_, admitted_);
+    GridWindows windows(whole, window_, admitted_);
     device().record.tasks_fetched = device().record.sms_left = 0;
     Turns turns(random_, quantum_);
     const std::uint64_t before = stats_.steps;
@@ -466,7 +467,7 @@ class EvictionRun::Evicted {
   EvictionStats stats_;
   std::uint32_t generation_ = 0, workers_ = 1, target_ = 0;
   bool one_task_ = false, windows_ = false;
-  std::uint32_t window_tasks_ = 1;
+  WindowSize window_;
   std::uint32_t admitted_ = 0;  // tasks; one task a block, windows
   std::uint16_t chunk_ = 1, chunk_max_ = 1, flags_ = 0;
   std::uint8_t batch_shift_ = 0;

@@ -12,16 +12,22 @@
 
 namespace sluice {
 
+struct WindowSize {
+  uint32_t tasks = 0;  // of a window; 0: no windows
+  uint32_t lead = 1;   // of those, from its mark on
+};
+
 class GridWindows {
  public:
   GridWindows() = default;
-  // `grid`: the whole, of less than 2^31 blocks and none 0. `window_tasks`: of a window, rounded to whole rows or
-  // planes, at least one. `from`: tasks below which everything has run: 0, or an earlier window's `end`.
-  GridWindows(const uint32_t grid[3], uint32_t window_tasks, uint32_t from = 0)
+  // `grid`: the whole, of less than 2^31 blocks and none 0. `size`: rounded to whole rows or planes, at least one.
+  // `from`: tasks below which everything has run: 0, or an earlier window's `end`.
+  GridWindows(const uint32_t grid[3], WindowSize size, uint32_t from = 0)
       : grid_{grid[0], grid[1], grid[2]}, axis_(grid[2] > 1 ? 2 : grid[1] > 1 ? 1 : 0) {
     for (int d = 0; d < axis_; ++d) row_ *= grid[d];
     next_ = from / row_;
-    rows_ = std::max(1u, window_tasks / row_);
+    rows_ = std::max(1u, size.tasks / row_);
+    lead_ = size.lead / row_;
   }
   bool left() const { return next_ < grid_[axis_]; }
   uint32_t tasks() const { return row_ * grid_[axis_]; }
@@ -31,8 +37,8 @@ class GridWindows {
   // The next window: the grid to launch it with, and where it lies. What is the launch's own (control, record,
   // pred, looks, generation) stays 0. `odd` alternates from 0.
   // The block at the mark is the first one of the first window (the launch has begun), the last one of the last
-  // (everything has begun), and of others one at a quarter: what is launched at that sign is there before the
-  // window ends (at half of 16 us it often was not, on an H200: 1.05 of the original's time instead of 1.01).
+  // (everything has begun), and of others one that has `lead` tasks from itself on: time for what is launched at
+  // that sign to be there before the window ends.
   sluice_window_params next(uint32_t its_grid[3]) {
     const uint32_t n = std::min(rows_, grid_[axis_] - next_);
     sluice_window_params p{};
@@ -41,7 +47,7 @@ class GridWindows {
       for (int d = 0; d < axis_; ++d) mark[d] = grid_[d] - 1;
       mark[axis_] = n - 1;
     } else if (next_ != 0) {
-      mark[axis_] = n / 4;
+      mark[axis_] = n - std::min(n, std::max(1u, lead_));
     }
     uint32_t first[3] = {};
     first[axis_] = next_;
@@ -69,6 +75,7 @@ class GridWindows {
   int axis_ = 0;
   uint32_t row_ = 1;   // tasks of one step along the axis
   uint32_t rows_ = 1;  // of a window
+  uint32_t lead_ = 1;  // of those, behind the mark
   uint32_t next_ = 0;
   uint32_t odd_ = 0;
 };

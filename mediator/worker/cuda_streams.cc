@@ -124,8 +124,9 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
   LaunchVariant& v = f.variants[w.variant];
   CloneForm form = f.form;
-  uint32_t resident = v.resident, window_tasks = 0;
-  w.form = choose(f, v, w, contended, &window_tasks);
+  uint32_t resident = v.resident;
+  WindowSize windows;
+  w.form = choose(f, v, w, contended, &windows);
   w.clone = v.clone;
   if (w.form == FormKind::kOneTask) {
     w.clone = v.one_task;
@@ -146,7 +147,7 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   // By its record it is known when a window has come so far that the next one may follow.
   if (w.form == FormKind::kWindows && w.geometry.evictable && w.record >= 0) {
     w.clone = v.window;
-    w.window_tasks = window_tasks;
+    w.window_size = windows;
     w.workers = std::min(w.tasks, v.window_resident);
   } else if (w.form == FormKind::kWindows) {
     w.form = FormKind::kLoop;
@@ -154,14 +155,14 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
 }
 
 FormKind CudaStreams::choose(const FunctionObject& f, LaunchVariant& v, const LaunchWork& w, bool contended,
-                             uint32_t* window_tasks) const {
+                             WindowSize* windows) const {
   // Blocks that leave at once would take the places of tasks; windows are everywhere.
   if (parts_) return FormKind::kLoop;
   unsigned may = 0;
   if (v.one_task && FormChoice::allowed(w.tasks, v.block_threads, v.chunks.task_ns(), f.form.in_order, settings_))
     may |= 1u << static_cast<int>(FormKind::kOneTask);
-  *window_tasks = v.window && !contended ? FormChoice::window_tasks(w.grid, v.window_resident, v.chunks.task_ns(), settings_) : 0;
-  if (*window_tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
+  if (v.window && !contended) *windows = FormChoice::windows(w.grid, v.window_resident, v.chunks.task_ns(), settings_);
+  if (windows->tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
   return may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);
 }
 

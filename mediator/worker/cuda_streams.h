@@ -76,7 +76,7 @@ class CudaStreams : public EngineDriver {
   CUdeviceptr record_address(const ContextObject& c, const LaunchWork& w) const;
   uint32_t evicted() const { return static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST)); }
   FormKind choose(const FunctionObject& f, LaunchVariant& v, const LaunchWork& w, bool contended,
-                  uint32_t* window_tasks) const;
+                  WindowSize* windows) const;
   CUresult make_second(StreamObject& s);
   CUresult launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred);
   CUresult queue_window(StreamObject& s, LaunchWork& w);

@@ -2,8 +2,9 @@
 //
 // Windows go into the stream and a second one in turn, so that while one runs the next waits in the hardware and
 // takes every place that becomes free. Two are queued at once; each further one when the newest has come to its
-// mark, a quarter of its blocks, so that an eviction finds at most three quarters of a window and a whole one before it. The stream goes
-// on behind the last window of both streams. An eviction is that no window follows: what is queued runs to its end.
+// mark, LoopSettings::window_lead_us before its end, so that an eviction finds at most that and a whole window before it.
+// The stream goes on behind the last window of both streams. An eviction is that no window follows: what is queued runs
+// to its end.
 #include <algorithm>
 
 #include "mediator/base/check.h"
@@ -30,7 +31,7 @@ CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr
   // Behind what is in the stream, both.
   if (CUresult r = api_.cuEventRecord(s.forked, s.cu); r != CUDA_SUCCESS) return r;
   if (CUresult r = api_.cuStreamWaitEvent(s.second, s.forked, 0); r != CUDA_SUCCESS) return r;
-  w.windows = GridWindows(w.grid, w.window_tasks, w.tasks_before);
+  w.windows = GridWindows(w.grid, w.window_size, w.tasks_before);
   w.window = sluice_window_params{};
   w.window.pred = pred;
   records_.forget_begun(w.record);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "mediator/base/grid_windows.h"
 #include "mediator/base/magic_divisor.h"
 
 namespace sluice::worker {
@@ -55,13 +54,14 @@ bool FormChoice::allowed(uint32_t tasks, uint32_t block_threads, uint64_t task_n
   return in_order || task_ns >= kShortTaskNs;
 }
 
-uint32_t FormChoice::window_tasks(const uint32_t grid[3], uint32_t resident, uint64_t task_ns,
-                                  const LoopSettings& settings) {
-  if (task_ns == 0 || resident == 0) return 0;
-  const GridWindows whole(grid, 1);
-  const uint64_t fit =
-      std::min<uint64_t>(uint64_t{settings.window_us} * 1000 * resident / task_ns, whole.tasks() / kFewWindows);
-  return fit >= std::max(resident, whole.row_tasks()) ? static_cast<uint32_t>(fit) : 0;
+WindowSize FormChoice::windows(const uint32_t grid[3], uint32_t resident, uint64_t task_ns,
+                               const LoopSettings& settings) {
+  if (task_ns == 0 || resident == 0) return {};
+  const GridWindows whole(grid, {1, 1});
+  const auto tasks_in = [&](uint64_t us) { return us * 1000 * resident / task_ns; };
+  const uint64_t fit = std::min<uint64_t>(tasks_in(settings.window_us), whole.tasks() / kFewWindows);
+  if (fit < std::max(resident, whole.row_tasks())) return {};
+  return {static_cast<uint32_t>(fit), static_cast<uint32_t>(std::clamp<uint64_t>(tasks_in(settings.window_lead_us), 1, fit))};
 }
 
 FormKind FormChoice::next(unsigned may, bool in_order) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "abi/preempt.h"
+#include "mediator/base/grid_windows.h"
 
 namespace sluice::worker {
 
@@ -27,9 +28,13 @@ struct LoopSettings {
   // What the rest of a grid may take to leave the GPU where every block runs one task and those that are
   // not admitted come and go; 0: loops wherever there is one.
   uint32_t admission_us = 40;
-  // How long a window of a grid takes where it is launched in windows; three quarters of one and the whole next one are
-  // what an eviction waits for at most. 0: no windows. Where tasks are short, each window costs some 1 us (an H200).
+  // How long a window of a grid takes where it is launched in windows. 0: no windows. Where tasks are short, each window
+  // costs some 1 us (an H200).
   uint32_t window_us = 16;
+  // How long before a window's end the next one but one is asked for: an eviction waits for so much and a whole window at
+  // most. The worker and the driver take most of it (an H200: with 8 us of 16 windows often came too late, 1.05 of the
+  // original's time instead of 1.01).
+  uint32_t window_lead_us = 12;
   uint32_t leave_ps = 750;  // one of them for every 256 of its threads, on an H200 (docs/benchmarks.md)
 };
 // The same on the software GPU, which interprets some 30 instructions for each thread.
@@ -76,10 +81,10 @@ class FormChoice {
   static bool allowed(uint32_t tasks, uint32_t block_threads, uint64_t task_ns, bool in_order,
                       const LoopSettings& settings);
   static constexpr uint64_t kShortTaskNs = 3000;
-  // Tasks of a window of at most settings.window_us, at least kFewWindows in the grid; 0 where windows do not help:
+  // Windows of at most settings.window_us, at least kFewWindows in the grid; of no tasks where windows do not help:
   // nothing is known of the task yet, a window would be less than the GPU holds at once (`resident` blocks), or more than
   // it may, because one row (or plane) of the grid is: windows are whole ones.
-  static uint32_t window_tasks(const uint32_t grid[3], uint32_t resident, uint64_t task_ns, const LoopSettings& settings);
+  static WindowSize windows(const uint32_t grid[3], uint32_t resident, uint64_t task_ns, const LoopSettings& settings);
   static constexpr uint32_t kFewWindows = 3;
   // The form of the next launch, of those in `may` (bits 1 << FormKind; the loop's is always there): each is tried
   // once, those in order in one task a block first; then the fastest, and each other one again every kAgain

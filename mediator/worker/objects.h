@@ -148,7 +148,7 @@ struct LaunchWork : Work {
   CUfunction clone = nullptr;  // one of the variant's, for all physical launches
   FormKind form = FormKind::kLoop;
   bool one_task = false;       // it runs one task in each hardware block, by admission
-  uint32_t window_tasks = 0;   // it is launched in windows of so many; 0: it is not
+  WindowSize window_size;      // in windows: theirs
   GridWindows windows;         // what of the newest physical launch is not queued yet
   sluice_window_params window{};  // the newest of them
   bool open = false;           // more windows may follow

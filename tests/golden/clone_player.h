@@ -343,12 +343,14 @@ class Player {
     must(cuda.cuMemsetD8(control_, 0, kControlBytes), "cuMemsetD8");
     must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
     const std::uint32_t total = grid[0] * grid[1] * grid[2];
-    const std::uint32_t tasks = 1 + static_cast<std::uint32_t>(rng() % std::max(total / 3, 1u));
-    GridWindows windows(grid, tasks);
+    WindowSize size;
+    size.tasks = 1 + static_cast<std::uint32_t>(rng() % std::max(total / 3, 1u));
+    size.lead = 1 + static_cast<std::uint32_t>(rng() % size.tasks);
+    GridWindows windows(grid, size);
     sluice_launch_control c{};
     for (int evictions = 0;; ++evictions) {
       unsigned follow = static_cast<unsigned>(evictions) < most ? 1 + rng() % 3 : ~0u;
-      for (windows = GridWindows(grid, tasks, windows.end()); windows.left() && follow-- != 0;) {
+      for (windows = GridWindows(grid, size, windows.end()); windows.left() && follow-- != 0;) {
         std::uint32_t its[3];
         sluice_window_params p = windows.next(its);
         p.control = control_;

@@ -395,7 +395,7 @@ TEST(FormChoice, WindowsHoldMoreThanTheGpuAndLessThanTheGrid) {
   settings.window_us = 24;
   const auto window_tasks = [](uint32_t blocks, uint32_t resident, uint64_t task_ns, const LoopSettings& its) {
     const uint32_t grid[3] = {blocks, 1, 1};
-    return FormChoice::window_tasks(grid, resident, task_ns, its);
+    return FormChoice::windows(grid, resident, task_ns, its).tasks;
   };
   EXPECT_EQ(window_tasks(100'000, 1000, 2000, settings), 12'000u);
   EXPECT_EQ(window_tasks(100'000, 1000, 24'000, settings), 1000u);
@@ -407,9 +407,13 @@ TEST(FormChoice, WindowsHoldMoreThanTheGpuAndLessThanTheGrid) {
   EXPECT_EQ(window_tasks(100'000, 0, 2000, settings), 0u);
   // Windows are whole rows, which may be longer than a window.
   const uint32_t rows[3] = {12'000, 100, 1}, long_rows[3] = {12'001, 100, 1}, planes[3] = {200, 60, 100};
-  EXPECT_EQ(FormChoice::window_tasks(rows, 1000, 2000, settings), 12'000u);
-  EXPECT_EQ(FormChoice::window_tasks(long_rows, 1000, 2000, settings), 0u);
-  EXPECT_EQ(FormChoice::window_tasks(planes, 1000, 2000, settings), 12'000u);
+  EXPECT_EQ(FormChoice::windows(rows, 1000, 2000, settings).tasks, 12'000u);
+  EXPECT_EQ(FormChoice::windows(long_rows, 1000, 2000, settings).tasks, 0u);
+  EXPECT_EQ(FormChoice::windows(planes, 1000, 2000, settings).tasks, 12'000u);
+  settings.window_lead_us = 6;
+  EXPECT_EQ(FormChoice::windows(rows, 1000, 2000, settings).lead, 3000u);
+  settings.window_lead_us = 100;
+  EXPECT_EQ(FormChoice::windows(rows, 1000, 2000, settings).lead, 12'000u) << "no more than a window";
   settings.window_us = 0;
   EXPECT_EQ(window_tasks(100'000, 1000, 2000, settings), 0u);
 }
@@ -460,7 +464,9 @@ TEST(GridWindows, CoverTheGridOnceInItsOrder) {
     if (random() % 3 != 0) grid[1] = 1 + static_cast<uint32_t>(random() % 7);
     if (random() % 3 == 0) grid[2] = 1 + static_cast<uint32_t>(random() % 5);
     const uint32_t tasks = grid[0] * grid[1] * grid[2];
-    const uint32_t size = 1 + static_cast<uint32_t>(random() % tasks);
+    WindowSize size;
+    size.tasks = 1 + static_cast<uint32_t>(random() % tasks);
+    size.lead = 1 + static_cast<uint32_t>(random() % (2 * size.tasks));
     uint32_t task = 0;
     bool odd = false;
     GridWindows windows(grid, size);
@@ -492,6 +498,10 @@ TEST(GridWindows, CoverTheGridOnceInItsOrder) {
         EXPECT_EQ(p.begun, tasks) << "the last block of all";
       } else if (begin == 0) {
         EXPECT_EQ(p.begun, 1u) << "the first";
+      } else {
+        // As many as are asked for, rounded down to whole rows or planes; one of those, and all of the window, are the bounds.
+        const uint32_t row = grid[2] > 1 ? grid[0] * grid[1] : grid[1] > 1 ? grid[0] : 1;
+        EXPECT_EQ(p.end - p.begun + 1, std::min(task - begin, std::max(1u, size.lead / row) * row));
       }
     }
     EXPECT_EQ(task, tasks);

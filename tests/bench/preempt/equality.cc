@@ -167,7 +167,7 @@ int check_equality(Gpu& gpu, const MeasureOptions& options) {
         gpu.zero_control(0);
         CU(gpu.api.cuCtxSynchronize());
         if (windows)
-          settings.window_tasks = 1 + random() % std::max(1u, worker::task_count(l.grid[0], l.grid[1], l.grid[2]) / 4);
+          settings.windows.tasks = 1 + random() % std::max(1u, worker::task_count(l.grid[0], l.grid[1], l.grid[2]) / 4);
         CloneLaunch clone(gpu, k, l, p, 0, settings);
         if (!clone.evictable()) {
           launch_original(gpu, k.original, l, p, gpu.stream);

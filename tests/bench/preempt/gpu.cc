@@ -155,7 +155,7 @@ CloneLaunch::CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& la
   const bool second = kernel.one_task != nullptr && !settings_.spatial && settings_.one_task;
   one_task_ = second || kernel.report.once;
   if (one_task_) shared_ = launch.dynamic_shared;
-  if (settings_.window_tasks != 0 && kernel.window != nullptr) {
+  if (settings_.windows.tasks != 0 && kernel.window != nullptr) {
     function_ = kernel.window;
     shared_ = launch.dynamic_shared;
     geometry_.evictable = true;
@@ -212,7 +212,7 @@ void CloneLaunch::queue(int pred_control, bool second) {
                              launch_.block[2], shared_, second ? gpu_.second : gpu_.stream, nullptr, extra));
 }
 
-// As the worker does it (mediator/worker/windows.cc), but waiting here for what it polls for.
+// As the worker does it (mediator/worker/cuda_streams_windows.cc), but waiting here for what it polls for.
 void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
   const std::size_t at = kernel_.report.param_offset_of_block;
   std::vector<std::byte> buffer(at + sizeof(sluice_window_params));
@@ -222,7 +222,7 @@ void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
                    CU_LAUNCH_PARAM_END};
   CU(gpu_.api.cuEventRecord(gpu_.fork, gpu_.stream));
   CU(gpu_.api.cuStreamWaitEvent(gpu_.second, gpu_.fork, 0));
-  GridWindows windows(launch_.grid.data(), settings_.window_tasks, admitted_);
+  GridWindows windows(launch_.grid.data(), settings_.windows, admitted_);
   volatile sluice_launch_record* record = gpu_.record(control_);
   record->tasks_fetched = 0;
   record->sms_left = 0;

@@ -92,7 +92,7 @@ class CloneLaunch {
     bool spatial = false;  // counts workers for each SM
     bool one_task = false;  // where there are two clones
     // Of a window; 0: no windows.
-    std::uint32_t window_tasks = 0;
+    WindowSize windows;
     bool clamp = true;     // the third form (register_clamp.h) where there is one
     bool record = true;    // what the kernel reports to the host
   };

@@ -181,7 +181,13 @@ void measure_leave(Gpu& gpu, const MeasureOptions& options) {
 // From the decision to evict until the stream has ended, as the host sees both, for each form of a clone: a loop and
 // one task a block are told by the proxy, of windows none follows.
 void measure_forms(Gpu& gpu, const MeasureOptions& options) {
-  constexpr const char* kNames[] = {"loop", "one task a block", "windows"};
+  struct Form {
+    const char* name;
+    std::uint32_t window_us, lead_us;
+  };
+  const worker::LoopSettings ours;
+  const Form kForms[] = {{"loop", 0, 0}, {"one task a block", 0, 0}, {"windows", ours.window_us, ours.window_lead_us},
+                         {"windows of 16 us", 16, 12}, {"windows of 24 us", 24, 12}, {"windows of 32 us", 32, 12}, {"windows of 48 us", 48, 12}};
   for (const std::uint32_t task_us : {1u, 3u, 10u}) {
     const std::uint32_t resident = static_cast<std::uint32_t>(gpu.sms) * 8;
     const auto tasks = static_cast<std::uint32_t>(resident * 3000 / task_us * options.scale);
@@ -201,22 +207,25 @@ void measure_forms(Gpu& gpu, const MeasureOptions& options) {
     }
     const auto places = static_cast<std::uint32_t>(gpu.resident(original, launch, 0));
     const std::uint64_t task_ns = took * places / tasks;
-    for (int form = 0; form < 3; ++form) {
+    for (const Form& form : kForms) {
+      const bool windows = form.window_us != 0;
       std::mt19937 random(task_us);
       std::vector<double> us;
       for (int sample = 0; sample < options.samples; ++sample) {
         CloneLaunch::Settings settings;
-        settings.one_task = form == 1;
-        if (form == 2) settings.window_tasks = worker::FormChoice::window_tasks(launch.grid.data(), places, task_ns, settings.loop);
+        settings.one_task = &form == kForms + 1;
+        settings.loop.window_us = form.window_us;
+        settings.loop.window_lead_us = form.lead_us;
+        if (windows) settings.windows = worker::FormChoice::windows(launch.grid.data(), places, task_ns, settings.loop);
         gpu.zero_control(0);
         CU(gpu.api.cuStreamSynchronize(gpu.stream));
         CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
         const std::uint64_t at_ns = now_ns() + 300'000 + random() % 1'000'000;
-        if (form == 2) clone.stop_at(at_ns);
+        if (windows) clone.stop_at(at_ns);
         clone.queue();
         wait_until(at_ns);
-        const std::uint64_t decided = form == 2 ? at_ns : now_ns();
-        if (form != 2) gpu.evict(Signal::kProxy, clone.generation());
+        const std::uint64_t decided = windows ? at_ns : now_ns();
+        if (!windows) gpu.evict(Signal::kProxy, clone.generation());
         while (gpu.api.cuStreamQuery(gpu.stream) == CUDA_ERROR_NOT_READY) {
         }
         const double until_out = static_cast<double>(now_ns() - decided) / 1000;
@@ -224,7 +233,7 @@ void measure_forms(Gpu& gpu, const MeasureOptions& options) {
       }
       if (us.empty()) continue;
       std::printf("{\"forms\":\"%s\",\"task_us\":%.1f,\"tasks\":%u,\"samples\":%zu,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
-                  kNames[form], static_cast<double>(task_ns) / 1000, tasks, us.size(), at(us, 0.5), at(us, 0.99));
+                  form.name, static_cast<double>(task_ns) / 1000, tasks, us.size(), at(us, 0.5), at(us, 0.99));
       std::fflush(stdout);
     }
     CU(gpu.api.cuModuleUnload(module.cu));

@@ -46,6 +46,7 @@ Form variant_of(Form form, const std::string& text) {
     else if (key == "clamp") s.clamp = n != 0;
     else if (key == "once") { s.one_task = n != 0; form.choose = false; }
     else if (key == "window_us") s.loop.window_us = static_cast<std::uint32_t>(n);
+    else if (key == "lead") s.loop.window_lead_us = static_cast<std::uint32_t>(n);
     else if (key == "admission") s.loop.admission_us = static_cast<std::uint32_t>(n);
     else if (key == "window") { form.window_us = static_cast<std::uint32_t>(n); form.choose = false; }
     else if (key == "record") s.record = n != 0;
@@ -154,7 +155,7 @@ class Ratio {
     for (Form& form : forms_)
       if (form.choose) {  // what the launch before took
         form.settings.one_task = false;
-        form.settings.window_tasks = 0;
+        form.settings.windows = {};
       }
     if (!CloneLaunch(gpu_, kernel, launch, params, 0, forms_[0].settings).evictable()) {
       std::printf("{\"ratio\":\"%s\",\"kernel\":\"%s\",\"us\":%.1f,\"evictable\":false,\"why\":\"%s\"}\n",
@@ -162,10 +163,14 @@ class Ratio {
                   kernel.clone ? "fits at once" : std::string(kernel.report.code).c_str());
       timings.clear();
     }
-    for (Form& form : forms_)
-      if (form.window_us != 0)
-        form.settings.window_tasks = std::max(static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared)), static_cast<std::uint32_t>(
-            worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]) * form.window_us / (1000 * first)));
+    for (Form& form : forms_) {
+      if (form.window_us == 0) continue;
+      const auto tasks_in = [&](std::uint32_t us) {
+        return static_cast<std::uint32_t>(worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]) * us / (1000 * first));
+      };
+      const auto resident = static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
+      form.settings.windows = {std::max(resident, tasks_in(form.window_us)), std::max(1u, tasks_in(form.settings.loop.window_lead_us))};
+    }
     for (Form& form : forms_)
       if (form.choose && !timings.empty()) choose(form, memory, launch, kernel, params, first);
     // The forms of one round stand beside the same run of the original.
@@ -202,11 +207,11 @@ class Ratio {
     unsigned may = 0;
     if (kernel.one_task && FormChoice::allowed(tasks, launch.block[0] * launch.block[1] * launch.block[2], task_ns, kernel.report.in_order, form.settings.loop))
       may |= 1u << static_cast<int>(FormKind::kOneTask);
-    const std::uint32_t window_tasks = FormChoice::window_tasks(launch.grid.data(), resident, task_ns, form.settings.loop);
-    if (kernel.window && window_tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
+    const WindowSize windows = FormChoice::windows(launch.grid.data(), resident, task_ns, form.settings.loop);
+    if (kernel.window && windows.tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
     const auto take = [&](FormKind kind) {
       form.settings.one_task = kind == FormKind::kOneTask;
-      form.settings.window_tasks = kind == FormKind::kWindows ? window_tasks : 0;
+      form.settings.windows = kind == FormKind::kWindows ? windows : WindowSize{};
     };
     FormChoice choice;
     for (int i = 0; i < 6 * worker::kForms && may != 0; ++i) {
@@ -229,7 +234,7 @@ class Ratio {
         name.c_str(), launch.kernel.c_str(), form.name.c_str(), 1000 * median(base), median(quotients),
         *std::min_element(quotients.begin(), quotients.end()),
         *std::max_element(quotients.begin(), quotients.end()), last.tasks(), last.workers(),
-        kernel.registers, kernel.clone_registers, last.clamped() ? kernel.clamped_registers : 0, kernel.one_task_registers, kernel.report.in_order, last.one_task(), last.windows() ? last.settings().window_tasks : 0,
+        kernel.registers, kernel.clone_registers, last.clamped() ? kernel.clamped_registers : 0, kernel.one_task_registers, kernel.report.in_order, last.one_task(), last.windows() ? last.settings().windows.tasks : 0,
         gpu_.resident(kernel.original, launch, launch.dynamic_shared));
   }
 
