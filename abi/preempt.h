@@ -113,22 +113,21 @@ struct sluice_preempt_params {
 struct sluice_window_params {
   uint64_t control;
   uint32_t end;        /* tasks of this window and of all before it */
-  uint32_t begun;      /* tasks up to and with the block at the mark */
+  uint32_t begun;      /* tasks up to and with the one at the mark */
   uint64_t record;
   uint64_t pred;
-  uint32_t mark_x, mark_y; /* hardware index of the block that reports; x, or x and y, where the kernel
-                              does not look at the others */
+  uint32_t mark_x, mark_y; /* index in the logical grid of the block that reports, if blocks look: the first one
+                              of a physical launch and the last one of all. Where the kernel does not look at y or
+                              z, every block with that x */
   uint32_t grid_x, grid_y, grid_z; /* the logical grid */
   uint32_t tasks;
   uint32_t generation;
   uint32_t first_x, first_y, first_z; /* what is added to the hardware's index of a block */
   uint32_t mark_z;
-  uint32_t looks;      /* 0: only the block at the mark does what is rare; 0xffffffff: every block looks
-                          at `pred` as well */
-  uint32_t odd;        /* of every second window: its report goes to record.sms_left instead of
-                          tasks_fetched, since two windows may run at a time and neither may overwrite
-                          the other's */
-  uint32_t reserved[11];
+  uint32_t looks;      /* 0: blocks only run; 1: each looks whether `pred` is done and whether it is at the mark, which
+                          costs it some 60 ns. Of the first window of a physical launch, of the last one of all, and
+                          of those queued before it is known that `pred` was done */
+  uint32_t reserved[12];
 };
 
 /* What a block that left by sluice::leave() (kernels/include/sluice/preempt.cuh) has saved. Such
@@ -174,8 +173,8 @@ struct sluice_launch_control {
   uint32_t next_ticket;   /* first ticket not yet fetched, less first_tickets; overshoots the total
                              by up to workers*chunk, so clamp it. Where a block runs one task: tasks
                              that are admitted, with SLUICE_ADMISSION_CLOSED; the low half of the
-                             admission word, 64-bit atomics. In windows: the end of the last one whose
-                             marked block has run; all below it have run when the stream has ended */
+                             admission word, 64-bit atomics. In windows: more than before a physical
+                             launch if what was queued of it runs, which is if `pred` was done */
   uint32_t admitted_generation; /* where a block runs one task: of the physical launch whose block or
                              proxy was the first to touch the word; 0: none. Another's: next_ticket is
                              that one's */
@@ -241,9 +240,8 @@ struct sluice_launch_record {
   uint32_t evictions;    /* W: physical launches that ended before the logical one did */
   uint32_t opaque;       /* W: bit 0: not rewritten; the others: a hash of the kernel's name */
   uint32_t tasks_fetched; /* G: by the proxy now and then, and by the last block out; where the launch runs in
-                             windows, by every second one's marked block */
-  uint32_t sms_left;      /* G: SMs that the launch has left whole (SPATIAL only); in windows, as tasks_fetched
-                             by the others */
+                             windows, by the block at the mark, and W: when one has ended */
+  uint32_t sms_left;      /* G: SMs that the launch has left whole (SPATIAL only) */
 };
 
 #endif /* SLUICE_ABI_PREEMPT_H */

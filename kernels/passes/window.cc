@@ -4,18 +4,18 @@
 // the launcher, before each window; no block asks anything.
 //
 //   ENTRY   the index
-//   RARE    the first block says that the window has begun, by which the launcher paces itself; every block
-//           goes home if the launch before in the program's stream was evicted
+//   LOOK    of the first window and the last: every block goes home if the launch before in the program's stream
+//           was evicted, and one says that the launch has begun, or that all of it has
 //
-// The launcher (mediator/worker/windows.h) puts windows into two streams in turn, so that the next one waits
-// in the hardware and takes every place that the one before leaves: kernel slicing without its gaps. Windows
-// of one launch therefore overlap, and blocks of a later one may come onto the GPU before the last ones of an
-// earlier one: not for tasks that wait for lower-numbered ones.
+// The launcher (mediator/worker/cuda_streams_windows.cc) puts windows into two streams in turn, so that the next one
+// waits in the hardware and takes every place that the one before leaves: kernel slicing without its gaps. It paces
+// itself by their ends. Windows of one launch overlap, and blocks of a later one may come onto the GPU before the last
+// ones of an earlier one: not for tasks that wait for lower-numbered ones.
 //
-// Tried and given up on an H200: programmatic dependent launch in one stream
-// (`griddepcontrol.launch_dependents`). Each block that lets the next grid begin costs the hardware as much
-// as starting a block: 1.4 to 2 times the original's time for short tasks; where only a window's last blocks
-// do it, gaps come back (docs/benchmarks.md).
+// Tried and given up on an H200: a block of each window that reports to the launcher, for which every block compares
+// its index (4 % of a task of 1.5 us); programmatic dependent launch in one stream (`griddepcontrol.launch_dependents`):
+// each block that lets the next grid begin costs the hardware as much as starting a block, 1.4 to 2 times the
+// original's time for short tasks; where only a window's last blocks do it, gaps come back (docs/benchmarks.md).
 //
 // Sources: kernel slicing (Zhong and He, Kernelet, TPDS 2014; Pai et al., ASPLOS 2013), whose slices wait for
 // one another.
@@ -43,55 +43,62 @@ constexpr Dimension kDimensions[] = {
     {"%~y", "%ctaid.y", offsetof(sluice_window_params, first_y), offsetof(sluice_window_params, mark_y)},
     {"%~z", "%ctaid.z", offsetof(sluice_window_params, first_z), offsetof(sluice_window_params, mark_z)}};
 
-// Falls through into the body. %~r1: 0 in the block at the mark.
+// Where the kernel does not look at an index, every block along it has the mark; but one that looks at none still has
+// a first block.
+bool has_mark(const LoopOptions& options, int d) {
+  const auto& reads = options.reads_ctaid;
+  return reads[static_cast<std::size_t>(d)] || (d == 0 && !reads[1] && !reads[2]);
+}
+
+// The hardware's index plus where the window begins.
+void write_index(Emitter& out, const Dimension& dim) {
+  const std::string its = dim.its;
+  out.line("mov.u32 \t" + its + ", " + dim.hardware + ";")
+      .line("ld.param.u32 \t%~r0, " + field("launch", dim.first) + ";")
+      .line("add.u32 \t" + its + ", " + its + ", %~r0;");
+}
+
+// Falls through into the body. The index comes behind the branch, where the assembler puts it among the body's own
+// first instructions: blocks that do not look wait for nothing that the original's do not wait for.
 void write_entry(Emitter& out, const LoopOptions& options) {
   out.line(".reg .pred \t%~p, %~lead;")
       .line(".reg .b32 \t%~x, %~y, %~z, %~g<3>, %~r<4>;")
       .line(".reg .b64 \t%~a, %~control;");
-  const auto reads = [&](int d) { return options.reads_ctaid[static_cast<std::size_t>(d)]; };
-  bool first = true;
-  for (int d = 0; d < 3; ++d) {
-    // A grid may have rows that its kernel does not look at: each then has a block at the mark, and all of
-    // them say the same.
-    if (!reads(d) && (d != 0 || reads(1) || reads(2))) continue;
-    const Dimension& dim = kDimensions[d];
-    const std::string its = dim.its;
-    out.line("mov.u32 \t" + its + ", " + dim.hardware + ";")
-        .line("ld.param.u32 \t%~r0, " + field("launch", dim.mark) + ";")
-        .line("sub.u32 \t%~r" + std::string(first ? "1" : "0") + ", " + its + ", %~r0;");
-    if (!first) out.line("or.b32 \t%~r1, %~r1, %~r0;");
-    out.line("ld.param.u32 \t%~r0, " + field("launch", dim.first) + ";")
-        .line("add.u32 \t" + its + ", " + its + ", %~r0;");
-    first = false;
-  }
   out.line("ld.param.u32 \t%~r0, " + WINDOW(looks) + ";")
-      .line("setp.le.u32 \t%~p, %~r1, %~r0;")
-      .line("@%~p bra \t~RARE;");
+      .line("setp.ne.u32 \t%~p, %~r0, 0;")
+      .line("@%~p bra \t~LOOK;");
   out.label("~BODY");
+  for (int d = 0; d < 3; ++d)
+    if (options.reads_ctaid[static_cast<std::size_t>(d)]) write_index(out, kDimensions[d]);
 }
 
 // Behind the body, which may fall through and then returns.
-void write_rare(Emitter& out) {
+void write_look(Emitter& out, const LoopOptions& options) {
   out.line("ret;");
-  out.label("~RARE")
+  out.label("~LOOK")
       .line("ld.param.u64 \t%~a, " + WINDOW(pred) + ";")
       .line("setp.eq.u64 \t%~p, %~a, 0;")
       .line("@%~p bra \t~AFTER;")
       .line("cvta.to.global.u64 \t%~a, %~a;")
-      .line("{LD_GPU}.global.u32 \t%~r0, " + CONTROL("a", done) + ";")
-      // The same for all threads: what comes before in the stream has ended.
+      // The same for all threads, and in every cache: what comes before in the stream has ended.
+      .line("ld.global.u32 \t%~r0, " + CONTROL("a", done) + ";")
       .line("setp.eq.u32 \t%~p, %~r0, 0;")
       .line("@%~p ret;");
-  out.label("~AFTER")
-      .line("setp.ne.u32 \t%~p, %~r1, 0;")
-      .line("@%~p bra \t~BODY;")
-      .line("mov.u32 \t%~r0, %tid.x;")
+  out.label("~AFTER");
+  for (int d = 0; d < 3; ++d) {
+    if (!has_mark(options, d)) continue;
+    write_index(out, kDimensions[d]);
+    out.line("ld.param.u32 \t%~r0, " + field("launch", kDimensions[d].mark) + ";")
+        .line("setp.ne.u32 \t%~p, " + std::string(kDimensions[d].its) + ", %~r0;")
+        .line("@%~p bra \t~BODY;");
+  }
+  out.line("mov.u32 \t%~r0, %tid.x;")
       .line("mov.u32 \t%~r1, %tid.y;")
       .line("or.b32 \t%~r0, %~r0, %~r1;")
       .line("mov.u32 \t%~r1, %tid.z;")
       .line("or.b32 \t%~r0, %~r0, %~r1;")
       .line("setp.eq.u32 \t%~lead, %~r0, 0;")
-      // No window of this launch was sent home: all up to this one's end have run when they have ended.
+      // None of it was sent home.
       .line("ld.param.u64 \t%~control, " + WINDOW(control) + ";")
       .line("cvta.to.global.u64 \t%~control, %~control;")
       .line("ld.param.u32 \t%~r0, " + WINDOW(end) + ";")
@@ -106,16 +113,13 @@ void write_rare(Emitter& out) {
       .line("@%~p bra \t~BODY;")
       .line("cvta.to.global.u64 \t%~a, %~a;")
       .line("ld.param.u32 \t%~r1, " + WINDOW(begun) + ";")
-      .line("ld.param.u32 \t%~r3, " + WINDOW(odd) + ";")
-      .line("setp.eq.and.u32 \t%~p, %~r3, 0, %~lead;")
-      .line("@%~p {ST_SYS}.global.u32 \t" + RECORD("a", tasks_fetched) + ", %~r1;")
-      .line("setp.ne.and.u32 \t%~p, %~r3, 0, %~lead;")
-      .line("@%~p {ST_SYS}.global.u32 \t" + RECORD("a", sms_left) + ", %~r1;")
+      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("a", tasks_fetched) + ", %~r1;")
       .line("mov.u64 \t%~control, %globaltimer;")
       // The first block of all, which is at the mark of the first window.
       .line("setp.eq.and.u32 \t%~p, %~r1, 1, %~lead;")
       .line("@%~p {ST_SYS}.global.u64 \t" + RECORD("a", start_ns) + ", %~control;")
       .line("mov.u32 \t%~r3, " + number(SLUICE_LAUNCH_RUNNING) + ";")
+      .line("setp.ne.and.u32 \t%~p, %~r0, %~r2, %~lead;")
       .line("@%~p {ST_SYS}.global.u32 \t" + RECORD("a", state) + ", %~r3;")
       .line("setp.eq.and.u32 \t%~p, %~r0, %~r2, %~lead;")
       .line("@%~p {ST_SYS}.global.u64 \t" + RECORD("a", left_ns) + ", %~control;")
@@ -130,7 +134,7 @@ void write_rare(Emitter& out) {
 Finding run_in_windows(Clone& clone) {
   if (clone.in.facts.waits_for_lower_tasks) return {"in-order", "has tasks that wait for lower ones, which windows do not keep apart"};
   write_entry(clone.head, clone.options);
-  write_rare(clone.tail);
+  write_look(clone.tail, clone.options);
   return {};
 }
 

@@ -222,8 +222,7 @@ class EvictionRun::Evicted {
   void choose() {
     one_task_ = report_.once || (report_.one_task_too && random_() % 3 == 0);
     windows_ = !one_task_ && report_.windows_too && random_() % 3 == 0;
-    window_.tasks = 1 + static_cast<std::uint32_t>(random_() % (total() / 2 + 1));
-    window_.lead = 1 + static_cast<std::uint32_t>(random_() % window_.tasks);
+    window_tasks_ = 1 + static_cast<std::uint32_t>(random_() % (total() / 2 + 1));
     workers_ = 1 + static_cast<std::uint32_t>(random_() % 6);
     static constexpr std::uint16_t kChunks[] = {1, 1, 2, 3, 5, 8, 16, 32, 64};
     chunk_ = kChunks[random_() % std::size(kChunks)];
@@ -248,7 +247,7 @@ class EvictionRun::Evicted {
                      ((flags_ & SLUICE_LAUNCH_DUTY) ? ", duty" : "") +
                      ((flags_ & SLUICE_LAUNCH_FIXED) ? ", fixed" : "") +
                      (one_task_ ? ", one task a block" : "") +
-                     (windows_ ? ", windows of " + std::to_string(window_.tasks) : "");
+                     (windows_ ? ", windows of " + std::to_string(window_tasks_) : "");
   }
 
   sluice_preempt_params block_params(bool spatial) {
@@ -298,8 +297,9 @@ class EvictionRun::Evicted {
     ++stats_.physical;
     ++generation_;
     const std::uint32_t whole[3] = {launch_.grid.x, launch_.grid.y, launch_.grid.z};
-    GridWindows windows(whole, window_, admitted_);
-    device().record.tasks_fetched = device().record.sms_left = 0;
+    GridWindows windows(whole, window_tasks_, admitted_);
+    windows_from_ = admitted_;
+    device().record.tasks_fetched = 0;
     Turns turns(random_, quantum_);
     const std::uint64_t before = stats_.steps;
     const auto turn = [&]() -> Result<void> {
@@ -315,7 +315,7 @@ class EvictionRun::Evicted {
       sluice_window_params p = windows.next(grid);
       p.control = at(offsetof(Device, control));
       p.record = at(offsetof(Device, record));
-      p.looks = random_() % 2 == 0 ? ~0u : 0;
+      p.looks |= random_() % 2;
       p.generation = generation_;
       std::vector<std::byte> params(report_.param_offset_of_block + sizeof p);
       std::memcpy(params.data(), launch_.params.data(), launch_.params.size());
@@ -324,7 +324,7 @@ class EvictionRun::Evicted {
       shape.block = launch_.block;
       shape.dynamic_shared_bytes = launch_.dynamic_shared;
       // In its stream, behind the window before the last one.
-      if (p.odd == 0)
+      if (windows.stream() == 0)
         while (turns.size() != 0)
           if (auto r = turn(); !r) return r;
       for (std::uint32_t n = 0; n < shape.grid.count(); ++n) {
@@ -346,12 +346,12 @@ class EvictionRun::Evicted {
   Result<void> check_windows() {
     const sluice_launch_control& c = device().control;
     const sluice_launch_record& r = device().record;
-    if (c.next_ticket != admitted_ || (c.done == 1) != (admitted_ == total()))
+    if (c.next_ticket <= windows_from_ || c.next_ticket > admitted_ || (c.done == 1) != (admitted_ == total()))
       return Error{0, "the control block says " + std::to_string(c.next_ticket) + " tasks of " + std::to_string(admitted_)};
     const bool done = r.state == SLUICE_LAUNCH_DONE && r.generation == generation_ && r.tasks_done == total() && r.left_ns != 0;
     // The report of the first block may come behind the last one's.
     if (r.state != SLUICE_LAUNCH_RUNNING && (c.done == 1) != done) return Error{0, "the record does not say what the control block does"};
-    if (std::max(r.tasks_fetched, r.sms_left) > admitted_) return Error{0, "more tasks reported than begun"};
+    if (r.tasks_fetched > admitted_) return Error{0, "more tasks reported than begun"};
     return {};
   }
 
@@ -467,7 +467,8 @@ class EvictionRun::Evicted {
   EvictionStats stats_;
   std::uint32_t generation_ = 0, workers_ = 1, target_ = 0;
   bool one_task_ = false, windows_ = false;
-  WindowSize window_;
+  std::uint32_t window_tasks_ = 1;
+  std::uint32_t windows_from_ = 0;  // where the newest physical launch in windows began
   std::uint32_t admitted_ = 0;  // tasks; one task a block, windows
   std::uint16_t chunk_ = 1, chunk_max_ = 1, flags_ = 0;
   std::uint8_t batch_shift_ = 0;

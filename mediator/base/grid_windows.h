@@ -1,8 +1,9 @@
 // GridWindows: a grid cut into *windows*, runs of its blocks that are launched as grids of their own
 // (kernels/passes/window.cc). A window is a box that the hardware numbers as the whole grid's blocks are
 // numbered, so windows are runs of planes where there are several, otherwise of rows, otherwise of blocks.
+// WindowPace: when the next one is to be queued.
 //
-// A value; pure arithmetic. Used by whoever launches clones in windows: the worker, the benchmarks, the tests.
+// Values; pure arithmetic. Used by whoever launches clones in windows: the worker, the benchmarks, the tests.
 #pragma once
 
 #include <algorithm>
@@ -12,46 +13,39 @@
 
 namespace sluice {
 
-struct WindowSize {
-  uint32_t tasks = 0;  // of a window; 0: no windows
-  uint32_t lead = 1;   // of those, from its mark on
-};
-
 class GridWindows {
  public:
   GridWindows() = default;
-  // `grid`: the whole, of less than 2^31 blocks and none 0. `size`: rounded to whole rows or planes, at least one.
-  // `from`: tasks below which everything has run: 0, or an earlier window's `end`.
-  GridWindows(const uint32_t grid[3], WindowSize size, uint32_t from = 0)
+  // `grid`: the whole, of less than 2^31 blocks and none 0. `window_tasks`: of a window, rounded to whole rows or
+  // planes, at least one. `from`: tasks below which everything has run: 0, or an earlier window's `end`.
+  GridWindows(const uint32_t grid[3], uint32_t window_tasks, uint32_t from = 0)
       : grid_{grid[0], grid[1], grid[2]}, axis_(grid[2] > 1 ? 2 : grid[1] > 1 ? 1 : 0) {
     for (int d = 0; d < axis_; ++d) row_ *= grid[d];
     next_ = from / row_;
-    rows_ = std::max(1u, size.tasks / row_);
-    lead_ = size.lead / row_;
+    rows_ = std::max(1u, window_tasks / row_);
   }
   bool left() const { return next_ < grid_[axis_]; }
   uint32_t tasks() const { return row_ * grid_[axis_]; }
   uint32_t row_tasks() const { return row_; }  // no window is smaller
   uint32_t end() const { return next_ * row_; }  // tasks of the windows so far
+  uint32_t newest() const { return newest_ * row_; }  // tasks of the newest one
+  // Which of two streams the newest window belongs into; they alternate from 0.
+  int stream() const { return static_cast<int>(count_ - 1) % 2; }
 
   // The next window: the grid to launch it with, and where it lies. What is the launch's own (control, record,
-  // pred, looks, generation) stays 0. `odd` alternates from 0.
-  // The block at the mark is the first one of the first window (the launch has begun), the last one of the last
-  // (everything has begun), and of others one that has `lead` tasks from itself on: time for what is launched at
-  // that sign to be there before the window ends.
+  // pred, generation) stays 0. Only the blocks of the first one (the launch has passed the one before) and of the
+  // last one of the grid look for the mark; it is at the grid's last block (everything has begun) or the window's first.
   sluice_window_params next(uint32_t its_grid[3]) {
     const uint32_t n = std::min(rows_, grid_[axis_] - next_);
     sluice_window_params p{};
-    uint32_t mark[3] = {};
-    if (next_ + n == grid_[axis_]) {
-      for (int d = 0; d < axis_; ++d) mark[d] = grid_[d] - 1;
-      mark[axis_] = n - 1;
-    } else if (next_ != 0) {
-      mark[axis_] = n - std::min(n, std::max(1u, lead_));
-    }
-    uint32_t first[3] = {};
-    first[axis_] = next_;
+    uint32_t first[3] = {}, mark[3] = {};
+    first[axis_] = mark[axis_] = next_;
     for (int d = 0; d < 3; ++d) its_grid[d] = d == axis_ ? n : grid_[d];
+    const uint32_t begin = end();
+    newest_ = n;
+    next_ += n;
+    if (!left())
+      for (int d = 0; d < 3; ++d) mark[d] = grid_[d] - 1;
     p.grid_x = grid_[0];
     p.grid_y = grid_[1];
     p.grid_z = grid_[2];
@@ -61,12 +55,11 @@ class GridWindows {
     p.mark_x = mark[0];
     p.mark_y = mark[1];
     p.mark_z = mark[2];
-    p.begun = (next_ + mark[axis_]) * row_ + (mark[1] * (axis_ == 2) * grid_[0]) + mark[0] * (axis_ != 0) + 1;
+    p.begun = left() ? begin + 1 : tasks();
     p.tasks = tasks();
-    next_ += n;
     p.end = end();
-    p.odd = odd_;
-    odd_ ^= 1;
+    p.looks = count_ == 0 || !left();
+    ++count_;
     return p;
   }
 
@@ -75,9 +68,41 @@ class GridWindows {
   int axis_ = 0;
   uint32_t row_ = 1;   // tasks of one step along the axis
   uint32_t rows_ = 1;  // of a window
-  uint32_t lead_ = 1;  // of those, behind the mark
   uint32_t next_ = 0;
-  uint32_t odd_ = 0;
+  uint32_t count_ = 0;  // windows so far
+  uint32_t newest_ = 0;
+};
+
+// How a grid is cut, and what is expected of it.
+struct WindowPlan {
+  uint32_t tasks = 0;     // of a window; 0: no windows
+  uint64_t window_ns = 0;  // from one window's last block's start to the next one's
+  uint64_t early_ns = 0;   // what a task takes, and what queueing takes
+};
+
+// When the next window is to be queued: of two in the streams one runs, and the newest takes the places that it leaves.
+// If the one before the newest has ended, the newest has had the GPU for itself since about a task before; the next must
+// be in the stream when the newest one's last block has begun, and no earlier than that takes, for the sake of evictions.
+class WindowPace {
+ public:
+  explicit WindowPace(const WindowPlan& plan = {}) : window_ns_(plan.window_ns), early_ns_(plan.early_ns) {}
+  // The window before the newest has been seen to have ended. Once for each.
+  void ended(uint64_t now_ns) {
+    // A gap makes the next one look longer than it is; what lies between two ends without one does not.
+    if (last_ns_ != 0) window_ns_ = std::min(window_ns_, now_ns - last_ns_);
+    last_ns_ = now_ns;
+    waits_ = true;
+  }
+  bool ended() const { return waits_; }
+  bool due(uint64_t now_ns) const {
+    return waits_ && now_ns >= last_ns_ + (window_ns_ > early_ns_ ? window_ns_ - early_ns_ : 0);
+  }
+  void queued() { waits_ = false; }
+
+ private:
+  uint64_t window_ns_, early_ns_;
+  uint64_t last_ns_ = 0;  // when the newest ended() was; 0: none
+  bool waits_ = false;    // ended(), and nothing queued since
 };
 
 }  // namespace sluice

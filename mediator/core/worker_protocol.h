@@ -78,7 +78,7 @@ struct Start {
   Signal signal = Signal::kHost;
   uint32_t fixed_chunk = 0;         // tasks between two looks at the evict word (FLEP's amortising
                                     // factor), at most 1024; 0: as many as take chunk_target_us
-  uint32_t window_us = 16;          // how long a window of a grid is that is launched in windows; 0: none is
+  uint32_t window_us = 32;          // how long a window of a grid is that is launched in windows; 0: none is
   uint32_t admission_us = 40;       // what the rest of a grid may take to leave where blocks run one task
                                     // each; 0: only kernels run so that cannot run otherwise
   char library[256] = {};           // path or soname for dlopen

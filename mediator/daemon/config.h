@@ -41,7 +41,7 @@ struct Config {
   uint32_t soft_threads = 0;      // 0: the library's choice
   std::optional<worker_protocol::Signal> signal;  // unset: signal_for()
   uint32_t signal_chunk = 0;      // FLEP's amortising factor; 0: adaptive
-  uint32_t window_us = 16;        // likewise
+  uint32_t window_us = 32;        // likewise
   uint32_t admission_us = 40;     // see worker_protocol::Start
 
   // [worker_environment]

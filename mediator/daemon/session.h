@@ -32,7 +32,7 @@ struct SessionSettings {
   worker_protocol::Signal signal = worker_protocol::Signal::kHost;
   uint32_t signal_chunk = 0;
   uint32_t admission_us = 40;
-  uint32_t window_us = 16;
+  uint32_t window_us = 32;
   uint32_t spatial_sms = 0;  // SMs of a GPU that is shared in space; 0: it is given whole
   uint64_t staging_bytes = 8u << 20;
   uint32_t worker_start_ms = 60000;

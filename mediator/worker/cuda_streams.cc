@@ -67,7 +67,7 @@ void CudaStreams::drained(StreamId id) {
   // An error means that the context is gone, and the stream with it.
   (void)api_.cuStreamDestroy(it->second->cu);
   if (it->second->second) (void)api_.cuStreamDestroy(it->second->second);
-  for (CUevent event : {it->second->joined, it->second->forked})
+  for (CUevent event : {it->second->joined, it->second->forked, it->second->ended[0], it->second->ended[1]})
     if (event) (void)api_.cuEventDestroy(event);
   if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
     s.context->lefts->give_back(s.left, s.barred);
@@ -125,7 +125,7 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   LaunchVariant& v = f.variants[w.variant];
   CloneForm form = f.form;
   uint32_t resident = v.resident;
-  WindowSize windows;
+  WindowPlan windows;
   w.form = choose(f, v, w, contended, &windows);
   w.clone = v.clone;
   if (w.form == FormKind::kOneTask) {
@@ -147,7 +147,7 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   // By its record it is known when a window has come so far that the next one may follow.
   if (w.form == FormKind::kWindows && w.geometry.evictable && w.record >= 0) {
     w.clone = v.window;
-    w.window_size = windows;
+    w.window_plan = windows;
     w.workers = std::min(w.tasks, v.window_resident);
   } else if (w.form == FormKind::kWindows) {
     w.form = FormKind::kLoop;
@@ -155,7 +155,7 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
 }
 
 FormKind CudaStreams::choose(const FunctionObject& f, LaunchVariant& v, const LaunchWork& w, bool contended,
-                             WindowSize* windows) const {
+                             WindowPlan* windows) const {
   // Blocks that leave at once would take the places of tasks; windows are everywhere.
   if (parts_) return FormKind::kLoop;
   unsigned may = 0;
@@ -412,7 +412,8 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
     if (r == CUDA_SUCCESS) r = api_.cuStreamSynchronize(c.transfers);
     if (r != CUDA_SUCCESS) return LaunchEnd::kFault;
     if (w.form == FormKind::kWindows) {
-      tasks_done = std::clamp(control.next_ticket, w.tasks_before, std::max(w.tasks_before, w.windows.end()));
+      // All that was queued has run, unless the launch before was not done.
+      tasks_done = control.next_ticket > w.tasks_before ? std::max(w.tasks_before, w.windows.end()) : w.tasks_before;
     } else {
       tasks_done = w.one_task ? std::min(sluice_admitted(&control, w.generation, w.tasks_before), w.tasks)
                               : control.finished;

@@ -48,7 +48,7 @@ class CudaStreams : public EngineDriver {
   CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t now_ns) override;
   bool comes_in_pieces(const Work& work) const override;
-  CUresult more(StreamId stream, Work& work, bool stop, bool* whole) override;
+  CUresult more(StreamId stream, Work& work, bool stop, uint64_t now_ns, bool* whole) override;
   CUresult narrow(std::span<const Running> running, const SmSet& lost, bool* left) override;
   CUresult grow(StreamId stream, Work& work, const Grant& grant, uint64_t now_ns) override;
   CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) override;
@@ -76,7 +76,7 @@ class CudaStreams : public EngineDriver {
   CUdeviceptr record_address(const ContextObject& c, const LaunchWork& w) const;
   uint32_t evicted() const { return static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST)); }
   FormKind choose(const FunctionObject& f, LaunchVariant& v, const LaunchWork& w, bool contended,
-                  WindowSize* windows) const;
+                  WindowPlan* windows) const;
   CUresult make_second(StreamObject& s);
   CUresult launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred);
   CUresult queue_window(StreamObject& s, LaunchWork& w);

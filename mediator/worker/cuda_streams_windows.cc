@@ -1,10 +1,10 @@
 // Launches in windows of their grid (kernels/passes/window.cc); the rest of the driver is in cuda_streams.cc.
 //
 // Windows go into the stream and a second one in turn, so that while one runs the next waits in the hardware and
-// takes every place that becomes free. Two are queued at once; each further one when the newest has come to its
-// mark, LoopSettings::window_lead_us before its end, so that an eviction finds at most that and a whole window before it.
-// The stream goes on behind the last window of both streams. An eviction is that no window follows: what is queued runs
-// to its end.
+// takes every place that becomes free. Two are queued at once; each further one when the one before the newest has
+// ended and the newest is about to (WindowPace), so that an eviction finds at most LoopSettings::window_lead_us and a
+// whole window before it. The stream goes on behind the last window of both streams. An eviction is that no window
+// follows: what is queued runs to its end.
 #include <algorithm>
 
 #include "mediator/base/check.h"
@@ -12,11 +12,11 @@
 
 namespace sluice::worker {
 
-// A stream's second one.
+// A stream's second one, and what goes with it.
 CUresult CudaStreams::make_second(StreamObject& s) {
   if (s.second) return CUDA_SUCCESS;
   CUresult r = CUDA_SUCCESS;
-  for (CUevent* event : {&s.joined, &s.forked})
+  for (CUevent* event : {&s.joined, &s.forked, &s.ended[0], &s.ended[1]})
     if (r == CUDA_SUCCESS && !*event) r = api_.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
   if (r == CUDA_SUCCESS) r = api_.cuStreamCreateWithPriority(&s.second, CU_STREAM_NON_BLOCKING, s.priority);
   return r;
@@ -31,10 +31,11 @@ CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr
   // Behind what is in the stream, both.
   if (CUresult r = api_.cuEventRecord(s.forked, s.cu); r != CUDA_SUCCESS) return r;
   if (CUresult r = api_.cuStreamWaitEvent(s.second, s.forked, 0); r != CUDA_SUCCESS) return r;
-  w.windows = GridWindows(w.grid, w.window_size, w.tasks_before);
+  w.windows = GridWindows(w.grid, w.window_plan.tasks, w.tasks_before);
+  w.pace = WindowPace(w.window_plan);
   w.window = sluice_window_params{};
   w.window.pred = pred;
-  records_.forget_begun(w.record);
+  records_.set_fetched(w.record, 0);
   w.open = true;
   CUresult r = queue_window(s, w);
   if (r == CUDA_SUCCESS && w.windows.left()) r = queue_window(s, w);
@@ -52,9 +53,13 @@ CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
   w.window.control = w.control.address;
   w.window.record = record_address(*s.context, w);
   w.window.pred = pred;
-  w.window.looks = pred != 0 ? ~0u : 0;
+  w.window.looks |= pred != 0;
   w.window.generation = w.generation;
-  return launch_form(w.window.odd != 0 ? s.second : s.cu, w, &w.window, grid, w.dynamic_shared);
+  const int at = w.windows.stream();
+  const CUstream to = at == 0 ? s.cu : s.second;
+  if (CUresult r = launch_form(to, w, &w.window, grid, w.dynamic_shared); r != CUDA_SUCCESS) return r;
+  w.pace.queued();
+  return w.windows.left() ? api_.cuEventRecord(s.ended[at], to) : CUDA_SUCCESS;
 }
 
 CUresult CudaStreams::close_windows(StreamObject& s, LaunchWork& w) {
@@ -63,29 +68,31 @@ CUresult CudaStreams::close_windows(StreamObject& s, LaunchWork& w) {
   return api_.cuStreamWaitEvent(s.cu, s.joined, 0);
 }
 
-CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, bool* whole) {
+CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_ns, bool* whole) {
   auto& w = static_cast<LaunchWork&>(work);
   StreamObject& s = *streams_.at(stream);
   *whole = true;
   if (!w.open) return CUDA_SUCCESS;
   if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
-  stop |= evicted() >= w.generation;
-  // One each time: a mark that a kernel forges is always there, and may not keep the session's lock for a whole grid.
-  if (!stop && w.windows.left() && records_.begun(w.record, w.window.odd) >= w.window.begun)
-    if (CUresult r = queue_window(s, w); r != CUDA_SUCCESS) return r;
-  if (stop || !w.windows.left()) return close_windows(s, w);
-  // The mark may never come: after a fault, or where the launch before was not done.
-  bool busy = false;
-  for (CUstream stream_of : {s.cu, s.second}) {
-    const CUresult r = api_.cuStreamQuery(stream_of);
-    if (r == CUDA_ERROR_NOT_READY) {
-      busy = true;
-    } else if (r != CUDA_SUCCESS) {
+  if (!stop && !w.pace.ended() && evicted() < w.generation) {
+    // The window before the newest.
+    const CUresult r = api_.cuEventQuery(s.ended[1 - w.windows.stream()]);
+    if (r == CUDA_SUCCESS) {
+      w.pace.ended(now_ns);
+      // It went home, as the launch before was not done. A kernel that forges this only spoils its own results.
+      stop = records_.fetched(w.record) <= w.tasks_before;
+      w.window.pred = 0;
+      if (!stop) records_.set_fetched(w.record, w.windows.end() - w.windows.newest());
+    } else if (r != CUDA_ERROR_NOT_READY) {
       w.open = false;
       return r;
     }
   }
-  if (!busy && records_.begun(w.record, w.window.odd) < w.window.begun) return close_windows(s, w);
+  stop |= evicted() >= w.generation;
+  // One each time, so that the session's lock is not kept for a whole grid.
+  if (!stop && w.pace.due(now_ns))
+    if (CUresult r = queue_window(s, w); r != CUDA_SUCCESS) return r;
+  if (stop || !w.windows.left()) return close_windows(s, w);
   *whole = false;
   return CUDA_SUCCESS;
 }

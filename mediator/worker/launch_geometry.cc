@@ -54,14 +54,15 @@ bool FormChoice::allowed(uint32_t tasks, uint32_t block_threads, uint64_t task_n
   return in_order || task_ns >= kShortTaskNs;
 }
 
-WindowSize FormChoice::windows(const uint32_t grid[3], uint32_t resident, uint64_t task_ns,
+WindowPlan FormChoice::windows(const uint32_t grid[3], uint32_t resident, uint64_t task_ns,
                                const LoopSettings& settings) {
-  if (task_ns == 0 || resident == 0) return {};
-  const GridWindows whole(grid, {1, 1});
-  const auto tasks_in = [&](uint64_t us) { return us * 1000 * resident / task_ns; };
-  const uint64_t fit = std::min<uint64_t>(tasks_in(settings.window_us), whole.tasks() / kFewWindows);
-  if (fit < std::max(resident, whole.row_tasks())) return {};
-  return {static_cast<uint32_t>(fit), static_cast<uint32_t>(std::clamp<uint64_t>(tasks_in(settings.window_lead_us), 1, fit))};
+  const uint64_t window_ns = uint64_t{settings.window_us} * 1000;
+  if (task_ns == 0 || resident == 0 || task_ns > kLongWindow * window_ns) return {};
+  const GridWindows whole(grid, 1);
+  const uint64_t most = std::max<uint64_t>(window_ns * resident / task_ns, resident);
+  const uint64_t tasks = std::min<uint64_t>(most, whole.tasks() / kFewWindows);
+  if (tasks < std::max(resident, whole.row_tasks())) return {};
+  return {static_cast<uint32_t>(tasks), tasks * task_ns / resident, task_ns + uint64_t{settings.window_lead_us} * 1000};
 }
 
 FormKind FormChoice::next(unsigned may, bool in_order) {

@@ -30,11 +30,11 @@ struct LoopSettings {
   uint32_t admission_us = 40;
   // How long a window of a grid takes where it is launched in windows. 0: no windows. Where tasks are short, each window
   // costs some 1 us (an H200).
-  uint32_t window_us = 16;
-  // How long before a window's end the next one but one is asked for: an eviction waits for so much and a whole window at
-  // most. The worker and the driver take most of it (an H200: with 8 us of 16 windows often came too late, 1.05 of the
+  uint32_t window_us = 32;
+  // How long before a window's last block begins the next one is queued: an eviction waits for so much and a whole window
+  // at most. The worker and the driver take most of it (an H200: with 8 us of 16 windows often came too late, 1.05 of the
   // original's time instead of 1.01).
-  uint32_t window_lead_us = 12;
+  uint32_t window_lead_us = 16;
   uint32_t leave_ps = 750;  // one of them for every 256 of its threads, on an H200 (docs/benchmarks.md)
 };
 // The same on the software GPU, which interprets some 30 instructions for each thread.
@@ -81,11 +81,11 @@ class FormChoice {
   static bool allowed(uint32_t tasks, uint32_t block_threads, uint64_t task_ns, bool in_order,
                       const LoopSettings& settings);
   static constexpr uint64_t kShortTaskNs = 3000;
-  // Windows of at most settings.window_us, at least kFewWindows in the grid; of no tasks where windows do not help:
-  // nothing is known of the task yet, a window would be less than the GPU holds at once (`resident` blocks), or more than
-  // it may, because one row (or plane) of the grid is: windows are whole ones.
-  static WindowSize windows(const uint32_t grid[3], uint32_t resident, uint64_t task_ns, const LoopSettings& settings);
-  static constexpr uint32_t kFewWindows = 3;
+  // Windows of at most settings.window_us, or of what the GPU holds at once (`resident` blocks) where that takes up to
+  // kLongWindow times as long; at least kFewWindows in the grid. Of no tasks where windows do not help: nothing is known
+  // of the task yet, the grid is too small, or one row (or plane) of it is larger than a window may be.
+  static WindowPlan windows(const uint32_t grid[3], uint32_t resident, uint64_t task_ns, const LoopSettings& settings);
+  static constexpr uint32_t kFewWindows = 3, kLongWindow = 4;
   // The form of the next launch, of those in `may` (bits 1 << FormKind; the loop's is always there): each is tried
   // once, those in order in one task a block first; then the fastest, and each other one again every kAgain
   // launches.

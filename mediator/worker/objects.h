@@ -108,6 +108,7 @@ struct StreamObject : HandleObject {
   CUstream second = nullptr;  // where second grids and every second window run; null: none yet; session lock
   CUevent joined = nullptr;   // after which the stream goes on behind one; session lock
   CUevent forked = nullptr;   // after which windows may run in `second`; session lock
+  CUevent ended[2] = {};      // behind the newest window in the stream and in `second`; session lock
 };
 
 struct EventObject : HandleObject {
@@ -148,7 +149,8 @@ struct LaunchWork : Work {
   CUfunction clone = nullptr;  // one of the variant's, for all physical launches
   FormKind form = FormKind::kLoop;
   bool one_task = false;       // it runs one task in each hardware block, by admission
-  WindowSize window_size;      // in windows: theirs
+  WindowPlan window_plan;      // in windows: how
+  WindowPace pace;             // and when the next one follows
   GridWindows windows;         // what of the newest physical launch is not queued yet
   sluice_window_params window{};  // the newest of them
   bool open = false;           // more windows may follow

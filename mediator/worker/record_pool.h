@@ -52,15 +52,9 @@ class RecordPool {
   }
   void set_evictions(int index, uint32_t n) { store32(area_->records[index].evictions, n); }
 
-  // Of a launch in windows: tasks up to the mark of the newest even or odd window that has come to it.
-  void forget_begun(int index) {
-    store32(area_->records[index].tasks_fetched, 0);
-    store32(area_->records[index].sms_left, 0);
-  }
-  uint32_t begun(int index, bool odd) const {
-    const sluice_launch_record& r = area_->records[index];
-    return load32(odd ? r.sms_left : r.tasks_fetched);
-  }
+  // Of a launch in windows: tasks up to the newest mark, or to the end of the newest window that has ended.
+  void set_fetched(int index, uint32_t tasks) { store32(area_->records[index].tasks_fetched, tasks); }
+  uint32_t fetched(int index) const { return load32(area_->records[index].tasks_fetched); }
 
   struct Snapshot {
     uint32_t state, generation, tasks_total, tasks_done;

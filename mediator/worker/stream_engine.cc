@@ -414,7 +414,7 @@ bool StreamEngine::feed(Stream& s, uint64_t now_ns) {
   if (!s.open || pending_error_ != CUDA_SUCCESS) return false;
   SLUICE_CHECK(s.next > 0 && s.ops[s.next - 1].pieces);
   bool whole = false;
-  const CUresult r = driver_.more(s.id, *s.ops[s.next - 1].work, s.broken, &whole);
+  const CUresult r = driver_.more(s.id, *s.ops[s.next - 1].work, s.broken, now_ns, &whole);
   if (r != CUDA_SUCCESS) {
     // Half of it runs.
     pending_error_ = is_sticky(r) ? r : CUDA_ERROR_LAUNCH_FAILED;

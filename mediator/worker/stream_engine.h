@@ -91,8 +91,8 @@ class EngineDriver {
   virtual bool comes_in_pieces(const Work&) const { return false; }
   // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued; likewise once its
   // generation has been evicted. *whole: everything that will be is queued.
-  virtual CUresult more(StreamId, Work&, bool stop, bool* whole) {
-    (void)stop;
+  virtual CUresult more(StreamId, Work&, bool stop, uint64_t now_ns, bool* whole) {
+    (void)stop, (void)now_ns;
     *whole = true;
     return CUDA_SUCCESS;
   }

@@ -158,7 +158,33 @@ class Player {
       any_wrong = true;
       std::printf("DIFFERENT %s %s (%s), round %u\n", section, kernel.c_str(),
                   passes::tier_name(report->tier), round);
+      tell_difference(memory);
       std::fflush(stdout);
+    }
+  }
+
+  // Where what the clone left (which is in memory, and stays) is not what the original left.
+  void tell_difference(const std::vector<Memory>& memory) {
+    std::vector<Bytes> got, expected;
+    const auto read = [&](std::vector<Bytes>& all) {
+      for (const Memory& m : memory) {
+        all.emplace_back(m.bytes);
+        must(cuda.cuMemcpyDtoH(all.back().data(), m.address, m.bytes), "cuMemcpyDtoH");
+      }
+    };
+    read(got);
+    images_->put(memory, expected_);
+    read(expected);
+    images_->put(memory, got_);
+    for (std::size_t k = 0; k < memory.size(); ++k) {
+      std::size_t differ = 0;
+      for (std::size_t i = 0; i < got[k].size(); ++i) {
+        if (got[k][i] == expected[k][i]) continue;
+        if (++differ <= 16)
+          std::printf("  memory %zu of %zu bytes, byte %zu: %02x, not %02x\n", k, got[k].size(), i,
+                      static_cast<unsigned>(got[k][i]), static_cast<unsigned>(expected[k][i]));
+      }
+      if (differ != 0) std::printf("  memory %zu: %zu bytes differ\n", k, differ);
     }
   }
 
@@ -343,28 +369,27 @@ class Player {
     must(cuda.cuMemsetD8(control_, 0, kControlBytes), "cuMemsetD8");
     must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
     const std::uint32_t total = grid[0] * grid[1] * grid[2];
-    WindowSize size;
-    size.tasks = 1 + static_cast<std::uint32_t>(rng() % std::max(total / 3, 1u));
-    size.lead = 1 + static_cast<std::uint32_t>(rng() % size.tasks);
-    GridWindows windows(grid, size);
+    const std::uint32_t tasks = 1 + static_cast<std::uint32_t>(rng() % std::max(total / 3, 1u));
+    GridWindows windows(grid, tasks);
     sluice_launch_control c{};
     for (int evictions = 0;; ++evictions) {
       unsigned follow = static_cast<unsigned>(evictions) < most ? 1 + rng() % 3 : ~0u;
-      for (windows = GridWindows(grid, size, windows.end()); windows.left() && follow-- != 0;) {
+      const std::uint32_t from = windows.end();
+      for (windows = GridWindows(grid, tasks, windows.end()); windows.left() && follow-- != 0;) {
         std::uint32_t its[3];
         sluice_window_params p = windows.next(its);
         p.control = control_;
         p.record = control_ + kRecord;
-        p.looks = rng() % 2 == 0 ? ~0u : 0;
+        p.looks |= rng() % 2;
         p.generation = static_cast<std::uint32_t>(evictions) + 1;
         Bytes all(report.param_offset_of_block + sizeof p);
         std::memcpy(all.data(), params.data(), params.size());
         std::memcpy(all.data() + report.param_offset_of_block, &p, sizeof p);
-        launch(f, name, its[0], its[1], its[2], block, dynamic, offsets, all, p.odd ? second_ : stream_);
+        launch(f, name, its[0], its[1], its[2], block, dynamic, offsets, all, windows.stream() != 0 ? second_ : stream_);
       }
       wait(name);
       must(cuda.cuMemcpyDtoH(&c, control_, sizeof c), "cuMemcpyDtoH");
-      if (c.next_ticket != windows.end() || (c.done == 1) != !windows.left()) {
+      if (c.next_ticket <= from || c.next_ticket > windows.end() || (c.done == 1) != !windows.left()) {
         std::printf("%u TASKS SAID OF %u: %s\n", c.next_ticket, windows.end(), name.c_str());
         std::fflush(stdout);
         _exit(2);

@@ -63,7 +63,7 @@ class FakeDriver : public EngineDriver {
     return CUDA_SUCCESS;
   }
   bool comes_in_pieces(const Work& work) const override { return static_cast<const FakeWork&>(work).piece != 0; }
-  CUresult more(StreamId stream, Work& work, bool stop, bool* whole) override {
+  CUresult more(StreamId stream, Work& work, bool stop, uint64_t, bool* whole) override {
     auto& w = static_cast<FakeWork&>(work);
     EXPECT_TRUE(w.open && open[stream]);
     const bool evicted = static_cast<uint32_t>(signal->evict) >= w.generation;

@@ -399,7 +399,9 @@ TEST(FormChoice, WindowsHoldMoreThanTheGpuAndLessThanTheGrid) {
   };
   EXPECT_EQ(window_tasks(100'000, 1000, 2000, settings), 12'000u);
   EXPECT_EQ(window_tasks(100'000, 1000, 24'000, settings), 1000u);
-  EXPECT_EQ(window_tasks(100'000, 1000, 24'001, settings), 0u) << "less than is resident";
+  EXPECT_EQ(window_tasks(100'000, 1000, 24'001, settings), 1000u) << "what is resident";
+  EXPECT_EQ(window_tasks(100'000, 1000, 96'000, settings), 1000u);
+  EXPECT_EQ(window_tasks(100'000, 1000, 96'001, settings), 0u) << "for too long";
   EXPECT_EQ(window_tasks(36'000, 1000, 2000, settings), 12'000u);
   EXPECT_EQ(window_tasks(35'999, 1000, 2000, settings), 11'999u) << "shorter ones";
   EXPECT_EQ(window_tasks(2999, 1000, 2000, settings), 0u) << "too small to cut";
@@ -410,10 +412,9 @@ TEST(FormChoice, WindowsHoldMoreThanTheGpuAndLessThanTheGrid) {
   EXPECT_EQ(FormChoice::windows(rows, 1000, 2000, settings).tasks, 12'000u);
   EXPECT_EQ(FormChoice::windows(long_rows, 1000, 2000, settings).tasks, 0u);
   EXPECT_EQ(FormChoice::windows(planes, 1000, 2000, settings).tasks, 12'000u);
-  settings.window_lead_us = 6;
-  EXPECT_EQ(FormChoice::windows(rows, 1000, 2000, settings).lead, 3000u);
-  settings.window_lead_us = 100;
-  EXPECT_EQ(FormChoice::windows(rows, 1000, 2000, settings).lead, 12'000u) << "no more than a window";
+  const WindowPlan plan = FormChoice::windows(planes, 1000, 2000, settings);
+  EXPECT_EQ(plan.window_ns, 24'000u);
+  EXPECT_EQ(plan.early_ns, 14'000u) << "window_lead_us and a task";
   settings.window_us = 0;
   EXPECT_EQ(window_tasks(100'000, 1000, 2000, settings), 0u);
 }
@@ -464,49 +465,72 @@ TEST(GridWindows, CoverTheGridOnceInItsOrder) {
     if (random() % 3 != 0) grid[1] = 1 + static_cast<uint32_t>(random() % 7);
     if (random() % 3 == 0) grid[2] = 1 + static_cast<uint32_t>(random() % 5);
     const uint32_t tasks = grid[0] * grid[1] * grid[2];
-    WindowSize size;
-    size.tasks = 1 + static_cast<uint32_t>(random() % tasks);
-    size.lead = 1 + static_cast<uint32_t>(random() % (2 * size.tasks));
+    const uint32_t size = 1 + static_cast<uint32_t>(random() % tasks);
     uint32_t task = 0;
-    bool odd = false;
+    int stream = 0;
+    bool fresh = true;
     GridWindows windows(grid, size);
     ASSERT_EQ(windows.tasks(), tasks);
     while (windows.left()) {
       // One that was evicted goes on where it was.
       if (random() % 4 == 0) {
         windows = GridWindows(grid, size, windows.end());
-        odd = false;
+        stream = 0;
+        fresh = true;
       }
       uint32_t its[3];
       const uint32_t begin = task;
       const sluice_window_params p = windows.next(its);
-      EXPECT_EQ(p.odd, odd);
-      odd = !odd;
+      EXPECT_EQ(windows.stream(), stream);
+      EXPECT_EQ(windows.newest(), its[0] * its[1] * its[2]);
       uint32_t marked = 0;
       for (uint32_t z = 0; z < its[2]; ++z)
         for (uint32_t y = 0; y < its[1]; ++y)
           for (uint32_t x = 0; x < its[0]; ++x, ++task) {
             EXPECT_EQ(((p.first_z + z) * grid[1] + p.first_y + y) * grid[0] + p.first_x + x, task);
-            if (x != p.mark_x || y != p.mark_y || z != p.mark_z) continue;
+            if (p.first_x + x != p.mark_x || p.first_y + y != p.mark_y || p.first_z + z != p.mark_z) continue;
             ++marked;
             EXPECT_EQ(p.begun, task + 1);
           }
-      EXPECT_EQ(marked, 1u);
       EXPECT_EQ(p.end, task);
       EXPECT_EQ(p.tasks, tasks);
-      if (p.end == tasks) {
-        EXPECT_EQ(p.begun, tasks) << "the last block of all";
-      } else if (begin == 0) {
-        EXPECT_EQ(p.begun, 1u) << "the first";
-      } else {
-        // As many as are asked for, rounded down to whole rows or planes; one of those, and all of the window, are the bounds.
-        const uint32_t row = grid[2] > 1 ? grid[0] * grid[1] : grid[1] > 1 ? grid[0] : 1;
-        EXPECT_EQ(p.end - p.begun + 1, std::min(task - begin, std::max(1u, size.lead / row) * row));
-      }
+      EXPECT_EQ(marked, 1u);
+      EXPECT_EQ(p.looks, fresh || p.end == tasks) << "the first of a physical launch and the last of all";
+      EXPECT_EQ(p.begun, p.end == tasks ? tasks : begin + 1);
+      fresh = false;
+      stream = 1 - stream;
     }
     EXPECT_EQ(task, tasks);
     EXPECT_EQ(windows.end(), tasks);
   }
+}
+
+TEST(WindowPace, QueuesTheNextWindowShortlyBeforeTheNewestIsOver) {
+  WindowPlan plan;
+  plan.tasks = 100;
+  plan.window_ns = 24'000;
+  plan.early_ns = 14'000;
+  WindowPace pace(plan);
+  EXPECT_FALSE(pace.due(1'000'000)) << "two are there";
+  pace.ended(1'000'000);
+  EXPECT_TRUE(pace.ended());
+  EXPECT_FALSE(pace.due(1'009'999));
+  EXPECT_TRUE(pace.due(1'010'000));
+  pace.queued();
+  EXPECT_FALSE(pace.ended());
+  EXPECT_FALSE(pace.due(2'000'000));
+  // Windows turn out shorter than they were thought to be.
+  pace.ended(1'020'000);
+  EXPECT_FALSE(pace.due(1'025'999));
+  EXPECT_TRUE(pace.due(1'026'000));
+  pace.queued();
+  // A gap does not make them longer again.
+  pace.ended(1'090'000);
+  EXPECT_TRUE(pace.due(1'096'000));
+  pace.queued();
+  // Where there is no time to lose, at once.
+  pace.ended(1'100'000);
+  EXPECT_TRUE(pace.due(1'100'000));
 }
 
 TEST(ChunkModel, FollowsTheTaskTime) {

@@ -47,6 +47,7 @@ Gpu::Gpu(const std::string& library) {
   CU(api.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CU(api.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
   CU(api.cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+  for (CUevent& e : ended) CU(api.cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
   CU(api.cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
   CU(api.cuStreamCreateWithPriority(&urgent, CU_STREAM_NON_BLOCKING, greatest));
   void* page = nullptr;
@@ -222,26 +223,29 @@ void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
                    CU_LAUNCH_PARAM_END};
   CU(gpu_.api.cuEventRecord(gpu_.fork, gpu_.stream));
   CU(gpu_.api.cuStreamWaitEvent(gpu_.second, gpu_.fork, 0));
-  GridWindows windows(launch_.grid.data(), settings_.windows, admitted_);
-  volatile sluice_launch_record* record = gpu_.record(control_);
-  record->tasks_fetched = 0;
-  record->sms_left = 0;
-  sluice_window_params p{};
-  while (windows.left()) {
-    if (p.begun > 1)
-      while ((p.odd ? record->sms_left : record->tasks_fetched) < p.begun) {
-      }
+  GridWindows windows(launch_.grid.data(), settings_.windows.tasks, admitted_);
+  WindowPace pace(settings_.windows);
+  for (int queued = 0; windows.left(); ++queued) {
+    while (queued >= 2 && !pace.due(now_ns())) {
+      if (stop_at_ns_ != 0 && now_ns() >= stop_at_ns_) break;
+      if (pace.ended()) continue;
+      const CUresult r = gpu_.api.cuEventQuery(gpu_.ended[1 - windows.stream()]);
+      if (r != CUDA_ERROR_NOT_READY) CU(r);
+      if (r == CUDA_SUCCESS) pace.ended(now_ns());
+    }
     if (stop_at_ns_ != 0 && now_ns() >= stop_at_ns_) break;
     std::uint32_t grid[3];
-    p = windows.next(grid);
+    sluice_window_params p = windows.next(grid);
     p.control = launch.control;
     p.record = launch.record;
     p.pred = launch.pred;
-    p.looks = launch.pred ? ~0u : 0;
+    p.looks |= launch.pred != 0;
     p.generation = launch.generation;
     std::memcpy(buffer.data() + at, &p, sizeof p);
     CU(gpu_.api.cuLaunchKernel(function_, grid[0], grid[1], grid[2], launch_.block[0], launch_.block[1],
-                               launch_.block[2], shared_, p.odd ? gpu_.second : gpu_.stream, nullptr, extra));
+                               launch_.block[2], shared_, windows.stream() != 0 ? gpu_.second : gpu_.stream, nullptr, extra));
+    CU(gpu_.api.cuEventRecord(gpu_.ended[windows.stream()], windows.stream() != 0 ? gpu_.second : gpu_.stream));
+    pace.queued();
   }
   windows_end_ = windows.end();
   CU(gpu_.api.cuEventRecord(gpu_.join, gpu_.second));
@@ -251,7 +255,7 @@ void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
 bool CloneLaunch::done() {
   const sluice_launch_control c = gpu_.read_control(control_);
   if (windows()) {
-    if ((c.done == 1) != (windows_end_ == tasks_) || c.next_ticket != windows_end_)
+    if ((c.done == 1) != (windows_end_ == tasks_) || c.next_ticket <= admitted_ || c.next_ticket > windows_end_)
       die("windows that do not add up: " + launch_.kernel);
     admitted_ = windows_end_;
   } else if (one_task_) {

@@ -69,7 +69,7 @@ class Gpu {
   std::string name;
   int sms = 0, clock_khz = 0;
   CUstream stream = nullptr, second = nullptr, urgent = nullptr;
-  CUevent fork = nullptr, join = nullptr;
+  CUevent fork = nullptr, join = nullptr, ended[2] = {};
   CUdeviceptr left = 0;
   static constexpr int kControls = 64;
 
@@ -92,7 +92,7 @@ class CloneLaunch {
     bool spatial = false;  // counts workers for each SM
     bool one_task = false;  // where there are two clones
     // Of a window; 0: no windows.
-    WindowSize windows;
+    WindowPlan windows;
     bool clamp = true;     // the third form (register_clamp.h) where there is one
     bool record = true;    // what the kernel reports to the host
   };

@@ -187,7 +187,7 @@ void measure_forms(Gpu& gpu, const MeasureOptions& options) {
   };
   const worker::LoopSettings ours;
   const Form kForms[] = {{"loop", 0, 0}, {"one task a block", 0, 0}, {"windows", ours.window_us, ours.window_lead_us},
-                         {"windows of 16 us", 16, 12}, {"windows of 24 us", 24, 12}, {"windows of 32 us", 32, 12}, {"windows of 48 us", 48, 12}};
+                         {"windows of 16 us", 16, ours.window_lead_us}};
   for (const std::uint32_t task_us : {1u, 3u, 10u}) {
     const std::uint32_t resident = static_cast<std::uint32_t>(gpu.sms) * 8;
     const auto tasks = static_cast<std::uint32_t>(resident * 3000 / task_us * options.scale);

@@ -169,7 +169,9 @@ class Ratio {
         return static_cast<std::uint32_t>(worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]) * us / (1000 * first));
       };
       const auto resident = static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
-      form.settings.windows = {std::max(resident, tasks_in(form.window_us)), std::max(1u, tasks_in(form.settings.loop.window_lead_us))};
+      const std::uint32_t tasks = std::max(resident, tasks_in(form.window_us));
+      const double task_ns = 1e6 * first * resident / worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
+      form.settings.windows = {tasks, static_cast<std::uint64_t>(tasks * task_ns / resident), static_cast<std::uint64_t>(task_ns + 1000.0 * form.settings.loop.window_lead_us)};
     }
     for (Form& form : forms_)
       if (form.choose && !timings.empty()) choose(form, memory, launch, kernel, params, first);
@@ -207,11 +209,11 @@ class Ratio {
     unsigned may = 0;
     if (kernel.one_task && FormChoice::allowed(tasks, launch.block[0] * launch.block[1] * launch.block[2], task_ns, kernel.report.in_order, form.settings.loop))
       may |= 1u << static_cast<int>(FormKind::kOneTask);
-    const WindowSize windows = FormChoice::windows(launch.grid.data(), resident, task_ns, form.settings.loop);
+    const WindowPlan windows = FormChoice::windows(launch.grid.data(), resident, task_ns, form.settings.loop);
     if (kernel.window && windows.tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
     const auto take = [&](FormKind kind) {
       form.settings.one_task = kind == FormKind::kOneTask;
-      form.settings.windows = kind == FormKind::kWindows ? windows : WindowSize{};
+      form.settings.windows = kind == FormKind::kWindows ? windows : WindowPlan{};
     };
     FormChoice choice;
     for (int i = 0; i < 6 * worker::kForms && may != 0; ++i) {
