@@ -263,6 +263,7 @@ CUresult prepare(Copy& copy, End dst_said, End src_said, Place* dst, Place* src)
 
 }  // namespace
 
+// Without access: a node's is looked at when it runs.
 CUresult check_copy(Copy copy, End dst_said, End src_said) {
   Place dst, src;
   return prepare(copy, dst_said, src_said, &dst, &src);
@@ -273,6 +274,10 @@ CUresult run_copy(const Entered& e, Copy copy, End dst_said, End src_said) {
   if (copy.width == 0 || copy.height == 0) return CUDA_SUCCESS;
   Place dst, src;
   if (const CUresult r = prepare(copy, dst_said, src_said, &dst, &src); r != CUDA_SUCCESS) return r;
+  const auto& pointers = state().pointers;
+  if ((dst == Place::kDevice && !pointers.may_touch(copy.dst, span_of(copy, copy.dst_pitch), true)) ||
+      (src == Place::kDevice && !pointers.may_touch(copy.src, span_of(copy, copy.src_pitch), false)))
+    return CUDA_ERROR_INVALID_VALUE;
   if (const auto r = capture_node(copy.stream, [&] { return copy_work(copy, dst_said, src_said, e.context); }))
     return *r;
   Copier copier(e, copy);
@@ -348,7 +353,9 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_
   if (!e) return e.status;
   if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (width == 0 || height == 0) return CUDA_SUCCESS;
-  if (!valid_fill(dst, pitch, element_bytes, width, height)) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_fill(dst, pitch, element_bytes, width, height) ||
+      !state().pointers.may_touch(dst, (height > 1 ? pitch * (height - 1) : 0) + width * element_bytes, true))
+    return CUDA_ERROR_INVALID_VALUE;
   sluice_memset body{};
   body.dst = dst;
   body.pitch = height > 1 ? pitch : 0;

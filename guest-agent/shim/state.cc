@@ -87,6 +87,22 @@ std::vector<Range> PointerMap::take_mapped(uint64_t base, uint64_t bytes) {
   return out;
 }
 
+void PointerMap::set_access(uint64_t base, uint64_t bytes, int access) {
+  std::unique_lock lock(mutex_);
+  for (auto it = ranges_.lower_bound(base); it != ranges_.end() && it->first - base < bytes; ++it)
+    if (it->second.mapped) it->second.access = access;
+}
+
+bool PointerMap::may_touch(uint64_t address, uint64_t bytes, bool write) const {
+  std::shared_lock lock(mutex_);
+  const int needed = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+  auto it = ranges_.upper_bound(address);
+  if (it != ranges_.begin() && address - std::prev(it)->first < std::prev(it)->second.bytes) --it;
+  for (; it != ranges_.end() && (it->first <= address || it->first - address < bytes); ++it)
+    if (it->second.mapped && (it->second.access & needed) != needed) return false;
+  return true;
+}
+
 void PointerMap::add_reserved(uint64_t base, uint64_t bytes) {
   std::unique_lock lock(mutex_);
   reserved_[base] = bytes;

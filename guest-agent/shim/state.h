@@ -117,6 +117,7 @@ struct Range {
   unsigned flags = 0;          // of cuMemHostAlloc or cuMemHostRegister
   bool static_global = false;  // a module's variable: known, but nothing to free
   bool mapped = false;         // of cuMemMap: of no context, and as one with those side by side
+  int access = 0;              // of mapped ones: CUmemAccess_flags, 0 until cuMemSetAccess
   uint64_t id = 0;             // CU_POINTER_ATTRIBUTE_BUFFER_ID
 };
 class PointerMap {
@@ -130,6 +131,11 @@ class PointerMap {
   void remove_context(uint64_t context);
   // Takes out the mapped ranges that lie in [base, base + bytes).
   std::vector<Range> take_mapped(uint64_t base, uint64_t bytes);
+  // For the mapped ranges that lie in [base, base + bytes).
+  void set_access(uint64_t base, uint64_t bytes, int access);
+  // False: part of [address, address + bytes) is mapped, and may not be read (or written). What else lies there is for
+  // find() to say.
+  bool may_touch(uint64_t address, uint64_t bytes, bool write) const;
   // Addresses that are the GPU's, whether or not anything is mapped there.
   void add_reserved(uint64_t base, uint64_t bytes);
   uint64_t take_reserved(uint64_t base);  // its bytes; 0: none begins there

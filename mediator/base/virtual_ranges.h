@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -73,11 +74,21 @@ class VirtualRanges {
     }
     return false;
   }
-  // Takes whole mappings out; none: the range is not that.
-  std::vector<Mapping> unmap(uint64_t base, uint64_t bytes) {
+  // Whether the range lies in one reservation and cuts no mapping. It may have gaps, or nothing in it at all.
+  bool can_unmap(uint64_t base, uint64_t bytes) const {
+    const auto at = reservation_of(base);
+    if (bytes == 0 || at == reservations_.end() || bytes > at->second - (base - at->first)) return false;
+    const auto cut = [&](uint64_t border) {
+      const Mapping* one = find(border);
+      return one != nullptr && one->base != border;
+    };
+    return !cut(base) && !cut(base + bytes);
+  }
+  // Takes the mappings in the range out; nothing: can_unmap() says no.
+  std::optional<std::vector<Mapping>> unmap(uint64_t base, uint64_t bytes) {
+    if (!can_unmap(base, bytes)) return std::nullopt;
     std::vector<Mapping> out;
-    if (!is_whole(base, bytes)) return out;
-    const auto first = mappings_.find(base), last = mappings_.lower_bound(base + bytes);
+    const auto first = mappings_.lower_bound(base), last = mappings_.lower_bound(base + bytes);
     for (auto it = first; it != last; ++it) out.push_back(std::move(it->second));
     mappings_.erase(first, last);
     return out;
@@ -91,9 +102,13 @@ class VirtualRanges {
   }
   bool set_access(uint64_t base, uint64_t bytes, int access) {
     if (!is_whole(base, bytes)) return false;
-    for (auto it = mappings_.find(base); it != mappings_.end() && it->first < base + bytes; ++it)
-      it->second.access = access;
+    set_access_within(base, bytes, access);
     return true;
+  }
+  // Of every mapping that begins in the range.
+  void set_access_within(uint64_t base, uint64_t bytes, int access) {
+    for (auto it = mappings_.lower_bound(base); it != mappings_.end() && it->first - base < bytes; ++it)
+      it->second.access = access;
   }
 
   // The mapping in which the address lies, or null.

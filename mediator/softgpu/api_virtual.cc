@@ -160,11 +160,13 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   return with_state([&](State& s) {
-    // NVIDIA, of `offset`: "currently must be zero".
-    if (flags != 0 || offset != 0 || ptr % kGranularity != 0 || size % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (flags != 0 || size == 0 || ptr % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(s.mutex);
     const auto memory = find(s, handle);
-    if (!memory || size > memory->bytes || !s.virtual_memory.ranges.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+    if (!memory) return CUDA_ERROR_INVALID_VALUE;
+    // NVIDIA, of `offset`: "currently must be zero". What does not fit the memory is NOT_SUPPORTED on an H200.
+    if (offset != 0 || size % kGranularity != 0 || size > memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
+    if (!s.virtual_memory.ranges.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
     // The pages once more, in the place of what keeps the addresses.
     void* const there = ::mremap(memory->pages, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(ptr));
     if (there == MAP_FAILED) {
@@ -177,26 +179,29 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   });
 }
 
-// Waits for everything that may use it, as the real driver does in most cases.
+// Waits for everything that may use it, as the real driver does in most cases. A range with gaps, or with nothing in it,
+// is taken, as on an H200.
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   return with_state([&](State& s) {
     auto& ranges = s.virtual_memory.ranges;
+    if (ptr % kGranularity != 0 || size % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
     {
       std::lock_guard lock(s.mutex);
-      if (!ranges.is_whole(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+      if (!ranges.can_unmap(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
     }
     wait_for_all(s);
     {
       std::lock_guard lock(s.mutex);
-      if (!ranges.set_access(ptr, size, CU_MEM_ACCESS_FLAGS_PROT_NONE)) return CUDA_ERROR_INVALID_VALUE;
+      if (!ranges.can_unmap(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+      ranges.set_access_within(ptr, size, CU_MEM_ACCESS_FLAGS_PROT_NONE);
       tell_contexts(s, ptr);
     }
     wait_for_all(s);  // what was queued meanwhile may have looked before
     std::lock_guard lock(s.mutex);
     const auto gone = ranges.unmap(ptr, size);
-    if (gone.empty()) return CUDA_ERROR_INVALID_VALUE;
+    if (!gone) return CUDA_ERROR_INVALID_VALUE;
     SLUICE_CHECK(reserve_pages(ptr, size));
-    for (const auto& one : gone) {
+    for (const auto& one : *gone) {
       --one.memory->mappings;
       drop_if_unused(s, one.memory);
     }
@@ -208,8 +213,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   return with_state([&](State& s) {
     if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; ++i) {
-      if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-      if (desc[i].location.id != 0) return CUDA_ERROR_INVALID_DEVICE;
+      if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc[i].location.id != 0) return CUDA_ERROR_INVALID_VALUE;
       if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
           desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return CUDA_ERROR_INVALID_VALUE;
@@ -237,10 +241,10 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                        CUmemAllocationGranularity_flags option) {
   return with_state([&](State&) {
-    if (granularity == nullptr ||
+    // An H200 tells it whatever the properties are.
+    if (granularity == nullptr || prop == nullptr ||
         (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
       return CUDA_ERROR_INVALID_VALUE;
-    if (const CUresult r = check(prop); r != CUDA_SUCCESS) return r;
     *granularity = kGranularity;
     return CUDA_SUCCESS;
   });
@@ -268,10 +272,10 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   });
 }
 
-// Processes share no memory here; what was made without a kind of handle cannot be exported anywhere.
+// cuMemCreate takes no kind of handle here, so nothing was made to be exported as what is asked for.
 CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
                                       unsigned long long) {
-  return CUDA_ERROR_NOT_SUPPORTED;
+  return CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle*, void*, CUmemAllocationHandleType) {
   return CUDA_ERROR_NOT_SUPPORTED;

@@ -47,6 +47,10 @@ bool synchronises(uint16_t opcode) {
   return opcode == kOpcode_cuMemFree_v2 || opcode == kOpcode_cuMemUnmap || opcode == kOpcode_cuModuleUnload;
 }
 
+bool is_of_no_context(uint16_t opcode) {
+  return opcode >= kOpcode_cuMemAddressReserve && opcode <= kOpcode_cuMemRetainAllocationHandle;
+}
+
 // --- tables ---
 
 std::optional<void*> GenericCalls::Handles::driver_object(sluice_handle_kind kind,

@@ -6,7 +6,6 @@
 // Methods lock the session for its tables, never across a driver call that may take long.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 
 #include "mediator/worker/call_dispatch.h"
@@ -102,7 +101,7 @@ struct GenericCalls {
   bool charge_or_park(uint64_t charge);
   void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);
   std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);
-  CUresult check_granularity(std::initializer_list<uint64_t> guest_values, int device = 0);
+  CUresult granularity(int device, size_t* unit);
   std::shared_ptr<FunctionObject> function(FunctionHandle handle);
 };
 
@@ -111,5 +110,7 @@ bool is_quick(uint16_t opcode);
 // Rows before which everything that the context has queued must be complete, as CUDA's own implicit
 // synchronisation does it.
 bool synchronises(uint16_t opcode);
+// Virtual memory management: needs no context, and goes on after a fault has spoilt one.
+bool is_of_no_context(uint16_t opcode);
 
 }  // namespace sluice::worker

@@ -51,13 +51,13 @@ void Session::decode(const sluice_record& record, std::span<const std::byte> bod
     call.context = handles_.find<ContextObject>(SLUICE_HANDLE_CONTEXT, record.context);
   }
   const bool no_such_context = record.context != 0 && !call.context;
-  const bool device_call = record.opcode < 0x020;
+  const bool device_call = record.opcode < 0x020, of_no_context = is_of_no_context(record.opcode);
   if (const int sticky = sticky_.load(); sticky != 0 && !device_call) {
     // Extents are no business of the GPU; without them the program could not even copy its error.
-    if (record.opcode != SLUICE_CALL_EXTENT_ALLOC && record.opcode != SLUICE_CALL_EXTENT_FREE)
+    if (record.opcode != SLUICE_CALL_EXTENT_ALLOC && record.opcode != SLUICE_CALL_EXTENT_FREE && !of_no_context)
       return answer(call, static_cast<CUresult>(sticky));
   }
-  if (no_such_context && !device_call) return answer(call, CUDA_ERROR_INVALID_CONTEXT);
+  if (no_such_context && !device_call && !of_no_context) return answer(call, CUDA_ERROR_INVALID_CONTEXT);
   if (calls::is_custom(record.opcode)) {
     decode_custom(std::move(call), body);
   } else {
@@ -69,6 +69,7 @@ void Session::run_generic(const Call& call, std::span<const std::byte> body) {
   thread_local std::vector<std::byte> room(calls::kMaxOutBytes + 256);
   calls::ReplyWriter reply(room);
   CUcontext cu = call.context && !call.context->closed ? call.context->cu : nullptr;
+  if (sticky_.load() != 0 && is_of_no_context(call.opcode)) cu = nullptr;
   if (CUresult r = make_current(api_, cu); r != CUDA_SUCCESS) return answer(call, r);
   GenericCalls session{*this, call, body};
   Result<CUresult> status = calls::dispatch_call(session, api_, call.opcode, body, reply);

@@ -52,17 +52,13 @@ std::shared_ptr<MemoryObject> GenericCalls::memory(CUmemGenericAllocationHandle 
   return found && found->references != 0 ? found : nullptr;
 }
 
-// Whether these are multiples of what the driver maps at once.
-CUresult GenericCalls::check_granularity(std::initializer_list<uint64_t> guest_values, int device) {
+// What the driver maps at once, in bytes: not 0.
+CUresult GenericCalls::granularity(int device, size_t* unit) {
   CUmemAllocationProp plain{};
   plain.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   plain.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
-  size_t unit = 0;
-  const CUresult r = s.api_.cuMemGetAllocationGranularity(&unit, &plain, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-  if (r != CUDA_SUCCESS) return r;
-  for (const uint64_t value : guest_values)
-    if (unit == 0 || value % unit != 0) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
+  const CUresult r = s.api_.cuMemGetAllocationGranularity(unit, &plain, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  return r == CUDA_SUCCESS && *unit == 0 ? CUDA_ERROR_UNKNOWN : r;
 }
 
 // `addr` is a hint, and not followed: a guest has no say in the worker's own addresses.
@@ -103,7 +99,9 @@ CUresult GenericCalls::cuMemCreate(CUmemGenericAllocationHandle* handle, size_t 
   if (!handle || flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
   CUmemAllocationProp own;
   if (const CUresult r = own_properties(*prop, &own); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = check_granularity({size}, own.location.id); r != CUDA_SUCCESS) return r;
+  size_t unit = 0;
+  if (const CUresult r = granularity(own.location.id, &unit); r != CUDA_SUCCESS) return r;
+  if (size % unit != 0) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t charge = QuotaLease::charge_for(size);
   if (charge == 0 || charge > s.p_.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   {
@@ -139,13 +137,19 @@ CUresult GenericCalls::cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                                 unsigned long long flags) {
   if (flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult r = check_granularity({ptr, size, offset}); r != CUDA_SUCCESS) return r;
+  size_t unit = 0;
+  if (const CUresult r = granularity(0, &unit); r != CUDA_SUCCESS) return r;
+  if (ptr % unit != 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<MemoryObject> from;
   {
     std::lock_guard lock(s.mutex_);
     from = memory(handle);
-    if (!from || offset > from->bytes || size > from->bytes - offset || !s.virtual_.can_map(ptr, size))
-      return CUDA_ERROR_INVALID_VALUE;
+    if (!from) return CUDA_ERROR_INVALID_VALUE;
+    // As an H200's driver says it. What it says of parts that fit is its own business.
+    if (size % unit != 0 || offset % unit != 0 || offset > from->bytes || size > from->bytes - offset)
+      return CUDA_ERROR_NOT_SUPPORTED;
+    // An H200's driver maps beyond a reservation's end. There may be something of the worker's own, so this does not.
+    if (!s.virtual_.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
     if (s.virtual_.mapping_count() >= kMaxMappings) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult r = s.api_.cuMemMap(ptr, size, offset, from->cu, 0);
@@ -157,19 +161,19 @@ CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUm
 }
 
 CUresult GenericCalls::cuMemUnmap(CUdeviceptr ptr, size_t size) {
-  std::vector<VirtualRanges<std::shared_ptr<MemoryObject>>::Mapping> mappings;
+  std::optional<std::vector<VirtualRanges<std::shared_ptr<MemoryObject>>::Mapping>> mappings;
   {
     std::lock_guard lock(s.mutex_);
     mappings = s.virtual_.unmap(ptr, size);  // first: no copy to it is let through any more
   }
-  if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
+  if (!mappings) return CUDA_ERROR_INVALID_VALUE;
   const CUresult r = s.api_.cuMemUnmap(ptr, size);
   std::lock_guard lock(s.mutex_);
   if (r != CUDA_SUCCESS) {
-    s.virtual_.put_back(std::move(mappings));
+    s.virtual_.put_back(std::move(*mappings));
     return r;
   }
-  for (const auto& one : mappings) {
+  for (const auto& one : *mappings) {
     --one.memory->mappings;
     drop_if_unused(one.memory);
   }
@@ -212,8 +216,10 @@ CUresult GenericCalls::cuMemGetAccess(unsigned long long* flags, const CUmemLoca
 CUresult GenericCalls::cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                                      CUmemAllocationGranularity_flags option) {
   if (!granularity) return CUDA_ERROR_INVALID_VALUE;
-  CUmemAllocationProp own;
-  if (const CUresult r = own_properties(*prop, &own); r != CUDA_SUCCESS) return r;
+  // The driver tells it also of what cuMemCreate would refuse; no pointer of the guest's goes to it.
+  CUmemAllocationProp own{};
+  own.type = prop->type;
+  own.location = prop->location;
   return s.api_.cuMemGetAllocationGranularity(granularity, &own, option);
 }
 

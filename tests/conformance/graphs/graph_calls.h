@@ -8,17 +8,9 @@
 #include <vector>
 
 #include "abi/cuda_graph.h"
+#include "tests/conformance/calls.h"
 
 namespace sluice::graph_calls {
-
-// "what = ERROR_NAME", for the golden file; gives the result back.
-CUresult say(const char* what, CUresult result);
-void say(const char* what, long long value);
-#define CALL(call) ::sluice::graph_calls::say(#call, call)
-#define VALUE(expression) ::sluice::graph_calls::say(#expression, static_cast<long long>(expression))
-// For what has to work before there is anything to say; ends the program.
-void need(const char* what, CUresult result);
-#define NEED(call) ::sluice::graph_calls::need(#call, call)
 
 inline constexpr uint32_t kWords = 4096;
 

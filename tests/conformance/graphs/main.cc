@@ -47,21 +47,6 @@ DONE:
 
 }  // namespace
 
-CUresult say(const char* what, CUresult result) {
-  const char* name = nullptr;
-  if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) name = "?";
-  std::printf("%s = %s\n", what, name);
-  return result;
-}
-void say(const char* what, long long value) { std::printf("%s = %lld\n", what, value); }
-
-void need(const char* what, CUresult result) {
-  if (result == CUDA_SUCCESS) return;
-  say(what, result);
-  std::printf("cannot go on\n");
-  std::exit(1);
-}
-
 void clear(const World& w, uint32_t value) {
   for (const CUdeviceptr p : {w.a, w.b, w.c}) NEED(cuMemsetD32(p, value, kWords));
   NEED(cuCtxSynchronize());

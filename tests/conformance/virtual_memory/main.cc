@@ -10,28 +10,9 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "abi/cuda_driver.h"
+#include "tests/conformance/calls.h"
 
 namespace {
-
-CUresult say(const char* what, CUresult result) {
-  const char* name = nullptr;
-  if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) name = "?";
-  std::printf("%s = %s\n", what, name);
-  return result;
-}
-void say(const char* what, long long value) { std::printf("%s = %lld\n", what, value); }
-#define CALL(call) say(#call, call)
-#define VALUE(expression) say(#expression, static_cast<long long>(expression))
-// For what has to work before there is anything to say.
-void need(const char* what, CUresult result) {
-  if (result == CUDA_SUCCESS) return;
-  say(what, result);
-  std::printf("cannot go on\n");
-  std::fflush(stdout);
-  std::_Exit(1);
-}
-#define NEED(call) need(#call, call)
 
 const char* const kPtx = R"(
 .version 7.0
@@ -95,7 +76,7 @@ void surface() {
                            "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"}) {
     void* function = nullptr;
     NEED(cuGetProcAddress(name, &function, 12000, 0, nullptr));
-    say(name, static_cast<long long>(function != nullptr));
+    sluice::conformance::say(name, static_cast<long long>(function != nullptr));
   }
   size_t unit = 0;
   CALL(cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
@@ -123,10 +104,15 @@ void surface() {
   CALL(cuMemAddressFree(p, kUnit));
 }
 
+// An H200's driver crashes.
+void nowhere_for_the_address() {
+  set_up();
+  CALL(cuMemAddressReserve(nullptr, kUnit, 0, 0, 0));
+}
+
 void addresses() {
   set_up();
   CUdeviceptr p = 0, q = 0;
-  CALL(cuMemAddressReserve(nullptr, kUnit, 0, 0, 0));
   CALL(cuMemAddressReserve(&p, 0, 0, 0, 0));
   CALL(cuMemAddressReserve(&p, 1000, 0, 0, 0));
   CALL(cuMemAddressReserve(&p, kUnit, 0, 0, 1));
@@ -304,6 +290,39 @@ void mappings() {
   CALL(cuCtxSynchronize());
 }
 
+// What is asked first, where two things are wrong, and parts of memory.
+void order() {
+  set_up();
+  CUdeviceptr p = 0;
+  CUmemGenericAllocationHandle b = 0;
+  NEED(cuMemAddressReserve(&p, 8 * kUnit, 0, 0, 0));
+  NEED(cuMemCreate(&b, 2 * kUnit, &prop, 0));
+  if (CALL(cuMemMap(p, kUnit, 0, b, 0)) == CUDA_SUCCESS) NEED(cuMemUnmap(p, kUnit));
+  CALL(cuMemMap(p, 2 * kUnit, 0, 0, 0));
+  CALL(cuMemMap(p, kUnit / 2, 0, 0, 0));
+  CALL(cuMemMap(p + 4096, kUnit / 2, 0, b, 0));
+  CALL(cuMemMap(p - kUnit, kUnit / 2, 0, b, 0));
+  NEED(cuMemMap(p, 2 * kUnit, 0, b, 0));
+  CALL(cuMemMap(p, kUnit / 2, 0, b, 0));
+  CALL(cuMemUnmap(p + 4 * kUnit, kUnit));
+  CALL(cuMemUnmap(p + 4 * kUnit, kUnit / 2));
+  CALL(cuMemUnmap(p + 4 * kUnit + 4096, kUnit));
+  CALL(cuMemUnmap(p + 4 * kUnit, 0));
+  CALL(access(p + 4 * kUnit, kUnit, 2));
+  CALL(access(p + 1, 2 * kUnit, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+  const CUmemAccessDesc twice[] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+                                   {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ}};
+  unsigned long long flags = 77;
+  CALL(cuMemSetAccess(p, 2 * kUnit, twice, 2));
+  if (cuMemGetAccess(&flags, &twice[0].location, p) == CUDA_SUCCESS) VALUE(flags);
+  int file = -1;
+  CALL(cuMemExportToShareableHandle(&file, b, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  CALL(cuMemExportToShareableHandle(nullptr, b, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  NEED(cuMemUnmap(p, 2 * kUnit));
+  NEED(cuMemRelease(b));
+  NEED(cuMemAddressFree(p, 8 * kUnit));
+}
+
 // Each ends its context.
 CUdeviceptr one_unit(int flags, CUmemGenericAllocationHandle* h) {
   set_up();
@@ -341,6 +360,38 @@ void fill_read_only() {
   CALL(cuMemsetD32(p, 1, 1));
   CALL(cuCtxSynchronize());
 }
+void copy_to_read_only() {
+  CUmemGenericAllocationHandle h = 0;
+  const CUdeviceptr p = one_unit(CU_MEM_ACCESS_FLAGS_PROT_READ, &h);
+  const uint32_t value = 5;
+  CALL(cuMemcpyHtoD(p, &value, 4));
+  CALL(cuMemcpyHtoDAsync(p, &value, 4, nullptr));
+  CALL(cuMemcpyDtoD(p, p + 64, 4));
+  CALL(cuMemsetD32Async(p, 1, 1, nullptr));
+  CALL(cuCtxSynchronize());
+  VALUE(word(p));
+}
+// Managing needs no context, so it goes on.
+void manage_after_a_fault() {
+  CUmemGenericAllocationHandle h = 0, more = 0;
+  const CUdeviceptr p = one_unit(-1, &h);
+  CUdeviceptr q = 0;
+  unsigned long long flags = 77;
+  size_t unit = 0;
+  const CUmemLocation device = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CALL(launch(p, 1, 1));
+  CALL(cuMemAddressReserve(&q, kUnit, 0, 0, 0));
+  CALL(cuMemCreate(&more, kUnit, &prop, 0));
+  CALL(cuMemMap(q, kUnit, 0, more, 0));
+  CALL(access(q, kUnit, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+  CALL(cuMemGetAccess(&flags, &device, q));
+  CALL(cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  CALL(cuMemRetainAllocationHandle(&h, pointer(q)));
+  CALL(cuMemUnmap(q, kUnit));
+  CALL(cuMemRelease(more));
+  CALL(cuMemAddressFree(q, kUnit));
+  CALL(cuCtxSynchronize());
+}
 void touch_unmapped() {
   CUmemGenericAllocationHandle h = 0;
   const CUdeviceptr p = one_unit(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, &h);
@@ -360,19 +411,24 @@ struct Section {
   void (*run)();
 };
 constexpr Section kSections[] = {{"surface", surface},
+                                 {"nowhere_for_the_address", nowhere_for_the_address},
                                  {"addresses", addresses},
                                  {"memory", memory},
                                  {"mappings", mappings},
+                                 {"order", order},
                                  {"touch_reserved", touch_reserved},
                                  {"touch_without_access", touch_without_access},
                                  {"touch_read_only", touch_read_only},
                                  {"fill_read_only", fill_read_only},
+                                 {"copy_to_read_only", copy_to_read_only},
+                                 {"manage_after_a_fault", manage_after_a_fault},
                                  {"touch_unmapped", touch_unmapped},
                                  {"touch_after_access_is_taken", touch_after_access_is_taken}};
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was said before a crash is seen
   std::memset(&prop, 0, sizeof prop);
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
