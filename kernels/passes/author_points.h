@@ -19,7 +19,7 @@
 
 #include "kernels/passes/finding.h"
 #include "kernels/ptx/cfg.h"
-#include "kernels/ptx/post_dominators.h"
+#include "kernels/ptx/dominators.h"
 
 namespace sluice::passes {
 

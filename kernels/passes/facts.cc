@@ -8,7 +8,7 @@
 #include "kernels/passes/persistent.h"
 #include "kernels/passes/spin.h"
 #include "kernels/passes/synchronisation.h"
-#include "kernels/ptx/post_dominators.h"
+#include "kernels/ptx/dominators.h"
 #include "kernels/ptx/registers.h"
 
 namespace sluice::passes {

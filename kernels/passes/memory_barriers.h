@@ -18,7 +18,7 @@
 #include "kernels/passes/finding.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
-#include "kernels/ptx/post_dominators.h"
+#include "kernels/ptx/dominators.h"
 
 namespace sluice::passes {
 

@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "kernels/ptx/cfg.h"
-#include "kernels/ptx/post_dominators.h"
+#include "kernels/ptx/dominators.h"
 
 namespace sluice::passes {
 

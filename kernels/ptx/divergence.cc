@@ -156,78 +156,11 @@ class DataFlow {
   std::vector<bool> source_;
 };
 
-// Which block every path from the function's beginning to another passes. As PostDominators, forwards.
-class Dominators {
- public:
-  explicit Dominators(const Cfg& cfg) {
-    constexpr std::uint64_t kMaxSteps = 20'000'000;
-    const auto& blocks = cfg.blocks();
-    const auto n = static_cast<std::uint32_t>(blocks.size());
-    std::vector<std::uint32_t> order, position(n, kNoBlock), next(n, 0), path{cfg.entry()};
-    std::vector<bool> seen(n);
-    seen[cfg.entry()] = true;
-    while (!path.empty()) {
-      const std::uint32_t b = path.back();
-      if (next[b] < blocks[b].successors.size()) {
-        const std::uint32_t s = blocks[b].successors[next[b]++];
-        if (!seen[s]) path.push_back(s);
-        seen[s] = true;
-        continue;
-      }
-      path.pop_back();
-      position[b] = static_cast<std::uint32_t>(order.size());
-      order.push_back(b);
-    }
-    std::vector<std::uint32_t> idom(n, kNoBlock);
-    idom[cfg.entry()] = cfg.entry();
-    std::uint64_t steps = 0;
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (auto it = order.rbegin() + 1; it != order.rend(); ++it) {
-        std::uint32_t best = kNoBlock;
-        for (std::uint32_t other : blocks[*it].predecessors) {
-          if (idom[other] == kNoBlock) continue;
-          while (best != kNoBlock && best != other) {
-            if (++steps > kMaxSteps) return;
-            std::uint32_t& lower = position[best] < position[other] ? best : other;
-            lower = idom[lower];
-          }
-          best = other;
-        }
-        changed |= idom[*it] != best;
-        idom[*it] = best;
-      }
-    }
-    // A block's subtree in the tree of dominators, as an interval.
-    std::vector<std::uint32_t> size(n, 1);
-    begin_.assign(n, 0);
-    end_.assign(n, 0);
-    for (std::uint32_t b : order)
-      if (b != cfg.entry()) size[idom[b]] += size[b];
-    std::vector<std::uint32_t> free(n, 0);
-    for (auto it = order.rbegin(); it != order.rend(); ++it) {
-      const std::uint32_t b = *it;
-      if (b != cfg.entry()) {
-        begin_[b] = free[idom[b]];
-        free[idom[b]] += size[b];
-      }
-      end_[b] = begin_[b] + size[b];
-      free[b] = begin_[b] + 1;
-    }
-  }
-  // No where the graph is too complex to know.
-  bool dominates(std::uint32_t a, std::uint32_t b) const {
-    return !begin_.empty() && begin_[a] <= begin_[b] && begin_[b] < end_[a];
-  }
-
- private:
-  std::vector<std::uint32_t> begin_, end_;
-};
-
 // By register: written in one place, but read where that has not always been passed: in a loop a thread
 // that goes round it keeps what an earlier turn wrote. Compilers do not write so.
-std::vector<bool> kept_values(const Cfg& cfg, const DataFlow& flow) {
-  const Dominators dominators(cfg);
+Result<std::vector<bool>> kept_values(const Cfg& cfg, const DataFlow& flow) {
+  const auto dominators = Dominators::build(cfg);
+  if (!dominators) return dominators.error();
   std::vector<bool> kept(flow.registers());
   for (std::uint32_t i = 0; i < cfg.function().statements.size(); ++i) {
     const std::uint32_t b = cfg.block_of(i);
@@ -235,7 +168,7 @@ std::vector<bool> kept_values(const Cfg& cfg, const DataFlow& flow) {
       if (flow.def_count(r) != 1) continue;
       for (std::uint32_t reader : flow.readers(r)) {
         const std::uint32_t at = cfg.block_of(reader);
-        if (cfg.reachable(at) && (at == b ? reader <= i : !dominators.dominates(b, at))) kept[r] = true;
+        if (cfg.reachable(at) && (at == b ? reader <= i : !dominators->dominates(b, at))) kept[r] = true;
       }
     }
   }
@@ -309,7 +242,9 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
       if (flow.source(i)) taint.mark_results(i);
   }
 
-  const std::vector<bool> kept = kept_values(cfg, flow);
+  const auto kept_by_register = kept_values(cfg, flow);
+  if (!kept_by_register) return kept_by_register.error();
+  const std::vector<bool>& kept = *kept_by_register;
   Divergence d;
   d.in_region_.assign(blocks.size(), false);
   std::vector<bool> known(blocks.size());

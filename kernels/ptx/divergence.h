@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/ptx/cfg.h"
-#include "kernels/ptx/post_dominators.h"
+#include "kernels/ptx/dominators.h"
 
 namespace sluice::ptx {
 

@@ -4,7 +4,7 @@
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
-#include "kernels/ptx/post_dominators.h"
+#include "kernels/ptx/dominators.h"
 #include "kernels/ptx/print.h"
 #include "tests/fuzz/exec_property.h"
 #include "tests/fuzz/targets.h"

@@ -1,9 +1,11 @@
 // Control flow, post-dominators and divergence on small functions.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
-#include "kernels/ptx/post_dominators.h"
+#include "kernels/ptx/dominators.h"
 
 namespace sluice::ptx {
 namespace {
@@ -107,6 +109,58 @@ TEST(PtxPostDominators, EarlyReturnLeavesNothingBehindIt) {
   const Analysed a("@%p1 ret; add.u32 %r1, %r1, 1; @%p2 bra E; sub.u32 %r1, %r1, 1; E: ret;");
   EXPECT_EQ(a.post.immediate(a.cfg.entry()), a.cfg.exit());
   EXPECT_EQ(a.post.immediate(a.block("add.u32")), a.block("E"));
+}
+
+// Against the definition: without a dominator the block cannot be reached from the root.
+TEST(PtxDominators, AgreeWithTheDefinitionInBothDirections) {
+  std::mt19937 random(11);
+  int found = 0;
+  for (int graph = 0; graph < 60; ++graph) {
+    std::string body;
+    for (int i = 0; i < 9; ++i) {
+      body += "L" + std::to_string(i) + ": add.u32 %r1, %r1, 1; @%p1 bra L" + std::to_string(random() % 9) + ";\n";
+      if (random() % 5 == 0) body += random() % 2 == 0 ? "trap;\n" : "@%p2 ret;\n";
+      if (random() % 3 == 0) body += "bra L" + std::to_string(random() % 9) + ";\n";
+    }
+    const Analysed a(body);
+    const auto check = [&](const DominatorTree& tree, std::uint32_t root, std::vector<std::uint32_t> Block::*away) {
+      const auto& blocks = a.cfg.blocks();
+      const auto reached = [&](std::uint32_t without) {
+        std::vector<bool> seen(blocks.size());
+        std::vector<std::uint32_t> work;
+        const auto visit = [&](std::uint32_t b) {
+          if (b != without && !seen[b]) work.push_back(b), seen[b] = true;
+        };
+        visit(root);
+        while (!work.empty()) {
+          const std::uint32_t b = work.back();
+          work.pop_back();
+          for (std::uint32_t to : blocks[b].*away) visit(to);
+        }
+        return seen;
+      };
+      const std::vector<bool> in_tree = reached(kNoBlock);
+      std::vector<int> above(blocks.size());  // dominators other than itself
+      for (std::uint32_t x = 0; x < blocks.size(); ++x) {
+        const std::vector<bool> seen = reached(x);
+        for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+          ASSERT_EQ(tree.dominates(x, b), x == b || (in_tree[x] && in_tree[b] && !seen[b])) << x << " " << b << "\n" << body;
+          above[b] += x != b && tree.dominates(x, b);
+        }
+      }
+      for (std::uint32_t b = 0; b < blocks.size(); ++b) {
+        const std::uint32_t up = tree.immediate(b);
+        ASSERT_EQ(up == kNoBlock, above[b] == 0) << b << "\n" << body;
+        if (up == kNoBlock) continue;
+        ASSERT_TRUE(tree.dominates(up, b)) << b << "\n" << body;
+        ASSERT_EQ(above[up] + 1, above[b]) << "not the nearest: " << b << "\n" << body;
+        ++found;
+      }
+    };
+    check(*Dominators::build(a.cfg), a.cfg.entry(), &Block::successors);
+    check(a.post, a.cfg.exit(), &Block::predecessors);
+  }
+  EXPECT_GT(found, 500);
 }
 
 TEST(PtxDivergence, ThreadIndexTaintsThroughArithmetic) {
