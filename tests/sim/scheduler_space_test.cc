@@ -123,6 +123,22 @@ TEST(SchedulerInSpaceSim, OpaqueLaunchesPayForTheWholeGpu) {
   EXPECT_EQ(h.policy_violations(), 0u);
 }
 
+// Evictable, but on any SM (prologue clones): the same, and whoever is given SMs gets them when they have left.
+TEST(SchedulerInSpaceSim, PrologueLaunchesPayForTheWholeGpuAndLeave) {
+  SimHost h(in_space(4), {}, 6);
+  const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
+  h.add_session(v[0], {.task_ns = 50 * kUs});
+  h.add_session(v[1], {.task_ns = 500 * kUs, .tasks_per_launch = 200, .confined = false});  // 100 ms each
+  h.run_until(10 * kSecond);
+  EXPECT_NEAR(h.stats(v[1]).shares.share_got(), 0.5, 0.02);
+  // Its launches were called back in their middle; by its own account it had half of the time, on all SMs.
+  EXPECT_GT(h.stats(v[1]).evictions, 20u);
+  EXPECT_EQ(h.overlap_ns(), 0u);
+  EXPECT_EQ(h.stats(v[1]).overdue, 0u);
+  EXPECT_EQ(h.ended(), 0u);
+  EXPECT_EQ(h.policy_violations(), 0u);
+}
+
 TEST(SchedulerInSpaceSim, LiarsHarmNobodysShare) {
   using Lie = Program::Lie;
   for (const Lie lie : {Lie::kAlwaysBusy, Lie::kNothingInFlight, Lie::kLeftAtOnce, Lie::kSilent, Lie::kRandom}) {
@@ -173,6 +189,7 @@ void random_workload(uint64_t seed) {
     for (uint64_t k = pick(1, 3); k-- > 0;) {
       Program p;
       p.evictable = pick(1, 6) != 1;
+      p.confined = pick(1, 6) != 1;
       p.task_ns = pick(1, 300) * kUs;
       p.tasks_per_launch = static_cast<uint32_t>(pick(1, 60));
       p.queued = static_cast<uint32_t>(pick(1, 4));

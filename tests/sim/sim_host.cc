@@ -295,8 +295,9 @@ void SimHost::worker_tries(SessionId s) {
   x.run.generation = SLUICE_GRANT_GENERATION(x.grant);
   const uint32_t sm_count = config_.policy_config.machine.sm_count;
   x.run.sms = SmSet(0, sm_count);
-  x.run.unconfined = (x.grant & SLUICE_GRANT_PART) && !x.program.evictable;
-  if ((x.grant & SLUICE_GRANT_PART) && x.program.evictable) x.run.sms = x.sms[x.run.generation & 1];
+  const bool part = x.grant & SLUICE_GRANT_PART, confined = x.program.evictable && x.program.confined;
+  x.run.unconfined = part && !confined;
+  if (part && confined) x.run.sms = x.sms[x.run.generation & 1];
   x.run.task_ns = x.program.task_ns * sm_count / std::max(1u, x.run.sms.count());
   if (x.run.unconfined) {
     x.unconfined = 1;

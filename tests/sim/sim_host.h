@@ -26,6 +26,7 @@ struct Program {
   uint64_t task_ns = 200 * kUs;
   uint32_t tasks_per_launch = 20;
   bool evictable = true;
+  bool confined = true;            // kept to the SMs of a grant, if evictable; prologue clones are not
   uint32_t queued = 2;             // launches it keeps queued while it is active
   uint32_t launches_per_burst = 0;  // after so many it pauses; 0: never
   uint64_t pause_ns = 0;           // mean; drawn uniformly from half to one and a half of it
