@@ -39,6 +39,10 @@ typedef cuuint64_t CUgraphConditionalHandle;
   X(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, 6) \
   X(CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, 7) \
   X(CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, 8)
+#define SLUICE_CUDA_GRAPH_CONDITIONAL_TYPES(X) \
+  X(CU_GRAPH_COND_TYPE_IF, 0) \
+  X(CU_GRAPH_COND_TYPE_WHILE, 1) \
+  X(CU_GRAPH_COND_TYPE_SWITCH, 2)
 #define SLUICE_CUDA_GRAPH_INSTANTIATE_RESULTS(X) \
   X(CUDA_GRAPH_INSTANTIATE_SUCCESS, 0) \
   X(CUDA_GRAPH_INSTANTIATE_ERROR, 1) \
@@ -55,6 +59,7 @@ typedef cuuint64_t CUgraphConditionalHandle;
   X(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8) \
   X(CU_STREAM_ADD_CAPTURE_DEPENDENCIES, 0) \
   X(CU_STREAM_SET_CAPTURE_DEPENDENCIES, 1) \
+  X(CU_GRAPH_COND_ASSIGN_DEFAULT, 1) \
   X(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, 1) \
   X(CU_GRAPH_USER_OBJECT_MOVE, 1)
 
@@ -66,6 +71,9 @@ typedef enum CUgraphExecUpdateResult_enum {
 typedef enum CUgraphInstantiateResult_enum {
   SLUICE_CUDA_GRAPH_INSTANTIATE_RESULTS(SLUICE_ENUMERATOR)
 } CUgraphInstantiateResult;
+typedef enum CUgraphConditionalNodeType_enum {
+  SLUICE_CUDA_GRAPH_CONDITIONAL_TYPES(SLUICE_ENUMERATOR)
+} CUgraphConditionalNodeType;
 typedef enum CUgraphMem_attribute_enum {
   CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
   CU_GRAPH_MEM_ATTR_USED_MEM_HIGH = 1,
@@ -223,6 +231,15 @@ typedef struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st {
   unsigned int flags;
 } CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
+/* phGraph_out is the driver's to set: `size` graphs, which belong to the node. */
+typedef struct CUDA_CONDITIONAL_NODE_PARAMS {
+  CUgraphConditionalHandle handle;
+  CUgraphConditionalNodeType type;
+  unsigned int size;
+  CUgraph* phGraph_out;
+  CUcontext ctx;
+} CUDA_CONDITIONAL_NODE_PARAMS;
+
 /* Not offered: their pointers are never followed. */
 typedef struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_st CUDA_EXT_SEM_SIGNAL_NODE_PARAMS;
 typedef struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_st CUDA_EXT_SEM_WAIT_NODE_PARAMS;
@@ -243,6 +260,7 @@ typedef struct CUgraphNodeParams_st {
     CUDA_MEM_ALLOC_NODE_PARAMS alloc;
     CUDA_MEM_FREE_NODE_PARAMS free;
     CUDA_BATCH_MEM_OP_NODE_PARAMS memOp;
+    CUDA_CONDITIONAL_NODE_PARAMS conditional;
   };
   long long reserved2;
 } CUgraphNodeParams;

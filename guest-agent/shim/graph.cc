@@ -47,7 +47,7 @@ CUgraphNode new_child(CUgraph graph, std::unique_ptr<CUgraph_st> child, const st
   static const auto work = std::make_shared<const Work>(ChildWork{});
   const CUgraphNode node = new_node(graph, work, dependencies);
   child->parent = node;
-  node->child = std::move(child);
+  node->children.push_back(std::move(child));
   return node;
 }
 
@@ -56,8 +56,8 @@ std::unique_ptr<CUgraph_st> clone_graph(const CUgraph_st& from) {
   clone->cloned_from = from.id;
   std::unordered_map<CUgraphNode, CUgraphNode> copies;
   for (const auto& [id, node] : from.nodes) {
-    const CUgraphNode copy = node->child != nullptr ? new_child(clone.get(), clone_graph(*node->child), {})
-                                                    : new_node(clone.get(), node->work, {});
+    const CUgraphNode copy = !node->children.empty() ? new_child(clone.get(), clone_graph(*node->children[0]), {})
+                                                     : new_node(clone.get(), node->work, {});
     copy->cloned_from = id;
     copies[node.get()] = copy;
   }
@@ -101,20 +101,28 @@ bool has_memory(const CUgraph_st& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& item) {
     const CUgraphNode_st& node = *item.second;
     return std::holds_alternative<AllocWork>(*node.work) || std::holds_alternative<FreeWork>(*node.work) ||
-           (node.child != nullptr && has_memory(*node.child));
+           std::any_of(node.children.begin(), node.children.end(), [](const auto& child) { return has_memory(*child); });
+  });
+}
+
+bool has_conditions(const CUgraph_st& graph) {
+  return !graph.handles.empty() || std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& item) {
+    const auto& children = item.second->children;
+    return std::any_of(children.begin(), children.end(), [](const auto& child) { return has_conditions(*child); });
   });
 }
 
 void gather_objects(const CUgraph_st& graph, UserReferences* to) {
   for (const auto& [object, count] : graph.objects) (*to)[object] += count;
   for (const auto& [id, node] : graph.nodes)
-    if (node->child != nullptr) gather_objects(*node->child, to);
+    for (const auto& child : node->children) gather_objects(*child, to);
 }
 
 void gather_works(const CUgraph_st& graph, std::vector<WorkPtr>* to) {
+  for (const auto& [handle, condition] : graph.handles) to->push_back(condition);
   for (const auto& [id, node] : graph.nodes) {
     to->push_back(node->work);
-    if (node->child != nullptr) gather_works(*node->child, to);
+    for (const auto& child : node->children) gather_works(*child, to);
   }
 }
 
@@ -165,10 +173,10 @@ std::optional<ExecGraph> make_exec(const CUgraph_st& graph) {
     made.id = node->id;
     made.work = node->work;
     for (const Edge& edge : node->dependencies) made.dependencies.push_back(position[edge.node]);
-    if (node->child != nullptr) {
-      auto child = make_exec(*node->child);
-      if (!child) return std::nullopt;
-      made.child = std::make_unique<ExecGraph>(std::move(*child));
+    for (const auto& child : node->children) {
+      auto inside = make_exec(*child);
+      if (!inside) return std::nullopt;
+      made.children.push_back(std::move(*inside));
     }
     position[node] = static_cast<uint32_t>(exec.nodes.size());
     exec.nodes.push_back(std::move(made));
@@ -215,7 +223,7 @@ CUresult cuGraphClone(CUgraph* clone, CUgraph original) {
   if (!e) return e.status;
   std::lock_guard lock(graphs().mutex);
   if (clone == nullptr || !graphs().live(original)) return CUDA_ERROR_INVALID_VALUE;
-  if (has_memory(*original)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (has_memory(*original) || has_conditions(*original)) return CUDA_ERROR_NOT_SUPPORTED;
   *clone = clone_graph(*original).release();
   return CUDA_SUCCESS;
 }
@@ -387,6 +395,7 @@ CUresult cuGraphDestroyNode(CUgraphNode node) {
   const Entered e = enter();
   if (!e) return e.status;
   UserReferences objects;
+  std::vector<WorkPtr> works;
   std::unique_ptr<CUgraphNode_st> gone;
   {
     std::lock_guard lock(graphs().mutex);
@@ -396,11 +405,11 @@ CUresult cuGraphDestroyNode(CUgraphNode node) {
     while (!node->dependents.empty()) remove_edge(node, node->dependents.back().node);
     forget_in_captures(node);
     graphs().nodes.erase(node);
-    if (node->child != nullptr) gather_objects(*node->child, &objects);
+    for (const auto& child : node->children) gather_objects(*child, &objects), gather_works(*child, &works);
     const auto it = node->graph->nodes.find(node->id);
     gone = std::move(it->second);
     node->graph->nodes.erase(it);
-    gone->child.reset();  // it is in the lists
+    gone->children.clear();  // they are in the lists
   }
   release_user_objects(objects);
   return CUDA_SUCCESS;

@@ -61,14 +61,21 @@ struct FreeWork {
   std::shared_ptr<GraphMemory> memory;
 };
 struct ChildWork {};  // the node has the graph
+// The node has the graphs that may run; graph_conditional.h.
+struct ConditionalWork {
+  std::shared_ptr<GraphMemory> value;  // 32 bits on the device, whose address is the handle
+  unsigned start = 0;
+  bool assign = false;  // `start` at each launch
+  CUgraphConditionalNodeType kind = CU_GRAPH_COND_TYPE_IF;
+};
 struct EmptyWork {};
 using Work = std::variant<EmptyWork, KernelWork, CopyWork, FillWork, HostWork, EventWork, ValuesWork, AllocWork,
-                          FreeWork, ChildWork>;
+                          FreeWork, ChildWork, ConditionalWork>;
 using WorkPtr = std::shared_ptr<const Work>;
 
 CUgraphNodeType type_of(const Work& work);
 WorkPtr kernel_work(KernelLaunch launch, CUfunction func = nullptr, CUkernel kern = nullptr);
-// Queues it in `stream`, in its own context. Not for children.
+// Queues it in `stream`, in its own context. Not for what has graphs of its own.
 CUresult run_work(const Work& work, CUstream stream);
 
 // How many references something holds on the program's objects (cuUserObjectCreate); taking and giving back is
@@ -88,17 +95,19 @@ struct CUgraphNode_st {
   CUgraph graph = nullptr;
   cuuint64_t cloned_from = 0;
   sluice::guest::WorkPtr work;
-  std::unique_ptr<CUgraph_st> child;
-  std::vector<Edge> dependencies, dependents;  // in the order in which they were added
+  std::vector<std::unique_ptr<CUgraph_st>> children;  // a child node's one, a conditional node's bodies
+  std::vector<CUgraph> bodies;                        // a conditional node's, as the program was given them
+  std::vector<Edge> dependencies, dependents;         // in the order in which they were added
 };
 
 struct CUgraph_st {
   cuuint64_t id = 0;
   cuuint64_t cloned_from = 0;
-  CUgraphNode parent = nullptr;  // of a child graph
+  CUgraphNode parent = nullptr;  // of a child graph or a body
   std::map<cuuint64_t, std::unique_ptr<CUgraphNode_st>> nodes;
   sluice::guest::UserReferences objects;
-  unsigned captures = 0;  // that add to it
+  std::map<CUgraphConditionalHandle, sluice::guest::WorkPtr> handles;  // made for it: ConditionalWork
+  unsigned captures = 0;                                               // that add to it
   ~CUgraph_st();
 };
 
@@ -108,8 +117,8 @@ struct ExecNode {
   cuuint64_t id = 0;  // of the node that it was made of
   WorkPtr work;
   bool enabled = true;
-  std::unique_ptr<struct ExecGraph> child;
-  std::vector<uint32_t> dependencies;  // in ExecGraph::nodes
+  std::vector<struct ExecGraph> children;  // as the node's
+  std::vector<uint32_t> dependencies;      // in ExecGraph::nodes
 };
 struct ExecGraph {
   std::vector<ExecNode> nodes;      // in the order in which they run
@@ -162,6 +171,7 @@ std::optional<ExecGraph> make_exec(const CUgraph_st& graph);
 CUgraphNode new_child(CUgraph graph, std::unique_ptr<CUgraph_st> child,
                       const std::vector<CUgraphNode_st::Edge>& dependencies);
 bool has_memory(const CUgraph_st& graph);
+bool has_conditions(const CUgraph_st& graph);
 // References of a graph and its children, to be released when it is gone.
 void gather_objects(const CUgraph_st& graph, UserReferences* to);
 // The same of works: memory among them is freed without the lock.

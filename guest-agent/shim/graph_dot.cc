@@ -24,11 +24,12 @@ void print(std::string* to, const CUgraph_st& graph) {
                     static_cast<unsigned long long>(edge.node->id));
       *to += line;
     }
-    if (node->child == nullptr) continue;
-    std::snprintf(line, sizeof line, "  subgraph cluster_%llu {\n", static_cast<unsigned long long>(id));
-    *to += line;
-    print(to, *node->child);
-    *to += "  }\n";
+    for (const auto& child : node->children) {
+      std::snprintf(line, sizeof line, "  subgraph cluster_%llu {\n", static_cast<unsigned long long>(child->id));
+      *to += line;
+      print(to, *child);
+      *to += "  }\n";
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "guest-agent/shim/api.h"
 #include "guest-agent/shim/capture.h"
+#include "guest-agent/shim/graph_conditional.h"
 #include "guest-agent/shim/graph_nodes.h"
 #include "guest-agent/shim/host_func.h"
 
@@ -14,8 +15,11 @@ namespace {
 void index_nodes(ExecGraph& graph, CUgraphExec exec) {
   for (ExecNode& node : graph.nodes) {
     exec->nodes[node.id] = &node;
-    if (node.child != nullptr) index_nodes(*node.child, exec);
+    for (ExecGraph& child : node.children) index_nodes(child, exec);
     if (const auto* alloc = std::get_if<AllocWork>(node.work.get())) exec->memory.push_back(alloc->memory);
+    if (const auto* condition = std::get_if<ConditionalWork>(node.work.get()))
+      if (std::find(exec->memory.begin(), exec->memory.end(), condition->value) == exec->memory.end())
+        exec->memory.push_back(condition->value);
   }
 }
 
@@ -45,10 +49,11 @@ CUresult instantiate(CUgraphExec* to, CUgraph graph, cuuint64_t flags, CUgraphNo
   exec->graph = std::move(*made);
   exec->flags = flags;
   index_nodes(exec->graph, exec.get());
-  // An allocation is one address: two executables could hold it at a time.
+  // An allocation, or a condition's value, is one address: two executables could hold it at a time.
   for (size_t i = 0; i < exec->memory.size(); ++i) {
     if (exec->memory[i]->take_for_exec()) continue;
     for (size_t j = 0; j < i; ++j) exec->memory[j]->give_back();
+    if (has_conditions(*graph)) (void)not_supported("cuGraphInstantiate", "two executables of a conditional node");
     return told(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_NOT_SUPPORTED);
   }
   gather_objects(*graph, &exec->objects);
@@ -87,6 +92,10 @@ CUgraphExecUpdateResult change(const Work& a, const Work& b) {
     if (alloc->memory != std::get<AllocWork>(b).memory) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   } else if (const auto* free = std::get_if<FreeWork>(&a)) {
     if (free->memory != std::get<FreeWork>(b).memory) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  } else if (const auto* condition = std::get_if<ConditionalWork>(&a)) {
+    const auto& other = std::get<ConditionalWork>(b);
+    if (condition->value != other.value || condition->kind != other.kind)
+      return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   }
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
@@ -113,9 +122,10 @@ Mismatch compare(const ExecGraph& old, const ExecGraph& now) {
       if (old_rank[a.dependencies[k]] != now_rank[b.dependencies[k]])
         return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, b.id, now.nodes[b.dependencies[k]].id};
     if (const auto r = change(*a.work, *b.work); r != CU_GRAPH_EXEC_UPDATE_SUCCESS) return {r, b.id};
-    if (a.child == nullptr) continue;
-    if (const Mismatch inside = compare(*a.child, *b.child); inside.result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
-      return {inside.result, b.id};
+    if (a.children.size() != b.children.size()) return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, b.id};
+    for (size_t k = 0; k < a.children.size(); ++k)
+      if (const Mismatch inside = compare(a.children[k], b.children[k]); inside.result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+        return {inside.result, b.id};
   }
   return {};
 }
@@ -126,7 +136,7 @@ void take_works(ExecGraph& old, const ExecGraph& now) {
     ExecNode& a = old.nodes[old.canonical[i]];
     const ExecNode& b = now.nodes[now.canonical[i]];
     a.work = b.work;
-    if (a.child != nullptr) take_works(*a.child, *b.child);
+    for (size_t k = 0; k < a.children.size(); ++k) take_works(a.children[k], b.children[k]);
   }
 }
 
@@ -197,11 +207,12 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, 
   if (!e) return e.status;
   std::lock_guard lock(graphs().mutex);
   ExecNode* const found = find(exec, node);
-  if (found == nullptr || found->child == nullptr || !graphs().live(child)) return CUDA_ERROR_INVALID_VALUE;
+  if (found == nullptr || !std::holds_alternative<ChildWork>(*found->work) || !graphs().live(child))
+    return CUDA_ERROR_INVALID_VALUE;
   const auto now = make_exec(*child);
-  if (!now || compare(*found->child, *now).result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
+  if (!now || compare(found->children[0], *now).result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-  take_works(*found->child, *now);
+  take_works(found->children[0], *now);
   return CUDA_SUCCESS;
 }
 
@@ -216,7 +227,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
     std::lock_guard lock(graphs().mutex);
     ExecNode* const found = find(exec, node);
     if (found == nullptr || type_of(*found->work) != params->type || params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-        params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        params->type == CU_GRAPH_NODE_TYPE_MEM_FREE || params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
       return CUDA_ERROR_INVALID_VALUE;
     before = found->work;
   }
@@ -263,12 +274,16 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
 
 namespace {
 
-void gather_works(const ExecGraph& graph, std::vector<WorkPtr>* to) {
+// What a launch queues, one after the other: a child's works are among their graph's.
+void gather_steps(const ExecGraph& graph, std::vector<Step>* to) {
   for (const ExecNode& node : graph.nodes) {
-    if (node.child != nullptr)
-      gather_works(*node.child, to);
-    else if (node.enabled)
-      to->push_back(node.work);
+    if (std::holds_alternative<ChildWork>(*node.work)) {
+      gather_steps(node.children[0], to);
+      continue;
+    }
+    if (!node.enabled) continue;
+    to->push_back({node.work, {}});
+    for (const ExecGraph& body : node.children) gather_steps(body, &to->back().bodies.emplace_back());
   }
 }
 
@@ -306,7 +321,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   }
   // Two threads' launches queue one after the other, so that the second can wait for all of the first.
   std::lock_guard one_at_a_time(*launching);
-  std::vector<WorkPtr> works;
+  std::vector<Step> steps;
+  bool first = false;
   CUstream last = stream;
   CUevent order = nullptr;
   {
@@ -316,7 +332,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     const bool free_first = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
     for (const auto& one : exec->memory)
       if (one->allocated() && !(free_first && one->set_allocated(false))) return CUDA_ERROR_INVALID_VALUE;
-    gather_works(exec->graph, &works);
+    gather_steps(exec->graph, &steps);
+    first = !exec->launched;
     if (exec->launched && valid_stream(exec->last)) last = exec->last;
     exec->last = stream;
     exec->launched = true;
@@ -324,9 +341,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   }
   if (last != stream)
     if (const CUresult r = wait_for_last(e, exec, last, order, stream); r != CUDA_SUCCESS) return r;
-  for (const WorkPtr& work : works)
-    if (const CUresult r = run_work(*work, stream); r != CUDA_SUCCESS) return r;
-  return CUDA_SUCCESS;
+  if (const CUresult r = start_conditions(steps, first, stream); r != CUDA_SUCCESS) return r;
+  return run_steps(steps, stream);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "guest-agent/shim/api.h"
+#include "guest-agent/shim/graph_conditional.h"
 
 using namespace sluice::guest;
 
@@ -19,7 +20,7 @@ CUresult add_child(CUgraphNode* node, CUgraph graph, const std::vector<Edge>& ed
   if (p.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
     return static_cast<CUresult>(not_supported("cuGraphAddNode", "child graphs that are moved"));
   if (p.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_INVALID_VALUE;
-  if (has_memory(*child)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (has_memory(*child) || has_conditions(*child)) return CUDA_ERROR_NOT_SUPPORTED;
   *node = new_child(graph, clone_graph(*child), edges);
   return CUDA_SUCCESS;
 }
@@ -51,6 +52,7 @@ CUresult add(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, 
     std::vector<Edge> edges;
     if (const CUresult r = check(&edges); r != CUDA_SUCCESS) return r;
     if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) return add_child(node, graph, edges, params.graph);
+    if (params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return new_conditional(node, graph, edges, params.conditional);
   }
   if (const CUresult r = make_work(params, nullptr, &work); r != CUDA_SUCCESS) return r;
   std::lock_guard lock(graphs().mutex);
@@ -81,7 +83,7 @@ CUresult set(CUgraphNode node, CUgraphNodeParams& params) {
   WorkPtr before, work;
   if (const CUresult r = work_of(node, params.type, &before); r != CUDA_SUCCESS) return r;
   if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params.type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
-      params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+      params.type == CU_GRAPH_NODE_TYPE_GRAPH || params.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
     return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = make_work(params, before.get(), &work); r != CUDA_SUCCESS) return r;
   std::lock_guard lock(graphs().mutex);
@@ -377,8 +379,9 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* graph) {
   const Entered e = enter();
   if (!e) return e.status;
   std::lock_guard lock(graphs().mutex);
-  if (graph == nullptr || !graphs().live(node) || node->child == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *graph = node->child.get();
+  if (graph == nullptr || !graphs().live(node) || !std::holds_alternative<ChildWork>(*node->work))
+    return CUDA_ERROR_INVALID_VALUE;
+  *graph = node->children[0].get();
   return CUDA_SUCCESS;
 }
 

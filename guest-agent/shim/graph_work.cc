@@ -23,6 +23,7 @@ struct TypeOf {
   CUgraphNodeType operator()(const AllocWork&) const { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
   CUgraphNodeType operator()(const FreeWork&) const { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
   CUgraphNodeType operator()(const ChildWork&) const { return CU_GRAPH_NODE_TYPE_GRAPH; }
+  CUgraphNodeType operator()(const ConditionalWork&) const { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
 };
 
 template <class W>
@@ -100,7 +101,9 @@ struct Run {
   CUstream stream;
 
   CUresult operator()(const EmptyWork&) const { return CUDA_SUCCESS; }
-  CUresult operator()(const ChildWork&) const { return CUDA_ERROR_UNKNOWN; }  // its nodes are run instead
+  // What they have inside is run instead.
+  CUresult operator()(const ChildWork&) const { return CUDA_ERROR_UNKNOWN; }
+  CUresult operator()(const ConditionalWork&) const { return CUDA_ERROR_UNKNOWN; }
   CUresult operator()(const KernelWork& w) const { return run_launch(w.launch, stream); }
   CUresult operator()(const CopyWork& w) const {
     const Entered e = enter_context();
@@ -343,10 +346,9 @@ CUresult make_work(CUgraphNodeParams& p, const Work* before, WorkPtr* to) {
       *to = free_work(std::move(memory));
       return CUDA_SUCCESS;
     }
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-      return static_cast<CUresult>(not_supported("cuGraphAddNode", "conditional nodes and external semaphores"));
+      return static_cast<CUresult>(not_supported("cuGraphAddNode", "external semaphores"));
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

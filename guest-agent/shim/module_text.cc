@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "abi/wire.h"
+#include "guest-agent/shim/device_runtime.h"
 #include "guest-agent/shim/log.h"
 #include "kernels/passes/rewrite.h"
 #include "mediator/base/fd.h"
@@ -72,6 +73,7 @@ CUresult read_image_file(const char* path, std::string* image) {
 std::shared_ptr<const Text> make_text(std::string_view original) {
   auto text = std::make_shared<Text>();
   text->original = original;
+  add_device_runtime(&text->original);
   if (!rewriting()) return text;
   auto rewritten = passes::rewrite_module(text->original);
   if (!rewritten) {

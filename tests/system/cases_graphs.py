@@ -19,6 +19,15 @@ class Graphs(WithSluiced):
         self.assertEqual(self.calls(), GOLDEN.read_text().splitlines())
         self.assert_all_free("a")
 
+    def conditional_nodes(self):
+        p = subprocess.run([support.BUILD / "tests/system/conditional-graph"], env=self.sluiced.client_env("a"),
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+        self.assertEqual(p.returncode, 0, p.stdout)
+
+    def test_conditional_nodes_run_what_kernels_say(self):
+        self.conditional_nodes()
+        self.assert_all_free("a")
+
     def test_graphs_evicted_in_their_middle_compute_the_same(self):
         golden = GOLDEN.read_text().splitlines()
         expected = golden[golden.index("-- chains"):]
@@ -26,5 +35,6 @@ class Graphs(WithSluiced):
         before = self.vgpu("a")["physical_evictions"]
         while neighbour.process.poll() is None:
             self.assertEqual(self.calls("chains"), expected)
+            self.conditional_nodes()
         self.assert_right(neighbour.finish(), "the neighbour")
         self.assertGreater(self.vgpu("a")["physical_evictions"], before, "no launch of a graph was put back")

@@ -7,6 +7,71 @@
 namespace sluice::testing {
 namespace {
 
+// What bodies do when they run is tested with real kernels (tests/system/conditional_graph.cc).
+TEST(ShimGraphLimits, ConditionalNodesOwnTheirBodiesAndTheirValue) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    OK(cuCtxSynchronize());
+    const uint64_t before = worker.live_allocations();
+    CUgraph g, other, clone;
+    OK(cuGraphCreate(&g, 0));
+    OK(cuGraphCreate(&other, 0));
+    CUgraphConditionalHandle handle = 0, inner = 0;
+    EXPECT_EQ(cuGraphConditionalHandleCreate(nullptr, g, nullptr, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuGraphConditionalHandleCreate(&handle, g, nullptr, 0, 2), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuGraphConditionalHandleCreate(&handle, nullptr, nullptr, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(worker.live_allocations(), before);
+    OK(cuGraphConditionalHandleCreate(&handle, g, nullptr, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    OK(cuGraphConditionalHandleCreate(&inner, g, nullptr, 0, 0));
+    EXPECT_NE(handle, inner);
+    CUgraphNode node = nullptr, nested = nullptr;
+    CUgraphNodeParams params{};
+    const auto add = [&](CUgraphNode* to, CUgraph in, CUgraphConditionalHandle h, CUgraphConditionalNodeType kind, unsigned size) {
+      params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+      params.conditional = {h, kind, size, nullptr, nullptr};
+      return cuGraphAddNode(to, in, nullptr, nullptr, 0, &params);
+    };
+    const auto bad = CUDA_ERROR_INVALID_VALUE;
+    EXPECT_EQ(add(&node, g, 77, CU_GRAPH_COND_TYPE_IF, 1), bad) << "no such handle";
+    EXPECT_EQ(add(&node, other, handle, CU_GRAPH_COND_TYPE_IF, 1), bad) << "another graph's";
+    EXPECT_EQ(add(&node, g, handle, CU_GRAPH_COND_TYPE_IF, 0), bad);
+    EXPECT_EQ(add(&node, g, handle, CU_GRAPH_COND_TYPE_IF, 3), bad);
+    EXPECT_EQ(add(&node, g, handle, CU_GRAPH_COND_TYPE_WHILE, 2), bad);
+    EXPECT_EQ(add(&node, g, handle, CU_GRAPH_COND_TYPE_SWITCH, 0), bad);
+    EXPECT_EQ(add(&node, g, handle, static_cast<CUgraphConditionalNodeType>(3), 1), bad);
+    OK(add(&node, g, handle, CU_GRAPH_COND_TYPE_IF, 2));
+    const CUgraph yes = params.conditional.phGraph_out[0], no = params.conditional.phGraph_out[1];
+    EXPECT_NE(yes, no);
+    OK(add(&nested, yes, inner, CU_GRAPH_COND_TYPE_SWITCH, 3)) << "in a body, by a handle of the graph";
+    CUgraphNodeType type;
+    OK(cuGraphNodeGetType(node, &type));
+    EXPECT_EQ(type, CU_GRAPH_NODE_TYPE_CONDITIONAL);
+    CUgraphNode in_body = nullptr;
+    OK(cuGraphAddEmptyNode(&in_body, no, nullptr, 0));
+    EXPECT_EQ(cuGraphDestroy(yes), bad) << "the node's";
+    EXPECT_EQ(cuGraphChildGraphNodeGetGraph(node, &clone), bad);
+    EXPECT_EQ(cuGraphNodeSetParams(node, &params), bad);
+    EXPECT_EQ(cuGraphClone(&clone, g), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(cuGraphAddChildGraphNode(&in_body, other, nullptr, 0, g), CUDA_ERROR_NOT_SUPPORTED);
+    CUgraphExec exec = nullptr, second = nullptr;
+    OK(cuGraphInstantiateWithFlags(&exec, g, 0));
+    EXPECT_EQ(cuGraphInstantiateWithFlags(&second, g, 0), CUDA_ERROR_NOT_SUPPORTED);
+    CUgraphExecUpdateResultInfo info;
+    OK(cuGraphExecUpdate(exec, g, &info));
+    EXPECT_EQ(cuGraphExecUpdate(exec, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    OK(cuGraphDestroyNode(node));
+    EXPECT_EQ(cuGraphAddEmptyNode(&in_body, no, nullptr, 0), bad) << "gone with its node";
+    OK(cuGraphDestroy(g));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(worker.live_allocations(), before + 2) << "the executable's";
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(other));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(worker.live_allocations(), before);
+  });
+}
+
 // What outlives its context's reset must not touch what lies at its address afterwards.
 TEST(ShimGraphLimits, MemoryOfAResetContextIsForgotten) {
   in_process({}, [](FakeWorker& worker) {

@@ -339,12 +339,10 @@ TEST(ShimGraph, WhatIsNotOfferedSaysSo) {
     CUgraph g, child;
     OK(cuGraphCreate(&g, 0));
     OK(cuGraphCreate(&child, 0));
-    CUgraphConditionalHandle handle;
     CUgraphNode node = nullptr;
-    EXPECT_EQ(cuGraphConditionalHandleCreate(&handle, g, nullptr, 0, 0), CUDA_ERROR_NOT_SUPPORTED);
     EXPECT_EQ(cuGraphAddExternalSemaphoresSignalNode(&node, g, nullptr, 0, nullptr), CUDA_ERROR_NOT_SUPPORTED);
     CUgraphNodeParams params{};
-    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params.type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
     EXPECT_EQ(cuGraphAddNode(&node, g, nullptr, nullptr, 0, &params), CUDA_ERROR_NOT_SUPPORTED);
     params.type = CU_GRAPH_NODE_TYPE_GRAPH;
     params.graph = {child, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE};
