@@ -1,8 +1,8 @@
 // Conditional nodes (IF, WHILE, SWITCH): bodies that run, or run again, by a value that kernels set while the graph
 // runs. The value is a word on the device, its address the handle; cudaGraphSetConditional in a kernel stores there
 // (device_runtime.h). Since a launch queues plain calls, cuGraphLaunch waits at each such node until the stream has
-// come there, reads the word and queues a body or none: it returns when the last condition is decided, where CUDA returns at
-// once. Rules: NVIDIA, CUDA Driver API, "Graph Management"; CUDA C++ Programming Guide, "Conditional Graph Nodes".
+// come there, reads the word and queues a body or none: it returns when the last condition is decided, where CUDA
+// returns at once. Rules: NVIDIA, CUDA Driver API, "Graph Management"; CUDA C++ Programming Guide, "Conditional Graph Nodes".
 //
 // A value belongs to one graph: that is not cloned, nor made a child, and has one executable at a time.
 #pragma once
@@ -11,8 +11,8 @@
 
 namespace sluice::guest {
 
-// Under the lock, of a live graph and its checked edges. Bodies are empty graphs for the program to fill, which belong to
-// the node; `params.phGraph_out` names them while it lives.
+// Under the lock, of a live graph and its checked edges. Bodies are empty graphs for the program to fill, which belong
+// to the node; `params.phGraph_out` names them while it lives.
 CUresult new_conditional(CUgraphNode* node, CUgraph graph, const std::vector<CUgraphNode_st::Edge>& dependencies,
                          CUDA_CONDITIONAL_NODE_PARAMS& params);
 

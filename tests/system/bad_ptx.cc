@@ -43,8 +43,8 @@ void refused(const char* what, const std::string& ptx) {
 
 // A kernel that calls a function of the device runtime library: launches of kernels and of graphs from the GPU.
 std::string calling(const std::string& name, const std::string& parameters, const std::string& arguments) {
-  return ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func (.param .b32 result) " + name + " (" + parameters +
-         ");\n.visible .entry k()\n{\n.param .b64 a; .param .b64 b; .param .b32 r;\nst.param.b64 [a], 0; st.param.b64 [b], 0;\n"
+  return ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func (.param .b32 result) " + name + " (" +
+         parameters + ");\n.visible .entry k()\n{\n.param .b64 a; .param .b64 b; .param .b32 r;\nst.param.b64 [a], 0; st.param.b64 [b], 0;\n"
          "call.uni (r), " + name + ", (" + arguments + ");\nret;\n}\n";
 }
 

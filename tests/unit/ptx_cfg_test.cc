@@ -144,7 +144,7 @@ TEST(PtxDominators, AgreeWithTheDefinitionInBothDirections) {
       for (std::uint32_t x = 0; x < blocks.size(); ++x) {
         const std::vector<bool> seen = reached(x);
         for (std::uint32_t b = 0; b < blocks.size(); ++b) {
-          ASSERT_EQ(tree.dominates(x, b), x == b || (in_tree[x] && in_tree[b] && !seen[b])) << x << " " << b << "\n" << body;
+          ASSERT_EQ(tree.dominates(x, b), x == b || (in_tree[x] && in_tree[b] && !seen[b])) << x << " " << b << body;
           above[b] += x != b && tree.dominates(x, b);
         }
       }

@@ -27,7 +27,8 @@ TEST(ShimGraphLimits, ConditionalNodesOwnTheirBodiesAndTheirValue) {
     EXPECT_NE(handle, inner);
     CUgraphNode node = nullptr, nested = nullptr;
     CUgraphNodeParams params{};
-    const auto add = [&](CUgraphNode* to, CUgraph in, CUgraphConditionalHandle h, CUgraphConditionalNodeType kind, unsigned size) {
+    const auto add = [&](CUgraphNode* to, CUgraph in, CUgraphConditionalHandle h, CUgraphConditionalNodeType kind,
+                         unsigned size) {
       params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
       params.conditional = {h, kind, size, nullptr, nullptr};
       return cuGraphAddNode(to, in, nullptr, nullptr, 0, &params);
