@@ -319,6 +319,7 @@ TEST(FormChoice, WindowsHoldMoreThanTheGpuAndLessThanTheGrid) {
   EXPECT_EQ(FormChoice::windows(rows, 1000, 2000, settings).tasks, 12'000u);
   EXPECT_EQ(FormChoice::windows(long_rows, 1000, 2000, settings).tasks, 0u);
   EXPECT_EQ(FormChoice::windows(planes, 1000, 2000, settings).tasks, 12'000u);
+  settings.window_lead_us = 12;
   const WindowPlan plan = FormChoice::windows(planes, 1000, 2000, settings);
   EXPECT_EQ(plan.window_ns, 24'000u);
   EXPECT_EQ(plan.early_ns, 14'000u) << "window_lead_us and a task";
