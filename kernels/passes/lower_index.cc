@@ -1,5 +1,7 @@
 #include "kernels/passes/lower_index.h"
 
+#include <unordered_set>
+
 #include "kernels/ptx/registers.h"
 
 namespace sluice::passes {
@@ -17,6 +19,8 @@ constexpr int kMaxDepth = 400;
 // A constant that is added to the index: up to here it is a step to a higher neighbour, from here
 // on padding in front of the array (CUB pads by 32 tiles).
 constexpr std::uint64_t kLargestStep = 8;
+// A mask of so many low bits and less is a remainder; wider ones only shorten the register.
+constexpr std::uint64_t kWidestRing = 0xffff;
 
 bool is_global_atomic(const Statement& s) {
   return base_opcode(s.opcode) == "atom" && !has_modifier(s.opcode, "shared");
@@ -34,11 +38,13 @@ void LowerIndex::Terms::merge(const Terms& t) {
   minus_index |= t.minus_index;
   negative |= t.negative;
   step_up |= t.step_up;
+  plus_grid |= t.plus_grid;
+  jumbled |= t.jumbled;
 }
 
 LowerIndex::Terms LowerIndex::Terms::flipped() const {
   // What is not the index may be anything, so its difference counts as less.
-  return {minus_index, plus_index, true, step_up};
+  return {minus_index, plus_index, true, step_up, false, jumbled};
 }
 
 LowerIndex::LowerIndex(const ptx::Function& function) : function_(function) {
@@ -56,7 +62,7 @@ LowerIndex::LowerIndex(const ptx::Function& function) : function_(function) {
 
 bool LowerIndex::names_lower(std::string_view address) {
   const Terms t = of_operand(address);
-  return t.plus_index && !t.minus_index && t.negative && !t.step_up;
+  return t.plus_index && !t.minus_index && t.negative && !t.step_up && !t.plus_grid && !t.jumbled;
 }
 
 bool LowerIndex::index_from(std::string_view reg,
@@ -92,6 +98,8 @@ LowerIndex::Terms LowerIndex::of_operand(std::string_view operand) {
        name = ptx::next_identifier(operand, at)) {
     if (name.starts_with("%ctaid"))
       t.plus_index = true;
+    else if (name.starts_with("%nctaid"))
+      t.plus_grid = true;
     else if (name[0] == '%' || definitions_.count(name) != 0)
       t.merge(of_register(name));
   }
@@ -137,12 +145,19 @@ LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {
     return t;
   }
   if (base == "neg" || base == "not") return of_operand(s.operands.back()).flipped();
-  bool flips = false;
+  bool flips = false, masked = false;
   for (std::size_t k = 1; k < s.operands.size(); ++k) {
     if (!is_constant(s.operands[k], negative, magnitude)) {
-      t.merge(of_operand(s.operands[k]));
+      Terms one = of_operand(s.operands[k]);
+      // A factor beside the index: rows of the grid.
+      if ((base == "mul" || (base == "mad" && k < 3)) && s.operands.size() > 2 &&
+          !is_constant(s.operands[k == 1 ? 2 : 1], negative, magnitude))
+        one.plus_grid = false;
+      t.merge(one);
       continue;
     }
+    masked |=
+        base == "and" && !negative && magnitude < kWidestRing && (magnitude & (magnitude + 1)) == 0;
     const bool added = base == "add" || (base == "mad" && k == 3);
     if (added && negative) t.negative = true;
     if (added && !negative && magnitude > 0 && magnitude <= kLargestStep &&
@@ -151,6 +166,11 @@ LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {
     flips |= negative && (base == "mul" || (base == "mad" && k < 3));
     flips |= negative && magnitude == 1 && base == "xor";
   }
+  static const std::unordered_set<std::string_view> kJumbling = {"rem",   "brev", "popc", "clz",
+                                                                 "bfind", "prmt", "bfe",  "szext"};
+  const bool swaps_bits = base == "xor" && !(negative && magnitude == 1);
+  if ((t.plus_index || t.minus_index) && (masked || swaps_bits || kJumbling.count(base) != 0))
+    t.jumbled = true;
   if (t.step_up && !t.plus_index && !t.minus_index) t.step_up = false;  // not of the index
   return flips ? t.flipped() : t;
 }

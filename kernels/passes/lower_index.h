@@ -30,6 +30,8 @@ class LowerIndex {
     bool plus_index = false, minus_index = false;  // the index is added, subtracted
     bool negative = false;                         // something else is subtracted
     bool step_up = false;                          // a small number is added to the index
+    bool plus_grid = false;                        // the grid's size is added: the way round a ring
+    bool jumbled = false;  // the index went through what keeps no order: a remainder, reversed bits
     void merge(const Terms& t);
     Terms flipped() const;
   };

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "kernels/passes/lower_index.h"
+#include "kernels/passes/standstill.h"
+#include "kernels/passes/swaps.h"
 #include "kernels/ptx/divergence.h"
 
 namespace sluice::passes {
@@ -60,9 +62,11 @@ bool surely_advances(const Statement& s, const LowerIndex& values) {
 // An atomic that leaves memory as it is: a load in disguise, which Triton and others use.
 bool only_reads(const Statement& s, const LowerIndex& values) {
   if (base_opcode(s.opcode) == "ld") return true;
+  std::uint64_t value = 1, compared = 0;
   if (has_modifier(s.opcode, "cas"))
-    return s.operands.size() > 3 && s.operands[2] == s.operands[3];
-  std::uint64_t value = 1;
+    return s.operands.size() > 3 && (s.operands[2] == s.operands[3] ||
+                                     (values.constant(s.operands[2], compared) &&
+                                      values.constant(s.operands[3], value) && compared == value));
   return (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "or") ||
           has_modifier(s.opcode, "xor")) &&
          s.operands.size() > 2 && values.constant(s.operands[2], value) && value == 0;
@@ -102,162 +106,264 @@ bool orders_memory(const Statement& s) {
 bool may_poll(const Statement& s) { return reads_others(s, false); }
 bool may_read(const Statement& s) { return reads_others(s, true); }
 
-Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
-                     const Callees& callees) {
-  Waiting out;
-  const auto& blocks = cfg.blocks();
-  const auto& statements = cfg.function().statements;
-  const std::vector<std::uint32_t> component = ptx::strong_components(cfg);
-  std::vector<std::uint32_t> members(blocks.size());
-  for (std::uint32_t c : component) ++members[c];
-  std::vector<bool> ordered(blocks.size());  // by component
-  const auto in_loop = [&](std::uint32_t b) {
-    if (members[component[b]] > 1) return true;
-    const auto& next = blocks[b].successors;
-    return std::find(next.begin(), next.end(), b) != next.end();
-  };
-  for (std::uint32_t b = 0; b < blocks.size(); ++b)
-    for (std::uint32_t i = blocks[b].begin; i < blocks[b].end; ++i)
-      if (statements[i].kind == StatementKind::kInstruction &&
-          (orders_memory(statements[i]) || calls(statements[i], callees.orders)))
-        ordered[component[b]] = true;
+namespace {
 
-  LowerIndex lower(cfg.function());
-  const auto number = [&](const Statement& s) {
-    return static_cast<std::uint32_t>(&s - statements.data());
-  };
-  std::vector<std::uint32_t> sources, counters;
-  std::vector<std::vector<std::uint32_t>> polls(blocks.size());  // by component
-  std::vector<bool> counting(blocks.size());
-  for (std::uint32_t b = 0; b < blocks.size(); ++b) {
-    if (!cfg.reachable(b) || !in_loop(b)) continue;
-    for (std::uint32_t i = blocks[b].begin; i < blocks[b].end; ++i) {
-      const Statement& s = statements[i];
+// The search, a depth of nesting at a time: a loop that waits is mostly inside one that works.
+class Finder {
+ public:
+  Finder(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators, const Callees& callees)
+      : cfg_(cfg),
+        post_dominators_(post_dominators),
+        callees_(callees),
+        blocks_(cfg.blocks()),
+        statements_(cfg.function().statements),
+        lower_(cfg.function()),
+        registers_(cfg.function()),
+        swaps_(cfg, registers_) {}
+
+  Waiting run() {
+    const auto levels = ptx::loop_levels(cfg_);
+    if (!levels) {
+      out_.spins = SpinLoops::kUnknown;
+      out_.why = levels.error().message;
+      return out_;
+    }
+    outermost_ = &levels->front();
+    for (const ptx::LoopLevel& level : *levels) {
+      level_ = &level;
+      look();
+      if (out_.spins == SpinLoops::kUnknown) break;
+    }
+    return out_;
+  }
+
+ private:
+  bool in_loop(std::uint32_t b) const { return level_->in_loop[b]; }
+  std::uint32_t loop_of(std::uint32_t b) const { return level_->loop[b]; }
+  std::uint32_t number(const Statement& s) const {
+    return static_cast<std::uint32_t>(&s - statements_.data());
+  }
+
+  void find_polls();
+  bool polls(std::uint32_t i, bool ordered_loop);
+  bool polls_lock(std::uint32_t i) const;
+  Result<ptx::Divergence> depending(std::vector<std::uint32_t> from) const;
+  template <typename Found>
+  void for_each_exit(const std::vector<std::uint32_t>& from, const Found& found);
+  void look();
+  void look_for_work();
+
+  const ptx::Cfg& cfg_;
+  const ptx::PostDominators& post_dominators_;
+  const Callees& callees_;
+  const std::vector<ptx::Block>& blocks_;
+  const std::vector<Statement>& statements_;
+  LowerIndex lower_;
+  mutable ptx::RegisterTable registers_;  // which it fills as it is asked
+  const Swaps swaps_;
+  const ptx::LoopLevel* outermost_ = nullptr;
+  const ptx::LoopLevel* level_ = nullptr;
+  // Of the level that is looked at.
+  std::vector<std::vector<std::uint32_t>> members_;  // blocks, by loop
+  std::vector<std::uint32_t> sources_;
+  std::vector<std::vector<std::uint32_t>> polls_;  // by loop
+  std::vector<bool> counting_;                     // by loop
+  Waiting out_;
+};
+
+// A look at a lock that an outer loop then tries to take; its holder runs.
+bool Finder::polls_lock(std::uint32_t i) const {
+  const Statement& poll = statements_[i];
+  const std::uint32_t b = cfg_.block_of(i);
+  if (base_opcode(poll.opcode) != "ld" || poll.operands.size() != 2) return false;
+  for (const Statement& s : statements_) {
+    if (s.kind != StatementKind::kInstruction || base_opcode(s.opcode) != "atom" ||
+        (!has_modifier(s.opcode, "cas") && !has_modifier(s.opcode, "exch")) ||
+        s.operands.size() < 3 || s.operands[1] != poll.operands[1])
+      continue;
+    const std::uint32_t at = cfg_.block_of(number(s));
+    if (outermost_->in_loop[at] && outermost_->loop[at] == outermost_->loop[b] &&
+        !(in_loop(at) && loop_of(at) == loop_of(b)))
+      return true;
+  }
+  return false;
+}
+
+bool Finder::polls(std::uint32_t i, bool ordered_loop) {
+  const Statement& s = statements_[i];
+  const std::uint32_t b = cfg_.block_of(i);
+  const bool swap = base_opcode(s.opcode) == "atom" && !block_internal(s) && !only_reads(s, lower_);
+  // A swap that waits for its block's turn; one that retries has a new value to compare each time.
+  if (swap && has_modifier(s.opcode, "cas") && s.operands.size() > 3 &&
+      lower_.index_from(s.operands[2], [&](const Statement& by) {
+        const std::uint32_t at = cfg_.block_of(number(by));
+        return !in_loop(at) || loop_of(at) != loop_of(b);
+      }))
+    return true;
+  if (swap && swaps_.takes_token(i, members_[loop_of(b)])) return true;
+  if (base_opcode(s.opcode) == "atom" && only_reads(s, lower_) && !block_internal(s)) return true;
+  if (reads_others(s, ordered_loop))
+    return !swaps_.only_compared(i, members_[loop_of(b)]) && !polls_lock(i);
+  return calls_what_polls(s, callees_, ordered_loop);
+}
+
+void Finder::find_polls() {
+  members_.assign(blocks_.size(), {});
+  polls_.assign(blocks_.size(), {});
+  counting_.assign(blocks_.size(), false);
+  sources_.clear();
+  std::vector<bool> ordered(blocks_.size());  // by loop
+  for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+    if (!in_loop(b) || !cfg_.reachable(b)) continue;
+    members_[loop_of(b)].push_back(b);
+    for (std::uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i)
+      if (statements_[i].kind == StatementKind::kInstruction &&
+          (orders_memory(statements_[i]) || calls(statements_[i], callees_.orders)))
+        ordered[loop_of(b)] = true;
+  }
+  for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+    if (!in_loop(b) || !cfg_.reachable(b)) continue;
+    for (std::uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i) {
+      const Statement& s = statements_[i];
       if (s.kind != StatementKind::kInstruction) continue;
-      if (advances_counter(s) && !only_reads(s, lower)) counting[component[b]] = true;
-      // A swap that waits for its block's turn; one that retries has a new value to compare each time.
-      const bool turn = base_opcode(s.opcode) == "atom" && has_modifier(s.opcode, "cas") &&
-                        !block_internal(s) && s.operands.size() > 3 &&
-                        lower.index_from(s.operands[2], [&](const Statement& by) {
-                          return component[cfg.block_of(number(by))] != component[b];
-                        });
-      if (!turn && !reads_others(s, ordered[component[b]]) &&
-          !calls_what_polls(s, callees, ordered[component[b]]))
-        continue;
-      sources.push_back(i);
-      polls[component[b]].push_back(i);
+      if (advances_counter(s) && !only_reads(s, lower_)) counting_[loop_of(b)] = true;
+      if (polls(i, ordered[loop_of(b)])) polls_[loop_of(b)].push_back(i);
     }
   }
-  // What depends on `from`, also where it goes through memory of the block on the way: one thread
-  // polls, the others read what it found from shared memory. Only within the loop that polls.
-  const auto depending = [&](std::vector<std::uint32_t> from) {
-    std::vector<bool> polling(blocks.size()), handed(blocks.size());  // by component
-    std::vector<std::uint32_t> returning;                             // calls: they return in memory
-    for (std::uint32_t i : from) {
-      // Not plain loads, which only a fence in the loop makes polls: they are mostly data.
-      const bool call = base_opcode(statements[i].opcode) == "call";
-      const bool swap = has_modifier(statements[i].opcode, "cas") && !block_internal(statements[i]);
-      if (call || swap || reads_others(statements[i], false))
-        polling[component[cfg.block_of(i)]] = true;
-      if (call) returning.push_back(i);
-    }
-    auto dependence = ptx::Divergence::depending_on(cfg, post_dominators, from);
-    for (bool changed = true; changed && dependence;) {
-      changed = false;
-      for (std::uint32_t b = 0; b < blocks.size(); ++b) {
-        const std::uint32_t c = component[b];
-        if (!cfg.reachable(b) || !polling[c] || handed[c]) continue;
-        for (std::uint32_t i = blocks[b].begin; i < blocks[b].end && !handed[c]; ++i) {
-          const Statement& s = statements[i];
-          if (s.kind != StatementKind::kInstruction) continue;
-          if (std::find(returning.begin(), returning.end(), i) != returning.end() ||
-              (hands_on(s) && (dependence->reads_tainted(i) || dependence->in_divergent_region(b))))
-            handed[c] = changed = true;
-        }
-        if (!handed[c]) continue;
-        for (std::uint32_t other = 0; other < blocks.size(); ++other)
-          for (std::uint32_t i = blocks[other].begin;
-               component[other] == c && i < blocks[other].end; ++i)
-            if (statements[i].kind == StatementKind::kInstruction && takes_over(statements[i]))
-              from.push_back(i);
-      }
-      if (changed) dependence = ptx::Divergence::depending_on(cfg, post_dominators, from);
-    }
-    return dependence;
-  };
-  // Whether some way out of a loop depends on what `from` wrote; calls `found` with its block.
-  const auto for_each_exit = [&](const std::vector<std::uint32_t>& from, const auto& found) {
-    if (from.empty()) return;
-    const auto dependence = depending(from);
-    if (!dependence) {
-      out.spins = SpinLoops::kUnknown;
-      out.why = dependence.error().message;
-      return;
-    }
-    for (const ptx::DivergentBranch& branch : dependence->branches()) {
-      if (!in_loop(branch.block)) continue;
-      for (std::uint32_t next : blocks[branch.block].successors)
-        if (component[next] != component[branch.block]) {
-          found(branch.block);
-          break;
-        }
-    }
-  };
+  for (std::uint32_t l = 0; l < members_.size(); ++l) {
+    if (polls_[l].empty() && !members_[l].empty())
+      for (std::uint32_t i : reads_of_standstill(cfg_, registers_, members_[l]))
+        if (!polls_lock(i)) polls_[l].push_back(i);
+    sources_.insert(sources_.end(), polls_[l].begin(), polls_[l].end());
+  }
+}
 
-  // The kernel's own counter of work, perhaps handed round through shared memory.
-  for (std::uint32_t b = 0; b < blocks.size(); ++b) {
-    if (!cfg.reachable(b) || !counting[component[b]]) continue;
-    for (std::uint32_t i = blocks[b].begin; i < blocks[b].end; ++i) {
-      const Statement& s = statements[i];
+// What depends on `from`, also where it goes through memory of the block on the way: one thread
+// polls, the others read what it found from shared memory. Only within the loop that polls.
+Result<ptx::Divergence> Finder::depending(std::vector<std::uint32_t> from) const {
+  std::vector<bool> polling(blocks_.size()), handed(blocks_.size());  // by loop
+  std::vector<std::uint32_t> returning;  // calls: they return in memory
+  for (std::uint32_t i : from) {
+    const std::uint32_t loop = loop_of(cfg_.block_of(i));
+    // Not plain loads beside others, which only a fence in the loop makes polls: they are mostly
+    // data.
+    const bool call = base_opcode(statements_[i].opcode) == "call";
+    const bool swap = has_modifier(statements_[i].opcode, "cas") && !block_internal(statements_[i]);
+    if (call || swap || reads_others(statements_[i], false) ||
+        !reads_of_standstill(cfg_, registers_, members_[loop]).empty())
+      polling[loop] = true;
+    if (call) returning.push_back(i);
+  }
+  auto dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, from);
+  for (bool changed = true; changed && dependence;) {
+    changed = false;
+    for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+      const std::uint32_t c = loop_of(b);
+      if (!cfg_.reachable(b) || !in_loop(b) || !polling[c] || handed[c]) continue;
+      for (std::uint32_t i = blocks_[b].begin; i < blocks_[b].end && !handed[c]; ++i) {
+        const Statement& s = statements_[i];
+        if (s.kind != StatementKind::kInstruction) continue;
+        if (std::find(returning.begin(), returning.end(), i) != returning.end() ||
+            (hands_on(s) && (dependence->reads_tainted(i) || dependence->in_divergent_region(b))))
+          handed[c] = changed = true;
+      }
+      if (!handed[c]) continue;
+      for (std::uint32_t other : members_[c])
+        for (std::uint32_t i = blocks_[other].begin; i < blocks_[other].end; ++i)
+          if (statements_[i].kind == StatementKind::kInstruction && takes_over(statements_[i]))
+            from.push_back(i);
+    }
+    if (changed) dependence = ptx::Divergence::depending_on(cfg_, post_dominators_, from);
+  }
+  return dependence;
+}
+
+// Whether some way out of a loop depends on what `from` wrote; calls `found` with its block.
+template <typename Found>
+void Finder::for_each_exit(const std::vector<std::uint32_t>& from, const Found& found) {
+  if (from.empty()) return;
+  const auto dependence = depending(from);
+  if (!dependence) {
+    out_.spins = SpinLoops::kUnknown;
+    out_.why = dependence.error().message;
+    return;
+  }
+  for (const ptx::DivergentBranch& branch : dependence->branches()) {
+    if (!in_loop(branch.block)) continue;
+    for (std::uint32_t next : blocks_[branch.block].successors)
+      if (!in_loop(next) || loop_of(next) != loop_of(branch.block)) {
+        found(branch.block);
+        break;
+      }
+  }
+}
+
+// The kernel's own counter of work, perhaps handed round through shared memory.
+void Finder::look_for_work() {
+  std::vector<std::uint32_t> counters;
+  for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+    if (!cfg_.reachable(b) || !in_loop(b) || !counting_[loop_of(b)]) continue;
+    for (std::uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i) {
+      const Statement& s = statements_[i];
       if (s.kind != StatementKind::kInstruction) continue;
       if (advances_counter(s) ||
           (base_opcode(s.opcode) == "ld" && has_modifier(s.opcode, "shared")))
         counters.push_back(i);
     }
   }
-  for_each_exit(counters, [&](std::uint32_t b) { out.fetches_work |= counting[component[b]]; });
+  for_each_exit(counters, [&](std::uint32_t b) { out_.fetches_work |= counting_[loop_of(b)]; });
+}
+
+void Finder::look() {
+  find_polls();
+  if (level_ == outermost_) look_for_work();
 
   std::vector<std::uint32_t> exits;
-  for_each_exit(sources, [&](std::uint32_t b) {
-    if (!polls[component[b]].empty()) exits.push_back(b);
+  for_each_exit(sources_, [&](std::uint32_t b) {
+    if (!polls_[loop_of(b)].empty()) exits.push_back(b);
   });
   // Of the values that a loop reads, those that its end depends on.
   const auto only_those_that_matter = [&](std::uint32_t b) {
+    const std::vector<std::uint32_t>& all = polls_[loop_of(b)];
     std::vector<std::uint32_t> matter;
-    for (std::uint32_t i : polls[component[b]]) {
-      bool matters = polls[component[b]].size() > kMostPolls;
-      if (!matters) {
-        const std::vector<std::uint32_t> one{i};
-        for_each_exit(one, [&](std::uint32_t at) { matters |= component[at] == component[b]; });
-      }
+    for (std::uint32_t i : all) {
+      bool matters = all.size() > kMostPolls;
+      if (!matters)
+        for_each_exit({i}, [&](std::uint32_t at) { matters |= loop_of(at) == loop_of(b); });
       if (matters) matter.push_back(i);
     }
     return matter;
   };
   for (std::uint32_t b : exits) {
-    if (out.spins == SpinLoops::kUnknown) break;
+    if (out_.spins == SpinLoops::kUnknown) break;
     const auto polled = only_those_that_matter(b);
     // A loop that draws its own work from a counter ends when there is no more; it waits for no
     // one.
     bool waits = false, for_lower = true;
     for (std::uint32_t i : polled) {
-      const Statement& s = statements[i];
-      if (surely_advances(s, lower)) continue;
+      const Statement& s = statements_[i];
+      if (surely_advances(s, lower_)) continue;
       waits = true;
-      for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower) &&
-                   s.operands.size() > 1 && lower.names_lower(s.operands[1]);
+      for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower_) &&
+                   s.operands.size() > 1 && lower_.names_lower(s.operands[1]);
     }
     if (!waits) continue;
     if (for_lower) {
-      out.spins = SpinLoops::kLowerTasks;
+      out_.spins = SpinLoops::kLowerTasks;
       continue;
     }
-    out.spins = SpinLoops::kUnknown;
-    out.why = "has a loop that waits for a value in global memory (line " +
-              std::to_string(statements[blocks[b].terminator].line) +
-              "), which no block that can run now may ever write";
+    out_.spins = SpinLoops::kUnknown;
+    out_.why = "has a loop that waits for a value in global memory (line " +
+               std::to_string(statements_[blocks_[b].terminator].line) +
+               "), which no block that can run now may ever write";
   }
-  return out;
+}
+
+}  // namespace
+
+Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
+                     const Callees& callees) {
+  return Finder(cfg, post_dominators, callees).run();
 }
 
 }  // namespace sluice::passes

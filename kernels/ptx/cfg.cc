@@ -163,7 +163,8 @@ Result<Cfg> Cfg::build(const Function& function) {
   return cfg;
 }
 
-std::vector<std::uint32_t> strong_components(const Cfg& cfg) {
+std::vector<std::uint32_t> strong_components(
+    const Cfg& cfg, const std::function<bool(std::uint32_t, std::uint32_t)>& edge) {
   const auto& blocks = cfg.blocks();
   const auto n = static_cast<std::uint32_t>(blocks.size());
   constexpr std::uint32_t kUnseen = 0xffffffff;
@@ -181,6 +182,7 @@ std::vector<std::uint32_t> strong_components(const Cfg& cfg) {
       }
       if (next[b] < blocks[b].successors.size()) {
         const std::uint32_t s = blocks[b].successors[next[b]++];
+        if (edge && !edge(b, s)) continue;
         if (index[s] == kUnseen) {
           path.push_back(s);
         } else if (component[s] == kUnseen) {
@@ -201,6 +203,51 @@ std::vector<std::uint32_t> strong_components(const Cfg& cfg) {
     }
   }
   return component;
+}
+
+Result<std::vector<LoopLevel>> loop_levels(const Cfg& cfg) {
+  // Blocks in loops, counted once for each level; compilers' nests need a few times their size.
+  constexpr std::uint64_t kMaxVisits = 20'000'000;
+  const auto& blocks = cfg.blocks();
+  const auto n = static_cast<std::uint32_t>(blocks.size());
+  std::vector<LoopLevel> out;
+  std::vector<bool> entry(n);  // of a loop of this level or one further out: edges to it are cut
+  std::uint64_t visits = 0;
+  for (;;) {
+    const auto edge = [&](std::uint32_t from, std::uint32_t to) {
+      return out.empty() || (out.back().in_loop[from] && out.back().in_loop[to] &&
+                             out.back().loop[from] == out.back().loop[to] && !entry[to]);
+    };
+    LoopLevel level;
+    level.loop = strong_components(cfg, edge);
+    level.in_loop.resize(n);
+    std::vector<std::uint32_t> members(n);
+    for (std::uint32_t c : level.loop) ++members[c];
+    bool any = false;
+    for (std::uint32_t b = 0; b < n; ++b) {
+      const auto& next = blocks[b].successors;
+      level.in_loop[b] = members[level.loop[b]] > 1 ||
+                         (std::find(next.begin(), next.end(), b) != next.end() && edge(b, b));
+      any |= level.in_loop[b];
+    }
+    if (!any && !out.empty()) return out;
+    out.push_back(std::move(level));
+    if (!any) return out;
+    visits += n;
+    if (visits > kMaxVisits) return Error{0, "has loops that are nested too deep to be analysed"};
+    const LoopLevel& now = out.back();
+    std::vector<bool> entered(n);  // by loop
+    for (std::uint32_t b = 0; b < n; ++b) {
+      if (!now.in_loop[b]) continue;
+      bool from_outside = b == cfg.entry();
+      for (std::uint32_t p : blocks[b].predecessors)
+        from_outside |= !now.in_loop[p] || now.loop[p] != now.loop[b];
+      if (from_outside) entry[b] = entered[now.loop[b]] = true;
+    }
+    // What no path enters from outside: any block will do.
+    for (std::uint32_t b = 0; b < n; ++b)
+      if (now.in_loop[b] && !entered[now.loop[b]]) entry[b] = entered[now.loop[b]] = true;
+  }
 }
 
 }  // namespace sluice::ptx

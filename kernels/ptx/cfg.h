@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kernels/ptx/module.h"
@@ -49,7 +50,21 @@ class Cfg {
 };
 
 // Strongly connected components. Returns for each block the number of its component; blocks that
-// lie on no cycle are alone in theirs. Tarjan (1972), without recursion.
-std::vector<std::uint32_t> strong_components(const Cfg& cfg);
+// lie on no cycle are alone in theirs. Tarjan (1972), without recursion. With `edge` only of the
+// edges (from, to) for which it is true.
+std::vector<std::uint32_t> strong_components(
+    const Cfg& cfg, const std::function<bool(std::uint32_t, std::uint32_t)>& edge = {});
+
+// The loops of one depth of nesting: blocks of one loop have the same number, which no block
+// outside has.
+struct LoopLevel {
+  std::vector<std::uint32_t> loop;  // by block
+  std::vector<bool> in_loop;        // by block; false: the number says nothing
+};
+
+// All loops, the outermost first: the loops inside a loop are what is left of it without the edges
+// to its entries (Steensgaard's loop forest, 1993; irreducible loops have several entries). At
+// least one level. An error where the nest is too deep to be analysed in reasonable time.
+Result<std::vector<LoopLevel>> loop_levels(const Cfg& cfg);
 
 }  // namespace sluice::ptx

@@ -91,6 +91,28 @@ TEST(PtxCfg, StrongComponents) {
   EXPECT_NE(component[a.block("C")], component[a.block("D")]);
 }
 
+TEST(PtxCfg, LoopsInsideLoops) {
+  const Analysed a(
+      "A: add.u32 %r1, %r1, 1; B: @%p1 bra B; C: sub.u32 %r1, %r1, 1; D: @%p2 bra C; @%p3 bra A;\n"
+      "E: ret;");
+  const auto levels = loop_levels(a.cfg);
+  ASSERT_TRUE(levels);
+  ASSERT_EQ(levels->size(), 2u);
+  const auto same = [&](int level, std::string_view x, std::string_view y) {
+    return (*levels)[level].loop[a.block(x)] == (*levels)[level].loop[a.block(y)];
+  };
+  EXPECT_TRUE(same(0, "A", "B") && same(0, "B", "C") && same(0, "C", "D"));
+  EXPECT_FALSE((*levels)[0].in_loop[a.block("E")]);
+  EXPECT_FALSE((*levels)[1].in_loop[a.block("A")]);
+  EXPECT_TRUE((*levels)[1].in_loop[a.block("B")]);
+  EXPECT_TRUE(same(1, "C", "D"));
+  EXPECT_FALSE(same(1, "B", "C"));
+  // Two entries, neither of which is before the other: one loop, and none inside it.
+  const Analysed twice("@%p1 bra Y; X: add.u32 %r1, %r1, 1; Y: @%p2 bra X; ret;");
+  EXPECT_EQ(loop_levels(twice.cfg)->size(), 1u);
+  EXPECT_EQ(loop_levels(Analysed("ret;").cfg)->size(), 1u);
+}
+
 TEST(PtxPostDominators, DiamondLoopAndTrap) {
   const Analysed a(
       "@%p1 bra R; L: add.u32 %r1, %r1, 1; bra J; R: sub.u32 %r1, %r1, 1;\n"

@@ -90,6 +90,62 @@ $MEET:
 	bar.sync 0;
 	st.global.u32 [%rd2], %r5;
 	ret;)"},
+      // The same once a round: the loop of the rounds ends by itself, the one inside it does not.
+      {"grid_barrier_every_round", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 3, ".global .u32 came;", R"(
+	mov.u32 %r12, %nctaid.x;
+	mov.u32 %r20, 0;
+$ROUND:
+	mad.lo.u32 %r21, %r20, %r12, %r12;
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $MEET;
+	atom.global.add.u32 %r10, [came], 1;
+$WAIT:
+	ld.volatile.global.u32 %r11, [came];
+	setp.lt.u32 %p2, %r11, %r21;
+	@%p2 bra $WAIT;
+$MEET:
+	bar.sync 0;
+	add.u32 %r20, %r20, 1;
+	setp.lt.u32 %p3, %r20, %r4;
+	@%p3 bra $ROUND;
+	st.global.u32 [%rd2], %r5;
+	ret;)"},
+      // The block before, but of the first one that is the last: nobody's turn comes by itself.
+      {"ring_of_blocks", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 3, "", R"(
+	mov.u32 %r12, %nctaid.x;
+	add.u32 %r10, %r1, %r12;
+	add.s32 %r10, %r10, -1;
+	rem.u32 %r10, %r10, %r12;
+	mul.wide.u32 %rd5, %r10, 4;
+	add.s64 %rd5, %rd0, %rd5;
+	mul.wide.u32 %rd4, %r1, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	setp.ne.u32 %p1, %r1, 0;
+	selp.u32 %r13, 1, 0, %p1;
+	mov.u32 %r20, 0;
+$ROUND:
+	add.u32 %r21, %r20, %r13;
+$WAIT:
+	ld.volatile.global.u32 %r11, [%rd5];
+	setp.lt.u32 %p2, %r11, %r21;
+	@%p2 bra $WAIT;
+	add.u32 %r20, %r20, 1;
+	st.volatile.global.u32 [%rd4], %r20;
+	setp.lt.u32 %p3, %r20, %r4;
+	@%p3 bra $ROUND;
+	ret;)"},
+      // A plain load, which the barrier makes the thread read again, told in shared memory.
+      {"waits_plainly", "opaque", {4, 1, 1}, {64, 1, 1}, 0, 0, ".shared .align 4 .b8 told[4];", R"(
+	setp.eq.u32 %p4, %r0, 0;
+$WAIT:
+	@%p4 ld.global.u32 %r11, [%rd1];
+	@%p4 st.shared.u32 [told], %r11;
+	bar.sync 0;
+	ld.shared.u32 %r10, [told];
+	bar.sync 0;
+	setp.eq.u32 %p3, %r10, 0;
+	@%p3 bra $WAIT;
+	ret;)"},
       {"waits_for_neighbours", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
 	mul.wide.u32 %rd4, %r1, 4;
 	add.s64 %rd4, %rd0, %rd4;

@@ -70,7 +70,8 @@ TEST(PtxRewrite, AskingForTheClusterWindowNeedsNoCluster) {
   EXPECT_EQ(only(kernel_of("mapa.shared::cluster.u32 %r0, %r1, 0;")).code, "cluster");
 }
 
-// A load that fetches again each time is a poll like a volatile one; a plain one is data.
+// A load that fetches again each time is a poll like a volatile one; a plain one is data, unless
+// nothing in the loop can change what it finds.
 TEST(PtxRewrite, LoadsThatFetchAgainArePolls) {
   const auto loop = [](const std::string& load) {
     return kernel_of("$L: " + load + " %r0, [%rd0]; setp.eq.u32 %q0, %r0, 0; @%q0 bra $L;");
@@ -78,7 +79,11 @@ TEST(PtxRewrite, LoadsThatFetchAgainArePolls) {
   EXPECT_EQ(only(loop("ld.global.cv.u32")).code, "waits");
   EXPECT_EQ(only(loop("ld.volatile.global.u32")).code, "waits");
   EXPECT_EQ(only(loop("ld.volatile.shared.u32")).code, "");
-  EXPECT_EQ(only(loop("ld.global.u32")).code, "");
+  EXPECT_EQ(only(loop("ld.global.cg.u32")).code, "waits");
+  EXPECT_EQ(only(loop("bar.sync 0; ld.global.u32")).code, "waits");
+  EXPECT_EQ(only(loop("add.s64 %rd0, %rd0, 4; ld.global.u32")).code, "");
+  EXPECT_EQ(only(loop("st.global.u32 [%rd0], 7; ld.global.u32")).code, "");
+  EXPECT_EQ(only(loop("add.u32 %r1, %r1, 1; setp.gt.u32 %q1, %r1, 9; @%q1 ret; ld.global.u32")).code, "");
 }
 
 // The suite is what the whole project demonstrates eviction with.
@@ -223,6 +228,9 @@ TEST(PtxRewrite, SpinLoops) {
   };
   for (const char* waits :
        {"ld.volatile.global.u32 %r1, [%rd1];", "ld.acquire.gpu.u32 %r1, [%rd1];",
+        "ld.global.u32 %r1, [%rd1];", "mov.u32 %r2, 3; atom.global.cas.b32 %r1, [%rd1], %r2, 3;",
+        // A token that this block does not put back.
+        "atom.global.cas.b32 %r1, [%rd1], 1, 0;", "atom.global.exch.b32 %r1, [%rd1], 0;",
         "ld.relaxed.sys.global.u32 %r1, [%rd1];", "membar.gl; ld.global.u32 %r1, [%rd1];",
         "nanosleep.u32 20; ld.u32 %r1, [%rd1];", "atom.global.or.b32 %r1, [%rd1], 0;",
         "atom.global.cas.b32 %r1, [%rd1], 0, 0;", "membar.gl; ldu.global.u32 %r1, [%rd1];",
@@ -230,10 +238,19 @@ TEST(PtxRewrite, SpinLoops) {
         "multimem.ld_reduce.acquire.gpu.global.add.u32 %r1, [%rd1];"})
     EXPECT_FALSE(only(loop(waits)).evictable) << waits;
   for (const char* goes :
-       {"ld.global.u32 %r1, [%rd1];", "ld.volatile.shared.u32 %r1, [%r2];",
-        "ld.acquire.cta.u32 %r1, [%rd1];", "atom.global.cas.b32 %r1, [%rd1], 0, 1;",
-        "atom.global.exch.b32 %r1, [%rd1], 1;"})
+       {"ld.volatile.shared.u32 %r1, [%r2];", "ld.acquire.cta.u32 %r1, [%rd1];",
+        // What it read is what it swaps: it fails when another one got through.
+        "ld.volatile.global.u32 %r2, [%rd1]; add.u32 %r3, %r2, 1;"
+        "atom.global.cas.b32 %r1, [%rd1], %r2, %r3; setp.ne.u32 %p0, %r1, %r2; @%p0 bra L; mov.u32 %r1, 1;"})
     EXPECT_TRUE(only(loop(goes)).evictable) << goes;
+  // A lock, which is given back; also where it is looked at before it is tried.
+  for (const std::string take : {"atom.global.exch.b32 %r1, [%rd0], 1;", "atom.global.cas.b32 %r1, [%rd0], 0, 1;"})
+    for (const std::string look : {"", "M: ld.volatile.global.u32 %r2, [%rd0]; setp.ne.u32 %q1, %r2, 0; @%q1 bra M;"}) {
+      const std::string lock = "L: " + look + take + "setp.ne.u32 %q0, %r1, 0; @%q0 bra L;";
+      EXPECT_EQ(only(kernel_of(lock + "st.global.u32 [%rd0], 0;")).code, "");
+      EXPECT_EQ(only(kernel_of(lock + "ld.param.u64 %rd1, [p]; st.global.u32 [%rd1], 0;")).code, "");
+      EXPECT_EQ(only(kernel_of(lock)).code, "waits");
+    }
   // A swap that only its block's turn lets succeed; one that takes whatever comes is a retry.
   const std::string turn =
       "mov.u32 %r2, %ctaid.x; add.u32 %r3, %r2, 1; L: atom.global.cas.b32 %r0, [%rd0], %r2, %r3;"
