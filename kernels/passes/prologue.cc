@@ -85,7 +85,7 @@ std::uint32_t where_to_check(const ptx::Function& entry) {
 }  // namespace
 
 Finding run_one_task(Clone& clone) {
-  if (clone.in.module.sm() < 32) return {"target", "is for a GPU without 64-bit atomics"};
+  if (clone.in.module.sm() >= kLeastSm && clone.in.module.sm() < 32) return {"target", "is for a GPU without 64-bit atomics"};
   Admission(clone.options, clone.head).write_entry();
   if (const std::uint32_t at = where_to_check(clone.in.entry); at != clone.in.entry.body_range.begin + 1) {
     Emitter check(clone.in.module, clone.in.prefix);

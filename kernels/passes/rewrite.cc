@@ -255,9 +255,15 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
     }
     out.kernels.push_back(std::move(m.report()));
   }
-  if (version != module.version())  // R15
+  if (!clones.empty()) version = std::max(version, kLeastVersion);  // R15
+  if (version != module.version() && module.version_range().size() != 0)
     clones.replace(module.version_range(),
                    std::to_string(version.major) + "." + std::to_string(version.minor));
+  if (!clones.empty() && module.sm() < kLeastSm) {
+    const auto at = static_cast<std::uint32_t>(module.target().data() - module.text().data());
+    clones.replace({at, at + static_cast<std::uint32_t>(module.target().size())},
+                   "sm_" + std::to_string(kRaisedSm));
+  }
   out.text = clones.apply(module.text(), {0, static_cast<std::uint32_t>(module.text().size())});
   return out;
 }

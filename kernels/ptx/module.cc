@@ -4,6 +4,12 @@
 
 namespace sluice::ptx {
 
+std::string_view Module::target() const {
+  for (std::string_view word : targets_)
+    if (word.starts_with("sm_")) return word;
+  return targets_.empty() ? std::string_view() : targets_[0];
+}
+
 std::uint32_t Module::sm() const {
   std::string_view t = target();
   if (!t.starts_with("sm_")) return 0;

@@ -169,12 +169,14 @@ class Module {
   };
   Version version() const { return version_; }
   // As written: "sm_90a"; the other target words ("debug", "texmode_independent") are in `targets`.
-  std::string_view target() const { return targets_.empty() ? std::string_view() : targets_[0]; }
+  std::string_view target() const;
   const std::vector<std::string_view>& targets() const { return targets_; }
   // 90 for sm_90, sm_90a, sm_90f; 0: not known.
   std::uint32_t sm() const;
-  std::uint32_t address_size() const { return address_size_; }  // 32 or 64; 32 if not given
-  Range version_range() const { return version_range_; }        // of the number; empty if none
+  // 32 or 64. Where it is not given (ISA versions before 2.3 have no directive for it), that of the
+  // first register that holds an address of global memory, as ptxas has it; 64 where there is none.
+  std::uint32_t address_size() const { return address_size_; }
+  Range version_range() const { return version_range_; }  // of the number; empty if none
 
   const std::vector<Item>& items() const { return items_; }
   const std::vector<ModuleDirective>& directives() const { return directives_; }
@@ -196,7 +198,7 @@ class Module {
   std::vector<std::string_view> targets_;
   Version version_;
   Range version_range_;
-  std::uint32_t address_size_ = 32;
+  std::uint32_t address_size_ = 0;  // 0 while it is not known
 };
 
 // PTX integer literals: decimal, 0x, 0b, leading-0 octal, optional `U`; no sign. Writes `value` and

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/ptx/registers.h"
+
 namespace sluice::ptx {
 
 using lexical::kWord;
@@ -32,6 +34,24 @@ Parser::Parser(std::string text) {
   cursor_ = Cursor(text_);
 }
 
+// See Module::address_size().
+static std::uint32_t used_address_size(const Module& module) {
+  for (const Function& f : module.functions())
+    for (const Statement& s : f.statements) {
+      if (s.kind != StatementKind::kInstruction) continue;
+      const std::string_view base = base_opcode(s.opcode);
+      const bool loads = base == "ld" || base == "ldu" || base == "atom";
+      if ((!loads && base != "st" && base != "red") || s.operands.size() <= loads ||
+          has_modifier(s.opcode, "param") || has_modifier(s.opcode, "local") ||
+          s.opcode.find(".shared") != s.opcode.npos)
+        continue;
+      std::size_t at = 0;
+      const std::uint32_t bits = register_bits(f, next_identifier(s.operands[loads], at), s);
+      if (bits == 32 || bits == 64) return bits;
+    }
+  return 64;
+}
+
 Result<Module> Parser::run() {
   if (text_.size() > kMaxTextBytes) return Error{0, "PTX text is larger than 64 MiB"};
   // A NUL would end the text for the driver but not for us: the two must see the same module.
@@ -53,6 +73,7 @@ Result<Module> Parser::run() {
       next += count;
     }
   }
+  if (module_.address_size_ == 0) module_.address_size_ = used_address_size(module_);
   return std::move(module_);
 }
 

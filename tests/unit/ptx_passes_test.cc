@@ -51,8 +51,33 @@ TEST(PtxRewrite, VersionIsRaisedForParametersOnly) {
   EXPECT_TRUE(rewrite_module(with_parameters(fits + 1, "8.4"))->text.starts_with(".version 8.4\n"));
 }
 
+// R15: what clones are made of came with ISA 3.1 and sm_30.
+TEST(PtxRewrite, OldModulesAreRaised) {
+  const auto text = [](const std::string& version, const std::string& target, const std::string& before = "") {
+    return ".version " + version + "\n.target " + target + ", texmode_independent\n" + before + ".entry k() { exit; }";
+  };
+  EXPECT_TRUE(rewrite_module(text("2.0", "sm_20"))->text.starts_with(".version 3.1\n.target sm_35, texmode"));
+  EXPECT_TRUE(rewrite_module(text("4.2", "sm_21"))->text.starts_with(".version 4.2\n.target sm_35, texmode"));
+  EXPECT_TRUE(rewrite_module(text("3.0", "sm_30"))->text.starts_with(".version 3.1\n.target sm_30, texmode"));
+  // Nothing but for clones.
+  EXPECT_TRUE(rewrite_module(text("2.0", "sm_20", ".global .u32 g;"))->kernels[0].evictable);
+  for (const std::string before : {".global .u32 g; .global .u64 at = g;\n", ".reg .u32 r;\n"}) {
+    EXPECT_EQ(rewrite_module(text("2.0", "sm_20", before))->text, text("2.0", "sm_20", before));
+    EXPECT_EQ(only(text("2.0", "sm_20", before)).code, "target");
+  }
+  EXPECT_EQ(only(text("1.4", "sm_13")).code, "target");
+}
+
 TEST(PtxRewrite, ThirtyTwoBitAddressesAreOpaque) {
-  EXPECT_FALSE(only(".version 8.0\n.target sm_90\n.entry k() { ret; }").evictable);
+  const auto with = [](const char* size, const char* bits) {
+    return std::string(".version 8.0\n.target sm_90\n") + size + "\n.shared .u32 s;\n.entry k(.param ." + bits + " p) { .reg ." +
+           bits + " %a; .reg .b32 %r; ld.shared.u32 %r, [%r]; ld.param." + bits + " %a, [p]; st.global.u32 [%a], 1; ret; }";
+  };
+  EXPECT_EQ(only(with(".address_size 32", "u64")).code, "address-size");
+  // As wide as what is used, where it is not given.
+  EXPECT_EQ(only(with("", "b32")).code, "address-size");
+  EXPECT_EQ(only(with("", "u64")).code, "");
+  EXPECT_EQ(only(".version 8.0\n.target sm_90\n.entry k() { ret; }").code, "");
   EXPECT_FALSE(
       only(".version 8.0\n.target weird\n.address_size 64\n.entry k() { ret; }").evictable);
 }
