@@ -1,6 +1,7 @@
 #include "kernels/passes/spin.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "kernels/passes/lower_index.h"
 #include "kernels/passes/standstill.h"
@@ -122,6 +123,11 @@ class Finder {
         swaps_(cfg, registers_) {}
 
   Waiting run() {
+    for (const Statement& s : statements_)
+      if (s.kind == StatementKind::kInstruction && base_opcode(s.opcode) == "atom" &&
+          (has_modifier(s.opcode, "cas") || has_modifier(s.opcode, "exch")) &&
+          s.operands.size() > 2)
+        tried_[s.operands[1]].push_back(number(s));
     const auto levels = ptx::loop_levels(cfg_);
     if (!levels) {
       out_.spins = SpinLoops::kUnknown;
@@ -161,6 +167,7 @@ class Finder {
   LowerIndex lower_;
   mutable ptx::RegisterTable registers_;  // which it fills as it is asked
   const Swaps swaps_;
+  std::unordered_map<std::string_view, std::vector<std::uint32_t>> tried_;  // swaps, by address
   const ptx::LoopLevel* outermost_ = nullptr;
   const ptx::LoopLevel* level_ = nullptr;
   // Of the level that is looked at.
@@ -176,12 +183,10 @@ bool Finder::polls_lock(std::uint32_t i) const {
   const Statement& poll = statements_[i];
   const std::uint32_t b = cfg_.block_of(i);
   if (base_opcode(poll.opcode) != "ld" || poll.operands.size() != 2) return false;
-  for (const Statement& s : statements_) {
-    if (s.kind != StatementKind::kInstruction || base_opcode(s.opcode) != "atom" ||
-        (!has_modifier(s.opcode, "cas") && !has_modifier(s.opcode, "exch")) ||
-        s.operands.size() < 3 || s.operands[1] != poll.operands[1])
-      continue;
-    const std::uint32_t at = cfg_.block_of(number(s));
+  const auto tried = tried_.find(poll.operands[1]);
+  if (tried == tried_.end()) return false;
+  for (std::uint32_t swap : tried->second) {
+    const std::uint32_t at = cfg_.block_of(swap);
     if (outermost_->in_loop[at] && outermost_->loop[at] == outermost_->loop[b] &&
         !(in_loop(at) && loop_of(at) == loop_of(b)))
       return true;

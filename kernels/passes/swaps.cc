@@ -91,6 +91,8 @@ bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& bl
   for (std::size_t k : {1, 2})
     if (!same_every_turn(cfg_, registers_, blocks, atom, s.operands[k])) return false;
   const auto puts_back = [&](std::uint32_t i) {
+    if (left_ == 0) return true;
+    --left_;
     const Statement& other = statements[i];
     if (other.kind != StatementKind::kInstruction) return false;
     const std::string_view base = base_opcode(other.opcode);

@@ -34,6 +34,8 @@ class Swaps {
   bool roots(std::string_view operand, std::vector<std::string_view>& out, int depth) const;
   bool may_be_same_place(std::string_view a, std::string_view b) const;
 
+  // Statements that takes_token() may still look at; then it cannot tell.
+  mutable std::uint64_t left_ = 4'000'000;
   const ptx::Cfg& cfg_;
   ptx::RegisterTable& registers_;
   std::unordered_map<std::string_view, std::vector<const ptx::Statement*>> definitions_;
