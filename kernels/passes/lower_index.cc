@@ -65,6 +65,11 @@ bool LowerIndex::names_lower(std::string_view address) {
   return t.plus_index && !t.minus_index && t.negative && !t.step_up && !t.plus_grid && !t.jumbled;
 }
 
+bool LowerIndex::names_own(std::string_view operand) {
+  const Terms t = of_operand(operand);
+  return t.plus_index && !t.minus_index && !t.negative && !t.step_up && !t.plus_grid && !t.jumbled;
+}
+
 bool LowerIndex::index_from(std::string_view reg,
                             const std::function<bool(const ptx::Statement&)>& where) {
   const auto definitions = definitions_.find(reg);

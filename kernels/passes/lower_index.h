@@ -20,6 +20,8 @@ class LowerIndex {
   explicit LowerIndex(const ptx::Function& function);
   // `address`: an operand such as "[%rd5+256]".
   bool names_lower(std::string_view address);
+  // Whether an operand is the block's index, or a ticket, itself, or grows with it.
+  bool names_own(std::string_view operand);
   // Whether a register is made of the block's index, or of a ticket, and by nothing but `where`.
   bool index_from(std::string_view reg, const std::function<bool(const ptx::Statement&)>& where);
   // Whether an operand is a number, also one that a register only ever gets by `mov`.

@@ -349,8 +349,13 @@ void Finder::look() {
       const Statement& s = statements_[i];
       if (surely_advances(s, lower_)) continue;
       waits = true;
+      // A turn goes round once: in a loop of rounds it comes from higher blocks, too.
+      const bool turn = level_ == outermost_ &&
+                        swaps_.waits_for_turn(
+                            i, members_[loop_of(b)],
+                            [&](std::string_view operand) { return lower_.names_own(operand); });
       for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower_) &&
-                   s.operands.size() > 1 && lower_.names_lower(s.operands[1]);
+                   s.operands.size() > 1 && (turn || lower_.names_lower(s.operands[1]));
     }
     if (!waits) continue;
     if (for_lower) {

@@ -104,10 +104,13 @@ bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& bl
     return other.operands.size() <= address ||
            may_be_same_place(s.operands[1], other.operands[address]);
   };
-  // Everything that can run behind the swap.
-  const std::uint32_t home = cfg_.block_of(atom);
-  for (std::uint32_t i = atom + 1; i < cfg_.blocks()[home].end; ++i)
-    if (puts_back(i)) return false;
+  return !follows(atom, puts_back);
+}
+
+bool Swaps::follows(std::uint32_t statement, const std::function<bool(std::uint32_t)>& what) const {
+  const std::uint32_t home = cfg_.block_of(statement);
+  for (std::uint32_t i = statement + 1; i < cfg_.blocks()[home].end; ++i)
+    if (what(i)) return true;
   std::vector<bool> seen(cfg_.blocks().size());
   std::vector<std::uint32_t> work = cfg_.blocks()[home].successors;
   while (!work.empty()) {
@@ -116,10 +119,60 @@ bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& bl
     if (seen[b]) continue;
     seen[b] = true;
     for (std::uint32_t i = cfg_.blocks()[b].begin; i < cfg_.blocks()[b].end; ++i)
-      if (puts_back(i)) return false;
+      if (what(i)) return true;
     work.insert(work.end(), cfg_.blocks()[b].successors.begin(), cfg_.blocks()[b].successors.end());
   }
-  return true;
+  return false;
+}
+
+bool Swaps::waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+                           const std::function<bool(std::string_view)>& is_index) const {
+  const auto& statements = cfg_.function().statements;
+  const Statement& read = statements[load];
+  if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2) return false;
+  std::vector<const Statement*> loop;
+  for (std::uint32_t b : blocks)
+    for (std::uint32_t i = cfg_.blocks()[b].begin; i < cfg_.blocks()[b].end; ++i)
+      if (statements[i].kind == StatementKind::kInstruction) loop.push_back(&statements[i]);
+  std::unordered_set<std::string_view> copies{read.operands[0]};
+  bool asked = false;
+  for (std::size_t before = 0; before != copies.size();) {
+    before = copies.size();
+    for (const Statement* s : loop) {
+      const std::string_view base = base_opcode(s->opcode);
+      if (base == "call") return false;
+      if (base == "mov" && s->operands.size() == 2 && copies.count(s->operands[1]) != 0) {
+        copies.insert(s->operands[0]);
+        continue;
+      }
+      std::size_t uses = 0;
+      for (std::size_t k = ptx::effect_of(*s) == ptx::Effect::kNone ? 0 : 1; k < s->operands.size();
+           ++k)
+        for_each_name(s->operands[k], [&](std::string_view name) { uses += copies.count(name); });
+      if (uses == 0) continue;
+      if (base != "setp" || s->operands.size() != 3 || uses != 1 ||
+          (!has_modifier(s->opcode, "eq") && !has_modifier(s->opcode, "ne")))
+        return false;
+      const std::string_view other = s->operands[copies.count(s->operands[1]) != 0 ? 2 : 1];
+      const auto by = definitions_.find(other);
+      if (by == definitions_.end() || !is_index(other)) return false;
+      for (const Statement* d : by->second)
+        if (std::find(loop.begin(), loop.end(), d) != loop.end()) return false;
+      asked = true;
+    }
+  }
+  return asked && follows(load, [&](std::uint32_t i) {
+           const Statement& s = statements[i];
+           if (s.kind != StatementKind::kInstruction) return false;
+           const std::string_view base = base_opcode(s.opcode);
+           const std::size_t address = base == "atom" ? 1 : 0;
+           if ((base != "st" && base != "red" && base != "atom") || s.operands.size() <= address)
+             return false;
+           if (s.operands[address] == read.operands[1]) return true;
+           std::vector<std::string_view> of_read, of_write;
+           return roots(read.operands[1], of_read, 0) && roots(s.operands[address], of_write, 0) &&
+                  !of_read.empty() && of_read == of_write;
+         });
 }
 
 bool Swaps::only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {

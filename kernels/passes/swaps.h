@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -28,8 +29,15 @@ class Swaps {
   // the loop compares with, or makes its new value of: who fails, fails because another one got
   // through. No where that cannot be told.
   bool only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
+  // Whether the value that `load` reads is only ever asked whether it is the block's own number
+  // (`is_index`), and the block passes the turn on behind the loop: serial split-K and the like. No
+  // where that cannot be told.
+  bool waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+                      const std::function<bool(std::string_view)>& is_index) const;
 
  private:
+  // Whether `what` is true of a statement that can run behind `statement`.
+  bool follows(std::uint32_t statement, const std::function<bool(std::uint32_t)>& what) const;
   // The parameters and variables that an address is made of; false where it may be anything.
   bool roots(std::string_view operand, std::vector<std::string_view>& out, int depth) const;
   bool may_be_same_place(std::string_view a, std::string_view b) const;

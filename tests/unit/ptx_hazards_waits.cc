@@ -75,6 +75,61 @@ $NEXT:
 	bra $NEXT;
 $END:
 	ret;)"},
+      // Waits until it is the block's own turn, and passes it on: serial split-K.
+      {"waits_for_its_turn", "in-order", {3, 2, 4}, {64, 1, 1}, 0, 0, "", R"(
+	mov.u32 %r20, %ctaid.z;
+	mov.u32 %r21, %ctaid.y;
+	mov.u32 %r22, %nctaid.x;
+	mad.lo.u32 %r21, %r21, %r22, %r1;
+	mul.wide.u32 %rd4, %r21, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	mad.lo.u32 %r23, %r21, %r2, %r0;
+	mul.wide.u32 %rd5, %r23, 4;
+	add.s64 %rd5, %rd0, %rd5;
+	setp.ne.u32 %p4, %r0, 0;
+	mov.u32 %r11, -1;
+	bra $ASK;
+$LOOK:
+	ld.acquire.gpu.global.u32 %r11, [%rd4];
+$ASK:
+	setp.ne.u32 %p3, %r11, %r20;
+	bar.red.and.pred %p2, 0, %p3;
+	@!%p2 bra $MINE;
+	@%p4 bra $ASK;
+	bra $LOOK;
+$MINE:
+	bar.sync 0;
+	ld.global.u32 %r10, [%rd5+4096];
+	mad.lo.u32 %r10, %r10, 3, %r20;
+	st.global.u32 [%rd5+4096], %r10;
+	bar.sync 0;
+	@%p4 bra $END;
+	add.u32 %r20, %r20, 1;
+	st.release.gpu.global.u32 [%rd4], %r20;
+$END:
+	ret;)"},
+      // The last block deals the turns out.
+      {"waits_for_the_dealer", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+	mov.u32 %r12, %nctaid.x;
+	sub.u32 %r12, %r12, 1;
+	setp.eq.u32 %p1, %r1, %r12;
+	@%p1 bra $DEAL;
+$WAIT:
+	ld.volatile.global.u32 %r11, [%rd0];
+	setp.ne.u32 %p2, %r11, %r1;
+	@%p2 bra $WAIT;
+	atom.global.add.u32 %r10, [%rd1], 1;
+	ret;
+$DEAL:
+	st.volatile.global.u32 [%rd0], %r12;
+	sub.u32 %r12, %r12, 1;
+$DONE:
+	ld.volatile.global.u32 %r11, [%rd1];
+	setp.eq.u32 %p2, %r11, 0;
+	@%p2 bra $DONE;
+	setp.ne.u32 %p2, %r12, 0;
+	@%p2 bra $DEAL;
+	ret;)"},
       // Waiting that never ends once blocks leave.
       {"grid_barrier", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 came;", R"(
 	setp.ne.u32 %p1, %r0, 0;
