@@ -109,6 +109,10 @@ ModuleFacts::ModuleFacts(const ptx::Module& module) : module_(module) {
     const auto [it, fresh] = by_name_.emplace(f.name, &f);
     if (!fresh && f.has_body) it->second = &f;
   }
+  for (const auto& [name, means] : module.aliases()) {
+    const Function* function = definition(means);
+    if (function != nullptr && function->has_body) by_name_[name] = function;
+  }
   for (const Variable& v : module.variables()) {
     variables_.insert(v.name);
     if (v.space == Space::kShared) shared_.emplace(v.name, &v);

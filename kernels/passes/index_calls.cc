@@ -22,6 +22,9 @@ class Calls {
     for (const ptx::Function* f : clone.in.facts.index_functions)
       copies_[f->name] =
           clone.name("~f") + std::to_string(clone.in.number) + "_" + std::to_string(copies_.size());
+    for (const auto& [name, means] : clone.in.module.aliases())
+      if (const auto copy = copies_.find(means); copy != copies_.end())
+        copies_.emplace(name, copy->second);
   }
 
   Finding run() {

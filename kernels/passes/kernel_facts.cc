@@ -100,6 +100,9 @@ ModuleFacts::Reach ModuleFacts::functions_that(bool (*does)(const ptx::Statement
     }
   };
   reach();
+  for (const auto& [name, means] : module_.aliases())
+    if (out.functions.count(means) != 0 && out.functions.insert(name).second) work.push_back(name);
+  reach();
   out.by_pointer = std::any_of(address_taken_.begin(), address_taken_.end(),
                                [&](const Function* f) { return out.functions.count(f->name) != 0; });
   if (!out.by_pointer) return out;

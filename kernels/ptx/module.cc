@@ -2,12 +2,27 @@
 
 #include <limits>
 
+#include "kernels/ptx/registers.h"
+
 namespace sluice::ptx {
 
 std::string_view Module::target() const {
   for (std::string_view word : targets_)
     if (word.starts_with("sm_")) return word;
   return targets_.empty() ? std::string_view() : targets_[0];
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> Module::aliases() const {
+  std::vector<std::pair<std::string_view, std::string_view>> out;
+  for (const ModuleDirective& d : directives_) {
+    if (d.name != ".alias") continue;
+    const std::string_view text = text_of(d.range);
+    std::size_t at = d.name.size();
+    const std::string_view name = next_identifier(text, at);
+    const std::string_view means = next_identifier(text, at);
+    if (!means.empty()) out.emplace_back(name, means);
+  }
+  return out;
 }
 
 std::uint32_t Module::sm() const {

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mediator/base/result.h"
@@ -182,6 +183,8 @@ class Module {
   const std::vector<ModuleDirective>& directives() const { return directives_; }
   const std::vector<Variable>& variables() const { return variables_; }
   const std::vector<Function>& functions() const { return functions_; }
+  // The pairs {name, function that it means} of `.alias NAME, FUNCTION;`.
+  std::vector<std::pair<std::string_view, std::string_view>> aliases() const;
   // The definition if there is one, otherwise a declaration, otherwise null.
   const Function* find_function(std::string_view name) const;
 

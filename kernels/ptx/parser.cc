@@ -154,6 +154,15 @@ bool Parser::skip_unknown(std::uint32_t begin) {
 bool Parser::module_item() {
   const std::uint32_t begin = cursor_.position();
   std::string_view linkage;
+  if (cursor_.peek() == '@' && cursor_.peek_next() == '@') {
+    // `@@DWARF ...`, which ends with its line: debug information of ISA versions before 2.0.
+    while (!cursor_.at_end() && cursor_.peek() != '\n') cursor_.advance();
+    const Range line{begin, cursor_.position()};
+    module_.items_.push_back(
+        {Item::Kind::kDirective, static_cast<std::uint32_t>(module_.directives_.size()), line});
+    module_.directives_.push_back({slice(begin, begin + 2), line_at(begin), line});
+    return true;
+  }
   std::string_view word = cursor_.take_dot_word();
   while (is_linkage(word)) {
     linkage = word;

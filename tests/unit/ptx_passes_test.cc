@@ -245,6 +245,23 @@ TEST(PtxRewrite, CollectivesBeforeABarrierArePlain) {
   EXPECT_STREQ(tier("bar.sync 1, 64; "), "lane-masks");
 }
 
+// R11: by another name, too.
+TEST(PtxRewrite, AliasesMeanTheirFunctions) {
+  const auto made = rewrite_module(
+      std::string(kHead) + ".func f() { .reg .b32 %r; mov.u32 %r, %ctaid.x; ret; }\n.func g();\n.func h();\n"
+      ".alias g, f;\n.entry k() { call g; ret; }\n.entry j() { call h; ret; }");
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->kernels[0].tier, Tier::kPlain);
+  EXPECT_EQ(made->kernels[1].code, "call-unknown");
+  // Every clone calls its copy of f, which has its index.
+  std::size_t originals = 0;
+  for (std::size_t at = made->text.find("call g"); at != std::string::npos; at = made->text.find("call g", at + 1))
+    ++originals;
+  EXPECT_EQ(originals, 1u);
+  EXPECT_EQ(only(std::string(kHead) + ".func w() { .reg .pred %p; .reg .b32 %r; .reg .b64 %rd; M: ld.volatile.global.u32 %r, [%rd]; "
+                 "setp.eq.u32 %p, %r, 0; @%p bra M; ret; }\n.func g();\n.alias g, w;\n.entry k() { call g; ret; }").code, "waits");
+}
+
 TEST(PtxRewrite, SpinLoops) {
   const auto loop = [](const std::string& load) {
     return std::string(kHead) + ".entry k(.param .u64 p) { .reg .pred %p<2>; .reg .b32 %r<4>; " +

@@ -180,6 +180,16 @@ TEST(PtxScanner, UnknownThingsAreKept) {
   EXPECT_EQ(*printed, text);
 }
 
+// The debug information of ISA versions before 2.0 ends with its line.
+TEST(PtxScanner, OldDebugInformationIsKept) {
+  const std::string text = ".version 1.4\n@@DWARF .section .debug_info,\"\",@progbits {\n\t@@DWARF .byte 1\n.entry k() { ret; }";
+  const Module m = parse(text);
+  EXPECT_EQ(m.directives().size(), 3u);
+  EXPECT_EQ(m.directives().back().line, 3u);
+  EXPECT_EQ(m.functions().size(), 1u);
+  EXPECT_EQ(*print(m), text);
+}
+
 TEST(PtxScanner, ErrorsNameTheirPlace) {
   EXPECT_EQ(error_of(".version 8.0\n  mov"), "line 2, column 3: expected a directive");
   EXPECT_EQ(error_of(".version x"), "line 1, column 10: expected a version number such as 9.0");
