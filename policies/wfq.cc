@@ -197,8 +197,7 @@ class Wfq final : public Policy {
   uint64_t least_quantum() const { return least_quantum(handover_ns_); }
   uint64_t least_quantum(double handover_ns) const {
     const double from_handover = config_.handover_loss > 0 ? handover_ns / config_.handover_loss : 0.0;
-    return std::min(std::max(config_.min_quantum_ns, static_cast<uint64_t>(from_handover)),
-                    config_.max_quantum_ns);
+    return std::max(std::min(std::max(config_.min_quantum_ns, static_cast<uint64_t>(from_handover)), config_.max_quantum_ns), kTickNs);
   }
   // The holder's part of the latency target by weight: who is owed little gets it in short turns, or a
   // single one would put it ahead for long.
@@ -216,8 +215,8 @@ class Wfq final : public Policy {
     // With what it takes to leave, which is charged too. Few turns in a second are left as they are: fitted, they would grow much.
     const double turn = std::max(wanted, static_cast<double>(least_quantum(turn_handover_ns_))) + turn_handover_ns_;
     const double owed = part * kWindowNs, turns = std::floor(owed / turn);
-    if (turns >= kFewTurns) return std::min(static_cast<uint64_t>(owed / turns), config_.max_quantum_ns);
-    return std::min(static_cast<uint64_t>(light_turn(owed, turn)), config_.max_quantum_ns);
+    if (turns >= kFewTurns) return std::min(static_cast<uint64_t>(owed / turns), std::max(config_.max_quantum_ns, kTickNs));
+    return std::min(static_cast<uint64_t>(light_turn(owed, turn)), std::max(config_.max_quantum_ns, kTickNs));
   }
   // Of one that is owed so little in a second that it holds less than kFewTurns of `turn`: up to as many shorter ones. They are few
   // and cost all together what handover_loss leaves; each is some hand-overs long at least. Once their cost is known.
@@ -261,6 +260,8 @@ class Wfq final : public Policy {
 
   // Hand-overs before the least quantum that short launches may cost: handover_loss of the time, kShortBurst at once.
   static constexpr double kPreciseNs = 10e6;
+  // No turn is shorter, whatever the configuration says: with turns of nothing it would be asked again at the same time for ever.
+  static constexpr uint64_t kTickNs = 10'000;
   static constexpr double kWindowNs = 1e9;
   static constexpr double kFewTurns = 3;
   static constexpr uint32_t kKnownHandovers = 16;

@@ -2,13 +2,14 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>
 
 #include <cmath>
 #include <map>
 #include <set>
 #include <vector>
+
+#include "policies/sim/strict_json.h"
 
 namespace json = boost::json;
 
@@ -98,7 +99,7 @@ class Reader {
     else wrong(where, "must be a number");
     if (!(d >= least && d <= most)) {
       char range[80];
-      std::snprintf(range, sizeof range, "must be %g to %g", least, most);
+      std::snprintf(range, sizeof range, "must be %.10g to %.10g", least, most);
       wrong(where, range);
     }
     return d;
@@ -166,6 +167,7 @@ using Names = std::map<std::string, uint32_t, std::less<>>;
 
 uint32_t by_name(Reader& r, std::string_view key, const Names& names, const char* what) {
   const std::string name = r.text(key);
+  if (name.empty()) wrong(r.at(key), "is missing: the name of a " + std::string(what));
   const auto it = names.find(name);
   if (it == names.end()) wrong(r.at(key), "there is no " + std::string(what) + " '" + name + "'");
   return it->second;
@@ -205,6 +207,8 @@ Program program(const json::value& v, const std::string& where, const Names& vgp
     p.offsets_ns.push_back(static_cast<uint64_t>(
         Reader::number_of(x, place, 0, static_cast<double>(kMaxTimeNs) / kMs) * kMs + 0.5));
   });
+  if (p.arrival == ArrivalKind::kOffsets && p.offsets_ns.empty())
+    wrong(r.at("offsets_ms"), "is missing or empty: when the runs of the arrival 'offsets' begin");
   if (p.arrival != ArrivalKind::kOffsets && !p.offsets_ns.empty())
     wrong(r.at("offsets_ms"), "is for the arrival 'offsets'");
   p.runs = r.whole<uint64_t>("runs", 1, 0, 1e12);
@@ -215,7 +219,9 @@ Program program(const json::value& v, const std::string& where, const Names& vgp
   uint32_t bounds[2] = {0, 0};
   size_t given = 0;
   r.each("priority_range", 2, [&](const json::value& x, const std::string& place) {
-    bounds[given++] = static_cast<uint32_t>(Reader::number_of(x, place, 0, kPriorityLevels - 1));
+    const double level = Reader::number_of(x, place, 0, kPriorityLevels - 1);
+    if (level != std::floor(level)) wrong(place, "must be a whole number");
+    bounds[given++] = static_cast<uint32_t>(level);
   });
   if (given == 1) wrong(r.at("priority_range"), "needs two numbers");
   p.priority_lo = bounds[0];
@@ -266,6 +272,9 @@ FileWorkload read(const json::value& v) {
   Workload& w = file.workload;
   w.name = r.text("name", "unnamed");
   file.baseline = r.text("baseline", "fcfs");
+  if (!find_policy(file.baseline)) wrong(r.at("baseline"), "there is no policy '" + file.baseline + "'");
+  for (const char* list : {"kernels", "vgpus", "programs"})
+    if (!r.find(list)) wrong(r.at(list), "is missing: a workload has kernels, vgpus and programs");
   if (const json::value* g = r.find("gpu")) w.gpu = gpu(*g, w.config);
   if (const json::value* c = r.find("config")) read_config(*c, w.config);
   Names kernels, vgpus, programs;
@@ -306,13 +315,10 @@ FileWorkload read(const json::value& v) {
 
 sluice::Result<FileWorkload> parse_workload(std::string_view text) {
   if (text.size() > kMaxWorkloadBytes) return Error{0, "the file is too large for a workload"};
-  json::error_code error;
-  json::parse_options options;
-  options.max_depth = 16;
-  const json::value v = json::parse(json::string_view(text.data(), text.size()), error, {}, options);
-  if (error) return Error{0, "not JSON: " + error.message()};
+  auto v = parse_strict(text);
+  if (!v) return v.error();
   try {
-    return read(v);
+    return read(*v);
   } catch (const Wrong& e) {
     return Error{0, e.message};
   }

@@ -38,9 +38,9 @@ std::string check_workload(const Workload& w) {
   for (size_t i = 0; i < w.kernels.size(); ++i) {
     const Kernel& k = w.kernels[i];
     const std::string me = named("kernel", i, k.name);
-    if (k.alone_ns == 0 || k.alone_ns > kMaxKernelNs) return me + ": alone time out of range";
+    if (k.alone_ns == 0 || k.alone_ns > kMaxKernelNs) return me + ": its time alone must be 1 ns to 1000 s";
     for (uint64_t t : {k.task_ns, k.drain_ns, k.save_ns, k.restore_ns, k.relaunch_ns})
-      if (t > kMaxKernelNs) return me + ": a time out of range";
+      if (t > kMaxKernelNs) return me + ": one of its times is longer than 1000 s";
     if (k.tasks == 0 || k.blocks_per_sm == 0) return me + ": tasks and blocks per SM must not be 0";
     if (k.width_sms > kMaxSms) return me + ": width out of range";
     if (!(k.alone_cv >= 0 && k.alone_cv <= 10)) return me + ": variation must be 0 to 10";
@@ -51,7 +51,7 @@ std::string check_workload(const Workload& w) {
     const Program& p = w.programs[i];
     const std::string me = named("program", i, p.name);
     if (p.vgpu >= w.vgpus.size()) return me + ": no such vGPU";
-    if (p.steps.empty()) return me + ": it has no steps";
+    if (p.steps.empty()) return me + ": it has no kernel and no steps";
     for (const Step& s : p.steps) {
       if (s.kernel >= w.kernels.size()) return me + ": no such kernel";
       if (s.launches == 0) return me + ": a step without launches";

@@ -79,6 +79,36 @@ with tempfile.TemporaryDirectory() as d:
         code, out, err = run(*args)
         check(f"{what}: exit status {code}, stderr {err!r}", code == 1 and err.strip())
         check(f"{what}: an empty message", len(err.strip()) > 10)
+    for what, (text, args) in {
+            "a directory": ("is a directory", ["-w", d + "/dir.json"]),
+            "a directory for a trace": ("is a directory", ["-w", d + "/dir.jsonl"]),
+            "a key twice": ("'name' is there twice at line 1, column 20", ["-w", file("i.json", '{"name": "x", "name": "y"}')]),
+            "cut off": ("ends too early", ["-w", file("j.json", '{"name": "x", ')]),
+            "a missing comma": ("line 2, column 1", ["-w", file("k.json", '{"name": "x"\n"gpu": {}}')]),
+            "all beside others": ("stands alone", ["-w", "mixed", "-p", "all", "wfq"]),
+            "a plot without a name": ("--plot", ["-w", "mixed", "--plot", ""])}.items():
+        for kind in (".json", ".jsonl"):
+            os.makedirs(d + "/dir" + kind, exist_ok=True)
+        code, out, err = run(*args)
+        check(f"{what}: exit status {code}, stderr {err!r}", code == 1 and text in err)
+
+    # Odd and legal: nobody breaks the contract or leaves work for ever, and the simulation ends.
+    def two(gpu, x=None, y=None, k=None, **rest):
+        return {"gpu": {"sms": 8, "signal_us": 3, "start_us": 4, **gpu}, "horizon_ms": 50,
+                "kernels": [{"name": "k", "alone_us": 400, "tasks": 800, **(k or {})}],
+                "vgpus": [{"name": "x", "weight": 1}, {"name": "y", "weight": 1000}],
+                "programs": [{"name": n, "vgpu": n, "kernel": "k", **(p or {"arrival": "backlog", "runs": 0})} for n, p in (("x", x), ("y", y))], **rest}
+    machines = {"whole": {}, "parts": {"spatial": True}, "slices": {"preemptor": "proportional", "switch_us": 50},
+                "one SM": {"sms": 1}, "context switch": {"mechanism": "context-switch"}}
+    at_once = {"arrival": "offsets", "offsets_ms": [0, 0, 0, 5, 5]}
+    for machine, gpu in machines.items():
+        for shape, o in {
+                "at the same instant": two(gpu, at_once, at_once), "no pause between": two(gpu, {"runs": 9}, {"runs": 9}),
+                "opaque": two(gpu, k={"evictable": False}), "giant": two(gpu, k={"alone_us": 9e8, "tasks": 4_000_000_000}),
+                "1 ns": two(gpu, k={"alone_us": 0.001, "tasks": 1}, horizon_ms=1),
+                "quanta of nothing": two(gpu, config={"handover_loss": 0, "min_quantum_ms": 0, "max_quantum_ms": 0, "latency_target_ms": 0, "short_gap_ms": 0})}.items():
+            code, out, err = run("-w", file("odd.json", json.dumps(o)), "-p", "all", "--json")
+            check(f"{machine}, {shape}: exit status {code}, {err!r}", code == 0 and len(out.splitlines()) >= 2)
 
     trace, plot = os.path.join(d, "t.jsonl"), os.path.join(d, "p.svg")
     code, out, err = run("-w", "frs", "--runs", "2", "-p", "frs", "-p", "wfq", "--trace", trace, "--plot", plot)

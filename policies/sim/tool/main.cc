@@ -7,11 +7,12 @@
 #include <boost/json/serialize.hpp>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "policies/sim/json_workload.h"
 #include "policies/sim/metrics.h"
@@ -24,10 +25,29 @@ using namespace sluice::policy::sim;
 
 namespace {
 
+// Of a file that is read: some ten million lines of a trace.
+constexpr size_t kMaxFileBytes = 1024u << 20;
+
 struct Chosen {
   const WorkloadRow* row = nullptr;  // built in; otherwise:
   FileWorkload file;
 };
+
+// All of a file. Bounded, since the name may lead to a device that never ends.
+sluice::Result<std::string> read_file(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return sluice::Error{0, path + ": is a directory; give a file"};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return sluice::Error::from_errno(path);
+  std::string text;
+  char block[65536];
+  while (in.read(block, sizeof block), in.gcount() > 0) {
+    text.append(block, static_cast<size_t>(in.gcount()));
+    if (text.size() > kMaxFileBytes) return sluice::Error{0, path + ": is larger than " + std::to_string(kMaxFileBytes >> 20) + " MiB"};
+  }
+  if (in.bad()) return sluice::Error::from_errno(path);
+  return text;
+}
 
 sluice::Result<Chosen> choose(const std::string& name) {
   Chosen c;
@@ -35,16 +55,14 @@ sluice::Result<Chosen> choose(const std::string& name) {
   const bool is_trace = name.ends_with(".jsonl");
   if (!is_trace && !name.ends_with(".json"))
     return sluice::Error{0, "there is no workload '" + name + "' (see --list; files end in .json or .jsonl)"};
-  std::ifstream in(name, std::ios::binary);
-  if (!in) return sluice::Error::from_errno(name);
-  std::ostringstream text;
-  text << in.rdbuf();
+  auto text = read_file(name);
+  if (!text) return text.error();
   if (is_trace) {
-    auto w = parse_trace(text.str());
+    auto w = parse_trace(*text);
     if (!w) return std::move(w).error().with_context(name);
     c.file.workload = std::move(*w);
   } else {
-    auto w = parse_workload(text.str());
+    auto w = parse_workload(*text);
     if (!w) return std::move(w).error().with_context(name);
     c.file = std::move(*w);
   }
@@ -173,12 +191,11 @@ bool write_file(const std::string& path, const std::string& text) {
 
 // A file that is not there is a model that knows nothing.
 sluice::Result<void> read_model(const std::string& path, sluice::policy::DurationModel& model) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in && errno == ENOENT) return {};
-  if (!in) return sluice::Error::from_errno(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  auto read = model.restore(text.str());
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  auto text = read_file(path);
+  if (!text) return text.error();
+  auto read = model.restore(*text);
   if (!read) return std::move(read).error().with_context(path);
   return {};
 }
@@ -236,12 +253,16 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "sluice-sim: {}\n", e.message);
     return 1;
   };
+  for (const auto& [option, path] : {std::pair{"--plot", &plot}, {"--trace", &trace}, {"--model", &model_file}})
+    if (app.count(option) && path->empty()) return fail({0, std::string(option) + ": which file?"});
   if (workload.empty()) return fail({0, "which workload? (--workload NAME; --list shows them)"});
   auto chosen = choose(workload);
   if (!chosen) return fail(chosen.error());
   const Workload first = chosen->row ? chosen->row->make(0, seed) : chosen->file.workload;
   if (policies.empty()) policies = {"wfq"};
-  if (policies == std::vector<std::string>{"all"}) {
+  if (const bool all = std::find(policies.begin(), policies.end(), "all") != policies.end(); all && policies.size() > 1)
+    return fail({0, "--policy all stands alone"});
+  else if (all) {
     policies.clear();
     for (const Registration& row : registry())
       if (first.gpu.preemptor == PreemptorKind::kExclusive ? row.exclusive : row.proportional)
