@@ -13,7 +13,7 @@
 //   - The quantum is at least the measured hand-over / handover_loss. Above that a turn is as short as kCheapLoss of the time in
 //     hand-overs allows, but no shorter than its part by weight of kPreciseNs (a second holds a turn more or less of each: n turns
 //     of 10 ms / n are 1 % of it) and no longer than its part of latency_target; min and max bound it.
-//     A waiting vGPU that was due before the holder's turn (it came back owed) waits for that least quantum only.
+//     A waiting vGPU that was due before the holder's turn (it came back owed) waits for that least quantum at most.
 //   - Short launches are protected, where the driver tells launches and their predicted times: a vGPU whose
 //     work since it turned busy fits into the least quantum, and will not take it further than that ahead of V, goes
 //     before the others, shortest first; and a holder whose known rest is shorter than a hand-over may end it. Eligibility by V bounds what this
@@ -21,7 +21,10 @@
 //     and then waits like everybody. The holder makes room as soon as it had a hand-over's length, if the hand-overs that
 //     handover_loss allows have not been spent on short ones yet (a token bucket); after its least quantum otherwise.
 //   - Disengaged: while one vGPU alone has work there is no timer and nothing to decide.
-//   - Who turns idle while others wait loses the GPU at once (work conservation).
+//   - Who turns idle while others wait loses the GPU at once (work conservation), unless it is its turn still and by experience it is
+//     back sooner than the GPU could be given away: a tenant that waits after each of its launches. It keeps it then and pays for it; all
+//     such waiting costs kIdleLoss of the time at most. If it waits longer it is owed when it comes back, and the holder makes room as
+//     for a short launch, out of the same budget.
 //   - Priorities are strict: a higher level runs first and takes the GPU at once; V and quantum are
 //     each level's own. Starving lower levels is then what the operator asked for.
 // Time that a vGPU takes to leave (or a long opaque launch) is charged to it like any other, without
@@ -57,10 +60,11 @@ class Wfq final : public Policy {
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
     clock_.add(now_ns, v, share);
-    if (v >= turn_of_.size()) turn_of_.resize(v + 1), due_.resize(v + 1), known_.resize(v + 1), spent_.resize(v + 1);
+    if (v >= turn_of_.size()) turn_of_.resize(v + 1), due_.resize(v + 1), known_.resize(v + 1), spent_.resize(v + 1), pauses_.resize(v + 1);
     turn_of_[v] = 0;
     due_[v] = clock_[v].vtime;
     known_[v] = spent_[v] = 0;
+    pauses_[v] = {};
   }
 
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
@@ -80,8 +84,10 @@ class Wfq final : public Policy {
 
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (clock_[v].busy) return;
+    const uint64_t gap_ns = end_pause(now_ns, v);
+    const int64_t before = clock_[v].vtime;
     clock_.turn_busy(now_ns, v);
-    due_[v] = clock_[v].vtime;
+    due_[v] = gap_ns ? due_[v] + clock_[v].vtime - before : clock_[v].vtime;  // the turn goes on
     if (v != holder_) wait(v);
     decide(now_ns, out);
   }
@@ -102,14 +108,19 @@ class Wfq final : public Policy {
 
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (!clock_[v].busy) return;
+    const bool kept = v == holder_ && !leaving_ && is_worth_keeping(now_ns, v);
     clock_.turn_idle(now_ns, v);
     if (waiting(v).contains(v)) stop_waiting(v);
     known_[v] = spent_[v] = 0;
+    pauses_[v].since_ns = now_ns;
+    pauses_[v].charged_sm_ns = 0;
+    kept_until_ns_ = kept ? now_ns + kept_for_ns(v) : 0;
     decide(now_ns, out);
   }
 
   void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
     const int64_t back = clock_.charge(v, usage.sm_ns);
+    if (!clock_[v].busy) pauses_[v].charged_sm_ns += usage.sm_ns;
     if (v == holder_ && clock_[v].busy) {
       known_[v] -= std::min(known_[v], usage.sm_ns);
       spent_[v] = std::min(spent_[v] + std::min(usage.sm_ns, FairClock::kMaxUsage), FairClock::kMaxUsage);
@@ -126,6 +137,7 @@ class Wfq final : public Policy {
 
   void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override {
     if (v != holder_) return;
+    stop_keeping(now_ns);
     if (clock_[v].busy) due_[v] = next_due();
     holder_ = kNoVgpu;
     leaving_ = false;
@@ -290,7 +302,11 @@ class Wfq final : public Policy {
     }
     const FairClock::Vgpu& h = clock_[holder_];
     const FairClock::Vgpu& n = clock_[next];
-    if (!h.busy || n.share.priority > h.share.priority) return evict(next, out);
+    if (!h.busy && now_ns < kept_until_ns_ && n.share.priority <= h.share.priority) return wake_at(kept_until_ns_, out);
+    if (!h.busy || n.share.priority > h.share.priority) {
+      stop_keeping(now_ns);
+      return evict(next, out);
+    }
     if (n.share.priority < h.share.priority) return;
     const auto handover_ns = static_cast<uint64_t>(handover_ns_);
     const uint64_t turn_ns = turn_of(holder_);
@@ -298,7 +314,9 @@ class Wfq final : public Policy {
     if (!next_short && due_[next] >= due_[holder_])
       quantum = turn_ns - static_cast<uint64_t>(std::clamp(lead_ns_, 0.0, static_cast<double>(turn_ns) / 2)) +
                 static_cast<uint64_t>(std::clamp(-lead_ns_, 0.0, static_cast<double>(turn_ns) / 2));
-    const bool interrupts = next_short && handover_ns < quantum && !is_short(holder_) && may_interrupt(now_ns);
+    // Who came back and is owed waits no longer than a short one: it may pause after each of its launches.
+    const bool came_owed = pauses_[next].gap_ns && due_[next] < due_[holder_];
+    const bool interrupts = (next_short || came_owed) && handover_ns < quantum && !(is_short(holder_) && eligible(holder_)) && may_interrupt(now_ns);
     if (interrupts) quantum = handover_ns;
     // What ends sooner than it could be evicted, ends.
     const uint64_t rest_ns = known_[holder_] / std::max(config_.machine.sm_count, 1u);
@@ -312,11 +330,57 @@ class Wfq final : public Policy {
       due_[holder_] = next_due();
       start_slice(now_ns);
     }
-    const uint64_t end_ns = slice_start_ns_ + quantum;
-    if (wake_ns_ != end_ns) {
-      wake_ns_ = end_ns;
-      out.push_back(Action::wake(end_ns));
-    }
+    wake_at(slice_start_ns_ + quantum, out);
+  }
+  void wake_at(uint64_t at_ns, Actions& out) {
+    if (wake_ns_ == at_ns) return;
+    wake_ns_ = at_ns;
+    out.push_back(Action::wake(at_ns));
+  }
+
+  // ---- pauses: who waits after each launch keeps the GPU while it is its turn -----------------------
+  struct Pause {
+    uint64_t since_ns = 0;       // when it turned idle last
+    uint64_t gap_ns = 0;         // how long it has been idle so far between its launches, a mean; 0: not known
+    uint64_t charged_sm_ns = 0;  // since it turned idle, by its driver
+  };
+  static constexpr double kIdleLoss = 0.009;  // of the time, for all keeping together: work conservation is at least what is left
+  static constexpr double kIdleBurst = 8;     // hand-overs' lengths
+  static constexpr uint64_t kLeastKeepNs = 20'000;    // where hand-overs are cheap because those who leave are idle
+  static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
+  // By experience it is back before the GPU could be given away, and if it were here now it would go on.
+  bool is_worth_keeping(uint64_t now_ns, VgpuId v) {
+    const uint64_t gap_ns = pauses_[v].gap_ns;
+    if (gap_ns == 0 || gap_ns > longest_keep_ns()) return false;
+    bool next_short = false;
+    const VgpuId next = best(next_short);
+    if (next == kNoVgpu) return false;
+    idle_credit_ns_ = std::min(idle_credit_ns_ + static_cast<double>(now_ns - idle_credit_at_ns_) * kIdleLoss, kIdleBurst * handover_ns_);
+    idle_credit_at_ns_ = now_ns;
+    if (idle_credit_ns_ < static_cast<double>(kept_for_ns(v))) return false;
+    if (clock_[next].share.priority != clock_[v].share.priority) return clock_[next].share.priority < clock_[v].share.priority;
+    if (next_short || due_[next] < due_[v]) return false;
+    return now_ns - slice_start_ns_ < turn_of(v) || due_[next] > next_due();
+  }
+  uint64_t kept_for_ns(VgpuId v) const {  // ski rental: at most what giving it away would cost
+    return std::max<uint64_t>(std::min(4 * pauses_[v].gap_ns, longest_keep_ns()), 1);
+  }
+  uint64_t longest_keep_ns() const { return std::max(static_cast<uint64_t>(handover_ns_), kLeastKeepNs); }
+  void stop_keeping(uint64_t now_ns) {
+    if (kept_until_ns_) idle_credit_ns_ -= static_cast<double>(now_ns - pauses_[holder_].since_ns);
+    kept_until_ns_ = 0;
+  }
+  // v is back. Returns for how long it was kept: it pays for that like for use, or pausing would be a way to hold the GPU
+  // for nothing.
+  uint64_t end_pause(uint64_t now_ns, VgpuId v) {
+    Pause& p = pauses_[v];
+    const uint64_t gap_ns = std::max<uint64_t>(std::min(now_ns - p.since_ns, kLongestGapNs), 1);
+    if (p.since_ns) p.gap_ns = p.gap_ns ? (p.gap_ns * 3 + gap_ns) / 4 : gap_ns;
+    if (v != holder_ || leaving_ || kept_until_ns_ == 0) return 0;
+    const uint64_t used_sm_ns = gap_ns * config_.machine.sm_count;
+    if (used_sm_ns > p.charged_sm_ns) clock_.charge(v, used_sm_ns - p.charged_sm_ns);
+    stop_keeping(now_ns);
+    return gap_ns;
   }
 
   void start_slice(uint64_t now_ns) {
@@ -348,6 +412,10 @@ class Wfq final : public Policy {
   double handover_ns_;
   double slow_handover_ns_ = handover_ns_, turn_handover_ns_ = handover_ns_;
   uint32_t handovers_ = 0;
+  std::vector<Pause> pauses_;
+  uint64_t kept_until_ns_ = 0;  // the holder pauses and keeps the GPU until then; 0: it does not
+  double idle_credit_ns_ = 0;
+  uint64_t idle_credit_at_ns_ = 0;
   double tokens_ = kShortBurst;
   uint64_t tokens_at_ns_ = 0;
 };

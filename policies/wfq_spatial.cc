@@ -50,6 +50,8 @@ constexpr uint64_t kFrameNs = 4'000'000;
 constexpr uint64_t kTickNs = 10'000;
 // An idle GPU waits for a tenant whose pauses are shorter than a hand-over by this.
 constexpr uint64_t kWorthKeeping = 32;
+// ... and for others as long as that costs this part of the time; so many hand-overs' lengths at once.
+constexpr double kIdleLoss = 0.009, kIdleBurst = 8;
 // Beyond any GPU; bounds the tables.
 constexpr uint32_t kMaxSms = 4096;
 
@@ -86,9 +88,11 @@ class WfqSpatial final : public Policy {
     if (clock_[v].busy) return;
     Own& o = own_[v];
     const uint64_t gap_ns = now_ns - o.idle_since_ns;
-    o.gap_ns = o.gap_ns ? (o.gap_ns * 3 + std::min<uint64_t>(gap_ns, kFrameNs)) / 4 : std::min<uint64_t>(gap_ns, kFrameNs);
+    const uint64_t gap = std::clamp<uint64_t>(gap_ns, 1, kFrameNs);  // 0 would say that it is not known
+    o.gap_ns = o.gap_ns ? (o.gap_ns * 3 + gap) / 4 : gap;
     // Kept for it while it paused: paid like use, or pausing would be a way to hold SMs for nothing.
     if (o.kept) clock_.charge(v, gap_ns * o.held), o.kept = false;
+    stop_idling(now_ns);
     clock_.turn_busy(now_ns, v);
     look_at(v);
     decide(now_ns, out);
@@ -389,13 +393,14 @@ class WfqSpatial final : public Policy {
         if (row.level == kIdle) {
           const Own& o = own_[v];
           // If nobody works meanwhile, a pause must be next to nothing beside what handing over costs.
-          const bool worth = o.gap_ns * kWorthKeeping <= least || somebody_works();
+          const bool worth = o.gap_ns * kWorthKeeping <= least || somebody_works() || may_idle(now_ns, std::min(least, 4 * o.gap_ns));
           const uint64_t until_ns = o.idle_since_ns + std::min(least, 4 * o.gap_ns);
           if (o.kept && now_ns < until_ns && worth) {
             wake_ns = std::min(wake_ns, until_ns);
             continue;
           }
           own_[v].kept = false;
+          stop_idling(now_ns);
           take(now_ns, v, kNoVgpu, o.held, kNever, out);  // whoever is best when they come
           return true;
         }
@@ -421,6 +426,19 @@ class WfqSpatial final : public Policy {
     const uint32_t count = std::min({1 + more, room_of(b), own_[victim].held});
     take(now_ns, victim, b, count, now_ns - (urgent ? least : holders_[own_[victim].place].turn_ns), out);
     return true;
+  }
+  // The whole GPU waits for somebody's next launch. All of that together costs at most kIdleLoss of the time.
+  bool may_idle(uint64_t now_ns, uint64_t for_ns) {
+    if (idles_since_ns_) return true;
+    idle_credit_ns_ = std::min(idle_credit_ns_ + static_cast<double>(now_ns - idle_credit_at_ns_) * kIdleLoss, kIdleBurst * handover_ns_);
+    idle_credit_at_ns_ = now_ns;
+    if (idle_credit_ns_ < static_cast<double>(for_ns)) return false;
+    idles_since_ns_ = now_ns;
+    return true;
+  }
+  void stop_idling(uint64_t now_ns) {
+    if (idles_since_ns_) idle_credit_ns_ -= static_cast<double>(now_ns - idles_since_ns_);
+    idles_since_ns_ = 0;
   }
   bool somebody_works() const {
     return std::any_of(holders_.begin(), holders_.end(), [](const Row& row) { return row.level != kIdle; });
@@ -462,6 +480,8 @@ class WfqSpatial final : public Policy {
   uint64_t frame_ = kFrameNs;         // these two of the level that is looked at
   double rate_ = 1;
   uint64_t wake_ns_ = 0;
+  double idle_credit_ns_ = 0;
+  uint64_t idle_credit_at_ns_ = 0, idles_since_ns_ = 0;
   double handover_ns_;
   double frame_handover_ns_ = handover_ns_;
 };

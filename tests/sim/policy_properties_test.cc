@@ -62,10 +62,10 @@ TEST_P(PolicyProperties, WhatArrivesIsDoneWithinTheContract) {
       }
       EXPECT_GE(r.lost_sm_ns, -1e-6 * held) << "more work done than SM-time held";
       EXPECT_LE(held, static_cast<double>(w.gpu.sm_count) * static_cast<double>(r.some_work_ns) * (1 + 1e-9));
-      // On slices gates may leave it idle for a moment, which in such short runs says little: see below. In space wfq
+      // On slices gates may leave it idle for a moment, which in such short runs says little: see below. wfq
       // may wait for one that is about to be back, for less than handing over would cost.
       if (GetParam() == PreemptorKind::kExclusive) {
-        const uint64_t allowed = row->name == "wfq" && w.gpu.spatial ? r.some_work_ns / 100 + 50'000 : 0;
+        const uint64_t allowed = row->name == "wfq" ? r.some_work_ns / 100 + 50'000 : 0;
         EXPECT_LE(r.idle_with_work_ns, allowed) << "somebody had work and nobody was on the GPU";
       }
       if (!row->preempts) {
