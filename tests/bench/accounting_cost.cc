@@ -17,9 +17,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -194,6 +196,23 @@ void print(const char* who, const Result& r) {
               100 * (r.length_us / r.true_length_us - 1), 100 * r.cpu, r.late, 100 * r.away);
 }
 
+// The largest errors of all cases, for people in a hurry: load in points, lengths and processor time in percent.
+struct Worst {
+  double load = 0, length = 0, cpu = 0, away = 0;
+  int beyond_bound = 0;
+  void take(const Result& r) {
+    load = std::max(load, 100 * std::abs(r.load - r.truth));
+    length = std::max(length, 100 * std::abs(r.length_us / r.true_length_us - 1));
+    cpu = std::max(cpu, 100 * r.cpu);
+    away = std::max(away, 100 * r.away);
+    beyond_bound += std::abs(r.load - r.truth) > r.bound;
+  }
+  void print(const char* who) const {
+    std::printf("\"%s\":{\"load_error_points\":%.2f,\"length_error_percent\":%.2f,\"cpu_percent\":%.2f,\"away_percent\":%.2f,\"loads_beyond_bound\":%d}",
+                who, load, length, cpu, away, beyond_bound);
+  }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -219,19 +238,27 @@ int main(int argc, char** argv) {
     if (which != "length") cases.push_back({"load", k * kUs, kMs - k * kUs});
   for (uint64_t k : {100u, 300u, 1000u})
     if (which != "load") cases.push_back({"length", k * kUs, 10 * kUs});
+  Worst worst_fixed, worst_adaptive;
   std::printf("{\"seconds\":%.1f,\"cases\":[", seconds);
   for (size_t i = 0; i < cases.size(); ++i) {
     Gpu gpu(file, cases[i].kernel_ns, cases[i].idle_ns);
     ::usleep(20'000);
     std::printf("%s\n{\"what\":\"%s\",\"kernel_us\":%llu,\"idle_us\":%llu,", i ? "," : "", cases[i].what,
                 static_cast<unsigned long long>(cases[i].kernel_ns / kUs), static_cast<unsigned long long>(cases[i].idle_ns / kUs));
-    print("loga", loga(name, gpu, seconds));
+    const auto fixed = loga(name, gpu, seconds);
+    print("loga", fixed);
     std::printf(",");
-    print("sluiced", ours(name, gpu, seconds));
+    const auto adaptive = ours(name, gpu, seconds);
+    print("sluiced", adaptive);
     std::printf("}");
+    worst_fixed.take(fixed), worst_adaptive.take(adaptive);
     std::fflush(stdout);
   }
-  std::printf("]}\n");
+  std::printf("],\n\"worst\":{");
+  worst_fixed.print("loga");
+  std::printf(",");
+  worst_adaptive.print("sluiced");
+  std::printf("}}\n");
   ::unlink(name);
   return 0;
 }
