@@ -231,6 +231,7 @@ const std::vector<Registration>& registry();
 const Registration* find_policy(std::string_view name);
 
 std::unique_ptr<Policy> make_wfq(const Config&);   // wfq.cc
+std::unique_ptr<Policy> make_wfq_srt(const Config&);  // wfq.cc: shortest first within a longest quantum's lag
 std::unique_ptr<Policy> make_fcfs(const Config&);  // fcfs.cc
 std::unique_ptr<Policy> make_npq(const Config&);   // npq.cc
 std::unique_ptr<Policy> make_ppq(const Config&);   // ppq.cc

@@ -30,6 +30,10 @@
 // Time that a vGPU takes to leave (or a long opaque launch) is charged to it like any other, without
 // bound: it waits that much longer for its next turn.
 //
+// wfq-srt is this with one rule more: the shortest known work goes first, whatever its length, and takes the GPU at once from a longer one
+// (srt; by may_interrupt()'s budget). It pays for that out of a credit that grows by its share of the time, max_quantum_ns of the GPU at
+// most, and for all together kSrtTargets latency targets: shares hold, a long one waits for the others' credits at most, and a lie buys as much as the truth.
+//
 // This file is the form for exclusive preemptors that give the whole GPU to one at a time; make_wfq() gives
 // wfq_spatial.cc where parts of it can be given, and wfq_slices.cc on a proportional one.
 #include <algorithm>
@@ -46,8 +50,8 @@ namespace {
 
 class Wfq final : public Policy {
  public:
-  explicit Wfq(const Config& config)
-      : config_(config), clock_(config),
+  Wfq(const Config& config, bool shortest_first)
+      : config_(config), shortest_first_(shortest_first), clock_(config),
         handover_ns_(static_cast<double>(config.machine.handover_ns)) {
     waiting_.reserve(kPriorityLevels);
     short_.reserve(kPriorityLevels);
@@ -56,15 +60,16 @@ class Wfq final : public Policy {
       short_.emplace_back(ShortLess{&known_});
     }
   }
-  std::string_view name() const override { return "wfq"; }
+  std::string_view name() const override { return shortest_first_ ? "wfq-srt" : "wfq"; }
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
     clock_.add(now_ns, v, share);
-    if (v >= turn_of_.size()) turn_of_.resize(v + 1), due_.resize(v + 1), known_.resize(v + 1), spent_.resize(v + 1), pauses_.resize(v + 1);
+    if (v >= turn_of_.size()) turn_of_.resize(v + 1), due_.resize(v + 1), known_.resize(v + 1), spent_.resize(v + 1), told_.resize(v + 1), credits_.resize(v + 1), pauses_.resize(v + 1);
     turn_of_[v] = 0;
     due_[v] = clock_[v].vtime;
-    known_[v] = spent_[v] = 0;
+    known_[v] = spent_[v] = told_[v] = 0;
     pauses_[v] = {};
+    credits_[v] = {static_cast<double>(short_ns(v)) * config_.machine.sm_count, now_ns};
   }
 
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
@@ -84,6 +89,7 @@ class Wfq final : public Policy {
 
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (clock_[v].busy) return;
+    earn(now_ns, v);
     const uint64_t gap_ns = end_pause(now_ns, v);
     const int64_t before = clock_[v].vtime;
     clock_.turn_busy(now_ns, v);
@@ -100,6 +106,8 @@ class Wfq final : public Policy {
     else
       known_[v] = run ? std::max(known_[v], run)  // this launch and what is known to follow it
                       : std::min(known_[v] + launch.predicted_sm_ns, FairClock::kMaxUsage);
+    told_[v] = spent_[v] + known_[v];
+    earn(now_ns, v);
     if (!waiting(v).contains(v)) return;
     stop_waiting(v);
     wait(v);
@@ -111,7 +119,7 @@ class Wfq final : public Policy {
     const bool kept = v == holder_ && !leaving_ && is_worth_keeping(now_ns, v);
     clock_.turn_idle(now_ns, v);
     if (waiting(v).contains(v)) stop_waiting(v);
-    known_[v] = spent_[v] = 0;
+    known_[v] = spent_[v] = told_[v] = 0;
     pauses_[v].since_ns = now_ns;
     pauses_[v].charged_sm_ns = 0;
     kept_until_ns_ = kept ? now_ns + kept_for_ns(v) : 0;
@@ -120,6 +128,7 @@ class Wfq final : public Policy {
 
   void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
     const int64_t back = clock_.charge(v, usage.sm_ns);
+    if (shortest_first_) credits_[v].sm_ns -= static_cast<double>(usage.sm_ns);
     if (!clock_[v].busy) pauses_[v].charged_sm_ns += usage.sm_ns;
     if (v == holder_ && clock_[v].busy) {
       known_[v] -= std::min(known_[v], usage.sm_ns);
@@ -187,13 +196,41 @@ class Wfq final : public Policy {
     }
   };
   bool is_short(VgpuId v) const {
-    return known_[v] > 0 && spent_[v] + known_[v] <= least_quantum() * config_.machine.sm_count;
+    return (known_[v] > 0 || nearly_done(v)) && spent_[v] + known_[v] <= short_ns(v) * config_.machine.sm_count;
   }
-  // When its work is done it will be ahead of V by a least quantum at most. (V falls when one that is ahead turns idle, so
+  // It has used what it was told to need, and not much more: predictions leave out starts and are off by something. Taken away now, it would
+  // wait with next to nothing left.
+  bool nearly_done(VgpuId v) const {
+    return shortest_first_ && told_[v] > 0 &&
+           spent_[v] <= told_[v] + told_[v] / 4 + 2 * static_cast<uint64_t>(handover_ns_) * config_.machine.sm_count;
+  }
+  uint64_t short_ns(VgpuId v) const {
+    if (!shortest_first_) return least_quantum();
+    const uint64_t all_ns = kSrtTargets * config_.latency_target_ns;  // what all together may have gone first by
+    return std::max(std::min(config_.max_quantum_ns, all_ns / std::max(clock_.busy(clock_[v].share.priority), 1u)), least_quantum());
+  }
+  // When its work is done it will be ahead of V by that length at most. (V falls when one that is ahead turns idle, so
   // who came at V may be a little ahead without having run.)
   bool eligible(VgpuId v) const {
+    if (shortest_first_) return credits_[v].sm_ns >= static_cast<double>(known_[v]);
     return clock_.lead_sm_ns(v) + static_cast<int64_t>(known_[v]) <=
-           static_cast<int64_t>(least_quantum() * config_.machine.sm_count);
+           static_cast<int64_t>(short_ns(v) * config_.machine.sm_count);
+  }
+  // wfq-srt: v has gone first as often as its share of the time since then allows, and a longest quantum more. (Its lead over V would say
+  // so too, if V did not move whenever somebody comes or goes: two that pause in turns would seem to be owed for ever.)
+  struct Credit {
+    double sm_ns = 0;
+    uint64_t at_ns = 0;
+  };
+  void earn(uint64_t now_ns, VgpuId v) {
+    if (!shortest_first_) return;
+    Credit& c = credits_[v];
+    const VgpuShare& share = clock_[v].share;
+    const int64_t others = clock_.weight(share.priority) - (clock_[v].busy ? share.weight : 0);
+    const double part = static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
+    c.sm_ns = std::min(c.sm_ns + static_cast<double>(now_ns - c.at_ns) * config_.machine.sm_count * part,
+                       static_cast<double>(short_ns(v)) * config_.machine.sm_count);
+    c.at_ns = now_ns;
   }
   void wait(VgpuId v) {
     waiting(v).push(v);
@@ -276,6 +313,7 @@ class Wfq final : public Policy {
   static constexpr uint64_t kTickNs = 10'000;
   static constexpr double kWindowNs = 1e9;
   static constexpr double kFewTurns = 3;
+  static constexpr uint64_t kSrtTargets = 4;
   static constexpr uint32_t kKnownHandovers = 16;
   static constexpr double kLeastHandovers = 4;
   static constexpr double kCheapLoss = 0.01;
@@ -289,6 +327,7 @@ class Wfq final : public Policy {
 
   void decide(uint64_t now_ns, Actions& out) {
     if (leaving_) return;  // on_left() decides
+    if (holder_ != kNoVgpu) earn(now_ns, holder_);
     bool next_short = false;
     VgpuId next = best(next_short);
     if (next == kNoVgpu) return;
@@ -316,11 +355,15 @@ class Wfq final : public Policy {
                 static_cast<uint64_t>(std::clamp(-lead_ns_, 0.0, static_cast<double>(turn_ns) / 2));
     // Who came back and is owed waits no longer than a short one: it may pause after each of its launches.
     const bool came_owed = pauses_[next].gap_ns && due_[next] < due_[holder_];
-    const bool interrupts = (next_short || came_owed) && handover_ns < quantum && !(is_short(holder_) && eligible(holder_)) && may_interrupt(now_ns);
-    if (interrupts) quantum = handover_ns;
+    const bool goes_first = is_short(holder_) && eligible(holder_);
+    // Of two short ones the shorter goes first where they may be long; not for less than a hand-over.
+    const bool shorter = shortest_first_ && next_short && known_[next] + handover_ns * config_.machine.sm_count < known_[holder_];
+    const bool interrupts = (next_short || came_owed) && handover_ns < quantum && (!goes_first || shorter) && may_interrupt(now_ns);
+    if (interrupts) quantum = shortest_first_ ? 0 : handover_ns;
     // What ends sooner than it could be evicted, ends.
     const uint64_t rest_ns = known_[holder_] / std::max(config_.machine.sm_count, 1u);
     if (rest_ns > 0 && rest_ns <= handover_ns) quantum += handover_ns;
+    if (shortest_first_ && goes_first && !shorter) quantum = std::max(quantum, now_ns - slice_start_ns_ + std::max(rest_ns, handover_ns) + kTickNs);
     if (now_ns - slice_start_ns_ >= quantum) {
       // At equal virtual times the one that waits goes first: it has waited longer.
       if (next_short || due_[next] <= next_due()) {
@@ -396,10 +439,13 @@ class Wfq final : public Policy {
   }
 
   const Config config_;
+  const bool shortest_first_;
   FairClock clock_;
   std::vector<int64_t> due_;                  // virtual time of the turn that each waits for, or has
   std::vector<uint64_t> turn_of_;             // number of each one's last turn, 0: none since it was added
   std::vector<uint64_t> known_;               // predicted rest of the launches told, SM-ns; 0: not known
+  std::vector<Credit> credits_;               // wfq-srt
+  std::vector<uint64_t> told_;                // what both were when they were told last
   std::vector<uint64_t> spent_;               // used since it turned busy, SM-ns
   std::vector<IndexedHeap<Less>> waiting_;    // by priority: busy and not the holder
   std::vector<IndexedHeap<ShortLess>> short_;  // those of them that are short and may go first
@@ -425,7 +471,8 @@ class Wfq final : public Policy {
 std::unique_ptr<Policy> make_wfq(const Config& config) {
   if (config.machine.preemptor == PreemptorKind::kProportional) return make_wfq_slices(config);
   if (config.machine.spatial && config.machine.sm_count > 1) return make_wfq_spatial(config);
-  return std::make_unique<Wfq>(config);
+  return std::make_unique<Wfq>(config, false);
 }
+std::unique_ptr<Policy> make_wfq_srt(const Config& config) { return std::make_unique<Wfq>(config, true); }
 
 }  // namespace sluice::policy

@@ -15,8 +15,9 @@
 //     That is LoGA's and NEON's disengaged fair queuing, with weights and turn by turn. Leads add up to nothing, so somebody is
 //     never gated (work conservation). A lead is looked at for where in its round the vGPU is: who had its turn just now is ahead
 //     by half of one and is left alone.
-//   - Who waits after its launches and is owed something is served as soon as it is back, and the rest are gated together where it is
-//     owed more than half a round. They are compared with each other, without it: it may be owed for long, and they would all be
+//   - Who waits after its launches and is owed something is served as soon as it is back: the rest are gated together where it is
+//     owed more than half a round, or than it will use until it waits again, if that is less than its part of a round (a turn in each round
+//     would not be its share). They are compared with each other, without it: it may be owed for long, and they would all be
 //     ahead. What it is owed over a gap is two mean slices at most.
 //   - Bound where others come, pause or are gated, and over other windows than a second: T / round turns of each, one more or less: |got / owed - 1| <= (slice + switch) / owed in T, that
 //     is n * handover / (handover_loss * T) for n backlogged vGPUs - 1 % for two with 200 us, 4 % and a second - and
@@ -65,12 +66,13 @@ class WfqSlices final : public Policy {
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (clock_[v].busy) return;
     clock_.turn_busy(now_ns, v);
+    own_[v].used_ns = 0;
     own_[v].place = static_cast<uint32_t>(busy_.size());
     busy_.push_back(v);
     const bool was_pausing = pausing_;
     end_pause(now_ns);
     // Whether its coming may change what the others get before the next round does: then all are looked at.
-    if (busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns ||
+    if (busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns || comes_first(now_ns, v) ||
         clock_[v].share.priority != top_priority_)
       return tick(now_ns, out);
     set(v, own_[v].gated ? 0 : slice_for(v, 0), out);
@@ -80,6 +82,7 @@ class WfqSlices final : public Policy {
     if (!clock_[v].busy) return;
     clock_.turn_idle(now_ns, v);
     own_[v].waited_ns = now_ns;
+    own_[v].burst_ns += (own_[v].used_ns - own_[v].burst_ns) / (own_[v].burst_ns > 0 ? 4 : 1);
     const uint32_t place = own_[v].place;
     busy_[place] = busy_.back();
     own_[busy_.back()].place = place;
@@ -101,6 +104,7 @@ class WfqSlices final : public Policy {
   void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
     clock_.charge(v, usage.sm_ns);
     own_[v].used_at_ns = now_ns;
+    own_[v].used_ns += static_cast<double>(usage.sm_ns) / std::max(config_.machine.sm_count, 1u);
     if (own_[v].gated && now_ns > own_[v].gated_at_ns + ceiling_ns()) own_[v].rides_until_ns = now_ns + kRidesNs;
   }
   void on_left(uint64_t, VgpuId, LeftReason, Actions&) override {}
@@ -130,6 +134,7 @@ class WfqSlices final : public Policy {
     uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
     uint64_t wanted_ns = 0;   // in the round that begins
     uint64_t waited_ns = 0;   // when it turned idle last; 0: never
+    double used_ns = 0, burst_ns = 0;  // since it turned busy; what it has used until it turned idle, a mean
     uint64_t gated_at_ns = 0;     // when that changed last
     uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
   };
@@ -173,8 +178,15 @@ class WfqSlices final : public Policy {
   }
 
   // It has turned idle lately and is owed something.
-  bool needy(uint64_t now_ns, VgpuId v) const {
-    return own_[v].waited_ns != 0 && now_ns - own_[v].waited_ns < kWaitsNs && clock_.lead_sm_ns(v) < 0;
+  bool waits(uint64_t now_ns, VgpuId v) const { return own_[v].waited_ns != 0 && now_ns - own_[v].waited_ns < kWaitsNs; }
+  bool needy(uint64_t now_ns, VgpuId v) const { return waits(now_ns, v) && clock_.lead_sm_ns(v) < 0; }
+
+  // What it will use until it waits again leaves it owed, so that it is not ahead of anybody if it is served at once; and is less than
+  // it is owed of a round, so that a turn in each would not be its share. Nor is it so short that the others would stop for next to nothing.
+  bool comes_first(uint64_t now_ns, VgpuId v) const {
+    const double lead_ns = static_cast<double>(clock_.lead_sm_ns(v)) / std::max(config_.machine.sm_count, 1u);
+    const double least_ns = std::max(2 * handover_ns_, static_cast<double>(floor_ns()) / 2);
+    return needy(now_ns, v) && own_[v].burst_ns >= least_ns && own_[v].burst_ns < quantum_ns(v) && lead_ns + own_[v].burst_ns < 0;
   }
 
   void set(VgpuId v, uint64_t slice_ns, Actions& out) {
@@ -229,11 +241,12 @@ class WfqSlices final : public Policy {
     // and are compared with each other. (One alone has nobody to be compared with.)
     double lead_of_rest = 0, weight_of_rest = 0, quanta = 0;
     size_t needy_count = 0, rest_count = 0;
-    bool some_ride = false;
+    bool some_ride = false, some_first = false;
     for (const VgpuId v : busy_) {
       if (clock_[v].share.priority < top_priority_) continue;
       if (needy(now_ns, v)) {
         ++needy_count;
+        some_first |= comes_first(now_ns, v);
         continue;
       }
       ++rest_count;
@@ -245,7 +258,8 @@ class WfqSlices final : public Policy {
     const bool some_needy = needy_count > 0 && rest_count > 1;
     // Until they have had what they were owed: each change of mind costs a switch.
     // Nor while a kernel that no gate stops is ahead: with the others gated it would have a turn in each of the shorter rounds.
-    rest_waits_ = some_needy && !some_ride && lead_of_rest > (rest_waits_ ? 0 : 0.5) * quanta;
+    const bool all_wait = lead_of_rest > (rest_waits_ ? 0 : 0.5) * quanta;
+    rest_waits_ = some_needy && !some_ride && (some_first || all_wait);
     VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
     double least = 0;
     for (const VgpuId v : busy_) {
@@ -259,7 +273,9 @@ class WfqSlices final : public Policy {
       // Who had its turn just now is ahead by half of it, who waits for it behind: neither is anything to mend.
       const double gone = std::min(static_cast<double>(now_ns - own_[v].used_at_ns) / (per_weight_ns_ * weights), 1.0);
       const double off_ns = rest || !needy(now_ns, v) ? std::min(lead_ns, lead_ns - quantum_ns(v) * (0.5 - gone)) : lead_ns;
-      gate(now_ns, v, (rest && rest_waits_) || sits_out(v, off_ns));
+      // One that waits after its launches itself has little to make room with.
+      const bool makes_room = rest && rest_waits_ && (all_wait || !waits(now_ns, v));
+      gate(now_ns, v, makes_room || sits_out(v, off_ns));
       own_[v].wanted_ns = slice_for(v, lead_ns);
       const double turns = (rest ? lead_ns + lead_of_rest : lead_ns) / clock_[v].share.weight;
       if (last == kNoVgpu || turns < least) last = v, least = turns;

@@ -80,6 +80,8 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
   for (const VgpuResult& v : r.vgpus) {
     got += v.got_sm_ns;
     all += static_cast<double>(v.sm_ns);
+    if (v.owed_sm_ns >= static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count)
+      m.got_of_owed_min = std::min(m.got_of_owed_min, v.got_sm_ns / v.owed_sm_ns);
     m.lag_max_ms = std::max(m.lag_max_ms, v.lag_max_sm_ns / w.gpu.sm_count / 1e6);
     m.longest_wait_ms = std::max(m.longest_wait_ms, static_cast<double>(v.longest_wait_ns) / 1e6);
   }
@@ -139,6 +141,7 @@ Metrics mean_of(const std::vector<Metrics>& runs) {
                                &Metrics::longest_wait_ms})
       mean.*x = std::max(mean.*x, m.*x);
     mean.jain = std::min(mean.jain, m.jain);
+    mean.got_of_owed_min = std::min(mean.got_of_owed_min, m.got_of_owed_min);
     for (Quantiles Metrics::*q : {&Metrics::evict_latency_us, &Metrics::wait_us}) {
       (mean.*q).p50 += (m.*q).p50 / n;
       (mean.*q).p99 += (m.*q).p99 / n;

@@ -32,6 +32,9 @@ struct Metrics {
   double share_error_max = 0;     // relative, over any window
   double share_error_settled = 0; // of it, windows that begin a window's length or more after the first
   double share_points_max = 0;    // the same in parts of the whole GPU
+  // Least part of what a vGPU was owed while it and another had work that it got, of those that were owed 1 % of a window of the
+  // GPU or more. Counts those that pause, too, each over its own time with work; 1 if there is none. Below 1: it was held short.
+  double got_of_owed_min = 1;
   double share_error_total = 0;   // relative, over all contended time
   double jain = 1;
   double lag_max_ms = 0;          // whole-GPU ms

@@ -94,6 +94,32 @@ TEST(Frs, WhereWfqStands) {
   EXPECT_GT(wfq.dntt, of("frs", "frs").dntt);  // a rival wins: docs/papers.md says so
 }
 
+// wfq-srt: the shortest known work first, paid out of each one's own share: on their own metric as good as srt and sjf (FRS) and as hpf
+// (FLEP, equal priorities), within 1 %; and where all have work all the time it holds their shares, also those of one who lies.
+TEST(ShortestFirstWithinShares, AsGoodAsTheRivalsThatKnowNoShares) {
+  EXPECT_LT(of("frs", "wfq-srt").antt, of("frs", "srt").antt * 1.01);
+  EXPECT_LT(of("frs", "wfq-srt").antt, of("frs", "sjf").antt);
+  EXPECT_LT(of("frs", "wfq-srt").dntt, of("frs", "srt").dntt * 1.02);
+  EXPECT_GT(of("frs", "wfq-srt").stp, of("frs", "srt").stp * 0.99);
+  for (const char* w : {"flep-equal", "flep-triplets"}) EXPECT_LT(of(w, "wfq-srt").antt, of(w, "hpf").antt * 1.01) << w;
+  const Metrics shares = of("flep-fairness", "wfq-srt");
+  EXPECT_LT(shares.share_error_max, 0.03);  // 2:1; hpf and srt starve one
+  EXPECT_GT(shares.got_of_owed_min, 0.98);
+
+  Workload w;
+  w.gpu = {.sm_count = 132, .signal_ns = 3000, .start_ns = 4000};
+  w.kernels = {{.name = "k", .alone_ns = 5'000'000, .tasks = 50'000, .blocks_per_sm = 8}};
+  w.vgpus = {{"honest", {}, {}}, {"liar", {}, {}}};
+  for (uint32_t v = 0; v < 2; ++v)
+    w.programs.push_back({.name = w.vgpus[v].name, .vgpu = v, .steps = {{.kernel = 0}}, .arrival = ArrivalKind::kBacklog, .runs = 0,
+                          .queue_depth = 2, .prediction_factor = v ? 0.001 : 1});
+  w.horizon_ns = 4'000'000'000;
+  const auto report = evaluate(w, "wfq-srt", 1);
+  ASSERT_TRUE(report.ok());
+  EXPECT_NEAR(report->mean.vgpu_share[1], 0.5, 0.02);
+  EXPECT_GT(report->mean.got_of_owed_min, 0.98);
+}
+
 // LoGA section 5.5: against four throttles an application that saturates gets more than its fair part from
 // the hardware; loga corrects, by more than it should, and idles the GPU while it does; wfq neither.
 TEST(LogaThrottle, WfqIsFairerAndWastesNothing) {

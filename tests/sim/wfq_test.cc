@@ -236,7 +236,11 @@ TEST(WfqOnTimeSlices, SharesOverAnySecondWithinTurns) {
       const Window& x = o.r.windows[k];
       const double part = o.w.vgpus[x.worst_vgpu].share.weight / o.weights;
       const double turn = std::max(round * part, static_cast<double>(c.machine.slice_floor_ns) + handover);
-      ASSERT_LE(x.worst_error, steady ? 0.003 : 2.5 * turn / (part * kSecond)) << i << ": " << o.w.vgpus[x.worst_vgpu].name;
+      ASSERT_LE(x.worst_error, steady ? 0.003 : 5 * turn / (part * kSecond)) << i << ": " << o.w.vgpus[x.worst_vgpu].name;
+    }
+    // Also who pauses, over its own time with work; with 16 a visit to each of the others between two of its own is more than its share.
+    for (size_t v = 0; v < o.w.vgpus.size() && o.w.vgpus.size() <= 8; ++v) {
+      EXPECT_GE(o.r.vgpus[v].got_sm_ns, 0.95 * o.r.vgpus[v].owed_sm_ns) << i << ": " << o.w.vgpus[v].name;
     }
   }
 }
@@ -291,6 +295,35 @@ TEST(WfqOneAtATime, WhoIsOwedAPartOfAMillisecondInASecondGetsIt) {
     }
     RecordProperty("worst_percent_" + std::to_string(w.vgpus.size()), std::to_string(100 * worst));
     EXPECT_GE(r.useful_sm_ns / (static_cast<double>(r.some_work_ns) * w.gpu.sm_count), 0.99) << w.vgpus.size();
+  }
+}
+
+// ---- every set of habits -------------------------------------------------------------------------
+
+// The 31 sets of saturating, bursty, tiny, giant and lying tenants, in each form: 1 % over any second among those that always have
+// work, and nobody, the bursty included, is held short over its own time with work. Where some come and go no second holds a whole
+// number of turns, and the bounds are a turn or two; in space a turn is on one SM, so 1 % holds there too.
+TEST(WfqMixes, SharesInEverySetOfHabits) {
+  const struct { const char* workload; uint64_t horizon_ns; double bursty, got; } forms[] = {
+      {"wfq-mixes", 22 * kSecond / 10, 0.01, 0.99}, {"wfq-mixes-whole", 5 * kSecond, 0.03, 0.93}, {"wfq-mixes-slices", 12 * kSecond, 0.06, 0.88}};
+  for (const auto& form : forms) {
+    const WorkloadRow& row = *find_workload(form.workload);
+    ASSERT_EQ(row.runs, 31u);
+    for (uint32_t i = 0; i < row.runs; ++i) {
+      Workload w = row.make(i, 1);
+      w.horizon_ns = form.horizon_ns;
+      const bool bursty = std::any_of(w.vgpus.begin(), w.vgpus.end(), [](const Vgpu& v) { return !v.compared; });
+      const auto policy = find_policy("wfq")->make(engine_config(w));
+      const Outcome r = simulate(w, *policy, {.seed = 1 + i});
+      const Metrics m = measure(w, r, std::vector<double>(w.programs.size()));
+      EXPECT_LE(m.share_error_settled, bursty ? form.bursty : 0.01) << form.workload << ", set " << i + 1;
+      EXPECT_GE(m.got_of_owed_min, form.got) << form.workload << ", set " << i + 1;
+      EXPECT_GE(m.conservation, 0.99) << form.workload << ", set " << i + 1;
+      EXPECT_EQ(m.violations, 0u) << m.violation;
+      if (i + 1 != 2) {  // two bursty ones alone: nobody always has work
+        EXPECT_GT(r.windows.size(), kWindowParts) << form.workload << ", set " << i + 1;
+      }
+    }
   }
 }
 

@@ -87,6 +87,7 @@ std::string as_json(const Report& r, uint64_t seed) {
                       {"share_error_max", number(run.share_error_max)},
                       {"share_error_settled", number(run.share_error_settled)},
                       {"share_points_max", number(run.share_points_max)},
+                      {"got_of_owed_min", number(run.got_of_owed_min)},
                       {"throughput", number(run.throughput)}});
   json::object o{{"workload", r.workload},
                  {"policy", r.policy},
@@ -100,6 +101,7 @@ std::string as_json(const Report& r, uint64_t seed) {
                  {"share_error_settled", number(m.share_error_settled)},
                  {"share_points_max", number(m.share_points_max)},
                  {"share_error_total", number(m.share_error_total)},
+                 {"got_of_owed_min", number(m.got_of_owed_min)},
                  {"jain", number(m.jain)},
                  {"lag_max_ms", number(m.lag_max_ms)},
                  {"longest_wait_ms", number(m.longest_wait_ms)},

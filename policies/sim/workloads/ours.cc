@@ -148,6 +148,32 @@ Workload habits(uint32_t run, uint64_t seed) {
   return w;
 }
 
+// Each of the 31 sets of the five habits (bit k of run + 1: habit k), two tenants of each, so that a lie, a giant or a burst always
+// has somebody to gain from and one of its kind to be compared with.
+Workload mixes(uint32_t run, uint64_t seed) {
+  Workload w = h200("wfq-mixes");
+  Random r = Random::of(seed, run);
+  for (uint32_t k = 0; k < static_cast<uint32_t>(Habit::kThoughtful); ++k)
+    for (int twice = 0; twice < 2; ++twice)
+      if ((run % 31 + 1) >> k & 1) add(w, r, static_cast<Habit>(k), static_cast<uint32_t>(r.between(1, 10) * 100));
+  w.horizon_ns = 4 * kSecond;
+  return w;
+}
+Workload on_slices(Workload w, std::string name) {
+  w.name = std::move(name);
+  w.gpu.spatial = false;
+  w.gpu.preemptor = PreemptorKind::kProportional;
+  w.gpu.switch_ns = 200 * kUs;
+  w.config = Config{};
+  return w;
+}
+Workload mixes_whole(uint32_t run, uint64_t seed) { return turns_of(mixes(run, seed), "wfq-mixes-whole"); }
+Workload mixes_slices(uint32_t run, uint64_t seed) {
+  Workload w = on_slices(mixes(run, seed), "wfq-mixes-slices");
+  w.horizon_ns = 20 * kSecond;
+  return w;
+}
+
 // The same on hardware time slices: opaque kernels, 200 us a switch.
 Workload slices(uint32_t run, uint64_t seed) {
   Workload w = h200("wfq-slices");
@@ -175,6 +201,9 @@ const std::vector<WorkloadRow>& our_workloads() {
       {"wfq-turns", "wfq-equal, given whole, with an H200's hand-overs and sluiced's defaults", 9, turns},
       {"wfq-turns-weights", "wfq-shares, given whole, with an H200's hand-overs and sluiced's defaults", 9, turns_weights},
       {"wfq-habits", "saturating, bursty, tiny, giant, lying and thoughtful tenants", 40, habits},
+      {"wfq-mixes", "the 31 sets of saturating, bursty, tiny, giant and lying tenants, two of each", 31, mixes},
+      {"wfq-mixes-whole", "the same on a GPU that is given whole, with an H200's hand-overs and sluiced's defaults", 31, mixes_whole},
+      {"wfq-mixes-slices", "the same on hardware time slices", 31, mixes_slices},
       {"wfq-slices", "2 to 16 vGPUs on hardware time slices", 10, slices},
   };
   return rows;
