@@ -160,12 +160,13 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   return with_state([&](State& s) {
-    if (flags != 0 || size == 0 || ptr % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(s.mutex);
     const auto memory = find(s, handle);
     if (!memory) return CUDA_ERROR_INVALID_VALUE;
-    // NVIDIA, of `offset`: "currently must be zero". What does not fit the memory is NOT_SUPPORTED on an H200.
-    if (offset != 0 || size % kGranularity != 0 || size > memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
+    // NVIDIA, of `offset`: "currently must be zero". Anything but the whole memory is NOT_SUPPORTED on an H200.
+    if (offset != 0 || size != memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
+    if (ptr % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
     if (!s.virtual_memory.ranges.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
     // The pages once more, in the place of what keeps the addresses.
     void* const there = ::mremap(memory->pages, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(ptr));
@@ -180,11 +181,10 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 }
 
 // Waits for everything that may use it, as the real driver does in most cases. A range with gaps, or with nothing in it,
-// is taken, as on an H200.
+// is taken, as on an H200, wherever it begins and ends.
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   return with_state([&](State& s) {
     auto& ranges = s.virtual_memory.ranges;
-    if (ptr % kGranularity != 0 || size % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
     {
       std::lock_guard lock(s.mutex);
       if (!ranges.can_unmap(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
@@ -200,8 +200,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     std::lock_guard lock(s.mutex);
     const auto gone = ranges.unmap(ptr, size);
     if (!gone) return CUDA_ERROR_INVALID_VALUE;
-    SLUICE_CHECK(reserve_pages(ptr, size));
     for (const auto& one : *gone) {
+      SLUICE_CHECK(reserve_pages(one.base, one.bytes));
       --one.memory->mappings;
       drop_if_unused(s, one.memory);
     }

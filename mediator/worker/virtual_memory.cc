@@ -139,15 +139,14 @@ CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUm
   if (flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
   size_t unit = 0;
   if (const CUresult r = granularity(0, &unit); r != CUDA_SUCCESS) return r;
-  if (ptr % unit != 0) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<MemoryObject> from;
   {
     std::lock_guard lock(s.mutex_);
     from = memory(handle);
     if (!from) return CUDA_ERROR_INVALID_VALUE;
-    // As an H200's driver says it. What it says of parts that fit is its own business.
-    if (size % unit != 0 || offset % unit != 0 || offset > from->bytes || size > from->bytes - offset)
-      return CUDA_ERROR_NOT_SUPPORTED;
+    // As an H200's driver says it.
+    if (offset != 0 || size != from->bytes) return CUDA_ERROR_NOT_SUPPORTED;
+    if (ptr % unit != 0) return CUDA_ERROR_INVALID_VALUE;
     // An H200's driver maps beyond a reservation's end. There may be something of the worker's own, so this does not.
     if (!s.virtual_.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
     if (s.virtual_.mapping_count() >= kMaxMappings) return CUDA_ERROR_OUT_OF_MEMORY;
