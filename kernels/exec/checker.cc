@@ -15,12 +15,6 @@ constexpr size_t kFreedKept = 4096;
 // How far outside an allocation an address is still said to be "past its end" or "before it".
 constexpr uint64_t kNear = 4096;
 
-std::string hex(uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
 std::string dim(Dim3 d) {
   return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
 }

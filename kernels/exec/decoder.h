@@ -118,6 +118,7 @@ struct Operand {
   enum class Kind : uint8_t { kNone, kRegister, kConstant, kRaw } kind = Kind::kNone;
   uint32_t value = kNoOperand;  // virtual register, constant-pool reference, or as it is
 };
+inline Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
 
 // One mention of a virtual register.
 struct Reference {

@@ -5,7 +5,6 @@
 namespace sluice::exec::detail {
 namespace {
 
-Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
 bool fits(int64_t offset) { return offset == static_cast<int32_t>(offset); }
 
 }  // namespace

@@ -12,27 +12,18 @@
 namespace sluice::exec::detail {
 namespace {
 
-Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
-
-std::string_view trim(std::string_view s) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
-  while (!s.empty() && blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && blank(s.back())) s.remove_suffix(1);
-  return s;
-}
-
 // "(.param .align 8 .b8 _[16], .param .b32 _)" from its opening parenthesis; what follows it stays
 // in `text`. False: not understood.
 bool parse_parameters(std::string_view& text, std::vector<ParameterShape>& out) {
-  text = trim(text);
+  text = ptx::trimmed(text);
   if (text.empty() || text.front() != '(') return false;
   const size_t close = text.find(')');
   if (close == std::string_view::npos) return false;
   std::string_view list = text.substr(1, close - 1);
-  text = trim(text.substr(close + 1));
-  while (!trim(list).empty()) {
+  text = ptx::trimmed(text.substr(close + 1));
+  while (!ptx::trimmed(list).empty()) {
     const size_t comma = list.find(',');
-    std::string_view one = trim(list.substr(0, comma));
+    std::string_view one = ptx::trimmed(list.substr(0, comma));
     list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
     ParameterShape shape;
     uint64_t element = 0, count = 1;
@@ -41,7 +32,7 @@ bool parse_parameters(std::string_view& text, std::vector<ParameterShape>& out) 
       size_t end = 0;
       while (end < one.size() && std::string_view(" \t\r\n[").find(one[end]) == one.npos) ++end;
       const std::string_view word = one.substr(0, end);
-      one = trim(one.substr(end));
+      one = ptx::trimmed(one.substr(end));
       if (word == ".align") {
         size_t digits = 0;
         while (digits < one.size() && one[digits] >= '0' && one[digits] <= '9') ++digits;
@@ -49,7 +40,7 @@ bool parse_parameters(std::string_view& text, std::vector<ParameterShape>& out) 
         if (!ptx::parse_integer(one.substr(0, digits), value) || value == 0 || value > 4096)
           return false;
         if (!pointer) shape.align = static_cast<uint32_t>(value);
-        one = trim(one.substr(digits));
+        one = ptx::trimmed(one.substr(digits));
       } else if (word == ".ptr") {
         pointer = true;
       } else if (word == ".param" || word == ".reg" || word == ".global" || word == ".shared" ||
@@ -60,9 +51,9 @@ bool parse_parameters(std::string_view& text, std::vector<ParameterShape>& out) 
       } else if (one.substr(0, 1) == "[") {
         const size_t end_of_size = one.find(']');
         if (end_of_size == one.npos ||
-            !ptx::parse_integer(trim(one.substr(1, end_of_size - 1)), count))
+            !ptx::parse_integer(ptx::trimmed(one.substr(1, end_of_size - 1)), count))
           return false;
-        one = trim(one.substr(end_of_size + 1));
+        one = ptx::trimmed(one.substr(end_of_size + 1));
       } else if (word.empty()) {
         return false;
       }
@@ -172,18 +163,18 @@ bool Decoder::call_prototype(std::string_view name, Layout& layout) {
     return true;
   }
   if (found->operands.size() != 1) return fail("the call prototype is not understood");
-  std::string_view text = trim(found->operands[0]);
+  std::string_view text = ptx::trimmed(found->operands[0]);
   std::vector<ParameterShape> params, returns;
   if (!text.empty() && text.front() == '(' && !parse_parameters(text, returns))
     return fail("the results of the call prototype are not understood");
   const size_t open = text.find_first_of("( \t");  // its name, usually `_`
-  text = open == text.npos ? std::string_view() : trim(text.substr(open));
+  text = open == text.npos ? std::string_view() : ptx::trimmed(text.substr(open));
   if (!text.empty() && text.front() == '(' && !parse_parameters(text, params))
     return fail("the parameters of the call prototype are not understood");
   while (!text.empty()) {
     const size_t end = text.find_first_of(" \t\n");
     const std::string_view word = text.substr(0, end);
-    text = end == text.npos ? std::string_view() : trim(text.substr(end));
+    text = end == text.npos ? std::string_view() : ptx::trimmed(text.substr(end));
     // They say what the compiler may assume or keep.
     if (word != ".noreturn" && word.substr(0, 13) != ".abi_preserve" &&
         word.find_first_not_of("0123456789") != word.npos)

@@ -25,8 +25,6 @@ int64_t type_code(Type type) {
   return size + (is_signed(type) ? 1 : 0);
 }
 
-Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
-
 }  // namespace
 
 // mov.v4.u32 {a, b, c, d}, %tid: a special register with its dimensions; the fourth is 0.

@@ -2,11 +2,6 @@
 #include "kernels/exec/decoder.h"
 
 namespace sluice::exec::detail {
-namespace {
-
-Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
-
-}  // namespace
 
 bool Decoder::do_bra() {
   const bool uniform = take("uni");

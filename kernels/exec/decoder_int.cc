@@ -4,8 +4,6 @@
 namespace sluice::exec::detail {
 namespace {
 
-Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
-
 // What .wide makes of 16 or 32 bits.
 Type widened(Type type) {
   return type == Type::kU16   ? Type::kU32

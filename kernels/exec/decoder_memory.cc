@@ -3,11 +3,6 @@
 #include "kernels/exec/decoder.h"
 
 namespace sluice::exec::detail {
-namespace {
-
-Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
-
-}  // namespace
 
 // The state space word, if any.
 bool Decoder::memory_space(Space& space) {

@@ -10,16 +10,6 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-std::string_view trim(std::string_view s) {
-  while (!s.empty() &&
-         (s.front() == ' ' || s.front() == '\t' || s.front() == '\n' || s.front() == '\r'))
-    s.remove_prefix(1);
-  while (!s.empty() &&
-         (s.back() == ' ' || s.back() == '\t' || s.back() == '\n' || s.back() == '\r'))
-    s.remove_suffix(1);
-  return s;
-}
-
 bool parse_hex(std::string_view digits, uint64_t& value) {
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
   return code == std::errc() && end == digits.data() + digits.size();
@@ -115,11 +105,11 @@ Operand Decoder::constant(uint64_t value, uint8_t width) {
 }
 
 bool Decoder::immediate(std::string_view text, Type type, uint64_t& value) {
-  text = trim(text);
+  text = ptx::trimmed(text);
   bool negative = false;
   while (!text.empty() && (text.front() == '-' || text.front() == '+')) {
     if (text.front() == '-') negative = !negative;
-    text = trim(text.substr(1));
+    text = ptx::trimmed(text.substr(1));
   }
   if (text.empty()) return false;
   if (text == "WARP_SZ") {
@@ -272,7 +262,7 @@ bool Decoder::symbol_value(std::string_view text, Type type, Operand& out) {
   // NAME, NAME+n, NAME-n
   int64_t addend = 0;
   const size_t sign = text.find_first_of("+-");
-  std::string_view name = trim(text.substr(0, sign));
+  std::string_view name = ptx::trimmed(text.substr(0, sign));
   if (sign != std::string_view::npos) {
     uint64_t value;
     if (!immediate(text.substr(sign), Type::kS64, value)) return false;
@@ -330,7 +320,7 @@ bool Decoder::width_fits(const Register& reg, Type type, std::string_view name) 
 }
 
 bool Decoder::source(std::string_view text, Type type, Operand& out) {
-  text = trim(text);
+  text = ptx::trimmed(text);
   if (text.empty()) return false;
   const uint8_t width = bits_of(type) == 64 ? 8 : 4;
   Register reg;
@@ -360,7 +350,7 @@ bool Decoder::source(std::string_view text, Type type, Operand& out) {
 }
 
 bool Decoder::source_pred(std::string_view text, uint32_t& out) {
-  text = trim(text);
+  text = ptx::trimmed(text);
   if (text == "%is_explicit_cluster") {
     out = kPredFalse;
     return true;
@@ -368,7 +358,7 @@ bool Decoder::source_pred(std::string_view text, uint32_t& out) {
   uint32_t negate = 0;
   if (!text.empty() && text.front() == '!') {
     negate = kPredNegate;
-    text = trim(text.substr(1));
+    text = ptx::trimmed(text.substr(1));
   }
   Register reg;
   if (find_register(text, reg)) {
@@ -383,7 +373,7 @@ bool Decoder::source_pred(std::string_view text, uint32_t& out) {
 }
 
 bool Decoder::destination(std::string_view text, Type type, Operand& out) {
-  text = trim(text);
+  text = ptx::trimmed(text);
   const uint8_t width = bits_of(type) == 64 ? 8 : 4;
   if (text == "_") {
     out = temporary(width);
@@ -401,7 +391,7 @@ bool Decoder::destination(std::string_view text, Type type, Operand& out) {
 }
 
 bool Decoder::destination_pred(std::string_view text, uint32_t& out) {
-  text = trim(text);
+  text = ptx::trimmed(text);
   if (text == "_") {
     out = kNoOperand;
     return true;
@@ -414,14 +404,14 @@ bool Decoder::destination_pred(std::string_view text, uint32_t& out) {
 
 std::vector<std::string_view> Decoder::braces(std::string_view text) const {
   std::vector<std::string_view> parts;
-  text = trim(text);
+  text = ptx::trimmed(text);
   if (text.size() < 2 || (text.front() != '{' && text.front() != '(')) return parts;
   text = text.substr(1, text.size() - 2);
   size_t begin = 0;
   while (begin <= text.size()) {
     const size_t comma = text.find(',', begin);
     const size_t end = comma == std::string_view::npos ? text.size() : comma;
-    const std::string_view part = trim(text.substr(begin, end - begin));
+    const std::string_view part = ptx::trimmed(text.substr(begin, end - begin));
     if (!part.empty()) parts.push_back(part);
     begin = end + 1;
   }
@@ -429,12 +419,12 @@ std::vector<std::string_view> Decoder::braces(std::string_view text) const {
 }
 
 bool Decoder::address(std::string_view text, Address& out) {
-  text = trim(text);
+  text = ptx::trimmed(text);
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return false;
-  text = trim(text.substr(1, text.size() - 2));
+  text = ptx::trimmed(text.substr(1, text.size() - 2));
   // base, base+offset, base+-offset, base-offset, offset
   const size_t sign = text.find_first_of("+-", 1);
-  const std::string_view base = trim(text.substr(0, sign));
+  const std::string_view base = ptx::trimmed(text.substr(0, sign));
   uint64_t offset = 0;
   if (sign != std::string_view::npos && !immediate(text.substr(sign), Type::kS64, offset))
     return false;

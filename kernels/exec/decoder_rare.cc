@@ -3,11 +3,6 @@
 #include "kernels/exec/rare.h"
 
 namespace sluice::exec::detail {
-namespace {
-
-Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
-
-}  // namespace
 
 bool Decoder::has_word(std::string_view word) const {
   for (size_t k = 1; k < words_.size(); ++k)

@@ -7,8 +7,6 @@
 namespace sluice::exec::detail {
 namespace {
 
-Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
-
 bool element_of(std::string_view word, Element& e) {
   static constexpr std::pair<std::string_view, Element> kNames[] = {
       {"f16", Element::kF16}, {"bf16", Element::kBf16}, {"tf32", Element::kTf32},

@@ -3,16 +3,6 @@
 #include "kernels/exec/ops_texture.h"
 
 namespace sluice::exec::detail {
-namespace {
-
-std::string_view trimmed(std::string_view s) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
-  while (!s.empty() && blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && blank(s.back())) s.remove_suffix(1);
-  return s;
-}
-
-}  // namespace
 
 bool Decoder::texture_geometry(TextureAccess& access) {
   if (take("1d")) {
@@ -36,17 +26,17 @@ bool Decoder::texture_geometry(TextureAccess& access) {
 // "[handle, {coordinates}]" into the handle and x, y, z, layer.
 bool Decoder::texture_point(std::string_view operand, const TextureAccess& access, Operand& handle,
                             std::vector<Operand>& point) {
-  operand = trimmed(operand);
+  operand = ptx::trimmed(operand);
   if (operand.size() < 2 || operand.front() != '[' || operand.back() != ']') return false;
   operand = operand.substr(1, operand.size() - 2);
   const size_t comma = operand.find(',');
   if (comma == std::string_view::npos) return false;
-  const std::string_view name = trimmed(operand.substr(0, comma));
+  const std::string_view name = ptx::trimmed(operand.substr(0, comma));
   Register reg;
   if (!find_register(name, reg) || reg.is_pred || reg.width != 8)
     return fail("textures and surfaces are supported through 64-bit handles only");
   handle = {Operand::Kind::kRegister, reg.index};
-  const std::string_view rest = trimmed(operand.substr(comma + 1));
+  const std::string_view rest = ptx::trimmed(operand.substr(comma + 1));
   std::vector<std::string_view> names = braces(rest);
   if (names.empty()) names.push_back(rest);
   // The manual has vectors of 1, 2 or 4: what is too much is not looked at.

@@ -5,8 +5,6 @@
 namespace sluice::exec::detail {
 namespace {
 
-Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
-
 // ".b2" or ".h1" behind an operand; the rest stays in `text`.
 bool selector(std::string_view& text, uint32_t& select) {
   select = kSelectAll;

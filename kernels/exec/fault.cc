@@ -38,6 +38,17 @@ const char* to_string(FaultKind kind) {
   return "unknown fault";
 }
 
+std::string hex(uint64_t value) {
+  std::string text = "0x";
+  bool begun = false;
+  for (int shift = 60; shift >= 0; shift -= 4) {
+    const uint64_t digit = value >> shift & 15;
+    begun = begun || digit != 0 || shift == 0;
+    if (begun) text += "0123456789abcdef"[digit];
+  }
+  return text;
+}
+
 std::string Fault::describe() const {
   const auto dim = [](Dim3 d) {
     std::string text("(");
@@ -51,11 +62,11 @@ std::string Fault::describe() const {
   std::string text = std::string(to_string(kind)) + " in " + kernel + " at PTX line " +
                      std::to_string(line) + ", block " + dim(block) + ", thread " + dim(thread);
   if (bytes != 0) {
-    char hex[32];
+    char digits[32];
     int n = 0;
     for (int shift = 60; shift >= 0; shift -= 4)
-      hex[n++] = "0123456789abcdef"[(address >> shift) & 15];
-    text += ", " + std::to_string(bytes) + " bytes at 0x" + std::string(hex, 16);
+      digits[n++] = "0123456789abcdef"[(address >> shift) & 15];
+    text += ", " + std::to_string(bytes) + " bytes at 0x" + std::string(digits, 16);
     if (!space.empty()) text += " (" + space + ")";
   }
   if (!detail.empty()) text += ": " + detail;

@@ -32,6 +32,9 @@ enum class FaultKind : uint8_t {
 };
 const char* to_string(FaultKind kind);
 
+// An address for people: "0x7f10".
+std::string hex(uint64_t value);
+
 struct Fault {
   FaultKind kind = FaultKind::kNone;
   std::string kernel;    // entry name

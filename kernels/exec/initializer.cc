@@ -6,13 +6,6 @@
 namespace sluice::exec::detail {
 namespace {
 
-std::string_view trimmed(std::string_view s) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
-  while (!s.empty() && blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && blank(s.back())) s.remove_suffix(1);
-  return s;
-}
-
 struct Reader {
   const ptx::Variable& v;
   const std::function<Named(std::string_view)>& find;
@@ -102,25 +95,25 @@ struct Reader {
     r.width = static_cast<uint8_t>(v.element_bytes);
     if (const size_t open = word.find('('); open != word.npos && word[0] >= '0' && word[0] <= '9') {
       uint64_t mask;
-      if (!ptx::parse_integer(trimmed(word.substr(0, open)), mask) || word.back() != ')' ||
+      if (!ptx::parse_integer(ptx::trimmed(word.substr(0, open)), mask) || word.back() != ')' ||
           r.width != 1)
         return wrong();
       while (r.shift < 64 && mask >> r.shift != 0xff) r.shift = static_cast<uint8_t>(r.shift + 8);
       if (r.shift >= 64 || mask != 0xffull << r.shift) return wrong();
-      word = trimmed(word.substr(open + 1, word.size() - open - 2));
+      word = ptx::trimmed(word.substr(open + 1, word.size() - open - 2));
     } else if (r.width != 8) {
       return wrong();  // addresses do not fit
     }
     std::string_view name;
     if (word.substr(0, 7) == "generic") {
-      word = trimmed(word.substr(7));
+      word = ptx::trimmed(word.substr(7));
       const size_t close = word.find(')');
       if (word.empty() || word.front() != '(' || close == word.npos) return wrong();
-      name = trimmed(word.substr(1, close - 1));
-      word = trimmed(word.substr(close + 1));
+      name = ptx::trimmed(word.substr(1, close - 1));
+      word = ptx::trimmed(word.substr(close + 1));
     } else {
       const size_t sign = word.find_first_of("+-");
-      name = trimmed(word.substr(0, sign));
+      name = ptx::trimmed(word.substr(0, sign));
       word = sign == word.npos ? std::string_view() : word.substr(sign);
     }
     const Named target = find(name);
@@ -130,7 +123,7 @@ struct Reader {
     if (!word.empty()) {
       uint64_t value;
       const bool negative = word[0] == '-';
-      if ((word[0] != '+' && !negative) || !ptx::parse_integer(trimmed(word.substr(1)), value))
+      if ((word[0] != '+' && !negative) || !ptx::parse_integer(ptx::trimmed(word.substr(1)), value))
         return wrong();
       r.addend = static_cast<int64_t>(negative ? 0 - value : value);
     }

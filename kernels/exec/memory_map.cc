@@ -3,22 +3,13 @@
 #include <algorithm>
 #include <mutex>
 
+#include "kernels/exec/fault.h"
+
 namespace sluice::exec {
 namespace {
 
 // How many removed ranges are remembered to explain a fault; nothing else depends on it.
 constexpr size_t kRemembered = 256;
-
-std::string hex(uint64_t value) {
-  std::string text = "0x";
-  bool begun = false;
-  for (int shift = 60; shift >= 0; shift -= 4) {
-    const uint64_t digit = value >> shift & 15;
-    begun = begun || digit != 0 || shift == 0;
-    if (begun) text += "0123456789abcdef"[digit];
-  }
-  return text;
-}
 
 std::string describe(const MemoryRange& range) {
   return "the " + std::to_string(range.bytes) + " bytes at " + hex(range.base);

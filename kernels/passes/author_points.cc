@@ -68,10 +68,6 @@ bool reachable_without(const ptx::Cfg& cfg, const std::vector<std::uint32_t>& gu
   return false;
 }
 
-std::string at_line(const Statement& s, const std::string& what) {
-  return what + " (line " + std::to_string(s.line) + ")";
-}
-
 }  // namespace
 
 std::optional<Marker> author_marker(const Statement& s) {
@@ -113,7 +109,7 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
     out.any = true;
     points[static_cast<std::size_t>(marker->point)].push_back(i);
     if (!marker->understood) {
-      out.why_not.add("author-form", at_line(s, "has a point to leave at that is not written as "
+      out.why_not.add("author-form", at_line(s.line, "has a point to leave at that is not written as "
                                                 "<sluice/preempt.cuh> writes it"));
     }
     if (marker->point == AuthorPoint::kAsk) {
@@ -123,12 +119,12 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
     }
     if (marker->bytes > SLUICE_RESUME_MAX_BYTES)
       out.why_not.add("author-state",
-                      at_line(s, "saves " + std::to_string(marker->bytes) +
+                      at_line(s.line, "saves " + std::to_string(marker->bytes) +
                                      " bytes for each thread when it leaves, of which " +
                                      std::to_string(SLUICE_RESUME_MAX_BYTES) + " are possible"));
     if (sized && marker->bytes != out.state_bytes)
       out.why_not.add("author-state",
-                      at_line(s, "leaves and resumes with states of " +
+                      at_line(s.line, "leaves and resumes with states of " +
                                      std::to_string(out.state_bytes) + " and of " +
                                      std::to_string(marker->bytes) + " bytes"));
     out.state_bytes = marker->bytes;
@@ -142,19 +138,19 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
     const auto first = std::min_element(points.begin(), points.end(), [](const auto& a, const auto& b) {
       return !a.empty() && (b.empty() || a[0] < b[0]);
     });
-    out.why_not = {"author-no-leave", at_line(statements[(*first)[0]], "never calls sluice::leave()")};
+    out.why_not = {"author-no-leave", at_line(statements[(*first)[0]].line, "never calls sluice::leave()")};
     return out;
   }
   if (asks.empty()) {
     out.why_not = {"author-no-leave",
-                   at_line(statements[leaves[0]], "leaves without asking sluice::should_leave()")};
+                   at_line(statements[leaves[0]].line, "leaves without asking sluice::should_leave()")};
     return out;
   }
   if (out.state_bytes != 0) {
     for (std::uint32_t i : leaves)
       if (reachable_without(cfg, resumes, i))
         out.why_not.add("author-resume",
-                        at_line(statements[i], "leaves with a state that not every way to there has "
+                        at_line(statements[i].line, "leaves with a state that not every way to there has "
                                                "asked for by sluice::resume()"));
   }
   const auto divergence = ptx::Divergence::between_threads(cfg, post_dominators, sources);
@@ -165,7 +161,7 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
   for (std::uint32_t i : leaves)
     if (divergence->in_divergent_region(cfg.block_of(i)))
       out.why_not.add("author-divergent",
-                      at_line(statements[i], "leaves where only some threads of a block may come: by "
+                      at_line(statements[i].line, "leaves where only some threads of a block may come: by "
                                              "an answer of their own, or after some have returned"));
   return out;
 }

@@ -23,10 +23,6 @@ using ptx::Variable;
 
 namespace {
 
-std::string at_line(std::uint32_t line, const std::string& what) {
-  return what + " (line " + std::to_string(line) + ")";
-}
-
 struct Forbidden {
   const char* code;
   const char* what;

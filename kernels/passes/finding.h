@@ -1,6 +1,7 @@
 // Why something is not possible.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -20,5 +21,10 @@ struct Finding {
     }
   }
 };
+
+// `what` with the place where it is: "uses .. (line N)".
+inline std::string at_line(std::uint32_t line, const std::string& what) {
+  return what + " (line " + std::to_string(line) + ")";
+}
 
 }  // namespace sluice::passes

@@ -17,10 +17,6 @@ namespace {
 // Walking the calls of all entries of a module; real modules need some thousand steps.
 constexpr std::uint64_t kMaxCallSteps = 4'000'000;
 
-std::string at_line(std::uint32_t line, const std::string& what) {
-  return what + " (line " + std::to_string(line) + ")";
-}
-
 }  // namespace
 
 const Function* ModuleFacts::definition(std::string_view name) const {

@@ -184,7 +184,7 @@ void LoopHead::write_batch() {
   out_.line("add.u32 \t%~next, %~next, %~r5;")
       .line("add.u32 \t%~r7, %~r7, %~r5;")
       .line("st.shared.v4.u32 \t" + shared(kRange) + ", {%~next, %~end, %~r6, %~r7};");
-  if (chunked()) out_.line("mad.lo.u32 \t%~rem, %~r5, " + number(kOneTask) + ", %~rem;");
+  if (chunked()) out_.line("mad.lo.u32 \t%~rem, %~r5, " + number(kTaskLeft) + ", %~rem;");
   out_.line("bra \t~BODY;");
 }
 
@@ -199,7 +199,7 @@ void LoopHead::write_wait() {
       .line("ld.shared.v4.u32 \t{%~x, %~y, %~z, %~r0}, [%~r0];")
       .line("setp.eq.u32 \t%~p, %~r0, 0;")
       .line("@%~p ret;");
-  if (chunked()) out_.line("mad.lo.u32 \t%~rem, %~r0, " + number(kOneTask) + ", %~rem;");
+  if (chunked()) out_.line("mad.lo.u32 \t%~rem, %~r0, " + number(kTaskLeft) + ", %~rem;");
   out_.line("bra \t~BODY;");
 }
 
@@ -229,8 +229,8 @@ void LoopHead::write_tail() {
         .line("@%~q mov.u32 \t%~y, 0;")
         .line("@%~q add.u32 \t%~z, %~z, 1;");
   }
-  out_.line("sub.u32 \t%~rem, %~rem, " + number(kOneTask) + ";")
-      .line("setp.lt.u32 \t%~p, %~rem, " + number(kOneTask) + ";")
+  out_.line("sub.u32 \t%~rem, %~rem, " + number(kTaskLeft) + ";")
+      .line("setp.lt.u32 \t%~p, %~rem, " + number(kTaskLeft) + ";")
       .line("@%~p bra \t~HEAD;");
   if (options_.separate) barrier();
   out_.line("bra \t~BODY;");

@@ -31,7 +31,7 @@ static_assert(SLUICE_LEFT_SMS == 256);
 
 // What a thread keeps in %~rem: the slot of its batch (bit 0), whether its warp leads, and the tasks of
 // the batch that it has not finished.
-inline constexpr unsigned kSecondSlot = 1, kLeads = 2, kOneTask = 4;
+inline constexpr unsigned kSecondSlot = 1, kLeads = 2, kTaskLeft = 4;
 
 // A progress report every so many looks at host memory (some 2 us each).
 inline constexpr unsigned kReportInterval = 64;

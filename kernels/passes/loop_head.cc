@@ -138,7 +138,7 @@ void LoopHead::write_entry() {
       .line("or.pred \t%~p, %~p, %~q;")
       .line("@%~p bra \t~SETUP;");
   write_index();
-  find_leader(kOneTask);
+  find_leader(kTaskLeft);
   out_.line("@!%~p bra \t~BODY;");
   load_base();
   out_.line("add.u32 \t%~end, %~next, 1;")

@@ -14,10 +14,6 @@ using ptx::StatementKind;
 
 namespace {
 
-std::string at_line(const Statement& s, const std::string& what) {
-  return what + " (line " + std::to_string(s.line) + ")";
-}
-
 bool is_mbarrier(const Statement& s, std::string_view what) {
   return base_opcode(s.opcode) == "mbarrier" && has_modifier(s.opcode, what);
 }
@@ -46,7 +42,7 @@ MemoryBarriers find_memory_barriers(const ptx::Cfg& cfg, const ptx::PostDominato
     if (is_copy(s)) {
       if (has_modifier(s.opcode, "prefetch")) continue;  // touches no shared memory
       if (has_modifier(s.opcode, "multicast::cluster") || has_modifier(s.opcode, "cta_group::2"))
-        out.no_loop.add("bulk-copy", at_line(s, "copies into the shared memory of several blocks"));
+        out.no_loop.add("bulk-copy", at_line(s.line, "copies into the shared memory of several blocks"));
       if (has_modifier(s.opcode, "mbarrier")) {
         out.any = true;
         arrivals.push_back(i);
@@ -78,10 +74,10 @@ MemoryBarriers find_memory_barriers(const ptx::Cfg& cfg, const ptx::PostDominato
     const std::uint32_t b = cfg.block_of(i);
     const auto& next = blocks[b].successors;
     if (members[component[b]] > 1 || std::find(next.begin(), next.end(), b) != next.end())
-      out.no_loop.add("mbarrier", at_line(statements[i], "makes mbarrier objects in a loop"));
+      out.no_loop.add("mbarrier", at_line(statements[i].line, "makes mbarrier objects in a loop"));
     if (divergence.operands_tainted(i))
       out.no_loop.add("mbarrier",
-                      at_line(statements[i], "makes mbarrier objects at addresses that may differ "
+                      at_line(statements[i].line, "makes mbarrier objects at addresses that may differ "
                                              "between threads"));
   }
   // Copies of threads may outlive the task (they end with the tail's wait), but then their arrival
@@ -95,7 +91,7 @@ MemoryBarriers find_memory_barriers(const ptx::Cfg& cfg, const ptx::PostDominato
       followed = waits[b];
     if (!followed)
       out.no_loop.add("mbarrier",
-                      at_line(statements[i], "has copies arrive at an mbarrier object that not every "
+                      at_line(statements[i].line, "has copies arrive at an mbarrier object that not every "
                                              "way from there waits for"));
   }
   return out;

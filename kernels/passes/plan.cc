@@ -41,7 +41,7 @@ constexpr Step kResumable[] = {
     {"resumable", run_resumable_task, always},
 };
 
-constexpr Step kOneTask[] = {
+constexpr Step kPrologue[] = {
     {"form", check_form, always},
     {"parameters", place_parameters, always},
     {"index", replace_index, always},
@@ -63,7 +63,7 @@ bool always_wanted(const Step& step) { return step.wanted == always; }
 
 std::span<const Step> steps_of(Form form) {
   if (form == Form::kLoop) return kLoop;
-  if (form == Form::kOneTask) return kOneTask;
+  if (form == Form::kOneTask) return kPrologue;
   if (form == Form::kResumable) return kResumable;
   if (form == Form::kWindow) return kWindow;
   return {};

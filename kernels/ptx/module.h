@@ -208,6 +208,9 @@ class Module {
 // returns true only if all of `text` is one and it fits.
 bool parse_integer(std::string_view text, std::uint64_t& value);
 
+// `text` without the white space around it.
+std::string_view trimmed(std::string_view text);
+
 // Storage of a fundamental type named without its dot; 0 for `pred` and for unknown names.
 std::uint32_t type_bytes(std::string_view type);
 

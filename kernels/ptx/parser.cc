@@ -16,6 +16,8 @@ std::uint32_t to_u32(std::string_view text) {
   return static_cast<std::uint32_t>(value);
 }
 
+}  // namespace
+
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() &&
          (lexical::kClass[static_cast<unsigned char>(text.front())] & lexical::kSpace))
@@ -25,8 +27,6 @@ std::string_view trimmed(std::string_view text) {
     text.remove_suffix(1);
   return text;
 }
-
-}  // namespace
 
 Parser::Parser(std::string text) {
   module_.text_ = std::make_shared<const std::string>(std::move(text));

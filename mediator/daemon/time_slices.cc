@@ -11,26 +11,26 @@ namespace sluice {
 
 namespace {
 
-Error refuse(const std::string& why) { return Error{EINVAL, "scheduler.slices: " + why}; }
+Error refuse_slices(const std::string& why) { return Error{EINVAL, "scheduler.slices: " + why}; }
 
 }  // namespace
 
 Result<void> check_time_slices(const Config& c, bool nvidia, const std::vector<std::string>& environment) {
   if (!c.slices) return {};
-  if (c.spatial) return refuse("vGPUs share the GPU by SMs (scheduler.spatial) or by time slices, not by both");
+  if (c.spatial) return refuse_slices("vGPUs share the GPU by SMs (scheduler.spatial) or by time slices, not by both");
   const auto can = [](const policy::Registration& row) { return row.proportional; };
   if (!policy_can(c.policy, can))
-    return refuse("policy " + c.policy + " sets no time slices; those that do are: " + policies_that(can));
+    return refuse_slices("policy " + c.policy + " sets no time slices; those that do are: " + policies_that(can));
   if (nvidia)
-    return refuse("NVIDIA's driver lets only a process itself set its time slices, and sluice-worker does not; unset it, or use "
+    return refuse_slices("NVIDIA's driver lets only a process itself set its time slices, and sluice-worker does not; unset it, or use "
                   "the software GPU (device.kind = \"soft\")");
   if (const std::string mode = value_of(environment, "SLUICE_SOFT_MODE"); mode != "timeslice")
-    return refuse("SLUICE_SOFT_MODE is \"" + mode + "\" in the workers' environment; contexts have time slices only in \"timeslice\"");
+    return refuse_slices("SLUICE_SOFT_MODE is \"" + mode + "\" in the workers' environment; contexts have time slices only in \"timeslice\"");
   if (::access(c.soft_gpu_path().c_str(), F_OK) != 0) return {};
   auto gpu = gpu::SoftGpu::open(c.soft_gpu_path(), false);
-  if (!gpu) return refuse(gpu.error().message);
+  if (!gpu) return refuse_slices(gpu.error().message);
   if ((*gpu)->info().mode != SLUICE_SOFT_TIMESLICE)
-    return refuse(c.soft_gpu_path() + " is a software GPU without time slices; remove it, and a new one is made");
+    return refuse_slices(c.soft_gpu_path() + " is a software GPU without time slices; remove it, and a new one is made");
   return {};
 }
 

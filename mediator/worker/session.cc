@@ -18,7 +18,6 @@ namespace sluice::worker {
 namespace wp = worker_protocol;
 
 namespace {
-constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 
 Fd wake_fd() {
   auto fd = make_eventfd();
@@ -63,7 +62,7 @@ Session::Session(SessionParts parts, SessionLimits limits)
   if (p_.start.spatial_sms != 0) streams_.expect_parts();
   p_.report->header.pid = static_cast<uint32_t>(::getpid());
   // A vGPU without a limit has what the device has.
-  if (p_.start.memory_limit_bytes == 0) p_.start.memory_limit_bytes = kForever;
+  if (p_.start.memory_limit_bytes == 0) p_.start.memory_limit_bytes = std::numeric_limits<uint64_t>::max();
   if (p_.start.staging_bytes != 0) extents_[p_.start.staging_offset] = p_.start.staging_bytes;
 }
 

@@ -67,7 +67,7 @@ TEST(DomainXml, OtherDevicesAreIgnored) {
   EXPECT_EQ(d->vgpu, "one");
 }
 
-struct Bad {
+struct BadDomain {
   std::string xml;
   const char* message;
 };
@@ -79,7 +79,7 @@ TEST(DomainXml, ErrorsSayWhatIsWrong) {
     s.replace(s.find(from), std::string(from).size(), to);
     return domain("", s);
   };
-  const Bad cases[] = {
+  const BadDomain cases[] = {
       {"", "domain XML"},
       {"\n\n<domain>", "line"},
       {"<network/>", "no <domain>"},
@@ -102,7 +102,7 @@ TEST(DomainXml, ErrorsSayWhatIsWrong) {
       {"<!DOCTYPE domain [<!ENTITY a 'b'>]>" + domain("", shmem), "document type"},
       {std::string(5u << 20, ' '), "4 MiB"},
   };
-  for (const Bad& bad : cases) {
+  for (const BadDomain& bad : cases) {
     auto d = parse_domain_xml(bad.xml);
     ASSERT_FALSE(d.ok()) << bad.xml.substr(0, 200);
     EXPECT_NE(d.error().message.find(bad.message), std::string::npos) << d.error().message;

@@ -6,7 +6,7 @@ namespace sluice::exec {
 namespace {
 
 // %r0 = %tid.x and %rd10 = p0 + 4 * %tid.x.
-const char* const kIndex =
+const char* const kThreadIndex =
     "mov.u32 %r0, %tid.x;\nmul.wide.u32 %rd9, %r0, 4;\nadd.s64 %rd10, %rd0, %rd9;\n";
 
 class ExecCalls : public ExecTest {
@@ -43,7 +43,7 @@ LEAF:
 )";
 
 TEST_F(ExecCalls, EveryActivationHasItsOwnVariables) {
-  ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
+  ASSERT_TRUE(load(kernel(std::string(kThreadIndex) + R"(
     .local .align 8 .b8 sum[8];
     mov.u64 %rd11, sum; cvta.local.u64 %rd11, %rd11; st.local.u32 [sum], 0;
     rem.u32 %r1, %r0, 13;
@@ -62,7 +62,7 @@ TEST_F(ExecCalls, EveryActivationHasItsOwnVariables) {
 }
 
 TEST_F(ExecCalls, StackOverflowIsAFault) {
-  ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
+  ASSERT_TRUE(load(kernel(std::string(kThreadIndex) + R"(
     .local .align 8 .b8 sum[8];
     mov.u64 %rd11, sum; cvta.local.u64 %rd11, %rd11;
     setp.ne.u32 %p1, %r0, 3; @%p1 bra END;
@@ -79,7 +79,7 @@ TEST_F(ExecCalls, StackOverflowIsAFault) {
 }
 
 TEST_F(ExecCalls, TheStackLimitCounts) {
-  const std::string text = kernel(std::string(kIndex) + R"(
+  const std::string text = kernel(std::string(kThreadIndex) + R"(
     .local .align 8 .b8 sum[8];
     mov.u64 %rd11, sum; cvta.local.u64 %rd11, %rd11; st.local.u32 [sum], 0;
     { .param .b32 p0; st.param.b32 [p0], 500; .param .b64 p1; st.param.b64 [p1], %rd11;
@@ -104,7 +104,7 @@ TEST_F(ExecCalls, EndlessRecursionWithoutVariablesEnds) {
 }
 
 TEST_F(ExecCalls, ParametersInRegistersAndConstants) {
-  ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
+  ASSERT_TRUE(load(kernel(std::string(kThreadIndex) + R"(
     call (%r5), weigh, (%r0, 3);
     setp.lt.u32 %p1, %r0, 5;
     @%p1 call (%r5), weigh, (%r5, 100);
@@ -128,7 +128,7 @@ const char* const kTargets = R"(
 )";
 
 TEST_F(ExecCalls, IndirectCallsByLane) {
-  ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
+  ASSERT_TRUE(load(kernel(std::string(kThreadIndex) + R"(
     TARGETS: .calltargets f0, f1, f2;
     rem.u32 %r1, %r0, 3; mul.wide.u32 %rd11, %r1, 8; mov.u64 %rd12, functions; add.s64 %rd11, %rd11, %rd12;
     ld.global.u64 %rd13, [%rd11];
@@ -156,7 +156,7 @@ TEST_F(ExecCalls, CallsOfNothingAreFaults) {
   for (const char* which : {"24", "32", "40"}) {
     const bool wild = std::string(which) == "40";
     ASSERT_TRUE(
-        load(kernel(std::string(kIndex) + "ld.global.u64 %rd13, [functions+" +
+        load(kernel(std::string(kThreadIndex) + "ld.global.u64 %rd13, [functions+" +
                         (wild ? "0" : which) + "];" + (wild ? "add.s64 %rd13, %rd13, 4;" : "") +
                         "{ .param .b32 p; st.param.b32 [p], %r0; .param .b32 q;"
                         "  P: .callprototype (.param .b32 _) _ (.param .b32 _);"
@@ -169,7 +169,7 @@ TEST_F(ExecCalls, CallsOfNothingAreFaults) {
 }
 
 TEST_F(ExecCalls, AllocaBeyondTheStackIsAFault) {
-  ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
+  ASSERT_TRUE(load(kernel(std::string(kThreadIndex) + R"(
     stacksave.u64 %rd11;
     mul.wide.u32 %rd12, %r0, 1024; alloca.u64 %rd13, %rd12, 32;
     stackrestore.u64 %rd11;)")))
@@ -210,7 +210,7 @@ TEST_F(ExecCalls, SecondFreeIsAFault) {
 // A register of 64 bits on one side of a branch and one of 32 bits on the other, both in use at the
 // same time, because the sides wait for each other.
 TEST_F(ExecCalls, DivergedLanesDoNotShareSlotsOfDifferentWidth) {
-  ASSERT_TRUE(load(kernel(std::string(kIndex) + R"(
+  ASSERT_TRUE(load(kernel(std::string(kThreadIndex) + R"(
     and.b32 %r1, %r0, 1; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, 0;
     @%p1 bra EVEN;
     add.u32 %r20, %r0, 1; add.u32 %r21, %r0, 2; add.u32 %r22, %r0, 3; add.u32 %r23, %r0, 4;

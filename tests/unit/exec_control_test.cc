@@ -7,10 +7,6 @@ namespace sluice::exec {
 namespace {
 
 // %r0 = %tid.x and %rd10 = p0 + 4 * global thread number.
-const char* const kIndex =
-    "mov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\n"
-    "mad.lo.s32 %r3, %r1, %r2, %r0;\nmul.wide.u32 %rd9, %r3, 4;\nadd.s64 %rd10, %rd0, %rd9;\n";
-
 class ExecControl : public ExecTest {};
 
 TEST_F(ExecControl, AddsAndStores) {

@@ -6,10 +6,6 @@
 namespace sluice::exec {
 namespace {
 
-const char* const kIndex =
-    "mov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\n"
-    "mad.lo.s32 %r3, %r1, %r2, %r0;\nmul.wide.u32 %rd9, %r3, 4;\nadd.s64 %rd10, %rd0, %rd9;\n";
-
 class ExecMemory : public ExecTest {
  protected:
   // Runs `body` in one block of 64 threads, expecting a fault.

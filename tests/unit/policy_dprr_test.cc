@@ -3,7 +3,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = KernelDriver::kMs, kUs = KernelDriver::kUs;
 
 TEST(Dprr, ASliceIsHalfAMillisecondForEachPriorityAndOneMore) {
   KernelDriver d("dprr");

@@ -3,7 +3,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = KernelDriver::kMs;
 
 TEST(Fcfs, KernelsRunInOrderOfArrivalAndToTheirEnd) {
   KernelDriver d("fcfs");

@@ -3,7 +3,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = KernelDriver::kMs, kUs = KernelDriver::kUs;
 
 Config costs(uint64_t handover_ns, double max_overhead) {
   Config c;

@@ -3,7 +3,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = TurnDriver::kMs, kUs = TurnDriver::kUs;
 
 // 0 (8 ms) runs alone for 3 ms when 1 (2 ms) arrives: IS are 1 and 1, (2) gives 0, so the quantum is the
 // least one: 0 runs until 4 ms. Then IS_1 = (1 + 2) / 2 = 1.5 and IS_0 = 1: 1 runs for

@@ -3,7 +3,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = KernelDriver::kMs, kUs = KernelDriver::kUs;
 
 Config sms15(bool spatial) {
   Config c;

@@ -17,8 +17,9 @@
 
 namespace sluice::policy {
 
+inline constexpr uint64_t kUs = 1'000, kMs = 1'000'000;  // ns
+
 struct KernelDriver {
-  static constexpr uint64_t kUs = 1000, kMs = 1'000'000;
   struct Kernel {
     VgpuId vgpu;
     uint64_t left_sm_ns;
@@ -204,7 +205,7 @@ inline void soak(std::string_view name, uint64_t seed, Config config) {
     return (state >> 33) % n;
   };
   KernelDriver d(name, config);
-  d.leave_ns = draw(3) * 40 * KernelDriver::kUs;
+  d.leave_ns = draw(3) * 40 * kUs;
   d.tells_launches = draw(2);
   for (VgpuId v = 0; v < 6; ++v)
     d.add(v, static_cast<uint32_t>(draw(4)), static_cast<uint32_t>(1 + draw(300)));
@@ -212,11 +213,11 @@ inline void soak(std::string_view name, uint64_t seed, Config config) {
     const VgpuId v = static_cast<VgpuId>(draw(6));
     if (!d.busy(v)) {
       const uint32_t wanted = draw(3) == 0 ? static_cast<uint32_t>(1 + draw(d.sms)) : 0;
-      d.launch(v, (1 + draw(3000)) * KernelDriver::kUs, wanted, draw(4) == 0 ? 0.1 : 1.0);
+      d.launch(v, (1 + draw(3000)) * kUs, wanted, draw(4) == 0 ? 0.1 : 1.0);
     }
-    d.pass(draw(2500) * KernelDriver::kUs);
+    d.pass(draw(2500) * kUs);
   }
-  d.pass(1000 * KernelDriver::kMs);
+  d.pass(1000 * kMs);
   for (const auto& [id, k] : d.kernels) EXPECT_NE(k.ended_ns, 0u) << "launch " << id << " never ended";
   for (const auto& s : d.sm) EXPECT_EQ(d.runs(s), 0u);
 }

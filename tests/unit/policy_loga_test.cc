@@ -3,7 +3,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = SliceDriver::kMs, kUs = SliceDriver::kUs, kSecond = SliceDriver::kSecond;
 
 // Who waits after each short kernel gives its slice away, so plain round robin favours the other (the paper's
 // "applications which submit longer commands"); suspending who is ahead corrects it.

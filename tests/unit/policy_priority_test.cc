@@ -4,7 +4,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = KernelDriver::kMs, kUs = KernelDriver::kUs;
 
 class PriorityAtOnce : public ::testing::TestWithParam<const char*> {};
 

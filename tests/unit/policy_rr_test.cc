@@ -3,12 +3,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = TurnDriver::kMs, kUs = TurnDriver::kUs;
-Config cheap() {
-  Config c;
-  c.machine.handover_ns = 10 * kUs;
-  return c;
-}
 
 TEST(Rr, QuantaOfOneMillisecondInTurn) {
   TurnDriver d("rr", cheap());

@@ -12,8 +12,9 @@
 
 namespace sluice::policy {
 
+inline constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;  // ns
+
 struct SliceDriver {
-  static constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
   struct Tenant {
     uint64_t kernel_ns = 2'250'000;
     uint64_t wait_ns = 0;  // between two kernels, without work; 0: saturating

@@ -3,7 +3,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = TurnDriver::kMs;
 
 TEST(Srt, WhatRemainsCountsNotTheTotal) {
   TurnDriver d("srt");

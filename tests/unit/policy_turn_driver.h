@@ -13,8 +13,9 @@
 
 namespace sluice::policy {
 
+inline constexpr uint64_t kUs = 1'000, kMs = 1'000'000;  // ns
+
 struct TurnDriver {
-  static constexpr uint64_t kUs = 1'000, kMs = 1'000'000;
   explicit TurnDriver(std::string_view name, Config config = {})
       : policy(find_policy(name)->make(config)), sms(config.machine.sm_count) {}
 
@@ -120,5 +121,12 @@ struct TurnDriver {
   std::vector<VgpuId> starts;
   std::vector<uint64_t> start_ns;
 };
+
+// A machine on which handing the GPU over costs 10 us.
+inline Config cheap() {
+  Config c;
+  c.machine.handover_ns = 10 * kUs;
+  return c;
+}
 
 }  // namespace sluice::policy

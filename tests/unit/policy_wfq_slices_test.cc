@@ -3,7 +3,6 @@
 
 namespace sluice::policy {
 namespace {
-constexpr uint64_t kMs = SliceDriver::kMs, kUs = SliceDriver::kUs, kSecond = SliceDriver::kSecond;
 
 TEST(WfqSlices, SaturatingTenantsFollowTheirWeights) {
   SliceDriver d("wfq");

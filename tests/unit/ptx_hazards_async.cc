@@ -8,7 +8,7 @@
 namespace sluice::tool::hazards {
 
 namespace {
-const Hazard kHazards[] = {
+const Hazard kAsyncHazards[] = {
     // The next task would make its object where the last one's is still valid.
     {"mbarrier_made_again", "plain", {19, 1, 1}, {96, 1, 1}, 0, 0,
      ".shared .align 8 .b64 ma; .shared .align 4 .b8 mad[384];", R"(
@@ -334,6 +334,6 @@ $BOTH:
 };
 }  // namespace
 
-std::vector<Hazard> async_hazards() { return {std::begin(kHazards), std::end(kHazards)}; }
+std::vector<Hazard> async_hazards() { return {std::begin(kAsyncHazards), std::end(kAsyncHazards)}; }
 
 }  // namespace sluice::tool::hazards

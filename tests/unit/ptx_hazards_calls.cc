@@ -31,7 +31,7 @@ $CLEARED:
 	ret;
 })";
 
-const Hazard kHazards[] = {
+const Hazard kCallHazards[] = {
     // What a call returns stands in a variable that hides a parameter, which is the same for all threads.
     {"result_hides_a_parameter", "unified", {9, 1, 1}, {96, 1, 1}, 0, 600,
      ".func (.param .b32 back) same(.param .b32 value) { .reg .b32 %r<2>;\n"
@@ -293,6 +293,6 @@ $STAY:
 
 }  // namespace
 
-std::vector<Hazard> call_hazards() { return {std::begin(kHazards), std::end(kHazards)}; }
+std::vector<Hazard> call_hazards() { return {std::begin(kCallHazards), std::end(kCallHazards)}; }
 
 }  // namespace sluice::tool::hazards

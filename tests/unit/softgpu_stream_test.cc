@@ -293,7 +293,7 @@ static void forget_leaks() {
 }
 
 TEST_F(SoftGpuDeathTest, AProcessMayEndWithWorkOutstanding) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
         forget_leaks();
@@ -303,7 +303,7 @@ TEST_F(SoftGpuDeathTest, AProcessMayEndWithWorkOutstanding) {
         launch("poke", 1, 1, s, address(flag), 1u);
         std::exit(3);
       },
-      testing::ExitedWithCode(3), "");
+      ::testing::ExitedWithCode(3), "");
 }
 
 TEST_F(SoftGpuTest, AForkedChildHasNoDriver) {
