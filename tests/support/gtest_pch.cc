@@ -1,0 +1,1 @@
+// Nothing: meson precompiles a header only for a target with a source.
