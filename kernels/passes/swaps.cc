@@ -17,7 +17,7 @@ namespace {
 // Definitions that an address is followed through; compilers need a handful.
 constexpr int kMaxDepth = 24;
 
-bool of_the_block(const Statement& s) {
+bool in_own_memory(const Statement& s) {
   return has_modifier(s.opcode, "shared") || s.opcode.find("shared::cta") != s.opcode.npos ||
          has_modifier(s.opcode, "local") || has_modifier(s.opcode, "param");
 }
@@ -97,7 +97,7 @@ bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& bl
     if (other.kind != StatementKind::kInstruction) return false;
     const std::string_view base = base_opcode(other.opcode);
     if (base == "call" || ptx::effect_of(other) == ptx::Effect::kUnknown) return true;
-    if (i == atom || of_the_block(other)) return false;
+    if (i == atom || in_own_memory(other)) return false;
     const bool atomic = base == "atom";
     if (!atomic && base != "st" && base != "red" && base != "multimem") return false;
     const std::size_t address = atomic ? 1 : 0;
