@@ -39,12 +39,14 @@ void LowerIndex::Terms::merge(const Terms& t) {
   negative |= t.negative;
   step_up |= t.step_up;
   plus_grid |= t.plus_grid;
+  columns |= t.columns;
   jumbled |= t.jumbled;
+  has_x |= t.has_x;
 }
 
 LowerIndex::Terms LowerIndex::Terms::flipped() const {
   // What is not the index may be anything, so its difference counts as less.
-  return {minus_index, plus_index, true, step_up, false, jumbled};
+  return {minus_index, plus_index, true, step_up, false, columns, jumbled, has_x};
 }
 
 LowerIndex::LowerIndex(const ptx::Function& function) : function_(function) {
@@ -67,7 +69,8 @@ bool LowerIndex::names_lower(std::string_view address) {
 
 bool LowerIndex::names_own(std::string_view operand) {
   const Terms t = of_operand(operand);
-  return t.plus_index && !t.minus_index && !t.negative && !t.step_up && !t.plus_grid && !t.jumbled;
+  return t.plus_index && !t.minus_index && !t.negative && !t.step_up && !t.plus_grid &&
+         !t.columns && !t.jumbled;
 }
 
 bool LowerIndex::index_from(std::string_view reg,
@@ -102,7 +105,7 @@ LowerIndex::Terms LowerIndex::of_operand(std::string_view operand) {
   for (std::string_view name = ptx::next_identifier(operand, at); !name.empty();
        name = ptx::next_identifier(operand, at)) {
     if (name.starts_with("%ctaid"))
-      t.plus_index = true;
+      t.plus_index = true, t.has_x |= name == "%ctaid.x";
     else if (name.starts_with("%nctaid"))
       t.plus_grid = true;
     else if (name[0] == '%' || definitions_.count(name) != 0)
@@ -121,10 +124,14 @@ LowerIndex::Terms LowerIndex::of_register(std::string_view name) {
   known_.emplace(name, Terms{});  // a loop comes back here: it adds nothing new
   if (definitions == definitions_.end() || depth_ > kMaxDepth) return {};
   ++depth_;
+  // Again with what came of it, for registers that are changed in their place.
   Terms t;
-  for (const Statement* s : definitions->second) t.merge(of_statement(*s));
+  for (int turn = 0; turn < 3; ++turn) {
+    for (const Statement* s : definitions->second) t.merge(of_statement(*s));
+    if (known_[name] == t) break;
+    known_[name] = t;
+  }
   --depth_;
-  known_[name] = t;
   return t;
 }
 
@@ -157,7 +164,7 @@ LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {
       // A factor beside the index: rows of the grid.
       if ((base == "mul" || (base == "mad" && k < 3)) && s.operands.size() > 2 &&
           !is_constant(s.operands[k == 1 ? 2 : 1], negative, magnitude))
-        one.plus_grid = false;
+        one.plus_grid = false, one.columns |= one.has_x;
       t.merge(one);
       continue;
     }

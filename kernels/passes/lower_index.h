@@ -33,9 +33,12 @@ class LowerIndex {
     bool negative = false;                         // something else is subtracted
     bool step_up = false;                          // a small number is added to the index
     bool plus_grid = false;                        // the grid's size is added: the way round a ring
+    bool columns = false;  // x, which counts fastest, is multiplied: numbers that go down the columns
     bool jumbled = false;  // the index went through what keeps no order: a remainder, reversed bits
+    bool has_x = false;
     void merge(const Terms& t);
     Terms flipped() const;
+    bool operator==(const Terms&) const = default;
   };
   Terms of_operand(std::string_view operand);
   Terms of_register(std::string_view name);

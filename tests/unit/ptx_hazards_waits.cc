@@ -104,8 +104,8 @@ $MINE:
 	st.global.u32 [%rd5+4096], %r10;
 	bar.sync 0;
 	@%p4 bra $END;
-	add.u32 %r20, %r20, 1;
-	st.release.gpu.global.u32 [%rd4], %r20;
+	add.u32 %r24, %r20, 1;
+	st.release.gpu.global.u32 [%rd4], %r24;
 $END:
 	ret;)"},
       // The last block deals the turns out.

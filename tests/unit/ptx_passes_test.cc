@@ -285,6 +285,15 @@ TEST(PtxRewrite, SpinLoops) {
         "ld.volatile.global.u32 %r2, [%rd1]; add.u32 %r3, %r2, 1;"
         "atom.global.cas.b32 %r1, [%rd1], %r2, %r3; setp.ne.u32 %p0, %r1, %r2; @%p0 bra L; mov.u32 %r1, 1;"})
     EXPECT_TRUE(only(loop(goes)).evictable) << goes;
+  // The block's own turn, which it passes on; not where the turns go down the grid's columns.
+  const auto own = [&](const std::string& number) {
+    return tier_name(only(kernel_of("mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.y; mov.u32 %r3, %ctaid.y; " + number +
+                                    "L: ld.volatile.global.u32 %r0, [%rd0]; setp.ne.u32 %q0, %r0, %r1; @%q0 bra L; "
+                                    "red.global.add.u32 [%rd0], 1;")).tier);
+  };
+  EXPECT_STREQ(own(""), "in-order");
+  EXPECT_STREQ(own("mad.lo.u32 %r1, %r1, %r2, %r3; "), "opaque");
+  EXPECT_STREQ(own("add.u32 %r1, %r1, 1; "), "opaque");
   // A lock, which is given back; also where it is looked at before it is tried.
   for (const std::string take : {"atom.global.exch.b32 %r1, [%rd0], 1;", "atom.global.cas.b32 %r1, [%rd0], 0, 1;"})
     for (const std::string look : {"", "M: ld.volatile.global.u32 %r2, [%rd0]; setp.ne.u32 %q1, %r2, 0; @%q1 bra M;"}) {
