@@ -19,6 +19,11 @@ typedef CUresult (*PFN_cuStreamBeginCapture_v10000)(CUstream);
 typedef CUresult (*PFN_cuGraphInstantiate_v10000)(CUgraphExec*, CUgraph, CUgraphNode*, char*, size_t);
 typedef PFN_cuGraphInstantiate_v10000 PFN_cuGraphInstantiate_v11000;
 
+// A macro there, which would take the name's place in ours.
+enum { kCondAssignDefault = CU_GRAPH_COND_ASSIGN_DEFAULT };
+#undef CU_GRAPH_COND_ASSIGN_DEFAULT
+enum { CU_GRAPH_COND_ASSIGN_DEFAULT = kCondAssignDefault };
+
 #define SLUICE_CUDA_DRIVER_COMPARE
 namespace sluice_declared {
 #include "abi/cuda_driver.h"
