@@ -227,14 +227,15 @@ TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
   EXPECT_EQ(map(base, kUnit, 0, memory ^ 2), invalid) << "nobody's handle";
   EXPECT_EQ(map(base, kUnit, 0, context), invalid) << "a handle of another kind";
   EXPECT_EQ(map(base, kUnit, 0, 0), invalid);
-  EXPECT_EQ(map(base + 4096, kUnit, 0, memory), invalid) << "not aligned";
+  EXPECT_EQ(map(base + 4096, 2 * kUnit, 0, memory), invalid) << "not aligned";
   EXPECT_EQ(map(base, 4 * kUnit, 0, memory), CUDA_ERROR_NOT_SUPPORTED) << "more than there is";
+  EXPECT_EQ(map(base, kUnit, 0, memory), CUDA_ERROR_NOT_SUPPORTED) << "less";
   EXPECT_EQ(map(base, kUnit, ~0ull - kUnit + 1, memory), CUDA_ERROR_NOT_SUPPORTED) << "an offset that wraps";
   EXPECT_EQ(map(base + 7 * kUnit, 2 * kUnit, 0, memory), invalid) << "beyond the reservation";
-  EXPECT_EQ(map(SLUICE_WINDOW_ADDRESS, kUnit, 0, memory), invalid) << "no reservation";
+  EXPECT_EQ(map(SLUICE_WINDOW_ADDRESS, 2 * kUnit, 0, memory), invalid) << "no reservation";
   ASSERT_EQ(map(base, 2 * kUnit, 0, memory), CUDA_SUCCESS);
   ASSERT_EQ(map(base + 2 * kUnit, kUnit, 0, more), CUDA_SUCCESS);
-  EXPECT_EQ(map(base, kUnit, 0, memory), invalid) << "mapped already";
+  EXPECT_EQ(map(base, 2 * kUnit, 0, memory), invalid) << "mapped already";
 
   const auto copy_to = [&](uint64_t at, uint64_t n) {
     return b->call(SLUICE_CALL_COPY, to_device(at, kStaging, n), context).status;
