@@ -21,13 +21,6 @@ namespace {
 // end.
 constexpr std::size_t kMostPolls = 16;
 
-// Memory that only the block itself sees: waiting on it is waiting for one's own threads.
-bool block_internal(const Statement& s) {
-  return has_modifier(s.opcode, "shared") || has_modifier(s.opcode, "cta") ||
-         s.opcode.find("shared::cta") != s.opcode.npos || has_modifier(s.opcode, "local") ||
-         has_modifier(s.opcode, "param") || has_modifier(s.opcode, "const");
-}
-
 bool reads_others(const Statement& s, bool ordered_loop) {
   const std::string_view base = base_opcode(s.opcode);
   const bool plain = base == "ld" || base == "ldu" || base == "suld" ||

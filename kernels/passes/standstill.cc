@@ -19,14 +19,9 @@ namespace {
 // Loops that wait are short; the search below is quadratic.
 constexpr std::size_t kLongest = 1000;
 
-bool of_the_block(const Statement& s) {
-  return has_modifier(s.opcode, "shared") || has_modifier(s.opcode, "cta") || s.opcode.find("shared::cta") != s.opcode.npos ||
-         has_modifier(s.opcode, "local") || has_modifier(s.opcode, "param");
-}
-
 bool reads_global(const Statement& s) {
   const std::string_view base = base_opcode(s.opcode);
-  return (base == "ld" || base == "ldu") && !of_the_block(s) && !has_modifier(s.opcode, "const");
+  return (base == "ld" || base == "ldu") && !block_internal(s);
 }
 
 // Which registers hold the same in every turn.
@@ -35,11 +30,7 @@ class Turns {
   // With `through_memory` also what is loaded from where nothing in the loop writes.
   Turns(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
         const std::vector<std::uint32_t>& blocks, bool through_memory)
-      : registers_(registers) {
-    const auto& statements = cfg.function().statements;
-    for (std::uint32_t b : blocks)
-      for (std::uint32_t i = cfg.blocks()[b].begin; i < cfg.blocks()[b].end; ++i)
-        if (statements[i].kind == StatementKind::kInstruction) loop_.push_back(&statements[i]);
+      : registers_(registers), loop_(ptx::instructions_of(cfg, blocks)) {
     if (loop_.size() > kLongest) return;
     understood_ = true;
     std::vector<const Statement*> writers, stores;
@@ -121,6 +112,12 @@ class Turns {
 
 }  // namespace
 
+bool block_internal(const Statement& s) {
+  return has_modifier(s.opcode, "shared") || has_modifier(s.opcode, "cta") ||
+         s.opcode.find("shared::cta") != s.opcode.npos || has_modifier(s.opcode, "local") ||
+         has_modifier(s.opcode, "param") || has_modifier(s.opcode, "const");
+}
+
 std::vector<std::uint32_t> reads_of_standstill(const ptx::Cfg& cfg, ptx::RegisterTable& registers,
                                                const std::vector<std::uint32_t>& blocks) {
   const auto& statements = cfg.function().statements;
@@ -135,7 +132,7 @@ std::vector<std::uint32_t> reads_of_standstill(const ptx::Cfg& cfg, ptx::Registe
       const std::string_view base = base_opcode(s.opcode);
       if (reads_global(s)) reads.push_back(i);
       // What may change memory that the loop reads; atomics and mbarriers move on by themselves.
-      const bool writes = base == "st" && !of_the_block(s);
+      const bool writes = base == "st" && !block_internal(s);
       if (writes || base == "atom" || base == "red" || base == "call" || base == "mbarrier" ||
           base == "sust" || base == "sured" || base == "multimem" || base == "cp")
         return {};

@@ -16,6 +16,10 @@
 
 namespace sluice::passes {
 
+// An access to memory that only the block itself sees, or that nobody writes: waiting on it is waiting for one's own
+// threads.
+bool block_internal(const ptx::Statement& s);
+
 // `blocks`: those of one loop. The statements in it that read global memory, if it stands still;
 // else none.
 std::vector<std::uint32_t> reads_of_standstill(const ptx::Cfg& cfg, ptx::RegisterTable& registers,

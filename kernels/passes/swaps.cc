@@ -130,10 +130,7 @@ bool Swaps::waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>&
   const auto& statements = cfg_.function().statements;
   const Statement& read = statements[load];
   if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2) return false;
-  std::vector<const Statement*> loop;
-  for (std::uint32_t b : blocks)
-    for (std::uint32_t i = cfg_.blocks()[b].begin; i < cfg_.blocks()[b].end; ++i)
-      if (statements[i].kind == StatementKind::kInstruction) loop.push_back(&statements[i]);
+  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
   std::unordered_set<std::string_view> copies{read.operands[0]};
   bool asked = false;
   for (std::size_t before = 0; before != copies.size();) {
@@ -179,10 +176,7 @@ bool Swaps::only_compared(std::uint32_t load, const std::vector<std::uint32_t>& 
   const auto& statements = cfg_.function().statements;
   const Statement& read = statements[load];
   if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2) return false;
-  std::vector<const Statement*> loop;
-  for (std::uint32_t b : blocks)
-    for (std::uint32_t i = cfg_.blocks()[b].begin; i < cfg_.blocks()[b].end; ++i)
-      if (statements[i].kind == StatementKind::kInstruction) loop.push_back(&statements[i]);
+  const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
   std::unordered_set<std::string_view> copies{read.operands[0]}, made{read.operands[0]}, got;
   bool swapped = false;
   for (std::size_t before = 0; before != copies.size() + made.size() + got.size();) {

@@ -163,6 +163,15 @@ Result<Cfg> Cfg::build(const Function& function) {
   return cfg;
 }
 
+std::vector<const Statement*> instructions_of(const Cfg& cfg, const std::vector<std::uint32_t>& blocks) {
+  const auto& statements = cfg.function().statements;
+  std::vector<const Statement*> out;
+  for (std::uint32_t b : blocks)
+    for (std::uint32_t i = cfg.blocks()[b].begin; i < cfg.blocks()[b].end; ++i)
+      if (statements[i].kind == StatementKind::kInstruction) out.push_back(&statements[i]);
+  return out;
+}
+
 std::vector<std::uint32_t> strong_components(
     const Cfg& cfg, const std::function<bool(std::uint32_t, std::uint32_t)>& edge) {
   const auto& blocks = cfg.blocks();
