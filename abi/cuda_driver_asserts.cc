@@ -243,6 +243,7 @@ SAME_FIELD(CUDA_GRAPH_INSTANTIATE_PARAMS, result_out);
                 #symbol " differs");
 SLUICE_CUDA_DRIVER_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_GRAPH_FUNCTIONS(SAME_FUNCTION)
+SLUICE_CUDA_GUEST_FUNCTIONS(SAME_FUNCTION)
 #define SAME_OLD_FUNCTION(function, symbol, name, since, parameters)                               \
   static_assert(SameOnTheWire<decltype(ours::function),                                            \
                               std::remove_pointer_t<PFN_##name##_v##since>>::value,                \

@@ -8,6 +8,7 @@
 
 #include "abi/cuda_driver.h"
 #include "abi/cuda_graph_functions.h"
+#include "abi/cuda_other_functions.h"
 
 typedef struct CUgraphExec_st* CUgraphExec;
 typedef struct CUuserObject_st* CUuserObject;
@@ -287,6 +288,7 @@ extern "C" {
 #define SLUICE_DECLARE(symbol, name, since, parameters) \
   __attribute__((visibility("default"))) CUresult symbol parameters;
 SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_DECLARE)
+SLUICE_CUDA_GUEST_FUNCTIONS(SLUICE_DECLARE)
 #undef SLUICE_DECLARE
 #define SLUICE_DECLARE(function, symbol, name, since, parameters) \
   __attribute__((visibility("default"))) CUresult function parameters __asm__(symbol);
@@ -310,6 +312,8 @@ SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(SLUICE_DECLARE)
 #define cuGraphInstantiate cuGraphInstantiateWithFlags
 #define cuGraphExecUpdate cuGraphExecUpdate_v2
 #define cuGraphAddNode cuGraphAddNode_v2
+#define cuMemcpy3D cuMemcpy3D_v2
+#define cuMemcpy3DAsync cuMemcpy3DAsync_v2
 #endif
 
 #endif /* SLUICE_ABI_CUDA_GRAPH_H */

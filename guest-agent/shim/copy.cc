@@ -402,6 +402,29 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t byte_coun
                               CUstream stream) {
   return copy_1d(dst, src, byte_count, stream, false, End::kDevice, End::kDevice);
 }
+// One GPU, whose memory all contexts share. The plain form stands between earlier and later work of all three
+// contexts; a copy in the current one's legacy stream is not ordered against the others by itself.
+CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t byte_count) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  bool others = false;
+  for (const CUcontext context : {dst_context, src_context}) {
+    if (!state().context(wire(context))) return CUDA_ERROR_INVALID_CONTEXT;
+    if (wire(context) == e.context) continue;
+    others = true;
+    const InContext there(wire(context));
+    const CUresult r = there.status == CUDA_SUCCESS ? cuCtxSynchronize() : there.status;
+    if (r != CUDA_SUCCESS) return r;
+  }
+  return copy_1d(dst, src, byte_count, nullptr, others, End::kDevice, End::kDevice);
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+                           size_t byte_count, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!state().context(wire(dst_context)) || !state().context(wire(src_context))) return CUDA_ERROR_INVALID_CONTEXT;
+  return copy_1d(dst, src, byte_count, stream, false, End::kDevice, End::kDevice);
+}
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) { return copy_2d(copy, nullptr, true); }
 CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) { return copy_2d(copy, nullptr, true); }
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {

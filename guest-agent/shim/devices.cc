@@ -132,7 +132,9 @@ CUresult cuGetErrorString(CUresult error, const char** str) {
 // Private tables of NVIDIA's own libraries: never offered: they are not public.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   if (table != nullptr) *table = nullptr;
-  return CUDA_ERROR_NOT_SUPPORTED;
+  return static_cast<CUresult>(not_supported(
+      "cuGetExportTable", "NVIDIA's runtime library (libcudart) needs private tables of NVIDIA's driver; programs for "
+                          "the driver API run"));
 }
 
 CUresult cuProfilerStart() { return enter_context().status; }

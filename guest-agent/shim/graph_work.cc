@@ -1,8 +1,10 @@
-// What nodes do: their works, made from a program's parameters and queued as plain calls.
+// What nodes do: their works, made from a program's parameters and queued as plain calls. Also copies of boxes
+// outside of graphs.
 #include <algorithm>
 #include <cstring>
 
 #include "guest-agent/shim/api.h"
+#include "guest-agent/shim/capture.h"
 #include "guest-agent/shim/copy.h"
 #include "guest-agent/shim/graph_nodes.h"
 
@@ -48,7 +50,7 @@ CUresult box_end(CUmemorytype type, const void* host, CUdeviceptr device, size_t
     case CU_MEMORYTYPE_UNIFIED:
       break;
     case CU_MEMORYTYPE_ARRAY:
-      return static_cast<CUresult>(not_supported("cuGraphAddMemcpyNode", "arrays"));
+      return static_cast<CUresult>(not_supported("copies of boxes", "arrays"));
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -91,7 +93,6 @@ CUresult each_slice(const CUDA_MEMCPY3D& box, Each&& each) {
     copy.src_pitch = src.pitch;
     copy.width = box.WidthInBytes;
     copy.height = box.Height;
-    copy.in_graph = true;
     if (const CUresult r = each(copy, dst.end, src.end); r != CUDA_SUCCESS) return r;
   }
   return CUDA_SUCCESS;
@@ -110,6 +111,7 @@ struct Run {
     if (!e) return e.status;
     return each_slice(w.copy, [&](Copy copy, End dst, End src) {
       copy.stream = stream;
+      copy.in_graph = true;
       return run_copy(e, copy, dst, src);
     });
   }
@@ -362,3 +364,29 @@ CUresult run_work(const Work& work, CUstream stream) {
 }
 
 }  // namespace sluice::guest
+
+using namespace sluice::guest;
+
+namespace {
+
+// A box outside of graphs: its slices, one after the other, in the stream.
+CUresult copy_box(const CUDA_MEMCPY3D* box, CUstream stream, bool wait) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (box == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (box->WidthInBytes == 0 || box->Height == 0 || box->Depth == 0) return CUDA_SUCCESS;
+  CUresult r = each_slice(*box, [](const Copy& copy, End dst, End src) { return check_copy(copy, dst, src); });
+  if (r != CUDA_SUCCESS) return r;
+  if (const auto captured = capture_node(stream, [&] { return made(CopyWork{*box, e.context}); })) return *captured;
+  return each_slice(*box, [&](Copy copy, End dst, End src) {
+    copy.stream = stream;
+    copy.wait = wait;
+    return run_copy(e, copy, dst, src);
+  });
+}
+
+}  // namespace
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) { return copy_box(copy, nullptr, true); }
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) { return copy_box(copy, stream, false); }

@@ -30,7 +30,7 @@ struct Symbol {
 #define SLUICE_GRAPH_OLD(function, symbol, name, since, parameters) \
   {#name, since, reinterpret_cast<void*>(&function)},
 const Symbol kSymbols[] = {SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_DRIVER_ALIASES(
-    SLUICE_ALIAS) SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_SYMBOL)
+    SLUICE_ALIAS) SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_GUEST_FUNCTIONS(SLUICE_SYMBOL)
         SLUICE_CUDA_GRAPH_ALIASES(SLUICE_GRAPH_ALIAS)
             SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(SLUICE_GRAPH_OLD){"cuGetProcAddress", 11030, reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
 #undef SLUICE_SYMBOL

@@ -113,6 +113,62 @@ TEST(Shim, Rectangles) {
   });
 }
 
+TEST(Shim, Boxes) {
+  in_process({}, [](FakeWorker&) {
+    CUcontext context;
+    set_up(&context);
+    constexpr size_t kWidth = 30, kHeight = 7, kDepth = 5;
+    std::vector<unsigned char> in(kWidth * kHeight * kDepth), out(in.size());
+    std::iota(in.begin(), in.end(), 1);
+    CUdeviceptr p, q;
+    OK(cuMemAlloc(&p, in.size()));
+    OK(cuMemAlloc(&q, in.size()));
+    CUDA_MEMCPY3D box{};
+    box.srcMemoryType = CU_MEMORYTYPE_HOST;
+    box.srcHost = in.data();
+    box.srcPitch = box.dstPitch = box.WidthInBytes = kWidth;
+    box.srcHeight = box.dstHeight = box.Height = kHeight;
+    box.Depth = kDepth;
+    box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    box.dstDevice = p;
+    OK(cuMemcpy3D(&box));
+    OK(cuMemcpyPeer(q, context, p, context, in.size()));
+    EXPECT_EQ(cuMemcpyPeer(q, nullptr, p, context, 1), CUDA_ERROR_INVALID_CONTEXT);
+    // A part of it, packed.
+    CUDA_MEMCPY3D part{};
+    part.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    part.srcDevice = q;
+    part.srcPitch = kWidth;
+    part.srcHeight = kHeight;
+    part.srcXInBytes = 3;
+    part.srcY = 2;
+    part.srcZ = 1;
+    part.dstMemoryType = CU_MEMORYTYPE_HOST;
+    part.dstHost = out.data();
+    part.WidthInBytes = part.dstPitch = 10;
+    part.Height = part.dstHeight = 4;
+    part.Depth = 3;
+    OK(cuMemcpy3DAsync(&part, nullptr));
+    OK(cuCtxSynchronize());
+    for (size_t i = 0; i < 10 * 4 * 3; ++i)
+      ASSERT_EQ(out[i], in[((1 + i / 40) * kHeight + 2 + i / 10 % 4) * kWidth + 3 + i % 10]) << i;
+    part.Depth = kDepth;  // beyond the end
+    EXPECT_EQ(cuMemcpy3D(&part), CUDA_ERROR_INVALID_VALUE);
+    part.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    EXPECT_EQ(cuMemcpy3D(&part), CUDA_ERROR_NOT_SUPPORTED);
+    // In a capture it is one node.
+    CUstream stream;
+    CUgraph graph;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemcpy3DAsync(&box, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    size_t nodes = 0;
+    OK(cuGraphGetNodes(graph, nullptr, &nodes));
+    EXPECT_EQ(nodes, 1u);
+  });
+}
+
 TEST(Shim, PointersAreKnown) {
   in_process({}, [](FakeWorker&) {
     set_up();

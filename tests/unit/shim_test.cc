@@ -5,7 +5,14 @@
 #include <thread>
 #include <vector>
 
+#include "abi/cuda_other_functions.h"
 #include "tests/unit/shim_fixture.h"
+
+// As programs that are linked with them: by symbol.
+#define DECLARE_ABSENT(symbol) extern "C" CUresult symbol();
+SLUICE_CUDA_ABSENT_FUNCTIONS(DECLARE_ABSENT)
+SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(DECLARE_ABSENT)
+extern "C" CUresult cuLaunchHostFunc_ptsz(CUstream, CUhostFn, void*);
 
 namespace sluice::testing {
 namespace {
@@ -184,6 +191,23 @@ TEST(Shim, ProcAddressHonoursTheVersion) {
   const void* table = nullptr;
   EXPECT_EQ(cuGetExportTable(&table, nullptr), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(cuMemAllocManaged(nullptr, 1, 1), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST(Shim, AllOfThePublicApiIsExported) {
+#define IS_ABSENT(symbol) EXPECT_EQ(::symbol(), CUDA_ERROR_NOT_SUPPORTED) << #symbol;
+  SLUICE_CUDA_ABSENT_FUNCTIONS(IS_ABSENT)
+  SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(IS_ABSENT)
+  void* p = nullptr;
+  CUdriverProcAddressQueryResult found;
+  OK(cuGetProcAddress("cuTexObjectCreate", &p, 13000, 0, &found));
+  EXPECT_EQ(found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND) << "who asks takes another way";
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    int called = 0;
+    OK(cuLaunchHostFunc_ptsz(nullptr, [](void* n) { ++*static_cast<int*>(n); }, &called));
+    OK(cuStreamSynchronize(nullptr));
+    EXPECT_EQ(called, 1);
+  });
 }
 
 }  // namespace

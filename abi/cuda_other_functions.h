@@ -1,0 +1,120 @@
+/* The rest of the public CUDA driver API, beside abi/cuda_driver_functions.h and cuda_graph_functions.h, for the guest's
+ * libcuda.so.1: a program that is linked with a function starts only where that is exported. Facts from the CUDA
+ * Toolkit 13.0; where the toolkit is installed, cuda_driver_asserts.cc compares every row that has parameters with it.
+ */
+#ifndef SLUICE_ABI_CUDA_OTHER_FUNCTIONS_H
+#define SLUICE_ABI_CUDA_OTHER_FUNCTIONS_H
+
+/* clang-format off */
+/* What the guest's library has by itself: X(symbol, name, since, (parameters)), as in cuda_driver_functions.h. */
+#define SLUICE_CUDA_GUEST_FUNCTIONS(X) \
+  X(cuMemcpy3D_v2, cuMemcpy3D, 3020, (const CUDA_MEMCPY3D* copy)) \
+  X(cuMemcpy3DAsync_v2, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D* copy, CUstream stream)) \
+  X(cuMemcpyPeer, cuMemcpyPeer, 4000, (CUdeviceptr dst_device, CUcontext dst_context, CUdeviceptr src_device, \
+    CUcontext src_context, size_t byte_count)) \
+  X(cuMemcpyPeerAsync, cuMemcpyPeerAsync, 4000, (CUdeviceptr dst_device, CUcontext dst_context, CUdeviceptr \
+    src_device, CUcontext src_context, size_t byte_count, CUstream stream))
+
+/* Symbols of what nobody here does: X(symbol). They answer CUDA_ERROR_NOT_SUPPORTED whatever they are given, and
+ * cuGetProcAddress does not find them, so that programs which ask take another way. */
+#define SLUICE_CUDA_ABSENT_FUNCTIONS(X) \
+  X(cuArray3DCreate_v2) X(cuArray3DGetDescriptor_v2) X(cuArrayCreate_v2) X(cuArrayDestroy) X(cuArrayGetDescriptor_v2) \
+  X(cuArrayGetMemoryRequirements) X(cuArrayGetPlane) X(cuArrayGetSparseProperties) X(cuCheckpointProcessCheckpoint) \
+  X(cuCheckpointProcessGetRestoreThreadId) X(cuCheckpointProcessGetState) X(cuCheckpointProcessLock) \
+  X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
+  X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) X(cuCtxAttach) \
+  X(cuCtxDetach) X(cuCtxDisablePeerAccess) X(cuCtxEnablePeerAccess) X(cuCtxFromGreenCtx) X(cuCtxGetDevResource) \
+  X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity) X(cuCtxRecordEvent) X(cuCtxSynchronize_v2) X(cuCtxWaitEvent) \
+  X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc) \
+  X(cuDevSmResourceSplitByCount) X(cuDeviceGetDefaultMemPool) X(cuDeviceGetDevResource) \
+  X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetMemPool) X(cuDeviceGetNvSciSyncAttributes) \
+  X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetP2PAttribute) X(cuDeviceGetTexture1DLinearMaxWidth) \
+  X(cuDeviceRegisterAsyncNotification) X(cuDeviceSetMemPool) X(cuDeviceUnregisterAsyncNotification) \
+  X(cuExternalMemoryGetMappedBuffer) X(cuExternalMemoryGetMappedMipmappedArray) X(cuFlushGPUDirectRDMAWrites) \
+  X(cuFuncSetBlockShape) X(cuFuncSetSharedSize) X(cuGraphicsMapResources) X(cuGraphicsMapResources_ptsz) \
+  X(cuGraphicsResourceGetMappedMipmappedArray) X(cuGraphicsResourceGetMappedPointer_v2) \
+  X(cuGraphicsResourceSetMapFlags_v2) X(cuGraphicsSubResourceGetMappedArray) X(cuGraphicsUnmapResources) \
+  X(cuGraphicsUnmapResources_ptsz) X(cuGraphicsUnregisterResource) X(cuGreenCtxCreate) X(cuGreenCtxDestroy) \
+  X(cuGreenCtxGetDevResource) X(cuGreenCtxGetId) X(cuGreenCtxRecordEvent) X(cuGreenCtxStreamCreate) \
+  X(cuGreenCtxWaitEvent) X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcCloseMemHandle) \
+  X(cuIpcGetEventHandle) X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) X(cuLaunch) \
+  X(cuLaunchCooperativeKernelMultiDevice) X(cuLaunchGrid) X(cuLaunchGridAsync) X(cuLibraryGetManaged) \
+  X(cuLibraryGetUnifiedFunction) X(cuLogsCurrent) X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) \
+  X(cuLogsUnregisterCallback) X(cuMemAdvise_v2) X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz) \
+  X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz) X(cuMemDiscardAndPrefetchBatchAsync) \
+  X(cuMemDiscardAndPrefetchBatchAsync_ptsz) X(cuMemDiscardBatchAsync) X(cuMemDiscardBatchAsync_ptsz) \
+  X(cuMemGetDefaultMemPool) X(cuMemGetHandleForAddressRange) X(cuMemGetMemPool) X(cuMemMapArrayAsync) \
+  X(cuMemMapArrayAsync_ptsz) X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolExportPointer) \
+  X(cuMemPoolExportToShareableHandle) X(cuMemPoolGetAccess) X(cuMemPoolGetAttribute) \
+  X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) X(cuMemPoolSetAccess) X(cuMemPoolSetAttribute) \
+  X(cuMemPoolTrimTo) X(cuMemPrefetchAsync_v2) X(cuMemPrefetchAsync_v2_ptsz) X(cuMemPrefetchBatchAsync) \
+  X(cuMemPrefetchBatchAsync_ptsz) X(cuMemRangeGetAttribute) X(cuMemRangeGetAttributes) X(cuMemSetMemPool) \
+  X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DBatchAsync_v2_ptsz) X(cuMemcpy3DPeer) X(cuMemcpy3DPeerAsync) \
+  X(cuMemcpy3DPeerAsync_ptsz) X(cuMemcpy3DPeer_ptds) X(cuMemcpyAtoA_v2) X(cuMemcpyAtoA_v2_ptds) X(cuMemcpyAtoD_v2) \
+  X(cuMemcpyAtoD_v2_ptds) X(cuMemcpyAtoHAsync_v2) X(cuMemcpyAtoHAsync_v2_ptsz) X(cuMemcpyAtoH_v2) \
+  X(cuMemcpyAtoH_v2_ptds) X(cuMemcpyBatchAsync_v2) X(cuMemcpyBatchAsync_v2_ptsz) X(cuMemcpyDtoA_v2) \
+  X(cuMemcpyDtoA_v2_ptds) X(cuMemcpyHtoAAsync_v2) X(cuMemcpyHtoAAsync_v2_ptsz) X(cuMemcpyHtoA_v2) \
+  X(cuMemcpyHtoA_v2_ptds) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuMipmappedArrayGetLevel) \
+  X(cuMipmappedArrayGetMemoryRequirements) X(cuMipmappedArrayGetSparseProperties) X(cuModuleGetSurfRef) \
+  X(cuModuleGetTexRef) X(cuMulticastAddDevice) X(cuMulticastBindAddr) X(cuMulticastBindMem) X(cuMulticastCreate) \
+  X(cuMulticastGetGranularity) X(cuMulticastUnbind) X(cuOccupancyMaxActiveClusters) \
+  X(cuOccupancyMaxPotentialClusterSize) X(cuParamSetSize) X(cuParamSetTexRef) X(cuParamSetf) X(cuParamSeti) \
+  X(cuParamSetv) X(cuProfilerInitialize) X(cuSignalExternalSemaphoresAsync) X(cuSignalExternalSemaphoresAsync_ptsz) \
+  X(cuStreamBatchMemOp_v2) X(cuStreamBatchMemOp_v2_ptsz) X(cuStreamCopyAttributes) X(cuStreamCopyAttributes_ptsz) \
+  X(cuStreamGetAttribute) X(cuStreamGetAttribute_ptsz) X(cuStreamGetCtx_v2) X(cuStreamGetCtx_v2_ptsz) \
+  X(cuStreamGetGreenCtx) X(cuStreamSetAttribute) X(cuStreamSetAttribute_ptsz) X(cuSurfObjectCreate) \
+  X(cuSurfObjectDestroy) X(cuSurfObjectGetResourceDesc) X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
+  X(cuTexObjectCreate) X(cuTexObjectDestroy) X(cuTexObjectGetResourceDesc) X(cuTexObjectGetResourceViewDesc) \
+  X(cuTexObjectGetTextureDesc) X(cuTexRefCreate) X(cuTexRefDestroy) X(cuTexRefGetAddressMode) \
+  X(cuTexRefGetAddress_v2) X(cuTexRefGetArray) X(cuTexRefGetBorderColor) X(cuTexRefGetFilterMode) X(cuTexRefGetFlags) \
+  X(cuTexRefGetFormat) X(cuTexRefGetMaxAnisotropy) X(cuTexRefGetMipmapFilterMode) X(cuTexRefGetMipmapLevelBias) \
+  X(cuTexRefGetMipmapLevelClamp) X(cuTexRefGetMipmappedArray) X(cuTexRefSetAddress2D_v3) X(cuTexRefSetAddressMode) \
+  X(cuTexRefSetAddress_v2) X(cuTexRefSetArray) X(cuTexRefSetBorderColor) X(cuTexRefSetFilterMode) X(cuTexRefSetFlags) \
+  X(cuTexRefSetFormat) X(cuTexRefSetMaxAnisotropy) X(cuTexRefSetMipmapFilterMode) X(cuTexRefSetMipmapLevelBias) \
+  X(cuTexRefSetMipmapLevelClamp) X(cuTexRefSetMipmappedArray) X(cuWaitExternalSemaphoresAsync) \
+  X(cuWaitExternalSemaphoresAsync_ptsz)
+
+/* The same of older versions, which CUDA 13.0's header does not declare any more. */
+#define SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(X) \
+  X(cuGraphicsResourceGetMappedPointer) X(cuGraphicsResourceSetMapFlags) X(cuIpcOpenMemHandle) X(cuMemAdvise) \
+  X(cuMemPrefetchAsync) X(cuMemcpy3DBatchAsync) X(cuMemcpyBatchAsync) X(cuStreamBatchMemOp) \
+  X(cuTexRefSetAddress2D_v2)
+
+/* Forms for programs that are compiled with a default stream per thread: Y(symbol as a string, symbol of the form for the
+ * legacy stream). They are the same here: the legacy stream orders more than such a program asked for. */
+#define SLUICE_CUDA_PER_THREAD_FUNCTIONS(Y) \
+  Y("cuEventRecordWithFlags_ptsz", cuEventRecordWithFlags) Y("cuEventRecord_ptsz", cuEventRecord) \
+  Y("cuGetProcAddress_v2_ptsz", cuGetProcAddress_v2) \
+  Y("cuGraphInstantiateWithParams_ptsz", cuGraphInstantiateWithParams) Y("cuGraphLaunch_ptsz", cuGraphLaunch) \
+  Y("cuGraphUpload_ptsz", cuGraphUpload) Y("cuLaunchCooperativeKernel_ptsz", cuLaunchCooperativeKernel) \
+  Y("cuLaunchHostFunc_ptsz", cuLaunchHostFunc) Y("cuLaunchKernelEx_ptsz", cuLaunchKernelEx) \
+  Y("cuLaunchKernel_ptsz", cuLaunchKernel) Y("cuMemAllocAsync_ptsz", cuMemAllocAsync) \
+  Y("cuMemFreeAsync_ptsz", cuMemFreeAsync) Y("cuMemcpy2DAsync_v2_ptsz", cuMemcpy2DAsync_v2) \
+  Y("cuMemcpy2DUnaligned_v2_ptds", cuMemcpy2DUnaligned_v2) Y("cuMemcpy2D_v2_ptds", cuMemcpy2D_v2) \
+  Y("cuMemcpy3DAsync_v2_ptsz", cuMemcpy3DAsync_v2) Y("cuMemcpy3D_v2_ptds", cuMemcpy3D_v2) \
+  Y("cuMemcpyAsync_ptsz", cuMemcpyAsync) Y("cuMemcpyDtoDAsync_v2_ptsz", cuMemcpyDtoDAsync_v2) \
+  Y("cuMemcpyDtoD_v2_ptds", cuMemcpyDtoD_v2) Y("cuMemcpyDtoHAsync_v2_ptsz", cuMemcpyDtoHAsync_v2) \
+  Y("cuMemcpyDtoH_v2_ptds", cuMemcpyDtoH_v2) Y("cuMemcpyHtoDAsync_v2_ptsz", cuMemcpyHtoDAsync_v2) \
+  Y("cuMemcpyHtoD_v2_ptds", cuMemcpyHtoD_v2) Y("cuMemcpyPeerAsync_ptsz", cuMemcpyPeerAsync) \
+  Y("cuMemcpyPeer_ptds", cuMemcpyPeer) Y("cuMemcpy_ptds", cuMemcpy) Y("cuMemsetD16Async_ptsz", cuMemsetD16Async) \
+  Y("cuMemsetD16_v2_ptds", cuMemsetD16_v2) Y("cuMemsetD2D16Async_ptsz", cuMemsetD2D16Async) \
+  Y("cuMemsetD2D16_v2_ptds", cuMemsetD2D16_v2) Y("cuMemsetD2D32Async_ptsz", cuMemsetD2D32Async) \
+  Y("cuMemsetD2D32_v2_ptds", cuMemsetD2D32_v2) Y("cuMemsetD2D8Async_ptsz", cuMemsetD2D8Async) \
+  Y("cuMemsetD2D8_v2_ptds", cuMemsetD2D8_v2) Y("cuMemsetD32Async_ptsz", cuMemsetD32Async) \
+  Y("cuMemsetD32_v2_ptds", cuMemsetD32_v2) Y("cuMemsetD8Async_ptsz", cuMemsetD8Async) \
+  Y("cuMemsetD8_v2_ptds", cuMemsetD8_v2) Y("cuStreamAddCallback_ptsz", cuStreamAddCallback) \
+  Y("cuStreamAttachMemAsync_ptsz", cuStreamAttachMemAsync) \
+  Y("cuStreamBeginCaptureToGraph_ptsz", cuStreamBeginCaptureToGraph) \
+  Y("cuStreamBeginCapture_v2_ptsz", cuStreamBeginCapture_v2) Y("cuStreamEndCapture_ptsz", cuStreamEndCapture) \
+  Y("cuStreamGetCaptureInfo_v3_ptsz", cuStreamGetCaptureInfo_v3) Y("cuStreamGetCtx_ptsz", cuStreamGetCtx) \
+  Y("cuStreamGetDevice_ptsz", cuStreamGetDevice) Y("cuStreamGetFlags_ptsz", cuStreamGetFlags) \
+  Y("cuStreamGetId_ptsz", cuStreamGetId) Y("cuStreamGetPriority_ptsz", cuStreamGetPriority) \
+  Y("cuStreamIsCapturing_ptsz", cuStreamIsCapturing) Y("cuStreamQuery_ptsz", cuStreamQuery) \
+  Y("cuStreamSynchronize_ptsz", cuStreamSynchronize) \
+  Y("cuStreamUpdateCaptureDependencies_v2_ptsz", cuStreamUpdateCaptureDependencies_v2) \
+  Y("cuStreamWaitEvent_ptsz", cuStreamWaitEvent) Y("cuStreamWaitValue32_v2_ptsz", cuStreamWaitValue32_v2) \
+  Y("cuStreamWaitValue64_v2_ptsz", cuStreamWaitValue64_v2) Y("cuStreamWriteValue32_v2_ptsz", cuStreamWriteValue32_v2) \
+  Y("cuStreamWriteValue64_v2_ptsz", cuStreamWriteValue64_v2)
+/* clang-format on */
+
+#endif /* SLUICE_ABI_CUDA_OTHER_FUNCTIONS_H */
