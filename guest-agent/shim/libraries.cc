@@ -40,15 +40,15 @@ uint64_t own_handle(sluice_handle_kind kind) {
   return SLUICE_HANDLE(kind, 1, all_modules().next_own++);
 }
 
-CUresult load_library(CUlibrary* library, const void* image, unsigned count, CUjit_option* options,
+CUresult load_library(CUlibrary* library, const void* image, size_t bytes, unsigned count, CUjit_option* options,
                       void** values) {
   const Entered e = enter();
   if (!e) return e.status;
   if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitLogs logs(count, options, values);
-  std::string_view view;
-  if (const CUresult r = text_of_image(image, &view); r != CUDA_SUCCESS) return r;
-  auto text = make_text(view);
+  std::string ptx;
+  if (const CUresult r = find_ptx(e, image, bytes, logs, &ptx); r != CUDA_SUCCESS) return r;
+  auto text = make_text(ptx);
   std::lock_guard lock(all_modules().mutex);
   const uint64_t handle = own_handle(SLUICE_HANDLE_LIBRARY);
   Library made;
@@ -69,7 +69,7 @@ CUresult load_library(CUlibrary* library, const void* image, unsigned count, CUj
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jit_options,
                            void** jit_options_values, unsigned int num_jit_options,
                            CUlibraryOption*, void**, unsigned int) {
-  return load_library(library, code, num_jit_options, jit_options, jit_options_values);
+  return load_library(library, code, 0, num_jit_options, jit_options, jit_options_values);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* file_name, CUjit_option* jit_options,
@@ -79,7 +79,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* file_name, CUjit_
   if (const Entered e = enter(); !e) return e.status;
   std::string image;
   if (const CUresult r = read_image_file(file_name, &image); r != CUDA_SUCCESS) return r;
-  return load_library(library, image.c_str(), num_jit_options, jit_options, jit_options_values);
+  return load_library(library, image.c_str(), image.size(), num_jit_options, jit_options, jit_options_values);
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {

@@ -43,6 +43,9 @@ struct Modules {
 };
 Modules& all_modules();
 
+// The PTX in a program's image (`bytes`: of a file's; 0: unknown) for the current device. Does not want the mutex.
+CUresult find_ptx(const Entered& entered, const void* image, size_t bytes, const JitLogs& logs, std::string* ptx);
+
 // Loads the rewritten text, or else the original, in the current context.
 CUresult load_module(const Entered& entered, const Text& text, uint64_t library,
                      const JitLogs* logs, uint64_t* handle);

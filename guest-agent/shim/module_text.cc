@@ -13,6 +13,7 @@
 #include "guest-agent/shim/device_runtime.h"
 #include "guest-agent/shim/log.h"
 #include "kernels/passes/rewrite.h"
+#include "kernels/ptx/fat_binary.h"
 #include "mediator/base/fd.h"
 
 namespace sluice::guest {
@@ -32,7 +33,8 @@ bool rewriting() {
 }  // namespace
 
 // The image of a cuModuleLoadData: PTX is text that ends with NUL.
-CUresult text_of_image(const void* image, std::string_view* text) {
+CUresult text_of_image(const void* image, size_t bytes_known, uint32_t newest, std::string* kept,
+                       std::string_view* text, std::string* log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint32_t magic;
   const auto* bytes = static_cast<const unsigned char*>(image);
@@ -41,10 +43,22 @@ CUresult text_of_image(const void* image, std::string_view* text) {
   while (n < sizeof magic && bytes[n] != 0) ++n;
   if (n == sizeof magic) {
     std::memcpy(&magic, image, sizeof magic);
-    constexpr uint32_t kElf = 0x464c457f, kFatbin = 0xba55ed50, kFatbinWrapper = 0x466243b1;
-    if (magic == kElf || magic == kFatbin || magic == kFatbinWrapper) {
-      complain_once("module image is a cubin or a fat binary: only PTX text can be loaded yet");
+    constexpr uint32_t kElf = 0x464c457f;
+    if (magic == kElf) {
+      *log = "module image is machine code (a cubin): only PTX can be loaded, also out of a fat binary";
+      complain_once(log->c_str());
       return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    if (ptx::is_fat_binary(magic)) {
+      auto found = ptx::ptx_of_fat_binary(image, newest, bytes_known != 0 ? bytes_known : ptx::kUnknownBytes);
+      if (!found) {
+        *log = found.error().message;
+        complain_once(("module image: " + *log).c_str());
+        return static_cast<CUresult>(found.error().code);
+      }
+      *kept = *std::move(found);
+      *text = *kept;
+      return CUDA_SUCCESS;
     }
   }
   const size_t length = strnlen(static_cast<const char*>(image), kMostTextBytes);

@@ -27,9 +27,11 @@ struct Text {
   std::unordered_map<std::string, KernelFlags> kernels;
 };
 
-// The PTX in an image; points into it. CUDA_ERROR_NO_BINARY_FOR_GPU for cubins and fat binaries,
-// which are not offered yet.
-CUresult text_of_image(const void* image, std::string_view* text);
+// The PTX in an image: points into it, or, out of a fat binary, into `kept`, the PTX for the newest GPU not beyond
+// compute capability `newest` (90: 9.0). `bytes`: of a file's image; 0: unknown. CUDA_ERROR_NO_BINARY_FOR_GPU for
+// machine code, which cannot be rewritten; `log` gets the words.
+CUresult text_of_image(const void* image, size_t bytes, uint32_t newest, std::string* kept, std::string_view* text,
+                       std::string* log);
 CUresult read_image_file(const char* path, std::string* image);
 
 // Rewrites. SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be evicted.

@@ -66,6 +66,23 @@ Modules& all_modules() {
   return *modules;
 }
 
+CUresult find_ptx(const Entered& e, const void* image, size_t bytes, const JitLogs& logs, std::string* ptx) {
+  int major = 0, minor = 0;
+  const CUdevice device = current_device();
+  CUresult r = device_attribute(*e.session, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
+  if (r == CUDA_SUCCESS)
+    r = device_attribute(*e.session, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
+  if (r != CUDA_SUCCESS) return r;
+  std::string log;
+  std::string_view text;
+  r = text_of_image(image, bytes, static_cast<uint32_t>(major * 10 + minor), ptx, &text, &log);
+  if (r != CUDA_SUCCESS)
+    logs.fail(log);
+  else if (text.data() != ptx->data())
+    ptx->assign(text);
+  return r;
+}
+
 CUresult load_module(const Entered& e, const Text& text, uint64_t library, const JitLogs* logs,
                      uint64_t* handle) {
   std::string log;
@@ -201,15 +218,15 @@ using namespace sluice::guest;
 
 namespace {
 
-CUresult load_image(CUmodule* to, const void* image, unsigned count, CUjit_option* options,
+CUresult load_image(CUmodule* to, const void* image, size_t bytes, unsigned count, CUjit_option* options,
                     void** values) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitLogs logs(count, options, values);
-  std::string_view view;
-  if (const CUresult r = text_of_image(image, &view); r != CUDA_SUCCESS) return r;
-  const auto text = make_text(view);
+  std::string ptx;
+  if (const CUresult r = find_ptx(e, image, bytes, logs, &ptx); r != CUDA_SUCCESS) return r;
+  const auto text = make_text(ptx);
   std::lock_guard lock(all_modules().mutex);
   uint64_t handle = 0;
   const CUresult r = load_module(e, *text, 0, &logs, &handle);
@@ -220,12 +237,12 @@ CUresult load_image(CUmodule* to, const void* image, unsigned count, CUjit_optio
 }  // namespace
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-  return load_image(module, image, 0, nullptr, nullptr);
+  return load_image(module, image, 0, 0, nullptr, nullptr);
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int num_options,
                             CUjit_option* options, void** option_values) {
-  return load_image(module, image, num_options, options, option_values);
+  return load_image(module, image, 0, num_options, options, option_values);
 }
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
@@ -233,11 +250,11 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   if (const Entered e = enter_context(); !e) return e.status;
   std::string image;
   if (const CUresult r = read_image_file(fname, &image); r != CUDA_SUCCESS) return r;
-  return load_image(module, image.c_str(), 0, nullptr, nullptr);
+  return load_image(module, image.c_str(), image.size(), 0, nullptr, nullptr);
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fat_cubin) {
-  return load_image(module, fat_cubin, 0, nullptr, nullptr);
+  return load_image(module, fat_cubin, 0, 0, nullptr, nullptr);
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {

@@ -2,9 +2,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "mediator/softgpu/fat_binary.h"
+#include "kernels/ptx/fat_binary.h"
 #include "mediator/softgpu/jit_log.h"
-#include "mediator/softgpu/link.h"
+#include "kernels/ptx/link.h"
 #include "mediator/softgpu/state.h"
 
 using namespace sluice;
@@ -72,7 +72,7 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, s
         return CUDA_SUCCESS;
       }
       case CU_JIT_INPUT_FATBINARY: {
-        auto text = ptx_of_fat_binary(data, kComputeCapability);
+        auto text = ptx::ptx_of_fat_binary(data, kComputeCapability);
         if (!text) {
           s.log("link refused: " + text.error().message);
           return link.refuse(text.error());
@@ -102,7 +102,7 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* n
 CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* bytes) {
   return with_link(handle, [&](State& s, Link& link) -> CUresult {
     if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    auto joined = join_ptx(link.texts);
+    auto joined = ptx::join_ptx(link.texts);
     if (!joined) {
       s.log("link refused: " + joined.error().message);
       return link.refuse(joined.error());

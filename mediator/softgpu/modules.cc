@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "kernels/ptx/module.h"
-#include "mediator/softgpu/fat_binary.h"
+#include "kernels/ptx/fat_binary.h"
 #include "mediator/softgpu/state.h"
 
 namespace sluice::softgpu {
@@ -60,8 +60,8 @@ Result<Code> load_code(const void* image) {
                  "machine code (cubin) cannot run on the software GPU; it runs PTX"};
   }
   std::string chosen;
-  if (is_fat_binary(magic)) {
-    auto text = ptx_of_fat_binary(image, kComputeCapability);
+  if (ptx::is_fat_binary(magic)) {
+    auto text = ptx::ptx_of_fat_binary(image, kComputeCapability);
     if (!text) return text.error();
     chosen = *std::move(text);
     bytes = chosen.c_str();

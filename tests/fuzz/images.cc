@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/ptx/module.h"
-#include "mediator/softgpu/fat_binary.h"
-#include "mediator/softgpu/link.h"
+#include "kernels/ptx/fat_binary.h"
+#include "kernels/ptx/link.h"
 #include "tests/fuzz/targets.h"
 
 namespace sluice::fuzz {
@@ -22,7 +22,7 @@ bool check_link(std::string_view text) {
     if (end == text.npos) break;
     text.remove_prefix(end + kBetween.size());
   }
-  auto joined = softgpu::join_ptx(modules);
+  auto joined = ptx::join_ptx(modules);
   if (!joined) return refused(joined.error());
   auto module = ptx::Module::parse(*joined);
   require(static_cast<bool>(module), "joined modules are a module",
@@ -56,7 +56,7 @@ bool check_fat_binary(std::string_view bytes) {
   if (magic == 0x466243b1) return false;  // a wrapper in a wrapper is refused before it is followed
   const Wrapper wrapper{0x466243b1, 1, image.data(), nullptr};
   const void* what = wrapped ? static_cast<const void*>(&wrapper) : image.data();
-  auto text = softgpu::ptx_of_fat_binary(what, 90);
+  auto text = ptx::ptx_of_fat_binary(what, 90);
   if (!text) return refused(text.error());
   require(text->find('\0') == std::string::npos, "PTX is text", "");
   return true;

@@ -216,6 +216,9 @@ CUresult FakeWorker::cuDeviceGetAttribute(int* value, CUdevice_attribute attribu
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
       *value = 65535;
       break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = 9;
+      break;
     default:
       *value = 1;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/unit/shim_fixture.h"
+#include "tests/unit/softgpu_fat_binaries.h"
 
 namespace sluice::testing {
 namespace {
@@ -98,6 +99,67 @@ TEST(Shim, ModulesThatDoNotLoad) {
     EXPECT_EQ(cuModuleLoadData(&module, ""), CUDA_ERROR_INVALID_IMAGE);
     EXPECT_EQ(cuModuleLoad(&module, "/no/such/file"), CUDA_ERROR_FILE_NOT_FOUND);
     EXPECT_EQ(cuModuleLoadData(&module, nullptr), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST(Shim, FatBinaries) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    CUmodule module;
+    CUlibrary library;
+    const auto* zstd = static_cast<const void*>(kFatBinaryZstd);
+    for (const void* image : {zstd, static_cast<const void*>(kFatBinaryLz4)}) {
+      OK(cuModuleLoadData(&module, image));
+      OK(cuModuleLoadFatBinary(&module, image));
+    }
+    OK(cuLibraryLoadData(&library, zstd, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    EXPECT_EQ(worker.modules_with_clones(), 5u) << "rewritten as texts are";
+    // Of a file no more is looked at than there is, and no pointer in it is followed.
+    char path[] = "/tmp/sluice-fat-XXXXXX";
+    const int fd = ::mkstemp(path);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(::write(fd, kFatBinaryZstd, sizeof kFatBinaryZstd), static_cast<ssize_t>(sizeof kFatBinaryZstd));
+    EXPECT_EQ(cuModuleLoad(&module, path), CUDA_SUCCESS);
+    EXPECT_EQ(::ftruncate(fd, sizeof kFatBinaryZstd - 100), 0);
+    EXPECT_EQ(cuModuleLoad(&module, path), CUDA_ERROR_INVALID_IMAGE);
+    const uint32_t wrapper[8] = {0x466243b1, 1, 0x1000, 0, 0, 0, 0, 0};
+    EXPECT_EQ(::pwrite(fd, wrapper, sizeof wrapper, 0), static_cast<ssize_t>(sizeof wrapper));
+    EXPECT_EQ(cuModuleLoad(&module, path), CUDA_ERROR_INVALID_IMAGE);
+    ::unlink(path);
+    ::close(fd);
+  });
+}
+
+TEST(Shim, LinkedTexts) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    char log[200] = "";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
+    CUlinkState link;
+    OK(cuLinkCreate(2, options, values, &link));
+    std::string user = kModule;
+    OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, user.data(), user.size() + 1, "a", 0, nullptr, nullptr));
+    OK(cuLinkAddData(link, CU_JIT_INPUT_FATBINARY, const_cast<unsigned char*>(kFatBinaryZstd), sizeof kFatBinaryZstd,
+                     "b", 0, nullptr, nullptr));
+    EXPECT_EQ(cuLinkAddData(link, CU_JIT_INPUT_CUBIN, user.data(), 8, "c", 0, nullptr, nullptr),
+              CUDA_ERROR_NO_BINARY_FOR_GPU);
+    void* image = nullptr;
+    size_t bytes = 0;
+    OK(cuLinkComplete(link, &image, &bytes));
+    ASSERT_NE(image, nullptr);
+    const std::string joined(static_cast<const char*>(image), bytes - 1);
+    EXPECT_NE(joined.find(".entry fill"), joined.npos);
+    EXPECT_NE(joined.find(".entry twice"), joined.npos);
+    EXPECT_EQ(worker.modules_with_clones(), 0u);
+    CUmodule module;
+    OK(cuModuleLoadData(&module, image));
+    EXPECT_EQ(worker.modules_with_clones(), 1u);
+    OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, user.data(), user.size() + 1, "a", 0, nullptr, nullptr));
+    EXPECT_NE(cuLinkComplete(link, &image, &bytes), CUDA_SUCCESS) << "fill is there twice";
+    EXPECT_NE(std::string(log).find("fill"), std::string::npos) << log;
+    OK(cuLinkDestroy(link));
+    EXPECT_EQ(cuLinkDestroy(link), CUDA_ERROR_INVALID_HANDLE);
   });
 }
 

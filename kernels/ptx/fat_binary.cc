@@ -1,4 +1,4 @@
-#include "mediator/softgpu/fat_binary.h"
+#include "kernels/ptx/fat_binary.h"
 
 #ifdef SLUICE_HAVE_LZ4
 #include <lz4.h>
@@ -11,7 +11,7 @@
 
 #include "abi/cuda_driver.h"
 
-namespace sluice::softgpu {
+namespace sluice::ptx {
 namespace {
 
 constexpr uint32_t kMagic = 0xba55'ed50, kWrapperMagic = 0x4662'43b1;
@@ -88,10 +88,11 @@ Result<std::string> text_of(const Entry& entry, const char* payload) {
 
 bool is_fat_binary(uint32_t magic) { return magic == kMagic || magic == kWrapperMagic; }
 
-Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest) {
+Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64_t bytes) {
   uint32_t magic;
   std::memcpy(&magic, image, sizeof magic);
-  if (magic == kWrapperMagic) {
+  if (bytes < sizeof(Header)) return Error{CUDA_ERROR_INVALID_IMAGE, "not a fat binary"};
+  if (magic == kWrapperMagic && bytes == kUnknownBytes) {
     Wrapper wrapper;
     std::memcpy(&wrapper, image, sizeof wrapper);
     if (wrapper.data == nullptr) return Error{CUDA_ERROR_INVALID_IMAGE, "an empty fat binary"};
@@ -101,6 +102,7 @@ Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest) {
   std::memcpy(&header, image, sizeof header);
   if (header.magic != kMagic || header.header_bytes != sizeof header || header.bytes > kMostBytes)
     return Error{CUDA_ERROR_INVALID_IMAGE, "not a fat binary"};
+  if (header.bytes > bytes - sizeof header) return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary that was cut off"};
   const auto* at = static_cast<const char*>(image) + header.header_bytes;
   Entry best{};
   const char* best_payload = nullptr;
@@ -129,4 +131,4 @@ Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest) {
   return text_of(best, best_payload);
 }
 
-}  // namespace sluice::softgpu
+}  // namespace sluice::ptx

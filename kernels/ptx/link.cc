@@ -1,4 +1,4 @@
-#include "mediator/softgpu/link.h"
+#include "kernels/ptx/link.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 #include "abi/cuda_driver.h"
 #include "kernels/ptx/module.h"
 
-namespace sluice::softgpu {
+namespace sluice::ptx {
 namespace {
 
 bool in_name(char c) {
@@ -231,4 +231,4 @@ Result<std::string> join_ptx(const std::vector<std::string>& texts) {
          "\n.target " + target + "\n.address_size 64\n" + declarations + variables + functions;
 }
 
-}  // namespace sluice::softgpu
+}  // namespace sluice::ptx
