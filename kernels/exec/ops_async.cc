@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/exec/block.h"
 #include "kernels/exec/block_state.h"
@@ -153,8 +154,10 @@ Flow pending_count(Warp& w, const Inst& in) {
 template <class T>
 T reduced_integer(BulkReduction op, T a, T b) {
   switch (op) {
-    case BulkReduction::kAdd:
-      return static_cast<T>(a + b);
+    case BulkReduction::kAdd: {
+      using U = std::make_unsigned_t<T>;  // it wraps round
+      return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+    }
     case BulkReduction::kMin:
       return a < b ? a : b;
     case BulkReduction::kMax:

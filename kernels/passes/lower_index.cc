@@ -42,14 +42,16 @@ void LowerIndex::Terms::merge(const Terms& t) {
   columns |= t.columns;
   jumbled |= t.jumbled;
   has_x |= t.has_x;
+  elsewhere |= t.elsewhere;
 }
 
 LowerIndex::Terms LowerIndex::Terms::flipped() const {
   // What is not the index may be anything, so its difference counts as less.
-  return {minus_index, plus_index, true, step_up, false, columns, jumbled, has_x};
+  return {minus_index, plus_index, true, step_up, false, columns, jumbled, has_x, elsewhere};
 }
 
-LowerIndex::LowerIndex(const ptx::Function& function) : function_(function) {
+LowerIndex::LowerIndex(const ptx::Function& function, Sums& sums)
+    : function_(function), sums_(sums) {
   for (const Statement& s : function_.statements) {
     if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
     if (ptx::effect_of(s) == ptx::Effect::kNone) continue;
@@ -62,15 +64,43 @@ LowerIndex::LowerIndex(const ptx::Function& function) : function_(function) {
   }
 }
 
-bool LowerIndex::names_lower(std::string_view address) {
+bool LowerIndex::names_lower(std::string_view address, const Statement& in) {
   const Terms t = of_operand(address);
-  return t.plus_index && !t.minus_index && t.negative && !t.step_up && !t.plus_grid && !t.jumbled;
+  return t.plus_index && !t.minus_index && t.negative && !t.step_up && !t.plus_grid && !t.jumbled &&
+         !t.elsewhere && !leads_up(address, in);
 }
 
-bool LowerIndex::names_own(std::string_view operand) {
+bool LowerIndex::names_own(std::string_view operand, const Statement& in) {
   const Terms t = of_operand(operand);
   return t.plus_index && !t.minus_index && !t.negative && !t.step_up && !t.plus_grid &&
-         !t.columns && !t.jumbled;
+         !t.columns && !t.jumbled && !t.elsewhere && !leads_up(operand, in);
+}
+
+// What is known of the sum: steps to a neighbour above, threads of which each looks at another
+// block, and numbers that go down the columns.
+bool LowerIndex::leads_up(std::string_view operand, const Statement& in) {
+  const Sum sum = sums_.of(operand, in);
+  constexpr std::string_view kIndex[] = {"%ctaid.x", "%ctaid.y", "%ctaid.z"};
+  std::int64_t step = 0, slower = 0;  // of one block; of the dimensions looked at so far
+  for (const std::string_view name : kIndex) {
+    const auto found = sum.parts.find(std::string(name));
+    if (found == sum.parts.end() || found->second <= 0) continue;
+    if (found->second <= slower) return true;  // this dimension counts faster than those before
+    slower = found->second;
+    if (step == 0) step = found->second;
+  }
+  for (const auto& [text, times] : sum.parts)
+    if (step == 0 && times > 0 &&
+        (text.starts_with(kAtomic) || (draws_tickets_ && text.starts_with(kSharedLoad))))
+      step = times;
+  if (step == 0) return false;
+  const auto blocks = static_cast<std::uint64_t>(sum.constant) / static_cast<std::uint64_t>(step);
+  if (sum.constant > 0 && sum.constant % step == 0 && blocks <= kLargestStep) return true;
+  for (const auto& [text, times] : sum.parts)
+    if (times >= step && text.find("%ctaid") == text.npos &&
+        (text.find("%tid") != text.npos || text.find("%laneid") != text.npos))
+      return true;
+  return false;
 }
 
 bool LowerIndex::index_from(std::string_view reg,
@@ -97,6 +127,16 @@ bool LowerIndex::constant(std::string_view operand, std::uint64_t& value) const 
     first = false;
   }
   return !first;
+}
+
+// A value that is neither the index nor a constant: parameters, and what they lead to.
+bool LowerIndex::is_other(std::string_view operand, const Statement& in) {
+  const Sum sum = sums_.of(operand, in);
+  for (const auto& [text, times] : sum.parts)
+    if (text[0] == '%' || text[0] == '~' || text.starts_with(kAtomic) ||
+        text.starts_with(kSharedLoad) || text.find("%ctaid") != text.npos)
+      return false;
+  return !sum.is_constant();
 }
 
 LowerIndex::Terms LowerIndex::of_operand(std::string_view operand) {
@@ -127,7 +167,13 @@ LowerIndex::Terms LowerIndex::of_register(std::string_view name) {
   // Again with what came of it, for registers that are changed in their place.
   Terms t;
   for (int turn = 0; turn < 3; ++turn) {
-    for (const Statement* s : definitions->second) t.merge(of_statement(*s));
+    const bool one = definitions->second.size() == 1;
+    bool other = false;
+    for (const Statement* s : definitions->second) {
+      t.merge(of_statement(*s));
+      other |= !one && base_opcode(s->opcode) == "mov" && is_other(s->operands.back(), *s);
+    }
+    t.elsewhere |= other && t.has_index();
     if (known_[name] == t) break;
     known_[name] = t;
   }
@@ -154,6 +200,15 @@ LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {
   if (base == "sub" && s.operands.size() == 3) {
     t = of_operand(s.operands[1]);
     t.merge(of_operand(s.operands[2]).flipped());
+    return t;
+  }
+  if (base == "selp" && s.operands.size() == 4) {
+    bool other = false;
+    for (std::size_t k : {1, 2}) {
+      t.merge(of_operand(s.operands[k]));
+      other |= is_other(s.operands[k], s);
+    }
+    t.elsewhere |= other && t.has_index();
     return t;
   }
   if (base == "neg" || base == "not") return of_operand(s.operands.back()).flipped();

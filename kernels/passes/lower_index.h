@@ -2,7 +2,8 @@
 // a ticket that the kernel drew itself, less something.
 //
 // Owner: find_waiting(), one function, one thread; refers to the module. It follows the registers
-// backwards through arithmetic and keeps signs only, so it answers "yes" to shapes, not to proofs.
+// backwards through arithmetic and keeps signs only, so it answers "yes" to shapes, not to proofs;
+// "no" where the sum can be told (places.h) and leads to a higher one.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +12,18 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/passes/places.h"
 #include "kernels/ptx/module.h"
 
 namespace sluice::passes {
 
 class LowerIndex {
  public:
-  explicit LowerIndex(const ptx::Function& function);
-  // `address`: an operand such as "[%rd5+256]".
-  bool names_lower(std::string_view address);
+  LowerIndex(const ptx::Function& function, Sums& sums);
+  // `address`: an operand such as "[%rd5+256]" of statement `in`.
+  bool names_lower(std::string_view address, const ptx::Statement& in);
   // Whether an operand is the block's index, or a ticket, itself, or grows with it.
-  bool names_own(std::string_view operand);
+  bool names_own(std::string_view operand, const ptx::Statement& in);
   // Whether a register is made of the block's index, or of a ticket, and by nothing but `where`.
   bool index_from(std::string_view reg, const std::function<bool(const ptx::Statement&)>& where);
   // Whether an operand is a number, also one that a register only ever gets by `mov`.
@@ -36,6 +38,8 @@ class LowerIndex {
     bool columns = false;  // x, which counts fastest, is multiplied: numbers that go down the columns
     bool jumbled = false;  // the index went through what keeps no order: a remainder, reversed bits
     bool has_x = false;
+    bool elsewhere = false;  // or it is something that is neither the index nor a constant
+    bool has_index() const { return plus_index || minus_index; }
     void merge(const Terms& t);
     Terms flipped() const;
     bool operator==(const Terms&) const = default;
@@ -43,8 +47,11 @@ class LowerIndex {
   Terms of_operand(std::string_view operand);
   Terms of_register(std::string_view name);
   Terms of_statement(const ptx::Statement& s);
+  bool is_other(std::string_view operand, const ptx::Statement& in);
+  bool leads_up(std::string_view operand, const ptx::Statement& in);
 
   const ptx::Function& function_;
+  Sums& sums_;
   std::unordered_map<std::string_view, std::vector<const ptx::Statement*>> definitions_;
   std::unordered_map<std::string_view, Terms> known_;
   bool draws_tickets_ = false;

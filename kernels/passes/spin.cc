@@ -20,6 +20,8 @@ namespace {
 // Reads in one loop that are looked at one by one; with more, each counts as deciding the loop's
 // end.
 constexpr std::size_t kMostPolls = 16;
+// Blocks that are visited to tell loops apart that begin at one place.
+constexpr std::uint64_t kMostVisits = 1'000'000;
 
 bool reads_others(const Statement& s, bool ordered_loop) {
   const std::string_view base = base_opcode(s.opcode);
@@ -64,6 +66,13 @@ bool only_reads(const Statement& s, const LowerIndex& values) {
   return (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "or") ||
           has_modifier(s.opcode, "xor")) &&
          s.operands.size() > 2 && values.constant(s.operands[2], value) && value == 0;
+}
+
+// A copy from global to shared memory, which whoever reads it there polls by.
+bool copies_in(const Statement& s) {
+  if (base_opcode(s.opcode) != "cp" || s.operands.size() < 2) return false;
+  const std::size_t to = s.opcode.find(".shared"), from = s.opcode.find(".global");
+  return from != s.opcode.npos && to < from && !has_modifier(s.opcode, "prefetch");
 }
 
 // Memory through which threads of one block, or functions, hand each other what one of them read.
@@ -111,9 +120,10 @@ class Finder {
         callees_(callees),
         blocks_(cfg.blocks()),
         statements_(cfg.function().statements),
-        lower_(cfg.function()),
         registers_(cfg.function()),
-        swaps_(cfg, registers_) {}
+        sums_(cfg.function(), registers_),
+        lower_(cfg.function(), sums_),
+        swaps_(cfg, registers_, sums_) {}
 
   Waiting run() {
     for (const Statement& s : statements_)
@@ -128,10 +138,10 @@ class Finder {
       return out_;
     }
     outermost_ = &levels->front();
+    std::uint64_t budget = kMostVisits;
     for (const ptx::LoopLevel& level : *levels) {
-      level_ = &level;
-      look();
-      if (out_.spins == SpinLoops::kUnknown) break;
+      look(level);
+      for (const ptx::LoopLevel& way : ptx::ways_round(cfg_, level, budget)) look(way);
     }
     return out_;
   }
@@ -149,7 +159,7 @@ class Finder {
   Result<ptx::Divergence> depending(std::vector<std::uint32_t> from) const;
   template <typename Found>
   void for_each_exit(const std::vector<std::uint32_t>& from, const Found& found);
-  void look();
+  void look(const ptx::LoopLevel& level);
   void look_for_work();
 
   const ptx::Cfg& cfg_;
@@ -157,8 +167,9 @@ class Finder {
   const Callees& callees_;
   const std::vector<ptx::Block>& blocks_;
   const std::vector<Statement>& statements_;
-  LowerIndex lower_;
   mutable ptx::RegisterTable registers_;  // which it fills as it is asked
+  Sums sums_;
+  LowerIndex lower_;
   const Swaps swaps_;
   std::unordered_map<std::string_view, std::vector<std::uint32_t>> tried_;  // swaps, by address
   const ptx::LoopLevel* outermost_ = nullptr;
@@ -200,6 +211,8 @@ bool Finder::polls(std::uint32_t i, bool ordered_loop) {
     return true;
   if (swap && swaps_.takes_token(i, members_[loop_of(b)])) return true;
   if (base_opcode(s.opcode) == "atom" && only_reads(s, lower_) && !block_internal(s)) return true;
+  if (copies_in(s))
+    return same_every_turn(cfg_, registers_, members_[loop_of(b)], i, s.operands[1]);
   if (reads_others(s, ordered_loop))
     return !swaps_.only_compared(i, members_[loop_of(b)]) && !polls_lock(i);
   return calls_what_polls(s, callees_, ordered_loop);
@@ -240,12 +253,12 @@ void Finder::find_polls() {
 // polls, the others read what it found from shared memory. Only within the loop that polls.
 Result<ptx::Divergence> Finder::depending(std::vector<std::uint32_t> from) const {
   std::vector<bool> polling(blocks_.size()), handed(blocks_.size());  // by loop
-  std::vector<std::uint32_t> returning;  // calls: they return in memory
+  std::vector<std::uint32_t> returning;  // calls and copies: what they read comes through memory
   for (std::uint32_t i : from) {
     const std::uint32_t loop = loop_of(cfg_.block_of(i));
     // Not plain loads beside others, which only a fence in the loop makes polls: they are mostly
     // data.
-    const bool call = base_opcode(statements_[i].opcode) == "call";
+    const bool call = base_opcode(statements_[i].opcode) == "call" || copies_in(statements_[i]);
     const bool swap = has_modifier(statements_[i].opcode, "cas") && !block_internal(statements_[i]);
     if (call || swap || reads_others(statements_[i], false) ||
         !reads_of_standstill(cfg_, registers_, members_[loop]).empty())
@@ -312,7 +325,9 @@ void Finder::look_for_work() {
   for_each_exit(counters, [&](std::uint32_t b) { out_.fetches_work |= counting_[loop_of(b)]; });
 }
 
-void Finder::look() {
+void Finder::look(const ptx::LoopLevel& level) {
+  if (out_.spins == SpinLoops::kUnknown) return;
+  level_ = &level;
   find_polls();
   if (level_ == outermost_) look_for_work();
 
@@ -340,15 +355,16 @@ void Finder::look() {
     bool waits = false, for_lower = true;
     for (std::uint32_t i : polled) {
       const Statement& s = statements_[i];
-      if (surely_advances(s, lower_)) continue;
+      if (surely_advances(s, lower_) && !swaps_.changed_beside(i, members_[loop_of(b)])) continue;
       waits = true;
       // A turn goes round once: in a loop of rounds it comes from higher blocks, too.
       const bool turn = level_ == outermost_ &&
-                        swaps_.waits_for_turn(
-                            i, members_[loop_of(b)],
-                            [&](std::string_view operand) { return lower_.names_own(operand); });
+                        swaps_.waits_for_turn(i, members_[loop_of(b)],
+                                              [&](std::string_view operand, const Statement& in) {
+                                                return lower_.names_own(operand, in);
+                                              });
       for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower_) &&
-                   s.operands.size() > 1 && (turn || lower_.names_lower(s.operands[1]));
+                   s.operands.size() > 1 && (turn || lower_.names_lower(s.operands[1], s));
     }
     if (!waits) continue;
     if (for_lower) {

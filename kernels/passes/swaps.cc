@@ -14,8 +14,9 @@ using ptx::StatementKind;
 
 namespace {
 
-// Definitions that an address is followed through; compilers need a handful.
-constexpr int kMaxDepth = 24;
+// Definitions that a number is followed through; compilers need one or two.
+constexpr int kMaxDepth = 8;
+constexpr std::size_t kMostCopies = 32;  // of one result
 
 bool in_own_memory(const Statement& s) {
   return has_modifier(s.opcode, "shared") || s.opcode.find("shared::cta") != s.opcode.npos ||
@@ -30,55 +31,45 @@ void for_each_name(std::string_view operand, const Found& found) {
     found(name);
 }
 
+// Where a statement that writes to memory writes.
+std::size_t address_operand(const Statement& s) { return base_opcode(s.opcode) == "atom" ? 1 : 0; }
+
 }  // namespace
 
-Swaps::Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers)
-    : cfg_(cfg), registers_(registers) {
+Swaps::Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums)
+    : cfg_(cfg), registers_(registers), sums_(sums) {
   for (const Statement& s : cfg.function().statements) {
     if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
-    if (ptx::effect_of(s) == ptx::Effect::kNone) continue;
+    const std::size_t results = ptx::effect_of(s) != ptx::Effect::kNone;
+    for (std::size_t k = results; k < s.operands.size(); ++k)
+      for_each_name(s.operands[k], [&](std::string_view name) { uses_[name].push_back(&s); });
+    if (results == 0) continue;
     for_each_name(s.operands[0], [&](std::string_view name) { definitions_[name].push_back(&s); });
   }
 }
 
-bool Swaps::roots(std::string_view operand, std::vector<std::string_view>& out, int depth) const {
-  bool known = depth < kMaxDepth;
-  for_each_name(operand, [&](std::string_view name) {
-    if (!known) return;
-    const auto found = definitions_.find(name);
-    if (found == definitions_.end()) {
-      if (name[0] == '%')
-        known = false;
-      else
-        out.push_back(name);
-      return;
-    }
-    for (const Statement* s : found->second) {
-      const std::string_view base = base_opcode(s->opcode);
-      if (base == "ld" && has_modifier(s->opcode, "param") && s->operands.size() == 2) {
-        for_each_name(s->operands[1],
-                      [&](std::string_view parameter) { out.push_back(parameter); });
-      } else if (base == "mov" || base == "cvta" || base == "add" || base == "sub") {
-        for (std::size_t k = 1; k < s->operands.size(); ++k)
-          if (k == 1 || base == "add") known = known && roots(s->operands[k], out, depth + 1);
-      } else if (base == "mad" && s->operands.size() == 4) {
-        known = known && roots(s->operands[3], out, depth + 1);
-      } else if (base != "mul" && base != "shl" && base != "cvt") {  // those make offsets
-        known = false;
-      }
-      if (out.size() > 16) known = false;
-    }
-  });
-  return known;
+Places Swaps::compare(const Statement& a, std::string_view address_of_a, const Statement& b,
+                      std::string_view address_of_b) const {
+  return Sums::compare(sums_.of(address_of_a, a), sums_.of(address_of_b, b));
 }
 
-bool Swaps::may_be_same_place(std::string_view a, std::string_view b) const {
-  if (a == b) return true;
-  std::vector<std::string_view> of_a, of_b;
-  if (!roots(a, of_a, 0) || !roots(b, of_b, 0) || of_a.empty() || of_b.empty()) return true;
-  return std::any_of(of_a.begin(), of_a.end(), [&](std::string_view name) {
-    return std::find(of_b.begin(), of_b.end(), name) != of_b.end();
-  });
+bool Swaps::changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const {
+  const Statement& counter = cfg_.function().statements[atom];
+  for (const Statement* s : ptx::instructions_of(cfg_, blocks)) {
+    const std::string_view base = base_opcode(s->opcode);
+    if (s == &counter || (base != "atom" && base != "red" && base != "st") || in_own_memory(*s) ||
+        s->operands.size() <= address_operand(*s) || counter.operands.size() < 2)
+      continue;
+    if ((base == "atom" || base == "red") && has_modifier(s->opcode, "add") &&
+        s->operands.size() > address_operand(*s) + 1) {  // one more step of the same counter
+      const Sum step = sums_.of(s->operands[address_operand(*s) + 1], *s);
+      if (step.is_constant() && static_cast<std::int32_t>(step.constant) > 0) continue;
+    }
+    if (compare(counter, counter.operands[1], *s, s->operands[address_operand(*s)]) ==
+        Places::kSame)
+      return true;
+  }
+  return false;
 }
 
 bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const {
@@ -86,10 +77,10 @@ bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& bl
   const Statement& s = statements[atom];
   const bool compares = has_modifier(s.opcode, "cas");
   if ((!compares && !has_modifier(s.opcode, "exch")) || s.operands.size() < 3) return false;
-  std::vector<std::string_view> own;
-  if (!roots(s.operands[1], own, 0) || own.empty()) return false;
-  for (std::size_t k : {1, 2})
-    if (!same_every_turn(cfg_, registers_, blocks, atom, s.operands[k])) return false;
+  // What it waits for is what it compares with; whatever it leaves there instead.
+  if (!same_every_turn(cfg_, registers_, blocks, atom, s.operands[1]) ||
+      (compares && !same_every_turn(cfg_, registers_, blocks, atom, s.operands[2])))
+    return false;
   const auto puts_back = [&](std::uint32_t i) {
     if (left_ == 0) return true;
     --left_;
@@ -98,13 +89,33 @@ bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& bl
     const std::string_view base = base_opcode(other.opcode);
     if (base == "call" || ptx::effect_of(other) == ptx::Effect::kUnknown) return true;
     if (i == atom || in_own_memory(other)) return false;
-    const bool atomic = base == "atom";
-    if (!atomic && base != "st" && base != "red" && base != "multimem") return false;
-    const std::size_t address = atomic ? 1 : 0;
+    if (base != "atom" && base != "st" && base != "red" && base != "multimem") return false;
+    // Who asks what was there has something to wait for himself.
+    if ((has_modifier(other.opcode, "cas") || has_modifier(other.opcode, "exch")) &&
+        looks_at(other))
+      return false;
+    const std::size_t address = address_operand(other);
     return other.operands.size() <= address ||
-           may_be_same_place(s.operands[1], other.operands[address]);
+           compare(s, s.operands[1], other, other.operands[address]) != Places::kOther;
   };
   return !follows(atom, puts_back);
+}
+
+bool Swaps::looks_at(const Statement& swap) const {
+  std::vector<std::string_view> work{swap.operands[0]};
+  std::unordered_set<std::string_view> copies{swap.operands[0]};
+  for (; !work.empty() && copies.size() <= kMostCopies;) {
+    const auto uses = uses_.find(work.back());
+    work.pop_back();
+    if (uses == uses_.end()) continue;
+    for (const Statement* s : uses->second) {
+      const std::string_view base = base_opcode(s->opcode);
+      if (base == "st" && in_own_memory(*s)) continue;  // not optimised: kept, and not looked at
+      if (base != "mov" && base != "cvt") return true;
+      if (copies.insert(s->operands[0]).second) work.push_back(s->operands[0]);
+    }
+  }
+  return false;
 }
 
 bool Swaps::follows(std::uint32_t statement, const std::function<bool(std::uint32_t)>& what) const {
@@ -125,14 +136,16 @@ bool Swaps::follows(std::uint32_t statement, const std::function<bool(std::uint3
   return false;
 }
 
-bool Swaps::waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
-                           const std::function<bool(std::string_view)>& is_index) const {
+bool Swaps::waits_for_turn(
+    std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+    const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const {
   const auto& statements = cfg_.function().statements;
   const Statement& read = statements[load];
   if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2) return false;
   const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
   std::unordered_set<std::string_view> copies{read.operands[0]};
   bool asked = false;
+  Sum own;
   for (std::size_t before = 0; before != copies.size();) {
     before = copies.size();
     for (const Statement* s : loop) {
@@ -152,9 +165,10 @@ bool Swaps::waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>&
         return false;
       const std::string_view other = s->operands[copies.count(s->operands[1]) != 0 ? 2 : 1];
       const auto by = definitions_.find(other);
-      if (by == definitions_.end() || !is_index(other)) return false;
+      if (by == definitions_.end() || !is_index(other, *s)) return false;
       for (const Statement* d : by->second)
         if (std::find(loop.begin(), loop.end(), d) != loop.end()) return false;
+      own = sums_.of(other, *s);
       asked = true;
     }
   }
@@ -162,14 +176,44 @@ bool Swaps::waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>&
            const Statement& s = statements[i];
            if (s.kind != StatementKind::kInstruction) return false;
            const std::string_view base = base_opcode(s.opcode);
-           const std::size_t address = base == "atom" ? 1 : 0;
-           if ((base != "st" && base != "red" && base != "atom") || s.operands.size() <= address)
-             return false;
-           if (s.operands[address] == read.operands[1]) return true;
-           std::vector<std::string_view> of_read, of_write;
-           return roots(read.operands[1], of_read, 0) && roots(s.operands[address], of_write, 0) &&
-                  !of_read.empty() && of_read == of_write;
+           const std::size_t address = address_operand(s);
+           return (base == "st" || base == "red" || base == "atom") &&
+                  s.operands.size() > address + 1 &&
+                  compare(read, read.operands[1], s, s.operands[address]) == Places::kSame &&
+                  passes_on(s, read, own);
          });
+}
+
+bool Swaps::passes_on(const Statement& write, const Statement& read, const Sum& own) const {
+  const std::string_view base = base_opcode(write.opcode);
+  const std::size_t value = base == "atom" ? 2 : 1;
+  if (base == "st" || has_modifier(write.opcode, "exch"))
+    return is_higher(write, write.operands[value], read, own, 0);
+  if (has_modifier(write.opcode, "inc")) return true;
+  const Sum step = sums_.of(write.operands[value], write);
+  return has_modifier(write.opcode, "add") && step.is_constant() &&
+         static_cast<std::int32_t>(step.constant) > 0;
+}
+
+bool Swaps::is_higher(const Statement& s, std::string_view value, const Statement& read,
+                      const Sum& own, int depth) const {
+  const Sum sum = sums_.of(value, s);
+  for (const Sum& from : {own, sums_.of(read.operands[0], read)}) {
+    const Sum step = Sums::difference(sum, from);
+    if (step.is_constant() && step.constant > 0) return true;
+  }
+  // The last one's turn goes round to the first: a constant, or the remainder.
+  const auto by = definitions_.find(ptx::trimmed(value));
+  if (by == definitions_.end() || by->second.size() != 1 || depth > kMaxDepth) return false;
+  const Statement& d = *by->second[0];
+  const std::string_view base = base_opcode(d.opcode);
+  const auto higher = [&](std::size_t k) {
+    return is_higher(d, d.operands[k], read, own, depth + 1);
+  };
+  const auto constant = [&](std::size_t k) { return sums_.of(d.operands[k], d).is_constant(); };
+  if (base == "selp" && d.operands.size() == 4)
+    return (higher(1) && (constant(2) || higher(2))) || (constant(1) && higher(2));
+  return (base == "rem" || base == "and") && d.operands.size() == 3 && higher(1);
 }
 
 bool Swaps::only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/passes/places.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/registers.h"
 
@@ -19,10 +20,10 @@ namespace sluice::passes {
 
 class Swaps {
  public:
-  Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers);
+  Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums);
 
-  // Whether statement `atom` (a swap in global memory in the loop `blocks`) takes the same thing
-  // from the same place each turn, and nothing that can run behind it may put it back. No where
+  // Whether statement `atom` (a swap in global memory in the loop `blocks`) waits for the same thing
+  // at the same place each turn, and nothing that can run behind it may put it back there. No where
   // that cannot be told.
   bool takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads only ever is what a compare-and-swap of the same place in
@@ -30,23 +31,32 @@ class Swaps {
   // through. No where that cannot be told.
   bool only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads is only ever asked whether it is the block's own number
-  // (`is_index`), and the block passes the turn on behind the loop: serial split-K and the like. No
-  // where that cannot be told.
+  // (`is_index`), and the block passes the turn on to a higher one behind the loop: serial split-K
+  // and the like. No where that cannot be told.
   bool waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
-                      const std::function<bool(std::string_view)>& is_index) const;
+                      const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const;
+  // Whether something else in the loop `blocks` changes the place that atomic `atom` adds to.
+  bool changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
 
  private:
+  // Whether something is done with the value that a swap has found.
+  bool looks_at(const ptx::Statement& swap) const;
   // Whether `what` is true of a statement that can run behind `statement`.
   bool follows(std::uint32_t statement, const std::function<bool(std::uint32_t)>& what) const;
-  // The parameters and variables that an address is made of; false where it may be anything.
-  bool roots(std::string_view operand, std::vector<std::string_view>& out, int depth) const;
-  bool may_be_same_place(std::string_view a, std::string_view b) const;
+  Places compare(const ptx::Statement& a, std::string_view address_of_a, const ptx::Statement& b,
+                 std::string_view address_of_b) const;
+  // Whether what statement `write` puts where `read` read is a higher number than `own`, one that
+  // goes round included.
+  bool passes_on(const ptx::Statement& write, const ptx::Statement& read, const Sum& own) const;
+  bool is_higher(const ptx::Statement& s, std::string_view value, const ptx::Statement& read,
+                 const Sum& own, int depth) const;
 
   // Statements that takes_token() may still look at; then it cannot tell.
   mutable std::uint64_t left_ = 4'000'000;
   const ptx::Cfg& cfg_;
   ptx::RegisterTable& registers_;
-  std::unordered_map<std::string_view, std::vector<const ptx::Statement*>> definitions_;
+  Sums& sums_;
+  std::unordered_map<std::string_view, std::vector<const ptx::Statement*>> definitions_, uses_;
 };
 
 }  // namespace sluice::passes

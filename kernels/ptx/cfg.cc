@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace sluice::ptx {
 
@@ -257,6 +258,52 @@ Result<std::vector<LoopLevel>> loop_levels(const Cfg& cfg) {
     for (std::uint32_t b = 0; b < n; ++b)
       if (now.in_loop[b] && !entered[now.loop[b]]) entry[b] = entered[now.loop[b]] = true;
   }
+}
+
+std::vector<LoopLevel> ways_round(const Cfg& cfg, const LoopLevel& level, std::uint64_t& budget) {
+  constexpr std::size_t kMostWays = 8;  // of one loop
+  const auto& blocks = cfg.blocks();
+  const auto n = static_cast<std::uint32_t>(blocks.size());
+  std::vector<LoopLevel> out;
+  std::vector<std::uint32_t> size(n), entries(n);  // by loop
+  std::vector<std::vector<std::uint32_t>> back(n);  // by block: where edges of its loop come from
+  for (std::uint32_t b = 0; b < n; ++b) {
+    if (!level.in_loop[b]) continue;
+    ++size[level.loop[b]];
+    bool from_outside = b == cfg.entry();
+    for (std::uint32_t p : blocks[b].predecessors) {
+      const bool inside = level.in_loop[p] && level.loop[p] == level.loop[b];
+      from_outside |= !inside;
+      if (inside) back[b].push_back(p);
+    }
+    entries[level.loop[b]] += from_outside;
+    if (!from_outside) back[b].clear();
+  }
+  for (std::uint32_t entry = 0; entry < n; ++entry) {
+    const std::uint32_t loop = level.loop[entry];
+    if (back[entry].size() < 2 || back[entry].size() > kMostWays || entries[loop] != 1) continue;
+    std::size_t ways = 0;
+    for (std::uint32_t from : back[entry]) {
+      if (budget < size[loop]) return out;
+      budget -= size[loop];
+      // Whatever leads to this edge without coming by the entry again.
+      std::vector<std::uint32_t> way{entry}, work{from};
+      std::unordered_set<std::uint32_t> seen{entry};
+      while (!work.empty()) {
+        const std::uint32_t b = work.back();
+        work.pop_back();
+        if (!seen.insert(b).second) continue;
+        way.push_back(b);
+        for (std::uint32_t p : blocks[b].predecessors)
+          if (level.in_loop[p] && level.loop[p] == loop) work.push_back(p);
+      }
+      if (way.size() == size[loop]) continue;
+      if (ways == out.size()) out.push_back({level.loop, std::vector<bool>(n)});
+      for (std::uint32_t b : way) out[ways].in_loop[b] = true;
+      ++ways;
+    }
+  }
+  return out;
 }
 
 }  // namespace sluice::ptx

@@ -70,4 +70,10 @@ struct LoopLevel {
 // least one level. An error where the nest is too deep to be analysed in reasonable time.
 Result<std::vector<LoopLevel>> loop_levels(const Cfg& cfg);
 
+// Loops of `level` whose one entry several edges lead back to hold a loop for each of these edges,
+// which the nest above does not tell apart: `for (..) { while (poll) {} .. }` where both begin at
+// one place. Each edge's loop, where it is less than all of its loop; a few for each, and within a
+// budget of blocks to visit, which it counts down.
+std::vector<LoopLevel> ways_round(const Cfg& cfg, const LoopLevel& level, std::uint64_t& budget);
+
 }  // namespace sluice::ptx

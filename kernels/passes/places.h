@@ -1,0 +1,58 @@
+// What an address, or a number, is made of: a sum of parts times constants, found by following
+// registers backwards through integer arithmetic. So it can be told that two addresses name the
+// same place, or places a fixed step apart.
+//
+// Owner: find_waiting(), one function, one thread; refers to the module. Each part is written as
+// text that is the same where the same is computed again: a parameter, a special register, a load
+// from such an address, an operation on such sums. Overflow is not looked at. Time and memory are
+// bounded: what is too long, or has several definitions, is a part of its own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/ptx/module.h"
+#include "kernels/ptx/registers.h"
+
+namespace sluice::passes {
+
+// What parts begin with that are the result of an atomic, or a load from shared memory.
+inline constexpr std::string_view kAtomic = "atom%", kSharedLoad = "ld.shared";
+
+// parts' factors by their text, and a constant; modulo 2^64.
+struct Sum {
+  std::map<std::string, std::int64_t> parts;
+  std::int64_t constant = 0;
+  bool operator==(const Sum&) const = default;
+  bool is_constant() const { return parts.empty(); }
+};
+
+enum class Places : std::uint8_t { kSame, kOther, kUnknown };
+
+class Sums {
+ public:
+  Sums(const ptx::Function& function, ptx::RegisterTable& registers);
+
+  // Of an operand, `%r1`, `-4` or `[%rd1+8]`, of statement `in`.
+  Sum of(std::string_view operand, const ptx::Statement& in) { return of_text(operand, in, 0); }
+  // `a` - `b`.
+  static Sum difference(const Sum& a, const Sum& b);
+  // Whether two addresses name one place. Unknown where they differ by registers that have several
+  // values in turn.
+  static Places compare(const Sum& a, const Sum& b);
+
+ private:
+  Sum of_text(std::string_view operand, const ptx::Statement& in, int depth);
+  Sum of_register(std::uint32_t number, int depth);
+  Sum of_definition(std::uint32_t number, const ptx::Statement& s, int depth);
+
+  ptx::RegisterTable& registers_;
+  std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>> definitions_;
+  std::unordered_map<std::uint32_t, Sum> known_;
+};
+
+}  // namespace sluice::passes

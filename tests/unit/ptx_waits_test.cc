@@ -1,0 +1,122 @@
+// Which loops wait for other blocks (R31), in shapes that are easily taken for something else.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "kernels/passes/rewrite.h"
+
+namespace sluice::passes {
+namespace {
+
+// %rd0: the parameter p, %rd1: q, %r0: n; %r1: the block, %r2: the thread.
+std::string tier(const std::string& body, const std::string& before = "") {
+  auto rewritten = rewrite_module(
+      ".version 8.0\n.target sm_90\n.address_size 64\n" + before +
+      ".entry k(.param .u64 p, .param .u64 q, .param .u32 n) {\n"
+      ".reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .shared .align 16 .b8 s[16];\n"
+      "ld.param.u64 %rd0, [p]; ld.param.u64 %rd1, [q]; ld.param.u32 %r0, [n];\n"
+      "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;\n" +
+      body + "\nret; }");
+  EXPECT_TRUE(rewritten) << rewritten.error().message;
+  if (!rewritten || rewritten->kernels.size() != 1) return {};
+  const KernelReport& r = rewritten->kernels[0];
+  return std::string(r.tier == Tier::kOpaque ? r.code : tier_name(r.tier));
+}
+
+// A look at the flag of the block that %r3 numbers.
+const std::string kPoll =
+    "mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd0, %rd2;\n"
+    "L: ld.volatile.global.u32 %r4, [%rd3]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;";
+
+TEST(PtxWaits, NeighboursThatAreNotLower) {
+  EXPECT_EQ(tier("add.s32 %r3, %r1, -1;" + kPoll), "in-order");
+  EXPECT_EQ(tier("not.b32 %r3, %r2; add.s32 %r3, %r1, %r3;" + kPoll), "in-order");
+  // The way round a ring, by the parameter: of the index, or of the address.
+  EXPECT_EQ(tier("setp.eq.u32 %p1, %r1, 0; selp.b32 %r5, %r0, %r1, %p1; add.s32 %r3, %r5, -1;" + kPoll), "waits");
+  EXPECT_EQ(tier("setp.eq.u32 %p1, %r1, 0; selp.b32 %r5, 0, %r1, %p1; add.s32 %r3, %r5, -1;" + kPoll), "in-order");
+  EXPECT_EQ(tier("add.s32 %r5, %r1, -1; mov.u32 %r3, %r0; setp.eq.u32 %p1, %r1, 0; @%p1 bra M;\n"
+                 "mov.u32 %r3, %r5;\nM: " + kPoll), "waits");
+  // Numbers that begin elsewhere: one above is above nevertheless.
+  const std::string from_first = "sub.s32 %r3, %r1, %r0; mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd0, %rd2;";
+  const std::string look = "setp.eq.u32 %p0, %r4, 0; @%p0 bra L;";
+  EXPECT_EQ(tier(from_first + "L: ld.volatile.global.u32 %r4, [%rd3+4];" + look), "waits");
+  EXPECT_EQ(tier(from_first + "L: ld.volatile.global.u32 %r4, [%rd3+-4];" + look), "in-order");
+  // Two threads, one for each neighbour.
+  EXPECT_EQ(tier("shl.b32 %r5, %r2, 1; add.s32 %r6, %r1, %r5; add.s32 %r3, %r6, -1;" + kPoll), "waits");
+  // A row of flags for each block, one for each thread.
+  EXPECT_EQ(tier("shl.b32 %r5, %r1, 7; add.s32 %r6, %r5, %r2; add.s32 %r3, %r6, -128;" + kPoll), "in-order");
+  // Numbers that go down the grid's columns.
+  const std::string two = "mov.u32 %r7, %ctaid.y; shl.b32 %r5, %r1, 2; add.s32 %r6, %r5, %r7;";
+  EXPECT_EQ(tier(two + "add.s32 %r3, %r6, -1;" + kPoll), "waits");
+}
+
+TEST(PtxWaits, TurnsThatAreNotPassedUp) {
+  const auto turn = [&](const std::string& own, const std::string& pass) {
+    return tier(own + "L: ld.volatile.global.u32 %r4, [%rd0]; setp.ne.u32 %p0, %r4, %r3; @%p0 bra L;" + pass);
+  };
+  const std::string same = "mov.u32 %r3, %r1;";
+  EXPECT_EQ(turn(same, "add.s32 %r5, %r3, 1; st.volatile.global.u32 [%rd0], %r5;"), "in-order");
+  EXPECT_EQ(turn(same, "add.s32 %r5, %r4, 1; st.volatile.global.u32 [%rd0], %r5;"), "in-order");
+  EXPECT_EQ(turn(same, "add.s32 %r5, %r3, 1; setp.eq.u32 %p1, %r5, %r0; selp.b32 %r6, 0, %r5, %p1;"
+                       "st.volatile.global.u32 [%rd0], %r6;"), "in-order");
+  EXPECT_EQ(turn(same, "add.s32 %r5, %r3, -1; st.volatile.global.u32 [%rd0], %r5;"), "waits");
+  EXPECT_EQ(turn(same, "red.global.add.u32 [%rd0], -1;"), "waits");
+  EXPECT_EQ(turn(same, "st.volatile.global.u32 [%rd0], %r0;"), "waits");
+  EXPECT_EQ(turn("mov.u32 %r7, %ctaid.y; shl.b32 %r5, %r1, 2; add.s32 %r3, %r5, %r7;",
+                 "add.s32 %r5, %r3, 1; st.volatile.global.u32 [%rd0], %r5;"), "waits");
+}
+
+TEST(PtxWaits, TokensThatAreHandedOn) {
+  const std::string box = "mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd0, %rd2;";
+  const std::string take =
+      box + "L: atom.global.cas.b32 %r4, [%rd3], 1, 0; setp.ne.u32 %p0, %r4, 1; @%p0 bra L;";
+  EXPECT_EQ(tier(take + "atom.global.exch.b32 %r5, [%rd3], 1;"), "plain");
+  EXPECT_EQ(tier(take + "shl.b32 %r5, %r1, 2; cvt.u64.u32 %rd4, %r5; add.s64 %rd5, %rd4, %rd0;"
+                        "st.global.u32 [%rd5], 1;"), "plain");
+  EXPECT_EQ(tier(take + "atom.global.exch.b32 %r5, [%rd3+4], 1;"), "waits");
+  EXPECT_EQ(tier(take + "st.global.u32 [%rd3+-4], 1;"), "waits");
+  EXPECT_EQ(tier(take + "xor.b32 %r5, %r1, 1; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %rd0, %rd4;"
+                        "st.global.u32 [%rd5], 1;"), "waits");
+  // A bit that the shift has left free: the same place.
+  EXPECT_EQ(tier("shl.b32 %r5, %r0, 1; or.b32 %r6, %r5, 1; mul.wide.s32 %rd2, %r6, 4; add.s64 %rd3, %rd0, %rd2;"
+                 "L: atom.global.exch.b32 %r4, [%rd3], 1; setp.ne.u32 %p0, %r4, 0; @%p0 bra L;"
+                 "mul.wide.s32 %rd4, %r5, 4; add.s64 %rd5, %rd0, %rd4; st.global.u32 [%rd5+4], 0;"), "plain");
+  // Whatever it leaves there, it waits until the box is empty.
+  EXPECT_EQ(tier("L: mov.u32 %r3, %clock; atom.global.cas.b32 %r4, [%rd0], 0, %r3; setp.ne.u32 %p0, %r4, 0;"
+                 "@%p0 bra L;"), "waits");
+  // Two that hand a token to and fro: what takes it does not put it back.
+  EXPECT_EQ(tier("mov.u32 %r6, 0; R: setp.eq.u32 %p1, %r1, 0; @%p1 bra B;\n"
+                 "A: atom.global.cas.b32 %r4, [%rd0], 1, 0; setp.ne.u32 %p0, %r4, 1; @%p0 bra A; bra N;\n"
+                 "B: atom.global.cas.b32 %r5, [%rd0], 0, 1; setp.ne.u32 %p0, %r5, 0; @%p0 bra B;\n"
+                 "N: add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, %r0; @%p2 bra R;"), "waits");
+}
+
+TEST(PtxWaits, CountersThatStandStill) {
+  const std::string count = "L: atom.global.add.u32 %r4, [%rd0], 1; setp.ge.u32 %p0, %r4, %r0; @%p0 bra E;";
+  EXPECT_EQ(tier(count + "st.global.u32 [%rd1], %r4; bra L; E:"), "plain");
+  EXPECT_EQ(tier(count + "atom.global.add.u32 %r5, [%rd0], 1; bra L; E:"), "plain");
+  EXPECT_EQ(tier(count + "red.global.add.u32 [%rd0], -1; bra L; E:"), "waits");
+  EXPECT_EQ(tier(count + "st.global.u32 [%rd0], 0; bra L; E:"), "waits");
+}
+
+// A loop that polls at the very place where the loop around it begins.
+TEST(PtxWaits, LoopsThatBeginAtOnePlace) {
+  const std::string rounds = "add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r0; @%p1 bra L;";
+  EXPECT_EQ(tier("mov.u32 %r6, 0; L: ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;" + rounds),
+            "waits");
+  EXPECT_EQ(tier("mov.u32 %r6, 0; L: ld.volatile.shared.u32 %r4, [s]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;" + rounds),
+            "plain");
+}
+
+// Copies bring to shared memory what others write.
+TEST(PtxWaits, CopiesThatPoll) {
+  const auto copies = [&](const std::string& next) {
+    return tier("mov.u32 %r3, s; L: cp.async.cg.shared.global [%r3], [%rd0], 16; cp.async.wait_all;\n" + next +
+                "ld.shared.u32 %r4, [%r3]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;");
+  };
+  EXPECT_EQ(copies(""), "waits");
+  EXPECT_EQ(copies("add.s64 %rd0, %rd0, 16;"), "plain");
+}
+
+}  // namespace
+}  // namespace sluice::passes
