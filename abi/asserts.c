@@ -120,6 +120,7 @@ SIZE(sluice_completion, 32);
 SIZE(sluice_launch, 56);
 SIZE(sluice_copy, 72);
 SIZE(sluice_memset, 56);
+SIZE(sluice_printed, 8);
 SIZE(sluice_function_reply, 80);
 
 SIZE(sluice_soft_info, 64);

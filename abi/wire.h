@@ -77,8 +77,17 @@ enum sluice_custom_opcode {
   SLUICE_CALL_STREAM_VALUE = 0x100b,  /* sluice_stream_value: write or wait value 32 */
   SLUICE_CALL_HOST_FUNC = 0x100c,     /* sluice_synchronize: answered when the stream gets there;
                                          later stream work waits for SLUICE_CALL_HOST_FUNC_DONE */
-  SLUICE_CALL_HOST_FUNC_DONE = 0x100d /* u64 call id of the HOST_FUNC; NO_REPLY */
+  SLUICE_CALL_HOST_FUNC_DONE = 0x100d, /* u64 call id of the HOST_FUNC; NO_REPLY */
+  SLUICE_CALL_PRINTED = 0x100e         /* never a record: a completion of call 0, sluice_printed, before the answer of
+                                          a call that the program waits for */
 };
+
+/* What kernels have printed, for the program's standard output; `bytes` of text follow. */
+struct sluice_printed {
+  uint32_t bytes;
+  uint32_t reserved;
+};
+#define SLUICE_PRINTED_MAX_BYTES 4096u
 
 /* PTX text (already rewritten by the guest where its rewriter took it), NUL not included. Text of
  * more than SLUICE_RECORD_MAX_BYTES/2 goes by `bulk` (bytes != 0), else it follows the struct. */

@@ -3,7 +3,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "guest-agent/shim/log.h"
@@ -248,6 +251,15 @@ bool Session::take_completions() {
 void Session::complete(const RecordBuffer& record) {
   const sluice_completion& completion = record.completion();
   const auto status = static_cast<CUresult>(completion.status);
+  if (completion.call_id == 0 && completion.opcode == SLUICE_CALL_PRINTED) {
+    // Where the program's own output goes, in the order in which it came. The answer that the program waits for follows.
+    sluice_printed printed;
+    const auto body = record.body();
+    if (body.size() < sizeof printed) return;
+    std::memcpy(&printed, body.data(), sizeof printed);
+    (void)std::fwrite(body.data() + sizeof printed, 1, std::min<size_t>(printed.bytes, body.size() - sizeof printed), stdout);
+    return;
+  }
   if (completion.call_id == 0) {
     log_line("an earlier call failed: status %d", completion.status);
     defer(status);

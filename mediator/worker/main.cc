@@ -133,6 +133,10 @@ int main() {
   if (!parts) return fail("start", parts.error());
   parts->control = Fd(wp::kControlFd);
   if (auto r = map_all(*parts); !r) return fail("memory", r.error());
+  // Before the driver is there: it may keep the standard output that it finds.
+  auto printed = Printed::capture();
+  if (!printed) return fail("output", printed.error());
+  parts->printed = *std::move(printed);
   if (auto r = load(*parts); !r) return fail("driver", r.error());
   const bool nvidia = parts->start.nvidia != 0;
   static Session session(std::move(*parts));

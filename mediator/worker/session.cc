@@ -49,6 +49,7 @@ Session::Session(SessionParts parts, SessionLimits limits)
       submit_(submit_ring(p_.region, p_.start.slot), Bell::for_eventfd(p_.fds[wp::kWakeFd].get())),
       replies_(RingProducer(complete_ring(p_.region, p_.start.slot),
                             Bell::for_eventfd(p_.fds[wp::kWakeFd].get()))),
+      printed_(std::move(p_.printed)),
       decoder_wake_(wake_fd()),
       engine_wake_(wake_fd()),
       gate_(p_.host, p_.signal, &p_.report->header, monotonic_ns(),
@@ -215,7 +216,27 @@ void Session::on_extent_reply(const wp::Message& m) {
 
 // --- helpers ---
 
+// Before each answer, of whatever call, so that no call that CUDA prints at is forgotten.
+void Session::send_printed(const Call& call) {
+  // NVIDIA's driver prints when it is asked to wait for something; this stream has nothing in it. These two answer
+  // with the session's lock held.
+  const bool waited = call.opcode == SLUICE_CALL_SYNCHRONIZE || call.opcode == SLUICE_CALL_COPY;
+  if (p_.start.nvidia != 0 && waited && call.context && !call.context->closed && sticky_.load() == 0 &&
+      make_current(api_, call.context->cu) == CUDA_SUCCESS)
+    (void)api_.cuStreamSynchronize(call.context->transfers);
+  std::lock_guard lock(printed_mutex_);
+  const std::string text = printed_.take();
+  for (size_t at = 0; at < text.size(); at += SLUICE_PRINTED_MAX_BYTES) {
+    std::byte piece[sizeof(sluice_printed) + SLUICE_PRINTED_MAX_BYTES];
+    const sluice_printed header{static_cast<uint32_t>(std::min<size_t>(text.size() - at, SLUICE_PRINTED_MAX_BYTES)), 0};
+    std::memcpy(piece, &header, sizeof header);
+    std::memcpy(piece + sizeof header, text.data() + at, header.bytes);
+    replies_.send(0, SLUICE_CALL_PRINTED, CUDA_SUCCESS, std::span(piece).first(sizeof header + header.bytes));
+  }
+}
+
 void Session::answer(const Call& call, CUresult status, std::span<const std::byte> body) {
+  if (printed_.started() && (call.flags & SLUICE_RECORD_NO_REPLY) == 0) send_printed(call);
   if (call.flags & SLUICE_RECORD_NO_REPLY) {
     if (status != CUDA_SUCCESS) replies_.send(0, call.opcode, status);
   } else {

@@ -48,6 +48,7 @@
 #include "mediator/worker/evict_forwarder.h"
 #include "mediator/worker/gate.h"
 #include "mediator/worker/objects.h"
+#include "mediator/worker/printed.h"
 #include "mediator/worker/replies.h"
 #include "mediator/worker/stream_engine.h"
 
@@ -73,6 +74,7 @@ struct SessionParts {
   const sluice_signal_page* signal = nullptr;
   sluice_report_area* report = nullptr;
   gpu::DriverApi api;
+  Fd printed;  // Printed::capture()'s
 };
 
 // One call of the guest from its record to its answer. Cheap to copy.
@@ -163,6 +165,7 @@ class Session {
 
   // --- helpers ---
   void answer(const Call& call, CUresult status, std::span<const std::byte> body = {});
+  void send_printed(const Call& call);
   // With mutex_ held: a token whose completion runs `then` (under mutex_; it must not use the
   // engine).
   uint64_t park(std::function<void(CUresult)> then);
@@ -190,6 +193,8 @@ class Session {
   sluice_slot_header* const slot_;
   RingConsumer submit_;
   Replies replies_;
+  Printed printed_;
+  std::mutex printed_mutex_;  // taken last: pieces of text stay in order
   Fd decoder_wake_, engine_wake_;
 
   std::mutex mutex_;

@@ -35,6 +35,7 @@ bool takes_block_too(const gpu::DriverApi& api, CUfunction clone, std::span<cons
 void Session::load_module(const Call& call, const std::string& ptx, uint32_t log_bytes) {
   if (!call.context || call.context->closed) return answer(call, CUDA_ERROR_INVALID_CONTEXT);
   if (!looks_like_text(ptx)) return answer(call, CUDA_ERROR_INVALID_IMAGE);
+  if (ptx.find("vprintf") != std::string::npos) printed_.start();
   if (CUresult r = make_current(api_, call.context->cu); r != CUDA_SUCCESS) return answer(call, r);
   std::vector<char> log(std::max<uint32_t>(log_bytes, 1) + 1, 0);
   auto module = std::make_shared<ModuleObject>();

@@ -257,7 +257,13 @@ class WorkerBench {
       if (complete_.pop(buffer) == Pop::kRecord) {
         const auto& c = buffer.completion();
         Answer a{c.status, c.opcode, {buffer.body().begin(), buffer.body().end()}};
-        if (c.call_id == 0) {
+        if (c.call_id == 0 && c.opcode == SLUICE_CALL_PRINTED) {
+          sluice_printed p;
+          SLUICE_CHECK(a.body.size() >= sizeof p);
+          std::memcpy(&p, a.body.data(), sizeof p);
+          SLUICE_CHECK(p.bytes <= a.body.size() - sizeof p);
+          printed.append(reinterpret_cast<const char*>(a.body.data()) + sizeof p, p.bytes);
+        } else if (c.call_id == 0) {
           async_errors.push_back(c.status);
         } else {
           answers_[c.call_id] = std::move(a);
@@ -293,6 +299,7 @@ class WorkerBench {
   sluice_slot_header* slot;
   uint32_t generation = 0;
   std::vector<int> async_errors;
+  std::string printed;  // by kernels
   pid_t pid() const { return pid_; }
 
  private:

@@ -300,6 +300,15 @@ void FakeWorker::serve(const RecordBuffer& buffer) {
     case SLUICE_CALL_MEMSET:
       return fill(record, body);
     case SLUICE_CALL_SYNCHRONIZE: {
+      if (options_.printed != nullptr) {
+        const sluice_printed header{static_cast<uint32_t>(std::strlen(options_.printed)), 0};
+        std::vector<std::byte> text(sizeof header + header.bytes);
+        std::memcpy(text.data(), &header, sizeof header);
+        std::memcpy(text.data() + sizeof header, options_.printed, header.bytes);
+        sluice_record of_nobody{};
+        of_nobody.opcode = SLUICE_CALL_PRINTED;
+        answer(of_nobody, CUDA_SUCCESS, text);
+      }
       held_.push_back(record);
       if (held_.size() < hold_syncs_) return;
       while (!held_.empty()) {

@@ -12,7 +12,7 @@
 #define DECLARE_ABSENT(symbol) extern "C" CUresult symbol();
 SLUICE_CUDA_ABSENT_FUNCTIONS(DECLARE_ABSENT)
 SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(DECLARE_ABSENT)
-extern "C" CUresult cuLaunchHostFunc_ptsz(CUstream, CUhostFn, void*);
+extern "C" CUresult cuStreamGetFlags_ptsz(CUstream, unsigned*);
 
 namespace sluice::testing {
 namespace {
@@ -95,6 +95,22 @@ TEST(Shim, ManyThreadsWaitAtOnce) {
       });
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(right, kThreads * kRounds);
+  });
+}
+
+TEST(Shim, WhatKernelsPrintIsTheProgramsOutput) {
+  Options printing;
+  printing.printed = "three bytes, or more\n";
+  in_process(printing, [](FakeWorker&) {
+    set_up();
+    ::testing::internal::CaptureStdout();
+    std::printf("before ");
+    const CUresult r = cuCtxSynchronize();
+    std::printf("behind\n");
+    const std::string all = ::testing::internal::GetCapturedStdout();
+    OK(r);
+    EXPECT_EQ(all, "before three bytes, or more\nbehind\n");
+    OK(cuStreamQuery(nullptr));  // it was no error
   });
 }
 
@@ -203,10 +219,11 @@ TEST(Shim, AllOfThePublicApiIsExported) {
   EXPECT_EQ(found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND) << "who asks takes another way";
   in_process({}, [](FakeWorker&) {
     set_up();
-    int called = 0;
-    OK(cuLaunchHostFunc_ptsz(nullptr, [](void* n) { ++*static_cast<int*>(n); }, &called));
-    OK(cuStreamSynchronize(nullptr));
-    EXPECT_EQ(called, 1);
+    CUstream stream;
+    unsigned flags = 0;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamGetFlags_ptsz(stream, &flags));
+    EXPECT_EQ(flags, unsigned{CU_STREAM_NON_BLOCKING});
   });
 }
 

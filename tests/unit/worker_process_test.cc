@@ -397,6 +397,63 @@ TEST_F(WorkerProcess, LaunchesWithAttributesRunTheOriginal) {
   }
 }
 
+TEST_F(WorkerProcess, WhatKernelsPrintComesBeforeTheAnswer) {
+  start();
+  make_context();
+  const std::string line(100, 'x');
+  const std::string ptx = R"(.version 7.0
+.target sm_70
+.address_size 64
+.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+.global .align 1 .b8 one[8] = {98, 32, 37, 100, 10, 0, 0, 0};
+.global .align 1 .b8 long[104] = {)" +
+                          [&] {
+                            std::string bytes;
+                            for (char c : line) bytes += std::to_string(static_cast<int>(c)) + ", ";
+                            return bytes + "10, 0, 0, 0";
+                          }() +
+                          R"(};
+.visible .entry prints(.param .u64 at, .param .u32 n, .param .u32 k, .param .u32 r)
+{
+  .local .align 8 .b8 room[8];
+  .reg .b32 %r<4>; .reg .b64 %d<5>; .reg .pred %p<2>;
+  ld.param.u32 %r2, [k];
+  mov.u32 %r1, %ctaid.x;
+  mov.u64 %d1, room; cvta.local.u64 %d2, %d1;
+  st.local.u32 [%d1], %r1;
+  setp.eq.u32 %p1, %r2, 0;
+  mov.u64 %d3, one;
+  @%p1 bra plain;
+  mov.u64 %d3, long;
+plain:
+  cvta.global.u64 %d4, %d3;
+  { .param .b64 f; st.param.b64 [f], %d4; .param .b64 a; st.param.b64 [a], %d2; .param .b32 v;
+    call.uni (v), vprintf, (f, a); }
+  ret;
+}
+)";
+  Answer a = load(ptx);
+  ASSERT_EQ(a.status, CUDA_SUCCESS) << std::string(reinterpret_cast<const char*>(a.body.data()), a.body.size());
+  module = a.as<uint64_t>();
+  add = function("prints", 0);
+  launch(1, 1, 0, 0, 0);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->printed, "b 0\n");
+  launch(1, 1, 0, 0, 0);
+  launch(1, 1, 0, 0, 0);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->printed, "b 0\nb 0\nb 0\n");
+  // More than is kept: the kernel ends all the same, and what is lost is said.
+  b->printed.clear();
+  launch(12000, 1, 0, 0, 1);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_GT(b->printed.size(), size_t{1} << 20);
+  EXPECT_EQ(b->printed.compare(0, 101, line + "\n"), 0);
+  if (!kNvidia) {
+    EXPECT_NE(b->printed.find(std::to_string(12000 * 101 - (1 << 20)) + " bytes that kernels printed are lost"), std::string::npos);
+  }
+}
+
 TEST_F(WorkerProcess, ExtentsAreAllocatedUsedAndFreed) {
   start();
   make_context();
