@@ -188,6 +188,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
     }
     if (s.kind != StatementKind::kInstruction) continue;
     const std::string_view base = base_opcode(s.opcode);
+    out.touches_global |= may_touch(s);
     if (s.opcode.find_first_of(" \t\r\n/") != s.opcode.npos)
       opaque(s.line, "spelling", "has an instruction with space inside its name");
     const auto forbidden = forbidden_opcodes().find(base);

@@ -44,6 +44,7 @@ struct FunctionFacts {
   SpinLoops spins = SpinLoops::kNone;
   bool strides_by_grid = false;  // persistent.h
   bool fetches_work = false;  // a loop whose end depends on a global counter that it advances
+  bool touches_global = false;  // reads or swaps what other blocks may write
   bool reads_dynamic_smem_size = false;
   std::uint64_t static_shared_bytes = 0;        // declared in the body
   std::string_view dynamic_shared;              // name of an extern shared array that it uses
@@ -70,6 +71,7 @@ struct KernelFacts {
   bool has_barrier_reduction = false;
   std::uint32_t barrier_numbers = 0;
   bool waits_for_lower_tasks = false;  // R31: in order
+  bool calls_touch_global = false;     // a function that it calls does: waits may show in one body only
   bool fetches_work = false;
   bool strides_by_grid = false;
   MemoryBarriers memory_barriers;  // the entry's

@@ -206,6 +206,7 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
     }
     if (visit.function != &entry) {
       out.function_reads_dynamic_size |= facts.reads_dynamic_smem_size;
+      out.calls_touch_global |= facts.touches_global;
       const std::string calls = "calls " + name + ", which ";
       if (facts.opaque) out.opaque.add(facts.opaque.code, calls + facts.opaque.text);
       if (facts.no_loop) out.no_loop.add(facts.no_loop.code, calls + facts.no_loop.text);

@@ -50,28 +50,26 @@ LowerIndex::Terms LowerIndex::Terms::flipped() const {
   return {minus_index, plus_index, true, step_up, false, columns, jumbled, has_x, elsewhere};
 }
 
-LowerIndex::LowerIndex(const ptx::Function& function, Sums& sums)
-    : function_(function), sums_(sums) {
-  for (const Statement& s : function_.statements) {
+LowerIndex::LowerIndex(const ptx::Function& function, ptx::RegisterTable& registers, Sums& sums)
+    : registers_(registers), sums_(sums) {
+  for (const Statement& s : function.statements) {
     if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
     if (ptx::effect_of(s) == ptx::Effect::kNone) continue;
     draws_tickets_ |=
         is_global_atomic(s) && (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "inc"));
-    std::size_t at = 0;
-    for (std::string_view name = ptx::next_identifier(s.operands[0], at); !name.empty();
-         name = ptx::next_identifier(s.operands[0], at))
-      definitions_[name].push_back(&s);
+    ptx::for_each_register(registers_, s.operands[0], s,
+                           [&](std::uint32_t r) { definitions_[r].push_back(&s); });
   }
 }
 
 bool LowerIndex::names_lower(std::string_view address, const Statement& in) {
-  const Terms t = of_operand(address);
+  const Terms t = of_operand(address, in);
   return t.plus_index && !t.minus_index && t.negative && !t.step_up && !t.plus_grid && !t.jumbled &&
          !t.elsewhere && !leads_up(address, in);
 }
 
 bool LowerIndex::names_own(std::string_view operand, const Statement& in) {
-  const Terms t = of_operand(operand);
+  const Terms t = of_operand(operand, in);
   return t.plus_index && !t.minus_index && !t.negative && !t.step_up && !t.plus_grid &&
          !t.columns && !t.jumbled && !t.elsewhere && !leads_up(operand, in);
 }
@@ -103,19 +101,26 @@ bool LowerIndex::leads_up(std::string_view operand, const Statement& in) {
   return false;
 }
 
-bool LowerIndex::index_from(std::string_view reg,
+bool LowerIndex::index_from(std::string_view reg, const Statement& in,
                             const std::function<bool(const ptx::Statement&)>& where) {
-  const auto definitions = definitions_.find(reg);
+  const std::uint32_t number = registers_.number(reg, in);
+  const auto definitions = definitions_.find(number);
   if (definitions == definitions_.end()) return false;
   for (const Statement* s : definitions->second)
     if (!where(*s)) return false;
-  const Terms t = of_register(reg);
+  const Terms t = of_register(number);
   return t.plus_index || t.minus_index;
 }
 
-bool LowerIndex::constant(std::string_view operand, std::uint64_t& value) const {
+bool LowerIndex::constant(std::string_view operand, const Statement& in,
+                          std::uint64_t& value) const {
   if (ptx::parse_integer(operand, value)) return true;
-  const auto definitions = definitions_.find(operand);
+  const Sum sum = sums_.of(operand, in);
+  if (sum.is_constant()) {
+    value = static_cast<std::uint64_t>(sum.constant);
+    return true;
+  }
+  const auto definitions = definitions_.find(registers_.number(operand, in));
   if (definitions == definitions_.end()) return false;
   bool first = true;
   for (const Statement* s : definitions->second) {
@@ -139,7 +144,7 @@ bool LowerIndex::is_other(std::string_view operand, const Statement& in) {
   return !sum.is_constant();
 }
 
-LowerIndex::Terms LowerIndex::of_operand(std::string_view operand) {
+LowerIndex::Terms LowerIndex::of_operand(std::string_view operand, const Statement& in) {
   Terms t;
   std::size_t at = 0;
   for (std::string_view name = ptx::next_identifier(operand, at); !name.empty();
@@ -148,8 +153,8 @@ LowerIndex::Terms LowerIndex::of_operand(std::string_view operand) {
       t.plus_index = true, t.has_x |= name == "%ctaid.x";
     else if (name.starts_with("%nctaid"))
       t.plus_grid = true;
-    else if (name[0] == '%' || definitions_.count(name) != 0)
-      t.merge(of_register(name));
+    else if (const std::uint32_t r = registers_.number(name, in); r != ptx::RegisterTable::kNone)
+      t.merge(of_register(r));
   }
   // [%rd1+-16], [ %rd1 + -16 ]
   const std::size_t plus = operand.find('+');
@@ -157,11 +162,11 @@ LowerIndex::Terms LowerIndex::of_operand(std::string_view operand) {
   return t;
 }
 
-LowerIndex::Terms LowerIndex::of_register(std::string_view name) {
-  const auto known = known_.find(name);
+LowerIndex::Terms LowerIndex::of_register(std::uint32_t number) {
+  const auto known = known_.find(number);
   if (known != known_.end()) return known->second;
-  const auto definitions = definitions_.find(name);
-  known_.emplace(name, Terms{});  // a loop comes back here: it adds nothing new
+  const auto definitions = definitions_.find(number);
+  known_.emplace(number, Terms{});  // a loop comes back here: it adds nothing new
   if (definitions == definitions_.end() || depth_ > kMaxDepth) return {};
   ++depth_;
   // Again with what came of it, for registers that are changed in their place.
@@ -174,8 +179,8 @@ LowerIndex::Terms LowerIndex::of_register(std::string_view name) {
       other |= !one && base_opcode(s->opcode) == "mov" && is_other(s->operands.back(), *s);
     }
     t.elsewhere |= other && t.has_index();
-    if (known_[name] == t) break;
-    known_[name] = t;
+    if (known_[number] == t) break;
+    known_[number] = t;
   }
   --depth_;
   return t;
@@ -193,29 +198,29 @@ LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {
     t.plus_index = draws_tickets_ && has_modifier(s.opcode, "shared");
     return t;
   }
-  if (base == "shfl" && s.operands.size() > 1) return of_operand(s.operands[1]);
+  if (base == "shfl" && s.operands.size() > 1) return of_operand(s.operands[1], s);
   if (ptx::effect_of(s) != ptx::Effect::kPure) return t;
   bool negative = false;
   std::uint64_t magnitude = 0;
   if (base == "sub" && s.operands.size() == 3) {
-    t = of_operand(s.operands[1]);
-    t.merge(of_operand(s.operands[2]).flipped());
+    t = of_operand(s.operands[1], s);
+    t.merge(of_operand(s.operands[2], s).flipped());
     return t;
   }
   if (base == "selp" && s.operands.size() == 4) {
     bool other = false;
     for (std::size_t k : {1, 2}) {
-      t.merge(of_operand(s.operands[k]));
+      t.merge(of_operand(s.operands[k], s));
       other |= is_other(s.operands[k], s);
     }
     t.elsewhere |= other && t.has_index();
     return t;
   }
-  if (base == "neg" || base == "not") return of_operand(s.operands.back()).flipped();
+  if (base == "neg" || base == "not") return of_operand(s.operands.back(), s).flipped();
   bool flips = false, masked = false;
   for (std::size_t k = 1; k < s.operands.size(); ++k) {
     if (!is_constant(s.operands[k], negative, magnitude)) {
-      Terms one = of_operand(s.operands[k]);
+      Terms one = of_operand(s.operands[k], s);
       // A factor beside the index: rows of the grid.
       if ((base == "mul" || (base == "mad" && k < 3)) && s.operands.size() > 2 &&
           !is_constant(s.operands[k == 1 ? 2 : 1], negative, magnitude))

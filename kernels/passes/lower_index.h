@@ -19,15 +19,20 @@ namespace sluice::passes {
 
 class LowerIndex {
  public:
-  LowerIndex(const ptx::Function& function, Sums& sums);
+  LowerIndex(const ptx::Function& function, ptx::RegisterTable& registers, Sums& sums);
   // `address`: an operand such as "[%rd5+256]" of statement `in`.
   bool names_lower(std::string_view address, const ptx::Statement& in);
   // Whether an operand is the block's index, or a ticket, itself, or grows with it.
   bool names_own(std::string_view operand, const ptx::Statement& in);
   // Whether a register is made of the block's index, or of a ticket, and by nothing but `where`.
-  bool index_from(std::string_view reg, const std::function<bool(const ptx::Statement&)>& where);
+  bool index_from(std::string_view reg, const ptx::Statement& in,
+                  const std::function<bool(const ptx::Statement&)>& where);
+  // Whether two operands are the same sum.
+  bool same(std::string_view a, std::string_view b, const ptx::Statement& in) const {
+    return Sums::compare(sums_.of(a, in), sums_.of(b, in)) == Places::kSame;
+  }
   // Whether an operand is a number, also one that a register only ever gets by `mov`.
-  bool constant(std::string_view operand, std::uint64_t& value) const;
+  bool constant(std::string_view operand, const ptx::Statement& in, std::uint64_t& value) const;
 
  private:
   struct Terms {
@@ -44,16 +49,16 @@ class LowerIndex {
     Terms flipped() const;
     bool operator==(const Terms&) const = default;
   };
-  Terms of_operand(std::string_view operand);
-  Terms of_register(std::string_view name);
+  Terms of_operand(std::string_view operand, const ptx::Statement& in);
+  Terms of_register(std::uint32_t number);
   Terms of_statement(const ptx::Statement& s);
   bool is_other(std::string_view operand, const ptx::Statement& in);
   bool leads_up(std::string_view operand, const ptx::Statement& in);
 
-  const ptx::Function& function_;
+  ptx::RegisterTable& registers_;
   Sums& sums_;
-  std::unordered_map<std::string_view, std::vector<const ptx::Statement*>> definitions_;
-  std::unordered_map<std::string_view, Terms> known_;
+  std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>> definitions_;
+  std::unordered_map<std::uint32_t, Terms> known_;
   bool draws_tickets_ = false;
   int depth_ = 0;
 };

@@ -68,14 +68,9 @@ Sums::Sums(const ptx::Function& function, ptx::RegisterTable& registers) : regis
     if (effect == ptx::Effect::kNone) continue;
     // What is not known may write any register that it names.
     const std::size_t end = effect == ptx::Effect::kUnknown ? s.operands.size() : 1;
-    for (std::size_t k = 0; k < end; ++k) {
-      std::size_t at = 0;
-      for (std::string_view name = ptx::next_identifier(s.operands[k], at); !name.empty();
-           name = ptx::next_identifier(s.operands[k], at)) {
-        const std::uint32_t r = registers_.number(name, s);
-        if (r != ptx::RegisterTable::kNone) definitions_[r].push_back(&s);
-      }
-    }
+    for (std::size_t k = 0; k < end; ++k)
+      ptx::for_each_register(registers_, s.operands[k], s,
+                             [&](std::uint32_t r) { definitions_[r].push_back(&s); });
   }
 }
 
@@ -84,6 +79,8 @@ Sum Sums::difference(const Sum& a, const Sum& b) {
   add(out, b, -1);
   return out;
 }
+
+std::string Sums::text(const Sum& s) { return text_of(s); }
 
 Places Sums::compare(const Sum& a, const Sum& b) {
   const Sum rest = difference(a, b);

@@ -41,6 +41,8 @@ class Sums {
   Sum of(std::string_view operand, const ptx::Statement& in) { return of_text(operand, in, 0); }
   // `a` - `b`.
   static Sum difference(const Sum& a, const Sum& b);
+  // The same for the same sum; others share one only where both are very long.
+  static std::string text(const Sum& s);
   // Whether two addresses name one place. Unknown where they differ by registers that have several
   // values in turn.
   static Places compare(const Sum& a, const Sum& b);

@@ -79,6 +79,8 @@ struct Made {
   const ptx::Function* entry = nullptr;
   std::uint32_t number = 0;
   bool named = true;  // its clone can have a name
+  bool in_order = false;
+  bool calls_touch_global = false;  // facts.h
   Attempt made;
   std::vector<Attempt> seconds;  // the other forms beside a loop
   KernelReport& report() { return made.report; }
@@ -90,6 +92,8 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
   m.entry = &input.entry;
   m.named = !name;
   const KernelFacts& facts = input.facts;
+  m.in_order = facts.waits_for_lower_tasks;
+  m.calls_touch_global = facts.calls_touch_global;
   Finding why = name;
   for (Form form : {Form::kResumable, Form::kLoop, Form::kOneTask}) {
     if (name || (form == Form::kResumable && !facts.author.any)) continue;
@@ -131,13 +135,15 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
 }
 
 // Kernels that got no loop, once more with their calls written in place, in a module where that has been
-// done to all of them (inline.h). A loop is better than none, and any clone better than none.
+// done to all of them (inline.h). A loop is better than none, and any clone better than none. Also kernels
+// that call what reads or swaps global memory: a loop around it waits, or takes a lock, which shows only so.
 void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
                           std::vector<Made>& kernels, const RewriteOptions& options) {
   const auto may_gain = [](const Made& m) {
     const KernelReport& r = m.made.report;
     // Where a block can leave is for its author to put right: what is told stays what is written.
-    return m.named && r.author_code.empty() && (r.tier == Tier::kOpaque || r.tier == Tier::kPrologue) &&
+    return m.named && r.author_code.empty() &&
+           (r.tier == Tier::kOpaque || r.tier == Tier::kPrologue || m.calls_touch_global) &&
            has_calls(*m.entry);
   };
   if (std::none_of(kernels.begin(), kernels.end(), may_gain)) return;
@@ -175,11 +181,14 @@ void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
     Made& old = kernels[k++];
     if (!changed[k - 1]) continue;
     const KernelFacts its_facts = flat_facts.of_entry(f);
+    const bool waits =
+        its_facts.opaque.code == "waits" || (its_facts.waits_for_lower_tasks && !old.in_order);
+    if (!waits && old.report().evictable && old.report().tier != Tier::kPrologue) continue;
     Made m = make({*flat, f, its_facts, flat_prefix, old.number}, {}, options);
     const bool loops = m.report().tier != Tier::kPrologue;
-    if (!m.report().evictable || (!loops && old.report().evictable)) continue;
+    if (!waits && (!m.report().evictable || (!loops && old.report().evictable))) continue;
     m.entry = old.entry;
-    m.report().passes.insert(m.report().passes.begin(), "inline");
+    if (m.report().evictable) m.report().passes.insert(m.report().passes.begin(), "inline");
     old = std::move(m);
   }
 }

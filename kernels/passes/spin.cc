@@ -52,20 +52,21 @@ bool advances_counter(const Statement& s) {
 bool surely_advances(const Statement& s, const LowerIndex& values) {
   std::uint64_t step = 0;
   return advances_counter(s) && has_modifier(s.opcode, "add") && s.operands.size() > 2 &&
-         values.constant(s.operands[2], step) && step != 0;
+         values.constant(s.operands[2], s, step) && step != 0;
 }
 
 // An atomic that leaves memory as it is: a load in disguise, which Triton and others use.
-bool only_reads(const Statement& s, const LowerIndex& values) {
+bool only_reads(const Statement& s, LowerIndex& values) {
   if (base_opcode(s.opcode) == "ld") return true;
   std::uint64_t value = 1, compared = 0;
   if (has_modifier(s.opcode, "cas"))
-    return s.operands.size() > 3 && (s.operands[2] == s.operands[3] ||
-                                     (values.constant(s.operands[2], compared) &&
-                                      values.constant(s.operands[3], value) && compared == value));
+    return s.operands.size() > 3 &&
+           (values.same(s.operands[2], s.operands[3], s) ||
+            (values.constant(s.operands[2], s, compared) &&
+             values.constant(s.operands[3], s, value) && compared == value));
   return (has_modifier(s.opcode, "add") || has_modifier(s.opcode, "or") ||
           has_modifier(s.opcode, "xor")) &&
-         s.operands.size() > 2 && values.constant(s.operands[2], value) && value == 0;
+         s.operands.size() > 2 && values.constant(s.operands[2], s, value) && value == 0;
 }
 
 // A copy from global to shared memory, which whoever reads it there polls by.
@@ -108,6 +109,9 @@ bool orders_memory(const Statement& s) {
 }
 bool may_poll(const Statement& s) { return reads_others(s, false); }
 bool may_read(const Statement& s) { return reads_others(s, true); }
+bool may_touch(const Statement& s) {
+  return may_read(s) || copies_in(s) || (base_opcode(s.opcode) == "atom" && !block_internal(s));
+}
 
 namespace {
 
@@ -122,7 +126,7 @@ class Finder {
         statements_(cfg.function().statements),
         registers_(cfg.function()),
         sums_(cfg.function(), registers_),
-        lower_(cfg.function(), sums_),
+        lower_(cfg.function(), registers_, sums_),
         swaps_(cfg, registers_, sums_) {}
 
   Waiting run() {
@@ -130,7 +134,7 @@ class Finder {
       if (s.kind == StatementKind::kInstruction && base_opcode(s.opcode) == "atom" &&
           (has_modifier(s.opcode, "cas") || has_modifier(s.opcode, "exch")) &&
           s.operands.size() > 2)
-        tried_[s.operands[1]].push_back(number(s));
+        tried_[Sums::text(sums_.of(s.operands[1], s))].push_back(number(s));
     const auto levels = ptx::loop_levels(cfg_);
     if (!levels) {
       out_.spins = SpinLoops::kUnknown;
@@ -168,10 +172,10 @@ class Finder {
   const std::vector<ptx::Block>& blocks_;
   const std::vector<Statement>& statements_;
   mutable ptx::RegisterTable registers_;  // which it fills as it is asked
-  Sums sums_;
+  mutable Sums sums_;
   LowerIndex lower_;
   const Swaps swaps_;
-  std::unordered_map<std::string_view, std::vector<std::uint32_t>> tried_;  // swaps, by address
+  std::unordered_map<std::string, std::vector<std::uint32_t>> tried_;  // swaps, by address
   const ptx::LoopLevel* outermost_ = nullptr;
   const ptx::LoopLevel* level_ = nullptr;
   // Of the level that is looked at.
@@ -187,7 +191,7 @@ bool Finder::polls_lock(std::uint32_t i) const {
   const Statement& poll = statements_[i];
   const std::uint32_t b = cfg_.block_of(i);
   if (base_opcode(poll.opcode) != "ld" || poll.operands.size() != 2) return false;
-  const auto tried = tried_.find(poll.operands[1]);
+  const auto tried = tried_.find(Sums::text(sums_.of(poll.operands[1], poll)));
   if (tried == tried_.end()) return false;
   for (std::uint32_t swap : tried->second) {
     const std::uint32_t at = cfg_.block_of(swap);
@@ -204,9 +208,10 @@ bool Finder::polls(std::uint32_t i, bool ordered_loop) {
   const bool swap = base_opcode(s.opcode) == "atom" && !block_internal(s) && !only_reads(s, lower_);
   // A swap that waits for its block's turn; one that retries has a new value to compare each time.
   if (swap && has_modifier(s.opcode, "cas") && s.operands.size() > 3 &&
-      lower_.index_from(s.operands[2], [&](const Statement& by) {
+      lower_.index_from(s.operands[2], s, [&](const Statement& by) {
         const std::uint32_t at = cfg_.block_of(number(by));
-        return !in_loop(at) || loop_of(at) != loop_of(b);
+        return !in_loop(at) || loop_of(at) != loop_of(b) ||
+               same_every_turn(cfg_, registers_, members_[loop_of(b)], number(by), by.operands[1]);
       }))
     return true;
   if (swap && swaps_.takes_token(i, members_[loop_of(b)])) return true;

@@ -43,6 +43,7 @@ Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_domina
 // The same of one instruction.
 bool may_poll(const ptx::Statement& statement);
 bool may_read(const ptx::Statement& statement);
+bool may_touch(const ptx::Statement& statement);  // reads, or swaps, or copies from global memory
 bool orders_memory(const ptx::Statement& statement);
 
 }  // namespace sluice::passes

@@ -21,7 +21,7 @@ constexpr std::size_t kLongest = 1000;
 
 bool reads_global(const Statement& s) {
   const std::string_view base = base_opcode(s.opcode);
-  return (base == "ld" || base == "ldu") && !block_internal(s);
+  return (base == "ld" || base == "ldu" || base == "suld") && !block_internal(s);
 }
 
 // Which registers hold the same in every turn.
@@ -82,21 +82,17 @@ class Turns {
  private:
   template <typename Found>
   void for_each_register(const Statement& s, std::string_view operand, const Found& found) const {
-    std::size_t at = 0;
-    for (std::string_view name = ptx::next_identifier(operand, at); !name.empty();
-         name = ptx::next_identifier(operand, at)) {
-      const std::uint32_t r = registers_.number(name, s);
-      if (r != ptx::RegisterTable::kNone) found(r);
-    }
+    ptx::for_each_register(registers_, operand, s, found);
   }
   bool same_result(const Statement& s, bool through_memory, bool stored_same) const {
     const std::string_view base = base_opcode(s.opcode);
     const ptx::Effect effect = ptx::effect_of(s);
     const bool with_others = base == "shfl" || base == "vote" || base == "match" || base == "redux";
-    const bool load = effect == ptx::Effect::kLoad || base == "ldu";
+    const bool load = effect == ptx::Effect::kLoad || base == "ldu" || base == "suld";
     // The loop writes to the block's own memory at most, which an address without a space may be.
     const bool apart = has_modifier(s.opcode, "param") || has_modifier(s.opcode, "const");
-    if (load && !apart && !(through_memory && (stored_same || has_modifier(s.opcode, "global"))))
+    if (load && !apart &&
+        !(through_memory && (stored_same || base == "suld" || has_modifier(s.opcode, "global"))))
       return false;
     if (effect != ptx::Effect::kPure && effect != ptx::Effect::kUniform && !load && !with_others)
       return false;

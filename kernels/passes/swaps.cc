@@ -23,14 +23,6 @@ bool in_own_memory(const Statement& s) {
          has_modifier(s.opcode, "local") || has_modifier(s.opcode, "param");
 }
 
-template <typename Found>
-void for_each_name(std::string_view operand, const Found& found) {
-  std::size_t at = 0;
-  for (std::string_view name = ptx::next_identifier(operand, at); !name.empty();
-       name = ptx::next_identifier(operand, at))
-    found(name);
-}
-
 // Where a statement that writes to memory writes.
 std::size_t address_operand(const Statement& s) { return base_opcode(s.opcode) == "atom" ? 1 : 0; }
 
@@ -42,9 +34,11 @@ Swaps::Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums)
     if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
     const std::size_t results = ptx::effect_of(s) != ptx::Effect::kNone;
     for (std::size_t k = results; k < s.operands.size(); ++k)
-      for_each_name(s.operands[k], [&](std::string_view name) { uses_[name].push_back(&s); });
+      ptx::for_each_register(registers_, s.operands[k], s,
+                             [&](std::uint32_t r) { uses_[r].push_back(&s); });
     if (results == 0) continue;
-    for_each_name(s.operands[0], [&](std::string_view name) { definitions_[name].push_back(&s); });
+    ptx::for_each_register(registers_, s.operands[0], s,
+                           [&](std::uint32_t r) { definitions_[r].push_back(&s); });
   }
 }
 
@@ -102,8 +96,8 @@ bool Swaps::takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& bl
 }
 
 bool Swaps::looks_at(const Statement& swap) const {
-  std::vector<std::string_view> work{swap.operands[0]};
-  std::unordered_set<std::string_view> copies{swap.operands[0]};
+  std::vector<std::uint32_t> work{number(swap, swap.operands[0])};
+  std::unordered_set<std::uint32_t> copies{work[0]};
   for (; !work.empty() && copies.size() <= kMostCopies;) {
     const auto uses = uses_.find(work.back());
     work.pop_back();
@@ -112,7 +106,8 @@ bool Swaps::looks_at(const Statement& swap) const {
       const std::string_view base = base_opcode(s->opcode);
       if (base == "st" && in_own_memory(*s)) continue;  // not optimised: kept, and not looked at
       if (base != "mov" && base != "cvt") return true;
-      if (copies.insert(s->operands[0]).second) work.push_back(s->operands[0]);
+      const std::uint32_t copy = number(*s, s->operands[0]);
+      if (copies.insert(copy).second) work.push_back(copy);
     }
   }
   return false;
@@ -143,7 +138,10 @@ bool Swaps::waits_for_turn(
   const Statement& read = statements[load];
   if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2) return false;
   const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
-  std::unordered_set<std::string_view> copies{read.operands[0]};
+  std::unordered_set<std::uint32_t> copies{number(read, read.operands[0])};
+  const auto is_copy = [&](const Statement& s, std::size_t k) {
+    return copies.count(number(s, s.operands[k])) != 0;
+  };
   bool asked = false;
   Sum own;
   for (std::size_t before = 0; before != copies.size();) {
@@ -151,20 +149,21 @@ bool Swaps::waits_for_turn(
     for (const Statement* s : loop) {
       const std::string_view base = base_opcode(s->opcode);
       if (base == "call") return false;
-      if (base == "mov" && s->operands.size() == 2 && copies.count(s->operands[1]) != 0) {
-        copies.insert(s->operands[0]);
+      if (base == "mov" && s->operands.size() == 2 && is_copy(*s, 1)) {
+        copies.insert(number(*s, s->operands[0]));
         continue;
       }
       std::size_t uses = 0;
       for (std::size_t k = ptx::effect_of(*s) == ptx::Effect::kNone ? 0 : 1; k < s->operands.size();
            ++k)
-        for_each_name(s->operands[k], [&](std::string_view name) { uses += copies.count(name); });
+        ptx::for_each_register(registers_, s->operands[k], *s,
+                               [&](std::uint32_t r) { uses += copies.count(r); });
       if (uses == 0) continue;
       if (base != "setp" || s->operands.size() != 3 || uses != 1 ||
           (!has_modifier(s->opcode, "eq") && !has_modifier(s->opcode, "ne")))
         return false;
-      const std::string_view other = s->operands[copies.count(s->operands[1]) != 0 ? 2 : 1];
-      const auto by = definitions_.find(other);
+      const std::string_view other = s->operands[is_copy(*s, 1) ? 2 : 1];
+      const auto by = definitions_.find(number(*s, other));
       if (by == definitions_.end() || !is_index(other, *s)) return false;
       for (const Statement* d : by->second)
         if (std::find(loop.begin(), loop.end(), d) != loop.end()) return false;
@@ -203,7 +202,7 @@ bool Swaps::is_higher(const Statement& s, std::string_view value, const Statemen
     if (step.is_constant() && step.constant > 0) return true;
   }
   // The last one's turn goes round to the first: a constant, or the remainder.
-  const auto by = definitions_.find(ptx::trimmed(value));
+  const auto by = definitions_.find(number(s, value));
   if (by == definitions_.end() || by->second.size() != 1 || depth > kMaxDepth) return false;
   const Statement& d = *by->second[0];
   const std::string_view base = base_opcode(d.opcode);
@@ -221,7 +220,10 @@ bool Swaps::only_compared(std::uint32_t load, const std::vector<std::uint32_t>& 
   const Statement& read = statements[load];
   if (base_opcode(read.opcode) != "ld" || read.operands.size() != 2) return false;
   const std::vector<const Statement*> loop = ptx::instructions_of(cfg_, blocks);
-  std::unordered_set<std::string_view> copies{read.operands[0]}, made{read.operands[0]}, got;
+  std::unordered_set<std::uint32_t> copies{number(read, read.operands[0])}, made = copies, got;
+  const auto is_in = [&](const auto& set, const Statement& s, std::size_t k) {
+    return set.count(number(s, s.operands[k])) != 0;
+  };
   bool swapped = false;
   for (std::size_t before = 0; before != copies.size() + made.size() + got.size();) {
     before = copies.size() + made.size() + got.size();
@@ -229,30 +231,33 @@ bool Swaps::only_compared(std::uint32_t load, const std::vector<std::uint32_t>& 
       const std::string_view base = base_opcode(s->opcode);
       if (base == "call") return false;
       if (s == &read || s->operands.empty()) continue;
-      if (base == "mov" && s->operands.size() == 2 && copies.count(s->operands[1]) != 0)
-        copies.insert(s->operands[0]);
+      if (base == "mov" && s->operands.size() == 2 && is_in(copies, *s, 1))
+        copies.insert(number(*s, s->operands[0]));
+      if (base == "mov" && s->operands.size() == 2 && is_in(got, *s, 1))
+        got.insert(number(*s, s->operands[0]));
       if (base == "atom" && has_modifier(s->opcode, "cas") && s->operands.size() == 4 &&
-          copies.count(s->operands[2]) != 0) {
-        if (s->operands[1] != read.operands[1]) return false;
+          is_in(copies, *s, 2)) {
+        if (compare(*s, s->operands[1], read, read.operands[1]) != Places::kSame) return false;
         swapped = true;
-        got.insert(s->operands[0]);
+        got.insert(number(*s, s->operands[0]));
         continue;
       }
       // "Did I get through?", which says nothing about the value itself.
       if (base == "setp" && s->operands.size() == 3 &&
-          ((copies.count(s->operands[1]) != 0 && got.count(s->operands[2]) != 0) ||
-           (copies.count(s->operands[2]) != 0 && got.count(s->operands[1]) != 0)))
+          ((is_in(copies, *s, 1) && is_in(got, *s, 2)) ||
+           (is_in(copies, *s, 2) && is_in(got, *s, 1))))
         continue;
-      bool uses = made.count(s->guard) != 0;
+      bool uses = made.count(number(*s, s->guard)) != 0;
       for (std::size_t k = ptx::effect_of(*s) == ptx::Effect::kNone ? 0 : 1; k < s->operands.size();
            ++k)
-        for_each_name(s->operands[k],
-                      [&](std::string_view name) { uses |= made.count(name) != 0; });
+        ptx::for_each_register(registers_, s->operands[k], *s,
+                               [&](std::uint32_t r) { uses |= made.count(r) != 0; });
       if (!uses) continue;
       if (base == "bra" || base == "brx" || base == "ret" || base == "exit") return false;
       if (base == "st" && !has_modifier(s->opcode, "global")) return false;
       if (ptx::effect_of(*s) == ptx::Effect::kNone) continue;
-      for_each_name(s->operands[0], [&](std::string_view name) { made.insert(name); });
+      ptx::for_each_register(registers_, s->operands[0], *s,
+                             [&](std::uint32_t r) { made.insert(r); });
     }
   }
   return swapped;

@@ -43,6 +43,10 @@ class Swaps {
   bool looks_at(const ptx::Statement& swap) const;
   // Whether `what` is true of a statement that can run behind `statement`.
   bool follows(std::uint32_t statement, const std::function<bool(std::uint32_t)>& what) const;
+  // The register that an operand is; kNone where it is none.
+  std::uint32_t number(const ptx::Statement& s, std::string_view operand) const {
+    return registers_.number(ptx::trimmed(operand), s);
+  }
   Places compare(const ptx::Statement& a, std::string_view address_of_a, const ptx::Statement& b,
                  std::string_view address_of_b) const;
   // Whether what statement `write` puts where `read` read is a higher number than `own`, one that
@@ -56,7 +60,8 @@ class Swaps {
   const ptx::Cfg& cfg_;
   ptx::RegisterTable& registers_;
   Sums& sums_;
-  std::unordered_map<std::string_view, std::vector<const ptx::Statement*>> definitions_, uses_;
+  using Statements = std::vector<const ptx::Statement*>;
+  std::unordered_map<std::uint32_t, Statements> definitions_, uses_;  // by register
 };
 
 }  // namespace sluice::passes

@@ -251,7 +251,7 @@ Result<std::vector<LoopLevel>> loop_levels(const Cfg& cfg) {
       if (!now.in_loop[b]) continue;
       bool from_outside = b == cfg.entry();
       for (std::uint32_t p : blocks[b].predecessors)
-        from_outside |= !now.in_loop[p] || now.loop[p] != now.loop[b];
+        from_outside |= cfg.reachable(p) && (!now.in_loop[p] || now.loop[p] != now.loop[b]);
       if (from_outside) entry[b] = entered[now.loop[b]] = true;
     }
     // What no path enters from outside: any block will do.
@@ -273,7 +273,7 @@ std::vector<LoopLevel> ways_round(const Cfg& cfg, const LoopLevel& level, std::u
     bool from_outside = b == cfg.entry();
     for (std::uint32_t p : blocks[b].predecessors) {
       const bool inside = level.in_loop[p] && level.loop[p] == level.loop[b];
-      from_outside |= !inside;
+      from_outside |= cfg.reachable(p) && !inside;
       if (inside) back[b].push_back(p);
     }
     entries[level.loop[b]] += from_outside;

@@ -66,4 +66,16 @@ class RegisterTable {
   std::uint32_t size_ = 0;
 };
 
+// Calls `found` with the number of each register that `operand` of statement `in` names.
+template <typename Found>
+void for_each_register(RegisterTable& registers, std::string_view operand, const Statement& in,
+                       const Found& found) {
+  std::size_t at = 0;
+  for (std::string_view name = next_identifier(operand, at); !name.empty();
+       name = next_identifier(operand, at)) {
+    const std::uint32_t r = registers.number(name, in);
+    if (r != RegisterTable::kNone) found(r);
+  }
+}
+
 }  // namespace sluice::ptx

@@ -321,7 +321,8 @@ TEST(PtxRewrite, SpinLoops) {
   EXPECT_EQ(only(calling("call fence; ld.global.u32 %r1, [%rd1];")).code, "waits");
   EXPECT_EQ(only(calling("membar.gl; " + look)).code, "waits");
   EXPECT_EQ(only(calling("call fence; " + look)).code, "waits");
-  EXPECT_TRUE(only(calling(look)).evictable);
+  EXPECT_EQ(only(calling(look)).code, "waits");  // the same each turn: it stands still
+  EXPECT_TRUE(only(calling(look + "add.u64 %rd1, %rd1, 4;")).evictable);
   // The same through a pointer, whatever its register is called.
   for (const std::string pointer : {"%look", "pointer"}) {
     std::string by_pointer = look;

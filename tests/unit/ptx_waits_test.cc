@@ -108,6 +108,36 @@ TEST(PtxWaits, LoopsThatBeginAtOnePlace) {
             "plain");
 }
 
+// Behind a jump there is often something that nothing leads to; it makes no other way into the loop.
+TEST(PtxWaits, WhatNothingLeadsToIsNoWayIn) {
+  EXPECT_EQ(tier("mov.u32 %r6, 0; R: add.u32 %r6, %r6, 1;\n"
+                 "L: atom.global.cas.b32 %r4, [%rd0], 1, 0; bra A; st.global.u32 [%rd1], 2;\n"
+                 "A: setp.ne.u32 %p0, %r4, 1; @%p0 bra L; setp.lt.u32 %p1, %r6, %r0; @%p1 bra R;"),
+            "waits");
+}
+
+// Without optimisation every atomic is a function of its own.
+TEST(PtxWaits, SwapsInFunctions) {
+  const std::string swap =
+      ".func (.param .b32 v) swap(.param .b64 a, .param .b32 b, .param .b32 c) { .reg .b32 %r<4>; .reg .b64 %rd;\n"
+      "ld.param.u64 %rd, [a]; ld.param.u32 %r1, [b]; ld.param.u32 %r2, [c]; atom.cas.b32 %r3, [%rd], %r1, %r2;\n"
+      "st.param.b32 [v], %r3; ret; }\n";
+  const auto call = [](const std::string& address, const std::string& compare, const std::string& value,
+                       const std::string& result = "%r4") {
+    return "{ .param .b64 a; .param .b32 b; .param .b32 c; .param .b32 v; st.param.b64 [a], " + address +
+           "; st.param.b32 [b], " + compare + "; st.param.b32 [c], " + value +
+           "; call (v), swap, (a, b, c); ld.param.b32 " + result + ", [v]; } ";
+  };
+  const std::string take = "L: " + call("%rd0", "0", "1") + "setp.ne.u32 %p0, %r4, 0; @%p0 bra L;";
+  EXPECT_EQ(tier(take, swap), "waits");
+  EXPECT_EQ(tier(take + call("%rd1", "1", "0", "%r5"), swap), "waits");
+  EXPECT_EQ(tier(take + call("%rd0", "1", "0", "%r5"), swap), "plain");
+  EXPECT_EQ(tier("L: " + call("%rd0", "%r1", "%r1") + "setp.ne.u32 %p0, %r4, %r1; @%p0 bra L;", swap), "waits");
+  // Nobody asks what came of it.
+  EXPECT_EQ(tier("L: " + call("%rd0", "0", "1") + "add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, %r0; @%p0 bra L;", swap),
+            "plain");
+}
+
 // Copies bring to shared memory what others write.
 TEST(PtxWaits, CopiesThatPoll) {
   const auto copies = [&](const std::string& next) {
@@ -116,6 +146,7 @@ TEST(PtxWaits, CopiesThatPoll) {
   };
   EXPECT_EQ(copies(""), "waits");
   EXPECT_EQ(copies("add.s64 %rd0, %rd0, 16;"), "plain");
+  EXPECT_EQ(tier("L: suld.b.1d.b32.trap {%r4}, [%rd0, {0}]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;"), "waits");
 }
 
 }  // namespace
