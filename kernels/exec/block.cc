@@ -388,6 +388,12 @@ void read_special(Warp& w, const Inst& in) {
     case Special::kDynamicBase:
       same32((b.static_shared_bytes + 15) & ~15u);
       break;
+    case Special::kGridWorkspaceHi:
+      same32(b.shape.grid_workspace >> 32);
+      break;
+    case Special::kGridWorkspaceLo:
+      same32(b.shape.grid_workspace);
+      break;
     case Special::kReservedSmem:
     case Special::kZero:
       same32(0);

@@ -223,15 +223,17 @@ bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
       {"%cluster_nctaid.z", {Special::kOne, 4}},
       {"%cluster_ctarank", {Special::kZero, 4}},
       {"%cluster_nctarank", {Special::kOne, 4}},
+      {"%envreg1", {Special::kGridWorkspaceHi, 4}},
+      {"%envreg2", {Special::kGridWorkspaceLo, 4}},
       // Nothing of the block's shared memory is reserved.
       {"%reserved_smem_offset_begin", {Special::kReservedSmem, 4}},
       {"%reserved_smem_offset_end", {Special::kReservedSmem, 4}},
       {"%reserved_smem_offset_cap", {Special::kReservedSmem, 4}},
       {"%reserved_smem_offset_0", {Special::kReservedSmem, 4}},
       {"%reserved_smem_offset_1", {Special::kReservedSmem, 4}}};
-  // What a driver may tell kernels: this one has nothing to tell (cooperative groups see no grid).
+  // What a driver may tell kernels: nothing but where the grid's barrier is.
   uint64_t number;
-  if (name.substr(0, 7) == "%envreg" && ptx::parse_integer(name.substr(7), number) && number < 32) {
+  if (name != "%envreg1" && name != "%envreg2" && name.substr(0, 7) == "%envreg" && ptx::parse_integer(name.substr(7), number) && number < 32) {
     out = constant(0, bits_of(type) == 64 ? 8 : 4);
     return true;
   }

@@ -118,6 +118,8 @@ enum class Special : uint8_t {
   kTotalSmem,
   kReservedSmem,
   kDynamicBase,  // address of the dynamic shared memory; no register of PTX's
+  kGridWorkspaceHi,
+  kGridWorkspaceLo,
   kZero,
   kOne,
 };

@@ -84,6 +84,12 @@ CUresult check_shape(const SmLimits& limits, const Function& function,
   return CUDA_SUCCESS;
 }
 
+// What cooperative groups find of a grid: this size, a counter (cooperative_groups/details/driver_abi.h, a public header
+// of the CUDA Toolkit).
+struct GridWorkspace {
+  uint32_t bytes, barrier;
+};
+
 // What a launch asks for besides its shape.
 struct LaunchWishes {
   std::optional<int> priority;  // the stream's, if not given
@@ -119,10 +125,24 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     grid->shape.grid_id = s.next_grid_id.fetch_add(1, std::memory_order_relaxed);
     grid->map = &context.map;
     grid->slot = context.slot;
+    uint64_t workspace = 0;
+    if (wishes.cooperative) {
+      workspace = allocate_device(s, context, sizeof(GridWorkspace));
+      if (workspace == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+      *reinterpret_cast<GridWorkspace*>(workspace) = {sizeof(GridWorkspace), 0};
+      if (s.checker != nullptr) s.checker->on_variable(workspace);  // written, and no leak of the program's
+      grid->shape.grid_workspace = workspace;
+    }
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::kKernel;
     operation->grid = std::move(grid);
     s.scheduler.enqueue(stream, operation);
+    if (workspace != 0) {  // behind the kernel; after an error it goes with the context
+      auto end = std::make_shared<Operation>();
+      end->kind = Operation::Kind::kTransfer;
+      end->run = [&s, &context, workspace] { free_device(s, context, workspace); };
+      s.scheduler.enqueue(stream, end);
+    }
     return CUDA_SUCCESS;
   });
 }

@@ -109,6 +109,51 @@ TEST_F(SoftGpuResources, CooperativeGridsMustFit) {
   OK(api.cuCtxSynchronize());
 }
 
+// What cooperative groups' grid.sync() does: blocks meet at a counter whose place %envreg tells.
+TEST_F(SoftGpuResources, BlocksOfACooperativeGridMeet) {
+  CUmodule module;
+  CUfunction f;
+  OK(api.cuModuleLoadData(&module, R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry meet(.param .u64 out) {
+  .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .pred %p<3>;
+  ld.param.u64 %d1, [out];
+  mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2;
+  mov.b64 %d2, {%r2, %r1};
+  mov.u32 %r3, %nctaid.x; mov.u32 %r4, %ctaid.x;
+  mul.wide.u32 %d3, %r4, 4; add.u64 %d3, %d1, %d3;
+  mov.u32 %r5, 7777;
+  setp.eq.u64 %p1, %d2, 0;
+  @%p1 bra END;
+  atom.global.add.u32 %r6, [%d2+4], 1;
+AGAIN:
+  ld.acquire.gpu.u32 %r5, [%d2+4];
+  setp.lt.u32 %p2, %r5, %r3;
+  @%p2 bra AGAIN;
+END:
+  st.global.u32 [%d3], %r5;
+  ret;
+})"));
+  OK(api.cuModuleGetFunction(&f, module, "meet"));
+  CUdeviceptr out = allocate(64);
+  void* arguments[] = {&out};
+  size_t before = 0, after = 0, total = 0;
+  OK(api.cuMemGetInfo(&before, &total));
+  uint32_t seen[16];
+  for (int launch = 0; launch < 3; ++launch) {
+    OK(api.cuMemsetD32(out, 0, 16));
+    OK(api.cuLaunchCooperativeKernel(f, 16, 1, 1, 1, 1, 1, 0, nullptr, arguments));
+    OK(api.cuMemcpyDtoH(seen, out, sizeof seen));
+    for (uint32_t value : seen) EXPECT_EQ(value, 16u) << "launch " << launch << " begins at 0, and nobody is missing";
+  }
+  OK(api.cuMemGetInfo(&after, &total));
+  EXPECT_EQ(before, after);
+  OK(api.cuLaunchKernel(f, 16, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
+  OK(api.cuMemcpyDtoH(seen, out, sizeof seen));
+  EXPECT_EQ(seen[0], 7777u) << "other launches have no such place";
+}
+
 TEST_F(SoftGpuResources, TheMoreUrgentStreamsBlocksStartFirst) {
   int least = 1, greatest = 1;
   OK(api.cuCtxGetStreamPriorityRange(&least, &greatest));
