@@ -125,8 +125,8 @@ struct sluice_window_params {
   uint32_t first_x, first_y, first_z; /* what is added to the hardware's index of a block */
   uint32_t mark_z;
   uint32_t looks;      /* 0: blocks only run; 1: each looks whether `pred` is done and whether it is at the mark, which
-                          costs it some 60 ns. Of the first window of a physical launch, of the last one of all, and
-                          of those queued before it is known that `pred` was done */
+                          costs it some 60 ns. Of those queued before it is known that `pred` was done, and, where
+                          the launch is timed, of the first window of a physical launch and the last one of all */
   uint32_t reserved[12];
 };
 

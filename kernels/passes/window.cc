@@ -4,8 +4,8 @@
 // the launcher, before each window; no block asks anything.
 //
 //   ENTRY   the index
-//   LOOK    of the first window and the last: every block goes home if the launch before in the program's stream
-//           was evicted, and one says that the launch has begun, or that all of it has
+//   LOOK    of windows that the launcher wants it of, the first ones or the last: every block goes home if the launch
+//           before in the program's stream was evicted, and one says that the launch has begun, or that all of it has
 //
 // The launcher (mediator/worker/cuda_streams_windows.cc) puts windows into two streams in turn, so that the next one
 // waits in the hardware and takes every place that the one before leaves: kernel slicing without its gaps. It paces

@@ -149,6 +149,7 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
     w.clone = v.window;
     w.window_plan = windows;
     w.workers = std::min(w.tasks, v.window_resident);
+    w.timed = v.choice.timed() || w.tasks / windows.tasks >= FormChoice::kManyWindows;
   } else if (w.form == FormKind::kWindows) {
     w.form = FormKind::kLoop;
   }
@@ -188,13 +189,13 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
     w.generation = grant.generation;
     w.issued_ns = now_ns;
     records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
-    return launch_windows(s, w, pred ? static_cast<const LaunchWork*>(pred)->control.address : 0);
+    return launch_windows(s, w, to_pass(pred));
   }
   if (s.left == 0) {
     if (CUresult r = c.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
   }
   sluice_preempt_params p = params_of(s, w, grant);
-  p.pred = pred ? static_cast<const LaunchWork*>(pred)->control.address : 0;
+  p.pred = to_pass(pred);
   const bool one_task = w.one_task || f.form.resumable;  // in each hardware block
   if (w.one_task) p.worker_base = w.tasks_before;
   if (w.begun) p.flags |= SLUICE_LAUNCH_RESUME;
@@ -219,6 +220,15 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   w.grown = w.moved = false;
   w.told = 0;
   return launch_clone(s.cu, w, p, blocks);
+}
+
+// Where it stands whether `pred`, which is before a launch in its stream, is done; 0: it will be, or there is none.
+CUdeviceptr CudaStreams::to_pass(const Work* pred) {
+  if (!pred) return 0;
+  const auto& before = static_cast<const LaunchWork&>(*pred);
+  // Nothing was put behind it before all of it was queued, or will not be.
+  if (before.form == FormKind::kWindows && before.passed && !before.windows.left()) return 0;
+  return before.control.address;
 }
 
 // What the parameters of any physical launch of `w` have in common.
@@ -393,7 +403,14 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
   bool known = false, done = false;
   uint32_t tasks_done = 0;
   RecordPool::Snapshot record{};
-  if (w.record >= 0 && !w.grown) {
+  if (w.form == FormKind::kWindows && w.passed) {
+    // The stream has passed the launch, so what was queued has run.
+    known = true;
+    tasks_done = w.windows.end();
+    done = !w.windows.left();
+    record = records_.read(w.record);
+    records_.set_done(w.record, w.generation, tasks_done);
+  } else if (w.record >= 0 && !w.grown) {
     // The stream has passed the launch, so what the last block out wrote is there. It is a hint: who
     // forges it runs into its own unfinished work, nobody else's.
     record = records_.read(w.record);
@@ -445,7 +462,10 @@ void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   // Only the GPU's own times: from here a launch also looks as long as what it waited behind.
   if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
   LaunchVariant& v = w.function->variants[w.variant];
-  const uint64_t ns = record->left_ns - record->start_ns;
+  uint64_t ns = record->left_ns - record->start_ns;
+  // Those that are not timed do without.
+  if (w.form == FormKind::kWindows)
+    ns -= std::min<uint64_t>(ns / 8, uint64_t{2} * FormChoice::kLookNs * w.window_plan.tasks / std::max(w.workers, 1u));
   // Where a block runs one task, the only form of some kernels, and in windows the time ends when the last one begins.
   const uint32_t tasks = w.one_task || w.form == FormKind::kWindows ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
   v.chunks.observe(tasks, w.workers, ns);

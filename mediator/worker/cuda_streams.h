@@ -73,6 +73,7 @@ class CudaStreams : public EngineDriver {
   CUresult keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& granted, sluice_preempt_params* p,
                         uint32_t* blocks);
   sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const;
+  static CUdeviceptr to_pass(const Work* pred);
   CUdeviceptr record_address(const ContextObject& c, const LaunchWork& w) const;
   uint32_t evicted() const { return static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST)); }
   FormKind choose(const FunctionObject& f, LaunchVariant& v, const LaunchWork& w, bool contended,

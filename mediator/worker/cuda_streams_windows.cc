@@ -5,6 +5,9 @@
 // ended and the newest is about to (WindowPace), so that an eviction finds at most LoopSettings::window_lead_us and a
 // whole window before it. The stream goes on behind the last window of both streams. An eviction is that no window
 // follows: what is queued runs to its end.
+//
+// So the worker knows by itself how far a launch has come, if the launch before it was done. Its blocks look only while
+// that is not known, and at its two ends where the GPU's own times are wanted (FormChoice::timed).
 #include <algorithm>
 
 #include "mediator/base/check.h"
@@ -35,6 +38,7 @@ CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr
   w.pace = WindowPace(w.window_plan);
   w.window = sluice_window_params{};
   w.window.pred = pred;
+  w.passed = pred == 0;
   records_.set_fetched(w.record, 0);
   w.open = true;
   CUresult r = queue_window(s, w);
@@ -53,7 +57,7 @@ CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
   w.window.control = w.control.address;
   w.window.record = record_address(*s.context, w);
   w.window.pred = pred;
-  w.window.looks |= pred != 0;
+  w.window.looks = pred != 0 || (w.window.looks != 0 && w.timed) ? 1 : 0;
   w.window.generation = w.generation;
   const int at = w.windows.stream();
   const CUstream to = at == 0 ? s.cu : s.second;
@@ -79,10 +83,14 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
     const CUresult r = api_.cuEventQuery(s.ended[1 - w.windows.stream()]);
     if (r == CUDA_SUCCESS) {
       w.pace.ended(now_ns);
-      // It went home, as the launch before was not done. A kernel that forges this only spoils its own results.
-      stop = records_.fetched(w.record) <= w.tasks_before;
+      // If not, it went home, as the launch before was not done. A kernel that forges this only spoils its own results.
+      if (!w.passed) w.passed = records_.fetched(w.record) > w.tasks_before;
+      stop = !w.passed;
       w.window.pred = 0;
-      if (!stop) records_.set_fetched(w.record, w.windows.end() - w.windows.newest());
+      if (!stop) {
+        records_.set_fetched(w.record, w.windows.end() - w.windows.newest());
+        records_.set_state(w.record, SLUICE_LAUNCH_RUNNING);
+      }
     } else if (r != CUDA_ERROR_NOT_READY) {
       w.open = false;
       return r;

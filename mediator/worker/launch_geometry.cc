@@ -66,6 +66,14 @@ WindowPlan FormChoice::windows(const uint32_t grid[3], uint32_t resident, uint64
 }
 
 FormKind FormChoice::next(unsigned may, bool in_order) {
+  const FormKind form = pick(may, in_order);
+  same_ = form == last_ ? same_ + 1 : 0;
+  last_ = form;
+  timed_ = task_ns_[static_cast<int>(form)] == 0 || same_ % kTimed == 0;
+  return form;
+}
+
+FormKind FormChoice::pick(unsigned may, bool in_order) {
   constexpr FormKind kFirst[] = {FormKind::kLoop, FormKind::kOneTask, FormKind::kWindows};
   const auto can = [&](FormKind form) { return form == FormKind::kLoop || (may & 1u << static_cast<int>(form)) != 0; };
   if (in_order && can(FormKind::kOneTask) && task_ns_[static_cast<int>(FormKind::kOneTask)] == 0) return FormKind::kOneTask;

@@ -153,6 +153,8 @@ struct LaunchWork : Work {
   WindowPace pace;             // and when the next one follows
   GridWindows windows;         // what of the newest physical launch is not queued yet
   sluice_window_params window{};  // the newest of them
+  bool timed = false;          // its blocks write down when it begins and ends
+  bool passed = false;         // the launch before is known to be done: what is queued of it runs
   bool open = false;           // more windows may follow
   uint64_t ready_ns = 0;
   // From plan() on, if it is evictable; asked for again when it is first given to the driver.

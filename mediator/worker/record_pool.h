@@ -56,6 +56,13 @@ class RecordPool {
   void set_fetched(int index, uint32_t tasks) { store32(area_->records[index].tasks_fetched, tasks); }
   uint32_t fetched(int index) const { return load32(area_->records[index].tasks_fetched); }
 
+  // Of a launch in windows that has ended, in this physical launch: tasks that have run.
+  void set_done(int index, uint32_t generation, uint32_t tasks) {
+    store32(area_->records[index].generation, generation);
+    store32(area_->records[index].tasks_fetched, tasks);
+    store32(area_->records[index].tasks_done, tasks);
+  }
+
   struct Snapshot {
     uint32_t state, generation, tasks_total, tasks_done;
     uint64_t left_ns, start_ns;

@@ -366,6 +366,30 @@ TEST(FormChoice, TakesTheFastestAndTriesTheOthersNowAndThen) {
   EXPECT_EQ(taken[2], 2 * FormChoice::kAgain - 4);
 }
 
+TEST(FormChoice, TimesTheFirstOfAFormAndNowAndThenOne) {
+  FormChoice c;
+  const unsigned may = 1u << static_cast<int>(FormKind::kWindows);
+  EXPECT_TRUE(c.timed());
+  for (FormKind form : {FormKind::kLoop, FormKind::kWindows}) {
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(c.next(may, false), form);
+      EXPECT_TRUE(c.timed()) << "nothing is known of it";
+    }
+    c.observe(form, 1000, form == FormKind::kLoop ? 2'000'000 : 1'000'000);
+  }
+  uint32_t timed = 0;
+  for (uint32_t i = 0; i < 10 * FormChoice::kTimed; ++i) {
+    c.next(may, false);
+    timed += c.timed();
+  }
+  EXPECT_EQ(timed, 10u);
+  // Whenever the other one is tried again.
+  for (uint32_t i = 0; i < FormChoice::kAgain; ++i) {
+    const FormKind form = c.next(may, false);
+    EXPECT_TRUE(c.timed() || form == FormKind::kWindows);
+  }
+}
+
 TEST(GridWindows, CoverTheGridOnceInItsOrder) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; ++round) {

@@ -239,7 +239,7 @@ void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
     p.control = launch.control;
     p.record = launch.record;
     p.pred = launch.pred;
-    p.looks |= launch.pred != 0;
+    p.looks = launch.pred != 0 || (p.looks != 0 && settings_.timed) ? 1 : 0;
     p.generation = launch.generation;
     std::memcpy(buffer.data() + at, &p, sizeof p);
     CU(gpu_.api.cuLaunchKernel(function_, grid[0], grid[1], grid[2], launch_.block[0], launch_.block[1],
@@ -248,12 +248,17 @@ void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
     pace.queued();
   }
   windows_end_ = windows.end();
+  looked_ = settings_.timed || launch.pred != 0;
   CU(gpu_.api.cuEventRecord(gpu_.join, gpu_.second));
   CU(gpu_.api.cuStreamWaitEvent(gpu_.stream, gpu_.join, 0));
 }
 
 bool CloneLaunch::done() {
   const sluice_launch_control c = gpu_.read_control(control_);
+  if (windows() && (!looked_ || windows_end_ == admitted_)) {  // nobody said anything, or none was queued in time
+    admitted_ = windows_end_;
+    return windows_end_ == tasks_;
+  }
   if (windows()) {
     if ((c.done == 1) != (windows_end_ == tasks_) || c.next_ticket <= admitted_ || c.next_ticket > windows_end_)
       die("windows that do not add up: " + launch_.kernel);

@@ -181,7 +181,9 @@ class Ratio {
       base.push_back(o);
       for (Timed& t : timings) {
         if (r >= t.form->most_rounds) continue;
-        t.last = std::make_unique<CloneLaunch>(gpu_, kernel, launch, params, 0, t.form->settings);
+        CloneLaunch::Settings settings = t.form->settings;
+        settings.timed = r % static_cast<int>(worker::FormChoice::kTimed) == 0;
+        t.last = std::make_unique<CloneLaunch>(gpu_, kernel, launch, params, 0, settings);
         const double ms = timed(memory, [&] { t.last->queue(); });
         if (!t.last->done()) die("a launch that nobody evicted is not done: " + launch.kernel);
         // Round -1 warms up; very slow forms are not run again.
@@ -220,7 +222,9 @@ class Ratio {
       const auto kind = static_cast<FormKind>(i % worker::kForms);
       if (kind != FormKind::kLoop && (may & 1u << i % worker::kForms) == 0) continue;
       take(kind);
-      CloneLaunch clone(gpu_, kernel, launch, params, 0, form.settings);
+      CloneLaunch::Settings settings = form.settings;
+      settings.timed = false;  // the worker takes off what that costs
+      CloneLaunch clone(gpu_, kernel, launch, params, 0, settings);
       const double ms = timed(memory, [&] { clone.queue(); });
       if (i >= worker::kForms) choice.observe(kind, tasks, static_cast<std::uint64_t>(ms * 1e6));
     }
