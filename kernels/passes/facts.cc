@@ -114,6 +114,7 @@ ModuleFacts::ModuleFacts(const ptx::Module& module) : module_(module) {
     if (v.space == Space::kShared) shared_.emplace(v.name, &v);
   }
   find_address_taken();
+  find_constants();
   polling_ = functions_that(may_poll);
   reading_ = functions_that(may_read);
   ordering_ = functions_that(orders_memory);
@@ -296,7 +297,9 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
   }
   if (cfg->has_endless_loop()) opaque(f.line, "endless", "has a loop that never ends");  // R31
   const Waiting waiting =
-      find_waiting(*cfg, *post_dominators, {std::cref(polling_), std::cref(reading_), std::cref(ordering_)});
+      find_waiting(*cfg, *post_dominators,
+                   {std::cref(polling_), std::cref(reading_), std::cref(ordering_),
+                    [this](std::string_view name) { return constants_.count(name) != 0; }});
   out.spins = waiting.spins;
   out.fetches_work = waiting.fetches_work;
   out.strides_by_grid = any_of_grid(out.reads_nctaid) && strides_by_grid(*cfg);

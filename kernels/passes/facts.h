@@ -110,6 +110,7 @@ class ModuleFacts {
   const FunctionFacts& of(const ptx::Function& function);
   FunctionFacts gather(const ptx::Function& function) const;
   void find_address_taken();
+  void find_constants();
   struct Reach {
     const ModuleFacts* module = nullptr;
     std::unordered_set<std::string_view> functions;
@@ -127,6 +128,7 @@ class ModuleFacts {
   std::unordered_map<const ptx::Function*, FunctionFacts> cache_;
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // module scope
   std::unordered_set<std::string_view> variables_;                     // module scope
+  std::unordered_set<std::string_view> constants_;  // module scope: only ever read, by their names
   std::vector<const ptx::Function*> address_taken_;  // what a call through a pointer may reach
   bool links_ = false;                               // refers to other modules
   // Functions that do so themselves or by a call (spin.h).

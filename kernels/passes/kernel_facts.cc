@@ -68,6 +68,30 @@ void ModuleFacts::find_address_taken() {
   }
 }
 
+// What other modules cannot name, or have the same of (statics of inline functions), and this one
+// never writes nor takes the address of.
+void ModuleFacts::find_constants() {
+  for (const Variable& v : module_.variables())
+    if (v.space == ptx::Space::kGlobal &&
+        (v.linkage.empty() || (v.linkage == ".weak" && !v.initializer.empty())))
+      constants_.insert(v.name);
+  if (constants_.empty()) return;
+  const auto drop = [&](std::string_view text) {
+    std::size_t at = 0;
+    for (std::string_view name = ptx::next_identifier(text, at); !name.empty();
+         name = ptx::next_identifier(text, at))
+      if (name[0] != '%') constants_.erase(name);
+  };
+  for (const Variable& v : module_.variables()) drop(v.initializer);
+  for (const Function& f : module_.functions())
+    for (const ptx::Statement& s : f.statements) {
+      if (s.kind != StatementKind::kInstruction) continue;
+      const bool load = ptx::base_opcode(s.opcode) == "ld" && s.operands.size() == 2;
+      for (std::size_t k = 0; k < s.operands.size(); ++k)
+        if (!(load && k == 1) && !s.operands[k].starts_with('%')) drop(s.operands[k]);
+    }
+}
+
 // Text only, before any function is analysed: loops of the callers ask for it.
 ModuleFacts::Reach ModuleFacts::functions_that(bool (*does)(const ptx::Statement&)) const {
   Reach out;

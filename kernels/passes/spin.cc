@@ -160,6 +160,7 @@ class Finder {
   void find_polls();
   bool polls(std::uint32_t i, bool ordered_loop);
   bool polls_lock(std::uint32_t i) const;
+  bool reads_constant(std::uint32_t i) const;
   Result<ptx::Divergence> depending(std::vector<std::uint32_t> from) const;
   template <typename Found>
   void for_each_exit(const std::vector<std::uint32_t>& from, const Found& found);
@@ -202,6 +203,14 @@ bool Finder::polls_lock(std::uint32_t i) const {
   return false;
 }
 
+bool Finder::reads_constant(std::uint32_t i) const {
+  const Statement& s = statements_[i];
+  if (!callees_.constant || base_opcode(s.opcode) != "ld" || s.operands.size() != 2) return false;
+  std::size_t at = 0;
+  const std::string_view name = ptx::next_identifier(s.operands[1], at);
+  return !name.empty() && name[0] != '%' && callees_.constant(name);
+}
+
 bool Finder::polls(std::uint32_t i, bool ordered_loop) {
   const Statement& s = statements_[i];
   const std::uint32_t b = cfg_.block_of(i);
@@ -219,7 +228,7 @@ bool Finder::polls(std::uint32_t i, bool ordered_loop) {
   if (copies_in(s))
     return same_every_turn(cfg_, registers_, members_[loop_of(b)], i, s.operands[1]);
   if (reads_others(s, ordered_loop))
-    return !swaps_.only_compared(i, members_[loop_of(b)]) && !polls_lock(i);
+    return !swaps_.only_compared(i, members_[loop_of(b)]) && !polls_lock(i) && !reads_constant(i);
   return calls_what_polls(s, callees_, ordered_loop);
 }
 
@@ -249,7 +258,7 @@ void Finder::find_polls() {
   for (std::uint32_t l = 0; l < members_.size(); ++l) {
     if (polls_[l].empty() && !members_[l].empty())
       for (std::uint32_t i : reads_of_standstill(cfg_, registers_, members_[l]))
-        if (!polls_lock(i)) polls_[l].push_back(i);
+        if (!polls_lock(i) && !reads_constant(i)) polls_[l].push_back(i);
     sources_.insert(sources_.end(), polls_[l].begin(), polls_[l].end());
   }
 }

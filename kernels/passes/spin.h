@@ -37,6 +37,8 @@ struct Callees {
   std::function<bool(std::string_view)> polls;   // reads what other blocks write
   std::function<bool(std::string_view)> reads;   // reads global memory, which is that in a loop with a fence
   std::function<bool(std::string_view)> orders;  // has a fence, or sleeps
+  // Whether a variable of this name is the module's own and only ever read: data, not a flag.
+  std::function<bool(std::string_view)> constant;
 };
 Waiting find_waiting(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
                      const Callees& callees = {});

@@ -108,6 +108,17 @@ TEST(PtxWaits, LoopsThatBeginAtOnePlace) {
             "plain");
 }
 
+// How long to sleep, in a variable: data. Not where somebody may write it.
+TEST(PtxWaits, ConstantsInVariables) {
+  const std::string loop =
+      "L: ld.volatile.shared.u32 %r4, [s]; ld.global.u32 %r5, [t]; nanosleep.u32 %r5;"
+      "setp.ne.u32 %p0, %r4, 0; @%p0 bra E; setp.lt.u32 %p1, %r5, 9; @%p1 bra L; mov.u32 %r6, 1; bra L; E:";
+  EXPECT_EQ(tier(loop, ".global .u32 t = 20;\n"), "plain");
+  EXPECT_EQ(tier(loop, ".visible .global .u32 t = 20;\n"), "waits");
+  EXPECT_EQ(tier(loop + "st.global.u32 [t], 1;", ".global .u32 t = 20;\n"), "waits");
+  EXPECT_EQ(tier(loop, ".global .u32 t = 20;\n.global .u64 u = t;\n"), "waits");
+}
+
 // Behind a jump there is often something that nothing leads to; it makes no other way into the loop.
 TEST(PtxWaits, WhatNothingLeadsToIsNoWayIn) {
   EXPECT_EQ(tier("mov.u32 %r6, 0; R: add.u32 %r6, %r6, 1;\n"
