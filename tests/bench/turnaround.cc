@@ -1,0 +1,118 @@
+// A program that launches a kernel of a given size again and again and says how long each launch took, from the call to
+// the end of its stream.
+//
+//   turnaround BLOCKS STEPS GAP_US SECONDS START_FILE
+//       launches BLOCKS blocks of 128 threads and STEPS steps, waits for the end, sleeps GAP_US, and so on for SECONDS from when
+//       START_FILE is there; then one line of JSON: launches, and their mean, median and 99th percentile in us. 1 and a text
+//       if a call failed or a block did not run once for each launch
+//
+// Used by turnaround.py.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "abi/cuda_driver.h"
+
+namespace {
+
+const char kPtx[] = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry work(.param .u64 out, .param .u32 steps)
+{
+  .reg .u64 %rd<4>; .reg .u32 %r<6>; .reg .pred %p<4>;
+  ld.param.u32 %r1, [steps];
+  mov.u32 %r2, %tid.x;
+  mov.u32 %r3, %r2;
+LOOP:
+  mad.lo.u32 %r3, %r3, 1664525, 1013904223;
+  sub.u32 %r1, %r1, 1;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra LOOP;
+  // The loop's value is used, or an assembler would drop the loop; thread 0 counts its block.
+  setp.eq.u32 %p2, %r2, 0;
+  setp.eq.and.u32 %p3, %r3, 12345, %p2;
+  selp.u32 %r4, 2, 1, %p3;
+  @!%p2 bra DONE;
+  ld.param.u64 %rd1, [out];
+  cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r5, %ctaid.x;
+  mul.wide.u32 %rd2, %r5, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  red.global.add.u32 [%rd3], %r4;
+DONE:
+  ret;
+}
+)";
+
+void check(CUresult r, const char* what) {
+  if (r == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  cuGetErrorName(r, &name);
+  std::fprintf(stderr, "turnaround: %s: %s\n", what, name ? name : "?");
+  std::exit(1);
+}
+
+using Clock = std::chrono::steady_clock;
+double us_since(Clock::time_point t) { return std::chrono::duration<double, std::micro>(Clock::now() - t).count(); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 6) return 2;
+  auto blocks = static_cast<uint32_t>(std::max(1, std::atoi(argv[1])));
+  auto steps = static_cast<uint32_t>(std::max(1, std::atoi(argv[2])));
+  const int gap_us = std::atoi(argv[3]);
+  const double seconds = std::atof(argv[4]);
+  CUcontext context;
+  check(cuInit(0), "cuInit");
+  check(cuDevicePrimaryCtxRetain(&context, 0), "context");
+  check(cuCtxSetCurrent(context), "context");
+  CUmodule module;
+  CUfunction work;
+  CUstream stream;
+  CUdeviceptr out;
+  check(cuModuleLoadData(&module, kPtx), "module");
+  check(cuModuleGetFunction(&work, module, "work"), "function");
+  check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "stream");
+  check(cuMemAlloc(&out, uint64_t{blocks} * 4), "memory");
+  check(cuMemsetD32Async(out, 0, blocks, stream), "memset");
+  void* arguments[] = {&out, &steps};
+  uint32_t launches = 0;
+  const auto once = [&] {
+    const auto begin = Clock::now();
+    check(cuLaunchKernel(work, blocks, 1, 1, 128, 1, 1, 0, stream, arguments, nullptr), "launch");
+    check(cuStreamSynchronize(stream), "synchronise");
+    ++launches;
+    return us_since(begin);
+  };
+  // So that all forms of the kernel are known, and how long it takes.
+  for (int i = 0; i < 8; ++i) once();
+  while (::access(argv[5], F_OK) != 0) ::usleep(1000);
+  std::vector<double> us;
+  for (const auto begin = Clock::now(); us_since(begin) < seconds * 1e6;) {
+    us.push_back(once());
+    if (gap_us > 0) ::usleep(static_cast<useconds_t>(gap_us));
+  }
+  std::vector<uint32_t> counts(blocks);
+  check(cuMemcpyDtoH(counts.data(), out, uint64_t{blocks} * 4), "copy");
+  // A block whose value is the one looked for counts twice each time.
+  const auto is_wrong = [&](uint32_t n) { return n != launches && n != 2 * launches; };
+  if (const auto first = std::find_if(counts.begin(), counts.end(), is_wrong); first != counts.end()) {
+    std::fprintf(stderr, "turnaround: %td of %u blocks did not run %u times, first block %td, %u times\n",
+                 std::count_if(counts.begin(), counts.end(), is_wrong), blocks, launches, first - counts.begin(), *first);
+    return 1;
+  }
+  double sum = 0;
+  for (double t : us) sum += t;
+  std::sort(us.begin(), us.end());
+  std::printf("{\"launches\":%zu,\"mean_us\":%.1f,\"p50_us\":%.1f,\"p99_us\":%.1f}\n", us.size(), sum / static_cast<double>(us.size()),
+              us[us.size() / 2], us[us.size() * 99 / 100]);
+  return 0;
+}
