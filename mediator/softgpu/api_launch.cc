@@ -132,6 +132,7 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
       *reinterpret_cast<GridWorkspace*>(workspace) = {sizeof(GridWorkspace), 0};
       if (s.checker != nullptr) s.checker->on_variable(workspace);  // written, and no leak of the program's
       grid->shape.grid_workspace = workspace;
+      grid->together = true;
     }
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::kKernel;

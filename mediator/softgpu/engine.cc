@@ -20,6 +20,7 @@ constexpr uint64_t kSliceSteps = 8192;
 // While every resident block only polls, threads sleep, longer each time.
 constexpr useconds_t kShortestPause_us = 10;
 constexpr useconds_t kLongestPause_us = 100;
+constexpr size_t kLooksPerEjection = 256;
 // Of so many picks one goes to blocks that have not begun, and one to those that only polled, even
 // while others are in the middle of something.
 constexpr uint64_t kPicksPerOther = 16;
@@ -135,6 +136,7 @@ bool Engine::begin(Resident& r) {
 bool Engine::may_continue(const Resident& r) const {
   const Grid& grid = *r.grid;
   const Client& client = clients_[grid.slot];
+  if (gathering_ && gathering_ != r.grid) return false;
   return !stop_ && !grid.abandoned && grid.next != grid.total && grid.parked.empty() &&
          client.presence == Presence::kOn && !r.evict && client.allowed[r.sm] &&
          grid.priority <= blocked_priority_ && !(gpu_.is_mps() && gpu_.others_starve());
@@ -208,6 +210,7 @@ void Engine::end_grid(Lock& lock, const GridRef& grid) {
 
 void Engine::thread_main() {
   useconds_t pause_us = kShortestPause_us;
+  size_t looks = 0;      // for room, while all that runs polls
   size_t fruitless = 0;  // slices in a row that only polled, while there was nothing else
   Lock lock(mutex_);
   while (!stop_) {
@@ -236,9 +239,13 @@ void Engine::thread_main() {
       pause_us = kShortestPause_us;
     } else if (!polling_.empty() && ++fruitless > polling_.size()) {
       fruitless = 0;
+      // What they wait for may be blocks that found no room, for which nobody stands in the queue while these run.
+      const bool starved = starved_;
       lock.unlock();
+      if (starved && ++looks % kLooksPerEjection == 0) gpu_.eject_absent();
       ::usleep(pause_us);
       lock.lock();
+      if (starved && !stop_) place();
       pause_us = std::min(2 * pause_us, kLongestPause_us);
     }
   }
@@ -253,6 +260,7 @@ void Engine::stop() {
     client.active.clear();
     client.ready.clear();
   }
+  gathering_.reset();
   gpu_.attention().fetch_add(1);
   work_.notify_all();
   gpu_.ring_self();

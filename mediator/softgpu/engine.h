@@ -47,6 +47,7 @@ struct Grid {
   unsigned slot = 0;               // the context's
   int priority = 0;                // as CUDA's: the smaller the more urgent
   BlockNeeds needs;                // must fit on an empty SM
+  bool together = false;           // cooperative: its blocks wait for one another, so all have to be on SMs
   // Called once, by an engine thread that holds no lock, when no block of the grid runs any more.
   // `fault` is kNone if it ran to its end.
   std::function<void(const exec::Fault& fault)> on_done;
@@ -173,6 +174,7 @@ class Engine : private exec::Environment {
 
   // engine_place.cc: which block where.
   void place();
+  bool may_place(const GridRef& grid);
   bool place_one(const GridRef& grid);
   bool fits(const Sm& sm, const BlockNeeds& needs) const;
   void enter_sm(Resident& resident);
@@ -202,6 +204,7 @@ class Engine : private exec::Environment {
   bool turn_used_ = false;  // it has started a kernel since it got the engine
   bool standing_ = false;   // a thread waits in the GPU's queue
   bool starved_ = false;    // mps: blocks found no room because of others
+  GridRef gathering_;       // a cooperative grid of which only some blocks are on SMs: no other's are placed meanwhile
   bool unplaced_ = false;   // place() may have something to do
   int blocked_priority_ = INT_MAX;  // of the most urgent grid that finds no room
   uint32_t first_client_ = 0;      // whose blocks are placed first next time

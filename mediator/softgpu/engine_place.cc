@@ -30,17 +30,27 @@ void Engine::place() {
   blocked_priority_ = INT_MAX;
   uint64_t placed = 0;
   first_client_ = (first_client_ + 1) % kMaxContexts;
-  for (unsigned i = 0; i < kMaxContexts; ++i) {
-    Client& client = clients_[(first_client_ + i) % kMaxContexts];
-    if (client.presence != Presence::kOn) continue;
-    bool room = true;
-    for (size_t g = 0; room && g < client.active.size(); ++g) {
-      const GridRef& grid = client.active[g];
-      while (room && grid->has_more()) {
-        room = place_one(grid);
-        placed += room;
+  for (bool again = true; again;) {
+    again = false;
+    for (unsigned i = 0; i < kMaxContexts; ++i) {
+      Client& client = clients_[(first_client_ + i) % kMaxContexts];
+      if (client.presence != Presence::kOn) continue;
+      bool room = true;
+      for (size_t g = 0; room && g < client.active.size(); ++g) {
+        const GridRef& grid = client.active[g];
+        if (!grid->has_more()) continue;
+        room = may_place(grid);
+        while (room && grid->has_more()) {
+          room = place_one(grid);
+          placed += room;
+        }
+        if (!room) blocked_priority_ = std::min(blocked_priority_, grid->priority);
       }
-      if (!room) blocked_priority_ = std::min(blocked_priority_, grid->priority);
+    }
+    if (gathering_ && (!gathering_->has_more() || clients_[gathering_->slot].presence != Presence::kOn)) {
+      gathering_.reset();
+      if (gpu_.is_mps()) gpu_.gathered();
+      again = true;  // for those that were kept waiting
     }
   }
   if (placed >= thread_count_) {
@@ -54,6 +64,18 @@ void Engine::place() {
   }
   // The thread that stands in the queue sleeps elsewhere.
   if (standing_ && !cold_.empty()) gpu_.ring_self();
+}
+
+// Whether blocks of the grid may be placed now: not while a cooperative one is only partly there.
+bool Engine::may_place(const GridRef& grid) {
+  if (gathering_) return grid == gathering_;
+  if (!grid->together) return true;
+  if (gpu_.is_mps() && !gpu_.gather()) {
+    starved_ = true;
+    return false;
+  }
+  gathering_ = grid;
+  return true;
 }
 
 // The grid's next block, a parked one first, to an SM with the fewest blocks; false: no room.

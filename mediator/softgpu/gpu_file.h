@@ -77,6 +77,9 @@ struct GpuState {
   alignas(64) std::atomic<uint64_t> waiting;  // bit per slot with a ticket; a hint for scans
   alignas(64) std::atomic<uint64_t> running;  // mps: bit per slot that has work
   alignas(64) std::atomic<uint64_t> starved;  // mps: bit per process whose blocks found no room
+  // mps: process + 1 that is bringing all blocks of a cooperative grid onto the SMs, and to whom all room that comes
+  // free is left until then: parts of two such grids would wait for one another. 0: none.
+  alignas(64) std::atomic<uint64_t> gathering;
   QueueSlot queue[kMaxContexts];
   ProcessSlot processes[kMaxProcesses];
   // mps: what each process has taken of each SM (SmClaim); counts only while the process lives.

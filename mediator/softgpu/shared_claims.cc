@@ -25,7 +25,21 @@ SmClaim& operator+=(SmClaim& a, const SmClaim& b) {
 
 }  // namespace
 
+bool SharedGpu::gather() {
+  uint64_t nobody = 0;
+  return state_->gathering.compare_exchange_strong(nobody, uint64_t{process_} + 1) || nobody == uint64_t{process_} + 1;
+}
+
+void SharedGpu::gathered() {
+  uint64_t mine = uint64_t{process_} + 1;
+  if (!state_->gathering.compare_exchange_strong(mine, 0)) return;
+  for (uint64_t set = state_->starved.load() & ~(uint64_t{1} << process_); set != 0; set &= set - 1)
+    ring(static_cast<unsigned>(std::countr_zero(set)));
+}
+
 bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs) {
+  const uint64_t gathering = state_->gathering.load();
+  if (gathering != 0 && gathering != uint64_t{process_} + 1) return false;
   std::atomic<uint64_t>& mine = state_->claims[process_][sm];
   const uint64_t before = mine.fetch_add(needs.packed());
   const uint64_t now = before + needs.packed();
@@ -38,7 +52,7 @@ bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs)
     present += p != process_ && (theirs != 0 || (starved >> p & 1) != 0);
   }
   // While others find no room, nobody takes more than its part of an SM, or what it has anyway.
-  const bool greedy = starved != 0 && before != 0 && !fits(limits, SmClaim::unpacked(now), present);
+  const bool greedy = gathering == 0 && starved != 0 && before != 0 && !fits(limits, SmClaim::unpacked(now), present);
   if (fits(limits, all, 1) && !greedy) {
     state_->starved.fetch_and(~(uint64_t{1} << process_));
     return true;
@@ -67,11 +81,14 @@ void SharedGpu::drop_claims() {
   for (std::atomic<uint64_t>& c : state_->claims[process_])
     if (c.load(std::memory_order_relaxed) != 0) c.store(0);
   state_->starved.fetch_and(~(uint64_t{1} << process_));
+  gathered();
 }
 
 void SharedGpu::eject_claims(unsigned process) {
   state_->processes[process].epoch.fetch_add(1);
   for (std::atomic<uint64_t>& c : state_->claims[process]) c.store(0);
+  uint64_t its = uint64_t{process} + 1;
+  state_->gathering.compare_exchange_strong(its, 0);
   state_->starved.fetch_and(~(uint64_t{1} << process));
   for (unsigned slot = 0; slot < kMaxContexts; ++slot) {
     if ((state_->running.load() >> slot & 1) != 0 && word(channel(slot).process).load() == process)

@@ -344,7 +344,7 @@ void SharedGpu::eject_absent() {
   if (!is_mps()) return;
   for (unsigned p = 0; p < kMaxProcesses; ++p) {
     if (p == process_) continue;
-    bool has_some = false;
+    bool has_some = state_->gathering.load() == uint64_t{p} + 1;
     for (uint32_t sm = 0; sm < sms() && !has_some; ++sm) has_some = state_->claims[p][sm].load() != 0;
     if (!has_some) continue;
     if (!is_process_alive(p) || stands_still(p, state_->processes[p].epoch.load())) eject_claims(p);

@@ -109,6 +109,9 @@ class SharedGpu {
   bool claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs);
   void unclaim(uint32_t sm, const SmClaim& needs);
   void drop_claims();
+  // mps: from gather() to gathered() all room that comes free is this process's. False: it is another's.
+  bool gather();
+  void gathered();
   // Grows when others have taken this process's claims away, because it stood still.
   uint32_t claims_epoch() const { return state_->processes[process_].epoch.load(); }
   // This process finds no room: it is rung when some comes free.

@@ -8,6 +8,8 @@
 //   S  launch so many blocks that spin until `r` that they fill the GPU (4 SMs of 4 blocks)
 //   c  launch 24 blocks that each work for some 10 ms, beside one another; answers at once
 //   C  launch 400 blocks that each work for some 1 ms; answers at once
+//   g  launch a cooperative grid that fills the GPU, whose blocks wait for one another; answers at once
+//   y  wait for all; answers with the CUresult
 //   w  wait for all; answers with a checksum of what `c` or `C` has made, or -CUresult
 //   m  run 64 short blocks; answers with the set of SMs on which they were
 //   k  launch 50 kernels in a row that each do a little, wait; answers with the CUresult
@@ -23,6 +25,25 @@
 #include "tests/unit/softgpu_ptx.h"
 
 using namespace sluice;
+
+namespace {
+// What grid.sync() of cooperative groups does (softgpu_resources_test.cc).
+constexpr const char* kMeet = R"(.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry meet() {
+  .reg .b32 %r<6>; .reg .b64 %d<2>; .reg .pred %p<2>;
+  mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2;
+  mov.b64 %d1, {%r2, %r1};
+  mov.u32 %r3, %nctaid.x;
+  atom.global.add.u32 %r4, [%d1+4], 1;
+AGAIN:
+  ld.acquire.gpu.u32 %r5, [%d1+4];
+  setp.lt.u32 %p1, %r5, %r3;
+  @%p1 bra AGAIN;
+  ret;
+})";
+}  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
@@ -67,6 +88,17 @@ int main(int argc, char** argv) {
         answer = api.cuLaunchKernel(spin, 16, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr);
         break;
       }
+      case 'g': {
+        CUmodule meeting = nullptr;
+        CUfunction meet = nullptr;
+        answer = api.cuModuleLoadData(&meeting, kMeet);
+        if (answer == 0) answer = api.cuModuleGetFunction(&meet, meeting, "meet");
+        if (answer == 0) answer = api.cuLaunchCooperativeKernel(meet, 16, 1, 1, 1, 1, 1, 0, nullptr, nullptr);
+        break;
+      }
+      case 'y':
+        answer = api.cuCtxSynchronize();
+        break;
       case 'c':
       case 'C': {
         if (out == 0 && api.cuMemAlloc(&out, kOutWords * 4) != CUDA_SUCCESS) return 6;

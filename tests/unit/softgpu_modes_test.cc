@@ -172,6 +172,34 @@ TEST_F(Modes, InMpsKernelsOfTwoRunSideBySide) {
   EXPECT_GT(channel(ta).sm_ns, 0u);
 }
 
+// Blocks that wait for one another come to be on the SMs all together, whoever else has room there.
+TEST_F(Modes, InMpsACooperativeGridGathers) {
+  Contender a(path_, mode("mps")), b(path_, mode("mps"));
+  const auto ta = static_cast<uint32_t>(a.ask('i'));
+  ASSERT_GT(b.ask('i'), 0);
+  const auto await_blocks = [&](uint32_t wanted) {
+    for (uint32_t blocks = 0; blocks != wanted; ::usleep(200)) {
+      blocks = 0;
+      for (const auto& process : state().claims)
+        for (const auto& sm : process) blocks += SmClaim::unpacked(sm.load()).blocks;
+    }
+  };
+  ASSERT_EQ(b.ask('s'), 0);
+  await_blocks(1);
+  ASSERT_EQ(a.ask('g'), 0);
+  await_blocks(16);  // 15 of its 16 are there, and only look
+  EXPECT_EQ(b.ask('r'), 0);
+  EXPECT_EQ(a.ask('y'), 0);
+  // Parts of two would wait for one another.
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(a.ask('g'), 0);
+    ASSERT_EQ(b.ask('g'), 0);
+    EXPECT_EQ(b.ask('y'), 0);
+    EXPECT_EQ(a.ask('y'), 0);
+  }
+  EXPECT_GE(channel(ta).kernels, 6u);
+}
+
 TEST_F(Modes, BlocksGoOnlyToTheSmsTheyAreGiven) {
   Contender a(path_, mode("mps")), b(path_, mode("mps"));
   const auto ta = static_cast<uint32_t>(a.ask('i')), tb = static_cast<uint32_t>(b.ask('i'));
