@@ -93,6 +93,7 @@ class Dss final : public Policy {
     partition(out);
   }
   void on_usage(uint64_t, VgpuId, const Usage&) override {}
+  bool reads_tasks() const override { return false; }
 
   void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) override {
     on_released(now_ns, v, 0, {}, why, out);

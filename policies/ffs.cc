@@ -92,6 +92,7 @@ class Ffs final : public Policy {
     if (ready_.empty() && spent_.empty()) budget = std::max(budget - used, std::min(budget, 0.0));
     else budget -= used;
   }
+  bool reads_tasks() const override { return false; }
   void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) override {
     if (v != holder_) return;
     if (why == LeftReason::kEvicted) left_last_ = v;

@@ -42,6 +42,17 @@ class IndexedHeap {
     up(place_[id]);
     down(place_[id]);
   }
+  // After all keys have changed; O(n).
+  void rebuild() {
+    for (size_t at = heap_.size() / 2; at-- > 0;) down(static_cast<uint32_t>(at));
+  }
+  // visit(id) for the least, and for the two below each for which it says true: their keys are no less.
+  template <class Visit>
+  void descend(Visit&& visit, size_t at = 0) const {
+    if (at >= heap_.size() || !visit(heap_[at])) return;
+    descend(visit, 2 * at + 1);
+    descend(visit, 2 * at + 2);
+  }
 
  private:
   static constexpr uint32_t kNowhere = 0xffffffffu;

@@ -78,6 +78,7 @@ class KernelQueue : public Policy {
   }
 
   void on_usage(uint64_t, VgpuId, const Usage&) override {}
+  bool reads_tasks() const override { return false; }
   void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override {
     if (holder_ == kNone || jobs_[holder_].vgpu != v) return;
     const uint32_t slot = holder_;

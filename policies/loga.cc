@@ -58,6 +58,7 @@ class Loga final : public Policy {
   void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
     if (polling_) vgpus_[v].polled_sm_ns += std::min(usage.sm_ns, kMaxUsage);
   }
+  bool reads_tasks() const override { return false; }
   void on_left(uint64_t, VgpuId, LeftReason, Actions&) override {}
   void on_wake(uint64_t now_ns, Actions& out) override {
     planned_ = false;

@@ -34,6 +34,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -127,6 +128,10 @@ struct Usage {
   LaunchId launch = 0;    // 0: not told apart
   uint32_t tasks_done = 0;  // of that launch, since it began
 };
+struct VgpuUsage {
+  VgpuId vgpu = kNoVgpu;
+  Usage usage;
+};
 
 enum class LeftReason : uint8_t {
   kEvicted,  // asked to, work remains
@@ -189,6 +194,13 @@ class Policy {
 
   // Measured time, see above. Only accounts: decisions belong to the event that follows.
   virtual void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) = 0;
+  // Several of these reports, to be taken in this order. For policies under which many hold parts of the GPU: one call for
+  // all of them instead of one each. The driver's memory, for the call.
+  virtual void on_usages(uint64_t now_ns, std::span<const VgpuUsage> reports) {
+    for (const VgpuUsage& r : reports) on_usage(now_ns, r.vgpu, r.usage);
+  }
+  // Whether it looks at a report's launch and tasks: for one that does not, a driver leaves them 0. Always the same answer.
+  virtual bool reads_tasks() const { return true; }
 
   // v no longer holds anything. `handover` of the next Run starts here.
   virtual void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) = 0;

@@ -143,6 +143,7 @@ class Wfq final : public Policy {
       waiting(v).update(v);
     }
   }
+  bool reads_tasks() const override { return false; }
 
   void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override {
     if (v != holder_) return;

@@ -107,6 +107,7 @@ class WfqSlices final : public Policy {
     own_[v].used_ns += static_cast<double>(usage.sm_ns) / std::max(config_.machine.sm_count, 1u);
     if (own_[v].gated && now_ns > own_[v].gated_at_ns + ceiling_ns()) own_[v].rides_until_ns = now_ns + kRidesNs;
   }
+  bool reads_tasks() const override { return false; }
   void on_left(uint64_t, VgpuId, LeftReason, Actions&) override {}
   void on_handover(uint64_t, uint64_t cost_ns) override {
     const double bound = static_cast<double>(config_.max_quantum_ns) * config_.handover_loss;

@@ -29,8 +29,9 @@
 //     and pays for it; if nobody works beside it, only if its pauses are next to nothing.
 //   - Priorities are strict; a higher level takes what it can use at once, a lower one has the rest.
 //   - Disengaged: no timer while nobody else could use an SM.
-// Cost: O(log n) for each SM that moves, and for each round of moves a look at a short row of figures for each who holds SMs (at
-// most as many as there are SMs), kept up to date as they change.
+// Cost: O(log n) for each SM that moves, and a look at a row of figures for each holder whose turn is over (Turns; most are within
+// theirs), or for all holders (at most as many as there are SMs) for a taker that may interrupt turns. When what all are owed
+// changes - somebody comes or goes, or the frame does - all turns are reckoned anew.
 #include <algorithm>
 #include <vector>
 
@@ -38,37 +39,29 @@
 #include "policies/fair_clock.h"
 #include "policies/indexed_heap.h"
 #include "policies/policy.h"
+#include "policies/wfq_spatial_figures.h"
 #include "policies/wfq_spatial_rows.h"
 
 namespace sluice::policy {
 namespace {
 using namespace wfq_spatial;
 
-// Two turns more or less in a second, the begin and the end of a window, stay below 1 % of the share.
-constexpr uint64_t kFrameNs = 4'000'000;
-// Timers are no denser than this: crossings that lie closer are decided together.
-constexpr uint64_t kTickNs = 10'000;
 // An idle GPU waits for a tenant whose pauses are shorter than a hand-over by this.
 constexpr uint64_t kWorthKeeping = 32;
-// ... and for others as long as that costs this part of the time; so many hand-overs' lengths at once.
-constexpr double kIdleLoss = 0.009, kIdleBurst = 8;
-// Beyond any GPU; bounds the tables.
-constexpr uint32_t kMaxSms = 4096;
 
-class WfqSpatial final : public Policy {
+class WfqSpatial final : public Policy, Figures {
  public:
   explicit WfqSpatial(const Config& config)
-      : config_(config), clock_(config), sms_(std::clamp(config.machine.sm_count, 1u, kMaxSms)), sm_(sms_),
-        free_(sms_), handover_ns_(static_cast<double>(config.machine.handover_ns)) {
+      : Figures(config), sm_(sms_), free_(sms_) {
     room_.reserve(kPriorityLevels);
-    for (uint32_t i = 0; i < kPriorityLevels; ++i) room_.emplace_back(Less{&own_});
+    for (uint32_t i = 0; i < kPriorityLevels; ++i) room_.emplace_back(Less{&key_});
     for (uint32_t i = 0; i < sms_; ++i) free_sms_.push_back(i);
   }
   std::string_view name() const override { return "wfq"; }
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
     clock_.add(now_ns, v, share);
-    if (v >= own_.size()) own_.resize(v + 1);
+    if (v >= own_.size()) own_.resize(v + 1), key_.resize(v + 1);
     own_[v] = Own{};
     own_[v].per_weight = per_weight(v);
   }
@@ -91,8 +84,14 @@ class WfqSpatial final : public Policy {
     const uint64_t gap = std::clamp<uint64_t>(gap_ns, 1, kFrameNs);  // 0 would say that it is not known
     o.gap_ns = o.gap_ns ? (o.gap_ns * 3 + gap) / 4 : gap;
     // Kept for it while it paused: paid like use, or pausing would be a way to hold SMs for nothing.
-    if (o.kept) clock_.charge(v, gap_ns * o.held), o.kept = false;
-    stop_idling(now_ns);
+    if (o.kept) {
+      const uint64_t before = clock_[v].used_sm_ns;
+      clock_.charge(v, gap_ns * o.held);
+      const uint64_t paid = clock_[v].used_sm_ns - before;  // for no work
+      o.told_to_sm_ns += paid, o.idle_at_sm_ns += paid;
+      o.kept = false;
+    }
+    idling_.stop(now_ns);
     clock_.turn_busy(now_ns, v);
     look_at(v);
     decide(now_ns, out);
@@ -102,13 +101,13 @@ class WfqSpatial final : public Policy {
     Own& o = own_[v];
     const uint64_t run = std::min(launch.run_predicted_sm_ns, FairClock::kMaxUsage);
     if (launch.id == 0) {  // as a whole: nothing is known of how many SMs it can use
-      o.known = run;
+      tell(v, run);
       if (!clock_[v].busy) return;
       look_at(v);
       if (is_short(v)) decide(now_ns, out);
       return;
     }
-    o.known = run ? std::max(o.known, run) : std::min(o.known + launch.predicted_sm_ns, FairClock::kMaxUsage);
+    tell(v, run ? std::max(known(v), run) : std::min(known(v) + launch.predicted_sm_ns, FairClock::kMaxUsage));
     const uint32_t width = launch.sms_wanted ? std::min<uint32_t>(launch.sms_wanted, sms_) : sms_;
     o.width += width;
     o.launches.push_back({launch.id, width});
@@ -132,7 +131,9 @@ class WfqSpatial final : public Policy {
     leave_room(v);
     clock_.turn_idle(now_ns, v);
     Own& o = own_[v];
-    o.known = o.spent = o.width = 0;
+    o.width = 0;
+    tell(v, 0);
+    o.idle_at_sm_ns = clock_[v].used_sm_ns;
     o.launches.clear();
     o.idle_since_ns = now_ns;
     if (o.place != kNowhere) write_row(v);
@@ -141,18 +142,17 @@ class WfqSpatial final : public Policy {
     decide(now_ns, out);
   }
 
-  void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
-    const int64_t before = clock_[v].vtime;
-    const int64_t back = clock_.charge(v, usage.sm_ns);
-    Own& o = own_[v];
-    if (o.place != kNowhere) holders_[o.place].ahead += clock_[v].vtime - before;
-    o.known -= std::min<uint64_t>(o.known, usage.sm_ns);
-    o.spent = std::min<uint64_t>(o.spent + std::min<uint64_t>(usage.sm_ns, FairClock::kMaxUsage), FairClock::kMaxUsage);
-    if (!back) return;
-    rows_of_rate_ = 0;
-    for (VgpuId i = 0; i < own_.size(); ++i)
-      if (clock_[i].share.priority == clock_[v].share.priority) own_[i].key -= back;
+  void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
+    const VgpuUsage report{v, usage};
+    on_usages(now_ns, {&report, 1});
   }
+  void on_usages(uint64_t, std::span<const VgpuUsage> reports) override {
+    clock_.charge(reports, [&](uint32_t priority, int64_t back) {
+      for (VgpuId i = 0; i < own_.size(); ++i)
+        if (clock_[i].share.priority == priority) key_[i] -= back;
+    });
+  }
+  bool reads_tasks() const override { return false; }
   void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) override {
     on_released(now_ns, v, 0, {}, why, out);
   }
@@ -183,12 +183,7 @@ class WfqSpatial final : public Policy {
     if (clock_[v].busy) look_at(v);
     decide(now_ns, out);
   }
-  void on_handover(uint64_t, uint64_t cost_ns) override {
-    const double bound = static_cast<double>(config_.max_quantum_ns) * config_.handover_loss;
-    handover_ns_ += (std::min(static_cast<double>(cost_ns), bound) - handover_ns_) / 8;
-    // The frame does not follow each of them: what rests on it would have to be reckoned anew each time.
-    if (handover_ns_ > 1.25 * frame_handover_ns_ || handover_ns_ < 0.8 * frame_handover_ns_) frame_handover_ns_ = handover_ns_;
-  }
+  void on_handover(uint64_t, uint64_t cost_ns) override { learn_handover(cost_ns); }
   void on_wake(uint64_t now_ns, Actions& out) override {
     wake_ns_ = 0;
     decide(now_ns, out);
@@ -196,47 +191,6 @@ class WfqSpatial final : public Policy {
   uint64_t quantum_ns() const override { return frame_ns(0); }
 
  private:
-  // ---- figures -------------------------------------------------------------------------------
-  // All who take turns on parts of an SM hand over once in a frame, those at most that there are SMs at a time.
-  uint64_t frame_ns(uint32_t priority) const {
-    const double busy = clock_.busy(priority);
-    const double paid = config_.handover_loss > 0 ? frame_handover_ns_ * busy / (config_.handover_loss * sms_) : 0;
-    const uint64_t wanted = std::min(kFrameNs, std::max<uint64_t>(config_.latency_target_ns, kTickNs));
-    return std::clamp(static_cast<uint64_t>(paid), wanted, std::max(wanted, config_.max_quantum_ns));
-  }
-  uint64_t least_turn_ns() const { return static_cast<uint64_t>(handover_ns_); }
-  double per_weight(VgpuId v) const { return static_cast<double>(FairClock::kScale) / clock_[v].share.weight; }
-  // SMs for each unit of weight, of the level that is looked at.
-  double rate_of(uint32_t priority) const {
-    return static_cast<double>(sms_) / static_cast<double>(std::max<int64_t>(clock_.weight(priority), 1));
-  }
-  double owed_sms(VgpuId v) const { return rate_ * clock_[v].share.weight; }
-  uint32_t room_of(VgpuId v) const {
-    const Own& o = own_[v];
-    const uint64_t limit = o.launches.empty() ? sms_ : std::clamp<uint64_t>(o.width, 1, sms_);
-    const uint64_t has = static_cast<uint64_t>(o.held) + o.coming;
-    return has < limit ? static_cast<uint32_t>(limit - has) : 0;
-  }
-  // All its work is known and fits into its share of a frame, and it is not ahead: who claims to be short and is not is
-  // ahead after one frame.
-  bool is_short(VgpuId v) const {
-    const Own& o = own_[v];
-    return o.known > 0 && static_cast<double>(o.known + o.spent) <= owed_sms(v) * static_cast<double>(frame_) &&
-           clock_.lead_sm_ns(v) <= 0;
-  }
-  int64_t ahead(VgpuId v, uint32_t sms) const {
-    double work = static_cast<double>(static_cast<uint64_t>(sms) * frame_);
-    if (is_short(v)) work = std::min(work, static_cast<double>(own_[v].known));
-    return clock_[v].vtime + static_cast<int64_t>(work * own_[v].per_weight);
-  }
-  int64_t ahead_if_given(VgpuId v) const { return ahead(v, own_[v].held + own_[v].coming); }
-  // Without one of its SMs, and with what that takes to leave.
-  int64_t ahead_if_taken(VgpuId v) const {
-    const Own& o = own_[v];
-    return ahead(v, std::max(o.held, 1u) - 1) +
-           static_cast<int64_t>(o.drain_ns * o.per_weight);
-  }
-
   // ---- who could use another SM --------------------------------------------------------------
   IndexedHeap<Less>& room(VgpuId v) { return room_[clock_[v].share.priority]; }
   void leave_room(VgpuId v) {
@@ -253,7 +207,7 @@ class WfqSpatial final : public Policy {
       }
       return leave_room(v);
     }
-    own_[v].key = ahead_if_given(v);
+    key_[v] = ahead_if_given(v);
     if (room(v).contains(v)) room(v).update(v);
     else room(v).push(v);
   }
@@ -264,8 +218,8 @@ class WfqSpatial final : public Policy {
     while (!heap.empty()) {
       const VgpuId v = heap.top();
       const int64_t now = ahead_if_given(v);
-      if (now <= own_[v].key) return v;
-      own_[v].key = now;
+      if (now <= key_[v]) return v;
+      key_[v] = now;
       heap.update(v);
     }
     return kNoVgpu;
@@ -287,8 +241,7 @@ class WfqSpatial final : public Policy {
     ++o.held;
     o.sms.push_back(static_cast<uint16_t>(sm));
     if (o.place == kNowhere) {
-      o.place = static_cast<uint32_t>(holders_.size());
-      holders_.push_back({.vgpu = v});
+      o.place = holders_.add(v);
     }
     write_row(v);
   }
@@ -300,9 +253,8 @@ class WfqSpatial final : public Policy {
   void drop_holder(VgpuId v) {
     Own& o = own_[v];
     if (o.held || o.place == kNowhere) return;
-    holders_[o.place] = holders_.back();
-    own_[holders_.back().vgpu].place = o.place;
-    holders_.pop_back();
+    turns_.remove(v);
+    if (const VgpuId moved = holders_.drop(o.place); moved != kNoVgpu) own_[moved].place = o.place;
     o.place = kNowhere;
   }
 
@@ -378,84 +330,108 @@ class WfqSpatial final : public Policy {
   bool exchange(uint64_t now_ns, VgpuId b, uint64_t& wake_ns, Actions& out) {
     const uint32_t level = clock_[b].share.priority;
     const Own& taker = own_[b];
-    const int64_t key = ahead_if_given(b);
     const bool urgent = is_short(b) || taker.held + taker.coming < static_cast<uint32_t>(owed_sms(b));
-    const uint64_t least = least_turn_ns();
+    const Wanted wanted{.by = b, .level = static_cast<int32_t>(level), .key = ahead_if_given(b), .now_ns = now_ns,
+                        .urgent = urgent, .least_ns = least_turn_ns()};
     if (frame_ != rows_of_frame_ || rate_ != rows_of_rate_) {
       rows_of_frame_ = frame_, rows_of_rate_ = rate_;
-      for (const Row& row : holders_) write_row(row.vgpu);
+        turns_.renew(holders_, [&](Row& row) { return turn_end(row); });
     }
-    VgpuId victim = kNoVgpu;
-    int64_t most = 0;
-    for (const Row& row : holders_) {
-      const VgpuId v = row.vgpu;
-      if (row.level != static_cast<int32_t>(level) || v == b) {
-        if (row.level == kIdle) {
-          const Own& o = own_[v];
-          // If nobody works meanwhile, a pause must be next to nothing beside what handing over costs.
-          const bool worth = o.gap_ns * kWorthKeeping <= least || somebody_works() || may_idle(now_ns, std::min(least, 4 * o.gap_ns));
-          const uint64_t until_ns = o.idle_since_ns + std::min(least, 4 * o.gap_ns);
-          if (o.kept && now_ns < until_ns && worth) {
-            wake_ns = std::min(wake_ns, until_ns);
-            continue;
-          }
-          own_[v].kept = false;
-          stop_idling(now_ns);
-          take(now_ns, v, kNoVgpu, o.held, kNever, out);  // whoever is best when they come
-          return true;
-        }
-        if (row.level > static_cast<int32_t>(level) || v == b) continue;
-        take(now_ns, v, b, std::min(room_of(b), own_[v].held), kNever, out);
-        return true;
-      }
-      const uint64_t ripe_ns = row.oldest_ns + (urgent ? least : row.turn_ns);
-      const int64_t lead = row.ahead - key;
-      if (lead > 0 && ripe_ns <= now_ns) {
-        if (victim == kNoVgpu || lead > most) victim = v, most = lead;
-        continue;
-      }
-      if (ripe_ns >= wake_ns) continue;
-      // When its lead is there, at its present speed.
-      const double until = lead > 0 ? 0 : std::min(static_cast<double>(1 - lead) * row.ns_per_lead, 1e12);
-      wake_ns = std::min(wake_ns, std::max(ripe_ns, now_ns + static_cast<uint64_t>(until)));
+    if (holders_.any_below(level) && take_from_below(wanted, wake_ns, out)) return true;
+    const auto [victim, lead] = furthest_ahead(wanted);
+    if (victim == kNoVgpu) {
+      // Timers are no denser than that: one that is due by then looks again.
+      if (wake_ns_ <= now_ns || wake_ns_ > now_ns + kTickNs) wake_ns = when_ahead(wanted, wake_ns);
+      return false;
     }
-    if (victim == kNoVgpu) return false;
     // As many as keep the order: each SM moves the two towards each other.
     const double step = static_cast<double>(frame_) * (own_[victim].per_weight + own_[b].per_weight);
-    const auto more = static_cast<uint32_t>(std::min(static_cast<double>(most) / step, static_cast<double>(sms_)));
+    const auto more = static_cast<uint32_t>(std::min(static_cast<double>(lead) / step, static_cast<double>(sms_)));
     const uint32_t count = std::min({1 + more, room_of(b), own_[victim].held});
-    take(now_ns, victim, b, count, now_ns - (urgent ? least : holders_[own_[victim].place].turn_ns), out);
+    take(now_ns, victim, b, count, now_ns - wanted.turn_ns(holders_[own_[victim].place]), out);
     return true;
   }
-  // The whole GPU waits for somebody's next launch. All of that together costs at most kIdleLoss of the time.
-  bool may_idle(uint64_t now_ns, uint64_t for_ns) {
-    if (idles_since_ns_) return true;
-    idle_credit_ns_ = std::min(idle_credit_ns_ + static_cast<double>(now_ns - idle_credit_at_ns_) * kIdleLoss, kIdleBurst * handover_ns_);
-    idle_credit_at_ns_ = now_ns;
-    if (idle_credit_ns_ < static_cast<double>(for_ns)) return false;
-    idles_since_ns_ = now_ns;
-    return true;
+  int64_t lead(const Row& row, const Wanted& wanted) const { return clock_[row.vgpu].vtime + row.beyond - wanted.key; }
+
+  // Who is idle or of a lower level leaves what it has: the first of them, if any has to now.
+  bool take_from_below(const Wanted& wanted, uint64_t& wake_ns, Actions& out) {
+    for (const Row& row : holders_) {
+      if (row.level >= wanted.level) continue;
+      const VgpuId v = row.vgpu;
+      const Own& o = own_[v];
+      if (row.level != kIdle) {
+        take(wanted.now_ns, v, wanted.by, std::min(room_of(wanted.by), o.held), kNever, out);
+        return true;
+      }
+      const uint64_t for_ns = std::min(wanted.least_ns, 4 * o.gap_ns), until_ns = o.idle_since_ns + for_ns;
+      // If nobody works meanwhile, a pause must be next to nothing beside what handing over costs.
+      const bool worth = o.gap_ns * kWorthKeeping <= wanted.least_ns || !holders_.all_idle() || idling_.may(wanted.now_ns, for_ns, handover_ns_);
+      if (o.kept && wanted.now_ns < until_ns && worth) {
+        wake_ns = std::min(wake_ns, until_ns);
+        continue;
+      }
+      wake_ns = when_ahead(wanted, &row, wake_ns);
+      own_[v].kept = false;
+      idling_.stop(wanted.now_ns);
+      take(wanted.now_ns, v, kNoVgpu, o.held, kNever, out);  // whoever is best when they come
+      return true;
+    }
+    return false;
   }
-  void stop_idling(uint64_t now_ns) {
-    if (idles_since_ns_) idle_credit_ns_ -= static_cast<double>(now_ns - idles_since_ns_);
-    idles_since_ns_ = 0;
+
+  // Of its level, whoever is ahead of the key most and has had an SM for its turn; the first of them.
+  std::pair<VgpuId, int64_t> furthest_ahead(const Wanted& wanted) {
+    VgpuId victim = kNoVgpu;
+    int64_t most = 0;
+    uint32_t first = kNowhere;
+    const auto look = [&](uint32_t place) {
+      const Row& row = holders_[place];
+      const int64_t by = lead(row, wanted);
+      if (row.level != wanted.level || row.vgpu == wanted.by || by <= 0 || !wanted.ripe(row)) return;
+      if (by > most || (by == most && place < first)) victim = row.vgpu, most = by, first = place;
+    };
+    if (wanted.urgent) {
+      for (uint32_t i = 0; i < holders_.size(); ++i) look(i);
+      return {victim, most};
+    }
+    turns_.pass(wanted.now_ns);
+    for (const VgpuId v : turns_.over()) look(own_[v].place);
+    return {victim, most};
   }
-  bool somebody_works() const {
-    return std::any_of(holders_.begin(), holders_.end(), [](const Row& row) { return row.level != kIdle; });
+  // When the first may be asked, at their present speeds; at most wake_ns.
+  uint64_t when_ahead(const Wanted& wanted, uint64_t wake_ns) {
+    if (wanted.urgent) return when_ahead(wanted, holders_.end(), wake_ns);
+    for (const VgpuId v : turns_.over()) when_ahead(wanted, holders_[own_[v].place], wake_ns);
+    turns_.going_on([&](VgpuId v, uint64_t end_ns) {
+      if (end_ns < wake_ns) when_ahead(wanted, holders_[own_[v].place], wake_ns);
+      return end_ns < wake_ns;
+    });
+    return wake_ns;
+  }
+  uint64_t when_ahead(const Wanted& wanted, const Row* end, uint64_t wake_ns) const {
+    for (const Row* row = holders_.begin(); row != end; ++row) when_ahead(wanted, *row, wake_ns);
+    return wake_ns;
+  }
+  void when_ahead(const Wanted& wanted, const Row& row, uint64_t& wake_ns) const {
+    if (row.level != wanted.level || row.vgpu == wanted.by) return;
+    const int64_t by = lead(row, wanted);
+    const uint64_t ripe_ns = row.oldest_ns + wanted.turn_ns(row);
+    if (ripe_ns >= wake_ns || (by > 0 && ripe_ns <= wanted.now_ns)) return;
+    const double until = by > 0 ? 0 : std::min(static_cast<double>(1 - by) * row.ns_per_lead, 1e12);
+    wake_ns = std::min(wake_ns, std::max(ripe_ns, wanted.now_ns + static_cast<uint64_t>(until)));
   }
   // What exchange() has to know of a holder, after something of it has changed.
   void write_row(VgpuId v) {
     const Own& o = own_[v];
     Row& row = holders_[o.place];
-    row.level = clock_[v].busy ? static_cast<int32_t>(clock_[v].share.priority) : kIdle;
+    holders_.set_level(row, clock_[v].busy ? static_cast<int32_t>(clock_[v].share.priority) : kIdle);
     row.oldest_ns = oldest(v);
-    row.ahead = ahead_if_taken(v);
-    // What it has beyond its share, rounded up, it has only because nobody else was there.
-    const double owed = owed_sms(v);
-    const bool beyond = static_cast<double>(o.held) > owed + 1;
-    row.turn_ns = least_turn_ns();
-    if (!beyond) row.turn_ns = std::max(row.turn_ns, static_cast<uint64_t>(std::min(owed, 1.0) * static_cast<double>(frame_)));
     row.ns_per_lead = 1 / (static_cast<double>(std::max(o.held + o.leaving, 1u)) * o.per_weight);
+    row.held = o.held;
+    row.per_weight = o.per_weight;
+    row.told_to_sm_ns = o.told_to_sm_ns, row.idle_at_sm_ns = o.idle_at_sm_ns;
+    row.drain = static_cast<int64_t>(o.drain_ns * o.per_weight);
+    turns_.set(v, turn_end(row));
   }
   uint64_t oldest(VgpuId v) const {
     uint64_t ns = kNever;
@@ -463,27 +439,19 @@ class WfqSpatial final : public Policy {
     return ns;
   }
 
-  static constexpr uint64_t kNever = ~0ull;
-  const Config config_;
-  FairClock clock_;
-  const uint32_t sms_;
-  std::vector<Own> own_;
+  std::vector<int64_t> key_;          // of each vGPU, as the heap knows it; never above the true one (see best())
   std::vector<Sm> sm_;
   std::vector<VgpuId> free_;          // scratch of give_free()
   std::vector<uint16_t> taken_;       // scratch of take()
   std::vector<uint32_t> free_sms_;
-  std::vector<Row> holders_;          // with held SMs
+  Rows holders_;                      // with held SMs
+  Turns turns_;                       // of the holders
   uint64_t rows_of_frame_ = 0;        // what their rows were written with
   double rows_of_rate_ = 0;
   std::vector<IndexedHeap<Less>> room_;  // by priority: busy and able to use another SM
   uint32_t unassigned_ = 0;           // SMs that idle ones are leaving, for nobody yet
-  uint64_t frame_ = kFrameNs;         // these two of the level that is looked at
-  double rate_ = 1;
   uint64_t wake_ns_ = 0;
-  double idle_credit_ns_ = 0;
-  uint64_t idle_credit_at_ns_ = 0, idles_since_ns_ = 0;
-  double handover_ns_;
-  double frame_handover_ns_ = handover_ns_;
+  Idling idling_;
 };
 
 }  // namespace

@@ -1,9 +1,12 @@
-// What wfq in space (wfq_spatial.cc) keeps of each vGPU, of each SM and of each holder. Plain data; that file's own.
+// What wfq in space (wfq_spatial.cc) keeps of each vGPU, of each SM and of each holder. That file's own.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "policies/indexed_heap.h"
 #include "policies/policy.h"
 
 namespace sluice::policy::wfq_spatial {
@@ -23,10 +26,9 @@ struct Own {
   uint32_t coming = 0;    // that others were told to leave for it
   uint64_t width = 0;     // SMs that its launches can use together; no limit if no launch was told
   std::vector<Told> launches;
-  uint64_t known = 0;     // predicted rest of the launches told, SM-ns; 0: not known
+  uint64_t told_to_sm_ns = 0;  // what it will have used when the launches told have ended; at most what it has used: not known
   double per_weight = 0;  // virtual time of a SM-ns
-  uint64_t spent = 0;     // used since it turned busy, SM-ns
-  int64_t key = 0;        // as the heap knows it; never above the true one (see best())
+  uint64_t idle_at_sm_ns = 0;  // what it had used when it turned idle last
   uint64_t idle_since_ns = 0, gap_ns = 0;
   double drain_ns = 0;    // from the evict until an SM is left
   uint32_t place = kNowhere;  // in holders_
@@ -39,22 +41,157 @@ struct Sm {
   bool leaving = false;
   uint64_t since_ns = 0;  // granted; or told to leave
 };
-// A holder as exchange() looks at it.
+// A holder as an exchange looks at it.
 struct Row {
   VgpuId vgpu = kNoVgpu;
   int32_t level = kIdle;     // its priority, if it is busy
-  int64_t ahead = 0;         // ahead_if_taken()
+  uint32_t held = 0;         // copies of Own, of one that is busy
+  double per_weight = 0;
+  uint64_t told_to_sm_ns = 0, idle_at_sm_ns = 0;
+  int64_t drain = 0;         // virtual time that an SM of it takes to leave
+  int64_t beyond = 0;        // ahead_if_taken() less its virtual time
   uint64_t oldest_ns = 0;    // since when it has the SM that it had longest
   uint64_t turn_ns = 0;      // how long it is to have one
   double ns_per_lead = 0;    // its speed, inverse
 };
-// Orders vGPUs by `key`.
+// An SM is wanted, now.
+struct Wanted {
+  VgpuId by;
+  int32_t level;
+  int64_t key;        // its virtual time with it
+  uint64_t now_ns;
+  bool urgent;        // after the least turn, not only after its holder's
+  uint64_t least_ns;
+  uint64_t turn_ns(const Row& row) const { return urgent ? least_ns : row.turn_ns; }
+  bool ripe(const Row& row) const { return row.oldest_ns + turn_ns(row) <= now_ns; }
+};
+// All holders, in no order; how many of each level.
+class Rows {
+ public:
+  size_t size() const { return rows_.size(); }
+  Row& operator[](size_t place) { return rows_[place]; }
+  const Row* begin() const { return rows_.data(); }
+  const Row* end() const { return rows_.data() + rows_.size(); }
+  // Its place.
+  uint32_t add(VgpuId v) {
+    rows_.push_back({.vgpu = v});
+    ++count_[0];
+    return static_cast<uint32_t>(rows_.size() - 1);
+  }
+  // The last one takes the place.
+  VgpuId drop(uint32_t place) {
+    --count_[static_cast<size_t>(rows_[place].level + 1)];
+    rows_[place] = rows_.back();
+    rows_.pop_back();
+    return place < rows_.size() ? rows_[place].vgpu : kNoVgpu;
+  }
+  void set_level(Row& row, int32_t level) {
+    --count_[static_cast<size_t>(row.level + 1)];
+    ++count_[static_cast<size_t>(level + 1)];
+    row.level = level;
+  }
+  // Whether somebody is idle or of a lower level.
+  bool any_below(uint32_t level) const {
+    for (uint32_t i = 0; i <= level; ++i)
+      if (count_[i]) return true;
+    return false;
+  }
+  bool all_idle() const { return count_[0] == rows_.size(); }
+
+ private:
+  std::vector<Row> rows_;
+  std::array<uint32_t, kPriorityLevels + 1> count_{};
+};
+// When holders have had their turns: those whose is over, and the others, the next to be first. Times never go backwards.
+class Turns {
+ public:
+  void set(VgpuId v, uint64_t end_ns) {
+    if (v >= end_ns_.size()) end_ns_.resize(v + 1), over_at_.resize(v + 1, kNowhere);
+    const bool same = end_ns_[v] == end_ns;
+    end_ns_[v] = end_ns;
+    if (going_on_.contains(v)) {
+      if (!same) going_on_.update(v);
+      return;
+    }
+    if (over_at_[v] != kNowhere) {
+      if (same) return;
+      leave_over(v);
+    }
+    going_on_.push(v);
+  }
+  void remove(VgpuId v) {
+    if (going_on_.contains(v)) going_on_.remove(v);
+    else if (v < over_at_.size() && over_at_[v] != kNowhere) leave_over(v);
+  }
+  // Those of all rows anew: end_ns(row).
+  template <class End>
+  void renew(Rows& rows, End&& end_ns) {
+    for (const VgpuId v : over_) over_at_[v] = kNowhere, going_on_.push(v);
+    over_.clear();
+    for (size_t i = 0; i < rows.size(); ++i) end_ns_[rows[i].vgpu] = end_ns(rows[i]);
+    going_on_.rebuild();
+  }
+  void pass(uint64_t now_ns) {
+    while (!going_on_.empty() && end_ns_[going_on_.top()] <= now_ns) {
+      const VgpuId v = going_on_.top();
+      going_on_.remove(v);
+      over_at_[v] = static_cast<uint32_t>(over_.size());
+      over_.push_back(v);
+    }
+  }
+  const std::vector<VgpuId>& over() const { return over_; }  // in no order
+  // visit(v, when its turn ends); those later than v only if it says so.
+  template <class Visit>
+  void going_on(Visit&& visit) const {
+    going_on_.descend([&](VgpuId v) { return visit(v, end_ns_[v]); });
+  }
+
+ private:
+  struct Sooner {
+    const std::vector<uint64_t>* end_ns;
+    bool operator()(uint32_t a, uint32_t b) const { return (*end_ns)[a] < (*end_ns)[b]; }
+  };
+  void leave_over(VgpuId v) {
+    over_[over_at_[v]] = over_.back();
+    over_at_[over_.back()] = over_at_[v];
+    over_.pop_back();
+    over_at_[v] = kNowhere;
+  }
+  std::vector<uint64_t> end_ns_;
+  std::vector<uint32_t> over_at_;  // in over_
+  std::vector<VgpuId> over_;
+  IndexedHeap<Sooner> going_on_{Sooner{&end_ns_}};
+};
+// Orders vGPUs by key.
 struct Less {
-  const std::vector<Own>* own;
+  const std::vector<int64_t>* key;
   bool operator()(uint32_t a, uint32_t b) const {
-    const int64_t x = (*own)[a].key, y = (*own)[b].key;
+    const int64_t x = (*key)[a], y = (*key)[b];
     return x != y ? x < y : a < b;
   }
+};
+
+// The time in which the whole GPU waits for somebody's next launch. All of that together costs at most kIdleLoss of the time,
+// and so many hand-overs' lengths at once.
+class Idling {
+ public:
+  bool may(uint64_t now_ns, uint64_t for_ns, double handover_ns) {
+    if (since_ns_) return true;
+    credit_ns_ = std::min(credit_ns_ + static_cast<double>(now_ns - credit_at_ns_) * kIdleLoss, kIdleBurst * handover_ns);
+    credit_at_ns_ = now_ns;
+    if (credit_ns_ < static_cast<double>(for_ns)) return false;
+    since_ns_ = now_ns;
+    return true;
+  }
+  void stop(uint64_t now_ns) {
+    if (since_ns_) credit_ns_ -= static_cast<double>(now_ns - since_ns_);
+    since_ns_ = 0;
+  }
+
+ private:
+  static constexpr double kIdleLoss = 0.009, kIdleBurst = 8;
+  double credit_ns_ = 0;
+  uint64_t credit_at_ns_ = 0, since_ns_ = 0;
 };
 
 }  // namespace sluice::policy::wfq_spatial

@@ -47,6 +47,11 @@ class Account {
   void pass(uint64_t now_ns);
 
   void set_busy(VgpuId v, bool busy);
+  // Whether that, if it is a change, changes what is kept of others too: what they held until then must be charged first.
+  bool concerns_others(VgpuId v, bool busy) const {
+    if (busy_count_ == (busy ? 1 : 2)) return true;  // one alone contends with nobody
+    return members_[v].compared && compared_busy_ + (busy ? 1 : 0) == compared_count_;
+  }
   void set_weight(VgpuId v, uint32_t weight);
   void set_holding(VgpuId v, bool holding, uint64_t now_ns);  // at least one SM
   void finish(uint64_t now_ns);

@@ -60,6 +60,7 @@ Outcome Engine::run() {
     handle(e);
   }
   report_usage();
+  charge();
   account_.finish(now_ns_);
   for (uint32_t p = 0; p < programs_.size(); ++p) {
     settle(programs_[p].head);
@@ -106,15 +107,19 @@ void Engine::advance(uint64_t time_ns) {
 }
 
 void Engine::charge() {
-  const uint64_t dt = now_ns_ - charged_ns_;
-  if (dt == 0) return;
-  charged_ns_ = now_ns_;
-  for (const VgpuId v : holders_) charge_one(vgpus_[v], v, dt);
+  for (Holder& h : holders_) charge(h);
 }
 
 void Engine::set_busy(VgpuId v, bool busy) {
-  charge();
-  if (account_.busy(v) != busy) busy_whole_sms_ += busy ? vgpus_[v].whole_sms : -vgpus_[v].whole_sms;
+  if (account_.busy(v) == busy) return;
+  if (account_.concerns_others(v, busy)) charge();
+  if (const uint32_t place = vgpus_[v].place; place != kNowhere) {
+    Holder& h = holders_[place];
+    charge(h);
+    count_use(h);
+    h.charged_sms = busy ? h.sms : 0;
+    busy_whole_sms_ += busy ? h.sms : -uint64_t{h.sms};
+  }
   account_.set_busy(v, busy);
 }
 
@@ -129,22 +134,28 @@ void Engine::report_usage() {
     policy_.on_usage(now_ns_, h.vgpu, {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = tasks_done(l)});
     l.used_sm_ns = 0;
   }
-  const uint64_t dt = now_ns_ - charged_ns_;
-  charged_ns_ = now_ns_;
-  for (const VgpuId id : holders_) {
-    VgpuState& v = vgpus_[id];
-    if (!charge_one(v, id, dt)) continue;
-    Usage usage{.sm_ns = v.used_sm_ns};
-    for (uint32_t p : v.heads) {
-      Head& l = programs_[p].head;
-      if (l.holds || !l.speed) continue;
-      settle(l);
-      usage.launch = l.info.id;
-      usage.tasks_done = tasks_done(l);
-      break;
-    }
-    policy_.on_usage(now_ns_, id, usage);
-    v.used_sm_ns = 0;
+  reports_.resize(holders_.size());
+  size_t n = 0;
+  for (Holder& h : holders_) {
+    count_use(h);
+    if (!h.used_sm_ns) continue;
+    reports_[n++] = {.vgpu = h.vgpu, .usage = {.sm_ns = h.used_sm_ns}};
+    h.used_sm_ns = 0;
+  }
+  if (policy_reads_tasks_)
+    for (size_t i = 0; i < n; ++i) tell_tasks(reports_[i]);
+  if (n) policy_.on_usages(now_ns_, {reports_.data(), n});
+}
+
+// Of the first launch that works on SMs held for the whole vGPU.
+void Engine::tell_tasks(VgpuUsage& report) {
+  for (const uint32_t p : vgpus_[report.vgpu].heads) {
+    Head& l = programs_[p].head;
+    if (l.holds || !l.speed) continue;
+    settle(l);
+    report.usage.launch = l.info.id;
+    report.usage.tasks_done = tasks_done(l);
+    return;
   }
 }
 

@@ -198,19 +198,23 @@ uint32_t Engine::new_hold() {
 }
 
 void Engine::count_whole(VgpuId v, int64_t sms) {
-  charge();
   VgpuState& g = vgpus_[v];
-  g.whole_sms += static_cast<uint64_t>(sms);
-  if (account_.busy(v)) busy_whole_sms_ += static_cast<uint64_t>(sms);
-  if ((g.whole_sms > 0) == (g.place != kNowhere)) return;
-  if (g.whole_sms > 0) {
+  if (g.place == kNowhere) {
     g.place = static_cast<uint32_t>(holders_.size());
-    holders_.push_back(v);
-    return;
+    holders_.push_back({.vgpu = v, .sms = 0, .charged_sms = 0, .used_sm_ns = g.used_sm_ns, .used_to_ns = now_ns_,
+                        .charged_to_ns = now_ns_});
   }
+  Holder& h = holders_[g.place];
+  charge(h);
+  count_use(h);
+  h.sms = static_cast<uint32_t>(h.sms + sms);
+  if (account_.busy(v)) h.charged_sms = h.sms, busy_whole_sms_ += static_cast<uint64_t>(sms);
+  if (h.sms > 0) return;
   // What it used until now is reported before it is no longer looked at (release() did so).
-  holders_[g.place] = holders_.back();
-  vgpus_[holders_.back()].place = g.place;
+  g.used_sm_ns = h.used_sm_ns;
+  const uint32_t place = g.place;
+  holders_[place] = holders_.back();
+  vgpus_[holders_.back().vgpu].place = place;
   holders_.pop_back();
   g.place = kNowhere;
 }

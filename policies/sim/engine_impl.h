@@ -105,13 +105,21 @@ class Engine {
   struct VgpuState {
     VgpuShare share;
     std::vector<uint32_t> holds;
-    uint64_t whole_sms = 0;            // held for the whole vGPU
     uint32_t place = kNowhere;         // in holders_
     std::vector<uint32_t> heads;       // programs, in the order in which they are to run
     uint32_t next_change = 0;
-    uint64_t used_sm_ns = 0;           // by holds for the whole vGPU, since the last report
+    uint64_t used_sm_ns = 0;           // not reported yet when it ceased to be in holders_
     uint64_t slice_ns = 0;             // proportional
     bool slice_set = false;
+  };
+  // A vGPU with holds for it as a whole. All of them are looked at before each event, so what that takes stands together.
+  struct Holder {
+    VgpuId vgpu;
+    uint32_t sms;                      // of those holds
+    uint32_t charged_sms;              // the same if it has work, otherwise 0
+    uint64_t used_sm_ns;               // since the last report, up to ...
+    uint64_t used_to_ns;
+    uint64_t charged_to_ns;            // its account has what it held up to here
   };
   static constexpr uint32_t kNone = 0xffffffffu;
 
@@ -122,14 +130,17 @@ class Engine {
   void advance(uint64_t time_ns);
   void handle(const Event& e);
   void report_usage();
-  // Time since the last call is charged to those who hold SMs as a whole, one by one: before anything that this rests on
-  // changes, not at each event.
+  void tell_tasks(VgpuUsage& report);
+  // What those who hold SMs as a whole have held is put on their accounts before anything changes that this rests on, not
+  // at each event: of all of them, or of one whose SMs or work change.
   void charge();
-  uint64_t charge_one(VgpuState& v, VgpuId id, uint64_t dt) {
-    if (!account_.busy(id)) return v.used_sm_ns;
-    const uint64_t held = dt * v.whole_sms;
-    account_.charge(id, held);
-    return v.used_sm_ns += held;
+  void charge(Holder& h) {
+    account_.charge(h.vgpu, (now_ns_ - h.charged_to_ns) * h.charged_sms);
+    h.charged_to_ns = now_ns_;
+  }
+  void count_use(Holder& h) {
+    h.used_sm_ns += (now_ns_ - h.used_to_ns) * h.charged_sms;
+    h.used_to_ns = now_ns_;
   }
   void set_busy(VgpuId v, bool busy);
   template <class F>
@@ -195,7 +206,7 @@ class Engine {
   Random random_;
   std::priority_queue<Event> events_;
   Actions actions_;
-  uint64_t reported_ns_ = 0, charged_ns_ = 0;  // usage up to here has been reported, or charged
+  uint64_t reported_ns_ = 0;                   // usage up to here has been reported
   uint64_t busy_whole_sms_ = 0;                // held as a whole by vGPUs with work
   uint64_t order_ = 0, now_ns_ = 0, wake_version_ = 0, launches_ = 0;
   std::vector<ProgramState> programs_;
@@ -204,7 +215,9 @@ class Engine {
   std::vector<Hold> holds_;
   std::vector<uint32_t> free_holds_;
   // Who is charged as time passes: vGPUs by what they hold as a whole, and holds for one launch.
-  std::vector<VgpuId> holders_;
+  std::vector<Holder> holders_;
+  std::vector<VgpuUsage> reports_;     // scratch of report_usage()
+  const bool policy_reads_tasks_ = policy_.reads_tasks();
   std::vector<uint32_t> launch_holds_;
   std::vector<bool> sm_held_;
   uint64_t handover_since_ns_ = 0;     // an eviction's begin whose SMs wait for the next Run; 0: none
