@@ -85,7 +85,7 @@ struct Machine {
 
 struct Config {
   Machine machine;
-  // The defaults of the next five are those of sluiced's configuration, too.
+  // The defaults of the next six are those of sluiced's configuration, too.
   uint64_t min_quantum_ns = 1'000'000;   // a holder is not displaced by an equal before this (wfq: but by
                                          // launches known to be short, and at the end of a turn that is shorter); smaller: less latency, more
                                          // hand-overs than handover_loss allows where their cost is not
@@ -97,6 +97,9 @@ struct Config {
                                             // this; the quantum shrinks towards it with their number
   uint64_t short_gap_ns = 20'000'000;    // a vGPU that is busy again within this keeps what it was owed
                                          // (at most one quantum); 0: any gap forfeits it
+  double max_lead_turns = 2;             // wfq on time slices: for the sake of those that wait after each launch, one
+                                         // whose kernel no gate stops is put ahead by so many turns of its own at most;
+                                         // 0: nobody is, and those have one turn in a round
   // What the policies of the papers are configured by; 0: the policy's own default, its paper's.
   uint64_t quantum_ns = 0;               // rr, frs (least quantum), dprr (slice per priority step)
   uint64_t epoch_ns = 0;                 // cfs, ffs (least epoch)

@@ -15,10 +15,14 @@
 //     That is LoGA's and NEON's disengaged fair queuing, with weights and turn by turn. Leads add up to nothing, so somebody is
 //     never gated (work conservation). A lead is looked at for where in its round the vGPU is: who had its turn just now is ahead
 //     by half of one and is left alone.
-//   - Who waits after its launches and is owed something is served as soon as it is back: the rest are gated together where it is
-//     owed more than half a round, or than it will use until it waits again, if that is less than its part of a round (a turn in each round
-//     would not be its share). They are compared with each other, without it: it may be owed for long, and they would all be
-//     ahead. What it is owed over a gap is two mean slices at most.
+//   - Who waits after its launches and uses less until then than its part of a round would not have its share by a turn in each. While such a
+//     one is owed half of what it uses, the others have their turns *one by one*, who is furthest behind first (by the virtual time of the
+//     turn's middle, as in WF2Q and EEVDF), and it has one between any two of theirs. Who began a turn ends it, so their order is that of
+//     their virtual times and not the hardware's, which begins anew behind whoever has come. They are compared with each other, without
+//     it: it may be owed for long, and they would all be ahead. What it is owed over a gap is two mean slices at most.
+//   - A kernel that no gate stops has the shortest slice each time that the hardware comes round, and comes round more often then. It is put ahead by max_lead_turns of
+//     its turns at most (0: nobody is, and those that wait have a turn in each round); after that the others' turns are so many at once that
+//     it falls back. And a round is so long that the shortest slice is not more than its share, if that is not very long.
 //   - Bound where others come, pause or are gated, and over other windows than a second: T / round turns of each, one more or less: |got / owed - 1| <= (slice + switch) / owed in T, that
 //     is n * handover / (handover_loss * T) for n backlogged vGPUs - 1 % for two with 200 us, 4 % and a second - and
 //     (floor + switch) / owed for those below the floor. Shorter slices would cost more than handover_loss.
@@ -72,7 +76,7 @@ class WfqSlices final : public Policy {
     const bool was_pausing = pausing_;
     end_pause(now_ns);
     // Whether its coming may change what the others get before the next round does: then all are looked at.
-    if (busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns || comes_first(now_ns, v) ||
+    if (busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns || (!one_by_one_ && comes_between(now_ns, v)) ||
         clock_[v].share.priority != top_priority_)
       return tick(now_ns, out);
     set(v, own_[v].gated ? 0 : slice_for(v, 0), out);
@@ -103,9 +107,11 @@ class WfqSlices final : public Policy {
 
   void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
     clock_.charge(v, usage.sm_ns);
+    const double used_ns = static_cast<double>(usage.sm_ns) / std::max(config_.machine.sm_count, 1u);
     own_[v].used_at_ns = now_ns;
-    own_[v].used_ns += static_cast<double>(usage.sm_ns) / std::max(config_.machine.sm_count, 1u);
-    if (own_[v].gated && now_ns > own_[v].gated_at_ns + ceiling_ns()) own_[v].rides_until_ns = now_ns + kRidesNs;
+    own_[v].left_ns -= used_ns;
+    own_[v].used_ns += used_ns;
+    if (own_[v].gated && now_ns > own_[v].gated_at_ns + kBegunNs) own_[v].rides_until_ns = now_ns + kRidesNs;
   }
   bool reads_tasks() const override { return false; }
   void on_left(uint64_t, VgpuId, LeftReason, Actions&) override {}
@@ -135,16 +141,20 @@ class WfqSlices final : public Policy {
     uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
     uint64_t wanted_ns = 0;   // in the round that begins
     uint64_t waited_ns = 0;   // when it turned idle last; 0: never
+    double left_ns = 0;       // of the turn that it has been given while they have them one by one
+    double order = 0;
     double used_ns = 0, burst_ns = 0;  // since it turned busy; what it has used until it turned idle, a mean
     uint64_t gated_at_ns = 0;     // when that changed last
     uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
   };
   static constexpr uint64_t kUnset = ~0ull;
   static constexpr double kLongestRoundNs = 1e9;
-  static constexpr uint64_t kWaitsNs = 100'000'000, kRidesNs = 1'000'000'000;
+  static constexpr uint64_t kWaitsNs = 100'000'000;
+  // Who uses the GPU so long after it was gated has a kernel that no gate stops; its next may be one, too.
+  static constexpr uint64_t kBegunNs = 30'000'000, kRidesNs = 10'000'000'000;
   // Fitted where one more or less of them matters: few would grow much, of many each is little.
   static constexpr double kWindowNs = 1e9, kFewRounds = 3, kManyRounds = 150;
-  static constexpr double kLongestForAllNs = 60e6, kSpare = 1.1;
+  static constexpr double kLongestForAllNs = 60e6, kLongestForRidersNs = 150e6, kSpare = 1.1;
 
   uint64_t floor_ns() const { return std::max<uint64_t>(config_.machine.slice_floor_ns, 1); }
   uint64_t ceiling_ns() const { return std::max(config_.machine.slice_ceiling_ns, floor_ns()); }
@@ -153,12 +163,13 @@ class WfqSlices final : public Policy {
     return std::clamp(static_cast<uint64_t>(paid), floor_ns(),
                       std::max(config_.max_quantum_ns, floor_ns()));
   }
-  // How long a round is, switches included. Long enough that the lightest has a turn in each, if that is not long; and
-  // a whole number of rounds in kWindowNs.
-  double round_of(double busy, double weights, double lightest) const {
+  // How long a round is, switches included. Long enough that the lightest has a turn in each, if that is not long, and that those that no
+  // gate stops, and that are ahead, have no more than their share; and a whole number of rounds in kWindowNs.
+  double round_of(double busy, double weights, double lightest, double for_riders) const {
     double round = busy * (static_cast<double>(mean_slice_ns()) + handover_ns_);
     const double for_all = (static_cast<double>(floor_ns()) + handover_ns_) * weights / lightest;
     if (for_all > round && for_all <= kLongestForAllNs) round = kSpare * for_all;
+    if (for_riders > round && for_riders <= kLongestForRidersNs) round = for_riders;
     const double rounds = std::floor(kWindowNs / round);
     return rounds >= kFewRounds && rounds <= kManyRounds ? kWindowNs / rounds : round;
   }
@@ -178,17 +189,18 @@ class WfqSlices final : public Policy {
     return lead_ns + turn - quantum > (own_[v].gated && !below_floor ? -0.5 : 0.5) * turn;
   }
 
-  // It has turned idle lately and is owed something.
-  bool waits(uint64_t now_ns, VgpuId v) const { return own_[v].waited_ns != 0 && now_ns - own_[v].waited_ns < kWaitsNs; }
-  bool needy(uint64_t now_ns, VgpuId v) const { return waits(now_ns, v) && clock_.lead_sm_ns(v) < 0; }
-
-  // What it will use until it waits again leaves it owed, so that it is not ahead of anybody if it is served at once; and is less than
-  // it is owed of a round, so that a turn in each would not be its share. Nor is it so short that the others would stop for next to nothing.
-  bool comes_first(uint64_t now_ns, VgpuId v) const {
-    const double lead_ns = static_cast<double>(clock_.lead_sm_ns(v)) / std::max(config_.machine.sm_count, 1u);
+  double lead_of(VgpuId v) const { return static_cast<double>(clock_.lead_sm_ns(v)) / std::max(config_.machine.sm_count, 1u); }
+  double shortest_turn_ns() const { return static_cast<double>(floor_ns()) + handover_ns_; }
+  // v has turned idle lately, and will have used less when it does so again than its part of a round: a turn in each is not its share. Nor
+  // is that so short that the others would stop for next to nothing.
+  bool pauses(uint64_t now_ns, VgpuId v) const {
     const double least_ns = std::max(2 * handover_ns_, static_cast<double>(floor_ns()) / 2);
-    return needy(now_ns, v) && own_[v].burst_ns >= least_ns && own_[v].burst_ns < quantum_ns(v) && lead_ns + own_[v].burst_ns < 0;
+    return own_[v].waited_ns != 0 && now_ns - own_[v].waited_ns < kWaitsNs && own_[v].burst_ns >= least_ns &&
+           own_[v].burst_ns < quantum_ns(v);
   }
+  bool comes_between(uint64_t now_ns, VgpuId v) const { return pauses(now_ns, v) && lead_of(v) < -own_[v].burst_ns / 2; }
+  // Of those that do not pause: against each other, or all would be ahead where one that pauses is owed something.
+  double lead_among_rest(VgpuId v) const { return lead_of(v) - clock_[v].share.weight / weight_of_rest_ * lead_of_rest_; }
 
   void set(VgpuId v, uint64_t slice_ns, Actions& out) {
     if (own_[v].slice_ns == slice_ns) return;
@@ -212,6 +224,10 @@ class WfqSlices final : public Policy {
   static constexpr double kShorter = 0.75, kLonger = 1.25;
   static constexpr double kIdleLoss = 0.01;   // work conservation is at least what is left
   static constexpr double kPauseBurst = 8;    // hand-overs' lengths
+  // A turn between two of one that waits, by what that one uses: or switches cost more than they bring.
+  static constexpr double kLeastOfBurst = 0.75;
+  static constexpr double kTurnIsOver = 0.2;     // part of it that is not worth a turn of its own
+  static constexpr double kRoundGrows = 4;       // shortest turns that one is ahead for which a round grows
   bool may_pause(uint64_t now_ns) {
     pause_credit_ns_ += static_cast<double>(now_ns - credit_at_ns_) * kIdleLoss;
     pause_credit_ns_ = std::min(pause_credit_ns_, kPauseBurst * handover_ns_);
@@ -235,61 +251,100 @@ class WfqSlices final : public Policy {
       weights += clock_[v].share.weight, ++busy;
       lightest = std::min<double>(lightest, clock_[v].share.weight);
     }
-    per_weight_ns_ = round_of(busy, weights, lightest) / weights;
+    double for_riders = 0;
+    for (const VgpuId v : busy_)
+      if (rides(now_ns, v) && lead_of(v) > kRoundGrows * shortest_turn_ns())
+        for_riders = std::max(for_riders, shortest_turn_ns() * weights / clock_[v].share.weight);
+    const double round = round_of(busy, weights, lightest, kSpare * for_riders);
+    per_weight_ns_ = round / weights;
 
-    const double sms = std::max(config_.machine.sm_count, 1u);
-    // Who waits after its launches and is owed something cannot be given it by slices: the rest are then ahead of V together,
-    // and are compared with each other. (One alone has nobody to be compared with.)
-    double lead_of_rest = 0, weight_of_rest = 0, quanta = 0;
-    size_t needy_count = 0, rest_count = 0;
-    bool some_ride = false, some_first = false;
-    for (const VgpuId v : busy_) {
-      if (clock_[v].share.priority < top_priority_) continue;
-      if (needy(now_ns, v)) {
-        ++needy_count;
-        some_first |= comes_first(now_ns, v);
-        continue;
-      }
-      ++rest_count;
-      some_ride |= now_ns < own_[v].rides_until_ns && clock_.lead_sm_ns(v) > 0;
-      lead_of_rest += static_cast<double>(clock_.lead_sm_ns(v)) / sms;
-      weight_of_rest += clock_[v].share.weight;
-      quanta += quantum_ns(v);
-    }
-    const bool some_needy = needy_count > 0 && rest_count > 1;
-    // Until they have had what they were owed: each change of mind costs a switch.
-    // Nor while a kernel that no gate stops is ahead: with the others gated it would have a turn in each of the shorter rounds.
-    const bool all_wait = lead_of_rest > (rest_waits_ ? 0 : 0.5) * quanta;
-    rest_waits_ = some_needy && !some_ride && (some_first || all_wait);
-    VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
-    double least = 0;
+    // Those between whose turns others come, and how long the others' turns together must be at least between two of theirs.
+    bool some_come_between = false;
+    double bursts_ns = 0, least_turn_ns = shortest_turn_ns();
+    lead_of_rest_ = weight_of_rest_ = 0;
+    rest_.clear();
     for (const VgpuId v : busy_) {
       if (clock_[v].share.priority < top_priority_) {
         gate(now_ns, v, true);
-        continue;
+      } else if (pauses(now_ns, v)) {
+        some_come_between |= comes_between(now_ns, v);
+        bursts_ns += own_[v].burst_ns + handover_ns_;
+        least_turn_ns = std::max(least_turn_ns, kLeastOfBurst * own_[v].burst_ns + handover_ns_);
+      } else {
+        lead_of_rest_ += lead_of(v);
+        weight_of_rest_ += clock_[v].share.weight;
+        rest_.push_back(v);
       }
-      const double all_ns = static_cast<double>(clock_.lead_sm_ns(v)) / sms;
-      const bool rest = some_needy && !needy(now_ns, v);
-      const double lead_ns = rest ? all_ns - clock_[v].share.weight / weight_of_rest * lead_of_rest : all_ns;
+    }
+    double cycle_ns = 0;
+    for (const VgpuId v : rest_)
+      if (rides(now_ns, v) && lead_among_rest(v) > config_.max_lead_turns * quantum_ns(v))
+        cycle_ns = std::max(cycle_ns, shortest_turn_ns() * weights / clock_[v].share.weight);
+    one_by_one_ = some_come_between && config_.max_lead_turns > 0 && rest_.size() > 1 && cycle_ns < round;
+    const double ends_ns = one_by_one_ ? one_by_one(now_ns, cycle_ns - bursts_ns, least_turn_ns) + bursts_ns : all_in_turn(now_ns, round);
+    for (const VgpuId v : busy_) set(v, own_[v].gated ? 0 : own_[v].wanted_ns, out);
+    if (busy_.size() > 1) wake_at(now_ns + static_cast<uint64_t>(std::min(ends_ns, kLongestRoundNs)), out);
+  }
+  bool rides(uint64_t now_ns, VgpuId v) const {
+    return now_ns < own_[v].rides_until_ns && clock_[v].share.priority == top_priority_;
+  }
+
+  // A round by the hardware. Returns how long it takes.
+  double all_in_turn(uint64_t now_ns, double round) {
+    VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
+    double least = 0, ends_ns = 0;
+    for (const VgpuId v : busy_) {
+      if (clock_[v].share.priority < top_priority_) continue;
+      const double lead_ns = pauses(now_ns, v) || rest_.size() < 2 ? lead_of(v) : lead_among_rest(v);
       // Who had its turn just now is ahead by half of it, who waits for it behind: neither is anything to mend.
-      const double gone = std::min(static_cast<double>(now_ns - own_[v].used_at_ns) / (per_weight_ns_ * weights), 1.0);
-      const double off_ns = rest || !needy(now_ns, v) ? std::min(lead_ns, lead_ns - quantum_ns(v) * (0.5 - gone)) : lead_ns;
-      // One that waits after its launches itself has little to make room with.
-      const bool makes_room = rest && rest_waits_ && (all_wait || !waits(now_ns, v));
-      gate(now_ns, v, makes_room || sits_out(v, off_ns));
-      own_[v].wanted_ns = slice_for(v, lead_ns);
-      const double turns = (rest ? lead_ns + lead_of_rest : lead_ns) / clock_[v].share.weight;
+      const double gone = std::min(static_cast<double>(now_ns - own_[v].used_at_ns) / round, 1.0);
+      gate(now_ns, v, sits_out(v, std::min(lead_ns, lead_ns - quantum_ns(v) * (0.5 - gone))));
+      own_[v].left_ns = 0;
+      // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.
+      own_[v].wanted_ns = busy_.size() == 1 ? mean_slice_ns() : slice_for(v, lead_ns);
+      const double turns = lead_ns / clock_[v].share.weight;
       if (last == kNoVgpu || turns < least) last = v, least = turns;
     }
     gate(now_ns, last, false);
+    for (const VgpuId v : busy_)
+      if (!own_[v].gated) ends_ns += static_cast<double>(own_[v].wanted_ns) + handover_ns_;
+    return ends_ns;
+  }
 
-    double round_ns = 0;
+  // The next turn of those that do not pause, or as many as fit into `budget_ns`. Returns how long they take.
+  double one_by_one(uint64_t now_ns, double budget_ns, double least_turn_ns) {
     for (const VgpuId v : busy_) {
-      // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.
-      set(v, own_[v].gated ? 0 : busy_.size() == 1 ? mean_slice_ns() : own_[v].wanted_ns, out);
-      if (!own_[v].gated) round_ns += static_cast<double>(own_[v].slice_ns) + handover_ns_;
+      if (clock_[v].share.priority < top_priority_ || !pauses(now_ns, v)) continue;
+      own_[v].wanted_ns = slice_for(v, lead_of(v));
+      gate(now_ns, v, lead_of(v) > own_[v].burst_ns / 2);
     }
-    if (busy_.size() > 1) wake_at(now_ns + static_cast<uint64_t>(std::min(round_ns, kLongestRoundNs)), out);
+    for (const VgpuId v : rest_) {
+      Own& o = own_[v];
+      const double lead_ns = lead_among_rest(v);
+      o.wanted_ns = slice_for(v, lead_ns + quantum_ns(v) / 2);
+      const double turn = static_cast<double>(o.wanted_ns) + handover_ns_;
+      if (o.gated || o.left_ns < kTurnIsOver * turn) o.left_ns = 0;
+      o.order = (o.left_ns > 0 ? -kLongestRoundNs * kMaxWeight : 0) + (lead_ns + turn / 2) / clock_[v].share.weight;
+    }
+    std::sort(rest_.begin(), rest_.end(), [&](VgpuId a, VgpuId b) {
+      return own_[a].order != own_[b].order ? own_[a].order < own_[b].order : a < b;
+    });
+    double ends_ns = 0;
+    for (const VgpuId v : rest_) {
+      Own& o = own_[v];
+      const bool first = v == rest_.front(), goes_on = o.left_ns > 0;
+      double turn = goes_on ? o.left_ns : static_cast<double>(o.wanted_ns) + handover_ns_;
+      if (first && !goes_on && budget_ns < turn) {  // as short as those that wait want it
+        turn = std::min(turn, std::max(budget_ns, least_turn_ns));
+        o.wanted_ns = static_cast<uint64_t>(turn - handover_ns_);
+      }
+      const bool due = goes_on || lead_among_rest(v) + turn / 2 < quantum_ns(v);
+      const bool opens = first || (due && budget_ns > turn / 2);
+      gate(now_ns, v, !opens);
+      o.left_ns = opens ? turn : 0;
+      if (opens) budget_ns -= turn, ends_ns += turn;
+    }
+    return ends_ns;
   }
 
   const Config config_;
@@ -303,7 +358,9 @@ class WfqSlices final : public Policy {
   uint64_t next_tick_ns_ = 0, wake_ns_ = 0;
   double pause_credit_ns_ = 0;
   uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
-  bool rest_waits_ = false;   // all but those that wait after each launch and are owed something are gated
+  std::vector<VgpuId> rest_;  // those of busy_ that do not pause
+  double lead_of_rest_ = 0, weight_of_rest_ = 0;
+  bool one_by_one_ = false;   // the rest have their turns one by one
   bool pausing_ = false;      // all who are busy are gated, for the sake of one that may be back at once
 };
 

@@ -292,6 +292,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("latency_target_us", c.latency_target_us, 100, 10'000'000);
   r.number("short_gap_us", c.short_gap_us, 0, 10'000'000);
   r.number("handover_loss_percent", c.handover_loss_percent, 1, 50);
+  r.number("max_lead_turns", c.max_lead_turns, 0, 1000);
   r.number("chunk_target_us", c.chunk_target_us, 0, 1'000'000);
   r.path("trace", c.trace);
   r.size("trace_limit", c.trace_limit_bytes, 2ull << 20, 1ull << 40, false);

@@ -65,6 +65,7 @@ struct Config {
   uint32_t latency_target_us = policy::Config{}.latency_target_ns / 1000;
   uint32_t short_gap_us = policy::Config{}.short_gap_ns / 1000;
   uint32_t handover_loss_percent = static_cast<uint32_t>(policy::Config{}.handover_loss * 100 + 0.5);
+  uint32_t max_lead_turns = static_cast<uint32_t>(policy::Config{}.max_lead_turns);
   uint32_t chunk_target_us = 0;   // 0: chunk_target_for()
   std::string trace;              // file to record what the scheduler does; empty: none
   uint64_t trace_limit_bytes = 256ull << 20;

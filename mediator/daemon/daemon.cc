@@ -40,6 +40,7 @@ core::SchedulerConfig scheduler_config(const Config& c, uint32_t sms) {
   s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;
   s.policy_config.short_gap_ns = uint64_t{c.short_gap_us} * 1000;
   s.policy_config.handover_loss = c.handover_loss_percent / 100.0;
+  s.policy_config.max_lead_turns = c.max_lead_turns;
   s.evict_warn_ns = uint64_t{c.evict_warn_ms} * 1'000'000;
   s.evict_end_ns = uint64_t{c.evict_end_ms} * 1'000'000;
   return s;

@@ -259,6 +259,7 @@ void read_config(const json::value& v, Config& c) {
   c.handover_loss = r.number("handover_loss", c.handover_loss, 0, 1);
   c.latency_target_ns = r.time("latency_target_ms", c.latency_target_ns, kMs);
   c.short_gap_ns = r.time("short_gap_ms", c.short_gap_ns, kMs);
+  c.max_lead_turns = r.number("max_lead_turns", c.max_lead_turns, 0, 1000);
   c.quantum_ns = r.time("quantum_ms", c.quantum_ns, kMs);
   c.epoch_ns = r.time("epoch_ms", c.epoch_ns, kMs);
   c.max_overhead = r.number("max_overhead", c.max_overhead, 0, 1);

@@ -236,13 +236,28 @@ TEST(WfqOnTimeSlices, SharesOverAnySecondWithinTurns) {
       const Window& x = o.r.windows[k];
       const double part = o.w.vgpus[x.worst_vgpu].share.weight / o.weights;
       const double turn = std::max(round * part, static_cast<double>(c.machine.slice_floor_ns) + handover);
-      ASSERT_LE(x.worst_error, steady ? 0.003 : 5 * turn / (part * kSecond)) << i << ": " << o.w.vgpus[x.worst_vgpu].name;
+      ASSERT_LE(x.worst_error, steady ? 0.003 : 3.5 * turn / (part * kSecond)) << i << ": " << o.w.vgpus[x.worst_vgpu].name;
     }
-    // Also who pauses, over its own time with work; with 16 a visit to each of the others between two of its own is more than its share.
-    for (size_t v = 0; v < o.w.vgpus.size() && o.w.vgpus.size() <= 8; ++v) {
-      EXPECT_GE(o.r.vgpus[v].got_sm_ns, 0.95 * o.r.vgpus[v].owed_sm_ns) << i << ": " << o.w.vgpus[v].name;
+    // Also who pauses, over its own time with work; with 16 what the others had begun may take longer than its share allows.
+    for (size_t v = 0; v < o.w.vgpus.size(); ++v) {
+      const double least = o.w.vgpus.size() <= 8 ? 0.98 : 0.85;
+      EXPECT_GE(o.r.vgpus[v].got_sm_ns, least * o.r.vgpus[v].owed_sm_ns) << i << ": " << o.w.vgpus[v].name;
     }
   }
+}
+
+// What those that pause get is paid for with the others' seconds, and max_lead_turns says which goes first: with 0 the others (8 vGPUs)
+// are within two turns of their shares over any second, and the one that pauses has less than half of what it is owed.
+TEST(WfqOnTimeSlices, TheOperatorSaysWhoseSecondGoesFirst) {
+  Workload w = find_workload("wfq-slices")->make(8, 1);
+  w.config.max_lead_turns = 0;
+  w.horizon_ns = 20 * kSecond;
+  const auto policy = find_policy("wfq")->make(engine_config(w));
+  const Outcome r = simulate(w, *policy, {.seed = 1});
+  const Metrics m = measure(w, r, std::vector<double>(w.programs.size()));
+  EXPECT_LE(m.share_error_settled, 0.075);
+  EXPECT_LT(m.got_of_owed_min, 0.5);
+  ASSERT_LT(m.share_error_settled, run("wfq-slices", 8, false, 60 * kSecond).worst(&Window::worst_error));
 }
 
 // With sluiced's defaults and hand-overs as short as an H200's (some 10 us to signal, drain and start): 2 to 64 of one weight. A

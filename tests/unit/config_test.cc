@@ -55,6 +55,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->latency_target_us, d.latency_target_us);
   EXPECT_EQ(c->short_gap_us, d.short_gap_us);
   EXPECT_EQ(c->handover_loss_percent, d.handover_loss_percent);
+  EXPECT_EQ(c->max_lead_turns, d.max_lead_turns);
   EXPECT_EQ(c->chunk_target_us, d.chunk_target_us);
   EXPECT_EQ(c->trace, d.trace);
   EXPECT_EQ(c->trace_limit_bytes, d.trace_limit_bytes);
