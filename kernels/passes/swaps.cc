@@ -224,7 +224,8 @@ bool Swaps::only_compared(std::uint32_t load, const std::vector<std::uint32_t>& 
   const auto is_in = [&](const auto& set, const Statement& s, std::size_t k) {
     return set.count(number(s, s.operands[k])) != 0;
   };
-  bool swapped = false;
+  bool swapped = false, asked = false;
+  std::unordered_set<std::uint32_t> failed, passed;  // predicates: whether the swap did
   for (std::size_t before = 0; before != copies.size() + made.size() + got.size();) {
     before = copies.size() + made.size() + got.size();
     for (const Statement* s : loop) {
@@ -245,22 +246,61 @@ bool Swaps::only_compared(std::uint32_t load, const std::vector<std::uint32_t>& 
       // "Did I get through?", which says nothing about the value itself.
       if (base == "setp" && s->operands.size() == 3 &&
           ((is_in(copies, *s, 1) && is_in(got, *s, 2)) ||
-           (is_in(copies, *s, 2) && is_in(got, *s, 1))))
+           (is_in(copies, *s, 2) && is_in(got, *s, 1)))) {
+        if (has_modifier(s->opcode, "ne")) failed.insert(number(*s, s->operands[0]));
+        if (has_modifier(s->opcode, "eq")) passed.insert(number(*s, s->operands[0]));
         continue;
+      }
       bool uses = made.count(number(*s, s->guard)) != 0;
       for (std::size_t k = ptx::effect_of(*s) == ptx::Effect::kNone ? 0 : 1; k < s->operands.size();
            ++k)
         ptx::for_each_register(registers_, s->operands[k], *s,
                                [&](std::uint32_t r) { uses |= made.count(r) != 0; });
       if (!uses) continue;
-      if (base == "bra" || base == "brx" || base == "ret" || base == "exit") return false;
+      asked |= base == "bra";
+      if (base == "brx" || base == "ret" || base == "exit") return false;
       if (base == "st" && !has_modifier(s->opcode, "global")) return false;
       if (ptx::effect_of(*s) == ptx::Effect::kNone) continue;
       ptx::for_each_register(registers_, s->operands[0], *s,
                              [&](std::uint32_t r) { made.insert(r); });
     }
   }
-  return swapped;
+  return swapped && (!asked || repeats_only_where(load, blocks, failed, passed));
+}
+
+bool Swaps::repeats_only_where(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+                               const std::unordered_set<std::uint32_t>& failed,
+                               const std::unordered_set<std::uint32_t>& passed) const {
+  // Each loop is gone through once more for each such load.
+  if (left_ < blocks.size()) return false;
+  left_ -= blocks.size();
+  const std::uint32_t home = cfg_.block_of(load);
+  const std::unordered_set<std::uint32_t> inside(blocks.begin(), blocks.end());
+  std::unordered_set<std::uint32_t> seen;
+  std::vector<std::uint32_t> work{home};
+  while (!work.empty()) {
+    const std::uint32_t b = work.back();
+    work.pop_back();
+    const ptx::Block& block = cfg_.blocks()[b];
+    // Where the swap fails is not followed: past a jump if it passed, to the jump's target if not.
+    bool skip_jump = false, skip_next = false;
+    if (block.terminator != ptx::kNoStatement && block.successors.size() == 2) {
+      const Statement& s = cfg_.function().statements[block.terminator];
+      const std::uint32_t guard = s.guard.empty() ? ptx::RegisterTable::kNone : number(s, s.guard);
+      const bool fails = failed.count(guard) != 0, passes = passed.count(guard) != 0;
+      if (base_opcode(s.opcode) == "bra" && fails != passes) {
+        skip_jump = fails != s.guard_negated;
+        skip_next = !skip_jump;
+      }
+    }
+    for (std::uint32_t next : block.successors) {
+      const bool falls = next == b + 1;
+      if ((falls ? skip_next : skip_jump) || inside.count(next) == 0) continue;
+      if (next == home) return false;
+      if (seen.insert(next).second) work.push_back(next);
+    }
+  }
+  return true;
 }
 
 }  // namespace sluice::passes

@@ -10,6 +10,7 @@
 #include <functional>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "kernels/passes/places.h"
@@ -27,8 +28,8 @@ class Swaps {
   // that cannot be told.
   bool takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads only ever is what a compare-and-swap of the same place in
-  // the loop compares with, or makes its new value of: who fails, fails because another one got
-  // through. No where that cannot be told.
+  // the loop compares with, or makes its new value of, or that it is read again only where that
+  // swap has failed: who fails, fails because another one got through. No where that cannot be told.
   bool only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads is only ever asked whether it is the block's own number
   // (`is_index`), and the block passes the turn on to a higher one behind the loop: serial split-K
@@ -39,6 +40,10 @@ class Swaps {
   bool changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
 
  private:
+  // Whether the loop comes back to `load` only where a swap has failed; by predicates that say so.
+  bool repeats_only_where(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+                          const std::unordered_set<std::uint32_t>& failed,
+                          const std::unordered_set<std::uint32_t>& passed) const;
   // Whether something is done with the value that a swap has found.
   bool looks_at(const ptx::Statement& swap) const;
   // Whether `what` is true of a statement that can run behind `statement`.

@@ -91,6 +91,17 @@ TEST(PtxWaits, TokensThatAreHandedOn) {
                  "N: add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, %r0; @%p2 bra R;"), "waits");
 }
 
+// What is on top of a stack may be asked, as long as only a swap that fails reads it again.
+TEST(PtxWaits, RetriesThatMayGiveUp) {
+  const std::string swap = "add.u32 %r5, %r4, 1; atom.global.cas.b32 %r6, [%rd0], %r4, %r5;";
+  const std::string look = "L: ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p0, %r4, 0;";
+  EXPECT_EQ(tier(look + "@%p0 bra E;" + swap + "setp.ne.u32 %p1, %r6, %r4; @%p1 bra L; E:"), "plain");
+  EXPECT_EQ(tier(look + "@%p0 bra E;" + swap + "setp.eq.u32 %p1, %r6, %r4; @!%p1 bra L; E:"), "plain");
+  EXPECT_EQ(tier(look + "@%p0 bra L;" + swap + "setp.ne.u32 %p1, %r6, %r4; @%p1 bra L; E:"), "waits");
+  // Again where it has passed: until it is empty.
+  EXPECT_EQ(tier(look + "@%p0 bra E;" + swap + "setp.eq.u32 %p1, %r6, %r4; @%p1 bra L; E:"), "waits");
+}
+
 TEST(PtxWaits, CountersThatStandStill) {
   const std::string count = "L: atom.global.add.u32 %r4, [%rd0], 1; setp.ge.u32 %p0, %r4, %r0; @%p0 bra E;";
   EXPECT_EQ(tier(count + "st.global.u32 [%rd1], %r4; bra L; E:"), "plain");
