@@ -133,8 +133,8 @@ CUresult cuGetErrorString(CUresult error, const char** str) {
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   if (table != nullptr) *table = nullptr;
   return static_cast<CUresult>(not_supported(
-      "cuGetExportTable", "NVIDIA's runtime library (libcudart) needs private tables of NVIDIA's driver; programs for "
-                          "the driver API run"));
+      "cuGetExportTable", "what needs private tables of NVIDIA's driver, as its runtime library (libcudart) does, does "
+                          "not run; programs for the driver API do"));
 }
 
 CUresult cuProfilerStart() { return enter_context().status; }

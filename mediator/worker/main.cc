@@ -139,7 +139,10 @@ int main() {
   parts->printed = *std::move(printed);
   if (auto r = load(*parts); !r) return fail("driver", r.error());
   const bool nvidia = parts->start.nvidia != 0;
-  static Session session(std::move(*parts));
+  SessionLimits limits;
+  // For tests: a minute is long.
+  if (const char* ms = std::getenv("SLUICE_WORKER_ORPHAN_MS")) limits.orphan_ms = std::strtoull(ms, nullptr, 10);
+  static Session session(std::move(*parts), limits);
   // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the filter
   // is what a failure comes from.
   const char* sandbox = std::getenv("SLUICE_WORKER_SANDBOX");

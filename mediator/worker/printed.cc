@@ -40,7 +40,8 @@ void Printed::start() {
   std::thread([buffer = buffer_] {
     for (;;) {
       pollfd wait{buffer->pipe.get(), POLLIN, 0};
-      if (::poll(&wait, 1, -1) != 1 || (wait.revents & POLLIN) == 0) continue;
+      if (::poll(&wait, 1, -1) != 1) continue;
+      if ((wait.revents & POLLIN) == 0) return;  // nobody has the other end any more
       std::lock_guard lock(buffer->mutex);
       buffer->drain();
     }

@@ -62,6 +62,9 @@ struct SessionLimits {
   size_t parked_calls = 4096;            // that wait for streams, leases or extents; more end it
   uint64_t module_bytes = 256ull << 20;  // of one module's text
   uint32_t contexts = 8;                 // each costs hundreds of MB on a real GPU
+  // Without sluiced nobody says that the program has ended. One that asks for nothing for so long, while nothing
+  // of it runs, is taken for ended, and its memory comes free.
+  uint64_t orphan_ms = 60'000;
 };
 
 // What came with Start, mapped.
@@ -234,6 +237,7 @@ class Session {
 
   std::atomic<int> sticky_{0};  // CUresult that every later call returns
   std::atomic<bool> sluiced_gone_{false};
+  std::atomic<uint64_t> records_{0};  // decoded; the decoder's
   std::atomic<bool> decoder_waits_{false};
   // As of the last look: engine_.in_flight(); and whether somebody waits for what will end soon.
   std::atomic<bool> in_flight_{false}, end_is_near_{false};

@@ -25,6 +25,8 @@ constexpr uint64_t kPollWaitedNs = 50'000;  // while somebody waits, or sluiced 
 constexpr uint64_t kPollNs = 200'000;
 // While the gate is closed only to see whether sluiced still lives.
 constexpr uint64_t kPollGateNs = 250'000'000;
+// Without sluiced: how often it is looked whether the program still asks for anything.
+constexpr uint64_t kOrphanLookNs = 500'000'000;
 // Records decoded in a row before ends of launches are looked for, and looks for a record between
 // two looks for ends: an event query costs some 0.1 us, on a real GPU up to 1 us.
 constexpr uint32_t kRecordsPerLook = 16;
@@ -58,6 +60,7 @@ void Session::decoder_loop() {
     }
     switch (submit_.pop(record)) {
       case Pop::kRecord:
+        records_.store(records_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         decode(record.record(), record.body());
         // A program that never pauses must not keep its own launches from being refilled.
         if (n % kRecordsPerLook == 0) {
@@ -241,9 +244,11 @@ void Session::engine_loop() {
   ::prctl(PR_SET_NAME, "sluice-engine");
   ::prctl(PR_SET_TIMERSLACK, 1000);
   uint64_t nap = kPollFirstNs, seen = 0;
+  uint64_t quiet_records = 0, quiet_since_ns = 0;  // once sluiced is gone
   bool gate_moved = false;
   for (;;) {
     uint64_t sleep = kForever;
+    bool busy = false;
     forwarder_.forward();
     {
       std::lock_guard lock(mutex_);
@@ -262,11 +267,22 @@ void Session::engine_loop() {
         sleep = kPollGateNs;
       }
       seen = progress;
+      busy = engine_.queued() != 0;
+      if (sluiced_gone_) sleep = std::min(sleep, kOrphanLookNs);
       engine_sleep_ns_ = sleep;
       engine_kicked_ = false;
       after_engine();
       if (engine_.queued() < limits_.queued_operations || engine_.waits_for_program())
         wake_decoder();
+    }
+    if (sluiced_gone_) {
+      const uint64_t records = records_.load(std::memory_order_relaxed), now = monotonic_ns();
+      if (busy || records != quiet_records || quiet_since_ns == 0) {
+        quiet_records = records;
+        quiet_since_ns = now;
+      } else if (now - quiet_since_ns > limits_.orphan_ms * 1'000'000) {
+        end(CUDA_ERROR_DEVICE_UNAVAILABLE, "sluiced is gone, and the program asks for nothing");
+      }
     }
     pollfd fds[] = {{p_.fds[wp::kGateFd].get(), POLLIN, 0},
                     {engine_wake_.get(), POLLIN, 0},

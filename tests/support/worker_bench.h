@@ -202,6 +202,7 @@ class WorkerBench {
   }
   void beat() { __atomic_store_n(&host->heartbeat_ns, monotonic_ns(), __ATOMIC_RELAXED); }
   void stop_beating() { beating_ = false; }
+  void hang_up() { ::shutdown(control_.get(), SHUT_RDWR); }
   void end(int code, const char* text) {
     wp::Message m{wp::Type::kEnd};
     m.code = code;

@@ -488,6 +488,17 @@ TEST_F(WorkerProcess, HostFunctionsAndQueries) {
   EXPECT_EQ(query(), CUDA_SUCCESS);
 }
 
+TEST_F(WorkerProcess, WithoutSluicedAQuietProgramIsTakenForEnded) {
+  WorkerBench::Options o;
+  o.environment.push_back("SLUICE_WORKER_ORPHAN_MS=100");
+  start(std::move(o));
+  make_context();
+  b->hang_up();
+  EXPECT_EQ(b->wait_exit(), 0);
+  EXPECT_TRUE(b->ended());
+  EXPECT_NE(std::string(b->slot->reason).find("sluiced is gone"), std::string::npos) << b->slot->reason;
+}
+
 TEST_F(WorkerProcess, EndIsObeyed) {
   start();
   make_context();
