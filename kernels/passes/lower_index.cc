@@ -92,6 +92,9 @@ bool LowerIndex::leads_up(std::string_view operand, const Statement& in) {
         (text.starts_with(kAtomic) || (draws_tickets_ && text.starts_with(kSharedLoad))))
       step = times;
   if (step == 0) return false;
+  // A distance that is loaded may lead either way.
+  for (const auto& [text, times] : sum.parts)
+    if (times < 0 && text.starts_with(kLoad)) return true;
   const auto blocks = static_cast<std::uint64_t>(sum.constant) / static_cast<std::uint64_t>(step);
   if (sum.constant > 0 && sum.constant % step == 0 && blocks <= kLargestStep) return true;
   for (const auto& [text, times] : sum.parts)

@@ -198,9 +198,11 @@ Sum Sums::of_definition(std::uint32_t number, const Statement& s, int depth) {
     }
   }
   if ((effect == ptx::Effect::kPure || effect == ptx::Effect::kLoad) && one_result) {
-    std::string text(effect == ptx::Effect::kPure       ? s.opcode
-                     : has_modifier(s.opcode, "shared") ? std::string_view(kSharedLoad)
-                                                        : std::string_view("ld"));
+    std::string text(s.opcode);
+    if (effect == ptx::Effect::kLoad)
+      text = has_modifier(s.opcode, "shared")  ? kSharedLoad
+             : has_modifier(s.opcode, "param") ? std::string_view("param")
+                                               : kLoad.substr(0, 2);
     for (std::size_t k = 1; k < count && text.size() <= kLongestPart; ++k)
       text += (k == 1 ? '(' : ',') + text_of(operand(k));
     return part(text + ')');

@@ -20,8 +20,9 @@
 
 namespace sluice::passes {
 
-// What parts begin with that are the result of an atomic, or a load from shared memory.
-inline constexpr std::string_view kAtomic = "atom%", kSharedLoad = "ld.shared";
+// What parts begin with that are the result of an atomic, a load from shared memory, or any other
+// load but one of a parameter.
+inline constexpr std::string_view kAtomic = "atom%", kSharedLoad = "ld.shared", kLoad = "ld(";
 
 // parts' factors by their text, and a constant; modulo 2^64.
 struct Sum {

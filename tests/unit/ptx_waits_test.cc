@@ -41,6 +41,9 @@ TEST(PtxWaits, NeighboursThatAreNotLower) {
   const std::string look = "setp.eq.u32 %p0, %r4, 0; @%p0 bra L;";
   EXPECT_EQ(tier(from_first + "L: ld.volatile.global.u32 %r4, [%rd3+4];" + look), "waits");
   EXPECT_EQ(tier(from_first + "L: ld.volatile.global.u32 %r4, [%rd3+-4];" + look), "in-order");
+  // A distance from a table may be negative; one that is a parameter is taken for a row's length.
+  EXPECT_EQ(tier("ld.global.u32 %r5, [%rd1]; sub.s32 %r3, %r1, %r5;" + kPoll), "waits");
+  EXPECT_EQ(tier("sub.s32 %r3, %r1, %r0;" + kPoll), "in-order");
   // Two threads, one for each neighbour.
   EXPECT_EQ(tier("shl.b32 %r5, %r2, 1; add.s32 %r6, %r1, %r5; add.s32 %r3, %r6, -1;" + kPoll), "waits");
   // A row of flags for each block, one for each thread.
