@@ -15,7 +15,7 @@ using ptx::StatementKind;
 namespace {
 
 constexpr int kMostSteps = 8;  // from a step back to %nctaid
-constexpr std::size_t kMostRegisters = 64;  // that a loop's counter is looked for in
+constexpr std::size_t kMostOfCounter = 64;  // that a loop's counter is looked for in
 
 class Steps {
  public:
@@ -56,7 +56,7 @@ class Steps {
           if (operand.starts_with("%tid") || operand.starts_with("%laneid")) return true;
           if (operand.front() != '%' || std::find(seen.begin(), seen.end(), operand) != seen.end())
             continue;
-          if (seen.size() == kMostRegisters) return true;
+          if (seen.size() == kMostOfCounter) return true;
           seen.push_back(operand);
         }
       }
