@@ -179,7 +179,8 @@ bool works(const Registration& row, const Workload& w) {
 // One simulation of w under each of `rows`, with what they are compared with.
 sluice::Result<std::vector<Metrics>> one_run(const Workload& w, const std::vector<const Registration*>& rows,
                                              const Registration& baseline, uint64_t seed,
-                                             std::vector<DurationModel>& models) {
+                                             std::vector<DurationModel>& models,
+                                             const std::function<void(std::string_view)>& begins) {
   if (const std::string wrong = check_workload(w); !wrong.empty())
     return Error{0, "workload '" + w.name + "': " + wrong};
   for (const Registration* row : rows)
@@ -210,6 +211,7 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w, const std::vecto
     if (compared && row == &baseline && models.empty()) {
       m = base;
     } else {
+      begins(row->name);
       const Outcome r = under(*row, models.empty() ? nullptr : &models[i]);
       m = measure(w, r, alone);
       if (high >= 0) mine = turnaround_ns(r, static_cast<uint32_t>(high));
@@ -227,7 +229,7 @@ template <class Make>
 sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&& make,
                                                   const std::vector<std::string>& policies, uint64_t seed,
                                                   uint32_t runs, std::string_view baseline, uint64_t max_events,
-                                                  bool by_program, DurationModel* model) {
+                                                  bool by_program, DurationModel* model, const Progress& progress) {
   std::vector<const Registration*> rows;
   for (const std::string& policy : policies) {
     auto row = registered(policy);
@@ -242,7 +244,9 @@ sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&
   for (uint32_t i = 0; i < runs; ++i) {
     Workload w = make(i);
     if (max_events) w.max_events = max_events;
-    auto metrics = one_run(w, rows, **base, seed + i, models);
+    auto metrics = one_run(w, rows, **base, seed + i, models, [&](std::string_view policy) {
+      if (progress) progress(i, runs, policy);
+    });
     if (!metrics) return metrics.error();
     for (size_t j = 0; j < rows.size(); ++j) reports[j].runs.push_back(std::move((*metrics)[j]));
   }
@@ -265,21 +269,23 @@ sluice::Result<Report> only(sluice::Result<std::vector<Report>> reports) {
 
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
                                                  const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs, uint64_t max_events, DurationModel* model) {
+                                                 uint32_t runs, uint64_t max_events, DurationModel* model,
+                                                 const Progress& progress) {
   const auto make = [&](uint32_t i) {
     Workload w = row.make(i, seed);
     if (w.name.empty()) w.name = row.name;
     return w;
   };
   return evaluate_runs(std::string(row.name), make, policies, seed, runs ? runs : row.runs, row.baseline,
-                       max_events, row.by_program, model);
+                       max_events, row.by_program, model, progress);
 }
 
 sluice::Result<std::vector<Report>> evaluate_all(const Workload& w, const std::vector<std::string>& policies,
                                                  uint64_t seed, uint32_t runs, std::string_view baseline,
-                                                 uint64_t max_events, DurationModel* model) {
+                                                 uint64_t max_events, DurationModel* model,
+                                                 const Progress& progress) {
   return evaluate_runs(w.name, [&](uint32_t) { return w; }, policies, seed, std::max(runs, 1u), baseline,
-                       max_events, /*by_program=*/false, model);
+                       max_events, /*by_program=*/false, model, progress);
 }
 
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,14 +73,17 @@ sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy,
 // Several policies on the same runs; what they share (the programs alone, the baseline) is simulated once.
 // In the order of `policies`. `max_events`: instead of the workload's; 0: that one. `model`: what is known of kernels'
 // durations beforehand, for each policy (but the baseline) alike; each learns on from run to run, and what was learnt under the
-// first comes back in it. The caller's; null: each run begins knowing nothing.
+// first comes back in it. The caller's; null: each run begins knowing nothing. `progress`: called before each simulation under a policy.
+using Progress = std::function<void(uint32_t run, uint32_t runs, std::string_view policy)>;  // run: 0 .. runs - 1
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
                                                  const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs = 0, uint64_t max_events = 0, DurationModel* model = nullptr);
+                                                 uint32_t runs = 0, uint64_t max_events = 0, DurationModel* model = nullptr,
+                                                 const Progress& progress = {});
 sluice::Result<std::vector<Report>> evaluate_all(const Workload& w,
                                                  const std::vector<std::string>& policies, uint64_t seed,
                                                  uint32_t runs = 1, std::string_view baseline = "fcfs",
-                                                 uint64_t max_events = 0, DurationModel* model = nullptr);
+                                                 uint64_t max_events = 0, DurationModel* model = nullptr,
+                                                 const Progress& progress = {});
 // The same for one workload (from a file).
 sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 1, std::string_view baseline = "fcfs");

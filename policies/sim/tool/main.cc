@@ -1,5 +1,7 @@
 // sluice-sim: policies in virtual time. Reads the command line and files, prints reports. No privileges, no
 // network; everything it knows is in the library beside it.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <boost/json/array.hpp>
@@ -276,8 +278,17 @@ int main(int argc, char** argv) {
     if (auto read = read_model(model_file, model); !read) return fail(read.error());
   }
   auto* const kept = model_file.empty() ? nullptr : &model;
-  auto reports = chosen->row ? evaluate_all(*chosen->row, policies, seed, runs, max_events, kept)
-                             : evaluate_all(first, policies, seed, runs, chosen->file.baseline, max_events, kept);
+  // For people who wait; a file or a program that reads standard error is told nothing.
+  bool told = false;
+  Progress progress;
+  if (::isatty(STDERR_FILENO))
+    progress = [&](uint32_t run, uint32_t of, std::string_view policy) {
+      told = true;
+      fmt::print(stderr, "\rrun {} of {}: {}\x1b[K", run + 1, of, policy);
+    };
+  auto reports = chosen->row ? evaluate_all(*chosen->row, policies, seed, runs, max_events, kept, progress)
+                             : evaluate_all(first, policies, seed, runs, chosen->file.baseline, max_events, kept, progress);
+  if (told) fmt::print(stderr, "\r\x1b[K");
   if (!reports) return fail(reports.error());
   if (kept && !write_file(model_file, model.save())) return 1;
   if (json_output) {
