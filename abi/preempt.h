@@ -23,8 +23,9 @@
  * blocks run one task each (kernels/passes/admission.h); the launcher chooses. */
 #define SLUICE_ONE_TASK_SUFFIX "__sluice_once"
 /* A third one, with the original's shared memory: the original's blocks, which the launcher starts in
- * *windows* of the grid (kernels/passes/window.cc). */
+ * *windows* of the grid (kernels/passes/window.cc). And the same once more for windows whose blocks look. */
 #define SLUICE_WINDOW_SUFFIX "__sluice_window"
+#define SLUICE_LOOK_SUFFIX "__sluice_look"
 #define SLUICE_PREEMPT_PARAMS_BYTES 128
 #define SLUICE_PREEMPT_PARAMS_ALIGN 8
 /* Shared memory that a clone has on top of the original: two broadcast slots of 16 bytes and its
@@ -124,8 +125,8 @@ struct sluice_window_params {
   uint32_t generation;
   uint32_t first_x, first_y, first_z; /* what is added to the hardware's index of a block */
   uint32_t mark_z;
-  uint32_t looks;      /* 0: blocks only run; 1: each looks whether `pred` is done and whether it is at the mark, which
-                          costs it some 60 ns. Of those queued before it is known that `pred` was done, and, where
+  uint32_t looks;      /* For the launcher, which takes one of two clones by it. 0: blocks only run; 1: each looks whether
+                          `pred` is done and whether it is at the mark, which costs it some 60 ns. Of those queued before it is known that `pred` was done, and, where
                           the launch is timed, of the first window of a physical launch and the last one of all */
   uint32_t reserved[12];
 };

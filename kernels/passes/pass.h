@@ -43,7 +43,7 @@ enum class SlotPlace {
 };
 inline constexpr std::uint32_t kSlotBytes = SLUICE_PREEMPT_SHARED_BYTES;
 
-enum class Form { kNone, kResumable, kLoop, kOneTask, kWindow };
+enum class Form { kNone, kResumable, kLoop, kOneTask, kWindow, kLook };
 
 struct PassInput {
   const ptx::Module& module;
@@ -69,6 +69,7 @@ Finding give_registers_back(Clone& clone);     // register_pool.cc: R28
 Finding loop_over_tasks(Clone& clone);         // plain.cc: R16, R18
 Finding run_one_task(Clone& clone);            // prologue.cc: tier C
 Finding run_in_windows(Clone& clone);          // window.cc
+Finding look_in_windows(Clone& clone);         // window.cc
 Finding place_author_points(Clone& clone);     // resumable.cc
 Finding run_resumable_task(Clone& clone);      // resumable.cc
 

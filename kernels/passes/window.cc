@@ -4,6 +4,8 @@
 // the launcher, before each window; no block asks anything.
 //
 //   ENTRY   the index
+// and in a clone of its own (a branch over what follows costs tasks of 1 to 4 us a hundredth, as the assembler puts it in
+// front of the body), in front of it:
 //   LOOK    of windows that the launcher wants it of, the first ones or the last: every block goes home if the launch
 //           before in the program's stream was evicted, and one says that the launch has begun, or that all of it has
 //
@@ -58,25 +60,22 @@ void write_index(Emitter& out, const Dimension& dim) {
       .line("add.u32 \t" + its + ", " + its + ", %~r0;");
 }
 
-// Falls through into the body. The index comes behind the branch, where the assembler puts it among the body's own
-// first instructions: blocks that do not look wait for nothing that the original's do not wait for.
-void write_entry(Emitter& out, const LoopOptions& options) {
+void write_declarations(Emitter& out) {
   out.line(".reg .pred \t%~p, %~lead;")
       .line(".reg .b32 \t%~x, %~y, %~z, %~g<3>, %~r<4>;")
       .line(".reg .b64 \t%~a, %~control;");
-  out.line("ld.param.u32 \t%~r0, " + WINDOW(looks) + ";")
-      .line("setp.ne.u32 \t%~p, %~r0, 0;")
-      .line("@%~p bra \t~LOOK;");
+}
+
+// Falls through into the body.
+void write_entry(Emitter& out, const LoopOptions& options) {
   out.label("~BODY");
   for (int d = 0; d < 3; ++d)
     if (options.reads_ctaid[static_cast<std::size_t>(d)]) write_index(out, kDimensions[d]);
 }
 
-// Behind the body, which may fall through and then returns.
+// Falls through into the entry.
 void write_look(Emitter& out, const LoopOptions& options) {
-  out.line("ret;");
-  out.label("~LOOK")
-      .line("ld.param.u64 \t%~a, " + WINDOW(pred) + ";")
+  out.line("ld.param.u64 \t%~a, " + WINDOW(pred) + ";")
       .line("setp.eq.u64 \t%~p, %~a, 0;")
       .line("@%~p bra \t~AFTER;")
       .line("cvta.to.global.u64 \t%~a, %~a;")
@@ -125,16 +124,23 @@ void write_look(Emitter& out, const LoopOptions& options) {
       .line("@%~p {ST_SYS}.global.u64 \t" + RECORD("a", left_ns) + ", %~control;")
       .line("mov.u32 \t%~r0, " + number(SLUICE_LAUNCH_DONE) + ";")
       .line("ld.param.u32 \t%~r3, " + WINDOW(generation) + ";")
-      .line("@%~p {ST_SYS}.global.v4.u32 \t[%~a], {%~r0, %~r3, %~r2, %~r2};")
-      .line("bra \t~BODY;");
+      .line("@%~p {ST_SYS}.global.v4.u32 \t[%~a], {%~r0, %~r3, %~r2, %~r2};");
 }
 
 }  // namespace
 
 Finding run_in_windows(Clone& clone) {
   if (clone.in.facts.waits_for_lower_tasks) return {"in-order", "has tasks that wait for lower ones, which windows do not keep apart"};
+  write_declarations(clone.head);
   write_entry(clone.head, clone.options);
-  write_look(clone.tail, clone.options);
+  return {};
+}
+
+Finding look_in_windows(Clone& clone) {
+  if (clone.in.facts.waits_for_lower_tasks) return {"in-order", "has tasks that wait for lower ones, which windows do not keep apart"};
+  write_declarations(clone.head);
+  write_look(clone.head, clone.options);
+  write_entry(clone.head, clone.options);
   return {};
 }
 

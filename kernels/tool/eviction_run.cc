@@ -330,7 +330,7 @@ class EvictionRun::Evicted {
       for (std::uint32_t n = 0; n < shape.grid.count(); ++n) {
         while (turns.size() >= kResident)
           if (auto r = turn(); !r) return r;
-        auto block = exec::Block::make(run_.image_, launch_.kernel + SLUICE_WINDOW_SUFFIX, shape, params, run_.map_,
+        auto block = exec::Block::make(run_.image_, launch_.kernel + (p.looks != 0 ? SLUICE_LOOK_SUFFIX : SLUICE_WINDOW_SUFFIX), shape, params, run_.map_,
                                        *run_.world_);
         if (!block) return std::move(block).error();
         (*block)->start({n % grid[0], n / grid[0] % grid[1], n / grid[0] / grid[1]}, {n % kSms, kSms});

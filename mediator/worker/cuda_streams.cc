@@ -263,14 +263,15 @@ CUresult CudaStreams::launch_clone(CUstream to, LaunchWork& w, const sluice_pree
   const uint32_t grid[3] = {blocks, 1, 1};
   // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
   const bool slots = w.function->slot_dynamic && !w.one_task;
-  return launch_form(to, w, &block, grid, w.dynamic_shared + (slots ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0));
+  return launch_form(to, w, w.clone, &block, grid, w.dynamic_shared + (slots ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0));
 }
 
 // `block`: what the clone has appended to the original's parameters.
-CUresult CudaStreams::launch_form(CUstream to, LaunchWork& w, void* block, const uint32_t grid[3], uint32_t shared) {
+CUresult CudaStreams::launch_form(CUstream to, LaunchWork& w, CUfunction clone, void* block, const uint32_t grid[3],
+                                  uint32_t shared) {
   ParamPointers params(w);
   params.add(block);
-  return api_.cuLaunchKernel(w.clone, grid[0], grid[1], grid[2], w.block[0], w.block[1], w.block[2], shared, to,
+  return api_.cuLaunchKernel(clone, grid[0], grid[1], grid[2], w.block[0], w.block[1], w.block[2], shared, to,
                              params.get(), nullptr);
 }
 

@@ -82,7 +82,8 @@ class CudaStreams : public EngineDriver {
   CUresult launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred);
   CUresult queue_window(StreamObject& s, LaunchWork& w);
   CUresult close_windows(StreamObject& s, LaunchWork& w);
-  CUresult launch_form(CUstream to, LaunchWork& w, void* block, const uint32_t grid[3], uint32_t shared);
+  CUresult launch_form(CUstream to, LaunchWork& w, CUfunction clone, void* block, const uint32_t grid[3],
+                       uint32_t shared);
   CUresult launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks);
   CUresult bar(const StreamObject& s, CUstream in, const SmSet& sms, uint32_t value);
   CUresult look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost, bool* left);

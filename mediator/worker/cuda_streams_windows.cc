@@ -61,7 +61,8 @@ CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
   w.window.generation = w.generation;
   const int at = w.windows.stream();
   const CUstream to = at == 0 ? s.cu : s.second;
-  if (CUresult r = launch_form(to, w, &w.window, grid, w.dynamic_shared); r != CUDA_SUCCESS) return r;
+  const CUfunction clone = w.window.looks != 0 ? w.function->look : w.clone;
+  if (CUresult r = launch_form(to, w, clone, &w.window, grid, w.dynamic_shared); r != CUDA_SUCCESS) return r;
   w.pace.queued();
   return w.windows.left() ? api_.cuEventRecord(s.ended[at], to) : CUDA_SUCCESS;
 }

@@ -37,7 +37,7 @@ inline constexpr const char* kSignalNames[] = {"proxy", "stream-write", "copy", 
 
 struct Kernel {
   CUfunction original = nullptr, clone = nullptr, clamped = nullptr, one_task = nullptr, one_task_clamped = nullptr,
-             window = nullptr;
+             window = nullptr, look = nullptr;
   passes::KernelReport report;
   int registers = 0, clone_registers = 0, clamped_registers = 0, one_task_registers = 0;
 };
