@@ -290,7 +290,7 @@ TEST(SchedulerSim, ToldLengthsOrderTheGates) {
     EXPECT_EQ(h.policy_violations(), 0u);
     return h.truth(small).longest_wait_ns;
   };
-  for (const char* policy : {"sjf", "srt", "hpf"}) {
+  for (const char* policy : {"sjf", "srt", "hpf", "wfq-srt"}) {
     SCOPED_TRACE(policy);
     EXPECT_LE(longest_wait_ns(policy, 1), 2 * kMs);
   }

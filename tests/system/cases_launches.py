@@ -56,6 +56,11 @@ class ShortestTotal(Shortest):
     EXTRA = '[scheduler]\npolicy = "sjf"\n'
 
 
+class ShortestWithinShares(Shortest):
+    """The same order, as far as each one's own share of the time pays for it."""
+    EXTRA = '[scheduler]\npolicy = "wfq-srt"\n'
+
+
 class Slowdowns(WithSluiced):
     """frs gives the GPU to whom waiting has slowed down most: neither length starves the other."""
     EXTRA = '[scheduler]\npolicy = "frs"\n'
