@@ -105,6 +105,7 @@ struct sluice_handle_reply {
 #define SLUICE_FUNCTION_IN_ORDER 0x4u      /* its tasks wait for lower ones: one ticket at a time */
 #define SLUICE_FUNCTION_ONCE 0x8u          /* prologue form: a block runs one task */
 #define SLUICE_FUNCTION_RESUMABLE 0x10u    /* its blocks leave in mid-work and are resumed (preempt.cuh) */
+#define SLUICE_FUNCTION_ONE_ROW 0x20u      /* only in grids of one row: others' launches take the original */
 struct sluice_function_get { /* name follows, name_bytes without NUL */
   uint64_t module;
   uint32_t flags;          /* what the guest's rewriter says; a lie harms only the liar */

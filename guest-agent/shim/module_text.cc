@@ -104,6 +104,7 @@ std::shared_ptr<const Text> make_text(std::string_view original) {
     flags.flags = SLUICE_FUNCTION_EVICTABLE;
     if (kernel.slot == passes::SlotPlace::kDynamicEnd) flags.flags |= SLUICE_FUNCTION_SLOT_DYNAMIC;
     if (kernel.in_order) flags.flags |= SLUICE_FUNCTION_IN_ORDER;
+    if (kernel.one_row) flags.flags |= SLUICE_FUNCTION_ONE_ROW;
     if (kernel.once) flags.flags |= SLUICE_FUNCTION_ONCE;
     if (kernel.resumable) flags.flags |= SLUICE_FUNCTION_RESUMABLE;
     flags.state_bytes = kernel.state_bytes;

@@ -301,6 +301,7 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
                    {std::cref(polling_), std::cref(reading_), std::cref(ordering_),
                     [this](std::string_view name) { return constants_.count(name) != 0; }});
   out.spins = waiting.spins;
+  out.one_row = waiting.one_row;
   out.fetches_work = waiting.fetches_work;
   out.strides_by_grid = any_of_grid(out.reads_nctaid) && strides_by_grid(*cfg);
   out.author = find_author_points(*cfg, *post_dominators);

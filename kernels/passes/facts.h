@@ -42,6 +42,7 @@ struct FunctionFacts {
   std::uint32_t exit_line = 0;
   std::uint32_t barrier_numbers = 0;  // bit n: barrier n is used
   SpinLoops spins = SpinLoops::kNone;
+  bool one_row = false;  // spin.h
   bool strides_by_grid = false;  // persistent.h
   bool fetches_work = false;  // a loop whose end depends on a global counter that it advances
   bool touches_global = false;  // reads or swaps what other blocks may write
@@ -71,6 +72,7 @@ struct KernelFacts {
   bool has_barrier_reduction = false;
   std::uint32_t barrier_numbers = 0;
   bool waits_for_lower_tasks = false;  // R31: in order
+  bool one_row = false;                // ... in grids of one row
   bool calls_touch_global = false;     // a function that it calls does: waits may show in one body only
   bool fetches_work = false;
   bool strides_by_grid = false;

@@ -220,6 +220,7 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
       out.has_barrier_reduction |= facts.has_barrier_reduction;
       out.barrier_numbers |= facts.barrier_numbers;
       out.waits_for_lower_tasks |= facts.spins == SpinLoops::kLowerTasks;
+      out.one_row |= facts.one_row;
       out.fetches_work |= facts.fetches_work;
       out.strides_by_grid |= facts.strides_by_grid;
       out.shares_in_block |= facts.shares_in_block;

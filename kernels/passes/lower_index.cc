@@ -62,10 +62,13 @@ LowerIndex::LowerIndex(const ptx::Function& function, ptx::RegisterTable& regist
   }
 }
 
-bool LowerIndex::names_lower(std::string_view address, const Statement& in) {
+bool LowerIndex::names_lower(std::string_view address, const Statement& in, bool& columns) {
   const Terms t = of_operand(address, in);
-  return t.plus_index && !t.minus_index && t.negative && !t.step_up && !t.plus_grid && !t.jumbled &&
-         !t.elsewhere && !leads_up(address, in);
+  if (!t.plus_index || t.minus_index || !t.negative || t.step_up || t.plus_grid || t.jumbled ||
+      t.elsewhere || leads_up(address, in))
+    return false;
+  columns |= t.columns;
+  return true;
 }
 
 bool LowerIndex::names_own(std::string_view operand, const Statement& in) {

@@ -20,8 +20,9 @@ namespace sluice::passes {
 class LowerIndex {
  public:
   LowerIndex(const ptx::Function& function, ptx::RegisterTable& registers, Sums& sums);
-  // `address`: an operand such as "[%rd5+256]" of statement `in`.
-  bool names_lower(std::string_view address, const ptx::Statement& in);
+  // `address`: an operand such as "[%rd5+256]" of statement `in`. `columns`: set where it is lower only in grids of one
+  // row, because the numbers may go down the columns; otherwise as it was.
+  bool names_lower(std::string_view address, const ptx::Statement& in, bool& columns);
   // Whether an operand is the block's index, or a ticket, itself, or grows with it.
   bool names_own(std::string_view operand, const ptx::Statement& in);
   // Whether a register is made of the block's index, or of a ticket, and by nothing but `where`.

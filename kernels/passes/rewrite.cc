@@ -120,6 +120,7 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
   report.uses_dynamic_shared = !facts.dynamic_shared.empty();
   report.persistent = facts.fetches_work || facts.strides_by_grid;
   report.evictable = !m.made.text.empty();
+  report.one_row = report.evictable && facts.one_row;
   if (facts.author.any && !report.resumable) {
     const Finding& ignored = facts.author.why_not ? facts.author.why_not : why;
     report.author_code = ignored.code;

@@ -28,6 +28,8 @@ struct KernelReport {
   std::string reason;                    // "uses thread-block clusters (line 12)"
   std::vector<std::string_view> passes;  // that changed it: {"unified", "lane-masks"}
   bool in_order = false;  // one ticket at a time, in order; its clone sees to that itself
+  // Only where the grid is one row (y and z are 1): another grid's launches take the original.
+  bool one_row = false;
   bool once = false;      // the clone has as many blocks as tasks are left, one task each
   // Beside its clone, a loop, stands one whose blocks run one task each (SLUICE_ONE_TASK_SUFFIX).
   bool one_task_too = false;

@@ -366,7 +366,7 @@ void Finder::look(const ptx::LoopLevel& level) {
     const auto polled = only_those_that_matter(b);
     // A loop that draws its own work from a counter ends when there is no more; it waits for no
     // one.
-    bool waits = false, for_lower = true;
+    bool waits = false, for_lower = true, columns = false;
     for (std::uint32_t i : polled) {
       const Statement& s = statements_[i];
       if (surely_advances(s, lower_) && !swaps_.changed_beside(i, members_[loop_of(b)])) continue;
@@ -378,11 +378,12 @@ void Finder::look(const ptx::LoopLevel& level) {
                                                 return lower_.names_own(operand, in);
                                               });
       for_lower &= base_opcode(s.opcode) != "call" && only_reads(s, lower_) &&
-                   s.operands.size() > 1 && (turn || lower_.names_lower(s.operands[1], s));
+                   s.operands.size() > 1 && (turn || lower_.names_lower(s.operands[1], s, columns));
     }
     if (!waits) continue;
     if (for_lower) {
       out_.spins = SpinLoops::kLowerTasks;
+      out_.one_row |= columns;
       continue;
     }
     out_.spins = SpinLoops::kUnknown;

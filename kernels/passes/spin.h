@@ -26,6 +26,9 @@ enum class SpinLoops : std::uint8_t { kNone, kLowerTasks, kUnknown };
 
 struct Waiting {
   SpinLoops spins = SpinLoops::kNone;
+  // With kLowerTasks: what is waited for is lower only where the grid is one row. CUB numbers its blocks down the columns,
+  // x * gridDim.y + y, and launches one row.
+  bool one_row = false;
   std::string why;  // with kUnknown: a sentence for people
   // A loop whose end depends on a counter in global memory that it advances itself: the kernel
   // hands out its own work, so it is persistent already.

@@ -38,6 +38,7 @@ boost::json::object json_of(const std::string& file, const passes::KernelReport&
           {"code", k.code},
           {"passes", names},
           {"persistent", k.persistent},
+          {"one_row", k.one_row},
           {"author_code", k.author_code},
           {"author_reason", k.author_reason}};
 }

@@ -479,6 +479,8 @@ Result<EvictionStats> EvictionRun::run_clone(const KernelLaunch& launch,
                                              const EvictionOptions& options) {
   const passes::KernelReport* r = report(launch.kernel);
   if (!r || !r->evictable) return Error{0, launch.kernel + " has no clone"};
+  if (r->one_row && launch.grid.y * launch.grid.z != 1)
+    return Error{0, launch.kernel + " is evictable only in grids of one row"};
   return Evicted(*this, launch, *r, options).go();
 }
 

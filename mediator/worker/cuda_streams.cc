@@ -119,7 +119,7 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   FunctionObject& f = *w.function;
   w.tasks = task_count(w.grid[0], w.grid[1], w.grid[2]);
   w.geometry = Geometry{};
-  if (!f.clone || w.tasks == 0 || w.flags != 0) return;
+  if (!f.clone || w.tasks == 0 || w.flags != 0 || (f.one_row && (w.grid[1] != 1 || w.grid[2] != 1))) return;
   if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
   w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
   LaunchVariant& v = f.variants[w.variant];

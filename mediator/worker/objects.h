@@ -91,6 +91,7 @@ struct FunctionObject : HandleObject {
   // The clones again, with fewer registers (register_clamp.h); or null.
   CUfunction clamped = nullptr, one_task_clamped = nullptr;
   bool slot_dynamic = false;
+  bool one_row = false;  // other grids take the original
   CloneForm form;
   std::vector<ParamPlace> params;  // of the original, as its driver lays them out
   uint32_t param_bytes = 0;        // all of them

@@ -103,6 +103,7 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
       if (f->clamped && !takes_block_too(api_, f->clamped, f->params)) f->clamped = nullptr;
       f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
       f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
+      f->one_row = guest_flags & SLUICE_FUNCTION_ONE_ROW;
       f->form.once = guest_flags & SLUICE_FUNCTION_ONCE;
       const auto takes_its_params = [&](CUfunction form) { return form && takes_block_too(api_, form, f->params) ? form : nullptr; };
       const auto beside = [&](const char* suffix) -> CUfunction {

@@ -9,7 +9,7 @@ namespace sluice::passes {
 namespace {
 
 // %rd0: the parameter p, %rd1: q, %r0: n; %r1: the block, %r2: the thread.
-std::string tier(const std::string& body, const std::string& before = "") {
+KernelReport report_of(const std::string& body, const std::string& before = "") {
   auto rewritten = rewrite_module(
       ".version 8.0\n.target sm_90\n.address_size 64\n" + before +
       ".entry k(.param .u64 p, .param .u64 q, .param .u32 n) {\n"
@@ -19,7 +19,11 @@ std::string tier(const std::string& body, const std::string& before = "") {
       body + "\nret; }");
   EXPECT_TRUE(rewritten) << rewritten.error().message;
   if (!rewritten || rewritten->kernels.size() != 1) return {};
-  const KernelReport& r = rewritten->kernels[0];
+  return rewritten->kernels[0];
+}
+
+std::string tier(const std::string& body, const std::string& before = "") {
+  const KernelReport r = report_of(body, before);
   return std::string(r.tier == Tier::kOpaque ? r.code : tier_name(r.tier));
 }
 
@@ -51,6 +55,15 @@ TEST(PtxWaits, NeighboursThatAreNotLower) {
   // Numbers that go down the grid's columns.
   const std::string two = "mov.u32 %r7, %ctaid.y; shl.b32 %r5, %r1, 2; add.s32 %r6, %r5, %r7;";
   EXPECT_EQ(tier(two + "add.s32 %r3, %r6, -1;" + kPoll), "waits");
+  // By the grid's height, which may be 1: then nothing is lower than by x.
+  const auto down = report_of("mov.u32 %r7, %ctaid.y; mov.u32 %r8, %nctaid.y; mad.lo.s32 %r6, %r1, %r8, %r7;"
+                              "add.s32 %r3, %r6, -1;" + kPoll);
+  EXPECT_EQ(down.tier, Tier::kInOrder);
+  EXPECT_TRUE(down.one_row);
+  const auto along = report_of("mov.u32 %r7, %ctaid.y; mov.u32 %r8, %nctaid.x; mad.lo.s32 %r6, %r7, %r8, %r1;"
+                               "add.s32 %r3, %r6, -1;" + kPoll);
+  EXPECT_EQ(along.tier, Tier::kInOrder);
+  EXPECT_FALSE(along.one_row);
 }
 
 TEST(PtxWaits, TurnsThatAreNotPassedUp) {

@@ -494,6 +494,23 @@ TEST_F(WorkerProcess, SmallGridsAreOpaqueAndRight) {
   EXPECT_EQ(b->report->header.opaque_launches, 5u);
 }
 
+TEST_F(WorkerProcess, WhatIsEvictableInOneRowOnlyIsOpaqueInMore) {
+  start();
+  make_context();
+  make_module(SLUICE_FUNCTION_IN_ORDER | SLUICE_FUNCTION_ONE_ROW);
+  const uint64_t d = alloc(4096).as<uint64_t>();
+  for (uint32_t rows : {1u, 2u}) {
+    std::vector<std::byte> body = launch_body(add, kGrid, 64, d, 0, 0);
+    sluice_launch l;
+    std::memcpy(&l, body.data(), sizeof l);
+    l.grid[1] = rows;
+    std::memcpy(body.data(), &l, sizeof l);
+    b->post(SLUICE_CALL_LAUNCH, body, context, SLUICE_RECORD_NO_REPLY);
+    ASSERT_EQ(sync().status, CUDA_SUCCESS);
+    EXPECT_EQ(b->report->header.opaque_launches, rows - 1);
+  }
+}
+
 TEST_F(WorkerProcess, EventsOrderStreams) {
   start();
   make_context();
