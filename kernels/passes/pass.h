@@ -68,8 +68,7 @@ Finding finish_copies(Clone& clone);           // clean_up.cc: R27
 Finding give_registers_back(Clone& clone);     // register_pool.cc: R28
 Finding loop_over_tasks(Clone& clone);         // plain.cc: R16, R18
 Finding run_one_task(Clone& clone);            // prologue.cc: tier C
-Finding run_in_windows(Clone& clone);          // window.cc
-Finding look_in_windows(Clone& clone);         // window.cc
+Finding run_in_windows(Clone& clone);          // window.cc: both kinds
 Finding place_author_points(Clone& clone);     // resumable.cc
 Finding run_resumable_task(Clone& clone);      // resumable.cc
 

@@ -57,14 +57,6 @@ constexpr Step kWindow[] = {
     {"window", run_in_windows, always},
 };
 
-constexpr Step kLook[] = {
-    {"form", check_form, always},
-    {"parameters", place_parameters, always},
-    {"index", replace_index, always},
-    {"index-in-calls", replace_index_in_calls, has_index_functions},
-    {"look", look_in_windows, always},
-};
-
 }  // namespace
 
 bool always_wanted(const Step& step) { return step.wanted == always; }
@@ -73,8 +65,7 @@ std::span<const Step> steps_of(Form form) {
   if (form == Form::kLoop) return kLoop;
   if (form == Form::kOneTask) return kPrologue;
   if (form == Form::kResumable) return kResumable;
-  if (form == Form::kWindow) return kWindow;
-  if (form == Form::kLook) return kLook;
+  if (form == Form::kWindow || form == Form::kLook) return kWindow;
   return {};
 }
 

@@ -132,14 +132,7 @@ void write_look(Emitter& out, const LoopOptions& options) {
 Finding run_in_windows(Clone& clone) {
   if (clone.in.facts.waits_for_lower_tasks) return {"in-order", "has tasks that wait for lower ones, which windows do not keep apart"};
   write_declarations(clone.head);
-  write_entry(clone.head, clone.options);
-  return {};
-}
-
-Finding look_in_windows(Clone& clone) {
-  if (clone.in.facts.waits_for_lower_tasks) return {"in-order", "has tasks that wait for lower ones, which windows do not keep apart"};
-  write_declarations(clone.head);
-  write_look(clone.head, clone.options);
+  if (clone.form == Form::kLook) write_look(clone.head, clone.options);
   write_entry(clone.head, clone.options);
   return {};
 }

@@ -327,11 +327,11 @@ class EvictionRun::Evicted {
       if (windows.stream() == 0)
         while (turns.size() != 0)
           if (auto r = turn(); !r) return r;
+      const std::string clone = launch_.kernel + (p.looks != 0 ? SLUICE_LOOK_SUFFIX : SLUICE_WINDOW_SUFFIX);
       for (std::uint32_t n = 0; n < shape.grid.count(); ++n) {
         while (turns.size() >= kResident)
           if (auto r = turn(); !r) return r;
-        auto block = exec::Block::make(run_.image_, launch_.kernel + (p.looks != 0 ? SLUICE_LOOK_SUFFIX : SLUICE_WINDOW_SUFFIX), shape, params, run_.map_,
-                                       *run_.world_);
+        auto block = exec::Block::make(run_.image_, clone, shape, params, run_.map_, *run_.world_);
         if (!block) return std::move(block).error();
         (*block)->start({n % grid[0], n / grid[0] % grid[1], n / grid[0] / grid[1]}, {n % kSms, kSms});
         turns.add(std::move(*block));
