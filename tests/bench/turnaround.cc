@@ -16,9 +16,11 @@
 #include <cstdlib>
 #include <vector>
 
-#include "abi/cuda_driver.h"
+#include "tests/support/driver_program.h"
 
 namespace {
+
+using sluice::test::check, sluice::test::load_kernel;
 
 const char kPtx[] = R"(
 .version 7.0
@@ -51,14 +53,6 @@ DONE:
 }
 )";
 
-void check(CUresult r, const char* what) {
-  if (r == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  cuGetErrorName(r, &name);
-  std::fprintf(stderr, "turnaround: %s: %s\n", what, name ? name : "?");
-  std::exit(1);
-}
-
 using Clock = std::chrono::steady_clock;
 double us_since(Clock::time_point t) { return std::chrono::duration<double, std::micro>(Clock::now() - t).count(); }
 
@@ -70,16 +64,9 @@ int main(int argc, char** argv) {
   auto steps = static_cast<uint32_t>(std::max(1, std::atoi(argv[2])));
   const int gap_us = std::atoi(argv[3]);
   const double seconds = std::atof(argv[4]);
-  CUcontext context;
-  check(cuInit(0), "cuInit");
-  check(cuDevicePrimaryCtxRetain(&context, 0), "context");
-  check(cuCtxSetCurrent(context), "context");
-  CUmodule module;
-  CUfunction work;
+  const CUfunction work = load_kernel(kPtx, "work");
   CUstream stream;
   CUdeviceptr out;
-  check(cuModuleLoadData(&module, kPtx), "module");
-  check(cuModuleGetFunction(&work, module, "work"), "function");
   check(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "stream");
   check(cuMemAlloc(&out, uint64_t{blocks} * 4), "memory");
   check(cuMemsetD32Async(out, 0, blocks, stream), "memset");

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "abi/cuda_driver.h"
+#include "tests/support/driver_program.h"
 
 namespace {
 
@@ -14,9 +14,7 @@ int failures = 0;
 
 void expect(bool ok, const char* what, CUresult got) {
   if (ok) return;
-  const char* name = nullptr;
-  cuGetErrorName(got, &name);
-  std::printf("bad-ptx: %s: got %s\n", what, name ? name : "?");
+  std::printf("bad-ptx: %s: got %s\n", what, sluice::test::error_name(got));
   ++failures;
 }
 

@@ -12,9 +12,11 @@
 #include <deque>
 #include <vector>
 
-#include "abi/cuda_driver.h"
+#include "tests/support/driver_program.h"
 
 namespace {
+
+using sluice::test::check, sluice::test::load_kernel;
 
 struct Task {
   uint64_t begin, end;
@@ -61,14 +63,6 @@ DONE:
 
 constexpr uint32_t kSmall = 3, kSteps = 3000;
 
-void check(CUresult r, const char* what) {
-  if (r == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  cuGetErrorName(r, &name);
-  std::fprintf(stderr, "sm-tasks: %s: %s\n", what, name ? name : "?");
-  std::exit(1);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -76,14 +70,7 @@ int main(int argc, char** argv) {
   const auto large = static_cast<uint32_t>(argc == 6 ? std::atoi(argv[3]) : 96);
   const auto most_kept = static_cast<size_t>(argc == 6 ? std::atoi(argv[4]) : 20000);
   const int most_streams = argc == 6 ? std::clamp(std::atoi(argv[5]), 1, 3) : 3;
-  CUcontext context;
-  check(cuInit(0), "cuInit");
-  check(cuDevicePrimaryCtxRetain(&context, 0), "context");
-  check(cuCtxSetCurrent(context), "context");
-  CUmodule module;
-  CUfunction work;
-  check(cuModuleLoadData(&module, kPtx), "module");
-  check(cuModuleGetFunction(&work, module, "work"), "function");
+  const CUfunction work = load_kernel(kPtx, "work");
   // While the results of one launch are looked at, others wait: the program is never idle.
   constexpr int kSlots = 3;
   CUstream streams[kSlots];
