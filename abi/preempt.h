@@ -126,8 +126,9 @@ struct sluice_window_params {
   uint32_t first_x, first_y, first_z; /* what is added to the hardware's index of a block */
   uint32_t mark_z;
   uint32_t looks;      /* For the launcher, which takes one of two clones by it. 0: blocks only run; 1: each looks whether
-                          `pred` is done and whether it is at the mark, which costs it some 60 ns. Of those queued before it is known that `pred` was done, and, where
-                          the launch is timed, of the first window of a physical launch and the last one of all */
+                          `pred` is done and whether it is at the mark, which costs it some 60 ns. Of those queued
+                          before it is known that `pred` was done, and, where the launch is timed, of the first window
+                          of a physical launch and the last one of all */
   uint32_t reserved[12];
 };
 
@@ -174,8 +175,9 @@ struct sluice_launch_control {
   uint32_t next_ticket;   /* first ticket not yet fetched, less first_tickets; overshoots the total
                              by up to workers*chunk, so clamp it. Where a block runs one task: tasks
                              that are admitted, with SLUICE_ADMISSION_CLOSED; the low half of the
-                             admission word, 64-bit atomics. In windows: more than before a physical
-                             launch if what was queued of it runs, which is if `pred` was done */
+                             admission word, 64-bit atomics. In windows whose blocks look: more than
+                             before a physical launch if what was queued of it runs, which is if
+                             `pred` was done */
   uint32_t admitted_generation; /* where a block runs one task: of the physical launch whose block or
                              proxy was the first to touch the word; 0: none. Another's: next_ticket is
                              that one's */
@@ -229,19 +231,19 @@ enum sluice_launch_state {
  * and by sluiced. A hostile kernel can forge it: a hint, never proof. */
 struct sluice_launch_record {
   uint32_t state;        /* W, G: enum sluice_launch_state */
-  uint32_t generation;   /* G: generation of the physical launch that wrote last */
+  uint32_t generation;   /* G, in windows W: generation of the physical launch that wrote last */
   uint32_t tasks_total;  /* W */
-  uint32_t tasks_done;   /* G: == tasks_total when done */
+  uint32_t tasks_done;   /* G, in windows W: == tasks_total when done */
   uint64_t launch_id;    /* W: running number within the session, from 1 */
   uint64_t ready_ns;     /* W: CLOCK_MONOTONIC of the host */
   uint64_t left_ns;      /* G: %globaltimer when the last block left (0: not written). Where a block runs
-                            one task: when the last one was admitted, or the others shut out; in windows:
-                            when the last one began */
-  uint64_t start_ns;     /* G: %globaltimer of task 0's start (0: not written) */
+                            one task: when the last one was admitted, or the others shut out; in windows,
+                            where the launch is timed: when the last one began */
+  uint64_t start_ns;     /* G: %globaltimer of task 0's start (0: not written, as in windows that are not timed) */
   uint32_t evictions;    /* W: physical launches that ended before the logical one did */
   uint32_t opaque;       /* W: bit 0: not rewritten; the others: a hash of the kernel's name */
   uint32_t tasks_fetched; /* G: by the proxy now and then, and by the last block out; where the launch runs in
-                             windows, by the block at the mark, and W: when one has ended */
+                             windows, by the block at the mark, if blocks look, and W: when one has ended */
   uint32_t sms_left;      /* G: SMs that the launch has left whole (SPATIAL only) */
 };
 
