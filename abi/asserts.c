@@ -6,6 +6,7 @@
 #define static_assert _Static_assert
 #endif
 
+#include "abi/cuda_green.h"
 #include "abi/preempt.h"
 #include "abi/registers.h"
 #include "abi/soft_gpu.h"
@@ -123,6 +124,8 @@ SIZE(sluice_memset, 56);
 SIZE(sluice_printed, 8);
 SIZE(sluice_function_reply, 80);
 
+SIZE(CUdevResource_st, 144);
+AT(CUdevResource_st, sm, 96);
 SIZE(sluice_soft_info, 64);
 AT(sluice_soft_info, memory_bytes, 32);
 SIZE(sluice_soft_channel, 144);

@@ -1,6 +1,6 @@
-// Compares abi/cuda_driver.h and cuda_graph.h with the CUDA Toolkit's own header at compile time: every value, every
-// structure's size and offsets, every function's type. Built only where the toolkit is installed;
-// no code runs. The toolkit's declarations stand in the global namespace, ours in sluice_declared.
+// Compares abi/cuda_driver.h, cuda_graph.h and cuda_green.h with the CUDA Toolkit's own header at
+// compile time: every value, every structure's size and offsets, every function's type. Built only
+// where the toolkit is installed; no code runs. The toolkit's declarations stand in the global namespace, ours in sluice_declared.
 #include <cuda.h>
 #include <cudaProfiler.h>
 #include <cudaTypedefs.h>
@@ -28,6 +28,7 @@ enum { CU_GRAPH_COND_ASSIGN_DEFAULT = kCondAssignDefault };
 namespace sluice_declared {
 #include "abi/cuda_driver.h"
 #include "abi/cuda_graph.h"
+#include "abi/cuda_green.h"
 }  // namespace sluice_declared
 
 namespace {
@@ -174,6 +175,18 @@ SAME_FIELD(CUlaunchConfig, hStream);
 SAME_FIELD(CUlaunchConfig, attrs);
 SAME_FIELD(CUlaunchConfig, numAttrs);
 SAME_SIZE(CUgraphEdgeData);
+SAME_SIZE(CUdevSmResource);
+SAME_FIELD(CUdevSmResource, smCount);
+SAME_FIELD(CUdevSmResource, minSmPartitionSize);
+SAME_FIELD(CUdevSmResource, smCoscheduledAlignment);
+SAME_SIZE(CUdevResource);
+SAME_FIELD(CUdevResource, type);
+SAME_FIELD(CUdevResource, sm);
+SAME_VALUE(CU_GREEN_CTX_DEFAULT_STREAM, 0)
+SAME_VALUE(CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 0)
+SAME_VALUE(CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE, 0)
+SAME_VALUE(CU_DEV_RESOURCE_TYPE_INVALID, 0)
+SAME_VALUE(CU_DEV_RESOURCE_TYPE_SM, 0)
 SAME_SIZE(CUgraphExecUpdateResultInfo);
 SAME_FIELD(CUgraphExecUpdateResultInfo, result);
 SAME_FIELD(CUgraphExecUpdateResultInfo, errorNode);
@@ -243,6 +256,7 @@ SAME_FIELD(CUDA_GRAPH_INSTANTIATE_PARAMS, result_out);
                 #symbol " differs");
 SLUICE_CUDA_DRIVER_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_GRAPH_FUNCTIONS(SAME_FUNCTION)
+SLUICE_CUDA_GREEN_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_GUEST_FUNCTIONS(SAME_FUNCTION)
 #define SAME_OLD_FUNCTION(function, symbol, name, since, parameters)                               \
   static_assert(SameOnTheWire<decltype(ours::function),                                            \

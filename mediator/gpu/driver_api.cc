@@ -123,7 +123,10 @@ Result<DriverApi> load_driver(const std::string& path) {
 #define SLUICE_BIND(symbol, name, since, parameters) \
   bind(api, #symbol, api.symbol, missing_required);
   SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_BIND)
+  const unsigned missing_before_green = api.missing;
+  SLUICE_CUDA_GREEN_FUNCTIONS(SLUICE_BIND)
 #undef SLUICE_BIND
+  api.green_contexts = api.missing == missing_before_green;
   if (!missing_required.empty()) return Error{0, path + " lacks " + missing_required};
   return api;
 }
