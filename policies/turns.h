@@ -4,9 +4,10 @@
 //
 // A *job* is what a vGPU has to do from turning busy until it is idle: the papers' application, "priority
 // computed using the total time of its kernels" (FRS section IV-A). Its length is the sum of the predicted
-// times of its launches where the driver tells them (on_launch_queued); where it tells tasks without times,
-// tasks left times the measured time per task (FRS section IV-E: tpt "updated after each kernel
-// eviction"); where nothing is told, it is guessed from the vGPU's earlier jobs. Predictions come from models fed by guests: a policy here
+// times of its launches where the driver tells them (on_launch_queued); where it tells tasks without times, the sum of what its
+// queued launches have left: of one that has run, tasks left times its measured time per task (FRS section IV-E: tpt "updated after
+// each kernel eviction"), of one that has not, the mean of the job's launches - another kernel's tasks may be a thousand times
+// as long; where nothing is told, it is guessed from the vGPU's earlier jobs. Predictions come from models fed by guests: a policy here
 // may let a wrong one cost efficiency; what it may cost in waiting, each policy says itself. A job that is told as a whole
 // (Launch::id 0) may be told again and again: what it ran beyond what was told, by the driver's clock, it is expected to run
 // again, whatever it says next, so that nobody is "nearly done" for ever.
@@ -62,8 +63,8 @@ class Turns : public Policy {
     j.usual_sm_ns = j.usual_sm_ns ? (j.usual_sm_ns * 3 + j.done_sm_ns) / 4 : j.done_sm_ns;
     j.told_as_a_whole = false;
     j.told_sm_ns = j.done_sm_ns = j.claimed_sm_ns = j.beyond_sm_ns = 0;
-    j.tasks_total = j.tasks_done = 0;
-    j.tasks_sm_ns = 0, j.launch = 0;
+    j.open.clear();
+    j.ended = j.ended_sm_ns = 0;
     decide(now_ns, out, Why::kIdle);
   }
 
@@ -81,7 +82,7 @@ class Turns : public Policy {
       j.told_sm_ns = std::max(j.told_sm_ns, j.done_sm_ns + run_sm_ns);
     else
       j.told_sm_ns += std::min(launch.predicted_sm_ns, kMaxWork);
-    j.tasks_total += launch.tasks_total - std::min(launch.tasks_done, launch.tasks_total);
+    if (launch.id) j.open.push_back({.id = launch.id, .tasks_total = launch.tasks_total});
     if (!j.busy) return;
     if (waiting_.contains(launch.vgpu) && key_follows_work()) wait(launch.vgpu, key(launch.vgpu));
     decide(now_ns, out, Why::kArrival);
@@ -92,10 +93,19 @@ class Turns : public Policy {
     const uint64_t sm_ns = std::min(usage.sm_ns, kMaxWork);
     j.done_sm_ns += sm_ns;
     if (usage.launch == 0) return;
-    if (usage.launch != j.launch) j.launch = usage.launch, j.launch_tasks = 0;
-    j.tasks_done += usage.tasks_done - std::min(j.launch_tasks, usage.tasks_done);
-    j.launch_tasks = std::max(j.launch_tasks, usage.tasks_done);
-    j.tasks_sm_ns += sm_ns;
+    const auto it = find(j, usage.launch);
+    if (it == j.open.end()) return;
+    it->tasks_done = std::max(it->tasks_done, usage.tasks_done);
+    it->sm_ns += sm_ns;
+  }
+  void on_launch_done(uint64_t, const Launch& launch, Actions&) override {
+    Job& j = jobs_[launch.vgpu];
+    const auto it = find(j, launch.id);
+    if (it == j.open.end()) return;
+    ++j.ended;
+    j.ended_sm_ns += it->sm_ns;
+    *it = j.open.back();
+    j.open.pop_back();
   }
   void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override {
     if (v != holder_) return;
@@ -114,6 +124,11 @@ class Turns : public Policy {
   static constexpr uint64_t kMaxWork = 1ull << 50;  // days of a whole GPU
   static constexpr uint64_t kForEver = ~0ull;
 
+  struct Open {
+    LaunchId id;
+    uint32_t tasks_total = 0, tasks_done = 0;
+    uint64_t sm_ns = 0;  // used, as far as usage was told by launch
+  };
   struct Job {
     bool present = false, busy = false;
     VgpuShare share;
@@ -125,9 +140,8 @@ class Turns : public Policy {
     uint64_t claimed_sm_ns = 0;  // then: its total as it was told, ...
     uint64_t beyond_sm_ns = 0;   // ... and what it used beyond that, each time until it was told anew
     uint64_t preempt_ns = 0;   // what evicting it has cost so far; 0: not told
-    uint64_t tasks_total = 0, tasks_done = 0, tasks_sm_ns = 0;
-    LaunchId launch = 0;       // the last that usage was told of, and its tasks
-    uint32_t launch_tasks = 0;
+    std::vector<Open> open;    // launches told one by one that have not ended: one for each stream
+    uint64_t ended = 0, ended_sm_ns = 0;  // those that have, since it turned busy
     uint64_t key = 0;          // by which it waits
     uint64_t usual_sm_ns = 0;  // what its jobs took so far, 0: none ended yet
   };
@@ -160,13 +174,27 @@ class Turns : public Policy {
   // long again as it has run beyond: no prediction keeps a job "nearly done" for ever.
   uint64_t total_ns(const Job& j) const {
     uint64_t total = j.told_sm_ns ? j.told_sm_ns : j.usual_sm_ns;
-    if (j.told_sm_ns == 0 && j.tasks_done > 0 && j.tasks_total > 0) {
-      const double tpt = static_cast<double>(j.tasks_sm_ns) / static_cast<double>(j.tasks_done);
-      const uint64_t left = j.tasks_total - std::min(j.tasks_done, j.tasks_total);
-      total = j.done_sm_ns + static_cast<uint64_t>(std::min(tpt * static_cast<double>(left), 0x1p50));
+    if (j.told_sm_ns == 0) {
+      if (const double left = left_sm_ns(j); left > 0) total = j.done_sm_ns + static_cast<uint64_t>(std::min(left, 0x1p50));
     }
     if (j.done_sm_ns >= total) total = j.done_sm_ns + (j.done_sm_ns - total) + sms();
     return total / sms();
+  }
+  // By tasks; 0: no launch of it has told any.
+  static double left_sm_ns(const Job& j) {
+    double known = 0, whole = static_cast<double>(j.ended_sm_ns);
+    uint64_t wholes = j.ended, unknown = 0;
+    for (const Open& l : j.open) {
+      if (l.tasks_done == 0 || l.tasks_total == 0) {
+        ++unknown;
+        continue;
+      }
+      const double task = static_cast<double>(l.sm_ns) / l.tasks_done;
+      known += task * (l.tasks_total - std::min(l.tasks_done, l.tasks_total));
+      whole += task * l.tasks_total;
+      ++wholes;
+    }
+    return known + (wholes ? whole / static_cast<double>(wholes) * static_cast<double>(unknown) : 0.0);
   }
   uint64_t done_ns(const Job& j) const { return j.done_sm_ns / sms(); }
   uint64_t remaining_ns(const Job& j) const { return total_ns(j) - std::min(total_ns(j), done_ns(j)); }
@@ -202,6 +230,9 @@ class Turns : public Policy {
   bool leaving_ = false;
 
  private:
+  static std::vector<Open>::iterator find(Job& j, LaunchId id) {
+    return std::find_if(j.open.begin(), j.open.end(), [&](const Open& l) { return l.id == id; });
+  }
   void wait(VgpuId v, uint64_t key) {
     jobs_[v].key = key;
     if (waiting_.contains(v))

@@ -99,5 +99,23 @@ TEST(Srt, TasksPerTimeStandInForPredictions) {
   d.pass(5 * kMs);
   EXPECT_LT(d.ends[0], d.ends[1]);
 }
+
+// What a task takes is known of the kernel that ran. The next one's are a thousand times as many and as short: it is expected to
+// take what a launch of this job takes, 5 ms, not five seconds.
+TEST(Srt, TasksOfAnotherKernelAreNotOfThisOnesLength) {
+  TurnDriver d("srt");
+  d.submit(0, 10 * kMs, 0, 10);
+  d.now += 5 * kMs;
+  d.policy->on_usage(d.now, 0, {.sm_ns = 5 * kMs, .launch = 1, .tasks_done = 10});
+  d.work[0] = 5 * kMs;
+  Launch next{.id = 2, .vgpu = 0, .tasks_total = 10'000};
+  d.policy->on_launch_done(d.now, {.id = 1, .vgpu = 0, .tasks_total = 10, .tasks_done = 10}, d.out);
+  d.policy->on_launch_queued(d.now, next, d.out);
+  d.job(1, 7 * kMs);
+  EXPECT_EQ(d.evicted, kNoVgpu);
+  d.pass(13 * kMs);
+  EXPECT_LT(d.ends[0], d.ends[1]);
+  EXPECT_TRUE(d.ends.contains(0) && d.ends.contains(1));
+}
 }  // namespace
 }  // namespace sluice::policy
