@@ -131,7 +131,9 @@ struct sluice_report_header {
   uint64_t narrowed;        /* changes of SMs under which launches stayed where they were, but for the SMs that
                                were lost */
   uint64_t grown;           /* second grids of launches, on SMs that were won */
-  uint64_t reserved[115];
+  uint64_t green_launches;  /* physical launches that were kept to a part of the GPU by a green context's stream */
+  uint64_t green_contexts;  /* that were made */
+  uint64_t reserved[113];
 };
 
 struct sluice_report_area {

@@ -56,6 +56,8 @@ ReportSnapshot read_report(const sluice_report_header& header) {
   r.guest_evictions = any64(h.evictions);
   r.guest_narrowed = any64(h.narrowed);
   r.guest_grown = any64(h.grown);
+  r.guest_green_launches = any64(h.green_launches);
+  r.guest_green_contexts = any64(h.green_contexts);
   return r;
 }
 
@@ -336,6 +338,8 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
     add_counter(t.guest_relaunched, m.sessions[s].report.guest_evictions);
     t.guest_narrowed += m.sessions[s].report.guest_narrowed;
     t.guest_grown += m.sessions[s].report.guest_grown;
+    t.guest_green_launches += m.sessions[s].report.guest_green_launches;
+    t.guest_green_contexts += m.sessions[s].report.guest_green_contexts;
   }
   return t;
 }

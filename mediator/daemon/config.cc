@@ -284,6 +284,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     return !w.empty();
   });
   r.boolean("spatial", c.spatial);
+  r.boolean("green_contexts", c.green_contexts);
   r.boolean("slices", c.slices);
   r.number("quantum_min_us", c.quantum_min_us, 100, 10'000'000);
   r.number("quantum_max_us", c.quantum_max_us, 100, 10'000'000);

@@ -58,6 +58,7 @@ struct Config {
   // [scheduler]
   std::string policy = "wfq";
   bool spatial = false;           // vGPUs side by side, each on some SMs
+  bool green_contexts = true;     // with spatial: by the hardware's own means where it has some
   bool slices = false;            // vGPUs by the GPU's own time slices, which the policy sets
   // The policies' own defaults, so that the simulator and sluiced go by the same.
   uint32_t quantum_min_us = policy::Config{}.min_quantum_ns / 1000;

@@ -148,6 +148,7 @@ Result<void> Daemon::start() {
   s.signal_chunk = config_.signal_chunk;
   s.admission_us = config_.admission_us;
   s.window_us = config_.window_us;
+  s.green_contexts = config_.green_contexts;
   engine_->ring_on_evict(worker_protocol::is_forwarded(s.signal));
   s.staging_bytes = config_.staging_bytes;
   s.worker_start_ms = config_.worker_start_ms;

@@ -177,6 +177,8 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"physical_evictions", s.guest_relaunched},
           {"launches_kept", s.guest_narrowed},
           {"second_grids", s.guest_grown},
+          {"green_launches", s.guest_green_launches},
+          {"green_contexts", s.guest_green_contexts},
           {"resumes", engine.relaunches(v.id())},
           {"progress", progress(engine.progress(v.id()))},
           {"memory_bytes", v.memory_used_bytes()},

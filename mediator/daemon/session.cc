@@ -111,6 +111,7 @@ Result<void> Session::prepare() {
   start.admission_us = settings_.admission_us;
   start.window_us = settings_.window_us;
   start.spatial_sms = settings_.spatial_sms;
+  start.green_contexts = settings_.green_contexts;
   copy_text(start.library, sizeof start.library, settings_.library);
   copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);
   copy_text(start.vgpu, sizeof start.vgpu, request_.vgpu);

@@ -34,6 +34,7 @@ struct SessionSettings {
   uint32_t admission_us = 40;
   uint32_t window_us = 32;
   uint32_t spatial_sms = 0;  // SMs of a GPU that is shared in space; 0: it is given whole
+  bool green_contexts = true;
   uint64_t staging_bytes = 8u << 20;
   uint32_t worker_start_ms = 60000;
   uint32_t session_end_ms = 5000;

@@ -67,104 +67,14 @@ void CudaStreams::drained(StreamId id) {
   // An error means that the context is gone, and the stream with it.
   (void)api_.cuStreamDestroy(it->second->cu);
   if (it->second->second) (void)api_.cuStreamDestroy(it->second->second);
-  for (CUevent event : {it->second->joined, it->second->forked, it->second->ended[0], it->second->ended[1]})
+  for (CUevent event : {it->second->joined, it->second->forked, it->second->ended[0], it->second->ended[1], it->second->passed_on})
     if (event) (void)api_.cuEventDestroy(event);
+  if (it->second->context->greens) it->second->context->greens->remove(id);
   if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
     s.context->lefts->give_back(s.left, s.barred);
     s.left = 0;
   }
   streams_.erase(it);
-}
-
-uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
-                                 uint32_t dynamic_shared) {
-  for (uint32_t i = 0; i < f.variants.size(); ++i) {
-    if (f.variants[i].block_threads == block_threads &&
-        f.variants[i].dynamic_shared == dynamic_shared) {
-      return i;
-    }
-  }
-  LaunchVariant v{.block_threads = block_threads, .dynamic_shared = dynamic_shared,
-                  .clone_dynamic_shared = dynamic_shared, .chunks = ChunkModel(settings_.target_us)};
-  if (f.slot_dynamic) v.clone_dynamic_shared = dynamic_shared + SLUICE_PREEMPT_DYNAMIC_BYTES;
-  if (f.clone) {
-    // Where it does not fit the original is launched, and says itself what is wrong.
-    const ChosenForm form = choose_form(api_, {f.original, f.clone, f.clamped}, block_threads,
-                                        dynamic_shared, v.clone_dynamic_shared);
-    v.clone = form.function;
-    const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
-    v.resident = form.blocks_per_sm * sms;
-    // Those that have no slots.
-    const auto beside = [&](CUfunction clone, CUfunction clamped, uint32_t* resident) -> CUfunction {
-      if (!clone) return nullptr;
-      const ChosenForm second = choose_form(api_, {f.original, clone, clamped}, block_threads, dynamic_shared, dynamic_shared);
-      *resident = second.blocks_per_sm * sms;
-      return *resident != 0 ? second.function : nullptr;
-    };
-    v.one_task = beside(f.one_task, f.one_task_clamped, &v.one_task_resident);
-    v.window = beside(f.window, nullptr, &v.window_resident);
-  }
-  // A program that varies its block size endlessly only loses what was learnt.
-  constexpr size_t kMaxVariants = 64;
-  if (f.variants.size() >= kMaxVariants) {
-    const uint32_t victim = static_cast<uint32_t>(next_launch_id_ % kMaxVariants);
-    f.variants[victim] = v;
-    return victim;
-  }
-  f.variants.push_back(v);
-  return static_cast<uint32_t>(f.variants.size() - 1);
-}
-
-void CudaStreams::plan(LaunchWork& w, bool contended) {
-  FunctionObject& f = *w.function;
-  w.tasks = task_count(w.grid[0], w.grid[1], w.grid[2]);
-  w.geometry = Geometry{};
-  if (!f.clone || w.tasks == 0 || w.flags != 0 || (f.one_row && (w.grid[1] != 1 || w.grid[2] != 1))) return;
-  if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
-  w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
-  LaunchVariant& v = f.variants[w.variant];
-  CloneForm form = f.form;
-  uint32_t resident = v.resident;
-  WindowPlan windows;
-  w.form = choose(f, v, w, contended, &windows);
-  w.clone = v.clone;
-  if (w.form == FormKind::kOneTask) {
-    w.clone = v.one_task;
-    form.once = true;
-    resident = v.one_task_resident;
-  }
-  w.one_task = form.once;
-  w.geometry = plan_launch(w.tasks, resident, v.chunks.chunk(), proxy_, settings_, form);
-  if (w.one_task) w.workers = std::min(w.tasks, resident);
-  if (parts_) plan_for_parts(w);
-  if (w.geometry.evictable && f.form.resumable) {
-    const uint64_t bytes = resume_bytes(w.tasks, v.block_threads, f.form.state_bytes);
-    if (bytes != 0) w.state = f.module->context->states->take(bytes);
-    if (w.state.address == 0) w.geometry = Geometry{};
-  }
-  // So that sluiced can tell how long a launch will take before it lets it run.
-  if (w.geometry.evictable) take_record(w, true);
-  // By its record it is known when a window has come so far that the next one may follow.
-  if (w.form == FormKind::kWindows && w.geometry.evictable && w.record >= 0) {
-    w.clone = v.window;
-    w.window_plan = windows;
-    w.workers = std::min(w.tasks, v.window_resident);
-    w.timed = v.choice.timed() || w.tasks / windows.tasks >= FormChoice::kManyWindows;
-  } else if (w.form == FormKind::kWindows) {
-    w.form = FormKind::kLoop;
-  }
-}
-
-FormKind CudaStreams::choose(const FunctionObject& f, LaunchVariant& v, const LaunchWork& w, bool contended,
-                             WindowPlan* windows) const {
-  // Blocks that leave at once would take the places of tasks; windows are everywhere.
-  if (parts_) return FormKind::kLoop;
-  unsigned may = 0;
-  if (v.one_task && FormChoice::allowed(w.tasks, v.block_threads, v.chunks.task_ns(), f.form.in_order, settings_))
-    may |= 1u << static_cast<int>(FormKind::kOneTask);
-  if (v.window && !contended) *windows = FormChoice::windows(w.grid, v.window_resident, v.chunks.task_ns(), settings_);
-  if (windows->tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
-  return may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);
 }
 
 void CudaStreams::take_record(LaunchWork& w, bool early) {
@@ -176,7 +86,6 @@ void CudaStreams::take_record(LaunchWork& w, bool early) {
 CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
                              bool again, uint64_t now_ns) {
   auto& w = static_cast<LaunchWork&>(work);
-  FunctionObject& f = *w.function;
   StreamObject& s = *streams_.at(stream);
   ContextObject& c = *s.context;
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
@@ -185,12 +94,21 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
     if (w.record < 0) take_record(w, false);
   }
 
+  return on_lane(s, w, [&] { return launch_there(s, w, grant, pred, now_ns); });
+}
+
+// In the stream's tail.
+CUresult CudaStreams::launch_there(StreamObject& s, LaunchWork& w, const Grant& grant, const Work* pred, uint64_t now_ns) {
+  FunctionObject& f = *w.function;
+  ContextObject& c = *s.context;
   if (w.form == FormKind::kWindows) {
     w.generation = grant.generation;
     w.issued_ns = now_ns;
     records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
     return launch_windows(s, w, to_pass(pred));
   }
+  const Geometry& geometry = w.confined_sms != 0 ? w.on_sms : w.geometry;
+  if (!w.begun) w.first_tickets = geometry.first_tickets;
   if (s.left == 0) {
     if (CUresult r = c.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
   }
@@ -199,11 +117,11 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   const bool one_task = w.one_task || f.form.resumable;  // in each hardware block
   if (w.one_task) p.worker_base = w.tasks_before;
   if (w.begun) p.flags |= SLUICE_LAUNCH_RESUME;
-  uint32_t blocks = w.geometry.blocks;
+  uint32_t blocks = geometry.blocks;
   if (one_task)
     blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_ && !f.form.resumable);
-  if (!w.one_task) w.workers = w.geometry.blocks - (proxy_ && !f.form.resumable ? 1 : 0);
-  w.part = grant.part && !w.one_task;
+  if (!w.one_task) w.workers = geometry.blocks - (proxy_ && !f.form.resumable ? 1 : 0);
+  w.part = grant.part && !w.one_task && w.confined_sms == 0;
   if (w.part) {
     if (CUresult r = keep_to_part(s, w, grant.sms, &p, &blocks); r != CUDA_SUCCESS) return r;
   }
@@ -219,7 +137,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   w.first_workers = blocks - (p.flags & SLUICE_LAUNCH_PROXY ? 1 : 0);
   w.grown = w.moved = false;
   w.told = 0;
-  return launch_clone(s.cu, w, p, blocks);
+  return launch_clone(w.lane->cu, w, p, blocks);
 }
 
 // Where it stands whether `pred`, which is before a launch in its stream, is done; 0: it will be, or there is none.
@@ -237,7 +155,8 @@ sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const Launch
   const CloneForm& form = w.function->form;
   LoopSettings settings = settings_;
   settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
-  sluice_preempt_params p = make_params(w.grid, w.tasks, w.geometry, settings);
+  sluice_preempt_params p = make_params(w.grid, w.tasks, w.confined_sms != 0 ? w.on_sms : w.geometry, settings);
+  p.first_tickets = w.first_tickets;
   p.control = w.control.address;
   p.signal = c.evict_word ? c.evict_word : c.signal;
   p.record = record_address(c, w);
@@ -275,12 +194,12 @@ CUresult CudaStreams::launch_form(CUstream to, LaunchWork& w, CUfunction clone, 
                              params.get(), nullptr);
 }
 
-CUresult CudaStreams::launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns) {
+CUresult CudaStreams::launch_original(LaunchWork& w, uint64_t now_ns) {
   ParamPointers params(w);
   w.issued_ns = now_ns;
   if (w.flags == 0) {
     return api_.cuLaunchKernel(w.function->original, w.grid[0], w.grid[1], w.grid[2], w.block[0],
-                               w.block[1], w.block[2], w.dynamic_shared, s.cu, params.get(),
+                               w.block[1], w.block[2], w.dynamic_shared, w.lane->cu, params.get(),
                                nullptr);
   }
   CUlaunchAttribute attributes[2] = {};
@@ -292,7 +211,7 @@ CUresult CudaStreams::launch_original(StreamObject& s, LaunchWork& w, uint64_t n
   config.blockDimY = w.block[1];
   config.blockDimZ = w.block[2];
   config.sharedMemBytes = w.dynamic_shared;
-  config.hStream = s.cu;
+  config.hStream = w.lane->cu;
   config.attrs = attributes;
   const auto add = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {
     CUlaunchAttribute& a = attributes[config.numAttrs++];
@@ -339,13 +258,17 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
   if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
   switch (kind) {
     case OpKind::kOpaque:
-      return launch_original(s, static_cast<LaunchWork&>(work), now_ns);
+    {
+      auto& w = static_cast<LaunchWork&>(work);
+      return on_lane(s, w, [&] { return launch_original(w, now_ns); });
+    }
     case OpKind::kRecord: {
       EventObject& e = *static_cast<RecordWork&>(work).event;
       // Where it only orders, the engine's own marker behind it is all that is needed.
-      return e.flags & CU_EVENT_DISABLE_TIMING ? CUDA_SUCCESS : api_.cuEventRecord(e.cu, s.cu);
+      return e.flags & CU_EVENT_DISABLE_TIMING ? CUDA_SUCCESS : api_.cuEventRecord(e.cu, s.tail->cu);
     }
     case OpKind::kValueWait: {
+      if (CUresult r = go_to(s, s); r != CUDA_SUCCESS) return r;
       auto& v = static_cast<ValueWork&>(work);
       return api_.cuStreamWaitValue32(s.cu, v.address, v.value, v.flags);
     }
@@ -354,6 +277,7 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
     default:
       SLUICE_CHECK(!"an operation that the driver never sees");
   }
+  if (CUresult r = go_to(s, s); r != CUDA_SUCCESS) return r;
   if (auto* c = dynamic_cast<CopyWork*>(&work)) return copy(s, c->copy);
   if (auto* m = dynamic_cast<MemsetWork*>(&work)) return fill(s, m->args);
   auto& v = dynamic_cast<ValueWork&>(work);
@@ -382,7 +306,7 @@ CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
     markers_.push_back(m);
   }
   markers_[id].stream = stream;
-  CUresult r = api_.cuEventRecord(markers_[id].event, s.cu);
+  CUresult r = api_.cuEventRecord(markers_[id].event, s.tail->cu);
   if (r != CUDA_SUCCESS) {
     free_markers_.push_back(id);
     return r;
@@ -470,7 +394,10 @@ void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   // Where a block runs one task, the only form of some kernels, and in windows the time ends when the last one begins.
   const uint32_t tasks = w.one_task || w.form == FormKind::kWindows ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
   v.chunks.observe(tasks, w.workers, ns);
-  v.choice.observe(w.form, tasks, ns);
+  // As if it had had the whole GPU, so that those of different parts can be compared.
+  const auto sms = static_cast<uint32_t>(w.function->module->context->multiprocessors);
+  const uint32_t had = w.confined_sms != 0 ? w.confined_sms : w.part ? w.sms.count() : sms;
+  v.choice.observe(w.form, tasks, ns * had / sms);
 }
 
 }  // namespace sluice::worker

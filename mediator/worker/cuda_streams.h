@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mediator/gpu/driver_api.h"
+#include "mediator/worker/green_contexts.h"
 #include "mediator/worker/objects.h"
 #include "mediator/worker/record_pool.h"
 #include "mediator/worker/stream_engine.h"
@@ -35,6 +36,10 @@ class CudaStreams : public EngineDriver {
   // sluiced may give parts of the GPU: clones take every grid, however small.
   void expect_parts() { parts_ = true; }
 
+  // A green context is to be made (GreenContexts::due()); called under the session's lock, calls nothing of this.
+  std::function<void(std::shared_ptr<ContextObject>)> make_green;
+  GreenCounters green;  // GreenContexts' of all contexts
+
   // The engine's stream `id` is this stream object from now on, until drained().
   void add(StreamId id, std::shared_ptr<StreamObject> stream);
 
@@ -44,7 +49,7 @@ class CudaStreams : public EngineDriver {
   void plan(LaunchWork& work, bool contended);
 
   // EngineDriver
-  bool confinable(const Work& work) const override;
+  Confinement confine(StreamId stream, OpKind kind, Work& work, const Grant& grant, uint64_t now_ns) override;
   CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t now_ns) override;
   bool comes_in_pieces(const Work& work) const override;
@@ -76,18 +81,39 @@ class CudaStreams : public EngineDriver {
   static CUdeviceptr to_pass(const Work* pred);
   CUdeviceptr record_address(const ContextObject& c, const LaunchWork& w) const;
   uint32_t evicted() const { return static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST)); }
-  FormKind choose(const FunctionObject& f, LaunchVariant& v, const LaunchWork& w, bool contended,
-                  WindowPlan* windows) const;
-  CUresult make_second(StreamObject& s);
+  static uint32_t held_by(const FunctionObject& f, uint32_t resident, uint32_t sms);
+  WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms) const;
+  Geometry form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms);
+  void take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows, uint32_t sms);
+  Lane* confined_lane(StreamObject& s, const SmSet& granted, uint64_t now_ns);
+  bool fit_to(LaunchWork& w, uint32_t sms);
+  bool may_confine_original(LaunchWork& w, uint32_t sms);
+  CUresult go_to(StreamObject& s, Lane& lane);
+  // launch() in w.lane. What cannot be launched in a green context's stream, for whatever reason, is in the guest's own; one in
+  // windows may have begun there.
+  template <class Launch>
+  CUresult on_lane(StreamObject& s, LaunchWork& w, Launch launch) {
+    CUresult there = go_to(s, *w.lane);
+    if (there == CUDA_SUCCESS) there = launch();
+    if (there == CUDA_SUCCESS || w.confined_sms == 0 || is_sticky(there) || w.form == FormKind::kWindows) return there;
+    w.lane = &s;
+    w.confined_sms = 0;
+    CUresult here = go_to(s, s);
+    if (here == CUDA_SUCCESS) here = launch();
+    if (here == CUDA_SUCCESS) s.context->greens->refuse("a launch: " + gpu::describe(there));
+    return here;
+  }
+  CUresult launch_there(StreamObject& s, LaunchWork& w, const Grant& grant, const Work* pred, uint64_t now_ns);
+  CUresult make_second(Lane& lane, int priority);
   CUresult launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred);
   CUresult queue_window(StreamObject& s, LaunchWork& w);
-  CUresult close_windows(StreamObject& s, LaunchWork& w);
+  CUresult close_windows(LaunchWork& w);
   CUresult launch_form(CUstream to, LaunchWork& w, CUfunction clone, void* block, const uint32_t grid[3],
                        uint32_t shared);
   CUresult launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks);
   CUresult bar(const StreamObject& s, CUstream in, const SmSet& sms, uint32_t value);
   CUresult look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost, bool* left);
-  CUresult launch_original(StreamObject& s, LaunchWork& w, uint64_t now_ns);
+  CUresult launch_original(LaunchWork& w, uint64_t now_ns);
   CUresult copy(StreamObject& s, const CUDA_MEMCPY2D& c);
   CUresult fill(StreamObject& s, const sluice_memset& m);
   void take_record(LaunchWork& w, bool early);

@@ -14,10 +14,6 @@ namespace {
 uint32_t most_of(uint32_t workers) { return workers - workers / 8; }
 }  // namespace
 
-// In the prologue form a block's task is its own number: one that goes home from an SM of somebody else's would take the
-// task with it. A resumable clone's blocks draw theirs when they have come to an SM that is theirs.
-bool CudaStreams::confinable(const Work& work) const { return !static_cast<const LaunchWork&>(work).function->form.once; }
-
 // Workers of a launch that a part can use at most, and its proxy.
 uint32_t CudaStreams::chunks_of(const LaunchWork& w) const {
   if (w.function->form.resumable) return std::max(w.tasks - std::min(w.tasks_before, w.tasks), 1u);
@@ -167,7 +163,7 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
   // One for each SM at least, or some might stay empty.
   if (w.first_workers + gpu_sms + proxy > c.lefts->slots()) return CUDA_ERROR_NOT_SUPPORTED;
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
-  if (CUresult r = make_second(s); r != CUDA_SUCCESS) return r;
+  if (CUresult r = make_second(s, s.priority); r != CUDA_SUCCESS) return r;
   const Part part =
       plan_part(sms, gpu_sms, w.per_sm, chunks_of(w), c.lefts->slots() - w.first_workers - proxy);
   sluice_preempt_params p = params_of(s, w, grant);

@@ -15,14 +15,15 @@
 
 namespace sluice::worker {
 
-// A stream's second one, and what goes with it.
-CUresult CudaStreams::make_second(StreamObject& s) {
-  if (s.second) return CUDA_SUCCESS;
+// A lane's second stream, and what goes with it.
+CUresult CudaStreams::make_second(Lane& lane, int priority) {
+  if (lane.second) return CUDA_SUCCESS;
   CUresult r = CUDA_SUCCESS;
-  for (CUevent* event : {&s.joined, &s.forked, &s.ended[0], &s.ended[1]})
+  for (CUevent* event : {&lane.joined, &lane.forked, &lane.ended[0], &lane.ended[1]})
     if (r == CUDA_SUCCESS && !*event) r = api_.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
-  if (r == CUDA_SUCCESS) r = api_.cuStreamCreateWithPriority(&s.second, CU_STREAM_NON_BLOCKING, s.priority);
-  return r;
+  if (r != CUDA_SUCCESS) return r;
+  return lane.green ? api_.cuGreenCtxStreamCreate(&lane.second, lane.green, CU_STREAM_NON_BLOCKING, priority)
+                    : api_.cuStreamCreateWithPriority(&lane.second, CU_STREAM_NON_BLOCKING, priority);
 }
 
 bool CudaStreams::comes_in_pieces(const Work& work) const {
@@ -30,21 +31,22 @@ bool CudaStreams::comes_in_pieces(const Work& work) const {
 }
 
 CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred) {
-  if (CUresult r = make_second(s); r != CUDA_SUCCESS) return r;
+  Lane& lane = *w.lane;
+  if (CUresult r = make_second(lane, s.priority); r != CUDA_SUCCESS) return r;
   // Behind what is in the stream, both.
-  if (CUresult r = api_.cuEventRecord(s.forked, s.cu); r != CUDA_SUCCESS) return r;
-  if (CUresult r = api_.cuStreamWaitEvent(s.second, s.forked, 0); r != CUDA_SUCCESS) return r;
+  if (CUresult r = api_.cuEventRecord(lane.forked, lane.cu); r != CUDA_SUCCESS) return r;
+  if (CUresult r = api_.cuStreamWaitEvent(lane.second, lane.forked, 0); r != CUDA_SUCCESS) return r;
   w.windows = GridWindows(w.grid, w.window_plan.tasks, w.tasks_before);
   w.pace = WindowPace(w.window_plan);
   w.window = sluice_window_params{};
   w.window.pred = pred;
   w.passed = pred == 0;
   records_.set_fetched(w.record, 0);
-  w.open = true;
+  w.open = lane.open = true;
   CUresult r = queue_window(s, w);
   if (r == CUDA_SUCCESS && w.windows.left()) r = queue_window(s, w);
   if (r != CUDA_SUCCESS || !w.windows.left()) {
-    const CUresult joined = close_windows(s, w);
+    const CUresult joined = close_windows(w);
     return r == CUDA_SUCCESS ? joined : r;
   }
   return CUDA_SUCCESS;
@@ -60,17 +62,18 @@ CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
   w.window.looks = pred != 0 || (w.window.looks != 0 && w.timed) ? 1 : 0;
   w.window.generation = w.generation;
   const int at = w.windows.stream();
-  const CUstream to = at == 0 ? s.cu : s.second;
+  const CUstream to = at == 0 ? w.lane->cu : w.lane->second;
   const CUfunction clone = w.window.looks != 0 ? w.function->look : w.clone;
   if (CUresult r = launch_form(to, w, clone, &w.window, grid, w.dynamic_shared); r != CUDA_SUCCESS) return r;
   w.pace.queued();
-  return w.windows.left() ? api_.cuEventRecord(s.ended[at], to) : CUDA_SUCCESS;
+  return w.windows.left() ? api_.cuEventRecord(w.lane->ended[at], to) : CUDA_SUCCESS;
 }
 
-CUresult CudaStreams::close_windows(StreamObject& s, LaunchWork& w) {
-  w.open = false;
-  if (CUresult r = api_.cuEventRecord(s.joined, s.second); r != CUDA_SUCCESS) return r;
-  return api_.cuStreamWaitEvent(s.cu, s.joined, 0);
+CUresult CudaStreams::close_windows(LaunchWork& w) {
+  Lane& lane = *w.lane;
+  w.open = lane.open = false;
+  if (CUresult r = api_.cuEventRecord(lane.joined, lane.second); r != CUDA_SUCCESS) return r;
+  return api_.cuStreamWaitEvent(lane.cu, lane.joined, 0);
 }
 
 CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_ns, bool* whole) {
@@ -81,7 +84,7 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
   if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
   if (!stop && !w.pace.ended() && evicted() < w.generation) {
     // The window before the newest.
-    const CUresult r = api_.cuEventQuery(s.ended[1 - w.windows.stream()]);
+    const CUresult r = api_.cuEventQuery(w.lane->ended[1 - w.windows.stream()]);
     if (r == CUDA_SUCCESS) {
       w.pace.ended(now_ns);
       // If not, it went home, as the launch before was not done. A kernel that forges this only spoils its own results.
@@ -93,7 +96,7 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
         records_.set_state(w.record, SLUICE_LAUNCH_RUNNING);
       }
     } else if (r != CUDA_ERROR_NOT_READY) {
-      w.open = false;
+      w.open = w.lane->open = false;
       return r;
     }
   }
@@ -101,7 +104,7 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
   // One each time, so that the session's lock is not kept for a whole grid.
   if (!stop && w.pace.due(now_ns))
     if (CUresult r = queue_window(s, w); r != CUDA_SUCCESS) return r;
-  if (stop || !w.windows.left()) return close_windows(s, w);
+  if (stop || !w.windows.left()) return close_windows(w);
   *whole = false;
   return CUDA_SUCCESS;
 }

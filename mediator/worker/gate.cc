@@ -71,7 +71,7 @@ Grant Gate::read_open_grant(uint64_t word) const {
   return g;
 }
 
-bool Gate::enter(uint64_t now_ns, bool confinable, Grant* to) {
+bool Gate::enter(uint64_t now_ns, Grant* to) {
   ++in_flight_;
   store_in_flight();
   uint64_t g = grant();
@@ -93,13 +93,16 @@ bool Gate::enter(uint64_t now_ns, bool confinable, Grant* to) {
   if (flights_.empty() || flights_.back().generation < to->generation)
     flights_.push_back({to->generation, 0});
   ++flights_.back().count;
-  if (to->part && !confinable) count_unconfined(1);
   // sluiced may have counted this launch as one of the generation that it called back.
   note_if_left(g, now_ns);
   return true;
 }
 
-void Gate::leave(uint64_t now_ns, bool confinable, const Grant& of) {
+void Gate::runs_anywhere(const Grant& under) {
+  if (under.part) count_unconfined(1);
+}
+
+void Gate::leave(uint64_t now_ns, bool confined, const Grant& of) {
   SLUICE_CHECK(in_flight_ > 0);
   --in_flight_;
   auto flight = flights_.begin();
@@ -107,7 +110,7 @@ void Gate::leave(uint64_t now_ns, bool confinable, const Grant& of) {
   SLUICE_CHECK(flight != flights_.end());
   if (--flight->count == 0) flights_.erase(flight);
   store_in_flight();
-  if (of.part && !confinable) count_unconfined(-1);
+  if (of.part && !confined) count_unconfined(-1);
   note_if_left(grant(), now_ns);
 }
 

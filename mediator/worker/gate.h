@@ -34,12 +34,13 @@ class Gate {
        uint64_t started_ns, std::function<void()> ring);
 
   // Before a physical launch: counts it in flight, then reads the grant. True: launch under *grant.
-  // False: the gate is closed, the launch is held and not counted. `confinable`: it can be kept to a
-  // part of the SMs; what cannot is told to sluiced while it is in flight under a part.
-  bool enter(uint64_t now_ns, bool confinable, Grant* grant);
+  // False: the gate is closed, the launch is held and not counted.
+  bool enter(uint64_t now_ns, Grant* grant);
+  // One that entered under `grant` is not kept to its SMs, if these are a part: sluiced is told while it is in flight.
+  void runs_anywhere(const Grant& grant);
 
-  // A physical launch that entered under `grant` is known to have ended.
-  void leave(uint64_t now_ns, bool confinable, const Grant& grant);
+  // A physical launch that entered under `grant` is known to have ended. `confined`: runs_anywhere() was not called for it.
+  void leave(uint64_t now_ns, bool confined, const Grant& grant);
 
   // Launches that the program queued and that are not done.
   void set_demand(uint32_t demand);

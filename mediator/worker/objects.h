@@ -24,6 +24,7 @@
 
 namespace sluice::worker {
 
+class GreenContexts;
 struct StreamObject;
 struct SeenWorkers;  // cuda_streams_parts.cc
 
@@ -48,6 +49,7 @@ struct ContextObject : HandleObject {
   std::unique_ptr<ControlPool> controls;                // session lock
   std::unique_ptr<LeftPool> lefts;                      // session lock
   std::unique_ptr<StatePool> states;                    // session lock
+  std::shared_ptr<GreenContexts> greens;                // fixed; null: launches are not confined by the hardware here
   std::shared_ptr<StreamObject> legacy, per_thread;     // CUDA's streams 0/1 and 2
 };
 
@@ -97,20 +99,33 @@ struct FunctionObject : HandleObject {
   uint32_t param_bytes = 0;        // all of them
   std::vector<std::byte> reply;         // to SLUICE_CALL_FUNCTION_GET
   std::vector<LaunchVariant> variants;  // session lock
+  // Blocks of the original that an SM holds, of the shape that was asked for last; session lock.
+  uint32_t fits_threads = 0, fits_shared = 0, fits = 0;
 };
 
-struct StreamObject : HandleObject {
-  StreamId id = 0;
+// A stream of the driver's in which a guest's stream goes on. Of those that a guest's stream has, its own and one for
+// each green context that it ran in, the tail is where the newest of it is; what follows in another waits for that.
+// All under the session lock.
+struct Lane {
   CUstream cu = nullptr;
+  CUgreenCtx green = nullptr;   // whose stream it is; null: it may run on all SMs
+  StreamObject* stream = nullptr;  // of a green context: the guest's, which is there as long
+  CUstream second = nullptr;  // where second grids and every second window run; null: none yet
+  CUevent joined = nullptr;   // after which the stream goes on behind one
+  CUevent forked = nullptr;   // after which windows may run in `second`
+  CUevent ended[2] = {};      // behind the newest window in the stream and in `second`
+  bool open = false;          // windows are queued in it, and more may follow
+};
+
+struct StreamObject : HandleObject, Lane {
+  StreamId id = 0;
   std::shared_ptr<ContextObject> context;
   unsigned guest_flags = 0;
   int priority = 0;
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
   SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
-  CUstream second = nullptr;  // where second grids and every second window run; null: none yet; session lock
-  CUevent joined = nullptr;   // after which the stream goes on behind one; session lock
-  CUevent forked = nullptr;   // after which windows may run in `second`; session lock
-  CUevent ended[2] = {};      // behind the newest window in the stream and in `second`; session lock
+  Lane* tail = this;     // session lock
+  CUevent passed_on = nullptr;  // behind what was the tail; null: it has always been this one; session lock
 };
 
 struct EventObject : HandleObject {
@@ -146,7 +161,7 @@ struct LaunchWork : Work {
   uint64_t flags = 0;             // of sluice_launch, checked; not 0: the original form
   std::vector<std::byte> params;  // the original's
   uint32_t tasks = 0;
-  Geometry geometry;
+  Geometry geometry;            // on the whole GPU
   uint32_t variant = 0;  // of the function
   CUfunction clone = nullptr;  // one of the variant's, for all physical launches
   FormKind form = FormKind::kLoop;
@@ -171,6 +186,12 @@ struct LaunchWork : Work {
   uint32_t tasks_before = 0;  // done when the newest physical launch was queued
   uint32_t evictions = 0;
   uint32_t per_sm = 1;       // blocks of the clone that an SM holds; where parts are granted
+  bool contended = false;    // somebody waited for the GPU when it was planned
+  // Of the newest physical launch:
+  Lane* lane = nullptr;      // where it is queued
+  uint32_t confined_sms = 0; // SMs of the green context whose stream that is; 0: of none
+  Geometry on_sms;           // its geometry there
+  uint32_t first_tickets = 0;  // the same in all that have passed their predecessor
   uint32_t workers = 0;      // that stay, of the newest physical launch
   uint32_t most_blocks = 0;  // of all physical launches
   SmSet sms;           // where its blocks may be; of those of a part

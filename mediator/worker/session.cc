@@ -61,6 +61,7 @@ Session::Session(SessionParts parts, SessionLimits limits)
                 [this](CUresult status) { replies_.send(0, 0, status); }}),
       engine_(streams_, gate_) {
   if (p_.start.spatial_sms != 0) streams_.expect_parts();
+  streams_.make_green = [this](std::shared_ptr<ContextObject> c) { post([this, c] { make_green_context(c); }); };
   p_.report->header.pid = static_cast<uint32_t>(::getpid());
   // A vGPU without a limit has what the device has.
   if (p_.start.memory_limit_bytes == 0) p_.start.memory_limit_bytes = std::numeric_limits<uint64_t>::max();

@@ -160,6 +160,7 @@ class Session {
   CUresult open_context(CUcontext cu, CUdevice device, bool primary,
                         std::shared_ptr<ContextObject>* out);
   void close_context(const std::shared_ptr<ContextObject>& context);
+  void make_green_context(const std::shared_ptr<ContextObject>& context);
   std::shared_ptr<StreamObject> make_stream(const std::shared_ptr<ContextObject>& context,
                                             StreamKind kind, unsigned guest_flags, int priority,
                                             CUresult* result);

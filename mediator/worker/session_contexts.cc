@@ -1,7 +1,9 @@
 // Contexts and streams of a session, and what the driver has pinned for it.
 #include <sys/mman.h>
 
+#include "mediator/base/clock.h"
 #include "mediator/base/log.h"
+#include "mediator/worker/green_contexts.h"
 #include "mediator/worker/session.h"
 
 namespace sluice::worker {
@@ -11,12 +13,16 @@ CUresult Session::register_pages(ContextObject& c) {
   auto* signal = const_cast<sluice_signal_page*>(p_.signal);
   if (!pages_registered_) {
     const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    // Still pinned where the program's last context has gone and another comes, and the driver keeps it.
+    const auto pin = [this](void* at, size_t bytes, unsigned how) {
+      const CUresult r = api_.cuMemHostRegister(at, bytes, how);
+      return r == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED ? CUDA_SUCCESS : r;
+    };
     // Read-only where the device can: a kernel must not forge its own eviction word.
-    CUresult r = api_.cuMemHostRegister(signal, SLUICE_STUB_PAGE_BYTES,
-                                        flags | CU_MEMHOSTREGISTER_READ_ONLY);
-    if (r != CUDA_SUCCESS) r = api_.cuMemHostRegister(signal, SLUICE_STUB_PAGE_BYTES, flags);
+    CUresult r = pin(signal, SLUICE_STUB_PAGE_BYTES, flags | CU_MEMHOSTREGISTER_READ_ONLY);
+    if (r != CUDA_SUCCESS) r = pin(signal, SLUICE_STUB_PAGE_BYTES, flags);
     if (r != CUDA_SUCCESS) return r;
-    r = api_.cuMemHostRegister(p_.report, SLUICE_REPORT_BYTES, flags);
+    r = pin(p_.report, SLUICE_REPORT_BYTES, flags);
     if (r != CUDA_SUCCESS) return r;
     if (!zeros_) {
       zeros_ = ::mmap(nullptr, ControlPool::kPageBytes, PROT_READ | PROT_WRITE,
@@ -48,7 +54,7 @@ void Session::register_region(uint64_t offset, uint64_t bytes) {
   if (!context || make_current(api_, context->cu) != CUDA_SUCCESS) return;
   CUresult r = api_.cuMemHostRegister(region_ + offset, bytes,
                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  if (r != CUDA_SUCCESS) {
+  if (r != CUDA_SUCCESS && r != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) {
     log::info("bulk memory at {} is not pinned: {}", offset, gpu::describe(r));
     return;
   }
@@ -122,6 +128,8 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   c->lefts = std::make_unique<LeftPool>(api_, c->transfers, zeros_, ControlPool::kPageBytes,
                                         (p_.start.spatial_sms ? 4 : 2) * kBlocksPerSm *  // over-launched, of two grids
                                             static_cast<uint32_t>(c->multiprocessors));
+  if (p_.start.spatial_sms != 0 && p_.start.green_contexts != 0 && primary)
+    c->greens = std::make_shared<GreenContexts>(api_, device, p_.start.spatial_sms, streams_.green);
   SmSet barred;
   CUdeviceptr first = 0;  // so that the first launches need not wait
   if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;
@@ -195,23 +203,34 @@ void Session::close_context(const std::shared_ptr<ContextObject>& c) {
     ranges.assign(extents_.begin(), extents_.end());
   }
   dead.clear();
+  if (c->greens && make_current(api_, c->cu) == CUDA_SUCCESS) c->greens->close();
   forwarder_.close(c->cu);
   CUresult r = c->primary ? api_.cuDevicePrimaryCtxRelease(c->device) : api_.cuCtxDestroy(c->cu);
   forget_current();
   if (r != CUDA_SUCCESS) log::warning("closing a context: {}", gpu::describe(r));
   pages_registered_ = false;
   if (other && make_current(api_, other->cu) == CUDA_SUCCESS) {
-    if ((r = register_pages(*other)) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) {
-      pages_registered_ = true;
-    } else if (r != CUDA_SUCCESS) {
-      log::warning("pinning the stub pages again: {}", gpu::describe(r));
-    }
+    if ((r = register_pages(*other)) != CUDA_SUCCESS) log::warning("pinning the stub pages again: {}", gpu::describe(r));
     for (auto [offset, bytes] : ranges) register_region(offset, bytes);
   }
   if (charged) {
     std::lock_guard lock(mutex_);
     return_lease(charged);
   }
+}
+
+// The set that was asked for last.
+void Session::make_green_context(const std::shared_ptr<ContextObject>& c) {
+  std::optional<GreenContexts::Job> job;
+  {
+    std::lock_guard lock(mutex_);
+    if (c->closed || sticky_.load() != 0 || make_current(api_, c->cu) != CUDA_SUCCESS) return;
+    job = c->greens->begin();
+  }
+  if (!job) return;
+  c->greens->run(*job);
+  std::lock_guard lock(mutex_);
+  c->greens->end(std::move(*job), monotonic_ns());
 }
 
 }  // namespace sluice::worker

@@ -204,9 +204,9 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     op.ended = true;
     op.pred.reset();
     if (op.kind == OpKind::kOpaque) --opaque_in_flight_;
-    if (is_launch(op.kind)) gate_.leave(now_ns, op.confinable, op.grant);
+    if (is_launch(op.kind)) gate_.leave(now_ns, op.confinement != Confinement::kNone, op.grant);
     if (op.second.generation != 0) {
-      gate_.leave(now_ns, op.confinable, op.second);
+      gate_.leave(now_ns, true, op.second);
       op.second = {};
     }
   }
@@ -314,7 +314,7 @@ void StreamEngine::put_back(Stream& s) {
 void StreamEngine::issue_failed(Op& op, CUresult status, uint64_t now_ns) {
   op.state = State::kFailed;
   op.status = status;
-  if (is_launch(op.kind)) gate_.leave(now_ns, op.confinable, op.grant);
+  if (is_launch(op.kind)) gate_.leave(now_ns, op.confinement != Confinement::kNone, op.grant);
   if (is_sticky(status)) pending_error_ = status;
 }
 
@@ -361,11 +361,12 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
     }
     CUresult status;
     if (is_launch(op.kind)) {
-      op.confinable = op.kind == OpKind::kLaunch && driver_.confinable(*op.work);
-      if (!gate_.enter(now_ns, op.confinable, &op.grant)) {
+      if (!gate_.enter(now_ns, &op.grant)) {
         held_by_gate_ = true;
         return progress;
       }
+      op.confinement = driver_.confine(s.id, op.kind, *op.work, op.grant, now_ns);
+      if (op.confinement == Confinement::kNone) gate_.runs_anywhere(op.grant);
       if (op.kind == OpKind::kLaunch) {
         // The nearest launch before it that is not known to be done.
         std::shared_ptr<Work> pred;

@@ -75,13 +75,23 @@ enum class LaunchEnd {
   kFault   // it cannot be told; the session's GPU work is over
 };
 
+// How a launch is kept to a part of the SMs.
+enum class Confinement {
+  kNone,      // it runs on any
+  kBlocks,    // its blocks look where they are: its SMs may change while it runs
+  kHardware,  // by the driver's stream (green_contexts.h), until it has ended
+};
+
 // The driver as the engine sees it. Each call is quick and made under the owner's lock. CUresults
 // other than CUDA_SUCCESS: is_sticky() ones end the session's GPU work, others that operation.
 class EngineDriver {
  public:
   virtual ~EngineDriver() = default;
-  // `work`, a kLaunch, can be kept to a part of the SMs.
-  virtual bool confinable(const Work& work) const = 0;
+  // How `work`, a kLaunch or kOpaque that is given to the driver next, will be kept to the SMs of `grant`.
+  virtual Confinement confine(StreamId, OpKind kind, Work&, const Grant& grant, uint64_t now_ns) {
+    (void)grant, (void)now_ns;
+    return kind == OpKind::kLaunch ? Confinement::kBlocks : Confinement::kNone;
+  }
   // Queues a physical launch on the SMs of `grant`. `pred`: its leaders must find this one done before they fetch; null:
   // nothing to wait for. `again`: the logical launch has been queued before.
   virtual CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
@@ -225,7 +235,7 @@ class StreamEngine {
     bool reached = false;  // host function: the program was told
     CUresult status = CUDA_SUCCESS;
     uint32_t futile = 0;
-    bool confinable = false;
+    Confinement confinement = Confinement::kNone;
     bool pieces = false;   // it is queued piece by piece
     Grant grant;           // of its newest physical launch; the SMs are those where it may be now
     Grant second;          // of that one's second grid; generation 0: it has none

@@ -15,7 +15,7 @@ uint32_t StreamEngine::how_kept() const {
     for (size_t i = s->ended; i < s->next; ++i) {
       const Op& op = s->ops[i];
       if (op.state != State::kIssued || op.ended || (op.kind != OpKind::kLaunch && op.kind != OpKind::kOpaque)) continue;
-      if (op.kind != OpKind::kLaunch || !op.confinable || !op.grant.part || op.second.generation != 0) return 0;
+      if (op.confinement != Confinement::kBlocks || !op.grant.part || op.second.generation != 0) return 0;
       ++kept;
       grows &= i == 0 && s->items_issued == op.item + 1;
     }
@@ -38,7 +38,7 @@ void StreamEngine::change_sms(uint64_t now_ns) {
       Op& op = s->ops[i];
       if (op.state != State::kIssued || op.ended || (op.kind != OpKind::kLaunch && op.kind != OpKind::kOpaque)) continue;
       if (op.grant.generation >= to.generation) continue;
-      if (op.kind != OpKind::kLaunch || !op.confinable || !op.grant.part || op.second.generation != 0)
+      if (op.confinement != Confinement::kBlocks || !op.grant.part || op.second.generation != 0)
         return gate_.call_back_whole(to.generation);
       const bool grows = !op.grant.sms.contains_all(to.sms);
       if (grows && (i != 0 || s->items_issued != op.item + 1)) return gate_.call_back_whole(to.generation);
@@ -72,7 +72,7 @@ void StreamEngine::change_sms(uint64_t now_ns) {
 
 bool StreamEngine::grow(Stream& s, Op& op, const Grant& to, uint64_t now_ns) {
   Grant entered;
-  if (!gate_.enter(now_ns, true, &entered)) return false;
+  if (!gate_.enter(now_ns, &entered)) return false;
   CUresult r = entered.generation == to.generation ? driver_.grow(s.id, *op.work, entered, now_ns)
                                                    : CUDA_ERROR_NOT_SUPPORTED;
   if (r != CUDA_SUCCESS) {

@@ -65,6 +65,7 @@ class WorkerBench {
     uint32_t admission_us = 0;
     uint32_t window_us = 0;
     uint32_t spatial_sms = 0;
+    bool green = false;  // green contexts, where the driver has them
   };
 
   WorkerBench(const char* worker, const char* library, Options options)
@@ -114,6 +115,7 @@ class WorkerBench {
     packet.start.admission_us = options_.admission_us;
     packet.start.window_us = options_.window_us;
     packet.start.spatial_sms = options_.spatial_sms;
+    packet.start.green_contexts = options_.green;
     packet.start.staging_offset = kStaging;
     packet.start.staging_bytes = kStagingBytes;
     packet.start.memory_limit_bytes = options_.memory_limit;

@@ -50,6 +50,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->local_socket_mode, d.local_socket_mode);
   EXPECT_EQ(c->policy, d.policy);
   EXPECT_EQ(c->spatial, d.spatial);
+  EXPECT_EQ(c->green_contexts, d.green_contexts);
   EXPECT_EQ(c->quantum_min_us, d.quantum_min_us);
   EXPECT_EQ(c->quantum_max_us, d.quantum_max_us);
   EXPECT_EQ(c->latency_target_us, d.latency_target_us);

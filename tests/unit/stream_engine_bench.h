@@ -37,7 +37,6 @@ struct Effect {
 
 class FakeDriver : public EngineDriver {
  public:
-  bool confinable(const Work&) const override { return true; }
   CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t) override {
     auto& w = static_cast<FakeWork&>(work);

@@ -68,13 +68,13 @@ TEST(StreamEngine, StaleHeartbeatOpensTheGate) {
   r.b.take();
   r.b.now = kStaleHeartbeatNs - 1;
   Grant grant;
-  EXPECT_FALSE(r.b.gate.enter(r.b.now, true, &grant));
+  EXPECT_FALSE(r.b.gate.enter(r.b.now, &grant));
   r.b.now = kStaleHeartbeatNs + 1;
-  ASSERT_TRUE(r.b.gate.enter(r.b.now, true, &grant));
+  ASSERT_TRUE(r.b.gate.enter(r.b.now, &grant));
   EXPECT_GT(grant.generation, static_cast<uint32_t>(r.b.signal.evict)) << "it would leave at once";
   r.b.gate.leave(r.b.now, true, grant);
   r.b.host.heartbeat_ns = r.b.now;
-  EXPECT_FALSE(r.b.gate.enter(r.b.now, true, &grant));
+  EXPECT_FALSE(r.b.gate.enter(r.b.now, &grant));
   r.submit_all();
   r.finish();
 }

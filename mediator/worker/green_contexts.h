@@ -1,0 +1,122 @@
+// Green contexts of a session's context, by sets of SMs: what confines launches to a part of the GPU in the hardware
+// (docs/decisions/0008-green-contexts.md).
+//
+// One is made when a set was asked for that has none, by the session's job thread; until it is there, and
+// where it cannot be, launches do without (cuda_streams_parts.cc). Sets are unions of the smallest groups that the driver's split
+// gives, taken to be numbered as %smid numbers SMs; each context proves that first by a kernel that writes down where its blocks
+// ran. Whatever fails is said once in the log, and never the guest's failure.
+//
+// Owned by the ContextObject, only where its context is the device's primary one, whose functions and events work in streams of green
+// contexts. State under the session lock; run() and close() without it, on the job thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mediator/gpu/driver_api.h"
+#include "mediator/worker/objects.h"
+
+namespace sluice::worker {
+
+// What all of a session's have done; session lock.
+struct GreenCounters {
+  uint64_t launches = 0;  // physical launches that the hardware confined
+  uint64_t made = 0;      // green contexts
+};
+
+struct GreenContext {
+  SmSet sms;
+  CUgreenCtx cu = nullptr;
+  bool ready = false;     // it has proved where its blocks run
+  CUstream spare = nullptr;  // of no special priority, that no lane has
+  CUevent proved = nullptr;  // behind the kernel that writes that down
+  size_t place = 0;       // of what it writes
+  uint64_t used = 0;      // the larger, the later
+  std::map<StreamId, Lane> lanes;
+};
+
+class GreenContexts {
+ public:
+  // Kept at once: on an H200 one takes 5.7 MB of the GPU's memory, which is charged to nobody, like the rest of what a
+  // context takes. More than the sets among which a vGPU goes to and fro with few neighbours; where there are more, the
+  // one that was not used for longest goes.
+  static constexpr size_t kMost = 8;
+  // Streams of the guest that have one of their own in a green context; those beyond do without.
+  static constexpr size_t kMostLanes = 32;
+  // Making one takes 1 to 2 ms on an H200, of a thread that the guest's calls wait for too, and stops its other work for some
+  // 20 us: at most a fifth of the time.
+  static constexpr uint64_t kPauses = 4;
+  static constexpr uint64_t kAfterFailureNs = 1'000'000'000;
+
+  // `sms`: of the GPU.
+  GreenContexts(const gpu::DriverApi& api, CUdevice device, uint32_t sms, GreenCounters& counters);
+  ~GreenContexts();
+
+  // --- session lock; the context current ---
+  // The one for exactly this set, ready, or null: it is then asked for.
+  GreenContext* find(const SmSet& sms, uint64_t now_ns);
+  // Something is to be made, and nobody has been told so yet: the caller has begin(), run() and end() called by the job thread.
+  bool due(uint64_t now_ns);
+  // Where the guest's stream goes on in `g`, or null.
+  Lane* lane(GreenContext& g, StreamObject& s);
+  // The guest's stream is no more.
+  void remove(StreamId stream);
+  // Launches do without from now on.
+  void refuse(const std::string& why);
+
+  struct Job {
+    std::unique_ptr<GreenContext> make, drop;
+    uint64_t took_ns = 0;
+    uint32_t group_sms = 0;
+    SmSet grouped;        // SMs of all groups
+    bool odd = false;     // its set is no union of groups
+    std::string failure;  // empty: none
+    bool final = false;   // it would fail again
+  };
+  std::optional<Job> begin();
+  void end(Job job, uint64_t now_ns);
+
+  // --- no lock, the job thread, the context current ---
+  void run(Job& job);
+  // Destroys all. No stream of the guest is left that had lanes here, and nothing is asked of it any more.
+  void close();
+
+ private:
+  static constexpr uint32_t kBlocks = 2;  // of the kernel that writes down where they ran, for each SM
+  bool is_union(const SmSet& sms) const;
+  CUresult split(Job& job);
+  CUresult load();
+  CUresult make(GreenContext& g);
+  CUresult prove(GreenContext& g);
+  bool proved_right(const GreenContext& g) const;
+  bool idle(const GreenContext& g) const;
+  void destroy(Lane& lane) const;
+  void destroy(GreenContext& g) const;
+
+  const gpu::DriverApi& api_;
+  CUdevice device_;
+  uint32_t sms_;
+  GreenCounters& counters_;
+  // The job thread's:
+  std::vector<CUdevResource> groups_;  // the smallest
+  CUmodule module_ = nullptr;
+  CUfunction where_ = nullptr;
+  // Written by the job thread before the first end(), then fixed:
+  uint32_t* seen_ = nullptr;  // pinned; %smid + 1 of each block, kBlocks * sms_ of each place
+  // Session lock:
+  uint32_t group_sms_ = 0;    // 0: not split yet
+  SmSet grouped_;
+  std::vector<std::unique_ptr<GreenContext>> made_;
+  std::vector<size_t> places_;  // that are free
+  std::optional<SmSet> wanted_;
+  bool told_ = false;     // a job is under way
+  bool refused_ = false, said_odd_ = false, said_failed_ = false;
+  uint64_t not_before_ns_ = 0;
+  uint64_t uses_ = 0;
+};
+
+}  // namespace sluice::worker
