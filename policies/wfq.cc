@@ -44,6 +44,7 @@
 #include "policies/fair_clock.h"
 #include "policies/indexed_heap.h"
 #include "policies/policy.h"
+#include "policies/srt_credit.h"
 
 namespace sluice::policy {
 namespace {
@@ -51,7 +52,7 @@ namespace {
 class Wfq final : public Policy {
  public:
   Wfq(const Config& config, bool shortest_first)
-      : config_(config), shortest_first_(shortest_first), clock_(config),
+      : config_(config), shortest_first_(shortest_first), clock_(config), credits_(config.machine.sm_count),
         handover_ns_(static_cast<double>(config.machine.handover_ns)) {
     waiting_.reserve(kPriorityLevels);
     short_.reserve(kPriorityLevels);
@@ -64,18 +65,20 @@ class Wfq final : public Policy {
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
     clock_.add(now_ns, v, share);
-    if (v >= turn_of_.size()) turn_of_.resize(v + 1), due_.resize(v + 1), known_.resize(v + 1), spent_.resize(v + 1), told_.resize(v + 1), credits_.resize(v + 1), pauses_.resize(v + 1);
+    if (v >= turn_of_.size()) turn_of_.resize(v + 1), due_.resize(v + 1), known_.resize(v + 1), spent_.resize(v + 1), told_.resize(v + 1), pauses_.resize(v + 1);
     turn_of_[v] = 0;
     due_[v] = clock_[v].vtime;
     known_[v] = spent_[v] = told_[v] = 0;
     pauses_[v] = {};
-    credits_[v] = {static_cast<double>(short_ns(v)) * config_.machine.sm_count, now_ns};
+    credits_.add(now_ns, v, clock_[v].share.priority, most_credit(v));
   }
 
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
     const bool waits = waiting(v).contains(v);
     if (waits) stop_waiting(v);
+    earn(now_ns, v);
     clock_.change(v, share);
+    credits_.change_level(v, clock_[v].share.priority);
     due_[v] = clock_[v].vtime;
     lead_ns_ = v == holder_ ? 0 : lead_ns_;
     if (waits) wait(v);
@@ -128,7 +131,7 @@ class Wfq final : public Policy {
 
   void on_usage(uint64_t, VgpuId v, const Usage& usage) override {
     const int64_t back = clock_.charge(v, usage.sm_ns);
-    if (shortest_first_) credits_[v].sm_ns -= static_cast<double>(usage.sm_ns);
+    if (shortest_first_) credits_.pay(v, clock_[v].share.priority, static_cast<double>(usage.sm_ns));
     if (!clock_[v].busy) pauses_[v].charged_sm_ns += usage.sm_ns;
     if (v == holder_ && clock_[v].busy) {
       known_[v] -= std::min(known_[v], usage.sm_ns);
@@ -213,26 +216,19 @@ class Wfq final : public Policy {
   // When its work is done it will be ahead of V by that length at most. (V falls when one that is ahead turns idle, so
   // who came at V may be a little ahead without having run.)
   bool eligible(VgpuId v) const {
-    if (shortest_first_) return credits_[v].sm_ns >= static_cast<double>(known_[v]);
+    if (shortest_first_) return credits_[v] >= static_cast<double>(known_[v]);
     return clock_.lead_sm_ns(v) + static_cast<int64_t>(known_[v]) <=
            static_cast<int64_t>(short_ns(v) * config_.machine.sm_count);
   }
-  // wfq-srt: v has gone first as often as its share of the time since then allows, and a longest quantum more. (Its lead over V would say
-  // so too, if V did not move whenever somebody comes or goes: two that pause in turns would seem to be owed for ever.)
-  struct Credit {
-    double sm_ns = 0;
-    uint64_t at_ns = 0;
-  };
+  double most_credit(VgpuId v) const { return static_cast<double>(short_ns(v)) * config_.machine.sm_count; }
   void earn(uint64_t now_ns, VgpuId v) {
     if (!shortest_first_) return;
-    Credit& c = credits_[v];
     const VgpuShare& share = clock_[v].share;
     const int64_t others = clock_.weight(share.priority) - (clock_[v].busy ? share.weight : 0);
     const double part = static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
-    c.sm_ns = std::min(c.sm_ns + static_cast<double>(now_ns - c.at_ns) * config_.machine.sm_count * part,
-                       static_cast<double>(short_ns(v)) * config_.machine.sm_count);
-    c.at_ns = now_ns;
+    credits_.earn(now_ns, v, share.priority, part, clock_[v].busy, most_credit(v));
   }
+  bool has_waited(VgpuId v) const { return shortest_first_ && credits_.has_waited(v, most_credit(v)); }
   void wait(VgpuId v) {
     waiting(v).push(v);
     if (is_short(v)) short_[clock_[v].share.priority].push(v);
@@ -292,11 +288,17 @@ class Wfq final : public Policy {
     return is_off(holder_, due, turn_ns) ? clock_[holder_].vtime : due;
   }
 
+  // best() asks what it has missed.
+  void earn_of_first(uint64_t now_ns) {
+    for (uint32_t i = kPriorityLevels; i-- > 0;)
+      if (!waiting_[i].empty()) return earn(now_ns, waiting_[i].top());
+  }
   // The waiting vGPU that should run next, or kNoVgpu. `because_short`: it goes before who is owed more.
   VgpuId best(bool& because_short) {
     because_short = false;
     for (uint32_t i = kPriorityLevels; i-- > 0;) {
       if (waiting_[i].empty()) continue;
+      if (!short_[i].empty() && has_waited(waiting_[i].top())) return waiting_[i].top();
       while (!short_[i].empty()) {
         const VgpuId v = short_[i].top();
         because_short = eligible(v);
@@ -329,12 +331,14 @@ class Wfq final : public Policy {
   void decide(uint64_t now_ns, Actions& out) {
     if (leaving_) return;  // on_left() decides
     if (holder_ != kNoVgpu) earn(now_ns, holder_);
+    if (shortest_first_) earn_of_first(now_ns);
     bool next_short = false;
     VgpuId next = best(next_short);
     if (next == kNoVgpu) return;
     if (holder_ == kNoVgpu) {
       stop_waiting(next);
       holder_ = next;
+      has_waited_ = has_waited(next);
       start_slice(now_ns);
       out.push_back(Action::run(holder_));
       next = best(next_short);
@@ -359,7 +363,7 @@ class Wfq final : public Policy {
     const bool goes_first = is_short(holder_) && eligible(holder_);
     // Of two short ones the shorter goes first where they may be long; not for less than a hand-over.
     const bool shorter = shortest_first_ && next_short && known_[next] + handover_ns * config_.machine.sm_count < known_[holder_];
-    const bool interrupts = (next_short || came_owed) && handover_ns < quantum && (!goes_first || shorter) && may_interrupt(now_ns);
+    const bool interrupts = ((next_short && !has_waited_) || came_owed) && handover_ns < quantum && (!goes_first || shorter) && may_interrupt(now_ns);
     if (interrupts) quantum = shortest_first_ ? 0 : handover_ns;
     // What ends sooner than it could be evicted, ends.
     const uint64_t rest_ns = known_[holder_] / std::max(config_.machine.sm_count, 1u);
@@ -372,6 +376,7 @@ class Wfq final : public Policy {
         return evict(next, out);
       }
       due_[holder_] = next_due();
+      has_waited_ = false;
       start_slice(now_ns);
     }
     wake_at(slice_start_ns_ + quantum, out);
@@ -445,7 +450,8 @@ class Wfq final : public Policy {
   std::vector<int64_t> due_;                  // virtual time of the turn that each waits for, or has
   std::vector<uint64_t> turn_of_;             // number of each one's last turn, 0: none since it was added
   std::vector<uint64_t> known_;               // predicted rest of the launches told, SM-ns; 0: not known
-  std::vector<Credit> credits_;               // wfq-srt
+  SrtCredits credits_;                        // wfq-srt
+  bool has_waited_ = false;                   // ... the holder's turn is one that it had missed: no short one interrupts it
   std::vector<uint64_t> told_;                // what both were when they were told last
   std::vector<uint64_t> spent_;               // used since it turned busy, SM-ns
   std::vector<IndexedHeap<Less>> waiting_;    // by priority: busy and not the holder

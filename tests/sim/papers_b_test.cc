@@ -120,6 +120,33 @@ TEST(ShortestFirstWithinShares, AsGoodAsTheRivalsThatKnowNoShares) {
   EXPECT_GT(report->mean.got_of_owed_min, 0.98);
 }
 
+// Whose work is long is passed over, and not for ever: its share is what it gets in the end. Twenty that pause, each arrival with credit
+// enough, need all of the GPU (it had nothing of ten seconds); and mixes whose highest level leaves 60 % of the time, where the
+// credits were of 100 % (one program had nothing of a hundred seconds).
+TEST(ShortestFirstWithinShares, NobodyIsPassedOverForEver) {
+  Workload w;
+  w.gpu = {.sm_count = 16, .signal_ns = 3000, .start_ns = 4000};
+  w.kernels = {{.name = "long", .alone_ns = 500'000'000, .tasks = 100'000}, {.name = "short", .alone_ns = 5'000'000, .tasks = 1'600}};
+  w.vgpus = {{"long", {}, {}}};
+  w.programs = {{.name = "long", .vgpu = 0, .steps = {{.kernel = 0}}, .arrival = ArrivalKind::kBacklog, .runs = 0}};
+  for (uint32_t v = 1; v <= 20; ++v) {
+    w.vgpus.push_back({"short" + std::to_string(v), {}, {}});
+    w.programs.push_back({.name = w.vgpus[v].name, .vgpu = v, .steps = {{.kernel = 1}}, .arrival = ArrivalKind::kPeriodic,
+                          .first_ns = v * 5'000'000, .period_ns = 100'000'000, .runs = 0});
+  }
+  w.horizon_ns = 10'000'000'000;
+  const auto report = evaluate(w, "wfq-srt", 1);
+  ASSERT_TRUE(report.ok());
+  EXPECT_GT(report->mean.vgpu_share[0], 0.75 / 21);
+
+  for (const uint32_t number : {1u, 5u}) {
+    const Workload mix = find_workload("preemptive-switch-6")->make(number, 1);
+    const auto all = evaluate_all(mix, {"wfq", "wfq-srt"}, 1 + number);
+    ASSERT_TRUE(all.ok());
+    EXPECT_LT((*all)[1].mean.end_ms, 1.5 * (*all)[0].mean.end_ms) << number;
+  }
+}
+
 // LoGA section 5.5: against four throttles an application that saturates gets more than its fair part from
 // the hardware; loga corrects, by more than it should, and idles the GPU while it does; wfq neither.
 TEST(LogaThrottle, WfqIsFairerAndWastesNothing) {
