@@ -50,6 +50,7 @@ class CudaStreams : public EngineDriver {
 
   // EngineDriver
   Confinement confine(StreamId stream, OpKind kind, Work& work, const Grant& grant, uint64_t now_ns) override;
+  bool hardware_soon(StreamId stream) const override { return streams_.at(stream)->hardware_soon; }
   CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t now_ns) override;
   bool comes_in_pieces(const Work& work) const override;
@@ -82,7 +83,7 @@ class CudaStreams : public EngineDriver {
   CUdeviceptr record_address(const ContextObject& c, const LaunchWork& w) const;
   uint32_t evicted() const { return static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST)); }
   static uint32_t held_by(const FunctionObject& f, uint32_t resident, uint32_t sms);
-  WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms) const;
+  WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
   Geometry form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms);
   void take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows, uint32_t sms);
   Lane* confined_lane(StreamObject& s, const SmSet& granted, uint64_t now_ns);

@@ -26,6 +26,7 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
   StreamObject& s = *streams_.at(stream);
   w.lane = &s;
   w.confined_sms = 0;
+  s.hardware_soon = false;
   if (grant.part) {
     const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
     const uint32_t count = sms.count();
@@ -49,6 +50,7 @@ Lane* CudaStreams::confined_lane(StreamObject& s, const SmSet& sms, uint64_t now
   if (!c.greens || make_current(api_, c.cu) != CUDA_SUCCESS) return nullptr;
   if (GreenContext* g = c.greens->find(sms, now_ns)) return c.greens->lane(*g, s);
   if (c.greens->due(now_ns)) make_green(s.context);
+  s.hardware_soon = c.greens->soon(sms);
   return nullptr;
 }
 
@@ -69,8 +71,9 @@ bool CudaStreams::fit_to(LaunchWork& w, uint32_t sms) {
     LaunchVariant& v = f.variants[w.variant];
     chunk = v.chunks.chunk();
     w.form = FormKind::kLoop;
+    // Also while others wait for the GPU: sets change seldom, and no window is wasted then.
     const bool whole_at_once = w.tasks <= w.per_sm * sms;
-    const WindowPlan windows = whole_at_once ? WindowPlan{} : take_form(w, v, sms);
+    const WindowPlan windows = whole_at_once ? WindowPlan{} : take_form(w, v, sms, true);
     w.on_sms = form_geometry(w, v, sms);
     if (w.form == FormKind::kOneTask && !w.on_sms.evictable) {
       w.form = FormKind::kLoop;

@@ -50,12 +50,11 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   w.geometry = Geometry{};
   if (!f.clone || w.tasks == 0 || w.flags != 0 || (f.one_row && (w.grid[1] != 1 || w.grid[2] != 1))) return;
   if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
-  w.contended = contended;
   w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
   LaunchVariant& v = f.variants[w.variant];
   // Where parts may be granted the other forms are for those that the hardware confines: known when it is issued (fit_to).
   const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
-  const WindowPlan windows = parts_ ? WindowPlan{} : take_form(w, v, sms);
+  const WindowPlan windows = parts_ ? WindowPlan{} : take_form(w, v, sms, !contended);
   w.geometry = form_geometry(w, v, sms);
   if (parts_) plan_for_parts(w);
   if (w.geometry.evictable && f.form.resumable) {
@@ -74,7 +73,7 @@ uint32_t CudaStreams::held_by(const FunctionObject& f, uint32_t resident, uint32
 }
 
 // The form of a launch that has `sms` SMs to itself.
-WindowPlan CudaStreams::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms) const {
+WindowPlan CudaStreams::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const {
   const FunctionObject& f = *w.function;
   WindowPlan windows;
   unsigned may = 0;
@@ -83,7 +82,7 @@ WindowPlan CudaStreams::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms)
   if (v.one_task && tasks < 1u << 31 &&
       FormChoice::allowed(static_cast<uint32_t>(tasks), v.block_threads, v.chunks.task_ns(), f.form.in_order, settings_))
     may |= 1u << static_cast<int>(FormKind::kOneTask);
-  if (v.window && !w.contended)
+  if (v.window && windows_may)
     windows = FormChoice::windows(w.grid, held_by(f, v.window_resident, sms), v.chunks.task_ns(), settings_);
   if (windows.tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
   w.form = may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);

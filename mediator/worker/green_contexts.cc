@@ -55,7 +55,7 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
       if (!said_odd_) log::info("{} SMs that are no union of groups of {}: launches are not confined by the hardware there",
                                 sms.count(), group_sms_);
       said_odd_ = true;
-    } else if (now_ns >= not_before_ns_) {
+    } else if (now_ns >= not_before_ns_ && !(making_ == sms)) {
       wanted_ = sms;
     }
     return nullptr;
@@ -77,6 +77,12 @@ bool GreenContexts::due(uint64_t now_ns) {
   if (!wanted_ || told_ || refused_ || now_ns < not_before_ns_) return false;
   told_ = true;
   return true;
+}
+
+bool GreenContexts::soon(const SmSet& sms) const {
+  if (refused_) return false;
+  if ((told_ && wanted_ == sms) || making_ == sms) return true;
+  return std::any_of(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms && !g->ready; });
 }
 
 Lane* GreenContexts::lane(GreenContext& g, StreamObject& s) {
@@ -140,6 +146,7 @@ std::optional<GreenContexts::Job> GreenContexts::begin() {
   job.make->sms = *wanted;
   job.make->place = places_.back();
   places_.pop_back();
+  making_ = *wanted;
   return job;
 }
 
@@ -170,6 +177,7 @@ void GreenContexts::run(Job& job) {
 
 void GreenContexts::end(Job job, uint64_t now_ns) {
   told_ = false;
+  making_.reset();
   group_sms_ = job.group_sms;
   grouped_ = job.grouped;
   if (job.failure.empty() && !job.odd) {

@@ -61,6 +61,8 @@ class GreenContexts {
   GreenContext* find(const SmSet& sms, uint64_t now_ns);
   // Something is to be made, and nobody has been told so yet: the caller has begin(), run() and end() called by the job thread.
   bool due(uint64_t now_ns);
+  // The one for this set is being made, or proves itself.
+  bool soon(const SmSet& sms) const;
   // Where the guest's stream goes on in `g`, or null.
   Lane* lane(GreenContext& g, StreamObject& s);
   // The guest's stream is no more.
@@ -112,7 +114,7 @@ class GreenContexts {
   SmSet grouped_;
   std::vector<std::unique_ptr<GreenContext>> made_;
   std::vector<size_t> places_;  // that are free
-  std::optional<SmSet> wanted_;
+  std::optional<SmSet> wanted_, making_;
   bool told_ = false;     // a job is under way
   bool refused_ = false, said_odd_ = false, said_failed_ = false;
   uint64_t not_before_ns_ = 0;

@@ -125,6 +125,7 @@ struct StreamObject : HandleObject, Lane {
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
   SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
   Lane* tail = this;     // session lock
+  bool hardware_soon = false;   // EngineDriver::hardware_soon(); session lock
   CUevent passed_on = nullptr;  // behind what was the tail; null: it has always been this one; session lock
 };
 
@@ -186,7 +187,6 @@ struct LaunchWork : Work {
   uint32_t tasks_before = 0;  // done when the newest physical launch was queued
   uint32_t evictions = 0;
   uint32_t per_sm = 1;       // blocks of the clone that an SM holds; where parts are granted
-  bool contended = false;    // somebody waited for the GPU when it was planned
   // Of the newest physical launch:
   Lane* lane = nullptr;      // where it is queued
   uint32_t confined_sms = 0; // SMs of the green context whose stream that is; 0: of none

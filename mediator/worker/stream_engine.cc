@@ -353,7 +353,9 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
       }
       return progress;
     }
-    if (s.items_issued - s.items_ended >= limits_.stream_depth) return progress;
+    const uint64_t queued = s.items_issued - s.items_ended;
+    if (queued >= limits_.stream_depth) return progress;
+    if (is_launch(op.kind) && queued >= limits_.depth_until_confined && driver_.hardware_soon(s.id)) return progress;
     if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return progress;
     if (op.kind == OpKind::kOpaque &&
         opaque_in_flight_ >= (gate_.contended() ? 1 : limits_.opaque_depth)) {

@@ -92,6 +92,8 @@ class EngineDriver {
     (void)grant, (void)now_ns;
     return kind == OpKind::kLaunch ? Confinement::kBlocks : Confinement::kNone;
   }
+  // The launch of the stream that confine() was asked for last went without the hardware, which will do it soon.
+  virtual bool hardware_soon(StreamId) const { return false; }
   // Queues a physical launch on the SMs of `grant`. `pred`: its leaders must find this one done before they fetch; null:
   // nothing to wait for. `again`: the logical launch has been queued before.
   virtual CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
@@ -148,6 +150,8 @@ struct EngineLimits {
   // Physical launches and operations queued in one driver stream. Deep enough to hide a completion
   // poll behind running work; each evicted launch in it costs an empty launch (about 3 us).
   uint32_t stream_depth = 64;
+  // The same while EngineDriver::hardware_soon(), so that few launches go without: enough that the GPU need not wait.
+  uint32_t depth_until_confined = 2;
   // A marker covers at most so many operations, so that the queue is refilled before it runs dry.
   uint32_t marker_interval = 8;
   // Opaque launches in flight while nobody waits; one while somebody does.

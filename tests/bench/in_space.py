@@ -2,7 +2,7 @@
 """vGPUs that share a GPU in space (scheduler.spatial) beside the same vGPUs in time, in one run.
 
 usage: in_space.py [--build DIR] [--device soft|nvidia] [--sms N] [--seconds S] [--rate-seconds S] [--rounds N]
-                   [--mps] [--only PART,..] [--out FILE]
+                   [--mps] [--no-green] [--only PART,..] [--out FILE]
        in_space.py --plot FILE.json
 
 Starts a sluiced for each part, local clients on it, and leaves one JSON object and a plot (.png; needs gnuplot):
@@ -13,7 +13,7 @@ Starts a sluiced for each part, local clients on it, and leaves one JSON object 
              those of one that is alone, so that nothing rests on sluiced's own clock
   apart      two vGPUs whose tasks write down their SM and their times: no SM works for both at one time
 
---mps (nvidia): starts an MPS server of its own for the run, and ends it. Exits 1 if a result was wrong, a program
+--mps (nvidia): starts an MPS server of its own for the run, and ends it. --no-green: without green contexts. Exits 1 if a result was wrong, a program
 failed, or an SM worked for both.
 """
 import argparse
@@ -45,6 +45,7 @@ class Bench:
         self.nvidia = args.device == "nvidia"
         self.sms = args.sms or (132 if self.nvidia else 4)
         self.problems = []
+        self.said = set()
         self.right = self.wrong = 0
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="sluice-space."))
 
@@ -54,6 +55,7 @@ class Bench:
         extra += self.args.device_line + "\n" if self.args.device_line else ""
         extra += demo.GPU_SETTINGS if self.nvidia else ""
         extra += f"[scheduler]\nspatial = {'true' if space else 'false'}\n"
+        extra += f"green_contexts = {'false' if self.args.no_green else 'true'}\n"
         env = {} if self.nvidia else {"SLUICE_SOFT_MODE": "mps"}
         s = Sluiced(self.args.build, tempfile.mkdtemp(dir=self.work), device=self.args.device, soft_sms=self.sms,
                     extra=extra, env=env)
@@ -65,6 +67,8 @@ class Bench:
 
     def end(self, s, what):
         log = s.log()
+        # Why launches did without, once for each session.
+        self.said |= {line.split("info: ", 1)[-1] for line in log.splitlines() if "green context" in line or "groups of" in line}
         if "policy-violation" in log or "overdue" in log:
             self.problems.append(f"{what}: sluiced's log: " + log[-1500:])
         s.stop()
@@ -112,6 +116,7 @@ class Bench:
             return {"form": "space" if space else "time", "halves": halves,
                     "evictions": {n: v[n]["evictions"] for n in names},
                     "evictions_per_s": round(sum(v[n]["evictions"] for n in names) / wall, 1),
+                    "green": {n: [v[n]["green_launches"], v[n]["green_contexts"]] for n in names},
                     "eviction_latency_us": {k: latency[k] for k in ("p50", "p99")},
                     "launches": {n: v[n]["launches_done"] for n in names},
                     "history": [[round((h["now_ns"] - history[0]["now_ns"]) / 1e9, 3), round(h["contended_ns"] / 1e9, 3)] +
@@ -154,7 +159,7 @@ class Bench:
                                        for n in names],
                     "shares": [round(x, 4) for x in sm_time] if len(names) > 1 else [1.0],
                     "per_s": {k: [round((last["vgpus"][n][k] - first["vgpus"][n][k]) / took, 1) for n in names]
-                              for k in ("evictions", "physical_evictions", "resumes")},
+                              for k in ("evictions", "physical_evictions", "resumes", "green_launches", "green_contexts")},
                     "sms": [last["vgpus"][n]["sms"] for n in names],
                     "eviction_latency_us": {k: last["evict_latency_us"][k] for k in ("p50", "p99")}}
         finally:
@@ -226,7 +231,8 @@ class Bench:
                     "highest_sm": max((t[0] for x in tasks for t in x), default=-1), "on_an_sm_of_both": both,
                     "while_the_other_ran": round(together / max(len(beside[0]), 1), 3), "task_us": round(sorted(
                         (e - b for _, b, e in beside[0]))[len(beside[0]) // 2] / 1000, 2) if beside[0] else 0,
-                    "evictions": [stats[n]["evictions"] for n in names]}
+                    "evictions": [stats[n]["evictions"] for n in names],
+                    "green": [[stats[n]["green_launches"], stats[n]["green_contexts"]] for n in names]}
         finally:
             self.end(s, "apart")
 
@@ -272,6 +278,7 @@ def main():
     p.add_argument("--rate-seconds", type=float, default=4)
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--mps", action="store_true")
+    p.add_argument("--no-green", action="store_true")
     p.add_argument("--only", default="apart,rates,mixed")
     p.add_argument("--out", type=pathlib.Path, default=pathlib.Path("in_space.json"))
     p.add_argument("--plot", type=pathlib.Path)
@@ -280,7 +287,7 @@ def main():
         return plot(a.plot)
     a.build = a.build.resolve()
     b = Bench(a)
-    result = {"device": a.device, "sms": b.sms}
+    result = {"device": a.device, "sms": b.sms, "green_contexts": not a.no_green}
     parts = a.only.split(",")
     mps = False
     try:
@@ -306,6 +313,8 @@ def main():
         if mps:
             subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True)
         shutil.rmtree(b.work, ignore_errors=True)
+    for x in sorted(b.said):
+        print(f"in_space: a worker says: {x}", file=sys.stderr)
     for x in b.problems:
         print(f"in_space: {x}", file=sys.stderr)
     sys.exit(1 if b.problems or b.wrong or (not b.right and "mixed" in parts) else 0)
