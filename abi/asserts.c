@@ -126,7 +126,8 @@ SIZE(sluice_function_reply, 80);
 
 SIZE(CUdevResource_st, 144);
 AT(CUdevResource_st, sm, 96);
-SIZE(sluice_soft_info, 64);
+SIZE(sluice_soft_info, 72);
+AT(sluice_soft_info, sm_group, 64);
 AT(sluice_soft_info, memory_bytes, 32);
 SIZE(sluice_soft_channel, 144);
 AT(sluice_soft_channel, sm_set, 24);

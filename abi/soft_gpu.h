@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define SLUICE_SOFT_MAGIC 0x55504743494c5553ull
-#define SLUICE_SOFT_VERSION 3u
+#define SLUICE_SOFT_VERSION 4u
 
 #define SLUICE_SOFT_CHANNELS 64u  /* contexts; the waiting set is one 64-bit word */
 #define SLUICE_SOFT_PROCESSES 64u
@@ -56,6 +56,9 @@ struct sluice_soft_info {
   uint64_t switch_bytes_per_second; /* with which state is saved and restored; 0: at no cost */
   uint32_t timeslice_us;            /* of a new channel */
   uint32_t stall_ms;                /* a process that holds the GPU and stands still so long loses it */
+  uint32_t sm_group; /* green contexts have SMs in groups of so many, group k from SM k * sm_group
+                        on; 0: no such contexts */
+  uint32_t reserved;
 };
 
 /* One channel group, that is: one context. `control` words are written by its owner and by whoever

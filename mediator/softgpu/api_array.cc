@@ -54,7 +54,7 @@ CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& d) {
     array->depth = d.Depth == 0 ? 1 : d.Depth;
     array->base = allocate_device(s, context, array->slice_bytes() * array->depth);
     if (array->base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    array->context = context_stack().back();
+    array->context = current().context;
     *out = s.arrays.add(std::move(array));
     return CUDA_SUCCESS;
   });

@@ -8,12 +8,6 @@ using namespace sluice::softgpu;
 
 namespace {
 
-// The current context even if it has failed, for calls that stay allowed.
-std::shared_ptr<Context> current() {
-  auto& stack = context_stack();
-  return stack.empty() ? nullptr : stack.back();
-}
-
 bool valid_flags(unsigned flags) {
   return (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0 &&
          ((flags & CU_CTX_SCHED_MASK) & ((flags & CU_CTX_SCHED_MASK) - 1)) == 0;  // one way at most
@@ -28,19 +22,19 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice device) {
       s.log(context.error().message);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    context_stack().push_back(*context);
+    context_stack().push_back({*context, nullptr});
     *out = (*context)->handle;
     return CUDA_SUCCESS;
   });
 }
 
-// The context that `handle` names, or with null the current one; a failed one too.
+// The context that `handle` names, or with null the current one; a failed one too. Of a green
+// context the primary one.
 template <class F>
 CUresult with_named(CUcontext handle, F f) {
   return with_state([&](State& s) -> CUresult {
-    const std::shared_ptr<Context> context =
-        handle == nullptr ? current() : s.contexts.find(handle);
-    return context ? f(s, *context) : CUDA_ERROR_INVALID_CONTEXT;
+    const Current named = handle == nullptr ? current() : find_context(s, handle);
+    return named ? f(s, *named.context) : CUDA_ERROR_INVALID_CONTEXT;
   });
 }
 
@@ -50,54 +44,23 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice device) {
   return with_state([&](State& s) {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
-    std::unique_lock lock(s.mutex);
-    while (s.primary == nullptr) {
-      const unsigned flags = s.primary_flags;
-      lock.unlock();
-      auto context = make_context(s, flags, true);
-      if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
-      lock.lock();
-      if (s.primary == nullptr) {
-        s.primary = *context;
-      } else {  // another thread was faster
-        lock.unlock();
-        destroy_context(s, *context);
-        lock.lock();
-      }
-    }
-    ++s.primary_uses;
-    *out = s.primary->handle;
+    const std::shared_ptr<Context> primary = retain_primary(s);
+    if (primary == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = primary->handle;
     return CUDA_SUCCESS;
   });
 }
 
-namespace {
-
-CUresult release_primary(CUdevice device, bool all) {
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return with_state([&](State& s) {
-    if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
-    std::shared_ptr<Context> last;
-    {
-      std::lock_guard lock(s.mutex);
-      if (all) {
-        s.primary_uses = 0;
-      } else if (s.primary_uses == 0) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-      } else if (--s.primary_uses != 0) {
-        return CUDA_SUCCESS;
-      }
-      last = std::move(s.primary);
-      s.primary = nullptr;
-    }
-    if (last) destroy_context(s, last);
-    return CUDA_SUCCESS;
+    return device != 0 ? CUDA_ERROR_INVALID_DEVICE : release_primary(s, nullptr, false);
   });
 }
-
-}  // namespace
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return release_primary(device, false); }
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return release_primary(device, true); }
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  return with_state([&](State& s) {
+    return device != 0 ? CUDA_ERROR_INVALID_DEVICE : release_primary(s, nullptr, true);
+  });
+}
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags) {
   return with_state([&](State& s) {
@@ -142,8 +105,7 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
   return with_state([&](State& s) {
     const std::shared_ptr<Context> context = s.contexts.find(handle);
     if (!context || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
-    auto& stack = context_stack();
-    if (!stack.empty() && stack.back() == context) stack.pop_back();
+    if (current().context == context) context_stack().pop_back();
     destroy_context(s, context);
     return CUDA_SUCCESS;
   });
@@ -151,9 +113,9 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
 
 CUresult cuCtxPushCurrent_v2(CUcontext handle) {
   return with_state([&](State& s) {
-    std::shared_ptr<Context> context = s.contexts.find(handle);
-    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-    context_stack().push_back(std::move(context));
+    Current named = find_context(s, handle);
+    if (!named) return CUDA_ERROR_INVALID_CONTEXT;
+    context_stack().push_back(std::move(named));
     return CUDA_SUCCESS;
   });
 }
@@ -162,7 +124,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* out) {
   return with_state([&](State&) {
     auto& stack = context_stack();
     if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
-    if (out != nullptr) *out = stack.back() ? stack.back()->handle : nullptr;
+    if (out != nullptr) *out = stack.back().handle();
     stack.pop_back();
     return CUDA_SUCCESS;
   });
@@ -175,12 +137,12 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
       if (!stack.empty()) stack.pop_back();
       return CUDA_SUCCESS;
     }
-    std::shared_ptr<Context> context = s.contexts.find(handle);
-    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+    Current named = find_context(s, handle);
+    if (!named) return CUDA_ERROR_INVALID_CONTEXT;
     if (stack.empty()) {
-      stack.push_back(std::move(context));
+      stack.push_back(std::move(named));
     } else {
-      stack.back() = std::move(context);
+      stack.back() = std::move(named);
     }
     return CUDA_SUCCESS;
   });
@@ -189,8 +151,7 @@ CUresult cuCtxSetCurrent(CUcontext handle) {
 CUresult cuCtxGetCurrent(CUcontext* out) {
   return with_state([&](State&) {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const std::shared_ptr<Context> context = current();
-    *out = context ? context->handle : nullptr;
+    *out = current().handle();
     return CUDA_SUCCESS;
   });
 }
@@ -220,16 +181,22 @@ CUresult cuCtxSetFlags(unsigned int flags) {
 }
 
 CUresult cuCtxGetId(CUcontext handle, unsigned long long* id) {
-  return with_named(handle, [&](State&, Context& context) {
+  return with_state([&](State& s) {
+    const Current named = handle == nullptr ? current() : find_context(s, handle);
+    if (!named) return CUDA_ERROR_INVALID_CONTEXT;
     if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *id = context.id;
+    *id = named.green ? named.green->id : named.context->id;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuCtxSynchronize() {
   return with_context([](State& s, Context& context) {
-    s.scheduler.wait(context);
+    if (const Current top = current(); top.green) {
+      s.scheduler.wait(*top.green);
+    } else {
+      s.scheduler.wait(context);  // its green contexts, too
+    }
     return outcome(context);
   });
 }

@@ -148,7 +148,7 @@ PointerInfo look_up(State& s, uint64_t address) {
   if (find_host_range(s, address, info.base, range)) {
     info.known = true;
     info.bytes = range.bytes;
-    if (!context_stack().empty()) info.context = context_stack().back();
+    info.context = current().context;
   }
   return info;
 }

@@ -76,19 +76,10 @@ CUresult write_value(CUstream handle, CUdeviceptr address, T value, unsigned fla
 }  // namespace
 
 CUresult cuStreamCreateWithPriority(CUstream* out, unsigned int flags, int priority) {
-  return with_context([&](State& s, Context& context) {
+  return with_context([&](State& s, Context&) {
     if (out == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-    auto stream = std::make_shared<Stream>();
-    stream->context = context.legacy->context;
-    stream->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
-    stream->flags = flags;
-    stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
-    {
-      std::lock_guard lock(s.mutex);
-      stream->id = s.next_stream_id++;
-    }
-    s.scheduler.add_stream(context, stream);
-    *out = s.streams.add(std::move(stream));
+    const Current top = current();
+    *out = s.streams.add(make_stream(s, top.context, top.green, flags, priority));
     return CUDA_SUCCESS;
   });
 }
@@ -99,6 +90,9 @@ CUresult cuStreamCreate(CUstream* out, unsigned int flags) {
 
 CUresult cuStreamDestroy_v2(CUstream handle) {
   return with_context([&](State& s, Context&) {
+    // What a green context left behind stays, as documented: a leak that every call tells of.
+    if (const auto left = s.streams.find(handle); left && orphaned(*left))
+      return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     const std::shared_ptr<Stream> stream = s.streams.remove(handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (const auto context = stream->context.lock()) s.scheduler.remove_stream(*context, *stream);
@@ -139,9 +133,10 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
 }
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
-  return with_stream(handle, [&](State&, Context& context, Stream&) {
+  return with_stream(handle, [&](State&, Context& context, Stream& stream) {
     if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *out = context.handle;
+    const auto green = stream.green.lock();
+    *out = green ? green->view : context.handle;
     return CUDA_SUCCESS;
   });
 }

@@ -107,7 +107,7 @@ CUresult remember(State& s, Context& context, const exec::TextureDescriptor& d,
                   unsigned long long* out) {
   const uint64_t handle = context.map.textures().add(d);
   std::lock_guard lock(s.mutex);
-  s.textures[handle] = {context_stack().back(), resource, texture, d.surface};
+  s.textures[handle] = {current().context, resource, texture, d.surface};
   *out = handle;
   return CUDA_SUCCESS;
 }

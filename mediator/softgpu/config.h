@@ -11,11 +11,17 @@
 //   SLUICE_SOFT_PREEMPTION     `save` (default) or `drain`
 //   SLUICE_SOFT_TIMESLICE_US   slice of a new context (default 2048)
 //   SLUICE_SOFT_SWITCH_NS      what a change of context costs besides its state (default 82000)
-//   SLUICE_SOFT_SWITCH_MBPS    MB/s at which state is saved and restored, `0`: no cost (default 500000)
+//   SLUICE_SOFT_SWITCH_MBPS    MB/s at which state is saved and restored, `0`: no cost (default
+//   500000) SLUICE_SOFT_SM_GROUP       SMs in the smallest group of a green context (default 2, at
+//   most the
+//                              number of SMs), `0`: no green contexts
 //   SLUICE_SOFT_STALL_MS       a process that has the GPU and stands still so long loses it
 //                              (default 500)
 // This process's own:
 //   SLUICE_SOFT_THREADS        host threads that run SMs (default: the fewer of SMs and cores)
+//   SLUICE_SOFT_GREEN          green contexts: `on` (default); `scattered`: groups of SMs that are
+//   not
+//                              neighbours; `fail`: none is ever made, as on a GPU that is full
 //   SLUICE_SOFT_GPU            file through which processes share one GPU (default: not shared)
 //   SLUICE_SOFT_CHECK          what to look for while kernels run: memory, race, uninit, barrier or
 //                              all, with commas; `error` makes a launch with a finding fail
@@ -33,6 +39,8 @@
 
 namespace sluice::softgpu {
 
+enum class GreenContexts : uint32_t { kOn, kScattered, kFail };
+
 struct Config {
   uint32_t model = 0;  // row of gpu_models()
   uint32_t sms = 4;
@@ -48,8 +56,11 @@ struct Config {
   uint64_t switch_fixed_ns = 82'000;
   uint64_t switch_bytes_per_second = 500'000'000'000;
   uint32_t stall_ms = 500;
+  // Measured on an H200: 66 groups of two, with CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING.
+  uint32_t sm_group = 2;
   uint32_t threads = 0;  // never 0 after config_from_environment
   uint32_t thread_percentage = 100;
+  GreenContexts green = GreenContexts::kOn;
   std::string gpu_file;  // empty: private
   std::string log;       // empty: nowhere
   std::string check;      // as given: exec::CheckOptions knows it

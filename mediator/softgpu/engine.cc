@@ -47,6 +47,12 @@ Engine::Engine(SharedGpu& gpu, uint32_t threads)
 
 Engine::~Engine() { stop(); }
 
+SmSet Engine::sms_of(unsigned slot) const {
+  SmSet set;
+  for (uint32_t sm = 0; sm < sms_; ++sm) set[sm] = gpu_.may_use(slot, sm);
+  return set;
+}
+
 uint64_t Engine::global_timer_ns() { return monotonic_ns(); }
 
 void Engine::print(std::string_view text) {
@@ -136,7 +142,7 @@ bool Engine::begin(Resident& r) {
 bool Engine::may_continue(const Resident& r) const {
   const Grid& grid = *r.grid;
   const Client& client = clients_[grid.slot];
-  if (gathering_ && gathering_ != r.grid) return false;
+  if (held_[r.sm] && !gathers(r.grid)) return false;
   return !stop_ && !grid.abandoned && grid.next != grid.total && grid.parked.empty() &&
          client.presence == Presence::kOn && !r.evict && client.allowed[r.sm] &&
          grid.priority <= blocked_priority_ && !(gpu_.is_mps() && gpu_.others_starve());
@@ -260,7 +266,8 @@ void Engine::stop() {
     client.active.clear();
     client.ready.clear();
   }
-  gathering_.reset();
+  gathering_.clear();
+  held_.reset();
   gpu_.attention().fetch_add(1);
   work_.notify_all();
   gpu_.ring_self();

@@ -4,13 +4,15 @@
 // Grids of one context start by priority, then in the order in which they were submitted; blocks of
 // a grid start in the order of their index, each on an SM with the fewest that its context may use
 // and that has room; a later grid's blocks start when all earlier grids' have. Any host thread runs
-// any SM's blocks, in slices, so blocks that wait for one another get on.
+// any SM's blocks, in slices, so blocks that wait for one another get on. Grids of a green context
+// have SMs of their own (Grid::confine) and an order of their own: what finds no room in one holds
+// up nothing of the others.
 //
 // A context leaves the engine when it has nothing to run; in fcfs mode also after a kernel, and in
 // timeslice mode when its slice is over, if another context waits. It is preempted by draining
-// (running blocks finish, no other starts) or by saving: running blocks look at the preempt sequence
-// at back edges, leave the SM, are parked, and are the first to be placed again, perhaps on another
-// SM. So are blocks on an SM that is taken away from their context.
+// (running blocks finish, no other starts) or by saving: running blocks look at the preempt
+// sequence at back edges, leave the SM, are parked, and are the first to be placed again, perhaps
+// on another SM. So are blocks on an SM that is taken away from their context.
 //
 // Owned by the library's state. Its threads, named softgpu-smN, are started with the first grid and
 // sleep while there is nothing to run. Any thread may submit. It knows nothing of streams: whoever
@@ -19,7 +21,6 @@
 
 #include <array>
 #include <atomic>
-#include <bitset>
 #include <climits>
 #include <condition_variable>
 #include <cstdint>
@@ -48,12 +49,19 @@ struct Grid {
   int priority = 0;                // as CUDA's: the smaller the more urgent
   BlockNeeds needs;                // must fit on an empty SM
   bool together = false;           // cooperative: its blocks wait for one another, so all have to be on SMs
+  // Of a green context: the SMs that its blocks may be on, and the context's number, not 0.
+  void confine(const SmSet& to, uint64_t green_context) {
+    sms = to;
+    green = green_context;
+  }
   // Called once, by an engine thread that holds no lock, when no block of the grid runs any more.
   // `fault` is kNone if it ran to its end.
   std::function<void(const exec::Fault& fault)> on_done;
 
  private:
   friend class Engine;
+  SmSet sms = SmSet().set();
+  uint64_t green = 0;
   // A block that was taken off its SM, with all its state; null: before its first instruction.
   struct Parked {
     std::unique_ptr<exec::Block> block;
@@ -85,11 +93,13 @@ class Engine : private exec::Environment {
 
   const SmLimits& limits() const { return limits_; }
   uint32_t sms() const { return sms_; }
-  // On how many of them the context's blocks may be.
-  uint32_t sms_of(unsigned slot) const {
-    uint32_t count = 0;
-    for (uint32_t sm = 0; sm < sms_; ++sm) count += gpu_.may_use(slot, sm);
-    return count;
+  // Those of them that blocks may be on: of the context itself, and of a green context in it that
+  // has `green`. Whoever rules over the GPU has the last word (sluice_soft_channel::sm_set): where
+  // that leaves nothing of a green context's SMs, its blocks are where the context's may be.
+  SmSet sms_of(unsigned slot) const;
+  static SmSet within(const SmSet& context, const SmSet& green) {
+    const SmSet both = context & green;
+    return both.any() ? both : context;
   }
 
  private:
@@ -115,7 +125,7 @@ class Engine : private exec::Environment {
     uint64_t saving_bytes = 0;    // state to bring out
     uint32_t preempt_seen = 0, sm_seen = 0;  // of the channel's control words
     uint64_t leaving_since_ns = 0;
-    std::bitset<kMaxSms> allowed;
+    SmSet allowed;
     bool has_work() const { return !active.empty() || !ready.empty(); }
   };
   struct Resident {
@@ -175,6 +185,8 @@ class Engine : private exec::Environment {
   // engine_place.cc: which block where.
   void place();
   bool may_place(const GridRef& grid);
+  bool gathers(const GridRef& grid) const;
+  bool end_gathering();
   bool place_one(const GridRef& grid);
   bool fits(const Sm& sm, const BlockNeeds& needs) const;
   void enter_sm(Resident& resident);
@@ -204,7 +216,10 @@ class Engine : private exec::Environment {
   bool turn_used_ = false;  // it has started a kernel since it got the engine
   bool standing_ = false;   // a thread waits in the GPU's queue
   bool starved_ = false;    // mps: blocks found no room because of others
-  GridRef gathering_;       // a cooperative grid of which only some blocks are on SMs: no other's are placed meanwhile
+  // Cooperative grids of which only some blocks are on SMs, and the SMs of all of them, on which no
+  // other's are placed meanwhile. No two have an SM in common.
+  std::vector<GridRef> gathering_;
+  SmSet held_;
   bool unplaced_ = false;   // place() may have something to do
   int blocked_priority_ = INT_MAX;  // of the most urgent grid that finds no room
   uint32_t first_client_ = 0;      // whose blocks are placed first next time

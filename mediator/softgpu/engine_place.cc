@@ -22,36 +22,35 @@ bool Engine::fits(const Sm& sm, const BlockNeeds& needs) const {
          sm.shared_bytes + needs.shared_bytes <= limits_.shared_bytes;
 }
 
-// Gives every SM what fits, context by context. A grid that finds no room keeps its context's later
-// ones from overtaking it.
+// Gives every SM what fits, context by context. A grid that finds no room keeps later ones of its
+// context, or green context, from overtaking it.
 void Engine::place() {
   unplaced_ = false;
   starved_ = false;
   blocked_priority_ = INT_MAX;
   uint64_t placed = 0;
   first_client_ = (first_client_ + 1) % kMaxContexts;
+  std::vector<uint64_t> full;  // of green contexts, 0: the context itself
   for (bool again = true; again;) {
-    again = false;
     for (unsigned i = 0; i < kMaxContexts; ++i) {
       Client& client = clients_[(first_client_ + i) % kMaxContexts];
       if (client.presence != Presence::kOn) continue;
-      bool room = true;
-      for (size_t g = 0; room && g < client.active.size(); ++g) {
+      full.clear();
+      for (size_t g = 0; g < client.active.size(); ++g) {
         const GridRef& grid = client.active[g];
-        if (!grid->has_more()) continue;
-        room = may_place(grid);
+        if (!grid->has_more() || std::find(full.begin(), full.end(), grid->green) != full.end())
+          continue;
+        bool room = may_place(grid);
         while (room && grid->has_more()) {
           room = place_one(grid);
           placed += room;
         }
-        if (!room) blocked_priority_ = std::min(blocked_priority_, grid->priority);
+        if (room) continue;
+        full.push_back(grid->green);
+        blocked_priority_ = std::min(blocked_priority_, grid->priority);
       }
     }
-    if (gathering_ && (!gathering_->has_more() || clients_[gathering_->slot].presence != Presence::kOn)) {
-      gathering_.reset();
-      if (gpu_.is_mps()) gpu_.gathered();
-      again = true;  // for those that were kept waiting
-    }
+    again = end_gathering();  // for those that were kept waiting
   }
   if (placed >= thread_count_) {
     work_.notify_all();
@@ -66,28 +65,46 @@ void Engine::place() {
   if (standing_ && !cold_.empty()) gpu_.ring_self();
 }
 
-// Whether blocks of the grid may be placed now: not while a cooperative one is only partly there.
+// Whether blocks of the grid may be placed now. A cooperative one's not while another one is only
+// partly there on any of its SMs.
 bool Engine::may_place(const GridRef& grid) {
-  if (gathering_) return grid == gathering_;
-  if (!grid->together) return true;
-  if (gpu_.is_mps() && !gpu_.gather()) {
+  if (!grid->together || gathers(grid)) return true;
+  if ((grid->sms & held_).any()) return false;
+  if (gpu_.is_mps() && !gpu_.gather(grid->sms)) {
     starved_ = true;
     return false;
   }
-  gathering_ = grid;
+  gathering_.push_back(grid);
+  held_ |= grid->sms;
   return true;
+}
+
+bool Engine::gathers(const GridRef& grid) const {
+  return std::find(gathering_.begin(), gathering_.end(), grid) != gathering_.end();
+}
+
+// Lets go of the SMs of cooperative grids that are there as a whole, or gone; true: there were
+// such.
+bool Engine::end_gathering() {
+  return std::erase_if(gathering_, [&](const GridRef& grid) {
+           if (grid->has_more() && clients_[grid->slot].presence == Presence::kOn) return false;
+           held_ &= ~grid->sms;
+           if (gpu_.is_mps()) gpu_.gathered(grid->sms);
+           return true;
+         }) != 0;
 }
 
 // The grid's next block, a parked one first, to an SM with the fewest blocks; false: no room.
 bool Engine::place_one(const GridRef& grid) {
   const Client& client = clients_[grid->slot];
   const BlockNeeds& needs = grid->needs;
-  std::bitset<kMaxSms> refused;  // mps: others have too much of them
+  SmSet allowed = within(client.allowed, grid->sms);
+  if (!gathers(grid)) allowed &= ~held_;
+  SmSet refused;  // mps: others have too much of them
   for (;;) {
     uint32_t best = sms_;
     for (uint32_t i = 0; i < sms_; ++i) {
-      if (!client.allowed[i] || refused[i] || grid->on_sm[i] >= needs.per_sm ||
-          !fits(sm_[i], needs))
+      if (!allowed[i] || refused[i] || grid->on_sm[i] >= needs.per_sm || !fits(sm_[i], needs))
         continue;
       if (best == sms_ || sm_[i].blocks < sm_[best].blocks) best = i;
     }

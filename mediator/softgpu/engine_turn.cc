@@ -37,7 +37,7 @@ void Engine::pass_time(Lock& lock, uint64_t ns) {
 void Engine::read_sm_set(unsigned slot) {
   Client& client = clients_[slot];
   client.sm_seen = SharedGpu::word(gpu_.channel(slot).sm_sequence).load();
-  for (uint32_t sm = 0; sm < sms_; ++sm) client.allowed[sm] = gpu_.may_use(slot, sm);
+  client.allowed = sms_of(slot);
 }
 
 // A context that was off has got something to do.

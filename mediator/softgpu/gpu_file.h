@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 
@@ -32,6 +33,7 @@ inline constexpr unsigned kMaxContexts = SLUICE_SOFT_CHANNELS;
 inline constexpr unsigned kMaxProcesses = SLUICE_SOFT_PROCESSES;
 inline constexpr unsigned kMaxSms = SLUICE_SOFT_MAX_SMS;
 inline constexpr unsigned kSmWords = kMaxSms / 64;
+using SmSet = std::bitset<kMaxSms>;
 
 inline constexpr uint32_t kRunlistBase = 0x10000;
 
@@ -77,9 +79,11 @@ struct GpuState {
   alignas(64) std::atomic<uint64_t> waiting;  // bit per slot with a ticket; a hint for scans
   alignas(64) std::atomic<uint64_t> running;  // mps: bit per slot that has work
   alignas(64) std::atomic<uint64_t> starved;  // mps: bit per process whose blocks found no room
-  // mps: process + 1 that is bringing all blocks of a cooperative grid onto the SMs, and to whom all room that comes
-  // free is left until then: parts of two such grids would wait for one another. 0: none.
-  alignas(64) std::atomic<uint64_t> gathering;
+  // mps: process + 1 that is bringing all blocks of a cooperative grid onto some SMs, this among
+  // them, and to whom all room that comes free there is left until then: parts of two such grids
+  // would wait for one another. 0: none. Taken in the order of the SMs, so that of two who want
+  // some of the same one gets all.
+  alignas(64) std::atomic<uint32_t> gathering[kMaxSms];
   QueueSlot queue[kMaxContexts];
   ProcessSlot processes[kMaxProcesses];
   // mps: what each process has taken of each SM (SmClaim); counts only while the process lives.

@@ -25,6 +25,9 @@ enum class HandleType : uint64_t {
   kLibrary = 0xc6,
   kKernel = 0xc7,
   kArray = 0xc8,
+  kResourceDesc = 0xc9,
+  kGreenContext = 0xca,
+  kGreenView = 0xcb,  // a CUcontext that stands for a green context
   kLink = 0xcf,
 };
 

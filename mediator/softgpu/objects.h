@@ -15,7 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "abi/cuda_driver.h"
+#include "abi/cuda_green.h"
 #include "kernels/exec/block.h"
 #include "kernels/exec/device_heap.h"
 #include "kernels/exec/memory_map.h"
@@ -30,8 +30,11 @@ inline constexpr int kLeastPriority = 0, kGreatestPriority = -5;
 
 struct Stream {
   std::weak_ptr<Context> context;
+  // Of a green context in it, whose number is not 0.
+  std::weak_ptr<GreenContext> green;
+  uint64_t green_id = 0;
   bool legacy = false;
-  bool blocking = true;  // waits for the legacy stream, and that one for it
+  bool blocking = true;  // waits for the (green) context's legacy stream, and that one for it
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
@@ -72,6 +75,26 @@ struct Context {
 
   // The first failure wins. Any thread.
   void fail(CUresult result, const std::string& why);
+};
+
+// Some SMs of the device, with streams of their own; all else is the primary context's, of which it
+// counts as a use.
+struct GreenContext {
+  std::shared_ptr<Context> context;
+  SmSet sms;  // not none
+  uint64_t id = 0;
+  CUgreenCtx handle = nullptr;
+  CUcontext view = nullptr;        // as which it is made current
+  std::shared_ptr<Stream> legacy;  // what a null stream means then
+  std::atomic<bool> destroyed{false};
+  OperationRef barrier;  // under Scheduler's mutex: what all that is enqueued from now on waits for
+
+  bool gone() const { return destroyed.load() || context->destroyed.load(); }
+};
+
+// What cuDevResourceGenerateDesc makes.
+struct ResourceDesc {
+  SmSet sms;
 };
 
 struct Function {

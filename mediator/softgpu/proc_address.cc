@@ -1,8 +1,9 @@
 // cuGetProcAddress and the symbols of older API versions, both from the lists in
-// abi/cuda_driver_functions.h. The private tables behind cuGetExportTable are NVIDIA's: refused.
+// abi/cuda_driver_functions.h and cuda_green.h. The private tables behind cuGetExportTable are
+// NVIDIA's: refused.
 #include <cstring>
 
-#include "abi/cuda_driver.h"
+#include "abi/cuda_green.h"
 #include "mediator/softgpu/texture_api.h"
 
 namespace {
@@ -17,7 +18,7 @@ struct Row {
 const Row kRows[] = {
 #define SLUICE_ROW(symbol, name, since, parameters) \
   {#symbol, #name, since, reinterpret_cast<void*>(&::symbol)},
-    SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_ROW)
+    SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_ROW) SLUICE_CUDA_GREEN_FUNCTIONS(SLUICE_ROW)
 #undef SLUICE_ROW
 #define SLUICE_ROW(symbol, target, name, since) \
   {symbol, name, since, reinterpret_cast<void*>(&::target)},

@@ -49,7 +49,9 @@ void Scheduler::add_edge(const OperationRef& before, const OperationRef& after) 
 void Scheduler::insert(Stream& stream, const OperationRef& operation, const OperationRef& after,
                        Ready& ready) {
   operation->context = stream.context.lock();
-  if (!operation->context || operation->context->destroyed.load()) {
+  const std::shared_ptr<GreenContext> green = stream.green.lock();
+  if (!operation->context || operation->context->destroyed.load() ||
+      (stream.green_id != 0 && (!green || green->destroyed.load()))) {
     // Its context went while the call was under way: nothing of it may run any more.
     operation->context = nullptr;
     operation->done.store(1, std::memory_order_release);
@@ -57,15 +59,17 @@ void Scheduler::insert(Stream& stream, const OperationRef& operation, const Oper
   }
   add_edge(stream.last, operation);
   add_edge(after, operation);
+  if (green) add_edge(green->barrier, operation);
   Context& context = *operation->context;
   if (stream.legacy) {
     // The legacy stream waits for all blocking streams and they wait for it (CUDA programming
-    // guide, "Default Stream").
+    // guide, "Default Stream"); a green context has its own.
     for (const std::shared_ptr<Stream>& other : context.streams) {
-      if (other->blocking && other.get() != &stream) add_edge(other->last, operation);
+      if (other->blocking && other->green_id == stream.green_id && other.get() != &stream)
+        add_edge(other->last, operation);
     }
   } else if (stream.blocking) {
-    add_edge(context.legacy->last, operation);
+    add_edge((green ? green->legacy : context.legacy)->last, operation);
   }
   stream.last = operation;
   if (operation->waits_for == 0) ready.push_back(operation);
@@ -249,24 +253,77 @@ bool Scheduler::is_idle(Stream& stream) {
   if (!stream.legacy) return true;
   const std::shared_ptr<Context> context = stream.context.lock();
   if (!context) return true;
-  return std::none_of(context->streams.begin(), context->streams.end(),
-                      [&](const auto& other) { return other->blocking && busy(*other); });
+  return std::none_of(context->streams.begin(), context->streams.end(), [&](const auto& other) {
+    return other->blocking && other->green_id == stream.green_id && busy(*other);
+  });
 }
 
 void Scheduler::wait(Stream& stream) {
   if (const OperationRef operation = last(stream)) operation->wait();
 }
 
+// What is last in the streams of one green context (0: of none), or in all. Under mutex_.
+std::vector<OperationRef> Scheduler::pending(Context& context, uint64_t green_id, bool all) {
+  std::vector<OperationRef> found;
+  for (const std::shared_ptr<Stream>& stream : context.streams) {
+    if ((all || stream->green_id == green_id) && stream->last && !stream->last->is_done())
+      found.push_back(stream->last);
+  }
+  return found;
+}
+
 void Scheduler::wait(Context& context) {
-  std::vector<OperationRef> pending;
+  std::unique_lock lock(mutex_);
+  if (stop_) return;
+  const std::vector<OperationRef> all = pending(context, 0, true);
+  lock.unlock();
+  for (const OperationRef& operation : all) operation->wait();
+}
+
+void Scheduler::wait(GreenContext& green) {
+  std::unique_lock lock(mutex_);
+  if (stop_) return;
+  const std::vector<OperationRef> its = pending(*green.context, green.id, false);
+  lock.unlock();
+  for (const OperationRef& operation : its) operation->wait();
+}
+
+void Scheduler::enqueue(GreenContext& green, const OperationRef& operation) {
+  Ready ready;
   {
     std::lock_guard lock(mutex_);
     if (stop_) return;
-    for (const std::shared_ptr<Stream>& stream : context.streams) {
-      if (stream->last && !stream->last->is_done()) pending.push_back(stream->last);
-    }
+    operation->context = green.context;
+    for (const OperationRef& last : pending(*green.context, green.id, false))
+      add_edge(last, operation);
+    add_edge(green.barrier, operation);
+    if (operation->waits_for == 0) ready.push_back(operation);
   }
-  for (const OperationRef& operation : pending) operation->wait();
+  start(ready, false);
+}
+
+void Scheduler::hold_up(GreenContext& green, const OperationRef& before) {
+  auto barrier = std::make_shared<Operation>();
+  Ready ready;
+  {
+    std::lock_guard lock(mutex_);
+    if (stop_) return;
+    barrier->context = green.context;
+    add_edge(before, barrier);
+    add_edge(green.barrier, barrier);
+    if (barrier->waits_for == 0) ready.push_back(barrier);
+    green.barrier = barrier;
+  }
+  start(ready, false);
+}
+
+void Scheduler::remove_streams(GreenContext& green) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(green.context->streams, [&](const auto& s) {
+    if (s->green_id != green.id) return false;
+    s->closed = true;
+    return !s->last || s->last->is_done();
+  });
 }
 
 void Scheduler::stop() {

@@ -24,6 +24,7 @@
 namespace sluice::softgpu {
 
 struct Context;
+struct GreenContext;
 struct Stream;
 
 // One operation in a stream. Made by the API functions, then the scheduler's.
@@ -78,8 +79,15 @@ class Scheduler {
   OperationRef last(Stream& stream);
   void wait(Stream& stream);
   bool is_idle(Stream& stream);
-  // Everything queued in `context` up to now.
+  // Everything queued in `context` up to now, its green contexts too; or in one of them.
   void wait(Context& context);
+  void wait(GreenContext& green);
+  // Green contexts. Puts `operation` behind all that is in its streams now, into none of them.
+  void enqueue(GreenContext& green, const OperationRef& operation);
+  // All that is put into its streams from now on, new ones too, waits for `before`.
+  void hold_up(GreenContext& green, const OperationRef& before);
+  // It gets no more work: its streams leave the context's list.
+  void remove_streams(GreenContext& green);
   void stop();
 
  private:
@@ -91,6 +99,7 @@ class Scheduler {
     std::thread thread;
   };
 
+  std::vector<OperationRef> pending(Context& context, uint64_t green_id, bool all);
   void add_edge(const OperationRef& before, const OperationRef& after);
   void insert(Stream& stream, const OperationRef& operation, const OperationRef& after,
               Ready& ready);

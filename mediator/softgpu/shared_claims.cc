@@ -25,21 +25,40 @@ SmClaim& operator+=(SmClaim& a, const SmClaim& b) {
 
 }  // namespace
 
-bool SharedGpu::gather() {
-  uint64_t nobody = 0;
-  return state_->gathering.compare_exchange_strong(nobody, uint64_t{process_} + 1) || nobody == uint64_t{process_} + 1;
+bool SharedGpu::gather(const SmSet& on) {
+  SmSet taken;
+  for (uint32_t sm = 0; sm < sms(); ++sm) {
+    if (!on[sm]) continue;
+    uint32_t owner = 0;
+    if (state_->gathering[sm].compare_exchange_strong(owner, process_ + 1)) {
+      taken.set(sm);
+    } else if (owner != process_ + 1) {
+      // Nobody is rung: two who try in turns would wake each other for ever.
+      let_go(taken);
+      return false;
+    }
+  }
+  return true;
 }
 
-void SharedGpu::gathered() {
-  uint64_t mine = uint64_t{process_} + 1;
-  if (!state_->gathering.compare_exchange_strong(mine, 0)) return;
+bool SharedGpu::let_go(const SmSet& on) {
+  bool had_some = false;
+  for (uint32_t sm = 0; sm < sms(); ++sm) {
+    uint32_t mine = process_ + 1;
+    if (on[sm] && state_->gathering[sm].compare_exchange_strong(mine, 0)) had_some = true;
+  }
+  return had_some;
+}
+
+void SharedGpu::gathered(const SmSet& on) {
+  if (!let_go(on)) return;
   for (uint64_t set = state_->starved.load() & ~(uint64_t{1} << process_); set != 0; set &= set - 1)
     ring(static_cast<unsigned>(std::countr_zero(set)));
 }
 
 bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs) {
-  const uint64_t gathering = state_->gathering.load();
-  if (gathering != 0 && gathering != uint64_t{process_} + 1) return false;
+  const uint32_t gathering = state_->gathering[sm].load();
+  if (gathering != 0 && gathering != process_ + 1) return false;
   std::atomic<uint64_t>& mine = state_->claims[process_][sm];
   const uint64_t before = mine.fetch_add(needs.packed());
   const uint64_t now = before + needs.packed();
@@ -81,14 +100,16 @@ void SharedGpu::drop_claims() {
   for (std::atomic<uint64_t>& c : state_->claims[process_])
     if (c.load(std::memory_order_relaxed) != 0) c.store(0);
   state_->starved.fetch_and(~(uint64_t{1} << process_));
-  gathered();
+  gathered(SmSet().set());
 }
 
 void SharedGpu::eject_claims(unsigned process) {
   state_->processes[process].epoch.fetch_add(1);
   for (std::atomic<uint64_t>& c : state_->claims[process]) c.store(0);
-  uint64_t its = uint64_t{process} + 1;
-  state_->gathering.compare_exchange_strong(its, 0);
+  for (std::atomic<uint32_t>& g : state_->gathering) {
+    uint32_t its = process + 1;
+    g.compare_exchange_strong(its, 0);
+  }
   state_->starved.fetch_and(~(uint64_t{1} << process));
   for (unsigned slot = 0; slot < kMaxContexts; ++slot) {
     if ((state_->running.load() >> slot & 1) != 0 && word(channel(slot).process).load() == process)

@@ -46,7 +46,7 @@ bool sound(const sluice_soft_info& i) {
          i.mode <= SLUICE_SOFT_MPS && i.preemption <= SLUICE_SOFT_DRAIN &&
          i.switch_fixed_ns <= kMaxSwitchNs && i.stall_ms >= kMinStallMs &&
          i.stall_ms <= kMaxStallMs && i.timeslice_us >= kMinTimesliceUs &&
-         i.timeslice_us <= kMaxTimesliceUs;
+         i.timeslice_us <= kMaxTimesliceUs && i.sm_group <= i.sms;
 }
 
 }  // namespace
@@ -104,6 +104,7 @@ Result<void> SharedGpu::initialise(const Config& config, const std::string& name
     info->switch_bytes_per_second = config.switch_bytes_per_second;
     info->timeslice_us = config.timeslice_us;
     info->stall_ms = config.stall_ms;
+    info->sm_group = config.sm_group;
     write_device_row(mapping_);
     word(info->magic).store(SLUICE_SOFT_MAGIC);
   }
@@ -344,8 +345,9 @@ void SharedGpu::eject_absent() {
   if (!is_mps()) return;
   for (unsigned p = 0; p < kMaxProcesses; ++p) {
     if (p == process_) continue;
-    bool has_some = state_->gathering.load() == uint64_t{p} + 1;
-    for (uint32_t sm = 0; sm < sms() && !has_some; ++sm) has_some = state_->claims[p][sm].load() != 0;
+    bool has_some = false;
+    for (uint32_t sm = 0; sm < sms() && !has_some; ++sm)
+      has_some = state_->claims[p][sm].load() != 0 || state_->gathering[sm].load() == p + 1;
     if (!has_some) continue;
     if (!is_process_alive(p) || stands_still(p, state_->processes[p].epoch.load())) eject_claims(p);
   }

@@ -109,9 +109,10 @@ class SharedGpu {
   bool claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs);
   void unclaim(uint32_t sm, const SmClaim& needs);
   void drop_claims();
-  // mps: from gather() to gathered() all room that comes free is this process's. False: it is another's.
-  bool gather();
-  void gathered();
+  // mps: from gather() to gathered() all room that comes free on these SMs is this process's.
+  // False: some of it is another's.
+  bool gather(const SmSet& on);
+  void gathered(const SmSet& on);
   // Grows when others have taken this process's claims away, because it stood still.
   uint32_t claims_epoch() const { return state_->processes[process_].epoch.load(); }
   // This process finds no room: it is rung when some comes free.
@@ -150,6 +151,7 @@ class SharedGpu {
   bool stands_still(unsigned process, uint64_t holding);
   void eject_holder(uint64_t holder);
   void eject_claims(unsigned process);
+  bool let_go(const SmSet& on);
   void show_beside();
   void log_switch(uint8_t tag, uint32_t tsgid, uint32_t pid);
   std::atomic<uint32_t>& status0() const;

@@ -4,7 +4,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+
+#include "mediator/base/clock.h"
 
 namespace sluice::softgpu {
 namespace {
@@ -60,6 +63,7 @@ CUresult initialise_once() {
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
   auto s = std::make_unique<State>(*config, *std::move(gpu));
+  s->resource_key = monotonic_ns() ^ static_cast<uint64_t>(::getpid()) << 40;
   if (auto made = Arena::make(s->gpu->memory_bytes(), s->arena); !made) {
     say(made.error().message);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -109,9 +113,20 @@ void State::log(const std::string& line) {
   if (!log_file || ::write(log_file.get(), text.data(), text.size()) < 0) say(line);
 }
 
-std::vector<std::shared_ptr<Context>>& context_stack() {
-  thread_local std::vector<std::shared_ptr<Context>> stack;
+std::vector<Current>& context_stack() {
+  thread_local std::vector<Current> stack;
   return stack;
+}
+
+Current current() {
+  const std::vector<Current>& stack = context_stack();
+  return stack.empty() ? Current{} : stack.back();
+}
+
+Current find_context(State& s, CUcontext handle) {
+  if (std::shared_ptr<GreenContext> green = s.green_views.find(handle))
+    return {green->context, green};
+  return {s.contexts.find(handle), nullptr};
 }
 
 void Context::fail(CUresult result, const std::string& why) {
@@ -151,6 +166,45 @@ Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool pri
   std::erase_if(s.live_contexts, [](const auto& weak) { return weak.expired(); });
   s.live_contexts.push_back(context);
   return context;
+}
+
+std::shared_ptr<Context> retain_primary(State& s) {
+  std::unique_lock lock(s.mutex);
+  while (s.primary == nullptr) {
+    const unsigned flags = s.primary_flags;
+    lock.unlock();
+    auto context = make_context(s, flags, true);
+    if (!context) return nullptr;
+    lock.lock();
+    if (s.primary == nullptr) {
+      s.primary = *context;
+    } else {  // another thread was faster
+      lock.unlock();
+      destroy_context(s, *context);
+      lock.lock();
+    }
+  }
+  ++s.primary_uses;
+  return s.primary;
+}
+
+CUresult release_primary(State& s, const Context* which, bool all) {
+  std::shared_ptr<Context> last;
+  {
+    std::lock_guard lock(s.mutex);
+    if (which != nullptr && s.primary.get() != which) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (all) {
+      s.primary_uses = 0;
+    } else if (s.primary_uses == 0) {
+      return CUDA_ERROR_INVALID_CONTEXT;
+    } else if (--s.primary_uses != 0) {
+      return CUDA_SUCCESS;
+    }
+    last = std::move(s.primary);
+    s.primary = nullptr;
+  }
+  if (last) destroy_context(s, last);
+  return CUDA_SUCCESS;
 }
 
 void destroy_context(State& s, const std::shared_ptr<Context>& context) {
@@ -193,20 +247,42 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
   s.gpu->leave(context->slot);
 }
 
-std::shared_ptr<Stream> find_stream(State& s, Context& current, CUstream handle) {
-  if (handle == nullptr || handle == CU_STREAM_LEGACY) return current.legacy;
-  if (handle != CU_STREAM_PER_THREAD) return s.streams.find(handle);
+std::shared_ptr<Stream> find_stream(State& s, CUstream handle) {
+  if (handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD)
+    return s.streams.find(handle);
+  const Current top = current();
+  if (handle != CU_STREAM_PER_THREAD) return top.green ? top.green->legacy : top.context->legacy;
+  if (top.green) return nullptr;
+  Context& context = *top.context;
   std::shared_ptr<Stream> stream;
   {
-    std::lock_guard lock(current.mutex);
-    std::shared_ptr<Stream>& mine = current.per_thread[std::this_thread::get_id()];
+    std::lock_guard lock(context.mutex);
+    std::shared_ptr<Stream>& mine = context.per_thread[std::this_thread::get_id()];
     if (mine) return mine;
     mine = std::make_shared<Stream>();
-    mine->context = current.legacy->context;
+    mine->context = top.context;
     mine->id = 2;
     stream = mine;
   }
-  s.scheduler.add_stream(current, stream);
+  s.scheduler.add_stream(context, stream);
+  return stream;
+}
+
+std::shared_ptr<Stream> make_stream(State& s, const std::shared_ptr<Context>& context,
+                                    const std::shared_ptr<GreenContext>& green, unsigned flags,
+                                    int priority) {
+  auto stream = std::make_shared<Stream>();
+  stream->context = context;
+  stream->green = green;
+  stream->green_id = green ? green->id : 0;
+  stream->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+  stream->flags = flags;
+  stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+  {
+    std::lock_guard lock(s.mutex);
+    stream->id = s.next_stream_id++;
+  }
+  s.scheduler.add_stream(*context, stream);
   return stream;
 }
 

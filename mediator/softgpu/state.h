@@ -71,8 +71,12 @@ struct State {
   HandleTable<Library, CUlibrary, HandleType::kLibrary> libraries;
   HandleTable<Kernel, CUkernel, HandleType::kKernel> kernels;
   HandleTable<Array, CUarray, HandleType::kArray> arrays;
+  HandleTable<GreenContext, CUgreenCtx, HandleType::kGreenContext> greens;
+  HandleTable<GreenContext, CUcontext, HandleType::kGreenView> green_views;
+  HandleTable<ResourceDesc, CUdevResourceDesc, HandleType::kResourceDesc> resource_descs;
 
-  std::atomic<uint64_t> next_grid_id{1};
+  uint64_t resource_key = 0;  // of this process: what its CUdevResources are known by
+  std::atomic<uint64_t> next_grid_id{1}, next_split_id{1};
   std::mutex mutex;
   std::vector<std::weak_ptr<Context>> live_contexts;  // under mutex
   std::map<uint64_t, HostRange> host_ranges;          // under mutex, by address
@@ -97,11 +101,28 @@ exec::Checker* checker();
 // cuInit's work; later calls only return the first one's result.
 CUresult initialise();
 
-// The calling thread's stack of current contexts.
-std::vector<std::shared_ptr<Context>>& context_stack();
+// What is current to a thread: a context, or a green context in it.
+struct Current {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<GreenContext> green;
+
+  explicit operator bool() const { return context != nullptr; }
+  CUcontext handle() const { return green ? green->view : context ? context->handle : nullptr; }
+  bool gone() const { return green ? green->gone() : context->destroyed.load(); }
+};
+// The calling thread's stack of them, and its top: one without a context if there is none.
+std::vector<Current>& context_stack();
+Current current();
+// What a handle means; none: nothing.
+Current find_context(State& s, CUcontext handle);
 
 // A context with its slot, streams and view of host memory.
 Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool primary);
+// A use of the device's primary context, made if there is none; null: no room for it.
+// release_primary: the end of one, or of all; of `which`, unless that is null. Errors as
+// cuDevicePrimaryCtxRelease.
+std::shared_ptr<Context> retain_primary(State& s);
+CUresult release_primary(State& s, const Context* which, bool all);
 // Waits for its work and frees all it has.
 void destroy_context(State& s, const std::shared_ptr<Context>& context);
 
@@ -119,27 +140,38 @@ CUresult with_state(F f) {
 template <class F>
 CUresult with_context(F f) {
   return with_state([&](State& s) -> CUresult {
-    auto& stack = context_stack();
-    if (stack.empty() || stack.back() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    const std::shared_ptr<Context> context = stack.back();
-    if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    if (const int error = context->error.load(); error != 0) return static_cast<CUresult>(error);
-    return f(s, *context);
+    const Current top = current();
+    if (!top) return CUDA_ERROR_INVALID_CONTEXT;
+    if (top.gone()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (const int error = top.context->error.load(); error != 0)
+      return static_cast<CUresult>(error);
+    return f(s, *top.context);
   });
 }
 
-// The stream that `handle` names for the calling thread: NULL and CU_STREAM_LEGACY the current
-// context's legacy stream, CU_STREAM_PER_THREAD the thread's own. Null: no such stream.
-std::shared_ptr<Stream> find_stream(State& s, Context& current, CUstream handle);
+// The stream that `handle` names for the calling thread: NULL and CU_STREAM_LEGACY the legacy
+// stream of the current context or green context, CU_STREAM_PER_THREAD the thread's own, which
+// green contexts do not have (cuda.h, cuStreamGetCtx_v2). Null: no such stream.
+std::shared_ptr<Stream> find_stream(State& s, CUstream handle);
+// A stream of the green context, or with null of the context.
+std::shared_ptr<Stream> make_stream(State& s, const std::shared_ptr<Context>& context,
+                                    const std::shared_ptr<GreenContext>& green, unsigned flags,
+                                    int priority);
+// Whether it is of a green context that is destroyed.
+inline bool orphaned(const Stream& stream) {
+  if (stream.green_id == 0) return false;
+  const auto green = stream.green.lock();
+  return !green || green->gone();
+}
 
 // Runs f(State&, Context&, Stream&) for a stream of a context that has not failed.
 template <class F>
 CUresult with_stream(CUstream handle, F f) {
-  return with_context([&](State& s, Context& current) -> CUresult {
-    const std::shared_ptr<Stream> stream = find_stream(s, current, handle);
+  return with_context([&](State& s, Context&) -> CUresult {
+    const std::shared_ptr<Stream> stream = find_stream(s, handle);
     const std::shared_ptr<Context> context = stream ? stream->context.lock() : nullptr;
     if (!context) return CUDA_ERROR_INVALID_HANDLE;
-    if (context->destroyed.load()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (context->destroyed.load() || orphaned(*stream)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (const int error = context->error.load(); error != 0) return static_cast<CUresult>(error);
     return f(s, *context, *stream);
   });

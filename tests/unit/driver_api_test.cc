@@ -13,8 +13,8 @@ std::string soft_library() { return std::getenv("SLUICE_TEST_SOFTCUDA"); }
 TEST(DriverApi, LoadsEveryFunction) {
   auto api = load_driver(soft_library());
   ASSERT_TRUE(api.ok()) << api.error().message;
-  EXPECT_EQ(api->missing, 12u) << "green contexts, which the software GPU does not have yet";
-  EXPECT_FALSE(api->green_contexts);
+  EXPECT_EQ(api->missing, 0u);
+  EXPECT_TRUE(api->green_contexts);
 #define SLUICE_EXPECT(symbol, name, since, parameters) EXPECT_NE(api->symbol, nullptr) << #symbol;
   SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_EXPECT)
   SLUICE_CUDA_GREEN_FUNCTIONS(SLUICE_EXPECT)

@@ -8,18 +8,21 @@
 //   S  launch so many blocks that spin until `r` that they fill the GPU (4 SMs of 4 blocks)
 //   c  launch 24 blocks that each work for some 10 ms, beside one another; answers at once
 //   C  launch 400 blocks that each work for some 1 ms; answers at once
-//   g  launch a cooperative grid that fills the GPU, whose blocks wait for one another; answers at once
-//   y  wait for all; answers with the CUresult
-//   w  wait for all; answers with a checksum of what `c` or `C` has made, or -CUresult
-//   m  run 64 short blocks; answers with the set of SMs on which they were
-//   k  launch 50 kernels in a row that each do a little, wait; answers with the CUresult
-//   a  allocate 1 MiB of device memory; answers with the CUresult
-//   f  free bytes of device memory
+//   g  launch a cooperative grid that fills the GPU, whose blocks wait for one another; answers at
+//   once y  wait for all; answers with the CUresult w  wait for all; answers with a checksum of
+//   what `c` or `C` has made, or -CUresult m  run 64 short blocks; answers with the set of SMs on
+//   which they were k  launch 50 kernels in a row that each do a little, wait; answers with the
+//   CUresult a  allocate 1 MiB of device memory; answers with the CUresult f  free bytes of device
+//   memory 0 to 7  from now on all launches but `k` go to a stream of a new green context of that
+//   group of SMs, of
+//      groups as small as can be, and `g` to 8 blocks; answers with the number of groups
+//   R  the same of what is left over when there are as many groups as can be
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdio>
 
+#include "abi/soft_gpu.h"
 #include "mediator/gpu/driver_api.h"
 #include "mediator/softgpu/softgpu.h"
 #include "tests/unit/softgpu_ptx.h"
@@ -43,6 +46,24 @@ AGAIN:
   @%p1 bra AGAIN;
   ret;
 })";
+
+// A stream of a new green context of group `which`, -1: of what the groups leave. Its groups'
+// number, or -CUresult.
+long make_green(const gpu::DriverApi& api, int which, CUstream& stream) {
+  CUdevResource all, groups[SLUICE_SOFT_MAX_SMS], left;
+  unsigned count = SLUICE_SOFT_MAX_SMS;
+  CUdevResourceDesc desc = nullptr;
+  CUgreenCtx green = nullptr;
+  CUresult r = api.cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM);
+  if (r == CUDA_SUCCESS)
+    r = api.cuDevSmResourceSplitByCount(groups, &count, &all, &left,
+                                        CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1);
+  if (r == CUDA_SUCCESS)
+    r = api.cuDevResourceGenerateDesc(&desc, which < 0 ? &left : &groups[which], 1);
+  if (r == CUDA_SUCCESS) r = api.cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM);
+  if (r == CUDA_SUCCESS) r = api.cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0);
+  return r == CUDA_SUCCESS ? static_cast<long>(count) : -static_cast<long>(r);
+}
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -53,6 +74,7 @@ int main(int argc, char** argv) {
   CUcontext context = nullptr;
   CUmodule module = nullptr;
   CUfunction spin = nullptr, iota = nullptr, churn = nullptr, where = nullptr;
+  CUstream stream = nullptr;
   void* word = nullptr;
   CUdeviceptr flag = 0, memory = 0, p = 0, out = 0;
   constexpr size_t kOutWords = 400 * 128;
@@ -64,7 +86,9 @@ int main(int argc, char** argv) {
         unsigned tsgid = 0;
         const auto ask = reinterpret_cast<decltype(&sluice_softgpu_tsgid)>(
             ::dlsym(api.library, "sluice_softgpu_tsgid"));
-        if (api.cuInit(0) != CUDA_SUCCESS || api.cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS ||
+        if (api.cuInit(0) != CUDA_SUCCESS ||
+            api.cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+            api.cuCtxSetCurrent(context) != CUDA_SUCCESS ||
             api.cuModuleLoadData(&module, kTestPtx) != CUDA_SUCCESS ||
             api.cuModuleGetFunction(&spin, module, "spin") != CUDA_SUCCESS ||
             api.cuModuleGetFunction(&iota, module, "iota") != CUDA_SUCCESS ||
@@ -80,12 +104,12 @@ int main(int argc, char** argv) {
       }
       case 's': {
         void* arguments[] = {&flag};
-        answer = api.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
+        answer = api.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr);
         break;
       }
       case 'S': {
         void* arguments[] = {&flag};
-        answer = api.cuLaunchKernel(spin, 16, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr);
+        answer = api.cuLaunchKernel(spin, 16, 1, 1, 32, 1, 1, 0, stream, arguments, nullptr);
         break;
       }
       case 'g': {
@@ -93,7 +117,9 @@ int main(int argc, char** argv) {
         CUfunction meet = nullptr;
         answer = api.cuModuleLoadData(&meeting, kMeet);
         if (answer == 0) answer = api.cuModuleGetFunction(&meet, meeting, "meet");
-        if (answer == 0) answer = api.cuLaunchCooperativeKernel(meet, 16, 1, 1, 1, 1, 1, 0, nullptr, nullptr);
+        if (answer == 0)
+          answer = api.cuLaunchCooperativeKernel(meet, stream == nullptr ? 16 : 8, 1, 1, 1, 1, 1, 0,
+                                                 stream, nullptr);
         break;
       }
       case 'y':
@@ -107,12 +133,13 @@ int main(int argc, char** argv) {
         void* arguments[] = {&out, &rounds};
         answer = api.cuMemsetD32(out, 0, kOutWords);
         if (answer == 0)
-          answer = api.cuLaunchKernel(churn, many ? 400 : 24, 1, 1, 128, 1, 1, 0, nullptr, arguments,
+          answer = api.cuLaunchKernel(churn, many ? 400 : 24, 1, 1, 128, 1, 1, 0, stream, arguments,
                                       nullptr);
         break;
       }
       case 'w': {
         static uint32_t words[kOutWords];
+        api.cuStreamSynchronize(stream);
         const CUresult r = api.cuMemcpyDtoH(words, out, sizeof words);
         if (r != CUDA_SUCCESS) {
           answer = -static_cast<long>(r);
@@ -125,8 +152,9 @@ int main(int argc, char** argv) {
         static uint32_t sms[64];
         void* arguments[] = {&memory};
         answer = -1;
-        if (api.cuLaunchKernel(where, 64, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr) !=
+        if (api.cuLaunchKernel(where, 64, 1, 1, 32, 1, 1, 0, stream, arguments, nullptr) !=
                 CUDA_SUCCESS ||
+            api.cuStreamSynchronize(stream) != CUDA_SUCCESS ||
             api.cuMemcpyDtoH(sms, memory, sizeof sms) != CUDA_SUCCESS)
           break;
         answer = 0;
@@ -155,8 +183,13 @@ int main(int argc, char** argv) {
         answer = static_cast<long>(available);
         break;
       }
+      case 'R':
+        answer = make_green(api, -1, stream);
+        break;
       default:
-        return 5;
+        if (command < '0' || command > '7') return 5;
+        answer = make_green(api, command - '0', stream);
+        break;
     }
     std::printf("%ld\n", answer);
     std::fflush(stdout);

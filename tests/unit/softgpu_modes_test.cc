@@ -231,6 +231,75 @@ TEST_F(Modes, APercentageGivesPartsOfTheGpuThatDoNotMeet) {
   EXPECT_LE(__builtin_popcountl(static_cast<unsigned long>(on_a)), 2);
 }
 
+// Five SMs: two groups of two, and one that is left over.
+TEST_F(Modes, InMpsGreenContextsOfProcessesDoNotMeet) {
+  Environment five = mode("mps");
+  five["SLUICE_SOFT_SMS"] = "5";
+  Contender a(path_, five), b(path_, five), c(path_, five);
+  for (Contender* each : {&a, &b, &c}) ASSERT_GT(each->ask('i'), 0);
+  ASSERT_EQ(a.ask('0'), 2);
+  ASSERT_EQ(b.ask('1'), 2);
+  ASSERT_EQ(c.ask('0'), 2);
+  EXPECT_EQ(a.ask('m'), 0b00011);
+  EXPECT_EQ(b.ask('m'), 0b01100);
+  // One fills its part, and another process's cooperative grid waits for room in it.
+  ASSERT_EQ(a.ask('S'), 0);
+  ASSERT_EQ(c.ask('g'), 0);
+  while (state().gathering[0].load() == 0) ::usleep(200);
+  EXPECT_EQ(state().gathering[2].load(), 0u);
+  EXPECT_EQ(b.ask('m'), 0b01100) << "whatever goes on elsewhere";
+  EXPECT_EQ(b.ask('g'), 0);
+  EXPECT_EQ(b.ask('y'), 0);
+  for (const auto& process : state().claims)
+    for (uint32_t sm = 2; sm < 5; ++sm)
+      EXPECT_EQ(process[sm].load(), 0u) << "nothing of a's or c's is there";
+  ASSERT_EQ(b.ask('R'), 2);
+  EXPECT_EQ(b.ask('m'), 0b10000);
+  EXPECT_EQ(a.ask('r'), 0);
+  EXPECT_EQ(c.ask('y'), 0);
+  // Whoever rules over the GPU has the last word.
+  const auto tc = static_cast<uint32_t>(c.ask('i'));
+  gpu().set_sms(tc, {0b00110});
+  EXPECT_EQ(c.ask('m'), 0b00010) << "what both allow";
+  gpu().set_sms(tc, {0b01000});
+  EXPECT_EQ(c.ask('m'), 0b01000) << "nothing is left of its own";
+}
+
+// Green contexts of those that take turns are confined, too, and preempted like all else.
+TEST_F(Modes, GreenContextsTakeTurnsWithTheirProcess) {
+  Environment settings = mode("timeslice");
+  settings["SLUICE_SOFT_TIMESLICE_US"] = "200";
+  settings["SLUICE_SOFT_GREEN"] = "scattered";
+  Contender a(path_, settings), b(path_, settings);
+  const auto ta = static_cast<uint32_t>(a.ask('i'));
+  ASSERT_GT(b.ask('i'), 0);
+  ASSERT_EQ(a.ask('0'), 2);
+  EXPECT_EQ(a.ask('m'), 0b0101) << "not neighbours";
+  ASSERT_EQ(a.ask('S'), 0);
+  await_running(ta);
+  EXPECT_EQ(b.ask('k'), 0) << "all of b's kernels end while a's goes on";
+  EXPECT_GE(channel(ta).saved_blocks, 1u);
+  EXPECT_EQ(a.ask('r'), 0);
+  EXPECT_EQ(a.ask('m'), 0b0101);
+}
+
+TEST_F(Modes, AGpuMayHaveNoGreenContextsOrNoRoomForOne) {
+  Environment none = mode("mps"), full = none;
+  none["SLUICE_SOFT_SM_GROUP"] = "0";
+  full["SLUICE_SOFT_GREEN"] = "fail";
+  {
+    Contender a(path_, none);
+    ASSERT_GT(a.ask('i'), 0);
+    EXPECT_EQ(a.ask('0'), -801) << "CUDA_ERROR_NOT_SUPPORTED";
+    EXPECT_EQ(a.ask('m'), 0b1111);
+  }
+  ::unlink(path_.c_str());
+  Contender b(path_, full);
+  ASSERT_GT(b.ask('i'), 0);
+  EXPECT_EQ(b.ask('0'), -2) << "CUDA_ERROR_OUT_OF_MEMORY";
+  EXPECT_EQ(b.ask('m'), 0b1111);
+}
+
 TEST_F(Modes, WhoFillsTheGpuAndDiesOrStopsLeavesItsRoom) {
   Environment settings = mode("mps");
   settings["SLUICE_SOFT_STALL_MS"] = "100";

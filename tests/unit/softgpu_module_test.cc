@@ -396,6 +396,7 @@ TEST_F(SoftGpuTest, FindsFunctionsByNameAndVersion) {
   OK(api.cuGetProcAddress(#name, &p, since, CU_GET_PROC_ADDRESS_DEFAULT, &status)); \
   EXPECT_EQ(p, reinterpret_cast<void*>(api.symbol)) << #symbol;
   SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_LOOK_UP)
+  SLUICE_CUDA_GREEN_FUNCTIONS(SLUICE_LOOK_UP)
 #undef SLUICE_LOOK_UP
   OK(api.cuGetProcAddress("cuCtxCreate", &p, 12000, 0, nullptr));
   EXPECT_EQ(p, reinterpret_cast<void*>(api.cuCtxCreate_v3))
