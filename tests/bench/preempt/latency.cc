@@ -33,34 +33,11 @@ std::uint64_t wait_left(volatile sluice_launch_record* r, std::uint32_t generati
   }
 }
 
-// What a task of `spin` takes while the GPU is full, in us: longer than the clocks that it waits for, since eight blocks
-// an SM share its schedulers and what they write shares the memory. From a launch of the clone that nobody evicts.
-double task_length(Gpu& gpu, const Module& module, std::uint64_t task_us, const CloneLaunch::Settings& settings) {
-  const std::uint32_t resident = static_cast<std::uint32_t>(gpu.sms) * 8;
-  const auto tasks = static_cast<std::uint32_t>(resident * 20'000 / task_us);  // some 20 ms
-  suite::Case work = spin_case(tasks, 256, clocks(gpu, task_us));
-  Memory memory(gpu, work);
-  const auto& launch = std::get<suite::Launch>(work.steps[0]);
-  std::vector<double> us;
-  for (int round = 0; round < 5; ++round) {
-    gpu.zero_control(0);
-    CU(gpu.api.cuStreamSynchronize(gpu.stream));
-    CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
-    const std::uint64_t begin = now_ns();
-    clone.queue();
-    CU(gpu.api.cuStreamSynchronize(gpu.stream));
-    us.push_back(static_cast<double>(now_ns() - begin) / 1000);
-    if (!clone.done()) die("not done");
-  }
-  return at(us, 0.5) * (resident - 1) / tasks;  // one is the proxy's
-}
-
 }  // namespace
 
 void measure_latency(Gpu& gpu, const MeasureOptions& options) {
   std::mt19937 random(1);
   for (std::uint64_t task_us : {1, 2, 5, 10, 50}) {
-    double length = 0;
     for (Signal signal : {Signal::kProxy, Signal::kWrite, Signal::kCopy, Signal::kHost}) {
       for (std::uint16_t fixed : {0, 1}) {
         suite::Case work = spin_case(1u << 27, 256, clocks(gpu, task_us));
@@ -72,14 +49,13 @@ void measure_latency(Gpu& gpu, const MeasureOptions& options) {
         settings.loop.batch_shift = static_cast<std::uint8_t>(options.batch_shift);
         settings.loop.target_us = options.target_us;
         settings.loop.fixed_chunk = fixed;
-        if (length == 0) length = task_length(gpu, module, task_us, settings);
         gpu.zero_control(0);
         CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
-        std::vector<double> left, issue, again;
+        std::vector<double> left, issue, lengths;
         const int samples = signal == Signal::kHost ? options.samples / 4 : options.samples;
         for (int i = 0; i < samples; ++i) {
           volatile sluice_launch_record* r = gpu.record(0);
-          const std::uint32_t before = gpu.read_control(0).next_ticket;
+          const std::uint32_t before = gpu.read_control(0).finished;
           r->state = SLUICE_LAUNCH_TORUN;
           const std::uint64_t queued = now_ns();
           clone.queue();
@@ -92,7 +68,10 @@ void measure_latency(Gpu& gpu, const MeasureOptions& options) {
           CU(gpu.api.cuStreamSynchronize(gpu.stream));
           left.push_back(static_cast<double>(out - stored) / 1000);
           issue.push_back(static_cast<double>(issued - stored) / 1000);
-          if (gpu.read_control(0).next_ticket == before) die("nothing ran");
+          const std::uint32_t ran = gpu.read_control(0).finished - before;
+          if (ran == 0) die("nothing ran");
+          // What a task takes here, beside a full GPU's others and at the clock that the GPU has, not what it was told.
+          lengths.push_back(static_cast<double>(out - queued) / 1000 * clone.workers() / ran);
         }
         std::string quantiles;  // 0, 2, .. 100 per cent: the distribution for the plot
         for (int q = 0; q <= 100; q += 2) {
@@ -103,7 +82,7 @@ void measure_latency(Gpu& gpu, const MeasureOptions& options) {
         std::printf(
             "{\"latency\":\"%s\",\"task_us\":%llu,\"task_took_us\":%.2f,\"chunks\":\"%s\",\"p50_us\":%.2f,\"p90_us\":%.2f,\"p99_us\":%.2f,"
             "\"max_us\":%.2f,\"issue_us\":%.2f,\"samples\":%zu,\"quantiles_us\":[%s]}\n",
-            kSignalNames[static_cast<int>(signal)], static_cast<unsigned long long>(task_us), length,
+            kSignalNames[static_cast<int>(signal)], static_cast<unsigned long long>(task_us), at(lengths, 0.5),
             fixed ? "one ticket" : "adaptive", at(left, 0.5), at(left, 0.9), at(left, 0.99), *std::max_element(left.begin(), left.end()),
             at(issue, 0.5), left.size(), quantiles.c_str());
         std::fflush(stdout);
