@@ -31,8 +31,9 @@ constexpr char kWhere[] = R"(.version 7.0
 )";
 }  // namespace
 
-GreenContexts::GreenContexts(const gpu::DriverApi& api, CUdevice device, uint32_t sms, GreenCounters& counters)
-    : api_(api), device_(device), sms_(sms), counters_(counters) {
+GreenContexts::GreenContexts(const gpu::DriverApi& api, CUdevice device, CUstream beside, uint32_t sms,
+                             GreenCounters& counters)
+    : api_(api), device_(device), beside_(beside), sms_(sms), counters_(counters) {
   for (size_t place = kMost; place-- > 0;) places_.push_back(place);
 }
 // What is left of a session that ends goes with its process.
@@ -65,7 +66,12 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
   if (!g.ready) {
     if (api_.cuEventQuery(g.proved) != CUDA_SUCCESS) return nullptr;
     if (!proved_right(g)) {
-      refuse("the SMs of a group are numbered otherwise than expected");
+      refuse("blocks were on more SMs than one has");
+      return nullptr;
+    }
+    // It has been passed, so that nothing waits.
+    if (const CUresult r = api_.cuStreamWaitEvent(beside_, g.proved, 0); r != CUDA_SUCCESS) {
+      refuse("waiting for one: " + gpu::describe(r));
       return nullptr;
     }
     g.ready = true;
@@ -253,7 +259,8 @@ CUresult GreenContexts::make(GreenContext& g) {
   return r;
 }
 
-// Nobody waits for the kernel here: its blocks may not find room for long.
+// All that launches will ask of it, so that none of them is the first to fail. Nobody waits for the kernel here: its blocks may
+// not find room for long.
 CUresult GreenContexts::prove(GreenContext& g) {
   const unsigned blocks = kBlocks * g.sms.count();
   uint32_t* seen = seen_ + g.place * kBlocks * sms_;
@@ -261,18 +268,23 @@ CUresult GreenContexts::prove(GreenContext& g) {
   CUdeviceptr at = 0;
   CUresult r = api_.cuMemHostGetDevicePointer(&at, seen, 0);
   void* params[] = {&at};
+  if (r == CUDA_SUCCESS) r = api_.cuEventRecord(g.proved, beside_);
+  if (r == CUDA_SUCCESS) r = api_.cuStreamWaitEvent(g.spare, g.proved, 0);
   if (r == CUDA_SUCCESS) r = api_.cuLaunchKernel(where_, blocks, 1, 1, 32, 1, 1, 0, g.spare, params, nullptr);
   if (r == CUDA_SUCCESS) r = api_.cuEventRecord(g.proved, g.spare);
   return r;
 }
 
+// Which SMs they were is not told: an MPS client's are numbered from 0 in each green context.
 bool GreenContexts::proved_right(const GreenContext& g) const {
   const uint32_t* seen = seen_ + g.place * kBlocks * sms_;
-  return std::all_of(seen, seen + kBlocks * g.sms.count(),
-                     [&](const uint32_t& sm) {
-                       const uint32_t v = __atomic_load_n(&sm, __ATOMIC_RELAXED);
-                       return v != 0 && g.sms.contains(v - 1);
-                     });
+  SmSet sms;
+  for (uint32_t i = 0; i < kBlocks * g.sms.count(); ++i) {
+    const uint32_t sm = __atomic_load_n(&seen[i], __ATOMIC_RELAXED);
+    if (sm == 0 || sm > SmSet::kMax) return false;
+    sms.add(sm - 1);
+  }
+  return sms.count() <= g.sms.count();
 }
 
 bool GreenContexts::idle(const GreenContext& g) const {

@@ -3,8 +3,9 @@
 //
 // One is made when a set was asked for that has none, by the session's job thread; until it is there, and
 // where it cannot be, launches do without (cuda_streams_parts.cc). Sets are unions of the smallest groups that the driver's split
-// gives, taken to be numbered as %smid numbers SMs; each context proves that first by a kernel that writes down where its blocks
-// ran. Whatever fails is said once in the log, and never the guest's failure.
+// gives; SMs k * n to k * n + n - 1 are names of the k-th group of n, which is the same in every process, whatever numbers its
+// SMs have in %smid. Each context proves first, by a kernel that writes down where its blocks ran, that it keeps them to as many SMs as
+// it has, and that streams on either side wait for events of the other. Whatever fails is said once in the log, and never the guest's failure.
 //
 // Owned by the ContextObject, only where its context is the device's primary one, whose functions and events work in streams of green
 // contexts. State under the session lock; run() and close() without it, on the job thread.
@@ -52,8 +53,8 @@ class GreenContexts {
   static constexpr uint64_t kPauses = 4;
   static constexpr uint64_t kAfterFailureNs = 1'000'000'000;
 
-  // `sms`: of the GPU.
-  GreenContexts(const gpu::DriverApi& api, CUdevice device, uint32_t sms, GreenCounters& counters);
+  // `beside`: a stream of the primary context that is seldom busy. `sms`: of the GPU.
+  GreenContexts(const gpu::DriverApi& api, CUdevice device, CUstream beside, uint32_t sms, GreenCounters& counters);
   ~GreenContexts();
 
   // --- session lock; the context current ---
@@ -101,6 +102,7 @@ class GreenContexts {
 
   const gpu::DriverApi& api_;
   CUdevice device_;
+  CUstream beside_;
   uint32_t sms_;
   GreenCounters& counters_;
   // The job thread's:

@@ -129,7 +129,7 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
                                         (p_.start.spatial_sms ? 4 : 2) * kBlocksPerSm *  // over-launched, of two grids
                                             static_cast<uint32_t>(c->multiprocessors));
   if (p_.start.spatial_sms != 0 && p_.start.green_contexts != 0 && primary)
-    c->greens = std::make_shared<GreenContexts>(api_, device, p_.start.spatial_sms, streams_.green);
+    c->greens = std::make_shared<GreenContexts>(api_, device, c->transfers, p_.start.spatial_sms, streams_.green);
   SmSet barred;
   CUdeviceptr first = 0;  // so that the first launches need not wait
   if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;

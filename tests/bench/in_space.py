@@ -2,7 +2,7 @@
 """vGPUs that share a GPU in space (scheduler.spatial) beside the same vGPUs in time, in one run.
 
 usage: in_space.py [--build DIR] [--device soft|nvidia] [--sms N] [--seconds S] [--rate-seconds S] [--rounds N]
-                   [--mps] [--no-green] [--only PART,..] [--out FILE]
+                   [--mps] [--green on|off] [--only PART,..] [--out FILE]
        in_space.py --plot FILE.json
 
 Starts a sluiced for each part, local clients on it, and leaves one JSON object and a plot (.png; needs gnuplot):
@@ -13,7 +13,9 @@ Starts a sluiced for each part, local clients on it, and leaves one JSON object 
              those of one that is alone, so that nothing rests on sluiced's own clock
   apart      two vGPUs whose tasks write down their SM and their times: no SM works for both at one time
 
---mps (nvidia): starts an MPS server of its own for the run, and ends it. --no-green: without green contexts. Exits 1 if a result was wrong, a program
+--mps (nvidia): starts an MPS server of its own for the run, and ends it. --green off: launches are not confined by the
+hardware; rates have 2:1 in space both ways. Under MPS SMs are numbered from 0 in each green context: of two clients it cannot be told then
+whether an SM worked for both, and `apart` looks only whether each was on more of them than it had. Exits 1 if a result was wrong, a program
 failed, or an SM worked for both.
 """
 import argparse
@@ -49,13 +51,14 @@ class Bench:
         self.right = self.wrong = 0
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="sluice-space."))
 
-    def mediator(self, space, weights):
+    def mediator(self, space, weights, green=None):
         """A running sluiced and the names of its vGPUs."""
+        green = self.args.green == "on" if green is None else green
         extra = f"nvidia_sms = {self.sms}\n" if self.nvidia else ""
         extra += self.args.device_line + "\n" if self.args.device_line else ""
         extra += demo.GPU_SETTINGS if self.nvidia else ""
         extra += f"[scheduler]\nspatial = {'true' if space else 'false'}\n"
-        extra += f"green_contexts = {'false' if self.args.no_green else 'true'}\n"
+        extra += f"green_contexts = {'true' if green else 'false'}\n"
         env = {} if self.nvidia else {"SLUICE_SOFT_MODE": "mps"}
         s = Sluiced(self.args.build, tempfile.mkdtemp(dir=self.work), device=self.args.device, soft_sms=self.sms,
                     extra=extra, env=env)
@@ -125,9 +128,9 @@ class Bench:
             self.end(s, "mixed")
 
     # ---- rates -------------------------------------------------------------------------------------
-    def rate(self, space, weights):
+    def rate(self, space, weights, green=None):
         """Launches of md5 a second and vGPU, over a window in which all run."""
-        s, names = self.mediator(space, weights)
+        s, names = self.mediator(space, weights, green)
         try:
             options = demo.GPU_SIZES["md5"] if self.nvidia else ["--size", "65536"]
             seconds = self.args.rate_seconds + 1.5
@@ -155,6 +158,7 @@ class Bench:
             took = (last["now_ns"] - first["now_ns"]) / 1e9
             sm_time = report._shares(first, last, names)
             return {"form": "space" if space else "time", "weights": weights,
+                    "green": space and (self.args.green == "on" if green is None else green),
                     "launches_per_s": [round((last["vgpus"][n]["launches_done"] - first["vgpus"][n]["launches_done"]) / took, 2)
                                        for n in names],
                     "shares": [round(x, 4) for x in sm_time] if len(names) > 1 else [1.0],
@@ -170,8 +174,10 @@ class Bench:
         for _ in range(self.args.rounds):
             alone = self.rate(False, [1])
             rows.append(alone)
-            for space, weights in ((True, [2, 1]), (False, [2, 1]), (True, [4, 3, 2, 1])):
-                r = self.rate(space, weights)
+            for space, weights, green in ((True, [2, 1], None), (True, [2, 1], False), (False, [2, 1], None), (True, [4, 3, 2, 1], None)):
+                if green is False and self.args.green == "off":
+                    continue
+                r = self.rate(space, weights, green)
                 # What each got of what it would do alone; together: the GPU's work, 1 if sharing cost nothing.
                 of_alone = [x / alone["launches_per_s"][0] for x in r["launches_per_s"]]
                 r["of_alone"] = [round(x, 4) for x in of_alone]
@@ -197,7 +203,14 @@ class Bench:
             for w in (3, 1, 4, 2):
                 s.ctl("set", names[0], "--weight", w)
                 time.sleep(0.5)
-            stats = s.stats()["vgpus"]
+            # As many SMs as each had at most, lately.
+            had = [0] * len(names)
+            lately_ns = int(0.4e9)
+            until = time.monotonic() + 2 * lately_ns / 1e9
+            while time.monotonic() < until:
+                stats = s.stats()["vgpus"]
+                had = [max(h, count_sms(stats[n]["sms"])) for h, n in zip(had, names)]
+                time.sleep(0.02)
             stop.touch()
             for p in running:
                 text, _ = p.communicate(timeout=300)
@@ -217,7 +230,17 @@ class Bench:
                     i = bisect.bisect_left(begins, e - TIMER_NS)
                     if m == sm and i and ends[i - 1] > b + TIMER_NS:
                         both += 1
-            if both:
+            green = [[stats[n]["green_launches"], stats[n]["green_contexts"]] for n in names]
+            lately = []
+            for x in tasks:
+                last = max((t[2] for t in x), default=0)
+                lately.append(len({t[0] for t in x if t[1] > last - lately_ns / 2}))
+            # What SMs are called in green contexts under MPS says nothing of others'.
+            names_only = self.nvidia and any(launches for launches, _ in green)
+            if names_only:
+                self.problems += [f"apart: {n} was on {used} SMs and had {most}"
+                                  for n, used, most in zip(names, lately, had) if used > most]
+            elif both:
                 self.problems.append(f"apart: {both} tasks ran on an SM that worked for the other too")
             beside = [[t for t in x if t[1] >= begin] for x in tasks]
             # Tasks of the first in whose middle a task of the other was running somewhere.
@@ -232,9 +255,17 @@ class Bench:
                     "while_the_other_ran": round(together / max(len(beside[0]), 1), 3), "task_us": round(sorted(
                         (e - b for _, b, e in beside[0]))[len(beside[0]) // 2] / 1000, 2) if beside[0] else 0,
                     "evictions": [stats[n]["evictions"] for n in names],
-                    "green": [[stats[n]["green_launches"], stats[n]["green_contexts"]] for n in names]}
+                    "green": green, "sm_numbers_are_each_clients_own": names_only, "sms_lately": lately, "sms_had_lately": had}
         finally:
             self.end(s, "apart")
+
+
+def count_sms(sms):
+    """Of what `sluicectl stats` calls a vGPU's SMs: a number, or ranges as "0-3,8"."""
+    if isinstance(sms, int):
+        return sms
+    parts = [r.split("-") for r in sms.split(",")] if sms else []
+    return sum(int(r[-1]) - int(r[0]) + 1 for r in parts)
 
 
 def start_mps(work):
@@ -278,7 +309,7 @@ def main():
     p.add_argument("--rate-seconds", type=float, default=4)
     p.add_argument("--rounds", type=int, default=1)
     p.add_argument("--mps", action="store_true")
-    p.add_argument("--no-green", action="store_true")
+    p.add_argument("--green", choices=["on", "off"], default="on")
     p.add_argument("--only", default="apart,rates,mixed")
     p.add_argument("--out", type=pathlib.Path, default=pathlib.Path("in_space.json"))
     p.add_argument("--plot", type=pathlib.Path)
@@ -287,7 +318,7 @@ def main():
         return plot(a.plot)
     a.build = a.build.resolve()
     b = Bench(a)
-    result = {"device": a.device, "sms": b.sms, "green_contexts": not a.no_green}
+    result = {"device": a.device, "sms": b.sms, "green_contexts": a.green == "on"}
     parts = a.only.split(",")
     mps = False
     try:
