@@ -112,13 +112,14 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     grid->needs = block_needs(s.engine.limits(), threads, function->registers,
                               function->entry->static_shared_bytes + shape.dynamic_shared_bytes);
     if (grid->needs.per_sm == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-    SmSet sms = s.engine.sms_of(context.slot);
-    if (const auto green = stream.green.lock()) {
-      sms = Engine::within(sms, green->sms);
-      grid->confine(green->sms, green->id);
+    const auto green = stream.green.lock();
+    if (green) grid->confine(green->sms, green->id);
+    if (wishes.cooperative) {
+      SmSet sms = s.engine.sms_of(context.slot);
+      if (green) sms = Engine::within(sms, green->sms);
+      if (shape.grid.count() > uint64_t{grid->needs.per_sm} * sms.count())
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
-    if (wishes.cooperative && shape.grid.count() > uint64_t{grid->needs.per_sm} * sms.count())
-      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     grid->priority = std::clamp(wishes.priority.value_or(stream.priority), kGreatestPriority,
                                 kLeastPriority);
     grid->image = function->image;

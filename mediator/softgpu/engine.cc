@@ -145,7 +145,7 @@ bool Engine::may_continue(const Resident& r) const {
   if (held_[r.sm] && !gathers(r.grid)) return false;
   return !stop_ && !grid.abandoned && grid.next != grid.total && grid.parked.empty() &&
          client.presence == Presence::kOn && !r.evict && client.allowed[r.sm] &&
-         grid.priority <= blocked_priority_ && !(gpu_.is_mps() && gpu_.others_starve());
+         grid.priority <= blocked_priority_ && !(gpu_.is_mps() && gpu_.others_starve(r.sm));
 }
 
 // One slice of `r`, whose `running` is set.
@@ -230,7 +230,7 @@ void Engine::thread_main() {
     Resident* r = pick();
     if (r == nullptr) {
       const bool needs_turn = holder_ < 0 && queued_ != 0;
-      if ((needs_turn || starved_) && !standing_) {
+      if ((needs_turn || starved_.any()) && !standing_) {
         wait_for_turn(lock);
       } else {
         work_.wait(lock);
@@ -246,7 +246,7 @@ void Engine::thread_main() {
     } else if (!polling_.empty() && ++fruitless > polling_.size()) {
       fruitless = 0;
       // What they wait for may be blocks that found no room, for which nobody stands in the queue while these run.
-      const bool starved = starved_;
+      const bool starved = starved_.any();
       lock.unlock();
       if (starved && ++looks % kLooksPerEjection == 0) gpu_.eject_absent();
       ::usleep(pause_us);

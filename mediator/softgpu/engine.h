@@ -215,7 +215,7 @@ class Engine : private exec::Environment {
   uint64_t switch_ns_ = 0;  // so long
   bool turn_used_ = false;  // it has started a kernel since it got the engine
   bool standing_ = false;   // a thread waits in the GPU's queue
-  bool starved_ = false;    // mps: blocks found no room because of others
+  SmSet starved_;           // mps: where blocks found no room because of others
   // Cooperative grids of which only some blocks are on SMs, and the SMs of all of them, on which no
   // other's are placed meanwhile. No two have an SM in common.
   std::vector<GridRef> gathering_;

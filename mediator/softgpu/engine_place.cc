@@ -26,7 +26,7 @@ bool Engine::fits(const Sm& sm, const BlockNeeds& needs) const {
 // context, or green context, from overtaking it.
 void Engine::place() {
   unplaced_ = false;
-  starved_ = false;
+  starved_.reset();
   blocked_priority_ = INT_MAX;
   uint64_t placed = 0;
   first_client_ = (first_client_ + 1) % kMaxContexts;
@@ -57,8 +57,8 @@ void Engine::place() {
   } else {
     for (; placed != 0; --placed) work_.notify_one();
   }
-  if (starved_) {
-    gpu_.mark_starved();
+  if (starved_.any()) {
+    gpu_.mark_starved(starved_);
     if (!standing_) work_.notify_one();  // somebody has to wait for room
   }
   // The thread that stands in the queue sleeps elsewhere.
@@ -71,7 +71,7 @@ bool Engine::may_place(const GridRef& grid) {
   if (!grid->together || gathers(grid)) return true;
   if ((grid->sms & held_).any()) return false;
   if (gpu_.is_mps() && !gpu_.gather(grid->sms)) {
-    starved_ = true;
+    starved_ |= grid->sms;
     return false;
   }
   gathering_.push_back(grid);
@@ -109,7 +109,7 @@ bool Engine::place_one(const GridRef& grid) {
       if (best == sms_ || sm_[i].blocks < sm_[best].blocks) best = i;
     }
     if (best == sms_) {
-      starved_ = starved_ || refused.any();
+      starved_ |= refused;
       return false;
     }
     const bool claimed = gpu_.is_mps();
@@ -174,7 +174,7 @@ void Engine::leave_sm(Resident& r) {
     gpu_.unclaim(r.sm, {needs.registers, needs.shared_bytes, needs.threads, 1});
     r.claimed = false;
     // Others have been told that there is room: they get the time to come, but not again and again.
-    if (gpu_.others_starve() && monotonic_ns() >= sm.keep_until_ns) {
+    if (gpu_.others_starve(r.sm) && monotonic_ns() >= sm.keep_until_ns) {
       sm.left_until_ns = monotonic_ns() + kLeaveToOthers_ns;
       sm.keep_until_ns = sm.left_until_ns + kKeepAfterwards_ns;
     }

@@ -225,12 +225,12 @@ void Engine::wait_for_turn(Lock& lock) {
   standing_ = true;
   unsigned misses = 0;
   while (!stop_ && !arriving_ && hot_.empty() && cold_.empty() && polling_.empty() &&
-         ((holder_ < 0 && queued_ != 0) || starved_)) {
+         ((holder_ < 0 && queued_ != 0) || starved_.any())) {
     const uint32_t seen = gpu_.bell();
-    if (starved_) {
+    if (starved_.any()) {
       look_around(lock);
       place();
-      if (!starved_ || !cold_.empty() || !hot_.empty()) break;
+      if (starved_.none() || !cold_.empty() || !hot_.empty()) break;
     } else {
       advance(misses >= kMissesBeforeOvertaking);
       if (holder_ >= 0) break;
@@ -240,9 +240,10 @@ void Engine::wait_for_turn(Lock& lock) {
     const uint64_t slice_left_ns = gpu_.holders_slice_left_ns();
     const bool ends = slice_left_ns < kLivenessCheck_ns;
     const bool rang = gpu_.wait_bell(
-        seen, std::chrono::nanoseconds(starved_ || ends ? std::max(slice_left_ns % kLivenessCheck_ns,
-                                                                   kShortestWait_ns)
-                                                        : kLivenessCheck_ns));
+        seen,
+        std::chrono::nanoseconds(starved_.any() || ends
+                                     ? std::max(slice_left_ns % kLivenessCheck_ns, kShortestWait_ns)
+                                     : kLivenessCheck_ns));
     if (!rang && ends) gpu_.nudge_holder();
     if (!rang) gpu_.eject_absent();
     misses = !rang && !ends && gpu_.engine_free() ? misses + 1 : 0;

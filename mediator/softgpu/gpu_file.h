@@ -67,6 +67,8 @@ struct alignas(64) ProcessSlot {
   std::atomic<uint32_t> bell;   // rung (incremented and woken with a futex) to look again
   std::atomic<uint32_t> epoch;  // grows when others have taken its claims away (mps)
   std::atomic<uint64_t> beat;   // grows while it runs blocks
+  std::atomic<uint64_t>
+      starved_on[kSmWords];  // SMs where it found no room; counts with its bit in `starved` (mps)
 };
 
 struct GpuState {

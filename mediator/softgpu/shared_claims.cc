@@ -56,13 +56,24 @@ void SharedGpu::gathered(const SmSet& on) {
     ring(static_cast<unsigned>(std::countr_zero(set)));
 }
 
+// Other processes that find no room on this SM, a bit each.
+uint64_t SharedGpu::starving(uint32_t sm) const {
+  uint64_t all = state_->starved.load(std::memory_order_relaxed) & ~(uint64_t{1} << process_),
+           here = 0;
+  for (; all != 0; all &= all - 1) {
+    const auto& where = state_->processes[std::countr_zero(all)].starved_on[sm / 64];
+    if ((where.load(std::memory_order_relaxed) >> sm % 64 & 1) != 0) here |= all & -all;
+  }
+  return here;
+}
+
 bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs) {
   const uint32_t gathering = state_->gathering[sm].load();
   if (gathering != 0 && gathering != process_ + 1) return false;
   std::atomic<uint64_t>& mine = state_->claims[process_][sm];
   const uint64_t before = mine.fetch_add(needs.packed());
   const uint64_t now = before + needs.packed();
-  const uint64_t starved = state_->starved.load() & ~(uint64_t{1} << process_);
+  const uint64_t starved = starving(sm);
   SmClaim all;
   uint32_t present = 1;
   for (unsigned p = 0; p < kMaxProcesses; ++p) {
@@ -70,7 +81,8 @@ bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs)
     if (theirs != 0) all += SmClaim::unpacked(theirs);
     present += p != process_ && (theirs != 0 || (starved >> p & 1) != 0);
   }
-  // While others find no room, nobody takes more than its part of an SM, or what it has anyway.
+  // While others find no room here, nobody takes more than its part of an SM, or what it has
+  // anyway.
   const bool greedy = gathering == 0 && starved != 0 && before != 0 && !fits(limits, SmClaim::unpacked(now), present);
   if (fits(limits, all, 1) && !greedy) {
     state_->starved.fetch_and(~(uint64_t{1} << process_));
@@ -92,7 +104,7 @@ void SharedGpu::unclaim(uint32_t sm, const SmClaim& needs) {
     left.blocks -= std::min(left.blocks, needs.blocks);
     then = left.packed();
   } while (!mine.compare_exchange_weak(now, then));
-  for (uint64_t set = state_->starved.load() & ~(uint64_t{1} << process_); set != 0; set &= set - 1)
+  for (uint64_t set = starving(sm); set != 0; set &= set - 1)
     ring(static_cast<unsigned>(std::countr_zero(set)));
 }
 
@@ -117,7 +129,13 @@ void SharedGpu::eject_claims(unsigned process) {
   }
 }
 
-void SharedGpu::mark_starved() { state_->starved.fetch_or(uint64_t{1} << process_); }
+void SharedGpu::mark_starved(const SmSet& on) {
+  for (unsigned i = 0; i < kSmWords; ++i) {
+    const SmSet word = on >> (64 * i) & SmSet(~uint64_t{0});
+    state_->processes[process_].starved_on[i].store(word.to_ullong(), std::memory_order_relaxed);
+  }
+  state_->starved.fetch_or(uint64_t{1} << process_);
+}
 
 // One group stands for all of them, as on hardware, where the MPS server is one context.
 void SharedGpu::show_beside() {

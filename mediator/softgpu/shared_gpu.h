@@ -115,11 +115,10 @@ class SharedGpu {
   void gathered(const SmSet& on);
   // Grows when others have taken this process's claims away, because it stood still.
   uint32_t claims_epoch() const { return state_->processes[process_].epoch.load(); }
-  // This process finds no room: it is rung when some comes free.
-  void mark_starved();
-  bool others_starve() const {
-    return (state_->starved.load(std::memory_order_relaxed) & ~(uint64_t{1} << process_)) != 0;
-  }
+  // This process finds no room on these SMs: it is rung when some comes free.
+  void mark_starved(const SmSet& on);
+  // Whether others do, there.
+  bool others_starve(uint32_t sm) const { return starving(sm) != 0; }
 
   // Something runs. To be called more often than every stall_ms while this process has the engine or
   // claims.
@@ -152,6 +151,7 @@ class SharedGpu {
   void eject_holder(uint64_t holder);
   void eject_claims(unsigned process);
   bool let_go(const SmSet& on);
+  uint64_t starving(uint32_t sm) const;
   void show_beside();
   void log_switch(uint8_t tag, uint32_t tsgid, uint32_t pid);
   std::atomic<uint32_t>& status0() const;

@@ -131,7 +131,7 @@ TEST_F(SharedGpuTest, GarbageInTheFileLeadsNobodyAstray) {
         (void)a->may_use(*slot, sm);
         if (a->claim(sm, limits, {64, 128, 32, 1})) a->unclaim(sm, {64, 128, 32, 1});
       }
-      a->mark_starved();
+      a->mark_starved(SmSet().set());
       a->start_beside(*slot);
       a->end_beside(*slot);
       a->eject_absent();
@@ -345,6 +345,30 @@ TEST_F(SharedGpuTest, AnSmIsNeverGivenOutTwice) {
   EXPECT_TRUE(a->claim(1, limits, {256, 0, 32, 1}));
 }
 
+TEST_F(SharedGpuTest, WhoGathersSmsHasThemAllOrNone) {
+  config_.mode = SLUICE_SOFT_MPS;
+  auto a = open(), b = open();
+  const SmLimits limits;
+  const SmClaim block{8192, 1024, 256, 1};
+  const SmSet low(0b0011), middle(0b0110), high(0b1100);
+  EXPECT_TRUE(a->gather(low));
+  EXPECT_TRUE(a->gather(low)) << "it has them";
+  EXPECT_FALSE(b->gather(middle));
+  EXPECT_TRUE(a->claim(2, limits, block)) << "of which b has kept nothing";
+  EXPECT_FALSE(b->claim(1, limits, block));
+  EXPECT_TRUE(a->claim(1, limits, block));
+  EXPECT_TRUE(b->gather(high)) << "that does not meet";
+  EXPECT_FALSE(a->claim(2, limits, block));
+  EXPECT_TRUE(b->claim(2, limits, block));
+  b->mark_starved(SmSet().set(1));
+  const uint32_t bell = b->bell();
+  a->gathered(low);
+  EXPECT_NE(b->bell(), bell) << "b is told";
+  EXPECT_TRUE(b->gather(middle));
+  b->drop_claims();
+  EXPECT_TRUE(a->claim(2, limits, block)) << "who leaves lets go";
+}
+
 TEST_F(SharedGpuTest, WhileOthersFindNoRoomNobodyTakesMoreThanItsPart) {
   config_.mode = SLUICE_SOFT_MPS;
   auto a = open(), b = open();
@@ -352,14 +376,16 @@ TEST_F(SharedGpuTest, WhileOthersFindNoRoomNobodyTakesMoreThanItsPart) {
   const SmClaim eighth{8192, 1024, 256, 1};
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(0, limits, eighth));
   EXPECT_FALSE(b->claim(0, limits, eighth));
-  b->mark_starved();
+  b->mark_starved(SmSet().set(0));
   const uint32_t bell = b->bell();
   a->unclaim(0, eighth);
   EXPECT_NE(b->bell(), bell) << "b is told";
-  EXPECT_TRUE(a->others_starve());
+  EXPECT_TRUE(a->others_starve(0));
+  EXPECT_FALSE(a->others_starve(1));
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(1, limits, eighth)) << "there nobody waits";
   EXPECT_FALSE(a->claim(0, limits, eighth)) << "there is room, but it is b's";
   EXPECT_TRUE(b->claim(0, limits, eighth));
-  EXPECT_FALSE(a->others_starve());
+  EXPECT_FALSE(a->others_starve(0));
 }
 
 TEST_F(SharedGpuTest, ClaimsOfTheDeadCountNoMore) {
