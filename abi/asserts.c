@@ -89,7 +89,8 @@ AT(sluice_report_header, unconfined, 72);
 AT(sluice_report_header, keeps, 76);
 AT(sluice_report_header, recall, 80);
 AT(sluice_report_header, narrowed, 88);
-AT(sluice_report_header, reserved, 104);
+AT(sluice_report_header, green_launches, 104);
+AT(sluice_report_header, reserved, 120);
 AT(sluice_report_area, records, 1024);
 static_assert(sizeof(struct sluice_report_area) <= SLUICE_REPORT_BYTES, "report area is too large");
 
