@@ -83,6 +83,8 @@ struct sluice_soft_channel {
   uint64_t saved_blocks; /* taken off in the middle; the others had finished */
   uint64_t saved_bytes;
   uint64_t ejected;      /* times that it was taken for dead or stopped */
+  uint64_t sms_used[SLUICE_SOFT_MAX_SMS /
+                    64]; /* SMs that its blocks have come to, since whoever last cleared it */
 };
 #define SLUICE_SOFT_CHANNEL_BYTES 256u /* distance of two channels */
 

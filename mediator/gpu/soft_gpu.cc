@@ -139,6 +139,15 @@ void SoftGpu::set_sms(uint32_t tsgid, const uint64_t (&set)[SLUICE_SOFT_MAX_SMS 
   call_attention(*c);
 }
 
+std::array<uint64_t, SLUICE_SOFT_MAX_SMS / 64> SoftGpu::take_sms_used(uint32_t tsgid) {
+  std::array<uint64_t, SLUICE_SOFT_MAX_SMS / 64> used{};
+  sluice_soft_channel* c = control_of(tsgid);
+  if (c == nullptr) return used;
+  for (size_t i = 0; i < used.size(); ++i)
+    used[i] = __atomic_exchange_n(&c->sms_used[i], uint64_t{0}, __ATOMIC_SEQ_CST);
+  return used;
+}
+
 void SoftGpu::preempt(uint32_t tsgid) {
   sluice_soft_channel* c = control_of(tsgid);
   if (c == nullptr) return;

@@ -6,6 +6,7 @@
 // from it is bounded and may be anything. The software GPU need not run.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -56,6 +57,9 @@ class SoftGpu {
   void set_timeslice(uint32_t tsgid, uint32_t us);
   // The SMs that the context's blocks may use: bit n of word n / 64. None: all.
   void set_sms(uint32_t tsgid, const uint64_t (&set)[SLUICE_SOFT_MAX_SMS / 64]);
+  // The SMs that the context's blocks have come to since the last call, whatever %smid says; a
+  // block that went before and ended since may be missing, one that comes just now may count twice.
+  std::array<uint64_t, SLUICE_SOFT_MAX_SMS / 64> take_sms_used(uint32_t tsgid);
   // Takes the context off the engine; it stands in line again.
   void preempt(uint32_t tsgid);
 

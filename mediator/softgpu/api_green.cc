@@ -2,7 +2,8 @@
 // Driver API, "Green Contexts"). All else of such a context is the primary context's: memory,
 // functions, events, its slot in the GPU file. A resource is a value in the program's hands, so it
 // is signed, and one that was not made here is refused. Group k of a split into groups of n has the
-// SMs k * n to k * n + n - 1 of what was split, as measured on an H200 with groups of two.
+// SMs k * n to k * n + n - 1 of what was split, or others (Config::green): on an H200 they come in an
+// order of the chip's.
 #include <algorithm>
 #include <cstring>
 
@@ -96,16 +97,23 @@ SmSet first_sms(uint32_t count) {
   return set;
 }
 
-// In which SMs go to groups: by their numbers, or (Config::green) one of the lower half, one of the
-// upper half, and so on.
+// In which order SMs go to groups (Config::green): by their numbers; the smallest groups with odd
+// numbers first; or one of the lower half, one of the upper half, and so on.
 std::vector<uint32_t> split_order(const State& s, const SmSet& sms) {
-  std::vector<uint32_t> order;
+  std::vector<uint32_t> sorted;
   for (uint32_t sm = 0; sm < kMaxSms; ++sm)
-    if (sms[sm]) order.push_back(sm);
-  if (s.config.green != GreenContexts::kScattered) return order;
-  const std::vector<uint32_t> sorted = order;
-  const size_t half = (sorted.size() + 1) / 2;
-  for (size_t i = 0; i < sorted.size(); ++i) order[i] = sorted[i / 2 + (i % 2 == 0 ? 0 : half)];
+    if (sms[sm]) sorted.push_back(sm);
+  std::vector<uint32_t> order = sorted;
+  if (s.config.green == GreenContexts::kPermuted) {
+    const size_t group = s.gpu->info().sm_group, groups = sorted.size() / group, odd = groups / 2;
+    for (size_t i = 0; i < groups * group; ++i) {
+      const size_t at = i / group;
+      order[i] = sorted[(at < odd ? 2 * at + 1 : 2 * (at - odd)) * group + i % group];
+    }
+  } else if (s.config.green == GreenContexts::kScattered) {
+    const size_t half = (sorted.size() + 1) / 2;
+    for (size_t i = 0; i < sorted.size(); ++i) order[i] = sorted[i / 2 + (i % 2 == 0 ? 0 : half)];
+  }
   return order;
 }
 

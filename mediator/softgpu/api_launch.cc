@@ -113,7 +113,7 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
                               function->entry->static_shared_bytes + shape.dynamic_shared_bytes);
     if (grid->needs.per_sm == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     const auto green = stream.green.lock();
-    if (green) grid->confine(green->sms, green->id);
+    if (green) grid->confine(green->sms, green->id, s.config.virtual_smid);
     if (wishes.cooperative) {
       SmSet sms = s.engine.sms_of(context.slot);
       if (green) sms = Engine::within(sms, green->sms);

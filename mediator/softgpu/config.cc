@@ -85,7 +85,7 @@ Result<Config> config_from_environment() {
   const GpuModel& model = gpu_models()[config.model];
   config.sms = model.sms;
   config.blocks_per_sm = model.sm.blocks;
-  uint32_t green = 0;
+  uint32_t green = 0, smid = 0;
   uint64_t megabytes = config.switch_bytes_per_second / 1'000'000;
   // The model `sluice` has few blocks per SM by its own choice, not a GPU's.
   const uint32_t most_blocks = config.model == 0 ? kMaxBlocksPerSm : model.sm.blocks;
@@ -101,12 +101,14 @@ Result<Config> config_from_environment() {
         read("SLUICE_SOFT_STALL_MS", kMinStallMs, kMaxStallMs, config.stall_ms),
         read("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 1, 100, config.thread_percentage),
         read_word("SLUICE_SOFT_MODE", {"fcfs", "timeslice", "mps"}, config.mode),
-        read_word("SLUICE_SOFT_GREEN", {"on", "scattered", "fail"}, green),
+        read_word("SLUICE_SOFT_GREEN", {"on", "permuted", "scattered", "fail"}, green),
+        read_word("SLUICE_SOFT_SMID", {"physical", "virtual"}, smid),
         read_word("SLUICE_SOFT_PREEMPTION", {"save", "drain"}, config.preemption)}) {
     if (!r) return r.error();
   }
   config.switch_bytes_per_second = megabytes * 1'000'000;
   config.green = static_cast<GreenContexts>(green);
+  config.virtual_smid = smid != 0;
   config.sm_group = std::min(config.sm_group, config.sms);
   if (config.threads == 0) config.threads = std::max(1u, std::thread::hardware_concurrency());
   config.gpu_file = read_text("SLUICE_SOFT_GPU");

@@ -19,9 +19,11 @@
 //                              (default 500)
 // This process's own:
 //   SLUICE_SOFT_THREADS        host threads that run SMs (default: the fewer of SMs and cores)
-//   SLUICE_SOFT_GREEN          green contexts: `on` (default); `scattered`: groups of SMs that are
-//   not
-//                              neighbours; `fail`: none is ever made, as on a GPU that is full
+//   SLUICE_SOFT_GREEN          green contexts: `on` (default); `permuted`: groups come in another
+//                              order; `scattered`: groups of SMs that are not neighbours; `fail`:
+//                              none is ever made, as on a GPU that is full
+//   SLUICE_SOFT_SMID           in green contexts %smid is the SM (`physical`, default) or counts
+//                              from 0 through the context's (`virtual`)
 //   SLUICE_SOFT_GPU            file through which processes share one GPU (default: not shared)
 //   SLUICE_SOFT_CHECK          what to look for while kernels run: memory, race, uninit, barrier or
 //                              all, with commas; `error` makes a launch with a finding fail
@@ -39,7 +41,7 @@
 
 namespace sluice::softgpu {
 
-enum class GreenContexts : uint32_t { kOn, kScattered, kFail };
+enum class GreenContexts : uint32_t { kOn, kPermuted, kScattered, kFail };
 
 struct Config {
   uint32_t model = 0;  // row of gpu_models()
@@ -61,6 +63,7 @@ struct Config {
   uint32_t threads = 0;  // never 0 after config_from_environment
   uint32_t thread_percentage = 100;
   GreenContexts green = GreenContexts::kOn;
+  bool virtual_smid = false;
   std::string gpu_file;  // empty: private
   std::string log;       // empty: nowhere
   std::string check;      // as given: exec::CheckOptions knows it

@@ -132,7 +132,7 @@ bool Engine::begin(Resident& r) {
     }
     r.block = *std::move(block);
   }
-  r.block->start(block_at(r.index, grid.shape.grid), {r.sm, sms_});
+  r.block->start(block_at(r.index, grid.shape.grid), {grid.name_of(r.sm), sms_});
   r.begun = true;
   r.waiting = false;
   return true;

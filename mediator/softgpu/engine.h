@@ -49,10 +49,12 @@ struct Grid {
   int priority = 0;                // as CUDA's: the smaller the more urgent
   BlockNeeds needs;                // must fit on an empty SM
   bool together = false;           // cooperative: its blocks wait for one another, so all have to be on SMs
-  // Of a green context: the SMs that its blocks may be on, and the context's number, not 0.
-  void confine(const SmSet& to, uint64_t green_context) {
+  // Of a green context: the SMs that its blocks may be on, the context's number, not 0, and whether
+  // its blocks see these SMs counted from 0.
+  void confine(const SmSet& to, uint64_t green_context, bool count_sms) {
     sms = to;
     green = green_context;
+    counts_sms = count_sms;
   }
   // Called once, by an engine thread that holds no lock, when no block of the grid runs any more.
   // `fault` is kNone if it ran to its end.
@@ -62,6 +64,7 @@ struct Grid {
   friend class Engine;
   SmSet sms = SmSet().set();
   uint64_t green = 0;
+  bool counts_sms = false;
   // A block that was taken off its SM, with all its state; null: before its first instruction.
   struct Parked {
     std::unique_ptr<exec::Block> block;
@@ -76,6 +79,10 @@ struct Grid {
   exec::Fault fault;  // the first one; written before abandoned is set, under the engine's lock
 
   bool has_more() const { return !abandoned && (next != total || !parked.empty()); }
+  // What %smid says there.
+  uint32_t name_of(uint32_t sm) const {
+    return counts_sms && sms[sm] ? static_cast<uint32_t>((sms << (kMaxSms - sm)).count()) : sm;
+  }
   uint64_t state_bytes() const { return uint64_t{needs.registers} * 4 + needs.shared_bytes; }
 };
 

@@ -131,7 +131,7 @@ bool Engine::place_one(const GridRef& grid) {
       r->begun = parked.block != nullptr;
       r->block = std::move(parked.block);
       grid->parked.pop_front();
-      if (r->begun) r->block->move({best, sms_});
+      if (r->begun) r->block->move({grid->name_of(best), sms_});
     }
     enter_sm(*r);
     requeue(r.get());
@@ -151,6 +151,9 @@ void Engine::enter_sm(Resident& r) {
   ++r.grid->on_sm[r.sm];
   ++r.grid->resident;
   ++clients_[r.grid->slot].resident;
+  auto used = SharedGpu::word(gpu_.channel(r.grid->slot).sms_used[r.sm / 64]);
+  const uint64_t here = uint64_t{1} << r.sm % 64;
+  if ((used.load(std::memory_order_relaxed) & here) == 0) used.fetch_or(here);
   const auto stay = std::find_if(sm.stays.begin(), sm.stays.end(),
                                  [&](const Stay& s) { return s.slot == r.grid->slot; });
   if (stay != sm.stays.end()) {

@@ -283,6 +283,30 @@ TEST_F(Modes, GreenContextsTakeTurnsWithTheirProcess) {
   EXPECT_EQ(a.ask('m'), 0b0101);
 }
 
+// As under MPS on an H200: groups come in an order of the chip's, and %smid counts within the
+// context.
+TEST_F(Modes, GroupsAndSmsMayHaveOtherNumbers) {
+  Environment settings = mode("mps");
+  settings["SLUICE_SOFT_SMS"] = "7";
+  settings["SLUICE_SOFT_GREEN"] = "permuted";
+  settings["SLUICE_SOFT_SMID"] = "virtual";
+  Contender a(path_, settings);
+  const auto ta = static_cast<uint32_t>(a.ask('i'));
+  const auto used = [&] { return gpu().take_sms_used(ta)[0]; };
+  EXPECT_EQ(a.ask('m'), 0b1111111) << "not outside of green contexts";
+  EXPECT_EQ(used(), 0b1111111u);
+  const uint64_t groups[] = {0b001100, 0b000011, 0b110000};
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(a.ask(static_cast<char>('0' + i)), 3);
+    EXPECT_EQ(used(), 0u) << "nothing has run since";
+    EXPECT_EQ(a.ask('m'), 0b11);
+    EXPECT_EQ(used(), groups[i]);
+  }
+  ASSERT_EQ(a.ask('R'), 3);
+  EXPECT_EQ(a.ask('m'), 0b1);
+  EXPECT_EQ(used(), 0b1000000u);
+}
+
 TEST_F(Modes, AGpuMayHaveNoGreenContextsOrNoRoomForOne) {
   Environment none = mode("mps"), full = none;
   none["SLUICE_SOFT_SM_GROUP"] = "0";
