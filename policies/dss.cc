@@ -26,6 +26,8 @@
 #include <vector>
 
 #include "mediator/base/check.h"
+#include "policies/in_units.h"
+#include "policies/pauses.h"
 #include "policies/policy.h"
 
 namespace sluice::policy {
@@ -310,6 +312,8 @@ class Dss final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> make_dss(const Config& config) { return std::make_unique<Dss>(config); }
+std::unique_ptr<Policy> make_dss(const Config& config) {
+  return in_units(config, [](const Config& c) { return keep_pauses(c, std::make_unique<Dss>(c)); });
+}
 
 }  // namespace sluice::policy

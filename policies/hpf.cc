@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "mediator/base/check.h"
+#include "policies/in_units.h"
 #include "policies/indexed_heap.h"
 #include "policies/policy.h"
 
@@ -348,6 +349,8 @@ class Hpf final : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> make_hpf(const Config& config) { return std::make_unique<Hpf>(config); }
+std::unique_ptr<Policy> make_hpf(const Config& config) {
+  return in_units(config, [](const Config& c) -> std::unique_ptr<Policy> { return std::make_unique<Hpf>(c); });
+}
 
 }  // namespace sluice::policy

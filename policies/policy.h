@@ -77,6 +77,11 @@ struct Machine {
   bool spatial = false;              // Run on a part of the SMs works
   uint64_t handover_ns = 200'000;    // first guess at the cost of one hand-over (GPU time lost, from
                                      // the evict to the next vGPU's work); on_handover() corrects it
+  // In space. SMs can be told apart so many at a time: ranges are whole units (policies/in_units.h).
+  uint32_t sm_unit = 1;
+  // How long *all* SMs of a vGPU stand still when some are added to its set or taken from it; on_change() corrects it. 0: only
+  // those that change hands. If there is such a cost, policies change sets seldom (policies/pauses.h, wfq_spatial.cc).
+  uint64_t change_ns = 0;
   // Bounds of a slice on a proportional preemptor. Below the floor the switches cost more than the
   // work; the ceiling is the hardware's register.
   uint64_t slice_floor_ns = 1'000'000;
@@ -218,6 +223,9 @@ class Policy {
 
   // What the last hand-over cost, from the evict to the next Run, plus the preemptor's start-up.
   virtual void on_handover(uint64_t, uint64_t /*cost_ns*/) {}
+
+  // In space, where changes cost something (Machine::change_ns): so long a vGPU stood still because its set of SMs had changed.
+  virtual void on_change(uint64_t, uint64_t /*cost_ns*/) {}
 
   // The time of the last kWake has come.
   virtual void on_wake(uint64_t now_ns, Actions& out) = 0;

@@ -42,6 +42,7 @@
 
 #include "mediator/base/check.h"
 #include "policies/fair_clock.h"
+#include "policies/in_units.h"
 #include "policies/indexed_heap.h"
 #include "policies/policy.h"
 #include "policies/srt_credit.h"
@@ -477,7 +478,7 @@ class Wfq final : public Policy {
 
 std::unique_ptr<Policy> make_wfq(const Config& config) {
   if (config.machine.preemptor == PreemptorKind::kProportional) return make_wfq_slices(config);
-  if (config.machine.spatial && config.machine.sm_count > 1) return make_wfq_spatial(config);
+  if (config.machine.spatial && config.machine.sm_count > 1) return in_units(config, make_wfq_spatial);
   return std::make_unique<Wfq>(config, false);
 }
 std::unique_ptr<Policy> make_wfq_srt(const Config& config) { return std::make_unique<Wfq>(config, true); }

@@ -38,6 +38,7 @@
 #include "mediator/base/check.h"
 #include "policies/fair_clock.h"
 #include "policies/indexed_heap.h"
+#include "policies/pauses.h"
 #include "policies/policy.h"
 #include "policies/wfq_spatial_figures.h"
 #include "policies/wfq_spatial_rows.h"
@@ -52,10 +53,10 @@ constexpr uint64_t kWorthKeeping = 32;
 class WfqSpatial final : public Policy, Figures {
  public:
   explicit WfqSpatial(const Config& config)
-      : Figures(config), sm_(sms_), free_(sms_) {
+      : Figures(config), sm_(sms_), had_(sms_) {
     room_.reserve(kPriorityLevels);
     for (uint32_t i = 0; i < kPriorityLevels; ++i) room_.emplace_back(Less{&key_});
-    for (uint32_t i = 0; i < sms_; ++i) free_sms_.push_back(i);
+    for (uint32_t i = 0; i < sms_; ++i) free_sms_.push_back(static_cast<uint16_t>(i));
   }
   std::string_view name() const override { return "wfq"; }
 
@@ -67,8 +68,10 @@ class WfqSpatial final : public Policy, Figures {
   }
   void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
     leave_room(v);
+    count_busy(v, false);
     clock_.change(v, share);
     own_[v].per_weight = per_weight(v);
+    count_busy(v, clock_[v].busy);
     look_at(v);
     decide(now_ns, out);
   }
@@ -85,14 +88,15 @@ class WfqSpatial final : public Policy, Figures {
     o.gap_ns = o.gap_ns ? (o.gap_ns * 3 + gap) / 4 : gap;
     // Kept for it while it paused: paid like use, or pausing would be a way to hold SMs for nothing.
     if (o.kept) {
-      const uint64_t before = clock_[v].used_sm_ns;
-      clock_.charge(v, gap_ns * o.held);
+      const uint64_t before = clock_[v].used_sm_ns, charged = before - o.idle_at_sm_ns;  // sluiced's clock runs on
+      clock_.charge(v, gap_ns * o.held - std::min(gap_ns * o.held, charged));
       const uint64_t paid = clock_[v].used_sm_ns - before;  // for no work
       o.told_to_sm_ns += paid, o.idle_at_sm_ns += paid;
       o.kept = false;
     }
     idling_.stop(now_ns);
     clock_.turn_busy(now_ns, v);
+    count_busy(v, true);
     look_at(v);
     decide(now_ns, out);
   }
@@ -124,11 +128,13 @@ class WfqSpatial final : public Policy, Figures {
     o.width -= it->width;
     *it = o.launches.back();
     o.launches.pop_back();
-    look_at(launch.vgpu);
+    // Between its last launch and the next one it is what it was: what the next can use decides, without a timer that looks again.
+    if (!steady_ || !o.launches.empty()) look_at(launch.vgpu);
   }
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (!clock_[v].busy) return;
     leave_room(v);
+    count_busy(v, false);
     clock_.turn_idle(now_ns, v);
     Own& o = own_[v];
     o.width = 0;
@@ -138,7 +144,8 @@ class WfqSpatial final : public Policy, Figures {
     o.idle_since_ns = now_ns;
     if (o.place != kNowhere) write_row(v);
     // Ski rental, but only for those who have shown that they come back in time.
-    o.kept = o.held > 0 && o.gap_ns > 0 && static_cast<double>(o.gap_ns) < handover_ns_;
+    // Where sets are steady, pauses.cc has seen to that.
+    o.kept = !steady_ && o.held > 0 && o.gap_ns > 0 && static_cast<double>(o.gap_ns) < handover_ns_;
     decide(now_ns, out);
   }
 
@@ -161,6 +168,7 @@ class WfqSpatial final : public Policy, Figures {
     for (uint32_t i = sms.lo; i < hi; ++i) {
       Sm& s = sm_[i];
       if (s.holder != v) continue;
+      if (steady_) had_.note(i, v, now_ns);
       Own& o = own_[v];
       if (s.leaving) {
         --o.leaving;
@@ -175,7 +183,7 @@ class WfqSpatial final : public Policy, Figures {
         lose(v, i);
       }
       s = Sm{};
-      free_sms_.push_back(i);
+      free_sms_.push_back(static_cast<uint16_t>(i));
       if (!clock_[v].busy || o.held + o.leaving > 0) continue;
       look_at(v);
     }
@@ -184,6 +192,7 @@ class WfqSpatial final : public Policy, Figures {
     decide(now_ns, out);
   }
   void on_handover(uint64_t, uint64_t cost_ns) override { learn_handover(cost_ns); }
+  void on_change(uint64_t, uint64_t cost_ns) override { change_.learn(cost_ns); }
   void on_wake(uint64_t now_ns, Actions& out) override {
     wake_ns_ = 0;
     decide(now_ns, out);
@@ -193,6 +202,12 @@ class WfqSpatial final : public Policy, Figures {
  private:
   // ---- who could use another SM --------------------------------------------------------------
   IndexedHeap<Less>& room(VgpuId v) { return room_[clock_[v].share.priority]; }
+  void count_busy(VgpuId v, bool busy) {
+    auto& level = lightest_[clock_[v].share.priority];
+    if (!steady_ || level.contains(v) == busy) return;
+    if (busy) level.push(v);
+    else level.remove(v);
+  }
   void leave_room(VgpuId v) {
     if (room(v).contains(v)) room(v).remove(v);
   }
@@ -239,6 +254,8 @@ class WfqSpatial final : public Policy, Figures {
     sm_[sm] = {.holder = v, .since_ns = now_ns};
     Own& o = own_[v];
     ++o.held;
+    o.changed_ns = now_ns;
+    if (steady_) had_.note(sm, v, now_ns);
     o.sms.push_back(static_cast<uint16_t>(sm));
     if (o.place == kNowhere) {
       o.place = holders_.add(v);
@@ -260,32 +277,39 @@ class WfqSpatial final : public Policy, Figures {
 
   void give_free(uint64_t now_ns, Actions& out) {
     if (free_sms_.empty()) return;
-    // Lowest first, so that what one vGPU gets hangs together.
+    // Lowest first, so that what one vGPU gets hangs together; or what it had before.
     std::sort(free_sms_.begin(), free_sms_.end());
-    size_t given = 0;
-    for (; given < free_sms_.size(); ++given) {
+    given_.clear();
+    while (!free_sms_.empty()) {
       const VgpuId v = best_of_all();
       if (v == kNoVgpu) break;
-      free_[given] = v;
-      hold(v, free_sms_[given], now_ns);
+      const auto first = [&](uint16_t a, uint16_t b) { return had_.last_ns(a, v) > had_.last_ns(b, v); };
+      const auto at = steady_ ? std::min_element(free_sms_.begin(), free_sms_.end(), first) : free_sms_.begin();
+      given_.push_back({*at, v});
+      hold(v, *at, now_ns);
+      free_sms_.erase(at);
       look_at(v);
     }
-    for (size_t i = 0; i < given;) {
-      size_t end = i + 1;
-      while (end < given && free_[end] == free_[i] && free_sms_[end] == free_sms_[end - 1] + 1) ++end;
-      out.push_back(Action::run(free_[i], {static_cast<uint16_t>(free_sms_[i]),
-                                           static_cast<uint16_t>(free_sms_[end - 1] + 1)}));
-      i = end;
+    std::sort(given_.begin(), given_.end());
+    for (size_t i = 0; i < given_.size();) {
+      const auto [sm, v] = given_[i];
+      uint16_t hi = sm;
+      for (; i < given_.size() && given_[i] == std::pair{hi, v}; ++i) ++hi;
+      out.push_back(Action::run(v, {sm, hi}));
     }
-    free_sms_.erase(free_sms_.begin(), free_sms_.begin() + static_cast<std::ptrdiff_t>(given));
   }
 
-  // v leaves `count` of the SMs that it may be asked for, the last to come first.
+  // v leaves `count` of the SMs that it may be asked for, the last to come first; where sets are steady, those first that `next` had.
   void take(uint64_t now_ns, VgpuId v, VgpuId next, uint32_t count, uint64_t older_than_ns, Actions& out) {
     Own& o = own_[v];
     taken_.clear();
-    for (size_t i = o.sms.size(); i-- > 0 && taken_.size() < count;)
-      if (sm_[o.sms[i]].since_ns <= older_than_ns) taken_.push_back(o.sms[i]);
+    for (size_t i = o.sms.size(); i-- > 0 && (steady_ || taken_.size() < count);)
+      if (steady_ || sm_[o.sms[i]].since_ns <= older_than_ns) taken_.push_back(o.sms[i]);
+    if (steady_) {
+      std::stable_sort(taken_.begin(), taken_.end(), [&](uint16_t a, uint16_t b) { return had_.last_ns(a, next) > had_.last_ns(b, next); });
+      taken_.resize(std::min<size_t>(taken_.size(), count));
+      o.changed_ns = now_ns;
+    }
     std::sort(taken_.begin(), taken_.end());
     for (const uint16_t i : taken_) {
       lose(v, i);
@@ -333,6 +357,10 @@ class WfqSpatial final : public Policy, Figures {
     const bool urgent = is_short(b) || taker.held + taker.coming < static_cast<uint32_t>(owed_sms(b));
     const Wanted wanted{.by = b, .level = static_cast<int32_t>(level), .key = ahead_if_given(b), .now_ns = now_ns,
                         .urgent = urgent, .least_ns = least_turn_ns()};
+    if (steady_ && !urgent && taker.held > 0) {
+      const auto turn_ns = static_cast<uint64_t>(std::min(owed_sms(b), 1.0) * static_cast<double>(frame_));
+      if (const uint64_t from_ns = taker.changed_ns + turn_ns; from_ns > now_ns) return wake_ns = std::min(wake_ns, from_ns), false;
+    }
     if (frame_ != rows_of_frame_ || rate_ != rows_of_rate_) {
       rows_of_frame_ = frame_, rows_of_rate_ = rate_;
         turns_.renew(holders_, [&](Row& row) { return turn_end(row); });
@@ -434,6 +462,7 @@ class WfqSpatial final : public Policy, Figures {
     turns_.set(v, turn_end(row));
   }
   uint64_t oldest(VgpuId v) const {
+    if (steady_) return own_[v].sms.empty() ? kNever : own_[v].changed_ns;  // sets are what is to last
     uint64_t ns = kNever;
     for (const uint16_t i : own_[v].sms) ns = std::min(ns, sm_[i].since_ns);
     return ns;
@@ -441,9 +470,10 @@ class WfqSpatial final : public Policy, Figures {
 
   std::vector<int64_t> key_;          // of each vGPU, as the heap knows it; never above the true one (see best())
   std::vector<Sm> sm_;
-  std::vector<VgpuId> free_;          // scratch of give_free()
+  Holders had_;
+  std::vector<std::pair<uint16_t, VgpuId>> given_;  // scratch of give_free()
   std::vector<uint16_t> taken_;       // scratch of take()
-  std::vector<uint32_t> free_sms_;
+  std::vector<uint16_t> free_sms_;
   Rows holders_;                      // with held SMs
   Turns turns_;                       // of the holders
   uint64_t rows_of_frame_ = 0;        // what their rows were written with
@@ -456,6 +486,8 @@ class WfqSpatial final : public Policy, Figures {
 
 }  // namespace
 
-std::unique_ptr<Policy> make_wfq_spatial(const Config& config) { return std::make_unique<WfqSpatial>(config); }
+std::unique_ptr<Policy> make_wfq_spatial(const Config& config) {
+  return keep_pauses(config, std::make_unique<WfqSpatial>(config));
+}
 
 }  // namespace sluice::policy

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "policies/change_cost.h"
 #include "policies/fair_clock.h"
+#include "policies/indexed_heap.h"
 #include "policies/policy.h"
 #include "policies/wfq_spatial_rows.h"
 
@@ -14,6 +16,9 @@ namespace sluice::policy::wfq_spatial {
 
 // Two turns more or less in a second, the begin and the end of a window, stay below 1 % of the share.
 inline constexpr uint64_t kFrameNs = 4'000'000;
+// Where each change of a set is dear, sets last longer: until changes cost next to nothing (kSteadyLoss), but not longer than lets who
+// is owed least have what it is owed in a second to within 1 %: it is one SM ahead or behind for half of a frame or so.
+inline constexpr double kSteadyLoss = 0.003, kSteadyFrameNs = 100e6, kSteadyFrameOfOneSmNs = 10e6;
 // Timers are no denser than this: crossings that lie closer are decided together.
 inline constexpr uint64_t kTickNs = 10'000;
 // Beyond any GPU; bounds the tables.
@@ -23,7 +28,9 @@ inline constexpr uint64_t kNever = ~0ull;
 class Figures {
  protected:
   explicit Figures(const Config& config)
-      : config_(config), clock_(config), sms_(std::clamp(config.machine.sm_count, 1u, kMaxSms)),
+      : config_(config), steady_(config.machine.change_ns > 0), clock_(config),
+        sms_(std::clamp(config.machine.sm_count, 1u, kMaxSms)),
+        lightest_(kPriorityLevels, IndexedHeap<Lighter>(Lighter{&clock_})), change_(config.machine.change_ns),
         handover_ns_(static_cast<double>(config.machine.handover_ns)) {}
 
   void learn_handover(uint64_t cost_ns) {
@@ -34,12 +41,22 @@ class Figures {
   }
   // All who take turns on parts of an SM hand over once in a frame, those at most that there are SMs at a time.
   uint64_t frame_ns(uint32_t priority) const {
+    if (steady_) return steady_frame_ns(priority);
     const double busy = clock_.busy(priority);
     const double paid = config_.handover_loss > 0 ? frame_handover_ns_ * busy / (config_.handover_loss * sms_) : 0;
     const uint64_t wanted = std::min(kFrameNs, std::max<uint64_t>(config_.latency_target_ns, kTickNs));
     return std::clamp(static_cast<uint64_t>(paid), wanted, std::max(wanted, config_.max_quantum_ns));
   }
-  uint64_t least_turn_ns() const { return static_cast<uint64_t>(handover_ns_); }
+  // A change stops all SMs of two vGPUs; each of them has two in a frame at most, so all together cost 2 changes of the GPU in it.
+  uint64_t steady_frame_ns(uint32_t priority) const {
+    const double least = std::max(config_.handover_loss > 0 ? 2 * change_.ns() / config_.handover_loss : 0, 1.0 * kTickNs);
+    const double most = std::clamp(2 * change_.ns() / kSteadyLoss, least, std::max(least, kSteadyFrameNs));
+    double frame = most;
+    if (!lightest_[priority].empty())
+      frame = kSteadyFrameOfOneSmNs * rate_of(priority) * clock_[lightest_[priority].top()].share.weight;
+    return static_cast<uint64_t>(std::clamp(frame, least, most));
+  }
+  uint64_t least_turn_ns() const { return static_cast<uint64_t>(steady_ ? 2 * change_.ns() : handover_ns_); }
   double per_weight(VgpuId v) const { return static_cast<double>(FairClock::kScale) / clock_[v].share.weight; }
   // SMs for each unit of weight, of the level that is looked at.
   double rate_of(uint32_t priority) const {
@@ -58,7 +75,7 @@ class Figures {
     return is_short(v, known(v), own_[v].idle_at_sm_ns);
   }
   bool is_short(VgpuId v, uint64_t rest, uint64_t idle_at_sm_ns) const {
-    if (rest == 0) return false;
+    if (rest == 0 || steady_) return false;
     const uint64_t spent = std::min(clock_[v].used_sm_ns - idle_at_sm_ns, FairClock::kMaxUsage);
     return static_cast<double>(rest + spent) <= owed_sms(v) * static_cast<double>(frame_) && !clock_.leads(v);
   }
@@ -93,9 +110,18 @@ class Figures {
     return row.oldest_ns == kNever ? kNever : row.oldest_ns + row.turn_ns;
   }
 
+  // Orders vGPUs by weight.
+  struct Lighter {
+    const FairClock* clock;
+    bool operator()(uint32_t a, uint32_t b) const { return (*clock)[a].share.weight < (*clock)[b].share.weight; }
+  };
+
   const Config config_;
+  const bool steady_;  // changes of sets are dear: Machine::change_ns
   FairClock clock_;
   const uint32_t sms_;
+  std::vector<IndexedHeap<Lighter>> lightest_;  // steady: the busy ones, by priority
+  ChangeCost change_;
   std::vector<Own> own_;
   uint64_t frame_ = kFrameNs;  // these two of the level that is looked at
   double rate_ = 1;

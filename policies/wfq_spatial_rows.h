@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "policies/idling.h"
 #include "policies/indexed_heap.h"
 #include "policies/policy.h"
 
@@ -34,12 +35,39 @@ struct Own {
   uint32_t place = kNowhere;  // in holders_
   bool kept = false;      // idle, and its SMs wait for it
   std::vector<uint16_t> sms;  // held ones, the last to come last
+  uint64_t changed_ns = 0;  // when its set changed last
 };
 struct Sm {
   VgpuId holder = kNoVgpu;
   VgpuId next = kNoVgpu;  // whom it is to be left for
   bool leaving = false;
   uint64_t since_ns = 0;  // granted; or told to leave
+};
+// Who held each SM lately, and until when: so that sets come back. A driver keeps by set what it made for one
+// (docs/decisions/0008-green-contexts.md).
+class Holders {
+ public:
+  explicit Holders(uint32_t sms) : of_(sms) {}
+  // v has it now.
+  void note(uint32_t sm, VgpuId v, uint64_t now_ns) {
+    auto& l = of_[sm];
+    const auto at = std::find_if(l.begin(), l.end() - 1, [&](const Held& h) { return h.by == v; });
+    std::move_backward(l.begin(), at, at + 1);
+    l.front() = {v, now_ns};
+  }
+  // When v had it last; 0: not known.
+  uint64_t last_ns(uint32_t sm, VgpuId v) const {
+    for (const Held& h : of_[sm])
+      if (h.by == v) return h.until_ns;
+    return 0;
+  }
+
+ private:
+  struct Held {
+    VgpuId by = kNoVgpu;
+    uint64_t until_ns = 0;
+  };
+  std::vector<std::array<Held, 6>> of_;  // the last of them first
 };
 // A holder as an exchange looks at it.
 struct Row {
@@ -169,29 +197,6 @@ struct Less {
     const int64_t x = (*key)[a], y = (*key)[b];
     return x != y ? x < y : a < b;
   }
-};
-
-// The time in which the whole GPU waits for somebody's next launch. All of that together costs at most kIdleLoss of the time,
-// and so many hand-overs' lengths at once.
-class Idling {
- public:
-  bool may(uint64_t now_ns, uint64_t for_ns, double handover_ns) {
-    if (since_ns_) return true;
-    credit_ns_ = std::min(credit_ns_ + static_cast<double>(now_ns - credit_at_ns_) * kIdleLoss, kIdleBurst * handover_ns);
-    credit_at_ns_ = now_ns;
-    if (credit_ns_ < static_cast<double>(for_ns)) return false;
-    since_ns_ = now_ns;
-    return true;
-  }
-  void stop(uint64_t now_ns) {
-    if (since_ns_) credit_ns_ -= static_cast<double>(now_ns - since_ns_);
-    since_ns_ = 0;
-  }
-
- private:
-  static constexpr double kIdleLoss = 0.009, kIdleBurst = 8;
-  double credit_ns_ = 0;
-  uint64_t credit_at_ns_ = 0, since_ns_ = 0;
 };
 
 }  // namespace sluice::policy::wfq_spatial

@@ -226,6 +226,43 @@ void Scheduler::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& ou
 
 // ---- events ----------------------------------------------------------------------------------
 
+// Checks what a session says of itself, and keeps it.
+void Scheduler::Impl::take_report(SessionId s, const ReportSnapshot& report, ActionQueue& out) {
+  Session& x = sessions[s];
+  Vgpu& g = vgpus[x.vgpu];
+  ReportSnapshot r = report;
+  const auto violation = [&](uint64_t word) {
+    ++g.violations;
+    log(out, LogEvent::kReportViolation, x.vgpu, word, s);
+  };
+  // Nothing can have left a generation that was never granted: that word then says nothing.
+  if (r.guest_left_generation > x.generation) {
+    violation(r.guest_left_generation);
+    r.guest_left_generation = 0;
+  }
+  if (r.guest_demand > config.max_demand) {
+    violation(r.guest_demand);
+    r.guest_demand = config.max_demand;
+  }
+  if (r.guest_in_flight > config.max_in_flight) {
+    violation(r.guest_in_flight);
+    r.guest_in_flight = config.max_in_flight;
+  }
+  if (r.guest_unconfined > r.guest_in_flight) {
+    // They were read one after the other, and launches end meanwhile: no violation.
+    r.guest_unconfined = r.guest_in_flight;
+  }
+  // Counters that people see only grow; what goes back is not taken.
+  r.guest_launches = std::max(r.guest_launches, x.report.guest_launches);
+  r.guest_launches_done = std::max(r.guest_launches_done, x.report.guest_launches_done);
+  r.guest_evictions = std::max(r.guest_evictions, x.report.guest_evictions);
+  if (pauses_count() && g.holds && !g.busy && r.guest_launches_done > x.report.guest_launches_done) {
+    g.came_back = true;
+    mark_dirty(x.vgpu);
+  }
+  x.report = r;
+}
+
 void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& report,
                           ActionQueue& out) {
   Impl& m = *impl_;
@@ -276,7 +313,8 @@ void Scheduler::on_timer(uint64_t now_ns, ActionQueue& out) {
   }
   if (!m.blocked() && m.policy_wake_ns <= now_ns) {
     m.policy_wake_ns = kNever;
-    m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_wake(now_ns, a); });
+    m.wake_due = true;
+    if (m.pauses_count()) m.look_at_idle_holders(out);
   }
   m.finish(now_ns, out);
 }
@@ -327,6 +365,7 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.evictions = g.evictions;
   t.overdue = g.overdue;
   t.ended = g.ended;
+  t.set_changes = g.set_changes;
   t.report_violations = g.violations;
   t.guest_launches = g.old_launches;
   t.guest_launches_done = g.old_done;

@@ -174,6 +174,7 @@ struct VgpuStats {
   uint64_t evictions = 0;        // times it was taken away while work remained
   uint64_t overdue = 0;          // evictions that ran into evict_warn_ns
   uint64_t ended = 0;            // sessions ended for not leaving
+  uint64_t set_changes = 0;      // in space: times that its SMs were others than before, none among them
   uint64_t report_violations = 0;
   uint64_t guest_queued = 0;     // launches that its sessions have and that are not done, as they report
   uint64_t guest_launches = 0;   // sums of its sessions' reports, ended sessions included: hints

@@ -21,10 +21,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "mediator/base/check.h"
 #include "mediator/core/scheduler.h"
+#include "policies/in_units.h"
 
 namespace sluice::core {
 
@@ -56,6 +58,7 @@ struct Vgpu {
   bool busy = false;      // what the policy was told
   bool dirty = false;     // wants() may differ from busy
   bool verified = false;  // all sessions' reports were read since it turned idle
+  bool came_back = false;  // in space: it counts as idle, and has ended launches since
   bool holds = false;
   bool leaving = false;
   bool adopting = false;  // leaving what an earlier sluiced had granted
@@ -73,6 +76,8 @@ struct Vgpu {
   bool moving = false, move_due = false;
   bool asked = false;     // a move is due, and the sessions' reports are being read for it
   bool keeping = false;   // moving: launches may stay
+  uint64_t move_ns = 0;   // moving: since then
+  uint64_t set_changes = 0;
   uint32_t unconfined_sessions = 0;
   uint64_t used_sm_ns = 0, flushed_ns = 0;  // by the clock, and the clock's total then
   accounting::ClockEstimator clock;
@@ -111,6 +116,7 @@ struct Scheduler::Impl {
   std::vector<VgpuId> holders;  // one at most, but in space
   SmSet taken;                  // in space: by all of them
   std::vector<VgpuId> moves_due;
+  bool wake_due = false;        // the policy's, when the reports that are being read are in
   bool uses_launches = false;   // the policy goes by launches
   std::vector<VgpuId> tells_due;
   uint32_t wanting = 0;      // vGPUs that want the GPU
@@ -133,6 +139,9 @@ struct Scheduler::Impl {
   bool spatial() const { return config.policy_config.machine.spatial; }
   bool slices() const { return config.policy_config.machine.preemptor == policy::PreemptorKind::kProportional; }
   uint32_t sm_count() const { return config.policy_config.machine.sm_count; }
+  bool grantable(const policy::SmRange& sms) const {
+    return policy::is_whole_units(sm_count(), config.policy_config.machine.sm_unit, sms);
+  }
   // SMs that it is charged for.
   uint32_t sms_of(const Vgpu& g) const {
     return spatial() && g.unconfined_sessions == 0 ? g.held.count() : sm_count();
@@ -375,6 +384,10 @@ struct Scheduler::Impl {
   void all_gone(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void take_unconfined(uint64_t now_ns, SessionId s, bool unconfined);
 
+  bool pauses_count() const { return spatial() && config.policy_config.machine.change_ns > 0; }
+  void look_at_idle_holders(ActionQueue& out);
+  bool wake_policy(uint64_t now_ns, ActionQueue& out);
+
   // ---- on time slices (scheduler_slices.cc) --------------------------------------------------
   void set_slices(VgpuId v, uint64_t slice_ns, ActionQueue& out);
   bool open_and_gate(uint64_t now_ns, ActionQueue& out);
@@ -442,7 +455,13 @@ struct Scheduler::Impl {
       }
       dirty.erase(dirty.begin() + static_cast<std::ptrdiff_t>(at));
       g.dirty = g.verified = false;
-      if (!g.present || g.busy == g.wants()) continue;
+      if (!g.present) continue;
+      if (std::exchange(g.came_back, false) && !g.busy && !g.wants()) {
+        turn_busy(now_ns, v, out);
+        mark_dirty(v);  // and idle again
+        continue;
+      }
+      if (g.busy == g.wants()) continue;
       if (g.wants())
         turn_busy(now_ns, v, out);
       else
@@ -451,37 +470,7 @@ struct Scheduler::Impl {
   }
 
   // ---- reports -------------------------------------------------------------------------------
-  void take_report(SessionId s, const ReportSnapshot& report, ActionQueue& out) {
-    Session& x = sessions[s];
-    Vgpu& g = vgpus[x.vgpu];
-    ReportSnapshot r = report;
-    const auto violation = [&](uint64_t word) {
-      ++g.violations;
-      log(out, LogEvent::kReportViolation, x.vgpu, word, s);
-    };
-    // Nothing can have left a generation that was never granted: that word then says nothing.
-    if (r.guest_left_generation > x.generation) {
-      violation(r.guest_left_generation);
-      r.guest_left_generation = 0;
-    }
-    if (r.guest_demand > config.max_demand) {
-      violation(r.guest_demand);
-      r.guest_demand = config.max_demand;
-    }
-    if (r.guest_in_flight > config.max_in_flight) {
-      violation(r.guest_in_flight);
-      r.guest_in_flight = config.max_in_flight;
-    }
-    if (r.guest_unconfined > r.guest_in_flight) {
-      // They were read one after the other, and launches end meanwhile: no violation.
-      r.guest_unconfined = r.guest_in_flight;
-    }
-    // Counters that people see only grow; what goes back is not taken.
-    r.guest_launches = std::max(r.guest_launches, x.report.guest_launches);
-    r.guest_launches_done = std::max(r.guest_launches_done, x.report.guest_launches_done);
-    r.guest_evictions = std::max(r.guest_evictions, x.report.guest_evictions);
-    x.report = r;
-  }
+  void take_report(SessionId s, const ReportSnapshot& report, ActionQueue& out);
 
   void rearm(ActionQueue& out) {
     uint64_t next = blocked() ? kNever : policy_wake_ns;
@@ -497,7 +486,7 @@ struct Scheduler::Impl {
   void finish(uint64_t now_ns, ActionQueue& out) {
     do {
       settle(now_ns, out);
-    } while (make_moves(now_ns, out) || open_and_gate(now_ns, out));
+    } while (make_moves(now_ns, out) || open_and_gate(now_ns, out) || wake_policy(now_ns, out));
     rearm(out);
   }
 };

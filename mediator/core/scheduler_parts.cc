@@ -25,7 +25,7 @@ void Scheduler::Impl::make_due(VgpuId v) {
 bool Scheduler::Impl::run_part(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
   const uint32_t hi = a.sms.hi == 0xffff ? sm_count() : a.sms.hi;
   const SmSet sms(a.sms.lo, hi);
-  if (!vgpu(a.vgpu) || a.launch != 0 || sms.empty() || hi > sm_count() || taken.meets(sms) ||
+  if (!vgpu(a.vgpu) || a.launch != 0 || sms.empty() || hi > sm_count() || taken.meets(sms) || !grantable(a.sms) ||
       vgpus[a.vgpu].sessions.empty())
     return false;
   Vgpu& g = vgpus[a.vgpu];
@@ -46,7 +46,7 @@ bool Scheduler::Impl::run_part(uint64_t now_ns, const policy::Action& a, ActionQ
 
 bool Scheduler::Impl::evict_part(uint64_t now_ns, const policy::Action& a) {
   const SmSet sms(a.sms.lo, a.sms.hi == 0xffff ? sm_count() : a.sms.hi);
-  if (!vgpu(a.vgpu) || a.launch != 0 || sms.empty()) return false;
+  if (!vgpu(a.vgpu) || a.launch != 0 || sms.empty() || !grantable(a.sms)) return false;
   Vgpu& g = vgpus[a.vgpu];
   // What is just being released needs no eviction any more.
   if (!(g.held | g.released).contains_all(sms)) return false;
@@ -122,6 +122,8 @@ void Scheduler::Impl::move(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   g.granted = to;
   g.had_in_flight = false;
   g.moving = !g.before.empty();
+  g.move_ns = now_ns;
+  ++g.set_changes;
   log(out, g.going.empty() ? LogEvent::kPart : LogEvent::kEvictSent, v,
       g.going.empty() ? to.count()
                       : static_cast<uint64_t>(g.busy ? EvictCause::kQuantum : EvictCause::kIdle));
@@ -173,6 +175,7 @@ void Scheduler::Impl::move_over(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   const bool stayed = g.keeping;
   g.moving = g.keeping = false;
   make_due(v);  // whatever was asked for meanwhile
+  if (!stayed && g.had_in_flight && !g.granted.empty()) policy->on_change(now_ns, now_ns - g.move_ns);
   const SmSet lost = (g.before - g.granted) & g.going;
   if (lost.empty()) return;
   const uint64_t took_ns = now_ns - g.evict_ns;
@@ -226,6 +229,22 @@ void Scheduler::Impl::all_gone(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   if (g.held.empty()) return;
   if (g.going.empty()) g.evict_ns = now_ns;
   release(now_ns, v, g.held, out);
+}
+
+// While its gate is open a vGPU says when it turns idle, not when it has work again. So before a policy that waits for one decides about
+// that, its reports are read.
+void Scheduler::Impl::look_at_idle_holders(ActionQueue& out) {
+  for (const VgpuId v : holders)
+    if (!vgpus[v].busy && !vgpus[v].granted.empty())
+      for (const SessionId s : vgpus[v].sessions) read_report_of(out, s);
+}
+
+// Its timer has come, and what was asked for before is known. False: nothing was to be done.
+bool Scheduler::Impl::wake_policy(uint64_t now_ns, ActionQueue& out) {
+  if (!wake_due || outstanding > 0 || blocked()) return false;
+  wake_due = false;
+  ask(now_ns, out, [&](policy::Actions& a) { policy->on_wake(now_ns, a); });
+  return true;
 }
 
 void Scheduler::Impl::take_unconfined(uint64_t now_ns, SessionId s, bool unconfined) {

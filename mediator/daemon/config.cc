@@ -243,6 +243,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   });
   r.library("nvidia_library", c.nvidia_library);
   r.number("nvidia_sms", c.nvidia_sms, 0, 256);
+  r.number("sm_unit", c.sm_unit, 0, 256);
   r.library("soft_library", c.soft_library);
   r.path("soft_file", c.soft_file);
   r.number("soft_sms", c.soft_sms, 1, 256);
@@ -285,6 +286,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   });
   r.boolean("spatial", c.spatial);
   r.boolean("green_contexts", c.green_contexts);
+  r.number("set_change_us", c.set_change_us, 0, 1'000'000);
   r.boolean("slices", c.slices);
   r.number("quantum_min_us", c.quantum_min_us, 100, 10'000'000);
   r.number("quantum_max_us", c.quantum_max_us, 100, 10'000'000);

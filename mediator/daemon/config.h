@@ -18,6 +18,9 @@ namespace sluice {
 
 enum class DeviceKind { kAuto, kSoft, kNvidia };
 
+// Green contexts take SMs in pairs, those that share a TPC (docs/decisions/0008-green-contexts.md).
+inline constexpr uint32_t kSmUnit = 2;
+
 struct Config {
   // Before any table
   std::string runtime_dir = "/run/sluice";
@@ -34,6 +37,7 @@ struct Config {
   DeviceKind device = DeviceKind::kAuto;
   std::string nvidia_library = "libcuda.so.1";
   uint32_t nvidia_sms = 0;        // for scheduler.spatial; 0: not known
+  uint32_t sm_unit = 0;           // scheduler.spatial gives SMs so many at a time; 0: kSmUnit with green_contexts, else 1
   std::string soft_library = SLUICE_LIBDIR "/libsluice-softcuda.so";
   std::string soft_file;          // empty: <runtime_dir>/softgpu
   uint32_t soft_sms = 4;
@@ -59,6 +63,7 @@ struct Config {
   std::string policy = "wfq";
   bool spatial = false;           // vGPUs side by side, each on some SMs
   bool green_contexts = true;     // with spatial: by the hardware's own means where it has some
+  uint32_t set_change_us = 250;   // spatial: how long a vGPU stands still when its SMs change, at least; 0: changes cost nothing
   bool slices = false;            // vGPUs by the GPU's own time slices, which the policy sets
   // The policies' own defaults, so that the simulator and sluiced go by the same.
   uint32_t quantum_min_us = policy::Config{}.min_quantum_ns / 1000;

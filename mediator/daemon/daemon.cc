@@ -28,12 +28,14 @@ Result<void> make_directory(const std::string& path) {
   return {};
 }
 
-// `sms`: of a GPU that is shared in space; 0: it is given whole.
-core::SchedulerConfig scheduler_config(const Config& c, uint32_t sms) {
+// `sms`: of a GPU that is shared in space, in units of `unit`; 0: it is given whole.
+core::SchedulerConfig scheduler_config(const Config& c, uint32_t sms, uint32_t unit) {
   core::SchedulerConfig s;
   s.policy = c.policy;
   s.policy_config.machine.spatial = sms != 0;
   if (sms) s.policy_config.machine.sm_count = sms;
+  s.policy_config.machine.sm_unit = unit;
+  if (sms) s.policy_config.machine.change_ns = uint64_t{c.set_change_us} * 1000;
   if (c.slices) s.policy_config.machine.preemptor = policy::PreemptorKind::kProportional;
   s.policy_config.min_quantum_ns = uint64_t{c.quantum_min_us} * 1000;
   s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
@@ -122,8 +124,10 @@ Result<void> Daemon::start() {
   auto sms = spatial_sms(config_, s.nvidia, s.worker_environment);
   if (!sms) return sms.error();
   s.spatial_sms = *sms;
+  auto unit = spatial_unit(config_, *sms);
+  if (!unit) return unit.error();
   if (auto can = check_time_slices(config_, s.nvidia, s.worker_environment); !can) return can.error();
-  auto engine = Engine::make(io_, scheduler_config(config_, *sms), accounting_settings(config_, nvidia));
+  auto engine = Engine::make(io_, scheduler_config(config_, *sms, *unit), accounting_settings(config_, nvidia));
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
   engine_->keep_learnt(config_.state_dir);

@@ -175,6 +175,7 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"launches", s.guest_launches},
           {"launches_done", s.guest_launches_done},
           {"physical_evictions", s.guest_relaunched},
+          {"set_changes", s.set_changes},
           {"launches_kept", s.guest_narrowed},
           {"second_grids", s.guest_grown},
           {"green_launches", s.guest_green_launches},

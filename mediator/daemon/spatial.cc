@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "mediator/base/sm_set.h"
 #include "mediator/daemon/sharing_checks.h"
 #include "mediator/gpu/soft_gpu.h"
@@ -50,6 +52,15 @@ Result<uint32_t> spatial_sms(const Config& c, bool nvidia, const std::vector<std
   if (sms && *sms > SmSet::kMax)
     return refuse("the GPU has more SMs than a grant can name (" + std::to_string(SmSet::kMax) + ")");
   return sms;
+}
+
+Result<uint32_t> spatial_unit(const Config& c, uint32_t sms) {
+  if (sms == 0) return 1u;
+  if (c.sm_unit == 0) return c.green_contexts ? std::min(kSmUnit, sms) : 1;
+  if (sms % c.sm_unit != 0)
+    return refuse("device.sm_unit is " + std::to_string(c.sm_unit) + ", and the GPU's " + std::to_string(sms) +
+                  " SMs are no whole number of such units");
+  return c.sm_unit;
 }
 
 }  // namespace sluice

@@ -16,4 +16,7 @@ namespace sluice {
 // without MPS). `environment`: the workers', NAME=value each.
 Result<uint32_t> spatial_sms(const Config& config, bool nvidia, const std::vector<std::string>& environment);
 
+// The unit that they are given in, of `sms` of them (device.sm_unit). An error if it does not fit the GPU.
+Result<uint32_t> spatial_unit(const Config& config, uint32_t sms);
+
 }  // namespace sluice

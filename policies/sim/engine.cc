@@ -174,6 +174,8 @@ void Engine::handle(const Event& e) {
       h.was_starting = false;
       return reassign(h.vgpu);
     }
+    case EventKind::kGoOn:
+      return reassign(e.id);
     case EventKind::kSeen:
       if (holds_[e.id].present && holds_[e.id].version == e.version) seen(e.id);
       return;
@@ -226,6 +228,8 @@ Config engine_config(const Workload& w) {
   c.machine.sm_count = w.gpu.sm_count;
   c.machine.preemptor = w.gpu.preemptor;
   c.machine.spatial = w.gpu.spatial;
+  c.machine.sm_unit = w.gpu.sm_unit;
+  c.machine.change_ns = w.gpu.change_ns;
   return c;
 }
 

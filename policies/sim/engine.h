@@ -65,6 +65,7 @@ struct VgpuResult {
   uint64_t sm_ns = 0;                  // SMs held times time, as charged to it
   uint64_t busy_ns = 0;                // it had work
   uint64_t grants = 0, evictions = 0;
+  uint64_t changes = 0;                // in space: times that SMs were added to its set or taken from it (in one instant: one)
   uint64_t longest_wait_ns = 0;        // with work and without any SM
   // Over the intervals in which it and at least one other had work (priorities are not looked at):
   uint64_t contended_ns = 0;

@@ -1,6 +1,7 @@
 // SMs, launches and preemption: what a Run, an Evict or a slice does, and how long it takes.
 #include <cmath>
 
+#include "policies/in_units.h"
 #include "policies/sim/engine_impl.h"
 
 namespace sluice::policy::sim {
@@ -54,6 +55,7 @@ void Engine::reassign(VgpuId v) {
   // Gated: what runs goes on, nothing starts.
   if (w_.gpu.preemptor == PreemptorKind::kProportional && g.slice_set && g.slice_ns == 0)
     may_start = false;
+  if (now_ns_ < g.still_until_ns) general = 0;
   for (uint32_t p : g.heads) {
     Head& l = programs_[p].head;
     uint64_t speed = 0;
@@ -153,6 +155,7 @@ void Engine::run(const Action& a) {
   if (lo >= hi) return violate("run on no SM");
   if (!w_.gpu.spatial && (lo != 0 || hi != w_.gpu.sm_count))
     return violate("run on a part of the SMs of a GPU that cannot");
+  if (!is_whole_units(w_.gpu.sm_count, w_.gpu.sm_unit, a.sms)) return violate("run on a part of a unit of SMs");
   for (uint16_t i = lo; i < hi; ++i)
     if (sm_held_[i])
       return violate("run of vGPU " + std::to_string(a.vgpu) + " on SM " + std::to_string(i) + ", which somebody holds");
@@ -167,6 +170,7 @@ void Engine::run(const Action& a) {
                                      : vgpus_[a.vgpu].heads.empty() ? kNone
                                                                     : vgpus_[a.vgpu].heads.front(),
                                      hi - lo);
+  if (program == kNone) set_changed(a.vgpu, !vgpus_[a.vgpu].holds.empty());
   start_hold(a.vgpu, program, lo, hi, w_.gpu.start_ns + extra);
   if (options_.observer) options_.observer->on_grant(now_ns_, a.vgpu, a.launch, {lo, hi});
   if (handover_since_ns_) {
@@ -253,6 +257,17 @@ void Engine::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, ui
   reassign(v);
 }
 
+// Of what v holds as a whole.
+void Engine::set_changed(VgpuId v, bool holds_others) {
+  VgpuState& g = vgpus_[v];
+  if (!w_.gpu.spatial) return;
+  if (g.changed_ns != now_ns_) ++out_.vgpus[v].changes;
+  g.changed_ns = now_ns_;
+  if (w_.gpu.change_ns == 0 || !holds_others) return;
+  g.still_until_ns = now_ns_ + w_.gpu.change_ns;
+  push(g.still_until_ns, EventKind::kGoOn, v);
+}
+
 void Engine::drop_hold(uint32_t id) {
   Hold& h = holds_[id];
   h.present = false;
@@ -275,6 +290,7 @@ void Engine::evict(const Action& a) {
   if (a.vgpu >= vgpus_.size()) return violate("evict of a vGPU that is not there");
   if (!w_.gpu.spatial && (lo != 0 || hi != w_.gpu.sm_count))
     return violate("evict from a part of the SMs of a GPU that cannot");
+  if (!is_whole_units(w_.gpu.sm_count, w_.gpu.sm_unit, a.sms)) return violate("evict from a part of a unit of SMs");
   bool found = false;
   std::vector<uint32_t> told;
   for (size_t i = 0; i < vgpus_[a.vgpu].holds.size(); ++i) {
@@ -439,6 +455,7 @@ void Engine::release(uint32_t id, LeftReason why) {
     handover_since_ns_ = std::max<uint64_t>(h.evict_ns, 1);
   }
   account_.set_holding(h.vgpu, !vgpus_[h.vgpu].holds.empty(), now_ns_);
+  if (h.program == kNone) set_changed(h.vgpu, !vgpus_[h.vgpu].holds.empty());
   reassign(h.vgpu);
   if (options_.observer)
     options_.observer->on_left(now_ns_, h.vgpu, h.launch, {h.lo, h.hi}, why);

@@ -31,6 +31,7 @@ class Engine {
     kHost,     // a program queues its next launch
     kFinish,   // a launch
     kActive,   // a hold's start-up is over
+    kGoOn,     // a vGPU stood still because its SMs had changed
     kSeen,     // a hold's kernels see the evict word
     kRelease,  // a hold has left
     kWake,
@@ -109,6 +110,8 @@ class Engine {
     std::vector<uint32_t> heads;       // programs, in the order in which they are to run
     uint32_t next_change = 0;
     uint64_t used_sm_ns = 0;           // not reported yet when it ceased to be in holders_
+    uint64_t still_until_ns = 0;       // its SMs have changed
+    uint64_t changed_ns = ~0ull;
     uint64_t slice_ns = 0;             // proportional
     bool slice_set = false;
   };
@@ -163,6 +166,7 @@ class Engine {
   void count_hold(uint32_t hold);
   void count_whole(VgpuId v, int64_t sms);
   void drop_hold(uint32_t hold);
+  void set_changed(VgpuId v, bool holds_others);
   void seen(uint32_t hold);
   void release(uint32_t hold, LeftReason why);
   void reassign(VgpuId v);

@@ -238,6 +238,8 @@ GpuModel gpu(const json::value& v, Config& config) {
                                         {{"exclusive", PreemptorKind::kExclusive},
                                          {"proportional", PreemptorKind::kProportional}});
   g.spatial = r.flag("spatial", false);
+  g.sm_unit = r.whole("sm_unit", g.sm_unit, 1, g.sm_count);
+  g.change_ns = r.time("change_us", 0, kUs);
   g.mechanism = r.choice<Mechanism>(
       "mechanism", g.mechanism, {{"drain", Mechanism::kDrain}, {"context-switch", Mechanism::kContextSwitch}});
   g.signal_ns = r.time("signal_us", 0, kUs);

@@ -95,6 +95,8 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
                                      : 0);
   m.jain = meant ? r.all_contended_jain : 1;
   m.evictions = static_cast<double>(r.evictions);
+  for (const VgpuResult& v : r.vgpus)
+    if (r.end_ns) m.set_changes_per_s += static_cast<double>(v.changes) * 1e9 / static_cast<double>(r.end_ns);
   const double some = static_cast<double>(r.some_work_ns);
   if (some > 0) {
     m.throughput = r.useful_sm_ns / (some * w.gpu.sm_count);
@@ -132,7 +134,7 @@ Metrics mean_of(const std::vector<Metrics>& runs) {
       counts[at] += 1;
     }
     for (double Metrics::*x : {&Metrics::antt, &Metrics::stp, &Metrics::dntt, &Metrics::fairness,
-                               &Metrics::evictions, &Metrics::speedup_high, &Metrics::antt_improvement,
+                               &Metrics::evictions, &Metrics::set_changes_per_s, &Metrics::speedup_high, &Metrics::antt_improvement,
                                &Metrics::stp_degradation, &Metrics::throughput, &Metrics::conservation,
                                &Metrics::end_ms})
       mean.*x += m.*x / n;

@@ -41,6 +41,7 @@ struct Metrics {
   double lag_max_ms = 0;          // whole-GPU ms
   double longest_wait_ms = 0;
   double evictions = 0;
+  double set_changes_per_s = 0;   // in space: times that a vGPU's SMs changed, all together
   double speedup_high = 0;        // turnaround under the baseline over here; 0: no high program
   double antt_improvement = 0;    // baseline's ANTT over here
   double stp_degradation = 0;     // 1 - STP here over the baseline's

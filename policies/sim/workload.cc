@@ -12,7 +12,8 @@ std::string named(const char* kind, size_t i, const std::string& name) {
 std::string check_workload(const Workload& w) {
   if (w.gpu.sm_count == 0 || w.gpu.sm_count > kMaxSms)
     return "the number of SMs must be 1 to " + std::to_string(kMaxSms);
-  for (uint64_t t : {w.gpu.signal_ns, w.gpu.start_ns, w.gpu.switch_ns, w.horizon_ns, w.share_window_ns})
+  if (w.gpu.sm_unit == 0 || w.gpu.sm_unit > w.gpu.sm_count) return "a unit of SMs must have 1 to all of them";
+  for (uint64_t t : {w.gpu.signal_ns, w.gpu.start_ns, w.gpu.switch_ns, w.gpu.change_ns, w.horizon_ns, w.share_window_ns})
     if (t > kMaxTimeNs) return "a time of the GPU, the horizon or the window is too long";
   if (w.share_window_ns == 0) return "the window of the share error must be longer than 0";
   if (w.vgpus.empty() || w.vgpus.size() > kMaxVgpus)

@@ -34,6 +34,8 @@ struct GpuModel {
   Mechanism mechanism = Mechanism::kDrain;
   uint64_t signal_ns = 0;   // from the decision to evict until the kernel sees it; it works meanwhile
   uint64_t start_ns = 0;    // from a Run until the first task works; the SMs are lost meanwhile
+  uint32_t sm_unit = 1;     // spatial: SMs are given in units of so many (policies/in_units.h)
+  uint64_t change_ns = 0;   // spatial: a vGPU that gets or leaves SMs beside others of its own stands still as a whole for so long
   uint64_t switch_ns = 0;   // proportional: lost at each switch between vGPUs' contexts
 };
 

@@ -163,7 +163,7 @@ class Bench:
                                        for n in names],
                     "shares": [round(x, 4) for x in sm_time] if len(names) > 1 else [1.0],
                     "per_s": {k: [round((last["vgpus"][n][k] - first["vgpus"][n][k]) / took, 1) for n in names]
-                              for k in ("evictions", "physical_evictions", "resumes", "green_launches", "green_contexts")},
+                              for k in ("set_changes", "evictions", "physical_evictions", "resumes", "green_launches", "green_contexts")},
                     "sms": [last["vgpus"][n]["sms"] for n in names],
                     "eviction_latency_us": {k: last["evict_latency_us"][k] for k in ("p50", "p99")}}
         finally:

@@ -16,6 +16,11 @@ Workload random_workload(uint64_t seed, Shape shape, PreemptorKind preemptor) {
   w.gpu.signal_ns = r.below(2) ? 0 : r.between(1, 20 * kUs);
   w.gpu.start_ns = r.below(2) ? 0 : r.between(1, 20 * kUs);
   w.gpu.switch_ns = preemptor == PreemptorKind::kProportional ? r.below(200 * kUs) : 0;
+  if (w.gpu.spatial) {  // drawn by another generator: a seed's other figures stay what they were
+    Random parts = Random::of(seed, 78);
+    w.gpu.sm_unit = parts.below(2) ? 1 : static_cast<uint32_t>(parts.between(1, w.gpu.sm_count));
+    w.gpu.change_ns = parts.below(2) ? 0 : parts.between(1, 400 * kUs);
+  }
   const auto kernels = r.between(1, 5);
   for (uint64_t i = 0; i < kernels; ++i) {
     Kernel k;

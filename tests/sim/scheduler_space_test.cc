@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "policies/in_units.h"
 #include "tests/sim/sim_host.h"
 
 namespace sluice::sim {
@@ -175,6 +176,10 @@ void random_workload(uint64_t seed) {
   const auto pick = [&](uint64_t lo, uint64_t hi) { return lo + r() % (hi - lo + 1); };
   auto c = in_space(static_cast<uint32_t>(pick(1, 3) == 1 ? pick(2, 256) : pick(2, 16)), pick(0, 3) ? "wfq" : "dss");
   c.evict_end_ns = pick(1, 4) * 250 * kMs;
+  std::mt19937_64 parts(seed);  // another one: a seed's other figures stay what they were
+  policy::Machine& m = c.policy_config.machine;
+  m.sm_unit = parts() % 2 ? 1 : 1 + static_cast<uint32_t>(parts() % m.sm_count);
+  m.change_ns = parts() % 2 ? 0 : parts() % (400 * kUs);
   Costs costs;
   costs.ring_ns = pick(1, 60) * kUs;
   costs.gate_ns = pick(1, 60) * kUs;
@@ -213,6 +218,9 @@ void random_workload(uint64_t seed) {
   for (const auto i : v) {
     EXPECT_FALSE(all.meets(h.stats(i).sms));
     all = all | h.stats(i).sms;
+    const SmSet sms = h.stats(i).sms;
+    for (SmSet::Range part = sms.next_range(); part.lo < part.hi; part = sms.next_range(part.hi))
+      EXPECT_TRUE(policy::is_whole_units(m.sm_count, m.sm_unit, {static_cast<uint16_t>(part.lo), static_cast<uint16_t>(part.hi)}));
   }
 }
 

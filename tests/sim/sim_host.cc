@@ -119,7 +119,13 @@ void SimHost::run_until(uint64_t time_ns) {
 void SimHost::drain() {
   while (auto a = actions_.pop()) {
     switch (a->kind) {
-      case Action::Kind::kSetSms: sessions_[a->session].sms[a->word & 1] = a->sms; break;
+      case Action::Kind::kSetSms: {
+        sessions_[a->session].sms[a->word & 1] = a->sms;
+        std::array<uint64_t, SmSet::kWords> words;
+        for (uint32_t i = 0; i < SmSet::kWords; ++i) words[i] = a->sms.word(i);
+        truth_[a->vgpu].sets.insert(words);
+        break;
+      }
       case Action::Kind::kSetGrant: sessions_[a->session].grant = a->word; break;
       case Action::Kind::kSetEvict:
         sessions_[a->session].evict = a->word;
@@ -146,6 +152,7 @@ void SimHost::drain() {
         break;
       case Action::Kind::kLog:
         if (a->event == core::LogEvent::kPolicyViolation) ++policy_violations_;
+        if (a->event == core::LogEvent::kPart || a->event == core::LogEvent::kEvictSent) ++truth_[a->vgpu].set_changes;
         break;
     }
   }
@@ -305,7 +312,8 @@ void SimHost::worker_tries(SessionId s) {
   }
   if (x.grant & SLUICE_GRANT_RECALL) worker_left(s);
   x.run.tasks = x.head_tasks;
-  x.run.first_task_ns = now_ns_ + costs_.start_ns;
+  x.run.first_task_ns = now_ns_ + costs_.start_ns + (x.run.sms == x.ran_on ? 0 : costs_.change_ns);
+  x.ran_on = x.run.sms;
   const uint64_t epoch = ++x.run.epoch;
   if (x.program.never_leaves) return;
   at(x.run.first_task_ns + x.run.tasks * x.run.task_ns,

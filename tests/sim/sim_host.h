@@ -7,11 +7,13 @@
 // end after it saw the evict word, an opaque one at its end.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <queue>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "mediator/core/scheduler.h"
@@ -52,6 +54,7 @@ struct Costs {
   uint64_t signal_ns = 5 * kUs;   // evict word until the GPU sees it
   uint64_t start_ns = 10 * kUs;   // launch until its first task runs
   uint64_t reap_ns = 3 * kMs;     // end of a worker until sluiced knows
+  uint64_t change_ns = 0;         // more than start_ns on other SMs than the session's launch before
 };
 
 struct VgpuTruth {
@@ -59,6 +62,8 @@ struct VgpuTruth {
   uint64_t tasks_done = 0;
   uint64_t launches_done = 0;
   uint64_t longest_wait_ns = 0;  // with work and not on the GPU
+  uint64_t set_changes = 0;   // in space: times that its SMs were others than before, none among them
+  std::set<std::array<uint64_t, SmSet::kWords>> sets;  // the different ones that it was granted, but for the whole GPU
   // Over intervals in which all vGPUs of the host had work:
   uint64_t all_gpu_ns = 0;
   uint64_t all_sm_ns = 0;     // the same in SM-ns
@@ -109,6 +114,7 @@ class SimHost {
     Program program;
     uint64_t grant = 0, evict = 0;         // host and signal page
     SmSet sms[2];
+    SmSet ran_on;                          // its last launch
     uint32_t demand = 0, in_flight = 0, left_generation = 0, unconfined = 0;  // report
     uint64_t launches = 0, launches_done = 0, evictions = 0;
     uint32_t head_tasks = 0;               // tasks left of the launch at the head of the queue

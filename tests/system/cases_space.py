@@ -11,7 +11,7 @@ SMS = 4
 
 
 class Space(WithSluiced):
-    EXTRA = '[scheduler]\nspatial = true\n'
+    EXTRA = 'sm_unit = 1\n[scheduler]\nspatial = true\n'
 
     @classmethod
     def setUpClass(cls):

@@ -36,6 +36,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->nvidia_library, d.nvidia_library);
   EXPECT_EQ(c->soft_library, d.soft_library);
   EXPECT_EQ(c->nvidia_sms, d.nvidia_sms);
+  EXPECT_EQ(c->sm_unit, d.sm_unit);
   EXPECT_EQ(c->soft_sms, d.soft_sms);
   EXPECT_EQ(c->soft_memory_bytes, d.soft_memory_bytes);
   EXPECT_EQ(c->soft_threads, d.soft_threads);
@@ -51,6 +52,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->policy, d.policy);
   EXPECT_EQ(c->spatial, d.spatial);
   EXPECT_EQ(c->green_contexts, d.green_contexts);
+  EXPECT_EQ(c->set_change_us, d.set_change_us);
   EXPECT_EQ(c->quantum_min_us, d.quantum_min_us);
   EXPECT_EQ(c->quantum_max_us, d.quantum_max_us);
   EXPECT_EQ(c->latency_target_us, d.latency_target_us);

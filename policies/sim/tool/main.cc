@@ -108,6 +108,7 @@ std::string as_json(const Report& r, uint64_t seed) {
                  {"lag_max_ms", number(m.lag_max_ms)},
                  {"longest_wait_ms", number(m.longest_wait_ms)},
                  {"evictions", number(m.evictions)},
+                 {"set_changes_per_s", number(m.set_changes_per_s)},
                  {"speedup_high", number(m.speedup_high)},
                  {"antt_improvement", number(m.antt_improvement)},
                  {"stp_degradation", number(m.stp_degradation)},
