@@ -10,13 +10,8 @@ from support import WithSluiced
 SMS = 4
 
 
-class Space(WithSluiced):
-    EXTRA = 'sm_unit = 1\n[scheduler]\nspatial = true\n'
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.sluiced.ctl("set", "a", "--weight", 3)
+class Tasks(WithSluiced):
+    """Programs whose tasks write down their SM and their times."""
 
     def sms(self, name):
         """The SMs that a vGPU holds now, as a set."""
@@ -60,6 +55,15 @@ class Space(WithSluiced):
                 if i:
                     self.assertLessEqual(ends[i - 1], begin, f"SM {sm} ran tasks of both at {begin}")
 
+
+class Space(Tasks):
+    EXTRA = 'sm_unit = 1\n[scheduler]\nspatial = true\n'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sluiced.ctl("set", "a", "--weight", 3)
+
     def test_three_to_one_in_space(self):
         a, b = self.start_tasks("a"), self.start_tasks("b")
         self.eventually(lambda: len(self.sms("a")) == 3 and len(self.sms("b")) == 1, "a has 3 SMs, b has 1")
@@ -96,6 +100,20 @@ class Space(WithSluiced):
                    for v, p in (("a", "triad"), ("b", "matmul"), ("b", "reduction"))]
         for p in running:
             self.assert_right(p.finish(), p.name)
+
+
+class InGreenContexts(Tasks):
+    """As it is by default: SMs in pairs, as the hardware has them in groups, and launches are kept there by it."""
+    EXTRA = '[scheduler]\nspatial = true\n'
+
+    def test_two_vgpus_are_kept_apart_by_the_hardware(self):
+        a, b = self.start_tasks("a"), self.start_tasks("b")
+        for name in ("a", "b"):
+            self.eventually(lambda: self.vgpu(name)["green_launches"] > 40, f"launches of {name} are confined",
+                            timeout=support.TIMEOUT_S)
+            self.assertGreater(self.vgpu(name)["green_contexts"], 0)
+        self.stop_file.touch()
+        self.assert_apart(self.finish_tasks(a), self.finish_tasks(b))
 
 
 class RefusedSchedulers(unittest.TestCase):

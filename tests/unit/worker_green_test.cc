@@ -187,8 +187,8 @@ class WorkerGreen : public WorkerProcess {
 class WorkerGreenNumbers : public WorkerGreen, public testing::WithParamInterface<const char*> {};
 
 TEST_P(WorkerGreenNumbers, EveryFormRunsOnItsSms) {
-  names_only_ |= std::string(GetParam()) != "on";
-  start_green((std::string("SLUICE_SOFT_GREEN=") + GetParam()).c_str());
+  names_only_ |= std::string(GetParam()) != "SLUICE_SOFT_GREEN=on";
+  start_green(GetParam());
   struct Case {
     const char* what;
     std::string ptx;
@@ -219,8 +219,9 @@ TEST_P(WorkerGreenNumbers, EveryFormRunsOnItsSms) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WorkerGreenNumbers, testing::Values("on", "scattered"),
-                         [](const auto& of) { return std::string(of.param); });
+INSTANTIATE_TEST_SUITE_P(All, WorkerGreenNumbers, testing::Values("SLUICE_SOFT_GREEN=on", "SLUICE_SOFT_GREEN=scattered", "SLUICE_SOFT_GREEN=permuted",
+                                         "SLUICE_SOFT_SMID=virtual"),
+                         [](const auto& of) { return std::string(of.param).substr(std::string(of.param).find('=') + 1); });
 
 // Sets come and go faster than green contexts, launches are called back in their midst, and memory is right.
 TEST_F(WorkerGreen, SetsChangeAndLaunchesLeaveAndEveryTaskRunsOnce) {
