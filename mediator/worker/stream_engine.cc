@@ -123,52 +123,6 @@ void StreamEngine::submit_wait(StreamId stream, std::shared_ptr<EventRecord> rec
   settle(now_ns);
 }
 
-void StreamEngine::notify_stream(StreamId stream, uint64_t token, uint64_t now_ns) {
-  if (error_ != CUDA_SUCCESS) return driver_.complete(token, error_);
-  Stream& s = at(stream);
-  append(s, OpKind::kNotify, nullptr, token);
-  settle(now_ns);
-}
-
-void StreamEngine::notify_context(ContextId context, uint64_t token, uint64_t now_ns) {
-  if (error_ != CUDA_SUCCESS) return driver_.complete(token, error_);
-  auto group = std::make_shared<Group>();
-  group->remaining = 1;  // ours, so that it cannot complete before all are in
-  for (auto& s : streams_) {
-    if (s->context != context || s->ops.empty()) continue;
-    Op& op = append(*s, OpKind::kNotify, nullptr, token);
-    op.group = group;
-    ++group->remaining;
-  }
-  if (--group->remaining == 0) return driver_.complete(token, CUDA_SUCCESS);
-  settle(now_ns);
-}
-
-void StreamEngine::notify_record(const std::shared_ptr<EventRecord>& record, uint64_t token) {
-  if (error_ != CUDA_SUCCESS) return driver_.complete(token, error_);
-  if (!record || record->complete) return driver_.complete(token, CUDA_SUCCESS);
-  record->waiting.push_back(token);
-}
-
-bool StreamEngine::idle(StreamId stream) const {
-  const Stream& s = *by_id_.at(stream);
-  return s.ops.empty() && clear_across(s, next_seq_);
-}
-
-bool StreamEngine::host_func_done(uint64_t token, uint64_t now_ns) {
-  for (auto& s : streams_) {
-    if (s->ops.empty()) continue;
-    Op& op = s->ops.front();
-    if (op.kind != OpKind::kHostFunc || !op.reached || op.token != token) continue;
-    --host_funcs_waiting_;
-    op.token = 0;  // answered when it was reached
-    finish(*s, CUDA_SUCCESS);
-    settle(now_ns);
-    return true;
-  }
-  return false;
-}
-
 bool StreamEngine::clear_across(const Stream& s, uint64_t seq) const {
   if (s.kind == StreamKind::kNonBlocking) return true;
   const StreamKind other =

@@ -184,6 +184,8 @@ struct CountedWork : Work {
 // One stream; launches run a task for each run_one() and leave when the evict word says so.
 struct OneStreamDriver : EngineDriver {
   explicit OneStreamDriver(Pages& pages) : p(pages) {}
+  Confinement confine(StreamId, OpKind, Work&, const Grant&, uint64_t) override { return confinement; }
+  bool hardware_soon(StreamId) const override { return soon; }
   CUresult launch(StreamId, Work& work, const Grant& grant, const Work*, bool, uint64_t) override {
     launched.push_back(grant);
     running.push_back(static_cast<CountedWork*>(&work));
@@ -233,6 +235,8 @@ struct OneStreamDriver : EngineDriver {
     ++ended;
   }
   Pages& p;
+  Confinement confinement = Confinement::kBlocks;
+  bool soon = false;  // the hardware will confine launches
   bool can_stay = false, can_grow = false, has_left = false;
   std::vector<SmSet> asked_to_leave;
   std::vector<Grant> second;
@@ -269,7 +273,8 @@ TEST(EngineInSpace, WhatIsCalledBackGoesOnOnTheNewSmsAtOnce) {
 }
 
 struct StayingLaunch {
-  StayingLaunch() {
+  explicit StayingLaunch(Confinement confinement = Confinement::kBlocks) {
+    driver.confinement = confinement;
     p.grant(1, SmSet(0, 4));
     stream = engine.add_stream(1, StreamKind::kNonBlocking);
     engine.submit(stream, OpKind::kLaunch, work, 0, p.now);
@@ -361,6 +366,47 @@ TEST(EngineInSpace, ADriverThatCannotSaysSo) {
   t.p.signal.evict = SLUICE_EVICT_ALL_SMS(1);
   for (int i = 0; i < 2; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
   EXPECT_EQ(t.p.report.left_generation, 1u);
+  t.finish();
+}
+
+// A stream of a green context has its SMs until what is in it has ended.
+TEST(EngineInSpace, WhatTheHardwareConfinesIsCalledBackWhole) {
+  StayingLaunch t(Confinement::kHardware);
+  EXPECT_EQ(t.p.report.keeps, 0u);
+  EXPECT_EQ(t.p.report.unconfined, 0u);
+  t.driver.can_stay = t.driver.can_grow = t.driver.has_left = true;
+  t.change(SmSet(0, 2), SLUICE_EVICT_WORD(1, 2, 4));
+  EXPECT_EQ(t.p.report.recall, 1u);
+  t.p.signal.evict = SLUICE_EVICT_ALL_SMS(1);
+  for (int i = 0; i < 2; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
+  EXPECT_EQ(t.p.report.left_generation, 1u);
+  EXPECT_EQ(t.driver.launched.back().sms, SmSet(0, 2));
+  t.finish();
+}
+
+TEST(EngineInSpace, WhatNothingConfinesIsToldAsLongAsItRuns) {
+  StayingLaunch t(Confinement::kNone);
+  EXPECT_EQ(t.p.report.unconfined, 1u);
+  t.driver.confinement = Confinement::kHardware;
+  t.p.recall(2, SmSet(0, 2));
+  t.driver.run_one(), t.engine.poll(t.p.now);
+  EXPECT_EQ(t.driver.launched.size(), 2u);
+  EXPECT_EQ(t.p.report.unconfined, 0u) << "the next time it is confined";
+  t.finish();
+}
+
+TEST(EngineInSpace, FewGoWithoutTheHardwareWhileItWillSoonConfineThem) {
+  StayingLaunch t;
+  t.driver.soon = true;
+  for (int i = 0; i < 4; ++i) t.engine.submit(t.stream, OpKind::kLaunch, std::make_shared<CountedWork>(), 0, t.p.now);
+  t.engine.poll(t.p.now);
+  EXPECT_EQ(t.driver.launched.size(), 2u);
+  for (int i = 0; i < 3; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
+  EXPECT_EQ(t.driver.launched.size(), 3u) << "one has ended";
+  t.driver.soon = false;
+  t.engine.poll(t.p.now);
+  EXPECT_EQ(t.driver.launched.size(), 5u);
+  for (int i = 0; i < 12; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
   t.finish();
 }
 
