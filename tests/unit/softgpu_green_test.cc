@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <thread>
 
 #include "tests/unit/softgpu_fixture.h"
 
@@ -344,6 +345,25 @@ TEST_F(Green, ADestroyedContextHasEndedItsWorkAndItsStreamsTell) {
   FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, api.cuGreenCtxDestroy(third));
   OK(api.cuDevicePrimaryCtxGetState(0, &flags, &active));
   EXPECT_EQ(active, 1) << "a later primary context is none of its business";
+}
+
+TEST_F(Green, ThreadsMakeUseAndDestroyThemTogether) {
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t] {
+      ASSERT_EQ(api.cuCtxSetCurrent(primary_), CUDA_SUCCESS);
+      for (int round = 0; round < 20; ++round) {
+        const unsigned which = (t + static_cast<unsigned>(round)) % 2;
+        const CUgreenCtx context = green(groups()[which]);
+        const CUstream its = stream_of(context);
+        EXPECT_EQ(sms_of(its), which == 0 ? 0b0011u : 0b1100u);
+        EXPECT_EQ(launch("empty", 8, 32, its), CUDA_SUCCESS);
+        EXPECT_EQ(api.cuStreamDestroy(its), CUDA_SUCCESS);
+        EXPECT_EQ(api.cuGreenCtxDestroy(context), CUDA_SUCCESS);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(Green, AFaultThereIsThePrimaryContexts) {
