@@ -170,6 +170,69 @@ TEST(SchedulerInSpaceSim, WhoNeverLeavesIsEnded) {
   EXPECT_EQ(h.stats(v[0]).sms.count(), 4u);
 }
 
+// An H200 with green contexts: SMs in pairs, and each change of a vGPU's SMs stops all of them. Clients that wait after each launch keep
+// their sets, see few different ones, do what they could do with SMs of their own, and have their shares over any second.
+TEST(SchedulerInSpaceSim, SetsLastWhereChangesAreDear) {
+  struct Client {
+    uint64_t launch_ns, gap_ns;
+  };
+  const struct {
+    std::vector<uint32_t> weights;
+    std::vector<Client> clients;
+  } cases[] = {{{2, 1}, {{200 * kUs, 100 * kUs}}},
+               {{1, 1, 1}, {{200 * kUs, 20 * kUs}, {kMs, 50 * kUs}, {5 * kMs, 100 * kUs}}},
+               {{4, 3, 2, 1}, {{200 * kUs, 100 * kUs}}},
+               {{4, 3, 2, 1}, {{kMs, 50 * kUs}}},
+               {{4, 3, 2, 1}, {{200 * kUs, 20 * kUs}, {kMs, 0}, {5 * kMs, 100 * kUs}, {kMs, 50 * kUs}}}};
+  for (const auto& c : cases) {
+    auto config = in_space(132);
+    config.policy_config.machine.sm_unit = 2;
+    config.policy_config.machine.change_ns = 150 * kUs;
+    const Costs costs{.change_ns = 150 * kUs};
+    SimHost h(config, costs, 10);
+    double weights = 0, possible = 0, done = 0;
+    for (const uint32_t w : c.weights) weights += w;
+    const auto n = static_cast<core::VgpuId>(c.weights.size());
+    const auto client = [&](core::VgpuId v) { return c.clients[v % c.clients.size()]; };
+    for (core::VgpuId v = 0; v < n; ++v) {
+      const auto [launch_ns, gap_ns] = client(v);
+      h.add_vgpu(100 * c.weights[v]);
+      h.add_session(v, {.task_ns = launch_ns / 100, .tasks_per_launch = 100, .queued = gap_ns ? 1u : 2u,
+                        .launches_per_burst = gap_ns ? 1u : 0u, .pause_ns = gap_ns});
+      const auto launch = static_cast<double>(launch_ns), alone = launch * weights / c.weights[v];
+      possible += launch / (alone + static_cast<double>(gap_ns + costs.start_ns));
+    }
+    constexpr uint64_t kSeconds = 3, kPartsOfSecond = 10;
+    h.run_until(kSecond);
+    uint64_t changes = 0;
+    std::vector<VgpuTruth> base;
+    for (core::VgpuId v = 0; v < n; ++v) base.push_back(h.truth(v)), changes -= base[v].set_changes;
+    std::vector<std::vector<double>> held{std::vector<double>(n)};  // SM-time of each so far
+    for (uint64_t part = 0; part < kSeconds * kPartsOfSecond; ++part) {
+      held.push_back(held.back());
+      for (uint64_t ms = 1; ms <= 1000 / kPartsOfSecond; ++ms) {
+        h.run_until(kSecond + part * kSecond / kPartsOfSecond + ms * kMs);
+        for (core::VgpuId v = 0; v < n; ++v) held.back()[v] += h.stats(v).sms.count();
+      }
+      if (held.size() <= kPartsOfSecond) continue;
+      const auto& before = held[held.size() - 1 - kPartsOfSecond];
+      for (core::VgpuId v = 0; v < n; ++v) {
+        const double owed = 132 * 1000 * c.weights[v] / weights;
+        EXPECT_NEAR((held.back()[v] - before[v]) / owed, 1, 0.01) << "vGPU " << v << " of " << n << ", second until " << part;
+      }
+    }
+    for (core::VgpuId v = 0; v < n; ++v) {
+      changes += h.truth(v).set_changes;
+      done += static_cast<double>((h.truth(v).tasks_done - base[v].tasks_done) * (client(v).launch_ns / 100)) / (kSeconds * kSecond);
+      EXPECT_LE(h.truth(v).sets.size(), 16u) << "vGPU " << v << " of " << n;
+    }
+    EXPECT_LE(changes, 50 * kSeconds) << n;
+    EXPECT_GE(done, 0.98 * possible) << n;
+    EXPECT_EQ(h.overlap_ns(), 0u);
+    EXPECT_EQ(h.policy_violations(), 0u);
+  }
+}
+
 void random_workload(uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 r(seed);

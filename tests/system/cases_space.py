@@ -108,6 +108,8 @@ class InGreenContexts(Tasks):
 
     def test_two_vgpus_are_kept_apart_by_the_hardware(self):
         a, b = self.start_tasks("a"), self.start_tasks("b")
+        self.eventually(lambda: sorted(map(sorted, (self.sms("a"), self.sms("b")))) == [[0, 1], [2, 3]], "each has a pair",
+                        timeout=support.TIMEOUT_S)
         for name in ("a", "b"):
             self.eventually(lambda: self.vgpu(name)["green_launches"] > 40, f"launches of {name} are confined",
                             timeout=support.TIMEOUT_S)
@@ -129,6 +131,11 @@ class RefusedSchedulers(unittest.TestCase):
     def test_another_mode_of_the_software_gpu(self):
         text = self.refusal('[scheduler]\nspatial = true\n', {"SLUICE_SOFT_MODE": "fcfs"})
         self.assertIn("SLUICE_SOFT_MODE", text)
+
+    def test_units_that_do_not_fit_the_gpu(self):
+        for unit in (3, 8):
+            text = self.refusal(f'sm_unit = {unit}\n[scheduler]\nspatial = true\n')
+            self.assertIn(f"device.sm_unit is {unit}, and the GPU's 4 SMs", text)
 
     def test_a_policy_that_gives_the_gpu_whole(self):
         text = self.refusal('[scheduler]\nspatial = true\npolicy = "fcfs"\n')

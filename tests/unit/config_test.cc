@@ -149,6 +149,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"[admin]\nmode = \"0999\"", "file mode in quotes", 2},
         Bad{"[device]\nkind = \"amd\"", "must be one of", 2},
         Bad{"[device]\nsoft_sms = 0", "from 1 to 256", 2},
+        Bad{"[device]\nsm_unit = 257", "from 0 to 256", 2},
+        Bad{"[scheduler]\nset_change_us = -1", "from 0 to 1000000", 2},
         Bad{"[device]\nsignal = \"flag\"", "must be one of \"auto\", \"proxy\", \"host\"", 2},
         Bad{"[device]\nsignal = 1", "must be one of", 2},
         Bad{"[device]\nsignal_chunk = 1025", "from 0 to 1024", 2},
