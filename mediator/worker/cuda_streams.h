@@ -50,7 +50,7 @@ class CudaStreams : public EngineDriver {
 
   // EngineDriver
   Confinement confine(StreamId stream, OpKind kind, Work& work, const Grant& grant, uint64_t now_ns) override;
-  bool hardware_soon(StreamId stream) const override { return streams_.at(stream)->hardware_soon; }
+  bool wait_for_hardware(StreamId stream, const Grant& grant, uint64_t now_ns) override;
   CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t now_ns) override;
   bool comes_in_pieces(const Work& work) const override;
@@ -86,7 +86,7 @@ class CudaStreams : public EngineDriver {
   WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
   Geometry form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms);
   void take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows, uint32_t sms);
-  Lane* confined_lane(StreamObject& s, const SmSet& granted, uint64_t now_ns);
+  GreenContext* green_context(StreamObject& s, const SmSet& sms, uint64_t now_ns);
   bool fit_to(LaunchWork& w, uint32_t sms);
   bool may_confine_original(LaunchWork& w, uint32_t sms);
   CUresult go_to(StreamObject& s, Lane& lane);

@@ -26,11 +26,11 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
   StreamObject& s = *streams_.at(stream);
   w.lane = &s;
   w.confined_sms = 0;
-  s.hardware_soon = false;
   if (grant.part) {
     const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
     const uint32_t count = sms.count();
-    if (Lane* lane = confined_lane(s, sms, now_ns);
+    GreenContext* g = green_context(s, sms, now_ns);
+    if (Lane* lane = g ? s.context->greens->lane(*g, s) : nullptr;
         lane && (kind == OpKind::kLaunch ? fit_to(w, count) : may_confine_original(w, count))) {
       w.lane = lane;
       w.confined_sms = count;
@@ -45,13 +45,20 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
   return by_blocks ? Confinement::kBlocks : Confinement::kNone;
 }
 
-Lane* CudaStreams::confined_lane(StreamObject& s, const SmSet& sms, uint64_t now_ns) {
+// Where the set's is not there yet, it is made meanwhile. Launches that went without would be kept to SMs by numbers that say
+// nothing of whose they are (docs/decisions/0008-green-contexts.md), and what of them finds no room beside others' launches cannot leave either.
+bool CudaStreams::wait_for_hardware(StreamId stream, const Grant& grant, uint64_t now_ns) {
+  StreamObject& s = *streams_.at(stream);
+  const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
+  return s.context->greens && !green_context(s, sms, now_ns) && s.context->greens->worth_waiting(sms, now_ns);
+}
+
+GreenContext* CudaStreams::green_context(StreamObject& s, const SmSet& sms, uint64_t now_ns) {
   ContextObject& c = *s.context;
   if (!c.greens || make_current(api_, c.cu) != CUDA_SUCCESS) return nullptr;
-  if (GreenContext* g = c.greens->find(sms, now_ns)) return c.greens->lane(*g, s);
-  if (c.greens->due(now_ns)) make_green(s.context);
-  s.hardware_soon = c.greens->soon(sms);
-  return nullptr;
+  GreenContext* g = c.greens->find(sms, now_ns);
+  if (!g && c.greens->due(now_ns)) make_green(s.context);
+  return g;
 }
 
 // Plans the next physical launch for so many SMs. False: it needs more.

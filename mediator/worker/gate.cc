@@ -98,6 +98,13 @@ bool Gate::enter(uint64_t now_ns, Grant* to) {
   return true;
 }
 
+bool Gate::peek(Grant* to) const {
+  const uint64_t g = grant();
+  if (!(g & SLUICE_GRANT_OPEN)) return false;
+  *to = read_open_grant(g);
+  return grant() == g;  // or the set may have been written anew meanwhile
+}
+
 void Gate::runs_anywhere(const Grant& under) {
   if (under.part) count_unconfined(1);
 }

@@ -36,6 +36,8 @@ class Gate {
   // Before a physical launch: counts it in flight, then reads the grant. True: launch under *grant.
   // False: the gate is closed, the launch is held and not counted.
   bool enter(uint64_t now_ns, Grant* grant);
+  // The grant as it is now, if there is one. Not counted, so that it may be another one soon.
+  bool peek(Grant* grant) const;
   // One that entered under `grant` is not kept to its SMs, if these are a part: sluiced is told while it is in flight.
   void runs_anywhere(const Grant& grant);
 

@@ -56,7 +56,7 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
       if (!said_odd_) log::info("{} SMs that are no union of groups of {}: launches are not confined by the hardware there",
                                 sms.count(), group_sms_);
       said_odd_ = true;
-    } else if (now_ns >= not_before_ns_ && !(making_ == sms)) {
+    } else if (now_ns >= failed_until_ns_ && !(making_ == sms)) {
       wanted_ = sms;
     }
     return nullptr;
@@ -75,6 +75,7 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
       return nullptr;
     }
     g.ready = true;
+    awaited_since_ns_ = 0;
   }
   return &g;
 }
@@ -85,10 +86,16 @@ bool GreenContexts::due(uint64_t now_ns) {
   return true;
 }
 
-bool GreenContexts::soon(const SmSet& sms) const {
+bool GreenContexts::worth_waiting(const SmSet& sms, uint64_t now_ns) {
   if (refused_) return false;
-  if ((told_ && wanted_ == sms) || making_ == sms) return true;
-  return std::any_of(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms && !g->ready; });
+  if (!(wanted_ == sms) && !(making_ == sms) &&
+      std::none_of(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms; }))
+    return false;
+  if (awaited_since_ns_ == 0 || !(awaited_ == sms)) {
+    awaited_ = sms;
+    awaited_since_ns_ = now_ns;
+  }
+  return now_ns - awaited_since_ns_ < kMostWaitNs;
 }
 
 Lane* GreenContexts::lane(GreenContext& g, StreamObject& s) {
@@ -198,7 +205,7 @@ void GreenContexts::end(Job job, uint64_t now_ns) {
   places_.push_back(job.make->place);
   if (job.odd) return;  // find() says so
   if (job.final) return refuse(job.failure);
-  not_before_ns_ = now_ns + kAfterFailureNs;
+  failed_until_ns_ = now_ns + kAfterFailureNs;
   if (!said_failed_) log::info("a green context could not be made; launches do without: {}", job.failure);
   said_failed_ = true;
 }

@@ -1,8 +1,8 @@
 // Green contexts of a session's context, by sets of SMs: what confines launches to a part of the GPU in the hardware
 // (docs/decisions/0008-green-contexts.md).
 //
-// One is made when a set was asked for that has none, by the session's job thread; until it is there, and
-// where it cannot be, launches do without (cuda_streams_parts.cc). Sets are unions of the smallest groups that the driver's split
+// One is made when a set was asked for that has none, by the session's job thread; launches wait for it, and where it
+// takes long or cannot be, they do without (cuda_streams_parts.cc). Sets are unions of the smallest groups that the driver's split
 // gives; SMs k * n to k * n + n - 1 are names of the k-th group of n, which is the same in every process, whatever numbers its
 // SMs have in %smid. Each context proves first, by a kernel that writes down where its blocks ran, that it keeps them to as many SMs as
 // it has, and that streams on either side wait for events of the other. Whatever fails is said once in the log, and never the guest's failure.
@@ -43,15 +43,18 @@ struct GreenContext {
 class GreenContexts {
  public:
   // Kept at once: on an H200 one takes 5.7 MB of the GPU's memory, which is charged to nobody, like the rest of what a
-  // context takes. More than the sets among which a vGPU goes to and fro with few neighbours; where there are more, the
-  // one that was not used for longest goes.
-  static constexpr size_t kMost = 8;
+  // context takes. Of four vGPUs that always have work each changed its set 8 to 15 times a second there, and with 8 kept
+  // every second or third time to one that was not there any more. The one that was not used for longest goes.
+  static constexpr size_t kMost = 16;
   // Streams of the guest that have one of their own in a green context; those beyond do without.
   static constexpr size_t kMostLanes = 32;
   // Making one takes 1 to 2 ms on an H200, of a thread that the guest's calls wait for too, and stops its other work for some
-  // 20 us: at most a fifth of the time.
-  static constexpr uint64_t kPauses = 4;
+  // 20 us: at most half of the time.
+  static constexpr uint64_t kPauses = 1;
   static constexpr uint64_t kAfterFailureNs = 1'000'000'000;
+  // Launches wait for one so long at most: the first has a driver's compiler before it, and where the SMs are full of what no
+  // set binds none can prove itself.
+  static constexpr uint64_t kMostWaitNs = 50'000'000;
 
   // `beside`: a stream of the primary context that is seldom busy. `sms`: of the GPU.
   GreenContexts(const gpu::DriverApi& api, CUdevice device, CUstream beside, uint32_t sms, GreenCounters& counters);
@@ -62,8 +65,8 @@ class GreenContexts {
   GreenContext* find(const SmSet& sms, uint64_t now_ns);
   // Something is to be made, and nobody has been told so yet: the caller has begin(), run() and end() called by the job thread.
   bool due(uint64_t now_ns);
-  // The one for this set is being made, or proves itself.
-  bool soon(const SmSet& sms) const;
+  // find() had none for this set, and it will be there soon.
+  bool worth_waiting(const SmSet& sms, uint64_t now_ns);
   // Where the guest's stream goes on in `g`, or null.
   Lane* lane(GreenContext& g, StreamObject& s);
   // The guest's stream is no more.
@@ -119,7 +122,9 @@ class GreenContexts {
   std::optional<SmSet> wanted_, making_;
   bool told_ = false;     // a job is under way
   bool refused_ = false, said_odd_ = false, said_failed_ = false;
-  uint64_t not_before_ns_ = 0;
+  uint64_t not_before_ns_ = 0, failed_until_ns_ = 0;
+  SmSet awaited_;
+  uint64_t awaited_since_ns_ = 0;  // 0: none is
   uint64_t uses_ = 0;
 };
 

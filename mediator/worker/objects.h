@@ -125,7 +125,6 @@ struct StreamObject : HandleObject, Lane {
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
   SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
   Lane* tail = this;     // session lock
-  bool hardware_soon = false;   // EngineDriver::hardware_soon(); session lock
   CUevent passed_on = nullptr;  // behind what was the tail; null: it has always been this one; session lock
 };
 

@@ -307,9 +307,7 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
       }
       return progress;
     }
-    const uint64_t queued = s.items_issued - s.items_ended;
-    if (queued >= limits_.stream_depth) return progress;
-    if (is_launch(op.kind) && queued >= limits_.depth_until_confined && driver_.hardware_soon(s.id)) return progress;
+    if (s.items_issued - s.items_ended >= limits_.stream_depth) return progress;
     if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return progress;
     if (op.kind == OpKind::kOpaque &&
         opaque_in_flight_ >= (gate_.contended() ? 1 : limits_.opaque_depth)) {
@@ -317,6 +315,10 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
     }
     CUresult status;
     if (is_launch(op.kind)) {
+      if (Grant now; gate_.peek(&now) && now.part && driver_.wait_for_hardware(s.id, now, now_ns)) {
+        waits_for_hardware_ = true;
+        return progress;
+      }
       if (!gate_.enter(now_ns, &op.grant)) {
         held_by_gate_ = true;
         return progress;
@@ -411,7 +413,7 @@ void StreamEngine::settle(uint64_t now_ns) {
   bool progress = true;
   while (progress && pending_error_ == CUDA_SUCCESS) {
     progress = false;
-    held_by_gate_ = false;
+    held_by_gate_ = waits_for_hardware_ = false;
     for (auto& s : streams_) {
       collect(*s, now_ns);
       progress |= retire(*s, now_ns);
@@ -461,7 +463,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   physical_ = pacing_ = 0;
   opaque_in_flight_ = 0;
   host_funcs_waiting_ = 0;
-  held_by_gate_ = retrying_ = false;
+  held_by_gate_ = retrying_ = waits_for_hardware_ = false;
   gate_.reset(now_ns);
 }
 

@@ -92,8 +92,11 @@ class EngineDriver {
     (void)grant, (void)now_ns;
     return kind == OpKind::kLaunch ? Confinement::kBlocks : Confinement::kNone;
   }
-  // The launch of the stream that confine() was asked for last went without the hardware, which will do it soon.
-  virtual bool hardware_soon(StreamId) const { return false; }
+  // A launch of the stream had better be held for a little while: then the hardware will confine it.
+  virtual bool wait_for_hardware(StreamId, const Grant& grant, uint64_t now_ns) {
+    (void)grant, (void)now_ns;
+    return false;
+  }
   // Queues a physical launch on the SMs of `grant`. `pred`: its leaders must find this one done before they fetch; null:
   // nothing to wait for. `again`: the logical launch has been queued before.
   virtual CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
@@ -150,8 +153,6 @@ struct EngineLimits {
   // Physical launches and operations queued in one driver stream. Deep enough to hide a completion
   // poll behind running work; each evicted launch in it costs an empty launch (about 3 us).
   uint32_t stream_depth = 64;
-  // The same while EngineDriver::hardware_soon(), so that few launches go without: enough that the GPU need not wait.
-  uint32_t depth_until_confined = 2;
   // A marker covers at most so many operations, so that the queue is refilled before it runs dry.
   uint32_t marker_interval = 8;
   // Opaque launches in flight while nobody waits; one while somebody does.
@@ -215,8 +216,8 @@ class StreamEngine {
   CUresult error() const { return error_; }
 
   // Something is in the driver's queues: poll soon. Otherwise the gate or the program is waited for.
-  // So while a launch is to be tried again.
-  bool in_flight() const { return physical_ != 0 || retrying_; }
+  // So while a launch is to be tried again, or waits for the hardware.
+  bool in_flight() const { return physical_ != 0 || retrying_ || waits_for_hardware_; }
   // A launch in flight is queued piece by piece: poll within some microseconds.
   bool pacing() const { return pacing_ != 0; }
   // A launch waits for the gate.
@@ -305,6 +306,7 @@ class StreamEngine {
   uint32_t host_funcs_waiting_ = 0;
   bool held_by_gate_ = false;
   bool retrying_ = false;
+  bool waits_for_hardware_ = false;
   bool settling_ = false;
   CUresult error_ = CUDA_SUCCESS;
   CUresult pending_error_ = CUDA_SUCCESS;  // sticky, met while walking the streams

@@ -8,7 +8,7 @@
 namespace sluice::test {
 namespace {
 
-constexpr uint32_t kSms = 8;
+constexpr uint32_t kSms = 12;
 const uint32_t kGpuSms = kNvidia ? 132 : kSms;
 constexpr uint32_t kThreads = 64;
 
@@ -257,9 +257,9 @@ TEST_F(WorkerGreen, TheOldestMakesRoom) {
   start_green();
   load_add(kAdd, 0);
   std::vector<SmSet> sets;
-  for (uint32_t bits = 1; sets.size() < 12; ++bits) {
+  for (uint32_t bits = 1; sets.size() < 18; ++bits) {
     SmSet s;
-    for (uint32_t group = 0; group < 4; ++group)
+    for (uint32_t group = 0; group < 6; ++group)
       if (bits >> group & 1) s = s | SmSet(2 * group, 2 * group + 2);
     sets.push_back(s);
   }

@@ -185,7 +185,7 @@ struct CountedWork : Work {
 struct OneStreamDriver : EngineDriver {
   explicit OneStreamDriver(Pages& pages) : p(pages) {}
   Confinement confine(StreamId, OpKind, Work&, const Grant&, uint64_t) override { return confinement; }
-  bool hardware_soon(StreamId) const override { return soon; }
+  bool wait_for_hardware(StreamId, const Grant& grant, uint64_t) override { return soon && grant.part; }
   CUresult launch(StreamId, Work& work, const Grant& grant, const Work*, bool, uint64_t) override {
     launched.push_back(grant);
     running.push_back(static_cast<CountedWork*>(&work));
@@ -395,14 +395,15 @@ TEST(EngineInSpace, WhatNothingConfinesIsToldAsLongAsItRuns) {
   t.finish();
 }
 
-TEST(EngineInSpace, FewGoWithoutTheHardwareWhileItWillSoonConfineThem) {
+TEST(EngineInSpace, LaunchesWaitForTheHardwareThatWillSoonConfineThem) {
   StayingLaunch t;
   t.driver.soon = true;
   for (int i = 0; i < 4; ++i) t.engine.submit(t.stream, OpKind::kLaunch, std::make_shared<CountedWork>(), 0, t.p.now);
-  t.engine.poll(t.p.now);
-  EXPECT_EQ(t.driver.launched.size(), 2u);
-  for (int i = 0; i < 3; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
-  EXPECT_EQ(t.driver.launched.size(), 3u) << "one has ended";
+  for (int i = 0; i < 5; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
+  EXPECT_EQ(t.driver.launched.size(), 1u);
+  EXPECT_EQ(t.p.report.in_flight, 0u) << "so that nobody who takes the SMs back waits for them";
+  EXPECT_EQ(t.p.report.demand, 4u);
+  EXPECT_TRUE(t.engine.in_flight()) << "somebody has to look again";
   t.driver.soon = false;
   t.engine.poll(t.p.now);
   EXPECT_EQ(t.driver.launched.size(), 5u);
