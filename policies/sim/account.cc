@@ -24,7 +24,7 @@ void Account::pass(uint64_t now_ns) {
   if (compared_busy_ == compared_count_ && compared_count_ >= 2) {
     out_.all_contended_ns += dt;
     part_ns_ += dt;
-    if (part_ns_ >= window_ns_ / kWindowParts) end_window_part();
+    if (part_ns_ >= window_ns_ / kWindowParts && !full()) end_window_part();
   }
 }
 

@@ -31,7 +31,7 @@ class Account {
   bool part_ends(uint64_t dt_ns) const { return dt_ns >= part_left_ns(); }
   // How long the part of a window that goes on still lasts, if nobody's work ends; at least 1.
   uint64_t part_left_ns() const {
-    if (compared_busy_ != compared_count_ || compared_count_ < 2) return ~0ull;
+    if (compared_busy_ != compared_count_ || compared_count_ < 2 || full()) return ~0ull;
     return std::max<uint64_t>(window_ns_ / kWindowParts, part_ns_ + 1) - part_ns_;
   }
   void charge(VgpuId v, uint64_t held_sm_ns) {
@@ -56,6 +56,7 @@ class Account {
   void set_holding(VgpuId v, bool holding, uint64_t now_ns);  // at least one SM
   void finish(uint64_t now_ns);
 
+  bool full() const { return out_.windows.size() >= kMaxWindows; }
   bool busy(VgpuId v) const { return members_[v].busy; }
   uint32_t busy_count() const { return busy_count_; }
 

@@ -7,6 +7,8 @@ namespace sluice::policy::sim {
 namespace {
 // 36 years; sums of times and work stay far below 2^64 until then.
 constexpr uint64_t kEndOfTime = 1ull << 60;
+// Of one program's runs alone, however few the workload is to have.
+constexpr uint64_t kLeastAloneEvents = 10'000;
 }  // namespace
 
 Engine::Engine(const Workload& w, Policy& policy, const Options& options)
@@ -41,7 +43,7 @@ Outcome Engine::run() {
       out_.stuck = account_.busy_count() > 0;
       break;
     }
-    if (out_.events >= limit) {
+    if (out_.events >= limit || account_.full()) {
       out_.cut = true;
       break;
     }
@@ -237,26 +239,21 @@ Outcome simulate(const Workload& w, Policy& policy, const Options& options) {
   return Engine(w, policy, options).run();
 }
 
-// Under a policy that has nothing to decide, each program by itself. Programs draw from generators of
-// their own, so each launch is as long here as in the whole.
+// Under a policy that has nothing to decide, each program by itself, with its own number: programs draw from generators of
+// their own, so each launch is as long here as in the whole. All of them together may take as many events as the whole.
 std::vector<double> alone_times(const Workload& w, uint64_t seed) {
   std::vector<double> mean(w.programs.size());
-  for (size_t i = 0; i < w.programs.size(); ++i) {
-    Workload one = w;
+  Workload one = w;
+  one.original_form = true;
+  one.horizon_ns = 0;
+  one.replay_runs = 0;
+  one.gpu.preemptor = PreemptorKind::kExclusive;
+  one.high_program = -1;
+  if (w.max_events) one.max_events = std::max<uint64_t>(w.max_events / w.programs.size(), kLeastAloneEvents);
+  for (uint32_t i = 0; i < w.programs.size(); ++i) {
     const Program& program = w.programs[i];
-    one.original_form = true;
-    one.horizon_ns = 0;
-    one.replay_runs = 0;
-    one.gpu.preemptor = PreemptorKind::kExclusive;
-    // Everybody else stays in place without a run, because indices seed the generators.
-    for (size_t j = 0; j < one.programs.size(); ++j) {
-      Program& p = one.programs[j];
-      if (j == i) continue;
-      p.arrival = ArrivalKind::kOffsets;
-      p.offsets_ns.clear();
-    }
     // Enough runs for a mean where launches vary; one run at a time, so that none waits for another.
-    Program& p = one.programs[i];
+    Program p = program;
     const bool varies = std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& s) {
       return w.kernels[s.kernel].alone_cv > 0;
     });
@@ -267,11 +264,14 @@ std::vector<double> alone_times(const Workload& w, uint64_t seed) {
     if (program.arrival == ArrivalKind::kOffsets) p.runs = std::min(p.runs, program.offsets_ns.size());
     else if (program.runs) p.runs = std::min(p.runs, program.runs);
     if (p.runs == 0) continue;
+    one.vgpus = {w.vgpus[p.vgpu]};
+    p.vgpu = 0;
+    one.programs = {std::move(p)};
     const auto policy = find_policy("fcfs")->make(engine_config(one));
-    const Outcome r = simulate(one, *policy, {.seed = seed, .preempts = false});
-    for (const RunRecord& run : r.programs[i].runs)
+    const Outcome r = simulate(one, *policy, {.seed = seed, .preempts = false, .first_program = i});
+    for (const RunRecord& run : r.programs[0].runs)
       mean[i] += static_cast<double>(run.ended_ns - run.arrived_ns);
-    if (!r.programs[i].runs.empty()) mean[i] /= static_cast<double>(r.programs[i].runs.size());
+    if (!r.programs[0].runs.empty()) mean[i] /= static_cast<double>(r.programs[0].runs.size());
   }
   return mean;
 }

@@ -44,6 +44,7 @@ struct Options {
   Observer* observer = nullptr;
   // Learns and predicts where the workload's predictor is the model, instead of one that begins knowing nothing. The caller's.
   DurationModel* model = nullptr;
+  uint32_t first_program = 0;  // number of the first one, which seeds its draws: where w has only a part of a workload's programs
 };
 
 struct RunRecord {             // one run of a program, ended
@@ -76,6 +77,8 @@ struct VgpuResult {
 
 // Windows slide in tenths of themselves.
 inline constexpr uint32_t kWindowParts = 10;
+// More are not kept, and the simulation is cut (a day of windows of a second): windows of nanoseconds would need all time and memory that there is.
+inline constexpr size_t kMaxWindows = 1'000'000;
 struct Window {                        // share_window_ns in which all compared vGPUs had work
   double worst_error = 0;              // max over vGPUs of |got / owed - 1|
   double worst_points = 0;             // max of |got - owed| / whole
@@ -102,7 +105,7 @@ struct Outcome {
   uint64_t violations = 0;             // of the contract by the policy; the first one:
   std::string violation;
   bool stuck = false;                  // work remained and nothing would ever happen
-  bool cut = false;                    // max_events was reached
+  bool cut = false;                    // max_events or kMaxWindows was reached
 };
 
 // The config that a policy for this workload is made with: w.config with the machine filled in.

@@ -12,7 +12,7 @@ void Engine::start_programs() {
   for (uint32_t i = 0; i < w_.programs.size(); ++i) {
     const Program& p = w_.programs[i];
     ProgramState& s = programs_[i];
-    s.random = Random::of(options_.seed, i);
+    s.random = Random::of(options_.seed, options_.first_program + i);
     s.after.resize(p.steps.size() + 1);
     for (size_t j = p.steps.size(); j-- > 0;) {
       const Kernel& k = w_.kernels[p.steps[j].kernel];

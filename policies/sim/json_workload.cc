@@ -299,7 +299,7 @@ FileWorkload read(const json::value& v) {
   });
   w.horizon_ns = r.time("horizon_ms", 0, kMs);
   w.replay_runs = r.whole("replay_runs", 0u, 0, 1e9);
-  w.max_events = r.whole("max_events", uint64_t{0}, 0, 1e15);
+  w.max_events = r.whole("max_events", kFileEvents, 1, 1e15);
   w.predictor = r.choice<Predictor>("predictor", w.predictor,
                                     {{"oracle", Predictor::kOracle},
                                      {"model", Predictor::kModel},

@@ -33,6 +33,11 @@ TraceRecorder::TraceRecorder(const Workload& w) {
 }
 
 void TraceRecorder::line(uint64_t now_ns, std::string_view event, VgpuId v, const std::string& rest) {
+  if (full_) return;
+  if (text_.size() > kMaxTraceBytes) {
+    full_ = true;
+    return;
+  }
   text_ += "{\"t\":" + std::to_string(now_ns) + ",\"event\":\"" + std::string(event) +
            "\",\"vgpu\":" + vgpus_[v] + rest + "}\n";
 }
@@ -67,6 +72,7 @@ void TraceRecorder::on_share(uint64_t now_ns, VgpuId v, const VgpuShare& s) {
 sluice::Result<Workload> parse_trace(std::string_view text) {
   Workload w;
   w.name = "trace";
+  w.max_events = kFileEvents;
   struct State {
     bool busy = false;
     uint64_t busy_since = 0;
@@ -104,7 +110,8 @@ sluice::Result<Workload> parse_trace(std::string_view text) {
     if (line.empty()) continue;
     json::error_code error;
     const json::value value = json::parse(json::string_view(line.data(), line.size()), error);
-    if (error || !value.is_object()) return fail("not a JSON object");
+    if (error) return fail("not JSON: " + error.message());
+    if (!value.is_object()) return fail("not a JSON object");
     const json::object& o = value.get_object();
     const auto whole = [&](std::string_view key, uint64_t& out) {
       const json::value* v = o.if_contains(key);

@@ -13,6 +13,9 @@
 
 namespace sluice::policy::sim {
 
+// Some five million lines. sluice-sim reads twice as much.
+inline constexpr size_t kMaxTraceBytes = 512u << 20;
+
 class TraceRecorder final : public Observer {
  public:
   explicit TraceRecorder(const Workload& w);
@@ -26,6 +29,8 @@ class TraceRecorder final : public Observer {
   void on_share(uint64_t now_ns, VgpuId v, const VgpuShare& share) override;
 
   const std::string& text() const { return text_; }
+  // Not all of it is told: it would be longer than kMaxTraceBytes.
+  bool full() const { return full_; }
 
  private:
   void line(uint64_t now_ns, std::string_view event, VgpuId v, const std::string& rest = {});
@@ -33,6 +38,7 @@ class TraceRecorder final : public Observer {
   std::vector<std::string> vgpus_, programs_, kernels_;  // quoted
   std::vector<VgpuId> vgpu_of_launch_;
   std::string text_;
+  bool full_ = false;
 };
 
 // Errors name the line. The file may be hostile.

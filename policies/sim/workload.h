@@ -19,6 +19,8 @@ inline constexpr uint32_t kMaxVgpus = 4096;
 inline constexpr uint32_t kMaxPrograms = 16384;
 inline constexpr uint32_t kMaxKernels = 4096;
 inline constexpr uint64_t kMaxTimeNs = 1'000'000ull * 1'000'000'000;  // 11 days
+// max_events of workloads and traces from files that say nothing: a minute or less, and half a gigabyte for what is kept of each launch.
+inline constexpr uint64_t kFileEvents = 50'000'000;
 inline constexpr uint64_t kMaxKernelNs = 1'000ull * 1'000'000'000;
 
 // How a kernel leaves SMs when it is told to.

@@ -39,6 +39,7 @@ TEST(JsonWorkload, ReadsWhatIsRight) {
   EXPECT_EQ(w.programs[1].steps[0].launches, 2u);
   EXPECT_TRUE(w.programs[1].steps[0].sync);
   EXPECT_EQ(w.high_program, 1);
+  EXPECT_EQ(w.max_events, kFileEvents);  // also without a word about it there is an end
   EXPECT_EQ(w.config.quantum_ns, 2'000'000u);
   const auto reports = evaluate_all(w, {"wfq", "piv", "fcfs"}, 1);
   ASSERT_TRUE(reports.ok()) << reports.error().message;
@@ -84,6 +85,7 @@ TEST(JsonWorkload, NamesThePlaceOfWhatIsWrong) {
       {"\"vgpu\": \"a\", ", "", "programs[0].vgpu: is missing"},
       {"\"fcfs\"", "\"magic\"", "workload.baseline: there is no policy 'magic'"},
       {"\"arrival\": \"backlog\"", "\"arrival\": \"offsets\"", "programs[0].offsets_ms: is missing"},
+      {"\"horizon_ms\": 500", "\"horizon_ms\": 500, \"max_events\": 0", "workload.max_events: must be 1 to"},
       {"\"queue_depth\": 4", "\"priority_range\": [0.5, 2]", "programs[0].priority_range[0]: must be a whole number"},
   };
   for (const auto& c : cases) {

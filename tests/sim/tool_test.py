@@ -111,6 +111,25 @@ with tempfile.TemporaryDirectory() as d:
             code, out, err = run("-w", file("odd.json", json.dumps(o)), "-p", "all", "--json")
             check(f"{machine}, {shape}: exit status {code}, {err!r}", code == 0 and len(out.splitlines()) >= 2)
 
+    # Ends, and needs no more memory than it should, whatever the file asks for.
+    tiny = two({}, share_window_ms=1e-6)
+    code, out, err = run("-w", file("tiny.json", json.dumps({**tiny, "horizon_ms": 1e9})), "--json")
+    check(f"windows of a nanosecond for eleven days: {code}, {err!r}", code == 0 and json.loads(out)["cut"])
+    many = {**two({}), "horizon_ms": 0, "vgpus": [{"name": f"v{i}"} for i in range(2000)],
+            "programs": [{"name": f"p{i}", "vgpu": f"v{i % 2000}", "kernel": "k"} for i in range(8000)]}
+    code, out, err = run("-w", file("many.json", json.dumps(many)), "-p", "fcfs", "--json")
+    check(f"8,000 programs: {code}, {err!r}", code == 0 and len(json.loads(out)["ntt"]) == 8000)
+    small = file("small.json", json.dumps(two({})))
+    for args in (["--list"], ["-w", small], ["-w", small, "--json"]):
+        with open("/dev/full", "w") as full:
+            p = subprocess.run([SIM, *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+        check(f"{args}: an output that is full: {p.returncode}, {p.stderr!r}", p.returncode == 1 and "No space left" in p.stderr)
+    code, out, err = run("-w", small, "--plot", "/dev/full")
+    check(f"a plot that is full: {err!r}", code == 1 and "/dev/full: cannot be written: No space left" in err)
+    cut = os.path.join(d, "cut.jsonl")
+    code, out, err = run("-w", small, "--max-events", "100", "--trace", cut)
+    check("what cuts the simulation cuts its trace", code == 0 and len(open(cut).readlines()) < 200)
+
     trace, plot = os.path.join(d, "t.jsonl"), os.path.join(d, "p.svg")
     code, out, err = run("-w", "frs", "--runs", "2", "-p", "frs", "-p", "wfq", "--trace", trace, "--plot", plot)
     check("trace and plot", code == 0 and open(plot).read().rstrip().endswith("</svg>"))

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -186,11 +187,12 @@ void list(bool as_json_too) {
 }
 
 bool write_file(const std::string& path, const std::string& text) {
+  errno = 0;
   std::ofstream out(path, std::ios::binary);
   out << text;
   out.flush();
   if (out) return true;
-  fmt::print(stderr, "sluice-sim: {}: cannot be written\n", path);
+  fmt::print(stderr, "sluice-sim: {}: cannot be written: {}\n", path, std::strerror(errno));
   return false;
 }
 
@@ -206,12 +208,13 @@ sluice::Result<void> read_model(const std::string& path, sluice::policy::Duratio
 }
 
 // Run 0 once more with a recorder.
-sluice::Result<std::string> record(const Chosen& c, const std::string& policy, uint64_t seed) {
+std::string record(const Chosen& c, const std::string& policy, uint64_t seed, uint64_t max_events) {
   const Workload w = c.row ? c.row->make(0, seed) : c.file.workload;
   const Registration* row = find_policy(policy);  // exists: it has just been simulated
   TraceRecorder recorder(w);
   const auto object = row->make(engine_config(w));
-  (void)simulate(w, *object, {.seed = seed, .preempts = row->preempts, .observer = &recorder});
+  (void)simulate(w, *object, {.seed = seed, .preempts = row->preempts, .max_events = max_events, .observer = &recorder});
+  if (recorder.full()) fmt::print(stderr, "sluice-sim: the trace ends after {} MiB, before the simulation (--max-events cuts both)\n", kMaxTraceBytes >> 20);
   return recorder.text();
 }
 
@@ -223,9 +226,7 @@ std::string whole_number(const std::string& text) {
   return "'" + text + "' is no whole number from 0 to 2^64 - 1";
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app{"sluice-sim: runs scheduling policies on a simulated GPU"};
   std::string workload, plot, trace, model_file;
   std::vector<std::string> policies;
@@ -298,12 +299,25 @@ int main(int argc, char** argv) {
     print(*reports, seed);
   }
   if (!plot.empty() && !write_file(plot, svg_of_reports(*reports))) return 1;
-  if (!trace.empty()) {
-    auto text = record(*chosen, policies[0], seed);
-    if (!text) return fail(text.error());
-    if (!write_file(trace, *text)) return 1;
-  }
+  if (!trace.empty() && !write_file(trace, record(*chosen, policies[0], seed, max_events))) return 1;
   for (const Report& r : *reports)
     if (r.mean.violations || r.mean.stuck) return 2;
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int status = 1;
+  errno = 0;
+  try {
+    status = run(argc, argv);
+    if (std::fflush(stdout) == 0) return status;
+    fmt::print(stderr, "sluice-sim: the output cannot be written: {}\n", std::strerror(errno));
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "sluice-sim: not enough memory; fewer policies at a time, or --max-events, need less\n");
+  } catch (const std::exception& e) {  // fmt's, where the output is full
+    fmt::print(stderr, "sluice-sim: {}\n", e.what());
+  }
+  return 1;
 }
