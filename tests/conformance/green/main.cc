@@ -111,6 +111,12 @@ CUstream stream_of(CUgreenCtx green) {
 void show(const char* what, const CUdevResource& r) {
   std::printf("%s: type %d, %u SMs, at least %u, multiples of %u\n", what, r.type, r.sm.smCount,
               r.sm.minSmPartitionSize, r.sm.smCoscheduledAlignment);
+  std::fflush(stdout);
+}
+CUdevResource nothing() {
+  CUdevResource r;
+  std::memset(&r, 0, sizeof r);
+  return r;
 }
 // How many SMs many blocks in the stream were on.
 void count_sms(const char* what, CUstream stream) {
@@ -190,7 +196,7 @@ void splits() {
       }
     }
   }
-  CUdevResource r, left;
+  CUdevResource r = nothing(), left = nothing();
   unsigned count = 1, none = 0;
   CALL(cuDevSmResourceSplitByCount(&r, nullptr, &all, nullptr, kFine, 2));
   CALL(cuDevSmResourceSplitByCount(&r, &count, nullptr, nullptr, kFine, 2));
@@ -198,7 +204,7 @@ void splits() {
   show("no groups: left", left);
   CALL(cuDevSmResourceSplitByCount(&r, &count, &all, &left, kFine, 2));
   show("one group: left", left);
-  CUdevResource again, rest;
+  CUdevResource again = nothing(), rest = nothing();
   CALL(cuDevSmResourceSplitByCount(&again, &count, &left, &rest, kFine, 2));
   show("left, split again: left", rest);
   CALL(cuDevSmResourceSplitByCount(&again, &count, &r, nullptr, kFine, 2));
@@ -219,7 +225,6 @@ void descriptors() {
   CUdevResourceDesc desc = nullptr;
   CALL(cuDevResourceGenerateDesc(nullptr, &group, 1));
   CALL(cuDevResourceGenerateDesc(&desc, nullptr, 1));
-  CALL(cuDevResourceGenerateDesc(&desc, &group, 0));
   say("the device's", describe_all({all}, &desc));
   say("two of a split", describe_all({a[1], a[0]}, &desc));
   say("all of a split", describe_all(a, &desc));
@@ -253,7 +258,6 @@ void contexts() {
   set_up();
   need("describe", describe_all({groups_of(all, 4)[0]}, &desc));
   CALL(cuGreenCtxCreate(nullptr, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-  CALL(cuGreenCtxCreate(&green, nullptr, 0, CU_GREEN_CTX_DEFAULT_STREAM));
   CALL(cuGreenCtxCreate(&green, desc, 0, 0));
   CALL(cuGreenCtxCreate(&green, desc, 0, 2));
   CALL(cuGreenCtxCreate(&green, desc, 0, 3));
@@ -265,8 +269,9 @@ void contexts() {
   CALL(cuGreenCtxGetDevResource(green, &r, CU_DEV_RESOURCE_TYPE_SM));
   show("its", r);
   unsigned count = 1;
-  CALL(cuDevSmResourceSplitByCount(&r, &count, &r, nullptr, kFine, 2));
-  show("split", r);
+  CUdevResource half = nothing();
+  CALL(cuDevSmResourceSplitByCount(&half, &count, &r, nullptr, kFine, 2));
+  show("split", half);
   CUcontext view = nullptr, same = nullptr;
   CALL(cuCtxFromGreenCtx(&view, green));
   CALL(cuCtxFromGreenCtx(&same, green));
@@ -363,6 +368,12 @@ void order() {
   NEED(cuCtxSetCurrent(view));
   need("empty", launch_empty(nullptr));
   say("its default stream", query_later(nullptr));
+  set(flag);
+  CALL(cuCtxSynchronize());
+  *flag = 0;
+  need("spin", launch_spin(flag, nullptr));
+  need("empty", launch_empty(blocking));
+  say("a blocking one behind its default stream", query_later(blocking));
   NEED(cuCtxSetCurrent(primary));
   set(flag);
   CALL(cuCtxSynchronize());
@@ -459,6 +470,28 @@ void primary_released() {
   CALL(cuGreenCtxDestroy(green));
 }
 
+// These end NVIDIA's driver (580).
+void no_resources() {
+  set_up();
+  CUdevResource group = groups_of(all, 4)[0];
+  CUdevResourceDesc desc = nullptr;
+  CALL(cuDevResourceGenerateDesc(&desc, &group, 0));
+}
+void split_in_place() {
+  set_up();
+  unsigned count = 1;
+  CALL(cuDevSmResourceSplitByCount(&all, &count, &all, nullptr, kFine, 2));
+}
+void no_descriptor() {
+  set_up();
+  CUgreenCtx green = nullptr;
+  CUdevResource r = nothing();
+  CALL(cuGreenCtxCreate(&green, nullptr, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  if (green == nullptr) return;
+  CALL(cuGreenCtxGetDevResource(green, &r, CU_DEV_RESOURCE_TYPE_SM));
+  show("its", r);
+}
+
 const struct {
   const char* name;
   void (*run)();
@@ -471,7 +504,10 @@ const struct {
                  {"ends", ends},
                  {"destroyed_twice", destroyed_twice},
                  {"current_destroyed", current_destroyed},
-                 {"primary_released", primary_released}};
+                 {"primary_released", primary_released},
+                 {"no_resources", no_resources},
+                 {"split_in_place", split_in_place},
+                 {"no_descriptor", no_descriptor}};
 
 }  // namespace
 
