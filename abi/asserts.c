@@ -90,7 +90,8 @@ AT(sluice_report_header, keeps, 76);
 AT(sluice_report_header, recall, 80);
 AT(sluice_report_header, narrowed, 88);
 AT(sluice_report_header, green_launches, 104);
-AT(sluice_report_header, reserved, 120);
+AT(sluice_report_header, part_launches, 120);
+AT(sluice_report_header, reserved, 128);
 AT(sluice_report_area, records, 1024);
 static_assert(sizeof(struct sluice_report_area) <= SLUICE_REPORT_BYTES, "report area is too large");
 

@@ -133,7 +133,8 @@ struct sluice_report_header {
   uint64_t grown;           /* second grids of launches, on SMs that were won */
   uint64_t green_launches;  /* physical launches that were kept to a part of the GPU by a green context's stream */
   uint64_t green_contexts;  /* that were made */
-  uint64_t reserved[113];
+  uint64_t part_launches;   /* physical launches under a part of the GPU, those included */
+  uint64_t reserved[112];
 };
 
 struct sluice_report_area {

@@ -58,6 +58,7 @@ ReportSnapshot read_report(const sluice_report_header& header) {
   r.guest_grown = any64(h.grown);
   r.guest_green_launches = any64(h.green_launches);
   r.guest_green_contexts = any64(h.green_contexts);
+  r.guest_part_launches = any64(h.part_launches);
   return r;
 }
 
@@ -211,6 +212,9 @@ void Scheduler::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& ou
   add_counter(g.old_launches, x->report.guest_launches);
   add_counter(g.old_done, x->report.guest_launches_done);
   add_counter(g.old_relaunched, x->report.guest_evictions);
+  add_counter(g.old_green_launches, x->report.guest_green_launches);
+  add_counter(g.old_green_contexts, x->report.guest_green_contexts);
+  add_counter(g.old_part_launches, x->report.guest_part_launches);
   std::erase(g.sessions, s);
   const bool was_leaving = x->leaving;
   if (m.spatial() && g.sessions.empty() && !g.adopting)
@@ -370,6 +374,9 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.guest_launches = g.old_launches;
   t.guest_launches_done = g.old_done;
   t.guest_relaunched = g.old_relaunched;
+  t.guest_green_launches = g.old_green_launches;
+  t.guest_green_contexts = g.old_green_contexts;
+  t.guest_part_launches = g.old_part_launches;
   for (SessionId s : g.sessions) {
     t.guest_queued += m.sessions[s].report.guest_demand;
     add_counter(t.guest_launches, m.sessions[s].report.guest_launches);
@@ -377,8 +384,9 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
     add_counter(t.guest_relaunched, m.sessions[s].report.guest_evictions);
     t.guest_narrowed += m.sessions[s].report.guest_narrowed;
     t.guest_grown += m.sessions[s].report.guest_grown;
-    t.guest_green_launches += m.sessions[s].report.guest_green_launches;
-    t.guest_green_contexts += m.sessions[s].report.guest_green_contexts;
+    add_counter(t.guest_green_launches, m.sessions[s].report.guest_green_launches);
+    add_counter(t.guest_green_contexts, m.sessions[s].report.guest_green_contexts);
+    add_counter(t.guest_part_launches, m.sessions[s].report.guest_part_launches);
   }
   return t;
 }

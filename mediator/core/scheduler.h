@@ -82,6 +82,7 @@ struct ReportSnapshot {
   uint64_t guest_grown = 0;
   uint64_t guest_green_launches = 0;
   uint64_t guest_green_contexts = 0;
+  uint64_t guest_part_launches = 0;
   std::optional<LaunchHints> guest_hints;  // nothing: not looked at
 };
 // Reads the header in the protocol's order; the hints are the caller's to add. The mapping is the caller's.
@@ -182,8 +183,9 @@ struct VgpuStats {
   uint64_t guest_relaunched = 0; // physical launches that ended before their logical one
   uint64_t guest_narrowed = 0;   // in space: changes of SMs under which launches stayed where they were ...
   uint64_t guest_grown = 0;      // ... and second grids of them on SMs that were won; of sessions that are there
-  uint64_t guest_green_launches = 0;  // likewise: physical launches that the hardware kept to their SMs ...
-  uint64_t guest_green_contexts = 0;  // ... and green contexts that were made for them
+  uint64_t guest_green_launches = 0;  // in space: physical launches that the hardware kept to their SMs, ...
+  uint64_t guest_part_launches = 0;   // ... of so many that were given a part of the GPU, ...
+  uint64_t guest_green_contexts = 0;  // ... and green contexts that were made for them; ended sessions included
 };
 
 class Scheduler {

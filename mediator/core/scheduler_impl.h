@@ -92,6 +92,7 @@ struct Vgpu {
   uint64_t busy_charged_sm_ns = 0, busy_launches_done = 0;  // when it turned busy
   uint64_t grants = 0, evictions = 0, overdue = 0, ended = 0, violations = 0;
   uint64_t old_launches = 0, old_done = 0, old_relaunched = 0;  // of sessions that are gone; added by add_counter()
+  uint64_t old_green_launches = 0, old_green_contexts = 0, old_part_launches = 0;        // likewise
 
   bool wants() const { return wanting_sessions > 0; }
 };

@@ -179,6 +179,7 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"launches_kept", s.guest_narrowed},
           {"second_grids", s.guest_grown},
           {"green_launches", s.guest_green_launches},
+          {"part_launches", s.guest_part_launches},
           {"green_contexts", s.guest_green_contexts},
           {"resumes", engine.relaunches(v.id())},
           {"progress", progress(engine.progress(v.id()))},

@@ -27,6 +27,7 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
   w.lane = &s;
   w.confined_sms = 0;
   if (grant.part) {
+    ++green.parts;
     const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
     const uint32_t count = sms.count();
     GreenContext* g = green_context(s, sms, now_ns);

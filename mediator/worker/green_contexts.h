@@ -25,7 +25,8 @@ namespace sluice::worker {
 
 // What all of a session's have done; session lock.
 struct GreenCounters {
-  uint64_t launches = 0;  // physical launches that the hardware confined
+  uint64_t launches = 0;  // physical launches that the hardware confined, of ...
+  uint64_t parts = 0;     // ... all under parts
   uint64_t made = 0;      // green contexts
 };
 

@@ -221,6 +221,7 @@ void Session::after_engine() {
   __atomic_store_n(&h.grown, c.grown, __ATOMIC_RELAXED);
   __atomic_store_n(&h.green_launches, streams_.green.launches, __ATOMIC_RELAXED);
   __atomic_store_n(&h.green_contexts, streams_.green.made, __ATOMIC_RELAXED);
+  __atomic_store_n(&h.part_launches, streams_.green.parts, __ATOMIC_RELAXED);
 
   in_flight_.store(engine_.in_flight(), std::memory_order_relaxed);
   end_is_near_.store(engine_.in_flight() && !parked_.empty() && engine_.queued() <= kNearOperations,

@@ -119,7 +119,7 @@ class Bench:
             return {"form": "space" if space else "time", "halves": halves,
                     "evictions": {n: v[n]["evictions"] for n in names},
                     "evictions_per_s": round(sum(v[n]["evictions"] for n in names) / wall, 1),
-                    "green": {n: [v[n]["green_launches"], v[n]["green_contexts"]] for n in names},
+                    "green": {n: {k: v[n][k] for k in ("part_launches", "green_launches", "green_contexts")} for n in names},
                     "eviction_latency_us": {k: latency[k] for k in ("p50", "p99")},
                     "launches": {n: v[n]["launches_done"] for n in names},
                     "history": [[round((h["now_ns"] - history[0]["now_ns"]) / 1e9, 3), round(h["contended_ns"] / 1e9, 3)] +
@@ -163,7 +163,7 @@ class Bench:
                                        for n in names],
                     "shares": [round(x, 4) for x in sm_time] if len(names) > 1 else [1.0],
                     "per_s": {k: [round((last["vgpus"][n][k] - first["vgpus"][n][k]) / took, 1) for n in names]
-                              for k in ("set_changes", "evictions", "physical_evictions", "resumes", "green_launches", "green_contexts")},
+                              for k in ("set_changes", "evictions", "physical_evictions", "resumes", "part_launches", "green_launches", "green_contexts")},
                     "sms": [last["vgpus"][n]["sms"] for n in names],
                     "eviction_latency_us": {k: last["evict_latency_us"][k] for k in ("p50", "p99")}}
         finally:
