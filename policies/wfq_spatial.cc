@@ -128,8 +128,9 @@ class WfqSpatial final : public Policy, Figures {
     o.width -= it->width;
     *it = o.launches.back();
     o.launches.pop_back();
-    // Between its last launch and the next one it is what it was: what the next can use decides, without a timer that looks again.
-    if (!steady_ || !o.launches.empty()) look_at(launch.vgpu);
+    // Between its last launch and the next one it is what it was: what the next can use decides. Looked at here it would have room for
+    // anything, and a next one that can use more than the last would be nothing new.
+    if (!o.launches.empty()) look_at(launch.vgpu);
   }
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (!clock_[v].busy) return;

@@ -108,6 +108,23 @@ TEST(WfqInSpace, NobodyWaitsLongerThanItsBound) {
   }
 }
 
+// Launches that can use few SMs and launches that can use all, by turns: what it had while it could use three it is not kept at.
+TEST(WfqInSpace, WhoCanUseMoreAgainGetsIt) {
+  Workload w;
+  w.gpu = {.sm_count = 16, .spatial = true};
+  w.kernels = {{.name = "narrow", .alone_ns = 8'000'000, .width_sms = 3, .tasks = 9'000, .blocks_per_sm = 2},
+               {.name = "wide", .alone_ns = 1'000'000, .tasks = 9'000, .blocks_per_sm = 8}};
+  w.vgpus = {{"mixed", {.weight = 300}, {}}, {"wide", {.weight = 100}, {}}};
+  w.programs = {{.name = "mixed", .vgpu = 0, .steps = {{.kernel = 0, .launches = 3}, {.kernel = 1, .launches = 3}}},
+                {.name = "wide", .vgpu = 1, .steps = {{.kernel = 1, .launches = 3}}}};
+  for (Program& p : w.programs) p.arrival = ArrivalKind::kBacklog, p.runs = 0, p.queue_depth = 3;
+  w.horizon_ns = kSecond;
+  const auto policy = find_policy("wfq")->make(engine_config(w));
+  const Outcome r = simulate(w, *policy, {.seed = 1});
+  EXPECT_EQ(r.violations, 0u) << r.violation;
+  EXPECT_GT(static_cast<double>(r.vgpus[0].sm_ns), 0.70 * 16 * kSecond);  // of 75 %; it had 19
+}
+
 // Tenants of every habit, liars among them, beside two that saturate. Who was alone when the others came pays for the time
 // in which it left the whole GPU (a turn on every SM), if it is one of those two.
 TEST(WfqInSpace, EveryHabitBesideEveryOther) {
