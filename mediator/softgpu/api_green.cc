@@ -16,9 +16,8 @@ namespace {
 
 // What CUdevResource::internal holds.
 struct Mark {
-  uint64_t key;           // of this process
-  uint64_t split;         // of which it is a part; 0: none
-  uint64_t may_be_split;  // groups may not: they have to become a context first
+  uint64_t key;    // of this process
+  uint64_t split;  // of which it is a part, and may not be split again; 0: none
   uint64_t sms[kSmWords];
   uint64_t check;  // over all of the resource but this
 };
@@ -56,14 +55,13 @@ GroupRule group_rule(const State& s, unsigned flags) {
   return s.engine.sms() < rule.least ? GroupRule{s.engine.sms(), s.engine.sms()} : rule;
 }
 
-CUdevResource make_resource(const State& s, const SmSet& sms, GroupRule rule, uint64_t split,
-                            bool may_be_split) {
+CUdevResource make_resource(const State& s, const SmSet& sms, GroupRule rule, uint64_t split) {
   CUdevResource resource;
   std::memset(&resource, 0, sizeof resource);
   if (sms.none()) return resource;  // CU_DEV_RESOURCE_TYPE_INVALID
   resource.type = CU_DEV_RESOURCE_TYPE_SM;
   resource.sm = {static_cast<uint32_t>(sms.count()), rule.least, rule.multiple};
-  Mark mark{s.resource_key, split, may_be_split, {}, 0};
+  Mark mark{s.resource_key, split, {}, 0};
   for (uint32_t sm = 0; sm < kMaxSms; ++sm)
     if (sms[sm]) mark.sms[sm / 64] |= uint64_t{1} << sm % 64;
   mark.check = check_of(resource, mark);
@@ -87,7 +85,7 @@ CUresult give_resource(State& s, const SmSet& sms, CUdevResource* out, CUdevReso
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   if (!offered(s)) return CUDA_ERROR_NOT_SUPPORTED;
-  *out = make_resource(s, sms, group_rule(s, 0), 0, true);
+  *out = make_resource(s, sms, group_rule(s, 0), 0);
   return CUDA_SUCCESS;
 }
 
@@ -117,12 +115,17 @@ std::vector<uint32_t> split_order(const State& s, const SmSet& sms) {
   return order;
 }
 
+// Of a handle that names none: one that did once is known by its type.
+CUresult no_green(const State& s, CUgreenCtx handle) {
+  return s.greens.is_of_type(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 // Runs f(State&, GreenContext&) for a green context that is there and has not failed.
 template <class F>
 CUresult with_green(CUgreenCtx handle, F f) {
   return with_state([&](State& s) -> CUresult {
     const std::shared_ptr<GreenContext> green = s.greens.find(handle);
-    if (!green) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!green) return no_green(s, handle);
     if (green->gone()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (const int error = green->context->error.load(); error != 0)
       return static_cast<CUresult>(error);
@@ -160,9 +163,10 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* groups
                                      const CUdevResource* input, CUdevResource* remaining,
                                      unsigned int flags, unsigned int min_count) {
   return with_state([&](State& s) -> CUresult {
-    constexpr unsigned kFlags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
-                                CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
-    if (groups == nullptr || input == nullptr || (flags & ~kFlags) != 0)
+    // As an H200's driver (580): flags that it does not know are none.
+    constexpr unsigned kBoth = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
+                               CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+    if (groups == nullptr || input == nullptr || (flags & kBoth) == kBoth)
       return CUDA_ERROR_INVALID_VALUE;
     if ((flags & CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE) != 0 &&
         s.gpu->model().major < 9)
@@ -170,23 +174,25 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* groups
     Mark mark;
     SmSet all;
     if (const CUresult r = read_resource(s, *input, mark, all); r != CUDA_SUCCESS) return r;
-    if (mark.may_be_split == 0) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    if (min_count > all.count() || (result != nullptr && *groups == 0))
-      return CUDA_ERROR_INVALID_VALUE;
-    const GroupRule rule = group_rule(s, flags);
-    const uint32_t size = rule.size(min_count);
-    const auto possible = static_cast<uint32_t>(all.count()) / size;
-    if (possible == 0) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-    const uint32_t made = result == nullptr ? possible : std::min(*groups, possible);
+    const auto there = static_cast<uint32_t>(all.count());
+    if (mark.split != 0 || min_count > there) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    if (result != nullptr && *groups == 0) return CUDA_ERROR_INVALID_VALUE;
+    const uint32_t size = std::min(group_rule(s, flags).size(min_count), there);
+    const uint32_t possible = there / size;
+    if (result == nullptr) {  // only asked
+      *groups = possible;
+      return CUDA_SUCCESS;
+    }
+    const uint32_t made = std::min(*groups, possible);
     const uint64_t split = s.next_split_id.fetch_add(1, std::memory_order_relaxed);
     const std::vector<uint32_t> order = split_order(s, all);
     for (uint32_t group = 0; group < made; ++group) {
       SmSet its;
       for (uint32_t i = 0; i < size; ++i) its.set(order[group * size + i]);
-      if (result != nullptr) result[group] = make_resource(s, its, rule, split, false);
+      result[group] = make_resource(s, its, {0, 0}, split);
       all &= ~its;
     }
-    if (remaining != nullptr) *remaining = make_resource(s, all, rule, split, true);
+    if (remaining != nullptr) *remaining = make_resource(s, all, {0, 0}, split);
     *groups = made;
     return CUDA_SUCCESS;
   });
@@ -232,9 +238,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc handle, CUdevice de
     {
       std::lock_guard lock(s.mutex);
       green->id = s.next_context_id++;
+      ++s.green_contexts;
     }
-    green->legacy = make_stream(s, green->context, green, CU_STREAM_DEFAULT, 0);
-    green->legacy->legacy = true;
+    green->default_stream = make_stream(s, green->context, green, CU_STREAM_DEFAULT, 0);
     green->view = s.green_views.add(green);
     green->handle = s.greens.add(green);
     *out = green->handle;
@@ -247,12 +253,16 @@ CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc handle, CUdevice de
 CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   return with_state([&](State& s) {
     const std::shared_ptr<GreenContext> green = s.greens.remove(handle);
-    if (!green) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!green) return no_green(s, handle);
     const bool was_gone = green->context->destroyed.load();
     green->destroyed.store(true);
     s.green_views.remove(green->view);
     s.scheduler.wait(*green);
     s.scheduler.remove_streams(*green);
+    {
+      std::lock_guard lock(s.mutex);
+      --s.green_contexts;
+    }
     release_primary(s, green->context.get(), false);
     return was_gone ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
   });

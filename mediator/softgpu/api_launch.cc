@@ -302,7 +302,9 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid, int* block_siz
     }
     if (best_size == 0) return CUDA_ERROR_INVALID_VALUE;
     *block_size = static_cast<int>(best_size);
-    *min_grid = static_cast<int>(best_blocks * s.engine.sms());
+    const Current top = current();  // of a green context its SMs (measured on an H200)
+    *min_grid = static_cast<int>(
+        best_blocks * (top.green ? static_cast<uint32_t>(top.green->sms.count()) : s.engine.sms()));
     return CUDA_SUCCESS;
   });
 }

@@ -34,7 +34,7 @@ struct Stream {
   std::weak_ptr<GreenContext> green;
   uint64_t green_id = 0;
   bool legacy = false;
-  bool blocking = true;  // waits for the (green) context's legacy stream, and that one for it
+  bool blocking = true;  // waits for the legacy stream, and that one for it; not of green contexts
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
@@ -85,7 +85,7 @@ struct GreenContext {
   uint64_t id = 0;
   CUgreenCtx handle = nullptr;
   CUcontext view = nullptr;        // as which it is made current
-  std::shared_ptr<Stream> legacy;  // what a null stream means then
+  std::shared_ptr<Stream> default_stream;  // what a null stream means then; waits for no other
   std::atomic<bool> destroyed{false};
   OperationRef barrier;  // under Scheduler's mutex: what all that is enqueued from now on waits for
 

@@ -63,13 +63,12 @@ void Scheduler::insert(Stream& stream, const OperationRef& operation, const Oper
   Context& context = *operation->context;
   if (stream.legacy) {
     // The legacy stream waits for all blocking streams and they wait for it (CUDA programming
-    // guide, "Default Stream"); a green context has its own.
+    // guide, "Default Stream").
     for (const std::shared_ptr<Stream>& other : context.streams) {
-      if (other->blocking && other->green_id == stream.green_id && other.get() != &stream)
-        add_edge(other->last, operation);
+      if (other->blocking && other.get() != &stream) add_edge(other->last, operation);
     }
   } else if (stream.blocking) {
-    add_edge((green ? green->legacy : context.legacy)->last, operation);
+    add_edge(context.legacy->last, operation);
   }
   stream.last = operation;
   if (operation->waits_for == 0) ready.push_back(operation);
@@ -253,9 +252,8 @@ bool Scheduler::is_idle(Stream& stream) {
   if (!stream.legacy) return true;
   const std::shared_ptr<Context> context = stream.context.lock();
   if (!context) return true;
-  return std::none_of(context->streams.begin(), context->streams.end(), [&](const auto& other) {
-    return other->blocking && other->green_id == stream.green_id && busy(*other);
-  });
+  return std::none_of(context->streams.begin(), context->streams.end(),
+                      [&](const auto& other) { return other->blocking && busy(*other); });
 }
 
 void Scheduler::wait(Stream& stream) {

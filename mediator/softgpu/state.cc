@@ -194,6 +194,8 @@ CUresult release_primary(State& s, const Context* which, bool all) {
     std::lock_guard lock(s.mutex);
     if (which != nullptr && s.primary.get() != which) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (all) {
+      // As NVIDIA's driver (580).
+      if (s.primary != nullptr && s.green_contexts != 0) return CUDA_ERROR_NOT_PERMITTED;
       s.primary_uses = 0;
     } else if (s.primary_uses == 0) {
       return CUDA_ERROR_INVALID_CONTEXT;
@@ -251,7 +253,8 @@ std::shared_ptr<Stream> find_stream(State& s, CUstream handle) {
   if (handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD)
     return s.streams.find(handle);
   const Current top = current();
-  if (handle != CU_STREAM_PER_THREAD) return top.green ? top.green->legacy : top.context->legacy;
+  if (handle != CU_STREAM_PER_THREAD)
+    return top.green ? top.green->default_stream : top.context->legacy;
   if (top.green) return nullptr;
   Context& context = *top.context;
   std::shared_ptr<Stream> stream;
@@ -275,7 +278,9 @@ std::shared_ptr<Stream> make_stream(State& s, const std::shared_ptr<Context>& co
   stream->context = context;
   stream->green = green;
   stream->green_id = green ? green->id : 0;
-  stream->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+  // Measured on an H200: a green context's default stream does not wait for streams made without
+  // the flag while the context was current.
+  stream->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0 && !green;
   stream->flags = flags;
   stream->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
   {

@@ -84,6 +84,7 @@ struct State {
   VirtualMemory virtual_memory;                       // under mutex
   std::shared_ptr<Context> primary;                   // under mutex
   unsigned primary_uses = 0, primary_flags = 0;       // under mutex
+  unsigned green_contexts = 0;                        // under mutex: uses among them
   uint64_t next_context_id = 1, next_stream_id = 3;   // under mutex
 
   std::unique_ptr<exec::Checker> checker;  // null: none was asked for
@@ -119,8 +120,8 @@ Current find_context(State& s, CUcontext handle);
 // A context with its slot, streams and view of host memory.
 Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool primary);
 // A use of the device's primary context, made if there is none; null: no room for it.
-// release_primary: the end of one, or of all; of `which`, unless that is null. Errors as
-// cuDevicePrimaryCtxRelease.
+// release_primary: the end of one, or of all if none is a green context; of `which`, unless that is
+// null. Errors as cuDevicePrimaryCtxRelease.
 std::shared_ptr<Context> retain_primary(State& s);
 CUresult release_primary(State& s, const Context* which, bool all);
 // Waits for its work and frees all it has.

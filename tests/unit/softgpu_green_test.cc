@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "tests/unit/softgpu_fixture.h"
@@ -42,6 +43,7 @@ class Green : public SoftGpuTest {
     OK(api.cuDeviceGetDevResource(0, &all_, CU_DEV_RESOURCE_TYPE_SM));
   }
   void TearDown() override {
+    for (CUgreenCtx context : made_) api.cuGreenCtxDestroy(context);
     EXPECT_EQ(api.cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
     while (api.cuCtxPopCurrent(nullptr) == CUDA_SUCCESS) {
     }
@@ -61,6 +63,8 @@ class Green : public SoftGpuTest {
     CUgreenCtx context = nullptr;
     EXPECT_EQ(api.cuDevResourceGenerateDesc(&desc, &resource, 1), CUDA_SUCCESS);
     EXPECT_EQ(api.cuGreenCtxCreate(&context, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM), CUDA_SUCCESS);
+    std::lock_guard lock(mutex_);
+    made_.push_back(context);
     return context;
   }
   CUstream stream_of(CUgreenCtx context) {
@@ -87,6 +91,8 @@ class Green : public SoftGpuTest {
 
   CUcontext primary_ = nullptr;
   CUfunction places_ = nullptr;
+  std::mutex mutex_;
+  std::vector<CUgreenCtx> made_;  // under mutex_
   CUdevResource all_;
 };
 
@@ -116,14 +122,21 @@ TEST_F(Green, SplitsGiveGroupsAndWhatIsLeft) {
     for (unsigned i = 0; i < count; ++i) EXPECT_EQ(g[i].sm.smCount, c.size);
     EXPECT_EQ(left.type, CU_DEV_RESOURCE_TYPE_INVALID);
   }
-  // Fewer than there could be: the others are left, and may be split once more.
+  // Fewer than there could be: the others are left.
   CUdevResource one, left, second;
   unsigned count = 1;
   OK(api.cuDevSmResourceSplitByCount(&one, &count, &all_, &left, kFine, 2));
   EXPECT_EQ(left.type, CU_DEV_RESOURCE_TYPE_SM);
   EXPECT_EQ(left.sm.smCount, 2u);
-  OK(api.cuDevSmResourceSplitByCount(&second, &count, &left, nullptr, kFine, 2));
-  EXPECT_EQ(sms_of(stream_of(green(second))), 0b1100u);
+  EXPECT_EQ(left.sm.minSmPartitionSize, 0u) << "for";
+  FAILS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
+        api.cuDevSmResourceSplitByCount(&second, &count, &left, nullptr, kFine, 2))
+      << "it cannot be split";
+  EXPECT_EQ(sms_of(stream_of(green(left))), 0b1100u);
+  // Who only asks how many is not told what would be left.
+  left = all_;
+  OK(api.cuDevSmResourceSplitByCount(nullptr, &count, &all_, &left, kFine, 2));
+  EXPECT_EQ(left.sm.smCount, 4u);
 }
 
 TEST_F(Green, BlocksAreOnTheSmsOfTheirContext) {
@@ -265,10 +278,16 @@ TEST_F(Green, AContextMadeCurrentIsThePrimaryOneWithFewerSms) {
   EXPECT_EQ(r.sm.smCount, 2u);
   OK(api.cuCtxGetDevResource(primary_, &r, CU_DEV_RESOURCE_TYPE_SM));
   EXPECT_EQ(r.sm.smCount, 4u);
-  // Its default stream waits for its blocking streams, and not for those of the primary context.
+  // Its default stream waits for no other, and what is made while it is current not for that.
   uint32_t* flag = pinned_word();
   OK(launch("spin", 1, 1, made, address(flag)));
-  FAILS(CUDA_ERROR_NOT_READY, api.cuStreamQuery(nullptr));
+  OK(launch("empty", 1, 1, nullptr));
+  OK(api.cuStreamSynchronize(nullptr));
+  int grid = 0, block = 0;
+  OK(api.cuOccupancyMaxPotentialBlockSize(&grid, &block, kernel("empty"), nullptr, 0, 0));
+  int per_sm = 0;
+  OK(api.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel("empty"), block, 0));
+  EXPECT_EQ(grid, 2 * per_sm) << "a grid that fills its SMs";
   OK(api.cuCtxPopCurrent(&now));
   EXPECT_EQ(now, view);
   OK(api.cuStreamQuery(nullptr)) << "the primary context's default stream is another";
@@ -317,10 +336,10 @@ TEST_F(Green, ADestroyedContextHasEndedItsWorkAndItsStreamsTell) {
   FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, launch("empty", 1, 1, its));
   FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, api.cuStreamSynchronize(its));
   FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, api.cuStreamDestroy(its));
-  FAILS(CUDA_ERROR_INVALID_CONTEXT, api.cuGreenCtxDestroy(context));
+  FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED, api.cuGreenCtxDestroy(context));
   FAILS(CUDA_ERROR_INVALID_CONTEXT, api.cuCtxSetCurrent(view));
   CUstream s = nullptr;
-  FAILS(CUDA_ERROR_INVALID_CONTEXT,
+  FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED,
         api.cuGreenCtxStreamCreate(&s, context, CU_STREAM_NON_BLOCKING, 0));
   OK(api.cuEventRecord(e, nullptr)) << "events are the primary context's";
   // A green context is a use of the primary context.
@@ -335,10 +354,12 @@ TEST_F(Green, ADestroyedContextHasEndedItsWorkAndItsStreamsTell) {
   int active = 1;
   OK(api.cuDevicePrimaryCtxGetState(0, &flags, &active));
   EXPECT_EQ(active, 0);
-  // And does not outlive it.
+  // And does not outlive it, whoever gives back more than it has.
   OK(api.cuDevicePrimaryCtxRetain(&primary_, 0));
   const CUgreenCtx third = green(groups()[1]);
-  OK(api.cuDevicePrimaryCtxReset(0));
+  FAILS(CUDA_ERROR_NOT_PERMITTED, api.cuDevicePrimaryCtxReset(0));
+  OK(api.cuDevicePrimaryCtxRelease(0));
+  OK(api.cuDevicePrimaryCtxRelease(0));
   FAILS(CUDA_ERROR_CONTEXT_IS_DESTROYED,
         api.cuGreenCtxStreamCreate(&s, third, CU_STREAM_NON_BLOCKING, 0));
   OK(api.cuDevicePrimaryCtxRetain(&primary_, 0));
@@ -394,8 +415,10 @@ TEST_F(Green, BadArgumentsAreRefused) {
   FAILS(CUDA_ERROR_INVALID_VALUE, split(&r, nullptr, &all_, kFine, 2));
   FAILS(CUDA_ERROR_INVALID_VALUE, split(&r, &count, nullptr, kFine, 2));
   FAILS(CUDA_ERROR_INVALID_VALUE, split(&r, &none, &all_, kFine, 2));
-  FAILS(CUDA_ERROR_INVALID_VALUE, split(&r, &count, &all_, 4, 2)) << "no such flag";
-  FAILS(CUDA_ERROR_INVALID_VALUE, split(&r, &count, &all_, kFine, 5)) << "more than there are";
+  FAILS(CUDA_ERROR_INVALID_VALUE, split(&r, &count, &all_, 3, 2)) << "one of the two";
+  OK(split(&r, &count, &all_, 4, 2)) << "what is no flag is none";
+  FAILS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, split(&r, &count, &all_, kFine, 5))
+      << "more than there are";
   CUdevResource forged;
   std::memset(&forged, 0, sizeof forged);
   FAILS(CUDA_ERROR_INVALID_RESOURCE_TYPE, split(&r, &count, &forged, kFine, 2));
@@ -462,6 +485,7 @@ TEST_F(Green, BadArgumentsAreRefused) {
   FAILS(CUDA_ERROR_INVALID_HANDLE, api.cuGreenCtxRecordEvent(context, its)) << "of another context";
   OK(api.cuGreenCtxWaitEvent(context, its));
   OK(api.cuCtxDestroy(another));
+  OK(api.cuGreenCtxDestroy(context));
 }
 
 }  // namespace
