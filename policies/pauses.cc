@@ -16,7 +16,8 @@ constexpr uint64_t kNever = ~0ull;
 class Pauses final : public Forwarding {
  public:
   Pauses(const Config& config, std::unique_ptr<Policy> inner)
-      : Forwarding(std::move(inner)), sms_(std::max(config.machine.sm_count, 1u)), change_(config.machine.change_ns) {}
+      : Forwarding(std::move(inner)), sms_(std::max(config.machine.sm_count, 1u)), loss_(config.handover_loss / 2),
+        change_(config.machine.change_ns) {}
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
     if (v >= vgpus_.size()) vgpus_.resize(v + 1);
@@ -36,7 +37,7 @@ class Pauses final : public Forwarding {
     Vgpu& g = vgpus_[v];
     if (g.works) return;
     const bool paused = g.paused;
-    if (paused) settle(now_ns, v), g.paused = false, std::erase(paused_, v);
+    if (paused) pay(now_ns, v), settle(now_ns, v), g.paused = false, std::erase(paused_, v);
     // When it came back is not known where its driver looks now and then only, but whether that was in time.
     if (g.idle_since_ns) g.late += ((paused || now_ns - g.idle_since_ns <= g.worth_ns ? 0.0 : 1.0) - g.late) / 4;
     g.works = true, ++working_, working_sms_ += g.held;
@@ -52,7 +53,7 @@ class Pauses final : public Forwarding {
       g.idle_since_ns = std::max<uint64_t>(now_ns, 1);
       g.worth_ns = worth_ns(std::max(g.held, 1u));
       if (g.held == 0 || g.late > 0.5) return inner_->on_idle(now_ns, v, out);
-      g.paused = true;
+      g.paused = true, g.longer = false;
       g.until_ns = now_ns + g.worth_ns;
       g.settled_ns = now_ns, g.charged_sm_ns = 0;
       paused_.push_back(v);
@@ -106,6 +107,7 @@ class Pauses final : public Forwarding {
     uint64_t worth_ns = 0;       // so long that pause was worth waiting for
     double late = 0;             // how often it was back later than that, a mean
     uint64_t until_ns = 0;       // paused: it is waited for
+    bool longer = false;         // ... longer than it is worth
     uint64_t settled_ns = 0;     // paid for what it holds up to here ...
     uint64_t charged_sm_ns = 0;  // ... but for this, which its driver has charged since
   };
@@ -128,7 +130,27 @@ class Pauses final : public Forwarding {
     g.settled_ns = to_ns;
     if (owed) inner_->on_usage(now_ns, v, {.sm_ns = owed});
   }
+  // At the end of v's worth: may it be waited for longer, so that its set lasts?
+  bool wait_longer(uint64_t now_ns, VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    if (g.longer || g.held == 0 || g.worth_ns >= kLongestPauseNs || now_ns < g.until_ns) return false;
+    const double all_ns = static_cast<double>(kLongestPauseNs) * sms_;
+    credit_sm_ns_ = std::min(credit_sm_ns_ + loss_ * static_cast<double>(now_ns - credit_at_ns_) * sms_, all_ns);
+    credit_at_ns_ = now_ns;
+    const auto more_ns = static_cast<uint64_t>(std::clamp(credit_sm_ns_ / g.held, 0.0, static_cast<double>(kLongestPauseNs - g.worth_ns)));
+    if (more_ns < g.worth_ns || g.until_ns + more_ns <= now_ns) return false;
+    g.longer = true;
+    g.until_ns += more_ns;
+    credit_sm_ns_ -= static_cast<double>(more_ns) * g.held;
+    return true;
+  }
+  // What was taken for waiting longer, less what it took.
+  void pay(uint64_t now_ns, VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    if (g.longer && now_ns < g.until_ns) credit_sm_ns_ += static_cast<double>(g.until_ns - now_ns) * g.held;
+  }
   void end_pause(uint64_t now_ns, VgpuId v, Actions& out) {
+    pay(now_ns, v);
     settle(now_ns, v);
     vgpus_[v].paused = false;
     std::erase(paused_, v);
@@ -138,7 +160,8 @@ class Pauses final : public Forwarding {
     // Of several for which somebody waits without an SM none is to get what another one leaves.
     const bool all = all_wait() && first_end_ns() <= now_ns;
     for (size_t i = 0; i < paused_.size();) {
-      if (all || vgpus_[paused_[i]].until_ns <= now_ns) end_pause(now_ns, paused_[i], out);
+      const bool due = vgpus_[paused_[i]].until_ns <= now_ns && !wait_longer(now_ns, paused_[i]);
+      if (all || due) end_pause(now_ns, paused_[i], out);
       else ++i;
     }
   }
@@ -183,6 +206,9 @@ class Pauses final : public Forwarding {
   }
 
   const uint32_t sms_;
+  const double loss_;          // part of the time that waiting for longer than it is worth may take
+  double credit_sm_ns_ = 0;
+  uint64_t credit_at_ns_ = 0;
   ChangeCost change_;
   std::vector<Vgpu> vgpus_;
   std::vector<VgpuId> paused_;

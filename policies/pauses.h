@@ -6,7 +6,8 @@
 // for a change's length, twice. What it costs to wait: its SMs' time. So it is waited for
 //     2 * change * (SMs of the GPU) / (SMs that it holds), at most kLongestPauseNs
 // (ski rental: never more than twice what the better of the two would have cost), unless it came back later than that more often than
-// not; three times one after the other are enough.
+// not; three times one after the other are enough. Now and then it is waited for longer, up to kLongestPauseNs, for half of
+// handover_loss of the GPU's time: a single long pause among short ones shall not cost it its set.
 // While nobody else has work there is nothing to decide, and no timer. Where those that pause hold all SMs and somebody waits
 // for one, the GPU idles as a whole: that may take kIdleLoss of the time (Idling), as in the other forms of wfq.
 #pragma once

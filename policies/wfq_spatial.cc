@@ -27,6 +27,9 @@
 //     is forgotten but for one quantum's credit.
 //   - A tenant that comes back, by experience, sooner than its SMs could be handed over and back keeps them meanwhile
 //     and pays for it; if nobody works beside it, only if its pauses are next to nothing.
+//   - Where a change of a set stops all of a vGPU's SMs (Machine::change_ns), sets are steady: F is up to 100 ms, as long as who is owed
+//     least bears; a vGPU gives and takes once in a turn of it; nobody is short; SMs go back to who had them last, so that few sets
+//     alternate; short pauses are no news (pauses.h). Who is owed whole SMs waits where one that is owed more has just changed.
 //   - Priorities are strict; a higher level takes what it can use at once, a lower one has the rest.
 //   - Disengaged: no timer while nobody else could use an SM.
 // Cost: O(log n) for each SM that moves, and a look at a row of figures for each holder whose turn is over (Turns; most are within
@@ -40,6 +43,7 @@
 #include "policies/indexed_heap.h"
 #include "policies/pauses.h"
 #include "policies/policy.h"
+#include "policies/wfq_spatial_ahead.h"
 #include "policies/wfq_spatial_figures.h"
 #include "policies/wfq_spatial_rows.h"
 
@@ -50,10 +54,10 @@ using namespace wfq_spatial;
 // An idle GPU waits for a tenant whose pauses are shorter than a hand-over by this.
 constexpr uint64_t kWorthKeeping = 32;
 
-class WfqSpatial final : public Policy, Figures {
+class WfqSpatial final : public Policy, Ahead {
  public:
   explicit WfqSpatial(const Config& config)
-      : Figures(config), sm_(sms_), had_(sms_) {
+      : Ahead(config), had_(sms_) {
     room_.reserve(kPriorityLevels);
     for (uint32_t i = 0; i < kPriorityLevels; ++i) room_.emplace_back(Less{&key_});
     for (uint32_t i = 0; i < sms_; ++i) free_sms_.push_back(static_cast<uint16_t>(i));
@@ -215,6 +219,7 @@ class WfqSpatial final : public Policy, Figures {
   void look_at(VgpuId v) {
     if (own_[v].place != kNowhere) write_row(v);
     if (!clock_[v].busy) return;
+    if (own_[v].rests_until_ns) return leave_room(v);
     if (room_of(v) == 0) {
       // It has all that it can use: nobody keeps it from more.
       if (!own_[v].launches.empty()) {
@@ -268,14 +273,6 @@ class WfqSpatial final : public Policy, Figures {
     --o.held;
     o.sms.erase(std::find(o.sms.begin(), o.sms.end(), static_cast<uint16_t>(sm)));
   }
-  void drop_holder(VgpuId v) {
-    Own& o = own_[v];
-    if (o.held || o.place == kNowhere) return;
-    turns_.remove(v);
-    if (const VgpuId moved = holders_.drop(o.place); moved != kNoVgpu) own_[moved].place = o.place;
-    o.place = kNowhere;
-  }
-
   void give_free(uint64_t now_ns, Actions& out) {
     if (free_sms_.empty()) return;
     // Lowest first, so that what one vGPU gets hangs together; or what it had before.
@@ -334,6 +331,7 @@ class WfqSpatial final : public Policy, Figures {
 
   // ---- decisions -----------------------------------------------------------------------------
   void decide(uint64_t now_ns, Actions& out) {
+    uint64_t rested_ns = wake_rested(free_sms_.empty() ? now_ns : kNever);  // what is free costs nobody anything
     give_free(now_ns, out);
     uint64_t wake_ns = kNever;
     // Each round moves SMs from one to another; as many as hold any are enough for one event.
@@ -341,9 +339,11 @@ class WfqSpatial final : public Policy, Figures {
       const VgpuId b = best_of_all();
       if (b == kNoVgpu) break;
       wake_ns = kNever;
+      if (rests(now_ns, b, rested_ns)) continue;
       if (!exchange(now_ns, b, wake_ns, out)) break;
       if (rounds == 0) wake_ns = now_ns + kTickNs;
     }
+    wake_ns = std::min(wake_ns, rested_ns);
     if (wake_ns == kNever) return;
     wake_ns = std::max(wake_ns, now_ns + kTickNs);
     if (wake_ns_ > now_ns && wake_ns_ <= wake_ns) return;  // that one will look again
@@ -351,6 +351,38 @@ class WfqSpatial final : public Policy, Figures {
     out.push_back(Action::wake(wake_ns));
   }
 
+  // Who has had another set for less than a turn takes nothing, unless it lacks whole SMs of its share; others may meanwhile.
+  bool rests(uint64_t now_ns, VgpuId v, uint64_t& until_ns) {
+    Own& o = own_[v];
+    if (!steady_ || o.held == 0 || o.held + o.coming < static_cast<uint32_t>(owed_sms(v))) return false;
+    if (holders_.any_below(clock_[v].share.priority)) return false;
+    uint64_t end_ns = o.changed_ns + static_cast<uint64_t>(std::min(owed_sms(v), 1.0) * static_cast<double>(frame_));
+    // Who has whole SMs waits for one that is owed more and rests: only the turns of those that have less cannot wait.
+    if (end_ns <= now_ns && owed_sms(v) >= 1 && !resting_.empty()) end_ns = until_ns;
+    if (end_ns <= now_ns) return false;
+    o.rests_until_ns = end_ns;
+    resting_.push_back(v);
+    leave_room(v);
+    until_ns = std::min(until_ns, end_ns);
+    return true;
+  }
+  // Those who have rested by then take part again. When the next one will have.
+  uint64_t wake_rested(uint64_t now_ns) {
+    uint64_t next_ns = kNever;
+    for (size_t i = 0; i < resting_.size();) {
+      const VgpuId v = resting_[i];
+      if (own_[v].rests_until_ns > now_ns && !holders_.any_below(clock_[v].share.priority)) {
+        next_ns = std::min(next_ns, own_[v].rests_until_ns);
+        ++i;
+        continue;
+      }
+      own_[v].rests_until_ns = 0;
+      resting_[i] = resting_.back();
+      resting_.pop_back();
+      look_at(v);
+    }
+    return next_ns;
+  }
   // Takes SMs from whoever is furthest ahead for b. If nobody has to give any now, says when somebody may.
   bool exchange(uint64_t now_ns, VgpuId b, uint64_t& wake_ns, Actions& out) {
     const uint32_t level = clock_[b].share.priority;
@@ -358,10 +390,6 @@ class WfqSpatial final : public Policy, Figures {
     const bool urgent = is_short(b) || taker.held + taker.coming < static_cast<uint32_t>(owed_sms(b));
     const Wanted wanted{.by = b, .level = static_cast<int32_t>(level), .key = ahead_if_given(b), .now_ns = now_ns,
                         .urgent = urgent, .least_ns = least_turn_ns()};
-    if (steady_ && !urgent && taker.held > 0) {
-      const auto turn_ns = static_cast<uint64_t>(std::min(owed_sms(b), 1.0) * static_cast<double>(frame_));
-      if (const uint64_t from_ns = taker.changed_ns + turn_ns; from_ns > now_ns) return wake_ns = std::min(wake_ns, from_ns), false;
-    }
     if (frame_ != rows_of_frame_ || rate_ != rows_of_rate_) {
       rows_of_frame_ = frame_, rows_of_rate_ = rate_;
         turns_.renew(holders_, [&](Row& row) { return turn_end(row); });
@@ -380,8 +408,6 @@ class WfqSpatial final : public Policy, Figures {
     take(now_ns, victim, b, count, now_ns - wanted.turn_ns(holders_[own_[victim].place]), out);
     return true;
   }
-  int64_t lead(const Row& row, const Wanted& wanted) const { return clock_[row.vgpu].vtime + row.beyond - wanted.key; }
-
   // Who is idle or of a lower level leaves what it has: the first of them, if any has to now.
   bool take_from_below(const Wanted& wanted, uint64_t& wake_ns, Actions& out) {
     for (const Row& row : holders_) {
@@ -408,75 +434,12 @@ class WfqSpatial final : public Policy, Figures {
     return false;
   }
 
-  // Of its level, whoever is ahead of the key most and has had an SM for its turn; the first of them.
-  std::pair<VgpuId, int64_t> furthest_ahead(const Wanted& wanted) {
-    VgpuId victim = kNoVgpu;
-    int64_t most = 0;
-    uint32_t first = kNowhere;
-    const auto look = [&](uint32_t place) {
-      const Row& row = holders_[place];
-      const int64_t by = lead(row, wanted);
-      if (row.level != wanted.level || row.vgpu == wanted.by || by <= 0 || !wanted.ripe(row)) return;
-      if (by > most || (by == most && place < first)) victim = row.vgpu, most = by, first = place;
-    };
-    if (wanted.urgent) {
-      for (uint32_t i = 0; i < holders_.size(); ++i) look(i);
-      return {victim, most};
-    }
-    turns_.pass(wanted.now_ns);
-    for (const VgpuId v : turns_.over()) look(own_[v].place);
-    return {victim, most};
-  }
-  // When the first may be asked, at their present speeds; at most wake_ns.
-  uint64_t when_ahead(const Wanted& wanted, uint64_t wake_ns) {
-    if (wanted.urgent) return when_ahead(wanted, holders_.end(), wake_ns);
-    for (const VgpuId v : turns_.over()) when_ahead(wanted, holders_[own_[v].place], wake_ns);
-    turns_.going_on([&](VgpuId v, uint64_t end_ns) {
-      if (end_ns < wake_ns) when_ahead(wanted, holders_[own_[v].place], wake_ns);
-      return end_ns < wake_ns;
-    });
-    return wake_ns;
-  }
-  uint64_t when_ahead(const Wanted& wanted, const Row* end, uint64_t wake_ns) const {
-    for (const Row* row = holders_.begin(); row != end; ++row) when_ahead(wanted, *row, wake_ns);
-    return wake_ns;
-  }
-  void when_ahead(const Wanted& wanted, const Row& row, uint64_t& wake_ns) const {
-    if (row.level != wanted.level || row.vgpu == wanted.by) return;
-    const int64_t by = lead(row, wanted);
-    const uint64_t ripe_ns = row.oldest_ns + wanted.turn_ns(row);
-    if (ripe_ns >= wake_ns || (by > 0 && ripe_ns <= wanted.now_ns)) return;
-    const double until = by > 0 ? 0 : std::min(static_cast<double>(1 - by) * row.ns_per_lead, 1e12);
-    wake_ns = std::min(wake_ns, std::max(ripe_ns, wanted.now_ns + static_cast<uint64_t>(until)));
-  }
-  // What exchange() has to know of a holder, after something of it has changed.
-  void write_row(VgpuId v) {
-    const Own& o = own_[v];
-    Row& row = holders_[o.place];
-    holders_.set_level(row, clock_[v].busy ? static_cast<int32_t>(clock_[v].share.priority) : kIdle);
-    row.oldest_ns = oldest(v);
-    row.ns_per_lead = 1 / (static_cast<double>(std::max(o.held + o.leaving, 1u)) * o.per_weight);
-    row.held = o.held;
-    row.per_weight = o.per_weight;
-    row.told_to_sm_ns = o.told_to_sm_ns, row.idle_at_sm_ns = o.idle_at_sm_ns;
-    row.drain = static_cast<int64_t>(o.drain_ns * o.per_weight);
-    turns_.set(v, turn_end(row));
-  }
-  uint64_t oldest(VgpuId v) const {
-    if (steady_) return own_[v].sms.empty() ? kNever : own_[v].changed_ns;  // sets are what is to last
-    uint64_t ns = kNever;
-    for (const uint16_t i : own_[v].sms) ns = std::min(ns, sm_[i].since_ns);
-    return ns;
-  }
-
   std::vector<int64_t> key_;          // of each vGPU, as the heap knows it; never above the true one (see best())
-  std::vector<Sm> sm_;
   Holders had_;
+  std::vector<VgpuId> resting_;
   std::vector<std::pair<uint16_t, VgpuId>> given_;  // scratch of give_free()
   std::vector<uint16_t> taken_;       // scratch of take()
   std::vector<uint16_t> free_sms_;
-  Rows holders_;                      // with held SMs
-  Turns turns_;                       // of the holders
   uint64_t rows_of_frame_ = 0;        // what their rows were written with
   double rows_of_rate_ = 0;
   std::vector<IndexedHeap<Less>> room_;  // by priority: busy and able to use another SM

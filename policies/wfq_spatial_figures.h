@@ -18,7 +18,7 @@ namespace sluice::policy::wfq_spatial {
 inline constexpr uint64_t kFrameNs = 4'000'000;
 // Where each change of a set is dear, sets last longer: until changes cost next to nothing (kSteadyLoss), but not longer than lets who
 // is owed least have what it is owed in a second to within 1 %: it is one SM ahead or behind for half of a frame or so.
-inline constexpr double kSteadyLoss = 0.003, kSteadyFrameNs = 100e6, kSteadyFrameOfOneSmNs = 10e6;
+inline constexpr double kSteadyLoss = 0.003, kSteadyFrameNs = 100e6, kSteadyFrameOfOneSmNs = 9e6;
 // Timers are no denser than this: crossings that lie closer are decided together.
 inline constexpr uint64_t kTickNs = 10'000;
 // Beyond any GPU; bounds the tables.

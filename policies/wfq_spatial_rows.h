@@ -36,6 +36,7 @@ struct Own {
   bool kept = false;      // idle, and its SMs wait for it
   std::vector<uint16_t> sms;  // held ones, the last to come last
   uint64_t changed_ns = 0;  // when its set changed last
+  uint64_t rests_until_ns = 0;  // its set has changed so lately that it takes nothing from others; 0: not
 };
 struct Sm {
   VgpuId holder = kNoVgpu;

@@ -224,7 +224,7 @@ TEST(SchedulerInSpaceSim, SetsLastWhereChangesAreDear) {
     for (core::VgpuId v = 0; v < n; ++v) {
       changes += h.truth(v).set_changes;
       done += static_cast<double>((h.truth(v).tasks_done - base[v].tasks_done) * (client(v).launch_ns / 100)) / (kSeconds * kSecond);
-      EXPECT_LE(h.truth(v).sets.size(), 16u) << "vGPU " << v << " of " << n;
+      EXPECT_LE(h.truth(v).new_sets - base[v].new_sets, 4 * kSeconds) << "vGPU " << v << " of " << n;
     }
     EXPECT_LE(changes, 50 * kSeconds) << n;
     EXPECT_GE(done, 0.98 * possible) << n;

@@ -121,9 +121,12 @@ void SimHost::drain() {
     switch (a->kind) {
       case Action::Kind::kSetSms: {
         sessions_[a->session].sms[a->word & 1] = a->sms;
-        std::array<uint64_t, SmSet::kWords> words;
-        for (uint32_t i = 0; i < SmSet::kWords; ++i) words[i] = a->sms.word(i);
-        truth_[a->vgpu].sets.insert(words);
+        auto& sets = truth_[a->vgpu].sets;
+        const auto at = std::find(sets.begin(), sets.end(), a->sms);
+        if (at != sets.end()) sets.erase(at);
+        else ++truth_[a->vgpu].new_sets;
+        sets.push_back(a->sms);
+        if (sets.size() > VgpuTruth::kSetsKept) sets.erase(sets.begin());
         break;
       }
       case Action::Kind::kSetGrant: sessions_[a->session].grant = a->word; break;
@@ -381,7 +384,8 @@ void SimHost::launch_ends(SessionId s, uint64_t epoch) {
     }
     if (x.demand == 0) {
       x.active = false;
-      const uint64_t p = x.program.pause_ns;
+      const bool long_one = x.program.long_pause_in && random_() % x.program.long_pause_in == 0;
+      const uint64_t p = long_one ? x.program.long_pause_ns : x.program.pause_ns;
       after(p / 2 + (p ? random_() % p : 0), s, &SimHost::burst_starts);
       if (x.grant & SLUICE_GRANT_CONTENDED) ring(s);
     }

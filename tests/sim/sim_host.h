@@ -7,13 +7,11 @@
 // end after it saw the evict word, an opaque one at its end.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <queue>
 #include <random>
-#include <set>
 #include <vector>
 
 #include "mediator/core/scheduler.h"
@@ -31,7 +29,9 @@ struct Program {
   bool confined = true;            // kept to the SMs of a grant, if evictable; prologue clones are not
   uint32_t queued = 2;             // launches it keeps queued while it is active
   uint32_t launches_per_burst = 0;  // after so many it pauses; 0: never
-  uint64_t pause_ns = 0;           // mean; drawn uniformly from half to one and a half of it
+  uint64_t pause_ns = 0;           // mean; drawn uniformly from half to one and a half of it ...
+  uint32_t long_pause_in = 0;      // ... but for one in so many, at random (0: none), ...
+  uint64_t long_pause_ns = 0;      // ... which has this mean
   uint64_t start_ns = 0;           // first launch
   bool never_leaves = false;       // its first launch runs for ever and ignores the evict word
 
@@ -63,7 +63,10 @@ struct VgpuTruth {
   uint64_t launches_done = 0;
   uint64_t longest_wait_ns = 0;  // with work and not on the GPU
   uint64_t set_changes = 0;   // in space: times that its SMs were others than before, none among them
-  std::set<std::array<uint64_t, SmSet::kWords>> sets;  // the different ones that it was granted, but for the whole GPU
+  // The last ones that it was granted, but for the whole GPU, and how many were none of them: what a worker keeps and makes.
+  static constexpr size_t kSetsKept = 8;
+  std::vector<SmSet> sets;
+  uint64_t new_sets = 0;
   // Over intervals in which all vGPUs of the host had work:
   uint64_t all_gpu_ns = 0;
   uint64_t all_sm_ns = 0;     // the same in SM-ns

@@ -133,11 +133,28 @@ TEST_F(KeptPauses, ALongOneIsToldWhenItHasLastedTooLong) {
   EXPECT_EQ(inner.arrivals, 3u);
 }
 
+TEST_F(KeptPauses, ASingleLongOneIsWaitedForOutOfWhatHandOversMayCost) {
+  p->on_idle(100 * kMs, 0, out);  // half of 4 % of 100 ms and all SMs
+  p->on_wake(100 * kMs + 400 * kUs, out);
+  EXPECT_EQ(inner.idles, 0u);
+  EXPECT_EQ(wake(), 104 * kMs + 416 * kUs) << "20.08 ms of an SM for five of them";
+  p->on_arrival(102 * kMs + 400 * kUs, 0, out);
+  EXPECT_EQ(inner.used[0], 5 * 2400 * kUs) << "and charged for";
+  // What was not needed is there for the next, as long as it lasts.
+  p->on_idle(103 * kMs, 0, out);
+  p->on_wake(103 * kMs + 400 * kUs, out);
+  EXPECT_EQ(wake(), 103 * kMs + 400 * kUs + 2136 * kUs);
+  p->on_wake(103 * kMs + 400 * kUs + 2136 * kUs, out);
+  EXPECT_EQ(inner.idles, 1u);
+  EXPECT_EQ(inner.used[0], 5 * (2400 + 2536) * kUs);
+}
+
 TEST_F(KeptPauses, WhoIsSeldomBackInTimeIsNotWaitedFor) {
   uint64_t now_ns = kMs;
   for (int i = 0; i < 3; ++i) {
     p->on_idle(now_ns, 0, out);
     p->on_wake(now_ns + 400 * kUs, out);
+    p->on_wake(now_ns + 5 * kMs, out);
     p->on_arrival(now_ns += 10 * kMs, 0, out);
   }
   EXPECT_EQ(inner.idles, 3u);
