@@ -63,7 +63,9 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
   }
   GreenContext& g = **at;
   g.used = ++uses_;
-  if (!g.ready) {
+  if (g.ready) {
+    waits_since_ns_ = 0;
+  } else {
     if (api_.cuEventQuery(g.proved) != CUDA_SUCCESS) return nullptr;
     if (!proved_right(g)) {
       refuse("blocks were on more SMs than one has");
@@ -75,7 +77,7 @@ GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
       return nullptr;
     }
     g.ready = true;
-    awaited_since_ns_ = 0;
+    waits_since_ns_ = 0;
   }
   return &g;
 }
@@ -91,11 +93,10 @@ bool GreenContexts::worth_waiting(const SmSet& sms, uint64_t now_ns) {
   if (!(wanted_ == sms) && !(making_ == sms) &&
       std::none_of(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms; }))
     return false;
-  if (awaited_since_ns_ == 0 || !(awaited_ == sms)) {
-    awaited_ = sms;
-    awaited_since_ns_ = now_ns;
-  }
-  return now_ns - awaited_since_ns_ < kMostWaitNs;
+  // However often the set changes meanwhile; but a wait that was not asked about for long is over.
+  if (waits_since_ns_ == 0 || now_ns - waited_ns_ > kMostWaitNs) waits_since_ns_ = now_ns;
+  waited_ns_ = now_ns;
+  return now_ns - waits_since_ns_ < kMostWaitNs;
 }
 
 Lane* GreenContexts::lane(GreenContext& g, StreamObject& s) {

@@ -53,8 +53,8 @@ class GreenContexts {
   // 20 us: at most half of the time.
   static constexpr uint64_t kPauses = 1;
   static constexpr uint64_t kAfterFailureNs = 1'000'000'000;
-  // Launches wait for one so long at most: the first has a driver's compiler before it, and where the SMs are full of what no
-  // set binds none can prove itself.
+  // Launches wait so long at most, and then not until there has been one that was wanted: the first has a driver's compiler before
+  // it, where the SMs are full of what no set binds none can prove itself, and sets may change faster than contexts can be made.
   static constexpr uint64_t kMostWaitNs = 50'000'000;
 
   // `beside`: a stream of the primary context that is seldom busy. `sms`: of the GPU.
@@ -124,8 +124,8 @@ class GreenContexts {
   bool told_ = false;     // a job is under way
   bool refused_ = false, said_odd_ = false, said_failed_ = false;
   uint64_t not_before_ns_ = 0, failed_until_ns_ = 0;
-  SmSet awaited_;
-  uint64_t awaited_since_ns_ = 0;  // 0: none is
+  uint64_t waits_since_ns_ = 0;  // nothing was ready that was asked for; 0: what was asked for last is
+  uint64_t waited_ns_ = 0;       // when that was asked last
   uint64_t uses_ = 0;
 };
 
