@@ -18,6 +18,7 @@ namespace {
 struct Mark {
   uint64_t key;    // of this process
   uint64_t split;  // of which it is a part, and may not be split again; 0: none
+  GroupRule rule;  // of the split, and so of a context's resources
   uint64_t sms[kSmWords];
   uint64_t check;  // over all of the resource but this
 };
@@ -35,14 +36,10 @@ uint64_t check_of(const CUdevResource& resource, Mark mark) {
   return hash;
 }
 
-// How small groups may be and what their size is a multiple of.
-struct GroupRule {
-  uint32_t least, multiple;
-  uint32_t size(uint32_t wanted) const {
-    const uint32_t most = std::max({wanted, least, 1u});
-    return (most + multiple - 1) / multiple * multiple;
-  }
-};
+uint32_t group_size(GroupRule rule, uint32_t wanted) {
+  const uint32_t most = std::max({wanted, rule.least, 1u});
+  return (most + rule.multiple - 1) / rule.multiple * rule.multiple;
+}
 
 // As the manual tells of the compute capabilities, or the smallest that the GPU has. A GPU that has
 // fewer SMs than that is one group.
@@ -60,8 +57,12 @@ CUdevResource make_resource(const State& s, const SmSet& sms, GroupRule rule, ui
   std::memset(&resource, 0, sizeof resource);
   if (sms.none()) return resource;  // CU_DEV_RESOURCE_TYPE_INVALID
   resource.type = CU_DEV_RESOURCE_TYPE_SM;
-  resource.sm = {static_cast<uint32_t>(sms.count()), rule.least, rule.multiple};
-  Mark mark{s.resource_key, split, {}, 0};
+  resource.sm.smCount = static_cast<uint32_t>(sms.count());
+  if (split == 0) {  // parts of a split have none, as they cannot be split
+    resource.sm.minSmPartitionSize = rule.least;
+    resource.sm.smCoscheduledAlignment = rule.multiple;
+  }
+  Mark mark{s.resource_key, split, rule, {}, 0};
   for (uint32_t sm = 0; sm < kMaxSms; ++sm)
     if (sms[sm]) mark.sms[sm / 64] |= uint64_t{1} << sm % 64;
   mark.check = check_of(resource, mark);
@@ -81,11 +82,12 @@ CUresult read_resource(const State& s, const CUdevResource& resource, Mark& mark
 // The manual's oldest is compute capability 6.
 bool offered(const State& s) { return s.gpu->info().sm_group != 0 && s.gpu->model().major >= 6; }
 
-CUresult give_resource(State& s, const SmSet& sms, CUdevResource* out, CUdevResourceType type) {
+CUresult give_resource(State& s, const SmSet& sms, GroupRule rule, CUdevResource* out,
+                       CUdevResourceType type) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   if (!offered(s)) return CUDA_ERROR_NOT_SUPPORTED;
-  *out = make_resource(s, sms, group_rule(s, 0), 0);
+  *out = make_resource(s, sms, rule, 0);
   return CUDA_SUCCESS;
 }
 
@@ -138,7 +140,7 @@ CUresult with_green(CUgreenCtx handle, F f) {
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type) {
   return with_state([&](State& s) {
     if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
-    return give_resource(s, first_sms(s.engine.sms()), resource, type);
+    return give_resource(s, first_sms(s.engine.sms()), group_rule(s, 0), resource, type);
   });
 }
 
@@ -146,15 +148,15 @@ CUresult cuCtxGetDevResource(CUcontext handle, CUdevResource* resource, CUdevRes
   return with_state([&](State& s) {
     const Current named = find_context(s, handle);
     if (!named) return CUDA_ERROR_INVALID_CONTEXT;
-    return give_resource(s, named.green ? named.green->sms : s.engine.sms_of(named.context->slot),
-                         resource, type);
+    if (named.green) return give_resource(s, named.green->sms, named.green->rule, resource, type);
+    return give_resource(s, s.engine.sms_of(named.context->slot), group_rule(s, 0), resource, type);
   });
 }
 
 CUresult cuGreenCtxGetDevResource(CUgreenCtx handle, CUdevResource* resource,
                                   CUdevResourceType type) {
   return with_green(handle, [&](State& s, const std::shared_ptr<GreenContext>& green) {
-    return give_resource(s, green->sms, resource, type);
+    return give_resource(s, green->sms, green->rule, resource, type);
   });
 }
 
@@ -177,7 +179,8 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* groups
     const auto there = static_cast<uint32_t>(all.count());
     if (mark.split != 0 || min_count > there) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     if (result != nullptr && *groups == 0) return CUDA_ERROR_INVALID_VALUE;
-    const uint32_t size = std::min(group_rule(s, flags).size(min_count), there);
+    const GroupRule rule = group_rule(s, flags);
+    const uint32_t size = std::min(group_size(rule, min_count), there);
     const uint32_t possible = there / size;
     if (result == nullptr) {  // only asked
       *groups = possible;
@@ -189,10 +192,10 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* groups
     for (uint32_t group = 0; group < made; ++group) {
       SmSet its;
       for (uint32_t i = 0; i < size; ++i) its.set(order[group * size + i]);
-      result[group] = make_resource(s, its, {0, 0}, split);
+      result[group] = make_resource(s, its, rule, split);
       all &= ~its;
     }
-    if (remaining != nullptr) *remaining = make_resource(s, all, {0, 0}, split);
+    if (remaining != nullptr) *remaining = make_resource(s, all, rule, split);
     *groups = made;
     return CUDA_SUCCESS;
   });
@@ -208,7 +211,10 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* out, CUdevResource* resour
       Mark mark;
       SmSet sms;
       if (const CUresult r = read_resource(s, resources[i], mark, sms); r != CUDA_SUCCESS) return r;
-      if (i == 0) split = mark.split;
+      if (i == 0) {
+        split = mark.split;
+        desc->rule = mark.rule;
+      }
       // More than one: different parts of one split.
       if (i != 0 && (split == 0 || mark.split != split || (desc->sms & sms).any()))
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
@@ -235,6 +241,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* out, CUdevResourceDesc handle, CUdevice de
       return static_cast<CUresult>(error);
     }
     green->sms = desc->sms;
+    green->rule = desc->rule;
     {
       std::lock_guard lock(s.mutex);
       green->id = s.next_context_id++;

@@ -77,11 +77,17 @@ struct Context {
   void fail(CUresult result, const std::string& why);
 };
 
+// How small groups of SMs may be and what their size is a multiple of.
+struct GroupRule {
+  uint32_t least = 0, multiple = 0;
+};
+
 // Some SMs of the device, with streams of their own; all else is the primary context's, of which it
 // counts as a use.
 struct GreenContext {
   std::shared_ptr<Context> context;
   SmSet sms;  // not none
+  GroupRule rule;
   uint64_t id = 0;
   CUgreenCtx handle = nullptr;
   CUcontext view = nullptr;        // as which it is made current
@@ -95,6 +101,7 @@ struct GreenContext {
 // What cuDevResourceGenerateDesc makes.
 struct ResourceDesc {
   SmSet sms;
+  GroupRule rule;
 };
 
 struct Function {

@@ -157,6 +157,7 @@ TEST_F(Green, BlocksAreOnTheSmsOfTheirContext) {
   EXPECT_EQ(r.sm.smCount, 4u);
   OK(api.cuGreenCtxGetDevResource(high, &r, CU_DEV_RESOURCE_TYPE_SM));
   EXPECT_EQ(r.sm.smCount, 2u);
+  EXPECT_EQ(r.sm.minSmPartitionSize, 2u) << "as it was split";
   // What a context has may be split again.
   unsigned count = 1;
   OK(api.cuDevSmResourceSplitByCount(both, &count, &r, nullptr, kFine, 2));
