@@ -119,11 +119,12 @@ class WfqSpatial final : public Policy, Ahead {
     const uint32_t width = launch.sms_wanted ? std::min<uint32_t>(launch.sms_wanted, sms_) : sms_;
     o.width += width;
     o.launches.push_back({launch.id, width});
+    look_at_width(now_ns, launch);
     if (!clock_[v].busy) return;
     const bool had_room = room(v).contains(v);
     look_at(v);
     // One more launch of who could use more SMs anyway changes nothing, unless it is short.
-    if ((!had_room && room(v).contains(v)) || is_short(v)) decide(now_ns, out);
+    if ((!had_room && room(v).contains(v)) || is_short(v) || surplus_of(v)) decide(now_ns, out);
   }
   void on_launch_done(uint64_t, const Launch& launch, Actions&) override {
     Own& o = own_[launch.vgpu];
@@ -404,7 +405,8 @@ class WfqSpatial final : public Policy, Ahead {
     // As many as keep the order: each SM moves the two towards each other.
     const double step = static_cast<double>(frame_) * (own_[victim].per_weight + own_[b].per_weight);
     const auto more = static_cast<uint32_t>(std::min(static_cast<double>(lead) / step, static_cast<double>(sms_)));
-    const uint32_t count = std::min({1 + more, room_of(b), own_[victim].held});
+    const uint32_t surplus = surplus_of(victim);
+    const uint32_t count = std::min({1 + more, room_of(b), surplus ? surplus : own_[victim].held});
     take(now_ns, victim, b, count, now_ns - wanted.turn_ns(holders_[own_[victim].place]), out);
     return true;
   }

@@ -24,6 +24,8 @@ inline constexpr uint64_t kTickNs = 10'000;
 // Beyond any GPU; bounds the tables.
 inline constexpr uint32_t kMaxSms = 4096;
 inline constexpr uint64_t kNever = ~0ull;
+// Virtual times stay below 2^60 (fair_clock.h).
+inline constexpr int64_t kAheadOfAll = int64_t{1} << 61;
 
 class Figures {
  protected:
@@ -69,6 +71,19 @@ class Figures {
     const uint64_t has = static_cast<uint64_t>(o.held) + o.coming;
     return has < limit ? static_cast<uint32_t>(limit - has) : 0;
   }
+  // SMs that it holds and that its launches cannot use, and have not been able to for a frame or are not going to: the first to go. For less
+  // it keeps them, or launches of microseconds that can use few and many by turns would lose them all the time.
+  uint32_t surplus_of(VgpuId v) const {
+    const Own& o = own_[v];
+    return o.narrow && !o.launches.empty() && o.held > o.width ? static_cast<uint32_t>(o.held - std::max<uint64_t>(o.width, 1)) : 0;
+  }
+  // After a launch was told.
+  void look_at_width(uint64_t now_ns, const Launch& launch) {
+    Own& o = own_[launch.vgpu];
+    if (o.held <= o.width) o.narrow_since_ns = 0;
+    else if (o.narrow_since_ns == 0) o.narrow_since_ns = std::max<uint64_t>(now_ns, 1);
+    o.narrow = o.narrow_since_ns && (now_ns - o.narrow_since_ns >= kFrameNs || launch.predicted_sm_ns >= kFrameNs * std::max<uint64_t>(o.width, 1));
+  }
   // All its work is known and fits into its share of a frame, and it is not ahead: who claims to be short and is not is
   // ahead after one frame.
   bool is_short(VgpuId v) const {
@@ -101,7 +116,7 @@ class Figures {
     double work = static_cast<double>(static_cast<uint64_t>(std::max(row.held, 1u) - 1) * frame_);
     const uint64_t rest = rest_of(v, row.told_to_sm_ns);
     if (is_short(v, rest, row.idle_at_sm_ns)) work = std::min(work, static_cast<double>(rest));
-    row.beyond = static_cast<int64_t>(work * row.per_weight) + row.drain;
+    row.beyond = surplus_of(v) ? kAheadOfAll : static_cast<int64_t>(work * row.per_weight) + row.drain;
     // What it has beyond its share, rounded up, it has only because nobody else was there.
     const double owed = owed_sms(v);
     const bool beyond = static_cast<double>(row.held) > owed + 1;

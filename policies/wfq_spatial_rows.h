@@ -27,6 +27,8 @@ struct Own {
   uint32_t coming = 0;    // that others were told to leave for it
   uint64_t width = 0;     // SMs that its launches can use together; no limit if no launch was told
   std::vector<Told> launches;
+  uint64_t narrow_since_ns = 0;  // since when each launch, as it was told, could use fewer SMs than it held; 0: it could use them
+  bool narrow = false;    // and that lasts
   uint64_t told_to_sm_ns = 0;  // what it will have used when the launches told have ended; at most what it has used: not known
   double per_weight = 0;  // virtual time of a SM-ns
   uint64_t idle_at_sm_ns = 0;  // what it had used when it turned idle last
