@@ -122,8 +122,10 @@ void Account::end_window_part() {
     members_[i].window_got = 0;
   }
   part_ns_ = 0;
+  ++parts_ended_;
   if (++part_number_ < kWindowParts) return;
-  std::vector<double> got(members_.size());
+  std::vector<double>& got = got_;
+  got.assign(members_.size(), 0);
   for (const auto& p : parts_)
     for (size_t i = 0; i < members_.size(); ++i) got[i] += p[i];
   for (size_t i = 0; i < members_.size(); ++i) {

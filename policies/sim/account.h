@@ -56,7 +56,7 @@ class Account {
   void set_holding(VgpuId v, bool holding, uint64_t now_ns);  // at least one SM
   void finish(uint64_t now_ns);
 
-  bool full() const { return out_.windows.size() >= kMaxWindows; }
+  bool full() const { return parts_ended_ >= kMaxWindows; }  // also of windows in which nobody had anything, which are not kept
   bool busy(VgpuId v) const { return members_[v].busy; }
   uint32_t busy_count() const { return busy_count_; }
 
@@ -86,7 +86,9 @@ class Account {
   uint64_t last_ns_ = 0;
   uint64_t window_ns_, part_ns_ = 0;       // part_ns_: time in the part that goes on
   std::vector<std::vector<double>> parts_; // ring of the last kWindowParts parts' got
+  std::vector<double> got_;                // scratch of end_window_part()
   uint64_t part_number_ = 0;
+  size_t parts_ended_ = 0;                 // ever
   bool weights_fixed_ = true;
 };
 
