@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
+#include <utility>
 #include <vector>
 
 namespace sluice::softgpu {
@@ -67,6 +69,31 @@ class HandleTable {
     return object;
   }
 
+  // The same, and the next add_again() gives its object this very handle.
+  std::shared_ptr<Object> vacate(Handle handle) {
+    {
+      std::unique_lock guard(mutex_);
+      Slot* slot = const_cast<Slot*>(slot_of(handle));
+      if (slot == nullptr) return nullptr;
+      if (!vacated_) {
+        vacated_ = static_cast<uint32_t>(slot - slots_.data());
+        return std::exchange(slot->object, nullptr);
+      }
+    }
+    return remove(handle);
+  }
+  Handle add_again(std::shared_ptr<Object> object) {
+    {
+      std::unique_lock guard(mutex_);
+      if (vacated_) {
+        const uint32_t index = *std::exchange(vacated_, std::nullopt);
+        slots_[index].object = std::move(object);
+        return encode(index, slots_[index].generation);
+      }
+    }
+    return add(std::move(object));
+  }
+
   // Takes out every object for which `gone` says true.
   template <class Predicate>
   void remove_if(Predicate gone) {
@@ -110,6 +137,7 @@ class HandleTable {
   mutable std::shared_mutex mutex_;
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_;
+  std::optional<uint32_t> vacated_;  // slot that is neither free nor taken
 };
 
 }  // namespace sluice::softgpu

@@ -155,7 +155,9 @@ Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool pri
   context->legacy->legacy = true;
   context->legacy->id = 1;
   s.scheduler.add_stream(*context, context->legacy);
-  context->handle = s.contexts.add(context);
+  // NVIDIA's driver gives a device's primary context the same handle each time; a thread that had the former one current is
+  // told that it is destroyed until it sets the new one.
+  context->handle = primary ? s.contexts.add_again(context) : s.contexts.add(context);
   std::lock_guard lock(s.mutex);
   context->id = s.next_context_id++;
   for (const auto& [base, range] : s.host_ranges) {
@@ -211,7 +213,7 @@ CUresult release_primary(State& s, const Context* which, bool all) {
 
 void destroy_context(State& s, const std::shared_ptr<Context>& context) {
   if (context->destroyed.exchange(true)) return;
-  s.contexts.remove(context->handle);
+  (void)(context->primary ? s.contexts.vacate(context->handle) : s.contexts.remove(context->handle));
   s.scheduler.wait(*context);
   std::unordered_map<CUmodule, std::shared_ptr<Module>> modules;
   {

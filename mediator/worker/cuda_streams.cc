@@ -1,6 +1,7 @@
 #include "mediator/worker/cuda_streams.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "mediator/base/check.h"
@@ -12,6 +13,10 @@ namespace {
 // No context has this address: makes the next make_current() ask the driver.
 CUcontext const kUnknown = reinterpret_cast<CUcontext>(~uintptr_t{0});
 thread_local CUcontext t_current = nullptr;
+// Contexts that went, or may have. The driver gives a device's primary context the same handle each time, and to a thread that
+// had the former one current it is still that one, destroyed: so what a thread knows counts only as long as none has gone.
+std::atomic<uint64_t> g_gone{0};
+thread_local uint64_t t_gone = 0;
 
 bool is_plain(const CUDA_MEMCPY2D& c) { return c.Height == 1; }
 
@@ -34,12 +39,14 @@ class ParamPointers {
 }  // namespace
 
 CUresult make_current(const gpu::DriverApi& api, CUcontext context) {
-  if (t_current == context) return CUDA_SUCCESS;
+  const uint64_t gone = g_gone.load();
+  if (t_current == context && t_gone == gone) return CUDA_SUCCESS;
   CUresult r = api.cuCtxSetCurrent(context);
+  t_gone = gone;
   t_current = r == CUDA_SUCCESS ? context : kUnknown;
   return r;
 }
-void forget_current() { t_current = kUnknown; }
+void forget_current() { g_gone.fetch_add(1); }
 
 LaunchWork::~LaunchWork() {
   if (control.pool) control.pool->give_back(control);
@@ -290,7 +297,7 @@ CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
   uint64_t id = ~uint64_t{0};
   // An event belongs to its context.
   for (size_t i = free_markers_.size(); i-- > 0;) {
-    if (markers_[free_markers_[i]].context == s.context->cu) {
+    if (markers_[free_markers_[i]].of == s.context->id) {
       id = free_markers_[i];
       free_markers_[i] = free_markers_.back();
       free_markers_.pop_back();
@@ -300,10 +307,16 @@ CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
   if (id == ~uint64_t{0}) {
     Marker m;
     m.context = s.context->cu;
+    m.of = s.context->id;
     if (CUresult r = api_.cuEventCreate(&m.event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS)
       return r;
-    id = markers_.size();
-    markers_.push_back(m);
+    if (gone_markers_.empty()) {
+      gone_markers_.push_back(markers_.size());
+      markers_.emplace_back();
+    }
+    id = gone_markers_.back();
+    gone_markers_.pop_back();
+    markers_[id] = m;
   }
   markers_[id].stream = stream;
   CUresult r = api_.cuEventRecord(markers_[id].event, s.tail->cu);
@@ -313,6 +326,14 @@ CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
   }
   *marker = id;
   return CUDA_SUCCESS;
+}
+
+void CudaStreams::forget(const ContextObject& c) {
+  std::erase_if(free_markers_, [&](uint64_t id) {
+    if (markers_[id].of != c.id) return false;
+    gone_markers_.push_back(id);
+    return true;
+  });
 }
 
 CUresult CudaStreams::query(uint64_t marker) {

@@ -20,7 +20,7 @@ namespace sluice::worker {
 
 // Makes a context (or none: null) the calling thread's, unless it is already.
 CUresult make_current(const gpu::DriverApi& api, CUcontext context);
-// After a driver call that may have changed it.
+// After a driver call that may have changed it, or has destroyed a context: no thread's make_current() rests on what it knew.
 void forget_current();
 
 class CudaStreams : public EngineDriver {
@@ -48,6 +48,9 @@ class CudaStreams : public EngineDriver {
   // is then not launched in windows, which take longer to leave (docs/benchmarks.md).
   void plan(LaunchWork& work, bool contended);
 
+  // The context goes, and all that was made in it. No stream of it is left.
+  void forget(const ContextObject& context);
+
   // EngineDriver
   Confinement confine(StreamId stream, OpKind kind, Work& work, const Grant& grant, uint64_t now_ns) override;
   bool wait_for_hardware(StreamId stream, const Grant& grant, uint64_t now_ns) override;
@@ -70,6 +73,7 @@ class CudaStreams : public EngineDriver {
   struct Marker {
     CUevent event = nullptr;
     CUcontext context = nullptr;
+    ContextId of = 0;  // the context's own name: the driver gives another context the same handle
     StreamId stream = 0;
   };
   uint32_t variant_of(FunctionObject& f, uint32_t block_threads, uint32_t dynamic_shared);
@@ -131,6 +135,7 @@ class CudaStreams : public EngineDriver {
   uint64_t left_once_ = 0;           // evict word after which narrow() found everything left, once
   std::vector<Marker> markers_;      // by marker id
   std::vector<uint64_t> free_markers_;
+  std::vector<uint64_t> gone_markers_;  // whose events went with their contexts
   uint64_t next_launch_id_ = 1;
 };
 

@@ -145,7 +145,8 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
       if (c->legacy) engine_.remove_stream(c->legacy->id);
       if (c->per_thread) engine_.remove_stream(c->per_thread->id);
       c->legacy = c->per_thread = nullptr;
-      c->controls->abandon();
+      streams_.forget(*c);
+    c->controls->abandon();
       return r;
     }
     ++contexts_open_;
@@ -191,6 +192,7 @@ void Session::close_context(const std::shared_ptr<ContextObject>& c) {
     engine_.remove_stream(c->legacy->id);
     engine_.remove_stream(c->per_thread->id);
     c->legacy = c->per_thread = nullptr;
+    streams_.forget(*c);
     c->controls->abandon();
     for (const Allocation& a : allocations_.remove_owner(c->handle)) charged += a.charged_bytes;
     handles_.remove(SLUICE_HANDLE_CONTEXT, c->handle);

@@ -55,7 +55,7 @@ class WorkerSpace : public WorkerProcess {
     EXPECT_EQ(b->report->header.unconfined, 0u);
     EXPECT_TRUE(b->async_errors.empty());
   }
-  uint32_t grid_ = kNvidia ? 200'000 : 3000, rounds_ = kNvidia ? 2000 : 20, n_ = 0;
+  uint32_t grid_ = kNvidia ? 50'000 : 3000, rounds_ = kNvidia ? 8000 : 20, n_ = 0;  // its data within the staging area
   uint64_t data_ = 0;
   std::vector<uint32_t> expected_;
 };
