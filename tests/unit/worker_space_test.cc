@@ -4,7 +4,7 @@
 #include <random>
 #include <tuple>
 
-#include "tests/support/worker_process.h"
+#include "tests/unit/worker_kernels.h"
 
 namespace sluice::test {
 namespace {
@@ -169,41 +169,7 @@ TEST_F(WorkerSpace, WhatNoSetBindsIsCalledBackWhole) {
 // runs on any, is told as such while it is in flight, and leaves when it is told to.
 TEST_F(WorkerSpace, WhatRunsOneTaskABlockIsSaidToUseEverySm) {
   start_in_space(kNvidia ? wp::Signal::kProxy : wp::Signal::kHost, SmSet(0, 2));
-  auto rewritten = passes::rewrite_module(R"(.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry add(.param .u64 p_out, .param .u32 p_n, .param .u32 p_k, .param .u32 p_rounds)
-{
-  .reg .pred %p<3>;
-  .reg .b32 %r<8>;
-  .reg .b64 %rd<4>;
-  ld.param.u64 %rd1, [p_out];
-  ld.param.u32 %r4, [p_k];
-  ld.param.u32 %r5, [p_rounds];
-  mov.u32 %r1, %ctaid.x;
-  mov.u32 %r2, %ntid.x;
-  mov.u32 %r3, %tid.x;
-  mad.lo.u32 %r1, %r1, %r2, %r3;
-  mul.wide.u32 %rd2, %r1, 4;
-  add.u64 %rd1, %rd1, %rd2;
-  setp.lt.u32 %p1, %r3, 32;
-  @%p1 bra FIRST;
-  barrier.sync 1, 64;
-  bra GO;
-FIRST:
-  barrier.arrive 1, 64;
-GO:
-  ld.global.u32 %r6, [%rd1];
-AGAIN:
-  mul.lo.u32 %r6, %r6, 3;
-  add.u32 %r6, %r6, %r4;
-  sub.u32 %r5, %r5, 1;
-  setp.ne.u32 %p2, %r5, 0;
-  @%p2 bra AGAIN;
-  st.global.u32 [%rd1], %r6;
-  ret;
-}
-)");
+  auto rewritten = passes::rewrite_module(std::string(kHead) + kHalvesMeet + kBody + "ret;\n}\n");
   ASSERT_TRUE(rewritten.ok());
   ASSERT_TRUE(rewritten->kernels[0].once) << rewritten->kernels[0].reason;
   const Answer a = load(rewritten->text);
