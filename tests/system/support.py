@@ -1,9 +1,13 @@
 """What the system tests share: one build, a sluiced per test class, programs, the guest image."""
+import contextlib
 import json
 import pathlib
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -112,6 +116,88 @@ class WithSluiced(unittest.TestCase):
         """Nothing of the vGPU's sessions is left: no session, no memory."""
         self.eventually(lambda: self.vgpu(name)["sessions"] == 0 and
                         self.vgpu(name)["memory_bytes"] == 0, f"{name} has everything freed")
+
+
+class AdminMonitor(threading.Thread):
+    """Asks sluiced for its version every 50 ms over a connection of its own, as long as it runs.
+
+    `answers` counts, `slowest_s` is the longest wait, `silent` says why it gave up. A sluiced whose loop is
+    blocked answers nothing: that is a failure after `patience_s`, long enough for a busy machine.
+    """
+
+    def __init__(self, path, patience_s=30):
+        super().__init__(daemon=True)
+        self.path, self.patience_s = str(path), patience_s
+        self.answers, self.slowest_s, self.silent = 0, 0.0, None
+        self._stop_asked = threading.Event()
+
+    def run(self):
+        try:
+            with socket.socket(socket.AF_UNIX) as s:
+                s.settimeout(self.patience_s)
+                s.connect(self.path)
+                lines = s.makefile("rb")
+                while not self._stop_asked.wait(0.05):
+                    began = time.monotonic()
+                    s.sendall(b'{"jsonrpc":"2.0","id":1,"method":"version","params":{}}\n')
+                    if b'"result"' not in lines.readline():
+                        raise OSError("the connection was closed or the answer is an error")
+                    self.slowest_s = max(self.slowest_s, time.monotonic() - began)
+                    self.answers += 1
+        except OSError as e:
+            self.silent = f"no answer from the admin socket: {e!r}"
+
+    def finish(self):
+        self._stop_asked.set()
+        self.join()
+
+
+class WithVictim(WithSluiced):
+    """A victim with checked work on vGPU `b`, and a monitor of the admin socket, beside an adversary on `a`.
+
+    A test starts its adversary between `self.attack()` and the end of that block. Afterwards the victim must
+    have nothing but right results and no error, and sluiced must have answered throughout.
+    """
+    VICTIM = "stencil2d"
+
+    def victim(self, *args):
+        """A program on vGPU `b` that checks every result; without arguments it runs until it is stopped."""
+        return self.program("b", self.VICTIM, *(args or ("--seconds", 100000)), "--verify", "every", "--json")
+
+    @contextlib.contextmanager
+    def attack(self):
+        monitor = AdminMonitor(self.sluiced.admin)
+        monitor.start()
+        victim = self.victim()
+        try:
+            self.eventually(lambda: self.vgpu("b")["launches_done"] > 0, "the victim launches")
+            yield victim
+            # It still makes progress beside what is left of the adversary, or after it.
+            done = self.vgpu("b")["launches_done"]
+            self.eventually(lambda: self.vgpu("b")["launches_done"] > done + 4, "the victim makes progress")
+        finally:
+            monitor.finish()
+            if victim.process.poll() is None:
+                victim.process.send_signal(signal.SIGINT)
+        self.assertIsNone(monitor.silent, self.sluiced.log()[-3000:])
+        self.assertGreater(monitor.answers, 0)
+        print(f"admin socket: {monitor.answers} answers, slowest {1000 * monitor.slowest_s:.1f} ms", flush=True)
+        self.assert_right(victim.finish(), "the victim")
+
+    def adversary(self, name, *args, vgpu="a", env=None):
+        """A program of tests/system/adversaries as a client of `vgpu`; ended with the test if it still runs."""
+        p = subprocess.Popen([BUILD / "tests/system/adversaries" / name, *map(str, args)],
+                             env={**self.sluiced.client_env(vgpu), **(env or {})}, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+
+        def end():
+            if p.poll() is None:
+                p.kill()
+            p.stdout.close()
+            p.wait()
+
+        self.addCleanup(end)
+        return p
 
 
 def boot(test, sluiced, vgpu, name=None):
