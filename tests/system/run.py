@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs the system tests: whole programs, real guests under TCG, faults. No GPU is needed.
 
-    run.py --build DIR [--junit FILE] [-k TEXT]
+    run.py --build DIR [--junit FILE] [-k TEXT] [--device nvidia]
+
+With `--device nvidia` sluiced uses the GPU of this machine; meant for `-k Adversary` and `-k Local`.
 
 Each module cases_*.py holds unittest cases; they find the build through `support.BUILD`. Nothing here
 asserts on time; time-outs are generous, a guest's boot may be retried, a wrong result never.
@@ -69,15 +71,17 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--build", required=True, type=pathlib.Path)
     p.add_argument("--junit")
-    p.add_argument("-k", dest="pattern")
+    p.add_argument("-k", dest="pattern", action="append")
+    p.add_argument("--device", choices=("soft", "nvidia"), default="soft")
     a = p.parse_args()
     support.BUILD = a.build.resolve()
+    support.DEVICE = a.device
     if os.geteuid() == 0:
         import virt
         virt.enter_private_namespace()
     loader = unittest.TestLoader()
     if a.pattern:
-        loader.testNamePatterns = [f"*{a.pattern}*"]
+        loader.testNamePatterns = [f"*{p}*" for p in a.pattern]
     suite = loader.discover(str(HERE), pattern="cases_*.py")
     result = unittest.TextTestRunner(verbosity=2, resultclass=JUnitResult).run(suite)
     support.clean_up()

@@ -16,7 +16,8 @@ import virt
 from host import Sluiced
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-BUILD = None  # set by run.py
+BUILD = None  # set by run.py, like DEVICE
+DEVICE = "soft"
 PROGRAMS = ["triad", "matmul", "reduction", "stencil2d", "histogram", "md5"]
 TIMEOUT_S = 300
 _image = None
@@ -77,13 +78,13 @@ class Program:
 
 
 class WithSluiced(unittest.TestCase):
-    """A fresh sluiced on the software GPU for the class; vGPUs `a` and `b` of weight 1."""
+    """A fresh sluiced for the class, on the software GPU unless run.py was told otherwise; vGPUs `a` and `b` of weight 1."""
     EXTRA = ""
 
     @classmethod
     def setUpClass(cls):
         cls.work = folder()
-        cls.sluiced = Sluiced(BUILD, cls.work, device="soft", extra=cls.EXTRA)
+        cls.sluiced = Sluiced(BUILD, cls.work, device=DEVICE, extra=cls.EXTRA)
         cls.addClassCleanup(cls.sluiced.stop)
         cls.sluiced.start()
         for name in ("a", "b"):
