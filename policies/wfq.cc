@@ -9,7 +9,7 @@
 //     turns come at even distances (by measured virtual times each round would have another order: an error of a turn).
 //   - Turns are a whole number of parts of what is owed in kWindowNs, a second: then any second holds as many of them, and is off
 //     by what they are uneven only. Without it, by a turn more or less. Who is owed less than kFewTurns of them in a second has as
-//     many shorter ones, or two, or one: the bound asks for one (docs/papers.md), and all of these together cost little.
+//     many shorter ones, or two, or one: the bound asks for one (docs/notes/2026-11-22-policies.md), and all of these together cost little.
 //   - The quantum is at least the measured hand-over / handover_loss. Above that a turn is as short as kCheapLoss of the time in
 //     hand-overs allows, but no shorter than its part by weight of kPreciseNs (a second holds a turn more or less of each: n turns
 //     of 10 ms / n are 1 % of it) and no longer than its part of latency_target; min and max bound it.

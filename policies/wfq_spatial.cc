@@ -22,7 +22,7 @@
 //     handover_loss of the GPU.
 //   - Bound: over a window T, with all compared backlogged, |got / owed - 1| <= 2 (F + d) / T for those owed at least
 //     a hand-over's length in a frame, and (one turn + d) / (owed in T) for those owed less, d the time that an SM
-//     takes to leave. Measured: docs/papers.md.
+//     takes to leave. Measured: docs/notes/2026-11-22-policies.md.
 //   - A vGPU that cannot use more SMs (Launch::sms_wanted) leaves them to the others, and what it would be owed beyond
 //     is forgotten but for one quantum's credit.
 //   - A tenant that comes back, by experience, sooner than its SMs could be handed over and back keeps them meanwhile

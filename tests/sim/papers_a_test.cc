@@ -1,6 +1,6 @@
 // The results of EffiSha, FLEP and preemptive multiprogramming, from the workloads and policies named after them.
 // Tolerances are around what the papers print where the simulator can be held to it, and around the
-// direction and order that they report where what they leave untold decides the figure; docs/papers.md has both
+// direction and order that they report where what they leave untold decides the figure; docs/results/papers/ has both
 // figures and the reason beside each.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What docs/papers.md claims of FRS and LoGA: the simulator's workloads under the policies, with
+// What docs/results/papers/ claims of FRS and LoGA: the simulator's workloads under the policies, with
 // tolerances. Where a result differs from the paper's, the test states ours and the page why.
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(Frs, TableOneInTheOrderOfThePaper) {
     m[p] = of("frs", p);
     EXPECT_EQ(m[p].unfinished_runs, 0u) << p;
   }
-  // Figure 4, middle: the order, and 0.42, 0.63, 0.70, 1.41, 2.99; docs/papers.md says why cfs is off.
+  // Figure 4, middle: the order, and 0.42, 0.63, 0.70, 1.41, 2.99; docs/results/papers/ says why cfs is off.
   EXPECT_LT(m["frs"].dntt, m["srt"].dntt);
   EXPECT_LT(m["srt"].dntt, m["sjf"].dntt);
   EXPECT_LT(m["sjf"].dntt, m["rr"].dntt);
@@ -91,7 +91,7 @@ TEST(Frs, WhereWfqStands) {
   EXPECT_LT(wfq.antt, of("frs", "frs").antt);
   EXPECT_LT(wfq.antt, of("frs", "srt").antt * 1.33);
   EXPECT_LT(wfq.dntt, of("frs", "sjf").dntt * 1.15);
-  EXPECT_GT(wfq.dntt, of("frs", "frs").dntt);  // a rival wins: docs/papers.md says so
+  EXPECT_GT(wfq.dntt, of("frs", "frs").dntt);  // a rival wins: docs/results/papers/ says so
 }
 
 // wfq-srt: the shortest known work first, paid out of each one's own share: on their own metric as good as srt and sjf (FRS) and as hpf

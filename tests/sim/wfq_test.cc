@@ -1,4 +1,4 @@
-// What wfq is held to (docs/papers.md, "What wfq is held to"): in space, one at a time, and on time slices. Each
+// What wfq is held to (docs/notes/2026-11-22-policies.md, "What wfq is held to"): in space, one at a time, and on time slices. Each
 // simulation is run once and looked at by several tests.
 #include <gtest/gtest.h>
 
@@ -165,7 +165,7 @@ double turn_ns(const Seen& o, size_t v) {
 }
 
 // Where the GPU can only be given whole, over any second: a point of the GPU at most; 1 % of itself where a
-// second holds enough turns for that (docs/papers.md has the bound).
+// second holds enough turns for that (docs/notes/2026-11-22-policies.md has the bound).
 TEST(WfqOneAtATime, SharesOverAnySecond) {
   for (uint32_t i = 0; i < 9; ++i) {
     const Seen& o = whole("wfq-shares", i);
@@ -244,7 +244,7 @@ TEST(WfqOneAtATime, EveryHabitBesideEveryOther) {
 
 // Where all have work all the time - giant kernels, which no gate stops, tiny ones and liars among them - a second holds a whole number
 // of rounds: 1 % for all once the first is over. Where others come, or wait between, it holds a turn more or less of each, and who
-// comes may have one before its time (docs/papers.md): who is owed few turns in a second can be off by as much as these are of that.
+// comes may have one before its time (docs/notes/2026-11-22-policies.md): who is owed few turns in a second can be off by as much as these are of that.
 TEST(WfqOnTimeSlices, SharesOverAnySecondWithinTurns) {
   for (uint32_t i = 0; i < find_workload("wfq-slices")->runs; ++i) {
     const Seen& o = run("wfq-slices", i, false, 60 * kSecond);
@@ -311,7 +311,7 @@ TEST(WfqOneAtATime, CheapHandoversAndUnequalWeights) {
 }
 
 // 2 to 32 with those weights, once the first turns, which rest on the guess of a hand-over's cost, have been paid back. A turn more or
-// less of each would be n x hand-over / (1 % of the time) = 2.4 % for 16 (docs/papers.md): any second holds as many turns of each, also
+// less of each would be n x hand-over / (1 % of the time) = 2.4 % for 16 (docs/notes/2026-11-22-policies.md): any second holds as many turns of each, also
 // of one that is owed a third of a millisecond in it, so that what is left is two hand-overs' time, for 1 % of the time in hand-overs.
 TEST(WfqOneAtATime, WhoIsOwedAPartOfAMillisecondInASecondGetsIt) {
   for (uint32_t i = 0; i < 6; ++i) {

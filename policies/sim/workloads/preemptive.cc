@@ -5,7 +5,7 @@
 //
 // The paper simulates traces of whole programs; what it prints are their kernels. Assumed here:
 //   - a program's processor and transfer phases come before its kernels and take one and a half times as long.
-//     That is chosen so that ppq's gain with 8 processes is near the paper's; docs/papers.md tells
+//     That is chosen so that ppq's gain with 8 processes is near the paper's; docs/results/papers/ tells
 //     what 1 and 2 times give;
 //   - a kernel reaches the GPU 1 us after the one before it has ended: "by the time it reaches the execution
 //     engine, the ready, low-priority kernel will already be scheduled" (section 4.2);
@@ -181,7 +181,7 @@ const std::vector<WorkloadRow>& preemptive_workloads() {
         "preemptive multiprogramming, figures 7 and 8: equal processes, draining");
     rows_of<Mechanism::kDrain, true, true>(
         all, {"preemptive-printed-2", "preemptive-printed-4", "preemptive-printed-6", "preemptive-printed-8"},
-        "the same with draining, if blocks were as short as Table 1's column Time/TB (docs/papers.md)");
+        "the same with draining, if blocks were as short as Table 1's column Time/TB (docs/results/papers/)");
     return all;
   }();
   return rows;
