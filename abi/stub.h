@@ -32,7 +32,7 @@
 #define SLUICE_GRANT_KEEP (1ull << 37)
 
 /*
- * The gate protocol (model-checked in tests/model/gate_model.h; why each step is there: docs/channel.md).
+ * The gate protocol (model-checked in tests/model/gate_model.h; why each step is there: docs/internals/channel.md).
  * All words named here are loaded and stored seq_cst, in the order written.
  *
  *   worker, before any launch:   in_flight := n+1; g := grant;

@@ -28,7 +28,7 @@
 //   - it runs nothing for a vGPU that is not there and evicts nothing that does not hold the GPU.
 //     (The driver checks both and drops what breaks them, with a count.)
 //
-// How to write one: docs/policy-writers-guide.md.
+// How to write one: docs/internals/policy-writers-guide.md.
 #pragma once
 
 #include <cstdint>

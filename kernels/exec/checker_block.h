@@ -5,7 +5,7 @@
 // Order. Every checked instruction has a time. A thread's access came before another's if a barrier
 // or a warp-wide instruction in which both took part lies between them, or a strong read of what the
 // first one released (a release, or a fence and then a strong write). Kept as times: "thread A knows
-// all that warp W did up to t". Approximations, all on the side of silence: docs/checker.md.
+// all that warp W did up to t". Approximations, all on the side of silence: docs/operating/checker.md.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ void Admission::write_number() {
 }
 
 // Only what is guarded is the leader's, nothing branches, and no warp waits: what every warp executes for
-// nothing costs less than parting them (an H200, docs/benchmarks.md).
+// nothing costs less than parting them (an H200, docs/notes/2026-11-22-benchmarks.md).
 void Admission::write_entry() {
   out_.line(".reg .pred \t%~p, %~q, %~lead;")
       .line(".reg .b16 \t%~h;")

@@ -23,7 +23,7 @@ struct KernelReport {
   Tier tier = Tier::kOpaque;
   bool evictable = false;  // a clone exists
   // Why the next better form was not possible: why the kernel is opaque, or why it has no loop.
-  // Empty for loops. The codes are listed in docs/rewriter.md.
+  // Empty for loops. The codes are listed in docs/internals/rewriter.md.
   std::string_view code;                 // static text: "cluster"
   std::string reason;                    // "uses thread-block clusters (line 12)"
   std::vector<std::string_view> passes;  // that changed it: {"unified", "lane-masks"}
@@ -40,7 +40,7 @@ struct KernelReport {
   bool resumable = false;
   std::uint32_t state_bytes = 0;
   // The author has said so, but it cannot be used: why. The kernel then never leaves in mid-work.
-  std::string_view author_code;  // static text, listed in docs/rewriter.md
+  std::string_view author_code;  // static text, listed in docs/internals/rewriter.md
   std::string author_reason;
   // Hands out its own work, from a counter in global memory or by the grid's size: persistent already.
   bool persistent = false;

@@ -17,7 +17,7 @@
 // Tried and given up on an H200: a block of each window that reports to the launcher, for which every block compares
 // its index (4 % of a task of 1.5 us); programmatic dependent launch in one stream (`griddepcontrol.launch_dependents`):
 // each block that lets the next grid begin costs the hardware as much as starting a block, 1.4 to 2 times the
-// original's time for short tasks; where only a window's last blocks do it, gaps come back (docs/benchmarks.md).
+// original's time for short tasks; where only a window's last blocks do it, gaps come back (docs/notes/2026-11-22-benchmarks.md).
 //
 // Sources: kernel slicing (Zhong and He, Kernelet, TPDS 2014; Pai et al., ASPLOS 2013), whose slices wait for
 // one another.

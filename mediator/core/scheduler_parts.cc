@@ -1,6 +1,6 @@
 // The scheduler in space: vGPUs side by side, each on the SMs that the policy gave it.
 //
-// A vGPU goes from one set of SMs to another by *moves*, one at a time (docs/channel.md, "Parts of the GPU"):
+// A vGPU goes from one set of SMs to another by *moves*, one at a time (docs/internals/channel.md, "Parts of the GPU"):
 //   nothing -> some   its gates open; nobody has to leave for that
 //   some -> others    a new generation with the new set, the gates stay open, and the old generation is called
 //                     back: its launches leave and go on, from where they were, under the new one

@@ -52,7 +52,7 @@ enum StartFd {
 };
 
 // How the evict word gets from the signal page, into which sluiced stores it, to the blocks that look
-// at it. What each costs: docs/benchmarks.md.
+// at it. What each costs: docs/notes/2026-11-22-benchmarks.md.
 enum class Signal : uint32_t {
   kHost = 0,   // every block reads the page itself (FLEP)
   kProxy = 1,  // block 0 reads the page and copies the word to device memory (EffiSha)

@@ -191,13 +191,13 @@ class Reader {
 }  // namespace
 
 worker_protocol::Signal Config::signal_for(bool nvidia) const {
-  // Measured (docs/benchmarks.md): the proxy tells an H200 soonest. The software GPU's blocks read the
+  // Measured (docs/notes/2026-11-22-benchmarks.md): the proxy tells an H200 soonest. The software GPU's blocks read the
   // host's memory as fast as any other.
   return signal.value_or(nvidia ? worker_protocol::Signal::kProxy : worker_protocol::Signal::kHost);
 }
 uint32_t Config::chunk_target_for(bool nvidia) const {
   if (chunk_target_us != 0) return chunk_target_us;
-  // 20 us as measured on an H200 (docs/benchmarks.md). A task of the interpreter often takes longer than
+  // 20 us as measured on an H200 (docs/notes/2026-11-22-benchmarks.md). A task of the interpreter often takes longer than
   // that, and then each would be a chunk of its own.
   return nvidia ? 20 : 200;
 }

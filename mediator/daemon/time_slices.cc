@@ -54,7 +54,7 @@ bool TimeSlices::open(uint64_t now_ns) {
 }
 
 void TimeSlices::set(pid_t worker, uint64_t slice_ns) {
-  // Bounds of the software GPU (docs/software-gpu.md): 50 us to 10 s.
+  // Bounds of the software GPU (docs/operating/software-gpu.md): 50 us to 10 s.
   slice_us_[worker] = static_cast<uint32_t>(std::clamp<uint64_t>(slice_ns / 1000, 50, 10'000'000));
   if (!gpu_ || !gpu_->intact()) return;
   for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid)

@@ -1,4 +1,4 @@
-// TraceFile: writes what the scheduler did as a trace that sluice-sim replays (docs/simulator.md, "Traces"). Owned by
+// TraceFile: writes what the scheduler did as a trace that sluice-sim replays (docs/operating/simulator.md, "Traces"). Owned by
 // the Engine, fed with the scheduler's log events in sluiced's one thread; decides nothing. Lines gather in memory and
 // go to the file when a block is full and at each heartbeat, so no decision waits for a disk. The file's
 // path is the operator's, by configuration or option; nothing of a guest is in it but when it had work.

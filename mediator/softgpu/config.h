@@ -1,6 +1,6 @@
 // What the software GPU is like, from the environment of the process that loads it. Read once, in
 // cuInit; plain values afterwards. No other code of the library reads the environment.
-// docs/software-gpu.md explains them.
+// docs/operating/software-gpu.md explains them.
 //
 // Decided by whoever makes the shared file, for all:
 //   SLUICE_SOFT_MODEL          the GPU whose shape it has (model.h; default `sluice`)
@@ -27,7 +27,7 @@
 //   SLUICE_SOFT_GPU            file through which processes share one GPU (default: not shared)
 //   SLUICE_SOFT_CHECK          what to look for while kernels run: memory, race, uninit, barrier or
 //                              all, with commas; `error` makes a launch with a finding fail
-//                              (docs/checker.md). Much slower.
+//                              (docs/operating/checker.md). Much slower.
 //   SLUICE_SOFT_CHECK_LOG      file to which findings are appended, a JSON object per line
 //   SLUICE_SOFT_LOG            where kernel faults are told: `stderr`, or a file to append to
 //   CUDA_MPS_ACTIVE_THREAD_PERCENTAGE  mps: its contexts get such a part of the SMs

@@ -45,7 +45,7 @@ class CudaStreams : public EngineDriver {
 
   // How a launch of this function will be done: fills geometry, tasks and variant of `work`, whose
   // function and shape are set and checked. Asks the driver once per shape. `contended`: others wait for the GPU; it
-  // is then not launched in windows, which take longer to leave (docs/benchmarks.md).
+  // is then not launched in windows, which take longer to leave (docs/notes/2026-11-22-benchmarks.md).
   void plan(LaunchWork& work, bool contended);
 
   // The context goes, and all that was made in it. No stream of it is left.

@@ -35,7 +35,7 @@ struct LoopSettings {
   // at most. The worker and the driver take most of it (an H200: with 8 us of 16 windows often came too late, 1.05 of the
   // original's time instead of 1.01).
   uint32_t window_lead_us = 16;
-  uint32_t leave_ps = 750;  // one of them for every 256 of its threads, on an H200 (docs/benchmarks.md)
+  uint32_t leave_ps = 750;  // one of them for every 256 of its threads, on an H200 (docs/notes/2026-11-22-benchmarks.md)
 };
 // The same on the software GPU, which interprets some 30 instructions for each thread.
 inline constexpr uint32_t kSoftwareLeavePs = 50'000'000;
@@ -71,7 +71,7 @@ inline constexpr int kForms = 3;
 // Chooses it, where the GPU is given whole, by what launches took: the loop's registers and instructions cost some
 // kernels a fifth of their speed and those that are kept in order 40 %, but others take 0.6 of their original's
 // time in it; the question at the beginning of each block costs some a tenth; windows cost grids of very short tasks
-// a twentieth (an H200, docs/benchmarks.md). No rule tells them apart beforehand.
+// a twentieth (an H200, docs/notes/2026-11-22-benchmarks.md). No rule tells them apart beforehand.
 //
 // One per function and block size; not thread-safe; pure.
 class FormChoice {

@@ -115,7 +115,7 @@ uint32_t clamp_of(const gpu::DriverApi& api, CUmodule module, const CloneText& t
 
 // What a clamped form may keep in local memory beyond the clone, for each thread. What is spilled there is
 // mostly read once for a task and lies in the L1 cache; a block less on an SM costs more
-// (docs/benchmarks.md).
+// (docs/notes/2026-11-22-benchmarks.md).
 constexpr int kMostSpilledBytes = 256;
 
 // A clamped form that is worth having.

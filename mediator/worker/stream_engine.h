@@ -1,7 +1,7 @@
 // StreamEngine: what a session's CUDA streams have queued, and when each of it may go to the driver,
 // so that evicting a launch in the middle never lets anything behind it run too early.
 //
-// The rule (docs/life-of-a-launch.md). To the program a stream is CUDA's: in order, the legacy
+// The rule (docs/internals/life-of-a-launch.md). To the program a stream is CUDA's: in order, the legacy
 // stream ordered against the blocking ones. To the driver a stream is a queue of *physical* work
 // into which the engine puts
 //  - consecutive evictable launches eagerly, each naming its predecessor (`pred`): should that one

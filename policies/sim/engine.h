@@ -7,7 +7,7 @@
 // shortage of tasks at a kernel's end is not modelled but for width_sms). What is modelled of preemption:
 // signal delay, the rest of running tasks (drain) or save and restore (context switch), start and relaunch
 // costs, the evictable form's overhead; of a proportional preemptor: round robin of slices with a cost
-// per switch. docs/simulator.md says what is not.
+// per switch. docs/operating/simulator.md says what is not.
 //
 //     auto policy = find_policy("ppq")->make(engine_config(w));
 //     Outcome r = simulate(w, *policy, {.seed = 7, .preempts = true});

@@ -1,4 +1,4 @@
-// Metrics: what `sluice-sim` prints of a simulation. Definitions (docs/simulator.md has the sources):
+// Metrics: what `sluice-sim` prints of a simulation. Definitions (docs/operating/simulator.md has the sources):
 //   NTT_i    T_i^MP / T_i^SP: mean turnaround of program i's runs here over its turnaround alone
 //   ANTT     mean of NTT_i                                         (Eyerman and Eeckhout 2008; FRS eq. 4)
 //   STP      sum of T_i^SP / T_i^MP                                (the same; FRS eq. 5)

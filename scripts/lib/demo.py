@@ -1,7 +1,7 @@
 """The main job: virtual machines share one GPU by weight, and the weights change half-way.
 
 Called by scripts/demo, which has installed and built everything. Everything this program starts is
-gone when it ends, also after Ctrl-C. See README.md for what it shows and docs/demo.md for the
+gone when it ends, also after Ctrl-C. See README.md for what it shows and docs/operating/demo.md for the
 fields of report.json.
 """
 import argparse

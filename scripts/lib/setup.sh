@@ -39,7 +39,7 @@ ensure_packages() {
   rm -f "${TMPDIR:-/tmp}/sluice-apt.$$.log"
 }
 
-# One list a purpose; docs/dependencies.md says why each is there.
+# One list a purpose; docs/internals/dependencies.md says why each is there.
 build_packages=(g++ meson ninja-build pkg-config python3 libboost1.81-dev libboost-json1.81-dev
   libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev libzstd-dev liblz4-dev dpkg-dev)
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev)

@@ -6,7 +6,7 @@
 namespace sluice::testing {
 namespace {
 
-// What becomes of a launch's attributes: docs/life-of-a-launch.md.
+// What becomes of a launch's attributes: docs/internals/life-of-a-launch.md.
 TEST(Shim, LaunchAttributes) {
   in_process({}, [](FakeWorker& worker) {
     set_up();

@@ -9,7 +9,7 @@
 // Without Sluice (and where the kernel cannot be used like this: `sluice-ptx report` says why) all of
 // it is a constant that the assembler folds away. Under Sluice, which rewrites the kernel's PTX, a
 // block that leaves has its state saved, and is later started again with the same blockIdx;
-// sluice::resume() then gives the state back. docs/kernel-authors.md has rules and examples.
+// sluice::resume() then gives the state back. docs/operating/kernel-authors.md has rules and examples.
 //
 // One header, no library, C++14 or later, sm_70 or later, nvcc, NVRTC or clang.
 // Source: the low-level calls of EffiSha (PPoPP'17, section 4).

@@ -30,7 +30,7 @@ struct Case {
   std::string unit;
 };
 
-// Names, in the order of the table in docs/benchmarks.md.
+// Names, in the order of the table in docs/notes/2026-11-22-benchmarks.md.
 std::vector<std::string> case_names();
 
 // The case at about 2^log_items items; throws std::invalid_argument for a name that is none.

@@ -7,7 +7,7 @@
 
 Of a run each launch of `--from-us` and more counts: what its variants took of the original's time, and the form that
 the worker's rule chose with its own figure (form "adaptive"). `mriq` is drawn and left out of the summary
-(docs/benchmarks.md says why).
+(docs/notes/2026-11-22-benchmarks.md says why).
 """
 import argparse
 import json
