@@ -32,7 +32,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/exec/block.h"
+#include "kernels/exec/block/block.h"
 #include "mediator/softgpu/model.h"
 #include "mediator/softgpu/shared_gpu.h"
 

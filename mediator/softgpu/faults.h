@@ -2,7 +2,7 @@
 #pragma once
 
 #include "abi/cuda_driver.h"
-#include "kernels/exec/fault.h"
+#include "kernels/exec/memory/fault.h"
 
 namespace sluice::softgpu {
 

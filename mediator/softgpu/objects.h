@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "abi/cuda_green.h"
-#include "kernels/exec/block.h"
-#include "kernels/exec/device_heap.h"
-#include "kernels/exec/memory_map.h"
-#include "kernels/exec/program.h"
+#include "kernels/exec/block/block.h"
+#include "kernels/exec/memory/device_heap.h"
+#include "kernels/exec/memory/memory_map.h"
+#include "kernels/exec/program/program.h"
 #include "mediator/softgpu/scheduler.h"
 
 namespace sluice::softgpu {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/exec/checker.h"
+#include "kernels/exec/checker/checker.h"
 #include "mediator/base/virtual_ranges.h"
 #include "mediator/softgpu/arena.h"
 #include "mediator/softgpu/config.h"

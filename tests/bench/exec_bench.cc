@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/exec/block.h"
+#include "kernels/exec/block/block.h"
 
 namespace {
 

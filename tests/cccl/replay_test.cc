@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "kernels/exec/program.h"
+#include "kernels/exec/program/program.h"
 #include "tests/support/cccl_cases.h"
 #include "tests/support/play_exec.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <map>
 
-#include "kernels/exec/block.h"
+#include "kernels/exec/block/block.h"
 #include "tests/conformance/instructions.h"
 
 namespace sluice::conformance {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <map>
 
-#include "kernels/exec/block.h"
+#include "kernels/exec/block/block.h"
 #include "tests/conformance/programs.h"
 
 namespace sluice::conformance {

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/exec/block.h"
-#include "kernels/exec/checker.h"
-#include "kernels/exec/device_heap.h"
+#include "kernels/exec/block/block.h"
+#include "kernels/exec/checker/checker.h"
+#include "kernels/exec/memory/device_heap.h"
 #include "tests/fuzz/targets.h"
 
 namespace sluice::fuzz {

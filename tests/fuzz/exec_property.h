@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "kernels/exec/program.h"
+#include "kernels/exec/program/program.h"
 
 namespace sluice::fuzz {
 

@@ -1,6 +1,6 @@
 #include "tests/fuzz/ptx_property.h"
 
-#include "kernels/exec/program.h"
+#include "kernels/exec/program/program.h"
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"

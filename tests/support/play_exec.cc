@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/exec/block.h"
+#include "kernels/exec/block/block.h"
 
 namespace sluice::testing {
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "kernels/exec/checker.h"
-#include "kernels/exec/program.h"
+#include "kernels/exec/checker/checker.h"
+#include "kernels/exec/program/program.h"
 #include "kernels/suite/catalog.h"
 
 namespace sluice::testing {

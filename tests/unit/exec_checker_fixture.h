@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/exec/checker.h"
+#include "kernels/exec/checker/checker.h"
 #include "tests/unit/exec_harness.h"
 
 namespace sluice::exec {

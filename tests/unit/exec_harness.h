@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/exec/block.h"
-#include "kernels/exec/device_heap.h"
+#include "kernels/exec/block/block.h"
+#include "kernels/exec/memory/device_heap.h"
 
 namespace sluice::exec {
 

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <memory>
 
-#include "kernels/exec/block.h"
-#include "kernels/exec/checker.h"
+#include "kernels/exec/block/block.h"
+#include "kernels/exec/checker/checker.h"
 #include "tests/support/random_kernel.h"
 #include "tests/unit/exec_harness.h"
 

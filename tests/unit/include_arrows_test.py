@@ -17,7 +17,19 @@ ARROWS = {
     "policies": ["abi", "mediator/base"],
     "kernels/ptx": ["abi", "mediator/base"],
     "kernels/passes": ["abi", "mediator/base", "kernels/ptx"],
-    "kernels/exec": ["abi", "mediator/base", "kernels/ptx"],
+    # The interpreter, in the order in which its folders build on one another.
+    "kernels/exec/memory": ["abi", "mediator/base", "kernels/ptx"],
+    "kernels/exec/program": ["abi", "mediator/base", "kernels/ptx", "kernels/exec/memory"],
+    "kernels/exec/block": ["abi", "mediator/base", "kernels/ptx", "kernels/exec/memory",
+                           "kernels/exec/program"],
+    "kernels/exec/checker": ["abi", "mediator/base", "kernels/ptx", "kernels/exec/memory",
+                             "kernels/exec/program", "kernels/exec/block"],
+    "kernels/exec/ops": ["abi", "mediator/base", "kernels/ptx", "kernels/exec/memory",
+                         "kernels/exec/program", "kernels/exec/block", "kernels/exec/checker"],
+    "kernels/exec/run": ["abi", "mediator/base", "kernels/ptx", "kernels/exec/memory",
+                         "kernels/exec/program", "kernels/exec/block", "kernels/exec/checker"],
+    "kernels/exec/decode": ["abi", "mediator/base", "kernels/ptx", "kernels/exec/memory",
+                            "kernels/exec/program", "kernels/exec/block"],
     "kernels/tool": ["abi", "mediator/base", "kernels/ptx", "kernels/passes", "kernels/exec"],
     "kernels/suite": ["abi"],
     "mediator/gpu": ["abi", "mediator/base"],
@@ -39,6 +51,11 @@ MAY_KNOW_ASIO = ("mediator/io", "mediator/worker", "mediator/daemon", "mediator/
 # Pure code: `now` is an argument, so that it runs in virtual time too.
 NO_CLOCK = ("policies", "kernels/ptx", "kernels/passes", "kernels/exec", "mediator/core")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def within(folder, allowed):
+    """Whether `folder` is one of `allowed` or below one of them."""
+    return any(folder == a or folder.startswith(a + "/") for a in allowed)
 
 
 def folder_of(path):
@@ -75,7 +92,7 @@ def problems_in(path, text, exists):
             continue
         target = folder_of(what)
         allowed = ARROWS[me]
-        if allowed is not None and target != me and target not in allowed:
+        if allowed is not None and target != me and not within(target, allowed):
             yield n, f"{me} must not include {target} ({what})"
 
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "abi/preempt.h"
-#include "kernels/exec/block.h"
+#include "kernels/exec/block/block.h"
 #include "kernels/passes/rewrite.h"
 #include "mediator/base/magic_divisor.h"
 

@@ -1,0 +1,93 @@
+// Block: one resident thread block and its whole state: registers, shared and local memory,
+// barriers. run() goes on where it stopped, so that a caller can interleave many resident blocks on
+// one host thread, stop them, and go on later or elsewhere.
+//
+// Threads: one thread at a time per Block; different Blocks at the same time on different threads,
+// over the same global memory (its atomics are host atomics). Owned by the software GPU's SM loop.
+// Does not: schedule blocks, allocate device memory, know of streams or contexts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "kernels/exec/block/environment.h"
+#include "kernels/exec/memory/fault.h"
+#include "kernels/exec/memory/memory_map.h"
+#include "kernels/exec/program/program.h"
+#include "mediator/base/result.h"
+
+namespace sluice::exec {
+
+inline constexpr uint32_t kWarpLanes = 32;
+inline constexpr uint32_t kMaxBlockThreads = 1024;
+inline constexpr uint32_t kMaxSharedBytes = 227 * 1024;  // static + dynamic, as on sm_90
+
+// Generic addresses of the spaces that are not global. Non-canonical on x86-64 and above user space
+// on every 64-bit Linux, so no host address is ever among them. A pointer minus its window's base
+// is the address inside the space (what cvta.to gives).
+inline constexpr uint64_t kSharedWindow = 0xa000'0000'0000'0000ull;
+inline constexpr uint64_t kLocalWindow = 0xa100'0000'0000'0000ull;
+inline constexpr uint64_t kParamWindow = 0xa200'0000'0000'0000ull;
+inline constexpr uint64_t kCodeWindow = 0xa300'0000'0000'0000ull;  // addresses of functions
+inline constexpr uint64_t kFunctionStride = 16;
+inline constexpr uint64_t kWindowBytes = 1ull << 32;
+
+inline constexpr uint64_t kDefaultStackBytes = 1024;  // CUDA's own default
+// Of one thread, as the hardware has it; what LaunchShape asks beyond is not given.
+inline constexpr uint64_t kMaxStackBytes = 512 * 1024;
+class DeviceHeap;
+
+struct LaunchShape {
+  Dim3 grid;
+  Dim3 block;
+  uint32_t dynamic_shared_bytes = 0;
+  uint64_t grid_id = 0;  // %gridid
+  // What recursion and alloca may take of a thread's local memory (cuCtxSetLimit's stack size).
+  uint64_t stack_bytes = kDefaultStackBytes;
+  // Where cooperative groups' barrier of the whole grid is (%envreg1: the upper half, %envreg2); 0: no cooperative launch.
+  uint64_t grid_workspace = 0;
+  DeviceHeap* heap = nullptr;  // for malloc and free in kernels; null: malloc returns null
+};
+
+// The SM a block is resident on.
+struct SmPlace {
+  uint32_t smid = 0;
+  uint32_t nsmid = 1;
+};
+
+enum class RunState : uint8_t {
+  kDone,     // every thread has left
+  kYielded,  // the step budget is used up, or nothing can go on before the world changes
+  kFault,    // see fault(); the block will not run again
+};
+
+struct RunResult {
+  RunState state = RunState::kYielded;
+  uint64_t steps = 0;    // warp instructions executed by this call
+  bool waiting = false;  // kYielded: all its warps only polled or slept, so there is no hurry
+};
+
+class Block {
+ public:
+  // `params`: exactly entry->param_bytes, copied. `map` and `environment` must outlive the block.
+  // Errors: unknown entry, shape out of range, wrong parameter size.
+  static Result<std::unique_ptr<Block>> make(std::shared_ptr<const Image> image,
+                                             std::string_view entry, const LaunchShape& shape,
+                                             std::span<const std::byte> params, MemoryMap& map,
+                                             Environment& environment);
+  virtual ~Block() = default;
+
+  // Begins the block `ctaid` from its first instruction. Must be called before the first run; may
+  // be called again after kDone for another block of the same launch, which saves the allocations.
+  virtual void start(Dim3 ctaid, SmPlace place) = 0;
+  // Executes until the end, a fault, or about `max_steps` warp instructions.
+  virtual RunResult run(uint64_t max_steps) = 0;
+  virtual const Fault& fault() const = 0;
+  // The block goes on on another SM (it was preempted and restored there): what %smid says from now
+  // on. Between two run() calls only.
+  virtual void move(SmPlace place) { (void)place; }
+};
+
+}  // namespace sluice::exec

@@ -1,0 +1,197 @@
+// Barriers in memory and bulk copies: mbarrier, cp.async.mbarrier, cp.async.bulk, cp.reduce.async.
+#include "kernels/exec/decode/decoder.h"
+#include "kernels/exec/program/ops_async.h"
+
+namespace sluice::exec::detail {
+namespace {
+
+bool fits(int64_t offset) { return offset == static_cast<int32_t>(offset); }
+
+}  // namespace
+
+bool Decoder::do_mbarrier() {
+  if (words_.size() < 2) return unsupported();
+  const std::string_view what = words_[1];
+  taken_[1] = true;
+  if (!take("b64")) return unsupported();
+  if (what == "pending_count") {
+    Operand a, d;
+    if (!all_taken() || operand_count() != 2 || !source(text(1), Type::kU64, a) ||
+        !destination(text(0), Type::kU32, d))
+      return false;
+    emit("mbarpending", 0, 0, d, a);
+    return true;
+  }
+  Space space;
+  memory_space(space);
+  // Weaker than what a block on one host thread has anyway.
+  take_any({"acquire", "release", "relaxed", "cta", "cluster"});
+  if (space != kSpaceShared && space != kSpaceGeneric) return unsupported();
+  const bool wait = what == "test_wait" || what == "try_wait";
+  const bool drop = what == "arrive_drop", arrive = what == "arrive" || drop;
+  const bool parity = wait && take("parity"), expect = arrive && take("expect_tx");
+  if (arrive && !expect) take("noComplete");
+  MbarrierKind kind;
+  if (what == "init")
+    kind = MbarrierKind::kInit;
+  else if (what == "inval")
+    kind = MbarrierKind::kInvalidate;
+  else if (arrive)
+    kind = expect ? (drop ? MbarrierKind::kArriveDropExpect : MbarrierKind::kArriveExpect)
+                  : (drop ? MbarrierKind::kArriveDrop : MbarrierKind::kArrive);
+  else if (what == "expect_tx")
+    kind = MbarrierKind::kExpect;
+  else if (what == "complete_tx")
+    kind = MbarrierKind::kComplete;
+  else if (wait)
+    kind = parity ? MbarrierKind::kWaitParity : MbarrierKind::kWait;
+  else
+    return unsupported();
+  if (!all_taken()) return false;
+
+  const size_t at_index = arrive || wait ? 1 : 0;
+  // init, expect, complete, waits: one more; arrive: perhaps a count; inval: none; try_wait: a
+  // hint.
+  const size_t least =
+      at_index + 1 + (kind == MbarrierKind::kInvalidate || (arrive && !expect) ? 0 : 1);
+  const size_t most = least + ((arrive && !expect) || what == "try_wait" ? 1 : 0);
+  if (operand_count() < least || operand_count() > most) return false;
+  Address at;
+  if (!address(text(at_index), at) || !fits(at.offset)) return false;
+  if (at.known_space) space = at.space;
+  Operand b, d;
+  if (operand_count() > at_index + 1 &&
+      !source(text(at_index + 1), kind == MbarrierKind::kWait ? Type::kU64 : Type::kU32, b))
+    return false;
+  if (arrive && text(0) != "_" && !destination(text(0), Type::kU64, d)) return false;
+  if (wait) {
+    uint32_t p;
+    if (!destination_pred(text(0), p)) return false;
+    d = raw(p);
+  }
+  emit("mbarrier", static_cast<uint16_t>(space | (at.narrow ? kModAddress32 : 0)),
+       static_cast<int64_t>(kind), d, at.base, b);
+  emit_aux({raw(static_cast<uint32_t>(at.offset))}, false);
+  return true;
+}
+
+// cp.async.mbarrier.arrive[.noinc]: the copies before it are done, so with .noinc it is an arrival;
+// otherwise it would add one to the pending arrivals and take it away again.
+bool Decoder::do_cp_mbarrier() {
+  if (!take("mbarrier") || !take("arrive") || !take("b64")) return unsupported();
+  const bool noinc = take("noinc");
+  Space space;
+  memory_space(space);
+  if (space != kSpaceShared && space != kSpaceGeneric) return unsupported();
+  if (!all_taken() || operand_count() != 1) return false;
+  Address at;
+  if (!address(text(0), at) || !fits(at.offset)) return false;
+  if (at.known_space) space = at.space;
+  emit("mbarrier", static_cast<uint16_t>(space | (at.narrow ? kModAddress32 : 0)),
+       static_cast<int64_t>(noinc ? MbarrierKind::kArrive : MbarrierKind::kExpect), {}, at.base,
+       noinc ? Operand{} : constant(0, 4));
+  emit_aux({raw(static_cast<uint32_t>(at.offset))}, false);
+  return true;
+}
+
+// cp.async.bulk.DST.SRC.COMPLETION and cp.reduce.async.bulk.DST.SRC.COMPLETION.OP.TYPE.
+bool Decoder::do_cp_bulk() {
+  const bool reduce = take("reduce");
+  if (!take("async") || !take("bulk")) return unsupported();
+  if (!reduce && (take("commit_group") || take("wait_group"))) {
+    take("read");
+    return all_taken();  // it is done already
+  }
+  if (!reduce && take("prefetch")) {
+    const bool hint = take("L2::cache_hint");
+    if (!take("L2") || !take("global")) return unsupported();
+    return all_taken() && operand_count() == (hint ? 3 : 2);
+  }
+  const bool hint = take("L2::cache_hint");
+  // The destination's space, then the source's.
+  std::vector<Space> spaces;
+  for (size_t k = 1; k < words_.size(); ++k) {
+    if (taken_[k]) continue;
+    if (words_[k] == "global" || words_[k] == "shared::cta" || words_[k] == "shared::cluster") {
+      spaces.push_back(words_[k] == "global" ? kSpaceGlobal : kSpaceShared);
+      taken_[k] = true;
+    }
+  }
+  const bool barrier = take("mbarrier::complete_tx::bytes");
+  if (spaces.size() != 2 || barrier == take("bulk_group") || (spaces[0] == kSpaceShared) != barrier)
+    return unsupported();
+  BulkReduction op = BulkReduction::kNone;
+  BulkType type = BulkType::kU32;
+  if (reduce) {
+    static constexpr std::pair<std::string_view, BulkReduction> kOperations[] = {
+        {"add", BulkReduction::kAdd}, {"min", BulkReduction::kMin}, {"max", BulkReduction::kMax},
+        {"inc", BulkReduction::kInc}, {"dec", BulkReduction::kDec}, {"and", BulkReduction::kAnd},
+        {"or", BulkReduction::kOr},   {"xor", BulkReduction::kXor}};
+    for (const auto& [name, operation] : kOperations)
+      if (op == BulkReduction::kNone && take(name)) op = operation;
+    take("noftz");
+    const Type t = take_type();
+    const bool bitwise =
+        op == BulkReduction::kAnd || op == BulkReduction::kOr || op == BulkReduction::kXor;
+    const bool count = op == BulkReduction::kInc || op == BulkReduction::kDec;
+    const bool add = op == BulkReduction::kAdd;
+    const bool compare = op == BulkReduction::kMin || op == BulkReduction::kMax;
+    switch (t) {
+      case Type::kB32:
+      case Type::kB64:
+        if (!bitwise) return unsupported();
+        type = t == Type::kB64 ? BulkType::kU64 : BulkType::kU32;
+        break;
+      case Type::kU32:
+        if (bitwise) return unsupported();
+        type = BulkType::kU32;
+        break;
+      case Type::kS32:
+      case Type::kU64:
+      case Type::kS64:
+        if (bitwise || count) return unsupported();
+        type = t == Type::kS32 ? BulkType::kS32 : t == Type::kU64 ? BulkType::kU64 : BulkType::kS64;
+        break;
+      case Type::kF16:
+      case Type::kBf16:
+        if (!add && !compare) return unsupported();
+        type = t == Type::kF16 ? BulkType::kF16 : BulkType::kBf16;
+        break;
+      case Type::kF32:
+      case Type::kF64:
+        if (!add) return unsupported();
+        type = t == Type::kF32 ? BulkType::kF32 : BulkType::kF64;
+        break;
+      default:
+        return unsupported();
+    }
+    if (op == BulkReduction::kNone) return unsupported();
+  }
+  if (!all_taken() || operand_count() != 3u + (barrier ? 1 : 0) + (hint ? 1 : 0)) return false;
+  Address to, from, bar;
+  Operand bytes;
+  if (!address(text(0), to) || !address(text(1), from) || !source(text(2), Type::kU32, bytes) ||
+      (barrier && !address(text(3), bar)))
+    return false;
+  if (!fits(to.offset) || !fits(from.offset) || !fits(bar.offset)) return false;
+  emit("cpbulk", 0,
+       static_cast<int64_t>(spaces[0]) | static_cast<int64_t>(spaces[1]) << 4 |
+           static_cast<int64_t>(op) << 8 | static_cast<int64_t>(type) << 12,
+       {}, to.base, from.base, bytes, barrier ? bar.base : Operand{});
+  emit_aux({raw(static_cast<uint32_t>(to.offset)), raw(static_cast<uint32_t>(from.offset)),
+            raw(static_cast<uint32_t>(bar.offset)),
+            raw((to.narrow ? 1u : 0u) | (from.narrow ? 2u : 0u) | (bar.narrow ? 4u : 0u))},
+           false);
+  return true;
+}
+
+// A cache policy has no effect here; its bits are the implementation's own.
+bool Decoder::do_createpolicy() {
+  Operand d;
+  if (words_.back() != "b64" || operand_count() < 1 || !destination(text(0), Type::kU64, d))
+    return unsupported();
+  emit("mov_b64", 0, 0, d, constant(0, 8));
+  return true;
+}
+
+}  // namespace sluice::exec::detail

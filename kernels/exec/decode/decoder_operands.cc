@@ -1,0 +1,461 @@
+// Operands: registers, immediates, special registers, variables and addresses.
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "kernels/exec/decode/decoder.h"
+
+namespace sluice::exec::detail {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool parse_hex(std::string_view digits, uint64_t& value) {
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  return code == std::errc() && end == digits.data() + digits.size();
+}
+
+}  // namespace
+
+bool Decoder::declare_registers() {
+  std::vector<const ptx::Variable*> all;
+  for (const auto* list : {&function_.params, &function_.returns, &function_.variables})
+    for (const ptx::Variable& v : *list) all.push_back(&v);
+  for (const ptx::Variable* each : all) {
+    const ptx::Variable& v = *each;
+    if (v.space == ptx::Space::kSreg) return error_ = {0, "line " + std::to_string(v.line) + ": .sreg is not supported"}, false;
+    if (v.space != ptx::Space::kReg) continue;
+    const Type type = type_of(v.type);
+    if (type == Type::kNone || v.vector_width != 1)
+      return error_ = {0, "line " + std::to_string(v.line) + ": registers of type " +
+                              std::string(v.type) + " are not supported"},
+             false;
+    const uint32_t count = v.register_count == 0 ? 1 : v.register_count;
+    RegisterSet set;
+    set.count = v.register_count;
+    set.first.is_pred = type == Type::kPred;
+    set.first.width = type == Type::kB128 ? 16 : bits_of(type) == 64 ? 8 : 4;
+    set.first.bits = static_cast<uint8_t>(bits_of(type));
+    const uint32_t parts = type == Type::kB128 ? 2 : 1;  // registers of 64 bits
+    if (count > (1u << 24) || (set.first.is_pred && count > (1u << 20)))
+      return error_ = {0, "line " + std::to_string(v.line) + ": too many registers"}, false;
+    if (set.first.is_pred) {
+      set.first.index = module_.program->code.predicates;
+      module_.program->code.predicates += count;
+    } else {
+      set.first.index = static_cast<uint32_t>(vreg_width_.size());
+      // A guest may declare more than it uses; a name costs one byte here, a use costs a slot.
+      if (vreg_width_.size() + size_t{count} * parts > (16u << 20))
+        return error_ = {0, "line " + std::to_string(v.line) + ": too many registers"}, false;
+      vreg_width_.resize(vreg_width_.size() + size_t{count} * parts,
+                         parts == 2 ? uint8_t{8} : set.first.width);
+    }
+    if (module_.program->code.predicates > (1u << 20))
+      return error_ = {0, "line " + std::to_string(v.line) + ": too many predicates"}, false;
+    registers_[scope_key(v.scope, v.name)] = set;
+  }
+  return true;
+}
+
+bool Decoder::find_register(std::string_view name, Register& reg) {
+  size_t digits = name.size();
+  while (digits > 0 && is_digit(name[digits - 1])) --digits;
+  uint64_t number = 0;
+  const bool numbered = digits < name.size() && name.size() - digits <= 9;
+  if (numbered) std::from_chars(name.data() + digits, name.data() + name.size(), number);
+  for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
+    auto found = registers_.find(scope_key(scope, name));
+    if (found != registers_.end() && found->second.count == 0) {
+      reg = found->second.first;
+      return true;
+    }
+    // %r12 of %r<20>; the prefix itself may end in digits (%ra1<4>: %ra10), so try longer ones.
+    for (size_t cut = digits; numbered && cut < name.size(); ++cut) {
+      found = registers_.find(scope_key(scope, name.substr(0, cut)));
+      if (found == registers_.end() || found->second.count == 0) continue;
+      uint64_t n = 0;
+      std::from_chars(name.data() + cut, name.data() + name.size(), n);
+      if (n >= found->second.count) continue;
+      reg = found->second.first;
+      reg.index += static_cast<uint32_t>(n) * (reg.width == 16 ? 2 : 1);
+      return true;
+    }
+    if (scope == 0) return false;
+  }
+}
+
+const Place* Decoder::find_place(std::string_view name) const {
+  for (uint32_t scope = statement_->scope;; scope = function_.scopes[scope].parent) {
+    const auto found = locals_.find(scope_key(scope, name));
+    if (found != locals_.end()) return &found->second;
+    if (scope == 0) break;
+  }
+  const auto found = module_.places.find(name);
+  return found == module_.places.end() ? nullptr : &found->second;
+}
+
+Operand Decoder::temporary(uint8_t width) {
+  vreg_width_.push_back(width);
+  return {Operand::Kind::kRegister, static_cast<uint32_t>(vreg_width_.size() - 1)};
+}
+
+Operand Decoder::constant(uint64_t value, uint8_t width) {
+  return {Operand::Kind::kConstant, width == 8 ? module_.constant64(value)
+                                               : module_.constant32(static_cast<uint32_t>(value))};
+}
+
+bool Decoder::immediate(std::string_view text, Type type, uint64_t& value) {
+  text = ptx::trimmed(text);
+  bool negative = false;
+  while (!text.empty() && (text.front() == '-' || text.front() == '+')) {
+    if (text.front() == '-') negative = !negative;
+    text = ptx::trimmed(text.substr(1));
+  }
+  if (text.empty()) return false;
+  if (text == "WARP_SZ") {
+    value = 32;
+  } else if (text.size() == 10 && text[0] == '0' && (text[1] == 'f' || text[1] == 'F')) {
+    if (!parse_hex(text.substr(2), value)) return false;
+    if (negative) value ^= 0x80000000u;
+    if (type == Type::kF64) {
+      float f;
+      const uint32_t bits = static_cast<uint32_t>(value);
+      std::memcpy(&f, &bits, 4);
+      const double d = f;
+      std::memcpy(&value, &d, 8);
+    }
+    return true;
+  } else if (text.size() == 18 && text[0] == '0' && (text[1] == 'd' || text[1] == 'D')) {
+    if (!parse_hex(text.substr(2), value)) return false;
+    if (negative) value ^= 1ull << 63;
+    if (type == Type::kF32) {
+      double d;
+      std::memcpy(&d, &value, 8);
+      const float f = static_cast<float>(d);
+      uint32_t bits;
+      std::memcpy(&bits, &f, 4);
+      value = bits;
+    }
+    return true;
+  } else if (is_digit(text[0]) && (text.find('.') != std::string_view::npos ||
+                                   (text.find_first_of("eE") != std::string_view::npos &&
+                                    text.substr(0, 2) != "0x" && text.substr(0, 2) != "0X"))) {
+    double d = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), d);
+    if (code != std::errc() || end != text.data() + text.size()) return false;
+    if (negative) d = -d;
+    if (type == Type::kF32) {
+      const float f = static_cast<float>(d);
+      uint32_t bits;
+      std::memcpy(&bits, &f, 4);
+      value = bits;
+    } else {
+      std::memcpy(&value, &d, 8);
+    }
+    return true;
+  } else if (!ptx::parse_integer(text, value)) {
+    return false;
+  }
+  if (negative) value = 0 - value;
+  if (type == Type::kF32 && text != "WARP_SZ") {
+    // An integer where a float is expected is its value.
+    const float f = negative ? -static_cast<float>(0 - value) : static_cast<float>(value);
+    uint32_t bits;
+    std::memcpy(&bits, &f, 4);
+    value = bits;
+  } else if (type == Type::kF64) {
+    const double d = negative ? -static_cast<double>(0 - value) : static_cast<double>(value);
+    std::memcpy(&value, &d, 8);
+  }
+  return true;
+}
+
+bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
+  struct Entry {
+    Special special;
+    uint8_t width;
+  };
+  static const std::unordered_map<std::string_view, Entry> table = {
+      {"%tid.x", {Special::kTidX, 4}},
+      {"%tid.y", {Special::kTidY, 4}},
+      {"%tid.z", {Special::kTidZ, 4}},
+      {"%ntid.x", {Special::kNtidX, 4}},
+      {"%ntid.y", {Special::kNtidY, 4}},
+      {"%ntid.z", {Special::kNtidZ, 4}},
+      {"%ctaid.x", {Special::kCtaidX, 4}},
+      {"%ctaid.y", {Special::kCtaidY, 4}},
+      {"%ctaid.z", {Special::kCtaidZ, 4}},
+      {"%nctaid.x", {Special::kNctaidX, 4}},
+      {"%nctaid.y", {Special::kNctaidY, 4}},
+      {"%nctaid.z", {Special::kNctaidZ, 4}},
+      {"%laneid", {Special::kLaneId, 4}},
+      {"%warpid", {Special::kWarpId, 4}},
+      {"%nwarpid", {Special::kNwarpId, 4}},
+      {"%smid", {Special::kSmId, 4}},
+      {"%nsmid", {Special::kNsmId, 4}},
+      {"%gridid", {Special::kGridId, 8}},
+      {"%lanemask_eq", {Special::kMaskEq, 4}},
+      {"%lanemask_lt", {Special::kMaskLt, 4}},
+      {"%lanemask_le", {Special::kMaskLe, 4}},
+      {"%lanemask_gt", {Special::kMaskGt, 4}},
+      {"%lanemask_ge", {Special::kMaskGe, 4}},
+      {"%clock", {Special::kClock, 4}},
+      {"%clock_hi", {Special::kClockHi, 4}},
+      {"%clock64", {Special::kClock64, 8}},
+      {"%globaltimer", {Special::kGlobalTimer, 8}},
+      {"%globaltimer_lo", {Special::kGlobalTimerLo, 4}},
+      {"%globaltimer_hi", {Special::kGlobalTimerHi, 4}},
+      {"%dynamic_smem_size", {Special::kDynamicSmem, 4}},
+      {"%total_smem_size", {Special::kTotalSmem, 4}},
+      {"%aggr_smem_size", {Special::kTotalSmem, 4}},
+      // A cluster is one block here.
+      {"%clusterid.x", {Special::kCtaidX, 4}},
+      {"%clusterid.y", {Special::kCtaidY, 4}},
+      {"%clusterid.z", {Special::kCtaidZ, 4}},
+      {"%nclusterid.x", {Special::kNctaidX, 4}},
+      {"%nclusterid.y", {Special::kNctaidY, 4}},
+      {"%nclusterid.z", {Special::kNctaidZ, 4}},
+      {"%cluster_ctaid.x", {Special::kZero, 4}},
+      {"%cluster_ctaid.y", {Special::kZero, 4}},
+      {"%cluster_ctaid.z", {Special::kZero, 4}},
+      {"%cluster_nctaid.x", {Special::kOne, 4}},
+      {"%cluster_nctaid.y", {Special::kOne, 4}},
+      {"%cluster_nctaid.z", {Special::kOne, 4}},
+      {"%cluster_ctarank", {Special::kZero, 4}},
+      {"%cluster_nctarank", {Special::kOne, 4}},
+      {"%envreg1", {Special::kGridWorkspaceHi, 4}},
+      {"%envreg2", {Special::kGridWorkspaceLo, 4}},
+      // Nothing of the block's shared memory is reserved.
+      {"%reserved_smem_offset_begin", {Special::kReservedSmem, 4}},
+      {"%reserved_smem_offset_end", {Special::kReservedSmem, 4}},
+      {"%reserved_smem_offset_cap", {Special::kReservedSmem, 4}},
+      {"%reserved_smem_offset_0", {Special::kReservedSmem, 4}},
+      {"%reserved_smem_offset_1", {Special::kReservedSmem, 4}}};
+  // What a driver may tell kernels: nothing but where the grid's barrier is.
+  uint64_t number;
+  if (name != "%envreg1" && name != "%envreg2" && name.substr(0, 7) == "%envreg" && ptx::parse_integer(name.substr(7), number) && number < 32) {
+    out = constant(0, bits_of(type) == 64 ? 8 : 4);
+    return true;
+  }
+  const auto found = table.find(name);
+  if (found == table.end()) return false;
+  const Operand read = temporary(found->second.width);
+  emit("special", 0, static_cast<int64_t>(found->second.special), read);
+  const uint8_t wanted = bits_of(type) == 64 ? 8 : 4;
+  if (wanted == found->second.width) {
+    out = read;
+  } else {
+    out = temporary(wanted);
+    emit(wanted == 8 ? "cvt_u64_u32" : "cvt_u32_u64", 0, 0, out, read);
+  }
+  return true;
+}
+
+// What the offsets of a place are relative to, where that is not known before the launch.
+Operand Decoder::place_base(const Place& place) {
+  if (place.in_frame) return {Operand::Kind::kRaw, kFramePointer};
+  const Operand narrow = temporary(4), base = temporary(8);
+  emit("special", 0, static_cast<int64_t>(Special::kDynamicBase), narrow);
+  emit("cvt_u64_u32", 0, 0, base, narrow);
+  return base;
+}
+
+bool Decoder::symbol_value(std::string_view text, Type type, Operand& out) {
+  // NAME, NAME+n, NAME-n
+  int64_t addend = 0;
+  const size_t sign = text.find_first_of("+-");
+  std::string_view name = ptx::trimmed(text.substr(0, sign));
+  if (sign != std::string_view::npos) {
+    uint64_t value;
+    if (!immediate(text.substr(sign), Type::kS64, value)) return false;
+    addend = static_cast<int64_t>(value);
+  }
+  const Place* place = find_place(name);
+  const uint8_t width = bits_of(type) == 64 ? 8 : 4;
+  if (place == nullptr) {
+    const auto callee = module_.callee_index.find(name);
+    if (callee == module_.callee_index.end() || width != 8 || addend != 0) return false;
+    Callee& target = module_.callees[callee->second];
+    if (!target.function->has_body)
+      return fail("the address of the external function " + std::string(name) +
+                  " is not supported");
+    target.address_taken = true;
+    out = constant(function_address(callee->second), 8);
+    return true;
+  }
+  if (place->in_frame || place->dynamic_shared) {
+    const Operand at = place_base(*place);
+    const Operand whole = temporary(8);
+    emit("add_b64", 0, 0, whole, at, constant(place->offset + static_cast<uint64_t>(addend), 8));
+    out = whole;
+    if (width == 4) {
+      out = temporary(4);
+      emit("cvt_u32_u64", 0, 0, out, whole);
+    }
+    return true;
+  }
+  if (place->is_symbol) {
+    const Operand value{Operand::Kind::kConstant, module_.symbol_address(place->symbol, addend)};
+    if (width == 8) {
+      out = value;
+    } else {
+      out = temporary(4);
+      emit("cvt_u32_u64", 0, 0, out, value);
+    }
+  } else {
+    out = constant(place->offset + static_cast<uint64_t>(addend), width);
+  }
+  return true;
+}
+
+// Operands are as wide as the instruction's type; those of ld, st and cvt may be wider (PTX ISA,
+// "Operand Size Exceeding Instruction-Type Size").
+bool Decoder::width_fits(const Register& reg, Type type, std::string_view name) {
+  const uint32_t bits = bits_of(type);
+  const std::string_view op = words_[0];
+  const bool relaxed = op == "ld" || op == "st" || op == "cvt" || op == "ldu" || op == "call" ||
+                       op == "suld" || op == "sust";
+  if (reg.width != 16 && (reg.bits == bits || (relaxed && reg.bits > bits) || op == "func"))
+    return true;
+  return fail("the register " + std::string(name) + " of " + std::to_string(reg.bits) +
+              " bits is no operand of " + std::string(statement_->opcode));
+}
+
+bool Decoder::source(std::string_view text, Type type, Operand& out) {
+  text = ptx::trimmed(text);
+  if (text.empty()) return false;
+  const uint8_t width = bits_of(type) == 64 ? 8 : 4;
+  Register reg;
+  if (find_register(text, reg)) {
+    if (reg.is_pred || !width_fits(reg, type, text)) return false;
+    const Operand whole{Operand::Kind::kRegister, reg.index};
+    if (reg.width == width) {
+      out = whole;
+    } else {
+      // A wider register is read in its low bits; a narrower one is extended (ld, st and cvt allow
+      // registers wider than the type; nothing allows narrower ones, but they cost nothing).
+      out = temporary(width);
+      emit(width == 4        ? "cvt_u32_u64"
+           : is_signed(type) ? "cvt_s64_s32"
+                             : "cvt_u64_u32",
+           0, 0, out, whole);
+    }
+    return true;
+  }
+  if (text.front() == '%' && special_register(text, type, out)) return true;
+  uint64_t value;
+  if (immediate(text, type, value)) {
+    out = constant(value, width);
+    return true;
+  }
+  return symbol_value(text, type, out);
+}
+
+bool Decoder::source_pred(std::string_view text, uint32_t& out) {
+  text = ptx::trimmed(text);
+  if (text == "%is_explicit_cluster") {
+    out = kPredFalse;
+    return true;
+  }
+  uint32_t negate = 0;
+  if (!text.empty() && text.front() == '!') {
+    negate = kPredNegate;
+    text = ptx::trimmed(text.substr(1));
+  }
+  Register reg;
+  if (find_register(text, reg)) {
+    if (!reg.is_pred) return false;
+    out = reg.index | negate;
+    return true;
+  }
+  uint64_t value;
+  if (!immediate(text, Type::kU32, value)) return false;
+  out = (value != 0 ? kPredTrue : kPredFalse) | negate;
+  return true;
+}
+
+bool Decoder::destination(std::string_view text, Type type, Operand& out) {
+  text = ptx::trimmed(text);
+  const uint8_t width = bits_of(type) == 64 ? 8 : 4;
+  if (text == "_") {
+    out = temporary(width);
+    return true;
+  }
+  Register reg;
+  if (!find_register(text, reg) || reg.is_pred || !width_fits(reg, type, text)) return false;
+  if (reg.width == width) {
+    out = {Operand::Kind::kRegister, reg.index};
+  } else {
+    out = temporary(width);
+    widenings_.push_back({out, reg, is_signed(type)});
+  }
+  return true;
+}
+
+bool Decoder::destination_pred(std::string_view text, uint32_t& out) {
+  text = ptx::trimmed(text);
+  if (text == "_") {
+    out = kNoOperand;
+    return true;
+  }
+  Register reg;
+  if (!find_register(text, reg) || !reg.is_pred) return false;
+  out = reg.index;
+  return true;
+}
+
+std::vector<std::string_view> Decoder::braces(std::string_view text) const {
+  std::vector<std::string_view> parts;
+  text = ptx::trimmed(text);
+  if (text.size() < 2 || (text.front() != '{' && text.front() != '(')) return parts;
+  text = text.substr(1, text.size() - 2);
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t comma = text.find(',', begin);
+    const size_t end = comma == std::string_view::npos ? text.size() : comma;
+    const std::string_view part = ptx::trimmed(text.substr(begin, end - begin));
+    if (!part.empty()) parts.push_back(part);
+    begin = end + 1;
+  }
+  return parts;
+}
+
+bool Decoder::address(std::string_view text, Address& out) {
+  text = ptx::trimmed(text);
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return false;
+  text = ptx::trimmed(text.substr(1, text.size() - 2));
+  // base, base+offset, base+-offset, base-offset, offset
+  const size_t sign = text.find_first_of("+-", 1);
+  const std::string_view base = ptx::trimmed(text.substr(0, sign));
+  uint64_t offset = 0;
+  if (sign != std::string_view::npos && !immediate(text.substr(sign), Type::kS64, offset))
+    return false;
+  out.offset = static_cast<int64_t>(offset);
+  Register reg;
+  if (find_register(base, reg)) {
+    if (reg.is_pred || (reg.bits != 32 && reg.bits != 64)) return false;
+    out.base = {Operand::Kind::kRegister, reg.index};
+    out.narrow = reg.width == 4;
+    return true;
+  }
+  const Place* place = find_place(base);
+  if (place != nullptr) {
+    out.space = place->space;
+    out.known_space = true;
+    if (place->in_frame || place->dynamic_shared) {
+      out.base = place_base(*place);
+      out.offset += static_cast<int64_t>(place->offset);
+      return true;
+    }
+    out.base = place->is_symbol
+                   ? Operand{Operand::Kind::kConstant, module_.symbol_address(place->symbol, 0)}
+                   : constant(place->offset, 8);
+    return true;
+  }
+  uint64_t value;
+  if (!immediate(base, Type::kU64, value)) return false;
+  out.base = constant(value, 8);
+  return true;
+}
+
+}  // namespace sluice::exec::detail

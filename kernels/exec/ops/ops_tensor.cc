@@ -1,0 +1,381 @@
+// Matrix handlers; see ops_tensor.h for the list. Compiled once per instruction set
+// (kernels/exec/program/isa.h).
+//
+// Floating-point sums follow the H200's tensor core bit for bit (found by experiment; the golden
+// programs of tests/conformance hold it to that; the model is that of Fasi, Higham, Mikaitis and
+// Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021): the products of up to 16 elements (8
+// of tf32) are exact; they and the addend are aligned to the largest exponent among those that are
+// not zero, a product counting as the sum of its factors' exponents; every term is cut off (towards
+// zero) 25 bits below that exponent; the terms are added exactly, and the sum is cut off to f32.
+// Zeros are +0. Where C and D are f16, the sum is rounded to nearest even instead; from f32 to f16
+// a conversion follows, which knows -0. wmma's tf32 adds 4 products at a time. f64 is a chain of
+// fused multiply-adds in the order of k. fp8 on this chip: f16 products, 16 at a time (columns k
+// with k mod 4 < 2, then the others) beginning at zero, and one f32 addition of C at the end.
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/exec/block/block.h"
+#include "kernels/exec/block/block_state.h"
+#include "kernels/exec/program/inst.h"
+#include "kernels/exec/ops/lane_memory.h"
+#include "kernels/exec/program/tensor_shape.h"
+#include "kernels/exec/block/warp.h"
+
+// Last, and apart: changes the target of everything below.
+#include "kernels/exec/program/isa.h"
+
+namespace sluice::exec::detail {
+namespace {
+
+#include "kernels/exec/ops/lanes.inc"
+
+#include "kernels/exec/ops/half.inc"
+
+constexpr u32 kMaxRows = 32, kMaxColumns = 32, kMaxDepth = 32, kMaxBits = 256;
+constexpr s32 kZeroExponent = -4096, kNoExponent = -2000;
+constexpr int kFraction = 25;  // bits kept below the largest exponent
+constexpr u32 kNanF32 = 0x7fffffffu, kInfinityF32 = 0x7f800000u;
+
+enum : u8 { kFinite = 0, kInfinite = 1, kNotANumber = 2 };
+
+// A number as significand * 2^(exponent - 10): all the narrow formats fit in 11 bits.
+struct Number {
+  s32 significand;
+  s32 exponent;  // kZeroExponent: zero
+  u8 kind;
+};
+
+Number decode(u32 bits, int exponent_bits, int mantissa_bits, bool has_infinity) {
+  const u32 mantissa = bits & ((1u << mantissa_bits) - 1);
+  const s32 top = (1 << exponent_bits) - 1;
+  const s32 exponent = static_cast<s32>(bits >> mantissa_bits) & top;
+  const bool negative = ((bits >> (mantissa_bits + exponent_bits)) & 1) != 0;
+  const s32 bias = (1 << (exponent_bits - 1)) - 1;
+  Number n{0, 0, kFinite};
+  if (has_infinity ? exponent == top : exponent == top && mantissa == (1u << mantissa_bits) - 1)
+    n.kind = has_infinity && mantissa == 0 ? kInfinite : kNotANumber;
+  u32 significand = exponent != 0 ? mantissa | 1u << mantissa_bits : mantissa;
+  significand <<= 10 - mantissa_bits;
+  n.significand = negative ? -static_cast<s32>(significand) : static_cast<s32>(significand);
+  n.exponent = significand == 0 ? kZeroExponent : exponent != 0 ? exponent - bias : 1 - bias;
+  return n;
+}
+Number decode(Element e, u32 bits) {
+  switch (e) {
+    case Element::kF16:
+      return decode(bits, 5, 10, true);
+    case Element::kBf16:
+      return decode(bits, 8, 7, true);
+    case Element::kTf32:  // the low bits of the register do not count
+      return decode(bits >> 13, 8, 10, true);
+    case Element::kE4m3:
+      return decode(bits, 4, 3, false);
+    default:
+      return decode(bits, 5, 2, true);
+  }
+}
+
+// A and B of floats; rows of B are contiguous, so that the columns vectorise.
+struct Floats {
+  s32 a[kMaxRows][kMaxDepth], a_exponent[kMaxRows][kMaxDepth];
+  s32 b[kMaxDepth][kMaxColumns], b_exponent[kMaxDepth][kMaxColumns];
+  u8 a_kind[kMaxRows][kMaxDepth], b_kind[kMaxDepth][kMaxColumns];
+  bool special_row[kMaxRows], special_column[kMaxColumns];
+};
+
+// sum * 2^(exponent - kFraction). `odd`: what is cut off sets the last bit, so that a second
+// rounding to f16 is as good as one.
+u32 to_f32_cut(s64 sum, s32 exponent, bool odd) {
+  if (sum == 0) return 0;
+  const u32 sign = sum < 0 ? 0x80000000u : 0;
+  const u64 magnitude = static_cast<u64>(sum < 0 ? -sum : sum);
+  const int top = 63 - __builtin_clzll(magnitude);
+  const s32 e = top - kFraction + exponent;
+  if (e > 127) return sign | kInfinityF32;
+  int drop = top - 23;
+  if (e < -126) drop += -126 - e;
+  u32 kept = drop >= 64  ? 0
+             : drop >= 0 ? static_cast<u32>(magnitude >> drop)
+                         : static_cast<u32>(magnitude << -drop);
+  if (odd && drop > 0 && (drop >= 64 || (magnitude & ((u64{1} << drop) - 1)) != 0)) kept |= 1;
+  if (kept == 0) return 0;
+  return sign | (e < -126 ? kept : (static_cast<u32>(e + 126) << 23) + kept);
+}
+
+// One row of D for `count` products from `first` on: d[j] = c[j] + sum of a[k] * b[k][j].
+void multiply_row(const Floats& f, u32 row, const u32* depth, u32 count, u32 columns, bool odd,
+                  u32* d) {
+  alignas(64) s32 largest[kMaxColumns], shift[kMaxColumns];
+  alignas(64) u32 plus[kMaxColumns], minus[kMaxColumns];
+  for (u32 j = 0; j < columns; ++j) {
+    const u32 exponent = d[j] >> 23 & 0xff;
+    const bool zero = (d[j] & 0x7fffffffu) == 0;
+    largest[j] = zero ? kNoExponent : exponent == 0 ? -126 : static_cast<s32>(exponent) - 127;
+    shift[j] = largest[j];
+  }
+  for (u32 q = 0; q < count; ++q) {
+    const u32 k = depth[q];
+    const s32 ae = f.a_exponent[row][k];
+    const s32* be = f.b_exponent[k];
+    for (u32 j = 0; j < columns; ++j) {
+      const s32 e = ae + be[j];
+      largest[j] = e > largest[j] ? e : largest[j];
+    }
+  }
+  for (u32 j = 0; j < columns; ++j) {
+    const u32 magnitude = ((d[j] & 0x007fffffu) | ((d[j] & 0x7f800000u) != 0 ? 0x00800000u : 0))
+                          << (kFraction - 23);
+    s32 s = largest[j] - shift[j];
+    s = s < 31 ? s : 31;
+    const u32 cut = magnitude >> s;
+    const bool negative = (d[j] >> 31) != 0;
+    plus[j] = negative ? 0 : cut;
+    minus[j] = negative ? cut : 0;
+  }
+  for (u32 q = 0; q < count; ++q) {
+    const u32 k = depth[q];
+    const s32 a = f.a[row][k], ae = f.a_exponent[row][k];
+    const s32* b = f.b[k];
+    const s32* be = f.b_exponent[k];
+    for (u32 j = 0; j < columns; ++j) {
+      const s32 product = a * b[j];
+      s32 s = largest[j] - (ae + be[j]);
+      s = s < 31 ? s : 31;
+      const u32 cut = static_cast<u32>(product < 0 ? -product : product) << (kFraction - 20) >> s;
+      plus[j] += product < 0 ? 0 : cut;
+      minus[j] += product < 0 ? cut : 0;
+    }
+  }
+  for (u32 j = 0; j < columns; ++j)
+    d[j] = to_f32_cut(static_cast<s64>(plus[j]) - static_cast<s64>(minus[j]), largest[j], odd);
+}
+
+// What infinities and NaNs make of one element: its f32 bits, or 0: they do not decide it.
+u32 special_element(const Floats& f, u32 row, u32 column, const u32* depth, u32 count, u32 c) {
+  bool nan = (c & 0x7fffffffu) > kInfinityF32;
+  bool plus = c == kInfinityF32, minus = c == (kInfinityF32 | 0x80000000u);
+  for (u32 q = 0; q < count; ++q) {
+    const u32 k = depth[q];
+    const u8 ka = f.a_kind[row][k], kb = f.b_kind[k][column];
+    if (ka == kFinite && kb == kFinite) continue;
+    if (ka == kNotANumber || kb == kNotANumber || f.a[row][k] == 0 || f.b[k][column] == 0) {
+      nan = true;
+    } else {
+      const bool negative = (f.a[row][k] < 0) != (f.b[k][column] < 0);
+      (negative ? minus : plus) = true;
+    }
+  }
+  if (nan || (plus && minus)) return kNanF32;
+  return plus ? kInfinityF32 : minus ? kInfinityF32 | 0x80000000u : 0;
+}
+
+void multiply_step(const Floats& f, u32 row, const u32* depth, u32 count, u32 columns, bool odd,
+                   u32* d) {
+  alignas(64) u32 special[kMaxColumns] = {};
+  bool any = false;
+  for (u32 j = 0; j < columns; ++j) {
+    if (!f.special_row[row] && !f.special_column[j] && (d[j] & kInfinityF32) != kInfinityF32)
+      continue;
+    special[j] = special_element(f, row, j, depth, count, d[j]);
+    any = any || special[j] != 0;
+    if ((d[j] & kInfinityF32) == kInfinityF32) d[j] = 0;
+  }
+  multiply_row(f, row, depth, count, columns, odd, d);
+  if (!any) return;
+  for (u32 j = 0; j < columns; ++j)
+    if (special[j] != 0) d[j] = special[j];
+}
+
+struct Registers {
+  const u32* aux;
+  u32 d, a, b, c;  // where the lists begin in aux
+};
+
+// The element in `slot` of a lane's fragment, as it lies there.
+u32 element_at(const Warp& w, const u32* registers, u32 bits, u32 lane, u32 slot) {
+  if (bits >= 32) return lane_u32(w, registers[slot], lane);
+  const u32 per = 32 / bits;
+  const u32 word = lane_u32(w, registers[slot / per], lane);
+  return word >> (slot % per * bits) & ((1u << bits) - 1);
+}
+
+void multiply_floats(Warp& w, const MatrixShape& s, const Registers& regs) {
+  static thread_local Floats f;
+  alignas(64) u32 c[kMaxRows][kMaxColumns];
+  std::memset(f.special_row, 0, sizeof f.special_row);
+  std::memset(f.special_column, 0, sizeof f.special_column);
+  const Fragment fa = fragment_of(s, Role::kA, s.a), fb = fragment_of(s, Role::kB, s.b);
+  const Fragment fc = fragment_of(s, Role::kC, s.c), fd = fragment_of(s, Role::kC, s.d);
+  for (u32 lane = 0; lane < 32; ++lane) {
+    for (u32 slot = 0; slot < fa.slots(); ++slot) {
+      const Spot at = spot_of(s, fa, Role::kA, lane, slot);
+      const Number n = decode(s.a, element_at(w, regs.aux + regs.a, element_bits(s.a), lane, slot));
+      f.a[at.row][at.column] = n.significand;
+      f.a_exponent[at.row][at.column] = n.exponent;
+      f.a_kind[at.row][at.column] = n.kind;
+      if (n.kind != kFinite) f.special_row[at.row] = true;
+    }
+    for (u32 slot = 0; slot < fb.slots(); ++slot) {
+      const Spot at = spot_of(s, fb, Role::kB, lane, slot);
+      const Number n = decode(s.b, element_at(w, regs.aux + regs.b, element_bits(s.b), lane, slot));
+      f.b[at.row][at.column] = n.significand;
+      f.b_exponent[at.row][at.column] = n.exponent;
+      f.b_kind[at.row][at.column] = n.kind;
+      if (n.kind != kFinite) f.special_column[at.column] = true;
+    }
+    for (u32 slot = 0; slot < fc.slots(); ++slot) {
+      const Spot at = spot_of(s, fc, Role::kC, lane, slot);
+      const u32 v = element_at(w, regs.aux + regs.c, element_bits(s.c), lane, slot);
+      c[at.row][at.column] =
+          s.c == Element::kF16 ? bit_cast_to<u32>(to_f32(f16{static_cast<u16>(v)})) : v;
+    }
+  }
+  const bool halves = s.c == Element::kF16 && s.d == Element::kF16;
+  const bool fp8 = s.a == Element::kE4m3 || s.a == Element::kE5m2;
+  u32 depth[kMaxDepth];
+  for (u32 k = 0; k < s.k; ++k) depth[k] = fp8 ? k / 16 * 2 + k % 16 / 2 * 4 + (k & 1) : k;
+  for (u32 row = 0; row < s.m; ++row) {
+    u32* d = c[row];
+    if (!fp8) {
+      const u32 step = s.wmma && s.a == Element::kTf32 ? 4 : s.k;
+      for (u32 k = 0; k < s.k; k += step) multiply_step(f, row, depth + k, step, s.n, halves, d);
+      continue;
+    }
+    alignas(64) u32 sum[kMaxColumns] = {};
+    for (u32 k = 0; k < s.k; k += 16) multiply_step(f, row, depth + k, 16, s.n, false, sum);
+    for (u32 j = 0; j < s.n; ++j) {
+      const f32 r = bit_cast_to<f32>(sum[j]) + bit_cast_to<f32>(d[j]);
+      d[j] = r != r ? kNanF32 : bit_cast_to<u32>(r);
+    }
+  }
+  for (u32 lane = 0; lane < 32; ++lane) {
+    for (u32 reg = 0; reg < fd.registers; ++reg) {
+      u32 word = 0;
+      for (u32 part = 0; part < fd.per_register; ++part) {
+        const Spot at = spot_of(s, fd, Role::kC, lane, reg * fd.per_register + part);
+        const u32 v = c[at.row][at.column];
+        const u32 half = to_f16(bit_cast_to<f32>(v)).bits;
+        word |= s.d != Element::kF16 ? v : half == 0x8000 && halves ? 0 : half << (16 * part);
+      }
+      if ((w.exec >> lane & 1) != 0) set_lane_u32(w, regs.aux[regs.d + reg], lane, word);
+    }
+  }
+}
+
+void multiply_integers(Warp& w, const MatrixShape& s, const Registers& regs) {
+  static thread_local s16 a[kMaxRows][kMaxBits], b[kMaxBits][kMaxColumns];
+  s32 c[kMaxRows][kMaxColumns];
+  const Fragment fa = fragment_of(s, Role::kA, s.a), fb = fragment_of(s, Role::kB, s.b);
+  const Fragment fc = fragment_of(s, Role::kC, s.c);
+  const auto value = [](Element e, u32 bits) {
+    return e == Element::kS8   ? static_cast<s16>(static_cast<s8>(bits))
+           : e == Element::kS4 ? static_cast<s16>(static_cast<s16>(bits << 12) >> 12)
+                               : static_cast<s16>(bits);
+  };
+  for (u32 lane = 0; lane < 32; ++lane) {
+    for (u32 slot = 0; slot < fa.slots(); ++slot) {
+      const Spot at = spot_of(s, fa, Role::kA, lane, slot);
+      a[at.row][at.column] =
+          value(s.a, element_at(w, regs.aux + regs.a, element_bits(s.a), lane, slot));
+    }
+    for (u32 slot = 0; slot < fb.slots(); ++slot) {
+      const Spot at = spot_of(s, fb, Role::kB, lane, slot);
+      b[at.row][at.column] =
+          value(s.b, element_at(w, regs.aux + regs.b, element_bits(s.b), lane, slot));
+    }
+    for (u32 slot = 0; slot < fc.slots(); ++slot) {
+      const Spot at = spot_of(s, fc, Role::kC, lane, slot);
+      c[at.row][at.column] = static_cast<s32>(lane_u32(w, regs.aux[regs.c + slot], lane));
+    }
+  }
+  const bool exclusive = s.a == Element::kB1 && !s.bit_and;
+  for (u32 row = 0; row < s.m; ++row) {
+    s32 sum[kMaxColumns] = {};  // at most 256 * 255 * 255: no overflow
+    for (u32 k = 0; k < s.k; ++k) {
+      const s32 x = a[row][k];
+      if (exclusive) {
+        for (u32 j = 0; j < s.n; ++j) sum[j] += x ^ b[k][j];
+      } else {
+        for (u32 j = 0; j < s.n; ++j) sum[j] += x * b[k][j];
+      }
+    }
+    for (u32 j = 0; j < s.n; ++j) {
+      s64 r = static_cast<s64>(c[row][j]) + sum[j];
+      if (s.saturate) r = r > 0x7fffffff ? 0x7fffffff : r < -0x7fffffff - 1 ? -0x7fffffff - 1 : r;
+      c[row][j] = static_cast<s32>(static_cast<u32>(r));
+    }
+  }
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((w.exec >> lane & 1) == 0) continue;
+    for (u32 slot = 0; slot < fc.slots(); ++slot) {
+      const Spot at = spot_of(s, fc, Role::kC, lane, slot);
+      set_lane_u32(w, regs.aux[regs.d + slot], lane, static_cast<u32>(c[at.row][at.column]));
+    }
+  }
+}
+
+// NaN operands pass as in fma.f64 (ops_float.cc).
+f64 fused(f64 a, f64 b, f64 c) {
+  const f64 nan = b != b ? b : c != c ? c : a;
+  return nan != nan ? bit_cast_to<f64>(bit_cast_to<u64>(nan) | 0x0008000000000000ull)
+                    : __builtin_fma(a, b, c);
+}
+
+void multiply_doubles(Warp& w, const MatrixShape& s, const Registers& regs) {
+  f64 a[16][16], b[16][8], c[16][8];
+  const Fragment fa = fragment_of(s, Role::kA, s.a), fb = fragment_of(s, Role::kB, s.b);
+  const Fragment fc = fragment_of(s, Role::kC, s.c);
+  const auto read = [&](u32 reg, u32 lane) { return bit_cast_to<f64>(lane_u64(w, reg, lane)); };
+  for (u32 lane = 0; lane < 32; ++lane) {
+    for (u32 slot = 0; slot < fa.slots(); ++slot) {
+      const Spot at = spot_of(s, fa, Role::kA, lane, slot);
+      a[at.row][at.column] = read(regs.aux[regs.a + slot], lane);
+    }
+    for (u32 slot = 0; slot < fb.slots(); ++slot) {
+      const Spot at = spot_of(s, fb, Role::kB, lane, slot);
+      b[at.row][at.column] = read(regs.aux[regs.b + slot], lane);
+    }
+    for (u32 slot = 0; slot < fc.slots(); ++slot) {
+      const Spot at = spot_of(s, fc, Role::kC, lane, slot);
+      c[at.row][at.column] = read(regs.aux[regs.c + slot], lane);
+    }
+  }
+  for (u32 row = 0; row < s.m; ++row)
+    for (u32 j = 0; j < s.n; ++j)
+      for (u32 k = 0; k < s.k; ++k) c[row][j] = fused(a[row][k], b[k][j], c[row][j]);
+  for (u32 lane = 0; lane < 32; ++lane) {
+    if ((w.exec >> lane & 1) == 0) continue;
+    for (u32 slot = 0; slot < fc.slots(); ++slot) {
+      const Spot at = spot_of(s, fc, Role::kC, lane, slot);
+      set_lane_u64(w, regs.aux[regs.d + slot], lane, bit_cast_to<u64>(c[at.row][at.column]));
+    }
+  }
+}
+
+Flow multiply(Warp& w, const Inst& in) {
+  if (w.exec != w.live) return Flow::kControl;
+  const MatrixShape s = MatrixShape::unpack(in.imm);
+  Registers regs{w.block->aux + in.aux, 1, 0, 0, 0};
+  regs.a = regs.d + fragment_of(s, Role::kC, s.d).registers;
+  regs.b = regs.a + fragment_of(s, Role::kA, s.a).registers;
+  regs.c = regs.b + fragment_of(s, Role::kB, s.b).registers;
+  if (s.a == Element::kF64)
+    multiply_doubles(w, s, regs);
+  else if (s.d == Element::kS32)
+    multiply_integers(w, s, regs);
+  else
+    multiply_floats(w, s, regs);
+  return Flow::kNext;
+}
+
+}  // namespace
+
+#define SLUICE_EXEC_STRIP(...) __VA_ARGS__
+#define SLUICE_EXEC_FILL(name, handler) \
+  table[static_cast<uint16_t>(Op::k_##name)] = &SLUICE_EXEC_STRIP handler;
+void SLUICE_EXEC_NAME(fill_tensor)(Handler* table) { SLUICE_EXEC_TENSOR_OPS(SLUICE_EXEC_FILL) }
+
+}  // namespace sluice::exec::detail
+#if defined(__clang__) && SLUICE_EXEC_ISA != 0
+#pragma clang attribute pop
+#endif

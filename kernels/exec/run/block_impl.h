@@ -1,0 +1,101 @@
+// BlockImpl: the block behind block.h. Internal to kernels/exec; one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/exec/block/block.h"
+#include "kernels/exec/block/block_state.h"
+#include "kernels/exec/checker/checker_block.h"
+#include "kernels/exec/program/inst.h"
+#include "kernels/exec/block/warp_state.h"
+
+namespace sluice::exec::detail {
+
+inline constexpr uint32_t kMaxWarps = kMaxBlockThreads / kWarpLanes;
+inline constexpr uint32_t kBarriers = 16;
+
+struct Barrier {
+  uint32_t arrived[kMaxWarps] = {};  // lanes of each warp
+  uint32_t needed = 0;               // threads; 0: every live one
+  uint32_t population = 0;           // bar.red.popc so far
+  bool all = true, any = false;      // bar.red.and/.or so far
+  bool open = false;                 // somebody has arrived
+};
+
+class BlockImpl final : public Block, public BlockState {
+ public:
+  BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const LaunchShape& launch,
+            std::span<const std::byte> parameters, MemoryMap& memory, Environment& world);
+
+  bool has_memory() const {
+    return registers_.data != nullptr && shared_bytes_.data != nullptr &&
+           local_bytes_.data != nullptr && thread_ids_.data != nullptr;
+  }
+  void start(Dim3 block, SmPlace where) override;
+  RunResult run(uint64_t max_steps) override;
+  const Fault& fault() const override { return fault_; }
+  void move(SmPlace where) override { place = where; }
+
+ private:
+  enum class TurnEnd { kUsedUp, kSpun, kBlocked, kFault };
+  struct Turn {
+    uint64_t steps = 0;
+    TurnEnd end = TurnEnd::kBlocked;
+  };
+
+  // Runs one warp until it blocks or its turn is over. warp_loop.cc.
+  Turn run_turn(WarpState& warp, uint64_t max_steps);
+  // Carries out a control instruction of the current split; false: the split cannot go on now (it
+  // waits or is gone) or, with fault_kind set, faulted.
+  bool control(WarpState& warp, const Inst& inst);
+  bool branch(WarpState& warp, const Inst& inst);
+  bool branch_indexed(WarpState& warp, const Inst& inst);
+  // Calls and the stack. calls.cc.
+  bool call(WarpState& warp, const Inst& inst);
+  bool return_from(WarpState& warp, const Inst& inst);
+  bool take_results(WarpState& warp, const Inst& inst);
+  bool allocate_stack(WarpState& warp, const Inst& inst);
+  void restore_call(WarpState& warp, int32_t join, uint32_t lanes);
+  bool next_frame(WarpState& warp, uint32_t lane, uint64_t bytes, uint64_t& base) const;
+  bool exit_lanes(WarpState& warp, uint32_t lanes);
+  bool join_here(WarpState& warp, const Inst& inst);
+  bool barrier(WarpState& warp, const Inst& inst);
+  void release_barrier_if_complete(uint32_t number);
+  // Warp-wide operations (collective.cc): executes every group of lanes that is complete.
+  bool collective(WarpState& warp, const Inst& inst);
+  bool finish_waiting_group(WarpState& warp);
+  void compute(WarpState& warp, const uint32_t* members, uint32_t member_count);
+  bool builtin(WarpState& warp, const Inst& inst);
+  // Splits off `lanes` of the current split (a proper part of it) at `pc`; the rest stays current.
+  uint32_t split_off(WarpState& warp, uint32_t lanes, uint32_t pc);
+  void record_fault(const WarpState& warp, uint32_t pc, const std::string& detail);
+  bool resolve_stall();
+  RunState finish();
+  // Somebody wants this thread: the preempt sequence is not what it was when run() began.
+  bool preempted() const {
+    return environment->preempt_sequence != nullptr &&
+           environment->preempt_sequence->load(std::memory_order_relaxed) != preempt_seen_;
+  }
+
+  std::shared_ptr<const Image> image_;
+  const Code& code_;
+  uint32_t entry_;
+  std::vector<std::byte> parameters_;
+  AlignedBytes registers_, shared_bytes_, local_bytes_, thread_ids_;
+  std::vector<uint32_t> predicates_;
+  std::vector<WarpState> warps_;
+  std::array<Barrier, kBarriers> barriers_;
+  uint32_t next_warp_ = 0;
+  uint32_t preempt_seen_ = 0;
+  bool faulted_ = false;
+  Fault fault_;
+  std::string detail_;
+  std::unique_ptr<BlockChecker> checker_owner_;
+};
+
+}  // namespace sluice::exec::detail
