@@ -20,10 +20,10 @@
 
 #define SLUICE_CLONE_SUFFIX "__sluice"
 /* A kernel whose clone is a loop has a second one, with the same parameters and shared memory, whose
- * blocks run one task each (kernels/passes/admission.h); the launcher chooses. */
+ * blocks run one task each (kernels/passes/clone/admission.h); the launcher chooses. */
 #define SLUICE_ONE_TASK_SUFFIX "__sluice_once"
 /* A third one, with the original's shared memory: the original's blocks, which the launcher starts in
- * *windows* of the grid (kernels/passes/window.cc). And the same once more for windows whose blocks look. */
+ * *windows* of the grid (kernels/passes/steps/window.cc). And the same once more for windows whose blocks look. */
 #define SLUICE_WINDOW_SUFFIX "__sluice_window"
 #define SLUICE_LOOK_SUFFIX "__sluice_look"
 #define SLUICE_PREEMPT_PARAMS_BYTES 128
@@ -32,9 +32,9 @@
  * leader's 48 bytes of state. Static; or behind the dynamic shared memory that the program asked for,
  * at the next multiple of 16: its launch then gets SLUICE_PREEMPT_DYNAMIC_BYTES more. */
 #define SLUICE_PREEMPT_SHARED_BYTES 80
-/* Behind these: counters of the threads that have returned (kernels/passes/unified.cc). */
+/* Behind these: counters of the threads that have returned (kernels/passes/steps/unified.cc). */
 #define SLUICE_PREEMPT_COUNT_BYTES 32
-/* Behind these: addresses of the task's mbarrier objects (kernels/passes/clean_up.cc). */
+/* Behind these: addresses of the task's mbarrier objects (kernels/passes/steps/clean_up.cc). */
 #define SLUICE_PREEMPT_OBJECTS 16
 #define SLUICE_PREEMPT_OBJECT_BYTES (4 * SLUICE_PREEMPT_OBJECTS)
 #define SLUICE_PREEMPT_DYNAMIC_BYTES \
@@ -109,7 +109,7 @@ struct sluice_preempt_params {
   uint32_t reserved[2];
 };
 
-/* The same for a clone that is launched in windows (kernels/passes/window.cc): one window, which is a grid of
+/* The same for a clone that is launched in windows (kernels/passes/steps/window.cc): one window, which is a grid of
  * its own. Same size and place; what has the same name stands where it does there. */
 struct sluice_window_params {
   uint64_t control;

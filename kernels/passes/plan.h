@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "kernels/passes/pass.h"
+#include "kernels/passes/clone/pass.h"
 
 namespace sluice::passes {
 

@@ -5,9 +5,9 @@
 #include <unordered_set>
 
 #include "abi/preempt.h"
-#include "kernels/passes/barrier_numbers.h"
-#include "kernels/passes/clone.h"
-#include "kernels/passes/inline.h"
+#include "kernels/passes/analysis/barrier_numbers.h"
+#include "kernels/passes/clone/clone.h"
+#include "kernels/passes/clone/inline.h"
 #include "kernels/passes/plan.h"
 #include "kernels/ptx/edit.h"
 

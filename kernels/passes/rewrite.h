@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/passes/pass.h"
+#include "kernels/passes/clone/pass.h"
 #include "mediator/base/result.h"
 
 namespace sluice::passes {

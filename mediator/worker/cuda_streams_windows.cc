@@ -1,4 +1,4 @@
-// Launches in windows of their grid (kernels/passes/window.cc); the rest of the driver is in cuda_streams.cc.
+// Launches in windows of their grid (kernels/passes/steps/window.cc); the rest of the driver is in cuda_streams.cc.
 //
 // Windows go into the stream and a second one in turn, so that while one runs the next waits in the hardware and
 // takes every place that becomes free. Two are queued at once; each further one when the one before the newest has

@@ -43,7 +43,7 @@ inline constexpr uint32_t kSoftwareLeavePs = 50'000'000;
 // What a clone's launcher must know of it beside its parameters.
 struct CloneForm {
   bool in_order = false;  // draws one ticket at a time and has no left-over list
-  bool once = false;      // a hardware block runs one task (kernels/passes/admission.h)
+  bool once = false;      // a hardware block runs one task (kernels/passes/clone/admission.h)
   bool resumable = false;  // one task as well, which may leave in its middle and be resumed
   uint32_t state_bytes = 0;  // resumable: what a thread saves
 };
@@ -62,9 +62,9 @@ Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bo
 
 // Which of a kernel's clones a launch takes.
 enum class FormKind : uint8_t {
-  kLoop,     // persistent workers (kernels/passes/loop_head.h)
-  kOneTask,  // the original's blocks, each admitted (kernels/passes/admission.h)
-  kWindows,  // the original's blocks, a window of the grid at a time (kernels/passes/window.cc)
+  kLoop,     // persistent workers (kernels/passes/clone/loop_head.h)
+  kOneTask,  // the original's blocks, each admitted (kernels/passes/clone/admission.h)
+  kWindows,  // the original's blocks, a window of the grid at a time (kernels/passes/steps/window.cc)
 };
 inline constexpr int kForms = 3;
 

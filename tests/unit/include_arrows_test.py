@@ -16,7 +16,12 @@ ARROWS = {
     "mediator/ring": ["abi", "mediator/base"],
     "policies": ["abi", "mediator/base"],
     "kernels/ptx": ["abi", "mediator/base"],
-    "kernels/passes": ["abi", "mediator/base", "kernels/ptx"],
+    "kernels/passes/analysis": ["abi", "mediator/base", "kernels/ptx"],
+    "kernels/passes/clone": ["abi", "mediator/base", "kernels/ptx", "kernels/passes/analysis"],
+    "kernels/passes": ["abi", "mediator/base", "kernels/ptx", "kernels/passes/analysis",
+                       "kernels/passes/clone", "kernels/passes/steps"],
+    "kernels/passes/steps": ["abi", "mediator/base", "kernels/ptx", "kernels/passes/analysis",
+                             "kernels/passes/clone"],
     # The interpreter, in the order in which its folders build on one another.
     "kernels/exec/memory": ["abi", "mediator/base", "kernels/ptx"],
     "kernels/exec/program": ["abi", "mediator/base", "kernels/ptx", "kernels/exec/memory"],

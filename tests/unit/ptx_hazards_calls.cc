@@ -1,5 +1,5 @@
 // Hazards behind calls: what a called function does to its whole block, which the loop's passes only
-// understand in the entry itself (kernels/passes/inline.h).
+// understand in the entry itself (kernels/passes/clone/inline.h).
 #include <iterator>
 
 #include "tests/unit/ptx_hazards.h"

@@ -19,7 +19,7 @@
 namespace sluice {
 
 namespace detail {
-// Sluice knows these instructions by the names of their destinations (kernels/passes/author_points.h).
+// Sluice knows these instructions by the names of their destinations (kernels/passes/analysis/author_points.h).
 __device__ __forceinline__ unsigned ask() {
   unsigned yes;
   asm volatile(

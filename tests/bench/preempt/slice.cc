@@ -1,6 +1,6 @@
 #include "tests/bench/preempt/slice.h"
 
-#include "kernels/passes/block_index.h"
+#include "kernels/passes/clone/block_index.h"
 #include "kernels/ptx/edit.h"
 #include "kernels/ptx/module.h"
 

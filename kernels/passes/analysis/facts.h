@@ -1,0 +1,141 @@
+// What a kernel does that matters for rewriting: gathered once per function, joined per entry with
+// the functions it calls.
+//
+// Owner: one rewrite_module(), one thread; refers to the module. It reports, passes decide.
+// Findings name their rules (R13, R25, ..), which stand in kernels/passes/README.md.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "kernels/passes/analysis/author_points.h"
+#include "kernels/passes/analysis/finding.h"
+#include "kernels/passes/analysis/memory_barriers.h"
+#include "kernels/passes/analysis/register_pool.h"
+#include "kernels/passes/analysis/spin.h"
+#include "kernels/ptx/cfg.h"
+#include "kernels/ptx/divergence.h"
+#include "kernels/ptx/module.h"
+
+namespace sluice::passes {
+
+// Of one function's own body.
+struct FunctionFacts {
+  Finding opaque;   // no form can bear it
+  Finding no_loop;  // a block can run it once, but not again and again (R17, R24, R27, R28)
+  // Synchronisation that only some threads of a block may reach while others can have returned.
+  Finding divergent_barrier;                          // R22: needs unified synchronisation
+  Finding divergent_collective;                       // R25: needs lane masks
+  std::array<bool, 3> reads_ctaid{}, reads_nctaid{};  // x, y, z
+  bool has_barrier = false;
+  bool has_barrier_reduction = false;
+  bool has_collective = false;   // shuffles, votes, matrix instructions, warp barriers
+  bool shares_in_block = false;  // any of these, shared memory, activemask, stack that is allocated
+  bool has_divergent_branch = false;
+  bool has_cp_async = false;
+  bool has_exit = false;
+  std::uint32_t exit_line = 0;
+  std::uint32_t barrier_numbers = 0;  // bit n: barrier n is used
+  SpinLoops spins = SpinLoops::kNone;
+  bool one_row = false;  // spin.h
+  bool strides_by_grid = false;  // persistent.h
+  bool fetches_work = false;  // a loop whose end depends on a global counter that it advances
+  bool touches_global = false;  // reads or swaps what other blocks may write
+  bool reads_dynamic_smem_size = false;
+  std::uint64_t static_shared_bytes = 0;        // declared in the body
+  std::string_view dynamic_shared;              // name of an extern shared array that it uses
+  AuthorPoints author;
+  MemoryBarriers memory_barriers;
+  RegisterPool register_pool;
+  std::vector<std::string_view> module_shared;  // module-scope shared variables with a size
+  struct Call {
+    std::string_view callee;  // empty: indirect
+    std::uint32_t line = 0;
+    bool divergent = false;  // in a divergent region, or under a tainted guard
+    bool hazardous = false;  // as a collective would be (see divergent_collective)
+  };
+  std::vector<Call> calls;
+};
+
+// Of an entry with everything that it calls.
+struct KernelFacts {
+  Finding opaque, no_loop;
+  Finding divergent_barrier, divergent_collective;
+  std::array<bool, 3> reads_ctaid{}, reads_nctaid{};
+  bool has_divergent_branch = false;
+  bool has_cp_async = false;
+  bool has_barrier_reduction = false;
+  std::uint32_t barrier_numbers = 0;
+  bool waits_for_lower_tasks = false;  // R31: in order
+  bool one_row = false;                // ... in grids of one row
+  bool calls_touch_global = false;     // a function that it calls does: waits may show in one body only
+  bool fetches_work = false;
+  bool strides_by_grid = false;
+  MemoryBarriers memory_barriers;  // the entry's
+  RegisterPool register_pool;      // the entry's
+  AuthorPoints author;  // the entry's; why_not also for what its calls do
+  std::string_view dynamic_shared;  // empty: none
+  bool reads_dynamic_smem_size = false;
+  bool function_reads_dynamic_size = false;  // one of the functions that it calls does
+  // Threads of a block, or lanes of a warp, have to do with each other: one task must have ended
+  // for all of them before the next begins for any.
+  bool shares_in_block = false;
+  std::uint64_t static_shared_bytes = 0;  // upper bound, padding included
+  // Functions reached by direct calls that read the block's index or the grid's size, and those on
+  // the way to them (R11), in the order of the text.
+  std::vector<const ptx::Function*> index_functions;
+};
+
+class ModuleFacts {
+ public:
+  explicit ModuleFacts(const ptx::Module& module);
+  KernelFacts of_entry(const ptx::Function& entry);
+
+  // The function of this name, with its body where there is one; null: none.
+  const ptx::Function* definition(std::string_view name) const;
+  // Whether the text names `function` before `user` begins, so that `user` may name it.
+  bool declared_before(const ptx::Function& function, const ptx::Function& user) const;
+  // Whether the module itself has a variable or function of this name.
+  bool at_module_scope(std::string_view name) const {
+    return by_name_.count(name) != 0 || variables_.count(name) != 0;
+  }
+  // What a call through a pointer may reach, in the order in which addresses are taken.
+  const std::vector<const ptx::Function*>& address_taken() const { return address_taken_; }
+  bool links() const { return links_; }  // refers to other modules
+
+ private:
+  const FunctionFacts& of(const ptx::Function& function);
+  FunctionFacts gather(const ptx::Function& function) const;
+  void find_address_taken();
+  void find_constants();
+  struct Reach {
+    const ModuleFacts* module = nullptr;
+    std::unordered_set<std::string_view> functions;
+    bool by_pointer = false;  // one of those that a call through a pointer may reach
+    bool operator()(std::string_view callee) const {
+      return module->by_name_.count(callee) == 0 ? by_pointer : functions.count(callee) != 0;
+    }
+  };
+  Reach functions_that(bool (*does)(const ptx::Statement&)) const;
+  void add_index_functions(const ptx::Function& entry, KernelFacts& out);
+
+  const ptx::Module& module_;
+  std::unordered_map<std::string_view, const ptx::Function*> by_name_;
+  std::unordered_map<std::string_view, std::uint32_t> named_from_;  // functions: where first declared
+  std::unordered_map<const ptx::Function*, FunctionFacts> cache_;
+  std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // module scope
+  std::unordered_set<std::string_view> variables_;                     // module scope
+  std::unordered_set<std::string_view> constants_;  // module scope: only ever read, by their names
+  std::vector<const ptx::Function*> address_taken_;  // what a call through a pointer may reach
+  bool links_ = false;                               // refers to other modules
+  // Functions that do so themselves or by a call (spin.h).
+  Reach polling_, reading_, ordering_;
+  std::uint64_t call_steps_ = 0;
+};
+
+}  // namespace sluice::passes

@@ -1,0 +1,72 @@
+// What loops around compare-and-swap and exchange wait for: nothing where they retry or take a lock
+// whose holder runs and gives it back, another block where they take a token that this kernel's
+// block does not put back.
+//
+// Owner: find_waiting(), one function, one thread; refers to the control-flow graph. Shapes, not
+// proofs; each function says to which side it errs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "kernels/passes/analysis/places.h"
+#include "kernels/ptx/cfg.h"
+#include "kernels/ptx/registers.h"
+
+namespace sluice::passes {
+
+class Swaps {
+ public:
+  Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums);
+
+  // Whether statement `atom` (a swap in global memory in the loop `blocks`) waits for the same thing
+  // at the same place each turn, and nothing that can run behind it may put it back there. No where
+  // that cannot be told.
+  bool takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
+  // Whether the value that `load` reads only ever is what a compare-and-swap of the same place in
+  // the loop compares with, or makes its new value of, or that it is read again only where that
+  // swap has failed: who fails, fails because another one got through. No where that cannot be told.
+  bool only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
+  // Whether the value that `load` reads is only ever asked whether it is the block's own number
+  // (`is_index`), and the block passes the turn on to a higher one behind the loop: serial split-K
+  // and the like. No where that cannot be told.
+  bool waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+                      const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const;
+  // Whether something else in the loop `blocks` changes the place that atomic `atom` adds to.
+  bool changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
+
+ private:
+  // Whether the loop comes back to `load` only where a swap has failed; by predicates that say so.
+  bool repeats_only_where(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+                          const std::unordered_set<std::uint32_t>& failed,
+                          const std::unordered_set<std::uint32_t>& passed) const;
+  // Whether something is done with the value that a swap has found.
+  bool looks_at(const ptx::Statement& swap) const;
+  // Whether `what` is true of a statement that can run behind `statement`.
+  bool follows(std::uint32_t statement, const std::function<bool(std::uint32_t)>& what) const;
+  // The register that an operand is; kNone where it is none.
+  std::uint32_t number(const ptx::Statement& s, std::string_view operand) const {
+    return registers_.number(ptx::trimmed(operand), s);
+  }
+  Places compare(const ptx::Statement& a, std::string_view address_of_a, const ptx::Statement& b,
+                 std::string_view address_of_b) const;
+  // Whether what statement `write` puts where `read` read is a higher number than `own`, one that
+  // goes round included.
+  bool passes_on(const ptx::Statement& write, const ptx::Statement& read, const Sum& own) const;
+  bool is_higher(const ptx::Statement& s, std::string_view value, const ptx::Statement& read,
+                 const Sum& own, int depth) const;
+
+  // Statements that takes_token() may still look at; then it cannot tell.
+  mutable std::uint64_t left_ = 4'000'000;
+  const ptx::Cfg& cfg_;
+  ptx::RegisterTable& registers_;
+  Sums& sums_;
+  using Statements = std::vector<const ptx::Statement*>;
+  std::unordered_map<std::uint32_t, Statements> definitions_, uses_;  // by register
+};
+
+}  // namespace sluice::passes
