@@ -55,6 +55,10 @@ inline constexpr double kSessionBurst = 64;
 // Messages of one worker handled before others get their turn.
 inline constexpr size_t kWorkerBurst = 32;
 
+// Calls that wait on one vGPU's PeerThread. More only delays the moment at which a vGPU whose peer
+// blocks the thread is refused new connections; each holds a descriptor at most.
+inline constexpr size_t kMaxPeerWork = 256;
+
 // Heartbeats: host pages (a worker calls ours stale after many of them, so a longer period delays
 // fail-open), channel headers.
 inline constexpr uint32_t kHostPageBeatMs = 100;

@@ -25,7 +25,9 @@ uint64_t slot_offset(uint32_t slot) {
 }  // namespace
 
 void Bell::ring() const {
-  if (doorbell_ != nullptr) {
+  if (ringer_ != nullptr) {
+    ringer_->ring();
+  } else if (doorbell_ != nullptr) {
     *doorbell_ = value_;
   } else if (fd_ >= 0) {
     const uint64_t one = 1;

@@ -30,11 +30,25 @@
 
 namespace sluice {
 
+// Rings on somebody's behalf, for those who must not write to the peer's eventfd themselves.
+class BellRinger {
+ public:
+  virtual ~BellRinger() = default;
+  virtual void ring() = 0;
+};
+
 // How to wake the peer: an eventfd, or a store to the doorbell register of the ivshmem device.
 // Copyable; the descriptor or mapping stays its owner's and must outlive the bell.
 class Bell {
  public:
   Bell() = default;  // rings nothing: the peer polls
+  static Bell for_ringer(BellRinger& ringer) {
+    Bell b;
+    b.ringer_ = &ringer;
+    return b;
+  }
+  // Only where it does not matter whether the peer makes ring() wait: the eventfd's O_NONBLOCK is the
+  // peer's, too. sluiced uses a BellRinger (mediator/io/peer_thread.h).
   static Bell for_eventfd(int fd) {
     Bell b;
     b.fd_ = fd;
@@ -46,10 +60,11 @@ class Bell {
     b.value_ = value;
     return b;
   }
-  // Any thread. Never blocks: a full eventfd counter is a bell that rings already.
+  // Any thread.
   void ring() const;
 
  private:
+  BellRinger* ringer_ = nullptr;
   int fd_ = -1;
   volatile uint32_t* doorbell_ = nullptr;
   uint32_t value_ = 0;

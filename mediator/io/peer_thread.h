@@ -1,0 +1,93 @@
+// PeerThread: does for the loop what a peer could make block. sluiced has one thread, and whoever
+// shares a descriptor with it (QEMU, a local program, a worker) decides how long some system calls
+// on that descriptor take:
+//
+//   write to an eventfd   O_NONBLOCK belongs to the open file description, which the peer shares
+//   close                 the last reference to a socket with SO_LINGER, or to a file of a FUSE
+//                         file system, waits for its owner's pleasure
+//   fallocate, munmap     take as long as the memory is large
+//
+// Such calls are posted here and run on a thread of the object's own, in order. There is one
+// PeerThread for each vGPU, so that a peer that blocks it keeps only its own vGPU waiting.
+//
+//   idle -- post --> working -- nothing queued --> idle
+//                       |
+//                       +-- a call does not return --> blocked (blocked_for_ms() grows)
+//
+// The object belongs to its vGPU and is used from the io_context's thread only. The destructor
+// never waits: what is queued is still carried out, on the thread, which then ends; a `then` is not
+// called any more.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "mediator/base/fd.h"
+#include "mediator/ring/ring.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace sluice::io {
+
+// An eventfd that a peer holds, too, as sluiced rings it. Shared, because a ring may be under way
+// on the PeerThread when everybody else has let go.
+class PeerBell;
+
+class PeerThread {
+ public:
+  using Work = std::function<void()>;
+
+  // The thread starts with the first call that needs it.
+  explicit PeerThread(boost::asio::io_context& io);
+  ~PeerThread();
+  PeerThread(const PeerThread&) = delete;
+  PeerThread& operator=(const PeerThread&) = delete;
+
+  // Runs `work` on the thread, then `then` in the io_context. False, and nothing is kept, if
+  // limits::kMaxPeerWork are queued.
+  bool post(Work work, Work then = nullptr);
+  // Closes `fd` on the thread. Always taken: what cannot be queued would have to be closed here.
+  void close(Fd fd);
+
+  // How many calls wait, and for how long the present one has been running. For those who accept
+  // connections: a vGPU whose thread is blocked takes no new ones (saturated()).
+  size_t queued() const;
+  uint64_t blocked_for_ms() const;
+  bool saturated() const;
+
+  // Threads of all PeerThreads that were still blocked when their object went.
+  static size_t abandoned();
+
+ private:
+  friend class PeerBell;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+class PeerBell final : public BellRinger {
+ public:
+  // `thread` must outlive the bell.
+  PeerBell(PeerThread& thread, Fd eventfd);
+  ~PeerBell() override;
+
+  // Adds one to the counter, on the thread. A bell that waits there already is not queued again.
+  void ring() override;
+  // Takes the count off; never blocks. True if there was one.
+  bool drain();
+  int fd() const;
+
+ private:
+  struct State;
+  std::shared_ptr<PeerThread::State> thread_;
+  std::shared_ptr<State> state_;
+};
+
+// Takes the count off an eventfd whose description somebody else shares: never blocks, whatever its
+// flags are. True if there was one.
+bool drain_shared_eventfd(int fd);
+
+}  // namespace sluice::io

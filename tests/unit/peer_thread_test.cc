@@ -1,0 +1,142 @@
+// PeerThread: calls that a peer can make block leave the loop alone.
+#include "mediator/io/peer_thread.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "mediator/base/limits.h"
+#include "mediator/base/unix_socket.h"
+
+namespace sluice::io {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Long enough on any machine; reached only by a failure.
+constexpr auto kPatience = 120s;
+
+bool eventually(const std::function<bool()>& condition) {
+  for (auto end = std::chrono::steady_clock::now() + kPatience;;) {
+    if (condition()) return true;
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+// What a peer does to sluiced's descriptor: clears O_NONBLOCK and fills the counter.
+void make_writes_block(int eventfd) {
+  ASSERT_EQ(::fcntl(eventfd, F_SETFL, ::fcntl(eventfd, F_GETFL) & ~O_NONBLOCK), 0);
+  const uint64_t full = UINT64_MAX - 1;
+  ASSERT_EQ(::write(eventfd, &full, sizeof full), 8);
+}
+
+class PeerThreadTest : public ::testing::Test {
+ protected:
+  boost::asio::io_context io_;
+  std::unique_ptr<PeerThread> thread_ = std::make_unique<PeerThread>(io_);
+};
+
+TEST_F(PeerThreadTest, WorkRunsElsewhereAndItsEndInTheLoop) {
+  std::atomic<bool> ran{false};
+  std::thread::id worker, loop;
+  ASSERT_TRUE(thread_->post(
+      [&] {
+        worker = std::this_thread::get_id();
+        ran = true;
+      },
+      [&] { loop = std::this_thread::get_id(); }));
+  ASSERT_TRUE(eventually([&] { return ran && io_.poll() > 0; }));
+  EXPECT_NE(worker, std::this_thread::get_id());
+  EXPECT_EQ(loop, std::this_thread::get_id());
+}
+
+TEST_F(PeerThreadTest, ABellWhoseWriteBlocksDoesNotBlockWhoRings) {
+  Fd eventfd = std::move(*make_eventfd());
+  Fd peers(::dup(eventfd.get()));
+  make_writes_block(peers.get());
+  PeerBell bell(*thread_, std::move(eventfd));
+  bell.ring();
+  ASSERT_TRUE(eventually([&] { return thread_->blocked_for_ms() > 0; }));
+  for (int i = 0; i < 1000; ++i) bell.ring();
+  EXPECT_LE(thread_->queued(), 1u) << "a bell that waits is not queued again";
+  EXPECT_TRUE(bell.drain()) << "which lets the write go on";
+  ASSERT_TRUE(eventually([&] { return thread_->blocked_for_ms() == 0 && thread_->queued() == 0; }));
+  EXPECT_TRUE(bell.drain());
+  EXPECT_FALSE(bell.drain()) << "an empty counter is no reason to wait, whatever its flags";
+}
+
+TEST_F(PeerThreadTest, ItGoesWithoutWaitingForABlockedCall) {
+  Fd eventfd = std::move(*make_eventfd());
+  Fd peers(::dup(eventfd.get()));
+  make_writes_block(peers.get());
+  const size_t before = PeerThread::abandoned();
+  {
+    auto work = [fd = peers.get()] {
+      const uint64_t one = 1;
+      (void)!::write(fd, &one, sizeof one);
+    };
+    ASSERT_TRUE(thread_->post(work, [] { FAIL() << "nobody is there to be told"; }));
+    ASSERT_TRUE(eventually([&] { return thread_->blocked_for_ms() > 0; }));
+    thread_.reset();
+  }
+  EXPECT_EQ(PeerThread::abandoned(), before + 1);
+  EXPECT_TRUE(drain_shared_eventfd(peers.get()));
+  EXPECT_TRUE(eventually([&] { return PeerThread::abandoned() == before; }));
+  io_.poll();
+}
+
+TEST_F(PeerThreadTest, ALingeringSocketIsClosedElsewhere) {
+  // A socket whose close waits for a peer that reads nothing.
+  Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(listener.get(), any, length), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  ASSERT_EQ(::getsockname(listener.get(), any, &length), 0);
+  Fd lingering(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(lingering.get(), any, length), 0);
+  Fd silent(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const linger forever{1, 3600};
+  ASSERT_EQ(::setsockopt(lingering.get(), SOL_SOCKET, SO_LINGER, &forever, sizeof forever), 0);
+  std::vector<char> bytes(1 << 20);
+  while (::send(lingering.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+  }
+  thread_->close(std::move(lingering));
+  EXPECT_TRUE(eventually([&] { return thread_->blocked_for_ms() > 0; }));
+  silent.reset();  // resets the connection, and the close returns
+  EXPECT_TRUE(eventually([&] { return thread_->blocked_for_ms() == 0; }));
+}
+
+TEST_F(PeerThreadTest, TheQueueIsBounded) {
+  std::promise<void> go;
+  std::shared_future<void> gone = go.get_future().share();
+  std::atomic<bool> begun{false};
+  ASSERT_TRUE(thread_->post([&begun, gone] {
+    begun = true;
+    gone.wait();
+  }));
+  ASSERT_TRUE(eventually([&] { return begun.load(); }));
+  std::atomic<size_t> ran{0};
+  for (size_t i = 0; i < limits::kMaxPeerWork; ++i) ASSERT_TRUE(thread_->post([&] { ++ran; }));
+  EXPECT_FALSE(thread_->post([&] { ++ran; }));
+  EXPECT_TRUE(thread_->saturated());
+  go.set_value();
+  EXPECT_TRUE(eventually([&] { return ran == limits::kMaxPeerWork; }));
+  EXPECT_FALSE(thread_->saturated());
+}
+
+}  // namespace
+}  // namespace sluice::io
