@@ -85,9 +85,10 @@ void Accounting::remove_vgpu(core::VgpuId v) {
   names_[v].clear();
 }
 
-void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker, const sluice_report_area* report) {
+void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker, const sluice_report_header* report,
+                             const sluice_launch_records* records) {
   if (s >= sessions_.size()) sessions_.resize(s + 1);
-  sessions_[s] = {.vgpu = v, .worker = worker, .report = report, .seen = {}};
+  sessions_[s] = {.vgpu = v, .worker = worker, .report = report, .records = records, .seen = {}};
   channels_wait_ns_ = kMissingChannelsNs;
   next_channels_ns_ = 0;
 }
@@ -351,7 +352,7 @@ void Accounting::take_words(uint64_t now_ns) {
     if (!s.report) continue;
     if (s.seen.empty()) s.seen.resize(SLUICE_REPORT_RECORDS);
     for (size_t i = 0; i < SLUICE_REPORT_RECORDS; ++i) {
-      const sluice_launch_record& r = s.report->records[i];
+      const sluice_launch_record& r = s.records->records[i];
       if (__atomic_load_n(&r.state, __ATOMIC_ACQUIRE) != SLUICE_LAUNCH_DONE) continue;
       const uint64_t id = __atomic_load_n(&r.launch_id, __ATOMIC_RELAXED);
       if (id == s.seen[i]) continue;
@@ -374,7 +375,7 @@ bool Accounting::words_lie(core::VgpuId v) const {
   for (const Session& s : sessions_) {
     if (!s.report || s.vgpu != v) continue;
     // Launches that ended since the last look are on neither side yet.
-    if (s.taken == 0 || s.taken < __atomic_load_n(&s.report->header.launches_done, __ATOMIC_RELAXED)) return false;
+    if (s.taken == 0 || s.taken < __atomic_load_n(&s.report->launches_done, __ATOMIC_RELAXED)) return false;
     any = true;
   }
   return any && read(v).words_lie;

@@ -29,8 +29,9 @@ class Accounting {
 
   void add_vgpu(core::VgpuId vgpu, const std::string& name);
   void remove_vgpu(core::VgpuId vgpu);
-  // `worker`: its process, by which the software GPU's channel groups name their owners. `report` outlives the session.
-  void add_session(core::SessionId session, core::VgpuId vgpu, pid_t worker, const sluice_report_area* report);
+  // `worker`: its process, by which the software GPU's channel groups name their owners. `report`, `records` outlive the session.
+  void add_session(core::SessionId session, core::VgpuId vgpu, pid_t worker, const sluice_report_header* report,
+                   const sluice_launch_records* records);
   void remove_session(core::SessionId session);
   // What the scheduler has logged; the kinds that matter here are taken.
   void event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu);
@@ -55,7 +56,8 @@ class Accounting {
   struct Session {
     core::VgpuId vgpu = policy::kNoVgpu;
     pid_t worker = 0;
-    const sluice_report_area* report = nullptr;
+    const sluice_report_header* report = nullptr;  // null: no session
+    const sluice_launch_records* records = nullptr;
     std::vector<uint64_t> seen;   // launch id by record, the last one taken
     bool has_group = false;       // a channel group of its worker was found
     uint64_t taken = 0;           // launches whose words were taken
