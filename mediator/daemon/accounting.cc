@@ -60,9 +60,10 @@ accounting::AdaptivePoller::Config poller_config(const AccountingSettings& s) {
 
 }  // namespace
 
-Accounting::Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct)
-    : io_(io), settings_(settings), correct_(std::move(correct)), sources_(settings), meter_(meter_config()), poller_(poller_config(settings)),
-      timer_(io), owner_(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody) {
+Accounting::Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct, Seen seen)
+    : io_(io), settings_(settings), correct_(std::move(correct)), seen_(std::move(seen)), sources_(settings), meter_(meter_config()), poller_(poller_config(settings)),
+      timer_(io), owner_(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody),
+      session_of_(SLUICE_SOFT_CHANNELS + 1, core::kNoSession) {
   meter_.learn_groups(settings.nvidia);
   meter_.set_usable(monotonic_ns(), Source::kWords, settings.words && !settings.nvidia);
 }
@@ -256,7 +257,20 @@ void Accounting::on_wake() {
 
 // ---- what is done now and then ---------------------------------------------------------------
 
+// Reads at random times, of which the reading is told: who runs where it may not is found by the sum of many. Not on NVIDIA: there
+// it is learnt whose a group is, which has not been tried, and copies and fills, which need no grant, are its engine's work.
+// Not in mps mode: one group stands for all.
+void Accounting::see() {
+  if (!seen_ || settings_.nvidia || !sources_.has_registers() || sources_.is_mps()) return;
+  const uint32_t status0 = sources_.status0();
+  core::SessionId running = core::kNoSession;
+  if (SLUICE_STATUS0_CTX_STATUS(status0) == SLUICE_CTX_VALID && SLUICE_STATUS0_BUSY(status0))
+    if (const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0); tsgid < session_of_.size()) running = session_of_[tsgid];
+  seen_(running);
+}
+
 void Accounting::housekeep(uint64_t now_ns) {
+  see();
   if (now_ns >= next_check_ns_) {
     next_check_ns_ = now_ns + kCheckNs;
     if (sources_.check(now_ns)) use_sources(now_ns);
@@ -327,9 +341,12 @@ void Accounting::find_channels(uint64_t now_ns) {
   for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid) {
     const sluice_soft_channel c = soft->channel(tsgid);
     uint32_t owner = UsageMeter::kNobody;
-    for (Session& s : sessions_) {
+    session_of_[tsgid] = core::kNoSession;
+    for (core::SessionId id = 0; id < sessions_.size(); ++id) {
+      Session& s = sessions_[id];
       if (!s.report || c.pid == 0 || s.worker != static_cast<pid_t>(c.pid)) continue;
       owner = s.vgpu;
+      session_of_[tsgid] = id;
       s.has_group = true;
     }
     if (owner == owner_[tsgid]) continue;

@@ -24,7 +24,9 @@ class Accounting {
  public:
   // vGPU, nanoseconds of the whole GPU to give back, to charge besides.
   using Correct = std::function<void(core::VgpuId, uint64_t, uint64_t)>;
-  Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct);
+  // The session whose context was at work on the GPU at a look at its registers; core::kNoSession: nobody's that is known.
+  using Seen = std::function<void(core::SessionId)>;
+  Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct, Seen seen = {});
   ~Accounting();
 
   void add_vgpu(core::VgpuId vgpu, const std::string& name);
@@ -74,6 +76,7 @@ class Accounting {
   void housekeep(uint64_t now_ns);
   void read_log(uint64_t now_ns);
   void correct(uint64_t now_ns);
+  void see();
   void use_sources(uint64_t now_ns);
   void find_channels(uint64_t now_ns);
   void take_words(uint64_t now_ns);
@@ -82,6 +85,7 @@ class Accounting {
   boost::asio::io_context& io_;
   const AccountingSettings settings_;
   Correct correct_;
+  Seen seen_;
   GpuSources sources_;
   accounting::UsageMeter meter_;
   accounting::AdaptivePoller poller_;
@@ -98,7 +102,8 @@ class Accounting {
   uint64_t idle_since_ns_ = 0;      // nobody holds since; 0: somebody does
   uint64_t next_log_ns_ = 0, next_check_ns_ = 0, next_channels_ns_ = 0, next_words_ns_ = 0;
   uint64_t channels_wait_ns_ = 1'000'000'000, last_channels_ns_ = 0;
-  std::vector<uint32_t> owner_;     // of each of the software GPU's channel groups, as found
+  std::vector<uint32_t> owner_;     // of each of the software GPU's channel groups, as found: the vGPU, ...
+  std::vector<core::SessionId> session_of_;  // ... and its session
   std::vector<Session> sessions_;   // by SessionId
   std::vector<std::string> names_;  // by VgpuId; empty: none
   std::vector<uint64_t> told_ns_;   // by VgpuId, when use without a grant was last told of

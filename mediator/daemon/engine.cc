@@ -50,7 +50,11 @@ Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io, const 
     engine->scheduler_->on_measured(monotonic_ns(), v, refund_ns * sms, extra_ns * sms, engine->actions_);
     engine->run();
   };
-  e->accounting_ = std::make_unique<Accounting>(io, accounting, correct);
+  const auto seen = [engine = e.get()](core::SessionId running) {
+    engine->scheduler_->on_seen(monotonic_ns(), running, engine->actions_);
+    engine->run();
+  };
+  e->accounting_ = std::make_unique<Accounting>(io, accounting, correct, seen);
   return e;
 }
 

@@ -1,4 +1,10 @@
 """Programs whose kernels write what a vGPU that has left the GPU would report, and stay (docs/threat-model.md)."""
+import contextlib
+import mmap
+import os
+import struct
+import threading
+
 from support import WithVictim
 
 CLOCK_ONLY = '[accounting]\nsources = ["clock"]\n'
@@ -7,7 +13,9 @@ CLOCK_ONLY = '[accounting]\nsources = ["clock"]\n'
 class ForgedReport(WithVictim):
     def play(self, what):
         """The adversary's last words. It must be over without anybody's help."""
-        p = self.adversary("forged-report", what)
+        return self.last_words(self.adversary("forged-report", what))
+
+    def last_words(self, p):
         text, _ = p.communicate(timeout=300)
         self.assertIn("launched", text)
         return text.splitlines()[-1]
@@ -44,3 +52,57 @@ class ForgedReport(WithVictim):
 
 class ForgedReportByTheClock(ForgedReport):
     EXTRA = CLOCK_ONLY
+
+
+class WorkerThatLies(ForgedReport):
+    """The worker of the adversary was taken over: its report page always has nothing in flight."""
+    test_a_kernel_that_spins_and_writes_that_it_has_left_is_ended = None
+    test_what_lies_beside_the_records_is_out_of_reach = None
+
+    def reports(self):
+        """The report pages that sluiced has, by their inodes."""
+        folder = f"/proc/{self.sluiced.process.pid}/fd"
+        found = {}
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):
+                if "memfd:sluice-report" in os.readlink(f"{folder}/{name}"):
+                    found[os.stat(f"{folder}/{name}").st_ino] = f"{folder}/{name}"
+        return found
+
+    @contextlib.contextmanager
+    def lying(self, path):
+        with open(path, "r+b") as f:
+            page = mmap.mmap(f.fileno(), 4096)
+        over = threading.Event()
+
+        def lie():
+            while not over.wait(0.0005):
+                page[4:8] = struct.pack("<I", 0)  # sluice_report_header.in_flight
+
+        liar = threading.Thread(target=lie)
+        liar.start()
+        try:
+            yield
+        finally:
+            over.set()
+            liar.join()
+            page.close()
+
+    def test_it_is_ended_and_nobody_else_is(self):
+        with self.attack():
+            before = self.reports()
+            self.assertEqual(len(before), 1, "the victim's")
+            p = self.adversary("forged-report", "spin")
+            self.eventually(lambda: len(self.reports()) == 2, "the adversary has a worker")
+            (new,) = set(self.reports()) - set(before)
+            with self.lying(self.reports()[new]):
+                self.assertIn("without a grant", self.last_words(p), self.sluiced.log()[-3000:])
+            self.assert_victim_stays(1)
+            self.assertGreater(self.vgpu("a")["usage"]["ungranted_ns"], 0, "it is charged")
+            self.assertEqual(self.vgpu("b")["usage"]["ungranted_ns"], 0)
+        self.assert_all_free("a")
+
+
+class WorkerThatLiesOnSlices(WorkerThatLies):
+    """Contexts take turns by slices, as on NVIDIA's GPUs: the victim gets a part of the time meanwhile."""
+    EXTRA = '[worker_environment]\nSLUICE_SOFT_MODE = "timeslice"\n'
