@@ -92,8 +92,8 @@ AT(sluice_report_header, narrowed, 88);
 AT(sluice_report_header, green_launches, 104);
 AT(sluice_report_header, part_launches, 120);
 AT(sluice_report_header, reserved, 128);
-AT(sluice_report_area, records, 1024);
-static_assert(sizeof(struct sluice_report_area) <= SLUICE_REPORT_BYTES, "report area is too large");
+static_assert(sizeof(struct sluice_report_header) <= SLUICE_REPORT_BYTES, "the report header is too large");
+SIZE(sluice_launch_records, SLUICE_RECORDS_BYTES);
 
 static_assert(SLUICE_STATUS0_TSGID(SLUICE_STATUS0(0x123, 1, 0x456, 1)) == 0x123, "TSGID");
 static_assert(SLUICE_STATUS0_BUSY(SLUICE_STATUS0(0x123, 1, 0x456, 1)) == 1, "BUSY");

@@ -226,7 +226,7 @@ enum sluice_launch_state {
   SLUICE_LAUNCH_DONE = 6     /* every task has run (GPU, last block out) */
 };
 
-/* One per logical launch, in the report page (abi/stub.h): 64 bytes, written by the GPU (fields
+/* One per logical launch, in memory of their own (abi/stub.h): 64 bytes, written by the GPU (fields
  * marked G; plain stores, system scope, by the last block out) and the worker (W), read by both
  * and by sluiced. A hostile kernel can forge it: a hint, never proof. */
 struct sluice_launch_record {

@@ -1,9 +1,15 @@
-/* The kernel stub of EffiSha, split by who may write: three areas per session (= per guest
- * process and worker). None of them is ever visible to the guest.
+/* The kernel stub of EffiSha, split by who may write: four memory objects per session (= per guest
+ * process and worker). None of them is ever visible to the guest's processor.
  *
- *   host page    written by sluiced          mapped by the worker read-only (sealed), never by GPU
- *   signal page  written by sluiced          mapped by the worker; GPU: read-only where it can
- *   report area  written by worker and GPU   mapped by sluiced read-only; believed as a hint only
+ *   host page       written by sluiced          mapped by the worker read-only (sealed), never by the GPU
+ *   signal page     written by sluiced          mapped by the worker; GPU: read-only where it can
+ *   report page     written by the worker       mapped by sluiced read-only; never mapped by the GPU
+ *   launch records  written by worker and GPU   mapped by sluiced read-only
+ *
+ * A kernel of the guest's can store into the launch records: it gets their address as a parameter. So they
+ * are hints about lengths and progress and take part in no decision about who holds the GPU. The
+ * report page is a memory object of its own, so that no pinning of the records reaches it. A worker that
+ * a guest has taken over may write anything there: docs/accounting.md, "Without a grant".
  *
  * All fields are naturally aligned words accessed with atomic loads and stores; orders are named
  * at each field. No read-modify-write by two parties on any of them.
@@ -103,7 +109,7 @@ struct sluice_signal_page {
   uint64_t pad1[15];
 };
 
-#define SLUICE_REPORT_RECORDS 512
+#define SLUICE_REPORT_RECORDS 512  /* launch records of a session */
 /* sluice_report_header.keeps */
 #define SLUICE_KEEPS_SHRINK 0x1u /* it could leave some of its SMs */
 #define SLUICE_KEEPS_GROW 0x2u   /* it could go on on more */
@@ -137,12 +143,15 @@ struct sluice_report_header {
   uint64_t reserved[112];
 };
 
-struct sluice_report_area {
-  struct sluice_report_header header;                         /* 1 KiB */
-  struct sluice_launch_record records[SLUICE_REPORT_RECORDS]; /* written by worker and GPU */
+/* Bytes of the memfd that holds a report header, and nothing else. */
+#define SLUICE_REPORT_BYTES 4096
+
+/* The only one of the four that kernels write. */
+struct sluice_launch_records {
+  struct sluice_launch_record records[SLUICE_REPORT_RECORDS];
 };
-/* Bytes of the memfd that holds a report area. */
-#define SLUICE_REPORT_BYTES 65536
+/* Bytes of the memfd that holds them. */
+#define SLUICE_RECORDS_BYTES 32768
 
 /* The kernel that a sluice_launch_record's `opaque` names. */
 #define SLUICE_RECORD_KERNEL(opaque) ((uint32_t)(opaque) >> 1)

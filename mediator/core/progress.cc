@@ -42,11 +42,11 @@ struct Progress::Record {
   policy::LaunchShape shape() const { return {.grid_blocks = total}; }
 };
 
-void Progress::learn(uint32_t session, const sluice_report_area& report) {
+void Progress::learn(uint32_t session, const sluice_launch_records& records) {
   Session& known = sessions_[session];
   for (size_t i = 0; i < SLUICE_REPORT_RECORDS; ++i) {
-    if (Record::state_of(report.records[i]) == SLUICE_LAUNCH_FREE) continue;
-    const Record r(report.records[i]);
+    if (Record::state_of(records.records[i]) == SLUICE_LAUNCH_FREE) continue;
+    const Record r(records.records[i]);
     Seen& seen = known.records[i];
     if (seen.launch_id != r.id) seen = {.launch_id = r.id, .evictions = 0, .done = false};
     if (r.evictions != seen.evictions) {
@@ -104,21 +104,21 @@ void Progress::add_record(const Record& r, ProgressSums* sums) const {
     sums->preempt_ns = std::max(sums->preempt_ns, cost->second.mean_ns());
 }
 
-void Progress::add(const sluice_report_area& report, ProgressSums* sums) const {
-  for (const sluice_launch_record& record : report.records)
+void Progress::add(const sluice_launch_records& records, ProgressSums* sums) const {
+  for (const sluice_launch_record& record : records.records)
     if (const Record r(record); Record::waits_or_runs(r.state)) add_record(r, sums);
 }
 
-LaunchHints Progress::look(uint32_t session, const sluice_report_area& report, uint32_t demand) {
+LaunchHints Progress::look(uint32_t session, const sluice_launch_records& records, uint32_t demand) {
   Session& known = sessions_[session];
   ProgressSums sums;
   const uint32_t from = known.first;
   demand = std::min(demand, kMaxLaunchesLooked);
   for (uint32_t n = 0; n < SLUICE_REPORT_RECORDS && sums.launches < demand; ++n) {
     const uint32_t i = (from + n) % SLUICE_REPORT_RECORDS;
-    if (!Record::waits_or_runs(Record::state_of(report.records[i]))) continue;
+    if (!Record::waits_or_runs(Record::state_of(records.records[i]))) continue;
     if (sums.launches == 0) known.first = i;
-    if (const Record r(report.records[i]); Record::waits_or_runs(r.state)) add_record(r, &sums);
+    if (const Record r(records.records[i]); Record::waits_or_runs(r.state)) add_record(r, &sums);
   }
   return {.predicted = sums.predicted, .remaining_ns = sums.remaining_ns, .preempt_ns = sums.preempt_ns};
 }

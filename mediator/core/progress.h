@@ -1,4 +1,4 @@
-// Progress: what the launch records of a session's report area (abi/preempt.h) say of its launches: how
+// Progress: what a session's launch records (abi/preempt.h) say of its launches: how
 // far they are, and, by what earlier ones of the same kernel took, for how long they will go on, and what
 // evicting them costs.
 //
@@ -41,16 +41,16 @@ class Progress {
  public:
   // Learns from the launches that are done, or were evicted. `session`: not the same for two sessions of the
   // vGPU; its records are told apart by their launches' numbers.
-  void learn(uint32_t session, const sluice_report_area& report);
+  void learn(uint32_t session, const sluice_launch_records& records);
   // So many evictions of the vGPU have taken so long in sum, by sluiced's clock, since the last call: what
   // evicting those kernels cost that learn() saw evicted meanwhile (or sees until the next call). To be called after it.
   void learn_evictions(uint64_t count, uint64_t sum_ns);
   // Adds up those that are not done. Reads nothing twice, so a worker that writes meanwhile gives odd sums at
   // worst.
-  void add(const sluice_report_area& report, ProgressSums* sums) const;
+  void add(const sluice_launch_records& records, ProgressSums* sums) const;
   // The same of a session that says that it has `demand` launches queued: looks no further than for so many, beginning
   // where it found the first one the last time.
-  LaunchHints look(uint32_t session, const sluice_report_area& report, uint32_t demand);
+  LaunchHints look(uint32_t session, const sluice_launch_records& records, uint32_t demand);
   void forget(uint32_t session) { sessions_.erase(session); }
 
   // What was learnt, as text and back: DurationModel::save(), then a line for each kernel that was evicted. An error

@@ -18,6 +18,7 @@ std::string_view to_string(EndReason reason) {
     case EndReason::kNone: return "none";
     case EndReason::kDidNotLeave: return "its work did not leave the GPU within the deadline";
     case EndReason::kGenerationsSpent: return "it has used up its grant generations";
+    case EndReason::kRanUngranted: return "it ran on the GPU without a grant for longer than the deadline";
   }
   return "?";
 }
@@ -297,30 +298,18 @@ void Scheduler::on_report(uint64_t now_ns, SessionId s, const ReportSnapshot& re
 void Scheduler::on_timer(uint64_t now_ns, ActionQueue& out) {
   Impl& m = *impl_;
   if (m.armed_ns <= now_ns) m.armed_ns = kNever;
-  for (size_t i = 0; i < m.leaving.size(); ++i) {
-    const VgpuId v = m.leaving[i];
-    Vgpu& g = m.vgpus[v];
-    const uint64_t since_ns = now_ns - g.evict_ns;
-    if (!g.warned && since_ns >= m.config.evict_warn_ns) {
-      g.warned = true;
-      ++g.overdue;
-      m.log(out, LogEvent::kOverdue, v, since_ns);
-      // A last look, should a ring have been lost to a worker's bug.
-      for (SessionId s : g.sessions)
-        if (m.sessions[s].leaving) m.read_report_of(out, s);
-    }
-    if (!g.end_sent && since_ns >= m.config.evict_end_ns) {
-      g.end_sent = true;
-      for (SessionId s : g.sessions)
-        if (m.sessions[s].leaving) m.end_session(out, s, EndReason::kDidNotLeave);
-    }
-  }
+  m.look_at_deadlines(now_ns, out);
   if (!m.blocked() && m.policy_wake_ns <= now_ns) {
     m.policy_wake_ns = kNever;
     m.wake_due = true;
     if (m.pauses_count()) m.look_at_idle_holders(out);
   }
   m.finish(now_ns, out);
+}
+
+void Scheduler::on_seen(uint64_t now_ns, SessionId running, ActionQueue& out) {
+  impl_->see(now_ns, running, out);
+  impl_->finish(now_ns, out);
 }
 
 void Scheduler::on_measured(uint64_t now_ns, VgpuId v, uint64_t refund_sm_ns, uint64_t extra_sm_ns,

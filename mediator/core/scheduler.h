@@ -11,8 +11,8 @@
 // The queue must be empty before the next outside event is handed in.
 //
 // What a worker reports is a hint. It is bounded and checked here, and nothing is asserted on it: a
-// worker that lies can delay its own vGPU or be ended at its deadline; it can gain no GPU time that is
-// not charged to it as long as the GPU's own launches obey the evict word.
+// worker that lies can delay its own vGPU or be ended at its deadline. Who says that it has left and runs on is found where the
+// host can see who is on the GPU (on_seen()): it is ended, and no other vGPU's deadline runs meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,14 @@ struct SchedulerConfig {
   // ... then its sessions that have not left are ended. Shorter: honest programs with long opaque
   // kernels or coarse tasks lose their session; longer: a runaway kernel stops everybody for so long.
   uint64_t evict_end_ns = 2'000'000'000;
+  // A session that was seen running without a grant for evict_end_ns in sum is ended too. The sum shrinks by one
+  // part in so many of the time that passes. Smaller: who runs on for a part of the time is never ended; larger: what an honest
+  // worker's delays add up to ends it one day.
+  uint32_t ungranted_leak = 16;
+  // What runs on for so long after *left* is the release's own delay.
+  uint64_t ungranted_grace_ns = 5'000'000;
+  // One look at the GPU stands for no more time than this: a host that did not look for long knows nothing of it.
+  uint64_t longest_look_ns = 200'000'000;
 
   // Reports with more launches than this queued or in flight are counted as violations and clipped; a
   // worker's tables hold fewer. Raising it costs nothing but the meaning of the check.
@@ -92,6 +100,7 @@ enum class EndReason : uint8_t {
   kNone,
   kDidNotLeave,        // evict_end_ns has passed
   kGenerationsSpent,   // max_generation
+  kRanUngranted,       // seen on the GPU without a grant for evict_end_ns
 };
 std::string_view to_string(EndReason reason);
 
@@ -236,6 +245,10 @@ class Scheduler {
   // On a GPU with time slices: v's contexts have used so much since the last call. To be called before any event that the
   // policy decides by; decides nothing itself. Elsewhere ignored (and on_measured() is ignored here).
   void on_used(uint64_t now_ns, VgpuId vgpu, uint64_t sm_ns);
+  // The host has looked at the GPU: a context of `running` was at work, or of nobody that the host knows (kNoSession). To be called
+  // only where no guest and no worker can write what was read. Decides who is ended (scheduler_deadlines.cc has the
+  // table); without looks the workers' reports decide.
+  void on_seen(uint64_t now_ns, SessionId running, ActionQueue& out);
   // The time of kWakeAt has come. Early and spurious calls do no harm.
   void on_timer(uint64_t now_ns, ActionQueue& out);
 

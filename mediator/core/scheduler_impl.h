@@ -47,6 +47,7 @@ struct Session {
   bool unconfined = false;  // in space: uses more than its SMs, as far as it says
   ReportSnapshot report;    // checked and clipped
   LaunchHints hints;        // the same; as last read
+  uint64_t ungranted_ns = 0, ungranted_at_ns = 0;  // scheduler_deadlines.cc
   uint64_t slice_ns = 0;    // on time slices: as last set; 0: not yet
 };
 
@@ -66,6 +67,8 @@ struct Vgpu {
   uint32_t not_left = 0;  // sessions with `leaving`
   bool had_in_flight = false;
   uint64_t evict_ns = 0;
+  uint64_t excused_ns = 0;  // since then, in which somebody else was seen running without a grant
+  uint64_t left_ns = 0;     // it held the GPU until then
   bool warned = false, end_sent = false;
   // In space. `held` is what the policy gave; `going` what of it the policy wants back; `granted` what
   // the sessions' words say, or are about to when `moving` is over: one change at a time.
@@ -128,6 +131,7 @@ struct Scheduler::Impl {
   std::vector<VgpuId> leaving;  // for the deadlines; rarely more than one
   uint64_t policy_wake_ns = kNever;
   uint64_t armed_ns = kNever;
+  uint64_t seen_ns = 0;  // of the last look at the GPU; 0: none
   uint64_t handover_since_ns = 0;  // 0: the GPU was not taken from anybody who used it
   accounting::ShareMeter meter;
   policy::Actions policy_actions;
@@ -318,6 +322,7 @@ struct Scheduler::Impl {
     g.leaving = true;
     g.warned = g.end_sent = g.had_in_flight = false;
     g.evict_ns = now_ns;
+    g.excused_ns = 0;
     leaving.push_back(v);
   }
   void evict(uint64_t now_ns, VgpuId v, ActionQueue& out) {
@@ -361,6 +366,7 @@ struct Scheduler::Impl {
     if (g.busy && !g.wants()) turn_idle(now_ns, v, out);
     std::erase(holders, v);
     g.holds = g.leaving = g.engaged = false;
+    g.left_ns = now_ns;
     if (!slices()) meter.set_holder(now_ns, accounting::ShareMeter::kNobody);
     ask(now_ns, out, [&](policy::Actions& a) { policy->on_released(now_ns, v, 0, {}, why, a); });
   }
@@ -473,17 +479,11 @@ struct Scheduler::Impl {
   // ---- reports -------------------------------------------------------------------------------
   void take_report(SessionId s, const ReportSnapshot& report, ActionQueue& out);
 
-  void rearm(ActionQueue& out) {
-    uint64_t next = blocked() ? kNever : policy_wake_ns;
-    for (VgpuId v : leaving) {
-      const Vgpu& g = vgpus[v];
-      if (!g.warned) next = std::min(next, g.evict_ns + config.evict_warn_ns);
-      if (!g.end_sent) next = std::min(next, g.evict_ns + config.evict_end_ns);
-    }
-    if (next == armed_ns) return;
-    armed_ns = next;
-    out.push({.kind = Action::Kind::kWakeAt, .word = next});
-  }
+  // ---- deadlines (scheduler_deadlines.cc) ----------------------------------------------------
+  void look_at_deadlines(uint64_t now_ns, ActionQueue& out);
+  void see(uint64_t now_ns, SessionId running, ActionQueue& out);
+  void rearm(ActionQueue& out);
+
   void finish(uint64_t now_ns, ActionQueue& out) {
     do {
       settle(now_ns, out);

@@ -210,6 +210,7 @@ void Scheduler::Impl::release(uint64_t now_ns, VgpuId v, SmSet sms, ActionQueue&
     flush_usage(now_ns);
     std::erase(holders, v);
     g.holds = g.engaged = false;
+    g.left_ns = now_ns;
     log(out, LogEvent::kLeft, v, now_ns - g.evict_ns);
   }
   meter.set_held(now_ns, v, g.holds ? sms_of(g) : 0);

@@ -12,7 +12,7 @@
 namespace sluice::worker_protocol {
 
 inline constexpr int kControlFd = 3;
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 
 enum class Type : uint32_t {
   kStart = 1,
@@ -45,7 +45,8 @@ enum StartFd {
   kWakeFd,    // eventfd: the worker rings, the guest waits
   kHostFd,    // host page memfd, sealed against writing by the worker
   kSignalFd,  // signal page memfd
-  kReportFd,  // report area memfd
+  kReportFd,  // report page memfd: never registered with the GPU's driver
+  kRecordsFd, // launch records memfd
   kGateFd,    // eventfd: sluiced rings when the grant word changed
   kRingFd,    // eventfd: the worker rings sluiced (abi/stub.h)
   kStartFdCount

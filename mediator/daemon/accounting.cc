@@ -60,9 +60,10 @@ accounting::AdaptivePoller::Config poller_config(const AccountingSettings& s) {
 
 }  // namespace
 
-Accounting::Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct)
-    : io_(io), settings_(settings), correct_(std::move(correct)), sources_(settings), meter_(meter_config()), poller_(poller_config(settings)),
-      timer_(io), owner_(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody) {
+Accounting::Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct, Seen seen)
+    : io_(io), settings_(settings), correct_(std::move(correct)), seen_(std::move(seen)), sources_(settings), meter_(meter_config()), poller_(poller_config(settings)),
+      timer_(io), owner_(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody),
+      session_of_(SLUICE_SOFT_CHANNELS + 1, core::kNoSession) {
   meter_.learn_groups(settings.nvidia);
   meter_.set_usable(monotonic_ns(), Source::kWords, settings.words && !settings.nvidia);
 }
@@ -85,9 +86,10 @@ void Accounting::remove_vgpu(core::VgpuId v) {
   names_[v].clear();
 }
 
-void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker, const sluice_report_area* report) {
+void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker, const sluice_report_header* report,
+                             const sluice_launch_records* records) {
   if (s >= sessions_.size()) sessions_.resize(s + 1);
-  sessions_[s] = {.vgpu = v, .worker = worker, .report = report, .seen = {}};
+  sessions_[s] = {.vgpu = v, .worker = worker, .report = report, .records = records, .seen = {}};
   channels_wait_ns_ = kMissingChannelsNs;
   next_channels_ns_ = 0;
 }
@@ -255,7 +257,20 @@ void Accounting::on_wake() {
 
 // ---- what is done now and then ---------------------------------------------------------------
 
+// Reads at random times, of which the reading is told: who runs where it may not is found by the sum of many. Not on NVIDIA: there
+// it is learnt whose a group is, which has not been tried, and copies and fills, which need no grant, are its engine's work.
+// Not in mps mode: one group stands for all.
+void Accounting::see() {
+  if (!seen_ || settings_.nvidia || !sources_.has_registers() || sources_.is_mps()) return;
+  const uint32_t status0 = sources_.status0();
+  core::SessionId running = core::kNoSession;
+  if (SLUICE_STATUS0_CTX_STATUS(status0) == SLUICE_CTX_VALID && SLUICE_STATUS0_BUSY(status0))
+    if (const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0); tsgid < session_of_.size()) running = session_of_[tsgid];
+  seen_(running);
+}
+
 void Accounting::housekeep(uint64_t now_ns) {
+  see();
   if (now_ns >= next_check_ns_) {
     next_check_ns_ = now_ns + kCheckNs;
     if (sources_.check(now_ns)) use_sources(now_ns);
@@ -326,9 +341,12 @@ void Accounting::find_channels(uint64_t now_ns) {
   for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid) {
     const sluice_soft_channel c = soft->channel(tsgid);
     uint32_t owner = UsageMeter::kNobody;
-    for (Session& s : sessions_) {
+    session_of_[tsgid] = core::kNoSession;
+    for (core::SessionId id = 0; id < sessions_.size(); ++id) {
+      Session& s = sessions_[id];
       if (!s.report || c.pid == 0 || s.worker != static_cast<pid_t>(c.pid)) continue;
       owner = s.vgpu;
+      session_of_[tsgid] = id;
       s.has_group = true;
     }
     if (owner == owner_[tsgid]) continue;
@@ -351,7 +369,7 @@ void Accounting::take_words(uint64_t now_ns) {
     if (!s.report) continue;
     if (s.seen.empty()) s.seen.resize(SLUICE_REPORT_RECORDS);
     for (size_t i = 0; i < SLUICE_REPORT_RECORDS; ++i) {
-      const sluice_launch_record& r = s.report->records[i];
+      const sluice_launch_record& r = s.records->records[i];
       if (__atomic_load_n(&r.state, __ATOMIC_ACQUIRE) != SLUICE_LAUNCH_DONE) continue;
       const uint64_t id = __atomic_load_n(&r.launch_id, __ATOMIC_RELAXED);
       if (id == s.seen[i]) continue;
@@ -374,7 +392,7 @@ bool Accounting::words_lie(core::VgpuId v) const {
   for (const Session& s : sessions_) {
     if (!s.report || s.vgpu != v) continue;
     // Launches that ended since the last look are on neither side yet.
-    if (s.taken == 0 || s.taken < __atomic_load_n(&s.report->header.launches_done, __ATOMIC_RELAXED)) return false;
+    if (s.taken == 0 || s.taken < __atomic_load_n(&s.report->launches_done, __ATOMIC_RELAXED)) return false;
     any = true;
   }
   return any && read(v).words_lie;

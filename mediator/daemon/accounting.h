@@ -24,13 +24,16 @@ class Accounting {
  public:
   // vGPU, nanoseconds of the whole GPU to give back, to charge besides.
   using Correct = std::function<void(core::VgpuId, uint64_t, uint64_t)>;
-  Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct);
+  // The session whose context was at work on the GPU at a look at its registers; core::kNoSession: nobody's that is known.
+  using Seen = std::function<void(core::SessionId)>;
+  Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct, Seen seen = {});
   ~Accounting();
 
   void add_vgpu(core::VgpuId vgpu, const std::string& name);
   void remove_vgpu(core::VgpuId vgpu);
-  // `worker`: its process, by which the software GPU's channel groups name their owners. `report` outlives the session.
-  void add_session(core::SessionId session, core::VgpuId vgpu, pid_t worker, const sluice_report_area* report);
+  // `worker`: its process, by which the software GPU's channel groups name their owners. `report`, `records` outlive the session.
+  void add_session(core::SessionId session, core::VgpuId vgpu, pid_t worker, const sluice_report_header* report,
+                   const sluice_launch_records* records);
   void remove_session(core::SessionId session);
   // What the scheduler has logged; the kinds that matter here are taken.
   void event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu);
@@ -55,7 +58,8 @@ class Accounting {
   struct Session {
     core::VgpuId vgpu = policy::kNoVgpu;
     pid_t worker = 0;
-    const sluice_report_area* report = nullptr;
+    const sluice_report_header* report = nullptr;  // null: no session
+    const sluice_launch_records* records = nullptr;
     std::vector<uint64_t> seen;   // launch id by record, the last one taken
     bool has_group = false;       // a channel group of its worker was found
     uint64_t taken = 0;           // launches whose words were taken
@@ -72,6 +76,7 @@ class Accounting {
   void housekeep(uint64_t now_ns);
   void read_log(uint64_t now_ns);
   void correct(uint64_t now_ns);
+  void see();
   void use_sources(uint64_t now_ns);
   void find_channels(uint64_t now_ns);
   void take_words(uint64_t now_ns);
@@ -80,6 +85,7 @@ class Accounting {
   boost::asio::io_context& io_;
   const AccountingSettings settings_;
   Correct correct_;
+  Seen seen_;
   GpuSources sources_;
   accounting::UsageMeter meter_;
   accounting::AdaptivePoller poller_;
@@ -96,7 +102,8 @@ class Accounting {
   uint64_t idle_since_ns_ = 0;      // nobody holds since; 0: somebody does
   uint64_t next_log_ns_ = 0, next_check_ns_ = 0, next_channels_ns_ = 0, next_words_ns_ = 0;
   uint64_t channels_wait_ns_ = 1'000'000'000, last_channels_ns_ = 0;
-  std::vector<uint32_t> owner_;     // of each of the software GPU's channel groups, as found
+  std::vector<uint32_t> owner_;     // of each of the software GPU's channel groups, as found: the vGPU, ...
+  std::vector<core::SessionId> session_of_;  // ... and its session
   std::vector<Session> sessions_;   // by SessionId
   std::vector<std::string> names_;  // by VgpuId; empty: none
   std::vector<uint64_t> told_ns_;   // by VgpuId, when use without a grant was last told of

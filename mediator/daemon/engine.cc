@@ -50,7 +50,11 @@ Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io, const 
     engine->scheduler_->on_measured(monotonic_ns(), v, refund_ns * sms, extra_ns * sms, engine->actions_);
     engine->run();
   };
-  e->accounting_ = std::make_unique<Accounting>(io, accounting, correct);
+  const auto seen = [engine = e.get()](core::SessionId running) {
+    engine->scheduler_->on_seen(monotonic_ns(), running, engine->actions_);
+    engine->run();
+  };
+  e->accounting_ = std::make_unique<Accounting>(io, accounting, correct, seen);
   return e;
 }
 
@@ -102,7 +106,7 @@ Result<core::SessionId> Engine::add_session(core::VgpuId vgpu, io::StubPages& pa
   entry->pages.beat(now);
   sessions_[*id] = std::move(entry);
   ++session_count_;
-  accounting_->add_session(*id, vgpu, worker, &pages.report());
+  accounting_->add_session(*id, vgpu, worker, &pages.report(), &pages.records());
   start_beating();
   run();
   read_report(*id);  // it may have rung before anybody listened
@@ -124,7 +128,7 @@ void Engine::remove_session(core::SessionId session) {
   read_report(session);  // the last figures; the pages outlive the worker
   run();
   if (slices_) slices_->forget(sessions_[session]->worker);
-  vgpus_[sessions_[session]->vgpu].progress.learn(session, sessions_[session]->pages.report());
+  vgpus_[sessions_[session]->vgpu].progress.learn(session, sessions_[session]->pages.records());
   accounting_->remove_session(session);
   scheduler_->on_session_removed(monotonic_ns(), session, actions_);
   vgpus_[sessions_[session]->vgpu].ended_relaunches += relaunches_of(*sessions_[session]);
@@ -193,9 +197,9 @@ void Engine::store_grant(SessionEntry& entry) {
 
 void Engine::read_report(core::SessionId session) {
   SessionEntry& entry = *sessions_[session];
-  core::ReportSnapshot report = core::read_report(entry.pages.report().header);
+  core::ReportSnapshot report = core::read_report(entry.pages.report());
   if (report.guest_demand > 0 && scheduler_->wants_hints(session))
-    report.guest_hints = vgpus_[entry.vgpu].progress.look(session, entry.pages.report(), report.guest_demand);
+    report.guest_hints = vgpus_[entry.vgpu].progress.look(session, entry.pages.records(), report.guest_demand);
   scheduler_->on_report(monotonic_ns(), session, report, actions_);
 }
 
@@ -229,7 +233,7 @@ void Engine::beat() {
   for (core::SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s]) continue;
     sessions_[s]->pages.beat(now);
-    vgpus_[sessions_[s]->vgpu].progress.learn(s, sessions_[s]->pages.report());
+    vgpus_[sessions_[s]->vgpu].progress.learn(s, sessions_[s]->pages.records());
     read_report(s);
     run();
   }
@@ -292,11 +296,11 @@ const accounting::LatencyHistogram& Engine::eviction_latency(core::VgpuId vgpu) 
 core::ProgressSums Engine::progress(core::VgpuId vgpu) const {
   core::ProgressSums sums;
   for (const auto& s : sessions_)
-    if (s && s->vgpu == vgpu) vgpus_[vgpu].progress.add(s->pages.report(), &sums);
+    if (s && s->vgpu == vgpu) vgpus_[vgpu].progress.add(s->pages.records(), &sums);
   return sums;
 }
 uint64_t Engine::relaunches_of(const SessionEntry& entry) {
-  return __atomic_load_n(&entry.pages.report().header.relaunches, __ATOMIC_RELAXED);
+  return __atomic_load_n(&entry.pages.report().relaunches, __ATOMIC_RELAXED);
 }
 uint64_t Engine::relaunches(core::VgpuId vgpu) const {
   uint64_t sum = vgpus_[vgpu].ended_relaunches;

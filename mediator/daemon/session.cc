@@ -122,6 +122,7 @@ Result<void> Session::prepare() {
   spec.fds[kHostFd] = pages_->host_fd();
   spec.fds[kSignalFd] = pages_->signal_fd();
   spec.fds[kReportFd] = pages_->report_fd();
+  spec.fds[kRecordsFd] = pages_->records_fd();
   spec.fds[kGateFd] = gate_fd_.get();
   spec.fds[kRingFd] = ring_fd_.get();
   auto worker = io::WorkerProcess::spawn(services_.io, spec, *this);

@@ -27,7 +27,8 @@ Result<StubPages> StubPages::make() {
   StubPages p;
   static_assert(sizeof(sluice_host_page) <= SLUICE_STUB_PAGE_BYTES);
   static_assert(sizeof(sluice_signal_page) <= SLUICE_STUB_PAGE_BYTES);
-  static_assert(sizeof(sluice_report_area) <= SLUICE_REPORT_BYTES);
+  static_assert(sizeof(sluice_report_header) <= SLUICE_REPORT_BYTES);
+  static_assert(sizeof(sluice_launch_records) <= SLUICE_RECORDS_BYTES);
   if (auto r = make_area("sluice-host", SLUICE_STUB_PAGE_BYTES, true, F_SEAL_FUTURE_WRITE, p.host_fd_,
                          p.host_);
       !r)
@@ -35,6 +36,8 @@ Result<StubPages> StubPages::make() {
   if (auto r = make_area("sluice-signal", SLUICE_STUB_PAGE_BYTES, true, 0, p.signal_fd_, p.signal_); !r)
     return r.error();
   if (auto r = make_area("sluice-report", SLUICE_REPORT_BYTES, false, 0, p.report_fd_, p.report_); !r)
+    return r.error();
+  if (auto r = make_area("sluice-records", SLUICE_RECORDS_BYTES, false, 0, p.records_fd_, p.records_); !r)
     return r.error();
   return p;
 }

@@ -1,4 +1,4 @@
-// StubPages: the three areas of abi/stub.h for one session, as sluiced makes and maps them. Owned by
+// StubPages: the four memory objects of abi/stub.h for one session, as sluiced makes and maps them. Owned by
 // the session; the engine stores into them. The worker gets the descriptors and cannot map the host
 // page for writing; what it writes into the report is a hint (core/scheduler.h checks it).
 #pragma once
@@ -18,7 +18,8 @@ class StubPages {
 
   sluice_host_page& host() const { return *host_.as<sluice_host_page>(); }
   sluice_signal_page& signal() const { return *signal_.as<sluice_signal_page>(); }
-  const sluice_report_area& report() const { return *report_.as<const sluice_report_area>(); }
+  const sluice_report_header& report() const { return *report_.as<const sluice_report_header>(); }
+  const sluice_launch_records& records() const { return *records_.as<const sluice_launch_records>(); }
 
   // seq_cst stores: the gate protocol rests on their order.
   void set_grant(uint64_t word);
@@ -30,10 +31,11 @@ class StubPages {
   int host_fd() const { return host_fd_.get(); }
   int signal_fd() const { return signal_fd_.get(); }
   int report_fd() const { return report_fd_.get(); }
+  int records_fd() const { return records_fd_.get(); }
 
  private:
-  Fd host_fd_, signal_fd_, report_fd_;
-  Mapping host_, signal_, report_;
+  Fd host_fd_, signal_fd_, report_fd_, records_fd_;
+  Mapping host_, signal_, report_, records_;
 };
 
 }  // namespace sluice::io

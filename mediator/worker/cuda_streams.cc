@@ -55,13 +55,13 @@ LaunchWork::~LaunchWork() {
 }
 
 CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
-                         const sluice_signal_page* signal, sluice_report_area* report,
+                         const sluice_signal_page* signal, sluice_launch_records* records,
                          Callbacks callbacks)
     : api_(api),
       proxy_(proxy),
       settings_(settings),
       signal_(signal),
-      records_(report),
+      records_(records),
       callbacks_(std::move(callbacks)) {}
 
 void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
@@ -180,8 +180,7 @@ sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const Launch
 
 CUdeviceptr CudaStreams::record_address(const ContextObject& c, const LaunchWork& w) const {
   if (w.record < 0) return 0;
-  return c.report + offsetof(sluice_report_area, records) +
-         static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
+  return c.records + static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
 }
 
 CUresult CudaStreams::launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks) {

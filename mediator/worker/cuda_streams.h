@@ -31,7 +31,7 @@ class CudaStreams : public EngineDriver {
     std::function<void(CUresult)> async_error;
   };
   CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
-              const sluice_signal_page* signal, sluice_report_area* report, Callbacks callbacks);
+              const sluice_signal_page* signal, sluice_launch_records* records, Callbacks callbacks);
 
   // sluiced may give parts of the GPU: clones take every grid, however small.
   void expect_parts() { parts_ = true; }

@@ -2,7 +2,7 @@
 //
 // sluiced starts it with one SOCK_SEQPACKET socket as descriptor 3 and nothing else of its own. It
 // takes Start from there, maps the vGPU's region at the address where the guest's process has it, and
-// the three stub pages, loads the CUDA driver (NVIDIA's or the software GPU), gives up what it does not
+// the stub pages, loads the CUDA driver (NVIDIA's or the software GPU), gives up what it does not
 // need (sandbox.h), says Ready, and serves its slot until the session ends; then it exits, and whatever it held goes with it.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -89,9 +89,13 @@ Result<void> map_all(SessionParts& parts) {
   if (!signal) return std::move(signal).error();
   parts.signal = static_cast<const sluice_signal_page*>(*signal);
   auto report = map(parts.fds[wp::kReportFd].get(), SLUICE_REPORT_BYTES, PROT_READ | PROT_WRITE,
-                    nullptr, "the report area");
+                    nullptr, "the report page");
   if (!report) return std::move(report).error();
-  parts.report = static_cast<sluice_report_area*>(*report);
+  parts.report = static_cast<sluice_report_header*>(*report);
+  auto records = map(parts.fds[wp::kRecordsFd].get(), SLUICE_RECORDS_BYTES, PROT_READ | PROT_WRITE,
+                     nullptr, "the launch records");
+  if (!records) return std::move(records).error();
+  parts.records = static_cast<sluice_launch_records*>(*records);
   return {};
 }
 

@@ -43,7 +43,7 @@ struct ContextObject : HandleObject {
   CUstream transfers = nullptr;  // ours: control blocks in and out
   CUdeviceptr signal = 0;        // the signal page's evict word as kernels address it
   CUdeviceptr evict_word = 0;    // the word in device memory that follows it (EvictForwarder); 0: none
-  CUdeviceptr report = 0;        // the report area as kernels address it
+  CUdeviceptr records = 0;       // the launch records as kernels address them
   int clock_khz = 1000000;       // of the SMs
   SeenWorkers* seen = nullptr;   // pinned, goes with the context; null until launches stay; session lock
   std::unique_ptr<ControlPool> controls;                // session lock

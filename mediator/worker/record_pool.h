@@ -1,4 +1,4 @@
-// RecordPool: the launch records of the report area (abi/preempt.h), handed out first in, first out,
+// RecordPool: a session's launch records (abi/preempt.h), handed out first in, first out,
 // so that sluiced can still read a finished launch's record for a while.
 //
 // Owned by the session, used under its lock. The records are shared with the GPU and with sluiced;
@@ -14,7 +14,7 @@ namespace sluice::worker {
 
 class RecordPool {
  public:
-  explicit RecordPool(sluice_report_area* area) : area_(area) {
+  explicit RecordPool(sluice_launch_records* area) : area_(area) {
     for (int i = 0; i < SLUICE_REPORT_RECORDS; ++i) free_.push_back(i);
   }
 
@@ -79,7 +79,7 @@ class RecordPool {
   static uint32_t load32(const uint32_t& v) { return __atomic_load_n(&v, __ATOMIC_ACQUIRE); }
   static uint64_t load64(const uint64_t& v) { return __atomic_load_n(&v, __ATOMIC_ACQUIRE); }
 
-  sluice_report_area* area_;
+  sluice_launch_records* area_;
   std::deque<int> free_;
 };
 

@@ -52,17 +52,17 @@ Session::Session(SessionParts parts, SessionLimits limits)
       printed_(std::move(p_.printed)),
       decoder_wake_(wake_fd()),
       engine_wake_(wake_fd()),
-      gate_(p_.host, p_.signal, &p_.report->header, monotonic_ns(),
+      gate_(p_.host, p_.signal, p_.report, monotonic_ns(),
             [fd = p_.fds[wp::kRingFd].get()] { signal_eventfd(fd); }),
       forwarder_(api_, p_.start.signal, p_.signal),
-      streams_(api_, p_.start.signal == wp::Signal::kProxy, loop_settings(p_.start), p_.signal, p_.report,
+      streams_(api_, p_.start.signal == wp::Signal::kProxy, loop_settings(p_.start), p_.signal, p_.records,
                {[this](uint64_t token, CUresult status) { on_complete(token, status); },
                 [this](uint64_t token) { on_complete(token, CUDA_SUCCESS); },
                 [this](CUresult status) { replies_.send(0, 0, status); }}),
       engine_(streams_, gate_) {
   if (p_.start.spatial_sms != 0) streams_.expect_parts();
   streams_.make_green = [this](std::shared_ptr<ContextObject> c) { post([this, c] { make_green_context(c); }); };
-  p_.report->header.pid = static_cast<uint32_t>(::getpid());
+  p_.report->pid = static_cast<uint32_t>(::getpid());
   // A vGPU without a limit has what the device has.
   if (p_.start.memory_limit_bytes == 0) p_.start.memory_limit_bytes = std::numeric_limits<uint64_t>::max();
   if (p_.start.staging_bytes != 0) extents_[p_.start.staging_offset] = p_.start.staging_bytes;

@@ -75,7 +75,8 @@ struct SessionParts {
   void* region = nullptr;
   const sluice_host_page* host = nullptr;
   const sluice_signal_page* signal = nullptr;
-  sluice_report_area* report = nullptr;
+  sluice_report_header* report = nullptr;
+  sluice_launch_records* records = nullptr;  // the only one that kernels may write
   gpu::DriverApi api;
   Fd printed;  // Printed::capture()'s
 };

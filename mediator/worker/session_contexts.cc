@@ -8,7 +8,8 @@
 
 namespace sluice::worker {
 
-// The signal page and the report area, as the GPU addresses them in this context.
+// The signal page and the launch records, as the GPU addresses them in this context. The report page is neither pinned nor
+// mapped there: what says who holds the GPU is out of every kernel's reach.
 CUresult Session::register_pages(ContextObject& c) {
   auto* signal = const_cast<sluice_signal_page*>(p_.signal);
   if (!pages_registered_) {
@@ -22,7 +23,7 @@ CUresult Session::register_pages(ContextObject& c) {
     CUresult r = pin(signal, SLUICE_STUB_PAGE_BYTES, flags | CU_MEMHOSTREGISTER_READ_ONLY);
     if (r != CUDA_SUCCESS) r = pin(signal, SLUICE_STUB_PAGE_BYTES, flags);
     if (r != CUDA_SUCCESS) return r;
-    r = pin(p_.report, SLUICE_REPORT_BYTES, flags);
+    r = pin(p_.records, SLUICE_RECORDS_BYTES, flags);
     if (r != CUDA_SUCCESS) return r;
     if (!zeros_) {
       zeros_ = ::mmap(nullptr, ControlPool::kPageBytes, PROT_READ | PROT_WRITE,
@@ -32,11 +33,13 @@ CUresult Session::register_pages(ContextObject& c) {
         return CUDA_ERROR_OUT_OF_MEMORY;
       }
     }
-    (void)api_.cuMemHostRegister(zeros_, ControlPool::kPageBytes, CU_MEMHOSTREGISTER_PORTABLE);
+    // Control blocks begin as copies of it, so no kernel is to write it either.
+    if (pin(zeros_, ControlPool::kPageBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY) != CUDA_SUCCESS)
+      (void)pin(zeros_, ControlPool::kPageBytes, CU_MEMHOSTREGISTER_PORTABLE);
     pages_registered_ = true;
   }
   CUresult r = api_.cuMemHostGetDevicePointer(&c.signal, signal, 0);
-  if (r == CUDA_SUCCESS) r = api_.cuMemHostGetDevicePointer(&c.report, p_.report, 0);
+  if (r == CUDA_SUCCESS) r = api_.cuMemHostGetDevicePointer(&c.records, p_.records, 0);
   return r;
 }
 

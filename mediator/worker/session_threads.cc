@@ -205,13 +205,13 @@ void Session::job_loop() {
 void Session::after_engine() {
   if (engine_.error() != CUDA_SUCCESS && sticky_.load() == 0) {
     sticky_.store(engine_.error());
-    __atomic_store_n(&p_.report->header.error, static_cast<uint64_t>(engine_.error()),
+    __atomic_store_n(&p_.report->error, static_cast<uint64_t>(engine_.error()),
                      __ATOMIC_RELAXED);
     log::warning("vgpu {} slot {}: {}", p_.start.vgpu, p_.start.slot,
                  gpu::describe(engine_.error()));
   }
   const auto& c = engine_.counters();
-  sluice_report_header& h = p_.report->header;
+  sluice_report_header& h = *p_.report;
   __atomic_store_n(&h.launches, c.launches, __ATOMIC_RELAXED);
   __atomic_store_n(&h.launches_done, c.launches_done, __ATOMIC_RELAXED);
   __atomic_store_n(&h.evictions, c.evictions, __ATOMIC_RELAXED);

@@ -164,10 +164,11 @@ Result ours(const std::string& path, const Gpu& gpu, double seconds) {
   AccountingSettings settings;
   settings.soft_gpu_file = path;
   settings.switch_log = settings.words = false;
-  sluice_report_area* report = new sluice_report_area{};
+  auto* report = new sluice_report_header{};
+  auto* records = new sluice_launch_records{};
   Accounting a(io, settings, [](auto...) {});
   for (uint32_t v : {0u, 1u}) a.add_vgpu(v, "v");
-  a.add_session(0, 0, ::getpid(), report);
+  a.add_session(0, 0, ::getpid(), report, records);
   for (uint32_t v : {0u, 1u}) a.event(monotonic_ns(), core::LogEvent::kBusy, v);
   Span span(gpu);
   a.event(monotonic_ns(), core::LogEvent::kGranted, 0);

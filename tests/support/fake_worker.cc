@@ -125,7 +125,7 @@ class Worker {
         break;
       }
       case fake::kReport: {
-        auto& h = report_.as<sluice_report_area>()->header;
+        auto& h = *report_.as<sluice_report_header>();
         __atomic_store_n(&h.launches, c.a, __ATOMIC_RELAXED);
         __atomic_store_n(&h.demand, static_cast<uint32_t>(c.b), __ATOMIC_SEQ_CST);
         Bell::for_eventfd(fds_[kRingFd].get()).ring();

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -53,6 +54,11 @@ class WorkerBench {
   static constexpr uint64_t kStagingBytes = 16u << 20;
   static constexpr uint64_t kExtents = kStaging + kStagingBytes;
 
+  // What the worker writes, in two memory objects.
+  struct Report {
+    sluice_report_header& header;
+    sluice_launch_record (&records)[SLUICE_REPORT_RECORDS];
+  };
   struct Options {
     uint64_t memory_limit = 1u << 30;
     uint64_t lease_limit = 1u << 30;
@@ -75,9 +81,12 @@ class WorkerBench {
     host_fd_ = take(make_memfd("host", SLUICE_STUB_PAGE_BYTES));
     signal_fd_ = take(make_memfd("signal", SLUICE_STUB_PAGE_BYTES));
     report_fd_ = take(make_memfd("report", SLUICE_REPORT_BYTES));
+    records_fd_ = take(make_memfd("records", SLUICE_RECORDS_BYTES));
     host = map<sluice_host_page>(host_fd_, SLUICE_STUB_PAGE_BYTES);
     signal = map<sluice_signal_page>(signal_fd_, SLUICE_STUB_PAGE_BYTES);
-    report = map<sluice_report_area>(report_fd_, SLUICE_REPORT_BYTES);
+    report_.emplace(Report{*map<sluice_report_header>(report_fd_, SLUICE_REPORT_BYTES),
+                           map<sluice_launch_records>(records_fd_, SLUICE_RECORDS_BYTES)->records});
+    report = &*report_;
     for (Fd* fd : {&bell_, &wake_, &gate_, &ring_}) *fd = take(make_eventfd());
     slot = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET);
     slot->state = SLUICE_SLOT_OPEN;
@@ -124,7 +133,7 @@ class WorkerBench {
                  sizeof packet.start.soft_gpu_file - 1);
     std::strncpy(packet.start.vgpu, "test", sizeof packet.start.vgpu - 1);
     const int fds[] = {region_fd_.get(), bell_.get(),      wake_.get(), host_fd_.get(),
-                       signal_fd_.get(), report_fd_.get(), gate_.get(), ring_.get()};
+                       signal_fd_.get(), report_fd_.get(), records_fd_.get(), gate_.get(), ring_.get()};
     auto sent = send_with_fds(control_.get(), &packet, sizeof packet, fds);
     SLUICE_CHECK(sent.ok());
     auto got = receive_with_fds(control_.get(), &ready, sizeof ready);
@@ -298,7 +307,7 @@ class WorkerBench {
   std::atomic<bool> has_ended_message{false};
   sluice_host_page* host;
   sluice_signal_page* signal;
-  sluice_report_area* report;
+  Report* report;
   sluice_slot_header* slot;
   uint32_t generation = 0;
   std::vector<int> async_errors;
@@ -358,7 +367,8 @@ class WorkerBench {
   }
 
   Options options_;
-  Fd region_fd_, host_fd_, signal_fd_, report_fd_, bell_, wake_, gate_, ring_, control_;
+  std::optional<Report> report_;
+  Fd region_fd_, host_fd_, signal_fd_, report_fd_, records_fd_, bell_, wake_, gate_, ring_, control_;
   std::byte* region_;
   RingProducer submit_;
   RingConsumer complete_;

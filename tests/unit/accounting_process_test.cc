@@ -45,7 +45,7 @@ class Process : public softgpu::ContentionTest {
                                                     {"SLUICE_SOFT_THREADS", "1"}})});
       tenants_[v].tsgid = static_cast<uint32_t>(tenants_[v].process->ask('i'));
       accounting_->add_vgpu(v, "v" + std::to_string(v));
-      accounting_->add_session(v, v, tenants_[v].process->pid(), &report_);
+      accounting_->add_session(v, v, tenants_[v].process->pid(), &report_, &records_);
     }
   }
   void tell(LogEvent event, core::VgpuId v) { accounting_->event(monotonic_ns(), event, v); }
@@ -96,7 +96,8 @@ class Process : public softgpu::ContentionTest {
 
   boost::asio::io_context io_{1};
   AccountingSettings settings_{.words = false};
-  sluice_report_area report_{};
+  sluice_report_header report_{};
+  sluice_launch_records records_{};
   std::vector<Tenant> tenants_;
   std::unique_ptr<Accounting> accounting_;
   uint64_t extra_[4] = {}, refund_[4] = {};

@@ -57,7 +57,7 @@ class LearntFilesTest : public testing::Test {
   // Launches of kernel 7 that took 500 ns a task.
   static core::Progress taught() {
     core::Progress p;
-    auto area = std::make_unique<sluice_report_area>();
+    auto area = std::make_unique<sluice_launch_records>();
     for (uint64_t id = 1; id <= 40; ++id) {
       sluice_launch_record& r = area->records[0];
       r.state = SLUICE_LAUNCH_DONE;
@@ -72,7 +72,7 @@ class LearntFilesTest : public testing::Test {
   }
   // What is predicted of 2,000 tasks of kernel 7 that have not begun; 0: nothing.
   static uint64_t predicted(const core::Progress& p) {
-    auto area = std::make_unique<sluice_report_area>();
+    auto area = std::make_unique<sluice_launch_records>();
     area->records[0].state = SLUICE_LAUNCH_RUNNING;
     area->records[0].tasks_total = 2000;
     area->records[0].launch_id = 1;
@@ -131,7 +131,7 @@ TEST_F(LearntFilesTest, NothingIsKeptWithoutADirectoryOrWithoutKnowledge) {
 
 TEST_F(LearntFilesTest, CostsAreKeptWhereNothingEverRanInOnePiece) {
   core::Progress before, after;
-  auto area = std::make_unique<sluice_report_area>();
+  auto area = std::make_unique<sluice_launch_records>();
   sluice_launch_record& r = area->records[0];
   r.state = SLUICE_LAUNCH_DONE;
   r.tasks_total = r.tasks_done = r.tasks_fetched = 1000;

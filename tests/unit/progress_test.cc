@@ -11,7 +11,7 @@ namespace sluice::core {
 namespace {
 
 struct Report {
-  std::unique_ptr<sluice_report_area> area = std::make_unique<sluice_report_area>();
+  std::unique_ptr<sluice_launch_records> area = std::make_unique<sluice_launch_records>();
   sluice_launch_record& operator[](int i) { return area->records[i]; }
 };
 
