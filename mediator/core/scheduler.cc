@@ -309,7 +309,7 @@ void Scheduler::on_timer(uint64_t now_ns, ActionQueue& out) {
       for (SessionId s : g.sessions)
         if (m.sessions[s].leaving) m.read_report_of(out, s);
     }
-    if (!g.end_sent && since_ns >= m.config.evict_end_ns) {
+    if (!g.end_sent && since_ns >= m.evict_end_ns(g)) {
       g.end_sent = true;
       for (SessionId s : g.sessions)
         if (m.sessions[s].leaving) m.end_session(out, s, EndReason::kDidNotLeave);

@@ -66,6 +66,7 @@ struct Vgpu {
   uint32_t not_left = 0;  // sessions with `leaving`
   bool had_in_flight = false;
   uint64_t evict_ns = 0;
+  uint64_t granted_ns = 0, left_ns = 0, evict_end_ns = 0;  // its last hold: from, to; its own deadline, 0: everybody's
   bool warned = false, end_sent = false;
   // In space. `held` is what the policy gave; `going` what of it the policy wants back; `granted` what
   // the sessions' words say, or are about to when `moving` is over: one change at a time.
@@ -148,6 +149,7 @@ struct Scheduler::Impl {
     return spatial() && g.unconfined_sessions == 0 ? g.held.count() : sm_count();
   }
   bool blocked() const { return adoption_open || adopting > 0; }
+  uint64_t evict_end_ns(const Vgpu& g) const { return g.evict_end_ns ? g.evict_end_ns : config.evict_end_ns; }
   uint32_t others_wanting(VgpuId v) const { return wanting - (vgpus[v].wants() ? 1 : 0); }
 
   void log(ActionQueue& out, LogEvent event, VgpuId v, uint64_t value,
@@ -286,6 +288,7 @@ struct Scheduler::Impl {
     g.holds = true;
     g.engaged = others_wanting(v) > 0;
     ++g.grants;
+    g.granted_ns = now_ns;
     g.clock.on_granted(now_ns, g.engaged);
     if (!slices()) meter.set_holder(now_ns, v);
     for (SessionId s : g.sessions) grant_session(s, out);
@@ -347,6 +350,7 @@ struct Scheduler::Impl {
       --adopting;
       return;
     }
+    g.left_ns = now_ns;
     g.clock.on_left(now_ns);
     flush_usage(now_ns);
     if (g.leaving && g.wants()) ++g.evictions;
@@ -478,7 +482,7 @@ struct Scheduler::Impl {
     for (VgpuId v : leaving) {
       const Vgpu& g = vgpus[v];
       if (!g.warned) next = std::min(next, g.evict_ns + config.evict_warn_ns);
-      if (!g.end_sent) next = std::min(next, g.evict_ns + config.evict_end_ns);
+      if (!g.end_sent) next = std::min(next, g.evict_ns + evict_end_ns(g));
     }
     if (next == armed_ns) return;
     armed_ns = next;
