@@ -82,4 +82,24 @@ uint64_t Penalty::deadline_ns(uint64_t now_ns, uint64_t full_ns, uint64_t least_
   return std::max(least_ns, static_cast<uint64_t>(static_cast<double>(full_ns) * part));
 }
 
+Neighbours::Row& Neighbours::of(uint32_t vgpu) {
+  if (vgpu >= rows_.size()) rows_.resize(vgpu + 1);
+  return rows_[vgpu];
+}
+
+void Neighbours::closed(uint32_t vgpu, uint64_t now_ns) {
+  Row& r = of(vgpu);
+  if (r.open > 0) --r.open;
+  r.ever = true;
+  r.closed_ns = now_ns;
+}
+
+bool Neighbours::others(uint32_t vgpu, uint64_t now_ns) const {
+  for (size_t v = 0; v < rows_.size(); ++v) {
+    const Row& r = rows_[v];
+    if (v != vgpu && (r.open > 0 || (r.ever && now_ns - r.closed_ns < Penalty::kAlone))) return true;
+  }
+  return false;
+}
+
 }  // namespace sluice::core

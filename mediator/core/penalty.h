@@ -35,6 +35,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace sluice::core {
 
@@ -96,5 +97,24 @@ class Penalty {
   uint64_t faults_ = 0, forced_ends_ = 0, fault_stall_ns_ = 0;
 };
 std::string_view to_string(Penalty::State state);
+
+// Neighbours: which vGPUs have sessions, or had some a moment ago. One for all; owned by the daemon.
+class Neighbours {
+ public:
+  void opened(uint32_t vgpu) { ++of(vgpu).open; }
+  void closed(uint32_t vgpu, uint64_t now_ns);
+  void forget(uint32_t vgpu) { of(vgpu) = {}; }
+  // Whether one but `vgpu` has a session, or had one within Penalty::kAlone.
+  bool others(uint32_t vgpu, uint64_t now_ns) const;
+
+ private:
+  struct Row {
+    uint32_t open = 0;
+    bool ever = false;
+    uint64_t closed_ns = 0;  // when the last one was
+  };
+  Row& of(uint32_t vgpu);
+  std::vector<Row> rows_;  // by vGPU
+};
 
 }  // namespace sluice::core

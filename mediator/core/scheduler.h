@@ -238,6 +238,7 @@ class Scheduler {
   void on_stall(uint64_t now_ns, VgpuId vgpu, uint64_t stall_ns, ActionQueue& out);
   // From now on evictions of v have this deadline instead of evict_end_ns; 0: evict_end_ns.
   void set_evict_end(VgpuId vgpu, uint64_t evict_end_ns);
+  uint64_t evict_end_ns(VgpuId vgpu) const;
   // On a GPU with time slices: v's contexts have used so much since the last call. To be called before any event that the
   // policy decides by; decides nothing itself. Elsewhere ignored (and on_measured() is ignored here).
   void on_used(uint64_t now_ns, VgpuId vgpu, uint64_t sm_ns);

@@ -15,12 +15,17 @@ uint64_t held_since(const scheduler_detail::Vgpu& g, uint64_t from_ns, uint64_t 
 }  // namespace
 
 void Scheduler::set_evict_end(VgpuId v, uint64_t evict_end_ns) {
-  if (Vgpu* g = impl_->vgpu(v)) g->evict_end_ns = evict_end_ns;
+  if (scheduler_detail::Vgpu* g = impl_->vgpu(v)) g->evict_end_ns = evict_end_ns;
+}
+
+uint64_t Scheduler::evict_end_ns(VgpuId v) const {
+  const scheduler_detail::Vgpu* g = impl_->vgpu(v);
+  return g ? impl_->evict_end_ns(*g) : impl_->config.evict_end_ns;
 }
 
 void Scheduler::on_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns, ActionQueue& out) {
   Impl& m = *impl_;
-  Vgpu* g = m.vgpu(v);
+  scheduler_detail::Vgpu* g = m.vgpu(v);
   if (!g) return;
   const uint64_t from_ns = now_ns - std::min(now_ns, stall_ns);
   const uint64_t sms = m.config.policy_config.machine.sm_count;

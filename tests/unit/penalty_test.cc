@@ -201,5 +201,22 @@ TEST(Penalty, ForcedEndsWithoutAStallAreSlowedOnlyWhenTheyAreMany) {
   EXPECT_EQ(p.forced_ends(), 1030u);
 }
 
+// A neighbour whose programs come and go counts in the gaps, too.
+TEST(Neighbours, CountForAMinuteAfterTheirLastSession) {
+  Neighbours n;
+  EXPECT_FALSE(n.others(0, kS));
+  n.opened(0);
+  EXPECT_FALSE(n.others(0, kS)) << "itself";
+  EXPECT_TRUE(n.others(3, kS));
+  n.opened(3);
+  EXPECT_TRUE(n.others(0, kS));
+  n.closed(3, 2 * kS);
+  EXPECT_TRUE(n.others(0, 3 * kS));
+  EXPECT_FALSE(n.others(0, 2 * kS + Penalty::kAlone));
+  n.opened(3);
+  n.forget(3);
+  EXPECT_FALSE(n.others(0, 3 * kS)) << "deleted";
+}
+
 }  // namespace
 }  // namespace sluice::core
