@@ -128,7 +128,10 @@ SIZE(sluice_function_reply, 80);
 
 SIZE(CUdevResource_st, 144);
 AT(CUdevResource_st, sm, 96);
-SIZE(sluice_soft_info, 72);
+SIZE(sluice_soft_info, 80);
+AT(sluice_soft_info, fault_stall_us, 68);
+SIZE(sluice_soft_fault, 32);
+SIZE(sluice_soft_faults, 3104);
 AT(sluice_soft_info, sm_group, 64);
 AT(sluice_soft_info, memory_bytes, 32);
 SIZE(sluice_soft_channel, 176);

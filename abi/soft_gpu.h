@@ -3,6 +3,7 @@
  *
  *   offset 0                          registers, as BAR0 of a real GPU (abi/registers.h)
  *   SLUICE_SOFT_INFO_OFFSET           struct sluice_soft_info
+ *   SLUICE_SOFT_FAULTS_OFFSET         struct sluice_soft_faults
  *   SLUICE_SOFT_CHANNELS_OFFSET       struct sluice_soft_channel[SLUICE_SOFT_CHANNELS]
  *   SLUICE_SOFT_ATTENTION_OFFSET      uint32_t[SLUICE_SOFT_PROCESSES]
  *   SLUICE_SOFT_LOG_OFFSET            struct sluice_switch_log, then its records
@@ -17,7 +18,7 @@
 #include <stdint.h>
 
 #define SLUICE_SOFT_MAGIC 0x55504743494c5553ull
-#define SLUICE_SOFT_VERSION 4u
+#define SLUICE_SOFT_VERSION 5u
 
 #define SLUICE_SOFT_CHANNELS 64u  /* contexts; the waiting set is one 64-bit word */
 #define SLUICE_SOFT_PROCESSES 64u
@@ -26,6 +27,7 @@
 #define SLUICE_SOFT_MPS_TSGID 0x800u
 
 #define SLUICE_SOFT_INFO_OFFSET 0x30000u
+#define SLUICE_SOFT_FAULTS_OFFSET 0x30100u
 #define SLUICE_SOFT_CHANNELS_OFFSET 0x31000u
 #define SLUICE_SOFT_ATTENTION_OFFSET 0x35000u
 #define SLUICE_SOFT_LOG_OFFSET 0x36000u
@@ -57,7 +59,26 @@ struct sluice_soft_info {
   uint32_t timeslice_us;            /* of a new channel */
   uint32_t stall_ms;                /* a process that holds the GPU and stands still so long loses it */
   uint32_t sm_group; /* SMs in the smallest group that a green context can have; 0: no such contexts */
+  /* For how long a kernel's fault stops every channel; 0: it stops nobody. */
+  uint32_t fault_stall_us;      /* of an address that is not mapped */
+  uint32_t exception_stall_us;  /* of what an SM finds wrong: misaligned, no instruction, ... */
   uint32_t reserved;
+};
+
+/* The faults that have stopped the GPU, the newest kept: a context's first one. A ring; `put` counts
+ * those that were begun, and a record is there once its `number` is its place in that count + 1. */
+#define SLUICE_SOFT_FAULT_RECORDS 96u
+struct sluice_soft_fault {
+  uint64_t number;
+  uint64_t time_ns;  /* when it happened */
+  uint64_t stall_ns; /* for how long every channel stood still for it */
+  uint32_t pid;      /* sluice_soft_channel::pid of who faulted */
+  uint32_t tsgid;
+};
+struct sluice_soft_faults {
+  uint64_t put;
+  uint64_t pad[3];
+  struct sluice_soft_fault records[SLUICE_SOFT_FAULT_RECORDS];
 };
 
 /* One channel group, that is: one context. `control` words are written by its owner and by whoever

@@ -242,6 +242,12 @@ class Scheduler {
   // next charges, never more in sum than it was charged, nor more at once than one max_quantum. `extra`: it
   // used the GPU without a grant; charged at once. Unknown vGPUs: ignored.
   void on_measured(uint64_t now_ns, VgpuId vgpu, uint64_t refund_sm_ns, uint64_t extra_sm_ns, ActionQueue& out);
+  // A fault of v has stopped the whole GPU for `stall_ns`, until now. Whoever held it meanwhile was charged by the clock:
+  // v pays for the rest as well, and others get theirs back. Unknown vGPUs: ignored.
+  void on_stall(uint64_t now_ns, VgpuId vgpu, uint64_t stall_ns, ActionQueue& out);
+  // From now on evictions of v have this deadline instead of evict_end_ns; 0: evict_end_ns.
+  void set_evict_end(VgpuId vgpu, uint64_t evict_end_ns);
+  uint64_t evict_end_ns(VgpuId vgpu) const;
   // On a GPU with time slices: v's contexts have used so much since the last call. To be called before any event that the
   // policy decides by; decides nothing itself. Elsewhere ignored (and on_measured() is ignored here).
   void on_used(uint64_t now_ns, VgpuId vgpu, uint64_t sm_ns);

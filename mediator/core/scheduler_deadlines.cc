@@ -41,7 +41,7 @@ void Scheduler::Impl::look_at_deadlines(uint64_t now_ns, ActionQueue& out) {
       for (SessionId s : g.sessions)
         if (sessions[s].leaving) read_report_of(out, s);
     }
-    if (!g.end_sent && since_ns >= config.evict_end_ns) {
+    if (!g.end_sent && since_ns >= evict_end_ns(g)) {
       g.end_sent = true;
       for (SessionId s : g.sessions)
         if (sessions[s].leaving) end_session(out, s, EndReason::kDidNotLeave);
@@ -65,7 +65,7 @@ void Scheduler::Impl::see(uint64_t now_ns, SessionId running, ActionQueue& out) 
     Vgpu& other = vgpus[v];
     if (v != x->vgpu) other.excused_ns += std::min(stands_for_ns, now_ns - other.evict_ns - other.excused_ns);
   }
-  if (x->ungranted_ns >= config.evict_end_ns) end_session(out, running, EndReason::kRanUngranted);
+  if (x->ungranted_ns >= evict_end_ns(g)) end_session(out, running, EndReason::kRanUngranted);
 }
 
 void Scheduler::Impl::rearm(ActionQueue& out) {
@@ -74,7 +74,7 @@ void Scheduler::Impl::rearm(ActionQueue& out) {
     const Vgpu& g = vgpus[v];
     const uint64_t since_ns = g.evict_ns + g.excused_ns;
     if (!g.warned) next = std::min(next, since_ns + config.evict_warn_ns);
-    if (!g.end_sent) next = std::min(next, since_ns + config.evict_end_ns);
+    if (!g.end_sent) next = std::min(next, since_ns + evict_end_ns(g));
   }
   if (next == armed_ns) return;
   armed_ns = next;

@@ -68,7 +68,8 @@ struct Vgpu {
   bool had_in_flight = false;
   uint64_t evict_ns = 0;
   uint64_t excused_ns = 0;  // since then, in which somebody else was seen running without a grant
-  uint64_t left_ns = 0;     // it held the GPU until then
+  // Its last hold: from, to; its own deadline, 0: everybody's.
+  uint64_t granted_ns = 0, left_ns = 0, evict_end_ns = 0;
   bool warned = false, end_sent = false;
   // In space. `held` is what the policy gave; `going` what of it the policy wants back; `granted` what
   // the sessions' words say, or are about to when `moving` is over: one change at a time.
@@ -152,6 +153,7 @@ struct Scheduler::Impl {
     return spatial() && g.unconfined_sessions == 0 ? g.held.count() : sm_count();
   }
   bool blocked() const { return adoption_open || adopting > 0; }
+  uint64_t evict_end_ns(const Vgpu& g) const { return g.evict_end_ns ? g.evict_end_ns : config.evict_end_ns; }
   uint32_t others_wanting(VgpuId v) const { return wanting - (vgpus[v].wants() ? 1 : 0); }
 
   void log(ActionQueue& out, LogEvent event, VgpuId v, uint64_t value,
@@ -290,6 +292,7 @@ struct Scheduler::Impl {
     g.holds = true;
     g.engaged = others_wanting(v) > 0;
     ++g.grants;
+    g.granted_ns = now_ns;
     g.clock.on_granted(now_ns, g.engaged);
     if (!slices()) meter.set_holder(now_ns, v);
     for (SessionId s : g.sessions) grant_session(s, out);
@@ -352,6 +355,7 @@ struct Scheduler::Impl {
       --adopting;
       return;
     }
+    g.left_ns = now_ns;
     g.clock.on_left(now_ns);
     flush_usage(now_ns);
     if (g.leaving && g.wants()) ++g.evictions;

@@ -398,6 +398,12 @@ bool Accounting::words_lie(core::VgpuId v) const {
   return any && read(v).words_lie;
 }
 
+std::optional<uint64_t> Accounting::fault_stall_ns(pid_t worker, uint64_t since_ns) const {
+  const gpu::SoftGpu* soft = sources_.soft();
+  if (!soft || !soft->intact()) return std::nullopt;
+  return soft->fault_stall_ns(static_cast<uint32_t>(worker), since_ns);
+}
+
 std::string Accounting::source() const {
   switch (meter_.source()) {
     case Source::kRegisters: return "registers";

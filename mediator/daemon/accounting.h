@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ class Accounting {
   accounting::UsageMeter::Reading read(core::VgpuId vgpu) const;
   // Its kernels' words claim less than the hardware saw, and all of its launches were seen.
   bool words_lie(core::VgpuId vgpu) const;
+
+  // For how long faults of a worker have stopped the GPU since then, where a source shows it; nothing: none does.
+  std::optional<uint64_t> fault_stall_ns(pid_t worker, uint64_t since_ns) const;
 
   struct SourceState {
     std::string name, state, why;

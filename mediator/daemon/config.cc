@@ -261,6 +261,8 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("signal_chunk", c.signal_chunk, 0, 1024);
   r.number("admission_us", c.admission_us, 0, 1'000'000'000);
   r.number("window_us", c.window_us, 0, 1'000'000'000);
+  r.number("fault_stall_ms", c.fault_stall_ms, 0, 400);
+  r.number("exception_stall_ms", c.exception_stall_ms, 0, 400);
   r.end_table();
 
   r.environment("worker_environment", c.worker_environment);
@@ -270,6 +272,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.size("staging", c.staging_bytes, limits::kMinStagingBytes, limits::kMaxStagingBytes, false);
   r.number("slots", c.slots, 1, SLUICE_MAX_SLOTS);
   r.number("weight", c.weight, limits::kMinWeight, limits::kMaxWeight);
+  r.boolean("back_off", c.back_off);
   r.mode("socket_mode", c.socket_mode);
   r.mode("local_socket_mode", c.local_socket_mode);
   uint64_t slots_end = SLUICE_SLOT_OFFSET + uint64_t{c.slots} * SLUICE_SLOT_STRIDE;
@@ -321,6 +324,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("session_end_ms", c.session_end_ms, 1, 600'000);
   r.number("evict_warn_ms", c.evict_warn_ms, 1, 600'000);
   r.number("evict_end_ms", c.evict_end_ms, 1, 600'000);
+  r.number("evict_end_least_ms", c.evict_end_least_ms, 1, 600'000);
   if (c.evict_warn_ms > c.evict_end_ms)
     r.fail_key("evict_warn_ms", "deadlines.evict_warn_ms is more than deadlines.evict_end_ms");
   r.end_table();

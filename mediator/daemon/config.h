@@ -48,6 +48,10 @@ struct Config {
   uint32_t window_us = 32;        // likewise
   uint32_t admission_us = 40;     // see worker_protocol::Start
 
+  // What a kernel's fault stops the GPU for where nothing measures it: an address that is not mapped,
+  // and what else an SM reports.
+  uint32_t fault_stall_ms = 150, exception_stall_ms = 78;
+
   // [worker_environment]
   std::map<std::string, std::string> worker_environment;
 
@@ -56,6 +60,7 @@ struct Config {
   uint64_t staging_bytes = 8ull << 20;
   uint32_t slots = 16;
   uint32_t weight = 100;
+  bool back_off = true;           // whose faults stopped the GPU for others waits (core/penalty.h)
   unsigned socket_mode = 0666;
   unsigned local_socket_mode = 0660;
 
@@ -86,6 +91,7 @@ struct Config {
   uint32_t worker_start_ms = 60000; // from its start to Ready; the first CUDA call may take seconds
   uint32_t session_end_ms = 5000;   // from End to the worker's exit; then SIGKILL
   uint32_t evict_warn_ms = 100;     // from an eviction to a line in the log, if it has not left
+  uint32_t evict_end_least_ms = 100;  // ... of a vGPU that has harmed others lately
   uint32_t evict_end_ms = 2000;     // from an eviction to the end of sessions that have not left
 
   // What holds for an NVIDIA GPU or the software GPU where the file leaves the choice to us.

@@ -157,6 +157,10 @@ Result<void> Daemon::start() {
   s.staging_bytes = config_.staging_bytes;
   s.worker_start_ms = config_.worker_start_ms;
   s.session_end_ms = config_.session_end_ms;
+  s.stalls = {config_.fault_stall_ms * 1'000'000ull, config_.exception_stall_ms * 1'000'000ull};
+  s.back_off = config_.back_off;
+  s.evict_end_ns = config_.evict_end_ms * 1'000'000ull;
+  s.evict_end_least_ns = config_.evict_end_least_ms * 1'000'000ull;
   if (::access(s.worker_path.c_str(), X_OK) != 0)
     log::warning("{}", Error::from_errno("worker " + s.worker_path).message);
 

@@ -1,5 +1,9 @@
 #include "mediator/daemon/engine.h"
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <utility>
+
 #include "mediator/base/check.h"
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
@@ -29,6 +33,7 @@ struct Engine::SessionEntry {
   EndHook end;
   uint64_t grant = 0;   // as the scheduler set it
   bool ending = false;
+  ErrorHook on_error = {};  // empty: nobody asks, or it was told
   io::FdWatch ring_watch;
 };
 
@@ -122,6 +127,14 @@ void Engine::mark_ending(core::SessionId session) {
   Bell::for_eventfd(entry.gate_fd).ring();
 }
 
+void Engine::watch_errors(core::SessionId session, ErrorHook hook) { sessions_[session]->on_error = std::move(hook); }
+
+void Engine::charge_stall(core::VgpuId vgpu, uint64_t stall_ns) {
+  measure(true);
+  scheduler_->on_stall(monotonic_ns(), vgpu, stall_ns, actions_);
+  run();
+}
+
 void Engine::remove_session(core::SessionId session) {
   SLUICE_CHECK(session < sessions_.size() && sessions_[session]);
   measure(true);
@@ -201,6 +214,13 @@ void Engine::read_report(core::SessionId session) {
   if (report.guest_demand > 0 && scheduler_->wants_hints(session))
     report.guest_hints = vgpus_[entry.vgpu].progress.look(session, entry.pages.records(), report.guest_demand);
   scheduler_->on_report(monotonic_ns(), session, report, actions_);
+  const uint64_t error = __atomic_load_n(&entry.pages.report().header.error, __ATOMIC_RELAXED);
+  if (error == 0 || !entry.on_error) return;
+  // Later: the scheduler may be in the middle of its actions.
+  boost::asio::post(io_, [this, session, worker = entry.worker, error] {
+    if (session >= sessions_.size() || !sessions_[session] || sessions_[session]->worker != worker) return;
+    if (const ErrorHook hook = std::exchange(sessions_[session]->on_error, nullptr)) hook(error);
+  });
 }
 
 void Engine::on_ring(core::SessionId session) {

@@ -53,6 +53,18 @@ class Engine {
   // Whether workers have to be woken to take an eviction further (worker_protocol::is_forwarded). Before
   // any session.
   void ring_on_evict(bool ring) { ring_on_evict_ = ring; }
+  // `hook` is called, once and not before this returns, when the session's report says that it has failed (a CUresult, as
+  // its worker has it).
+  using ErrorHook = std::function<void(uint64_t guest_error)>;
+  void watch_errors(core::SessionId session, ErrorHook hook);
+  // A fault of the vGPU has stopped the GPU until now: it pays for what the clock has not charged it. An event from outside.
+  void charge_stall(core::VgpuId vgpu, uint64_t stall_ns);
+  // The deadline of its evictions; 0: everybody's.
+  uint64_t evict_end_ns(core::VgpuId vgpu) const { return scheduler_->evict_end_ns(vgpu); }
+  std::optional<uint64_t> fault_stall_ns(pid_t worker, uint64_t since_ns) const {
+    return accounting_->fault_stall_ns(worker, since_ns);
+  }
+  void set_evict_end(core::VgpuId vgpu, uint64_t ns) { scheduler_->set_evict_end(vgpu, ns); }
   // From now on the worker reads in its grant word that its session is being ended.
   void mark_ending(core::SessionId session);
   void remove_session(core::SessionId session);

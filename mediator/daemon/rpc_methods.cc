@@ -54,6 +54,18 @@ json::object describe(Vgpu& v) {
 json::object usage(const Engine& engine, Vgpu& v, const Engine::Figures& figures);
 json::object launches(Engine& engine, Vgpu& v, const Engine::Figures& figures);
 
+double milliseconds(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+// `holds`: programs that ask for a session wait for `opens_in_ms`; `waiting`: so many do, for whatever reason.
+json::object back_off(const Vgpu& v, uint64_t now) {
+  const uint64_t left_ns = v.back_off_ns();
+  return {{"state", core::to_string(v.penalty().state(now))},
+          {"holds", left_ns > 0},
+          {"opens_in_ms", milliseconds(left_ns)},
+          {"debt_ms", milliseconds(v.penalty().debt_ns(now))},
+          {"waiting", v.waiting_programs()}};
+}
+
 json::object describe_fully(Engine& engine, Vgpu& v, uint64_t now) {
   json::object o = describe(v);
   const Engine::Figures figures = engine.stats(v.id());
@@ -68,6 +80,10 @@ json::object describe_fully(Engine& engine, Vgpu& v, uint64_t now) {
   o["agent"] = json::object{{"epoch", v.agent().agent_epoch()},
                             {"silent", v.agent().agent_epoch() != 0 && v.agent().silent(now)}};
   o["sessions_started"] = v.sessions_started();
+  o["faults"] = v.penalty().faults();
+  o["fault_stall_ms"] = milliseconds(v.penalty().fault_stall_ns());
+  o["forced_ends"] = v.penalty().forced_ends();
+  o["back_off"] = back_off(v, now);
   json::array sessions;
   for (const auto& s : v.sessions())
     sessions.push_back({{"slot", s->slot()},
@@ -171,6 +187,9 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"evictions", s.evictions},
           {"overdue_evictions", s.overdue},
           {"sessions_ended_by_scheduler", s.ended},
+          {"faults", v.penalty().faults()},
+          {"fault_stall_ms", milliseconds(v.penalty().fault_stall_ns())},
+          {"forced_ends", v.penalty().forced_ends()},
           {"report_violations", s.report_violations},
           {"launches", s.guest_launches},
           {"launches_done", s.guest_launches_done},
@@ -233,6 +252,8 @@ json::object top_row(Engine& engine, Vgpu& v, const Engine::Sample* then, uint64
           {"evictions", now.evictions - before.evictions},
           {"evictions_total", now.evictions},
           {"evict_latency_us", latency(engine.eviction_latency(v.id()))},
+          {"faults", v.penalty().faults()},
+          {"fault_stall_ms", milliseconds(v.penalty().fault_stall_ns())},
           {"busy", now.busy},
           {"holds", now.holds},
           {"sms", sms_text(now.sms)},

@@ -1,6 +1,7 @@
 #include "mediator/daemon/session.h"
 
 #include <cstring>
+#include <utility>
 
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
@@ -18,6 +19,8 @@ namespace {
 // CUresult values that a program sees when its session is taken from it (abi/cuda_driver_values.h):
 // the sticky "unknown" where a worker died or broke the protocol, "launch timeout" where it did not
 // leave the GPU, as a watchdog's victim gets from NVIDIA's driver.
+// "Unavailable" where its vGPU has used up what its faults may cost others.
+constexpr int kCudaErrorDeviceUnavailable = 46;
 constexpr int kCudaErrorLaunchTimeout = 702;
 constexpr int kCudaErrorUnknown = 999;
 
@@ -27,6 +30,21 @@ void copy_text(char* to, size_t bytes, const std::string& text) {
 }
 
 }  // namespace
+
+std::optional<uint64_t> StallCosts::of(uint64_t cuda_error) const {
+  switch (cuda_error) {
+    case 700: return fault_ns;  // illegal address
+    case 710: return 0;         // assert
+    case 714:                   // stack
+    case 715:                   // illegal instruction
+    case 716:                   // misaligned address
+    case 717:                   // address space
+    case 718:                   // program counter
+    case 719:                   // launch failed: a trap costs nothing, an address beyond shared memory may
+      return exception_ns;
+    default: return std::nullopt;
+  }
+}
 
 uint32_t DenseIds::take() {
   size_t id = 0;
@@ -165,6 +183,44 @@ void Session::end(int cuda_error, const std::string& reason, bool now) {
   }
 }
 
+void Session::expel(const std::string& reason) {
+  expelled_ = true;
+  end(kCudaErrorDeviceUnavailable, reason, true);
+}
+
+// ---- what it costs others ----
+
+// Where a source shows how long the GPU stood still for this worker, that counts; else what its error usually costs.
+void Session::note_fault(uint64_t stall_ns) {
+  if (fault_told_ && stall_ns <= stall_told_ns_) return;
+  const bool more = std::exchange(fault_told_, true);
+  const uint64_t before = std::exchange(stall_told_ns_, stall_ns);
+  engine_.charge_stall(request_.vgpu_id, stall_ns - before);
+  owner_.on_session_offence(*this, core::Offence::kFault, stall_ns - before, more);
+}
+
+// Its worker reports a sticky error while the session goes on.
+void Session::on_error(uint64_t guest_error) {
+  const auto usual = settings_.stalls.of(guest_error);
+  if (usual) note_fault(engine_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
+}
+
+// The worker is gone: whatever it did, it has done.
+void Session::settle_offences(bool died_of_signal) {
+  if (!pages_ || !worker_) return;
+  const sluice_report_header& h = pages_->report().header;
+  const auto error = static_cast<uint64_t>(end_error_.value_or(0));
+  auto usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED));
+  if (!usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error);
+  const auto measured = engine_.fault_stall_ns(worker_->pid(), started_ns_);
+  if (usual || measured.value_or(0) > 0) return note_fault(measured.value_or(usual.value_or(0)));
+  if (force_told_ || expelled_) return;
+  // Nobody has seen how what was on the GPU ended, and nothing measures it: it may have faulted.
+  const bool unseen = !measured && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
+  if (unseen || died_of_signal || broke_protocol_)
+    owner_.on_session_offence(*this, core::Offence::kForcedEnd, unseen ? settings_.stalls.worst_ns() : 0, false);
+}
+
 void Session::on_worker_message(const Message& m) {
   switch (m.type) {
     case Type::kReady:
@@ -216,11 +272,17 @@ void Session::on_ready(const Message& m) {
   }
   auto id = engine_.add_session(request_.vgpu_id, *pages_, gate_fd_.get(), ring_fd_.get(), worker_->pid(),
                                 [this](core::EndReason reason) {
+                                  if (reason == core::EndReason::kDidNotLeave) {
+                                    force_told_ = true;
+                                    owner_.on_session_offence(*this, core::Offence::kDidNotLeave,
+                                                              engine_.evict_end_ns(request_.vgpu_id), false);
+                                  }
                                   end(kCudaErrorLaunchTimeout,
                                       "ended by the host: " + std::string(core::to_string(reason)), true);
                                 });
   if (!id) return end(kCudaErrorUnknown, id.error().message);
   engine_id_ = *id;
+  engine_.watch_errors(*id, [this](uint64_t guest_error) { on_error(guest_error); });
   deadline_.cancel();
   if (state_ == State::kEnding) return;  // the scheduler's first look can end it
   state_ = State::kOpen;
@@ -244,6 +306,7 @@ void Session::answer(const Message& question, Type type, int code, ExtentRange r
 
 void Session::on_worker_bad(const std::string& why) {
   log::warning("vgpu {}: slot {}: worker {} is killed: {}", request_.vgpu, slot_, worker_->pid(), why);
+  broke_protocol_ = true;
   end(kCudaErrorUnknown, "its worker broke the protocol: " + why, true);
 }
 
@@ -256,6 +319,7 @@ void Session::on_worker_hangup() {
 }
 
 void Session::on_worker_exit(const io::WorkerExit& exit) {
+  const bool own_death = exit.signaled && !end_error_;
   if (!end_error_) {
     end_error_ = kCudaErrorUnknown;
     end_reason_ = "its worker " + exit.text();
@@ -265,6 +329,7 @@ void Session::on_worker_exit(const io::WorkerExit& exit) {
                  request_.program, end_reason_, *end_error_, worker_->pid(), exit.text());
   else
     log::info("vgpu {}: slot {}: '{}' is over: {}", request_.vgpu, slot_, request_.program, end_reason_);
+  settle_offences(own_death);
   release();
   owner_.on_session_over(*this);  // destroys this
 }

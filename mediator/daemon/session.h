@@ -7,12 +7,14 @@
 // the scheduler's entry are given back, the slot's header says why, and the owner is told.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "mediator/core/penalty.h"
 #include "mediator/core/quota.h"
 #include "mediator/daemon/channel.h"
 #include "mediator/daemon/engine.h"
@@ -20,6 +22,15 @@
 #include "mediator/io/worker_process.h"
 
 namespace sluice {
+
+// What a kernel's fault stops the GPU for, by the CUresult that its program gets, where no source
+// measures it. The configuration's.
+struct StallCosts {
+  uint64_t fault_ns = 150'000'000, exception_ns = 78'000'000;
+  uint64_t worst_ns() const { return std::max(fault_ns, exception_ns); }
+  // Nothing: that is no fault of a kernel.
+  std::optional<uint64_t> of(uint64_t cuda_error) const;
+};
 
 // How sessions of this daemon are made.
 struct SessionSettings {
@@ -38,6 +49,9 @@ struct SessionSettings {
   uint64_t staging_bytes = 8u << 20;
   uint32_t worker_start_ms = 60000;
   uint32_t session_end_ms = 5000;
+  StallCosts stalls;
+  bool back_off = true;
+  uint64_t evict_end_ns = 2'000'000'000, evict_end_least_ns = 100'000'000;
 };
 
 // Small numbers, the lowest free one first.
@@ -57,6 +71,7 @@ struct SessionServices {
   SessionSettings settings;
   core::QuotaLedger memory{UINT64_MAX};  // device memory; vGPUs by the scheduler's id, sessions by `ids`
   DenseIds ids;
+  core::Neighbours neighbours = {};  // vGPUs by the scheduler's id
 };
 
 class Session final : private io::WorkerProcess::Owner {
@@ -71,6 +86,8 @@ class Session final : private io::WorkerProcess::Owner {
    public:
     // The worker is up and the slot serves: the program may be told.
     virtual void on_session_open(Session& session) = 0;
+    // It has harmed others: for `cost_ns` the GPU stood still. `more`: so much longer than was told before.
+    virtual void on_session_offence(Session& session, core::Offence offence, uint64_t cost_ns, bool more) = 0;
     // Everything is given back. The owner destroys the session after this call.
     virtual void on_session_over(Session& session) = 0;
 
@@ -92,6 +109,8 @@ class Session final : private io::WorkerProcess::Owner {
                                                 Owner& owner);
   ~Session();
 
+  // As end(), with no time for goodbyes, for what others of its vGPU have done.
+  void expel(const std::string& reason);
   // Asks the worker to end; kills it at the deadline. The first reason stays. `cuda_error` 0: an
   // orderly end. `now`: no time for goodbyes.
   void end(int cuda_error, const std::string& reason, bool now = false);
@@ -121,6 +140,9 @@ class Session final : private io::WorkerProcess::Owner {
   void on_worker_hangup() override;
   void on_worker_exit(const io::WorkerExit& exit) override;
   void on_ready(const worker_protocol::Message& message);
+  void on_error(uint64_t guest_error);
+  void settle_offences(bool died_of_signal);
+  void note_fault(uint64_t stall_ns);
   void answer(const worker_protocol::Message& question, worker_protocol::Type type, int code,
               ExtentRange range = {});
 
@@ -144,6 +166,9 @@ class Session final : private io::WorkerProcess::Owner {
   std::optional<core::SessionId> engine_id_;
   std::optional<int> end_error_;
   std::string end_reason_;
+  // What of it was told to the owner: a fault, for so long; an end by force. `expelled_`: not its own doing.
+  bool fault_told_ = false, force_told_ = false, expelled_ = false, broke_protocol_ = false;
+  uint64_t stall_told_ns_ = 0;
   io::Timer deadline_;
   std::unique_ptr<io::WorkerProcess> worker_;
 };

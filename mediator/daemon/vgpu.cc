@@ -1,6 +1,7 @@
 #include "mediator/daemon/vgpu.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mediator/base/check.h"
 #include "mediator/base/clock.h"
@@ -9,6 +10,9 @@
 
 namespace sluice {
 namespace {
+
+// So often somebody who waits for the back-off looks whether others are still there.
+constexpr uint64_t kBackOffLookMs = 1000;
 
 // The ledger has limits only; "none" is one that is never met.
 uint64_t limit_of(uint64_t memory_bytes) { return memory_bytes ? memory_bytes : UINT64_MAX; }
@@ -20,6 +24,7 @@ Vgpu::Vgpu(SessionServices& services, VgpuSpec spec)
       engine_(services.engine),
       spec_(std::move(spec)),
       host_epoch_(monotonic_ns()),
+      penalty_(services.settings.stalls.worst_ns()),
       start_credit_(limits::kSessionBurst),
       credit_at_ns_(monotonic_ns()),
       credit_timer_(services.io) {}
@@ -51,6 +56,7 @@ Vgpu::~Vgpu() {
   sessions_.clear();
   if (!has_id_) return;
   services_.memory.remove_vgpu(id_);
+  services_.neighbours.forget(id_);
   engine_.remove_vgpu(id_);
 }
 
@@ -76,6 +82,7 @@ void Vgpu::set_memory_limit(uint64_t bytes) {
 void Vgpu::beat(uint64_t count) {
   channel_->beat(count);
   agent_->look();  // a new agent epoch without a ring is found here
+  set_deadline();
 }
 
 void Vgpu::close(const std::string& reason, std::function<void()> gone) {
@@ -98,13 +105,56 @@ void Vgpu::open_session(Session::Origin origin, const std::string& program, uint
   if (closing()) return refuse(origin, ESHUTDOWN, "the vGPU is being deleted");
   // A program that opens and closes in a loop must not keep the host busy with starting workers.
   if (waiting_.size() >= spec_.geometry.slots)
-    return refuse(origin, EBUSY, "too many programs wait for a slot of this vGPU");
+    return refuse(origin, EBUSY, "too many programs wait for a slot of this vGPU" + back_off_text());
   waiting_.push_back({origin, program, guest_pid});
   start_waiting();
 }
 
+uint64_t Vgpu::back_off_ns() const {
+  const uint64_t now = monotonic_ns(), at = penalty_.opens_at_ns(now);
+  if (!services_.settings.back_off || at <= now || !services_.neighbours.others(id_, now)) return 0;
+  return at - now;
+}
+
+// "", or how long new sessions wait, for people.
+std::string Vgpu::back_off_text() const {
+  const uint64_t left_ns = back_off_ns();
+  if (left_ns == 0) return "";
+  return "; new ones start in " + std::to_string(left_ns / 1'000'000'000 + 1) +
+         " s, because its kernels have faulted, or did not leave the GPU, and stopped others";
+}
+
+void Vgpu::set_deadline() {
+  const SessionSettings& s = services_.settings;
+  engine_.set_evict_end(id_, s.back_off ? penalty_.deadline_ns(monotonic_ns(), s.evict_end_ns, s.evict_end_least_ns) : 0);
+}
+
+void Vgpu::on_session_offence(Session& session, core::Offence offence, uint64_t cost_ns, bool more) {
+  if (closing()) return;  // sluiced's doing
+  const uint64_t now = monotonic_ns();
+  const bool harmed = services_.neighbours.others(id_, now);
+  const auto state = more ? penalty_.add_cost(now, cost_ns, harmed)
+                          : penalty_.on_offence(now, offence, cost_ns, harmed);
+  set_deadline();
+  log::warning("vgpu {}: {} ('{}', slot {}): the GPU stood still for {} ms{}", spec_.name, core::to_string(offence),
+               session.program(), session.slot(), cost_ns / 1'000'000,
+               harmed ? back_off_text() : "; nobody else was there");
+  if (state != core::Penalty::State::kBarred || !services_.settings.back_off || !harmed) return;
+  for (auto& s : sessions_)
+    if (s.get() != &session && s->state() != Session::State::kEnding)
+      s->expel("faults of this vGPU have cost others as much as they may in a minute; all its sessions are ended");
+}
+
 void Vgpu::start_waiting() {
   const uint64_t now = monotonic_ns();
+  if (const uint64_t left_ns = waiting_.empty() ? 0 : back_off_ns(); left_ns != 0) {
+    if (!std::exchange(told_waiting_, true))
+      log::info("vgpu {}: '{}' waits for a session{}", spec_.name, waiting_.front().program, back_off_text());
+    // Others may go meanwhile.
+    credit_timer_.after_ms(std::min<uint64_t>(left_ns / 1'000'000 + 1, kBackOffLookMs), [this] { start_waiting(); });
+    return;
+  }
+  told_waiting_ = false;
   start_credit_ = std::min(limits::kSessionBurst,
                            start_credit_ + limits::kSessionsPerSecond * 1e-9 *
                                                static_cast<double>(now - credit_at_ns_));
@@ -129,6 +179,7 @@ void Vgpu::start_session(Session::Origin origin, const std::string& program, uin
     return refuse(origin, session.error().code, session.error().message);
   }
   ++sessions_started_;
+  services_.neighbours.opened(id_);
   sessions_.push_back(std::move(*session));
 }
 
@@ -169,6 +220,7 @@ void Vgpu::on_session_over(Session& s) {
     else
       refuse(s.origin(), EIO, s.end_reason());
   }
+  services_.neighbours.closed(id_, monotonic_ns());
   std::erase_if(sessions_, [&](const std::unique_ptr<Session>& p) { return p.get() == &s; });
   if (sessions_.empty() && gone_) {
     auto done = gone_;  // destroys this

@@ -54,6 +54,11 @@ class Vgpu final : private io::IvshmemServer::Owner,
   bool has_live_peer() const { return ivshmem_ && ivshmem_->has_live_peer(); }
   bool closing() const { return static_cast<bool>(gone_); }
   uint64_t sessions_started() const { return sessions_started_; }
+  // What its faults have cost others, and who waits for that.
+  const core::Penalty& penalty() const { return penalty_; }
+  size_t waiting_programs() const { return waiting_.size(); }
+  // For how long programs that ask now would wait for the back-off; 0: not at all.
+  uint64_t back_off_ns() const;
 
  private:
   Vgpu(SessionServices& services, VgpuSpec spec);
@@ -61,6 +66,8 @@ class Vgpu final : private io::IvshmemServer::Owner,
   void open_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
   void start_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
   void start_waiting();
+  void set_deadline();
+  std::string back_off_text() const;
   void refuse(const Session::Origin& origin, int status, const std::string& reason);
   void end_guest_sessions(const std::string& reason, bool now);
 
@@ -74,6 +81,7 @@ class Vgpu final : private io::IvshmemServer::Owner,
   void on_agent_close(uint32_t guest_slot, uint64_t guest_epoch) override;
   void on_agent_broken(const std::string& why) override;
   void on_session_open(Session& session) override;
+  void on_session_offence(Session& session, core::Offence offence, uint64_t cost_ns, bool more) override;
   void on_session_over(Session& session) override;
 
   SessionServices& services_;
@@ -87,7 +95,9 @@ class Vgpu final : private io::IvshmemServer::Owner,
   uint64_t sessions_started_ = 0;
   uint64_t host_epoch_;
 
-  // Requests that wait because this vGPU starts sessions faster than the limits allow.
+  core::Penalty penalty_;  // outlives its guest's reboots
+  bool told_waiting_ = false;
+  // Requests that wait because this vGPU starts sessions faster than the limits or its back-off allow.
   struct Waiting {
     Session::Origin origin;
     std::string program;

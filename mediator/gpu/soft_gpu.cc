@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -110,6 +111,21 @@ uint64_t SoftGpu::read_log(std::vector<SwitchRecord>& records) {
     ++next_;
   }
   return lost_ - lost_before;
+}
+
+uint64_t SoftGpu::fault_stall_ns(uint32_t pid, uint64_t since_ns) const {
+  const auto* faults =
+      reinterpret_cast<const sluice_soft_faults*>(mapping_ + SLUICE_SOFT_FAULTS_OFFSET);
+  const uint64_t longest =
+      uint64_t{std::max(info_.fault_stall_us, info_.exception_stall_us)} * 1000;
+  uint64_t sum = 0;
+  for (const sluice_soft_fault& record : faults->records) {
+    const uint64_t number = load(record.number), time_ns = load(record.time_ns),
+                   stall_ns = load(record.stall_ns);
+    const bool ours = load(record.pid) == pid && time_ns >= since_ns;
+    if (number != 0 && number == load(record.number) && ours) sum += std::min(stall_ns, longest);
+  }
+  return sum;
 }
 
 sluice_soft_channel* SoftGpu::control_of(uint32_t tsgid) {

@@ -52,6 +52,10 @@ class SoftGpu {
   // Records were begun that had not come at the last call: what is stamped since may be among them.
   bool records_pending() const { return pending_; }
 
+  // For how long faults of the process `pid` (sluice_soft_channel::pid) since `since_ns` have stopped
+  // the GPU, as far as their records are still there. Each is at most what the GPU was made with.
+  uint64_t fault_stall_ns(uint32_t pid, uint64_t since_ns) const;
+
   // Controls; they do nothing without `control` or for a TSGID out of range. The change is seen
   // within a slice of the blocks that run.
   void set_timeslice(uint32_t tsgid, uint32_t us);

@@ -15,6 +15,10 @@
 //   500000) SLUICE_SOFT_SM_GROUP       SMs in the smallest group of a green context (default 2, at
 //   most the
 //                              number of SMs), `0`: no green contexts
+//   SLUICE_SOFT_FAULT_US       for how long a kernel's access to an address that is not mapped stops
+//                              every process of the GPU (default 150000), `0`: not at all
+//   SLUICE_SOFT_EXCEPTION_US   likewise a misaligned access, and what else an SM finds wrong
+//                              (default 78000)
 //   SLUICE_SOFT_STALL_MS       a process that has the GPU and stands still so long loses it
 //                              (default 500)
 // This process's own:
@@ -58,6 +62,11 @@ struct Config {
   uint64_t switch_fixed_ns = 82'000;
   uint64_t switch_bytes_per_second = 500'000'000'000;
   uint32_t stall_ms = 500;
+  // Measured on an H100, contexts of their own: the neighbour's longest wait when a kernel stored to
+  // an address that is not mapped (146 to 151 ms) and to a misaligned one (78 ms). `trap` stops
+  // nobody (0.4 ms).
+  uint32_t fault_stall_us = 150'000;
+  uint32_t exception_stall_us = 78'000;
   // Measured on an H200: 66 groups of two, with CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING.
   uint32_t sm_group = 2;
   uint32_t threads = 0;  // never 0 after config_from_environment
@@ -80,6 +89,8 @@ inline constexpr uint32_t kMinTimesliceUs = 50;
 inline constexpr uint32_t kMaxTimesliceUs = 10'000'000;
 inline constexpr uint64_t kMaxSwitchNs = 1'000'000'000;
 inline constexpr uint64_t kMaxSwitchMbps = 100'000'000;
+// A fault that stops the GPU for longer than this would stop tests, too.
+inline constexpr uint32_t kMaxFaultStallUs = 10'000'000;
 inline constexpr uint32_t kMinStallMs = 20, kMaxStallMs = 3'600'000;
 
 // Errors name the variable and its value.

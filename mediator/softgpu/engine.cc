@@ -24,6 +24,8 @@ constexpr size_t kLooksPerEjection = 256;
 // Of so many picks one goes to blocks that have not begun, and one to those that only polled, even
 // while others are in the middle of something.
 constexpr uint64_t kPicksPerOther = 16;
+// Parts of a stall, after each of which the process shows that it lives.
+constexpr uint64_t kStallStep_ns = 5'000'000;
 // What a thread's sleep may be late by, in ns: a change of context waits for some 80 us.
 constexpr unsigned long kTimerSlack_ns = 1000;
 
@@ -166,6 +168,7 @@ void Engine::run_slice(Lock& lock, Resident* r) {
     if (over && !grid->abandoned) {
       grid->fault = r->block->fault();
       grid->abandoned = true;
+      gpu_.stop_for(grid->slot, grid->fault.kind);
     }
     if (grid->abandoned || (!yielded && !may_continue(*r))) break;
     if (!yielded) {
@@ -208,10 +211,22 @@ void Engine::end_grid(Lock& lock, const GridRef& grid) {
   // Somebody who waits gets the GPU at once; otherwise it is kept for what on_done will submit.
   if (client.active.empty() && gpu_.others_waiting(grid->slot)) settle(grid->slot);
   lock.unlock();
+  // Whoever waits for it hears of the fault when the GPU goes on.
+  if (grid->abandoned && grid->fault.kind != exec::FaultKind::kNone) sit_out_stall();
   grid->on_done(grid->fault);
   grid->on_done = nullptr;
   lock.lock();
   if (!stop_) settle(grid->slot);
+}
+
+// While a fault stops the GPU nothing runs, and no context comes or goes. Without the lock.
+void Engine::sit_out_stall() {
+  for (uint64_t left = gpu_.stalled_ns(); left != 0; left = gpu_.stalled_ns()) {
+    gpu_.beat();
+    const timespec part{0, static_cast<long>(std::min(left, kStallStep_ns))};
+    ::clock_nanosleep(CLOCK_MONOTONIC, 0, &part, nullptr);
+    if (std::lock_guard lock(mutex_); stop_) return;
+  }
 }
 
 void Engine::thread_main() {
@@ -220,6 +235,12 @@ void Engine::thread_main() {
   size_t fruitless = 0;  // slices in a row that only polled, while there was nothing else
   Lock lock(mutex_);
   while (!stop_) {
+    if (gpu_.stalled_ns() != 0) {
+      lock.unlock();
+      sit_out_stall();
+      lock.lock();
+      continue;
+    }
     look_around(lock);
     if (stop_) break;
     if (arriving_) {

@@ -167,6 +167,7 @@ class Engine : private exec::Environment {
   // engine.cc. All that takes a Lock gives it up for a while.
   void start_threads();
   void thread_main();
+  void sit_out_stall();
   Resident* pick();
   void requeue(Resident* resident);
   void run_slice(Lock& lock, Resident* resident);

@@ -88,6 +88,8 @@ struct GpuState {
   alignas(64) std::atomic<uint32_t> gathering[kMaxSms];
   QueueSlot queue[kMaxContexts];
   ProcessSlot processes[kMaxProcesses];
+  // Every channel stands still until then (CLOCK_MONOTONIC, ns): a kernel of one has faulted.
+  alignas(64) std::atomic<uint64_t> stalled_until_ns;
   // mps: what each process has taken of each SM (SmClaim); counts only while the process lives.
   std::atomic<uint64_t> claims[kMaxProcesses][kMaxSms];
 };
@@ -99,6 +101,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && sizeof(std::atomic<uint32_t>) == 4);
 static_assert(SLUICE_REG_PTOP_DEVICE_INFO2 + 12 <= SLUICE_SOFT_INFO_OFFSET);
 static_assert(SLUICE_REG_ENGINE_STATUS1(kRunlistBase, 0) + 4 <= SLUICE_SOFT_INFO_OFFSET);
+static_assert(SLUICE_SOFT_INFO_OFFSET + sizeof(sluice_soft_info) <= SLUICE_SOFT_FAULTS_OFFSET);
+static_assert(SLUICE_SOFT_FAULTS_OFFSET + sizeof(sluice_soft_faults) <= SLUICE_SOFT_CHANNELS_OFFSET);
 static_assert(SLUICE_SOFT_CHANNELS_OFFSET + kMaxContexts * SLUICE_SOFT_CHANNEL_BYTES <=
               SLUICE_SOFT_ATTENTION_OFFSET);
 static_assert(sizeof(sluice_soft_channel) <= SLUICE_SOFT_CHANNEL_BYTES);

@@ -46,7 +46,8 @@ bool sound(const sluice_soft_info& i) {
          i.mode <= SLUICE_SOFT_MPS && i.preemption <= SLUICE_SOFT_DRAIN &&
          i.switch_fixed_ns <= kMaxSwitchNs && i.stall_ms >= kMinStallMs &&
          i.stall_ms <= kMaxStallMs && i.timeslice_us >= kMinTimesliceUs &&
-         i.timeslice_us <= kMaxTimesliceUs && i.sm_group <= i.sms;
+         i.timeslice_us <= kMaxTimesliceUs && i.sm_group <= i.sms &&
+         i.fault_stall_us <= kMaxFaultStallUs && i.exception_stall_us <= kMaxFaultStallUs;
 }
 
 }  // namespace
@@ -56,6 +57,7 @@ Result<std::unique_ptr<SharedGpu>> SharedGpu::open(const Config& config) {
   const bool shared = !config.gpu_file.empty();
   const std::string name = shared ? config.gpu_file : "private software GPU";
   gpu->thread_percentage_ = config.thread_percentage;
+  gpu->shared_ = shared;
   gpu->fd_ =
       Fd(shared ? ::open(config.gpu_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664)
                 : ::memfd_create("sluice-softgpu", MFD_CLOEXEC));
@@ -105,6 +107,8 @@ Result<void> SharedGpu::initialise(const Config& config, const std::string& name
     info->timeslice_us = config.timeslice_us;
     info->stall_ms = config.stall_ms;
     info->sm_group = config.sm_group;
+    info->fault_stall_us = config.fault_stall_us;
+    info->exception_stall_us = config.exception_stall_us;
     write_device_row(mapping_);
     word(info->magic).store(SLUICE_SOFT_MAGIC);
   }
@@ -172,6 +176,7 @@ Result<unsigned> SharedGpu::join() {
     state_->queue[slot].ticket.store(0);
     state_->waiting.fetch_and(~bit);
     state_->running.fetch_and(~bit);
+    faulted_.fetch_and(~bit);
     sluice_soft_channel& c = channel(slot);
     const uint32_t generation = word(c.generation).load() + 1;
     sluice_soft_channel fresh{};

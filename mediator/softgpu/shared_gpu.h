@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 
+#include "kernels/exec/fault.h"
 #include "mediator/base/fd.h"
 #include "mediator/base/result.h"
 #include "mediator/softgpu/config.h"
@@ -120,6 +121,13 @@ class SharedGpu {
   // Whether others do, there.
   bool others_starve(uint32_t sm) const { return starving(sm) != 0; }
 
+  // A kernel's fault (shared_faults.cc). stop_for: every channel stands still for what a fault of
+  // this kind takes, after what is left of earlier ones; only the first one of a context counts.
+  // Nothing happens on a GPU that is not shared, and in mps mode. stalled_ns: for so long nothing
+  // may run; 0: go on.
+  void stop_for(unsigned slot, exec::FaultKind kind);
+  uint64_t stalled_ns() const;
+
   // Something runs. To be called more often than every stall_ms while this process has the engine or
   // claims.
   void beat() { state_->processes[process_].beat.fetch_add(1, std::memory_order_relaxed); }
@@ -165,6 +173,8 @@ class SharedGpu {
   unsigned process_ = kMaxProcesses;
   uint32_t thread_percentage_ = 100;
   std::atomic<uint64_t> own_slots_{0};
+  std::atomic<uint64_t> faulted_{0};  // bit per own slot: its context has faulted
+  bool shared_ = false;
   std::mutex memory_mutex_;                  // kMemoryLock excludes processes, this one threads
   uint64_t acquired_ns_[kMaxContexts] = {};  // by the slot's holder
 

@@ -19,6 +19,7 @@ void Gate::store_in_flight() {
 }
 
 bool Gate::stale(uint64_t now_ns) const {
+  if (shut_) return false;
   uint64_t beat = std::max(started_ns_, __atomic_load_n(&host_->heartbeat_ns, __ATOMIC_RELAXED));
   return now_ns > beat && now_ns - beat > kStaleHeartbeatNs;
 }

@@ -50,6 +50,8 @@ class Gate {
   // After a fault nothing is wanted and nothing runs.
   void reset(uint64_t now_ns);
 
+  // The session is ending: from now on the gate is closed, whatever the grant says.
+  void shut() { shut_ = true; }
   bool open(uint64_t now_ns) const;
   // Somebody else waits for the GPU: keep what cannot be evicted short.
   bool contended() const;
@@ -73,7 +75,10 @@ class Gate {
     uint32_t generation;
     uint32_t count;
   };
-  uint64_t grant() const { return __atomic_load_n(&host_->grant, __ATOMIC_SEQ_CST); }
+  uint64_t grant() const {
+    const uint64_t word = __atomic_load_n(&host_->grant, __ATOMIC_SEQ_CST);
+    return shut_ ? word & ~uint64_t{SLUICE_GRANT_OPEN} : word;
+  }
   Grant read_open_grant(uint64_t word) const;
   void note_if_left(uint64_t grant, uint64_t now_ns);
   void store_in_flight();
@@ -93,6 +98,7 @@ class Gate {
   uint32_t kept_generation_ = 0;   // of the newest grant under which older launches stay
   uint32_t whole_generation_ = 0;  // of the newest under which they are called back whole after all
   uint32_t keeps_ = 0;
+  bool shut_ = false;
 };
 
 }  // namespace sluice::worker

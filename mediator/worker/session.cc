@@ -139,10 +139,27 @@ void Session::on_control() {
         on_extent_reply(m);
         break;
       case wp::Type::kEnd:
+        see_out();
         end(static_cast<CUresult>(m.code), m.text, true);
       default:
         log::warning("unexpected message {} from sluiced", static_cast<uint32_t>(m.type));
     }
+  }
+}
+
+// Nothing new is launched; what is on the GPU is seen to its end, if that is soon, and a fault of it is
+// reported.
+void Session::see_out() {
+  const uint64_t until_ns = monotonic_ns() + limits_.see_out_ms * 1'000'000;
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      gate_.shut();
+      engine_.poll(monotonic_ns());
+      after_engine();
+      if (!engine_.in_flight() || sticky_.load() != 0 || monotonic_ns() >= until_ns) return;
+    }
+    ::usleep(200);
   }
 }
 

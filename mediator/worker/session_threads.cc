@@ -209,6 +209,10 @@ void Session::after_engine() {
                      __ATOMIC_RELAXED);
     log::warning("vgpu {} slot {}: {}", p_.start.vgpu, p_.start.slot,
                  gpu::describe(engine_.error()));
+    signal_eventfd(p_.fds[wp::kRingFd].get());
+    // What its other contexts have on the GPU would go on, and each may stop the GPU once more.
+    if (contexts_open_ > 1)
+      end(engine_.error(), "a kernel of it failed (" + gpu::describe(engine_.error()) + "); it had several contexts");
   }
   const auto& c = engine_.counters();
   sluice_report_header& h = *p_.report;

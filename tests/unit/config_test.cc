@@ -47,6 +47,10 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->staging_bytes, d.staging_bytes);
   EXPECT_EQ(c->slots, d.slots);
   EXPECT_EQ(c->weight, d.weight);
+  EXPECT_EQ(c->back_off, d.back_off);
+  EXPECT_EQ(c->fault_stall_ms, d.fault_stall_ms);
+  EXPECT_EQ(c->exception_stall_ms, d.exception_stall_ms);
+  EXPECT_EQ(c->evict_end_least_ms, d.evict_end_least_ms);
   EXPECT_EQ(c->socket_mode, d.socket_mode);
   EXPECT_EQ(c->local_socket_mode, d.local_socket_mode);
   EXPECT_EQ(c->policy, d.policy);

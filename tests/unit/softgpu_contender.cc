@@ -16,6 +16,8 @@
 //   memory 0 to 7  from now on all launches but `k` go to a stream of a new green context of that
 //   group of SMs, of
 //      groups as small as can be, and `g` to 8 blocks; answers with the number of groups
+//   x X t  run a kernel that stores to an address that is not mapped, to a misaligned one, or that
+//   ends in `trap`; answers with the CUresult that waiting gives
 //   R  the same of what is left over when there are as many groups as can be
 #include <dlfcn.h>
 #include <unistd.h>
@@ -171,6 +173,26 @@ int main(int argc, char** argv) {
         for (int i = 0; i < 50 && answer == 0; ++i) {
           answer = api.cuLaunchKernel(iota, 4, 1, 1, 256, 1, 1, 0, nullptr, arguments, nullptr);
         }
+        if (answer == 0) answer = api.cuCtxSynchronize();
+        break;
+      }
+      case 'x':
+      case 'X': {
+        CUdeviceptr wrong = command == 'x' ? 4096 : memory + 1;
+        uint32_t n = 32, first = 0;
+        void* arguments[] = {&wrong, &n, &first};
+        answer = api.cuLaunchKernel(iota, 1, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr);
+        if (answer == 0) answer = api.cuCtxSynchronize();
+        break;
+      }
+      case 't': {
+        CUmodule trapping = nullptr;
+        CUfunction trap = nullptr;
+        answer = api.cuModuleLoadData(
+            &trapping, ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry t() { trap; }");
+        if (answer == 0) answer = api.cuModuleGetFunction(&trap, trapping, "t");
+        if (answer == 0)
+          answer = api.cuLaunchKernel(trap, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
         if (answer == 0) answer = api.cuCtxSynchronize();
         break;
       }

@@ -116,6 +116,9 @@ class ContentionTest : public testing::Test {
                 sizeof copy);
     return copy;
   }
+  const sluice_soft_faults& faults() {
+    return *reinterpret_cast<const sluice_soft_faults*>(file() + SLUICE_SOFT_FAULTS_OFFSET);
+  }
   uint32_t running() {
     return SLUICE_STATUS0_BUSY(status0()) ? SLUICE_STATUS0_TSGID(status0()) : 0;
   }

@@ -1,0 +1,100 @@
+"""A guest that stops the GPU on purpose, with faults or with kernels that do not leave: each costs its neighbours up to
+150 ms (2 s), so it may do that only now and then (core/penalty.h). The software GPU stands still as an H100 does."""
+import support
+from support import WithVictim
+
+STALL_MS = 150
+MOST_MS = 1050      # core/penalty.h: what a vGPU's faults may have cost others at any time ...
+FORGIVEN = 1 / 400  # ... and what of the time goes off that
+
+
+class AdversaryFaults(WithVictim):
+    def setUp(self):
+        # What an earlier test has done is forgotten with the vGPU.
+        self.sluiced.ctl("delete", "a")
+        self.sluiced.ctl("create", "a", "--weight", 1)
+
+    def show(self, name="a"):
+        return self.sluiced.ctl("show", name)
+
+    def lines_of(self, adversary, count):
+        """The adversary's next lines, until `count` faults have got through."""
+        got = []
+        while sum(line.startswith("got") for line in got) < count:
+            line = adversary.stdout.readline()
+            self.assertTrue(line, f"it ended: {got}")
+            got.append(line)
+        return got
+
+    def most_ms(self, began_ns, over=1):
+        """What faults may have cost since then, in sluiced's own time; `over`: faults under way when it is barred."""
+        return MOST_MS + over * STALL_MS + (self.sluiced.stats()["now_ns"] - began_ns) / 1e6 * FORGIVEN
+
+    def test_faults_as_fast_as_allowed(self):
+        with self.attack():
+            began = self.sluiced.stats()["now_ns"]
+            attacker = self.adversary("fault-again", "unmapped", 1000)
+            got = self.lines_of(attacker, 3)
+            self.assertEqual(got, ["got 700\n"] * 3)
+            self.eventually(lambda: self.vgpu("a")["faults"] >= 3, "the faults are counted")
+            a = self.vgpu("a")
+            self.assertEqual(a["fault_stall_ms"], a["faults"] * STALL_MS, "as the GPU's own record has it")
+            self.eventually(lambda: self.show()["back_off"]["holds"] and self.show()["back_off"]["waiting"],
+                            "its next program waits")
+            self.assertGreater(self.show()["back_off"]["opens_in_ms"], 0)
+            self.assertIn("stopped others", self.sluiced.log())
+            # It goes on for as long as it likes: the victim's launches say for how long.
+            done = self.vgpu("b")["launches_done"]
+            self.eventually(lambda: self.vgpu("b")["launches_done"] > done + 200, "the victim works")
+            self.assertLessEqual(self.vgpu("a")["fault_stall_ms"], self.most_ms(began))
+            attacker.kill()
+            # What it caused was taken off its share, not off the victim's.
+            self.assertGreater(self.vgpu("a")["usage"]["charged_sm_ns"], 0)
+
+    def test_many_sessions_at_once(self):
+        with self.attack():
+            began = self.sluiced.stats()["now_ns"]
+            attacker = self.adversary("fault-again", "unmapped", 12, 12)
+            self.eventually(lambda: self.show()["back_off"]["state"] == "barred", "it has used up its minute")
+            self.eventually(lambda: self.vgpu("a")["sessions"] == 0, "all its sessions are ended")
+            # Those that were on the GPU when it was barred have done it already.
+            self.assertLessEqual(self.vgpu("a")["fault_stall_ms"], self.most_ms(began, over=3))
+            text = attacker.communicate(timeout=support.TIMEOUT_S)[0]
+            self.assertIn("got 46", text, "who was ended for the others reads why")
+
+    def test_a_fault_that_is_hidden_by_leaving_counts(self):
+        with self.attack():
+            attacker = self.adversary("fault-again", "hide", 1)
+            attacker.communicate(timeout=support.TIMEOUT_S)
+            self.eventually(lambda: self.vgpu("a")["faults"] == 1, "it is known of")
+            self.assertEqual(self.vgpu("a")["fault_stall_ms"], STALL_MS)
+
+    def test_traps_cost_nothing(self):
+        with self.attack():
+            attacker = self.adversary("fault-again", "trap", 12)
+            text = attacker.communicate(timeout=support.TIMEOUT_S)[0]
+            self.assertEqual(text, "got 719\n" * 12 + "done\n")
+            self.assertEqual(self.vgpu("a")["fault_stall_ms"], 0)
+            self.assertFalse(self.show()["back_off"]["holds"])
+
+    def test_spins_are_slowed_and_shortened(self):
+        with self.attack():
+            attacker = self.adversary("fault-again", "spin", 1000)
+            self.lines_of(attacker, 1)
+            self.eventually(lambda: self.vgpu("a")["forced_ends"] >= 1, "it is counted")
+            self.eventually(lambda: self.show()["back_off"]["waiting"], "its next program waits")
+            self.assertEqual(self.show()["back_off"]["state"], "waiting")
+            self.lines_of(attacker, 1)
+            self.eventually(lambda: self.vgpu("a")["forced_ends"] >= 2, "once more")
+            attacker.kill()
+
+    def test_alone_nobody_waits(self):
+        sluiced = self.sluiced
+        for name in ("a", "b"):  # forgets that the victim was there
+            sluiced.ctl("delete", name)
+            sluiced.ctl("create", name, "--weight", 1)
+        attacker = self.adversary("fault-again", "unmapped", 9)
+        text = attacker.communicate(timeout=support.TIMEOUT_S)[0]
+        self.assertEqual(text, "got 700\n" * 9 + "done\n")
+        self.assertEqual(self.vgpu("a")["faults"], 9)
+        self.assertEqual(self.show()["back_off"]["debt_ms"], 0)
