@@ -115,7 +115,8 @@ struct sluice_signal_page {
 #define SLUICE_KEEPS_GROW 0x2u   /* it could go on on more */
 struct sluice_report_header {
   /* Written by the worker only. */
-  uint32_t demand;          /* launches that the program queued and that are not done; seq_cst */
+  uint32_t demand;          /* launches that the program queued and that are not done, but for those
+                               that wait for the program itself (a host function, a value); seq_cst */
   uint32_t in_flight;       /* physical launches given, or about to be given, to the GPU; seq_cst */
   uint32_t left_generation; /* everything launched under generations <= this has left; release */
   uint32_t pid;             /* the worker's, for the logs */

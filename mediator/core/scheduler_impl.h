@@ -370,7 +370,6 @@ struct Scheduler::Impl {
     if (g.busy && !g.wants()) turn_idle(now_ns, v, out);
     std::erase(holders, v);
     g.holds = g.leaving = g.engaged = false;
-    g.left_ns = now_ns;
     if (!slices()) meter.set_holder(now_ns, accounting::ShareMeter::kNobody);
     ask(now_ns, out, [&](policy::Actions& a) { policy->on_released(now_ns, v, 0, {}, why, a); });
   }

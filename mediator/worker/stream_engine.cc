@@ -60,8 +60,6 @@ void StreamEngine::remove_stream(StreamId id) {
   std::erase_if(streams_, [id](const auto& x) { return x->id == id; });
 }
 
-void StreamEngine::update_demand() { gate_.set_demand(demand_); }
-
 StreamEngine::Op& StreamEngine::append(Stream& s, OpKind kind, std::shared_ptr<Work> work,
                                        uint64_t token) {
   Op& op = s.ops.emplace_back();
@@ -70,11 +68,10 @@ StreamEngine::Op& StreamEngine::append(Stream& s, OpKind kind, std::shared_ptr<W
   op.token = token;
   op.work = std::move(work);
   ++queued_;
+  demand_appended(s, op);
   if (is_launch(kind)) {
-    ++demand_;
     ++counters_.launches;
     if (kind == OpKind::kOpaque) ++counters_.opaque;
-    update_demand();
   }
   return op;
 }
@@ -92,6 +89,7 @@ void StreamEngine::submit(StreamId stream, OpKind kind, std::shared_ptr<Work> wo
   // An operation that failed to issue may already be complete and may have held others.
   if (!s.ops.empty() && s.ops.front().state == State::kFailed) settle(now_ns);
   if (pending_error_ != CUDA_SUCCESS) fail(pending_error_, now_ns);
+  update_demand();
 }
 
 std::shared_ptr<EventRecord> StreamEngine::submit_record(StreamId stream,
@@ -104,7 +102,10 @@ std::shared_ptr<EventRecord> StreamEngine::submit_record(StreamId stream,
     return record;
   }
   Stream& s = at(stream);
-  append(s, OpKind::kRecord, std::move(work), 0).record = record;
+  Op& op = append(s, OpKind::kRecord, std::move(work), 0);
+  record->stream = stream;
+  record->seq = op.seq;
+  op.record = record;
   advance(s, false, now_ns);
   mark_if_due(s, now_ns);
   if (!s.ops.empty() && s.ops.front().state == State::kFailed) settle(now_ns);
@@ -119,7 +120,12 @@ void StreamEngine::submit_wait(StreamId stream, std::shared_ptr<EventRecord> rec
   // Nothing to wait for. In the legacy stream it still stands between earlier and later work of the
   // blocking streams, as any operation there does.
   if ((!record || record->complete) && s.kind != StreamKind::kLegacy) return;
-  append(s, OpKind::kWait, nullptr, 0).record = std::move(record);
+  Op& op = append(s, OpKind::kWait, nullptr, 0);
+  if (record && !record->complete) {
+    s.waits.emplace_back(op.seq, record);
+    demand_stale_ = program_ops_ != 0;
+  }
+  op.record = std::move(record);
   settle(now_ns);
 }
 
@@ -226,11 +232,8 @@ void StreamEngine::finish(Stream& s, CUresult status) {
   if (s.ended > 0) --s.ended;
   --queued_;
   if (status == CUDA_SUCCESS) status = op.status;
-  if (is_launch(op.kind)) {
-    --demand_;
-    if (error_ == CUDA_SUCCESS) ++counters_.launches_done;
-    update_demand();
-  }
+  if (is_launch(op.kind) && error_ == CUDA_SUCCESS) ++counters_.launches_done;
+  demand_finished(s, op);
   if (op.kind == OpKind::kValueWait) s.value_wait = false;
   if (op.kind == OpKind::kRecord) {
     op.record->complete = true;
@@ -431,6 +434,7 @@ void StreamEngine::settle(uint64_t now_ns) {
   for (const auto& s : streams_) retrying_ |= s->broken && s->retry_ns != 0;
   gate_.set_keeps(how_kept());
   if (pending_error_ != CUDA_SUCCESS) return fail(pending_error_, now_ns);
+  update_demand();
   std::erase_if(streams_, [this](const auto& s) {
     if (!s->removed || !s->ops.empty()) return false;
     driver_.drained(s->id);

@@ -21,6 +21,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -52,6 +53,10 @@ struct EventRecord {
   bool complete = false;
   CUresult status = CUDA_SUCCESS;
   std::vector<uint64_t> waiting;  // tokens to complete with it
+  // The recording's place: its stream, and its order of submission in the session. 0: it is no
+  // operation of a stream (somebody else completes it).
+  StreamId stream = 0;
+  uint64_t seq = 0;
 };
 
 enum class OpKind {
@@ -224,6 +229,10 @@ class StreamEngine {
   bool held_by_gate() const { return held_by_gate_; }
   // A host function waits for the program.
   bool waits_for_program() const { return host_funcs_waiting_ != 0; }
+  // Launches that are not done and that the GPU alone can bring about: not those behind a host
+  // function or a value that the program has still to provide. It is what the gate reports as
+  // demand, so that a vGPU whose program withholds an answer holds no GPU.
+  uint32_t runnable() const;
   size_t queued() const { return queued_; }
   const Counters& counters() const { return counters_; }
 
@@ -266,6 +275,10 @@ class StreamEngine {
     uint32_t launches_issued = 0;  // kLaunch among ops[0..next)
     uint64_t items_issued = 0, items_ended = 0, items_marked = 0;
     std::deque<Marker> markers;
+    // Of `ops`, by seq: launches; operations that the program has to complete (kHostFunc,
+    // kValueWait); waits for recordings that are not complete.
+    std::deque<uint64_t> launch_seqs, program_seqs;
+    std::deque<std::pair<uint64_t, std::shared_ptr<EventRecord>>> waits;
     uint64_t retry_ns = 0;   // broken: not before this
     bool broken = false;     // the front launch was evicted; wait until the rest has ended too
     bool open = false;       // the launch before `next` is not queued whole
@@ -285,7 +298,11 @@ class StreamEngine {
   void put_back(Stream& s);
   void finish(Stream& s, CUresult status);
   void issue_failed(Op& op, CUresult status, uint64_t now_ns);
+  // stream_engine_demand.cc
+  void demand_appended(Stream& s, const Op& op);
+  void demand_finished(Stream& s, const Op& op);
   void update_demand();
+  std::map<const Stream*, uint64_t> first_stalled() const;
   void change_sms(uint64_t now_ns);
   bool grow(Stream& s, Op& op, const Grant& to, uint64_t now_ns);
   uint32_t how_kept() const;
@@ -301,7 +318,9 @@ class StreamEngine {
   size_t queued_ = 0;
   uint64_t physical_ = 0;
   uint32_t pacing_ = 0;  // streams that are open
-  uint32_t demand_ = 0;
+  uint32_t launches_queued_ = 0;
+  uint32_t program_ops_ = 0;   // in all streams' program_seqs
+  bool demand_stale_ = false;  // the gate's demand has to be counted anew
   uint32_t opaque_in_flight_ = 0;
   uint32_t host_funcs_waiting_ = 0;
   bool held_by_gate_ = false;
