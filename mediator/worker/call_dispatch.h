@@ -327,6 +327,11 @@ struct HostArgs<CUresult (*)(A...), TagList<Tags...>> {
 // a type that says so where there is none.
 struct NoSuchMethod {};
 
+// One function for all rows. Inlined into each, it makes GCC 12 warn of copies that never happen.
+[[gnu::noinline]] inline Error malformed_arguments(const char* call) {
+  return {0, std::string("malformed arguments of ") + call};
+}
+
 template <class Row, class Session, class BySession, class ByDriver>
 Result<CUresult> run_row(Session& session, std::span<const std::byte> body, ReplyWriter& reply,
                          BySession by_session, ByDriver by_driver) {
@@ -338,7 +343,7 @@ Result<CUresult> run_row(Session& session, std::span<const std::byte> body, Repl
       },
       args);
   if (!complete || in.left() >= SLUICE_RECORD_ALIGN)
-    return Error{0, std::string("malformed arguments of ") + Row::kName};
+    return malformed_arguments(Row::kName);
 
   constexpr bool kInSession =
       !std::is_same_v<decltype(std::apply(

@@ -1,4 +1,4 @@
-# Sourced by the scripts: finds the checkout, installs missing Debian packages, builds.
+# Sourced by the scripts: finds the checkout, installs missing Debian packages, sets up and builds.
 # Needs Debian 12 (or newer with the same package names) and, where packages are missing, root or sudo.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -46,26 +46,35 @@ test_packages=(libgtest-dev libgmock-dev libbenchmark-dev)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)
 
-# build FOLDER [meson option...]: configures once and builds everything, or what $ninja_targets names.
+# Options of every build folder of the scripts, and of the one that the demo and the tests share: so neither
+# compiles again what the other has. Eight sources of a target are compiled as one: half of what a source takes is headers.
+shared_options=(unity=on unity_size=8 b_pch=true werror=true fuzz=false benchmarks=false)
+release_options=("${shared_options[@]}" optimization=2 debug=false b_sanitize=none)
+
+# configure FOLDER OPTION=VALUE...: the folder has these options afterwards, whatever it had.
+configure() {
+  python3 "$root/scripts/lib/build_folder.py" "$1" "$root" "${@:2}"
+}
+
+# build FOLDER [TARGET...]: builds everything, or the targets, and says how far it is.
 build() {
-  local dir=$1
+  local dir=$1 line last=-100 began=$SECONDS
   shift
-  if [ ! -f "$dir/build.ninja" ]; then
-    meson setup "$dir" "$root" "$@" >"$dir.setup.log" 2>&1 || { tail -30 "$dir.setup.log" >&2; exit 1; }
-    rm -f "$dir.setup.log"
-  fi
   say "building in ${dir#"$root"/}"
   # A line now and then; whatever is no progress (warnings, errors) in full.
-  local line last=-100
-  # shellcheck disable=SC2086  # a list of targets
-  ninja -C "$dir" -j "$jobs" ${ninja_targets:-} | while IFS= read -r line; do
+  ninja -C "$dir" -j "$jobs" "$@" | while IFS= read -r line; do
     case $line in
       \[*)
         [ $((SECONDS - last)) -ge 15 ] || continue
         last=$SECONDS
-        printf '          %s\n' "${line%%]*}]" >&2
+        printf '          %s %s\n' "${line%%]*}]" "$(minutes $((SECONDS - began)))" >&2
         ;;
+      "ninja: Entering"* | "ninja: no work"*) ;;
       *) printf '%s\n' "$line" ;;
     esac
   done
+  say "built in $(minutes $((SECONDS - began)))"
 }
+
+# minutes SECONDS: as M:SS min.
+minutes() { printf '%d:%02d min' $(($1 / 60)) $(($1 % 60)); }

@@ -1,17 +1,139 @@
-"""Adds up JUnit files and prints one closing line: `N passed, N failed, N skipped`.
-Exit status 1 if anything failed or nothing ran."""
+#!/usr/bin/env python3
+"""Adds up what a run of scripts/test left: a line for each suite, then `N passed, N failed, N skipped`.
+
+usage: summary.py RESULTS [--require SUITE...] [--slowest N]
+
+RESULTS holds, as far as the run made them:
+  release.json, release.cases/   meson's testlog.json of the release build, and what GoogleTest wrote
+                                 of each program's cases; a test counts under its suite in meson.build
+  asan.json, asan.cases/         the same of the sanitizer build; all of it is the suite `asan`
+  system.xml                     JUnit of the system tests; the suite `system`
+
+A test counts as its cases where they are known, else as one. Exit status 1 if anything failed, if a
+required suite is missing, or if no test of a required suite passed: each with a sentence.
+--slowest N prints instead a table of the N slowest tests, for CONTRIBUTING.md.
+"""
+import argparse
+import collections
+import json
+import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
 
-passed = failed = skipped = 0
-for name in sys.argv[1:]:
-    for case in ElementTree.parse(name).getroot().iter("testcase"):
-        if case.find("failure") is not None or case.find("error") is not None:
-            failed += 1
-            print(f"FAILED {case.get('classname') or ''} {case.get('name')}")
-        elif case.find("skipped") is not None:
-            skipped += 1
-        else:
-            passed += 1
-print(f"{passed} passed, {failed} failed, {skipped} skipped")
-sys.exit(1 if failed or not passed else 0)
+OK = {"OK", "EXPECTEDFAIL"}
+
+
+class Suite:
+    def __init__(self):
+        self.tests = self.passed = self.failed = self.skipped = 0
+        self.seconds = 0.0
+
+
+def gtest_cases(folder, program):
+    """(passed, names of failed, skipped) of a program; None where GoogleTest wrote nothing of it."""
+    passed, failed, skipped = 0, [], 0
+    files = sorted(folder.glob(f"{program}.xml")) if program else []
+    for file in files:
+        try:
+            root = ElementTree.parse(file).getroot()
+        except ElementTree.ParseError:
+            return None  # the program died while it wrote: the test itself has failed
+        for case in root.iter("testcase"):
+            if case.find("failure") is not None:
+                failed.append(f"{case.get('classname')}.{case.get('name')}")
+            elif case.find("skipped") is not None or case.get("status") == "notrun":
+                skipped += 1
+            else:
+                passed += 1
+    return (passed, failed, skipped) if files else None
+
+
+class Report:
+    def __init__(self):
+        self.suites = collections.defaultdict(Suite)
+        self.failures = []  # names
+        self.problems = []  # sentences
+        self.times = []     # (seconds, suite, test)
+
+    def add(self, suite, test, seconds, passed, failed, skipped):
+        row = self.suites[suite]
+        row.tests += 1
+        row.passed += passed
+        row.failed += len(failed)
+        row.skipped += skipped
+        row.seconds += seconds
+        self.failures += [f"{suite}  {name}" for name in failed]
+        self.times.append((seconds, suite, test))
+
+    def add_meson(self, file, one_suite=None):
+        cases_of = file.with_suffix(".cases")
+        for line in file.read_text().splitlines():
+            run = json.loads(line)
+            where, _, name = run["name"].rpartition(" / ")
+            suite = one_suite or where.partition(":")[2] or "unnamed"
+            cases = gtest_cases(cases_of, pathlib.Path(run["command"][0]).name)
+            good = run["result"] in OK
+            if run["result"] == "SKIP":
+                counts = 0, [], 1
+            elif cases is None:
+                counts = int(good), [] if good else [name], 0
+            else:
+                counts = cases
+                if good and not cases[0] and not cases[1] and not cases[2]:
+                    counts = 0, [f"{name} (it ran no case)"], 0
+                elif not good and not cases[1]:
+                    counts = cases[0], [f"{name} ({run['result']})"], cases[2]
+            self.add(suite, name, run["duration"], *counts)
+
+    def add_junit(self, file):
+        for case in ElementTree.parse(file).getroot().iter("testcase"):
+            name = f"{case.get('classname') or ''}.{case.get('name')}"
+            bad = case.find("failure") is not None or case.find("error") is not None
+            skipped = case.find("skipped") is not None and not bad
+            self.add(file.stem, name, float(case.get("time") or 0), int(not bad and not skipped),
+                     [name] if bad else [], int(skipped))
+
+    def require(self, suites):
+        for name in suites:
+            if name not in self.suites:
+                self.problems.append(f"the suite '{name}' is missing: none of its tests ran")
+            elif not self.suites[name].passed:
+                self.problems.append(f"no test of the suite '{name}' passed")
+
+    def print(self):
+        for failure in self.failures:
+            print(f"FAILED  {failure}")
+        print(f"{'suite':<14}{'tests':>7}{'cases passed':>14}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+        for name, row in sorted(self.suites.items()):
+            print(f"{name:<14}{row.tests:>7}{row.passed:>14}{row.failed:>8}{row.skipped:>9}"
+                  f"{row.seconds:>9.0f}")
+        for problem in self.problems:
+            print(f"FAILED  {problem}")
+        total = [sum(getattr(row, what) for row in self.suites.values())
+                 for what in ("passed", "failed", "skipped")]
+        print(f"{total[0]} passed, {total[1] + len(self.problems)} failed, {total[2]} skipped")
+        return bool(total[0]) and not total[1] and not self.problems
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    p.add_argument("results", type=pathlib.Path)
+    p.add_argument("--require", nargs="*", default=[])
+    p.add_argument("--slowest", type=int)
+    a = p.parse_args()
+    report = Report()
+    for file in sorted(a.results.glob("*.json")):
+        report.add_meson(file, None if file.stem == "release" else file.stem)
+    for file in sorted(a.results.glob("*.xml")):
+        report.add_junit(file)
+    if a.slowest:
+        print("| seconds | suite | test |\n|---|---|---|")
+        for seconds, suite, test in sorted(report.times, reverse=True)[:a.slowest]:
+            print(f"| {seconds:.1f} | {suite} | `{test}` |")
+        return 0
+    report.require(a.require)
+    return 0 if report.print() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -233,7 +233,7 @@ TEST(SchedulerInSpaceSim, SetsLastWhereChangesAreDear) {
   }
 }
 
-void random_workload(uint64_t seed) {
+void random_space_workload(uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 r(seed);
   const auto pick = [&](uint64_t lo, uint64_t hi) { return lo + r() % (hi - lo + 1); };
@@ -288,7 +288,7 @@ void random_workload(uint64_t seed) {
 }
 
 TEST(SchedulerInSpaceSim, RandomWorkloads) {
-  for (uint64_t seed = 1; seed <= 150 && !HasFailure(); ++seed) random_workload(seed);
+  for (uint64_t seed = 1; seed <= 150 && !HasFailure(); ++seed) random_space_workload(seed);
 }
 
 }  // namespace

@@ -9,11 +9,10 @@
 
 #include "policies/accounting/adaptive_poller.h"
 #include "policies/accounting/usage_meter.h"
+#include "tests/unit/policy_units.h"
 
 namespace sluice::accounting {
 namespace {
-
-constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
 
 // A poller as slow as a virtual machine's: 35 us of processor time and 50 to 80 us of delay for a wake-up, now and then half a
 // millisecond. `load(t)`: the status register. Returns the processor time in parts of a core, over whole rounds.

@@ -12,11 +12,10 @@
 #include "policies/accounting/switch_log.h"
 #include "policies/accounting/usage_fusion.h"
 #include "policies/accounting/word_source.h"
+#include "tests/unit/policy_units.h"
 
 namespace sluice::accounting {
 namespace {
-
-constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
 
 // A GPU's history: who was on the engine and whether it worked.
 struct Timeline {

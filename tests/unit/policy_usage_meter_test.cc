@@ -9,11 +9,11 @@
 
 #include "policies/accounting/adaptive_poller.h"
 #include "policies/accounting/usage_meter.h"
+#include "tests/unit/policy_units.h"
 
 namespace sluice::accounting {
 namespace {
 
-constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
 constexpr uint32_t kNobody = UsageMeter::kNobody;
 
 // Exclusive turns on one GPU. Channel group of vGPU v: v + 1.

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""scripts/lib/summary.py: what it counts, and that a run which lacks a suite fails."""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "scripts/lib/summary.py"
+
+
+class Summary(unittest.TestCase):
+    def setUp(self):
+        self.results = pathlib.Path(tempfile.mkdtemp(prefix="sluice-summary."))
+        self.addCleanup(shutil.rmtree, self.results)
+
+    def meson(self, run, *tests):
+        """Each test: (suite, name, result)."""
+        with open(self.results / f"{run}.json", "w") as f:
+            for suite, name, result in tests:
+                f.write(json.dumps({"name": f"sluice:{suite} / {name}", "result": result,
+                                    "duration": 1.5, "command": [f"/b/{name}_test"]}) + "\n")
+
+    def cases(self, run, name, cases):
+        folder = self.results / f"{run}.cases"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}_test.xml").write_text("<testsuites><testsuite>" + "".join(
+            f'<testcase classname="C" name="{c}">{inside}</testcase>' for c, inside in cases) +
+            "</testsuite></testsuites>")
+
+    def run_summary(self, *require):
+        done = subprocess.run([sys.executable, PROGRAM, self.results, "--require", *require],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return done.returncode, done.stdout, done.stdout.splitlines()[-1]
+
+    def test_each_suite_has_a_line_with_its_count(self):
+        self.meson("release", ("unit", "ring", "OK"), ("unit", "wire", "OK"), ("sim", "wfq", "OK"))
+        self.meson("asan", ("unit", "ring", "OK"))
+        (self.results / "system.xml").write_text(
+            '<testsuite><testcase name="boots" time="2"/><testcase name="b"><skipped/></testcase></testsuite>')
+        self.cases("release", "ring", [("a", ""), ("b", ""), ("c", "<skipped/>")])
+        status, text, last = self.run_summary("unit", "sim", "asan", "system")
+        self.assertEqual((status, last), (0, "6 passed, 0 failed, 2 skipped"))
+        counts = {line.split()[0]: line.split()[1:5] for line in text.splitlines()[1:-1]}
+        self.assertEqual(counts, {"unit": ["2", "3", "0", "1"], "sim": ["1", "1", "0", "0"],
+                                  "asan": ["1", "1", "0", "0"], "system": ["2", "1", "0", "1"]})
+
+    def test_a_missing_suite_fails_with_a_sentence(self):
+        self.meson("release", ("conformance", "probe", "OK"))
+        status, text, last = self.run_summary("conformance", "unit")
+        self.assertEqual((status, last), (1, "1 passed, 1 failed, 0 skipped"))
+        self.assertIn("the suite 'unit' is missing", text)
+
+    def test_a_suite_of_which_nothing_passed_fails(self):
+        self.meson("release", ("unit", "ring", "OK"), ("golden", "regenerate", "SKIP"))
+        status, text, _ = self.run_summary("unit", "golden")
+        self.assertEqual(status, 1)
+        self.assertIn("no test of the suite 'golden' passed", text)
+
+    def test_nothing_at_all_fails(self):
+        status, _, last = self.run_summary()
+        self.assertEqual((status, last), (1, "0 passed, 0 failed, 0 skipped"))
+
+    def test_failed_cases_are_named(self):
+        self.meson("release", ("unit", "ring", "FAIL"))
+        self.cases("release", "ring", [("good", ""), ("bad", "<failure/>")])
+        status, text, last = self.run_summary("unit")
+        self.assertEqual((status, last), (1, "1 passed, 1 failed, 0 skipped"))
+        self.assertIn("C.bad", text)
+
+    def test_a_program_that_died_counts_as_failed(self):
+        for result in ("FAIL", "TIMEOUT", "ERROR", "INTERRUPT"):
+            with self.subTest(result):
+                self.meson("release", ("unit", "ring", result), ("unit", "wire", "OK"))
+                self.cases("release", "ring", [("before", "")])
+                status, _, last = self.run_summary("unit")
+                self.assertEqual((status, last), (1, "2 passed, 1 failed, 0 skipped"))
+
+    def test_a_program_that_ran_no_case_fails(self):
+        self.meson("release", ("unit", "ring", "OK"), ("unit", "wire", "OK"))
+        self.cases("release", "ring", [])
+        status, text, _ = self.run_summary("unit")
+        self.assertEqual(status, 1)
+        self.assertIn("ring (it ran no case)", text)
+
+    def test_half_a_file_of_cases(self):
+        self.meson("release", ("unit", "ring", "FAIL"), ("unit", "wire", "OK"))
+        self.cases("release", "ring", [])
+        (self.results / "release.cases/ring_test.xml").write_text("<testsuites><testsu")
+        status, _, last = self.run_summary("unit")
+        self.assertEqual((status, last), (1, "1 passed, 1 failed, 0 skipped"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,10 @@
+// Units of time for the tests of policies/accounting, in nanoseconds.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::accounting {
+
+constexpr std::uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
+
+}  // namespace sluice::accounting
