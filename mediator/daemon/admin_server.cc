@@ -121,7 +121,10 @@ Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& 
                                                        const std::string& path, unsigned mode,
                                                        const RpcDispatcher& dispatcher) {
   std::unique_ptr<AdminServer> s(new AdminServer(io, dispatcher));
-  auto listener = io::Listener::open(io, path, SOCK_STREAM, mode,
+  ListenOptions options;
+  options.type = SOCK_STREAM;
+  options.mode = mode;
+  auto listener = io::Listener::open(io, path, options,
                                      [p = s.get()](Fd socket, const PeerCredentials& peer) {
                                        p->on_connection(std::move(socket), peer);
                                      });

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mediator/base/log.h"
 #include "mediator/base/result.h"
@@ -56,7 +57,10 @@ struct Config {
   uint64_t staging_bytes = 8ull << 20;
   uint32_t slots = 16;
   uint32_t weight = 100;
-  unsigned socket_mode = 0666;
+  unsigned socket_mode = 0660;
+  std::string socket_group;                // empty: the first of kQemuGroups that there is
+  std::vector<std::string> socket_users;   // who may play a virtual machine; empty: libvirt's QEMU
+  std::vector<std::string> socket_groups;  // empty: socket_group
   unsigned local_socket_mode = 0660;
 
   // [scheduler]

@@ -48,6 +48,9 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->slots, d.slots);
   EXPECT_EQ(c->weight, d.weight);
   EXPECT_EQ(c->socket_mode, d.socket_mode);
+  EXPECT_EQ(c->socket_group, d.socket_group);
+  EXPECT_EQ(c->socket_users, d.socket_users);
+  EXPECT_EQ(c->socket_groups, d.socket_groups);
   EXPECT_EQ(c->local_socket_mode, d.local_socket_mode);
   EXPECT_EQ(c->policy, d.policy);
   EXPECT_EQ(c->spatial, d.spatial);
