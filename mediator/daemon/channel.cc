@@ -81,7 +81,9 @@ Channel::~Channel() {
   if (!memory_) return;
   // Freeing a large region takes its time. Its extents count until that is done.
   ++pool_->scrubbing;
-  pool_->post([memory = std::move(memory_)]() mutable { memory.reset(); },
+  // In a box, so that no copy of the function keeps it for sluiced's own thread to free.
+  auto box = std::make_shared<std::shared_ptr<Memory>>(std::move(memory_));
+  pool_->post([box] { box->reset(); },
               [pool = pool_, bytes = extents_.used_bytes()] {
                 pool->used_bytes -= bytes;
                 --pool->scrubbing;
@@ -200,14 +202,16 @@ void Channel::scrub(ExtentMap::Owner had, std::vector<ExtentRange> extents,
   for (const ExtentRange& r : extents) extents_.hand_over(had, kScrubber, r);
   ++pool_->scrubbing;
   auto failed = std::make_shared<std::string>();
-  auto work = [memory = memory_, extents, slot, failed] {
+  auto box = std::make_shared<std::shared_ptr<Memory>>(memory_);  // as in the destructor
+  auto work = [box, extents, slot, failed] {
     auto punch = [&](uint64_t offset, uint64_t bytes) {
-      auto done = io::punch_out(memory->fd.get(), offset, bytes);
+      auto done = io::punch_out((*box)->fd.get(), offset, bytes);
       if (!done && failed->empty()) *failed = done.error().message;
     };
     for (const ExtentRange& r : extents) punch(r.offset, r.bytes);
     if (slot)
       punch(SLUICE_SLOT_OFFSET + uint64_t{*slot} * SLUICE_SLOT_STRIDE, SLUICE_SLOT_STRIDE);
+    box->reset();
   };
   auto then = [weak = weak_from_this(), pool = pool_, extents, slot, failed] {
     --pool->scrubbing;

@@ -26,15 +26,12 @@ Vgpu::Vgpu(SessionServices& services, VgpuSpec spec)
       start_credit_(limits::kSessionBurst),
       credit_at_ns_(monotonic_ns()),
       credit_timer_(services.io),
-      scrubbed_timer_(services.io) {
+      scrubber_(std::make_unique<io::PeerThread>(services.io)) {
   pool_ = std::make_shared<RegionPool>();
   pool_->limit_bytes = spec_.geometry.region_bytes - spec_.geometry.bulk_offset();
   pool_->post = [this](std::function<void()> work, std::function<void()> then) {
-    work();
-    scrubbed_.push_back(std::move(then));
-    scrubbed_timer_.after_ms(0, [this] {
-      for (auto& done : std::exchange(scrubbed_, {})) done();
-    });
+    to_scrub_.emplace_back(std::move(work), std::move(then));
+    post_scrubbing();
   };
   pool_->on_freed = [this] { on_memory_freed(); };
 }
@@ -66,11 +63,11 @@ Vgpu::~Vgpu() {
   local_.reset();
   agent_.reset();
   sessions_.clear();
-  // Channels that others still hold are freed without us.
   pool_->on_freed = nullptr;
-  pool_->post = [](const std::function<void()>& work, const std::function<void()>&) { work(); };
   local_channels_.clear();
   channel_.reset();
+  // What is queued is still carried out. Channels that others hold, if there are any, go without us.
+  pool_->post = [](const std::function<void()>& work, const std::function<void()>&) { work(); };
   if (!has_id_) return;
   services_.memory.remove_vgpu(id_);
   engine_.remove_vgpu(id_);
@@ -100,6 +97,7 @@ void Vgpu::beat(uint64_t count) {
   agent_->look();  // a new agent epoch without a ring is found here
   for (auto& [connection, channel] : local_channels_) channel->beat(count);
   check_local_regions();
+  post_scrubbing();
 }
 
 void Vgpu::close(const std::string& reason, std::function<void()> gone) {
@@ -119,6 +117,14 @@ void Vgpu::close(const std::string& reason, std::function<void()> gone) {
 }
 
 // ---- shared memory ----
+
+void Vgpu::post_scrubbing() {
+  while (!to_scrub_.empty()) {
+    auto& [work, then] = to_scrub_.front();
+    if (!scrubber_->post(work, then)) return;  // copies, for it may not take them
+    to_scrub_.pop_front();
+  }
+}
 
 uint32_t Vgpu::slots_in(SlotState state) const {
   uint32_t count = channel_->slots_in(state);

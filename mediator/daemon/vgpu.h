@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "mediator/daemon/socket_access.h"
 #include "mediator/io/ivshmem_server.h"
 #include "mediator/io/local_server.h"
+#include "mediator/io/peer_thread.h"
 
 namespace sluice {
 
@@ -68,6 +70,7 @@ class Vgpu final : private io::IvshmemServer::Owner,
   uint32_t slots_in_use() const;
   Result<std::shared_ptr<Channel>> channel_for(const Session::Origin& origin);
   void drop_local_channel(io::LocalServer::ConnectionId connection);
+  void post_scrubbing();
   void on_memory_freed();
   void check_local_regions();
   void open_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
@@ -115,9 +118,10 @@ class Vgpu final : private io::IvshmemServer::Owner,
   uint64_t credit_at_ns_;
   io::Timer credit_timer_;
 
-  // Endings of scrubbing that have not been reported yet.
-  std::vector<std::function<void()>> scrubbed_;
-  io::Timer scrubbed_timer_;
+  // Frees memory; what the thread did not take waits for the next beat.
+  // Not the thread that rings bells: a peer that blocks that one keeps no memory with it.
+  std::unique_ptr<io::PeerThread> scrubber_;
+  std::deque<std::pair<io::PeerThread::Work, io::PeerThread::Work>> to_scrub_;
 
   SocketNote socket_note_;
   std::unique_ptr<io::IvshmemServer> ivshmem_;
