@@ -155,9 +155,19 @@ void Vgpu::on_memory_freed() {
 // A local program can write to all of its region. What it was not given it has no use for, and nobody
 // would count it.
 void Vgpu::check_local_regions() {
-  for (auto& s : sessions_)
-    if (s->origin().local && s->state() != Session::State::kEnding && s->channel().holds_too_much())
-      s->end(kCudaErrorUnknown, "it wrote to shared memory that was not given to it", true);
+  for (auto it = local_channels_.begin(); it != local_channels_.end();) {
+    const auto [connection, channel] = *it++;
+    if (!channel->holds_too_much()) continue;
+    Session* session = nullptr;
+    for (auto& s : sessions_)
+      if (s->origin().local && s->origin().id == connection) session = s.get();
+    if (!session) {  // it goes on after its session's end: nothing is kept for it
+      local_->close(connection);
+      drop_local_channel(connection);
+    } else if (session->state() != Session::State::kEnding) {
+      session->end(kCudaErrorUnknown, "it wrote to shared memory that was not given to it", true);
+    }
+  }
 }
 
 // ---- sessions ----
