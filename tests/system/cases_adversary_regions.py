@@ -80,6 +80,12 @@ class AdversaryRegions(WithVictim):
         end = time.monotonic() + 180
         self.kill_at_random(lambda kills: time.monotonic() < end)
 
+    def test_memory_given_back_is_freed_aside_and_can_be_had_again(self):
+        with self.attack():
+            p = self.adversary("pinned-reader", "churn", 200, 40)
+            text, _ = p.communicate(timeout=support.TIMEOUT_S)
+            self.assertEqual(p.returncode, 0, text)
+
     def test_ended_programs_that_stay_take_only_their_own_vgpu(self):
         with self.attack():
             stay = [self.reader() for _ in range(3)]

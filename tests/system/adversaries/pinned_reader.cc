@@ -4,6 +4,8 @@
 //       ROUNDS times: a pattern goes to the GPU and comes back, to pinned memory and to its own memory. What a call
 //       said to have brought must be there, and all pinned memory must stay what it was, also after the session's end.
 //       Ends with 0 after all rounds, 3 when a call failed and all was right, 1 and a text when something was wrong.
+//   pinned-reader churn MIB ROUNDS
+//       ROUNDS times: takes MIB of pinned memory, which must be zero, fills it and gives it back. 0: all was right.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -54,9 +56,35 @@ void must_fail(CUresult r, const char* what) {
   std::_Exit(1);
 }
 
+int churn(size_t bytes, int rounds) {
+  CUcontext context;
+  if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+      cuCtxSetCurrent(context) != CUDA_SUCCESS)
+    return 3;
+  for (int i = 0; i < rounds; ++i) {
+    void* p = nullptr;
+    if (const CUresult r = cuMemHostAlloc(&p, bytes, 0); r != CUDA_SUCCESS) {
+      std::printf("WRONG: round %d: no memory (%d), though all was given back\n", i, r);
+      return 1;
+    }
+    auto* words = static_cast<uint64_t*>(p);
+    for (size_t at = 0; at < bytes / sizeof *words; at += 512) {
+      if (words[at] != 0) {
+        std::printf("WRONG: round %d: new memory has contents\n", i);
+        return 1;
+      }
+      words[at] = ~at;
+    }
+    if (cuMemFreeHost(p) != CUDA_SUCCESS) return 3;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 4)
+    return churn(static_cast<size_t>(std::atoi(argv[2])) << 20, std::atoi(argv[3]));
   if (argc != 2) return 2;
   const int rounds = std::atoi(argv[1]);
   CUcontext context;
