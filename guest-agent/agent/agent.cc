@@ -116,7 +116,8 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
   fds.push_back({extra_fd, POLLIN, 0});
   const size_t first = fds.size();
   for (Program& program : programs_) {
-    if (program.state == State::kDeserted) continue;  // its descriptors are closed; only OPENED is awaited
+    if (program.state == State::kDeserted)
+      continue;  // its descriptors are closed; only OPENED is awaited
     fds.push_back({program.socket.get(), POLLIN | POLLRDHUP, 0});
     fds.push_back({program.process.get(), POLLIN, 0});
     owners.push_back(&program);
@@ -151,8 +152,7 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
     if (fds[1].revents != 0) accept_programs(now);
   }
   for (Program& program : programs_)
-    if (program.state == State::kJoining && now > program.deadline_ns)
-      program.state = State::kOver;
+    if (program.state == State::kJoining && now > program.deadline_ns) program.state = State::kOver;
   programs_.remove_if([](const Program& p) { return p.state == State::kOver; });
   flush();
 
@@ -301,7 +301,8 @@ void Agent::on_opened(const sluice_control_message& message) {
 
 void Agent::on_closed(const sluice_control_message& message) {
   for (Program& program : programs_) {
-    if (program.state != State::kOpen || program.slot != message.slot || program.slot_epoch != message.epoch)
+    if (program.state != State::kOpen || program.slot != message.slot ||
+        program.slot_epoch != message.epoch)
       continue;
     log("session of " + program.name + " (pid " + std::to_string(program.pid) +
         ") has ended: " + text_of(message.text, sizeof message.text));

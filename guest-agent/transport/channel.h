@@ -66,11 +66,11 @@ class Channel {
 
   // A session's end alone changes nothing here: the slot and its memory stay the program's until it
   // closes its connection or ends, so that nobody reads zeros where data was. When sluice-agent has
-  // gone as well, the next one can open the device only if no program holds it: then this puts private
-  // memory in the place of the region and closes the device. The ranges (region offset and bytes) in
-  // `keep` keep their contents: what the program, or a call under way, may still read. Once; other
-  // threads may be in any call but join. What they write to those ranges meanwhile may be lost.
-  // Nothing to do for local programs, whose region is nobody else's.
+  // gone as well, the next one can open the device only if no program holds it: then this puts
+  // private memory in the place of the region and closes the device. The ranges (region offset and
+  // bytes) in `keep` keep their contents: what the program, or a call under way, may still read.
+  // Once; other threads may be in any call but join. What they write to those ranges meanwhile may
+  // be lost. Nothing to do for local programs, whose region is nobody else's.
   bool may_let_go() const { return doorbell_page_ != nullptr; }
   void let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep);
 

@@ -41,9 +41,9 @@ Result<void> make_room(const std::string& path, const sockaddr_un& address,
     return Error{EADDRINUSE, path + " is a socket that another program listens on"};
   const FileId dead = id_of(st);
   if (options.may_replace && !options.may_replace(dead))
-    return Error{EEXIST,
-                 path + " is a socket file that this program did not make; remove it if "
-                        "nobody needs it"};
+    return Error{EEXIST, path +
+                             " is a socket file that this program did not make; remove it if "
+                             "nobody needs it"};
   // Moved away first: if another file has come to that path meanwhile, it is moved back.
   const std::string away = path + ".old." + std::to_string(::getpid());
   if (::renameat2(AT_FDCWD, path.c_str(), AT_FDCWD, away.c_str(), RENAME_NOREPLACE) != 0)
@@ -96,8 +96,8 @@ Result<ListeningSocket> listen_at(const std::string& path, const ListenOptions& 
     return Error{EADDRINUSE, path + " was replaced by another program"};
   const std::string by_fd = "/proc/self/fd/" + std::to_string(file.get());
   auto prepare = [&]() -> Result<void> {
-    if (options.group && ::fchownat(file.get(), "", static_cast<uid_t>(-1), *options.group,
-                                    AT_EMPTY_PATH) != 0)
+    if (options.group &&
+        ::fchownat(file.get(), "", static_cast<uid_t>(-1), *options.group, AT_EMPTY_PATH) != 0)
       return Error::from_errno("give " + path + " to group " + std::to_string(*options.group));
     if (::chmod(by_fd.c_str(), options.mode) != 0) return Error::from_errno("chmod " + path);
     if (::listen(made.socket.get(), options.backlog) != 0)

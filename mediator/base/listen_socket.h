@@ -28,11 +28,12 @@ struct FileId {
 std::optional<FileId> file_id(const std::string& path);
 
 struct ListenOptions {
-  int type = 0;                // SOCK_STREAM or SOCK_SEQPACKET
+  int type = 0;  // SOCK_STREAM or SOCK_SEQPACKET
   unsigned mode = 0600;
   std::optional<gid_t> group;  // unset: that of the process
   int backlog = 16;
-  // Asked about a socket file of our own user that nobody listens on: may it be replaced? Empty: yes.
+  // Asked about a socket file of our own user that nobody listens on: may it be replaced? Empty:
+  // yes.
   std::function<bool(const FileId&)> may_replace;
 };
 

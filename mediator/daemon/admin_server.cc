@@ -124,10 +124,10 @@ Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& 
   ListenOptions options;
   options.type = SOCK_STREAM;
   options.mode = mode;
-  auto listener = io::Listener::open(io, path, options,
-                                     [p = s.get()](Fd socket, const PeerCredentials& peer) {
-                                       p->on_connection(std::move(socket), peer);
-                                     });
+  auto listener =
+      io::Listener::open(io, path, options, [p = s.get()](Fd socket, const PeerCredentials& peer) {
+        p->on_connection(std::move(socket), peer);
+      });
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;

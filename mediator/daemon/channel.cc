@@ -209,8 +209,7 @@ void Channel::scrub(ExtentMap::Owner had, std::vector<ExtentRange> extents,
       if (!done && failed->empty()) *failed = done.error().message;
     };
     for (const ExtentRange& r : extents) punch(r.offset, r.bytes);
-    if (slot)
-      punch(SLUICE_SLOT_OFFSET + uint64_t{*slot} * SLUICE_SLOT_STRIDE, SLUICE_SLOT_STRIDE);
+    if (slot) punch(SLUICE_SLOT_OFFSET + uint64_t{*slot} * SLUICE_SLOT_STRIDE, SLUICE_SLOT_STRIDE);
     box->reset();
   };
   auto then = [weak = weak_from_this(), pool = pool_, extents, slot, failed] {

@@ -1,8 +1,9 @@
-// Channel: one life of a shared region (abi/channel.h): the memfd, its event descriptors, who has which
-// slot and which extents. A vGPU has one with its virtual machine, and one of a single slot with each
-// local program. Owned jointly by the vGPU and the sessions that use it, in sluiced's one thread. A
-// virtual machine that goes away takes its life with it: the vGPU makes a new Channel, and the old memory
-// is freed when its last worker has gone, so nothing is ever left over for the next guest.
+// Channel: one life of a shared region (abi/channel.h): the memfd, its event descriptors, who has
+// which slot and which extents. A vGPU has one with its virtual machine, and one of a single slot
+// with each local program. Owned jointly by the vGPU and the sessions that use it, in sluiced's one
+// thread. A virtual machine that goes away takes its life with it: the vGPU makes a new Channel,
+// and the old memory is freed when its last worker has gone, so nothing is ever left over for the
+// next guest.
 //
 // It writes what the guest may see and never reads any of it back; the agent's rings are read by
 // AgentLink, the slots' rings by workers.
@@ -30,8 +31,8 @@ struct ChannelGeometry {
   uint64_t bulk_offset() const;
 };
 
-// What all regions of a vGPU have together, so that many local programs pin no more host memory than one
-// virtual machine may. Owned jointly by the vGPU and its channels.
+// What all regions of a vGPU have together, so that many local programs pin no more host memory
+// than one virtual machine may. Owned jointly by the vGPU and its channels.
 struct RegionPool {
   uint64_t limit_bytes = 0;
   uint64_t used_bytes = 0;  // extents in use or being scrubbed, of every channel
@@ -41,8 +42,8 @@ struct RegionPool {
   std::function<void()> on_freed;  // some scrubbing has ended
 };
 
-// A slot, and with it the extents of its session, is taken until both its worker and its program have
-// gone: a program may still read the memory of a session whose worker died.
+// A slot, and with it the extents of its session, is taken until both its worker and its program
+// have gone: a program may still read the memory of a session whose worker died.
 //
 //   from      take_slot   open_slot   end_slot (the worker   program_gone   scrubbed
 //                                     has gone)
@@ -76,11 +77,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void open_slot(uint32_t slot);
   // The worker is gone, so nobody of ours writes there any more. Says why for the program to read.
   void end_slot(uint32_t slot, int cuda_error, const std::string& reason);
-  // The program that had the slot with this epoch reads nothing any more. Values of the guest's; what
-  // fits no slot is ignored.
+  // The program that had the slot with this epoch reads nothing any more. Values of the guest's;
+  // what fits no slot is ignored.
   void program_gone(uint32_t guest_slot, uint64_t guest_epoch);
-  // All programs have gone, and (`region_too`) nobody of this region is left but workers: its memory
-  // is punched out as a whole with the channel, because somebody may still have it mapped.
+  // All programs have gone, and (`region_too`) nobody of this region is left but workers: its
+  // memory is punched out as a whole with the channel, because somebody may still have it mapped.
   void all_programs_gone(bool region_too = false);
   SlotState slot_state(uint32_t slot) const { return slots_[slot].state; }
   uint32_t slots_in(SlotState state) const;

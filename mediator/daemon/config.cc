@@ -294,7 +294,8 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("slots", c.slots, 1, SLUICE_MAX_SLOTS);
   r.number("weight", c.weight, limits::kMinWeight, limits::kMaxWeight);
   r.mode("socket_mode", c.socket_mode);
-  r.names("socket_group", [&](const std::string& w) { c.socket_group = w; }, true);
+  r.names(
+      "socket_group", [&](const std::string& w) { c.socket_group = w; }, true);
   r.names("socket_users", [&](const std::string& w) { c.socket_users.push_back(w); });
   r.names("socket_groups", [&](const std::string& w) { c.socket_groups.push_back(w); });
   r.mode("local_socket_mode", c.local_socket_mode);

@@ -205,7 +205,8 @@ Result<Vgpu*> Daemon::create(const CreateRequest& r) {
   spec.access = &access_;
   spec.local_socket_mode = config_.local_socket_mode;
   spec.join_ms = config_.join_ms;
-  if (spec.socket.empty() || spec.socket[0] != '/') return Error{EINVAL, "socket must be an absolute path"};
+  if (spec.socket.empty() || spec.socket[0] != '/')
+    return Error{EINVAL, "socket must be an absolute path"};
   if (spec.socket == config_.admin_socket_path()) return Error{EEXIST, "that is the admin socket"};
   // Listening refuses these as well, but does not know whose they are.
   for (const auto& [name, v] : vgpus_)
@@ -214,8 +215,8 @@ Result<Vgpu*> Daemon::create(const CreateRequest& r) {
   if (spec.geometry.bulk_offset() + config_.staging_bytes > spec.geometry.region_bytes)
     return Error{EINVAL, "the region has no room for that many slots and one session's staging"};
 
-  // In our own folder every dead socket is one that an earlier sluiced left. Elsewhere only those are
-  // of which it left a note.
+  // In our own folder every dead socket is one that an earlier sluiced left. Elsewhere only those
+  // are of which it left a note.
   const bool elsewhere = spec.socket.rfind('/') != config_.vgpu_dir().size() ||
                          spec.socket.compare(0, config_.vgpu_dir().size(), config_.vgpu_dir()) != 0;
   if (elsewhere)

@@ -16,11 +16,9 @@ using worker_protocol::Type;
 
 namespace {
 
-// CUresult values that a program sees when its session is taken from it (abi/cuda_driver_values.h):
-// the sticky "unknown" where a worker died or broke the protocol, "launch timeout" where it did not
-// leave the GPU, as a watchdog's victim gets from NVIDIA's driver.
+// As kCudaErrorUnknown, where a session did not leave the GPU: "launch timeout", as a watchdog's
+// victim gets from NVIDIA's driver.
 constexpr int kCudaErrorLaunchTimeout = 702;
-constexpr int kCudaErrorUnknown = 999;
 
 void copy_text(char* to, size_t bytes, const std::string& text) {
   std::memset(to, 0, bytes);

@@ -1,11 +1,11 @@
-// Session: one guest process on a vGPU with its worker, from the request for a slot to the last byte
-// given back. Owned by its Vgpu, used from sluiced's one thread.
+// Session: one guest process on a vGPU with its worker, from the request for a slot to the last
+// byte given back. Owned by its Vgpu, used from sluiced's one thread.
 //
 //   starting --Ready--> open --End sent, or Ended received--> ending --worker's exit--> (destroyed)
 //
-// Whatever happens, there is one way out: the worker process is gone, then leases and the scheduler's
-// entry are given back, the slot's header says why, and the owner is told. Slot and extents are free
-// when the program has gone as well (SlotState).
+// Whatever happens, there is one way out: the worker process is gone, then leases and the
+// scheduler's entry are given back, the slot's header says why, and the owner is told. Slot and
+// extents are free when the program has gone as well (SlotState).
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,10 @@
 #include "mediator/io/worker_process.h"
 
 namespace sluice {
+
+// The CUresult that a program sees when its session is taken from it (abi/cuda_driver_values.h):
+// the sticky "unknown", where a worker died or somebody broke a rule.
+inline constexpr int kCudaErrorUnknown = 999;
 
 // How sessions of this daemon are made.
 struct SessionSettings {

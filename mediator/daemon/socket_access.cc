@@ -76,7 +76,8 @@ Result<SocketAccess> SocketAccess::make(const Config& config) {
     }
     if (!a.group && ::geteuid() == 0)
       log::warning(
-          "none of libvirt's groups (libvirt-qemu, qemu, kvm) is here: only root's QEMU can connect "
+          "none of libvirt's groups (libvirt-qemu, qemu, kvm) is here: only root's QEMU can "
+          "connect "
           "to vGPUs; set vgpu.socket_group to the group of libvirt's QEMU");
   }
   for (const std::string& name : config.socket_users) {

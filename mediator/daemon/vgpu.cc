@@ -13,9 +13,6 @@ namespace {
 // The ledger has limits only; "none" is one that is never met.
 uint64_t limit_of(uint64_t memory_bytes) { return memory_bytes ? memory_bytes : UINT64_MAX; }
 
-// What a program sees whose session is ended for what it did: the sticky "unknown".
-constexpr int kCudaErrorUnknown = 999;
-
 }  // namespace
 
 Vgpu::Vgpu(SessionServices& services, VgpuSpec spec)
@@ -66,7 +63,8 @@ Vgpu::~Vgpu() {
   pool_->on_freed = nullptr;
   local_channels_.clear();
   channel_.reset();
-  // What is queued is still carried out. Channels that others hold, if there are any, go without us.
+  // What is queued is still carried out. Channels that others hold, if there are any, go without
+  // us.
   pool_->post = [](const std::function<void()>& work, const std::function<void()>&) { work(); };
   if (!has_id_) return;
   services_.memory.remove_vgpu(id_);
@@ -136,8 +134,8 @@ uint32_t Vgpu::slots_in_use() const {
   return channel_->slots_in_use() + static_cast<uint32_t>(local_channels_.size());
 }
 
-// The channel that serves a program: a local one has a region of its own, so that it can neither read
-// nor disturb what others share with their workers.
+// The channel that serves a program: a local one has a region of its own, so that it can neither
+// read nor disturb what others share with their workers.
 Result<std::shared_ptr<Channel>> Vgpu::channel_for(const Session::Origin& origin) {
   if (slots_in_use() >= spec_.geometry.slots)
     return Error{EBUSY,
@@ -152,8 +150,8 @@ void Vgpu::on_memory_freed() {
   if (!closing()) start_waiting();
 }
 
-// A local program can write to all of its region. What it was not given it has no use for, and nobody
-// would count it.
+// A local program can write to all of its region. What it was not given it has no use for, and
+// nobody would count it.
 void Vgpu::check_local_regions() {
   for (auto it = local_channels_.begin(); it != local_channels_.end();) {
     const auto [connection, channel] = *it++;
@@ -296,7 +294,8 @@ Result<io::IvshmemMemory> Vgpu::on_peer_connected(const PeerCredentials& peer) {
 void Vgpu::on_peer_gone() {
   log::info("vgpu {}: the virtual machine is gone", spec_.name);
   end_guest_sessions("the virtual machine is gone", true);
-  // The next guest gets memory that this one has never seen. Local programs have regions of their own.
+  // The next guest gets memory that this one has never seen. Local programs have regions of their
+  // own.
   if (closing()) return;
   if (auto life = new_life(); !life) {
     // Without a region the vGPU cannot serve; the old one stays, and with it what the guest left.

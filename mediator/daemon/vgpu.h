@@ -1,6 +1,7 @@
 // Vgpu: one virtual GPU: its two sockets, its channel with the guest's agent, one with each local
-// program, its sessions and its memory quota. Owned by the Daemon, used from sluiced's one thread. What its guest does wrong ends
-// here: sessions, connection or agent link of this vGPU, never anything of another.
+// program, its sessions and its memory quota. Owned by the Daemon, used from sluiced's one thread.
+// What its guest does wrong ends here: sessions, connection or agent link of this vGPU, never
+// anything of another.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ struct VgpuSpec {
   std::string socket;         // QEMU's
   std::string local_socket;   // local programs'
   ChannelGeometry geometry;
-  ListenOptions socket_options;        // of `socket`
+  ListenOptions socket_options;  // of `socket`
   unsigned local_socket_mode = 0660;
   const SocketAccess* access = nullptr;  // who may play the virtual machine; the Daemon's
   uint32_t join_ms = 10000;
@@ -56,7 +57,7 @@ class Vgpu final : private io::IvshmemServer::Owner,
   const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
   const Channel& channel() const { return *channel_; }
   const RegionPool& shared_memory() const { return *pool_; }  // of all its regions
-  uint32_t slots_in(SlotState state) const;  // likewise
+  uint32_t slots_in(SlotState state) const;                   // likewise
   const FileId& socket_file() const { return ivshmem_->file(); }
   void keep(SocketNote note) { socket_note_ = std::move(note); }  // as long as its socket
   AgentLink& agent() { return *agent_; }

@@ -100,10 +100,10 @@ Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(boost::asio::io_conte
                                                            ListenOptions options, Owner& owner) {
   std::unique_ptr<IvshmemServer> s(new IvshmemServer(io, owner));
   options.type = SOCK_STREAM;
-  auto listener = Listener::open(io, path, options,
-                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
-                                   p->on_connection(std::move(socket), peer);
-                                 });
+  auto listener =
+      Listener::open(io, path, options, [p = s.get()](Fd socket, const PeerCredentials& peer) {
+        p->on_connection(std::move(socket), peer);
+      });
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;

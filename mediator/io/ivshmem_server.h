@@ -47,8 +47,8 @@ class IvshmemServer {
   };
 
   static Result<std::unique_ptr<IvshmemServer>> open(boost::asio::io_context& io,
-                                                     const std::string& path,
-                                                     ListenOptions options, Owner& owner);
+                                                     const std::string& path, ListenOptions options,
+                                                     Owner& owner);
   ~IvshmemServer();
 
   bool has_live_peer() const { return live_ != nullptr; }

@@ -29,14 +29,15 @@ sluice_joined refused_join(int status, const std::string& reason) {
 }
 
 Result<std::unique_ptr<LocalServer>> LocalServer::open(boost::asio::io_context& io,
-                                                       const std::string& path, ListenOptions options,
+                                                       const std::string& path,
+                                                       ListenOptions options,
                                                        uint32_t join_deadline_ms, Owner& owner) {
   std::unique_ptr<LocalServer> s(new LocalServer(io, join_deadline_ms, owner));
   options.type = SOCK_SEQPACKET;
-  auto listener = Listener::open(io, path, options,
-                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
-                                   p->on_connection(std::move(socket), peer);
-                                 });
+  auto listener =
+      Listener::open(io, path, options, [p = s.get()](Fd socket, const PeerCredentials& peer) {
+        p->on_connection(std::move(socket), peer);
+      });
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;

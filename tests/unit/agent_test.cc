@@ -278,8 +278,8 @@ TEST_F(AgentTest, TheHostEndsASession) {
   m.epoch = 11;
   std::strcpy(m.text, "killed by the operator");
   send(SLUICE_CONTROL_CLOSED, m);
-  // The program may still read the slot's memory: its end is reported, though the host knows that the
-  // session is over, and not before.
+  // The program may still read the slot's memory: its end is reported, though the host knows that
+  // the session is over, and not before.
   auto next = join("q");
   const auto asked = receive(SLUICE_CONTROL_OPEN);  // the agent has read all before this
   EXPECT_STREQ(asked.text, "q");

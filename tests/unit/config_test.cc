@@ -80,7 +80,8 @@ TEST(Config, TheSampleStatesTheDefaults) {
 TEST(Config, TheSampleNamesEveryKeyOnce) {
   // Uncommenting what is commented out gives a file that is good too.
   std::string text = sample();
-  for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file"}) {
+  for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file",
+                          "socket_group", "socket_users", "socket_groups"}) {
     const std::string line = std::string("\n#") + key + " = ";
     const size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << key;

@@ -256,9 +256,8 @@ TEST_F(SessionTest, AProgramThatUsesMemoryThatItWasNotGivenLosesItsSession) {
   ASSERT_TRUE(run_until([&] { return thief->slot_state() == SLUICE_SLOT_ENDED; }));
   EXPECT_NE(std::string(thief->slot_header().reason).find("not given"), std::string::npos);
   // Nor is anything kept for it, though it holds on to its connection.
-  EXPECT_TRUE(run_until([&] {
-    return daemon_->find("a")->shared_memory().used_bytes == config_.staging_bytes;
-  }));
+  EXPECT_TRUE(run_until(
+      [&] { return daemon_->find("a")->shared_memory().used_bytes == config_.staging_bytes; }));
   EXPECT_EQ(thief->region().as<char>(thief->answer().region_bytes)[-1], 0);
   EXPECT_EQ(honest->slot_state(), uint32_t{SLUICE_SLOT_OPEN});
 }

@@ -1,11 +1,13 @@
 // A program that verifies pinned memory all the time, while somebody kills its worker.
 //
 //   pinned-reader ROUNDS
-//       ROUNDS times: a pattern goes to the GPU and comes back, to pinned memory and to its own memory. What a call
-//       said to have brought must be there, and all pinned memory must stay what it was, also after the session's end.
-//       Ends with 0 after all rounds, 3 when a call failed and all was right, 1 and a text when something was wrong.
+//       ROUNDS times: a pattern goes to the GPU and comes back, to pinned memory and to its own
+//       memory. What a call said to have brought must be there, and all pinned memory must stay
+//       what it was, also after the session's end. Ends with 0 after all rounds, 3 when a call
+//       failed and all was right, 1 and a text when something was wrong.
 //   pinned-reader churn MIB ROUNDS
-//       ROUNDS times: takes MIB of pinned memory, which must be zero, fills it and gives it back. 0: all was right.
+//       ROUNDS times: takes MIB of pinned memory, which must be zero, fills it and gives it back.
+//       0: all was right.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -83,8 +85,7 @@ int churn(size_t bytes, int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 4)
-    return churn(static_cast<size_t>(std::atoi(argv[2])) << 20, std::atoi(argv[3]));
+  if (argc == 4) return churn(static_cast<size_t>(std::atoi(argv[2])) << 20, std::atoi(argv[3]));
   if (argc != 2) return 2;
   const int rounds = std::atoi(argv[1]);
   CUcontext context;
