@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define SLUICE_CHANNEL_MAGIC 0x6563756c73ull /* "sluce" */
-#define SLUICE_CHANNEL_VERSION 1u
+#define SLUICE_CHANNEL_VERSION 2u
 
 #define SLUICE_EXTENT_BYTES (2u << 20)
 #define SLUICE_SLOT_OFFSET (1u << 20)
@@ -88,8 +88,11 @@ struct sluice_control {
 enum sluice_control_opcode {
   SLUICE_CONTROL_OPEN = 1,   /* agent: a program wants a slot */
   SLUICE_CONTROL_OPENED = 2, /* sluiced: answer to OPEN; status 0 or an errno, then reason */
-  SLUICE_CONTROL_CLOSE = 3,  /* agent: the program of this slot and epoch has ended */
-  SLUICE_CONTROL_CLOSED = 4  /* sluiced: the session of this slot and epoch is gone (also unasked) */
+  /* agent: the program of this slot and epoch has gone; also after CLOSED. Slot and extents keep
+   * their contents until then. */
+  SLUICE_CONTROL_CLOSE = 3,
+  /* sluiced: the session of this slot and epoch is over (also unasked) */
+  SLUICE_CONTROL_CLOSED = 4
 };
 struct sluice_control_message { /* 128 bytes, in the control rings behind a sluice_record header */
   uint32_t slot;

@@ -57,10 +57,8 @@ Agent::Agent(VgpuDevice& device, Fd listener) : device_(device), listener_(std::
 Agent::~Agent() {
   // The programs' connections close with us; sluiced sees the next agent's epoch. Telling it now
   // frees their GPU work at once.
-  for (Program& program : programs_) {
-    program.asked = false;
-    program_ended(program);
-  }
+  for (Program& program : programs_)
+    if (program.state == State::kOpen || program.state == State::kEnded) program_ended(program);
 }
 
 // A new life of this agent: everything before it is over, on both sides.
@@ -118,7 +116,8 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
   fds.push_back({extra_fd, POLLIN, 0});
   const size_t first = fds.size();
   for (Program& program : programs_) {
-    if (program.gone) continue;  // its descriptors are closed; only OPENED is awaited
+    if (program.state == State::kDeserted)
+      continue;  // its descriptors are closed; only OPENED is awaited
     fds.push_back({program.socket.get(), POLLIN | POLLRDHUP, 0});
     fds.push_back({program.process.get(), POLLIN, 0});
     owners.push_back(&program);
@@ -139,12 +138,12 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
       Program& program = *owners[i];
       const short socket_events = fds[first + 2 * i].revents;
       const short process_events = fds[first + 2 * i + 1].revents;
-      if (program.remove || program.gone) continue;
+      if (program.state == State::kOver || program.state == State::kDeserted) continue;
       if (process_events != 0) {
         program_ended(program);
       } else if (socket_events != 0) {
         // A joined program says nothing more: whatever comes is its end.
-        if (program.asked || program.open || (socket_events & POLLIN) == 0)
+        if (program.state != State::kJoining || (socket_events & POLLIN) == 0)
           program_ended(program);
         else
           read_join(program);
@@ -153,9 +152,8 @@ Result<void> Agent::step(int timeout_ms, int extra_fd) {
     if (fds[1].revents != 0) accept_programs(now);
   }
   for (Program& program : programs_)
-    if (!program.asked && !program.open && !program.remove && now > program.deadline_ns)
-      program.remove = true;
-  programs_.remove_if([](const Program& p) { return p.remove; });
+    if (program.state == State::kJoining && now > program.deadline_ns) program.state = State::kOver;
+  programs_.remove_if([](const Program& p) { return p.state == State::kOver; });
   flush();
 
   if (now >= next_beat_ns_) beat(now);
@@ -185,7 +183,7 @@ void Agent::accept_programs(uint64_t now_ns) {
       program.pid = static_cast<uint32_t>(peer->pid);
       // pid 0 is of another PID namespace; then the connection alone says when it ends.
       if (peer->pid != 0) program.process = Fd(open_pidfd(peer->pid));
-      if (peer->pid != 0 && !program.process && errno == ESRCH) program.remove = true;
+      if (peer->pid != 0 && !program.process && errno == ESRCH) program.state = State::kOver;
     }
   }
 }
@@ -194,11 +192,11 @@ void Agent::read_join(Program& program) {
   sluice_join join{};
   auto received = receive_with_fds(program.socket.get(), &join, sizeof join, MSG_DONTWAIT);
   if (!received) {
-    if (received.error().code != EAGAIN) program.remove = true;
+    if (received.error().code != EAGAIN) program.state = State::kOver;
     return;
   }
   if (received->bytes == 0) {
-    program.remove = true;
+    program.state = State::kOver;
     return;
   }
   if (received->bytes != sizeof join || received->truncated || join.magic != SLUICE_JOIN_MAGIC ||
@@ -206,7 +204,7 @@ void Agent::read_join(Program& program) {
     return refuse(program, EPROTO, "the program's libcuda.so.1 is not of this agent's version");
   program.name = text_of(join.program, sizeof join.program);
   program.request = ++next_request_;
-  program.asked = true;
+  program.state = State::kAsked;
   sluice_control_message m{};
   m.request = program.request;
   m.guest_pid = program.pid;
@@ -220,26 +218,26 @@ void Agent::refuse(Program& program, int error, const std::string& reason) {
   joined.status = static_cast<uint32_t>(error);
   copy_text(joined.reason, sizeof joined.reason, reason);
   (void)send_with_fds(program.socket.get(), &joined, sizeof joined, {});
-  program.remove = true;
+  program.state = State::kOver;
 }
 
 void Agent::program_ended(Program& program) {
-  if (program.asked) {  // the slot is on its way: it is closed when it comes
-    program.gone = true;
+  if (program.state == State::kAsked) {  // the slot is on its way: it is closed when it comes
+    program.state = State::kDeserted;
     program.socket.reset();
     program.process.reset();
     return;
   }
-  if (program.open) {
+  // Also after CLOSED: the host keeps the slot's memory as it is until then.
+  if (program.state == State::kOpen || program.state == State::kEnded) {
     sluice_control_message m{};
     m.slot = program.slot;
     m.epoch = program.slot_epoch;
     m.guest_pid = program.pid;
     send(SLUICE_CONTROL_CLOSE, m);
     flush();
-    program.open = false;
   }
-  program.remove = true;
+  program.state = State::kOver;
 }
 
 // ---- the control rings ----
@@ -256,25 +254,24 @@ void Agent::read_control() {
 
 void Agent::on_opened(const sluice_control_message& message) {
   for (Program& program : programs_) {
-    if (!program.asked || program.request != message.request) continue;
-    program.asked = false;
+    const bool deserted = program.state == State::kDeserted;
+    if ((!deserted && program.state != State::kAsked) || program.request != message.request)
+      continue;
     if (message.status != 0) {
       const std::string reason = text_of(message.text, sizeof message.text);
-      if (program.gone)
-        program.remove = true;
+      if (deserted)
+        program.state = State::kOver;
       else
         refuse(program, static_cast<int>(message.status), reason);
       return;
     }
-    program.open = true;
+    program.state = State::kOpen;
     program.slot = message.slot;
     program.slot_epoch = message.epoch;
-    if (program.gone) return program_ended(program);
+    if (deserted) return program_ended(program);
     const uint32_t vector = program.slot + 1;
-    if (program.slot >= device_.header().slot_count) {
-      refuse(program, EPROTO, "the host named a slot that there is not");
-      return program_ended(program);
-    }
+    if (program.slot >= device_.header().slot_count)
+      return refuse(program, EPROTO, "the host named a slot that there is not");
     sluice_joined joined{};
     joined.magic = SLUICE_JOIN_MAGIC;
     joined.slot = program.slot;
@@ -304,12 +301,12 @@ void Agent::on_opened(const sluice_control_message& message) {
 
 void Agent::on_closed(const sluice_control_message& message) {
   for (Program& program : programs_) {
-    if (!program.open || program.slot != message.slot || program.slot_epoch != message.epoch)
+    if (program.state != State::kOpen || program.slot != message.slot ||
+        program.slot_epoch != message.epoch)
       continue;
     log("session of " + program.name + " (pid " + std::to_string(program.pid) +
         ") has ended: " + text_of(message.text, sizeof message.text));
-    program.open = false;
-    program.remove = true;  // closes its connection, by which its library sees it
+    program.state = State::kEnded;  // its library sees it in the slot
   }
 }
 

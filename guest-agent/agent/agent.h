@@ -35,14 +35,25 @@ class Agent {
   uint64_t epoch() const { return epoch_; }
 
  private:
+  //   from      read_join   OPENED       CLOSED    the program's end
+  //   joining   asked                              over
+  //   asked                 open, over             deserted
+  //   deserted              over (CLOSE)
+  //   open                               ended     over (CLOSE)
+  //   ended                                        over (CLOSE)
+  enum class State {
+    kJoining,
+    kAsked,     // OPEN has been sent, its answer not seen
+    kDeserted,  // likewise, and the program has gone
+    kOpen,      // has slot and slot_epoch
+    kEnded,     // the host ended its session; the program may still read the slot's memory
+    kOver,      // nothing of it is left, or it is refused: to be forgotten
+  };
   struct Program {
     Fd socket, process;
     uint32_t pid = 0;
     std::string name;
-    bool asked = false;  // OPEN has been sent, its answer not seen
-    bool open = false;   // has slot and slot_epoch
-    bool gone = false;   // the program's end was seen; waits for its OPENED, to close it
-    bool remove = false;
+    State state = State::kJoining;
     uint64_t request = 0;
     uint32_t slot = 0;
     uint64_t slot_epoch = 0;

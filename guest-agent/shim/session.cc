@@ -63,7 +63,7 @@ Session* Session::current(CUresult* why) {
   return session;
 }
 
-CUresult Session::open(PinnedRanges pinned_ranges) {
+CUresult Session::open(FindPinnedRanges pinned_ranges) {
   static std::mutex* opening = new std::mutex;
   std::lock_guard lock(*opening);
   if (process_session.load() != nullptr) return CUDA_SUCCESS;
@@ -332,7 +332,18 @@ void Session::fail(SessionEnd end) {
     for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
   }
   for (auto& [id, one] : done) one(id, static_cast<CUresult>(end.error));
-  channel_->let_go(at_end_ ? at_end_() : std::vector<std::pair<uint64_t, uint64_t>>{});
+  after_end();
+}
+
+void Session::after_end() {
+  if (!channel_->may_let_go() || !channel_->look_for_hang_up() || let_go_.exchange(true)) return;
+  auto keep = at_end_ ? at_end_() : PinnedRanges{};
+  // A download that has its answer may be on its way from here to the program's memory.
+  const sluice_slot_header& header = channel_->header();
+  const uint64_t offset = header.staging_offset, bytes = header.staging_bytes;
+  const uint64_t region = channel_->region_bytes();
+  if (offset <= region && bytes <= region - offset) keep.emplace_back(offset, bytes);
+  channel_->let_go(keep);
 }
 
 }  // namespace sluice::guest

@@ -59,8 +59,9 @@ class Session {
   // Joins the vGPU if that has not been done. CUDA_ERROR_NO_DEVICE and a complaint if it fails.
   // `pinned_ranges` tells at the session's end what of the region (offset, bytes) the program may
   // still read.
-  using PinnedRanges = std::vector<std::pair<uint64_t, uint64_t>> (*)();
-  static CUresult open(PinnedRanges pinned_ranges);
+  using PinnedRanges = std::vector<std::pair<uint64_t, uint64_t>>;
+  using FindPinnedRanges = PinnedRanges (*)();
+  static CUresult open(FindPinnedRanges pinned_ranges);
 
   // Queues a record whose body `write(std::byte*)` writes (front to back, `bytes` of it, into
   // shared memory that must not be read). NO_REPLY: an error surfaces later (take_deferred).
@@ -132,6 +133,9 @@ class Session {
   }
   void defer(CUresult status);  // remembers it as the first, if it is
 
+  // For calls after the session's end: lets go of the device if the agent has gone too.
+  void after_end();
+
   // CUDA_SUCCESS while the session lives.
   CUresult dead() const { return static_cast<CUresult>(dead_.load(std::memory_order_acquire)); }
 
@@ -195,7 +199,8 @@ class Session {
   static constexpr uint32_t kEntries = 1024;
 
   std::unique_ptr<Channel> channel_;
-  PinnedRanges at_end_ = nullptr;
+  FindPinnedRanges at_end_ = nullptr;
+  std::atomic<bool> let_go_{false};
   std::atomic<int> dead_{CUDA_SUCCESS};
   std::atomic<int> deferred_{CUDA_SUCCESS};
 

@@ -22,6 +22,7 @@ Entered enter() {
   if (e.session == nullptr) return e;
   e.context = current_context();
   e.status = e.session->dead();
+  if (!e) e.session->after_end();
   return e;
 }
 

@@ -162,7 +162,14 @@ void Channel::wait(int timeout_ms) {
   if (can_wait_ && (fds[1].revents & POLLIN) != 0) drain_eventfd(wake_.get());
 }
 
+bool Channel::look_for_hang_up() {
+  pollfd fd{socket_.get(), POLLIN | POLLRDHUP, 0};
+  if (!hung_up_ && ::poll(&fd, 1, 0) > 0 && fd.revents != 0) hung_up_ = true;
+  return hung_up_;
+}
+
 void Channel::let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
+  if (!may_let_go()) return;
   void* fresh = ::mmap(nullptr, region_bytes_, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (fresh == MAP_FAILED) return;  // then it stays as it is, and the device busy
@@ -174,9 +181,8 @@ void Channel::let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep) {
     ::munmap(fresh, region_bytes_);
     return;
   }
-  if (doorbell_page_ != nullptr)
-    ::mmap(doorbell_page_, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-           -1, 0);
+  ::mmap(doorbell_page_, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+         0);
   device_.reset();
 }
 

@@ -61,11 +61,17 @@ class Channel {
   // passed. Takes the wake descriptor's count. Where nothing can ring, it naps for a short time.
   void wait(int timeout_ms);
   bool hung_up() const { return hung_up_; }
+  // Looks for the hang-up now, without sleeping.
+  bool look_for_hang_up();
 
-  // After the session's end: puts private memory in the place of the region and closes the device,
-  // so that the next agent can open it although this program lives on. The ranges (region offset
-  // and bytes) in `keep` keep their contents: pinned memory that the program may still read. Once;
-  // other threads may be in any call but join and wait, and see zeros.
+  // A session's end alone changes nothing here: the slot and its memory stay the program's until it
+  // closes its connection or ends, so that nobody reads zeros where data was. When sluice-agent has
+  // gone as well, the next one can open the device only if no program holds it: then this puts
+  // private memory in the place of the region and closes the device. The ranges (region offset and
+  // bytes) in `keep` keep their contents: what the program, or a call under way, may still read.
+  // Once; other threads may be in any call but join. What they write to those ranges meanwhile may
+  // be lost. Nothing to do for local programs, whose region is nobody else's.
+  bool may_let_go() const { return doorbell_page_ != nullptr; }
   void let_go(const std::vector<std::pair<uint64_t, uint64_t>>& keep);
 
   // In the child of a fork: lets go of the descriptors, so that the connection ends with the

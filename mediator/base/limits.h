@@ -10,8 +10,9 @@
 
 namespace sluice::limits {
 
-// vGPUs of one sluiced. Each costs a memfd, 2*(slots+1) eventfds and two listening sockets; more
-// needs a higher RLIMIT_NOFILE (64 vGPUs of 64 slots are about 8,500 descriptors).
+// vGPUs of one sluiced. Each costs a memfd, 2*(slots+1) eventfds, two listening sockets, and for
+// each local program a memfd, two eventfds and a connection; more needs a higher RLIMIT_NOFILE (64
+// vGPUs of 64 slots are about 8,500 descriptors, with as many local programs 25,000).
 inline constexpr size_t kMaxVgpus = 64;
 // Length of a vGPU's name: it becomes part of a socket path of at most 107 bytes and fills
 // worker_protocol::Start::vgpu.
@@ -52,6 +53,9 @@ inline constexpr size_t kMaxAgentBacklog = 256;
 // in a loop must not turn the host into a fork server. Later ones wait.
 inline constexpr double kSessionsPerSecond = 20;
 inline constexpr double kSessionBurst = 64;
+// Requests of one worker for shared memory that wait until memory given back is punched out. An
+// honest worker has as many as its program has threads; more are answered with "none left".
+inline constexpr size_t kMaxWaitingExtentRequests = 64;
 // Messages of one worker handled before others get their turn.
 inline constexpr size_t kWorkerBurst = 32;
 

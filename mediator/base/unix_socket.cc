@@ -9,6 +9,8 @@
 
 #include <cstring>
 
+#include "mediator/base/listen_socket.h"
+
 namespace sluice {
 namespace {
 
@@ -36,17 +38,13 @@ Result<Fd> connect_unix(const std::string& path, int type) {
 }
 
 Result<Fd> listen_unix(const std::string& path, int type, unsigned mode, int backlog) {
-  auto addr = unix_address(path);
-  if (!addr) return addr.error();
-  struct stat st;
-  if (::lstat(path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode)) ::unlink(path.c_str());
-  Fd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return Error::from_errno("socket");
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&*addr), sizeof *addr) != 0)
-    return Error::from_errno("bind " + path);
-  if (::chmod(path.c_str(), mode) != 0) return Error::from_errno("chmod " + path);
-  if (::listen(fd.get(), backlog) != 0) return Error::from_errno("listen on " + path);
-  return fd;
+  ListenOptions options;
+  options.type = type;
+  options.mode = mode;
+  options.backlog = backlog;
+  auto made = listen_at(path, options);
+  if (!made) return made.error();
+  return std::move(made->socket);
 }
 
 Result<void> send_with_fds(int socket, const void* data, size_t bytes, std::span<const int> fds) {
@@ -108,6 +106,19 @@ Result<PeerCredentials> peer_credentials(int socket) {
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0)
     return Error::from_errno("SO_PEERCRED");
   return PeerCredentials{cred.pid, cred.uid, cred.gid};
+}
+
+Result<std::vector<gid_t>> peer_groups(int socket) {
+  std::vector<gid_t> groups(64);
+  for (;;) {
+    socklen_t len = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    const bool ok = ::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &len) == 0;
+    const size_t count = len / sizeof(gid_t);
+    if (!ok && (errno != ERANGE || count <= groups.size()))
+      return Error::from_errno("SO_PEERGROUPS");
+    groups.resize(count);
+    if (ok) return groups;
+  }
 }
 
 Result<Fd> make_memfd(const std::string& name, size_t bytes) {

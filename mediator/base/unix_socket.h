@@ -17,7 +17,8 @@ namespace sluice {
 // A connected SOCK_SEQPACKET or SOCK_STREAM (type) socket at `path`, close-on-exec.
 Result<Fd> connect_unix(const std::string& path, int type);
 
-// A listening socket at `path`; an old socket file there is removed first. Mode bits as given.
+// A listening socket at `path`; a dead socket file of our own user's there is replaced
+// (base/listen_socket.h says what is not). Mode bits as given.
 Result<Fd> listen_unix(const std::string& path, int type, unsigned mode, int backlog = 16);
 
 // One message with `fds` attached (the caller keeps them). Retries on EINTR; EAGAIN is an error.
@@ -37,6 +38,8 @@ struct PeerCredentials {
   gid_t gid;
 };
 Result<PeerCredentials> peer_credentials(int socket);
+// The supplementary groups that the peer had when it connected.
+Result<std::vector<gid_t>> peer_groups(int socket);
 
 // A sealed (shrink, grow) memfd of exactly `bytes`, zero-filled and sparse.
 Result<Fd> make_memfd(const std::string& name, size_t bytes);

@@ -49,6 +49,12 @@ void ExtentMap::release(Owner owner, const ExtentRange& range) {
   used_ -= count;
 }
 
+void ExtentMap::hand_over(Owner from, Owner to, const ExtentRange& range) {
+  SLUICE_CHECK(from != 0 && to != 0 && owns(from, range.offset, range.bytes));
+  const uint64_t first = (range.offset - bulk_offset_) / kExtent;
+  for (uint64_t i = first; i < first + range.bytes / kExtent; ++i) owners_[i] = to;
+}
+
 std::vector<ExtentRange> ExtentMap::of(Owner owner) const {
   std::vector<ExtentRange> ranges;
   for (uint64_t i = 0; i < owners_.size(); ++i) {

@@ -35,6 +35,9 @@ class ExtentMap {
   // Gives back a range that `owner` owns (checked: a broken invariant otherwise).
   void release(Owner owner, const ExtentRange& range);
 
+  // Makes a range that `from` owns (checked) `to`'s: it stays in use.
+  void hand_over(Owner from, Owner to, const ExtentRange& range);
+
   // All ranges of `owner`, adjacent extents merged, ascending.
   std::vector<ExtentRange> of(Owner owner) const;
 

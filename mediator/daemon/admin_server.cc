@@ -121,10 +121,13 @@ Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& 
                                                        const std::string& path, unsigned mode,
                                                        const RpcDispatcher& dispatcher) {
   std::unique_ptr<AdminServer> s(new AdminServer(io, dispatcher));
-  auto listener = io::Listener::open(io, path, SOCK_STREAM, mode,
-                                     [p = s.get()](Fd socket, const PeerCredentials& peer) {
-                                       p->on_connection(std::move(socket), peer);
-                                     });
+  ListenOptions options;
+  options.type = SOCK_STREAM;
+  options.mode = mode;
+  auto listener =
+      io::Listener::open(io, path, options, [p = s.get()](Fd socket, const PeerCredentials& peer) {
+        p->on_connection(std::move(socket), peer);
+      });
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;

@@ -1,7 +1,9 @@
 #include "mediator/daemon/channel.h"
 
-#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "mediator/base/check.h"
@@ -12,6 +14,9 @@
 
 namespace sluice {
 namespace {
+
+// Who has extents that are being punched out.
+constexpr ExtentMap::Owner kScrubber = UINT32_MAX;
 
 void copy_text(char* to, size_t bytes, const std::string& text) {
   std::memset(to, 0, bytes);
@@ -25,15 +30,17 @@ uint64_t ChannelGeometry::bulk_offset() const {
   return (end + SLUICE_EXTENT_BYTES - 1) / SLUICE_EXTENT_BYTES * SLUICE_EXTENT_BYTES;
 }
 
-Channel::Channel(const ChannelGeometry& geometry)
+Channel::Channel(const ChannelGeometry& geometry, std::shared_ptr<RegionPool> pool)
     : geometry_(geometry),
+      pool_(std::move(pool)),
       extents_(geometry.bulk_offset(), geometry.region_bytes),
       slots_(geometry.slots),
       next_epoch_(monotonic_ns()) {}
 
-Result<std::unique_ptr<Channel>> Channel::make(const std::string& vgpu, const ChannelGeometry& geometry,
-                                               uint64_t host_epoch) {
-  std::unique_ptr<Channel> c(new Channel(geometry));
+Result<std::shared_ptr<Channel>> Channel::make(const std::string& vgpu,
+                                               const ChannelGeometry& geometry, uint64_t host_epoch,
+                                               std::shared_ptr<RegionPool> pool) {
+  std::shared_ptr<Channel> c(new Channel(geometry, std::move(pool)));
   c->vgpu_ = vgpu;
   auto memory = make_memfd("sluice-" + vgpu, geometry.region_bytes);
   if (!memory) return memory.error();
@@ -41,10 +48,15 @@ Result<std::unique_ptr<Channel>> Channel::make(const std::string& vgpu, const Ch
   if (auto sealed = io::seal(memory->get(), 0); !sealed) return sealed.error();
   auto region = io::Mapping::map(memory->get(), geometry.region_bytes, true);
   if (!region) return region.error();
-  c->memory_ = std::move(*memory);
-  c->region_ = std::move(*region);
+  c->memory_ = std::make_shared<Memory>();
+  c->memory_->fd = std::move(*memory);
+  c->memory_->map = std::move(*region);
   for (uint32_t v = 0; v <= geometry.slots; ++v)
     for (std::vector<Fd>* bells : {&c->host_bells_, &c->guest_bells_}) {
+      if (v == 0 && !geometry.has_agent) {
+        bells->emplace_back();
+        continue;
+      }
       auto bell = make_eventfd();
       if (!bell) return bell.error();
       bells->push_back(std::move(*bell));
@@ -61,26 +73,49 @@ Result<std::unique_ptr<Channel>> Channel::make(const std::string& vgpu, const Ch
   return c;
 }
 
-sluice_slot_header& Channel::slot_header(uint32_t slot) const {
-  SLUICE_CHECK(slot < geometry_.slots);
-  return *region_.as<sluice_slot_header>(SLUICE_SLOT_OFFSET + uint64_t{slot} * SLUICE_SLOT_STRIDE);
+Channel::Memory::~Memory() {
+  if (punch_out_at_end) (void)io::punch_out(fd.get(), 0, map.bytes());
 }
 
+Channel::~Channel() {
+  if (!memory_) return;
+  // Freeing a large region takes its time. Its extents count until that is done.
+  ++pool_->scrubbing;
+  // In a box, so that no copy of the function keeps it for sluiced's own thread to free.
+  auto box = std::make_shared<std::shared_ptr<Memory>>(std::move(memory_));
+  pool_->post([box] { box->reset(); },
+              [pool = pool_, bytes = extents_.used_bytes()] {
+                pool->used_bytes -= bytes;
+                --pool->scrubbing;
+                if (pool->on_freed) pool->on_freed();
+              });
+}
+
+sluice_slot_header& Channel::slot_header(uint32_t slot) const {
+  SLUICE_CHECK(slot < geometry_.slots);
+  return *memory_->map.as<sluice_slot_header>(SLUICE_SLOT_OFFSET +
+                                              uint64_t{slot} * SLUICE_SLOT_STRIDE);
+}
+
+// ---- slots ----
+
 std::optional<uint32_t> Channel::take_slot() {
-  std::optional<uint32_t> best;
-  for (uint32_t i = 0; i < slots_.size(); ++i)
-    if (!slots_[i].taken && (!best || slots_[i].freed < slots_[*best].freed)) best = i;
-  if (best) slots_[*best].taken = true;
-  return best;
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].state != SlotState::kFree) continue;
+    slots_[i] = {SlotState::kStarting, 0};
+    return i;
+  }
+  return std::nullopt;
+}
+
+uint32_t Channel::slots_in(SlotState state) const {
+  uint32_t count = 0;
+  for (const Slot& s : slots_) count += s.state == state;
+  return count;
 }
 
 Result<uint64_t> Channel::prepare_slot(uint32_t slot, const ExtentRange& staging) {
-  SLUICE_CHECK(slots_[slot].taken);
-  // Everything of the session before: rings, their data, its words.
-  if (auto r = io::punch_out(memory_.get(), SLUICE_SLOT_OFFSET + uint64_t{slot} * SLUICE_SLOT_STRIDE,
-                             SLUICE_SLOT_STRIDE);
-      !r)
-    return r.error();
+  SLUICE_CHECK(slots_[slot].state == SlotState::kStarting);
   // Rings of the time before must not wake the new session.
   for (int fd : {host_bell(slot + 1), guest_bell(slot + 1)}) {
     uint64_t count;
@@ -88,6 +123,7 @@ Result<uint64_t> Channel::prepare_slot(uint32_t slot, const ExtentRange& staging
   }
   sluice_slot_header& s = slot_header(slot);
   const uint64_t epoch = ++next_epoch_;
+  slots_[slot].epoch = epoch;
   s.epoch = epoch;
   s.staging_offset = staging.offset;
   s.staging_bytes = staging.bytes;
@@ -95,38 +131,114 @@ Result<uint64_t> Channel::prepare_slot(uint32_t slot, const ExtentRange& staging
 }
 
 void Channel::open_slot(uint32_t slot) {
+  SLUICE_CHECK(slots_[slot].state == SlotState::kStarting);
+  slots_[slot].state = SlotState::kOpen;
   store_shared(slot_header(slot).state, uint32_t{SLUICE_SLOT_OPEN}, std::memory_order_release);
 }
 
 void Channel::end_slot(uint32_t slot, int cuda_error, const std::string& reason) {
+  const SlotState before = slots_[slot].state;
+  SLUICE_CHECK(before == SlotState::kStarting || before == SlotState::kOpen ||
+               before == SlotState::kClosed);
+  if (before == SlotState::kStarting && slots_[slot].epoch == 0) {
+    slots_[slot].state = SlotState::kFree;  // nothing was ever written there
+    return;
+  }
   sluice_slot_header& s = slot_header(slot);
   s.error = cuda_error;
   copy_text(s.reason, sizeof s.reason, reason);
   store_shared(s.state, uint32_t{SLUICE_SLOT_ENDED}, std::memory_order_release);
-  slots_[slot].taken = false;
-  slots_[slot].freed = ++ends_;
+  if (before == SlotState::kOpen)
+    slots_[slot].state = SlotState::kEnded;
+  else
+    scrub_slot(slot);
 }
 
+void Channel::program_gone(uint32_t guest_slot, uint64_t guest_epoch) {
+  if (guest_slot >= slots_.size() || slots_[guest_slot].epoch != guest_epoch || guest_epoch == 0)
+    return;
+  Slot& s = slots_[guest_slot];
+  if (s.state == SlotState::kStarting || s.state == SlotState::kOpen)
+    s.state = SlotState::kClosed;
+  else if (s.state == SlotState::kEnded)
+    scrub_slot(guest_slot);
+}
+
+void Channel::all_programs_gone(bool region_too) {
+  memory_->punch_out_at_end |= region_too;
+  for (uint32_t i = 0; i < slots_.size(); ++i) program_gone(i, slots_[i].epoch);
+}
+
+void Channel::scrub_slot(uint32_t slot) {
+  slots_[slot].state = SlotState::kScrubbing;
+  scrub(owner(slot), extents_.of(owner(slot)), slot);
+}
+
+// ---- extents ----
+
 Result<ExtentRange> Channel::allocate(uint32_t slot, uint64_t bytes) {
-  return extents_.allocate(owner(slot), bytes);
+  if (bytes > pool_->limit_bytes - pool_->used_bytes)
+    return Error{ENOMEM, "the vGPU's shared memory is used up"};
+  auto range = extents_.allocate(owner(slot), bytes);
+  if (!range) return range;
+  if (range->bytes > pool_->limit_bytes - pool_->used_bytes) {  // rounded up to whole extents
+    extents_.release(owner(slot), *range);
+    return Error{ENOMEM, "the vGPU's shared memory is used up"};
+  }
+  pool_->used_bytes += range->bytes;
+  return range;
 }
 
 Result<void> Channel::give_back(uint32_t slot, uint64_t offset, uint64_t bytes) {
   if (!extents_.owns(owner(slot), offset, bytes))
     return Error{EINVAL, "gave back shared memory that it does not have"};
-  if (auto r = io::punch_out(memory_.get(), offset, bytes); !r) {
-    // Never handed out again in this life of the channel, because it may still hold data.
-    log::error("vgpu {}: {} bytes of shared memory are lost: {}", vgpu_, bytes, r.error().message);
-    return {};
-  }
-  extents_.release(owner(slot), {offset, bytes});
+  scrub(owner(slot), {{offset, bytes}}, std::nullopt);
   return {};
 }
 
-void Channel::give_back_all(uint32_t slot) {
-  for (const ExtentRange& r : extents_.of(owner(slot)))
-    if (auto given = give_back(slot, r.offset, r.bytes); !given)
-      log::error("vgpu {}: {}", vgpu_, given.error().message);
+void Channel::scrub(ExtentMap::Owner had, std::vector<ExtentRange> extents,
+                    std::optional<uint32_t> slot) {
+  if (memory_->punch_out_at_end) return;  // all of it goes at once
+  for (const ExtentRange& r : extents) extents_.hand_over(had, kScrubber, r);
+  ++pool_->scrubbing;
+  auto failed = std::make_shared<std::string>();
+  auto box = std::make_shared<std::shared_ptr<Memory>>(memory_);  // as in the destructor
+  auto work = [box, extents, slot, failed] {
+    auto punch = [&](uint64_t offset, uint64_t bytes) {
+      auto done = io::punch_out((*box)->fd.get(), offset, bytes);
+      if (!done && failed->empty()) *failed = done.error().message;
+    };
+    for (const ExtentRange& r : extents) punch(r.offset, r.bytes);
+    if (slot) punch(SLUICE_SLOT_OFFSET + uint64_t{*slot} * SLUICE_SLOT_STRIDE, SLUICE_SLOT_STRIDE);
+    box->reset();
+  };
+  auto then = [weak = weak_from_this(), pool = pool_, extents, slot, failed] {
+    --pool->scrubbing;
+    if (auto self = weak.lock()) {
+      // What may still hold data is never handed out again in this life of the channel.
+      if (!failed->empty())
+        log::error("vgpu {}: shared memory is lost: {}", self->vgpu_, *failed);
+      else
+        self->scrubbed(extents, slot);
+    }
+    if (pool->on_freed) pool->on_freed();
+  };
+  pool_->post(std::move(work), std::move(then));
+}
+
+void Channel::scrubbed(const std::vector<ExtentRange>& extents, std::optional<uint32_t> slot) {
+  for (const ExtentRange& r : extents) {
+    extents_.release(kScrubber, r);
+    pool_->used_bytes -= r.bytes;
+  }
+  if (slot) slots_[*slot] = {};
+}
+
+bool Channel::holds_too_much() const {
+  struct stat st;
+  if (::fstat(memory_->fd.get(), &st) != 0) return false;
+  const uint64_t given = geometry_.bulk_offset() + extents_.used_bytes();
+  return static_cast<uint64_t>(st.st_blocks) * 512 > given;
 }
 
 void Channel::set_state(sluice_channel_state state, const std::string& reason) {

@@ -129,6 +129,29 @@ class Reader {
       }
     if (!good) fail(*n, fmt::format("{} must be a list, [\"...\"], of {}", full(key), words));
   }
+  // Users or groups: a name or a number, or (`one` false) a list of them.
+  template <class F>
+  void names(const char* key, F take, bool one = false) {
+    const toml::node* n = get(key);
+    if (!n) return;
+    auto good = [](const std::optional<std::string>& text) {
+      return text && !text->empty() && text->size() <= 255;
+    };
+    if (one) {
+      auto text = n->value_exact<std::string>();
+      if (!good(text)) return fail(*n, fmt::format("{} must be a name in quotes", full(key)));
+      return take(*text);
+    }
+    const toml::array* list = n->as_array();
+    if (!list || list->empty())
+      return fail(*n, fmt::format("{} must be a list of names, [\"...\"]", full(key)));
+    for (const toml::node& item : *list) {
+      auto text = item.value_exact<std::string>();
+      if (!good(text))
+        return fail(item, fmt::format("{} must be a list of names, [\"...\"]", full(key)));
+      take(*text);
+    }
+  }
   // A table whose keys are variables: none is unknown.
   void environment(const char* name, std::map<std::string, std::string>& to) {
     table(name);
@@ -274,6 +297,10 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("weight", c.weight, limits::kMinWeight, limits::kMaxWeight);
   r.boolean("back_off", c.back_off);
   r.mode("socket_mode", c.socket_mode);
+  r.names(
+      "socket_group", [&](const std::string& w) { c.socket_group = w; }, true);
+  r.names("socket_users", [&](const std::string& w) { c.socket_users.push_back(w); });
+  r.names("socket_groups", [&](const std::string& w) { c.socket_groups.push_back(w); });
   r.mode("local_socket_mode", c.local_socket_mode);
   uint64_t slots_end = SLUICE_SLOT_OFFSET + uint64_t{c.slots} * SLUICE_SLOT_STRIDE;
   if (slots_end + SLUICE_EXTENT_BYTES + c.staging_bytes > c.region_bytes)

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mediator/base/log.h"
 #include "mediator/base/result.h"
@@ -61,7 +62,10 @@ struct Config {
   uint32_t slots = 16;
   uint32_t weight = 100;
   bool back_off = true;           // whose faults stopped the GPU for others waits (core/penalty.h)
-  unsigned socket_mode = 0666;
+  unsigned socket_mode = 0660;
+  std::string socket_group;                // empty: the first of kQemuGroups that there is
+  std::vector<std::string> socket_users;   // who may play a virtual machine; empty: libvirt's QEMU
+  std::vector<std::string> socket_groups;  // empty: socket_group
   unsigned local_socket_mode = 0660;
 
   // [scheduler]

@@ -164,6 +164,9 @@ Result<void> Daemon::start() {
   if (::access(s.worker_path.c_str(), X_OK) != 0)
     log::warning("{}", Error::from_errno("worker " + s.worker_path).message);
 
+  auto access = SocketAccess::make(config_);
+  if (!access) return access.error();
+  access_ = std::move(*access);
   if (auto made = make_directory(config_.runtime_dir); !made) return made;
   if (auto made = make_directory(config_.vgpu_dir()); !made) return made;
   services_.reset(new SessionServices{io_, *engine_, std::move(s), core::QuotaLedger{UINT64_MAX}, {}});
@@ -201,20 +204,36 @@ Result<Vgpu*> Daemon::create(const CreateRequest& r) {
   spec.local_socket = config_.vgpu_dir() + "/" + r.name + ".local";
   spec.geometry = {r.region_bytes ? r.region_bytes : config_.region_bytes,
                    r.slots ? r.slots : config_.slots};
-  spec.socket_mode = config_.socket_mode;
+  spec.socket_options.mode = config_.socket_mode;
+  spec.socket_options.group = access_.group;
+  spec.access = &access_;
   spec.local_socket_mode = config_.local_socket_mode;
   spec.join_ms = config_.join_ms;
-  if (spec.socket[0] != '/') return Error{EINVAL, "socket must be an absolute path"};
+  if (spec.socket.empty() || spec.socket[0] != '/')
+    return Error{EINVAL, "socket must be an absolute path"};
   if (spec.socket == config_.admin_socket_path()) return Error{EEXIST, "that is the admin socket"};
-  // Listening replaces a socket file that is there: it must not be another vGPU's.
+  // Listening refuses these as well, but does not know whose they are.
   for (const auto& [name, v] : vgpus_)
     if (v->spec().socket == spec.socket || v->spec().local_socket == spec.socket)
       return Error{EEXIST, "socket " + spec.socket + " is vGPU '" + name + "'s"};
   if (spec.geometry.bulk_offset() + config_.staging_bytes > spec.geometry.region_bytes)
     return Error{EINVAL, "the region has no room for that many slots and one session's staging"};
 
+  // In our own folder every dead socket is one that an earlier sluiced left. Elsewhere only those
+  // are of which it left a note.
+  const bool elsewhere = spec.socket.rfind('/') != config_.vgpu_dir().size() ||
+                         spec.socket.compare(0, config_.vgpu_dir().size(), config_.vgpu_dir()) != 0;
+  if (elsewhere)
+    spec.socket_options.may_replace = [this, path = spec.socket](const FileId& file) {
+      return SocketNote::exists(config_.vgpu_dir(), path, file);
+    };
   auto vgpu = Vgpu::make(*services_, spec);
   if (!vgpu) return vgpu.error();
+  if (elsewhere) {
+    auto note = SocketNote::write(config_.vgpu_dir(), r.name, spec.socket, (*vgpu)->socket_file());
+    if (!note) return note.error();
+    (*vgpu)->keep(std::move(*note));
+  }
   log::info("vgpu {}: created, weight {}, socket {}", r.name, spec.share.weight, spec.socket);
   Vgpu* made = (vgpus_[r.name] = std::move(*vgpu)).get();
   if (!beat_timer_.pending()) beat();

@@ -13,6 +13,7 @@
 #include "mediator/daemon/events.h"
 #include "mediator/daemon/json_rpc.h"
 #include "mediator/daemon/session.h"
+#include "mediator/daemon/socket_access.h"
 #include "mediator/daemon/vgpu.h"
 
 namespace sluice {
@@ -58,6 +59,7 @@ class Daemon {
   io::Timer beat_timer_;
   uint64_t beats_ = 0;
   EventLog events_;
+  SocketAccess access_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<SessionServices> services_;
   RpcDispatcher dispatcher_;

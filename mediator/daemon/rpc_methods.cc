@@ -75,8 +75,9 @@ json::object describe_fully(Engine& engine, Vgpu& v, uint64_t now) {
   o["sms"] = sms_text(figures.sms);
   o["launches"] = launches(engine, v, figures);
   o["region"] = json::object{{"bytes", v.spec().geometry.region_bytes},
-                             {"extent_bytes", v.channel().extents().total_bytes()},
-                             {"extent_bytes_used", v.channel().extents().used_bytes()}};
+                             {"extent_bytes", v.shared_memory().limit_bytes},
+                             {"extent_bytes_used", v.shared_memory().used_bytes},
+                             {"slots_ended", v.slots_in(SlotState::kEnded)}};
   o["agent"] = json::object{{"epoch", v.agent().agent_epoch()},
                             {"silent", v.agent().agent_epoch() != 0 && v.agent().silent(now)}};
   o["sessions_started"] = v.sessions_started();

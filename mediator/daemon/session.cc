@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/names.h"
@@ -16,13 +17,11 @@ using worker_protocol::Type;
 
 namespace {
 
-// CUresult values that a program sees when its session is taken from it (abi/cuda_driver_values.h):
-// the sticky "unknown" where a worker died or broke the protocol, "launch timeout" where it did not
-// leave the GPU, as a watchdog's victim gets from NVIDIA's driver.
-// "Unavailable" where its vGPU has used up what its faults may cost others.
+// "Unavailable", where its vGPU has used up what its faults may cost others.
 constexpr int kCudaErrorDeviceUnavailable = 46;
+// As kCudaErrorUnknown, where a session did not leave the GPU: "launch timeout", as a watchdog's
+// victim gets from NVIDIA's driver.
 constexpr int kCudaErrorLaunchTimeout = 702;
-constexpr int kCudaErrorUnknown = 999;
 
 void copy_text(char* to, size_t bytes, const std::string& text) {
   std::memset(to, 0, bytes);
@@ -100,15 +99,10 @@ Result<void> Session::prepare() {
 
   bell_ = channel.host_bell(slot_ + 1);
   wake_ = channel.guest_bell(slot_ + 1);
-  for (Fd* fd : {&gate_fd_, &ring_fd_, &own_bell_, &own_wake_}) {
-    if (!request_.origin.local && (fd == &own_bell_ || fd == &own_wake_)) continue;
+  for (Fd* fd : {&gate_fd_, &ring_fd_}) {
     auto made = make_eventfd();
     if (!made) return made.error();
     *fd = std::move(*made);
-  }
-  if (request_.origin.local) {
-    bell_ = own_bell_.get();
-    wake_ = own_wake_.get();
   }
 
   io::WorkerSpec spec;
@@ -235,10 +229,11 @@ void Session::on_worker_message(const Message& m) {
       if (auto given = services_.memory.give_back(ledger_id_, m.bytes); !given)
         on_worker_bad(given.error().message);
       return;
-    case Type::kExtentRequest: {
-      auto range = request_.channel->allocate(slot_, m.bytes);
-      return answer(m, Type::kExtentReply, range ? 0 : ENOMEM, range ? *range : ExtentRange{});
-    }
+    case Type::kExtentRequest:
+      if (extent_requests_.size() >= limits::kMaxWaitingExtentRequests)
+        return answer(m, Type::kExtentReply, ENOMEM);
+      extent_requests_.push_back(m);
+      return look_for_extents();
     case Type::kExtentReturn:
       if (auto given = request_.channel->give_back(slot_, m.offset, m.bytes); !given)
         return on_worker_bad("it " + given.error().message);
@@ -258,6 +253,17 @@ void Session::on_worker_message(const Message& m) {
     }
     default:
       return;  // WorkerProcess lets nothing else through
+  }
+}
+
+// In order. What a program has just given back is handed out again once it is punched out.
+void Session::look_for_extents() {
+  while (state_ != State::kEnding && !extent_requests_.empty()) {
+    const Message m = extent_requests_.front();
+    auto range = request_.channel->allocate(slot_, m.bytes);
+    if (!range && request_.channel->scrubbing()) return;
+    extent_requests_.pop_front();
+    answer(m, Type::kExtentReply, range ? 0 : ENOMEM, range ? *range : ExtentRange{});
   }
 }
 
@@ -334,7 +340,6 @@ void Session::on_worker_exit(const io::WorkerExit& exit) {
   owner_.on_session_over(*this);  // destroys this
 }
 
-// The worker is gone, so nobody writes to what is given back here.
 void Session::release() {
   deadline_.cancel();
   if (engine_id_) engine_.remove_session(*engine_id_);
@@ -346,7 +351,6 @@ void Session::release() {
   }
   if (!has_slot_) return;
   has_slot_ = false;
-  request_.channel->give_back_all(slot_);
   request_.channel->end_slot(slot_, end_error_.value_or(0), end_reason_);
   Bell::for_eventfd(wake_).ring();  // a program that sleeps finds the slot's state
 }

@@ -1,14 +1,16 @@
-// Session: one guest process on a vGPU with its worker, from the request for a slot to the last byte
-// given back. Owned by its Vgpu, used from sluiced's one thread.
+// Session: one guest process on a vGPU with its worker, from the request for a slot to the last
+// byte given back. Owned by its Vgpu, used from sluiced's one thread.
 //
 //   starting --Ready--> open --End sent, or Ended received--> ending --worker's exit--> (destroyed)
 //
-// Whatever happens, there is one way out: the worker process is gone, then extents, leases, slot and
-// the scheduler's entry are given back, the slot's header says why, and the owner is told.
+// Whatever happens, there is one way out: the worker process is gone, then leases and the
+// scheduler's entry are given back, the slot's header says why, and the owner is told. Slot and
+// extents are free when the program has gone as well (SlotState).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +33,10 @@ struct StallCosts {
   // Nothing: that is no fault of a kernel.
   std::optional<uint64_t> of(uint64_t cuda_error) const;
 };
+
+// The CUresult that a program sees when its session is taken from it (abi/cuda_driver_values.h):
+// the sticky "unknown", where a worker died or somebody broke a rule.
+inline constexpr int kCudaErrorUnknown = 999;
 
 // How sessions of this daemon are made.
 struct SessionSettings {
@@ -125,6 +131,8 @@ class Session final : private io::WorkerProcess::Owner {
   uint64_t leased_bytes() const { return services_.memory.held_by_session(ledger_id_); }
   const Channel& channel() const { return *request_.channel; }
   uint64_t started_ns() const { return started_ns_; }
+  // Some of the vGPU's shared memory became free: requests that wait for it are looked at again.
+  void look_for_extents();
   int bell_fd() const { return bell_; }  // the program rings the worker
   int wake_fd() const { return wake_; }  // the worker rings the program
   // After the end: why (for the program's answer, if it was still waiting for one).
@@ -161,9 +169,9 @@ class Session final : private io::WorkerProcess::Owner {
   bool has_ledger_id_ = true;
   std::optional<io::StubPages> pages_;
   Fd gate_fd_, ring_fd_;
-  Fd own_bell_, own_wake_;  // local sessions: eventfds that no earlier program of the slot holds
   int bell_ = -1, wake_ = -1;
   std::optional<core::SessionId> engine_id_;
+  std::deque<worker_protocol::Message> extent_requests_;  // wait for memory that is being scrubbed
   std::optional<int> end_error_;
   std::string end_reason_;
   // What of it was told to the owner: a fault, for so long; an end by force. `expelled_`: not its own doing.

@@ -27,17 +27,28 @@ Vgpu::Vgpu(SessionServices& services, VgpuSpec spec)
       penalty_(services.settings.stalls.worst_ns()),
       start_credit_(limits::kSessionBurst),
       credit_at_ns_(monotonic_ns()),
-      credit_timer_(services.io) {}
+      credit_timer_(services.io),
+      scrubber_(std::make_unique<io::PeerThread>(services.io)) {
+  pool_ = std::make_shared<RegionPool>();
+  pool_->limit_bytes = spec_.geometry.region_bytes - spec_.geometry.bulk_offset();
+  pool_->post = [this](std::function<void()> work, std::function<void()> then) {
+    to_scrub_.emplace_back(std::move(work), std::move(then));
+    post_scrubbing();
+  };
+  pool_->on_freed = [this] { on_memory_freed(); };
+}
 
 Result<std::unique_ptr<Vgpu>> Vgpu::make(SessionServices& services, VgpuSpec spec) {
   boost::asio::io_context& io = services.io;
   std::unique_ptr<Vgpu> v(new Vgpu(services, std::move(spec)));
   const VgpuSpec& s = v->spec_;
   if (auto life = v->new_life(); !life) return life.error();
-  auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_mode, *v);
+  auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_options, *v);
   if (!ivshmem) return ivshmem.error();
   v->ivshmem_ = std::move(*ivshmem);
-  auto local = io::LocalServer::open(io, s.local_socket, s.local_socket_mode, s.join_ms, *v);
+  ListenOptions local_options;
+  local_options.mode = s.local_socket_mode;
+  auto local = io::LocalServer::open(io, s.local_socket, local_options, s.join_ms, *v);
   if (!local) return local.error();
   v->local_ = std::move(*local);
   auto id = v->engine_.add_vgpu(s.name, s.share);
@@ -54,6 +65,12 @@ Vgpu::~Vgpu() {
   local_.reset();
   agent_.reset();
   sessions_.clear();
+  pool_->on_freed = nullptr;
+  local_channels_.clear();
+  channel_.reset();
+  // What is queued is still carried out. Channels that others hold, if there are any, go without
+  // us.
+  pool_->post = [](const std::function<void()>& work, const std::function<void()>&) { work(); };
   if (!has_id_) return;
   services_.memory.remove_vgpu(id_);
   services_.neighbours.forget(id_);
@@ -61,7 +78,7 @@ Vgpu::~Vgpu() {
 }
 
 Result<void> Vgpu::new_life() {
-  auto channel = Channel::make(spec_.name, spec_.geometry, ++host_epoch_);
+  auto channel = Channel::make(spec_.name, spec_.geometry, ++host_epoch_, pool_);
   if (!channel) return Error(channel.error()).with_context("vgpu " + spec_.name);
   agent_.reset();
   channel_ = std::move(*channel);
@@ -83,6 +100,9 @@ void Vgpu::beat(uint64_t count) {
   channel_->beat(count);
   agent_->look();  // a new agent epoch without a ring is found here
   set_deadline();
+  for (auto& [connection, channel] : local_channels_) channel->beat(count);
+  check_local_regions();
+  post_scrubbing();
 }
 
 void Vgpu::close(const std::string& reason, std::function<void()> gone) {
@@ -92,10 +112,66 @@ void Vgpu::close(const std::string& reason, std::function<void()> gone) {
   for (const Waiting& w : waiting_) refuse(w.origin, ESHUTDOWN, reason);
   waiting_.clear();
   channel_->set_state(SLUICE_CHANNEL_CLOSED, reason);
+  for (auto& [connection, channel] : local_channels_)
+    channel->set_state(SLUICE_CHANNEL_CLOSED, reason);
   for (auto& s : sessions_) s->end(0, reason);
   if (sessions_.empty()) {
     auto done = gone_;  // destroys this
     done();
+  }
+}
+
+// ---- shared memory ----
+
+void Vgpu::post_scrubbing() {
+  while (!to_scrub_.empty()) {
+    auto& [work, then] = to_scrub_.front();
+    if (!scrubber_->post(work, then)) return;  // copies, for it may not take them
+    to_scrub_.pop_front();
+  }
+}
+
+uint32_t Vgpu::slots_in(SlotState state) const {
+  uint32_t count = channel_->slots_in(state);
+  for (const auto& [connection, channel] : local_channels_) count += channel->slots_in(state);
+  return count;
+}
+
+uint32_t Vgpu::slots_in_use() const {
+  return channel_->slots_in_use() + static_cast<uint32_t>(local_channels_.size());
+}
+
+// The channel that serves a program: a local one has a region of its own, so that it can neither
+// read nor disturb what others share with their workers.
+Result<std::shared_ptr<Channel>> Vgpu::channel_for(const Session::Origin& origin) {
+  if (slots_in_use() >= spec_.geometry.slots)
+    return Error{EBUSY,
+                 "all " + std::to_string(spec_.geometry.slots) + " slots of the vGPU are in use"};
+  if (!origin.local) return channel_;
+  const ChannelGeometry geometry{spec_.geometry.region_bytes, 1, false};
+  return Channel::make(spec_.name, geometry, ++host_epoch_, pool_);
+}
+
+void Vgpu::on_memory_freed() {
+  for (size_t i = 0; i < sessions_.size(); ++i) sessions_[i]->look_for_extents();
+  if (!closing()) start_waiting();
+}
+
+// A local program can write to all of its region. What it was not given it has no use for, and
+// nobody would count it.
+void Vgpu::check_local_regions() {
+  for (auto it = local_channels_.begin(); it != local_channels_.end();) {
+    const auto [connection, channel] = *it++;
+    if (!channel->holds_too_much()) continue;
+    Session* session = nullptr;
+    for (auto& s : sessions_)
+      if (s->origin().local && s->origin().id == connection) session = s.get();
+    if (!session) {  // it goes on after its session's end: nothing is kept for it
+      local_->close(connection);
+      drop_local_channel(connection);
+    } else if (session->state() != Session::State::kEnding) {
+      session->end(kCudaErrorUnknown, "it wrote to shared memory that was not given to it", true);
+    }
   }
 }
 
@@ -163,24 +239,39 @@ void Vgpu::start_waiting() {
     Waiting w = std::move(waiting_.front());
     waiting_.erase(waiting_.begin());
     start_credit_ -= 1;
-    start_session(w.origin, w.program, w.guest_pid);
+    if (start_session(w.origin, w.program, w.guest_pid)) continue;
+    waiting_.insert(waiting_.begin(), std::move(w));
+    start_credit_ += 1;
+    return;  // on_memory_freed
   }
   if (!waiting_.empty() && !credit_timer_.pending())
     credit_timer_.after_ms(static_cast<uint64_t>(1000 / limits::kSessionsPerSecond) + 1,
                            [this] { start_waiting(); });
 }
 
-void Vgpu::start_session(Session::Origin origin, const std::string& program, uint32_t guest_pid) {
-  auto session = Session::start(
-      services_,
-      {spec_.name, id_, channel_, origin, program.empty() ? "?" : program, guest_pid}, *this);
+bool Vgpu::start_session(Session::Origin origin, const std::string& program, uint32_t guest_pid) {
+  auto start = [&]() -> Result<std::unique_ptr<Session>> {
+    auto channel = channel_for(origin);
+    if (!channel) return channel.error();
+    auto started = Session::start(
+        services_, {spec_.name, id_, *channel, origin, program.empty() ? "?" : program, guest_pid},
+        *this);
+    if (started && origin.local) local_channels_[origin.id] = *channel;
+    return started;
+  };
+  const bool may_change = pool_->scrubbing != 0;  // a failed attempt scrubs what it took
+  auto session = start();
   if (!session) {
+    const int code = session.error().code;
+    if ((code == EBUSY || code == ENOMEM) && may_change) return false;
     log::warning("vgpu {}: no session for '{}': {}", spec_.name, program, session.error().message);
-    return refuse(origin, session.error().code, session.error().message);
+    refuse(origin, session.error().code, session.error().message);
+    return true;
   }
   ++sessions_started_;
   services_.neighbours.opened(id_);
   sessions_.push_back(std::move(*session));
+  return true;
 }
 
 void Vgpu::refuse(const Session::Origin& origin, int status, const std::string& reason) {
@@ -210,10 +301,12 @@ void Vgpu::on_session_over(Session& s) {
   // Of an earlier life of the channel: nobody is left to be told.
   const bool current = &s.channel() == channel_.get();
   if (s.origin().local) {
-    if (s.was_open())
-      local_->close(s.origin().id);
-    else
+    if (s.was_open()) {
+      local_->hang_up(s.origin().id);  // it may read its memory until it closes, too
+    } else {
+      drop_local_channel(s.origin().id);
       refuse(s.origin(), EIO, s.end_reason());
+    }
   } else if (current) {
     if (s.was_open())
       agent_->send_closed(s.slot(), s.epoch(), s.end_reason());
@@ -236,6 +329,10 @@ void Vgpu::end_guest_sessions(const std::string& reason, bool now) {
 
 // ---- the guest ----
 
+Result<void> Vgpu::may_connect(const PeerCredentials& peer, const std::vector<gid_t>& groups) {
+  return spec_.access ? spec_.access->may_connect(peer, groups) : Result<void>();
+}
+
 Result<io::IvshmemMemory> Vgpu::on_peer_connected(const PeerCredentials& peer) {
   if (closing()) return Error{ESHUTDOWN, "the vGPU is being deleted"};
   log::info("vgpu {}: a virtual machine is connected (process {}, uid {})", spec_.name, peer.pid, peer.uid);
@@ -249,9 +346,8 @@ Result<io::IvshmemMemory> Vgpu::on_peer_connected(const PeerCredentials& peer) {
 void Vgpu::on_peer_gone() {
   log::info("vgpu {}: the virtual machine is gone", spec_.name);
   end_guest_sessions("the virtual machine is gone", true);
-  // The next guest gets memory that this one has never seen. Local programs of this vGPU share the
-  // region with it, so their sessions go too.
-  for (auto& s : sessions_) s->end(0, "the vGPU's virtual machine is gone");
+  // The next guest gets memory that this one has never seen. Local programs have regions of their
+  // own.
   if (closing()) return;
   if (auto life = new_life(); !life) {
     // Without a region the vGPU cannot serve; the old one stays, and with it what the guest left.
@@ -262,6 +358,7 @@ void Vgpu::on_peer_gone() {
 void Vgpu::on_agent_started(uint64_t agent_epoch) {
   log::info("vgpu {}: the guest's agent is on (epoch {:x})", spec_.name, agent_epoch);
   end_guest_sessions("the guest's agent was started anew", true);
+  channel_->all_programs_gone();
 }
 
 void Vgpu::on_agent_open(uint64_t request, const std::string& program, uint32_t guest_pid) {
@@ -269,11 +366,12 @@ void Vgpu::on_agent_open(uint64_t request, const std::string& program, uint32_t 
 }
 
 void Vgpu::on_agent_close(uint32_t guest_slot, uint64_t guest_epoch) {
+  channel_->program_gone(guest_slot, guest_epoch);
   for (auto& s : sessions_)
     if (!s->origin().local && s->slot() == guest_slot && s->epoch() == guest_epoch &&
         &s->channel() == channel_.get())
       return s->end(0, "the program has ended");
-  // Closed already, or a number that never was: nothing of anybody's to end.
+  // Its session was over already, or a number that never was: nothing of anybody's to end.
 }
 
 void Vgpu::on_agent_broken(const std::string& why) {
@@ -290,8 +388,17 @@ void Vgpu::on_join(io::LocalServer::ConnectionId connection, const std::string& 
 
 void Vgpu::on_left(io::LocalServer::ConnectionId connection) {
   std::erase_if(waiting_, [&](const Waiting& w) { return w.origin.local && w.origin.id == connection; });
+  drop_local_channel(connection);
   for (auto& s : sessions_)
     if (s->origin().local && s->origin().id == connection) return s->end(0, "the program has ended");
+}
+
+// Its session, if there still is one, keeps it until the worker is gone.
+void Vgpu::drop_local_channel(io::LocalServer::ConnectionId connection) {
+  auto it = local_channels_.find(connection);
+  if (it == local_channels_.end()) return;
+  it->second->all_programs_gone(true);
+  local_channels_.erase(it);
 }
 
 }  // namespace sluice

@@ -1,10 +1,13 @@
-// Vgpu: one virtual GPU: its two sockets, its channel with the guest's agent, its sessions and its
-// memory quota. Owned by the Daemon, used from sluiced's one thread. What its guest does wrong ends
-// here: sessions, connection or agent link of this vGPU, never anything of another.
+// Vgpu: one virtual GPU: its two sockets, its channel with the guest's agent, one with each local
+// program, its sessions and its memory quota. Owned by the Daemon, used from sluiced's one thread.
+// What its guest does wrong ends here: sessions, connection or agent link of this vGPU, never
+// anything of another.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,8 +16,10 @@
 #include "mediator/daemon/channel.h"
 #include "mediator/daemon/engine.h"
 #include "mediator/daemon/session.h"
+#include "mediator/daemon/socket_access.h"
 #include "mediator/io/ivshmem_server.h"
 #include "mediator/io/local_server.h"
+#include "mediator/io/peer_thread.h"
 
 namespace sluice {
 
@@ -25,8 +30,9 @@ struct VgpuSpec {
   std::string socket;         // QEMU's
   std::string local_socket;   // local programs'
   ChannelGeometry geometry;
-  unsigned socket_mode = 0666;
+  ListenOptions socket_options;  // of `socket`
   unsigned local_socket_mode = 0660;
+  const SocketAccess* access = nullptr;  // who may play the virtual machine; the Daemon's
   uint32_t join_ms = 10000;
 };
 
@@ -50,6 +56,10 @@ class Vgpu final : private io::IvshmemServer::Owner,
   core::VgpuId id() const { return id_; }
   const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
   const Channel& channel() const { return *channel_; }
+  const RegionPool& shared_memory() const { return *pool_; }  // of all its regions
+  uint32_t slots_in(SlotState state) const;                   // likewise
+  const FileId& socket_file() const { return ivshmem_->file(); }
+  void keep(SocketNote note) { socket_note_ = std::move(note); }  // as long as its socket
   AgentLink& agent() { return *agent_; }
   bool has_live_peer() const { return ivshmem_ && ivshmem_->has_live_peer(); }
   bool closing() const { return static_cast<bool>(gone_); }
@@ -63,14 +73,22 @@ class Vgpu final : private io::IvshmemServer::Owner,
  private:
   Vgpu(SessionServices& services, VgpuSpec spec);
   Result<void> new_life();
+  uint32_t slots_in_use() const;
+  Result<std::shared_ptr<Channel>> channel_for(const Session::Origin& origin);
+  void drop_local_channel(io::LocalServer::ConnectionId connection);
+  void post_scrubbing();
+  void on_memory_freed();
+  void check_local_regions();
   void open_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
-  void start_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
+  // False: not now, but once memory that is being scrubbed is free.
+  bool start_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
   void start_waiting();
   void set_deadline();
   std::string back_off_text() const;
   void refuse(const Session::Origin& origin, int status, const std::string& reason);
   void end_guest_sessions(const std::string& reason, bool now);
 
+  Result<void> may_connect(const PeerCredentials& peer, const std::vector<gid_t>& groups) override;
   Result<io::IvshmemMemory> on_peer_connected(const PeerCredentials& peer) override;
   void on_peer_gone() override;
   void on_join(io::LocalServer::ConnectionId connection, const std::string& program,
@@ -89,7 +107,10 @@ class Vgpu final : private io::IvshmemServer::Owner,
   VgpuSpec spec_;
   core::VgpuId id_ = 0;
   bool has_id_ = false;
-  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<RegionPool> pool_;
+  std::shared_ptr<Channel> channel_;  // with the virtual machine
+  // Of local programs, by connection, as long as that lasts: also after the session's end.
+  std::map<io::LocalServer::ConnectionId, std::shared_ptr<Channel>> local_channels_;
   std::unique_ptr<AgentLink> agent_;
   std::vector<std::unique_ptr<Session>> sessions_;
   uint64_t sessions_started_ = 0;
@@ -108,6 +129,12 @@ class Vgpu final : private io::IvshmemServer::Owner,
   uint64_t credit_at_ns_;
   io::Timer credit_timer_;
 
+  // Frees memory; what the thread did not take waits for the next beat.
+  // Not the thread that rings bells: a peer that blocks that one keeps no memory with it.
+  std::unique_ptr<io::PeerThread> scrubber_;
+  std::deque<std::pair<io::PeerThread::Work, io::PeerThread::Work>> to_scrub_;
+
+  SocketNote socket_note_;
   std::unique_ptr<io::IvshmemServer> ivshmem_;
   std::unique_ptr<io::LocalServer> local_;
   std::function<void()> gone_;

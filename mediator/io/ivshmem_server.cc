@@ -96,13 +96,14 @@ class IvshmemServer::Peer {
 };
 
 Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(boost::asio::io_context& io,
-                                                           const std::string& path, unsigned mode,
-                                                           Owner& owner) {
+                                                           const std::string& path,
+                                                           ListenOptions options, Owner& owner) {
   std::unique_ptr<IvshmemServer> s(new IvshmemServer(io, owner));
-  auto listener = Listener::open(io, path, SOCK_STREAM, mode,
-                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
-                                   p->on_connection(std::move(socket), peer);
-                                 });
+  options.type = SOCK_STREAM;
+  auto listener =
+      Listener::open(io, path, options, [p = s.get()](Fd socket, const PeerCredentials& peer) {
+        p->on_connection(std::move(socket), peer);
+      });
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;
@@ -112,6 +113,11 @@ IvshmemServer::IvshmemServer(boost::asio::io_context& io, Owner& owner) : io_(io
 IvshmemServer::~IvshmemServer() = default;
 
 void IvshmemServer::on_connection(Fd socket, const PeerCredentials& peer) {
+  auto groups = peer_groups(socket.get());
+  if (!groups) return refuse(std::move(socket), peer, groups.error().message);
+  groups->push_back(peer.gid);
+  if (auto may = owner_.may_connect(peer, *groups); !may)
+    return refuse(std::move(socket), peer, may.error().message);
   if (live_)
     return refuse(std::move(socket), peer, "another virtual machine is connected to this vGPU");
   auto memory = owner_.on_peer_connected(peer);

@@ -33,6 +33,10 @@ class IvshmemServer {
  public:
   class Owner {
    public:
+    // Whether this process, member of `groups`, may play the virtual machine. An error refuses it,
+    // like one of on_peer_connected.
+    virtual Result<void> may_connect(const PeerCredentials& peer,
+                                     const std::vector<gid_t>& groups) = 0;
     // A peer for the live place. An error refuses it; the message becomes the reason.
     virtual Result<IvshmemMemory> on_peer_connected(const PeerCredentials& peer) = 0;
     // The live peer's connection has ended (or it broke the protocol).
@@ -43,13 +47,14 @@ class IvshmemServer {
   };
 
   static Result<std::unique_ptr<IvshmemServer>> open(boost::asio::io_context& io,
-                                                     const std::string& path, unsigned mode,
+                                                     const std::string& path, ListenOptions options,
                                                      Owner& owner);
   ~IvshmemServer();
 
   bool has_live_peer() const { return live_ != nullptr; }
   size_t refused_peers() const { return refused_.size(); }
   const std::string& path() const { return listener_->path(); }
+  const FileId& file() const { return listener_->file(); }
 
  private:
   class Peer;

@@ -11,19 +11,21 @@ namespace {
 constexpr uint64_t kRetryMs = 100;
 }  // namespace
 
-Result<std::unique_ptr<Listener>> Listener::open(boost::asio::io_context& io, const std::string& path,
-                                                 int type, unsigned mode,
+Result<std::unique_ptr<Listener>> Listener::open(boost::asio::io_context& io,
+                                                 const std::string& path,
+                                                 const ListenOptions& options,
                                                  OnConnection on_connection) {
-  auto socket = listen_unix(path, type, mode);
-  if (!socket) return socket.error();
+  auto made = listen_at(path, options);
+  if (!made) return made.error();
   std::unique_ptr<Listener> l(new Listener(io, path, std::move(on_connection)));
-  l->socket_ = std::move(*socket);
+  l->socket_ = std::move(made->socket);
+  l->file_ = made->file;
   l->watch();
   return l;
 }
 
 Listener::~Listener() {
-  if (socket_) ::unlink(path_.c_str());
+  if (socket_) remove_socket_file(path_, file_);
 }
 
 void Listener::watch() {

@@ -1,6 +1,7 @@
 // Listener: a listening Unix socket whose connections are handed over as non-blocking descriptors
 // with their peer's credentials. Owned by a server, used from the io_context's thread. Removes its
-// socket file at the end. When descriptors run out it pauses for a moment instead of spinning.
+// socket file at the end, if it is still its own. When descriptors run out it pauses for a moment
+// instead of spinning.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "mediator/base/fd.h"
+#include "mediator/base/listen_socket.h"
 #include "mediator/base/result.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/io/fd_watch.h"
@@ -18,11 +20,13 @@ class Listener {
  public:
   using OnConnection = std::function<void(Fd, PeerCredentials)>;
 
-  // `type`: SOCK_STREAM or SOCK_SEQPACKET. An old socket file at `path` is replaced.
-  static Result<std::unique_ptr<Listener>> open(boost::asio::io_context& io, const std::string& path,
-                                                int type, unsigned mode, OnConnection on_connection);
+  static Result<std::unique_ptr<Listener>> open(boost::asio::io_context& io,
+                                                const std::string& path,
+                                                const ListenOptions& options,
+                                                OnConnection on_connection);
   ~Listener();
   const std::string& path() const { return path_; }
+  const FileId& file() const { return file_; }
 
  private:
   Listener(boost::asio::io_context& io, std::string path, OnConnection on_connection)
@@ -34,6 +38,7 @@ class Listener {
   std::string path_;
   OnConnection on_connection_;
   Fd socket_;
+  FileId file_;
   FdWatch watch_;
   Timer retry_;
 };

@@ -29,13 +29,15 @@ sluice_joined refused_join(int status, const std::string& reason) {
 }
 
 Result<std::unique_ptr<LocalServer>> LocalServer::open(boost::asio::io_context& io,
-                                                       const std::string& path, unsigned mode,
+                                                       const std::string& path,
+                                                       ListenOptions options,
                                                        uint32_t join_deadline_ms, Owner& owner) {
   std::unique_ptr<LocalServer> s(new LocalServer(io, join_deadline_ms, owner));
-  auto listener = Listener::open(io, path, SOCK_SEQPACKET, mode,
-                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
-                                   p->on_connection(std::move(socket), peer);
-                                 });
+  options.type = SOCK_SEQPACKET;
+  auto listener =
+      Listener::open(io, path, options, [p = s.get()](Fd socket, const PeerCredentials& peer) {
+        p->on_connection(std::move(socket), peer);
+      });
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;
@@ -99,6 +101,11 @@ void LocalServer::reply(ConnectionId id, const sluice_joined& joined, std::span<
   if (!sent)  // it is gone (its end of file is read next) or reads nothing: one message always fits
     log::debug("{}: answer to process {}: {}", path(), it->second->peer.pid, sent.error().message);
   if (joined.status != 0) close(id);
+}
+
+void LocalServer::hang_up(ConnectionId id) {
+  auto it = connections_.find(id);
+  if (it != connections_.end()) ::shutdown(it->second->socket.get(), SHUT_WR);
 }
 
 void LocalServer::close(ConnectionId id) {

@@ -35,13 +35,15 @@ class LocalServer {
   };
 
   static Result<std::unique_ptr<LocalServer>> open(boost::asio::io_context& io,
-                                                   const std::string& path, unsigned mode,
+                                                   const std::string& path, ListenOptions options,
                                                    uint32_t join_deadline_ms, Owner& owner);
   ~LocalServer();
 
   // Sends the answer; with joined.status != 0 the connection is closed behind it. No effect on a
   // connection that has gone meanwhile.
   void reply(ConnectionId connection, const sluice_joined& joined, std::span<const int> fds);
+  // The program sees end of file; its own end is still waited for, and reported by on_left.
+  void hang_up(ConnectionId connection);
   // Ends a connection: the program sees end of file. on_left is not called.
   void close(ConnectionId connection);
   const std::string& path() const { return listener_->path(); }

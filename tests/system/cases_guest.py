@@ -1,4 +1,7 @@
 """Real guests: QEMU under TCG with stock ivshmem-doorbell, the Debian package, VFIO in the guest."""
+import os
+import signal
+
 from support import WithSluiced, boot, last_json, wait_for_gpu
 
 
@@ -21,6 +24,16 @@ class Guests(WithSluiced):
         status, text = q.guest.run("sluice-suite-fault")
         self.assertEqual(status, 0, text)
         self.run_right(q, "sluice-suite-histogram --launches 4 --json")
+        # A session that the host ends: its slot and memory are free once its program has gone.
+        q.guest.start("sluice-suite-md5 --seconds 600")
+        def sessions():
+            return [s for s in self.sluiced.ctl("show", "a")["session_list"] if s["state"] == "open"]
+        self.eventually(lambda: len(sessions()) == 1, "the program is on")
+        os.kill(sessions()[0]["worker_pid"], signal.SIGKILL)
+        self.eventually(lambda: not sessions() and self.sluiced.ctl("show", "a")["region"]["extent_bytes_used"] == 0,
+                        "slot and memory are free")
+        self.assertEqual(self.sluiced.ctl("show", "a")["region"]["slots_ended"], 0)
+        self.run_right(q, "sluice-suite-triad --launches 2 --json")
 
     def test_a_second_vm_on_the_same_vgpu_is_refused_and_told_why(self):
         q = boot(self, self.sluiced, "a")

@@ -52,6 +52,9 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->exception_stall_ms, d.exception_stall_ms);
   EXPECT_EQ(c->evict_end_least_ms, d.evict_end_least_ms);
   EXPECT_EQ(c->socket_mode, d.socket_mode);
+  EXPECT_EQ(c->socket_group, d.socket_group);
+  EXPECT_EQ(c->socket_users, d.socket_users);
+  EXPECT_EQ(c->socket_groups, d.socket_groups);
   EXPECT_EQ(c->local_socket_mode, d.local_socket_mode);
   EXPECT_EQ(c->policy, d.policy);
   EXPECT_EQ(c->spatial, d.spatial);
@@ -81,7 +84,8 @@ TEST(Config, TheSampleStatesTheDefaults) {
 TEST(Config, TheSampleNamesEveryKeyOnce) {
   // Uncommenting what is commented out gives a file that is good too.
   std::string text = sample();
-  for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file"}) {
+  for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file",
+                          "socket_group", "socket_users", "socket_groups"}) {
     const std::string line = std::string("\n#") + key + " = ";
     const size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << key;

@@ -31,7 +31,7 @@ class SessionTest : public DaemonTest {
     Vgpu& v = *daemon_->find(vgpu);
     EXPECT_TRUE(run_until([&] { return v.sessions().empty(); }));
     EXPECT_EQ(v.memory_used_bytes(), 0u);
-    EXPECT_EQ(v.channel().extents().used_bytes(), 0u);
+    EXPECT_TRUE(run_until([&] { return v.shared_memory().used_bytes == 0; }));
     size_t others = 0;
     for (const auto& [name, other] : daemon_->vgpus()) others += other->sessions().size();
     EXPECT_EQ(daemon_->engine().session_count(), others);
@@ -49,7 +49,7 @@ TEST_F(SessionTest, AJoinOpensASlotWithAWorker) {
   const auto& h = *p->region().as<sluice_channel_header>();
   EXPECT_EQ(h.magic, uint64_t{SLUICE_CHANNEL_MAGIC});
   EXPECT_EQ(h.state, uint32_t{SLUICE_CHANNEL_READY});
-  EXPECT_EQ(h.slot_count, config_.slots);
+  EXPECT_EQ(h.slot_count, 1u) << "a region of its own";
   p->close();
   expect_all_free();
 }
@@ -94,6 +94,7 @@ TEST_F(SessionTest, AKilledWorkerEndsItsSessionOnlyAndFreesAll) {
   EXPECT_EQ(ask(*other, fake::kLease, 5).a, 0u);
   same->close();
   other->close();
+  victim->close();
   expect_all_free("a");
   expect_all_free("b");
 }
@@ -106,6 +107,7 @@ TEST_F(SessionTest, WhatAWorkerSaysAboutItsEndReachesTheProgram) {
   ASSERT_TRUE(run_until([&] { return p->slot_state() == SLUICE_SLOT_ENDED; }));
   EXPECT_EQ(p->slot_header().error, 700);
   EXPECT_STREQ(p->slot_header().reason, "its own fault");
+  p->close();
   expect_all_free();
 }
 
@@ -117,6 +119,7 @@ TEST_F(SessionTest, AWorkerThatExitsWithoutAWordIsAnError) {
   ASSERT_TRUE(run_until([&] { return p->slot_state() == SLUICE_SLOT_ENDED; }));
   EXPECT_EQ(p->slot_header().error, 999);
   EXPECT_STREQ(p->slot_header().reason, "its worker exited with status 4");
+  p->close();
   expect_all_free();
 }
 
@@ -129,6 +132,7 @@ TEST_F(SessionTest, AWorkerThatBreaksTheProtocolIsKilled) {
     ASSERT_TRUE(run_until([&] { return p->slot_state() == SLUICE_SLOT_ENDED; }));
     EXPECT_NE(std::string(p->slot_header().reason).find("protocol"), std::string::npos)
         << p->slot_header().reason;
+    p->close();
     expect_all_free();
     daemon_.reset();
   }
@@ -174,6 +178,101 @@ TEST_F(SessionTest, ReusedExtentsAndSlotsAreZero) {
     again->close();
     expect_all_free();
   }
+}
+
+TEST_F(SessionTest, AfterItsWorkersEndAProgramReadsWhatItHad) {
+  config_.slots = 2;
+  start();
+  create("a");
+  auto p = joined();
+  const auto extent = ask(*p, fake::kExtent, 2 << 20);
+  ASSERT_EQ(extent.a, 0u);
+  std::memset(p->region().as<char>(extent.b), 0xaa, extent.c);
+  const uint64_t staging = p->slot_header().staging_offset;
+  std::memset(p->region().as<char>(staging), 0xbb, 4096);
+  p->command(fake::kCrash);
+  ASSERT_TRUE(run_until([&] { return p->hung_up(); }));
+  run_for_a_moment();
+  const Vgpu& a = *daemon_->find("a");
+  EXPECT_EQ(a.slots_in(SlotState::kEnded), 1u);
+  EXPECT_EQ(a.shared_memory().used_bytes, extent.c + config_.staging_bytes);
+  // Its place stays taken.
+  auto other = joined();
+  LocalProgram third(a.spec().local_socket);
+  third.send_join();
+  ASSERT_TRUE(run_until([&] { return third.joined(); }));
+  EXPECT_EQ(third.answer().status, uint32_t{EBUSY});
+  for (uint64_t at = 0; at < extent.c; at += 4096)
+    ASSERT_EQ(*p->region().as<unsigned char>(extent.b + at), 0xaa) << at;
+  EXPECT_EQ(*p->region().as<unsigned char>(staging), 0xbb);
+  p->close();
+  ASSERT_TRUE(run_until([&] { return a.slots_in(SlotState::kEnded) == 0; }));
+  joined();
+  // Nothing that the host would pay for is left in what the program may still have mapped.
+  ASSERT_TRUE(run_until([&] { return *p->region().as<unsigned char>(extent.b) == 0; }));
+  other->close();
+  expect_all_free();
+}
+
+TEST_F(SessionTest, LocalProgramsShareNoMemoryWithEachOtherOrTheVm) {
+  start();
+  create("a");
+  auto p = joined(), q = joined();
+  const uint64_t at = p->answer().region_bytes - 4096;
+  *p->region().as<uint64_t>(at) = 0x5555;
+  EXPECT_EQ(*q->region().as<uint64_t>(at), 0u);
+  char vm = 1;
+  ASSERT_EQ(::pread(daemon_->find("a")->channel().region_fd(), &vm, 1, static_cast<off_t>(at)), 1);
+  EXPECT_EQ(vm, 0);
+  EXPECT_NE(p->region().as<sluice_channel_header>()->host_epoch,
+            q->region().as<sluice_channel_header>()->host_epoch);
+}
+
+TEST_F(SessionTest, TheSharedMemoryOfAllLocalProgramsIsOneVgpus) {
+  start();
+  create("a");
+  auto p = joined(), q = joined();
+  const RegionPool& pool = daemon_->find("a")->shared_memory();
+  const uint64_t left = pool.limit_bytes - pool.used_bytes;
+  EXPECT_LT(pool.limit_bytes, config_.region_bytes);
+  const auto most = ask(*p, fake::kExtent, left);
+  ASSERT_EQ(most.a, 0u);
+  EXPECT_EQ(ask(*q, fake::kExtent, 1).a, uint64_t{ENOMEM}) << "though its own region is empty";
+  // What is given back can be had again at once, although it has to be punched out first.
+  for (int i = 0; i < 20; ++i) {
+    p->command(fake::kReturnExtent, most.b, most.c);
+    ASSERT_EQ(ask(*p, fake::kExtent, left).a, 0u) << i;
+  }
+  p->close();
+  q->close();
+  expect_all_free();
+}
+
+TEST_F(SessionTest, AProgramThatUsesMemoryThatItWasNotGivenLosesItsSession) {
+  start();
+  create("a");
+  auto thief = joined(), honest = joined();
+  std::memset(thief->region().as<char>(thief->answer().region_bytes - (16u << 20)), 1, 16u << 20);
+  ASSERT_TRUE(run_until([&] { return thief->slot_state() == SLUICE_SLOT_ENDED; }));
+  EXPECT_NE(std::string(thief->slot_header().reason).find("not given"), std::string::npos);
+  // Nor is anything kept for it, though it holds on to its connection.
+  EXPECT_TRUE(run_until(
+      [&] { return daemon_->find("a")->shared_memory().used_bytes == config_.staging_bytes; }));
+  EXPECT_EQ(thief->region().as<char>(thief->answer().region_bytes)[-1], 0);
+  EXPECT_EQ(honest->slot_state(), uint32_t{SLUICE_SLOT_OPEN});
+}
+
+TEST_F(SessionTest, ASlotIsNotLostWhenItsSessionCannotStart) {
+  config_.worker = "/nonexistent/worker";
+  start();
+  create("a");
+  for (uint32_t i = 0; i < 3 * config_.slots; ++i) {
+    LocalProgram p(daemon_->find("a")->spec().local_socket);
+    p.send_join();
+    ASSERT_TRUE(run_until([&] { return p.joined(); }));
+    EXPECT_EQ(p.answer().status, uint32_t{ENOENT});
+  }
+  expect_all_free();
 }
 
 TEST_F(SessionTest, MemoryLimitsHoldForTheVgpuAsAWhole) {
@@ -239,6 +338,7 @@ TEST_F(SessionTest, AWorkerThatIsReadyTwiceIsKilled) {
   create("a");
   auto p = joined();
   ASSERT_TRUE(run_until([&] { return p->slot_state() == SLUICE_SLOT_ENDED; }));
+  p->close();
   expect_all_free();
 }
 

@@ -149,7 +149,7 @@ class IvshmemTest : public DaemonTest {
   }
   void expect_all_free_of(Vgpu* vgpu) {
     EXPECT_TRUE(run_until([&] { return vgpu->sessions().empty(); }));
-    EXPECT_EQ(vgpu->channel().extents().used_bytes(), 0u);
+    EXPECT_TRUE(run_until([&] { return vgpu->shared_memory().used_bytes == 0; }));
     EXPECT_EQ(vgpu->memory_used_bytes(), 0u);
   }
   void expect_all_free() {
@@ -338,10 +338,11 @@ TEST_F(IvshmemTest, ABrokenAgentLosesItsSessionsAndNobodyElseDoes) {
     ASSERT_EQ(open(agent, 1).status, 0u);
     attack(agent);
     agent.ring();
-    expect_all_free_of(vgpu_);
+    EXPECT_TRUE(run_until([&] { return vgpu_->sessions().empty(); }));
     EXPECT_TRUE(vgpu_->has_live_peer());
     q->close();
     ASSERT_TRUE(run_until([&] { return !vgpu_->has_live_peer(); }));
+    expect_all_free_of(vgpu_);
   }
   EXPECT_EQ(other->sessions().size(), 1u);
   EXPECT_EQ(open(other_agent, 2).status, 0u);
@@ -352,8 +353,9 @@ TEST_F(IvshmemTest, ARebootHealsABrokenAgent) {
   FakeAgent agent(*q, 1);
   ASSERT_EQ(open(agent, 1).status, 0u);
   agent.send(4711, 1);
-  expect_all_free();
+  EXPECT_TRUE(run_until([&] { return vgpu_->sessions().empty(); }));
   FakeAgent again(*q, 2);  // same QEMU, new agent: indices are taken over
+  expect_all_free();
   EXPECT_EQ(open(again, 2).status, 0u);
 }
 
@@ -368,7 +370,53 @@ TEST_F(IvshmemTest, AnAgentThatNeverReadsIsBounded) {
     ASSERT_LT(++sent, 2000);
   }
   EXPECT_GT(sent, 256);
+  EXPECT_TRUE(run_until([&] { return vgpu_->sessions().empty(); }));
+  q->close();
   expect_all_free();
+}
+
+TEST_F(IvshmemTest, ASlotKeepsItsContentsUntilTheAgentClosesIt) {
+  auto q = connect();
+  FakeAgent agent(*q, 1);
+  std::vector<sluice_control_message> slots;
+  for (uint64_t i = 0; i < config_.slots; ++i) slots.push_back(open(agent, i));
+  const auto& ended = slots[1];
+  ASSERT_EQ(ended.status, 0u);
+  const uint64_t staging = agent.slot(ended.slot).staging_offset;
+  std::memset(agent.memory().as<char>(staging), 0x77, 4096);
+  for (const auto& s : vgpu_->sessions())
+    if (s->slot() == ended.slot) ::kill(s->worker_pid(), SIGKILL);
+  EXPECT_EQ(receive(agent, SLUICE_CONTROL_CLOSED).slot, ended.slot);
+  EXPECT_EQ(open(agent, 50).status, uint32_t{EBUSY}) << "the program may still be there";
+  EXPECT_EQ(*agent.memory().as<char>(staging), 0x77);
+  EXPECT_EQ(load_shared(agent.slot(ended.slot).state), uint32_t{SLUICE_SLOT_ENDED});
+  // Words of another time close nothing.
+  agent.send(SLUICE_CONTROL_CLOSE, 0, ended.slot, ended.epoch - 1);
+  agent.send(SLUICE_CONTROL_CLOSE, 0, ended.slot, 0);
+  EXPECT_EQ(open(agent, 51).status, uint32_t{EBUSY});
+  agent.send(SLUICE_CONTROL_CLOSE, 0, ended.slot, ended.epoch);
+  agent.send(SLUICE_CONTROL_CLOSE, 0, ended.slot, ended.epoch);
+  const auto next = open(agent, 52);
+  EXPECT_EQ(next.status, 0u) << next.text;
+  EXPECT_EQ(next.slot, ended.slot);
+  EXPECT_EQ(*agent.memory().as<char>(staging), 0);
+  // A new agent: all programs of the one before have gone.
+  FakeAgent again(*q, 2);
+  EXPECT_TRUE(run_until([&] { return vgpu_->channel().slots_in_use() == 0; }));
+  expect_all_free();
+}
+
+TEST_F(IvshmemTest, LocalProgramsOutliveTheVirtualMachine) {
+  auto q = connect();
+  LocalProgram local(vgpu_->spec().local_socket);
+  local.send_join();
+  ASSERT_TRUE(run_until([&] { return local.joined(); }));
+  ASSERT_EQ(local.answer().status, 0u) << local.answer().reason;
+  q->close();
+  ASSERT_TRUE(run_until([&] { return !vgpu_->has_live_peer(); }));
+  run_for_a_moment();
+  EXPECT_EQ(local.slot_state(), uint32_t{SLUICE_SLOT_OPEN});
+  EXPECT_FALSE(local.hung_up());
 }
 
 TEST_F(IvshmemTest, TheHostsHeartbeatGoesOnWithoutSessions) {
