@@ -19,7 +19,7 @@
 #include <memory>
 #include <mutex>
 
-#include "kernels/exec/fault.h"
+#include "kernels/exec/memory/fault.h"
 #include "mediator/base/fd.h"
 #include "mediator/base/result.h"
 #include "mediator/softgpu/config.h"

@@ -146,6 +146,7 @@ int main() {
   SessionLimits limits;
   // For tests: a minute is long.
   if (const char* ms = std::getenv("SLUICE_WORKER_ORPHAN_MS")) limits.orphan_ms = std::strtoull(ms, nullptr, 10);
+  if (const char* ms = std::getenv("SLUICE_WORKER_SEE_OUT_MS")) limits.see_out_ms = std::strtoull(ms, nullptr, 10);
   static Session session(std::move(*parts), limits);
   // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the filter
   // is what a failure comes from.

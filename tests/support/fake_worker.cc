@@ -131,6 +131,14 @@ class Worker {
         Bell::for_eventfd(fds_[kRingFd].get()).ring();
         break;
       }
+      case fake::kError: {
+        auto& h = report_.as<sluice_report_area>()->header;
+        __atomic_store_n(&h.error, c.a, __ATOMIC_RELAXED);
+        __atomic_store_n(&h.in_flight, static_cast<uint32_t>(c.b), __ATOMIC_SEQ_CST);
+        Bell::for_eventfd(fds_[kRingFd].get()).ring();
+        reply({0, 0, 0});
+        break;
+      }
       case fake::kGrant:
         reply({__atomic_load_n(&host_.as<sluice_host_page>()->grant, __ATOMIC_SEQ_CST), 0, 0});
         break;

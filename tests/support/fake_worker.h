@@ -19,6 +19,7 @@ enum What : uint64_t {
   kWriteHostPage, // tries to map the host page writable; replies {1 if it could, 1 if mprotect could}
   kOpenFds,       // replies {descriptors that it should not have}
   kReport,        // a: launches, b: demand; writes them into the report and rings
+  kError,         // a: sticky CUresult, b: launches in flight; writes them into the report and rings; replies
   kGrant,         // replies {grant word}
 };
 struct Command {

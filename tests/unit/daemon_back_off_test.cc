@@ -1,0 +1,231 @@
+// The back-off of sluiced with fake workers: what counts as an offence, who waits for it, what resets
+// it and what does not. No GPU: what a fault costs is the configuration's word.
+#include <stdexcept>
+
+#include "tests/support/test_daemon.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr uint64_t kMsNs = 1'000'000;
+
+class BackOffTest : public DaemonTest {
+ protected:
+  void SetUp() override {
+    start();
+    create("a");
+    create("b");
+  }
+  std::unique_ptr<LocalProgram> asks(const std::string& vgpu = "a") {
+    auto p = std::make_unique<LocalProgram>(daemon_->find(vgpu)->spec().local_socket);
+    p->send_join();
+    return p;
+  }
+  std::unique_ptr<LocalProgram> joined(const std::string& vgpu = "a") {
+    auto p = asks(vgpu);
+    EXPECT_TRUE(run_until([&] { return p->joined(); }));
+    if (!p->has_answer() || p->answer().status != 0) throw std::runtime_error("no session");
+    return p;
+  }
+  Vgpu& a() { return *daemon_->find("a"); }
+  const core::Penalty& penalty() { return a().penalty(); }
+  void await_faults(uint64_t faults) {
+    EXPECT_TRUE(run_until([&] { return penalty().faults() == faults; }));
+  }
+  // Four sessions of `a` whose kernels fault: some 25 s of waiting.
+  void offend() {
+    std::vector<std::unique_ptr<LocalProgram>> programs;
+    const uint64_t before = penalty().faults();
+    for (int i = 0; i < 4; ++i) programs.push_back(joined());
+    for (auto& p : programs) p->command(fake::kEndedWith, 700);
+    await_faults(before + 4);
+    EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  }
+  void expect_waiting(LocalProgram& p) {
+    EXPECT_TRUE(run_until([&] { return a().waiting_programs() == 1; }));
+    run_for_a_moment();
+    EXPECT_FALSE(p.has_answer());
+    EXPECT_EQ(a().sessions().size(), 0u);
+  }
+};
+
+TEST_F(BackOffTest, WhoFaultsWaitsAndIsSeen) {
+  auto neighbour = joined("b");
+  offend();
+  EXPECT_EQ(penalty().fault_stall_ns(), 600 * kMsNs);
+  auto next = asks();
+  expect_waiting(*next);
+  const auto show = rpc(R"({"jsonrpc":"2.0","id":1,"method":"vgpu.show","params":{"name":"a"}})");
+  const auto& o = show.at("result");
+  EXPECT_EQ(o.at("faults").to_number<uint64_t>(), 4u);
+  EXPECT_EQ(o.at("fault_stall_ms").to_number<double>(), 600.0);
+  EXPECT_EQ(o.at("back_off").at("state").as_string(), "waiting");
+  EXPECT_TRUE(o.at("back_off").at("holds").as_bool());
+  EXPECT_EQ(o.at("back_off").at("waiting").to_number<uint64_t>(), 1u);
+  EXPECT_GT(o.at("back_off").at("opens_in_ms").to_number<double>(), 0);
+  // The neighbour's programs start as ever.
+  auto other = joined("b");
+  const auto stats = rpc(R"({"jsonrpc":"2.0","id":1,"method":"stats","params":{}})");
+  for (const auto& v : stats.at("result").at("vgpus").as_array()) {
+    const bool is_a = v.at("name").as_string() == "a";
+    EXPECT_EQ(v.at("faults").to_number<uint64_t>(), is_a ? 4u : 0u);
+    if (is_a) { EXPECT_GT(v.at("usage").at("charged_sm_ns").to_number<uint64_t>(), 0u) << "it pays out of its share"; }
+  }
+}
+
+TEST_F(BackOffTest, WhoWaitsAndLeavesIsForgotten) {
+  auto neighbour = joined("b");
+  offend();
+  auto next = asks();
+  expect_waiting(*next);
+  next->close();
+  EXPECT_TRUE(run_until([&] { return a().waiting_programs() == 0; }));
+}
+
+TEST_F(BackOffTest, TooManyWhoWaitReadWhy) {
+  auto neighbour = joined("b");
+  offend();
+  std::vector<std::unique_ptr<LocalProgram>> waiting;
+  for (int i = 0; i < 4; ++i) waiting.push_back(asks());
+  EXPECT_TRUE(run_until([&] { return a().waiting_programs() == 4; }));
+  auto refused = asks();
+  ASSERT_TRUE(run_until([&] { return refused->joined(); }));
+  ASSERT_TRUE(refused->has_answer());
+  EXPECT_NE(refused->answer().status, 0);
+  EXPECT_NE(std::string(refused->answer().reason).find("faulted"), std::string::npos) << refused->answer().reason;
+}
+
+TEST_F(BackOffTest, TheOperatorResetsItByDeletingTheVgpu) {
+  auto neighbour = joined("b");
+  offend();
+  auto next = asks();
+  expect_waiting(*next);
+  bool gone = false;
+  ASSERT_TRUE(daemon_->remove("a", [&] { gone = true; }).ok());
+  ASSERT_TRUE(run_until([&] { return gone; }));
+  create("a");
+  joined();
+  EXPECT_EQ(penalty().faults(), 0u);
+}
+
+TEST_F(BackOffTest, AloneNobodyWaits) {
+  offend();
+  offend();
+  EXPECT_EQ(penalty().faults(), 8u);
+  EXPECT_EQ(penalty().debt_ns(monotonic_ns()), 0u);
+  joined();
+}
+
+// Else one would open its sessions in the gaps between a neighbour's programs.
+TEST_F(BackOffTest, ANeighbourThatHasJustLeftStillCounts) {
+  joined("b")->close();
+  EXPECT_TRUE(run_until([&] { return daemon_->find("b")->sessions().empty(); }));
+  offend();
+  auto next = asks();
+  expect_waiting(*next);
+}
+
+TEST_F(BackOffTest, OtherSessionsRunOn) {
+  auto neighbour = joined("b");
+  auto good = joined(), bad = joined();
+  bad->command(fake::kEndedWith, 700);
+  await_faults(1);
+  EXPECT_TRUE(run_until([&] { return a().sessions().size() == 1; }));
+  good->command(fake::kLease, 5);
+  EXPECT_TRUE(run_until([&] { return good->reply().has_value(); }));
+}
+
+// The session stays, its error with it: that is one fault, when it is reported.
+TEST_F(BackOffTest, AReportedFaultCountsAtOnceAndOnlyOnce) {
+  auto neighbour = joined("b");
+  auto p = joined();
+  p->command(fake::kError, 716);
+  await_faults(1);
+  EXPECT_EQ(penalty().fault_stall_ns(), 78 * kMsNs);
+  EXPECT_EQ(a().sessions().size(), 1u);
+  p->command(fake::kError, 700);
+  EXPECT_TRUE(run_until([&] { return p->reply().has_value(); }));
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  EXPECT_EQ(penalty().faults(), 1u);
+  EXPECT_LE(penalty().fault_stall_ns(), 150 * kMsNs);
+}
+
+TEST_F(BackOffTest, WhatIsNoFaultCostsNothing) {
+  auto neighbour = joined("b");
+  for (const uint64_t code : {2u, 100u, 710u, 0xffffffffu}) {
+    auto p = joined();
+    p->command(fake::kError, code);
+    EXPECT_TRUE(run_until([&] { return p->reply().has_value(); }));
+    p->close();
+    EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  }
+  EXPECT_EQ(penalty().fault_stall_ns(), 0u);
+}
+
+// How what was on the GPU ended is not known, and nothing measures it here.
+TEST_F(BackOffTest, WhoLeavesWithWorkInFlightMayHaveFaulted) {
+  auto neighbour = joined("b");
+  auto p = joined();
+  p->command(fake::kError, 0, 1);
+  EXPECT_TRUE(run_until([&] { return p->reply().has_value(); }));
+  p->close();
+  EXPECT_TRUE(run_until([&] { return penalty().forced_ends() == 1; }));
+  EXPECT_GE(penalty().debt_ns(monotonic_ns()), 100 * kMsNs);
+}
+
+TEST_F(BackOffTest, EndsByForceAreCounted) {
+  auto neighbour = joined("b");
+  auto dies = joined(), lies = joined();
+  dies->command(fake::kCrash);
+  EXPECT_TRUE(run_until([&] { return penalty().forced_ends() == 1; }));
+  lies->command(fake::kGarbage);
+  EXPECT_TRUE(run_until([&] { return penalty().forced_ends() == 2; }));
+  EXPECT_EQ(penalty().faults(), 0u);
+}
+
+TEST_F(BackOffTest, AnOrderlyEndIsNoOffence) {
+  auto neighbour = joined("b");
+  joined()->close();
+  EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  EXPECT_EQ(penalty().forced_ends() + penalty().faults(), 0u);
+}
+
+class BackOffDear : public BackOffTest {
+ protected:
+  BackOffDear() { config_.fault_stall_ms = 400; }
+};
+
+// Two of these are most of what a minute may cost: a third would not fit.
+TEST_F(BackOffDear, WhoHasUsedUpItsMinuteHasNoSessionLeft) {
+  auto neighbour = joined("b");
+  auto good = joined(), one = joined(), two = joined();
+  one->command(fake::kEndedWith, 700);
+  await_faults(1);
+  run_for_a_moment();
+  EXPECT_EQ(good->slot_state(), uint32_t{SLUICE_SLOT_OPEN});
+  two->command(fake::kEndedWith, 700);
+  EXPECT_TRUE(run_until([&] { return good->slot_state() == SLUICE_SLOT_ENDED; }));
+  EXPECT_EQ(good->slot_header().error, 46);
+  EXPECT_NE(std::string(good->slot_header().reason).find("a minute"), std::string::npos) << good->slot_header().reason;
+  EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  EXPECT_EQ(penalty().state(monotonic_ns()), core::Penalty::State::kBarred);
+  EXPECT_EQ(penalty().forced_ends(), 0u) << "that it was ended is not its doing";
+  EXPECT_EQ(daemon_->find("b")->sessions().size(), 1u);
+}
+
+class BackOffOff : public BackOffTest {
+ protected:
+  BackOffOff() { config_.back_off = false; }
+};
+
+TEST_F(BackOffOff, FaultsAreCountedAndNobodyWaits) {
+  auto neighbour = joined("b");
+  offend();
+  offend();
+  EXPECT_EQ(penalty().faults(), 8u);
+  joined();
+}
+
+}  // namespace
+}  // namespace sluice::test
