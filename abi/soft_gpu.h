@@ -23,6 +23,10 @@
 #define SLUICE_SOFT_CHANNELS 64u  /* contexts; the waiting set is one 64-bit word */
 #define SLUICE_SOFT_PROCESSES 64u
 #define SLUICE_SOFT_MAX_SMS 256u
+/* Device memory that a context takes by itself, with stacks, heap and printf's buffer of their
+ * default sizes. What limits and kernels want beyond the defaults comes on top
+ * (softgpu/reservations.cc). */
+#define SLUICE_SOFT_CONTEXT_BYTES (2u << 20)
 /* TSGID of channel i is i + 1. In mps mode one group stands for all, as on hardware: */
 #define SLUICE_SOFT_MPS_TSGID 0x800u
 

@@ -2,7 +2,7 @@
 // allocation seldom has to ask sluiced and a vGPU's limit holds over all its processes.
 //
 // Owned by the session of a sluice-worker; not thread-safe (the session locks). Pure: it says what
-// to ask for and what to give back; messages are the caller's.
+// to ask for and what to give back; messages are the caller's. The same for memory of the host.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,12 @@
 
 namespace sluice {
 
+// What memory is charged for.
+enum class ChargeKind : uint32_t { kAllocations, kModules, kLocalMemory, kLimits, kContexts };
+inline constexpr uint32_t kChargeKinds = 5;
+inline constexpr const char* kChargeKindNames[kChargeKinds] = {
+    "allocations", "modules", "local memory", "limits", "contexts"};
+
 class QuotaLease {
  public:
   // One request to sluiced leases at least so much. Larger: processes of one vGPU hold quota that
@@ -20,6 +26,13 @@ class QuotaLease {
   // Allocations are charged in such units, the driver's own smallest one.
   static constexpr uint64_t kUnitBytes = 512;
 
+  // In chunks that suit a limit of so many bytes: processes of one vGPU share even a small one.
+  static uint64_t chunk_for(uint64_t limit_bytes) {
+    constexpr uint64_t kLeast = 1ull << 20, kChunksOfALimit = 64;
+    return std::clamp(limit_bytes / kChunksOfALimit / kLeast * kLeast, kLeast, kChunkBytes);
+  }
+  explicit QuotaLease(uint64_t chunk_bytes = kChunkBytes) : chunk_(chunk_bytes) {}
+
   // What an allocation of so many bytes is charged; 0 if it overflows.
   static uint64_t charge_for(uint64_t guest_bytes) {
     if (guest_bytes > ~uint64_t{0} - kUnitBytes) return 0;
@@ -27,9 +40,10 @@ class QuotaLease {
   }
 
   // True: charged. False: `lacking(bytes)` more has to be leased first.
-  bool charge(uint64_t bytes) {
+  bool charge(uint64_t bytes, ChargeKind kind = ChargeKind::kAllocations) {
     if (bytes > leased_ - used_) return false;
     used_ += bytes;
+    of_kind_[static_cast<uint32_t>(kind)] += bytes;
     return true;
   }
   uint64_t lacking(uint64_t bytes) const {
@@ -37,29 +51,34 @@ class QuotaLease {
     return bytes > room ? bytes - room : 0;
   }
   // What to ask for first when `lacking` bytes are; if that is refused, ask for just `lacking`.
-  static uint64_t request_for(uint64_t lacking) {
-    const uint64_t rest = lacking % kChunkBytes;
-    const uint64_t fill = rest == 0 ? 0 : kChunkBytes - rest;
+  uint64_t request_for(uint64_t lacking) const {
+    const uint64_t rest = lacking % chunk_;
+    const uint64_t fill = rest == 0 ? 0 : chunk_ - rest;
     return lacking > ~uint64_t{0} - fill ? lacking : lacking + fill;
   }
   void leased(uint64_t bytes) { leased_ += bytes; }
 
   // Gives `bytes` up; returns how much of the lease should go back to sluiced now. One unused chunk
   // is kept, so that a program that frees and allocates in turn does not ask each time.
-  uint64_t release(uint64_t bytes) {
-    SLUICE_CHECK(bytes <= used_);
+  uint64_t release(uint64_t bytes, ChargeKind kind = ChargeKind::kAllocations) {
+    uint64_t& of_kind = of_kind_[static_cast<uint32_t>(kind)];
+    SLUICE_CHECK(bytes <= used_ && bytes <= of_kind);
     used_ -= bytes;
+    of_kind -= bytes;
     const uint64_t unused = leased_ - used_;
-    if (unused <= kChunkBytes) return 0;
-    const uint64_t back = unused - kChunkBytes;
+    if (unused <= chunk_) return 0;
+    const uint64_t back = unused - chunk_;
     leased_ -= back;
     return back;
   }
 
   uint64_t used_bytes() const { return used_; }
+  uint64_t used_bytes(ChargeKind kind) const { return of_kind_[static_cast<uint32_t>(kind)]; }
   uint64_t leased_bytes() const { return leased_; }
 
  private:
+  uint64_t chunk_;
+  uint64_t of_kind_[kChargeKinds] = {};
   uint64_t leased_ = 0;
   uint64_t used_ = 0;
 };

@@ -16,16 +16,19 @@ inline constexpr uint32_t kVersion = 2;
 
 enum class Type : uint32_t {
   kStart = 1,
-  kReady = 2,          // worker: the driver is up, the slot is served (or code != 0: it is not, text)
-  kLeaseRequest = 3,   // worker: may this session have `bytes` more of device memory?
+  kReady = 2,  // worker: the driver is up, the slot is served (or code != 0: it is not, text)
+  kLeaseRequest = 3,   // worker: may this session have `bytes` more of `code` (a Resource)?
   kLeaseReply = 4,     // sluiced: code 0 yes, ENOMEM over the vGPU's limit
-  kLeaseReturn = 5,    // worker: gives `bytes` back; no answer
+  kLeaseReturn = 5,    // worker: gives `bytes` of `code` (a Resource) back; no answer
   kExtentRequest = 6,  // worker: `bytes` of contiguous extents
   kExtentReply = 7,    // sluiced: code 0 and `offset`, `bytes`; or ENOMEM
   kExtentReturn = 8,   // worker: `offset`, `bytes`; sluiced punches them out; no answer
   kEnd = 9,            // sluiced: end the session; `code` (CUresult) and text are for the guest
-  kEnded = 10          // worker: the session is over by itself: `code` CUresult, text; it exits next
+  kEnded = 10  // worker: the session is over by itself: `code` CUresult, text; it exits next
 };
+
+// What is leased: memory of the device, or of the host for what the worker keeps for its guest.
+enum Resource : int32_t { kDeviceMemory = 0, kHostMemory = 1 };
 
 // Every message is one Message; kStart is a Start behind it in the same packet.
 struct Message {
@@ -73,6 +76,8 @@ struct Start {
   uint64_t staging_bytes = 0;
   uint64_t memory_limit_bytes = 0;  // at most; what cuMemGetInfo and cuDeviceTotalMem
                                     // show as the total if the GPU has more. UINT64_MAX: no limit
+  uint64_t host_memory_bytes = UINT64_MAX;  // the same of the host's memory: refused without asking
+  uint64_t context_bytes = 0;               // of device memory, which each context is charged
   uint32_t nvidia = 0;              // 1: library is NVIDIA's; 0: the software GPU
   uint32_t chunk_target_us = 200;   // how long a chunk of tasks should take at most
   uint32_t spatial_sms = 0;         // SMs of the GPU, where parts of it may be granted; 0: never

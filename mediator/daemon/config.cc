@@ -218,6 +218,12 @@ worker_protocol::Signal Config::signal_for(bool nvidia) const {
   // host's memory as fast as any other.
   return signal.value_or(nvidia ? worker_protocol::Signal::kProxy : worker_protocol::Signal::kHost);
 }
+// On NVIDIA's GPUs a guess for those of some 130 SMs; on the software GPU what it takes itself
+// (SLUICE_SOFT_CONTEXT_BYTES) and what the worker has there of its own.
+uint64_t Config::context_bytes_for(bool nvidia) const {
+  return context_memory_bytes.value_or(nvidia ? 512ull << 20 : 8ull << 20);
+}
+
 uint32_t Config::chunk_target_for(bool nvidia) const {
   if (chunk_target_us != 0) return chunk_target_us;
   // 20 us as measured on an H200 (docs/notes/2026-11-22-benchmarks.md). A task of the interpreter often takes longer than
@@ -286,6 +292,9 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("window_us", c.window_us, 0, 1'000'000'000);
   r.number("fault_stall_ms", c.fault_stall_ms, 0, 400);
   r.number("exception_stall_ms", c.exception_stall_ms, 0, 400);
+  uint64_t context_memory = UINT64_MAX;
+  r.size("context_memory", context_memory, 0, 16ull << 30, false);
+  if (context_memory != UINT64_MAX) c.context_memory_bytes = context_memory;
   r.end_table();
 
   r.environment("worker_environment", c.worker_environment);
@@ -293,6 +302,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.table("vgpu");
   r.size("region", c.region_bytes, limits::kMinRegionBytes, limits::kMaxRegionBytes, true);
   r.size("staging", c.staging_bytes, limits::kMinStagingBytes, limits::kMaxStagingBytes, false);
+  r.size("host_memory", c.host_memory_bytes, 16ull << 20, 1ull << 40, false);
   r.number("slots", c.slots, 1, SLUICE_MAX_SLOTS);
   r.number("weight", c.weight, limits::kMinWeight, limits::kMaxWeight);
   r.boolean("back_off", c.back_off);

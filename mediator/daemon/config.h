@@ -48,6 +48,7 @@ struct Config {
   uint32_t signal_chunk = 0;      // FLEP's amortising factor; 0: adaptive
   uint32_t window_us = 32;        // likewise
   uint32_t admission_us = 40;     // see worker_protocol::Start
+  std::optional<uint64_t> context_memory_bytes;  // of each context; unset: context_bytes_for()
 
   // What a kernel's fault stops the GPU for where nothing measures it: an address that is not mapped,
   // and what else an SM reports.
@@ -59,6 +60,7 @@ struct Config {
   // [vgpu]: of vGPUs that do not say otherwise
   uint64_t region_bytes = 256ull << 20;
   uint64_t staging_bytes = 8ull << 20;
+  uint64_t host_memory_bytes = 1ull << 30;
   uint32_t slots = 16;
   uint32_t weight = 100;
   bool back_off = true;           // whose faults stopped the GPU for others waits (core/penalty.h)
@@ -101,6 +103,7 @@ struct Config {
   // What holds for an NVIDIA GPU or the software GPU where the file leaves the choice to us.
   worker_protocol::Signal signal_for(bool nvidia) const;
   uint32_t chunk_target_for(bool nvidia) const;
+  uint64_t context_bytes_for(bool nvidia) const;
 
   std::string admin_socket_path() const;
   std::string soft_gpu_path() const;  // of the shared file

@@ -152,6 +152,8 @@ Result<void> Daemon::start() {
   s.signal_chunk = config_.signal_chunk;
   s.admission_us = config_.admission_us;
   s.window_us = config_.window_us;
+  s.context_bytes = config_.context_bytes_for(s.nvidia);
+  s.host_memory_bytes = config_.host_memory_bytes;
   s.green_contexts = config_.green_contexts;
   engine_->ring_on_evict(worker_protocol::is_forwarded(s.signal));
   s.staging_bytes = config_.staging_bytes;
@@ -169,7 +171,12 @@ Result<void> Daemon::start() {
   access_ = std::move(*access);
   if (auto made = make_directory(config_.runtime_dir); !made) return made;
   if (auto made = make_directory(config_.vgpu_dir()); !made) return made;
-  services_.reset(new SessionServices{io_, *engine_, std::move(s), core::QuotaLedger{UINT64_MAX}, {}});
+  services_.reset(new SessionServices{io_,
+                                      *engine_,
+                                      std::move(s),
+                                      core::QuotaLedger{UINT64_MAX},
+                                      core::QuotaLedger{UINT64_MAX},
+                                      {}});
 
   add_rpc_methods(dispatcher_, *this);
   auto admin = AdminServer::open(io_, config_.admin_socket_path(), config_.admin_mode, dispatcher_);

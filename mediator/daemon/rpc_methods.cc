@@ -40,11 +40,14 @@ std::string sms_text(const SmSet& sms) {
 json::object describe(Vgpu& v) {
   const VgpuSpec& s = v.spec();
   return {{"name", s.name},
-          {"state", v.closing() ? "deleting" : v.has_live_peer() ? "connected" : "waiting"},
+          {"state", v.closing()         ? "deleting"
+                    : v.has_live_peer() ? "connected"
+                                        : "waiting"},
           {"weight", s.share.weight},
           {"priority", s.share.priority},
           {"memory_bytes", s.memory_bytes},
           {"memory_used_bytes", v.memory_used_bytes()},
+          {"host_memory_used_bytes", v.host_memory_used_bytes()},
           {"sessions", v.sessions().size()},
           {"slots", s.geometry.slots},
           {"socket", s.socket},

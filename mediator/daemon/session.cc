@@ -63,6 +63,7 @@ Session::Session(SessionServices& services, Request request, Owner& owner)
       ledger_id_(services.ids.take()),
       deadline_(services.io) {
   services_.memory.add_session(request_.vgpu_id, ledger_id_);
+  services_.host_memory.add_session(request_.vgpu_id, ledger_id_);
 }
 
 Session::~Session() {
@@ -116,6 +117,8 @@ Result<void> Session::prepare() {
   start.staging_bytes = staging->bytes;
   const uint64_t limit = services_.memory.limit(request_.vgpu_id);
   start.memory_limit_bytes = limit;
+  start.host_memory_bytes = services_.host_memory.limit(request_.vgpu_id);
+  start.context_bytes = settings_.context_bytes;
   start.nvidia = settings_.nvidia;
   start.chunk_target_us = settings_.chunk_target_us;
   start.signal = settings_.signal;
@@ -213,6 +216,15 @@ void Session::settle_offences(bool died_of_signal) {
   const bool unseen = !measured && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
   if (unseen || died_of_signal || broke_protocol_)
     owner_.on_session_offence(*this, core::Offence::kForcedEnd, unseen ? settings_.stalls.worst_ns() : 0, false);
+core::QuotaLedger* Session::ledger_of(int32_t resource) {
+  switch (resource) {
+    case worker_protocol::kDeviceMemory:
+      return &services_.memory;
+    case worker_protocol::kHostMemory:
+      return &services_.host_memory;
+    default:
+      return nullptr;
+  }
 }
 
 void Session::on_worker_message(const Message& m) {
@@ -220,13 +232,17 @@ void Session::on_worker_message(const Message& m) {
     case Type::kReady:
       return on_ready(m);
     case Type::kLeaseRequest: {
-      auto leased = services_.memory.lease(ledger_id_, m.bytes);
+      core::QuotaLedger* ledger = ledger_of(m.code);
+      if (!ledger) return on_worker_bad("asked for a resource that there is not");
+      auto leased = ledger->lease(ledger_id_, m.bytes);
       if (!leased)
         log::debug("vgpu {}: slot {}: {}", request_.vgpu, slot_, leased.error().message);
       return answer(m, Type::kLeaseReply, leased ? 0 : ENOMEM, {0, leased ? m.bytes : 0});
     }
     case Type::kLeaseReturn:
-      if (auto given = services_.memory.give_back(ledger_id_, m.bytes); !given)
+      if (core::QuotaLedger* ledger = ledger_of(m.code); !ledger)
+        on_worker_bad("gave back a resource that there is not");
+      else if (auto given = ledger->give_back(ledger_id_, m.bytes); !given)
         on_worker_bad(given.error().message);
       return;
     case Type::kExtentRequest:
@@ -346,6 +362,7 @@ void Session::release() {
   engine_id_.reset();
   if (has_ledger_id_) {
     services_.memory.remove_session(ledger_id_);
+    services_.host_memory.remove_session(ledger_id_);
     services_.ids.give_back(ledger_id_);
     has_ledger_id_ = false;
   }

@@ -50,6 +50,8 @@ struct SessionSettings {
   uint32_t signal_chunk = 0;
   uint32_t admission_us = 40;
   uint32_t window_us = 32;
+  uint64_t context_bytes = 0;
+  uint64_t host_memory_bytes = UINT64_MAX;
   uint32_t spatial_sms = 0;  // SMs of a GPU that is shared in space; 0: it is given whole
   bool green_contexts = true;
   uint64_t staging_bytes = 8u << 20;
@@ -76,6 +78,7 @@ struct SessionServices {
   Engine& engine;
   SessionSettings settings;
   core::QuotaLedger memory{UINT64_MAX};  // device memory; vGPUs by the scheduler's id, sessions by `ids`
+  core::QuotaLedger host_memory{UINT64_MAX};  // what workers keep for their guests; the same ids
   DenseIds ids;
   core::Neighbours neighbours = {};  // vGPUs by the scheduler's id
 };
@@ -129,6 +132,7 @@ class Session final : private io::WorkerProcess::Owner {
   uint32_t guest_pid() const { return request_.guest_pid; }
   pid_t worker_pid() const { return worker_ ? worker_->pid() : -1; }
   uint64_t leased_bytes() const { return services_.memory.held_by_session(ledger_id_); }
+  uint64_t host_leased_bytes() const { return services_.host_memory.held_by_session(ledger_id_); }
   const Channel& channel() const { return *request_.channel; }
   uint64_t started_ns() const { return started_ns_; }
   // Some of the vGPU's shared memory became free: requests that wait for it are looked at again.
@@ -143,6 +147,7 @@ class Session final : private io::WorkerProcess::Owner {
   Session(SessionServices& services, Request request, Owner& owner);
   Result<void> prepare();
   void release();
+  core::QuotaLedger* ledger_of(int32_t resource);  // null: there is no such resource
   void on_worker_message(const worker_protocol::Message& message) override;
   void on_worker_bad(const std::string& why) override;
   void on_worker_hangup() override;

@@ -56,6 +56,7 @@ Result<std::unique_ptr<Vgpu>> Vgpu::make(SessionServices& services, VgpuSpec spe
   v->id_ = *id;
   v->has_id_ = true;
   services.memory.add_vgpu(*id, limit_of(s.memory_bytes));
+  services.host_memory.add_vgpu(*id, services.settings.host_memory_bytes);
   return v;
 }
 
@@ -74,6 +75,7 @@ Vgpu::~Vgpu() {
   if (!has_id_) return;
   services_.memory.remove_vgpu(id_);
   services_.neighbours.forget(id_);
+  services_.host_memory.remove_vgpu(id_);
   engine_.remove_vgpu(id_);
 }
 

@@ -53,6 +53,7 @@ class Vgpu final : private io::IvshmemServer::Owner,
 
   const VgpuSpec& spec() const { return spec_; }
   uint64_t memory_used_bytes() const { return services_.memory.held_by_vgpu(id_); }
+  uint64_t host_memory_used_bytes() const { return services_.host_memory.held_by_vgpu(id_); }
   core::VgpuId id() const { return id_; }
   const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
   const Channel& channel() const { return *channel_; }

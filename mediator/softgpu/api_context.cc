@@ -202,7 +202,7 @@ CUresult cuCtxSynchronize() {
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
-  return with_context([&](State&, Context& context) {
+  return with_context([&](State& s, Context& context) {
     if (static_cast<unsigned>(limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
     std::lock_guard lock(context.mutex);
     const auto it = context.limits.find(limit);
@@ -210,11 +210,14 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     if (limit == CU_LIMIT_STACK_SIZE) {
       if (value > sluice::exec::kMaxStackBytes) return CUDA_ERROR_INVALID_VALUE;
       value = (value + 15) / 16 * 16;
-      context.stack_bytes = value;
     }
+    if (!reserve_limit(s, context, limit, it->second, value)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (limit == CU_LIMIT_STACK_SIZE) context.stack_bytes = value;
     // Not once a kernel has taken memory from it.
-    if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && !context.heap.resize(value))
+    if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && !context.heap.resize(value)) {
+      (void)reserve_limit(s, context, limit, value, it->second);
       return CUDA_ERROR_INVALID_VALUE;
+    }
     it->second = value;  // printf's buffer has no limit: what kernels print is written at once
     return CUDA_SUCCESS;
   });

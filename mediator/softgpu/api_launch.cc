@@ -112,6 +112,7 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     grid->needs = block_needs(s.engine.limits(), threads, function->registers,
                               function->entry->static_shared_bytes + shape.dynamic_shared_bytes);
     if (grid->needs.per_sm == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    if (!reserve_local(s, context, function->entry->local_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     const auto green = stream.green.lock();
     if (green) grid->confine(green->sms, green->id, s.config.virtual_smid);
     if (wishes.cooperative) {

@@ -67,6 +67,9 @@ struct Context {
   std::set<uint64_t> managed;                // under mutex: bases of those that the host may touch
   std::unordered_map<CUmodule, std::shared_ptr<struct Module>> modules;  // under mutex
   std::map<CUlimit, size_t> limits;                                      // under mutex
+  // Local memory for each thread that fits on the GPU, as much as the kernel with most of it has
+  // wanted; under mutex. It stays until the context ends (reservations.cc).
+  uint64_t local_bytes = 0;
 
   // Under Scheduler's mutex: all streams, closed ones as long as they have work.
   std::vector<std::shared_ptr<Stream>> streams;

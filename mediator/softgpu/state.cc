@@ -143,6 +143,10 @@ void Context::fail(CUresult result, const std::string& why) {
 Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool primary) {
   Result<unsigned> slot = s.gpu->join();
   if (!slot) return std::move(slot).error();
+  if (!s.gpu->reserve_memory(*slot, SLUICE_SOFT_CONTEXT_BYTES)) {
+    s.gpu->leave(*slot);
+    return Error{ENOMEM, "no device memory for a context"};
+  }
   auto context = std::make_shared<Context>();
   context->flags = flags;
   context->primary = primary;

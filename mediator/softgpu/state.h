@@ -188,6 +188,12 @@ inline CUresult outcome(const Context& context) {
 uint64_t allocate_device(State& s, Context& context, uint64_t bytes);
 bool free_device(State& s, Context& context, uint64_t base);
 
+// reservations.cc: device memory that contexts take besides allocations. False: there is no more.
+// reserve_local: before a kernel with so much local memory is launched. reserve_limit: before a
+// limit changes; under context.mutex.
+bool reserve_local(State& s, Context& context, uint64_t bytes_per_thread);
+bool reserve_limit(State& s, Context& context, CUlimit limit, size_t now, size_t value);
+
 // modules.cc. load_code: from an image as cuModuleLoadData takes it; the error's code is a
 // CUresult, its message what a compiler would say. load_module: in a context; also enters it in the
 // tables. drop_module: whatever the context's state; nothing of it may be running.

@@ -83,7 +83,7 @@ void ControlPool::give_back(const Block& block) {
 CUresult LeftPool::take(CUdeviceptr* list, SmSet* barred) {
   if (free_.empty()) {
     if (made_ >= kMaxLists) return CUDA_ERROR_OUT_OF_MEMORY;
-    const uint64_t bytes = (SLUICE_LEFT_BYTES(slots_) + 127) & ~uint64_t{127};
+    const uint64_t bytes = list_bytes();
     CUdeviceptr slab = 0;
     CUresult r = api_.cuMemAlloc(&slab, bytes * kSlabLists);
     if (r != CUDA_SUCCESS) return r;
@@ -121,10 +121,10 @@ StatePool::Piece StatePool::take(uint64_t bytes) {
     free_.pop_back();
     return piece;
   }
-  if (made_ + want > kMaxBytes) return {};
+  if (made_ + want > kMaxBytes || !pay_(want)) return {};
   Piece piece{0, want, this};
-  if (api_.cuMemAlloc(&piece.address, want) != CUDA_SUCCESS) return {};
   made_ += want;
+  if (api_.cuMemAlloc(&piece.address, want) != CUDA_SUCCESS) return {};
   return piece;
 }
 

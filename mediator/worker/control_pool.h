@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "abi/preempt.h"
@@ -70,8 +72,8 @@ class ControlPool {
 // Owned by its ContextObject, used under the session's lock. The context must be current.
 class LeftPool {
  public:
-  // Lists of one context at once. Each takes `slots` * 8 bytes (some 70 or 140 KiB on a large GPU) that no
-  // guest is charged for; a stream beyond cannot launch.
+  // Lists of one context at once. Each takes `slots` * 8 bytes (some 70 or 140 KiB on a large GPU),
+  // which its stream is charged for; a stream beyond cannot launch.
   static constexpr uint32_t kMaxLists = 1024;
   static constexpr uint32_t kSlabLists = 8;
 
@@ -84,6 +86,7 @@ class LeftPool {
   CUresult take(CUdeviceptr* list, SmSet* barred);
   void give_back(CUdeviceptr list, const SmSet& barred) { free_.push_back({list, barred}); }
   uint32_t slots() const { return slots_; }
+  uint64_t list_bytes() const { return (SLUICE_LEFT_BYTES(slots_) + 127) & ~uint64_t{127}; }
 
  private:
   const gpu::DriverApi& api_;
@@ -106,7 +109,7 @@ class LeftPool {
 // Owned by its ContextObject, used under the session's lock. The context must be current.
 class StatePool {
  public:
-  // Of one context, all launches together; no guest is charged for it.
+  // Of one context, all launches together.
   static constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
 
   struct Piece {
@@ -114,7 +117,9 @@ class StatePool {
     uint64_t bytes = 0;
     StatePool* pool = nullptr;
   };
-  explicit StatePool(const gpu::DriverApi& api) : api_(api) {}
+  // `pay`: charges so many bytes more, for good; false: they are not there.
+  StatePool(const gpu::DriverApi& api, std::function<bool(uint64_t bytes)> pay)
+      : api_(api), pay_(std::move(pay)) {}
 
   // At least `bytes`, not cleared. Nothing where there is no more: the launch then runs as it is.
   Piece take(uint64_t bytes);
@@ -122,6 +127,7 @@ class StatePool {
 
  private:
   const gpu::DriverApi& api_;
+  std::function<bool(uint64_t bytes)> pay_;
   uint64_t made_ = 0;
   std::vector<Piece> free_;
 };

@@ -52,6 +52,7 @@ LaunchWork::~LaunchWork() {
   if (control.pool) control.pool->give_back(control);
   if (state.pool) state.pool->give_back(state);
   if (record >= 0) records->give_back(record);
+  if (queued_bytes) *queued_bytes -= params.size();
 }
 
 CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
@@ -95,6 +96,7 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
   auto& w = static_cast<LaunchWork&>(work);
   StreamObject& s = *streams_.at(stream);
   ContextObject& c = *s.context;
+  if (w.local && w.local->refused) return CUDA_ERROR_OUT_OF_MEMORY;
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
   if (!again) {
     if (CUresult r = c.controls->take(&w.control); r != CUDA_SUCCESS) return r;
@@ -266,6 +268,7 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
     case OpKind::kOpaque:
     {
       auto& w = static_cast<LaunchWork&>(work);
+      if (w.local && w.local->refused) return CUDA_ERROR_OUT_OF_MEMORY;
       return on_lane(s, w, [&] { return launch_original(w, now_ns); });
     }
     case OpKind::kRecord: {

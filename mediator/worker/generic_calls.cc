@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "mediator/base/clock.h"
+#include "mediator/worker/session_limits.h"
 
 namespace sluice::worker {
 
@@ -109,17 +110,19 @@ CUresult GenericCalls::cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev
       return CUDA_SUCCESS;
     }
     if (s.contexts_open_ >= s.limits_.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!charge_or_park(s.p_.start.context_bytes, ChargeKind::kContexts)) return kParked;
   }
   CUcontext cu = nullptr;
   CUresult r = s.api_.cuDevicePrimaryCtxRetain(&cu, dev);
-  if (r != CUDA_SUCCESS) return r;
+  if (r != CUDA_SUCCESS) return not_made(r);
   std::shared_ptr<ContextObject> c;
   if ((r = s.open_context(cu, dev, true, &c)) != CUDA_SUCCESS) {
     (void)s.api_.cuDevicePrimaryCtxRelease(dev);
     forget_current();
-    return r;
+    return not_made(r);
   }
   std::lock_guard lock(s.mutex_);
+  c->charged = s.p_.start.context_bytes;
   c->retained = 1;
   s.primary_[dev] = c;
   out->value = c->handle;
@@ -161,10 +164,11 @@ CUresult GenericCalls::cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevi
   {
     std::lock_guard lock(s.mutex_);
     if (s.contexts_open_ >= s.limits_.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!charge_or_park(s.p_.start.context_bytes, ChargeKind::kContexts)) return kParked;
   }
   CUcontext cu = nullptr;
   CUresult r = s.api_.cuCtxCreate_v2(&cu, flags, dev);
-  if (r != CUDA_SUCCESS) return r;
+  if (r != CUDA_SUCCESS) return not_made(r);
   // It was pushed onto this thread's stack of contexts, which we do not use.
   CUcontext popped = nullptr;
   (void)s.api_.cuCtxPopCurrent(&popped);
@@ -173,8 +177,10 @@ CUresult GenericCalls::cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevi
   if ((r = s.open_context(cu, dev, false, &c)) != CUDA_SUCCESS) {
     (void)s.api_.cuCtxDestroy(cu);
     forget_current();
-    return r;
+    return not_made(r);
   }
+  std::lock_guard lock(s.mutex_);
+  c->charged = s.p_.start.context_bytes;
   out->value = c->handle;
   return CUDA_SUCCESS;
 }
@@ -191,11 +197,59 @@ CUresult GenericCalls::cuCtxDestroy_v2(ContextHandle context) {
   return kParked;
 }
 
+// A context that was charged and not made.
+CUresult GenericCalls::not_made(CUresult why) {
+  std::lock_guard lock(s.mutex_);
+  s.return_lease(s.p_.start.context_bytes, ChargeKind::kContexts);
+  return why;
+}
+
+// The stack of each thread, printf's buffer and malloc's heap are device memory: charged before
+// they grow. What the driver takes for kernels that launch kernels it does not say: their limits
+// only get lower.
 CUresult GenericCalls::cuCtxSetLimit(CUlimit limit, size_t value) {
-  // These are device memory that no lease pays for: stack per thread, printf's and malloc's heaps.
-  constexpr size_t kMaxBytes = 64u << 20;
-  if (value > kMaxBytes) return CUDA_ERROR_INVALID_VALUE;
-  return s.api_.cuCtxSetLimit(limit, value);
+  if (!call.context || call.context->closed) return CUDA_ERROR_INVALID_CONTEXT;
+  ContextObject& c = *call.context;
+  if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH ||
+      limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT) {
+    size_t now = 0;
+    const CUresult r = s.api_.cuCtxGetLimit(&now, limit);
+    if (r != CUDA_SUCCESS) return r;
+    return value > now ? CUDA_ERROR_OUT_OF_MEMORY : s.api_.cuCtxSetLimit(limit, value);
+  }
+  if (!c.limits.count(limit)) return s.api_.cuCtxSetLimit(limit, value);
+  uint64_t& charged = c.limits[limit].charged;
+  uint64_t wanted = 0;
+  {
+    std::lock_guard lock(s.mutex_);
+    wanted = Session::limit_bytes(c, limit, value);
+    if (wanted > s.p_.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (wanted > charged) {
+      if (!charge_or_park(wanted - charged, ChargeKind::kLimits)) return kParked;
+      charged = wanted;
+    }
+  }
+  size_t before = 0;
+  (void)s.api_.cuCtxGetLimit(&before, limit);
+  CUresult r = s.api_.cuCtxSetLimit(limit, value);
+  // What it is now, as the driver has rounded it or left it.
+  size_t now = value;
+  (void)s.api_.cuCtxGetLimit(&now, limit);
+  std::unique_lock lock(s.mutex_);
+  uint64_t taken = Session::limit_bytes(c, limit, now);
+  if (taken > charged && s.quota_.charge(taken - charged, ChargeKind::kLimits)) charged = taken;
+  if (taken > charged) {  // rounded up beyond what there is
+    lock.unlock();
+    (void)s.api_.cuCtxSetLimit(limit, before);
+    r = CUDA_ERROR_OUT_OF_MEMORY;
+    lock.lock();
+    taken = Session::limit_bytes(c, limit, before);
+  }
+  if (taken < charged) {
+    s.return_lease(charged - taken, ChargeKind::kLimits);
+    charged = taken;
+  }
+  return r;
 }
 
 // --- modules and functions ---
@@ -211,7 +265,15 @@ CUresult GenericCalls::cuModuleUnload(ModuleHandle module) {
     s.allocations_.remove_owner(module.value);
   }
   CUresult r = make_current(s.api_, m->context->cu);
-  return r == CUDA_SUCCESS ? s.api_.cuModuleUnload(m->cu) : r;
+  if (r == CUDA_SUCCESS) r = s.api_.cuModuleUnload(m->cu);
+  // Only what is gone; a module that the driver keeps is the context's until it ends.
+  std::lock_guard lock(s.mutex_);
+  if (r == CUDA_SUCCESS) {
+    s.release_module(*m);
+  } else {
+    m->context->kept_modules.push_back(std::move(m));
+  }
+  return r;
 }
 
 CUresult GenericCalls::cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes,
@@ -296,8 +358,8 @@ CUresult GenericCalls::cuMemGetInfo_v2(size_t* free, size_t* total) {
   return CUDA_SUCCESS;
 }
 
-bool GenericCalls::charge_or_park(uint64_t charge) {
-  if (s.quota_.charge(charge)) return true;
+bool GenericCalls::charge_or_park(uint64_t charge, ChargeKind kind) {
+  if (s.quota_.charge(charge, kind)) return true;
   s.ask_lease(s.quota_.lacking(charge),
               [&session = s, again = call, copy = std::vector<std::byte>(body.begin(), body.end())](bool granted) {
                 if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);
@@ -411,12 +473,26 @@ CUresult GenericCalls::cuStreamCreateWithPriority(StreamHandle* out, unsigned fl
                                                   int priority) {
   if (!out || (flags & ~unsigned{CU_STREAM_NON_BLOCKING})) return CUDA_ERROR_INVALID_VALUE;
   if (!call.context || call.context->closed) return CUDA_ERROR_INVALID_CONTEXT;
+  ContextObject& c = *call.context;
+  {
+    std::lock_guard lock(s.mutex_);
+    const uint32_t live = c.streams_live.load() + 1;
+    if (live > kMostStreams) return CUDA_ERROR_OUT_OF_MEMORY;
+    const uint64_t one = c.lefts->list_bytes() + kStreamBytes, wanted = live * one;
+    if (live > LeftPool::kSlabLists && wanted > c.charged_streams) {
+      if (!charge_or_park(wanted - c.charged_streams, ChargeKind::kContexts)) return kParked;
+      c.charged += wanted - c.charged_streams;
+      c.charged_streams = wanted;
+    }
+  }
   CUresult r;
   auto stream = s.make_stream(
       call.context,
       flags & CU_STREAM_NON_BLOCKING ? StreamKind::kNonBlocking : StreamKind::kBlocking, flags,
       priority, &r);
   if (!stream) return r;
+  stream->counted = true;
+  c.streams_live.fetch_add(1);
   std::lock_guard lock(s.mutex_);
   out->value = s.handles_.add(SLUICE_HANDLE_STREAM, stream);
   if (out->value != 0) return CUDA_SUCCESS;

@@ -95,10 +95,11 @@ struct GenericCalls {
   CUresult cuEventElapsedTime_v2(float* milliseconds, EventHandle start, EventHandle end);
 
  private:
+  CUresult not_made(CUresult why);
   CUresult allocate(CUdeviceptr* address, size_t bytes,
                     const std::function<CUresult(CUdeviceptr*)>& by_driver);
   // With the session's lock held. False: a lease is asked for, after which the call runs again.
-  bool charge_or_park(uint64_t charge);
+  bool charge_or_park(uint64_t charge, ChargeKind kind = ChargeKind::kAllocations);
   void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);
   std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);
   CUresult granularity(int device, size_t* unit);

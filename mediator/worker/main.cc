@@ -102,6 +102,8 @@ Result<void> map_all(SessionParts& parts) {
 Result<void> load(SessionParts& parts) {
   if (parts.start.soft_gpu_file[0])
     ::setenv("SLUICE_SOFT_GPU", parts.start.soft_gpu_file, 1);
+  // A module takes its memory when it is loaded, which is when it is charged.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   auto api = gpu::load_driver(parts.start.library);
   if (!api) return std::move(api).error();
   parts.api = *api;

@@ -6,6 +6,7 @@
 // lock" is Session::mutex_.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -28,6 +29,13 @@ class GreenContexts;
 struct StreamObject;
 struct SeenWorkers;  // cuda_streams_parts.cc
 
+// Local memory that launches wait for: sluiced is asked. Session lock.
+struct LocalGrant {
+  uint64_t bytes_per_thread = 0;
+  bool refused = false;  // the vGPU's limit: the launches fail
+  std::shared_ptr<EventRecord> answered = std::make_shared<EventRecord>();
+};
+
 struct ContextObject : HandleObject {
   uint64_t handle = 0;
   ContextId id = 0;
@@ -45,6 +53,22 @@ struct ContextObject : HandleObject {
   CUdeviceptr evict_word = 0;    // the word in device memory that follows it (EvictForwarder); 0: none
   CUdeviceptr records = 0;       // the launch records as kernels address them
   int clock_khz = 1000000;       // of the SMs
+  // What it is charged besides allocations and modules. The driver keeps as much local memory as
+  // the launch with most of it wanted, for every thread that fits on the GPU at once. Session lock.
+  uint64_t charged = 0;          // for itself
+  uint64_t charged_streams = 0;  // of `charged`: streams that were paid for; they are used again
+  std::atomic<uint32_t> streams_live{0};
+  uint64_t threads_at_once = 0;  // fixed
+  uint64_t local_bytes = 0;      // per thread, charged
+  std::shared_ptr<LocalGrant>
+      local_asked;  // the newest that sluiced was asked for; null: all answered
+  struct Limit {
+    uint64_t usual = 0;    // as the context was made, which it pays for itself
+    uint64_t charged = 0;  // bytes
+  };
+  std::map<CUlimit, Limit> limits;
+  std::vector<std::shared_ptr<struct ModuleObject>>
+      kept_modules;              // the driver would not unload them
   SeenWorkers* seen = nullptr;   // pinned, goes with the context; null until launches stay; session lock
   std::unique_ptr<ControlPool> controls;                // session lock
   std::unique_ptr<LeftPool> lefts;                      // session lock
@@ -59,6 +83,7 @@ struct ModuleObject : HandleObject {
   std::vector<std::string> clamped;  // of FittedModule
   std::shared_ptr<ContextObject> context;
   std::vector<uint64_t> functions;  // handles; session lock
+  uint64_t charged = 0, charged_host = 0;  // session lock
 };
 
 // Launches of a function with one block size: what was asked of the driver once, and learnt.
@@ -97,6 +122,7 @@ struct FunctionObject : HandleObject {
   CloneForm form;
   std::vector<ParamPlace> params;  // of the original, as its driver lays them out
   uint32_t param_bytes = 0;        // all of them
+  uint64_t local_bytes = 0;        // per thread, of the form with most
   std::vector<std::byte> reply;         // to SLUICE_CALL_FUNCTION_GET
   std::vector<LaunchVariant> variants;  // session lock
   // Blocks of the original that an SM holds, of the shape that was asked for last; session lock.
@@ -118,6 +144,10 @@ struct Lane {
 };
 
 struct StreamObject : HandleObject, Lane {
+  ~StreamObject() override {
+    if (counted) context->streams_live.fetch_sub(1);
+  }
+  bool counted = false;  // among its context's streams_live: the program made it
   StreamId id = 0;
   std::shared_ptr<ContextObject> context;
   unsigned guest_flags = 0;
@@ -160,6 +190,8 @@ struct LaunchWork : Work {
   uint32_t dynamic_shared = 0;
   uint64_t flags = 0;             // of sluice_launch, checked; not 0: the original form
   std::vector<std::byte> params;  // the original's
+  std::atomic<uint64_t>* queued_bytes = nullptr;  // the session's, of which `params` are part
+  std::shared_ptr<LocalGrant> local;              // that it waits for; null: none
   uint32_t tasks = 0;
   Geometry geometry;            // on the whole GPU
   uint32_t variant = 0;  // of the function

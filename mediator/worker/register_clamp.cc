@@ -191,12 +191,12 @@ uint32_t bucket_top(uint32_t registers, const RegisterFile& file) {
 }
 
 CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,
-                     std::span<char> log, FittedModule* out) {
+                     std::span<char> log, FittedModule* out, bool twice) {
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
   out->clamped.clear();
   CUresult r = api.cuModuleLoadDataEx(&out->cu, ptx.c_str(), log.empty() ? 0 : 2, options, values);
-  if (r != CUDA_SUCCESS) return r;
+  if (r != CUDA_SUCCESS || !twice) return r;
 
   RegisterFile file;
   int registers = 0, threads = 0;

@@ -60,10 +60,11 @@ struct FittedModule {
   CUmodule cu = nullptr;
   std::vector<std::string> clamped;  // clones that have a clamped form, by name, sorted
 };
-// Loads a module whose clones are to be launched. `log`: room for the compiler's words about an error in
-// the text (with a 0 at its end), may be empty. Takes as long as one or two compilations.
+// Loads a module whose clones are to be launched. `log`: room for the compiler's words about an
+// error in the text (with a 0 at its end), may be empty. Takes as long as one or two compilations.
+// `twice`: there is memory for it twice; otherwise no clone is clamped.
 CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::string& ptx,
-                     std::span<char> log, FittedModule* out);
+                     std::span<char> log, FittedModule* out, bool twice = true);
 // The clamped form of the clone of this name, of a module loaded so, or null.
 CUfunction clamped_form(const gpu::DriverApi& api, CUmodule module,
                         std::span<const std::string> clamped, std::string_view clone);

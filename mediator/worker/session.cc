@@ -59,7 +59,10 @@ Session::Session(SessionParts parts, SessionLimits limits)
                {[this](uint64_t token, CUresult status) { on_complete(token, status); },
                 [this](uint64_t token) { on_complete(token, CUDA_SUCCESS); },
                 [this](CUresult status) { replies_.send(0, 0, status); }}),
-      engine_(streams_, gate_) {
+      engine_(streams_, gate_),
+      quota_(QuotaLease::chunk_for(p_.start.memory_limit_bytes ? p_.start.memory_limit_bytes
+                                                               : ~uint64_t{0})),
+      host_quota_(QuotaLease::chunk_for(p_.start.host_memory_bytes)) {
   if (p_.start.spatial_sms != 0) streams_.expect_parts();
   streams_.make_green = [this](std::shared_ptr<ContextObject> c) { post([this, c] { make_green_context(c); }); };
   p_.report->pid = static_cast<uint32_t>(::getpid());
@@ -163,17 +166,19 @@ void Session::see_out() {
   }
 }
 
-void Session::ask_lease(uint64_t lacking, std::function<void(bool)> then) {
+void Session::ask_lease(uint64_t lacking, std::function<void(bool)> then, wp::Resource resource) {
   const uint64_t request = next_request_++;
   wp::Message m{};
   m.type = wp::Type::kLeaseRequest;
+  m.code = resource;
   m.request = request;
-  m.bytes = QuotaLease::request_for(lacking);
+  m.bytes = (resource == wp::kHostMemory ? host_quota_ : quota_).request_for(lacking);
   if (sluiced_gone_) {
     post([then = std::move(then)] { then(false); });
     return;
   }
-  lease_waiters_[request] = {m.bytes, lacking, std::move(then)};
+  if (lease_waiters_.size() >= limits_.parked_calls) violation("too many calls wait for memory");
+  lease_waiters_[request] = {resource, m.bytes, lacking, std::move(then)};
   send(m);
 }
 
@@ -189,6 +194,7 @@ void Session::on_lease_reply(const wp::Message& m) {
       // Not a whole chunk; perhaps just what is needed.
       wp::Message again{};
       again.type = wp::Type::kLeaseRequest;
+      again.code = waiter.resource;
       again.request = next_request_++;
       again.bytes = waiter.lacking;
       waiter.asked = waiter.lacking;
@@ -196,16 +202,26 @@ void Session::on_lease_reply(const wp::Message& m) {
       send(again);
       return;
     }
-    if (m.code == 0) quota_.leased(waiter.asked);
+    if (m.code == 0)
+      (waiter.resource == wp::kHostMemory ? host_quota_ : quota_).leased(waiter.asked);
     then = std::move(waiter.then);
   }
   then(m.code == 0);
 }
 
-void Session::return_lease(uint64_t charged) {
+void Session::return_lease(uint64_t charged, ChargeKind kind) {
   wp::Message m{};
   m.type = wp::Type::kLeaseReturn;
-  m.bytes = quota_.release(charged);
+  m.code = wp::kDeviceMemory;
+  m.bytes = quota_.release(charged, kind);
+  if (m.bytes != 0) send(m);
+}
+
+void Session::return_host_memory(uint64_t charged) {
+  wp::Message m{};
+  m.type = wp::Type::kLeaseReturn;
+  m.code = wp::kHostMemory;
+  m.bytes = host_quota_.release(charged, ChargeKind::kModules);
   if (m.bytes != 0) send(m);
 }
 

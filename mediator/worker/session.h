@@ -158,7 +158,9 @@ class Session {
   void run_generic(const Call& call, std::span<const std::byte> body);
 
   // --- modules (session_modules.cc; job thread) ---
-  void load_module(const Call& call, const std::string& ptx, uint32_t log_bytes);
+  void load_module(const Call& call, std::string ptx, uint32_t log_bytes);
+  void load_charged(const Call& call, const std::string& ptx, uint32_t log_bytes, uint64_t charged,
+                    uint64_t once, uint64_t host);
   void get_function(const Call& call, uint64_t guest_module, const std::string& name,
                     uint32_t guest_flags, uint32_t state_bytes);
 
@@ -173,6 +175,26 @@ class Session {
   CUresult register_pages(ContextObject& c);
   void register_region(uint64_t offset, uint64_t bytes);
 
+  // --- charges (session_charges.cc) ---
+  // Calls `then(true)` with so much charged, or `then(false)` with nothing: at once, or on the job
+  // thread when sluiced has answered. Without mutex_.
+  void with_device_memory(uint64_t bytes, ChargeKind kind, std::function<void(bool charged)> then);
+  void with_host_memory(uint64_t bytes, std::function<void(bool charged)> then);
+  // With mutex_ held: gives back what the module or the context is charged, but for allocations.
+  void release_module(ModuleObject& m);
+  void release_context(ContextObject& c);
+  // With mutex_ held: before a launch in `stream` that wants so much local memory a thread. Where
+  // sluiced has to be asked first, the stream waits for that; then *grant says how it went.
+  void charge_local(StreamObject& stream, uint64_t bytes_per_thread,
+                    std::shared_ptr<LocalGrant>* grant);
+  // With mutex_ held: charges a pool's growth to its context. False: not now; sluiced is asked for
+  // later.
+  bool pay_pool(ContextObject& c, uint64_t bytes);
+  void settle_local(const std::shared_ptr<ContextObject>& context,
+                    const std::shared_ptr<LocalGrant>& asked, bool may_ask);
+  // What `limit` takes in the context beyond its value at first; max: more than there can be.
+  static uint64_t limit_bytes(const ContextObject& c, CUlimit limit, uint64_t value);
+
   // --- helpers ---
   void answer(const Call& call, CUresult status, std::span<const std::byte> body = {});
   void send_printed(const Call& call);
@@ -185,14 +207,16 @@ class Session {
   void post_after_sync(const std::shared_ptr<ContextObject>& context, std::function<void()> job);
   void post_after_sync_all(std::function<void()> job);
   // With mutex_ held: asks sluiced for more device memory; `then` runs on the engine thread.
-  void ask_lease(uint64_t lacking, std::function<void(bool granted)> then);
+  void ask_lease(uint64_t lacking, std::function<void(bool granted)> then,
+                 worker_protocol::Resource resource = worker_protocol::kDeviceMemory);
   // With mutex_ held. 0 and 1: the legacy stream of the call's context, 2: its per-thread stream.
   std::shared_ptr<StreamObject> find_stream(const Call& call, uint64_t guest_stream,
                                             CUresult* error) const;
   bool owns_range(uint64_t guest_address, uint64_t guest_bytes) const;
   bool owns_region(uint64_t guest_offset, uint64_t guest_bytes) const;
   bool owns_device_rows(uint64_t address, uint64_t width, uint64_t pitch, uint64_t rows) const;
-  void return_lease(uint64_t charged);
+  void return_lease(uint64_t charged, ChargeKind kind = ChargeKind::kAllocations);
+  void return_host_memory(uint64_t charged);
   [[noreturn]] void violation(const std::string& what) {
     end(CUDA_ERROR_UNKNOWN, "protocol violation: " + what);
   }
@@ -216,7 +240,8 @@ class Session {
   HandleTable handles_;
   AllocationMap allocations_;
   VirtualRanges<std::shared_ptr<MemoryObject>> virtual_;
-  QuotaLease quota_;
+  QuotaLease quota_;       // device memory
+  QuotaLease host_quota_;  // memory of the host
   std::map<CUdevice, std::shared_ptr<ContextObject>> primary_;
   uint32_t contexts_open_ = 0;
   ContextId next_context_ = 1;
@@ -226,10 +251,12 @@ class Session {
   uint64_t next_token_ = 1;
   std::unordered_map<uint64_t, uint64_t> host_funcs_;  // call id -> token
   struct LeaseWaiter {
+    worker_protocol::Resource resource = worker_protocol::kDeviceMemory;
     uint64_t asked = 0, lacking = 0;
     std::function<void(bool granted)> then;
   };
   std::unordered_map<uint64_t, LeaseWaiter> lease_waiters_;
+  bool pool_asked_ = false;  // a lease for pools is asked for
   std::unordered_map<uint64_t, Call> extent_waiters_;
   uint64_t next_request_ = 1;
   bool pages_registered_ = false;
@@ -242,6 +269,7 @@ class Session {
   uint64_t decoder_sleep_ns_ = 0, engine_sleep_ns_ = 0;
   bool decoder_kicked_ = false, engine_kicked_ = false;
 
+  std::atomic<uint64_t> queued_bytes_{0};  // parameters of launches that are not done
   std::atomic<int> sticky_{0};  // CUresult that every later call returns
   std::atomic<bool> sluiced_gone_{false};
   std::atomic<uint64_t> records_{0};  // decoded; the decoder's

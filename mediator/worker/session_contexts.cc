@@ -86,6 +86,7 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
                                std::shared_ptr<ContextObject>* out) {
   auto c = std::make_shared<ContextObject>();
   c->cu = cu;
+  int threads_per_sm = 0;
   c->device = device;
   c->primary = primary;
   c->id = next_context_++;
@@ -93,6 +94,7 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   if (r != CUDA_SUCCESS) return r;
   const std::pair<CUdevice_attribute, int*> attributes[] = {
       {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &c->multiprocessors},
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &threads_per_sm},
       {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &c->clock_khz},
       {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &c->max_threads_per_block},
       {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, &c->max_block[0]},
@@ -103,6 +105,13 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
       {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &c->max_grid[2]}};
   for (auto [attribute, to] : attributes) {
     if ((r = api_.cuDeviceGetAttribute(to, attribute, device)) != CUDA_SUCCESS) return r;
+  }
+  c->threads_at_once =
+      static_cast<uint64_t>(c->multiprocessors) * static_cast<uint64_t>(threads_per_sm);
+  for (CUlimit limit :
+       {CU_LIMIT_STACK_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE, CU_LIMIT_MALLOC_HEAP_SIZE}) {
+    size_t value = 0;
+    if (api_.cuCtxGetLimit(&value, limit) == CUDA_SUCCESS) c->limits[limit] = {value, 0};
   }
   if (p_.start.spatial_sms != 0 && static_cast<uint32_t>(c->multiprocessors) != p_.start.spatial_sms) {
     end(CUDA_ERROR_INVALID_DEVICE,
@@ -127,7 +136,8 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   c->controls = std::make_unique<ControlPool>(api_, c->transfers, zeros_);
   if ((r = c->controls->prepare(4)) != CUDA_SUCCESS) return r;
   constexpr uint32_t kBlocksPerSm = 32;  // the most that any GPU up to compute capability 12 holds
-  c->states = std::make_unique<StatePool>(api_);
+  c->states = std::make_unique<StatePool>(
+      api_, [this, paying = c.get()](uint64_t bytes) { return pay_pool(*paying, bytes); });
   c->lefts = std::make_unique<LeftPool>(api_, c->transfers, zeros_, ControlPool::kPageBytes,
                                         (p_.start.spatial_sms ? 4 : 2) * kBlocksPerSm *  // over-launched, of two grids
                                             static_cast<uint32_t>(c->multiprocessors));
@@ -165,6 +175,7 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
 void Session::close_context(const std::shared_ptr<ContextObject>& c) {
   uint64_t charged = 0;
   std::vector<std::shared_ptr<HandleObject>> dead;  // their driver calls without our lock
+  std::vector<std::shared_ptr<ModuleObject>> modules;
   std::shared_ptr<ContextObject> other;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   {
@@ -191,6 +202,8 @@ void Session::close_context(const std::shared_ptr<ContextObject>& c) {
     for (auto [kind, handle] : names) {
       if (kind == SLUICE_HANDLE_MODULE) allocations_.remove_owner(handle);
       dead.push_back(handles_.remove(kind, handle));
+      if (kind == SLUICE_HANDLE_MODULE)
+        modules.push_back(std::static_pointer_cast<ModuleObject>(dead.back()));
     }
     engine_.remove_stream(c->legacy->id);
     engine_.remove_stream(c->per_thread->id);
@@ -218,10 +231,10 @@ void Session::close_context(const std::shared_ptr<ContextObject>& c) {
     if ((r = register_pages(*other)) != CUDA_SUCCESS) log::warning("pinning the stub pages again: {}", gpu::describe(r));
     for (auto [offset, bytes] : ranges) register_region(offset, bytes);
   }
-  if (charged) {
-    std::lock_guard lock(mutex_);
-    return_lease(charged);
-  }
+  std::lock_guard lock(mutex_);
+  return_lease(charged);
+  for (const auto& m : modules) release_module(*m);
+  release_context(*c);
 }
 
 // The set that was asked for last.

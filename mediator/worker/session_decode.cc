@@ -117,10 +117,11 @@ void Session::module_load(Call call, std::span<const std::byte> body) {
   if (!read_struct(body, m, &sluice_module_load::inline_bytes, text)) violation("module_load");
   if (m.log_bytes > kMaxLogBytes) violation("module_load: log");
   if (m.bulk.bytes == 0) {
-    return post([this, call, log = m.log_bytes,
-                 ptx = std::string(reinterpret_cast<const char*>(text.data()), text.size())] {
-      load_module(call, ptx, log);
-    });
+    return post(
+        [this, call, log = m.log_bytes,
+         ptx = std::string(reinterpret_cast<const char*>(text.data()), text.size())]() mutable {
+          load_module(call, std::move(ptx), log);
+        });
   }
   if (m.bulk.bytes > limits_.module_bytes) return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   {
@@ -136,7 +137,7 @@ void Session::module_load(Call call, std::span<const std::byte> body) {
       if (!owns_region(bulk.offset, bulk.bytes)) return answer(call, CUDA_ERROR_INVALID_VALUE);
     }
     ptx.assign(reinterpret_cast<const char*>(region_ + bulk.offset), bulk.bytes);
-    load_module(call, ptx, log);
+    load_module(call, std::move(ptx), log);
   });
 }
 
@@ -194,7 +195,10 @@ void Session::launch(Call call, std::span<const std::byte> body) {
   work->dynamic_shared = l.dynamic_shared_bytes;
   work->flags = l.flags;
   work->params.assign(params.begin(), params.end());
+  work->queued_bytes = &queued_bytes_;
+  queued_bytes_ += work->params.size();
   work->ready_ns = monotonic_ns();
+  charge_local(*stream, work->function->local_bytes, &work->local);
   streams_.plan(*work, gate_.contended());
   const OpKind kind = work->geometry.evictable ? OpKind::kLaunch : OpKind::kOpaque;
   const uint64_t now = work->ready_ns;

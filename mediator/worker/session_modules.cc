@@ -3,6 +3,7 @@
 #include <climits>
 #include <cstring>
 
+#include "mediator/worker/module_size.h"
 #include "mediator/worker/session.h"
 
 namespace sluice::worker {
@@ -32,29 +33,74 @@ bool takes_block_too(const gpu::DriverApi& api, CUfunction clone, std::span<cons
 
 }  // namespace
 
-void Session::load_module(const Call& call, const std::string& ptx, uint32_t log_bytes) {
+// Charged before it is compiled. With clones it may be loaded twice at a time (register_clamp.h):
+// for that twice as much is charged meanwhile, or it is loaded once only.
+void Session::load_module(const Call& call, std::string text, uint32_t log_bytes) {
   if (!call.context || call.context->closed) return answer(call, CUDA_ERROR_INVALID_CONTEXT);
-  if (!looks_like_text(ptx)) return answer(call, CUDA_ERROR_INVALID_IMAGE);
-  if (ptx.find("vprintf") != std::string::npos) printed_.start();
-  if (CUresult r = make_current(api_, call.context->cu); r != CUDA_SUCCESS) return answer(call, r);
-  std::vector<char> log(std::max<uint32_t>(log_bytes, 1) + 1, 0);
+  if (!looks_like_text(text)) return answer(call, CUDA_ERROR_INVALID_IMAGE);
+  const std::optional<uint64_t> bytes = module_device_bytes(text);
+  if (!bytes) {
+    constexpr std::string_view kWhy = "a module variable's size cannot be told";
+    return answer(call, CUDA_ERROR_INVALID_PTX,
+                  std::as_bytes(std::span(kWhy.substr(0, log_bytes))));
+  }
+  const uint64_t once = QuotaLease::charge_for(*bytes), host = module_host_bytes(text);
+  if (once == 0 || once > UINT64_MAX / 2) return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+  const bool clones = !find_clones(text).empty();
+  with_host_memory(host,
+                   [=, this, ptx = std::make_shared<std::string>(std::move(text))](bool kept) {
+                     if (!kept) return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+                     const auto load_once = [=, this](bool charged) {
+                       load_charged(call, *ptx, log_bytes, charged ? once : 0, once, host);
+                     };
+                     if (!clones) return with_device_memory(once, ChargeKind::kModules, load_once);
+                     with_device_memory(2 * once, ChargeKind::kModules, [=, this](bool charged) {
+                       if (!charged)
+                         return with_device_memory(once, ChargeKind::kModules, load_once);
+                       load_charged(call, *ptx, log_bytes, 2 * once, once, host);
+                     });
+                   });
+}
+
+// `charged`: of device memory; 0: there is none. `once`: what one load of it takes.
+void Session::load_charged(const Call& call, const std::string& ptx, uint32_t log_bytes,
+                           uint64_t charged, uint64_t once, uint64_t host) {
   auto module = std::make_shared<ModuleObject>();
   module->context = call.context;
+  module->charged = charged;
+  module->charged_host = host;
+  std::vector<char> log(std::max<uint32_t>(log_bytes, 1) + 1, 0);
   FittedModule fitted;
-  CUresult r = load_fitted(api_, call.context->device, ptx, std::span(log).first(log.size() - 1),
-                           &fitted);
+  CUresult r = charged == 0           ? CUDA_ERROR_OUT_OF_MEMORY
+               : call.context->closed ? CUDA_ERROR_INVALID_CONTEXT
+                                      : make_current(api_, call.context->cu);
+  if (r == CUDA_SUCCESS) {
+    if (ptx.find("vprintf") != std::string::npos) printed_.start();
+    r = load_fitted(api_, call.context->device, ptx, std::span(log).first(log.size() - 1), &fitted,
+                    charged > once);
+  }
   module->cu = fitted.cu;
   module->clamped = std::move(fitted.clamped);
+  {
+    std::lock_guard lock(mutex_);
+    if (r == CUDA_SUCCESS) module->handle = handles_.add(SLUICE_HANDLE_MODULE, module);
+    if (module->handle == 0) {
+      if (r != CUDA_SUCCESS) release_module(*module);
+    } else if (charged > once && module->clamped.empty()) {
+      return_lease(charged - once, ChargeKind::kModules);
+      module->charged = once;
+    }
+  }
   if (r != CUDA_SUCCESS) {
     const size_t length = ::strnlen(log.data(), log_bytes);
     return answer(call, r, std::as_bytes(std::span(log.data(), length)));
   }
-  {
-    std::lock_guard lock(mutex_);
-    module->handle = handles_.add(SLUICE_HANDLE_MODULE, module);
-  }
   if (module->handle == 0) {
     (void)api_.cuModuleUnload(module->cu);
+    {
+      std::lock_guard lock(mutex_);
+      release_module(*module);
+    }
     return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   }
   const sluice_handle_reply reply{module->handle};
@@ -126,6 +172,14 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
     }
   }
 
+  for (CUfunction form :
+       {f->original, f->clone, f->clamped, f->one_task, f->one_task_clamped, f->window, f->look}) {
+    int bytes = 0;
+    if (form &&
+        api_.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, form) == CUDA_SUCCESS)
+      f->local_bytes =
+          std::max<uint64_t>(f->local_bytes, static_cast<uint64_t>(std::max(bytes, 0)));
+  }
   sluice_function_reply reply{};
   reply.param_count = static_cast<uint32_t>(f->params.size());
   reply.param_bytes = f->param_bytes;

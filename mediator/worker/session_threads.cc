@@ -11,6 +11,7 @@
 #include "mediator/base/log.h"
 #include "mediator/ring/wait.h"
 #include "mediator/worker/session.h"
+#include "mediator/worker/session_limits.h"
 
 namespace sluice::worker {
 
@@ -161,10 +162,12 @@ bool Session::decoder_must_wait() {
   {
     std::lock_guard lock(mutex_);
     const size_t queued = engine_.queued();
-    if (queued >= limits_.hard_operations || parked_.size() >= limits_.parked_calls)
+    if (queued >= limits_.hard_operations || parked_.size() >= limits_.parked_calls ||
+        queued_bytes_ >= kMostParameterBytes)
       violation("too many operations and calls wait");
     // What a host function waits for may stand behind these records: then they have to be read.
-    if (queued >= limits_.queued_operations && !engine_.waits_for_program()) {
+    if ((queued >= limits_.queued_operations || queued_bytes_ >= kQueuedParameterBytes) &&
+        !engine_.waits_for_program()) {
       decoder_waits_.store(true);
       return true;
     }
@@ -279,7 +282,8 @@ void Session::engine_loop() {
       engine_sleep_ns_ = sleep;
       engine_kicked_ = false;
       after_engine();
-      if (engine_.queued() < limits_.queued_operations || engine_.waits_for_program())
+      if ((engine_.queued() < limits_.queued_operations && queued_bytes_ < kQueuedParameterBytes) ||
+          engine_.waits_for_program())
         wake_decoder();
     }
     if (sluiced_gone_) {

@@ -62,6 +62,8 @@ class WorkerBench {
   struct Options {
     uint64_t memory_limit = 1u << 30;
     uint64_t lease_limit = 1u << 30;
+    uint64_t host_limit = 1u << 30;
+    uint64_t context_bytes = 0;  // that each context is charged
     std::string soft_gpu_file;
     std::vector<std::string> environment;
     bool open = true;  // the gate, from the start
@@ -128,6 +130,8 @@ class WorkerBench {
     packet.start.staging_offset = kStaging;
     packet.start.staging_bytes = kStagingBytes;
     packet.start.memory_limit_bytes = options_.memory_limit;
+    packet.start.host_memory_bytes = options_.host_limit;
+    packet.start.context_bytes = options_.context_bytes;
     std::strncpy(packet.start.library, library, sizeof packet.start.library - 1);
     std::strncpy(packet.start.soft_gpu_file, options_.soft_gpu_file.c_str(),
                  sizeof packet.start.soft_gpu_file - 1);
@@ -234,6 +238,7 @@ class WorkerBench {
     return -1;
   }
   uint64_t leased() const { return leased_; }
+  uint64_t host_leased() const { return host_leased_; }
 
   // --- the program ---
   uint64_t post(uint16_t opcode, std::span<const std::byte> body, uint64_t context = 0,
@@ -342,11 +347,16 @@ class WorkerBench {
       switch (m.type) {
         case wp::Type::kLeaseRequest:
           reply.type = wp::Type::kLeaseReply;
+          if (m.code == wp::kHostMemory) {
+            reply.code = host_leased_ + m.bytes <= options_.host_limit ? 0 : ENOMEM;
+            if (reply.code == 0) host_leased_ += m.bytes;
+            break;
+          }
           reply.code = leased_ + m.bytes <= options_.lease_limit ? 0 : ENOMEM;
           if (reply.code == 0) leased_ += m.bytes;
           break;
         case wp::Type::kLeaseReturn:
-          leased_ -= m.bytes;
+          (m.code == wp::kHostMemory ? host_leased_ : leased_) -= m.bytes;
           continue;
         case wp::Type::kExtentRequest:
           reply.type = wp::Type::kExtentReply;
@@ -375,7 +385,7 @@ class WorkerBench {
   pid_t pid_ = -1;
   std::thread thread_;
   std::atomic<bool> stop_{false}, beating_{true};
-  std::atomic<uint64_t> leased_{0};
+  std::atomic<uint64_t> leased_{0}, host_leased_{0};
   uint64_t next_call_ = 1;
   std::map<uint64_t, Answer> answers_;
 };

@@ -163,11 +163,30 @@ TEST(AllocationMap, AgreesWithALinearSearch) {
   }
 }
 
+TEST(QuotaLease, KnowsWhatItIsChargedForAndHasChunksThatSuitTheLimit) {
+  constexpr uint64_t kMiB = 1u << 20;
+  EXPECT_EQ(QuotaLease::chunk_for(64 * kMiB), kMiB);
+  EXPECT_EQ(QuotaLease::chunk_for(0), kMiB);
+  EXPECT_EQ(QuotaLease::chunk_for(1024 * kMiB), 16 * kMiB);
+  EXPECT_EQ(QuotaLease::chunk_for(~uint64_t{0}), QuotaLease::kChunkBytes);
+  QuotaLease q(kMiB);
+  EXPECT_EQ(q.request_for(1), kMiB);
+  q.leased(4 * kMiB);
+  EXPECT_TRUE(q.charge(kMiB));
+  EXPECT_TRUE(q.charge(2 * kMiB, ChargeKind::kModules));
+  EXPECT_FALSE(q.charge(2 * kMiB, ChargeKind::kContexts));
+  EXPECT_EQ(q.used_bytes(), 3 * kMiB);
+  EXPECT_EQ(q.used_bytes(ChargeKind::kModules), 2 * kMiB);
+  EXPECT_EQ(q.used_bytes(ChargeKind::kContexts), 0u);
+  EXPECT_EQ(q.release(2 * kMiB, ChargeKind::kModules), 2 * kMiB) << "all but a chunk";
+  EXPECT_EQ(q.used_bytes(ChargeKind::kModules), 0u);
+}
+
 TEST(QuotaLease, AsksInChunksAndGivesBack) {
   QuotaLease q;
   EXPECT_FALSE(q.charge(1024));
   EXPECT_EQ(q.lacking(1024), 1024u);
-  EXPECT_EQ(QuotaLease::request_for(1024), QuotaLease::kChunkBytes);
+  EXPECT_EQ(q.request_for(1024), QuotaLease::kChunkBytes);
   q.leased(QuotaLease::kChunkBytes);
   EXPECT_TRUE(q.charge(1024));
   EXPECT_TRUE(q.charge(QuotaLease::kChunkBytes - 1024));
@@ -180,7 +199,7 @@ TEST(QuotaLease, AsksInChunksAndGivesBack) {
   EXPECT_EQ(q.leased_bytes(), QuotaLease::kChunkBytes);
   EXPECT_EQ(QuotaLease::charge_for(~0ull), 0u);
   EXPECT_EQ(QuotaLease::charge_for(1), 512u);
-  EXPECT_EQ(QuotaLease::request_for(~0ull - 3), ~0ull - 3);
+  EXPECT_EQ(q.request_for(~0ull - 3), ~0ull - 3);
 }
 
 }  // namespace

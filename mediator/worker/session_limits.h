@@ -1,0 +1,35 @@
+// What one session may make its worker hold besides what it allocates. All of it is charged or
+// bounded, because a guest can have as many of each as it likes. Beside each: what breaks if it is
+// changed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::worker {
+
+// --- charged to the vGPU's device memory ---
+// One stream of the driver's. Less: streams are a way to take memory that nobody pays for.
+inline constexpr uint64_t kStreamBytes = 16u << 10;
+// What a variable is aligned to at least, and at most (PTX allows 4096; the driver 512).
+inline constexpr uint64_t kLeastVariableAlign = 16;
+inline constexpr uint64_t kMostVariableAlign = 4096;
+
+// --- charged to the vGPU's host memory ---
+// A module: so much, and so many times its text. Measured on the software GPU: 26 KB for one of 5
+// KB, and 3.6 MB, 17 times its text, for one of 211 KB whose every instruction has a constant of
+// its own. Less: a guest fills the host's memory with modules. More: programs with large modules
+// need a larger limit.
+inline constexpr uint64_t kModuleHostBytes = 64u << 10;
+inline constexpr uint64_t kModuleHostFactor = 24;
+
+// --- bounded ---
+// Streams of one context. Each that launches clones has a left-over list (LeftPool::kMaxLists).
+inline constexpr uint32_t kMostStreams = 1000;
+// Parameters of launches that wait, in bytes. At the first the decoder stops taking records, unless
+// a host function waits; at the second the session ends. Less: programs that queue deep stop
+// sooner.
+inline constexpr uint64_t kQueuedParameterBytes = 64u << 20;
+inline constexpr uint64_t kMostParameterBytes = 256u << 20;
+
+}  // namespace sluice::worker

@@ -1,0 +1,72 @@
+"""Programs that take device memory in every way but by allocating it: a vGPU's limit holds for all of them, and
+the rest of the GPU is its neighbour's."""
+import subprocess
+
+import support
+
+MIB = 1 << 20
+LIMIT = 64 * MIB
+GPU = 256 * MIB
+# What is left to the victim's own program and to contexts.
+SPARE = 40 * MIB
+WAYS = ("modules", "constants", "local", "heap", "stack", "contexts", "streams")
+
+
+class TakesMemory(support.WithVictim):
+    EXTRA = f'soft_memory = "{GPU // MIB}M"\n[vgpu]\nhost_memory = "64M"\n'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sluiced.ctl("set", "a", "--memory", f"{LIMIT // MIB}M")
+
+    def start(self, vgpu, *args):
+        p = subprocess.Popen([support.BUILD / "tests/system/adversaries/take-memory", *map(str, args)],
+                             env=self.sluiced.client_env(vgpu), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+
+        def end():
+            if p.poll() is None:
+                p.kill()
+            p.communicate()
+
+        self.addCleanup(end)
+        return p
+
+    def held(self, p):
+        line = p.stdout.readline()
+        self.assertTrue(line.startswith("held "), f"{line}{p.stdout.read()}\n{self.sluiced.log()[-3000:]}")
+        return int(line.split()[1])
+
+    def test_every_way(self):
+        """Each way by itself; then a neighbour gets all that the limit leaves, and what it writes stays."""
+        with self.attack():
+            for way in WAYS:
+                with self.subTest(way):
+                    taker = self.start("a", way)
+                    held = self.held(taker)
+                    self.assertLess(held, 4096, "there was an end to it")
+                    self.assertLessEqual(self.vgpu("a")["memory_bytes"], LIMIT)
+                    rest = self.start("b", "alloc", GPU - LIMIT - SPARE)
+                    self.assertEqual(self.held(rest), 1)
+                    out, _ = rest.communicate("", timeout=support.TIMEOUT_S)
+                    self.assertIn("right", out)
+                    self.assertEqual(rest.returncode, 0, out)
+                    out, _ = taker.communicate("", timeout=support.TIMEOUT_S)
+                    self.assertEqual(taker.returncode, 0, out)
+                    self.assert_all_free("a")
+
+    def test_all_ways_at_once(self):
+        with self.attack():
+            takers = [self.start("a", way) for way in WAYS]
+            for p in takers:
+                line = p.stdout.readline()  # some do not even get a context
+                self.assertTrue(line.startswith("held ") or "OUT_OF_MEMORY" in line, line)
+            self.assertLessEqual(self.vgpu("a")["memory_bytes"], LIMIT)
+            rest = self.start("b", "alloc", GPU - LIMIT - SPARE)
+            self.assertEqual(self.held(rest), 1)
+            out, _ = rest.communicate("", timeout=support.TIMEOUT_S)
+            self.assertIn("right", out)
+            for p in takers:
+                p.communicate("", timeout=support.TIMEOUT_S)
+            self.assert_all_free("a")

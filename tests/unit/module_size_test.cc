@@ -1,0 +1,80 @@
+// What a module's text says of the memory that it takes: never less than the driver will.
+#include "mediator/worker/module_size.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sluice::worker {
+namespace {
+
+constexpr uint64_t kGiB = 1ull << 30;
+
+uint64_t size_of(const std::string& text) { return variable_bytes(text).value_or(~uint64_t{0}); }
+
+TEST(ModuleSize, CountsVariablesOfBothSpaces) {
+  EXPECT_EQ(size_of(".version 7.0\n.target sm_70\n.address_size 64\n"), 0u);
+  EXPECT_EQ(size_of(".visible .global .align 4 .u32 counter = 7;"), 16u);
+  EXPECT_EQ(size_of(".global .align 4 .b8 big[1073741824];"), kGiB);
+  EXPECT_EQ(size_of(".const .align 8 .f64 table[4096];"), 32768u);
+  EXPECT_EQ(size_of(".global .u32 a[256], b[2][16];"), 1024u + 128u);
+  EXPECT_EQ(size_of(".global .align 4096 .b8 small[1];"), 4096u);
+  EXPECT_EQ(size_of(".global .v4 .f32 v[1024];"), 16384u);
+  EXPECT_EQ(size_of(".global .f16x2 h[1024];"), 4096u);
+  EXPECT_EQ(size_of(".global .b128 h[1024];"), 16384u);
+  EXPECT_EQ(size_of(".global .u32 n[] = {1, 2, 3, 4};") % 16, 0u);
+  EXPECT_GE(size_of(".global .u32 n[] = {1, 2, 3, 4};"), 16u);
+  EXPECT_GE(size_of(".global .attribute(.managed) .align 4 .b8 m[65536];"), 65536u);
+  EXPECT_EQ(size_of(".extern .global .align 4 .b8 elsewhere[1073741824];"), 0u);
+}
+
+TEST(ModuleSize, WhateverTheTextLooksLike) {
+  EXPECT_EQ(size_of(".global/**/.b8/* .b8 no[5] */big[ 0x40000000 ] ; // .global .b8 no[9];"),
+            kGiB);
+  EXPECT_EQ(size_of(".global\n.b8\tbig\n[\n0x4000\n]\n[\n65536U\n]\n;"), kGiB);
+  EXPECT_EQ(size_of(".global .b8 big[1024*1024*(512+512)];"), kGiB);
+  EXPECT_EQ(size_of(".global .b8 big[0b100000000000000000000][02000];"), kGiB);
+  EXPECT_EQ(size_of(".pragma \"nounroll \\\"; .global .b8 big[1073741824];"), kGiB)
+      << "PTX strings have no escapes";
+  EXPECT_GE(size_of(".entry k() { .global .b8 inside[1048576]; ret; }"), 1048576u);
+  EXPECT_GE(size_of(".global .newtype64 t[1048576];"), 1048576u * 8);
+  EXPECT_GE(size_of("# 1 \"file.cu\"\n.global .b8 big[1048576];"), 1048576u);
+}
+
+TEST(ModuleSize, RefusesWhatItCannotTell) {
+  for (const char* text : {
+           ".global .b8 big[N];",
+           ".global .b8 big[1 << 30];",
+           ".global .b8 big[(1073741824];",
+           ".global .b8 big[1073741824",
+           ".global .b8 big[-1];",
+           ".global .b8 big[99999999999999999999999];",
+           ".global .b64 big[0x2000000000000000][16];",
+           ".global .b64 a[0x1000000000000000]; .global .b64 b[0x1000000000000000];",
+           ".global .align 0x40000000 .b8 a[1];",
+           "#define BIG .global .b8 big[1073741824];\nBIG",
+           "  #include \"other.ptx\"\n",
+           "# 1 \"continued\\\n.global .b8 big[1073741824];",
+           "/* .global .b8 big[4];",
+           ".pragma \"open; .global .b8 big[4];",
+       }) {
+    EXPECT_FALSE(variable_bytes(text)) << text;
+    EXPECT_FALSE(module_device_bytes(text)) << text;
+  }
+  EXPECT_FALSE(variable_bytes(".global .b8 big[" + std::string(100000, '(') + "1"));
+}
+
+TEST(ModuleSize, InstructionsCostLittleMoreThanTheirText) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i)
+    text +=
+        "ld.global.u32 %r1, [%rd1+4];\nst.global.v4.f32 [%rd1], {%f1, %f2, %f3, %f4};\n"
+        "cp.async.ca.shared.global [%r1], [%rd1], 16;\nld.global.nc.L2::128B.u32 %r1, [%rd1];\n"
+        "cvta.to.global.u64 %rd2, %rd1;\nld.const.u32 %r1, [table+4];\n";
+  ASSERT_TRUE(variable_bytes(text));
+  EXPECT_LE(*variable_bytes(text), 2 * text.size());
+  EXPECT_EQ(module_device_bytes(text), *variable_bytes(text) + text.size());
+}
+
+}  // namespace
+}  // namespace sluice::worker

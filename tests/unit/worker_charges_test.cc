@@ -1,0 +1,279 @@
+// Memory that a program takes without allocating it, by a real sluice-worker on the software GPU:
+// all of it is charged to the vGPU before it is taken, refused as CUDA refuses it, and given back.
+#include <fstream>
+
+#include "tests/support/worker_process.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr uint64_t kMiB = 1u << 20;
+constexpr uint64_t kSms = 4, kThreads = kSms * 2048;  // of the software GPU: at once
+
+std::string module_of(const std::string& variables) {
+  return ".version 7.0\n.target sm_70\n.address_size 64\n" + variables;
+}
+
+// out[0] = 7, with so much local memory for each thread.
+std::string local_kernel(const std::string& name, uint64_t bytes) {
+  return ".visible .entry " + name + "(.param .u64 p)\n{\n\t.local .align 8 .b8 depot[" +
+         std::to_string(bytes) +
+         "];\n\t.reg .b32 %r<3>;\n\t.reg .b64 %rd<4>;\n\tld.param.u64 %rd1, [p];\n"
+         "\tmov.u32 %r1, 7;\n\tmov.u64 %rd2, depot;\n\tst.local.u32 [%rd2], %r1;\n"
+         "\tld.local.u32 %r2, [%rd2];\n\tst.global.u32 [%rd1], %r2;\n\tret;\n}\n";
+}
+
+class WorkerCharges : public WorkerProcess {
+ protected:
+  void start_with(uint64_t limit, const std::function<void(WorkerBench::Options&)>& more = {}) {
+    WorkerBench::Options o;
+    o.memory_limit = o.lease_limit = limit;
+    if (more) more(o);
+    start(o);
+  }
+  uint64_t free_memory() {
+    const Answer a = generic(kOpcode_cuMemGetInfo_v2, {raw<uint8_t>(1), raw<uint8_t>(1)}, context);
+    EXPECT_EQ(a.status, CUDA_SUCCESS);
+    return a.as<uint64_t>();
+  }
+  int unload(uint64_t m) { return generic(kOpcode_cuModuleUnload, {raw(m)}, context).status; }
+  int set_limit(CUlimit limit, uint64_t value) {
+    return generic(kOpcode_cuCtxSetLimit, {raw<int>(limit), raw(value)}, context).status;
+  }
+  Answer create_context() {
+    return generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<unsigned>(0), raw<int>(0)});
+  }
+  Answer create_stream() {
+    return generic(kOpcode_cuStreamCreate, {raw<uint8_t>(1), raw<unsigned>(1)}, context);
+  }
+  void launch_local(uint64_t fn, uint64_t out, uint64_t stream = 0) {
+    sluice_launch l{};
+    l.function = fn;
+    l.stream = stream;
+    for (int i = 0; i < 3; ++i) l.grid[i] = l.block[i] = 1;
+    l.param_bytes = 8;
+    b->post(SLUICE_CALL_LAUNCH, bytes({raw(l), raw(out)}), context, SLUICE_RECORD_NO_REPLY);
+  }
+};
+
+TEST_F(WorkerCharges, VariablesOfModules) {
+  start_with(64 * kMiB);
+  make_context();
+  const std::string big = module_of(".global .align 4 .b8 big[41943040];\n");
+  const uint64_t before = free_memory();
+  Answer a = load(big);
+  ASSERT_EQ(a.status, CUDA_SUCCESS);
+  const uint64_t first = a.as<uint64_t>();
+  EXPECT_LE(free_memory(), before - 40 * kMiB);
+  EXPECT_EQ(load(big).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(load(module_of(".const .b8 c[41943040];\n")).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(alloc(30 * kMiB).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(load(module_of(".global .b8 huge[0x7fffffffffffffff];\n")).status,
+            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(load(module_of(".global .b8 huge[N];\n")).status, CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(unload(first), CUDA_SUCCESS);
+  EXPECT_EQ(free_memory(), before);
+  EXPECT_EQ(load(big).status, CUDA_SUCCESS);
+}
+
+TEST_F(WorkerCharges, ModulesThatDoNotLoadAreGivenBack) {
+  start_with(64 * kMiB);
+  make_context();
+  const uint64_t before = free_memory();
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(load(module_of(".global .b8 big[41943040];\n.entry k( {")).status,
+              CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(free_memory(), before);
+  EXPECT_EQ(alloc(40 * kMiB).status, CUDA_SUCCESS);
+}
+
+TEST_F(WorkerCharges, ModulesGoWithTheirContext) {
+  start_with(64 * kMiB);
+  for (int i = 0; i < 4; ++i) {
+    make_context();
+    EXPECT_EQ(load(module_of(".global .align 4 .b8 big[41943040];\n")).status, CUDA_SUCCESS) << i;
+    EXPECT_EQ(generic(kOpcode_cuDevicePrimaryCtxRelease_v2, {raw<int>(0)}).status, CUDA_SUCCESS);
+  }
+}
+
+TEST_F(WorkerCharges, LocalMemoryOfEveryThread) {
+  start_with(64 * kMiB);
+  make_context();
+  ASSERT_EQ(load(module_of(local_kernel("small", 1024) + local_kernel("large", 65536))).status,
+            CUDA_SUCCESS);
+  Answer a = load(module_of(local_kernel("small", 1024) + local_kernel("large", 65536)));
+  module = a.as<uint64_t>();
+  const uint64_t small = function("small", 0), large = function("large", 0);
+  const uint64_t d = alloc(4096).as<uint64_t>();
+  zero(d, 8);
+  const uint64_t before = free_memory();
+  // Right away, before sluiced can have answered: the launches wait for it, and run.
+  launch_local(small, d);
+  launch_local(small, d + 4);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(words(d, 8)[0], 7u);
+  EXPECT_EQ(words(d, 8)[1], 7u);
+  EXPECT_EQ(before - free_memory(), 1024 * kThreads) << "once";
+  EXPECT_TRUE(b->async_errors.empty());
+  launch_local(large, d);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->async_errors, std::vector<int>{CUDA_ERROR_OUT_OF_MEMORY});
+  EXPECT_EQ(before - free_memory(), 1024 * kThreads);
+  launch_local(small, d);  // the session goes on
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->async_errors.size(), 1u);
+  EXPECT_EQ(generic(kOpcode_cuDevicePrimaryCtxRelease_v2, {raw<int>(0)}).status, CUDA_SUCCESS);
+  for (int i = 0; i < 3000 && b->leased() > kMiB; ++i) ::usleep(10000);
+  EXPECT_LE(b->leased(), kMiB) << "a chunk is kept";
+}
+
+TEST_F(WorkerCharges, LocalMemoryFitsOnceSomethingIsFreed) {
+  start_with(64 * kMiB);
+  make_context();
+  module = load(module_of(local_kernel("k", 4096))).as<uint64_t>();  // 32 MiB
+  const uint64_t k = function("k", 0), d = alloc(4096).as<uint64_t>(),
+                 rest = alloc(50 * kMiB).as<uint64_t>();
+  launch_local(k, d);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->async_errors, std::vector<int>{CUDA_ERROR_OUT_OF_MEMORY});
+  EXPECT_EQ(generic(kOpcode_cuMemFree_v2, {raw(rest)}, context).status, CUDA_SUCCESS);
+  launch_local(k, d);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->async_errors.size(), 1u);
+  EXPECT_EQ(words(d, 4)[0], 7u);
+}
+
+TEST_F(WorkerCharges, LimitsOfHeapStackAndPrintf) {
+  start_with(64 * kMiB);
+  make_context();
+  const uint64_t before = free_memory();
+  EXPECT_EQ(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 256 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, ~0ull), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(set_limit(CU_LIMIT_STACK_SIZE, 65536), CUDA_ERROR_OUT_OF_MEMORY) << "of each thread";
+  EXPECT_EQ(set_limit(CU_LIMIT_STACK_SIZE, ~0ull), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(set_limit(CU_LIMIT_PRINTF_FIFO_SIZE, 100 * kMiB), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(free_memory(), before);
+  EXPECT_EQ(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 32 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(before - free_memory(), 24 * kMiB) << "beyond the 8 MiB that every context has";
+  EXPECT_EQ(set_limit(CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
+  EXPECT_EQ(before - free_memory(), 24 * kMiB + 1024 * kThreads);
+  EXPECT_EQ(set_limit(CU_LIMIT_PRINTF_FIFO_SIZE, 3 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(before - free_memory(), 26 * kMiB + 1024 * kThreads);
+  EXPECT_EQ(alloc(40 * kMiB).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(set_limit(CU_LIMIT_STACK_SIZE, 512), CUDA_SUCCESS);
+  EXPECT_EQ(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(set_limit(CU_LIMIT_PRINTF_FIFO_SIZE, kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(free_memory(), before);
+}
+
+TEST_F(WorkerCharges, ContextsThemselves) {
+  start_with(64 * kMiB, [](WorkerBench::Options& o) { o.context_bytes = 16 * kMiB; });
+  make_context();
+  EXPECT_EQ(free_memory(), 48 * kMiB);
+  std::vector<uint64_t> contexts;
+  for (int i = 0; i < 3; ++i) {
+    const Answer a = create_context();
+    ASSERT_EQ(a.status, CUDA_SUCCESS) << i;
+    contexts.push_back(a.as<uint64_t>());
+  }
+  EXPECT_EQ(free_memory(), 0u);
+  EXPECT_EQ(create_context().status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(alloc(4096).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(generic(kOpcode_cuCtxDestroy_v2, {raw(contexts.back())}).status, CUDA_SUCCESS);
+  EXPECT_EQ(free_memory(), 16 * kMiB);
+  EXPECT_EQ(create_context().status, CUDA_SUCCESS);
+}
+
+TEST_F(WorkerCharges, AContextThatTheLimitDoesNotAllow) {
+  start_with(8 * kMiB, [](WorkerBench::Options& o) { o.context_bytes = 16 * kMiB; });
+  EXPECT_EQ(generic(kOpcode_cuDevicePrimaryCtxRetain, {raw<uint8_t>(1), raw<int>(0)}).status,
+            CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_F(WorkerCharges, StreamsAreCountedAndPaidFor) {
+  start_with(4 * kMiB);
+  make_context();
+  std::vector<uint64_t> streams;
+  Answer a;
+  while ((a = create_stream()).status == CUDA_SUCCESS && streams.size() < 2000)
+    streams.push_back(a.as<uint64_t>());
+  EXPECT_EQ(a.status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_GT(streams.size(), 32u);
+  EXPECT_LE(streams.size(), 256u) << "16 KiB each, at least";
+  // One that goes makes room for one.
+  EXPECT_EQ(generic(kOpcode_cuStreamDestroy_v2, {raw(streams.back())}).status, CUDA_SUCCESS);
+  EXPECT_EQ(create_stream().status, CUDA_SUCCESS);
+}
+
+// Small kernels, and one whose every instruction has a constant of its own, which the software GPU
+// keeps.
+class WorkerHostMemory : public WorkerCharges, public testing::WithParamInterface<bool> {};
+
+TEST_P(WorkerHostMemory, ModulesAreChargedWhatTheyHold) {
+  start_with(200 * kMiB, [](WorkerBench::Options& o) { o.host_limit = 64 * kMiB; });
+  make_context();
+  const auto resident = [this] {
+    std::ifstream statm("/proc/" + std::to_string(b->pid()) + "/statm");
+    uint64_t all = 0, pages = 0;
+    statm >> all >> pages;
+    return pages * 4096;
+  };
+  std::string kernels;
+  if (GetParam()) {
+    kernels = ".visible .entry k()\n{\n.reg .b32 %r<2>;\nmov.u32 %r1, 0;\n";
+    for (int i = 0; i < 10000; ++i) kernels += "add.u32 %r1,%r1," + std::to_string(1000 + i) + ";";
+    kernels += "ret;\n}\n";
+  } else {
+    for (int i = 0; i < 20; ++i) kernels += local_kernel("k" + std::to_string(i), 64);
+  }
+  const std::string text = module_of(kernels);
+  const uint64_t before = resident();
+  std::vector<uint64_t> modules;
+  Answer a;
+  while ((a = load(text)).status == CUDA_SUCCESS && modules.size() < 5000)
+    modules.push_back(a.as<uint64_t>());
+  EXPECT_EQ(a.status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_GT(modules.size(), 4u);
+  EXPECT_LE(b->host_leased(), 64 * kMiB);
+  printf("%zu modules of %zu bytes: %zu KiB resident\n", modules.size(), text.size(),
+         static_cast<size_t>(resident() - before) / 1024);
+  // Sanitizers' own memory is not the worker's.
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LE(resident() - before, 64 * kMiB) << "no more is held than is charged";
+#endif
+  EXPECT_EQ(unload(modules.back()), CUDA_SUCCESS);
+  EXPECT_EQ(load(text).status, CUDA_SUCCESS);
+}
+
+INSTANTIATE_TEST_SUITE_P(Texts, WorkerHostMemory, testing::Bool());
+
+// Whoever else uses the GPU sees what is gone, and by how much less it can have.
+TEST_F(WorkerCharges, ANeighbourSeesItOnTheSoftwareGpu) {
+  const std::string file = testing::TempDir() + "/charges-gpu-" + std::to_string(::getpid());
+  ::unlink(file.c_str());
+  const auto with_file = [&](WorkerBench::Options& o) { o.soft_gpu_file = file; };
+  start_with(1024 * kMiB, with_file);
+  make_context();
+  module = load(module_of(local_kernel("k", 4096))).as<uint64_t>();
+  const uint64_t k = function("k", 0), d = alloc(4096).as<uint64_t>();
+  auto taker = std::move(b);
+  uint64_t other = context;
+  start_with(1024 * kMiB, with_file);
+  make_context();
+  const uint64_t before = free_memory();
+  b.swap(taker);
+  std::swap(context, other);
+  launch_local(k, d);
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(set_limit(CU_LIMIT_MALLOC_HEAP_SIZE, 24 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(create_context().status, CUDA_SUCCESS);
+  b.swap(taker);
+  std::swap(context, other);
+  EXPECT_LE(free_memory(), before - 4096 * kThreads - 16 * kMiB - 2 * kMiB);
+  taker.reset();
+  EXPECT_GT(free_memory(), before) << "all of it with the process";
+  ::unlink(file.c_str());
+}
+
+}  // namespace
+}  // namespace sluice::test
