@@ -216,6 +216,8 @@ void Session::settle_offences(bool died_of_signal) {
   const bool unseen = !measured && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
   if (unseen || died_of_signal || broke_protocol_)
     owner_.on_session_offence(*this, core::Offence::kForcedEnd, unseen ? settings_.stalls.worst_ns() : 0, false);
+}
+
 core::QuotaLedger* Session::ledger_of(int32_t resource) {
   switch (resource) {
     case worker_protocol::kDeviceMemory:
