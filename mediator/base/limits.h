@@ -58,6 +58,11 @@ inline constexpr double kSessionBurst = 64;
 inline constexpr size_t kMaxWaitingExtentRequests = 64;
 // Messages of one worker handled before others get their turn.
 inline constexpr size_t kWorkerBurst = 32;
+// What a worker writes to its standard error is logged, a line at a time: so many at once, so many a
+// second on average, of such a length. More would let one worker push all else out of the event log.
+inline constexpr double kWorkerLineBurst = 50;
+inline constexpr double kWorkerLinesPerSecond = 2;
+inline constexpr size_t kWorkerLineBytes = 400;
 
 // Calls that wait on one vGPU's PeerThread. More only delays the moment at which a vGPU whose peer
 // blocks the thread is refused new connections; each holds a descriptor at most.

@@ -47,7 +47,8 @@ Result<Fd> listen_unix(const std::string& path, int type, unsigned mode, int bac
   return std::move(made->socket);
 }
 
-Result<void> send_with_fds(int socket, const void* data, size_t bytes, std::span<const int> fds) {
+Result<void> send_with_fds(int socket, const void* data, size_t bytes, std::span<const int> fds,
+                           int flags) {
   if (fds.size() > kMaxFds) return Error{EINVAL, "too many descriptors in one message"};
   iovec iov{const_cast<void*>(data), bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))] = {};
@@ -65,7 +66,7 @@ Result<void> send_with_fds(int socket, const void* data, size_t bytes, std::span
   }
   ssize_t n;
   do {
-    n = ::sendmsg(socket, &msg, MSG_NOSIGNAL);
+    n = ::sendmsg(socket, &msg, flags | MSG_NOSIGNAL);
   } while (n < 0 && errno == EINTR);
   if (n < 0) return Error::from_errno("sendmsg");
   if (static_cast<size_t>(n) != bytes) return Error{EIO, "sendmsg: message was cut short"};

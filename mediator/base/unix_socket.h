@@ -22,7 +22,8 @@ Result<Fd> connect_unix(const std::string& path, int type);
 Result<Fd> listen_unix(const std::string& path, int type, unsigned mode, int backlog = 16);
 
 // One message with `fds` attached (the caller keeps them). Retries on EINTR; EAGAIN is an error.
-Result<void> send_with_fds(int socket, const void* data, size_t bytes, std::span<const int> fds);
+Result<void> send_with_fds(int socket, const void* data, size_t bytes, std::span<const int> fds,
+                           int flags = 0);
 
 struct Received {
   size_t bytes = 0;      // 0: the peer closed

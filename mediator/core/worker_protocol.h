@@ -52,7 +52,10 @@ enum StartFd {
   kRecordsFd, // launch records memfd
   kGateFd,    // eventfd: sluiced rings when the grant word changed
   kRingFd,    // eventfd: the worker rings sluiced (abi/stub.h)
-  kStartFdCount
+  kStartFdCount,
+  // Only with a soft_gpu_file: that file, opened for this worker alone. Without it the worker opens the
+  // path itself.
+  kSoftGpuFd = kStartFdCount
 };
 
 // How the evict word gets from the signal page, into which sluiced stores it, to the blocks that look
@@ -88,6 +91,8 @@ struct Start {
   uint32_t window_us = 32;          // how long a window of a grid is that is launched in windows; 0: none is
   uint32_t admission_us = 40;       // what the rest of a grid may take to leave where blocks run one task
                                     // each; 0: only kernels run so that cannot run otherwise
+  uint32_t host_pid = 0;            // the worker's own, as the host sees it; 0: getpid() is the host's
+  uint32_t reserved = 0;
   char library[256] = {};           // path or soname for dlopen
   char soft_gpu_file[256] = {};     // shared file of the software GPU, empty: none
   char vgpu[64] = {};               // name, for logs

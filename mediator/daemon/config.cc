@@ -15,6 +15,7 @@
 
 #include "mediator/base/limits.h"
 #include "mediator/core/domain_xml.h"
+#include "mediator/core/spawner_protocol.h"
 
 namespace sluice {
 namespace {
@@ -298,6 +299,19 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.end_table();
 
   r.environment("worker_environment", c.worker_environment);
+
+  r.table("workers");
+  r.path("spawner", c.spawner);
+  r.word("uids", "a range of user ids, \"FIRST-LAST\", without 0", [&](const std::string& w) {
+    c.worker_uids = w;
+    return spawner_protocol::parse_uids(w).has_value();
+  });
+  r.boolean("require", c.require_walls);
+  r.words("paths", "absolute paths", [&](const std::string& w) {
+    c.worker_paths.push_back(w);
+    return w.size() > 1 && w[0] == '/';
+  });
+  r.end_table();
 
   r.table("vgpu");
   r.size("region", c.region_bytes, limits::kMinRegionBytes, limits::kMaxRegionBytes, true);

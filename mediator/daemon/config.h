@@ -57,6 +57,12 @@ struct Config {
   // [worker_environment]
   std::map<std::string, std::string> worker_environment;
 
+  // [workers]
+  std::string spawner = SLUICE_LIBEXECDIR "/sluice-spawner";
+  std::string worker_uids = "2000000000-2000004095";
+  bool require_walls = false;     // refuse to start where a wall is missing
+  std::vector<std::string> worker_paths;  // more that workers may read
+
   // [vgpu]: of vGPUs that do not say otherwise
   uint64_t region_bytes = 256ull << 20;
   uint64_t staging_bytes = 8ull << 20;

@@ -11,6 +11,7 @@
 #include "mediator/core/names.h"
 #include "mediator/daemon/spatial.h"
 #include "mediator/daemon/time_slices.h"
+#include "mediator/io/listener.h"
 
 extern char** environ;
 
@@ -120,13 +121,18 @@ Result<void> Daemon::start() {
                       (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
   SessionSettings s;
   s.nvidia = nvidia;
-  s.worker_environment = worker_environment(config_, s.nvidia);
-  auto sms = spatial_sms(config_, s.nvidia, s.worker_environment);
+  const std::vector<std::string> environment = worker_environment(config_, s.nvidia);
+  auto sms = spatial_sms(config_, s.nvidia, environment);
   if (!sms) return sms.error();
   s.spatial_sms = *sms;
   auto unit = spatial_unit(config_, *sms);
   if (!unit) return unit.error();
-  if (auto can = check_time_slices(config_, s.nvidia, s.worker_environment); !can) return can.error();
+  if (auto can = check_time_slices(config_, s.nvidia, environment); !can) return can.error();
+  s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
+  if (auto made = make_directory(config_.runtime_dir); !made) return made;
+  if (auto made = make_directory(config_.vgpu_dir()); !made) return made;
+  // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
+  if (auto started = start_spawner(nvidia, environment, s.library); !started) return started;
   auto engine = Engine::make(io_, scheduler_config(config_, *sms, *unit), accounting_settings(config_, nvidia));
   if (!engine) return engine.error();
   engine_ = std::move(*engine);
@@ -142,11 +148,9 @@ Result<void> Daemon::start() {
     log::info("trace: {}", config_.trace);
   }
 
-  s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
   s.soft_gpu_file = s.nvidia ? "" : config_.soft_gpu_path();
   if (s.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
     return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
-  s.worker_path = config_.worker;
   s.chunk_target_us = config_.chunk_target_for(s.nvidia);
   s.signal = config_.signal_for(s.nvidia);
   s.signal_chunk = config_.signal_chunk;
@@ -163,20 +167,16 @@ Result<void> Daemon::start() {
   s.back_off = config_.back_off;
   s.evict_end_ns = config_.evict_end_ms * 1'000'000ull;
   s.evict_end_least_ns = config_.evict_end_least_ms * 1'000'000ull;
-  if (::access(s.worker_path.c_str(), X_OK) != 0)
-    log::warning("{}", Error::from_errno("worker " + s.worker_path).message);
+  if (::access(config_.worker.c_str(), X_OK) != 0)
+    log::warning("{}", Error::from_errno("worker " + config_.worker).message);
 
   auto access = SocketAccess::make(config_);
   if (!access) return access.error();
   access_ = std::move(*access);
-  if (auto made = make_directory(config_.runtime_dir); !made) return made;
-  if (auto made = make_directory(config_.vgpu_dir()); !made) return made;
-  services_.reset(new SessionServices{io_,
-                                      *engine_,
-                                      std::move(s),
-                                      core::QuotaLedger{UINT64_MAX},
-                                      core::QuotaLedger{UINT64_MAX},
-                                      {}});
+  services_.reset(new SessionServices{.io = io_,
+                                      .engine = *engine_,
+                                      .settings = std::move(s),
+                                      .spawner = spawner_.get()});
 
   add_rpc_methods(dispatcher_, *this);
   auto admin = AdminServer::open(io_, config_.admin_socket_path(), config_.admin_mode, dispatcher_);
@@ -184,6 +184,32 @@ Result<void> Daemon::start() {
   admin_ = std::move(*admin);
   log::info("sluiced " SLUICE_VERSION " serves on {}: device {} ({}), policy {}",
             config_.admin_socket_path(), nvidia ? "nvidia" : "soft", library(), config_.policy);
+  return {};
+}
+
+Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& environment,
+                                   const std::string& library) {
+  io::SpawnerSpec spec;
+  spec.path = config_.spawner;
+  spec.runtime_dir = config_.runtime_dir;
+  spec.worker = config_.worker;
+  spec.library = library;
+  spec.see = config_.worker_paths;
+  spec.environment = environment;
+  spec.nvidia = nvidia;
+  spec.uids = config_.worker_uids;
+  const std::string mps = "CUDA_MPS_PIPE_DIRECTORY=";
+  for (const std::string& e : environment)
+    if (nvidia && e.rfind(mps, 0) == 0) spec.mps = e.substr(mps.size());
+  auto spawner = io::Spawner::start(io_, std::move(spec));
+  if (!spawner) return Error(spawner.error()).with_context("spawner");
+  spawner_ = std::move(*spawner);
+  if (spawner_->ended_at_start())
+    log::warning("{} workers that an earlier sluiced had left were ended", spawner_->ended_at_start());
+  for (const std::string& m : spawner_->missing()) log::warning("workers run without a wall: {}", m);
+  if (config_.require_walls && !spawner_->missing().empty())
+    return Error{EPERM, "workers.require is set and this host does not allow all walls around workers"};
+  io::Listener::refuse_uids(spawner_->uids());
   return {};
 }
 

@@ -45,12 +45,14 @@ class Daemon {
   const EventLog& events() const { return events_; }
   Engine& engine() { return *engine_; }
   bool nvidia() const { return services_->settings.nvidia; }
+  const io::Spawner& spawner() const { return *spawner_; }
   const std::string& library() const { return services_->settings.library; }
   uint64_t started_ns() const { return started_ns_; }
 
  private:
   Daemon(boost::asio::io_context& io, const Config& config);
   Result<void> start();
+  Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment, const std::string& library);
   void beat();
 
   boost::asio::io_context& io_;
@@ -60,6 +62,7 @@ class Daemon {
   uint64_t beats_ = 0;
   EventLog events_;
   SocketAccess access_;
+  std::unique_ptr<io::Spawner> spawner_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<SessionServices> services_;
   RpcDispatcher dispatcher_;

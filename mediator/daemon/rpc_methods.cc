@@ -278,6 +278,16 @@ json::object top(Daemon& d, uint64_t window_ms) {
           {"vgpus", std::move(rows)}};
 }
 
+// The walls around workers that this host does not allow, "WALL: why" each.
+json::object workers_info(const io::Spawner& s) {
+  json::array missing;
+  for (const std::string& m : s.missing()) missing.push_back(json::string(m));
+  return {{"spawner_pid", s.pid()},
+          {"uids", std::to_string(s.uids().first) + "-" + std::to_string(s.uids().last)},
+          {"missing_walls", std::move(missing)},
+          {"ended_at_start", s.ended_at_start()}};
+}
+
 json::object info(Daemon& d) {
   json::object device{{"kind", d.nvidia() ? "nvidia" : "soft"}, {"library", d.library()}};
   if (!d.nvidia()) device["soft_gpu_file"] = d.config().soft_gpu_path();
@@ -295,6 +305,7 @@ json::object info(Daemon& d) {
           {"sharing", d.config().spatial ? "sms" : d.config().slices ? "time slices" : "turns"},
           {"quantum_us", d.engine().quantum_ns() / 1000},
           {"accounting", accounting_info(d.engine())},
+          {"workers", workers_info(d.spawner())},
           {"runtime_dir", d.config().runtime_dir},
           {"vgpus", d.vgpus().size()}};
 }

@@ -1,5 +1,7 @@
 #include "mediator/daemon/session.h"
 
+#include <fcntl.h>
+
 #include <cstring>
 #include <utility>
 
@@ -107,8 +109,6 @@ Result<void> Session::prepare() {
   }
 
   io::WorkerSpec spec;
-  spec.path = settings_.worker_path;
-  spec.environment = settings_.worker_environment;
   worker_protocol::Start& start = spec.start;
   start.slot = slot_;
   start.epoch = epoch_;
@@ -131,6 +131,7 @@ Result<void> Session::prepare() {
   copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);
   copy_text(start.vgpu, sizeof start.vgpu, request_.vgpu);
   using enum worker_protocol::StartFd;
+  spec.fds.resize(kStartFdCount);
   spec.fds[kRegionFd] = channel.region_fd();
   spec.fds[kBellFd] = bell_;
   spec.fds[kWakeFd] = wake_;
@@ -140,7 +141,13 @@ Result<void> Session::prepare() {
   spec.fds[kRecordsFd] = pages_->records_fd();
   spec.fds[kGateFd] = gate_fd_.get();
   spec.fds[kRingFd] = ring_fd_.get();
-  auto worker = io::WorkerProcess::spawn(services_.io, spec, *this);
+  if (!settings_.soft_gpu_file.empty()) {
+    // For this worker alone: in its prison there is no such path, and its uid may not open it.
+    const char* path = settings_.soft_gpu_file.c_str();
+    spec.soft_gpu.reset(::open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0664));
+    if (!spec.soft_gpu) return Error::from_errno("open " + settings_.soft_gpu_file);
+  }
+  auto worker = io::WorkerProcess::spawn(services_.io, *services_.spawner, std::move(spec), *this);
   if (!worker) return worker.error();
   worker_ = std::move(*worker);
   end_error_.reset();
@@ -148,8 +155,6 @@ Result<void> Session::prepare() {
     end(kCudaErrorUnknown,
         "its worker did not start within " + std::to_string(settings_.worker_start_ms) + " ms", true);
   });
-  log::debug("vgpu {}: slot {}: worker {} started for '{}'", request_.vgpu, slot_, worker_->pid(),
-             request_.program);
   return {};
 }
 
@@ -348,6 +353,7 @@ void Session::on_worker_exit(const io::WorkerExit& exit) {
     end_error_ = kCudaErrorUnknown;
     end_reason_ = "its worker " + exit.text();
   }
+  if (exit.start_error.code) end_status_ = exit.start_error.code;
   if (*end_error_ != 0 || exit.signaled)
     log::warning("vgpu {}: slot {}: '{}' is over: {} (error {}; worker {} {})", request_.vgpu, slot_,
                  request_.program, end_reason_, *end_error_, worker_->pid(), exit.text());

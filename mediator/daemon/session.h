@@ -40,8 +40,6 @@ inline constexpr int kCudaErrorUnknown = 999;
 
 // How sessions of this daemon are made.
 struct SessionSettings {
-  std::string worker_path;
-  std::vector<std::string> worker_environment;
   std::string library;
   std::string soft_gpu_file;
   bool nvidia = false;
@@ -79,8 +77,9 @@ struct SessionServices {
   SessionSettings settings;
   core::QuotaLedger memory{UINT64_MAX};  // device memory; vGPUs by the scheduler's id, sessions by `ids`
   core::QuotaLedger host_memory{UINT64_MAX};  // what workers keep for their guests; the same ids
-  DenseIds ids;
+  DenseIds ids = {};
   core::Neighbours neighbours = {};  // vGPUs by the scheduler's id
+  io::Spawner* spawner = nullptr;  // the Daemon's
 };
 
 class Session final : private io::WorkerProcess::Owner {
@@ -141,6 +140,7 @@ class Session final : private io::WorkerProcess::Owner {
   int wake_fd() const { return wake_; }  // the worker rings the program
   // After the end: why (for the program's answer, if it was still waiting for one).
   const std::string& end_reason() const { return end_reason_; }
+  int end_status() const { return end_status_; }  // an errno
   bool was_open() const { return was_open_; }
 
  private:
@@ -182,6 +182,7 @@ class Session final : private io::WorkerProcess::Owner {
   // What of it was told to the owner: a fault, for so long; an end by force. `expelled_`: not its own doing.
   bool fault_told_ = false, force_told_ = false, expelled_ = false, broke_protocol_ = false;
   uint64_t stall_told_ns_ = 0;
+  int end_status_ = EIO;
   io::Timer deadline_;
   std::unique_ptr<io::WorkerProcess> worker_;
 };

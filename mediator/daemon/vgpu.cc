@@ -307,13 +307,13 @@ void Vgpu::on_session_over(Session& s) {
       local_->hang_up(s.origin().id);  // it may read its memory until it closes, too
     } else {
       drop_local_channel(s.origin().id);
-      refuse(s.origin(), EIO, s.end_reason());
+      refuse(s.origin(), s.end_status(), s.end_reason());
     }
   } else if (current) {
     if (s.was_open())
       agent_->send_closed(s.slot(), s.epoch(), s.end_reason());
     else
-      refuse(s.origin(), EIO, s.end_reason());
+      refuse(s.origin(), s.end_status(), s.end_reason());
   }
   services_.neighbours.closed(id_, monotonic_ns());
   std::erase_if(sessions_, [&](const std::unique_ptr<Session>& p) { return p.get() == &s; });

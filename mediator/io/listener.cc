@@ -9,6 +9,7 @@ namespace sluice::io {
 namespace {
 // How long to wait after accept failed for want of descriptors or memory.
 constexpr uint64_t kRetryMs = 100;
+spawner_protocol::UidRange refused{1, 0};
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::open(boost::asio::io_context& io,
@@ -23,6 +24,8 @@ Result<std::unique_ptr<Listener>> Listener::open(boost::asio::io_context& io,
   l->watch();
   return l;
 }
+
+void Listener::refuse_uids(const spawner_protocol::UidRange& range) { refused = range; }
 
 Listener::~Listener() {
   if (socket_) remove_socket_file(path_, file_);
@@ -44,6 +47,10 @@ void Listener::accept() {
   }
   auto peer = peer_credentials(connection.get());
   if (!peer) return log::warning("{}: {}", path_, peer.error().message);
+  if (refused.contains(peer->uid) || refused.contains(peer->gid)) {
+    log::warning("{}: process {} with a worker's user id {} turned away", path_, peer->pid, peer->uid);
+    return;
+  }
   on_connection_(std::move(connection), *peer);
 }
 

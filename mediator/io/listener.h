@@ -12,6 +12,7 @@
 #include "mediator/base/listen_socket.h"
 #include "mediator/base/result.h"
 #include "mediator/base/unix_socket.h"
+#include "mediator/core/spawner_protocol.h"
 #include "mediator/io/fd_watch.h"
 
 namespace sluice::io {
@@ -25,6 +26,9 @@ class Listener {
                                                 const ListenOptions& options,
                                                 OnConnection on_connection);
   ~Listener();
+  // No listener of this process serves a peer with a user or group id of this range, whatever the
+  // socket's mode: they are workers. To be called before any is opened.
+  static void refuse_uids(const spawner_protocol::UidRange& range);
   const std::string& path() const { return path_; }
   const FileId& file() const { return file_; }
 

@@ -1,12 +1,10 @@
 #include "mediator/io/worker_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <cstring>
 
@@ -20,6 +18,9 @@ using worker_protocol::Start;
 using worker_protocol::Type;
 
 namespace {
+
+// At sluiced's own end: how long a killed worker may take.
+constexpr int kEndMs = 10000;
 
 // What may come from a worker, and so is let through to the session.
 bool from_worker(Type type) {
@@ -36,95 +37,85 @@ bool from_worker(Type type) {
   }
 }
 
-class SpawnAttributes {
- public:
-  SpawnAttributes() {
-    ::posix_spawnattr_init(&attributes_);
-    ::posix_spawn_file_actions_init(&actions_);
-  }
-  ~SpawnAttributes() {
-    ::posix_spawn_file_actions_destroy(&actions_);
-    ::posix_spawnattr_destroy(&attributes_);
-  }
-  SpawnAttributes(const SpawnAttributes&) = delete;
-  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
-
-  int spawn(pid_t& pid, const std::string& path, int control, std::vector<std::string> environment) {
-    sigset_t none, all;
-    ::sigemptyset(&none);
-    ::sigfillset(&all);
-    ::posix_spawnattr_setsigmask(&attributes_, &none);
-    ::posix_spawnattr_setsigdefault(&attributes_, &all);
-    // A session of its own: Ctrl-C in our terminal is ours to turn into an orderly end.
-    ::posix_spawnattr_setflags(
-        &attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
-    ::posix_spawn_file_actions_addopen(&actions_, 0, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_addopen(&actions_, 1, "/dev/null", O_WRONLY, 0);
-    // dup2 onto itself would keep close-on-exec; glibc clears it in that case too (2.29).
-    ::posix_spawn_file_actions_adddup2(&actions_, control, worker_protocol::kControlFd);
-    ::posix_spawn_file_actions_addclosefrom_np(&actions_, worker_protocol::kControlFd + 1);
-    std::string name = "sluice-worker";
-    char* arguments[] = {name.data(), nullptr};
-    std::vector<char*> variables;
-    for (std::string& v : environment) variables.push_back(v.data());
-    variables.push_back(nullptr);
-    return ::posix_spawn(&pid, path.c_str(), &actions_, &attributes_, arguments, variables.data());
-  }
-
- private:
-  posix_spawnattr_t attributes_;
-  posix_spawn_file_actions_t actions_;
-};
-
 }  // namespace
 
 std::string WorkerExit::text() const {
+  if (start_error.code) return "could not be started: " + start_error.message;
   if (!signaled) return "exited with status " + std::to_string(value);
   const char* name = ::sigdescr_np(value);
   return "died of signal " + std::to_string(value) + " (" + (name ? name : "unknown") + ")";
 }
 
 Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(boost::asio::io_context& io,
-                                                            const WorkerSpec& spec, Owner& owner) {
+                                                            Spawner& spawner, WorkerSpec spec,
+                                                            Owner& owner) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
     return Error::from_errno("socketpair");
   Fd ours(pair[0]), theirs(pair[1]);
   // The worker decides for itself whether its end blocks.
   ::fcntl(theirs.get(), F_SETFL, 0);
-
-  std::unique_ptr<WorkerProcess> w(new WorkerProcess(owner));
-  SpawnAttributes attributes;
-  if (int e = attributes.spawn(w->pid_, spec.path, theirs.get(), spec.environment); e != 0) {
-    w->reaped_ = true;
-    return Error::from_errno("start " + spec.path, e);
-  }
-  theirs.reset();
-  // Nobody else reaps our children, so the number still means this process.
-  w->pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, w->pid_, 0)));
-  if (!w->pidfd_) return Error::from_errno("pidfd_open");
+  std::unique_ptr<WorkerProcess> w(new WorkerProcess(io, spawner, owner));
+  auto output = w->output_.open(io);
+  if (!output) return output.error();
   w->socket_ = std::move(ours);
-
-  struct {
-    Message message;
-    Start start;
-  } packet{{}, spec.start};
-  static_assert(sizeof packet == sizeof(Message) + sizeof(Start));
-  packet.message.type = Type::kStart;
-  if (auto sent = send_with_fds(w->socket_.get(), &packet, sizeof packet, spec.fds); !sent)
-    return Error(sent.error()).with_context("start message to the worker");
-
-  w->socket_watch_ = FdWatch(io, w->socket_.get(), [p = w.get()] { p->on_socket(false); });
-  w->exit_watch_ = FdWatch(io, w->pidfd_.get(), [p = w.get()] { p->on_exit(); });
+  w->spec_ = std::move(spec);
+  w->id_ = spawner.spawn(*w, std::move(theirs), std::move(*output));
   return w;
 }
 
 WorkerProcess::~WorkerProcess() {
-  if (reaped_) return;
-  kill();
-  siginfo_t info{};
-  while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0 && errno == EINTR) {
+  if (gone_) return;
+  spawner_.forget(id_);  // which kills it
+  pollfd exit{pidfd_.get(), POLLIN, 0};
+  if (pidfd_) ::poll(&exit, 1, kEndMs);
+}
+
+void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
+  pid_ = pid;
+  pidfd_ = std::move(pidfd);
+  output_.set_name("worker " + std::to_string(pid));
+  spec_.start.host_pid = static_cast<uint32_t>(pid);
+  struct {
+    Message message;
+    Start start;
+  } packet{{}, spec_.start};
+  static_assert(sizeof packet == sizeof(Message) + sizeof(Start));
+  packet.message.type = Type::kStart;
+  if (spec_.soft_gpu) spec_.fds.push_back(spec_.soft_gpu.get());
+  // Should this fail it is ended by the deadline of its start, or exits at once and is heard of.
+  if (auto sent = send_with_fds(socket_.get(), &packet, sizeof packet, spec_.fds); !sent) kill();
+  spec_.soft_gpu.reset();
+  socket_watch_ = FdWatch(io_, socket_.get(), [this] { on_socket(false); });
+}
+
+void WorkerProcess::on_spawn_failed(const Error& error) {
+  WorkerExit exit;
+  exit.start_error = error;
+  finish(exit);
+}
+
+void WorkerProcess::on_exited(bool signaled, int value) {
+  WorkerExit exit;
+  exit.signaled = signaled;
+  exit.value = value;
+  finish(exit);
+}
+
+// The kernel ends it (PR_SET_PDEATHSIG). What it held is given back only when it has gone.
+void WorkerProcess::on_spawner_lost() {
+  orphaned_ = true;
+  auto over = [this] {
+    WorkerExit exit;
+    exit.start_error = Error{EIO, "its spawner died"};
+    finish(exit);
+  };
+  if (pidfd_) {
+    exit_watch_ = FdWatch(io_, pidfd_.get(), over);
+    return;
   }
+  // It had not begun and never will. Not from within the call: the owner destroys us.
+  late_.after_ms(0, over);
 }
 
 Result<void> WorkerProcess::send(const Message& message) {
@@ -133,11 +124,7 @@ Result<void> WorkerProcess::send(const Message& message) {
 }
 
 void WorkerProcess::kill() {
-  if (reaped_) return;
-  if (pidfd_)
-    ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
-  else
-    ::kill(pid_, SIGKILL);
+  if (!gone_ && !orphaned_) spawner_.kill(id_);
 }
 
 void WorkerProcess::on_socket(bool exited) {
@@ -167,17 +154,13 @@ void WorkerProcess::on_socket(bool exited) {
   }
 }
 
-void WorkerProcess::on_exit() {
-  siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) return;
+void WorkerProcess::finish(const WorkerExit& exit) {
   // Its last words may still lie in the socket: the reason of its end is worth more than our guess.
   if (socket_watch_) on_socket(true);
-  reaped_ = true;
+  output_.drain();
+  gone_ = true;
   socket_watch_.stop();
   exit_watch_.stop();
-  WorkerExit exit;
-  exit.signaled = info.si_code != CLD_EXITED;
-  exit.value = info.si_status;
   owner_.on_worker_exit(exit);
 }
 

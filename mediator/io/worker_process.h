@@ -1,13 +1,16 @@
 // WorkerProcess: one sluice-worker as sluiced sees it: its process (by pidfd) and its control socket.
-// Owned by a session, used from sluiced's one thread. It starts, sends, kills and reaps, and checks
-// that what comes is a well-formed message; what a message means is the session's business.
+// Owned by a session, used from sluiced's one thread. It starts, sends and kills, by the spawner, and
+// checks that what comes is a well-formed message; what a message means is the session's business.
 //
-// The worker gets descriptor 3 (control), /dev/null as 0 and 1, our stderr as 2, and nothing else.
+//   spawn() --Spawned--> runs, has been sent Start --Exited, or its pidfd--> on_worker_exit
+//           --Failed---> on_worker_exit with the error
+//
+// The worker gets descriptor 3 (control), /dev/null as 0 and 1, a pipe as 2 whose lines are logged here,
+// and nothing else.
 #pragma once
 
 #include <sys/types.h>
 
-#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,23 +19,26 @@
 #include "mediator/base/result.h"
 #include "mediator/core/worker_protocol.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/spawner.h"
+#include "mediator/io/worker_output.h"
 
 namespace sluice::io {
 
 struct WorkerSpec {
-  std::string path;
-  std::vector<std::string> environment;  // NAME=value, all that it gets
   worker_protocol::Start start;
-  std::array<int, worker_protocol::kStartFdCount> fds;  // borrowed
+  std::vector<int> fds;  // in the order of StartFd; borrowed for as long as the WorkerProcess lives
+  Fd soft_gpu;           // the last of them, if there is one. Closed here once the worker has it: it is
+                         // known to live by the locks of this open file
 };
 
 struct WorkerExit {
+  Error start_error;  // with a code: it never ran, and the rest means nothing
   bool signaled = false;
   int value = 0;  // signal or exit status
   std::string text() const;  // "died of signal 9 (Killed)", "exited with status 1"
 };
 
-class WorkerProcess {
+class WorkerProcess : private Spawner::Client {
  public:
   class Owner {
    public:
@@ -48,27 +54,39 @@ class WorkerProcess {
     ~Owner() = default;
   };
 
-  // Starts it and sends Start. `owner` outlives the object.
-  static Result<std::unique_ptr<WorkerProcess>> spawn(boost::asio::io_context& io,
-                                                      const WorkerSpec& spec, Owner& owner);
-  // Kills it if it still runs, and waits for it: nobody else can.
+  // Has it started; Start follows when it exists. `owner` and `spawner` outlive the object.
+  static Result<std::unique_ptr<WorkerProcess>> spawn(boost::asio::io_context& io, Spawner& spawner,
+                                                      WorkerSpec spec, Owner& owner);
+  // Has it killed if it still runs, and waits until it has gone.
   ~WorkerProcess();
 
   // An error if the worker does not read (its socket is full) or is gone.
   Result<void> send(const worker_protocol::Message& message);
   void kill();
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return pid_; }  // -1: not yet
 
  private:
-  WorkerProcess(Owner& owner) : owner_(owner) {}
+  WorkerProcess(boost::asio::io_context& io, Spawner& spawner, Owner& owner)
+      : io_(io), spawner_(spawner), owner_(owner), late_(io) {}
   void on_socket(bool exited);
-  void on_exit();
+  void on_spawned(pid_t pid, Fd pidfd) override;
+  void on_spawn_failed(const Error& error) override;
+  void on_exited(bool signaled, int value) override;
+  void on_spawner_lost() override;
+  void finish(const WorkerExit& exit);
 
+  boost::asio::io_context& io_;
+  Spawner& spawner_;
   Owner& owner_;
+  WorkerSpec spec_;
+  uint64_t id_ = 0;
   pid_t pid_ = -1;
-  bool reaped_ = false;
+  bool gone_ = false;      // it will not be heard of again
+  bool orphaned_ = false;  // its spawner has died
   Fd socket_, pidfd_;
   FdWatch socket_watch_, exit_watch_;
+  Timer late_;
+  WorkerOutput output_;
 };
 
 }  // namespace sluice::io

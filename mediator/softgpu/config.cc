@@ -114,6 +114,13 @@ Result<Config> config_from_environment() {
   config.sm_group = std::min(config.sm_group, config.sms);
   if (config.threads == 0) config.threads = std::max(1u, std::thread::hardware_concurrency());
   config.gpu_file = read_text("SLUICE_SOFT_GPU");
+  uint32_t fd = 0;
+  for (const Result<void>& r : {read("SLUICE_SOFT_GPU_FD", 3, kMaxDescriptor, fd),
+                                read("SLUICE_SOFT_PID", 1, UINT32_MAX, config.pid)}) {
+    if (!r) return r.error();
+  }
+  if (fd != 0) config.gpu_fd = static_cast<int>(fd);
+  if (config.pid == 0) config.pid = static_cast<uint32_t>(::getpid());
   config.log = read_text("SLUICE_SOFT_LOG");
   config.check = read_text("SLUICE_SOFT_CHECK");
   config.check_log = read_text("SLUICE_SOFT_CHECK_LOG");

@@ -29,6 +29,9 @@
 //   SLUICE_SOFT_SMID           in green contexts %smid is the SM (`physical`, default) or counts
 //                              from 0 through the context's (`virtual`)
 //   SLUICE_SOFT_GPU            file through which processes share one GPU (default: not shared)
+//   SLUICE_SOFT_GPU_FD         that file as an open descriptor of this process alone, which it takes over
+//                              (default: the file is opened by its name)
+//   SLUICE_SOFT_PID            this process as others know it, in a pid namespace (default: getpid())
 //   SLUICE_SOFT_CHECK          what to look for while kernels run: memory, race, uninit, barrier or
 //                              all, with commas; `error` makes a launch with a finding fail
 //                              (docs/operating/checker.md). Much slower.
@@ -74,6 +77,8 @@ struct Config {
   GreenContexts green = GreenContexts::kOn;
   bool virtual_smid = false;
   std::string gpu_file;  // empty: private
+  int gpu_fd = -1;       // gpu_file, if it is open already
+  uint32_t pid = 0;      // never 0 after config_from_environment
   std::string log;       // empty: nowhere
   std::string check;      // as given: exec::CheckOptions knows it
   std::string check_log;  // empty: none
@@ -83,6 +88,7 @@ struct Config {
 inline constexpr uint32_t kMaxBlocksPerSm = 32;
 inline constexpr uint64_t kMaxMemoryBytes = uint64_t{1} << 40;
 inline constexpr uint32_t kMaxThreads = 256;
+inline constexpr uint32_t kMaxDescriptor = 1 << 20;
 // Below, a GPU does little but change contexts (measured: at 100 us 28 % is left); above, a context
 // could as well be alone.
 inline constexpr uint32_t kMinTimesliceUs = 50;

@@ -58,8 +58,10 @@ Result<std::unique_ptr<SharedGpu>> SharedGpu::open(const Config& config) {
   const std::string name = shared ? config.gpu_file : "private software GPU";
   gpu->thread_percentage_ = config.thread_percentage;
   gpu->shared_ = shared;
+  gpu->pid_ = config.pid;
   gpu->fd_ =
-      Fd(shared ? ::open(config.gpu_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664)
+      Fd(config.gpu_fd >= 0 ? config.gpu_fd
+         : shared ? ::open(config.gpu_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664)
                 : ::memfd_create("sluice-softgpu", MFD_CLOEXEC));
   if (!gpu->fd_) return Error::from_errno(name);
 
@@ -182,7 +184,7 @@ Result<unsigned> SharedGpu::join() {
     sluice_soft_channel fresh{};
     fresh.generation = generation;
     fresh.process = process_;
-    fresh.pid = static_cast<uint32_t>(::getpid());
+    fresh.pid = pid_ ? pid_ : static_cast<uint32_t>(::getpid());
     fresh.timeslice_us = info_.timeslice_us;
     uint64_t words[sizeof fresh / 8];
     static_assert(sizeof fresh % 8 == 0);

@@ -172,6 +172,7 @@ class SharedGpu {
   GpuState* state_ = nullptr;
   unsigned process_ = kMaxProcesses;
   uint32_t thread_percentage_ = 100;
+  uint32_t pid_ = 0;  // 0: getpid()
   std::atomic<uint64_t> own_slots_{0};
   std::atomic<uint64_t> faulted_{0};  // bit per own slot: its context has faulted
   bool shared_ = false;

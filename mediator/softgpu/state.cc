@@ -63,7 +63,7 @@ CUresult initialise_once() {
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
   auto s = std::make_unique<State>(*config, *std::move(gpu));
-  s->resource_key = monotonic_ns() ^ static_cast<uint64_t>(::getpid()) << 40;
+  s->resource_key = monotonic_ns() ^ static_cast<uint64_t>(config->pid) << 40;
   if (auto made = Arena::make(s->gpu->memory_bytes(), s->arena); !made) {
     say(made.error().message);
     return CUDA_ERROR_OUT_OF_MEMORY;

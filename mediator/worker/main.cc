@@ -35,7 +35,8 @@ Result<SessionParts> receive_start(int control) {
   auto got = receive_with_fds(control, &packet, sizeof packet);
   if (!got) return std::move(got).error();
   if (got->bytes != sizeof packet || packet.message.type != wp::Type::kStart ||
-      packet.start.version != wp::kVersion || got->fds.size() != wp::kStartFdCount) {
+      packet.start.version != wp::kVersion || got->fds.size() < wp::kStartFdCount ||
+      got->fds.size() > wp::kStartFdCount + (packet.start.soft_gpu_file[0] ? 1u : 0u)) {
     return Error{EPROTO, "the first message is not a Start of this version"};
   }
   SessionParts parts;
@@ -104,6 +105,10 @@ Result<void> load(SessionParts& parts) {
     ::setenv("SLUICE_SOFT_GPU", parts.start.soft_gpu_file, 1);
   // A module takes its memory when it is loaded, which is when it is charged.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  if (parts.fds.size() > wp::kSoftGpuFd)
+    ::setenv("SLUICE_SOFT_GPU_FD", std::to_string(parts.fds[wp::kSoftGpuFd].release()).c_str(), 1);
+  if (parts.start.host_pid)
+    ::setenv("SLUICE_SOFT_PID", std::to_string(parts.start.host_pid).c_str(), 1);
   auto api = gpu::load_driver(parts.start.library);
   if (!api) return std::move(api).error();
   parts.api = *api;

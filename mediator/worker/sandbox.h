@@ -15,11 +15,14 @@ void close_others(int last_kept);
 
 // no_new_privs, not dumpable by others, and a seccomp filter:
 //  - software GPU: an allow list of what memory, threads, waiting and our sockets need. Opening files,
-//    new sockets, executing and executable memory are refused.
-//  - NVIDIA: its driver opens device files, loads its compiler and maps code at any time, so only
-//    what neither it nor we ever need is refused: programs, tracing, mounts, namespaces, modules, keys,
-//    BPF, network sockets.
-// Refused calls fail with EPERM; executing and tracing kill the process.
+//    new sockets, new processes, executing and executable memory are refused; so is changing the flags
+//    of open files (O_NONBLOCK), which sluiced and the guest share.
+//  - NVIDIA: its driver opens device files, loads its compiler and maps code at any time, so what
+//    neither it nor we ever need is refused: programs, processes, tracing, mounts, namespaces, modules,
+//    keys, BPF, io_uring, network sockets, signals to others. The rest is left to the walls that the
+//    spawner has put up (mediator/spawner/prison.h).
+// Signals go to this process only, new threads are the only new tasks. Refused calls fail with EPERM,
+// clone3 with ENOSYS; executing and tracing kill the process.
 Result<void> enter_sandbox(bool nvidia);
 
 }  // namespace sluice::worker

@@ -65,7 +65,7 @@ Session::Session(SessionParts parts, SessionLimits limits)
       host_quota_(QuotaLease::chunk_for(p_.start.host_memory_bytes)) {
   if (p_.start.spatial_sms != 0) streams_.expect_parts();
   streams_.make_green = [this](std::shared_ptr<ContextObject> c) { post([this, c] { make_green_context(c); }); };
-  p_.report->pid = static_cast<uint32_t>(::getpid());
+  p_.report->pid = p_.start.host_pid ? p_.start.host_pid : static_cast<uint32_t>(::getpid());
   // A vGPU without a limit has what the device has.
   if (p_.start.memory_limit_bytes == 0) p_.start.memory_limit_bytes = std::numeric_limits<uint64_t>::max();
   if (p_.start.staging_bytes != 0) extents_[p_.start.staging_offset] = p_.start.staging_bytes;

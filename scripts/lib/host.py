@@ -29,6 +29,7 @@ class Sluiced:
             f'runtime_dir = "{self.run_dir}"\n'
             f'state_dir = "{self.work}/state"\n'
             f'worker = "{self.build}/mediator/worker/sluice-worker"\n'
+            f'[workers]\nspawner = "{self.build}/mediator/spawner/sluice-spawner"\n'
             f'[admin]\nsocket = "{self.admin}"\n'
             f'[device]\nkind = "{device}"\n'
             f'soft_library = "{self.build}/mediator/softgpu/libsluice-softcuda.so"\n'

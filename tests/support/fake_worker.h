@@ -8,7 +8,6 @@ namespace sluice::fake {
 
 enum What : uint64_t {
   kExit,          // a: exit status
-  kCrash,         // SIGKILL itself
   kLease,         // a: bytes; replies {code, 0, bytes}
   kUnlease,       // a: bytes
   kExtent,        // a: bytes; replies {code, offset, bytes}

@@ -46,6 +46,7 @@ class DaemonTest : public ::testing::Test {
   DaemonTest() {
     config_.runtime_dir = dir_.path + "/run";
     config_.worker = SLUICE_FAKE_WORKER;
+    config_.spawner = SLUICE_TEST_SPAWNER;
     config_.device = DeviceKind::kSoft;
     config_.region_bytes = 64u << 20;
     config_.slots = 4;

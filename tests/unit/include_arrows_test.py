@@ -41,6 +41,7 @@ ARROWS = {
     "mediator/softgpu": ["abi", "mediator/base", "kernels/ptx", "kernels/exec"],
     "mediator/core": ["abi", "mediator/base", "mediator/ring", "policies"],
     "mediator/io": ["abi", "mediator/base", "mediator/ring", "policies", "mediator/core"],
+    "mediator/spawner": ["abi", "mediator/base", "mediator/core"],
     "mediator/worker": ["abi", "mediator/base", "mediator/ring", "mediator/core", "mediator/gpu",
                         "mediator/io", "policies"],
     "mediator/daemon": ["abi", "mediator/base", "mediator/ring", "policies", "mediator/core",

@@ -1,0 +1,271 @@
+#include "mediator/io/spawner.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
+#include "mediator/base/log.h"
+#include "mediator/base/unix_socket.h"
+
+namespace sluice::io {
+
+using spawner_protocol::Packet;
+using spawner_protocol::Type;
+
+namespace {
+
+// Not sooner after the last one: a spawner that dies at once must not keep the host busy.
+constexpr uint64_t kAgainMs = 1000;
+// At the end: from closing its connection, when it ends all workers, to killing it.
+constexpr int kEndMs = 15000;
+
+int start_program(pid_t& pid, const std::string& path, int control) {
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_t actions;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawn_file_actions_init(&actions);
+  sigset_t none, all;
+  ::sigemptyset(&none);
+  ::sigfillset(&all);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setsigdefault(&attributes, &all);
+  // A session of its own: Ctrl-C in our terminal is ours to turn into an orderly end.
+  ::posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+  ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+  // dup2 onto itself would keep close-on-exec; glibc clears it in that case too (2.29).
+  ::posix_spawn_file_actions_adddup2(&actions, control, spawner_protocol::kControlFd);
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, spawner_protocol::kControlFd + 1);
+  std::string name = "sluice-spawner";
+  char* arguments[] = {name.data(), nullptr};
+  const int error = ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments, environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  return error;
+}
+
+}  // namespace
+
+Spawner::Spawner(boost::asio::io_context& io, SpawnerSpec spec)
+    : io_(io), spec_(std::move(spec)), again_(io) {}
+
+Result<std::unique_ptr<Spawner>> Spawner::start(boost::asio::io_context& io, SpawnerSpec spec) {
+  auto uids = spawner_protocol::parse_uids(spec.uids);
+  if (!uids) return Error{EINVAL, "workers.uids is no range of user ids: " + spec.uids};
+  std::unique_ptr<Spawner> s(new Spawner(io, std::move(spec)));
+  s->uids_ = *uids;
+  if (auto launched = s->launch(); !launched) return launched.error();
+  if (auto ready = s->wait_for_hello(); !ready) return ready.error();
+  return s;
+}
+
+Result<void> Spawner::launch() {
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return Error::from_errno("socketpair");
+  Fd ours(pair[0]), theirs(pair[1]);
+  launched_ns_ = monotonic_ns();
+  said_hello_ = false;
+  if (int e = start_program(pid_, spec_.path, theirs.get()); e != 0) {
+    pid_ = -1;
+    return Error::from_errno("start " + spec_.path, e);
+  }
+  theirs.reset();
+  socket_ = std::move(ours);
+  watch_ = FdWatch(io_, socket_.get(), [this] { on_readable(); });
+  Packet setup;
+  setup.header.type = Type::kSetup;
+  setup.header.flag = spec_.nvidia ? static_cast<uint32_t>(spawner_protocol::kNvidia) : 0u;
+  setup.add("runtime", spec_.runtime_dir);
+  setup.add("worker", spec_.worker);
+  setup.add("library", spec_.library);
+  setup.add("uids", spec_.uids);
+  for (const std::string& s : spec_.see) setup.add("see", s);
+  for (const std::string& e : spec_.environment) setup.add("env", e);
+  if (!spec_.mps.empty()) setup.add("mps", spec_.mps);
+  if (spawner_protocol::encode(setup).size() > spawner_protocol::kMaxBytes)
+    return Error{E2BIG, "the environment of workers is too large"};
+  send(setup, {});
+  return {};
+}
+
+Result<void> Spawner::wait_for_hello() {
+  const uint64_t end = monotonic_ns() + uint64_t{spec_.hello_ms} * 1'000'000;
+  for (;;) {
+    const uint64_t now = monotonic_ns();
+    if (now >= end) return Error{ETIMEDOUT, spec_.path + " does not begin"};
+    pollfd wait{socket_.get(), POLLIN, 0};
+    if (::poll(&wait, 1, static_cast<int>((end - now) / 1'000'000 + 1)) < 1) continue;
+    std::string bytes(spawner_protocol::kMaxBytes, '\0');
+    auto got = receive_with_fds(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (!got) return got.error();
+    if (got->bytes == 0) return Error{EPIPE, spec_.path + " ended at once"};
+    auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
+    if (!packet || got->truncated || packet->header.type != Type::kHello)
+      return Error{EPROTO, spec_.path + " is of another version"};
+    return on_hello(*packet);
+  }
+}
+
+Result<void> Spawner::on_hello(const Packet& packet) {
+  if (packet.header.code != 0) return Error{packet.header.code, packet.one("error")};
+  said_hello_ = true;
+  missing_ = packet.all("missing");
+  ended_ = packet.header.id;
+  return {};
+}
+
+Spawner::~Spawner() {
+  watch_.stop();
+  socket_.reset();
+  if (pid_ < 0) return;
+  for (int ms = 0; pid_ >= 0 && ms < kEndMs; ms += 5) {
+    reap();
+    if (pid_ >= 0) ::poll(nullptr, 0, 5);
+  }
+  if (pid_ < 0) return;
+  ::kill(pid_, SIGKILL);
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Spawner::reap() {
+  const pid_t r = ::waitpid(pid_, nullptr, WNOHANG);
+  if (r == pid_ || (r < 0 && errno == ECHILD)) pid_ = -1;
+}
+
+bool Spawner::lacks(spawner_protocol::Wall wall) const {
+  const std::string name(spawner_protocol::kWallNames[static_cast<size_t>(wall)]);
+  return std::any_of(missing_.begin(), missing_.end(),
+                     [&](const std::string& m) { return m.rfind(name + ":", 0) == 0; });
+}
+
+uint64_t Spawner::spawn(Client& client, Fd control, Fd output) {
+  const uint64_t id = next_id_++;
+  clients_[id] = &client;
+  Packet p;
+  p.header.type = Type::kSpawn;
+  p.header.id = id;
+  std::vector<Fd> fds;
+  fds.push_back(std::move(control));
+  fds.push_back(std::move(output));
+  send(p, std::move(fds));
+  return id;
+}
+
+void Spawner::kill(uint64_t id) {
+  Packet p;
+  p.header.type = Type::kKill;
+  p.header.id = id;
+  send(p, {});
+}
+
+void Spawner::forget(uint64_t id) {
+  if (clients_.erase(id)) kill(id);
+}
+
+void Spawner::send(const Packet& packet, std::vector<Fd> fds) {
+  outgoing_.push_back({spawner_protocol::encode(packet), std::move(fds)});
+  flush();
+}
+
+void Spawner::flush() {
+  while (socket_ && !waits_to_write_ && !outgoing_.empty()) {
+    const Outgoing& next = outgoing_.front();
+    int fds[2];
+    for (size_t i = 0; i < next.fds.size(); ++i) fds[i] = next.fds[i].get();
+    auto sent = send_with_fds(socket_.get(), next.bytes.data(), next.bytes.size(), {fds, next.fds.size()},
+                              MSG_DONTWAIT);
+    if (!sent && (sent.error().code == EAGAIN || sent.error().code == EWOULDBLOCK)) {
+      waits_to_write_ = true;
+      watch_.when_writable([this] {
+        waits_to_write_ = false;
+        flush();
+      });
+      return;
+    }
+    if (!sent) return;  // it has died: reading will tell
+    outgoing_.pop_front();
+  }
+}
+
+void Spawner::on_readable() {
+  for (size_t i = 0; i < limits::kWorkerBurst && socket_; ++i) {
+    std::string bytes(spawner_protocol::kMaxBytes, '\0');
+    auto got = receive_with_fds(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (!got && (got.error().code == EAGAIN || got.error().code == EWOULDBLOCK)) return;
+    if (!got) return lost(got.error().message);
+    if (got->bytes == 0) return lost("it has died");
+    auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
+    if (!packet || got->truncated) return lost("it sent a malformed message");
+    on_packet(*packet, std::move(got->fds));
+  }
+}
+
+void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds) {
+  const spawner_protocol::Header& h = packet.header;
+  if (h.type == Type::kHello) {  // of one that was started anew
+    if (said_hello_) return lost("it sent a message out of turn");
+    if (auto r = on_hello(packet); !r) return lost(r.error().message);
+    log::info("spawner: process {} serves", pid_);
+    return;
+  }
+  auto found = clients_.find(h.id);
+  Client* client = found == clients_.end() ? nullptr : found->second;
+  switch (h.type) {
+    case Type::kSpawned:
+      if (fds.size() != 1 || h.pid <= 0) return lost("it sent a malformed message");
+      if (client) client->on_spawned(static_cast<pid_t>(h.pid), std::move(fds[0]));
+      return;
+    case Type::kFailed:
+      if (!client) return;
+      clients_.erase(found);
+      return client->on_spawn_failed(
+          Error{h.code ? h.code : EIO, packet.lines.empty() ? "the worker cannot be started" : packet.lines[0]});
+    case Type::kExited:
+      if (!client) return;
+      clients_.erase(found);
+      return client->on_exited(h.flag != 0, h.code);
+    default:
+      return lost("it sent a message of no known kind");
+  }
+}
+
+void Spawner::lost(const std::string& why) {
+  log::error("the spawner (process {}) is lost: {}; its workers end, and a new one is started", pid_, why);
+  watch_.stop();
+  socket_.reset();
+  waits_to_write_ = false;
+  outgoing_.clear();
+  if (pid_ >= 0) {
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+  }
+  const uint64_t since_ms = (monotonic_ns() - launched_ns_) / 1'000'000;
+  // Spawns meanwhile wait in `outgoing_`, behind the Setup that comes first: launch() puts it there.
+  again_.after_ms(since_ms >= kAgainMs ? 0 : kAgainMs - since_ms, [this] {
+    auto waiting = std::exchange(outgoing_, {});
+    if (auto launched = launch(); !launched) {
+      log::error("{}", launched.error().message);
+      outgoing_ = std::move(waiting);
+      return lost("it cannot be started");
+    }
+    for (Outgoing& o : waiting) outgoing_.push_back(std::move(o));
+    flush();
+  });
+  auto clients = std::exchange(clients_, {});
+  for (auto& [id, client] : clients) client->on_spawner_lost();
+}
+
+}  // namespace sluice::io

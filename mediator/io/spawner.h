@@ -1,0 +1,101 @@
+// Spawner: sluiced's end of its connection to sluice-spawner, the privileged process that starts and
+// ends workers (mediator/core/spawner_protocol.h). Owned by the Daemon, used from sluiced's one thread.
+//
+// Nothing here blocks but `start`, which waits for the spawner's first message, and the destructor.
+// Should the spawner die, the kernel ends all workers; each Client hears of it when its worker is gone,
+// and a new spawner is started.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+#include "mediator/core/spawner_protocol.h"
+#include "mediator/io/fd_watch.h"
+
+namespace sluice::io {
+
+struct SpawnerSpec {
+  std::string path;         // the program
+  std::string runtime_dir;  // exists
+  std::string worker;
+  std::string library;
+  std::vector<std::string> see;          // more that workers may read
+  std::vector<std::string> environment;  // of workers
+  std::string mps;
+  bool nvidia = false;
+  std::string uids;
+  uint32_t hello_ms = 60000;  // how long it may take to begin: it may have to end workers of an earlier one
+};
+
+class Spawner {
+ public:
+  class Client {
+   public:
+    // It exists, and runs its program from now on. Called at most once, before the others.
+    virtual void on_spawned(pid_t pid, Fd pidfd) = 0;
+    // It does not run and never will. The last call.
+    virtual void on_spawn_failed(const Error& error) = 0;
+    // It is gone and reaped. The last call.
+    virtual void on_exited(bool signaled, int value) = 0;
+    // The spawner has died; the worker with it, or in a moment: its pidfd will tell. The last call.
+    virtual void on_spawner_lost() = 0;
+
+   protected:
+    ~Client() = default;
+  };
+
+  static Result<std::unique_ptr<Spawner>> start(boost::asio::io_context& io, SpawnerSpec spec);
+  ~Spawner();
+
+  // Returns the worker's id. `client` outlives it, or forgets it.
+  uint64_t spawn(Client& client, Fd control, Fd output);
+  void kill(uint64_t id);
+  // The client hears no more of it. It is killed.
+  void forget(uint64_t id);
+
+  // "user: no CAP_SETUID...": the walls that this host does not allow.
+  const std::vector<std::string>& missing() const { return missing_; }
+  bool lacks(spawner_protocol::Wall wall) const;
+  uint64_t ended_at_start() const { return ended_; }
+  const spawner_protocol::UidRange& uids() const { return uids_; }
+  pid_t pid() const { return pid_; }
+
+ private:
+  struct Outgoing {
+    std::string bytes;
+    std::vector<Fd> fds;
+  };
+  Spawner(boost::asio::io_context& io, SpawnerSpec spec);
+  Result<void> launch();
+  Result<void> wait_for_hello();
+  Result<void> on_hello(const spawner_protocol::Packet& packet);
+  void send(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
+  void flush();
+  void on_readable();
+  void on_packet(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
+  void lost(const std::string& why);
+  void reap();
+
+  boost::asio::io_context& io_;
+  SpawnerSpec spec_;
+  spawner_protocol::UidRange uids_;
+  pid_t pid_ = -1;
+  Fd socket_;
+  FdWatch watch_;
+  Timer again_;
+  bool waits_to_write_ = false, said_hello_ = false;
+  uint64_t launched_ns_ = 0;
+  std::deque<Outgoing> outgoing_;
+  std::map<uint64_t, Client*> clients_;
+  uint64_t next_id_ = 1;
+  std::vector<std::string> missing_;
+  uint64_t ended_ = 0;
+};
+
+}  // namespace sluice::io

@@ -1,0 +1,43 @@
+// WorkerOutput: what a worker writes to its standard error, as lines of sluiced's log. Owned by a
+// WorkerProcess, used from sluiced's one thread.
+//
+// The worker has one end of a pipe. sluiced's own standard error is a file or pipe that a worker taken
+// over could fill, cut short or forge lines in. Lines are cut at a length and limited in number; what
+// is beyond is counted and dropped.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "mediator/base/fd.h"
+#include "mediator/base/limits.h"
+#include "mediator/base/result.h"
+#include "mediator/io/fd_watch.h"
+
+namespace sluice::io {
+
+class WorkerOutput {
+ public:
+  // Begins; returns the worker's end.
+  Result<Fd> open(boost::asio::io_context& io);
+  void set_name(std::string name) { name_ = std::move(name); }
+  // What still lies in the pipe, of a worker that is gone. Bounded by the pipe's size.
+  void drain();
+
+ private:
+  void watch(boost::asio::io_context& io);
+  bool read_some();
+  void take(const char* text, size_t bytes);
+  void line();
+
+  std::string name_ = "worker", line_;
+  Fd pipe_;
+  FdWatch watch_;
+  std::unique_ptr<Timer> pause_;
+  double credit_ = limits::kWorkerLineBurst;
+  uint64_t credit_at_ns_ = 0, dropped_ = 0;
+  bool cut_ = false;
+};
+
+}  // namespace sluice::io

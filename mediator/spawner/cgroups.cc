@@ -1,0 +1,123 @@
+#include "mediator/spawner/cgroups.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "mediator/spawner/limits.h"
+
+namespace sluice::spawner {
+namespace {
+
+constexpr char kPrefix[] = "sluice-workers.";
+
+// Where the cgroup2 file system is mounted, and from which of its folders.
+bool find_cgroup2(std::string& mount, std::string& root) {
+  std::ifstream file("/proc/self/mountinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t dash = line.find(" - ");
+    if (dash == std::string::npos || line.compare(dash + 3, 8, "cgroup2 ") != 0) continue;
+    std::istringstream words(line);
+    std::string skip;
+    if (words >> skip >> skip >> skip >> root >> mount) return true;
+  }
+  return false;
+}
+
+// This process's cgroup of version 2, as "/a/b".
+std::string own_cgroup() {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);)
+    if (line.compare(0, 3, "0::") == 0) return line.substr(3);
+  return "/";
+}
+
+bool write_one(int folder, const std::string& file) {
+  Fd fd(::openat(folder, file.c_str(), O_WRONLY | O_CLOEXEC));
+  return fd && ::write(fd.get(), "1", 1) == 1;
+}
+
+std::vector<std::string> folders_in(int folder) {
+  std::vector<std::string> names;
+  const int copy = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (copy < 0) return names;
+  std::unique_ptr<DIR, int (*)(DIR*)> d(::fdopendir(copy), &::closedir);
+  if (!d) return names;
+  while (const dirent* e = ::readdir(d.get()))
+    if (e->d_type == DT_DIR && e->d_name[0] != '.') names.emplace_back(e->d_name);
+  return names;
+}
+
+size_t count_processes(int folder, const std::string& name) {
+  Fd fd(::openat(folder, (name + "/cgroup.procs").c_str(), O_RDONLY | O_CLOEXEC));
+  size_t count = 0;
+  char text[4096];
+  for (ssize_t n; fd && (n = ::read(fd.get(), text, sizeof text)) > 0;)
+    for (ssize_t i = 0; i < n; ++i) count += text[i] == '\n';
+  return count;
+}
+
+bool remove_folder(int folder, const std::string& name) {
+  return ::unlinkat(folder, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+}
+
+size_t end_all_in(int folder) {
+  size_t ended = 0;
+  for (const std::string& name : folders_in(folder)) {
+    ended += count_processes(folder, name);
+    write_one(folder, name + "/cgroup.kill");
+    for (int ms = 0; !remove_folder(folder, name) && ms < limits::kEndMs; ms += 5) ::poll(nullptr, 0, 5);
+  }
+  return ended;
+}
+
+}  // namespace
+
+Result<Cgroups> Cgroups::open(const std::string& tag) {
+  std::string mount, root, own = own_cgroup();
+  if (!find_cgroup2(mount, root)) return Error{ENOENT, "no cgroup2 file system is mounted"};
+  // In a container the mount may show a part of the tree only.
+  if (root != "/" && own.compare(0, root.size(), root) == 0) own.erase(0, root.size());
+  if (own.empty() || own[0] != '/' || own.find("/..") != std::string::npos) own = "/";
+  Cgroups c;
+  c.path_ = mount + (own == "/" ? "" : own) + "/" + kPrefix + tag;
+  if (::mkdir(c.path_.c_str(), 0755) != 0 && errno != EEXIST) return Error::from_errno("mkdir " + c.path_);
+  c.folder_.reset(::open(c.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!c.folder_) return Error::from_errno("open " + c.path_);
+  if (::faccessat(c.folder_.get(), "cgroup.kill", W_OK, AT_EACCESS) != 0)
+    return Error::from_errno("write " + c.path_ + "/cgroup.kill");
+  return c;
+}
+
+Result<Fd> Cgroups::make(const std::string& name) {
+  if (::mkdirat(folder_.get(), name.c_str(), 0755) != 0 && errno != EEXIST)
+    return Error::from_errno("mkdir " + path_ + "/" + name);
+  Fd fd(::openat(folder_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return Error::from_errno("open " + path_ + "/" + name);
+  return fd;
+}
+
+void Cgroups::kill(const std::string& name) { write_one(folder_.get(), name + "/cgroup.kill"); }
+
+bool Cgroups::remove(const std::string& name) { return remove_folder(folder_.get(), name); }
+
+size_t Cgroups::end_all() { return end_all_in(folder_.get()); }
+
+size_t end_cgroups_at(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos || path.compare(slash + 1, sizeof kPrefix - 1, kPrefix) != 0) return 0;
+  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!folder || ::faccessat(folder.get(), "cgroup.kill", W_OK, AT_EACCESS) != 0) return 0;
+  const size_t ended = end_all_in(folder.get());
+  folder.reset();
+  ::rmdir(path.c_str());
+  return ended;
+}
+
+}  // namespace sluice::spawner

@@ -1,0 +1,23 @@
+// sluice-spawner: starts and ends workers for sluiced, and does nothing else. Of the programs of the
+// host it is the one that needs privileges, so it is small, reads no byte of a guest or a worker, and
+// takes its orders from one socket (descriptor 3) that sluiced made.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mediator/base/log.h"
+#include "mediator/spawner/spawner.h"
+
+int main() {
+  using namespace sluice;
+  log::init("sluice-spawner", log::Level::kInfo);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::umask(022);
+  if (::fcntl(spawner_protocol::kControlFd, F_SETFD, FD_CLOEXEC) != 0) {
+    log::error("sluice-spawner is started by sluiced; there is no socket as descriptor 3");
+    return 2;
+  }
+  ::close_range(spawner_protocol::kControlFd + 1, ~0u, 0);
+  return spawner::Spawner(Fd(spawner_protocol::kControlFd)).run();
+}

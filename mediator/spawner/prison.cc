@@ -1,0 +1,344 @@
+#include "mediator/spawner/prison.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "mediator/spawner/limits.h"
+#include "mediator/spawner/root.h"
+
+namespace sluice::spawner {
+namespace {
+
+using spawner_protocol::kControlFd;
+constexpr uint64_t kIntoCgroup = 0x200000000ull;  // CLONE_INTO_CGROUP; older headers lack it
+
+bool has_capability(int capability) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  if (::syscall(SYS_capget, &header, data) != 0) return false;
+  return (data[capability / 32].effective >> capability % 32 & 1) != 0;
+}
+
+void drop_all_capabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  ::syscall(SYS_capset, &header, data);
+}
+
+std::string folder_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
+
+Result<void> write_file(const std::string& path, const std::string& text) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return Error::from_errno("write " + path);
+  return {};
+}
+
+// Runs `work` in a child and returns the errno that it returns; 255: it died.
+template <class F>
+int in_child(F work) {
+  const pid_t pid = ::fork();
+  if (pid < 0) return errno;
+  if (pid == 0) ::_exit(work());
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+// This process into a user namespace in which it is root over itself and, if we may map them, over
+// `uids`. A child that stays outside writes the maps. An errno, 0: done.
+int unshare_user(const spawner_protocol::UidRange& uids, bool wide) {
+  int ready[2];
+  if (::pipe2(ready, O_CLOEXEC) != 0) return errno;
+  const pid_t us = ::getpid();
+  const unsigned uid = ::geteuid(), gid = ::getegid();
+  const pid_t helper = ::fork();
+  if (helper < 0) return errno;
+  if (helper == 0) {
+    ::close(ready[1]);
+    char c;
+    if (::read(ready[0], &c, 1) != 1) ::_exit(0);  // it could not
+    const std::string proc = "/proc/" + std::to_string(us);
+    auto map = [&](unsigned own) {
+      std::string text = "0 " + std::to_string(own) + " 1\n";
+      if (wide)
+        text += std::to_string(uids.first) + " " + std::to_string(uids.first) + " " +
+                std::to_string(uids.count()) + "\n";
+      return text;
+    };
+    if (!wide)
+      if (auto r = write_file(proc + "/setgroups", "deny"); !r) ::_exit(r.error().code);
+    if (auto r = write_file(proc + "/uid_map", map(uid)); !r) ::_exit(r.error().code);
+    if (auto r = write_file(proc + "/gid_map", map(gid)); !r) ::_exit(r.error().code);
+    ::_exit(0);
+  }
+  ::close(ready[0]);
+  const int failed = ::unshare(CLONE_NEWUSER) != 0 ? errno : 0;
+  if (failed == 0) [[maybe_unused]] auto n = ::write(ready[1], "", 1);
+  ::close(ready[1]);
+  int status = 0;
+  while (::waitpid(helper, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (failed != 0) return failed;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+// Whether a process of a new pid namespace may mount /proc: in a container the host's may be covered in
+// part, and then the kernel refuses.
+int try_proc() {
+  return in_child([]() -> int {
+    if (::unshare(CLONE_NEWNS | CLONE_NEWPID) != 0) return errno;
+    return in_child([]() -> int {
+      if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return errno;
+      return ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 ? errno : 0;
+    });
+  });
+}
+
+std::string reason(int code) { return code == 255 ? "it could not be tried" : ::strerror(code); }
+
+void set_limit(int which, rlim_t most) {
+  rlimit limit;
+  if (::getrlimit(static_cast<__rlimit_resource>(which), &limit) != 0) return;
+  limit.rlim_max = std::min(limit.rlim_max, most);
+  limit.rlim_cur = std::min(limit.rlim_cur, limit.rlim_max);
+  ::setrlimit(static_cast<__rlimit_resource>(which), &limit);
+}
+
+}  // namespace
+
+Prison Prison::prepare(PrisonSpec spec, const std::string& no_cgroups) {
+  Prison p(std::move(spec));
+  if (!no_cgroups.empty()) p.lacks(Wall::kCgroup, no_cgroups);
+  const bool mps = p.spec_.nvidia && !p.spec_.mps.empty();
+  if (mps) p.lacks(Wall::kIpc, "clients of MPS share its IPC namespace");
+  // No set-user-ID program can give back what is taken here, to us or to any worker.
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+
+  // May we make namespaces, ourselves or as root of a user namespace?
+  int refused = in_child([]() -> int { return ::unshare(CLONE_NEWNS) != 0 ? errno : 0; });
+  if (refused != 0) {
+    auto entered = p.enter_user_namespace();
+    if (entered) refused = 0;
+  }
+  if (refused != 0)
+    for (Wall w : {Wall::kPids, Wall::kRoot, Wall::kProc, Wall::kNetwork, Wall::kIpc, Wall::kHostName})
+      p.lacks(w, "no namespaces: " + reason(refused) + "; it takes root with CAP_SYS_ADMIN, or user namespaces");
+  if (!has_capability(CAP_SETUID) || !has_capability(CAP_SETGID))
+    p.lacks(Wall::kUser, "no CAP_SETUID and CAP_SETGID");
+  if (const int version = landlock_version(); version == 0) p.lacks(Wall::kLandlock, "the kernel has no Landlock");
+
+  RootSpec root;
+  root.runtime_dir = p.spec_.runtime_dir;
+  root.nvidia = p.spec_.nvidia;
+  root.read = system_paths(p.spec_.nvidia);
+  root.read.push_back(folder_of(p.spec_.worker));
+  if (p.spec_.library.find('/') != std::string::npos) root.read.push_back(folder_of(p.spec_.library));
+  root.read.insert(root.read.end(), p.spec_.see.begin(), p.spec_.see.end());
+  if (mps) root.write = {p.spec_.mps, "/dev/shm"};
+  p.landlock_.read = root.read;
+  p.landlock_.read.push_back("/proc");
+  p.landlock_.write = device_paths(p.spec_.nvidia);
+  p.landlock_.write.insert(p.landlock_.write.end(), root.write.begin(), root.write.end());
+  // NVIDIA's driver names its threads there; of others' files the kernel's own rules keep it.
+  if (p.spec_.nvidia) p.landlock_.write.push_back("/proc");
+
+  if (p.has(Wall::kRoot)) {
+    if (const int code = try_proc(); code != 0) p.lacks(Wall::kProc, "mount /proc: " + reason(code));
+    // In a user namespace the kernel lets one mount /proc only where one can be seen already.
+    root.own_proc = p.has(Wall::kProc) && !p.in_user_namespace_;
+    // First in a child: a root that is half built could not be left again.
+    const int code = in_child([&]() -> int {
+      if (::unshare(CLONE_NEWNS) != 0) return errno;
+      auto built = enter_root(root);
+      return built ? 0 : built.error().code;
+    });
+    if (code != 0) {
+      p.lacks(Wall::kRoot, "a root folder of its own: " + reason(code));
+      p.lacks(Wall::kProc, "it would cover the host's");
+    } else if (::unshare(CLONE_NEWNS) == 0) {
+      if (auto built = enter_root(root); !built) p.lacks(Wall::kRoot, built.error().message);
+    }
+  }
+  if (p.has(Wall::kRoot)) p.landlock_.write.push_back(kOwnFolder);
+
+  for (int capability = 0; capability < 64; ++capability)
+    if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) break;
+  return p;
+}
+
+void Prison::rehearse(int cgroup) {
+  for (size_t tries = 0; tries < static_cast<size_t>(Wall::kCount); ++tries) {
+    const Failure f = rehearse_once(has(Wall::kCgroup) ? cgroup : -1);
+    if (f.code == 0 || !has(f.wall)) return;
+    lacks(f.wall, std::string(f.what) + ": " + reason(f.code));
+  }
+}
+
+Result<void> Prison::enter_user_namespace() {
+  for (bool wide : {true, false}) {
+    if (wide && !has_capability(CAP_SETUID)) continue;
+    if (in_child([&] { return unshare_user(spec_.uids, wide); }) != 0) continue;
+    if (const int code = unshare_user(spec_.uids, wide); code != 0) return Error{code, "user namespace"};
+    in_user_namespace_ = true;
+    if (!wide) lacks(Wall::kUser, "a user namespace with one user id");
+    return {};
+  }
+  return Error{EPERM, "user namespace"};
+}
+
+uint64_t Prison::namespaces() const {
+  uint64_t flags = 0;
+  if (has(Wall::kPids)) flags |= CLONE_NEWPID;
+  if (has(Wall::kRoot)) flags |= CLONE_NEWNS;
+  if (has(Wall::kNetwork)) flags |= CLONE_NEWNET;
+  if (has(Wall::kIpc)) flags |= CLONE_NEWIPC;
+  if (has(Wall::kHostName)) flags |= CLONE_NEWUTS;
+  return flags;
+}
+
+Prison::Failure Prison::rehearse_once(int cgroup) {
+  // One namespace after the other: which of them is refused?
+  struct Namespace {
+    Wall wall;
+    int flag;
+  };
+  for (const Namespace& n : {Namespace{Wall::kPids, CLONE_NEWPID}, {Wall::kNetwork, CLONE_NEWNET},
+                             {Wall::kIpc, CLONE_NEWIPC}, {Wall::kHostName, CLONE_NEWUTS}}) {
+    if (!has(n.wall)) continue;
+    if (const int code = in_child([&]() -> int { return ::unshare(n.flag) != 0 ? errno : 0; }); code != 0) {
+      Failure f{n.wall, code, "namespace"};
+      return f;
+    }
+  }
+  Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  auto started = start(UINT32_MAX, null.get(), null.get(), cgroup);
+  // The namespaces have been tried, so it is the cgroup's fault.
+  if (!started) return {cgroup >= 0 ? Wall::kCgroup : Wall::kPids, started.error().code, "clone3"};
+  [[maybe_unused]] auto n = ::write(started->go.get(), "", 1);
+  Failure f;
+  if (::read(started->failed.get(), &f, sizeof f) != ssize_t{sizeof f}) f = {};
+  while (::waitpid(started->pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return f;
+}
+
+Result<Prison::Started> Prison::start(uint32_t n, int control, int output, int cgroup) {
+  int go[2], failed[2];
+  if (::pipe2(go, O_CLOEXEC) != 0) return Error::from_errno("pipe");
+  Fd go_read(go[0]), go_write(go[1]);
+  if (::pipe2(failed, O_CLOEXEC) != 0) return Error::from_errno("pipe");
+  Fd failed_read(failed[0]), failed_write(failed[1]);
+
+  int pidfd = -1;
+  clone_args args{};
+  args.flags = CLONE_PIDFD | namespaces();
+  args.pidfd = reinterpret_cast<uint64_t>(&pidfd);
+  args.exit_signal = SIGCHLD;
+  if (cgroup >= 0) {
+    args.flags |= kIntoCgroup;
+    args.cgroup = static_cast<uint64_t>(cgroup);
+  }
+  const bool rehearsal = n == UINT32_MAX;
+  const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+  if (pid < 0) return Error::from_errno("clone3");
+  if (pid == 0) {
+    go_write.reset();  // or it would never see that we are gone
+    become_worker(rehearsal ? 0 : n, control, output, go_read.get(), failed_write.get(), rehearsal);
+  }
+  return Started{static_cast<pid_t>(pid), Fd(pidfd), std::move(go_write), std::move(failed_read)};
+}
+
+void Prison::become_worker(uint32_t n, int control, int output, int go, int failed, bool rehearsal) {
+  auto fail = [&](Wall wall, const char* what) {
+    Failure f{wall, errno ? errno : EIO, ""};
+    std::strncpy(f.what, what, sizeof f.what - 1);
+    [[maybe_unused]] auto w = ::write(failed, &f, sizeof f);
+    ::_exit(127);
+  };
+  ::setsid();
+  for (int s = 1; s < NSIG; ++s) ::signal(s, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+
+  const uid_t id = spec_.uids.first + n;
+  const bool own_user = has(Wall::kUser);
+  if (has(Wall::kRoot)) {
+    if (has(Wall::kProc) && ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
+      fail(Wall::kProc, "mount /proc");
+    const std::string owner = own_user ? ",uid=" + std::to_string(id) + ",gid=" + std::to_string(id) : "";
+    const std::string options = std::string("mode=0700,size=") + limits::kTmpSize + owner;
+    if (::mount("tmp", kOwnFolder, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
+      fail(Wall::kRoot, "mount its own folder");
+  }
+  if (has(Wall::kHostName)) [[maybe_unused]] int r = ::sethostname("worker", 6);
+  if (::setpriority(PRIO_PROCESS, 0, 0) != 0) errno = 0;
+  set_limit(RLIMIT_CORE, 0);
+  set_limit(RLIMIT_NOFILE, limits::kDescriptors);
+  set_limit(RLIMIT_MSGQUEUE, 0);
+  if (own_user) {
+    set_limit(RLIMIT_NPROC, limits::kThreads);  // of its uid, so only where that is its own
+    if (::setgroups(0, nullptr) != 0) fail(Wall::kUser, "setgroups");
+    if (::setresgid(id, id, id) != 0) fail(Wall::kUser, "setresgid");
+    if (::setresuid(id, id, id) != 0) fail(Wall::kUser, "setresuid");
+  }
+  drop_all_capabilities();
+  if (::access(spec_.worker.c_str(), X_OK) != 0 && (rehearsal ? errno != ENOENT : true))
+    fail(rehearsal ? Wall::kUser : Wall::kCount, "the program");
+  if (spec_.library[0] == '/' && ::access(spec_.library.c_str(), R_OK) != 0 && rehearsal && errno != ENOENT)
+    fail(Wall::kUser, "the library");
+  if (has(Wall::kLandlock))
+    if (auto r = landlock_restrict(landlock_); !r) {
+      errno = r.error().code;
+      fail(Wall::kLandlock, "landlock");
+    }
+  // After the change of user, which takes this back. Then: is there still somebody whose death counts?
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(Wall::kCount, "PR_SET_PDEATHSIG");
+  char c;
+  if (::read(go, &c, 1) != 1) ::_exit(126);
+  if (rehearsal) ::_exit(0);
+
+  // From here on descriptors 0 to 3 are the worker's. None of ours may be where one of those goes.
+  int from[] = {::fcntl(control, F_DUPFD_CLOEXEC, 10), ::fcntl(output, F_DUPFD_CLOEXEC, 10),
+                ::open("/dev/null", O_RDWR | O_CLOEXEC)};
+  const int error = ::fcntl(failed, F_DUPFD_CLOEXEC, 10);
+  if (from[0] < 0 || from[1] < 0 || from[2] < 0 || error < 0) fail(Wall::kCount, "descriptors");
+  const int null = ::fcntl(from[2], F_DUPFD_CLOEXEC, 10);
+  failed = error;
+  if (::dup2(null, 0) < 0 || ::dup2(null, 1) < 0 || ::dup2(from[1], 2) < 0 ||
+      ::dup2(from[0], kControlFd) < 0)
+    fail(Wall::kCount, "descriptors");
+  ::syscall(SYS_close_range, kControlFd + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+  std::vector<char*> variables;
+  std::string home = std::string("HOME=") + kOwnFolder, tmp = std::string("TMPDIR=") + kOwnFolder;
+  for (std::string& v : spec_.environment)
+    if (!has(Wall::kRoot) || (v.rfind("HOME=", 0) != 0 && v.rfind("TMPDIR=", 0) != 0))
+      variables.push_back(v.data());
+  if (has(Wall::kRoot)) {
+    variables.push_back(home.data());
+    variables.push_back(tmp.data());
+  }
+  variables.push_back(nullptr);
+  char name[] = "sluice-worker";
+  char* arguments[] = {name, nullptr};
+  ::execve(spec_.worker.c_str(), arguments, variables.data());
+  fail(Wall::kCount, "execve");
+  ::_exit(127);
+}
+
+}  // namespace sluice::spawner

@@ -1,0 +1,79 @@
+// Prison: the walls around workers. `prepare` finds out which of them this host allows and puts up
+// those that all workers share; `start` makes a new process behind all of them.
+//
+// Owned by the spawner, one thread (a process is made by clone3, so no other may run). A wall that
+// cannot be had is left out, with the reason; nothing here decides whether that is good enough.
+//
+//   root, or CAP_SYS_ADMIN   all walls
+//   else, user namespaces    the spawner enters one of its own, in which it is root; then as above. Without
+//                            CAP_SETUID workers keep our uid: Wall::kUser is missing
+//   neither                  a uid of its own if CAP_SETUID, a cgroup if one can be written, Landlock
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+#include "mediator/core/spawner_protocol.h"
+#include "mediator/spawner/landlock.h"
+
+namespace sluice::spawner {
+
+using spawner_protocol::Wall;
+
+struct PrisonSpec {
+  std::string runtime_dir;
+  std::string worker;                    // the program
+  std::string library;                   // a path, or a soname: then it is in a system folder
+  std::vector<std::string> see;          // more files and folders to show, read-only
+  std::vector<std::string> environment;  // NAME=value
+  std::string mps;                       // NVIDIA's MPS: its pipe folder; empty: not used
+  bool nvidia = false;
+  spawner_protocol::UidRange uids;
+};
+
+class Prison {
+ public:
+  // To be called once. `no_cgroups`: why there are none; empty: there are.
+  static Prison prepare(PrisonSpec spec, const std::string& no_cgroups);
+
+  // Goes through all of `start` but the program; a wall that stops it is left out. To be called once,
+  // before any start.
+  void rehearse(int cgroup);
+
+  bool has(Wall wall) const { return missing_.count(wall) == 0; }
+  const std::map<Wall, std::string>& missing() const { return missing_; }
+  void lacks(Wall wall, const std::string& why) { missing_.emplace(wall, why); }
+
+  struct Started {
+    pid_t pid = -1;
+    Fd pidfd;
+    Fd go;      // a byte written here lets it run the program; closed without, it ends
+    Fd failed;  // a Failure comes here, or the end of file when the program runs
+  };
+  struct Failure {
+    Wall wall = Wall::kCount;  // kCount: not a wall's fault
+    int code = 0;
+    char what[56] = {};
+  };
+  // `n`: which uid of the range. `cgroup`: -1: none.
+  Result<Started> start(uint32_t n, int control, int output, int cgroup);
+
+ private:
+  explicit Prison(PrisonSpec spec) : spec_(std::move(spec)) {}
+  Result<void> enter_user_namespace();
+  Failure rehearse_once(int cgroup);
+  uint64_t namespaces() const;
+  [[noreturn]] void become_worker(uint32_t n, int control, int output, int go, int failed, bool rehearsal);
+
+  PrisonSpec spec_;
+  LandlockPaths landlock_;
+  std::map<Wall, std::string> missing_;
+  bool in_user_namespace_ = false;
+};
+
+}  // namespace sluice::spawner

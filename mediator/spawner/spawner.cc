@@ -1,0 +1,277 @@
+#include "mediator/spawner/spawner.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "mediator/base/log.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/spawner/limits.h"
+
+namespace sluice::spawner {
+
+using spawner_protocol::Packet;
+using spawner_protocol::Type;
+
+namespace {
+
+struct Incoming {
+  Packet packet;
+  std::vector<Fd> fds;
+};
+
+// EPIPE: the other end has closed. EPROTO: what came is no packet.
+Result<Incoming> receive(int socket) {
+  std::string bytes(spawner_protocol::kMaxBytes, '\0');
+  auto got = receive_with_fds(socket, bytes.data(), bytes.size());
+  // Reset: it has closed and not read all.
+  if (!got && got.error().code != ECONNRESET) return got.error();
+  if (!got || got->bytes == 0) return Error{EPIPE, "sluiced has closed the connection"};
+  auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
+  if (!packet || got->truncated) return Error{EPROTO, "sluiced sent a malformed message"};
+  return Incoming{std::move(*packet), std::move(got->fds)};
+}
+
+// Which runtime directory a cgroup belongs to: a number, as the name has no slashes.
+std::string tag_of(const std::string& path) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (char c : path) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+bool absolute(const std::string& path) { return !path.empty() && path[0] == '/'; }
+
+}  // namespace
+
+int Spawner::run() {
+  if (auto ready = set_up(); !ready) {
+    log::error("spawner: {}", ready.error().message);
+    Packet hello;
+    hello.header.type = Type::kHello;
+    hello.header.code = ready.error().code ? ready.error().code : EIO;
+    hello.add("error", ready.error().message);
+    (void)send(hello);
+    return 1;
+  }
+  auto served = serve();
+  const size_t left = workers_.size();
+  end_all();
+  if (served.error().code == EPIPE) {
+    if (left) log::warning("spawner: sluiced is gone: {} workers ended", left);
+    return 0;
+  }
+  log::error("spawner: {}", served.error().message);
+  return 1;
+}
+
+Result<void> Spawner::set_up() {
+  const pid_t sluiced = ::getppid();
+  proc_.reset(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!proc_) return Error::from_errno("open /proc");
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGCHLD);
+
+  auto in = receive(control_.get());
+  if (!in) return in.error();
+  const Packet& setup = in->packet;
+  auto uids = spawner_protocol::parse_uids(setup.one("uids"));
+  PrisonSpec spec;
+  spec.runtime_dir = setup.one("runtime");
+  spec.worker = setup.one("worker");
+  spec.library = setup.one("library");
+  spec.see = setup.all("see");
+  spec.environment = setup.all("env");
+  spec.mps = setup.one("mps");
+  spec.nvidia = (setup.header.flag & spawner_protocol::kNvidia) != 0;
+  if (setup.header.type != Type::kSetup || !in->fds.empty() || !uids || !absolute(spec.runtime_dir) ||
+      !absolute(spec.worker) || spec.library.empty())
+    return Error{EPROTO, "the first message is not a Setup of this version"};
+  spec.uids = *uids;
+  slots_ = static_cast<uint32_t>(std::min<uint64_t>(uids->count(), limits::kWorkers));
+
+  auto file = RunningFile::take(spec.runtime_dir, proc_.get(), sluiced);
+  if (!file) return file.error();
+  file_ = std::move(*file);
+  std::string no_cgroups;
+  if (auto cgroups = Cgroups::open(tag_of(spec.runtime_dir)); cgroups) {
+    cgroups_ = std::move(*cgroups);
+    file_->add_ended(cgroups_->end_all());
+    file_->set_cgroups(cgroups_->path());
+  } else {
+    no_cgroups = cgroups.error().message;
+  }
+  if (file_->ended() || file_->stuck())
+    log::warning("spawner: an earlier sluiced left workers: {} ended, {} do not end", file_->ended(), file_->stuck());
+
+  prison_ = Prison::prepare(std::move(spec), no_cgroups);
+  Fd probe;
+  if (cgroups_)
+    if (auto made = cgroups_->make("probe"); made) probe = std::move(*made);
+  prison_->rehearse(probe.get());
+  probe.reset();
+  if (cgroups_) cgroups_->remove("probe");
+  if (!prison_->has(Wall::kCgroup)) cgroups_.reset();
+
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signals_.reset(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_) return Error::from_errno("signalfd");
+  Packet hello;
+  hello.header.type = Type::kHello;
+  hello.header.id = file_->ended();
+  for (const auto& [wall, why] : prison_->missing())
+    hello.add("missing", std::string(spawner_protocol::kWallNames[static_cast<size_t>(wall)]) + ": " + why);
+  return send(hello);
+}
+
+Result<void> Spawner::serve() {
+  for (;;) {
+    pollfd wait[] = {{control_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+    if (::poll(wait, 2, dying_.empty() ? -1 : 20) < 0 && errno != EINTR) return Error::from_errno("poll");
+    signalfd_siginfo info;
+    while (::read(signals_.get(), &info, sizeof info) == ssize_t{sizeof info}) {
+    }
+    // Always: several children make one signal.
+    if (auto r = reap(); !r) return r;
+    if (cgroups_) std::erase_if(dying_, [&](uint32_t slot) { return cgroups_->remove(cgroup_name(slot)); });
+    if (wait[0].revents)
+      if (auto r = on_packet(); !r) return r;
+  }
+}
+
+Result<void> Spawner::on_packet() {
+  auto in = receive(control_.get());
+  if (!in) return in.error();
+  const spawner_protocol::Header& h = in->packet.header;
+  if (!in->packet.lines.empty()) return Error{EPROTO, "sluiced sent a malformed message"};
+  if (h.type == Type::kSpawn && in->fds.size() == 2) return spawn(h.id, in->fds[0].get(), in->fds[1].get());
+  if (h.type == Type::kKill && in->fds.empty()) {
+    // One that is not there has ended just now: its Exited is on the way.
+    for (auto& [pid, worker] : workers_)
+      if (worker.id == h.id) kill(worker);
+    return {};
+  }
+  return Error{EPROTO, "sluiced sent a message of no known kind"};
+}
+
+// Uids go round, so that one is used again as late as can be.
+std::optional<uint32_t> Spawner::free_slot() {
+  for (uint32_t i = 0; i < slots_; ++i) {
+    const uint32_t slot = (next_slot_ + i) % slots_;
+    const bool used = std::any_of(workers_.begin(), workers_.end(),
+                                  [&](const auto& w) { return w.second.slot == slot; }) ||
+                      std::find(dying_.begin(), dying_.end(), slot) != dying_.end();
+    if (used) continue;
+    next_slot_ = (slot + 1) % slots_;
+    return slot;
+  }
+  return std::nullopt;
+}
+
+Result<void> Spawner::spawn(uint64_t id, int control, int output) {
+  for (const auto& [pid, worker] : workers_)
+    if (worker.id == id) return Error{EPROTO, "sluiced used a worker's id twice"};
+  const auto slot = free_slot();
+  if (!slot) return send_failed(id, EAGAIN, "all user ids of workers.uids are in use");
+  Fd cgroup;
+  if (cgroups_) {
+    auto made = cgroups_->make(cgroup_name(*slot));
+    if (!made) return send_failed(id, made.error().code, made.error().message);
+    cgroup = std::move(*made);
+  }
+  auto started = prison_->start(*slot, control, output, cgroup.get());
+  if (!started) {
+    if (cgroups_) cgroups_->remove(cgroup_name(*slot));
+    return send_failed(id, started.error().code, "start a worker: " + started.error().message);
+  }
+  // First it stands in the file, then it may run.
+  const pid_t pid = started->pid;
+  file_->set_worker(*slot, mark_of(proc_.get(), pid));
+  Worker& worker = workers_[pid] = {id, *slot, std::move(*started)};
+  Packet spawned;
+  spawned.header.type = Type::kSpawned;
+  spawned.header.id = id;
+  spawned.header.pid = pid;
+  if (auto sent = send(spawned, worker.process.pidfd.get()); !sent) return sent;
+  [[maybe_unused]] auto n = ::write(worker.process.go.get(), "", 1);
+  worker.process.go.reset();
+  return {};
+}
+
+void Spawner::kill(Worker& worker) {
+  if (cgroups_) cgroups_->kill(cgroup_name(worker.slot));
+  ::syscall(SYS_pidfd_send_signal, worker.process.pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+Result<void> Spawner::reap() {
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) return {};
+    auto found = workers_.find(info.si_pid);
+    if (found == workers_.end()) continue;
+    Worker worker = std::move(found->second);
+    workers_.erase(found);
+    file_->set_worker(worker.slot, {});
+    if (cgroups_) {
+      cgroups_->kill(cgroup_name(worker.slot));  // whatever it made
+      if (!cgroups_->remove(cgroup_name(worker.slot))) dying_.push_back(worker.slot);
+    }
+    Prison::Failure failure;
+    if (::read(worker.process.failed.get(), &failure, sizeof failure) == ssize_t{sizeof failure}) {
+      failure.what[sizeof failure.what - 1] = 0;
+      if (auto r = send_failed(worker.id, failure.code,
+                               std::string(failure.what) + ": " + ::strerror(failure.code)); !r)
+        return r;
+      continue;
+    }
+    Packet exited;
+    exited.header.type = Type::kExited;
+    exited.header.id = worker.id;
+    exited.header.flag = info.si_code != CLD_EXITED;
+    exited.header.code = info.si_status;
+    if (auto r = send(exited); !r) return r;
+  }
+}
+
+void Spawner::end_all() {
+  for (auto& [pid, worker] : workers_) kill(worker);
+  for (auto& [pid, worker] : workers_) {
+    pollfd exit{worker.process.pidfd.get(), POLLIN, 0};
+    if (::poll(&exit, 1, limits::kEndMs) != 1) continue;  // its mark stays in the file
+    ::waitpid(pid, nullptr, 0);
+    if (file_) file_->set_worker(worker.slot, {});
+  }
+  workers_.clear();
+  if (cgroups_) {
+    cgroups_->end_all();
+    end_cgroups_at(cgroups_->path());
+  }
+}
+
+Result<void> Spawner::send(const Packet& packet, int fd) {
+  const std::string bytes = spawner_protocol::encode(packet);
+  return send_with_fds(control_.get(), bytes.data(), bytes.size(),
+                       fd >= 0 ? std::span<const int>(&fd, 1) : std::span<const int>());
+}
+
+Result<void> Spawner::send_failed(uint64_t id, int code, const std::string& why) {
+  Packet failed;
+  failed.header.type = Type::kFailed;
+  failed.header.id = id;
+  failed.header.code = code;
+  failed.lines.push_back(why);
+  return send(failed);
+}
+
+}  // namespace sluice::spawner

@@ -1,0 +1,59 @@
+// Spawner: what sluice-spawner does with its one connection to sluiced: starts workers behind the walls
+// of prison.h, hands sluiced a pidfd of each, ends them, reaps them and reports their exit.
+//
+// One thread, blocking sends: sluiced is the only one that it serves, and it reads no byte that a
+// worker has written. It ends, and all workers with it, when sluiced closes the connection or breaks
+// the protocol; should it die itself, the kernel ends its children (PR_SET_PDEATHSIG).
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+#include "mediator/core/spawner_protocol.h"
+#include "mediator/spawner/cgroups.h"
+#include "mediator/spawner/prison.h"
+#include "mediator/spawner/running_file.h"
+
+namespace sluice::spawner {
+
+class Spawner {
+ public:
+  explicit Spawner(Fd control) : control_(std::move(control)) {}
+  // Serves until the connection ends. The exit status of the program.
+  int run();
+
+ private:
+  struct Worker {
+    uint64_t id = 0;
+    uint32_t slot = 0;  // which uid of the range
+    Prison::Started process;
+  };
+
+  Result<void> set_up();
+  Result<void> serve();
+  Result<void> on_packet();
+  Result<void> spawn(uint64_t id, int control, int output);
+  void kill(Worker& worker);
+  Result<void> reap();
+  void end_all();
+  std::optional<uint32_t> free_slot();
+  Result<void> send(const spawner_protocol::Packet& packet, int fd = -1);
+  Result<void> send_failed(uint64_t id, int code, const std::string& why);
+  std::string cgroup_name(uint32_t slot) const { return "w" + std::to_string(slot); }
+
+  Fd control_, signals_, proc_;
+  uint32_t slots_ = 0, next_slot_ = 0;
+  std::optional<RunningFile> file_;
+  std::optional<Cgroups> cgroups_;
+  std::optional<Prison> prison_;
+  std::map<pid_t, Worker> workers_;
+  std::list<uint32_t> dying_;  // slots whose cgroup is not empty yet
+};
+
+}  // namespace sluice::spawner
