@@ -63,6 +63,9 @@ inline constexpr size_t kWorkerBurst = 32;
 inline constexpr double kWorkerLineBurst = 50;
 inline constexpr double kWorkerLinesPerSecond = 2;
 inline constexpr size_t kWorkerLineBytes = 400;
+// Pids of workers, gone ones too, that no socket of ours serves where they have no uid of their own. At
+// least all that can run at once; more, and a new process with an old number is turned away for longer.
+inline constexpr size_t kRememberedWorkers = kMaxVgpus * SLUICE_MAX_SLOTS;
 
 // Calls that wait on one vGPU's PeerThread. More only delays the moment at which a vGPU whose peer
 // blocks the thread is refused new connections; each holds a descriptor at most.

@@ -102,6 +102,7 @@ Daemon::Daemon(boost::asio::io_context& io, const Config& config)
 Daemon::~Daemon() {
   admin_.reset();
   vgpus_.clear();
+  io::Listener::refuse_processes({});
   log::set_observer(nullptr);
 }
 
@@ -210,6 +211,10 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   if (config_.require_walls && !spawner_->missing().empty())
     return Error{EPERM, "workers.require is set and this host does not allow all walls around workers"};
   io::Listener::refuse_uids(spawner_->uids());
+  if (spawner_->lacks(spawner_protocol::Wall::kUser))
+    io::Listener::refuse_processes([this](pid_t pid) { return spawner_->is_worker(pid); });
+  else
+    io::Listener::refuse_processes({});
   return {};
 }
 

@@ -10,6 +10,7 @@ namespace {
 // How long to wait after accept failed for want of descriptors or memory.
 constexpr uint64_t kRetryMs = 100;
 spawner_protocol::UidRange refused{1, 0};
+std::function<bool(pid_t)> refused_process;
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::open(boost::asio::io_context& io,
@@ -26,6 +27,10 @@ Result<std::unique_ptr<Listener>> Listener::open(boost::asio::io_context& io,
 }
 
 void Listener::refuse_uids(const spawner_protocol::UidRange& range) { refused = range; }
+
+void Listener::refuse_processes(std::function<bool(pid_t)> is_worker) {
+  refused_process = std::move(is_worker);
+}
 
 Listener::~Listener() {
   if (socket_) remove_socket_file(path_, file_);
@@ -47,8 +52,9 @@ void Listener::accept() {
   }
   auto peer = peer_credentials(connection.get());
   if (!peer) return log::warning("{}: {}", path_, peer.error().message);
-  if (refused.contains(peer->uid) || refused.contains(peer->gid)) {
-    log::warning("{}: process {} with a worker's user id {} turned away", path_, peer->pid, peer->uid);
+  if (refused.contains(peer->uid) || refused.contains(peer->gid) ||
+      (refused_process && refused_process(peer->pid))) {
+    log::warning("{}: a worker (process {}, user id {}) turned away", path_, peer->pid, peer->uid);
     return;
   }
   on_connection_(std::move(connection), *peer);

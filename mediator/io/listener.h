@@ -29,6 +29,8 @@ class Listener {
   // No listener of this process serves a peer with a user or group id of this range, whatever the
   // socket's mode: they are workers. To be called before any is opened.
   static void refuse_uids(const spawner_protocol::UidRange& range);
+  // The same for processes: where workers have no user id of their own.
+  static void refuse_processes(std::function<bool(pid_t)> is_worker);
   const std::string& path() const { return path_; }
   const FileId& file() const { return file_; }
 

@@ -149,6 +149,8 @@ bool Spawner::lacks(spawner_protocol::Wall wall) const {
                      [&](const std::string& m) { return m.rfind(name + ":", 0) == 0; });
 }
 
+bool Spawner::is_worker(pid_t pid) const { return std::find(pids_.begin(), pids_.end(), pid) != pids_.end(); }
+
 uint64_t Spawner::spawn(Client& client, Fd control, Fd output) {
   const uint64_t id = next_id_++;
   clients_[id] = &client;
@@ -224,6 +226,8 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds) {
   switch (h.type) {
     case Type::kSpawned:
       if (fds.size() != 1 || h.pid <= 0) return lost("it sent a malformed message");
+      pids_.push_back(static_cast<pid_t>(h.pid));
+      if (pids_.size() > limits::kRememberedWorkers) pids_.pop_front();
       if (client) client->on_spawned(static_cast<pid_t>(h.pid), std::move(fds[0]));
       return;
     case Type::kFailed:

@@ -63,6 +63,8 @@ class Spawner {
   const std::vector<std::string>& missing() const { return missing_; }
   bool lacks(spawner_protocol::Wall wall) const;
   uint64_t ended_at_start() const { return ended_; }
+  // Whether this is, or was not long ago, a worker: what it has asked for may lie in a socket still.
+  bool is_worker(pid_t pid) const;
   const spawner_protocol::UidRange& uids() const { return uids_; }
   pid_t pid() const { return pid_; }
 
@@ -93,6 +95,7 @@ class Spawner {
   uint64_t launched_ns_ = 0;
   std::deque<Outgoing> outgoing_;
   std::map<uint64_t, Client*> clients_;
+  std::deque<pid_t> pids_;  // the last of all workers that there were
   uint64_t next_id_ = 1;
   std::vector<std::string> missing_;
   uint64_t ended_ = 0;

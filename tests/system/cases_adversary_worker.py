@@ -1,0 +1,204 @@
+"""A worker that a guest has taken over (adversaries/evil_worker.cc): nothing of the host, of sluiced or of the neighbours
+is in its reach, in neither filter; and after a crash of sluiced, of the spawner, or of both, no worker runs on."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import support
+from host import HostError, Sluiced
+from support import WithSluiced, WithVictim
+
+
+def processes_below(root):
+    """Pids of all descendants of `root`, which ends up without a parent when it dies: by its session or cgroup."""
+    children = {}
+    for p in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            children.setdefault(int((p / "stat").read_text().rsplit(")", 1)[1].split()[1]), []).append(int(p.name))
+        except (OSError, IndexError):
+            continue
+    found, todo = [], [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class TakenOver(WithVictim):
+    FILTER = "soft"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.bystander = subprocess.Popen(["sleep", "100000"])
+        cls.addClassCleanup(cls.bystander.wait)
+        cls.addClassCleanup(cls.bystander.kill)
+        cls.tcp = socket.create_server(("127.0.0.1", 0))
+        cls.addClassCleanup(cls.tcp.close)
+        name = f"sluice-evil-{os.getpid()}"
+        cls.abstract = socket.socket(socket.AF_UNIX)
+        cls.abstract.bind("\0" + name)
+        cls.abstract.listen()
+        cls.addClassCleanup(cls.abstract.close)
+        cls.work = support.folder()
+        cls.secrets = cls.work / "secrets"
+        cls.secrets.mkdir(mode=0o700)
+        real = support.BUILD / "mediator/worker"
+        cls.sluiced = Sluiced(support.BUILD, cls.work, device="soft", env={
+            "SLUICE_EVIL_REAL": str(real / "sluice-worker"), "SLUICE_EVIL_FILTER": cls.FILTER,
+            "SLUICE_EVIL_VICTIM": str(cls.bystander.pid), "SLUICE_EVIL_FOLDER": str(cls.secrets),
+            "SLUICE_EVIL_ADMIN": str(cls.work / "run/admin.sock"), "SLUICE_EVIL_ABSTRACT": name,
+            "SLUICE_EVIL_PORT": str(cls.tcp.getsockname()[1]), "SLUICE_EVIL_TRACE": "1"})
+        text = cls.sluiced.config.read_text()
+        text = text.replace(f'worker = "{real}/sluice-worker"',
+                            f'worker = "{support.BUILD}/tests/system/adversaries/evil-worker"', 1)
+        text = text.replace("[workers]\n", f'[workers]\npaths = ["{real}"]\n', 1)
+        cls.sluiced.config.write_text(text)
+        cls.addClassCleanup(cls.sluiced.stop)
+        cls.sluiced.start()
+        for name in ("a", "b"):
+            cls.sluiced.ctl("create", name, "--weight", 1)
+
+    def test_nothing_is_in_its_reach(self):
+        with self.attack():
+            guest = self.program("a", "triad", "--seconds", 100000)
+            self.eventually(lambda: "evil END" in self.sluiced.log(), "it has tried everything")
+            # Tracing ends it, and its session with it.
+            guest.finish()
+            self.assert_all_free("a")
+        said = re.findall(r"evil ([^:\n]+): (refused|DONE) \((.*)", self.sluiced.log())
+        self.assertGreater(len(said), 40)
+        print(f"{len(said)} attempts in the {self.FILTER} filter", flush=True)
+        self.assertEqual([s for s in said if s[1] == "DONE"], [])
+        self.assertNotIn("T", pathlib.Path(f"/proc/{self.bystander.pid}/stat").read_text().rsplit(")", 1)[1].split()[0])
+        self.assertEqual(list(self.secrets.iterdir()), [])
+        self.assertEqual(self.vgpu("a")["weight"], 1)
+        # Nothing of it runs.
+        self.eventually(lambda: not any(
+            b"evil" in pathlib.Path(f"/proc/{p}/exe").resolve().name.encode() for p in processes_below(
+                self.sluiced.ctl("info")["workers"]["spawner_pid"])), "all that it made has gone")
+
+
+class TakenOverBesideNvidia(TakenOver):
+    FILTER = "nvidia"
+
+
+class AfterACrash(WithSluiced):
+    """Whatever dies first, no worker of it runs on, and the next sluiced serves."""
+
+    def crash(self, which):
+        def info():
+            return self.sluiced.ctl("info")
+
+        done = self.vgpu("a")["launches_done"]
+        session = self.program("a", "triad", "--seconds", 100000)
+        self.eventually(lambda: self.vgpu("a")["launches_done"] > done, "it launches")
+        workers = [s["worker_pid"] for s in self.sluiced.ctl("show", "a")["session_list"]]
+        self.assertEqual(len(workers), 1)
+        # Neither the program nor its worker hears of anything.
+        session.process.send_signal(signal.SIGSTOP)
+        os.kill(workers[0], signal.SIGSTOP)
+        spawner = info()["workers"]["spawner_pid"]
+        if "spawner" in which:
+            os.kill(spawner, signal.SIGKILL)
+        if "sluiced" in which:
+            self.sluiced.process.kill()
+            self.sluiced.process.wait()
+            self.sluiced.start()
+            for name in ("a", "b"):
+                self.sluiced.ctl("create", name, "--weight", 1)
+        self.eventually(lambda: not alive(workers[0]), "the worker has gone")
+        self.eventually(lambda: info()["workers"]["spawner_pid"] not in (spawner, -1), "another spawner serves")
+        self.eventually(lambda: not alive(spawner), "the earlier one does not")
+        session.kill()
+        self.assert_right(self.program("b", "triad", "--launches", 4, "--json").finish(), "another vGPU")
+        self.assert_right(self.program("a", "triad", "--launches", 4, "--json").finish(), "the same vGPU")
+        self.assert_all_free("a")
+
+    def test_of_sluiced(self):
+        self.crash(["sluiced"])
+
+    def test_of_the_spawner(self):
+        self.crash(["spawner"])
+
+    def test_of_both(self):
+        self.crash(["spawner", "sluiced"])
+
+    def test_a_second_sluiced_does_not_touch_the_first(self):
+        running = self.program("a", "triad", "--seconds", 3, "--json")
+        self.eventually(lambda: self.vgpu("a")["sessions"] == 1, "it runs")
+        second = subprocess.run([support.BUILD / "mediator/daemon/sluiced", "--config", self.sluiced.config],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+        self.assertNotEqual(second.returncode, 0)
+        self.assertIn("runs already", second.stdout)
+        self.assert_right(running.finish(), "a program of the first")
+
+
+class WithoutPrivileges(WithSluiced):
+    """sluiced by hand: workers have fewer walls, which `info` tells, and serve."""
+    HOW = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    MISSING, OWNER = {"user"}, 65534
+
+    @classmethod
+    def setUpClass(cls):
+        cls.work = support.folder()
+        cls.sluiced = Sluiced(support.BUILD, cls.work, device="soft")
+        for f in (cls.work, cls.work / "run"):
+            os.chown(f, cls.OWNER, cls.OWNER)
+        cls.addClassCleanup(cls.stop)
+        cls.begin()
+        for name in ("a", "b"):
+            cls.sluiced.ctl("create", name, "--weight", 1)
+
+    @classmethod
+    def begin(cls):
+        log = open(cls.sluiced.log_path, "ab")
+        cls.sluiced.process = subprocess.Popen(
+            [*cls.HOW, support.BUILD / "mediator/daemon/sluiced", "--config", cls.sluiced.config], stdout=log, stderr=log,
+            start_new_session=True)
+        end = time.monotonic() + 60
+        while cls.sluiced._ctl("list", "--json").returncode != 0:
+            if time.monotonic() > end or cls.sluiced.process.poll() is not None:
+                raise HostError(cls.sluiced.log())
+            time.sleep(0.05)
+
+    @classmethod
+    def stop(cls):
+        cls.sluiced.stop()
+
+    def test_it_serves_and_says_what_is_missing(self):
+        info = self.sluiced.ctl("info")["workers"]
+        missing = {m.split(":")[0] for m in info["missing_walls"]}
+        self.assertLessEqual(self.MISSING, missing, info)
+        for wall in missing:
+            self.assertIn(f"workers run without a wall: {wall}:", self.sluiced.log())
+        self.assert_right(self.program("a", "triad", "--launches", 4, "--json").finish(), "a program")
+
+    def test_it_does_not_start_where_all_are_required(self):
+        config = self.work / "strict.toml"
+        config.write_text(self.sluiced.config.read_text().replace("[workers]\n", "[workers]\nrequire = true\n").replace(
+            f'runtime_dir = "{self.work}/run"', f'runtime_dir = "{self.work}/strict"'))
+        p = subprocess.run([*self.HOW, support.BUILD / "mediator/daemon/sluiced", "--config", config],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+        self.assertNotEqual(p.returncode, 0)
+        self.assertIn("workers.require", p.stdout)
+
+
+class RootWithoutSysAdmin(WithoutPrivileges):
+    """As in a container: root that may change users and make user namespaces only."""
+    HOW = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-all"]
+    MISSING, OWNER = set(), 0
+
+    def test_it_does_not_start_where_all_are_required(self):
+        self.skipTest("a host may allow them all by a user namespace")
