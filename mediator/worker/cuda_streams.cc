@@ -346,6 +346,19 @@ CUresult CudaStreams::query(uint64_t marker) {
   return r;
 }
 
+// Whatever went before in other lanes, the tail waits for it; but a lane's second stream may not have been joined.
+CUresult CudaStreams::idle(StreamId stream) {
+  StreamObject& s = *streams_.at(stream);
+  if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
+  CUresult status = CUDA_SUCCESS;
+  for (const CUstream in : {s.tail->cu, s.tail->second, s.second}) {
+    const CUresult r = in ? api_.cuStreamQuery(in) : CUDA_SUCCESS;
+    if (r == CUDA_ERROR_NOT_READY) return r;
+    if (r != CUDA_SUCCESS) status = r;
+  }
+  return status;
+}
+
 LaunchEnd CudaStreams::launch_end(Work& work) {
   auto& w = static_cast<LaunchWork&>(work);
   bool known = false, done = false;

@@ -63,6 +63,7 @@ class CudaStreams : public EngineDriver {
   CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) override;
   CUresult mark(StreamId stream, uint64_t* marker) override;
   CUresult query(uint64_t marker) override;
+  CUresult idle(StreamId stream) override;
   LaunchEnd launch_end(Work& work) override;
   void complete(uint64_t token, CUresult status) override { callbacks_.complete(token, status); }
   void reached_host_func(uint64_t token) override { callbacks_.reached_host_func(token); }

@@ -44,10 +44,13 @@ CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr
   records_.set_fetched(w.record, 0);
   w.open = lane.open = true;
   CUresult r = queue_window(s, w);
-  if (r == CUDA_SUCCESS && w.windows.left()) r = queue_window(s, w);
+  const bool begun = r == CUDA_SUCCESS;
+  if (begun && w.windows.left()) r = queue_window(s, w);
   if (r != CUDA_SUCCESS || !w.windows.left()) {
     const CUresult joined = close_windows(w);
-    return r == CUDA_SUCCESS ? joined : r;
+    if (r == CUDA_SUCCESS) r = joined;
+    // A window runs: the launch has not failed as one that the driver refused.
+    return r == CUDA_SUCCESS || is_sticky(r) || !begun ? r : CUDA_ERROR_LAUNCH_FAILED;
   }
   return CUDA_SUCCESS;
 }
@@ -66,7 +69,9 @@ CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
   const CUfunction clone = w.window.looks != 0 ? w.function->look : w.clone;
   if (CUresult r = launch_form(to, w, clone, &w.window, grid, w.dynamic_shared); r != CUDA_SUCCESS) return r;
   w.pace.queued();
-  return w.windows.left() ? api_.cuEventRecord(w.lane->ended[at], to) : CUDA_SUCCESS;
+  if (!w.windows.left()) return CUDA_SUCCESS;
+  const CUresult r = api_.cuEventRecord(w.lane->ended[at], to);
+  return r == CUDA_SUCCESS || is_sticky(r) ? r : CUDA_ERROR_LAUNCH_FAILED;  // it runs
 }
 
 CUresult CudaStreams::close_windows(LaunchWork& w) {

@@ -208,6 +208,7 @@ void Session::close_context(const std::shared_ptr<ContextObject>& c) {
     engine_.remove_stream(c->legacy->id);
     engine_.remove_stream(c->per_thread->id);
     c->legacy = c->per_thread = nullptr;
+    engine_.context_ends(c->id);
     streams_.forget(*c);
     c->controls->abandon();
     for (const Allocation& a : allocations_.remove_owner(c->handle)) charged += a.charged_bytes;
@@ -226,6 +227,10 @@ void Session::close_context(const std::shared_ptr<ContextObject>& c) {
   CUresult r = c->primary ? api_.cuDevicePrimaryCtxRelease(c->device) : api_.cuCtxDestroy(c->cu);
   forget_current();
   if (r != CUDA_SUCCESS) log::warning("closing a context: {}", gpu::describe(r));
+  {
+    std::lock_guard lock(mutex_);
+    engine_.context_gone(c->id, monotonic_ns());
+  }
   pages_registered_ = false;
   if (other && make_current(api_, other->cu) == CUDA_SUCCESS) {
     if ((r = register_pages(*other)) != CUDA_SUCCESS) log::warning("pinning the stub pages again: {}", gpu::describe(r));

@@ -54,7 +54,7 @@ StreamEngine::Stream& StreamEngine::at(StreamId id) {
 void StreamEngine::remove_stream(StreamId id) {
   Stream& s = at(id);
   s.removed = true;
-  if (!s.ops.empty()) return;  // settle() reaps it
+  if (!s.ops.empty() || s.lingers) return;  // settle() or linger() reaps it
   driver_.drained(id);
   by_id_.erase(id);
   std::erase_if(streams_, [id](const auto& x) { return x->id == id; });
@@ -353,14 +353,17 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
     ++s.next;
     if (op.kind == OpKind::kLaunch) ++s.launches_issued;
     progress = true;
-    if (status != CUDA_SUCCESS) {
+    if (status != CUDA_SUCCESS && !(is_launch(op.kind) && is_sticky(status))) {
       issue_failed(op, status, now_ns);
       continue;
     }
+    // A part of it may run.
+    if (status != CUDA_SUCCESS) pending_error_ = status;
     op.state = State::kIssued;
     op.again = true;
     op.item = s.items_issued++;
     ++physical_;
+    if (pending_error_ != CUDA_SUCCESS) return progress;
     if (op.pieces) {
       s.open = true;
       ++pacing_;
@@ -410,7 +413,7 @@ void StreamEngine::mark_if_due(Stream& s, uint64_t now_ns, bool at_once) {
 void StreamEngine::settle(uint64_t now_ns) {
   // finish() may not come back here: EngineDriver's callbacks do not call the engine.
   SLUICE_CHECK(!settling_);
-  if (error_ != CUDA_SUCCESS) return;
+  if (error_ != CUDA_SUCCESS) return linger(now_ns);
   settling_ = true;
   change_sms(now_ns);
   bool progress = true;
@@ -444,31 +447,5 @@ void StreamEngine::settle(uint64_t now_ns) {
 }
 
 void StreamEngine::poll(uint64_t now_ns) { settle(now_ns); }
-
-void StreamEngine::fail(CUresult error, uint64_t now_ns) {
-  if (error_ != CUDA_SUCCESS) return;
-  error_ = error;
-  for (auto& s : streams_) {
-    s->markers.clear();
-    s->next = s->ended = 0;
-    s->launches_issued = 0;
-    s->retry_ns = 0;
-    s->open = false;
-    while (!s->ops.empty()) {
-      s->ops.front().status = CUDA_SUCCESS;
-      finish(*s, error);
-    }
-    if (s->removed) driver_.drained(s->id);
-  }
-  std::erase_if(streams_, [this](const auto& s) {
-    if (s->removed) by_id_.erase(s->id);
-    return s->removed;
-  });
-  physical_ = pacing_ = 0;
-  opaque_in_flight_ = 0;
-  host_funcs_waiting_ = 0;
-  held_by_gate_ = retrying_ = waits_for_hardware_ = false;
-  gate_.reset(now_ns);
-}
 
 }  // namespace sluice::worker

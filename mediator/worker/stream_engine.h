@@ -139,6 +139,9 @@ class EngineDriver {
   virtual CUresult mark(StreamId stream, uint64_t* marker) = 0;
   // CUDA_SUCCESS: reached, and the marker is gone. CUDA_ERROR_NOT_READY: not yet.
   virtual CUresult query(uint64_t marker) = 0;
+  // Whether everything that was queued in the driver's stream has ended, pieces too; CUDA_ERROR_NOT_READY: not yet. Other
+  // errors: its context is broken, and nothing of it runs.
+  virtual CUresult idle(StreamId) { return CUDA_SUCCESS; }
   // `work`'s newest physical launch has ended; is the logical launch done?
   virtual LaunchEnd launch_end(Work& work) = 0;
   // The operation with this token (not 0) is complete. Must not call back into the engine.
@@ -216,13 +219,17 @@ class StreamEngine {
   // thread after gate changes and while anything is in flight.
   void poll(uint64_t now_ns);
 
-  // A sticky error: everything queued completes with it, nothing is accepted any more.
+  // A sticky error: everything queued completes with it, nothing is accepted any more. What the driver still runs in any stream or
+  // context stays in flight to the gate until the driver says that it has ended.
   void fail(CUresult error, uint64_t now_ns);
+  // After a failure, around the end of a context: nothing is asked about its streams any more; with it all has ended.
+  void context_ends(ContextId context);
+  void context_gone(ContextId context, uint64_t now_ns);
   CUresult error() const { return error_; }
 
   // Something is in the driver's queues: poll soon. Otherwise the gate or the program is waited for.
   // So while a launch is to be tried again, or waits for the hardware.
-  bool in_flight() const { return physical_ != 0 || retrying_ || waits_for_hardware_; }
+  bool in_flight() const { return physical_ != 0 || lingering_ != 0 || retrying_ || waits_for_hardware_; }
   // A launch in flight is queued piece by piece: poll within some microseconds.
   bool pacing() const { return pacing_ != 0; }
   // A launch waits for the gate.
@@ -284,6 +291,8 @@ class StreamEngine {
     bool open = false;       // the launch before `next` is not queued whole
     bool value_wait = false; // a kValueWait is in the driver's stream
     bool removed = false;
+    bool lingers = false;    // after a failure: launches may still run in the driver's stream
+    bool drained = false;    // lingers, and the driver's stream is gone; its context's end is waited for
   };
 
   Op& append(Stream& s, OpKind kind, std::shared_ptr<Work> work, uint64_t token);
@@ -303,6 +312,7 @@ class StreamEngine {
   void demand_finished(Stream& s, const Op& op);
   void update_demand();
   std::map<const Stream*, uint64_t> first_stalled() const;
+  void linger(uint64_t now_ns);
   void change_sms(uint64_t now_ns);
   bool grow(Stream& s, Op& op, const Grant& to, uint64_t now_ns);
   uint32_t how_kept() const;
@@ -321,6 +331,7 @@ class StreamEngine {
   uint32_t launches_queued_ = 0;
   uint32_t program_ops_ = 0;   // in all streams' program_seqs
   bool demand_stale_ = false;  // the gate's demand has to be counted anew
+  uint32_t lingering_ = 0;
   uint32_t opaque_in_flight_ = 0;
   uint32_t host_funcs_waiting_ = 0;
   bool held_by_gate_ = false;

@@ -37,6 +37,16 @@ class ForgedReport(WithVictim):
                     self.eventually(lambda: self.vgpu("b")["launches_done"] > before + 4, "the victim goes on")
         self.assert_all_free("a")
 
+    def test_a_session_that_failed_while_its_kernel_runs_has_not_left(self):
+        ended = self.vgpu("a")["sessions_ended_by_scheduler"]
+        p = self.adversary("forged-report", "fail")
+        # Alone its session fails before anybody tells it to leave.
+        self.assertEqual([p.stdout.readline().strip() for _ in range(2)], ["launched", "failed 719"])
+        with self.attack():
+            self.assertIn("did not leave", p.communicate(timeout=300)[0])
+            self.assert_victim_stays(ended + 1)
+        self.assert_all_free("a")
+
     def test_what_lies_beside_the_records_is_out_of_reach(self):
         with self.attack():
             ended = self.vgpu("a")["sessions_ended_by_scheduler"]
@@ -58,6 +68,7 @@ class WorkerThatLies(ForgedReport):
     """The worker of the adversary was taken over: its report page always has nothing in flight."""
     test_a_kernel_that_spins_and_writes_that_it_has_left_is_ended = None
     test_what_lies_beside_the_records_is_out_of_reach = None
+    test_a_session_that_failed_while_its_kernel_runs_has_not_left = None
 
     def reports(self):
         """The report pages that sluiced has, by their inodes."""

@@ -97,6 +97,10 @@ class FakeDriver : public EngineDriver {
     if (broken != CUDA_SUCCESS) return broken;
     return reached.erase(marker) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   }
+  CUresult idle(StreamId stream) override {
+    EXPECT_FALSE(drained_streams.count(stream)) << "the driver's stream is gone";
+    return queues[stream].empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  }
   LaunchEnd launch_end(Work& work) override {
     auto& w = static_cast<FakeWork&>(work);
     if (w.done == w.tasks) return LaunchEnd::kDone;

@@ -173,6 +173,81 @@ TEST(StreamEngine, ContextSynchroniseWaitsForAllItsStreamsAndNoOther) {
   EXPECT_TRUE(b.driver.drained_streams.count(other));
 }
 
+// A clone that forges its control block makes the session fail; meanwhile another kernel of the session runs. It has not left.
+struct FailedSession : testing::Test {
+  // Two streams of two contexts: a kernel that runs in the first, a launch that never gets anywhere in the second.
+  void SetUp() override {
+    running = b.engine.add_stream(1, kNonBlocking);
+    futile = b.engine.add_stream(2, kNonBlocking);
+    b.engine.submit(running, OpKind::kOpaque, spin, 1, b.now);
+    b.engine.submit(futile, OpKind::kLaunch, std::make_shared<FakeWork>(1, 4), 2, b.now);
+    for (int i = 0; i < 20 && b.engine.error() == CUDA_SUCCESS; ++i) {
+      end_all_in(futile);
+      b.poll();
+    }
+    ASSERT_EQ(b.engine.error(), CUDA_ERROR_LAUNCH_FAILED);
+  }
+  // The device ends whatever is there without running a task.
+  void end_all_in(StreamId stream) {
+    auto& q = b.driver.queues[stream];
+    while (!q.empty()) {
+      if (q.front().kind == FakeDriver::Item::kMarker) b.driver.reached.insert(q.front().marker);
+      q.pop_front();
+    }
+  }
+  void expect_it_has_not_left() {
+    EXPECT_GT(b.report.in_flight, 0u);
+    EXPECT_LT(b.report.left_generation, b.generation);
+    EXPECT_FALSE(b.has_left());
+    EXPECT_TRUE(b.engine.in_flight()) << "it is looked after";
+  }
+  static EngineLimits few() {
+    EngineLimits limits;
+    limits.futile_launches = 3;
+    return limits;
+  }
+  Bench b{few()};
+  StreamId running = 0, futile = 0;
+  std::shared_ptr<FakeWork> spin = std::make_shared<FakeWork>(0, 1'000'000);
+};
+
+TEST_F(FailedSession, HasNotLeftWhileAKernelOfItRuns) {
+  EXPECT_EQ(b.driver.completed[1], CUDA_ERROR_LAUNCH_FAILED) << "the program hears of it at once";
+  EXPECT_EQ(b.report.demand, 0u);
+  b.take();
+  for (int i = 0; i < 5; ++i) b.poll();
+  expect_it_has_not_left();
+  b.driver.queues[running].clear();
+  b.poll();
+  EXPECT_EQ(b.report.in_flight, 0u);
+  EXPECT_EQ(b.report.left_generation, b.generation);
+  EXPECT_FALSE(b.engine.in_flight());
+}
+
+TEST_F(FailedSession, HasLeftWhenTheContextIsGone) {
+  b.engine.remove_stream(running);
+  EXPECT_FALSE(b.driver.drained_streams.count(running));
+  b.engine.context_ends(1);
+  EXPECT_TRUE(b.driver.drained_streams.count(running));
+  b.take();
+  b.poll();
+  b.engine.context_gone(2, b.now);
+  expect_it_has_not_left();
+  b.engine.context_gone(1, b.now);
+  EXPECT_TRUE(b.has_left());
+  EXPECT_FALSE(b.engine.in_flight());
+}
+
+TEST_F(FailedSession, AStreamThatWasRemovedGoesWhenItsKernelHasEnded) {
+  b.engine.remove_stream(running);
+  b.poll();
+  EXPECT_FALSE(b.driver.drained_streams.count(running));
+  b.driver.queues[running].clear();
+  b.poll();
+  EXPECT_TRUE(b.driver.drained_streams.count(running));
+  EXPECT_EQ(b.report.in_flight, 0u);
+}
+
 TEST(StreamEngine, ALaunchThatNeverGetsAnywhereFails) {
   EngineLimits limits;
   limits.futile_launches = 3;

@@ -5,6 +5,8 @@
 //     +N, -N     in_flight = 0 and left_generation = the most there is, N bytes from the page of its launch record on
 //     words      the same everywhere that it is told of: record, control block, evict word's copy, left-over list
 //     spin       nothing: it just does not leave
+//     fail       one kernel spins, and a clone in another stream never gets anywhere, until its worker gives the session up:
+//                "failed CURESULT", then as above
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -54,6 +56,11 @@ class Guest {
     for (;;) {
       while (consumer_.pop(buffer) == sluice::Pop::kRecord) {
         if (buffer.completion().call_id != id) continue;
+        if (buffer.completion().status != 0 && stays_) {
+          std::printf("failed %d\n", buffer.completion().status);
+          std::fflush(stdout);
+          continue;
+        }
         if (buffer.completion().status != 0) {
           std::printf("answered %d\n", buffer.completion().status);
           std::exit(0);
@@ -68,6 +75,8 @@ class Guest {
       channel_.wait(20);
     }
   }
+  // It does not go when a call fails.
+  void stay() { stays_ = true; }
   template <class T>
   T call_for(uint16_t opcode, const Bytes& body, uint64_t context = 0) {
     const Bytes answer = call(opcode, body, context);
@@ -91,6 +100,7 @@ class Guest {
   sluice::RingProducer producer_;
   sluice::RingConsumer consumer_;
   uint64_t call_id_ = 0;
+  bool stays_ = false;
 };
 
 const char kHead[] = R"(
@@ -120,7 +130,21 @@ std::string store(const char* what, long offset) {
   return "  st.global.u32 [%rd1" + std::string(offset < 0 ? "" : "+") + std::to_string(offset) + "], " + what + ";\n";
 }
 
+const char kFail[] = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry loop(.param .u64 unused)
+{
+AGAIN:
+  bra AGAIN;
+}
+.visible .entry spin(.param .u64 unused) { ret; }
+.visible .entry spin__sluice(.param .u64 unused, .param .align 8 .b8 launch[128]) { ret; }
+)";
+
 std::string kernel(const std::string& what) {
+  if (what == "fail") return kFail;
   std::string body;
   if (what == "words") {
     // As the parts of a launch that is done, or never was.
@@ -154,21 +178,30 @@ int main(int argc, char** argv) {
   sluice_module_load load{};
   load.inline_bytes = static_cast<uint32_t>(text.size());
   const auto module = guest.call_for<sluice_handle_reply>(SLUICE_CALL_MODULE_LOAD, raw(load) + raw(text), context);
-  sluice_function_get get{};
-  get.module = module.handle;
-  get.flags = SLUICE_FUNCTION_EVICTABLE;
-  get.name_bytes = 4;
-  const auto function =
-      guest.call_for<sluice_function_reply>(SLUICE_CALL_FUNCTION_GET, raw(get) + raw(std::string("spin")), context);
-  sluice_launch launch{};
-  launch.function = function.handle;
+  const auto launch = [&](const char* name, uint32_t flags, uint32_t blocks, uint64_t stream) {
+    sluice_function_get get{};
+    get.module = module.handle;
+    get.flags = flags;
+    get.name_bytes = 4;
+    const auto function =
+        guest.call_for<sluice_function_reply>(SLUICE_CALL_FUNCTION_GET, raw(get) + raw(std::string(name)), context);
+    sluice_launch l{};
+    l.function = function.handle;
+    l.stream = stream;
+    l.grid[0] = blocks;
+    l.block[0] = 32;
+    l.grid[1] = l.grid[2] = l.block[1] = l.block[2] = 1;
+    l.param_bytes = 8;
+    guest.send(SLUICE_CALL_LAUNCH, raw(l) + raw(uint64_t{0}), context, SLUICE_RECORD_NO_REPLY);
+  };
+  uint64_t stream = 0;
+  if (argv[1] == std::string("fail")) {
+    launch("loop", 0, 1, 0);
+    stream = guest.call_for<uint64_t>(kOpcode_cuStreamCreate, raw(uint8_t{1}) + raw(uint32_t{1}), context);
+    guest.stay();
+  }
   // More than any GPU holds at once: the worker takes the clone.
-  launch.grid[0] = 1 << 16;
-  launch.grid[1] = launch.grid[2] = 1;
-  launch.block[0] = 32;
-  launch.block[1] = launch.block[2] = 1;
-  launch.param_bytes = 8;
-  guest.send(SLUICE_CALL_LAUNCH, raw(launch) + raw(uint64_t{0}), context, SLUICE_RECORD_NO_REPLY);
+  launch("spin", SLUICE_FUNCTION_EVICTABLE, 1 << 16, stream);
   std::printf("launched\n");
   std::fflush(stdout);
   guest.call(SLUICE_CALL_SYNCHRONIZE, raw(sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}), context);
