@@ -301,7 +301,7 @@ void Session::on_ready(const Message& m) {
   }
   auto id = engine_.add_session(request_.vgpu_id, *pages_, gate_fd_.get(), ring_fd_.get(), worker_->pid(),
                                 [this](core::EndReason reason) {
-                                  if (reason == core::EndReason::kDidNotLeave) {
+                                  if (reason != core::EndReason::kGenerationsSpent) {
                                     force_told_ = true;
                                     owner_.on_session_offence(*this, core::Offence::kDidNotLeave,
                                                               engine_.evict_end_ns(request_.vgpu_id), false);
