@@ -64,10 +64,12 @@ class AdversaryFaults(WithVictim):
 
     def test_a_fault_that_is_hidden_by_leaving_counts(self):
         with self.attack():
-            attacker = self.adversary("fault-again", "hide", 1)
-            attacker.communicate(timeout=support.TIMEOUT_S)
-            self.eventually(lambda: self.vgpu("a")["faults"] == 1, "it is known of")
-            self.assertEqual(self.vgpu("a")["fault_stall_ms"], STALL_MS)
+            # Some leave before their launch was granted: those have done nothing.
+            attacker = self.adversary("fault-again", "hide", 1000)
+            self.eventually(lambda: self.vgpu("a")["faults"] >= 1, "one is known of")
+            attacker.kill()
+            a = self.vgpu("a")
+            self.assertEqual(a["fault_stall_ms"], a["faults"] * STALL_MS)
 
     def test_traps_cost_nothing(self):
         with self.attack():

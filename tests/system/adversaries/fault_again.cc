@@ -62,7 +62,7 @@ int attack(const char* how, int ready, int go) {
   void* arguments[] = {&to};
   r = cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr);
   if (!std::strcmp(how, "hide")) {
-    ::usleep(20'000);  // it is on the GPU by now
+    ::usleep(20'000);  // enough to be granted, mostly; not to be told
     say("got", r);
     ::kill(::getpid(), SIGKILL);
   }
