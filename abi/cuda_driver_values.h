@@ -6,109 +6,109 @@
 #define SLUICE_ABI_CUDA_DRIVER_VALUES_H
 
 /* clang-format off */
-/* X(name, value, what cuGetErrorString says) */
+/* X(name, value, what cuGetErrorString says) (our own words) */
 #define SLUICE_CUDA_ERRORS(X) \
-  X(CUDA_SUCCESS, 0, "no error") \
-  X(CUDA_ERROR_INVALID_VALUE, 1, "invalid argument") \
-  X(CUDA_ERROR_OUT_OF_MEMORY, 2, "out of memory") \
-  X(CUDA_ERROR_NOT_INITIALIZED, 3, "initialization error") \
-  X(CUDA_ERROR_DEINITIALIZED, 4, "driver shutting down") \
-  X(CUDA_ERROR_PROFILER_DISABLED, 5, "profiler is disabled") \
-  X(CUDA_ERROR_PROFILER_NOT_INITIALIZED, 6, "profiler is not initialised") \
-  X(CUDA_ERROR_PROFILER_ALREADY_STARTED, 7, "profiler already started") \
-  X(CUDA_ERROR_PROFILER_ALREADY_STOPPED, 8, "profiler already stopped") \
+  X(CUDA_SUCCESS, 0, "success") \
+  X(CUDA_ERROR_INVALID_VALUE, 1, "a parameter has a value that the call does not take") \
+  X(CUDA_ERROR_OUT_OF_MEMORY, 2, "not enough device memory") \
+  X(CUDA_ERROR_NOT_INITIALIZED, 3, "cuInit has not been called") \
+  X(CUDA_ERROR_DEINITIALIZED, 4, "the driver is being unloaded") \
+  X(CUDA_ERROR_PROFILER_DISABLED, 5, "the profiler is off") \
+  X(CUDA_ERROR_PROFILER_NOT_INITIALIZED, 6, "the profiler has not been set up") \
+  X(CUDA_ERROR_PROFILER_ALREADY_STARTED, 7, "the profiler runs already") \
+  X(CUDA_ERROR_PROFILER_ALREADY_STOPPED, 8, "the profiler is stopped already") \
   X(CUDA_ERROR_STUB_LIBRARY, 34, "the loaded library is a stub without a driver") \
   X(CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, 36, "the call needs a newer driver") \
-  X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46, "device is busy or unavailable") \
-  X(CUDA_ERROR_NO_DEVICE, 100, "no CUDA-capable device is detected") \
-  X(CUDA_ERROR_INVALID_DEVICE, 101, "invalid device ordinal") \
-  X(CUDA_ERROR_DEVICE_NOT_LICENSED, 102, "device has no licence for this") \
-  X(CUDA_ERROR_INVALID_IMAGE, 200, "device kernel image is invalid") \
-  X(CUDA_ERROR_INVALID_CONTEXT, 201, "invalid device context") \
-  X(CUDA_ERROR_CONTEXT_ALREADY_CURRENT, 202, "context already current") \
-  X(CUDA_ERROR_MAP_FAILED, 205, "mapping of buffer object failed") \
-  X(CUDA_ERROR_UNMAP_FAILED, 206, "unmapping of buffer object failed") \
-  X(CUDA_ERROR_ARRAY_IS_MAPPED, 207, "array is mapped") \
-  X(CUDA_ERROR_ALREADY_MAPPED, 208, "resource already mapped") \
-  X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image is available for execution on the device") \
-  X(CUDA_ERROR_ALREADY_ACQUIRED, 210, "resource already acquired") \
-  X(CUDA_ERROR_NOT_MAPPED, 211, "resource not mapped") \
-  X(CUDA_ERROR_NOT_MAPPED_AS_ARRAY, 212, "resource not mapped as array") \
-  X(CUDA_ERROR_NOT_MAPPED_AS_POINTER, 213, "resource not mapped as pointer") \
-  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable memory error") \
-  X(CUDA_ERROR_UNSUPPORTED_LIMIT, 215, "limit is not supported on this device") \
-  X(CUDA_ERROR_CONTEXT_ALREADY_IN_USE, 216, "context is in use by another thread") \
-  X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "peer access is not supported between these two devices") \
-  X(CUDA_ERROR_INVALID_PTX, 218, "a PTX JIT compilation failed") \
-  X(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT, 219, "invalid graphics context") \
-  X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "uncorrectable NVLink error") \
-  X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221, "PTX JIT compiler library not found") \
-  X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222, "PTX version is not supported") \
-  X(CUDA_ERROR_JIT_COMPILATION_DISABLED, 223, "PTX JIT compilation is disabled") \
-  X(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, 224, "execution affinity is not supported on this device") \
-  X(CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC, 225, "device-side synchronisation is not supported") \
-  X(CUDA_ERROR_CONTAINED, 226, "an error was contained to this context") \
-  X(CUDA_ERROR_INVALID_SOURCE, 300, "device kernel source is invalid") \
-  X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found") \
-  X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302, "shared object symbol not found") \
-  X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, 303, "shared object initialisation failed") \
-  X(CUDA_ERROR_OPERATING_SYSTEM, 304, "OS call failed") \
-  X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle") \
-  X(CUDA_ERROR_ILLEGAL_STATE, 401, "the operation cannot be performed in the present state") \
-  X(CUDA_ERROR_LOSSY_QUERY, 402, "the query would lose information") \
-  X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found") \
-  X(CUDA_ERROR_NOT_READY, 600, "device not ready") \
-  X(CUDA_ERROR_ILLEGAL_ADDRESS, 700, "an illegal memory access was encountered") \
-  X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources requested for launch") \
-  X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "the launch timed out and was terminated") \
-  X(CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING, 703, "launch uses incompatible texturing mode") \
-  X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704, "peer access is already enabled") \
-  X(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, 705, "peer access is not enabled") \
-  X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708, "primary context is active") \
-  X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed") \
-  X(CUDA_ERROR_ASSERT, 710, "device-side assert triggered") \
-  X(CUDA_ERROR_TOO_MANY_PEERS, 711, "peer mapping resources exhausted") \
-  X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712, "host memory is already registered") \
-  X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, "host memory is not registered") \
-  X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "hardware stack error") \
-  X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "an illegal instruction was encountered") \
-  X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address") \
-  X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717, "operation not supported on this address space") \
-  X(CUDA_ERROR_INVALID_PC, 718, "invalid program counter") \
-  X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure") \
-  X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "too many blocks in cooperative launch") \
-  X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721, "tensor memory was not released") \
-  X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted") \
-  X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported") \
-  X(CUDA_ERROR_SYSTEM_NOT_READY, 802, "system is not ready") \
-  X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "driver and library versions do not match") \
-  X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, 804, "compatibility mode is not supported on this device") \
-  X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805, "connection to the MPS server failed") \
+  X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46, "another process holds the device") \
+  X(CUDA_ERROR_NO_DEVICE, 100, "no GPU was found") \
+  X(CUDA_ERROR_INVALID_DEVICE, 101, "there is no device of this number") \
+  X(CUDA_ERROR_DEVICE_NOT_LICENSED, 102, "the device has no licence for this") \
+  X(CUDA_ERROR_INVALID_IMAGE, 200, "the module is no image that this GPU can load") \
+  X(CUDA_ERROR_INVALID_CONTEXT, 201, "no such context, or none is current") \
+  X(CUDA_ERROR_CONTEXT_ALREADY_CURRENT, 202, "this context is current already") \
+  X(CUDA_ERROR_MAP_FAILED, 205, "the resource could not be mapped") \
+  X(CUDA_ERROR_UNMAP_FAILED, 206, "the resource could not be unmapped") \
+  X(CUDA_ERROR_ARRAY_IS_MAPPED, 207, "the array is still mapped") \
+  X(CUDA_ERROR_ALREADY_MAPPED, 208, "the resource has been mapped before") \
+  X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "the module has no code for this GPU") \
+  X(CUDA_ERROR_ALREADY_ACQUIRED, 210, "somebody has acquired the resource before") \
+  X(CUDA_ERROR_NOT_MAPPED, 211, "the resource has not been mapped") \
+  X(CUDA_ERROR_NOT_MAPPED_AS_ARRAY, 212, "the resource is mapped, but not as an array") \
+  X(CUDA_ERROR_NOT_MAPPED_AS_POINTER, 213, "the resource is mapped, but not as a pointer") \
+  X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "device memory has an error that ECC could not repair") \
+  X(CUDA_ERROR_UNSUPPORTED_LIMIT, 215, "this device has no such limit") \
+  X(CUDA_ERROR_CONTEXT_ALREADY_IN_USE, 216, "another thread uses the context") \
+  X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "these two devices cannot reach each other's memory") \
+  X(CUDA_ERROR_INVALID_PTX, 218, "the PTX text could not be compiled") \
+  X(CUDA_ERROR_INVALID_GRAPHICS_CONTEXT, 219, "the graphics context is of no use here") \
+  X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "NVLink had an error that it could not repair") \
+  X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221, "the library that compiles PTX is missing") \
+  X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222, "the PTX is of a newer version than the driver") \
+  X(CUDA_ERROR_JIT_COMPILATION_DISABLED, 223, "compiling PTX has been switched off") \
+  X(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, 224, "this device cannot confine contexts to SMs") \
+  X(CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC, 225, "kernels cannot wait for kernels") \
+  X(CUDA_ERROR_CONTAINED, 226, "a fault was confined to this context") \
+  X(CUDA_ERROR_INVALID_SOURCE, 300, "the source of the kernel is not valid") \
+  X(CUDA_ERROR_FILE_NOT_FOUND, 301, "there is no such file") \
+  X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302, "a shared library lacks a symbol") \
+  X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, 303, "a shared library could not start") \
+  X(CUDA_ERROR_OPERATING_SYSTEM, 304, "the operating system refused a call") \
+  X(CUDA_ERROR_INVALID_HANDLE, 400, "there is no object of this handle") \
+  X(CUDA_ERROR_ILLEGAL_STATE, 401, "not possible in the state that the object is in") \
+  X(CUDA_ERROR_LOSSY_QUERY, 402, "the answer would lose something") \
+  X(CUDA_ERROR_NOT_FOUND, 500, "there is nothing of this name") \
+  X(CUDA_ERROR_NOT_READY, 600, "the work is not done yet") \
+  X(CUDA_ERROR_ILLEGAL_ADDRESS, 700, "a kernel used an address that it has no right to") \
+  X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "a block would take too many registers or memory") \
+  X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "a kernel ran longer than the device allows") \
+  X(CUDA_ERROR_LAUNCH_INCOMPATIBLE_TEXTURING, 703, "the launch mixes kinds of textures") \
+  X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704, "access to this peer is on already") \
+  X(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, 705, "access to this peer is off") \
+  X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708, "the primary context is in use") \
+  X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "the context has been destroyed") \
+  X(CUDA_ERROR_ASSERT, 710, "an assertion in a kernel failed") \
+  X(CUDA_ERROR_TOO_MANY_PEERS, 711, "no room for another peer") \
+  X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712, "this host memory is registered already") \
+  X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, "this host memory has not been registered") \
+  X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "a kernel's call stack overflowed or was damaged") \
+  X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "a kernel ran an instruction that does not exist") \
+  X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "a kernel used an address of the wrong alignment") \
+  X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717, "the address is of another memory space") \
+  X(CUDA_ERROR_INVALID_PC, 718, "a kernel jumped to where no code is") \
+  X(CUDA_ERROR_LAUNCH_FAILED, 719, "a kernel failed, and the reason is not known") \
+  X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "the blocks do not fit on the GPU at once") \
+  X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721, "a kernel kept tensor memory") \
+  X(CUDA_ERROR_NOT_PERMITTED, 800, "the caller has no right to do this") \
+  X(CUDA_ERROR_NOT_SUPPORTED, 801, "this driver or device cannot do this") \
+  X(CUDA_ERROR_SYSTEM_NOT_READY, 802, "the system is still starting") \
+  X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "driver and library are of different versions") \
+  X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, 804, "this device has no compatibility mode") \
+  X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805, "the MPS server could not be reached") \
   X(CUDA_ERROR_MPS_RPC_FAILURE, 806, "a call to the MPS server failed") \
-  X(CUDA_ERROR_MPS_SERVER_NOT_READY, 807, "MPS server is not ready") \
-  X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808, "MPS server has too many clients") \
-  X(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED, 809, "MPS server has too many connections") \
-  X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810, "MPS client was ended by the server") \
-  X(CUDA_ERROR_CDP_NOT_SUPPORTED, 811, "dynamic parallelism is not supported") \
-  X(CUDA_ERROR_CDP_VERSION_MISMATCH, 812, "dynamic parallelism version mismatch") \
-  X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation not permitted while the stream is capturing") \
-  X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "capture of the stream was invalidated") \
-  X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902, "the operation would merge two captures") \
-  X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903, "capture was not begun in this stream") \
-  X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904, "capture has work that was not joined") \
-  X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905, "the operation would cross out of the capture") \
-  X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906, "the operation would depend on the capturing legacy stream") \
-  X(CUDA_ERROR_CAPTURED_EVENT, 907, "event was last recorded in a capture") \
-  X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "capture was begun by another thread") \
-  X(CUDA_ERROR_TIMEOUT, 909, "wait timed out") \
-  X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910, "the graph update was rejected") \
-  X(CUDA_ERROR_EXTERNAL_DEVICE, 911, "an external device reported an error") \
-  X(CUDA_ERROR_INVALID_CLUSTER_SIZE, 912, "invalid cluster size") \
-  X(CUDA_ERROR_FUNCTION_NOT_LOADED, 913, "function is not loaded") \
-  X(CUDA_ERROR_INVALID_RESOURCE_TYPE, 914, "invalid resource type") \
-  X(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, 915, "invalid resource configuration") \
-  X(CUDA_ERROR_KEY_ROTATION, 916, "key rotation failed") \
-  X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
+  X(CUDA_ERROR_MPS_SERVER_NOT_READY, 807, "the MPS server takes no clients yet") \
+  X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, 808, "the MPS server has as many clients as it can have") \
+  X(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED, 809, "the MPS server has no connection left") \
+  X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810, "the MPS server ended this client") \
+  X(CUDA_ERROR_CDP_NOT_SUPPORTED, 811, "kernels cannot launch kernels here") \
+  X(CUDA_ERROR_CDP_VERSION_MISMATCH, 812, "host and device differ in how kernels launch") \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "not possible while the stream records") \
+  X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "the recording of the stream has become invalid") \
+  X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902, "two recordings would become one") \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903, "the recording did not begin in this stream") \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904, "recorded work never rejoined its stream") \
+  X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905, "the recording would depend on work outside of it") \
+  X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906, "the recording would depend on the default stream") \
+  X(CUDA_ERROR_CAPTURED_EVENT, 907, "the event belongs to a recording") \
+  X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "another thread began the recording") \
+  X(CUDA_ERROR_TIMEOUT, 909, "the time to wait is over") \
+  X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910, "the graph differs too much to be updated") \
+  X(CUDA_ERROR_EXTERNAL_DEVICE, 911, "a device beside the GPU reported an error") \
+  X(CUDA_ERROR_INVALID_CLUSTER_SIZE, 912, "a cluster cannot have this size") \
+  X(CUDA_ERROR_FUNCTION_NOT_LOADED, 913, "the function has not been loaded") \
+  X(CUDA_ERROR_INVALID_RESOURCE_TYPE, 914, "a resource of this kind does not fit here") \
+  X(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, 915, "the resource's set-up does not fit") \
+  X(CUDA_ERROR_KEY_ROTATION, 916, "the keys could not be renewed") \
+  X(CUDA_ERROR_UNKNOWN, 999, "an error without a name")
 
 /* X(name, value); some numbers have two names. */
 #define SLUICE_CUDA_DEVICE_ATTRIBUTES(X) \

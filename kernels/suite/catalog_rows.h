@@ -2,7 +2,7 @@
 // benchmark's own files. SLUICE_SUITE_ROWS(X) expands X(name, papers, gpu_scale) for each; the
 // benchmark defines `Case case_<name>(const CaseOptions&)`.
 //
-// papers: E EffiSha, F FLEP, R FRS, P "Enabling Preemptive Multiprogramming on GPUs".
+// papers: E EffiSha, F FLEP, R FRS, P "Enabling Preemptive Multiprogramming on GPUs"; empty: ours.
 // gpu_scale: see Row. Chosen by arithmetic (bytes moved, operations), not yet all measured.
 #pragma once
 
@@ -39,7 +39,12 @@
   X(sad, "P", 16384)              \
   X(sgemm, "P", 8192)             \
   X(cutcp, "P", 2048)             \
-  X(tpacf, "P", 2048)
+  X(tpacf, "P", 2048)             \
+  X(lookback, "", 8192)           \
+  X(select, "", 8192)             \
+  X(reducebykey, "", 8192)        \
+  X(onesweep, "", 8192)           \
+  X(mergesort, "", 8192)
 
 namespace sluice::suite {
 

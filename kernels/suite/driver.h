@@ -15,7 +15,7 @@
 
 namespace sluice::suite {
 
-// "CUDA_ERROR_ILLEGAL_ADDRESS (700, an illegal memory access was encountered)".
+// "CUDA_ERROR_OUT_OF_MEMORY (2, not enough device memory)".
 std::string describe(CUresult result);
 
 // A driver call that failed. what() is "call: describe(result)".

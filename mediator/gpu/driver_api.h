@@ -37,7 +37,7 @@ struct DriverApi {
 // constructors, calls nothing. Refuses the guest's libcuda.so.1: it would call back into us.
 Result<DriverApi> load_driver(const std::string& path);
 
-// "CUDA_ERROR_INVALID_VALUE (1): invalid argument", for logs and errors; any number.
+// "CUDA_ERROR_OUT_OF_MEMORY (2): not enough device memory", for logs and errors; any number.
 std::string describe(CUresult result);
 
 enum class GpuKind { kNvidia, kSoft };

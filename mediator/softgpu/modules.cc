@@ -1,4 +1,4 @@
-// Loading of code into contexts, behind api_module.cc and api_library.cc.
+// Loading of code into contexts, behind api_module.cc.
 #include <algorithm>
 #include <cstring>
 #include <string_view>

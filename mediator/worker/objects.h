@@ -1,5 +1,5 @@
 // What a session's handles stand for, and what its streams have queued. Plain structures that hold
-// driver objects; who calls the driver with them is session_calls.cc and cuda_streams.cc.
+// driver objects; who calls the driver with them is generic_calls.cc and cuda_streams.cc.
 //
 // Owned by the session's handle table and, while work is queued, by that work (shared_ptr).
 // Fields say which lock guards them; what says nothing is fixed once the object is made. "Session

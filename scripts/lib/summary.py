@@ -27,11 +27,12 @@ class Suite:
     def __init__(self):
         self.tests = self.passed = self.failed = self.skipped = 0
         self.seconds = 0.0
+        self.reasons = []  # why tests were skipped
 
 
 def gtest_cases(folder, program):
-    """(passed, names of failed, skipped) of a program; None where GoogleTest wrote nothing of it."""
-    passed, failed, skipped = 0, [], 0
+    """(passed, names of failed, skipped, why skipped) of a program; None where GoogleTest wrote nothing of it."""
+    passed, failed, skipped, reasons = 0, [], 0, []
     files = sorted(folder.glob(f"{program}.xml")) if program else []
     for file in files:
         try:
@@ -43,9 +44,12 @@ def gtest_cases(folder, program):
                 failed.append(f"{case.get('classname')}.{case.get('name')}")
             elif case.find("skipped") is not None or case.get("status") == "notrun":
                 skipped += 1
+                reason = case.find("skipped")
+                if reason is not None and reason.get("message"):
+                    reasons.append(reason.get("message").splitlines()[-1])
             else:
                 passed += 1
-    return (passed, failed, skipped) if files else None
+    return (passed, failed, skipped, reasons) if files else None
 
 
 class Report:
@@ -55,13 +59,14 @@ class Report:
         self.problems = []  # sentences
         self.times = []     # (seconds, suite, test)
 
-    def add(self, suite, test, seconds, passed, failed, skipped):
+    def add(self, suite, test, seconds, passed, failed, skipped, reasons=()):
         row = self.suites[suite]
         row.tests += 1
         row.passed += passed
         row.failed += len(failed)
         row.skipped += skipped
         row.seconds += seconds
+        row.reasons += reasons
         self.failures += [f"{suite}  {name}" for name in failed]
         self.times.append((seconds, suite, test))
 
@@ -107,6 +112,9 @@ class Report:
         for name, row in sorted(self.suites.items()):
             print(f"{name:<14}{row.tests:>7}{row.passed:>14}{row.failed:>8}{row.skipped:>9}"
                   f"{row.seconds:>9.0f}")
+        for name, row in sorted(self.suites.items()):
+            for reason in sorted(set(row.reasons)):
+                print(f"SKIPPED  {name}: {reason}")
         for problem in self.problems:
             print(f"FAILED  {problem}")
         total = [sum(getattr(row, what) for row in self.suites.values())

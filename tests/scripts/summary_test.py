@@ -63,6 +63,13 @@ class Summary(unittest.TestCase):
         status, _, last = self.run_summary()
         self.assertEqual((status, last), (1, "0 passed, 0 failed, 0 skipped"))
 
+    def test_a_skipped_suite_that_is_not_required_says_why(self):
+        self.meson("release", ("unit", "ring", "OK"), ("cccl", "cccl", "OK"))
+        self.cases("release", "cccl", [("a", '<skipped message="x.cc:1&#x0A;no recordings"/>')])
+        status, text, last = self.run_summary("unit")
+        self.assertEqual((status, last), (0, "1 passed, 0 failed, 1 skipped"))
+        self.assertIn("SKIPPED  cccl: no recordings", text)
+
     def test_failed_cases_are_named(self):
         self.meson("release", ("unit", "ring", "FAIL"))
         self.cases("release", "ring", [("good", ""), ("bad", "<failure/>")])

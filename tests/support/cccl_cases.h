@@ -1,6 +1,6 @@
 // The recorded CCCL programs (tests/cccl) as cases of the suite's catalogue, from the folder that
-// the build unpacked them into. Reads files; throws std::runtime_error where one is missing or
-// malformed.
+// record.sh wrote; without the folder there are none. Reads files; throws std::runtime_error where
+// one is missing or malformed.
 //
 //     for (const std::string& name : cccl_names(folder)) {
 //       const suite::Trace trace = load_cccl(folder, name);   // trace.work.ptx is filled in
@@ -18,6 +18,8 @@ namespace sluice::testing {
 std::vector<std::string> cccl_names(const std::string& folder);
 // File names of all modules, sorted: each program compiled for sm_75 and for sm_90.
 std::vector<std::string> cccl_modules(const std::string& folder);
+// The path of a file in the folder.
+std::string cccl_file(const std::string& folder, const std::string& name);
 // A whole file, for example a module.
 std::string read_file(const std::string& path);
 // One case, with its module's text.

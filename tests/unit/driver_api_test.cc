@@ -52,7 +52,8 @@ TEST(DriverApi, AnOlderDriverLacksFunctionsThatThenFail) {
 }
 
 TEST(DriverApi, DescribesResults) {
-  EXPECT_EQ(describe(CUDA_ERROR_INVALID_VALUE), "CUDA_ERROR_INVALID_VALUE (1): invalid argument");
+  EXPECT_EQ(describe(CUDA_ERROR_OUT_OF_MEMORY),
+            "CUDA_ERROR_OUT_OF_MEMORY (2): not enough device memory");
   EXPECT_EQ(describe(static_cast<CUresult>(4711)), "CUresult 4711");
 }
 

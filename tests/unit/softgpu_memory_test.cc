@@ -39,7 +39,7 @@ TEST_F(SoftGpuTest, SaysWhatItIs) {
   OK(api.cuGetErrorName(CUDA_ERROR_ILLEGAL_ADDRESS, &text));
   EXPECT_STREQ(text, "CUDA_ERROR_ILLEGAL_ADDRESS");
   OK(api.cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
-  EXPECT_STREQ(text, "out of memory");
+  EXPECT_STREQ(text, "not enough device memory");
   FAILS(CUDA_ERROR_INVALID_VALUE, api.cuGetErrorName(static_cast<CUresult>(12345), &text));
   EXPECT_EQ(text, nullptr);
 }

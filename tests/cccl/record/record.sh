@@ -1,16 +1,29 @@
 #!/bin/sh
 # Compiles every program of ../programs with nvcc, runs each as sm_75 and as sm_90 on the libcuda.so.1
-# of the folder given (the software GPU's of a build, or NVIDIA's), and packs the PTX and the traces
-# of the cases into ../cccl.tar.xz. A case whose results are wrong leaves no trace, and then nothing
-# is packed. Called by scripts/regenerate-ptx --cccl.
+# of the folder given (the software GPU's of a build, or NVIDIA's), and writes the PTX and the traces
+# of the cases to a folder. A case whose results are wrong leaves no trace, and then nothing is written.
 #
-#   record.sh LIBDIR [PROGRAM...]    with programs named: runs them, packs nothing
-#   record.sh LIBDIR --timing        ../timing for sm_90, without running kernels, into ../timing.tar.xz
+#   record.sh LIBDIR --out FOLDER [--stamp FILE] [--timing]
+#   record.sh LIBDIR PROGRAM...          runs those programs, writes nothing
+#
+# --timing: ../timing for sm_90, without running kernels. --stamp: touched at the end. What it writes
+# holds PTX of NVIDIA's headers, under their licence: it stays out of the source tree.
 set -eu
 
-[ $# -ge 1 ] || { echo "usage: record.sh LIBDIR [PROGRAM...]" >&2; exit 2; }
+usage() { echo "usage: record.sh LIBDIR (--out FOLDER [--stamp FILE] [--timing] | PROGRAM...)" >&2; exit 2; }
+[ $# -ge 2 ] || usage
 lib=$(cd "$1" && pwd)
 shift
+out= stamp= timing=no
+while :; do
+  case ${1-} in
+    --out) mkdir -p "$2"; out=$(cd "$2" && pwd); shift 2 ;;
+    --stamp) stamp=$(cd "$(dirname "$2")" && pwd)/$(basename "$2"); shift 2 ;;
+    --timing) timing=yes; shift ;;
+    --*) usage ;;
+    *) break ;;
+  esac
+done
 here=$(cd "$(dirname "$0")/.." && pwd)
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 include=$(dirname "$(dirname "$nvcc")")/include
@@ -28,12 +41,12 @@ done
 for source in cudart trace_writer; do
   c++ -std=c++20 -O1 -I"$here/../.." -I"$include" -c -o "$work/$source.o" "$here/record/$source.cc"
 done
-pack() {  # the same bytes from the same files
-  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=644 -cf - *.ptx *.trace |
-    xz -T1 -9e > "$1"
-  ls -l "$1"
+deliver() {  # this folder's files, in place of what was there
+  rm -f "$out"/*.ptx "$out"/*.trace
+  cp ./*.ptx ./*.trace "$out"
+  [ -z "$stamp" ] || touch "$stamp"
 }
-if [ "${1:-}" = --timing ]; then
+if [ $timing = yes ]; then
   cd "$here/timing"
   # shellcheck disable=SC2046
   "$nvcc" $(cat nvcc.flags) -c -o "$work/cub_timing.o" cub_timing.cu
@@ -42,7 +55,7 @@ if [ "${1:-}" = --timing ]; then
   SLUICE_SOFT_MODEL=h200 SLUICE_SOFT_MEMORY=16G SLUICE_RECORD_DRY=1 SLUICE_RECORD_ARCH=90 \
     SLUICE_RECORD_DIR=$work/pack LD_LIBRARY_PATH=$work/lib "$work/cub_timing"
   cd "$work/pack"
-  pack "$here/timing.tar.xz"
+  deliver
   exit 0
 fi
 all=no
@@ -68,7 +81,7 @@ for program; do
   done
 done
 [ $all = yes ] || exit $status
-[ $status = 0 ] || { echo "record.sh: nothing packed" >&2; exit 1; }
+[ $status = 0 ] || { echo "record.sh: nothing written" >&2; exit 1; }
 
 cp "$work"/75/*.ptx "$work"/90/*.ptx "$work/pack"
 turn=0  # every other case from the other architecture
@@ -78,4 +91,4 @@ for trace in "$work"/75/*.trace; do
   turn=$((1 - turn))
 done
 cd "$work/pack"
-pack "$here/cccl.tar.xz"
+deliver

@@ -1,6 +1,6 @@
-// The checker on Thrust's, CUB's and libcu++'s kernels, as recorded (tests/cccl): decoupled look-back,
-// locks, barriers and semaphores of libcu++, warp-wide exchanges. They are right; whatever it says
-// here is a false report.
+// The checker on Thrust's, CUB's and libcu++'s kernels, as recorded (tests/cccl): decoupled
+// look-back, locks, barriers and semaphores of libcu++, warp-wide exchanges. They are right;
+// whatever it says here is a false report.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,6 +12,7 @@ namespace sluice::testing {
 namespace {
 
 class CheckerOnCccl : public ::testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CheckerOnCccl);
 
 INSTANTIATE_TEST_SUITE_P(All, CheckerOnCccl, ::testing::ValuesIn(cccl_names(SLUICE_CCCL_FOLDER)),
                          [](const auto& name) { return name.param; });
@@ -21,7 +22,7 @@ TEST_P(CheckerOnCccl, FindsNothing) {
   const suite::Trace trace = load_cccl(SLUICE_CCCL_FOLDER, GetParam());
   auto& program = kept[trace.module];
   if (!program) {
-    auto decoded = exec::decode_text(read_file(std::string(SLUICE_CCCL_FOLDER) + "/" + trace.module));
+    auto decoded = exec::decode_text(trace.work.ptx);
     ASSERT_TRUE(decoded) << decoded.error().message;
     program = *decoded;
   }

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Files and documents that are mentioned exist.
+
+usage: references_test.py SOURCE_ROOT | --self-test
+
+Checks, in every text file of the tree: links of Markdown, from the document's own folder; and
+mentions of a path that begins with one of the tree's top folders, like docs/internals. A mention may
+leave off the ending of a program's source, or name what a meson.build makes; and names of sources and
+documents by themselves, like README.md. Paths below a build folder, patterns (`*`, `<name>`,
+`{a,b}`, NAME) and absolute paths are not looked at. What history says of files that went is history:
+docs/notes, docs/results, docs/decisions and NEWS.md are checked for links only.
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+TOP = ("abi", "mediator", "policies", "kernels", "guest-agent", "tests", "docs", "scripts", "debian",
+       "qemu-patches")
+ENDINGS = {".md", ".cc", ".h", ".c", ".cu", ".cuh", ".inc", ".py", ".sh", ".build", ".toml", ".txt", ".8", ".1"}
+HISTORY = ("docs/notes/", "docs/results/", "docs/decisions/", "NEWS.md")
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+MENTION = re.compile(r"(?<![\w./@$}-])(?:\.\./)*((?:" + "|".join(TOP) + r")/[\w./-]*\w)(?![\w*<{$@(])")
+NAME = re.compile(r"(?<![\w./<*{$@%}\"'-])([A-Za-z][\w-]{3,}(?:/[\w-]+)*\.(?:md|cc|py))(?![\w/.(]\w)")
+# Not ours: QEMU's; a CUDA file's; made by somebody who follows the text.
+ELSEWHERE = {"docs/specs/ivshmem-spec.txt"}
+SELF_TESTS = {"references_test.py", "include_arrows_test.py"}
+PLACEHOLDER = re.compile(r"(^|[/_.])[A-Z][A-Z0-9_]{2,}($|[/_.])|\.\.\.")
+
+
+def texts(root):
+    for path in sorted(root.rglob("*")):
+        inside = path.relative_to(root)
+        first = inside.parts[0]
+        if first == ".git" or first.startswith("build") or first in ("out", "demo-out"):
+            continue
+        script = inside.parts[0] == "scripts" and not path.suffix
+        if path.is_file() and (path.suffix in ENDINGS or script):
+            yield path, inside
+
+
+def made_by_meson(folder, name):
+    """Whether the folder's meson.build makes a program or library of this name."""
+    build = folder / "meson.build"
+    if not build.is_file():
+        return False
+    library = re.fullmatch(r"lib(.+?)\.so[.\d]*", name)
+    name = library.group(1) if library else name
+    return any(name == quoted or (quoted[-1] in "-_" and name.startswith(quoted))
+               for quoted in re.findall(r"'([^'\s]+)'", build.read_text()))
+
+
+def exists(root, folder, mention):
+    for base in (root, folder):
+        at = base / mention
+        if at.exists() or (at.parent.is_dir() and any(at.parent.glob(at.name + ".*"))):
+            return True
+        if made_by_meson(at.parent, at.name):
+            return True
+    return False
+
+
+def check(root):
+    problems = []
+    all_texts = list(texts(root))
+    names = {"/" + str(inside) for _, inside in all_texts}
+    for path, inside in all_texts:
+        if inside.name in SELF_TESTS:
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            if path.suffix == ".md":
+                for target in LINK.findall(line):
+                    file = target.split("#")[0]
+                    if file and "://" not in target and not target.startswith("mailto:") and \
+                            not (path.parent / file).exists():
+                        problems.append(f"{inside}:{number}: the link {target} leads nowhere")
+            if str(inside).startswith(HISTORY):
+                continue
+            if line.startswith("#include"):
+                continue
+            mentions = MENTION.findall(line)
+            for mention in mentions:
+                if mention not in ELSEWHERE and not PLACEHOLDER.search(mention) and \
+                        not exists(root, path.parent, mention):
+                    problems.append(f"{inside}:{number}: there is no {mention}")
+            for name in NAME.findall(line):
+                if name in mentions or PLACEHOLDER.search(name):
+                    continue
+                if not any(known.endswith("/" + name) for known in names):
+                    problems.append(f"{inside}:{number}: there is no {name}")
+    return problems
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "docs").mkdir()
+        (root / "tests/bench").mkdir(parents=True)
+        (root / "tests/bench/speed.cc").write_text("// see docs/a.md\n")
+        (root / "docs/a.md").write_text("[b](b.md) [c](https://x.org/docs/none) [self](#part)\n")
+        (root / "docs/b.md").write_text("tests/bench/speed, `BUILD/tests/none`, build/tests/none, tests/*.cc,\n"
+                                        "/usr/share/docs/none, tests/NAME.cc, tests/bench.\n")
+        assert check(root) == [], check(root)
+        (root / "docs/c.md").write_text("[x](../gone.md)\ndocs/gone.md\n`tests/bench/gone`.\n")
+        (root / "tests/x.py").write_text("# As docs/none/none.md says.\n")
+        assert [p.split(": ")[0] for p in check(root)] == \
+            ["docs/c.md:1", "docs/c.md:2", "docs/c.md:3", "tests/x.py:1"], check(root)
+
+
+def main():
+    if sys.argv[1] == "--self-test":
+        self_test()
+        return
+    problems = check(pathlib.Path(sys.argv[1]))
+    for problem in problems:
+        print(problem)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
