@@ -99,6 +99,7 @@ class FakeDriver : public EngineDriver {
   }
   CUresult idle(StreamId stream) override {
     EXPECT_FALSE(drained_streams.count(stream)) << "the driver's stream is gone";
+    if (broken != CUDA_SUCCESS) return broken;
     return queues[stream].empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   }
   LaunchEnd launch_end(Work& work) override {
