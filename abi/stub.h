@@ -9,7 +9,7 @@
  * A kernel of the guest's can store into the launch records: it gets their address as a parameter. So they
  * are hints about lengths and progress and take part in no decision about who holds the GPU. The
  * report page is a memory object of its own, so that no pinning of the records reaches it. A worker that
- * a guest has taken over may write anything there: docs/accounting.md, "Without a grant".
+ * a guest has taken over may write anything there: docs/concepts/accounting.md, "Without a grant".
  *
  * All fields are naturally aligned words accessed with atomic loads and stores; orders are named
  * at each field. No read-modify-write by two parties on any of them.
