@@ -1,15 +1,15 @@
 /* The kernel stub of EffiSha, split by who may write: four memory objects per session (= per guest
  * process and worker). None of them is ever visible to the guest's processor.
  *
- *   host page       written by sluiced          mapped by the worker read-only (sealed), never by the GPU
+ *   host page       written by sluiced          mapped by the worker read-only (sealed); not by the GPU
  *   signal page     written by sluiced          mapped by the worker; GPU: read-only where it can
- *   report page     written by the worker       mapped by sluiced read-only; never mapped by the GPU
+ *   report page     written by the worker       mapped by sluiced read-only; not by the GPU
  *   launch records  written by worker and GPU   mapped by sluiced read-only
  *
- * A kernel of the guest's can store into the launch records: it gets their address as a parameter. So they
- * are hints about lengths and progress and take part in no decision about who holds the GPU. The
- * report page is a memory object of its own, so that no pinning of the records reaches it. A worker that
- * a guest has taken over may write anything there: docs/concepts/accounting.md, "Without a grant".
+ * A kernel of the guest's can store into the launch records: it gets their address as a parameter. So
+ * they are hints about lengths and progress and take part in no decision about who holds the GPU. The
+ * report page is a memory object of its own: pinning the records does not reach it. A worker that a
+ * guest has taken over may write anything there: docs/concepts/accounting.md, "Without a grant".
  *
  * All fields are naturally aligned words accessed with atomic loads and stores; orders are named
  * at each field. No read-modify-write by two parties on any of them.

@@ -11,8 +11,9 @@
 // The queue must be empty before the next outside event is handed in.
 //
 // What a worker reports is a hint. It is bounded and checked here, and nothing is asserted on it: a
-// worker that lies can delay its own vGPU or be ended at its deadline. Who says that it has left and runs on is found where the
-// host can see who is on the GPU (on_seen()): it is ended, and no other vGPU's deadline runs meanwhile.
+// worker that lies can delay its own vGPU or be ended at its deadline. Who says that it has left and
+// runs on is found where the host sees who is on the GPU (on_seen()): it is ended, and no other
+// vGPU's deadline runs meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -45,13 +46,14 @@ struct SchedulerConfig {
   // ... then its sessions that have not left are ended. Shorter: honest programs with long opaque
   // kernels or coarse tasks lose their session; longer: a runaway kernel stops everybody for so long.
   uint64_t evict_end_ns = 2'000'000'000;
-  // A session that was seen running without a grant for evict_end_ns in sum is ended too. The sum shrinks by one
-  // part in so many of the time that passes. Smaller: who runs on for a part of the time is never ended; larger: what an honest
-  // worker's delays add up to ends it one day.
+  // A session that was seen running without a grant for evict_end_ns in sum is ended too. The sum
+  // shrinks by one part in so many of the time that passes. Smaller: who runs on for a part of the
+  // time is never ended; larger: what an honest worker's delays add up to ends it one day.
   uint32_t ungranted_leak = 16;
   // What runs on for so long after *left* is the release's own delay.
   uint64_t ungranted_grace_ns = 5'000'000;
-  // One look at the GPU stands for no more time than this: a host that did not look for long knows nothing of it.
+  // One look at the GPU stands for no more time than this. Longer: a single look after a pause
+  // counts for a time of which nothing is known; shorter: rare looks never come to a sum.
   uint64_t longest_look_ns = 200'000'000;
 
   // Reports with more launches than this queued or in flight are counted as violations and clipped; a
@@ -251,9 +253,9 @@ class Scheduler {
   // On a GPU with time slices: v's contexts have used so much since the last call. To be called before any event that the
   // policy decides by; decides nothing itself. Elsewhere ignored (and on_measured() is ignored here).
   void on_used(uint64_t now_ns, VgpuId vgpu, uint64_t sm_ns);
-  // The host has looked at the GPU: a context of `running` was at work, or of nobody that the host knows (kNoSession). To be called
-  // only where no guest and no worker can write what was read. Decides who is ended (scheduler_deadlines.cc has the
-  // table); without looks the workers' reports decide.
+  // The host has looked at the GPU: a context of `running` was at work, or of nobody that the host
+  // knows (kNoSession). Decides who is ended (scheduler_deadlines.cc has the table), so what was read
+  // is to be the GPU's word. Without looks the workers' reports decide.
   void on_seen(uint64_t now_ns, SessionId running, ActionQueue& out);
   // The time of kWakeAt has come. Early and spurious calls do no harm.
   void on_timer(uint64_t now_ns, ActionQueue& out);

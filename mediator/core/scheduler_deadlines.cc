@@ -1,27 +1,33 @@
 // The scheduler's deadlines: who is ended for not leaving the GPU, and who is not.
 //
-// Two things are known of a session: what its worker reports, and, where the host can look at the GPU by itself (on_seen()), whether
-// a context of it was at work at the time of a look. A look stands for the time since the one before. What it means:
+// Two things are known of a session: what its worker reports, and, where the host can look at the
+// GPU by itself (on_seen()), whether a context of it was at work at the time of a look. A look
+// stands for the time since the one before. What it means:
 //
-//   the look shows        | it holds a grant, or     | it has none: it reported *left*,  | nobody known, or there
-//                         | left only just now       | or was never granted              | is no look at all
-//   ----------------------+--------------------------+-----------------------------------+-------------------------------
-//   for the one seen      | nothing                  | `ungranted_ns` grows; ended at    | -
-//                         |                          | evict_end_ns                      |
-//   for another vGPU      | its deadline runs        | its deadline stands still: its    | its deadline runs: the reports
-//   that is to leave      |                          | launches may not have begun       | alone say who has not left
-//   for the seen vGPU     | its deadline runs        | -                                 | likewise
-//   that is to leave      |                          |                                   |
+// clang-format off
+//   at work is                    | for that session             | for others that were told to leave
+//   ------------------------------+------------------------------+-------------------------------------
+//   a session of a vGPU that      | nothing                      | the deadline runs
+//   holds a grant, or left just   |                              |
+//   now                           |                              |
+//   a session of a vGPU that      | `ungranted_ns` grows; it is  | the deadline stands still: their
+//   holds none: it reported       | ended at evict_end_ns        | launches may not have begun
+//   *left*, or was never granted  |                              |
+//   nobody, nobody known, or      | -                            | the deadline runs: who reports
+//   there is no look at all       |                              | launches in flight has not left
+// clang-format on
 //
-// So a worker that reports *left* while its kernel runs on does not have its successor ended: it is ended itself. And who has not
-// left gains nothing by reporting that its launches have not begun: no report enters this table. What it can gain is one
-// evict_end_ns for each session that an accomplice sacrifices.
-// Without looks (`sources = ["clock"]`, NVIDIA) only who reports launches in flight is ended. A kernel cannot write that report
-// (abi/stub.h), so there a victim loses its session only to a *worker* that was taken over. The opposite rule, which would end the one
-// who was there before, would let any kernel that spins have its honest predecessor ended.
+// So a worker that reports *left* while its kernel runs on does not have its successor ended: it is
+// ended itself. And who has not left gains nothing by reporting that its launches have not begun:
+// no report enters this table. What it can gain is one evict_end_ns for each session that an
+// accomplice sacrifices.
+// Without looks (`sources = ["clock"]`, NVIDIA) only who reports launches in
+// flight is ended. A kernel cannot write that report (abi/stub.h), so there a victim loses its
+// session only to a *worker* that was taken over. The opposite rule, which would end the one who
+// was there before, would let any kernel that spins have its honest predecessor ended.
 //
-// `ungranted_ns` shrinks as time passes (SchedulerConfig::ungranted_leak), so that the delays of an honest worker between its
-// kernel's end and the engine's release never add up.
+// `ungranted_ns` shrinks as time passes (SchedulerConfig::ungranted_leak), so that the delays of an
+// honest worker between its kernel's end and the engine's release never add up.
 #include <algorithm>
 
 #include "mediator/core/scheduler_impl.h"
@@ -50,7 +56,8 @@ void Scheduler::Impl::look_at_deadlines(uint64_t now_ns, ActionQueue& out) {
 }
 
 void Scheduler::Impl::see(uint64_t now_ns, SessionId running, ActionQueue& out) {
-  const uint64_t stands_for_ns = seen_ns == 0 ? 0 : std::min(now_ns - seen_ns, config.longest_look_ns);
+  const uint64_t stands_for_ns =
+      seen_ns == 0 ? 0 : std::min(now_ns - seen_ns, config.longest_look_ns);
   seen_ns = now_ns;
   Session* x = session(running);
   // On time slices a gated vGPU has no deadline, and all are charged for what they use.
@@ -63,7 +70,8 @@ void Scheduler::Impl::see(uint64_t now_ns, SessionId running, ActionQueue& out) 
   x->ungranted_at_ns = now_ns;
   for (const VgpuId v : leaving) {
     Vgpu& other = vgpus[v];
-    if (v != x->vgpu) other.excused_ns += std::min(stands_for_ns, now_ns - other.evict_ns - other.excused_ns);
+    if (v != x->vgpu)
+      other.excused_ns += std::min(stands_for_ns, now_ns - other.evict_ns - other.excused_ns);
   }
   if (x->ungranted_ns >= evict_end_ns(g)) end_session(out, running, EndReason::kRanUngranted);
 }

@@ -257,8 +257,8 @@ void Accounting::on_wake() {
 
 // ---- what is done now and then ---------------------------------------------------------------
 
-// Reads at random times, of which the reading is told: who runs where it may not is found by the sum of many. Not on NVIDIA: there
-// it is learnt whose a group is, which has not been tried, and copies and fills, which need no grant, are its engine's work.
+// One of many looks at random times: the sum of them finds who runs where it may not. Not on NVIDIA:
+// whose a group is is only learnt there, and fills, which need no grant, are its engine's work too.
 // Not in mps mode: one group stands for all.
 void Accounting::see() {
   if (!seen_ || settings_.nvidia || !sources_.has_registers() || sources_.is_mps()) return;

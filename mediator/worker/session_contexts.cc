@@ -8,8 +8,8 @@
 
 namespace sluice::worker {
 
-// The signal page and the launch records, as the GPU addresses them in this context. The report page is neither pinned nor
-// mapped there: what says who holds the GPU is out of every kernel's reach.
+// The signal page and the launch records, as the GPU addresses them in this context. The report page
+// is neither pinned nor mapped there: what says who has left is out of every kernel's reach.
 CUresult Session::register_pages(ContextObject& c) {
   auto* signal = const_cast<sluice_signal_page*>(p_.signal);
   if (!pages_registered_) {

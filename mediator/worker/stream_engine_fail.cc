@@ -1,8 +1,9 @@
 // The end of a session's GPU work by an error; the rest of the engine is in stream_engine.cc.
 //
-// Everything that is queued completes with the error at once, as the program expects it. The gate is told only what the
-// driver confirms: an error of one context does not end the kernels of another, and an error that the engine found itself (a
-// clone that never gets anywhere) ends no kernel at all. Until they have ended the session holds the GPU, and can be ended for it.
+// Everything that is queued completes with the error at once, as the program expects it. The gate
+// is told only what the driver confirms: an error of one context does not end the kernels of
+// another, and an error that the engine found itself (a clone that never gets anywhere) ends no
+// kernel at all. Until they have ended the session holds the GPU, and can be ended for it.
 #include "mediator/worker/stream_engine.h"
 
 namespace sluice::worker {
@@ -15,9 +16,11 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   if (error_ != CUDA_SUCCESS) return;
   error_ = error;
   for (auto& s : streams_) {
-    // Its own context's error may have ended them; another's has not, nor has one that the engine found itself.
+    // Its own context's error may have ended them; another's has not, nor has one that the engine
+    // found itself.
     for (size_t i = s->ended; i < s->next && !s->lingers; ++i)
-      s->lingers = is_a_launch(s->ops[i].kind) && s->ops[i].state == State::kIssued && !s->ops[i].ended;
+      s->lingers =
+          is_a_launch(s->ops[i].kind) && s->ops[i].state == State::kIssued && !s->ops[i].ended;
     lingering_ += s->lingers ? 1 : 0;
     s->markers.clear();
     s->next = s->ended = 0;
@@ -43,7 +46,8 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   linger(now_ns);
 }
 
-// The session has failed, and launches may still run: it has left when the driver's streams have ended, not before.
+// The session has failed, and launches may still run: it has left when the driver's streams have
+// ended, not before.
 void StreamEngine::linger(uint64_t now_ns) {
   if (lingering_ == 0) return;
   std::erase_if(streams_, [this](const auto& s) {

@@ -1,4 +1,4 @@
-"""Programs whose kernels write what a vGPU that has left the GPU would report, and stay (docs/threat-model.md)."""
+"""Programs whose kernels write what a vGPU that has left the GPU would report, and stay (docs/concepts/threat-model.md)."""
 import contextlib
 import mmap
 import os

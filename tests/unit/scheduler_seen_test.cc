@@ -1,5 +1,5 @@
-// core::Scheduler and what the host sees of the GPU by itself: who is ended for being there, and who is not. Each test is a
-// row of the table in mediator/core/scheduler_deadlines.cc.
+// core::Scheduler and what the host sees of the GPU by itself: who is ended for being there, and
+// who is not. Each test is a row of the table in mediator/core/scheduler_deadlines.cc.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -20,7 +20,8 @@ struct Seen : Host {
     report(b, 1, 0);
     take();
   }
-  // Looks every 10 ms for so long; timers ring meanwhile. What was done about sessions that are ended.
+  // Looks every 10 ms for so long; timers ring meanwhile. What was done about sessions that are
+  // ended.
   std::string look(SessionId running, uint64_t for_ns) {
     std::string ended;
     for (const uint64_t end = now + for_ns; now < end;) {
@@ -29,7 +30,8 @@ struct Seen : Host {
       scheduler->on_seen(now, running, queue);
       drain();
       const std::string line = take();
-      for (size_t at = line.find("end"); at != line.npos; at = line.find("end", at + 1)) ended += line.substr(at, 4);
+      for (size_t at = line.find("end"); at != line.npos; at = line.find("end", at + 1))
+        ended += line.substr(at, 4);
     }
     return ended;
   }
@@ -40,11 +42,13 @@ struct Seen : Host {
       now += 10 * kMs;
       if (wake <= now) scheduler->on_timer(now, queue), drain();
       const std::string line = take();
-      for (size_t at = line.find("end"); at != line.npos; at = line.find("end", at + 1)) ended += line.substr(at, 4);
+      for (size_t at = line.find("end"); at != line.npos; at = line.find("end", at + 1))
+        ended += line.substr(at, 4);
     }
     return ended;
   }
-  // a's worker reports that it has left; w is granted and its launch is queued, then it is told to leave.
+  // a's worker reports that it has left; w is granted and its launch is queued, then it is told to
+  // leave.
   void a_says_that_it_left_and_b_is_told_to_leave() {
     report(a, 2, 0, 1);
     EXPECT_TRUE(scheduler->stats(now, w).holds);
@@ -107,7 +111,8 @@ TEST(SchedulerSeen, ByTheClockAloneOnlyWhoReportsLaunchesInFlightIsEnded) {
   EXPECT_TRUE(h.scheduler->stats(h.now, h.w).holds);
 }
 
-// Two that help each other: while the one without a grant is seen the other's time stands still, and no longer.
+// Two that help each other: while the one without a grant is seen the other's time stands still,
+// and no longer.
 TEST(SchedulerSeen, AnAccompliceBuysOnlyTheTimeForWhichItIsEndedItself) {
   Seen h;
   h.a_says_that_it_left_and_b_is_told_to_leave();
@@ -122,7 +127,8 @@ TEST(SchedulerSeen, AnAccompliceBuysOnlyTheTimeForWhichItIsEndedItself) {
   EXPECT_LE(h.now - begin, 4100 * kMs);
 }
 
-// Half of the time without a grant, the other half granted: it never leaves a pause of its own accord.
+// Half of the time without a grant, the other half granted: it never leaves a pause of its own
+// accord.
 TEST(SchedulerSeen, GrantsInBetweenDoNotWashItClean) {
   Seen h;
   h.report(h.a, 2, 0, 1);
@@ -182,7 +188,8 @@ TEST(SchedulerSeen, OneLookStandsForABoundedTime) {
   h.drain();
   EXPECT_EQ(h.take().find("end"), std::string::npos);
   EXPECT_EQ(h.scheduler->stats(h.now, h.v).ended, 0u);
-  EXPECT_EQ(h.wake, told + 300 * kMs) << "its first deadline of 100 ms: excused for no more than one look's time";
+  EXPECT_EQ(h.wake, told + 300 * kMs)
+      << "its first deadline of 100 ms: excused for no more than one look's time";
   // A session that is gone, and one that never was.
   h.remove(h.a);
   h.scheduler->on_seen(h.now, h.a, h.queue);

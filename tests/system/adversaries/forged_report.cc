@@ -1,11 +1,14 @@
-// A guest program that ships a clone of its own. The clone gets the address of its launch record as a parameter, and writes
-// to what lies around it what a vGPU that has left would report, again and again; then it spins for ever.
+// A guest program that ships a clone of its own. The clone gets the address of its launch record as
+// a parameter, and writes to what lies around it what a vGPU that has left would report, again and
+// again; then it spins for ever.
 //
-//   forged-report WHAT      prints one line: "ended ERROR REASON", "answered CURESULT" or "refused REASON"
-//     +N, -N     in_flight = 0 and left_generation = the most there is, N bytes from the page of its launch record on
-//     words      the same everywhere that it is told of: record, control block, evict word's copy, left-over list
-//     spin       nothing: it just does not leave
-//     fail       one kernel spins, and a clone in another stream never gets anywhere, until its worker gives the session up:
+//   forged-report WHAT      prints one line: "ended ERROR REASON", "answered CURESULT" or "refused
+//   REASON"
+//     +N, -N     in_flight = 0 and left_generation = the most there is, N bytes from the page of
+//     its launch record on words      the same everywhere that it is told of: record, control
+//     block, evict word's copy, left-over list spin       nothing: it just does not leave fail one
+//     kernel spins, and a clone in another stream never gets anywhere, until its worker gives the
+//     session up:
 //                "failed CURESULT", then as above
 #include <cinttypes>
 #include <cstdio>
@@ -46,7 +49,8 @@ Bytes operator+(Bytes a, const Bytes& b) {
 class Guest {
  public:
   explicit Guest(Channel& channel)
-      : channel_(channel), producer_(sluice::submit_ring(channel.region(), channel.slot()), channel.bell()),
+      : channel_(channel),
+        producer_(sluice::submit_ring(channel.region(), channel.slot()), channel.bell()),
         consumer_(sluice::complete_ring(channel.region(), channel.slot()), channel.bell()) {}
 
   // The answer's body. Ends the program when the session does, or when the call fails.
@@ -127,7 +131,8 @@ std::string at(int parameter, bool page) {
          (page ? "  and.b64 %rd1, %rd1, -4096;\n" : "");
 }
 std::string store(const char* what, long offset) {
-  return "  st.global.u32 [%rd1" + std::string(offset < 0 ? "" : "+") + std::to_string(offset) + "], " + what + ";\n";
+  return "  st.global.u32 [%rd1" + std::string(offset < 0 ? "" : "+") + std::to_string(offset) +
+         "], " + what + ";\n";
 }
 
 const char kFail[] = R"(
@@ -148,16 +153,17 @@ std::string kernel(const std::string& what) {
   std::string body;
   if (what == "words") {
     // As the parts of a launch that is done, or never was.
-    for (const size_t parameter : {offsetof(sluice_preempt_params, record), offsetof(sluice_preempt_params, control),
-                                   offsetof(sluice_preempt_params, left)}) {
+    for (const size_t parameter :
+         {offsetof(sluice_preempt_params, record), offsetof(sluice_preempt_params, control),
+          offsetof(sluice_preempt_params, left)}) {
       body += at(static_cast<int>(parameter), false);
       for (int word = 0; word < 16; ++word) body += store(word % 2 ? "%r1" : "%r2", 4 * word);
     }
   } else if (what != "spin") {
     const long from = std::atol(what.c_str());
     body += at(offsetof(sluice_preempt_params, record), true);
-    body += store("%r1", from + 4);   // in_flight
-    body += store("%r2", from + 8);   // left_generation
+    body += store("%r1", from + 4);  // in_flight
+    body += store("%r2", from + 8);  // left_generation
   }
   return kHead + body + kTail;
 }
@@ -173,18 +179,20 @@ int main(int argc, char** argv) {
   }
   Guest guest(**channel);
   using namespace sluice::calls;
-  const auto context = guest.call_for<uint64_t>(kOpcode_cuDevicePrimaryCtxRetain, raw(uint8_t{1}) + raw(int32_t{0}));
+  const auto context =
+      guest.call_for<uint64_t>(kOpcode_cuDevicePrimaryCtxRetain, raw(uint8_t{1}) + raw(int32_t{0}));
   const std::string text = kernel(argv[1]);
   sluice_module_load load{};
   load.inline_bytes = static_cast<uint32_t>(text.size());
-  const auto module = guest.call_for<sluice_handle_reply>(SLUICE_CALL_MODULE_LOAD, raw(load) + raw(text), context);
+  const auto module =
+      guest.call_for<sluice_handle_reply>(SLUICE_CALL_MODULE_LOAD, raw(load) + raw(text), context);
   const auto launch = [&](const char* name, uint32_t flags, uint32_t blocks, uint64_t stream) {
     sluice_function_get get{};
     get.module = module.handle;
     get.flags = flags;
     get.name_bytes = 4;
-    const auto function =
-        guest.call_for<sluice_function_reply>(SLUICE_CALL_FUNCTION_GET, raw(get) + raw(std::string(name)), context);
+    const auto function = guest.call_for<sluice_function_reply>(
+        SLUICE_CALL_FUNCTION_GET, raw(get) + raw(std::string(name)), context);
     sluice_launch l{};
     l.function = function.handle;
     l.stream = stream;
@@ -197,7 +205,8 @@ int main(int argc, char** argv) {
   uint64_t stream = 0;
   if (argv[1] == std::string("fail")) {
     launch("loop", 0, 1, 0);
-    stream = guest.call_for<uint64_t>(kOpcode_cuStreamCreate, raw(uint8_t{1}) + raw(uint32_t{1}), context);
+    stream = guest.call_for<uint64_t>(kOpcode_cuStreamCreate, raw(uint8_t{1}) + raw(uint32_t{1}),
+                                      context);
     guest.stay();
   }
   // More than any GPU holds at once: the worker takes the clone.
