@@ -28,7 +28,8 @@ constexpr uint64_t kAgainMs = 1000;
 // At the end: from closing its connection, when it ends all workers, to killing it.
 constexpr int kEndMs = 15000;
 
-int start_program(pid_t& pid, const std::string& path, int control) {
+// `environment`: that of workers. Nothing that happens to be set for us, a library path for one.
+int start_program(pid_t& pid, const std::string& path, int control, std::vector<std::string> environment) {
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_t actions;
   ::posix_spawnattr_init(&attributes);
@@ -48,7 +49,10 @@ int start_program(pid_t& pid, const std::string& path, int control) {
   ::posix_spawn_file_actions_addclosefrom_np(&actions, spawner_protocol::kControlFd + 1);
   std::string name = "sluice-spawner";
   char* arguments[] = {name.data(), nullptr};
-  const int error = ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments, environ);
+  std::vector<char*> variables;
+  for (std::string& v : environment) variables.push_back(v.data());
+  variables.push_back(nullptr);
+  const int error = ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments, variables.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   return error;
@@ -75,7 +79,7 @@ Result<void> Spawner::launch() {
   Fd ours(pair[0]), theirs(pair[1]);
   launched_ns_ = monotonic_ns();
   said_hello_ = false;
-  if (int e = start_program(pid_, spec_.path, theirs.get()); e != 0) {
+  if (int e = start_program(pid_, spec_.path, theirs.get(), spec_.environment); e != 0) {
     pid_ = -1;
     return Error::from_errno("start " + spec_.path, e);
   }

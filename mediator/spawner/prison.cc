@@ -1,8 +1,11 @@
 #include "mediator/spawner/prison.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <limits.h>
+#include <link.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +19,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "mediator/base/log.h"
 #include "mediator/spawner/limits.h"
 #include "mediator/spawner/root.h"
 
@@ -109,6 +113,24 @@ int try_proc() {
   });
 }
 
+// Where the loader finds a library by its name; empty: it does not. In a child: the library runs code
+// of its own when it is loaded.
+std::string where_is(const std::string& library) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return "";
+  Fd read(ends[0]), write(ends[1]);
+  in_child([&]() -> int {
+    void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    link_map* map = nullptr;
+    if (!handle || ::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return 1;
+    return ::write(write.get(), map->l_name, std::strlen(map->l_name)) < 0;
+  });
+  write.reset();
+  char path[PATH_MAX];
+  const ssize_t n = ::read(read.get(), path, sizeof path);
+  return n > 0 && path[0] == '/' ? std::string(path, static_cast<size_t>(n)) : "";
+}
+
 std::string reason(int code) { return code == 255 ? "it could not be tried" : ::strerror(code); }
 
 void set_limit(int which, rlim_t most) {
@@ -147,7 +169,10 @@ Prison Prison::prepare(PrisonSpec spec, const std::string& no_cgroups) {
   root.nvidia = p.spec_.nvidia;
   root.read = system_paths(p.spec_.nvidia);
   root.read.push_back(folder_of(p.spec_.worker));
-  if (p.spec_.library.find('/') != std::string::npos) root.read.push_back(folder_of(p.spec_.library));
+  const std::string library = p.spec_.library[0] == '/' ? p.spec_.library : where_is(p.spec_.library);
+  if (!library.empty()) root.read.push_back(folder_of(library));
+  if (!library.empty() && library != p.spec_.library)
+    log::info("spawner: {} is {}", p.spec_.library, library);
   root.read.insert(root.read.end(), p.spec_.see.begin(), p.spec_.see.end());
   if (mps) root.write = {p.spec_.mps, "/dev/shm"};
   p.landlock_.read = root.read;

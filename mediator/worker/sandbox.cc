@@ -59,7 +59,7 @@ constexpr const char* kRefusedBesideNvidia[] = {
     "shmctl", "mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr",
     // users: whatever it is, it stays
     "setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups",
-    "capset", "chown", "fchown", "lchown", "fchownat", "mknod", "mknodat"};
+    "chown", "fchown", "lchown", "fchownat", "mknod", "mknodat"};
 
 // A thread of this process, and nothing that is shared less or watched from outside.
 constexpr uint64_t kNewNamespaces = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |

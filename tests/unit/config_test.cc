@@ -74,6 +74,8 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->by_words, d.by_words);
   EXPECT_EQ(c->accounting_cpu_percent, d.accounting_cpu_percent);
   EXPECT_EQ(c->registers_file, d.registers_file);
+  EXPECT_EQ(c->worker_uids, d.worker_uids);
+  EXPECT_EQ(c->require_walls, d.require_walls);
   EXPECT_EQ(c->join_ms, d.join_ms);
   EXPECT_EQ(c->worker_start_ms, d.worker_start_ms);
   EXPECT_EQ(c->session_end_ms, d.session_end_ms);
@@ -85,7 +87,8 @@ TEST(Config, TheSampleNamesEveryKeyOnce) {
   // Uncommenting what is commented out gives a file that is good too.
   std::string text = sample();
   for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file",
-                          "socket_group", "socket_users", "socket_groups"}) {
+                          "socket_group", "socket_users", "socket_groups",
+                          "spawner", "paths"}) {
     const std::string line = std::string("\n#") + key + " = ";
     const size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << key;
@@ -150,6 +153,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Bad{"runtime_dir = 3", "runtime_dir", 1}, Bad{"runtime_dir = \"relative\"", "absolute path", 1},
         Bad{"\nruntime_dri = \"/run\"", "unknown key 'runtime_dri'", 2},
+        Bad{"[workers]\nuids = \"0-9\"", "range of user ids", 2},
+        Bad{"[workers]\nuids = \"9-3\"", "range of user ids", 2},
+        Bad{"[workers]\nuids = \"1-4294967295\"", "range of user ids", 2},
+        Bad{"[workers]\npaths = [\"opt\"]", "absolute paths", 2},
         Bad{"[vgpu]\nwieght = 3", "unknown key 'wieght' in [vgpu]", 2},
         Bad{"[nothing]\n", "unknown table [nothing]", 1}, Bad{"vgpu = 3", "must be a table", 1},
         Bad{"log_level = \"loud\"", "must be one of", 1}, Bad{"nice = 5", "from -20 to 0", 1},

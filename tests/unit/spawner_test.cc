@@ -1,0 +1,297 @@
+// sluice-spawner as sluiced sees it: what it takes and refuses, what becomes of processes that an
+// earlier sluiced has left, and that a stranger's process is never ended.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "mediator/core/spawner_protocol.h"
+#include "mediator/spawner/running_file.h"
+#include "tests/support/test_daemon.h"
+
+namespace sluice::test {
+namespace {
+
+using spawner::ProcessMark;
+using spawner::RunningFile;
+using spawner_protocol::Packet;
+using spawner_protocol::Type;
+
+TEST(SpawnerProtocol, WhatIsEncodedIsDecodedAndTheRestIsNot) {
+  Packet p;
+  p.header.type = Type::kSetup;
+  p.header.id = 7;
+  p.add("env", "A=b=c");
+  p.add("env", "");
+  p.add("worker", "/x");
+  auto q = spawner_protocol::decode(spawner_protocol::encode(p));
+  ASSERT_TRUE(q);
+  EXPECT_EQ(q->header.id, 7u);
+  EXPECT_EQ(q->all("env"), (std::vector<std::string>{"A=b=c", ""}));
+  EXPECT_EQ(q->one("worker"), "/x");
+  const std::string good = spawner_protocol::encode(p);
+  for (size_t n = 0; n < sizeof p.header; ++n) EXPECT_FALSE(spawner_protocol::decode(good.substr(0, n)));
+  EXPECT_FALSE(spawner_protocol::decode(good + "no end"));
+  EXPECT_FALSE(spawner_protocol::decode(good + std::string(spawner_protocol::kMaxBytes, '\0')));
+  p.header.version += 1;
+  EXPECT_FALSE(spawner_protocol::decode(spawner_protocol::encode(p)));
+}
+
+TEST(SpawnerProtocol, UidRanges) {
+  auto r = spawner_protocol::parse_uids("5-9");
+  ASSERT_TRUE(r);
+  EXPECT_TRUE(r->contains(5) && r->contains(9) && !r->contains(4) && !r->contains(10));
+  EXPECT_EQ(r->count(), 5u);
+  for (const char* bad : {"", "5", "-5", "5-", "9-5", "0-5", "a-b", "5-9x", "5--9", "1-4294967294", "1-99999999999"})
+    EXPECT_FALSE(spawner_protocol::parse_uids(bad)) << bad;
+}
+
+// A process that sleeps for ever.
+pid_t sleeper() {
+  const pid_t pid = ::fork();
+  if (pid == 0)
+    for (;;) ::pause();
+  return pid;
+}
+bool runs(pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) == 0; }
+
+// What an earlier spawner has written down, without that spawner.
+void write_down(const std::string& folder, int proc, const std::vector<ProcessMark>& marks) {
+  auto f = RunningFile::take(folder, proc, ::getppid());
+  ASSERT_TRUE(f.ok()) << f.error().message;
+  for (size_t i = 0; i < marks.size(); ++i) f->set_worker(i * 7, marks[i]);
+}
+
+// The header of the file holds who wrote it; a test that plays both must not find itself there.
+void forget_who_wrote(const std::string& folder, const ProcessMark& spawner) {
+  const std::string name = folder + "/workers";
+  std::ifstream in(name, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const std::string us(reinterpret_cast<const char*>(&spawner), sizeof spawner);
+  const size_t at = bytes.find(us);
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, us.size(), us.size(), '\0');
+  std::ofstream(name, std::ios::binary) << bytes;
+}
+
+TEST(RunningFile, EndsWhatAnEarlierOneLeftAndNothingElse) {
+  TempDir dir;
+  Fd proc(::open("/proc", O_RDONLY | O_DIRECTORY));
+  const pid_t worker = sleeper(), stopped = sleeper(), foreign = sleeper();
+  ::kill(stopped, SIGSTOP);
+  ProcessMark other = spawner::mark_of(proc.get(), foreign);
+  ASSERT_EQ(other.pid, foreign);
+  other.started += 1;  // that pid, but another process: it has been used again since
+  write_down(dir.path, proc.get(),
+             {spawner::mark_of(proc.get(), worker), spawner::mark_of(proc.get(), stopped), other, {1, 0}, {-1, 5}});
+  forget_who_wrote(dir.path, spawner::mark_of(proc.get(), ::getpid()));
+  auto f = RunningFile::take(dir.path, proc.get(), ::getppid());
+  ASSERT_TRUE(f.ok()) << f.error().message;
+  EXPECT_EQ(f->ended(), 2u);
+  EXPECT_EQ(f->stuck(), 0u);
+  EXPECT_FALSE(runs(worker));
+  EXPECT_FALSE(runs(stopped));
+  EXPECT_TRUE(runs(foreign)) << "a process that only has the same number was ended";
+  ::kill(foreign, SIGKILL);
+  ::waitpid(foreign, nullptr, 0);
+}
+
+TEST(RunningFile, OfAnotherBootOrNoSenseIsEmpty) {
+  TempDir dir;
+  Fd proc(::open("/proc", O_RDONLY | O_DIRECTORY));
+  std::ofstream(dir.path + "/workers") << std::string(100'000, 'x');
+  auto f = RunningFile::take(dir.path, proc.get(), ::getppid());
+  ASSERT_TRUE(f.ok()) << f.error().message;
+  EXPECT_EQ(f->ended(), 0u);
+}
+
+// The program itself, with the test as sluiced.
+class SpawnerProgram : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    ours_.reset(pair[0]);
+    Fd theirs(pair[1]);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(theirs.get(), spawner_protocol::kControlFd);
+      ::execl(SLUICE_TEST_SPAWNER, "sluice-spawner", nullptr);
+      ::_exit(127);
+    }
+  }
+  void TearDown() override {
+    ours_.reset();
+    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
+  }
+  void send(const Packet& p, std::vector<int> fds = {}) {
+    const std::string bytes = spawner_protocol::encode(p);
+    ASSERT_TRUE(send_with_fds(ours_.get(), bytes.data(), bytes.size(), fds).ok());
+  }
+  // nullopt: it hung up.
+  std::optional<Packet> answer() {
+    pollfd wait{ours_.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&wait, 1, 60'000), 1);
+    std::string bytes(spawner_protocol::kMaxBytes, '\0');
+    auto got = receive_with_fds(ours_.get(), bytes.data(), bytes.size());
+    if (!got || got->bytes == 0) return std::nullopt;
+    fds_ = std::move(got->fds);
+    return spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
+  }
+  void set_up(const std::string& program, const std::string& uids = "2000000000-2000000001") {
+    Packet p;
+    p.header.type = Type::kSetup;
+    p.add("runtime", dir_.path);
+    p.add("worker", program);
+    p.add("library", "/none");
+    p.add("uids", uids);
+    p.add("env", "PATH=/usr/bin");
+    send(p);
+    auto hello = answer();
+    ASSERT_TRUE(hello);
+    ASSERT_EQ(hello->header.type, Type::kHello);
+    ASSERT_EQ(hello->header.code, 0) << hello->one("error");
+  }
+  void spawn(uint64_t id) {
+    Packet p;
+    p.header.type = Type::kSpawn;
+    p.header.id = id;
+    Fd null(::open("/dev/null", O_RDWR));
+    send(p, {null.get(), null.get()});
+  }
+  int status() {
+    int s = 0;
+    ::waitpid(pid_, &s, 0);
+    pid_ = -1;
+    return s;
+  }
+
+  TempDir dir_;
+  Fd ours_;
+  std::vector<Fd> fds_;
+  pid_t pid_ = -1;
+};
+
+TEST_F(SpawnerProgram, StartsKillsAndReports) {
+  set_up("/usr/bin/cat");  // which ends at once: its input is /dev/null
+  spawn(1);
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  EXPECT_EQ(spawned->header.type, Type::kSpawned);
+  EXPECT_EQ(fds_.size(), 1u);
+  auto exited = answer();
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->header.type, Type::kExited);
+  EXPECT_EQ(exited->header.id, 1u);
+  EXPECT_EQ(exited->header.flag, 0u);
+}
+
+TEST_F(SpawnerProgram, AWorkerThatDoesNotReadItsKillIsKilled) {
+  set_up("/usr/bin/yes");
+  spawn(1);
+  ASSERT_TRUE(answer());
+  Packet kill;
+  kill.header.type = Type::kKill;
+  kill.header.id = 99;  // of none
+  send(kill);
+  kill.header.id = 1;
+  send(kill);
+  auto exited = answer();
+  ASSERT_TRUE(exited);
+  EXPECT_EQ(exited->header.id, 1u);
+}
+
+TEST_F(SpawnerProgram, MoreThanThereAreUidsAreRefused) {
+  set_up("/usr/bin/yes", "2000000000-2000000000");
+  spawn(1);
+  ASSERT_TRUE(answer());
+  spawn(2);
+  for (;;) {
+    auto a = answer();
+    ASSERT_TRUE(a);
+    if (a->header.type == Type::kExited) break;  // it wrote into nothing, and ended: the uid is free
+    EXPECT_EQ(a->header.type, Type::kFailed);
+    EXPECT_EQ(a->header.id, 2u);
+    EXPECT_EQ(a->header.code, EAGAIN);
+    break;
+  }
+}
+
+TEST_F(SpawnerProgram, AMissingProgramIsToldAsAnError) {
+  set_up("/nonexistent/worker");
+  spawn(5);
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  auto failed = answer();
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->header.type, Type::kFailed);
+  EXPECT_EQ(failed->header.code, ENOENT);
+}
+
+TEST_F(SpawnerProgram, WhatIsNoSetupEndsIt) {
+  spawn(1);
+  auto hello = answer();
+  ASSERT_TRUE(hello);
+  EXPECT_EQ(hello->header.type, Type::kHello);
+  EXPECT_NE(hello->header.code, 0);
+  EXPECT_NE(status(), 0);
+}
+
+TEST_F(SpawnerProgram, ASecondSetupEndsItAndItsWorkers) {
+  set_up("/usr/bin/sleep");
+  Packet p;
+  p.header.type = Type::kSetup;
+  p.add("worker", "/bin/sh");
+  send(p);
+  EXPECT_FALSE(answer());
+  EXPECT_NE(status(), 0);
+}
+
+TEST_F(SpawnerProgram, AnIdUsedTwiceEndsIt) {
+  // One that stays: it waits for its control socket.
+  set_up(SLUICE_FAKE_WORKER);
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  Fd mine(pair[0]), theirs(pair[1]);
+  Packet p;
+  p.header.type = Type::kSpawn;
+  p.header.id = 3;
+  send(p, {theirs.get(), theirs.get()});
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  ASSERT_EQ(fds_.size(), 1u);
+  Fd pidfd = std::move(fds_[0]);
+  send(p, {theirs.get(), theirs.get()});
+  EXPECT_FALSE(answer());
+  pollfd gone{pidfd.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&gone, 1, 60'000), 1) << "its workers end with it";
+}
+
+class SpawnerGone : public SpawnerProgram, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(SpawnerGone, ItsWorkersEnd) {
+  set_up(SLUICE_FAKE_WORKER);
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  Fd mine(pair[0]), theirs(pair[1]);
+  Packet p;
+  p.header.type = Type::kSpawn;
+  p.header.id = 3;
+  send(p, {theirs.get(), theirs.get()});
+  ASSERT_TRUE(answer());
+  Fd pidfd = std::move(fds_[0]);
+  if (GetParam())
+    ::kill(pid_, SIGKILL);
+  else
+    ours_.reset();  // sluiced is gone
+  pollfd gone{pidfd.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&gone, 1, 60'000), 1);
+}
+INSTANTIATE_TEST_SUITE_P(OrSluiced, SpawnerGone, ::testing::Bool());
+
+}  // namespace
+}  // namespace sluice::test
