@@ -99,8 +99,8 @@ class Worker {
   int obey(const Command& c) {
     switch (c.what) {
       case fake::kExit: return static_cast<int>(c.a);
-      case fake::kLease: say(Type::kLeaseRequest, 0, 7, 0, c.a); break;
-      case fake::kUnlease: say(Type::kLeaseReturn, 0, 0, 0, c.a); break;
+      case fake::kLease: say(Type::kLeaseRequest, static_cast<int>(c.b), 7, 0, c.a); break;
+      case fake::kUnlease: say(Type::kLeaseReturn, static_cast<int>(c.b), 0, 0, c.a); break;
       case fake::kExtent: say(Type::kExtentRequest, 0, 8, 0, c.a); break;
       case fake::kReturnExtent: say(Type::kExtentReturn, 0, 0, c.a, c.b); break;
       case fake::kEndedWith: say(Type::kEnded, static_cast<int32_t>(c.a), 0, 0, 0, "its own fault"); return 0;

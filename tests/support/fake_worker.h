@@ -8,8 +8,8 @@ namespace sluice::fake {
 
 enum What : uint64_t {
   kExit,          // a: exit status
-  kLease,         // a: bytes; replies {code, 0, bytes}
-  kUnlease,       // a: bytes
+  kLease,         // a: bytes, b: Resource; replies {code, 0, bytes}
+  kUnlease,       // a: bytes, b: Resource
   kExtent,        // a: bytes; replies {code, offset, bytes}
   kReturnExtent,  // a: offset, b: bytes
   kEndedWith,     // a: code; sends Ended and exits

@@ -35,7 +35,8 @@ class TakesMemory(support.WithVictim):
 
     def held(self, p):
         line = p.stdout.readline()
-        self.assertTrue(line.startswith("held "), f"{line}{p.stdout.read()}\n{self.sluiced.log()[-3000:]}")
+        if not line.startswith("held "):
+            self.fail(f"{line}{p.stdout.read()}\n{self.sluiced.log()[-3000:]}")
         return int(line.split()[1])
 
     def test_every_way(self):

@@ -292,6 +292,33 @@ TEST_F(SessionTest, MemoryLimitsHoldForTheVgpuAsAWhole) {
   EXPECT_EQ(ask(*q, fake::kLease, 60).a, 0u);
 }
 
+TEST_F(SessionTest, MemoryOfTheHostHasALimitOfItsOwn) {
+  config_.host_memory_bytes = 16u << 20;
+  start();
+  create("a", 100);
+  constexpr uint64_t kHost = worker_protocol::kHostMemory;
+  auto p = joined(), q = joined();
+  EXPECT_EQ(ask(*p, fake::kLease, 12u << 20, kHost).a, 0u);
+  EXPECT_EQ(ask(*q, fake::kLease, 8u << 20, kHost).a, uint64_t{ENOMEM});
+  EXPECT_EQ(ask(*q, fake::kLease, 100).a, 0u) << "the device's is another";
+  EXPECT_EQ(daemon_->find("a")->host_memory_used_bytes(), 12u << 20);
+  p->close();
+  ASSERT_TRUE(run_until([&] { return daemon_->find("a")->host_memory_used_bytes() == 0; }));
+  EXPECT_EQ(ask(*q, fake::kLease, 8u << 20, kHost).a, 0u);
+}
+
+TEST_F(SessionTest, AResourceThatThereIsNotEndsTheWorker) {
+  for (auto what : {fake::kLease, fake::kUnlease}) {
+    start();
+    create("a");
+    auto p = joined();
+    p->command(what, 1, 7);
+    ASSERT_TRUE(run_until([&] { return p->slot_state() == SLUICE_SLOT_ENDED; }));
+    expect_all_free();
+    daemon_.reset();
+  }
+}
+
 TEST_F(SessionTest, SlotsAndSharedMemoryRunOutWithAReason) {
   start();
   create("a");

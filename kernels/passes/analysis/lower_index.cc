@@ -15,7 +15,7 @@ namespace {
 
 // Chains of definitions that are followed; compilers make some dozens. Where more is needed the
 // answer is no.
-constexpr int kMaxDepth = 400;
+constexpr int kDeepestAddress = 400;
 // A constant that is added to the index: up to here it is a step to a higher neighbour, from here
 // on padding in front of the array (CUB pads by 32 tiles).
 constexpr std::uint64_t kLargestStep = 8;
@@ -173,7 +173,7 @@ LowerIndex::Terms LowerIndex::of_register(std::uint32_t number) {
   if (known != known_.end()) return known->second;
   const auto definitions = definitions_.find(number);
   known_.emplace(number, Terms{});  // a loop comes back here: it adds nothing new
-  if (definitions == definitions_.end() || depth_ > kMaxDepth) return {};
+  if (definitions == definitions_.end() || depth_ > kDeepestAddress) return {};
   ++depth_;
   // Again with what came of it, for registers that are changed in their place.
   Terms t;

@@ -11,7 +11,7 @@ using ptx::StatementKind;
 
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int kDeepestPlace = 64;
 constexpr std::size_t kMaxParts = 8;
 constexpr std::size_t kLongestPart = 160;
 constexpr std::size_t kMostRegisters = 20'000;  // that are followed, in one function
@@ -133,7 +133,7 @@ Sum Sums::of_register(std::uint32_t number, int depth) {
   const auto found = definitions_.find(number);
   const bool once = found != definitions_.end() && found->second.size() == 1;
   const Sum itself = part((once ? "%" : std::string(1, kVaries)) + std::to_string(number));
-  if (!once || depth > kMaxDepth || known_.size() > kMostRegisters) return itself;
+  if (!once || depth > kDeepestPlace || known_.size() > kMostRegisters) return itself;
   known_.emplace(number, itself);  // a loop that comes back here
   Sum out = of_definition(number, *found->second[0], depth + 1);
   if (out.parts.size() > kMaxParts ||

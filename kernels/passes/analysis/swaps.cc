@@ -15,7 +15,7 @@ using ptx::StatementKind;
 namespace {
 
 // Definitions that a number is followed through; compilers need one or two.
-constexpr int kMaxDepth = 8;
+constexpr int kDeepestSwap = 8;
 constexpr std::size_t kMostCopies = 32;  // of one result
 
 bool in_own_memory(const Statement& s) {
@@ -203,7 +203,7 @@ bool Swaps::is_higher(const Statement& s, std::string_view value, const Statemen
   }
   // The last one's turn goes round to the first: a constant, or the remainder.
   const auto by = definitions_.find(number(s, value));
-  if (by == definitions_.end() || by->second.size() != 1 || depth > kMaxDepth) return false;
+  if (by == definitions_.end() || by->second.size() != 1 || depth > kDeepestSwap) return false;
   const Statement& d = *by->second[0];
   const std::string_view base = base_opcode(d.opcode);
   const auto higher = [&](std::size_t k) {
