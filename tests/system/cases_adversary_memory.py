@@ -56,6 +56,7 @@ class TakesMemory(support.WithVictim):
                     out, _ = taker.communicate("", timeout=support.TIMEOUT_S)
                     self.assertEqual(taker.returncode, 0, out)
                     self.assert_all_free("a")
+                    self.eventually(lambda: self.vgpu("b")["sessions"] == 1, "only the victim is left")
 
     def test_all_ways_at_once(self):
         with self.attack():
