@@ -42,12 +42,13 @@ ensure_packages() {
 # One list a purpose; docs/internals/dependencies.md says why each is there.
 build_packages=(g++ meson ninja-build pkg-config python3 libboost1.81-dev libboost-json1.81-dev
   libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev libzstd-dev liblz4-dev dpkg-dev)
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev)
+test_packages=(libgtest-dev libgmock-dev clang-format)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)
 
-# Options of every build folder of the scripts, and of the one that the demo and the tests share: so neither
-# compiles again what the other has. Eight sources of a target are compiled as one: half of what a source takes is headers.
+# Options of every build folder of the scripts, and of the one that the demo and the tests share: so
+# neither compiles again what the other has. Eight sources of a target are compiled as one, because
+# half of what a source takes is headers.
 shared_options=(unity=on unity_size=8 b_pch=true werror=true fuzz=false benchmarks=false)
 release_options=("${shared_options[@]}" optimization=2 debug=false b_sanitize=none)
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Adds up what a run of scripts/test left: a line for each suite, then `N passed, N failed, N skipped`.
+"""Adds up what a run of scripts/test left: a line for each suite, then one that says
+`N passed, N failed, N skipped`.
 
 usage: summary.py RESULTS [--require SUITE...] [--slowest N]
 
 RESULTS holds, as far as the run made them:
-  release.json, release.cases/   meson's testlog.json of the release build, and what GoogleTest wrote
-                                 of each program's cases; a test counts under its suite in meson.build
+  release.json, release.cases/   meson's testlog.json of the release build, and what GoogleTest
+                                 wrote of each program's cases; a test counts under its suite
   asan.json, asan.cases/         the same of the sanitizer build; all of it is the suite `asan`
   system.xml                     JUnit of the system tests; the suite `system`
 
@@ -31,7 +32,7 @@ class Suite:
 
 
 def gtest_cases(folder, program):
-    """(passed, names of failed, skipped, why skipped) of a program; None where GoogleTest wrote nothing of it."""
+    """(passed, names of failed, skipped, why skipped) of a program; None: GoogleTest wrote nothing."""
     passed, failed, skipped, reasons = 0, [], 0, []
     files = sorted(folder.glob(f"{program}.xml")) if program else []
     for file in files:
@@ -108,7 +109,8 @@ class Report:
     def print(self):
         for failure in self.failures:
             print(f"FAILED  {failure}")
-        print(f"{'suite':<14}{'tests':>7}{'cases passed':>14}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+        print(f"{'suite':<14}{'tests':>7}{'cases passed':>14}{'failed':>8}{'skipped':>9}"
+              f"{'seconds':>9}")
         for name, row in sorted(self.suites.items()):
             print(f"{name:<14}{row.tests:>7}{row.passed:>14}{row.failed:>8}{row.skipped:>9}"
                   f"{row.seconds:>9.0f}")

@@ -35,13 +35,14 @@ class BuildFolder(unittest.TestCase):
         return source
 
     def reconcile(self, *options, source=None, fails=False):
-        done = subprocess.run([sys.executable, PROGRAM, self.build, source or self.source, *options],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        command = [sys.executable, PROGRAM, self.build, source or self.source, *options]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertEqual(done.returncode != 0, fails, done.stdout)
         return done.stdout
 
     def suite(self):
-        return [t["name"] for t in json.loads((self.build / "meson-info/intro-tests.json").read_text())]
+        text = (self.build / "meson-info/intro-tests.json").read_text()
+        return [t["name"] for t in json.loads(text)]
 
     def option(self, name):
         options = json.loads((self.build / "meson-info/intro-buildoptions.json").read_text())

@@ -39,7 +39,8 @@ class Summary(unittest.TestCase):
         self.meson("release", ("unit", "ring", "OK"), ("unit", "wire", "OK"), ("sim", "wfq", "OK"))
         self.meson("asan", ("unit", "ring", "OK"))
         (self.results / "system.xml").write_text(
-            '<testsuite><testcase name="boots" time="2"/><testcase name="b"><skipped/></testcase></testsuite>')
+            '<testsuite><testcase name="boots" time="2"/>'
+            '<testcase name="b"><skipped/></testcase></testsuite>')
         self.cases("release", "ring", [("a", ""), ("b", ""), ("c", "<skipped/>")])
         status, text, last = self.run_summary("unit", "sim", "asan", "system")
         self.assertEqual((status, last), (0, "6 passed, 0 failed, 2 skipped"))

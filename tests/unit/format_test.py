@@ -7,7 +7,7 @@ Files that did not comply when this check was made are in format_exempt.txt, a l
 PATH` or `format PATH`. The list only shrinks: a file on it that complies is reported as well, and
 --update takes such files off; nothing puts a file on. Rows of Markdown tables, which cannot be
 wrapped, may be longer; so may a line that is one unbreakable word, such as a link. clang-format is
-asked where its release is the one of Debian 12 (others format otherwise); else that half is skipped.
+asked where its release is the one of Debian 12, as others format otherwise; else it is not asked.
 """
 import concurrent.futures
 import pathlib
@@ -46,7 +46,8 @@ def unformatted(root, names):
     def ask(batch):
         done = subprocess.run(["clang-format", "--dry-run", *batch], cwd=root, text=True,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        return {m.group(1) for m in re.finditer(r"^(\S+?):\d+:\d+: (?:warning|error)", done.stderr, re.M)}
+        complaint = re.compile(r"^(\S+?):\d+:\d+: (?:warning|error)", re.M)
+        return {m.group(1) for m in complaint.finditer(done.stderr)}
     batches = [names[k:k + BATCH] for k in range(0, len(names), BATCH)]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         return set().union(*pool.map(ask, batches))
@@ -68,7 +69,8 @@ def main():
     for name in names:
         lines = list(long_lines(root, name))
         if lines:
-            found[f"columns {name}"] = f"{name}:{lines[0]}: {len(lines)} lines of more than {COLUMNS} columns"
+            found[f"columns {name}"] = \
+                f"{name}:{lines[0]}: {len(lines)} lines of more than {COLUMNS} columns"
     asked = has_clang_format()
     if asked:
         for name in unformatted(root, [n for n in names if pathlib.Path(n).suffix in FORMATTED]):

@@ -17,11 +17,14 @@ import tempfile
 
 TOP = ("abi", "mediator", "policies", "kernels", "guest-agent", "tests", "docs", "scripts", "debian",
        "qemu-patches")
-ENDINGS = {".md", ".cc", ".h", ".c", ".cu", ".cuh", ".inc", ".py", ".sh", ".build", ".toml", ".txt", ".8", ".1"}
+ENDINGS = {".md", ".cc", ".h", ".c", ".cu", ".cuh", ".inc", ".py", ".sh", ".build", ".toml", ".txt",
+           ".8", ".1"}
 HISTORY = ("docs/notes/", "docs/results/", "docs/decisions/", "NEWS.md")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
-MENTION = re.compile(r"(?<![\w./@$}-])(?:\.\./)*((?:" + "|".join(TOP) + r")/[\w./-]*\w)(?![\w*<{$@(])")
-NAME = re.compile(r"(?<![\w./<*{$@%}\"'-])([A-Za-z][\w-]{3,}(?:/[\w-]+)*\.(?:md|cc|py))(?![\w/.(]\w)")
+MENTION = re.compile(r"(?<![\w./@$}-])(?:\.\./)*((?:" + "|".join(TOP) +
+                     r")/[\w./-]*\w)(?![\w*<{$@(])")
+NAME = re.compile(r"(?<![\w./<*{$@%}\"'-])"
+                  r"([A-Za-z][\w-]{3,}(?:/[\w-]+)*\.(?:md|cc|py))(?![\w/.(]\w)")
 # Not ours: QEMU's; a CUDA file's; made by somebody who follows the text.
 ELSEWHERE = {"docs/specs/ivshmem-spec.txt"}
 SELF_TESTS = {"references_test.py", "include_arrows_test.py"}
@@ -99,7 +102,8 @@ def self_test():
         (root / "tests/bench").mkdir(parents=True)
         (root / "tests/bench/speed.cc").write_text("// see docs/a.md\n")
         (root / "docs/a.md").write_text("[b](b.md) [c](https://x.org/docs/none) [self](#part)\n")
-        (root / "docs/b.md").write_text("tests/bench/speed, `BUILD/tests/none`, build/tests/none, tests/*.cc,\n"
+        (root / "docs/b.md").write_text("tests/bench/speed, `BUILD/tests/none`, build/tests/none,\n"
+                                        "tests/*.cc, "
                                         "/usr/share/docs/none, tests/NAME.cc, tests/bench.\n")
         assert check(root) == [], check(root)
         (root / "docs/c.md").write_text("[x](../gone.md)\ndocs/gone.md\n`tests/bench/gone`.\n")
