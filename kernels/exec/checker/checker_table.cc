@@ -10,12 +10,6 @@
 namespace sluice::exec::detail {
 namespace {
 
-#define SLUICE_EXEC_NAME_OF(name, handler) #name,
-#define SLUICE_EXEC_NAME_OF1(name) #name,
-constexpr const char* kNames[] = {SLUICE_EXEC_LANE_OPS(SLUICE_EXEC_NAME_OF)
-                                      SLUICE_EXEC_CONTROL_OPS(SLUICE_EXEC_NAME_OF1)};
-static_assert(sizeof(kNames) / sizeof(kNames[0]) == kOpCount);
-
 MemoryOp describe(std::string_view name) {
   MemoryOp op;
   if (name == "cpasync") {
@@ -65,7 +59,7 @@ MemoryOp describe(std::string_view name) {
 struct MemoryOps {
   std::array<MemoryOp, kOpCount> ops;
   MemoryOps() {
-    for (uint16_t k = 0; k < kOpCount; ++k) ops[k] = describe(kNames[k]);
+    for (uint16_t k = 0; k < kOpCount; ++k) ops[k] = describe(kOpNames[k]);
   }
 };
 

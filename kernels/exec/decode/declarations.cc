@@ -5,11 +5,12 @@
 #include <unordered_set>
 
 namespace sluice::exec::detail {
-namespace {
 
 Error at_line(uint32_t line, const std::string& what) {
   return {0, "line " + std::to_string(line) + ": " + what};
 }
+
+namespace {
 
 // Directives outside bodies: what is not known here could change what the code means.
 Result<void> module_directives(const ptx::Module& module) {

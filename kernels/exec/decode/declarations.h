@@ -2,12 +2,16 @@
 // Internal to kernels/exec; part of decode(); pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "kernels/ptx/module.h"
 #include "mediator/base/result.h"
 
 namespace sluice::exec::detail {
+
+// What is wrong with the text, and where.
+Error at_line(uint32_t line, const std::string& what);
 
 // Names the first directive, or variable's type, that is not known, with its line: it could change
 // what the code means.

@@ -21,10 +21,6 @@ uint64_t align_up(uint64_t value, uint64_t align) {
   return align <= 1 ? value : (value + align - 1) / align * align;
 }
 
-Error at_line(uint32_t line, const std::string& what) {
-  return {0, "line " + std::to_string(line) + ": " + what};
-}
-
 // The names that a function's statements mention, of those given.
 std::unordered_set<std::string_view> mentioned(
     const ptx::Function& f,

@@ -77,12 +77,6 @@ struct Table {
   }
 };
 
-#define SLUICE_EXEC_NAME_OF(name, handler) #name,
-#define SLUICE_EXEC_NAME_OF1(name) #name,
-constexpr const char* kNames[] = {SLUICE_EXEC_LANE_OPS(SLUICE_EXEC_NAME_OF)
-                                      SLUICE_EXEC_CONTROL_OPS(SLUICE_EXEC_NAME_OF1)};
-static_assert(sizeof(kNames) / sizeof(kNames[0]) == kOpCount);
-
 }  // namespace
 
 const Handler* handlers() {
@@ -93,7 +87,7 @@ const Handler* handlers() {
 Op find_op(const char* name, uint32_t length) {
   static const std::unordered_map<std::string_view, uint16_t> ops = [] {
     std::unordered_map<std::string_view, uint16_t> map;
-    for (uint16_t k = 0; k < kOpCount; ++k) map.emplace(kNames[k], k);
+    for (uint16_t k = 0; k < kOpCount; ++k) map.emplace(kOpNames[k], k);
     return map;
   }();
   const auto found = ops.find(std::string_view(name, length));

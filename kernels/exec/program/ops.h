@@ -34,6 +34,14 @@ enum class Op : uint16_t {
 #undef SLUICE_EXEC_ENUM1
 inline constexpr uint32_t kOpCount = static_cast<uint32_t>(Op::kCount);
 
+#define SLUICE_EXEC_NAME_OF(name, handler) #name,
+#define SLUICE_EXEC_NAME_OF1(name) #name,
+inline constexpr const char* kOpNames[] = {
+    SLUICE_EXEC_LANE_OPS(SLUICE_EXEC_NAME_OF) SLUICE_EXEC_CONTROL_OPS(SLUICE_EXEC_NAME_OF1)};
+#undef SLUICE_EXEC_NAME_OF
+#undef SLUICE_EXEC_NAME_OF1
+static_assert(sizeof(kOpNames) / sizeof(kOpNames[0]) == kOpCount);
+
 // The Op of that name; kCount: there is none.
 Op find_op(const char* name, uint32_t length);
 
