@@ -214,7 +214,7 @@ void Engine::read_report(core::SessionId session) {
   if (report.guest_demand > 0 && scheduler_->wants_hints(session))
     report.guest_hints = vgpus_[entry.vgpu].progress.look(session, entry.pages.records(), report.guest_demand);
   scheduler_->on_report(monotonic_ns(), session, report, actions_);
-  const uint64_t error = __atomic_load_n(&entry.pages.report().header.error, __ATOMIC_RELAXED);
+  const uint64_t error = __atomic_load_n(&entry.pages.report().error, __ATOMIC_RELAXED);
   if (error == 0 || !entry.on_error) return;
   // Later: the scheduler may be in the middle of its actions.
   boost::asio::post(io_, [this, session, worker = entry.worker, error] {

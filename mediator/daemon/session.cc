@@ -210,7 +210,7 @@ void Session::on_error(uint64_t guest_error) {
 // The worker is gone: whatever it did, it has done.
 void Session::settle_offences(bool died_of_signal) {
   if (!pages_ || !worker_) return;
-  const sluice_report_header& h = pages_->report().header;
+  const sluice_report_header& h = pages_->report();
   const auto error = static_cast<uint64_t>(end_error_.value_or(0));
   auto usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED));
   if (!usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error);
