@@ -1,5 +1,5 @@
 // The GPU file's faults: a kernel of one context stops every channel, as on a GPU whose contexts are
-// apart (docs/software-gpu.md has the figures). Who faults, when and for how long stands in a ring
+// apart (docs/operating/software-gpu.md has the figures). Who faults, when and for how long stands in a ring
 // that sluiced reads (abi/soft_gpu.h).
 #include <algorithm>
 
