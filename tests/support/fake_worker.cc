@@ -130,7 +130,7 @@ class Worker {
         break;
       }
       case fake::kError: {
-        auto& h = report_.as<sluice_report_area>()->header;
+        auto& h = *report_.as<sluice_report_header>();
         __atomic_store_n(&h.error, c.a, __ATOMIC_RELAXED);
         __atomic_store_n(&h.in_flight, static_cast<uint32_t>(c.b), __ATOMIC_SEQ_CST);
         Bell::for_eventfd(fds_[kRingFd].get()).ring();
