@@ -12,7 +12,7 @@ Quantiles quantiles(std::vector<uint64_t> values) {
     std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(n), values.end());
     return static_cast<double>(values[n]);
   };
-  return {at(0.5), at(0.99), at(1)};
+  return {at(0.5), at(0.99), at(0.999), at(1)};
 }
 
 double turnaround_ns_of(const std::vector<RunRecord>& runs) {
@@ -68,6 +68,12 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     const double t = turnaround_ns(r, i);
     const double ntt = alone_ns[i] > 0 ? t / alone_ns[i] : 0;
     m.ntt.emplace_back(w.programs[i].name.empty() ? std::to_string(i) : w.programs[i].name, ntt);
+    std::vector<uint64_t> response_ns;
+    for (const RunRecord& run : r.programs[i].runs)
+      response_ns.push_back(run.ended_ns - run.arrived_ns);
+    Quantiles q = quantiles(std::move(response_ns));
+    for (double Quantiles::*x : {&Quantiles::p50, &Quantiles::p99, &Quantiles::p999, &Quantiles::max}) q.*x /= 1e3;
+    m.response_us.emplace_back(m.ntt.back().first, q);
     m.unfinished_runs += r.programs[i].unfinished_runs;
   }
   from_ntt(m);

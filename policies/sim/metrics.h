@@ -23,7 +23,7 @@
 namespace sluice::policy::sim {
 
 struct Quantiles {
-  double p50 = 0, p99 = 0, max = 0;
+  double p50 = 0, p99 = 0, p999 = 0, max = 0;
 };
 Quantiles quantiles(std::vector<uint64_t> values);  // all 0 if empty
 
@@ -31,6 +31,8 @@ Quantiles quantiles(std::vector<uint64_t> values);  // all 0 if empty
 // mean).
 struct Metrics {
   std::vector<std::pair<std::string, double>> ntt;  // by program name; 0: no run ended
+  // Arrival to end of each program's runs; of one simulation only.
+  std::vector<std::pair<std::string, Quantiles>> response_us;
   double antt = 0, stp = 0, dntt = 0, fairness = 0;
   double share_error_max = 0;  // relative, over any window
   double share_error_settled =

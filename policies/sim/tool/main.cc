@@ -89,14 +89,19 @@ std::string as_json(const Report& r, uint64_t seed) {
   for (const auto& [name, value] : m.ntt)
     ntt[name] = value > 0 ? number(value) : json::value(nullptr);
   json::array shares(m.vgpu_share.begin(), m.vgpu_share.end()), by_run;
-  for (const Metrics& run : r.runs)
+  for (const Metrics& run : r.runs) {
+    json::object response;
+    for (const auto& [name, q] : run.response_us)
+      response[name] = {{"p50", number(q.p50)}, {"p99", number(q.p99)}, {"p999", number(q.p999)}};
     by_run.push_back({{"vgpus", run.vgpu_share.size()},
                       {"antt", number(run.antt)},
                       {"share_error_max", number(run.share_error_max)},
                       {"share_error_settled", number(run.share_error_settled)},
                       {"share_points_max", number(run.share_points_max)},
                       {"got_of_owed_min", number(run.got_of_owed_min)},
-                      {"throughput", number(run.throughput)}});
+                      {"throughput", number(run.throughput)},
+                      {"response_us", std::move(response)}});
+  }
   json::object o{{"workload", r.workload},
                  {"policy", r.policy},
                  {"seed", seed},

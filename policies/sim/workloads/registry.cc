@@ -15,6 +15,7 @@ const std::vector<WorkloadRow>& workloads() {
              &frs_workloads(),
              &loga_workloads(),
              &our_workloads(),
+             &tenant_workloads(),
          })
       all.insert(all.end(), file->begin(), file->end());
     return all;

@@ -14,5 +14,6 @@ const std::vector<WorkloadRow>& preemptive_workloads();  // preemptive.cc
 const std::vector<WorkloadRow>& frs_workloads();         // frs.cc
 const std::vector<WorkloadRow>& loga_workloads();        // loga.cc
 const std::vector<WorkloadRow>& our_workloads();         // ours.cc
+const std::vector<WorkloadRow>& tenant_workloads();      // tenants.cc
 
 }  // namespace sluice::policy::sim
