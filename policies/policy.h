@@ -105,10 +105,11 @@ struct Config {
   double handover_loss = 0.04;  // share of GPU time that hand-overs may cost: the quantum is
                                 // at least the measured hand-over / this
   uint64_t latency_target_ns =
-      40'000'000;                      // all busy vGPUs of equal weight should have run within
-                                       // this; the quantum shrinks towards it with their number
-  uint64_t short_gap_ns = 20'000'000;  // a vGPU that is busy again within this keeps what it was
-                                       // owed (at most one quantum); 0: any gap forfeits it
+      40'000'000;  // all busy vGPUs of equal weight should have run within
+                   // this; the quantum shrinks towards it with their number
+  // Over a pause a vGPU keeps what it was owed, at most one quantum, less what V has gone on by; 0:
+  // any pause forfeits it. The length itself means nothing any more.
+  uint64_t short_gap_ns = 20'000'000;
   double max_lead_turns =
       2;  // wfq on time slices: for the sake of those that wait after each launch, one
           // whose kernel no gate stops is put ahead by so many turns of its own at most;

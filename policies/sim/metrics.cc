@@ -72,7 +72,9 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     for (const RunRecord& run : r.programs[i].runs)
       response_ns.push_back(run.ended_ns - run.arrived_ns);
     Quantiles q = quantiles(std::move(response_ns));
-    for (double Quantiles::*x : {&Quantiles::p50, &Quantiles::p99, &Quantiles::p999, &Quantiles::max}) q.*x /= 1e3;
+    for (double Quantiles::*x :
+         {&Quantiles::p50, &Quantiles::p99, &Quantiles::p999, &Quantiles::max})
+      q.*x /= 1e3;
     m.response_us.emplace_back(m.ntt.back().first, q);
     m.unfinished_runs += r.programs[i].unfinished_runs;
   }

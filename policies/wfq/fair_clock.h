@@ -2,14 +2,19 @@
 // wfq_slices.cc). Pure; owned by a policy, called from its thread. It accounts and compares; it
 // decides nothing.
 //
-// Each vGPU has a virtual time: the SM-time it has used, divided by its weight.
-//   - The system's virtual time V of a priority level is the mean of its busy vGPUs' virtual times,
-//     weighted by weight (as in EEVDF, Stoica & Abdel-Wahab 1995), so the lags V - vt add up to
-//     nothing.
-//   - A vGPU that turns busy starts at max(its own finish, V): nobody saves up GPU time by being
-//     idle (LoGA section 3.4, NEON). Only across a gap shorter than `short_gap_ns` is its lag kept,
-//     at most max_quantum_ns of credit, because a program that pauses between two launches is owed
-//     what it was owed; with a full reset such a program would lose its turn at each pause.
+// Terms   vtime   GPU time that a vGPU has used, divided by its weight
+//         V       of a priority level: the mean vtime of its backlogged vGPUs, by weight (as in
+//         EEVDF,
+//                 Stoica and Abdel-Wahab 1995), so that their lags add up to nothing
+//         lag     V - vtime: a credit if it is positive, a debt if it is negative
+//
+// Rules
+//   A debt stays in the vtime of a vGPU that becomes idle. V goes on meanwhile, so that the debt
+//   decays as fast as the others are served (EEVDF's delayed dequeue). A credit decays by as much
+//   as V has gone on, and is one longest quantum at most: nobody saves up GPU time by being idle,
+//   and a program that pauses between two launches keeps its turn. No lag is kept or forgiven by a
+//   wall clock. (Lags used to be frozen over gaps of up to 20 ms: a vGPU that used 1 % of the GPU
+//   piled up debts and waited for 4 to 100 ms.)
 #pragma once
 
 #include <algorithm>
@@ -67,13 +72,16 @@ class FairClock {
     VgpuShare share;
     WeightDivisor by_weight;
     int64_t vtime = 0;
-    int64_t lag = 0;  // V - vtime when it turned idle, less what it was charged since
-    uint64_t idle_since_ns = 0;
+    int64_t lag = 0;          // V - vtime when it turned idle, less what it was charged since
+    int64_t left_at = 0;      // V when it turned idle, without it
     uint64_t used_sm_ns = 0;  // all that it was ever charged, modulo 2^64
   };
 
-  explicit FairClock(const Config& config)
-      : short_gap_ns_(config.short_gap_ns),
+  // What becomes of a credit while its owner is away.
+  enum class Credit : uint8_t { kDecays, kStays };
+  explicit FairClock(const Config& config, Credit credit = Credit::kDecays)
+      : keeps_credit_(config.short_gap_ns > 0),
+        decays_(credit == Credit::kDecays),
         credit_(std::min(kMaxUsage, config.max_quantum_ns * config.machine.sm_count)),
         levels_(kPriorityLevels) {}
 
@@ -83,7 +91,7 @@ class FairClock {
   int64_t weight(uint32_t priority) const { return levels_[priority].weight(); }  // of the busy
   int64_t vtime(uint32_t priority) const { return levels_[priority].vtime(); }
 
-  void add(uint64_t now_ns, VgpuId v, const VgpuShare& share) {
+  void add(VgpuId v, const VgpuShare& share) {
     if (v >= vgpus_.size()) vgpus_.resize(v + 1);
     Vgpu& g = vgpus_[v];
     SLUICE_CHECK(g.state == State::kAbsent);
@@ -91,7 +99,6 @@ class FairClock {
     g.state = State::kIdle;
     set_share(g, bounded(share));
     g.vtime = level(g).vtime();
-    g.idle_since_ns = now_ns;
   }
   // What it is owed (or owes) in GPU time stays the same, within a level.
   void change(VgpuId v, const VgpuShare& share) {
@@ -105,20 +112,27 @@ class FairClock {
       g.lag = 0;
       g.vtime = level(g).vtime();
     }
-    if (g.backlogged()) join(v, /*keep_lag=*/true);
+    if (g.backlogged()) {
+      if (level(g).weight() > 0)
+        place(g, std::min(g.lag, most_credit(g)));
+      else
+        g.vtime = std::max(g.vtime, level(g).vtime());
+      enter(g);
+    } else if (g.lag < 0 && !moved) {
+      place(g, g.lag);
+    }
   }
   void remove(VgpuId v) { vgpus_[v].state = State::kAbsent; }
 
-  void turn_busy(uint64_t now_ns, VgpuId v) {
+  void turn_busy(VgpuId v) {
     Vgpu& g = vgpus_[v];
     g.state = State::kBacklogged;
-    join(v, now_ns - g.idle_since_ns <= short_gap_ns_);
+    rejoin(v);
   }
-  void turn_idle(uint64_t now_ns, VgpuId v) {
+  void turn_idle(VgpuId v) {
     Vgpu& g = vgpus_[v];
     leave(v);
     g.state = State::kIdle;
-    g.idle_since_ns = now_ns;
   }
 
   // Charges v. Returns by how much all virtual times of its level were moved back (nearly always
@@ -223,20 +237,33 @@ class FairClock {
   static int64_t clipped(Int128 lag) {
     return static_cast<int64_t>(std::clamp<Int128>(lag, -kMaxLag, kMaxLag));
   }
+  int64_t most_credit(const Vgpu& g) const {
+    return static_cast<int64_t>(credit_) * kScale / g.share.weight;
+  }
   Level& level(const Vgpu& g) { return levels_[g.share.priority]; }
 
-  void join(VgpuId v, bool keep_lag) {
+  // Back from a pause. A debt is in its vtime, and V has gone on meanwhile; what is owed has
+  // decayed by as much as V has gone on.
+  void rejoin(VgpuId v) {
     Vgpu& g = vgpus_[v];
     Level& l = level(g);
     const int64_t now = l.vtime();
-    if (keep_lag && l.weight() > 0) {
-      const int64_t credit = static_cast<int64_t>(credit_) * kScale / g.share.weight;
-      // V moves as v joins; placed here, its lag to the new V is what it was.
-      const Int128 lag = std::min(g.lag, credit);
-      g.vtime = now - static_cast<int64_t>(lag * (l.weight() + g.share.weight) / l.weight());
-    } else {
+    const int64_t gone = decays_ ? std::max<int64_t>(now - g.left_at, 0) : 0;
+    const int64_t owed = keeps_credit_ ? std::min(g.lag, most_credit(g)) - gone : 0;
+    if (owed > 0 && l.weight() > 0)
+      place(g, owed);
+    else
       g.vtime = std::max(g.vtime, now);
-    }
+    enter(g);
+  }
+  // V moves as g joins; placed here, its lag to the new V is `lag`.
+  void place(Vgpu& g, Int128 lag) {
+    const Level& l = level(g);
+    const int64_t weight = std::max<int64_t>(l.weight(), 1);
+    g.vtime = l.vtime() - static_cast<int64_t>(lag * (weight + g.share.weight) / weight);
+  }
+  void enter(Vgpu& g) {
+    Level& l = level(g);
     l.add(static_cast<Int128>(g.vtime) * g.share.weight, g.share.weight);
     ++l.busy;
   }
@@ -248,6 +275,7 @@ class FairClock {
     l.add(-static_cast<Int128>(g.vtime) * g.share.weight, -int64_t{g.share.weight});
     --l.busy;
     if (l.weight() == 0) l.set_last(now);
+    g.left_at = l.vtime();
   }
   int64_t rebase(uint32_t priority) {
     Level& l = levels_[priority];
@@ -257,11 +285,13 @@ class FairClock {
       if (g.state == State::kAbsent || g.share.priority != priority) continue;
       // An idle one far behind would start at V anyway.
       g.vtime = g.backlogged() ? g.vtime - back : std::max<int64_t>(g.vtime - back, 0);
+      g.left_at = std::max(g.left_at - back, -kRebaseAt);
     }
     return back;
   }
 
-  const uint64_t short_gap_ns_, credit_;
+  const bool keeps_credit_, decays_;
+  const uint64_t credit_;
   std::vector<Vgpu> vgpus_;
   std::vector<Level> levels_;
 };

@@ -44,12 +44,12 @@ class WfqSlices final : public Policy {
  public:
   explicit WfqSlices(const Config& config)
       : config_(config),
-        clock_(with_credit(config)),
+        clock_(with_credit(config), FairClock::Credit::kStays),
         handover_ns_(static_cast<double>(config.machine.handover_ns)) {}
   std::string_view name() const override { return "wfq"; }
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
-    clock_.add(now_ns, v, share);
+    clock_.add(v, share);
     if (v >= own_.size()) own_.resize(v + 1);
     own_[v] = Own{};
   }
@@ -64,7 +64,7 @@ class WfqSlices final : public Policy {
 
   void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (clock_[v].backlogged()) return;
-    clock_.turn_busy(now_ns, v);
+    clock_.turn_busy(v);
     own_[v].used_ns = 0;
     own_[v].place = static_cast<uint32_t>(busy_.size());
     busy_.push_back(v);
@@ -80,7 +80,7 @@ class WfqSlices final : public Policy {
 
   void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
     if (!clock_[v].backlogged()) return;
-    clock_.turn_idle(now_ns, v);
+    clock_.turn_idle(v);
     own_[v].waited_ns = now_ns;
     own_[v].burst_ns += (own_[v].used_ns - own_[v].burst_ns) / (own_[v].burst_ns > 0 ? 4 : 1);
     const uint32_t place = own_[v].place;

@@ -65,7 +65,7 @@ class WfqSpatial final : public Policy, Ahead {
   std::string_view name() const override { return "wfq"; }
 
   void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
-    clock_.add(now_ns, v, share);
+    clock_.add(v, share);
     if (v >= own_.size()) own_.resize(v + 1), key_.resize(v + 1);
     own_[v] = Own{};
     own_[v].per_weight = per_weight(v);
@@ -102,7 +102,7 @@ class WfqSpatial final : public Policy, Ahead {
       o.kept = false;
     }
     idling_.stop(now_ns);
-    clock_.turn_busy(now_ns, v);
+    clock_.turn_busy(v);
     count_busy(v, true);
     look_at(v);
     decide(now_ns, out);
@@ -147,7 +147,7 @@ class WfqSpatial final : public Policy, Ahead {
     if (!clock_[v].backlogged()) return;
     leave_room(v);
     count_busy(v, false);
-    clock_.turn_idle(now_ns, v);
+    clock_.turn_idle(v);
     Own& o = own_[v];
     o.width = 0;
     tell(v, 0);

@@ -1,4 +1,4 @@
-// SrtCredits: by what right the vGPUs of wfq-srt (wfq.cc) go before others, and what those have
+// SrtCredits: by what right the vGPUs of wfq-srt (wfq_srt.cc) go before others, and what those have
 // missed. Pure; wfq's own, called from its thread. Units: ns, and SM-ns of GPU time.
 //
 //   - A credit grows with the vGPU's share of the time, pauses included, up to `most`, and is paid
@@ -9,8 +9,9 @@
 //     work for ever.
 //   - Since pauses count, the credits of many that pause may take all of the time as well. So what
 //     each has missed is counted: its share of the time while it has work, less what it had then.
-//     Who has missed kPatience times `most` goes first itself, one turn at a time: with work all
-//     the time anybody has its share, less that.
+//     One that has missed kPatience times `most` goes first itself, one turn at a time. What has
+//     been missed is never cut: `most` shrinks with the number of backlogged vGPUs, and cut by it
+//     a saturating vGPU never got there (it starved beside 28 sleepers).
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,7 @@ class SrtCredits {
                  above = above_[priority] - c.above;
     const double earned = std::max(all - above, 0.0) * part;
     c.sm_ns = std::min(c.sm_ns + earned, most_sm_ns);
-    if (busy) c.missed = std::min(c.missed + earned, kPatience * most_sm_ns);
+    if (busy) c.missed += earned;
     c.at_ns = now_ns;
     c.above = above_[priority];
   }

@@ -15,7 +15,7 @@ WholeGpu::WholeGpu(const Config& config)
 // ---- events -----------------------------------------------------------------------------------
 
 void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) {
-  clock_.add(now_ns, v, share);
+  clock_.add(v, share);
   if (v >= turn_of_.size()) {
     turn_of_.resize(v + 1);
     due_.resize(v + 1);
@@ -51,7 +51,7 @@ void WholeGpu::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
   settle(now_ns, v);
   const uint64_t lingered_ns = end_pause(now_ns, v);
   const int64_t before = clock_[v].vtime;
-  clock_.turn_busy(now_ns, v);
+  clock_.turn_busy(v);
   // After lingering, the turn goes on.
   due_[v] = lingered_ns ? due_[v] + clock_[v].vtime - before : clock_[v].vtime;
   if (v != holder_) wait(v);
@@ -71,7 +71,7 @@ void WholeGpu::on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& 
 void WholeGpu::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
   if (!clock_[v].backlogged()) return;
   const bool lingers = v == holder_ && gpu_ == Gpu::kHeld && linger(now_ns, v);
-  clock_.turn_idle(now_ns, v);
+  clock_.turn_idle(v);
   if (waiting(v).contains(v)) stop_waiting(v);
   work_[v] = {};
   pauses_[v].since_ns = now_ns;

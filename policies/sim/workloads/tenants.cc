@@ -1,8 +1,8 @@
-// Tenants that come and go beside tenants that saturate the GPU: sleepers, light Poisson tenants, short
-// think times, slow hand-overs. An H200 that is given whole, with sluiced's defaults; tasks of 8 us, so
-// that a hand-over takes some 15 us, unless the row says otherwise. `tenant-*` are the cases that showed
-// faults; `held-*` draw populations that nothing was tuned on (tests/sim/wfq_bounds_test.cc freezes the
-// seeds).
+// Tenants that come and go beside tenants that saturate the GPU: sleepers, light Poisson tenants,
+// short think times, slow hand-overs. An H200 that is given whole, with sluiced's defaults; tasks
+// of 8 us, so that a hand-over takes some 15 us, unless the row says otherwise. `tenant-*` are the
+// cases that showed faults; `held-*` draw populations that nothing was tuned on
+// (tests/sim/wfq_bounds_test.cc freezes the seeds).
 #include <algorithm>
 #include <cmath>
 #include <iterator>

@@ -24,8 +24,8 @@ TEST(FairClock, ReportsTogetherCountAsOneByOne) {
   FairClock one({}), all({});
   for (FairClock* c : {&one, &all})
     for (VgpuId v = 0; v < 5; ++v) {
-      c->add(0, v, {.weight = 1 + 37 * v, .priority = v % 2});
-      if (v != 3) c->turn_busy(0, v);
+      c->add(v, {.weight = 1 + 37 * v, .priority = v % 2});
+      if (v != 3) c->turn_busy(v);
     }
   bool moved = false;
   for (uint64_t i = 0; i < 5'000; ++i) {

@@ -73,7 +73,7 @@ struct SliceDriver {
       for (const Tenant& t : tenants)
         if (!t.busy) at = std::min(at, std::max(t.next_ns, now));
       if (current != kNoVgpu) at = std::min({at, slice_end_ns, now + tenants[current].left_ns});
-      advance(at - now, current);
+      advance(std::max(at, now) - now, current);  // a switch may end after `until`
       if (current == kNoVgpu || tenants[current].left_ns > 0) continue;
       Tenant& t = tenants[current];
       ++t.kernels;
