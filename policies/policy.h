@@ -84,7 +84,7 @@ struct Machine {
   uint32_t sm_unit = 1;
   // How long *all* SMs of a vGPU stand still when some are added to its set or taken from it;
   // on_change() corrects it. 0: only those that change hands. If there is such a cost, policies
-  // change sets seldom (policies/parts/pauses.h, wfq_spatial.cc).
+  // change sets seldom (policies/parts/pauses.h, wfq/spatial.cc).
   uint64_t change_ns = 0;
   // Bounds of a slice on a proportional preemptor. Below the floor the switches cost more than the
   // work; the ceiling is the hardware's register.

@@ -1,5 +1,5 @@
 // FairClock: the virtual times of weighted fair queuing, for the forms of wfq (wfq.cc,
-// wfq_slices.cc). Pure; owned by a policy, called from its thread. It accounts and compares; it
+// wfq/slices.cc). Pure; owned by a policy, called from its thread. It accounts and compares; it
 // decides nothing.
 //
 // Terms   vtime   GPU time that a vGPU has used, divided by its weight

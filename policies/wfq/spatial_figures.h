@@ -1,4 +1,4 @@
-// The figures that wfq in space (wfq_spatial.cc, which explains them) decides by: frames, what
+// The figures that wfq in space (wfq/spatial.cc, which explains them) decides by: frames, what
 // somebody is owed, who is short, who is ahead. Its own; it accounts and compares, and decides
 // nothing. Units: ns, SM-ns, and virtual time (fair_clock.h).
 #pragma once

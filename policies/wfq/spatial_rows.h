@@ -1,4 +1,4 @@
-// What wfq in space (wfq_spatial.cc) keeps of each vGPU, of each SM and of each holder. That file's
+// What wfq in space (wfq/spatial.cc) keeps of each vGPU, of each SM and of each holder. That file's
 // own.
 #pragma once
 

@@ -21,7 +21,8 @@ ARROWS = {
     "policies/papers": ["abi", "mediator/base", "=policies", "policies/parts",
                         "policies/accounting"],
     "policies/wfq": ["abi", "mediator/base", "=policies", "policies/parts"],
-    "policies/sim": ["abi", "mediator/base", "=policies", "policies/parts", "policies/model"],
+    "policies/sim": ["abi", "mediator/base", "=policies", "policies/parts",
+                     "policies/model"],
     "kernels/ptx": ["abi", "mediator/base"],
     "kernels/passes/analysis": ["abi", "mediator/base", "kernels/ptx"],
     "kernels/passes/clone": ["abi", "mediator/base", "kernels/ptx", "kernels/passes/analysis"],
@@ -67,7 +68,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def within(folder, allowed):
-    """Whether `folder` is one of `allowed` or below one of them; "=F" is F without what is below."""
+    """Whether `folder` is one of `allowed` or below one; "=F" is F without what is below."""
     return any(folder == a.lstrip("=") or folder.startswith(a + "/") for a in allowed)
 
 
