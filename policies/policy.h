@@ -1,10 +1,10 @@
 // The contract between a scheduling policy and whoever drives it (mediator/core's scheduler, the
 // simulator, a test).
 //
-// A policy is a pure object: events go in with their time, actions come out. It has no clock, no I/O,
-// no threads and no randomness but the seed in its config; the same events give the same actions.
-// Its owner calls it from one thread. It knows vGPUs, sessions' launches and SMs; it knows nothing of
-// gates, pages and workers, and it checks no untrusted value: its driver has done that.
+// A policy is a pure object: events go in with their time, actions come out. It has no clock, no
+// I/O, no threads and no randomness but the seed in its config; the same events give the same
+// actions. Its owner calls it from one thread. It knows vGPUs, sessions' launches and SMs; it knows
+// nothing of gates, pages and workers, and it checks no untrusted value: its driver has done that.
 //
 // What the driver guarantees:
 //   - times never go backwards; ids are small, dense and reused only after the removal event;
@@ -12,19 +12,21 @@
 //     last report, so that a decision rests on measured time up to `now_ns`;
 //   - each Run ends with exactly one on_left(), also when nobody asked for it (the vGPU's last
 //     session ended); until then the vGPU holds its SMs;
-//   - an Evict is answered by on_left() as soon as the vGPU has left, never inside the event. Where SMs
-//     or launches are run apart, on_released() says which; it calls on_left() if it is not overridden;
+//   - an Evict is answered by on_left() as soon as the vGPU has left, never inside the event. Where
+//     SMs or launches are run apart, on_released() says which; it calls on_left() if it is not
+//     overridden;
 //   - a launch is announced by on_launch_queued() once it may run (it heads its stream; before the
 //     on_arrival() of a vGPU that had no work). When it ends there come on_launch_done(), then
-//     on_launch_queued() for its successor in the stream if that is there already, then on_idle() if it
-//     was the vGPU's last, then on_released() for what was run for this launch alone (its SMs are held
-//     until then);
-//   - a driver that gives the GPU to vGPUs only as a whole (sluiced) tells all that one has queued together,
-//     as one Launch with id 0: before on_arrival(), and again whenever it knows better. Its figures
-//     replace the last ones, on_idle() ends it, and no on_launch_done() comes. They rest on a guest's word.
+//     on_launch_queued() for its successor in the stream if that is there already, then on_idle()
+//     if it was the vGPU's last, then on_released() for what was run for this launch alone (its SMs
+//     are held until then);
+//   - a driver that gives the GPU to vGPUs only as a whole (sluiced) tells all that one has queued
+//     together, as one Launch with id 0: before on_arrival(), and again whenever it knows better.
+//     Its figures replace the last ones, on_idle() ends it, and no on_launch_done() comes. They
+//     rest on a guest's word.
 // What a policy guarantees:
-//   - on an exclusive preemptor, SM ranges of vGPUs that hold the GPU never overlap: it evicts, waits
-//     for on_left(), then runs the next;
+//   - on an exclusive preemptor, SM ranges of vGPUs that hold the GPU never overlap: it evicts,
+//     waits for on_left(), then runs the next;
 //   - it runs nothing for a vGPU that is not there and evicts nothing that does not hold the GPU.
 //     (The driver checks both and drops what breaks them, with a count.)
 //
@@ -74,13 +76,15 @@ enum class PreemptorKind : uint8_t {
 struct Machine {
   uint32_t sm_count = 1;
   PreemptorKind preemptor = PreemptorKind::kExclusive;
-  bool spatial = false;              // Run on a part of the SMs works
-  uint64_t handover_ns = 200'000;    // first guess at the cost of one hand-over (GPU time lost, from
-                                     // the evict to the next vGPU's work); on_handover() corrects it
-  // In space. SMs can be told apart so many at a time: ranges are whole units (policies/in_units.h).
+  bool spatial = false;            // Run on a part of the SMs works
+  uint64_t handover_ns = 200'000;  // first guess at the cost of one hand-over (GPU time lost, from
+                                   // the evict to the next vGPU's work); on_handover() corrects it
+  // In space. SMs can be told apart so many at a time: ranges are whole units
+  // (policies/parts/in_units.h).
   uint32_t sm_unit = 1;
-  // How long *all* SMs of a vGPU stand still when some are added to its set or taken from it; on_change() corrects it. 0: only
-  // those that change hands. If there is such a cost, policies change sets seldom (policies/pauses.h, wfq_spatial.cc).
+  // How long *all* SMs of a vGPU stand still when some are added to its set or taken from it;
+  // on_change() corrects it. 0: only those that change hands. If there is such a cost, policies
+  // change sets seldom (policies/parts/pauses.h, wfq/spatial.cc).
   uint64_t change_ns = 0;
   // Bounds of a slice on a proportional preemptor. Below the floor the switches cost more than the
   // work; the ceiling is the hardware's register.
@@ -91,49 +95,55 @@ struct Machine {
 struct Config {
   Machine machine;
   // The defaults of the next six are those of sluiced's configuration, too.
-  uint64_t min_quantum_ns = 1'000'000;   // a holder is not displaced by an equal before this (wfq: but by
-                                         // launches known to be short, and at the end of a turn that is shorter); smaller: less latency, more
-                                         // hand-overs than handover_loss allows where their cost is not
-                                         // measured yet. wfq in space goes by the measured cost alone
-  uint64_t max_quantum_ns = 30'000'000;  // bounds the harm of a very slow hand-over; larger: longer waits
-  double handover_loss = 0.04;           // share of GPU time that hand-overs may cost: the quantum is
-                                         // at least the measured hand-over / this
-  uint64_t latency_target_ns = 40'000'000;  // all busy vGPUs of equal weight should have run within
-                                            // this; the quantum shrinks towards it with their number
-  uint64_t short_gap_ns = 20'000'000;    // a vGPU that is busy again within this keeps what it was owed
-                                         // (at most one quantum); 0: any gap forfeits it
-  double max_lead_turns = 2;             // wfq on time slices: for the sake of those that wait after each launch, one
-                                         // whose kernel no gate stops is put ahead by so many turns of its own at most;
-                                         // 0: nobody is, and those have one turn in a round
+  uint64_t min_quantum_ns =
+      1'000'000;  // a holder is not displaced by an equal before this (wfq: but by
+                  // launches known to be short, and at the end of a turn that is shorter); smaller:
+                  // less latency, more hand-overs than handover_loss allows where their cost is not
+                  // measured yet. wfq in space goes by the measured cost alone
+  uint64_t max_quantum_ns =
+      30'000'000;               // bounds the harm of a very slow hand-over; larger: longer waits
+  double handover_loss = 0.04;  // share of GPU time that hand-overs may cost: the quantum is
+                                // at least the measured hand-over / this
+  uint64_t latency_target_ns =
+      40'000'000;  // all busy vGPUs of equal weight should have run within
+                   // this; the quantum shrinks towards it with their number
+  // Over a pause a vGPU keeps what it was owed, at most one quantum, less what V has gone on by; 0:
+  // any pause forfeits it. The length itself means nothing any more.
+  uint64_t short_gap_ns = 20'000'000;
+  double max_lead_turns =
+      2;  // wfq on time slices: for the sake of those that wait after each launch, one
+          // whose kernel no gate stops is put ahead by so many turns of its own at most;
+          // 0: nobody is, and those have one turn in a round
   // What the policies of the papers are configured by; 0: the policy's own default, its paper's.
-  uint64_t quantum_ns = 0;               // rr, frs (least quantum), dprr (slice per priority step)
-  uint64_t epoch_ns = 0;                 // cfs, ffs (least epoch)
-  double max_overhead = 0;               // ffs: throughput that preemptions may cost
-  uint64_t seed = 1;                     // for the policies that draw lots
+  uint64_t quantum_ns = 0;  // rr, frs (least quantum), dprr (slice per priority step)
+  uint64_t epoch_ns = 0;    // cfs, ffs (least epoch)
+  double max_overhead = 0;  // ffs: throughput that preemptions may cost
+  uint64_t seed = 1;        // for the policies that draw lots
 };
 
 // One logical launch, for policies that order or predict kernels. Unknown figures are 0.
 struct Launch {
-  LaunchId id = 0;               // 0: all that the vGPU has queued, see above
+  LaunchId id = 0;  // 0: all that the vGPU has queued, see above
   VgpuId vgpu = kNoVgpu;
-  uint32_t session = 0;        // launches of one session and stream run in order
+  uint32_t session = 0;          // launches of one session and stream run in order
   uint32_t stream_priority = 0;  // orders launches within their vGPU only, never across vGPUs
-  bool evictable = true;       // false: opaque, leaves only by ending
+  bool evictable = true;         // false: opaque, leaves only by ending
   uint32_t tasks_total = 0;
   uint32_t tasks_done = 0;
   uint16_t sms_wanted = 0;
-  uint64_t predicted_sm_ns = 0;  // whole launch when queued, remaining afterwards; the duration model's
-                                 // (id 0: what remains of all)
-  uint64_t run_predicted_sm_ns = 0;  // the same of the program's run that it belongs to: this launch
-                                     // and those known to follow (>= predicted_sm_ns where known)
-  uint64_t preempt_ns = 0;       // what evicting this kernel has cost so far, on average
-  uint64_t kernel = 0;           // stable hash of the kernel, the model's key
+  uint64_t predicted_sm_ns = 0;  // whole launch when queued, remaining afterwards; the duration
+                                 // model's (id 0: what remains of all)
+  uint64_t run_predicted_sm_ns =
+      0;                    // the same of the program's run that it belongs to: this launch
+                            // and those known to follow (>= predicted_sm_ns where known)
+  uint64_t preempt_ns = 0;  // what evicting this kernel has cost so far, on average
+  uint64_t kernel = 0;      // stable hash of the kernel, the model's key
 };
 
 // GPU time that a vGPU used since the last report about it.
 struct Usage {
-  uint64_t sm_ns = 0;     // SM-nanoseconds: SMs held times time; whole GPU for 1 us = sm_count * 1000
-  LaunchId launch = 0;    // 0: not told apart
+  uint64_t sm_ns = 0;   // SM-nanoseconds: SMs held times time; whole GPU for 1 us = sm_count * 1000
+  LaunchId launch = 0;  // 0: not told apart
   uint32_t tasks_done = 0;  // of that launch, since it began
 };
 struct VgpuUsage {
@@ -149,11 +159,11 @@ enum class LeftReason : uint8_t {
 
 struct Action {
   enum class Kind : uint8_t {
-    kRun,         // vgpu (or one launch of it) holds `sms` from now on
-    kEvict,       // vgpu (or launch) leaves `sms`; `next` may be prepared meanwhile
-    kSetSlice,    // proportional: `vgpu`'s busy workers share `value` ns of each round (0: gated,
-                  // nothing new of it starts)
-    kWake         // on_wake() at `at_ns`; replaces an earlier kWake
+    kRun,       // vgpu (or one launch of it) holds `sms` from now on
+    kEvict,     // vgpu (or launch) leaves `sms`; `next` may be prepared meanwhile
+    kSetSlice,  // proportional: `vgpu`'s busy workers share `value` ns of each round (0: gated,
+                // nothing new of it starts)
+    kWake       // on_wake() at `at_ns`; replaces an earlier kWake
   };
   Kind kind;
   VgpuId vgpu = kNoVgpu;
@@ -195,26 +205,27 @@ class Policy {
   virtual void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) = 0;
   virtual void on_idle(uint64_t now_ns, VgpuId v, Actions& out) = 0;
 
-  // Launch by launch where the driver runs them so, all of a vGPU's together (id 0) where it does not. Queued: it
-  // may run from now on.
+  // Launch by launch where the driver runs them so, all of a vGPU's together (id 0) where it does
+  // not. Queued: it may run from now on.
   virtual void on_launch_queued(uint64_t, const Launch&, Actions&) {}
   virtual void on_launch_done(uint64_t, const Launch&, Actions&) {}
 
   // Measured time, see above. Only accounts: decisions belong to the event that follows.
   virtual void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) = 0;
-  // Several of these reports, to be taken in this order. For policies under which many hold parts of the GPU: one call for
-  // all of them instead of one each. The driver's memory, for the call.
+  // Several of these reports, to be taken in this order. For policies under which many hold parts
+  // of the GPU: one call for all of them instead of one each. The driver's memory, for the call.
   virtual void on_usages(uint64_t now_ns, std::span<const VgpuUsage> reports) {
     for (const VgpuUsage& r : reports) on_usage(now_ns, r.vgpu, r.usage);
   }
-  // Whether it looks at a report's launch and tasks: for one that does not, a driver leaves them 0. Always the same answer.
+  // Whether it looks at a report's launch and tasks: for one that does not, a driver leaves them 0.
+  // Always the same answer.
   virtual bool reads_tasks() const { return true; }
 
   // v no longer holds anything. `handover` of the next Run starts here.
   virtual void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) = 0;
-  // The same with what was left: `launch` as in the Run; `sms` is the Run's range, or the part of it
-  // that an Evict named (one call for each part that hangs together). Policies that run launches or
-  // parts of the GPU override this one instead.
+  // The same with what was left: `launch` as in the Run; `sms` is the Run's range, or the part of
+  // it that an Evict named (one call for each part that hangs together). Policies that run launches
+  // or parts of the GPU override this one instead.
   virtual void on_released(uint64_t now_ns, VgpuId v, LaunchId launch, SmRange sms, LeftReason why,
                            Actions& out) {
     (void)launch, (void)sms;
@@ -224,7 +235,8 @@ class Policy {
   // What the last hand-over cost, from the evict to the next Run, plus the preemptor's start-up.
   virtual void on_handover(uint64_t, uint64_t /*cost_ns*/) {}
 
-  // In space, where changes cost something (Machine::change_ns): so long a vGPU stood still because its set of SMs had changed.
+  // In space, where changes cost something (Machine::change_ns): so long a vGPU stood still because
+  // its set of SMs had changed.
   virtual void on_change(uint64_t, uint64_t /*cost_ns*/) {}
 
   // The time of the last kWake has come.
@@ -234,44 +246,23 @@ class Policy {
   virtual uint64_t quantum_ns() const { return 0; }
 };
 
-// One row per policy (registry.cc).
+// One row per policy (registry.inc).
 struct Registration {
   std::string_view name;
   std::string_view summary;  // one line, with its source
   std::unique_ptr<Policy> (*make)(const Config&);
-  bool exclusive;            // works on that kind of preemptor
-  bool proportional;
+  bool exclusive = false;  // works on that kind of preemptor
+  bool proportional = false;
   // Promises that tests hold it to, and what its driver must know.
-  bool preempts = true;           // false: evicts nobody who works, so kernels may keep their own form
-  bool starvation_free = false;   // every launch ends, whatever the others do
-  bool launches = false;          // goes by on_launch_queued(): its driver reads launches and predicts them
-  bool follows_weights = false;   // shares of backlogged vGPUs of one priority go by weight
-  bool parts = false;             // gives parts of the GPU where Machine::spatial, also without launches told
+  bool preempts = true;  // false: evicts nobody who works, so kernels may keep their own form
+  bool starvation_free = false;  // every launch ends, whatever the others do
+  bool launches = false;  // goes by on_launch_queued(): its driver reads launches and predicts them
+  bool follows_weights = false;  // shares of backlogged vGPUs of one priority go by weight
+  bool parts = false;  // gives parts of the GPU where Machine::spatial, also without launches told
 };
 // All rows, the default first. Static storage.
 const std::vector<Registration>& registry();
 // Null if there is no such policy.
 const Registration* find_policy(std::string_view name);
-
-std::unique_ptr<Policy> make_wfq(const Config&);   // wfq.cc
-std::unique_ptr<Policy> make_wfq_srt(const Config&);  // wfq.cc: shortest first within a longest quantum's lag
-std::unique_ptr<Policy> make_fcfs(const Config&);  // fcfs.cc
-std::unique_ptr<Policy> make_npq(const Config&);   // npq.cc
-std::unique_ptr<Policy> make_ppq(const Config&);   // ppq.cc
-std::unique_ptr<Policy> make_dss(const Config&);   // dss.cc
-std::unique_ptr<Policy> make_piv(const Config&);   // piv.cc
-std::unique_ptr<Policy> make_dprr(const Config&);  // dprr.cc
-std::unique_ptr<Policy> make_hpf(const Config&);   // hpf.cc
-std::unique_ptr<Policy> make_ffs(const Config&);   // ffs.cc
-std::unique_ptr<Policy> make_rr(const Config&);    // rr.cc
-std::unique_ptr<Policy> make_sjf(const Config&);   // sjf.cc
-std::unique_ptr<Policy> make_srt(const Config&);   // srt.cc
-std::unique_ptr<Policy> make_cfs(const Config&);   // cfs.cc
-std::unique_ptr<Policy> make_frs(const Config&);   // frs.cc
-std::unique_ptr<Policy> make_loga(const Config&);  // loga.cc
-// wfq_slices.cc: the form of wfq that make_wfq() gives where the preemptor is proportional.
-std::unique_ptr<Policy> make_wfq_slices(const Config&);
-// wfq_spatial.cc: its form where parts of the GPU can be given (Machine::spatial).
-std::unique_ptr<Policy> make_wfq_spatial(const Config&);
 
 }  // namespace sluice::policy

@@ -26,7 +26,7 @@
 
 #include "mediator/base/check.h"
 #include "mediator/core/scheduler.h"
-#include "policies/in_units.h"
+#include "policies/parts/in_units.h"
 
 namespace sluice::core {
 

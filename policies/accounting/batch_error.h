@@ -1,9 +1,10 @@
-// BatchError: by how much a sum of single reads may be wrong. Reads of one batch may depend on each other
-// (adaptive_poller.h makes them on lattices), so each batch is two samples in one: its reads belong by turns to the one and
-// the other half, whose lattices begin at random offsets of their own. What the halves differ by says how wrong their sum is,
-// whatever happens within them (interpenetrating samples: Mahalanobis 1946) - also where a program is in step with the lattice,
-// for which reads looked at one by one would promise too much - and a load that changes, which is no error, is the same for both.
-// Pure; one thread.
+// BatchError: by how much a sum of single reads may be wrong. Reads of one batch may depend on each
+// other (adaptive_poller.h makes them on lattices), so each batch is two samples in one: its reads
+// belong by turns to the one and the other half, whose lattices begin at random offsets of their
+// own. What the halves differ by says how wrong their sum is, whatever happens within them
+// (interpenetrating samples: Mahalanobis 1946) - also where a program is in step with the lattice,
+// for which reads looked at one by one would promise too much - and a load that changes, which is
+// no error, is the same for both. Pure; one thread.
 #pragma once
 
 #include <cmath>
@@ -16,7 +17,8 @@ class BatchError {
   // Fewer batches say too little.
   static constexpr uint32_t kLeast = 10;
 
-  // A read of half 0 or 1 that stands for `stood_ns`, of which it found `ran_ns` (all or nothing) at work.
+  // A read of half 0 or 1 that stands for `stood_ns`, of which it found `ran_ns` (all or nothing)
+  // at work.
   void add(uint32_t half, double stood_ns, double ran_ns) {
     stood_ += half ? stood_ns : -stood_ns;
     ran_ += half ? ran_ns : -ran_ns;
@@ -27,8 +29,8 @@ class BatchError {
     stood_ = ran_ = 0;
   }
   uint32_t batches() const { return batches_; }
-  // Of the difference between what was found at work and `part` of what the reads stood for, over all batches: wrong once
-  // in a thousand (Student's quantile for so many batches).
+  // Of the difference between what was found at work and `part` of what the reads stood for, over
+  // all batches: wrong once in a thousand (Student's quantile for so many batches).
   double bound_ns(double part) const {
     const double n = batches_;
     if (n < 1) return 0;

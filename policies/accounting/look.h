@@ -1,5 +1,5 @@
-// Look: what one read of the status register saw. A read in a pause is one look, or goes on for a while (AdaptivePoller's
-// window) and sees how long the register held each value. Pure; plain data.
+// Look: what one read of the status register saw. A read in a pause is one look, or goes on for a
+// while (AdaptivePoller's window) and sees how long the register held each value. Pure; plain data.
 #pragma once
 
 #include <array>
@@ -32,7 +32,9 @@ class Look {
   const Part* end() const { return parts_.data() + count_; }
   uint64_t all_ns() const { return all_ns_; }
   // Of the whole look, 0 to 1.
-  double part_of(const Part& p) const { return all_ns_ ? static_cast<double>(p.ns) / static_cast<double>(all_ns_) : 0; }
+  double part_of(const Part& p) const {
+    return all_ns_ ? static_cast<double>(p.ns) / static_cast<double>(all_ns_) : 0;
+  }
 
  private:
   std::array<Part, kParts> parts_{};

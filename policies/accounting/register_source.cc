@@ -71,13 +71,16 @@ void RegisterSource::forget_begins() {
   for (Used& u : used_) u.last_begin_ns = 0;
 }
 
-// Of the cycles that began shortly before a phase's end only the short ones were seen: those count where enough others have been.
+// Of the cycles that began shortly before a phase's end only the short ones were seen: those count
+// where enough others have been.
 void RegisterSource::keep_whole_cycles(Used& u) {
   constexpr uint32_t kEnough = 4;
   if (u.phase_cycles == 0) return;
   const uint64_t room = 5 * cycle_ns(static_cast<uint32_t>(&u - used_.data())) / 4;
   uint32_t cut = 0;
-  while (cut < u.phase_cycles && u.cycle_begins[(u.cycle_count - 1 - cut) % kCycles] + room > last_ns_) ++cut;
+  while (cut < u.phase_cycles &&
+         u.cycle_begins[(u.cycle_count - 1 - cut) % kCycles] + room > last_ns_)
+    ++cut;
   if (u.cycle_count >= cut + kEnough) u.cycle_count -= cut;
   u.phase_cycles = 0;
 }
@@ -85,9 +88,11 @@ void RegisterSource::keep_whole_cycles(Used& u) {
 uint64_t RegisterSource::cycle_ns(uint32_t vgpu) const {
   if (vgpu >= used_.size() || used_[vgpu].cycle_count == 0) return 0;
   auto seen = used_[vgpu].cycles;
-  const auto end = seen.begin() + std::min(used_[vgpu].cycle_count, kCycles), middle = seen.begin() + (end - seen.begin()) / 2;
+  const auto end = seen.begin() + std::min(used_[vgpu].cycle_count, kCycles),
+             middle = seen.begin() + (end - seen.begin()) / 2;
   std::nth_element(seen.begin(), middle, end);
-  // Pauses and interruptions aside, the mean: a lattice keeps in step with that, and not with the median of cycles that vary.
+  // Pauses and interruptions aside, the mean: a lattice keeps in step with that, and not with the
+  // median of cycles that vary.
   const uint64_t least = *middle - *middle / 4, most = *middle + *middle / 4;
   uint64_t sum = 0, n = 0;
   for (auto it = seen.begin(); it != end; ++it)
@@ -98,13 +103,16 @@ uint64_t RegisterSource::cycle_ns(uint32_t vgpu) const {
 void RegisterSource::end_run(bool end_seen) {
   if (!last_) return;
   const uint64_t ns = last_ns_ - run_start_ns_;
-  if (end_seen && run_begin_seen_ && ns > 0 && (shortest_ns_ == 0 || ns < shortest_ns_)) shortest_ns_ = ns;
+  if (end_seen && run_begin_seen_ && ns > 0 && (shortest_ns_ == 0 || ns < shortest_ns_))
+    shortest_ns_ = ns;
   if (last_->owner == kNobody) return;
   Runs& r = of(last_->owner).runs;
   r.seen_ns += ns;
   r.ends += end_seen;
-  if (end_seen && run_begin_seen_) count_whole(last_->owner, ns);
-  else ++r.cut;
+  if (end_seen && run_begin_seen_)
+    count_whole(last_->owner, ns);
+  else
+    ++r.cut;
 }
 
 bool RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
@@ -131,7 +139,9 @@ bool RegisterSource::sample(uint64_t now_ns, uint32_t status0) {
     // As in the paper, the time up to the sample that shows a change belongs to the old state; the
     // delays at both ends of a run cancel out on average.
     switch (last_->state) {
-      case State::kIdle: phase_.idle_ns += dt; break;
+      case State::kIdle:
+        phase_.idle_ns += dt;
+        break;
       case State::kSwitching:
         phase_.switch_ns += dt;
         if (last_->owner != kNobody) of(last_->owner).phase_ns += dt;
@@ -177,7 +187,8 @@ void RegisterSource::follow(uint64_t now_ns, uint32_t status0) {
   u.total_ns += dt;
   u.round_ns += static_cast<double>(dt);
   round_ns_ += static_cast<double>(dt);
-  if (seen.state == last_->state && seen.tsgid == last_->tsgid && seen.owner == last_->owner) return;
+  if (seen.state == last_->state && seen.tsgid == last_->tsgid && seen.owner == last_->owner)
+    return;
   u.edge_ns += dt;
   count_whole(last_->owner, last_ns_ - run_start_ns_);
   following_ = false;
@@ -187,16 +198,20 @@ void RegisterSource::follow(uint64_t now_ns, uint32_t status0) {
 RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
   end_run(false);
   if (phase_.polled_ns > 0) {
-    const double polled = static_cast<double>(phase_.polled_ns), pause = static_cast<double>(pause_ns);
+    const double polled = static_cast<double>(phase_.polled_ns),
+                 pause = static_cast<double>(pause_ns);
     for (Used& u : used_) {
       const double share = static_cast<double>(u.phase_ns) / polled;
       u.total_ns += u.phase_ns + static_cast<uint64_t>(share * pause + 0.5);
-      u.edge_ns += static_cast<uint64_t>(static_cast<double>(u.phase_error_ns) * (1 + pause / polled) + 0.5);
+      u.edge_ns +=
+          static_cast<uint64_t>(static_cast<double>(u.phase_error_ns) * (1 + pause / polled) + 0.5);
       u.round_ns += static_cast<double>(u.phase_ns) + share * pause;
       if (pause_ns > 0) {
         const double change = share - u.last_share;
-        if (phases_ == 0) u.unknown_ns = pause_ns;
-        else u.variance += pause * pause * change * change / 2;
+        if (phases_ == 0)
+          u.unknown_ns = pause_ns;
+        else
+          u.variance += pause * pause * change * change / 2;
         u.last_share = share;
       }
       u.phase_ns = u.phase_error_ns = 0;
@@ -208,7 +223,8 @@ RegisterSource::Phase RegisterSource::end_phase(uint64_t pause_ns) {
   forget_begins();
   gaps_ *= kKept, gapless_ns_ *= kKept;
   shortest_ns_ += shortest_ns_ / 32;
-  following_ = last_ && last_->owner != kNobody && last_->state == State::kRunning && run_begin_seen_;
+  following_ =
+      last_ && last_->owner != kNobody && last_->state == State::kRunning && run_begin_seen_;
   broke_ = false;
   if (!following_) last_.reset();
   return phase_;
@@ -243,8 +259,11 @@ void RegisterSource::point(const Look& look, uint64_t stratum_ns, uint32_t half)
 uint64_t RegisterSource::error_ns(uint32_t vgpu) const {
   if (vgpu >= used_.size()) return 0;
   const Used& u = used_[vgpu];
-  const double points = u.batches.batches() >= BatchError::kLeast ? u.batches.bound_ns(0) : 3.3 * std::sqrt(u.point_variance);
-  return u.edge_ns + u.unknown_ns + static_cast<uint64_t>(std::hypot(3.3 * std::sqrt(u.variance), points));
+  const double points = u.batches.batches() >= BatchError::kLeast
+                            ? u.batches.bound_ns(0)
+                            : 3.3 * std::sqrt(u.point_variance);
+  return u.edge_ns + u.unknown_ns +
+         static_cast<uint64_t>(std::hypot(3.3 * std::sqrt(u.variance), points));
 }
 
 void RegisterSource::end_batch() {

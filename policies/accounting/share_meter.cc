@@ -125,7 +125,8 @@ ShareMeter::Totals ShareMeter::totals(uint64_t now_ns, Member m) const {
   const State& s = at.members_[m];
   Totals t = s.done;
   if (s.busy) at.accumulate(s, t);
-  for (uint64_t* ns : {&t.all_gpu_ns, &t.own_gpu_ns, &t.own_rivals_gpu_ns, &t.own_owed_ns}) *ns /= units_;
+  for (uint64_t* ns : {&t.all_gpu_ns, &t.own_gpu_ns, &t.own_rivals_gpu_ns, &t.own_owed_ns})
+    *ns /= units_;
   return t;
 }
 

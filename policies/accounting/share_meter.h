@@ -1,16 +1,16 @@
 // ShareMeter: who got how much of the GPU while it was contended. A share is defined only where it
 // can be owed: over intervals in which the vGPUs compared all have work queued.
 //
-// Pure and owned by one thread: told of each change of "has work", of weight and of the GPU's holders
-// with its time, it adds up the intervals between. Every change costs O(holders) (running sums and
-// marks); totals() copies the meter, O(members). Where the GPU is shared in space, "GPU time" is the time
-// for which all of it was held: of `units` (SMs), each for its part.
+// Pure and owned by one thread: told of each change of "has work", of weight and of the GPU's
+// holders with its time, it adds up the intervals between. Every change costs O(holders) (running
+// sums and marks); totals() copies the meter, O(members). Where the GPU is shared in space, "GPU
+// time" is the time for which all of it was held: of `units` (SMs), each for its part.
 //
 // Two readings of one run:
-//   - all: the intervals in which *every* member (two or more) has work. The strict one, for a report
-//     about a fixed set of vGPUs.
-//   - own: for each vGPU the intervals in which it and at least one other has work; `owed_ns` is what
-//     its weight entitled it to there (weight / weights of those with work, GPU time without
+//   - all: the intervals in which *every* member (two or more) has work. The strict one, for a
+//     report about a fixed set of vGPUs.
+//   - own: for each vGPU the intervals in which it and at least one other has work; `owed_ns` is
+//     what its weight entitled it to there (weight / weights of those with work, GPU time without
 //     hand-overs). The useful one where vGPUs come and go.
 #pragma once
 
@@ -25,11 +25,11 @@ class ShareMeter {
   static constexpr Member kNobody = 0xffffffffu;
 
   struct Totals {
-    uint64_t all_gpu_ns = 0;        // GPU time held while all members had work
-    uint64_t own_contended_ns = 0;  // it had work and somebody else too
-    uint64_t own_gpu_ns = 0;        // GPU time held during own_contended_ns
-    uint64_t own_rivals_gpu_ns = 0; // GPU time that others held during own_contended_ns
-    uint64_t own_owed_ns = 0;       // its entitlement to own_gpu_ns + own_rivals_gpu_ns
+    uint64_t all_gpu_ns = 0;         // GPU time held while all members had work
+    uint64_t own_contended_ns = 0;   // it had work and somebody else too
+    uint64_t own_gpu_ns = 0;         // GPU time held during own_contended_ns
+    uint64_t own_rivals_gpu_ns = 0;  // GPU time that others held during own_contended_ns
+    uint64_t own_owed_ns = 0;        // its entitlement to own_gpu_ns + own_rivals_gpu_ns
 
     // Share asked and got over own contended intervals; 0 if there were none.
     double share_asked() const { return ratio(own_owed_ns); }
@@ -55,14 +55,14 @@ class ShareMeter {
   // somebody uses more than it was given.
   void set_held(uint64_t now_ns, Member m, uint32_t units);
 
-  // m has used so much GPU time since the last call, whoever held it: where holding says nothing of use. Times of use and of
-  // work may be apart by as much as the measuring is late.
+  // m has used so much GPU time since the last call, whoever held it: where holding says nothing of
+  // use. Times of use and of work may be apart by as much as the measuring is late.
   void add_used(uint64_t now_ns, Member m, uint64_t gpu_ns);
 
   // Cumulative, up to now_ns. Differences of two calls describe the time between.
   Totals totals(uint64_t now_ns, Member m) const;
-  // Time in which all members (at least two) had work; `all_gpu_ns` adds up to at most this, the rest
-  // went into hand-overs.
+  // Time in which all members (at least two) had work; `all_gpu_ns` adds up to at most this, the
+  // rest went into hand-overs.
   uint64_t all_contended_ns(uint64_t now_ns) const;
   bool contended(Member m) const { return members_[m].busy && busy_count_ >= 2; }
 
@@ -90,9 +90,9 @@ class ShareMeter {
   uint64_t last_ns_ = 0;
   bool started_ = false;
   // Running sums over contended time (two or more busy); GPU time in units.
-  uint64_t contended_ns_ = 0;       // of any two
-  uint64_t contended_gpu_ns_ = 0;   // GPU time held by anybody in it
-  double owed_per_weight_ = 0;      // integral of 1 / busy_weight over that GPU time
+  uint64_t contended_ns_ = 0;      // of any two
+  uint64_t contended_gpu_ns_ = 0;  // GPU time held by anybody in it
+  double owed_per_weight_ = 0;     // integral of 1 / busy_weight over that GPU time
   uint64_t all_contended_ns_ = 0;
 };
 

@@ -42,7 +42,8 @@ void SwitchLog::on_record(const Record& r) {
   if (r.vgpu != kNobody) of(r.vgpu);
   Record kept = r;
   if (kept.time_ns < settled_ns_) {
-    // The reader promised too much. What was settled stays; the record says who is there from now on.
+    // The reader promised too much. What was settled stays; the record says who is there from now
+    // on.
     ++late_;
     kept.time_ns = settled_ns_;
     if (unknown_ == false && !r.start && r.vgpu != resident_) after_gap_ = true;
@@ -108,7 +109,8 @@ void SwitchLog::advance(uint64_t to_ns) {
 void SwitchLog::end_interval(uint32_t vgpu, bool cut) {
   Vgpu& v = of(vgpu);
   const double expected = v.calibrated ? v.cost_ns : static_cast<double>(config_.interval_cost_ns);
-  const double doubt = v.calibrated ? 3 * v.spread_ns : static_cast<double>(config_.interval_cost_error_ns);
+  const double doubt =
+      v.calibrated ? 3 * v.spread_ns : static_cast<double>(config_.interval_cost_error_ns);
   const uint64_t cost =
       std::min(v.interval_work_ns, static_cast<uint64_t>(cut ? expected / 2 : expected));
   v.done.used_ns += v.interval_work_ns - cost;

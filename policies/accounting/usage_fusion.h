@@ -1,13 +1,14 @@
-// UsageFusion: one charge per vGPU out of what several sources say about the same stretch of time. Pure; one
-// thread.
+// UsageFusion: one charge per vGPU out of what several sources say about the same stretch of time.
+// Pure; one thread.
 //
-// Trusted sources (the hardware's switch log, its status register, the mediator's own grant-to-release clock)
-// give an estimate and a bound on its error; the truth lies in the intersection of their intervals,
-// and the charge is the estimate of the sharpest, moved into it. The clock of an exclusive preemptor is an upper
-// bound by itself: nobody runs without a grant.
-// Words that a guest could have forged enter on one side only: they may raise the charge (up to what the
-// trusted sources allow), never lower it. So a lie does not pay: claiming less changes nothing and is
-// counted, claiming more is paid for. Where the clock is the only trusted source, all of it is charged.
+// Trusted sources (the hardware's switch log, its status register, the mediator's own
+// grant-to-release clock) give an estimate and a bound on its error; the truth lies in the
+// intersection of their intervals, and the charge is the estimate of the sharpest, moved into it.
+// The clock of an exclusive preemptor is an upper bound by itself: nobody runs without a grant.
+// Words that a guest could have forged enter on one side only: they may raise the charge (up to
+// what the trusted sources allow), never lower it. So a lie does not pay: claiming less changes
+// nothing and is counted, claiming more is paid for. Where the clock is the only trusted source,
+// all of it is charged.
 #pragma once
 
 #include <algorithm>
@@ -24,14 +25,16 @@ struct Estimate {
 
 struct Fused {
   uint64_t charge_ns = 0;
-  uint64_t error_ns = 0;      // the truth is within charge_ns +- error_ns if the trusted sources' bounds hold
-  bool contradiction = false; // trusted sources exclude each other: one's bound is wrong
-  bool disagrees = false;     // the guest's words claim less than the trusted sources allow
+  uint64_t error_ns =
+      0;  // the truth is within charge_ns +- error_ns if the trusted sources' bounds hold
+  bool contradiction = false;  // trusted sources exclude each other: one's bound is wrong
+  bool disagrees = false;      // the guest's words claim less than the trusted sources allow
 };
 
-// `clock_ns`: grant to release, for exclusive preemptors; nullopt on proportional ones, where it bounds
-// nothing. `guest_words_ns`: WordSource's.
-inline Fused fuse(std::optional<uint64_t> clock_ns, std::initializer_list<std::optional<Estimate>> trusted,
+// `clock_ns`: grant to release, for exclusive preemptors; nullopt on proportional ones, where it
+// bounds nothing. `guest_words_ns`: WordSource's.
+inline Fused fuse(std::optional<uint64_t> clock_ns,
+                  std::initializer_list<std::optional<Estimate>> trusted,
                   std::optional<uint64_t> guest_words_ns) {
   uint64_t lo = 0, hi = clock_ns.value_or(~0ull);
   uint64_t all_lo = ~0ull, all_hi = 0;
@@ -48,7 +51,8 @@ inline Fused fuse(std::optional<uint64_t> clock_ns, std::initializer_list<std::o
   }
   Fused f;
   if (lo > hi) {
-    // Better to be openly unsure than sharply wrong: everything that any of them allows, within the clock.
+    // Better to be openly unsure than sharply wrong: everything that any of them allows, within the
+    // clock.
     f.contradiction = true;
     lo = std::min(all_lo, clock_ns.value_or(all_lo));
     hi = std::min(all_hi, clock_ns.value_or(all_hi));

@@ -6,7 +6,8 @@
 namespace sluice::accounting {
 namespace {
 
-// So many reads have to agree before what none of them saw is rarer than their inverse, once in a thousand: ln 1000.
+// So many reads have to agree before what none of them saw is rarer than their inverse, once in a
+// thousand: ln 1000.
 constexpr double kCertainty = 6.9;
 
 // What is used at least, as far as its error is bounded.
@@ -17,7 +18,11 @@ uint64_t least(const RegisterSource& registers, uint32_t id) {
 
 }  // namespace
 
-UsageMeter::UsageMeter(const Config& config) : config_(config), owner_(RegisterSource::kTsgCount, kNobody), registers_(config.gap_ns), log_(config.log) {
+UsageMeter::UsageMeter(const Config& config)
+    : config_(config),
+      owner_(RegisterSource::kTsgCount, kNobody),
+      registers_(config.gap_ns),
+      log_(config.log) {
   usable_[static_cast<size_t>(Source::kWords)] = true;
   for (uint32_t t = 0; t < RegisterSource::kTsgCount; ++t) registers_.assign(t, 0);
 }
@@ -48,7 +53,8 @@ void UsageMeter::map(uint32_t v, uint32_t id) {
 }
 
 void UsageMeter::map_shared() {
-  registers_.charge_switches_to(holders_.size() == 1 ? switch_id(holders_[0]) : RegisterSource::kNobody);
+  registers_.charge_switches_to(holders_.size() == 1 ? switch_id(holders_[0])
+                                                     : RegisterSource::kNobody);
   if (shared_group_ == kNobody) return;
   registers_.assign(shared_group_, holders_.size() == 1 ? run_id(holders_[0]) : 0);
 }
@@ -100,7 +106,8 @@ void UsageMeter::on_busy(uint64_t now_ns, uint32_t v, bool busy) {
 }
 
 void UsageMeter::update_contended(uint64_t now_ns) {
-  for (uint32_t h : holders_) vgpus_[h].clock.on_contended(now_ns, busy_ > (vgpus_[h].busy ? 1u : 0u));
+  for (uint32_t h : holders_)
+    vgpus_[h].clock.on_contended(now_ns, busy_ > (vgpus_[h].busy ? 1u : 0u));
 }
 
 void UsageMeter::assign(uint32_t tsgid, uint32_t v) {
@@ -164,7 +171,8 @@ void UsageMeter::add_blind(uint64_t from_ns, uint64_t to_ns) {
 }
 
 void UsageMeter::learn(uint32_t status0) {
-  if (holders_.size() != 1 || SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID || !SLUICE_STATUS0_BUSY(status0))
+  if (holders_.size() != 1 || SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID ||
+      !SLUICE_STATUS0_BUSY(status0))
     return;
   const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0), v = holders_[0];
   // What has just left may still be seen in the next one's turn.
@@ -178,20 +186,24 @@ void UsageMeter::learn(uint32_t status0) {
   assign(tsgid, v);
 }
 
-// Who had the GPU to itself while somebody without a grant was seen on it: only weights, by which what is charged
-// to the one is given back to the others.
+// Who had the GPU to itself while somebody without a grant was seen on it: only weights, by which
+// what is charged to the one is given back to the others.
 void UsageMeter::note_taken(uint32_t status0, uint64_t ns) {
-  if (holders_.size() != 1 || SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID || !SLUICE_STATUS0_BUSY(status0))
+  if (holders_.size() != 1 || SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID ||
+      !SLUICE_STATUS0_BUSY(status0))
     return;
   const uint32_t v = owner_[SLUICE_STATUS0_TSGID(status0)];
-  if (v == kNobody || vgpus_[v].holds || std::find(leaving_.begin(), leaving_.end(), v) != leaving_.end()) return;
+  if (v == kNobody || vgpus_[v].holds ||
+      std::find(leaving_.begin(), leaving_.end(), v) != leaving_.end())
+    return;
   vgpus_[holders_[0]].taken_ns += ns;
 }
 
 void UsageMeter::note_unknown(uint32_t status0) {
   const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0);
-  unknown_seen_ |= SLUICE_STATUS0_CTX_STATUS(status0) == SLUICE_CTX_VALID && SLUICE_STATUS0_BUSY(status0) &&
-                   owner_[tsgid] == kNobody && tsgid != shared_group_;
+  unknown_seen_ |= SLUICE_STATUS0_CTX_STATUS(status0) == SLUICE_CTX_VALID &&
+                   SLUICE_STATUS0_BUSY(status0) && owner_[tsgid] == kNobody &&
+                   tsgid != shared_group_;
 }
 
 void UsageMeter::begin_phase(uint64_t now_ns) {
@@ -205,7 +217,8 @@ void UsageMeter::begin_phase(uint64_t now_ns) {
 
 // Whether v is seen on the engine, at work.
 bool UsageMeter::runs(uint32_t v, uint32_t status0) const {
-  if (SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID || !SLUICE_STATUS0_BUSY(status0)) return false;
+  if (SLUICE_STATUS0_CTX_STATUS(status0) != SLUICE_CTX_VALID || !SLUICE_STATUS0_BUSY(status0))
+    return false;
   const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0);
   return tsgid == shared_group_ || owner_[tsgid] == v;
 }
@@ -217,7 +230,8 @@ void UsageMeter::sample(uint64_t now_ns, uint32_t status0) {
   note_unknown(status0);
   const bool unread = registers_.sample(now_ns, status0);
   if (phase_at_ns_ != 0 && (unread || blind())) add_blind(phase_at_ns_, now_ns);
-  if (phase_at_ns_ != 0 && !unread) note_taken(status0, now_ns > phase_at_ns_ ? now_ns - phase_at_ns_ : 0);
+  if (phase_at_ns_ != 0 && !unread)
+    note_taken(status0, now_ns > phase_at_ns_ ? now_ns - phase_at_ns_ : 0);
   phase_at_ns_ = now_ns;
 }
 
@@ -239,7 +253,8 @@ void UsageMeter::follow(uint64_t now_ns, uint32_t status0) {
   covered_ns_ = std::max(covered_ns_, now_ns);
   if (registers_.broke() || blind()) return add_blind(from, covered_ns_);
   for (uint32_t h : holders_)
-    vgpus_[h].dense_held_ns += covered_ns_ - std::min(covered_ns_, std::max(from, vgpus_[h].held_since_ns));
+    vgpus_[h].dense_held_ns +=
+        covered_ns_ - std::min(covered_ns_, std::max(from, vgpus_[h].held_since_ns));
 }
 
 void UsageMeter::point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint64_t to_ns,
@@ -257,14 +272,16 @@ void UsageMeter::point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint
   }
   if (blind()) return add_blind(from_ns, to_ns);
   const auto s = static_cast<double>(to_ns - from_ns);
-  for (const Look::Part& p : look) note_taken(p.status0, static_cast<uint64_t>(s * look.part_of(p)));
+  for (const Look::Part& p : look)
+    note_taken(p.status0, static_cast<uint64_t>(s * look.part_of(p)));
   for (uint32_t h : holders_) {
     Vgpu& g = vgpus_[h];
     double ran = 0;
     for (const Look::Part& p : look) ran += runs(h, p.status0) ? look.part_of(p) : 0;
     g.point_ns += s;
     g.point_ran_ns += ran * s;
-    if (g.last_point >= 0) g.point_variance += s * s * (ran - g.last_point) * (ran - g.last_point) / 2;
+    if (g.last_point >= 0)
+      g.point_variance += s * s * (ran - g.last_point) * (ran - g.last_point) / 2;
     g.last_point = ran;
     g.batches.add(half, s, ran * s);
     ++g.points;
@@ -272,7 +289,8 @@ void UsageMeter::point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint
   // The others' by what each read stands for: nobody knows for how long they should have run.
   Look others;
   for (const Look::Part& p : look) {
-    const bool granted = std::any_of(holders_.begin(), holders_.end(), [&](uint32_t h) { return runs(h, p.status0); });
+    const bool granted = std::any_of(holders_.begin(), holders_.end(),
+                                     [&](uint32_t h) { return runs(h, p.status0); });
     others.add(granted ? 0 : p.status0, p.ns);
   }
   registers_.point(others, to_ns - from_ns, half);
@@ -294,7 +312,8 @@ AdaptivePoller::Known UsageMeter::known() const {
     longest = std::max(longest, runs(v).mean_ns());
     if (g.busy && g.grants > 0) k.lengths &= runs(v).known();
     if (g.point_ns > most)
-      most = g.point_ns, k.cycle_ns = registers_.cycle_ns(run_id(v)), k.cycle_run_ns = static_cast<uint64_t>(runs(v).mean_ns());
+      most = g.point_ns, k.cycle_ns = registers_.cycle_ns(run_id(v)),
+      k.cycle_run_ns = static_cast<uint64_t>(runs(v).mean_ns());
   }
   k.longest_run_ns = static_cast<uint64_t>(longest);
   return k;
@@ -320,8 +339,10 @@ void UsageMeter::on_launch_words(uint64_t now_ns, uint32_t v, uint64_t begin_ns,
   g->words.on_launch(begin_ns, end_ns, 0, now_ns);
 }
 
-// What v ran: exactly within phases, by the part of the reads that saw it running in the rest of what it held.
-Estimate UsageMeter::by_registers(const Vgpu& g, uint32_t v, uint64_t held_ns, uint64_t open_ns) const {
+// What v ran: exactly within phases, by the part of the reads that saw it running in the rest of
+// what it held.
+Estimate UsageMeter::by_registers(const Vgpu& g, uint32_t v, uint64_t held_ns,
+                                  uint64_t open_ns) const {
   Estimate e{registers_.used_ns(run_id(v)), registers_.error_ns(run_id(v))};
   uint64_t dense = g.dense_held_ns;
   if (in_phase_) dense += in_phase_ns(g, held_ns + g.held_mark_ns);
@@ -334,7 +355,9 @@ Estimate UsageMeter::by_registers(const Vgpu& g, uint32_t v, uint64_t held_ns, u
     const double part = g.point_ran_ns / g.point_ns, scale = rest / g.point_ns;
     used = part * static_cast<double>(read);
     error = std::max(part, 1 - part) * static_cast<double>(blind);
-    const double points = g.batches.batches() >= BatchError::kLeast ? g.batches.bound_ns(part) : 3.3 * std::sqrt(g.point_variance);
+    const double points = g.batches.batches() >= BatchError::kLeast
+                              ? g.batches.bound_ns(part)
+                              : 3.3 * std::sqrt(g.point_variance);
     error += std::min(rest, scale * points + rest * kCertainty / static_cast<double>(g.points));
   }
   e.used_ns += static_cast<uint64_t>(used);
@@ -356,7 +379,8 @@ Fused UsageMeter::fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) 
     return std::min(now_ns > t ? now_ns - t : 0, held_ns);
   };
 
-  Estimate clock{g.clock.total_ns(now_ns) - g.clock_mark_ns, g.clock.error_ns(now_ns) - g.clock_error_mark_ns};
+  Estimate clock{g.clock.total_ns(now_ns) - g.clock_mark_ns,
+                 g.clock.error_ns(now_ns) - g.clock_error_mark_ns};
   note(Source::kClock, clock);
   uint64_t most_ns = held_ns;
   const uint64_t lost = std::min(lost_ns(g, now_ns), held_ns);
@@ -366,10 +390,12 @@ Fused UsageMeter::fuse_since_mark(uint64_t now_ns, uint32_t v, Reading* detail) 
     const SwitchLog::Totals t = log_.totals(v);
     const uint64_t open = held_since(log_.settled_ns());
     // Residency without end yet: the interval that goes on is counted when it ends.
-    const uint64_t ended = t.used_ns + log_.unfinished_ns(v), before = g.log_mark.used_ns + g.log_unfinished_mark_ns;
+    const uint64_t ended = t.used_ns + log_.unfinished_ns(v),
+                   before = g.log_mark.used_ns + g.log_unfinished_mark_ns;
     const uint64_t known = ended - std::min(ended, before);
     const uint64_t error = t.error_ns - g.log_mark.error_ns;
-    log = Estimate{std::min(known + open / 2, clock.used_ns), error + (open + 1) / 2 + clock.error_ns + lost};
+    log = Estimate{std::min(known + open / 2, clock.used_ns),
+                   error + (open + 1) / 2 + clock.error_ns + lost};
     most_ns = std::min(most_ns, known + error + (t.cost_ns - g.log_mark.cost_ns) + open + lost);
     note(Source::kSwitchLog, *log);
   }
@@ -444,8 +470,9 @@ void UsageMeter::take_corrections(uint64_t now_ns, std::vector<Correction>& out)
       stolen += c.extra_ns = extra - g.extra_ns;
       g.extra_ns = extra;
     }
-    const uint64_t switched =
-        usable(Source::kSwitchLog) ? log.switched_ns : std::max(log.switched_ns, least(registers_, switch_id(v)));
+    const uint64_t switched = usable(Source::kSwitchLog)
+                                  ? log.switched_ns
+                                  : std::max(log.switched_ns, least(registers_, switch_id(v)));
     if (switched >= g.switched_ns + config_.least_correction_ns) {
       c.refund_ns = switched - g.switched_ns;
       g.switched_ns = switched;
@@ -458,7 +485,8 @@ void UsageMeter::take_corrections(uint64_t now_ns, std::vector<Correction>& out)
     Vgpu& g = vgpus_[out[i].vgpu];
     const uint64_t all = taken_from(out[i].vgpu);
     if (taken > 0)
-      out[i].refund_ns += static_cast<uint64_t>(static_cast<double>(all - g.taken_mark_ns) / taken * static_cast<double>(stolen));
+      out[i].refund_ns += static_cast<uint64_t>(static_cast<double>(all - g.taken_mark_ns) / taken *
+                                                static_cast<double>(stolen));
     g.taken_mark_ns = all;
   }
   std::erase_if(out, [](const Correction& c) { return c.extra_ns == 0 && c.refund_ns == 0; });

@@ -1,25 +1,30 @@
-// UsageMeter: what every source says about the vGPUs' GPU time, joined: for people how much each has used and by how
-// much that may be wrong, for the scheduler what the clock's charges have to be corrected by.
+// UsageMeter: what every source says about the vGPUs' GPU time, joined: for people how much each
+// has used and by how much that may be wrong, for the scheduler what the clock's charges have to be
+// corrected by.
 //
 // Two figures of a vGPU, kept apart:
-//   - *used*: its contexts ran on the engine while it was granted. By the status registers where they can be read; else by
-//     the switch log (then: it was resident, granted and had work); else by the clock. Bounded from above by the time
-//     for which it held the GPU and by the log's residency. Fused by usage_fusion.h.
-//   - *charged*, the scheduler's: the time for which it held the GPU (what is held is nobody else's, used or not),
-//     less what switches of contexts took of it, plus what it used *without* a grant. The last two come from
-//     here (take_corrections()), as lower bounds of what the sources say, so that an error never charges.
+//   - *used*: its contexts ran on the engine while it was granted. By the status registers where
+//     they can be read; else by the switch log (then: it was resident, granted and had work); else
+//     by the clock. Bounded from above by the time for which it held the GPU and by the log's
+//     residency. Fused by usage_fusion.h.
+//   - *charged*, the scheduler's: the time for which it held the GPU (what is held is nobody
+//     else's, used or not), less what switches of contexts took of it, plus what it used *without*
+//     a grant. The last two come from here (take_corrections()), as lower bounds of what the
+//     sources say, so that an error never charges.
 //
-// Trusted are the hardware's registers and log, and the mediator's own clock. Words that a guest could have forged may raise
-// `used` within the trusted bounds, never lower it, and enter no correction. A worker that says it has left while its
-// kernel runs is seen by the registers and pays.
+// Trusted are the hardware's registers and log, and the mediator's own clock. Words that a guest
+// could have forged may raise `used` within the trusted bounds, never lower it, and enter no
+// correction. A worker that says it has left while its kernel runs is seen by the registers and
+// pays.
 //
-// Between dense phases the registers are read at random times. Since the mediator knows exactly for how long each vGPU
-// held the GPU, only the running part of that has to be estimated: it is the part of the reads in its turns that saw it
-// running. The error is 3.3 standard errors of that (wrong once in a thousand; batch_error.h), and, since reads that all agree do not
-// prove that all time does, ln(1000) reads' worth besides.
+// Between dense phases the registers are read at random times. Since the mediator knows exactly for
+// how long each vGPU held the GPU, only the running part of that has to be estimated: it is the
+// part of the reads in its turns that saw it running. The error is 3.3 standard errors of that
+// (wrong once in a thousand; batch_error.h), and, since reads that all agree do not prove that all
+// time does, ln(1000) reads' worth besides.
 //
-// Pure; one thread; times do not go backwards. Whoever reads (mediator/daemon/accounting.h) feeds it. vGPUs are small
-// dense ids; all work per call is O(1) but where it says otherwise.
+// Pure; one thread; times do not go backwards. Whoever reads (mediator/daemon/accounting.h) feeds
+// it. vGPUs are small dense ids; all work per call is O(1) but where it says otherwise.
 #pragma once
 
 #include <algorithm>
@@ -48,13 +53,15 @@ class UsageMeter {
   static constexpr uint32_t kNobody = 0xffffffffu;
   struct Config {
     SwitchLog::Config log;
-    // Use that ends so shortly after the release is the release's own delay, not use without a grant.
+    // Use that ends so shortly after the release is the release's own delay, not use without a
+    // grant.
     uint64_t grace_ns = 100'000;
     // Smaller corrections wait until they have grown to this.
     uint64_t least_correction_ns = 20'000;
     uint64_t late_ns = 250'000;  // a read is late after this
     uint64_t gap_ns = 5'000;     // in a phase: RegisterSource
-    // Grants of one vGPU in which an unknown group has to be seen before it is taken for that vGPU's.
+    // Grants of one vGPU in which an unknown group has to be seen before it is taken for that
+    // vGPU's.
     uint32_t grants_to_learn = 4;
   };
 
@@ -76,11 +83,12 @@ class UsageMeter {
   void set_groups_missing(uint64_t now_ns, uint32_t vgpu, bool missing);
   // Whether an unknown group was seen running since the last call.
   bool take_unknown() { return std::exchange(unknown_seen_, false); }
-  // One group stands for all contexts (an MPS server): its time is the holder's, and where several hold nobody can tell.
+  // One group stands for all contexts (an MPS server): its time is the holder's, and where several
+  // hold nobody can tell.
   void share_group(uint32_t tsgid);
 
-  // Where nobody tells whose a channel group is: one that runs again and again while the same vGPU holds the GPU alone,
-  // and in nobody else's turn, is that vGPU's.
+  // Where nobody tells whose a channel group is: one that runs again and again while the same vGPU
+  // holds the GPU alone, and in nobody else's turn, is that vGPU's.
   void learn_groups(bool learn) { learns_ = learn; }
 
   // A source can be used from now on, or not. kClock and kWords need no saying. O(vGPUs).
@@ -90,16 +98,19 @@ class UsageMeter {
   Source source() const;
 
   // --- status registers ---------------------------------------------------------------------
-  // A phase: begin, samples, end. Or a single read at `now_ns`, meant for `due_ns`, that stands for [from_ns, to_ns).
-  // Phases and strata follow one another; what lies between is a gap, of which nothing is known. So is the stratum of a
-  // read that came late: on a busy host the reader gets a processor when somebody else sleeps, perhaps the very one who
-  // is looked at (the software GPU), so late reads see too little.
+  // A phase: begin, samples, end. Or a single read at `now_ns`, meant for `due_ns`, that stands for
+  // [from_ns, to_ns). Phases and strata follow one another; what lies between is a gap, of which
+  // nothing is known. So is the stratum of a read that came late: on a busy host the reader gets a
+  // processor when somebody else sleeps, perhaps the very one who is looked at (the software GPU),
+  // so late reads see too little.
   void begin_phase(uint64_t now_ns);
   void sample(uint64_t now_ns, uint32_t status0);
   void end_phase(uint64_t now_ns);
   // `half`: of its batch (AdaptivePoller::half()). `now_ns`: when the look began.
-  void point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns, uint32_t half = 0);
-  void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns, uint32_t half = 0) {
+  void point(uint64_t now_ns, const Look& look, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns,
+             uint32_t half = 0);
+  void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns, uint64_t due_ns,
+             uint32_t half = 0) {
     point(now_ns, Look(status0), from_ns, to_ns, due_ns, half);
   }
   void point(uint64_t now_ns, uint32_t status0, uint64_t from_ns, uint64_t to_ns) {
@@ -107,7 +118,8 @@ class UsageMeter {
   }
   // The last single read ended a batch (AdaptivePoller::batch_ends()). O(vGPUs).
   void end_batch();
-  // After a phase: a run that began in it goes on, and reading on until its end makes it a whole one.
+  // After a phase: a run that began in it goes on, and reading on until its end makes it a whole
+  // one.
   bool follows() const { return registers_.follows(); }
   void follow(uint64_t now_ns, uint32_t status0);
   uint64_t late_points() const { return late_points_; }
@@ -128,12 +140,13 @@ class UsageMeter {
 
   // --- results ------------------------------------------------------------------------------
   struct Reading {
-    Estimate used;              // fused: the truth lies within used_ns +- error_ns
-    uint64_t held_ns = 0;       // granted to left
-    uint64_t ungranted_ns = 0;  // used without a grant, as far as charged
+    Estimate used;                // fused: the truth lies within used_ns +- error_ns
+    uint64_t held_ns = 0;         // granted to left
+    uint64_t ungranted_ns = 0;    // used without a grant, as far as charged
     uint64_t contradictions = 0;  // times that trusted sources excluded each other
-    bool words_lie = false;     // a kernel's words claim less than the trusted sources allow
-    std::optional<Estimate> by[kSources];  // what each says by itself, since it was usable; kWords without bound
+    bool words_lie = false;       // a kernel's words claim less than the trusted sources allow
+    std::optional<Estimate>
+        by[kSources];  // what each says by itself, since it was usable; kWords without bound
   };
   Reading read(uint64_t now_ns, uint32_t vgpu) const;
 
@@ -148,31 +161,33 @@ class UsageMeter {
   struct Vgpu {
     bool present = false, holds = false, busy = false;
     uint64_t held_since_ns = 0, left_ns = 0;
-    uint64_t held_ns = 0;          // holds that have ended
+    uint64_t held_ns = 0;  // holds that have ended
     ClockEstimator clock;
     WordSource words;
     bool has_words = false;
     // Since the sources in use changed last:
-    uint64_t held_mark_ns = 0;     // held then
+    uint64_t held_mark_ns = 0;  // held then
     uint64_t clock_mark_ns = 0, clock_error_mark_ns = 0;
     SwitchLog::Totals log_mark;
     uint64_t log_unfinished_mark_ns = 0;
-    uint64_t blind_ns = 0;         // held while registers could not tell whose time it was, or were not read
-    uint64_t dense_held_ns = 0;    // held within phases
+    uint64_t blind_ns =
+        0;  // held while registers could not tell whose time it was, or were not read
+    uint64_t dense_held_ns = 0;                      // held within phases
     uint64_t phase_mark_ns = 0, phase_blind_ns = 0;  // held, blind at the phase's begin
     // Single reads while it held: what they stand for, and the part that saw it running.
     double point_ns = 0, point_ran_ns = 0, point_variance = 0;
-    double last_point = -1;        // -1: none, 0: it did not run, 1: it ran
-    BatchError batches;            // of the same reads
+    double last_point = -1;  // -1: none, 0: it did not run, 1: it ran
+    BatchError batches;      // of the same reads
     uint64_t points = 0;
-    bool lost_groups = false;      // not all of its channel groups are known
-    uint64_t lost_mark_ns = 0;     // held when that began
-    uint64_t lost_ns = 0;          // held in such times that have ended
-    Estimate before;               // used until then
+    bool lost_groups = false;   // not all of its channel groups are known
+    uint64_t lost_mark_ns = 0;  // held when that began
+    uint64_t lost_ns = 0;       // held in such times that have ended
+    Estimate before;            // used until then
     uint64_t contradictions = 0;
     // Corrections handed out.
     uint64_t extra_ns = 0, switched_ns = 0;
-    uint64_t taken_ns = 0, taken_mark_ns = 0;  // others without a grant were seen running while it held alone
+    uint64_t taken_ns = 0,
+             taken_mark_ns = 0;  // others without a grant were seen running while it held alone
     std::vector<uint32_t> tsgids;
     uint64_t grants = 0;
   };
@@ -215,8 +230,9 @@ class UsageMeter {
   const Config config_;
   std::vector<Vgpu> vgpus_;
   std::vector<uint32_t> holders_;
-  std::vector<uint32_t> leaving_;   // left so shortly ago that what runs of them still counts as granted
-  std::vector<uint32_t> owner_;     // by tsgid, the vGPU
+  std::vector<uint32_t>
+      leaving_;  // left so shortly ago that what runs of them still counts as granted
+  std::vector<uint32_t> owner_;  // by tsgid, the vGPU
   bool learns_ = false;
   std::unordered_map<uint32_t, Vote> votes_;  // by unknown tsgid; at most kTsgCount
   uint32_t busy_ = 0;
@@ -227,7 +243,7 @@ class UsageMeter {
   bool unknown_seen_ = false;
   uint64_t late_points_ = 0;
   uint64_t phase_at_ns_ = 0;
-  uint64_t covered_ns_ = 0;         // registers have been read up to here
+  uint64_t covered_ns_ = 0;  // registers have been read up to here
   SwitchLog log_;
 };
 

@@ -10,8 +10,8 @@ namespace sluice::policy {
 namespace {
 
 constexpr double kMaxSmNs = 0x1p50;
-// Each launch weighs this much less than the next, so that a kernel whose data changed is learnt anew
-// within some hundreds of launches.
+// Each launch weighs this much less than the next, so that a kernel whose data changed is learnt
+// anew within some hundreds of launches.
 constexpr double kForget = 0.995;
 // The penalty, in samples: small, because features are scaled to about 1, and enough that features
 // that never vary stay without a say.
@@ -20,16 +20,16 @@ constexpr std::string_view kFormat = "sluice-duration-model 1";
 
 }  // namespace
 
-// Scaled to about 0..1 for usual launches. The product of grid and block is the number of threads: with
-// it alone the usual kernel is predicted.
+// Scaled to about 0..1 for usual launches. The product of grid and block is the number of threads:
+// with it alone the usual kernel is predicted.
 DurationModel::Vector DurationModel::features(const LaunchShape& s) {
   const double grid = s.grid_blocks / 65536.0, block = s.block_threads / 1024.0;
   return {1.0, grid, block, s.shared_bytes / 65536.0, s.param_bytes / 4096.0, grid * block};
 }
 
 void DurationModel::solve(const Kernel& k) {
-  // (X^T X + ridge I) beta = X^T (y - mean), by Cholesky; the constant is penalised like the others,
-  // because the mean is taken off first.
+  // (X^T X + ridge I) beta = X^T (y - mean), by Cholesky; the constant is penalised like the
+  // others, because the mean is taken off first.
   double l[kFeatures][kFeatures] = {};
   Vector z{};
   const Vector centre = [&] {
@@ -117,10 +117,10 @@ std::string DurationModel::save() const {
   };
   for (Key key : keys) {
     const Kernel& k = kernels_.at(key);
-    text.append(number, static_cast<size_t>(std::snprintf(
-                            number, sizeof number, "%016llx %llu",
-                            static_cast<unsigned long long>(key),
-                            static_cast<unsigned long long>(k.samples))));
+    text.append(number,
+                static_cast<size_t>(std::snprintf(number, sizeof number, "%016llx %llu",
+                                                  static_cast<unsigned long long>(key),
+                                                  static_cast<unsigned long long>(k.samples))));
     put(k.mean), put(k.weight), put(k.error);
     for (double d : k.xx) put(d);
     for (double d : k.xy) put(d);

@@ -1,11 +1,12 @@
-// DurationModel: how long a kernel will run, learnt from how long it ran: ridge regression per kernel on
-// grid, block, shared memory and parameter sizes (FLEP section 4.2: linear, L2 penalty), on line, with
-// slow forgetting, kept between runs as text. TaskRate: time per task from progress (FRS section IV-E).
-// PreemptionCost: what evicting a kernel has cost (FLEP: mean of 50 runs; here a moving mean).
+// DurationModel: how long a kernel will run, learnt from how long it ran: ridge regression per
+// kernel on grid, block, shared memory and parameter sizes (FLEP section 4.2: linear, L2 penalty),
+// on line, with slow forgetting, kept between runs as text. TaskRate: time per task from progress
+// (FRS section IV-E). PreemptionCost: what evicting a kernel has cost (FLEP: mean of 50 runs; here
+// a moving mean).
 //
-// Pure; one thread; owned by whoever predicts (the simulator, sluiced's scheduler). Features come from
-// guests: every number is clipped and nothing is asserted on it. A wrong prediction may cost efficiency;
-// fairness and progress must not rest on it (policy.h).
+// Pure; one thread; owned by whoever predicts (the simulator, sluiced's scheduler). Features come
+// from guests: every number is clipped and nothing is asserted on it. A wrong prediction may cost
+// efficiency; fairness and progress must not rest on it (policy.h).
 #pragma once
 
 #include <array>
@@ -39,8 +40,8 @@ class DurationModel {
   // Mean |predicted / measured - 1| over the last launches of it, predicted before each was learnt.
   double error(Key kernel) const;
 
-  // Text, one kernel a line, with a first line that names the format. restore() replaces everything;
-  // its error names the line, and the model is as before then.
+  // Text, one kernel a line, with a first line that names the format. restore() replaces
+  // everything; its error names the line, and the model is as before then.
   std::string save() const;
   Result<void> restore(std::string_view text);
 
@@ -48,10 +49,11 @@ class DurationModel {
   static constexpr int kFeatures = 6;
   using Vector = std::array<double, kFeatures>;
   struct Kernel {
-    std::array<double, kFeatures*(kFeatures + 1) / 2> xx{};  // decayed sums of x x^T, lower triangle
+    std::array<double, kFeatures*(kFeatures + 1) / 2>
+        xx{};  // decayed sums of x x^T, lower triangle
     Vector xy{};
-    double mean = 0;         // decayed mean of y, what the penalty pulls towards
-    double weight = 0;       // decayed number of samples
+    double mean = 0;    // decayed mean of y, what the penalty pulls towards
+    double weight = 0;  // decayed number of samples
     double error = 0;
     uint64_t samples = 0;
     mutable Vector beta{};

@@ -69,13 +69,16 @@ void Account::set_holding(VgpuId v, bool holding, uint64_t now_ns) {
   look_at_wait(v, now_ns);
 }
 
-// Only the step between one and two with work changes who is contended besides the one that changed.
+// Only the step between one and two with work changes who is contended besides the one that
+// changed.
 void Account::update_contended() {
   if (busy_count_ > 2) return;
   for (VgpuId v = 0; v < members_.size(); ++v) {
     const bool is = contends(members_[v]);
-    if (members_[v].contended && !is) close(v);
-    else if (!members_[v].contended && is) open(members_[v]);
+    if (members_[v].contended && !is)
+      close(v);
+    else if (!members_[v].contended && is)
+      open(members_[v]);
   }
 }
 
@@ -173,8 +176,8 @@ void Account::finish(uint64_t now_ns) {
   if (whole <= 0) return;
   for (const Member& m : members_)
     if (m.compared)
-      out_.all_contended_error = std::max(
-          out_.all_contended_error, std::abs(m.all_got / (whole * m.weight / weight) - 1));
+      out_.all_contended_error =
+          std::max(out_.all_contended_error, std::abs(m.all_got / (whole * m.weight / weight) - 1));
 }
 
 }  // namespace sluice::policy::sim

@@ -1,10 +1,11 @@
-// Account: who got how much of the simulated GPU and who was owed how much, kept by the engine as truth
-// beside whatever a policy or an estimator believes. Every change costs O(1) but for the windows (O(vGPUs)
-// per tenth of a window). Pure; one thread.
+// Account: who got how much of the simulated GPU and who was owed how much, kept by the engine as
+// truth beside whatever a policy or an estimator believes. Every change costs O(1) but for the
+// windows (O(vGPUs) per tenth of a window). Pure; one thread.
 //
-// Owed is what a fluid scheduler would have given: of the SM-time that vGPUs with work held in an interval,
-// each with work is owed weight / sum of weights. `V` below is the running sum of held / sum of weights, so
-// that owed over an interval is weight * (V now - V then) (as in weighted fair queuing).
+// Owed is what a fluid scheduler would have given: of the SM-time that vGPUs with work held in an
+// interval, each with work is owed weight / sum of weights. `V` below is the running sum of held /
+// sum of weights, so that owed over an interval is weight * (V now - V then) (as in weighted fair
+// queuing).
 #pragma once
 
 #include <algorithm>
@@ -19,14 +20,14 @@ class Account {
  public:
   Account(const Workload& w, Outcome& out);
 
-  // Time passed with nothing changing: `held_sm_ns` is the SM-time that v, which has work, held in it. First
-  // add() for each holder, then pass() once.
+  // Time passed with nothing changing: `held_sm_ns` is the SM-time that v, which has work, held in
+  // it. First add() for each holder, then pass() once.
   void add(VgpuId v, uint64_t held_sm_ns) {
     held_now_ += static_cast<double>(held_sm_ns);
     charge(v, held_sm_ns);
   }
-  // The two halves of it, for an owner that knows what all hold together: the sum before pass(), and who it was later, before
-  // anything else of these changes and before a part of a window ends.
+  // The two halves of it, for an owner that knows what all hold together: the sum before pass(),
+  // and who it was later, before anything else of these changes and before a part of a window ends.
   void add_sum(uint64_t held_sm_ns) { held_now_ += static_cast<double>(held_sm_ns); }
   bool part_ends(uint64_t dt_ns) const { return dt_ns >= part_left_ns(); }
   // How long the part of a window that goes on still lasts, if nobody's work ends; at least 1.
@@ -47,7 +48,8 @@ class Account {
   void pass(uint64_t now_ns);
 
   void set_busy(VgpuId v, bool busy);
-  // Whether that, if it is a change, changes what is kept of others too: what they held until then must be charged first.
+  // Whether that, if it is a change, changes what is kept of others too: what they held until then
+  // must be charged first.
   bool concerns_others(VgpuId v, bool busy) const {
     if (busy_count_ == (busy ? 1 : 2)) return true;  // one alone contends with nobody
     return members_[v].compared && compared_busy_ + (busy ? 1 : 0) == compared_count_;
@@ -56,7 +58,9 @@ class Account {
   void set_holding(VgpuId v, bool holding, uint64_t now_ns);  // at least one SM
   void finish(uint64_t now_ns);
 
-  bool full() const { return parts_ended_ >= kMaxWindows; }  // also of windows in which nobody had anything, which are not kept
+  bool full() const {
+    return parts_ended_ >= kMaxWindows;
+  }  // also of windows in which nobody had anything, which are not kept
   bool busy(VgpuId v) const { return members_[v].busy; }
   uint32_t busy_count() const { return busy_count_; }
 
@@ -84,11 +88,11 @@ class Account {
   uint32_t busy_count_ = 0, compared_count_ = 0, compared_busy_ = 0;
   double busy_weight_ = 0, v_ = 0, held_now_ = 0;
   uint64_t last_ns_ = 0;
-  uint64_t window_ns_, part_ns_ = 0;       // part_ns_: time in the part that goes on
-  std::vector<std::vector<double>> parts_; // ring of the last kWindowParts parts' got
-  std::vector<double> got_;                // scratch of end_window_part()
+  uint64_t window_ns_, part_ns_ = 0;        // part_ns_: time in the part that goes on
+  std::vector<std::vector<double>> parts_;  // ring of the last kWindowParts parts' got
+  std::vector<double> got_;                 // scratch of end_window_part()
   uint64_t part_number_ = 0;
-  size_t parts_ended_ = 0;                 // ever
+  size_t parts_ended_ = 0;  // ever
   bool weights_fixed_ = true;
 };
 

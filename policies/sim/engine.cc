@@ -12,7 +12,10 @@ constexpr uint64_t kLeastAloneEvents = 10'000;
 }  // namespace
 
 Engine::Engine(const Workload& w, Policy& policy, const Options& options)
-    : w_(w), policy_(policy), options_(options), account_((out_.vgpus.resize(w.vgpus.size()), w), out_),
+    : w_(w),
+      policy_(policy),
+      options_(options),
+      account_((out_.vgpus.resize(w.vgpus.size()), w), out_),
       random_(Random::of(options.seed, 1u << 20)) {
   out_.programs.resize(w.programs.size());
   programs_.resize(w.programs.size());
@@ -39,7 +42,8 @@ Outcome Engine::run() {
   const uint64_t limit = asked ? asked : ~uint64_t{0};
   while (!finished()) {
     if (events_.empty()) {
-      // Without work left there is nothing to wait for: all programs ended in a workload without runs.
+      // Without work left there is nothing to wait for: all programs ended in a workload without
+      // runs.
       out_.stuck = account_.busy_count() > 0;
       break;
     }
@@ -133,7 +137,8 @@ void Engine::report_usage() {
     Head& l = programs_[h.program].head;
     if (!l.used_sm_ns) continue;
     settle(l);
-    policy_.on_usage(now_ns_, h.vgpu, {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = tasks_done(l)});
+    policy_.on_usage(now_ns_, h.vgpu,
+                     {.sm_ns = l.used_sm_ns, .launch = l.info.id, .tasks_done = tasks_done(l)});
     l.used_sm_ns = 0;
   }
   reports_.resize(holders_.size());
@@ -163,8 +168,10 @@ void Engine::tell_tasks(VgpuUsage& report) {
 
 void Engine::handle(const Event& e) {
   switch (e.kind) {
-    case EventKind::kArrive: return arrive(e.id);
-    case EventKind::kHost: return host(e.id);
+    case EventKind::kArrive:
+      return arrive(e.id);
+    case EventKind::kHost:
+      return host(e.id);
     case EventKind::kFinish: {
       if (e.version == programs_[e.id].head.version) finish(e.id);
       return;
@@ -239,8 +246,9 @@ Outcome simulate(const Workload& w, Policy& policy, const Options& options) {
   return Engine(w, policy, options).run();
 }
 
-// Under a policy that has nothing to decide, each program by itself, with its own number: programs draw from generators of
-// their own, so each launch is as long here as in the whole. All of them together may take as many events as the whole.
+// Under a policy that has nothing to decide, each program by itself, with its own number: programs
+// draw from generators of their own, so each launch is as long here as in the whole. All of them
+// together may take as many events as the whole.
 std::vector<double> alone_times(const Workload& w, uint64_t seed) {
   std::vector<double> mean(w.programs.size());
   Workload one = w;
@@ -249,10 +257,12 @@ std::vector<double> alone_times(const Workload& w, uint64_t seed) {
   one.replay_runs = 0;
   one.gpu.preemptor = PreemptorKind::kExclusive;
   one.high_program = -1;
-  if (w.max_events) one.max_events = std::max<uint64_t>(w.max_events / w.programs.size(), kLeastAloneEvents);
+  if (w.max_events)
+    one.max_events = std::max<uint64_t>(w.max_events / w.programs.size(), kLeastAloneEvents);
   for (uint32_t i = 0; i < w.programs.size(); ++i) {
     const Program& program = w.programs[i];
-    // Enough runs for a mean where launches vary; one run at a time, so that none waits for another.
+    // Enough runs for a mean where launches vary; one run at a time, so that none waits for
+    // another.
     Program p = program;
     const bool varies = std::any_of(program.steps.begin(), program.steps.end(), [&](const Step& s) {
       return w.kernels[s.kernel].alone_cv > 0;
@@ -261,8 +271,10 @@ std::vector<double> alone_times(const Workload& w, uint64_t seed) {
     p.arrival = ArrivalKind::kClosed;
     p.think_ns = 0;
     p.runs = traced ? traced : varies ? 32 : 1;
-    if (program.arrival == ArrivalKind::kOffsets) p.runs = std::min(p.runs, program.offsets_ns.size());
-    else if (program.runs) p.runs = std::min(p.runs, program.runs);
+    if (program.arrival == ArrivalKind::kOffsets)
+      p.runs = std::min(p.runs, program.offsets_ns.size());
+    else if (program.runs)
+      p.runs = std::min(p.runs, program.runs);
     if (p.runs == 0) continue;
     one.vgpus = {w.vgpus[p.vgpu]};
     p.vgpu = 0;

@@ -1,12 +1,13 @@
 // SMs, launches and preemption: what a Run, an Evict or a slice does, and how long it takes.
 #include <cmath>
 
-#include "policies/in_units.h"
+#include "policies/parts/in_units.h"
 #include "policies/sim/engine_impl.h"
 
 namespace sluice::policy::sim {
 
-// ---- launches ------------------------------------------------------------------------------------
+// ---- launches
+// ------------------------------------------------------------------------------------
 void Engine::set_speed(uint32_t program, uint64_t speed) {
   Head& h = programs_[program].head;
   if (h.speed == speed) return;
@@ -39,8 +40,9 @@ Launch Engine::view(const Head& h) {
   return l;
 }
 
-// The speeds of v's launches from the SMs that it holds. SMs held for the whole vGPU go to its launches
-// in their order, each as many as it can use; while all of them are leaving, nothing new starts.
+// The speeds of v's launches from the SMs that it holds. SMs held for the whole vGPU go to its
+// launches in their order, each as many as it can use; while all of them are leaving, nothing new
+// starts.
 void Engine::reassign(VgpuId v) {
   VgpuState& g = vgpus_[v];
   uint64_t general = 0;
@@ -88,8 +90,8 @@ void Engine::finish(uint32_t program) {
   result.work_done_sm_ns += h.work / kUnit;
   if (w_.predictor == Predictor::kModel) {
     const Kernel& k = w_.kernels[h.kernel];
-    model_.learn(kernel_key_[h.kernel], {k.grid_blocks, k.block_threads, k.shared_bytes, k.param_bytes},
-                 h.work / kUnit);
+    model_.learn(kernel_key_[h.kernel],
+                 {k.grid_blocks, k.block_threads, k.shared_bytes, k.param_bytes}, h.work / kUnit);
   }
   if (options_.observer) options_.observer->on_done(now_ns_, done.id);
   report_usage();
@@ -133,7 +135,8 @@ void Engine::finish(uint32_t program) {
     const uint32_t id = vgpus_[v].holds[i];
     const Hold& hold = holds_[id];
     const bool told = hold.state == HoldState::kSignalled || hold.state == HoldState::kLeaving;
-    // Nothing works there any more, or what could only end has ended; what came after it works on other SMs.
+    // Nothing works there any more, or what could only end has ended; what came after it works on
+    // other SMs.
     if (hold.program == kNone && !hold.was_starting && told &&
         (!works || (hold.waits_below && oldest_opaque >= hold.waits_below))) {
       release(id, vgpus_[v].heads.empty() ? LeftReason::kIdle : LeftReason::kEvicted);
@@ -147,7 +150,8 @@ void Engine::finish(uint32_t program) {
   try_host(program);
 }
 
-// ---- exclusive -----------------------------------------------------------------------------------
+// ---- exclusive
+// -----------------------------------------------------------------------------------
 void Engine::run(const Action& a) {
   const uint16_t lo = a.sms.lo;
   const uint16_t hi = static_cast<uint16_t>(std::min<uint32_t>(a.sms.hi, w_.gpu.sm_count));
@@ -155,10 +159,12 @@ void Engine::run(const Action& a) {
   if (lo >= hi) return violate("run on no SM");
   if (!w_.gpu.spatial && (lo != 0 || hi != w_.gpu.sm_count))
     return violate("run on a part of the SMs of a GPU that cannot");
-  if (!is_whole_units(w_.gpu.sm_count, w_.gpu.sm_unit, a.sms)) return violate("run on a part of a unit of SMs");
+  if (!is_whole_units(w_.gpu.sm_count, w_.gpu.sm_unit, a.sms))
+    return violate("run on a part of a unit of SMs");
   for (uint16_t i = lo; i < hi; ++i)
     if (sm_held_[i])
-      return violate("run of vGPU " + std::to_string(a.vgpu) + " on SM " + std::to_string(i) + ", which somebody holds");
+      return violate("run of vGPU " + std::to_string(a.vgpu) + " on SM " + std::to_string(i) +
+                     ", which somebody holds");
   uint32_t program = kNone;
   if (a.launch) {
     if (a.launch < program_of_.size()) program = program_of_[a.launch];
@@ -166,7 +172,7 @@ void Engine::run(const Action& a) {
       return violate("run of a launch that is not there");
     settle(programs_[program].head);
   }
-  const uint64_t extra = resume_cost(program != kNone             ? program
+  const uint64_t extra = resume_cost(program != kNone               ? program
                                      : vgpus_[a.vgpu].heads.empty() ? kNone
                                                                     : vgpus_[a.vgpu].heads.front(),
                                      hi - lo);
@@ -205,7 +211,11 @@ void Engine::count_whole(VgpuId v, int64_t sms) {
   VgpuState& g = vgpus_[v];
   if (g.place == kNowhere) {
     g.place = static_cast<uint32_t>(holders_.size());
-    holders_.push_back({.vgpu = v, .sms = 0, .charged_sms = 0, .used_sm_ns = g.used_sm_ns, .used_to_ns = now_ns_,
+    holders_.push_back({.vgpu = v,
+                        .sms = 0,
+                        .charged_sms = 0,
+                        .used_sm_ns = g.used_sm_ns,
+                        .used_to_ns = now_ns_,
                         .charged_to_ns = now_ns_});
   }
   Holder& h = holders_[g.place];
@@ -290,7 +300,8 @@ void Engine::evict(const Action& a) {
   if (a.vgpu >= vgpus_.size()) return violate("evict of a vGPU that is not there");
   if (!w_.gpu.spatial && (lo != 0 || hi != w_.gpu.sm_count))
     return violate("evict from a part of the SMs of a GPU that cannot");
-  if (!is_whole_units(w_.gpu.sm_count, w_.gpu.sm_unit, a.sms)) return violate("evict from a part of a unit of SMs");
+  if (!is_whole_units(w_.gpu.sm_count, w_.gpu.sm_unit, a.sms))
+    return violate("evict from a part of a unit of SMs");
   bool found = false;
   std::vector<uint32_t> told;
   for (size_t i = 0; i < vgpus_[a.vgpu].holds.size(); ++i) {
@@ -326,10 +337,12 @@ void Engine::evict(const Action& a) {
     told.push_back(id);
   }
   // Adjacent parts that came by several Runs leave as one, so that the policy hears once.
-  std::sort(told.begin(), told.end(), [&](uint32_t x, uint32_t y) { return holds_[x].lo < holds_[y].lo; });
+  std::sort(told.begin(), told.end(),
+            [&](uint32_t x, uint32_t y) { return holds_[x].lo < holds_[y].lo; });
   for (size_t i = 0; i + 1 < told.size();) {
     Hold &first = holds_[told[i]], &second = holds_[told[i + 1]];
-    if (first.hi != second.lo || first.program != second.program || first.was_starting != second.was_starting) {
+    if (first.hi != second.lo || first.program != second.program ||
+        first.was_starting != second.was_starting) {
       ++i;
       continue;
     }
@@ -343,7 +356,8 @@ void Engine::evict(const Action& a) {
     told.erase(told.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
   if (!found)
-    return violate("evict of vGPU " + std::to_string(a.vgpu) + " that does not hold what it is to leave");
+    return violate("evict of vGPU " + std::to_string(a.vgpu) +
+                   " that does not hold what it is to leave");
   if (options_.observer) options_.observer->on_evict(now_ns_, a.vgpu, a.launch, {lo, hi});
   reassign(a.vgpu);
   for (uint32_t id : told) {
@@ -389,7 +403,9 @@ void Engine::seen(uint32_t id) {
   };
   if (h.program != kNone) {
     Head& l = programs_[h.program].head;
-    look(l, h.was_starting ? 0 : std::min<uint64_t>(static_cast<uint64_t>(h.hi - h.lo) * kUnit, l.width));
+    look(l, h.was_starting
+                ? 0
+                : std::min<uint64_t>(static_cast<uint64_t>(h.hi - h.lo) * kUnit, l.width));
   } else if (!h.was_starting) {
     uint64_t sms = static_cast<uint64_t>(h.hi - h.lo) * kUnit;
     for (uint32_t p : vgpus_[h.vgpu].heads) {
@@ -409,7 +425,8 @@ void Engine::seen(uint32_t id) {
   if (waits || static_cast<double>(ends_ns) <= longest) {
     h.until_end = true;
     h.waits_below = waits ? static_cast<LaunchId>(program_of_.size()) : 0;
-    // The vGPU may lose other SMs meanwhile, so that the end comes later: tasks here have ended by then.
+    // The vGPU may lose other SMs meanwhile, so that the end comes later: tasks here have ended by
+    // then.
     if (!waits) push(now_ns_ + ends_ns, EventKind::kRelease, id, h.version);
     return;
   }
@@ -457,11 +474,8 @@ void Engine::release(uint32_t id, LeftReason why) {
   account_.set_holding(h.vgpu, !vgpus_[h.vgpu].holds.empty(), now_ns_);
   if (h.program == kNone) set_changed(h.vgpu, !vgpus_[h.vgpu].holds.empty());
   reassign(h.vgpu);
-  if (options_.observer)
-    options_.observer->on_left(now_ns_, h.vgpu, h.launch, {h.lo, h.hi}, why);
-  ask([&](Actions& a) {
-    policy_.on_released(now_ns_, h.vgpu, h.launch, {h.lo, h.hi}, why, a);
-  });
+  if (options_.observer) options_.observer->on_left(now_ns_, h.vgpu, h.launch, {h.lo, h.hi}, why);
+  ask([&](Actions& a) { policy_.on_released(now_ns_, h.vgpu, h.launch, {h.lo, h.hi}, why, a); });
 }
 
 }  // namespace sluice::policy::sim

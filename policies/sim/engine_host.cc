@@ -17,8 +17,8 @@ void Engine::start_programs() {
     for (size_t j = p.steps.size(); j-- > 0;) {
       const Kernel& k = w_.kernels[p.steps[j].kernel];
       const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
-      s.after[j] = s.after[j + 1] +
-                   static_cast<double>(k.alone_ns) * width * p.steps[j].launches * p.prediction_factor;
+      s.after[j] = s.after[j + 1] + static_cast<double>(k.alone_ns) * width * p.steps[j].launches *
+                                        p.prediction_factor;
     }
     const uint64_t runs = p.arrival == ArrivalKind::kOffsets ? p.offsets_ns.size() : p.runs;
     const bool finite = p.arrival == ArrivalKind::kOffsets || p.runs > 0;
@@ -50,8 +50,8 @@ void Engine::arrive(uint32_t i) {
   if (p.arrival == ArrivalKind::kPeriodic)
     schedule_arrival(i, std::max<uint64_t>(p.period_ns, 1));
   else if (p.arrival == ArrivalKind::kPoisson)
-    schedule_arrival(i, 1 + static_cast<uint64_t>(programs_[i].random.exponential(
-                                static_cast<double>(p.period_ns))));
+    schedule_arrival(i, 1 + static_cast<uint64_t>(
+                                programs_[i].random.exponential(static_cast<double>(p.period_ns))));
   try_host(i);
 }
 
@@ -91,8 +91,10 @@ void Engine::host(uint32_t i) {
     ++s.step;
   }
   q.last = s.step >= p.steps.size();
-  q.after = q.last ? 0 : s.after[s.step] - static_cast<double>(s.in_step) * (s.after[s.step] - s.after[s.step + 1]) /
-                                               p.steps[s.step].launches;
+  q.after = q.last ? 0
+                   : s.after[s.step] - static_cast<double>(s.in_step) *
+                                           (s.after[s.step] - s.after[s.step + 1]) /
+                                           p.steps[s.step].launches;
   if (q.last) {
     s.host_in_run = false;
     ++s.runs_issued;
@@ -129,10 +131,13 @@ void Engine::make_head(uint32_t i) {
   if (by_hardware) h.opaque = !options_.preempts;
   h.width = width * kUnit;
   const uint64_t alone_ns = p.offset_alone_ns.empty() ? k.alone_ns : p.offset_alone_ns[q.run];
-  const double alone = static_cast<double>(alone_ns) * (h.opaque || by_hardware ? 1.0 : k.form_factor) *
+  const double alone = static_cast<double>(alone_ns) *
+                       (h.opaque || by_hardware ? 1.0 : k.form_factor) *
                        s.random.factor(k.alone_cv);
   // Clamped as a double: the tail of the variation may not fit an integer.
-  h.work = static_cast<uint64_t>(std::clamp(alone * width, 1.0, static_cast<double>(kMaxWork / kUnit))) * kUnit;
+  h.work =
+      static_cast<uint64_t>(std::clamp(alone * width, 1.0, static_cast<double>(kMaxWork / kUnit))) *
+      kUnit;
   h.remaining = h.work;
   out_.programs[i].work_arrived_sm_ns += h.work / kUnit;
 
@@ -153,8 +158,7 @@ void Engine::make_head(uint32_t i) {
 
   VgpuState& g = vgpus_[p.vgpu];
   auto place = g.heads.begin();
-  while (place != g.heads.end() &&
-         w_.programs[*place].stream_priority >= p.stream_priority)
+  while (place != g.heads.end() && w_.programs[*place].stream_priority >= p.stream_priority)
     ++place;
   g.heads.insert(place, i);
   if (options_.observer) options_.observer->on_launch(now_ns_, l, i, q.kernel);
@@ -167,8 +171,10 @@ void Engine::make_head(uint32_t i) {
   if (!had_work) ask([&](Actions& a) { policy_.on_arrival(now_ns_, p.vgpu, a); });
   reassign(p.vgpu);
   if (w_.gpu.preemptor == PreemptorKind::kProportional) {
-    if (current_ == kNoVgpu || !resident(current_)) rotate();
-    else if (!had_work) slice_over();
+    if (current_ == kNoVgpu || !resident(current_))
+      rotate();
+    else if (!had_work)
+      slice_over();
   }
 }
 
@@ -177,16 +183,18 @@ uint64_t Engine::predicted(uint32_t i, const Head& h) {
   const Kernel& k = w_.kernels[h.kernel];
   double prediction = 0;
   switch (w_.predictor) {
-    case Predictor::kNone: return 0;
+    case Predictor::kNone:
+      return 0;
     case Predictor::kOracle:
       prediction = static_cast<double>(h.work / kUnit);
       if (w_.prediction_cv > 0) prediction *= random_.factor(w_.prediction_cv);
       break;
     case Predictor::kModel:
-      prediction = static_cast<double>(
-          model_.predict(kernel_key_[h.kernel],
-                         {k.grid_blocks, k.block_threads, k.shared_bytes, k.param_bytes})
-              .value_or(0));
+      prediction =
+          static_cast<double>(model_
+                                  .predict(kernel_key_[h.kernel], {k.grid_blocks, k.block_threads,
+                                                                   k.shared_bytes, k.param_bytes})
+                                  .value_or(0));
       break;
   }
   return static_cast<uint64_t>(std::min(prediction * p.prediction_factor, 0x1p60));

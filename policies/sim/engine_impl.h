@@ -1,6 +1,6 @@
-// Engine: the object behind simulate(). Parts, one file each: engine.cc (events, policy, actions, time),
-// engine_gpu.cc (SMs, launches, preemption), engine_slices.cc (time slices) and engine_host.cc (programs). Owned by simulate(),
-// one thread.
+// Engine: the object behind simulate(). Parts, one file each: engine.cc (events, policy, actions,
+// time), engine_gpu.cc (SMs, launches, preemption), engine_slices.cc (time slices) and
+// engine_host.cc (programs). Owned by simulate(), one thread.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ class Engine {
     kSeen,     // a hold's kernels see the evict word
     kRelease,  // a hold has left
     kWake,
-    kShare,    // a vGPU's next change of share
-    kSlice     // proportional: the slice is over
+    kShare,  // a vGPU's next change of share
+    kSlice   // proportional: the slice is over
   };
   struct Event {
     uint64_t time_ns, order;
@@ -62,67 +62,68 @@ class Engine {
     uint64_t settled_ns = 0, queued_ns = 0;
     uint64_t version = 0;
     bool started = false;
-    bool evicted = false;              // has left with work remaining since it last worked
-    uint32_t saved_sms = 0;            // context switch: SMs' worth of state to restore
-    uint32_t holds = 0;                // holds for this launch alone
-    uint64_t used_sm_ns = 0;           // since the last report
+    bool evicted = false;     // has left with work remaining since it last worked
+    uint32_t saved_sms = 0;   // context switch: SMs' worth of state to restore
+    uint32_t holds = 0;       // holds for this launch alone
+    uint64_t used_sm_ns = 0;  // since the last report
   };
   struct ProgramState {
     Random random;
     uint64_t runs_started = 0, runs_issued = 0, runs_done = 0;
-    std::deque<uint64_t> pending;      // arrivals of runs not yet begun by the host
-    std::deque<RunRecord> open;        // begun and not ended, in order
-    uint32_t step = 0, in_step = 0;    // the host's place in the run that it works on
+    std::deque<uint64_t> pending;    // arrivals of runs not yet begun by the host
+    std::deque<RunRecord> open;      // begun and not ended, in order
+    uint32_t step = 0, in_step = 0;  // the host's place in the run that it works on
     bool host_in_run = false, host_pending = false;
     struct Queued {
       uint32_t kernel;
       uint64_t run, queued_ns;
       bool last = false;
-      double after = 0;                // predicted SM-ns of what follows in its run
+      double after = 0;  // predicted SM-ns of what follows in its run
     };
-    std::deque<Queued> queue;          // behind the head
-    bool head_is_last = false;         // of its run
-    std::vector<double> after;         // oracle: work of the steps behind step i, SM-ns
+    std::deque<Queued> queue;   // behind the head
+    bool head_is_last = false;  // of its run
+    std::vector<double> after;  // oracle: work of the steps behind step i, SM-ns
     Head head;
   };
   enum class HoldState : uint8_t { kStarting, kRunning, kSignalled, kLeaving };
   struct Hold {
     bool present = false;
     HoldState state = HoldState::kRunning;
-    bool was_starting = false;         // signalled before it worked
-    bool until_end = false;            // leaves when what runs there has ended
-    LaunchId waits_below = 0;          // ... which is opaque launches with smaller numbers; 0: none
+    bool was_starting = false;  // signalled before it worked
+    bool until_end = false;     // leaves when what runs there has ended
+    LaunchId waits_below = 0;   // ... which is opaque launches with smaller numbers; 0: none
     VgpuId vgpu = 0;
-    uint32_t program = kNone;          // launch: that of this program's head; kNone: the whole vGPU
+    uint32_t program = kNone;  // launch: that of this program's head; kNone: the whole vGPU
     LaunchId launch = 0;
     uint16_t lo = 0, hi = 0;
-    uint64_t useful = kUnit;           // part of its SMs' speed while leaving
+    uint64_t useful = kUnit;  // part of its SMs' speed while leaving
     uint64_t since_ns = 0, evict_ns = 0;
     uint64_t version = 0;
-    uint32_t place = 0;                // in launch_holds_, if for a launch
-    bool worked = false;               // somebody's work ran here when the evict was seen
+    uint32_t place = 0;   // in launch_holds_, if for a launch
+    bool worked = false;  // somebody's work ran here when the evict was seen
   };
   static constexpr uint32_t kNowhere = 0xffffffffu;
   struct VgpuState {
     VgpuShare share;
     std::vector<uint32_t> holds;
-    uint32_t place = kNowhere;         // in holders_
-    std::vector<uint32_t> heads;       // programs, in the order in which they are to run
+    uint32_t place = kNowhere;    // in holders_
+    std::vector<uint32_t> heads;  // programs, in the order in which they are to run
     uint32_t next_change = 0;
-    uint64_t used_sm_ns = 0;           // not reported yet when it ceased to be in holders_
-    uint64_t still_until_ns = 0;       // its SMs have changed
+    uint64_t used_sm_ns = 0;      // not reported yet when it ceased to be in holders_
+    uint64_t still_until_ns = 0;  // its SMs have changed
     uint64_t changed_ns = ~0ull;
-    uint64_t slice_ns = 0;             // proportional
+    uint64_t slice_ns = 0;  // proportional
     bool slice_set = false;
   };
-  // A vGPU with holds for it as a whole. All of them are looked at before each event, so what that takes stands together.
+  // A vGPU with holds for it as a whole. All of them are looked at before each event, so what that
+  // takes stands together.
   struct Holder {
     VgpuId vgpu;
-    uint32_t sms;                      // of those holds
-    uint32_t charged_sms;              // the same if it has work, otherwise 0
-    uint64_t used_sm_ns;               // since the last report, up to ...
+    uint32_t sms;          // of those holds
+    uint32_t charged_sms;  // the same if it has work, otherwise 0
+    uint64_t used_sm_ns;   // since the last report, up to ...
     uint64_t used_to_ns;
-    uint64_t charged_to_ns;            // its account has what it held up to here
+    uint64_t charged_to_ns;  // its account has what it held up to here
   };
   static constexpr uint32_t kNone = 0xffffffffu;
 
@@ -134,8 +135,8 @@ class Engine {
   void handle(const Event& e);
   void report_usage();
   void tell_tasks(VgpuUsage& report);
-  // What those who hold SMs as a whole have held is put on their accounts before anything changes that this rests on, not
-  // at each event: of all of them, or of one whose SMs or work change.
+  // What those who hold SMs as a whole have held is put on their accounts before anything changes
+  // that this rests on, not at each event: of all of them, or of one whose SMs or work change.
   void charge();
   void charge(Holder& h) {
     account_.charge(h.vgpu, (now_ns_ - h.charged_to_ns) * h.charged_sms);
@@ -181,7 +182,8 @@ class Engine {
   void finish(uint32_t program);
   uint64_t task_ns(const Head& h) const;
   static uint32_t tasks_done(const Head& h) {
-    return static_cast<uint32_t>(static_cast<double>(h.work - h.remaining) * h.tasks_per_work + 1e-6);
+    return static_cast<uint32_t>(static_cast<double>(h.work - h.remaining) * h.tasks_per_work +
+                                 1e-6);
   }
   static Launch view(const Head& h);
   // engine_slices.cc
@@ -210,21 +212,21 @@ class Engine {
   Random random_;
   std::priority_queue<Event> events_;
   Actions actions_;
-  uint64_t reported_ns_ = 0;                   // usage up to here has been reported
-  uint64_t busy_whole_sms_ = 0;                // held as a whole by vGPUs with work
+  uint64_t reported_ns_ = 0;     // usage up to here has been reported
+  uint64_t busy_whole_sms_ = 0;  // held as a whole by vGPUs with work
   uint64_t order_ = 0, now_ns_ = 0, wake_version_ = 0, launches_ = 0;
   std::vector<ProgramState> programs_;
-  std::vector<uint32_t> program_of_;   // by launch id
+  std::vector<uint32_t> program_of_;  // by launch id
   std::vector<VgpuState> vgpus_;
   std::vector<Hold> holds_;
   std::vector<uint32_t> free_holds_;
   // Who is charged as time passes: vGPUs by what they hold as a whole, and holds for one launch.
   std::vector<Holder> holders_;
-  std::vector<VgpuUsage> reports_;     // scratch of report_usage()
+  std::vector<VgpuUsage> reports_;  // scratch of report_usage()
   const bool policy_reads_tasks_ = policy_.reads_tasks();
   std::vector<uint32_t> launch_holds_;
   std::vector<bool> sm_held_;
-  uint64_t handover_since_ns_ = 0;     // an eviction's begin whose SMs wait for the next Run; 0: none
+  uint64_t handover_since_ns_ = 0;  // an eviction's begin whose SMs wait for the next Run; 0: none
   std::vector<uint64_t> kernel_key_;
   std::vector<PreemptionCost> preempt_cost_;  // per kernel
   DurationModel own_model_;

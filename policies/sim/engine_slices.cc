@@ -3,8 +3,8 @@
 
 namespace sluice::policy::sim {
 
-// Round robin of time slices over the vGPUs that have something resident, as the hardware's runlist does it;
-// a switch between two contexts costs switch_ns. Who has nothing to run is passed over.
+// Round robin of time slices over the vGPUs that have something resident, as the hardware's runlist
+// does it; a switch between two contexts costs switch_ns. Who has nothing to run is passed over.
 bool Engine::resident(VgpuId v) const {
   const VgpuState& g = vgpus_[v];
   if (g.heads.empty()) return false;
@@ -27,8 +27,10 @@ void Engine::set_slice(const Action& a) {
   g.slice_set = true;
   reassign(a.vgpu);
   // It takes effect with the next round; but who was alone, or gated, is looked at now.
-  if (current_ == kNoVgpu || !resident(current_)) rotate();
-  else if (current_ != a.vgpu) slice_over();
+  if (current_ == kNoVgpu || !resident(current_))
+    rotate();
+  else if (current_ != a.vgpu)
+    slice_over();
 }
 
 // The current vGPU has nothing more to run: the next, or nobody.
@@ -45,7 +47,8 @@ void Engine::rotate() {
   if (current_ != kNoVgpu && !vgpus_[current_].holds.empty()) {
     const uint32_t id = vgpus_[current_].holds.front();
     const VgpuId v = current_;
-    report_usage();  // who holds nothing is not looked at, and a long kernel has no event of its own in its turn
+    report_usage();  // who holds nothing is not looked at, and a long kernel has no event of its
+                     // own in its turn
     drop_hold(id);
     account_.set_holding(v, false, now_ns_);
     if (!vgpus_[v].heads.empty()) {

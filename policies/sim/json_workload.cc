@@ -72,12 +72,14 @@ class Reader {
     const json::value* v = find(key);
     if (!v) return;
     if (!v->is_array()) wrong(at(key), "must be an array");
-    if (v->get_array().size() > most) wrong(at(key), "has more than " + std::to_string(most) + " entries");
+    if (v->get_array().size() > most)
+      wrong(at(key), "has more than " + std::to_string(most) + " entries");
     size_t i = 0;
     for (const json::value& x : v->get_array()) use(x, at(key) + "[" + std::to_string(i++) + "]");
   }
   template <class T>
-  T choice(std::string_view key, T otherwise, std::initializer_list<std::pair<std::string_view, T>> of) {
+  T choice(std::string_view key, T otherwise,
+           std::initializer_list<std::pair<std::string_view, T>> of) {
     if (!find(key)) return otherwise;
     const std::string word = text(key);
     std::string names;
@@ -89,14 +91,20 @@ class Reader {
   }
   void done() const {
     for (const auto& pair : *object_)
-      if (!read_.contains(std::string(pair.key()))) wrong(where_, "unknown key '" + std::string(pair.key()) + "'");
+      if (!read_.contains(std::string(pair.key())))
+        wrong(where_, "unknown key '" + std::string(pair.key()) + "'");
   }
-  static double number_of(const json::value& v, const std::string& where, double least, double most) {
+  static double number_of(const json::value& v, const std::string& where, double least,
+                          double most) {
     double d = 0;
-    if (v.is_int64()) d = static_cast<double>(v.get_int64());
-    else if (v.is_uint64()) d = static_cast<double>(v.get_uint64());
-    else if (v.is_double()) d = v.get_double();
-    else wrong(where, "must be a number");
+    if (v.is_int64())
+      d = static_cast<double>(v.get_int64());
+    else if (v.is_uint64())
+      d = static_cast<double>(v.get_uint64());
+    else if (v.is_double())
+      d = v.get_double();
+    else
+      wrong(where, "must be a number");
     if (!(d >= least && d <= most)) {
       char range[80];
       std::snprintf(range, sizeof range, "must be %.10g to %.10g", least, most);
@@ -173,7 +181,8 @@ uint32_t by_name(Reader& r, std::string_view key, const Names& names, const char
   return it->second;
 }
 
-Program program(const json::value& v, const std::string& where, const Names& vgpus, const Names& kernels) {
+Program program(const json::value& v, const std::string& where, const Names& vgpus,
+                const Names& kernels) {
   Reader r(v, where);
   Program p;
   p.name = r.text("name");
@@ -234,23 +243,26 @@ GpuModel gpu(const json::value& v, Config& config) {
   Reader r(v, "gpu");
   GpuModel g;
   g.sm_count = r.whole("sms", g.sm_count, 1, kMaxSms);
-  g.preemptor = r.choice<PreemptorKind>("preemptor", g.preemptor,
-                                        {{"exclusive", PreemptorKind::kExclusive},
-                                         {"proportional", PreemptorKind::kProportional}});
+  g.preemptor = r.choice<PreemptorKind>(
+      "preemptor", g.preemptor,
+      {{"exclusive", PreemptorKind::kExclusive}, {"proportional", PreemptorKind::kProportional}});
   g.spatial = r.flag("spatial", false);
   g.sm_unit = r.whole("sm_unit", g.sm_unit, 1, g.sm_count);
   g.change_ns = r.time("change_us", 0, kUs);
   g.mechanism = r.choice<Mechanism>(
-      "mechanism", g.mechanism, {{"drain", Mechanism::kDrain}, {"context-switch", Mechanism::kContextSwitch}});
+      "mechanism", g.mechanism,
+      {{"drain", Mechanism::kDrain}, {"context-switch", Mechanism::kContextSwitch}});
   g.signal_ns = r.time("signal_us", 0, kUs);
   g.start_ns = r.time("start_us", 0, kUs);
   g.switch_ns = r.time("switch_us", 0, kUs);
   config.machine.handover_ns = r.time("handover_guess_us", config.machine.handover_ns, kUs);
   config.machine.slice_floor_ns = r.time("slice_floor_us", config.machine.slice_floor_ns, kUs);
-  config.machine.slice_ceiling_ns = r.time("slice_ceiling_us", config.machine.slice_ceiling_ns, kUs);
+  config.machine.slice_ceiling_ns =
+      r.time("slice_ceiling_us", config.machine.slice_ceiling_ns, kUs);
   r.done();
   if (config.machine.slice_floor_ns == 0) wrong("gpu.slice_floor_us", "must be longer than 0");
-  if (config.machine.slice_floor_ns > config.machine.slice_ceiling_ns) wrong("gpu", "slice_floor_us is above slice_ceiling_us");
+  if (config.machine.slice_floor_ns > config.machine.slice_ceiling_ns)
+    wrong("gpu", "slice_floor_us is above slice_ceiling_us");
   return g;
 }
 
@@ -266,7 +278,8 @@ void read_config(const json::value& v, Config& c) {
   c.epoch_ns = r.time("epoch_ms", c.epoch_ns, kMs);
   c.max_overhead = r.number("max_overhead", c.max_overhead, 0, 1);
   r.done();
-  if (c.min_quantum_ns > c.max_quantum_ns) wrong("config", "min_quantum_ms is above max_quantum_ms");
+  if (c.min_quantum_ns > c.max_quantum_ns)
+    wrong("config", "min_quantum_ms is above max_quantum_ms");
 }
 
 FileWorkload read(const json::value& v) {
@@ -275,7 +288,8 @@ FileWorkload read(const json::value& v) {
   Workload& w = file.workload;
   w.name = r.text("name", "unnamed");
   file.baseline = r.text("baseline", "fcfs");
-  if (!find_policy(file.baseline)) wrong(r.at("baseline"), "there is no policy '" + file.baseline + "'");
+  if (!find_policy(file.baseline))
+    wrong(r.at("baseline"), "there is no policy '" + file.baseline + "'");
   for (const char* list : {"kernels", "vgpus", "programs"})
     if (!r.find(list)) wrong(r.at(list), "is missing: a workload has kernels, vgpus and programs");
   if (const json::value* g = r.find("gpu")) w.gpu = gpu(*g, w.config);
@@ -300,10 +314,9 @@ FileWorkload read(const json::value& v) {
   w.horizon_ns = r.time("horizon_ms", 0, kMs);
   w.replay_runs = r.whole("replay_runs", 0u, 0, 1e9);
   w.max_events = r.whole("max_events", kFileEvents, 1, 1e15);
-  w.predictor = r.choice<Predictor>("predictor", w.predictor,
-                                    {{"oracle", Predictor::kOracle},
-                                     {"model", Predictor::kModel},
-                                     {"none", Predictor::kNone}});
+  w.predictor = r.choice<Predictor>(
+      "predictor", w.predictor,
+      {{"oracle", Predictor::kOracle}, {"model", Predictor::kModel}, {"none", Predictor::kNone}});
   w.prediction_cv = r.number("prediction_cv", 0, 0, 10);
   w.original_form = r.flag("original_form", false);
   w.share_window_ns = r.time("share_window_ms", w.share_window_ns, kMs);

@@ -1,6 +1,7 @@
-// Workloads from JSON files; the schema is in docs/operating/simulator.md. The file may be hostile: every error is
-// an answer that names the place ("programs[3].steps[0].kernel: ..."); unknown keys are errors, because a
-// mistyped key would otherwise be a silent default. Pure: takes the text, not the path.
+// Workloads from JSON files; the schema is in docs/operating/simulator.md. The file may be hostile:
+// every error is an answer that names the place ("programs[3].steps[0].kernel: ..."); unknown keys
+// are errors, because a mistyped key would otherwise be a silent default. Pure: takes the text, not
+// the path.
 #pragma once
 
 #include <string>

@@ -12,7 +12,7 @@ Quantiles quantiles(std::vector<uint64_t> values) {
     std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(n), values.end());
     return static_cast<double>(values[n]);
   };
-  return {at(0.5), at(0.99), at(1)};
+  return {at(0.5), at(0.99), at(0.999), at(1)};
 }
 
 double turnaround_ns_of(const std::vector<RunRecord>& runs) {
@@ -29,7 +29,8 @@ int32_t high_program(const Workload& w) {
   bool alone = false;
   for (size_t i = 0; i < w.programs.size(); ++i) {
     const uint32_t p = w.vgpus[w.programs[i].vgpu].share.priority;
-    const uint32_t top = best < 0 ? 0 : w.vgpus[w.programs[static_cast<size_t>(best)].vgpu].share.priority;
+    const uint32_t top =
+        best < 0 ? 0 : w.vgpus[w.programs[static_cast<size_t>(best)].vgpu].share.priority;
     if (best < 0 || p > top) {
       best = static_cast<int32_t>(i);
       alone = true;
@@ -67,13 +68,22 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     const double t = turnaround_ns(r, i);
     const double ntt = alone_ns[i] > 0 ? t / alone_ns[i] : 0;
     m.ntt.emplace_back(w.programs[i].name.empty() ? std::to_string(i) : w.programs[i].name, ntt);
+    std::vector<uint64_t> response_ns;
+    for (const RunRecord& run : r.programs[i].runs)
+      response_ns.push_back(run.ended_ns - run.arrived_ns);
+    Quantiles q = quantiles(std::move(response_ns));
+    for (double Quantiles::*x :
+         {&Quantiles::p50, &Quantiles::p99, &Quantiles::p999, &Quantiles::max})
+      q.*x /= 1e3;
+    m.response_us.emplace_back(m.ntt.back().first, q);
     m.unfinished_runs += r.programs[i].unfinished_runs;
   }
   from_ntt(m);
   for (size_t i = 0; i < r.windows.size(); ++i) {
     const Window& window = r.windows[i];
     m.share_error_max = std::max(m.share_error_max, window.worst_error);
-    if (i >= kWindowParts) m.share_error_settled = std::max(m.share_error_settled, window.worst_error);
+    if (i >= kWindowParts)
+      m.share_error_settled = std::max(m.share_error_settled, window.worst_error);
     m.share_points_max = std::max(m.share_points_max, window.worst_points);
   }
   double got = 0, all = 0;
@@ -96,7 +106,8 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
   m.jain = meant ? r.all_contended_jain : 1;
   m.evictions = static_cast<double>(r.evictions);
   for (const VgpuResult& v : r.vgpus)
-    if (r.end_ns) m.set_changes_per_s += static_cast<double>(v.changes) * 1e9 / static_cast<double>(r.end_ns);
+    if (r.end_ns)
+      m.set_changes_per_s += static_cast<double>(v.changes) * 1e9 / static_cast<double>(r.end_ns);
   const double some = static_cast<double>(r.some_work_ns);
   if (some > 0) {
     m.throughput = r.useful_sm_ns / (some * w.gpu.sm_count);
@@ -133,14 +144,15 @@ Metrics mean_of(const std::vector<Metrics>& runs) {
       mean.ntt[at].second += ntt;
       counts[at] += 1;
     }
-    for (double Metrics::*x : {&Metrics::antt, &Metrics::stp, &Metrics::dntt, &Metrics::fairness,
-                               &Metrics::evictions, &Metrics::set_changes_per_s, &Metrics::speedup_high, &Metrics::antt_improvement,
-                               &Metrics::stp_degradation, &Metrics::throughput, &Metrics::conservation,
-                               &Metrics::end_ms})
+    for (double Metrics::*x :
+         {&Metrics::antt, &Metrics::stp, &Metrics::dntt, &Metrics::fairness, &Metrics::evictions,
+          &Metrics::set_changes_per_s, &Metrics::speedup_high, &Metrics::antt_improvement,
+          &Metrics::stp_degradation, &Metrics::throughput, &Metrics::conservation,
+          &Metrics::end_ms})
       mean.*x += m.*x / n;
-    for (double Metrics::*x : {&Metrics::share_error_max, &Metrics::share_error_settled, &Metrics::share_points_max,
-                               &Metrics::share_error_total, &Metrics::lag_max_ms,
-                               &Metrics::longest_wait_ms})
+    for (double Metrics::*x :
+         {&Metrics::share_error_max, &Metrics::share_error_settled, &Metrics::share_points_max,
+          &Metrics::share_error_total, &Metrics::lag_max_ms, &Metrics::longest_wait_ms})
       mean.*x = std::max(mean.*x, m.*x);
     mean.jain = std::min(mean.jain, m.jain);
     mean.got_of_owed_min = std::min(mean.got_of_owed_min, m.got_of_owed_min);
@@ -179,7 +191,8 @@ bool works(const Registration& row, const Workload& w) {
 }
 
 // One simulation of w under each of `rows`, with what they are compared with.
-sluice::Result<std::vector<Metrics>> one_run(const Workload& w, const std::vector<const Registration*>& rows,
+sluice::Result<std::vector<Metrics>> one_run(const Workload& w,
+                                             const std::vector<const Registration*>& rows,
                                              const Registration& baseline, uint64_t seed,
                                              std::vector<DurationModel>& models,
                                              const std::function<void(std::string_view)>& begins) {
@@ -229,9 +242,11 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w, const std::vecto
 // `make(i)` is run i.
 template <class Make>
 sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&& make,
-                                                  const std::vector<std::string>& policies, uint64_t seed,
-                                                  uint32_t runs, std::string_view baseline, uint64_t max_events,
-                                                  bool by_program, DurationModel* model, const Progress& progress) {
+                                                  const std::vector<std::string>& policies,
+                                                  uint64_t seed, uint32_t runs,
+                                                  std::string_view baseline, uint64_t max_events,
+                                                  bool by_program, DurationModel* model,
+                                                  const Progress& progress) {
   std::vector<const Registration*> rows;
   for (const std::string& policy : policies) {
     auto row = registered(policy);
@@ -270,24 +285,26 @@ sluice::Result<Report> only(sluice::Result<std::vector<Report>> reports) {
 }  // namespace
 
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
-                                                 const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs, uint64_t max_events, DurationModel* model,
-                                                 const Progress& progress) {
+                                                 const std::vector<std::string>& policies,
+                                                 uint64_t seed, uint32_t runs, uint64_t max_events,
+                                                 DurationModel* model, const Progress& progress) {
   const auto make = [&](uint32_t i) {
     Workload w = row.make(i, seed);
     if (w.name.empty()) w.name = row.name;
     return w;
   };
-  return evaluate_runs(std::string(row.name), make, policies, seed, runs ? runs : row.runs, row.baseline,
-                       max_events, row.by_program, model, progress);
+  return evaluate_runs(std::string(row.name), make, policies, seed, runs ? runs : row.runs,
+                       row.baseline, max_events, row.by_program, model, progress);
 }
 
-sluice::Result<std::vector<Report>> evaluate_all(const Workload& w, const std::vector<std::string>& policies,
-                                                 uint64_t seed, uint32_t runs, std::string_view baseline,
-                                                 uint64_t max_events, DurationModel* model,
-                                                 const Progress& progress) {
-  return evaluate_runs(w.name, [&](uint32_t) { return w; }, policies, seed, std::max(runs, 1u), baseline,
-                       max_events, /*by_program=*/false, model, progress);
+sluice::Result<std::vector<Report>> evaluate_all(const Workload& w,
+                                                 const std::vector<std::string>& policies,
+                                                 uint64_t seed, uint32_t runs,
+                                                 std::string_view baseline, uint64_t max_events,
+                                                 DurationModel* model, const Progress& progress) {
+  return evaluate_runs(
+      w.name, [&](uint32_t) { return w; }, policies, seed, std::max(runs, 1u), baseline, max_events,
+      /*by_program=*/false, model, progress);
 }
 
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
@@ -295,8 +312,8 @@ sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy,
   return only(evaluate_all(row, {std::string(policy)}, seed, runs));
 }
 
-sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed, uint32_t runs,
-                                std::string_view baseline) {
+sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed,
+                                uint32_t runs, std::string_view baseline) {
   return only(evaluate_all(w, {std::string(policy)}, seed, runs, baseline));
 }
 

@@ -1,10 +1,11 @@
-// Metrics: what `sluice-sim` prints of a simulation. Definitions (docs/operating/simulator.md has the sources):
+// Metrics: what `sluice-sim` prints of a simulation. Definitions (docs/operating/simulator.md has
+// the sources):
 //   NTT_i    T_i^MP / T_i^SP: mean turnaround of program i's runs here over its turnaround alone
-//   ANTT     mean of NTT_i                                         (Eyerman and Eeckhout 2008; FRS eq. 4)
-//   STP      sum of T_i^SP / T_i^MP                                (the same; FRS eq. 5)
+//   ANTT     mean of NTT_i                                         (Eyerman and Eeckhout 2008; FRS
+//   eq. 4) STP      sum of T_i^SP / T_i^MP                                (the same; FRS eq. 5)
 //   DNTT     standard deviation of NTT_i over the programs         (FRS eq. 6)
-//   fairness min over i, j of NTT_i / NTT_j, 0..1                  (Eyerman and Eeckhout; preemptive
-//            multiprogramming section 4.1)
+//   fairness min over i, j of NTT_i / NTT_j, 0..1                  (Eyerman and Eeckhout;
+//            preemptive multiprogramming section 4.1)
 //   share error, lag, Jain index: engine.h
 #pragma once
 
@@ -22,38 +23,43 @@
 namespace sluice::policy::sim {
 
 struct Quantiles {
-  double p50 = 0, p99 = 0, max = 0;
+  double p50 = 0, p99 = 0, p999 = 0, max = 0;
 };
 Quantiles quantiles(std::vector<uint64_t> values);  // all 0 if empty
 
-// Of one simulation, or the mean over the runs of a workload (maxima: the maximum; counts: the mean).
+// Of one simulation, or the mean over the runs of a workload (maxima: the maximum; counts: the
+// mean).
 struct Metrics {
   std::vector<std::pair<std::string, double>> ntt;  // by program name; 0: no run ended
+  // Arrival to end of each program's runs; of one simulation only.
+  std::vector<std::pair<std::string, Quantiles>> response_us;
   double antt = 0, stp = 0, dntt = 0, fairness = 0;
-  double share_error_max = 0;     // relative, over any window
-  double share_error_settled = 0; // of it, windows that begin a window's length or more after the first
-  double share_points_max = 0;    // the same in parts of the whole GPU
-  // Least part of what a vGPU was owed while it and another had work that it got, of those that were owed 1 % of a window of the
-  // GPU or more. Counts those that pause, too, each over its own time with work; 1 if there is none. Below 1: it was held short.
+  double share_error_max = 0;  // relative, over any window
+  double share_error_settled =
+      0;  // of it, windows that begin a window's length or more after the first
+  double share_points_max = 0;  // the same in parts of the whole GPU
+  // Least part of what a vGPU was owed while it and another had work that it got, of those that
+  // were owed 1 % of a window of the GPU or more. Counts those that pause, too, each over its own
+  // time with work; 1 if there is none. Below 1: it was held short.
   double got_of_owed_min = 1;
-  double share_error_total = 0;   // relative, over all contended time
+  double share_error_total = 0;  // relative, over all contended time
   double jain = 1;
-  double lag_max_ms = 0;          // whole-GPU ms
+  double lag_max_ms = 0;  // whole-GPU ms
   double longest_wait_ms = 0;
   double evictions = 0;
-  double set_changes_per_s = 0;   // in space: times that a vGPU's SMs changed, all together
-  double speedup_high = 0;        // turnaround under the baseline over here; 0: no high program
-  double antt_improvement = 0;    // baseline's ANTT over here
-  double stp_degradation = 0;     // 1 - STP here over the baseline's
-  double throughput = 0;          // useful SM-time over all SM-time while somebody had work
-  double conservation = 0;        // 1 - idle_with_work / some_work
+  double set_changes_per_s = 0;  // in space: times that a vGPU's SMs changed, all together
+  double speedup_high = 0;       // turnaround under the baseline over here; 0: no high program
+  double antt_improvement = 0;   // baseline's ANTT over here
+  double stp_degradation = 0;    // 1 - STP here over the baseline's
+  double throughput = 0;         // useful SM-time over all SM-time while somebody had work
+  double conservation = 0;       // 1 - idle_with_work / some_work
   double end_ms = 0;
   Quantiles evict_latency_us, wait_us;
   uint64_t events = 0, violations = 0, unfinished_runs = 0;
   bool stuck = false;
   bool cut = false;  // at max_events
   std::string violation;
-  std::vector<double> vgpu_share; // of the SM-time over all contended time (or of all, if none)
+  std::vector<double> vgpu_share;  // of the SM-time over all contended time (or of all, if none)
 };
 
 Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns);
@@ -71,25 +77,29 @@ struct Report {
 // Errors: unknown policy, wrong kind of preemptor, a workload that check_workload() rejects.
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 0);
-// Several policies on the same runs; what they share (the programs alone, the baseline) is simulated once.
-// In the order of `policies`. `max_events`: instead of the workload's; 0: that one. `model`: what is known of kernels'
-// durations beforehand, for each policy (but the baseline) alike; each learns on from run to run, and what was learnt under the
-// first comes back in it. The caller's; null: each run begins knowing nothing. `progress`: called before each simulation under a policy.
-using Progress = std::function<void(uint32_t run, uint32_t runs, std::string_view policy)>;  // run: 0 .. runs - 1
+// Several policies on the same runs; what they share (the programs alone, the baseline) is
+// simulated once. In the order of `policies`. `max_events`: instead of the workload's; 0: that one.
+// `model`: what is known of kernels' durations beforehand, for each policy (but the baseline)
+// alike; each learns on from run to run, and what was learnt under the first comes back in it. The
+// caller's; null: each run begins knowing nothing. `progress`: called before each simulation under
+// a policy.
+using Progress = std::function<void(uint32_t run, uint32_t runs,
+                                    std::string_view policy)>;  // run: 0 .. runs - 1
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
-                                                 const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs = 0, uint64_t max_events = 0, DurationModel* model = nullptr,
+                                                 const std::vector<std::string>& policies,
+                                                 uint64_t seed, uint32_t runs = 0,
+                                                 uint64_t max_events = 0,
+                                                 DurationModel* model = nullptr,
                                                  const Progress& progress = {});
-sluice::Result<std::vector<Report>> evaluate_all(const Workload& w,
-                                                 const std::vector<std::string>& policies, uint64_t seed,
-                                                 uint32_t runs = 1, std::string_view baseline = "fcfs",
-                                                 uint64_t max_events = 0, DurationModel* model = nullptr,
-                                                 const Progress& progress = {});
+sluice::Result<std::vector<Report>> evaluate_all(
+    const Workload& w, const std::vector<std::string>& policies, uint64_t seed, uint32_t runs = 1,
+    std::string_view baseline = "fcfs", uint64_t max_events = 0, DurationModel* model = nullptr,
+    const Progress& progress = {});
 // The same for one workload (from a file).
 sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 1, std::string_view baseline = "fcfs");
-// The mean over runs. Programs are matched by name, so that a program that is in some runs only counts
-// where it is.
+// The mean over runs. Programs are matched by name, so that a program that is in some runs only
+// counts where it is.
 Metrics mean_of(const std::vector<Metrics>& runs);
 
 }  // namespace sluice::policy::sim

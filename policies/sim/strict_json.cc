@@ -14,7 +14,8 @@ namespace json = boost::json;
 namespace sluice::policy::sim {
 namespace {
 
-// Follows the text without building anything: keeps the keys of the objects that are open. Its interface is Boost.JSON's.
+// Follows the text without building anything: keeps the keys of the objects that are open. Its
+// interface is Boost.JSON's.
 struct Keys {
   static constexpr size_t max_object_size = ~size_t{0}, max_array_size = ~size_t{0};
   static constexpr size_t max_key_size = ~size_t{0}, max_string_size = ~size_t{0};
@@ -67,11 +68,14 @@ sluice::Result<json::value> parse_strict(std::string_view text) {
   json::error_code bad;
   const size_t at = follower.write_some(false, text.data(), text.size(), bad);
   if (!follower.handler().twice.empty())
-    return Error{0, "the key '" + follower.handler().twice.substr(0, 80) + "' is there twice" + place(text, at)};
+    return Error{0, "the key '" + follower.handler().twice.substr(0, 80) + "' is there twice" +
+                        place(text, at)};
   if (!bad && text.find_first_not_of(" \t\r\n", at) != text.npos) bad = json::error::extra_data;
-  if (bad == json::error::incomplete) return Error{0, "not JSON: the text ends too early (cut off?)" + place(text, text.size())};
+  if (bad == json::error::incomplete)
+    return Error{0, "not JSON: the text ends too early (cut off?)" + place(text, text.size())};
   if (bad == json::error::too_deep)
-    return Error{0, "not JSON for this: nested deeper than " + std::to_string(kMaxJsonDepth) + place(text, at)};
+    return Error{0, "not JSON for this: nested deeper than " + std::to_string(kMaxJsonDepth) +
+                        place(text, at)};
   if (bad) return Error{0, "not JSON: " + bad.message() + place(text, at)};
   const json::value v = json::parse(json::string_view(text.data(), text.size()), bad, {}, options);
   if (bad) return Error{0, "not JSON: " + bad.message()};

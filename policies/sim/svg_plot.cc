@@ -8,19 +8,26 @@ namespace sluice::policy::sim {
 namespace {
 
 // Okabe and Ito's colours, told apart by people who see colours differently.
-constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9",
-                                    "#f0e442", "#777777", "#332288", "#88ccee", "#44aa99", "#aa4499"};
+constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73", "#d55e00",
+                                    "#cc79a7", "#56b4e9", "#f0e442", "#777777",
+                                    "#332288", "#88ccee", "#44aa99", "#aa4499"};
 constexpr double kWidth = 900, kPanel = 240, kLeft = 70, kRight = 20, kTop = 60;
 
 std::string escaped(const std::string& s) {
   std::string out;
   for (char c : s) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '"') out += "&quot;";
-    else if (static_cast<unsigned char>(c) < 32) out += ' ';
-    else out += c;
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else if (static_cast<unsigned char>(c) < 32)
+      out += ' ';
+    else
+      out += c;
   }
   return out;
 }
@@ -32,7 +39,8 @@ void put(std::string& out, const char* format, T... values) {
   out.append(text, static_cast<size_t>(std::clamp(n, 0, static_cast<int>(sizeof text) - 1)));
 }
 
-void label(std::string& out, double x, double y, const char* anchor, int size, const std::string& text) {
+void label(std::string& out, double x, double y, const char* anchor, int size,
+           const std::string& text) {
   put(out, "<text x='%.1f' y='%.1f' text-anchor='%s' font-size='%d'>", x, y, anchor, size);
   out += escaped(text) + "</text>\n";
 }
@@ -58,7 +66,8 @@ std::string svg_plot(const std::string& title, const std::vector<std::string>& s
   label(out, kLeft, 22, "start", 16, title);
   double x = kLeft;
   for (size_t i = 0; i < series.size(); ++i) {
-    put(out, "<rect x='%.1f' y='32' width='10' height='10' fill='%s'/>\n", x, kColours[i % std::size(kColours)]);
+    put(out, "<rect x='%.1f' y='32' width='10' height='10' fill='%s'/>\n", x,
+        kColours[i % std::size(kColours)]);
     label(out, x + 14, 41, "start", 12, series[i]);
     x += 30 + 7.5 * static_cast<double>(series[i].size());
   }
@@ -75,12 +84,14 @@ std::string svg_plot(const std::string& title, const std::vector<std::string>& s
     label(out, kLeft, top + 14, "start", 13, panel.title);
     for (double v = 0; v <= most * 1.0001; v += step) {
       const double y = bottom - plot * v / most;
-      put(out, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' stroke='#ddd'/>\n", kLeft, kWidth - kRight, y, y);
+      put(out, "<line x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f' stroke='#ddd'/>\n", kLeft,
+          kWidth - kRight, y, y);
       char number[32];
       std::snprintf(number, sizeof number, "%g", v);
       label(out, kLeft - 6, y + 4, "end", 11, number);
     }
-    const double group = (kWidth - kLeft - kRight) / static_cast<double>(std::max<size_t>(panel.groups.size(), 1));
+    const double group =
+        (kWidth - kLeft - kRight) / static_cast<double>(std::max<size_t>(panel.groups.size(), 1));
     const double bar = group * 0.8 / static_cast<double>(std::max<size_t>(series.size(), 1));
     for (size_t g = 0; g < panel.groups.size(); ++g) {
       const double left = kLeft + group * (static_cast<double>(g) + 0.1);
@@ -108,9 +119,13 @@ std::string svg_of_reports(const std::vector<Report>& reports) {
   std::vector<std::string> series;
   Panel ntt{"normalised turnaround time of each program (lower is better)", {}, {}};
   Panel summary{"ANTT, DNTT (lower is better); STP, 10 x fairness (higher is better)",
-                {"ANTT", "DNTT", "STP", "10 x fairness"}, {}};
-  Panel share{"share error in percent, 100 x (1 - Jain index), loss of throughput in percent (lower is better)",
-              {"worst window", "whole time", "Jain", "lost"}, {}};
+                {"ANTT", "DNTT", "STP", "10 x fairness"},
+                {}};
+  Panel share{
+      "share error in percent, 100 x (1 - Jain index), loss of throughput in percent (lower is "
+      "better)",
+      {"worst window", "whole time", "Jain", "lost"},
+      {}};
   constexpr size_t kMost = 40;  // more programs than this cannot be read
   for (const auto& [name, value] : reports[0].mean.ntt)
     if (ntt.groups.size() < kMost) ntt.groups.push_back(name);
@@ -119,13 +134,14 @@ std::string svg_of_reports(const std::vector<Report>& reports) {
     series.push_back(r.policy);
     std::vector<double> values;
     for (const std::string& g : ntt.groups) {
-      const auto it = std::find_if(m.ntt.begin(), m.ntt.end(), [&](const auto& x) { return x.first == g; });
+      const auto it =
+          std::find_if(m.ntt.begin(), m.ntt.end(), [&](const auto& x) { return x.first == g; });
       values.push_back(it != m.ntt.end() && it->second > 0 ? it->second : -1);
     }
     ntt.values.push_back(values);
     summary.values.push_back({m.antt, m.dntt, m.stp, 10 * m.fairness});
-    share.values.push_back(
-        {100 * m.share_error_max, 100 * m.share_error_total, 100 * (1 - m.jain), 100 * (1 - m.throughput)});
+    share.values.push_back({100 * m.share_error_max, 100 * m.share_error_total, 100 * (1 - m.jain),
+                            100 * (1 - m.throughput)});
   }
   return svg_plot("sluice-sim: workload " + reports[0].workload, series, {ntt, summary, share});
 }

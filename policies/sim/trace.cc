@@ -25,14 +25,17 @@ std::string range(LaunchId l, SmRange sms) {
 }  // namespace
 
 TraceRecorder::TraceRecorder(const Workload& w) {
-  const auto name = [](const std::string& n, size_t i) { return quoted(n.empty() ? std::to_string(i) : n); };
+  const auto name = [](const std::string& n, size_t i) {
+    return quoted(n.empty() ? std::to_string(i) : n);
+  };
   for (size_t i = 0; i < w.vgpus.size(); ++i) vgpus_.push_back(name(w.vgpus[i].name, i));
   for (size_t i = 0; i < w.programs.size(); ++i) programs_.push_back(name(w.programs[i].name, i));
   for (size_t i = 0; i < w.kernels.size(); ++i) kernels_.push_back(name(w.kernels[i].name, i));
   text_ = "{\"trace\":\"sluice\",\"version\":1,\"sms\":" + std::to_string(w.gpu.sm_count) + "}\n";
 }
 
-void TraceRecorder::line(uint64_t now_ns, std::string_view event, VgpuId v, const std::string& rest) {
+void TraceRecorder::line(uint64_t now_ns, std::string_view event, VgpuId v,
+                         const std::string& rest) {
   if (full_) return;
   if (text_.size() > kMaxTraceBytes) {
     full_ = true;
@@ -52,14 +55,17 @@ void TraceRecorder::on_evict(uint64_t now_ns, VgpuId v, LaunchId l, SmRange sms)
 void TraceRecorder::on_left(uint64_t now_ns, VgpuId v, LaunchId l, SmRange sms, LeftReason why) {
   line(now_ns, "left", v,
        range(l, sms) + ",\"why\":\"" +
-           (why == LeftReason::kEvicted ? "evicted" : why == LeftReason::kIdle ? "idle" : "gone") + "\"");
+           (why == LeftReason::kEvicted ? "evicted"
+            : why == LeftReason::kIdle  ? "idle"
+                                        : "gone") +
+           "\"");
 }
 void TraceRecorder::on_launch(uint64_t now_ns, const Launch& l, uint32_t program, uint32_t kernel) {
   if (l.id >= vgpu_of_launch_.size()) vgpu_of_launch_.resize(l.id + 1, 0);
   vgpu_of_launch_[l.id] = l.vgpu;
   line(now_ns, "launch", l.vgpu,
-       ",\"launch\":" + std::to_string(l.id) + ",\"program\":" + programs_[program] + ",\"kernel\":" +
-           kernels_[kernel] + ",\"tasks\":" + std::to_string(l.tasks_total));
+       ",\"launch\":" + std::to_string(l.id) + ",\"program\":" + programs_[program] +
+           ",\"kernel\":" + kernels_[kernel] + ",\"tasks\":" + std::to_string(l.tasks_total));
 }
 void TraceRecorder::on_done(uint64_t now_ns, LaunchId l) {
   line(now_ns, "done", vgpu_of_launch_[l], ",\"launch\":" + std::to_string(l));
@@ -76,9 +82,9 @@ sluice::Result<Workload> parse_trace(std::string_view text) {
   struct State {
     bool busy = false;
     uint64_t busy_since = 0;
-    uint64_t held = 0;       // SMs
+    uint64_t held = 0;  // SMs
     uint64_t last = 0;
-    double sm_ns = 0;        // used in the interval that goes on
+    double sm_ns = 0;  // used in the interval that goes on
   };
   std::map<std::string, VgpuId, std::less<>> ids;
   std::vector<State> states;
@@ -128,9 +134,11 @@ sluice::Result<Workload> parse_trace(std::string_view text) {
     if (number == 1) {
       std::string format;
       uint64_t version = 0, sms = 0;
-      if (!text_of("trace", format) || format != "sluice" || !whole("version", version) || version != 1)
+      if (!text_of("trace", format) || format != "sluice" || !whole("version", version) ||
+          version != 1)
         return fail("the first line must be {\"trace\":\"sluice\",\"version\":1,\"sms\":N}");
-      if (!whole("sms", sms) || sms == 0 || sms > kMaxSms) return fail("'sms' is missing or out of range");
+      if (!whole("sms", sms) || sms == 0 || sms > kMaxSms)
+        return fail("'sms' is missing or out of range");
       w.gpu.sm_count = static_cast<uint32_t>(sms);
       Kernel k;
       k.name = "traced";
@@ -144,7 +152,8 @@ sluice::Result<Workload> parse_trace(std::string_view text) {
     if (!whole("t", t) || t > kMaxTimeNs) return fail("'t' is missing or not a time in ns");
     if (t < now) return fail("time goes backwards");
     now = t;
-    if (!text_of("event", event) || !text_of("vgpu", name)) return fail("'event' or 'vgpu' is missing");
+    if (!text_of("event", event) || !text_of("vgpu", name))
+      return fail("'event' or 'vgpu' is missing");
     auto it = ids.find(name);
     const bool first = it == ids.end();
     if (first) {
@@ -163,11 +172,15 @@ sluice::Result<Workload> parse_trace(std::string_view text) {
     State& s = states[v];
     if (event == "share") {
       uint64_t weight = 0, priority = 0;
-      if (!whole("weight", weight) || weight < 1 || weight > kMaxWeight) return fail("'weight' is out of range");
-      if (!whole("priority", priority) || priority >= kPriorityLevels) return fail("'priority' is out of range");
+      if (!whole("weight", weight) || weight < 1 || weight > kMaxWeight)
+        return fail("'weight' is out of range");
+      if (!whole("priority", priority) || priority >= kPriorityLevels)
+        return fail("'priority' is out of range");
       const VgpuShare share{static_cast<uint32_t>(weight), static_cast<uint32_t>(priority)};
-      if (now == 0 || first) w.vgpus[v].share = share;
-      else w.vgpus[v].changes.push_back({now, share});
+      if (now == 0 || first)
+        w.vgpus[v].share = share;
+      else
+        w.vgpus[v].changes.push_back({now, share});
     } else if (event == "arrival") {
       if (s.busy) return fail("arrival at a vGPU that has work");
       s.busy = true;
@@ -202,7 +215,8 @@ sluice::Result<Workload> parse_trace(std::string_view text) {
   if (number == 0) return fail("empty");
   for (VgpuId v = 0; v < states.size(); ++v)
     if (states[v].busy) end_busy(v);
-  if (const std::string wrong = check_workload(w); !wrong.empty()) return Error{0, "trace: " + wrong};
+  if (const std::string wrong = check_workload(w); !wrong.empty())
+    return Error{0, "trace: " + wrong};
   return w;
 }
 

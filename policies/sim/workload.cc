@@ -12,8 +12,10 @@ std::string named(const char* kind, size_t i, const std::string& name) {
 std::string check_workload(const Workload& w) {
   if (w.gpu.sm_count == 0 || w.gpu.sm_count > kMaxSms)
     return "the number of SMs must be 1 to " + std::to_string(kMaxSms);
-  if (w.gpu.sm_unit == 0 || w.gpu.sm_unit > w.gpu.sm_count) return "a unit of SMs must have 1 to all of them";
-  for (uint64_t t : {w.gpu.signal_ns, w.gpu.start_ns, w.gpu.switch_ns, w.gpu.change_ns, w.horizon_ns, w.share_window_ns})
+  if (w.gpu.sm_unit == 0 || w.gpu.sm_unit > w.gpu.sm_count)
+    return "a unit of SMs must have 1 to all of them";
+  for (uint64_t t : {w.gpu.signal_ns, w.gpu.start_ns, w.gpu.switch_ns, w.gpu.change_ns,
+                     w.horizon_ns, w.share_window_ns})
     if (t > kMaxTimeNs) return "a time of the GPU, the horizon or the window is too long";
   if (w.share_window_ns == 0) return "the window of the share error must be longer than 0";
   if (w.vgpus.empty() || w.vgpus.size() > kMaxVgpus)
@@ -32,20 +34,23 @@ std::string check_workload(const Workload& w) {
     uint64_t last = 0;
     for (const ShareChange& c : v.changes) {
       if (!good_share(c.share)) return me + ": weight or priority of a change out of range";
-      if (c.at_ns < last || c.at_ns > kMaxTimeNs) return me + ": changes are not in the order of time";
+      if (c.at_ns < last || c.at_ns > kMaxTimeNs)
+        return me + ": changes are not in the order of time";
       last = c.at_ns;
     }
   }
   for (size_t i = 0; i < w.kernels.size(); ++i) {
     const Kernel& k = w.kernels[i];
     const std::string me = named("kernel", i, k.name);
-    if (k.alone_ns == 0 || k.alone_ns > kMaxKernelNs) return me + ": its time alone must be 1 ns to 1000 s";
+    if (k.alone_ns == 0 || k.alone_ns > kMaxKernelNs)
+      return me + ": its time alone must be 1 ns to 1000 s";
     for (uint64_t t : {k.task_ns, k.drain_ns, k.save_ns, k.restore_ns, k.relaunch_ns})
       if (t > kMaxKernelNs) return me + ": one of its times is longer than 1000 s";
     if (k.tasks == 0 || k.blocks_per_sm == 0) return me + ": tasks and blocks per SM must not be 0";
     if (k.width_sms > kMaxSms) return me + ": width out of range";
     if (!(k.alone_cv >= 0 && k.alone_cv <= 10)) return me + ": variation must be 0 to 10";
-    if (!(k.form_factor >= 0.1 && k.form_factor <= 100)) return me + ": form factor must be 0.1 to 100";
+    if (!(k.form_factor >= 0.1 && k.form_factor <= 100))
+      return me + ": form factor must be 0.1 to 100";
   }
   bool ends = w.horizon_ns > 0 || w.replay_runs > 0;
   for (size_t i = 0; i < w.programs.size(); ++i) {
@@ -69,7 +74,8 @@ std::string check_workload(const Workload& w) {
       return me + ": as many alone times as offsets are needed";
     for (uint64_t t : p.offset_alone_ns)
       if (t == 0 || t > kMaxKernelNs) return me + ": an alone time out of range";
-    if ((p.arrival == ArrivalKind::kPeriodic || p.arrival == ArrivalKind::kPoisson) && p.period_ns == 0)
+    if ((p.arrival == ArrivalKind::kPeriodic || p.arrival == ArrivalKind::kPoisson) &&
+        p.period_ns == 0)
       return me + ": its period is 0";
     if (p.queue_depth == 0) return me + ": its queue depth is 0";
     if (p.priority_lo > p.priority_hi || p.priority_hi >= kPriorityLevels)

@@ -1,5 +1,5 @@
-// The policy simulator's engine: cases whose answer can be computed by hand, its laws of conservation, and
-// that it notices a policy that breaks the contract.
+// The policy simulator's engine: cases whose answer can be computed by hand, its laws of
+// conservation, and that it notices a policy that breaks the contract.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,8 +19,12 @@ class Scripted final : public Policy {
   void on_vgpu_added(uint64_t, VgpuId, const VgpuShare&, Actions&) override {}
   void on_vgpu_changed(uint64_t, VgpuId, const VgpuShare&, Actions&) override {}
   void on_vgpu_removed(uint64_t, VgpuId, Actions&) override {}
-  void on_arrival(uint64_t now, VgpuId v, Actions& out) override { if (arrival) arrival(now, v, out); }
-  void on_idle(uint64_t now, VgpuId v, Actions& out) override { if (idle) idle(now, v, out); }
+  void on_arrival(uint64_t now, VgpuId v, Actions& out) override {
+    if (arrival) arrival(now, v, out);
+  }
+  void on_idle(uint64_t now, VgpuId v, Actions& out) override {
+    if (idle) idle(now, v, out);
+  }
   void on_launch_queued(uint64_t now, const Launch& l, Actions& out) override {
     launches.push_back(l);
     if (queued) queued(now, l, out);
@@ -31,14 +35,23 @@ class Scripted final : public Policy {
     used[v] += u.sm_ns;
   }
   void on_left(uint64_t, VgpuId, LeftReason, Actions&) override {}
-  void on_released(uint64_t now, VgpuId v, LaunchId l, SmRange sms, LeftReason why, Actions& out) override {
+  void on_released(uint64_t now, VgpuId v, LaunchId l, SmRange sms, LeftReason why,
+                   Actions& out) override {
     releases.push_back({now, v, l, sms, why});
     if (released) released(now, v, sms, out);
   }
   void on_handover(uint64_t, uint64_t cost) override { handovers.push_back(cost); }
-  void on_wake(uint64_t now, Actions& out) override { if (wake) wake(now, out); }
+  void on_wake(uint64_t now, Actions& out) override {
+    if (wake) wake(now, out);
+  }
 
-  struct Release { uint64_t at; VgpuId v; LaunchId l; SmRange sms; LeftReason why; };
+  struct Release {
+    uint64_t at;
+    VgpuId v;
+    LaunchId l;
+    SmRange sms;
+    LeftReason why;
+  };
   std::function<void(uint64_t, VgpuId, Actions&)> arrival, idle;
   std::function<void(uint64_t, const Launch&, Actions&)> queued;
   std::function<void(uint64_t, VgpuId, SmRange, Actions&)> released;
@@ -123,7 +136,9 @@ TEST(SimEngine, DrainTakesSignalAndRest) {
     out.push_back(v == 0 ? Action::run(0) : Action::evict(0, 1));
   };
   p.released = [](uint64_t, VgpuId v, SmRange, Actions& out) { out.push_back(Action::run(1 - v)); };
-  p.idle = [](uint64_t, VgpuId v, Actions& out) { if (v == 1) out.push_back(Action::evict(1)); };
+  p.idle = [](uint64_t, VgpuId v, Actions& out) {
+    if (v == 1) out.push_back(Action::evict(1));
+  };
   const Outcome r = simulate(w, p, {});
   EXPECT_EQ(r.violations, 0u) << r.violation;
   ASSERT_EQ(r.evict_latency_ns.size(), 1u);
@@ -249,7 +264,9 @@ TEST(SimEngine, HardwareSlicesFollowTheirLengths) {
     p.queue_depth = 4;
   }
   Scripted p;
-  p.arrival = [](uint64_t, VgpuId v, Actions& out) { out.push_back(Action::set_slice(v, (2 - v) * 3 * kMs)); };
+  p.arrival = [](uint64_t, VgpuId v, Actions& out) {
+    out.push_back(Action::set_slice(v, (2 - v) * 3 * kMs));
+  };
   const Outcome r = simulate(w, p, {});
   EXPECT_EQ(r.violations, 0u) << r.violation;
   const double done[] = {static_cast<double>(r.programs[0].work_done_sm_ns),
@@ -288,11 +305,13 @@ TEST(SimEngine, BreachesOfTheContractAreCounted) {
     return r.violation;
   };
   EXPECT_NE(first_breach({Action::run(0), Action::run(1)}).find("holds"), std::string::npos);
-  EXPECT_NE(first_breach({Action::run(0, {0, 3}), Action::run(1, {2, 4})}).find("holds"), std::string::npos);
+  EXPECT_NE(first_breach({Action::run(0, {0, 3}), Action::run(1, {2, 4})}).find("holds"),
+            std::string::npos);
   EXPECT_NE(first_breach({Action::evict(0)}).find("does not hold"), std::string::npos);
   EXPECT_NE(first_breach({Action::run(9)}).find("not there"), std::string::npos);
   EXPECT_NE(first_breach({Action::run(0, {}, 77)}).find("not there"), std::string::npos);
-  EXPECT_NE(first_breach({Action::run(1, {}, 1)}).find("not there"), std::string::npos) << "another's launch";
+  EXPECT_NE(first_breach({Action::run(1, {}, 1)}).find("not there"), std::string::npos)
+      << "another's launch";
   EXPECT_NE(first_breach({Action::run(0, {3, 3})}).find("no SM"), std::string::npos);
   EXPECT_NE(first_breach({Action::run(0, {0, 2})}, false).find("part"), std::string::npos);
   EXPECT_NE(first_breach({Action::set_slice(0, 1)}).find("slice"), std::string::npos);
@@ -376,7 +395,9 @@ TEST(SimEngine, TheModelLearnsAndLiesReachThePolicy) {
   w.programs[1].first_ns = 100 * kMs;
   w.programs[1].prediction_factor = 10;
   Scripted p;
-  p.queued = [](uint64_t, const Launch& l, Actions& out) { out.push_back(Action::run(l.vgpu, {}, l.id)); };
+  p.queued = [](uint64_t, const Launch& l, Actions& out) {
+    out.push_back(Action::run(l.vgpu, {}, l.id));
+  };
   (void)simulate(w, p, {});
   ASSERT_EQ(p.launches.size(), 11u);
   EXPECT_EQ(p.launches[0].predicted_sm_ns, 0u) << "nothing is known yet";

@@ -1,7 +1,7 @@
-// The results of EffiSha, FLEP and preemptive multiprogramming, from the workloads and policies named after them.
-// Tolerances are around what the papers print where the simulator can be held to it, and around the
-// direction and order that they report where what they leave untold decides the figure; docs/results/papers/ has both
-// figures and the reason beside each.
+// The results of EffiSha, FLEP and preemptive multiprogramming, from the workloads and policies
+// named after them. Tolerances are around what the papers print where the simulator can be held to
+// it, and around the direction and order that they report where what they leave untold decides the
+// figure; docs/results/papers/ has both figures and the reason beside each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,19 +26,23 @@ Report run(std::string_view workload, std::string_view policy) {
   EXPECT_FALSE(report->mean.stuck) << workload << " under " << policy;
   return *report;
 }
-std::map<std::string, double> ntt(const Report& r) { return {r.mean.ntt.begin(), r.mean.ntt.end()}; }
+std::map<std::string, double> ntt(const Report& r) {
+  return {r.mean.ntt.begin(), r.mean.ntt.end()};
+}
 double mean_end_ms(const Report& r) {
   double sum = 0;
   for (const Metrics& m : r.runs) sum += m.end_ms;
   return sum / static_cast<double>(r.runs.size());
 }
 
-// ---- EffiSha -----------------------------------------------------------------------------------------
+// ---- EffiSha
+// -----------------------------------------------------------------------------------------
 constexpr const char* kRightOfSort[] = {"Spmv", "MD5Hash", "Reduction", "Scan", "Triad", "FFT"};
 
 TEST(Effisha, UnderPivWithSjfPrioritiesTheShortKernelsKeepTheirTime) {
   const auto piv = ntt(run("effisha-sjf", "piv"));
-  // Figure 14b: NTT 1. Scan, Triad and FFT evict MD, which by figure 13 takes 0.4 ms: a third of their time.
+  // Figure 14b: NTT 1. Scan, Triad and FFT evict MD, which by figure 13 takes 0.4 ms: a third of
+  // their time.
   for (const char* name : {"Spmv", "MD5Hash", "Reduction"}) EXPECT_LT(piv.at(name), 1.13) << name;
   for (const char* name : {"Scan", "Triad", "FFT"}) EXPECT_LT(piv.at(name), 1.42) << name;
   // Nothing but that latency and the form's overhead is between them and 1.
@@ -83,7 +87,9 @@ TEST(Effisha, PreemptiveSchedulersHaveTheHigherThroughputIndex) {
 struct EvictionsByPriority final : Observer {
   std::array<uint64_t, kPriorityLevels> evictions{};
   std::map<VgpuId, uint32_t> priority;
-  void on_share(uint64_t, VgpuId v, const VgpuShare& share) override { priority[v] = share.priority; }
+  void on_share(uint64_t, VgpuId v, const VgpuShare& share) override {
+    priority[v] = share.priority;
+  }
   void on_evict(uint64_t, VgpuId v, LaunchId, SmRange) override { ++evictions[priority[v]]; }
 };
 
@@ -121,7 +127,8 @@ TEST(Effisha, DprrStarvesNobody) {
   for (const ProgramResult& p : r.programs) EXPECT_EQ(p.runs.size(), 1000u);
 }
 
-// ---- FLEP --------------------------------------------------------------------------------------------
+// ---- FLEP
+// --------------------------------------------------------------------------------------------
 TEST(Flep, HighPriorityKernelsSpeedUpTenfold) {
   const Report r = run("flep-pairs", "hpf");
   double least = 1e9, most = 0;
@@ -165,7 +172,8 @@ TEST(Flep, FfsKeepsTwoToOneWithinTheOverheadAllowed) {
 TEST(Flep, SpatialPreemptionCostsAThirdLess) {
   const Report spatial = run("flep-spatial", "hpf"), temporal = run("flep-temporal", "hpf");
   const Report mps = run("flep-temporal", "fcfs");
-  // Section 6.1: (T_FLEP - T_org) / T_org, until both have ended; per large benchmark over its seven co-runners.
+  // Section 6.1: (T_FLEP - T_org) / T_org, until both have ended; per large benchmark over its
+  // seven co-runners.
   double mean = 0, best = 0, least = 1;
   for (size_t large = 0; large < 8; ++large) {
     double s = 0, t = 0;
@@ -181,7 +189,8 @@ TEST(Flep, SpatialPreemptionCostsAThirdLess) {
   EXPECT_NEAR(mean, 0.31, 0.08);
 }
 
-// ---- Preemptive multiprogramming ------------------------------------------------------------------------
+// ---- Preemptive multiprogramming
+// ------------------------------------------------------------------------
 std::string name(const char* kind, int processes) { return kind + std::to_string(processes); }
 
 TEST(Preemptive, PrioritiesGainWithTheNumberOfProcesses) {
@@ -190,13 +199,16 @@ TEST(Preemptive, PrioritiesGainWithTheNumberOfProcesses) {
     const double npq = run(name("preemptive-switch-", n), "npq").mean.speedup_high;
     const double drain = run(name("preemptive-drain-", n), "ppq").mean.speedup_high;
     const double change = run(name("preemptive-switch-", n), "ppq").mean.speedup_high;
-    std::printf("  %d processes: npq %.2f, ppq draining %.2f, ppq context switch %.2f\n", n, npq, drain, change);
+    std::printf("  %d processes: npq %.2f, ppq draining %.2f, ppq context switch %.2f\n", n, npq,
+                drain, change);
     EXPECT_GE(npq, 0.99);
     EXPECT_GT(drain, npq);
     EXPECT_GT(change, drain);
     EXPECT_GT(change, before);
     before = change;
-    if (n == 2) { EXPECT_NEAR(npq, 1, 0.02) << "with two it never has a choice"; }
+    if (n == 2) {
+      EXPECT_NEAR(npq, 1, 0.02) << "with two it never has a choice";
+    }
     if (n == 8) {
       EXPECT_NEAR(npq, 1.6, 1);
       EXPECT_NEAR(drain, 6, 2);
@@ -210,7 +222,8 @@ TEST(Preemptive, PreemptionCostsThroughputAndDrainingCostsMore) {
     const double npq = run(name("preemptive-switch-", n), "npq").mean.stp;
     const double change = npq / run(name("preemptive-switch-", n), "ppq").mean.stp;
     const double drain = npq / run(name("preemptive-drain-", n), "ppq").mean.stp;
-    std::printf("  %d processes: STP of npq over ppq's: context switch %.3f, draining %.3f\n", n, change, drain);
+    std::printf("  %d processes: STP of npq over ppq's: context switch %.3f, draining %.3f\n", n,
+                change, drain);
     EXPECT_GT(drain, change);
     EXPECT_LT(drain, 1.38) << "the paper's most";
     EXPECT_LT(change, 1.12);
@@ -239,7 +252,8 @@ TEST(Preemptive, EqualSharesImproveTurnaroundAndFairness) {
       for (size_t w = 0; w < dss.runs.size(); ++w) {
         for (size_t p = 0; p < dss.runs[w].ntt.size(); ++p) {
           const auto& [program, here] = dss.runs[w].ntt[p];
-          for (const std::string& group : {std::string("all"), std::string(length_class(program))}) {
+          for (const std::string& group :
+               {std::string("all"), std::string(length_class(program))}) {
             gains[group].first += fcfs.runs[w].ntt[p].second / here;
             gains[group].second += 1;
           }
@@ -248,10 +262,11 @@ TEST(Preemptive, EqualSharesImproveTurnaroundAndFairness) {
       const auto gain = [&](const char* group) { return gains[group].first / gains[group].second; };
       const double fairness = dss.mean.fairness / fcfs.mean.fairness;
       const double antt = fcfs.mean.antt / dss.mean.antt, cost = fcfs.mean.stp / dss.mean.stp;
-      std::printf("  %d processes, %s: NTT %.2f (SHORT %.2f, MEDIUM %.2f, LONG %.2f), ANTT %.2f, "
-                  "fairness %.2f, STP cost %.3f\n",
-                  n, i ? "context switch" : "draining", gain("all"), gain("SHORT"), gain("MEDIUM"), gain("LONG"),
-                  antt, fairness, cost);
+      std::printf(
+          "  %d processes, %s: NTT %.2f (SHORT %.2f, MEDIUM %.2f, LONG %.2f), ANTT %.2f, "
+          "fairness %.2f, STP cost %.3f\n",
+          n, i ? "context switch" : "draining", gain("all"), gain("SHORT"), gain("MEDIUM"),
+          gain("LONG"), antt, fairness, cost);
       EXPECT_GT(gain("all"), n == 2 ? 0.95 : 1.05);
       EXPECT_GT(gain("SHORT"), gain("LONG"));
       EXPECT_GE(gain("MEDIUM"), gain("LONG"));

@@ -1,5 +1,5 @@
-// What docs/results/papers/ claims of FRS and LoGA: the simulator's workloads under the policies, with
-// tolerances. Where a result differs from the paper's, the test states ours and the page why.
+// What docs/results/papers/ claims of FRS and LoGA: the simulator's workloads under the policies,
+// with tolerances. Where a result differs from the paper's, the test states ours and the page why.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace sluice::policy::sim {
 namespace {
 
-Metrics of(std::string_view workload, std::string_view policy, std::vector<Metrics>* runs = nullptr) {
+Metrics of(std::string_view workload, std::string_view policy,
+           std::vector<Metrics>* runs = nullptr) {
   const auto report = evaluate(*find_workload(workload), policy, 1);
   if (!report) {
     ADD_FAILURE() << workload << " under " << policy << ": " << report.error().message;
@@ -29,7 +30,8 @@ TEST(Frs, TableOneInTheOrderOfThePaper) {
     m[p] = of("frs", p);
     EXPECT_EQ(m[p].unfinished_runs, 0u) << p;
   }
-  // Figure 4, middle: the order, and 0.42, 0.63, 0.70, 1.41, 2.99; docs/results/papers/ says why cfs is off.
+  // Figure 4, middle: the order, and 0.42, 0.63, 0.70, 1.41, 2.99; docs/results/papers/ says why
+  // cfs is off.
   EXPECT_LT(m["frs"].dntt, m["srt"].dntt);
   EXPECT_LT(m["srt"].dntt, m["sjf"].dntt);
   EXPECT_LT(m["sjf"].dntt, m["rr"].dntt);
@@ -54,9 +56,11 @@ TEST(Frs, TableOneInTheOrderOfThePaper) {
   EXPECT_NEAR(m["cfs"].stp, 1.79, 0.25);
 }
 
-// With predictions off by 30 % (coefficient of variation) the policies that go by them are where the paper has them.
+// With predictions off by 30 % (coefficient of variation) the policies that go by them are where
+// the paper has them.
 TEST(Frs, UncertainPredictionsExplainMeanTurnaroundAndThroughput) {
-  const std::map<std::string, std::pair<double, double>> paper = {{"frs", {2.44, 3.79}}, {"srt", {1.96, 5.06}}, {"sjf", {1.95, 5.13}}};
+  const std::map<std::string, std::pair<double, double>> paper = {
+      {"frs", {2.44, 3.79}}, {"srt", {1.96, 5.06}}, {"sjf", {1.95, 5.13}}};
   for (const auto& [name, figures] : paper) {
     const Metrics m = of("frs-uncertain", name);
     EXPECT_NEAR(m.antt / figures.first, 1, 0.05) << name;
@@ -84,8 +88,9 @@ TEST(Frs, WhoPaysUnderWhom) {
   EXPECT_LT(ntt(rr, "RED"), ntt(cfs, "RED"));
 }
 
-// wfq protects short launches where their times are told: its turnaround is below that of frs, rr and cfs, and within a third
-// of that of srt and sjf, which go by nothing else. frs stays the most even one.
+// wfq protects short launches where their times are told: its turnaround is below that of frs, rr
+// and cfs, and within a third of that of srt and sjf, which go by nothing else. frs stays the most
+// even one.
 TEST(Frs, WhereWfqStands) {
   const Metrics wfq = of("frs", "wfq");
   EXPECT_LT(wfq.antt, of("frs", "frs").antt);
@@ -94,14 +99,16 @@ TEST(Frs, WhereWfqStands) {
   EXPECT_GT(wfq.dntt, of("frs", "frs").dntt);  // a rival wins: docs/results/papers/ says so
 }
 
-// wfq-srt: the shortest known work first, paid out of each one's own share: on their own metric as good as srt and sjf (FRS) and as hpf
-// (FLEP, equal priorities), within 1 %; and where all have work all the time it holds their shares, also those of one who lies.
+// wfq-srt: the shortest known work first, paid out of each one's own share: on their own metric as
+// good as srt and sjf (FRS) and as hpf (FLEP, equal priorities), within 1 %; and where all have
+// work all the time it holds their shares, also those of one who lies.
 TEST(ShortestFirstWithinShares, AsGoodAsTheRivalsThatKnowNoShares) {
   EXPECT_LT(of("frs", "wfq-srt").antt, of("frs", "srt").antt * 1.01);
   EXPECT_LT(of("frs", "wfq-srt").antt, of("frs", "sjf").antt);
   EXPECT_LT(of("frs", "wfq-srt").dntt, of("frs", "srt").dntt * 1.02);
   EXPECT_GT(of("frs", "wfq-srt").stp, of("frs", "srt").stp * 0.99);
-  for (const char* w : {"flep-equal", "flep-triplets"}) EXPECT_LT(of(w, "wfq-srt").antt, of(w, "hpf").antt * 1.01) << w;
+  for (const char* w : {"flep-equal", "flep-triplets"})
+    EXPECT_LT(of(w, "wfq-srt").antt, of(w, "hpf").antt * 1.01) << w;
   const Metrics shares = of("flep-fairness", "wfq-srt");
   EXPECT_LT(shares.share_error_max, 0.03);  // 2:1; hpf and srt starve one
   EXPECT_GT(shares.got_of_owed_min, 0.98);
@@ -111,8 +118,13 @@ TEST(ShortestFirstWithinShares, AsGoodAsTheRivalsThatKnowNoShares) {
   w.kernels = {{.name = "k", .alone_ns = 5'000'000, .tasks = 50'000, .blocks_per_sm = 8}};
   w.vgpus = {{"honest", {}, {}}, {"liar", {}, {}}};
   for (uint32_t v = 0; v < 2; ++v)
-    w.programs.push_back({.name = w.vgpus[v].name, .vgpu = v, .steps = {{.kernel = 0}}, .arrival = ArrivalKind::kBacklog, .runs = 0,
-                          .queue_depth = 2, .prediction_factor = v ? 0.001 : 1});
+    w.programs.push_back({.name = w.vgpus[v].name,
+                          .vgpu = v,
+                          .steps = {{.kernel = 0}},
+                          .arrival = ArrivalKind::kBacklog,
+                          .runs = 0,
+                          .queue_depth = 2,
+                          .prediction_factor = v ? 0.001 : 1});
   w.horizon_ns = 4'000'000'000;
   const auto report = evaluate(w, "wfq-srt", 1);
   ASSERT_TRUE(report.ok());
@@ -120,19 +132,30 @@ TEST(ShortestFirstWithinShares, AsGoodAsTheRivalsThatKnowNoShares) {
   EXPECT_GT(report->mean.got_of_owed_min, 0.98);
 }
 
-// Whose work is long is passed over, and not for ever: its share is what it gets in the end. Twenty that pause, each arrival with credit
-// enough, need all of the GPU (it had nothing of ten seconds); and mixes whose highest level leaves 60 % of the time, where the
-// credits were of 100 % (one program had nothing of a hundred seconds).
+// Whose work is long is passed over, and not for ever: its share is what it gets in the end. Twenty
+// that pause, each arrival with credit enough, need all of the GPU (it had nothing of ten seconds);
+// and mixes whose highest level leaves 60 % of the time, where the credits were of 100 % (one
+// program had nothing of a hundred seconds).
 TEST(ShortestFirstWithinShares, NobodyIsPassedOverForEver) {
   Workload w;
   w.gpu = {.sm_count = 16, .signal_ns = 3000, .start_ns = 4000};
-  w.kernels = {{.name = "long", .alone_ns = 500'000'000, .tasks = 100'000}, {.name = "short", .alone_ns = 5'000'000, .tasks = 1'600}};
+  w.kernels = {{.name = "long", .alone_ns = 500'000'000, .tasks = 100'000},
+               {.name = "short", .alone_ns = 5'000'000, .tasks = 1'600}};
   w.vgpus = {{"long", {}, {}}};
-  w.programs = {{.name = "long", .vgpu = 0, .steps = {{.kernel = 0}}, .arrival = ArrivalKind::kBacklog, .runs = 0}};
+  w.programs = {{.name = "long",
+                 .vgpu = 0,
+                 .steps = {{.kernel = 0}},
+                 .arrival = ArrivalKind::kBacklog,
+                 .runs = 0}};
   for (uint32_t v = 1; v <= 20; ++v) {
     w.vgpus.push_back({"short" + std::to_string(v), {}, {}});
-    w.programs.push_back({.name = w.vgpus[v].name, .vgpu = v, .steps = {{.kernel = 1}}, .arrival = ArrivalKind::kPeriodic,
-                          .first_ns = v * 5'000'000, .period_ns = 100'000'000, .runs = 0});
+    w.programs.push_back({.name = w.vgpus[v].name,
+                          .vgpu = v,
+                          .steps = {{.kernel = 1}},
+                          .arrival = ArrivalKind::kPeriodic,
+                          .first_ns = v * 5'000'000,
+                          .period_ns = 100'000'000,
+                          .runs = 0});
   }
   w.horizon_ns = 10'000'000'000;
   const auto report = evaluate(w, "wfq-srt", 1);
@@ -147,13 +170,16 @@ TEST(ShortestFirstWithinShares, NobodyIsPassedOverForEver) {
   }
 }
 
-// LoGA section 5.5: against four throttles an application that saturates gets more than its fair part from
-// the hardware; loga corrects, by more than it should, and idles the GPU while it does; wfq neither.
+// LoGA section 5.5: against four throttles an application that saturates gets more than its fair
+// part from the hardware; loga corrects, by more than it should, and idles the GPU while it does;
+// wfq neither.
 TEST(LogaThrottle, WfqIsFairerAndWastesNothing) {
   std::vector<Metrics> loga_runs, wfq_runs;
-  const Metrics loga = of("loga-throttle", "loga", &loga_runs), wfq = of("loga-throttle", "wfq", &wfq_runs);
+  const Metrics loga = of("loga-throttle", "loga", &loga_runs),
+                wfq = of("loga-throttle", "wfq", &wfq_runs);
   for (const auto& r : wfq_runs) {
-    // A throttle alone makes a load of 20 %; beside the others it waits, so a little over 12 % is what it can use.
+    // A throttle alone makes a load of 20 %; beside the others it waits, so a little over 12 % is
+    // what it can use.
     for (size_t i = 1; i < 5; ++i) EXPECT_NEAR(r.vgpu_share[i], 0.125, 0.01);
   }
   EXPECT_GT(wfq.conservation, 0.999);

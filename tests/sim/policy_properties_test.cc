@@ -1,7 +1,8 @@
-// Properties of every registered policy over random workloads: the contract is kept, all work that arrives
-// is done, nobody who is promised progress starves, equal seeds give equal outcomes, weights are followed.
-// A failing seed is printed and written to policy_properties_failed.txt in the working directory, and the test ends with it;
-// SLUICE_PROPERTY_SEED=N runs that one alone, SLUICE_PROPERTY_RUNS=N so many from the first or from that one on, all of them.
+// Properties of every registered policy over random workloads: the contract is kept, all work that
+// arrives is done, nobody who is promised progress starves, equal seeds give equal outcomes,
+// weights are followed. A failing seed is printed and written to policy_properties_failed.txt in
+// the working directory, and the test ends with it; SLUICE_PROPERTY_SEED=N runs that one alone,
+// SLUICE_PROPERTY_RUNS=N so many from the first or from that one on, all of them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,9 +20,14 @@ struct Seeds {
   bool more(uint64_t seed) const { return seed < end && (all || !::testing::Test::HasFailure()); }
 };
 Seeds seeds(uint64_t usual) {
-  const char *one = std::getenv("SLUICE_PROPERTY_SEED"), *many = std::getenv("SLUICE_PROPERTY_RUNS");
+  const char *one = std::getenv("SLUICE_PROPERTY_SEED"),
+             *many = std::getenv("SLUICE_PROPERTY_RUNS");
   const uint64_t first = one ? std::strtoull(one, nullptr, 10) : 1;
-  return {first, first + (many ? std::strtoull(many, nullptr, 10) : one ? 1 : usual), many != nullptr};
+  return {first,
+          first + (many  ? std::strtoull(many, nullptr, 10)
+                   : one ? 1
+                         : usual),
+          many != nullptr};
 }
 
 std::vector<const Registration*> policies(PreemptorKind kind) {
@@ -31,20 +37,24 @@ std::vector<const Registration*> policies(PreemptorKind kind) {
   return rows;
 }
 
-// Beyond it a simulation is cut: who asks to be woken at the same time again and again would never end. What fits into the
-// horizon is no such thing: launches of the shortest kernel from all programs, with their events (seed 4841: one of 1.1 us, 1.2
-// million times).
+// Beyond it a simulation is cut: who asks to be woken at the same time again and again would never
+// end. What fits into the horizon is no such thing: launches of the shortest kernel from all
+// programs, with their events (seed 4841: one of 1.1 us, 1.2 million times).
 uint64_t events_allowed(const Workload& w) {
   uint64_t shortest_ns = w.horizon_ns;
-  for (const Kernel& k : w.kernels) shortest_ns = std::min(shortest_ns, std::max<uint64_t>(k.alone_ns, 1));
+  for (const Kernel& k : w.kernels)
+    shortest_ns = std::min(shortest_ns, std::max<uint64_t>(k.alone_ns, 1));
   return 3'000'000 + (w.horizon_ns ? 8 * w.programs.size() * (w.horizon_ns / shortest_ns) : 0);
 }
 Outcome under(const Registration& row, const Workload& w, uint64_t seed) {
   const auto policy = row.make(engine_config(w));
-  return simulate(w, *policy, {.seed = seed, .preempts = row.preempts, .max_events = events_allowed(w)});
+  return simulate(w, *policy,
+                  {.seed = seed, .preempts = row.preempts, .max_events = events_allowed(w)});
 }
 
-int failures() { return ::testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count(); }
+int failures() {
+  return ::testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
+}
 // Keeps what failed since `before`, and says how to see it again.
 void keep(const char* property, const Registration& row, uint64_t seed, int before) {
   if (failures() == before) return;
@@ -68,14 +78,17 @@ TEST_P(PolicyProperties, WhatArrivesIsDoneWithinTheContract) {
       double held = 0;
       for (const VgpuResult& v : r.vgpus) held += static_cast<double>(v.sm_ns);
       for (size_t i = 0; i < r.programs.size(); ++i) {
-        EXPECT_EQ(r.programs[i].work_done_sm_ns, r.programs[i].work_arrived_sm_ns) << "program " << i;
+        EXPECT_EQ(r.programs[i].work_done_sm_ns, r.programs[i].work_arrived_sm_ns)
+            << "program " << i;
         EXPECT_EQ(r.programs[i].unfinished_runs, 0u) << "program " << i;
         EXPECT_EQ(r.programs[i].runs.size(), w.programs[i].runs) << "program " << i;
       }
       EXPECT_GE(r.lost_sm_ns, -1e-6 * held) << "more work done than SM-time held";
-      EXPECT_LE(held, static_cast<double>(w.gpu.sm_count) * static_cast<double>(r.some_work_ns) * (1 + 1e-9));
-      // On slices gates may leave it idle for a moment, which in such short runs says little: see below. wfq
-      // may wait for one that is about to be back, for less than handing over would cost.
+      EXPECT_LE(held, static_cast<double>(w.gpu.sm_count) * static_cast<double>(r.some_work_ns) *
+                          (1 + 1e-9));
+      // On slices gates may leave it idle for a moment, which in such short runs says little: see
+      // below. wfq may wait for one that is about to be back, for less than handing over would
+      // cost.
       if (GetParam() == PreemptorKind::kExclusive) {
         const uint64_t allowed = row->name.starts_with("wfq") ? r.some_work_ns / 100 + 50'000 : 0;
         EXPECT_LE(r.idle_with_work_ns, allowed) << "somebody had work and nobody was on the GPU";
@@ -105,24 +118,25 @@ TEST_P(PolicyProperties, EqualSeedsGiveEqualOutcomes) {
   }
 }
 
-// The longest wait for the policies that promise progress: a round of everybody's quanta by weight, with room
-// for launches that must end first. Generous, because it is about starvation: a starved vGPU waits until
-// the horizon, a second and a half, and until a horizon four times as far as well. (Seed 1260, frs: one of four endless jobs is
-// ahead after its first turns and waits 1.2 s, once; after 6 s all four have had the same.)
+// The longest wait for the policies that promise progress: a round of everybody's quanta by weight,
+// with room for launches that must end first. Generous, because it is about starvation: a starved
+// vGPU waits until the horizon, a second and a half, and until a horizon four times as far as well.
+// (Seed 1260, frs: one of four endless jobs is ahead after its first turns and waits 1.2 s, once;
+// after 6 s all four have had the same.)
 TEST_P(PolicyProperties, NobodyPromisedProgressStarves) {
   const Seeds tried = seeds(400);
   for (uint64_t seed = tried.first; tried.more(seed); ++seed) {
     Workload w = random_workload(seed, Shape::kBacklogged, GetParam());
     // Within a factor of eight, so that a fair wait of the lightest stays far below the horizon.
     for (Vgpu& v : w.vgpus) v.share.weight = 100 + v.share.weight % 701;
-    // Short tasks: behind long ones a fair wait is long too (ffs makes its epochs ten times as long as
-    // what preemptions cost).
+    // Short tasks: behind long ones a fair wait is long too (ffs makes its epochs ten times as long
+    // as what preemptions cost).
     for (Kernel& k : w.kernels) {
       k.evictable = true;
       k.task_ns = std::min<uint64_t>(k.alone_ns, 200'000);
     }
-    // Who says that it needs a hundred times what it needs has itself to blame; who says a hundredth
-    // would harm others.
+    // Who says that it needs a hundred times what it needs has itself to blame; who says a
+    // hundredth would harm others.
     for (Program& p : w.programs) p.prediction_factor = std::min(p.prediction_factor, 1.0);
     for (const Registration* row : policies(GetParam())) {
       if (!row->starvation_free) continue;
@@ -138,7 +152,8 @@ TEST_P(PolicyProperties, NobodyPromisedProgressStarves) {
         }
         Workload longer = w;
         longer.horizon_ns *= 4;
-        EXPECT_LT(under(*row, longer, seed).vgpus[v].longest_wait_ns, longer.horizon_ns / 2) << "vGPU " << v;
+        EXPECT_LT(under(*row, longer, seed).vgpus[v].longest_wait_ns, longer.horizon_ns / 2)
+            << "vGPU " << v;
       }
       // loga idles the GPU by its paper's rule; wfq may wait for 1 % of the time.
       EXPECT_LE(r.idle_with_work_ns, r.some_work_ns / (row->name == "loga" ? 5 : 100));
@@ -171,14 +186,18 @@ TEST_P(PolicyProperties, MoreWeightIsNeverLessGpu) {
         return (got[0] - got[1]) / w.gpu.sm_count;
       };
       SCOPED_TRACE(std::string(row->name) + ", seed " + std::to_string(seed));
-      // A turn more or less at the end of the run is no breach of it; loga's is a suspension, as long as a pause (5 ms a vGPU, half
-      // as much more at most).
-      const double suspension_ns = row->name == "loga" ? 7.5e6 * static_cast<double>(w.vgpus.size()) : 0;
-      const auto allowed_ns = [&](uint64_t horizon_ns) { return 0.03 * static_cast<double>(horizon_ns) + suspension_ns; };
+      // A turn more or less at the end of the run is no breach of it; loga's is a suspension, as
+      // long as a pause (5 ms a vGPU, half as much more at most).
+      const double suspension_ns =
+          row->name == "loga" ? 7.5e6 * static_cast<double>(w.vgpus.size()) : 0;
+      const auto allowed_ns = [&](uint64_t horizon_ns) {
+        return 0.03 * static_cast<double>(horizon_ns) + suspension_ns;
+      };
       uint64_t horizon_ns = w.horizon_ns;
-      // loga goes by phases of 1 ms a vGPU, which see the turns (2 ms and a switch) of some of them: whom it suspends is chance at first.
-      // What that makes of a share falls with the root of their number (seed 1398: 62 phases in 1.5 s, and the share is 49 % with a weight
-      // of 262, 44 with 524, 58 with 1,048; after 6 s 50, 57, 61; after 48 s 58, 60, 61).
+      // loga goes by phases of 1 ms a vGPU, which see the turns (2 ms and a switch) of some of
+      // them: whom it suspends is chance at first. What that makes of a share falls with the root
+      // of their number (seed 1398: 62 phases in 1.5 s, and the share is 49 % with a weight of 262,
+      // 44 with 524, 58 with 1,048; after 6 s 50, 57, 61; after 48 s 58, 60, 61).
       if (row->name == "loga" && lost_ns(horizon_ns) > allowed_ns(horizon_ns)) horizon_ns *= 8;
       EXPECT_LE(lost_ns(horizon_ns), allowed_ns(horizon_ns));
       keep("monotonicity", *row, seed, before);
@@ -189,7 +208,8 @@ TEST_P(PolicyProperties, MoreWeightIsNeverLessGpu) {
 INSTANTIATE_TEST_SUITE_P(Preemptors, PolicyProperties,
                          ::testing::Values(PreemptorKind::kExclusive, PreemptorKind::kProportional),
                          [](const auto& p) {
-                           return p.param == PreemptorKind::kExclusive ? "Exclusive" : "Proportional";
+                           return p.param == PreemptorKind::kExclusive ? "Exclusive"
+                                                                       : "Proportional";
                          });
 
 }  // namespace

@@ -45,8 +45,9 @@ Workload random_workload(uint64_t seed, Shape shape, PreemptorKind preemptor) {
     g.share.weight = static_cast<uint32_t>(r.below(3) ? r.between(50, 400) : r.between(1, 1000));
     g.share.priority = shape == Shape::kFinite ? static_cast<uint32_t>(r.below(4)) : 0;
     if (shape == Shape::kFinite && !r.below(4))
-      g.changes.push_back({r.between(1, 20 * kMs),
-                           {static_cast<uint32_t>(r.between(1, 1000)), static_cast<uint32_t>(r.below(4))}});
+      g.changes.push_back(
+          {r.between(1, 20 * kMs),
+           {static_cast<uint32_t>(r.between(1, 1000)), static_cast<uint32_t>(r.below(4))}});
     const bool backlogged = shape == Shape::kBacklogged && (v < 2 || r.below(2));
     g.compared = backlogged;
     w.vgpus.push_back(g);
@@ -70,10 +71,18 @@ Workload random_workload(uint64_t seed, Shape shape, PreemptorKind preemptor) {
       p.prediction_factor = r.below(4) ? 1 : r.below(2) ? 0.01 : 100;
       p.runs = r.between(1, 6);
       switch (r.below(4)) {
-        case 0: p.arrival = ArrivalKind::kPeriodic; break;
-        case 1: p.arrival = ArrivalKind::kPoisson; break;
-        case 2: p.arrival = ArrivalKind::kBacklog; break;
-        default: p.arrival = ArrivalKind::kClosed; break;
+        case 0:
+          p.arrival = ArrivalKind::kPeriodic;
+          break;
+        case 1:
+          p.arrival = ArrivalKind::kPoisson;
+          break;
+        case 2:
+          p.arrival = ArrivalKind::kBacklog;
+          break;
+        default:
+          p.arrival = ArrivalKind::kClosed;
+          break;
       }
       if (shape == Shape::kBacklogged) {
         p.runs = 0;
@@ -94,9 +103,15 @@ Workload random_workload(uint64_t seed, Shape shape, PreemptorKind preemptor) {
     }
   }
   switch (r.below(3)) {
-    case 0: w.predictor = Predictor::kNone; break;
-    case 1: w.predictor = Predictor::kModel; break;
-    default: w.prediction_cv = r.unit(); break;
+    case 0:
+      w.predictor = Predictor::kNone;
+      break;
+    case 1:
+      w.predictor = Predictor::kModel;
+      break;
+    default:
+      w.prediction_cv = r.unit();
+      break;
   }
   if (shape == Shape::kBacklogged) w.horizon_ns = 1'500 * kMs;
   return w;

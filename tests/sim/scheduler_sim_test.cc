@@ -1,5 +1,6 @@
-// The scheduler and its policies against a simulated GPU in virtual time: shares, work conservation,
-// tenants that pause, lie or never leave, and hundreds of random workloads. A failing seed is printed.
+// The scheduler and its policies against a simulated GPU in virtual time: shares, work
+// conservation, tenants that pause, lie or never leave, and hundreds of random workloads. A failing
+// seed is printed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,8 +23,8 @@ std::vector<double> shares(const SimHost& h, const std::vector<VgpuTruth>& base,
   return shares_since(h, base, v, &VgpuTruth::all_gpu_ns);
 }
 
-// A policy that sluiced starts with serves whoever has work, and only some promise that to everybody at all times.
-// One that needs time slices is not started at all.
+// A policy that sluiced starts with serves whoever has work, and only some promise that to
+// everybody at all times. One that needs time slices is not started at all.
 TEST(SchedulerSim, EveryPolicyServesOrIsRefused) {
   for (const policy::Registration& row : policy::registry()) {
     SCOPED_TRACE(row.name);
@@ -104,13 +105,15 @@ TEST(SchedulerSim, SeveralSessionsHoldTogether) {
   EXPECT_EQ(h.overlap_ns(), 0u);
 }
 
-// One session of the holder stops ringing for work because its gate is open: when its neighbour goes
-// idle, the vGPU must not count as idle.
+// One session of the holder stops ringing for work because its gate is open: when its neighbour
+// goes idle, the vGPU must not count as idle.
 TEST(SchedulerSim, ANeighboursIdleRingDoesNotEndTheTurn) {
   SimHost h(config(), {}, 4);
   const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
-  h.add_session(v[0], {.tasks_per_launch = 2, .queued = 1, .launches_per_burst = 1, .pause_ns = 3 * kMs});
-  h.add_session(v[0], {.tasks_per_launch = 2, .queued = 1, .launches_per_burst = 1, .pause_ns = 5 * kMs});
+  h.add_session(v[0],
+                {.tasks_per_launch = 2, .queued = 1, .launches_per_burst = 1, .pause_ns = 3 * kMs});
+  h.add_session(v[0],
+                {.tasks_per_launch = 2, .queued = 1, .launches_per_burst = 1, .pause_ns = 5 * kMs});
   h.add_session(v[1], {});
   h.run_until(5 * kSecond);
   EXPECT_EQ(h.overlap_ns(), 0u);
@@ -150,8 +153,8 @@ TEST(SchedulerSim, IdleTenantsSaveNothingUp) {
   EXPECT_NEAR(shares(h, {{}, {}}, v)[1], 0.5, 0.025);  // a second holds 50 quanta
 }
 
-// A tenant that pauses for less than short_gap_ns after every few launches keeps what it is owed: over the
-// intervals in which both have work it gets its share, within a few points.
+// A tenant that pauses for less than short_gap_ns after every few launches keeps what it is owed:
+// over the intervals in which both have work it gets its share, within a few points.
 TEST(SchedulerSim, ShortGapsDoNotForfeitTheShare) {
   for (uint64_t pause : {200 * kUs, 2 * kMs, 10 * kMs}) {
     SimHost h(config(), {}, 8);
@@ -167,7 +170,8 @@ TEST(SchedulerSim, PrioritiesAreStrict) {
   SimHost h(config(), {}, 9);
   const auto low = h.add_vgpu(1000), high = h.add_vgpu(1, 3);
   h.add_session(low, {});
-  h.add_session(high, {.tasks_per_launch = 5, .queued = 1, .launches_per_burst = 1, .pause_ns = 30 * kMs});
+  h.add_session(
+      high, {.tasks_per_launch = 5, .queued = 1, .launches_per_burst = 1, .pause_ns = 30 * kMs});
   h.run_until(5 * kSecond);
   // ring, signal, a task of the other, ring, gate
   EXPECT_LE(h.truth(high).longest_wait_ns, 300 * kUs);
@@ -222,11 +226,12 @@ TEST(SchedulerSim, ADeadTenantsTimeGoesToTheOthers) {
   EXPECT_GT(h.truth(b).on_gpu_ns, 1'400 * kMs);
 }
 
-// Whatever a worker reports, the honest tenants share what is left by their weights, nobody hangs, and
-// a liar that claims to be gone pays for the time that the clock saw.
+// Whatever a worker reports, the honest tenants share what is left by their weights, nobody hangs,
+// and a liar that claims to be gone pays for the time that the clock saw.
 TEST(SchedulerSim, LiarsHarmNobodysShare) {
   using Lie = Program::Lie;
-  for (Lie lie : {Lie::kAlwaysBusy, Lie::kNothingInFlight, Lie::kLeftAtOnce, Lie::kSilent, Lie::kRandom}) {
+  for (Lie lie :
+       {Lie::kAlwaysBusy, Lie::kNothingInFlight, Lie::kLeftAtOnce, Lie::kSilent, Lie::kRandom}) {
     SimHost h(config(), {}, 13);
     const std::vector<core::VgpuId> v = {h.add_vgpu(200), h.add_vgpu(100), h.add_vgpu(100)};
     h.add_session(v[0], {});
@@ -246,14 +251,16 @@ TEST(SchedulerSim, LiarsHarmNobodysShare) {
   }
 }
 
-// What a vGPU tells of its launches' lengths buys it nothing where shares are owed: told as nothing, as endless, or as a
-// thousandth of what they are, beside an honest one, by one that always has work and by one that pauses.
+// What a vGPU tells of its launches' lengths buys it nothing where shares are owed: told as
+// nothing, as endless, or as a thousandth of what they are, beside an honest one, by one that
+// always has work and by one that pauses.
 TEST(SchedulerSim, LyingAboutLengthsBuysNoShare) {
   for (const policy::Registration& row : policy::registry()) {
     if (!row.follows_weights || !row.exclusive) continue;
     for (const double told : {0.0, 0.001, 1.0, 1000.0}) {
       for (const bool pauses : {false, true}) {
-        SCOPED_TRACE(testing::Message() << row.name << ", tells " << told << " times the length" << (pauses ? ", pauses" : ""));
+        SCOPED_TRACE(testing::Message() << row.name << ", tells " << told << " times the length"
+                                        << (pauses ? ", pauses" : ""));
         auto c = config();
         c.policy = row.name;
         SimHost h(c, {}, 17);
@@ -273,8 +280,8 @@ TEST(SchedulerSim, LyingAboutLengthsBuysNoShare) {
   }
 }
 
-// Short requests beside two long runs: under sjf and srt they go before, and nobody waits for more than one that was begun.
-// The same with nothing told: then they wait for whole turns.
+// Short requests beside two long runs: under sjf and srt they go before, and nobody waits for more
+// than one that was begun. The same with nothing told: then they wait for whole turns.
 TEST(SchedulerSim, ToldLengthsOrderTheGates) {
   const auto longest_wait_ns = [](const char* policy, double told) {
     auto c = config();
@@ -282,8 +289,16 @@ TEST(SchedulerSim, ToldLengthsOrderTheGates) {
     SimHost h(c, {}, 18);
     const auto a = h.add_vgpu(100), b = h.add_vgpu(100), small = h.add_vgpu(100);
     for (const auto v : {a, b})  // 400 ms at a time
-      h.add_session(v, {.tasks_per_launch = 1000, .queued = 2, .launches_per_burst = 2, .pause_ns = 20 * kMs, .told = told});
-    h.add_session(small, {.tasks_per_launch = 5, .queued = 1, .launches_per_burst = 1, .pause_ns = 100 * kMs, .told = told});
+      h.add_session(v, {.tasks_per_launch = 1000,
+                        .queued = 2,
+                        .launches_per_burst = 2,
+                        .pause_ns = 20 * kMs,
+                        .told = told});
+    h.add_session(small, {.tasks_per_launch = 5,
+                          .queued = 1,
+                          .launches_per_burst = 1,
+                          .pause_ns = 100 * kMs,
+                          .told = told});
     h.run_until(20 * kSecond);
     EXPECT_GT(h.truth(small).launches_done, 20u);
     EXPECT_EQ(h.overlap_ns(), 0u);
@@ -296,11 +311,12 @@ TEST(SchedulerSim, ToldLengthsOrderTheGates) {
   }
   EXPECT_GE(longest_wait_ns("hpf", 0), 100 * kMs) << "of unknown length all wait in line";
   EXPECT_LE(longest_wait_ns("wfq", 1), 8 * kMs);
-  EXPECT_GT(longest_wait_ns("wfq", 0), longest_wait_ns("wfq", 1)) << "known short launches are protected";
+  EXPECT_GT(longest_wait_ns("wfq", 0), longest_wait_ns("wfq", 1))
+      << "known short launches are protected";
 }
 
-// One that always tells next to nothing is found out by the clock: it has run for longer than it told before, and so it
-// is expected to again. One whose lengths are true comes to its turn.
+// One that always tells next to nothing is found out by the clock: it has run for longer than it
+// told before, and so it is expected to again. One whose lengths are true comes to its turn.
 TEST(SchedulerSim, WhoIsNearlyDoneForEverIsNotBelieved) {
   for (const char* policy : {"sjf", "srt", "hpf", "frs"}) {
     SCOPED_TRACE(policy);
@@ -309,7 +325,11 @@ TEST(SchedulerSim, WhoIsNearlyDoneForEverIsNotBelieved) {
     SimHost h(c, {}, 19);
     const auto liar = h.add_vgpu(100), honest = h.add_vgpu(100);
     h.add_session(liar, {.told = 0.001});
-    h.add_session(honest, {.tasks_per_launch = 100, .queued = 1, .launches_per_burst = 1, .pause_ns = 10 * kMs, .start_ns = 50 * kMs});
+    h.add_session(honest, {.tasks_per_launch = 100,
+                           .queued = 1,
+                           .launches_per_burst = 1,
+                           .pause_ns = 10 * kMs,
+                           .start_ns = 50 * kMs});
     h.run_until(10 * kSecond);
     EXPECT_GT(h.truth(honest).launches_done, 100u);
     EXPECT_LE(h.truth(honest).longest_wait_ns, 400 * kMs);
@@ -403,8 +423,10 @@ void random_workload(uint64_t seed) {
   EXPECT_EQ(h.policy_violations(), 0u);
   // The fairness bound of start-time fair queuing, for all pairs that always had work: service by
   // weight differs by at most one turn of each (twice: at both ends of the stretch). A turn is a
-  // quantum, a task that it takes to leave, and latencies; and while a liar ran beside, the other's.
-  const double turn = static_cast<double>(c.policy_config.max_quantum_ns + longest_task + 300 * kUs);
+  // quantum, a task that it takes to leave, and latencies; and while a liar ran beside, the
+  // other's.
+  const double turn =
+      static_cast<double>(c.policy_config.max_quantum_ns + longest_task + 300 * kUs);
   for (size_t i = 0; i < tenants.size(); ++i)
     for (size_t j = 0; j < i; ++j) {
       const Tenant &a = tenants[i], &b = tenants[j];
@@ -414,7 +436,8 @@ void random_workload(uint64_t seed) {
       EXPECT_LE(std::abs(sa - sb), 2 * (turn / a.weight + turn / b.weight))
           << "tenants " << j << " and " << i << ", weights " << b.weight << " and " << a.weight;
     }
-  // Nobody starves: after a turn of its own, a tenant waits until the others have caught up by weight.
+  // Nobody starves: after a turn of its own, a tenant waits until the others have caught up by
+  // weight.
   double weights = 0;
   for (const Tenant& t : tenants) weights += t.weight;
   for (size_t i = 0; i < tenants.size(); ++i) {
@@ -425,14 +448,15 @@ void random_workload(uint64_t seed) {
       EXPECT_GT(h.truth(t.v).on_gpu_ns, base[i].on_gpu_ns) << "starved: " << i;
     }
   }
-  // Work conservation: what is lost is the latencies of hand-overs. (A rogue that claims work it does
-  // not have holds its turns empty: those it pays for, and they are lost.)
+  // Work conservation: what is lost is the latencies of hand-overs. (A rogue that claims work it
+  // does not have holds its turns empty: those it pays for, and they are lost.)
   uint64_t grants = 0;
   for (const Tenant& t : tenants)
     if (!t.honest) return;
   for (const Tenant& t : tenants) grants += h.stats(t.v).grants;
-  EXPECT_LE(h.wasted_ns(), (grants + 10) * (2 * costs.ring_ns + costs.gate_ns + costs.signal_ns + 50 * kUs) +
-                               4 * costs.reap_ns);
+  EXPECT_LE(h.wasted_ns(),
+            (grants + 10) * (2 * costs.ring_ns + costs.gate_ns + costs.signal_ns + 50 * kUs) +
+                4 * costs.reap_ns);
 }
 
 TEST(SchedulerSim, RandomWorkloads) {

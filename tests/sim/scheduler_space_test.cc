@@ -1,10 +1,10 @@
-// The scheduler in space, in virtual time, under wfq and dss: shares by weight, no SM of two vGPUs at once, whatever
-// comes and goes. A failing seed is printed.
+// The scheduler in space, in virtual time, under wfq and dss: shares by weight, no SM of two vGPUs
+// at once, whatever comes and goes. A failing seed is printed.
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "policies/in_units.h"
+#include "policies/parts/in_units.h"
 #include "tests/sim/sim_host.h"
 
 namespace sluice::sim {
@@ -19,7 +19,7 @@ core::SchedulerConfig in_space(uint32_t sms, const char* policy = "wfq") {
 }
 
 std::vector<double> sm_shares(const SimHost& h, const std::vector<VgpuTruth>& base,
-                           const std::vector<core::VgpuId>& v) {
+                              const std::vector<core::VgpuId>& v) {
   return shares_since(h, base, v, &VgpuTruth::all_sm_ns);
 }
 
@@ -50,7 +50,8 @@ TEST(SchedulerInSpaceSim, PartsOfAnSmGoByTurns) {
   const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100), h.add_vgpu(100)};
   for (const auto i : v) h.add_session(i, {.task_ns = 50 * kUs});
   h.run_until(10 * kSecond);
-  for (const double got : sm_shares(h, std::vector<VgpuTruth>(3), v)) EXPECT_NEAR(got, 1.0 / 3, 0.02);
+  for (const double got : sm_shares(h, std::vector<VgpuTruth>(3), v))
+    EXPECT_NEAR(got, 1.0 / 3, 0.02);
   EXPECT_EQ(h.overlap_ns(), 0u);
   EXPECT_EQ(h.policy_violations(), 0u);
 }
@@ -63,7 +64,8 @@ TEST(SchedulerInSpaceSim, MoreVgpusThanSms) {
     h.add_session(v.back(), {.task_ns = 30 * kUs});
   }
   h.run_until(10 * kSecond);
-  for (const double got : sm_shares(h, std::vector<VgpuTruth>(12), v)) EXPECT_NEAR(got * 12, 1.0, 0.05);
+  for (const double got : sm_shares(h, std::vector<VgpuTruth>(12), v))
+    EXPECT_NEAR(got * 12, 1.0, 0.05);
   EXPECT_EQ(h.overlap_ns(), 0u);
   EXPECT_EQ(h.policy_violations(), 0u);
 }
@@ -80,7 +82,8 @@ TEST(SchedulerInSpaceSim, WeightsThatChangeMoveSms) {
   EXPECT_EQ(h.overlap_ns(), 0u);
 }
 
-// What the registry says of a policy: it lets two who have work run side by side, or one after the other.
+// What the registry says of a policy: it lets two who have work run side by side, or one after the
+// other.
 TEST(SchedulerInSpaceSim, EveryPolicyKeepsToWhatItsRowSays) {
   for (const policy::Registration& row : policy::registry()) {
     if (!core::Scheduler::runs(row)) continue;
@@ -124,15 +127,18 @@ TEST(SchedulerInSpaceSim, OpaqueLaunchesPayForTheWholeGpu) {
   EXPECT_EQ(h.policy_violations(), 0u);
 }
 
-// Evictable, but on any SM (prologue clones): the same, and whoever is given SMs gets them when they have left.
+// Evictable, but on any SM (prologue clones): the same, and whoever is given SMs gets them when
+// they have left.
 TEST(SchedulerInSpaceSim, PrologueLaunchesPayForTheWholeGpuAndLeave) {
   SimHost h(in_space(4), {}, 6);
   const std::vector<core::VgpuId> v = {h.add_vgpu(100), h.add_vgpu(100)};
   h.add_session(v[0], {.task_ns = 50 * kUs});
-  h.add_session(v[1], {.task_ns = 500 * kUs, .tasks_per_launch = 200, .confined = false});  // 100 ms each
+  h.add_session(v[1],
+                {.task_ns = 500 * kUs, .tasks_per_launch = 200, .confined = false});  // 100 ms each
   h.run_until(10 * kSecond);
   EXPECT_NEAR(h.stats(v[1]).shares.share_got(), 0.5, 0.02);
-  // Its launches were called back in their middle; by its own account it had half of the time, on all SMs.
+  // Its launches were called back in their middle; by its own account it had half of the time, on
+  // all SMs.
   EXPECT_GT(h.stats(v[1]).evictions, 20u);
   EXPECT_EQ(h.overlap_ns(), 0u);
   EXPECT_EQ(h.stats(v[1]).overdue, 0u);
@@ -142,7 +148,8 @@ TEST(SchedulerInSpaceSim, PrologueLaunchesPayForTheWholeGpuAndLeave) {
 
 TEST(SchedulerInSpaceSim, LiarsHarmNobodysShare) {
   using Lie = Program::Lie;
-  for (const Lie lie : {Lie::kAlwaysBusy, Lie::kNothingInFlight, Lie::kLeftAtOnce, Lie::kSilent, Lie::kRandom}) {
+  for (const Lie lie :
+       {Lie::kAlwaysBusy, Lie::kNothingInFlight, Lie::kLeftAtOnce, Lie::kSilent, Lie::kRandom}) {
     SCOPED_TRACE(static_cast<int>(lie));
     SimHost h(in_space(8), {}, 7);
     const std::vector<core::VgpuId> v = {h.add_vgpu(200), h.add_vgpu(100), h.add_vgpu(100)};
@@ -150,7 +157,8 @@ TEST(SchedulerInSpaceSim, LiarsHarmNobodysShare) {
     h.add_session(v[1], {});
     h.add_session(v[2], {.start_ns = 100 * kMs, .lie = lie});
     h.run_until(10 * kSecond);
-    const double a = static_cast<double>(h.truth(v[0]).sm_ns), b = static_cast<double>(h.truth(v[1]).sm_ns);
+    const double a = static_cast<double>(h.truth(v[0]).sm_ns),
+                 b = static_cast<double>(h.truth(v[1]).sm_ns);
     EXPECT_NEAR(a / (a + b), 2.0 / 3, 0.02);
     EXPECT_GT(a, 0.45 * 8 * 10 * static_cast<double>(kSecond));
     EXPECT_EQ(h.overlap_ns(), 0u);
@@ -170,8 +178,9 @@ TEST(SchedulerInSpaceSim, WhoNeverLeavesIsEnded) {
   EXPECT_EQ(h.stats(v[0]).sms.count(), 4u);
 }
 
-// An H200 with green contexts: SMs in pairs, and each change of a vGPU's SMs stops all of them. Clients that wait after each launch keep
-// their sets, see few different ones, do what they could do with SMs of their own, and have their shares over any second.
+// An H200 with green contexts: SMs in pairs, and each change of a vGPU's SMs stops all of them.
+// Clients that wait after each launch keep their sets, see few different ones, do what they could
+// do with SMs of their own, and have their shares over any second.
 TEST(SchedulerInSpaceSim, SetsLastWhereChangesAreDear) {
   struct Client {
     uint64_t launch_ns, gap_ns;
@@ -179,11 +188,12 @@ TEST(SchedulerInSpaceSim, SetsLastWhereChangesAreDear) {
   const struct {
     std::vector<uint32_t> weights;
     std::vector<Client> clients;
-  } cases[] = {{{2, 1}, {{200 * kUs, 100 * kUs}}},
-               {{1, 1, 1}, {{200 * kUs, 20 * kUs}, {kMs, 50 * kUs}, {5 * kMs, 100 * kUs}}},
-               {{4, 3, 2, 1}, {{200 * kUs, 100 * kUs}}},
-               {{4, 3, 2, 1}, {{kMs, 50 * kUs}}},
-               {{4, 3, 2, 1}, {{200 * kUs, 20 * kUs}, {kMs, 0}, {5 * kMs, 100 * kUs}, {kMs, 50 * kUs}}}};
+  } cases[] = {
+      {{2, 1}, {{200 * kUs, 100 * kUs}}},
+      {{1, 1, 1}, {{200 * kUs, 20 * kUs}, {kMs, 50 * kUs}, {5 * kMs, 100 * kUs}}},
+      {{4, 3, 2, 1}, {{200 * kUs, 100 * kUs}}},
+      {{4, 3, 2, 1}, {{kMs, 50 * kUs}}},
+      {{4, 3, 2, 1}, {{200 * kUs, 20 * kUs}, {kMs, 0}, {5 * kMs, 100 * kUs}, {kMs, 50 * kUs}}}};
   for (const auto& c : cases) {
     auto config = in_space(132);
     config.policy_config.machine.sm_unit = 2;
@@ -197,8 +207,11 @@ TEST(SchedulerInSpaceSim, SetsLastWhereChangesAreDear) {
     for (core::VgpuId v = 0; v < n; ++v) {
       const auto [launch_ns, gap_ns] = client(v);
       h.add_vgpu(100 * c.weights[v]);
-      h.add_session(v, {.task_ns = launch_ns / 100, .tasks_per_launch = 100, .queued = gap_ns ? 1u : 2u,
-                        .launches_per_burst = gap_ns ? 1u : 0u, .pause_ns = gap_ns});
+      h.add_session(v, {.task_ns = launch_ns / 100,
+                        .tasks_per_launch = 100,
+                        .queued = gap_ns ? 1u : 2u,
+                        .launches_per_burst = gap_ns ? 1u : 0u,
+                        .pause_ns = gap_ns});
       const auto launch = static_cast<double>(launch_ns), alone = launch * weights / c.weights[v];
       possible += launch / (alone + static_cast<double>(gap_ns + costs.start_ns));
     }
@@ -218,13 +231,17 @@ TEST(SchedulerInSpaceSim, SetsLastWhereChangesAreDear) {
       const auto& before = held[held.size() - 1 - kPartsOfSecond];
       for (core::VgpuId v = 0; v < n; ++v) {
         const double owed = 132 * 1000 * c.weights[v] / weights;
-        EXPECT_NEAR((held.back()[v] - before[v]) / owed, 1, 0.01) << "vGPU " << v << " of " << n << ", second until " << part;
+        EXPECT_NEAR((held.back()[v] - before[v]) / owed, 1, 0.01)
+            << "vGPU " << v << " of " << n << ", second until " << part;
       }
     }
     for (core::VgpuId v = 0; v < n; ++v) {
       changes += h.truth(v).set_changes;
-      done += static_cast<double>((h.truth(v).tasks_done - base[v].tasks_done) * (client(v).launch_ns / 100)) / (kSeconds * kSecond);
-      EXPECT_LE(h.truth(v).new_sets - base[v].new_sets, 4 * kSeconds) << "vGPU " << v << " of " << n;
+      done += static_cast<double>((h.truth(v).tasks_done - base[v].tasks_done) *
+                                  (client(v).launch_ns / 100)) /
+              (kSeconds * kSecond);
+      EXPECT_LE(h.truth(v).new_sets - base[v].new_sets, 4 * kSeconds)
+          << "vGPU " << v << " of " << n;
     }
     EXPECT_LE(changes, 50 * kSeconds) << n;
     EXPECT_GE(done, 0.98 * possible) << n;
@@ -237,7 +254,8 @@ void random_space_workload(uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 r(seed);
   const auto pick = [&](uint64_t lo, uint64_t hi) { return lo + r() % (hi - lo + 1); };
-  auto c = in_space(static_cast<uint32_t>(pick(1, 3) == 1 ? pick(2, 256) : pick(2, 16)), pick(0, 3) ? "wfq" : "dss");
+  auto c = in_space(static_cast<uint32_t>(pick(1, 3) == 1 ? pick(2, 256) : pick(2, 16)),
+                    pick(0, 3) ? "wfq" : "dss");
   c.evict_end_ns = pick(1, 4) * 250 * kMs;
   std::mt19937_64 parts(seed);  // another one: a seed's other figures stay what they were
   policy::Machine& m = c.policy_config.machine;
@@ -253,7 +271,8 @@ void random_space_workload(uint64_t seed) {
   std::vector<core::SessionId> sessions;
   const uint64_t n = pick(2, 8);
   for (uint64_t i = 0; i < n; ++i) {
-    v.push_back(h.add_vgpu(static_cast<uint32_t>(pick(1, 100) * 10), static_cast<uint32_t>(pick(1, 5) == 1)));
+    v.push_back(h.add_vgpu(static_cast<uint32_t>(pick(1, 100) * 10),
+                           static_cast<uint32_t>(pick(1, 5) == 1)));
     for (uint64_t k = pick(1, 3); k-- > 0;) {
       Program p;
       p.evictable = pick(1, 6) != 1;
@@ -271,7 +290,9 @@ void random_space_workload(uint64_t seed) {
     }
   }
   for (int i = 0; i < 4; ++i)
-    h.at(pick(1, 500) * kMs, [&h, which = v[r() % n], w = static_cast<uint32_t>(pick(1, 1000))] { h.set_share(which, w); });
+    h.at(pick(1, 500) * kMs, [&h, which = v[r() % n], w = static_cast<uint32_t>(pick(1, 1000))] {
+      h.set_share(which, w);
+    });
   h.run_until(pick(100, 300) * kMs);
   h.kill_session(sessions[r() % sessions.size()]);
   h.run_until(600 * kMs);
@@ -283,7 +304,8 @@ void random_space_workload(uint64_t seed) {
     all = all | h.stats(i).sms;
     const SmSet sms = h.stats(i).sms;
     for (SmSet::Range part = sms.next_range(); part.lo < part.hi; part = sms.next_range(part.hi))
-      EXPECT_TRUE(policy::is_whole_units(m.sm_count, m.sm_unit, {static_cast<uint16_t>(part.lo), static_cast<uint16_t>(part.hi)}));
+      EXPECT_TRUE(policy::is_whole_units(
+          m.sm_count, m.sm_unit, {static_cast<uint16_t>(part.lo), static_cast<uint16_t>(part.hi)}));
   }
 }
 

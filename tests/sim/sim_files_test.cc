@@ -1,4 +1,5 @@
-// Workload files, traces and plots: what is right is read, what is wrong is answered with its place.
+// Workload files, traces and plots: what is right is read, what is wrong is answered with its
+// place.
 #include <gtest/gtest.h>
 
 #include "policies/sim/json_workload.h"
@@ -50,7 +51,9 @@ TEST(JsonWorkload, ReadsWhatIsRight) {
 
 // Each replaces one piece of the good file and must be answered with the place.
 TEST(JsonWorkload, NamesThePlaceOfWhatIsWrong) {
-  const struct { const char *from, *to, *place; } cases[] = {
+  const struct {
+    const char *from, *to, *place;
+  } cases[] = {
       {"\"sms\": 132", "\"sms\": 0", "gpu.sms"},
       {"\"sms\": 132", "\"sms\": 1e99", "gpu.sms"},
       {"\"sms\": 132", "\"sms\": 1.5", "whole number"},
@@ -75,18 +78,23 @@ TEST(JsonWorkload, NamesThePlaceOfWhatIsWrong) {
       {"\"high_program\": \"serve\"", "\"high_program\": \"x\"", "high_program"},
       {"\"min_quantum_ms\": 1", "\"min_quantum_ms\": 99", "above max_quantum_ms"},
       {"{\n", "[\n", "not JSON"},
-      {"\"name\": \"example\",", "\"name\": \"example\"", "not JSON: syntax error at line 2, column 21"},
+      {"\"name\": \"example\",", "\"name\": \"example\"",
+       "not JSON: syntax error at line 2, column 21"},
       {"\"sms\": 132", "\"sms\": NaN", "at line 3, column 18"},
       {"\"sms\": 132", "\"sms\": 132, \"sms\": 4", "the key 'sms' is there twice at line 3"},
-      {"\"horizon_ms\": 500", "\"horizon_ms\": 500, \"\\u006eame\": \"x\"", "the key 'name' is there twice"},
+      {"\"horizon_ms\": 500", "\"horizon_ms\": 500, \"\\u006eame\": \"x\"",
+       "the key 'name' is there twice"},
       {"\"serve\"\n}", "\"serve\"\n", "ends too early"},
       {"\"serve\"\n}", "\"serve\"\n} {}", "extra data at line 13"},
       {"\"vgpus\":", "\"vms\":", "workload.vgpus: is missing"},
       {"\"vgpu\": \"a\", ", "", "programs[0].vgpu: is missing"},
       {"\"fcfs\"", "\"magic\"", "workload.baseline: there is no policy 'magic'"},
-      {"\"arrival\": \"backlog\"", "\"arrival\": \"offsets\"", "programs[0].offsets_ms: is missing"},
-      {"\"horizon_ms\": 500", "\"horizon_ms\": 500, \"max_events\": 0", "workload.max_events: must be 1 to"},
-      {"\"queue_depth\": 4", "\"priority_range\": [0.5, 2]", "programs[0].priority_range[0]: must be a whole number"},
+      {"\"arrival\": \"backlog\"", "\"arrival\": \"offsets\"",
+       "programs[0].offsets_ms: is missing"},
+      {"\"horizon_ms\": 500", "\"horizon_ms\": 500, \"max_events\": 0",
+       "workload.max_events: must be 1 to"},
+      {"\"queue_depth\": 4", "\"priority_range\": [0.5, 2]",
+       "programs[0].priority_range[0]: must be a whole number"},
   };
   for (const auto& c : cases) {
     std::string text = kGood;
@@ -95,7 +103,8 @@ TEST(JsonWorkload, NamesThePlaceOfWhatIsWrong) {
     text.replace(at, std::string(c.from).size(), c.to);
     const auto file = parse_workload(text);
     ASSERT_FALSE(file.ok()) << c.to;
-    EXPECT_NE(file.error().message.find(c.place), std::string::npos) << c.to << " gave: " << file.error().message;
+    EXPECT_NE(file.error().message.find(c.place), std::string::npos)
+        << c.to << " gave: " << file.error().message;
   }
 }
 
@@ -106,14 +115,19 @@ TEST(JsonWorkload, SurvivesRubbish) {
     std::string text = good.substr(0, r.below(8) ? good.size() : r.below(good.size()));
     for (uint64_t n = r.between(1, 6); n-- > 0 && !text.empty();) {
       const size_t at = r.below(text.size());
-      if (r.below(2)) text[at] = static_cast<char>(r.next());
-      else text.insert(at, std::string(1 + r.below(4), "[]{},:\"0e-"[r.below(10)]));
+      if (r.below(2))
+        text[at] = static_cast<char>(r.next());
+      else
+        text.insert(at, std::string(1 + r.below(4), "[]{},:\"0e-"[r.below(10)]));
     }
     const auto file = parse_workload(text);
-    if (file.ok()) EXPECT_EQ(check_workload(file->workload), "");
-    else EXPECT_FALSE(file.error().message.empty());
+    if (file.ok())
+      EXPECT_EQ(check_workload(file->workload), "");
+    else
+      EXPECT_FALSE(file.error().message.empty());
   }
-  EXPECT_NE(parse_workload(std::string(100'000, '[')).error().message.find("deeper than 16"), std::string::npos);
+  EXPECT_NE(parse_workload(std::string(100'000, '[')).error().message.find("deeper than 16"),
+            std::string::npos);
 }
 
 std::string recorded(const Workload& w) {
@@ -149,13 +163,17 @@ TEST(Trace, WhatWasRecordedCanBeReplayed) {
 
 TEST(Trace, NamesTheLineOfWhatIsWrong) {
   const std::string head = "{\"trace\":\"sluice\",\"version\":1,\"sms\":4}\n";
-  const auto line = [](const char* rest) { return std::string("{\"t\":5,\"vgpu\":\"a\",") + rest + "}\n"; };
+  const auto line = [](const char* rest) {
+    return std::string("{\"t\":5,\"vgpu\":\"a\",") + rest + "}\n";
+  };
   const std::string arrival = line("\"event\":\"arrival\"");
   for (const std::string& wrong :
        {std::string(), std::string("x\n"), std::string("{\"trace\":\"other\"}\n"),
-        std::string("{\"trace\":\"sluice\",\"version\":1,\"sms\":0}\n"), head + "{}\n", head + arrival + arrival,
-        head + line("\"event\":\"idle\""), head + line("\"event\":\"left\""), head + line("\"event\":\"party\""),
-        head + line("\"event\":\"grant\",\"sms\":[2,1]"), head + line("\"event\":\"grant\",\"sms\":[0,5]"),
+        std::string("{\"trace\":\"sluice\",\"version\":1,\"sms\":0}\n"), head + "{}\n",
+        head + arrival + arrival, head + line("\"event\":\"idle\""),
+        head + line("\"event\":\"left\""), head + line("\"event\":\"party\""),
+        head + line("\"event\":\"grant\",\"sms\":[2,1]"),
+        head + line("\"event\":\"grant\",\"sms\":[0,5]"),
         head + line("\"event\":\"grant\"") + line("\"event\":\"grant\""),
         head + line("\"event\":\"share\",\"weight\":0,\"priority\":0"),
         head + arrival + "{\"t\":4,\"vgpu\":\"a\",\"event\":\"idle\"}\n",
@@ -168,8 +186,9 @@ TEST(Trace, NamesTheLineOfWhatIsWrong) {
 }
 
 TEST(SvgPlot, EscapesNamesAndSurvivesOddNumbers) {
-  const std::string svg = svg_plot("a <b> & \"c\"", {"x", "<y>"},
-                                   {{"t", {"g1", "g2"}, {{1, std::nan("")}, {-1, INFINITY}}}, {"empty", {}, {}}});
+  const std::string svg =
+      svg_plot("a <b> & \"c\"", {"x", "<y>"},
+               {{"t", {"g1", "g2"}, {{1, std::nan("")}, {-1, INFINITY}}}, {"empty", {}, {}}});
   EXPECT_EQ(svg.find("<b>"), std::string::npos);
   EXPECT_EQ(svg.find("<y>"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);

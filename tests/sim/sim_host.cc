@@ -13,8 +13,7 @@ using core::SessionId;
 using core::VgpuId;
 
 SimHost::SimHost(const core::SchedulerConfig& config, const Costs& costs, uint64_t seed)
-    : config_(config), costs_(costs), random_(seed),
-      scheduler_(core::Scheduler::make(config, 0)) {
+    : config_(config), costs_(costs), random_(seed), scheduler_(core::Scheduler::make(config, 0)) {
   at(kBeatNs, [this] { beat(); });
 }
 
@@ -123,13 +122,17 @@ void SimHost::drain() {
         sessions_[a->session].sms[a->word & 1] = a->sms;
         auto& sets = truth_[a->vgpu].sets;
         const auto at = std::find(sets.begin(), sets.end(), a->sms);
-        if (at != sets.end()) sets.erase(at);
-        else ++truth_[a->vgpu].new_sets;
+        if (at != sets.end())
+          sets.erase(at);
+        else
+          ++truth_[a->vgpu].new_sets;
         sets.push_back(a->sms);
         if (sets.size() > VgpuTruth::kSetsKept) sets.erase(sets.begin());
         break;
       }
-      case Action::Kind::kSetGrant: sessions_[a->session].grant = a->word; break;
+      case Action::Kind::kSetGrant:
+        sessions_[a->session].grant = a->word;
+        break;
       case Action::Kind::kSetEvict:
         sessions_[a->session].evict = a->word;
         after(costs_.signal_ns, a->session, &SimHost::gpu_sees_evict);
@@ -148,14 +151,16 @@ void SimHost::drain() {
         });
         break;
       }
-      case Action::Kind::kSetSlice: break;  // this GPU has none
+      case Action::Kind::kSetSlice:
+        break;  // this GPU has none
       case Action::Kind::kEndSession:
         ++ended_;
         after(costs_.reap_ns, a->session, &SimHost::reap);
         break;
       case Action::Kind::kLog:
         if (a->event == core::LogEvent::kPolicyViolation) ++policy_violations_;
-        if (a->event == core::LogEvent::kPart || a->event == core::LogEvent::kEvictSent) ++truth_[a->vgpu].set_changes;
+        if (a->event == core::LogEvent::kPart || a->event == core::LogEvent::kEvictSent)
+          ++truth_[a->vgpu].set_changes;
         break;
     }
   }
@@ -167,7 +172,8 @@ core::LaunchHints SimHost::hints(const Sess& x) const {
   if (x.run.on && now_ns_ > x.run.first_task_ns)
     tasks -= std::min<uint64_t>((now_ns_ - x.run.first_task_ns) / x.run.task_ns, x.head_tasks);
   return {.predicted = x.demand,
-          .remaining_ns = static_cast<uint64_t>(static_cast<double>(tasks * x.program.task_ns) * x.program.told),
+          .remaining_ns = static_cast<uint64_t>(static_cast<double>(tasks * x.program.task_ns) *
+                                                x.program.told),
           .preempt_ns = 0};
 }
 
@@ -184,9 +190,14 @@ core::ReportSnapshot SimHost::snapshot(SessionId s) {
   if (x.demand > 0 && scheduler_->wants_hints(s)) r.guest_hints = hints(x);
   switch (x.program.lie) {
     case Program::Lie::kNone:
-    case Program::Lie::kSilent: break;
-    case Program::Lie::kAlwaysBusy: r.guest_demand = 7, r.guest_in_flight = 0; break;
-    case Program::Lie::kNothingInFlight: r.guest_in_flight = 0; break;
+    case Program::Lie::kSilent:
+      break;
+    case Program::Lie::kAlwaysBusy:
+      r.guest_demand = 7, r.guest_in_flight = 0;
+      break;
+    case Program::Lie::kNothingInFlight:
+      r.guest_in_flight = 0;
+      break;
     case Program::Lie::kLeftAtOnce:
       r.guest_left_generation = SLUICE_GRANT_GENERATION(x.grant) + (random_() % 3);
       break;
@@ -305,7 +316,8 @@ void SimHost::worker_tries(SessionId s) {
   x.run.generation = SLUICE_GRANT_GENERATION(x.grant);
   const uint32_t sm_count = config_.policy_config.machine.sm_count;
   x.run.sms = SmSet(0, sm_count);
-  const bool part = x.grant & SLUICE_GRANT_PART, confined = x.program.evictable && x.program.confined;
+  const bool part = x.grant & SLUICE_GRANT_PART,
+             confined = x.program.evictable && x.program.confined;
   x.run.unconfined = part && !confined;
   if (part && confined) x.run.sms = x.sms[x.run.generation & 1];
   x.run.task_ns = x.program.task_ns * sm_count / std::max(1u, x.run.sms.count());
@@ -328,7 +340,8 @@ void SimHost::worker_left(SessionId s) {
   Sess& x = sessions_[s];
   uint32_t generation = SLUICE_GRANT_GENERATION(x.grant);
   if (x.grant & SLUICE_GRANT_OPEN) {
-    if (!(x.grant & SLUICE_GRANT_RECALL) || (x.in_flight > 0 && x.run.generation < generation)) return;
+    if (!(x.grant & SLUICE_GRANT_RECALL) || (x.in_flight > 0 && x.run.generation < generation))
+      return;
     --generation;
     if (generation <= x.left_generation) return;
   } else if (x.in_flight > 0) {
@@ -356,8 +369,7 @@ void SimHost::launch_ends(SessionId s, uint64_t epoch) {
   Sess& x = sessions_[s];
   if (!x.present || !x.run.on || x.run.epoch != epoch) return;
   const uint64_t ran = now_ns_ > x.run.first_task_ns ? now_ns_ - x.run.first_task_ns : 0;
-  const auto done =
-      static_cast<uint32_t>(std::min<uint64_t>(ran / x.run.task_ns, x.run.tasks));
+  const auto done = static_cast<uint32_t>(std::min<uint64_t>(ran / x.run.task_ns, x.run.tasks));
   x.run.on = false;
   if (x.run.unconfined) {
     x.unconfined = 0;
@@ -375,8 +387,7 @@ void SimHost::launch_ends(SessionId s, uint64_t epoch) {
     x.head_tasks = x.program.tasks_per_launch;
     // The program may queue the next one at once.
     if (x.active && !(x.program.launches_per_burst && x.burst_left == 0)) {
-      while (x.demand < x.program.queued &&
-             !(x.program.launches_per_burst && x.burst_left == 0)) {
+      while (x.demand < x.program.queued && !(x.program.launches_per_burst && x.burst_left == 0)) {
         if (x.burst_left) --x.burst_left;
         ++x.demand;
         ++x.launches;
@@ -394,8 +405,8 @@ void SimHost::launch_ends(SessionId s, uint64_t epoch) {
   worker_tries(s);
 }
 
-std::vector<double> shares_since(const SimHost& h, const std::vector<VgpuTruth>& base, const std::vector<core::VgpuId>& v,
-                                 uint64_t VgpuTruth::*what) {
+std::vector<double> shares_since(const SimHost& h, const std::vector<VgpuTruth>& base,
+                                 const std::vector<core::VgpuId>& v, uint64_t VgpuTruth::*what) {
   double whole = 0;
   std::vector<double> got;
   for (size_t i = 0; i < v.size(); ++i) {

@@ -1,13 +1,13 @@
-// sluice-sim: policies in virtual time. Reads the command line and files, prints reports. No privileges, no
-// network; everything it knows is in the library beside it.
+// sluice-sim: policies in virtual time. Reads the command line and files, prints reports. No
+// privileges, no network; everything it knows is in the library beside it.
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <fmt/format.h>
+#include <charconv>
 
 #include <algorithm>
 #include <cerrno>
@@ -39,14 +39,17 @@ struct Chosen {
 // All of a file. Bounded, since the name may lead to a device that never ends.
 sluice::Result<std::string> read_file(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return sluice::Error{0, path + ": is a directory; give a file"};
+  if (std::filesystem::is_directory(path, ignored))
+    return sluice::Error{0, path + ": is a directory; give a file"};
   std::ifstream in(path, std::ios::binary);
   if (!in) return sluice::Error::from_errno(path);
   std::string text;
   char block[65536];
   while (in.read(block, sizeof block), in.gcount() > 0) {
     text.append(block, static_cast<size_t>(in.gcount()));
-    if (text.size() > kMaxFileBytes) return sluice::Error{0, path + ": is larger than " + std::to_string(kMaxFileBytes >> 20) + " MiB"};
+    if (text.size() > kMaxFileBytes)
+      return sluice::Error{
+          0, path + ": is larger than " + std::to_string(kMaxFileBytes >> 20) + " MiB"};
   }
   if (in.bad()) return sluice::Error::from_errno(path);
   return text;
@@ -57,7 +60,8 @@ sluice::Result<Chosen> choose(const std::string& name) {
   if ((c.row = find_workload(name))) return c;
   const bool is_trace = name.ends_with(".jsonl");
   if (!is_trace && !name.ends_with(".json"))
-    return sluice::Error{0, "there is no workload '" + name + "' (see --list; files end in .json or .jsonl)"};
+    return sluice::Error{
+        0, "there is no workload '" + name + "' (see --list; files end in .json or .jsonl)"};
   auto text = read_file(name);
   if (!text) return text.error();
   if (is_trace) {
@@ -82,16 +86,22 @@ json::object quantiles_json(const Quantiles& q) {
 std::string as_json(const Report& r, uint64_t seed) {
   const Metrics& m = r.mean;
   json::object ntt;
-  for (const auto& [name, value] : m.ntt) ntt[name] = value > 0 ? number(value) : json::value(nullptr);
+  for (const auto& [name, value] : m.ntt)
+    ntt[name] = value > 0 ? number(value) : json::value(nullptr);
   json::array shares(m.vgpu_share.begin(), m.vgpu_share.end()), by_run;
-  for (const Metrics& run : r.runs)
+  for (const Metrics& run : r.runs) {
+    json::object response;
+    for (const auto& [name, q] : run.response_us)
+      response[name] = {{"p50", number(q.p50)}, {"p99", number(q.p99)}, {"p999", number(q.p999)}};
     by_run.push_back({{"vgpus", run.vgpu_share.size()},
                       {"antt", number(run.antt)},
                       {"share_error_max", number(run.share_error_max)},
                       {"share_error_settled", number(run.share_error_settled)},
                       {"share_points_max", number(run.share_points_max)},
                       {"got_of_owed_min", number(run.got_of_owed_min)},
-                      {"throughput", number(run.throughput)}});
+                      {"throughput", number(run.throughput)},
+                      {"response_us", std::move(response)}});
+  }
   json::object o{{"workload", r.workload},
                  {"policy", r.policy},
                  {"seed", seed},
@@ -130,18 +140,21 @@ std::string as_json(const Report& r, uint64_t seed) {
 }
 
 void print(const std::vector<Report>& reports, uint64_t seed) {
-  fmt::print("workload {}, {} run(s), seed {}\n\n", reports[0].workload, reports[0].runs.size(), seed);
-  fmt::print("{:<8}{:>10}{:>8}{:>10}{:>9}{:>10}{:>8}{:>8}{:>10}{:>10}{:>9}{:>8}{:>9}{:>16}\n", "policy", "ANTT", "STP",
-             "DNTT", "fairness", "share err", "points", "Jain", "lag ms", "wait ms", "evicted", "high x", "useful",
-             "evict us p50/99");
+  fmt::print("workload {}, {} run(s), seed {}\n\n", reports[0].workload, reports[0].runs.size(),
+             seed);
+  fmt::print("{:<8}{:>10}{:>8}{:>10}{:>9}{:>10}{:>8}{:>8}{:>10}{:>10}{:>9}{:>8}{:>9}{:>16}\n",
+             "policy", "ANTT", "STP", "DNTT", "fairness", "share err", "points", "Jain", "lag ms",
+             "wait ms", "evicted", "high x", "useful", "evict us p50/99");
   for (const Report& r : reports) {
     const Metrics& m = r.mean;
-    fmt::print("{:<8}{:>10.2f}{:>8.2f}{:>10.2f}{:>9.3f}{:>9.2f}%{:>8.3f}{:>8.4f}{:>10.2f}{:>10.2f}{:>9.1f}{:>8}{:>8.1f}%"
-               "{:>16}\n",
-               r.policy, m.antt, m.stp, m.dntt, m.fairness, 100 * m.share_error_max, 100 * m.share_points_max, m.jain, m.lag_max_ms,
-               m.longest_wait_ms, m.evictions,
-               m.speedup_high > 0 ? fmt::format("{:.2f}", m.speedup_high) : "-", 100 * m.throughput,
-               fmt::format("{:.0f}/{:.0f}", m.evict_latency_us.p50, m.evict_latency_us.p99));
+    fmt::print(
+        "{:<8}{:>10.2f}{:>8.2f}{:>10.2f}{:>9.3f}{:>9.2f}%{:>8.3f}{:>8.4f}{:>10.2f}{:>10.2f}{:>9.1f}"
+        "{:>8}{:>8.1f}%"
+        "{:>16}\n",
+        r.policy, m.antt, m.stp, m.dntt, m.fairness, 100 * m.share_error_max,
+        100 * m.share_points_max, m.jain, m.lag_max_ms, m.longest_wait_ms, m.evictions,
+        m.speedup_high > 0 ? fmt::format("{:.2f}", m.speedup_high) : "-", 100 * m.throughput,
+        fmt::format("{:.0f}/{:.0f}", m.evict_latency_us.p50, m.evict_latency_us.p99));
   }
   fmt::print("\nNTT\n{:<20}", "program");
   for (const Report& r : reports) fmt::print("{:>10}", r.policy);
@@ -156,9 +169,13 @@ void print(const std::vector<Report>& reports, uint64_t seed) {
   }
   for (const Report& r : reports) {
     if (r.mean.violations)
-      fmt::print("{} broke the contract {} times, first {}\n", r.policy, r.mean.violations, r.mean.violation);
+      fmt::print("{} broke the contract {} times, first {}\n", r.policy, r.mean.violations,
+                 r.mean.violation);
     if (r.mean.stuck) fmt::print("{}: work remained for ever\n", r.policy);
-    if (r.mean.cut) fmt::print("{}: cut off at the largest number of events; what is above is of the time until then\n", r.policy);
+    if (r.mean.cut)
+      fmt::print(
+          "{}: cut off at the largest number of events; what is above is of the time until then\n",
+          r.policy);
   }
 }
 
@@ -166,7 +183,10 @@ void list(bool as_json_too) {
   if (as_json_too) {
     json::array w, p;
     for (const WorkloadRow& row : workloads())
-      w.push_back({{"name", row.name}, {"summary", row.summary}, {"runs", row.runs}, {"baseline", row.baseline}});
+      w.push_back({{"name", row.name},
+                   {"summary", row.summary},
+                   {"runs", row.runs},
+                   {"baseline", row.baseline}});
     for (const Registration& row : registry())
       p.push_back({{"name", row.name},
                    {"summary", row.summary},
@@ -175,15 +195,18 @@ void list(bool as_json_too) {
                    {"preempts", row.preempts},
                    {"starvation_free", row.starvation_free},
                    {"follows_weights", row.follows_weights}});
-    fmt::print("{}\n", json::serialize(json::object{{"workloads", std::move(w)}, {"policies", std::move(p)}}));
+    fmt::print("{}\n", json::serialize(
+                           json::object{{"workloads", std::move(w)}, {"policies", std::move(p)}}));
     return;
   }
   fmt::print("workloads (or a file: .json a workload, .jsonl a trace)\n");
-  for (const WorkloadRow& row : workloads()) fmt::print("  {:<24} {} ({} runs)\n", row.name, row.summary, row.runs);
+  for (const WorkloadRow& row : workloads())
+    fmt::print("  {:<24} {} ({} runs)\n", row.name, row.summary, row.runs);
   fmt::print("\npolicies\n");
   for (const Registration& row : registry())
-    fmt::print("  {:<8} {}{}\n", row.name, row.summary,
-               row.proportional ? row.exclusive ? " [exclusive, proportional]" : " [proportional]" : "");
+    fmt::print(
+        "  {:<8} {}{}\n", row.name, row.summary,
+        row.proportional ? row.exclusive ? " [exclusive, proportional]" : " [proportional]" : "");
 }
 
 bool write_file(const std::string& path, const std::string& text) {
@@ -213,8 +236,14 @@ std::string record(const Chosen& c, const std::string& policy, uint64_t seed, ui
   const Registration* row = find_policy(policy);  // exists: it has just been simulated
   TraceRecorder recorder(w);
   const auto object = row->make(engine_config(w));
-  (void)simulate(w, *object, {.seed = seed, .preempts = row->preempts, .max_events = max_events, .observer = &recorder});
-  if (recorder.full()) fmt::print(stderr, "sluice-sim: the trace ends after {} MiB, before the simulation (--max-events cuts both)\n", kMaxTraceBytes >> 20);
+  (void)simulate(
+      w, *object,
+      {.seed = seed, .preempts = row->preempts, .max_events = max_events, .observer = &recorder});
+  if (recorder.full())
+    fmt::print(
+        stderr,
+        "sluice-sim: the trace ends after {} MiB, before the simulation (--max-events cuts both)\n",
+        kMaxTraceBytes >> 20);
   return recorder.text();
 }
 
@@ -238,13 +267,18 @@ int run(int argc, char** argv) {
   app.add_option("--seed", seed, "of the first run; run i has seed + i")
       ->capture_default_str()
       ->check(CLI::Validator(whole_number, "0 to 2^64 - 1"));
-  app.add_option("--runs", runs, "instead of the workload's own number")->check(CLI::Range(1, 1'000'000));
-  app.add_option("--max-events", max_events, "cut each simulation off after so many events (the workload's max_events)")
+  app.add_option("--runs", runs, "instead of the workload's own number")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-events", max_events,
+                 "cut each simulation off after so many events (the workload's max_events)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000'000'000}));
   app.add_flag("--json", json_output, "one JSON object a line for each policy");
   app.add_option("--plot", plot, "write bars as SVG to this file");
-  app.add_option("--trace", trace, "write what happened in run 0 under the first policy to this file (.jsonl)");
-  app.add_option("--model", model_file, "what kernels were learnt to take (predictor 'model'): read if it is there, written afterwards");
+  app.add_option("--trace", trace,
+                 "write what happened in run 0 under the first policy to this file (.jsonl)");
+  app.add_option("--model", model_file,
+                 "what kernels were learnt to take (predictor 'model'): read if it is there, "
+                 "written afterwards");
   app.add_flag("--list", list_only, "names of workloads and policies");
   try {
     app.parse(argc, argv);
@@ -259,14 +293,16 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "sluice-sim: {}\n", e.message);
     return 1;
   };
-  for (const auto& [option, path] : {std::pair{"--plot", &plot}, {"--trace", &trace}, {"--model", &model_file}})
+  for (const auto& [option, path] :
+       {std::pair{"--plot", &plot}, {"--trace", &trace}, {"--model", &model_file}})
     if (app.count(option) && path->empty()) return fail({0, std::string(option) + ": which file?"});
   if (workload.empty()) return fail({0, "which workload? (--workload NAME; --list shows them)"});
   auto chosen = choose(workload);
   if (!chosen) return fail(chosen.error());
   const Workload first = chosen->row ? chosen->row->make(0, seed) : chosen->file.workload;
   if (policies.empty()) policies = {"wfq"};
-  if (const bool all = std::find(policies.begin(), policies.end(), "all") != policies.end(); all && policies.size() > 1)
+  if (const bool all = std::find(policies.begin(), policies.end(), "all") != policies.end();
+      all && policies.size() > 1)
     return fail({0, "--policy all stands alone"});
   else if (all) {
     policies.clear();
@@ -276,7 +312,8 @@ int run(int argc, char** argv) {
   }
   sluice::policy::DurationModel model;
   if (!model_file.empty()) {
-    if (first.predictor != Predictor::kModel) return fail({0, "--model: workload '" + first.name + "' does not predict by the model"});
+    if (first.predictor != Predictor::kModel)
+      return fail({0, "--model: workload '" + first.name + "' does not predict by the model"});
     if (auto read = read_model(model_file, model); !read) return fail(read.error());
   }
   auto* const kept = model_file.empty() ? nullptr : &model;
@@ -288,8 +325,10 @@ int run(int argc, char** argv) {
       told = true;
       fmt::print(stderr, "\rrun {} of {}: {}\x1b[K", run + 1, of, policy);
     };
-  auto reports = chosen->row ? evaluate_all(*chosen->row, policies, seed, runs, max_events, kept, progress)
-                             : evaluate_all(first, policies, seed, runs, chosen->file.baseline, max_events, kept, progress);
+  auto reports = chosen->row
+                     ? evaluate_all(*chosen->row, policies, seed, runs, max_events, kept, progress)
+                     : evaluate_all(first, policies, seed, runs, chosen->file.baseline, max_events,
+                                    kept, progress);
   if (told) fmt::print(stderr, "\r\x1b[K");
   if (!reports) return fail(reports.error());
   if (kept && !write_file(model_file, model.save())) return 1;
@@ -299,7 +338,8 @@ int run(int argc, char** argv) {
     print(*reports, seed);
   }
   if (!plot.empty() && !write_file(plot, svg_of_reports(*reports))) return 1;
-  if (!trace.empty() && !write_file(trace, record(*chosen, policies[0], seed, max_events))) return 1;
+  if (!trace.empty() && !write_file(trace, record(*chosen, policies[0], seed, max_events)))
+    return 1;
   for (const Report& r : *reports)
     if (r.mean.violations || r.mean.stuck) return 2;
   return 0;
@@ -315,7 +355,9 @@ int main(int argc, char** argv) {
     if (std::fflush(stdout) == 0) return status;
     fmt::print(stderr, "sluice-sim: the output cannot be written: {}\n", std::strerror(errno));
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "sluice-sim: not enough memory; fewer policies at a time, or --max-events, need less\n");
+    fmt::print(
+        stderr,
+        "sluice-sim: not enough memory; fewer policies at a time, or --max-events, need less\n");
   } catch (const std::exception& e) {  // fmt's, where the output is full
     fmt::print(stderr, "sluice-sim: {}\n", e.what());
   }

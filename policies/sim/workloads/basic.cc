@@ -47,7 +47,8 @@ Workload two_to_one(uint32_t, uint64_t) {
   return w;
 }
 
-// Eight tenants of different habits: saturating, bursty, tiny kernels, giant ones, opaque, thoughtful.
+// Eight tenants of different habits: saturating, bursty, tiny kernels, giant ones, opaque,
+// thoughtful.
 Workload mixed(uint32_t, uint64_t) {
   Workload w;
   w.gpu = h200_shared();

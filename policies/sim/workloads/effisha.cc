@@ -1,11 +1,12 @@
-// The workloads of "EffiSha: A Software Framework for Enabling Efficient Preemptive Scheduling of GPU" (Chen
-// et al.), section 8: eleven SHOC kernels, standalone times and three priority settings of Table 3, arrivals 3 ms
-// apart in the table's order, on a K40m (15 SMs); and figure 9, 1,000 launches of each with random priorities.
+// The workloads of "EffiSha: A Software Framework for Enabling Efficient Preemptive Scheduling of
+// GPU" (Chen et al.), section 8: eleven SHOC kernels, standalone times and three priority settings
+// of Table 3, arrivals 3 ms apart in the table's order, on a K40m (15 SMs); and figure 9, 1,000
+// launches of each with random priorities.
 //
-// What the paper does not tell and is assumed here: the preemption latencies of figure 13 that the text does
-// not name (0.08 ms on average, MD 0.4, four below 0.015) are equal, so that the average is right; half of a
-// latency is useful work; the form costs 4 % on average (Triad and Stencil2D 8 %); launching costs nothing more
-// than what the standalone times contain.
+// What the paper does not tell and is assumed here: the preemption latencies of figure 13 that the
+// text does not name (0.08 ms on average, MD 0.4, four below 0.015) are equal, so that the average
+// is right; half of a latency is useful work; the form costs 4 % on average (Triad and Stencil2D 8
+// %); launching costs nothing more than what the standalone times contain.
 #include "policies/sim/workloads/rows.h"
 
 namespace sluice::policy::sim {
@@ -23,11 +24,16 @@ struct Benchmark {
 };
 // Table 3, in its order; figures 10 and 13.
 constexpr Benchmark kTable[] = {
-    {"NeuralNet", 14'250, 2, 2, 1, kNamedShortUs, 1.031}, {"Sort", 5'460, 17, 2, 4, kOtherUs, 1.031},
-    {"Reduction", 2'060, 17, 2, 7, kOtherUs, 1.031},      {"MD5Hash", 3'290, 22, 5, 6, kOtherUs, 1.031},
-    {"MD", 13'800, 22, 5, 2, 400, 1.031},                 {"Scan", 1'410, 7, 5, 8, kOtherUs, 1.031},
-    {"Triad", 1'220, 3, 8, 9, kNamedShortUs, 1.08},       {"Stencil2D", 28'400, 20, 8, 0, kOtherUs, 1.08},
-    {"FFT", 1'170, 24, 11, 10, kNamedShortUs, 1.031},     {"Spmv", 4'570, 7, 11, 5, kOtherUs, 1.031},
+    {"NeuralNet", 14'250, 2, 2, 1, kNamedShortUs, 1.031},
+    {"Sort", 5'460, 17, 2, 4, kOtherUs, 1.031},
+    {"Reduction", 2'060, 17, 2, 7, kOtherUs, 1.031},
+    {"MD5Hash", 3'290, 22, 5, 6, kOtherUs, 1.031},
+    {"MD", 13'800, 22, 5, 2, 400, 1.031},
+    {"Scan", 1'410, 7, 5, 8, kOtherUs, 1.031},
+    {"Triad", 1'220, 3, 8, 9, kNamedShortUs, 1.08},
+    {"Stencil2D", 28'400, 20, 8, 0, kOtherUs, 1.08},
+    {"FFT", 1'170, 24, 11, 10, kNamedShortUs, 1.031},
+    {"Spmv", 4'570, 7, 11, 5, kOtherUs, 1.031},
     {"BFS", 5'990, 1, 11, 3, kNamedShortUs, 1.031},
 };
 
@@ -83,9 +89,10 @@ const std::vector<WorkloadRow>& effisha_workloads() {
        table_three<&Benchmark::random>},
       {"effisha-group", "EffiSha Table 3, arrivals 3 ms apart, priorities by group", 1,
        table_three<&Benchmark::group>},
-      {"effisha-sjf", "EffiSha Table 3, arrivals 3 ms apart, the shorter the higher (figure 14b)", 1,
-       table_three<&Benchmark::sjf>},
-      {"effisha-figure9", "EffiSha figure 9: 1,000 launches each, random priorities, waits of 1 to 64 ms", 7,
+      {"effisha-sjf", "EffiSha Table 3, arrivals 3 ms apart, the shorter the higher (figure 14b)",
+       1, table_three<&Benchmark::sjf>},
+      {"effisha-figure9",
+       "EffiSha figure 9: 1,000 launches each, random priorities, waits of 1 to 64 ms", 7,
        figure_nine},
   };
   return rows;

@@ -1,12 +1,14 @@
-// The workloads of "FLEP: Enabling Flexible and Efficient Preemption on GPUs" (Wu et al.), section 6: eight
-// kernels with the times of Table 1 (large, small, trivial inputs) on a K40 of 15 SMs; pairs and triplets.
+// The workloads of "FLEP: Enabling Flexible and Efficient Preemption on GPUs" (Wu et al.), section
+// 6: eight kernels with the times of Table 1 (large, small, trivial inputs) on a K40 of 15 SMs;
+// pairs and triplets.
 //
-// Assumed, because the paper gives no latencies: from the decision to preempt until the preempting kernel works
-// 175 us pass, 150 for the victim to leave (half of it useful) and 25 to launch. It is what the paper's two
-// extreme speed-ups leave over: (15,775 + 484) us / 24.2 for SPMV behind NN and (5,419 + 1,499) us / 4.1 for MM behind
-// PL are both 188 us more than the kernel's own time, of which 2.5 % is the form's (figure 17). A victim's
-// relaunch costs 25 us. Predictions are wrong by 6.9 % (figure 7). A small kernel is launched 50 us
-// after the large one, so that it finds it at work.
+// Assumed, because the paper gives no latencies: from the decision to preempt until the preempting
+// kernel works 175 us pass, 150 for the victim to leave (half of it useful) and 25 to launch. It is
+// what the paper's two extreme speed-ups leave over: (15,775 + 484) us / 24.2 for SPMV behind NN
+// and (5,419 + 1,499) us / 4.1 for MM behind PL are both 188 us more than the kernel's own time, of
+// which 2.5 % is the form's (figure 17). A victim's relaunch costs 25 us. Predictions are wrong
+// by 6.9 % (figure 7). A small kernel is launched 50 us after the large one, so that it finds it at
+// work.
 #include <algorithm>
 
 #include "policies/sim/random.h"
@@ -16,7 +18,8 @@ namespace sluice::policy::sim {
 namespace {
 
 constexpr uint64_t kUs = 1000, kMs = 1'000'000, kSecond = 1'000'000'000;
-constexpr uint32_t kSms = 15, kTrivialSms = 5;  // section 6.1: "may only create 40 CTAs and only needs 5 SMs"
+constexpr uint32_t kSms = 15,
+                   kTrivialSms = 5;  // section 6.1: "may only create 40 CTAs and only needs 5 SMs"
 constexpr uint64_t kAfterNs = 50 * kUs;
 
 enum Name : uint32_t { kCfd, kNn, kPf, kPl, kMd, kSpmv, kMm, kVa, kNames };
@@ -26,8 +29,9 @@ struct Benchmark {
   uint64_t large_us, small_us, trivial_us;
 };
 constexpr Benchmark kTable[kNames] = {
-    {"CFD", 11'106, 521, 81}, {"NN", 15'775, 728, 55},  {"PF", 7'364, 811, 57},  {"PL", 5'419, 952, 83},
-    {"MD", 15'905, 938, 90},  {"SPMV", 5'840, 484, 68}, {"MM", 2'579, 1'499, 73}, {"VA", 30'634, 720, 49},
+    {"CFD", 11'106, 521, 81}, {"NN", 15'775, 728, 55}, {"PF", 7'364, 811, 57},
+    {"PL", 5'419, 952, 83},   {"MD", 15'905, 938, 90}, {"SPMV", 5'840, 484, 68},
+    {"MM", 2'579, 1'499, 73}, {"VA", 30'634, 720, 49},
 };
 constexpr Name kAll[kNames] = {kCfd, kNn, kPf, kPl, kMd, kSpmv, kMm, kVa};
 
@@ -121,8 +125,8 @@ Workload fairness(uint32_t run, uint64_t) {
   w.config.max_overhead = 0.1;
   return w;
 }
-// Figure 15: each large input with each other trivial one, which has the higher priority. It comes when the large
-// one is under way.
+// Figure 15: each large input with each other trivial one, which has the higher priority. It comes
+// when the large one is under way.
 template <bool kSpatial>
 Workload trivial(uint32_t run, uint64_t) {
   const Name large = kAll[run / 7 % kNames];
@@ -137,11 +141,14 @@ Workload trivial(uint32_t run, uint64_t) {
 
 const std::vector<WorkloadRow>& flep_workloads() {
   static const std::vector<WorkloadRow> rows = {
-      {"flep-pairs", "FLEP figure 8: 28 pairs, a small kernel of high priority behind a large one", 28, pairs},
+      {"flep-pairs", "FLEP figure 8: 28 pairs, a small kernel of high priority behind a large one",
+       28, pairs},
       {"flep-equal", "FLEP figures 10 and 11: 28 pairs of equal priority", 28, equal_pairs},
       {"flep-triplets", "FLEP figure 12: 28 triplets of equal priority", 28, triplets},
-      {"flep-fairness", "FLEP figures 13 and 14: 28 pairs in endless loops, weights 2:1", 28, fairness},
-      {"flep-temporal", "FLEP figure 15: 56 pairs, a trivial kernel preempts all SMs", 56, trivial<false>},
+      {"flep-fairness", "FLEP figures 13 and 14: 28 pairs in endless loops, weights 2:1", 28,
+       fairness},
+      {"flep-temporal", "FLEP figure 15: 56 pairs, a trivial kernel preempts all SMs", 56,
+       trivial<false>},
       {"flep-spatial", "FLEP figure 15: 56 pairs, a trivial kernel preempts the SMs it needs", 56,
        trivial<true>},
   };

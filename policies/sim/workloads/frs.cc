@@ -1,14 +1,15 @@
-// The workload of "Tasks Fairness Scheduler for GPU" (Lopez-Albelda, Gonzalez-Linares, Guil: FRS), section VI-C:
-// the nine applications of Table I, arriving 1 ms apart in random order, 100 orders, on a TITAN X Pascal
-// (28 SMs). Eviction delays are those of Table II, kernel by kernel.
+// The workload of "Tasks Fairness Scheduler for GPU" (Lopez-Albelda, Gonzalez-Linares, Guil: FRS),
+// section VI-C: the nine applications of Table I, arriving 1 ms apart in random order, 100 orders,
+// on a TITAN X Pascal (28 SMs). Eviction delays are those of Table II, kernel by kernel.
 //
-// Turnarounds are over the original form's, so a kernel that the rewriting makes slower or faster (Table II: 0.73 to 1.11)
-// has that in its NTT.
+// Turnarounds are over the original form's, so a kernel that the rewriting makes slower or faster
+// (Table II: 0.73 to 1.11) has that in its NTT.
 //
-// What the paper does not tell and is assumed here: an application of several kernels (CEDD: 4, CONV: 2) has
-// equal parts; half of an eviction's delay is useful work (blocks leave one by one); 80 us from the scheduler's decision
-// (it learns of an end by a synchronisation call, then sends commands by transfers) until the first task works. That is
-// the most with which Reduction, 1.05 * 0.87 ms, fits into rr's quantum of 1 ms, as section VI-C says it does.
+// What the paper does not tell and is assumed here: an application of several kernels (CEDD: 4,
+// CONV: 2) has equal parts; half of an eviction's delay is useful work (blocks leave one by one);
+// 80 us from the scheduler's decision (it learns of an end by a synchronisation call, then sends
+// commands by transfers) until the first task works. That is the most with which Reduction, 1.05 *
+// 0.87 ms, fits into rr's quantum of 1 ms, as section VI-C says it does.
 #include "policies/sim/random.h"
 #include "policies/sim/workloads/rows.h"
 
@@ -31,7 +32,9 @@ struct Application {
 
 const std::vector<Application>& applications() {
   static const std::vector<Application> table = {
-      {"CEDD", 13'570, {{"GCEDD", 1.02, 45}, {"SCEDD", 0.98, 40}, {"NCEDD", 1.02, 38}, {"HCEDD", 1.04, 37}}},
+      {"CEDD",
+       13'570,
+       {{"GCEDD", 1.02, 45}, {"SCEDD", 0.98, 40}, {"NCEDD", 1.02, 38}, {"HCEDD", 1.04, 37}}},
       {"SPMV", 8'360, {{"SPMV", 0.73, 229}}},
       {"VA", 3'710, {{"VA", 1.00, 95}}},
       {"CONV", 3'270, {{"RCONV", 0.91, 53}, {"CCONV", 0.97, 46}}},
@@ -92,9 +95,11 @@ Workload uncertain(uint32_t run, uint64_t seed) {
 
 const std::vector<WorkloadRow>& frs_workloads() {
   static const std::vector<WorkloadRow> rows = {
-      {"frs", "FRS Table I: nine applications 1 ms apart, 100 random orders", 100, table_one, "fcfs",
+      {"frs", "FRS Table I: nine applications 1 ms apart, 100 random orders", 100, table_one,
+       "fcfs",
        /*by_program=*/true},
-      {"frs-uncertain", "the same with predictions that are off by 30 %", 100, uncertain, "fcfs", /*by_program=*/true},
+      {"frs-uncertain", "the same with predictions that are off by 30 %", 100, uncertain, "fcfs",
+       /*by_program=*/true},
   };
   return rows;
 }

@@ -1,8 +1,9 @@
-// The workload of LoGA's scheduling experiment (VEE 2018, section 5.5): four instances of its Throttle
-// benchmark, 200 us of kernel and 800 us of sleep each, beside one application, on a GPU that alternates
-// between contexts by itself. The paper runs 20 Rodinia programs as the application; here it saturates
-// the GPU with kernels of one length, because the paper gives no figures per program, only plots. Contexts of
-// its Kepler GPU could not be switched within a kernel; those of today can, after a slice.
+// The workload of LoGA's scheduling experiment (VEE 2018, section 5.5): four instances of its
+// Throttle benchmark, 200 us of kernel and 800 us of sleep each, beside one application, on a GPU
+// that alternates between contexts by itself. The paper runs 20 Rodinia programs as the
+// application; here it saturates the GPU with kernels of one length, because the paper gives no
+// figures per program, only plots. Contexts of its Kepler GPU could not be switched within a
+// kernel; those of today can, after a slice.
 #include "policies/sim/workloads/rows.h"
 
 namespace sluice::policy::sim {
@@ -55,7 +56,8 @@ Workload throttle(uint32_t run, uint64_t) {
 
 const std::vector<WorkloadRow>& loga_workloads() {
   static const std::vector<WorkloadRow> rows = {
-      {"loga-throttle", "LoGA section 5.5: four throttles of 20 % beside one application", 4, throttle, "loga"},
+      {"loga-throttle", "LoGA section 5.5: four throttles of 20 % beside one application", 4,
+       throttle, "loga"},
   };
   return rows;
 }

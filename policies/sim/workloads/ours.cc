@@ -1,6 +1,6 @@
-// What wfq must hold by itself: many vGPUs with weights from 1 to 1,000, tenants of every habit beside
-// each other, on an exclusive preemptor with the hand-over measured under MPS (some 10 us) and on a
-// proportional one with the measured context switch (200 us).
+// What wfq must hold by itself: many vGPUs with weights from 1 to 1,000, tenants of every habit
+// beside each other, on an exclusive preemptor with the hand-over measured under MPS (some 10 us)
+// and on a proportional one with the measured context switch (200 us).
 #include <algorithm>
 #include <cmath>
 
@@ -29,7 +29,8 @@ Workload h200(std::string name) {
 }
 
 enum class Habit : uint32_t { kSaturating, kBursty, kTiny, kGiant, kLiar, kThoughtful, kHabits };
-constexpr const char* kHabitNames[] = {"saturating", "bursty", "tiny", "giant", "liar", "thoughtful"};
+constexpr const char* kHabitNames[] = {"saturating", "bursty", "tiny",
+                                       "giant",      "liar",   "thoughtful"};
 
 void add(Workload& w, Random& r, Habit habit, uint32_t weight) {
   const auto index = static_cast<uint32_t>(w.vgpus.size());
@@ -71,7 +72,8 @@ void add(Workload& w, Random& r, Habit habit, uint32_t weight) {
       p.think_ns = r.between(8 * kUs, 10 * kMs);
       compared = false;
       break;
-    default: break;
+    default:
+      break;
   }
   w.kernels.push_back(k);
   w.programs.push_back(p);
@@ -82,9 +84,9 @@ uint32_t weight_of(Random& r) {  // 1..1,000, as many small as large
   return static_cast<uint32_t>(std::lround(std::exp(r.unit() * std::log(1000.0))));
 }
 
-// Saturating tenants only: the share itself. The heaviest comes first: who is alone when the others come pays for the
-// time in which it leaves a whole GPU, and the lightest of 256 would pay that back for seconds (wfq-habits has them
-// in any order).
+// Saturating tenants only: the share itself. The heaviest comes first: who is alone when the others
+// come pays for the time in which it leaves a whole GPU, and the lightest of 256 would pay that
+// back for seconds (wfq-habits has them in any order).
 Workload shares(uint32_t run, uint64_t seed) {
   Workload w = h200("wfq-shares");
   Random r = Random::of(seed, run);
@@ -106,7 +108,8 @@ Workload equals(uint32_t run, uint64_t seed) {
   return w;
 }
 
-// With tasks (chunks, in rewritten kernels) of 8 us: an SM is left in that time, not in up to 320 us.
+// With tasks (chunks, in rewritten kernels) of 8 us: an SM is left in that time, not in up to 320
+// us.
 Workload shares_short(uint32_t run, uint64_t seed) {
   Workload w = shares(run, seed);
   w.name = "wfq-shares-short";
@@ -120,10 +123,15 @@ Workload whole(Workload w, std::string name) {
   w.gpu.spatial = false;
   return w;
 }
-Workload shares_whole(uint32_t run, uint64_t seed) { return whole(shares(run, seed), "wfq-shares-whole"); }
-Workload equals_whole(uint32_t run, uint64_t seed) { return whole(equals(run, seed), "wfq-equal-whole"); }
+Workload shares_whole(uint32_t run, uint64_t seed) {
+  return whole(shares(run, seed), "wfq-shares-whole");
+}
+Workload equals_whole(uint32_t run, uint64_t seed) {
+  return whole(equals(run, seed), "wfq-equal-whole");
+}
 
-// The same as sluiced would run them on an H200: its defaults, tasks of 8 us, so that a hand-over takes some 15 us.
+// The same as sluiced would run them on an H200: its defaults, tasks of 8 us, so that a hand-over
+// takes some 15 us.
 Workload turns_of(Workload w, std::string name) {
   w = whole(std::move(w), std::move(name));
   w.config = Config{};
@@ -133,7 +141,9 @@ Workload turns_of(Workload w, std::string name) {
   return w;
 }
 Workload turns(uint32_t run, uint64_t seed) { return turns_of(equals(run, seed), "wfq-turns"); }
-Workload turns_weights(uint32_t run, uint64_t seed) { return turns_of(shares(run, seed), "wfq-turns-weights"); }
+Workload turns_weights(uint32_t run, uint64_t seed) {
+  return turns_of(shares(run, seed), "wfq-turns-weights");
+}
 
 // Every habit beside every other.
 Workload habits(uint32_t run, uint64_t seed) {
@@ -148,14 +158,16 @@ Workload habits(uint32_t run, uint64_t seed) {
   return w;
 }
 
-// Each of the 31 sets of the five habits (bit k of run + 1: habit k), two tenants of each, so that a lie, a giant or a burst always
-// has somebody to gain from and one of its kind to be compared with.
+// Each of the 31 sets of the five habits (bit k of run + 1: habit k), two tenants of each, so that
+// a lie, a giant or a burst always has somebody to gain from and one of its kind to be compared
+// with.
 Workload mixes(uint32_t run, uint64_t seed) {
   Workload w = h200("wfq-mixes");
   Random r = Random::of(seed, run);
   for (uint32_t k = 0; k < static_cast<uint32_t>(Habit::kThoughtful); ++k)
     for (int twice = 0; twice < 2; ++twice)
-      if ((run % 31 + 1) >> k & 1) add(w, r, static_cast<Habit>(k), static_cast<uint32_t>(r.between(1, 10) * 100));
+      if ((run % 31 + 1) >> k & 1)
+        add(w, r, static_cast<Habit>(k), static_cast<uint32_t>(r.between(1, 10) * 100));
   w.horizon_ns = 4 * kSecond;
   return w;
 }
@@ -167,7 +179,9 @@ Workload on_slices(Workload w, std::string name) {
   w.config = Config{};
   return w;
 }
-Workload mixes_whole(uint32_t run, uint64_t seed) { return turns_of(mixes(run, seed), "wfq-mixes-whole"); }
+Workload mixes_whole(uint32_t run, uint64_t seed) {
+  return turns_of(mixes(run, seed), "wfq-mixes-whole");
+}
 Workload mixes_slices(uint32_t run, uint64_t seed) {
   Workload w = on_slices(mixes(run, seed), "wfq-mixes-slices");
   w.horizon_ns = 20 * kSecond;
@@ -183,7 +197,9 @@ Workload slices(uint32_t run, uint64_t seed) {
   Random r = Random::of(seed, run);
   const uint32_t n = kCounts[run % 5];
   for (uint32_t i = 0; i < n; ++i)
-    add(w, r, i < 2 ? Habit::kSaturating : static_cast<Habit>(r.below(static_cast<uint64_t>(Habit::kHabits))),
+    add(w, r,
+        i < 2 ? Habit::kSaturating
+              : static_cast<Habit>(r.below(static_cast<uint64_t>(Habit::kHabits))),
         static_cast<uint32_t>(r.between(1, 10) * 100));
   w.horizon_ns = 60 * kSecond;
   return w;
@@ -198,11 +214,17 @@ const std::vector<WorkloadRow>& our_workloads() {
       {"wfq-shares-short", "wfq-shares with tasks of 8 us", 9, shares_short},
       {"wfq-equal-whole", "the same on a GPU that is given whole", 9, equals_whole},
       {"wfq-shares-whole", "wfq-shares on a GPU that is given whole", 9, shares_whole},
-      {"wfq-turns", "wfq-equal, given whole, with an H200's hand-overs and sluiced's defaults", 9, turns},
-      {"wfq-turns-weights", "wfq-shares, given whole, with an H200's hand-overs and sluiced's defaults", 9, turns_weights},
+      {"wfq-turns", "wfq-equal, given whole, with an H200's hand-overs and sluiced's defaults", 9,
+       turns},
+      {"wfq-turns-weights",
+       "wfq-shares, given whole, with an H200's hand-overs and sluiced's defaults", 9,
+       turns_weights},
       {"wfq-habits", "saturating, bursty, tiny, giant, lying and thoughtful tenants", 40, habits},
-      {"wfq-mixes", "the 31 sets of saturating, bursty, tiny, giant and lying tenants, two of each", 31, mixes},
-      {"wfq-mixes-whole", "the same on a GPU that is given whole, with an H200's hand-overs and sluiced's defaults", 31, mixes_whole},
+      {"wfq-mixes", "the 31 sets of saturating, bursty, tiny, giant and lying tenants, two of each",
+       31, mixes},
+      {"wfq-mixes-whole",
+       "the same on a GPU that is given whole, with an H200's hand-overs and sluiced's defaults",
+       31, mixes_whole},
       {"wfq-mixes-slices", "the same on hardware time slices", 31, mixes_slices},
       {"wfq-slices", "2 to 16 vGPUs on hardware time slices", 10, slices},
   };

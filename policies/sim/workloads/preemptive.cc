@@ -1,18 +1,19 @@
-// The workloads of "Enabling Preemptive Multiprogramming on GPUs" (Tanasic et al.), section 4: random mixes of 2, 4,
-// 6 and 8 of ten Parboil benchmarks with the kernels of Table 1, on 13 SMs, replayed until each has run 3 times; one
-// of high priority (figures 5 and 6) or all equal (figures 7 and 8); SMs are emptied by draining or by
-// saving the context.
+// The workloads of "Enabling Preemptive Multiprogramming on GPUs" (Tanasic et al.), section 4:
+// random mixes of 2, 4, 6 and 8 of ten Parboil benchmarks with the kernels of Table 1, on 13 SMs,
+// replayed until each has run 3 times; one of high priority (figures 5 and 6) or all equal (figures
+// 7 and 8); SMs are emptied by draining or by saving the context.
 //
 // The paper simulates traces of whole programs; what it prints are their kernels. Assumed here:
-//   - a program's processor and transfer phases come before its kernels and take one and a half times as long.
-//     That is chosen so that ppq's gain with 8 processes is near the paper's; docs/results/papers/ tells
-//     what 1 and 2 times give;
-//   - a kernel reaches the GPU 1 us after the one before it has ended: "by the time it reaches the execution
-//     engine, the ready, low-priority kernel will already be scheduled" (section 4.2);
-//   - thread blocks last as long as Table 1's kernel times, block numbers and residency say together. (Its column
-//     Time/TB is that over the number of SMs: 72.71 us for tpacf's 201 blocks, one to an SM, would make a kernel of
-//     1.2 ms and not of 14.6.)
-//   - restoring a context takes as long as saving it; a start costs nothing beyond the kernel's own time;
+//   - a program's processor and transfer phases come before its kernels and take one and a half
+//     times as long. That is chosen so that ppq's gain with 8 processes is near the paper's;
+//     docs/results/papers/ tells what 1 and 2 times give;
+//   - a kernel reaches the GPU 1 us after the one before it has ended: "by the time it reaches the
+//     execution engine, the ready, low-priority kernel will already be scheduled" (section 4.2);
+//   - thread blocks last as long as Table 1's kernel times, block numbers and residency say
+//     together. (Its column Time/TB is that over the number of SMs: 72.71 us for tpacf's 201
+//     blocks, one to an SM, would make a kernel of 1.2 ms and not of 14.6.)
+//   - restoring a context takes as long as saving it; a start costs nothing beyond the kernel's own
+//   time;
 //   - the order of mri-gridding's and histo's kernels within a run, which Table 1 does not tell.
 #include <algorithm>
 
@@ -25,7 +26,8 @@ namespace {
 constexpr uint32_t kSms = 13;
 constexpr uint64_t kDispatchNs = 1'000;
 constexpr uint64_t kHostPerMille = 1'500;
-// Under policies that starve nobody the longest mix has its replays in two thirds of that; under the others it would never.
+// Under policies that starve nobody the longest mix has its replays in two thirds of that; under
+// the others it would never.
 constexpr uint64_t kHorizonNs = 100'000'000'000;
 
 // Table 1, in ns.
@@ -36,9 +38,31 @@ struct Entry {
   uint64_t save_ns;
 };
 enum Row : uint32_t {
-  kLbm, kHistoFinal, kHistoPrescan, kHistoIntermediates, kHistoMain, kTpacf, kSpmv, kComputeQ, kComputePhiMag,
-  kSad8, kSad16, kSadMb, kSgemm, kStencil, kCutcp, kBinning, kScanInter1, kScanL1, kUniformAdd, kReorder,
-  kSplitSort, kGridding, kSplitRearrange, kScanInter2, kRows
+  kLbm,
+  kHistoFinal,
+  kHistoPrescan,
+  kHistoIntermediates,
+  kHistoMain,
+  kTpacf,
+  kSpmv,
+  kComputeQ,
+  kComputePhiMag,
+  kSad8,
+  kSad16,
+  kSadMb,
+  kSgemm,
+  kStencil,
+  kCutcp,
+  kBinning,
+  kScanInter1,
+  kScanL1,
+  kUniformAdd,
+  kReorder,
+  kSplitSort,
+  kGridding,
+  kSplitRearrange,
+  kScanInter2,
+  kRows
 };
 constexpr Entry kTable[kRows] = {
     {"StreamCollide", 2'905'810, 18'000, 15, 16'200},
@@ -79,7 +103,11 @@ struct Application {
 const std::vector<Application>& applications() {
   static const std::vector<Application> table = {
       {"lbm", 100, {}, {{kLbm, 1}}, {}},
-      {"histo", 20, {}, {{kHistoPrescan, 1}, {kHistoIntermediates, 1}, {kHistoMain, 1}, {kHistoFinal, 1}}, {}},
+      {"histo",
+       20,
+       {},
+       {{kHistoPrescan, 1}, {kHistoIntermediates, 1}, {kHistoMain, 1}, {kHistoFinal, 1}},
+       {}},
       {"tpacf", 1, {}, {{kTpacf, 1}}, {}},
       {"spmv", 50, {}, {{kSpmv, 1}}, {}},
       {"mri-q", 1, {{kComputePhiMag, 1}}, {{kComputeQ, 2}}, {}},
@@ -90,8 +118,18 @@ const std::vector<Application>& applications() {
       {"mri-gridding",
        7,
        {{kBinning, 1}},
-       {{kSplitSort, 1}, {kScanL1, 1}, {kScanInter1, 1}, {kScanInter2, 1}, {kUniformAdd, 1}, {kSplitRearrange, 1}},
-       {{kScanL1, 1}, {kScanInter1, 2}, {kScanInter2, 2}, {kUniformAdd, 1}, {kReorder, 1}, {kGridding, 1}}},
+       {{kSplitSort, 1},
+        {kScanL1, 1},
+        {kScanInter1, 1},
+        {kScanInter2, 1},
+        {kUniformAdd, 1},
+        {kSplitRearrange, 1}},
+       {{kScanL1, 1},
+        {kScanInter1, 2},
+        {kScanInter2, 2},
+        {kUniformAdd, 1},
+        {kReorder, 1},
+        {kGridding, 1}}},
   };
   return table;
 }
@@ -111,13 +149,15 @@ void add(Workload& w, const Application& a, uint32_t index, uint32_t priority) {
   append(a.before);
   for (uint32_t i = 0; i < a.rounds; ++i) append(a.each);
   append(a.after);
-  p.steps.front().host_ns = total_ns / 1000 * kHostPerMille;  // the processor's phase; its first step is one launch
+  p.steps.front().host_ns =
+      total_ns / 1000 * kHostPerMille;  // the processor's phase; its first step is one launch
   p.runs = 0;
   w.vgpus.push_back({.name = p.name, .share = {.priority = priority}});
   w.programs.push_back(p);
 }
 
-// Printed: blocks are as short as column Time/TB says, which is the kernel's time x blocks per SM / blocks.
+// Printed: blocks are as short as column Time/TB says, which is the kernel's time x blocks per SM /
+// blocks.
 template <uint32_t kProcesses, Mechanism kMechanism, bool kPriority, bool kPrinted = false>
 Workload mix(uint32_t run, uint64_t seed) {
   Workload w;
@@ -165,23 +205,30 @@ void rows_of(std::vector<WorkloadRow>& rows, const char* const (&names)[4], cons
 const std::vector<WorkloadRow>& preemptive_workloads() {
   static const std::vector<WorkloadRow> rows = [] {
     std::vector<WorkloadRow> all;
-    rows_of<Mechanism::kContextSwitch, true>(
-        all, {"preemptive-switch-2", "preemptive-switch-4", "preemptive-switch-6", "preemptive-switch-8"},
-        "preemptive multiprogramming, figures 5 and 6: one process of high priority, context switch");
+    rows_of<Mechanism::kContextSwitch, true>(all,
+                                             {"preemptive-switch-2", "preemptive-switch-4",
+                                              "preemptive-switch-6", "preemptive-switch-8"},
+                                             "preemptive multiprogramming, figures 5 and 6: one "
+                                             "process of high priority, context switch");
     rows_of<Mechanism::kDrain, true>(
-        all, {"preemptive-drain-2", "preemptive-drain-4", "preemptive-drain-6", "preemptive-drain-8"},
+        all,
+        {"preemptive-drain-2", "preemptive-drain-4", "preemptive-drain-6", "preemptive-drain-8"},
         "preemptive multiprogramming, figures 5 and 6: one process of high priority, draining");
     rows_of<Mechanism::kContextSwitch, false>(
-        all, {"preemptive-equal-switch-2", "preemptive-equal-switch-4", "preemptive-equal-switch-6",
-              "preemptive-equal-switch-8"},
+        all,
+        {"preemptive-equal-switch-2", "preemptive-equal-switch-4", "preemptive-equal-switch-6",
+         "preemptive-equal-switch-8"},
         "preemptive multiprogramming, figures 7 and 8: equal processes, context switch");
     rows_of<Mechanism::kDrain, false>(
-        all, {"preemptive-equal-drain-2", "preemptive-equal-drain-4", "preemptive-equal-drain-6",
-              "preemptive-equal-drain-8"},
+        all,
+        {"preemptive-equal-drain-2", "preemptive-equal-drain-4", "preemptive-equal-drain-6",
+         "preemptive-equal-drain-8"},
         "preemptive multiprogramming, figures 7 and 8: equal processes, draining");
-    rows_of<Mechanism::kDrain, true, true>(
-        all, {"preemptive-printed-2", "preemptive-printed-4", "preemptive-printed-6", "preemptive-printed-8"},
-        "the same with draining, if blocks were as short as Table 1's column Time/TB (docs/results/papers/)");
+    rows_of<Mechanism::kDrain, true, true>(all,
+                                           {"preemptive-printed-2", "preemptive-printed-4",
+                                            "preemptive-printed-6", "preemptive-printed-8"},
+                                           "the same with draining, if blocks were as short as "
+                                           "Table 1's column Time/TB (docs/results/papers/)");
     return all;
   }();
   return rows;

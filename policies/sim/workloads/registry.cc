@@ -1,4 +1,5 @@
-// All built-in workloads: to add a file, declare its function in rows.h, list it here and in meson.build.
+// All built-in workloads: to add a file, declare its function in rows.h, list it here and in
+// meson.build.
 #include "policies/sim/workloads/rows.h"
 
 namespace sluice::policy::sim {
@@ -14,6 +15,7 @@ const std::vector<WorkloadRow>& workloads() {
              &frs_workloads(),
              &loga_workloads(),
              &our_workloads(),
+             &tenant_workloads(),
          })
       all.insert(all.end(), file->begin(), file->end());
     return all;

@@ -11,8 +11,9 @@ const std::vector<WorkloadRow>& basic_workloads();
 const std::vector<WorkloadRow>& effisha_workloads();     // effisha.cc
 const std::vector<WorkloadRow>& flep_workloads();        // flep.cc
 const std::vector<WorkloadRow>& preemptive_workloads();  // preemptive.cc
-const std::vector<WorkloadRow>& frs_workloads();   // frs.cc
-const std::vector<WorkloadRow>& loga_workloads();  // loga.cc
-const std::vector<WorkloadRow>& our_workloads();   // ours.cc
+const std::vector<WorkloadRow>& frs_workloads();         // frs.cc
+const std::vector<WorkloadRow>& loga_workloads();        // loga.cc
+const std::vector<WorkloadRow>& our_workloads();         // ours.cc
+const std::vector<WorkloadRow>& tenant_workloads();      // tenants.cc
 
 }  // namespace sluice::policy::sim

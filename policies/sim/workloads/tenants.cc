@@ -1,0 +1,179 @@
+// Tenants that come and go beside tenants that saturate the GPU: sleepers, light Poisson tenants,
+// short think times, slow hand-overs. An H200 that is given whole, with sluiced's defaults; tasks
+// of 8 us, so that a hand-over takes some 15 us, unless the row says otherwise. `tenant-*` are the
+// cases that showed faults; `held-*` draw populations that nothing was tuned on
+// (tests/sim/wfq_bounds_test.cc freezes the seeds).
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "policies/sim/random.h"
+#include "policies/sim/workloads/rows.h"
+
+namespace sluice::policy::sim {
+namespace {
+
+constexpr uint64_t kTenantUs = 1000, kTenantMs = 1'000'000, kTenantSecond = 1'000'000'000;
+
+Workload tenants(std::string name, uint64_t task_ns = 8 * kTenantUs) {
+  Workload w;
+  w.name = std::move(name);
+  w.gpu.sm_count = 132;
+  w.gpu.signal_ns = 3 * kTenantUs;
+  w.gpu.start_ns = 4 * kTenantUs;
+  w.config.machine.handover_ns = 10 * kTenantUs;
+  w.kernels = {{.name = "long", .alone_ns = 2 * kTenantMs, .tasks = 20'000, .blocks_per_sm = 4}};
+  w.kernels[0].task_ns = task_ns;
+  w.horizon_ns = 20 * kTenantSecond;
+  return w;
+}
+
+// One more vGPU with one program; the caller sets how it arrives.
+Program& tenant(Workload& w, const std::string& name, uint32_t kernel, uint32_t weight = 100) {
+  Program p;
+  p.name = name + std::to_string(w.vgpus.size());
+  p.vgpu = static_cast<uint32_t>(w.vgpus.size());
+  p.steps = {{.kernel = kernel}};
+  p.runs = 0;
+  w.vgpus.push_back({.name = p.name, .share = {.weight = weight}, .compared = false});
+  w.programs.push_back(p);
+  return w.programs.back();
+}
+void saturating(Workload& w, uint32_t count, uint32_t weight = 100) {
+  for (uint32_t i = 0; i < count; ++i) {
+    Program& p = tenant(w, "saturating", 0, weight);
+    p.arrival = ArrivalKind::kBacklog;
+    p.queue_depth = 4;
+    w.vgpus.back().compared = true;
+  }
+}
+// `think_ns` of sleep between runs of `alone_ns`.
+void sleepers(Workload& w, Random& r, uint32_t count, uint64_t alone_ns, uint64_t think_ns,
+              uint32_t weight = 100) {
+  Kernel k = w.kernels[0];
+  k.name = "work" + std::to_string(w.kernels.size());
+  k.alone_ns = alone_ns;
+  k.tasks = 4'000;
+  w.kernels.push_back(k);
+  for (uint32_t i = 0; i < count; ++i) {
+    Program& p = tenant(w, "sleeper", static_cast<uint32_t>(w.kernels.size() - 1), weight);
+    p.think_ns = think_ns;
+    p.first_ns = r.below(think_ns + 1);
+  }
+}
+void light(Workload& w, uint64_t alone_ns, uint64_t period_ns, uint32_t weight = 100) {
+  Kernel k = w.kernels[0];
+  k.name = "light" + std::to_string(w.kernels.size());
+  k.alone_ns = alone_ns;
+  k.tasks = 528;
+  w.kernels.push_back(k);
+  Program& p = tenant(w, "light", static_cast<uint32_t>(w.kernels.size() - 1), weight);
+  p.arrival = ArrivalKind::kPoisson;
+  p.period_ns = period_ns;
+}
+
+struct Population {
+  uint32_t count;
+  uint64_t work_ns, sleep_ns;
+};
+// More of them than the GPU can serve, all below any bound on what is short.
+constexpr Population kCrowds[] = {{32, 900 * kTenantUs, 21 * kTenantMs},
+                                  {28, 900 * kTenantUs, 21 * kTenantMs},
+                                  {64, 900 * kTenantUs, 50 * kTenantMs},
+                                  {20, kTenantMs, 16 * kTenantMs}};
+Workload crowd(uint32_t run, uint64_t seed) {
+  Workload w = tenants("tenant-crowd");
+  Random r = Random::of(seed, run);
+  saturating(w, 2);
+  const Population& p = kCrowds[run % std::size(kCrowds)];
+  sleepers(w, r, p.count, p.work_ns, p.sleep_ns);
+  return w;
+}
+
+// One that uses 1 % beside 1, 4, 16, 64 that saturate.
+constexpr uint32_t kBeside[] = {1, 4, 16, 64};
+Workload light_beside(uint32_t run, uint64_t seed) {
+  Workload w = tenants("tenant-light");
+  (void)seed;
+  light(w, 50 * kTenantUs, 5 * kTenantMs);
+  saturating(w, kBeside[run % std::size(kBeside)]);
+  return w;
+}
+Workload light_slices(uint32_t run, uint64_t seed) {
+  Workload w = light_beside(run, seed);
+  w.name = "tenant-light-slices";
+  w.gpu.preemptor = PreemptorKind::kProportional;
+  w.gpu.switch_ns = 200 * kTenantUs;
+  w.config = Config{};
+  return w;
+}
+
+// Sleeps just over the 20 ms that lags used to be kept for.
+constexpr Population kNaps[] = {{8, 5 * kTenantMs, 20'500 * kTenantUs},
+                                {16, 2 * kTenantMs, 20'500 * kTenantUs},
+                                {32, 900 * kTenantUs, 20'500 * kTenantUs},
+                                {48, 500 * kTenantUs, 21 * kTenantMs}};
+Workload naps(uint32_t run, uint64_t seed) {
+  Workload w = tenants("tenant-naps");
+  Random r = Random::of(seed, run);
+  saturating(w, 2);
+  const Population& p = kNaps[run % std::size(kNaps)];
+  sleepers(w, r, p.count, p.work_ns, p.sleep_ns);
+  return w;
+}
+
+Workload think(uint32_t, uint64_t seed) {
+  Workload w = tenants("tenant-think");
+  Random r = Random::of(seed, 0);
+  saturating(w, 1);
+  sleepers(w, r, 1, 20 * kTenantUs, 10 * kTenantUs);
+  w.horizon_ns = 5 * kTenantSecond;
+  return w;
+}
+
+// Hand-overs of 86 and 295 us, as measured on an H200: 16 and 64 that saturate.
+Workload slow(uint32_t run, uint64_t) {
+  Workload w = tenants("tenant-slow", (run % 2 ? 288 : 79) * kTenantUs);
+  saturating(w, run % 4 < 2 ? 16 : 64);
+  return w;
+}
+
+// Drawn populations: nobody looks at them while a rule is being tuned.
+Workload held(uint32_t run, uint64_t seed, const char* name, bool equal) {
+  Workload w = tenants(name);
+  Random r = Random::of(seed ^ 0x5eed0fbe, run);
+  const auto weight = [&] {
+    return equal ? 100 : static_cast<uint32_t>(std::lround(std::exp(r.unit() * std::log(1000.0))));
+  };
+  for (uint64_t n = r.between(2, 6); n-- > 0;) saturating(w, 1, weight());
+  for (uint64_t n = r.between(1, 4); n-- > 0;)
+    sleepers(w, r, static_cast<uint32_t>(r.between(1, 12)), r.between(50, 4'000) * kTenantUs,
+             r.between(1'000, 60'000) * kTenantUs, weight());
+  for (uint64_t n = r.between(1, 3); n-- > 0;)
+    light(w, r.between(30, 300) * kTenantUs, r.between(4, 40) * kTenantMs, weight());
+  if (r.below(2)) w.programs[r.below(w.programs.size())].prediction_factor = 0.001;
+  w.horizon_ns = 10 * kTenantSecond;
+  return w;
+}
+Workload held_equal(uint32_t run, uint64_t seed) { return held(run, seed, "held-equal", true); }
+Workload held_weights(uint32_t run, uint64_t seed) {
+  return held(run, seed, "held-weights", false);
+}
+
+}  // namespace
+
+const std::vector<WorkloadRow>& tenant_workloads() {
+  static const std::vector<WorkloadRow> rows = {
+      {"tenant-crowd", "2 saturating vGPUs beside more sleepers than fit", 4, crowd},
+      {"tenant-light", "a vGPU that uses 1 % beside 1, 4, 16, 64 saturating ones", 4, light_beside},
+      {"tenant-light-slices", "the same on hardware time slices", 3, light_slices},
+      {"tenant-naps", "2 saturating vGPUs beside sleepers of just over 20 ms", 4, naps},
+      {"tenant-think", "20 us of work and 10 us of think time beside a saturating vGPU", 1, think},
+      {"tenant-slow", "16 and 64 saturating vGPUs, hand-overs of 86 and 295 us", 4, slow},
+      {"held-equal", "drawn sleepers and Poisson tenants beside saturating ones", 12, held_equal},
+      {"held-weights", "the same with weights 1 to 1,000", 12, held_weights},
+  };
+  return rows;
+}
+
+}  // namespace sluice::policy::sim

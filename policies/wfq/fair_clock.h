@@ -1,0 +1,299 @@
+// FairClock: the virtual times of weighted fair queuing, for the forms of wfq (wfq.cc,
+// wfq/slices.cc). Pure; owned by a policy, called from its thread. It accounts and compares; it
+// decides nothing.
+//
+// Terms   vtime   GPU time that a vGPU has used, divided by its weight
+//         V       of a priority level: the mean vtime of its backlogged vGPUs, by weight (as in
+//         EEVDF,
+//                 Stoica and Abdel-Wahab 1995), so that their lags add up to nothing
+//         lag     V - vtime: a credit if it is positive, a debt if it is negative
+//
+// Rules
+//   A debt stays in the vtime of a vGPU that becomes idle. V goes on meanwhile, so that the debt
+//   decays as fast as the others are served (EEVDF's delayed dequeue). A credit decays by as much
+//   as V has gone on, and is one longest quantum at most: nobody saves up GPU time by being idle,
+//   and a program that pauses between two launches keeps its turn. No lag is kept or forgiven by a
+//   wall clock. (Lags used to be frozen over gaps of up to 20 ms: a vGPU that used 1 % of the GPU
+//   piled up debts and waited for 4 to 100 ms.)
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mediator/base/check.h"
+#include "policies/policy.h"
+
+namespace sluice::policy {
+
+__extension__ typedef __int128 Int128;
+__extension__ typedef unsigned __int128 UInt128;
+
+// x / weight, rounded down, for x <= 2^56, by a multiplication: a division takes as long as all
+// else that charging somebody does. With 2^s <= weight < 2^(s + 1) the factor m = (2^(63 + s) + e)
+// / weight has 0 < e <= weight, so x m / 2^(63 + s) is too large by x e / (2^(63 + s) weight),
+// which is less than 1 / weight since x e < 2^(63 + s) (Granlund and Montgomery 1994).
+class WeightDivisor {
+ public:
+  WeightDivisor() : WeightDivisor(1) {}
+  explicit WeightDivisor(uint32_t weight)  // 1..kMaxWeight
+      : shift_(static_cast<uint32_t>(std::bit_width(weight)) - 1),
+        factor_(static_cast<uint64_t>((static_cast<UInt128>(1) << (63 + shift_)) / weight) + 1) {}
+  uint64_t divide(uint64_t x) const {
+    return static_cast<uint64_t>((static_cast<UInt128>(2 * x) * factor_) >> 64) >> shift_;
+  }
+
+ private:
+  uint32_t shift_;
+  uint64_t factor_;
+};
+
+class FairClock {
+ public:
+  // Virtual time is kScale * SM-nanoseconds / weight. 64 keeps the division's remainder below 160
+  // SM-nanoseconds at the largest weight.
+  static constexpr int64_t kScale = 64;
+  // One report is clipped here (days of a whole GPU): larger would overflow before the rebase
+  // below.
+  static constexpr uint64_t kMaxUsage = 1ull << 50;
+  // Lags are clipped here (seconds of a whole GPU at weight 1), so that scaling one by two weights
+  // cannot overflow. Only a debt kept over a short gap or a change of weight is ever cut by it.
+  static constexpr int64_t kMaxLag = 1ll << 46;
+  // Virtual times are moved back by V when V reaches this, so that they never overflow.
+  static constexpr int64_t kRebaseAt = 1ll << 60;
+
+  // kAbsent -> add() -> kIdle <-> kBacklogged; remove() -> kAbsent
+  enum class State : uint8_t { kAbsent, kIdle, kBacklogged };
+  struct Vgpu {
+    State state = State::kAbsent;
+    bool backlogged() const { return state == State::kBacklogged; }
+    VgpuShare share;
+    WeightDivisor by_weight;
+    int64_t vtime = 0;
+    int64_t lag = 0;          // V - vtime when it turned idle, less what it was charged since
+    int64_t left_at = 0;      // V when it turned idle, without it
+    uint64_t used_sm_ns = 0;  // all that it was ever charged, modulo 2^64
+  };
+
+  // What becomes of a credit while its owner is away.
+  enum class Credit : uint8_t { kDecays, kStays };
+  explicit FairClock(const Config& config, Credit credit = Credit::kDecays)
+      : keeps_credit_(config.short_gap_ns > 0),
+        decays_(credit == Credit::kDecays),
+        credit_(std::min(kMaxUsage, config.max_quantum_ns * config.machine.sm_count)),
+        levels_(kPriorityLevels) {}
+
+  const Vgpu& operator[](VgpuId v) const { return vgpus_[v]; }
+  size_t size() const { return vgpus_.size(); }
+  uint32_t busy(uint32_t priority) const { return levels_[priority].busy; }
+  int64_t weight(uint32_t priority) const { return levels_[priority].weight(); }  // of the busy
+  int64_t vtime(uint32_t priority) const { return levels_[priority].vtime(); }
+
+  void add(VgpuId v, const VgpuShare& share) {
+    if (v >= vgpus_.size()) vgpus_.resize(v + 1);
+    Vgpu& g = vgpus_[v];
+    SLUICE_CHECK(g.state == State::kAbsent);
+    g = Vgpu{};
+    g.state = State::kIdle;
+    set_share(g, bounded(share));
+    g.vtime = level(g).vtime();
+  }
+  // What it is owed (or owes) in GPU time stays the same, within a level.
+  void change(VgpuId v, const VgpuShare& share) {
+    Vgpu& g = vgpus_[v];
+    const VgpuShare changed = bounded(share);
+    if (g.backlogged()) leave(v);
+    g.lag = clipped(static_cast<Int128>(g.lag) * g.share.weight / changed.weight);
+    const bool moved = g.share.priority != changed.priority;
+    set_share(g, changed);
+    if (moved) {
+      g.lag = 0;
+      g.vtime = level(g).vtime();
+    }
+    if (g.backlogged()) {
+      if (level(g).weight() > 0)
+        place(g, std::min(g.lag, most_credit(g)));
+      else
+        g.vtime = std::max(g.vtime, level(g).vtime());
+      enter(g);
+    } else if (g.lag < 0 && !moved) {
+      place(g, g.lag);
+    }
+  }
+  void remove(VgpuId v) { vgpus_[v].state = State::kAbsent; }
+
+  void turn_busy(VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    g.state = State::kBacklogged;
+    rejoin(v);
+  }
+  void turn_idle(VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    leave(v);
+    g.state = State::kIdle;
+  }
+
+  // Charges v. Returns by how much all virtual times of its level were moved back (nearly always
+  // 0).
+  int64_t charge(VgpuId v, uint64_t sm_ns) {
+    const VgpuUsage report{v, {.sm_ns = sm_ns}};
+    int64_t moved = 0;
+    charge({&report, 1}, [&](uint32_t, int64_t back) { moved = back; });
+    return moved;
+  }
+  // The same for several, one after the other. rebased(priority, back): all virtual times of this
+  // level were moved back.
+  template <class Rebased>
+  void charge(std::span<const VgpuUsage> reports, Rebased&& rebased) {
+    Vgpu* const vgpus = vgpus_.data();
+    uint32_t priority = 0;
+    Int128 sum = 0;  // for that level
+    const auto add = [&] {
+      if (sum == 0) return;
+      levels_[priority].add(sum);
+      sum = 0;
+      if (levels_[priority].reaches(kRebaseAt)) rebased(priority, rebase(priority));
+    };
+    for (const VgpuUsage& r : reports) {
+      Vgpu& g = vgpus[r.vgpu];
+      const uint64_t sm_ns = std::min(r.usage.sm_ns, kMaxUsage);
+      const auto delta = static_cast<int64_t>(g.by_weight.divide(sm_ns * kScale));
+      g.vtime += delta;
+      g.used_sm_ns += sm_ns;
+      if (!g.backlogged()) {
+        g.lag = clipped(static_cast<Int128>(g.lag) - delta);
+      } else {
+        if (g.share.priority != priority) add(), priority = g.share.priority;
+        sum += delta * int64_t{g.share.weight};
+      }
+    }
+    add();
+  }
+
+  // What busy v is owed beyond its credit is forgotten: it had all that it could use.
+  void forgive(VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    Level& l = level(g);
+    const int64_t least = l.vtime() - static_cast<int64_t>(credit_) * kScale / g.share.weight;
+    if (g.vtime >= least) return;
+    l.add((static_cast<Int128>(least) - g.vtime) * g.share.weight);
+    g.vtime = least;
+  }
+
+  // Whether that is more than nothing; without its multiplication of 128 bits.
+  bool leads(VgpuId v) const {
+    const Vgpu& g = vgpus_[v];
+    const int64_t lead = g.vtime - levels_[g.share.priority].vtime();
+    return lead >= kScale || (lead > 0 && lead * g.share.weight >= kScale);
+  }
+  // GPU time, in SM-ns, that busy v has had beyond its share (negative: it is owed that much).
+  int64_t lead_sm_ns(VgpuId v) const {
+    const Vgpu& g = vgpus_[v];
+    const Int128 lead = static_cast<Int128>(g.vtime) - levels_[g.share.priority].vtime();
+    return static_cast<int64_t>(
+        std::clamp<Int128>(lead * g.share.weight / kScale, -(Int128{1} << 62), Int128{1} << 62));
+  }
+
+ private:
+  // V is asked for more often than it changes, and takes a division of 128 bits.
+  class Level {
+   public:
+    void add(Int128 sum, int64_t weights = 0) {
+      weighted_sum_ += sum;
+      weight_ += weights;
+      known_ = false;
+    }
+    void set_last(int64_t v) { last_ = v, known_ = false; }
+    int64_t weight() const { return weight_; }
+    int64_t vtime() const {
+      if (!known_)
+        v_ = weight_ ? static_cast<int64_t>(weighted_sum_ / weight_) : last_, known_ = true;
+      return v_;
+    }
+    bool reaches(int64_t v) const {
+      return weight_ && weighted_sum_ >= static_cast<Int128>(v) * weight_;
+    }
+    uint32_t busy = 0;
+
+   private:
+    Int128 weighted_sum_ = 0;  // of weight * vtime over the busy
+    int64_t weight_ = 0;
+    int64_t last_ = 0;  // V when the last busy one left
+    mutable int64_t v_ = 0;
+    mutable bool known_ = false;
+  };
+
+  static VgpuShare bounded(VgpuShare s) {
+    s.weight = std::clamp(s.weight, 1u, kMaxWeight);
+    s.priority = std::min(s.priority, kPriorityLevels - 1);
+    return s;
+  }
+  static void set_share(Vgpu& g, const VgpuShare& share) {
+    g.share = share;
+    g.by_weight = WeightDivisor(share.weight);
+  }
+  static int64_t clipped(Int128 lag) {
+    return static_cast<int64_t>(std::clamp<Int128>(lag, -kMaxLag, kMaxLag));
+  }
+  int64_t most_credit(const Vgpu& g) const {
+    return static_cast<int64_t>(credit_) * kScale / g.share.weight;
+  }
+  Level& level(const Vgpu& g) { return levels_[g.share.priority]; }
+
+  // Back from a pause. A debt is in its vtime, and V has gone on meanwhile; what is owed has
+  // decayed by as much as V has gone on.
+  void rejoin(VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    Level& l = level(g);
+    const int64_t now = l.vtime();
+    const int64_t gone = decays_ ? std::max<int64_t>(now - g.left_at, 0) : 0;
+    const int64_t owed = keeps_credit_ ? std::min(g.lag, most_credit(g)) - gone : 0;
+    if (owed > 0 && l.weight() > 0)
+      place(g, owed);
+    else
+      g.vtime = std::max(g.vtime, now);
+    enter(g);
+  }
+  // V moves as g joins; placed here, its lag to the new V is `lag`.
+  void place(Vgpu& g, Int128 lag) {
+    const Level& l = level(g);
+    const int64_t weight = std::max<int64_t>(l.weight(), 1);
+    g.vtime = l.vtime() - static_cast<int64_t>(lag * (weight + g.share.weight) / weight);
+  }
+  void enter(Vgpu& g) {
+    Level& l = level(g);
+    l.add(static_cast<Int128>(g.vtime) * g.share.weight, g.share.weight);
+    ++l.busy;
+  }
+  void leave(VgpuId v) {
+    Vgpu& g = vgpus_[v];
+    Level& l = level(g);
+    const int64_t now = l.vtime();
+    g.lag = clipped(static_cast<Int128>(now) - g.vtime);
+    l.add(-static_cast<Int128>(g.vtime) * g.share.weight, -int64_t{g.share.weight});
+    --l.busy;
+    if (l.weight() == 0) l.set_last(now);
+    g.left_at = l.vtime();
+  }
+  int64_t rebase(uint32_t priority) {
+    Level& l = levels_[priority];
+    const int64_t back = l.vtime();
+    l.add(-static_cast<Int128>(back) * l.weight());
+    for (Vgpu& g : vgpus_) {
+      if (g.state == State::kAbsent || g.share.priority != priority) continue;
+      // An idle one far behind would start at V anyway.
+      g.vtime = g.backlogged() ? g.vtime - back : std::max<int64_t>(g.vtime - back, 0);
+      g.left_at = std::max(g.left_at - back, -kRebaseAt);
+    }
+    return back;
+  }
+
+  const bool keeps_credit_, decays_;
+  const uint64_t credit_;
+  std::vector<Vgpu> vgpus_;
+  std::vector<Level> levels_;
+};
+
+}  // namespace sluice::policy

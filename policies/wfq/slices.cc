@@ -1,0 +1,403 @@
+// wfq for proportional preemptors: the hardware alternates between the contexts of all backlogged
+// vGPUs in time slices; this sets the slices and gates vGPUs that are ahead.
+//
+// Terms   round     each backlogged vGPU has one turn in it
+//         turn      a slice and the switch to it, which is charged to the vGPU that it is made for
+//         quantum   what a vGPU is entitled to in a round
+//         rider     its kernel goes on behind a closed gate
+//
+// Rules, each a function of the same name below
+//   mean_slice_ns()  just long enough to pay for a switch: handover / handover_loss
+//   round_of()       long enough that the lightest vGPU has a turn in each (up to
+//                    kLongestForAllNs), and a whole number of rounds in a second
+//   slice_for()      the quantum, corrected once a round by a part of the lag
+//   sits_out()       a vGPU is gated for a round if that leaves it closer to its entitlement than a
+//                    turn would: nobody is further off than one turn. (LoGA's and NEON's disengaged
+//                    fair queuing, with weights and turn by turn.) Leads add up to nothing, so that
+//                    somebody is never gated
+//   one_by_one()     while a vGPU that waits after its launches is owed half of what it uses, the
+//                    others have turns one by one, the furthest behind first (as WF2Q and EEVDF),
+//                    and it has one between any two of theirs
+//   rides()          a rider has the shortest slice; it may lead by max_lead_turns of its turns,
+//                    after which the others' turns are longer until it falls back
+//   may_pause()      the gates stay shut for a switch's length for one that may be back at once
+//                    (ski rental); all such waiting costs kIdleLoss of the time
+//
+// Guarantee  while all are backlogged, over a window T: |got / entitled - 1| <= (slice + switch) /
+//   (entitlement in T), that is n * handover / (handover_loss * T) for n equal vGPUs, and
+//   (floor + switch) / (entitlement in T) for those below the floor. tests/sim/wfq_test.cc.
+// Priorities are strict: lower levels are gated while a higher one is backlogged. No timer while
+// one vGPU is backlogged alone. Cost: O(1) per event, O(backlogged) per round.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "mediator/base/check.h"
+#include "policies/policy.h"
+#include "policies/wfq/fair_clock.h"
+#include "policies/wfq/forms.h"
+
+namespace sluice::policy {
+namespace {
+
+class WfqSlices final : public Policy {
+ public:
+  explicit WfqSlices(const Config& config)
+      : config_(config),
+        clock_(with_credit(config), FairClock::Credit::kStays),
+        handover_ns_(static_cast<double>(config.machine.handover_ns)) {}
+  std::string_view name() const override { return "wfq"; }
+
+  void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override {
+    clock_.add(v, share);
+    if (v >= own_.size()) own_.resize(v + 1);
+    own_[v] = Own{};
+  }
+  void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override {
+    clock_.change(v, share);
+    if (clock_[v].backlogged()) tick(now_ns, out);
+  }
+  void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override {
+    SLUICE_CHECK(!clock_[v].backlogged());
+    clock_.remove(v);
+  }
+
+  void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override {
+    if (clock_[v].backlogged()) return;
+    clock_.turn_busy(v);
+    own_[v].used_ns = 0;
+    own_[v].place = static_cast<uint32_t>(busy_.size());
+    busy_.push_back(v);
+    const bool was_pausing = pausing_;
+    end_pause(now_ns);
+    // Whether its coming may change what the others get before the next round does: then all are
+    // looked at.
+    if (busy_.size() <= 2 || was_pausing || next_tick_ns_ <= now_ns ||
+        (!one_by_one_ && comes_between(now_ns, v)) || clock_[v].share.priority != top_priority_)
+      return tick(now_ns, out);
+    set(v, own_[v].gated ? 0 : slice_for(v, 0), out);
+  }
+
+  void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override {
+    if (!clock_[v].backlogged()) return;
+    clock_.turn_idle(v);
+    own_[v].waited_ns = now_ns;
+    own_[v].burst_ns += (own_[v].used_ns - own_[v].burst_ns) / (own_[v].burst_ns > 0 ? 4 : 1);
+    const uint32_t place = own_[v].place;
+    busy_[place] = busy_.back();
+    own_[busy_.back()].place = place;
+    busy_.pop_back();
+    const bool had_gated = gated_ > 0;
+    if (own_[v].gated) --gated_, own_[v].gated = false;
+    if (busy_.empty()) return;
+    if (gated_ < busy_.size()) {  // somebody goes on
+      if (busy_.size() == 1) tick(now_ns, out);
+      return;
+    }
+    if (!had_gated) return tick(now_ns, out);
+    if (!may_pause(now_ns)) return tick(now_ns, out);
+    pausing_ = true;
+    pause_since_ns_ = now_ns;
+    wake_at(now_ns + static_cast<uint64_t>(handover_ns_), out);
+  }
+
+  void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
+    clock_.charge(v, usage.sm_ns);
+    const double used_ns =
+        static_cast<double>(usage.sm_ns) / std::max(config_.machine.sm_count, 1u);
+    own_[v].used_at_ns = now_ns;
+    own_[v].left_ns -= used_ns;
+    own_[v].used_ns += used_ns;
+    if (own_[v].gated && now_ns > own_[v].gated_at_ns + kBegunNs)
+      own_[v].rides_until_ns = now_ns + kRidesNs;
+  }
+  bool reads_tasks() const override { return false; }
+  void on_left(uint64_t, VgpuId, LeftReason, Actions&) override {}
+  void on_handover(uint64_t, uint64_t cost_ns) override {
+    const double bound = static_cast<double>(config_.max_quantum_ns) * config_.handover_loss;
+    handover_ns_ += (std::min(static_cast<double>(cost_ns), bound) - handover_ns_) / 8;
+  }
+  void on_wake(uint64_t now_ns, Actions& out) override {
+    wake_ns_ = 0;
+    end_pause(now_ns);
+    tick(now_ns, out);
+  }
+  uint64_t quantum_ns() const override { return mean_slice_ns(); }
+
+ private:
+  // What a vGPU is owed over a gap is two mean slices at most: more would gate all others for as
+  // long, of whom the light ones then have nothing for some of their rounds.
+  static Config with_credit(Config c) {
+    const double slice_ns =
+        c.handover_loss > 0 ? 2 * static_cast<double>(c.machine.handover_ns) / c.handover_loss : 0;
+    if (slice_ns > 0)
+      c.max_quantum_ns = std::min(c.max_quantum_ns, static_cast<uint64_t>(slice_ns));
+    return c;
+  }
+  struct Own {
+    uint32_t place = 0;  // in busy_
+    bool gated = false;
+    uint64_t slice_ns = kUnset;
+    uint64_t used_at_ns = 0;  // when it was last seen to use the GPU
+    uint64_t wanted_ns = 0;   // in the round that begins
+    uint64_t waited_ns = 0;   // when it turned idle last; 0: never
+    double left_ns = 0;       // of the turn that it has been given while they have them one by one
+    double order = 0;
+    double used_ns = 0,
+           burst_ns = 0;  // since it turned busy; what it has used until it turned idle, a mean
+    uint64_t gated_at_ns = 0;     // when that changed last
+    uint64_t rides_until_ns = 0;  // a kernel that it had begun goes on behind a closed gate
+  };
+  static constexpr uint64_t kUnset = ~0ull;
+  static constexpr double kLongestRoundNs = 1e9;
+  static constexpr uint64_t kWaitsNs = 100'000'000;
+  // Who uses the GPU so long after it was gated has a kernel that no gate stops; its next may be
+  // one, too.
+  static constexpr uint64_t kBegunNs = 30'000'000, kRidesNs = 10'000'000'000;
+  // Fitted where one more or less of them matters: few would grow much, of many each is little.
+  static constexpr double kWindowNs = 1e9, kFewRounds = 3, kManyRounds = 150;
+  static constexpr double kLongestForAllNs = 60e6, kLongestForRidersNs = 150e6, kSpare = 1.1;
+
+  uint64_t floor_ns() const { return std::max<uint64_t>(config_.machine.slice_floor_ns, 1); }
+  uint64_t ceiling_ns() const { return std::max(config_.machine.slice_ceiling_ns, floor_ns()); }
+  uint64_t mean_slice_ns() const {
+    const double paid = config_.handover_loss > 0 ? handover_ns_ / config_.handover_loss : 0.0;
+    return std::clamp(static_cast<uint64_t>(paid), floor_ns(),
+                      std::max(config_.max_quantum_ns, floor_ns()));
+  }
+  // How long a round is, switches included. Long enough that the lightest has a turn in each, if
+  // that is not long, and that those that no gate stops, and that are ahead, have no more than
+  // their share; and a whole number of rounds in kWindowNs.
+  double round_of(double busy, double weights, double lightest, double for_riders) const {
+    double round = busy * (static_cast<double>(mean_slice_ns()) + handover_ns_);
+    const double for_all = (static_cast<double>(floor_ns()) + handover_ns_) * weights / lightest;
+    if (for_all > round && for_all <= kLongestForAllNs) round = kSpare * for_all;
+    if (for_riders > round && for_riders <= kLongestForRidersNs) round = for_riders;
+    const double rounds = std::floor(kWindowNs / round);
+    return rounds >= kFewRounds && rounds <= kManyRounds ? kWindowNs / rounds : round;
+  }
+  // What v is owed of a round, the switch to it included.
+  double quantum_ns(VgpuId v) const {
+    return per_weight_ns_ * static_cast<double>(clock_[v].share.weight);
+  }
+  // That as a slice, corrected by what v is ahead. Never less than kShorter of its quantum: short
+  // slices cost more switches.
+  uint64_t slice_for(VgpuId v, double lead_ns) const {
+    const double quantum = quantum_ns(v);
+    const double wanted =
+        std::clamp(quantum - kGain * lead_ns, kShorter * quantum, kLonger * quantum) - handover_ns_;
+    return std::clamp(static_cast<uint64_t>(std::max(wanted, 1.0)), floor_ns(), ceiling_ns());
+  }
+  // Whether v is closer to what it is owed at the end of a round without a turn than with its
+  // shortest. Who is gated because others left it their time stays so until it is half a turn
+  // behind: what it had begun runs on in floor slices, each with a switch.
+  bool sits_out(VgpuId v, double lead_ns) const {
+    const double quantum = quantum_ns(v),
+                 turn = static_cast<double>(slice_for(v, 1e18)) + handover_ns_;
+    const bool below_floor = turn >= quantum;
+    return lead_ns + turn - quantum > (own_[v].gated && !below_floor ? -0.5 : 0.5) * turn;
+  }
+
+  double lead_of(VgpuId v) const {
+    return static_cast<double>(clock_.lead_sm_ns(v)) / std::max(config_.machine.sm_count, 1u);
+  }
+  double shortest_turn_ns() const { return static_cast<double>(floor_ns()) + handover_ns_; }
+  // v has turned idle lately, and will have used less when it does so again than its part of a
+  // round: a turn in each is not its share. Nor is that so short that the others would stop for
+  // next to nothing.
+  bool pauses(uint64_t now_ns, VgpuId v) const {
+    const double least_ns = std::max(2 * handover_ns_, static_cast<double>(floor_ns()) / 2);
+    return own_[v].waited_ns != 0 && now_ns - own_[v].waited_ns < kWaitsNs &&
+           own_[v].burst_ns >= least_ns && own_[v].burst_ns < quantum_ns(v);
+  }
+  bool comes_between(uint64_t now_ns, VgpuId v) const {
+    return pauses(now_ns, v) && lead_of(v) < -own_[v].burst_ns / 2;
+  }
+  // Of those that do not pause: against each other, or all would be ahead where one that pauses is
+  // owed something.
+  double lead_among_rest(VgpuId v) const {
+    return lead_of(v) - clock_[v].share.weight / weight_of_rest_ * lead_of_rest_;
+  }
+
+  void set(VgpuId v, uint64_t slice_ns, Actions& out) {
+    if (own_[v].slice_ns == slice_ns) return;
+    own_[v].slice_ns = slice_ns;
+    out.push_back(Action::set_slice(v, slice_ns));
+  }
+  void gate(uint64_t now_ns, VgpuId v, bool gated) {
+    if (own_[v].gated == gated) return;
+    own_[v].gated = gated;
+    own_[v].gated_at_ns = now_ns;
+    gated ? ++gated_ : --gated_;
+  }
+  void wake_at(uint64_t at_ns, Actions& out) {
+    next_tick_ns_ = at_ns;
+    if (wake_ns_ == at_ns) return;
+    wake_ns_ = at_ns;
+    out.push_back(Action::wake(at_ns));
+  }
+
+  static constexpr double kGain =
+      0.25;  // of a round's error that the next round's slices take back
+  static constexpr double kShorter = 0.75, kLonger = 1.25;
+  static constexpr double kIdleLoss = 0.01;  // work conservation is at least what is left
+  static constexpr double kPauseBurst = 8;   // hand-overs' lengths
+  // A turn between two of one that waits, by what that one uses: or switches cost more than they
+  // bring.
+  static constexpr double kLeastOfBurst = 0.75;
+  static constexpr double kTurnIsOver = 0.2;  // part of it that is not worth a turn of its own
+  static constexpr double kRoundGrows =
+      4;  // shortest turns that one is ahead for which a round grows
+  bool may_pause(uint64_t now_ns) {
+    pause_credit_ns_ += static_cast<double>(now_ns - credit_at_ns_) * kIdleLoss;
+    pause_credit_ns_ = std::min(pause_credit_ns_, kPauseBurst * handover_ns_);
+    credit_at_ns_ = now_ns;
+    return pause_credit_ns_ >= handover_ns_;
+  }
+  void end_pause(uint64_t now_ns) {
+    if (pausing_) pause_credit_ns_ -= static_cast<double>(now_ns - pause_since_ns_);
+    pausing_ = false;
+  }
+
+  // Decides who is gated and how long the others' slices are, until the round is over.
+  void tick(uint64_t now_ns, Actions& out) {
+    if (busy_.empty()) return;
+    top_priority_ = 0;
+    for (const VgpuId v : busy_) top_priority_ = std::max(top_priority_, clock_[v].share.priority);
+
+    double weights = 0, busy = 0, lightest = kMaxWeight;
+    for (const VgpuId v : busy_) {
+      if (clock_[v].share.priority != top_priority_) continue;
+      weights += clock_[v].share.weight, ++busy;
+      lightest = std::min<double>(lightest, clock_[v].share.weight);
+    }
+    double for_riders = 0;
+    for (const VgpuId v : busy_)
+      if (rides(now_ns, v) && lead_of(v) > kRoundGrows * shortest_turn_ns())
+        for_riders = std::max(for_riders, shortest_turn_ns() * weights / clock_[v].share.weight);
+    const double round = round_of(busy, weights, lightest, kSpare * for_riders);
+    per_weight_ns_ = round / weights;
+
+    // Those between whose turns others come, and how long the others' turns together must be at
+    // least between two of theirs.
+    bool some_come_between = false;
+    double bursts_ns = 0, least_turn_ns = shortest_turn_ns();
+    lead_of_rest_ = weight_of_rest_ = 0;
+    rest_.clear();
+    for (const VgpuId v : busy_) {
+      if (clock_[v].share.priority < top_priority_) {
+        gate(now_ns, v, true);
+      } else if (pauses(now_ns, v)) {
+        some_come_between |= comes_between(now_ns, v);
+        bursts_ns += own_[v].burst_ns + handover_ns_;
+        least_turn_ns = std::max(least_turn_ns, kLeastOfBurst * own_[v].burst_ns + handover_ns_);
+      } else {
+        lead_of_rest_ += lead_of(v);
+        weight_of_rest_ += clock_[v].share.weight;
+        rest_.push_back(v);
+      }
+    }
+    double cycle_ns = 0;
+    for (const VgpuId v : rest_)
+      if (rides(now_ns, v) && lead_among_rest(v) > config_.max_lead_turns * quantum_ns(v))
+        cycle_ns = std::max(cycle_ns, shortest_turn_ns() * weights / clock_[v].share.weight);
+    one_by_one_ =
+        some_come_between && config_.max_lead_turns > 0 && rest_.size() > 1 && cycle_ns < round;
+    const double ends_ns = one_by_one_
+                               ? one_by_one(now_ns, cycle_ns - bursts_ns, least_turn_ns) + bursts_ns
+                               : all_in_turn(now_ns, round);
+    for (const VgpuId v : busy_) set(v, own_[v].gated ? 0 : own_[v].wanted_ns, out);
+    if (busy_.size() > 1)
+      wake_at(now_ns + static_cast<uint64_t>(std::min(ends_ns, kLongestRoundNs)), out);
+  }
+  bool rides(uint64_t now_ns, VgpuId v) const {
+    return now_ns < own_[v].rides_until_ns && clock_[v].share.priority == top_priority_;
+  }
+
+  // A round by the hardware. Returns how long it takes.
+  double all_in_turn(uint64_t now_ns, double round) {
+    VgpuId last = kNoVgpu;  // the one that is owed most, for its weight
+    double least = 0, ends_ns = 0;
+    for (const VgpuId v : busy_) {
+      if (clock_[v].share.priority < top_priority_) continue;
+      const double lead_ns =
+          pauses(now_ns, v) || rest_.size() < 2 ? lead_of(v) : lead_among_rest(v);
+      // Who had its turn just now is ahead by half of it, who waits for it behind: neither is
+      // anything to mend.
+      const double gone = std::min(static_cast<double>(now_ns - own_[v].used_at_ns) / round, 1.0);
+      gate(now_ns, v, sits_out(v, std::min(lead_ns, lead_ns - quantum_ns(v) * (0.5 - gone))));
+      own_[v].left_ns = 0;
+      // Alone, the hardware has nobody to switch to; a long slice would only make a newcomer wait.
+      own_[v].wanted_ns = busy_.size() == 1 ? mean_slice_ns() : slice_for(v, lead_ns);
+      const double turns = lead_ns / clock_[v].share.weight;
+      if (last == kNoVgpu || turns < least) last = v, least = turns;
+    }
+    gate(now_ns, last, false);
+    for (const VgpuId v : busy_)
+      if (!own_[v].gated) ends_ns += static_cast<double>(own_[v].wanted_ns) + handover_ns_;
+    return ends_ns;
+  }
+
+  // The next turn of those that do not pause, or as many as fit into `budget_ns`. Returns how long
+  // they take.
+  double one_by_one(uint64_t now_ns, double budget_ns, double least_turn_ns) {
+    for (const VgpuId v : busy_) {
+      if (clock_[v].share.priority < top_priority_ || !pauses(now_ns, v)) continue;
+      own_[v].wanted_ns = slice_for(v, lead_of(v));
+      gate(now_ns, v, lead_of(v) > own_[v].burst_ns / 2);
+    }
+    for (const VgpuId v : rest_) {
+      Own& o = own_[v];
+      const double lead_ns = lead_among_rest(v);
+      o.wanted_ns = slice_for(v, lead_ns + quantum_ns(v) / 2);
+      const double turn = static_cast<double>(o.wanted_ns) + handover_ns_;
+      if (o.gated || o.left_ns < kTurnIsOver * turn) o.left_ns = 0;
+      o.order = (o.left_ns > 0 ? -kLongestRoundNs * kMaxWeight : 0) +
+                (lead_ns + turn / 2) / clock_[v].share.weight;
+    }
+    std::sort(rest_.begin(), rest_.end(), [&](VgpuId a, VgpuId b) {
+      return own_[a].order != own_[b].order ? own_[a].order < own_[b].order : a < b;
+    });
+    double ends_ns = 0;
+    for (const VgpuId v : rest_) {
+      Own& o = own_[v];
+      const bool first = v == rest_.front(), goes_on = o.left_ns > 0;
+      double turn = goes_on ? o.left_ns : static_cast<double>(o.wanted_ns) + handover_ns_;
+      if (first && !goes_on && budget_ns < turn) {  // as short as those that wait want it
+        turn = std::min(turn, std::max(budget_ns, least_turn_ns));
+        o.wanted_ns = static_cast<uint64_t>(turn - handover_ns_);
+      }
+      const bool due = goes_on || lead_among_rest(v) + turn / 2 < quantum_ns(v);
+      const bool opens = first || (due && budget_ns > turn / 2);
+      gate(now_ns, v, !opens);
+      o.left_ns = opens ? turn : 0;
+      if (opens) budget_ns -= turn, ends_ns += turn;
+    }
+    return ends_ns;
+  }
+
+  const Config config_;
+  FairClock clock_;
+  std::vector<Own> own_;
+  std::vector<VgpuId> busy_;  // in no order
+  size_t gated_ = 0;          // of busy_
+  uint32_t top_priority_ = 0;
+  double per_weight_ns_ = 0;  // turn per weight in this round
+  double handover_ns_;
+  uint64_t next_tick_ns_ = 0, wake_ns_ = 0;
+  double pause_credit_ns_ = 0;
+  uint64_t credit_at_ns_ = 0, pause_since_ns_ = 0;
+  std::vector<VgpuId> rest_;  // those of busy_ that do not pause
+  double lead_of_rest_ = 0, weight_of_rest_ = 0;
+  bool one_by_one_ = false;  // the rest have their turns one by one
+  bool pausing_ =
+      false;  // all who are busy are gated, for the sake of one that may be back at once
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> make_wfq_slices(const Config& config) {
+  return std::make_unique<WfqSlices>(config);
+}
+
+}  // namespace sluice::policy

@@ -1,0 +1,301 @@
+#include "policies/wfq/whole.h"
+
+namespace sluice::policy {
+
+WholeGpu::WholeGpu(const Config& config)
+    : config_(config), clock_(config), length_(config), budget_(config.handover_loss) {
+  waiting_.reserve(kPriorityLevels);
+  short_.reserve(kPriorityLevels);
+  for (uint32_t i = 0; i < kPriorityLevels; ++i) {
+    waiting_.emplace_back(Earlier{&due_, &turn_of_});
+    short_.emplace_back(Shorter{&work_});
+  }
+}
+
+// ---- events -----------------------------------------------------------------------------------
+
+void WholeGpu::on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) {
+  clock_.add(v, share);
+  if (v >= turn_of_.size()) {
+    turn_of_.resize(v + 1);
+    due_.resize(v + 1);
+    work_.resize(v + 1);
+    pauses_.resize(v + 1);
+  }
+  turn_of_[v] = 0;
+  due_[v] = clock_[v].vtime;
+  work_[v] = {};
+  pauses_[v] = {};
+  added(now_ns, v);
+}
+
+void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) {
+  const bool waits = waiting(v).contains(v);
+  if (waits) stop_waiting(v);
+  settle(now_ns, v);
+  clock_.change(v, share);
+  level_changed(v);
+  due_[v] = clock_[v].vtime;
+  if (v == holder_) overrun_ns_ = 0;
+  if (waits) wait(v);
+  decide(now_ns, out);
+}
+
+void WholeGpu::on_vgpu_removed(uint64_t, VgpuId v, Actions&) {
+  SLUICE_CHECK(v != holder_ && !clock_[v].backlogged());
+  clock_.remove(v);
+}
+
+void WholeGpu::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
+  if (clock_[v].backlogged()) return;
+  settle(now_ns, v);
+  const uint64_t lingered_ns = end_pause(now_ns, v);
+  const int64_t before = clock_[v].vtime;
+  clock_.turn_busy(v);
+  // After lingering, the turn goes on.
+  due_[v] = lingered_ns ? due_[v] + clock_[v].vtime - before : clock_[v].vtime;
+  if (v != holder_) wait(v);
+  decide(now_ns, out);
+}
+
+void WholeGpu::on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) {
+  const VgpuId v = launch.vgpu;
+  work_[v].report(launch);
+  settle(now_ns, v);
+  if (!waiting(v).contains(v)) return;
+  stop_waiting(v);
+  wait(v);
+  decide(now_ns, out);
+}
+
+void WholeGpu::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
+  if (!clock_[v].backlogged()) return;
+  const bool lingers = v == holder_ && gpu_ == Gpu::kHeld && linger(now_ns, v);
+  clock_.turn_idle(v);
+  if (waiting(v).contains(v)) stop_waiting(v);
+  work_[v] = {};
+  pauses_[v].since_ns = now_ns;
+  pauses_[v].charged_sm_ns = 0;
+  if (lingers) {
+    gpu_ = Gpu::kLingers;
+    keep_until_ns_ = now_ns + keep_ns(v);
+    idling_.begin(now_ns);
+  }
+  decide(now_ns, out);
+}
+
+void WholeGpu::on_usage(uint64_t, VgpuId v, const Usage& usage) {
+  const int64_t back = clock_.charge(v, usage.sm_ns);
+  charged(v, usage.sm_ns);
+  if (!clock_[v].backlogged()) pauses_[v].charged_sm_ns += usage.sm_ns;
+  if (v == holder_ && clock_[v].backlogged()) work_[v].use(usage.sm_ns);
+  if (back) {
+    for (VgpuId i = 0; i < due_.size(); ++i)  // a turn may have begun many of these ago
+      if (level(i) == level(v)) due_[i] = std::max(due_[i] - back, -FairClock::kRebaseAt);
+  }
+  if (waiting(v).contains(v)) {  // charged beside the holder
+    if (is_off(v, due_[v], quantum(v))) due_[v] = clock_[v].vtime;
+    waiting(v).update(v);
+  }
+}
+
+void WholeGpu::on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) {
+  if (v != holder_) return;
+  if (gpu_ == Gpu::kLingers) stop_lingering(now_ns);
+  if (clock_[v].backlogged()) due_[v] = next_due();
+  holder_ = kNoVgpu;
+  gpu_ = Gpu::kFree;
+  if (clock_[v].backlogged()) wait(v);
+  decide(now_ns, out);
+}
+
+void WholeGpu::on_wake(uint64_t now_ns, Actions& out) {
+  wake_ns_ = 0;
+  decide(now_ns, out);
+}
+
+uint64_t WholeGpu::quantum_ns() const {  // at equal weights, for people
+  uint32_t busy = 1;
+  for (uint32_t i = 0; i < kPriorityLevels; ++i) busy = std::max(busy, clock_.busy(i));
+  return length_.of(1.0 / busy);
+}
+
+// ---- rules ------------------------------------------------------------------------------------
+
+WholeGpu::Next WholeGpu::next() {
+  for (uint32_t i = kPriorityLevels; i-- > 0;) {
+    if (waiting_[i].empty()) continue;
+    const VgpuId first = waiting_[i].top();
+    if (!short_[i].empty() && turn_is_overdue(first)) return {first};
+    while (!short_[i].empty()) {
+      const VgpuId v = short_[i].top();
+      if (eligible(v)) return {v, /*before_its_turn=*/true};
+      short_[i].remove(v);  // too far ahead of V: until its next turn it is like the others
+    }
+    return {first};
+  }
+  return {};
+}
+
+int64_t WholeGpu::next_due() const {
+  const uint64_t turn_ns = quantum(holder_);
+  const int64_t due = due_[holder_] + virtual_ns(holder_, turn_ns);
+  return is_off(holder_, due, turn_ns) ? clock_[holder_].vtime : due;
+}
+
+uint64_t WholeGpu::quantum(VgpuId v) const {
+  const VgpuShare& share = clock_[v].share;
+  const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
+  return length_.of(std::min(static_cast<double>(share.weight) / weights, 1.0));
+}
+
+uint64_t WholeGpu::correct(uint64_t turn_ns) const {
+  const double most = static_cast<double>(turn_ns) / 2;
+  return turn_ns - static_cast<uint64_t>(std::clamp(overrun_ns_, 0.0, most)) +
+         static_cast<uint64_t>(std::clamp(-overrun_ns_, 0.0, most));
+}
+
+bool WholeGpu::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
+  // One that came back owed waits no longer than a short one: it may pause after each launch.
+  const bool came_owed = pauses_[n.vgpu].gap_ns && due_[n.vgpu] < due_[holder_];
+  if (!came_owed && (!n.before_its_turn || turn_was_overdue_)) return false;
+  if (handover_ns() >= quantum_ns) return false;
+  if (holder_goes_first() && !shorter(n)) return false;
+  return budget_.affords(now_ns, length_.handover_ns());
+}
+
+uint64_t WholeGpu::finish() const {
+  const uint64_t rest_ns = rest_of_holder_ns();
+  return rest_ns > 0 && rest_ns <= handover_ns() ? handover_ns() : 0;
+}
+
+bool WholeGpu::linger(uint64_t now_ns, VgpuId v) {
+  const uint64_t gap_ns = pauses_[v].gap_ns;
+  if (gap_ns == 0 || gap_ns > longest_keep_ns()) return false;
+  const Next n = next();
+  if (n.vgpu == kNoVgpu) return false;
+  if (!idling_.affords(now_ns, keep_ns(v), length_.handover_ns())) return false;
+  if (level(n.vgpu) != level(v)) return level(n.vgpu) < level(v);
+  // If it were here now, it would go on.
+  if (n.before_its_turn || due_[n.vgpu] < due_[v]) return false;
+  return held_ns(now_ns) < quantum(v) || due_[n.vgpu] > next_due();
+}
+
+// ---- decisions --------------------------------------------------------------------------------
+
+void WholeGpu::decide(uint64_t now_ns, Actions& out) {
+  if (gpu_ == Gpu::kDrains) return;  // on_left() decides
+  settle_holder_and_first(now_ns);
+  Next n = next();
+  if (n.vgpu == kNoVgpu) return;
+  if (gpu_ == Gpu::kFree) {
+    begin(now_ns, n.vgpu, out);
+    n = next();
+    if (n.vgpu == kNoVgpu) return;
+  }
+  const bool above = level(n.vgpu) > level(holder_);
+  if (gpu_ == Gpu::kLingers && now_ns < keep_until_ns_ && !above)
+    return wake_at(keep_until_ns_, out);
+  if (!clock_[holder_].backlogged() || above) return evict(now_ns, n.vgpu, out);
+  if (level(n.vgpu) < level(holder_)) return;
+
+  const uint64_t turn_ns = quantum(holder_);
+  uint64_t length_ns = std::min(length_.least_quantum(), turn_ns);
+  if (!n.before_its_turn && due_[n.vgpu] >= due_[holder_]) length_ns = correct(turn_ns);
+  const bool preempt = preempts(now_ns, n, length_ns);
+  if (preempt) length_ns = preempt_after_ns();
+  length_ns += finish();
+  if (!shorter(n)) length_ns = protect(now_ns, length_ns);
+
+  if (held_ns(now_ns) >= length_ns) {
+    // At equal due times the one that waits goes first: it has waited longer.
+    if (n.before_its_turn || due_[n.vgpu] <= next_due()) {
+      if (preempt) budget_.spend();
+      return evict(now_ns, n.vgpu, out);
+    }
+    due_[holder_] = next_due();
+    turn_was_overdue_ = false;
+    start_turn(now_ns);
+  }
+  wake_at(turn_start_ns_ + length_ns, out);
+}
+
+// next() asks by these what has been missed.
+void WholeGpu::settle_holder_and_first(uint64_t now_ns) {
+  if (holder_ != kNoVgpu) settle(now_ns, holder_);
+  for (uint32_t i = kPriorityLevels; i-- > 0;)
+    if (!waiting_[i].empty()) return settle(now_ns, waiting_[i].top());
+}
+
+void WholeGpu::begin(uint64_t now_ns, VgpuId v, Actions& out) {
+  stop_waiting(v);
+  holder_ = v;
+  gpu_ = Gpu::kHeld;
+  turn_was_overdue_ = turn_is_overdue(v);
+  start_turn(now_ns);
+  out.push_back(Action::run(v));
+}
+
+void WholeGpu::start_turn(uint64_t now_ns) {
+  turn_of_[holder_] = ++turns_;
+  turn_start_ns_ = now_ns;
+  const auto ahead = static_cast<double>(clock_[holder_].vtime - due_[holder_]);
+  overrun_ns_ =
+      ahead * clock_[holder_].share.weight /
+      (static_cast<double>(FairClock::kScale) * static_cast<double>(std::max<uint64_t>(sms(), 1)));
+}
+
+void WholeGpu::evict(uint64_t now_ns, VgpuId next, Actions& out) {
+  if (gpu_ == Gpu::kLingers) stop_lingering(now_ns);
+  gpu_ = Gpu::kDrains;
+  out.push_back(Action::evict(holder_, next));
+}
+
+void WholeGpu::wake_at(uint64_t at_ns, Actions& out) {
+  if (wake_ns_ == at_ns) return;
+  wake_ns_ = at_ns;
+  out.push_back(Action::wake(at_ns));
+}
+
+void WholeGpu::wait(VgpuId v) {
+  waiting(v).push(v);
+  if (is_short(v)) short_[level(v)].push(v);
+}
+
+void WholeGpu::stop_waiting(VgpuId v) {
+  waiting(v).remove(v);
+  auto& s = short_[level(v)];
+  if (s.contains(v)) s.remove(v);
+}
+
+int64_t WholeGpu::virtual_ns(VgpuId v, uint64_t ns) const {
+  const double sm_ns = static_cast<double>(ns) * static_cast<double>(sms());
+  return static_cast<int64_t>(sm_ns * FairClock::kScale / clock_[v].share.weight);
+}
+
+// Its vtime is further from `due` than half a turn.
+bool WholeGpu::is_off(VgpuId v, int64_t due, uint64_t turn_ns) const {
+  return std::abs(clock_[v].vtime - due) > virtual_ns(v, turn_ns) / 2;
+}
+
+// ---- pauses -----------------------------------------------------------------------------------
+
+// v is back. Returns for how long it lingered: it pays for that like for use, or pausing would be a
+// way to hold the GPU for nothing.
+uint64_t WholeGpu::end_pause(uint64_t now_ns, VgpuId v) {
+  Pause& p = pauses_[v];
+  const uint64_t gap_ns = std::max<uint64_t>(std::min(now_ns - p.since_ns, kLongestGapNs), 1);
+  if (p.since_ns) p.gap_ns = p.gap_ns ? (p.gap_ns * 3 + gap_ns) / 4 : gap_ns;
+  if (v != holder_ || gpu_ != Gpu::kLingers) return 0;
+  const uint64_t used_sm_ns = gap_ns * sms();
+  if (used_sm_ns > p.charged_sm_ns) clock_.charge(v, used_sm_ns - p.charged_sm_ns);
+  stop_lingering(now_ns);
+  return gap_ns;
+}
+
+void WholeGpu::stop_lingering(uint64_t now_ns) {
+  idling_.stop(now_ns);
+  gpu_ = Gpu::kHeld;
+}
+
+}  // namespace sluice::policy

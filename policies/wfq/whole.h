@@ -1,0 +1,179 @@
+// WholeGpu: start-time fair queuing over measured GPU time, one vGPU at a time. What wfq and
+// wfq-srt have in common on a GPU that is given whole. Owned and called like any Policy: pure, one
+// thread.
+//
+// Terms   vtime   GPU time that a vGPU has used, divided by its weight (fair_clock.h)
+//         V       the mean vtime of all backlogged vGPUs of a priority, by weight
+//         lag     what a vGPU is owed: (V - vtime) * weight
+//         turn    an uninterrupted hold of the GPU; `quantum` is its planned length
+//         short   the known work of a vGPU fits into short_ns() since it became backlogged
+//
+// Rules, each a function of the same name below
+//   next()      the vGPU with the earliest due time runs; an eligible short one goes before it
+//   next_due()  the previous due time plus one quantum; falls back to vtime when they differ by
+//               more than half a quantum. Keeps the order of a round stable.
+//   quantum()   by entitlement: turn_length.h
+//   correct()   an overrun is taken off the next quantum, a shortfall added, at most half of one
+//   eligible()  when its work is done, a short vGPU leads V by its length at most
+//   preempts()  a short one, or one that came back owed, ends a turn once that has lasted for a
+//               hand-over's length; preempt_budget.h bounds what this costs
+//   finish()    work that ends sooner than it could be evicted, ends
+//   linger()    an idle holder keeps the GPU if it will be back before a hand-over would be over
+//
+// States of the GPU
+//   kFree    -> kHeld    run(next)
+//   kHeld    -> kLingers the holder became idle and linger() holds
+//   kHeld    -> kDrains  its turn is over, it is preempted, or it is idle and another is backlogged
+//   kLingers -> kHeld    the holder is back, and has paid for the time like for use
+//   kLingers -> kDrains  it is not back in time, or a higher priority came
+//   any      -> kFree    on_left()
+//
+// A vGPU that is backlogged alone has no timer (disengaged). Priorities are strict: each level has
+// its own V. Time that a vGPU takes to leave is charged to it without bound.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "mediator/base/check.h"
+#include "policies/parts/idling.h"
+#include "policies/parts/indexed_heap.h"
+#include "policies/policy.h"
+#include "policies/wfq/fair_clock.h"
+#include "policies/wfq/known_work.h"
+#include "policies/wfq/preempt_budget.h"
+#include "policies/wfq/turn_length.h"
+
+namespace sluice::policy {
+
+class WholeGpu : public Policy {
+ public:
+  void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions&) override;
+  void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) override;
+  void on_vgpu_removed(uint64_t, VgpuId v, Actions&) override;
+  void on_arrival(uint64_t now_ns, VgpuId v, Actions& out) override;
+  void on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& out) override;
+  void on_idle(uint64_t now_ns, VgpuId v, Actions& out) override;
+  void on_usage(uint64_t, VgpuId v, const Usage& usage) override;
+  bool reads_tasks() const override { return false; }
+  void on_left(uint64_t now_ns, VgpuId v, LeftReason, Actions& out) override;
+  void on_handover(uint64_t, uint64_t cost_ns) override { length_.learn(cost_ns); }
+  void on_wake(uint64_t now_ns, Actions& out) override;
+  uint64_t quantum_ns() const override;
+
+ protected:
+  struct Next {
+    VgpuId vgpu = kNoVgpu;
+    bool before_its_turn = false;  // short: goes before vGPUs with a greater lag
+  };
+  explicit WholeGpu(const Config& config);
+
+  // ---- where wfq-srt differs ------------------------------------------------------------------
+  virtual void added(uint64_t, VgpuId) {}
+  virtual void charged(VgpuId, uint64_t /*sm_ns*/) {}
+  virtual void level_changed(VgpuId) {}
+  virtual void settle(uint64_t, VgpuId) {}                      // brings v's entitlement up to now
+  virtual bool turn_is_overdue(VgpuId) const { return false; }  // v's, before any short one's
+  virtual uint64_t short_ns(VgpuId) const { return length_.least_quantum(); }
+  virtual bool nearly_done(VgpuId) const { return false; }
+  virtual bool eligible(VgpuId v) const {
+    const auto bound = static_cast<int64_t>(short_ns(v) * sms());
+    return clock_.lead_sm_ns(v) + static_cast<int64_t>(work_[v].rest) <= bound;
+  }
+  // Of two short ones, the waiting one goes before the holder.
+  virtual bool shorter(const Next&) const { return false; }
+  virtual uint64_t preempt_after_ns() const { return handover_ns(); }
+  // The length so far allowed, or more for a short holder that nothing shorter waits for.
+  virtual uint64_t protect(uint64_t /*now_ns*/, uint64_t length_ns) const { return length_ns; }
+
+  // ---- rules ----------------------------------------------------------------------------------
+  Next next();
+  int64_t next_due() const;
+  uint64_t quantum(VgpuId v) const;
+  uint64_t correct(uint64_t turn_ns) const;
+  bool preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns);
+  uint64_t finish() const;
+  bool linger(uint64_t now_ns, VgpuId v);
+
+  bool is_short(VgpuId v) const {
+    const KnownWork& w = work_[v];
+    return (w.rest > 0 || nearly_done(v)) && w.used + w.rest <= short_ns(v) * sms();
+  }
+  bool holder_goes_first() const { return is_short(holder_) && eligible(holder_); }
+  uint64_t handover_ns() const { return static_cast<uint64_t>(length_.handover_ns()); }
+  uint64_t sms() const { return config_.machine.sm_count; }
+  uint32_t level(VgpuId v) const { return clock_[v].share.priority; }
+  uint64_t held_ns(uint64_t now_ns) const { return now_ns - turn_start_ns_; }
+  uint64_t rest_of_holder_ns() const { return work_[holder_].rest / std::max<uint64_t>(sms(), 1); }
+
+  const Config config_;
+  FairClock clock_;
+  TurnLength length_;
+  std::vector<KnownWork> work_;
+  VgpuId holder_ = kNoVgpu;
+
+ private:
+  enum class Gpu : uint8_t { kFree, kHeld, kLingers, kDrains };
+  struct Earlier {
+    const std::vector<int64_t>* due;
+    const std::vector<uint64_t>* turn_of;
+    bool operator()(uint32_t a, uint32_t b) const {
+      const int64_t x = (*due)[a], y = (*due)[b];
+      if (x != y) return x < y;
+      // The one that ran last goes last, or an eviction that took no time would be undone.
+      const uint64_t s = (*turn_of)[a], t = (*turn_of)[b];
+      return s != t ? s < t : a < b;
+    }
+  };
+  struct Shorter {
+    const std::vector<KnownWork>* work;
+    bool operator()(uint32_t a, uint32_t b) const {
+      return (*work)[a].rest != (*work)[b].rest ? (*work)[a].rest < (*work)[b].rest : a < b;
+    }
+  };
+  struct Pause {
+    uint64_t since_ns = 0;       // when it became idle last
+    uint64_t gap_ns = 0;         // mean think time; 0: not known
+    uint64_t charged_sm_ns = 0;  // since it became idle, by its driver
+  };
+  static constexpr uint64_t kLeastKeepNs = 20'000;      // where hand-overs cost next to nothing
+  static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
+
+  void decide(uint64_t now_ns, Actions& out);
+  void settle_holder_and_first(uint64_t now_ns);
+  void begin(uint64_t now_ns, VgpuId v, Actions& out);
+  void start_turn(uint64_t now_ns);
+  void evict(uint64_t now_ns, VgpuId next, Actions& out);
+  void wake_at(uint64_t at_ns, Actions& out);
+  void wait(VgpuId v);
+  void stop_waiting(VgpuId v);
+  IndexedHeap<Earlier>& waiting(VgpuId v) { return waiting_[level(v)]; }
+
+  int64_t virtual_ns(VgpuId v, uint64_t ns) const;
+  bool is_off(VgpuId v, int64_t due, uint64_t turn_ns) const;
+
+  uint64_t end_pause(uint64_t now_ns, VgpuId v);
+  void stop_lingering(uint64_t now_ns);
+  uint64_t longest_keep_ns() const { return std::max(handover_ns(), kLeastKeepNs); }
+  uint64_t keep_ns(VgpuId v) const {  // ski rental: at most what giving the GPU away would cost
+    return std::max<uint64_t>(std::min(4 * pauses_[v].gap_ns, longest_keep_ns()), 1);
+  }
+
+  std::vector<int64_t> due_;                   // vtime at which each one's turn is due
+  std::vector<uint64_t> turn_of_;              // number of each one's last turn; 0: none
+  std::vector<IndexedHeap<Earlier>> waiting_;  // by priority: backlogged and not the holder
+  std::vector<IndexedHeap<Shorter>> short_;    // of these, the short ones that may be eligible
+  Gpu gpu_ = Gpu::kFree;
+  bool turn_was_overdue_ = false;  // of the holder's turn: no short one preempts it
+  uint64_t turns_ = 0;
+  uint64_t turn_start_ns_ = 0;
+  double overrun_ns_ = 0;  // of the turns before the holder's present one
+  uint64_t wake_ns_ = 0;   // last wake asked for
+  std::vector<Pause> pauses_;
+  uint64_t keep_until_ns_ = 0;  // kLingers only
+  Idling idling_;
+  PreemptBudget budget_;
+};
+
+}  // namespace sluice::policy

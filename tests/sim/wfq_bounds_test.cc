@@ -1,0 +1,144 @@
+// What wfq guarantees to everybody, awake or asleep: saturating tenants, sleepers, Poisson tenants
+// and liars, beside one another, with weights from 1 to 1,000.
+//
+// Terms   part    GPU time that a vGPU had, divided by its weight
+//         lack    what a vGPU that was always backlogged would need to have as large a part as any
+//                 other: under max-min fairness nobody's part is larger than its own
+//
+// Guarantees, one test each
+//   A vGPU below its entitlement is served within a hand-over and what cannot be preempted.
+//   A saturating vGPU has at least 97 % of the part of any other, however the others come and go.
+//   Its lack is at most two turns and a hand-over at any horizon, also on populations that nobody
+//   looked at while the rules were made (`held-*`).
+// The gate runs a sample; SLUICE_PROPERTY_RUNS=N runs N seeds of the held populations.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "policies/sim/metrics.h"
+
+namespace sluice::policy::sim {
+namespace {
+
+constexpr double kMsOfTime = 1e6;
+enum class Form { kWhole, kSpace, kSlices };
+
+struct Shared {
+  Workload w;
+  Outcome r;
+
+  double got_ns(size_t v) const {
+    return static_cast<double>(r.vgpus[v].sm_ns) / static_cast<double>(w.gpu.sm_count);
+  }
+  double part(size_t v) const { return got_ns(v) / w.vgpus[v].share.weight; }
+  double least_saturating_part() const {
+    double least = 1e300;
+    for (size_t v = 0; v < w.vgpus.size(); ++v)
+      if (w.vgpus[v].compared) least = std::min(least, part(v));
+    return least;
+  }
+  double largest_part(bool saturating) const {
+    double most = 0;
+    for (size_t v = 0; v < w.vgpus.size(); ++v)
+      if (w.vgpus[v].compared == saturating) most = std::max(most, part(v));
+    return most;
+  }
+  // Of the saturating vGPU that lacks most, when any other's lead of `lead_ns` is left aside.
+  double lack_ns(double lead_ns) const {
+    double part_of_others = 0, most = 0;
+    for (size_t v = 0; v < w.vgpus.size(); ++v)
+      part_of_others = std::max(part_of_others, (got_ns(v) - lead_ns) / w.vgpus[v].share.weight);
+    for (size_t v = 0; v < w.vgpus.size(); ++v)
+      if (w.vgpus[v].compared)
+        most = std::max(most, part_of_others * w.vgpus[v].share.weight - got_ns(v));
+    return most;
+  }
+  double p99_of_poisson_us() const {
+    double most = 0;
+    for (size_t i = 0; i < w.programs.size(); ++i) {
+      if (w.programs[i].arrival != ArrivalKind::kPoisson) continue;
+      std::vector<uint64_t> ns;
+      for (const RunRecord& run : r.programs[i].runs) ns.push_back(run.ended_ns - run.arrived_ns);
+      most = std::max(most, quantiles(std::move(ns)).p99 / 1e3);
+    }
+    return most;
+  }
+};
+Shared run_as(Form form, const char* policy, const char* row, uint32_t run, uint64_t seed,
+              uint64_t horizon_ns = 0) {
+  Shared o{find_workload(row)->make(run, seed), {}};
+  if (horizon_ns) o.w.horizon_ns = horizon_ns;
+  o.w.gpu.spatial = form == Form::kSpace;
+  if (form == Form::kSlices) {
+    o.w.gpu.preemptor = PreemptorKind::kProportional;
+    o.w.gpu.switch_ns = 200'000;
+    o.w.config = Config{};
+  }
+  const auto p = find_policy(policy)->make(engine_config(o.w));
+  o.r = simulate(o.w, *p, {.seed = seed});
+  EXPECT_EQ(o.r.violations, 0u) << o.r.violation;
+  EXPECT_FALSE(o.r.stuck || o.r.cut);
+  return o;
+}
+uint64_t held_seeds() {
+  const char* many = std::getenv("SLUICE_PROPERTY_RUNS");
+  return many ? std::max<uint64_t>(std::strtoull(many, nullptr, 10), 1) : 1;
+}
+
+// Debts were frozen while it was away: P99 was 4.1 to 103 ms.
+TEST(WfqBounds, ALightTenantIsServedWithinAHandover) {
+  for (const char* policy : {"wfq", "wfq-srt"})
+    for (uint32_t i = 0; i < 4; ++i) {
+      const Shared o = run_as(Form::kWhole, policy, "tenant-light", i, 1);
+      EXPECT_LE(o.p99_of_poisson_us(), 150) << policy << i;
+      EXPECT_GE(o.least_saturating_part(), 0.99 * o.largest_part(true)) << policy << i;
+    }
+}
+
+// Under wfq-srt the saturating ones had nothing at all.
+TEST(WfqBounds, SaturatingTenantsHaveTheirPartBesideSleepers) {
+  for (const char* policy : {"wfq", "wfq-srt"})
+    for (const char* row : {"tenant-crowd", "tenant-naps"})
+      for (uint32_t i = 0; i < 4; ++i) {
+        const Shared o = run_as(Form::kWhole, policy, row, i, 1);
+        EXPECT_GE(o.least_saturating_part(), 0.97 * o.largest_part(false)) << policy << row << i;
+      }
+}
+
+TEST(WfqBounds, SaturatingTenantsHaveTheirPartInSpaceAndOnSlices) {
+  for (const Form form : {Form::kSpace, Form::kSlices})
+    for (const char* row : {"tenant-crowd", "tenant-naps"})
+      for (uint32_t i = 0; i < 4; ++i) {
+        const Shared o = run_as(form, "wfq", row, i, 1);
+        EXPECT_GE(o.least_saturating_part(), 0.97 * o.largest_part(false))
+            << (form == Form::kSpace ? "space " : "slices ") << row << i;
+      }
+}
+
+// A turn is 10 ms at most with these hand-overs.
+constexpr double kTwoTurnsNs = 20 * kMsOfTime + 30'000;
+TEST(WfqBounds, TheLackOfASaturatingTenantIsBoundedOnHeldPopulations) {
+  for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
+    for (const char* row : {"held-equal", "held-weights"})
+      for (uint32_t i = 0; i < 12; ++i)
+        for (const uint64_t horizon_ns : {1'000'000'000ull, 10'000'000'000ull}) {
+          const Shared o = run_as(Form::kWhole, "wfq", row, i, seed, horizon_ns);
+          EXPECT_LE(o.lack_ns(kTwoTurnsNs), kTwoTurnsNs) << row << i << " seed " << seed;
+        }
+}
+
+// wfq-srt lets short work lead by more: four longest quanta, and a turn. (With weights from 1 to
+// 1,000 it does not hold that yet: docs/internals/policy-writers-guide.md.)
+constexpr double kPatienceNs = 4 * 30 * kMsOfTime + kTwoTurnsNs;
+TEST(WfqBounds, ShortestFirstStarvesNobodyOfEqualWeightOnHeldPopulations) {
+  for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
+    for (uint32_t i = 0; i < 12; ++i) {
+      const Shared o = run_as(Form::kWhole, "wfq-srt", "held-equal", i, seed, 10'000'000'000ull);
+      EXPECT_LE(o.lack_ns(kPatienceNs), kPatienceNs) << i << " seed " << seed;
+    }
+}
+
+}  // namespace
+}  // namespace sluice::policy::sim

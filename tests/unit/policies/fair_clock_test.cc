@@ -1,0 +1,55 @@
+// Virtual times: exact division by weights, and reports that come together.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "policies/wfq/fair_clock.h"
+
+namespace sluice::policy {
+namespace {
+
+TEST(FairClock, DividesByAnyWeightExactly) {
+  for (uint32_t w = 1; w <= kMaxWeight; ++w) {
+    const WeightDivisor by(w);
+    const uint64_t most = FairClock::kMaxUsage * FairClock::kScale, last = most / w * w;
+    for (const uint64_t x :
+         {uint64_t{0}, uint64_t{w} - 1, uint64_t{w}, last / 3 / w * w - 1, last - 1, last, most})
+      ASSERT_EQ(by.divide(x), x / w) << x << " / " << w;
+  }
+}
+
+// Several reports at once, in two levels and of one without work, and one that moves a level's
+// virtual times back.
+TEST(FairClock, ReportsTogetherCountAsOneByOne) {
+  FairClock one({}), all({});
+  for (FairClock* c : {&one, &all})
+    for (VgpuId v = 0; v < 5; ++v) {
+      c->add(v, {.weight = 1 + 37 * v, .priority = v % 2});
+      if (v != 3) c->turn_busy(v);
+    }
+  bool moved = false;
+  for (uint64_t i = 0; i < 5'000; ++i) {
+    std::vector<VgpuUsage> reports;
+    for (uint64_t j = 0; j < 5; ++j) {
+      const auto v = static_cast<VgpuId>((i + j) % 5);
+      // By weight, more or less: far ahead of its level nobody comes.
+      reports.push_back({v,
+                         {.sm_ns = (1 + 37 * v) * (5'000'000'000'000 + i * i * 79 + j * 1047) >>
+                                   (v == 3 ? 20 : 0)}});
+    }
+    for (const VgpuUsage& r : reports) one.charge(r.vgpu, r.usage.sm_ns);
+    all.charge(reports, [&](uint32_t, int64_t back) { moved |= back > 0; });
+    for (VgpuId v = 0; v < 5; ++v) {
+      ASSERT_EQ(one[v].used_sm_ns, all[v].used_sm_ns) << i;
+      if (moved) continue;  // when in a batch that is done is not told
+      ASSERT_EQ(one[v].vtime, all[v].vtime) << i;
+      ASSERT_EQ(one.lead_sm_ns(v), all.lead_sm_ns(v)) << i;
+      ASSERT_EQ(all.leads(v), all.lead_sm_ns(v) > 0) << i;
+    }
+  }
+  EXPECT_TRUE(moved);
+  for (VgpuId v = 0; v < 5; ++v) EXPECT_LT(all[v].vtime, 2 * FairClock::kRebaseAt);
+}
+
+}  // namespace
+}  // namespace sluice::policy

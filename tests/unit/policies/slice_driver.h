@@ -1,0 +1,142 @@
+// SliceDriver: a GPU that alternates between contexts in time slices, in virtual time, for testing
+// policies with a proportional preemptor. Opaque kernels; a context that has nothing to run gives
+// the rest of its slice away; a gated one starts no new kernel, but a begun one goes on in its
+// slices.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "policies/policy.h"
+
+namespace sluice::policy {
+
+inline constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;  // ns
+
+struct SliceDriver {
+  struct Tenant {
+    uint64_t kernel_ns = 2'250'000;
+    uint64_t wait_ns = 0;  // between two kernels, without work; 0: saturating
+    bool busy = false, gated = false, begun = false;
+    uint64_t left_ns = 0, slice_ns = 0, next_ns = 0, used_ns = 0, busy_ns = 0, kernels = 0;
+    uint64_t longest_wait_ns = 0, served_ns = 0;
+  };
+
+  explicit SliceDriver(std::string_view name, Config c = config())
+      : policy(find_policy(name)->make(c)) {}
+  static Config config() {
+    Config c;
+    c.machine.preemptor = PreemptorKind::kProportional;
+    c.machine.sm_count = 4;
+    return c;
+  }
+  VgpuId add(uint32_t weight, uint64_t kernel_ns, uint64_t wait_ns, uint32_t priority = 0) {
+    const auto v = static_cast<VgpuId>(tenants.size());
+    tenants.push_back({.kernel_ns = kernel_ns, .wait_ns = wait_ns});
+    call([&] { policy->on_vgpu_added(now, v, {.weight = weight, .priority = priority}, out); });
+    tenants[v].next_ns = now;
+    return v;
+  }
+  void run(uint64_t ns) {
+    const uint64_t until = now + ns;
+    while (now < until) {
+      // Arrivals and wakes that are due.
+      for (VgpuId v = 0; v < tenants.size(); ++v) {
+        Tenant& t = tenants[v];
+        if (t.busy || t.next_ns > now) continue;
+        t.busy = true, t.left_ns = t.kernel_ns, t.served_ns = now;
+        call([&] { policy->on_arrival(now, v, out); });
+      }
+      if (wake_ns && wake_ns <= now) {
+        wake_ns = 0;
+        call([&] { policy->on_wake(now, out); });
+      }
+      // Who is on the engine.
+      if (current == kNoVgpu || !runnable(current) || now >= slice_end_ns) {
+        VgpuId next = kNoVgpu;
+        for (size_t i = 1; i <= tenants.size() && next == kNoVgpu; ++i) {
+          const auto v = static_cast<VgpuId>((last + i) % tenants.size());
+          if (runnable(v)) next = v;
+        }
+        if (next != kNoVgpu) {
+          if (next != last) advance(switch_ns, kNoVgpu), ++switches;
+          slice_end_ns = now + std::max<uint64_t>(tenants[next].slice_ns, 1);
+          tenants[next].begun = true;
+          last = next;
+        }
+        current = next;
+      }
+      uint64_t at = until;
+      if (wake_ns) at = std::min(at, std::max(wake_ns, now));
+      for (const Tenant& t : tenants)
+        if (!t.busy) at = std::min(at, std::max(t.next_ns, now));
+      if (current != kNoVgpu) at = std::min({at, slice_end_ns, now + tenants[current].left_ns});
+      advance(std::max(at, now) - now, current);  // a switch may end after `until`
+      if (current == kNoVgpu || tenants[current].left_ns > 0) continue;
+      Tenant& t = tenants[current];
+      ++t.kernels;
+      t.begun = false;
+      if (t.wait_ns == 0) {
+        t.left_ns = t.kernel_ns;
+        t.begun = !t.gated;
+        continue;
+      }
+      t.busy = false;
+      t.next_ns = now + t.wait_ns;
+      call([&] { policy->on_idle(now, current, out); });
+    }
+  }
+  bool runnable(VgpuId v) const {
+    return tenants[v].busy && (!tenants[v].gated || tenants[v].begun);
+  }
+  void advance(uint64_t dt, VgpuId on) {
+    now += dt;
+    bool some = false;
+    for (VgpuId v = 0; v < tenants.size(); ++v) {
+      Tenant& t = tenants[v];
+      if (!t.busy) continue;
+      some = true;
+      t.busy_ns += dt;
+      if (v == on) t.used_ns += dt, t.left_ns -= dt, t.served_ns = now;
+      t.longest_wait_ns = std::max(t.longest_wait_ns, now - t.served_ns);
+    }
+    if (on != kNoVgpu) policy->on_usage(now, on, {.sm_ns = dt * 4});
+    if (some && on == kNoVgpu) lost_ns += dt;
+  }
+  template <class F>
+  void call(F&& f) {
+    out.clear();
+    f();
+    for (const Action& a : out) {
+      if (a.kind == Action::Kind::kWake) wake_ns = a.at_ns;
+      if (a.kind != Action::Kind::kSetSlice) {
+        EXPECT_EQ(a.kind, Action::Kind::kWake) << "run or evict on a proportional preemptor";
+        continue;
+      }
+      ++slice_actions;
+      Tenant& t = tenants[a.vgpu];
+      if (deaf && t.slice_ns) continue;
+      t.gated = a.value == 0;
+      if (a.value) {
+        EXPECT_GE(a.value, config().machine.slice_floor_ns);
+        EXPECT_LE(a.value, config().machine.slice_ceiling_ns);
+        t.slice_ns = a.value;
+      }
+    }
+  }
+  double ratio(VgpuId a, VgpuId b) const {
+    return static_cast<double>(tenants[a].used_ns) / static_cast<double>(tenants[b].used_ns);
+  }
+
+  std::unique_ptr<Policy> policy;
+  std::vector<Tenant> tenants;
+  Actions out;
+  uint64_t now = 1'000'000'000, wake_ns = 0, slice_end_ns = 0, switch_ns = 200'000, switches = 0;
+  uint64_t lost_ns = 0, slice_actions = 0;
+  VgpuId current = kNoVgpu, last = 0;
+  bool deaf = false;  // keeps every tenant's first slice, open
+};
+
+}  // namespace sluice::policy

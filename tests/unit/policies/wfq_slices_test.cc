@@ -1,0 +1,97 @@
+// wfq on a proportional preemptor: slices by weight, gates where slices do not do it.
+#include "tests/unit/policies/slice_driver.h"
+
+namespace sluice::policy {
+namespace {
+
+TEST(WfqSlices, SaturatingTenantsFollowTheirWeights) {
+  SliceDriver d("wfq");
+  const auto a = d.add(400, 2250 * kUs, 0), b = d.add(100, 2250 * kUs, 0),
+             c = d.add(200, 700 * kUs, 0);
+  d.run(20 * kSecond);
+  EXPECT_NEAR(d.ratio(a, b), 4.0, 0.04);
+  EXPECT_NEAR(d.ratio(c, b), 2.0, 0.02);
+  // Switches may cost handover_loss, 4 %, and little more.
+  EXPECT_LT(static_cast<double>(d.lost_ns), 0.045 * 20 * kSecond);
+}
+
+// 1,000 : 1 lies beyond floor and ceiling (100 : 1): gates do the rest.
+TEST(WfqSlices, WeightsBeyondFloorAndCeiling) {
+  SliceDriver d("wfq");
+  const auto a = d.add(1000, 2250 * kUs, 0), b = d.add(1, 500 * kUs, 0);
+  d.run(100 * kSecond);
+  EXPECT_NEAR(static_cast<double>(d.tenants[b].used_ns), 100e9 / 1001, 0.06 * 100e9 / 1001);
+  EXPECT_GT(d.tenants[a].used_ns, 99 * kSecond);
+}
+
+// The case measured on an H200 (gpu-measurements): 8:2 by slices alone gives 2.00 to a tenant that
+// waits after each launch, where 4 is owed while both have work.
+TEST(WfqSlices, ATenantThatWaitsAfterEachLaunchGetsItsShare) {
+  SliceDriver d("wfq");
+  const auto a = d.add(400, 2250 * kUs, 10 * kUs), b = d.add(100, 2250 * kUs, 0);
+  d.run(20 * kSecond);
+  EXPECT_NEAR(d.ratio(a, b), 4.0, 0.2);
+  EXPECT_LT(static_cast<double>(d.lost_ns), 0.06 * 20 * kSecond);
+}
+
+// Work conservation: a tenant that thinks for long does not keep the gates of the others shut.
+TEST(WfqSlices, AThoughtfulTenantDoesNotIdleTheGpu) {
+  SliceDriver d("wfq");
+  d.add(1000, 1 * kMs, 20 * kMs);
+  const auto b = d.add(1, 2250 * kUs, 0);
+  d.run(20 * kSecond);
+  // Each kernel of the first costs two switches and at most one pause as long as a switch.
+  EXPECT_LT(static_cast<double>(d.lost_ns),
+            static_cast<double>(d.tenants[0].kernels) * 3.2 * static_cast<double>(d.switch_ns));
+  EXPECT_GT(d.tenants[b].used_ns, 18 * kSecond);
+}
+
+TEST(WfqSlices, PrioritiesAreStrict) {
+  SliceDriver d("wfq");
+  const auto low = d.add(1000, 500 * kUs, 0), high = d.add(1, 2 * kMs, 30 * kMs, 3);
+  d.run(5 * kSecond);
+  // What begun kernels of the other's slice and a switch take.
+  EXPECT_LE(d.tenants[high].longest_wait_ns, 110 * kMs);
+  EXPECT_GT(d.tenants[high].kernels, 5 * kSecond / (33 * kMs + 2 * kMs));
+  EXPECT_GT(d.tenants[low].used_ns, 4 * kSecond);
+}
+
+TEST(WfqSlices, AloneIsDisengaged) {
+  SliceDriver d("wfq");
+  d.add(100, kMs, 0);
+  d.add(100, kMs, 1000 * kSecond);
+  d.run(kSecond);
+  const uint64_t before = d.slice_actions;
+  d.run(10 * kSecond);
+  EXPECT_EQ(d.wake_ns, 0u);
+  EXPECT_EQ(d.slice_actions, before);
+}
+
+TEST(WfqSlices, WeightsCanChange) {
+  SliceDriver d("wfq");
+  const auto a = d.add(100, 2250 * kUs, 0), b = d.add(100, 2250 * kUs, 0);
+  d.run(5 * kSecond);
+  EXPECT_NEAR(d.ratio(a, b), 1.0, 0.02);
+  d.call([&] { d.policy->on_vgpu_changed(d.now, a, {.weight = 300}, d.out); });
+  d.tenants[a].used_ns = d.tenants[b].used_ns = 0;
+  d.run(20 * kSecond);
+  EXPECT_NEAR(d.ratio(a, b), 3.0, 0.05);
+}
+
+TEST(WfqSlices, NobodyStarvesAmongMany) {
+  SliceDriver d("wfq");
+  double weights = 0;
+  for (uint32_t i = 0; i < 24; ++i) {
+    d.add(1 + i * 7, (100 + 90 * i) * kUs, i % 3 ? 0 : 15 * kUs);
+    weights += 1 + i * 7;
+  }
+  d.run(200 * kSecond);
+  double used = 0;
+  for (const auto& t : d.tenants) used += static_cast<double>(t.used_ns);
+  for (uint32_t i = 0; i < 24; ++i)
+    EXPECT_NEAR(static_cast<double>(d.tenants[i].used_ns) / used * weights / (1 + i * 7), 1.0,
+                i ? 0.1 : 0.3)
+        << i;
+}
+}  // namespace
+}  // namespace sluice::policy
