@@ -47,6 +47,8 @@ inline constexpr size_t kMaxRefusedPeers = 16;
 inline constexpr size_t kMaxPendingJoins = 64;
 // Messages of one agent handled before others get their turn.
 inline constexpr size_t kAgentBurst = 32;
+// Pause after a burst. Longer: an honest agent's answers wait.
+inline constexpr uint64_t kAgentPauseMs = 2;
 // Answers waiting for room in the agent's ring. An agent that asks and never reads loses its sessions.
 inline constexpr size_t kMaxAgentBacklog = 256;
 // Workers started for one vGPU per second on average, and at once: a program that opens and closes
@@ -70,6 +72,33 @@ inline constexpr size_t kRememberedWorkers = kMaxVgpus * SLUICE_MAX_SLOTS;
 // Calls that wait on one vGPU's PeerThread. More only delays the moment at which a vGPU whose peer
 // blocks the thread is refused new connections; each holds a descriptor at most.
 inline constexpr size_t kMaxPeerWork = 256;
+// Threads that one vGPU's peers may leave stuck before it is refused new connections: each holds a
+// stack and what it hangs on, for as long as the peer likes.
+inline constexpr size_t kMaxStuckPeerThreads = 4;
+// A ring or a close that takes longer is interrupted; other work that takes longer lets what waits
+// pass. Shorter: a busy machine calls honest work stuck. Longer: a peer delays its vGPU for longer.
+inline constexpr uint64_t kPeerLateMs = 100;
+inline constexpr uint64_t kPeerWorkLateMs = 2000;
+
+// How often one peer may wake the loop, per second and at once (io/fd_watch.h): an agent's bell, what a
+// worker says (kWorkerBurst messages a time) and its rings, and connections on which nothing is expected.
+// Higher: a flood takes more of sluiced's one core (some 10 us a time). Lower: honest ones wait.
+inline constexpr double kAgentBellsPerSecond = 1000, kAgentBellBurst = 200;
+inline constexpr double kWorkerWakesPerSecond = 1000, kWorkerWakeBurst = 500;
+inline constexpr double kRingsPerSecond = 10000, kRingBurst = 2000;
+inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
+// New agents of one vGPU: each ends the sessions of the one before.
+inline constexpr uint64_t kAgentStartMs = 100;
+
+// sluiced's log (base/log.h): lines that wait for a slow stderr; lines that begin alike at once and
+// per second; how many beginnings are told apart. Fewer lose what an operator needs; more let one guest
+// fill the disk.
+inline constexpr size_t kMaxLogQueue = 1024;
+inline constexpr double kLogBurst = 200;
+inline constexpr double kLogPerSecond = 5;
+inline constexpr size_t kMaxLogKeys = 512;
+// What sluiced waits at its end for stderr to take its last lines.
+inline constexpr uint64_t kLogFinishMs = 500;
 
 // Heartbeats: host pages (a worker calls ours stale after many of them, so a longer period delays
 // fail-open), channel headers.

@@ -1,14 +1,150 @@
 #include "mediator/base/log.h"
 
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
 
 namespace sluice::log {
 namespace {
 
+// Lines on their way to stderr, and the thread that may wait there for as long as it takes. Never
+// destroyed, because the thread may still wait when the program ends.
+class Background {
+ public:
+  void push(std::string line) {
+    std::lock_guard lock(mutex_);
+    if (lines_.size() >= limits::kMaxLogQueue) {
+      lines_.pop_front();
+      ++dropped_;
+    }
+    lines_.push_back(std::move(line));
+    if (!started_) start();
+    changed_.notify_all();
+  }
+  bool finish(uint64_t ms) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::milliseconds(ms),
+                             [&] { return lines_.empty() && !writing_; });
+  }
+
+ private:
+  void start() {
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+      std::thread([this] { run(); }).detach();
+      started_ = true;
+    } catch (const std::system_error&) {  // the next line tries again
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  void run() {
+    ::pthread_setname_np(::pthread_self(), "log");
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [&] { return !lines_.empty(); });
+      std::string line = std::move(lines_.front());
+      lines_.pop_front();
+      if (dropped_ != 0)
+        line = fmt::format("({} log lines were dropped here: nobody read them)\n", dropped_) + line;
+      dropped_ = 0;
+      writing_ = true;
+      lock.unlock();
+      write_all(line);
+      lock.lock();
+      writing_ = false;
+      changed_.notify_all();
+    }
+  }
+  static void write_all(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t n = ::write(2, text.data(), text.size());
+      if (n > 0) {
+        text.remove_prefix(static_cast<size_t>(n));
+      } else if (errno == EAGAIN) {
+        pollfd p{2, POLLOUT, 0};
+        ::poll(&p, 1, -1);
+      } else if (errno != EINTR) {
+        return;
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> lines_;
+  uint64_t dropped_ = 0;
+  bool started_ = false, writing_ = false;
+};
+
+class BackgroundSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit BackgroundSink(Background& background) : background_(background) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    background_.push({text.data(), text.size()});
+  }
+  void flush_() override {}
+  Background& background_;
+};
+
+// How many lines may begin alike.
+class LineBudgets {
+ public:
+  // False: this one is not written. *suppressed: how many were not since the last that was.
+  bool take(std::string_view line, uint64_t now_ns, uint64_t* suppressed) {
+    std::lock_guard lock(mutex_);
+    // All who are one too many share one.
+    std::string key(line.substr(0, std::min(line.find(": "), kMaxKeyBytes)));
+    if (budgets_.size() >= limits::kMaxLogKeys && !budgets_.count(key)) key.clear();
+    Budget& b = budgets_.try_emplace(key, Budget{limits::kLogBurst, now_ns, 0}).first->second;
+    b.lines = std::min(limits::kLogBurst,
+                       b.lines + limits::kLogPerSecond * 1e-9 * static_cast<double>(now_ns - b.at_ns));
+    b.at_ns = now_ns;
+    if (b.lines < 1) {
+      ++b.suppressed;
+      return false;
+    }
+    b.lines -= 1;
+    *suppressed = std::exchange(b.suppressed, 0);
+    return true;
+  }
+
+ private:
+  static constexpr size_t kMaxKeyBytes = 128;
+  struct Budget {
+    double lines;
+    uint64_t at_ns;
+    uint64_t suppressed;
+  };
+  std::mutex mutex_;
+  std::map<std::string, Budget> budgets_;
+};
+
 struct State {
+  Background* background = nullptr;       // null: lines are written at once
+  std::unique_ptr<LineBudgets> budgets;   // null: no limit
   std::shared_ptr<spdlog::logger> logger;
   Level least = Level::kInfo;
   bool journal = false;
@@ -30,6 +166,8 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::err;
 }
 
+constexpr const char* kPattern = "%Y-%m-%d %H:%M:%S.%e %n[%P] %l: %v";
+
 // sd-daemon(3): the kernel's priorities.
 int to_syslog(Level level) {
   switch (level) {
@@ -41,6 +179,19 @@ int to_syslog(Level level) {
   return 3;
 }
 
+void put(Level level, std::string_view line) {
+  State& s = state();
+  // Lines may hold names that a guest chose: a control character must not forge another line.
+  std::string clean(line);
+  for (char& c : clean)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  if (s.journal)
+    s.logger->log(to_spdlog(level), "<{}>{}", to_syslog(level), clean);
+  else
+    s.logger->log(to_spdlog(level), "{}", clean);
+  if (s.observer) s.observer(level, clean);
+}
+
 }  // namespace
 
 void init(std::string_view program, Level least) {
@@ -49,10 +200,23 @@ void init(std::string_view program, Level least) {
   s.journal = std::getenv("JOURNAL_STREAM") != nullptr;
   s.logger = std::make_shared<spdlog::logger>(std::string(program),
                                               std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  s.logger->set_pattern(s.journal ? "%v" : "%Y-%m-%d %H:%M:%S.%e %n[%P] %l: %v");
+  s.logger->set_pattern(s.journal ? "%v" : kPattern);
   s.logger->set_level(to_spdlog(least));
   s.logger->flush_on(spdlog::level::trace);
 }
+
+void write_in_background() {
+  State& s = state();
+  s.background = new Background;
+  s.budgets = std::make_unique<LineBudgets>();
+  auto logger = std::make_shared<spdlog::logger>(s.logger->name(),
+                                                 std::make_shared<BackgroundSink>(*s.background));
+  logger->set_pattern(s.journal ? "%v" : kPattern);
+  logger->set_level(s.logger->level());
+  s.logger = std::move(logger);
+}
+
+bool finish(uint64_t ms) { return !state().background || state().background->finish(ms); }
 
 bool parse_level(std::string_view text, Level& level) {
   for (Level l : {Level::kDebug, Level::kInfo, Level::kWarning, Level::kError})
@@ -82,15 +246,14 @@ void format(Level level, fmt::string_view f, fmt::format_args args) { write(leve
 void write(Level level, std::string_view line) {
   State& s = state();
   if (!s.logger) init("sluice", s.least);
-  // Lines may hold names that a guest chose: a control character must not forge another line.
-  std::string clean(line);
-  for (char& c : clean)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  if (s.journal)
-    s.logger->log(to_spdlog(level), "<{}>{}", to_syslog(level), clean);
-  else
-    s.logger->log(to_spdlog(level), "{}", clean);
-  if (s.observer) s.observer(level, clean);
+  if (s.budgets && level != Level::kDebug) {  // who asks for debugging gets all of it
+    uint64_t suppressed = 0;
+    if (!s.budgets->take(line, monotonic_ns(), &suppressed)) return;
+    if (suppressed != 0)
+      put(level, fmt::format("{}: {} lines like the next were suppressed",
+                             line.substr(0, line.find(": ")), suppressed));
+  }
+  put(level, line);
 }
 
 }  // namespace sluice::log

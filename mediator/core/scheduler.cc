@@ -17,6 +17,7 @@ std::string_view to_string(EndReason reason) {
   switch (reason) {
     case EndReason::kNone: return "none";
     case EndReason::kDidNotLeave: return "its work did not leave the GPU within the deadline";
+    case EndReason::kPassedDescriptors: return "its worker passed descriptors";
     case EndReason::kGenerationsSpent: return "it has used up its grant generations";
     case EndReason::kRanUngranted: return "it ran on the GPU without a grant for longer than the deadline";
   }

@@ -103,6 +103,7 @@ enum class EndReason : uint8_t {
   kDidNotLeave,        // evict_end_ns has passed
   kGenerationsSpent,   // max_generation
   kRanUngranted,       // seen on the GPU without a grant for evict_end_ns
+  kPassedDescriptors,  // its worker, over its wake socket
 };
 std::string_view to_string(EndReason reason);
 

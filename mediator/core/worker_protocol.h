@@ -50,8 +50,8 @@ enum StartFd {
   kSignalFd,  // signal page memfd
   kReportFd,  // report page memfd: never registered with the GPU's driver
   kRecordsFd, // launch records memfd
-  kGateFd,    // eventfd: sluiced rings when the grant word changed
-  kRingFd,    // eventfd: the worker rings sluiced (abi/stub.h)
+  kGateFd,    // wake socket (base/peer_socket.h): sluiced rings when the grant word changed
+  kRingFd,    // wake socket: the worker rings sluiced (abi/stub.h)
   kStartFdCount,
   // Only with a soft_gpu_file: that file, opened for this worker alone. Without it the worker opens the
   // path itself.
@@ -67,7 +67,7 @@ enum class Signal : uint32_t {
   kCopy = 3,   // the worker has it copied to device memory (FRS)
 };
 inline constexpr std::string_view kSignalNames[] = {"host", "proxy", "stream-write", "copy"};
-// The worker has to be woken (gate eventfd) by whoever stored an evict word.
+// The worker has to be woken (gate socket) by whoever stored an evict word.
 constexpr bool is_forwarded(Signal s) { return s == Signal::kWrite || s == Signal::kCopy; }
 
 struct Start {

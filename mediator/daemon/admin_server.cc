@@ -5,6 +5,7 @@
 
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
 
 namespace sluice {
 
@@ -15,7 +16,11 @@ bool may_administer(const PeerCredentials& peer, uid_t our_uid, gid_t our_gid) {
 class AdminServer::Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(AdminServer& server, uint64_t id, Fd socket)
-      : server_(server), id_(id), socket_(std::move(socket)) {}
+      : server_(server), peers_(server.peers_), id_(id), socket_(std::move(socket)) {}
+  ~Connection() {
+    watch_.stop();
+    peers_->close(std::move(socket_));
+  }
 
   void start() {
     watch_ = io::FdWatch(server_.io_, socket_.get(), [this] { on_readable(); });
@@ -41,11 +46,11 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
  private:
   void on_readable() {
     char buffer[4096];
-    ssize_t n = ::recv(socket_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0) return drop();
+    auto got = receive_plain(socket_.get(), buffer, sizeof buffer);
+    if (!got && got.error().code == EAGAIN) return;
+    if (!got || got->bytes == 0) return drop();
     if (closing_) return;  // nothing it says matters any more
-    incoming_.append(buffer, static_cast<size_t>(n));
+    incoming_.append(buffer, got->bytes);
     auto self = shared_from_this();  // a request may end us
     size_t begin = 0;
     while (!gone_ && !closing_) {
@@ -105,6 +110,7 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
   }
 
   AdminServer& server_;
+  std::shared_ptr<io::PeerThread> peers_;
   uint64_t id_;
   Fd socket_;
   io::FdWatch watch_;
@@ -114,7 +120,7 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
 };
 
 AdminServer::AdminServer(boost::asio::io_context& io, const RpcDispatcher& dispatcher)
-    : io_(io), dispatcher_(dispatcher) {}
+    : io_(io), dispatcher_(dispatcher), peers_(std::make_shared<io::PeerThread>(io)) {}
 AdminServer::~AdminServer() = default;
 
 Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& io,
@@ -124,10 +130,10 @@ Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& 
   ListenOptions options;
   options.type = SOCK_STREAM;
   options.mode = mode;
-  auto listener =
-      io::Listener::open(io, path, options, [p = s.get()](Fd socket, const PeerCredentials& peer) {
-        p->on_connection(std::move(socket), peer);
-      });
+  auto listener = io::Listener::open(io, path, options, s->peers_,
+                                     [p = s.get()](Fd socket, const PeerCredentials& peer) {
+                                       p->on_connection(std::move(socket), peer);
+                                     });
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;
@@ -135,7 +141,8 @@ Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& 
 
 void AdminServer::on_connection(Fd socket, const PeerCredentials& peer) {
   // Past twice the limit not even a reason is given: somebody floods.
-  if (connections_.size() >= 2 * limits::kMaxAdminConnections) return;
+  if (connections_.size() >= 2 * limits::kMaxAdminConnections)
+    return peers_->close(std::move(socket));
   const uint64_t id = next_id_++;
   auto c = std::make_shared<Connection>(*this, id, std::move(socket));
   connections_[id] = c;

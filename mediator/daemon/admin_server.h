@@ -34,6 +34,7 @@ class AdminServer {
 
   boost::asio::io_context& io_;
   const RpcDispatcher& dispatcher_;
+  std::shared_ptr<io::PeerThread> peers_;  // closes what clients leave behind
   std::unique_ptr<io::Listener> listener_;
   std::map<uint64_t, std::shared_ptr<Connection>> connections_;
   uint64_t next_id_ = 1;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/core/names.h"
 #include "mediator/ring/wait.h"
@@ -12,6 +13,8 @@ namespace {
 // An agent whose beat has not moved for this long counts as silent.
 constexpr uint64_t kSilentNs = 5'000'000'000;
 
+constexpr io::Pace kBellPace{limits::kAgentBellsPerSecond, limits::kAgentBellBurst};
+
 sluice_channel_header& header(const Channel& channel) {
   return *static_cast<sluice_channel_header*>(channel.region());
 }
@@ -21,24 +24,32 @@ sluice_channel_header& header(const Channel& channel) {
 AgentLink::AgentLink(boost::asio::io_context& io, Channel& channel, Owner& owner)
     : channel_(channel),
       owner_(owner),
-      from_agent_(control_to_host(channel.region()), Bell::for_eventfd(channel.guest_bell(0))),
-      to_agent_(control_to_agent(channel.region()), Bell::for_eventfd(channel.guest_bell(0))) {
-  if (!from_agent_.arm()) Bell::for_eventfd(channel_.host_bell(0)).ring();
-  bell_watch_ = io::FdWatch(io, channel.host_bell(0), [this] {
-    drain_eventfd(channel_.host_bell(0));
+      again_(io),
+      from_agent_(control_to_host(channel.region()), Bell::for_ringer(channel.guest_ringer(0))),
+      to_agent_(control_to_agent(channel.region()), Bell::for_ringer(channel.guest_ringer(0))) {
+  bell_watch_ = io::FdWatch(io, channel.host_bell(0), kBellPace, [this] {
+    io::drain_shared_eventfd(channel_.host_bell(0));
     look();
   });
+  if (!from_agent_.arm()) again_.after_ms(0, [this] { look(); });
 }
 
 void AgentLink::check_epoch() {
   const uint64_t guest_epoch = load_shared(header(channel_).agent_epoch, std::memory_order_acquire);
   if (guest_epoch == agent_epoch_ || guest_epoch == 0) return;
+  // A guest may write one after another: the next is looked at later.
+  const uint64_t now = monotonic_ns();
+  if (agent_epoch_ != 0 && now - agent_since_ns_ < limits::kAgentStartMs * 1'000'000) {
+    if (!again_.pending()) again_.after_ms(limits::kAgentStartMs, [this] { look(); });
+    return;
+  }
+  agent_since_ns_ = now;
   agent_epoch_ = guest_epoch;
   backlog_.clear();
   if (broken_) {
     // The indices are taken over as they stand, and bounded like everything.
     broken_ = false;
-    const Bell bell = Bell::for_eventfd(channel_.guest_bell(0));
+    const Bell bell = Bell::for_ringer(channel_.guest_ringer(0));
     from_agent_ = RingConsumer(control_to_host(channel_.region()), bell, false);
     if (to_agent_.broken()) to_agent_ = RingProducer(control_to_agent(channel_.region()), bell, false);
   }
@@ -64,8 +75,8 @@ void AgentLink::look() {
     if (from_agent_.arm()) return;  // asleep; otherwise something came meanwhile
   }
   from_agent_.release();
-  // More than a burst: the others first. Our own bell brings us back.
-  Bell::for_eventfd(channel_.host_bell(0)).ring();
+  // More than a burst: the others first.
+  again_.after_ms(limits::kAgentPauseMs, [this] { look(); });
 }
 
 bool AgentLink::handle(const RecordBuffer& record) {

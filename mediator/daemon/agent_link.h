@@ -55,11 +55,12 @@ class AgentLink {
 
   Channel& channel_;
   Owner& owner_;
+  io::Timer again_;  // something is left in the ring
   RingConsumer from_agent_;
   RingProducer to_agent_;
   RecordBuffer buffer_;
   std::deque<std::pair<uint16_t, sluice_control_message>> backlog_;
-  uint64_t agent_epoch_ = 0;
+  uint64_t agent_epoch_ = 0, agent_since_ns_ = 0;
   uint64_t last_beat_ = 0, last_beat_ns_ = 0;
   bool broken_ = false;
   bool space_armed_ = false;

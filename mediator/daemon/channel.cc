@@ -39,7 +39,8 @@ Channel::Channel(const ChannelGeometry& geometry, std::shared_ptr<RegionPool> po
 
 Result<std::shared_ptr<Channel>> Channel::make(const std::string& vgpu,
                                                const ChannelGeometry& geometry, uint64_t host_epoch,
-                                               std::shared_ptr<RegionPool> pool) {
+                                               std::shared_ptr<RegionPool> pool,
+                                               io::PeerThread& peers) {
   std::shared_ptr<Channel> c(new Channel(geometry, std::move(pool)));
   c->vgpu_ = vgpu;
   auto memory = make_memfd("sluice-" + vgpu, geometry.region_bytes);
@@ -52,14 +53,14 @@ Result<std::shared_ptr<Channel>> Channel::make(const std::string& vgpu,
   c->memory_->fd = std::move(*memory);
   c->memory_->map = std::move(*region);
   for (uint32_t v = 0; v <= geometry.slots; ++v)
-    for (std::vector<Fd>* bells : {&c->host_bells_, &c->guest_bells_}) {
+    for (auto* bells : {&c->host_bells_, &c->guest_bells_}) {
       if (v == 0 && !geometry.has_agent) {
         bells->emplace_back();
         continue;
       }
       auto bell = make_eventfd();
       if (!bell) return bell.error();
-      bells->push_back(std::move(*bell));
+      bells->push_back(std::make_unique<io::PeerBell>(peers, std::move(*bell)));
     }
   sluice_channel_header& h = c->header();
   h.magic = SLUICE_CHANNEL_MAGIC;
@@ -117,10 +118,8 @@ uint32_t Channel::slots_in(SlotState state) const {
 Result<uint64_t> Channel::prepare_slot(uint32_t slot, const ExtentRange& staging) {
   SLUICE_CHECK(slots_[slot].state == SlotState::kStarting);
   // Rings of the time before must not wake the new session.
-  for (int fd : {host_bell(slot + 1), guest_bell(slot + 1)}) {
-    uint64_t count;
-    [[maybe_unused]] ssize_t n = ::read(fd, &count, sizeof count);
-  }
+  host_bells_[slot + 1]->drain();
+  guest_bells_[slot + 1]->drain();
   sluice_slot_header& s = slot_header(slot);
   const uint64_t epoch = ++next_epoch_;
   slots_[slot].epoch = epoch;
@@ -250,12 +249,12 @@ void Channel::beat(uint64_t count) { store_shared(header().host_beat, count); }
 
 std::vector<int> Channel::host_bells() const {
   std::vector<int> fds;
-  for (const Fd& fd : host_bells_) fds.push_back(fd.get());
+  for (const auto& bell : host_bells_) fds.push_back(bell ? bell->fd() : -1);
   return fds;
 }
 std::vector<int> Channel::guest_bells() const {
   std::vector<int> fds;
-  for (const Fd& fd : guest_bells_) fds.push_back(fd.get());
+  for (const auto& bell : guest_bells_) fds.push_back(bell ? bell->fd() : -1);
   return fds;
 }
 

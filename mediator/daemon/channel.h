@@ -21,6 +21,7 @@
 #include "mediator/base/result.h"
 #include "mediator/core/extents.h"
 #include "mediator/io/mapping.h"
+#include "mediator/io/peer_thread.h"
 
 namespace sluice {
 
@@ -67,7 +68,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
  public:
   static Result<std::shared_ptr<Channel>> make(const std::string& vgpu,
                                                const ChannelGeometry& geometry, uint64_t host_epoch,
-                                               std::shared_ptr<RegionPool> pool);
+                                               std::shared_ptr<RegionPool> pool,
+                                               io::PeerThread& peers);
   ~Channel();
 
   // A free slot; nullopt: all are taken.
@@ -105,8 +107,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void* region() const { return memory_->map.data(); }
   int region_fd() const { return memory_->fd.get(); }
   // Vector 0 is the agent's, slot i has vector i + 1.
-  int host_bell(uint32_t vector) const { return host_bells_[vector].get(); }
-  int guest_bell(uint32_t vector) const { return guest_bells_[vector].get(); }
+  int host_bell(uint32_t vector) const { return host_bells_[vector]->fd(); }
+  int guest_bell(uint32_t vector) const { return guest_bells_[vector]->fd(); }
+  BellRinger& guest_ringer(uint32_t vector) const { return *guest_bells_[vector]; }
   std::vector<int> host_bells() const;
   std::vector<int> guest_bells() const;
 
@@ -134,7 +137,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<RegionPool> pool_;
   std::string vgpu_;
   std::shared_ptr<Memory> memory_;
-  std::vector<Fd> host_bells_, guest_bells_;
+  // Null: vector 0 where there is no agent.
+  std::vector<std::unique_ptr<io::PeerBell>> host_bells_, guest_bells_;
   ExtentMap extents_;
   std::vector<Slot> slots_;
   uint64_t next_epoch_;

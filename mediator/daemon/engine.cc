@@ -8,9 +8,8 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/daemon/sharing_checks.h"
-#include "mediator/ring/ring.h"
-#include "mediator/ring/wait.h"
 
 namespace sluice {
 
@@ -107,7 +106,8 @@ Result<core::SessionId> Engine::add_session(core::VgpuId vgpu, io::StubPages& pa
       .vgpu = vgpu, .pages = pages, .gate_fd = gate_fd, .ring_fd = ring_fd, .worker = worker,
       .end = std::move(end),
       .ring_watch = {}});
-  entry->ring_watch = io::FdWatch(io_, ring_fd, [this, session = *id] { on_ring(session); });
+  entry->ring_watch = io::FdWatch(io_, ring_fd, io::Pace{limits::kRingsPerSecond, limits::kRingBurst},
+                                  [this, session = *id] { on_ring(session); });
   entry->pages.beat(now);
   sessions_[*id] = std::move(entry);
   ++session_count_;
@@ -124,7 +124,7 @@ void Engine::mark_ending(core::SessionId session) {
   if (entry.ending) return;
   entry.ending = true;
   store_grant(entry);
-  Bell::for_eventfd(entry.gate_fd).ring();
+  ring_wake(entry.gate_fd);
 }
 
 void Engine::watch_errors(core::SessionId session, ErrorHook hook) { sessions_[session]->on_error = std::move(hook); }
@@ -184,13 +184,13 @@ void Engine::execute(const core::Action& action) {
       break;
     case Kind::kSetEvict:
       entry.pages.set_evict(action.word);
-      if (ring_on_evict_) Bell::for_eventfd(entry.gate_fd).ring();
+      if (ring_on_evict_) ring_wake(entry.gate_fd);
       break;
     case Kind::kReadReport:
       read_report(action.session);
       break;
     case Kind::kRingGate:
-      Bell::for_eventfd(entry.gate_fd).ring();
+      ring_wake(entry.gate_fd);
       break;
     case Kind::kSetSlice:
       if (slices_) slices_->set(entry.worker, action.word);
@@ -224,7 +224,14 @@ void Engine::read_report(core::SessionId session) {
 }
 
 void Engine::on_ring(core::SessionId session) {
-  drain_eventfd(sessions_[session]->ring_fd);  // before the report: what comes later rings again
+  SessionEntry& entry = *sessions_[session];
+  // Before the report: what comes later rings again.
+  if (drain_wake(entry.ring_fd) == Drained::kDescriptors) {
+    // It stays there until the socket is closed. Reports are still read by timer, until it is over.
+    entry.ring_watch.stop();
+    log::warning("vgpu {}: a worker passed a descriptor", vgpus_[entry.vgpu].name);
+    return entry.end(core::EndReason::kPassedDescriptors);
+  }
   measure(false);
   read_report(session);
   run();

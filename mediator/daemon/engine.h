@@ -2,7 +2,7 @@
 // the sessions' host and signal pages, reads their reports, rings gates, keeps the one decision timer
 // and the host pages' heartbeats (only while there are sessions). Used from sluiced's one thread; makes no decision of its own.
 //
-// Between the ring of a worker and the answering store lie: epoll, one eventfd read, the report's
+// Between the ring of a worker and the answering store lie: epoll, one socket read, the report's
 // reads, the policy. No allocation, no lock, no log line at the default level.
 #pragma once
 
@@ -47,7 +47,7 @@ class Engine {
   void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
   void remove_vgpu(core::VgpuId vgpu);
 
-  // `pages` and both eventfds stay the session's and outlive remove_session(). `worker`: its process.
+  // `pages` and both wake sockets (base/peer_socket.h) stay the session's and outlive remove_session(). `worker`: its process.
   Result<core::SessionId> add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd, int ring_fd,
                                       pid_t worker, EndHook end);
   // Whether workers have to be woken to take an eviction further (worker_protocol::is_forwarded). Before

@@ -9,6 +9,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <cstdio>
 
+#include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/daemon/daemon.h"
 
@@ -59,6 +60,7 @@ int main(int argc, char** argv) {
   }
   if (!trace_path.empty()) config->trace = trace_path;
   sluice::log::init("sluiced", config->log_level);
+  sluice::log::write_in_background();
   raise_descriptor_limit();
   raise_priority(config->nice);
 
@@ -66,6 +68,7 @@ int main(int argc, char** argv) {
   auto daemon = sluice::Daemon::make(io, *config);
   if (!daemon) {
     sluice::log::error("cannot start: {}", daemon.error().message);
+    sluice::log::finish(sluice::limits::kLogFinishMs);
     return 1;
   }
   boost::asio::signal_set signals(io, SIGTERM, SIGINT);
@@ -77,5 +80,6 @@ int main(int argc, char** argv) {
   io.run();
   daemon->reset();
   sluice::log::info("ended");
+  sluice::log::finish(sluice::limits::kLogFinishMs);
   return 0;
 }

@@ -102,10 +102,10 @@ Result<void> Session::prepare() {
 
   bell_ = channel.host_bell(slot_ + 1);
   wake_ = channel.guest_bell(slot_ + 1);
-  for (Fd* fd : {&gate_fd_, &ring_fd_}) {
-    auto made = make_eventfd();
+  for (WakePair* pair : {&gate_, &ring_}) {
+    auto made = make_wake_pair();
     if (!made) return made.error();
-    *fd = std::move(*made);
+    *pair = std::move(*made);
   }
 
   io::WorkerSpec spec;
@@ -139,8 +139,9 @@ Result<void> Session::prepare() {
   spec.fds[kSignalFd] = pages_->signal_fd();
   spec.fds[kReportFd] = pages_->report_fd();
   spec.fds[kRecordsFd] = pages_->records_fd();
-  spec.fds[kGateFd] = gate_fd_.get();
-  spec.fds[kRingFd] = ring_fd_.get();
+  spec.fds[kGateFd] = gate_.theirs.get();
+  spec.fds[kRingFd] = ring_.theirs.get();
+  spec.peers = request_.peers;
   if (!settings_.soft_gpu_file.empty()) {
     // For this worker alone: in its prison there is no such path, and its uid may not open it.
     const char* path = settings_.soft_gpu_file.c_str();
@@ -299,9 +300,10 @@ void Session::on_ready(const Message& m) {
                  request_.program, text, m.code);
     return end(m.code, text.empty() ? "the worker could not start" : text);
   }
-  auto id = engine_.add_session(request_.vgpu_id, *pages_, gate_fd_.get(), ring_fd_.get(), worker_->pid(),
+  auto id = engine_.add_session(request_.vgpu_id, *pages_, gate_.ours.get(), ring_.ours.get(), worker_->pid(),
                                 [this](core::EndReason reason) {
-                                  if (reason != core::EndReason::kGenerationsSpent) {
+                                  if (reason != core::EndReason::kGenerationsSpent &&
+                                      reason != core::EndReason::kPassedDescriptors) {
                                     force_told_ = true;
                                     owner_.on_session_offence(*this, core::Offence::kDidNotLeave,
                                                               engine_.evict_end_ns(request_.vgpu_id), false);
@@ -311,6 +313,8 @@ void Session::on_ready(const Message& m) {
                                 });
   if (!id) return end(kCudaErrorUnknown, id.error().message);
   engine_id_ = *id;
+  gate_.theirs.reset();  // the worker has them
+  ring_.theirs.reset();
   engine_.watch_errors(*id, [this](uint64_t guest_error) { on_error(guest_error); });
   deadline_.cancel();
   if (state_ == State::kEnding) return;  // the scheduler's first look can end it
@@ -368,6 +372,7 @@ void Session::release() {
   deadline_.cancel();
   if (engine_id_) engine_.remove_session(*engine_id_);
   engine_id_.reset();
+  for (WakePair* pair : {&gate_, &ring_}) request_.peers->close(std::move(pair->ours));
   if (has_ledger_id_) {
     services_.memory.remove_session(ledger_id_);
     services_.host_memory.remove_session(ledger_id_);
@@ -377,7 +382,8 @@ void Session::release() {
   if (!has_slot_) return;
   has_slot_ = false;
   request_.channel->end_slot(slot_, end_error_.value_or(0), end_reason_);
-  Bell::for_eventfd(wake_).ring();  // a program that sleeps finds the slot's state
+  // A program that sleeps finds the slot's state.
+  request_.channel->guest_ringer(slot_ + 1).ring();
 }
 
 }  // namespace sluice

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "mediator/base/peer_socket.h"
 #include "mediator/core/penalty.h"
 #include "mediator/core/quota.h"
 #include "mediator/daemon/channel.h"
@@ -106,6 +107,7 @@ class Session final : private io::WorkerProcess::Owner {
     std::string vgpu;
     core::VgpuId vgpu_id;
     std::shared_ptr<Channel> channel;
+    std::shared_ptr<io::PeerThread> peers;  // the vGPU's
     Origin origin;
     std::string program;
     uint32_t guest_pid = 0;
@@ -173,7 +175,7 @@ class Session final : private io::WorkerProcess::Owner {
   uint32_t ledger_id_;
   bool has_ledger_id_ = true;
   std::optional<io::StubPages> pages_;
-  Fd gate_fd_, ring_fd_;
+  WakePair gate_, ring_;
   int bell_ = -1, wake_ = -1;
   std::optional<core::SessionId> engine_id_;
   std::deque<worker_protocol::Message> extent_requests_;  // wait for memory that is being scrubbed

@@ -23,6 +23,7 @@ Vgpu::Vgpu(SessionServices& services, VgpuSpec spec)
     : services_(services),
       engine_(services.engine),
       spec_(std::move(spec)),
+      peers_(std::make_shared<io::PeerThread>(services.io)),
       host_epoch_(monotonic_ns()),
       penalty_(services.settings.stalls.worst_ns()),
       start_credit_(limits::kSessionBurst),
@@ -43,12 +44,13 @@ Result<std::unique_ptr<Vgpu>> Vgpu::make(SessionServices& services, VgpuSpec spe
   std::unique_ptr<Vgpu> v(new Vgpu(services, std::move(spec)));
   const VgpuSpec& s = v->spec_;
   if (auto life = v->new_life(); !life) return life.error();
-  auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_options, *v);
+  auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_options, v->peers_, *v);
   if (!ivshmem) return ivshmem.error();
   v->ivshmem_ = std::move(*ivshmem);
   ListenOptions local_options;
   local_options.mode = s.local_socket_mode;
-  auto local = io::LocalServer::open(io, s.local_socket, local_options, s.join_ms, *v);
+  auto local =
+      io::LocalServer::open(io, s.local_socket, local_options, s.join_ms, v->peers_, *v);
   if (!local) return local.error();
   v->local_ = std::move(*local);
   auto id = v->engine_.add_vgpu(s.name, s.share);
@@ -80,7 +82,7 @@ Vgpu::~Vgpu() {
 }
 
 Result<void> Vgpu::new_life() {
-  auto channel = Channel::make(spec_.name, spec_.geometry, ++host_epoch_, pool_);
+  auto channel = Channel::make(spec_.name, spec_.geometry, ++host_epoch_, pool_, *peers_);
   if (!channel) return Error(channel.error()).with_context("vgpu " + spec_.name);
   agent_.reset();
   channel_ = std::move(*channel);
@@ -151,7 +153,7 @@ Result<std::shared_ptr<Channel>> Vgpu::channel_for(const Session::Origin& origin
                  "all " + std::to_string(spec_.geometry.slots) + " slots of the vGPU are in use"};
   if (!origin.local) return channel_;
   const ChannelGeometry geometry{spec_.geometry.region_bytes, 1, false};
-  return Channel::make(spec_.name, geometry, ++host_epoch_, pool_);
+  return Channel::make(spec_.name, geometry, ++host_epoch_, pool_, *peers_);
 }
 
 void Vgpu::on_memory_freed() {
@@ -256,7 +258,8 @@ bool Vgpu::start_session(Session::Origin origin, const std::string& program, uin
     auto channel = channel_for(origin);
     if (!channel) return channel.error();
     auto started = Session::start(
-        services_, {spec_.name, id_, *channel, origin, program.empty() ? "?" : program, guest_pid},
+        services_,
+        {spec_.name, id_, *channel, peers_, origin, program.empty() ? "?" : program, guest_pid},
         *this);
     if (started && origin.local) local_channels_[origin.id] = *channel;
     return started;

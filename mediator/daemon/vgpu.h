@@ -108,6 +108,7 @@ class Vgpu final : private io::IvshmemServer::Owner,
   VgpuSpec spec_;
   core::VgpuId id_ = 0;
   bool has_id_ = false;
+  std::shared_ptr<io::PeerThread> peers_;  // does what its peers can make block
   std::shared_ptr<RegionPool> pool_;
   std::shared_ptr<Channel> channel_;  // with the virtual machine
   // Of local programs, by connection, as long as that lasts: also after the session's end.

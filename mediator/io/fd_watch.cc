@@ -1,38 +1,69 @@
 #include "mediator/io/fd_watch.h"
 
+#include <algorithm>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+
+#include "mediator/base/clock.h"
 
 namespace sluice::io {
 
 namespace asio = boost::asio;
 
 struct FdWatch::State : std::enable_shared_from_this<State> {
-  State(asio::io_context& io, int fd, Callback cb)
-      : descriptor(io, fd), on_readable(std::move(cb)) {}
+  State(asio::io_context& io, int fd, const Pace& p, Callback cb)
+      : descriptor(io, fd), on_readable(std::move(cb)), pace(p), credit(p.burst), rest(io) {}
+
+  // Whether the peer may wake us again now.
+  bool take() {
+    if (pace.per_second == 0) return true;
+    const uint64_t now = monotonic_ns();
+    credit = std::min(pace.burst, credit + pace.per_second * 1e-9 * static_cast<double>(now - at_ns));
+    at_ns = now;
+    credit -= 1;
+    return credit >= 0;
+  }
+  void wait_later() {
+    rest.expires_after(std::chrono::nanoseconds(static_cast<int64_t>(1e9 * -credit / pace.per_second)));
+    rest.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (!error && !self->stopped) self->wait();
+    });
+  }
 
   void wait() {
     descriptor.async_wait(asio::posix::stream_descriptor::wait_read,
                           [self = shared_from_this()](const boost::system::error_code& error) {
                             if (error || self->stopped) return;
                             self->on_readable();
-                            if (!self->stopped) self->wait();
+                            if (self->stopped) return;
+                            if (self->take())
+                              self->wait();
+                            else
+                              self->wait_later();
                           });
   }
   void stop() {
     if (stopped) return;
     stopped = true;
     descriptor.release();  // cancels; the descriptor stays its owner's
+    rest.cancel();
   }
 
   asio::posix::stream_descriptor descriptor;
   Callback on_readable;
   bool stopped = false;
+  Pace pace;  // per_second 0: as often as it likes
+  double credit;
+  uint64_t at_ns = monotonic_ns();
+  asio::steady_timer rest;
 };
 
 FdWatch::FdWatch(asio::io_context& io, int fd, Callback on_readable)
-    : state_(std::make_shared<State>(io, fd, std::move(on_readable))) {
+    : FdWatch(io, fd, Pace{0, 0}, std::move(on_readable)) {}
+
+FdWatch::FdWatch(asio::io_context& io, int fd, const Pace& pace, Callback on_readable)
+    : state_(std::make_shared<State>(io, fd, pace, std::move(on_readable))) {
   state_->wait();
 }
 

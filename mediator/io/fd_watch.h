@@ -16,6 +16,13 @@ class io_context;
 
 namespace sluice::io {
 
+// How often a hostile peer may wake the loop: `burst` times at once, `per_second` on average. Beyond
+// that its descriptor is not looked at for a moment, and what it sends waits.
+struct Pace {
+  double per_second;
+  double burst;
+};
+
 class FdWatch {
  public:
   using Callback = std::function<void()>;
@@ -25,6 +32,7 @@ class FdWatch {
   // may leave something for the next turn. `fd` must be of a kind that epoll takes and must stay
   // open as long as this object.
   FdWatch(boost::asio::io_context& io, int fd, Callback on_readable);
+  FdWatch(boost::asio::io_context& io, int fd, const Pace& pace, Callback on_readable);
   FdWatch(FdWatch&&) noexcept = default;
   FdWatch& operator=(FdWatch&&) noexcept;
   ~FdWatch();

@@ -9,6 +9,7 @@
 #include "abi/channel.h"
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/io/mapping.h"
 
 namespace sluice::io {
@@ -42,7 +43,12 @@ class IvshmemServer::Peer {
  public:
   Peer(boost::asio::io_context& io, IvshmemServer& server, Fd socket)
       : server_(server), socket_(std::move(socket)) {
-    watch_ = FdWatch(io, socket_.get(), [this] { on_readable(); });
+    watch_ = FdWatch(io, socket_.get(),
+                     Pace{limits::kIdleWakesPerSecond, limits::kIdleWakeBurst}, [this] { on_readable(); });
+  }
+  ~Peer() {
+    watch_.stop();
+    server_.peers_->close(std::move(socket_));
   }
 
   // Appends a message; `fd` (or -1) is duplicated.
@@ -63,7 +69,8 @@ class IvshmemServer::Peer {
       // socket takes a message of this size whole or not at all.
       const int fd = o.fd.get();
       auto sent = send_with_fds(socket_.get(), &o.value, sizeof o.value,
-                                fd >= 0 ? std::span<const int>(&fd, 1) : std::span<const int>());
+                                fd >= 0 ? std::span<const int>(&fd, 1) : std::span<const int>(),
+                                MSG_DONTWAIT);
       if (!sent) {
         if (sent.error().code == EAGAIN || sent.error().code == ETOOMANYREFS)
           return watch_.when_writable([this] { flush(); });
@@ -81,10 +88,10 @@ class IvshmemServer::Peer {
 
   void on_readable() {
     // Clients have nothing to say in this protocol. What they send is read, so that their end is
-    // seen, and dropped.
+    // seen, and dropped; with descriptors it is the end.
     char dropped[256];
-    ssize_t n = ::recv(socket_.get(), dropped, sizeof dropped, MSG_DONTWAIT);
-    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return;
+    auto got = receive_plain(socket_.get(), dropped, sizeof dropped);
+    if (got ? got->bytes > 0 : got.error().code == EAGAIN) return;
     watch_.stop();
     server_.on_gone(this);  // destroys this
   }
@@ -97,11 +104,13 @@ class IvshmemServer::Peer {
 
 Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(boost::asio::io_context& io,
                                                            const std::string& path,
-                                                           ListenOptions options, Owner& owner) {
-  std::unique_ptr<IvshmemServer> s(new IvshmemServer(io, owner));
+                                                           ListenOptions options,
+                                                           std::shared_ptr<PeerThread> peers,
+                                                           Owner& owner) {
+  std::unique_ptr<IvshmemServer> s(new IvshmemServer(io, peers, owner));
   options.type = SOCK_STREAM;
   auto listener =
-      Listener::open(io, path, options, [p = s.get()](Fd socket, const PeerCredentials& peer) {
+      Listener::open(io, path, options, peers, [p = s.get()](Fd socket, const PeerCredentials& peer) {
         p->on_connection(std::move(socket), peer);
       });
   if (!listener) return listener.error();
@@ -109,7 +118,9 @@ Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(boost::asio::io_conte
   return s;
 }
 
-IvshmemServer::IvshmemServer(boost::asio::io_context& io, Owner& owner) : io_(io), owner_(owner) {}
+IvshmemServer::IvshmemServer(boost::asio::io_context& io, std::shared_ptr<PeerThread> peers,
+                             Owner& owner)
+    : io_(io), peers_(std::move(peers)), owner_(owner) {}
 IvshmemServer::~IvshmemServer() = default;
 
 void IvshmemServer::on_connection(Fd socket, const PeerCredentials& peer) {
@@ -144,9 +155,13 @@ void IvshmemServer::on_connection(Fd socket, const PeerCredentials& peer) {
 
 void IvshmemServer::refuse(Fd socket, const PeerCredentials& peer, const std::string& reason) {
   log::warning("{}: refused process {} (uid {}): {}", path(), peer.pid, peer.uid, reason);
-  if (refused_.size() >= limits::kMaxRefusedPeers) return;  // closed: a flood, not a virtual machine
+  if (refused_.size() >= limits::kMaxRefusedPeers)  // a flood, not a virtual machine
+    return peers_->close(std::move(socket));
   auto page = make_refused_page(reason);
-  if (!page) return log::error("{}: {}", path(), page.error().message);
+  if (!page) {
+    log::error("{}: {}", path(), page.error().message);
+    return peers_->close(std::move(socket));
+  }
   auto refused = std::make_unique<Peer>(io_, *this, std::move(socket));
   for (auto [value, fd] : {std::pair{kProtocolVersion, -1}, {kGuest, -1}, {kMemoryFollows, page->get()}})
     if (auto r = refused->queue(value, fd); !r) return log::error("{}: {}", path(), r.error().message);

@@ -19,6 +19,7 @@
 #include "mediator/base/unix_socket.h"
 #include "mediator/io/fd_watch.h"
 #include "mediator/io/listener.h"
+#include "mediator/io/peer_thread.h"
 
 namespace sluice::io {
 
@@ -48,6 +49,7 @@ class IvshmemServer {
 
   static Result<std::unique_ptr<IvshmemServer>> open(boost::asio::io_context& io,
                                                      const std::string& path, ListenOptions options,
+                                                     std::shared_ptr<PeerThread> peers,
                                                      Owner& owner);
   ~IvshmemServer();
 
@@ -58,12 +60,13 @@ class IvshmemServer {
 
  private:
   class Peer;
-  IvshmemServer(boost::asio::io_context& io, Owner& owner);
+  IvshmemServer(boost::asio::io_context& io, std::shared_ptr<PeerThread> peers, Owner& owner);
   void on_connection(Fd socket, const PeerCredentials& peer);
   void refuse(Fd socket, const PeerCredentials& peer, const std::string& reason);
   void on_gone(Peer* peer);
 
   boost::asio::io_context& io_;
+  std::shared_ptr<PeerThread> peers_;
   Owner& owner_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<Peer> live_;

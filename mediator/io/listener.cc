@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
 
 namespace sluice::io {
 namespace {
@@ -16,12 +17,14 @@ std::function<bool(pid_t)> refused_process;
 Result<std::unique_ptr<Listener>> Listener::open(boost::asio::io_context& io,
                                                  const std::string& path,
                                                  const ListenOptions& options,
+                                                 std::shared_ptr<PeerThread> peers,
                                                  OnConnection on_connection) {
   auto made = listen_at(path, options);
   if (!made) return made.error();
-  std::unique_ptr<Listener> l(new Listener(io, path, std::move(on_connection)));
+  std::unique_ptr<Listener> l(new Listener(io, path, std::move(peers), std::move(on_connection)));
   l->socket_ = std::move(made->socket);
   l->file_ = made->file;
+  refuse_descriptors(l->socket_.get());
   l->watch();
   return l;
 }
@@ -34,29 +37,39 @@ void Listener::refuse_processes(std::function<bool(pid_t)> is_worker) {
 
 Listener::~Listener() {
   if (socket_) remove_socket_file(path_, file_);
+  watch_.stop();
+  peers_->close(std::move(socket_));
 }
 
 void Listener::watch() {
   watch_ = FdWatch(io_, socket_.get(), [this] { accept(); });
 }
 
+void Listener::pause() {
+  watch_.stop();
+  retry_.after_ms(kRetryMs, [this] { watch(); });
+}
+
 void Listener::accept() {
+  if (peers_->saturated()) return pause();
   // One per turn: a flood of connections does not keep the loop from the gates.
   Fd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!connection) {
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
     log::warning("{}", Error::from_errno("accept on " + path_).message);
-    watch_.stop();
-    retry_.after_ms(kRetryMs, [this] { watch(); });
-    return;
+    return pause();
   }
   auto peer = peer_credentials(connection.get());
-  if (!peer) return log::warning("{}: {}", path_, peer.error().message);
+  if (!peer) {
+    log::warning("{}: {}", path_, peer.error().message);
+    return peers_->close(std::move(connection));
+  }
   if (refused.contains(peer->uid) || refused.contains(peer->gid) ||
       (refused_process && refused_process(peer->pid))) {
     log::warning("{}: a worker (process {}, user id {}) turned away", path_, peer->pid, peer->uid);
-    return;
+    return peers_->close(std::move(connection));
   }
+  refuse_descriptors(connection.get());
   on_connection_(std::move(connection), *peer);
 }
 

@@ -14,6 +14,7 @@
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/peer_thread.h"
 
 namespace sluice::io {
 
@@ -21,9 +22,11 @@ class Listener {
  public:
   using OnConnection = std::function<void(Fd, PeerCredentials)>;
 
+  // `peers` closes what unaccepted connections hold; no connection is accepted while it is saturated.
   static Result<std::unique_ptr<Listener>> open(boost::asio::io_context& io,
                                                 const std::string& path,
                                                 const ListenOptions& options,
+                                                std::shared_ptr<PeerThread> peers,
                                                 OnConnection on_connection);
   ~Listener();
   // No listener of this process serves a peer with a user or group id of this range, whatever the
@@ -35,13 +38,20 @@ class Listener {
   const FileId& file() const { return file_; }
 
  private:
-  Listener(boost::asio::io_context& io, std::string path, OnConnection on_connection)
-      : io_(io), path_(std::move(path)), on_connection_(std::move(on_connection)), retry_(io) {}
+  Listener(boost::asio::io_context& io, std::string path, std::shared_ptr<PeerThread> peers,
+           OnConnection on_connection)
+      : io_(io),
+        path_(std::move(path)),
+        peers_(std::move(peers)),
+        on_connection_(std::move(on_connection)),
+        retry_(io) {}
   void accept();
   void watch();
+  void pause();
 
   boost::asio::io_context& io_;
   std::string path_;
+  std::shared_ptr<PeerThread> peers_;
   OnConnection on_connection_;
   Fd socket_;
   FileId file_;

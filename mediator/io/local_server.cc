@@ -6,13 +6,23 @@
 
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/core/names.h"
 
 namespace sluice::io {
 
+namespace {
+constexpr Pace kIdlePace{limits::kIdleWakesPerSecond, limits::kIdleWakeBurst};
+}  // namespace
+
 struct LocalServer::Connection {
-  Connection(boost::asio::io_context& io, Fd s, const PeerCredentials& p)
-      : socket(std::move(s)), peer(p), deadline(io) {}
+  Connection(boost::asio::io_context& io, PeerThread& t, Fd s, const PeerCredentials& p)
+      : thread(t), socket(std::move(s)), peer(p), deadline(io) {}
+  ~Connection() {
+    watch.stop();
+    thread.close(std::move(socket));
+  }
+  PeerThread& thread;
   Fd socket;
   PeerCredentials peer;
   FdWatch watch;
@@ -31,11 +41,13 @@ sluice_joined refused_join(int status, const std::string& reason) {
 Result<std::unique_ptr<LocalServer>> LocalServer::open(boost::asio::io_context& io,
                                                        const std::string& path,
                                                        ListenOptions options,
-                                                       uint32_t join_deadline_ms, Owner& owner) {
-  std::unique_ptr<LocalServer> s(new LocalServer(io, join_deadline_ms, owner));
+                                                       uint32_t join_deadline_ms,
+                                                       std::shared_ptr<PeerThread> peers,
+                                                       Owner& owner) {
+  std::unique_ptr<LocalServer> s(new LocalServer(io, join_deadline_ms, peers, owner));
   options.type = SOCK_SEQPACKET;
   auto listener =
-      Listener::open(io, path, options, [p = s.get()](Fd socket, const PeerCredentials& peer) {
+      Listener::open(io, path, options, peers, [p = s.get()](Fd socket, const PeerCredentials& peer) {
         p->on_connection(std::move(socket), peer);
       });
   if (!listener) return listener.error();
@@ -43,19 +55,20 @@ Result<std::unique_ptr<LocalServer>> LocalServer::open(boost::asio::io_context& 
   return s;
 }
 
-LocalServer::LocalServer(boost::asio::io_context& io, uint32_t join_deadline_ms, Owner& owner)
-    : io_(io), join_deadline_ms_(join_deadline_ms), owner_(owner) {}
+LocalServer::LocalServer(boost::asio::io_context& io, uint32_t join_deadline_ms,
+                         std::shared_ptr<PeerThread> peers, Owner& owner)
+    : io_(io), join_deadline_ms_(join_deadline_ms), peers_(std::move(peers)), owner_(owner) {}
 LocalServer::~LocalServer() = default;
 
 void LocalServer::on_connection(Fd socket, const PeerCredentials& peer) {
   if (pending_ >= limits::kMaxPendingJoins) {
     log::warning("{}: process {} turned away: too many connections have not joined yet", path(),
                  peer.pid);
-    return;
+    return peers_->close(std::move(socket));
   }
   const ConnectionId id = next_id_++;
-  auto c = std::make_unique<Connection>(io_, std::move(socket), peer);
-  c->watch = FdWatch(io_, c->socket.get(), [this, id] { on_readable(id); });
+  auto c = std::make_unique<Connection>(io_, *peers_, std::move(socket), peer);
+  c->watch = FdWatch(io_, c->socket.get(), kIdlePace, [this, id] { on_readable(id); });
   c->deadline.after_ms(join_deadline_ms_, [this, id] { refuse(id, ETIMEDOUT, "no join message came"); });
   connections_.emplace(id, std::move(c));
   ++pending_;
@@ -67,8 +80,8 @@ void LocalServer::on_readable(ConnectionId id) {
     sluice_join join;
     char bytes[sizeof(sluice_join) + 1];  // a longer message shows
   } guest;
-  auto received = receive_with_fds(c.socket.get(), &guest, sizeof guest, MSG_DONTWAIT);
-  if (!received && (received.error().code == EAGAIN || received.error().code == EWOULDBLOCK)) return;
+  auto received = receive_plain(c.socket.get(), &guest, sizeof guest);
+  if (!received && received.error().code == EAGAIN) return;
   if (!received || received->bytes == 0) {
     const bool joined = c.joined;
     close(id);
@@ -76,7 +89,7 @@ void LocalServer::on_readable(ConnectionId id) {
     return;
   }
   if (c.joined) return;  // nothing is expected after the join; what comes is dropped
-  if (received->bytes != sizeof guest.join || received->truncated || !received->fds.empty() ||
+  if (received->bytes != sizeof guest.join || received->truncated ||
       guest.join.magic != SLUICE_JOIN_MAGIC)
     return refuse(id, EPROTO, "malformed join message");
   if (guest.join.version != SLUICE_CHANNEL_VERSION)
@@ -97,7 +110,7 @@ void LocalServer::refuse(ConnectionId id, int status, const std::string& reason)
 void LocalServer::reply(ConnectionId id, const sluice_joined& joined, std::span<const int> fds) {
   auto it = connections_.find(id);
   if (it == connections_.end()) return;
-  auto sent = send_with_fds(it->second->socket.get(), &joined, sizeof joined, fds);
+  auto sent = send_with_fds(it->second->socket.get(), &joined, sizeof joined, fds, MSG_DONTWAIT);
   if (!sent)  // it is gone (its end of file is read next) or reads nothing: one message always fits
     log::debug("{}: answer to process {}: {}", path(), it->second->peer.pid, sent.error().message);
   if (joined.status != 0) close(id);

@@ -15,6 +15,7 @@
 #include "mediator/base/unix_socket.h"
 #include "mediator/io/fd_watch.h"
 #include "mediator/io/listener.h"
+#include "mediator/io/peer_thread.h"
 
 namespace sluice::io {
 
@@ -36,7 +37,8 @@ class LocalServer {
 
   static Result<std::unique_ptr<LocalServer>> open(boost::asio::io_context& io,
                                                    const std::string& path, ListenOptions options,
-                                                   uint32_t join_deadline_ms, Owner& owner);
+                                                   uint32_t join_deadline_ms,
+                                                   std::shared_ptr<PeerThread> peers, Owner& owner);
   ~LocalServer();
 
   // Sends the answer; with joined.status != 0 the connection is closed behind it. No effect on a
@@ -50,13 +52,15 @@ class LocalServer {
 
  private:
   struct Connection;
-  LocalServer(boost::asio::io_context& io, uint32_t join_deadline_ms, Owner& owner);
+  LocalServer(boost::asio::io_context& io, uint32_t join_deadline_ms,
+              std::shared_ptr<PeerThread> peers, Owner& owner);
   void on_connection(Fd socket, const PeerCredentials& peer);
   void on_readable(ConnectionId id);
   void refuse(ConnectionId id, int status, const std::string& reason);
 
   boost::asio::io_context& io_;
   uint32_t join_deadline_ms_;
+  std::shared_ptr<PeerThread> peers_;
   Owner& owner_;
   std::unique_ptr<Listener> listener_;
   std::map<ConnectionId, std::unique_ptr<Connection>> connections_;

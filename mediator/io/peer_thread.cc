@@ -1,17 +1,20 @@
 #include "mediator/io/peer_thread.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -25,29 +28,51 @@ namespace asio = boost::asio;
 
 namespace {
 std::atomic<size_t> abandoned_threads{0};
+
+// Ends a system call that waits. Nobody else in sluiced handles it; ignored, it would end nothing.
+constexpr int kInterrupt = SIGURG;
+
+void install_interrupt() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};  // no SA_RESTART: the call returns with EINTR
+    ::sigaction(kInterrupt, &action, nullptr);
+  });
+}
 }  // namespace
 
-// Shared by the object and its thread; the thread keeps it when the object goes.
+// Shared by the object and its threads, which keep it when the object goes.
 struct PeerThread::State : std::enable_shared_from_this<State> {
+  enum class Kind { kWork, kRing, kClose };
   struct Job {
+    Kind kind;
     Work work;
     Work then;
   };
   enum class Life {
-    kNotStarted,
-    kRunning,  // the thread runs and the object is there
-    kLeaving,  // the object has gone; the thread ends when nothing is queued
+    kThere,
+    kLeaving,  // the object has gone; a thread ends when nothing is queued
+  };
+  enum class Does { kIdle, kBusy, kStuck };
+  struct Thread {
+    pid_t tid = 0;
+    Does does = Does::kIdle;
+    Kind kind = Kind::kWork;
+    uint64_t since_ns = 0;  // busy or stuck since
+    bool was_abandoned = false;
   };
 
-  explicit State(asio::io_context& context) : io(context) {}
+  explicit State(asio::io_context& context) : io(context), check_timer(context) {}
 
   bool push(Job job, bool always) {
     std::unique_lock lock(mutex);
     if (life == Life::kLeaving || (!always && jobs.size() >= limits::kMaxPeerWork)) return false;
-    if (life == Life::kNotStarted && !start()) return false;
+    if (threads.empty() && !start() && !always) return false;
     jobs.push_back(std::move(job));
     lock.unlock();
     more.notify_one();
+    look_after();
     return true;
   }
 
@@ -55,78 +80,132 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
     // Signals are the loop's: a thread that starts with all of them blocked never takes one.
     sigset_t all, before;
     ::sigfillset(&all);
+    ::sigdelset(&all, kInterrupt);
+    install_interrupt();
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const auto me = threads.emplace(threads.end());
+    bool started = true;
     try {
-      std::thread([self = shared_from_this()] { self->run(); }).detach();
-      life = Life::kRunning;
-    } catch (const std::system_error& e) {
-      log::error("no thread for a vGPU's peers: {}", e.what());
+      std::thread([self = shared_from_this(), me] { self->run(me); }).detach();
+    } catch (const std::system_error&) {
+      threads.erase(me);
+      started = false;  // the next check tries again
     }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return life == Life::kRunning;
+    return started;
   }
 
-  void run() {
+  void run(std::list<Thread>::iterator me) {
     ::pthread_setname_np(::pthread_self(), "peer");
     std::unique_lock lock(mutex);
+    me->tid = static_cast<pid_t>(::syscall(SYS_gettid));
     for (;;) {
       more.wait(lock, [&] { return !jobs.empty() || life == Life::kLeaving; });
       if (jobs.empty()) break;
       Job job = std::move(jobs.front());
       jobs.pop_front();
-      busy_since_ns = monotonic_ns();
+      me->does = Does::kBusy;
+      me->kind = job.kind;
+      me->since_ns = monotonic_ns();
       lock.unlock();
       job.work();
       job.work = nullptr;  // what it holds is released here, too
       lock.lock();
-      busy_since_ns = 0;
       // Under the lock: the io_context is there as long as the object has not gone.
-      if (job.then && life == Life::kRunning)
+      if (job.then && life == Life::kThere)
         asio::post(io, [self = shared_from_this(), then = std::move(job.then)] {
-          if (self->life_on_loop != Life::kLeaving) then();
+          if (self->life_on_loop == Life::kThere) then();
         });
+      if (me->was_abandoned) --abandoned_threads;
+      me->was_abandoned = false;
+      if (me->does == Does::kStuck) {  // another one has taken over
+        --stuck;
+        break;
+      }
+      me->does = Does::kIdle;
     }
-    if (was_abandoned) --abandoned_threads;
+    threads.erase(me);
   }
+
+  // Looks whether the jobs get on. True: there is something to look at again.
+  bool check(uint64_t now_ns, bool* new_stuck) {
+    std::lock_guard lock(mutex);
+    bool served = false, busy = false;
+    for (Thread& t : threads) {
+      busy |= t.does != Does::kIdle;
+      const uint64_t late_ns =
+          1'000'000 * (t.kind == Kind::kWork ? limits::kPeerWorkLateMs : limits::kPeerLateMs);
+      const uint64_t took_ns = t.does == Does::kIdle ? 0 : now_ns - t.since_ns;
+      if (took_ns > late_ns && t.kind != Kind::kWork) interrupt(t);
+      // Interrupted before, without effect.
+      if (t.does == Does::kBusy && took_ns > 2 * late_ns && !jobs.empty() &&
+          stuck < limits::kMaxStuckPeerThreads) {
+        t.does = Does::kStuck;
+        ++stuck;
+        *new_stuck = true;
+      }
+      served |= t.does != Does::kStuck;
+    }
+    if (!served && !jobs.empty()) start();
+    return busy || !jobs.empty();
+  }
+
+  void leave() {
+    std::lock_guard lock(mutex);
+    life = Life::kLeaving;
+    for (Thread& t : threads) {
+      if (t.does == Does::kIdle) continue;
+      t.was_abandoned = true;
+      ++abandoned_threads;
+      if (t.kind != Kind::kWork) interrupt(t);
+    }
+    more.notify_all();
+  }
+
+  // Checks after a while, and again as long as something is under way. The loop's thread.
+  void look_after();
+
+  static void interrupt(const Thread& t) { ::syscall(SYS_tgkill, ::getpid(), t.tid, kInterrupt); }
 
   asio::io_context& io;
   std::mutex mutex;
   std::condition_variable more;
   std::deque<Job> jobs;
-  Life life = Life::kNotStarted;
-  Life life_on_loop = Life::kRunning;  // the io_context's thread only
-  uint64_t busy_since_ns = 0;          // 0: no call is under way
-  bool was_abandoned = false;
+  std::list<Thread> threads;  // at most one is not stuck
+  size_t stuck = 0;
+  Life life = Life::kThere;
+  // The io_context's thread only.
+  Life life_on_loop = Life::kThere;
+  std::optional<Timer> check_timer;  // the last owner of this may be a thread
 };
 
 PeerThread::PeerThread(asio::io_context& io) : state_(std::make_shared<State>(io)) {}
 
 PeerThread::~PeerThread() {
   state_->life_on_loop = State::Life::kLeaving;
-  {
-    std::lock_guard lock(state_->mutex);
-    const bool started = state_->life == State::Life::kRunning;
-    state_->life = State::Life::kLeaving;
-    if (started && state_->busy_since_ns != 0) {
-      state_->was_abandoned = true;
-      ++abandoned_threads;
-    }
-  }
-  state_->more.notify_one();
+  state_->check_timer.reset();
+  state_->leave();
+}
+
+void PeerThread::State::look_after() {
+  if (!check_timer || check_timer->pending()) return;
+  check_timer->after_ms(limits::kPeerLateMs, [this] {
+    bool new_stuck = false;
+    const bool again = check(monotonic_ns(), &new_stuck);
+    if (new_stuck) log::warning("a thread hangs on what a vGPU's peer passed; another goes on");
+    if (again) look_after();
+  });
 }
 
 bool PeerThread::post(Work work, Work then) {
-  return state_->push({std::move(work), std::move(then)}, false);
+  return state_->push({State::Kind::kWork, std::move(work), std::move(then)}, false);
 }
 
 void PeerThread::close(Fd fd) {
   if (!fd) return;
   // std::function wants what it holds to be copyable.
   auto held = std::make_shared<Fd>(std::move(fd));
-  if (state_->push({[held]() mutable { held->reset(); }, nullptr}, true)) return;
-  // The thread has gone or cannot be had: a leaked descriptor harms less than a loop that waits.
-  log::error("a peer's descriptor stays open: there is no thread to close it");
-  (void)held->release();
+  (void)state_->push({State::Kind::kClose, [held]() mutable { held->reset(); }, nullptr}, true);
 }
 
 size_t PeerThread::queued() const {
@@ -134,14 +213,23 @@ size_t PeerThread::queued() const {
   return state_->jobs.size();
 }
 
+size_t PeerThread::stuck() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->stuck;
+}
+
 uint64_t PeerThread::blocked_for_ms() const {
   std::lock_guard lock(state_->mutex);
-  return state_->busy_since_ns ? (monotonic_ns() - state_->busy_since_ns) / 1'000'000 : 0;
+  uint64_t since_ns = UINT64_MAX;
+  for (const State::Thread& t : state_->threads)
+    if (t.does != State::Does::kIdle) since_ns = std::min(since_ns, t.since_ns);
+  return since_ns == UINT64_MAX ? 0 : (monotonic_ns() - since_ns) / 1'000'000;
 }
 
 bool PeerThread::saturated() const {
   std::lock_guard lock(state_->mutex);
-  return state_->jobs.size() >= limits::kMaxPeerWork;
+  return state_->jobs.size() >= limits::kMaxPeerWork ||
+         state_->stuck >= limits::kMaxStuckPeerThreads;
 }
 
 size_t PeerThread::abandoned() { return abandoned_threads; }
@@ -165,9 +253,11 @@ PeerBell::~PeerBell() { drain(); }
 void PeerBell::ring() {
   if (state_->waiting.exchange(true)) return;
   const bool taken = thread_->push(
-      {[bell = state_] {
+      {PeerThread::State::Kind::kRing,
+       [bell = state_] {
          bell->waiting = false;  // before the write: what happens from here on rings again
          const uint64_t one = 1;
+         // EAGAIN, EINTR: the counter is full, so that the bell rings already.
          (void)!::write(bell->eventfd.get(), &one, sizeof one);
        },
        nullptr},

@@ -10,13 +10,18 @@
 // Such calls are posted here and run on a thread of the object's own, in order. There is one
 // PeerThread for each vGPU, so that a peer that blocks it keeps only its own vGPU waiting.
 //
-//   idle -- post --> working -- nothing queued --> idle
-//                       |
-//                       +-- a call does not return --> blocked (blocked_for_ms() grows)
+//   thread   idle -- post --> busy -- done --> idle
+//                              busy -- late, and others wait --> stuck -- done --> gone
 //
-// The object belongs to its vGPU and is used from the io_context's thread only. The destructor
-// never waits: what is queued is still carried out, on the thread, which then ends; a `then` is not
-// called any more.
+// A ring or a close that is late is interrupted by a signal, which ends a write to an eventfd and a
+// lingering close. What cannot be interrupted (the flush of a file of a FUSE file system) leaves
+// its thread stuck: it is left alone, and another one goes on with the queue. After
+// limits::kMaxStuckPeerThreads nothing goes on until one comes back.
+//
+// The object belongs to its vGPU and is used from the io_context's thread only. A job must hold
+// what it uses, and must neither log nor touch what belongs to the loop. The destructor never
+// waits: what is queued is still carried out, on the thread, which then ends; a `then` is not
+// called any more. Units: milliseconds.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +30,8 @@
 #include <memory>
 
 #include "mediator/base/fd.h"
+#include "mediator/io/fd_watch.h"
 #include "mediator/ring/ring.h"
-
-namespace boost::asio {
-class io_context;
-}
 
 namespace sluice::io {
 
@@ -53,10 +55,12 @@ class PeerThread {
   // Closes `fd` on the thread. Always taken: what cannot be queued would have to be closed here.
   void close(Fd fd);
 
-  // How many calls wait, and for how long the present one has been running. For those who accept
-  // connections: a vGPU whose thread is blocked takes no new ones (saturated()).
+  // How many calls wait, how many threads are stuck, and for how long the call that has been under
+  // way longest has.
   size_t queued() const;
+  size_t stuck() const;
   uint64_t blocked_for_ms() const;
+  // For those who accept connections: a vGPU whose peers block its threads takes no new ones.
   bool saturated() const;
 
   // Threads of all PeerThreads that were still blocked when their object went.
@@ -70,7 +74,7 @@ class PeerThread {
 
 class PeerBell final : public BellRinger {
  public:
-  // `thread` must outlive the bell.
+  // A bell that outlives `thread` rings nothing.
   PeerBell(PeerThread& thread, Fd eventfd);
   ~PeerBell() override;
 

@@ -1,25 +1,32 @@
 #include "mediator/io/worker_output.h"
 
-#include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
 
 namespace sluice::io {
 namespace {
 constexpr uint64_t kPauseMs = 250;
 }  // namespace
 
-Result<Fd> WorkerOutput::open(boost::asio::io_context& io) {
+WorkerOutput::~WorkerOutput() {
+  watch_.stop();
+  if (peers_) peers_->close(std::move(socket_));
+}
+
+Result<Fd> WorkerOutput::open(boost::asio::io_context& io, std::shared_ptr<PeerThread> peers) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Error::from_errno("pipe");
-  pipe_.reset(ends[0]);
+  if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return Error::from_errno("socketpair");
+  peers_ = std::move(peers);
+  socket_.reset(ends[0]);
   Fd theirs(ends[1]);
-  // Each end has an open file description of its own: the worker cannot make ours block.
-  if (::fcntl(pipe_.get(), F_SETFL, O_NONBLOCK) != 0) return Error::from_errno("pipe");
+  refuse_descriptors(socket_.get());
   credit_at_ns_ = monotonic_ns();
   pause_ = std::make_unique<Timer>(io);
   watch(io);
@@ -27,30 +34,30 @@ Result<Fd> WorkerOutput::open(boost::asio::io_context& io) {
 }
 
 void WorkerOutput::watch(boost::asio::io_context& io) {
-  watch_ = FdWatch(io, pipe_.get(), [this, &io] {
+  watch_ = FdWatch(io, socket_.get(), [this, &io] {
     const bool more = read_some();
     if (more && credit_ >= 1) return;
     watch_.stop();
-    // One that says more than is logged waits for room in the pipe, and we do not spin.
+    // One that says more than is logged waits for room in the socket, and we do not spin.
     if (more) pause_->after_ms(kPauseMs, [this, &io] { watch(io); });
   });
 }
 
 bool WorkerOutput::read_some() {
   char text[4096];
-  const ssize_t n = ::read(pipe_.get(), text, sizeof text);
-  if (n > 0) take(text, static_cast<size_t>(n));
-  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+  auto got = receive_plain(socket_.get(), text, sizeof text);
+  if (got) take(text, got->bytes);
+  return got ? true : got.error().code == EAGAIN;
 }
 
 void WorkerOutput::drain() {
   watch_.stop();
   pause_.reset();
-  for (int i = 0; i < 16 && pipe_; ++i) {
+  for (int i = 0; i < 256 && socket_; ++i) {
     char text[4096];
-    const ssize_t n = ::read(pipe_.get(), text, sizeof text);
-    if (n <= 0) break;
-    take(text, static_cast<size_t>(n));
+    auto got = receive_plain(socket_.get(), text, sizeof text);
+    if (!got) break;
+    take(text, got->bytes);
   }
   if (!line_.empty()) line();
   if (dropped_) log::warning("{}: {} lines of its output were dropped", name_, dropped_);

@@ -1,7 +1,8 @@
 // WorkerOutput: what a worker writes to its standard error, as lines of sluiced's log. Owned by a
 // WorkerProcess, used from sluiced's one thread.
 //
-// The worker has one end of a pipe. sluiced's own standard error is a file or pipe that a worker taken
+// The worker has one end of a pair of datagram sockets (of a pipe it could hold the lock by a write that
+// faults; and a worker that outlives sluiced gets an error for its lines, not a signal). sluiced's own standard error is a file or pipe that a worker taken
 // over could fill, cut short or forge lines in. Lines are cut at a length and limited in number; what
 // is beyond is counted and dropped.
 #pragma once
@@ -14,15 +15,17 @@
 #include "mediator/base/limits.h"
 #include "mediator/base/result.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/peer_thread.h"
 
 namespace sluice::io {
 
 class WorkerOutput {
  public:
   // Begins; returns the worker's end.
-  Result<Fd> open(boost::asio::io_context& io);
+  Result<Fd> open(boost::asio::io_context& io, std::shared_ptr<PeerThread> peers);
+  ~WorkerOutput();
   void set_name(std::string name) { name_ = std::move(name); }
-  // What still lies in the pipe, of a worker that is gone. Bounded by the pipe's size.
+  // What still lies in the socket, of a worker that is gone. Bounded.
   void drain();
 
  private:
@@ -32,7 +35,8 @@ class WorkerOutput {
   void line();
 
   std::string name_ = "worker", line_;
-  Fd pipe_;
+  std::shared_ptr<PeerThread> peers_;  // closes it
+  Fd socket_;
   FdWatch watch_;
   std::unique_ptr<Timer> pause_;
   double credit_ = limits::kWorkerLineBurst;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "mediator/base/limits.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/base/unix_socket.h"
 
 namespace sluice::io {
@@ -53,10 +54,11 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(boost::asio::io_cont
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
     return Error::from_errno("socketpair");
   Fd ours(pair[0]), theirs(pair[1]);
+  refuse_descriptors(ours.get());
   // The worker decides for itself whether its end blocks.
   ::fcntl(theirs.get(), F_SETFL, 0);
   std::unique_ptr<WorkerProcess> w(new WorkerProcess(io, spawner, owner));
-  auto output = w->output_.open(io);
+  auto output = w->output_.open(io, spec.peers);
   if (!output) return output.error();
   w->socket_ = std::move(ours);
   w->spec_ = std::move(spec);
@@ -65,6 +67,8 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::spawn(boost::asio::io_cont
 }
 
 WorkerProcess::~WorkerProcess() {
+  socket_watch_.stop();
+  if (spec_.peers) spec_.peers->close(std::move(socket_));
   if (gone_) return;
   spawner_.forget(id_);  // which kills it
   pollfd exit{pidfd_.get(), POLLIN, 0};
@@ -84,9 +88,12 @@ void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
   packet.message.type = Type::kStart;
   if (spec_.soft_gpu) spec_.fds.push_back(spec_.soft_gpu.get());
   // Should this fail it is ended by the deadline of its start, or exits at once and is heard of.
-  if (auto sent = send_with_fds(socket_.get(), &packet, sizeof packet, spec_.fds); !sent) kill();
+  if (auto sent = send_with_fds(socket_.get(), &packet, sizeof packet, spec_.fds, MSG_DONTWAIT);
+      !sent)
+    kill();
   spec_.soft_gpu.reset();
-  socket_watch_ = FdWatch(io_, socket_.get(), [this] { on_socket(false); });
+  socket_watch_ = FdWatch(io_, socket_.get(),
+                          Pace{limits::kWorkerWakesPerSecond, limits::kWorkerWakeBurst}, [this] { on_socket(false); });
 }
 
 void WorkerProcess::on_spawn_failed(const Error& error) {
@@ -120,7 +127,7 @@ void WorkerProcess::on_spawner_lost() {
 
 Result<void> WorkerProcess::send(const Message& message) {
   if (!socket_) return Error{EPIPE, "the worker's socket is closed"};
-  return send_with_fds(socket_.get(), &message, sizeof message, {});
+  return send_with_fds(socket_.get(), &message, sizeof message, {}, MSG_DONTWAIT);
 }
 
 void WorkerProcess::kill() {
@@ -131,9 +138,9 @@ void WorkerProcess::on_socket(bool exited) {
   FdWatch* watch = &socket_watch_;  // the owner may stop it, but keeps this object
   for (size_t i = 0; i < limits::kWorkerBurst; ++i) {
     Message message;
-    auto received = receive_with_fds(socket_.get(), &message, sizeof message, MSG_DONTWAIT);
+    auto received = receive_plain(socket_.get(), &message, sizeof message);
     if (!received) {
-      if (received.error().code == EAGAIN || received.error().code == EWOULDBLOCK) return;
+      if (received.error().code == EAGAIN) return;
       watch->stop();
       if (!exited) owner_.on_worker_bad(received.error().message);
       return;
@@ -143,7 +150,7 @@ void WorkerProcess::on_socket(bool exited) {
       if (!exited) owner_.on_worker_hangup();
       return;
     }
-    if (received->bytes != sizeof message || received->truncated || !received->fds.empty() ||
+    if (received->bytes != sizeof message || received->truncated ||
         !from_worker(message.type)) {
       watch->stop();
       return owner_.on_worker_bad("it sent a malformed control message");

@@ -5,7 +5,7 @@
 //   spawn() --Spawned--> runs, has been sent Start --Exited, or its pidfd--> on_worker_exit
 //           --Failed---> on_worker_exit with the error
 //
-// The worker gets descriptor 3 (control), /dev/null as 0 and 1, a pipe as 2 whose lines are logged here,
+// The worker gets descriptor 3 (control), /dev/null as 0 and 1, a socket as 2 whose lines are logged here,
 // and nothing else.
 #pragma once
 
@@ -19,6 +19,7 @@
 #include "mediator/base/result.h"
 #include "mediator/core/worker_protocol.h"
 #include "mediator/io/fd_watch.h"
+#include "mediator/io/peer_thread.h"
 #include "mediator/io/spawner.h"
 #include "mediator/io/worker_output.h"
 
@@ -27,6 +28,7 @@ namespace sluice::io {
 struct WorkerSpec {
   worker_protocol::Start start;
   std::vector<int> fds;  // in the order of StartFd; borrowed for as long as the WorkerProcess lives
+  std::shared_ptr<PeerThread> peers;  // closes our ends of its sockets
   Fd soft_gpu;           // the last of them, if there is one. Closed here once the worker has it: it is
                          // known to live by the locks of this open file
 };

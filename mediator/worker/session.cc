@@ -10,6 +10,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/ring/wait.h"
 
@@ -53,7 +54,7 @@ Session::Session(SessionParts parts, SessionLimits limits)
       decoder_wake_(wake_fd()),
       engine_wake_(wake_fd()),
       gate_(p_.host, p_.signal, p_.report, monotonic_ns(),
-            [fd = p_.fds[wp::kRingFd].get()] { signal_eventfd(fd); }),
+            [fd = p_.fds[wp::kRingFd].get()] { ring_wake(fd); }),
       forwarder_(api_, p_.start.signal, p_.signal),
       streams_(api_, p_.start.signal == wp::Signal::kProxy, loop_settings(p_.start), p_.signal, p_.records,
                {[this](uint64_t token, CUresult status) { on_complete(token, status); },

@@ -9,6 +9,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/ring/wait.h"
 #include "mediator/worker/session.h"
 #include "mediator/worker/session_limits.h"
@@ -301,7 +302,7 @@ void Session::engine_loop() {
     sleep_on(fds, 3, sleep);
     gate_moved = fds[0].revents != 0;
     if (gate_moved) {
-      drain_eventfd(fds[0].fd);
+      drain_trusted_wake(fds[0].fd);
       nap = kPollFirstNs;
     }
     if (fds[1].revents) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "abi/stub.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/worker_protocol.h"
 #include "mediator/io/mapping.h"
@@ -126,7 +127,7 @@ class Worker {
         auto& h = *report_.as<sluice_report_header>();
         __atomic_store_n(&h.launches, c.a, __ATOMIC_RELAXED);
         __atomic_store_n(&h.demand, static_cast<uint32_t>(c.b), __ATOMIC_SEQ_CST);
-        Bell::for_eventfd(fds_[kRingFd].get()).ring();
+        ring_wake(fds_[kRingFd].get());
         break;
       }
       case fake::kError: {

@@ -25,6 +25,7 @@
 #include "abi/stub.h"
 #include "mediator/base/check.h"
 #include "mediator/base/clock.h"
+#include "mediator/base/peer_socket.h"
 #include "mediator/base/sm_set.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/worker_protocol.h"
@@ -89,7 +90,12 @@ class WorkerBench {
     report_.emplace(Report{*map<sluice_report_header>(report_fd_, SLUICE_REPORT_BYTES),
                            map<sluice_launch_records>(records_fd_, SLUICE_RECORDS_BYTES)->records});
     report = &*report_;
-    for (Fd* fd : {&bell_, &wake_, &gate_, &ring_}) *fd = take(make_eventfd());
+    for (Fd* fd : {&bell_, &wake_}) *fd = take(make_eventfd());
+    for (WakePair* pair : {&gate_, &ring_}) {
+      auto made = make_wake_pair();
+      SLUICE_CHECK(made.ok());
+      *pair = std::move(*made);
+    }
     slot = reinterpret_cast<sluice_slot_header*>(region_ + SLUICE_SLOT_OFFSET);
     slot->state = SLUICE_SLOT_OPEN;
     slot->epoch = 1;
@@ -137,7 +143,8 @@ class WorkerBench {
                  sizeof packet.start.soft_gpu_file - 1);
     std::strncpy(packet.start.vgpu, "test", sizeof packet.start.vgpu - 1);
     const int fds[] = {region_fd_.get(), bell_.get(),      wake_.get(), host_fd_.get(),
-                       signal_fd_.get(), report_fd_.get(), records_fd_.get(), gate_.get(), ring_.get()};
+                       signal_fd_.get(), report_fd_.get(), records_fd_.get(),
+                       gate_.theirs.get(), ring_.theirs.get()};
     auto sent = send_with_fds(control_.get(), &packet, sizeof packet, fds);
     SLUICE_CHECK(sent.ok());
     auto got = receive_with_fds(control_.get(), &ready, sizeof ready);
@@ -212,8 +219,7 @@ class WorkerBench {
     return true;
   }
   void wake_gate() {
-    const uint64_t one = 1;
-    (void)!::write(gate_.get(), &one, sizeof one);
+    ring_wake(gate_.ours.get());
   }
   void beat() { __atomic_store_n(&host->heartbeat_ns, monotonic_ns(), __ATOMIC_RELAXED); }
   void stop_beating() { beating_ = false; }
@@ -378,7 +384,8 @@ class WorkerBench {
 
   Options options_;
   std::optional<Report> report_;
-  Fd region_fd_, host_fd_, signal_fd_, report_fd_, records_fd_, bell_, wake_, gate_, ring_, control_;
+  Fd region_fd_, host_fd_, signal_fd_, report_fd_, records_fd_, bell_, wake_, control_;
+  WakePair gate_, ring_;
   std::byte* region_;
   RingProducer submit_;
   RingConsumer complete_;

@@ -365,9 +365,10 @@ TEST_F(IvshmemTest, AnAgentThatNeverReadsIsBounded) {
   for (uint64_t i = 0; i < config_.slots; ++i) ASSERT_EQ(open(agent, i).status, 0u);
   // Every further OPEN is refused with an answer that nobody takes.
   int sent = 0;
-  while (agent.try_send(SLUICE_CONTROL_OPEN, 1000)) {
+  while (!vgpu_->sessions().empty()) {  // a full ring is only a host that rests: its bells have a pace
+    sent += agent.try_send(SLUICE_CONTROL_OPEN, 1000);
     run_for_a_turn();
-    ASSERT_LT(++sent, 2000);
+    ASSERT_LT(sent, 2000);
   }
   EXPECT_GT(sent, 256);
   EXPECT_TRUE(run_until([&] { return vgpu_->sessions().empty(); }));

@@ -1,0 +1,201 @@
+// Peers that would make sluiced wait: eventfds without O_NONBLOCK, descriptors whose last close
+// lingers, sockets that nobody reads, a full stderr. Each test ends only because the loop goes on.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "mediator/base/peer_socket.h"
+#include "tests/support/test_daemon.h"
+
+namespace sluice::test {
+namespace {
+
+// A socket whose last close waits: SO_LINGER, and bytes that its peer does not read. If it is still
+// open after kPatience, the peer resets it, so that a loop that waits comes back and the test
+// fails.
+class Lingering {
+ public:
+  Lingering() {
+    Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(listener.get(), any, length), 0);
+    EXPECT_EQ(::listen(listener.get(), 1), 0);
+    EXPECT_EQ(::getsockname(listener.get(), any, &length), 0);
+    socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(socket_.get(), any, length), 0);
+    silent_.reset(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const linger forever{1, 3600};
+    EXPECT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &forever, sizeof forever), 0);
+    std::vector<char> bytes(1 << 20);
+    while (::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+    }
+    watchdog_ = std::thread([this] {
+      std::unique_lock lock(mutex_);
+      if (!over_.wait_for(lock, kPatience, [&] { return done_; })) waited_ = true;
+      silent_.reset();
+    });
+  }
+  ~Lingering() {
+    {
+      std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    over_.notify_one();
+    watchdog_.join();  // has closed the other end: nothing lingers any more
+    EXPECT_FALSE(waited_) << "the loop has waited for the close";
+  }
+  int fd() const { return socket_.get(); }
+  // From here on the receiver has the last reference. Nobody may close it here: it lingers.
+  void let_go() { socket_.reset(); }
+
+ private:
+  Fd socket_, silent_;
+  std::thread watchdog_;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool done_ = false;
+  std::atomic<bool> waited_{false};
+};
+
+void block(int fd) { ASSERT_EQ(::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK), 0); }
+void fill(int eventfd) {
+  drain_eventfd(eventfd);
+  block(eventfd);
+  const uint64_t full = UINT64_MAX - 1;
+  ASSERT_EQ(::write(eventfd, &full, sizeof full), 8);
+}
+
+class HostilePeer : public DaemonTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  HostilePeer() { forget_passrights_for_test(GetParam()); }
+  ~HostilePeer() override { forget_passrights_for_test(false); }
+
+  std::unique_ptr<LocalProgram> joined() {
+    auto p = std::make_unique<LocalProgram>(daemon_->find("a")->spec().local_socket);
+    p->send_join();
+    EXPECT_TRUE(run_until([&] { return p->joined(); }));
+    EXPECT_TRUE(p->has_answer() && p->answer().status == 0);
+    return p;
+  }
+  // Sends `bytes` with the descriptor; whether the kernel let it through.
+  static bool pass(int socket, size_t bytes, int fd, int flags = 0) {
+    char data[64] = {};
+    iovec iov{data, bytes};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr msg{};
+    msg.msg_iov = &iov;
+    msg.msg_iovlen = 1;
+    msg.msg_control = control;
+    msg.msg_controllen = sizeof control;
+    cmsghdr* c = CMSG_FIRSTHDR(&msg);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    return ::sendmsg(socket, &msg, flags | MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+  }
+  void expect_served() {
+    run_for_a_moment();
+    EXPECT_TRUE(rpc(R"({"jsonrpc":"2.0","id":1,"method":"version","params":{}})").is_object());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Kernels, HostilePeer, ::testing::Values(false, true),
+                         [](const auto& kernel) { return kernel.param ? "before_6_16" : "this"; });
+
+TEST_P(HostilePeer, AProgramsFullWakeDescriptor) {
+  start();
+  create("a");
+  auto p = joined();
+  fill(p->wake_fd());
+  p->command(fake::kCrash);
+  EXPECT_TRUE(run_until([&] { return daemon_->find("a")->sessions().empty(); }));
+  expect_served();
+}
+
+TEST_P(HostilePeer, AVirtualMachinesBells) {
+  start();
+  Vgpu* a = create("a");
+  auto qemu = connect_unix(a->spec().socket, SOCK_STREAM);
+  ASSERT_TRUE(qemu.ok());
+  std::vector<Fd> bells;
+  EXPECT_TRUE(run_until([&] {
+    int64_t value;
+    while (auto got = receive_with_fds(qemu->get(), &value, sizeof value, MSG_DONTWAIT))
+      for (Fd& fd : got->fds) bells.push_back(std::move(fd));
+    return bells.size() == 1 + 2 * (config_.slots + 1);
+  }));
+  bells.erase(bells.begin());  // the region
+  // Empty ones make a read wait, full ones a write.
+  for (size_t i = 0; i < bells.size(); ++i)
+    if (i <= config_.slots)
+      block(bells[i].get());
+    else
+      fill(bells[i].get());
+  auto p = joined();  // takes a slot, whose bells are drained
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a->sessions().empty(); }));
+  expect_served();
+}
+
+TEST_P(HostilePeer, DescriptorsThatLingerOverEverySocket) {
+  start();
+  Vgpu* a = create("a");
+  struct Way {
+    std::string path;
+    int type;
+    size_t bytes;
+    int flags;
+  };
+  const std::string admin = config_.admin_socket_path();
+  for (const Way& way : {Way{a->spec().socket, SOCK_STREAM, 1, 0},
+                         {a->spec().socket, SOCK_STREAM, 1, MSG_OOB},
+                         {a->spec().local_socket, SOCK_SEQPACKET, 64, 0},
+                         {a->spec().local_socket, SOCK_SEQPACKET, 0, 0},
+                         {admin, SOCK_STREAM, 1, 0},
+                         {admin, SOCK_STREAM, 1, MSG_OOB}}) {
+    for (bool accepted : {false, true}) {
+      SCOPED_TRACE(way.path + (accepted ? ", accepted" : ", before accept"));
+      Lingering lingering;
+      auto peer = connect_unix(way.path, way.type);
+      ASSERT_TRUE(peer.ok());
+      if (accepted) run_for_a_moment();
+      const bool through = pass(peer->get(), way.bytes, lingering.fd(), way.flags);
+      if (GetParam()) {
+        EXPECT_TRUE(through);
+      }
+      // Where the kernel refused it, closing it here would wait for its peer.
+      if (through) lingering.let_go();
+      if (way.flags) (void)!::send(peer->get(), "x", 1, MSG_NOSIGNAL);
+      expect_served();
+      peer->reset();
+      expect_served();
+    }
+  }
+}
+
+TEST_P(HostilePeer, AWakeSocketPassesDescriptorsOrIsNeverRead) {
+  auto pair = make_wake_pair();
+  ASSERT_TRUE(pair.ok());
+  block(pair->theirs.get());
+  for (int i = 0; i < 10000; ++i) ring_wake(pair->ours.get());  // nobody reads
+  drain_trusted_wake(pair->theirs.get());
+  EXPECT_EQ(drain_wake(pair->ours.get()), Drained::kNothing);
+  ring_wake(pair->theirs.get());
+  EXPECT_EQ(drain_wake(pair->ours.get()), Drained::kRung);
+  EXPECT_EQ(drain_wake(pair->ours.get()), Drained::kNothing);
+  const bool through = pass(pair->theirs.get(), 1, 2);
+  EXPECT_EQ(drain_wake(pair->ours.get()), through ? Drained::kDescriptors : Drained::kNothing);
+}
+
+}  // namespace
+}  // namespace sluice::test
