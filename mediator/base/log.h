@@ -3,10 +3,11 @@
 // each line (sluiced keeps the last ones for `sluicectl events`).
 // Any thread. Formats with fmt; a broken format string does not compile.
 //
-// A write to stderr waits where it is a pipe that nobody reads. sluiced calls write_in_background():
-// from then on lines go through a bounded queue to a thread, the oldest are dropped when it is full,
-// and what begins alike (up to the first ": ", as "vgpu a") may be limits::kLogBurst lines at once and
-// limits::kLogPerSecond on average, so that no guest floods the log. Both are counted and said.
+// A write to stderr waits where it is a pipe that nobody reads. sluiced calls
+// write_in_background(): from then on lines go through a bounded queue to a thread, the oldest are
+// dropped when it is full, and what begins alike (up to the first ": ", as "vgpu a") may be
+// limits::kLogBurst lines at once and limits::kLogPerSecond on average, so that no guest floods the
+// log. Both are counted and said.
 #pragma once
 
 #include <fmt/core.h>

@@ -19,13 +19,15 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
   bool take() {
     if (pace.per_second == 0) return true;
     const uint64_t now = monotonic_ns();
-    credit = std::min(pace.burst, credit + pace.per_second * 1e-9 * static_cast<double>(now - at_ns));
+    credit =
+        std::min(pace.burst, credit + pace.per_second * 1e-9 * static_cast<double>(now - at_ns));
     at_ns = now;
     credit -= 1;
     return credit >= 0;
   }
   void wait_later() {
-    rest.expires_after(std::chrono::nanoseconds(static_cast<int64_t>(1e9 * -credit / pace.per_second)));
+    rest.expires_after(
+        std::chrono::nanoseconds(static_cast<int64_t>(1e9 * -credit / pace.per_second)));
     rest.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
       if (!error && !self->stopped) self->wait();
     });

@@ -22,7 +22,8 @@ class Listener {
  public:
   using OnConnection = std::function<void(Fd, PeerCredentials)>;
 
-  // `peers` closes what unaccepted connections hold; no connection is accepted while it is saturated.
+  // `peers` closes what unaccepted connections hold; no connection is accepted while it is
+  // saturated.
   static Result<std::unique_ptr<Listener>> open(boost::asio::io_context& io,
                                                 const std::string& path,
                                                 const ListenOptions& options,

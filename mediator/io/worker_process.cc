@@ -92,8 +92,9 @@ void WorkerProcess::on_spawned(pid_t pid, Fd pidfd) {
       !sent)
     kill();
   spec_.soft_gpu.reset();
-  socket_watch_ = FdWatch(io_, socket_.get(),
-                          Pace{limits::kWorkerWakesPerSecond, limits::kWorkerWakeBurst}, [this] { on_socket(false); });
+  socket_watch_ =
+      FdWatch(io_, socket_.get(), Pace{limits::kWorkerWakesPerSecond, limits::kWorkerWakeBurst},
+              [this] { on_socket(false); });
 }
 
 void WorkerProcess::on_spawn_failed(const Error& error) {
@@ -150,8 +151,7 @@ void WorkerProcess::on_socket(bool exited) {
       if (!exited) owner_.on_worker_hangup();
       return;
     }
-    if (received->bytes != sizeof message || received->truncated ||
-        !from_worker(message.type)) {
+    if (received->bytes != sizeof message || received->truncated || !from_worker(message.type)) {
       watch->stop();
       return owner_.on_worker_bad("it sent a malformed control message");
     }

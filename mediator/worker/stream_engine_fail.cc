@@ -42,6 +42,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   opaque_in_flight_ = 0;
   host_funcs_waiting_ = 0;
   held_by_gate_ = retrying_ = waits_for_hardware_ = false;
+  update_demand();  // nothing is queued any more
   if (lingering_ == 0) return gate_.reset(now_ns);
   linger(now_ns);
 }

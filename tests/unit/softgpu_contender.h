@@ -31,7 +31,7 @@ class Contender {
       ::dup2(in[0], STDIN_FILENO);
       ::dup2(out[1], STDOUT_FILENO);
       ::setenv("SLUICE_SOFT_GPU", gpu_file.c_str(), 1);
-      ::setenv("SLUICE_SOFT_MEMORY", "8M", 1);
+      ::setenv("SLUICE_SOFT_MEMORY", "12M", 1);
       for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
       const char* program = std::getenv("SLUICE_TEST_CONTENDER");
       ::execl(program, program, std::getenv("SLUICE_TEST_SOFTCUDA"), nullptr);
