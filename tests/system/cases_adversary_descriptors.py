@@ -34,8 +34,10 @@ class AdversaryDescriptors(WithVictim):
     def test_a_virtual_machine_with_bells_that_wait(self):
         with self.attack():
             began = self.sluiced.log().count("agent")
+            before = self.cpu_s()
             self.worst("bells", self.sluiced.vgpu_socket("a"))
             self.work_goes_on(launches=200)
+            print(f"sluiced: {self.cpu_s() - before:.2f} s of a core beside the flood", flush=True)
             # A new agent without end says so only now and then.
             self.assertLess(self.sluiced.log().count("agent") - began, 2000)
 
