@@ -23,7 +23,8 @@ class AdversaryDescriptors(WithVictim):
 
     def work_goes_on(self, name="b", launches=50):
         done = self.vgpu(name)["launches_done"]
-        self.eventually(lambda: self.vgpu(name)["launches_done"] > done + launches, "the victim works")
+        self.eventually(lambda: self.vgpu(name)["launches_done"] > done + launches,
+                        "the victim works")
 
     def test_full_wake_descriptors(self):
         with self.attack():
