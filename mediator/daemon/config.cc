@@ -222,7 +222,7 @@ worker_protocol::Signal Config::signal_for(bool nvidia) const {
 // On NVIDIA's GPUs a guess for those of some 130 SMs; on the software GPU what it takes itself
 // (SLUICE_SOFT_CONTEXT_BYTES) and what the worker has there of its own.
 uint64_t Config::context_bytes_for(bool nvidia) const {
-  return context_memory_bytes.value_or(nvidia ? 512ull << 20 : 8ull << 20);
+  return context_memory_bytes.value_or(nvidia ? 528ull << 20 : 8ull << 20);
 }
 
 uint32_t Config::chunk_target_for(bool nvidia) const {

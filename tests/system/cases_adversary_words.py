@@ -7,12 +7,15 @@ import threading
 
 from support import WithVictim
 
+# The adversary has to come back again and again, at once.
+NO_DELAY = "[vgpu]\nback_off = false\n"
 CLOCK_ONLY = '[accounting]\nsources = ["clock"]\n'
 
 
 class ForgedReport(WithVictim):
     def play(self, what):
         """The adversary's last words. It must be over without anybody's help."""
+    EXTRA = NO_DELAY
         return self.last_words(self.adversary("forged-report", what))
 
     def last_words(self, p):
@@ -61,7 +64,7 @@ class ForgedReport(WithVictim):
 
 
 class ForgedReportByTheClock(ForgedReport):
-    EXTRA = CLOCK_ONLY
+    EXTRA = NO_DELAY + CLOCK_ONLY
 
 
 class WorkerThatLies(ForgedReport):
@@ -116,4 +119,4 @@ class WorkerThatLies(ForgedReport):
 
 class WorkerThatLiesOnSlices(WorkerThatLies):
     """Contexts take turns by slices, as on NVIDIA's GPUs: the victim gets a part of the time meanwhile."""
-    EXTRA = '[worker_environment]\nSLUICE_SOFT_MODE = "timeslice"\n'
+    EXTRA = NO_DELAY + '[worker_environment]\nSLUICE_SOFT_MODE = "timeslice"\n'
