@@ -13,9 +13,10 @@ CLOCK_ONLY = '[accounting]\nsources = ["clock"]\n'
 
 
 class ForgedReport(WithVictim):
+    EXTRA = NO_DELAY
+
     def play(self, what):
         """The adversary's last words. It must be over without anybody's help."""
-    EXTRA = NO_DELAY
         return self.last_words(self.adversary("forged-report", what))
 
     def last_words(self, p):
