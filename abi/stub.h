@@ -54,7 +54,7 @@
  *                                ring sluiced. Once for each value.
  *   worker, demand 0 -> n:       demand := n; grant closed -> ring sluiced.
  *   worker, demand n -> 0:       demand := 0; grant contended -> ring sluiced.
- *   worker, while it holds:      waits for the gate eventfd, and looks again some times a second (the
+ *   worker, while it holds:      waits at its gate socket, and   looks again some times a second (the
  *                                heartbeat may have gone stale, or sluiced died before it rang).
  *   sluiced, to grant:           grant := open, generation + 1, contended if others wait; ring the gate.
  *   sluiced, to engage:          grant |= contended; then reads demand and in_flight: both 0 -> idle.
@@ -89,8 +89,8 @@
  * heartbeat and a closed gate runs on all SMs. What cannot be kept to a set of SMs (an opaque kernel)
  * runs all the same and is counted in `unconfined`.
  *
- * Ring = one write to the worker's bell eventfd to sluiced; sluiced's answer to a grant change that
- * the worker waits for is a write to the worker's gate eventfd.
+ * Ring = a datagram on the session's ring socket to sluiced; sluiced's answer to a grant change that
+ * the worker waits for is one on its gate socket.
  */
 struct sluice_host_page {
   uint64_t grant;         /* sluiced, seq_cst */
