@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a victim keeps beside each adversary, over what a fair rival would leave it.
 
-    tests/bench/adversaries.py --build build [--seconds 12] [--out FILE.json]
+    tests/bench/adversaries.py --build build [--device nvidia] [--seconds 12] [--out FILE.json]
 
 The victim checks every result. Its launches a second are measured beside an honest program of the
 same weight that never pauses (the fair rival), then beside each adversary, which starts again as
@@ -58,13 +58,14 @@ class Again(threading.Thread):
         self.join(60)
 
 
-def measure(build, rival, seconds):
+def measure(build, device, rival, seconds):
     """The victim's launches a second beside `rival` (a command), and the slowest answer in ms."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench.") as work:
-        s = Sluiced(build, work, device="soft").start()
+        s = Sluiced(build, work, device=device).start()
         try:
             for name in "ab":
                 s.ctl("create", name, "--weight", 1)
+            s.ctl("set", "a", "--memory", "4G" if device == "nvidia" else "64M")
             victim = subprocess.Popen(
                 [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000", "--verify",
                  "every", "--json"], env=s.client_env("b"), stdout=subprocess.PIPE, text=True)
@@ -92,17 +93,19 @@ def measure(build, rival, seconds):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--build", required=True, type=pathlib.Path)
+    p.add_argument("--device", choices=("soft", "nvidia"), default="soft")
     p.add_argument("--seconds", type=float, default=12)
     p.add_argument("--out", type=pathlib.Path)
     a = p.parse_args()
     build = a.build.resolve()
     honest = [build / "kernels/suite/sluice-suite-stencil2d", "--seconds", "100000"]
-    fair, answer, _ = measure(build, honest, a.seconds)
+    fair, answer, _ = measure(build, a.device, honest, a.seconds)
     print(f"{'fair rival':26} {fair:8.1f} launches/s   slowest answer {answer:6.1f} ms", flush=True)
     rows = []
     for name, command in ADVERSARIES.items():
         folder = build / "tests/system/adversaries"
-        rate, answer, runs = measure(build, [folder / command[0], *command[1:]], a.seconds)
+        command = [folder / command[0], *command[1:]]
+        rate, answer, runs = measure(build, a.device, command, a.seconds)
         rows.append({"experiment": "adversaries", "adversary": name, "kept": rate / fair,
                      "goal": 0.95, "met": rate >= 0.95 * fair, "answer_ms": answer,
                      "runs": runs})
