@@ -54,7 +54,7 @@
  *                                ring sluiced. Once for each value.
  *   worker, demand 0 -> n:       demand := n; grant closed -> ring sluiced.
  *   worker, demand n -> 0:       demand := 0; grant contended -> ring sluiced.
- *   worker, while it holds:      waits at its gate socket, and   looks again some times a second (the
+ *   worker, while it holds:      waits at its gate socket, and looks again some times a second (the
  *                                heartbeat may have gone stale, or sluiced died before it rang).
  *   sluiced, to grant:           grant := open, generation + 1, contended if others wait; ring the gate.
  *   sluiced, to engage:          grant |= contended; then reads demand and in_flight: both 0 -> idle.
