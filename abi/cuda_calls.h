@@ -74,7 +74,7 @@
   X(0x064, cuMemGetAddressRange_v2, kReply, Out, Out, Dev) \
   X(0x065, cuMemAllocAsync, kReply, Out, In, HInOrNull<SLUICE_HANDLE_STREAM>) \
   X(0x066, cuMemFreeAsync, kReply, Dev, HInOrNull<SLUICE_HANDLE_STREAM>) \
-  /* virtual memory management; the session does all of it (mediator/worker/virtual_memory.cc) */ \
+  /* virtual memory management; the session does all of it (mediator/worker/calls/virtual_memory.cc) */ \
   X(0x067, cuMemAddressReserve, kReply, Out, In, In, In, In) \
   X(0x068, cuMemAddressFree, kReply, In, In) \
   X(0x069, cuMemCreate, kReply, Out, In, InStruct, In) \

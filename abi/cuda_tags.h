@@ -1,6 +1,6 @@
 // The tags of abi/cuda_calls.h: what each parameter of a driver call is, and so how it crosses the
 // channel. The guest's stub (guest-agent/shim/call_stub.h) and the worker's dispatch
-// (mediator/worker/call_dispatch.h) are both derived from them. Types only; no state, no code.
+// (mediator/worker/calls/dispatch.h) are both derived from them. Types only; no state, no code.
 //
 // Wire format of a generic call, little-endian, without padding between arguments:
 //   request, behind sluice_record: first, in parameter order,

@@ -3,7 +3,7 @@
 // sluiced starts it with one SOCK_SEQPACKET socket as descriptor 3 and nothing else of its own. It
 // takes Start from there, maps the vGPU's region at the address where the guest's process has it, and
 // the stub pages, loads the CUDA driver (NVIDIA's or the software GPU), gives up what it does not
-// need (sandbox.h), says Ready, and serves its slot until the session ends; then it exits, and whatever it held goes with it.
+// need (process/sandbox.h), says Ready, and serves its slot until the session ends; then it exits, and whatever it held goes with it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,8 +16,8 @@
 
 #include "mediator/base/log.h"
 #include "mediator/base/unix_socket.h"
-#include "mediator/worker/sandbox.h"
-#include "mediator/worker/session.h"
+#include "mediator/worker/process/sandbox.h"
+#include "mediator/worker/session/session.h"
 
 namespace {
 

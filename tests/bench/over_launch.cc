@@ -1,4 +1,4 @@
-// What launching more blocks than are to stay buys (mediator/worker/parts.h, kOverLaunch): a model of a GPU's block
+// What launching more blocks than are to stay buys (mediator/worker/launch/sm_part.h, kOverLaunch): a model of a GPU's block
 // distributor, in virtual time. By hand; nothing to pass or fail; one JSON object a line.
 //
 //   over_launch [SEEDS]      default 20
@@ -16,7 +16,7 @@
 #include <random>
 #include <vector>
 
-#include "mediator/worker/parts.h"
+#include "mediator/worker/launch/sm_part.h"
 
 namespace {
 

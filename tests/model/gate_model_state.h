@@ -36,7 +36,7 @@ struct GateModelState {
   bool restarts = true;
   bool opaque = false;           // A's launches look at no evict word
   bool queued_at_start = false;  // the programs have launched before the search begins
-  // The worker's other legal order, the one of mediator/worker/gate.cc: at a launch's end it looks
+  // The worker's other legal order, the one of mediator/worker/streams/gate.cc: at a launch's end it looks
   // whether it has left before it stores demand, and it reports (and rings) each generation once.
   bool left_first = false;
   GateMutant mutant = GateMutant::kNone;

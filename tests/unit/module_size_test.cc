@@ -1,5 +1,5 @@
 // What a module's text says of the memory that it takes: never less than the driver will.
-#include "mediator/worker/module_size.h"
+#include "mediator/worker/modules/size.h"
 
 #include <gtest/gtest.h>
 

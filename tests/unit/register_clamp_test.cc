@@ -1,4 +1,4 @@
-// The clamped form of clones that lose a place on an SM (mediator/worker/register_clamp.h): which text it
+// The clamped form of clones that lose a place on an SM (mediator/worker/launch/register_clamp.h): which text it
 // is added to, with how many registers, and when it is launched; on the software GPU.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "abi/preempt.h"
 #include "kernels/passes/rewrite.h"
-#include "mediator/worker/register_clamp.h"
+#include "mediator/worker/launch/register_clamp.h"
 
 namespace sluice::worker {
 namespace {

@@ -17,7 +17,7 @@
 #include "abi/cuda_calls.h"
 #include "mediator/base/fd.h"
 #include "mediator/ring/ring.h"
-#include "mediator/worker/call_dispatch.h"
+#include "mediator/worker/calls/dispatch.h"
 
 namespace sluice::testing {
 

@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "mediator/worker/stream_engine.h"
+#include "mediator/worker/streams/engine.h"
 
 namespace sluice::worker {
 

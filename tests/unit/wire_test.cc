@@ -8,7 +8,7 @@
 
 #include "abi/cuda_calls.h"
 #include "guest-agent/shim/call_stub.h"
-#include "mediator/worker/call_dispatch.h"
+#include "mediator/worker/calls/dispatch.h"
 
 // Rows for the tags that no real call uses yet. Opcodes that the table does not have.
 namespace sluice::calls {

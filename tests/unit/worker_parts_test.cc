@@ -5,9 +5,9 @@
 #include <map>
 #include <vector>
 
-#include "mediator/worker/gate.h"
-#include "mediator/worker/parts.h"
-#include "mediator/worker/stream_engine.h"
+#include "mediator/worker/streams/gate.h"
+#include "mediator/worker/launch/sm_part.h"
+#include "mediator/worker/streams/engine.h"
 
 namespace sluice::worker {
 namespace {

@@ -13,7 +13,7 @@
 #include "mediator/core/handles.h"
 #include "mediator/core/quota_lease.h"
 #include "mediator/base/grid_windows.h"
-#include "mediator/worker/launch_geometry.h"
+#include "mediator/worker/launch/geometry.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-// One task a hardware block: beside every loop (the launcher chooses, launch_geometry.h), and alone for
+// One task a hardware block: beside every loop (the launcher chooses, mediator/worker/launch/geometry.h), and alone for
 // kernels that one block cannot run again and again. See admission.h.
 #include <algorithm>
 #include <array>

@@ -9,7 +9,7 @@
 //   LOOK    of windows that the launcher wants it of, the first ones or the last: every block goes home if the launch
 //           before in the program's stream was evicted, and one says that the launch has begun, or that all of it has
 //
-// The launcher (mediator/worker/cuda_streams_windows.cc) puts windows into two streams in turn, so that the next one
+// The launcher (mediator/worker/launch/windows.cc) puts windows into two streams in turn, so that the next one
 // waits in the hardware and takes every place that the one before leaves: kernel slicing without its gaps. It paces
 // itself by their ends. Windows of one launch overlap, and blocks of a later one may come onto the GPU before the last
 // ones of an earlier one: not for tasks that wait for lower-numbered ones.

@@ -216,7 +216,7 @@ void CloneLaunch::queue(int pred_control, bool second) {
                              launch_.block[2], shared_, second ? gpu_.second : gpu_.stream, nullptr, extra));
 }
 
-// As the worker does it (mediator/worker/cuda_streams_windows.cc), but waiting here for what it polls for.
+// As the worker does it (mediator/worker/launch/windows.cc), but waiting here for what it polls for.
 void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
   const std::size_t at = kernel_.report.param_offset_of_block;
   std::vector<std::byte> buffer(at + sizeof(sluice_window_params));

@@ -3,7 +3,7 @@
 //
 // One thread. Works on NVIDIA's driver and on the software GPU, loaded by name. Any failing call ends
 // the program with a message: a benchmark has nobody to recover for. Uses the worker's own launch
-// arithmetic (mediator/worker/launch_geometry.h) and choice of forms (register_clamp.h), so that what is measured is what runs.
+// arithmetic (mediator/worker/launch/geometry.h) and choice of forms (register_clamp.h), so that what is measured is what runs.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 #include "kernels/passes/rewrite.h"
 #include "kernels/suite/catalog.h"
 #include "mediator/gpu/driver_api.h"
-#include "mediator/worker/launch_geometry.h"
-#include "mediator/worker/register_clamp.h"
+#include "mediator/worker/launch/geometry.h"
+#include "mediator/worker/launch/register_clamp.h"
 #include "tests/support/device_images.h"
 
 namespace sluice::bench {

@@ -32,7 +32,7 @@
 
 #include "mediator/base/unix_socket.h"
 #include "mediator/core/worker_protocol.h"
-#include "mediator/worker/sandbox.h"
+#include "mediator/worker/process/sandbox.h"
 
 using namespace sluice;
 using namespace sluice::worker_protocol;

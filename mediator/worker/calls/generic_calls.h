@@ -1,0 +1,117 @@
+// GenericCalls: what calls/dispatch.h needs of a session for one call, and the rows that the session
+// does itself instead of passing them to the driver: whatever makes or ends an object of the guest,
+// holds memory, or would show the real device where the guest has a part of it.
+//
+// One per call, on the stack of the decoder (rows that are quick) or of the job thread (the others).
+// Methods lock the session for its tables, never across a driver call that may take long.
+#pragma once
+
+#include <optional>
+
+#include "mediator/worker/calls/dispatch.h"
+#include "mediator/worker/session/session.h"
+
+namespace sluice::worker {
+
+// The call is not answered now: it was parked (a lease is asked for) and will run again.
+// No CUresult, but within the values that the enumeration can hold (999 needs ten bits): a load of
+// anything outside them is undefined.
+inline constexpr CUresult kParked = static_cast<CUresult>(1023);
+
+struct GenericCalls {
+  using ContextHandle = calls::WireHandle<SLUICE_HANDLE_CONTEXT>;
+  using ModuleHandle = calls::WireHandle<SLUICE_HANDLE_MODULE>;
+  using FunctionHandle = calls::WireHandle<SLUICE_HANDLE_FUNCTION>;
+  using StreamHandle = calls::WireHandle<SLUICE_HANDLE_STREAM>;
+  using EventHandle = calls::WireHandle<SLUICE_HANDLE_EVENT>;
+
+  Session& s;
+  const Call& call;
+  std::span<const std::byte> body;
+
+  // The table as calls/dispatch.h wants it. Every row that makes or ends a handle is a method below,
+  // so adding and removing never comes here.
+  struct Handles {
+    Session& s;
+    std::optional<void*> driver_object(sluice_handle_kind kind, uint64_t guest_handle);
+    bool has_room(sluice_handle_kind kind);
+    uint64_t add(sluice_handle_kind kind, void* object);
+    void remove(uint64_t guest_handle);
+  };
+  Handles handles() { return {s}; }
+  bool owns_device_address(CUdeviceptr guest_address);
+
+  // devices
+  CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev);
+  // contexts
+  CUresult cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev);
+  CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev);
+  CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev);
+  CUresult cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevice dev);
+  CUresult cuCtxDestroy_v2(ContextHandle context);
+  CUresult cuCtxSetLimit(CUlimit limit, size_t value);
+  // modules and functions
+  CUresult cuModuleUnload(ModuleHandle module);
+  CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, ModuleHandle module,
+                                const char* name);
+  CUresult cuFuncSetAttribute(FunctionHandle function, CUfunction_attribute attribute, int value);
+  CUresult cuFuncSetCacheConfig(FunctionHandle function, CUfunc_cache config);
+  CUresult cuFuncSetSharedMemConfig(FunctionHandle function, CUsharedconfig config);
+  // memory
+  CUresult cuMemGetInfo_v2(size_t* free, size_t* total);
+  CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes);
+  CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
+                              unsigned element_bytes);
+  CUresult cuMemFree_v2(CUdeviceptr address);
+  CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address);
+  CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, StreamHandle stream);
+  CUresult cuMemFreeAsync(CUdeviceptr address, StreamHandle stream);
+  // virtual memory management (calls/virtual_memory.cc)
+  CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                               unsigned long long flags);
+  CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size);
+  CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
+                       unsigned long long flags);
+  CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
+  CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                    unsigned long long flags);
+  CUresult cuMemUnmap(CUdeviceptr ptr, size_t size);
+  CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count);
+  CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr);
+  CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                         CUmemAllocationGranularity_flags option);
+  CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                  CUmemGenericAllocationHandle handle);
+  CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* guest_address);
+  // streams and events
+  CUresult cuStreamCreate(StreamHandle* out, unsigned flags);
+  CUresult cuStreamCreateWithPriority(StreamHandle* out, unsigned flags, int priority);
+  CUresult cuStreamDestroy_v2(StreamHandle stream);
+  CUresult cuStreamGetPriority(StreamHandle stream, int* priority);
+  CUresult cuStreamGetFlags(StreamHandle stream, unsigned* flags);
+  CUresult cuStreamGetId(StreamHandle stream, unsigned long long* id);
+  CUresult cuEventCreate(EventHandle* out, unsigned flags);
+  CUresult cuEventDestroy_v2(EventHandle event);
+  CUresult cuEventElapsedTime_v2(float* milliseconds, EventHandle start, EventHandle end);
+
+ private:
+  CUresult not_made(CUresult why);
+  CUresult allocate(CUdeviceptr* address, size_t bytes,
+                    const std::function<CUresult(CUdeviceptr*)>& by_driver);
+  // With the session's lock held. False: a lease is asked for, after which the call runs again.
+  bool charge_or_park(uint64_t charge, ChargeKind kind = ChargeKind::kAllocations);
+  void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);
+  std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);
+  CUresult granularity(int device, size_t* unit);
+  std::shared_ptr<FunctionObject> function(FunctionHandle handle);
+};
+
+// Rows that the decoder runs at once: they only read. All others go to the job thread.
+bool is_quick(uint16_t opcode);
+// Rows before which everything that the context has queued must be complete, as CUDA's own implicit
+// synchronisation does it.
+bool synchronises(uint16_t opcode);
+// Virtual memory management: needs no context, and goes on after a fault has spoilt one.
+bool is_of_no_context(uint16_t opcode);
+
+}  // namespace sluice::worker

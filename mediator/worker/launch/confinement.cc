@@ -1,0 +1,126 @@
+// Launches that the hardware keeps to the SMs of their grant, in streams of green contexts; the rest of the driver is in
+// launch/cuda_streams.cc.
+//
+// A guest's stream goes on in one stream of the driver's after the other: its own, for copies, fills and waits, and one for each
+// green context that its launches run in. Where the newest of it is not where the next of it goes, the latter waits for
+// an event behind the former (go_to()); launch upon launch under the same set none does.
+//
+// Such a launch is planned for a GPU of as many SMs as its set has. No block of it comes elsewhere, so there is no
+// quota and nothing is barred, and every form will do. Until it has ended it stays where it is: another set is an eviction.
+#include <algorithm>
+
+#include "mediator/worker/launch/cuda_streams.h"
+
+namespace sluice::worker {
+
+CUresult CudaStreams::go_to(StreamObject& s, Lane& lane) {
+  if (s.tail == &lane) return CUDA_SUCCESS;
+  if (CUresult r = api_.cuEventRecord(s.passed_on, s.tail->cu); r != CUDA_SUCCESS) return r;
+  if (CUresult r = api_.cuStreamWaitEvent(lane.cu, s.passed_on, 0); r != CUDA_SUCCESS) return r;
+  s.tail = &lane;
+  return CUDA_SUCCESS;
+}
+
+Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const Grant& grant, uint64_t now_ns) {
+  auto& w = static_cast<LaunchWork&>(work);
+  StreamObject& s = *streams_.at(stream);
+  w.lane = &s;
+  w.confined_sms = 0;
+  if (grant.part) {
+    ++green.parts;
+    const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
+    const uint32_t count = sms.count();
+    GreenContext* g = green_context(s, sms, now_ns);
+    if (Lane* lane = g ? s.context->greens->lane(*g, s) : nullptr;
+        lane && (kind == OpKind::kLaunch ? fit_to(w, count) : may_confine_original(w, count))) {
+      w.lane = lane;
+      w.confined_sms = count;
+      ++green.launches;
+      return Confinement::kHardware;
+    }
+  }
+  // In the prologue form a block's task is its own number: one that goes home from an SM of somebody else's would take the
+  // task with it. A resumable clone's blocks draw theirs when they have come to an SM that is theirs. One that has begun in
+  // another form in a green context goes on in that.
+  const bool by_blocks = kind == OpKind::kLaunch && !w.one_task && w.form == FormKind::kLoop;
+  return by_blocks ? Confinement::kBlocks : Confinement::kNone;
+}
+
+// Where the set's is not there yet, it is made meanwhile. Launches that went without would be kept to SMs by numbers that say
+// nothing of whose they are (docs/decisions/0008-green-contexts.md), and what of them finds no room beside others' launches cannot leave either.
+bool CudaStreams::wait_for_hardware(StreamId stream, const Grant& grant, uint64_t now_ns) {
+  StreamObject& s = *streams_.at(stream);
+  const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
+  return s.context->greens && !green_context(s, sms, now_ns) && s.context->greens->worth_waiting(sms, now_ns);
+}
+
+GreenContext* CudaStreams::green_context(StreamObject& s, const SmSet& sms, uint64_t now_ns) {
+  ContextObject& c = *s.context;
+  if (!c.greens || make_current(api_, c.cu) != CUDA_SUCCESS) return nullptr;
+  GreenContext* g = c.greens->find(sms, now_ns);
+  if (!g && c.greens->due(now_ns)) make_green(s.context);
+  return g;
+}
+
+// Plans the next physical launch for so many SMs. False: it needs more.
+bool CudaStreams::fit_to(LaunchWork& w, uint32_t sms) {
+  FunctionObject& f = *w.function;
+  const uint32_t proxy = proxies_of(w);
+  if (w.per_sm * sms <= proxy) return false;
+  if (f.form.once || f.form.resumable) {
+    w.on_sms = w.geometry;
+    w.workers = std::min(w.tasks, w.per_sm * sms);
+    return true;
+  }
+  uint32_t chunk = w.geometry.chunk;
+  // Its form is that of its first physical launch.
+  if (w.control.address == 0) {
+    w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
+    LaunchVariant& v = f.variants[w.variant];
+    chunk = v.chunks.chunk();
+    w.form = FormKind::kLoop;
+    // Also while others wait for the GPU: sets change seldom, and no window is wasted then.
+    const bool whole_at_once = w.tasks <= w.per_sm * sms;
+    const WindowPlan windows = whole_at_once ? WindowPlan{} : take_form(w, v, sms, true);
+    w.on_sms = form_geometry(w, v, sms);
+    if (w.form == FormKind::kOneTask && !w.on_sms.evictable) {
+      w.form = FormKind::kLoop;
+      w.on_sms = form_geometry(w, v, sms);
+    }
+    if (w.form == FormKind::kWindows) take_windows(w, v, windows, sms);
+  }
+  if (w.form != FormKind::kLoop) return true;
+  const uint32_t resident = w.per_sm * sms;
+  w.on_sms = plan_launch(w.tasks, resident, chunk, proxy_, settings_, f.form);
+  if (!w.on_sms.evictable) {  // it is whole there at once
+    w.on_sms.evictable = true;
+    w.on_sms.chunk = settings_.fixed_chunk != 0 ? settings_.fixed_chunk : 1;
+    const uint32_t chunks = (w.tasks + w.on_sms.chunk - 1) / w.on_sms.chunk;
+    w.on_sms.blocks = std::min(resident - proxy, chunks) + proxy;
+  }
+  return true;
+}
+
+// Blocks of an original that the GPU holds at once may wait for each other, though nothing says that they do; where its part
+// does not hold them, some of them would never come. Those of a larger grid cannot, but for earlier ones. Clusters
+// need SMs that lie together, which groups of the smallest size do not promise.
+bool CudaStreams::may_confine_original(LaunchWork& w, uint32_t sms) {
+  if (SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0) != 0) return false;
+  FunctionObject& f = *w.function;
+  const uint32_t threads = w.block[0] * w.block[1] * w.block[2];
+  if (f.fits == 0 || f.fits_threads != threads || f.fits_shared != w.dynamic_shared) {
+    int blocks = 0;
+    if (api_.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f.original, static_cast<int>(threads), w.dynamic_shared) !=
+            CUDA_SUCCESS || blocks <= 0)
+      return false;
+    f.fits = static_cast<uint32_t>(blocks);
+    f.fits_threads = threads;
+    f.fits_shared = w.dynamic_shared;
+  }
+  const uint64_t tasks = uint64_t{w.grid[0]} * w.grid[1] * w.grid[2];
+  if (tasks <= uint64_t{f.fits} * sms) return true;
+  return !(w.flags & SLUICE_LAUNCHED_COOPERATIVE) &&
+         tasks > uint64_t{f.fits} * static_cast<uint32_t>(f.module->context->multiprocessors);
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,439 @@
+#include "mediator/worker/launch/cuda_streams.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "mediator/base/check.h"
+#include "mediator/base/clock.h"
+
+namespace sluice::worker {
+
+namespace {
+// No context has this address: makes the next make_current() ask the driver.
+CUcontext const kUnknown = reinterpret_cast<CUcontext>(~uintptr_t{0});
+thread_local CUcontext t_current = nullptr;
+// Contexts that went, or may have. The driver gives a device's primary context the same handle each time, and to a thread that
+// had the former one current it is still that one, destroyed: so what a thread knows counts only as long as none has gone.
+std::atomic<uint64_t> g_gone{0};
+thread_local uint64_t t_gone = 0;
+
+bool is_plain(const CUDA_MEMCPY2D& c) { return c.Height == 1; }
+
+// A launch's parameters one by one, so that the driver puts each where the compiled kernel looks for it. In one
+// buffer they would have to lie as the driver's own buffer does, which is not as PTX lays them out: where one is
+// aligned to more than 16 bytes (a tensor map: 64) the first need not be at 0. Points into the work.
+class ParamPointers {
+ public:
+  explicit ParamPointers(LaunchWork& w) {
+    SLUICE_CHECK(w.function->params.size() <= SLUICE_MAX_PARAMS && w.params.size() == w.function->param_bytes);
+    for (const ParamPlace& place : w.function->params) add(w.params.data() + place.offset);
+  }
+  void add(void* at) { pointers_[count_++] = at; }
+  void** get() { return count_ == 0 ? nullptr : pointers_; }
+
+ private:
+  void* pointers_[SLUICE_MAX_PARAMS + 1];  // a clone's block too
+  size_t count_ = 0;
+};
+}  // namespace
+
+CUresult make_current(const gpu::DriverApi& api, CUcontext context) {
+  const uint64_t gone = g_gone.load();
+  if (t_current == context && t_gone == gone) return CUDA_SUCCESS;
+  CUresult r = api.cuCtxSetCurrent(context);
+  t_gone = gone;
+  t_current = r == CUDA_SUCCESS ? context : kUnknown;
+  return r;
+}
+void forget_current() { g_gone.fetch_add(1); }
+
+LaunchWork::~LaunchWork() {
+  if (control.pool) control.pool->give_back(control);
+  if (state.pool) state.pool->give_back(state);
+  if (record >= 0) records->give_back(record);
+  if (queued_bytes) *queued_bytes -= params.size();
+}
+
+CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
+                         const sluice_signal_page* signal, sluice_launch_records* records,
+                         Callbacks callbacks)
+    : api_(api),
+      proxy_(proxy),
+      settings_(settings),
+      signal_(signal),
+      records_(records),
+      callbacks_(std::move(callbacks)) {}
+
+void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
+  streams_[id] = std::move(stream);
+}
+
+void CudaStreams::drained(StreamId id) {
+  auto it = streams_.find(id);
+  SLUICE_CHECK(it != streams_.end());
+  // An error means that the context is gone, and the stream with it.
+  (void)api_.cuStreamDestroy(it->second->cu);
+  if (it->second->second) (void)api_.cuStreamDestroy(it->second->second);
+  for (CUevent event : {it->second->joined, it->second->forked, it->second->ended[0], it->second->ended[1], it->second->passed_on})
+    if (event) (void)api_.cuEventDestroy(event);
+  if (it->second->context->greens) it->second->context->greens->remove(id);
+  if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
+    s.context->lefts->give_back(s.left, s.barred);
+    s.left = 0;
+  }
+  streams_.erase(it);
+}
+
+void CudaStreams::take_record(LaunchWork& w, bool early) {
+  w.launch_id = next_launch_id_++;
+  w.records = &records_;
+  w.record = records_.take(w.launch_id, w.tasks, w.function->kernel, w.ready_ns, early);
+}
+
+CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
+                             bool again, uint64_t now_ns) {
+  auto& w = static_cast<LaunchWork&>(work);
+  StreamObject& s = *streams_.at(stream);
+  ContextObject& c = *s.context;
+  if (w.local && w.local->refused) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
+  if (!again) {
+    if (CUresult r = c.controls->take(&w.control); r != CUDA_SUCCESS) return r;
+    if (w.record < 0) take_record(w, false);
+  }
+
+  return on_lane(s, w, [&] { return launch_there(s, w, grant, pred, now_ns); });
+}
+
+// In the stream's tail.
+CUresult CudaStreams::launch_there(StreamObject& s, LaunchWork& w, const Grant& grant, const Work* pred, uint64_t now_ns) {
+  FunctionObject& f = *w.function;
+  ContextObject& c = *s.context;
+  if (w.form == FormKind::kWindows) {
+    w.generation = grant.generation;
+    w.issued_ns = now_ns;
+    records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
+    return launch_windows(s, w, to_pass(pred));
+  }
+  const Geometry& geometry = w.confined_sms != 0 ? w.on_sms : w.geometry;
+  if (!w.begun) w.first_tickets = geometry.first_tickets;
+  if (s.left == 0) {
+    if (CUresult r = c.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
+  }
+  sluice_preempt_params p = params_of(s, w, grant);
+  p.pred = to_pass(pred);
+  const bool one_task = w.one_task || f.form.resumable;  // in each hardware block
+  if (w.one_task) p.worker_base = w.tasks_before;
+  if (w.begun) p.flags |= SLUICE_LAUNCH_RESUME;
+  uint32_t blocks = geometry.blocks;
+  if (one_task)
+    blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_ && !f.form.resumable);
+  if (!w.one_task) w.workers = geometry.blocks - (proxy_ && !f.form.resumable ? 1 : 0);
+  w.part = grant.part && !w.one_task && w.confined_sms == 0;
+  if (w.part) {
+    if (CUresult r = keep_to_part(s, w, grant.sms, &p, &blocks); r != CUDA_SUCCESS) return r;
+  }
+  // An earlier physical launch may have had more workers, and what they left is in their slots.
+  w.most_blocks = std::max(w.most_blocks, one_task ? w.geometry.blocks : blocks);
+  p.left_slots = std::min(w.most_blocks, c.lefts->slots());
+
+  w.generation = grant.generation;
+  w.issued_ns = now_ns;
+  if (w.record >= 0) {
+    records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
+  }
+  w.first_workers = blocks - (p.flags & SLUICE_LAUNCH_PROXY ? 1 : 0);
+  w.grown = w.moved = false;
+  w.told = 0;
+  return launch_clone(w.lane->cu, w, p, blocks);
+}
+
+// Where it stands whether `pred`, which is before a launch in its stream, is done; 0: it will be, or there is none.
+CUdeviceptr CudaStreams::to_pass(const Work* pred) {
+  if (!pred) return 0;
+  const auto& before = static_cast<const LaunchWork&>(*pred);
+  // Nothing was put behind it before all of it was queued, or will not be.
+  if (before.form == FormKind::kWindows && before.passed && !before.windows.left()) return 0;
+  return before.control.address;
+}
+
+// What the parameters of any physical launch of `w` have in common.
+sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const {
+  const ContextObject& c = *s.context;
+  const CloneForm& form = w.function->form;
+  LoopSettings settings = settings_;
+  settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
+  sluice_preempt_params p = make_params(w.grid, w.tasks, w.confined_sms != 0 ? w.on_sms : w.geometry, settings);
+  p.first_tickets = w.first_tickets;
+  p.control = w.control.address;
+  p.signal = c.evict_word ? c.evict_word : c.signal;
+  p.record = record_address(c, w);
+  p.left = s.left;
+  p.generation = grant.generation;
+  if (proxy_) p.flags |= form.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
+  if (form.resumable) {
+    p.state = w.state.address;
+    p.state_stride = static_cast<uint32_t>(
+        SLUICE_RESUME_STRIDE(w.block[0] * w.block[1] * w.block[2], form.state_bytes));
+  }
+  return p;
+}
+
+CUdeviceptr CudaStreams::record_address(const ContextObject& c, const LaunchWork& w) const {
+  if (w.record < 0) return 0;
+  return c.records + static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
+}
+
+CUresult CudaStreams::launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks) {
+  sluice_preempt_params block = p;
+  const uint32_t grid[3] = {blocks, 1, 1};
+  // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
+  const bool slots = w.function->slot_dynamic && !w.one_task;
+  return launch_form(to, w, w.clone, &block, grid, w.dynamic_shared + (slots ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0));
+}
+
+// `block`: what the clone has appended to the original's parameters.
+CUresult CudaStreams::launch_form(CUstream to, LaunchWork& w, CUfunction clone, void* block, const uint32_t grid[3],
+                                  uint32_t shared) {
+  ParamPointers params(w);
+  params.add(block);
+  return api_.cuLaunchKernel(clone, grid[0], grid[1], grid[2], w.block[0], w.block[1], w.block[2], shared, to,
+                             params.get(), nullptr);
+}
+
+CUresult CudaStreams::launch_original(LaunchWork& w, uint64_t now_ns) {
+  ParamPointers params(w);
+  w.issued_ns = now_ns;
+  if (w.flags == 0) {
+    return api_.cuLaunchKernel(w.function->original, w.grid[0], w.grid[1], w.grid[2], w.block[0],
+                               w.block[1], w.block[2], w.dynamic_shared, w.lane->cu, params.get(),
+                               nullptr);
+  }
+  CUlaunchAttribute attributes[2] = {};
+  CUlaunchConfig config{};
+  config.gridDimX = w.grid[0];
+  config.gridDimY = w.grid[1];
+  config.gridDimZ = w.grid[2];
+  config.blockDimX = w.block[0];
+  config.blockDimY = w.block[1];
+  config.blockDimZ = w.block[2];
+  config.sharedMemBytes = w.dynamic_shared;
+  config.hStream = w.lane->cu;
+  config.attrs = attributes;
+  const auto add = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {
+    CUlaunchAttribute& a = attributes[config.numAttrs++];
+    a.id = id;
+    return a.value;
+  };
+  if (w.flags & SLUICE_LAUNCHED_COOPERATIVE) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
+  if (SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0) != 0) {
+    add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0),
+                                                             SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 1),
+                                                             SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 2)};
+  }
+  return api_.cuLaunchKernelEx(&config, w.function->original, params.get(), nullptr);
+}
+
+CUresult CudaStreams::copy(StreamObject& s, const CUDA_MEMCPY2D& c) {
+  if (!is_plain(c)) return api_.cuMemcpy2DAsync(&c, s.cu);
+  if (c.srcMemoryType == CU_MEMORYTYPE_HOST)
+    return api_.cuMemcpyHtoDAsync(c.dstDevice, c.srcHost, c.WidthInBytes, s.cu);
+  if (c.dstMemoryType == CU_MEMORYTYPE_HOST)
+    return api_.cuMemcpyDtoHAsync(c.dstHost, c.srcDevice, c.WidthInBytes, s.cu);
+  return api_.cuMemcpyDtoDAsync(c.dstDevice, c.srcDevice, c.WidthInBytes, s.cu);
+}
+
+CUresult CudaStreams::fill(StreamObject& s, const sluice_memset& m) {
+  const auto u8 = static_cast<unsigned char>(m.value);
+  const auto u16 = static_cast<unsigned short>(m.value);
+  if (m.height == 1) {
+    switch (m.element_bytes) {
+      case 1: return api_.cuMemsetD8Async(m.dst, u8, m.width, s.cu);
+      case 2: return api_.cuMemsetD16Async(m.dst, u16, m.width, s.cu);
+      default: return api_.cuMemsetD32Async(m.dst, m.value, m.width, s.cu);
+    }
+  }
+  switch (m.element_bytes) {
+    case 1: return api_.cuMemsetD2D8Async(m.dst, m.pitch, u8, m.width, m.height, s.cu);
+    case 2: return api_.cuMemsetD2D16Async(m.dst, m.pitch, u16, m.width, m.height, s.cu);
+    default: return api_.cuMemsetD2D32Async(m.dst, m.pitch, m.value, m.width, m.height, s.cu);
+  }
+}
+
+CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) {
+  StreamObject& s = *streams_.at(stream);
+  if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
+  switch (kind) {
+    case OpKind::kOpaque:
+    {
+      auto& w = static_cast<LaunchWork&>(work);
+      if (w.local && w.local->refused) return CUDA_ERROR_OUT_OF_MEMORY;
+      return on_lane(s, w, [&] { return launch_original(w, now_ns); });
+    }
+    case OpKind::kRecord: {
+      EventObject& e = *static_cast<RecordWork&>(work).event;
+      // Where it only orders, the engine's own marker behind it is all that is needed.
+      return e.flags & CU_EVENT_DISABLE_TIMING ? CUDA_SUCCESS : api_.cuEventRecord(e.cu, s.tail->cu);
+    }
+    case OpKind::kValueWait: {
+      if (CUresult r = go_to(s, s); r != CUDA_SUCCESS) return r;
+      auto& v = static_cast<ValueWork&>(work);
+      return api_.cuStreamWaitValue32(s.cu, v.address, v.value, v.flags);
+    }
+    case OpKind::kWork:
+      break;
+    default:
+      SLUICE_CHECK(!"an operation that the driver never sees");
+  }
+  if (CUresult r = go_to(s, s); r != CUDA_SUCCESS) return r;
+  if (auto* c = dynamic_cast<CopyWork*>(&work)) return copy(s, c->copy);
+  if (auto* m = dynamic_cast<MemsetWork*>(&work)) return fill(s, m->args);
+  auto& v = dynamic_cast<ValueWork&>(work);
+  return api_.cuStreamWriteValue32(s.cu, v.address, v.value, v.flags);
+}
+
+CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
+  StreamObject& s = *streams_.at(stream);
+  if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
+  uint64_t id = ~uint64_t{0};
+  // An event belongs to its context.
+  for (size_t i = free_markers_.size(); i-- > 0;) {
+    if (markers_[free_markers_[i]].of == s.context->id) {
+      id = free_markers_[i];
+      free_markers_[i] = free_markers_.back();
+      free_markers_.pop_back();
+      break;
+    }
+  }
+  if (id == ~uint64_t{0}) {
+    Marker m;
+    m.context = s.context->cu;
+    m.of = s.context->id;
+    if (CUresult r = api_.cuEventCreate(&m.event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS)
+      return r;
+    if (gone_markers_.empty()) {
+      gone_markers_.push_back(markers_.size());
+      markers_.emplace_back();
+    }
+    id = gone_markers_.back();
+    gone_markers_.pop_back();
+    markers_[id] = m;
+  }
+  markers_[id].stream = stream;
+  CUresult r = api_.cuEventRecord(markers_[id].event, s.tail->cu);
+  if (r != CUDA_SUCCESS) {
+    free_markers_.push_back(id);
+    return r;
+  }
+  *marker = id;
+  return CUDA_SUCCESS;
+}
+
+void CudaStreams::forget(const ContextObject& c) {
+  std::erase_if(free_markers_, [&](uint64_t id) {
+    if (markers_[id].of != c.id) return false;
+    gone_markers_.push_back(id);
+    return true;
+  });
+}
+
+CUresult CudaStreams::query(uint64_t marker) {
+  SLUICE_CHECK(marker < markers_.size());
+  if (CUresult r = make_current(api_, markers_[marker].context); r != CUDA_SUCCESS) return r;
+  CUresult r = api_.cuEventQuery(markers_[marker].event);
+  if (r == CUDA_SUCCESS) free_markers_.push_back(marker);
+  return r;
+}
+
+// Whatever went before in other lanes, the tail waits for it; but a lane's second stream may not have been joined.
+CUresult CudaStreams::idle(StreamId stream) {
+  StreamObject& s = *streams_.at(stream);
+  if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
+  CUresult status = CUDA_SUCCESS;
+  for (const CUstream in : {s.tail->cu, s.tail->second, s.second}) {
+    const CUresult r = in ? api_.cuStreamQuery(in) : CUDA_SUCCESS;
+    if (r == CUDA_ERROR_NOT_READY) return r;
+    if (r != CUDA_SUCCESS) status = r;
+  }
+  return status;
+}
+
+LaunchEnd CudaStreams::launch_end(Work& work) {
+  auto& w = static_cast<LaunchWork&>(work);
+  bool known = false, done = false;
+  uint32_t tasks_done = 0;
+  RecordPool::Snapshot record{};
+  if (w.form == FormKind::kWindows && w.passed) {
+    // The stream has passed the launch, so what was queued has run.
+    known = true;
+    tasks_done = w.windows.end();
+    done = !w.windows.left();
+    record = records_.read(w.record);
+    records_.set_done(w.record, w.generation, tasks_done);
+  } else if (w.record >= 0 && !w.grown) {
+    // The stream has passed the launch, so what the last block out wrote is there. It is a hint: who
+    // forges it runs into its own unfinished work, nobody else's.
+    record = records_.read(w.record);
+    known = record.generation == w.generation && record.tasks_total == w.tasks &&
+            ((record.state == SLUICE_LAUNCH_DONE && record.tasks_done == w.tasks) ||
+             (record.state == SLUICE_LAUNCH_TOEVICT && record.tasks_done < w.tasks));
+    done = record.state == SLUICE_LAUNCH_DONE;
+    tasks_done = record.tasks_done;
+  }
+  if (!known) {
+    ContextObject& c = *w.function->module->context;
+    sluice_launch_control control;
+    CUresult r = make_current(api_, c.cu);
+    if (r == CUDA_SUCCESS)
+      r = api_.cuMemcpyDtoHAsync(&control, w.control.address, sizeof control, c.transfers);
+    if (r == CUDA_SUCCESS) r = api_.cuStreamSynchronize(c.transfers);
+    if (r != CUDA_SUCCESS) return LaunchEnd::kFault;
+    if (w.form == FormKind::kWindows) {
+      // All that was queued has run, unless the launch before was not done.
+      tasks_done = control.next_ticket > w.tasks_before ? std::max(w.tasks_before, w.windows.end()) : w.tasks_before;
+    } else {
+      tasks_done = w.one_task ? std::min(sluice_admitted(&control, w.generation, w.tasks_before), w.tasks)
+                              : control.finished;
+    }
+    done = control.done == 1 && tasks_done == w.tasks;
+  }
+  if (done) {
+    learn(w, w.record >= 0 ? &record : nullptr);
+    if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_DONE);
+    return LaunchEnd::kDone;
+  }
+  // The engine asks about a launch only when all before it are done, so it has passed its predecessor.
+  w.begun = true;
+  if (evicted() < w.generation && tasks_done == w.tasks_before)
+    return w.part ? LaunchEnd::kElsewhere : LaunchEnd::kStuck;
+  w.tasks_before = tasks_done;
+  if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_READY);
+  if (evicted() < w.generation && w.part && w.function->form.resumable) {
+    w.in_waves = true;
+    return LaunchEnd::kWave;
+  }
+  ++w.evictions;
+  if (w.record >= 0) records_.set_evictions(w.record, w.evictions);
+  return LaunchEnd::kLeft;
+}
+
+void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
+  if (w.evictions != 0 || w.in_waves || w.moved || w.variant >= w.function->variants.size()) return;
+  // Only the GPU's own times: from here a launch also looks as long as what it waited behind.
+  if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
+  LaunchVariant& v = w.function->variants[w.variant];
+  uint64_t ns = record->left_ns - record->start_ns;
+  // Those that are not timed do without.
+  if (w.form == FormKind::kWindows)
+    ns -= std::min<uint64_t>(ns / 8, uint64_t{2} * FormChoice::kLookNs * w.window_plan.tasks / std::max(w.workers, 1u));
+  // Where a block runs one task, the only form of some kernels, and in windows the time ends when the last one begins.
+  const uint32_t tasks = w.one_task || w.form == FormKind::kWindows ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
+  v.chunks.observe(tasks, w.workers, ns);
+  // As if it had had the whole GPU, so that those of different parts can be compared.
+  const auto sms = static_cast<uint32_t>(w.function->module->context->multiprocessors);
+  const uint32_t had = w.confined_sms != 0 ? w.confined_sms : w.part ? w.sms.count() : sms;
+  v.choice.observe(w.form, tasks, ns * had / sms);
+}
+
+}  // namespace sluice::worker

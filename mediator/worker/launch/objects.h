@@ -1,0 +1,257 @@
+// What a session's handles stand for, and what its streams have queued. Plain structures that hold
+// driver objects; who calls the driver with them is calls/generic_calls.cc and launch/cuda_streams.cc.
+//
+// Owned by the session's handle table and, while work is queued, by that work (shared_ptr).
+// Fields say which lock guards them; what says nothing is fixed once the object is made. "Session
+// lock" is Session::mutex_.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/wire.h"
+#include "mediator/base/grid_windows.h"
+#include "mediator/core/handles.h"
+#include "mediator/gpu/driver_api.h"
+#include "mediator/worker/launch/control_pool.h"
+#include "mediator/worker/launch/geometry.h"
+#include "mediator/worker/launch/register_clamp.h"
+#include "mediator/worker/streams/engine.h"
+
+namespace sluice::worker {
+
+class GreenContexts;
+struct StreamObject;
+struct SeenWorkers;  // launch/block_confinement.cc
+
+// Local memory that launches wait for: sluiced is asked. Session lock.
+struct LocalGrant {
+  uint64_t bytes_per_thread = 0;
+  bool refused = false;  // the vGPU's limit: the launches fail
+  std::shared_ptr<EventRecord> answered = std::make_shared<EventRecord>();
+};
+
+struct ContextObject : HandleObject {
+  uint64_t handle = 0;
+  ContextId id = 0;
+  CUcontext cu = nullptr;
+  CUdevice device = 0;
+  bool primary = false;
+  uint32_t retained = 0;   // primary: by the program; session lock
+  bool closed = false;     // session lock
+  int multiprocessors = 1;
+  int max_threads_per_block = 1024;
+  int max_block[3] = {1024, 1024, 64};
+  int max_grid[3] = {0x7fffffff, 65535, 65535};
+  CUstream transfers = nullptr;  // ours: control blocks in and out
+  CUdeviceptr signal = 0;        // the signal page's evict word as kernels address it
+  CUdeviceptr evict_word = 0;    // the word in device memory that follows it (EvictForwarder); 0: none
+  CUdeviceptr records = 0;       // the launch records as kernels address them
+  int clock_khz = 1000000;       // of the SMs
+  // What it is charged besides allocations and modules. The driver keeps as much local memory as
+  // the launch with most of it wanted, for every thread that fits on the GPU at once. Session lock.
+  uint64_t charged = 0;          // for itself
+  uint64_t charged_streams = 0;  // of `charged`: streams that were paid for; they are used again
+  std::atomic<uint32_t> streams_live{0};
+  uint64_t threads_at_once = 0;  // fixed
+  uint64_t local_bytes = 0;      // per thread, charged
+  std::shared_ptr<LocalGrant>
+      local_asked;  // the newest that sluiced was asked for; null: all answered
+  struct Limit {
+    uint64_t usual = 0;    // as the context was made, which it pays for itself
+    uint64_t charged = 0;  // bytes
+  };
+  std::map<CUlimit, Limit> limits;
+  std::vector<std::shared_ptr<struct ModuleObject>>
+      kept_modules;              // the driver would not unload them
+  SeenWorkers* seen = nullptr;   // pinned, goes with the context; null until launches stay; session lock
+  std::unique_ptr<ControlPool> controls;                // session lock
+  std::unique_ptr<LeftPool> lefts;                      // session lock
+  std::unique_ptr<StatePool> states;                    // session lock
+  std::shared_ptr<GreenContexts> greens;                // fixed; null: launches are not confined by the hardware here
+  std::shared_ptr<StreamObject> legacy, per_thread;     // CUDA's streams 0/1 and 2
+};
+
+struct ModuleObject : HandleObject {
+  uint64_t handle = 0;
+  CUmodule cu = nullptr;
+  std::vector<std::string> clamped;  // of FittedModule
+  std::shared_ptr<ContextObject> context;
+  std::vector<uint64_t> functions;  // handles; session lock
+  uint64_t charged = 0, charged_host = 0;  // session lock
+};
+
+// Launches of a function with one block size: what was asked of the driver once, and learnt.
+struct LaunchVariant {
+  uint32_t block_threads = 0;
+  uint32_t dynamic_shared = 0;        // as the program asked
+  uint32_t clone_dynamic_shared = 0;  // with the broadcast slots
+  CUfunction clone = nullptr;         // the form that is launched
+  uint32_t resident = 0;              // its blocks on the whole GPU; 0: it does not fit
+  CUfunction one_task = nullptr;      // the other clone, if it fits; null where `clone` is that one
+  uint32_t one_task_resident = 0;
+  CUfunction window = nullptr;        // the clone that is launched in windows, if it fits; or null
+  uint32_t window_resident = 0;
+  ChunkModel chunks;
+  FormChoice choice = {};
+};
+
+// Where a parameter lies among a function's, in bytes.
+struct ParamPlace {
+  uint32_t offset = 0, bytes = 0;
+};
+
+struct FunctionObject : HandleObject {
+  std::shared_ptr<ModuleObject> module;
+  std::string name;
+  uint32_t kernel = 0;  // hash of the name, for launch records
+  CUfunction original = nullptr;
+  CUfunction clone = nullptr;    // null: opaque
+  CUfunction one_task = nullptr; // beside a loop: the clone that runs one task a block, or null
+  CUfunction window = nullptr;   // beside a loop: the clone that is launched in windows, or null
+  CUfunction look = nullptr;     // beside that one: the clone of windows whose blocks look
+  // The clones again, with fewer registers (launch/register_clamp.h); or null.
+  CUfunction clamped = nullptr, one_task_clamped = nullptr;
+  bool slot_dynamic = false;
+  bool one_row = false;  // other grids take the original
+  CloneForm form;
+  std::vector<ParamPlace> params;  // of the original, as its driver lays them out
+  uint32_t param_bytes = 0;        // all of them
+  uint64_t local_bytes = 0;        // per thread, of the form with most
+  std::vector<std::byte> reply;         // to SLUICE_CALL_FUNCTION_GET
+  std::vector<LaunchVariant> variants;  // session lock
+  // Blocks of the original that an SM holds, of the shape that was asked for last; session lock.
+  uint32_t fits_threads = 0, fits_shared = 0, fits = 0;
+};
+
+// A stream of the driver's in which a guest's stream goes on. Of those that a guest's stream has, its own and one for
+// each green context that it ran in, the tail is where the newest of it is; what follows in another waits for that.
+// All under the session lock.
+struct Lane {
+  CUstream cu = nullptr;
+  CUgreenCtx green = nullptr;   // whose stream it is; null: it may run on all SMs
+  StreamObject* stream = nullptr;  // of a green context: the guest's, which is there as long
+  CUstream second = nullptr;  // where second grids and every second window run; null: none yet
+  CUevent joined = nullptr;   // after which the stream goes on behind one
+  CUevent forked = nullptr;   // after which windows may run in `second`
+  CUevent ended[2] = {};      // behind the newest window in the stream and in `second`
+  bool open = false;          // windows are queued in it, and more may follow
+};
+
+struct StreamObject : HandleObject, Lane {
+  ~StreamObject() override {
+    if (counted) context->streams_live.fetch_sub(1);
+  }
+  bool counted = false;  // among its context's streams_live: the program made it
+  StreamId id = 0;
+  std::shared_ptr<ContextObject> context;
+  unsigned guest_flags = 0;
+  int priority = 0;
+  CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
+  SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
+  Lane* tail = this;     // session lock
+  CUevent passed_on = nullptr;  // behind what was the tail; null: it has always been this one; session lock
+};
+
+struct EventObject : HandleObject {
+  explicit EventObject(const gpu::DriverApi& driver_api) : api(driver_api) {}
+  ~EventObject() override {
+    if (cu) api.cuEventDestroy(cu);
+  }
+  const gpu::DriverApi& api;
+  CUevent cu = nullptr;
+  unsigned flags = 0;
+  std::shared_ptr<ContextObject> context;
+  std::shared_ptr<EventRecord> latest;  // null: never recorded; session lock
+};
+
+// Physical memory (cuMemCreate). Its handle stays a name as long as anything holds it, so that the same one can be
+// asked for again (cuMemRetainAllocationHandle). All under the session lock.
+struct MemoryObject : HandleObject {
+  uint64_t handle = 0;
+  CUmemGenericAllocationHandle cu = 0;  // one reference of the driver's
+  uint64_t bytes = 0, charged = 0;
+  uint64_t references = 0;  // the program's
+  uint64_t mappings = 0;
+  int guest_handle_types = 0;  // as asked for; only told
+};
+
+// --- what streams queue ---
+
+struct LaunchWork : Work {
+  ~LaunchWork() override;
+  std::shared_ptr<FunctionObject> function;
+  uint32_t grid[3] = {}, block[3] = {};
+  uint32_t dynamic_shared = 0;
+  uint64_t flags = 0;             // of sluice_launch, checked; not 0: the original form
+  std::vector<std::byte> params;  // the original's
+  std::atomic<uint64_t>* queued_bytes = nullptr;  // the session's, of which `params` are part
+  std::shared_ptr<LocalGrant> local;              // that it waits for; null: none
+  uint32_t tasks = 0;
+  Geometry geometry;            // on the whole GPU
+  uint32_t variant = 0;  // of the function
+  CUfunction clone = nullptr;  // one of the variant's, for all physical launches
+  FormKind form = FormKind::kLoop;
+  bool one_task = false;       // it runs one task in each hardware block, by admission
+  WindowPlan window_plan;      // in windows: how
+  WindowPace pace;             // and when the next one follows
+  GridWindows windows;         // what of the newest physical launch is not queued yet
+  sluice_window_params window{};  // the newest of them
+  bool timed = false;          // its blocks write down when it begins and ends
+  bool passed = false;         // the launch before is known to be done: what is queued of it runs
+  bool open = false;           // more windows may follow
+  uint64_t ready_ns = 0;
+  // From plan() on, if it is evictable; asked for again when it is first given to the driver.
+  uint64_t launch_id = 0;
+  class RecordPool* records = nullptr;
+  int record = -1;  // -1: none was free; the control block alone tells
+  StatePool::Piece state;  // resumable clones
+  // Set when it is first given to the driver.
+  ControlPool::Block control;
+  uint64_t issued_ns = 0;
+  uint32_t generation = 0;
+  uint32_t tasks_before = 0;  // done when the newest physical launch was queued
+  uint32_t evictions = 0;
+  uint32_t per_sm = 1;       // blocks of the clone that an SM holds; where parts are granted
+  // Of the newest physical launch:
+  Lane* lane = nullptr;      // where it is queued
+  uint32_t confined_sms = 0; // SMs of the green context whose stream that is; 0: of none
+  Geometry on_sms;           // its geometry there
+  uint32_t first_tickets = 0;  // the same in all that have passed their predecessor
+  uint32_t workers = 0;      // that stay, of the newest physical launch
+  uint32_t most_blocks = 0;  // of all physical launches
+  SmSet sms;           // where its blocks may be; of those of a part
+  bool part = false;   // the newest physical launch is kept to a part of the SMs
+  uint32_t first_workers = 0;  // of its first grid: the second's are numbered behind them
+  bool grown = false;  // it has a second grid
+  bool in_waves = false;  // it found no room on its part of the SMs for all tasks at once
+  bool moved = false;  // its SMs have changed while it ran
+  uint64_t told = 0;   // evict word that was put into its control block
+  bool begun = false;  // a physical launch has passed its predecessor: the rest is resumed
+};
+
+struct CopyWork : Work {
+  CUDA_MEMCPY2D copy{};  // both ends checked; height 1 for a plain copy
+};
+
+struct MemsetWork : Work {
+  sluice_memset args{};
+};
+
+struct RecordWork : Work {
+  std::shared_ptr<EventObject> event;
+};
+
+struct ValueWork : Work {
+  CUdeviceptr address = 0;
+  uint32_t value = 0;
+  unsigned flags = 0;
+  bool is_wait = false;
+};
+
+}  // namespace sluice::worker

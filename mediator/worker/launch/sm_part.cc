@@ -1,0 +1,25 @@
+#include "mediator/worker/launch/sm_part.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "mediator/base/check.h"
+
+namespace sluice::worker {
+
+Part plan_part(const SmSet& sms, uint32_t gpu_sms, uint32_t per_sm, uint32_t chunks, uint32_t most_blocks) {
+  const uint32_t count = sms.count();
+  SLUICE_CHECK(count != 0 && per_sm != 0 && chunks != 0);
+  Part p;
+  p.lo = sms.next_range().lo;
+  for (SmSet::Range r = sms.next_range(); r.lo < r.hi; r = sms.next_range(r.hi)) p.hi = r.hi;
+  p.barred = SmSet(p.lo, p.hi) - sms;
+  p.workers = static_cast<uint32_t>(std::min(uint64_t{count} * per_sm, uint64_t{chunks}));
+  p.quota = std::min((p.workers + count - 1) / count, 0xffffu);
+  p.tail_shift = static_cast<uint8_t>(std::bit_width(2 * p.workers - 1));
+  const uint64_t over = uint64_t{gpu_sms} * std::min(p.quota * kOverLaunch, per_sm);
+  p.blocks = static_cast<uint32_t>(std::clamp<uint64_t>(over, 1, std::max(most_blocks, 1u)));
+  return p;
+}
+
+}  // namespace sluice::worker

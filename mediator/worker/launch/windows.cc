@@ -1,0 +1,117 @@
+// Launches in windows of their grid (kernels/passes/steps/window.cc); the rest of the driver is in launch/cuda_streams.cc.
+//
+// Windows go into the stream and a second one in turn, so that while one runs the next waits in the hardware and
+// takes every place that becomes free. Two are queued at once; each further one when the one before the newest has
+// ended and the newest is about to (WindowPace), so that an eviction finds at most LoopSettings::window_lead_us and a
+// whole window before it. The stream goes on behind the last window of both streams. An eviction is that no window
+// follows: what is queued runs to its end.
+//
+// So the worker knows by itself how far a launch has come, if the launch before it was done. Its blocks look only while
+// that is not known, and at its two ends where the GPU's own times are wanted (FormChoice::timed).
+#include <algorithm>
+
+#include "mediator/base/check.h"
+#include "mediator/worker/launch/cuda_streams.h"
+
+namespace sluice::worker {
+
+// A lane's second stream, and what goes with it.
+CUresult CudaStreams::make_second(Lane& lane, int priority) {
+  if (lane.second) return CUDA_SUCCESS;
+  CUresult r = CUDA_SUCCESS;
+  for (CUevent* event : {&lane.joined, &lane.forked, &lane.ended[0], &lane.ended[1]})
+    if (r == CUDA_SUCCESS && !*event) r = api_.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+  if (r != CUDA_SUCCESS) return r;
+  return lane.green ? api_.cuGreenCtxStreamCreate(&lane.second, lane.green, CU_STREAM_NON_BLOCKING, priority)
+                    : api_.cuStreamCreateWithPriority(&lane.second, CU_STREAM_NON_BLOCKING, priority);
+}
+
+bool CudaStreams::comes_in_pieces(const Work& work) const {
+  return static_cast<const LaunchWork&>(work).form == FormKind::kWindows;
+}
+
+CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred) {
+  Lane& lane = *w.lane;
+  if (CUresult r = make_second(lane, s.priority); r != CUDA_SUCCESS) return r;
+  // Behind what is in the stream, both.
+  if (CUresult r = api_.cuEventRecord(lane.forked, lane.cu); r != CUDA_SUCCESS) return r;
+  if (CUresult r = api_.cuStreamWaitEvent(lane.second, lane.forked, 0); r != CUDA_SUCCESS) return r;
+  w.windows = GridWindows(w.grid, w.window_plan.tasks, w.tasks_before);
+  w.pace = WindowPace(w.window_plan);
+  w.window = sluice_window_params{};
+  w.window.pred = pred;
+  w.passed = pred == 0;
+  records_.set_fetched(w.record, 0);
+  w.open = lane.open = true;
+  CUresult r = queue_window(s, w);
+  const bool begun = r == CUDA_SUCCESS;
+  if (begun && w.windows.left()) r = queue_window(s, w);
+  if (r != CUDA_SUCCESS || !w.windows.left()) {
+    const CUresult joined = close_windows(w);
+    if (r == CUDA_SUCCESS) r = joined;
+    // A window runs: the launch has not failed as one that the driver refused.
+    return r == CUDA_SUCCESS || is_sticky(r) || !begun ? r : CUDA_ERROR_LAUNCH_FAILED;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
+  const CUdeviceptr pred = w.window.pred;
+  uint32_t grid[3];
+  w.window = w.windows.next(grid);
+  w.window.control = w.control.address;
+  w.window.record = record_address(*s.context, w);
+  w.window.pred = pred;
+  w.window.looks = pred != 0 || (w.window.looks != 0 && w.timed) ? 1 : 0;
+  w.window.generation = w.generation;
+  const int at = w.windows.stream();
+  const CUstream to = at == 0 ? w.lane->cu : w.lane->second;
+  const CUfunction clone = w.window.looks != 0 ? w.function->look : w.clone;
+  if (CUresult r = launch_form(to, w, clone, &w.window, grid, w.dynamic_shared); r != CUDA_SUCCESS) return r;
+  w.pace.queued();
+  if (!w.windows.left()) return CUDA_SUCCESS;
+  const CUresult r = api_.cuEventRecord(w.lane->ended[at], to);
+  return r == CUDA_SUCCESS || is_sticky(r) ? r : CUDA_ERROR_LAUNCH_FAILED;  // it runs
+}
+
+CUresult CudaStreams::close_windows(LaunchWork& w) {
+  Lane& lane = *w.lane;
+  w.open = lane.open = false;
+  if (CUresult r = api_.cuEventRecord(lane.joined, lane.second); r != CUDA_SUCCESS) return r;
+  return api_.cuStreamWaitEvent(lane.cu, lane.joined, 0);
+}
+
+CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_ns, bool* whole) {
+  auto& w = static_cast<LaunchWork&>(work);
+  StreamObject& s = *streams_.at(stream);
+  *whole = true;
+  if (!w.open) return CUDA_SUCCESS;
+  if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
+  if (!stop && !w.pace.ended() && evicted() < w.generation) {
+    // The window before the newest.
+    const CUresult r = api_.cuEventQuery(w.lane->ended[1 - w.windows.stream()]);
+    if (r == CUDA_SUCCESS) {
+      w.pace.ended(now_ns);
+      // If not, it went home, as the launch before was not done. A kernel that forges this only spoils its own results.
+      if (!w.passed) w.passed = records_.fetched(w.record) > w.tasks_before;
+      stop = !w.passed;
+      w.window.pred = 0;
+      if (!stop) {
+        records_.set_fetched(w.record, w.windows.end() - w.windows.newest());
+        records_.set_state(w.record, SLUICE_LAUNCH_RUNNING);
+      }
+    } else if (r != CUDA_ERROR_NOT_READY) {
+      w.open = w.lane->open = false;
+      return r;
+    }
+  }
+  stop |= evicted() >= w.generation;
+  // One each time, so that the session's lock is not kept for a whole grid.
+  if (!stop && w.pace.due(now_ns))
+    if (CUresult r = queue_window(s, w); r != CUDA_SUCCESS) return r;
+  if (stop || !w.windows.left()) return close_windows(w);
+  *whole = false;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice::worker

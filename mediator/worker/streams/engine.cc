@@ -1,0 +1,451 @@
+#include "mediator/worker/streams/engine.h"
+
+#include <algorithm>
+
+#include "mediator/base/check.h"
+
+namespace sluice::worker {
+
+bool is_sticky(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_UNKNOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+namespace {
+bool is_launch(OpKind kind) { return kind == OpKind::kLaunch || kind == OpKind::kOpaque; }
+}  // namespace
+
+StreamEngine::StreamEngine(EngineDriver& driver, Gate& gate, EngineLimits limits)
+    : driver_(driver), gate_(gate), limits_(limits) {}
+
+StreamId StreamEngine::add_stream(ContextId context, StreamKind kind) {
+  auto stream = std::make_unique<Stream>();
+  stream->id = next_stream_++;
+  stream->context = context;
+  stream->kind = kind;
+  by_id_[stream->id] = stream.get();
+  streams_.push_back(std::move(stream));
+  return streams_.back()->id;
+}
+
+StreamEngine::Stream& StreamEngine::at(StreamId id) {
+  auto it = by_id_.find(id);
+  SLUICE_CHECK(it != by_id_.end() && !it->second->removed);
+  return *it->second;
+}
+
+void StreamEngine::remove_stream(StreamId id) {
+  Stream& s = at(id);
+  s.removed = true;
+  if (!s.ops.empty() || s.lingers) return;  // settle() or linger() reaps it
+  driver_.drained(id);
+  by_id_.erase(id);
+  std::erase_if(streams_, [id](const auto& x) { return x->id == id; });
+}
+
+StreamEngine::Op& StreamEngine::append(Stream& s, OpKind kind, std::shared_ptr<Work> work,
+                                       uint64_t token) {
+  Op& op = s.ops.emplace_back();
+  op.kind = kind;
+  op.seq = next_seq_++;
+  op.token = token;
+  op.work = std::move(work);
+  ++queued_;
+  demand_appended(s, op);
+  if (is_launch(kind)) {
+    ++counters_.launches;
+    if (kind == OpKind::kOpaque) ++counters_.opaque;
+  }
+  return op;
+}
+
+void StreamEngine::submit(StreamId stream, OpKind kind, std::shared_ptr<Work> work, uint64_t token,
+                          uint64_t now_ns) {
+  if (error_ != CUDA_SUCCESS) {
+    if (token) driver_.complete(token, error_);
+    return;
+  }
+  Stream& s = at(stream);
+  append(s, kind, std::move(work), token);
+  advance(s, false, now_ns);
+  mark_if_due(s, now_ns);
+  // An operation that failed to issue may already be complete and may have held others.
+  if (!s.ops.empty() && s.ops.front().state == State::kFailed) settle(now_ns);
+  if (pending_error_ != CUDA_SUCCESS) fail(pending_error_, now_ns);
+  update_demand();
+}
+
+std::shared_ptr<EventRecord> StreamEngine::submit_record(StreamId stream,
+                                                         std::shared_ptr<Work> work,
+                                                         uint64_t now_ns) {
+  auto record = std::make_shared<EventRecord>();
+  if (error_ != CUDA_SUCCESS) {
+    record->complete = true;
+    record->status = error_;
+    return record;
+  }
+  Stream& s = at(stream);
+  Op& op = append(s, OpKind::kRecord, std::move(work), 0);
+  record->stream = stream;
+  record->seq = op.seq;
+  op.record = record;
+  advance(s, false, now_ns);
+  mark_if_due(s, now_ns);
+  if (!s.ops.empty() && s.ops.front().state == State::kFailed) settle(now_ns);
+  if (pending_error_ != CUDA_SUCCESS) fail(pending_error_, now_ns);
+  return record;
+}
+
+void StreamEngine::submit_wait(StreamId stream, std::shared_ptr<EventRecord> record,
+                               uint64_t now_ns) {
+  if (error_ != CUDA_SUCCESS) return;
+  Stream& s = at(stream);
+  // Nothing to wait for. In the legacy stream it still stands between earlier and later work of the
+  // blocking streams, as any operation there does.
+  if ((!record || record->complete) && s.kind != StreamKind::kLegacy) return;
+  Op& op = append(s, OpKind::kWait, nullptr, 0);
+  if (record && !record->complete) {
+    s.waits.emplace_back(op.seq, record);
+    demand_stale_ = program_ops_ != 0;
+  }
+  op.record = std::move(record);
+  settle(now_ns);
+}
+
+bool StreamEngine::clear_across(const Stream& s, uint64_t seq) const {
+  if (s.kind == StreamKind::kNonBlocking) return true;
+  const StreamKind other =
+      s.kind == StreamKind::kLegacy ? StreamKind::kBlocking : StreamKind::kLegacy;
+  for (const auto& t : streams_) {
+    if (t->context != s.context || t->kind != other || t->ops.empty()) continue;
+    if (t->ops.front().seq < seq) return false;
+  }
+  return true;
+}
+
+// Takes notice of what has ended in the driver's stream.
+bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
+  bool progress = false;
+  while (!s.markers.empty()) {
+    CUresult result = driver_.query(s.markers.front().id);
+    if (result == CUDA_ERROR_NOT_READY) break;
+    if (result != CUDA_SUCCESS) {
+      pending_error_ = result;
+      return progress;
+    }
+    const uint64_t items = s.markers.front().items;
+    s.markers.pop_front();
+    physical_ -= items - s.items_ended;
+    s.items_ended = items;
+    progress = true;
+  }
+  if (!progress) return false;
+  for (; s.ended < s.next; ++s.ended) {
+    Op& op = s.ops[s.ended];
+    if (op.state != State::kIssued) continue;
+    if (op.item >= s.items_ended) break;
+    op.ended = true;
+    op.pred.reset();
+    if (op.kind == OpKind::kOpaque) --opaque_in_flight_;
+    if (is_launch(op.kind)) gate_.leave(now_ns, op.confinement != Confinement::kNone, op.grant);
+    if (op.second.generation != 0) {
+      gate_.leave(now_ns, true, op.second);
+      op.second = {};
+    }
+  }
+  return true;
+}
+
+// Completes from the front what is complete.
+bool StreamEngine::retire(Stream& s, uint64_t now_ns) {
+  bool progress = false;
+  while (!s.ops.empty() && pending_error_ == CUDA_SUCCESS) {
+    Op& op = s.ops.front();
+    switch (op.state) {
+      case State::kHeld:
+        if (op.kind != OpKind::kNotify || !clear_across(s, op.seq)) return progress;
+        break;
+      case State::kPassed:
+      case State::kFailed:
+        break;
+      case State::kIssued:
+        if (!op.ended || s.broken) return progress;
+        if (op.kind != OpKind::kLaunch) break;
+        switch (const LaunchEnd end = driver_.launch_end(*op.work); end) {
+          case LaunchEnd::kDone:
+            break;
+          case LaunchEnd::kStuck:
+            if (++op.futile >= limits_.futile_launches) {
+              pending_error_ = CUDA_ERROR_LAUNCH_FAILED;
+              return progress;
+            }
+            s.broken = true;
+            return true;
+          case LaunchEnd::kElsewhere:
+            s.retry_ns = now_ns + std::min(limits_.retry_most_ns, limits_.retry_first_ns << std::min(op.futile, 16u));
+            ++op.futile;
+            s.broken = true;
+            return true;
+          case LaunchEnd::kWave:
+          case LaunchEnd::kLeft:
+            op.futile = 0;
+            if (end == LaunchEnd::kLeft) ++counters_.evictions;
+            s.broken = true;
+            return true;
+          case LaunchEnd::kFault:
+            pending_error_ = CUDA_ERROR_LAUNCH_FAILED;
+            return progress;
+        }
+        break;
+    }
+    finish(s, CUDA_SUCCESS);
+    progress = true;
+  }
+  return progress;
+}
+
+// Takes the front operation out as complete.
+void StreamEngine::finish(Stream& s, CUresult status) {
+  Op op = std::move(s.ops.front());
+  s.ops.pop_front();
+  if (s.next > 0) {
+    --s.next;
+    if (op.kind == OpKind::kLaunch) --s.launches_issued;
+  }
+  if (s.ended > 0) --s.ended;
+  --queued_;
+  if (status == CUDA_SUCCESS) status = op.status;
+  if (is_launch(op.kind) && error_ == CUDA_SUCCESS) ++counters_.launches_done;
+  demand_finished(s, op);
+  if (op.kind == OpKind::kValueWait) s.value_wait = false;
+  if (op.kind == OpKind::kRecord) {
+    op.record->complete = true;
+    op.record->status = status;
+    for (uint64_t token : op.record->waiting) driver_.complete(token, status);
+    op.record->waiting.clear();
+  }
+  if (op.group) {
+    if (--op.group->remaining == 0) driver_.complete(op.token, status);
+  } else if (op.token) {
+    driver_.complete(op.token, status);
+  } else if (status != CUDA_SUCCESS && error_ == CUDA_SUCCESS) {
+    driver_.async_error(status);
+  }
+}
+
+// Everything physical of a broken stream has ended: the launches in it are to be issued again.
+void StreamEngine::put_back(Stream& s) {
+  SLUICE_CHECK(s.items_ended == s.items_issued);
+  for (size_t i = 0; i < s.next; ++i) {
+    Op& op = s.ops[i];
+    if (op.state != State::kIssued) continue;
+    // Nothing else is ever issued behind a launch that is not done.
+    SLUICE_CHECK(op.kind == OpKind::kLaunch);
+    op.state = State::kHeld;
+    op.ended = false;
+  }
+  s.next = 0;
+  s.ended = 0;
+  s.launches_issued = 0;
+  s.broken = false;
+  s.retry_ns = 0;
+}
+
+void StreamEngine::issue_failed(Op& op, CUresult status, uint64_t now_ns) {
+  op.state = State::kFailed;
+  op.status = status;
+  if (is_launch(op.kind)) gate_.leave(now_ns, op.confinement != Confinement::kNone, op.grant);
+  if (is_sticky(status)) pending_error_ = status;
+}
+
+// Issues from `next` on what may go now. `relaunches_only`: stops at what was never issued before.
+bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
+  if (s.open) return false;
+  if (s.broken) {
+    if (s.items_ended < s.items_issued || now_ns < s.retry_ns) return false;
+    put_back(s);
+  }
+  bool progress = false;
+  while (s.next < s.ops.size() && pending_error_ == CUDA_SUCCESS) {
+    Op& op = s.ops[s.next];
+    if (op.state == State::kPassed || op.state == State::kFailed || op.kind == OpKind::kNotify) {
+      // Met again after an eviction, or complete by its place alone.
+      ++s.next;
+      if (op.kind == OpKind::kLaunch) ++s.launches_issued;
+      continue;
+    }
+    if (s.value_wait || (relaunches_only && !op.again)) return progress;
+    if (!clear_across(s, op.seq)) return progress;
+    if (op.kind == OpKind::kWait) {
+      if (op.record && !op.record->complete) return progress;
+      op.state = State::kPassed;
+      op.record.reset();
+      ++s.next;
+      progress = true;
+      continue;
+    }
+    if (op.kind == OpKind::kHostFunc) {
+      if (s.next != 0) return progress;  // wait until everything before it is complete
+      if (!op.reached) {
+        op.reached = true;
+        ++host_funcs_waiting_;
+        driver_.reached_host_func(op.token);
+      }
+      return progress;
+    }
+    if (s.items_issued - s.items_ended >= limits_.stream_depth) return progress;
+    if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return progress;
+    if (op.kind == OpKind::kOpaque &&
+        opaque_in_flight_ >= (gate_.contended() ? 1 : limits_.opaque_depth)) {
+      return progress;
+    }
+    CUresult status;
+    if (is_launch(op.kind)) {
+      if (Grant now; gate_.peek(&now) && now.part && driver_.wait_for_hardware(s.id, now, now_ns)) {
+        waits_for_hardware_ = true;
+        return progress;
+      }
+      if (!gate_.enter(now_ns, &op.grant)) {
+        held_by_gate_ = true;
+        return progress;
+      }
+      op.confinement = driver_.confine(s.id, op.kind, *op.work, op.grant, now_ns);
+      if (op.confinement == Confinement::kNone) gate_.runs_anywhere(op.grant);
+      if (op.kind == OpKind::kLaunch) {
+        // The nearest launch before it that is not known to be done.
+        std::shared_ptr<Work> pred;
+        for (size_t i = s.next; i-- > 0 && !pred;) {
+          if (s.ops[i].kind == OpKind::kLaunch && s.ops[i].state == State::kIssued) {
+            pred = s.ops[i].work;
+          }
+        }
+        op.pieces = driver_.comes_in_pieces(*op.work);
+        // What is before it is not to be known as ended only when this has.
+        if (op.pieces) mark_if_due(s, now_ns, true);
+        status = driver_.launch(s.id, *op.work, op.grant, pred.get(), op.again, now_ns);
+        op.pred = std::move(pred);
+        if (op.again) ++counters_.relaunches;
+      } else {
+        status = driver_.issue(s.id, op.kind, *op.work, now_ns);
+        if (status == CUDA_SUCCESS) ++opaque_in_flight_;
+      }
+    } else {
+      status = driver_.issue(s.id, op.kind, *op.work, now_ns);
+      if (op.kind == OpKind::kValueWait && status == CUDA_SUCCESS) s.value_wait = true;
+    }
+    ++s.next;
+    if (op.kind == OpKind::kLaunch) ++s.launches_issued;
+    progress = true;
+    if (status != CUDA_SUCCESS && !(is_launch(op.kind) && is_sticky(status))) {
+      issue_failed(op, status, now_ns);
+      continue;
+    }
+    // A part of it may run.
+    if (status != CUDA_SUCCESS) pending_error_ = status;
+    op.state = State::kIssued;
+    op.again = true;
+    op.item = s.items_issued++;
+    ++physical_;
+    if (pending_error_ != CUDA_SUCCESS) return progress;
+    if (op.pieces) {
+      s.open = true;
+      ++pacing_;
+      return true;
+    }
+    mark_if_due(s, now_ns);
+  }
+  return progress;
+}
+
+// The launch that is queued piece by piece: its next piece, if it is time.
+bool StreamEngine::feed(Stream& s, uint64_t now_ns) {
+  if (!s.open || pending_error_ != CUDA_SUCCESS) return false;
+  SLUICE_CHECK(s.next > 0 && s.ops[s.next - 1].pieces);
+  bool whole = false;
+  const CUresult r = driver_.more(s.id, *s.ops[s.next - 1].work, s.broken, now_ns, &whole);
+  if (r != CUDA_SUCCESS) {
+    // Half of it runs.
+    pending_error_ = is_sticky(r) ? r : CUDA_ERROR_LAUNCH_FAILED;
+    return false;
+  }
+  if (!whole) return false;
+  s.open = false;
+  --pacing_;
+  mark_if_due(s, now_ns);
+  return true;
+}
+
+void StreamEngine::mark_if_due(Stream& s, uint64_t now_ns, bool at_once) {
+  const uint64_t unmarked = s.items_issued - s.items_marked;
+  if (unmarked == 0 || s.open || pending_error_ != CUDA_SUCCESS) return;
+  // One marker per burst while all goes well; with the gate closed everybody waits for the last end.
+  if (!at_once && !s.markers.empty() && unmarked < limits_.marker_interval && !s.broken && gate_.open(now_ns) &&
+      !gate_.calling_back()) {
+    return;
+  }
+  uint64_t id = 0;
+  CUresult result = driver_.mark(s.id, &id);
+  if (result != CUDA_SUCCESS) {
+    pending_error_ = result;
+    return;
+  }
+  s.items_marked = s.items_issued;
+  s.markers.push_back({id, s.items_issued});
+}
+
+void StreamEngine::settle(uint64_t now_ns) {
+  // finish() may not come back here: EngineDriver's callbacks do not call the engine.
+  SLUICE_CHECK(!settling_);
+  if (error_ != CUDA_SUCCESS) return linger(now_ns);
+  settling_ = true;
+  change_sms(now_ns);
+  bool progress = true;
+  while (progress && pending_error_ == CUDA_SUCCESS) {
+    progress = false;
+    held_by_gate_ = waits_for_hardware_ = false;
+    for (auto& s : streams_) {
+      collect(*s, now_ns);
+      progress |= retire(*s, now_ns);
+      progress |= feed(*s, now_ns);
+    }
+    // What was evicted goes first, in every stream, then what is new.
+    for (auto& s : streams_) progress |= advance(*s, true, now_ns);
+    for (auto& s : streams_) {
+      progress |= advance(*s, false, now_ns);
+      mark_if_due(*s, now_ns);
+    }
+  }
+  settling_ = false;
+  retrying_ = false;
+  for (const auto& s : streams_) retrying_ |= s->broken && s->retry_ns != 0;
+  gate_.set_keeps(how_kept());
+  if (pending_error_ != CUDA_SUCCESS) return fail(pending_error_, now_ns);
+  update_demand();
+  std::erase_if(streams_, [this](const auto& s) {
+    if (!s->removed || !s->ops.empty()) return false;
+    driver_.drained(s->id);
+    by_id_.erase(s->id);
+    return true;
+  });
+}
+
+void StreamEngine::poll(uint64_t now_ns) { settle(now_ns); }
+
+}  // namespace sluice::worker

@@ -1,0 +1,346 @@
+// StreamEngine: what a session's CUDA streams have queued, and when each of it may go to the driver,
+// so that evicting a launch in the middle never lets anything behind it run too early.
+//
+// The rule (docs/internals/life-of-a-launch.md). To the program a stream is CUDA's: in order, the legacy
+// stream ordered against the blocking ones. To the driver a stream is a queue of *physical* work
+// into which the engine puts
+//  - consecutive evictable launches eagerly, each naming its predecessor (`pred`): should that one
+//    have been evicted, the ones behind leave at once without running a task;
+//  - everything else (copies, events, opaque launches, ...) only when every evictable launch before
+//    it in the stream is known to be done, because it cannot look at a predecessor; behind it
+//    launches may be queued again at once, since the driver's own order keeps them behind it.
+// Orders across streams (event waits, the legacy stream) are kept here, by holding until the other
+// side is known to be complete; driver streams are all non-blocking, and no launch is ever queued
+// behind a wait in the driver, so evicted launches never wait for held ones.
+// What ends without being done is put back, and when everything physical of its stream has ended it
+// is issued again, in order, under the generation of the next grant, before any new launch.
+//
+// Pure logic: no clock (`now_ns` is handed in), no lock (the owner's), no driver (EngineDriver), so
+// that tests can evict at every point. Knows nothing of handles, rings and guests.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "abi/cuda_driver.h"
+#include "mediator/worker/streams/gate.h"
+
+namespace sluice::worker {
+
+using StreamId = uint32_t;
+using ContextId = uint32_t;
+
+enum class StreamKind {
+  kLegacy,       // CUDA's NULL stream: ordered against every blocking stream of its context
+  kBlocking,     // cuStreamCreate(CU_STREAM_DEFAULT)
+  kNonBlocking,  // CU_STREAM_NON_BLOCKING
+};
+
+// What an operation does; the engine never looks inside. Destroyed when the operation is complete and
+// no launch behind it names it as its predecessor any more.
+struct Work {
+  virtual ~Work() = default;
+};
+
+// One recording of an event. `complete` becomes true, once, when everything before it in its stream
+// is complete. A CUDA event is the newest of its recordings.
+struct EventRecord {
+  bool complete = false;
+  CUresult status = CUDA_SUCCESS;
+  std::vector<uint64_t> waiting;  // tokens to complete with it
+  // The recording's place: its stream, and its order of submission in the session. 0: it is no
+  // operation of a stream (somebody else completes it).
+  StreamId stream = 0;
+  uint64_t seq = 0;
+};
+
+enum class OpKind {
+  kLaunch,     // evictable
+  kOpaque,     // a launch that runs to its end once begun
+  kWork,       // copy, fill, value write: runs by itself, needs no grant
+  kValueWait,  // the driver's stream stops until a word has a value
+  kRecord,     // event record
+  kWait,       // wait for a recording (never given to the driver)
+  kNotify,     // completes when everything before it has; never given to the driver
+  kHostFunc,   // the program has to do something before the stream goes on
+};
+
+// How a physical launch that has ended left its logical launch.
+enum class LaunchEnd {
+  kDone,   // every task has run
+  kLeft,   // tasks are left
+  kStuck,  // tasks are left, none was run, and no eviction asked for that
+  kElsewhere,  // the same, of a launch that is kept to a part of the SMs: none of its blocks came there
+  kWave,   // tasks are left that found no room on its part of the SMs; the others have run, and nobody asked it to leave
+  kFault   // it cannot be told; the session's GPU work is over
+};
+
+// How a launch is kept to a part of the SMs.
+enum class Confinement {
+  kNone,      // it runs on any
+  kBlocks,    // its blocks look where they are: its SMs may change while it runs
+  kHardware,  // by the driver's stream (launch/green_contexts.h), until it has ended
+};
+
+// The driver as the engine sees it. Each call is quick and made under the owner's lock. CUresults
+// other than CUDA_SUCCESS: is_sticky() ones end the session's GPU work, others that operation.
+class EngineDriver {
+ public:
+  virtual ~EngineDriver() = default;
+  // How `work`, a kLaunch or kOpaque that is given to the driver next, will be kept to the SMs of `grant`.
+  virtual Confinement confine(StreamId, OpKind kind, Work&, const Grant& grant, uint64_t now_ns) {
+    (void)grant, (void)now_ns;
+    return kind == OpKind::kLaunch ? Confinement::kBlocks : Confinement::kNone;
+  }
+  // A launch of the stream had better be held for a little while: then the hardware will confine it.
+  virtual bool wait_for_hardware(StreamId, const Grant& grant, uint64_t now_ns) {
+    (void)grant, (void)now_ns;
+    return false;
+  }
+  // Queues a physical launch on the SMs of `grant`. `pred`: its leaders must find this one done before they fetch; null:
+  // nothing to wait for. `again`: the logical launch has been queued before.
+  virtual CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
+                          bool again, uint64_t now_ns) = 0;
+  // `work`, a kLaunch, is queued piece by piece: after launch() until more() has found it whole nothing may be
+  // put behind it, and its stream's end is not its own.
+  virtual bool comes_in_pieces(const Work&) const { return false; }
+  // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued; likewise once its
+  // generation has been evicted. *whole: everything that will be is queued.
+  virtual CUresult more(StreamId, Work&, bool stop, uint64_t now_ns, bool* whole) {
+    (void)stop, (void)now_ns;
+    *whole = true;
+    return CUDA_SUCCESS;
+  }
+  // A launch in flight, and a stream that it is in.
+  struct Running {
+    StreamId stream;
+    Work* work;
+  };
+  // The evict word names SMs that these launches, all of them kept to parts, have to leave, `lost` among them. *left: no
+  // block of theirs is on one of `lost`, and none that comes there will begin a task. Called again until it is so.
+  virtual CUresult narrow(std::span<const Running>, const SmSet& lost, bool* left) {
+    (void)lost, (void)left;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  // Queues a second grid of `work`, which runs on a part and is the only thing in its stream, so that it goes on on all
+  // SMs of `grant`; what comes behind it in the stream waits for both. NOT_SUPPORTED: it cannot be done for this one.
+  virtual CUresult grow(StreamId, Work&, const Grant& grant, uint64_t now_ns) {
+    (void)grant, (void)now_ns;
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  // Queues anything else that the driver has to see.
+  virtual CUresult issue(StreamId stream, OpKind kind, Work& work, uint64_t now_ns) = 0;
+  // Marks the end of what is queued in the driver's stream so far.
+  virtual CUresult mark(StreamId stream, uint64_t* marker) = 0;
+  // CUDA_SUCCESS: reached, and the marker is gone. CUDA_ERROR_NOT_READY: not yet.
+  virtual CUresult query(uint64_t marker) = 0;
+  // Whether everything that was queued in the driver's stream has ended, pieces too; CUDA_ERROR_NOT_READY: not yet. Other
+  // errors: its context is broken, and nothing of it runs.
+  virtual CUresult idle(StreamId) { return CUDA_SUCCESS; }
+  // `work`'s newest physical launch has ended; is the logical launch done?
+  virtual LaunchEnd launch_end(Work& work) = 0;
+  // The operation with this token (not 0) is complete. Must not call back into the engine.
+  virtual void complete(uint64_t token, CUresult status) = 0;
+  // The stream has reached the host function with this token.
+  virtual void reached_host_func(uint64_t token) = 0;
+  // An asynchronous error of an operation that has no token.
+  virtual void async_error(CUresult status) = 0;
+  // A removed stream has nothing left in it.
+  virtual void drained(StreamId stream) = 0;
+};
+
+// Errors after which the context is of no more use: CUDA returns them from every later call.
+bool is_sticky(CUresult result);
+
+struct EngineLimits {
+  // Physical launches and operations queued in one driver stream. Deep enough to hide a completion
+  // poll behind running work; each evicted launch in it costs an empty launch (about 3 us).
+  uint32_t stream_depth = 64;
+  // A marker covers at most so many operations, so that the queue is refilled before it runs dry.
+  uint32_t marker_interval = 8;
+  // Opaque launches in flight while nobody waits; one while somebody does.
+  uint32_t opaque_depth = 32;
+  // kStuck in a row before a launch counts as failed. Should not happen at all; without the limit a
+  // kernel that forges its control block would be relaunched for ever.
+  uint32_t futile_launches = 100;
+  // After kElsewhere the launch is tried again so much later, twice that after the next, and so on:
+  // its SMs are full of what its own vGPU runs in other streams. Shorter: more launches for nothing.
+  uint64_t retry_first_ns = 50'000;
+  uint64_t retry_most_ns = 2'000'000;
+  // Launches in flight that stay where they are while their session's SMs change; with more they are called back.
+  // Each costs the driver some calls, about as much as issuing it again.
+  uint32_t most_kept = 16;
+};
+
+class StreamEngine {
+ public:
+  struct Counters {
+    uint64_t launches = 0;       // logical, evictable and opaque
+    uint64_t launches_done = 0;
+    uint64_t evictions = 0;      // launches that ran and ended before they were done
+    uint64_t relaunches = 0;     // physical launches after the first
+    uint64_t opaque = 0;
+    uint64_t narrowed = 0;       // changes of the SMs under which launches stayed
+    uint64_t grown = 0;          // second grids
+  };
+
+  StreamEngine(EngineDriver& driver, Gate& gate, EngineLimits limits = {});
+
+  StreamId add_stream(ContextId context, StreamKind kind);
+  // Nothing more will be submitted; what is queued still runs. driver.drained() follows.
+  void remove_stream(StreamId stream);
+
+  // Queues an operation. `token` 0: nobody waits for this one.
+  void submit(StreamId stream, OpKind kind, std::shared_ptr<Work> work, uint64_t token,
+              uint64_t now_ns);
+  // kRecord: returns the recording. `work` is handed to driver.issue.
+  std::shared_ptr<EventRecord> submit_record(StreamId stream, std::shared_ptr<Work> work,
+                                             uint64_t now_ns);
+  // The stream goes on when `record` is complete (null: an event never recorded; no wait).
+  void submit_wait(StreamId stream, std::shared_ptr<EventRecord> record, uint64_t now_ns);
+
+  // Completes `token` when everything queued so far in the stream, the context, or for the recording
+  // is complete; possibly before it returns.
+  void notify_stream(StreamId stream, uint64_t token, uint64_t now_ns);
+  void notify_context(ContextId context, uint64_t token, uint64_t now_ns);
+  void notify_record(const std::shared_ptr<EventRecord>& record, uint64_t token);
+  // Is everything queued so far complete?
+  bool idle(StreamId stream) const;
+
+  // The program has done its host function. False: no such function is waiting.
+  bool host_func_done(uint64_t token, uint64_t now_ns);
+
+  // Looks at what has ended, puts back what was evicted, issues what may go. Called by the completion
+  // thread after gate changes and while anything is in flight.
+  void poll(uint64_t now_ns);
+
+  // A sticky error: everything queued completes with it, nothing is accepted any more. What the driver still runs in any stream or
+  // context stays in flight to the gate until the driver says that it has ended.
+  void fail(CUresult error, uint64_t now_ns);
+  // After a failure, around the end of a context: nothing is asked about its streams any more; with it all has ended.
+  void context_ends(ContextId context);
+  void context_gone(ContextId context, uint64_t now_ns);
+  CUresult error() const { return error_; }
+
+  // Something is in the driver's queues: poll soon. Otherwise the gate or the program is waited for.
+  // So while a launch is to be tried again, or waits for the hardware.
+  bool in_flight() const { return physical_ != 0 || lingering_ != 0 || retrying_ || waits_for_hardware_; }
+  // A launch in flight is queued piece by piece: poll within some microseconds.
+  bool pacing() const { return pacing_ != 0; }
+  // A launch waits for the gate.
+  bool held_by_gate() const { return held_by_gate_; }
+  // A host function waits for the program.
+  bool waits_for_program() const { return host_funcs_waiting_ != 0; }
+  // Launches that are not done and that the GPU alone can bring about: not those behind a host
+  // function or a value that the program has still to provide. It is what the gate reports as
+  // demand, so that a vGPU whose program withholds an answer holds no GPU.
+  uint32_t runnable() const;
+  size_t queued() const { return queued_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  enum class State { kHeld, kIssued, kPassed, kFailed };
+  struct Group {
+    uint32_t remaining;
+  };
+  struct Op {
+    OpKind kind;
+    State state = State::kHeld;
+    bool ended = false;    // its newest physical launch has
+    bool again = false;    // issued at least once before
+    bool reached = false;  // host function: the program was told
+    CUresult status = CUDA_SUCCESS;
+    uint32_t futile = 0;
+    Confinement confinement = Confinement::kNone;
+    bool pieces = false;   // it is queued piece by piece
+    Grant grant;           // of its newest physical launch; the SMs are those where it may be now
+    Grant second;          // of that one's second grid; generation 0: it has none
+    uint64_t seq = 0;      // order of submission in the session
+    uint64_t token = 0;
+    uint64_t item = 0;     // place in the driver's stream, from 0
+    std::shared_ptr<Work> work;
+    std::shared_ptr<Work> pred;  // kept while a physical launch names it
+    std::shared_ptr<EventRecord> record;
+    std::shared_ptr<Group> group;
+  };
+  struct Marker {
+    uint64_t id;
+    uint64_t items;  // reached: so many items have ended
+  };
+  struct Stream {
+    StreamId id = 0;
+    ContextId context = 0;
+    StreamKind kind = StreamKind::kNonBlocking;
+    std::deque<Op> ops;      // not complete; the front is the oldest
+    size_t next = 0;         // ops[0..next) are issued or passed
+    size_t ended = 0;        // ops[0..ended) have been accounted as ended
+    uint32_t launches_issued = 0;  // kLaunch among ops[0..next)
+    uint64_t items_issued = 0, items_ended = 0, items_marked = 0;
+    std::deque<Marker> markers;
+    // Of `ops`, by seq: launches; operations that the program has to complete (kHostFunc,
+    // kValueWait); waits for recordings that are not complete.
+    std::deque<uint64_t> launch_seqs, program_seqs;
+    std::deque<std::pair<uint64_t, std::shared_ptr<EventRecord>>> waits;
+    uint64_t retry_ns = 0;   // broken: not before this
+    bool broken = false;     // the front launch was evicted; wait until the rest has ended too
+    bool open = false;       // the launch before `next` is not queued whole
+    bool value_wait = false; // a kValueWait is in the driver's stream
+    bool removed = false;
+    bool lingers = false;    // after a failure: launches may still run in the driver's stream
+    bool drained = false;    // lingers, and the driver's stream is gone; its context's end is waited for
+  };
+
+  Op& append(Stream& s, OpKind kind, std::shared_ptr<Work> work, uint64_t token);
+  Stream& at(StreamId id);
+  bool clear_across(const Stream& s, uint64_t seq) const;
+  bool collect(Stream& s, uint64_t now_ns);
+  bool retire(Stream& s, uint64_t now_ns);
+  bool advance(Stream& s, bool relaunches_only, uint64_t now_ns);
+  void settle(uint64_t now_ns);
+  void mark_if_due(Stream& s, uint64_t now_ns, bool at_once = false);
+  bool feed(Stream& s, uint64_t now_ns);
+  void put_back(Stream& s);
+  void finish(Stream& s, CUresult status);
+  void issue_failed(Op& op, CUresult status, uint64_t now_ns);
+  // streams/demand.cc
+  void demand_appended(Stream& s, const Op& op);
+  void demand_finished(Stream& s, const Op& op);
+  void update_demand();
+  std::map<const Stream*, uint64_t> first_stalled() const;
+  void linger(uint64_t now_ns);
+  void change_sms(uint64_t now_ns);
+  bool grow(Stream& s, Op& op, const Grant& to, uint64_t now_ns);
+  uint32_t how_kept() const;
+
+  EngineDriver& driver_;
+  Gate& gate_;
+  EngineLimits limits_;
+  // Ordered by id, which is the order of creation: relaunches and tests are then deterministic.
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::unordered_map<StreamId, Stream*> by_id_;
+  StreamId next_stream_ = 1;
+  uint64_t next_seq_ = 1;
+  size_t queued_ = 0;
+  uint64_t physical_ = 0;
+  uint32_t pacing_ = 0;  // streams that are open
+  uint32_t launches_queued_ = 0;
+  uint32_t program_ops_ = 0;   // in all streams' program_seqs
+  bool demand_stale_ = false;  // the gate's demand has to be counted anew
+  uint32_t lingering_ = 0;
+  uint32_t opaque_in_flight_ = 0;
+  uint32_t host_funcs_waiting_ = 0;
+  bool held_by_gate_ = false;
+  bool retrying_ = false;
+  bool waits_for_hardware_ = false;
+  bool settling_ = false;
+  CUresult error_ = CUDA_SUCCESS;
+  CUresult pending_error_ = CUDA_SUCCESS;  // sticky, met while walking the streams
+  Counters counters_;
+};
+
+}  // namespace sluice::worker

@@ -1,0 +1,53 @@
+// Who waits for what is queued: streams, contexts, events, and host functions that the program runs; the rest of the engine
+// is in streams/engine.cc.
+#include "mediator/worker/streams/engine.h"
+
+namespace sluice::worker {
+
+void StreamEngine::notify_stream(StreamId stream, uint64_t token, uint64_t now_ns) {
+  if (error_ != CUDA_SUCCESS) return driver_.complete(token, error_);
+  Stream& s = at(stream);
+  append(s, OpKind::kNotify, nullptr, token);
+  settle(now_ns);
+}
+
+void StreamEngine::notify_context(ContextId context, uint64_t token, uint64_t now_ns) {
+  if (error_ != CUDA_SUCCESS) return driver_.complete(token, error_);
+  auto group = std::make_shared<Group>();
+  group->remaining = 1;  // ours, so that it cannot complete before all are in
+  for (auto& s : streams_) {
+    if (s->context != context || s->ops.empty()) continue;
+    Op& op = append(*s, OpKind::kNotify, nullptr, token);
+    op.group = group;
+    ++group->remaining;
+  }
+  if (--group->remaining == 0) return driver_.complete(token, CUDA_SUCCESS);
+  settle(now_ns);
+}
+
+void StreamEngine::notify_record(const std::shared_ptr<EventRecord>& record, uint64_t token) {
+  if (error_ != CUDA_SUCCESS) return driver_.complete(token, error_);
+  if (!record || record->complete) return driver_.complete(token, CUDA_SUCCESS);
+  record->waiting.push_back(token);
+}
+
+bool StreamEngine::idle(StreamId stream) const {
+  const Stream& s = *by_id_.at(stream);
+  return s.ops.empty() && clear_across(s, next_seq_);
+}
+
+bool StreamEngine::host_func_done(uint64_t token, uint64_t now_ns) {
+  for (auto& s : streams_) {
+    if (s->ops.empty()) continue;
+    Op& op = s->ops.front();
+    if (op.kind != OpKind::kHostFunc || !op.reached || op.token != token) continue;
+    --host_funcs_waiting_;
+    op.token = 0;  // answered when it was reached
+    finish(*s, CUDA_SUCCESS);
+    settle(now_ns);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace sluice::worker
