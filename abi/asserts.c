@@ -24,7 +24,7 @@ AT(sluice_window_params, tasks, 52);
 AT(sluice_window_params, generation, 56);
 AT(sluice_window_params, first_x, 60);
 AT(sluice_window_params, mark_z, 72);
-AT(sluice_window_params, looks, 76);
+AT(sluice_window_params, checks, 76);
 SIZE(sluice_preempt_params, SLUICE_PREEMPT_PARAMS_BYTES);
 AT(sluice_preempt_params, control, 0);
 AT(sluice_preempt_params, signal, 8);

@@ -25,7 +25,6 @@
 /* A third one, with the original's shared memory: the original's blocks, which the launcher starts in
  * *windows* of the grid (kernels/passes/steps/window.cc). And the same once more for windows whose blocks look. */
 #define SLUICE_WINDOW_SUFFIX "__sluice_window"
-#define SLUICE_LOOK_SUFFIX "__sluice_look"
 #define SLUICE_PREEMPT_PARAMS_BYTES 128
 #define SLUICE_PREEMPT_PARAMS_ALIGN 8
 /* Shared memory that a clone has on top of the original: two broadcast slots of 16 bytes and its
@@ -117,7 +116,7 @@ struct sluice_window_params {
   uint32_t begun;      /* tasks up to and with the one at the mark */
   uint64_t record;
   uint64_t pred;
-  uint32_t mark_x, mark_y; /* index in the logical grid of the block that reports, if blocks look: the first one
+  uint32_t mark_x, mark_y; /* index in the logical grid of the block that reports, if blocks check: the first one
                               of a physical launch and the last one of all. Where the kernel does not look at y or
                               z, every block with that x */
   uint32_t grid_x, grid_y, grid_z; /* the logical grid */
@@ -125,10 +124,10 @@ struct sluice_window_params {
   uint32_t generation;
   uint32_t first_x, first_y, first_z; /* what is added to the hardware's index of a block */
   uint32_t mark_z;
-  uint32_t looks;      /* For the launcher, which takes one of two clones by it. 0: blocks only run; 1: each looks whether
-                          `pred` is done and whether it is at the mark, which costs it some 60 ns. Of those queued
-                          before it is known that `pred` was done, and, where the launch is timed, of the first window
-                          of a physical launch and the last one of all */
+  uint32_t checks;     /* 0: blocks only run. 1: each checks whether `pred` is done and whether it is at the mark,
+                          which costs it some 60 ns. Set in windows queued before `pred` is known to be done. Set
+                          also, where the launch is timed, in the first window of a physical launch and in the last
+                          one of the grid */
   uint32_t reserved[12];
 };
 

@@ -65,7 +65,7 @@ std::span<const Step> steps_of(Form form) {
   if (form == Form::kLoop) return kLoop;
   if (form == Form::kOneTask) return kPrologue;
   if (form == Form::kResumable) return kResumable;
-  if (form == Form::kWindow || form == Form::kLook) return kWindow;
+  if (form == Form::kWindow) return kWindow;
   return {};
 }
 

@@ -33,15 +33,13 @@ std::string fresh_prefix(std::string_view text) {
   return std::string(kWord) + std::to_string(highest + 1) + "_";
 }
 
-constexpr std::string_view kSuffixes[] = {SLUICE_CLONE_SUFFIX, SLUICE_ONE_TASK_SUFFIX, SLUICE_WINDOW_SUFFIX,
-                                          SLUICE_LOOK_SUFFIX};
+constexpr std::string_view kSuffixes[] = {SLUICE_CLONE_SUFFIX, SLUICE_ONE_TASK_SUFFIX, SLUICE_WINDOW_SUFFIX};
 
 constexpr std::size_t kMostBytesWithSeconds = std::size_t{16} << 20;
 
 // What stands beside a loop. A choice for the launcher; in huge modules they would only cost.
 constexpr std::pair<std::string_view, Form> kSeconds[] = {{SLUICE_ONE_TASK_SUFFIX, Form::kOneTask},
-                                                          {SLUICE_WINDOW_SUFFIX, Form::kWindow},
-                                                          {SLUICE_LOOK_SUFFIX, Form::kLook}};
+                                                          {SLUICE_WINDOW_SUFFIX, Form::kWindow}};
 
 // One form of one kernel.
 struct Attempt {
@@ -260,7 +258,6 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
       version = std::max(version, m.made.version);
       for (const Attempt& second : m.seconds) {
         if (!seconds) break;
-        // Windows of both kinds have the same to ask of a kernel.
         (second.form == Form::kOneTask ? m.report().one_task_too : m.report().windows_too) = true;
         clones.insert(m.entry->range.end, std::string("\n\n").append(second.text));
         version = std::max(version, second.version);

@@ -33,7 +33,7 @@ struct KernelReport {
   bool once = false;      // the clone has as many blocks as tasks are left, one task each
   // Beside its clone, a loop, stands one whose blocks run one task each (SLUICE_ONE_TASK_SUFFIX).
   bool one_task_too = false;
-  // And one that is launched in windows of its grid (SLUICE_WINDOW_SUFFIX, SLUICE_LOOK_SUFFIX).
+  // And one that is launched in windows of its grid (SLUICE_WINDOW_SUFFIX).
   bool windows_too = false;
   // Its author says where its blocks can leave (kernels/include/sluice/preempt.cuh), and they do:
   // as many blocks as tasks are not finished. Each thread saves so many bytes.

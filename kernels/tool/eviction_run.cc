@@ -315,7 +315,7 @@ class EvictionRun::Evicted {
       sluice_window_params p = windows.next(grid);
       p.control = at(offsetof(Device, control));
       p.record = at(offsetof(Device, record));
-      p.looks |= random_() % 2;
+      p.checks |= random_() % 2;
       p.generation = generation_;
       std::vector<std::byte> params(report_.param_offset_of_block + sizeof p);
       std::memcpy(params.data(), launch_.params.data(), launch_.params.size());
@@ -327,7 +327,7 @@ class EvictionRun::Evicted {
       if (windows.stream() == 0)
         while (turns.size() != 0)
           if (auto r = turn(); !r) return r;
-      const std::string clone = launch_.kernel + (p.looks != 0 ? SLUICE_LOOK_SUFFIX : SLUICE_WINDOW_SUFFIX);
+      const std::string clone = launch_.kernel + SLUICE_WINDOW_SUFFIX;
       for (std::uint32_t n = 0; n < shape.grid.count(); ++n) {
         while (turns.size() >= kResident)
           if (auto r = turn(); !r) return r;

@@ -34,7 +34,7 @@ class GridWindows {
 
   // The next window: the grid to launch it with, and where it lies. What is the launch's own (control, record,
   // pred, generation) stays 0. Only the blocks of the first one (the launch has passed the one before) and of the
-  // last one of the grid look for the mark; it is at the grid's last block (everything has begun) or the window's first.
+  // last one of the grid check for the mark; it is at the grid's last block (everything has begun) or the window's first.
   sluice_window_params next(uint32_t its_grid[3]) {
     const uint32_t n = std::min(rows_, grid_[axis_] - next_);
     sluice_window_params p{};
@@ -58,7 +58,7 @@ class GridWindows {
     p.begun = left() ? begin + 1 : tasks();
     p.tasks = tasks();
     p.end = end();
-    p.looks = count_ == 0 || !left();
+    p.checks = count_ == 0 || !left();
     ++count_;
     return p;
   }

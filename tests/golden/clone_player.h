@@ -362,10 +362,10 @@ class Player {
   // In windows of the grid, in two streams in turn; evicted behind any of them.
   int in_windows(const passes::KernelReport& report, const std::uint32_t grid[3], const std::uint32_t block[3],
                  std::uint32_t dynamic, const Bytes& params, unsigned most) {
-    const std::string name = report.name + SLUICE_WINDOW_SUFFIX, look_name = report.name + SLUICE_LOOK_SUFFIX;
+    const std::string name = report.name + SLUICE_WINDOW_SUFFIX;
     std::vector<std::size_t> offsets = offsets_[report.name];
     offsets.push_back(report.param_offset_of_block);
-    CUfunction f = function(name), look = function(look_name);
+    CUfunction f = function(name);
     must(cuda.cuMemsetD8(control_, 0, kControlBytes), "cuMemsetD8");
     must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
     const std::uint32_t total = grid[0] * grid[1] * grid[2];
@@ -380,12 +380,12 @@ class Player {
         sluice_window_params p = windows.next(its);
         p.control = control_;
         p.record = control_ + kRecord;
-        p.looks |= rng() % 2;
+        p.checks |= rng() % 2;
         p.generation = static_cast<std::uint32_t>(evictions) + 1;
         Bytes all(report.param_offset_of_block + sizeof p);
         std::memcpy(all.data(), params.data(), params.size());
         std::memcpy(all.data() + report.param_offset_of_block, &p, sizeof p);
-        launch(p.looks != 0 ? look : f, p.looks != 0 ? look_name : name, its[0], its[1], its[2], block, dynamic, offsets, all, windows.stream() != 0 ? second_ : stream_);
+        launch(f, name, its[0], its[1], its[2], block, dynamic, offsets, all, windows.stream() != 0 ? second_ : stream_);
       }
       wait(name);
       must(cuda.cuMemcpyDtoH(&c, control_, sizeof c), "cuMemcpyDtoH");

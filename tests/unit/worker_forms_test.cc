@@ -118,13 +118,11 @@ TEST_F(WorkerForms, ForgedMarksOnlyCostTheirOwnLaunch) {
     make_context();
     make_module(0, [&](std::string& text) {
       const auto offset = [](size_t bytes) { return "+" + std::to_string(bytes) + "]"; };
-      for (const char* clone : {"add" SLUICE_WINDOW_SUFFIX, "add" SLUICE_LOOK_SUFFIX}) {
-        const size_t at = text.find('{', text.find(clone));
-        ASSERT_NE(at, text.npos);
-        text.insert(at + 1, "\n\t.reg .b64 %forged;\n\tld.param.u64 %forged, [sluice1_launch" +
-                              offset(offsetof(sluice_window_params, record)) + ";\n\tst.global.u32 [%forged" +
-                              offset(offsetof(sluice_launch_record, tasks_fetched)) + ", " + forged + ";");
-      }
+      const size_t at = text.find('{', text.find("add" SLUICE_WINDOW_SUFFIX));
+      ASSERT_NE(at, text.npos);
+      text.insert(at + 1, "\n\t.reg .b64 %forged;\n\tld.param.u64 %forged, [sluice1_launch" +
+                            offset(offsetof(sluice_window_params, record)) + ";\n\tst.global.u32 [%forged" +
+                            offset(offsetof(sluice_launch_record, tasks_fetched)) + ", " + forged + ";");
     });
     const uint32_t kN = 64 * kGrid;
     const uint64_t d = alloc(kN * 4).as<uint64_t>();

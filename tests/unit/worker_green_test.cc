@@ -69,9 +69,8 @@ class WorkerGreen : public WorkerProcess {
     auto rewritten = passes::rewrite_module(ptx);
     ASSERT_TRUE(rewritten.ok());
     std::string text = opaque ? ptx : rewritten->text;
-    const char* forms[] = {"add" SLUICE_CLONE_SUFFIX "(", "add" SLUICE_ONE_TASK_SUFFIX "(", "add" SLUICE_WINDOW_SUFFIX "(",
-                           "add" SLUICE_LOOK_SUFFIX "("};
-    for (uint32_t i = 0; i < 4; ++i) {
+    const char* forms[] = {"add" SLUICE_CLONE_SUFFIX "(", "add" SLUICE_ONE_TASK_SUFFIX "(", "add" SLUICE_WINDOW_SUFFIX "("};
+    for (uint32_t i = 0; i < 3; ++i) {
       const size_t entry = text.find(forms[i]);
       if (entry == text.npos) continue;
       const size_t at = text.find('{', entry);
@@ -124,7 +123,7 @@ class WorkerGreen : public WorkerProcess {
       EXPECT_EQ(seen & ~allowed_.word(0), 0u) << std::hex << seen;
     }
     const auto* marks = reinterpret_cast<const uint8_t*>(got + n_ + 2 * grid_);
-    forms_ = marks[0] | marks[1] << 1 | (marks[2] | marks[3]) << 2;
+    forms_ = marks[0] | marks[1] << 1 | marks[2] << 2;
     EXPECT_EQ(b->report->header.in_flight, 0u);
     EXPECT_EQ(b->report->header.unconfined, 0u);
     EXPECT_TRUE(b->async_errors.empty());
@@ -259,7 +258,7 @@ TEST_F(WorkerGreen, StreamsAndContextsComeAndGo) {
     const uint64_t stream = made.as<uint64_t>();
     ASSERT_EQ(sync().status, CUDA_SUCCESS);
     const uint64_t before = green();
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 3; ++i) {
       launch_one(4, stream);
       // In the midst of it, through the guest's own stream.
       sluice_copy c = to_host(kStaging, data_, 4);
@@ -291,7 +290,7 @@ TEST_F(WorkerGreen, WithoutThemEverythingRunsAsBefore) {
     start_green(amiss);
     load_add(kAdd, 0);
     for (int round = 0; round < 6; ++round) {
-      for (int i = 0; i < 4; ++i) launch_one(2);
+      for (int i = 0; i < 3; ++i) launch_one(2);
       ASSERT_EQ(sync().status, CUDA_SUCCESS);
       move_to(round % 2 ? SmSet(0, 4) : SmSet(2, 6));
       ASSERT_TRUE(b->wait_moved());

@@ -446,7 +446,7 @@ TEST(GridWindows, CoverTheGridOnceInItsOrder) {
       EXPECT_EQ(p.end, task);
       EXPECT_EQ(p.tasks, tasks);
       EXPECT_EQ(marked, 1u);
-      EXPECT_EQ(p.looks, fresh || p.end == tasks) << "the first of a physical launch and the last of all";
+      EXPECT_EQ(p.checks, fresh || p.end == tasks) << "the first of a physical launch and the last of all";
       EXPECT_EQ(p.begun, p.end == tasks ? tasks : begin + 1);
       fresh = false;
       stream = 1 - stream;

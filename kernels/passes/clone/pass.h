@@ -43,7 +43,7 @@ enum class SlotPlace {
 };
 inline constexpr std::uint32_t kSlotBytes = SLUICE_PREEMPT_SHARED_BYTES;
 
-enum class Form { kNone, kResumable, kLoop, kOneTask, kWindow, kLook };
+enum class Form { kNone, kResumable, kLoop, kOneTask, kWindow };
 
 struct PassInput {
   const ptx::Module& module;

@@ -3,11 +3,10 @@
 // the hardware's plus where the window begins. What decides whether the rest of the grid still runs is
 // the launcher, before each window; no block asks anything.
 //
+//   CHECK   blocks of windows in which `checks` is set go home if the launch before in the program's
+//           stream was evicted; the one at the mark reports that the launch has begun, or that all
+//           of it has
 //   ENTRY   the index
-// and in a clone of its own (a branch over what follows costs tasks of 1 to 4 us a hundredth, as the assembler puts it in
-// front of the body), in front of it:
-//   LOOK    of windows that the launcher wants it of, the first ones or the last: every block goes home if the launch
-//           before in the program's stream was evicted, and one says that the launch has begun, or that all of it has
 //
 // The launcher (mediator/worker/launch/windows.cc) puts windows into two streams in turn, so that the next one
 // waits in the hardware and takes every place that the one before leaves: kernel slicing without its gaps. It paces
@@ -45,8 +44,8 @@ constexpr Dimension kDimensions[] = {
     {"%~y", "%ctaid.y", offsetof(sluice_window_params, first_y), offsetof(sluice_window_params, mark_y)},
     {"%~z", "%ctaid.z", offsetof(sluice_window_params, first_z), offsetof(sluice_window_params, mark_z)}};
 
-// Where the kernel does not look at an index, every block along it has the mark; but one that looks at none still has
-// a first block.
+// Where the kernel does not read an index, every block along it has the mark; but one that reads none
+// still has a first block.
 bool has_mark(const LoopOptions& options, int d) {
   const auto& reads = options.reads_ctaid;
   return reads[static_cast<std::size_t>(d)] || (d == 0 && !reads[1] && !reads[2]);
@@ -74,7 +73,10 @@ void write_entry(Emitter& out, const LoopOptions& options) {
 }
 
 // Falls through into the entry.
-void write_look(Emitter& out, const LoopOptions& options) {
+void write_check(Emitter& out, const LoopOptions& options) {
+  out.line("ld.param.u32 \t%~r0, " + WINDOW(checks) + ";")
+      .line("setp.eq.u32 \t%~p, %~r0, 0;")
+      .line("@%~p bra \t~BODY;");
   out.line("ld.param.u64 \t%~a, " + WINDOW(pred) + ";")
       .line("setp.eq.u64 \t%~p, %~a, 0;")
       .line("@%~p bra \t~AFTER;")
@@ -132,7 +134,7 @@ void write_look(Emitter& out, const LoopOptions& options) {
 Finding run_in_windows(Clone& clone) {
   if (clone.in.facts.waits_for_lower_tasks) return {"in-order", "has tasks that wait for lower ones, which windows do not keep apart"};
   write_declarations(clone.head);
-  if (clone.form == Form::kLook) write_look(clone.head, clone.options);
+  write_check(clone.head, clone.options);
   write_entry(clone.head, clone.options);
   return {};
 }

@@ -426,7 +426,7 @@ void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   uint64_t ns = record->left_ns - record->start_ns;
   // Those that are not timed do without.
   if (w.form == FormKind::kWindows)
-    ns -= std::min<uint64_t>(ns / 8, uint64_t{2} * FormChoice::kLookNs * w.window_plan.tasks / std::max(w.workers, 1u));
+    ns -= std::min<uint64_t>(ns / 8, uint64_t{2} * FormChoice::kCheckNs * w.window_plan.tasks / std::max(w.workers, 1u));
   // Where a block runs one task, the only form of some kernels, and in windows the time ends when the last one begins.
   const uint32_t tasks = w.one_task || w.form == FormKind::kWindows ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
   v.chunks.observe(tasks, w.workers, ns);

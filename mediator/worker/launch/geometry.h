@@ -92,10 +92,10 @@ class FormChoice {
   FormKind next(unsigned may, bool in_order);
   static constexpr uint32_t kAgain = 256;
   // Whether the launch that next() was asked for last should be timed, where that costs something: one whose form is not the
-  // one before's, and now and then. In windows the blocks of the first and the last then look whether they are at an end
-  // of the grid, kLookNs each (an H200), which is next to nothing where there are kManyWindows.
+  // one before's, and now and then. In windows the blocks of the first and the last then check whether they are at an
+  // end of the grid, kCheckNs each (an H200), which is next to nothing where there are kManyWindows.
   bool timed() const { return timed_; }
-  static constexpr uint32_t kTimed = 8, kManyWindows = 32, kLookNs = 60;
+  static constexpr uint32_t kTimed = 8, kManyWindows = 32, kCheckNs = 60;
   // A launch of `tasks` tasks has run for `ns` without an eviction.
   void observe(FormKind form, uint32_t tasks, uint64_t ns);
 

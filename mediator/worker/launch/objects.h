@@ -114,7 +114,6 @@ struct FunctionObject : HandleObject {
   CUfunction clone = nullptr;    // null: opaque
   CUfunction one_task = nullptr; // beside a loop: the clone that runs one task a block, or null
   CUfunction window = nullptr;   // beside a loop: the clone that is launched in windows, or null
-  CUfunction look = nullptr;     // beside that one: the clone of windows whose blocks look
   // The clones again, with fewer registers (launch/register_clamp.h); or null.
   CUfunction clamped = nullptr, one_task_clamped = nullptr;
   bool slot_dynamic = false;

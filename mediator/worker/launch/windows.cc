@@ -6,7 +6,7 @@
 // whole window before it. The stream goes on behind the last window of both streams. An eviction is that no window
 // follows: what is queued runs to its end.
 //
-// So the worker knows by itself how far a launch has come, if the launch before it was done. Its blocks look only while
+// So the worker knows by itself how far a launch has come, if the launch before it was done. Its blocks check only while
 // that is not known, and at its two ends where the GPU's own times are wanted (FormChoice::timed).
 #include <algorithm>
 
@@ -62,12 +62,11 @@ CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
   w.window.control = w.control.address;
   w.window.record = record_address(*s.context, w);
   w.window.pred = pred;
-  w.window.looks = pred != 0 || (w.window.looks != 0 && w.timed) ? 1 : 0;
+  w.window.checks = pred != 0 || (w.window.checks != 0 && w.timed) ? 1 : 0;
   w.window.generation = w.generation;
   const int at = w.windows.stream();
   const CUstream to = at == 0 ? w.lane->cu : w.lane->second;
-  const CUfunction clone = w.window.looks != 0 ? w.function->look : w.clone;
-  if (CUresult r = launch_form(to, w, clone, &w.window, grid, w.dynamic_shared); r != CUDA_SUCCESS) return r;
+  if (CUresult r = launch_form(to, w, w.clone, &w.window, grid, w.dynamic_shared); r != CUDA_SUCCESS) return r;
   w.pace.queued();
   if (!w.windows.left()) return CUDA_SUCCESS;
   const CUresult r = api_.cuEventRecord(w.lane->ended[at], to);

@@ -161,7 +161,6 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
       if (f->one_task)
         f->one_task_clamped = takes_its_params(clamped_form(api_, module->cu, module->clamped, name + SLUICE_ONE_TASK_SUFFIX));
       f->window = f->form.in_order ? nullptr : beside(SLUICE_WINDOW_SUFFIX);
-      if (f->window && !(f->look = beside(SLUICE_LOOK_SUFFIX))) f->window = nullptr;
       if ((guest_flags & SLUICE_FUNCTION_RESUMABLE) && state_bytes <= SLUICE_RESUME_MAX_BYTES) {
         f->form.resumable = true;
         f->one_task = f->one_task_clamped = f->window = nullptr;
@@ -173,7 +172,7 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
   }
 
   for (CUfunction form :
-       {f->original, f->clone, f->clamped, f->one_task, f->one_task_clamped, f->window, f->look}) {
+       {f->original, f->clone, f->clamped, f->one_task, f->one_task_clamped, f->window}) {
     int bytes = 0;
     if (form &&
         api_.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, form) == CUDA_SUCCESS)

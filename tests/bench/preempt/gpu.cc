@@ -94,10 +94,8 @@ Module Gpu::load(const std::string& ptx) {
         CU(api.cuFuncGetAttribute(&k.one_task_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.one_task));
         k.one_task_clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name + SLUICE_ONE_TASK_SUFFIX);
       }
-      if (r.windows_too) {
+      if (r.windows_too)
         CU(api.cuModuleGetFunction(&k.window, m.cu, (r.name + SLUICE_WINDOW_SUFFIX).c_str()));
-        CU(api.cuModuleGetFunction(&k.look, m.cu, (r.name + SLUICE_LOOK_SUFFIX).c_str()));
-      }
       k.clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name + SLUICE_CLONE_SUFFIX);
       if (k.clamped) CU(api.cuFuncGetAttribute(&k.clamped_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.clamped));
     }
@@ -242,23 +240,23 @@ void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
     p.control = launch.control;
     p.record = launch.record;
     p.pred = launch.pred;
-    p.looks = launch.pred != 0 || (p.looks != 0 && settings_.timed) ? 1 : 0;
+    p.checks = launch.pred != 0 || (p.checks != 0 && settings_.timed) ? 1 : 0;
     p.generation = launch.generation;
     std::memcpy(buffer.data() + at, &p, sizeof p);
-    CU(gpu_.api.cuLaunchKernel(p.looks != 0 ? kernel_.look : function_, grid[0], grid[1], grid[2], launch_.block[0], launch_.block[1],
+    CU(gpu_.api.cuLaunchKernel(function_, grid[0], grid[1], grid[2], launch_.block[0], launch_.block[1],
                                launch_.block[2], shared_, windows.stream() != 0 ? gpu_.second : gpu_.stream, nullptr, extra));
     CU(gpu_.api.cuEventRecord(gpu_.ended[windows.stream()], windows.stream() != 0 ? gpu_.second : gpu_.stream));
     pace.queued();
   }
   windows_end_ = windows.end();
-  looked_ = settings_.timed || launch.pred != 0;
+  checked_ = settings_.timed || launch.pred != 0;
   CU(gpu_.api.cuEventRecord(gpu_.join, gpu_.second));
   CU(gpu_.api.cuStreamWaitEvent(gpu_.stream, gpu_.join, 0));
 }
 
 bool CloneLaunch::done() {
   const sluice_launch_control c = gpu_.read_control(control_);
-  if (windows() && (!looked_ || windows_end_ == admitted_)) {  // nobody said anything, or none was queued in time
+  if (windows() && (!checked_ || windows_end_ == admitted_)) {  // nobody said anything, or none was queued in time
     admitted_ = windows_end_;
     return windows_end_ == tasks_;
   }
