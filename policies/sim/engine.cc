@@ -107,7 +107,11 @@ void Engine::advance(uint64_t time_ns) {
     programs_[h.program].head.used_sm_ns += held;
   }
   now_ns_ = time_ns;
-  if (!works && account_.busy_count()) out_.idle_with_work_ns += dt;
+  if (!works && account_.busy_count()) {
+    out_.idle_with_work_ns += dt;
+    if (!holders_.empty()) out_.kept_ns += dt;
+    for (const Holder& h : holders_) out_.vgpus[h.vgpu].kept_sm_ns += dt * h.sms;
+  }
   if (account_.part_ends(dt)) charge();
   account_.pass(time_ns);
 }

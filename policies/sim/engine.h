@@ -72,6 +72,7 @@ struct VgpuResult {
   uint64_t changes =
       0;  // in space: times that SMs were added to its set or taken from it (in one instant: one)
   uint64_t longest_wait_ns = 0;  // with work and without any SM
+  uint64_t kept_sm_ns = 0;       // held while it paused, others waited and nobody worked
   // Over the intervals in which it and at least one other had work (priorities are not looked at):
   uint64_t contended_ns = 0;
   double got_sm_ns = 0;      // of the SM-time that those with work held there
@@ -105,6 +106,7 @@ struct Outcome {
   std::vector<uint64_t> wait_ns;           // each launch: queued to first task
   uint64_t some_work_ns = 0;               // somebody had work
   uint64_t idle_with_work_ns = 0;          // ... and no SM worked, started, saved or restored
+  uint64_t kept_ns = 0;                    // of that, kept for vGPUs that paused
   double useful_sm_ns = 0;                 // work done
   double lost_sm_ns = 0;                   // SMs held by somebody with work and not working (costs)
   uint64_t violations = 0;                 // of the contract by the policy; the first one:

@@ -151,6 +151,7 @@ class WfqSlices final : public Policy {
   static constexpr uint64_t kUnset = ~0ull;
   static constexpr double kLongestRoundNs = 1e9;
   static constexpr uint64_t kWaitsNs = 100'000'000;
+  static constexpr double kShortestBurst = 8;  // of a switch: less is not worth stopping others
   // Who uses the GPU so long after it was gated has a kernel that no gate stops; its next may be
   // one, too.
   static constexpr uint64_t kBegunNs = 30'000'000, kRidesNs = 10'000'000'000;
@@ -206,9 +207,8 @@ class WfqSlices final : public Policy {
   // round: a turn in each is not its share. Nor is that so short that the others would stop for
   // next to nothing.
   bool pauses(uint64_t now_ns, VgpuId v) const {
-    const double least_ns = std::max(2 * handover_ns_, static_cast<double>(floor_ns()) / 2);
     return own_[v].waited_ns != 0 && now_ns - own_[v].waited_ns < kWaitsNs &&
-           own_[v].burst_ns >= least_ns && own_[v].burst_ns < quantum_ns(v);
+           own_[v].burst_ns >= handover_ns_ / kShortestBurst && own_[v].burst_ns < quantum_ns(v);
   }
   bool comes_between(uint64_t now_ns, VgpuId v) const {
     return pauses(now_ns, v) && lead_of(v) < -own_[v].burst_ns / 2;

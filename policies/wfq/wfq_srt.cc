@@ -40,7 +40,13 @@ class WfqSrt final : public WholeGpu {
         static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
     credits_.earn(now_ns, v, share.priority, part, backlogged, most(v));
   }
-  bool turn_is_overdue(VgpuId v) const override { return credits_.has_waited(v, most(v)); }
+  // Patience is by entitlement: a light vGPU would take minutes to miss what a heavy one does.
+  bool turn_is_overdue(VgpuId v) const override {
+    const VgpuShare& share = clock_[v].share;
+    const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
+    const double of_equal = share.weight * clock_.busy(share.priority) / weights;
+    return credits_.has_waited(v, most(v) * std::min(of_equal, 1.0));
+  }
   uint64_t short_ns(VgpuId v) const override {
     const uint64_t all_ns = kTargets * config_.latency_target_ns;
     const uint64_t each_ns = all_ns / std::max(clock_.busy(level(v)), 1u);

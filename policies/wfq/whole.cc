@@ -70,6 +70,7 @@ void WholeGpu::on_launch_queued(uint64_t now_ns, const Launch& launch, Actions& 
 
 void WholeGpu::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
   if (!clock_[v].backlogged()) return;
+  note_burst(v);
   const bool lingers = v == holder_ && gpu_ == Gpu::kHeld && linger(now_ns, v);
   clock_.turn_idle(v);
   if (waiting(v).contains(v)) stop_waiting(v);
@@ -79,7 +80,7 @@ void WholeGpu::on_idle(uint64_t now_ns, VgpuId v, Actions& out) {
   if (lingers) {
     gpu_ = Gpu::kLingers;
     keep_until_ns_ = now_ns + keep_ns(v);
-    idling_.begin(now_ns);
+    if (!pays_its_pauses(v)) idling_.begin(now_ns);
   }
   decide(now_ns, out);
 }
@@ -174,7 +175,8 @@ bool WholeGpu::linger(uint64_t now_ns, VgpuId v) {
   if (gap_ns == 0 || gap_ns > longest_keep_ns()) return false;
   const Next n = next();
   if (n.vgpu == kNoVgpu) return false;
-  if (!idling_.affords(now_ns, keep_ns(v), length_.handover_ns())) return false;
+  if (!pays_its_pauses(v) && !idling_.affords(now_ns, keep_ns(v), length_.handover_ns()))
+    return false;
   if (level(n.vgpu) != level(v)) return level(n.vgpu) < level(v);
   // If it were here now, it would go on.
   if (n.before_its_turn || due_[n.vgpu] < due_[v]) return false;
@@ -279,6 +281,12 @@ bool WholeGpu::is_off(VgpuId v, int64_t due, uint64_t turn_ns) const {
 }
 
 // ---- pauses -----------------------------------------------------------------------------------
+
+void WholeGpu::note_burst(VgpuId v) {
+  Pause& p = pauses_[v];
+  const uint64_t burst_ns = work_[v].used / std::max<uint64_t>(sms(), 1);
+  p.burst_ns = p.burst_ns ? (p.burst_ns * 3 + burst_ns) / 4 : burst_ns;
+}
 
 // v is back. Returns for how long it lingered: it pays for that like for use, or pausing would be a
 // way to hold the GPU for nothing.

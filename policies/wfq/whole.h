@@ -18,7 +18,10 @@
 //   preempts()  a short one, or one that came back owed, ends a turn once that has lasted for a
 //               hand-over's length; preempt_budget.h bounds what this costs
 //   finish()    work that ends sooner than it could be evicted, ends
-//   linger()    an idle holder keeps the GPU if it will be back before a hand-over would be over
+//   linger()    an idle holder keeps the GPU if it will be back before a hand-over would be over.
+//   It
+//               pays for the pause. One that works for at least as long as it pauses may do so for
+//               its whole turn: giving the GPU away and back would cost more. Others share Idling.
 //
 // States of the GPU
 //   kFree    -> kHeld    run(next)
@@ -135,6 +138,7 @@ class WholeGpu : public Policy {
   struct Pause {
     uint64_t since_ns = 0;       // when it became idle last
     uint64_t gap_ns = 0;         // mean think time; 0: not known
+    uint64_t burst_ns = 0;       // mean GPU time between two pauses
     uint64_t charged_sm_ns = 0;  // since it became idle, by its driver
   };
   static constexpr uint64_t kLeastKeepNs = 20'000;      // where hand-overs cost next to nothing
@@ -153,8 +157,10 @@ class WholeGpu : public Policy {
   int64_t virtual_ns(VgpuId v, uint64_t ns) const;
   bool is_off(VgpuId v, int64_t due, uint64_t turn_ns) const;
 
+  void note_burst(VgpuId v);
   uint64_t end_pause(uint64_t now_ns, VgpuId v);
   void stop_lingering(uint64_t now_ns);
+  bool pays_its_pauses(VgpuId v) const { return pauses_[v].burst_ns >= pauses_[v].gap_ns; }
   uint64_t longest_keep_ns() const { return std::max(handover_ns(), kLeastKeepNs); }
   uint64_t keep_ns(VgpuId v) const {  // ski rental: at most what giving the GPU away would cost
     return std::max<uint64_t>(std::min(4 * pauses_[v].gap_ns, longest_keep_ns()), 1);

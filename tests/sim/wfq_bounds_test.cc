@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 
@@ -115,6 +116,48 @@ TEST(WfqBounds, SaturatingTenantsHaveTheirPartInSpaceAndOnSlices) {
         EXPECT_GE(o.least_saturating_part(), 0.97 * o.largest_part(false))
             << (form == Form::kSpace ? "space " : "slices ") << row << i;
       }
+}
+
+// 20 us of work and 10 us of think time beside one that saturates. It pays for the time that the
+// GPU is kept for it, and that is part of its half. (It had 8 % of the GPU.)
+TEST(WfqBounds, AThinkerHasItsPart) {
+  const Shared o = run_as(Form::kWhole, "wfq", "tenant-think", 0, 1);
+  const double kept_ns = static_cast<double>(o.r.vgpus[1].kept_sm_ns) / o.w.gpu.sm_count;
+  const double half_ns = static_cast<double>(o.r.end_ns) / 2;
+  EXPECT_GE(o.got_ns(1) + kept_ns, 0.97 * half_ns);
+  EXPECT_GE(o.got_ns(0), 0.97 * half_ns);
+  EXPECT_LE(kept_ns, o.got_ns(1)) << "kept for longer than it worked";
+}
+
+// The light tenant on slices: it waits for one slice of another, not for a round of all.
+TEST(WfqBounds, ALightTenantOnSlicesWaitsForOneSlice) {
+  for (uint32_t i = 0; i < 3; ++i) {
+    const Shared o = run_as(Form::kSlices, "wfq", "tenant-light", i, 1);
+    for (size_t p = 0; p < o.w.programs.size(); ++p) {
+      if (o.w.programs[p].arrival != ArrivalKind::kPoisson) continue;
+      std::vector<uint64_t> ns;
+      for (const RunRecord& run : o.r.programs[p].runs) ns.push_back(run.ended_ns - run.arrived_ns);
+      EXPECT_LE(quantiles(std::move(ns)).p50, 5 * kMsOfTime) << i;
+    }
+    EXPECT_GE(o.least_saturating_part(), 0.97 * o.largest_part(true)) << i;
+  }
+}
+
+// Slow hand-overs given whole: a turn is as long as hand-overs of handover_loss allow, and a window
+// holds so many turns for each, give or take one.
+TEST(WfqBounds, SlowHandoversBoundTheErrorByATurn) {
+  for (uint32_t i = 0; i < 4; ++i) {
+    const Shared o = run_as(Form::kWhole, "wfq", "tenant-slow", i, 1);
+    const double handover_ns = i % 2 ? 295'000 : 86'000;
+    const double turn_ns = std::max(handover_ns / o.w.config.handover_loss, 1.0 * kMsOfTime);
+    const double owed_ns = 1e9 / static_cast<double>(o.w.vgpus.size());
+    double worst = 0;
+    for (size_t n = kWindowParts; n < o.r.windows.size(); ++n)
+      worst = std::max(worst, o.r.windows[n].worst_error);
+    const double turns = std::floor(owed_ns / (turn_ns + handover_ns));
+    EXPECT_LE(worst, 1 / turns + handover_ns / owed_ns) << i;
+    EXPECT_GE(o.r.all_contended_jain, 0.99) << i;
+  }
 }
 
 // A turn is 10 ms at most with these hand-overs.

@@ -70,6 +70,7 @@ void light(Workload& w, uint64_t alone_ns, uint64_t period_ns, uint32_t weight =
   Program& p = tenant(w, "light", static_cast<uint32_t>(w.kernels.size() - 1), weight);
   p.arrival = ArrivalKind::kPoisson;
   p.period_ns = period_ns;
+  p.queue_depth = 16;  // what has piled up is queued at once
 }
 
 struct Population {
