@@ -91,7 +91,8 @@ TEST_P(PolicyProperties, WhatArrivesIsDoneWithinTheContract) {
       // cost: 1 % of the time, and more where that one pays for it.
       if (GetParam() == PreemptorKind::kExclusive) {
         const uint64_t allowed = row->name.starts_with("wfq") ? r.some_work_ns / 100 + 50'000 : 0;
-        EXPECT_LE(r.idle_with_work_ns - r.kept_ns, allowed) << "somebody had work and nobody was on the GPU";
+        EXPECT_LE(r.idle_with_work_ns - r.kept_ns, allowed)
+            << "somebody had work and nobody was on the GPU";
         EXPECT_LE(r.kept_ns, r.some_work_ns / 2 + 50'000) << "kept for those that pause";
       }
       if (!row->preempts) {
