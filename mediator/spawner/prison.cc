@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <link.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -268,6 +269,8 @@ Result<Prison::Started> Prison::start(uint32_t n, int control, int output, int c
   Fd go_read(go[0]), go_write(go[1]);
   if (::pipe2(failed, O_CLOEXEC) != 0) return Error::from_errno("pipe");
   Fd failed_read(failed[0]), failed_write(failed[1]);
+  if (!self_) self_.reset(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  if (!self_) return Error::from_errno("pidfd_open of the spawner");
 
   int pidfd = -1;
   clone_args args{};
@@ -332,10 +335,13 @@ void Prison::become_worker(uint32_t n, int control, int output, int go, int fail
       errno = r.error().code;
       fail(Wall::kLandlock, "landlock");
     }
-  // After the change of user, which takes this back. Then: is there still somebody whose death counts?
+  // After the change of user, which takes this back. A spawner that has died before sends no signal
+  // any more, and its word to go may still lie in the pipe, so its pidfd is asked as well.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(Wall::kCount, "PR_SET_PDEATHSIG");
   char c;
   if (::read(go, &c, 1) != 1) ::_exit(126);
+  pollfd spawner{self_.get(), POLLIN, 0};
+  if (::poll(&spawner, 1, 0) != 0) ::_exit(126);
   if (rehearsal) ::_exit(0);
 
   // From here on descriptors 0 to 3 are the worker's. None of ours may be where one of those goes.

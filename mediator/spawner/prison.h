@@ -72,6 +72,7 @@ class Prison {
 
   PrisonSpec spec_;
   LandlockPaths landlock_;
+  Fd self_;  // a pidfd of the spawner: its children see by it whether it has gone
   std::map<Wall, std::string> missing_;
   bool in_user_namespace_ = false;
 };
