@@ -73,14 +73,11 @@
  *   worker, open with recall and keep, something older in flight:
  *                                none of it is on SMs beyond the new set, nor can come there -> *left*.
  *                                What cannot be brought about: recall := generation(g) - 1; ring.
- *   sluiced, restarted:          writes its heartbeat to every host page; then for each session
- *                                generation := max(of grant, of evict word) + 1, takes the GPU as
- *                                above and rings the gate; grants nothing before all have left.
  *
  * A grant has a new, higher generation each time. A launch that read an old grant carries the old
  * generation, meets the evict word and leaves at once: old and new can never be confused. A launch on a
  * stale heartbeat carries the next generation, because the word's own has been evicted already; it is
- * recalled with that next grant's, or by a restarted sluiced. Closed words carry the contended flag,
+ * recalled with that next grant's. Closed words carry the contended flag,
  * also the first one of a session, so that demand n -> 0 rings then as well.
  * The set of a generation is in the half of `sms` that its lowest bit names, stored before the grant
  * word. That half was the set of the generation before the last, which has left: sluiced changes the SMs

@@ -168,40 +168,6 @@ std::optional<SessionId> Scheduler::add_session(uint64_t now_ns, VgpuId v, Actio
   return s;
 }
 
-std::optional<SessionId> Scheduler::adopt_session(uint64_t now_ns, VgpuId v, uint64_t grant_word,
-                                                  uint64_t evict_word, ActionQueue& out) {
-  Impl& m = *impl_;
-  Vgpu* g = m.vgpu(v);
-  if (!g || !m.holders.empty()) return std::nullopt;
-  const auto s = take_session_id(m.sessions, m.free_sessions, m.config.max_sessions);
-  if (!s) return std::nullopt;
-  m.adoption_open = true;
-  Session& x = m.sessions[*s];
-  x = Session{};
-  x.present = true;
-  x.vgpu = v;
-  // Above the last grant, and above what a worker may have launched on its own while the heartbeat
-  // was stale (generation + 1, abi/stub.h).
-  x.generation = std::max(SLUICE_GRANT_GENERATION(grant_word), static_cast<uint32_t>(evict_word)) + 1;
-  g->sessions.push_back(*s);
-  if (!g->adopting) {
-    g->adopting = true;
-    ++m.adopting;
-    m.start_leaving(now_ns, v);
-  }
-  m.evict_session(*s, out);
-  // A worker that was just taking back a launch may have read the old word: it must look again, or it
-  // may not say that it has left.
-  m.ring_gate(out, *s);
-  m.finish(now_ns, out);
-  return s;
-}
-
-void Scheduler::end_adoption(uint64_t now_ns, ActionQueue& out) {
-  impl_->adoption_open = false;
-  impl_->finish(now_ns, out);
-}
-
 void Scheduler::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
   Impl& m = *impl_;
   Session* x = m.session(s);
@@ -219,7 +185,7 @@ void Scheduler::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& ou
   add_counter(g.old_part_launches, x->report.guest_part_launches);
   std::erase(g.sessions, s);
   const bool was_leaving = x->leaving;
-  if (m.spatial() && g.sessions.empty() && !g.adopting)
+  if (m.spatial() && g.sessions.empty())
     m.all_gone(now_ns, v, out);
   else if (was_leaving)
     m.session_left(now_ns, s, out);
@@ -300,7 +266,7 @@ void Scheduler::on_timer(uint64_t now_ns, ActionQueue& out) {
   Impl& m = *impl_;
   if (m.armed_ns <= now_ns) m.armed_ns = kNever;
   m.look_at_deadlines(now_ns, out);
-  if (!m.blocked() && m.policy_wake_ns <= now_ns) {
+  if (m.policy_wake_ns <= now_ns) {
     m.policy_wake_ns = kNever;
     m.wake_due = true;
     if (m.pauses_count()) m.look_at_idle_holders(out);

@@ -224,13 +224,6 @@ class Scheduler {
   // --- sessions ------------------------------------------------------------------------------
   // A worker with zeroed pages. If its vGPU holds the GPU, it is granted at once.
   std::optional<SessionId> add_session(uint64_t now_ns, VgpuId vgpu, ActionQueue& out);
-  // A worker that outlived a sluiced: its pages still hold these words (both are sluiced's own
-  // writing). Whatever it runs is called back with a new generation. Nobody is granted anything from
-  // the first adopt_session() until end_adoption() was called and all that was adopted has left. The
-  // heartbeat on each host page must be fresh before (abi/stub.h).
-  std::optional<SessionId> adopt_session(uint64_t now_ns, VgpuId vgpu, uint64_t grant_word,
-                                         uint64_t evict_word, ActionQueue& out);
-  void end_adoption(uint64_t now_ns, ActionQueue& out);
   // Its worker is gone, for whatever reason, and with it everything it had on the GPU.
   void on_session_removed(uint64_t now_ns, SessionId session, ActionQueue& out);
 

@@ -61,7 +61,7 @@ void Scheduler::Impl::see(uint64_t now_ns, SessionId running, ActionQueue& out) 
   seen_ns = now_ns;
   Session* x = session(running);
   // On time slices a gated vGPU has no deadline, and all are charged for what they use.
-  if (!x || slices() || blocked()) return;
+  if (!x || slices()) return;
   const Vgpu& g = vgpus[x->vgpu];
   if (g.holds || now_ns < g.left_ns + config.ungranted_grace_ns) return;
 
@@ -77,7 +77,7 @@ void Scheduler::Impl::see(uint64_t now_ns, SessionId running, ActionQueue& out) 
 }
 
 void Scheduler::Impl::rearm(ActionQueue& out) {
-  uint64_t next = blocked() ? kNever : policy_wake_ns;
+  uint64_t next = policy_wake_ns;
   for (VgpuId v : leaving) {
     const Vgpu& g = vgpus[v];
     const uint64_t since_ns = g.evict_ns + g.excused_ns;

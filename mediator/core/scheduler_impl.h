@@ -36,7 +36,7 @@ namespace scheduler_detail {
 struct Session {
   bool present = false;
   VgpuId vgpu = kNoVgpu;
-  uint32_t generation = 0;  // of the last grant (or adoption)
+  uint32_t generation = 0;  // of the last grant
   uint64_t word = 0;        // grant word as last set
   bool leaving = false;     // evicted or called back, not yet seen to have left ...
   uint32_t leaving_generation = 0;  // ... this one and all before it
@@ -62,7 +62,6 @@ struct Vgpu {
   bool came_back = false;  // in space: it counts as idle, and has ended launches since
   bool holds = false;
   bool leaving = false;
-  bool adopting = false;  // leaving what an earlier sluiced had granted
   bool engaged = false;   // holds and its words carry the contended flag
   uint32_t not_left = 0;  // sessions with `leaving`
   bool had_in_flight = false;
@@ -126,8 +125,6 @@ struct Scheduler::Impl {
   std::vector<VgpuId> tells_due;
   uint32_t wanting = 0;      // vGPUs that want the GPU
   uint32_t outstanding = 0;  // kReadReport without its on_report() yet
-  uint32_t adopting = 0;     // vGPUs that have to leave first
-  bool adoption_open = false;
   std::vector<VgpuId> dirty;
   std::vector<VgpuId> leaving;  // for the deadlines; rarely more than one
   uint64_t policy_wake_ns = kNever;
@@ -152,7 +149,6 @@ struct Scheduler::Impl {
   uint32_t sms_of(const Vgpu& g) const {
     return spatial() && g.unconfined_sessions == 0 ? g.held.count() : sm_count();
   }
-  bool blocked() const { return adoption_open || adopting > 0; }
   uint64_t evict_end_ns(const Vgpu& g) const { return g.evict_end_ns ? g.evict_end_ns : config.evict_end_ns; }
   uint32_t others_wanting(VgpuId v) const { return wanting - (vgpus[v].wants() ? 1 : 0); }
 
@@ -340,7 +336,7 @@ struct Scheduler::Impl {
     x.leaving = x.keeping = false;
     Vgpu& g = vgpus[x.vgpu];
     if (--g.not_left != 0) return;
-    if (spatial() && !g.adopting)
+    if (spatial())
       move_over(now_ns, x.vgpu, out);
     else
       vgpu_left(now_ns, x.vgpu, out);
@@ -350,11 +346,6 @@ struct Scheduler::Impl {
     const uint64_t took_ns = g.leaving ? now_ns - g.evict_ns : 0;
     log(out, LogEvent::kLeft, v, took_ns);
     if (g.leaving) std::erase(leaving, v);
-    if (g.adopting) {
-      g.adopting = g.leaving = false;
-      --adopting;
-      return;
-    }
     g.left_ns = now_ns;
     g.clock.on_left(now_ns);
     flush_usage(now_ns);
@@ -441,7 +432,7 @@ struct Scheduler::Impl {
   }
   // Brings contended flags and the policy's knowledge up to date, as far as reports are in.
   void settle(uint64_t now_ns, ActionQueue& out) {
-    while (outstanding == 0 && !blocked()) {
+    while (outstanding == 0) {
       const auto other = std::find_if(holders.begin(), holders.end(), [&](VgpuId v) {
         return !vgpus[v].leaving && (others_wanting(v) > 0) != vgpus[v].engaged;
       });

@@ -242,7 +242,7 @@ void Scheduler::Impl::look_at_idle_holders(ActionQueue& out) {
 
 // Its timer has come, and what was asked for before is known. False: nothing was to be done.
 bool Scheduler::Impl::wake_policy(uint64_t now_ns, ActionQueue& out) {
-  if (!wake_due || outstanding > 0 || blocked()) return false;
+  if (!wake_due || outstanding > 0) return false;
   wake_due = false;
   ask(now_ns, out, [&](policy::Actions& a) { policy->on_wake(now_ns, a); });
   return true;

@@ -29,7 +29,7 @@ void Scheduler::Impl::set_slices(VgpuId v, uint64_t slice_ns, ActionQueue& out) 
 
 // Opens and closes what has to be. False: nothing was to be done.
 bool Scheduler::Impl::open_and_gate(uint64_t now_ns, ActionQueue& out) {
-  if (!slices() || blocked() || outstanding > 0) return false;
+  if (!slices() || outstanding > 0) return false;
   bool any = false;
   for (VgpuId v = 0; v < vgpus.size(); ++v) {
     Vgpu& g = vgpus[v];

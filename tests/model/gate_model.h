@@ -12,7 +12,7 @@
 // sluiced: the scheduler's rules (mediator/core/scheduler.cc) with every choice that a policy has left
 // open: whom to grant, and when to evict a busy holder (`evictions` times, so that the search ends).
 // Crashes: a worker at any step, its launches with it; sluiced at any step: its private state is lost,
-// pages and bells stay, the heartbeat goes stale some time later; it may restart before or after.
+// pages and bells stay, and the heartbeat goes stale some time later.
 #pragma once
 
 #include "tests/model/gate_model_state.h"
@@ -40,9 +40,9 @@ struct GateModel : GateModelState {
       if (n.crashes) {
         State m = n;
         --m.crashes;
-        m.up = m.pc = m.cur = m.r_demand = m.r_in_flight = m.holder = m.leaving = m.engaged =
-            m.adopting = m.early = 0;
-        for (Session& s : m.s) s.want = s.adopt = 0;
+        m.up = m.pc = m.cur = m.r_demand = m.r_in_flight = m.holder = m.leaving = m.engaged = 0;
+        m.early = 0;
+        for (Session& s : m.s) s.want = 0;
         emit(m, "sluiced crashes");
       }
       return;
@@ -51,14 +51,6 @@ struct GateModel : GateModelState {
       State m = n;
       m.stale = 1;
       emit(m, "heartbeat goes stale");
-    }
-    if (restarts) {
-      State m = n;
-      m.up = 1;
-      if (mutant != GateMutant::kHeartbeatLast) m.stale = 0;
-      m.adopting = 1;
-      m.pc = kSAdoptGrant;
-      emit(m, "sluiced restarts");
     }
   }
 
@@ -113,7 +105,7 @@ struct GateModel : GateModelState {
         return emit(m, "worker: grant? (mutant)");
       case kWInFlight:
         w.in_flight = static_cast<uint8_t>(s.physical + 1);
-        w.pc = mutant == GateMutant::kHeartbeatReadFirst ? kWHeartbeatFirst : kWReadGrant;
+        w.pc = kWReadGrant;
         if (mutant == GateMutant::kGrantReadFirst) {
           if (s.g_flags & kOpen)
             submit(w);
@@ -121,10 +113,6 @@ struct GateModel : GateModelState {
             w.pc = kWHeartbeat;
         }
         return emit(m, i ? "B: in_flight = n + 1" : "A: in_flight = n + 1");
-      case kWHeartbeatFirst:
-        w.seen_stale = n.stale;
-        w.pc = kWReadGrant;
-        return emit(m, "worker: heartbeat? (mutant)");
       case kWReadGrant:
         read_grant();
         if (s.flags & kOpen)
@@ -133,7 +121,7 @@ struct GateModel : GateModelState {
           w.pc = kWHeartbeat;
         return emit(m, i ? "B: grant? open: launches" : "A: grant? open: launches");
       case kWHeartbeat:
-        if (mutant == GateMutant::kHeartbeatReadFirst ? s.seen_stale : n.stale) {
+        if (n.stale) {
           if (mutant != GateMutant::kSameFailOpen) ++w.g_gen;
           submit(w);
         } else {
@@ -214,7 +202,7 @@ struct GateModel : GateModelState {
     }
   }
   // Dead registers are zeroed, so that equal situations are equal states.
-  static void clear(Session& w) { w.g_gen = w.g_flags = w.seen_stale = 0; }
+  static void clear(Session& w) { w.g_gen = w.g_flags = 0; }
 
   // ---- GPU ----------------------------------------------------------------------------------------
   template <class Emit>
@@ -252,10 +240,8 @@ struct GateModel : GateModelState {
         const uint8_t t = s.next_ticket[id];
         ++w.next_ticket[id];
         if (s.left >= gen) m.bad = 1;
-        const bool in_charge = n.up && !n.adopting;
-        const bool adopted = !n.s[0].adopt && !n.s[1].adopt;
-        if (in_charge && adopted && n.holder != i + 1) m.bad = 2;
-        if (in_charge && !(s.flags & kOpen) && n.pc != kSEvictWord && gen > s.evict) m.bad = 5;
+        if (n.up && n.holder != i + 1) m.bad = 2;
+        if (n.up && !(s.flags & kOpen) && n.pc != kSEvictWord && gen > s.evict) m.bad = 5;
         if (s.ran[id] & (1u << t)) m.bad = 3;
         if (id > 0 && !s.done[id - 1]) m.bad = 4;
         w.ran[id] = static_cast<uint8_t>(s.ran[id] | (1u << t));
@@ -286,11 +272,9 @@ struct GateModel : GateModelState {
         const uint8_t f = early ? n.r_in_flight : s.in_flight;
         w.want = n.r_demand > 0 || s.in_flight > 0;
         if (n.leaving && n.holder == c + 1 && (f == 0 || s.left == s.gen)) m.holder = m.leaving = m.engaged = 0;
-        if (s.adopt && (f == 0 || s.left == s.gen)) w.adopt = 0;
         m.pc = kSMain;
         m.r_demand = m.r_in_flight = m.early = 0;
         m.cur = 0;
-        if (n.adopting) next_adoption(m, c);
         return emit(m, "sluiced: in_flight? left?");
       }
       case kSClose:
@@ -306,43 +290,14 @@ struct GateModel : GateModelState {
         m.pc = kSMain;
         m.cur = 0;
         return emit(m, "sluiced: rings the gate");
-      case kSAdoptGrant:
-        if (s.reaped) {
-          next_adoption(m, c);
-          return emit(m, "sluiced: skips a session that is gone");
-        }
-        if (mutant != GateMutant::kAdoptSameGeneration)
-          w.gen = static_cast<uint8_t>(std::max(s.gen, s.evict) + 1);
-        w.flags = kContended;
-        w.adopt = 1;
-        m.pc = kSAdoptEvict;
-        return emit(m, "sluiced: closes an adopted gate");
-      case kSAdoptEvict:
-        w.evict = s.gen;
-        if (mutant != GateMutant::kAdoptSilently) w.gate = 1;
-        m.pc = kSReadDemand;
-        return emit(m, "sluiced: evict word of an adopted session, rings the gate");
       default: return;
     }
   }
-  void next_adoption(State& m, uint8_t c) const {
-    if (c == 0) {
-      m.cur = 1;
-      m.pc = kSAdoptGrant;
-      return;
-    }
-    m.cur = 0;
-    m.pc = kSMain;
-    m.adopting = 0;
-    m.stale = 0;  // only the mutant has it still set
-  }
-
   template <class Emit>
   void decide(const State& n, Emit& emit) const {
     State m = n;
-    const bool blocked = n.s[0].adopt || n.s[1].adopt;
     // What follows from what is known is done before the next event is looked at.
-    if (!blocked && n.holder == 0 && (n.s[0].want || n.s[1].want)) {
+    if (n.holder == 0 && (n.s[0].want || n.s[1].want)) {
       for (uint8_t i = 0; i < 2; ++i) {
         if (!n.s[i].want) continue;
         m = n;
@@ -357,7 +312,7 @@ struct GateModel : GateModelState {
       }
       return;
     }
-    if (!blocked && n.holder && !n.leaving) {
+    if (n.holder && !n.leaving) {
       const auto i = static_cast<uint8_t>(n.holder - 1);
       const uint8_t rival = n.s[1 - i].want;
       Session& w = m.s[i];
@@ -392,7 +347,7 @@ struct GateModel : GateModelState {
       }
     }
     m = n;
-    if (!blocked && n.holder && !n.leaving && n.engaged && n.s[0].want && n.s[1].want && n.evictions) {
+    if (n.holder && !n.leaving && n.engaged && n.s[0].want && n.s[1].want && n.evictions) {
       --m.evictions;
       evict(m, static_cast<uint8_t>(n.holder - 1));
       emit(m, "sluiced: evicts a busy holder");

@@ -17,10 +17,6 @@ enum class GateMutant : uint8_t {
   kSameGeneration,        // sluiced: a new grant keeps the generation of the last
   kEngageUnread,          // sluiced: sets `contended` without reading demand
   kSameFailOpen,          // worker: stale heartbeat: launches with the word's own generation
-  kHeartbeatReadFirst,    // worker: reads the heartbeat before the grant
-  kAdoptSameGeneration,   // restarted sluiced: closes with the generation that it found
-  kAdoptSilently,         // restarted sluiced: does not ring the gates that it closes (left_first)
-  kHeartbeatLast,         // restarted sluiced: writes its heartbeat after closing the gates
   kControlZeroed,         // worker: a relaunch starts with a zeroed counter
   kNoPredecessor,         // GPU: the leader does not look at the predecessor's done word
 };
@@ -33,7 +29,6 @@ struct GateModelState {
   uint8_t evictions = 2;         // evictions of a busy holder, altogether
   uint8_t kills = 0;             // workers that die
   uint8_t crashes = 0;           // of sluiced
-  bool restarts = true;
   bool opaque = false;           // A's launches look at no evict word
   bool queued_at_start = false;  // the programs have launched before the search begins
   // The worker's other legal order, the one of mediator/worker/streams/gate.cc: at a launch's end it looks
@@ -42,12 +37,12 @@ struct GateModelState {
   GateMutant mutant = GateMutant::kNone;
 
   enum WorkerPc : uint8_t {
-    kWIdle, kWDemandGrant, kWInFlight, kWGrantFirst, kWHeartbeatFirst, kWReadGrant, kWHeartbeat,
+    kWIdle, kWDemandGrant, kWInFlight, kWGrantFirst, kWReadGrant, kWHeartbeat,
     kWBackOut, kWLeft, kWEndGrantFirst, kWEndInFlight, kWEndDemand, kWEndContended, kWEndGrant
   };
   enum GpuPc : uint8_t { kGTest, kGFetch };
   enum SluicedPc : uint8_t {
-    kSMain, kSReadDemand, kSReadInFlight, kSClose, kSEvictWord, kSGrantRing, kSAdoptGrant, kSAdoptEvict
+    kSMain, kSReadDemand, kSReadInFlight, kSClose, kSEvictWord, kSGrantRing
   };
   static constexpr uint8_t kOpen = 1, kContended = 2;
 
@@ -55,7 +50,7 @@ struct GateModelState {
     // host and signal page, report, bells
     uint8_t gen, flags, evict, demand, in_flight, left, ring, gate;
     // program and worker
-    uint8_t to_queue, alive, pc, g_gen, g_flags, seen_stale;
+    uint8_t to_queue, alive, pc, g_gen, g_flags;
     uint8_t queued;    // logical launches accepted and not done
     uint8_t head;      // number of the first of them
     uint8_t issued;    // of those, given to the stream since the last reissue
@@ -67,13 +62,13 @@ struct GateModelState {
     uint8_t next_ticket[kLaunches], ran[kLaunches], done[kLaunches];
     uint8_t reaped;
     // sluiced's private knowledge
-    uint8_t want, adopt;
+    uint8_t want;
   };
   struct State {
     Session s[2];
     uint8_t up, stale, pc, cur, r_demand, r_in_flight;
     uint8_t holder;    // 0: none
-    uint8_t leaving, engaged, adopting;
+    uint8_t leaving, engaged;
     uint8_t early;     // mutant: r_in_flight was read before the gate was closed
     uint8_t evictions, kills, crashes;
     uint8_t bad;
@@ -119,7 +114,7 @@ struct GateModelState {
     dead.gen = s.gen, dead.flags = s.flags, dead.evict = s.evict;
     dead.demand = s.demand, dead.in_flight = s.in_flight, dead.left = s.left;
     dead.ring = s.ring;
-    dead.want = s.want, dead.adopt = s.adopt;
+    dead.want = s.want;
     s = dead;
   }
 };

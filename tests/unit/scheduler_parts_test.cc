@@ -184,27 +184,6 @@ TEST(SchedulerInSpace, ImpossibleReportsAreCountedAndGainNothing) {
   EXPECT_EQ(h.scheduler->stats(h.now, 0).report_violations, 1u);
 }
 
-TEST(SchedulerInSpace, ARestartedSluicedCallsPartsBack) {
-  Host h(in_space("dss"));
-  const auto v = h.vgpu(), w = h.vgpu();
-  const auto a = h.scheduler->adopt_session(h.now, v, 7 | SLUICE_GRANT_OPEN | SLUICE_GRANT_PART | SLUICE_GRANT_RECALL,
-                                            SLUICE_EVICT_ALL_SMS(6), h.queue);
-  ASSERT_TRUE(a);
-  h.page(*a).report.guest_in_flight = 1;
-  h.page(*a).report.guest_demand = 1;
-  h.drain();
-  const auto b = h.session(w);
-  h.report(b, 1, 0);
-  h.scheduler->end_adoption(h.now, h.queue);
-  h.drain();
-  EXPECT_NE(h.take().find("grant0c!8 evict0=8 read0 ring0"), std::string::npos);
-  EXPECT_EQ(h.page(b).grant & SLUICE_GRANT_OPEN, 0u) << "nothing before all adopted have left";
-  h.report(*a, 1, 0, 8);
-  const SmSet held_a = h.scheduler->stats(h.now, v).sms, held_b = h.scheduler->stats(h.now, w).sms;
-  EXPECT_FALSE(held_a.meets(held_b));
-  EXPECT_EQ((held_a | held_b), SmSet(0, 4));
-}
-
 // ---- launches that stay ---------------------------------------------------------------------------------------------
 
 // Three vGPUs under dss on 4 SMs: a and b hold two each, then c comes and one of them has to give SMs.

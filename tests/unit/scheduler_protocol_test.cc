@@ -186,24 +186,6 @@ TEST(Scheduler, GenerationsRunOutIntoAnEnd) {
   h.remove(a);
 }
 
-TEST(Scheduler, AdoptsWhatAnEarlierLifeHadGranted) {
-  Host h;
-  const auto v = h.vgpu(), w = h.vgpu();
-  h.page(1);
-  h.quietly(0, 2, 1);
-  const auto a = h.scheduler->adopt_session(h.now, v, SLUICE_GRANT_OPEN | 7, 5, h.queue);
-  h.drain();
-  EXPECT_EQ(h.take(), "grant0c!8 evict0=8 read0 ring0");
-  h.quietly(1, 1, 0);
-  h.scheduler->adopt_session(h.now, w, 3, 4, h.queue);
-  h.drain();
-  h.scheduler->end_adoption(h.now, h.queue);
-  h.drain();
-  EXPECT_EQ(h.take(), "grant1c!5 evict1=5 read1 ring1") << "nobody is granted while one is still there";
-  h.report(*a, 2, 0, 8);
-  EXPECT_NE(h.take().find("o!"), std::string::npos);
-}
-
 TEST(Scheduler, MeasuredTimeCorrectsTheClocksCharges) {
   SchedulerConfig c;
   c.policy_config.machine.sm_count = 4;
