@@ -1,9 +1,10 @@
 // sluice-worker: executes the CUDA calls of one guest process.
 //
 // sluiced starts it with one SOCK_SEQPACKET socket as descriptor 3 and nothing else of its own. It
-// takes Start from there, maps the vGPU's region at the address where the guest's process has it, and
-// the stub pages, loads the CUDA driver (NVIDIA's or the software GPU), gives up what it does not
-// need (process/sandbox.h), says Ready, and serves its slot until the session ends; then it exits, and whatever it held goes with it.
+// takes Start from there, maps the vGPU's region at the address where the guest's process has it,
+// and the stub pages, loads the CUDA driver (NVIDIA's or the software GPU), gives up what it does
+// not need (process/sandbox.h), says Ready, and serves its slot until the session ends; then it
+// exits, and whatever it held goes with it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -84,9 +85,10 @@ Result<void> map_all(SessionParts& parts) {
                   "the host page");
   if (!host) return std::move(host).error();
   parts.host = static_cast<const sluice_host_page*>(*host);
-  // Writable only because the driver's pinning of it may need that; this process stores nothing there.
-  auto signal = map(parts.fds[wp::kSignalFd].get(), SLUICE_STUB_PAGE_BYTES,
-                    PROT_READ | PROT_WRITE, nullptr, "the signal page");
+  // Writable only because the driver's pinning of it may need that; this process stores nothing
+  // there.
+  auto signal = map(parts.fds[wp::kSignalFd].get(), SLUICE_STUB_PAGE_BYTES, PROT_READ | PROT_WRITE,
+                    nullptr, "the signal page");
   if (!signal) return std::move(signal).error();
   parts.signal = static_cast<const sluice_signal_page*>(*signal);
   auto report = map(parts.fds[wp::kReportFd].get(), SLUICE_REPORT_BYTES, PROT_READ | PROT_WRITE,
@@ -101,8 +103,7 @@ Result<void> map_all(SessionParts& parts) {
 }
 
 Result<void> load(SessionParts& parts) {
-  if (parts.start.soft_gpu_file[0])
-    ::setenv("SLUICE_SOFT_GPU", parts.start.soft_gpu_file, 1);
+  if (parts.start.soft_gpu_file[0]) ::setenv("SLUICE_SOFT_GPU", parts.start.soft_gpu_file, 1);
   // A module takes its memory when it is loaded, which is when it is charged.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   if (parts.fds.size() > wp::kSoftGpuFd)
@@ -152,11 +153,13 @@ int main() {
   const bool nvidia = parts->start.nvidia != 0;
   SessionLimits limits;
   // For tests: a minute is long.
-  if (const char* ms = std::getenv("SLUICE_WORKER_ORPHAN_MS")) limits.orphan_ms = std::strtoull(ms, nullptr, 10);
-  if (const char* ms = std::getenv("SLUICE_WORKER_SEE_OUT_MS")) limits.see_out_ms = std::strtoull(ms, nullptr, 10);
+  if (const char* ms = std::getenv("SLUICE_WORKER_ORPHAN_MS"))
+    limits.orphan_ms = std::strtoull(ms, nullptr, 10);
+  if (const char* ms = std::getenv("SLUICE_WORKER_SEE_OUT_MS"))
+    limits.see_out_ms = std::strtoull(ms, nullptr, 10);
   static Session session(std::move(*parts), limits);
-  // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the filter
-  // is what a failure comes from.
+  // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the
+  // filter is what a failure comes from.
   const char* sandbox = std::getenv("SLUICE_WORKER_SANDBOX");
   if (!sandbox || std::strcmp(sandbox, "off") != 0) {
     if (auto r = enter_sandbox(nvidia); !r) return fail("sandbox", r.error());

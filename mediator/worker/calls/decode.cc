@@ -54,10 +54,12 @@ void Session::decode(const sluice_record& record, std::span<const std::byte> bod
   const bool device_call = record.opcode < 0x020, of_no_context = is_of_no_context(record.opcode);
   if (const int sticky = sticky_.load(); sticky != 0 && !device_call) {
     // Extents are no business of the GPU; without them the program could not even copy its error.
-    if (record.opcode != SLUICE_CALL_EXTENT_ALLOC && record.opcode != SLUICE_CALL_EXTENT_FREE && !of_no_context)
+    if (record.opcode != SLUICE_CALL_EXTENT_ALLOC && record.opcode != SLUICE_CALL_EXTENT_FREE &&
+        !of_no_context)
       return answer(call, static_cast<CUresult>(sticky));
   }
-  if (no_such_context && !device_call && !of_no_context) return answer(call, CUDA_ERROR_INVALID_CONTEXT);
+  if (no_such_context && !device_call && !of_no_context)
+    return answer(call, CUDA_ERROR_INVALID_CONTEXT);
   if (calls::is_custom(record.opcode)) {
     decode_custom(std::move(call), body);
   } else {
@@ -93,20 +95,34 @@ void Session::decode_generic(Call call, std::span<const std::byte> body) {
 
 void Session::decode_custom(Call call, std::span<const std::byte> body) {
   switch (call.opcode) {
-    case SLUICE_CALL_MODULE_LOAD: return module_load(std::move(call), body);
-    case SLUICE_CALL_FUNCTION_GET: return function_get(std::move(call), body);
-    case SLUICE_CALL_LAUNCH: return launch(std::move(call), body);
-    case SLUICE_CALL_COPY: return copy(std::move(call), body);
-    case SLUICE_CALL_MEMSET: return memset(std::move(call), body);
-    case SLUICE_CALL_SYNCHRONIZE: return synchronize(std::move(call), body);
-    case SLUICE_CALL_QUERY: return query(std::move(call), body);
-    case SLUICE_CALL_EVENT_RECORD: return event_record(std::move(call), body);
-    case SLUICE_CALL_STREAM_WAIT: return stream_wait(std::move(call), body);
-    case SLUICE_CALL_STREAM_VALUE: return stream_value(std::move(call), body);
-    case SLUICE_CALL_HOST_FUNC: return host_func(std::move(call), body);
-    case SLUICE_CALL_HOST_FUNC_DONE: return host_func_done(std::move(call), body);
-    case SLUICE_CALL_EXTENT_ALLOC: return extent_alloc(std::move(call), body);
-    case SLUICE_CALL_EXTENT_FREE: return extent_free(std::move(call), body);
+    case SLUICE_CALL_MODULE_LOAD:
+      return module_load(std::move(call), body);
+    case SLUICE_CALL_FUNCTION_GET:
+      return function_get(std::move(call), body);
+    case SLUICE_CALL_LAUNCH:
+      return launch(std::move(call), body);
+    case SLUICE_CALL_COPY:
+      return copy(std::move(call), body);
+    case SLUICE_CALL_MEMSET:
+      return memset(std::move(call), body);
+    case SLUICE_CALL_SYNCHRONIZE:
+      return synchronize(std::move(call), body);
+    case SLUICE_CALL_QUERY:
+      return query(std::move(call), body);
+    case SLUICE_CALL_EVENT_RECORD:
+      return event_record(std::move(call), body);
+    case SLUICE_CALL_STREAM_WAIT:
+      return stream_wait(std::move(call), body);
+    case SLUICE_CALL_STREAM_VALUE:
+      return stream_value(std::move(call), body);
+    case SLUICE_CALL_HOST_FUNC:
+      return host_func(std::move(call), body);
+    case SLUICE_CALL_HOST_FUNC_DONE:
+      return host_func_done(std::move(call), body);
+    case SLUICE_CALL_EXTENT_ALLOC:
+      return extent_alloc(std::move(call), body);
+    case SLUICE_CALL_EXTENT_FREE:
+      return extent_free(std::move(call), body);
   }
   violation("unknown opcode " + std::to_string(call.opcode));
 }
@@ -171,8 +187,7 @@ void Session::launch(Call call, std::span<const std::byte> body) {
   auto stream = find_stream(call, l.stream, &error);
   if (!stream) return answer(call, error);
   const ContextObject& c = *stream->context;
-  if (function->module->context != stream->context)
-    return answer(call, CUDA_ERROR_INVALID_CONTEXT);
+  if (function->module->context != stream->context) return answer(call, CUDA_ERROR_INVALID_CONTEXT);
   if (l.param_bytes != function->param_bytes || !known_flags(l.flags) ||
       l.dynamic_shared_bytes > kMaxDynamicShared) {
     return answer(call, CUDA_ERROR_INVALID_VALUE);
@@ -253,8 +268,7 @@ void Session::copy(Call call, std::span<const std::byte> body) {
   if (!side(c.dst_kind, c.dst, c.dst_pitch, false) || !side(c.src_kind, c.src, c.src_pitch, true))
     return answer(call, CUDA_ERROR_INVALID_VALUE);
   const bool wait = c.wait != 0;
-  const uint64_t token =
-      wait ? park([this, call](CUresult status) { answer(call, status); }) : 0;
+  const uint64_t token = wait ? park([this, call](CUresult status) { answer(call, status); }) : 0;
   engine_.submit(stream->id, OpKind::kWork, std::move(work), token, monotonic_ns());
   after_engine();
   if (!wait) answer(call, CUDA_SUCCESS);
@@ -279,8 +293,7 @@ void Session::memset(Call call, std::span<const std::byte> body) {
   auto work = std::make_shared<MemsetWork>();
   work->args = m;
   const bool wait = m.wait != 0;
-  const uint64_t token =
-      wait ? park([this, call](CUresult status) { answer(call, status); }) : 0;
+  const uint64_t token = wait ? park([this, call](CUresult status) { answer(call, status); }) : 0;
   engine_.submit(stream->id, OpKind::kWork, std::move(work), token, monotonic_ns());
   after_engine();
   if (!wait) answer(call, CUDA_SUCCESS);
@@ -333,8 +346,8 @@ void Session::query(Call call, std::span<const std::byte> body) {
     case SLUICE_SYNC_EVENT: {
       auto event = handles_.find<EventObject>(SLUICE_HANDLE_EVENT, s.handle);
       if (!event) return answer(call, CUDA_ERROR_INVALID_HANDLE);
-      return answer(call, !event->latest || event->latest->complete ? CUDA_SUCCESS
-                                                                    : CUDA_ERROR_NOT_READY);
+      return answer(
+          call, !event->latest || event->latest->complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
     }
     default:
       violation("query: what");
@@ -350,8 +363,7 @@ void Session::event_record(Call call, std::span<const std::byte> body) {
   auto stream = find_stream(call, e.stream, &error);
   if (!stream) return answer(call, error);
   if (!event || event->context != stream->context) return answer(call, CUDA_ERROR_INVALID_HANDLE);
-  if (e.flags & ~uint64_t{CU_EVENT_RECORD_EXTERNAL})
-    return answer(call, CUDA_ERROR_INVALID_VALUE);
+  if (e.flags & ~uint64_t{CU_EVENT_RECORD_EXTERNAL}) return answer(call, CUDA_ERROR_INVALID_VALUE);
   auto work = std::make_shared<RecordWork>();
   work->event = event;
   event->latest = engine_.submit_record(stream->id, std::move(work), monotonic_ns());

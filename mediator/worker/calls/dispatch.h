@@ -342,8 +342,7 @@ Result<CUresult> run_row(Session& session, std::span<const std::byte> body, Repl
         return (true && ... && arg.read(in)) && (true && ... && arg.read_bulk(in, args));
       },
       args);
-  if (!complete || in.left() >= SLUICE_RECORD_ALIGN)
-    return malformed_arguments(Row::kName);
+  if (!complete || in.left() >= SLUICE_RECORD_ALIGN) return malformed_arguments(Row::kName);
 
   constexpr bool kInSession =
       !std::is_same_v<decltype(std::apply(

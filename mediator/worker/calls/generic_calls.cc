@@ -45,7 +45,8 @@ bool is_quick(uint16_t opcode) {
 }
 
 bool synchronises(uint16_t opcode) {
-  return opcode == kOpcode_cuMemFree_v2 || opcode == kOpcode_cuMemUnmap || opcode == kOpcode_cuModuleUnload;
+  return opcode == kOpcode_cuMemFree_v2 || opcode == kOpcode_cuMemUnmap ||
+         opcode == kOpcode_cuModuleUnload;
 }
 
 bool is_of_no_context(uint16_t opcode) {
@@ -315,8 +316,9 @@ CUresult GenericCalls::cuFuncSetAttribute(FunctionHandle handle, CUfunction_attr
   if (!f) return CUDA_ERROR_INVALID_HANDLE;
   CUresult r = s.api_.cuFuncSetAttribute(f->original, attribute, value);
   if (r != CUDA_SUCCESS || !f->clone) return r;
-  // The clones follow; their dynamic shared memory has room for the slots besides, and is raised when
-  // it is launched (CudaStreams::variant_of), so here only what the program lowers or else sets.
+  // The clones follow; their dynamic shared memory has room for the slots besides, and is raised
+  // when it is launched (CudaStreams::variant_of), so here only what the program lowers or else
+  // sets.
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     for (CUfunction clone : clones_of(*f)) (void)s.api_.cuFuncSetAttribute(clone, attribute, value);
   }
@@ -361,7 +363,8 @@ CUresult GenericCalls::cuMemGetInfo_v2(size_t* free, size_t* total) {
 bool GenericCalls::charge_or_park(uint64_t charge, ChargeKind kind) {
   if (s.quota_.charge(charge, kind)) return true;
   s.ask_lease(s.quota_.lacking(charge),
-              [&session = s, again = call, copy = std::vector<std::byte>(body.begin(), body.end())](bool granted) {
+              [&session = s, again = call,
+               copy = std::vector<std::byte>(body.begin(), body.end())](bool granted) {
                 if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);
                 session.post([&session, again, copy] { session.run_generic(again, copy); });
               });
@@ -381,8 +384,7 @@ CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
   CUdeviceptr at = 0;
   CUresult r = by_driver(&at);
   std::lock_guard lock(s.mutex_);
-  if (r == CUDA_SUCCESS &&
-      !s.allocations_.add({at, bytes, call.context->handle, charge})) {
+  if (r == CUDA_SUCCESS && !s.allocations_.add({at, bytes, call.context->handle, charge})) {
     (void)s.api_.cuMemFree(at);
     r = CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -395,22 +397,22 @@ CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
 }
 
 CUresult GenericCalls::cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
-  return allocate(address, bytes,
-                  [&](CUdeviceptr* at) { return s.api_.cuMemAlloc(at, bytes); });
+  return allocate(address, bytes, [&](CUdeviceptr* at) { return s.api_.cuMemAlloc(at, bytes); });
 }
 
 CUresult GenericCalls::cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,
                                           size_t height, unsigned element_bytes) {
   if (!pitch || (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
     return CUDA_ERROR_INVALID_VALUE;
-  // Our own pitch, so that the charge is known before: a multiple of what every device so far wants.
+  // Our own pitch, so that the charge is known before: a multiple of what every device so far
+  // wants.
   constexpr size_t kPitchUnit = 512;
   size_t row, bytes;
   if (__builtin_add_overflow(width, kPitchUnit - 1, &row)) return CUDA_ERROR_OUT_OF_MEMORY;
   row = row / kPitchUnit * kPitchUnit;
   if (__builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult r = allocate(address, bytes,
-                        [&](CUdeviceptr* at) { return s.api_.cuMemAlloc(at, bytes); });
+  CUresult r =
+      allocate(address, bytes, [&](CUdeviceptr* at) { return s.api_.cuMemAlloc(at, bytes); });
   if (r == CUDA_SUCCESS) *pitch = row;
   return r;
 }
@@ -469,8 +471,7 @@ CUresult GenericCalls::cuStreamCreate(StreamHandle* out, unsigned flags) {
   return cuStreamCreateWithPriority(out, flags, 0);
 }
 
-CUresult GenericCalls::cuStreamCreateWithPriority(StreamHandle* out, unsigned flags,
-                                                  int priority) {
+CUresult GenericCalls::cuStreamCreateWithPriority(StreamHandle* out, unsigned flags, int priority) {
   if (!out || (flags & ~unsigned{CU_STREAM_NON_BLOCKING})) return CUDA_ERROR_INVALID_VALUE;
   if (!call.context || call.context->closed) return CUDA_ERROR_INVALID_CONTEXT;
   ContextObject& c = *call.context;

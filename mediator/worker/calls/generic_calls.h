@@ -1,9 +1,9 @@
-// GenericCalls: what calls/dispatch.h needs of a session for one call, and the rows that the session
-// does itself instead of passing them to the driver: whatever makes or ends an object of the guest,
-// holds memory, or would show the real device where the guest has a part of it.
+// GenericCalls: what calls/dispatch.h needs of a session for one call, and the rows that the
+// session does itself instead of passing them to the driver: whatever makes or ends an object of
+// the guest, holds memory, or would show the real device where the guest has a part of it.
 //
-// One per call, on the stack of the decoder (rows that are quick) or of the job thread (the others).
-// Methods lock the session for its tables, never across a driver call that may take long.
+// One per call, on the stack of the decoder (rows that are quick) or of the job thread (the
+// others). Methods lock the session for its tables, never across a driver call that may take long.
 #pragma once
 
 #include <optional>
@@ -29,8 +29,8 @@ struct GenericCalls {
   const Call& call;
   std::span<const std::byte> body;
 
-  // The table as calls/dispatch.h wants it. Every row that makes or ends a handle is a method below,
-  // so adding and removing never comes here.
+  // The table as calls/dispatch.h wants it. Every row that makes or ends a handle is a method
+  // below, so adding and removing never comes here.
   struct Handles {
     Session& s;
     std::optional<void*> driver_object(sluice_handle_kind kind, uint64_t guest_handle);
@@ -70,14 +70,15 @@ struct GenericCalls {
   CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                                unsigned long long flags);
   CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size);
-  CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
-                       unsigned long long flags);
+  CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                       const CUmemAllocationProp* prop, unsigned long long flags);
   CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
-  CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-                    unsigned long long flags);
+  CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                    CUmemGenericAllocationHandle handle, unsigned long long flags);
   CUresult cuMemUnmap(CUdeviceptr ptr, size_t size);
   CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count);
-  CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr);
+  CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                          CUdeviceptr ptr);
   CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                          CUmemAllocationGranularity_flags option);
   CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,

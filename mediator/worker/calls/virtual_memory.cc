@@ -1,30 +1,37 @@
-// Virtual memory management for a guest: addresses, physical memory, mappings (GenericCalls' part of the table). The
-// session keeps what its guest has of them and checks each call against that before the driver sees it: only ranges
-// and memory of this session, whole mappings, no pointers out of a guest's structures. Physical memory is charged to the
-// vGPU when it is made and until nothing holds it; addresses cost no memory and are bounded.
+// Virtual memory management for a guest: addresses, physical memory, mappings (GenericCalls' part
+// of the table). The session keeps what its guest has of them and checks each call against that
+// before the driver sees it: only ranges and memory of this session, whole mappings, no pointers
+// out of a guest's structures. Physical memory is charged to the vGPU when it is made and until
+// nothing holds it; addresses cost no memory and are bounded.
 //
-// All of it runs on the job thread, so no two of these calls overlap; the decoder looks at the mappings meanwhile,
-// under the session's lock. Rules: NVIDIA, CUDA Driver API, "Virtual Memory Management".
+// All of it runs on the job thread, so no two of these calls overlap; the decoder looks at the
+// mappings meanwhile, under the session's lock. Rules: NVIDIA, CUDA Driver API, "Virtual Memory
+// Management".
 #include "mediator/worker/calls/generic_calls.h"
 
 namespace sluice::worker {
 
 namespace {
 
-// Programs reserve a little more than the device's memory for each of their pools and streams. Less, and such
-// programs fail; more, and a guest can have the driver keep more tables.
+// Programs reserve a little more than the device's memory for each of their pools and streams.
+// Less, and such programs fail; more, and a guest can have the driver keep more tables.
 constexpr uint64_t kMaxReservedBytes = uint64_t{64} << 40;
 constexpr size_t kMaxReservations = 4096;
-// Of 2 MiB each they map all of a device's memory; each costs some hundred bytes here and in the driver.
+// Of 2 MiB each they map all of a device's memory; each costs some hundred bytes here and in the
+// driver.
 constexpr size_t kMaxMappings = 1u << 18;
 constexpr size_t kMaxAccessDescriptions = 64;  // devices in a machine
 
-// What the driver is asked for in place of what a guest asks for. Memory is not shared with other processes, so
-// what it could be exported as does not matter until somebody exports it; compression and RDMA are hints.
+// What the driver is asked for in place of what a guest asks for. Memory is not shared with other
+// processes, so what it could be exported as does not matter until somebody exports it; compression
+// and RDMA are hints.
 CUresult own_properties(const CUmemAllocationProp& guest, CUmemAllocationProp* to) {
-  if (guest.type != CU_MEM_ALLOCATION_TYPE_PINNED || guest.win32HandleMetaData != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if ((guest.requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (guest.location.type == CU_MEM_LOCATION_TYPE_HOST || guest.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+  if (guest.type != CU_MEM_ALLOCATION_TYPE_PINNED || guest.win32HandleMetaData != nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  if ((guest.requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (guest.location.type == CU_MEM_LOCATION_TYPE_HOST ||
+      guest.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
     return CUDA_ERROR_NOT_SUPPORTED;
   if (guest.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (guest.allocFlags.usage != 0) return CUDA_ERROR_NOT_SUPPORTED;
@@ -46,7 +53,8 @@ void GenericCalls::drop_if_unused(const std::shared_ptr<MemoryObject>& memory) {
   s.return_lease(memory->charged);
 }
 
-// With the lock held: null if it is no handle, or one that was released and only mappings still hold.
+// With the lock held: null if it is no handle, or one that was released and only mappings still
+// hold.
 std::shared_ptr<MemoryObject> GenericCalls::memory(CUmemGenericAllocationHandle guest_handle) {
   auto found = s.handles_.find<MemoryObject>(SLUICE_HANDLE_MEMORY, guest_handle);
   return found && found->references != 0 ? found : nullptr;
@@ -57,14 +65,16 @@ CUresult GenericCalls::granularity(int device, size_t* unit) {
   CUmemAllocationProp plain{};
   plain.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   plain.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
-  const CUresult r = s.api_.cuMemGetAllocationGranularity(unit, &plain, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  const CUresult r =
+      s.api_.cuMemGetAllocationGranularity(unit, &plain, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   return r == CUDA_SUCCESS && *unit == 0 ? CUDA_ERROR_UNKNOWN : r;
 }
 
 // `addr` is a hint, and not followed: a guest has no say in the worker's own addresses.
-CUresult GenericCalls::cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr,
-                                           unsigned long long flags) {
-  if (!ptr || size == 0 || flags != 0 || !is_power_of_two_or_zero(alignment)) return CUDA_ERROR_INVALID_VALUE;
+CUresult GenericCalls::cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment,
+                                           CUdeviceptr, unsigned long long flags) {
+  if (!ptr || size == 0 || flags != 0 || !is_power_of_two_or_zero(alignment))
+    return CUDA_ERROR_INVALID_VALUE;
   {
     std::lock_guard lock(s.mutex_);
     if (size > kMaxReservedBytes - s.virtual_.reserved_bytes() || alignment > kMaxReservedBytes ||
@@ -94,8 +104,8 @@ CUresult GenericCalls::cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   return r;
 }
 
-CUresult GenericCalls::cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
-                                   unsigned long long flags) {
+CUresult GenericCalls::cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                                   const CUmemAllocationProp* prop, unsigned long long flags) {
   if (!handle || flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
   CUmemAllocationProp own;
   if (const CUresult r = own_properties(*prop, &own); r != CUDA_SUCCESS) return r;
@@ -134,8 +144,8 @@ CUresult GenericCalls::cuMemRelease(CUmemGenericAllocationHandle handle) {
   return CUDA_SUCCESS;
 }
 
-CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-                                unsigned long long flags) {
+CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                                CUmemGenericAllocationHandle handle, unsigned long long flags) {
   if (flags != 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
   size_t unit = 0;
   if (const CUresult r = granularity(0, &unit); r != CUDA_SUCCESS) return r;
@@ -147,7 +157,8 @@ CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUm
     // As an H200's driver says it.
     if (offset != 0 || size != from->bytes) return CUDA_ERROR_NOT_SUPPORTED;
     if (ptr % unit != 0) return CUDA_ERROR_INVALID_VALUE;
-    // An H200's driver maps beyond a reservation's end. There may be something of the worker's own, so this does not.
+    // An H200's driver maps beyond a reservation's end. There may be something of the worker's own,
+    // so this does not.
     if (!s.virtual_.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
     if (s.virtual_.mapping_count() >= kMaxMappings) return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -179,11 +190,13 @@ CUresult GenericCalls::cuMemUnmap(CUdeviceptr ptr, size_t size) {
   return CUDA_SUCCESS;
 }
 
-CUresult GenericCalls::cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
+CUresult GenericCalls::cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,
+                                      size_t count) {
   if (count == 0 || count > kMaxAccessDescriptions) return CUDA_ERROR_INVALID_VALUE;
   int access = 0;
   for (size_t i = 0; i < count; ++i) {
-    if (desc[i].location.type == CU_MEM_LOCATION_TYPE_HOST || desc[i].location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+    if (desc[i].location.type == CU_MEM_LOCATION_TYPE_HOST ||
+        desc[i].location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
       return CUDA_ERROR_NOT_SUPPORTED;
     const int flags = desc[i].flags;
     if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
@@ -203,7 +216,8 @@ CUresult GenericCalls::cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemA
   return CUDA_SUCCESS;
 }
 
-CUresult GenericCalls::cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+CUresult GenericCalls::cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                                      CUdeviceptr ptr) {
   if (!flags || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   {
     std::lock_guard lock(s.mutex_);
@@ -212,10 +226,12 @@ CUresult GenericCalls::cuMemGetAccess(unsigned long long* flags, const CUmemLoca
   return s.api_.cuMemGetAccess(flags, location, ptr);
 }
 
-CUresult GenericCalls::cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+CUresult GenericCalls::cuMemGetAllocationGranularity(size_t* granularity,
+                                                     const CUmemAllocationProp* prop,
                                                      CUmemAllocationGranularity_flags option) {
   if (!granularity) return CUDA_ERROR_INVALID_VALUE;
-  // The driver tells it also of what cuMemCreate would refuse; no pointer of the guest's goes to it.
+  // The driver tells it also of what cuMemCreate would refuse; no pointer of the guest's goes to
+  // it.
   CUmemAllocationProp own{};
   own.type = prop->type;
   own.location = prop->location;
@@ -241,7 +257,8 @@ CUresult GenericCalls::cuMemGetAllocationPropertiesFromHandle(CUmemAllocationPro
 }
 
 // The handle that it was mapped by, also one that was released since: it holds again.
-CUresult GenericCalls::cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* guest_address) {
+CUresult GenericCalls::cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,
+                                                   void* guest_address) {
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard lock(s.mutex_);
   const auto* mapping = s.virtual_.find(reinterpret_cast<uint64_t>(guest_address));

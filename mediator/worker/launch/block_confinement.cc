@@ -9,8 +9,9 @@
 namespace sluice::worker {
 
 namespace {
-// Of so many workers that are to stay, those that the others wait for (sluice_preempt_params.place): a proxy or a waiting
-// block of somebody else may have a worker's room.
+// Of so many workers that are to stay, those that the others wait for
+// (sluice_preempt_params.place): a proxy or a waiting block of somebody else may have a worker's
+// room.
 uint32_t most_of(uint32_t workers) { return workers - workers / 8; }
 }  // namespace
 
@@ -19,7 +20,9 @@ uint32_t CudaStreams::chunks_of(const LaunchWork& w) const {
   if (w.function->form.resumable) return std::max(w.tasks - std::min(w.tasks_before, w.tasks), 1u);
   return (w.tasks + w.geometry.chunk - 1) / w.geometry.chunk;
 }
-uint32_t CudaStreams::proxies_of(const LaunchWork& w) const { return proxy_ && !w.function->form.resumable ? 1 : 0; }
+uint32_t CudaStreams::proxies_of(const LaunchWork& w) const {
+  return proxy_ && !w.function->form.resumable ? 1 : 0;
+}
 
 // Any grid of a clone, so that it can be kept to SMs, also one that fits on the GPU at once.
 void CudaStreams::plan_for_parts(LaunchWork& w) {
@@ -53,8 +56,9 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
   p->tail_shift = part.tail_shift;
   p->place = most_of(part.workers);
   *blocks = part.blocks + proxy;
-  // Each block of a resumable clone runs one task. Where others fill their SMs, the blocks beyond the first wave come to
-  // ours, one after the other; where they do not, those go home from theirs, and there is another launch (kWave).
+  // Each block of a resumable clone runs one task. Where others fill their SMs, the blocks beyond
+  // the first wave come to ours, one after the other; where they do not, those go home from theirs,
+  // and there is another launch (kWave).
   if (w.function->form.resumable) *blocks += chunks - part.workers;
   w.workers = part.workers;
   w.sms = sms;
@@ -62,20 +66,23 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
 
   // In stream order: what ran before under another set has ended, and counted itself out.
   if (CUresult r = bar(s, s.cu, s.barred - part.barred, 0); r != CUDA_SUCCESS) return r;
-  if (CUresult r = bar(s, s.cu, part.barred - s.barred, SLUICE_LEFT_BARRED); r != CUDA_SUCCESS) return r;
+  if (CUresult r = bar(s, s.cu, part.barred - s.barred, SLUICE_LEFT_BARRED); r != CUDA_SUCCESS)
+    return r;
   s.barred = part.barred;
   return CUDA_SUCCESS;
 }
 
 CUresult CudaStreams::bar(const StreamObject& s, CUstream in, const SmSet& sms, uint32_t value) {
   for (SmSet::Range r = sms.next_range(); r.lo < r.hi; r = sms.next_range(r.hi)) {
-    const CUdeviceptr at = s.left + offsetof(sluice_launch_left, sm_workers) + r.lo * sizeof(uint32_t);
+    const CUdeviceptr at =
+        s.left + offsetof(sluice_launch_left, sm_workers) + r.lo * sizeof(uint32_t);
     if (CUresult e = api_.cuMemsetD32Async(at, value, r.hi - r.lo, in); e != CUDA_SUCCESS) return e;
   }
   return CUDA_SUCCESS;
 }
 
-// ---- launches that stay while their SMs change --------------------------------------------------------------------
+// ---- launches that stay while their SMs change
+// --------------------------------------------------------------------
 
 struct SeenWorkers {
   static constexpr size_t kMost = 64;  // launches; beyond any EngineLimits::most_kept
@@ -83,15 +90,18 @@ struct SeenWorkers {
   uint64_t evict[kMost];
 };
 
-// Two things have to be so: each launch's blocks read the evict word before they begin a task, those too that are not
-// there yet; and none is on the SMs. A block counts itself in on its SM (sm_workers) before it looks at the word. So:
-// the word first, to where they look, then the counts. A proxy that read the page before the word was there may put the
-// older one over it for the time of one look across the bus; hence the second look (narrow()).
-CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost, bool* left) {
+// Two things have to be so: each launch's blocks read the evict word before they begin a task,
+// those too that are not there yet; and none is on the SMs. A block counts itself in on its SM
+// (sm_workers) before it looks at the word. So: the word first, to where they look, then the
+// counts. A proxy that read the page before the word was there may put the older one over it for
+// the time of one look across the bus; hence the second look (narrow()).
+CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> running,
+                                  const SmSet& lost, bool* left) {
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
   if (!c.seen) {
     void* memory = nullptr;
-    if (api_.cuMemHostAlloc(&memory, sizeof(SeenWorkers), 0) != CUDA_SUCCESS) return CUDA_ERROR_NOT_SUPPORTED;
+    if (api_.cuMemHostAlloc(&memory, sizeof(SeenWorkers), 0) != CUDA_SUCCESS)
+      return CUDA_ERROR_NOT_SUPPORTED;
     c.seen = static_cast<SeenWorkers*>(memory);
   }
   const uint64_t word = __atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST);
@@ -101,7 +111,8 @@ CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> run
   CUresult e = CUDA_SUCCESS;
   const auto run = [&](CUresult result) { e = e == CUDA_SUCCESS ? result : e; };
   // From the page itself: what the copy engine finds there is this word or a newer one.
-  if (c.evict_word) run(api_.cuMemcpyHtoDAsync(c.evict_word, &signal_->evict, sizeof word, c.transfers));
+  if (c.evict_word)
+    run(api_.cuMemcpyHtoDAsync(c.evict_word, &signal_->evict, sizeof word, c.transfers));
   size_t n = 0;
   for (const Running& l : running) {
     StreamObject& s = *streams_.at(l.stream);
@@ -114,8 +125,10 @@ CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> run
     }
     w.moved = true;
     w.sms = w.sms - lost;
-    run(api_.cuMemcpyDtoHAsync(&c.seen->workers[n][lo], s.left + offsetof(sluice_launch_left, sm_workers) + lo * sizeof(uint32_t),
-                               (hi - lo) * sizeof(uint32_t), c.transfers));
+    run(api_.cuMemcpyDtoHAsync(
+        &c.seen->workers[n][lo],
+        s.left + offsetof(sluice_launch_left, sm_workers) + lo * sizeof(uint32_t),
+        (hi - lo) * sizeof(uint32_t), c.transfers));
     c.seen->evict[n] = word;
     if (proxy_) run(api_.cuMemcpyDtoHAsync(&c.seen->evict[n], evict, sizeof word, c.transfers));
     ++n;
@@ -157,7 +170,8 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
   if (!w.part || w.grown) return CUDA_ERROR_NOT_SUPPORTED;
   const auto gpu_sms = static_cast<uint32_t>(c.multiprocessors);
   const SmSet sms = grant.sms & SmSet(0, gpu_sms);
-  // An SM that is barred in the list cannot be set free while blocks of the first grid may still count on it.
+  // An SM that is barred in the list cannot be set free while blocks of the first grid may still
+  // count on it.
   if (sms.empty() || sms.meets(s.barred)) return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t proxy = proxies_of(w);
   // One for each SM at least, or some might stay empty.

@@ -1,12 +1,14 @@
-// Launches that the hardware keeps to the SMs of their grant, in streams of green contexts; the rest of the driver is in
-// launch/cuda_streams.cc.
+// Launches that the hardware keeps to the SMs of their grant, in streams of green contexts; the
+// rest of the driver is in launch/cuda_streams.cc.
 //
-// A guest's stream goes on in one stream of the driver's after the other: its own, for copies, fills and waits, and one for each
-// green context that its launches run in. Where the newest of it is not where the next of it goes, the latter waits for
-// an event behind the former (go_to()); launch upon launch under the same set none does.
+// A guest's stream goes on in one stream of the driver's after the other: its own, for copies,
+// fills and waits, and one for each green context that its launches run in. Where the newest of it
+// is not where the next of it goes, the latter waits for an event behind the former (go_to());
+// launch upon launch under the same set none does.
 //
-// Such a launch is planned for a GPU of as many SMs as its set has. No block of it comes elsewhere, so there is no
-// quota and nothing is barred, and every form will do. Until it has ended it stays where it is: another set is an eviction.
+// Such a launch is planned for a GPU of as many SMs as its set has. No block of it comes elsewhere,
+// so there is no quota and nothing is barred, and every form will do. Until it has ended it stays
+// where it is: another set is an eviction.
 #include <algorithm>
 
 #include "mediator/worker/launch/cuda_streams.h"
@@ -21,7 +23,8 @@ CUresult CudaStreams::go_to(StreamObject& s, Lane& lane) {
   return CUDA_SUCCESS;
 }
 
-Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const Grant& grant, uint64_t now_ns) {
+Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const Grant& grant,
+                                 uint64_t now_ns) {
   auto& w = static_cast<LaunchWork&>(work);
   StreamObject& s = *streams_.at(stream);
   w.lane = &s;
@@ -39,19 +42,22 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
       return Confinement::kHardware;
     }
   }
-  // In the prologue form a block's task is its own number: one that goes home from an SM of somebody else's would take the
-  // task with it. A resumable clone's blocks draw theirs when they have come to an SM that is theirs. One that has begun in
-  // another form in a green context goes on in that.
+  // In the prologue form a block's task is its own number: one that goes home from an SM of
+  // somebody else's would take the task with it. A resumable clone's blocks draw theirs when they
+  // have come to an SM that is theirs. One that has begun in another form in a green context goes
+  // on in that.
   const bool by_blocks = kind == OpKind::kLaunch && !w.one_task && w.form == FormKind::kLoop;
   return by_blocks ? Confinement::kBlocks : Confinement::kNone;
 }
 
-// Where the set's is not there yet, it is made meanwhile. Launches that went without would be kept to SMs by numbers that say
-// nothing of whose they are (docs/decisions/0008-green-contexts.md), and what of them finds no room beside others' launches cannot leave either.
+// Where the set's is not there yet, it is made meanwhile. Launches that went without would be kept
+// to SMs by numbers that say nothing of whose they are (docs/decisions/0008-green-contexts.md), and
+// what of them finds no room beside others' launches cannot leave either.
 bool CudaStreams::wait_for_hardware(StreamId stream, const Grant& grant, uint64_t now_ns) {
   StreamObject& s = *streams_.at(stream);
   const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
-  return s.context->greens && !green_context(s, sms, now_ns) && s.context->greens->worth_waiting(sms, now_ns);
+  return s.context->greens && !green_context(s, sms, now_ns) &&
+         s.context->greens->worth_waiting(sms, now_ns);
 }
 
 GreenContext* CudaStreams::green_context(StreamObject& s, const SmSet& sms, uint64_t now_ns) {
@@ -101,17 +107,19 @@ bool CudaStreams::fit_to(LaunchWork& w, uint32_t sms) {
   return true;
 }
 
-// Blocks of an original that the GPU holds at once may wait for each other, though nothing says that they do; where its part
-// does not hold them, some of them would never come. Those of a larger grid cannot, but for earlier ones. Clusters
-// need SMs that lie together, which groups of the smallest size do not promise.
+// Blocks of an original that the GPU holds at once may wait for each other, though nothing says
+// that they do; where its part does not hold them, some of them would never come. Those of a larger
+// grid cannot, but for earlier ones. Clusters need SMs that lie together, which groups of the
+// smallest size do not promise.
 bool CudaStreams::may_confine_original(LaunchWork& w, uint32_t sms) {
   if (SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0) != 0) return false;
   FunctionObject& f = *w.function;
   const uint32_t threads = w.block[0] * w.block[1] * w.block[2];
   if (f.fits == 0 || f.fits_threads != threads || f.fits_shared != w.dynamic_shared) {
     int blocks = 0;
-    if (api_.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f.original, static_cast<int>(threads), w.dynamic_shared) !=
-            CUDA_SUCCESS || blocks <= 0)
+    if (api_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            &blocks, f.original, static_cast<int>(threads), w.dynamic_shared) != CUDA_SUCCESS ||
+        blocks <= 0)
       return false;
     f.fits = static_cast<uint32_t>(blocks);
     f.fits_threads = threads;

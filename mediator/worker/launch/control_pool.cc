@@ -89,9 +89,8 @@ CUresult LeftPool::take(CUdeviceptr* list, SmSet* barred) {
     if (r != CUDA_SUCCESS) return r;
     // Copies, not a fill: a fill is a kernel and would wait behind the launches that fill the GPU.
     for (uint64_t at = 0; at < bytes * kSlabLists && r == CUDA_SUCCESS; at += zero_bytes_) {
-      r = api_.cuMemcpyHtoDAsync(slab + at, zeros_,
-                                 std::min<uint64_t>(zero_bytes_, bytes * kSlabLists - at),
-                                 transfers_);
+      r = api_.cuMemcpyHtoDAsync(
+          slab + at, zeros_, std::min<uint64_t>(zero_bytes_, bytes * kSlabLists - at), transfers_);
     }
     if (r == CUDA_SUCCESS) r = api_.cuStreamSynchronize(transfers_);
     if (r != CUDA_SUCCESS) {

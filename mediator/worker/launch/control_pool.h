@@ -1,9 +1,9 @@
 // ControlPool: zeroed launch control blocks (abi/preempt.h) in the device memory of one context.
 //
 // Blocks come in pages of 64; a page whose blocks have all been used and given back is zeroed as a
-// whole by a copy of zeros (the copy engine's work: a fill would be a kernel and wait behind the very
-// launches that fill the GPU), and is used again when that has been done.
-// Owned by its ContextObject, used under the session's lock. The context must be current.
+// whole by a copy of zeros (the copy engine's work: a fill would be a kernel and wait behind the
+// very launches that fill the GPU), and is used again when that has been done. Owned by its
+// ContextObject, used under the session's lock. The context must be current.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class ControlPool {
 
   // Makes the first pages, so that the first launches need not. Waits for them.
   CUresult prepare(uint32_t pages);
-  // A zeroed block. Seldom waits for a page to be zeroed; CUDA_ERROR_OUT_OF_MEMORY if all are in use.
+  // A zeroed block. Seldom waits for a page to be zeroed; CUDA_ERROR_OUT_OF_MEMORY if all are in
+  // use.
   CUresult take(Block* block);
   // The launch is done and no physical launch names the block any more.
   void give_back(const Block& block);
@@ -65,9 +66,9 @@ class ControlPool {
   bool abandoned_ = false;
 };
 
-// LeftPool: left-over lists (sluice_launch_left), one for each stream that launches clones. They come
-// zeroed, in slabs; a list that comes back is zero again but for barred SMs, because the launches of its
-// stream are done.
+// LeftPool: left-over lists (sluice_launch_left), one for each stream that launches clones. They
+// come zeroed, in slabs; a list that comes back is zero again but for barred SMs, because the
+// launches of its stream are done.
 //
 // Owned by its ContextObject, used under the session's lock. The context must be current.
 class LeftPool {
@@ -103,8 +104,8 @@ class LeftPool {
 };
 
 // StatePool: what the blocks of resumable launches save (sluice_resume_state), device memory of one
-// context. A launch keeps its piece until it is done; pieces are used again, never given back to the
-// driver, because that would wait for the GPU.
+// context. A launch keeps its piece until it is done; pieces are used again, never given back to
+// the driver, because that would wait for the GPU.
 //
 // Owned by its ContextObject, used under the session's lock. The context must be current.
 class StatePool {

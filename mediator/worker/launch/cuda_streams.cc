@@ -13,20 +13,23 @@ namespace {
 // No context has this address: makes the next make_current() ask the driver.
 CUcontext const kUnknown = reinterpret_cast<CUcontext>(~uintptr_t{0});
 thread_local CUcontext t_current = nullptr;
-// Contexts that went, or may have. The driver gives a device's primary context the same handle each time, and to a thread that
-// had the former one current it is still that one, destroyed: so what a thread knows counts only as long as none has gone.
+// Contexts that went, or may have. The driver gives a device's primary context the same handle each
+// time, and to a thread that had the former one current it is still that one, destroyed: so what a
+// thread knows counts only as long as none has gone.
 std::atomic<uint64_t> g_gone{0};
 thread_local uint64_t t_gone = 0;
 
 bool is_plain(const CUDA_MEMCPY2D& c) { return c.Height == 1; }
 
-// A launch's parameters one by one, so that the driver puts each where the compiled kernel looks for it. In one
-// buffer they would have to lie as the driver's own buffer does, which is not as PTX lays them out: where one is
-// aligned to more than 16 bytes (a tensor map: 64) the first need not be at 0. Points into the work.
+// A launch's parameters one by one, so that the driver puts each where the compiled kernel looks
+// for it. In one buffer they would have to lie as the driver's own buffer does, which is not as PTX
+// lays them out: where one is aligned to more than 16 bytes (a tensor map: 64) the first need not
+// be at 0. Points into the work.
 class ParamPointers {
  public:
   explicit ParamPointers(LaunchWork& w) {
-    SLUICE_CHECK(w.function->params.size() <= SLUICE_MAX_PARAMS && w.params.size() == w.function->param_bytes);
+    SLUICE_CHECK(w.function->params.size() <= SLUICE_MAX_PARAMS &&
+                 w.params.size() == w.function->param_bytes);
     for (const ParamPlace& place : w.function->params) add(w.params.data() + place.offset);
   }
   void add(void* at) { pointers_[count_++] = at; }
@@ -75,7 +78,8 @@ void CudaStreams::drained(StreamId id) {
   // An error means that the context is gone, and the stream with it.
   (void)api_.cuStreamDestroy(it->second->cu);
   if (it->second->second) (void)api_.cuStreamDestroy(it->second->second);
-  for (CUevent event : {it->second->joined, it->second->forked, it->second->ended[0], it->second->ended[1], it->second->passed_on})
+  for (CUevent event : {it->second->joined, it->second->forked, it->second->ended[0],
+                        it->second->ended[1], it->second->passed_on})
     if (event) (void)api_.cuEventDestroy(event);
   if (it->second->context->greens) it->second->context->greens->remove(id);
   if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
@@ -107,7 +111,8 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
 }
 
 // In the stream's tail.
-CUresult CudaStreams::launch_there(StreamObject& s, LaunchWork& w, const Grant& grant, const Work* pred, uint64_t now_ns) {
+CUresult CudaStreams::launch_there(StreamObject& s, LaunchWork& w, const Grant& grant,
+                                   const Work* pred, uint64_t now_ns) {
   FunctionObject& f = *w.function;
   ContextObject& c = *s.context;
   if (w.form == FormKind::kWindows) {
@@ -149,7 +154,8 @@ CUresult CudaStreams::launch_there(StreamObject& s, LaunchWork& w, const Grant& 
   return launch_clone(w.lane->cu, w, p, blocks);
 }
 
-// Where it stands whether `pred`, which is before a launch in its stream, is done; 0: it will be, or there is none.
+// Where it stands whether `pred`, which is before a launch in its stream, is done; 0: it will be,
+// or there is none.
 CUdeviceptr CudaStreams::to_pass(const Work* pred) {
   if (!pred) return 0;
   const auto& before = static_cast<const LaunchWork&>(*pred);
@@ -159,12 +165,14 @@ CUdeviceptr CudaStreams::to_pass(const Work* pred) {
 }
 
 // What the parameters of any physical launch of `w` have in common.
-sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const {
+sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const LaunchWork& w,
+                                             const Grant& grant) const {
   const ContextObject& c = *s.context;
   const CloneForm& form = w.function->form;
   LoopSettings settings = settings_;
   settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
-  sluice_preempt_params p = make_params(w.grid, w.tasks, w.confined_sms != 0 ? w.on_sms : w.geometry, settings);
+  sluice_preempt_params p =
+      make_params(w.grid, w.tasks, w.confined_sms != 0 ? w.on_sms : w.geometry, settings);
   p.first_tickets = w.first_tickets;
   p.control = w.control.address;
   p.signal = c.evict_word ? c.evict_word : c.signal;
@@ -185,21 +193,23 @@ CUdeviceptr CudaStreams::record_address(const ContextObject& c, const LaunchWork
   return c.records + static_cast<uint64_t>(w.record) * sizeof(sluice_launch_record);
 }
 
-CUresult CudaStreams::launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks) {
+CUresult CudaStreams::launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p,
+                                   uint32_t blocks) {
   sluice_preempt_params block = p;
   const uint32_t grid[3] = {blocks, 1, 1};
   // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
   const bool slots = w.function->slot_dynamic && !w.one_task;
-  return launch_form(to, w, w.clone, &block, grid, w.dynamic_shared + (slots ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0));
+  return launch_form(to, w, w.clone, &block, grid,
+                     w.dynamic_shared + (slots ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0));
 }
 
 // `block`: what the clone has appended to the original's parameters.
-CUresult CudaStreams::launch_form(CUstream to, LaunchWork& w, CUfunction clone, void* block, const uint32_t grid[3],
-                                  uint32_t shared) {
+CUresult CudaStreams::launch_form(CUstream to, LaunchWork& w, CUfunction clone, void* block,
+                                  const uint32_t grid[3], uint32_t shared) {
   ParamPointers params(w);
   params.add(block);
-  return api_.cuLaunchKernel(clone, grid[0], grid[1], grid[2], w.block[0], w.block[1], w.block[2], shared, to,
-                             params.get(), nullptr);
+  return api_.cuLaunchKernel(clone, grid[0], grid[1], grid[2], w.block[0], w.block[1], w.block[2],
+                             shared, to, params.get(), nullptr);
 }
 
 CUresult CudaStreams::launch_original(LaunchWork& w, uint64_t now_ns) {
@@ -228,9 +238,9 @@ CUresult CudaStreams::launch_original(LaunchWork& w, uint64_t now_ns) {
   };
   if (w.flags & SLUICE_LAUNCHED_COOPERATIVE) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
   if (SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0) != 0) {
-    add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0),
-                                                             SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 1),
-                                                             SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 2)};
+    add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {
+        SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0), SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 1),
+        SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 2)};
   }
   return api_.cuLaunchKernelEx(&config, w.function->original, params.get(), nullptr);
 }
@@ -249,15 +259,21 @@ CUresult CudaStreams::fill(StreamObject& s, const sluice_memset& m) {
   const auto u16 = static_cast<unsigned short>(m.value);
   if (m.height == 1) {
     switch (m.element_bytes) {
-      case 1: return api_.cuMemsetD8Async(m.dst, u8, m.width, s.cu);
-      case 2: return api_.cuMemsetD16Async(m.dst, u16, m.width, s.cu);
-      default: return api_.cuMemsetD32Async(m.dst, m.value, m.width, s.cu);
+      case 1:
+        return api_.cuMemsetD8Async(m.dst, u8, m.width, s.cu);
+      case 2:
+        return api_.cuMemsetD16Async(m.dst, u16, m.width, s.cu);
+      default:
+        return api_.cuMemsetD32Async(m.dst, m.value, m.width, s.cu);
     }
   }
   switch (m.element_bytes) {
-    case 1: return api_.cuMemsetD2D8Async(m.dst, m.pitch, u8, m.width, m.height, s.cu);
-    case 2: return api_.cuMemsetD2D16Async(m.dst, m.pitch, u16, m.width, m.height, s.cu);
-    default: return api_.cuMemsetD2D32Async(m.dst, m.pitch, m.value, m.width, m.height, s.cu);
+    case 1:
+      return api_.cuMemsetD2D8Async(m.dst, m.pitch, u8, m.width, m.height, s.cu);
+    case 2:
+      return api_.cuMemsetD2D16Async(m.dst, m.pitch, u16, m.width, m.height, s.cu);
+    default:
+      return api_.cuMemsetD2D32Async(m.dst, m.pitch, m.value, m.width, m.height, s.cu);
   }
 }
 
@@ -265,8 +281,7 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
   StreamObject& s = *streams_.at(stream);
   if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
   switch (kind) {
-    case OpKind::kOpaque:
-    {
+    case OpKind::kOpaque: {
       auto& w = static_cast<LaunchWork&>(work);
       if (w.local && w.local->refused) return CUDA_ERROR_OUT_OF_MEMORY;
       return on_lane(s, w, [&] { return launch_original(w, now_ns); });
@@ -274,7 +289,8 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
     case OpKind::kRecord: {
       EventObject& e = *static_cast<RecordWork&>(work).event;
       // Where it only orders, the engine's own marker behind it is all that is needed.
-      return e.flags & CU_EVENT_DISABLE_TIMING ? CUDA_SUCCESS : api_.cuEventRecord(e.cu, s.tail->cu);
+      return e.flags & CU_EVENT_DISABLE_TIMING ? CUDA_SUCCESS
+                                               : api_.cuEventRecord(e.cu, s.tail->cu);
     }
     case OpKind::kValueWait: {
       if (CUresult r = go_to(s, s); r != CUDA_SUCCESS) return r;
@@ -346,7 +362,8 @@ CUresult CudaStreams::query(uint64_t marker) {
   return r;
 }
 
-// Whatever went before in other lanes, the tail waits for it; but a lane's second stream may not have been joined.
+// Whatever went before in other lanes, the tail waits for it; but a lane's second stream may not
+// have been joined.
 CUresult CudaStreams::idle(StreamId stream) {
   StreamObject& s = *streams_.at(stream);
   if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
@@ -372,8 +389,8 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
     record = records_.read(w.record);
     records_.set_done(w.record, w.generation, tasks_done);
   } else if (w.record >= 0 && !w.grown) {
-    // The stream has passed the launch, so what the last block out wrote is there. It is a hint: who
-    // forges it runs into its own unfinished work, nobody else's.
+    // The stream has passed the launch, so what the last block out wrote is there. It is a hint:
+    // who forges it runs into its own unfinished work, nobody else's.
     record = records_.read(w.record);
     known = record.generation == w.generation && record.tasks_total == w.tasks &&
             ((record.state == SLUICE_LAUNCH_DONE && record.tasks_done == w.tasks) ||
@@ -391,10 +408,12 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
     if (r != CUDA_SUCCESS) return LaunchEnd::kFault;
     if (w.form == FormKind::kWindows) {
       // All that was queued has run, unless the launch before was not done.
-      tasks_done = control.next_ticket > w.tasks_before ? std::max(w.tasks_before, w.windows.end()) : w.tasks_before;
+      tasks_done = control.next_ticket > w.tasks_before ? std::max(w.tasks_before, w.windows.end())
+                                                        : w.tasks_before;
     } else {
-      tasks_done = w.one_task ? std::min(sluice_admitted(&control, w.generation, w.tasks_before), w.tasks)
-                              : control.finished;
+      tasks_done = w.one_task
+                       ? std::min(sluice_admitted(&control, w.generation, w.tasks_before), w.tasks)
+                       : control.finished;
     }
     done = control.done == 1 && tasks_done == w.tasks;
   }
@@ -403,7 +422,8 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
     if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_DONE);
     return LaunchEnd::kDone;
   }
-  // The engine asks about a launch only when all before it are done, so it has passed its predecessor.
+  // The engine asks about a launch only when all before it are done, so it has passed its
+  // predecessor.
   w.begun = true;
   if (evicted() < w.generation && tasks_done == w.tasks_before)
     return w.part ? LaunchEnd::kElsewhere : LaunchEnd::kStuck;
@@ -426,9 +446,13 @@ void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   uint64_t ns = record->left_ns - record->start_ns;
   // Those that are not timed do without.
   if (w.form == FormKind::kWindows)
-    ns -= std::min<uint64_t>(ns / 8, uint64_t{2} * FormChoice::kCheckNs * w.window_plan.tasks / std::max(w.workers, 1u));
-  // Where a block runs one task, the only form of some kernels, and in windows the time ends when the last one begins.
-  const uint32_t tasks = w.one_task || w.form == FormKind::kWindows ? w.tasks - std::min(w.workers, w.tasks - 1) : w.tasks;
+    ns -= std::min<uint64_t>(
+        ns / 8, uint64_t{2} * FormChoice::kCheckNs * w.window_plan.tasks / std::max(w.workers, 1u));
+  // Where a block runs one task, the only form of some kernels, and in windows the time ends when
+  // the last one begins.
+  const uint32_t tasks = w.one_task || w.form == FormKind::kWindows
+                             ? w.tasks - std::min(w.workers, w.tasks - 1)
+                             : w.tasks;
   v.chunks.observe(tasks, w.workers, ns);
   // As if it had had the whole GPU, so that those of different parts can be compared.
   const auto sms = static_cast<uint32_t>(w.function->module->context->multiprocessors);

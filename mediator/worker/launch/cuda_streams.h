@@ -20,7 +20,8 @@ namespace sluice::worker {
 
 // Makes a context (or none: null) the calling thread's, unless it is already.
 CUresult make_current(const gpu::DriverApi& api, CUcontext context);
-// After a driver call that may have changed it, or has destroyed a context: no thread's make_current() rests on what it knew.
+// After a driver call that may have changed it, or has destroyed a context: no thread's
+// make_current() rests on what it knew.
 void forget_current();
 
 class CudaStreams : public EngineDriver {
@@ -31,12 +32,14 @@ class CudaStreams : public EngineDriver {
     std::function<void(CUresult)> async_error;
   };
   CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
-              const sluice_signal_page* signal, sluice_launch_records* records, Callbacks callbacks);
+              const sluice_signal_page* signal, sluice_launch_records* records,
+              Callbacks callbacks);
 
   // sluiced may give parts of the GPU: clones take every grid, however small.
   void expect_parts() { parts_ = true; }
 
-  // A green context is to be made (GreenContexts::due()); called under the session's lock, calls nothing of this.
+  // A green context is to be made (GreenContexts::due()); called under the session's lock, calls
+  // nothing of this.
   std::function<void(std::shared_ptr<ContextObject>)> make_green;
   GreenCounters green;  // GreenContexts' of all contexts
 
@@ -44,15 +47,17 @@ class CudaStreams : public EngineDriver {
   void add(StreamId id, std::shared_ptr<StreamObject> stream);
 
   // How a launch of this function will be done: fills geometry, tasks and variant of `work`, whose
-  // function and shape are set and checked. Asks the driver once per shape. `contended`: others wait for the GPU; it
-  // is then not launched in windows, which take longer to leave (docs/notes/2026-11-22-benchmarks.md).
+  // function and shape are set and checked. Asks the driver once per shape. `contended`: others
+  // wait for the GPU; it is then not launched in windows, which take longer to leave
+  // (docs/notes/2026-11-22-benchmarks.md).
   void plan(LaunchWork& work, bool contended);
 
   // The context goes, and all that was made in it. No stream of it is left.
   void forget(const ContextObject& context);
 
   // EngineDriver
-  Confinement confine(StreamId stream, OpKind kind, Work& work, const Grant& grant, uint64_t now_ns) override;
+  Confinement confine(StreamId stream, OpKind kind, Work& work, const Grant& grant,
+                      uint64_t now_ns) override;
   bool wait_for_hardware(StreamId stream, const Grant& grant, uint64_t now_ns) override;
   CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred, bool again,
                   uint64_t now_ns) override;
@@ -81,12 +86,15 @@ class CudaStreams : public EngineDriver {
   void plan_for_parts(LaunchWork& work);
   uint32_t chunks_of(const LaunchWork& work) const;
   uint32_t proxies_of(const LaunchWork& work) const;
-  CUresult keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& granted, sluice_preempt_params* p,
-                        uint32_t* blocks);
-  sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w, const Grant& grant) const;
+  CUresult keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& granted,
+                        sluice_preempt_params* p, uint32_t* blocks);
+  sluice_preempt_params params_of(const StreamObject& s, const LaunchWork& w,
+                                  const Grant& grant) const;
   static CUdeviceptr to_pass(const Work* pred);
   CUdeviceptr record_address(const ContextObject& c, const LaunchWork& w) const;
-  uint32_t evicted() const { return static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST)); }
+  uint32_t evicted() const {
+    return static_cast<uint32_t>(__atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST));
+  }
   static uint32_t held_by(const FunctionObject& f, uint32_t resident, uint32_t sms);
   WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
   Geometry form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms);
@@ -95,13 +103,15 @@ class CudaStreams : public EngineDriver {
   bool fit_to(LaunchWork& w, uint32_t sms);
   bool may_confine_original(LaunchWork& w, uint32_t sms);
   CUresult go_to(StreamObject& s, Lane& lane);
-  // launch() in w.lane. What cannot be launched in a green context's stream, for whatever reason, is in the guest's own; one in
-  // windows may have begun there.
+  // launch() in w.lane. What cannot be launched in a green context's stream, for whatever reason,
+  // is in the guest's own; one in windows may have begun there.
   template <class Launch>
   CUresult on_lane(StreamObject& s, LaunchWork& w, Launch launch) {
     CUresult there = go_to(s, *w.lane);
     if (there == CUDA_SUCCESS) there = launch();
-    if (there == CUDA_SUCCESS || w.confined_sms == 0 || is_sticky(there) || w.form == FormKind::kWindows) return there;
+    if (there == CUDA_SUCCESS || w.confined_sms == 0 || is_sticky(there) ||
+        w.form == FormKind::kWindows)
+      return there;
     w.lane = &s;
     w.confined_sms = 0;
     CUresult here = go_to(s, s);
@@ -109,16 +119,19 @@ class CudaStreams : public EngineDriver {
     if (here == CUDA_SUCCESS) s.context->greens->refuse("a launch: " + gpu::describe(there));
     return here;
   }
-  CUresult launch_there(StreamObject& s, LaunchWork& w, const Grant& grant, const Work* pred, uint64_t now_ns);
+  CUresult launch_there(StreamObject& s, LaunchWork& w, const Grant& grant, const Work* pred,
+                        uint64_t now_ns);
   CUresult make_second(Lane& lane, int priority);
   CUresult launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred);
   CUresult queue_window(StreamObject& s, LaunchWork& w);
   CUresult close_windows(LaunchWork& w);
-  CUresult launch_form(CUstream to, LaunchWork& w, CUfunction clone, void* block, const uint32_t grid[3],
-                       uint32_t shared);
-  CUresult launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p, uint32_t blocks);
+  CUresult launch_form(CUstream to, LaunchWork& w, CUfunction clone, void* block,
+                       const uint32_t grid[3], uint32_t shared);
+  CUresult launch_clone(CUstream to, LaunchWork& w, const sluice_preempt_params& p,
+                        uint32_t blocks);
   CUresult bar(const StreamObject& s, CUstream in, const SmSet& sms, uint32_t value);
-  CUresult look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost, bool* left);
+  CUresult look_at_sms(ContextObject& c, std::span<const Running> running, const SmSet& lost,
+                       bool* left);
   CUresult launch_original(LaunchWork& w, uint64_t now_ns);
   CUresult copy(StreamObject& s, const CUDA_MEMCPY2D& c);
   CUresult fill(StreamObject& s, const sluice_memset& m);
@@ -133,8 +146,8 @@ class CudaStreams : public EngineDriver {
   RecordPool records_;
   Callbacks callbacks_;
   std::unordered_map<StreamId, std::shared_ptr<StreamObject>> streams_;
-  uint64_t left_once_ = 0;           // evict word after which narrow() found everything left, once
-  std::vector<Marker> markers_;      // by marker id
+  uint64_t left_once_ = 0;       // evict word after which narrow() found everything left, once
+  std::vector<Marker> markers_;  // by marker id
   std::vector<uint64_t> free_markers_;
   std::vector<uint64_t> gone_markers_;  // whose events went with their contexts
   uint64_t next_launch_id_ = 1;

@@ -8,10 +8,11 @@
 namespace sluice::worker {
 
 CUresult EvictForwarder::send(Target& target, uint64_t word) {
-  CUresult r = signal_ == worker_protocol::Signal::kWrite
-                   ? api_.cuStreamWriteValue64(target.stream, target.word, word, 0)
-                   // From the page itself: what the copy engine finds there is this word or a newer one.
-                   : api_.cuMemcpyHtoDAsync(target.word, &page_->evict, sizeof page_->evict, target.stream);
+  CUresult r =
+      signal_ == worker_protocol::Signal::kWrite
+          ? api_.cuStreamWriteValue64(target.stream, target.word, word, 0)
+          // From the page itself: what the copy engine finds there is this word or a newer one.
+          : api_.cuMemcpyHtoDAsync(target.word, &page_->evict, sizeof page_->evict, target.stream);
   if (r == CUDA_SUCCESS) target.sent = word;
   return r;
 }
@@ -23,7 +24,8 @@ CUresult EvictForwarder::open(CUcontext context, CUdeviceptr* word) {
   t.context = context;
   int least = 0, greatest = 0;
   CUresult r = api_.cuCtxGetStreamPriorityRange(&least, &greatest);
-  if (r == CUDA_SUCCESS) r = api_.cuStreamCreateWithPriority(&t.stream, CU_STREAM_NON_BLOCKING, greatest);
+  if (r == CUDA_SUCCESS)
+    r = api_.cuStreamCreateWithPriority(&t.stream, CU_STREAM_NON_BLOCKING, greatest);
   // The word, and what kernels read behind it (abi/preempt.h).
   const uint64_t zeros[2] = {};
   if (r == CUDA_SUCCESS) r = api_.cuMemAlloc(&t.word, sizeof zeros);

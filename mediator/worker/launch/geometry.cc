@@ -37,8 +37,8 @@ Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bo
     g.chunk = settings.fixed_chunk;
   } else if (!form.in_order) {
     const uint32_t fair = std::max(1u, tasks >> g.tail_shift);
-    g.chunk = static_cast<uint16_t>(
-        std::clamp(std::min(first_chunk, fair), 1u, std::min<uint32_t>(settings.chunk_max, kMaxChunk)));
+    g.chunk = static_cast<uint16_t>(std::clamp(std::min(first_chunk, fair), 1u,
+                                               std::min<uint32_t>(settings.chunk_max, kMaxChunk)));
   }
   const uint32_t chunks = (tasks + g.chunk - 1) / g.chunk;
   g.blocks = std::min(workers, chunks) + extra;
@@ -62,7 +62,8 @@ WindowPlan FormChoice::windows(const uint32_t grid[3], uint32_t resident, uint64
   const uint64_t most = std::max<uint64_t>(window_ns * resident / task_ns, resident);
   const uint64_t tasks = std::min<uint64_t>(most, whole.tasks() / kFewWindows);
   if (tasks < std::max(resident, whole.row_tasks())) return {};
-  return {static_cast<uint32_t>(tasks), tasks * task_ns / resident, task_ns + uint64_t{settings.window_lead_us} * 1000};
+  return {static_cast<uint32_t>(tasks), tasks * task_ns / resident,
+          task_ns + uint64_t{settings.window_lead_us} * 1000};
 }
 
 FormKind FormChoice::next(unsigned may, bool in_order) {
@@ -75,8 +76,11 @@ FormKind FormChoice::next(unsigned may, bool in_order) {
 
 FormKind FormChoice::pick(unsigned may, bool in_order) {
   constexpr FormKind kFirst[] = {FormKind::kLoop, FormKind::kOneTask, FormKind::kWindows};
-  const auto can = [&](FormKind form) { return form == FormKind::kLoop || (may & 1u << static_cast<int>(form)) != 0; };
-  if (in_order && can(FormKind::kOneTask) && task_ns_[static_cast<int>(FormKind::kOneTask)] == 0) return FormKind::kOneTask;
+  const auto can = [&](FormKind form) {
+    return form == FormKind::kLoop || (may & 1u << static_cast<int>(form)) != 0;
+  };
+  if (in_order && can(FormKind::kOneTask) && task_ns_[static_cast<int>(FormKind::kOneTask)] == 0)
+    return FormKind::kOneTask;
   FormKind fastest = FormKind::kLoop;
   for (const FormKind form : kFirst) {
     if (!can(form)) continue;

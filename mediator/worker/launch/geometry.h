@@ -1,7 +1,8 @@
-// The arithmetic of an evictable launch: how many worker blocks, how many tickets at a time, and the
-// numbers by which a kernel turns a ticket into block coordinates without dividing.
+// The arithmetic of an evictable launch: how many worker blocks, how many tickets at a time, and
+// the numbers by which a kernel turns a ticket into block coordinates without dividing.
 //
-// Pure functions; any thread. Used by the launcher (launch/cuda_streams.h) and by tests/bench/preempt.
+// Pure functions; any thread. Used by the launcher (launch/cuda_streams.h) and by
+// tests/bench/preempt.
 #pragma once
 
 #include <cstdint>
@@ -16,43 +17,44 @@ uint32_t task_count(uint32_t x, uint32_t y, uint32_t z);
 
 // How the session's clones check for evictions; from its configuration.
 struct LoopSettings {
-  uint32_t target_us = 20;    // from the host's store to the last block's exit, for short tasks; see
-                              // kChunkQuarters
+  uint32_t target_us = 20;  // from the host's store to the last block's exit, for short tasks; see
+                            // kChunkQuarters
   uint32_t clock_khz = 1000000;  // of the SMs
   uint16_t chunk_max = 1024;
-  uint8_t batch_shift = 1;    // a batch, the time between two looks at the evict word: chunk / 2^this
-                              // and one task
+  uint8_t batch_shift = 1;  // a batch, the time between two looks at the evict word: chunk / 2^this
+                            // and one task
   // FLEP's amortising factor: every worker draws and runs so many tasks between two looks, whatever
   // they take. 0: adaptive.
   uint16_t fixed_chunk = 0;
-  // What the rest of a grid may take to leave the GPU where every block runs one task and those that are
-  // not admitted come and go; 0: loops wherever there is one.
+  // What the rest of a grid may take to leave the GPU where every block runs one task and those
+  // that are not admitted come and go; 0: loops wherever there is one.
   uint32_t admission_us = 40;
-  // How long a window of a grid takes where it is launched in windows. 0: no windows. Where tasks are short, each window
-  // costs some 1 us (an H200).
+  // How long a window of a grid takes where it is launched in windows. 0: no windows. Where tasks
+  // are short, each window costs some 1 us (an H200).
   uint32_t window_us = 32;
-  // How long before a window's last block begins the next one is queued: an eviction waits for so much and a whole window
-  // at most. The worker and the driver take most of it (an H200: with 8 us of 16 windows often came too late, 1.05 of the
-  // original's time instead of 1.01).
+  // How long before a window's last block begins the next one is queued: an eviction waits for so
+  // much and a whole window at most. The worker and the driver take most of it (an H200: with 8 us
+  // of 16 windows often came too late, 1.05 of the original's time instead of 1.01).
   uint32_t window_lead_us = 16;
-  uint32_t leave_ps = 750;  // one of them for every 256 of its threads, on an H200 (docs/notes/2026-11-22-benchmarks.md)
+  uint32_t leave_ps = 750;  // one of them for every 256 of its threads, on an H200
+                            // (docs/notes/2026-11-22-benchmarks.md)
 };
 // The same on the software GPU, which interprets some 30 instructions for each thread.
 inline constexpr uint32_t kSoftwareLeavePs = 50'000'000;
 
 // What a clone's launcher must know of it beside its parameters.
 struct CloneForm {
-  bool in_order = false;  // draws one ticket at a time and has no left-over list
-  bool once = false;      // a hardware block runs one task (kernels/passes/clone/admission.h)
-  bool resumable = false;  // one task as well, which may leave in its middle and be resumed
+  bool in_order = false;     // draws one ticket at a time and has no left-over list
+  bool once = false;         // a hardware block runs one task (kernels/passes/clone/admission.h)
+  bool resumable = false;    // one task as well, which may leave in its middle and be resumed
   uint32_t state_bytes = 0;  // resumable: what a thread saves
 };
 
 struct Geometry {
-  bool evictable = false;  // false: launch the original
-  uint32_t blocks = 0;     // hardware blocks of the clone, with the proxy
-  uint16_t chunk = 1;      // a worker's first
-  uint8_t tail_shift = 0;  // sluice_preempt_params.tail_shift
+  bool evictable = false;      // false: launch the original
+  uint32_t blocks = 0;         // hardware blocks of the clone, with the proxy
+  uint16_t chunk = 1;          // a worker's first
+  uint8_t tail_shift = 0;      // sluice_preempt_params.tail_shift
   uint32_t first_tickets = 0;  // likewise; the same in every physical launch
 };
 // `resident`: blocks of the clone that the GPU holds at once (occupancy x SMs). `first_chunk`: from
@@ -64,36 +66,41 @@ Geometry plan_launch(uint32_t tasks, uint32_t resident, uint32_t first_chunk, bo
 enum class FormKind : uint8_t {
   kLoop,     // persistent workers (kernels/passes/clone/loop_head.h)
   kOneTask,  // the original's blocks, each admitted (kernels/passes/clone/admission.h)
-  kWindows,  // the original's blocks, a window of the grid at a time (kernels/passes/steps/window.cc)
+  kWindows,  // the original's blocks, a window of the grid at a time
+             // (kernels/passes/steps/window.cc)
 };
 inline constexpr int kForms = 3;
 
-// Chooses it, where the GPU is given whole, by what launches took: the loop's registers and instructions cost some
-// kernels a fifth of their speed and those that are kept in order 40 %, but others take 0.6 of their original's
-// time in it; the question at the beginning of each block costs some a tenth; windows cost grids of very short tasks
-// a twentieth (an H200, docs/notes/2026-11-22-benchmarks.md). No rule tells them apart beforehand.
+// Chooses it, where the GPU is given whole, by what launches took: the loop's registers and
+// instructions cost some kernels a fifth of their speed and those that are kept in order 40 %, but
+// others take 0.6 of their original's time in it; the question at the beginning of each block costs
+// some a tenth; windows cost grids of very short tasks a twentieth (an H200,
+// docs/notes/2026-11-22-benchmarks.md). No rule tells them apart beforehand.
 //
 // One per function and block size; not thread-safe; pure.
 class FormChoice {
  public:
-  // Whether a launch may take one task a block: by how long the rest of its grid takes to leave, and because
-  // short tasks always pay more for asking. `task_ns`: what a task takes, 0: not known.
+  // Whether a launch may take one task a block: by how long the rest of its grid takes to leave,
+  // and because short tasks always pay more for asking. `task_ns`: what a task takes, 0: not known.
   static bool allowed(uint32_t tasks, uint32_t block_threads, uint64_t task_ns, bool in_order,
                       const LoopSettings& settings);
   static constexpr uint64_t kShortTaskNs = 3000;
-  // Windows of at most settings.window_us, or of what the GPU holds at once (`resident` blocks) where that takes up to
-  // kLongWindow times as long; at least kFewWindows in the grid. Of no tasks where windows do not help: nothing is known
-  // of the task yet, the grid is too small, or one row (or plane) of it is larger than a window may be.
-  static WindowPlan windows(const uint32_t grid[3], uint32_t resident, uint64_t task_ns, const LoopSettings& settings);
+  // Windows of at most settings.window_us, or of what the GPU holds at once (`resident` blocks)
+  // where that takes up to kLongWindow times as long; at least kFewWindows in the grid. Of no tasks
+  // where windows do not help: nothing is known of the task yet, the grid is too small, or one row
+  // (or plane) of it is larger than a window may be.
+  static WindowPlan windows(const uint32_t grid[3], uint32_t resident, uint64_t task_ns,
+                            const LoopSettings& settings);
   static constexpr uint32_t kFewWindows = 3, kLongWindow = 4;
-  // The form of the next launch, of those in `may` (bits 1 << FormKind; the loop's is always there): each is tried
-  // once, those in order in one task a block first; then the fastest, and each other one again every kAgain
-  // launches.
+  // The form of the next launch, of those in `may` (bits 1 << FormKind; the loop's is always
+  // there): each is tried once, those in order in one task a block first; then the fastest, and
+  // each other one again every kAgain launches.
   FormKind next(unsigned may, bool in_order);
   static constexpr uint32_t kAgain = 256;
-  // Whether the launch that next() was asked for last should be timed, where that costs something: one whose form is not the
-  // one before's, and now and then. In windows the blocks of the first and the last then check whether they are at an
-  // end of the grid, kCheckNs each (an H200), which is next to nothing where there are kManyWindows.
+  // Whether the launch that next() was asked for last should be timed, where that costs something:
+  // one whose form is not the one before's, and now and then. In windows the blocks of the first
+  // and the last then check whether they are at an end of the grid, kCheckNs each (an H200), which
+  // is next to nothing where there are kManyWindows.
   bool timed() const { return timed_; }
   static constexpr uint32_t kTimed = 8, kManyWindows = 32, kCheckNs = 60;
   // A launch of `tasks` tasks has run for `ns` without an eviction.
@@ -135,9 +142,9 @@ class ChunkModel {
   uint64_t task_ns_ = 0;  // running mean; 0: not known
 };
 
-// The share of the latency target that a chunk takes, in 1/4. Longer chunks scatter the tasks that run
-// at one time over the grid: neighbours no longer meet in the L2 cache (an H200, a 3-D stencil: 0.93
-// of the original's time with 20 us, 1.4 with 80 us).
+// The share of the latency target that a chunk takes, in 1/4. Longer chunks scatter the tasks that
+// run at one time over the grid: neighbours no longer meet in the L2 cache (an H200, a 3-D stencil:
+// 0.93 of the original's time with 20 us, 1.4 with 80 us).
 inline constexpr uint32_t kChunkQuarters = 3;
 // What a worker's first chunk may be; larger ones are found by the kernel itself.
 inline constexpr uint32_t kMaxChunk = 1024;

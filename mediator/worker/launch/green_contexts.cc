@@ -31,8 +31,8 @@ constexpr char kWhere[] = R"(.version 7.0
 )";
 }  // namespace
 
-GreenContexts::GreenContexts(const gpu::DriverApi& api, CUdevice device, CUstream beside, uint32_t sms,
-                             GreenCounters& counters)
+GreenContexts::GreenContexts(const gpu::DriverApi& api, CUdevice device, CUstream beside,
+                             uint32_t sms, GreenCounters& counters)
     : api_(api), device_(device), beside_(beside), sms_(sms), counters_(counters) {
   for (size_t place = kMost; place-- > 0;) places_.push_back(place);
 }
@@ -50,11 +50,15 @@ bool GreenContexts::is_union(const SmSet& sms) const {
 
 GreenContext* GreenContexts::find(const SmSet& sms, uint64_t now_ns) {
   if (refused_) return nullptr;
-  const auto at = std::find_if(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms; });
+  const auto at =
+      std::find_if(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == sms; });
   if (at == made_.end()) {
     if (group_sms_ != 0 && !is_union(sms)) {
-      if (!said_odd_) log::info("{} SMs that are no union of groups of {}: launches are not confined by the hardware there",
-                                sms.count(), group_sms_);
+      if (!said_odd_)
+        log::info(
+            "{} SMs that are no union of groups of {}: launches are not confined by the hardware "
+            "there",
+            sms.count(), group_sms_);
       said_odd_ = true;
     } else if (now_ns >= failed_until_ns_ && !(making_ == sms)) {
       wanted_ = sms;
@@ -107,13 +111,15 @@ Lane* GreenContexts::lane(GreenContext& g, StreamObject& s) {
   lane.stream = &s;
   if (s.priority == 0 && g.spare) {
     lane.cu = std::exchange(g.spare, nullptr);
-  } else if (const CUresult r = api_.cuGreenCtxStreamCreate(&lane.cu, g.cu, CU_STREAM_NON_BLOCKING, s.priority);
+  } else if (const CUresult r =
+                 api_.cuGreenCtxStreamCreate(&lane.cu, g.cu, CU_STREAM_NON_BLOCKING, s.priority);
              r != CUDA_SUCCESS) {
     refuse("a stream: " + gpu::describe(r));
     return nullptr;
   }
   if (!s.passed_on) {
-    if (const CUresult r = api_.cuEventCreate(&s.passed_on, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) {
+    if (const CUresult r = api_.cuEventCreate(&s.passed_on, CU_EVENT_DISABLE_TIMING);
+        r != CUDA_SUCCESS) {
       destroy(lane);
       refuse("an event: " + gpu::describe(r));
       return nullptr;
@@ -143,7 +149,8 @@ std::optional<GreenContexts::Job> GreenContexts::begin() {
     return std::nullopt;
   };
   if (!wanted || refused_) return stop();
-  if (std::any_of(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == *wanted; })) return stop();
+  if (std::any_of(made_.begin(), made_.end(), [&](const auto& g) { return g->sms == *wanted; }))
+    return stop();
   Job job;
   if (made_.size() >= kMost) {
     auto oldest = made_.end();
@@ -207,7 +214,8 @@ void GreenContexts::end(Job job, uint64_t now_ns) {
   if (job.odd) return;  // find() says so
   if (job.final) return refuse(job.failure);
   failed_until_ns_ = now_ns + kAfterFailureNs;
-  if (!said_failed_) log::info("a green context could not be made; launches do without: {}", job.failure);
+  if (!said_failed_)
+    log::info("a green context could not be made; launches do without: {}", job.failure);
   said_failed_ = true;
 }
 
@@ -221,7 +229,8 @@ CUresult GreenContexts::split(Job& job) {
     // An MPS client that is kept to some of them would see them numbered anew.
     if (all.sm.smCount != sms_) return CUDA_ERROR_NOT_SUPPORTED;
     unsigned n = 0;
-    r = api_.cuDevSmResourceSplitByCount(nullptr, &n, &all, nullptr, CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1);
+    r = api_.cuDevSmResourceSplitByCount(nullptr, &n, &all, nullptr,
+                                         CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 1);
     if (r != CUDA_SUCCESS) return r;
     if (n == 0 || n > sms_) return CUDA_ERROR_NOT_SUPPORTED;
     groups_.resize(n);
@@ -240,7 +249,8 @@ CUresult GreenContexts::split(Job& job) {
   job.grouped = SmSet(0, std::min(job.group_sms * static_cast<uint32_t>(groups_.size()), sms_));
   SmSet covered;
   for (uint32_t lo = 0; lo < sms_; lo += job.group_sms)
-    if (const SmSet group(lo, lo + job.group_sms); job.make->sms.contains_all(group)) covered = covered | group;
+    if (const SmSet group(lo, lo + job.group_sms); job.make->sms.contains_all(group))
+      covered = covered | group;
   if (!(covered == job.make->sms) || !job.grouped.contains_all(covered)) job.odd = true;
   return CUDA_SUCCESS;
 }
@@ -251,7 +261,8 @@ CUresult GreenContexts::load() {
   if (r == CUDA_SUCCESS && !where_) r = api_.cuModuleGetFunction(&where_, module_, "sluice_where");
   if (r == CUDA_SUCCESS && !seen_) {
     void* memory = nullptr;
-    r = api_.cuMemHostAlloc(&memory, kMost * kBlocks * sms_ * sizeof(uint32_t), CU_MEMHOSTALLOC_DEVICEMAP);
+    r = api_.cuMemHostAlloc(&memory, kMost * kBlocks * sms_ * sizeof(uint32_t),
+                            CU_MEMHOSTALLOC_DEVICEMAP);
     seen_ = static_cast<uint32_t*>(memory);
   }
   return r;
@@ -263,14 +274,15 @@ CUresult GreenContexts::make(GreenContext& g) {
     if (g.sms.contains(static_cast<uint32_t>(i) * groups_[0].sm.smCount)) of.push_back(groups_[i]);
   CUdevResourceDesc desc = nullptr;
   CUresult r = api_.cuDevResourceGenerateDesc(&desc, of.data(), static_cast<unsigned>(of.size()));
-  if (r == CUDA_SUCCESS) r = api_.cuGreenCtxCreate(&g.cu, desc, device_, CU_GREEN_CTX_DEFAULT_STREAM);
+  if (r == CUDA_SUCCESS)
+    r = api_.cuGreenCtxCreate(&g.cu, desc, device_, CU_GREEN_CTX_DEFAULT_STREAM);
   if (r == CUDA_SUCCESS) r = api_.cuGreenCtxStreamCreate(&g.spare, g.cu, CU_STREAM_NON_BLOCKING, 0);
   if (r == CUDA_SUCCESS) r = api_.cuEventCreate(&g.proved, CU_EVENT_DISABLE_TIMING);
   return r;
 }
 
-// All that launches will ask of it, so that none of them is the first to fail. Nobody waits for the kernel here: its blocks may
-// not find room for long.
+// All that launches will ask of it, so that none of them is the first to fail. Nobody waits for the
+// kernel here: its blocks may not find room for long.
 CUresult GreenContexts::prove(GreenContext& g) {
   const unsigned blocks = kBlocks * g.sms.count();
   uint32_t* seen = seen_ + g.place * kBlocks * sms_;
@@ -280,7 +292,8 @@ CUresult GreenContexts::prove(GreenContext& g) {
   void* params[] = {&at};
   if (r == CUDA_SUCCESS) r = api_.cuEventRecord(g.proved, beside_);
   if (r == CUDA_SUCCESS) r = api_.cuStreamWaitEvent(g.spare, g.proved, 0);
-  if (r == CUDA_SUCCESS) r = api_.cuLaunchKernel(where_, blocks, 1, 1, 32, 1, 1, 0, g.spare, params, nullptr);
+  if (r == CUDA_SUCCESS)
+    r = api_.cuLaunchKernel(where_, blocks, 1, 1, 32, 1, 1, 0, g.spare, params, nullptr);
   if (r == CUDA_SUCCESS) r = api_.cuEventRecord(g.proved, g.spare);
   return r;
 }
@@ -298,7 +311,9 @@ bool GreenContexts::proved_right(const GreenContext& g) const {
 }
 
 bool GreenContexts::idle(const GreenContext& g) const {
-  const auto runs = [this](CUstream stream) { return stream && api_.cuStreamQuery(stream) != CUDA_SUCCESS; };
+  const auto runs = [this](CUstream stream) {
+    return stream && api_.cuStreamQuery(stream) != CUDA_SUCCESS;
+  };
   if (runs(g.spare)) return false;
   return std::none_of(g.lanes.begin(), g.lanes.end(), [&](const auto& of) {
     const Lane& lane = of.second;

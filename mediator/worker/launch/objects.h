@@ -1,5 +1,6 @@
 // What a session's handles stand for, and what its streams have queued. Plain structures that hold
-// driver objects; who calls the driver with them is calls/generic_calls.cc and launch/cuda_streams.cc.
+// driver objects; who calls the driver with them is calls/generic_calls.cc and
+// launch/cuda_streams.cc.
 //
 // Owned by the session's handle table and, while work is queued, by that work (shared_ptr).
 // Fields say which lock guards them; what says nothing is fixed once the object is made. "Session
@@ -42,17 +43,18 @@ struct ContextObject : HandleObject {
   CUcontext cu = nullptr;
   CUdevice device = 0;
   bool primary = false;
-  uint32_t retained = 0;   // primary: by the program; session lock
-  bool closed = false;     // session lock
+  uint32_t retained = 0;  // primary: by the program; session lock
+  bool closed = false;    // session lock
   int multiprocessors = 1;
   int max_threads_per_block = 1024;
   int max_block[3] = {1024, 1024, 64};
   int max_grid[3] = {0x7fffffff, 65535, 65535};
   CUstream transfers = nullptr;  // ours: control blocks in and out
   CUdeviceptr signal = 0;        // the signal page's evict word as kernels address it
-  CUdeviceptr evict_word = 0;    // the word in device memory that follows it (EvictForwarder); 0: none
-  CUdeviceptr records = 0;       // the launch records as kernels address them
-  int clock_khz = 1000000;       // of the SMs
+  CUdeviceptr evict_word =
+      0;                    // the word in device memory that follows it (EvictForwarder); 0: none
+  CUdeviceptr records = 0;  // the launch records as kernels address them
+  int clock_khz = 1000000;  // of the SMs
   // What it is charged besides allocations and modules. The driver keeps as much local memory as
   // the launch with most of it wanted, for every thread that fits on the GPU at once. Session lock.
   uint64_t charged = 0;          // for itself
@@ -68,13 +70,15 @@ struct ContextObject : HandleObject {
   };
   std::map<CUlimit, Limit> limits;
   std::vector<std::shared_ptr<struct ModuleObject>>
-      kept_modules;              // the driver would not unload them
-  SeenWorkers* seen = nullptr;   // pinned, goes with the context; null until launches stay; session lock
-  std::unique_ptr<ControlPool> controls;                // session lock
-  std::unique_ptr<LeftPool> lefts;                      // session lock
-  std::unique_ptr<StatePool> states;                    // session lock
-  std::shared_ptr<GreenContexts> greens;                // fixed; null: launches are not confined by the hardware here
-  std::shared_ptr<StreamObject> legacy, per_thread;     // CUDA's streams 0/1 and 2
+      kept_modules;  // the driver would not unload them
+  SeenWorkers* seen =
+      nullptr;  // pinned, goes with the context; null until launches stay; session lock
+  std::unique_ptr<ControlPool> controls;  // session lock
+  std::unique_ptr<LeftPool> lefts;        // session lock
+  std::unique_ptr<StatePool> states;      // session lock
+  std::shared_ptr<GreenContexts>
+      greens;  // fixed; null: launches are not confined by the hardware here
+  std::shared_ptr<StreamObject> legacy, per_thread;  // CUDA's streams 0/1 and 2
 };
 
 struct ModuleObject : HandleObject {
@@ -82,7 +86,7 @@ struct ModuleObject : HandleObject {
   CUmodule cu = nullptr;
   std::vector<std::string> clamped;  // of FittedModule
   std::shared_ptr<ContextObject> context;
-  std::vector<uint64_t> functions;  // handles; session lock
+  std::vector<uint64_t> functions;         // handles; session lock
   uint64_t charged = 0, charged_host = 0;  // session lock
 };
 
@@ -95,7 +99,7 @@ struct LaunchVariant {
   uint32_t resident = 0;              // its blocks on the whole GPU; 0: it does not fit
   CUfunction one_task = nullptr;      // the other clone, if it fits; null where `clone` is that one
   uint32_t one_task_resident = 0;
-  CUfunction window = nullptr;        // the clone that is launched in windows, if it fits; or null
+  CUfunction window = nullptr;  // the clone that is launched in windows, if it fits; or null
   uint32_t window_resident = 0;
   ChunkModel chunks;
   FormChoice choice = {};
@@ -111,35 +115,35 @@ struct FunctionObject : HandleObject {
   std::string name;
   uint32_t kernel = 0;  // hash of the name, for launch records
   CUfunction original = nullptr;
-  CUfunction clone = nullptr;    // null: opaque
-  CUfunction one_task = nullptr; // beside a loop: the clone that runs one task a block, or null
-  CUfunction window = nullptr;   // beside a loop: the clone that is launched in windows, or null
+  CUfunction clone = nullptr;     // null: opaque
+  CUfunction one_task = nullptr;  // beside a loop: the clone that runs one task a block, or null
+  CUfunction window = nullptr;    // beside a loop: the clone that is launched in windows, or null
   // The clones again, with fewer registers (launch/register_clamp.h); or null.
   CUfunction clamped = nullptr, one_task_clamped = nullptr;
   bool slot_dynamic = false;
   bool one_row = false;  // other grids take the original
   CloneForm form;
-  std::vector<ParamPlace> params;  // of the original, as its driver lays them out
-  uint32_t param_bytes = 0;        // all of them
-  uint64_t local_bytes = 0;        // per thread, of the form with most
+  std::vector<ParamPlace> params;       // of the original, as its driver lays them out
+  uint32_t param_bytes = 0;             // all of them
+  uint64_t local_bytes = 0;             // per thread, of the form with most
   std::vector<std::byte> reply;         // to SLUICE_CALL_FUNCTION_GET
   std::vector<LaunchVariant> variants;  // session lock
   // Blocks of the original that an SM holds, of the shape that was asked for last; session lock.
   uint32_t fits_threads = 0, fits_shared = 0, fits = 0;
 };
 
-// A stream of the driver's in which a guest's stream goes on. Of those that a guest's stream has, its own and one for
-// each green context that it ran in, the tail is where the newest of it is; what follows in another waits for that.
-// All under the session lock.
+// A stream of the driver's in which a guest's stream goes on. Of those that a guest's stream has,
+// its own and one for each green context that it ran in, the tail is where the newest of it is;
+// what follows in another waits for that. All under the session lock.
 struct Lane {
   CUstream cu = nullptr;
-  CUgreenCtx green = nullptr;   // whose stream it is; null: it may run on all SMs
+  CUgreenCtx green = nullptr;      // whose stream it is; null: it may run on all SMs
   StreamObject* stream = nullptr;  // of a green context: the guest's, which is there as long
-  CUstream second = nullptr;  // where second grids and every second window run; null: none yet
-  CUevent joined = nullptr;   // after which the stream goes on behind one
-  CUevent forked = nullptr;   // after which windows may run in `second`
-  CUevent ended[2] = {};      // behind the newest window in the stream and in `second`
-  bool open = false;          // windows are queued in it, and more may follow
+  CUstream second = nullptr;       // where second grids and every second window run; null: none yet
+  CUevent joined = nullptr;        // after which the stream goes on behind one
+  CUevent forked = nullptr;        // after which windows may run in `second`
+  CUevent ended[2] = {};           // behind the newest window in the stream and in `second`
+  bool open = false;               // windows are queued in it, and more may follow
 };
 
 struct StreamObject : HandleObject, Lane {
@@ -154,7 +158,8 @@ struct StreamObject : HandleObject, Lane {
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
   SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
   Lane* tail = this;     // session lock
-  CUevent passed_on = nullptr;  // behind what was the tail; null: it has always been this one; session lock
+  CUevent passed_on =
+      nullptr;  // behind what was the tail; null: it has always been this one; session lock
 };
 
 struct EventObject : HandleObject {
@@ -169,8 +174,8 @@ struct EventObject : HandleObject {
   std::shared_ptr<EventRecord> latest;  // null: never recorded; session lock
 };
 
-// Physical memory (cuMemCreate). Its handle stays a name as long as anything holds it, so that the same one can be
-// asked for again (cuMemRetainAllocationHandle). All under the session lock.
+// Physical memory (cuMemCreate). Its handle stays a name as long as anything holds it, so that the
+// same one can be asked for again (cuMemRetainAllocationHandle). All under the session lock.
 struct MemoryObject : HandleObject {
   uint64_t handle = 0;
   CUmemGenericAllocationHandle cu = 0;  // one reference of the driver's
@@ -192,23 +197,23 @@ struct LaunchWork : Work {
   std::atomic<uint64_t>* queued_bytes = nullptr;  // the session's, of which `params` are part
   std::shared_ptr<LocalGrant> local;              // that it waits for; null: none
   uint32_t tasks = 0;
-  Geometry geometry;            // on the whole GPU
-  uint32_t variant = 0;  // of the function
+  Geometry geometry;           // on the whole GPU
+  uint32_t variant = 0;        // of the function
   CUfunction clone = nullptr;  // one of the variant's, for all physical launches
   FormKind form = FormKind::kLoop;
-  bool one_task = false;       // it runs one task in each hardware block, by admission
-  WindowPlan window_plan;      // in windows: how
-  WindowPace pace;             // and when the next one follows
-  GridWindows windows;         // what of the newest physical launch is not queued yet
+  bool one_task = false;          // it runs one task in each hardware block, by admission
+  WindowPlan window_plan;         // in windows: how
+  WindowPace pace;                // and when the next one follows
+  GridWindows windows;            // what of the newest physical launch is not queued yet
   sluice_window_params window{};  // the newest of them
-  bool timed = false;          // its blocks write down when it begins and ends
-  bool passed = false;         // the launch before is known to be done: what is queued of it runs
-  bool open = false;           // more windows may follow
+  bool timed = false;             // its blocks write down when it begins and ends
+  bool passed = false;  // the launch before is known to be done: what is queued of it runs
+  bool open = false;    // more windows may follow
   uint64_t ready_ns = 0;
   // From plan() on, if it is evictable; asked for again when it is first given to the driver.
   uint64_t launch_id = 0;
   class RecordPool* records = nullptr;
-  int record = -1;  // -1: none was free; the control block alone tells
+  int record = -1;         // -1: none was free; the control block alone tells
   StatePool::Piece state;  // resumable clones
   // Set when it is first given to the driver.
   ControlPool::Block control;
@@ -216,22 +221,22 @@ struct LaunchWork : Work {
   uint32_t generation = 0;
   uint32_t tasks_before = 0;  // done when the newest physical launch was queued
   uint32_t evictions = 0;
-  uint32_t per_sm = 1;       // blocks of the clone that an SM holds; where parts are granted
+  uint32_t per_sm = 1;  // blocks of the clone that an SM holds; where parts are granted
   // Of the newest physical launch:
-  Lane* lane = nullptr;      // where it is queued
-  uint32_t confined_sms = 0; // SMs of the green context whose stream that is; 0: of none
-  Geometry on_sms;           // its geometry there
+  Lane* lane = nullptr;        // where it is queued
+  uint32_t confined_sms = 0;   // SMs of the green context whose stream that is; 0: of none
+  Geometry on_sms;             // its geometry there
   uint32_t first_tickets = 0;  // the same in all that have passed their predecessor
-  uint32_t workers = 0;      // that stay, of the newest physical launch
-  uint32_t most_blocks = 0;  // of all physical launches
-  SmSet sms;           // where its blocks may be; of those of a part
-  bool part = false;   // the newest physical launch is kept to a part of the SMs
+  uint32_t workers = 0;        // that stay, of the newest physical launch
+  uint32_t most_blocks = 0;    // of all physical launches
+  SmSet sms;                   // where its blocks may be; of those of a part
+  bool part = false;           // the newest physical launch is kept to a part of the SMs
   uint32_t first_workers = 0;  // of its first grid: the second's are numbered behind them
-  bool grown = false;  // it has a second grid
-  bool in_waves = false;  // it found no room on its part of the SMs for all tasks at once
-  bool moved = false;  // its SMs have changed while it ran
-  uint64_t told = 0;   // evict word that was put into its control block
-  bool begun = false;  // a physical launch has passed its predecessor: the rest is resumed
+  bool grown = false;          // it has a second grid
+  bool in_waves = false;       // it found no room on its part of the SMs for all tasks at once
+  bool moved = false;          // its SMs have changed while it ran
+  uint64_t told = 0;           // evict word that was put into its control block
+  bool begun = false;          // a physical launch has passed its predecessor: the rest is resumed
 };
 
 struct CopyWork : Work {

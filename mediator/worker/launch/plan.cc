@@ -1,4 +1,5 @@
-// How launches will be done: which clone, in which form, with what geometry; the rest of the driver is in launch/cuda_streams.cc.
+// How launches will be done: which clone, in which form, with what geometry; the rest of the driver
+// is in launch/cuda_streams.cc.
 #include <algorithm>
 
 #include "mediator/worker/launch/cuda_streams.h"
@@ -13,8 +14,10 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
       return i;
     }
   }
-  LaunchVariant v{.block_threads = block_threads, .dynamic_shared = dynamic_shared,
-                  .clone_dynamic_shared = dynamic_shared, .chunks = ChunkModel(settings_.target_us)};
+  LaunchVariant v{.block_threads = block_threads,
+                  .dynamic_shared = dynamic_shared,
+                  .clone_dynamic_shared = dynamic_shared,
+                  .chunks = ChunkModel(settings_.target_us)};
   if (f.slot_dynamic) v.clone_dynamic_shared = dynamic_shared + SLUICE_PREEMPT_DYNAMIC_BYTES;
   if (f.clone) {
     // Where it does not fit the original is launched, and says itself what is wrong.
@@ -24,9 +27,11 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
     const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
     v.resident = form.blocks_per_sm * sms;
     // Those that have no slots.
-    const auto beside = [&](CUfunction clone, CUfunction clamped, uint32_t* resident) -> CUfunction {
+    const auto beside = [&](CUfunction clone, CUfunction clamped,
+                            uint32_t* resident) -> CUfunction {
       if (!clone) return nullptr;
-      const ChosenForm second = choose_form(api_, {f.original, clone, clamped}, block_threads, dynamic_shared, dynamic_shared);
+      const ChosenForm second = choose_form(api_, {f.original, clone, clamped}, block_threads,
+                                            dynamic_shared, dynamic_shared);
       *resident = second.blocks_per_sm * sms;
       return *resident != 0 ? second.function : nullptr;
     };
@@ -48,11 +53,13 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   FunctionObject& f = *w.function;
   w.tasks = task_count(w.grid[0], w.grid[1], w.grid[2]);
   w.geometry = Geometry{};
-  if (!f.clone || w.tasks == 0 || w.flags != 0 || (f.one_row && (w.grid[1] != 1 || w.grid[2] != 1))) return;
+  if (!f.clone || w.tasks == 0 || w.flags != 0 || (f.one_row && (w.grid[1] != 1 || w.grid[2] != 1)))
+    return;
   if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
   w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
   LaunchVariant& v = f.variants[w.variant];
-  // Where parts may be granted the other forms are for those that the hardware confines: known when it is issued (fit_to).
+  // Where parts may be granted the other forms are for those that the hardware confines: known when
+  // it is issued (fit_to).
   const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
   const WindowPlan windows = parts_ ? WindowPlan{} : take_form(w, v, sms, !contended);
   w.geometry = form_geometry(w, v, sms);
@@ -73,23 +80,28 @@ uint32_t CudaStreams::held_by(const FunctionObject& f, uint32_t resident, uint32
 }
 
 // The form of a launch that has `sms` SMs to itself.
-WindowPlan CudaStreams::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const {
+WindowPlan CudaStreams::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms,
+                                  bool windows_may) const {
   const FunctionObject& f = *w.function;
   WindowPlan windows;
   unsigned may = 0;
   // On fewer SMs the blocks that are not admitted take longer to come and go.
-  const uint64_t tasks = uint64_t{w.tasks} * static_cast<uint32_t>(f.module->context->multiprocessors) / sms;
+  const uint64_t tasks =
+      uint64_t{w.tasks} * static_cast<uint32_t>(f.module->context->multiprocessors) / sms;
   if (v.one_task && tasks < 1u << 31 &&
-      FormChoice::allowed(static_cast<uint32_t>(tasks), v.block_threads, v.chunks.task_ns(), f.form.in_order, settings_))
+      FormChoice::allowed(static_cast<uint32_t>(tasks), v.block_threads, v.chunks.task_ns(),
+                          f.form.in_order, settings_))
     may |= 1u << static_cast<int>(FormKind::kOneTask);
   if (v.window && windows_may)
-    windows = FormChoice::windows(w.grid, held_by(f, v.window_resident, sms), v.chunks.task_ns(), settings_);
+    windows = FormChoice::windows(w.grid, held_by(f, v.window_resident, sms), v.chunks.task_ns(),
+                                  settings_);
   if (windows.tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
   w.form = may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);
   return windows;
 }
 
-// What its form comes to on so many SMs. Of a launch in windows: what it is where these cannot be (take_windows).
+// What its form comes to on so many SMs. Of a launch in windows: what it is where these cannot be
+// (take_windows).
 Geometry CudaStreams::form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms) {
   CloneForm form = w.function->form;
   const bool one_task = w.form == FormKind::kOneTask;
@@ -101,9 +113,10 @@ Geometry CudaStreams::form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sm
   return plan_launch(w.tasks, resident, v.chunks.chunk(), proxy_, settings_, form);
 }
 
-// Windows are for launches that are not whole at once, and by its record it is known when one of them has come so far that
-// the next one may follow.
-void CudaStreams::take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows, uint32_t sms) {
+// Windows are for launches that are not whole at once, and by its record it is known when one of
+// them has come so far that the next one may follow.
+void CudaStreams::take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows,
+                               uint32_t sms) {
   if (!w.geometry.evictable || w.record < 0) {
     w.form = FormKind::kLoop;
     return;

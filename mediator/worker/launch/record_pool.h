@@ -18,15 +18,17 @@ class RecordPool {
     for (int i = 0; i < SLUICE_REPORT_RECORDS; ++i) free_.push_back(i);
   }
 
-  // Index of a record of an evictable launch, set to PREP; -1 if all are in use. `kernel`: the same for
-  // all launches of a kernel; its lowest bit is not kept.
-  // `early`: the launch may wait for long; half of the records are kept for those that run.
-  int take(uint64_t launch_id, uint32_t tasks_total, uint32_t kernel, uint64_t ready_ns, bool early) {
+  // Index of a record of an evictable launch, set to PREP; -1 if all are in use. `kernel`: the same
+  // for all launches of a kernel; its lowest bit is not kept. `early`: the launch may wait for
+  // long; half of the records are kept for those that run.
+  int take(uint64_t launch_id, uint32_t tasks_total, uint32_t kernel, uint64_t ready_ns,
+           bool early) {
     if (free_.size() <= (early ? SLUICE_REPORT_RECORDS / 2 : 0)) return -1;
     const int index = free_.front();
     free_.pop_front();
     sluice_launch_record& r = area_->records[index];
-    store32(r.state, SLUICE_LAUNCH_FREE);  // what follows belongs to another launch than what was there
+    store32(r.state,
+            SLUICE_LAUNCH_FREE);  // what follows belongs to another launch than what was there
     store32(r.generation, 0);
     store32(r.tasks_total, tasks_total);
     store32(r.tasks_done, 0);
@@ -43,7 +45,8 @@ class RecordPool {
   }
   // One that is not done was given up: nobody is to wait for it.
   void give_back(int index) {
-    if (load32(area_->records[index].state) != SLUICE_LAUNCH_DONE) set_state(index, SLUICE_LAUNCH_FREE);
+    if (load32(area_->records[index].state) != SLUICE_LAUNCH_DONE)
+      set_state(index, SLUICE_LAUNCH_FREE);
     free_.push_back(index);
   }
 
@@ -52,8 +55,11 @@ class RecordPool {
   }
   void set_evictions(int index, uint32_t n) { store32(area_->records[index].evictions, n); }
 
-  // Of a launch in windows: tasks up to the newest mark, or to the end of the newest window that has ended.
-  void set_fetched(int index, uint32_t tasks) { store32(area_->records[index].tasks_fetched, tasks); }
+  // Of a launch in windows: tasks up to the newest mark, or to the end of the newest window that
+  // has ended.
+  void set_fetched(int index, uint32_t tasks) {
+    store32(area_->records[index].tasks_fetched, tasks);
+  }
   uint32_t fetched(int index) const { return load32(area_->records[index].tasks_fetched); }
 
   // Of a launch in windows that has ended, in this physical launch: tasks that have run.

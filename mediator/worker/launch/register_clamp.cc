@@ -11,8 +11,8 @@ namespace sluice::worker {
 namespace {
 
 constexpr uint32_t kWarpThreads = 32;
-constexpr uint32_t kRegisterUnit = 8;   // for each thread of a warp
-constexpr uint32_t kPartitions = 4;     // of an SM
+constexpr uint32_t kRegisterUnit = 8;  // for each thread of a warp
+constexpr uint32_t kPartitions = 4;    // of an SM
 constexpr uint32_t kMostRegisters = 255;
 // A module with more clones that lose a place than this keeps the rest as they are: each costs its
 // compilation again.
@@ -101,7 +101,8 @@ bool loses_place(const gpu::DriverApi& api, CUfunction original, CUfunction clon
 uint32_t clamp_of(const gpu::DriverApi& api, CUmodule module, const CloneText& text,
                   const RegisterFile& file) {
   CUfunction original = nullptr, clone = nullptr;
-  if (api.cuModuleGetFunction(&original, module, std::string(text.original).c_str()) != CUDA_SUCCESS ||
+  if (api.cuModuleGetFunction(&original, module, std::string(text.original).c_str()) !=
+          CUDA_SUCCESS ||
       api.cuModuleGetFunction(&clone, module, std::string(text.name).c_str()) != CUDA_SUCCESS) {
     return 0;
   }
@@ -113,8 +114,8 @@ uint32_t clamp_of(const gpu::DriverApi& api, CUmodule module, const CloneText& t
   return top;
 }
 
-// What a clamped form may keep in local memory beyond the clone, for each thread. What is spilled there is
-// mostly read once for a task and lies in the L1 cache; a block less on an SM costs more
+// What a clamped form may keep in local memory beyond the clone, for each thread. What is spilled
+// there is mostly read once for a task and lies in the L1 cache; a block less on an SM costs more
 // (docs/notes/2026-11-22-benchmarks.md).
 constexpr int kMostSpilledBytes = 256;
 
@@ -183,7 +184,8 @@ std::string add_clamped(std::string_view ptx, std::span<const Clamp> clamps) {
 uint32_t bucket_top(uint32_t registers, const RegisterFile& file) {
   const auto warps = [&](uint32_t r) {
     const uint32_t of_one = (r + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit * kWarpThreads;
-    return std::min(file.registers / kPartitions / of_one * kPartitions, file.threads / kWarpThreads);
+    return std::min(file.registers / kPartitions / of_one * kPartitions,
+                    file.threads / kWarpThreads);
   };
   uint32_t top = (std::max(registers, 1u) + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
   while (top < kMostRegisters && warps(top + kRegisterUnit) == warps(top)) top += kRegisterUnit;
@@ -210,7 +212,8 @@ CUresult load_fitted(const gpu::DriverApi& api, CUdevice device, const std::stri
   std::vector<Clamp> clamps;
   for (const CloneText& clone : find_clones(ptx)) {
     if (clamps.size() == kMaxClamps) break;
-    if (const uint32_t n = clamp_of(api, out->cu, clone, file); n != 0) clamps.push_back({clone, n});
+    if (const uint32_t n = clamp_of(api, out->cu, clone, file); n != 0)
+      clamps.push_back({clone, n});
   }
   if (clamps.empty()) return CUDA_SUCCESS;
 

@@ -1,16 +1,16 @@
-// Clones that would fit fewer blocks on an SM than their originals, because what is around them needs
-// registers: another form of such a clone, compiled with no more registers than keep the original's
-// place (R5 of the census; NVIDIA, PTX ISA, ".maxnreg").
+// Clones that would fit fewer blocks on an SM than their originals, because what is around them
+// needs registers: another form of such a clone, compiled with no more registers than keep the
+// original's place (R5 of the census; NVIDIA, PTX ISA, ".maxnreg").
 //
-// Whether a clone loses a place is known only when the driver has compiled it. So a module is loaded
-// once, looked at, and, if a clone loses, loaded again with a copy of that clone added under another
-// name and with `.maxnreg`; the first is unloaded before anybody has a handle into it. All forms are
-// in one module, so that its variables exist once. Which form a launch takes depends on its block size:
-// both stay.
+// Whether a clone loses a place is known only when the driver has compiled it. So a module is
+// loaded once, looked at, and, if a clone loses, loaded again with a copy of that clone added under
+// another name and with `.maxnreg`; the first is unloaded before anybody has a handle into it. All
+// forms are in one module, so that its variables exist once. Which form a launch takes depends on
+// its block size: both stay.
 //
-// Functions of the driver table handed in, whose context must be current; any thread. Holds nothing.
-// The text is a guest's: whatever it contains, the worst that comes of it is the first module.
-// Used by the worker and by tests/bench/preempt, so that what is measured is what runs.
+// Functions of the driver table handed in, whose context must be current; any thread. Holds
+// nothing. The text is a guest's: whatever it contains, the worst that comes of it is the first
+// module. Used by the worker and by tests/bench/preempt, so that what is measured is what runs.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,17 @@ namespace sluice::worker {
 // Of a clamped form, behind the clone's name.
 inline constexpr char kClampedSuffix[] = "_clamped";
 
-// A clone in the text of a module (its name ends in SLUICE_CLONE_SUFFIX or SLUICE_ONE_TASK_SUFFIX): where
-// its `.entry` begins and ends, its name, that of its original, and where a directive can be added.
+// A clone in the text of a module (its name ends in SLUICE_CLONE_SUFFIX or SLUICE_ONE_TASK_SUFFIX):
+// where its `.entry` begins and ends, its name, that of its original, and where a directive can be
+// added.
 struct CloneText {
   size_t begin = 0, end = 0;            // from ".entry" to behind the closing brace
   size_t name_begin = 0, name_end = 0;  // the clone's name
   size_t directives = 0;                // behind the parameter list
   std::string_view name, original;      // into the text
 };
-// The clones with a body that say nothing of registers themselves, in the order of the text. Linear in
-// the text; what it cannot follow ends the list.
+// The clones with a body that say nothing of registers themselves, in the order of the text. Linear
+// in the text; what it cannot follow ends the list.
 std::vector<CloneText> find_clones(std::string_view ptx);
 
 // One clone that is to be clamped.
@@ -51,9 +52,10 @@ struct RegisterFile {
   uint32_t registers = 65536;  // of an SM
   uint32_t threads = 2048;     // that it holds
 };
-// The most registers for a thread with which as many warps fit on an SM as with `registers`. They are
-// given to a warp 8 for each thread at a time, from the quarter of the SM's that the warp runs on
-// (CUDA C++ Programming Guide, "Hardware Multithreading"; the occupancy calculator's warp granularity).
+// The most registers for a thread with which as many warps fit on an SM as with `registers`. They
+// are given to a warp 8 for each thread at a time, from the quarter of the SM's that the warp runs
+// on (CUDA C++ Programming Guide, "Hardware Multithreading"; the occupancy calculator's warp
+// granularity).
 uint32_t bucket_top(uint32_t registers, const RegisterFile& file);
 
 struct FittedModule {
@@ -77,9 +79,10 @@ struct ChosenForm {
   CUfunction function = nullptr;
   uint32_t blocks_per_sm = 0;  // 0: it does not fit, or the driver does not know the shape
 };
-// The form for launches of `threads` threads a block with so much dynamic shared memory (the clones'
-// has the loop's share besides): the clamped one where the clone holds fewer blocks than the original
-// and the clamped one more than the clone. Lets the clones have that much shared memory.
+// The form for launches of `threads` threads a block with so much dynamic shared memory (the
+// clones' has the loop's share besides): the clamped one where the clone holds fewer blocks than
+// the original and the clamped one more than the clone. Lets the clones have that much shared
+// memory.
 ChosenForm choose_form(const gpu::DriverApi& api, const CloneForms& forms, uint32_t threads,
                        uint32_t dynamic_shared, uint32_t clone_dynamic_shared);
 

@@ -7,7 +7,8 @@
 
 namespace sluice::worker {
 
-Part plan_part(const SmSet& sms, uint32_t gpu_sms, uint32_t per_sm, uint32_t chunks, uint32_t most_blocks) {
+Part plan_part(const SmSet& sms, uint32_t gpu_sms, uint32_t per_sm, uint32_t chunks,
+               uint32_t most_blocks) {
   const uint32_t count = sms.count();
   SLUICE_CHECK(count != 0 && per_sm != 0 && chunks != 0);
   Part p;

@@ -1,13 +1,16 @@
-// Launches in windows of their grid (kernels/passes/steps/window.cc); the rest of the driver is in launch/cuda_streams.cc.
+// Launches in windows of their grid (kernels/passes/steps/window.cc); the rest of the driver is in
+// launch/cuda_streams.cc.
 //
-// Windows go into the stream and a second one in turn, so that while one runs the next waits in the hardware and
-// takes every place that becomes free. Two are queued at once; each further one when the one before the newest has
-// ended and the newest is about to (WindowPace), so that an eviction finds at most LoopSettings::window_lead_us and a
-// whole window before it. The stream goes on behind the last window of both streams. An eviction is that no window
-// follows: what is queued runs to its end.
+// Windows go into the stream and a second one in turn, so that while one runs the next waits in the
+// hardware and takes every place that becomes free. Two are queued at once; each further one when
+// the one before the newest has ended and the newest is about to (WindowPace), so that an eviction
+// finds at most LoopSettings::window_lead_us and a whole window before it. The stream goes on
+// behind the last window of both streams. An eviction is that no window follows: what is queued
+// runs to its end.
 //
-// So the worker knows by itself how far a launch has come, if the launch before it was done. Its blocks check only while
-// that is not known, and at its two ends where the GPU's own times are wanted (FormChoice::timed).
+// So the worker knows by itself how far a launch has come, if the launch before it was done. Its
+// blocks check only while that is not known, and at its two ends where the GPU's own times are
+// wanted (FormChoice::timed).
 #include <algorithm>
 
 #include "mediator/base/check.h"
@@ -22,8 +25,10 @@ CUresult CudaStreams::make_second(Lane& lane, int priority) {
   for (CUevent* event : {&lane.joined, &lane.forked, &lane.ended[0], &lane.ended[1]})
     if (r == CUDA_SUCCESS && !*event) r = api_.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
   if (r != CUDA_SUCCESS) return r;
-  return lane.green ? api_.cuGreenCtxStreamCreate(&lane.second, lane.green, CU_STREAM_NON_BLOCKING, priority)
-                    : api_.cuStreamCreateWithPriority(&lane.second, CU_STREAM_NON_BLOCKING, priority);
+  return lane.green
+             ? api_.cuGreenCtxStreamCreate(&lane.second, lane.green, CU_STREAM_NON_BLOCKING,
+                                           priority)
+             : api_.cuStreamCreateWithPriority(&lane.second, CU_STREAM_NON_BLOCKING, priority);
 }
 
 bool CudaStreams::comes_in_pieces(const Work& work) const {
@@ -66,7 +71,9 @@ CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
   w.window.generation = w.generation;
   const int at = w.windows.stream();
   const CUstream to = at == 0 ? w.lane->cu : w.lane->second;
-  if (CUresult r = launch_form(to, w, w.clone, &w.window, grid, w.dynamic_shared); r != CUDA_SUCCESS) return r;
+  if (CUresult r = launch_form(to, w, w.clone, &w.window, grid, w.dynamic_shared);
+      r != CUDA_SUCCESS)
+    return r;
   w.pace.queued();
   if (!w.windows.left()) return CUDA_SUCCESS;
   const CUresult r = api_.cuEventRecord(w.lane->ended[at], to);
@@ -91,7 +98,8 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
     const CUresult r = api_.cuEventQuery(w.lane->ended[1 - w.windows.stream()]);
     if (r == CUDA_SUCCESS) {
       w.pace.ended(now_ns);
-      // If not, it went home, as the launch before was not done. A kernel that forges this only spoils its own results.
+      // If not, it went home, as the launch before was not done. A kernel that forges this only
+      // spoils its own results.
       if (!w.passed) w.passed = records_.fetched(w.record) > w.tasks_before;
       stop = !w.passed;
       w.window.pred = 0;

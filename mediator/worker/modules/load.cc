@@ -20,21 +20,26 @@ bool looks_like_text(const std::string& ptx) {
 
 constexpr uint32_t kMaxParamCount = 4096;
 
-// Whether a clone takes the original's parameters, then the loop's block, and no more. The driver reads a
-// parameter's bytes where its pointer points, so what a clone of the guest's says decides how much is read.
-bool takes_block_too(const gpu::DriverApi& api, CUfunction clone, std::span<const ParamPlace> original) {
+// Whether a clone takes the original's parameters, then the loop's block, and no more. The driver
+// reads a parameter's bytes where its pointer points, so what a clone of the guest's says decides
+// how much is read.
+bool takes_block_too(const gpu::DriverApi& api, CUfunction clone,
+                     std::span<const ParamPlace> original) {
   size_t offset = 0, bytes = 0;
   for (size_t i = 0; i <= original.size(); ++i) {
     const size_t wanted = i < original.size() ? original[i].bytes : SLUICE_PREEMPT_PARAMS_BYTES;
-    if (api.cuFuncGetParamInfo(clone, i, &offset, &bytes) != CUDA_SUCCESS || bytes != wanted) return false;
+    if (api.cuFuncGetParamInfo(clone, i, &offset, &bytes) != CUDA_SUCCESS || bytes != wanted)
+      return false;
   }
-  return api.cuFuncGetParamInfo(clone, original.size() + 1, &offset, &bytes) == CUDA_ERROR_INVALID_VALUE;
+  return api.cuFuncGetParamInfo(clone, original.size() + 1, &offset, &bytes) ==
+         CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
 
-// Charged before it is compiled. With clones it may be loaded twice at a time (launch/register_clamp.h):
-// for that twice as much is charged meanwhile, or it is loaded once only.
+// Charged before it is compiled. With clones it may be loaded twice at a time
+// (launch/register_clamp.h): for that twice as much is charged meanwhile, or it is loaded once
+// only.
 void Session::load_module(const Call& call, std::string text, uint32_t log_bytes) {
   if (!call.context || call.context->closed) return answer(call, CUDA_ERROR_INVALID_CONTEXT);
   if (!looks_like_text(text)) return answer(call, CUDA_ERROR_INVALID_IMAGE);
@@ -137,12 +142,14 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
     f->params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
     f->param_bytes = std::max(f->param_bytes, static_cast<uint32_t>(offset + bytes));
   }
-  if (r != CUDA_ERROR_INVALID_VALUE) return answer(call, r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
+  if (r != CUDA_ERROR_INVALID_VALUE)
+    return answer(call, r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
   if (f->params.size() > SLUICE_MAX_PARAMS) return answer(call, CUDA_ERROR_NOT_SUPPORTED);
 
   if (guest_flags & SLUICE_FUNCTION_EVICTABLE) {
     CUfunction clone = nullptr;
-    if (api_.cuModuleGetFunction(&clone, module->cu, (name + SLUICE_CLONE_SUFFIX).c_str()) == CUDA_SUCCESS &&
+    if (api_.cuModuleGetFunction(&clone, module->cu, (name + SLUICE_CLONE_SUFFIX).c_str()) ==
+            CUDA_SUCCESS &&
         takes_block_too(api_, clone, f->params)) {
       f->clone = clone;
       f->clamped = clamped_form(api_, module->cu, module->clamped, name + SLUICE_CLONE_SUFFIX);
@@ -151,15 +158,20 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
       f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
       f->one_row = guest_flags & SLUICE_FUNCTION_ONE_ROW;
       f->form.once = guest_flags & SLUICE_FUNCTION_ONCE;
-      const auto takes_its_params = [&](CUfunction form) { return form && takes_block_too(api_, form, f->params) ? form : nullptr; };
+      const auto takes_its_params = [&](CUfunction form) {
+        return form && takes_block_too(api_, form, f->params) ? form : nullptr;
+      };
       const auto beside = [&](const char* suffix) -> CUfunction {
         CUfunction form = nullptr;
-        if (f->form.once || api_.cuModuleGetFunction(&form, module->cu, (name + suffix).c_str()) != CUDA_SUCCESS) return nullptr;
+        if (f->form.once ||
+            api_.cuModuleGetFunction(&form, module->cu, (name + suffix).c_str()) != CUDA_SUCCESS)
+          return nullptr;
         return takes_its_params(form);
       };
       f->one_task = beside(SLUICE_ONE_TASK_SUFFIX);
       if (f->one_task)
-        f->one_task_clamped = takes_its_params(clamped_form(api_, module->cu, module->clamped, name + SLUICE_ONE_TASK_SUFFIX));
+        f->one_task_clamped = takes_its_params(
+            clamped_form(api_, module->cu, module->clamped, name + SLUICE_ONE_TASK_SUFFIX));
       f->window = f->form.in_order ? nullptr : beside(SLUICE_WINDOW_SUFFIX);
       if ((guest_flags & SLUICE_FUNCTION_RESUMABLE) && state_bytes <= SLUICE_RESUME_MAX_BYTES) {
         f->form.resumable = true;

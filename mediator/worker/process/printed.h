@@ -1,7 +1,9 @@
-// What kernels print. Drivers write it to the standard output of their process; here that is a pipe, and what comes out
-// of it goes to the program's own standard output, before the answer of the call that the program waits for.
+// What kernels print. Drivers write it to the standard output of their process; here that is a
+// pipe, and what comes out of it goes to the program's own standard output, before the answer of
+// the call that the program waits for.
 //
-// One per process, because there is one standard output. capture() before the driver is loaded; the rest any thread.
+// One per process, because there is one standard output. capture() before the driver is loaded; the
+// rest any thread.
 #pragma once
 
 #include <atomic>
@@ -17,7 +19,8 @@ namespace sluice::worker {
 
 class Printed {
  public:
-  // What a program that does not wait for anything can have waiting; the rest is lost, as in the driver's own buffer.
+  // What a program that does not wait for anything can have waiting; the rest is lost, as in the
+  // driver's own buffer.
   static constexpr size_t kMostBytes = 1u << 20;
 
   // The process's standard output becomes a pipe, whose other end this returns.
@@ -26,8 +29,8 @@ class Printed {
   // `pipe`: capture()'s; without one nothing is ever printed.
   explicit Printed(Fd pipe);
 
-  // A module whose kernels print is loaded: from here on somebody has to read, or a kernel that prints more than a pipe
-  // holds would not end.
+  // A module whose kernels print is loaded: from here on somebody has to read, or a kernel that
+  // prints more than a pipe holds would not end.
   void start();
   bool started() const { return started_.load(std::memory_order_acquire); }
 
@@ -39,9 +42,9 @@ class Printed {
   struct Buffer {
     Fd pipe;
     std::mutex mutex;
-    std::string text;   // under mutex
-    size_t lost = 0;    // bytes, likewise
-    void drain();       // with mutex held; does not wait
+    std::string text;  // under mutex
+    size_t lost = 0;   // bytes, likewise
+    void drain();      // with mutex held; does not wait
   };
   std::shared_ptr<Buffer> buffer_;
   std::atomic<bool> started_{false};

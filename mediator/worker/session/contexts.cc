@@ -8,13 +8,14 @@
 
 namespace sluice::worker {
 
-// The signal page and the launch records, as the GPU addresses them in this context. The report page
-// is neither pinned nor mapped there: what says who has left is out of every kernel's reach.
+// The signal page and the launch records, as the GPU addresses them in this context. The report
+// page is neither pinned nor mapped there: what says who has left is out of every kernel's reach.
 CUresult Session::register_pages(ContextObject& c) {
   auto* signal = const_cast<sluice_signal_page*>(p_.signal);
   if (!pages_registered_) {
     const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-    // Still pinned where the program's last context has gone and another comes, and the driver keeps it.
+    // Still pinned where the program's last context has gone and another comes, and the driver
+    // keeps it.
     const auto pin = [this](void* at, size_t bytes, unsigned how) {
       const CUresult r = api_.cuMemHostRegister(at, bytes, how);
       return r == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED ? CUDA_SUCCESS : r;
@@ -34,7 +35,8 @@ CUresult Session::register_pages(ContextObject& c) {
       }
     }
     // Control blocks begin as copies of it, so no kernel is to write it either.
-    if (pin(zeros_, ControlPool::kPageBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY) != CUDA_SUCCESS)
+    if (pin(zeros_, ControlPool::kPageBytes,
+            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY) != CUDA_SUCCESS)
       (void)pin(zeros_, ControlPool::kPageBytes, CU_MEMHOSTREGISTER_PORTABLE);
     pages_registered_ = true;
   }
@@ -72,8 +74,8 @@ std::shared_ptr<StreamObject> Session::make_stream(const std::shared_ptr<Context
   stream->context = context;
   stream->guest_flags = guest_flags;
   stream->priority = priority;
-  // Always non-blocking in the driver: the engine keeps CUDA's order with the legacy stream, because
-  // only it knows which launches are done.
+  // Always non-blocking in the driver: the engine keeps CUDA's order with the legacy stream,
+  // because only it knows which launches are done.
   *result = api_.cuStreamCreateWithPriority(&stream->cu, CU_STREAM_NON_BLOCKING, priority);
   if (*result != CUDA_SUCCESS) return nullptr;
   std::lock_guard lock(mutex_);
@@ -113,10 +115,12 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
     size_t value = 0;
     if (api_.cuCtxGetLimit(&value, limit) == CUDA_SUCCESS) c->limits[limit] = {value, 0};
   }
-  if (p_.start.spatial_sms != 0 && static_cast<uint32_t>(c->multiprocessors) != p_.start.spatial_sms) {
+  if (p_.start.spatial_sms != 0 &&
+      static_cast<uint32_t>(c->multiprocessors) != p_.start.spatial_sms) {
     end(CUDA_ERROR_INVALID_DEVICE,
         "the host shares its GPU by SMs (scheduler.spatial) and takes it to have " +
-            std::to_string(p_.start.spatial_sms) + "; it has " + std::to_string(c->multiprocessors) +
+            std::to_string(p_.start.spatial_sms) + "; it has " +
+            std::to_string(c->multiprocessors) +
             ": device.soft_sms or device.nvidia_sms in its sluice.toml is wrong",
         false);
   }
@@ -139,10 +143,12 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
   c->states = std::make_unique<StatePool>(
       api_, [this, paying = c.get()](uint64_t bytes) { return pay_pool(*paying, bytes); });
   c->lefts = std::make_unique<LeftPool>(api_, c->transfers, zeros_, ControlPool::kPageBytes,
-                                        (p_.start.spatial_sms ? 4 : 2) * kBlocksPerSm *  // over-launched, of two grids
+                                        (p_.start.spatial_sms ? 4 : 2) *
+                                            kBlocksPerSm *  // over-launched, of two grids
                                             static_cast<uint32_t>(c->multiprocessors));
   if (p_.start.spatial_sms != 0 && p_.start.green_contexts != 0 && primary)
-    c->greens = std::make_shared<GreenContexts>(api_, device, c->transfers, p_.start.spatial_sms, streams_.green);
+    c->greens = std::make_shared<GreenContexts>(api_, device, c->transfers, p_.start.spatial_sms,
+                                                streams_.green);
   SmSet barred;
   CUdeviceptr first = 0;  // so that the first launches need not wait
   if ((r = c->lefts->take(&first, &barred)) != CUDA_SUCCESS) return r;
@@ -159,7 +165,7 @@ CUresult Session::open_context(CUcontext cu, CUdevice device, bool primary,
       if (c->per_thread) engine_.remove_stream(c->per_thread->id);
       c->legacy = c->per_thread = nullptr;
       streams_.forget(*c);
-    c->controls->abandon();
+      c->controls->abandon();
       return r;
     }
     ++contexts_open_;
@@ -233,7 +239,8 @@ void Session::close_context(const std::shared_ptr<ContextObject>& c) {
   }
   pages_registered_ = false;
   if (other && make_current(api_, other->cu) == CUDA_SUCCESS) {
-    if ((r = register_pages(*other)) != CUDA_SUCCESS) log::warning("pinning the stub pages again: {}", gpu::describe(r));
+    if ((r = register_pages(*other)) != CUDA_SUCCESS)
+      log::warning("pinning the stub pages again: {}", gpu::describe(r));
     for (auto [offset, bytes] : ranges) register_region(offset, bytes);
   }
   std::lock_guard lock(mutex_);

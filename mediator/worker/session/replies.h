@@ -1,5 +1,6 @@
-// Replies: the completion ring of one slot, filled by all of the worker's threads. What does not fit
-// waits in private memory, in order and bounded, because nothing here may ever wait for the guest.
+// Replies: the completion ring of one slot, filled by all of the worker's threads. What does not
+// fit waits in private memory, in order and bounded, because nothing here may ever wait for the
+// guest.
 //
 // Owned by the session; any thread. Whoever waits on the slot's bell calls flush() when it rings.
 #pragma once
@@ -18,14 +19,15 @@ namespace sluice::worker {
 
 class Replies {
  public:
-  // Completions of a program that does not take them. Enough for every call that its rings can hold;
-  // a program further behind than that is hostile or dead.
+  // Completions of a program that does not take them. Enough for every call that its rings can
+  // hold; a program further behind than that is hostile or dead.
   static constexpr size_t kMaxBacklogBytes = 4u << 20;
 
   explicit Replies(RingProducer ring) : ring_(std::move(ring)) {}
 
   // The answer to a call (call_id 0: an asynchronous error).
-  void send(uint64_t call_id, uint16_t opcode, int32_t status, std::span<const std::byte> body = {});
+  void send(uint64_t call_id, uint16_t opcode, int32_t status,
+            std::span<const std::byte> body = {});
   // Moves what waits into the ring.
   void flush();
   // Before sleeping on the bell: flushes; true: the bell will ring when there is room again.

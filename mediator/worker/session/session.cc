@@ -56,7 +56,8 @@ Session::Session(SessionParts parts, SessionLimits limits)
       gate_(p_.host, p_.signal, p_.report, monotonic_ns(),
             [fd = p_.fds[wp::kRingFd].get()] { ring_wake(fd); }),
       forwarder_(api_, p_.start.signal, p_.signal),
-      streams_(api_, p_.start.signal == wp::Signal::kProxy, loop_settings(p_.start), p_.signal, p_.records,
+      streams_(api_, p_.start.signal == wp::Signal::kProxy, loop_settings(p_.start), p_.signal,
+               p_.records,
                {[this](uint64_t token, CUresult status) { on_complete(token, status); },
                 [this](uint64_t token) { on_complete(token, CUDA_SUCCESS); },
                 [this](CUresult status) { replies_.send(0, 0, status); }}),
@@ -65,10 +66,13 @@ Session::Session(SessionParts parts, SessionLimits limits)
                                                                : ~uint64_t{0})),
       host_quota_(QuotaLease::chunk_for(p_.start.host_memory_bytes)) {
   if (p_.start.spatial_sms != 0) streams_.expect_parts();
-  streams_.make_green = [this](std::shared_ptr<ContextObject> c) { post([this, c] { make_green_context(c); }); };
+  streams_.make_green = [this](std::shared_ptr<ContextObject> c) {
+    post([this, c] { make_green_context(c); });
+  };
   p_.report->pid = p_.start.host_pid ? p_.start.host_pid : static_cast<uint32_t>(::getpid());
   // A vGPU without a limit has what the device has.
-  if (p_.start.memory_limit_bytes == 0) p_.start.memory_limit_bytes = std::numeric_limits<uint64_t>::max();
+  if (p_.start.memory_limit_bytes == 0)
+    p_.start.memory_limit_bytes = std::numeric_limits<uint64_t>::max();
   if (p_.start.staging_bytes != 0) extents_[p_.start.staging_offset] = p_.start.staging_bytes;
 }
 
@@ -151,8 +155,8 @@ void Session::on_control() {
   }
 }
 
-// Nothing new is launched; what is on the GPU is seen to its end, if that is soon, and a fault of it is
-// reported.
+// Nothing new is launched; what is on the GPU is seen to its end, if that is soon, and a fault of
+// it is reported.
 void Session::see_out() {
   const uint64_t until_ns = monotonic_ns() + limits_.see_out_ms * 1'000'000;
   for (;;) {
@@ -253,20 +257,22 @@ void Session::on_extent_reply(const wp::Message& m) {
 
 // Before each answer, of whatever call, so that no call that CUDA prints at is forgotten.
 void Session::send_printed(const Call& call) {
-  // NVIDIA's driver prints when it is asked to wait for something; this stream has nothing in it. These two answer
-  // with the session's lock held.
+  // NVIDIA's driver prints when it is asked to wait for something; this stream has nothing in it.
+  // These two answer with the session's lock held.
   const bool waited = call.opcode == SLUICE_CALL_SYNCHRONIZE || call.opcode == SLUICE_CALL_COPY;
-  if (p_.start.nvidia != 0 && waited && call.context && !call.context->closed && sticky_.load() == 0 &&
-      make_current(api_, call.context->cu) == CUDA_SUCCESS)
+  if (p_.start.nvidia != 0 && waited && call.context && !call.context->closed &&
+      sticky_.load() == 0 && make_current(api_, call.context->cu) == CUDA_SUCCESS)
     (void)api_.cuStreamSynchronize(call.context->transfers);
   std::lock_guard lock(printed_mutex_);
   const std::string text = printed_.take();
   for (size_t at = 0; at < text.size(); at += SLUICE_PRINTED_MAX_BYTES) {
     std::byte piece[sizeof(sluice_printed) + SLUICE_PRINTED_MAX_BYTES];
-    const sluice_printed header{static_cast<uint32_t>(std::min<size_t>(text.size() - at, SLUICE_PRINTED_MAX_BYTES)), 0};
+    const sluice_printed header{
+        static_cast<uint32_t>(std::min<size_t>(text.size() - at, SLUICE_PRINTED_MAX_BYTES)), 0};
     std::memcpy(piece, &header, sizeof header);
     std::memcpy(piece + sizeof header, text.data() + at, header.bytes);
-    replies_.send(0, SLUICE_CALL_PRINTED, CUDA_SUCCESS, std::span(piece).first(sizeof header + header.bytes));
+    replies_.send(0, SLUICE_CALL_PRINTED, CUDA_SUCCESS,
+                  std::span(piece).first(sizeof header + header.bytes));
   }
 }
 
@@ -342,7 +348,9 @@ bool Session::owns_region(uint64_t guest_offset, uint64_t guest_bytes) const {
 }
 
 bool Session::owns_range(uint64_t guest_address, uint64_t guest_bytes) const {
-  if (allocations_.contains(guest_address, guest_bytes) || virtual_.contains(guest_address, guest_bytes)) return true;
+  if (allocations_.contains(guest_address, guest_bytes) ||
+      virtual_.contains(guest_address, guest_bytes))
+    return true;
   // Pinned memory of the program has the same address everywhere.
   return guest_address >= SLUICE_WINDOW_ADDRESS &&
          owns_region(guest_address - SLUICE_WINDOW_ADDRESS, guest_bytes);

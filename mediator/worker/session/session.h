@@ -46,11 +46,11 @@
 #include "mediator/ring/wait.h"
 #include "mediator/worker/launch/cuda_streams.h"
 #include "mediator/worker/launch/evict_forwarder.h"
-#include "mediator/worker/streams/gate.h"
 #include "mediator/worker/launch/objects.h"
 #include "mediator/worker/process/printed.h"
 #include "mediator/worker/session/replies.h"
 #include "mediator/worker/streams/engine.h"
+#include "mediator/worker/streams/gate.h"
 
 namespace sluice::worker {
 
@@ -62,12 +62,13 @@ struct SessionLimits {
   size_t parked_calls = 4096;            // that wait for streams, leases or extents; more end it
   uint64_t module_bytes = 256ull << 20;  // of one module's text
   uint32_t contexts = 8;                 // each costs hundreds of MB on a real GPU
-  // A session that is asked to end while launches are in flight first waits so long for their ends: one may be about to
-  // fault, which stops the GPU (146 to 151 ms on an H100) and would not be known of. Shorter: guests hide their faults by
-  // leaving; longer: programs that are interrupted in a long kernel hold what they have for so much longer.
+  // A session that is asked to end while launches are in flight first waits so long for their ends:
+  // one may be about to fault, which stops the GPU (146 to 151 ms on an H100) and would not be
+  // known of. Shorter: guests hide their faults by leaving; longer: programs that are interrupted
+  // in a long kernel hold what they have for so much longer.
   uint64_t see_out_ms = 200;
-  // Without sluiced nobody says that the program has ended. One that asks for nothing for so long, while nothing
-  // of it runs, is taken for ended, and its memory comes free.
+  // Without sluiced nobody says that the program has ended. One that asks for nothing for so long,
+  // while nothing of it runs, is taken for ended, and its memory comes free.
   uint64_t orphan_ms = 60'000;
 };
 
@@ -270,7 +271,7 @@ class Session {
   bool decoder_kicked_ = false, engine_kicked_ = false;
 
   std::atomic<uint64_t> queued_bytes_{0};  // parameters of launches that are not done
-  std::atomic<int> sticky_{0};  // CUresult that every later call returns
+  std::atomic<int> sticky_{0};             // CUresult that every later call returns
   std::atomic<bool> sluiced_gone_{false};
   std::atomic<uint64_t> records_{0};  // decoded; the decoder's
   std::atomic<bool> decoder_waits_{false};

@@ -11,8 +11,8 @@
 #include "mediator/base/log.h"
 #include "mediator/base/peer_socket.h"
 #include "mediator/ring/wait.h"
-#include "mediator/worker/session/session.h"
 #include "mediator/worker/limits.h"
+#include "mediator/worker/session/session.h"
 
 namespace sluice::worker {
 
@@ -21,7 +21,8 @@ namespace wp = worker_protocol;
 namespace {
 constexpr uint64_t kForever = std::numeric_limits<uint64_t>::max();
 // How often completions are looked for: soon after something happened, then ever less.
-constexpr uint64_t kPaceNs = 2'000;  // a launch's next window follows within some microseconds (launch/windows.cc)
+constexpr uint64_t kPaceNs =
+    2'000;  // a launch's next window follows within some microseconds (launch/windows.cc)
 constexpr uint64_t kPollFirstNs = 5'000;
 constexpr uint64_t kPollWaitedNs = 50'000;  // while somebody waits, or sluiced wants the GPU back
 constexpr uint64_t kPollNs = 200'000;
@@ -209,14 +210,14 @@ void Session::job_loop() {
 void Session::after_engine() {
   if (engine_.error() != CUDA_SUCCESS && sticky_.load() == 0) {
     sticky_.store(engine_.error());
-    __atomic_store_n(&p_.report->error, static_cast<uint64_t>(engine_.error()),
-                     __ATOMIC_RELAXED);
+    __atomic_store_n(&p_.report->error, static_cast<uint64_t>(engine_.error()), __ATOMIC_RELAXED);
     log::warning("vgpu {} slot {}: {}", p_.start.vgpu, p_.start.slot,
                  gpu::describe(engine_.error()));
     signal_eventfd(p_.fds[wp::kRingFd].get());
     // What its other contexts have on the GPU would go on, and each may stop the GPU once more.
     if (contexts_open_ > 1)
-      end(engine_.error(), "a kernel of it failed (" + gpu::describe(engine_.error()) + "); it had several contexts");
+      end(engine_.error(), "a kernel of it failed (" + gpu::describe(engine_.error()) +
+                               "); it had several contexts");
   }
   const auto& c = engine_.counters();
   sluice_report_header& h = *p_.report;
@@ -235,7 +236,7 @@ void Session::after_engine() {
   end_is_near_.store(engine_.in_flight() && !parked_.empty() && engine_.queued() <= kNearOperations,
                      std::memory_order_relaxed);
   if (engine_.in_flight()) {
-    const uint64_t longest = engine_.pacing()   ? kPaceNs
+    const uint64_t longest = engine_.pacing()  ? kPaceNs
                              : parked_.empty() ? kPollGateNs - 1
                                                : kPollWaitedNs;
     if (decoder_drives_ && decoder_sleep_ns_ > longest && !decoder_kicked_) {

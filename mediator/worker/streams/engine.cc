@@ -199,7 +199,8 @@ bool StreamEngine::retire(Stream& s, uint64_t now_ns) {
             s.broken = true;
             return true;
           case LaunchEnd::kElsewhere:
-            s.retry_ns = now_ns + std::min(limits_.retry_most_ns, limits_.retry_first_ns << std::min(op.futile, 16u));
+            s.retry_ns = now_ns + std::min(limits_.retry_most_ns,
+                                           limits_.retry_first_ns << std::min(op.futile, 16u));
             ++op.futile;
             s.broken = true;
             return true;
@@ -395,9 +396,10 @@ bool StreamEngine::feed(Stream& s, uint64_t now_ns) {
 void StreamEngine::mark_if_due(Stream& s, uint64_t now_ns, bool at_once) {
   const uint64_t unmarked = s.items_issued - s.items_marked;
   if (unmarked == 0 || s.open || pending_error_ != CUDA_SUCCESS) return;
-  // One marker per burst while all goes well; with the gate closed everybody waits for the last end.
-  if (!at_once && !s.markers.empty() && unmarked < limits_.marker_interval && !s.broken && gate_.open(now_ns) &&
-      !gate_.calling_back()) {
+  // One marker per burst while all goes well; with the gate closed everybody waits for the last
+  // end.
+  if (!at_once && !s.markers.empty() && unmarked < limits_.marker_interval && !s.broken &&
+      gate_.open(now_ns) && !gate_.calling_back()) {
     return;
   }
   uint64_t id = 0;

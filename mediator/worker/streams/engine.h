@@ -1,9 +1,9 @@
-// StreamEngine: what a session's CUDA streams have queued, and when each of it may go to the driver,
-// so that evicting a launch in the middle never lets anything behind it run too early.
+// StreamEngine: what a session's CUDA streams have queued, and when each of it may go to the
+// driver, so that evicting a launch in the middle never lets anything behind it run too early.
 //
-// The rule (docs/internals/life-of-a-launch.md). To the program a stream is CUDA's: in order, the legacy
-// stream ordered against the blocking ones. To the driver a stream is a queue of *physical* work
-// into which the engine puts
+// The rule (docs/internals/life-of-a-launch.md). To the program a stream is CUDA's: in order, the
+// legacy stream ordered against the blocking ones. To the driver a stream is a queue of *physical*
+// work into which the engine puts
 //  - consecutive evictable launches eagerly, each naming its predecessor (`pred`): should that one
 //    have been evicted, the ones behind leave at once without running a task;
 //  - everything else (copies, events, opaque launches, ...) only when every evictable launch before
@@ -41,8 +41,8 @@ enum class StreamKind {
   kNonBlocking,  // CU_STREAM_NON_BLOCKING
 };
 
-// What an operation does; the engine never looks inside. Destroyed when the operation is complete and
-// no launch behind it names it as its predecessor any more.
+// What an operation does; the engine never looks inside. Destroyed when the operation is complete
+// and no launch behind it names it as its predecessor any more.
 struct Work {
   virtual ~Work() = default;
 };
@@ -72,12 +72,14 @@ enum class OpKind {
 
 // How a physical launch that has ended left its logical launch.
 enum class LaunchEnd {
-  kDone,   // every task has run
-  kLeft,   // tasks are left
-  kStuck,  // tasks are left, none was run, and no eviction asked for that
-  kElsewhere,  // the same, of a launch that is kept to a part of the SMs: none of its blocks came there
-  kWave,   // tasks are left that found no room on its part of the SMs; the others have run, and nobody asked it to leave
-  kFault   // it cannot be told; the session's GPU work is over
+  kDone,       // every task has run
+  kLeft,       // tasks are left
+  kStuck,      // tasks are left, none was run, and no eviction asked for that
+  kElsewhere,  // the same, of a launch that is kept to a part of the SMs: none of its blocks came
+               // there
+  kWave,       // tasks are left that found no room on its part of the SMs; the others have run, and
+               // nobody asked it to leave
+  kFault       // it cannot be told; the session's GPU work is over
 };
 
 // How a launch is kept to a part of the SMs.
@@ -92,25 +94,28 @@ enum class Confinement {
 class EngineDriver {
  public:
   virtual ~EngineDriver() = default;
-  // How `work`, a kLaunch or kOpaque that is given to the driver next, will be kept to the SMs of `grant`.
+  // How `work`, a kLaunch or kOpaque that is given to the driver next, will be kept to the SMs of
+  // `grant`.
   virtual Confinement confine(StreamId, OpKind kind, Work&, const Grant& grant, uint64_t now_ns) {
     (void)grant, (void)now_ns;
     return kind == OpKind::kLaunch ? Confinement::kBlocks : Confinement::kNone;
   }
-  // A launch of the stream had better be held for a little while: then the hardware will confine it.
+  // A launch of the stream had better be held for a little while: then the hardware will confine
+  // it.
   virtual bool wait_for_hardware(StreamId, const Grant& grant, uint64_t now_ns) {
     (void)grant, (void)now_ns;
     return false;
   }
-  // Queues a physical launch on the SMs of `grant`. `pred`: its leaders must find this one done before they fetch; null:
-  // nothing to wait for. `again`: the logical launch has been queued before.
+  // Queues a physical launch on the SMs of `grant`. `pred`: its leaders must find this one done
+  // before they fetch; null: nothing to wait for. `again`: the logical launch has been queued
+  // before.
   virtual CUresult launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
                           bool again, uint64_t now_ns) = 0;
-  // `work`, a kLaunch, is queued piece by piece: after launch() until more() has found it whole nothing may be
-  // put behind it, and its stream's end is not its own.
+  // `work`, a kLaunch, is queued piece by piece: after launch() until more() has found it whole
+  // nothing may be put behind it, and its stream's end is not its own.
   virtual bool comes_in_pieces(const Work&) const { return false; }
-  // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued; likewise once its
-  // generation has been evicted. *whole: everything that will be is queued.
+  // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued;
+  // likewise once its generation has been evicted. *whole: everything that will be is queued.
   virtual CUresult more(StreamId, Work&, bool stop, uint64_t now_ns, bool* whole) {
     (void)stop, (void)now_ns;
     *whole = true;
@@ -121,14 +126,16 @@ class EngineDriver {
     StreamId stream;
     Work* work;
   };
-  // The evict word names SMs that these launches, all of them kept to parts, have to leave, `lost` among them. *left: no
-  // block of theirs is on one of `lost`, and none that comes there will begin a task. Called again until it is so.
+  // The evict word names SMs that these launches, all of them kept to parts, have to leave, `lost`
+  // among them. *left: no block of theirs is on one of `lost`, and none that comes there will begin
+  // a task. Called again until it is so.
   virtual CUresult narrow(std::span<const Running>, const SmSet& lost, bool* left) {
     (void)lost, (void)left;
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  // Queues a second grid of `work`, which runs on a part and is the only thing in its stream, so that it goes on on all
-  // SMs of `grant`; what comes behind it in the stream waits for both. NOT_SUPPORTED: it cannot be done for this one.
+  // Queues a second grid of `work`, which runs on a part and is the only thing in its stream, so
+  // that it goes on on all SMs of `grant`; what comes behind it in the stream waits for both.
+  // NOT_SUPPORTED: it cannot be done for this one.
   virtual CUresult grow(StreamId, Work&, const Grant& grant, uint64_t now_ns) {
     (void)grant, (void)now_ns;
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -139,8 +146,8 @@ class EngineDriver {
   virtual CUresult mark(StreamId stream, uint64_t* marker) = 0;
   // CUDA_SUCCESS: reached, and the marker is gone. CUDA_ERROR_NOT_READY: not yet.
   virtual CUresult query(uint64_t marker) = 0;
-  // Whether everything that was queued in the driver's stream has ended, pieces too; CUDA_ERROR_NOT_READY: not yet. Other
-  // errors: its context is broken, and nothing of it runs.
+  // Whether everything that was queued in the driver's stream has ended, pieces too;
+  // CUDA_ERROR_NOT_READY: not yet. Other errors: its context is broken, and nothing of it runs.
   virtual CUresult idle(StreamId) { return CUDA_SUCCESS; }
   // `work`'s newest physical launch has ended; is the logical launch done?
   virtual LaunchEnd launch_end(Work& work) = 0;
@@ -169,24 +176,25 @@ struct EngineLimits {
   // kernel that forges its control block would be relaunched for ever.
   uint32_t futile_launches = 100;
   // After kElsewhere the launch is tried again so much later, twice that after the next, and so on:
-  // its SMs are full of what its own vGPU runs in other streams. Shorter: more launches for nothing.
+  // its SMs are full of what its own vGPU runs in other streams. Shorter: more launches for
+  // nothing.
   uint64_t retry_first_ns = 50'000;
   uint64_t retry_most_ns = 2'000'000;
-  // Launches in flight that stay where they are while their session's SMs change; with more they are called back.
-  // Each costs the driver some calls, about as much as issuing it again.
+  // Launches in flight that stay where they are while their session's SMs change; with more they
+  // are called back. Each costs the driver some calls, about as much as issuing it again.
   uint32_t most_kept = 16;
 };
 
 class StreamEngine {
  public:
   struct Counters {
-    uint64_t launches = 0;       // logical, evictable and opaque
+    uint64_t launches = 0;  // logical, evictable and opaque
     uint64_t launches_done = 0;
-    uint64_t evictions = 0;      // launches that ran and ended before they were done
-    uint64_t relaunches = 0;     // physical launches after the first
+    uint64_t evictions = 0;   // launches that ran and ended before they were done
+    uint64_t relaunches = 0;  // physical launches after the first
     uint64_t opaque = 0;
-    uint64_t narrowed = 0;       // changes of the SMs under which launches stayed
-    uint64_t grown = 0;          // second grids
+    uint64_t narrowed = 0;  // changes of the SMs under which launches stayed
+    uint64_t grown = 0;     // second grids
   };
 
   StreamEngine(EngineDriver& driver, Gate& gate, EngineLimits limits = {});
@@ -204,8 +212,8 @@ class StreamEngine {
   // The stream goes on when `record` is complete (null: an event never recorded; no wait).
   void submit_wait(StreamId stream, std::shared_ptr<EventRecord> record, uint64_t now_ns);
 
-  // Completes `token` when everything queued so far in the stream, the context, or for the recording
-  // is complete; possibly before it returns.
+  // Completes `token` when everything queued so far in the stream, the context, or for the
+  // recording is complete; possibly before it returns.
   void notify_stream(StreamId stream, uint64_t token, uint64_t now_ns);
   void notify_context(ContextId context, uint64_t token, uint64_t now_ns);
   void notify_record(const std::shared_ptr<EventRecord>& record, uint64_t token);
@@ -215,21 +223,25 @@ class StreamEngine {
   // The program has done its host function. False: no such function is waiting.
   bool host_func_done(uint64_t token, uint64_t now_ns);
 
-  // Looks at what has ended, puts back what was evicted, issues what may go. Called by the completion
-  // thread after gate changes and while anything is in flight.
+  // Looks at what has ended, puts back what was evicted, issues what may go. Called by the
+  // completion thread after gate changes and while anything is in flight.
   void poll(uint64_t now_ns);
 
-  // A sticky error: everything queued completes with it, nothing is accepted any more. What the driver still runs in any stream or
-  // context stays in flight to the gate until the driver says that it has ended.
+  // A sticky error: everything queued completes with it, nothing is accepted any more. What the
+  // driver still runs in any stream or context stays in flight to the gate until the driver says
+  // that it has ended.
   void fail(CUresult error, uint64_t now_ns);
-  // After a failure, around the end of a context: nothing is asked about its streams any more; with it all has ended.
+  // After a failure, around the end of a context: nothing is asked about its streams any more; with
+  // it all has ended.
   void context_ends(ContextId context);
   void context_gone(ContextId context, uint64_t now_ns);
   CUresult error() const { return error_; }
 
-  // Something is in the driver's queues: poll soon. Otherwise the gate or the program is waited for.
-  // So while a launch is to be tried again, or waits for the hardware.
-  bool in_flight() const { return physical_ != 0 || lingering_ != 0 || retrying_ || waits_for_hardware_; }
+  // Something is in the driver's queues: poll soon. Otherwise the gate or the program is waited
+  // for. So while a launch is to be tried again, or waits for the hardware.
+  bool in_flight() const {
+    return physical_ != 0 || lingering_ != 0 || retrying_ || waits_for_hardware_;
+  }
   // A launch in flight is queued piece by piece: poll within some microseconds.
   bool pacing() const { return pacing_ != 0; }
   // A launch waits for the gate.
@@ -257,12 +269,12 @@ class StreamEngine {
     CUresult status = CUDA_SUCCESS;
     uint32_t futile = 0;
     Confinement confinement = Confinement::kNone;
-    bool pieces = false;   // it is queued piece by piece
-    Grant grant;           // of its newest physical launch; the SMs are those where it may be now
-    Grant second;          // of that one's second grid; generation 0: it has none
-    uint64_t seq = 0;      // order of submission in the session
+    bool pieces = false;  // it is queued piece by piece
+    Grant grant;          // of its newest physical launch; the SMs are those where it may be now
+    Grant second;         // of that one's second grid; generation 0: it has none
+    uint64_t seq = 0;     // order of submission in the session
     uint64_t token = 0;
-    uint64_t item = 0;     // place in the driver's stream, from 0
+    uint64_t item = 0;  // place in the driver's stream, from 0
     std::shared_ptr<Work> work;
     std::shared_ptr<Work> pred;  // kept while a physical launch names it
     std::shared_ptr<EventRecord> record;
@@ -276,9 +288,9 @@ class StreamEngine {
     StreamId id = 0;
     ContextId context = 0;
     StreamKind kind = StreamKind::kNonBlocking;
-    std::deque<Op> ops;      // not complete; the front is the oldest
-    size_t next = 0;         // ops[0..next) are issued or passed
-    size_t ended = 0;        // ops[0..ended) have been accounted as ended
+    std::deque<Op> ops;            // not complete; the front is the oldest
+    size_t next = 0;               // ops[0..next) are issued or passed
+    size_t ended = 0;              // ops[0..ended) have been accounted as ended
     uint32_t launches_issued = 0;  // kLaunch among ops[0..next)
     uint64_t items_issued = 0, items_ended = 0, items_marked = 0;
     std::deque<Marker> markers;
@@ -286,13 +298,14 @@ class StreamEngine {
     // kValueWait); waits for recordings that are not complete.
     std::deque<uint64_t> launch_seqs, program_seqs;
     std::deque<std::pair<uint64_t, std::shared_ptr<EventRecord>>> waits;
-    uint64_t retry_ns = 0;   // broken: not before this
-    bool broken = false;     // the front launch was evicted; wait until the rest has ended too
-    bool open = false;       // the launch before `next` is not queued whole
-    bool value_wait = false; // a kValueWait is in the driver's stream
+    uint64_t retry_ns = 0;    // broken: not before this
+    bool broken = false;      // the front launch was evicted; wait until the rest has ended too
+    bool open = false;        // the launch before `next` is not queued whole
+    bool value_wait = false;  // a kValueWait is in the driver's stream
     bool removed = false;
-    bool lingers = false;    // after a failure: launches may still run in the driver's stream
-    bool drained = false;    // lingers, and the driver's stream is gone; its context's end is waited for
+    bool lingers = false;  // after a failure: launches may still run in the driver's stream
+    bool drained =
+        false;  // lingers, and the driver's stream is gone; its context's end is waited for
   };
 
   Op& append(Stream& s, OpKind kind, std::shared_ptr<Work> work, uint64_t token);

@@ -38,7 +38,8 @@ bool Gate::calling_back() const {
 bool Gate::keeping(Grant* to) const {
   if (!calling_back()) return false;
   const uint64_t g = grant();
-  constexpr uint64_t kWanted = SLUICE_GRANT_OPEN | SLUICE_GRANT_RECALL | SLUICE_GRANT_KEEP | SLUICE_GRANT_PART;
+  constexpr uint64_t kWanted =
+      SLUICE_GRANT_OPEN | SLUICE_GRANT_RECALL | SLUICE_GRANT_KEEP | SLUICE_GRANT_PART;
   if ((g & kWanted) != kWanted || whole_generation_ >= SLUICE_GRANT_GENERATION(g)) return false;
   *to = read_open_grant(g);
   return true;
@@ -61,8 +62,8 @@ void Gate::set_keeps(uint32_t flags) {
   __atomic_store_n(&report_->keeps, flags, __ATOMIC_SEQ_CST);
 }
 
-// The set cannot change while it is read: sluiced writes that half of the page again only after this
-// generation has left, and it has not while this launch is counted in flight.
+// The set cannot change while it is read: sluiced writes that half of the page again only after
+// this generation has left, and it has not while this launch is counted in flight.
 Grant Gate::read_open_grant(uint64_t word) const {
   Grant g;
   g.generation = std::max(1u, SLUICE_GRANT_GENERATION(word));
@@ -83,7 +84,8 @@ bool Gate::enter(uint64_t now_ns, Grant* to) {
     // restarted sluiced hands out, so that it can evict it.
     uint64_t evict = __atomic_load_n(&signal_->evict, __ATOMIC_SEQ_CST);
     *to = {.generation = std::max(static_cast<uint32_t>(evict), SLUICE_GRANT_GENERATION(g)) + 1,
-           .part = false, .sms = {}};
+           .part = false,
+           .sms = {}};
   } else {
     --in_flight_;
     store_in_flight();
@@ -133,7 +135,9 @@ void Gate::note_if_left(uint64_t grant, uint64_t now_ns) {
   uint32_t generation = SLUICE_GRANT_GENERATION(grant);
   if (grant & SLUICE_GRANT_OPEN) {
     if (!(grant & SLUICE_GRANT_RECALL)) return;
-    if (!flights_.empty() && flights_.front().generation < generation && kept_generation_ < generation) return;
+    if (!flights_.empty() && flights_.front().generation < generation &&
+        kept_generation_ < generation)
+      return;
     --generation;
   } else if (in_flight_ != 0) {
     return;

@@ -1,8 +1,8 @@
 // Gate: the worker's half of the gate protocol of abi/stub.h, over the three stub pages.
 //
 // Owned by the session, used under the stream engine's lock by whichever of the worker's threads
-// holds it; the words themselves are shared with sluiced, and every access to them is here. Reads no
-// clock: `now_ns` is CLOCK_MONOTONIC handed in. Launches nothing, holds nothing.
+// holds it; the words themselves are shared with sluiced, and every access to them is here. Reads
+// no clock: `now_ns` is CLOCK_MONOTONIC handed in. Launches nothing, holds nothing.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +38,12 @@ class Gate {
   bool enter(uint64_t now_ns, Grant* grant);
   // The grant as it is now, if there is one. Not counted, so that it may be another one soon.
   bool peek(Grant* grant) const;
-  // One that entered under `grant` is not kept to its SMs, if these are a part: sluiced is told while it is in flight.
+  // One that entered under `grant` is not kept to its SMs, if these are a part: sluiced is told
+  // while it is in flight.
   void runs_anywhere(const Grant& grant);
 
-  // A physical launch that entered under `grant` is known to have ended. `confined`: runs_anywhere() was not called for it.
+  // A physical launch that entered under `grant` is known to have ended. `confined`:
+  // runs_anywhere() was not called for it.
   void leave(uint64_t now_ns, bool confined, const Grant& grant);
 
   // Launches that the program queued and that are not done.
@@ -58,10 +60,11 @@ class Gate {
   bool stale(uint64_t now_ns) const;
   // Launches of an older generation have been called back, are still in flight and must not stay.
   bool calling_back() const;
-  // The same where they may stay on SMs of the new set, as long as nobody has said kept() or call_back_whole(). *grant:
-  // the new one.
+  // The same where they may stay on SMs of the new set, as long as nobody has said kept() or
+  // call_back_whole(). *grant: the new one.
   bool keeping(Grant* grant) const;
-  // What is older than `generation` is on SMs of that generation's set only, and comes to no others.
+  // What is older than `generation` is on SMs of that generation's set only, and comes to no
+  // others.
   void kept(uint32_t generation, uint64_t now_ns);
   // It cannot be brought about: sluiced calls what is older than `generation` back whole.
   void call_back_whole(uint32_t generation);

@@ -1,5 +1,5 @@
-// Who waits for what is queued: streams, contexts, events, and host functions that the program runs; the rest of the engine
-// is in streams/engine.cc.
+// Who waits for what is queued: streams, contexts, events, and host functions that the program
+// runs; the rest of the engine is in streams/engine.cc.
 #include "mediator/worker/streams/engine.h"
 
 namespace sluice::worker {

@@ -1,5 +1,5 @@
-// Launches that stay where they are while their session's set of SMs changes (abi/stub.h, "keep"); the rest of the
-// engine is in streams/engine.cc.
+// Launches that stay where they are while their session's set of SMs changes (abi/stub.h, "keep");
+// the rest of the engine is in streams/engine.cc.
 #include <algorithm>
 
 #include "mediator/base/check.h"
@@ -14,8 +14,11 @@ uint32_t StreamEngine::how_kept() const {
   for (const auto& s : streams_) {
     for (size_t i = s->ended; i < s->next; ++i) {
       const Op& op = s->ops[i];
-      if (op.state != State::kIssued || op.ended || (op.kind != OpKind::kLaunch && op.kind != OpKind::kOpaque)) continue;
-      if (op.confinement != Confinement::kBlocks || !op.grant.part || op.second.generation != 0) return 0;
+      if (op.state != State::kIssued || op.ended ||
+          (op.kind != OpKind::kLaunch && op.kind != OpKind::kOpaque))
+        continue;
+      if (op.confinement != Confinement::kBlocks || !op.grant.part || op.second.generation != 0)
+        return 0;
       ++kept;
       grows &= i == 0 && s->items_issued == op.item + 1;
     }
@@ -24,8 +27,9 @@ uint32_t StreamEngine::how_kept() const {
   return grows ? SLUICE_KEEPS_SHRINK | SLUICE_KEEPS_GROW : SLUICE_KEEPS_SHRINK;
 }
 
-// sluiced has changed the SMs and would let older launches stay: those that run on SMs that were lost leave them, those
-// that are alone in their stream go on on SMs that were won. What cannot be done so is called back whole.
+// sluiced has changed the SMs and would let older launches stay: those that run on SMs that were
+// lost leave them, those that are alone in their stream go on on SMs that were won. What cannot be
+// done so is called back whole.
 void StreamEngine::change_sms(uint64_t now_ns) {
   Grant to;
   if (!gate_.keeping(&to)) return;
@@ -36,18 +40,22 @@ void StreamEngine::change_sms(uint64_t now_ns) {
     collect(*s, now_ns);
     for (size_t i = s->ended; i < s->next; ++i) {
       Op& op = s->ops[i];
-      if (op.state != State::kIssued || op.ended || (op.kind != OpKind::kLaunch && op.kind != OpKind::kOpaque)) continue;
+      if (op.state != State::kIssued || op.ended ||
+          (op.kind != OpKind::kLaunch && op.kind != OpKind::kOpaque))
+        continue;
       if (op.grant.generation >= to.generation) continue;
       if (op.confinement != Confinement::kBlocks || !op.grant.part || op.second.generation != 0)
         return gate_.call_back_whole(to.generation);
       const bool grows = !op.grant.sms.contains_all(to.sms);
-      if (grows && (i != 0 || s->items_issued != op.item + 1)) return gate_.call_back_whole(to.generation);
+      if (grows && (i != 0 || s->items_issued != op.item + 1))
+        return gate_.call_back_whole(to.generation);
       lost = lost | (op.grant.sms - to.sms);
       running.push_back({s->id, op.work.get()});
       ops.push_back({s.get(), &op});
     }
   }
-  if (pending_error_ != CUDA_SUCCESS || running.empty()) return;  // what has ended has said that it has left
+  if (pending_error_ != CUDA_SUCCESS || running.empty())
+    return;  // what has ended has said that it has left
   if (running.size() > limits_.most_kept) return gate_.call_back_whole(to.generation);
   if (!lost.empty()) {
     bool left = false;
@@ -81,7 +89,8 @@ bool StreamEngine::grow(Stream& s, Op& op, const Grant& to, uint64_t now_ns) {
     return false;
   }
   op.second = entered;
-  // In the stream there is now a wait for the second grid: the launch has ended when the stream is past that.
+  // In the stream there is now a wait for the second grid: the launch has ended when the stream is
+  // past that.
   op.item = s.items_issued++;
   ++physical_;
   ++counters_.grown;
