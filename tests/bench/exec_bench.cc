@@ -139,7 +139,7 @@ BENCHMARK(global_loads);
 BENCHMARK(divergent);
 
 std::string suite_text(const std::string& name) {
-  std::ifstream file(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite/" + name + ".ptx");
+  std::ifstream file(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite/ptx/" + name + ".ptx");
   std::stringstream text;
   text << file.rdbuf();
   return text.str();

@@ -38,7 +38,7 @@ MAX_WORKER_KIB = 40 * 1024
 MAX_CPU_PERCENT = 1.0
 # Start-up is over by then: caches of the loader, threads that look whether there is more to do.
 SETTLE_S = 2.0
-EMPTY_PTX = ROOT / "kernels/suite/empty.ptx"
+EMPTY_PTX = ROOT / "kernels/suite/ptx/empty.ptx"
 
 
 def rss_kib(pid):

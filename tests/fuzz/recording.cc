@@ -2,7 +2,7 @@
 #include <stdexcept>
 #include <variant>
 
-#include "kernels/suite/trace.h"
+#include "kernels/suite/catalog/trace.h"
 #include "tests/fuzz/targets.h"
 
 namespace sluice::fuzz {

@@ -21,7 +21,7 @@
 #include <map>
 #include <random>
 
-#include "kernels/suite/catalog.h"
+#include "kernels/suite/catalog/catalog.h"
 #include "tests/authors/cases.h"
 #include "tests/golden/clone_player.h"
 #include "tests/golden/tensor/tensor_cases.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/suite/trace.h"
+#include "kernels/suite/catalog/trace.h"
 
 namespace sluice::testing {
 

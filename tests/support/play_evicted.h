@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/suite/catalog.h"
+#include "kernels/suite/catalog/catalog.h"
 
 namespace sluice::tool {
 

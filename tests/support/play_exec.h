@@ -1,4 +1,4 @@
-// Plays a case of the suite's catalogue (kernels/suite/catalog.h) on the interpreter alone: places
+// Plays a case of the suite's catalogue (kernels/suite/catalog/catalog.h) on the interpreter alone: places
 // its buffers, does its steps, several blocks of a launch resident at a time and interleaved.
 //
 // For tests and benches; one thread. Owned by nobody: one call does all. Does not: rewrite, evict,
@@ -11,7 +11,7 @@
 
 #include "kernels/exec/checker/checker.h"
 #include "kernels/exec/program/program.h"
-#include "kernels/suite/catalog.h"
+#include "kernels/suite/catalog/catalog.h"
 
 namespace sluice::testing {
 

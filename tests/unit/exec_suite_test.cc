@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "kernels/suite/reference.h"
+#include "kernels/suite/workloads/reference.h"
 #include "tests/unit/exec_harness.h"
 
 namespace sluice::exec {
@@ -39,7 +39,7 @@ struct Parameters {
 class ExecSuite : public ExecTest {
  protected:
   bool load_suite(const std::string& name) {
-    std::ifstream file(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite/" + name + ".ptx");
+    std::ifstream file(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite/ptx/" + name + ".ptx");
     std::stringstream text;
     text << file.rdbuf();
     entry_ = name;

@@ -115,7 +115,7 @@ TEST(PtxRewrite, LoadsThatFetchAgainArePolls) {
 TEST(PtxRewrite, TheSuiteLoops) {
   int kernels = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite")) {
+       std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite/ptx")) {
     if (entry.path().extension() != ".ptx") continue;
     std::ifstream file(entry.path(), std::ios::binary);
     std::stringstream contents;

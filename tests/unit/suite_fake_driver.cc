@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-#include "kernels/suite/reference.h"
+#include "kernels/suite/workloads/reference.h"
 
 namespace sluice::suite::testing {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/suite/options.h"
-#include "kernels/suite/reference.h"
-#include "kernels/suite/workloads.h"
+#include "kernels/suite/workloads/options.h"
+#include "kernels/suite/workloads/reference.h"
+#include "kernels/suite/workloads/workloads.h"
 
 namespace sluice::suite {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <set>
 
-#include "kernels/suite/driver.h"
-#include "kernels/suite/runner.h"
-#include "kernels/suite/workloads.h"
+#include "kernels/suite/programs/driver.h"
+#include "kernels/suite/programs/runner.h"
+#include "kernels/suite/workloads/workloads.h"
 #include "tests/unit/suite_fake_driver.h"
 
 namespace sluice::suite {

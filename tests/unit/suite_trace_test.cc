@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "kernels/suite/trace.h"
+#include "kernels/suite/catalog/trace.h"
 
 namespace sluice::suite {
 namespace {

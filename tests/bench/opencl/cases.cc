@@ -197,12 +197,12 @@ struct Row {
 };
 constexpr const char* kTwins = "tests/bench/opencl/twins.ptx";
 constexpr Row kRows[] = {
-    {"triad", "kernels/suite/triad.ptx", triad},
-    {"matmul", "kernels/suite/matmul.ptx", matmul},
-    {"md5", "kernels/suite/md5.ptx", md5},
-    {"histogram", "kernels/suite/histogram.ptx", histogram},
-    {"reduction", "kernels/suite/reduction.ptx", reduction},
-    {"stencil2d", "kernels/suite/stencil2d.ptx", stencil2d},
+    {"triad", "kernels/suite/ptx/triad.ptx", triad},
+    {"matmul", "kernels/suite/ptx/matmul.ptx", matmul},
+    {"md5", "kernels/suite/ptx/md5.ptx", md5},
+    {"histogram", "kernels/suite/ptx/histogram.ptx", histogram},
+    {"reduction", "kernels/suite/ptx/reduction.ptx", reduction},
+    {"stencil2d", "kernels/suite/ptx/stencil2d.ptx", stencil2d},
     {"fma_chain", kTwins, fma_chain},
     {"vector_add", kTwins, vector_add},
     {"collatz", kTwins, collatz},

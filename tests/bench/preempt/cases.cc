@@ -6,7 +6,7 @@
 #include <memory>
 #include <random>
 
-#include "kernels/suite/workloads.h"
+#include "kernels/suite/workloads/workloads.h"
 #include "kernels.ptx.h"
 
 namespace sluice::bench {

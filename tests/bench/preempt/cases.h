@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "kernels/suite/catalog.h"
+#include "kernels/suite/catalog/catalog.h"
 
 namespace sluice::bench {
 

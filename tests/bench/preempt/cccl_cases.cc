@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "kernels/suite/trace.h"
+#include "kernels/suite/catalog/trace.h"
 #include "tests/bench/preempt/gpu.h"
 
 namespace sluice::bench {

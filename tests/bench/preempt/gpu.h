@@ -13,7 +13,7 @@
 
 #include "abi/preempt.h"
 #include "kernels/passes/rewrite.h"
-#include "kernels/suite/catalog.h"
+#include "kernels/suite/catalog/catalog.h"
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/launch/geometry.h"
 #include "mediator/worker/launch/register_clamp.h"
