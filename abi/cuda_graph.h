@@ -1,6 +1,6 @@
 /* CUDA graphs: the part of the driver API that the guest's libcuda.so.1 offers of them, in our own words
  * (NVIDIA, CUDA Driver API, "Graph Management"). Apart from abi/cuda_driver.h, because no graph crosses the
- * channel: the guest builds, captures and replays them (guest-agent/shim/graph.h), the worker and its driver see
+ * channel: the guest builds, captures and replays them (guest-agent/graphs/graph.h), the worker and its driver see
  * plain calls. Functions stand in cuda_graph_functions.h. C and C++.
  */
 #ifndef SLUICE_ABI_CUDA_GRAPH_H

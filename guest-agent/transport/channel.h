@@ -1,9 +1,9 @@
 // The program's end of its slot: how a guest process, or a local one, reaches its worker.
 //
-// Owned by the shim's session (guest-agent/shim/session.h). One kind of user, two kinds of peer
-// that it cannot tell apart: sluice-agent in a VM (the region is BAR2 of the ivshmem device and
-// ringing is a store to BAR0), or sluiced itself for local processes and containers (a memfd and an
-// eventfd). Which one it is, the peer says in sluice_joined. What this does not do: it knows no
+// Owned by the link to the worker (guest-agent/shim/session/worker_link.h). One kind of user, two
+// kinds of peer that it cannot tell apart: sluice-agent in a VM (the region is BAR2 of the ivshmem
+// device and ringing is a store to BAR0), or sluiced itself for local processes and containers (a
+// memfd and an eventfd). Which one it is, the peer says in sluice_joined. It does not know
 // records.
 //
 // Threads: everything const is for any thread; wait() is for one thread at a time.

@@ -79,8 +79,19 @@ ARROWS = {
                         "mediator/gpu", "mediator/io"],
     "mediator/cli": ["abi", "mediator/base", "mediator/core", "mediator/io", "policies"],
     "guest-agent/transport": ["abi", "mediator/base", "mediator/ring"],
-    "guest-agent/shim": ["abi", "mediator/base", "mediator/ring", "kernels/ptx", "kernels/passes",
-                         "guest-agent/transport"],
+    # Graphs know only the public driver API and what driver.h asks for: others can use them too.
+    "guest-agent/graphs": ["abi", "mediator/base"],
+    # The guest's libcuda, in the order in which its folders build on one another.
+    "guest-agent/shim/session": ["abi", "mediator/base", "mediator/ring", "guest-agent/transport"],
+    "guest-agent/shim/state": ["abi", "mediator/base", "guest-agent/shim/session"],
+    "guest-agent/shim/memory": ["abi", "mediator/base", "guest-agent/graphs",
+                                "guest-agent/shim/session", "guest-agent/shim/state"],
+    "guest-agent/shim/modules": ["abi", "mediator/base", "kernels/ptx", "kernels/passes",
+                                 "guest-agent/shim/session", "guest-agent/shim/state",
+                                 "guest-agent/shim/memory"],
+    "guest-agent/shim/calls": ["abi", "mediator/base", "guest-agent/graphs",
+                               "guest-agent/shim/session", "guest-agent/shim/state",
+                               "guest-agent/shim/memory", "guest-agent/shim/modules"],
     "guest-agent/agent": ["abi", "mediator/base", "mediator/ring", "guest-agent/transport"],
     "tests": None,  # tests may look at everything
 }

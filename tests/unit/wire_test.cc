@@ -7,7 +7,7 @@
 #include <random>
 
 #include "abi/cuda_calls.h"
-#include "guest-agent/shim/call_stub.h"
+#include "guest-agent/shim/session/call_stub.h"
 #include "mediator/worker/calls/dispatch.h"
 
 // Rows for the tags that no real call uses yet. Opcodes that the table does not have.

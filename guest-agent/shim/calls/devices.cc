@@ -1,0 +1,142 @@
+// Start, versions, devices, error texts.
+#include <algorithm>
+#include <cstring>
+
+#include "guest-agent/shim/state/api.h"
+#include "mediator/base/cuda_errors.h"
+
+using namespace sluice::guest;
+
+CUresult cuInit(unsigned int flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = Session::open([] { return state().pointers.pinned(); }); r != CUDA_SUCCESS)
+    return r;
+  const Entered e = enter();
+  if (!e) return e.status;
+  return SLUICE_CALL(cuInit, *e.session, 0, flags);
+}
+
+CUresult cuDriverGetVersion(int* version) {
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *version = SLUICE_CUDA_VERSION;
+  const Entered e = enter();
+  if (!e) return CUDA_SUCCESS;  // allowed before cuInit: then it is what we declare
+  int host = 0;
+  const CUresult r = SLUICE_CALL(cuDriverGetVersion, *e.session, 0, &host);
+  if (r == CUDA_SUCCESS) *version = std::min(host, SLUICE_CUDA_VERSION);
+  return r;
+}
+
+CUresult cuDeviceGetCount(int* count) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuDeviceGetCount, *e.session, 0, count);
+}
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuDeviceGet, *e.session, 0, device, ordinal);
+}
+
+CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  const int asked = std::min(len, 256);
+  const CUresult r = SLUICE_CALL(cuDeviceGetName, *e.session, 0, name, asked, dev);
+  if (r == CUDA_SUCCESS) name[asked - 1] = '\0';
+  return r;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuDeviceGetUuid_v2, *e.session, 0, uuid, dev);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuDeviceTotalMem_v2, *e.session, 0, bytes, dev);
+}
+
+CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  return device_attribute(*e.session, dev, attrib, pi);
+}
+
+CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuDeviceGetProperties, *e.session, 0, prop, dev);
+}
+
+CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  const CUresult r =
+      device_attribute(*e.session, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, major);
+  if (r != CUDA_SUCCESS) return r;
+  return device_attribute(*e.session, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, minor);
+}
+
+CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pi = 0;  // contexts with an affinity are not offered
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pci_bus_id) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuDeviceGetByPCIBusId, *e.session, 0, dev, pci_bus_id);
+}
+
+CUresult cuDeviceGetPCIBusId(char* pci_bus_id, int len, CUdevice dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (pci_bus_id == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  return SLUICE_CALL(cuDeviceGetPCIBusId, *e.session, 0, pci_bus_id, std::min(len, 64), dev);
+}
+
+CUresult cuDeviceCanAccessPeer(int* can_access_peer, CUdevice dev, CUdevice peer_dev) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (can_access_peer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *can_access_peer = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorName(CUresult error, const char** str) {
+  if (str == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *str = sluice::cuda_error_name(error);
+  return *str == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult error, const char** str) {
+  if (str == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *str = sluice::cuda_error_text(error);
+  return *str == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+// Private tables of NVIDIA's own libraries: never offered: they are not public.
+CUresult cuGetExportTable(const void** table, const CUuuid*) {
+  if (table != nullptr) *table = nullptr;
+  return static_cast<CUresult>(not_supported(
+      "cuGetExportTable",
+      "what needs private tables of NVIDIA's driver, as its runtime library (libcudart) does, does "
+      "not run; programs for the driver API do"));
+}
+
+CUresult cuProfilerStart() { return enter_context().status; }
+CUresult cuProfilerStop() { return enter_context().status; }

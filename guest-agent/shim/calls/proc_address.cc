@@ -1,0 +1,80 @@
+// cuGetProcAddress: functions by name and version, from the table of abi/cuda_driver_functions.h.
+#include <cstring>
+
+#include "abi/cuda_graph.h"
+#include "guest-agent/shim/state/api.h"
+
+using namespace sluice::guest;
+
+// The first version of cuGetProcAddress, of CUDA 11.3; cuda_driver.h turns the plain name into _v2.
+extern "C" __attribute__((visibility("default"))) CUresult sluice_get_proc_address_v1(
+    const char* symbol, void** pfn, int cuda_version, cuuint64_t flags) __asm__("cuGetProcAddress");
+
+// By this the worker sees that it was given the guest's library in place of a driver
+// (mediator/gpu/driver_api.cc): it would talk to itself.
+extern "C" __attribute__((visibility("default"))) const int sluice_guest_shim;
+const int sluice_guest_shim = 1;
+
+namespace {
+
+struct Symbol {
+  const char* name;
+  int since;
+  void* function;
+};
+
+#define SLUICE_SYMBOL(symbol, name, since, parameters) \
+  {#name, since, reinterpret_cast<void*>(&symbol)},
+#define SLUICE_ALIAS(old, symbol, name, since) {name, since, reinterpret_cast<void*>(&symbol)},
+#define SLUICE_GRAPH_ALIAS(symbol, name, since) {name, since, reinterpret_cast<void*>(&symbol)},
+#define SLUICE_GRAPH_OLD(function, symbol, name, since, parameters) \
+  {#name, since, reinterpret_cast<void*>(&function)},
+const Symbol kSymbols[] = {
+    SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_DRIVER_ALIASES(SLUICE_ALIAS)
+        SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_GUEST_FUNCTIONS(SLUICE_SYMBOL)
+            SLUICE_CUDA_GRAPH_ALIASES(SLUICE_GRAPH_ALIAS) SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(
+                SLUICE_GRAPH_OLD){"cuGetProcAddress", 11030,
+                                  reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
+#undef SLUICE_SYMBOL
+#undef SLUICE_ALIAS
+#undef SLUICE_GRAPH_ALIAS
+#undef SLUICE_GRAPH_OLD
+
+CUresult look_up(const char* name, void** pfn, int cuda_version, cuuint64_t flags,
+                 CUdriverProcAddressQueryResult* status) {
+  if (name == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pfn = nullptr;
+  // The legacy stream in the place of the thread's own orders more than the program asked for,
+  // which is right but slower; say so.
+  if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
+    complain_once("per-thread default streams are not offered: functions use the legacy stream");
+  const Symbol* best = nullptr;
+  bool newer = false;
+  for (const Symbol& symbol : kSymbols) {
+    if (std::strcmp(symbol.name, name) != 0) continue;
+    if (symbol.since > cuda_version)
+      newer = true;
+    else if (best == nullptr || symbol.since > best->since)
+      best = &symbol;
+  }
+  if (best != nullptr) *pfn = best->function;
+  if (status != nullptr)
+    *status = best != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+              : newer         ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                              : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  if (best == nullptr) log_line("cuGetProcAddress: no %s for CUDA %d", name, cuda_version);
+  return CUDA_SUCCESS;  // also for what is not there, as NVIDIA's driver 580 does: *pfn and *status
+                        // say it
+}
+
+}  // namespace
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cuda_version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* symbol_status) {
+  return look_up(symbol, pfn, cuda_version, flags, symbol_status);
+}
+
+CUresult sluice_get_proc_address_v1(const char* symbol, void** pfn, int cuda_version,
+                                    cuuint64_t flags) {
+  return look_up(symbol, pfn, cuda_version, flags, nullptr);
+}

@@ -1,0 +1,243 @@
+// Streams and events. Recording, waiting and querying are small records; making and destroying are
+// generic calls. Handles that are not live are refused here, at once, as CUDA does it.
+#include "guest-agent/graphs/capture.h"
+#include "guest-agent/shim/state/api.h"
+
+using namespace sluice::guest;
+namespace graphs = sluice::graphs;
+
+namespace {
+
+CUresult add_stream(const Entered& e, CUresult made, CUstream stream, unsigned flags) {
+  if (made != CUDA_SUCCESS) return made;
+  const bool kept = state().streams.add(wire(stream), [&](StreamInfo& info) {
+    info.context = e.context;
+    info.flags = flags;
+  });
+  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sync_call(const Entered& e, uint16_t opcode, sluice_sync_what what, uint64_t handle) {
+  sluice_synchronize body{};
+  body.what = what;
+  body.handle = handle;
+  return e.session->with_deferred(e.session->call(opcode, e.context, body));
+}
+
+CUresult stream_event(uint16_t opcode, CUstream stream, CUevent event, unsigned flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream) || state().events.find(wire(event)) == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto r = opcode == SLUICE_CALL_EVENT_RECORD
+                         ? graphs::capture_record(stream, event, flags)
+                         : graphs::capture_wait(stream, event, flags))
+    return *r;
+  sluice_stream_event body{};
+  body.stream = wire(stream);
+  body.event = wire(event);
+  body.flags = flags;
+  return e.session->post(opcode, e.context, body);
+}
+
+CUresult stream_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags,
+                      bool wait) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (addr % sizeof value != 0 || !state().pointers.find(addr, sizeof value))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (const auto r = graphs::capture_node(
+          stream, [&] { return graphs::value_work(addr, value, flags, wait, e.context); })) {
+    return *r;
+  }
+  sluice_stream_value body{};
+  body.stream = wire(stream);
+  body.address = addr;
+  body.value = value;
+  body.flags = flags;
+  body.is_wait = wait ? 1 : 0;
+  return e.session->post(SLUICE_CALL_STREAM_VALUE, e.context, body);
+}
+
+}  // namespace
+
+CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (stream == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult r = SLUICE_CALL(cuStreamCreate, *e.session, e.context, stream, flags);
+  return add_stream(e, r, r == CUDA_SUCCESS ? *stream : nullptr, flags);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int priority) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (stream == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult r =
+      SLUICE_CALL(cuStreamCreateWithPriority, *e.session, e.context, stream, flags, priority);
+  return add_stream(e, r, r == CUDA_SUCCESS ? *stream : nullptr, flags);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  const StreamInfo* info = state().streams.find(wire(stream));
+  if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const uint64_t context = info->context;
+  if (!state().streams.remove(wire(stream))) return CUDA_ERROR_INVALID_HANDLE;
+  graphs::end_captures_of_stream(stream);
+  return SLUICE_CALL(cuStreamDestroy_v2, *e.session, context, stream);
+}
+
+CUresult cuStreamGetPriority(CUstream stream, int* priority) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  return SLUICE_CALL(cuStreamGetPriority, *e.session, e.context, stream, priority);
+}
+
+CUresult cuStreamGetFlags(CUstream stream, unsigned int* flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  const StreamInfo* info = state().streams.find(wire(stream));
+  *flags = info != nullptr ? info->flags : unsigned{CU_STREAM_DEFAULT};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream stream, unsigned long long* stream_id) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (stream_id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  return SLUICE_CALL(cuStreamGetId, *e.session, e.context, stream, stream_id);
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext* pctx) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  const StreamInfo* info = state().streams.find(wire(stream));
+  *pctx = reinterpret_cast<CUcontext>(info != nullptr ? info->context : e.context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream stream, CUdevice* device) {
+  CUcontext context = nullptr;
+  if (const CUresult r = cuStreamGetCtx(stream, &context); r != CUDA_SUCCESS) return r;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto info = state().context(wire(context));
+  if (!info) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *device = info->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_STREAM, wire(stream));
+}
+
+CUresult cuStreamQuery(CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  return sync_call(e, SLUICE_CALL_QUERY, SLUICE_SYNC_STREAM, wire(stream));
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags) {
+  return stream_event(SLUICE_CALL_STREAM_WAIT, stream, event, flags);
+}
+
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                 unsigned int flags) {
+  return stream_value(stream, addr, value, flags, false);
+}
+
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                                unsigned int flags) {
+  return stream_value(stream, addr, value, flags, true);
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
+      *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
+  std::swap(current, *mode);
+  return CUDA_SUCCESS;
+}
+
+// ---- events ----
+
+CUresult cuEventCreate(CUevent* event, unsigned int flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  constexpr unsigned kKnown =
+      CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+  if (event == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0)
+    return static_cast<CUresult>(not_supported("cuEventCreate", "events between processes"));
+  const CUresult r = SLUICE_CALL(cuEventCreate, *e.session, e.context, event, flags);
+  if (r != CUDA_SUCCESS) return r;
+  const bool kept = state().events.add(wire(*event), [&](EventInfo& info) {
+    info.context = e.context;
+    info.flags = flags;
+  });
+  return kept ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  const EventInfo* info = state().events.find(wire(event));
+  if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const uint64_t context = info->context;
+  if (!state().events.remove(wire(event))) return CUDA_ERROR_INVALID_HANDLE;
+  return SLUICE_CALL(cuEventDestroy_v2, *e.session, context, event);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  return stream_event(SLUICE_CALL_EVENT_RECORD, stream, event, 0);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags) {
+  return stream_event(SLUICE_CALL_EVENT_RECORD, stream, event, flags);
+}
+
+CUresult cuEventQuery(CUevent event) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (state().events.find(wire(event)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = graphs::refuse_for_event(event); r != CUDA_SUCCESS) return r;
+  return sync_call(e, SLUICE_CALL_QUERY, SLUICE_SYNC_EVENT, wire(event));
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (state().events.find(wire(event)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = graphs::refuse_for_event(event); r != CUDA_SUCCESS) return r;
+  return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_EVENT, wire(event));
+}
+
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  const EventInfo* first = state().events.find(wire(start));
+  const EventInfo* last = state().events.find(wire(end));
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (first == nullptr || last == nullptr ||
+      ((first->flags | last->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+    return CUDA_ERROR_INVALID_HANDLE;
+  return SLUICE_CALL(cuEventElapsedTime_v2, *e.session, first->context, milliseconds, start, end);
+}

@@ -1,0 +1,148 @@
+// Copies of boxes (cuMemcpy3D): slice by slice, each a rectangle (copy.h).
+#include "guest-agent/shim/memory/boxes.h"
+
+#include "guest-agent/graphs/capture.h"
+#include "guest-agent/shim/state/api.h"
+
+namespace sluice::guest {
+
+namespace {
+
+// One end of a box, with its pitch and the rows of a slice.
+struct BoxEnd {
+  uint64_t at = 0, pitch = 0, rows = 0;
+  End end = End::kAny;
+};
+CUresult box_end(CUmemorytype type, const void* host, CUdeviceptr device, size_t x, size_t y,
+                 size_t z, size_t pitch, size_t rows, const CUDA_MEMCPY3D& box, BoxEnd* to) {
+  switch (type) {
+    case CU_MEMORYTYPE_HOST:
+      to->end = End::kHost;
+      break;
+    case CU_MEMORYTYPE_DEVICE:
+      to->end = End::kDevice;
+      break;
+    case CU_MEMORYTYPE_UNIFIED:
+      break;
+    case CU_MEMORYTYPE_ARRAY:
+      return static_cast<CUresult>(not_supported("copies of boxes", "arrays"));
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  to->at = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : device;
+  // Sums that wrap around would name a place that may be copied to.
+  const auto beyond = [](uint64_t a, uint64_t b) { return a > UINT64_MAX - b; };
+  if (beyond(x, box.WidthInBytes) || beyond(y, box.Height) || beyond(z, box.Depth))
+    return CUDA_ERROR_INVALID_VALUE;
+  to->pitch = pitch != 0 ? pitch : box.WidthInBytes + x;  // 0: rows without gaps
+  to->rows = rows != 0 ? rows : box.Height + y;
+  if (to->at == 0 || to->pitch < box.WidthInBytes + x ||
+      (box.Depth > 1 && to->rows < box.Height + y))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint64_t rows_before = 0, bytes = 0;  // before the last row; to its end
+  if (__builtin_mul_overflow(z + box.Depth - 1, to->rows, &rows_before) ||
+      __builtin_add_overflow(rows_before, y + box.Height - 1, &rows_before) ||
+      __builtin_mul_overflow(rows_before, to->pitch, &bytes) ||
+      __builtin_add_overflow(bytes, x + box.WidthInBytes, &bytes) || beyond(to->at, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  to->at += x + (y + z * to->rows) * to->pitch;
+  return CUDA_SUCCESS;
+}
+CUresult box_ends(const CUDA_MEMCPY3D& c, BoxEnd* dst, BoxEnd* src) {
+  if (c.srcLOD != 0 || c.dstLOD != 0 || c.reserved0 != nullptr || c.reserved1 != nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult r = box_end(c.dstMemoryType, c.dstHost, c.dstDevice, c.dstXInBytes, c.dstY, c.dstZ,
+                             c.dstPitch, c.dstHeight, c, dst);
+  if (r != CUDA_SUCCESS) return r;
+  return box_end(c.srcMemoryType, c.srcHost, c.srcDevice, c.srcXInBytes, c.srcY, c.srcZ, c.srcPitch,
+                 c.srcHeight, c, src);
+}
+
+template <class Each>
+CUresult each_slice(const CUDA_MEMCPY3D& box, Each&& each) {
+  BoxEnd dst, src;
+  if (const CUresult r = box_ends(box, &dst, &src); r != CUDA_SUCCESS) return r;
+  for (size_t z = 0; z < box.Depth; ++z) {
+    Copy copy;
+    copy.dst = dst.at + z * dst.rows * dst.pitch;
+    copy.src = src.at + z * src.rows * src.pitch;
+    copy.dst_pitch = dst.pitch;
+    copy.src_pitch = src.pitch;
+    copy.width = box.WidthInBytes;
+    copy.height = box.Height;
+    if (const CUresult r = each(copy, dst.end, src.end); r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult check_box(const CUDA_MEMCPY3D& box) {
+  return each_slice(box,
+                    [](const Copy& copy, End dst, End src) { return check_copy(copy, dst, src); });
+}
+
+CUresult run_box(const Entered& entered, const CUDA_MEMCPY3D& box, const Copy& how) {
+  return each_slice(box, [&](Copy copy, End dst, End src) {
+    copy.stream = how.stream;
+    copy.wait = how.wait;
+    copy.in_graph = how.in_graph;
+    return run_copy(entered, copy, dst, src);
+  });
+}
+
+CUDA_MEMCPY3D box_of(const Copy& copy, End dst, End src) {
+  const auto type = [](End end) {
+    return end == End::kHost     ? CU_MEMORYTYPE_HOST
+           : end == End::kDevice ? CU_MEMORYTYPE_DEVICE
+                                 : CU_MEMORYTYPE_UNIFIED;
+  };
+  CUDA_MEMCPY3D box{};
+  box.dstMemoryType = type(dst);
+  box.srcMemoryType = type(src);
+  if (dst == End::kHost)
+    box.dstHost = reinterpret_cast<void*>(copy.dst);
+  else
+    box.dstDevice = copy.dst;
+  if (src == End::kHost)
+    box.srcHost = reinterpret_cast<void*>(copy.src);
+  else
+    box.srcDevice = copy.src;
+  box.dstPitch = copy.dst_pitch;
+  box.srcPitch = copy.src_pitch;
+  box.WidthInBytes = copy.width;
+  box.Height = copy.height;
+  box.Depth = 1;
+  return box;
+}
+
+}  // namespace sluice::guest
+
+using namespace sluice::guest;
+namespace graphs = sluice::graphs;
+
+namespace {
+
+// A box outside of graphs: its slices, one after the other, in the stream.
+CUresult copy_box(const CUDA_MEMCPY3D* box, CUstream stream, bool wait) {
+  Copy how;
+  how.stream = stream;
+  how.wait = wait;
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (box == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (box->WidthInBytes == 0 || box->Height == 0 || box->Depth == 0) return CUDA_SUCCESS;
+  if (const CUresult r = check_box(*box); r != CUDA_SUCCESS) return r;
+  if (const auto captured =
+          graphs::capture_node(stream, [&] { return graphs::box_work(*box, e.context); }))
+    return *captured;
+  return run_box(e, *box, how);
+}
+
+}  // namespace
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) { return copy_box(copy, nullptr, true); }
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
+  return copy_box(copy, stream, false);
+}

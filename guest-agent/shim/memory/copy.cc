@@ -1,0 +1,490 @@
+#include "guest-agent/shim/memory/copy.h"
+#include "guest-agent/graphs/in_context.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+
+#include "guest-agent/graphs/capture.h"
+#include "guest-agent/shim/memory/boxes.h"
+#include "guest-agent/shim/memory/staging.h"
+#include "guest-agent/shim/state/api.h"
+
+namespace sluice::guest {
+namespace {
+
+enum class Place { kDevice, kPinned, kPageable, kInvalid };
+
+uint64_t span_of(const Copy& copy, uint64_t pitch) {
+  return copy.height == 1 ? copy.width : pitch * (copy.height - 1) + copy.width;
+}
+
+// Whether this process has anything at the address. Addresses that were reserved for the GPU are
+// the worker's: the program may have memory of its own there.
+bool is_here(uint64_t address) {
+  const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  unsigned char resident = 0;
+  return ::mincore(reinterpret_cast<void*>(address / page * page), page, &resident) == 0;
+}
+
+Place place_of(uint64_t address, uint64_t bytes, End said) {
+  const auto range = state().pointers.find(address);
+  if (!range || range->kind == MemoryKind::kRegistered) {
+    const bool nobodys =
+        said == End::kAny && state().pointers.is_reserved(address) && !is_here(address);
+    return said == End::kDevice || nobodys ? Place::kInvalid : Place::kPageable;
+  }
+  if (bytes > range->bytes - (address - range->base) &&
+      !(range->mapped && state().pointers.find(address, bytes)))
+    return Place::kInvalid;
+  return range->kind == MemoryKind::kDevice ? Place::kDevice : Place::kPinned;
+}
+
+class Copier {
+ public:
+  Copier(const Entered& e, const Copy& copy)
+      : session_(*e.session), context_(e.context), copy_(copy) {}
+
+  // Both ends are where the worker can reach them.
+  CUresult direct(Place dst, Place src) {
+    sluice_copy body = base();
+    set_end(body.dst, body.dst_kind, copy_.dst, dst);
+    set_end(body.src, body.src_kind, copy_.src, src);
+    if (!copy_.wait) return session_.post(SLUICE_CALL_COPY, context_, body);
+    body.wait = 1;
+    return session_.with_deferred(session_.call(SLUICE_CALL_COPY, context_, body));
+  }
+
+  // Pageable to device or pinned. The program may reuse its memory when this returns: the pieces
+  // have been copied by then. Only the synchronous variant waits for the last to arrive.
+  CUresult upload(Place dst) {
+    Staging& memory = staging(session_);
+    CUresult status = copy_.in_graph ? wait_for_stream() : CUDA_SUCCESS;
+    if (status != CUDA_SUCCESS) return status;
+    for_pieces(memory, [&](uint64_t row, uint64_t rows, uint64_t column, uint64_t width,
+                           bool last) {
+      const uint64_t bytes = rows * width;
+      std::byte* piece = memory.acquire(bytes);
+      if (piece == nullptr) {
+        status = no_staging();
+        return false;
+      }
+      const char* from = reinterpret_cast<const char*>(copy_.src) + row * copy_.src_pitch + column;
+      for (uint64_t r = 0; r < rows; ++r)
+        std::memcpy(piece + r * width, from + r * copy_.src_pitch, width);
+      sluice_copy body = piece_body(rows, width);
+      set_end(body.dst, body.dst_kind, copy_.dst + row * copy_.dst_pitch + column, dst);
+      body.src = session_.offset_of(piece);
+      body.src_kind = SLUICE_COPY_BULK;
+      body.dst_pitch = rows > 1 ? copy_.dst_pitch : 0;
+      body.src_pitch = rows > 1 ? width : 0;
+      if (last && copy_.wait) {
+        status = session_.with_deferred(session_.call(SLUICE_CALL_COPY, context_, body));
+        memory.release(piece, bytes);
+      } else {
+        // If the session is dead by now, the answer is already given and the piece released.
+        Session* session = &session_;
+        status = session_.start_detached(SLUICE_CALL_COPY, context_, body,
+                                         [session, &memory, piece, bytes](uint64_t, CUresult r) {
+                                           memory.release(piece, bytes);
+                                           session->defer(r);
+                                         });
+      }
+      return status == CUDA_SUCCESS;
+    });
+    return status;
+  }
+
+  // Device or pinned to pageable: complete when it returns, as CUDA allows for pageable memory.
+  // Pieces are fetched ahead while the ones before are copied out.
+  CUresult download(Place src) {
+    struct Fetch {
+      Pending pending;
+      std::byte* piece;
+      uint64_t row, rows, column, width;
+    };
+    Staging& memory = staging(session_);
+    std::deque<std::unique_ptr<Fetch>> fetches;
+    CUresult status = CUDA_SUCCESS;
+    auto finish_first = [&] {
+      Fetch& fetch = *fetches.front();
+      const CUresult r = session_.wait(fetch.pending);
+      if (r == CUDA_SUCCESS && status == CUDA_SUCCESS) {
+        char* to = reinterpret_cast<char*>(copy_.dst) + fetch.row * copy_.dst_pitch + fetch.column;
+        for (uint64_t i = 0; i < fetch.rows; ++i)
+          std::memcpy(to + i * copy_.dst_pitch, fetch.piece + i * fetch.width, fetch.width);
+      } else if (status == CUDA_SUCCESS) {
+        status = r;
+      }
+      memory.release(fetch.piece, fetch.rows * fetch.width);
+      fetches.pop_front();
+    };
+    for_pieces(memory, [&](uint64_t row, uint64_t rows, uint64_t column, uint64_t width, bool) {
+      const uint64_t bytes = rows * width;
+      std::byte* piece = nullptr;
+      while (piece == nullptr && status == CUDA_SUCCESS) {
+        piece = fetches.size() < kFetchAhead ? memory.acquire_if_free(bytes) : nullptr;
+        if (piece != nullptr) break;
+        if (!fetches.empty()) {
+          finish_first();
+        } else if ((piece = memory.acquire(bytes)) == nullptr) {
+          status = no_staging();
+        }
+      }
+      if (status != CUDA_SUCCESS) {
+        if (piece != nullptr) memory.release(piece, bytes);
+        return false;
+      }
+      auto fetch = std::make_unique<Fetch>();
+      fetch->piece = piece;
+      fetch->row = row;
+      fetch->rows = rows;
+      fetch->column = column;
+      fetch->width = width;
+      sluice_copy body = piece_body(rows, width);
+      set_end(body.src, body.src_kind, copy_.src + row * copy_.src_pitch + column, src);
+      body.dst = session_.offset_of(piece);
+      body.dst_kind = SLUICE_COPY_BULK;
+      body.src_pitch = rows > 1 ? copy_.src_pitch : 0;
+      body.dst_pitch = rows > 1 ? width : 0;
+      body.wait = 1;
+      status = session_.start(
+          SLUICE_CALL_COPY, context_, sizeof body,
+          [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }, fetch->pending);
+      if (status != CUDA_SUCCESS) {
+        memory.release(piece, bytes);
+        return false;
+      }
+      fetches.push_back(std::move(fetch));
+      return true;
+    });
+    while (!fetches.empty()) finish_first();
+    return session_.with_deferred(status);
+  }
+
+  // Host to host under unified addressing: in the stream's order, then by hand.
+  CUresult on_host() {
+    if (const CUresult r = wait_for_stream(); r != CUDA_SUCCESS) return r;
+    for (uint64_t row = 0; row < copy_.height; ++row)
+      std::memmove(reinterpret_cast<char*>(copy_.dst) + row * copy_.dst_pitch,
+                   reinterpret_cast<const char*>(copy_.src) + row * copy_.src_pitch, copy_.width);
+    return CUDA_SUCCESS;
+  }
+
+ private:
+  // Pieces of one download that are on their way while the oldest is copied out.
+  static constexpr size_t kFetchAhead = 4;
+
+  CUresult wait_for_stream() {
+    sluice_synchronize body{};
+    body.what = SLUICE_SYNC_STREAM;
+    body.handle = wire(copy_.stream);
+    return session_.with_deferred(session_.call(SLUICE_CALL_SYNCHRONIZE, context_, body));
+  }
+  CUresult no_staging() const {
+    return session_.dead() != CUDA_SUCCESS ? session_.dead() : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+
+  sluice_copy base() const {
+    sluice_copy body{};
+    body.dst_pitch = copy_.height > 1 ? copy_.dst_pitch : 0;
+    body.src_pitch = copy_.height > 1 ? copy_.src_pitch : 0;
+    body.width = copy_.width;
+    body.height = copy_.height;
+    body.stream = wire(copy_.stream);
+    return body;
+  }
+  sluice_copy piece_body(uint64_t rows, uint64_t width) const {
+    sluice_copy body{};
+    body.width = width;
+    body.height = rows;
+    body.stream = wire(copy_.stream);
+    body.wait = 1;
+    return body;
+  }
+
+  void set_end(uint64_t& field, uint32_t& kind, uint64_t address, Place place) const {
+    const bool bulk = place == Place::kPinned;
+    field = bulk ? session_.offset_of(reinterpret_cast<void*>(address)) : address;
+    kind = bulk ? SLUICE_COPY_BULK : SLUICE_COPY_DEVICE;
+  }
+
+  // Calls piece(row, rows, column, width, last) for parts of at most a staging piece: several whole
+  // rows, or part of one row. Stops when it returns false.
+  template <class Piece>
+  void for_pieces(const Staging& memory, Piece&& piece) {
+    const uint64_t most = memory.piece_bytes();
+    if (most == 0) {
+      piece(0, copy_.height, 0, copy_.width, true);  // its acquire fails and says so
+      return;
+    }
+    if (copy_.width <= most) {
+      const uint64_t at_once = most / copy_.width;
+      for (uint64_t row = 0; row < copy_.height; row += at_once) {
+        const uint64_t rows = std::min(at_once, copy_.height - row);
+        if (!piece(row, rows, uint64_t{0}, copy_.width, row + rows == copy_.height)) return;
+      }
+      return;
+    }
+    for (uint64_t row = 0; row < copy_.height; ++row) {
+      for (uint64_t column = 0; column < copy_.width; column += most) {
+        const uint64_t width = std::min(most, copy_.width - column);
+        const bool last = row + 1 == copy_.height && column + width == copy_.width;
+        if (!piece(row, uint64_t{1}, column, width, last)) return;
+      }
+    }
+  }
+
+  Session& session_;
+  uint64_t context_;
+  const Copy& copy_;
+};
+
+}  // namespace
+
+namespace {
+
+// Joins rows that lie side by side; tells where the ends are.
+CUresult prepare(Copy& copy, End dst_said, End src_said, Place* dst, Place* src) {
+  if (copy.dst == 0 || copy.src == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (copy.height > 1) {
+    if (copy.dst_pitch < copy.width || copy.src_pitch < copy.width ||
+        copy.height > UINT64_MAX / 2 / std::max(copy.dst_pitch, copy.src_pitch))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (copy.dst_pitch == copy.width && copy.src_pitch == copy.width) {
+      copy.width *= copy.height;
+      copy.height = 1;
+    }
+  }
+  *dst = place_of(copy.dst, span_of(copy, copy.dst_pitch), dst_said);
+  *src = place_of(copy.src, span_of(copy, copy.src_pitch), src_said);
+  return *dst == Place::kInvalid || *src == Place::kInvalid ? CUDA_ERROR_INVALID_VALUE
+                                                            : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+// Without access: a node's is looked at when it runs.
+CUresult check_copy(Copy copy, End dst_said, End src_said) {
+  Place dst, src;
+  return prepare(copy, dst_said, src_said, &dst, &src);
+}
+
+CUresult run_copy(const Entered& e, Copy copy, End dst_said, End src_said) {
+  if (!valid_stream(copy.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (copy.width == 0 || copy.height == 0) return CUDA_SUCCESS;
+  Place dst, src;
+  if (const CUresult r = prepare(copy, dst_said, src_said, &dst, &src); r != CUDA_SUCCESS) return r;
+  const auto& pointers = state().pointers;
+  if ((dst == Place::kDevice &&
+       !pointers.may_touch(copy.dst, span_of(copy, copy.dst_pitch), true)) ||
+      (src == Place::kDevice &&
+       !pointers.may_touch(copy.src, span_of(copy, copy.src_pitch), false)))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (const auto r = graphs::capture_node(copy.stream, [&] {
+        return graphs::box_work(box_of(copy, dst_said, src_said), e.context);
+      }))
+    return *r;
+  Copier copier(e, copy);
+  if (dst != Place::kDevice && src != Place::kDevice) return copier.on_host();
+  if (dst == Place::kPageable) return copier.download(src);
+  if (src == Place::kPageable) return copier.upload(dst);
+  return copier.direct(dst, src);
+}
+
+bool valid_fill(CUdeviceptr dst, uint64_t pitch, uint32_t element_bytes, uint64_t width,
+                uint64_t height) {
+  if (dst % element_bytes != 0 || width > UINT64_MAX / 2 / element_bytes) return false;
+  const uint64_t row = width * element_bytes;
+  if (height == 1) return state().pointers.find(dst, row).has_value();
+  if (pitch < row || pitch % element_bytes != 0 || height > UINT64_MAX / 2 / pitch) return false;
+  return state().pointers.find(dst, pitch * (height - 1) + row).has_value();
+}
+
+}  // namespace sluice::guest
+
+using namespace sluice::guest;
+namespace graphs = sluice::graphs;
+
+namespace {
+
+CUresult copy_1d(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream, bool wait,
+                 End dst_end, End src_end) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  Copy copy;
+  copy.dst = dst;
+  copy.src = src;
+  copy.width = bytes;
+  copy.stream = stream;
+  copy.wait = wait;
+  return run_copy(e, copy, dst_end, src_end);
+}
+
+CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
+
+CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool wait) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY || c->dstMemoryType == CU_MEMORYTYPE_ARRAY)
+    return static_cast<CUresult>(not_supported("cuMemcpy2D", "arrays"));
+  auto end = [](CUmemorytype type, const void* host, CUdeviceptr device, uint64_t* at) {
+    *at = type == CU_MEMORYTYPE_HOST ? address(host) : device;
+    return type == CU_MEMORYTYPE_HOST     ? End::kHost
+           : type == CU_MEMORYTYPE_DEVICE ? End::kDevice
+                                          : End::kAny;
+  };
+  Copy copy;
+  const End dst = end(c->dstMemoryType, c->dstHost, c->dstDevice, &copy.dst);
+  const End src = end(c->srcMemoryType, c->srcHost, c->srcDevice, &copy.src);
+  if (copy.dst == 0 || copy.src == 0) return CUDA_ERROR_INVALID_VALUE;
+  // A pitch of 0 means rows without gaps.
+  copy.dst_pitch = c->dstPitch != 0 ? c->dstPitch : c->WidthInBytes + c->dstXInBytes;
+  copy.src_pitch = c->srcPitch != 0 ? c->srcPitch : c->WidthInBytes + c->srcXInBytes;
+  if (copy.dst_pitch < c->WidthInBytes + c->dstXInBytes ||
+      copy.src_pitch < c->WidthInBytes + c->srcXInBytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  copy.dst += c->dstXInBytes + c->dstY * copy.dst_pitch;
+  copy.src += c->srcXInBytes + c->srcY * copy.src_pitch;
+  copy.width = c->WidthInBytes;
+  copy.height = c->Height;
+  copy.stream = stream;
+  copy.wait = wait;
+  return run_copy(e, copy, dst, src);
+}
+
+CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_bytes,
+              uint64_t width, uint64_t height, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (width == 0 || height == 0) return CUDA_SUCCESS;
+  if (!valid_fill(dst, pitch, element_bytes, width, height) ||
+      !state().pointers.may_touch(
+          dst, (height > 1 ? pitch * (height - 1) : 0) + width * element_bytes, true))
+    return CUDA_ERROR_INVALID_VALUE;
+  sluice_memset body{};
+  body.dst = dst;
+  body.pitch = height > 1 ? pitch : 0;
+  body.width = width;
+  body.height = height;
+  body.stream = wire(stream);
+  body.value = value;
+  body.element_bytes = element_bytes;
+  if (const auto r = graphs::capture_node(stream, [&] {
+        return graphs::fill_work({dst, body.pitch, value, element_bytes, width, height}, e.context);
+      })) {
+    return *r;
+  }
+  // CUDA's fills of device memory are asynchronous even without "Async" in their names.
+  return e.session->post(SLUICE_CALL_MEMSET, e.context, body);
+}
+
+}  // namespace
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t byte_count) {
+  return copy_1d(dst, src, byte_count, nullptr, true, End::kAny, End::kAny);
+}
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t byte_count, CUstream stream) {
+  return copy_1d(dst, src, byte_count, stream, false, End::kAny, End::kAny);
+}
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void* src, size_t byte_count) {
+  return copy_1d(dst, address(src), byte_count, nullptr, true, End::kDevice, End::kHost);
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void* src, size_t byte_count,
+                              CUstream stream) {
+  return copy_1d(dst, address(src), byte_count, stream, false, End::kDevice, End::kHost);
+}
+CUresult cuMemcpyDtoH_v2(void* dst, CUdeviceptr src, size_t byte_count) {
+  return copy_1d(address(dst), src, byte_count, nullptr, true, End::kHost, End::kDevice);
+}
+CUresult cuMemcpyDtoHAsync_v2(void* dst, CUdeviceptr src, size_t byte_count, CUstream stream) {
+  return copy_1d(address(dst), src, byte_count, stream, false, End::kHost, End::kDevice);
+}
+// Between device addresses nothing but the device is kept waiting.
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t byte_count) {
+  return copy_1d(dst, src, byte_count, nullptr, false, End::kDevice, End::kDevice);
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t byte_count,
+                              CUstream stream) {
+  return copy_1d(dst, src, byte_count, stream, false, End::kDevice, End::kDevice);
+}
+// One GPU, whose memory all contexts share. The plain form stands between earlier and later work of
+// all three contexts; a copy in the current one's legacy stream is not ordered against the others
+// by itself.
+CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+                      CUcontext src_context, size_t byte_count) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  bool others = false;
+  for (const CUcontext context : {dst_context, src_context}) {
+    if (!state().context(wire(context))) return CUDA_ERROR_INVALID_CONTEXT;
+    if (wire(context) == e.context) continue;
+    others = true;
+    const graphs::InContext there(wire(context));
+    const CUresult r = there.status == CUDA_SUCCESS ? cuCtxSynchronize() : there.status;
+    if (r != CUDA_SUCCESS) return r;
+  }
+  return copy_1d(dst, src, byte_count, nullptr, others, End::kDevice, End::kDevice);
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+                           CUcontext src_context, size_t byte_count, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!state().context(wire(dst_context)) || !state().context(wire(src_context)))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  return copy_1d(dst, src, byte_count, stream, false, End::kDevice, End::kDevice);
+}
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) { return copy_2d(copy, nullptr, true); }
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) { return copy_2d(copy, nullptr, true); }
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {
+  return copy_2d(copy, stream, false);
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char uc, size_t n) {
+  return fill(dst, 0, uc, 1, n, 1, nullptr);
+}
+CUresult cuMemsetD16_v2(CUdeviceptr dst, unsigned short us, size_t n) {
+  return fill(dst, 0, us, 2, n, 1, nullptr);
+}
+CUresult cuMemsetD32_v2(CUdeviceptr dst, unsigned int ui, size_t n) {
+  return fill(dst, 0, ui, 4, n, 1, nullptr);
+}
+CUresult cuMemsetD2D8_v2(CUdeviceptr dst, size_t pitch, unsigned char uc, size_t width,
+                         size_t height) {
+  return fill(dst, pitch, uc, 1, width, height, nullptr);
+}
+CUresult cuMemsetD2D16_v2(CUdeviceptr dst, size_t pitch, unsigned short us, size_t width,
+                          size_t height) {
+  return fill(dst, pitch, us, 2, width, height, nullptr);
+}
+CUresult cuMemsetD2D32_v2(CUdeviceptr dst, size_t pitch, unsigned int ui, size_t width,
+                          size_t height) {
+  return fill(dst, pitch, ui, 4, width, height, nullptr);
+}
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char uc, size_t n, CUstream stream) {
+  return fill(dst, 0, uc, 1, n, 1, stream);
+}
+CUresult cuMemsetD16Async(CUdeviceptr dst, unsigned short us, size_t n, CUstream stream) {
+  return fill(dst, 0, us, 2, n, 1, stream);
+}
+CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int ui, size_t n, CUstream stream) {
+  return fill(dst, 0, ui, 4, n, 1, stream);
+}
+CUresult cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned char uc, size_t width,
+                           size_t height, CUstream stream) {
+  return fill(dst, pitch, uc, 1, width, height, stream);
+}
+CUresult cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short us, size_t width,
+                            size_t height, CUstream stream) {
+  return fill(dst, pitch, us, 2, width, height, stream);
+}
+CUresult cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned int ui, size_t width,
+                            size_t height, CUstream stream) {
+  return fill(dst, pitch, ui, 4, width, height, stream);
+}

@@ -1,0 +1,285 @@
+// Device memory, pinned memory, and what a pointer points to.
+#include <algorithm>
+
+#include "guest-agent/graphs/capture.h"
+#include "guest-agent/shim/memory/pinned.h"
+#include "guest-agent/shim/state/api.h"
+
+using namespace sluice::guest;
+namespace graphs = sluice::graphs;
+
+namespace {
+
+void remember(uint64_t base, uint64_t bytes, MemoryKind kind, uint64_t context,
+              unsigned flags = 0) {
+  Range range;
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = kind;
+  range.context = context;
+  range.flags = flags;
+  state().pointers.add(range);
+}
+
+}  // namespace
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  return SLUICE_CALL(cuMemGetInfo_v2, *e.session, e.context, free, total);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult r = SLUICE_CALL(cuMemAlloc_v2, *e.session, e.context, dptr, bytesize);
+  if (r == CUDA_SUCCESS) remember(*dptr, bytesize, MemoryKind::kDevice, e.context);
+  return r;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pitch, size_t width_in_bytes, size_t height,
+                            unsigned int element_size_bytes) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (dptr == nullptr || pitch == nullptr || width_in_bytes == 0 || height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUresult r = SLUICE_CALL(cuMemAllocPitch_v2, *e.session, e.context, dptr, pitch,
+                                 width_in_bytes, height, element_size_bytes);
+  if (r == CUDA_SUCCESS) remember(*dptr, *pitch * height, MemoryKind::kDevice, e.context);
+  return r;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (dptr == 0) return CUDA_SUCCESS;
+  if (const auto r = graphs::free_graph_memory(dptr)) return *r;
+  const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult r = SLUICE_CALL(cuMemFree_v2, *e.session, range->context, dptr);
+  if (r != CUDA_SUCCESS && e.session->dead() == CUDA_SUCCESS) state().pointers.add(*range);
+  return r;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (graphs::capturing()) {
+    std::shared_ptr<graphs::GraphMemory> memory;
+    CUresult made = CUDA_SUCCESS;
+    const auto captured = graphs::capture_node(stream, [&]() -> graphs::WorkPtr {
+      made = graphs::GraphMemory::make(bytesize, &memory);
+      return made == CUDA_SUCCESS ? graphs::alloc_work(memory, bytesize) : nullptr;
+    });
+    if (made != CUDA_SUCCESS) return made;
+    if (captured && *captured == CUDA_SUCCESS) *dptr = memory->address();
+    if (captured) return *captured;
+  }
+  const CUresult r = SLUICE_CALL(cuMemAllocAsync, *e.session, e.context, dptr, bytesize, stream);
+  if (r == CUDA_SUCCESS) remember(*dptr, bytesize, MemoryKind::kDevice, e.context);
+  return r;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto captured = graphs::capture_node(stream, [&]() -> graphs::WorkPtr {
+        auto memory = graphs::GraphMemory::find(dptr);
+        return memory == nullptr ? nullptr : graphs::free_work(std::move(memory));
+      })) {
+    return *captured;
+  }
+  if (const auto r = graphs::free_graph_memory(dptr)) return *r;
+  const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult r = SLUICE_CALL(cuMemFreeAsync, *e.session, e.context, dptr, stream);
+  if (r != CUDA_SUCCESS && e.session->dead() == CUDA_SUCCESS) state().pointers.add(*range);
+  return r;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  const auto range = state().pointers.find(dptr);
+  if (!range || range->kind == MemoryKind::kRegistered) return CUDA_ERROR_NOT_FOUND;
+  if (pbase != nullptr) *pbase = range->base;
+  if (psize != nullptr) *psize = range->bytes;
+  return CUDA_SUCCESS;
+}
+
+// ---- host memory ----
+
+CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  constexpr unsigned kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (pp == nullptr || bytesize == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult r = pinned_memory().allocate(*e.session, e.context, bytesize, pp);
+  if (r == CUDA_SUCCESS)
+    remember(reinterpret_cast<uint64_t>(*pp), bytesize, MemoryKind::kPinned, e.context, flags);
+  return r;
+}
+
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+
+CUresult cuMemFreeHost(void* p) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  const auto range = state().pointers.take(reinterpret_cast<uint64_t>(p), MemoryKind::kPinned);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  return pinned_memory().release(*e.session, range->context, p, range->bytes);
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (pdptr == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = state().pointers.find(reinterpret_cast<uint64_t>(p));
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  if (range->kind == MemoryKind::kRegistered)
+    return static_cast<CUresult>(
+        not_supported("cuMemHostGetDevicePointer", "registered memory has no device address"));
+  *pdptr = reinterpret_cast<uint64_t>(p);  // same address on both sides, and for the GPU
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int* flags, void* p) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  const auto range = state().pointers.find(reinterpret_cast<uint64_t>(p));
+  if (flags == nullptr || !range || range->kind != MemoryKind::kPinned)
+    return CUDA_ERROR_INVALID_VALUE;
+  *flags = range->flags | CU_MEMHOSTALLOC_DEVICEMAP;  // under unified addressing all of it is
+  return CUDA_SUCCESS;
+}
+
+// Registered memory stays pageable: the host cannot see a guest's own memory. Copies are staged.
+CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (p == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & (CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY)) != 0)
+    return static_cast<CUresult>(
+        not_supported("cuMemHostRegister", "registered memory has no device address"));
+  const auto base = reinterpret_cast<uint64_t>(p);
+  if (state().pointers.find(base)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  remember(base, bytesize, MemoryKind::kRegistered, e.context, flags);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostUnregister(void* p) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  return state().pointers.take(reinterpret_cast<uint64_t>(p), MemoryKind::kRegistered)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+// ---- pointers ----
+
+namespace {
+
+template <class T>
+CUresult give(void* data, T value) {
+  *static_cast<T*>(data) = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Range& range,
+                           CUdeviceptr ptr) {
+  const bool host = range.kind != MemoryKind::kDevice;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      return give(data, reinterpret_cast<CUcontext>(range.context));
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return give<unsigned>(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      if (range.kind == MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
+      return give<CUdeviceptr>(data, ptr);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (!host) return CUDA_ERROR_INVALID_VALUE;
+      return give(data, reinterpret_cast<void*>(ptr));
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return give<unsigned long long>(data, range.id);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return give<unsigned>(data, 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: {
+      const auto context = state().context(range.context);
+      return give<int>(data, context ? context->device : 0);
+    }
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return give(data, reinterpret_cast<void*>(range.base));
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return give<size_t>(data, range.bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return give<int>(data, range.kind != MemoryKind::kRegistered);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return give<uint64_t>(data, 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return give<unsigned>(data, 3);  // read and write
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return give<void*>(data, nullptr);
+    default:
+      return static_cast<CUresult>(not_supported("cuPointerGetAttribute", "this attribute"));
+  }
+}
+
+}  // namespace
+
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = state().pointers.find(ptr);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  return pointer_attribute(data, attribute, *range, ptr);
+}
+
+// As CUDA's: what cannot be answered, for an address that is nobody's too, reads as zero.
+CUresult cuPointerGetAttributes(unsigned int num_attributes, CUpointer_attribute* attributes,
+                                void** data, CUdeviceptr ptr) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (num_attributes == 0 || attributes == nullptr || data == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto range = state().pointers.find(ptr);
+  for (unsigned i = 0; i < num_attributes; ++i) {
+    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (range && pointer_attribute(data[i], attributes[i], *range, ptr) == CUDA_SUCCESS) continue;
+    switch (attributes[i]) {  // by the size of the answer
+      case CU_POINTER_ATTRIBUTE_CONTEXT:
+      case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *static_cast<uint64_t*>(data[i]) = 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *static_cast<int*>(data[i]) = CU_DEVICE_INVALID;
+        break;
+      default:
+        *static_cast<unsigned*>(data[i]) = 0;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (value == nullptr || !state().pointers.find(ptr)) return CUDA_ERROR_INVALID_VALUE;
+  // Copies of this library are ordered as SYNC_MEMOPS asks for in any case.
+  if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_SUCCESS;
+  return CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,74 @@
+#include "guest-agent/shim/memory/staging.h"
+
+#include <algorithm>
+
+#include "guest-agent/shim/session/log.h"
+
+namespace sluice::guest {
+namespace {
+
+// A piece large enough that its call costs little, small enough that several are under way.
+constexpr size_t kMostPieceBytes = 1 << 20;
+constexpr size_t kPiecesAtLeast = 4;
+
+}  // namespace
+
+Staging::Staging(Session& session) : session_(session) {
+  const sluice_slot_header& header = session.channel().header();
+  const uint64_t offset = header.staging_offset, bytes = header.staging_bytes;
+  if (offset > session.channel().region_bytes() ||
+      bytes > session.channel().region_bytes() - offset) {
+    complain_once("the slot's staging memory is out of range");
+    return;
+  }
+  base_ = session.channel().region() + offset;
+  blocks_.resize(bytes / kBlockBytes);
+  piece_bytes_ = std::min(kMostPieceBytes, std::max(kBlockBytes, total_bytes() / kPiecesAtLeast /
+                                                                     kBlockBytes * kBlockBytes));
+}
+
+std::byte* Staging::try_acquire(size_t blocks) {
+  std::lock_guard lock(mutex_);
+  // Next fit: pieces are freed about in the order in which they were taken.
+  for (size_t tried = 0, at = hint_, run = 0; tried < 2 * blocks_.size(); ++tried) {
+    if (at == blocks_.size()) at = run = 0;
+    run = blocks_[at] ? 0 : run + 1;
+    ++at;
+    if (run < blocks) continue;
+    std::fill(blocks_.begin() + static_cast<ptrdiff_t>(at - run),
+              blocks_.begin() + static_cast<ptrdiff_t>(at), true);
+    hint_ = at;
+    return base_ + (at - run) * kBlockBytes;
+  }
+  return nullptr;
+}
+
+std::byte* Staging::acquire_if_free(size_t bytes) {
+  const size_t blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
+  return blocks == 0 || blocks > blocks_.size() ? nullptr : try_acquire(blocks);
+}
+
+std::byte* Staging::acquire(size_t bytes) {
+  const size_t blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
+  if (blocks == 0 || blocks > blocks_.size()) return nullptr;
+  if (std::byte* piece = try_acquire(blocks)) return piece;
+  session_.poll();
+  std::byte* piece = nullptr;
+  session_.wait_until([&] { return piece != nullptr || (piece = try_acquire(blocks)) != nullptr; });
+  return piece;
+}
+
+void Staging::release(std::byte* piece, size_t bytes) {
+  const size_t first = static_cast<size_t>(piece - base_) / kBlockBytes;
+  const size_t blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
+  std::lock_guard lock(mutex_);
+  std::fill(blocks_.begin() + static_cast<ptrdiff_t>(first),
+            blocks_.begin() + static_cast<ptrdiff_t>(first + blocks), false);
+}
+
+Staging& staging(Session& session) {
+  static Staging* staging = new Staging(session);
+  return *staging;
+}
+
+}  // namespace sluice::guest

@@ -1,0 +1,15 @@
+// What kernels call of CUDA's device runtime library (libcudadevrt), which a program otherwise
+// links to its PTX. Pure; any thread.
+#pragma once
+
+#include <string>
+
+namespace sluice::guest {
+
+// Gives a module's external declaration of cudaGraphSetConditional a body: it stores the value
+// where the handle says (graph_conditional.h). Launches of kernels and graphs from the GPU are not
+// offered; the log says so by name, and the module does not load, as one that refers to what is not
+// there. Text that is no PTX stays as it is.
+void add_device_runtime(std::string* ptx);
+
+}  // namespace sluice::guest

@@ -1,0 +1,65 @@
+// The process's modules, libraries and kernels, and how they get to the worker. For modules.cc and
+// libraries.cc only; others ask modules.h. Everything here wants all_modules().mutex held.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "guest-agent/shim/modules/module_text.h"
+#include "guest-agent/shim/state/state.h"
+
+namespace sluice::guest {
+
+struct Module {
+  uint64_t context = 0;
+  std::unordered_map<std::string, KernelFlags> kernels;  // empty if the original was loaded
+  std::unordered_map<std::string, uint64_t> functions;
+  uint64_t library = 0;           // handle of the library it belongs to, 0: none
+  std::vector<uint64_t> globals;  // base addresses in the pointer map
+};
+
+struct Library {
+  std::shared_ptr<const Text> text;
+  std::unordered_map<uint64_t, uint64_t> modules;  // context -> module
+  std::unordered_map<std::string, uint64_t> kernels;
+};
+
+struct Kernel {
+  uint64_t library = 0;
+  std::string name;
+};
+
+struct Modules {
+  std::mutex mutex;  // held over calls to the worker: loading and looking up are rare
+  std::unordered_map<uint64_t, Module> modules;
+  std::unordered_map<uint64_t, Library> libraries;
+  std::unordered_map<uint64_t, Kernel> kernels;
+  uint32_t next_own = 1;  // indices of our own handles (libraries and kernels)
+};
+Modules& all_modules();
+
+// The PTX in a program's image (`bytes`: of a file's; 0: unknown) for the current device. Does not
+// want the mutex.
+CUresult find_ptx(const Entered& entered, const void* image, size_t bytes, const JitLogs& logs,
+                  std::string* ptx);
+
+// Loads the rewritten text, or else the original, in the current context.
+CUresult load_module(const Entered& entered, const Text& text, uint64_t library,
+                     const JitLogs* logs, uint64_t* handle);
+// Forgets a module that the worker has unloaded.
+void forget_module(uint64_t handle);
+CUresult find_function(const Entered& entered, uint64_t module, const std::string& name,
+                       uint64_t* handle);
+CUresult find_global(const Entered& entered, uint64_t module, const char* name, CUdeviceptr* dptr,
+                     size_t* bytes);
+
+// The library's module in the current context, loaded when first needed.
+CUresult module_of_library(const Entered& entered, uint64_t library, uint64_t* module);
+CUresult function_of_kernel(const Entered& entered, uint64_t kernel, uint64_t* function);
+
+}  // namespace sluice::guest

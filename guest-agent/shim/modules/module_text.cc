@@ -1,0 +1,158 @@
+#include "guest-agent/shim/modules/module_text.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "abi/wire.h"
+#include "guest-agent/shim/modules/device_runtime.h"
+#include "guest-agent/shim/session/log.h"
+#include "kernels/passes/rewrite.h"
+#include "kernels/ptx/fat_binary.h"
+#include "mediator/base/fd.h"
+
+namespace sluice::guest {
+namespace {
+
+// Module texts beyond this are refused rather than mapped: a file of a gigabyte is no PTX.
+constexpr size_t kMostTextBytes = 256 << 20;
+
+bool rewriting() {
+  static const bool on = [] {
+    const char* env = ::getenv("SLUICE_REWRITE");
+    return env == nullptr || std::strcmp(env, "off") != 0;
+  }();
+  return on;
+}
+
+}  // namespace
+
+// The image of a cuModuleLoadData: PTX is text that ends with NUL.
+CUresult text_of_image(const void* image, size_t bytes_known, uint32_t newest, std::string* kept,
+                       std::string_view* text, std::string* log) {
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t magic;
+  const auto* bytes = static_cast<const unsigned char*>(image);
+  // Byte by byte up to a NUL: a text may be shorter than four bytes.
+  size_t n = 0;
+  while (n < sizeof magic && bytes[n] != 0) ++n;
+  if (n == sizeof magic) {
+    std::memcpy(&magic, image, sizeof magic);
+    constexpr uint32_t kElf = 0x464c457f;
+    if (magic == kElf) {
+      *log =
+          "module image is machine code (a cubin): only PTX can be loaded, also out of a fat "
+          "binary";
+      complain_once(log->c_str());
+      return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    if (ptx::is_fat_binary(magic)) {
+      auto found = ptx::ptx_of_fat_binary(image, newest,
+                                          bytes_known != 0 ? bytes_known : ptx::kUnknownBytes);
+      if (!found) {
+        *log = found.error().message;
+        complain_once(("module image: " + *log).c_str());
+        return static_cast<CUresult>(found.error().code);
+      }
+      *kept = *std::move(found);
+      *text = *kept;
+      return CUDA_SUCCESS;
+    }
+  }
+  const size_t length = strnlen(static_cast<const char*>(image), kMostTextBytes);
+  if (length == 0 || length == kMostTextBytes) return CUDA_ERROR_INVALID_IMAGE;
+  *text = {static_cast<const char*>(image), length};
+  return CUDA_SUCCESS;
+}
+
+CUresult read_image_file(const char* path, std::string* image) {
+  Fd fd(::open(path, O_RDONLY | O_CLOEXEC));
+  struct stat st;
+  if (!fd || ::fstat(fd.get(), &st) != 0) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (!S_ISREG(st.st_mode) || st.st_size <= 0 || static_cast<size_t>(st.st_size) >= kMostTextBytes)
+    return CUDA_ERROR_INVALID_IMAGE;
+  image->resize(static_cast<size_t>(st.st_size));
+  size_t at = 0;
+  while (at < image->size()) {
+    const ssize_t n = ::read(fd.get(), image->data() + at, image->size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return CUDA_ERROR_FILE_NOT_FOUND;
+    at += static_cast<size_t>(n);
+  }
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<const Text> make_text(std::string_view original) {
+  auto text = std::make_shared<Text>();
+  text->original = original;
+  add_device_runtime(&text->original);
+  if (!rewriting()) return text;
+  auto rewritten = passes::rewrite_module(text->original);
+  if (!rewritten) {
+    log_line("module not rewritten: %s", rewritten.error().message.c_str());
+    return text;
+  }
+  bool any = false;
+  for (const passes::KernelReport& kernel : rewritten->kernels) {
+    log_line("kernel %s: %s%s%s", kernel.name.c_str(), passes::tier_name(kernel.tier),
+             kernel.reason.empty() ? "" : ": ", kernel.reason.c_str());
+    if (!kernel.evictable) continue;
+    any = true;
+    KernelFlags& flags = text->kernels[kernel.name];
+    flags.flags = SLUICE_FUNCTION_EVICTABLE;
+    if (kernel.slot == passes::SlotPlace::kDynamicEnd) flags.flags |= SLUICE_FUNCTION_SLOT_DYNAMIC;
+    if (kernel.in_order) flags.flags |= SLUICE_FUNCTION_IN_ORDER;
+    if (kernel.one_row) flags.flags |= SLUICE_FUNCTION_ONE_ROW;
+    if (kernel.once) flags.flags |= SLUICE_FUNCTION_ONCE;
+    if (kernel.resumable) flags.flags |= SLUICE_FUNCTION_RESUMABLE;
+    flags.state_bytes = kernel.state_bytes;
+  }
+  if (any) text->rewritten = std::move(rewritten->text);
+  return text;
+}
+
+// ---- JIT options ----
+
+JitLogs::JitLogs(unsigned count, CUjit_option* options, void** values) {
+  for (unsigned i = 0; options != nullptr && values != nullptr && i < count; ++i) {
+    const auto number = static_cast<unsigned>(reinterpret_cast<uintptr_t>(values[i]));
+    switch (options[i]) {
+      case CU_JIT_ERROR_LOG_BUFFER:
+        error_.to = static_cast<char*>(values[i]);
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+        error_.bytes = number;
+        error_.size_slot = &values[i];
+        break;
+      case CU_JIT_INFO_LOG_BUFFER:
+        info_.to = static_cast<char*>(values[i]);
+        break;
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+        info_.bytes = number;
+        info_.size_slot = &values[i];
+        break;
+      default:
+        break;  // hints for a compiler whose output is the same without them
+    }
+  }
+  write(info_, "");
+  write(error_, "");
+}
+
+void JitLogs::write(const Buffer& buffer, std::string_view text) {
+  size_t n = 0;
+  if (buffer.to != nullptr && buffer.bytes > 0) {
+    n = std::min(text.size(), buffer.bytes - 1);
+    std::memcpy(buffer.to, text.data(), n);
+    buffer.to[n] = '\0';
+  }
+  if (buffer.size_slot != nullptr)
+    *buffer.size_slot = reinterpret_cast<void*>(static_cast<uintptr_t>(n));
+}
+
+}  // namespace sluice::guest

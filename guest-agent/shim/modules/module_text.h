@@ -1,0 +1,56 @@
+// From what a program hands to cuModuleLoad* to the text that goes to the worker: PTX found in the
+// image, rewritten so that its kernels can be evicted (docs/internals/rewriter.md). Pure but for
+// reading files and the environment; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "abi/cuda_driver.h"
+
+namespace sluice::guest {
+
+// What the rewriter says of a kernel, as sluice_function_get carries it.
+struct KernelFlags {
+  uint32_t flags = 0;
+  uint32_t state_bytes = 0;
+};
+
+// A module's text, with what is known of its kernels.
+struct Text {
+  std::string original;
+  std::string rewritten;  // empty: send the original
+  std::unordered_map<std::string, KernelFlags> kernels;
+};
+
+// The PTX in an image: points into it, or, out of a fat binary, into `kept`, the PTX for the newest
+// GPU not beyond compute capability `newest` (90: 9.0). `bytes`: of a file's image; 0: unknown.
+// CUDA_ERROR_NO_BINARY_FOR_GPU for machine code, which cannot be rewritten; `log` gets the words.
+CUresult text_of_image(const void* image, size_t bytes, uint32_t newest, std::string* kept,
+                       std::string_view* text, std::string* log);
+CUresult read_image_file(const char* path, std::string* image);
+
+// Rewrites. SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be evicted.
+std::shared_ptr<const Text> make_text(std::string_view original);
+
+// Where cuModuleLoadDataEx's caller wants the compiler's words. Empties both buffers at first.
+class JitLogs {
+ public:
+  JitLogs(unsigned count, CUjit_option* options, void** values);
+  void fail(std::string_view text) const { write(error_, text); }
+
+ private:
+  struct Buffer {
+    char* to = nullptr;
+    size_t bytes = 0;
+    void** size_slot = nullptr;  // CUDA returns the number of bytes written in the size's own slot
+  };
+  static void write(const Buffer& buffer, std::string_view text);
+  Buffer error_, info_;
+};
+
+}  // namespace sluice::guest

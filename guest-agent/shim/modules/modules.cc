@@ -1,0 +1,310 @@
+// Modules and the functions in them. PTX text is rewritten here, in the guest, before it goes to
+// the worker; what the rewriter said about each kernel goes along when the kernel is asked for.
+#include "guest-agent/shim/modules/modules.h"
+
+#include <climits>
+#include <cstring>
+
+#include "guest-agent/shim/memory/pinned.h"
+#include "guest-agent/shim/memory/staging.h"
+#include "guest-agent/shim/modules/module_registry.h"
+#include "guest-agent/shim/state/api.h"
+
+namespace sluice::guest {
+namespace {
+
+// Room for the worker's words about a module that does not load; the wire's most.
+constexpr uint32_t kLogBytes = 4096;
+
+// Sends `text`; `log` gets the worker's words on failure.
+CUresult send_text(Session& session, uint64_t context, const std::string& text, uint64_t* handle,
+                   std::string* log) {
+  sluice_module_load body{};
+  body.log_bytes = kLogBytes;
+  Pending pending;
+  CUresult r;
+  if (text.size() <= SLUICE_RECORD_MAX_BYTES / 2) {
+    body.inline_bytes = static_cast<uint32_t>(text.size());
+    r = session.call(
+        SLUICE_CALL_MODULE_LOAD, context, sizeof body + text.size(),
+        [&](std::byte* to) {
+          std::memcpy(to, &body, sizeof body);
+          std::memcpy(to + sizeof body, text.data(), text.size());
+        },
+        pending);
+  } else if (text.size() <= staging(session).total_bytes() / 2) {
+    std::byte* piece = staging(session).acquire(text.size());
+    if (piece == nullptr) return session.dead();
+    std::memcpy(piece, text.data(), text.size());
+    body.bulk = {session.offset_of(piece), text.size()};
+    r = session.call(SLUICE_CALL_MODULE_LOAD, context, body, pending);
+    staging(session).release(piece, text.size());
+  } else {
+    sluice_bulk extents{};
+    r = PinnedMemory::take_extents(session, context, text.size(), &extents);
+    if (r != CUDA_SUCCESS) return r;
+    std::memcpy(session.channel().region() + extents.offset, text.data(), text.size());
+    body.bulk = {extents.offset, text.size()};
+    r = session.call(SLUICE_CALL_MODULE_LOAD, context, body, pending);
+    PinnedMemory::give_extents(session, context, extents);
+  }
+  if (r != CUDA_SUCCESS) {
+    const char* words = reinterpret_cast<const char*>(pending.body.data());
+    log->assign(words, strnlen(words, pending.body.size()));
+    return r;
+  }
+  sluice_handle_reply reply{};
+  if (!pending.read(reply) || reply.handle == 0) return CUDA_ERROR_UNKNOWN;
+  *handle = reply.handle;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+Modules& all_modules() {
+  static auto* modules = new Modules;
+  return *modules;
+}
+
+CUresult find_ptx(const Entered& e, const void* image, size_t bytes, const JitLogs& logs,
+                  std::string* ptx) {
+  int major = 0, minor = 0;
+  const CUdevice device = current_device();
+  CUresult r =
+      device_attribute(*e.session, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
+  if (r == CUDA_SUCCESS)
+    r = device_attribute(*e.session, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
+  if (r != CUDA_SUCCESS) return r;
+  std::string log;
+  std::string_view text;
+  r = text_of_image(image, bytes, static_cast<uint32_t>(major * 10 + minor), ptx, &text, &log);
+  if (r != CUDA_SUCCESS)
+    logs.fail(log);
+  else if (text.data() != ptx->data())
+    ptx->assign(text);
+  return r;
+}
+
+CUresult load_module(const Entered& e, const Text& text, uint64_t library, const JitLogs* logs,
+                     uint64_t* handle) {
+  std::string log;
+  Module module;
+  module.context = e.context;
+  module.library = library;
+  CUresult r = CUDA_ERROR_INVALID_PTX;
+  if (!text.rewritten.empty()) {
+    r = send_text(*e.session, e.context, text.rewritten, handle, &log);
+    if (r == CUDA_SUCCESS)
+      module.kernels = text.kernels;
+    else if (e.session->dead() == CUDA_SUCCESS)
+      log_line("rewritten module does not load (%d: %s): loading the original", r, log.c_str());
+  }
+  if (r != CUDA_SUCCESS) r = send_text(*e.session, e.context, text.original, handle, &log);
+  if (r != CUDA_SUCCESS) {
+    if (logs != nullptr) logs->fail(log);
+    log_line("module does not load (%d): %s", r, log.c_str());
+    return r;
+  }
+  all_modules().modules[*handle] = std::move(module);
+  return CUDA_SUCCESS;
+}
+
+void forget_module(uint64_t handle) {
+  const auto found = all_modules().modules.find(handle);
+  if (found == all_modules().modules.end()) return;
+  for (const auto& [name, function] : found->second.functions) state().functions.remove(function);
+  for (const uint64_t base : found->second.globals) state().pointers.remove(base);
+  all_modules().modules.erase(found);
+}
+
+CUresult find_function(const Entered& e, uint64_t module_handle, const std::string& name,
+                       uint64_t* handle) {
+  const auto found = all_modules().modules.find(module_handle);
+  if (found == all_modules().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+  Module& module = found->second;
+  if (const auto known = module.functions.find(name); known != module.functions.end()) {
+    *handle = known->second;
+    return CUDA_SUCCESS;
+  }
+  if (name.empty() || name.size() > SLUICE_RECORD_MAX_BYTES / 2) return CUDA_ERROR_NOT_FOUND;
+  sluice_function_get body{};
+  body.module = module_handle;
+  body.name_bytes = static_cast<uint32_t>(name.size());
+  if (const auto flags = module.kernels.find(name); flags != module.kernels.end()) {
+    body.flags = flags->second.flags;
+    body.state_bytes = flags->second.state_bytes;
+  }
+  Pending pending;
+  const CUresult r = e.session->call(
+      SLUICE_CALL_FUNCTION_GET, module.context, sizeof body + name.size(),
+      [&](std::byte* to) {
+        std::memcpy(to, &body, sizeof body);
+        std::memcpy(to + sizeof body, name.data(), name.size());
+      },
+      pending);
+  if (r != CUDA_SUCCESS) return r;
+  sluice_function_reply reply{};
+  if (!pending.read(reply) || reply.handle == 0 || reply.param_count > SLUICE_MAX_PARAMS)
+    return CUDA_ERROR_UNKNOWN;
+  std::vector<std::pair<uint32_t, uint32_t>> params(reply.param_count);
+  for (uint32_t i = 0; i < reply.param_count; ++i) {
+    uint32_t pair[2];
+    if (!pending.read(pair, sizeof reply + i * sizeof pair) || pair[1] > reply.param_bytes ||
+        pair[0] > reply.param_bytes - pair[1])
+      return CUDA_ERROR_UNKNOWN;
+    params[i] = {pair[0], pair[1]};
+  }
+  if (sizeof(sluice_launch) + reply.param_bytes > kMaxRecordBody) return CUDA_ERROR_UNKNOWN;
+  const bool kept = state().functions.add(reply.handle, [&](FunctionInfo& info) {
+    info.handle = reply.handle;
+    info.module = module_handle;
+    info.context = module.context;
+    info.name = name;
+    info.param_bytes = reply.param_bytes;
+    info.params = std::move(params);
+    for (size_t i = 0; i < info.attributes.size(); ++i) info.attributes[i] = reply.attributes[i];
+  });
+  if (!kept) return CUDA_ERROR_OUT_OF_MEMORY;
+  module.functions[name] = reply.handle;
+  *handle = reply.handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult find_global(const Entered& e, uint64_t module_handle, const char* name, CUdeviceptr* dptr,
+                     size_t* bytes) {
+  const auto found = all_modules().modules.find(module_handle);
+  if (found == all_modules().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  const CUresult r = SLUICE_CALL(cuModuleGetGlobal_v2, *e.session, found->second.context, &base,
+                                 &size, reinterpret_cast<CUmodule>(module_handle), name);
+  if (r != CUDA_SUCCESS) return r;
+  if (!state().pointers.find(base)) {
+    Range range;
+    range.base = base;
+    range.bytes = size;
+    range.context = found->second.context;
+    range.static_global = true;
+    state().pointers.add(range);
+    found->second.globals.push_back(base);
+  }
+  if (dptr != nullptr) *dptr = base;
+  if (bytes != nullptr) *bytes = size;
+  return CUDA_SUCCESS;
+}
+
+void forget_modules_of(uint64_t context) {
+  std::lock_guard lock(all_modules().mutex);
+  std::vector<uint64_t> gone;
+  for (const auto& [handle, module] : all_modules().modules)
+    if (module.context == context) gone.push_back(handle);
+  for (const uint64_t handle : gone) forget_module(handle);
+  for (auto& [handle, library] : all_modules().libraries) library.modules.erase(context);
+}
+
+FunctionInfo* resolve_function(const Entered& e, CUfunction function, CUresult* why) {
+  uint64_t handle = wire(function);
+  if (SLUICE_HANDLE_KIND(handle) == SLUICE_HANDLE_KERNEL) {
+    std::lock_guard lock(all_modules().mutex);
+    *why = function_of_kernel(e, wire(function), &handle);
+    if (*why != CUDA_SUCCESS) return nullptr;
+  }
+  FunctionInfo* info = state().functions.find(handle);
+  *why = info != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return info;
+}
+
+}  // namespace sluice::guest
+
+using namespace sluice::guest;
+
+namespace {
+
+CUresult load_image(CUmodule* to, const void* image, size_t bytes, unsigned count,
+                    CUjit_option* options, void** values) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  JitLogs logs(count, options, values);
+  std::string ptx;
+  if (const CUresult r = find_ptx(e, image, bytes, logs, &ptx); r != CUDA_SUCCESS) return r;
+  const auto text = make_text(ptx);
+  std::lock_guard lock(all_modules().mutex);
+  uint64_t handle = 0;
+  const CUresult r = load_module(e, *text, 0, &logs, &handle);
+  if (r == CUDA_SUCCESS) *to = reinterpret_cast<CUmodule>(handle);
+  return r;
+}
+
+}  // namespace
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  return load_image(module, image, 0, 0, nullptr, nullptr);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int num_options,
+                            CUjit_option* options, void** option_values) {
+  return load_image(module, image, 0, num_options, options, option_values);
+}
+
+CUresult cuModuleLoad(CUmodule* module, const char* fname) {
+  if (fname == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const Entered e = enter_context(); !e) return e.status;
+  std::string image;
+  if (const CUresult r = read_image_file(fname, &image); r != CUDA_SUCCESS) return r;
+  return load_image(module, image.c_str(), image.size(), 0, nullptr, nullptr);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fat_cubin) {
+  return load_image(module, fat_cubin, 0, 0, nullptr, nullptr);
+}
+
+CUresult cuModuleUnload(CUmodule hmod) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  std::lock_guard lock(all_modules().mutex);
+  const auto found = all_modules().modules.find(wire(hmod));
+  if (found == all_modules().modules.end() || found->second.library != 0)
+    return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult r = SLUICE_CALL(cuModuleUnload, *e.session, found->second.context, hmod);
+  if (r == CUDA_SUCCESS) forget_module(wire(hmod));
+  return r;
+}
+
+// Modules are loaded whole when the program loads them, whatever CUDA_MODULE_LOADING says.
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_EAGER_LOADING;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(all_modules().mutex);
+  uint64_t handle = 0;
+  const CUresult r = find_function(e, wire(hmod), name, &handle);
+  if (r == CUDA_SUCCESS) *hfunc = reinterpret_cast<CUfunction>(handle);
+  return r;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(all_modules().mutex);
+  return find_global(e, wire(hmod), name, dptr, bytes);
+}
+
+CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUresult why;
+  const FunctionInfo* info = resolve_function(e, hfunc, &why);
+  if (info != nullptr) *hmod = reinterpret_cast<CUmodule>(info->module);
+  return why;
+}

@@ -1,0 +1,351 @@
+#include "guest-agent/shim/session/worker_link.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "guest-agent/shim/session/log.h"
+#include "mediator/base/clock.h"
+
+namespace sluice::guest {
+namespace {
+
+std::atomic<Session*> process_session{nullptr};
+std::atomic<bool> lost_in_fork{false};
+
+// How long a sleeper trusts that it would be woken before it looks at the slot's state itself: when
+// its worker and sluiced have both died, nobody rings.
+constexpr int kLookMs = 1000;
+// Spinning before sleeping, unless SLUICE_SPIN_US says otherwise: about what a sleep and a
+// wake-up through an eventfd cost on both sides.
+constexpr uint32_t kSpinUs = 50;
+
+uint32_t spin_us() {
+  const char* env = ::getenv("SLUICE_SPIN_US");
+  return env != nullptr ? static_cast<uint32_t>(std::strtoul(env, nullptr, 10)) : kSpinUs;
+}
+
+std::string program_name() {
+  char path[256];
+  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0) return "?";
+  const std::string whole(path, static_cast<size_t>(n));
+  return whole.substr(whole.rfind('/') + 1);
+}
+
+// Only async-signal-safe work: the child of a threaded program may do no more before exec.
+void in_forked_child() {
+  Session* session = process_session.exchange(nullptr);
+  if (session == nullptr) return;
+  lost_in_fork.store(true);
+  session->channel().abandon_in_child();
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Channel> channel)
+    : channel_(std::move(channel)),
+      submit_(submit_ring(channel_->region(), channel_->slot()), channel_->bell()),
+      entries_(kEntries),
+      completions_(complete_ring(channel_->region(), channel_->slot()), channel_->bell()),
+      spinner_(spin_us()) {
+  for (uint32_t i = kEntries; i > 0; --i) free_entries_.push_back(i - 1);
+}
+
+Session* Session::current(CUresult* why) {
+  Session* session = process_session.load(std::memory_order_acquire);
+  *why = session != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  return session;
+}
+
+CUresult Session::open(FindPinnedRanges pinned_ranges) {
+  static std::mutex* opening = new std::mutex;
+  std::lock_guard lock(*opening);
+  if (process_session.load() != nullptr) return CUDA_SUCCESS;
+  if (lost_in_fork.load()) return CUDA_ERROR_NOT_INITIALIZED;
+  auto channel = Channel::join(socket_path(), program_name());
+  if (!channel) {
+    complain_once(channel.error().message.c_str());
+    return CUDA_ERROR_NO_DEVICE;
+  }
+  static const bool registered = [] {
+    ::pthread_atfork(nullptr, nullptr, in_forked_child);
+    return true;
+  }();
+  (void)registered;
+  auto* session = new Session(std::move(*channel));
+  session->at_end_ = pinned_ranges;
+  process_session.store(session, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+// ---- submitting ----
+
+std::byte* Session::reserve(uint32_t bytes) {
+  if (dead() != CUDA_SUCCESS) return nullptr;
+  if (channel_->ended()) {
+    check_end();
+    return nullptr;
+  }
+  for (;;) {
+    if (std::byte* to = submit_.reserve(bytes)) return to;
+    if (submit_.broken()) {
+      fail({CUDA_ERROR_DEVICE_UNAVAILABLE, std::string("submit ring: ") + submit_.broken_reason()});
+      return nullptr;
+    }
+    // The bell for room is the one for completions: whoever leads hears it, and looks again for us.
+    if (submit_.arm_space(bytes)) {
+      bool first = true;
+      wait_until([&] { return !std::exchange(first, false); });
+      submit_.disarm_space();
+    }
+    if (dead() != CUDA_SUCCESS) return nullptr;
+  }
+}
+
+// ---- the table of outstanding calls ----
+
+uint64_t Session::take_entry(std::unique_lock<std::mutex>& lock, Pending* pending, Done done) {
+  if (free_entries_.empty()) {
+    std::condition_variable wake;
+    wait_until_locked(lock, wake, [this] { return !free_entries_.empty(); });
+  }
+  if (free_entries_.empty()) return 0;  // the session has ended
+  const uint32_t index = free_entries_.back();
+  free_entries_.pop_back();
+  Entry& entry = entries_[index];
+  entry.id = ++sequence_ * kEntries + index;
+  entry.pending = pending;
+  entry.done = std::move(done);
+  return entry.id;
+}
+
+CUresult Session::enlist(Pending& pending) {
+  std::unique_lock lock(complete_mutex_);
+  pending.done = false;
+  pending.body.clear();
+  pending.id = dead() == CUDA_SUCCESS ? take_entry(lock, &pending, {}) : 0;
+  // Looked at again under the lock that fail() takes: either it saw our entry or we see its mark.
+  return pending.id != 0 ? CUDA_SUCCESS : dead();
+}
+
+void Session::forget(Pending& pending) {
+  std::lock_guard lock(complete_mutex_);
+  Entry& entry = entries_[pending.id % kEntries];
+  if (entry.id != pending.id) return;
+  entry = Entry{};
+  free_entries_.push_back(static_cast<uint32_t>(pending.id % kEntries));
+}
+
+CUresult Session::enlist_detached(Done done, uint64_t& id) {
+  std::unique_lock lock(complete_mutex_);
+  id = dead() == CUDA_SUCCESS ? take_entry(lock, nullptr, std::move(done)) : 0;
+  return id != 0 ? CUDA_SUCCESS : dead();
+}
+
+void Session::cancel_detached(uint64_t id, CUresult status) {
+  Done done;
+  {
+    std::lock_guard lock(complete_mutex_);
+    Entry& entry = entries_[id % kEntries];
+    if (entry.id != id) return;  // fail() has run it
+    done = std::move(entry.done);
+    entry = Entry{};
+    free_entries_.push_back(static_cast<uint32_t>(id % kEntries));
+  }
+  done(id, status);
+}
+
+// ---- waiting ----
+
+CUresult Session::wait(Pending& pending) {
+  std::unique_lock lock(complete_mutex_);
+  wait_until_locked(lock, pending.wake, [&] { return pending.done; });
+  return pending.done ? pending.status : dead();
+}
+
+void Session::wait_until(const std::function<bool()>& ready) {
+  std::condition_variable wake;
+  std::unique_lock lock(complete_mutex_);
+  wait_until_locked(lock, wake, ready);
+}
+
+void Session::wait_until_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& wake,
+                                const std::function<bool()>& ready) {
+  while (!ready() && dead() == CUDA_SUCCESS) {
+    if (!leader_) {
+      leader_ = true;
+      lock.unlock();
+      lead(true);
+      lock.lock();
+      leader_ = false;
+    } else {
+      Sleeper self{&wake, sleepers_};
+      sleepers_ = &self;
+      wake.wait(lock);
+      for (Sleeper** at = &sleepers_; *at != nullptr; at = &(*at)->next) {
+        if (*at != &self) continue;
+        *at = self.next;
+        break;
+      }
+    }
+  }
+  // Somebody must lead while anybody waits.
+  if (!leader_ && sleepers_ != nullptr) sleepers_->wake->notify_one();
+}
+
+void Session::poll() {
+  {
+    std::lock_guard lock(complete_mutex_);
+    if (leader_) return;
+    leader_ = true;
+  }
+  lead(false);
+  std::lock_guard lock(complete_mutex_);
+  leader_ = false;
+  if (sleepers_ != nullptr) sleepers_->wake->notify_one();
+}
+
+void Session::lead(bool may_sleep) {
+  if (take_completions()) return;
+  if (!may_sleep) return;
+  if (spinner_.spin([this] { return completions_.readable(); })) {
+    take_completions();
+    return;
+  }
+  if (completions_.arm()) {
+    const uint64_t before = monotonic_ns();
+    if (!channel_->ended()) channel_->wait(kLookMs);
+    completions_.disarm();
+    spinner_.slept(monotonic_ns() - before);
+  }
+  take_completions();
+  check_end();
+  // The bell may have meant room in the submit ring; its waiter is one of the sleepers.
+  std::lock_guard lock(complete_mutex_);
+  for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
+}
+
+bool Session::take_completions() {
+  bool any = false;
+  for (;;) {
+    switch (completions_.pop(buffer_)) {
+      case Pop::kEmpty:
+        return any;
+      case Pop::kBroken:
+        fail({CUDA_ERROR_DEVICE_UNAVAILABLE,
+              std::string("complete ring: ") + completions_.broken_reason()});
+        return true;
+      case Pop::kRecord:
+        any = true;
+        complete(buffer_);
+    }
+  }
+}
+
+void Session::complete(const RecordBuffer& record) {
+  const sluice_completion& completion = record.completion();
+  const auto status = static_cast<CUresult>(completion.status);
+  if (completion.call_id == 0 && completion.opcode == SLUICE_CALL_PRINTED) {
+    // Where the program's own output goes, in the order in which it came. The answer that the
+    // program waits for follows.
+    sluice_printed printed;
+    const auto body = record.body();
+    if (body.size() < sizeof printed) return;
+    std::memcpy(&printed, body.data(), sizeof printed);
+    (void)std::fwrite(body.data() + sizeof printed, 1,
+                      std::min<size_t>(printed.bytes, body.size() - sizeof printed), stdout);
+    return;
+  }
+  if (completion.call_id == 0) {
+    log_line("an earlier call failed: status %d", completion.status);
+    defer(status);
+    return;
+  }
+  Done done;
+  {
+    std::lock_guard lock(complete_mutex_);
+    Entry& entry = entries_[completion.call_id % kEntries];
+    if (entry.id != completion.call_id) {
+      log_line("answer to a call that nobody made: %llu",
+               static_cast<unsigned long long>(completion.call_id));
+      return;
+    }
+    if (Pending* pending = entry.pending) {
+      pending->status = status;
+      pending->body.assign(record.body().begin(), record.body().end());
+      pending->done = true;
+      pending->wake.notify_one();
+    }
+    done = std::move(entry.done);
+    const bool was_full = free_entries_.empty();
+    free_entries_.push_back(static_cast<uint32_t>(entry.id % kEntries));
+    entry = Entry{};
+    if (was_full)
+      for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
+  }
+  if (!done) return;
+  done(completion.call_id, status);
+  // Somebody may wait for what it freed.
+  std::lock_guard lock(complete_mutex_);
+  for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
+}
+
+// ---- the end ----
+
+void Session::defer(CUresult status) {
+  if (status == CUDA_SUCCESS) return;
+  int none = CUDA_SUCCESS;
+  deferred_.compare_exchange_strong(none, status);
+}
+
+CUresult Session::take_deferred() {
+  if (deferred_.load(std::memory_order_relaxed) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  return static_cast<CUresult>(deferred_.exchange(CUDA_SUCCESS));
+}
+
+void Session::check_end() {
+  if (dead() == CUDA_SUCCESS && channel_->ended()) fail(channel_->end_reason());
+}
+
+void Session::fail(SessionEnd end) {
+  int alive = CUDA_SUCCESS;
+  if (!dead_.compare_exchange_strong(alive, end.error)) return;
+  complain_once(("the GPU session has ended: " + end.reason).c_str());
+  std::vector<std::pair<uint64_t, Done>> done;
+  {
+    std::lock_guard lock(complete_mutex_);
+    for (Entry& entry : entries_) {
+      if (entry.id == 0) continue;
+      if (entry.pending != nullptr) {
+        entry.pending->status = static_cast<CUresult>(end.error);
+        entry.pending->done = true;
+      } else {
+        done.emplace_back(entry.id, std::move(entry.done));
+      }
+      free_entries_.push_back(static_cast<uint32_t>(entry.id % kEntries));
+      entry = Entry{};
+    }
+    for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
+  }
+  for (auto& [id, one] : done) one(id, static_cast<CUresult>(end.error));
+  after_end();
+}
+
+void Session::after_end() {
+  if (!channel_->may_let_go() || !channel_->look_for_hang_up() || let_go_.exchange(true)) return;
+  auto keep = at_end_ ? at_end_() : PinnedRanges{};
+  // A download that has its answer may be on its way from here to the program's memory.
+  const sluice_slot_header& header = channel_->header();
+  const uint64_t offset = header.staging_offset, bytes = header.staging_bytes;
+  const uint64_t region = channel_->region_bytes();
+  if (offset <= region && bytes <= region - offset) keep.emplace_back(offset, bytes);
+  channel_->let_go(keep);
+}
+
+}  // namespace sluice::guest

@@ -1,0 +1,211 @@
+// What the guest knows by itself, so that asking costs no message: current contexts, live objects,
+// function layouts, device limits, and what every address is.
+//
+// Process-wide, made on first use, never destroyed (see worker_link.h). Any thread. The worker has the
+// truth about handles and addresses; this is for CUDA's immediate errors and for local answers.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "abi/cuda_driver.h"
+#include "abi/wire.h"
+#include "guest-agent/shim/session/worker_link.h"
+
+namespace sluice::guest {
+
+inline constexpr int kMaxDevices = 16;  // a vGPU shows one today
+
+template <class Handle>
+uint64_t wire(Handle handle) {
+  return reinterpret_cast<uint64_t>(handle);
+}
+
+// Objects by wire handle. A handle's low half is an index that the worker reuses with a new
+// generation, so a slot per index, looked up without a lock; slots are never freed, and a stale
+// handle does not match.
+template <class T>
+class HandleTable {
+ public:
+  // The object of a live handle, else null. The object may end meanwhile if the program races with
+  // itself; its memory stays valid.
+  T* find(uint64_t handle) const {
+    const uint32_t index = SLUICE_HANDLE_INDEX(handle);
+    if (handle == 0 || index >= kPages * kPerPage) return nullptr;
+    Slot* page = pages_[index / kPerPage].load(std::memory_order_acquire);
+    if (page == nullptr) return nullptr;
+    Slot& slot = page[index % kPerPage];
+    return slot.handle.load(std::memory_order_acquire) == handle ? &slot.object : nullptr;
+  }
+  // Fills the slot in place before it is visible; false: the index is beyond what we keep.
+  template <class Fill>
+  bool add(uint64_t handle, Fill&& fill) {
+    const uint32_t index = SLUICE_HANDLE_INDEX(handle);
+    if (handle == 0 || index >= kPages * kPerPage) return false;
+    std::lock_guard lock(mutex_);
+    Slot* page = pages_[index / kPerPage].load(std::memory_order_relaxed);
+    if (page == nullptr) {
+      page = new Slot[kPerPage];
+      pages_[index / kPerPage].store(page, std::memory_order_release);
+    }
+    Slot& slot = page[index % kPerPage];
+    fill(slot.object);
+    slot.handle.store(handle, std::memory_order_release);
+    return true;
+  }
+  // False: it was not there (any more). Of two racing removals one succeeds.
+  bool remove(uint64_t handle) {
+    const uint32_t index = SLUICE_HANDLE_INDEX(handle);
+    if (handle == 0 || index >= kPages * kPerPage) return false;
+    Slot* page = pages_[index / kPerPage].load(std::memory_order_acquire);
+    if (page == nullptr) return false;
+    uint64_t expected = handle;
+    return page[index % kPerPage].handle.compare_exchange_strong(expected, 0);
+  }
+
+ private:
+  static constexpr uint32_t kPerPage = 128, kPages = 4096;  // half a million objects of a kind
+  struct Slot {
+    std::atomic<uint64_t> handle{0};
+    T object{};
+  };
+  std::array<std::atomic<Slot*>, kPages> pages_{};
+  std::mutex mutex_;
+};
+
+struct StreamInfo {
+  uint64_t context = 0;
+  unsigned flags = 0;
+};
+struct EventInfo {
+  uint64_t context = 0;
+  unsigned flags = 0;
+};
+
+// A kernel of a loaded module: how to pack its parameters, and its attributes.
+struct FunctionInfo {
+  uint64_t handle = 0;
+  uint64_t module = 0;
+  uint64_t context = 0;
+  std::string name;
+  uint32_t param_bytes = 0;
+  std::vector<std::pair<uint32_t, uint32_t>> params;  // offset, bytes
+  std::array<std::atomic<int>, 16> attributes{};      // CUfunction_attribute; INT32_MIN: not known
+};
+
+struct ContextInfo {
+  CUdevice device = 0;
+  bool primary = false;
+};
+
+// What lies at an address.
+enum class MemoryKind { kDevice, kPinned, kRegistered };
+struct Range {
+  uint64_t base = 0, bytes = 0;
+  MemoryKind kind = MemoryKind::kDevice;
+  uint64_t context = 0;
+  unsigned flags = 0;          // of cuMemHostAlloc or cuMemHostRegister
+  bool static_global = false;  // a module's variable: known, but nothing to free
+  bool mapped = false;         // of cuMemMap: of no context, and as one with those side by side
+  int access = 0;              // of mapped ones: CUmemAccess_flags, 0 until cuMemSetAccess
+  uint64_t id = 0;             // CU_POINTER_ATTRIBUTE_BUFFER_ID
+};
+class PointerMap {
+ public:
+  void add(Range range);
+  bool remove(uint64_t base);  // only the base address counts
+  std::optional<Range> find(uint64_t address) const;
+  // The range that holds all of [address, address + bytes), or the first of mapped ones that do
+  // together; else nothing.
+  std::optional<Range> find(uint64_t address, uint64_t bytes) const;
+  std::optional<Range> take(uint64_t base, MemoryKind kind);
+  void remove_context(uint64_t context);
+  // Takes out the mapped ranges that lie in [base, base + bytes).
+  std::vector<Range> take_mapped(uint64_t base, uint64_t bytes);
+  // For the mapped ranges that lie in [base, base + bytes).
+  void set_access(uint64_t base, uint64_t bytes, int access);
+  // False: part of [address, address + bytes) is mapped, and may not be read (or written). What
+  // else lies there is for find() to say.
+  bool may_touch(uint64_t address, uint64_t bytes, bool write) const;
+  // Addresses that are the GPU's, whether or not anything is mapped there.
+  void add_reserved(uint64_t base, uint64_t bytes);
+  uint64_t take_reserved(uint64_t base);  // its bytes; 0: none begins there
+  bool is_reserved(uint64_t address) const;
+  // Offset in the window and bytes of all pinned memory.
+  std::vector<std::pair<uint64_t, uint64_t>> pinned() const;
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<uint64_t, Range> ranges_;
+  std::map<uint64_t, uint64_t> reserved_;
+  uint64_t next_id_ = 1;
+};
+
+struct State {
+  HandleTable<StreamInfo> streams;
+  HandleTable<EventInfo> events;
+  HandleTable<FunctionInfo> functions;
+  PointerMap pointers;
+
+  std::mutex contexts_mutex;
+  std::unordered_map<uint64_t, ContextInfo> contexts;
+  struct Primary {
+    uint64_t handle = 0;
+    unsigned users = 0;
+  };
+  std::array<Primary, kMaxDevices> primaries;  // under contexts_mutex
+
+  std::optional<ContextInfo> context(uint64_t handle) {
+    std::lock_guard lock(contexts_mutex);
+    const auto it = contexts.find(handle);
+    if (it == contexts.end()) return std::nullopt;
+    return it->second;
+  }
+};
+State& state();
+
+// The calling thread's stack of contexts; the last is current. Plain memory, so that calls from a
+// dying thread's last destructors still find it.
+struct ContextStack {
+  static constexpr uint32_t kDepth = 128;  // pushes beyond fail with OUT_OF_MEMORY
+  uint64_t items[kDepth];
+  uint32_t depth;
+};
+ContextStack& context_stack();
+inline uint64_t current_context() {
+  const ContextStack& stack = context_stack();
+  return stack.depth == 0 ? 0 : stack.items[stack.depth - 1];
+}
+
+// Entering a driver call: the session, and the current context.
+struct Entered {
+  Session* session = nullptr;
+  uint64_t context = 0;
+  CUresult status = CUDA_SUCCESS;
+  explicit operator bool() const { return status == CUDA_SUCCESS; }
+};
+Entered enter();          // initialised and alive
+Entered enter_context();  // and there is a current context
+
+// CUDA's immediate answer to a bad stream: INVALID_HANDLE unless it is default or live.
+inline bool valid_stream(CUstream stream) {
+  return wire(stream) <= 2 || state().streams.find(wire(stream)) != nullptr;
+}
+
+// A device attribute, asked for once. Some are always ours: what this library does not offer.
+CUresult device_attribute(Session& session, CUdevice device, CUdevice_attribute attribute,
+                          int* value);
+// The device of the current context, 0 if there is none.
+CUdevice current_device();
+
+}  // namespace sluice::guest
