@@ -58,6 +58,7 @@ ARROWS = {
     "guest-agent/transport": ["abi", "mediator/base", "mediator/ring"],
     "guest-agent/shim": ["abi", "mediator/base", "mediator/ring", "kernels/ptx", "kernels/passes",
                          "guest-agent/transport"],
+    "guest-agent/cudart": ["abi"],
     "guest-agent/agent": ["abi", "mediator/base", "mediator/ring", "guest-agent/transport"],
     "tests": None,  # tests may look at everything
 }
