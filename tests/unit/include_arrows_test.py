@@ -92,6 +92,7 @@ ARROWS = {
     "guest-agent/shim/calls": ["abi", "mediator/base", "guest-agent/graphs",
                                "guest-agent/shim/session", "guest-agent/shim/state",
                                "guest-agent/shim/memory", "guest-agent/shim/modules"],
+    "guest-agent/cudart": ["abi"],
     "guest-agent/agent": ["abi", "mediator/base", "mediator/ring", "guest-agent/transport"],
     "tests": None,  # tests may look at everything
 }

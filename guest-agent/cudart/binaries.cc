@@ -1,0 +1,224 @@
+#include "guest-agent/cudart/binaries.h"
+
+#include <cstring>
+#include <shared_mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "guest-agent/cudart/runtime.h"
+
+namespace sluice::cudart {
+namespace {
+
+struct Registry {
+  std::shared_mutex mutex;
+  std::unordered_set<Binary*> binaries;
+  std::unordered_map<const void*, Function*> functions;
+  std::unordered_map<const void*, Variable*> variables;
+  std::unordered_map<CUkernel, const void*> hosts;  // of kernels that were loaded or handed out
+};
+Registry& registry() {
+  static Registry* const r = new Registry;
+  return *r;
+}
+
+// The size of a fat binary with its header.
+size_t size_of_image(const void* image) {
+  uint16_t header = 0;
+  uint64_t body = 0;
+  std::memcpy(&header, static_cast<const char*>(image) + 6, sizeof header);
+  std::memcpy(&body, static_cast<const char*>(image) + 8, sizeof body);
+  return header + body;
+}
+bool is_fat_binary(const void* image) {
+  uint32_t magic = 0;
+  if (image != nullptr) std::memcpy(&magic, image, sizeof magic);
+  return magic == kFatBinaryMagic;
+}
+
+CUresult load(CUlibrary* library, const void* image) {
+  return driver().cuLibraryLoadData(library, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+}
+
+// Links the parts that -rdc=true left relocatable.
+CUresult link_parts(Binary& binary) {
+  CUlinkState state = nullptr;
+  CUresult r = driver().cuLinkCreate_v2(0, nullptr, nullptr, &state);
+  if (r != CUDA_SUCCESS) return r;
+  const auto* parts = static_cast<const void* const*>(binary.wrapper->more);
+  for (size_t i = 0; r == CUDA_SUCCESS && parts[i] != nullptr; ++i) {
+    if (!is_fat_binary(parts[i])) r = CUDA_ERROR_INVALID_IMAGE;
+    if (r != CUDA_SUCCESS) break;
+    const std::string name = "part " + std::to_string(i);
+    r = driver().cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, const_cast<void*>(parts[i]),
+                                  size_of_image(parts[i]), name.c_str(), 0, nullptr, nullptr);
+  }
+  void* image = nullptr;
+  size_t bytes = 0;
+  if (r == CUDA_SUCCESS) r = driver().cuLinkComplete(state, &image, &bytes);
+  if (r == CUDA_SUCCESS) {
+    binary.linked.assign(static_cast<const char*>(image), bytes);
+    r = load(&binary.library, binary.linked.c_str());
+  }
+  driver().cuLinkDestroy(state);
+  return r;
+}
+
+cudaError_t load_binary(Binary& binary) {
+  std::lock_guard lock(binary.mutex);
+  if (binary.library != nullptr) return cudaSuccess;
+  const FatBinaryWrapper* wrapper = binary.wrapper;
+  if (wrapper == nullptr || wrapper->magic != kWrapperMagic) return cudaErrorInvalidKernelImage;
+  CUresult r = CUDA_ERROR_INVALID_IMAGE;
+  if (is_fat_binary(wrapper->image)) r = load(&binary.library, wrapper->image);
+  if (r != CUDA_SUCCESS && wrapper->version == kLinkedWrapper && wrapper->more != nullptr)
+    r = link_parts(binary);
+  if (r != CUDA_SUCCESS) binary.library = nullptr;
+  return to_runtime(r);
+}
+
+}  // namespace
+
+Binary* register_binary(const void* wrapper) {
+  auto* binary = new Binary;
+  binary->wrapper = static_cast<const FatBinaryWrapper*>(wrapper);
+  std::lock_guard lock(registry().mutex);
+  registry().binaries.insert(binary);
+  return binary;
+}
+
+void register_function(Binary* binary, const void* host, const char* name) {
+  std::lock_guard lock(registry().mutex);
+  if (registry().binaries.count(binary) == 0 || name == nullptr) return;
+  auto function = std::make_unique<Function>();
+  function->binary = binary;
+  function->host = host;
+  function->name = name;
+  registry().functions[host] = function.get();
+  binary->functions.push_back(std::move(function));
+}
+
+void register_variable(Binary* binary, const void* host, const char* name, size_t size,
+                       void** managed) {
+  std::lock_guard lock(registry().mutex);
+  if (registry().binaries.count(binary) == 0 || name == nullptr) return;
+  auto variable = std::make_unique<Variable>(Variable{binary, host, name, size, managed});
+  registry().variables[host] = variable.get();
+  binary->variables.push_back(std::move(variable));
+}
+
+void unregister_binary(Binary* binary) {
+  {
+    std::lock_guard lock(registry().mutex);
+    if (registry().binaries.erase(binary) == 0) return;
+    std::erase_if(registry().functions, [&](const auto& f) { return f.second->binary == binary; });
+    std::erase_if(registry().variables, [&](const auto& v) { return v.second->binary == binary; });
+    for (const auto& f : binary->functions) registry().hosts.erase(f->kernel);
+  }
+  // At exit the driver is left alone. The record stays: a thread may still be in a launch of it.
+  if (ensure_driver() == cudaSuccess && binary->library != nullptr)
+    driver().cuLibraryUnload(binary->library);
+  binary->library = nullptr;
+}
+
+cudaError_t bind_managed(Binary* binary) {
+  {
+    std::shared_lock lock(registry().mutex);
+    if (registry().binaries.count(binary) == 0) return cudaErrorInvalidValue;
+  }
+  for (const auto& variable : binary->variables) {
+    if (variable->managed == nullptr) continue;
+    if (const cudaError_t error = load_binary(*binary); error != cudaSuccess) return error;
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    CUresult r = call_driver<CUdeviceptr*, size_t*, CUlibrary, const char*>(
+        "cuLibraryGetManaged", &address, &bytes, binary->library, variable->name.c_str());
+    if (r == CUDA_ERROR_NOT_SUPPORTED) {
+      r = driver().cuLibraryGetGlobal(&address, &bytes, binary->library, variable->name.c_str());
+    }
+    if (r != CUDA_SUCCESS) return to_runtime(r);
+    *variable->managed = reinterpret_cast<void*>(address);
+  }
+  return cudaSuccess;
+}
+
+Function* find_function(const void* host) {
+  std::shared_lock lock(registry().mutex);
+  const auto found = registry().functions.find(host);
+  return found == registry().functions.end() ? nullptr : found->second;
+}
+
+Variable* find_variable(const void* host) {
+  std::shared_lock lock(registry().mutex);
+  const auto found = registry().variables.find(host);
+  return found == registry().variables.end() ? nullptr : found->second;
+}
+
+const void* host_of_kernel(CUkernel kernel) {
+  std::shared_lock lock(registry().mutex);
+  const auto found = registry().hosts.find(kernel);
+  return found == registry().hosts.end() ? nullptr : found->second;
+}
+
+const void* host_of_function(CUfunction function) {
+  const char* name = nullptr;
+  if (driver().cuFuncGetName(&name, function) != CUDA_SUCCESS || name == nullptr) return nullptr;
+  std::shared_lock lock(registry().mutex);
+  const void* host = nullptr;
+  for (const auto& [address, registered] : registry().functions) {
+    if (registered->name != name) continue;
+    if (host != nullptr) return nullptr;
+    host = address;
+  }
+  return host;
+}
+
+void remember_kernel(CUkernel kernel) {
+  std::lock_guard lock(registry().mutex);
+  registry().hosts.try_emplace(kernel, nullptr);
+}
+
+cudaError_t kernel_of(Function& function, CUkernel* kernel) {
+  *kernel = function.kernel.load(std::memory_order_acquire);
+  if (*kernel != nullptr) return cudaSuccess;
+  if (const cudaError_t error = load_binary(*function.binary); error != cudaSuccess) return error;
+  const CUresult r =
+      driver().cuLibraryGetKernel(kernel, function.binary->library, function.name.c_str());
+  if (r == CUDA_ERROR_NOT_FOUND) return cudaErrorInvalidDeviceFunction;
+  if (r != CUDA_SUCCESS) return to_runtime(r);
+  {
+    std::lock_guard lock(registry().mutex);
+    registry().hosts[*kernel] = function.host;
+  }
+  function.kernel.store(*kernel, std::memory_order_release);
+  return cudaSuccess;
+}
+
+cudaError_t resolve_kernel(const void* named, CUkernel* kernel) {
+  if (Function* function = find_function(named)) return kernel_of(*function, kernel);
+  *kernel = static_cast<CUkernel>(const_cast<void*>(named));
+  std::shared_lock lock(registry().mutex);
+  return registry().hosts.count(*kernel) != 0 ? cudaSuccess : cudaErrorInvalidDeviceFunction;
+}
+
+cudaError_t address_of(const void* symbol, CUdeviceptr* address, size_t* size) {
+  const Variable* variable = find_variable(symbol);
+  if (variable == nullptr) return cudaErrorInvalidSymbol;
+  if (const cudaError_t error = load_binary(*variable->binary); error != cudaSuccess) return error;
+  const CUresult r =
+      driver().cuLibraryGetGlobal(address, size, variable->binary->library, variable->name.c_str());
+  return r == CUDA_ERROR_NOT_FOUND ? cudaErrorInvalidSymbol : to_runtime(r);
+}
+
+void unload_binaries() {
+  std::lock_guard lock(registry().mutex);
+  for (Binary* binary : registry().binaries) {
+    std::lock_guard loading(binary->mutex);
+    for (const auto& function : binary->functions) function->kernel = nullptr;
+    if (binary->library != nullptr) driver().cuLibraryUnload(binary->library);
+    binary->library = nullptr;
+  }
+  registry().hosts.clear();
+}
+
+}  // namespace sluice::cudart

@@ -1,0 +1,62 @@
+#include "guest-agent/cudart/formats.h"
+
+namespace sluice::cudart {
+
+bool to_elements(const cudaChannelFormatDesc& d, Elements* elements) {
+  const int bits = d.x;
+  const int sizes[] = {d.x, d.y, d.z, d.w};
+  unsigned channels = 0;
+  while (channels < 4 && sizes[channels] != 0) ++channels;
+  for (unsigned i = 0; i < 4; ++i) {
+    if (sizes[i] != (i < channels ? bits : 0)) return false;
+  }
+  if (channels == 0 || channels == 3) return false;
+  elements->channels = channels;
+  switch (d.f) {
+    case cudaChannelFormatKindSigned:
+      elements->format = bits == 8 ? kSigned8 : bits == 16 ? kSigned16 : kSigned32;
+      return bits == 8 || bits == 16 || bits == 32;
+    case cudaChannelFormatKindUnsigned:
+      elements->format = bits == 8 ? kUnsigned8 : bits == 16 ? kUnsigned16 : kUnsigned32;
+      return bits == 8 || bits == 16 || bits == 32;
+    case cudaChannelFormatKindFloat:
+      elements->format = bits == 16 ? kHalf : kFloat;
+      return bits == 16 || bits == 32;
+    default:
+      return false;
+  }
+}
+
+size_t bytes_of_format(int format) {
+  switch (format) {
+    case kUnsigned8:
+    case kSigned8:
+      return 1;
+    case kUnsigned16:
+    case kSigned16:
+    case kHalf:
+      return 2;
+    case kUnsigned32:
+    case kSigned32:
+    case kFloat:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+cudaChannelFormatDesc to_channels(int format, unsigned channels) {
+  const int bits = static_cast<int>(bytes_of_format(format)) * 8;
+  const int kind = format == kHalf || format == kFloat ? cudaChannelFormatKindFloat
+                   : format >= kSigned8                ? cudaChannelFormatKindSigned
+                                                       : cudaChannelFormatKindUnsigned;
+  const auto size = [&](unsigned i) { return channels > i ? bits : 0; };
+  return {size(0), size(1), size(2), size(3), bits == 0 ? cudaChannelFormatKindNone : kind};
+}
+
+CUresult describe_array(cudaArray_const_t array, ArrayDescription* d) {
+  *d = {};
+  return call_driver<ArrayDescription*, cudaArray_const_t>("cuArray3DGetDescriptor_v2", d, array);
+}
+
+}  // namespace sluice::cudart

@@ -1,0 +1,88 @@
+// Formats of arrays' elements, and the driver's descriptions of arrays and textures, in our own
+// declarations: layouts are facts from CUDA 13.0's driver API. No state.
+#ifndef SLUICE_GUEST_AGENT_CUDART_FORMATS_H
+#define SLUICE_GUEST_AGENT_CUDART_FORMATS_H
+
+#include "guest-agent/cudart/driver.h"
+#include "guest-agent/cudart/types.h"
+
+namespace sluice::cudart {
+
+enum ElementFormat : int {
+  kUnsigned8 = 0x01,
+  kUnsigned16 = 0x02,
+  kUnsigned32 = 0x03,
+  kSigned8 = 0x08,
+  kSigned16 = 0x09,
+  kSigned32 = 0x0a,
+  kHalf = 0x10,
+  kFloat = 0x20
+};
+struct Elements {
+  int format;  // ElementFormat
+  unsigned channels;
+};
+
+// CUDA_ARRAY3D_DESCRIPTOR
+struct ArrayDescription {
+  size_t width;
+  size_t height;
+  size_t depth;
+  int format;
+  unsigned channels;
+  unsigned flags;
+};
+// CUDA_RESOURCE_DESC
+struct DriverResource {
+  int type;
+  union {
+    void* array;
+    void* mipmap;
+    struct {
+      void* address;
+      int format;
+      unsigned channels;
+      size_t bytes;
+    } linear;
+    struct {
+      void* address;
+      int format;
+      unsigned channels;
+      size_t width;
+      size_t height;
+      size_t pitch;
+    } pitched;
+    int reserved[32];
+  };
+  unsigned flags;
+};
+// CUDA_TEXTURE_DESC
+struct DriverTexture {
+  int address_mode[3];
+  int filter_mode;
+  unsigned flags;
+  unsigned max_anisotropy;
+  int mipmap_filter_mode;
+  float mipmap_level_bias;
+  float min_mipmap_level;
+  float max_mipmap_level;
+  float border_color[4];
+  int reserved[12];
+};
+enum DriverTextureFlags : unsigned {
+  kReadAsInteger = 0x01,
+  kNormalizedCoordinates = 0x02,
+  kSrgb = 0x10,
+  kNoTrilinearOptimization = 0x20,
+  kSeamlessCubemap = 0x40
+};
+
+// False: no format of the driver's is like this.
+bool to_elements(const cudaChannelFormatDesc& d, Elements* elements);
+cudaChannelFormatDesc to_channels(int format, unsigned channels);
+size_t bytes_of_format(int format);
+CUresult describe_array(cudaArray_const_t array, ArrayDescription* d);
+
+}  // namespace sluice::cudart
+
+#endif  // SLUICE_GUEST_AGENT_CUDART_FORMATS_H

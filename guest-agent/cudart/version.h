@@ -1,0 +1,15 @@
+// Which CUDA runtime a library is: libcudart.so.13 or libcudart.so.12, built of the same sources.
+#ifndef SLUICE_GUEST_AGENT_CUDART_VERSION_H
+#define SLUICE_GUEST_AGENT_CUDART_VERSION_H
+
+namespace sluice::cudart {
+
+#ifndef SLUICE_CUDART_MAJOR
+#define SLUICE_CUDART_MAJOR 13
+#endif
+// What cudaRuntimeGetVersion answers: major * 1000 + minor * 10.
+inline constexpr int kRuntimeVersion = SLUICE_CUDART_MAJOR == 12 ? 12090 : 13000;
+
+}  // namespace sluice::cudart
+
+#endif  // SLUICE_GUEST_AGENT_CUDART_VERSION_H
