@@ -1,5 +1,5 @@
 // Launches of the kernels in authors.cu, which are written with <sluice/preempt.cuh>: for
-// ptx_authors_test.cc on the interpreter and clone_gpu.cc on a GPU.
+// tests/unit/passes/authors_test.cc on the interpreter and clone_gpu.cc on a GPU.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
     meson setup build-static -Dcpp_link_args='-static-libstdc++ -static-libgcc'
     ninja -C build-static tests/golden/clone_gpu tests/bench/preempt_bench tests/bench/ask_cost mediator/worker/sluice-worker \\
-        tests/unit/worker_resume_test tests/unit/worker_eviction_test tests/unit/worker_process_test tests/cccl/timing.stamp
+        tests/unit/worker/worker_resume_test tests/unit/worker/worker_eviction_test tests/unit/worker/worker_process_test tests/cccl/timing.stamp
     tests/bench/hardware.py --build build-static --out out/hardware.json
 
 Steps (--only STEP,..): each under a limit of its own; a step that fails or runs into it does not stop the others.
@@ -28,10 +28,10 @@ def steps(build, library):
         # Which layout the driver takes in one buffer, then originals and clones with tensor maps.
         ("tensor", 40, {"SLUICE_CLONE_JOBS": "tensor"}, [*clone, "8"]),
         # Resumable clones on a part of the SMs; a launch whose parameters are aligned as tensor maps are.
-        ("worker-resume", 40, worker, [build / "tests/unit/worker_resume_test", "--gtest_filter=*InSpace*"]),
-        ("worker-aligned", 20, worker, [build / "tests/unit/worker_eviction_test", "--gtest_filter=*TensorMaps*"]),
+        ("worker-resume", 40, worker, [build / "tests/unit/worker/worker_resume_test", "--gtest_filter=*InSpace*"]),
+        ("worker-aligned", 20, worker, [build / "tests/unit/worker/worker_eviction_test", "--gtest_filter=*TensorMaps*"]),
         # Maps made through the channel's call, clones that copy by them.
-        ("worker-tensor", 20, worker, [build / "tests/unit/worker_process_test", "--gtest_filter=*TensorMaps*"]),
+        ("worker-tensor", 20, worker, [build / "tests/unit/worker/worker_process_test", "--gtest_filter=*TensorMaps*"]),
         ("ask-cost", 45, {}, [build / "tests/bench/ask_cost", "--library", library, "--evictions", "20", "--rounds", "5"]),
         # Launches of 1 ms and more, 1.6 to 6.4 GB each.
         ("cub-long", 120, {}, [*bench, "--cccl", timing, "--only", "_long", "--seeds", "1", "equality"]),

@@ -20,7 +20,7 @@
 #include "mediator/gpu/driver_api.h"
 #include "mediator/gpu/soft_gpu.h"
 #include "mediator/softgpu/softgpu.h"
-#include "tests/unit/softgpu_ptx.h"
+#include "tests/unit/softgpu/ptx.h"
 
 namespace {
 

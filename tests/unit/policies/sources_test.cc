@@ -12,7 +12,7 @@
 #include "policies/accounting/switch_log.h"
 #include "policies/accounting/usage_fusion.h"
 #include "policies/accounting/word_source.h"
-#include "tests/unit/policy_units.h"
+#include "tests/unit/policies/policy_units.h"
 
 namespace sluice::accounting {
 namespace {

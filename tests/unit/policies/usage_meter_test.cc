@@ -9,7 +9,7 @@
 
 #include "policies/accounting/adaptive_poller.h"
 #include "policies/accounting/usage_meter.h"
-#include "tests/unit/policy_units.h"
+#include "tests/unit/policies/policy_units.h"
 
 namespace sluice::accounting {
 namespace {

@@ -1,0 +1,201 @@
+// core::Scheduler and what the host sees of the GPU by itself: who is ended for being there, and
+// who is not. Each test is a row of the table in mediator/core/scheduler_deadlines.cc.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/unit/core/scheduler_host.h"
+
+namespace sluice::core {
+namespace {
+
+// vGPU v was granted, and is told to leave; w waits.
+struct Seen : Host {
+  explicit Seen(SchedulerConfig config = {}) : Host(config) {
+    v = vgpu(), w = vgpu();
+    a = session(v), b = session(w);
+    report(a, 2, 1);
+    now = 500 * kMs;
+    quietly(a, 2, 1);
+    report(b, 1, 0);
+    take();
+  }
+  // Looks every 10 ms for so long; timers ring meanwhile. What was done about sessions that are
+  // ended.
+  std::string look(SessionId running, uint64_t for_ns) {
+    std::string ended;
+    for (const uint64_t end = now + for_ns; now < end;) {
+      now += 10 * kMs;
+      if (wake <= now) scheduler->on_timer(now, queue), drain();
+      scheduler->on_seen(now, running, queue);
+      drain();
+      const std::string line = take();
+      for (size_t at = line.find("end"); at != line.npos; at = line.find("end", at + 1))
+        ended += line.substr(at, 4);
+    }
+    return ended;
+  }
+  // The same without the host's own view.
+  std::string wait(uint64_t for_ns) {
+    std::string ended;
+    for (const uint64_t end = now + for_ns; now < end;) {
+      now += 10 * kMs;
+      if (wake <= now) scheduler->on_timer(now, queue), drain();
+      const std::string line = take();
+      for (size_t at = line.find("end"); at != line.npos; at = line.find("end", at + 1))
+        ended += line.substr(at, 4);
+    }
+    return ended;
+  }
+  // a's worker reports that it has left; w is granted and its launch is queued, then it is told to
+  // leave.
+  void a_says_that_it_left_and_b_is_told_to_leave() {
+    report(a, 2, 0, 1);
+    EXPECT_TRUE(scheduler->stats(now, w).holds);
+    quietly(b, 2, 1);
+    now += 100 * kMs;
+    scheduler->on_timer(now, queue);
+    drain();
+    EXPECT_NE(take().find("evict1="), std::string::npos) << "b is told to leave";
+  }
+  VgpuId v, w;
+  SessionId a, b;
+};
+
+TEST(SchedulerSeen, WhoRunsOnAfterItLeftIsEndedAndItsSuccessorIsNot) {
+  Seen h;
+  h.a_says_that_it_left_and_b_is_told_to_leave();
+  EXPECT_EQ(h.look(h.a, 1800 * kMs), "");
+  EXPECT_EQ(h.look(h.a, 400 * kMs), "end0") << "2 s in sum, less what leaks away";
+  EXPECT_EQ(h.scheduler->stats(h.now, h.w).overdue, 0u) << "its launch was not on the GPU";
+  h.remove(h.a);
+  // Now b itself is there, and its own deadline begins only now.
+  EXPECT_EQ(h.look(h.b, 1700 * kMs), "");
+  EXPECT_EQ(h.scheduler->stats(h.now, h.w).ended, 0u);
+  EXPECT_EQ(h.look(h.b, 500 * kMs), "end1");
+}
+
+TEST(SchedulerSeen, AVictimThatIsServedAfterwardsKeepsItsSession) {
+  Seen h;
+  h.a_says_that_it_left_and_b_is_told_to_leave();
+  EXPECT_EQ(h.look(h.a, 2300 * kMs), "end0");
+  h.remove(h.a);
+  h.report(h.b, 1, 0, 1);
+  EXPECT_EQ(h.look(h.b, 10'000 * kMs), "");
+  EXPECT_EQ(h.scheduler->stats(h.now, h.w).ended, 0u);
+}
+
+// No report of b's changes anything: the host sees that it is b.
+TEST(SchedulerSeen, WhoHoldsTheGpuAndSaysThatItsLaunchHasNotBegunIsEnded) {
+  Seen h;
+  h.a_says_that_it_left_and_b_is_told_to_leave();
+  for (int i = 0; i < 10; ++i) h.report(h.b, 7, 1);
+  h.take();
+  EXPECT_EQ(h.look(h.b, 2100 * kMs), "end1");
+  EXPECT_EQ(h.scheduler->stats(h.now, h.v).ended, 0u);
+}
+
+TEST(SchedulerSeen, WhereNobodyIsKnownTheReportsDecide) {
+  Seen h;
+  h.a_says_that_it_left_and_b_is_told_to_leave();
+  EXPECT_EQ(h.look(kNoSession, 2100 * kMs), "end1");
+  EXPECT_EQ(h.scheduler->stats(h.now, h.v).ended, 0u);
+}
+
+TEST(SchedulerSeen, ByTheClockAloneOnlyWhoReportsLaunchesInFlightIsEnded) {
+  Seen h;
+  EXPECT_EQ(h.wait(1900 * kMs), "");
+  EXPECT_EQ(h.wait(200 * kMs), "end0");
+  EXPECT_EQ(h.scheduler->stats(h.now, h.w).ended, 0u) << "it waits";
+  h.remove(h.a);
+  EXPECT_TRUE(h.scheduler->stats(h.now, h.w).holds);
+}
+
+// Two that help each other: while the one without a grant is seen the other's time stands still,
+// and no longer.
+TEST(SchedulerSeen, AnAccompliceBuysOnlyTheTimeForWhichItIsEndedItself) {
+  Seen h;
+  h.a_says_that_it_left_and_b_is_told_to_leave();
+  std::string ended;
+  const uint64_t begin = h.now;
+  while (ended.find("end1") == ended.npos && h.now - begin < 60'000 * kMs) {
+    ended += h.look(h.a, 10 * kMs);
+    ended += h.look(h.b, 10 * kMs);
+    if (ended == "end0" && h.page(h.a).grant != ~0ull) h.remove(h.a), h.page(h.a).grant = ~0ull;
+  }
+  EXPECT_EQ(ended.substr(0, 4), "end1") << "half of the time was its own";
+  EXPECT_LE(h.now - begin, 4100 * kMs);
+}
+
+// Half of the time without a grant, the other half granted: it never leaves a pause of its own
+// accord.
+TEST(SchedulerSeen, GrantsInBetweenDoNotWashItClean) {
+  Seen h;
+  h.report(h.a, 2, 0, 1);
+  std::string ended;
+  const uint64_t begin = h.now;
+  while (ended.empty() && h.now - begin < 60'000 * kMs) {
+    // Whoever holds leaves when it is told to; a is seen whatever it said.
+    for (const SessionId s : {h.a, h.b}) {
+      const uint64_t word = h.page(s).grant;
+      const bool open = word & SLUICE_GRANT_OPEN;
+      h.report(s, 2, open ? 1 : 0, SLUICE_GRANT_GENERATION(word) - (open ? 1 : 0));
+    }
+    ended += h.look(h.a, 10 * kMs);
+  }
+  EXPECT_EQ(ended, "end0");
+  EXPECT_LE(h.now - begin, 10'000 * kMs);
+  EXPECT_EQ(h.scheduler->stats(h.now, h.w).ended, 0u);
+}
+
+// Its kernel had ended, and the engine was released a little late, again and again, for an hour.
+TEST(SchedulerSeen, DelaysOfAnHonestWorkerNeverAddUp) {
+  Seen h;
+  h.report(h.a, 2, 0, 1);
+  std::string ended;
+  for (int i = 0; i < 18'000; ++i) {
+    h.now += 190 * kMs;
+    h.scheduler->on_seen(h.now, kNoSession, h.queue);
+    h.drain();
+    h.take();
+    ended += h.look(h.a, 10 * kMs);
+  }
+  EXPECT_EQ(ended, "");
+}
+
+TEST(SchedulerSeen, JustAfterItLeftNothingIsCounted) {
+  Seen h;
+  h.look(h.a, 20 * kMs);
+  h.report(h.a, 2, 0, 1);
+  h.take();
+  SchedulerConfig config;
+  for (int i = 0; i < 4; ++i) {
+    h.now += kMs;
+    h.scheduler->on_seen(h.now, h.a, h.queue);
+    h.drain();
+  }
+  EXPECT_EQ(h.take().find("end"), std::string::npos);
+}
+
+// A host that did not look for minutes knows nothing of them.
+TEST(SchedulerSeen, OneLookStandsForABoundedTime) {
+  Seen h;
+  h.look(h.b, 10 * kMs);
+  h.a_says_that_it_left_and_b_is_told_to_leave();
+  const uint64_t told = h.now;
+  h.now += 1500 * kMs;
+  h.scheduler->on_seen(h.now, h.a, h.queue);
+  h.drain();
+  EXPECT_EQ(h.take().find("end"), std::string::npos);
+  EXPECT_EQ(h.scheduler->stats(h.now, h.v).ended, 0u);
+  EXPECT_EQ(h.wake, told + 300 * kMs)
+      << "its first deadline of 100 ms: excused for no more than one look's time";
+  // A session that is gone, and one that never was.
+  h.remove(h.a);
+  h.scheduler->on_seen(h.now, h.a, h.queue);
+  h.scheduler->on_seen(h.now, 12345, h.queue);
+  h.drain();
+}
+
+}  // namespace
+}  // namespace sluice::core

@@ -1,0 +1,138 @@
+// The scheduler on a GPU that shares itself by time slices (mediator/core/scheduler_slices.cc), step by step.
+#include <gtest/gtest.h>
+
+#include "tests/unit/core/scheduler_host.h"
+
+namespace sluice::core {
+namespace {
+
+SchedulerConfig slices(const char* policy = "wfq") {
+  SchedulerConfig c;
+  c.policy = policy;
+  c.policy_config.machine.preemptor = policy::PreemptorKind::kProportional;
+  return c;
+}
+bool opened(const Host& h, SessionId s) { return h.pages[s].grant & SLUICE_GRANT_OPEN; }
+// The slice that a session was set last, us; 0: none.
+uint64_t slice_us(const std::string& did, SessionId s) {
+  const std::string key = "slice" + std::to_string(s) + "=";
+  const size_t at = did.rfind(key);
+  return at == std::string::npos ? 0 : std::stoull(did.substr(at + key.size()));
+}
+
+TEST(SchedulerOnSlices, RunsThePoliciesThatSetThem) {
+  for (const policy::Registration& row : policy::registry()) {
+    const auto c = slices(std::string(row.name).c_str());
+    EXPECT_EQ(Scheduler::make(c, 0) != nullptr, row.proportional) << row.name;
+    EXPECT_EQ(Scheduler::runs(row, policy::PreemptorKind::kProportional), row.proportional);
+  }
+}
+
+TEST(SchedulerOnSlices, AllWhoHaveWorkHoldTheGpuWithSlicesByWeight) {
+  Host h(slices());
+  const VgpuId a = h.vgpu(300), b = h.vgpu(100);
+  const SessionId s = h.session(a), t = h.session(b);
+  h.report(s, 1, 0);
+  EXPECT_TRUE(opened(h, s));
+  h.report(t, 1, 0);
+  EXPECT_TRUE(opened(h, s));
+  EXPECT_TRUE(opened(h, t));
+  EXPECT_TRUE(h.scheduler->stats(h.now, a).holds);
+  EXPECT_TRUE(h.scheduler->stats(h.now, b).holds);
+  h.time(h.wake);
+  const std::string did = h.take();
+  EXPECT_NEAR(static_cast<double>(slice_us(did, s)) / static_cast<double>(slice_us(did, t)), 3, 0.3) << did;
+  EXPECT_EQ(did.find("evict"), std::string::npos) << did;
+  EXPECT_EQ(did.find("policy?"), std::string::npos) << did;
+}
+
+// Whoever had more than it is owed is gated until the others have caught up; nobody waits for its leaving, and there is no
+// deadline for it.
+TEST(SchedulerOnSlices, WhoIsAheadIsGatedAndHasNoDeadline) {
+  Host h(slices());
+  const VgpuId a = h.vgpu(), b = h.vgpu();
+  const SessionId s = h.session(a), t = h.session(b);
+  h.report(s, 1, 1), h.report(t, 1, 1);
+  h.quietly(s, 1, 1), h.quietly(t, 1, 1);
+  h.take();
+  h.now = h.wake;
+  h.scheduler->on_used(h.now, a, 200 * kMs);
+  h.scheduler->on_used(h.now, b, kMs);
+  h.time(h.now);
+  EXPECT_FALSE(opened(h, s));
+  EXPECT_TRUE(opened(h, t));
+  const std::string did = h.take();
+  EXPECT_NE(did.find("evict" + std::to_string(s)), std::string::npos) << did;
+  EXPECT_EQ(slice_us(did, s), 0u) << "as short as can be";
+  h.time(h.now + 10'000 * kMs);
+  EXPECT_EQ(h.take().find("end"), std::string::npos);
+  EXPECT_EQ(h.scheduler->stats(h.now, a).overdue, 0u);
+  // It leaves late; when the other has caught up its gate opens again.
+  h.report(s, 1, 0, 1);
+  h.scheduler->on_used(h.now, b, 400 * kMs);
+  h.time(h.wake);
+  EXPECT_TRUE(opened(h, s));
+  EXPECT_FALSE(opened(h, t));
+  EXPECT_EQ(h.scheduler->stats(h.now, a).evictions, 1u);
+  EXPECT_EQ(h.scheduler->stats(h.now, a).charged_sm_ns, 200 * kMs);
+}
+
+// Idle beside somebody who works: its gate closes, so that it rings when it is back. Alone it stays open.
+TEST(SchedulerOnSlices, TheGateOfWhoIsIdleClosesWhileAnotherWorks) {
+  Host h(slices());
+  const VgpuId a = h.vgpu(), b = h.vgpu();
+  const SessionId s = h.session(a), t = h.session(b);
+  h.report(s, 1, 1);
+  h.report(s, 0, 0);
+  EXPECT_TRUE(opened(h, s)) << "nobody else is there";
+  h.quietly(s, 0, 0);
+  h.report(t, 1, 0);
+  EXPECT_FALSE(opened(h, s));
+  EXPECT_TRUE(opened(h, t));
+  h.report(s, 1, 0, 1);
+  EXPECT_TRUE(opened(h, s));
+  EXPECT_TRUE(opened(h, t));
+  h.remove(t);
+  EXPECT_TRUE(opened(h, s));
+  h.remove(s);
+  EXPECT_EQ(h.take().find("policy?"), std::string::npos);
+}
+
+TEST(SchedulerOnSlices, SessionsWithWorkShareTheirVgpusSlice) {
+  Host h(slices());
+  const VgpuId a = h.vgpu(), b = h.vgpu();
+  const SessionId s = h.session(a), t = h.session(a), u = h.session(b);
+  h.report(u, 1, 0);
+  h.report(s, 1, 0);
+  const uint64_t alone = slice_us(h.take(), s);
+  h.report(t, 1, 0);
+  const std::string did = h.take();
+  EXPECT_NEAR(static_cast<double>(slice_us(did, s)), static_cast<double>(alone) / 2, static_cast<double>(alone) / 8);
+  EXPECT_EQ(slice_us(did, s), slice_us(did, t));
+}
+
+// LoGA suspends who is ahead for a pause, and lets it on again.
+TEST(SchedulerOnSlices, LogaSuspendsAndResumes) {
+  Host h(slices("loga"));
+  const VgpuId a = h.vgpu(), b = h.vgpu();
+  const SessionId s = h.session(a), t = h.session(b);
+  h.report(s, 1, 1), h.report(t, 1, 1);
+  h.quietly(s, 1, 1), h.quietly(t, 1, 1);
+  bool suspended = false, resumed = false;
+  for (int i = 0; i < 200; ++i) {
+    h.now = h.wake;
+    if (opened(h, s)) h.scheduler->on_used(h.now, a, 8 * kMs);
+    h.scheduler->on_used(h.now, b, kMs);
+    h.time(h.now);
+    if (!opened(h, s)) h.report(s, 1, 0, SLUICE_GRANT_GENERATION(h.page(s).grant));
+    suspended |= !opened(h, s);
+    resumed |= suspended && opened(h, s);
+    ASSERT_TRUE(opened(h, t)) << "it is behind";
+  }
+  EXPECT_TRUE(suspended);
+  EXPECT_TRUE(resumed);
+  EXPECT_EQ(h.take().find("policy?"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::core

@@ -1,0 +1,380 @@
+// Hazards of waiting: for lower tasks, for work, and for what no block may ever write. See
+// hazards.h.
+#include "tests/unit/passes/hazards.h"
+
+namespace sluice::tool::hazards {
+
+std::vector<Hazard> wait_hazards() {
+  return {
+      // Each task waits for the one before it: chained scan.
+      {"chained_scan", "in-order", {31, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	mul.wide.u32 %rd4, %r1, 8;
+	add.s64 %rd4, %rd0, %rd4;
+	mov.u32 %r11, 0;
+	setp.eq.u32 %p2, %r1, 0;
+	@%p2 bra $PUBLISH;
+	add.s32 %r13, %r1, -1;
+	mul.wide.s32 %rd5, %r13, 8;
+	add.s64 %rd5, %rd0, %rd5;
+$WAIT:
+	ld.relaxed.gpu.global.v2.u32 {%r10, %r11}, [%rd5];
+	setp.eq.u32 %p3, %r10, 0;
+	@%p3 bra $WAIT;
+$PUBLISH:
+	and.b32 %r5, %r5, 255;
+	add.u32 %r11, %r11, %r5;
+	mov.u32 %r12, 1;
+	st.relaxed.gpu.global.v2.u32 [%rd4], {%r12, %r11};
+$END:
+	ret;)"},
+      // The same with numbers that the blocks draw themselves and hand round in shared memory.
+      {"drawn_scan",
+       "in-order",
+       {31, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       ".global .u32 drawn;\n.shared .align 4 .b8 mine[4];",
+       R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $MEET;
+	atom.global.add.u32 %r10, [drawn], 1;
+	st.shared.u32 [mine], %r10;
+$MEET:
+	bar.sync 0;
+	ld.shared.u32 %r1, [mine];
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+	mul.wide.u32 %rd4, %r1, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	mov.u32 %r11, 1;
+	setp.eq.u32 %p2, %r1, 0;
+	@%p2 bra $PUBLISH;
+$WAIT:
+	ld.volatile.global.u32 %r11, [%rd4+-4];
+	setp.eq.u32 %p3, %r11, 0;
+	@%p3 bra $WAIT;
+	add.u32 %r11, %r11, 3;
+$PUBLISH:
+	st.volatile.global.u32 [%rd4], %r11;
+$END:
+	ret;)"},
+      // Already persistent: fewer blocks than work.
+      {"work_queue", "plain", {3, 1, 1}, {32, 1, 1}, 0, 40, ".global .u32 queue;", R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $END;
+$NEXT:
+	atom.global.add.u32 %r10, [queue], 1;
+	setp.ge.u32 %p2, %r10, %r4;
+	@%p2 bra $END;
+	mul.wide.u32 %rd4, %r10, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	atom.global.add.u32 %r11, [%rd4], %r10;
+	bra $NEXT;
+$END:
+	ret;)"},
+      // Waits until it is the block's own turn, and passes it on: serial split-K.
+      {"waits_for_its_turn", "in-order", {3, 2, 4}, {64, 1, 1}, 0, 0, "", R"(
+	mov.u32 %r20, %ctaid.z;
+	mov.u32 %r21, %ctaid.y;
+	mov.u32 %r22, %nctaid.x;
+	mad.lo.u32 %r21, %r21, %r22, %r1;
+	mul.wide.u32 %rd4, %r21, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	mad.lo.u32 %r23, %r21, %r2, %r0;
+	mul.wide.u32 %rd5, %r23, 4;
+	add.s64 %rd5, %rd0, %rd5;
+	setp.ne.u32 %p4, %r0, 0;
+	mov.u32 %r11, -1;
+	bra $ASK;
+$LOOK:
+	ld.acquire.gpu.global.u32 %r11, [%rd4];
+$ASK:
+	setp.ne.u32 %p3, %r11, %r20;
+	bar.red.and.pred %p2, 0, %p3;
+	@!%p2 bra $MINE;
+	@%p4 bra $ASK;
+	bra $LOOK;
+$MINE:
+	bar.sync 0;
+	ld.global.u32 %r10, [%rd5+4096];
+	mad.lo.u32 %r10, %r10, 3, %r20;
+	st.global.u32 [%rd5+4096], %r10;
+	bar.sync 0;
+	@%p4 bra $END;
+	add.u32 %r24, %r20, 1;
+	st.release.gpu.global.u32 [%rd4], %r24;
+$END:
+	ret;)"},
+      // The last block deals the turns out.
+      {"waits_for_the_dealer", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+	mov.u32 %r12, %nctaid.x;
+	sub.u32 %r12, %r12, 1;
+	setp.eq.u32 %p1, %r1, %r12;
+	@%p1 bra $DEAL;
+$WAIT:
+	ld.volatile.global.u32 %r11, [%rd0];
+	setp.ne.u32 %p2, %r11, %r1;
+	@%p2 bra $WAIT;
+	atom.global.add.u32 %r10, [%rd1], 1;
+	ret;
+$DEAL:
+	st.volatile.global.u32 [%rd0], %r12;
+	sub.u32 %r12, %r12, 1;
+$DONE:
+	ld.volatile.global.u32 %r11, [%rd1];
+	setp.eq.u32 %p2, %r11, 0;
+	@%p2 bra $DONE;
+	setp.ne.u32 %p2, %r12, 0;
+	@%p2 bra $DEAL;
+	ret;)"},
+      // Waiting that never ends once blocks leave.
+      {"grid_barrier", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, ".global .u32 came;", R"(
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $MEET;
+	membar.gl;
+	atom.global.add.u32 %r10, [came], 1;
+	mov.u32 %r12, %nctaid.x;
+$WAIT:
+	ld.volatile.global.u32 %r11, [came];
+	setp.lt.u32 %p2, %r11, %r12;
+	@%p2 bra $WAIT;
+$MEET:
+	bar.sync 0;
+	st.global.u32 [%rd2], %r5;
+	ret;)"},
+      // The same once a round: the loop of the rounds ends by itself, the one inside it does not.
+      {"grid_barrier_every_round", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 3, ".global .u32 came;", R"(
+	mov.u32 %r12, %nctaid.x;
+	mov.u32 %r20, 0;
+$ROUND:
+	mad.lo.u32 %r21, %r20, %r12, %r12;
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $MEET;
+	atom.global.add.u32 %r10, [came], 1;
+$WAIT:
+	ld.volatile.global.u32 %r11, [came];
+	setp.lt.u32 %p2, %r11, %r21;
+	@%p2 bra $WAIT;
+$MEET:
+	bar.sync 0;
+	add.u32 %r20, %r20, 1;
+	setp.lt.u32 %p3, %r20, %r4;
+	@%p3 bra $ROUND;
+	st.global.u32 [%rd2], %r5;
+	ret;)"},
+      // The block before, but of the first one that is the last: nobody's turn comes by itself.
+      {"ring_of_blocks", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 3, "", R"(
+	mov.u32 %r12, %nctaid.x;
+	add.u32 %r10, %r1, %r12;
+	add.s32 %r10, %r10, -1;
+	rem.u32 %r10, %r10, %r12;
+	mul.wide.u32 %rd5, %r10, 4;
+	add.s64 %rd5, %rd0, %rd5;
+	mul.wide.u32 %rd4, %r1, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	setp.ne.u32 %p1, %r1, 0;
+	selp.u32 %r13, 1, 0, %p1;
+	mov.u32 %r20, 0;
+$ROUND:
+	add.u32 %r21, %r20, %r13;
+$WAIT:
+	ld.volatile.global.u32 %r11, [%rd5];
+	setp.lt.u32 %p2, %r11, %r21;
+	@%p2 bra $WAIT;
+	add.u32 %r20, %r20, 1;
+	st.volatile.global.u32 [%rd4], %r20;
+	setp.lt.u32 %p3, %r20, %r4;
+	@%p3 bra $ROUND;
+	ret;)"},
+      // A plain load, which the barrier makes the thread read again, told in shared memory.
+      {"waits_plainly", "opaque", {4, 1, 1}, {64, 1, 1}, 0, 0, ".shared .align 4 .b8 told[4];", R"(
+	setp.eq.u32 %p4, %r0, 0;
+$WAIT:
+	@%p4 ld.global.u32 %r11, [%rd1];
+	@%p4 st.shared.u32 [told], %r11;
+	bar.sync 0;
+	ld.shared.u32 %r10, [told];
+	bar.sync 0;
+	setp.eq.u32 %p3, %r10, 0;
+	@%p3 bra $WAIT;
+	ret;)"},
+      {"waits_for_neighbours", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+	mul.wide.u32 %rd4, %r1, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	st.volatile.global.u32 [%rd4], 1;
+	add.u32 %r10, %r1, 1;
+	and.b32 %r10, %r10, 3;
+	mul.wide.u32 %rd5, %r10, 4;
+	add.s64 %rd5, %rd0, %rd5;
+$WAIT:
+	ld.volatile.global.u32 %r11, [%rd5];
+	setp.eq.u32 %p2, %r11, 0;
+	@%p2 bra $WAIT;
+	ret;)"},
+      {"waits_for_host", "opaque", {4, 1, 1}, {32, 1, 1}, 0, 0, "", R"(
+$WAIT:
+	ld.volatile.global.u32 %r11, [%rd1];
+	setp.eq.u32 %p2, %r11, 0;
+	@%p2 bra $WAIT;
+	ret;)"},
+      // One thread polls for the block and tells the others in shared memory: Triton's look-back.
+      {"chained_scan_told_in_shared",
+       "in-order",
+       {19, 1, 1},
+       {64, 1, 1},
+       0,
+       0,
+       ".shared .align 8 .b8 told[8];",
+       R"(
+	mov.u32 %r11, 0;
+	setp.eq.u32 %p4, %r0, 0;
+	mul.wide.u32 %rd4, %r1, 8;
+	add.s64 %rd4, %rd0, %rd4;
+	setp.eq.u32 %p2, %r1, 0;
+	@%p2 bra $PUBLISH;
+	mov.u32 %r20, %r1;
+$WAIT:
+	bar.sync 0;
+	mov.u64 %rd6, 0x0;
+	@%p4 ld.global.gpu.relaxed.b64 %rd6, [ %rd4 + -8 ];
+	@%p4 st.shared.b64 [told], %rd6;
+	bar.sync 0;
+	ld.shared.b64 %rd7, [told];
+	cvt.u32.u64 %r10, %rd7;
+	setp.eq.u32 %p3, %r10, 0;
+	@%p3 bra $WAIT;
+	shr.u64 %rd7, %rd7, 32;
+	cvt.u32.u64 %r11, %rd7;
+$PUBLISH:
+	add.u32 %r11, %r11, 5;
+	cvt.u64.u32 %rd8, %r11;
+	shl.b64 %rd8, %rd8, 32;
+	or.b64 %rd8, %rd8, 1;
+	mov.u64 %rd9, 0x0;
+	@%p4 atom.global.gpu.relaxed.exch.b64 %rd9, [ %rd4 + 0 ], %rd8;
+	ret;)"},
+      // The same, polled with an atomic that adds nothing and a barrier's reduction that tells.
+      {"chained_scan_by_adding_nothing", "in-order", {19, 1, 1}, {64, 1, 1}, 0, 0, "", R"(
+	mov.u32 %r11, 0;
+	setp.eq.u32 %p4, %r0, 0;
+	mul.wide.u32 %rd4, %r1, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	setp.eq.u32 %p2, %r1, 0;
+	@%p2 bra $PUBLISH;
+	add.s64 %rd5, %rd4, -4;
+	mov.b32 %r12, 0;
+$WAIT:
+	mov.u32 %r11, 0;
+	@%p4 atom.global.gpu.acq_rel.add.u32 %r11, [ %rd5 + 0 ], %r12;
+	setp.ne.u32 %p3, %r11, 0;
+	bar.red.or.pred %p3, 0, %p3;
+	@!%p3 bra $WAIT;
+$PUBLISH:
+	add.u32 %r11, %r11, 7;
+	@%p4 atom.global.gpu.acq_rel.exch.b32 %r13, [ %rd4 + 0 ], %r11;
+	ret;)"},
+      // A poll of anything else, told in shared memory.
+      {"waits_for_host_told_in_shared",
+       "opaque",
+       {4, 1, 1},
+       {64, 1, 1},
+       0,
+       0,
+       ".shared .align 4 .b8 told[4];",
+       R"(
+	setp.ne.u32 %p4, %r0, 0;
+$WAIT:
+	@%p4 bra $MEET;
+	mov.u32 %r12, 0;
+	ld.volatile.global.u32 %r11, [%rd1];
+	setp.eq.u32 %p2, %r11, 0;
+	@%p2 bra $TELL;
+	mov.u32 %r12, 1;
+$TELL:
+	st.shared.u32 [told], %r12;
+$MEET:
+	bar.sync 0;
+	ld.shared.u32 %r10, [told];
+	bar.sync 0;
+	setp.eq.u32 %p3, %r10, 0;
+	@%p3 bra $WAIT;
+	ret;)"},
+      // And through a function, and the stack, as compilers without optimisation do it.
+      {"waits_in_function",
+       "opaque",
+       {4, 1, 1},
+       {32, 1, 1},
+       0,
+       0,
+       R"(.func (.param .b32 got) look(.param .b64 at)
+{
+	.reg .b32 %r<2>;
+	.reg .b64 %rd<2>;
+	ld.param.b64 %rd0, [at];
+	ld.acquire.gpu.global.u32 %r0, [%rd0];
+	st.param.b32 [got], %r0;
+	ret;
+}
+.func (.param .b32 got) look_twice(.param .b64 at)
+{
+	.reg .b32 %r<2>;
+	.reg .b64 %rd<2>;
+	ld.param.b64 %rd0, [at];
+	{
+	.param .b64 to;
+	.param .b32 back;
+	st.param.b64 [to], %rd0;
+	call (back), look, (to);
+	ld.param.b32 %r0, [back];
+	}
+	st.param.b32 [got], %r0;
+	ret;
+})",
+       R"(
+	.local .align 4 .b8 depot[4];
+$WAIT:
+	{
+	.param .b64 to;
+	.param .b32 back;
+	st.param.b64 [to], %rd1;
+	call (back), look_twice, (to);
+	ld.param.b32 %r11, [back];
+	}
+	st.local.u32 [depot], %r11;
+	ld.local.u32 %r12, [depot];
+	setp.eq.u32 %p2, %r12, 0;
+	@%p2 bra $WAIT;
+	ret;)"},
+      // Not waiting: what is drawn, and told in shared memory, only ever grows.
+      {"work_queue_told_in_shared",
+       "unified",
+       {3, 1, 1},
+       {64, 1, 1},
+       0,
+       40,
+       ".global .u32 queue;\n.shared .align 4 .b8 told[4];",
+       R"(
+$NEXT:
+	setp.ne.u32 %p1, %r0, 0;
+	@%p1 bra $MEET;
+	atom.global.add.u32 %r10, [queue], 1;
+	st.shared.u32 [told], %r10;
+$MEET:
+	bar.sync 0;
+	ld.shared.u32 %r10, [told];
+	bar.sync 0;
+	setp.ge.u32 %p2, %r10, %r4;
+	@%p2 bra $END;
+	mul.wide.u32 %rd4, %r10, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	atom.global.add.u32 %r11, [%rd4], %r10;
+	bra $NEXT;
+$END:
+	ret;)"},
+  };
+}
+
+}  // namespace sluice::tool::hazards

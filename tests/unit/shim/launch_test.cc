@@ -1,0 +1,371 @@
+// The guest's libcuda.so.1: modules, launches, streams, events, and many threads at them.
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/shim/fixture.h"
+#include "tests/unit/softgpu/fat_binaries.h"
+
+namespace sluice::testing {
+namespace {
+
+TEST(Shim, LaunchesPackTheirParameters) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    CUmodule module;
+    OK(cuModuleLoadData(&module, kModule));
+    EXPECT_EQ(worker.modules_with_clones(), 1u) << "the kernel should have been rewritten";
+    CUfunction fill, odd;
+    OK(cuModuleGetFunction(&fill, module, "fill"));
+    OK(cuModuleGetFunction(&odd, module, "odd"));
+    EXPECT_EQ(cuModuleGetFunction(&odd, module, "absent"), CUDA_ERROR_NOT_FOUND);
+    CUdeviceptr p;
+    OK(cuMemAlloc(&p, 4096));
+    uint32_t n = 1024, value = 0xdecade;
+    void* params[] = {&p, &n, &value};
+    OK(cuLaunchKernel(fill, 4, 1, 1, 256, 1, 1, 0, nullptr, params, nullptr));
+    std::vector<uint32_t> out(1024);
+    OK(cuMemcpyDtoH(out.data(), p, 4096));
+    EXPECT_EQ(out[0], value);
+    EXPECT_EQ(out[1023], value);
+    int8_t a = -2;
+    int16_t c = 345;
+    void* odd_params[] = {&a, &p, &c};
+    OK(cuLaunchKernel(odd, 1, 1, 1, 1, 1, 1, 0, nullptr, odd_params, nullptr));
+    int64_t result;
+    OK(cuMemcpyDtoH(&result, p, 8));
+    EXPECT_EQ(result, -2 * 1000 + 345);
+    // The same by a packed block.
+    struct {
+      uint64_t to;
+      uint32_t n, value;
+    } packed{p, 16, 5};
+    size_t bytes = sizeof packed;
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
+    OK(cuMemcpyDtoH(out.data(), p, 64));
+    EXPECT_EQ(out[15], 5u);
+    bytes = 8;
+    EXPECT_EQ(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra),
+              CUDA_ERROR_INVALID_VALUE);
+    // What CUDA refuses at the call.
+    auto shape = [&](unsigned gx, unsigned gy, unsigned bx, unsigned bz, unsigned shared) {
+      return cuLaunchKernel(fill, gx, gy, 1, bx, 1, bz, shared, nullptr, params, nullptr);
+    };
+    EXPECT_EQ(shape(0, 1, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(shape(1, 70000, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(shape(1, 1, 2048, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(shape(1, 1, 1024, 2, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(shape(1, 1, 1024, 1, 0), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    EXPECT_EQ(shape(1, 1, 32, 1, 1 << 20), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuLaunchKernel(reinterpret_cast<CUfunction>(uint64_t{0x0300000100000099}), 1, 1, 1, 1,
+                             1, 1, 0, nullptr, params, nullptr),
+              CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, reinterpret_cast<CUstream>(uint64_t{0x40}),
+                             params, nullptr),
+              CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr),
+              CUDA_ERROR_INVALID_VALUE);
+    OK(cuModuleUnload(module));
+    EXPECT_EQ(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr),
+              CUDA_ERROR_INVALID_HANDLE);
+  });
+}
+
+TEST(Shim, ModulesThatDoNotLoad) {
+  Options no_clones;
+  no_clones.accept_rewritten = false;
+  in_process(no_clones, [](FakeWorker& worker) {
+    set_up();
+    CUmodule module;
+    OK(cuModuleLoadData(&module, kModule));  // the original, then
+    EXPECT_EQ(worker.modules_with_clones(), 0u);
+    char log[64] = "untouched";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
+    EXPECT_EQ(cuModuleLoadDataEx(&module, "// bad module", 2, options, values),
+              CUDA_ERROR_INVALID_PTX);
+    EXPECT_STREQ(log, "ptxas would not have it");
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(values[1]), std::strlen(log));
+    EXPECT_EQ(cuModuleLoadData(&module,
+                               "\x7f"
+                               "ELF and so on"),
+              CUDA_ERROR_NO_BINARY_FOR_GPU);
+    EXPECT_EQ(cuModuleLoadData(&module, ""), CUDA_ERROR_INVALID_IMAGE);
+    EXPECT_EQ(cuModuleLoad(&module, "/no/such/file"), CUDA_ERROR_FILE_NOT_FOUND);
+    EXPECT_EQ(cuModuleLoadData(&module, nullptr), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST(Shim, FatBinaries) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    CUmodule module;
+    CUlibrary library;
+    const auto* zstd = static_cast<const void*>(kFatBinaryZstd);
+    for (const void* image : {zstd, static_cast<const void*>(kFatBinaryLz4)}) {
+      OK(cuModuleLoadData(&module, image));
+      OK(cuModuleLoadFatBinary(&module, image));
+    }
+    OK(cuLibraryLoadData(&library, zstd, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    EXPECT_EQ(worker.modules_with_clones(), 5u) << "rewritten as texts are";
+    // Of a file no more is looked at than there is, and no pointer in it is followed.
+    char path[] = "/tmp/sluice-fat-XXXXXX";
+    const int fd = ::mkstemp(path);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(::write(fd, kFatBinaryZstd, sizeof kFatBinaryZstd), static_cast<ssize_t>(sizeof kFatBinaryZstd));
+    EXPECT_EQ(cuModuleLoad(&module, path), CUDA_SUCCESS);
+    EXPECT_EQ(::ftruncate(fd, sizeof kFatBinaryZstd - 100), 0);
+    EXPECT_EQ(cuModuleLoad(&module, path), CUDA_ERROR_INVALID_IMAGE);
+    const uint32_t wrapper[8] = {0x466243b1, 1, 0x1000, 0, 0, 0, 0, 0};
+    EXPECT_EQ(::pwrite(fd, wrapper, sizeof wrapper, 0), static_cast<ssize_t>(sizeof wrapper));
+    EXPECT_EQ(cuModuleLoad(&module, path), CUDA_ERROR_INVALID_IMAGE);
+    ::unlink(path);
+    ::close(fd);
+  });
+}
+
+TEST(Shim, LinkedTexts) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    char log[200] = "";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
+    CUlinkState link;
+    OK(cuLinkCreate(2, options, values, &link));
+    std::string user = kModule;
+    OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, user.data(), user.size() + 1, "a", 0, nullptr, nullptr));
+    OK(cuLinkAddData(link, CU_JIT_INPUT_FATBINARY, const_cast<unsigned char*>(kFatBinaryZstd), sizeof kFatBinaryZstd,
+                     "b", 0, nullptr, nullptr));
+    EXPECT_EQ(cuLinkAddData(link, CU_JIT_INPUT_CUBIN, user.data(), 8, "c", 0, nullptr, nullptr),
+              CUDA_ERROR_NO_BINARY_FOR_GPU);
+    void* image = nullptr;
+    size_t bytes = 0;
+    OK(cuLinkComplete(link, &image, &bytes));
+    ASSERT_NE(image, nullptr);
+    const std::string joined(static_cast<const char*>(image), bytes - 1);
+    EXPECT_NE(joined.find(".entry fill"), joined.npos);
+    EXPECT_NE(joined.find(".entry twice"), joined.npos);
+    EXPECT_EQ(worker.modules_with_clones(), 0u);
+    CUmodule module;
+    OK(cuModuleLoadData(&module, image));
+    EXPECT_EQ(worker.modules_with_clones(), 1u);
+    OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, user.data(), user.size() + 1, "a", 0, nullptr, nullptr));
+    EXPECT_NE(cuLinkComplete(link, &image, &bytes), CUDA_SUCCESS) << "fill is there twice";
+    EXPECT_NE(std::string(log).find("fill"), std::string::npos) << log;
+    OK(cuLinkDestroy(link));
+    EXPECT_EQ(cuLinkDestroy(link), CUDA_ERROR_INVALID_HANDLE);
+  });
+}
+
+// Texts that fit in a record, in staging, and in neither.
+TEST(Shim, LargeModules) {
+  Options small;
+  small.staging_bytes = 256 << 10;
+  in_process(small, [](FakeWorker& worker) {
+    set_up();
+    for (size_t extra : {size_t{20} << 10, size_t{60} << 10, size_t{3} << 20}) {
+      std::string text = kModule;
+      text += "// " + std::string(extra, 'x') + "\n";
+      CUmodule module;
+      OK(cuModuleLoadData(&module, text.c_str()));
+      CUfunction f;
+      OK(cuModuleGetFunction(&f, module, "fill"));
+      OK(cuModuleUnload(module));
+    }
+    EXPECT_EQ(worker.modules_with_clones(), 3u);
+    EXPECT_EQ(worker.live_extents(), 0u);
+  });
+}
+
+TEST(Shim, Libraries) {
+  in_process({}, [](FakeWorker&) {
+    OK(cuInit(0));
+    CUlibrary library;
+    OK(cuLibraryLoadData(&library, kModule, nullptr, nullptr, 0, nullptr, nullptr, 0));
+    CUkernel kernel;
+    OK(cuLibraryGetKernel(&kernel, library, "fill"));
+    set_up();
+    CUdeviceptr p;
+    OK(cuMemAlloc(&p, 64));
+    uint32_t n = 4, value = 11;
+    void* params[] = {&p, &n, &value};
+    OK(cuLaunchKernel(reinterpret_cast<CUfunction>(kernel), 1, 1, 1, 1, 1, 1, 0, nullptr, params,
+                      nullptr));
+    uint32_t out = 0;
+    OK(cuMemcpyDtoH(&out, p + 12, 4));
+    EXPECT_EQ(out, 11u);
+    CUfunction function;
+    OK(cuKernelGetFunction(&function, kernel));
+    const char* name;
+    OK(cuFuncGetName(&name, function));
+    EXPECT_STREQ(name, "fill");
+    size_t offset, size;
+    OK(cuFuncGetParamInfo(function, 1, &offset, &size));
+    EXPECT_EQ(offset, 8u);
+    EXPECT_EQ(size, 4u);
+    EXPECT_EQ(cuFuncGetParamInfo(function, 3, &offset, &size), CUDA_ERROR_INVALID_VALUE);
+    CUmodule module;
+    OK(cuLibraryGetModule(&module, library));
+    CUdeviceptr global;
+    OK(cuModuleGetGlobal(&global, &size, module, "table"));
+    EXPECT_EQ(size, 256u);
+    OK(cuMemsetD8(global, 3, size));
+    EXPECT_EQ(cuMemFree(global), CUDA_ERROR_INVALID_VALUE);
+    OK(cuLibraryUnload(library));
+    EXPECT_EQ(cuLibraryUnload(library), CUDA_ERROR_INVALID_HANDLE);
+  });
+}
+
+TEST(Shim, ErrorsOfQueuedWorkComeWithTheNextSynchronisation) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    CUdeviceptr p;
+    OK(cuMemAlloc(&p, 64));
+    uint32_t n = 4, value = 1;
+    void* params[] = {&p, &n, &value};
+    worker.fail_next_launch(CUDA_ERROR_LAUNCH_FAILED);
+    OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_LAUNCH_FAILED);
+    OK(cuCtxSynchronize());  // whether an error sticks is the worker's to say
+    worker.fail_next_launch(CUDA_ERROR_LAUNCH_FAILED);
+    OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+    uint32_t out;
+    EXPECT_EQ(cuMemcpyDtoH(&out, p, 4), CUDA_ERROR_LAUNCH_FAILED);
+  });
+}
+
+TEST(Shim, EventsAndStreams) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    CUevent a, b, untimed;
+    CUstream s, t;
+    OK(cuEventCreate(&a, CU_EVENT_DEFAULT));
+    OK(cuEventCreate(&b, CU_EVENT_DEFAULT));
+    OK(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+    OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreateWithPriority(&t, CU_STREAM_DEFAULT, -1));
+    OK(cuEventRecord(a, s));
+    OK(cuStreamWaitEvent(t, a, 0));
+    OK(cuEventRecord(b, t));
+    OK(cuEventSynchronize(b));
+    OK(cuEventQuery(a));
+    OK(cuStreamQuery(t));
+    float ms;
+    OK(cuEventElapsedTime(&ms, a, b));
+    EXPECT_EQ(cuEventElapsedTime(&ms, a, untimed), CUDA_ERROR_INVALID_HANDLE);
+    unsigned flags;
+    OK(cuStreamGetFlags(s, &flags));
+    EXPECT_EQ(flags, unsigned{CU_STREAM_NON_BLOCKING});
+    CUcontext now, of;
+    OK(cuCtxGetCurrent(&now));
+    OK(cuStreamGetCtx(s, &of));
+    EXPECT_EQ(now, of);
+    OK(cuEventDestroy(a));
+    EXPECT_EQ(cuEventDestroy(a), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuEventRecord(a, s), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_EQ(cuStreamWaitEvent(reinterpret_cast<CUstream>(b), b, 0), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuStreamDestroy(s));
+    OK(cuCtxSynchronize());
+  });
+}
+
+TEST(Shim, HostFunctionsRunInOrder) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    struct Seen {
+      std::mutex mutex;
+      std::condition_variable changed;
+      std::vector<int> order;
+    } seen;
+    struct Arg {
+      Seen* seen;
+      int number;
+    };
+    std::vector<Arg> args;
+    for (int i = 0; i < 20; ++i) args.push_back({&seen, i});
+    for (Arg& arg : args)
+      OK(cuLaunchHostFunc(
+          nullptr,
+          [](void* p) {
+            auto* a = static_cast<Arg*>(p);
+            std::lock_guard lock(a->seen->mutex);
+            a->seen->order.push_back(a->number);
+            a->seen->changed.notify_one();
+          },
+          &arg));
+    std::unique_lock lock(seen.mutex);
+    EXPECT_TRUE(seen.changed.wait_for(lock, std::chrono::seconds(60),
+                                      [&] { return seen.order.size() == args.size(); }));
+    for (size_t i = 0; i < seen.order.size(); ++i) EXPECT_EQ(seen.order[i], static_cast<int>(i));
+  });
+}
+
+TEST(Shim, ThreadsCopyAndLaunchAtOnce) {
+  Options small;
+  small.staging_bytes = 128 << 10;  // so that threads compete for it
+  in_process(small, [](FakeWorker&) {
+    CUcontext context;
+    set_up(&context);
+    CUfunction fill;
+    load_fill(&fill);
+    std::vector<std::thread> threads;
+    for (uint32_t t = 0; t < 4; ++t)
+      threads.emplace_back([&, t] {
+        OK(cuCtxSetCurrent(context));
+        const uint32_t n = 50000;
+        CUdeviceptr p;
+        OK(cuMemAlloc(&p, n * 4));
+        std::vector<uint32_t> out(n);
+        for (uint32_t i = 0; i < 20; ++i) {
+          uint32_t count = n, value = t * 1000 + i;
+          void* params[] = {&p, &count, &value};
+          OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+          OK(cuMemcpyDtoH(out.data(), p, n * 4));
+          for (uint32_t v : out) ASSERT_EQ(v, value);
+          OK(cuMemcpyHtoD(p, out.data(), n * 4));
+        }
+        OK(cuMemFree(p));
+      });
+    for (auto& thread : threads) thread.join();
+  });
+}
+
+// More launches than the submit ring holds, while the worker does not look.
+TEST(Shim, AFullRingWaitsForRoom) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    CUfunction fill;
+    load_fill(&fill);
+    CUdeviceptr p;
+    OK(cuMemAlloc(&p, 64));
+    uint32_t n = 1, value = 0;
+    void* params[] = {&p, &n, &value};
+    const uint64_t before = worker.records();
+    worker.pause(true);
+    std::thread resume([&] {
+      ::usleep(50000);
+      worker.pause(false);
+    });
+    constexpr uint32_t kLaunches = 20000;  // 128 bytes each; the ring holds 4096
+    for (uint32_t i = 0; i < kLaunches; ++i) {
+      value = i;
+      OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+    }
+    resume.join();
+    uint32_t out = 0;
+    OK(cuMemcpyDtoH(&out, p, 4));
+    EXPECT_EQ(out, kLaunches - 1);
+    EXPECT_GE(worker.records() - before, kLaunches);
+  });
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,231 @@
+// The guest's libcuda.so.1 against a worker in a thread: sessions, contexts, the entry points. Also
+// memory_test.cc and launch_test.cc.
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "abi/cuda_other_functions.h"
+#include "tests/unit/shim/fixture.h"
+
+// As programs that are linked with them: by symbol.
+#define DECLARE_ABSENT(symbol) extern "C" CUresult symbol();
+SLUICE_CUDA_ABSENT_FUNCTIONS(DECLARE_ABSENT)
+SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(DECLARE_ABSENT)
+extern "C" CUresult cuStreamGetFlags_ptsz(CUstream, unsigned*);
+
+namespace sluice::testing {
+namespace {
+
+TEST(Shim, ErrorsBeforeThereIsASession) {
+  in_process({}, [](FakeWorker&) {
+    int n;
+    CUdeviceptr p;
+    EXPECT_EQ(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);
+    EXPECT_EQ(cuMemAlloc(&p, 16), CUDA_ERROR_NOT_INITIALIZED);
+    OK(cuDriverGetVersion(&n));
+    EXPECT_EQ(n, SLUICE_CUDA_VERSION);
+    EXPECT_EQ(cuInit(1), CUDA_ERROR_INVALID_VALUE);
+    OK(cuInit(0));
+    OK(cuInit(0));
+    EXPECT_EQ(cuMemAlloc(&p, 16), CUDA_ERROR_INVALID_CONTEXT);
+    const char* text;
+    OK(cuGetErrorName(CUDA_ERROR_INVALID_CONTEXT, &text));
+    EXPECT_STREQ(text, "CUDA_ERROR_INVALID_CONTEXT");
+    EXPECT_EQ(cuGetErrorString(static_cast<CUresult>(12345), &text), CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST(Shim, NoVgpuIsNoDevice) {
+  in_process({}, [](FakeWorker&) {
+    ::setenv("SLUICE_SOCKET", "/nowhere/at/all", 1);
+    EXPECT_EQ(cuInit(0), CUDA_ERROR_NO_DEVICE);
+  });
+  Options refusing;
+  refusing.refuse = "the vGPU is full";
+  in_process(refusing, [](FakeWorker&) { EXPECT_EQ(cuInit(0), CUDA_ERROR_NO_DEVICE); });
+}
+
+TEST(Shim, ContextStack) {
+  in_process({}, [](FakeWorker&) {
+    CUcontext a, b, now;
+    set_up(&a);
+    OK(cuDevicePrimaryCtxRetain(&b, 0));
+    EXPECT_EQ(a, b) << "one primary context, however often retained";
+    OK(cuCtxCreate(&b, nullptr, 0, 0));
+    OK(cuCtxGetCurrent(&now));
+    EXPECT_EQ(now, b);
+    OK(cuCtxPopCurrent(&now));
+    EXPECT_EQ(now, b);
+    OK(cuCtxGetCurrent(&now));
+    EXPECT_EQ(now, a);
+    OK(cuCtxPushCurrent(b));
+    CUdevice device = -1;
+    OK(cuCtxGetDevice(&device));
+    EXPECT_EQ(device, 0);
+    OK(cuCtxDestroy(b));
+    OK(cuCtxGetCurrent(&now));
+    EXPECT_EQ(now, a);
+    EXPECT_EQ(cuCtxSetCurrent(b), CUDA_ERROR_INVALID_CONTEXT);
+    std::thread([] {
+      CUcontext other;
+      OK(cuCtxGetCurrent(&other));
+      EXPECT_EQ(other, nullptr) << "each thread has its own";
+    }).join();
+    OK(cuDevicePrimaryCtxRelease(0));
+    OK(cuDevicePrimaryCtxRelease(0));
+    EXPECT_EQ(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
+  });
+}
+
+// Answers that come in any order, to threads that wait, lead and follow.
+TEST(Shim, ManyThreadsWaitAtOnce) {
+  in_process({}, [](FakeWorker& worker) {
+    CUcontext context;
+    set_up(&context);
+    constexpr int kThreads = 6, kRounds = 200;
+    worker.set_hold_syncs(kThreads);  // nobody is answered before all have asked
+    std::vector<std::thread> threads;
+    std::atomic<int> right{0};
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&] {
+        OK(cuCtxSetCurrent(context));
+        for (int i = 0; i < kRounds; ++i)
+          if (cuCtxSynchronize() == CUDA_SUCCESS) ++right;
+      });
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(right, kThreads * kRounds);
+  });
+}
+
+TEST(Shim, WhatKernelsPrintIsTheProgramsOutput) {
+  Options printing;
+  printing.printed = "three bytes, or more\n";
+  in_process(printing, [](FakeWorker&) {
+    set_up();
+    ::testing::internal::CaptureStdout();
+    std::printf("before ");
+    const CUresult r = cuCtxSynchronize();
+    std::printf("behind\n");
+    const std::string all = ::testing::internal::GetCapturedStdout();
+    OK(r);
+    EXPECT_EQ(all, "before three bytes, or more\nbehind\n");
+    OK(cuStreamQuery(nullptr));  // it was no error
+  });
+}
+
+TEST(Shim, SessionEndIsSeenByEveryCall) {
+  in_process({}, [](FakeWorker& worker) {
+    CUcontext context;
+    set_up(&context);
+    worker.set_hold_syncs(100);  // waiters stay waiting
+    std::vector<std::thread> threads;
+    std::atomic<int> ended{0}, waiting{0};
+    for (int t = 0; t < 3; ++t)
+      threads.emplace_back([&] {
+        OK(cuCtxSetCurrent(context));
+        ++waiting;
+        if (cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS) ++ended;
+      });
+    while (waiting < 3) std::this_thread::yield();
+    worker.end_session(CUDA_ERROR_ILLEGAL_ADDRESS, "wrote where it must not");
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(ended, 3);
+    CUdeviceptr p;
+    EXPECT_EQ(cuMemAlloc(&p, 16), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  });
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    void* pinned;
+    OK(cuMemAllocHost(&pinned, 3 << 20));
+    std::memset(pinned, 0x33, 3 << 20);
+    worker.set_hold_syncs(100);
+    std::thread closing([&] {
+      ::usleep(20000);
+      worker.hang_up();
+    });
+    EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    closing.join();
+    // The region is this program's alone, and stays: also for those who write to it just now.
+    EXPECT_EQ(static_cast<unsigned char*>(pinned)[(3 << 20) - 1], 0x33);
+    std::memset(pinned, 1, 3 << 20);
+    EXPECT_TRUE(worker.region_is_mapped_twice());
+  });
+}
+
+TEST(Shim, ASlotOfAnotherProgramIsNotOurs) {
+  in_process({}, [](FakeWorker& worker) {
+    set_up();
+    CUdeviceptr p;
+    OK(cuMemAlloc(&p, 16));
+    const uint64_t before = worker.records();
+    worker.give_slot_away();
+    EXPECT_EQ(cuMemAlloc(&p, 16), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    EXPECT_EQ(cuMemsetD8(p, 0, 16), CUDA_ERROR_DEVICE_UNAVAILABLE);
+    EXPECT_EQ(worker.records(), before) << "wrote into another session's ring";
+  });
+}
+
+TEST(Shim, AForkedChildHasNoSession) {
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      CUdeviceptr p;
+      const bool right = cuMemAlloc(&p, 16) == CUDA_ERROR_NOT_INITIALIZED &&
+                         cuInit(0) == CUDA_ERROR_NOT_INITIALIZED;
+      ::_exit(right ? 0 : 1);
+    }
+    int status = 1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    OK(cuCtxSynchronize());  // the parent's goes on
+  });
+}
+
+TEST(Shim, ProcAddressHonoursTheVersion) {
+  void* p = nullptr;
+  CUdriverProcAddressQueryResult found;
+  OK(cuGetProcAddress("cuCtxCreate", &p, 11000, 0, &found));
+  EXPECT_EQ(p, reinterpret_cast<void*>(&cuCtxCreate_v2));
+  OK(cuGetProcAddress("cuCtxCreate", &p, 12000, 0, &found));
+  EXPECT_EQ(p, reinterpret_cast<void*>(&cuCtxCreate_v3));
+  OK(cuGetProcAddress("cuCtxCreate", &p, 13000, 0, &found));
+  EXPECT_EQ(p, reinterpret_cast<void*>(&cuCtxCreate_v4));
+  OK(cuGetProcAddress("cuLibraryLoadData", &p, 11000, 0, &found));
+  EXPECT_EQ(p, nullptr);
+  EXPECT_EQ(found, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+  EXPECT_EQ(p, nullptr);
+  OK(cuGetProcAddress("cuNoSuchThing", &p, 13000, 0, &found));
+  EXPECT_EQ(p, nullptr);
+  EXPECT_EQ(found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+  OK(cuGetProcAddress("cuGetProcAddress", &p, 11030, 0, &found));
+  void* p2 = nullptr;
+  OK(cuGetProcAddress("cuGetProcAddress", &p2, 12000, 0, &found));
+  EXPECT_NE(p, p2) << "the first version has four parameters";
+  const void* table = nullptr;
+  EXPECT_EQ(cuGetExportTable(&table, nullptr), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(cuMemAllocManaged(nullptr, 1, 1), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST(Shim, AllOfThePublicApiIsExported) {
+#define IS_ABSENT(symbol) EXPECT_EQ(::symbol(), CUDA_ERROR_NOT_SUPPORTED) << #symbol;
+  SLUICE_CUDA_ABSENT_FUNCTIONS(IS_ABSENT)
+  SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(IS_ABSENT)
+  void* p = nullptr;
+  CUdriverProcAddressQueryResult found;
+  OK(cuGetProcAddress("cuTexObjectCreate", &p, 13000, 0, &found));
+  EXPECT_EQ(found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND) << "who asks takes another way";
+  in_process({}, [](FakeWorker&) {
+    set_up();
+    CUstream stream;
+    unsigned flags = 0;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamGetFlags_ptsz(stream, &flags));
+    EXPECT_EQ(flags, unsigned{CU_STREAM_NON_BLOCKING});
+  });
+}
+
+}  // namespace
+}  // namespace sluice::testing
