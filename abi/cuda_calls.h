@@ -30,11 +30,9 @@
   X(0x006, cuDeviceGetUuid_v2, kReply, Out, In) \
   X(0x007, cuDeviceTotalMem_v2, kReply, Out, In) \
   X(0x008, cuDeviceGetAttribute, kReply, Out, In, In) \
-  X(0x009, cuDeviceGetExecAffinitySupport, kReply, Out, In, In) \
   X(0x00a, cuDeviceGetByPCIBusId, kReply, Out, CStr) \
   X(0x00b, cuDeviceGetPCIBusId, kReply, OutBuf<1>, In, In) \
   X(0x00c, cuDeviceGetProperties, kReply, Out, In) \
-  X(0x00d, cuDeviceComputeCapability, kReply, Out, Out, In) \
   /* contexts; the current one is the record's */ \
   X(0x020, cuDevicePrimaryCtxRetain, kReply, HOut<SLUICE_HANDLE_CONTEXT>, In) \
   X(0x021, cuDevicePrimaryCtxRelease_v2, kReply, In) \
@@ -58,7 +56,6 @@
   /* modules and functions */ \
   X(0x040, cuModuleUnload, kReply, HEnd<SLUICE_HANDLE_MODULE>) \
   X(0x041, cuModuleGetGlobal_v2, kReply, Out, Out, HIn<SLUICE_HANDLE_MODULE>, CStr) \
-  X(0x042, cuModuleGetLoadingMode, kReply, Out) \
   X(0x043, cuFuncGetAttribute, kReply, Out, In, HIn<SLUICE_HANDLE_FUNCTION>) \
   X(0x044, cuFuncSetAttribute, kReply, HIn<SLUICE_HANDLE_FUNCTION>, In, In) \
   X(0x045, cuFuncSetCacheConfig, kReply, HIn<SLUICE_HANDLE_FUNCTION>, In) \
@@ -71,7 +68,6 @@
   X(0x061, cuMemAlloc_v2, kReply, Out, In) \
   X(0x062, cuMemAllocPitch_v2, kReply, Out, Out, In, In, In) \
   X(0x063, cuMemFree_v2, kReply, Dev) \
-  X(0x064, cuMemGetAddressRange_v2, kReply, Out, Out, Dev) \
   X(0x065, cuMemAllocAsync, kReply, Out, In, HInOrNull<SLUICE_HANDLE_STREAM>) \
   X(0x066, cuMemFreeAsync, kReply, Dev, HInOrNull<SLUICE_HANDLE_STREAM>) \
   /* virtual memory management; the session does all of it (mediator/worker/calls/virtual_memory.cc) */ \
@@ -96,7 +92,6 @@
   X(0x081, cuStreamCreateWithPriority, kReply, HOut<SLUICE_HANDLE_STREAM>, In, In) \
   X(0x082, cuStreamDestroy_v2, kQueued, HEnd<SLUICE_HANDLE_STREAM>) \
   X(0x083, cuStreamGetPriority, kReply, HInOrNull<SLUICE_HANDLE_STREAM>, Out) \
-  X(0x084, cuStreamGetFlags, kReply, HInOrNull<SLUICE_HANDLE_STREAM>, Out) \
   X(0x085, cuStreamGetId, kReply, HInOrNull<SLUICE_HANDLE_STREAM>, Out) \
   X(0x090, cuEventCreate, kReply, HOut<SLUICE_HANDLE_EVENT>, In) \
   X(0x091, cuEventDestroy_v2, kQueued, HEnd<SLUICE_HANDLE_EVENT>) \

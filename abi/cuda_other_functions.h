@@ -80,8 +80,8 @@
   X(cuMemPrefetchAsync) X(cuMemcpy3DBatchAsync) X(cuMemcpyBatchAsync) X(cuStreamBatchMemOp) \
   X(cuTexRefSetAddress2D_v2)
 
-/* Forms for programs that are compiled with a default stream per thread: Y(symbol as a string, symbol of the form for the
- * legacy stream). They are the same here: the legacy stream orders more than such a program asked for. */
+/* Forms for programs that are compiled with a default stream per thread: Y(symbol as a string,
+ * function). In them a null stream is the calling thread's own. */
 #define SLUICE_CUDA_PER_THREAD_FUNCTIONS(Y) \
   Y("cuEventRecordWithFlags_ptsz", cuEventRecordWithFlags) Y("cuEventRecord_ptsz", cuEventRecord) \
   Y("cuGetProcAddress_v2_ptsz", cuGetProcAddress_v2) \

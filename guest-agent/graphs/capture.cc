@@ -371,6 +371,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* statu
                                    const CUgraphEdgeData** edges, size_t* count) {
   const CUresult r = cuStreamIsCapturing(stream, status);
   if (r != CUDA_SUCCESS || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return r;
+  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::lock_guard lock(registry().mutex);
   Capture* capture = of_stream(stream);
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;  // ended in another thread meanwhile

@@ -27,8 +27,9 @@ struct Caller {
   explicit operator bool() const { return status == CUDA_SUCCESS; }
 };
 
-// A stream that the program names. The default streams are live, blocking and of no context.
+// A stream that the program names. The legacy stream is live, blocking and of no context.
 struct StreamFacts {
+  CUstream stream = nullptr;  // what it stands for: a thread's own stream has a name of its own
   bool live = false;
   bool blocking = true;
   uint64_t context = 0;
@@ -101,6 +102,11 @@ inline Caller enter_context() {
   if (caller && caller.context == 0) caller.status = CUDA_ERROR_INVALID_CONTEXT;
   return caller;
 }
-inline bool valid_stream(CUstream stream) { return driver().stream(stream).live; }
+// Puts what a stream's name stands for in its place. False: it is no stream.
+inline bool valid_stream(CUstream& stream) {
+  const StreamFacts facts = driver().stream(stream);
+  if (facts.live) stream = facts.stream;
+  return facts.live;
+}
 
 }  // namespace sluice::graphs

@@ -55,7 +55,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   State::Primary& primary = s.primaries[dev];
   if (primary.users == 0) {
     CUcontext made = nullptr;
-    const CUresult r = SLUICE_CALL(cuDevicePrimaryCtxRetain, *e.session, 0, &made, dev);
+    const CUresult r = SLUICE_CALL(cuDevicePrimaryCtxRetain, *e.link, 0, &made, dev);
     if (r != CUDA_SUCCESS) return r;
     primary.handle = wire(made);
     s.contexts[primary.handle] = {dev, true};
@@ -77,7 +77,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
     if (primary.users == 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (--primary.users > 0) return CUDA_SUCCESS;
     handle = primary.handle;
-    const CUresult r = SLUICE_CALL(cuDevicePrimaryCtxRelease_v2, *e.session, 0, dev);
+    const CUresult r = SLUICE_CALL(cuDevicePrimaryCtxRelease_v2, *e.link, 0, dev);
     if (r != CUDA_SUCCESS) return r;
   }
   forget_context(handle);
@@ -87,27 +87,28 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   const Entered e = enter();
   if (!e) return e.status;
-  return SLUICE_CALL(cuDevicePrimaryCtxSetFlags_v2, *e.session, 0, dev, flags);
+  return SLUICE_CALL(cuDevicePrimaryCtxSetFlags_v2, *e.link, 0, dev, flags);
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   const Entered e = enter();
   if (!e) return e.status;
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuDevicePrimaryCtxGetState, *e.session, 0, dev, flags, active);
+  return SLUICE_CALL(cuDevicePrimaryCtxGetState, *e.link, 0, dev, flags, active);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
   if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  const CUresult r = SLUICE_CALL(cuDevicePrimaryCtxReset_v2, *e.session, 0, dev);
+  const CUresult r = SLUICE_CALL(cuDevicePrimaryCtxReset_v2, *e.link, 0, dev);
   if (r != CUDA_SUCCESS) return r;
   State& s = state();
   uint64_t handle;
   {
     std::lock_guard lock(s.contexts_mutex);
     handle = s.primaries[dev].handle;
+    if (const auto it = s.contexts.find(handle); it != s.contexts.end()) ++it->second.resets;
   }
   // Retained handles stay; what lay in the context is gone.
   forget_memory_of(handle);
@@ -121,7 +122,7 @@ CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (context_stack().depth == ContextStack::kDepth) return CUDA_ERROR_OUT_OF_MEMORY;
   CUcontext made = nullptr;
-  const CUresult r = SLUICE_CALL(cuCtxCreate_v2, *e.session, 0, &made, flags, dev);
+  const CUresult r = SLUICE_CALL(cuCtxCreate_v2, *e.link, 0, &made, flags, dev);
   if (r != CUDA_SUCCESS) return r;
   State& s = state();
   {
@@ -152,7 +153,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   if (!e) return e.status;
   const auto info = state().context(wire(ctx));
   if (!info || info->primary) return CUDA_ERROR_INVALID_CONTEXT;
-  const CUresult r = SLUICE_CALL(cuCtxDestroy_v2, *e.session, 0, ctx);
+  const CUresult r = SLUICE_CALL(cuCtxDestroy_v2, *e.link, 0, ctx);
   if (r != CUDA_SUCCESS) return r;
   if (current_context() == wire(ctx)) set_top(0);
   forget_context(wire(ctx));
@@ -207,13 +208,13 @@ CUresult cuCtxSynchronize() {
   if (const CUresult r = graphs::refuse_for_context(e.context); r != CUDA_SUCCESS) return r;
   sluice_synchronize body{};
   body.what = SLUICE_SYNC_CONTEXT;
-  return e.session->with_deferred(e.session->call(SLUICE_CALL_SYNCHRONIZE, e.context, body));
+  return e.link->with_deferred(e.link->call(SLUICE_CALL_SYNCHRONIZE, e.context, body));
 }
 
 #define SLUICE_IN_CONTEXT(function, ...) \
   const Entered e = enter_context();     \
   if (!e) return e.status;               \
-  return SLUICE_CALL(function, *e.session, e.context __VA_OPT__(, ) __VA_ARGS__)
+  return SLUICE_CALL(function, *e.link, e.context __VA_OPT__(, ) __VA_ARGS__)
 
 CUresult cuCtxGetFlags(unsigned int* flags) { SLUICE_IN_CONTEXT(cuCtxGetFlags, flags); }
 CUresult cuCtxSetFlags(unsigned int flags) { SLUICE_IN_CONTEXT(cuCtxSetFlags, flags); }
@@ -243,11 +244,11 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long* id) {
   const Entered e = ctx == nullptr ? enter_context() : enter();
   if (!e) return e.status;
   if (ctx == nullptr) ctx = as_context(e.context);
-  return SLUICE_CALL(cuCtxGetId, *e.session, e.context, ctx, id);
+  return SLUICE_CALL(cuCtxGetId, *e.link, e.context, ctx, id);
 }
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
   const Entered e = ctx == nullptr ? enter_context() : enter();
   if (!e) return e.status;
   if (ctx == nullptr) ctx = as_context(e.context);
-  return SLUICE_CALL(cuCtxGetApiVersion, *e.session, e.context, ctx, version);
+  return SLUICE_CALL(cuCtxGetApiVersion, *e.link, e.context, ctx, version);
 }

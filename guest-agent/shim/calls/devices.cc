@@ -9,11 +9,12 @@ using namespace sluice::guest;
 
 CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult r = Session::open([] { return state().pointers.pinned(); }); r != CUDA_SUCCESS)
+  if (const CUresult r = WorkerLink::open([] { return state().pointers.pinned(); });
+      r != CUDA_SUCCESS)
     return r;
   const Entered e = enter();
   if (!e) return e.status;
-  return SLUICE_CALL(cuInit, *e.session, 0, flags);
+  return SLUICE_CALL(cuInit, *e.link, 0, flags);
 }
 
 CUresult cuDriverGetVersion(int* version) {
@@ -22,7 +23,7 @@ CUresult cuDriverGetVersion(int* version) {
   const Entered e = enter();
   if (!e) return CUDA_SUCCESS;  // allowed before cuInit: then it is what we declare
   int host = 0;
-  const CUresult r = SLUICE_CALL(cuDriverGetVersion, *e.session, 0, &host);
+  const CUresult r = SLUICE_CALL(cuDriverGetVersion, *e.link, 0, &host);
   if (r == CUDA_SUCCESS) *version = std::min(host, SLUICE_CUDA_VERSION);
   return r;
 }
@@ -31,14 +32,14 @@ CUresult cuDeviceGetCount(int* count) {
   const Entered e = enter();
   if (!e) return e.status;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuDeviceGetCount, *e.session, 0, count);
+  return SLUICE_CALL(cuDeviceGetCount, *e.link, 0, count);
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   const Entered e = enter();
   if (!e) return e.status;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuDeviceGet, *e.session, 0, device, ordinal);
+  return SLUICE_CALL(cuDeviceGet, *e.link, 0, device, ordinal);
 }
 
 CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
@@ -46,7 +47,7 @@ CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
   if (!e) return e.status;
   if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
   const int asked = std::min(len, 256);
-  const CUresult r = SLUICE_CALL(cuDeviceGetName, *e.session, 0, name, asked, dev);
+  const CUresult r = SLUICE_CALL(cuDeviceGetName, *e.link, 0, name, asked, dev);
   if (r == CUDA_SUCCESS) name[asked - 1] = '\0';
   return r;
 }
@@ -55,36 +56,36 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuDeviceGetUuid_v2, *e.session, 0, uuid, dev);
+  return SLUICE_CALL(cuDeviceGetUuid_v2, *e.link, 0, uuid, dev);
 }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuDeviceTotalMem_v2, *e.session, 0, bytes, dev);
+  return SLUICE_CALL(cuDeviceTotalMem_v2, *e.link, 0, bytes, dev);
 }
 
 CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
-  return device_attribute(*e.session, dev, attrib, pi);
+  return device_attribute(*e.link, dev, attrib, pi);
 }
 
 CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuDeviceGetProperties, *e.session, 0, prop, dev);
+  return SLUICE_CALL(cuDeviceGetProperties, *e.link, 0, prop, dev);
 }
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
   const CUresult r =
-      device_attribute(*e.session, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, major);
+      device_attribute(*e.link, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, major);
   if (r != CUDA_SUCCESS) return r;
-  return device_attribute(*e.session, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, minor);
+  return device_attribute(*e.link, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, minor);
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
@@ -99,14 +100,14 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pci_bus_id) {
   const Entered e = enter();
   if (!e) return e.status;
   if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuDeviceGetByPCIBusId, *e.session, 0, dev, pci_bus_id);
+  return SLUICE_CALL(cuDeviceGetByPCIBusId, *e.link, 0, dev, pci_bus_id);
 }
 
 CUresult cuDeviceGetPCIBusId(char* pci_bus_id, int len, CUdevice dev) {
   const Entered e = enter();
   if (!e) return e.status;
   if (pci_bus_id == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuDeviceGetPCIBusId, *e.session, 0, pci_bus_id, std::min(len, 64), dev);
+  return SLUICE_CALL(cuDeviceGetPCIBusId, *e.link, 0, pci_bus_id, std::min(len, 64), dev);
 }
 
 CUresult cuDeviceCanAccessPeer(int* can_access_peer, CUdevice dev, CUdevice peer_dev) {

@@ -18,7 +18,7 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
     return CUDA_SUCCESS;
   }
   const CUresult r =
-      SLUICE_CALL(cuFuncGetAttribute, *f.session, f.context, pi, attrib, as_function(f.info));
+      SLUICE_CALL(cuFuncGetAttribute, *f.link, f.context, pi, attrib, as_function(f.info));
   if (r == CUDA_SUCCESS && index < f.info->attributes.size()) f.info->attributes[index] = *pi;
   return r;
 }
@@ -27,7 +27,7 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
   const InFunction f(hfunc);
   if (!f) return f.status;
   const CUresult r =
-      SLUICE_CALL(cuFuncSetAttribute, *f.session, f.context, as_function(f.info), attrib, value);
+      SLUICE_CALL(cuFuncSetAttribute, *f.link, f.context, as_function(f.info), attrib, value);
   const auto index = static_cast<size_t>(attrib);
   // What the driver makes of a value, it says when asked next.
   if (r == CUDA_SUCCESS && index < f.info->attributes.size()) f.info->attributes[index] = INT_MIN;
@@ -39,13 +39,13 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
   const InFunction f(hfunc);
   if (!f) return f.status;
-  return SLUICE_CALL(cuFuncSetCacheConfig, *f.session, f.context, as_function(f.info), config);
+  return SLUICE_CALL(cuFuncSetCacheConfig, *f.link, f.context, as_function(f.info), config);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
   const InFunction f(hfunc);
   if (!f) return f.status;
-  return SLUICE_CALL(cuFuncSetSharedMemConfig, *f.session, f.context, as_function(f.info), config);
+  return SLUICE_CALL(cuFuncSetSharedMemConfig, *f.link, f.context, as_function(f.info), config);
 }
 
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
@@ -82,7 +82,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* num_blocks, CUfunction
   const InFunction f(func);
   if (!f) return f.status;
   if (num_blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, *f.session, f.context, num_blocks,
+  return SLUICE_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, *f.link, f.context, num_blocks,
                      as_function(f.info), block_size, dynamic_smem_size);
 }
 
@@ -93,7 +93,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* num_blocks, C
   const InFunction f(func);
   if (!f) return f.status;
   if (num_blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, *f.session, f.context,
+  return SLUICE_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, *f.link, f.context,
                      num_blocks, as_function(f.info), block_size, dynamic_smem_size, flags);
 }
 
@@ -102,8 +102,8 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_smem_size, CUfu
   const InFunction f(func);
   if (!f) return f.status;
   if (dynamic_smem_size == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuOccupancyAvailableDynamicSMemPerBlock, *f.session, f.context,
-                     dynamic_smem_size, as_function(f.info), num_blocks, block_size);
+  return SLUICE_CALL(cuOccupancyAvailableDynamicSMemPerBlock, *f.link, f.context, dynamic_smem_size,
+                     as_function(f.info), num_blocks, block_size);
 }
 
 // The size function is the program's, so the search runs here: the largest multiple of a warp that
@@ -120,9 +120,9 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid_size, int* bloc
   CUresult r = cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, func);
   const CUdevice device = current_device();
   if (r == CUDA_SUCCESS)
-    r = device_attribute(*f.session, device, CU_DEVICE_ATTRIBUTE_WARP_SIZE, &warp);
+    r = device_attribute(*f.link, device, CU_DEVICE_ATTRIBUTE_WARP_SIZE, &warp);
   if (r == CUDA_SUCCESS)
-    r = device_attribute(*f.session, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
+    r = device_attribute(*f.link, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
   if (r != CUDA_SUCCESS) return r;
   if (block_size_limit > 0) most = std::min(most, block_size_limit);
   int best_threads = 0, best_blocks = 0, best_size = 0;

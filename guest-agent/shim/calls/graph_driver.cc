@@ -13,15 +13,16 @@ class GraphDriver : public graphs::Driver {
  public:
   graphs::Caller caller() override {
     const Entered e = enter();
-    return {e.session != nullptr, e.status, e.context};
+    return {e.link != nullptr, e.status, e.context};
   }
   bool has_device(CUdevice device) override { return device >= 0 && device < kMaxDevices; }
   bool has_context(uint64_t context) override { return state().context(context).has_value(); }
   bool has_event(CUevent event) override { return state().events.find(wire(event)) != nullptr; }
   graphs::StreamFacts stream(CUstream stream) override {
+    if (resolve_stream(stream) != CUDA_SUCCESS) return {};
     const StreamInfo* info = state().streams.find(wire(stream));
-    if (info == nullptr) return {valid_stream(stream), true, 0};
-    return {true, (info->flags & CU_STREAM_NON_BLOCKING) == 0, info->context};
+    if (info == nullptr) return {stream, true, true, 0};
+    return {stream, true, (info->flags & CU_STREAM_NON_BLOCKING) == 0, info->context};
   }
   bool is_kernel(CUfunction function) override {
     return SLUICE_HANDLE_KIND(wire(function)) == SLUICE_HANDLE_KERNEL;
@@ -33,7 +34,7 @@ class GraphDriver : public graphs::Driver {
   CUresult allocate(size_t bytes, CUdeviceptr* address) override {
     const Entered e = enter_context();
     if (!e) return e.status;
-    const CUresult r = SLUICE_CALL(cuMemAlloc_v2, *e.session, e.context, address, bytes);
+    const CUresult r = SLUICE_CALL(cuMemAlloc_v2, *e.link, e.context, address, bytes);
     if (r != CUDA_SUCCESS) return r;
     Range range;
     range.base = *address;
@@ -45,7 +46,7 @@ class GraphDriver : public graphs::Driver {
   void release(uint64_t context, CUdeviceptr address) override {
     state().pointers.remove(address);
     const Entered e = enter();
-    if (e) (void)SLUICE_CALL(cuMemFree_v2, *e.session, context, address);
+    if (e) (void)SLUICE_CALL(cuMemFree_v2, *e.link, context, address);
   }
   bool is_memory(CUdeviceptr address, size_t bytes) override {
     return state().pointers.find(address, bytes).has_value();
@@ -96,7 +97,7 @@ class GraphDriver : public graphs::Driver {
       sluice_stream_event body{};
       body.stream = wire(where);
       body.event = wire(event);
-      return e.session->post(opcode, e.context, body);
+      return e.link->post(opcode, e.context, body);
     };
     const CUresult r = queue(SLUICE_CALL_EVENT_RECORD, before);
     return r == CUDA_SUCCESS ? queue(SLUICE_CALL_STREAM_WAIT, stream) : r;
@@ -108,7 +109,7 @@ class GraphDriver : public graphs::Driver {
     const Entered e = enter_context();
     sluice_synchronize body{};
     body.what = SLUICE_SYNC_CONTEXT;
-    if (e) (void)e.session->call(SLUICE_CALL_SYNCHRONIZE, e.context, body);
+    if (e) (void)e.link->call(SLUICE_CALL_SYNCHRONIZE, e.context, body);
   }
 };
 

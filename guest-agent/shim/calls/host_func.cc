@@ -55,7 +55,7 @@ Helper& helper() {
   return *it;
 }
 
-void run(Session& session) {
+void run(WorkerLink& link) {
   pthread_setname_np(pthread_self(), "sluice-hostfn");
   Helper& h = helper();
   for (;;) {
@@ -63,13 +63,13 @@ void run(Session& session) {
       std::unique_lock lock(h.mutex);
       h.work.wait(lock, [&] { return h.outstanding != 0; });
     }
-    session.wait_until([&h] { return h.has_ready(); });
+    link.wait_until([&h] { return h.has_ready(); });
     Ready next;
     {
       std::lock_guard lock(h.mutex);
       if (h.ready.empty()) {
         // Either a spurious wake-up, or the session has ended and its answers are about to come.
-        if (session.dead() != CUDA_SUCCESS) std::this_thread::yield();
+        if (link.dead() != CUDA_SUCCESS) std::this_thread::yield();
         continue;
       }
       next = h.ready.front();
@@ -80,17 +80,17 @@ void run(Session& session) {
       next.func.callback(next.func.stream, next.status, next.func.user_data);
     else if (next.status == CUDA_SUCCESS)
       next.func.function(next.func.user_data);
-    if (session.dead() == CUDA_SUCCESS)
-      session.post(SLUICE_CALL_HOST_FUNC_DONE, next.func.context, next.func.call_id);
+    if (link.dead() == CUDA_SUCCESS)
+      link.post(SLUICE_CALL_HOST_FUNC_DONE, next.func.context, next.func.call_id);
   }
 }
 
-void start_helper(Session& session) {
+void start_helper(WorkerLink& link) {
   // The program's signals are for the program's threads: the helper inherits a full mask.
   sigset_t every, before;
   sigfillset(&every);
   pthread_sigmask(SIG_SETMASK, &every, &before);
-  std::thread([&session] { run(session); }).detach();
+  std::thread([&link] { run(link); }).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
@@ -100,7 +100,7 @@ CUresult launch_host(HostFunc func) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (func.function == nullptr && func.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_stream(func.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(func.stream); bad != CUDA_SUCCESS) return bad;
   // CUDA's callbacks are told of a stream, and cannot be in a graph.
   if (func.callback != nullptr) {
     if (const CUresult r = graphs::refuse_in_capture(func.stream); r != CUDA_SUCCESS) return r;
@@ -119,7 +119,7 @@ CUresult queue_host(const Entered& e, HostFunc func) {
     std::lock_guard lock(h.mutex);
     if (!h.started) {
       h.started = true;
-      start_helper(*e.session);
+      start_helper(*e.link);
     }
     ++h.outstanding;
     h.work.notify_one();
@@ -129,14 +129,14 @@ CUresult queue_host(const Entered& e, HostFunc func) {
   body.handle = wire(func.stream);
   auto call = std::make_shared<Call>();
   const CUresult r =
-      e.session->start_detached(SLUICE_CALL_HOST_FUNC, e.context, body,
-                                [func, call, &h](uint64_t call_id, CUresult status) mutable {
-                                  func.call_id = call_id;
-                                  std::lock_guard lock(h.mutex);
-                                  if (call->refused) return;
-                                  call->queued = true;
-                                  h.ready.push_back({func, status, call});
-                                });
+      e.link->start_detached(SLUICE_CALL_HOST_FUNC, e.context, body,
+                             [func, call, &h](uint64_t call_id, CUresult status) mutable {
+                               func.call_id = call_id;
+                               std::lock_guard lock(h.mutex);
+                               if (call->refused) return;
+                               call->queued = true;
+                               h.ready.push_back({func, status, call});
+                             });
   if (r == CUDA_SUCCESS) return r;
   // The program is told by this call, not by its function.
   std::lock_guard lock(h.mutex);
@@ -152,7 +152,7 @@ CUresult sluice::guest::callback_beside_captures(CUstream stream, CUstreamCallba
                                                  void* data) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   HostFunc func;
   func.callback = callback;
   func.stream = stream;

@@ -20,7 +20,7 @@ struct Limits {
   int grid[3], block[3], threads;
 };
 
-CUresult device_limits(Session& session, Limits* limits) {
+CUresult device_limits(WorkerLink& link, Limits* limits) {
   const CUdevice device = current_device();
   const struct {
     CUdevice_attribute attribute;
@@ -33,17 +33,17 @@ CUresult device_limits(Session& session, Limits* limits) {
                 {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, &limits->block[2]},
                 {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &limits->threads}};
   for (const auto& one : wanted) {
-    const CUresult r = device_attribute(session, device, one.attribute, one.to);
+    const CUresult r = device_attribute(link, device, one.attribute, one.to);
     if (r != CUDA_SUCCESS) return r;
   }
   return CUDA_SUCCESS;
 }
 
 // What CUDA answers at the call.
-CUresult check_shape(Session& session, const FunctionInfo& info, const uint32_t grid[3],
+CUresult check_shape(WorkerLink& link, const FunctionInfo& info, const uint32_t grid[3],
                      const uint32_t block[3], uint32_t shared_bytes) {
   Limits limits;
-  if (const CUresult r = device_limits(session, &limits); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = device_limits(link, &limits); r != CUDA_SUCCESS) return r;
   uint64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
     if (grid[i] == 0 || block[i] == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -63,11 +63,11 @@ CUresult check_shape(Session& session, const FunctionInfo& info, const uint32_t 
 }
 
 // Every block of a cooperative launch has to be on the GPU at once.
-CUresult check_cooperative(Session& session, CUfunction function, const uint32_t grid[3],
+CUresult check_cooperative(WorkerLink& link, CUfunction function, const uint32_t grid[3],
                            const uint32_t block[3], uint32_t shared_bytes) {
   int sms = 0, blocks = 0;
   CUresult r =
-      device_attribute(session, current_device(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
+      device_attribute(link, current_device(), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
   if (r == CUDA_SUCCESS)
     r = cuOccupancyMaxActiveBlocksPerMultiprocessor(
         &blocks, function, static_cast<int>(block[0] * block[1] * block[2]), shared_bytes);
@@ -134,11 +134,11 @@ struct Given {
 CUresult check_launch(const InFunction& f, CUfunction function, const uint32_t grid[3],
                       const uint32_t block[3], uint32_t shared_bytes, uint64_t flags) {
   if (f.info->context != f.context) return CUDA_ERROR_INVALID_CONTEXT;
-  if (const CUresult r = check_shape(*f.session, *f.info, grid, block, shared_bytes);
+  if (const CUresult r = check_shape(*f.link, *f.info, grid, block, shared_bytes);
       r != CUDA_SUCCESS)
     return r;
   if ((flags & SLUICE_LAUNCHED_COOPERATIVE) == 0) return CUDA_SUCCESS;
-  return check_cooperative(*f.session, function, grid, block, shared_bytes);
+  return check_cooperative(*f.link, function, grid, block, shared_bytes);
 }
 
 template <class Write>
@@ -152,11 +152,11 @@ CUresult post_launch(const InFunction& f, const uint32_t grid[3], const uint32_t
   body.dynamic_shared_bytes = shared_bytes;
   body.param_bytes = f.info->param_bytes;
   body.flags = flags;
-  return f.session->post(SLUICE_CALL_LAUNCH, f.context, sizeof body + body.param_bytes,
-                         [&](std::byte* to) {
-                           std::memcpy(to, &body, sizeof body);
-                           write(to + sizeof body);
-                         });
+  return f.link->post(SLUICE_CALL_LAUNCH, f.context, sizeof body + body.param_bytes,
+                      [&](std::byte* to) {
+                        std::memcpy(to, &body, sizeof body);
+                        write(to + sizeof body);
+                      });
 }
 
 // `flags`: of sluice_launch, from `attributes` where there are any.
@@ -165,7 +165,7 @@ CUresult launch(CUfunction function, const uint32_t grid[3], const uint32_t bloc
                 uint64_t flags = 0, const CUlaunchConfig* config = nullptr) {
   const InFunction f(function);
   if (!f) return f.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   CUresult r = check_launch(f, function, grid, block, shared_bytes, flags);
   Given given{params};
   if (r == CUDA_SUCCESS) r = given.check(*f.info, extra);
@@ -231,7 +231,7 @@ CUresult check_kept(const graphs::KernelLaunch& kept) {
 CUresult run_launch(const graphs::KernelLaunch& kept, CUstream stream) {
   const InFunction f(kept.function);
   if (!f) return f.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (f.info->param_bytes != kept.params.size())
     return CUDA_ERROR_INVALID_HANDLE;  // the handle's kernel is another
   return post_launch(f, kept.grid, kept.block, kept.shared_bytes, stream, kept.flags,

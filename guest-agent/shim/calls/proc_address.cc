@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "abi/cuda_graph.h"
+#include "guest-agent/shim/calls/per_thread.h"
 #include "guest-agent/shim/state/api.h"
 
 using namespace sluice::guest;
@@ -40,14 +41,20 @@ const Symbol kSymbols[] = {
 #undef SLUICE_GRAPH_ALIAS
 #undef SLUICE_GRAPH_OLD
 
+// The forms for a default stream per thread; other calls have one form.
+struct PerThreadForm {
+  void* legacy;
+  void* per_thread;
+};
+#define SLUICE_FORM(symbol, function) \
+  {reinterpret_cast<void*>(&function), reinterpret_cast<void*>(&PerThread<&function>::call)},
+const PerThreadForm kPerThreadForms[] = {SLUICE_CUDA_PER_THREAD_FUNCTIONS(SLUICE_FORM)};
+#undef SLUICE_FORM
+
 CUresult look_up(const char* name, void** pfn, int cuda_version, cuuint64_t flags,
                  CUdriverProcAddressQueryResult* status) {
   if (name == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pfn = nullptr;
-  // The legacy stream in the place of the thread's own orders more than the program asked for,
-  // which is right but slower; say so.
-  if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
-    complain_once("per-thread default streams are not offered: functions use the legacy stream");
   const Symbol* best = nullptr;
   bool newer = false;
   for (const Symbol& symbol : kSymbols) {
@@ -58,6 +65,9 @@ CUresult look_up(const char* name, void** pfn, int cuda_version, cuuint64_t flag
       best = &symbol;
   }
   if (best != nullptr) *pfn = best->function;
+  if (best != nullptr && (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0)
+    for (const PerThreadForm& form : kPerThreadForms)
+      if (form.legacy == best->function) *pfn = form.per_thread;
   if (status != nullptr)
     *status = best != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
               : newer         ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT

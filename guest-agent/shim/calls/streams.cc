@@ -21,14 +21,14 @@ CUresult sync_call(const Entered& e, uint16_t opcode, sluice_sync_what what, uin
   sluice_synchronize body{};
   body.what = what;
   body.handle = handle;
-  return e.session->with_deferred(e.session->call(opcode, e.context, body));
+  return e.link->with_deferred(e.link->call(opcode, e.context, body));
 }
 
 CUresult stream_event(uint16_t opcode, CUstream stream, CUevent event, unsigned flags) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (!valid_stream(stream) || state().events.find(wire(event)) == nullptr)
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  if (state().events.find(wire(event)) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const auto r = opcode == SLUICE_CALL_EVENT_RECORD
                          ? graphs::capture_record(stream, event, flags)
                          : graphs::capture_wait(stream, event, flags))
@@ -37,14 +37,14 @@ CUresult stream_event(uint16_t opcode, CUstream stream, CUevent event, unsigned 
   body.stream = wire(stream);
   body.event = wire(event);
   body.flags = flags;
-  return e.session->post(opcode, e.context, body);
+  return e.link->post(opcode, e.context, body);
 }
 
 CUresult stream_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags,
                       bool wait) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (addr % sizeof value != 0 || !state().pointers.find(addr, sizeof value))
     return CUDA_ERROR_INVALID_VALUE;
   if (const auto r = graphs::capture_node(
@@ -57,7 +57,7 @@ CUresult stream_value(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsig
   body.value = value;
   body.flags = flags;
   body.is_wait = wait ? 1 : 0;
-  return e.session->post(SLUICE_CALL_STREAM_VALUE, e.context, body);
+  return e.link->post(SLUICE_CALL_STREAM_VALUE, e.context, body);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned int flags) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (stream == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult r = SLUICE_CALL(cuStreamCreate, *e.session, e.context, stream, flags);
+  const CUresult r = SLUICE_CALL(cuStreamCreate, *e.link, e.context, stream, flags);
   return add_stream(e, r, r == CUDA_SUCCESS ? *stream : nullptr, flags);
 }
 
@@ -75,7 +75,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned int flags, int pr
   if (!e) return e.status;
   if (stream == nullptr || (flags & ~CU_STREAM_NON_BLOCKING) != 0) return CUDA_ERROR_INVALID_VALUE;
   const CUresult r =
-      SLUICE_CALL(cuStreamCreateWithPriority, *e.session, e.context, stream, flags, priority);
+      SLUICE_CALL(cuStreamCreateWithPriority, *e.link, e.context, stream, flags, priority);
   return add_stream(e, r, r == CUDA_SUCCESS ? *stream : nullptr, flags);
 }
 
@@ -87,22 +87,22 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   const uint64_t context = info->context;
   if (!state().streams.remove(wire(stream))) return CUDA_ERROR_INVALID_HANDLE;
   graphs::end_captures_of_stream(stream);
-  return SLUICE_CALL(cuStreamDestroy_v2, *e.session, context, stream);
+  return SLUICE_CALL(cuStreamDestroy_v2, *e.link, context, stream);
 }
 
 CUresult cuStreamGetPriority(CUstream stream, int* priority) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  return SLUICE_CALL(cuStreamGetPriority, *e.session, e.context, stream, priority);
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  return SLUICE_CALL(cuStreamGetPriority, *e.link, e.context, stream, priority);
 }
 
 CUresult cuStreamGetFlags(CUstream stream, unsigned int* flags) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   const StreamInfo* info = state().streams.find(wire(stream));
   *flags = info != nullptr ? info->flags : unsigned{CU_STREAM_DEFAULT};
   return CUDA_SUCCESS;
@@ -112,15 +112,15 @@ CUresult cuStreamGetId(CUstream stream, unsigned long long* stream_id) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (stream_id == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  return SLUICE_CALL(cuStreamGetId, *e.session, e.context, stream, stream_id);
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  return SLUICE_CALL(cuStreamGetId, *e.link, e.context, stream, stream_id);
 }
 
 CUresult cuStreamGetCtx(CUstream stream, CUcontext* pctx) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   const StreamInfo* info = state().streams.find(wire(stream));
   *pctx = reinterpret_cast<CUcontext>(info != nullptr ? info->context : e.context);
   return CUDA_SUCCESS;
@@ -139,7 +139,7 @@ CUresult cuStreamGetDevice(CUstream stream, CUdevice* device) {
 CUresult cuStreamSynchronize(CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
   return sync_call(e, SLUICE_CALL_SYNCHRONIZE, SLUICE_SYNC_STREAM, wire(stream));
 }
@@ -147,7 +147,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
 CUresult cuStreamQuery(CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
   return sync_call(e, SLUICE_CALL_QUERY, SLUICE_SYNC_STREAM, wire(stream));
 }
@@ -187,7 +187,7 @@ CUresult cuEventCreate(CUevent* event, unsigned int flags) {
   if (event == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_EVENT_INTERPROCESS) != 0)
     return static_cast<CUresult>(not_supported("cuEventCreate", "events between processes"));
-  const CUresult r = SLUICE_CALL(cuEventCreate, *e.session, e.context, event, flags);
+  const CUresult r = SLUICE_CALL(cuEventCreate, *e.link, e.context, event, flags);
   if (r != CUDA_SUCCESS) return r;
   const bool kept = state().events.add(wire(*event), [&](EventInfo& info) {
     info.context = e.context;
@@ -203,7 +203,7 @@ CUresult cuEventDestroy_v2(CUevent event) {
   if (info == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const uint64_t context = info->context;
   if (!state().events.remove(wire(event))) return CUDA_ERROR_INVALID_HANDLE;
-  return SLUICE_CALL(cuEventDestroy_v2, *e.session, context, event);
+  return SLUICE_CALL(cuEventDestroy_v2, *e.link, context, event);
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
@@ -239,5 +239,5 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) 
   if (first == nullptr || last == nullptr ||
       ((first->flags | last->flags) & CU_EVENT_DISABLE_TIMING) != 0)
     return CUDA_ERROR_INVALID_HANDLE;
-  return SLUICE_CALL(cuEventElapsedTime_v2, *e.session, first->context, milliseconds, start, end);
+  return SLUICE_CALL(cuEventElapsedTime_v2, *e.link, first->context, milliseconds, start, end);
 }

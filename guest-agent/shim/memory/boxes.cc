@@ -125,18 +125,18 @@ namespace {
 
 // A box outside of graphs: its slices, one after the other, in the stream.
 CUresult copy_box(const CUDA_MEMCPY3D* box, CUstream stream, bool wait) {
-  Copy how;
-  how.stream = stream;
-  how.wait = wait;
   const Entered e = enter_context();
   if (!e) return e.status;
   if (box == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (box->WidthInBytes == 0 || box->Height == 0 || box->Depth == 0) return CUDA_SUCCESS;
   if (const CUresult r = check_box(*box); r != CUDA_SUCCESS) return r;
   if (const auto captured =
           graphs::capture_node(stream, [&] { return graphs::box_work(*box, e.context); }))
     return *captured;
+  Copy how;
+  how.stream = stream;
+  how.wait = wait;
   return run_box(e, *box, how);
 }
 

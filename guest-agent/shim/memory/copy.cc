@@ -46,23 +46,22 @@ Place place_of(uint64_t address, uint64_t bytes, End said) {
 
 class Copier {
  public:
-  Copier(const Entered& e, const Copy& copy)
-      : session_(*e.session), context_(e.context), copy_(copy) {}
+  Copier(const Entered& e, const Copy& copy) : link_(*e.link), context_(e.context), copy_(copy) {}
 
   // Both ends are where the worker can reach them.
   CUresult direct(Place dst, Place src) {
     sluice_copy body = base();
     set_end(body.dst, body.dst_kind, copy_.dst, dst);
     set_end(body.src, body.src_kind, copy_.src, src);
-    if (!copy_.wait) return session_.post(SLUICE_CALL_COPY, context_, body);
+    if (!copy_.wait) return link_.post(SLUICE_CALL_COPY, context_, body);
     body.wait = 1;
-    return session_.with_deferred(session_.call(SLUICE_CALL_COPY, context_, body));
+    return link_.with_deferred(link_.call(SLUICE_CALL_COPY, context_, body));
   }
 
   // Pageable to device or pinned. The program may reuse its memory when this returns: the pieces
   // have been copied by then. Only the synchronous variant waits for the last to arrive.
   CUresult upload(Place dst) {
-    Staging& memory = staging(session_);
+    Staging& memory = staging(link_);
     CUresult status = copy_.in_graph ? wait_for_stream() : CUDA_SUCCESS;
     if (status != CUDA_SUCCESS) return status;
     for_pieces(memory, [&](uint64_t row, uint64_t rows, uint64_t column, uint64_t width,
@@ -78,21 +77,21 @@ class Copier {
         std::memcpy(piece + r * width, from + r * copy_.src_pitch, width);
       sluice_copy body = piece_body(rows, width);
       set_end(body.dst, body.dst_kind, copy_.dst + row * copy_.dst_pitch + column, dst);
-      body.src = session_.offset_of(piece);
+      body.src = link_.offset_of(piece);
       body.src_kind = SLUICE_COPY_BULK;
       body.dst_pitch = rows > 1 ? copy_.dst_pitch : 0;
       body.src_pitch = rows > 1 ? width : 0;
       if (last && copy_.wait) {
-        status = session_.with_deferred(session_.call(SLUICE_CALL_COPY, context_, body));
+        status = link_.with_deferred(link_.call(SLUICE_CALL_COPY, context_, body));
         memory.release(piece, bytes);
       } else {
         // If the session is dead by now, the answer is already given and the piece released.
-        Session* session = &session_;
-        status = session_.start_detached(SLUICE_CALL_COPY, context_, body,
-                                         [session, &memory, piece, bytes](uint64_t, CUresult r) {
-                                           memory.release(piece, bytes);
-                                           session->defer(r);
-                                         });
+        WorkerLink* link = &link_;
+        status = link_.start_detached(SLUICE_CALL_COPY, context_, body,
+                                      [link, &memory, piece, bytes](uint64_t, CUresult r) {
+                                        memory.release(piece, bytes);
+                                        link->defer(r);
+                                      });
       }
       return status == CUDA_SUCCESS;
     });
@@ -107,12 +106,12 @@ class Copier {
       std::byte* piece;
       uint64_t row, rows, column, width;
     };
-    Staging& memory = staging(session_);
+    Staging& memory = staging(link_);
     std::deque<std::unique_ptr<Fetch>> fetches;
     CUresult status = CUDA_SUCCESS;
     auto finish_first = [&] {
       Fetch& fetch = *fetches.front();
-      const CUresult r = session_.wait(fetch.pending);
+      const CUresult r = link_.wait(fetch.pending);
       if (r == CUDA_SUCCESS && status == CUDA_SUCCESS) {
         char* to = reinterpret_cast<char*>(copy_.dst) + fetch.row * copy_.dst_pitch + fetch.column;
         for (uint64_t i = 0; i < fetch.rows; ++i)
@@ -147,12 +146,12 @@ class Copier {
       fetch->width = width;
       sluice_copy body = piece_body(rows, width);
       set_end(body.src, body.src_kind, copy_.src + row * copy_.src_pitch + column, src);
-      body.dst = session_.offset_of(piece);
+      body.dst = link_.offset_of(piece);
       body.dst_kind = SLUICE_COPY_BULK;
       body.src_pitch = rows > 1 ? copy_.src_pitch : 0;
       body.dst_pitch = rows > 1 ? width : 0;
       body.wait = 1;
-      status = session_.start(
+      status = link_.start(
           SLUICE_CALL_COPY, context_, sizeof body,
           [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }, fetch->pending);
       if (status != CUDA_SUCCESS) {
@@ -163,7 +162,7 @@ class Copier {
       return true;
     });
     while (!fetches.empty()) finish_first();
-    return session_.with_deferred(status);
+    return link_.with_deferred(status);
   }
 
   // Host to host under unified addressing: in the stream's order, then by hand.
@@ -183,10 +182,10 @@ class Copier {
     sluice_synchronize body{};
     body.what = SLUICE_SYNC_STREAM;
     body.handle = wire(copy_.stream);
-    return session_.with_deferred(session_.call(SLUICE_CALL_SYNCHRONIZE, context_, body));
+    return link_.with_deferred(link_.call(SLUICE_CALL_SYNCHRONIZE, context_, body));
   }
   CUresult no_staging() const {
-    return session_.dead() != CUDA_SUCCESS ? session_.dead() : CUDA_ERROR_OUT_OF_MEMORY;
+    return link_.dead() != CUDA_SUCCESS ? link_.dead() : CUDA_ERROR_OUT_OF_MEMORY;
   }
 
   sluice_copy base() const {
@@ -209,7 +208,7 @@ class Copier {
 
   void set_end(uint64_t& field, uint32_t& kind, uint64_t address, Place place) const {
     const bool bulk = place == Place::kPinned;
-    field = bulk ? session_.offset_of(reinterpret_cast<void*>(address)) : address;
+    field = bulk ? link_.offset_of(reinterpret_cast<void*>(address)) : address;
     kind = bulk ? SLUICE_COPY_BULK : SLUICE_COPY_DEVICE;
   }
 
@@ -239,7 +238,7 @@ class Copier {
     }
   }
 
-  Session& session_;
+  WorkerLink& link_;
   uint64_t context_;
   const Copy& copy_;
 };
@@ -275,7 +274,7 @@ CUresult check_copy(Copy copy, End dst_said, End src_said) {
 }
 
 CUresult run_copy(const Entered& e, Copy copy, End dst_said, End src_said) {
-  if (!valid_stream(copy.stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(copy.stream); bad != CUDA_SUCCESS) return bad;
   if (copy.width == 0 || copy.height == 0) return CUDA_SUCCESS;
   Place dst, src;
   if (const CUresult r = prepare(copy, dst_said, src_said, &dst, &src); r != CUDA_SUCCESS) return r;
@@ -362,7 +361,7 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_
               uint64_t width, uint64_t height, CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (width == 0 || height == 0) return CUDA_SUCCESS;
   if (!valid_fill(dst, pitch, element_bytes, width, height) ||
       !state().pointers.may_touch(
@@ -382,7 +381,7 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element_
     return *r;
   }
   // CUDA's fills of device memory are asynchronous even without "Async" in their names.
-  return e.session->post(SLUICE_CALL_MEMSET, e.context, body);
+  return e.link->post(SLUICE_CALL_MEMSET, e.context, body);
 }
 
 }  // namespace

@@ -26,14 +26,14 @@ void remember(uint64_t base, uint64_t bytes, MemoryKind kind, uint64_t context,
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  return SLUICE_CALL(cuMemGetInfo_v2, *e.session, e.context, free, total);
+  return SLUICE_CALL(cuMemGetInfo_v2, *e.link, e.context, free, total);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult r = SLUICE_CALL(cuMemAlloc_v2, *e.session, e.context, dptr, bytesize);
+  const CUresult r = SLUICE_CALL(cuMemAlloc_v2, *e.link, e.context, dptr, bytesize);
   if (r == CUDA_SUCCESS) remember(*dptr, bytesize, MemoryKind::kDevice, e.context);
   return r;
 }
@@ -44,7 +44,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pitch, size_t width_in_by
   if (!e) return e.status;
   if (dptr == nullptr || pitch == nullptr || width_in_bytes == 0 || height == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  const CUresult r = SLUICE_CALL(cuMemAllocPitch_v2, *e.session, e.context, dptr, pitch,
+  const CUresult r = SLUICE_CALL(cuMemAllocPitch_v2, *e.link, e.context, dptr, pitch,
                                  width_in_bytes, height, element_size_bytes);
   if (r == CUDA_SUCCESS) remember(*dptr, *pitch * height, MemoryKind::kDevice, e.context);
   return r;
@@ -57,8 +57,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (const auto r = graphs::free_graph_memory(dptr)) return *r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult r = SLUICE_CALL(cuMemFree_v2, *e.session, range->context, dptr);
-  if (r != CUDA_SUCCESS && e.session->dead() == CUDA_SUCCESS) state().pointers.add(*range);
+  const CUresult r = SLUICE_CALL(cuMemFree_v2, *e.link, range->context, dptr);
+  if (r != CUDA_SUCCESS && e.link->dead() == CUDA_SUCCESS) state().pointers.add(*range);
   return r;
 }
 
@@ -66,7 +66,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (graphs::capturing()) {
     std::shared_ptr<graphs::GraphMemory> memory;
     CUresult made = CUDA_SUCCESS;
@@ -78,7 +78,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
     if (captured && *captured == CUDA_SUCCESS) *dptr = memory->address();
     if (captured) return *captured;
   }
-  const CUresult r = SLUICE_CALL(cuMemAllocAsync, *e.session, e.context, dptr, bytesize, stream);
+  const CUresult r = SLUICE_CALL(cuMemAllocAsync, *e.link, e.context, dptr, bytesize, stream);
   if (r == CUDA_SUCCESS) remember(*dptr, bytesize, MemoryKind::kDevice, e.context);
   return r;
 }
@@ -86,7 +86,7 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
-  if (!valid_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
   if (const auto captured = graphs::capture_node(stream, [&]() -> graphs::WorkPtr {
         auto memory = graphs::GraphMemory::find(dptr);
         return memory == nullptr ? nullptr : graphs::free_work(std::move(memory));
@@ -96,8 +96,8 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
   if (const auto r = graphs::free_graph_memory(dptr)) return *r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult r = SLUICE_CALL(cuMemFreeAsync, *e.session, e.context, dptr, stream);
-  if (r != CUDA_SUCCESS && e.session->dead() == CUDA_SUCCESS) state().pointers.add(*range);
+  const CUresult r = SLUICE_CALL(cuMemFreeAsync, *e.link, e.context, dptr, stream);
+  if (r != CUDA_SUCCESS && e.link->dead() == CUDA_SUCCESS) state().pointers.add(*range);
   return r;
 }
 
@@ -119,7 +119,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int flags) {
   constexpr unsigned kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || bytesize == 0 || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult r = pinned_memory().allocate(*e.session, e.context, bytesize, pp);
+  const CUresult r = pinned_memory().allocate(*e.link, e.context, bytesize, pp);
   if (r == CUDA_SUCCESS)
     remember(reinterpret_cast<uint64_t>(*pp), bytesize, MemoryKind::kPinned, e.context, flags);
   return r;
@@ -132,7 +132,7 @@ CUresult cuMemFreeHost(void* p) {
   if (!e) return e.status;
   const auto range = state().pointers.take(reinterpret_cast<uint64_t>(p), MemoryKind::kPinned);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
-  return pinned_memory().release(*e.session, range->context, p, range->bytes);
+  return pinned_memory().release(*e.link, range->context, p, range->bytes);
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int flags) {

@@ -9,31 +9,30 @@ PinnedMemory& pinned_memory() {
   return *memory;
 }
 
-CUresult PinnedMemory::take_extents(Session& session, uint64_t context, uint64_t bytes,
+CUresult PinnedMemory::take_extents(WorkerLink& link, uint64_t context, uint64_t bytes,
                                     sluice_bulk* bulk) {
   sluice_extent body{};
   body.bytes = bytes;
   Pending pending;
-  const CUresult r = session.call(SLUICE_CALL_EXTENT_ALLOC, context, body, pending);
+  const CUresult r = link.call(SLUICE_CALL_EXTENT_ALLOC, context, body, pending);
   if (r != CUDA_SUCCESS) return r;
-  if (!pending.read(*bulk) || bulk->bytes < bytes ||
-      bulk->offset > session.channel().region_bytes() ||
-      bulk->bytes > session.channel().region_bytes() - bulk->offset)
+  if (!pending.read(*bulk) || bulk->bytes < bytes || bulk->offset > link.channel().region_bytes() ||
+      bulk->bytes > link.channel().region_bytes() - bulk->offset)
     return CUDA_ERROR_UNKNOWN;
   return CUDA_SUCCESS;
 }
 
-CUresult PinnedMemory::give_extents(Session& session, uint64_t context, const sluice_bulk& bulk) {
-  return session.call(SLUICE_CALL_EXTENT_FREE, context, bulk);
+CUresult PinnedMemory::give_extents(WorkerLink& link, uint64_t context, const sluice_bulk& bulk) {
+  return link.call(SLUICE_CALL_EXTENT_FREE, context, bulk);
 }
 
-CUresult PinnedMemory::allocate(Session& session, uint64_t context, size_t bytes, void** address) {
+CUresult PinnedMemory::allocate(WorkerLink& link, uint64_t context, size_t bytes, void** address) {
   if (bytes > SLUICE_WINDOW_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
   sluice_bulk bulk{};
   if (bytes >= kOwnExtents) {
-    const CUresult r = take_extents(session, context, bytes, &bulk);
+    const CUresult r = take_extents(link, context, bytes, &bulk);
     if (r != CUDA_SUCCESS) return r;
-    *address = session.channel().region() + bulk.offset;
+    *address = link.channel().region() + bulk.offset;
     return CUDA_SUCCESS;
   }
   const uint64_t size = (bytes + kAlign - 1) / kAlign * kAlign;
@@ -46,11 +45,11 @@ CUresult PinnedMemory::allocate(Session& session, uint64_t context, size_t bytes
         arena.free.erase(piece);
         if (left != 0) arena.free[at + size] = left;
         ++arena.used;
-        *address = session.channel().region() + at;
+        *address = link.channel().region() + at;
         return CUDA_SUCCESS;
       }
     }
-    const CUresult r = take_extents(session, context, SLUICE_EXTENT_BYTES, &bulk);
+    const CUresult r = take_extents(link, context, SLUICE_EXTENT_BYTES, &bulk);
     if (r != CUDA_SUCCESS) return r;
     Arena& arena = arenas_[bulk.offset];
     arena.bytes = bulk.bytes;
@@ -59,19 +58,19 @@ CUresult PinnedMemory::allocate(Session& session, uint64_t context, size_t bytes
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult PinnedMemory::release(Session& session, uint64_t context, void* address, size_t bytes) {
-  const uint64_t at = session.offset_of(address);
+CUresult PinnedMemory::release(WorkerLink& link, uint64_t context, void* address, size_t bytes) {
+  const uint64_t at = link.offset_of(address);
   if (bytes >= kOwnExtents) {
     const uint64_t whole =
         (bytes + SLUICE_EXTENT_BYTES - 1) / SLUICE_EXTENT_BYTES * SLUICE_EXTENT_BYTES;
-    return give_extents(session, context, {at, whole});
+    return give_extents(link, context, {at, whole});
   }
   // Part of an extent: the worker cannot tell when it is free, so everything queued must be done,
   // as with CUDA's own cuMemFreeHost.
   if (context != 0) {
     sluice_synchronize body{};
     body.what = SLUICE_SYNC_CONTEXT;
-    session.defer(session.call(SLUICE_CALL_SYNCHRONIZE, context, body));
+    link.defer(link.call(SLUICE_CALL_SYNCHRONIZE, context, body));
   }
   const uint64_t size = (bytes + kAlign - 1) / kAlign * kAlign;
   std::optional<sluice_bulk> empty;
@@ -99,7 +98,7 @@ CUresult PinnedMemory::release(Session& session, uint64_t context, void* address
       arenas_.erase(it);
     }
   }
-  return empty ? give_extents(session, context, *empty) : CUDA_SUCCESS;
+  return empty ? give_extents(link, context, *empty) : CUDA_SUCCESS;
 }
 
 }  // namespace sluice::guest

@@ -17,14 +17,14 @@ class PinnedMemory {
  public:
   // `bytes` > 0, zeroed the first time an extent is used. CUDA_ERROR_OUT_OF_MEMORY: the region or
   // the vGPU's limit is used up.
-  CUresult allocate(Session& session, uint64_t context, size_t bytes, void** address);
+  CUresult allocate(WorkerLink& link, uint64_t context, size_t bytes, void** address);
   // Waits until no copy uses it any more.
-  CUresult release(Session& session, uint64_t context, void* address, size_t bytes);
+  CUresult release(WorkerLink& link, uint64_t context, void* address, size_t bytes);
 
   // Extents as such, for what is too large for staging: `bulk` is region offset and size.
-  static CUresult take_extents(Session& session, uint64_t context, uint64_t bytes,
+  static CUresult take_extents(WorkerLink& link, uint64_t context, uint64_t bytes,
                                sluice_bulk* bulk);
-  static CUresult give_extents(Session& session, uint64_t context, const sluice_bulk& bulk);
+  static CUresult give_extents(WorkerLink& link, uint64_t context, const sluice_bulk& bulk);
 
  private:
   static constexpr size_t kAlign = 512;           // as CUDA gives

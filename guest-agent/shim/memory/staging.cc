@@ -13,15 +13,14 @@ constexpr size_t kPiecesAtLeast = 4;
 
 }  // namespace
 
-Staging::Staging(Session& session) : session_(session) {
-  const sluice_slot_header& header = session.channel().header();
+Staging::Staging(WorkerLink& link) : link_(link) {
+  const sluice_slot_header& header = link.channel().header();
   const uint64_t offset = header.staging_offset, bytes = header.staging_bytes;
-  if (offset > session.channel().region_bytes() ||
-      bytes > session.channel().region_bytes() - offset) {
+  if (offset > link.channel().region_bytes() || bytes > link.channel().region_bytes() - offset) {
     complain_once("the slot's staging memory is out of range");
     return;
   }
-  base_ = session.channel().region() + offset;
+  base_ = link.channel().region() + offset;
   blocks_.resize(bytes / kBlockBytes);
   piece_bytes_ = std::min(kMostPieceBytes, std::max(kBlockBytes, total_bytes() / kPiecesAtLeast /
                                                                      kBlockBytes * kBlockBytes));
@@ -52,9 +51,9 @@ std::byte* Staging::acquire(size_t bytes) {
   const size_t blocks = (bytes + kBlockBytes - 1) / kBlockBytes;
   if (blocks == 0 || blocks > blocks_.size()) return nullptr;
   if (std::byte* piece = try_acquire(blocks)) return piece;
-  session_.poll();
+  link_.poll();
   std::byte* piece = nullptr;
-  session_.wait_until([&] { return piece != nullptr || (piece = try_acquire(blocks)) != nullptr; });
+  link_.wait_until([&] { return piece != nullptr || (piece = try_acquire(blocks)) != nullptr; });
   return piece;
 }
 
@@ -66,8 +65,8 @@ void Staging::release(std::byte* piece, size_t bytes) {
             blocks_.begin() + static_cast<ptrdiff_t>(first + blocks), false);
 }
 
-Staging& staging(Session& session) {
-  static Staging* staging = new Staging(session);
+Staging& staging(WorkerLink& link) {
+  static Staging* staging = new Staging(link);
   return *staging;
 }
 

@@ -18,7 +18,7 @@ namespace sluice::guest {
 
 class Staging {
  public:
-  explicit Staging(Session& session);
+  explicit Staging(WorkerLink& link);
 
   // Copies of more than this go piece by piece, so that reading one overlaps with filling the next.
   size_t piece_bytes() const { return piece_bytes_; }
@@ -38,7 +38,7 @@ class Staging {
 
   std::byte* try_acquire(size_t blocks);
 
-  Session& session_;
+  WorkerLink& link_;
   std::byte* base_ = nullptr;
   size_t piece_bytes_ = 0;
   std::mutex mutex_;
@@ -47,6 +47,6 @@ class Staging {
 };
 
 // The process's, made with its session.
-Staging& staging(Session& session);
+Staging& staging(WorkerLink& link);
 
 }  // namespace sluice::guest

@@ -30,7 +30,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   const Entered e = enter();
   if (!e) return e.status;
   if (const CUresult r = check(map, rank); r != CUDA_SUCCESS) return r;
-  return SLUICE_CALL(cuTensorMapEncodeTiled, *e.session, 0, map, type, rank, address, dimensions,
+  return SLUICE_CALL(cuTensorMapEncodeTiled, *e.link, 0, map, type, rank, address, dimensions,
                      strides, box, element_strides, interleave, swizzle, promotion, fill);
 }
 
@@ -44,7 +44,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuu
   const Entered e = enter();
   if (!e) return e.status;
   if (const CUresult r = check(map, rank); r != CUDA_SUCCESS) return r;
-  return SLUICE_CALL(cuTensorMapEncodeIm2col, *e.session, 0, map, type, rank, address, dimensions,
+  return SLUICE_CALL(cuTensorMapEncodeIm2col, *e.link, 0, map, type, rank, address, dimensions,
                      strides, lower_corner, upper_corner, channels, pixels, element_strides,
                      interleave, swizzle, promotion, fill);
 }
@@ -61,8 +61,8 @@ CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* map, CUtensorMapDataType type,
   const Entered e = enter();
   if (!e) return e.status;
   if (const CUresult r = check(map, rank); r != CUDA_SUCCESS) return r;
-  return SLUICE_CALL(cuTensorMapEncodeIm2colWide, *e.session, 0, map, type, rank, address,
-                     dimensions, strides, lower_corner_width, upper_corner_width, channels, pixels,
+  return SLUICE_CALL(cuTensorMapEncodeIm2colWide, *e.link, 0, map, type, rank, address, dimensions,
+                     strides, lower_corner_width, upper_corner_width, channels, pixels,
                      element_strides, interleave, mode, swizzle, promotion, fill);
 }
 
@@ -70,5 +70,5 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
   const Entered e = enter();
   if (!e) return e.status;
   if (const CUresult r = check(map, 1); r != CUDA_SUCCESS) return r;
-  return SLUICE_CALL(cuTensorMapReplaceAddress, *e.session, 0, map, address);
+  return SLUICE_CALL(cuTensorMapReplaceAddress, *e.link, 0, map, address);
 }

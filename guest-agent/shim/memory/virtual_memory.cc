@@ -12,7 +12,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
   if (!e) return e.status;
   if (ptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult r =
-      SLUICE_CALL(cuMemAddressReserve, *e.session, e.context, ptr, size, alignment, addr, flags);
+      SLUICE_CALL(cuMemAddressReserve, *e.link, e.context, ptr, size, alignment, addr, flags);
   if (r == CUDA_SUCCESS) state().pointers.add_reserved(*ptr, size);
   return r;
 }
@@ -22,7 +22,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   if (!e) return e.status;
   // Before the worker: it may give the addresses to another thread at once.
   const uint64_t bytes = state().pointers.take_reserved(ptr);
-  const CUresult r = SLUICE_CALL(cuMemAddressFree, *e.session, e.context, ptr, size);
+  const CUresult r = SLUICE_CALL(cuMemAddressFree, *e.link, e.context, ptr, size);
   if (r != CUDA_SUCCESS && bytes != 0) state().pointers.add_reserved(ptr, bytes);
   return r;
 }
@@ -32,20 +32,20 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   const Entered e = enter();
   if (!e) return e.status;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return SLUICE_CALL(cuMemCreate, *e.session, e.context, handle, size, prop, flags);
+  return SLUICE_CALL(cuMemCreate, *e.link, e.context, handle, size, prop, flags);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   const Entered e = enter();
   if (!e) return e.status;
-  return SLUICE_CALL(cuMemRelease, *e.session, e.context, handle);
+  return SLUICE_CALL(cuMemRelease, *e.link, e.context, handle);
 }
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   const Entered e = enter();
   if (!e) return e.status;
-  const CUresult r = SLUICE_CALL(cuMemMap, *e.session, e.context, ptr, size, offset, handle, flags);
+  const CUresult r = SLUICE_CALL(cuMemMap, *e.link, e.context, ptr, size, offset, handle, flags);
   if (r != CUDA_SUCCESS) return r;
   Range range;
   range.base = ptr;
@@ -60,7 +60,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   const Entered e = enter();
   if (!e) return e.status;
   const auto ranges = state().pointers.take_mapped(ptr, size);
-  const CUresult r = SLUICE_CALL(cuMemUnmap, *e.session, e.context, ptr, size);
+  const CUresult r = SLUICE_CALL(cuMemUnmap, *e.link, e.context, ptr, size);
   if (r != CUDA_SUCCESS)
     for (const Range& range : ranges) state().pointers.add(range);
   return r;
@@ -69,7 +69,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
   const Entered e = enter();
   if (!e) return e.status;
-  const CUresult r = SLUICE_CALL(cuMemSetAccess, *e.session, e.context, ptr, size, desc, count);
+  const CUresult r = SLUICE_CALL(cuMemSetAccess, *e.link, e.context, ptr, size, desc, count);
   if (r != CUDA_SUCCESS) return r;
   int access = 0;
   for (size_t i = 0; i < count; ++i) access |= desc[i].flags;
@@ -80,22 +80,21 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
   const Entered e = enter();
   if (!e) return e.status;
-  return SLUICE_CALL(cuMemGetAccess, *e.session, e.context, flags, location, ptr);
+  return SLUICE_CALL(cuMemGetAccess, *e.link, e.context, flags, location, ptr);
 }
 
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                        CUmemAllocationGranularity_flags option) {
   const Entered e = enter();
   if (!e) return e.status;
-  return SLUICE_CALL(cuMemGetAllocationGranularity, *e.session, e.context, granularity, prop,
-                     option);
+  return SLUICE_CALL(cuMemGetAllocationGranularity, *e.link, e.context, granularity, prop, option);
 }
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                 CUmemGenericAllocationHandle handle) {
   const Entered e = enter();
   if (!e) return e.status;
-  return SLUICE_CALL(cuMemGetAllocationPropertiesFromHandle, *e.session, e.context, prop, handle);
+  return SLUICE_CALL(cuMemGetAllocationPropertiesFromHandle, *e.link, e.context, prop, handle);
 }
 
 // As the driver says it of a kind of handle that cuMemCreate was not asked for; with one, it is we
@@ -108,7 +107,7 @@ CUresult cuMemExportToShareableHandle(void* shareable_handle, CUmemGenericAlloca
   CUmemAllocationProp prop{};
   if (shareable_handle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const CUresult r =
-      SLUICE_CALL(cuMemGetAllocationPropertiesFromHandle, *e.session, e.context, &prop, handle);
+      SLUICE_CALL(cuMemGetAllocationPropertiesFromHandle, *e.link, e.context, &prop, handle);
   if (r != CUDA_SUCCESS) return r;
   if (handle_type == CU_MEM_HANDLE_TYPE_NONE ||
       (prop.requestedHandleTypes & handle_type) != handle_type)
@@ -120,5 +119,5 @@ CUresult cuMemExportToShareableHandle(void* shareable_handle, CUmemGenericAlloca
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
   const Entered e = enter();
   if (!e) return e.status;
-  return SLUICE_CALL(cuMemRetainAllocationHandle, *e.session, e.context, handle, addr);
+  return SLUICE_CALL(cuMemRetainAllocationHandle, *e.link, e.context, handle, addr);
 }

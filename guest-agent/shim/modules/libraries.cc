@@ -92,7 +92,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
   CUresult status = CUDA_SUCCESS;
   for (const auto& [context, module] : found->second.modules) {
     const CUresult r =
-        SLUICE_CALL(cuModuleUnload, *e.session, context, reinterpret_cast<CUmodule>(module));
+        SLUICE_CALL(cuModuleUnload, *e.link, context, reinterpret_cast<CUmodule>(module));
     forget_module(module);
     // A context that was destroyed took its modules along.
     if (r != CUDA_SUCCESS && state().context(context)) status = r;

@@ -122,7 +122,7 @@ CUresult cuLinkComplete(CUlinkState state, void** image, size_t* bytes) {
     std::lock_guard modules(all_modules().mutex);
     CUresult r = load_module(e, text, 0, &link->logs, &module);
     if (r != CUDA_SUCCESS) return r;
-    r = SLUICE_CALL(cuModuleUnload, *e.session, e.context, reinterpret_cast<CUmodule>(module));
+    r = SLUICE_CALL(cuModuleUnload, *e.link, e.context, reinterpret_cast<CUmodule>(module));
     forget_module(module);
     if (r != CUDA_SUCCESS) return r;
   }

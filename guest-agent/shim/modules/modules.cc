@@ -17,7 +17,7 @@ namespace {
 constexpr uint32_t kLogBytes = 4096;
 
 // Sends `text`; `log` gets the worker's words on failure.
-CUresult send_text(Session& session, uint64_t context, const std::string& text, uint64_t* handle,
+CUresult send_text(WorkerLink& link, uint64_t context, const std::string& text, uint64_t* handle,
                    std::string* log) {
   sluice_module_load body{};
   body.log_bytes = kLogBytes;
@@ -25,28 +25,28 @@ CUresult send_text(Session& session, uint64_t context, const std::string& text, 
   CUresult r;
   if (text.size() <= SLUICE_RECORD_MAX_BYTES / 2) {
     body.inline_bytes = static_cast<uint32_t>(text.size());
-    r = session.call(
+    r = link.call(
         SLUICE_CALL_MODULE_LOAD, context, sizeof body + text.size(),
         [&](std::byte* to) {
           std::memcpy(to, &body, sizeof body);
           std::memcpy(to + sizeof body, text.data(), text.size());
         },
         pending);
-  } else if (text.size() <= staging(session).total_bytes() / 2) {
-    std::byte* piece = staging(session).acquire(text.size());
-    if (piece == nullptr) return session.dead();
+  } else if (text.size() <= staging(link).total_bytes() / 2) {
+    std::byte* piece = staging(link).acquire(text.size());
+    if (piece == nullptr) return link.dead();
     std::memcpy(piece, text.data(), text.size());
-    body.bulk = {session.offset_of(piece), text.size()};
-    r = session.call(SLUICE_CALL_MODULE_LOAD, context, body, pending);
-    staging(session).release(piece, text.size());
+    body.bulk = {link.offset_of(piece), text.size()};
+    r = link.call(SLUICE_CALL_MODULE_LOAD, context, body, pending);
+    staging(link).release(piece, text.size());
   } else {
     sluice_bulk extents{};
-    r = PinnedMemory::take_extents(session, context, text.size(), &extents);
+    r = PinnedMemory::take_extents(link, context, text.size(), &extents);
     if (r != CUDA_SUCCESS) return r;
-    std::memcpy(session.channel().region() + extents.offset, text.data(), text.size());
+    std::memcpy(link.channel().region() + extents.offset, text.data(), text.size());
     body.bulk = {extents.offset, text.size()};
-    r = session.call(SLUICE_CALL_MODULE_LOAD, context, body, pending);
-    PinnedMemory::give_extents(session, context, extents);
+    r = link.call(SLUICE_CALL_MODULE_LOAD, context, body, pending);
+    PinnedMemory::give_extents(link, context, extents);
   }
   if (r != CUDA_SUCCESS) {
     const char* words = reinterpret_cast<const char*>(pending.body.data());
@@ -71,9 +71,9 @@ CUresult find_ptx(const Entered& e, const void* image, size_t bytes, const JitLo
   int major = 0, minor = 0;
   const CUdevice device = current_device();
   CUresult r =
-      device_attribute(*e.session, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
+      device_attribute(*e.link, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
   if (r == CUDA_SUCCESS)
-    r = device_attribute(*e.session, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
+    r = device_attribute(*e.link, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
   if (r != CUDA_SUCCESS) return r;
   std::string log;
   std::string_view text;
@@ -93,13 +93,13 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library, const
   module.library = library;
   CUresult r = CUDA_ERROR_INVALID_PTX;
   if (!text.rewritten.empty()) {
-    r = send_text(*e.session, e.context, text.rewritten, handle, &log);
+    r = send_text(*e.link, e.context, text.rewritten, handle, &log);
     if (r == CUDA_SUCCESS)
       module.kernels = text.kernels;
-    else if (e.session->dead() == CUDA_SUCCESS)
+    else if (e.link->dead() == CUDA_SUCCESS)
       log_line("rewritten module does not load (%d: %s): loading the original", r, log.c_str());
   }
-  if (r != CUDA_SUCCESS) r = send_text(*e.session, e.context, text.original, handle, &log);
+  if (r != CUDA_SUCCESS) r = send_text(*e.link, e.context, text.original, handle, &log);
   if (r != CUDA_SUCCESS) {
     if (logs != nullptr) logs->fail(log);
     log_line("module does not load (%d): %s", r, log.c_str());
@@ -135,7 +135,7 @@ CUresult find_function(const Entered& e, uint64_t module_handle, const std::stri
     body.state_bytes = flags->second.state_bytes;
   }
   Pending pending;
-  const CUresult r = e.session->call(
+  const CUresult r = e.link->call(
       SLUICE_CALL_FUNCTION_GET, module.context, sizeof body + name.size(),
       [&](std::byte* to) {
         std::memcpy(to, &body, sizeof body);
@@ -176,8 +176,8 @@ CUresult find_global(const Entered& e, uint64_t module_handle, const char* name,
   if (found == all_modules().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
   CUdeviceptr base = 0;
   size_t size = 0;
-  const CUresult r = SLUICE_CALL(cuModuleGetGlobal_v2, *e.session, found->second.context, &base,
-                                 &size, reinterpret_cast<CUmodule>(module_handle), name);
+  const CUresult r = SLUICE_CALL(cuModuleGetGlobal_v2, *e.link, found->second.context, &base, &size,
+                                 reinterpret_cast<CUmodule>(module_handle), name);
   if (r != CUDA_SUCCESS) return r;
   if (!state().pointers.find(base)) {
     Range range;
@@ -266,7 +266,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
   const auto found = all_modules().modules.find(wire(hmod));
   if (found == all_modules().modules.end() || found->second.library != 0)
     return CUDA_ERROR_INVALID_HANDLE;
-  const CUresult r = SLUICE_CALL(cuModuleUnload, *e.session, found->second.context, hmod);
+  const CUresult r = SLUICE_CALL(cuModuleUnload, *e.link, found->second.context, hmod);
   if (r == CUDA_SUCCESS) forget_module(wire(hmod));
   return r;
 }

@@ -234,8 +234,8 @@ struct Stub;
 
 template <uint16_t Opcode, class... A, class... Tags>
 struct Stub<Opcode, CUresult (*)(A...), TagList<Tags...>> {
-  template <class AnySession>
-  static CUresult call(AnySession& session, uint64_t context, A... a) {
+  template <class AnyLink>
+  static CUresult call(AnyLink& link, uint64_t context, A... a) {
     const std::tuple<A...> all(a...);
     if (!(true && ... && ClientArg<A, Tags>::valid(all, a))) return CUDA_ERROR_INVALID_VALUE;
     const size_t bytes =
@@ -247,10 +247,10 @@ struct Stub<Opcode, CUresult (*)(A...), TagList<Tags...>> {
       (ClientArg<A, Tags>::put_bulk(out, all, a), ...);
     };
     if constexpr (Call<Opcode>::kStatus == Status::kQueued) {
-      return session.post(Opcode, context, bytes, write);
+      return link.post(Opcode, context, bytes, write);
     } else {
       Pending pending;
-      const CUresult status = session.call(Opcode, context, bytes, write, pending);
+      const CUresult status = link.call(Opcode, context, bytes, write, pending);
       if (status != CUDA_SUCCESS) return status;
       ReplyReader in(pending.body);
       (ClientArg<A, Tags>::get(in, all, a), ...);
@@ -262,11 +262,11 @@ struct Stub<Opcode, CUresult (*)(A...), TagList<Tags...>> {
 }  // namespace internal
 
 // The generic call of table row `Opcode`, in `context` (wire handle, 0: none). `session` is a
-// Session, or a test's with the same call() and post().
-template <uint16_t Opcode, class AnySession, class... A>
-CUresult call_row(AnySession& session, uint64_t context, A... a) {
+// WorkerLink, or a test's with the same call() and post().
+template <uint16_t Opcode, class AnyLink, class... A>
+CUresult call_row(AnyLink& link, uint64_t context, A... a) {
   using Row = calls::Call<Opcode>;
-  return internal::Stub<Opcode, typename Row::Function, typename Row::Tags>::call(session, context,
+  return internal::Stub<Opcode, typename Row::Function, typename Row::Tags>::call(link, context,
                                                                                   a...);
 }
 

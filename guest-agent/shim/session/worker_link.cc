@@ -15,7 +15,7 @@
 namespace sluice::guest {
 namespace {
 
-std::atomic<Session*> process_session{nullptr};
+std::atomic<WorkerLink*> process_session{nullptr};
 std::atomic<bool> lost_in_fork{false};
 
 // How long a sleeper trusts that it would be woken before it looks at the slot's state itself: when
@@ -40,15 +40,15 @@ std::string program_name() {
 
 // Only async-signal-safe work: the child of a threaded program may do no more before exec.
 void in_forked_child() {
-  Session* session = process_session.exchange(nullptr);
-  if (session == nullptr) return;
+  WorkerLink* link = process_session.exchange(nullptr);
+  if (link == nullptr) return;
   lost_in_fork.store(true);
-  session->channel().abandon_in_child();
+  link->channel().abandon_in_child();
 }
 
 }  // namespace
 
-Session::Session(std::unique_ptr<Channel> channel)
+WorkerLink::WorkerLink(std::unique_ptr<Channel> channel)
     : channel_(std::move(channel)),
       submit_(submit_ring(channel_->region(), channel_->slot()), channel_->bell()),
       entries_(kEntries),
@@ -57,13 +57,13 @@ Session::Session(std::unique_ptr<Channel> channel)
   for (uint32_t i = kEntries; i > 0; --i) free_entries_.push_back(i - 1);
 }
 
-Session* Session::current(CUresult* why) {
-  Session* session = process_session.load(std::memory_order_acquire);
-  *why = session != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-  return session;
+WorkerLink* WorkerLink::current(CUresult* why) {
+  WorkerLink* link = process_session.load(std::memory_order_acquire);
+  *why = link != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  return link;
 }
 
-CUresult Session::open(FindPinnedRanges pinned_ranges) {
+CUresult WorkerLink::open(FindPinnedRanges pinned_ranges) {
   static std::mutex* opening = new std::mutex;
   std::lock_guard lock(*opening);
   if (process_session.load() != nullptr) return CUDA_SUCCESS;
@@ -78,15 +78,15 @@ CUresult Session::open(FindPinnedRanges pinned_ranges) {
     return true;
   }();
   (void)registered;
-  auto* session = new Session(std::move(*channel));
-  session->at_end_ = pinned_ranges;
-  process_session.store(session, std::memory_order_release);
+  auto* link = new WorkerLink(std::move(*channel));
+  link->at_end_ = pinned_ranges;
+  process_session.store(link, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
 // ---- submitting ----
 
-std::byte* Session::reserve(uint32_t bytes) {
+std::byte* WorkerLink::reserve(uint32_t bytes) {
   if (dead() != CUDA_SUCCESS) return nullptr;
   if (channel_->ended()) {
     check_end();
@@ -110,7 +110,7 @@ std::byte* Session::reserve(uint32_t bytes) {
 
 // ---- the table of outstanding calls ----
 
-uint64_t Session::take_entry(std::unique_lock<std::mutex>& lock, Pending* pending, Done done) {
+uint64_t WorkerLink::take_entry(std::unique_lock<std::mutex>& lock, Pending* pending, Done done) {
   if (free_entries_.empty()) {
     std::condition_variable wake;
     wait_until_locked(lock, wake, [this] { return !free_entries_.empty(); });
@@ -125,7 +125,7 @@ uint64_t Session::take_entry(std::unique_lock<std::mutex>& lock, Pending* pendin
   return entry.id;
 }
 
-CUresult Session::enlist(Pending& pending) {
+CUresult WorkerLink::enlist(Pending& pending) {
   std::unique_lock lock(complete_mutex_);
   pending.done = false;
   pending.body.clear();
@@ -134,7 +134,7 @@ CUresult Session::enlist(Pending& pending) {
   return pending.id != 0 ? CUDA_SUCCESS : dead();
 }
 
-void Session::forget(Pending& pending) {
+void WorkerLink::forget(Pending& pending) {
   std::lock_guard lock(complete_mutex_);
   Entry& entry = entries_[pending.id % kEntries];
   if (entry.id != pending.id) return;
@@ -142,13 +142,13 @@ void Session::forget(Pending& pending) {
   free_entries_.push_back(static_cast<uint32_t>(pending.id % kEntries));
 }
 
-CUresult Session::enlist_detached(Done done, uint64_t& id) {
+CUresult WorkerLink::enlist_detached(Done done, uint64_t& id) {
   std::unique_lock lock(complete_mutex_);
   id = dead() == CUDA_SUCCESS ? take_entry(lock, nullptr, std::move(done)) : 0;
   return id != 0 ? CUDA_SUCCESS : dead();
 }
 
-void Session::cancel_detached(uint64_t id, CUresult status) {
+void WorkerLink::cancel_detached(uint64_t id, CUresult status) {
   Done done;
   {
     std::lock_guard lock(complete_mutex_);
@@ -163,20 +163,21 @@ void Session::cancel_detached(uint64_t id, CUresult status) {
 
 // ---- waiting ----
 
-CUresult Session::wait(Pending& pending) {
+CUresult WorkerLink::wait(Pending& pending) {
   std::unique_lock lock(complete_mutex_);
   wait_until_locked(lock, pending.wake, [&] { return pending.done; });
   return pending.done ? pending.status : dead();
 }
 
-void Session::wait_until(const std::function<bool()>& ready) {
+void WorkerLink::wait_until(const std::function<bool()>& ready) {
   std::condition_variable wake;
   std::unique_lock lock(complete_mutex_);
   wait_until_locked(lock, wake, ready);
 }
 
-void Session::wait_until_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& wake,
-                                const std::function<bool()>& ready) {
+void WorkerLink::wait_until_locked(std::unique_lock<std::mutex>& lock,
+                                   std::condition_variable& wake,
+                                   const std::function<bool()>& ready) {
   while (!ready() && dead() == CUDA_SUCCESS) {
     if (!leader_) {
       leader_ = true;
@@ -199,7 +200,7 @@ void Session::wait_until_locked(std::unique_lock<std::mutex>& lock, std::conditi
   if (!leader_ && sleepers_ != nullptr) sleepers_->wake->notify_one();
 }
 
-void Session::poll() {
+void WorkerLink::poll() {
   {
     std::lock_guard lock(complete_mutex_);
     if (leader_) return;
@@ -211,7 +212,7 @@ void Session::poll() {
   if (sleepers_ != nullptr) sleepers_->wake->notify_one();
 }
 
-void Session::lead(bool may_sleep) {
+void WorkerLink::lead(bool may_sleep) {
   if (take_completions()) return;
   if (!may_sleep) return;
   if (spinner_.spin([this] { return completions_.readable(); })) {
@@ -231,7 +232,7 @@ void Session::lead(bool may_sleep) {
   for (Sleeper* s = sleepers_; s != nullptr; s = s->next) s->wake->notify_one();
 }
 
-bool Session::take_completions() {
+bool WorkerLink::take_completions() {
   bool any = false;
   for (;;) {
     switch (completions_.pop(buffer_)) {
@@ -248,7 +249,7 @@ bool Session::take_completions() {
   }
 }
 
-void Session::complete(const RecordBuffer& record) {
+void WorkerLink::complete(const RecordBuffer& record) {
   const sluice_completion& completion = record.completion();
   const auto status = static_cast<CUresult>(completion.status);
   if (completion.call_id == 0 && completion.opcode == SLUICE_CALL_PRINTED) {
@@ -298,22 +299,22 @@ void Session::complete(const RecordBuffer& record) {
 
 // ---- the end ----
 
-void Session::defer(CUresult status) {
+void WorkerLink::defer(CUresult status) {
   if (status == CUDA_SUCCESS) return;
   int none = CUDA_SUCCESS;
   deferred_.compare_exchange_strong(none, status);
 }
 
-CUresult Session::take_deferred() {
+CUresult WorkerLink::take_deferred() {
   if (deferred_.load(std::memory_order_relaxed) == CUDA_SUCCESS) return CUDA_SUCCESS;
   return static_cast<CUresult>(deferred_.exchange(CUDA_SUCCESS));
 }
 
-void Session::check_end() {
+void WorkerLink::check_end() {
   if (dead() == CUDA_SUCCESS && channel_->ended()) fail(channel_->end_reason());
 }
 
-void Session::fail(SessionEnd end) {
+void WorkerLink::fail(SessionEnd end) {
   int alive = CUDA_SUCCESS;
   if (!dead_.compare_exchange_strong(alive, end.error)) return;
   complain_once(("the GPU session has ended: " + end.reason).c_str());
@@ -337,7 +338,7 @@ void Session::fail(SessionEnd end) {
   after_end();
 }
 
-void Session::after_end() {
+void WorkerLink::after_end() {
   if (!channel_->may_let_go() || !channel_->look_for_hang_up() || let_go_.exchange(true)) return;
   auto keep = at_end_ ? at_end_() : PinnedRanges{};
   // A download that has its answer may be on its way from here to the program's memory.

@@ -50,12 +50,12 @@ struct Pending {
   }
 };
 
-class Session {
+class WorkerLink {
  public:
-  explicit Session(std::unique_ptr<Channel> channel);
+  explicit WorkerLink(std::unique_ptr<Channel> channel);
 
   // The process's session, null before open() succeeded or in a forked child (`*why` says which).
-  static Session* current(CUresult* why);
+  static WorkerLink* current(CUresult* why);
   // Joins the vGPU if that has not been done. CUDA_ERROR_NO_DEVICE and a complaint if it fails.
   // `pinned_ranges` tells at the session's end what of the region (offset, bytes) the program may
   // still read.

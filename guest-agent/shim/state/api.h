@@ -7,4 +7,5 @@
 #include "guest-agent/shim/session/call_stub.h"
 #include "guest-agent/shim/session/log.h"
 #include "guest-agent/shim/session/worker_link.h"
+#include "guest-agent/shim/state/default_stream.h"
 #include "guest-agent/shim/state/state.h"

@@ -18,11 +18,11 @@ ContextStack& context_stack() {
 
 Entered enter() {
   Entered e;
-  e.session = Session::current(&e.status);
-  if (e.session == nullptr) return e;
+  e.link = WorkerLink::current(&e.status);
+  if (e.link == nullptr) return e;
   e.context = current_context();
-  e.status = e.session->dead();
-  if (!e) e.session->after_end();
+  e.status = e.link->dead();
+  if (!e) e.link->after_end();
   return e;
 }
 
@@ -197,7 +197,7 @@ struct AttributeCache {
 
 }  // namespace
 
-CUresult device_attribute(Session& session, CUdevice device, CUdevice_attribute attribute,
+CUresult device_attribute(WorkerLink& link, CUdevice device, CUdevice_attribute attribute,
                           int* value) {
   static auto* cache = new AttributeCache;
   if (value == nullptr || attribute <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -209,7 +209,7 @@ CUresult device_attribute(Session& session, CUdevice device, CUdevice_attribute 
       return CUDA_SUCCESS;
     }
   }
-  const CUresult r = SLUICE_CALL(cuDeviceGetAttribute, session, 0, value, attribute, device);
+  const CUresult r = SLUICE_CALL(cuDeviceGetAttribute, link, 0, value, attribute, device);
   if (r != CUDA_SUCCESS) return r;
   if (const auto own = own_attribute(attribute)) *value = *own;
   if (cached) cache->values[device][attribute].store(*value, std::memory_order_relaxed);

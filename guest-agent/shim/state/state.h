@@ -1,8 +1,8 @@
 // What the guest knows by itself, so that asking costs no message: current contexts, live objects,
 // function layouts, device limits, and what every address is.
 //
-// Process-wide, made on first use, never destroyed (see worker_link.h). Any thread. The worker has the
-// truth about handles and addresses; this is for CUDA's immediate errors and for local answers.
+// Process-wide, made on first use, never destroyed (see worker_link.h). Any thread. The worker has
+// the truth about handles and addresses; this is for CUDA's immediate errors and for local answers.
 #pragma once
 
 #include <array>
@@ -106,6 +106,7 @@ struct FunctionInfo {
 struct ContextInfo {
   CUdevice device = 0;
   bool primary = false;
+  uint64_t resets = 0;  // of a primary context: what was in it has gone as often
 };
 
 // What lies at an address.
@@ -189,7 +190,7 @@ inline uint64_t current_context() {
 
 // Entering a driver call: the session, and the current context.
 struct Entered {
-  Session* session = nullptr;
+  WorkerLink* link = nullptr;
   uint64_t context = 0;
   CUresult status = CUDA_SUCCESS;
   explicit operator bool() const { return status == CUDA_SUCCESS; }
@@ -197,13 +198,8 @@ struct Entered {
 Entered enter();          // initialised and alive
 Entered enter_context();  // and there is a current context
 
-// CUDA's immediate answer to a bad stream: INVALID_HANDLE unless it is default or live.
-inline bool valid_stream(CUstream stream) {
-  return wire(stream) <= 2 || state().streams.find(wire(stream)) != nullptr;
-}
-
 // A device attribute, asked for once. Some are always ours: what this library does not offer.
-CUresult device_attribute(Session& session, CUdevice device, CUdevice_attribute attribute,
+CUresult device_attribute(WorkerLink& link, CUdevice device, CUdevice_attribute attribute,
                           int* value);
 // The device of the current context, 0 if there is none.
 CUdevice current_device();

@@ -21,16 +21,13 @@ bool is_quick(uint16_t opcode) {
     case kOpcode_cuCtxGetApiVersion:
     case kOpcode_cuCtxGetStreamPriorityRange:
     case kOpcode_cuCtxGetSharedMemConfig:
-    case kOpcode_cuModuleGetLoadingMode:
     case kOpcode_cuFuncGetAttribute:
     case kOpcode_cuOccupancyMaxActiveBlocksPerMultiprocessor:
     case kOpcode_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags:
     case kOpcode_cuOccupancyAvailableDynamicSMemPerBlock:
     case kOpcode_cuMemGetInfo_v2:
-    case kOpcode_cuMemGetAddressRange_v2:
     case kOpcode_cuMemFreeAsync:
     case kOpcode_cuStreamGetPriority:
-    case kOpcode_cuStreamGetFlags:
     case kOpcode_cuStreamGetId:
     case kOpcode_cuEventCreate:
     case kOpcode_cuEventElapsedTime_v2:
@@ -515,14 +512,6 @@ CUresult GenericCalls::cuStreamGetPriority(StreamHandle stream, int* priority) {
   CUresult error;
   auto object = s.find_stream(call, stream.value, &error);
   if (object && priority) *priority = object->priority;
-  return error;
-}
-
-CUresult GenericCalls::cuStreamGetFlags(StreamHandle stream, unsigned* flags) {
-  std::lock_guard lock(s.mutex_);
-  CUresult error;
-  auto object = s.find_stream(call, stream.value, &error);
-  if (object && flags) *flags = object->guest_flags;
   return error;
 }
 

@@ -63,7 +63,6 @@ struct GenericCalls {
   CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
                               unsigned element_bytes);
   CUresult cuMemFree_v2(CUdeviceptr address);
-  CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address);
   CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, StreamHandle stream);
   CUresult cuMemFreeAsync(CUdeviceptr address, StreamHandle stream);
   // virtual memory management (calls/virtual_memory.cc)
@@ -89,7 +88,6 @@ struct GenericCalls {
   CUresult cuStreamCreateWithPriority(StreamHandle* out, unsigned flags, int priority);
   CUresult cuStreamDestroy_v2(StreamHandle stream);
   CUresult cuStreamGetPriority(StreamHandle stream, int* priority);
-  CUresult cuStreamGetFlags(StreamHandle stream, unsigned* flags);
   CUresult cuStreamGetId(StreamHandle stream, unsigned long long* id);
   CUresult cuEventCreate(EventHandle* out, unsigned flags);
   CUresult cuEventDestroy_v2(EventHandle event);

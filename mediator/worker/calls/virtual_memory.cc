@@ -269,15 +269,4 @@ CUresult GenericCalls::cuMemRetainAllocationHandle(CUmemGenericAllocationHandle*
 }
 
 // Of an allocation, or of the one mapping in which the address lies.
-CUresult GenericCalls::cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes,
-                                               CUdeviceptr address) {
-  std::lock_guard lock(s.mutex_);
-  const Allocation* a = s.allocations_.find(address);
-  const auto* mapping = s.virtual_.find(address);
-  if (!a && !mapping) return CUDA_ERROR_NOT_FOUND;
-  if (base) *base = a ? a->address : mapping->base;
-  if (bytes) *bytes = a ? a->bytes : mapping->bytes;
-  return CUDA_SUCCESS;
-}
-
 }  // namespace sluice::worker

@@ -35,6 +35,64 @@ bool takes_block_too(const gpu::DriverApi& api, CUfunction clone,
          CUDA_ERROR_INVALID_VALUE;
 }
 
+// The forms of a kernel that its module may have beside the original, each behind those it needs.
+struct Form {
+  const char* suffix;  // of the kernel's name
+  bool clamped;        // the copy with fewer registers
+  CUfunction FunctionObject::*to;
+  CUfunction FunctionObject::*needs;  // the form that has to be there
+  // Which kernels have none, beside those that lack what it needs.
+  bool once, resumable, in_order;
+};
+constexpr Form kKernelForms[] = {
+    {SLUICE_CLONE_SUFFIX, false, &FunctionObject::clone, nullptr, false, false, false},
+    {SLUICE_CLONE_SUFFIX, true, &FunctionObject::clamped, &FunctionObject::clone, false, false,
+     false},
+    {SLUICE_ONE_TASK_SUFFIX, false, &FunctionObject::one_task, &FunctionObject::clone, true, true,
+     false},
+    {SLUICE_ONE_TASK_SUFFIX, true, &FunctionObject::one_task_clamped, &FunctionObject::one_task,
+     true, true, false},
+    {SLUICE_WINDOW_SUFFIX, false, &FunctionObject::window, &FunctionObject::clone, true, true,
+     true},
+};
+
+// Finds a kernel's forms. None for one whose launches would write beyond the state they are given.
+void find_forms(const gpu::DriverApi& api, const ModuleObject& module, uint32_t guest_flags,
+                uint32_t state_bytes, FunctionObject* f) {
+  const bool resumable = guest_flags & SLUICE_FUNCTION_RESUMABLE;
+  if (resumable && state_bytes > SLUICE_RESUME_MAX_BYTES) return;
+  CloneForm clone;
+  clone.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
+  clone.once = guest_flags & SLUICE_FUNCTION_ONCE;
+  clone.resumable = resumable;
+  clone.state_bytes = resumable ? state_bytes : clone.state_bytes;
+  for (const Form& form : kKernelForms) {
+    if (form.needs != nullptr && f->*form.needs == nullptr) continue;
+    if ((form.once && clone.once) || (form.resumable && clone.resumable) ||
+        (form.in_order && clone.in_order))
+      continue;
+    const std::string name = f->name + form.suffix;
+    CUfunction found = nullptr;
+    if (form.clamped)
+      found = clamped_form(api, module.cu, module.clamped, name);
+    else if (api.cuModuleGetFunction(&found, module.cu, name.c_str()) != CUDA_SUCCESS)
+      found = nullptr;
+    if (found != nullptr && takes_block_too(api, found, f->params)) f->*form.to = found;
+  }
+  if (f->clone == nullptr) return;
+  f->form = clone;
+  f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
+  f->one_row = guest_flags & SLUICE_FUNCTION_ONE_ROW;
+}
+
+uint64_t local_bytes_of(const gpu::DriverApi& api, CUfunction function) {
+  int bytes = 0;
+  if (function == nullptr ||
+      api.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function) != CUDA_SUCCESS)
+    return 0;
+  return static_cast<uint64_t>(std::max(bytes, 0));
+}
+
 }  // namespace
 
 // Charged before it is compiled. With clones it may be loaded twice at a time
@@ -146,51 +204,12 @@ void Session::get_function(const Call& call, uint64_t guest_module, const std::s
     return answer(call, r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
   if (f->params.size() > SLUICE_MAX_PARAMS) return answer(call, CUDA_ERROR_NOT_SUPPORTED);
 
-  if (guest_flags & SLUICE_FUNCTION_EVICTABLE) {
-    CUfunction clone = nullptr;
-    if (api_.cuModuleGetFunction(&clone, module->cu, (name + SLUICE_CLONE_SUFFIX).c_str()) ==
-            CUDA_SUCCESS &&
-        takes_block_too(api_, clone, f->params)) {
-      f->clone = clone;
-      f->clamped = clamped_form(api_, module->cu, module->clamped, name + SLUICE_CLONE_SUFFIX);
-      if (f->clamped && !takes_block_too(api_, f->clamped, f->params)) f->clamped = nullptr;
-      f->slot_dynamic = guest_flags & SLUICE_FUNCTION_SLOT_DYNAMIC;
-      f->form.in_order = guest_flags & SLUICE_FUNCTION_IN_ORDER;
-      f->one_row = guest_flags & SLUICE_FUNCTION_ONE_ROW;
-      f->form.once = guest_flags & SLUICE_FUNCTION_ONCE;
-      const auto takes_its_params = [&](CUfunction form) {
-        return form && takes_block_too(api_, form, f->params) ? form : nullptr;
-      };
-      const auto beside = [&](const char* suffix) -> CUfunction {
-        CUfunction form = nullptr;
-        if (f->form.once ||
-            api_.cuModuleGetFunction(&form, module->cu, (name + suffix).c_str()) != CUDA_SUCCESS)
-          return nullptr;
-        return takes_its_params(form);
-      };
-      f->one_task = beside(SLUICE_ONE_TASK_SUFFIX);
-      if (f->one_task)
-        f->one_task_clamped = takes_its_params(
-            clamped_form(api_, module->cu, module->clamped, name + SLUICE_ONE_TASK_SUFFIX));
-      f->window = f->form.in_order ? nullptr : beside(SLUICE_WINDOW_SUFFIX);
-      if ((guest_flags & SLUICE_FUNCTION_RESUMABLE) && state_bytes <= SLUICE_RESUME_MAX_BYTES) {
-        f->form.resumable = true;
-        f->one_task = f->one_task_clamped = f->window = nullptr;
-        f->form.state_bytes = state_bytes;
-      } else if (guest_flags & SLUICE_FUNCTION_RESUMABLE) {
-        f->clone = nullptr;  // its launches would write beyond what they are given
-      }
-    }
-  }
+  if (guest_flags & SLUICE_FUNCTION_EVICTABLE)
+    find_forms(api_, *module, guest_flags, state_bytes, f.get());
 
-  for (CUfunction form :
-       {f->original, f->clone, f->clamped, f->one_task, f->one_task_clamped, f->window}) {
-    int bytes = 0;
-    if (form &&
-        api_.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, form) == CUDA_SUCCESS)
-      f->local_bytes =
-          std::max<uint64_t>(f->local_bytes, static_cast<uint64_t>(std::max(bytes, 0)));
-  }
+  f->local_bytes = local_bytes_of(api_, f->original);
+  for (const Form& form : kKernelForms)
+    f->local_bytes = std::max(f->local_bytes, local_bytes_of(api_, f.get()->*form.to));
   sluice_function_reply reply{};
   reply.param_count = static_cast<uint32_t>(f->params.size());
   reply.param_bytes = f->param_bytes;

@@ -5,13 +5,14 @@
 #include <thread>
 #include <vector>
 
-#include "abi/cuda_other_functions.h"
+#include "abi/cuda_graph.h"
 #include "tests/unit/shim/fixture.h"
 
 // As programs that are linked with them: by symbol.
 #define DECLARE_ABSENT(symbol) extern "C" CUresult symbol();
 SLUICE_CUDA_ABSENT_FUNCTIONS(DECLARE_ABSENT)
 SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(DECLARE_ABSENT)
+extern "C" CUresult cuEventRecord_ptsz(CUevent, CUstream);
 extern "C" CUresult cuStreamGetFlags_ptsz(CUstream, unsigned*);
 
 namespace sluice::testing {
@@ -228,4 +229,43 @@ TEST(Shim, AllOfThePublicApiIsExported) {
 }
 
 }  // namespace
+
+TEST(Shim, EachThreadHasADefaultStreamOfItsOwn) {
+  in_process({}, [](FakeWorker&) {
+    CUcontext context;
+    set_up(&context);
+    unsigned flags = 7;
+    OK(cuStreamGetFlags(CU_STREAM_PER_THREAD, &flags));
+    EXPECT_EQ(flags, CU_STREAM_DEFAULT);
+    // Work in it is not in the legacy stream: a capture of it takes what is queued there.
+    OK(cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUstreamCaptureStatus status;
+    OK(cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status));
+    EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    std::thread([&] {
+      OK(cuCtxSetCurrent(context));
+      OK(cuStreamIsCapturing(CU_STREAM_PER_THREAD, &status));
+      EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_NONE);
+    }).join();
+    CUgraph graph = nullptr;
+    OK(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+    OK(cuGraphDestroy(graph));
+    // The forms for such programs: null is the thread's own stream.
+    void* form = nullptr;
+    OK(cuGetProcAddress("cuStreamBeginCapture", &form, 12000,
+                        CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr));
+    const auto begin = reinterpret_cast<decltype(&cuStreamBeginCapture)>(form);
+    EXPECT_EQ(cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED),
+              CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    OK(begin(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUevent event;
+    OK(cuEventCreate(&event, 0));
+    OK(cuEventRecord_ptsz(event, nullptr));  // captured
+    EXPECT_EQ(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
+    EXPECT_EQ(cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph),
+              CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EXPECT_EQ(cuStreamDestroy(CU_STREAM_PER_THREAD), CUDA_ERROR_INVALID_HANDLE);
+  });
+}
+
 }  // namespace sluice::testing
