@@ -258,6 +258,13 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.integer("nice", c.nice, -20, 0);
   r.end_table();
 
+  r.table("daemon");
+  r.names(
+      "user", [&](const std::string& w) { c.daemon_user = w; }, true);
+  r.names(
+      "group", [&](const std::string& w) { c.daemon_group = w; }, true);
+  r.end_table();
+
   r.table("admin");
   r.path("socket", c.admin_socket);
   r.mode("mode", c.admin_mode);

@@ -30,6 +30,10 @@ struct Config {
   log::Level log_level = log::Level::kInfo;
   int nice = -10;
 
+  // [daemon]: who sluiced becomes when it was started as root (identity.h)
+  std::string daemon_user;        // empty: kOwnUser, where the host has it
+  std::string daemon_group;       // empty: the user's
+
   // [admin]
   std::string admin_socket;       // empty: <runtime_dir>/admin.sock
   unsigned admin_mode = 0660;

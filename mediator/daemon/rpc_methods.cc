@@ -299,6 +299,8 @@ json::object info(Daemon& d) {
   return {{"version", SLUICE_VERSION},
           {"channel_version", SLUICE_CHANNEL_VERSION},
           {"pid", ::getpid()},
+          {"uid", ::geteuid()},
+          {"capabilities", own_capabilities()},
           {"uptime_ms", (monotonic_ns() - d.started_ns()) / 1'000'000},
           {"device", std::move(device)},
           {"policy", d.engine().policy_name()},

@@ -3,11 +3,13 @@
 //
 // Nothing here blocks but `start`, which waits for the spawner's first message, and the destructor.
 // Should the spawner die, the kernel ends all workers; each Client hears of it when its worker is gone,
-// and a new spawner is started.
+// and the keeper starts a new spawner. A keeper that dies is started anew as long as sluiced has the
+// privileges that it began with; see `gave_up_privileges`.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,6 +54,11 @@ class Spawner {
 
   static Result<std::unique_ptr<Spawner>> start(boost::asio::io_context& io, SpawnerSpec spec);
   ~Spawner();
+  // From now on a keeper would start without privileges, so none is: `beyond_repair` is called where
+  // one would be needed.
+  void gave_up_privileges(std::function<void()> beyond_repair) {
+    beyond_repair_ = std::move(beyond_repair);
+  }
 
   // Returns the worker's id. `client` outlives it, or forgets it.
   uint64_t spawn(Client& client, Fd control, Fd output);
@@ -74,8 +81,14 @@ class Spawner {
     std::vector<Fd> fds;
   };
   Spawner(boost::asio::io_context& io, SpawnerSpec spec);
+  Result<void> start_keeper();
   Result<void> launch();
-  Result<void> wait_for_hello();
+  Result<void> wait_for_launched(uint64_t end_ns);
+  Result<void> wait_for_hello(uint64_t end_ns);
+  Result<void> take_launched();
+  void on_link();
+  void close_keeper();
+  void again();
   Result<void> on_hello(const spawner_protocol::Packet& packet);
   void send(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
   void flush();
@@ -87,9 +100,10 @@ class Spawner {
   boost::asio::io_context& io_;
   SpawnerSpec spec_;
   spawner_protocol::UidRange uids_;
-  pid_t pid_ = -1;
-  Fd socket_;
-  FdWatch watch_;
+  pid_t pid_ = -1, keeper_ = -1;
+  Fd link_, socket_;  // to the keeper, to the spawner
+  FdWatch link_watch_, watch_;
+  std::function<void()> beyond_repair_;
   Timer again_;
   bool waits_to_write_ = false, said_hello_ = false;
   uint64_t launched_ns_ = 0;

@@ -14,8 +14,8 @@
 #include <cstdio>
 
 #include "mediator/base/log.h"
-#include "mediator/base/unix_socket.h"
 #include "mediator/spawner/limits.h"
+#include "mediator/spawner/receive.h"
 
 namespace sluice::spawner {
 
@@ -23,23 +23,6 @@ using spawner_protocol::Packet;
 using spawner_protocol::Type;
 
 namespace {
-
-struct Incoming {
-  Packet packet;
-  std::vector<Fd> fds;
-};
-
-// EPIPE: the other end has closed. EPROTO: what came is no packet.
-Result<Incoming> receive(int socket) {
-  std::string bytes(spawner_protocol::kMaxBytes, '\0');
-  auto got = receive_with_fds(socket, bytes.data(), bytes.size());
-  // Reset: it has closed and not read all.
-  if (!got && got.error().code != ECONNRESET) return got.error();
-  if (!got || got->bytes == 0) return Error{EPIPE, "sluiced has closed the connection"};
-  auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
-  if (!packet || got->truncated) return Error{EPROTO, "sluiced sent a malformed message"};
-  return Incoming{std::move(*packet), std::move(got->fds)};
-}
 
 // Which runtime directory a cgroup belongs to: a number, as the name has no slashes.
 std::string tag_of(const std::string& path) {
@@ -76,16 +59,13 @@ int Spawner::run() {
 }
 
 Result<void> Spawner::set_up() {
-  const pid_t sluiced = ::getppid();
   proc_.reset(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!proc_) return Error::from_errno("open /proc");
   sigset_t signals;
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGCHLD);
 
-  auto in = receive(control_.get());
-  if (!in) return in.error();
-  const Packet& setup = in->packet;
+  const Packet& setup = setup_;
   auto uids = spawner_protocol::parse_uids(setup.one("uids"));
   PrisonSpec spec;
   spec.runtime_dir = setup.one("runtime");
@@ -95,13 +75,12 @@ Result<void> Spawner::set_up() {
   spec.environment = setup.all("env");
   spec.mps = setup.one("mps");
   spec.nvidia = (setup.header.flag & spawner_protocol::kNvidia) != 0;
-  if (setup.header.type != Type::kSetup || !in->fds.empty() || !uids || !absolute(spec.runtime_dir) ||
-      !absolute(spec.worker) || spec.library.empty())
-    return Error{EPROTO, "the first message is not a Setup of this version"};
+  if (!uids || !absolute(spec.runtime_dir) || !absolute(spec.worker) || spec.library.empty())
+    return Error{EPROTO, "the Setup is not one of this version"};
   spec.uids = *uids;
   slots_ = static_cast<uint32_t>(std::min<uint64_t>(uids->count(), limits::kWorkers));
 
-  auto file = RunningFile::take(spec.runtime_dir, proc_.get(), sluiced);
+  auto file = RunningFile::take(spec.runtime_dir, proc_.get(), sluiced_);
   if (!file) return file.error();
   file_ = std::move(*file);
   std::string no_cgroups;

@@ -1,5 +1,5 @@
-// Spawner: what sluice-spawner does with its one connection to sluiced: starts workers behind the walls
-// of prison.h, hands sluiced a pidfd of each, ends them, reaps them and reports their exit.
+// Spawner: starts workers behind the walls of prison.h, hands sluiced a pidfd of each, ends them,
+// reaps them and reports their exit. A child of the keeper (keeper.h), which has its Setup.
 //
 // One thread, blocking sends: sluiced is the only one that it serves, and it reads no byte that a
 // worker has written. It ends, and all workers with it, when sluiced closes the connection or breaks
@@ -24,7 +24,9 @@ namespace sluice::spawner {
 
 class Spawner {
  public:
-  explicit Spawner(Fd control) : control_(std::move(control)) {}
+  // `sluiced`: the process at the other end of `control`, for the file of what runs.
+  Spawner(Fd control, spawner_protocol::Packet setup, pid_t sluiced)
+      : control_(std::move(control)), setup_(std::move(setup)), sluiced_(sluiced) {}
   // Serves until the connection ends. The exit status of the program.
   int run();
 
@@ -48,6 +50,8 @@ class Spawner {
   std::string cgroup_name(uint32_t slot) const { return "w" + std::to_string(slot); }
 
   Fd control_, signals_, proc_;
+  spawner_protocol::Packet setup_;
+  pid_t sluiced_;
   uint32_t slots_ = 0, next_slot_ = 0;
   std::optional<RunningFile> file_;
   std::optional<Cgroups> cgroups_;

@@ -115,7 +115,7 @@ class SpawnerProgram : public ::testing::Test {
   void SetUp() override {
     int pair[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    ours_.reset(pair[0]);
+    link_.reset(pair[0]);
     Fd theirs(pair[1]);
     pid_ = ::fork();
     if (pid_ == 0) {
@@ -126,18 +126,21 @@ class SpawnerProgram : public ::testing::Test {
   }
   void TearDown() override {
     ours_.reset();
+    link_.reset();
     if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
   }
-  void send(const Packet& p, std::vector<int> fds = {}) {
+  void send(const Packet& p, std::vector<int> fds = {}) { send_on(ours_, p, fds); }
+  void send_on(const Fd& socket, const Packet& p, std::vector<int> fds = {}) {
     const std::string bytes = spawner_protocol::encode(p);
-    ASSERT_TRUE(send_with_fds(ours_.get(), bytes.data(), bytes.size(), fds).ok());
+    ASSERT_TRUE(send_with_fds(socket.get(), bytes.data(), bytes.size(), fds).ok());
   }
   // nullopt: it hung up.
-  std::optional<Packet> answer() {
-    pollfd wait{ours_.get(), POLLIN, 0};
+  std::optional<Packet> answer() { return answer_on(ours_); }
+  std::optional<Packet> answer_on(const Fd& socket) {
+    pollfd wait{socket.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&wait, 1, 60'000), 1);
     std::string bytes(spawner_protocol::kMaxBytes, '\0');
-    auto got = receive_with_fds(ours_.get(), bytes.data(), bytes.size());
+    auto got = receive_with_fds(socket.get(), bytes.data(), bytes.size());
     if (!got || got->bytes == 0) return std::nullopt;
     fds_ = std::move(got->fds);
     return spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
@@ -150,7 +153,23 @@ class SpawnerProgram : public ::testing::Test {
     p.add("library", "/none");
     p.add("uids", uids);
     p.add("env", "PATH=/usr/bin");
-    send(p);
+    send_on(link_, p);
+    launch();
+    expect_hello();
+  }
+  // Asks the keeper for a spawner.
+  void launch() {
+    Packet p;
+    p.header.type = Type::kLaunch;
+    send_on(link_, p);
+    auto launched = answer_on(link_);
+    ASSERT_TRUE(launched);
+    ASSERT_EQ(launched->header.type, Type::kLaunched);
+    ASSERT_EQ(fds_.size(), 1u);
+    spawner_ = static_cast<pid_t>(launched->header.pid);
+    ours_ = std::move(fds_[0]);
+  }
+  void expect_hello() {
     auto hello = answer();
     ASSERT_TRUE(hello);
     ASSERT_EQ(hello->header.type, Type::kHello);
@@ -171,9 +190,9 @@ class SpawnerProgram : public ::testing::Test {
   }
 
   TempDir dir_;
-  Fd ours_;
+  Fd link_, ours_;  // to the keeper, to the spawner
   std::vector<Fd> fds_;
-  pid_t pid_ = -1;
+  pid_t pid_ = -1, spawner_ = -1;
 };
 
 TEST_F(SpawnerProgram, StartsKillsAndReports) {
@@ -233,22 +252,69 @@ TEST_F(SpawnerProgram, AMissingProgramIsToldAsAnError) {
 }
 
 TEST_F(SpawnerProgram, WhatIsNoSetupEndsIt) {
-  spawn(1);
+  Packet p;
+  p.header.type = Type::kLaunch;
+  send_on(link_, p);
+  EXPECT_FALSE(answer_on(link_));
+  EXPECT_NE(status(), 0);
+}
+
+TEST_F(SpawnerProgram, ASetupThatMakesNoSenseIsToldAsAnError) {
+  Packet p;
+  p.header.type = Type::kSetup;
+  p.add("worker", "not/absolute");
+  send_on(link_, p);
+  launch();
   auto hello = answer();
   ASSERT_TRUE(hello);
   EXPECT_EQ(hello->header.type, Type::kHello);
   EXPECT_NE(hello->header.code, 0);
-  EXPECT_NE(status(), 0);
 }
 
-TEST_F(SpawnerProgram, ASecondSetupEndsItAndItsWorkers) {
+// What workers are is fixed once and for all: neither end takes a second Setup.
+TEST_F(SpawnerProgram, ASecondSetupEndsTheSpawner) {
   set_up("/usr/bin/sleep");
   Packet p;
   p.header.type = Type::kSetup;
   p.add("worker", "/bin/sh");
   send(p);
   EXPECT_FALSE(answer());
+}
+
+TEST_F(SpawnerProgram, ASecondSetupEndsTheKeeper) {
+  set_up("/usr/bin/sleep");
+  Packet p;
+  p.header.type = Type::kSetup;
+  p.add("worker", "/bin/sh");
+  send_on(link_, p);
+  EXPECT_FALSE(answer_on(link_));
   EXPECT_NE(status(), 0);
+  EXPECT_FALSE(answer()) << "its spawner ends with it";
+}
+
+// A Launch that says what is to be started is refused, too.
+TEST_F(SpawnerProgram, ALaunchWithAProgramEndsTheKeeper) {
+  set_up("/usr/bin/sleep");
+  Packet p;
+  p.header.type = Type::kLaunch;
+  p.add("worker", "/bin/sh");
+  send_on(link_, p);
+  EXPECT_FALSE(answer_on(link_));
+  EXPECT_NE(status(), 0);
+}
+
+TEST_F(SpawnerProgram, ADeadSpawnerIsReplacedWithTheSameSetup) {
+  set_up("/usr/bin/cat");
+  const pid_t first = spawner_;
+  ::kill(first, SIGKILL);
+  EXPECT_FALSE(answer());
+  launch();
+  EXPECT_NE(spawner_, first);
+  expect_hello();
+  spawn(1);
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  EXPECT_EQ(spawned->header.type, Type::kSpawned);
 }
 
 TEST_F(SpawnerProgram, AnIdUsedTwiceEndsIt) {
@@ -271,7 +337,8 @@ TEST_F(SpawnerProgram, AnIdUsedTwiceEndsIt) {
   EXPECT_EQ(::poll(&gone, 1, 60'000), 1) << "its workers end with it";
 }
 
-class SpawnerGone : public SpawnerProgram, public ::testing::WithParamInterface<bool> {};
+enum class Gone { kSpawner, kKeeper, kSluiced };
+class SpawnerGone : public SpawnerProgram, public ::testing::WithParamInterface<Gone> {};
 
 TEST_P(SpawnerGone, ItsWorkersEnd) {
   set_up(SLUICE_FAKE_WORKER);
@@ -284,14 +351,19 @@ TEST_P(SpawnerGone, ItsWorkersEnd) {
   send(p, {theirs.get(), theirs.get()});
   ASSERT_TRUE(answer());
   Fd pidfd = std::move(fds_[0]);
-  if (GetParam())
-    ::kill(pid_, SIGKILL);
-  else
-    ours_.reset();  // sluiced is gone
+  switch (GetParam()) {
+    case Gone::kSpawner: ::kill(spawner_, SIGKILL); break;
+    case Gone::kKeeper: ::kill(pid_, SIGKILL); break;
+    case Gone::kSluiced:
+      ours_.reset();
+      link_.reset();
+      break;
+  }
   pollfd gone{pidfd.get(), POLLIN, 0};
   EXPECT_EQ(::poll(&gone, 1, 60'000), 1);
 }
-INSTANTIATE_TEST_SUITE_P(OrSluiced, SpawnerGone, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(OrKeeperOrSluiced, SpawnerGone,
+                         ::testing::Values(Gone::kSpawner, Gone::kKeeper, Gone::kSluiced));
 
 }  // namespace
 }  // namespace sluice::test
