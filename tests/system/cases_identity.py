@@ -107,7 +107,8 @@ class UserOfItsOwn(WithSluiced):
         for user in ("root", USER, USER):
             s = self.another(work, user)
             s.ctl("create", "c")
-            p = support.Program(s, "c", "stencil2d", "--launches", 20, "--verify", "every", "--json")
+            p = support.Program(s, "c", "stencil2d", "--launches", 20, "--verify", "every",
+                                "--json")
             self.assert_right(p.finish())
             self.assertEqual(s.stop(), 0, s.log()[-3000:])
         kept = list((work / "state").iterdir())
