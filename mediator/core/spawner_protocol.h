@@ -6,7 +6,8 @@
 //   sluiced -> keeper    Setup (once, first), Launch
 //   keeper -> sluiced    Launched (pid; descriptor: the control socket of a new spawner)
 // The control socket, to that spawner:
-//   spawner -> sluiced   Hello (once, first), Spawned (descriptor: a pidfd), Failed, Exited
+//   spawner -> sluiced   Hello (once, first), Spawned (descriptor: a pidfd), Failed, Exited; Xid (a fault
+//                        that the kernel's log has of a worker), NoXids (there will be none any more)
 //   sluiced -> spawner   Spawn (descriptors: control, output), Kill
 //
 //   a worker, by its id:   Spawn --> Spawned --> Exited        or  --> Failed, at any point before it runs
@@ -58,11 +59,13 @@ enum class Type : uint32_t {
   kFailed = 13,
   kExited = 14,
   kLaunched = 15,
+  kXid = 16,
+  kNoXids = 17,
 };
 
 struct Header {
   Type type{};
-  int32_t code = 0;    // Hello, Failed: an errno, 0: good. Exited: signal or exit status
+  int32_t code = 0;    // Xid: its number. Hello, Failed: an errno, 0: good. Exited: signal or exit status
   uint64_t id = 0;     // of a worker, chosen by sluiced, never used twice. Hello: workers ended that an
                        // earlier sluiced had left
   int64_t pid = 0;     // Spawned: as the spawner sees it. Launched: the spawner
@@ -75,7 +78,8 @@ enum Flags : uint32_t { kNvidia = 1 };
 
 // Setup and Hello have lines behind the header, each with its NUL: "key=value". Failed has one: why.
 //   Setup  runtime=DIR worker=PATH library=PATH uids=FIRST-LAST see=PATH... env=NAME=VALUE... mps=DIR
-//   Hello  missing=WALL: why...    or, with a code, error=why
+//          kernel-log=PATH
+//   Hello  missing=WALL: why... no-kernel-log=why    or, with a code, error=why
 struct Packet {
   Header header;
   std::vector<std::string> lines;

@@ -300,6 +300,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("window_us", c.window_us, 0, 1'000'000'000);
   r.number("fault_stall_ms", c.fault_stall_ms, 0, 400);
   r.number("exception_stall_ms", c.exception_stall_ms, 0, 400);
+  r.path("kernel_log", c.kernel_log);
   uint64_t context_memory = UINT64_MAX;
   r.size("context_memory", context_memory, 0, 16ull << 30, false);
   if (context_memory != UINT64_MAX) c.context_memory_bytes = context_memory;

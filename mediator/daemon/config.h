@@ -58,6 +58,8 @@ struct Config {
   // and what else an SM reports.
   uint32_t fault_stall_ms = 150, exception_stall_ms = 78;
 
+  std::string kernel_log = "/dev/kmsg";  // with faults of workers; empty: not read
+
   // [worker_environment]
   std::map<std::string, std::string> worker_environment;
 

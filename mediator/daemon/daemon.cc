@@ -224,6 +224,8 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   spec.environment = environment;
   spec.nvidia = nvidia;
   spec.uids = config_.worker_uids;
+  // The software GPU records faults itself; a log that is named is read all the same.
+  if (nvidia || config_.kernel_log != Config().kernel_log) spec.kernel_log = config_.kernel_log;
   const std::string mps = "CUDA_MPS_PIPE_DIRECTORY=";
   for (const std::string& e : environment)
     if (nvidia && e.rfind(mps, 0) == 0) spec.mps = e.substr(mps.size());
@@ -232,6 +234,8 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   spawner_ = std::move(*spawner);
   if (spawner_->ended_at_start())
     log::warning("{} workers that an earlier sluiced had left were ended", spawner_->ended_at_start());
+  if (nvidia && !spawner_->sees_xids())
+    log::warning("faults of workers are not seen in the kernel's log: {}", spawner_->no_kernel_log());
   for (const std::string& m : spawner_->missing()) log::warning("workers run without a wall: {}", m);
   if (config_.require_walls && !spawner_->missing().empty())
     return Error{EPERM, "workers.require is set and this host does not allow all walls around workers"};

@@ -285,6 +285,8 @@ json::object workers_info(const io::Spawner& s) {
   return {{"spawner_pid", s.pid()},
           {"uids", std::to_string(s.uids().first) + "-" + std::to_string(s.uids().last)},
           {"missing_walls", std::move(missing)},
+          {"sees_xids", s.sees_xids()},
+          {"no_kernel_log", s.no_kernel_log()},
           {"ended_at_start", s.ended_at_start()}};
 }
 

@@ -96,6 +96,7 @@ Result<void> Spawner::start_keeper() {
   for (const std::string& s : spec_.see) setup.add("see", s);
   for (const std::string& e : spec_.environment) setup.add("env", e);
   if (!spec_.mps.empty()) setup.add("mps", spec_.mps);
+  if (!spec_.kernel_log.empty()) setup.add("kernel-log", spec_.kernel_log);
   const std::string bytes = spawner_protocol::encode(setup);
   if (bytes.size() > spawner_protocol::kMaxBytes)
     return Error{E2BIG, "the environment of workers is too large"};
@@ -190,6 +191,7 @@ Result<void> Spawner::on_hello(const Packet& packet) {
   said_hello_ = true;
   missing_ = packet.all("missing");
   ended_ = packet.header.id;
+  no_kernel_log_ = packet.one("no-kernel-log");
   return {};
 }
 
@@ -305,6 +307,13 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds) {
       clients_.erase(found);
       return client->on_spawn_failed(
           Error{h.code ? h.code : EIO, packet.lines.empty() ? "the worker cannot be started" : packet.lines[0]});
+    case Type::kXid:
+      // Of one that is over: what it did was settled with its end.
+      if (client) client->on_xid(h.code);
+      return;
+    case Type::kNoXids:
+      no_kernel_log_ = "it could not be read any more";
+      return;
     case Type::kExited:
       if (!client) return;
       clients_.erase(found);

@@ -30,6 +30,7 @@ struct SpawnerSpec {
   std::vector<std::string> see;          // more that workers may read
   std::vector<std::string> environment;  // of workers
   std::string mps;
+  std::string kernel_log;                // for faults of workers; empty: not read
   bool nvidia = false;
   std::string uids;
   uint32_t hello_ms = 60000;  // how long it may take to begin: it may have to end workers of an earlier one
@@ -45,6 +46,8 @@ class Spawner {
     virtual void on_spawn_failed(const Error& error) = 0;
     // It is gone and reaped. The last call.
     virtual void on_exited(bool signaled, int value) = 0;
+    // The kernel's log has a fault of it. Any number of times between the first call and the last.
+    virtual void on_xid(int number) = 0;
     // The spawner has died; the worker with it, or in a moment: its pidfd will tell. The last call.
     virtual void on_spawner_lost() = 0;
 
@@ -69,6 +72,9 @@ class Spawner {
   // "user: no CAP_SETUID...": the walls that this host does not allow.
   const std::vector<std::string>& missing() const { return missing_; }
   bool lacks(spawner_protocol::Wall wall) const;
+  // Whether faults of workers are seen in the kernel's log; if not, why.
+  bool sees_xids() const { return no_kernel_log_.empty(); }
+  const std::string& no_kernel_log() const { return no_kernel_log_; }
   uint64_t ended_at_start() const { return ended_; }
   // Whether this is, or was not long ago, a worker: what it has asked for may lie in a socket still.
   bool is_worker(pid_t pid) const;
@@ -112,6 +118,7 @@ class Spawner {
   std::deque<pid_t> pids_;  // the last of all workers that there were
   uint64_t next_id_ = 1;
   std::vector<std::string> missing_;
+  std::string no_kernel_log_ = "not asked for";
   uint64_t ended_ = 0;
 };
 

@@ -94,6 +94,16 @@ Result<void> Spawner::set_up() {
   if (file_->ended() || file_->stuck())
     log::warning("spawner: an earlier sluiced left workers: {} ended, {} do not end", file_->ended(), file_->stuck());
 
+  // While all that the host shows is there.
+  const std::string log_path = setup.one("kernel-log");
+  std::string no_log = "not asked for";
+  if (!log_path.empty()) {
+    auto log = KernelLog::open(log_path);
+    if (log)
+      kernel_log_ = std::move(*log);
+    else
+      no_log = log.error().message;
+  }
   prison_ = Prison::prepare(std::move(spec), no_cgroups);
   Fd probe;
   if (cgroups_)
@@ -111,16 +121,43 @@ Result<void> Spawner::set_up() {
   hello.header.id = file_->ended();
   for (const auto& [wall, why] : prison_->missing())
     hello.add("missing", std::string(spawner_protocol::kWallNames[static_cast<size_t>(wall)]) + ": " + why);
+  if (!kernel_log_) hello.add("no-kernel-log", no_log);
   return send(hello);
+}
+
+// Before exits are reported: a fault comes before the end of its worker.
+Result<void> Spawner::read_kernel_log() {
+  if (!kernel_log_) return {};
+  Result<void> sent;
+  const bool good = kernel_log_->read([&](const Xid& xid) {
+    const auto worker = workers_.find(xid.pid);
+    if (worker == workers_.end() || !sent) return;
+    Packet packet;
+    packet.header.type = Type::kXid;
+    packet.header.id = worker->second.id;
+    packet.header.code = xid.number;
+    sent = send(packet);
+  });
+  if (!good) {
+    log::warning("spawner: the kernel's log is lost: faults of workers are not seen any more");
+    kernel_log_.reset();
+    Packet packet;
+    packet.header.type = Type::kNoXids;
+    sent = send(packet);
+  }
+  return sent;
 }
 
 Result<void> Spawner::serve() {
   for (;;) {
-    pollfd wait[] = {{control_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-    if (::poll(wait, 2, dying_.empty() ? -1 : 20) < 0 && errno != EINTR) return Error::from_errno("poll");
+    pollfd wait[] = {{control_.get(), POLLIN, 0},
+                     {signals_.get(), POLLIN, 0},
+                     {kernel_log_ ? kernel_log_->fd() : -1, POLLIN, 0}};
+    if (::poll(wait, 3, dying_.empty() ? -1 : 20) < 0 && errno != EINTR) return Error::from_errno("poll");
     signalfd_siginfo info;
     while (::read(signals_.get(), &info, sizeof info) == ssize_t{sizeof info}) {
     }
+    if (auto r = read_kernel_log(); !r) return r;
     // Always: several children make one signal.
     if (auto r = reap(); !r) return r;
     if (cgroups_) std::erase_if(dying_, [&](uint32_t slot) { return cgroups_->remove(cgroup_name(slot)); });

@@ -17,6 +17,7 @@
 #include "mediator/base/result.h"
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/spawner/cgroups.h"
+#include "mediator/spawner/kernel_log.h"
 #include "mediator/spawner/prison.h"
 #include "mediator/spawner/running_file.h"
 
@@ -43,6 +44,7 @@ class Spawner {
   Result<void> spawn(uint64_t id, int control, int output);
   void kill(Worker& worker);
   Result<void> reap();
+  Result<void> read_kernel_log();
   void end_all();
   std::optional<uint32_t> free_slot();
   Result<void> send(const spawner_protocol::Packet& packet, int fd = -1);
@@ -56,6 +58,7 @@ class Spawner {
   std::optional<RunningFile> file_;
   std::optional<Cgroups> cgroups_;
   std::optional<Prison> prison_;
+  std::optional<KernelLog> kernel_log_;
   std::map<pid_t, Worker> workers_;
   std::list<uint32_t> dying_;  // slots whose cgroup is not empty yet
 };

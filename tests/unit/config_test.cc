@@ -76,6 +76,7 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->registers_file, d.registers_file);
   EXPECT_EQ(c->daemon_user, d.daemon_user);
   EXPECT_EQ(c->daemon_group, d.daemon_group);
+  EXPECT_EQ(c->kernel_log, d.kernel_log);
   EXPECT_EQ(c->worker_uids, d.worker_uids);
   EXPECT_EQ(c->require_walls, d.require_walls);
   EXPECT_EQ(c->join_ms, d.join_ms);

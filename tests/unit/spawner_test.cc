@@ -4,12 +4,14 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 
 #include "mediator/core/spawner_protocol.h"
+#include "mediator/spawner/kernel_log.h"
 #include "mediator/spawner/running_file.h"
 #include "tests/support/test_daemon.h"
 
@@ -48,6 +50,58 @@ TEST(SpawnerProtocol, UidRanges) {
   EXPECT_EQ(r->count(), 5u);
   for (const char* bad : {"", "5", "-5", "5-", "9-5", "0-5", "a-b", "5-9x", "5--9", "1-4294967294", "1-99999999999"})
     EXPECT_FALSE(spawner_protocol::parse_uids(bad)) << bad;
+}
+
+TEST(KernelLog, TakesTheKernelsXidsAndNothingElse) {
+  using spawner::parse_xid;
+  auto xid = parse_xid(
+      "4,1201,88,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=python3, Ch 00000008, intr 1");
+  ASSERT_TRUE(xid);
+  EXPECT_EQ(xid->number, 31);
+  EXPECT_EQ(xid->pid, 4711);
+  xid = parse_xid("3,9,9,-;NVRM: Xid (PCI:0000:41:00): 13, pid='77', name=x, Graphics SM Warp");
+  ASSERT_TRUE(xid);
+  EXPECT_EQ(xid->pid, 77);
+  for (const char* other : {
+           // A program's own line: facility "user", or "daemon".
+           "12,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=x",
+           "30,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=x",
+           // A name that reads like an Xid.
+           "4,1,1,-;traps: NVRM: Xid (PCI:0000:01:00): 31, pid=4711[3] trap invalid opcode",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus. pid=4711",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 13, pid='<unknown>', name=a, pid=4711",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=-1, name=x",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=x",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=99999999999999999999, name=x",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31", "4,1,1,-;NVRM: Xid (PCI:", "4,1,1,-;", "4", "",
+           " SUBSYSTEM=pci", ";NVRM: Xid (PCI:0000:01:00): 31, pid=4711"})
+    EXPECT_FALSE(parse_xid(other)) << other;
+}
+
+TEST(KernelLog, RecordsInPiecesAndFloodsAndWhatIsNoLog) {
+  using spawner::KernelLog;
+  TempDir dir;
+  EXPECT_FALSE(KernelLog::open(dir.path + "/none").ok());
+  EXPECT_FALSE(KernelLog::open(dir.path).ok());
+  std::ofstream(dir.path + "/file") << "x";
+  EXPECT_FALSE(KernelLog::open(dir.path + "/file").ok()) << "it would be read again and again";
+  const std::string pipe = dir.path + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  auto log = KernelLog::open(pipe);
+  ASSERT_TRUE(log.ok()) << log.error().message;
+  Fd writer(::open(pipe.c_str(), O_WRONLY | O_NONBLOCK));
+  std::vector<pid_t> seen;
+  auto write = [&](const std::string& text) {
+    ASSERT_EQ(::write(writer.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ASSERT_TRUE(log->read([&](const spawner::Xid& x) { seen.push_back(x.pid); }));
+  };
+  write("4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pi");
+  EXPECT_TRUE(seen.empty());
+  write("d=5, name=x\n SUBSYSTEM=pci\n4,2,1,-;NVRM: Xid (PCI:0000:01:00): 13, pid=6, name=x\n");
+  EXPECT_EQ(seen, (std::vector<pid_t>{5, 6}));
+  for (int i = 0; i < 20; ++i) write(std::string(4000, 'x'));  // no end: forgotten, not kept
+  write("\n4,3,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=7, name=x\n");
+  EXPECT_EQ(seen.back(), 7);
 }
 
 // A process that sleeps for ever.
@@ -145,8 +199,10 @@ class SpawnerProgram : public ::testing::Test {
     fds_ = std::move(got->fds);
     return spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
   }
-  void set_up(const std::string& program, const std::string& uids = "2000000000-2000000001") {
+  void set_up(const std::string& program, const std::string& uids = "2000000000-2000000001",
+              const std::string& kernel_log = "") {
     Packet p;
+    if (!kernel_log.empty()) p.add("kernel-log", kernel_log);
     p.header.type = Type::kSetup;
     p.add("runtime", dir_.path);
     p.add("worker", program);
@@ -301,6 +357,34 @@ TEST_F(SpawnerProgram, ALaunchWithAProgramEndsTheKeeper) {
   send_on(link_, p);
   EXPECT_FALSE(answer_on(link_));
   EXPECT_NE(status(), 0);
+}
+
+TEST_F(SpawnerProgram, AFaultInTheKernelsLogIsReportedBeforeTheEnd) {
+  const std::string pipe = dir_.path + "/kmsg";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  Fd writer(::open(pipe.c_str(), O_RDWR | O_NONBLOCK));
+  set_up(SLUICE_FAKE_WORKER, "2000000000-2000000001", pipe);
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  Fd mine(pair[0]), theirs(pair[1]);
+  Packet p;
+  p.header.type = Type::kSpawn;
+  p.header.id = 9;
+  send(p, {theirs.get(), theirs.get()});
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  auto line = [&](int64_t pid) {
+    const std::string text = "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=" + std::to_string(pid) +
+                             ", name=x\n";
+    ASSERT_GT(::write(writer.get(), text.data(), text.size()), 0);
+  };
+  line(::getpid());  // of nobody that it has started
+  line(spawned->header.pid);
+  auto said = answer();
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->header.type, Type::kXid);
+  EXPECT_EQ(said->header.id, 9u);
+  EXPECT_EQ(said->header.code, 31);
 }
 
 TEST_F(SpawnerProgram, ADeadSpawnerIsReplacedWithTheSameSetup) {
