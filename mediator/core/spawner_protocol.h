@@ -1,14 +1,20 @@
-// The messages between sluiced and sluice-spawner, on the SOCK_SEQPACKET pair that sluiced makes when
-// it starts the spawner (descriptor 3 of the spawner). One packet is one message. Both ends check what
-// they get: a message that is malformed ends the connection, and with it the spawner and all workers.
+// The messages between sluiced and sluice-spawner. One packet of a SOCK_SEQPACKET pair is one message.
+// Both ends check what they get: a message that is malformed ends the connection, and with it the
+// spawner and all workers.
 //
-//   sluiced -> spawner   Setup (once, first), Spawn (descriptors: control, output), Kill
-//   spawner -> sluiced   Hello (once, first), Spawned (descriptor: a pidfd), Failed, Exited
+// The link, descriptor 3 of sluice-spawner, to its keeper:
+//   sluiced -> keeper    Setup (once, first), Launch
+//   keeper -> sluiced    Launched (pid; descriptor: the control socket of a new spawner)
+// The control socket, to that spawner:
+//   spawner -> sluiced   Hello (once, first), Spawned (descriptor: a pidfd), Failed, Exited; Xid (a fault
+//                        that the kernel's log has of a worker), NoXids (there will be none any more)
+//   sluiced -> spawner   Spawn (descriptors: control, output), Kill
 //
 //   a worker, by its id:   Spawn --> Spawned --> Exited        or  --> Failed, at any point before it runs
 //
-// What a worker is - program, environment, what it may see - is fixed by Setup. So whoever takes over
-// sluiced later can start workers and end them, and nothing else.
+// What a worker is - program, environment, what it may see - is fixed by Setup, which sluiced sends
+// before it serves anybody. So whoever takes over sluiced later can start workers and end them, and
+// nothing else.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +27,7 @@
 namespace sluice::spawner_protocol {
 
 inline constexpr int kControlFd = 3;
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 // A packet of either side at most. Setup carries the environment of workers.
 inline constexpr size_t kMaxBytes = 64u << 10;
 
@@ -47,18 +53,22 @@ enum class Type : uint32_t {
   kSetup = 1,
   kSpawn = 2,
   kKill = 3,
+  kLaunch = 4,
   kHello = 11,
   kSpawned = 12,
   kFailed = 13,
   kExited = 14,
+  kLaunched = 15,
+  kXid = 16,
+  kNoXids = 17,
 };
 
 struct Header {
   Type type{};
-  int32_t code = 0;    // Hello, Failed: an errno, 0: good. Exited: signal or exit status
+  int32_t code = 0;    // Xid: its number. Hello, Failed: an errno, 0: good. Exited: signal or exit status
   uint64_t id = 0;     // of a worker, chosen by sluiced, never used twice. Hello: workers ended that an
                        // earlier sluiced had left
-  int64_t pid = 0;     // Spawned: as the spawner sees it
+  int64_t pid = 0;     // Spawned: as the spawner sees it. Launched: the spawner
   uint32_t flag = 0;   // Setup: Flags. Exited: 1 it died of a signal
   uint32_t version = kVersion;
 };
@@ -68,7 +78,8 @@ enum Flags : uint32_t { kNvidia = 1 };
 
 // Setup and Hello have lines behind the header, each with its NUL: "key=value". Failed has one: why.
 //   Setup  runtime=DIR worker=PATH library=PATH uids=FIRST-LAST see=PATH... env=NAME=VALUE... mps=DIR
-//   Hello  missing=WALL: why...    or, with a code, error=why
+//          kernel-log=PATH
+//   Hello  missing=WALL: why... no-kernel-log=why    or, with a code, error=why
 struct Packet {
   Header header;
   std::vector<std::string> lines;

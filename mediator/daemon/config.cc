@@ -258,6 +258,13 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.integer("nice", c.nice, -20, 0);
   r.end_table();
 
+  r.table("daemon");
+  r.names(
+      "user", [&](const std::string& w) { c.daemon_user = w; }, true);
+  r.names(
+      "group", [&](const std::string& w) { c.daemon_group = w; }, true);
+  r.end_table();
+
   r.table("admin");
   r.path("socket", c.admin_socket);
   r.mode("mode", c.admin_mode);
@@ -293,6 +300,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("window_us", c.window_us, 0, 1'000'000'000);
   r.number("fault_stall_ms", c.fault_stall_ms, 0, 400);
   r.number("exception_stall_ms", c.exception_stall_ms, 0, 400);
+  r.path("kernel_log", c.kernel_log);
   uint64_t context_memory = UINT64_MAX;
   r.size("context_memory", context_memory, 0, 16ull << 30, false);
   if (context_memory != UINT64_MAX) c.context_memory_bytes = context_memory;

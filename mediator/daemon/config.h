@@ -30,6 +30,10 @@ struct Config {
   log::Level log_level = log::Level::kInfo;
   int nice = -10;
 
+  // [daemon]: who sluiced becomes when it was started as root (identity.h)
+  std::string daemon_user;        // empty: kOwnUser, where the host has it
+  std::string daemon_group;       // empty: the user's
+
   // [admin]
   std::string admin_socket;       // empty: <runtime_dir>/admin.sock
   unsigned admin_mode = 0660;
@@ -53,6 +57,8 @@ struct Config {
   // What a kernel's fault stops the GPU for where nothing measures it: an address that is not mapped,
   // and what else an SM reports.
   uint32_t fault_stall_ms = 150, exception_stall_ms = 78;
+
+  std::string kernel_log = "/dev/kmsg";  // with faults of workers; empty: not read
 
   // [worker_environment]
   std::map<std::string, std::string> worker_environment;

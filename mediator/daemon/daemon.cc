@@ -106,13 +106,36 @@ Daemon::~Daemon() {
   log::set_observer(nullptr);
 }
 
-Result<std::unique_ptr<Daemon>> Daemon::make(boost::asio::io_context& io, const Config& config) {
+Result<std::unique_ptr<Daemon>> Daemon::make(boost::asio::io_context& io, const Config& config,
+                                             const std::optional<Identity>& identity) {
   std::unique_ptr<Daemon> d(new Daemon(io, config));
-  if (auto started = d->start(); !started) return started.error();
+  if (auto started = d->start(identity); !started) return started.error();
   return d;
 }
 
-Result<void> Daemon::start() {
+Result<void> Daemon::make_folders(const std::optional<Identity>& identity) {
+  for (const std::string& path : {config_.runtime_dir, config_.vgpu_dir()})
+    if (auto made = identity ? hand_over(path, *identity) : make_directory(path); !made)
+      return made;
+  // Made when there is something to keep; this user may not be allowed to.
+  if (identity && !config_.state_dir.empty()) return hand_over(config_.state_dir, *identity);
+  return {};
+}
+
+Result<void> Daemon::give_up_privileges(const Identity& identity) {
+  std::vector<gid_t> more;
+  if (access_.group) more.push_back(*access_.group);
+  if (auto became = become(identity, more); !became)
+    return Error(became.error()).with_context("becoming user " + identity.name);
+  spawner_->gave_up_privileges([this] {
+    log::error("sluiced ends: it may not start workers any more; start it anew as root");
+    if (beyond_repair_) beyond_repair_();
+  });
+  log::info("sluiced runs as user {} (uid {}), without privileges", identity.name, identity.uid);
+  return {};
+}
+
+Result<void> Daemon::start(const std::optional<Identity>& identity) {
   log::set_observer([this](log::Level level, std::string_view line) {
     using namespace std::chrono;
     const auto now = system_clock::now().time_since_epoch();
@@ -130,8 +153,7 @@ Result<void> Daemon::start() {
   if (!unit) return unit.error();
   if (auto can = check_time_slices(config_, s.nvidia, environment); !can) return can.error();
   s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
-  if (auto made = make_directory(config_.runtime_dir); !made) return made;
-  if (auto made = make_directory(config_.vgpu_dir()); !made) return made;
+  if (auto made = make_folders(identity); !made) return made;
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
   if (auto started = start_spawner(nvidia, environment, s.library); !started) return started;
   auto engine = Engine::make(io_, scheduler_config(config_, *sms, *unit), accounting_settings(config_, nvidia));
@@ -148,6 +170,12 @@ Result<void> Daemon::start() {
     engine_->set_trace(std::move(*trace));
     log::info("trace: {}", config_.trace);
   }
+
+  auto access = SocketAccess::make(config_);
+  if (!access) return access.error();
+  access_ = std::move(*access);
+  if (identity)
+    if (auto gave = give_up_privileges(*identity); !gave) return gave;
 
   s.soft_gpu_file = s.nvidia ? "" : config_.soft_gpu_path();
   if (s.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
@@ -171,9 +199,6 @@ Result<void> Daemon::start() {
   if (::access(config_.worker.c_str(), X_OK) != 0)
     log::warning("{}", Error::from_errno("worker " + config_.worker).message);
 
-  auto access = SocketAccess::make(config_);
-  if (!access) return access.error();
-  access_ = std::move(*access);
   services_.reset(new SessionServices{.io = io_,
                                       .engine = *engine_,
                                       .settings = std::move(s),
@@ -199,6 +224,8 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   spec.environment = environment;
   spec.nvidia = nvidia;
   spec.uids = config_.worker_uids;
+  // The software GPU records faults itself; a log that is named is read all the same.
+  if (nvidia || config_.kernel_log != Config().kernel_log) spec.kernel_log = config_.kernel_log;
   const std::string mps = "CUDA_MPS_PIPE_DIRECTORY=";
   for (const std::string& e : environment)
     if (nvidia && e.rfind(mps, 0) == 0) spec.mps = e.substr(mps.size());
@@ -207,6 +234,8 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   spawner_ = std::move(*spawner);
   if (spawner_->ended_at_start())
     log::warning("{} workers that an earlier sluiced had left were ended", spawner_->ended_at_start());
+  if (nvidia && !spawner_->sees_xids())
+    log::warning("faults of workers are not seen in the kernel's log: {}", spawner_->no_kernel_log());
   for (const std::string& m : spawner_->missing()) log::warning("workers run without a wall: {}", m);
   if (config_.require_walls && !spawner_->missing().empty())
     return Error{EPERM, "workers.require is set and this host does not allow all walls around workers"};

@@ -11,6 +11,7 @@
 #include "mediator/daemon/config.h"
 #include "mediator/daemon/engine.h"
 #include "mediator/daemon/events.h"
+#include "mediator/daemon/identity.h"
 #include "mediator/daemon/json_rpc.h"
 #include "mediator/daemon/session.h"
 #include "mediator/daemon/socket_access.h"
@@ -21,7 +22,9 @@ namespace sluice {
 class Daemon {
  public:
   // Makes the runtime directory, the engine and the admin socket; the event log starts here.
-  static Result<std::unique_ptr<Daemon>> make(boost::asio::io_context& io, const Config& config);
+  // `identity`: who this process becomes on the way, for good (identity.h).
+  static Result<std::unique_ptr<Daemon>> make(boost::asio::io_context& io, const Config& config,
+                                              const std::optional<Identity>& identity = {});
   ~Daemon();
 
   struct CreateRequest {
@@ -39,6 +42,8 @@ class Daemon {
   Vgpu* find(const std::string& name);
   // Ends all sessions and calls `done` when every worker is gone. No requests are served any more.
   void shut_down(std::function<void()> done);
+  // Called where only a new sluiced helps: it can start workers no more.
+  void on_beyond_repair(std::function<void()> call) { beyond_repair_ = std::move(call); }
 
   const std::map<std::string, std::unique_ptr<Vgpu>>& vgpus() const { return vgpus_; }
   const Config& config() const { return config_; }
@@ -51,7 +56,9 @@ class Daemon {
 
  private:
   Daemon(boost::asio::io_context& io, const Config& config);
-  Result<void> start();
+  Result<void> start(const std::optional<Identity>& identity);
+  Result<void> make_folders(const std::optional<Identity>& identity);
+  Result<void> give_up_privileges(const Identity& identity);
   Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment, const std::string& library);
   void beat();
 
@@ -69,6 +76,7 @@ class Daemon {
   std::map<std::string, std::unique_ptr<Vgpu>> vgpus_;
   std::unique_ptr<AdminServer> admin_;
   bool shutting_down_ = false;
+  std::function<void()> beyond_repair_;
 };
 
 // The methods of the admin socket (rpc_methods.cc). `daemon` outlives the dispatcher.

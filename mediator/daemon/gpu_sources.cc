@@ -43,6 +43,10 @@ GpuSources::GpuSources(const AccountingSettings& settings) : settings_(settings)
   log_state_ = settings.switch_log ? Source{kWaiting, ""} : Source{kOff, "not asked for in the configuration"};
   if (settings.nvidia && settings.switch_log)
     log_state_ = {kUnavailable, "this version does not read the event buffer of NVIDIA's driver"};
+  // Now: sluiced may not stay root (identity.h). What is mapped stays so.
+  const std::string path = settings.nvidia && settings.registers ? nvidia_registers() : "";
+  if (path.empty()) return;
+  if (auto reader = gpu::RegisterReader::open(path); reader) early_ = std::move(*reader);
 }
 
 void GpuSources::drop(const std::string& why, uint64_t now_ns) {
@@ -82,20 +86,25 @@ bool GpuSources::check(uint64_t now_ns) {
          why != registers_state_.why + log_state_.why;
 }
 
+std::string GpuSources::nvidia_registers() const {
+  return settings_.registers_file.empty() ? first_nvidia_registers() : settings_.registers_file;
+}
+
 void GpuSources::open_nvidia() {
   if (!settings_.registers) return;
-  const std::string path = settings_.registers_file.empty() ? first_nvidia_registers() : settings_.registers_file;
+  const std::string path = nvidia_registers();
   if (path.empty()) {
     registers_state_ = {State::kUnavailable, "no GPU in /proc/driver/nvidia/gpus; name its resource0 in accounting.registers_file"};
     return;
   }
-  auto reader = gpu::RegisterReader::open(path);
+  auto reader = early_ ? Result<std::unique_ptr<gpu::RegisterReader>>(std::move(early_))
+                       : gpu::RegisterReader::open(path);
   if (!reader) {
     // Does not change while the host runs, as a rule: once a minute is enough.
     retry_ns_ += 59 * kRetryNs;
     registers_state_ = {State::kUnavailable,
                         "the GPU's registers cannot be read (" + reader.error().message +
-                            "): sluiced needs root, and a kernel that is not locked down"};
+                            "): sluiced has to be started as root, on a kernel that is not locked down"};
     return;
   }
   registers_ = std::move(*reader);

@@ -60,6 +60,7 @@ class GpuSources {
  private:
   void open_soft(uint64_t now_ns);
   void open_nvidia();
+  std::string nvidia_registers() const;
   void drop(const std::string& why, uint64_t now_ns);
 
   const AccountingSettings settings_;
@@ -69,6 +70,7 @@ class GpuSources {
   ino_t inode_ = 0;
   dev_t device_ = 0;
   uint64_t retry_ns_ = 0;
+  std::unique_ptr<gpu::RegisterReader> early_;  // opened while sluiced was root
   uint64_t last_record_ns_ = 0;
   uint64_t impossible_ = 0;
   uint64_t noisy_since_ns_ = 0, noise_ = 0;  // impossible records in the second that began then

@@ -60,12 +60,18 @@ int main(int argc, char** argv) {
   }
   if (!trace_path.empty()) config->trace = trace_path;
   sluice::log::init("sluiced", config->log_level);
-  sluice::log::write_in_background();
   raise_descriptor_limit();
   raise_priority(config->nice);
 
+  auto identity = sluice::Identity::wanted(*config);
+  if (!identity) {
+    sluice::log::error("cannot start: {}", identity.error().message);
+    return 1;
+  }
   boost::asio::io_context io(1);
-  auto daemon = sluice::Daemon::make(io, *config);
+  auto daemon = sluice::Daemon::make(io, *config, *identity);
+  // Not before: capabilities are given up by one thread for itself only.
+  sluice::log::write_in_background();
   if (!daemon) {
     sluice::log::error("cannot start: {}", daemon.error().message);
     sluice::log::finish(sluice::limits::kLogFinishMs);
@@ -77,9 +83,14 @@ int main(int argc, char** argv) {
     sluice::log::info("signal {}: ending all sessions", signal);
     (*daemon)->shut_down([&] { io.stop(); });
   });
+  int status = 0;
+  (*daemon)->on_beyond_repair([&] {
+    status = 1;
+    io.stop();
+  });
   io.run();
   daemon->reset();
   sluice::log::info("ended");
   sluice::log::finish(sluice::limits::kLogFinishMs);
-  return 0;
+  return status;
 }

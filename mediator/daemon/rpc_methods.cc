@@ -285,6 +285,8 @@ json::object workers_info(const io::Spawner& s) {
   return {{"spawner_pid", s.pid()},
           {"uids", std::to_string(s.uids().first) + "-" + std::to_string(s.uids().last)},
           {"missing_walls", std::move(missing)},
+          {"sees_xids", s.sees_xids()},
+          {"no_kernel_log", s.no_kernel_log()},
           {"ended_at_start", s.ended_at_start()}};
 }
 
@@ -299,6 +301,8 @@ json::object info(Daemon& d) {
   return {{"version", SLUICE_VERSION},
           {"channel_version", SLUICE_CHANNEL_VERSION},
           {"pid", ::getpid()},
+          {"uid", ::geteuid()},
+          {"capabilities", own_capabilities()},
           {"uptime_ms", (monotonic_ns() - d.started_ns()) / 1'000'000},
           {"device", std::move(device)},
           {"policy", d.engine().policy_name()},

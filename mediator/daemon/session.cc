@@ -32,7 +32,15 @@ void copy_text(char* to, size_t bytes, const std::string& text) {
 
 }  // namespace
 
-std::optional<uint64_t> StallCosts::of(uint64_t cuda_error) const {
+std::optional<uint64_t> StallCosts::of_xid(int number) const {
+  switch (number) {
+    case 31: return fault_ns;      // an address that is not mapped
+    case 13: return exception_ns;  // an exception of an SM
+    default: return std::nullopt;
+  }
+}
+
+std::optional<uint64_t> StallCosts::of(uint64_t cuda_error, bool sees_xids) const {
   switch (cuda_error) {
     case 700: return fault_ns;  // illegal address
     case 710: return 0;         // assert
@@ -41,8 +49,9 @@ std::optional<uint64_t> StallCosts::of(uint64_t cuda_error) const {
     case 716:                   // misaligned address
     case 717:                   // address space
     case 718:                   // program counter
-    case 719:                   // launch failed: a trap costs nothing, an address beyond shared memory may
       return exception_ns;
+    case 719:  // launch failed: a trap costs nothing, an address beyond shared memory may
+      return sees_xids ? 0 : exception_ns;
     default: return std::nullopt;
   }
 }
@@ -204,22 +213,30 @@ void Session::note_fault(uint64_t stall_ns) {
 
 // Its worker reports a sticky error while the session goes on.
 void Session::on_error(uint64_t guest_error) {
-  const auto usual = settings_.stalls.of(guest_error);
+  const auto usual = settings_.stalls.of(guest_error, sees_xids());
   if (usual) note_fault(engine_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
 }
+
+// It cannot hide that. Its error, if it reports one, counts for no more than this does.
+void Session::on_worker_xid(int number) {
+  const auto usual = settings_.stalls.of_xid(number);
+  if (usual) note_fault(engine_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
+}
+
+bool Session::sees_xids() const { return services_.spawner->sees_xids(); }
 
 // The worker is gone: whatever it did, it has done.
 void Session::settle_offences(bool died_of_signal) {
   if (!pages_ || !worker_) return;
   const sluice_report_header& h = pages_->report();
   const auto error = static_cast<uint64_t>(end_error_.value_or(0));
-  auto usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED));
-  if (!usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error);
+  auto usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED), sees_xids());
+  if (!usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error, sees_xids());
   const auto measured = engine_.fault_stall_ns(worker_->pid(), started_ns_);
   if (usual || measured.value_or(0) > 0) return note_fault(measured.value_or(usual.value_or(0)));
   if (force_told_ || expelled_) return;
   // Nobody has seen how what was on the GPU ended, and nothing measures it: it may have faulted.
-  const bool unseen = !measured && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
+  const bool unseen = !measured && !sees_xids() && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
   if (unseen || died_of_signal || broke_protocol_)
     owner_.on_session_offence(*this, core::Offence::kForcedEnd, unseen ? settings_.stalls.worst_ns() : 0, false);
 }

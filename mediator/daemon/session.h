@@ -31,8 +31,11 @@ namespace sluice {
 struct StallCosts {
   uint64_t fault_ns = 150'000'000, exception_ns = 78'000'000;
   uint64_t worst_ns() const { return std::max(fault_ns, exception_ns); }
-  // Nothing: that is no fault of a kernel.
-  std::optional<uint64_t> of(uint64_t cuda_error) const;
+  // By the number that the kernel's log has. Nothing: that stops nobody.
+  std::optional<uint64_t> of_xid(int number) const;
+  // Nothing: that is no fault of a kernel. `sees_xids`: the kernel's log tells of each fault, so an
+  // error that may be one or not costs nothing by itself.
+  std::optional<uint64_t> of(uint64_t cuda_error, bool sees_xids) const;
 };
 
 // The CUresult that a program sees when its session is taken from it (abi/cuda_driver_values.h):
@@ -153,9 +156,11 @@ class Session final : private io::WorkerProcess::Owner {
   void on_worker_message(const worker_protocol::Message& message) override;
   void on_worker_bad(const std::string& why) override;
   void on_worker_hangup() override;
+  void on_worker_xid(int number) override;
   void on_worker_exit(const io::WorkerExit& exit) override;
   void on_ready(const worker_protocol::Message& message);
   void on_error(uint64_t guest_error);
+  bool sees_xids() const;
   void settle_offences(bool died_of_signal);
   void note_fault(uint64_t stall_ns);
   void answer(const worker_protocol::Message& question, worker_protocol::Type type, int code,

@@ -26,18 +26,6 @@ std::optional<Id> as_number(const std::string& text) {
   return id;
 }
 
-std::optional<gid_t> find_group(const std::string& name) {
-  if (auto id = as_number<gid_t>(name)) return id;
-  const group* g = ::getgrnam(name.c_str());
-  return g ? std::optional(g->gr_gid) : std::nullopt;
-}
-
-std::optional<uid_t> find_user(const std::string& name) {
-  if (auto id = as_number<uid_t>(name)) return id;
-  const passwd* p = ::getpwnam(name.c_str());
-  return p ? std::optional(p->pw_uid) : std::nullopt;
-}
-
 // Whether this process may give a file to the group.
 bool can_give_to(gid_t group) {
   if (::geteuid() == 0 || ::getegid() == group) return true;
@@ -60,6 +48,18 @@ std::string read_note(const std::string& note) {
 }
 
 }  // namespace
+
+std::optional<gid_t> find_group(const std::string& name) {
+  if (auto id = as_number<gid_t>(name)) return id;
+  const group* g = ::getgrnam(name.c_str());
+  return g ? std::optional(g->gr_gid) : std::nullopt;
+}
+
+std::optional<uid_t> find_user(const std::string& name) {
+  if (auto id = as_number<uid_t>(name)) return id;
+  const passwd* p = ::getpwnam(name.c_str());
+  return p ? std::optional(p->pw_uid) : std::nullopt;
+}
 
 Result<SocketAccess> SocketAccess::make(const Config& config) {
   SocketAccess a;

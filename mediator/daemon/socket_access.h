@@ -16,6 +16,10 @@ namespace sluice {
 inline constexpr const char* kQemuGroups[] = {"libvirt-qemu", "qemu", "kvm"};
 inline constexpr const char* kQemuUsers[] = {"libvirt-qemu", "qemu"};
 
+// By name or number; nullopt: there is none.
+std::optional<gid_t> find_group(const std::string& name);
+std::optional<uid_t> find_user(const std::string& name);
+
 struct SocketAccess {
   std::optional<gid_t> group;  // of the socket; unset: sluiced's own
   std::vector<uid_t> users;    // besides root and sluiced's own

@@ -58,6 +58,16 @@ int start_program(pid_t& pid, const std::string& path, int control, std::vector<
   return error;
 }
 
+// Waits until something can be read, or the deadline.
+Result<void> readable(int fd, uint64_t end_ns, const std::string& program) {
+  for (;;) {
+    const uint64_t now = monotonic_ns();
+    if (now >= end_ns) return Error{ETIMEDOUT, program + " does not begin"};
+    pollfd wait{fd, POLLIN, 0};
+    if (::poll(&wait, 1, static_cast<int>((end_ns - now) / 1'000'000 + 1)) == 1) return {};
+  }
+}
+
 }  // namespace
 
 Spawner::Spawner(boost::asio::io_context& io, SpawnerSpec spec)
@@ -68,24 +78,14 @@ Result<std::unique_ptr<Spawner>> Spawner::start(boost::asio::io_context& io, Spa
   if (!uids) return Error{EINVAL, "workers.uids is no range of user ids: " + spec.uids};
   std::unique_ptr<Spawner> s(new Spawner(io, std::move(spec)));
   s->uids_ = *uids;
+  const uint64_t end = monotonic_ns() + uint64_t{s->spec_.hello_ms} * 1'000'000;
   if (auto launched = s->launch(); !launched) return launched.error();
-  if (auto ready = s->wait_for_hello(); !ready) return ready.error();
+  if (auto launched = s->wait_for_launched(end); !launched) return launched.error();
+  if (auto ready = s->wait_for_hello(end); !ready) return ready.error();
   return s;
 }
 
-Result<void> Spawner::launch() {
-  int pair[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return Error::from_errno("socketpair");
-  Fd ours(pair[0]), theirs(pair[1]);
-  launched_ns_ = monotonic_ns();
-  said_hello_ = false;
-  if (int e = start_program(pid_, spec_.path, theirs.get(), spec_.environment); e != 0) {
-    pid_ = -1;
-    return Error::from_errno("start " + spec_.path, e);
-  }
-  theirs.reset();
-  socket_ = std::move(ours);
-  watch_ = FdWatch(io_, socket_.get(), [this] { on_readable(); });
+Result<void> Spawner::start_keeper() {
   Packet setup;
   setup.header.type = Type::kSetup;
   setup.header.flag = spec_.nvidia ? static_cast<uint32_t>(spawner_protocol::kNvidia) : 0u;
@@ -96,21 +96,66 @@ Result<void> Spawner::launch() {
   for (const std::string& s : spec_.see) setup.add("see", s);
   for (const std::string& e : spec_.environment) setup.add("env", e);
   if (!spec_.mps.empty()) setup.add("mps", spec_.mps);
-  if (spawner_protocol::encode(setup).size() > spawner_protocol::kMaxBytes)
+  if (!spec_.kernel_log.empty()) setup.add("kernel-log", spec_.kernel_log);
+  const std::string bytes = spawner_protocol::encode(setup);
+  if (bytes.size() > spawner_protocol::kMaxBytes)
     return Error{E2BIG, "the environment of workers is too large"};
-  send(setup, {});
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+    return Error::from_errno("socketpair");
+  Fd ours(pair[0]), theirs(pair[1]);
+  if (int e = start_program(keeper_, spec_.path, theirs.get(), spec_.environment); e != 0) {
+    keeper_ = -1;
+    return Error::from_errno("start " + spec_.path, e);
+  }
+  theirs.reset();
+  link_ = std::move(ours);
+  link_watch_ = FdWatch(io_, link_.get(), [this] { on_link(); });
+  return send_with_fds(link_.get(), bytes.data(), bytes.size(), {}, MSG_DONTWAIT);
+}
+
+// Asks for a spawner. It is there with take_launched().
+Result<void> Spawner::launch() {
+  launched_ns_ = monotonic_ns();
+  said_hello_ = false;
+  if (!link_)
+    if (auto started = start_keeper(); !started) return started;
+  Packet packet;
+  packet.header.type = Type::kLaunch;
+  const std::string bytes = spawner_protocol::encode(packet);
+  return send_with_fds(link_.get(), bytes.data(), bytes.size(), {}, MSG_DONTWAIT);
+}
+
+Result<void> Spawner::take_launched() {
+  std::string bytes(spawner_protocol::kMaxBytes, '\0');
+  auto got = receive_with_fds(link_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (!got) return got.error();
+  if (got->bytes == 0) return Error{EPIPE, spec_.path + " ended at once"};
+  auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
+  if (!packet || got->truncated || packet->header.type != Type::kLaunched || got->fds.size() != 1 ||
+      packet->header.pid <= 0)
+    return Error{EPROTO, spec_.path + " is of another version"};
+  pid_ = static_cast<pid_t>(packet->header.pid);
+  socket_ = std::move(got->fds[0]);
+  watch_ = FdWatch(io_, socket_.get(), [this] { on_readable(); });
+  flush();
   return {};
 }
 
-Result<void> Spawner::wait_for_hello() {
-  const uint64_t end = monotonic_ns() + uint64_t{spec_.hello_ms} * 1'000'000;
+Result<void> Spawner::wait_for_launched(uint64_t end_ns) {
   for (;;) {
-    const uint64_t now = monotonic_ns();
-    if (now >= end) return Error{ETIMEDOUT, spec_.path + " does not begin"};
-    pollfd wait{socket_.get(), POLLIN, 0};
-    if (::poll(&wait, 1, static_cast<int>((end - now) / 1'000'000 + 1)) < 1) continue;
+    if (auto in = readable(link_.get(), end_ns, spec_.path); !in) return in;
+    auto taken = take_launched();
+    if (taken || taken.error().code != EAGAIN) return taken;
+  }
+}
+
+Result<void> Spawner::wait_for_hello(uint64_t end_ns) {
+  for (;;) {
+    if (auto in = readable(socket_.get(), end_ns, spec_.path); !in) return in;
     std::string bytes(spawner_protocol::kMaxBytes, '\0');
     auto got = receive_with_fds(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (!got && got.error().code == EAGAIN) continue;
     if (!got) return got.error();
     if (got->bytes == 0) return Error{EPIPE, spec_.path + " ended at once"};
     auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
@@ -120,31 +165,54 @@ Result<void> Spawner::wait_for_hello() {
   }
 }
 
+void Spawner::on_link() {
+  auto taken = take_launched();
+  if (taken || taken.error().code == EAGAIN) return;
+  log::error("the spawner's keeper (process {}) is lost: {}", keeper_, taken.error().message);
+  close_keeper();
+  // A spawner that still serves goes on; without one another keeper is started.
+  if (!socket_ && !again_.pending()) again();
+}
+
+// A keeper has ended when its link has: nothing else holds the other end.
+void Spawner::close_keeper() {
+  link_watch_.stop();
+  link_.reset();
+  if (keeper_ > 0 && ::kill(keeper_, SIGKILL) == 0)
+    while (::waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  else
+    reap();
+  keeper_ = -1;
+}
+
 Result<void> Spawner::on_hello(const Packet& packet) {
   if (packet.header.code != 0) return Error{packet.header.code, packet.one("error")};
   said_hello_ = true;
   missing_ = packet.all("missing");
   ended_ = packet.header.id;
+  no_kernel_log_ = packet.one("no-kernel-log");
   return {};
 }
 
 Spawner::~Spawner() {
   watch_.stop();
+  link_watch_.stop();
   socket_.reset();
-  if (pid_ < 0) return;
-  for (int ms = 0; pid_ >= 0 && ms < kEndMs; ms += 5) {
+  link_.reset();
+  for (int ms = 0; keeper_ >= 0 && ms < kEndMs; ms += 5) {
     reap();
-    if (pid_ >= 0) ::poll(nullptr, 0, 5);
+    if (keeper_ >= 0) ::poll(nullptr, 0, 5);
   }
-  if (pid_ < 0) return;
-  ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  // Without our privileges of old we may not end it; it ends when its workers have.
+  if (keeper_ < 0 || ::kill(keeper_, SIGKILL) != 0) return;
+  while (::waitpid(keeper_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
 void Spawner::reap() {
-  const pid_t r = ::waitpid(pid_, nullptr, WNOHANG);
-  if (r == pid_ || (r < 0 && errno == ECHILD)) pid_ = -1;
+  const pid_t r = ::waitpid(keeper_, nullptr, WNOHANG);
+  if (r == keeper_ || (r < 0 && errno == ECHILD)) keeper_ = -1;
 }
 
 bool Spawner::lacks(spawner_protocol::Wall wall) const {
@@ -239,6 +307,13 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds) {
       clients_.erase(found);
       return client->on_spawn_failed(
           Error{h.code ? h.code : EIO, packet.lines.empty() ? "the worker cannot be started" : packet.lines[0]});
+    case Type::kXid:
+      // Of one that is over: what it did was settled with its end.
+      if (client) client->on_xid(h.code);
+      return;
+    case Type::kNoXids:
+      no_kernel_log_ = "it could not be read any more";
+      return;
     case Type::kExited:
       if (!client) return;
       clients_.erase(found);
@@ -254,26 +329,23 @@ void Spawner::lost(const std::string& why) {
   socket_.reset();
   waits_to_write_ = false;
   outgoing_.clear();
-  if (pid_ >= 0) {
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-  }
-  const uint64_t since_ms = (monotonic_ns() - launched_ns_) / 1'000'000;
-  // Spawns meanwhile wait in `outgoing_`, behind the Setup that comes first: launch() puts it there.
-  again_.after_ms(since_ms >= kAgainMs ? 0 : kAgainMs - since_ms, [this] {
-    auto waiting = std::exchange(outgoing_, {});
-    if (auto launched = launch(); !launched) {
-      log::error("{}", launched.error().message);
-      outgoing_ = std::move(waiting);
-      return lost("it cannot be started");
-    }
-    for (Outgoing& o : waiting) outgoing_.push_back(std::move(o));
-    flush();
-  });
+  pid_ = -1;
+  again();
   auto clients = std::exchange(clients_, {});
   for (auto& [id, client] : clients) client->on_spawner_lost();
+}
+
+// Spawns meanwhile wait in `outgoing_`.
+void Spawner::again() {
+  const uint64_t since_ms = (monotonic_ns() - launched_ns_) / 1'000'000;
+  again_.after_ms(since_ms >= kAgainMs ? 0 : kAgainMs - since_ms, [this] {
+    if (!link_ && beyond_repair_) return beyond_repair_();
+    const auto launched = launch();
+    if (launched) return;
+    log::error("the spawner cannot be started: {}", launched.error().message);
+    close_keeper();
+    again();
+  });
 }
 
 }  // namespace sluice::io

@@ -3,11 +3,13 @@
 //
 // Nothing here blocks but `start`, which waits for the spawner's first message, and the destructor.
 // Should the spawner die, the kernel ends all workers; each Client hears of it when its worker is gone,
-// and a new spawner is started.
+// and the keeper starts a new spawner. A keeper that dies is started anew as long as sluiced has the
+// privileges that it began with; see `gave_up_privileges`.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -28,6 +30,7 @@ struct SpawnerSpec {
   std::vector<std::string> see;          // more that workers may read
   std::vector<std::string> environment;  // of workers
   std::string mps;
+  std::string kernel_log;                // for faults of workers; empty: not read
   bool nvidia = false;
   std::string uids;
   uint32_t hello_ms = 60000;  // how long it may take to begin: it may have to end workers of an earlier one
@@ -43,6 +46,8 @@ class Spawner {
     virtual void on_spawn_failed(const Error& error) = 0;
     // It is gone and reaped. The last call.
     virtual void on_exited(bool signaled, int value) = 0;
+    // The kernel's log has a fault of it. Any number of times between the first call and the last.
+    virtual void on_xid(int number) = 0;
     // The spawner has died; the worker with it, or in a moment: its pidfd will tell. The last call.
     virtual void on_spawner_lost() = 0;
 
@@ -52,6 +57,11 @@ class Spawner {
 
   static Result<std::unique_ptr<Spawner>> start(boost::asio::io_context& io, SpawnerSpec spec);
   ~Spawner();
+  // From now on a keeper would start without privileges, so none is: `beyond_repair` is called where
+  // one would be needed.
+  void gave_up_privileges(std::function<void()> beyond_repair) {
+    beyond_repair_ = std::move(beyond_repair);
+  }
 
   // Returns the worker's id. `client` outlives it, or forgets it.
   uint64_t spawn(Client& client, Fd control, Fd output);
@@ -62,6 +72,9 @@ class Spawner {
   // "user: no CAP_SETUID...": the walls that this host does not allow.
   const std::vector<std::string>& missing() const { return missing_; }
   bool lacks(spawner_protocol::Wall wall) const;
+  // Whether faults of workers are seen in the kernel's log; if not, why.
+  bool sees_xids() const { return no_kernel_log_.empty(); }
+  const std::string& no_kernel_log() const { return no_kernel_log_; }
   uint64_t ended_at_start() const { return ended_; }
   // Whether this is, or was not long ago, a worker: what it has asked for may lie in a socket still.
   bool is_worker(pid_t pid) const;
@@ -74,8 +87,14 @@ class Spawner {
     std::vector<Fd> fds;
   };
   Spawner(boost::asio::io_context& io, SpawnerSpec spec);
+  Result<void> start_keeper();
   Result<void> launch();
-  Result<void> wait_for_hello();
+  Result<void> wait_for_launched(uint64_t end_ns);
+  Result<void> wait_for_hello(uint64_t end_ns);
+  Result<void> take_launched();
+  void on_link();
+  void close_keeper();
+  void again();
   Result<void> on_hello(const spawner_protocol::Packet& packet);
   void send(const spawner_protocol::Packet& packet, std::vector<Fd> fds);
   void flush();
@@ -87,9 +106,10 @@ class Spawner {
   boost::asio::io_context& io_;
   SpawnerSpec spec_;
   spawner_protocol::UidRange uids_;
-  pid_t pid_ = -1;
-  Fd socket_;
-  FdWatch watch_;
+  pid_t pid_ = -1, keeper_ = -1;
+  Fd link_, socket_;  // to the keeper, to the spawner
+  FdWatch link_watch_, watch_;
+  std::function<void()> beyond_repair_;
   Timer again_;
   bool waits_to_write_ = false, said_hello_ = false;
   uint64_t launched_ns_ = 0;
@@ -98,6 +118,7 @@ class Spawner {
   std::deque<pid_t> pids_;  // the last of all workers that there were
   uint64_t next_id_ = 1;
   std::vector<std::string> missing_;
+  std::string no_kernel_log_ = "not asked for";
   uint64_t ended_ = 0;
 };
 

@@ -103,6 +103,8 @@ void WorkerProcess::on_spawn_failed(const Error& error) {
   finish(exit);
 }
 
+void WorkerProcess::on_xid(int number) { owner_.on_worker_xid(number); }
+
 void WorkerProcess::on_exited(bool signaled, int value) {
   WorkerExit exit;
   exit.signaled = signaled;

@@ -49,6 +49,8 @@ class WorkerProcess : private Spawner::Client {
     virtual void on_worker_bad(const std::string& why) = 0;
     // It closed its end. Usually it is about to exit; it may also live on.
     virtual void on_worker_hangup() = 0;
+    // The kernel's log has a fault of it, of this kind (Xid).
+    virtual void on_worker_xid(int number) = 0;
     // It is gone and reaped. Called once, last; may destroy the WorkerProcess.
     virtual void on_worker_exit(const WorkerExit& exit) = 0;
 
@@ -74,6 +76,7 @@ class WorkerProcess : private Spawner::Client {
   void on_spawned(pid_t pid, Fd pidfd) override;
   void on_spawn_failed(const Error& error) override;
   void on_exited(bool signaled, int value) override;
+  void on_xid(int number) override;
   void on_spawner_lost() override;
   void finish(const WorkerExit& exit);
 

@@ -13,6 +13,8 @@ inline constexpr uint64_t kThreads = 1024;
 inline constexpr uint64_t kDescriptors = 4096;
 // Workers at once, whatever the range of uids: a slot each in the file of what runs.
 inline constexpr size_t kWorkers = 4096;
+// Records of the kernel's log that are read before workers are served again.
+inline constexpr int kKernelLogBurst = 256;
 // A worker's own /tmp and /dev/shm, in memory.
 inline constexpr const char* kTmpSize = "64m";
 // How long a process of an earlier sluiced may take to die of SIGKILL, and an earlier spawner to end

@@ -1,13 +1,13 @@
 // sluice-spawner: starts and ends workers for sluiced, and does nothing else. Of the programs of the
-// host it is the one that needs privileges, so it is small, reads no byte of a guest or a worker, and
-// takes its orders from one socket (descriptor 3) that sluiced made.
+// host it is the one that needs privileges, so it is small and reads no byte of a guest or a worker.
+// Two processes: the keeper, whose link to sluiced is descriptor 3, and the spawner that it forks.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "mediator/base/log.h"
-#include "mediator/spawner/spawner.h"
+#include "mediator/spawner/keeper.h"
 
 int main() {
   using namespace sluice;
@@ -19,5 +19,5 @@ int main() {
     return 2;
   }
   ::close_range(spawner_protocol::kControlFd + 1, ~0u, 0);
-  return spawner::Spawner(Fd(spawner_protocol::kControlFd)).run();
+  return spawner::Keeper(Fd(spawner_protocol::kControlFd)).run();
 }

@@ -14,8 +14,8 @@
 #include <cstdio>
 
 #include "mediator/base/log.h"
-#include "mediator/base/unix_socket.h"
 #include "mediator/spawner/limits.h"
+#include "mediator/spawner/receive.h"
 
 namespace sluice::spawner {
 
@@ -23,23 +23,6 @@ using spawner_protocol::Packet;
 using spawner_protocol::Type;
 
 namespace {
-
-struct Incoming {
-  Packet packet;
-  std::vector<Fd> fds;
-};
-
-// EPIPE: the other end has closed. EPROTO: what came is no packet.
-Result<Incoming> receive(int socket) {
-  std::string bytes(spawner_protocol::kMaxBytes, '\0');
-  auto got = receive_with_fds(socket, bytes.data(), bytes.size());
-  // Reset: it has closed and not read all.
-  if (!got && got.error().code != ECONNRESET) return got.error();
-  if (!got || got->bytes == 0) return Error{EPIPE, "sluiced has closed the connection"};
-  auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
-  if (!packet || got->truncated) return Error{EPROTO, "sluiced sent a malformed message"};
-  return Incoming{std::move(*packet), std::move(got->fds)};
-}
 
 // Which runtime directory a cgroup belongs to: a number, as the name has no slashes.
 std::string tag_of(const std::string& path) {
@@ -76,16 +59,13 @@ int Spawner::run() {
 }
 
 Result<void> Spawner::set_up() {
-  const pid_t sluiced = ::getppid();
   proc_.reset(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!proc_) return Error::from_errno("open /proc");
   sigset_t signals;
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGCHLD);
 
-  auto in = receive(control_.get());
-  if (!in) return in.error();
-  const Packet& setup = in->packet;
+  const Packet& setup = setup_;
   auto uids = spawner_protocol::parse_uids(setup.one("uids"));
   PrisonSpec spec;
   spec.runtime_dir = setup.one("runtime");
@@ -95,13 +75,12 @@ Result<void> Spawner::set_up() {
   spec.environment = setup.all("env");
   spec.mps = setup.one("mps");
   spec.nvidia = (setup.header.flag & spawner_protocol::kNvidia) != 0;
-  if (setup.header.type != Type::kSetup || !in->fds.empty() || !uids || !absolute(spec.runtime_dir) ||
-      !absolute(spec.worker) || spec.library.empty())
-    return Error{EPROTO, "the first message is not a Setup of this version"};
+  if (!uids || !absolute(spec.runtime_dir) || !absolute(spec.worker) || spec.library.empty())
+    return Error{EPROTO, "the Setup is not one of this version"};
   spec.uids = *uids;
   slots_ = static_cast<uint32_t>(std::min<uint64_t>(uids->count(), limits::kWorkers));
 
-  auto file = RunningFile::take(spec.runtime_dir, proc_.get(), sluiced);
+  auto file = RunningFile::take(spec.runtime_dir, proc_.get(), sluiced_);
   if (!file) return file.error();
   file_ = std::move(*file);
   std::string no_cgroups;
@@ -115,6 +94,16 @@ Result<void> Spawner::set_up() {
   if (file_->ended() || file_->stuck())
     log::warning("spawner: an earlier sluiced left workers: {} ended, {} do not end", file_->ended(), file_->stuck());
 
+  // While all that the host shows is there.
+  const std::string log_path = setup.one("kernel-log");
+  std::string no_log = "not asked for";
+  if (!log_path.empty()) {
+    auto log = KernelLog::open(log_path);
+    if (log)
+      kernel_log_ = std::move(*log);
+    else
+      no_log = log.error().message;
+  }
   prison_ = Prison::prepare(std::move(spec), no_cgroups);
   Fd probe;
   if (cgroups_)
@@ -132,16 +121,43 @@ Result<void> Spawner::set_up() {
   hello.header.id = file_->ended();
   for (const auto& [wall, why] : prison_->missing())
     hello.add("missing", std::string(spawner_protocol::kWallNames[static_cast<size_t>(wall)]) + ": " + why);
+  if (!kernel_log_) hello.add("no-kernel-log", no_log);
   return send(hello);
+}
+
+// Before exits are reported: a fault comes before the end of its worker.
+Result<void> Spawner::read_kernel_log() {
+  if (!kernel_log_) return {};
+  Result<void> sent;
+  const bool good = kernel_log_->read([&](const Xid& xid) {
+    const auto worker = workers_.find(xid.pid);
+    if (worker == workers_.end() || !sent) return;
+    Packet packet;
+    packet.header.type = Type::kXid;
+    packet.header.id = worker->second.id;
+    packet.header.code = xid.number;
+    sent = send(packet);
+  });
+  if (!good) {
+    log::warning("spawner: the kernel's log is lost: faults of workers are not seen any more");
+    kernel_log_.reset();
+    Packet packet;
+    packet.header.type = Type::kNoXids;
+    sent = send(packet);
+  }
+  return sent;
 }
 
 Result<void> Spawner::serve() {
   for (;;) {
-    pollfd wait[] = {{control_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-    if (::poll(wait, 2, dying_.empty() ? -1 : 20) < 0 && errno != EINTR) return Error::from_errno("poll");
+    pollfd wait[] = {{control_.get(), POLLIN, 0},
+                     {signals_.get(), POLLIN, 0},
+                     {kernel_log_ ? kernel_log_->fd() : -1, POLLIN, 0}};
+    if (::poll(wait, 3, dying_.empty() ? -1 : 20) < 0 && errno != EINTR) return Error::from_errno("poll");
     signalfd_siginfo info;
     while (::read(signals_.get(), &info, sizeof info) == ssize_t{sizeof info}) {
     }
+    if (auto r = read_kernel_log(); !r) return r;
     // Always: several children make one signal.
     if (auto r = reap(); !r) return r;
     if (cgroups_) std::erase_if(dying_, [&](uint32_t slot) { return cgroups_->remove(cgroup_name(slot)); });

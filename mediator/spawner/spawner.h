@@ -1,5 +1,5 @@
-// Spawner: what sluice-spawner does with its one connection to sluiced: starts workers behind the walls
-// of prison.h, hands sluiced a pidfd of each, ends them, reaps them and reports their exit.
+// Spawner: starts workers behind the walls of prison.h, hands sluiced a pidfd of each, ends them,
+// reaps them and reports their exit. A child of the keeper (keeper.h), which has its Setup.
 //
 // One thread, blocking sends: sluiced is the only one that it serves, and it reads no byte that a
 // worker has written. It ends, and all workers with it, when sluiced closes the connection or breaks
@@ -17,6 +17,7 @@
 #include "mediator/base/result.h"
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/spawner/cgroups.h"
+#include "mediator/spawner/kernel_log.h"
 #include "mediator/spawner/prison.h"
 #include "mediator/spawner/running_file.h"
 
@@ -24,7 +25,9 @@ namespace sluice::spawner {
 
 class Spawner {
  public:
-  explicit Spawner(Fd control) : control_(std::move(control)) {}
+  // `sluiced`: the process at the other end of `control`, for the file of what runs.
+  Spawner(Fd control, spawner_protocol::Packet setup, pid_t sluiced)
+      : control_(std::move(control)), setup_(std::move(setup)), sluiced_(sluiced) {}
   // Serves until the connection ends. The exit status of the program.
   int run();
 
@@ -41,6 +44,7 @@ class Spawner {
   Result<void> spawn(uint64_t id, int control, int output);
   void kill(Worker& worker);
   Result<void> reap();
+  Result<void> read_kernel_log();
   void end_all();
   std::optional<uint32_t> free_slot();
   Result<void> send(const spawner_protocol::Packet& packet, int fd = -1);
@@ -48,10 +52,13 @@ class Spawner {
   std::string cgroup_name(uint32_t slot) const { return "w" + std::to_string(slot); }
 
   Fd control_, signals_, proc_;
+  spawner_protocol::Packet setup_;
+  pid_t sluiced_;
   uint32_t slots_ = 0, next_slot_ = 0;
   std::optional<RunningFile> file_;
   std::optional<Cgroups> cgroups_;
   std::optional<Prison> prison_;
+  std::optional<KernelLog> kernel_log_;
   std::map<pid_t, Worker> workers_;
   std::list<uint32_t> dying_;  // slots whose cgroup is not empty yet
 };

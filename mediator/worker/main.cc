@@ -158,11 +158,12 @@ int main() {
   if (const char* ms = std::getenv("SLUICE_WORKER_SEE_OUT_MS"))
     limits.see_out_ms = std::strtoull(ms, nullptr, 10);
   static Session session(std::move(*parts), limits);
-  // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the
-  // filter is what a failure comes from.
+  // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the filter
+  // is what a failure comes from; =nvidia, beside the software GPU, for tests of that filter.
   const char* sandbox = std::getenv("SLUICE_WORKER_SANDBOX");
   if (!sandbox || std::strcmp(sandbox, "off") != 0) {
-    if (auto r = enter_sandbox(nvidia); !r) return fail("sandbox", r.error());
+    const bool as_nvidia = nvidia || (sandbox && std::strcmp(sandbox, "nvidia") == 0);
+    if (auto r = enter_sandbox(as_nvidia); !r) return fail("sandbox", r.error());
   }
   say_ready(wp::kControlFd, 0, "");
   session.run();

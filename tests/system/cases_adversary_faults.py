@@ -1,9 +1,12 @@
 """A guest that stops the GPU on purpose, with faults or with kernels that do not leave: each costs its neighbours up to
 150 ms (2 s), so it may do that only now and then (core/penalty.h). The software GPU stands still as an H100 does."""
+import os
+
 import support
-from support import WithVictim
+from support import WithSluiced, WithVictim
 
 STALL_MS = 150
+EXCEPTION_MS = 78
 MOST_MS = 1050      # core/penalty.h: what a vGPU's faults may have cost others at any time ...
 FORGIVEN = 1 / 400  # ... and what of the time goes off that
 
@@ -76,6 +79,11 @@ class AdversaryFaults(WithVictim):
             attacker = self.adversary("fault-again", "trap", 12)
             text = attacker.communicate(timeout=support.TIMEOUT_S)[0]
             self.assertEqual(text, "got 719\n" * 12 + "done\n")
+            if support.DEVICE == "nvidia" and not self.sluiced.ctl("info")["workers"]["sees_xids"]:
+                # By its error alone a trap is no different from an access beyond shared memory: one that
+                # the GPU may stand still for. It costs as much as that, and no more.
+                self.assertLessEqual(self.vgpu("a")["fault_stall_ms"], 12 * EXCEPTION_MS)
+                return
             self.assertEqual(self.vgpu("a")["fault_stall_ms"], 0)
             self.assertFalse(self.show()["back_off"]["holds"])
 
@@ -100,3 +108,32 @@ class AdversaryFaults(WithVictim):
         self.assertEqual(text, "got 700\n" * 9 + "done\n")
         self.assertEqual(self.vgpu("a")["faults"], 9)
         self.assertEqual(self.show()["back_off"]["debt_ms"], 0)
+
+
+class FaultsInTheKernelsLog(WithSluiced):
+    """NVIDIA's module writes who faulted into the kernel's log: nothing that a worker says or hides matters."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.log_pipe = support.folder() / "kmsg"
+        os.mkfifo(cls.log_pipe)
+        cls.EXTRA = f'kernel_log = "{cls.log_pipe}"\n'  # still in [device]
+        super().setUpClass()
+
+    def test_a_fault_that_its_worker_hides_counts(self):
+        self.assertTrue(self.sluiced.ctl("info")["workers"]["sees_xids"])
+        done = {v: self.vgpu(v)["launches_done"] for v in "ab"}
+        programs = [self.program(v, "triad", "--seconds", 100000) for v in "ab"]
+        for v in "ab":
+            self.eventually(lambda v=v: self.vgpu(v)["launches_done"] > done[v], "it launches")
+        worker = self.sluiced.ctl("show", "a")["session_list"][0]["worker_pid"]
+        with open(self.log_pipe, "wb", buffering=0) as log:
+            for pid, facility in ((worker, 8), (os.getpid(), 0)):  # a program's own line; not a worker
+                log.write(f"{facility + 4},1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid={pid}, name=x\n".encode())
+            log.write(f"4,2,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid={worker}, name=x, Ch 8\n".encode())
+            self.eventually(lambda: self.vgpu("a")["faults"] == 1, "the fault is counted")
+            # Records that make no sense, and an end of the log, harm nobody.
+            log.write(b"\x00" * 20000 + b"\n;;;;\n" * 500)
+        for p in programs:
+            self.assertIsNone(p.process.poll())
+        self.assertEqual((self.vgpu("a")["faults"], self.vgpu("b")["faults"]), (1, 0))

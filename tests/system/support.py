@@ -31,6 +31,7 @@ def clean_up():
 
 def folder():
     d = pathlib.Path(tempfile.mkdtemp(prefix="sluice-test."))
+    d.chmod(0o711)  # a sluiced that is not root reaches what it made there
     _folders.append(d)
     return d
 

@@ -13,17 +13,20 @@ namespace sluice::worker {
 // Closes all descriptors above `last_kept`: before anything is opened.
 void close_others(int last_kept);
 
-// no_new_privs, not dumpable by others, and a seccomp filter:
-//  - software GPU: an allow list of what memory, threads, waiting and our sockets need. Opening
-//  files,
-//    new sockets, new processes, executing and executable memory are refused; so is changing the
-//    flags of open files (O_NONBLOCK), which sluiced and the guest share.
-//  - NVIDIA: its driver opens device files, loads its compiler and maps code at any time, so what
-//    neither it nor we ever need is refused: programs, processes, tracing, mounts, namespaces,
-//    modules, keys, BPF, io_uring, network sockets, signals to others. The rest is left to the
+// no_new_privs, not dumpable by others, and a seccomp filter that is a list of what is allowed:
+//  - Software GPU: what memory, threads, waiting and our sockets need. Opening files, new sockets
+//  and
+//    executable memory are refused; so is changing the flags of open files (O_NONBLOCK), which
+//    sluiced and the guest share.
+//  - NVIDIA: also what its driver was seen to need, at any time: device files and their ioctls,
+//    libraries, its compiler's code, its cache, Unix sockets. Which files it reaches is for the
 //    walls that the spawner has put up (mediator/spawner/prison.h).
-// Signals go to this process only, new threads are the only new tasks. Refused calls fail with
-// EPERM, clone3 with ENOSYS; executing and tracing kill the process.
+// Signals go to this process only, new threads are the only new tasks.
+//
+// What else is called: executing, tracing and others' memory end the process, as nothing but an
+// attack calls those. The rest fails and does not end it: a driver that probes for something new
+// must not take a guest's session with it. It fails with EPERM beside the software GPU; beside
+// NVIDIA's driver as refused_calls.h says, with a line in the log. clone3 fails with ENOSYS.
 Result<void> enter_sandbox(bool nvidia);
 
 }  // namespace sluice::worker

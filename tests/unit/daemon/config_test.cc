@@ -74,6 +74,9 @@ TEST(Config, TheSampleStatesTheDefaults) {
   EXPECT_EQ(c->by_words, d.by_words);
   EXPECT_EQ(c->accounting_cpu_percent, d.accounting_cpu_percent);
   EXPECT_EQ(c->registers_file, d.registers_file);
+  EXPECT_EQ(c->daemon_user, d.daemon_user);
+  EXPECT_EQ(c->daemon_group, d.daemon_group);
+  EXPECT_EQ(c->kernel_log, d.kernel_log);
   EXPECT_EQ(c->worker_uids, d.worker_uids);
   EXPECT_EQ(c->require_walls, d.require_walls);
   EXPECT_EQ(c->join_ms, d.join_ms);
@@ -88,7 +91,7 @@ TEST(Config, TheSampleNamesEveryKeyOnce) {
   std::string text = sample();
   for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file",
                           "socket_group", "socket_users", "socket_groups",
-                          "spawner", "paths"}) {
+                          "spawner", "paths", "user", "group"}) {
     const std::string line = std::string("\n#") + key + " = ";
     const size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << key;

@@ -4,12 +4,14 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 
 #include "mediator/core/spawner_protocol.h"
+#include "mediator/spawner/kernel_log.h"
 #include "mediator/spawner/running_file.h"
 #include "tests/support/test_daemon.h"
 
@@ -48,6 +50,58 @@ TEST(SpawnerProtocol, UidRanges) {
   EXPECT_EQ(r->count(), 5u);
   for (const char* bad : {"", "5", "-5", "5-", "9-5", "0-5", "a-b", "5-9x", "5--9", "1-4294967294", "1-99999999999"})
     EXPECT_FALSE(spawner_protocol::parse_uids(bad)) << bad;
+}
+
+TEST(KernelLog, TakesTheKernelsXidsAndNothingElse) {
+  using spawner::parse_xid;
+  auto xid = parse_xid(
+      "4,1201,88,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=python3, Ch 00000008, intr 1");
+  ASSERT_TRUE(xid);
+  EXPECT_EQ(xid->number, 31);
+  EXPECT_EQ(xid->pid, 4711);
+  xid = parse_xid("3,9,9,-;NVRM: Xid (PCI:0000:41:00): 13, pid='77', name=x, Graphics SM Warp");
+  ASSERT_TRUE(xid);
+  EXPECT_EQ(xid->pid, 77);
+  for (const char* other : {
+           // A program's own line: facility "user", or "daemon".
+           "12,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=x",
+           "30,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=x",
+           // A name that reads like an Xid.
+           "4,1,1,-;traps: NVRM: Xid (PCI:0000:01:00): 31, pid=4711[3] trap invalid opcode",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus. pid=4711",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 13, pid='<unknown>', name=a, pid=4711",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=-1, name=x",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=x",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=99999999999999999999, name=x",
+           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31", "4,1,1,-;NVRM: Xid (PCI:", "4,1,1,-;", "4", "",
+           " SUBSYSTEM=pci", ";NVRM: Xid (PCI:0000:01:00): 31, pid=4711"})
+    EXPECT_FALSE(parse_xid(other)) << other;
+}
+
+TEST(KernelLog, RecordsInPiecesAndFloodsAndWhatIsNoLog) {
+  using spawner::KernelLog;
+  TempDir dir;
+  EXPECT_FALSE(KernelLog::open(dir.path + "/none").ok());
+  EXPECT_FALSE(KernelLog::open(dir.path).ok());
+  std::ofstream(dir.path + "/file") << "x";
+  EXPECT_FALSE(KernelLog::open(dir.path + "/file").ok()) << "it would be read again and again";
+  const std::string pipe = dir.path + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  auto log = KernelLog::open(pipe);
+  ASSERT_TRUE(log.ok()) << log.error().message;
+  Fd writer(::open(pipe.c_str(), O_WRONLY | O_NONBLOCK));
+  std::vector<pid_t> seen;
+  auto write = [&](const std::string& text) {
+    ASSERT_EQ(::write(writer.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ASSERT_TRUE(log->read([&](const spawner::Xid& x) { seen.push_back(x.pid); }));
+  };
+  write("4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pi");
+  EXPECT_TRUE(seen.empty());
+  write("d=5, name=x\n SUBSYSTEM=pci\n4,2,1,-;NVRM: Xid (PCI:0000:01:00): 13, pid=6, name=x\n");
+  EXPECT_EQ(seen, (std::vector<pid_t>{5, 6}));
+  for (int i = 0; i < 20; ++i) write(std::string(4000, 'x'));  // no end: forgotten, not kept
+  write("\n4,3,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=7, name=x\n");
+  EXPECT_EQ(seen.back(), 7);
 }
 
 // A process that sleeps for ever.
@@ -115,7 +169,7 @@ class SpawnerProgram : public ::testing::Test {
   void SetUp() override {
     int pair[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    ours_.reset(pair[0]);
+    link_.reset(pair[0]);
     Fd theirs(pair[1]);
     pid_ = ::fork();
     if (pid_ == 0) {
@@ -126,31 +180,52 @@ class SpawnerProgram : public ::testing::Test {
   }
   void TearDown() override {
     ours_.reset();
+    link_.reset();
     if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
   }
-  void send(const Packet& p, std::vector<int> fds = {}) {
+  void send(const Packet& p, std::vector<int> fds = {}) { send_on(ours_, p, fds); }
+  void send_on(const Fd& socket, const Packet& p, std::vector<int> fds = {}) {
     const std::string bytes = spawner_protocol::encode(p);
-    ASSERT_TRUE(send_with_fds(ours_.get(), bytes.data(), bytes.size(), fds).ok());
+    ASSERT_TRUE(send_with_fds(socket.get(), bytes.data(), bytes.size(), fds).ok());
   }
   // nullopt: it hung up.
-  std::optional<Packet> answer() {
-    pollfd wait{ours_.get(), POLLIN, 0};
+  std::optional<Packet> answer() { return answer_on(ours_); }
+  std::optional<Packet> answer_on(const Fd& socket) {
+    pollfd wait{socket.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&wait, 1, 60'000), 1);
     std::string bytes(spawner_protocol::kMaxBytes, '\0');
-    auto got = receive_with_fds(ours_.get(), bytes.data(), bytes.size());
+    auto got = receive_with_fds(socket.get(), bytes.data(), bytes.size());
     if (!got || got->bytes == 0) return std::nullopt;
     fds_ = std::move(got->fds);
     return spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
   }
-  void set_up(const std::string& program, const std::string& uids = "2000000000-2000000001") {
+  void set_up(const std::string& program, const std::string& uids = "2000000000-2000000001",
+              const std::string& kernel_log = "") {
     Packet p;
+    if (!kernel_log.empty()) p.add("kernel-log", kernel_log);
     p.header.type = Type::kSetup;
     p.add("runtime", dir_.path);
     p.add("worker", program);
     p.add("library", "/none");
     p.add("uids", uids);
     p.add("env", "PATH=/usr/bin");
-    send(p);
+    send_on(link_, p);
+    launch();
+    expect_hello();
+  }
+  // Asks the keeper for a spawner.
+  void launch() {
+    Packet p;
+    p.header.type = Type::kLaunch;
+    send_on(link_, p);
+    auto launched = answer_on(link_);
+    ASSERT_TRUE(launched);
+    ASSERT_EQ(launched->header.type, Type::kLaunched);
+    ASSERT_EQ(fds_.size(), 1u);
+    spawner_ = static_cast<pid_t>(launched->header.pid);
+    ours_ = std::move(fds_[0]);
+  }
+  void expect_hello() {
     auto hello = answer();
     ASSERT_TRUE(hello);
     ASSERT_EQ(hello->header.type, Type::kHello);
@@ -171,9 +246,9 @@ class SpawnerProgram : public ::testing::Test {
   }
 
   TempDir dir_;
-  Fd ours_;
+  Fd link_, ours_;  // to the keeper, to the spawner
   std::vector<Fd> fds_;
-  pid_t pid_ = -1;
+  pid_t pid_ = -1, spawner_ = -1;
 };
 
 TEST_F(SpawnerProgram, StartsKillsAndReports) {
@@ -233,22 +308,97 @@ TEST_F(SpawnerProgram, AMissingProgramIsToldAsAnError) {
 }
 
 TEST_F(SpawnerProgram, WhatIsNoSetupEndsIt) {
-  spawn(1);
+  Packet p;
+  p.header.type = Type::kLaunch;
+  send_on(link_, p);
+  EXPECT_FALSE(answer_on(link_));
+  EXPECT_NE(status(), 0);
+}
+
+TEST_F(SpawnerProgram, ASetupThatMakesNoSenseIsToldAsAnError) {
+  Packet p;
+  p.header.type = Type::kSetup;
+  p.add("worker", "not/absolute");
+  send_on(link_, p);
+  launch();
   auto hello = answer();
   ASSERT_TRUE(hello);
   EXPECT_EQ(hello->header.type, Type::kHello);
   EXPECT_NE(hello->header.code, 0);
-  EXPECT_NE(status(), 0);
 }
 
-TEST_F(SpawnerProgram, ASecondSetupEndsItAndItsWorkers) {
+// What workers are is fixed once and for all: neither end takes a second Setup.
+TEST_F(SpawnerProgram, ASecondSetupEndsTheSpawner) {
   set_up("/usr/bin/sleep");
   Packet p;
   p.header.type = Type::kSetup;
   p.add("worker", "/bin/sh");
   send(p);
   EXPECT_FALSE(answer());
+}
+
+TEST_F(SpawnerProgram, ASecondSetupEndsTheKeeper) {
+  set_up("/usr/bin/sleep");
+  Packet p;
+  p.header.type = Type::kSetup;
+  p.add("worker", "/bin/sh");
+  send_on(link_, p);
+  EXPECT_FALSE(answer_on(link_));
   EXPECT_NE(status(), 0);
+  EXPECT_FALSE(answer()) << "its spawner ends with it";
+}
+
+// A Launch that says what is to be started is refused, too.
+TEST_F(SpawnerProgram, ALaunchWithAProgramEndsTheKeeper) {
+  set_up("/usr/bin/sleep");
+  Packet p;
+  p.header.type = Type::kLaunch;
+  p.add("worker", "/bin/sh");
+  send_on(link_, p);
+  EXPECT_FALSE(answer_on(link_));
+  EXPECT_NE(status(), 0);
+}
+
+TEST_F(SpawnerProgram, AFaultInTheKernelsLogIsReportedBeforeTheEnd) {
+  const std::string pipe = dir_.path + "/kmsg";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  Fd writer(::open(pipe.c_str(), O_RDWR | O_NONBLOCK));
+  set_up(SLUICE_FAKE_WORKER, "2000000000-2000000001", pipe);
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  Fd mine(pair[0]), theirs(pair[1]);
+  Packet p;
+  p.header.type = Type::kSpawn;
+  p.header.id = 9;
+  send(p, {theirs.get(), theirs.get()});
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  auto line = [&](int64_t pid) {
+    const std::string text = "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=" + std::to_string(pid) +
+                             ", name=x\n";
+    ASSERT_GT(::write(writer.get(), text.data(), text.size()), 0);
+  };
+  line(::getpid());  // of nobody that it has started
+  line(spawned->header.pid);
+  auto said = answer();
+  ASSERT_TRUE(said);
+  EXPECT_EQ(said->header.type, Type::kXid);
+  EXPECT_EQ(said->header.id, 9u);
+  EXPECT_EQ(said->header.code, 31);
+}
+
+TEST_F(SpawnerProgram, ADeadSpawnerIsReplacedWithTheSameSetup) {
+  set_up("/usr/bin/cat");
+  const pid_t first = spawner_;
+  ::kill(first, SIGKILL);
+  EXPECT_FALSE(answer());
+  launch();
+  EXPECT_NE(spawner_, first);
+  expect_hello();
+  spawn(1);
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  EXPECT_EQ(spawned->header.type, Type::kSpawned);
 }
 
 TEST_F(SpawnerProgram, AnIdUsedTwiceEndsIt) {
@@ -271,7 +421,8 @@ TEST_F(SpawnerProgram, AnIdUsedTwiceEndsIt) {
   EXPECT_EQ(::poll(&gone, 1, 60'000), 1) << "its workers end with it";
 }
 
-class SpawnerGone : public SpawnerProgram, public ::testing::WithParamInterface<bool> {};
+enum class Gone { kSpawner, kKeeper, kSluiced };
+class SpawnerGone : public SpawnerProgram, public ::testing::WithParamInterface<Gone> {};
 
 TEST_P(SpawnerGone, ItsWorkersEnd) {
   set_up(SLUICE_FAKE_WORKER);
@@ -284,14 +435,19 @@ TEST_P(SpawnerGone, ItsWorkersEnd) {
   send(p, {theirs.get(), theirs.get()});
   ASSERT_TRUE(answer());
   Fd pidfd = std::move(fds_[0]);
-  if (GetParam())
-    ::kill(pid_, SIGKILL);
-  else
-    ours_.reset();  // sluiced is gone
+  switch (GetParam()) {
+    case Gone::kSpawner: ::kill(spawner_, SIGKILL); break;
+    case Gone::kKeeper: ::kill(pid_, SIGKILL); break;
+    case Gone::kSluiced:
+      ours_.reset();
+      link_.reset();
+      break;
+  }
   pollfd gone{pidfd.get(), POLLIN, 0};
   EXPECT_EQ(::poll(&gone, 1, 60'000), 1);
 }
-INSTANTIATE_TEST_SUITE_P(OrSluiced, SpawnerGone, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(OrKeeperOrSluiced, SpawnerGone,
+                         ::testing::Values(Gone::kSpawner, Gone::kKeeper, Gone::kSluiced));
 
 }  // namespace
 }  // namespace sluice::test

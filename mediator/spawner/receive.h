@@ -1,0 +1,30 @@
+// One message from sluiced, checked for its form: what Keeper and Spawner both take. No state.
+#pragma once
+
+#include <vector>
+
+#include "mediator/base/fd.h"
+#include "mediator/base/result.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/core/spawner_protocol.h"
+
+namespace sluice::spawner {
+
+struct Incoming {
+  spawner_protocol::Packet packet;
+  std::vector<Fd> fds;
+};
+
+// Blocks. EPIPE: the other end has closed. EPROTO: what came is no packet.
+inline Result<Incoming> receive(int socket) {
+  std::string bytes(spawner_protocol::kMaxBytes, '\0');
+  auto got = receive_with_fds(socket, bytes.data(), bytes.size());
+  // Reset: it has closed and not read all.
+  if (!got && got.error().code != ECONNRESET) return got.error();
+  if (!got || got->bytes == 0) return Error{EPIPE, "sluiced has closed the connection"};
+  auto packet = spawner_protocol::decode(std::string_view(bytes.data(), got->bytes));
+  if (!packet || got->truncated) return Error{EPROTO, "sluiced sent a malformed message"};
+  return Incoming{std::move(*packet), std::move(got->fds)};
+}
+
+}  // namespace sluice::spawner
