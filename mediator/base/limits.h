@@ -17,9 +17,10 @@ inline constexpr size_t kMaxVgpus = 64;
 // Length of a vGPU's name: it becomes part of a socket path of at most 107 bytes and fills
 // worker_protocol::Start::vgpu.
 inline constexpr size_t kMaxVgpuNameBytes = 48;
-// Weights are ratios; the scheduler's virtual time keeps its precision within this range. Priorities
-// are for policies that know them (higher is more urgent). Both as in policies/policy.h (compared in
-// mediator/daemon/engine.cc), written again here because sluicectl does not include policies.
+// Weights are ratios; the scheduler's virtual time keeps its precision within this range.
+// Priorities are for policies that know them (higher is more urgent). Both as in policies/policy.h
+// (compared in mediator/daemon/grant_executor.cc), written again here because sluicectl does not
+// include policies.
 inline constexpr uint32_t kMinWeight = 1;
 inline constexpr uint32_t kMaxWeight = 10000;
 inline constexpr int kMinPriority = 0;
@@ -36,9 +37,9 @@ inline constexpr uint64_t kMaxStagingBytes = 256ull << 20;
 // Admin socket. A request longer than this is answered with an error and the connection closed.
 inline constexpr size_t kMaxAdminRequestBytes = 64u << 10;
 inline constexpr size_t kMaxAdminConnections = 32;
-inline constexpr size_t kMaxAdminBatch = 64;      // requests in one JSON-RPC array
+inline constexpr size_t kMaxAdminBatch = 64;               // requests in one JSON-RPC array
 inline constexpr size_t kMaxAdminBacklogBytes = 4u << 20;  // unread answers before we hang up
-inline constexpr size_t kMaxEvents = 1024;        // kept for `sluicectl events`; older are dropped
+inline constexpr size_t kMaxEvents = 1024;  // kept for `sluicectl events`; older are dropped
 
 // ivshmem peers beyond the live one are held open with a "refused" page (closing in the handshake
 // hangs QEMU). Past this many per vGPU they are closed at once.
@@ -49,7 +50,8 @@ inline constexpr size_t kMaxPendingJoins = 64;
 inline constexpr size_t kAgentBurst = 32;
 // Pause after a burst. Longer: an honest agent's answers wait.
 inline constexpr uint64_t kAgentPauseMs = 2;
-// Answers waiting for room in the agent's ring. An agent that asks and never reads loses its sessions.
+// Answers waiting for room in the agent's ring. An agent that asks and never reads loses its
+// sessions.
 inline constexpr size_t kMaxAgentBacklog = 256;
 // Workers started for one vGPU per second on average, and at once: a program that opens and closes
 // in a loop must not turn the host into a fork server. Later ones wait.
@@ -60,13 +62,15 @@ inline constexpr double kSessionBurst = 64;
 inline constexpr size_t kMaxWaitingExtentRequests = 64;
 // Messages of one worker handled before others get their turn.
 inline constexpr size_t kWorkerBurst = 32;
-// What a worker writes to its standard error is logged, a line at a time: so many at once, so many a
-// second on average, of such a length. More would let one worker push all else out of the event log.
+// What a worker writes to its standard error is logged, a line at a time: so many at once, so many
+// a second on average, of such a length. More would let one worker push all else out of the event
+// log.
 inline constexpr double kWorkerLineBurst = 50;
 inline constexpr double kWorkerLinesPerSecond = 2;
 inline constexpr size_t kWorkerLineBytes = 400;
-// Pids of workers, gone ones too, that no socket of ours serves where they have no uid of their own. At
-// least all that can run at once; more, and a new process with an old number is turned away for longer.
+// Pids of workers, gone ones too, that no socket of ours serves where they have no uid of their
+// own. At least all that can run at once; more, and a new process with an old number is turned away
+// for longer.
 inline constexpr size_t kRememberedWorkers = kMaxVgpus * SLUICE_MAX_SLOTS;
 
 // Calls that wait on one vGPU's PeerThread. More only delays the moment at which a vGPU whose peer
@@ -80,9 +84,10 @@ inline constexpr size_t kMaxStuckPeerThreads = 4;
 inline constexpr uint64_t kPeerLateMs = 100;
 inline constexpr uint64_t kPeerWorkLateMs = 2000;
 
-// How often one peer may wake the loop, per second and at once (io/fd_watch.h): an agent's bell, what a
-// worker says (kWorkerBurst messages a time) and its rings, and connections on which nothing is expected.
-// Higher: a flood takes more of sluiced's one core (some 10 us a time). Lower: honest ones wait.
+// How often one peer may wake the loop, per second and at once (io/fd_watch.h): an agent's bell,
+// what a worker says (kWorkerBurst messages a time) and its rings, and connections on which nothing
+// is expected. Higher: a flood takes more of sluiced's one core (some 10 us a time). Lower: honest
+// ones wait.
 inline constexpr double kAgentBellsPerSecond = 1000, kAgentBellBurst = 200;
 inline constexpr double kWorkerWakesPerSecond = 1000, kWorkerWakeBurst = 500;
 inline constexpr double kRingsPerSecond = 10000, kRingBurst = 2000;
@@ -91,8 +96,8 @@ inline constexpr double kIdleWakesPerSecond = 20, kIdleWakeBurst = 10;
 inline constexpr uint64_t kAgentStartMs = 100;
 
 // sluiced's log (base/log.h): lines that wait for a slow stderr; lines that begin alike at once and
-// per second; how many beginnings are told apart. Fewer lose what an operator needs; more let one guest
-// fill the disk.
+// per second; how many beginnings are told apart. Fewer lose what an operator needs; more let one
+// guest fill the disk.
 inline constexpr size_t kMaxLogQueue = 1024;
 inline constexpr double kLogBurst = 200;
 inline constexpr double kLogPerSecond = 5;

@@ -97,7 +97,7 @@ void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker, co
 void Accounting::remove_session(core::SessionId s) {
   const uint64_t now = monotonic_ns();
   take_words(now);  // the last ones; the pages are still there
-  sessions_[s] = Session{};
+  sessions_[s] = MeasuredSession{};
   find_channels(now);
 }
 
@@ -343,7 +343,7 @@ void Accounting::find_channels(uint64_t now_ns) {
     uint32_t owner = UsageMeter::kNobody;
     session_of_[tsgid] = core::kNoSession;
     for (core::SessionId id = 0; id < sessions_.size(); ++id) {
-      Session& s = sessions_[id];
+      MeasuredSession& s = sessions_[id];
       if (!s.report || c.pid == 0 || s.worker != static_cast<pid_t>(c.pid)) continue;
       owner = s.vgpu;
       session_of_[tsgid] = id;
@@ -355,7 +355,7 @@ void Accounting::find_channels(uint64_t now_ns) {
   }
   for (core::VgpuId v = 0; v < names_.size(); ++v) {
     const bool missing = std::any_of(sessions_.begin(), sessions_.end(),
-                                     [v](const Session& s) { return s.report && s.vgpu == v && !s.has_group; });
+                                     [v](const MeasuredSession& s) { return s.report && s.vgpu == v && !s.has_group; });
     meter_.set_groups_missing(now_ns, v, missing);
   }
 }
@@ -365,7 +365,7 @@ void Accounting::find_channels(uint64_t now_ns) {
 void Accounting::take_words(uint64_t now_ns) {
   next_words_ns_ = now_ns + kWordsNs;
   if (!meter_.usable(Source::kWords)) return;
-  for (Session& s : sessions_) {
+  for (MeasuredSession& s : sessions_) {
     if (!s.report) continue;
     if (s.seen.empty()) s.seen.resize(SLUICE_REPORT_RECORDS);
     for (size_t i = 0; i < SLUICE_REPORT_RECORDS; ++i) {
@@ -389,7 +389,7 @@ UsageMeter::Reading Accounting::read(core::VgpuId v) const { return meter_.read(
 
 bool Accounting::words_lie(core::VgpuId v) const {
   bool any = false;
-  for (const Session& s : sessions_) {
+  for (const MeasuredSession& s : sessions_) {
     if (!s.report || s.vgpu != v) continue;
     // Launches that ended since the last look are on neither side yet.
     if (s.taken == 0 || s.taken < __atomic_load_n(&s.report->launches_done, __ATOMIC_RELAXED)) return false;

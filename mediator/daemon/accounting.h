@@ -1,6 +1,6 @@
 // Accounting: drives the sources of measured GPU time in sluiced's one thread: polls the status registers as
 // AdaptivePoller plans, reads the switch log and the launches' words, finds out whose each channel group is, and
-// feeds UsageMeter; hands the meter's corrections to the scheduler's owner. Owned by the Engine.
+// feeds UsageMeter; hands the meter's corrections to the scheduler's owner. Owned by the GrantExecutor.
 //
 // What it costs is bounded by `cpu_budget`: short dense phases in slices of some microseconds, between which whatever
 // else waits is served, and single reads by timer in between. While fewer than two vGPUs have work it reads a tenth as
@@ -59,7 +59,7 @@ class Accounting {
 
  private:
   enum class Phase : uint8_t { kStopped, kDense, kSparse };
-  struct Session {
+  struct MeasuredSession {
     core::VgpuId vgpu = policy::kNoVgpu;
     pid_t worker = 0;
     const sluice_report_header* report = nullptr;  // null: no session
@@ -108,7 +108,7 @@ class Accounting {
   uint64_t channels_wait_ns_ = 1'000'000'000, last_channels_ns_ = 0;
   std::vector<uint32_t> owner_;     // of each of the software GPU's channel groups, as found: the vGPU, ...
   std::vector<core::SessionId> session_of_;  // ... and its session
-  std::vector<Session> sessions_;   // by SessionId
+  std::vector<MeasuredSession> sessions_;   // by SessionId
   std::vector<std::string> names_;  // by VgpuId; empty: none
   std::vector<uint64_t> told_ns_;   // by VgpuId, when use without a grant was last told of
   std::vector<gpu::SoftGpu::SwitchRecord> records_;

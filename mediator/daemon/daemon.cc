@@ -20,7 +20,8 @@ namespace {
 
 Result<void> make_directory(const std::string& path) {
   // 0755: QEMU's user must be able to reach its socket; what may be done is the socket's mode.
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return Error::from_errno("mkdir " + path);
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
+    return Error::from_errno("mkdir " + path);
   struct stat st;
   if (::stat(path.c_str(), &st) != 0) return Error::from_errno("stat " + path);
   if (!S_ISDIR(st.st_mode)) return Error{ENOTDIR, path + " is not a directory"};
@@ -54,8 +55,8 @@ AccountingSettings accounting_settings(const Config& c, bool nvidia) {
   s.registers = c.by_registers;
   s.switch_log = c.by_switch_log;
   s.words = c.by_words;
-  // To registers and log those who run side by side are one, and words do not say on how many SMs: the clock alone,
-  // from which each is charged by the SMs that it holds.
+  // To registers and log those who run side by side are one, and words do not say on how many SMs:
+  // the clock alone, from which each is charged by the SMs that it holds.
   if (c.spatial) s.registers = s.switch_log = s.words = false;
   s.nvidia = nvidia;
   s.soft_gpu_file = nvidia ? "" : c.soft_gpu_path();
@@ -156,18 +157,22 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   if (auto made = make_folders(identity); !made) return made;
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
   if (auto started = start_spawner(nvidia, environment, s.library); !started) return started;
-  auto engine = Engine::make(io_, scheduler_config(config_, *sms, *unit), accounting_settings(config_, nvidia));
-  if (!engine) return engine.error();
-  engine_ = std::move(*engine);
-  engine_->keep_learnt(config_.state_dir);
-  if (config_.slices) engine_->set_time_slices(std::make_unique<TimeSlices>(config_.soft_gpu_path()));
+  auto executor = GrantExecutor::make(io_, scheduler_config(config_, *sms, *unit),
+                                      accounting_settings(config_, nvidia));
+  if (!executor) return executor.error();
+  executor_ = std::move(*executor);
+  executor_->keep_learnt(config_.state_dir);
+  if (config_.slices)
+    executor_->set_time_slices(std::make_unique<TimeSlices>(config_.soft_gpu_path()));
   if (!config_.trace.empty()) {
     // Where the GPU is given whole and its SMs are not known here, the trace counts it as one.
-    const uint32_t traced_sms = *sms ? *sms : config_.device == DeviceKind::kSoft ? config_.soft_sms : 1;
-    auto trace = TraceFile::open(config_.trace, traced_sms,
-                                 config_.trace_limit_bytes, monotonic_ns());
+    const uint32_t traced_sms = *sms                                  ? *sms
+                                : config_.device == DeviceKind::kSoft ? config_.soft_sms
+                                                                      : 1;
+    auto trace =
+        TraceFile::open(config_.trace, traced_sms, config_.trace_limit_bytes, monotonic_ns());
     if (!trace) return trace.error();
-    engine_->set_trace(std::move(*trace));
+    executor_->set_trace(std::move(*trace));
     log::info("trace: {}", config_.trace);
   }
 
@@ -188,7 +193,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   s.context_bytes = config_.context_bytes_for(s.nvidia);
   s.host_memory_bytes = config_.host_memory_bytes;
   s.green_contexts = config_.green_contexts;
-  engine_->ring_on_evict(worker_protocol::is_forwarded(s.signal));
+  executor_->ring_on_evict(worker_protocol::is_forwarded(s.signal));
   s.staging_bytes = config_.staging_bytes;
   s.worker_start_ms = config_.worker_start_ms;
   s.session_end_ms = config_.session_end_ms;
@@ -199,10 +204,8 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   if (::access(config_.worker.c_str(), X_OK) != 0)
     log::warning("{}", Error::from_errno("worker " + config_.worker).message);
 
-  services_.reset(new SessionServices{.io = io_,
-                                      .engine = *engine_,
-                                      .settings = std::move(s),
-                                      .spawner = spawner_.get()});
+  services_.reset(new SessionServices{
+      .io = io_, .executor = *executor_, .settings = std::move(s), .spawner = spawner_.get()});
 
   add_rpc_methods(dispatcher_, *this);
   auto admin = AdminServer::open(io_, config_.admin_socket_path(), config_.admin_mode, dispatcher_);
@@ -233,12 +236,16 @@ Result<void> Daemon::start_spawner(bool nvidia, const std::vector<std::string>& 
   if (!spawner) return Error(spawner.error()).with_context("spawner");
   spawner_ = std::move(*spawner);
   if (spawner_->ended_at_start())
-    log::warning("{} workers that an earlier sluiced had left were ended", spawner_->ended_at_start());
+    log::warning("{} workers that an earlier sluiced had left were ended",
+                 spawner_->ended_at_start());
   if (nvidia && !spawner_->sees_xids())
-    log::warning("faults of workers are not seen in the kernel's log: {}", spawner_->no_kernel_log());
-  for (const std::string& m : spawner_->missing()) log::warning("workers run without a wall: {}", m);
+    log::warning("faults of workers are not seen in the kernel's log: {}",
+                 spawner_->no_kernel_log());
+  for (const std::string& m : spawner_->missing())
+    log::warning("workers run without a wall: {}", m);
   if (config_.require_walls && !spawner_->missing().empty())
-    return Error{EPERM, "workers.require is set and this host does not allow all walls around workers"};
+    return Error{EPERM,
+                 "workers.require is set and this host does not allow all walls around workers"};
   io::Listener::refuse_uids(spawner_->uids());
   if (spawner_->lacks(spawner_protocol::Wall::kUser))
     io::Listener::refuse_processes([this](pid_t pid) { return spawner_->is_worker(pid); });
@@ -255,7 +262,7 @@ void Daemon::beat() {
   beat_timer_.after_ms(limits::kChannelBeatMs, [this] { beat(); });
 }
 
-Result<Vgpu*> Daemon::create(const CreateRequest& r) {
+Result<VgpuServer*> Daemon::create(const CreateRequest& r) {
   if (shutting_down_) return Error{ESHUTDOWN, "sluiced is ending"};
   if (!valid_vgpu_name(r.name))
     return Error{EINVAL, "a vGPU's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
@@ -294,7 +301,7 @@ Result<Vgpu*> Daemon::create(const CreateRequest& r) {
     spec.socket_options.may_replace = [this, path = spec.socket](const FileId& file) {
       return SocketNote::exists(config_.vgpu_dir(), path, file);
     };
-  auto vgpu = Vgpu::make(*services_, spec);
+  auto vgpu = VgpuServer::make(*services_, spec);
   if (!vgpu) return vgpu.error();
   if (elsewhere) {
     auto note = SocketNote::write(config_.vgpu_dir(), r.name, spec.socket, (*vgpu)->socket_file());
@@ -302,13 +309,13 @@ Result<Vgpu*> Daemon::create(const CreateRequest& r) {
     (*vgpu)->keep(std::move(*note));
   }
   log::info("vgpu {}: created, weight {}, socket {}", r.name, spec.share.weight, spec.socket);
-  Vgpu* made = (vgpus_[r.name] = std::move(*vgpu)).get();
+  VgpuServer* made = (vgpus_[r.name] = std::move(*vgpu)).get();
   if (!beat_timer_.pending()) beat();
   return made;
 }
 
 Result<void> Daemon::remove(const std::string& name, std::function<void()> done) {
-  Vgpu* vgpu = find(name);
+  VgpuServer* vgpu = find(name);
   if (!vgpu) return Error{ENOENT, "there is no vGPU '" + name + "'"};
   if (vgpu->closing()) return Error{EBUSY, "vGPU '" + name + "' is being deleted already"};
   vgpu->close("the vGPU was deleted", [this, name, done = std::move(done)] {
@@ -319,7 +326,7 @@ Result<void> Daemon::remove(const std::string& name, std::function<void()> done)
   return {};
 }
 
-Vgpu* Daemon::find(const std::string& name) {
+VgpuServer* Daemon::find(const std::string& name) {
   auto it = vgpus_.find(name);
   return it == vgpus_.end() ? nullptr : it->second.get();
 }

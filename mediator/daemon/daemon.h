@@ -9,19 +9,19 @@
 
 #include "mediator/daemon/admin_server.h"
 #include "mediator/daemon/config.h"
-#include "mediator/daemon/engine.h"
 #include "mediator/daemon/events.h"
+#include "mediator/daemon/grant_executor.h"
+#include "mediator/daemon/guest_session.h"
 #include "mediator/daemon/identity.h"
 #include "mediator/daemon/json_rpc.h"
-#include "mediator/daemon/session.h"
 #include "mediator/daemon/socket_access.h"
-#include "mediator/daemon/vgpu.h"
+#include "mediator/daemon/vgpu_server.h"
 
 namespace sluice {
 
 class Daemon {
  public:
-  // Makes the runtime directory, the engine and the admin socket; the event log starts here.
+  // Makes the runtime directory, the executor and the admin socket; the event log starts here.
   // `identity`: who this process becomes on the way, for good (identity.h).
   static Result<std::unique_ptr<Daemon>> make(boost::asio::io_context& io, const Config& config,
                                               const std::optional<Identity>& identity = {});
@@ -29,26 +29,26 @@ class Daemon {
 
   struct CreateRequest {
     std::string name;
-    uint32_t weight = 0;                // 0: the configured default
+    uint32_t weight = 0;  // 0: the configured default
     uint64_t memory_bytes = 0;
     uint32_t priority = 0;
-    std::string socket;                 // empty: <runtime_dir>/vgpu/<name>.sock
-    uint64_t region_bytes = 0;          // 0: the configured default
-    uint32_t slots = 0;                 // 0: the configured default
+    std::string socket;         // empty: <runtime_dir>/vgpu/<name>.sock
+    uint64_t region_bytes = 0;  // 0: the configured default
+    uint32_t slots = 0;         // 0: the configured default
   };
-  Result<Vgpu*> create(const CreateRequest& request);
+  Result<VgpuServer*> create(const CreateRequest& request);
   // `done` when its last worker is gone.
   Result<void> remove(const std::string& name, std::function<void()> done);
-  Vgpu* find(const std::string& name);
+  VgpuServer* find(const std::string& name);
   // Ends all sessions and calls `done` when every worker is gone. No requests are served any more.
   void shut_down(std::function<void()> done);
   // Called where only a new sluiced helps: it can start workers no more.
   void on_beyond_repair(std::function<void()> call) { beyond_repair_ = std::move(call); }
 
-  const std::map<std::string, std::unique_ptr<Vgpu>>& vgpus() const { return vgpus_; }
+  const std::map<std::string, std::unique_ptr<VgpuServer>>& vgpus() const { return vgpus_; }
   const Config& config() const { return config_; }
   const EventLog& events() const { return events_; }
-  Engine& engine() { return *engine_; }
+  GrantExecutor& executor() { return *executor_; }
   bool nvidia() const { return services_->settings.nvidia; }
   const io::Spawner& spawner() const { return *spawner_; }
   const std::string& library() const { return services_->settings.library; }
@@ -59,7 +59,8 @@ class Daemon {
   Result<void> start(const std::optional<Identity>& identity);
   Result<void> make_folders(const std::optional<Identity>& identity);
   Result<void> give_up_privileges(const Identity& identity);
-  Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment, const std::string& library);
+  Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment,
+                             const std::string& library);
   void beat();
 
   boost::asio::io_context& io_;
@@ -70,10 +71,10 @@ class Daemon {
   EventLog events_;
   SocketAccess access_;
   std::unique_ptr<io::Spawner> spawner_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<GrantExecutor> executor_;
   std::unique_ptr<SessionServices> services_;
   RpcDispatcher dispatcher_;
-  std::map<std::string, std::unique_ptr<Vgpu>> vgpus_;
+  std::map<std::string, std::unique_ptr<VgpuServer>> vgpus_;
   std::unique_ptr<AdminServer> admin_;
   bool shutting_down_ = false;
   std::function<void()> beyond_repair_;

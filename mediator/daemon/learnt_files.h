@@ -1,5 +1,5 @@
 // LearntFiles: what was learnt of each vGPU's kernels (core/progress.h), kept between two lives of sluiced: a
-// file a vGPU in `state_dir`, read when the vGPU is made and written when it goes. Owned by the Engine, one
+// file a vGPU in `state_dir`, read when the vGPU is made and written when it goes. Owned by the GrantExecutor, one
 // thread; what fails is logged and costs the knowledge only. The files are sluiced's own; one that was
 // damaged is left aside, and the vGPU begins to learn anew.
 #pragma once

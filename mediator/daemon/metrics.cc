@@ -30,8 +30,8 @@ std::string quoted(const std::string& value) {
 // What is known of a vGPU at the time of asking.
 struct Row {
   std::string label;  // vgpu="NAME"
-  Vgpu* vgpu = nullptr;
-  Engine::Figures figures;
+  VgpuServer* vgpu = nullptr;
+  GrantExecutor::Figures figures;
   core::ProgressSums progress;
   const accounting::LatencyHistogram* latency = nullptr;
 };
@@ -123,20 +123,20 @@ std::string metrics_text(Daemon& d) {
   for (const auto& [name, v] : d.vgpus())
     rows.push_back({.label = "vgpu=" + quoted(name),
                     .vgpu = v.get(),
-                    .figures = d.engine().stats(v->id()),
-                    .progress = d.engine().progress(v->id()),
-                    .latency = &d.engine().eviction_latency(v->id())});
+                    .figures = d.executor().stats(v->id()),
+                    .progress = d.executor().progress(v->id()),
+                    .latency = &d.executor().eviction_latency(v->id())});
   Writer w;
   w.family("info", "gauge", "Always 1; what sluiced is and goes by.");
   w.sample(fmt::format("version={},device={},policy={},accounting={}", quoted(SLUICE_VERSION), quoted(d.nvidia() ? "nvidia" : "soft"),
-                       quoted(d.engine().policy_name()), quoted(d.engine().accounting().source())),
+                       quoted(d.executor().policy_name()), quoted(d.executor().accounting().source())),
            "1");
   w.family("uptime_seconds", "gauge", "Since sluiced was started.");
   w.sample("", seconds(monotonic_ns() - d.started_ns()));
   w.family("quantum_seconds", "gauge", "The policy's quantum now.");
-  w.sample("", seconds(d.engine().quantum_ns()));
+  w.sample("", seconds(d.executor().quantum_ns()));
   w.family("contended_seconds_total", "counter", "Time in which all vGPUs, two or more, had work.");
-  w.sample("", seconds(d.engine().all_contended_ns()));
+  w.sample("", seconds(d.executor().all_contended_ns()));
   for (const Family& f : kFamilies) {
     w.family(f.name, f.type, f.help);
     for (const Row& r : rows) w.sample(r.label, f.value(r));

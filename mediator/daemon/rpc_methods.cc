@@ -18,11 +18,11 @@ namespace {
 
 constexpr uint64_t kDefaultTopWindowMs = 5000;
 
-const char* state_name(Session::State state) {
+const char* state_name(GuestSession::State state) {
   switch (state) {
-    case Session::State::kStarting: return "starting";
-    case Session::State::kOpen: return "open";
-    case Session::State::kEnding: return "ending";
+    case GuestSession::State::kStarting: return "starting";
+    case GuestSession::State::kOpen: return "open";
+    case GuestSession::State::kEnding: return "ending";
   }
   return "?";
 }
@@ -37,7 +37,7 @@ std::string sms_text(const SmSet& sms) {
   return text;
 }
 
-json::object describe(Vgpu& v) {
+json::object describe(VgpuServer& v) {
   const VgpuSpec& s = v.spec();
   return {{"name", s.name},
           {"state", v.closing()         ? "deleting"
@@ -54,13 +54,13 @@ json::object describe(Vgpu& v) {
           {"local_socket", s.local_socket}};
 }
 
-json::object usage(const Engine& engine, Vgpu& v, const Engine::Figures& figures);
-json::object launches(Engine& engine, Vgpu& v, const Engine::Figures& figures);
+json::object usage(const GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Figures& figures);
+json::object launches(GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Figures& figures);
 
 double milliseconds(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 // `holds`: programs that ask for a session wait for `opens_in_ms`; `waiting`: so many do, for whatever reason.
-json::object back_off(const Vgpu& v, uint64_t now) {
+json::object back_off(const VgpuServer& v, uint64_t now) {
   const uint64_t left_ns = v.back_off_ns();
   return {{"state", core::to_string(v.penalty().state(now))},
           {"holds", left_ns > 0},
@@ -69,14 +69,14 @@ json::object back_off(const Vgpu& v, uint64_t now) {
           {"waiting", v.waiting_programs()}};
 }
 
-json::object describe_fully(Engine& engine, Vgpu& v, uint64_t now) {
+json::object describe_fully(GrantExecutor& executor, VgpuServer& v, uint64_t now) {
   json::object o = describe(v);
-  const Engine::Figures figures = engine.stats(v.id());
-  o["usage"] = usage(engine, v, figures);
+  const GrantExecutor::Figures figures = executor.stats(v.id());
+  o["usage"] = usage(executor, v, figures);
   o["busy"] = figures.busy;
   o["holds"] = figures.holds;
   o["sms"] = sms_text(figures.sms);
-  o["launches"] = launches(engine, v, figures);
+  o["launches"] = launches(executor, v, figures);
   o["region"] = json::object{{"bytes", v.spec().geometry.region_bytes},
                              {"extent_bytes", v.shared_memory().limit_bytes},
                              {"extent_bytes_used", v.shared_memory().used_bytes},
@@ -123,11 +123,11 @@ json::object progress(const core::ProgressSums& p) {
 }
 
 // What is queued at its gate and on the GPU, and what the policy was told of it (0: nothing, or it goes by other things).
-json::object launches(Engine& engine, Vgpu& v, const Engine::Figures& s) {
-  const core::Progress& learnt = engine.learnt(v.id());
+json::object launches(GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Figures& s) {
+  const core::Progress& learnt = executor.learnt(v.id());
   return {{"queued", s.guest_queued},
-          {"progress", progress(engine.progress(v.id()))},
-          {"told_ms", static_cast<double>(s.told_sm_ns) / 1e6 / engine.sm_count()},
+          {"progress", progress(executor.progress(v.id()))},
+          {"told_ms", static_cast<double>(s.told_sm_ns) / 1e6 / executor.sm_count()},
           {"kernels_known", learnt.learnt()},
           {"kernels_with_evict_cost", learnt.evicted()}};
 }
@@ -141,8 +141,8 @@ json::object by_source(const accounting::UsageMeter::Reading& usage) {
   return o;
 }
 
-json::object usage(const Engine& engine, Vgpu& v, const Engine::Figures& s) {
-  return {{"source", engine.accounting().source()},
+json::object usage(const GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Figures& s) {
+  return {{"source", executor.accounting().source()},
           {"used_ns", s.usage.used.used_ns},
           {"error_ns", s.usage.used.error_ns},
           {"held_ns", s.usage.held_ns},
@@ -150,28 +150,28 @@ json::object usage(const Engine& engine, Vgpu& v, const Engine::Figures& s) {
           {"charged_sm_ns", s.charged_sm_ns},
           {"refunded_sm_ns", s.refunded_sm_ns},
           {"contradictions", s.usage.contradictions},
-          {"words_lie", engine.accounting().words_lie(v.id())},
+          {"words_lie", executor.accounting().words_lie(v.id())},
           {"by", by_source(s.usage)}};
 }
 
-json::object accounting_info(const Engine& engine) {
+json::object accounting_info(const GrantExecutor& executor) {
   json::array sources;
   std::string in_use;
-  for (const auto& s : engine.accounting().sources()) {
+  for (const auto& s : executor.accounting().sources()) {
     sources.push_back({{"name", s.name}, {"state", s.state}, {"why", s.why}});
     if (s.state == "in use") in_use += (in_use.empty() ? "" : ", ") + s.name;
   }
-  return {{"source", engine.accounting().source()},
+  return {{"source", executor.accounting().source()},
           {"in_use", in_use},
-          {"polling", engine.accounting().polling()},
+          {"polling", executor.accounting().polling()},
           {"meaning", "gpu_ns goes by this source, within gpu_error_ns; charged is the time held, less context switches, "
                       "plus use without a grant"},
           {"sources", std::move(sources)}};
 }
 
 // Cumulative counters: two of these, subtracted, describe the time between.
-json::object counters(Engine& engine, Vgpu& v) {
-  const Engine::Figures s = engine.stats(v.id());
+json::object counters(GrantExecutor& executor, VgpuServer& v) {
+  const GrantExecutor::Figures s = executor.stats(v.id());
   return {{"name", v.spec().name},
           {"weight", s.share.weight},
           {"sessions", s.sessions},
@@ -181,7 +181,7 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"contended", s.contended},
           {"gpu_ns", s.usage.used.used_ns},
           {"gpu_error_ns", s.usage.used.error_ns},
-          {"usage", usage(engine, v, s)},
+          {"usage", usage(executor, v, s)},
           {"contended_gpu_ns", s.shares.all_gpu_ns},
           {"own_contended_ns", s.shares.own_contended_ns},
           {"own_contended_gpu_ns", s.shares.own_gpu_ns},
@@ -204,10 +204,10 @@ json::object counters(Engine& engine, Vgpu& v) {
           {"green_launches", s.guest_green_launches},
           {"part_launches", s.guest_part_launches},
           {"green_contexts", s.guest_green_contexts},
-          {"resumes", engine.relaunches(v.id())},
-          {"progress", progress(engine.progress(v.id()))},
+          {"resumes", executor.relaunches(v.id())},
+          {"progress", progress(executor.progress(v.id()))},
           {"memory_bytes", v.memory_used_bytes()},
-          {"evict_latency_us", latency(engine.eviction_latency(v.id()))}};
+          {"evict_latency_us", latency(executor.eviction_latency(v.id()))}};
 }
 
 // `contended_ns` and the vGPUs' `contended_gpu_ns` are about the intervals in which all vGPUs (two or
@@ -216,14 +216,14 @@ json::object stats(Daemon& d) {
   json::array rows;
   accounting::LatencyHistogram all;
   for (const auto& [name, v] : d.vgpus()) {
-    rows.push_back(counters(d.engine(), *v));
-    all.merge(d.engine().eviction_latency(v->id()));
+    rows.push_back(counters(d.executor(), *v));
+    all.merge(d.executor().eviction_latency(v->id()));
   }
   return {{"now_ns", monotonic_ns()},
-          {"contended_ns", d.engine().all_contended_ns()},
+          {"contended_ns", d.executor().all_contended_ns()},
           {"evict_latency_us", latency(all)},
           {"device", d.nvidia() ? "nvidia" : "soft"},
-          {"policy", d.engine().policy_name()},
+          {"policy", d.executor().policy_name()},
           {"vgpus", std::move(rows)}};
 }
 
@@ -235,9 +235,9 @@ double ratio(uint64_t part, uint64_t whole) {
 uint64_t grown(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
 
 // One row of `top`: the window's differences, and what is now.
-json::object top_row(Engine& engine, Vgpu& v, const Engine::Sample* then, uint64_t window_ns) {
-  const Engine::Figures now = engine.stats(v.id());
-  Engine::Figures before;
+json::object top_row(GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Sample* then, uint64_t window_ns) {
+  const GrantExecutor::Figures now = executor.stats(v.id());
+  GrantExecutor::Figures before;
   if (then && v.id() < then->present.size() && then->present[v.id()]) before = then->vgpus[v.id()];
   const auto& a = before.shares;
   const auto& b = now.shares;
@@ -255,7 +255,7 @@ json::object top_row(Engine& engine, Vgpu& v, const Engine::Sample* then, uint64
           {"launches_total", now.guest_launches},
           {"evictions", now.evictions - before.evictions},
           {"evictions_total", now.evictions},
-          {"evict_latency_us", latency(engine.eviction_latency(v.id()))},
+          {"evict_latency_us", latency(executor.eviction_latency(v.id()))},
           {"faults", v.penalty().faults()},
           {"fault_stall_ms", milliseconds(v.penalty().fault_stall_ns())},
           {"busy", now.busy},
@@ -266,15 +266,15 @@ json::object top_row(Engine& engine, Vgpu& v, const Engine::Sample* then, uint64
 }
 
 json::object top(Daemon& d, uint64_t window_ms) {
-  const Engine::Sample* then = d.engine().sample_before(window_ms * 1'000'000);
+  const GrantExecutor::Sample* then = d.executor().sample_before(window_ms * 1'000'000);
   const uint64_t now = monotonic_ns();
   const uint64_t since = then ? then->at_ns : d.started_ns();
   json::array rows;
-  for (const auto& [name, v] : d.vgpus()) rows.push_back(top_row(d.engine(), *v, then, now - since));
+  for (const auto& [name, v] : d.vgpus()) rows.push_back(top_row(d.executor(), *v, then, now - since));
   return {{"window_ms", (now - since) / 1'000'000},
-          {"policy", d.engine().policy_name()},
-          {"quantum_us", d.engine().quantum_ns() / 1000},
-          {"accounting", d.engine().accounting().source()},
+          {"policy", d.executor().policy_name()},
+          {"quantum_us", d.executor().quantum_ns() / 1000},
+          {"accounting", d.executor().accounting().source()},
           {"vgpus", std::move(rows)}};
 }
 
@@ -305,10 +305,10 @@ json::object info(Daemon& d) {
           {"capabilities", own_capabilities()},
           {"uptime_ms", (monotonic_ns() - d.started_ns()) / 1'000'000},
           {"device", std::move(device)},
-          {"policy", d.engine().policy_name()},
+          {"policy", d.executor().policy_name()},
           {"sharing", d.config().spatial ? "sms" : d.config().slices ? "time slices" : "turns"},
-          {"quantum_us", d.engine().quantum_ns() / 1000},
-          {"accounting", accounting_info(d.engine())},
+          {"quantum_us", d.executor().quantum_ns() / 1000},
+          {"accounting", accounting_info(d.executor())},
           {"workers", workers_info(d.spawner())},
           {"runtime_dir", d.config().runtime_dir},
           {"vgpus", d.vgpus().size()}};
@@ -342,7 +342,7 @@ void set(Daemon& d, const json::object& params, const RpcReply& reply) {
   auto priority = p.number("priority", limits::kMinPriority, limits::kMaxPriority);
   auto memory = p.size("memory_bytes");
   if (auto bad = p.finish()) return reply.error(*bad);
-  Vgpu* v = d.find(name);
+  VgpuServer* v = d.find(name);
   if (!v || v->closing()) return reply.error(Error{ENOENT, "there is no vGPU '" + name + "'"});
   policy::VgpuShare share = v->spec().share;
   if (weight) share.weight = static_cast<uint32_t>(*weight);
@@ -416,9 +416,9 @@ void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& d) {
     RpcParams p(params);
     const std::string name = p.required_text("name");
     if (auto bad = p.finish()) return reply.error(*bad);
-    Vgpu* v = d.find(name);
+    VgpuServer* v = d.find(name);
     if (!v) return reply.error(Error{ENOENT, "there is no vGPU '" + name + "'"});
-    reply.value(describe_fully(d.engine(), *v, monotonic_ns()));
+    reply.value(describe_fully(d.executor(), *v, monotonic_ns()));
   });
   dispatcher.add("vgpu.delete", [&d](const json::object& params, const RpcReply& reply) {
     RpcParams p(params);

@@ -2,7 +2,7 @@
 // of it (scheduler.slices). The software GPU's, through its shared file; NVIDIA's driver lets only a process itself set
 // its slices, and no worker of this version does.
 //
-// Owned by the Engine, one thread. Everything in the file can be written by every worker: slices are put right at each look,
+// Owned by the GrantExecutor, one thread. Everything in the file can be written by every worker: slices are put right at each look,
 // use is bounded by the time that has gone by, and a file that is not what it was is opened anew.
 #pragma once
 

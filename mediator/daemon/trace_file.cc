@@ -38,7 +38,7 @@ void TraceFile::share(uint64_t now_ns, core::VgpuId vgpu, const std::string& nam
 
 void TraceFile::event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu) {
   if (vgpu >= vgpus_.size() || vgpus_[vgpu].name.empty()) return;
-  Vgpu& g = vgpus_[vgpu];
+  TracedVgpu& g = vgpus_[vgpu];
   switch (event) {
     case core::LogEvent::kBusy:
       if (!g.busy) line(now_ns, "arrival", vgpu);

@@ -1,5 +1,5 @@
 // TraceFile: writes what the scheduler did as a trace that sluice-sim replays (docs/operating/simulator.md, "Traces"). Owned by
-// the Engine, fed with the scheduler's log events in sluiced's one thread; decides nothing. Lines gather in memory and
+// the GrantExecutor, fed with the scheduler's log events in sluiced's one thread; decides nothing. Lines gather in memory and
 // go to the file when a block is full and at each heartbeat, so no decision waits for a disk. The file's
 // path is the operator's, by configuration or option; nothing of a guest is in it but when it had work.
 #pragma once
@@ -34,7 +34,7 @@ class TraceFile {
   void line(uint64_t now_ns, const char* event, core::VgpuId vgpu, const std::string& rest = {});
   void end(const std::string& why);
 
-  struct Vgpu {
+  struct TracedVgpu {
     std::string name;
     bool busy = false, holds = false;
   };
@@ -43,7 +43,7 @@ class TraceFile {
   const uint64_t limit_bytes_, begin_ns_;
   uint64_t written_ = 0;
   std::string buffer_;
-  std::vector<Vgpu> vgpus_;
+  std::vector<TracedVgpu> vgpus_;
 };
 
 }  // namespace sluice

@@ -23,7 +23,7 @@ CUresult with_device(CUdevice device, F f) {
 // The model's numbers where a program may size something by them; 0 for what is not offered. False:
 // no such attribute.
 bool attribute(const State& s, CUdevice_attribute which, int& value) {
-  const SmLimits& limits = s.engine.limits();
+  const SmLimits& limits = s.runner.limits();
   const GpuModel& model = s.gpu->model();
   switch (static_cast<int>(which)) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -81,7 +81,7 @@ bool attribute(const State& s, CUdevice_attribute which, int& value) {
       value = static_cast<int>(limits.blocks);
       return true;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      value = static_cast<int>(s.engine.sms());
+      value = static_cast<int>(s.runner.sms());
       return true;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
       value = static_cast<int>(model.clock_khz);
@@ -228,7 +228,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev
 CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice device) {
   return with_device(device, [&](State& s) {
     if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const SmLimits& limits = s.engine.limits();
+    const SmLimits& limits = s.runner.limits();
     *prop = {1024,
              {1024, 1024, 64},
              {0x7fff'ffff, 65535, 65535},

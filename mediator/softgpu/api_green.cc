@@ -49,7 +49,7 @@ GroupRule group_rule(const State& s, unsigned flags) {
   GroupRule rule = major >= 9 ? GroupRule{8, 8} : major == 8 ? GroupRule{4, 2} : GroupRule{2, 2};
   if (rule.least < smallest || rule.multiple < smallest)
     rule = {std::max(rule.least, smallest), smallest};
-  return s.engine.sms() < rule.least ? GroupRule{s.engine.sms(), s.engine.sms()} : rule;
+  return s.runner.sms() < rule.least ? GroupRule{s.runner.sms(), s.runner.sms()} : rule;
 }
 
 CUdevResource make_resource(const State& s, const SmSet& sms, GroupRule rule, uint64_t split) {
@@ -140,7 +140,7 @@ CUresult with_green(CUgreenCtx handle, F f) {
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type) {
   return with_state([&](State& s) {
     if (device != 0) return CUDA_ERROR_INVALID_DEVICE;
-    return give_resource(s, first_sms(s.engine.sms()), group_rule(s, 0), resource, type);
+    return give_resource(s, first_sms(s.runner.sms()), group_rule(s, 0), resource, type);
   });
 }
 
@@ -149,7 +149,7 @@ CUresult cuCtxGetDevResource(CUcontext handle, CUdevResource* resource, CUdevRes
     const Current named = find_context(s, handle);
     if (!named) return CUDA_ERROR_INVALID_CONTEXT;
     if (named.green) return give_resource(s, named.green->sms, named.green->rule, resource, type);
-    return give_resource(s, s.engine.sms_of(named.context->slot), group_rule(s, 0), resource, type);
+    return give_resource(s, s.runner.sms_of(named.context->slot), group_rule(s, 0), resource, type);
   });
 }
 

@@ -103,21 +103,21 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     const std::shared_ptr<Function> function = find_function(s, context, handle, error);
     if (!function) return error;
     if (function->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
-    if (const CUresult r = check_shape(s.engine.limits(), *function, shape); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = check_shape(s.runner.limits(), *function, shape); r != CUDA_SUCCESS) return r;
     auto grid = std::make_shared<Grid>();
     if (const CUresult r = gather_params(*function->entry, pointers, extra, grid->params);
         r != CUDA_SUCCESS)
       return r;
     const auto threads = static_cast<uint32_t>(shape.block.count());
-    grid->needs = block_needs(s.engine.limits(), threads, function->registers,
+    grid->needs = block_needs(s.runner.limits(), threads, function->registers,
                               function->entry->static_shared_bytes + shape.dynamic_shared_bytes);
     if (grid->needs.per_sm == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     if (!reserve_local(s, context, function->entry->local_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     const auto green = stream.green.lock();
     if (green) grid->confine(green->sms, green->id, s.config.virtual_smid);
     if (wishes.cooperative) {
-      SmSet sms = s.engine.sms_of(context.slot);
-      if (green) sms = Engine::within(sms, green->sms);
+      SmSet sms = s.runner.sms_of(context.slot);
+      if (green) sms = GridRunner::within(sms, green->sms);
       if (shape.grid.count() > uint64_t{grid->needs.per_sm} * sms.count())
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
@@ -189,8 +189,8 @@ uint32_t occupancy(const State& s, const Function& function, uint32_t threads,
   if (threads == 0 || threads > kMaxBlockThreads ||
       (entry.max_threads != 0 && threads > entry.max_threads))
     return 0;
-  if (dynamic_shared > max_dynamic_shared(s.engine.limits(), function)) return 0;
-  return block_needs(s.engine.limits(), threads, function.registers,
+  if (dynamic_shared > max_dynamic_shared(s.runner.limits(), function)) return 0;
+  return block_needs(s.runner.limits(), threads, function.registers,
                      entry.static_shared_bytes + static_cast<uint32_t>(dynamic_shared))
       .per_sm;
 }
@@ -305,7 +305,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* min_grid, int* block_siz
     *block_size = static_cast<int>(best_size);
     const Current top = current();  // of a green context its SMs (measured on an H200)
     *min_grid = static_cast<int>(
-        best_blocks * (top.green ? static_cast<uint32_t>(top.green->sms.count()) : s.engine.sms()));
+        best_blocks * (top.green ? static_cast<uint32_t>(top.green->sms.count()) : s.runner.sms()));
     return CUDA_SUCCESS;
   });
 }
@@ -324,7 +324,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction f, in
     const auto wanted = static_cast<uint32_t>(blocks);
     if (occupancy(s, function, static_cast<uint32_t>(block_size), 0) < wanted)
       return CUDA_ERROR_INVALID_VALUE;
-    const SmLimits& limits = s.engine.limits();
+    const SmLimits& limits = s.runner.limits();
     const uint32_t share = limits.shared_bytes / wanted / limits.shared_unit * limits.shared_unit;
     const uint32_t taken = limits.shared_reserved + function.entry->static_shared_bytes;
     *bytes = std::min(share - std::min(share, taken), max_dynamic_shared(limits, function));

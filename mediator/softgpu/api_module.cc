@@ -342,7 +342,7 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
   return with_function(handle, [&](State& s, Function& function) {
     if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const exec::EntryInfo& entry = *function.entry;
-    const SmLimits& limits = s.engine.limits();
+    const SmLimits& limits = s.runner.limits();
     switch (attribute) {
       case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: {
         // The largest block that can be launched: its registers must fit, too.
@@ -399,7 +399,7 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
     switch (attribute) {
       case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         if (value < 0 || static_cast<uint32_t>(value) + function.entry->static_shared_bytes >
-                             s.engine.limits().shared_per_block_optin) {
+                             s.runner.limits().shared_per_block_optin) {
           return CUDA_ERROR_INVALID_VALUE;
         }
         function.max_dynamic_shared = value;

@@ -20,7 +20,7 @@
 #include "kernels/exec/memory/device_heap.h"
 #include "kernels/exec/memory/memory_map.h"
 #include "kernels/exec/program/program.h"
-#include "mediator/softgpu/scheduler.h"
+#include "mediator/softgpu/stream_scheduler.h"
 
 namespace sluice::softgpu {
 
@@ -38,8 +38,8 @@ struct Stream {
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
-  OperationRef last;    // under Scheduler's mutex; may be over already
-  bool closed = false;  // under Scheduler's mutex: its handle is gone
+  OperationRef last;    // under StreamScheduler's mutex; may be over already
+  bool closed = false;  // under StreamScheduler's mutex: its handle is gone
 };
 
 struct Event {
@@ -71,7 +71,7 @@ struct Context {
   // wanted; under mutex. It stays until the context ends (reservations.cc).
   uint64_t local_bytes = 0;
 
-  // Under Scheduler's mutex: all streams, closed ones as long as they have work.
+  // Under StreamScheduler's mutex: all streams, closed ones as long as they have work.
   std::vector<std::shared_ptr<Stream>> streams;
   std::shared_ptr<Stream> legacy;
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;  // under mutex
@@ -96,7 +96,7 @@ struct GreenContext {
   CUcontext view = nullptr;        // as which it is made current
   std::shared_ptr<Stream> default_stream;  // what a null stream means then; waits for no other
   std::atomic<bool> destroyed{false};
-  OperationRef barrier;  // under Scheduler's mutex: what all that is enqueued from now on waits for
+  OperationRef barrier;  // under StreamScheduler's mutex: what all that is enqueued from now on waits for
 
   bool gone() const { return destroyed.load() || context->destroyed.load(); }
 };

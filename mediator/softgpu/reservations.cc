@@ -12,7 +12,7 @@ namespace sluice::softgpu {
 namespace {
 
 uint64_t threads_at_once(const State& s) {
-  return uint64_t{s.engine.limits().threads} * s.gpu->sms();
+  return uint64_t{s.runner.limits().threads} * s.gpu->sms();
 }
 
 uint64_t multiply(uint64_t a, uint64_t b) {

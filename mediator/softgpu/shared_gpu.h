@@ -9,7 +9,7 @@
 // others at any time.
 //
 // Threads: all members may be called from any thread; what changes one slot's place (request,
-// try_acquire, ..., withdraw) must not race with itself (the engine calls it under its lock). It
+// try_acquire, ..., withdraw) must not race with itself (the runner calls it under its lock). It
 // knows nothing of kernels, and never sleeps but in wait_bell and for locks.
 #pragma once
 

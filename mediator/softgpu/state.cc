@@ -36,7 +36,7 @@ void stop_at_exit() {
   State* s = g_state.exchange(nullptr);
   if (s == nullptr) return;
   s->scheduler.stop();
-  s->engine.stop();
+  s->runner.stop();
   if (s->checker != nullptr) {
     s->checker->report_leaks();
     const std::string summary = s->checker->summary();
@@ -78,7 +78,7 @@ CUresult initialise_once() {
       return CUDA_ERROR_SYSTEM_NOT_READY;
     }
     s->checker = std::make_unique<exec::Checker>(*check, *std::move(tell));
-    s->engine.check_with(s->checker.get());
+    s->runner.check_with(s->checker.get());
     g_checker.store(s->checker.get());
   }
   ::pthread_atfork(nullptr, nullptr, forget_in_child);

@@ -18,10 +18,10 @@
 #include "mediator/base/virtual_ranges.h"
 #include "mediator/softgpu/arena.h"
 #include "mediator/softgpu/config.h"
-#include "mediator/softgpu/engine.h"
+#include "mediator/softgpu/grid_runner.h"
 #include "mediator/softgpu/handles.h"
 #include "mediator/softgpu/objects.h"
-#include "mediator/softgpu/scheduler.h"
+#include "mediator/softgpu/stream_scheduler.h"
 #include "mediator/softgpu/shared_gpu.h"
 #include "mediator/softgpu/textures.h"
 
@@ -55,13 +55,13 @@ struct VirtualMemory {
 
 struct State {
   State(Config c, std::unique_ptr<SharedGpu> g)
-      : config(std::move(c)), gpu(std::move(g)), engine(*gpu, config.threads), scheduler(engine) {}
+      : config(std::move(c)), gpu(std::move(g)), runner(*gpu, config.threads), scheduler(runner) {}
 
   const Config config;
   const std::unique_ptr<SharedGpu> gpu;
   Arena arena;
-  Engine engine;
-  Scheduler scheduler;
+  GridRunner runner;
+  StreamScheduler scheduler;
 
   HandleTable<Context, CUcontext, HandleType::kContext> contexts;
   HandleTable<Module, CUmodule, HandleType::kModule> modules;

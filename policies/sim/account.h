@@ -1,5 +1,5 @@
-// Account: who got how much of the simulated GPU and who was owed how much, kept by the engine as
-// truth beside whatever a policy or an estimator believes. Every change costs O(1) but for the
+// Account: who got how much of the simulated GPU and who was owed how much, kept by the simulation
+// as truth beside whatever a policy or an estimator believes. Every change costs O(1) but for the
 // windows (O(vGPUs) per tenth of a window). Pure; one thread.
 //
 // Owed is what a fluid scheduler would have given: of the SM-time that vGPUs with work held in an
@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "policies/sim/engine.h"
+#include "policies/sim/simulation.h"
 
 namespace sluice::policy::sim {
 

@@ -6,7 +6,7 @@
 //   DNTT     standard deviation of NTT_i over the programs         (FRS eq. 6)
 //   fairness min over i, j of NTT_i / NTT_j, 0..1                  (Eyerman and Eeckhout;
 //            preemptive multiprogramming section 4.1)
-//   share error, lag, Jain index: engine.h
+//   share error, lag, Jain index: simulation.h
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "mediator/base/result.h"
-#include "policies/sim/engine.h"
+#include "policies/sim/simulation.h"
 #include "policies/sim/workload.h"
 
 namespace sluice::policy::sim {

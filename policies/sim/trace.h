@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mediator/base/result.h"
-#include "policies/sim/engine.h"
+#include "policies/sim/simulation.h"
 #include "policies/sim/workload.h"
 
 namespace sluice::policy::sim {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "policies/sim/engine.h"
+#include "policies/sim/simulation.h"
 
 using namespace sluice::policy;
 using namespace sluice::policy::sim;

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "policies/sim/engine.h"
+#include "policies/sim/simulation.h"
 #include "tests/sim/random_workload.h"
 
 namespace sluice::policy::sim {

@@ -59,7 +59,7 @@ class DaemonTest : public ::testing::Test {
     ASSERT_TRUE(daemon.ok()) << daemon.error().message;
     daemon_ = std::move(*daemon);
   }
-  Vgpu* create(const std::string& name, uint64_t memory_bytes = 0) {
+  VgpuServer* create(const std::string& name, uint64_t memory_bytes = 0) {
     Daemon::CreateRequest r;
     r.name = name;
     r.memory_bytes = memory_bytes;

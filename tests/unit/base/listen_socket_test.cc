@@ -31,7 +31,7 @@ class ListenTest : public DaemonTest {
     EXPECT_TRUE(made.ok());
     return made->file;
   }
-  Result<Vgpu*> create_at(const std::string& name, const std::string& socket) {
+  Result<VgpuServer*> create_at(const std::string& name, const std::string& socket) {
     Daemon::CreateRequest r;
     r.name = name;
     r.socket = socket;
@@ -201,7 +201,7 @@ TEST_F(ListenTest, AStrangerCannotPlayTheVirtualMachine) {
   std::string reason;
   {
     start();
-    Vgpu* v = create("a");
+    VgpuServer* v = create("a");
     struct stat st;
     ASSERT_EQ(::stat(v->spec().socket.c_str(), &st), 0);
     EXPECT_EQ(st.st_mode & 0777, 0660u);
@@ -211,7 +211,7 @@ TEST_F(ListenTest, AStrangerCannotPlayTheVirtualMachine) {
   config_.socket_mode = 0666;  // whoever gets in that way is still looked at
   {
     start();
-    Vgpu* v = create("a");
+    VgpuServer* v = create("a");
     EXPECT_EQ(state_seen_by_nobody(v->spec().socket, serve, &reason), SLUICE_CHANNEL_REFUSED);
     EXPECT_NE(reason.find("uid 65534"), std::string::npos) << reason;
     EXPECT_FALSE(v->has_live_peer());
@@ -221,7 +221,7 @@ TEST_F(ListenTest, AStrangerCannotPlayTheVirtualMachine) {
     config_.socket_users = {by_group ? "0" : "65534"};
     config_.socket_groups = {by_group ? "65534" : "0"};
     start();
-    Vgpu* v = create("a");
+    VgpuServer* v = create("a");
     EXPECT_EQ(state_seen_by_nobody(v->spec().socket, serve, &reason), SLUICE_CHANNEL_READY);
     daemon_.reset();
   }

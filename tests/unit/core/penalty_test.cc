@@ -40,7 +40,7 @@ class Stalls {
 
 // A vGPU whose guest opens as many sessions as it may, of `slots`, and does with them what
 // `next_cost` says: how long the next fault stops the GPU; 0: wait a second, and ask again. The
-// host's side is as in Vgpu: it asks before it opens, and ends all sessions of who is barred.
+// host's side is as in VgpuServer: it asks before it opens, and ends all sessions of who is barred.
 Stalls attack(uint64_t hours, unsigned slots, const std::function<uint64_t(uint64_t now)>& next_cost,
               uint64_t think_ns = 5 * kMs) {
   Penalty p(kUnmapped);

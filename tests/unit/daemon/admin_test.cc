@@ -66,7 +66,7 @@ TEST_F(AdminTest, CreatesListsSetsShowsAndDeletes) {
   EXPECT_EQ(code(call("vgpu.set", R"({"name":"a","weight":7})")), 0);
   auto shown = call("vgpu.show", R"({"name":"a"})");
   EXPECT_EQ(shown.at("result").at("weight").as_int64(), 7);
-  EXPECT_EQ(daemon_->engine().stats(daemon_->find("a")->id()).share.weight, 7u);
+  EXPECT_EQ(daemon_->executor().stats(daemon_->find("a")->id()).share.weight, 7u);
   EXPECT_EQ(code(call("vgpu.delete", R"({"name":"a"})")), 0);
   EXPECT_EQ(call("vgpu.list").at("result").as_array().size(), 0u);
 }

@@ -27,7 +27,7 @@ class BackOffTest : public DaemonTest {
     if (!p->has_answer() || p->answer().status != 0) throw std::runtime_error("no session");
     return p;
   }
-  Vgpu& a() { return *daemon_->find("a"); }
+  VgpuServer& a() { return *daemon_->find("a"); }
   const core::Penalty& penalty() { return a().penalty(); }
   void await_faults(uint64_t faults) {
     EXPECT_TRUE(run_until([&] { return penalty().faults() == faults; }));

@@ -125,7 +125,7 @@ TEST_P(HostilePeer, AProgramsFullWakeDescriptor) {
 
 TEST_P(HostilePeer, AVirtualMachinesBells) {
   start();
-  Vgpu* a = create("a");
+  VgpuServer* a = create("a");
   auto qemu = connect_unix(a->spec().socket, SOCK_STREAM);
   ASSERT_TRUE(qemu.ok());
   std::vector<Fd> bells;
@@ -150,7 +150,7 @@ TEST_P(HostilePeer, AVirtualMachinesBells) {
 
 TEST_P(HostilePeer, DescriptorsThatLingerOverEverySocket) {
   start();
-  Vgpu* a = create("a");
+  VgpuServer* a = create("a");
   struct Way {
     std::string path;
     int type;

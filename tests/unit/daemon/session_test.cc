@@ -28,13 +28,13 @@ class SessionTest : public DaemonTest {
     return r.value_or(fake::Reply{});
   }
   void expect_all_free(const std::string& vgpu = "a") {
-    Vgpu& v = *daemon_->find(vgpu);
+    VgpuServer& v = *daemon_->find(vgpu);
     EXPECT_TRUE(run_until([&] { return v.sessions().empty(); }));
     EXPECT_EQ(v.memory_used_bytes(), 0u);
     EXPECT_TRUE(run_until([&] { return v.shared_memory().used_bytes == 0; }));
     size_t others = 0;
     for (const auto& [name, other] : daemon_->vgpus()) others += other->sessions().size();
-    EXPECT_EQ(daemon_->engine().session_count(), others);
+    EXPECT_EQ(daemon_->executor().session_count(), others);
   }
 };
 
@@ -196,7 +196,7 @@ TEST_F(SessionTest, AfterItsWorkersEndAProgramReadsWhatItHad) {
   ASSERT_EQ(::kill(daemon_->find("a")->sessions().front()->worker_pid(), SIGKILL), 0);
   ASSERT_TRUE(run_until([&] { return p->hung_up(); }));
   run_for_a_moment();
-  const Vgpu& a = *daemon_->find("a");
+  const VgpuServer& a = *daemon_->find("a");
   EXPECT_EQ(a.slots_in(SlotState::kEnded), 1u);
   EXPECT_EQ(a.shared_memory().used_bytes, extent.c + config_.staging_bytes);
   // Its place stays taken.
@@ -426,8 +426,8 @@ TEST_F(SessionTest, TheGateOpensForAVgpuWithWork) {
     if (!(r.a & SLUICE_GRANT_OPEN)) r = ask(*p, fake::kGrant);
     return (r.a & SLUICE_GRANT_OPEN) != 0;
   }));
-  EXPECT_TRUE(daemon_->engine().stats(daemon_->find("a")->id()).busy);
-  EXPECT_EQ(daemon_->engine().stats(daemon_->find("a")->id()).guest_launches, 1u);
+  EXPECT_TRUE(daemon_->executor().stats(daemon_->find("a")->id()).busy);
+  EXPECT_EQ(daemon_->executor().stats(daemon_->find("a")->id()).guest_launches, 1u);
 }
 
 TEST_F(SessionTest, DeletingAVgpuEndsItsSessionsAndRemovesItsSockets) {

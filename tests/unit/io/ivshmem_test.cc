@@ -147,20 +147,20 @@ class IvshmemTest : public DaemonTest {
     EXPECT_EQ(m.request, request);
     return m;
   }
-  void expect_all_free_of(Vgpu* vgpu) {
+  void expect_all_free_of(VgpuServer* vgpu) {
     EXPECT_TRUE(run_until([&] { return vgpu->sessions().empty(); }));
     EXPECT_TRUE(run_until([&] { return vgpu->shared_memory().used_bytes == 0; }));
     EXPECT_EQ(vgpu->memory_used_bytes(), 0u);
   }
   void expect_all_free() {
     expect_all_free_of(vgpu_);
-    EXPECT_EQ(daemon_->engine().session_count(), 0u);
+    EXPECT_EQ(daemon_->executor().session_count(), 0u);
   }
   void run_for_a_turn() {
     io_.poll();
     io_.restart();
   }
-  Vgpu* vgpu_ = nullptr;
+  VgpuServer* vgpu_ = nullptr;
   uint32_t vectors_ = 0;
 };
 

@@ -1,4 +1,4 @@
-#include "mediator/softgpu/scheduler.h"
+#include "mediator/softgpu/stream_scheduler.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -23,31 +23,31 @@ constexpr useconds_t kLongestPoll_us = 200;
 
 }  // namespace
 
-Scheduler::~Scheduler() { stop(); }
+StreamScheduler::~StreamScheduler() { stop(); }
 
-void Scheduler::add_stream(Context& context, std::shared_ptr<Stream> stream) {
+void StreamScheduler::add_stream(Context& context, std::shared_ptr<Stream> stream) {
   std::lock_guard lock(mutex_);
   std::erase_if(context.streams,
                 [](const auto& s) { return s->closed && (!s->last || s->last->is_done()); });
   context.streams.push_back(std::move(stream));
 }
 
-void Scheduler::remove_stream(Context& context, Stream& stream) {
+void StreamScheduler::remove_stream(Context& context, Stream& stream) {
   std::lock_guard lock(mutex_);
   stream.closed = true;
   std::erase_if(context.streams,
                 [](const auto& s) { return s->closed && (!s->last || s->last->is_done()); });
 }
 
-void Scheduler::add_edge(const OperationRef& before, const OperationRef& after) {
+void StreamScheduler::add_edge(const OperationRef& before, const OperationRef& after) {
   if (!before || before->is_done() || before == after) return;
   before->dependents.push_back(after);
   ++after->waits_for;
 }
 
 // Under mutex_.
-void Scheduler::insert(Stream& stream, const OperationRef& operation, const OperationRef& after,
-                       Ready& ready) {
+void StreamScheduler::insert(Stream& stream, const OperationRef& operation,
+                             const OperationRef& after, Ready& ready) {
   operation->context = stream.context.lock();
   const std::shared_ptr<GreenContext> green = stream.green.lock();
   if (!operation->context || operation->context->destroyed.load() ||
@@ -74,7 +74,8 @@ void Scheduler::insert(Stream& stream, const OperationRef& operation, const Oper
   if (operation->waits_for == 0) ready.push_back(operation);
 }
 
-void Scheduler::enqueue(Stream& stream, const OperationRef& operation, const OperationRef& after) {
+void StreamScheduler::enqueue(Stream& stream, const OperationRef& operation,
+                              const OperationRef& after) {
   Ready ready;
   {
     std::lock_guard lock(mutex_);
@@ -84,7 +85,7 @@ void Scheduler::enqueue(Stream& stream, const OperationRef& operation, const Ope
   start(ready, false);
 }
 
-void Scheduler::enqueue_and_wait(Stream& stream, const OperationRef& operation) {
+void StreamScheduler::enqueue_and_wait(Stream& stream, const OperationRef& operation) {
   Ready ready;
   {
     std::lock_guard lock(mutex_);
@@ -96,7 +97,7 @@ void Scheduler::enqueue_and_wait(Stream& stream, const OperationRef& operation) 
 }
 
 // Starts what is ready and what becomes ready by that.
-void Scheduler::start(Ready& ready, bool here) {
+void StreamScheduler::start(Ready& ready, bool here) {
   while (!ready.empty()) {
     const OperationRef operation = std::move(ready.front());
     ready.pop_front();
@@ -105,7 +106,7 @@ void Scheduler::start(Ready& ready, bool here) {
   }
 }
 
-bool Scheduler::start_one(const OperationRef& operation, bool here) {
+bool StreamScheduler::start_one(const OperationRef& operation, bool here) {
   using Kind = Operation::Kind;
   Context& context = *operation->context;
   if (context.error.load() != 0 && !operation->even_after_error) return true;
@@ -119,7 +120,7 @@ bool Scheduler::start_one(const OperationRef& operation, bool here) {
         }
         complete(operation);
       };
-      engine_.submit(operation->grid);
+      runner_.submit(operation->grid);
       return false;
     case Kind::kTransfer:
       if (here || operation->bytes <= kInlineTransferBytes) {
@@ -150,7 +151,7 @@ bool Scheduler::start_one(const OperationRef& operation, bool here) {
 }
 
 // Marks the end and collects what waited for it.
-void Scheduler::finish(const OperationRef& operation, Ready& ready) {
+void StreamScheduler::finish(const OperationRef& operation, Ready& ready) {
   std::shared_ptr<Context> context;  // let go of outside the lock
   {
     std::lock_guard lock(mutex_);
@@ -169,13 +170,14 @@ void Scheduler::finish(const OperationRef& operation, Ready& ready) {
   operation->grid = nullptr;
 }
 
-void Scheduler::complete(const OperationRef& operation) {
+void StreamScheduler::complete(const OperationRef& operation) {
   Ready ready;
   finish(operation, ready);
   start(ready, false);
 }
 
-void Scheduler::launch_thread(std::thread& thread, const char* name, std::function<void()> body) {
+void StreamScheduler::launch_thread(std::thread& thread, const char* name,
+                                    std::function<void()> body) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -187,7 +189,7 @@ void Scheduler::launch_thread(std::thread& thread, const char* name, std::functi
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Scheduler::give(Lane& lane, const OperationRef& operation, const char* name) {
+void StreamScheduler::give(Lane& lane, const OperationRef& operation, const char* name) {
   std::lock_guard lock(mutex_);
   if (stop_) return;
   lane.queue.push_back(operation);
@@ -195,7 +197,7 @@ void Scheduler::give(Lane& lane, const OperationRef& operation, const char* name
   lane.filled.notify_one();
 }
 
-void Scheduler::lane_main(Lane& lane) {
+void StreamScheduler::lane_main(Lane& lane) {
   std::unique_lock lock(mutex_);
   for (;;) {
     lane.filled.wait(lock, [&] { return stop_ || !lane.queue.empty(); });
@@ -209,7 +211,7 @@ void Scheduler::lane_main(Lane& lane) {
   }
 }
 
-void Scheduler::poll_main() {
+void StreamScheduler::poll_main() {
   useconds_t pause_us = kShortestPoll_us;
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -233,7 +235,7 @@ void Scheduler::poll_main() {
   }
 }
 
-OperationRef Scheduler::last(Stream& stream) {
+OperationRef StreamScheduler::last(Stream& stream) {
   {
     std::lock_guard lock(mutex_);
     if (!stream.legacy) return stream.last && !stream.last->is_done() ? stream.last : nullptr;
@@ -245,7 +247,7 @@ OperationRef Scheduler::last(Stream& stream) {
   return marker;
 }
 
-bool Scheduler::is_idle(Stream& stream) {
+bool StreamScheduler::is_idle(Stream& stream) {
   std::lock_guard lock(mutex_);
   const auto busy = [](const Stream& s) { return s.last && !s.last->is_done(); };
   if (busy(stream)) return false;
@@ -256,12 +258,12 @@ bool Scheduler::is_idle(Stream& stream) {
                       [&](const auto& other) { return other->blocking && busy(*other); });
 }
 
-void Scheduler::wait(Stream& stream) {
+void StreamScheduler::wait(Stream& stream) {
   if (const OperationRef operation = last(stream)) operation->wait();
 }
 
 // What is last in the streams of one green context (0: of none), or in all. Under mutex_.
-std::vector<OperationRef> Scheduler::pending(Context& context, uint64_t green_id, bool all) {
+std::vector<OperationRef> StreamScheduler::pending(Context& context, uint64_t green_id, bool all) {
   std::vector<OperationRef> found;
   for (const std::shared_ptr<Stream>& stream : context.streams) {
     if ((all || stream->green_id == green_id) && stream->last && !stream->last->is_done())
@@ -270,7 +272,7 @@ std::vector<OperationRef> Scheduler::pending(Context& context, uint64_t green_id
   return found;
 }
 
-void Scheduler::wait(Context& context) {
+void StreamScheduler::wait(Context& context) {
   std::unique_lock lock(mutex_);
   if (stop_) return;
   const std::vector<OperationRef> all = pending(context, 0, true);
@@ -278,7 +280,7 @@ void Scheduler::wait(Context& context) {
   for (const OperationRef& operation : all) operation->wait();
 }
 
-void Scheduler::wait(GreenContext& green) {
+void StreamScheduler::wait(GreenContext& green) {
   std::unique_lock lock(mutex_);
   if (stop_) return;
   const std::vector<OperationRef> its = pending(*green.context, green.id, false);
@@ -286,7 +288,7 @@ void Scheduler::wait(GreenContext& green) {
   for (const OperationRef& operation : its) operation->wait();
 }
 
-void Scheduler::enqueue(GreenContext& green, const OperationRef& operation) {
+void StreamScheduler::enqueue(GreenContext& green, const OperationRef& operation) {
   Ready ready;
   {
     std::lock_guard lock(mutex_);
@@ -300,7 +302,7 @@ void Scheduler::enqueue(GreenContext& green, const OperationRef& operation) {
   start(ready, false);
 }
 
-void Scheduler::hold_up(GreenContext& green, const OperationRef& before) {
+void StreamScheduler::hold_up(GreenContext& green, const OperationRef& before) {
   auto barrier = std::make_shared<Operation>();
   Ready ready;
   {
@@ -315,7 +317,7 @@ void Scheduler::hold_up(GreenContext& green, const OperationRef& before) {
   start(ready, false);
 }
 
-void Scheduler::remove_streams(GreenContext& green) {
+void StreamScheduler::remove_streams(GreenContext& green) {
   std::lock_guard lock(mutex_);
   std::erase_if(green.context->streams, [&](const auto& s) {
     if (s->green_id != green.id) return false;
@@ -324,7 +326,7 @@ void Scheduler::remove_streams(GreenContext& green) {
   });
 }
 
-void Scheduler::stop() {
+void StreamScheduler::stop() {
   {
     std::lock_guard lock(mutex_);
     if (stop_) return;

@@ -1,7 +1,7 @@
-// Vgpu: one virtual GPU: its two sockets, its channel with the guest's agent, one with each local
-// program, its sessions and its memory quota. Owned by the Daemon, used from sluiced's one thread.
-// What its guest does wrong ends here: sessions, connection or agent link of this vGPU, never
-// anything of another.
+// VgpuServer: one virtual GPU: its two sockets, its channel with the guest's agent, one with each
+// local program, its sessions and its memory quota. Owned by the Daemon, used from sluiced's one
+// thread. What its guest does wrong ends here: sessions, connection or agent link of this vGPU,
+// never anything of another.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 #include "mediator/daemon/agent_link.h"
 #include "mediator/daemon/channel.h"
-#include "mediator/daemon/engine.h"
-#include "mediator/daemon/session.h"
+#include "mediator/daemon/grant_executor.h"
+#include "mediator/daemon/guest_session.h"
 #include "mediator/daemon/socket_access.h"
 #include "mediator/io/ivshmem_server.h"
 #include "mediator/io/local_server.h"
@@ -36,18 +36,18 @@ struct VgpuSpec {
   uint32_t join_ms = 10000;
 };
 
-class Vgpu final : private io::IvshmemServer::Owner,
-                   private io::LocalServer::Owner,
-                   private AgentLink::Owner,
-                   private Session::Owner {
+class VgpuServer final : private io::IvshmemServer::Owner,
+                         private io::LocalServer::Owner,
+                         private AgentLink::Owner,
+                         private GuestSession::Owner {
  public:
-  static Result<std::unique_ptr<Vgpu>> make(SessionServices& services, VgpuSpec spec);
-  ~Vgpu();
+  static Result<std::unique_ptr<VgpuServer>> make(SessionServices& services, VgpuSpec spec);
+  ~VgpuServer();
 
   void set_share(const policy::VgpuShare& share);
   void set_memory_limit(uint64_t bytes);
-  // Ends every session, tells the guest, and calls `gone` when the last worker is reaped; then it may
-  // be destroyed. No new sessions from now on.
+  // Ends every session, tells the guest, and calls `gone` when the last worker is reaped; then it
+  // may be destroyed. No new sessions from now on.
   void close(const std::string& reason, std::function<void()> gone);
   void beat(uint64_t count);
 
@@ -55,7 +55,7 @@ class Vgpu final : private io::IvshmemServer::Owner,
   uint64_t memory_used_bytes() const { return services_.memory.held_by_vgpu(id_); }
   uint64_t host_memory_used_bytes() const { return services_.host_memory.held_by_vgpu(id_); }
   core::VgpuId id() const { return id_; }
-  const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
+  const std::vector<std::unique_ptr<GuestSession>>& sessions() const { return sessions_; }
   const Channel& channel() const { return *channel_; }
   const RegionPool& shared_memory() const { return *pool_; }  // of all its regions
   uint32_t slots_in(SlotState state) const;                   // likewise
@@ -72,21 +72,21 @@ class Vgpu final : private io::IvshmemServer::Owner,
   uint64_t back_off_ns() const;
 
  private:
-  Vgpu(SessionServices& services, VgpuSpec spec);
+  VgpuServer(SessionServices& services, VgpuSpec spec);
   Result<void> new_life();
   uint32_t slots_in_use() const;
-  Result<std::shared_ptr<Channel>> channel_for(const Session::Origin& origin);
+  Result<std::shared_ptr<Channel>> channel_for(const GuestSession::Origin& origin);
   void drop_local_channel(io::LocalServer::ConnectionId connection);
   void post_scrubbing();
   void on_memory_freed();
   void check_local_regions();
-  void open_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
+  void open_session(GuestSession::Origin origin, const std::string& program, uint32_t guest_pid);
   // False: not now, but once memory that is being scrubbed is free.
-  bool start_session(Session::Origin origin, const std::string& program, uint32_t guest_pid);
+  bool start_session(GuestSession::Origin origin, const std::string& program, uint32_t guest_pid);
   void start_waiting();
   void set_deadline();
   std::string back_off_text() const;
-  void refuse(const Session::Origin& origin, int status, const std::string& reason);
+  void refuse(const GuestSession::Origin& origin, int status, const std::string& reason);
   void end_guest_sessions(const std::string& reason, bool now);
 
   Result<void> may_connect(const PeerCredentials& peer, const std::vector<gid_t>& groups) override;
@@ -99,12 +99,13 @@ class Vgpu final : private io::IvshmemServer::Owner,
   void on_agent_open(uint64_t request, const std::string& program, uint32_t guest_pid) override;
   void on_agent_close(uint32_t guest_slot, uint64_t guest_epoch) override;
   void on_agent_broken(const std::string& why) override;
-  void on_session_open(Session& session) override;
-  void on_session_offence(Session& session, core::Offence offence, uint64_t cost_ns, bool more) override;
-  void on_session_over(Session& session) override;
+  void on_session_open(GuestSession& session) override;
+  void on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
+                          bool more) override;
+  void on_session_over(GuestSession& session) override;
 
   SessionServices& services_;
-  Engine& engine_;
+  GrantExecutor& executor_;
   VgpuSpec spec_;
   core::VgpuId id_ = 0;
   bool has_id_ = false;
@@ -114,15 +115,16 @@ class Vgpu final : private io::IvshmemServer::Owner,
   // Of local programs, by connection, as long as that lasts: also after the session's end.
   std::map<io::LocalServer::ConnectionId, std::shared_ptr<Channel>> local_channels_;
   std::unique_ptr<AgentLink> agent_;
-  std::vector<std::unique_ptr<Session>> sessions_;
+  std::vector<std::unique_ptr<GuestSession>> sessions_;
   uint64_t sessions_started_ = 0;
   uint64_t host_epoch_;
 
   core::Penalty penalty_;  // outlives its guest's reboots
   bool told_waiting_ = false;
-  // Requests that wait because this vGPU starts sessions faster than the limits or its back-off allow.
+  // Requests that wait because this vGPU starts sessions faster than the limits or its back-off
+  // allow.
   struct Waiting {
-    Session::Origin origin;
+    GuestSession::Origin origin;
     std::string program;
     uint32_t guest_pid;
   };

@@ -1,5 +1,5 @@
-// Session: one guest process on a vGPU with its worker, from the request for a slot to the last
-// byte given back. Owned by its Vgpu, used from sluiced's one thread.
+// GuestSession: one guest process on a vGPU with its worker, from the request for a slot to the
+// last byte given back. Owned by its VgpuServer, used from sluiced's one thread.
 //
 //   starting --Ready--> open --End sent, or Ended received--> ending --worker's exit--> (destroyed)
 //
@@ -20,7 +20,7 @@
 #include "mediator/core/penalty.h"
 #include "mediator/core/quota.h"
 #include "mediator/daemon/channel.h"
-#include "mediator/daemon/engine.h"
+#include "mediator/daemon/grant_executor.h"
 #include "mediator/io/stub_pages.h"
 #include "mediator/io/worker_process.h"
 
@@ -77,19 +77,20 @@ class DenseIds {
 // What all sessions share. Owned by the Daemon, which outlives them.
 struct SessionServices {
   boost::asio::io_context& io;
-  Engine& engine;
+  GrantExecutor& executor;
   SessionSettings settings;
-  core::QuotaLedger memory{UINT64_MAX};  // device memory; vGPUs by the scheduler's id, sessions by `ids`
+  core::QuotaLedger memory{
+      UINT64_MAX};  // device memory; vGPUs by the scheduler's id, sessions by `ids`
   core::QuotaLedger host_memory{UINT64_MAX};  // what workers keep for their guests; the same ids
   DenseIds ids = {};
   core::Neighbours neighbours = {};  // vGPUs by the scheduler's id
-  io::Spawner* spawner = nullptr;  // the Daemon's
+  io::Spawner* spawner = nullptr;    // the Daemon's
 };
 
-class Session final : private io::WorkerProcess::Owner {
+class GuestSession final : private io::WorkerProcess::Owner {
  public:
   enum class State { kStarting, kOpen, kEnding };
-  // Who asked, as the Vgpu knows it.
+  // Who asked, as the VgpuServer knows it.
   struct Origin {
     bool local = false;
     uint64_t id = 0;  // local: connection; guest: the agent's request
@@ -97,11 +98,13 @@ class Session final : private io::WorkerProcess::Owner {
   class Owner {
    public:
     // The worker is up and the slot serves: the program may be told.
-    virtual void on_session_open(Session& session) = 0;
-    // It has harmed others: for `cost_ns` the GPU stood still. `more`: so much longer than was told before.
-    virtual void on_session_offence(Session& session, core::Offence offence, uint64_t cost_ns, bool more) = 0;
+    virtual void on_session_open(GuestSession& session) = 0;
+    // It has harmed others: for `cost_ns` the GPU stood still. `more`: so much longer than was told
+    // before.
+    virtual void on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
+                                    bool more) = 0;
     // Everything is given back. The owner destroys the session after this call.
-    virtual void on_session_over(Session& session) = 0;
+    virtual void on_session_over(GuestSession& session) = 0;
 
    protected:
     ~Owner() = default;
@@ -116,11 +119,11 @@ class Session final : private io::WorkerProcess::Owner {
     uint32_t guest_pid = 0;
   };
 
-  // Starts a worker in a fresh slot. Errors carry an errno for the program: EBUSY (no slot), ENOMEM (no
-  // shared memory), or what starting the worker failed with. On an error nothing is left taken.
-  static Result<std::unique_ptr<Session>> start(SessionServices& services, Request request,
-                                                Owner& owner);
-  ~Session();
+  // Starts a worker in a fresh slot. Errors carry an errno for the program: EBUSY (no slot), ENOMEM
+  // (no shared memory), or what starting the worker failed with. On an error nothing is left taken.
+  static Result<std::unique_ptr<GuestSession>> start(SessionServices& services, Request request,
+                                                     Owner& owner);
+  ~GuestSession();
 
   // As end(), with no time for goodbyes, for what others of its vGPU have done.
   void expel(const std::string& reason);
@@ -149,7 +152,7 @@ class Session final : private io::WorkerProcess::Owner {
   bool was_open() const { return was_open_; }
 
  private:
-  Session(SessionServices& services, Request request, Owner& owner);
+  GuestSession(SessionServices& services, Request request, Owner& owner);
   Result<void> prepare();
   void release();
   core::QuotaLedger* ledger_of(int32_t resource);  // null: there is no such resource
@@ -167,7 +170,7 @@ class Session final : private io::WorkerProcess::Owner {
               ExtentRange range = {});
 
   SessionServices& services_;
-  Engine& engine_;
+  GrantExecutor& executor_;
   const SessionSettings& settings_;
   Request request_;
   Owner& owner_;
@@ -182,11 +185,12 @@ class Session final : private io::WorkerProcess::Owner {
   std::optional<io::StubPages> pages_;
   WakePair gate_, ring_;
   int bell_ = -1, wake_ = -1;
-  std::optional<core::SessionId> engine_id_;
+  std::optional<core::SessionId> scheduler_id_;
   std::deque<worker_protocol::Message> extent_requests_;  // wait for memory that is being scrubbed
   std::optional<int> end_error_;
   std::string end_reason_;
-  // What of it was told to the owner: a fault, for so long; an end by force. `expelled_`: not its own doing.
+  // What of it was told to the owner: a fault, for so long; an end by force. `expelled_`: not its
+  // own doing.
   bool fault_told_ = false, force_told_ = false, expelled_ = false, broke_protocol_ = false;
   uint64_t stall_told_ns_ = 0;
   int end_status_ = EIO;

@@ -1,6 +1,7 @@
-// Engine: executes what the scheduler (core/scheduler.h) decides. It owns the scheduler, stores into
-// the sessions' host and signal pages, reads their reports, rings gates, keeps the one decision timer
-// and the host pages' heartbeats (only while there are sessions). Used from sluiced's one thread; makes no decision of its own.
+// GrantExecutor: executes what the scheduler (core/scheduler.h) decides. It owns the scheduler,
+// stores into the sessions' host and signal pages, reads their reports, rings gates, keeps the one
+// decision timer and the host pages' heartbeats (only while there are sessions). Used from
+// sluiced's one thread; makes no decision of its own.
 //
 // Between the ring of a worker and the answering store lie: epoll, one socket read, the report's
 // reads, the policy. No allocation, no lock, no log line at the default level.
@@ -15,25 +16,26 @@
 #include "mediator/base/result.h"
 #include "mediator/core/progress.h"
 #include "mediator/core/scheduler.h"
-#include "mediator/io/fd_watch.h"
-#include "mediator/io/stub_pages.h"
 #include "mediator/daemon/accounting.h"
 #include "mediator/daemon/learnt_files.h"
 #include "mediator/daemon/time_slices.h"
 #include "mediator/daemon/trace_file.h"
+#include "mediator/io/fd_watch.h"
+#include "mediator/io/stub_pages.h"
 
 namespace sluice {
 
-class Engine {
+class GrantExecutor {
  public:
   // Called when the scheduler wants a session ended. It ends the worker and, once that is gone,
   // calls remove_session(); not before this call returns.
   using EndHook = std::function<void(core::EndReason)>;
 
   // An error if there is no policy of that name.
-  static Result<std::unique_ptr<Engine>> make(boost::asio::io_context& io, const core::SchedulerConfig& config,
-                                              const AccountingSettings& accounting);
-  ~Engine();
+  static Result<std::unique_ptr<GrantExecutor>> make(boost::asio::io_context& io,
+                                                     const core::SchedulerConfig& config,
+                                                     const AccountingSettings& accounting);
+  ~GrantExecutor();
 
   // From now on what the scheduler does is written there.
   void set_trace(std::unique_ptr<TraceFile> trace) { trace_ = std::move(trace); }
@@ -47,17 +49,19 @@ class Engine {
   void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
   void remove_vgpu(core::VgpuId vgpu);
 
-  // `pages` and both wake sockets (base/peer_socket.h) stay the session's and outlive remove_session(). `worker`: its process.
-  Result<core::SessionId> add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd, int ring_fd,
-                                      pid_t worker, EndHook end);
-  // Whether workers have to be woken to take an eviction further (worker_protocol::is_forwarded). Before
-  // any session.
+  // `pages` and both wake sockets (base/peer_socket.h) stay the session's and outlive
+  // remove_session(). `worker`: its process.
+  Result<core::SessionId> add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd,
+                                      int ring_fd, pid_t worker, EndHook end);
+  // Whether workers have to be woken to take an eviction further (worker_protocol::is_forwarded).
+  // Before any session.
   void ring_on_evict(bool ring) { ring_on_evict_ = ring; }
-  // `hook` is called, once and not before this returns, when the session's report says that it has failed (a CUresult, as
-  // its worker has it).
+  // `hook` is called, once and not before this returns, when the session's report says that it has
+  // failed (a CUresult, as its worker has it).
   using ErrorHook = std::function<void(uint64_t guest_error)>;
   void watch_errors(core::SessionId session, ErrorHook hook);
-  // A fault of the vGPU has stopped the GPU until now: it pays for what the clock has not charged it. An event from outside.
+  // A fault of the vGPU has stopped the GPU until now: it pays for what the clock has not charged
+  // it. An event from outside.
   void charge_stall(core::VgpuId vgpu, uint64_t stall_ns);
   // The deadline of its evictions; 0: everybody's.
   uint64_t evict_end_ns(core::VgpuId vgpu) const { return scheduler_->evict_end_ns(vgpu); }
@@ -85,7 +89,9 @@ class Engine {
   // How far the launches of the vGPU's sessions are, and for how long they will go on: hints, too.
   core::ProgressSums progress(core::VgpuId vgpu) const;
   const core::Progress& learnt(core::VgpuId vgpu) const { return vgpus_[vgpu].progress; }
-  uint32_t sm_count() const { return sm_count_; }  // that the policy knows: 1 where the GPU is given whole
+  uint32_t sm_count() const {
+    return sm_count_;
+  }  // that the policy knows: 1 where the GPU is given whole
   uint64_t quantum_ns() const;
   std::string policy_name() const;
 
@@ -99,7 +105,7 @@ class Engine {
   const Sample* sample_before(uint64_t ns_ago) const;
 
  private:
-  explicit Engine(boost::asio::io_context& io);
+  explicit GrantExecutor(boost::asio::io_context& io);
   struct SessionEntry;
   void run();
   void execute(const core::Action& action);
@@ -107,7 +113,8 @@ class Engine {
   void read_report(core::SessionId session);
   void on_ring(core::SessionId session);
   void store_grant(SessionEntry& entry);
-  // What was used until now, where the scheduler's own clock cannot tell; before events that decide.
+  // What was used until now, where the scheduler's own clock cannot tell; before events that
+  // decide.
   void measure(bool now);
   Figures figures(core::VgpuId vgpu) const;
   static uint64_t relaunches_of(const SessionEntry& entry);
@@ -125,12 +132,12 @@ class Engine {
   io::Timer wake_timer_, beat_timer_;
   std::vector<std::unique_ptr<SessionEntry>> sessions_;  // by SessionId
   struct VgpuEntry {
-    std::string name;                  // empty: none
-    uint64_t ended_relaunches = 0;     // of sessions that are over
+    std::string name;               // empty: none
+    uint64_t ended_relaunches = 0;  // of sessions that are over
     core::Progress progress;
     uint64_t evictions_seen = 0, evictions_seen_ns = 0;  // that progress has learnt from
   };
-  std::vector<VgpuEntry> vgpus_;       // by VgpuId
+  std::vector<VgpuEntry> vgpus_;  // by VgpuId
   bool ring_on_evict_ = false;
   size_t session_count_ = 0;
   uint32_t sm_count_ = 1;

@@ -1,8 +1,8 @@
-// Scheduler: streams and what stands in them. Each operation waits for those before it: its
+// StreamScheduler: streams and what stands in them. Each operation waits for those before it: its
 // stream's last one, what CUDA's legacy default stream adds to that, and events. One that has
-// nothing left to wait for is started: kernels on the engine, copies on one of two copy threads, to
-// the host and all others (small ones where they are), host functions on a thread of their own; waits
-// for memory words are polled by a fourth.
+// nothing left to wait for is started: kernels by the grid runner, copies on one of two copy
+// threads, to the host and all others (small ones where they are), host functions on a thread of
+// their own; waits for memory words are polled by a fourth.
 //
 // Owned by the library's state. Any thread may call; the four threads are started when first
 // needed and sleep when they have nothing to do. It does not look into operations and knows no CUDA
@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "mediator/softgpu/engine.h"
+#include "mediator/softgpu/grid_runner.h"
 
 namespace sluice::softgpu {
 
@@ -38,7 +38,7 @@ struct Operation {
     kWaitValue,     // until `satisfied` says true
   };
   Kind kind = Kind::kMarker;
-  bool to_host = false;  // a transfer's direction: each has a copy engine of its own
+  bool to_host = false;           // a transfer's direction: each has a copy engine of its own
   bool even_after_error = false;  // run although the context has failed (stream callbacks)
   std::shared_ptr<Grid> grid;
   std::function<void()> run;
@@ -53,17 +53,17 @@ struct Operation {
   bool is_done() const { return done.load(std::memory_order_acquire) != 0; }
 
  private:
-  friend class Scheduler;
+  friend class StreamScheduler;
   std::shared_ptr<Context> context;  // while it is pending; kept alive by it
   unsigned waits_for = 0;
   std::vector<std::shared_ptr<Operation>> dependents;
 };
 using OperationRef = std::shared_ptr<Operation>;
 
-class Scheduler {
+class StreamScheduler {
  public:
-  explicit Scheduler(Engine& engine) : engine_(engine) {}
-  ~Scheduler();
+  explicit StreamScheduler(GridRunner& runner) : runner_(runner) {}
+  ~StreamScheduler();
 
   // A context's list of streams. A removed stream's work still runs to its end.
   void add_stream(Context& context, std::shared_ptr<Stream> stream);
@@ -112,7 +112,7 @@ class Scheduler {
   void poll_main();
   void launch_thread(std::thread& thread, const char* name, std::function<void()> body);
 
-  Engine& engine_;
+  GridRunner& runner_;
   std::mutex mutex_;
   bool stop_ = false;
   Lane uploads_, downloads_, host_;

@@ -2,13 +2,13 @@
 #include <cmath>
 
 #include "policies/parts/in_units.h"
-#include "policies/sim/engine_impl.h"
+#include "policies/sim/simulation_impl.h"
 
 namespace sluice::policy::sim {
 
 // ---- launches
 // ------------------------------------------------------------------------------------
-void Engine::set_speed(uint32_t program, uint64_t speed) {
+void Simulation::set_speed(uint32_t program, uint64_t speed) {
   Head& h = programs_[program].head;
   if (h.speed == speed) return;
   settle(h);
@@ -26,7 +26,7 @@ void Engine::set_speed(uint32_t program, uint64_t speed) {
 }
 
 // Task time in the form that runs, on SMs as they are (a task is no faster on more of them).
-uint64_t Engine::task_ns(const Head& h) const {
+uint64_t Simulation::task_ns(const Head& h) const {
   const Kernel& k = w_.kernels[h.kernel];
   if (k.task_ns) return k.task_ns;
   const double alone = static_cast<double>(h.work) / static_cast<double>(h.width);
@@ -34,7 +34,7 @@ uint64_t Engine::task_ns(const Head& h) const {
   return static_cast<uint64_t>(std::max(1.0, std::min(alone, alone * slots / k.tasks)));
 }
 
-Launch Engine::view(const Head& h) {
+Launch Simulation::view(const Head& h) {
   Launch l = h.info;
   l.tasks_done = tasks_done(h);
   return l;
@@ -43,7 +43,7 @@ Launch Engine::view(const Head& h) {
 // The speeds of v's launches from the SMs that it holds. SMs held for the whole vGPU go to its
 // launches in their order, each as many as it can use; while all of them are leaving, nothing new
 // starts.
-void Engine::reassign(VgpuId v) {
+void Simulation::reassign(VgpuId v) {
   VgpuState& g = vgpus_[v];
   uint64_t general = 0;
   bool may_start = false;
@@ -78,7 +78,7 @@ void Engine::reassign(VgpuId v) {
   }
 }
 
-void Engine::finish(uint32_t program) {
+void Simulation::finish(uint32_t program) {
   ProgramState& ps = programs_[program];
   Head& h = ps.head;
   settle(h);
@@ -152,7 +152,7 @@ void Engine::finish(uint32_t program) {
 
 // ---- exclusive
 // -----------------------------------------------------------------------------------
-void Engine::run(const Action& a) {
+void Simulation::run(const Action& a) {
   const uint16_t lo = a.sms.lo;
   const uint16_t hi = static_cast<uint16_t>(std::min<uint32_t>(a.sms.hi, w_.gpu.sm_count));
   if (a.vgpu >= vgpus_.size()) return violate("run of a vGPU that is not there");
@@ -185,7 +185,7 @@ void Engine::run(const Action& a) {
   }
 }
 
-uint64_t Engine::resume_cost(uint32_t program, uint32_t sms) {
+uint64_t Simulation::resume_cost(uint32_t program, uint32_t sms) {
   if (program == kNone) return 0;
   Head& l = programs_[program].head;
   const Kernel& k = w_.kernels[l.kernel];
@@ -197,7 +197,7 @@ uint64_t Engine::resume_cost(uint32_t program, uint32_t sms) {
   return cost;
 }
 
-uint32_t Engine::new_hold() {
+uint32_t Simulation::new_hold() {
   if (free_holds_.empty()) {
     holds_.emplace_back();
     return static_cast<uint32_t>(holds_.size() - 1);
@@ -207,7 +207,7 @@ uint32_t Engine::new_hold() {
   return id;
 }
 
-void Engine::count_whole(VgpuId v, int64_t sms) {
+void Simulation::count_whole(VgpuId v, int64_t sms) {
   VgpuState& g = vgpus_[v];
   if (g.place == kNowhere) {
     g.place = static_cast<uint32_t>(holders_.size());
@@ -234,7 +234,7 @@ void Engine::count_whole(VgpuId v, int64_t sms) {
 }
 
 // A hold that is new takes its place among those that are charged.
-void Engine::count_hold(uint32_t id) {
+void Simulation::count_hold(uint32_t id) {
   Hold& h = holds_[id];
   vgpus_[h.vgpu].holds.push_back(id);
   for (uint16_t i = h.lo; i < h.hi; ++i) sm_held_[i] = true;
@@ -244,7 +244,8 @@ void Engine::count_hold(uint32_t id) {
   launch_holds_.push_back(id);
 }
 
-void Engine::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, uint64_t start_ns) {
+void Simulation::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi,
+                            uint64_t start_ns) {
   const uint32_t id = new_hold();
   Hold& h = holds_[id];
   const uint64_t version = h.version + 1;
@@ -268,7 +269,7 @@ void Engine::start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, ui
 }
 
 // Of what v holds as a whole.
-void Engine::set_changed(VgpuId v, bool holds_others) {
+void Simulation::set_changed(VgpuId v, bool holds_others) {
   VgpuState& g = vgpus_[v];
   if (!w_.gpu.spatial) return;
   if (g.changed_ns != now_ns_) ++out_.vgpus[v].changes;
@@ -278,7 +279,7 @@ void Engine::set_changed(VgpuId v, bool holds_others) {
   push(g.still_until_ns, EventKind::kGoOn, v);
 }
 
-void Engine::drop_hold(uint32_t id) {
+void Simulation::drop_hold(uint32_t id) {
   Hold& h = holds_[id];
   h.present = false;
   ++h.version;
@@ -294,7 +295,7 @@ void Engine::drop_hold(uint32_t id) {
   free_holds_.push_back(id);
 }
 
-void Engine::evict(const Action& a) {
+void Simulation::evict(const Action& a) {
   const uint16_t lo = a.sms.lo;
   const uint16_t hi = static_cast<uint16_t>(std::min<uint32_t>(a.sms.hi, w_.gpu.sm_count));
   if (a.vgpu >= vgpus_.size()) return violate("evict of a vGPU that is not there");
@@ -368,7 +369,7 @@ void Engine::evict(const Action& a) {
 }
 
 // The kernels see the evict word: how long until the last task is off these SMs?
-void Engine::seen(uint32_t id) {
+void Simulation::seen(uint32_t id) {
   Hold& h = holds_[id];
   h.state = HoldState::kLeaving;
   double longest = 0, useful = 0, slots_ns = 0;
@@ -436,7 +437,7 @@ void Engine::seen(uint32_t id) {
   reassign(h.vgpu);
 }
 
-void Engine::release(uint32_t id, LeftReason why) {
+void Simulation::release(uint32_t id, LeftReason why) {
   report_usage();
   const Hold h = holds_[id];
   drop_hold(id);

@@ -1,4 +1,4 @@
-#include "mediator/daemon/engine.h"
+#include "mediator/daemon/grant_executor.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -19,53 +19,59 @@ static_assert(limits::kMaxPriority + 1 == policy::kPriorityLevels);
 namespace {
 // `top` looks back over one of these; beats of 100 ms make every fifth a sample.
 constexpr uint64_t kBeatsPerSample = 5;
-constexpr size_t kSamples = 240;  // two minutes
+constexpr size_t kSamples = 240;                     // two minutes
 constexpr uint64_t kViolationLogNs = 1'000'000'000;  // a hostile worker gets one line a second
 }  // namespace
 
-struct Engine::SessionEntry {
+struct GrantExecutor::SessionEntry {
   core::VgpuId vgpu;
   io::StubPages& pages;
   int gate_fd;
   int ring_fd;
   pid_t worker;
   EndHook end;
-  uint64_t grant = 0;   // as the scheduler set it
+  uint64_t grant = 0;  // as the scheduler set it
   bool ending = false;
   ErrorHook on_error = {};  // empty: nobody asks, or it was told
   io::FdWatch ring_watch;
 };
 
-Result<std::unique_ptr<Engine>> Engine::make(boost::asio::io_context& io, const core::SchedulerConfig& config,
-                                             const AccountingSettings& accounting) {
-  std::unique_ptr<Engine> e(new Engine(io));
+Result<std::unique_ptr<GrantExecutor>> GrantExecutor::make(boost::asio::io_context& io,
+                                                           const core::SchedulerConfig& config,
+                                                           const AccountingSettings& accounting) {
+  std::unique_ptr<GrantExecutor> e(new GrantExecutor(io));
   e->scheduler_ = core::Scheduler::make(config, monotonic_ns());
   if (!e->scheduler_) {
     const std::string names = policies_that([&](const policy::Registration& r) {
       return core::Scheduler::runs(r, config.policy_config.machine.preemptor);
     });
     const policy::Registration* row = policy::find_policy(config.policy);
-    const char* why = !row ? "there is no such policy" : "it needs the GPU's time slices (scheduler.slices)";
-    return Error{EINVAL, "scheduler.policy '" + config.policy + "': " + why + "; sluiced runs: " + names};
+    const char* why =
+        !row ? "there is no such policy" : "it needs the GPU's time slices (scheduler.slices)";
+    return Error{EINVAL,
+                 "scheduler.policy '" + config.policy + "': " + why + "; sluiced runs: " + names};
   }
   e->sm_count_ = std::max(config.policy_config.machine.sm_count, 1u);
-  const auto correct = [engine = e.get(), sms = config.policy_config.machine.sm_count](
+  const auto correct = [executor = e.get(), sms = config.policy_config.machine.sm_count](
                            core::VgpuId v, uint64_t refund_ns, uint64_t extra_ns) {
-    engine->scheduler_->on_measured(monotonic_ns(), v, refund_ns * sms, extra_ns * sms, engine->actions_);
-    engine->run();
+    executor->scheduler_->on_measured(monotonic_ns(), v, refund_ns * sms, extra_ns * sms,
+                                      executor->actions_);
+    executor->run();
   };
-  const auto seen = [engine = e.get()](core::SessionId running) {
-    engine->scheduler_->on_seen(monotonic_ns(), running, engine->actions_);
-    engine->run();
+  const auto seen = [executor = e.get()](core::SessionId running) {
+    executor->scheduler_->on_seen(monotonic_ns(), running, executor->actions_);
+    executor->run();
   };
   e->accounting_ = std::make_unique<Accounting>(io, accounting, correct, seen);
   return e;
 }
 
-Engine::Engine(boost::asio::io_context& io) : io_(io), wake_timer_(io), beat_timer_(io) {}
-Engine::~Engine() = default;
+GrantExecutor::GrantExecutor(boost::asio::io_context& io)
+    : io_(io), wake_timer_(io), beat_timer_(io) {}
+GrantExecutor::~GrantExecutor() = default;
 
-Result<core::VgpuId> Engine::add_vgpu(const std::string& name, const policy::VgpuShare& share) {
+Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name,
+                                             const policy::VgpuShare& share) {
   auto id = scheduler_->add_vgpu(monotonic_ns(), share, actions_);
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
@@ -77,13 +83,13 @@ Result<core::VgpuId> Engine::add_vgpu(const std::string& name, const policy::Vgp
   return *id;
 }
 
-void Engine::set_share(core::VgpuId vgpu, const policy::VgpuShare& share) {
+void GrantExecutor::set_share(core::VgpuId vgpu, const policy::VgpuShare& share) {
   scheduler_->set_share(monotonic_ns(), vgpu, share, actions_);
   if (trace_) trace_->share(monotonic_ns(), vgpu, vgpus_[vgpu].name, share);
   run();
 }
 
-void Engine::remove_vgpu(core::VgpuId vgpu) {
+void GrantExecutor::remove_vgpu(core::VgpuId vgpu) {
   scheduler_->remove_vgpu(monotonic_ns(), vgpu, actions_);
   accounting_->remove_vgpu(vgpu);
   learnt_files_.save(vgpus_[vgpu].name, vgpus_[vgpu].progress);
@@ -94,20 +100,25 @@ void Engine::remove_vgpu(core::VgpuId vgpu) {
   run();
 }
 
-Result<core::SessionId> Engine::add_session(core::VgpuId vgpu, io::StubPages& pages, int gate_fd,
-                                            int ring_fd, pid_t worker, EndHook end) {
+Result<core::SessionId> GrantExecutor::add_session(core::VgpuId vgpu, io::StubPages& pages,
+                                                   int gate_fd, int ring_fd, pid_t worker,
+                                                   EndHook end) {
   // The entry must be there when the scheduler's first actions about it are executed.
   const uint64_t now = monotonic_ns();
   auto id = scheduler_->add_session(now, vgpu, actions_);
   if (!id) return Error{ENOSPC, "the scheduler has no place for another session"};
   if (sessions_.size() <= *id) sessions_.resize(*id + 1);
   SLUICE_CHECK(!sessions_[*id]);
-  auto entry = std::make_unique<SessionEntry>(SessionEntry{
-      .vgpu = vgpu, .pages = pages, .gate_fd = gate_fd, .ring_fd = ring_fd, .worker = worker,
-      .end = std::move(end),
-      .ring_watch = {}});
-  entry->ring_watch = io::FdWatch(io_, ring_fd, io::Pace{limits::kRingsPerSecond, limits::kRingBurst},
-                                  [this, session = *id] { on_ring(session); });
+  auto entry = std::make_unique<SessionEntry>(SessionEntry{.vgpu = vgpu,
+                                                           .pages = pages,
+                                                           .gate_fd = gate_fd,
+                                                           .ring_fd = ring_fd,
+                                                           .worker = worker,
+                                                           .end = std::move(end),
+                                                           .ring_watch = {}});
+  entry->ring_watch =
+      io::FdWatch(io_, ring_fd, io::Pace{limits::kRingsPerSecond, limits::kRingBurst},
+                  [this, session = *id] { on_ring(session); });
   entry->pages.beat(now);
   sessions_[*id] = std::move(entry);
   ++session_count_;
@@ -119,7 +130,7 @@ Result<core::SessionId> Engine::add_session(core::VgpuId vgpu, io::StubPages& pa
   return *id;
 }
 
-void Engine::mark_ending(core::SessionId session) {
+void GrantExecutor::mark_ending(core::SessionId session) {
   SessionEntry& entry = *sessions_[session];
   if (entry.ending) return;
   entry.ending = true;
@@ -127,15 +138,17 @@ void Engine::mark_ending(core::SessionId session) {
   ring_wake(entry.gate_fd);
 }
 
-void Engine::watch_errors(core::SessionId session, ErrorHook hook) { sessions_[session]->on_error = std::move(hook); }
+void GrantExecutor::watch_errors(core::SessionId session, ErrorHook hook) {
+  sessions_[session]->on_error = std::move(hook);
+}
 
-void Engine::charge_stall(core::VgpuId vgpu, uint64_t stall_ns) {
+void GrantExecutor::charge_stall(core::VgpuId vgpu, uint64_t stall_ns) {
   measure(true);
   scheduler_->on_stall(monotonic_ns(), vgpu, stall_ns, actions_);
   run();
 }
 
-void Engine::remove_session(core::SessionId session) {
+void GrantExecutor::remove_session(core::SessionId session) {
   SLUICE_CHECK(session < sessions_.size() && sessions_[session]);
   measure(true);
   read_report(session);  // the last figures; the pages outlive the worker
@@ -152,11 +165,11 @@ void Engine::remove_session(core::SessionId session) {
   run();
 }
 
-void Engine::run() {
+void GrantExecutor::run() {
   while (auto action = actions_.pop()) execute(*action);
 }
 
-void Engine::execute(const core::Action& action) {
+void GrantExecutor::execute(const core::Action& action) {
   using Kind = core::Action::Kind;
   if (action.kind == Kind::kLog) {
     const uint64_t now = monotonic_ns();
@@ -204,26 +217,28 @@ void Engine::execute(const core::Action& action) {
   }
 }
 
-void Engine::store_grant(SessionEntry& entry) {
+void GrantExecutor::store_grant(SessionEntry& entry) {
   entry.pages.set_grant(entry.grant | (entry.ending ? SLUICE_GRANT_ENDING : 0));
 }
 
-void Engine::read_report(core::SessionId session) {
+void GrantExecutor::read_report(core::SessionId session) {
   SessionEntry& entry = *sessions_[session];
   core::ReportSnapshot report = core::read_report(entry.pages.report());
   if (report.guest_demand > 0 && scheduler_->wants_hints(session))
-    report.guest_hints = vgpus_[entry.vgpu].progress.look(session, entry.pages.records(), report.guest_demand);
+    report.guest_hints =
+        vgpus_[entry.vgpu].progress.look(session, entry.pages.records(), report.guest_demand);
   scheduler_->on_report(monotonic_ns(), session, report, actions_);
   const uint64_t error = __atomic_load_n(&entry.pages.report().error, __ATOMIC_RELAXED);
   if (error == 0 || !entry.on_error) return;
   // Later: the scheduler may be in the middle of its actions.
   boost::asio::post(io_, [this, session, worker = entry.worker, error] {
-    if (session >= sessions_.size() || !sessions_[session] || sessions_[session]->worker != worker) return;
+    if (session >= sessions_.size() || !sessions_[session] || sessions_[session]->worker != worker)
+      return;
     if (const ErrorHook hook = std::exchange(sessions_[session]->on_error, nullptr)) hook(error);
   });
 }
 
-void Engine::on_ring(core::SessionId session) {
+void GrantExecutor::on_ring(core::SessionId session) {
   SessionEntry& entry = *sessions_[session];
   // Before the report: what comes later rings again.
   if (drain_wake(entry.ring_fd) == Drained::kDescriptors) {
@@ -237,20 +252,21 @@ void Engine::on_ring(core::SessionId session) {
   run();
 }
 
-void Engine::measure(bool now) {
+void GrantExecutor::measure(bool now) {
   if (!slices_) return;
   const uint64_t now_ns = monotonic_ns();
   slices_->look(now_ns, now, [&](pid_t worker, uint64_t used_ns) {
     for (const auto& s : sessions_)
-      if (s && s->worker == worker) return scheduler_->on_used(now_ns, s->vgpu, used_ns * sm_count_);
+      if (s && s->worker == worker)
+        return scheduler_->on_used(now_ns, s->vgpu, used_ns * sm_count_);
   });
 }
 
-void Engine::start_beating() {
+void GrantExecutor::start_beating() {
   if (!beat_timer_.pending()) beat_timer_.after_ms(limits::kHostPageBeatMs, [this] { beat(); });
 }
 
-void Engine::beat() {
+void GrantExecutor::beat() {
   if (session_count_ == 0) {  // an idle daemon sleeps
     samples_.clear();
     return;
@@ -269,7 +285,8 @@ void Engine::beat() {
     if (vgpus_[v].name.empty() || slices_) continue;
     const accounting::LatencyHistogram& h = scheduler_->eviction_latency(v);
     VgpuEntry& entry = vgpus_[v];
-    entry.progress.learn_evictions(h.count() - entry.evictions_seen, h.sum_ns() - entry.evictions_seen_ns);
+    entry.progress.learn_evictions(h.count() - entry.evictions_seen,
+                                   h.sum_ns() - entry.evictions_seen_ns);
     entry.evictions_seen = h.count();
     entry.evictions_seen_ns = h.sum_ns();
   }
@@ -279,7 +296,7 @@ void Engine::beat() {
   start_beating();
 }
 
-void Engine::take_sample() {
+void GrantExecutor::take_sample() {
   Sample s;
   s.at_ns = monotonic_ns();
   s.vgpus.resize(vgpus_.size());
@@ -294,7 +311,7 @@ void Engine::take_sample() {
   if (samples_.size() > kSamples) samples_.pop_front();
 }
 
-const Engine::Sample* Engine::sample_before(uint64_t ns_ago) const {
+const GrantExecutor::Sample* GrantExecutor::sample_before(uint64_t ns_ago) const {
   const uint64_t now = monotonic_ns();
   const Sample* best = nullptr;
   for (const Sample& s : samples_) {
@@ -304,11 +321,11 @@ const Engine::Sample* Engine::sample_before(uint64_t ns_ago) const {
   return best;
 }
 
-Engine::Figures Engine::figures(core::VgpuId vgpu) const {
+GrantExecutor::Figures GrantExecutor::figures(core::VgpuId vgpu) const {
   return {scheduler_->stats(monotonic_ns(), vgpu), accounting_->read(vgpu)};
 }
 
-Engine::Figures Engine::stats(core::VgpuId vgpu) {
+GrantExecutor::Figures GrantExecutor::stats(core::VgpuId vgpu) {
   for (core::SessionId s = 0; s < sessions_.size(); ++s) {
     if (!sessions_[s] || sessions_[s]->vgpu != vgpu) continue;
     read_report(s);
@@ -317,34 +334,36 @@ Engine::Figures Engine::stats(core::VgpuId vgpu) {
   return figures(vgpu);
 }
 
-const accounting::LatencyHistogram& Engine::eviction_latency(core::VgpuId vgpu) const {
+const accounting::LatencyHistogram& GrantExecutor::eviction_latency(core::VgpuId vgpu) const {
   return scheduler_->eviction_latency(vgpu);
 }
-core::ProgressSums Engine::progress(core::VgpuId vgpu) const {
+core::ProgressSums GrantExecutor::progress(core::VgpuId vgpu) const {
   core::ProgressSums sums;
   for (const auto& s : sessions_)
     if (s && s->vgpu == vgpu) vgpus_[vgpu].progress.add(s->pages.records(), &sums);
   return sums;
 }
-uint64_t Engine::relaunches_of(const SessionEntry& entry) {
+uint64_t GrantExecutor::relaunches_of(const SessionEntry& entry) {
   return __atomic_load_n(&entry.pages.report().relaunches, __ATOMIC_RELAXED);
 }
-uint64_t Engine::relaunches(core::VgpuId vgpu) const {
+uint64_t GrantExecutor::relaunches(core::VgpuId vgpu) const {
   uint64_t sum = vgpus_[vgpu].ended_relaunches;
   for (const auto& s : sessions_)
     if (s && s->vgpu == vgpu) sum += relaunches_of(*s);
   return sum;
 }
-uint64_t Engine::all_contended_ns() const { return scheduler_->all_contended_ns(monotonic_ns()); }
-uint64_t Engine::quantum_ns() const { return scheduler_->quantum_ns(); }
-std::string Engine::policy_name() const { return std::string(scheduler_->policy_name()); }
+uint64_t GrantExecutor::all_contended_ns() const {
+  return scheduler_->all_contended_ns(monotonic_ns());
+}
+uint64_t GrantExecutor::quantum_ns() const { return scheduler_->quantum_ns(); }
+std::string GrantExecutor::policy_name() const { return std::string(scheduler_->policy_name()); }
 
-void Engine::log_event(const core::Action& a) {
-  const std::string& name =
-      a.vgpu < vgpus_.size() ? vgpus_[a.vgpu].name : std::string();
+void GrantExecutor::log_event(const core::Action& a) {
+  const std::string& name = a.vgpu < vgpus_.size() ? vgpus_[a.vgpu].name : std::string();
   switch (a.event) {
     case core::LogEvent::kOverdue:
-      log::warning("vgpu {}: told to leave the GPU {:.1f} ms ago and still there", name, a.word / 1e6);
+      log::warning("vgpu {}: told to leave the GPU {:.1f} ms ago and still there", name,
+                   a.word / 1e6);
       return;
     case core::LogEvent::kEnded:
       log::warning("vgpu {}: a session is ended: {}", name,

@@ -1,11 +1,11 @@
-// The policy simulator's engine: cases whose answer can be computed by hand, its laws of
+// The policy simulator: cases whose answer can be computed by hand, its laws of
 // conservation, and that it notices a policy that breaks the contract.
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "policies/sim/engine.h"
 #include "policies/sim/metrics.h"
+#include "policies/sim/simulation.h"
 
 namespace sluice::policy::sim {
 namespace {
@@ -93,7 +93,7 @@ double ntt(const Workload& w, const char* policy, size_t i, uint64_t seed = 1) {
   return r->mean.ntt[i].second;
 }
 
-TEST(SimEngine, OneKernelAloneCostsItsFormAndNothingElse) {
+TEST(Simulation, OneKernelAloneCostsItsFormAndNothingElse) {
   Workload w = one_each({fine(10 * kMs)});
   w.gpu.start_ns = 5 * kUs;
   EXPECT_DOUBLE_EQ(ntt(w, "fcfs", 0), 1.0);
@@ -105,7 +105,7 @@ TEST(SimEngine, OneKernelAloneCostsItsFormAndNothingElse) {
   EXPECT_DOUBLE_EQ(ntt(w, "wfq", 0), 1.0) << "an opaque launch has no other form";
 }
 
-TEST(SimEngine, FcfsMakesTheSecondWait) {
+TEST(Simulation, FcfsMakesTheSecondWait) {
   const Workload w = one_each({fine(10 * kMs), fine(10 * kMs)});
   EXPECT_DOUBLE_EQ(ntt(w, "fcfs", 0), 1.0);
   EXPECT_DOUBLE_EQ(ntt(w, "fcfs", 1), 2.0);
@@ -116,7 +116,7 @@ TEST(SimEngine, FcfsMakesTheSecondWait) {
   EXPECT_DOUBLE_EQ(r->mean.fairness, 0.5);
 }
 
-TEST(SimEngine, RoundRobinOfTwoEqualKernels) {
+TEST(Simulation, RoundRobinOfTwoEqualKernels) {
   Workload w = one_each({fine(10 * kMs), fine(10 * kMs)});
   w.config.quantum_ns = kMs;
   // Turns of 1 ms: the first ends its tenth turn at 19 ms, the second at 20 ms.
@@ -124,7 +124,7 @@ TEST(SimEngine, RoundRobinOfTwoEqualKernels) {
   EXPECT_NEAR(ntt(w, "rr", 1), 2.0, 0.001);
 }
 
-TEST(SimEngine, DrainTakesSignalAndRest) {
+TEST(Simulation, DrainTakesSignalAndRest) {
   Workload w = one_each({fine(10 * kMs), fine(kMs)});
   w.kernels[0].drain_ns = 80 * kUs;
   w.kernels[0].relaunch_ns = 7 * kUs;
@@ -153,7 +153,7 @@ TEST(SimEngine, DrainTakesSignalAndRest) {
   EXPECT_EQ(r.evictions, 1u);
 }
 
-TEST(SimEngine, RestsOfTasksAreBelowOneTask) {
+TEST(Simulation, RestsOfTasksAreBelowOneTask) {
   Workload w = one_each({fine(1000 * kMs), fine(1000 * kMs)});
   w.kernels[0].task_ns = w.kernels[1].task_ns = 200 * kUs;
   w.config.quantum_ns = 5 * kMs;
@@ -169,7 +169,7 @@ TEST(SimEngine, RestsOfTasksAreBelowOneTask) {
   EXPECT_NEAR(mean, 160e3, 8e3);
 }
 
-TEST(SimEngine, ContextSwitchSavesAndRestores) {
+TEST(Simulation, ContextSwitchSavesAndRestores) {
   Workload w = one_each({fine(10 * kMs), fine(10 * kMs)});
   for (Kernel& k : w.kernels) {
     k.save_ns = 16 * kUs;
@@ -186,7 +186,7 @@ TEST(SimEngine, ContextSwitchSavesAndRestores) {
   EXPECT_DOUBLE_EQ(r.lost_sm_ns, 4.0 * static_cast<double>(r.evictions) * 25e3);
 }
 
-TEST(SimEngine, OpaqueLaunchesLeaveByEnding) {
+TEST(Simulation, OpaqueLaunchesLeaveByEnding) {
   Workload w = one_each({fine(10 * kMs), fine(kMs)});
   w.kernels[0].evictable = false;
   w.programs[1].first_ns = 2 * kMs;
@@ -197,7 +197,7 @@ TEST(SimEngine, OpaqueLaunchesLeaveByEnding) {
   EXPECT_EQ(r.programs[1].runs[0].ended_ns, 11 * kMs);
 }
 
-TEST(SimEngine, ProgressIsProportionalToSms) {
+TEST(Simulation, ProgressIsProportionalToSms) {
   Workload w = one_each({fine(8 * kMs), fine(8 * kMs)});
   Scripted p;
   p.queued = [](uint64_t, const Launch& l, Actions& out) {
@@ -214,7 +214,7 @@ TEST(SimEngine, ProgressIsProportionalToSms) {
   EXPECT_EQ(p.releases[0].why, LeftReason::kIdle);
 }
 
-TEST(SimEngine, PartsLeaveAndGrowBack) {
+TEST(Simulation, PartsLeaveAndGrowBack) {
   Workload w = one_each({fine(12 * kMs)});
   Scripted p;
   p.arrival = [](uint64_t, VgpuId, Actions& out) {
@@ -237,7 +237,7 @@ TEST(SimEngine, PartsLeaveAndGrowBack) {
   EXPECT_EQ(p.releases[0].sms, (SmRange{1, 3}));
 }
 
-TEST(SimEngine, NarrowLaunchesOfOneVgpuRunBesideEachOther) {
+TEST(Simulation, NarrowLaunchesOfOneVgpuRunBesideEachOther) {
   Workload w = one_each({fine(4 * kMs), fine(4 * kMs)});
   w.programs[1].vgpu = 0;
   w.vgpus.pop_back();
@@ -253,7 +253,7 @@ TEST(SimEngine, NarrowLaunchesOfOneVgpuRunBesideEachOther) {
   EXPECT_EQ(r.programs[1].runs[0].ended_ns, 4 * kMs) << "the stream of higher priority goes first";
 }
 
-TEST(SimEngine, HardwareSlicesFollowTheirLengths) {
+TEST(Simulation, HardwareSlicesFollowTheirLengths) {
   Workload w = one_each({fine(kMs), fine(kMs)});
   w.gpu.preemptor = PreemptorKind::kProportional;
   w.gpu.switch_ns = 200 * kUs;
@@ -276,7 +276,7 @@ TEST(SimEngine, HardwareSlicesFollowTheirLengths) {
   EXPECT_NEAR((done[0] + done[1]) / (4 * 3000e6), 9.0 / 9.4, 0.005);
 }
 
-TEST(SimEngine, GatedVgpusStartNothing) {
+TEST(Simulation, GatedVgpusStartNothing) {
   Workload w = one_each({fine(kMs), fine(kMs)});
   w.gpu.preemptor = PreemptorKind::kProportional;
   w.horizon_ns = 50 * kMs;
@@ -291,7 +291,7 @@ TEST(SimEngine, GatedVgpusStartNothing) {
   EXPECT_EQ(r.programs[0].runs.at(0).ended_ns, 21 * kMs);
 }
 
-TEST(SimEngine, BreachesOfTheContractAreCounted) {
+TEST(Simulation, BreachesOfTheContractAreCounted) {
   const auto first_breach = [](std::vector<Action> actions, bool spatial = true) {
     Workload w = one_each({fine(kMs), fine(kMs)});
     w.gpu.spatial = spatial;
@@ -317,7 +317,7 @@ TEST(SimEngine, BreachesOfTheContractAreCounted) {
   EXPECT_NE(first_breach({Action::set_slice(0, 1)}).find("slice"), std::string::npos);
 }
 
-TEST(SimEngine, APolicyThatDoesNothingIsNoticed) {
+TEST(Simulation, APolicyThatDoesNothingIsNoticed) {
   const Workload w = one_each({fine(kMs)});
   Scripted p;
   const Outcome r = simulate(w, p, {});
@@ -325,7 +325,7 @@ TEST(SimEngine, APolicyThatDoesNothingIsNoticed) {
   EXPECT_EQ(r.programs[0].unfinished_runs, 1u);
 }
 
-TEST(SimEngine, EventsCanBeLimited) {
+TEST(Simulation, EventsCanBeLimited) {
   Workload w = one_each({fine(kMs)});
   w.programs[0].runs = 1000;
   const auto run = [&](uint64_t limit) {
@@ -341,7 +341,7 @@ TEST(SimEngine, EventsCanBeLimited) {
   EXPECT_EQ(run(100).events, 100u) << "the caller's goes first";
 }
 
-TEST(SimEngine, ArrivalsAndHosts) {
+TEST(Simulation, ArrivalsAndHosts) {
   Workload w = one_each({fine(kMs)});
   Program& p = w.programs[0];
   const auto ends = [&] {
@@ -372,7 +372,7 @@ TEST(SimEngine, ArrivalsAndHosts) {
   EXPECT_EQ(ends(), (V{4150}));
 }
 
-TEST(SimEngine, SharesFollowAChangeOfWeight) {
+TEST(Simulation, SharesFollowAChangeOfWeight) {
   Workload w = one_each({fine(5 * kMs), fine(5 * kMs)});
   for (Program& p : w.programs) {
     p.arrival = ArrivalKind::kBacklog;
@@ -388,7 +388,7 @@ TEST(SimEngine, SharesFollowAChangeOfWeight) {
   EXPECT_NEAR(r.vgpus[0].owed_sm_ns / r.vgpus[0].got_sm_ns, 1, 0.02);
 }
 
-TEST(SimEngine, TheModelLearnsAndLiesReachThePolicy) {
+TEST(Simulation, TheModelLearnsAndLiesReachThePolicy) {
   Workload w = one_each({fine(2 * kMs), fine(2 * kMs)});
   w.predictor = Predictor::kModel;
   w.programs[0].runs = 10;
@@ -405,7 +405,7 @@ TEST(SimEngine, TheModelLearnsAndLiesReachThePolicy) {
   EXPECT_NEAR(static_cast<double>(p.launches[10].predicted_sm_ns), 8e7, 8e5);
 }
 
-TEST(SimEngine, OutcomesDependOnTheSeedAlone) {
+TEST(Simulation, OutcomesDependOnTheSeedAlone) {
   Workload w = one_each({fine(5 * kMs), fine(3 * kMs), fine(7 * kMs)});
   for (Kernel& k : w.kernels) {
     k.alone_cv = 0.5;

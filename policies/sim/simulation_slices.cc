@@ -1,11 +1,11 @@
 // Proportional preemptors: hardware time slices.
-#include "policies/sim/engine_impl.h"
+#include "policies/sim/simulation_impl.h"
 
 namespace sluice::policy::sim {
 
 // Round robin of time slices over the vGPUs that have something resident, as the hardware's runlist
 // does it; a switch between two contexts costs switch_ns. Who has nothing to run is passed over.
-bool Engine::resident(VgpuId v) const {
+bool Simulation::resident(VgpuId v) const {
   const VgpuState& g = vgpus_[v];
   if (g.heads.empty()) return false;
   if (!g.slice_set || g.slice_ns > 0) return true;
@@ -14,13 +14,13 @@ bool Engine::resident(VgpuId v) const {
                      [&](uint32_t p) { return programs_[p].head.started; });
 }
 
-uint64_t Engine::slice_of(VgpuId v) const {
+uint64_t Simulation::slice_of(VgpuId v) const {
   const Machine& m = w_.config.machine;
   const uint64_t slice = vgpus_[v].slice_set ? vgpus_[v].slice_ns : m.slice_floor_ns;
   return std::clamp(slice, m.slice_floor_ns, std::max(m.slice_floor_ns, m.slice_ceiling_ns));
 }
 
-void Engine::set_slice(const Action& a) {
+void Simulation::set_slice(const Action& a) {
   if (a.vgpu >= vgpus_.size()) return violate("a slice for a vGPU that is not there");
   VgpuState& g = vgpus_[a.vgpu];
   g.slice_ns = a.value;
@@ -34,7 +34,7 @@ void Engine::set_slice(const Action& a) {
 }
 
 // The current vGPU has nothing more to run: the next, or nobody.
-void Engine::rotate() {
+void Simulation::rotate() {
   const VgpuId n = static_cast<VgpuId>(vgpus_.size());
   const VgpuId from = current_ == kNoVgpu ? n - 1 : current_;
   VgpuId next = kNoVgpu;
@@ -65,7 +65,7 @@ void Engine::rotate() {
 }
 
 // The slice is over, or somebody has come: go on, or to the next.
-void Engine::slice_over() {
+void Simulation::slice_over() {
   bool others = false;
   for (VgpuId v = 0; v < vgpus_.size() && !others; ++v) others = v != current_ && resident(v);
   if (!others) {

@@ -1,22 +1,22 @@
-// The engine's SMs: which block goes where, and which must go.
+// The grid runner's SMs: which block goes where, and which must go.
 #include <algorithm>
 #include <climits>
 
 #include "mediator/base/check.h"
 #include "mediator/base/clock.h"
-#include "mediator/softgpu/engine.h"
+#include "mediator/softgpu/grid_runner.h"
 
 namespace sluice::softgpu {
 namespace {
 
-// How long an SM's room is left to a process that waits for it, and how long not again if it did not
-// come (it may not be allowed there): at most a tenth of the time is lost.
+// How long an SM's room is left to a process that waits for it, and how long not again if it did
+// not come (it may not be allowed there): at most a tenth of the time is lost.
 constexpr uint64_t kLeaveToOthers_ns = 1'000'000;
 constexpr uint64_t kKeepAfterwards_ns = 9'000'000;
 
 }  // namespace
 
-bool Engine::fits(const Sm& sm, const BlockNeeds& needs) const {
+bool GridRunner::fits(const Sm& sm, const BlockNeeds& needs) const {
   return sm.blocks < limits_.blocks && sm.threads + needs.threads <= limits_.threads &&
          sm.registers + needs.registers <= limits_.registers &&
          sm.shared_bytes + needs.shared_bytes <= limits_.shared_bytes;
@@ -24,7 +24,7 @@ bool Engine::fits(const Sm& sm, const BlockNeeds& needs) const {
 
 // Gives every SM what fits, context by context. A grid that finds no room keeps later ones of its
 // context, or green context, from overtaking it.
-void Engine::place() {
+void GridRunner::place() {
   unplaced_ = false;
   starved_.reset();
   blocked_priority_ = INT_MAX;
@@ -67,7 +67,7 @@ void Engine::place() {
 
 // Whether blocks of the grid may be placed now. A cooperative one's not while another one is only
 // partly there on any of its SMs.
-bool Engine::may_place(const GridRef& grid) {
+bool GridRunner::may_place(const GridRef& grid) {
   if (!grid->together || gathers(grid)) return true;
   if ((grid->sms & held_).any()) return false;
   if (gpu_.is_mps() && !gpu_.gather(grid->sms)) {
@@ -79,13 +79,13 @@ bool Engine::may_place(const GridRef& grid) {
   return true;
 }
 
-bool Engine::gathers(const GridRef& grid) const {
+bool GridRunner::gathers(const GridRef& grid) const {
   return std::find(gathering_.begin(), gathering_.end(), grid) != gathering_.end();
 }
 
 // Lets go of the SMs of cooperative grids that are there as a whole, or gone; true: there were
 // such.
-bool Engine::end_gathering() {
+bool GridRunner::end_gathering() {
   return std::erase_if(gathering_, [&](const GridRef& grid) {
            if (grid->has_more() && clients_[grid->slot].presence == Presence::kOn) return false;
            held_ &= ~grid->sms;
@@ -95,7 +95,7 @@ bool Engine::end_gathering() {
 }
 
 // The grid's next block, a parked one first, to an SM with the fewest blocks; false: no room.
-bool Engine::place_one(const GridRef& grid) {
+bool GridRunner::place_one(const GridRef& grid) {
   const Client& client = clients_[grid->slot];
   const BlockNeeds& needs = grid->needs;
   SmSet allowed = within(client.allowed, grid->sms);
@@ -141,7 +141,7 @@ bool Engine::place_one(const GridRef& grid) {
   }
 }
 
-void Engine::enter_sm(Resident& r) {
+void GridRunner::enter_sm(Resident& r) {
   Sm& sm = sm_[r.sm];
   const BlockNeeds& needs = r.grid->needs;
   ++sm.blocks;
@@ -163,7 +163,7 @@ void Engine::enter_sm(Resident& r) {
   }
 }
 
-void Engine::leave_sm(Resident& r) {
+void GridRunner::leave_sm(Resident& r) {
   Sm& sm = sm_[r.sm];
   const BlockNeeds& needs = r.grid->needs;
   --sm.blocks;
@@ -190,7 +190,7 @@ void Engine::leave_sm(Resident& r) {
   }
 }
 
-void Engine::destroy(Resident* r) {
+void GridRunner::destroy(Resident* r) {
   const size_t at = r->at;
   SLUICE_CHECK(at < residents_.size() && residents_[at].get() == r);
   std::swap(residents_[at], residents_.back());
@@ -198,14 +198,14 @@ void Engine::destroy(Resident* r) {
   residents_.pop_back();
 }
 
-bool Engine::must_go(const Resident& r) const {
+bool GridRunner::must_go(const Resident& r) const {
   const Client& client = clients_[r.grid->slot];
   if (r.evict || client.lost) return true;
   return gpu_.saves() && (client.presence == Presence::kLeaving || !client.allowed[r.sm]);
 }
 
 // Takes a block off its SM, to go on later. It stands in no run queue.
-void Engine::park(Resident* r) {
+void GridRunner::park(Resident* r) {
   const GridRef grid = r->grid;
   Client& client = clients_[grid->slot];
   leave_sm(*r);
@@ -225,7 +225,7 @@ void Engine::park(Resident* r) {
 
 // Parks the blocks of a context that must go and are not in a slice just now; the others are told
 // to end theirs.
-void Engine::park_those_who_must(unsigned slot) {
+void GridRunner::park_those_who_must(unsigned slot) {
   std::vector<Resident*> going;
   bool running = false;
   for (const auto& r : residents_) {
@@ -250,7 +250,7 @@ void Engine::park_those_who_must(unsigned slot) {
 
 // This process stood still, and others have taken what it had of the SMs: whoever finds room there
 // stays, the others go.
-void Engine::claim_anew() {
+void GridRunner::claim_anew() {
   claims_epoch_ = gpu_.claims_epoch();
   gpu_.drop_claims();
   for (const auto& r : residents_) {

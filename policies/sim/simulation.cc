@@ -1,7 +1,7 @@
-#include "policies/sim/engine.h"
+#include "policies/sim/simulation.h"
 
 #include "mediator/base/check.h"
-#include "policies/sim/engine_impl.h"
+#include "policies/sim/simulation_impl.h"
 
 namespace sluice::policy::sim {
 namespace {
@@ -11,7 +11,7 @@ constexpr uint64_t kEndOfTime = 1ull << 60;
 constexpr uint64_t kLeastAloneEvents = 10'000;
 }  // namespace
 
-Engine::Engine(const Workload& w, Policy& policy, const Options& options)
+Simulation::Simulation(const Workload& w, Policy& policy, const Options& options)
     : w_(w),
       policy_(policy),
       options_(options),
@@ -30,7 +30,7 @@ Engine::Engine(const Workload& w, Policy& policy, const Options& options)
   }
 }
 
-Outcome Engine::run() {
+Outcome Simulation::run() {
   for (VgpuId v = 0; v < vgpus_.size(); ++v) {
     vgpus_[v].share = w_.vgpus[v].share;
     ask([&](Actions& a) { policy_.on_vgpu_added(0, v, vgpus_[v].share, a); });
@@ -82,11 +82,11 @@ Outcome Engine::run() {
   return std::move(out_);
 }
 
-bool Engine::finished() const {
+bool Simulation::finished() const {
   return (any_finite_ && finite_left_ == 0) || (w_.replay_runs && replay_left_ == 0);
 }
 
-void Engine::advance(uint64_t time_ns) {
+void Simulation::advance(uint64_t time_ns) {
   SLUICE_CHECK(time_ns >= now_ns_);
   // No further than to the end of a part of a window at a time: windows are as long as they say.
   while (time_ns - now_ns_ > account_.part_left_ns()) advance(now_ns_ + account_.part_left_ns());
@@ -116,11 +116,11 @@ void Engine::advance(uint64_t time_ns) {
   account_.pass(time_ns);
 }
 
-void Engine::charge() {
+void Simulation::charge() {
   for (Holder& h : holders_) charge(h);
 }
 
-void Engine::set_busy(VgpuId v, bool busy) {
+void Simulation::set_busy(VgpuId v, bool busy) {
   if (account_.busy(v) == busy) return;
   if (account_.concerns_others(v, busy)) charge();
   if (const uint32_t place = vgpus_[v].place; place != kNowhere) {
@@ -133,7 +133,7 @@ void Engine::set_busy(VgpuId v, bool busy) {
   account_.set_busy(v, busy);
 }
 
-void Engine::report_usage() {
+void Simulation::report_usage() {
   if (reported_ns_ == now_ns_) return;  // use needs time
   reported_ns_ = now_ns_;
   for (const uint32_t id : launch_holds_) {
@@ -159,7 +159,7 @@ void Engine::report_usage() {
 }
 
 // Of the first launch that works on SMs held for the whole vGPU.
-void Engine::tell_tasks(VgpuUsage& report) {
+void Simulation::tell_tasks(VgpuUsage& report) {
   for (const uint32_t p : vgpus_[report.vgpu].heads) {
     Head& l = programs_[p].head;
     if (l.holds || !l.speed) continue;
@@ -170,7 +170,7 @@ void Engine::tell_tasks(VgpuUsage& report) {
   }
 }
 
-void Engine::handle(const Event& e) {
+void Simulation::handle(const Event& e) {
   switch (e.kind) {
     case EventKind::kArrive:
       return arrive(e.id);
@@ -217,11 +217,11 @@ void Engine::handle(const Event& e) {
   }
 }
 
-void Engine::violate(const std::string& what) {
+void Simulation::violate(const std::string& what) {
   if (out_.violations++ == 0) out_.violation = "at " + std::to_string(now_ns_) + " ns: " + what;
 }
 
-void Engine::apply(const Action& a) {
+void Simulation::apply(const Action& a) {
   const bool exclusive = w_.gpu.preemptor == PreemptorKind::kExclusive;
   switch (a.kind) {
     case Action::Kind::kWake:
@@ -247,7 +247,7 @@ Config engine_config(const Workload& w) {
 }
 
 Outcome simulate(const Workload& w, Policy& policy, const Options& options) {
-  return Engine(w, policy, options).run();
+  return Simulation(w, policy, options).run();
 }
 
 // Under a policy that has nothing to decide, each program by itself, with its own number: programs

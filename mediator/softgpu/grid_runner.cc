@@ -1,5 +1,5 @@
-// The engine's threads: slices of blocks, and the ends of blocks and grids.
-#include "mediator/softgpu/engine.h"
+// The grid runner's threads: slices of blocks, and the ends of blocks and grids.
+#include "mediator/softgpu/grid_runner.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ exec::Dim3 block_at(uint64_t index, const exec::Dim3& grid) {
 
 }  // namespace
 
-Engine::Engine(SharedGpu& gpu, uint32_t threads)
+GridRunner::GridRunner(SharedGpu& gpu, uint32_t threads)
     : gpu_(gpu),
       limits_(gpu.model().sm),
       sms_(gpu.sms()),
@@ -47,17 +47,17 @@ Engine::Engine(SharedGpu& gpu, uint32_t threads)
   claims_epoch_ = gpu.claims_epoch();
 }
 
-Engine::~Engine() { stop(); }
+GridRunner::~GridRunner() { stop(); }
 
-SmSet Engine::sms_of(unsigned slot) const {
+SmSet GridRunner::sms_of(unsigned slot) const {
   SmSet set;
   for (uint32_t sm = 0; sm < sms_; ++sm) set[sm] = gpu_.may_use(slot, sm);
   return set;
 }
 
-uint64_t Engine::global_timer_ns() { return monotonic_ns(); }
+uint64_t GridRunner::global_timer_ns() { return monotonic_ns(); }
 
-void Engine::print(std::string_view text) {
+void GridRunner::print(std::string_view text) {
   // Straight to the descriptor: the program's own buffered output is none of our business.
   while (!text.empty()) {
     const ssize_t n = ::write(STDOUT_FILENO, text.data(), text.size());
@@ -66,7 +66,7 @@ void Engine::print(std::string_view text) {
   }
 }
 
-void Engine::start_threads() {
+void GridRunner::start_threads() {
   // Signals belong to the program's own threads.
   sigset_t all, before;
   ::sigfillset(&all);
@@ -81,7 +81,7 @@ void Engine::start_threads() {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Engine::submit(std::shared_ptr<Grid> grid) {
+void GridRunner::submit(std::shared_ptr<Grid> grid) {
   Lock lock(mutex_);
   if (stop_) return;
   if (threads_.empty()) start_threads();
@@ -98,7 +98,7 @@ void Engine::submit(std::shared_ptr<Grid> grid) {
   advance();
 }
 
-Engine::Resident* Engine::pick() {
+GridRunner::Resident* GridRunner::pick() {
   const uint64_t turn = picks_++ % kPicksPerOther;
   std::deque<Resident*>* order[3] = {&hot_, &cold_, &polling_};
   if (turn == 0) std::swap(order[0], order[1]);
@@ -112,12 +112,13 @@ Engine::Resident* Engine::pick() {
   return nullptr;
 }
 
-void Engine::requeue(Resident* r) {
+void GridRunner::requeue(Resident* r) {
   (!r->begun ? cold_ : r->waiting ? polling_ : hot_).push_back(r);
 }
 
-// Starts the resident's block; false: it cannot be made, and the grid is given up. Without the lock.
-bool Engine::begin(Resident& r) {
+// Starts the resident's block; false: it cannot be made, and the grid is given up. Without the
+// lock.
+bool GridRunner::begin(Resident& r) {
   Grid& grid = *r.grid;
   if (!r.block) {
     auto block =
@@ -141,7 +142,7 @@ bool Engine::begin(Resident& r) {
 }
 
 // Whether the next block of the same grid may take this one's place without anybody being asked.
-bool Engine::may_continue(const Resident& r) const {
+bool GridRunner::may_continue(const Resident& r) const {
   const Grid& grid = *r.grid;
   const Client& client = clients_[grid.slot];
   if (held_[r.sm] && !gathers(r.grid)) return false;
@@ -151,7 +152,7 @@ bool Engine::may_continue(const Resident& r) const {
 }
 
 // One slice of `r`, whose `running` is set.
-void Engine::run_slice(Lock& lock, Resident* r) {
+void GridRunner::run_slice(Lock& lock, Resident* r) {
   uint64_t budget = kSliceSteps;
   const GridRef grid = r->grid;
   for (;;) {
@@ -190,7 +191,7 @@ void Engine::run_slice(Lock& lock, Resident* r) {
   end_block(lock, r);
 }
 
-void Engine::end_block(Lock& lock, Resident* r) {
+void GridRunner::end_block(Lock& lock, Resident* r) {
   const GridRef grid = r->grid;
   const unsigned slot = grid->slot;
   leave_sm(*r);
@@ -201,7 +202,7 @@ void Engine::end_block(Lock& lock, Resident* r) {
     finish_leaving(lock, slot);
 }
 
-void Engine::end_grid(Lock& lock, const GridRef& grid) {
+void GridRunner::end_grid(Lock& lock, const GridRef& grid) {
   Client& client = clients_[grid->slot];
   const auto active = std::find(client.active.begin(), client.active.end(), grid);
   if (active == client.active.end()) return;  // stopped
@@ -220,7 +221,7 @@ void Engine::end_grid(Lock& lock, const GridRef& grid) {
 }
 
 // While a fault stops the GPU nothing runs, and no context comes or goes. Without the lock.
-void Engine::sit_out_stall() {
+void GridRunner::sit_out_stall() {
   for (uint64_t left = gpu_.stalled_ns(); left != 0; left = gpu_.stalled_ns()) {
     gpu_.beat();
     const timespec part{0, static_cast<long>(std::min(left, kStallStep_ns))};
@@ -229,7 +230,7 @@ void Engine::sit_out_stall() {
   }
 }
 
-void Engine::thread_main() {
+void GridRunner::thread_main() {
   useconds_t pause_us = kShortestPause_us;
   size_t looks = 0;      // for room, while all that runs polls
   size_t fruitless = 0;  // slices in a row that only polled, while there was nothing else
@@ -266,7 +267,8 @@ void Engine::thread_main() {
       pause_us = kShortestPause_us;
     } else if (!polling_.empty() && ++fruitless > polling_.size()) {
       fruitless = 0;
-      // What they wait for may be blocks that found no room, for which nobody stands in the queue while these run.
+      // What they wait for may be blocks that found no room, for which nobody stands in the queue
+      // while these run.
       const bool starved = starved_.any();
       lock.unlock();
       if (starved && ++looks % kLooksPerEjection == 0) gpu_.eject_absent();
@@ -278,7 +280,7 @@ void Engine::thread_main() {
   }
 }
 
-void Engine::stop() {
+void GridRunner::stop() {
   Lock lock(mutex_);
   if (stop_) return;
   stop_ = true;

@@ -1,18 +1,18 @@
-// The engine's turns: coming, leaving and being made to leave.
+// The grid runner's turns: coming, leaving and being made to leave.
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "mediator/base/clock.h"
-#include "mediator/softgpu/engine.h"
+#include "mediator/softgpu/grid_runner.h"
 
 namespace sluice::softgpu {
 namespace {
 
 // Grids of one context on the SMs at once (what GPUs since Kepler can do; later ones 128).
 constexpr size_t kMaxActiveGrids = 32;
-// A waiting process looks for absent contenders this often, and takes the engine out of turn when it
-// was free this many times in a row while the first in line did not come (it may be stopped).
+// A waiting process looks for absent contenders this often, and takes the engine out of turn when
+// it was free this many times in a row while the first in line did not come (it may be stopped).
 constexpr uint64_t kLivenessCheck_ns = 20'000'000;
 constexpr uint64_t kShortestWait_ns = 1'000'000;
 constexpr unsigned kMissesBeforeOvertaking = 3;
@@ -22,7 +22,7 @@ constexpr uint64_t kLongestWait_ns = 5'000'000;
 }  // namespace
 
 // Lets time pass that the modelled hardware needs.
-void Engine::pass_time(Lock& lock, uint64_t ns) {
+void GridRunner::pass_time(Lock& lock, uint64_t ns) {
   lock.unlock();
   const uint64_t end = monotonic_ns() + ns;
   for (uint64_t now = monotonic_ns(); now < end; now = monotonic_ns()) {
@@ -34,14 +34,14 @@ void Engine::pass_time(Lock& lock, uint64_t ns) {
   lock.lock();
 }
 
-void Engine::read_sm_set(unsigned slot) {
+void GridRunner::read_sm_set(unsigned slot) {
   Client& client = clients_[slot];
   client.sm_seen = SharedGpu::word(gpu_.channel(slot).sm_sequence).load();
   client.allowed = sms_of(slot);
 }
 
 // A context that was off has got something to do.
-void Engine::queue_up(unsigned slot) {
+void GridRunner::queue_up(unsigned slot) {
   Client& client = clients_[slot];
   client.preempt_seen = SharedGpu::word(gpu_.channel(slot).preempt).load();
   read_sm_set(slot);
@@ -57,7 +57,7 @@ void Engine::queue_up(unsigned slot) {
 }
 
 // Begins grids of a context that is on. In fcfs mode a turn is for what nobody else waited for.
-void Engine::activate(unsigned slot) {
+void GridRunner::activate(unsigned slot) {
   Client& client = clients_[slot];
   if (client.presence != Presence::kOn) return;
   const bool by_kernels = !gpu_.is_mps() && !gpu_.has_slices();
@@ -76,7 +76,7 @@ void Engine::activate(unsigned slot) {
 }
 
 // A context whose grids have ended begins others or, if it has none, leaves.
-void Engine::settle(unsigned slot) {
+void GridRunner::settle(unsigned slot) {
   Client& client = clients_[slot];
   activate(slot);
   if (client.presence != Presence::kOn || !client.active.empty()) return;
@@ -95,7 +95,7 @@ void Engine::settle(unsigned slot) {
 }
 
 // Takes the engine for one of the contexts that wait, if it is its turn.
-void Engine::advance(bool out_of_turn) {
+void GridRunner::advance(bool out_of_turn) {
   if (holder_ >= 0 || queued_ == 0) return;
   for (unsigned slot = 0; slot < kMaxContexts; ++slot) {
     Client& client = clients_[slot];
@@ -120,7 +120,7 @@ void Engine::advance(bool out_of_turn) {
 }
 
 // Waits for the change of context that gives the engine to holder_.
-void Engine::arrive(Lock& lock) {
+void GridRunner::arrive(Lock& lock) {
   const auto slot = static_cast<unsigned>(holder_);
   Client& client = clients_[slot];
   arriving_ = false;
@@ -136,7 +136,7 @@ void Engine::arrive(Lock& lock) {
 }
 
 // Its state is in the engine: it runs.
-void Engine::come_on(unsigned slot) {
+void GridRunner::come_on(unsigned slot) {
   Client& client = clients_[slot];
   gpu_.show_running(slot);
   client.parked_bytes = 0;
@@ -149,7 +149,7 @@ void Engine::come_on(unsigned slot) {
 }
 
 // Preempts a context that is on. `lost`: others have taken the engine already.
-void Engine::begin_leaving(Lock& lock, unsigned slot, bool lost) {
+void GridRunner::begin_leaving(Lock& lock, unsigned slot, bool lost) {
   Client& client = clients_[slot];
   client.presence = Presence::kLeaving;
   client.lost = lost;
@@ -160,7 +160,7 @@ void Engine::begin_leaving(Lock& lock, unsigned slot, bool lost) {
 }
 
 // All its blocks are off the SMs.
-void Engine::finish_leaving(Lock& lock, unsigned slot) {
+void GridRunner::finish_leaving(Lock& lock, unsigned slot) {
   Client& client = clients_[slot];
   client.presence = Presence::kSaving;
   sluice_soft_channel& channel = gpu_.channel(slot);
@@ -191,7 +191,7 @@ void Engine::finish_leaving(Lock& lock, unsigned slot) {
 }
 
 // What every thread does before it takes a block: does somebody want something of us?
-void Engine::look_around(Lock& lock) {
+void GridRunner::look_around(Lock& lock) {
   if (residents_.empty() && holder_ < 0 && !gpu_.is_mps()) return;
   gpu_.beat();
   if (gpu_.is_mps() && claims_epoch_ != gpu_.claims_epoch()) claim_anew();
@@ -221,7 +221,7 @@ void Engine::look_around(Lock& lock) {
 
 // Stands in the GPU's queue for all of this process's contexts until one has its turn, or for room
 // on the SMs.
-void Engine::wait_for_turn(Lock& lock) {
+void GridRunner::wait_for_turn(Lock& lock) {
   standing_ = true;
   unsigned misses = 0;
   while (!stop_ && !arriving_ && hot_.empty() && cold_.empty() && polling_.empty() &&

@@ -1,14 +1,14 @@
 // Programs: when runs arrive and launches are queued.
 #include <cmath>
 
-#include "policies/sim/engine_impl.h"
+#include "policies/sim/simulation_impl.h"
 
 namespace sluice::policy::sim {
 namespace {
 constexpr uint64_t kMaxWork = 1ull << 62;
 }
 
-void Engine::start_programs() {
+void Simulation::start_programs() {
   for (uint32_t i = 0; i < w_.programs.size(); ++i) {
     const Program& p = w_.programs[i];
     ProgramState& s = programs_[i];
@@ -36,7 +36,7 @@ void Engine::start_programs() {
   }
 }
 
-void Engine::schedule_arrival(uint32_t i, uint64_t after_ns) {
+void Simulation::schedule_arrival(uint32_t i, uint64_t after_ns) {
   const Program& p = w_.programs[i];
   ProgramState& s = programs_[i];
   if (p.arrival == ArrivalKind::kOffsets || (p.runs && s.runs_started >= p.runs)) return;
@@ -44,7 +44,7 @@ void Engine::schedule_arrival(uint32_t i, uint64_t after_ns) {
   push(now_ns_ + after_ns, EventKind::kArrive, i);
 }
 
-void Engine::arrive(uint32_t i) {
+void Simulation::arrive(uint32_t i) {
   const Program& p = w_.programs[i];
   programs_[i].pending.push_back(now_ns_);
   if (p.arrival == ArrivalKind::kPeriodic)
@@ -56,7 +56,7 @@ void Engine::arrive(uint32_t i) {
 }
 
 // The host queues the next launch of the run that it works on as soon as there is room.
-void Engine::try_host(uint32_t i) {
+void Simulation::try_host(uint32_t i) {
   const Program& p = w_.programs[i];
   ProgramState& s = programs_[i];
   if (s.host_pending) return;
@@ -80,7 +80,7 @@ void Engine::try_host(uint32_t i) {
   push(now_ns_ + step.host_ns, EventKind::kHost, i);
 }
 
-void Engine::host(uint32_t i) {
+void Simulation::host(uint32_t i) {
   const Program& p = w_.programs[i];
   ProgramState& s = programs_[i];
   s.host_pending = false;
@@ -106,7 +106,7 @@ void Engine::host(uint32_t i) {
 }
 
 // The first launch behind the head becomes the head, and the policy hears of it.
-void Engine::make_head(uint32_t i) {
+void Simulation::make_head(uint32_t i) {
   const Program& p = w_.programs[i];
   ProgramState& s = programs_[i];
   const ProgramState::Queued q = s.queue.front();
@@ -178,7 +178,7 @@ void Engine::make_head(uint32_t i) {
   }
 }
 
-uint64_t Engine::predicted(uint32_t i, const Head& h) {
+uint64_t Simulation::predicted(uint32_t i, const Head& h) {
   const Program& p = w_.programs[i];
   const Kernel& k = w_.kernels[h.kernel];
   double prediction = 0;
@@ -201,7 +201,7 @@ uint64_t Engine::predicted(uint32_t i, const Head& h) {
 }
 
 // Its last launch is done.
-void Engine::run_ended(uint32_t i) {
+void Simulation::run_ended(uint32_t i) {
   const Program& p = w_.programs[i];
   ProgramState& s = programs_[i];
   RunRecord r = s.open.front();

@@ -1,5 +1,5 @@
-// Engine: the SMs of the software GPU. Runs grids of thread blocks on host threads and takes the
-// shared GPU for them (SharedGpu): turn by turn, or beside other contexts (mps).
+// GridRunner: the SMs of the software GPU. Runs grids of thread blocks on host threads and takes
+// the shared GPU for them (SharedGpu): turn by turn, or beside other contexts (mps).
 //
 // Grids of one context start by priority, then in the order in which they were submitted; blocks of
 // a grid start in the order of their index, each on an SM with the fewest that its context may use
@@ -38,7 +38,7 @@
 
 namespace sluice::softgpu {
 
-// One physical launch. Filled by whoever submits it, then the engine's until on_done.
+// One physical launch. Filled by whoever submits it, then the runner's until on_done.
 struct Grid {
   std::shared_ptr<const exec::Image> image;
   std::string entry;
@@ -48,7 +48,7 @@ struct Grid {
   unsigned slot = 0;               // the context's
   int priority = 0;                // as CUDA's: the smaller the more urgent
   BlockNeeds needs;                // must fit on an empty SM
-  bool together = false;           // cooperative: its blocks wait for one another, so all have to be on SMs
+  bool together = false;  // cooperative: its blocks wait for one another, so all have to be on SMs
   // Of a green context: the SMs that its blocks may be on, the context's number, not 0, and whether
   // its blocks see these SMs counted from 0.
   void confine(const SmSet& to, uint64_t green_context, bool count_sms) {
@@ -56,12 +56,12 @@ struct Grid {
     green = green_context;
     counts_sms = count_sms;
   }
-  // Called once, by an engine thread that holds no lock, when no block of the grid runs any more.
+  // Called once, by a runner's thread that holds no lock, when no block of the grid runs any more.
   // `fault` is kNone if it ran to its end.
   std::function<void(const exec::Fault& fault)> on_done;
 
  private:
-  friend class Engine;
+  friend class GridRunner;
   SmSet sms = SmSet().set();
   uint64_t green = 0;
   bool counts_sms = false;
@@ -76,7 +76,7 @@ struct Grid {
   std::deque<Parked> parked;
   std::vector<uint16_t> on_sm;  // its resident blocks on each SM
   std::atomic<bool> abandoned{false};
-  exec::Fault fault;  // the first one; written before abandoned is set, under the engine's lock
+  exec::Fault fault;  // the first one; written before abandoned is set, under the runner's lock
 
   bool has_more() const { return !abandoned && (next != total || !parked.empty()); }
   // What %smid says there.
@@ -86,13 +86,13 @@ struct Grid {
   uint64_t state_bytes() const { return uint64_t{needs.registers} * 4 + needs.shared_bytes; }
 };
 
-class Engine : private exec::Environment {
+class GridRunner : private exec::Environment {
  public:
-  Engine(SharedGpu& gpu, uint32_t threads);
-  ~Engine() override;
+  GridRunner(SharedGpu& gpu, uint32_t threads);
+  ~GridRunner() override;
 
   void submit(std::shared_ptr<Grid> grid);
-  // What all blocks report to. Before the first grid; must outlive the engine.
+  // What all blocks report to. Before the first grid; must outlive the runner.
   void check_with(exec::Checker* with) { checker = with; }
   // Stops all threads at the end of their slices and leaves the GPU. What was running is lost; no
   // on_done is called any more. For the end of the process.
@@ -126,10 +126,10 @@ class Engine : private exec::Environment {
     std::deque<GridRef> ready;    // by priority, then order
     std::vector<GridRef> active;  // likewise; have begun
     Presence presence = Presence::kOff;
-    bool lost = false;            // kLeaving: the engine is not ours any more
-    uint32_t resident = 0;        // blocks on SMs
-    uint64_t parked_bytes = 0;    // state to bring back
-    uint64_t saving_bytes = 0;    // state to bring out
+    bool lost = false;                       // kLeaving: the engine is not ours any more
+    uint32_t resident = 0;                   // blocks on SMs
+    uint64_t parked_bytes = 0;               // state to bring back
+    uint64_t saving_bytes = 0;               // state to bring out
     uint32_t preempt_seen = 0, sm_seen = 0;  // of the channel's control words
     uint64_t leaving_since_ns = 0;
     SmSet allowed;
@@ -139,7 +139,7 @@ class Engine : private exec::Environment {
     GridRef grid;
     // Made when the block first runs, used for one block of the grid after another.
     std::unique_ptr<exec::Block> block;
-    uint64_t index = 0;    // of the block in the grid
+    uint64_t index = 0;  // of the block in the grid
     uint32_t sm = 0;
     bool begun = false;    // started in `block`
     bool running = false;  // a thread is in its slice
@@ -164,7 +164,7 @@ class Engine : private exec::Environment {
   uint64_t global_timer_ns() override;
   void print(std::string_view text) override;
 
-  // engine.cc. All that takes a Lock gives it up for a while.
+  // grid_runner.cc. All that takes a Lock gives it up for a while.
   void start_threads();
   void thread_main();
   void sit_out_stall();
@@ -176,7 +176,7 @@ class Engine : private exec::Environment {
   void end_block(Lock& lock, Resident* resident);
   void end_grid(Lock& lock, const GridRef& grid);
 
-  // engine_turn.cc: whose turn it is.
+  // grid_runner_turn.cc: whose turn it is.
   void look_around(Lock& lock);
   void advance(bool out_of_turn = false);
   void activate(unsigned slot);
@@ -190,7 +190,7 @@ class Engine : private exec::Environment {
   void pass_time(Lock& lock, uint64_t ns);
   void read_sm_set(unsigned slot);
 
-  // engine_place.cc: which block where.
+  // grid_runner_place.cc: which block where.
   void place();
   bool may_place(const GridRef& grid);
   bool gathers(const GridRef& grid) const;
@@ -228,11 +228,11 @@ class Engine : private exec::Environment {
   // other's are placed meanwhile. No two have an SM in common.
   std::vector<GridRef> gathering_;
   SmSet held_;
-  bool unplaced_ = false;   // place() may have something to do
+  bool unplaced_ = false;           // place() may have something to do
   int blocked_priority_ = INT_MAX;  // of the most urgent grid that finds no room
-  uint32_t first_client_ = 0;      // whose blocks are placed first next time
+  uint32_t first_client_ = 0;       // whose blocks are placed first next time
   uint32_t claims_epoch_ = 0;
-  unsigned queued_ = 0;            // clients that are kQueued
+  unsigned queued_ = 0;  // clients that are kQueued
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

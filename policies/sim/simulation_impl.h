@@ -1,6 +1,6 @@
-// Engine: the object behind simulate(). Parts, one file each: engine.cc (events, policy, actions,
-// time), engine_gpu.cc (SMs, launches, preemption), engine_slices.cc (time slices) and
-// engine_host.cc (programs). Owned by simulate(), one thread.
+// Simulation: the object behind simulate(). Parts, one file each: simulation.cc (events, policy,
+// actions, time), simulation_gpu.cc (SMs, launches, preemption), simulation_slices.cc (time slices)
+// and simulation_host.cc (programs). Owned by simulate(), one thread.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 
 #include "policies/model/duration_model.h"
 #include "policies/sim/account.h"
-#include "policies/sim/engine.h"
 #include "policies/sim/random.h"
+#include "policies/sim/simulation.h"
 
 namespace sluice::policy::sim {
 
 // Speeds are in 1/1024 SM and work in ns of that, so that half-speed drains stay exact.
 inline constexpr uint64_t kUnit = 1024;
 
-class Engine {
+class Simulation {
  public:
-  Engine(const Workload& w, Policy& policy, const Options& options);
+  Simulation(const Workload& w, Policy& policy, const Options& options);
   Outcome run();
 
  private:
@@ -127,7 +127,7 @@ class Engine {
   };
   static constexpr uint32_t kNone = 0xffffffffu;
 
-  // engine.cc
+  // simulation.cc
   void push(uint64_t time_ns, EventKind kind, uint32_t id, uint64_t version = 0) {
     events_.push({time_ns, ++order_, kind, id, version});
   }
@@ -158,7 +158,7 @@ class Engine {
   void violate(const std::string& what);
   bool finished() const;
 
-  // engine_gpu.cc
+  // simulation_gpu.cc
   void run(const Action& a);
   void evict(const Action& a);
   void start_hold(VgpuId v, uint32_t program, uint16_t lo, uint16_t hi, uint64_t extra_ns);
@@ -186,14 +186,14 @@ class Engine {
                                  1e-6);
   }
   static Launch view(const Head& h);
-  // engine_slices.cc
+  // simulation_slices.cc
   void set_slice(const Action& a);
   bool resident(VgpuId v) const;
   void rotate();
   void slice_over();
   uint64_t slice_of(VgpuId v) const;
 
-  // engine_host.cc
+  // simulation_host.cc
   void start_programs();
   void schedule_arrival(uint32_t p, uint64_t after_ns);
   void arrive(uint32_t p);

@@ -1,7 +1,7 @@
 // The engine of the software GPU without its interpreter: blocks here are C++ functions (this file
 // defines exec::Block::make), so that residency, order, waiting, faults and contention can be seen
 // one by one.
-#include "mediator/softgpu/engine.h"
+#include "mediator/softgpu/grid_runner.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -126,9 +126,9 @@ TEST_F(EngineTest, RunsEachBlockOnceInOrderOfStartWithinResidency) {
     on_sm.erase(on_sm.find(place.smid));
     return RunState::kDone;
   };
-  Engine engine(*gpu, 1);  // one thread, so that starts are seen in order
+  GridRunner runner(*gpu, 1);  // one thread, so that starts are seen in order
   auto launch = make(slot, 100);
-  engine.submit(launch->grid);
+  runner.submit(launch->grid);
   EXPECT_EQ(launch->end.get().kind, exec::FaultKind::kNone);
   ASSERT_EQ(started.size(), 100u);
   for (uint64_t i = 0; i < 100; ++i) EXPECT_EQ(started[i], i);
@@ -144,9 +144,9 @@ TEST_F(EngineTest, BlocksThatWaitForLaterResidentOnesGetOn) {
     if (block == 7) released = true;  // the last that is resident at first
     return released ? RunState::kDone : RunState::kYielded;
   };
-  Engine engine(*gpu, 2);
+  GridRunner runner(*gpu, 2);
   auto launch = make(slot, 50);
-  engine.submit(launch->grid);
+  runner.submit(launch->grid);
   EXPECT_EQ(launch->end.get().kind, exec::FaultKind::kNone);
 }
 
@@ -160,9 +160,9 @@ TEST_F(EngineTest, SmallGridsSpreadOverSms) {
     sms.insert(place.smid);
     return sms.size() == 4 ? RunState::kDone : RunState::kYielded;  // hangs if two share an SM
   };
-  Engine engine(*gpu, 2);
+  GridRunner runner(*gpu, 2);
   auto launch = make(slot, 4);
-  engine.submit(launch->grid);
+  runner.submit(launch->grid);
   launch->end.get();
   EXPECT_EQ(sms.size(), 4u);
 }
@@ -177,16 +177,16 @@ TEST_F(EngineTest, AFaultEndsTheGridOnceAndTheNextOneRuns) {
     if (!faulty) return RunState::kDone;
     return block == 3 ? RunState::kFault : RunState::kYielded;  // the others would never end
   };
-  Engine engine(*gpu, 2);
+  GridRunner runner(*gpu, 2);
   auto bad = make(slot, 1000);
-  engine.submit(bad->grid);
+  runner.submit(bad->grid);
   const exec::Fault fault = bad->end.get();
   EXPECT_EQ(fault.kind, exec::FaultKind::kTrap);
   EXPECT_EQ(fault.block.x, 3u);
   faulty = false;
   ran = 0;
   auto good = make(slot, 20);
-  engine.submit(good->grid);
+  runner.submit(good->grid);
   EXPECT_EQ(good->end.get().kind, exec::FaultKind::kNone);
   EXPECT_EQ(ran, 20);
 }
@@ -205,7 +205,7 @@ TEST_F(EngineTest, TwoProcessesTakeTurnsKernelByKernel) {
     --inside;
     return RunState::kDone;
   };
-  Engine a(*gpu_a, 1), b(*gpu_b, 1);
+  GridRunner a(*gpu_a, 1), b(*gpu_b, 1);
   std::mutex m;
   std::string order;
   g_on_start = [&](uint64_t name) {
@@ -213,10 +213,10 @@ TEST_F(EngineTest, TwoProcessesTakeTurnsKernelByKernel) {
     order.push_back(static_cast<char>(name));
   };
   std::vector<std::unique_ptr<Launch>> launches;
-  const auto submit = [&](Engine& engine, unsigned slot, char name) {
+  const auto submit = [&](GridRunner& runner, unsigned slot, char name) {
     launches.push_back(make(slot, 1));
     launches.back()->grid->shape.grid_id = static_cast<uint64_t>(name);
-    engine.submit(launches.back()->grid);
+    runner.submit(launches.back()->grid);
   };
   // The first kernel holds the GPU until both have queued up; from then on a kernel each.
   submit(a, slot_a, 'a');
@@ -252,9 +252,9 @@ TEST_F(EngineTest, PreemptedBlocksGoOnWhereTheyWere) {
       }
       return slice == 20 ? RunState::kDone : RunState::kYielded;
     };
-    Engine engine(*gpu, 2);
+    GridRunner runner(*gpu, 2);
     auto launch = make(slot, 40);
-    engine.submit(launch->grid);
+    runner.submit(launch->grid);
     EXPECT_EQ(launch->end.get().kind, exec::FaultKind::kNone);
     EXPECT_EQ(starts, 40);
     for (uint64_t block = 0; block < 40; ++block) EXPECT_EQ(slices[block], 21u);
@@ -273,11 +273,11 @@ TEST_F(EngineTest, StopsWithWorkOutstandingAndLeavesTheGpu) {
   const unsigned slot = *gpu->join();
   g_script = [](uint64_t, exec::SmPlace, unsigned) { return RunState::kYielded; };
   {
-    Engine engine(*gpu, 2);
+    GridRunner runner(*gpu, 2);
     auto launch = make(slot, 100);
-    engine.submit(launch->grid);
+    runner.submit(launch->grid);
     while (other->engine_free()) ::usleep(100);
-    engine.stop();
+    runner.stop();
   }
   EXPECT_TRUE(other->engine_free());
 }

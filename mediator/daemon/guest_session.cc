@@ -1,4 +1,4 @@
-#include "mediator/daemon/session.h"
+#include "mediator/daemon/guest_session.h"
 
 #include <fcntl.h>
 
@@ -34,25 +34,31 @@ void copy_text(char* to, size_t bytes, const std::string& text) {
 
 std::optional<uint64_t> StallCosts::of_xid(int number) const {
   switch (number) {
-    case 31: return fault_ns;      // an address that is not mapped
-    case 13: return exception_ns;  // an exception of an SM
-    default: return std::nullopt;
+    case 31:
+      return fault_ns;  // an address that is not mapped
+    case 13:
+      return exception_ns;  // an exception of an SM
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<uint64_t> StallCosts::of(uint64_t cuda_error, bool sees_xids) const {
   switch (cuda_error) {
-    case 700: return fault_ns;  // illegal address
-    case 710: return 0;         // assert
-    case 714:                   // stack
-    case 715:                   // illegal instruction
-    case 716:                   // misaligned address
-    case 717:                   // address space
-    case 718:                   // program counter
+    case 700:
+      return fault_ns;  // illegal address
+    case 710:
+      return 0;  // assert
+    case 714:    // stack
+    case 715:    // illegal instruction
+    case 716:    // misaligned address
+    case 717:    // address space
+    case 718:    // program counter
       return exception_ns;
     case 719:  // launch failed: a trap costs nothing, an address beyond shared memory may
       return sees_xids ? 0 : exception_ns;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -64,9 +70,9 @@ uint32_t DenseIds::take() {
   return static_cast<uint32_t>(id);
 }
 
-Session::Session(SessionServices& services, Request request, Owner& owner)
+GuestSession::GuestSession(SessionServices& services, Request request, Owner& owner)
     : services_(services),
-      engine_(services.engine),
+      executor_(services.executor),
       settings_(services.settings),
       request_(std::move(request)),
       owner_(owner),
@@ -77,23 +83,24 @@ Session::Session(SessionServices& services, Request request, Owner& owner)
   services_.host_memory.add_session(request_.vgpu_id, ledger_id_);
 }
 
-Session::~Session() {
+GuestSession::~GuestSession() {
   worker_.reset();  // kills and reaps a worker that still runs: only when the daemon itself ends
   release();
 }
 
-Result<std::unique_ptr<Session>> Session::start(SessionServices& services, Request request,
-                                                Owner& owner) {
-  std::unique_ptr<Session> s(new Session(services, std::move(request), owner));
+Result<std::unique_ptr<GuestSession>> GuestSession::start(SessionServices& services,
+                                                          Request request, Owner& owner) {
+  std::unique_ptr<GuestSession> s(new GuestSession(services, std::move(request), owner));
   if (auto prepared = s->prepare(); !prepared) return prepared.error();
   return s;
 }
 
-Result<void> Session::prepare() {
+Result<void> GuestSession::prepare() {
   Channel& channel = *request_.channel;
   auto slot = channel.take_slot();
   if (!slot)
-    return Error{EBUSY, "all " + std::to_string(channel.geometry().slots) + " slots of the vGPU are in use"};
+    return Error{
+        EBUSY, "all " + std::to_string(channel.geometry().slots) + " slots of the vGPU are in use"};
   slot_ = *slot;
   has_slot_ = true;
   end_error_ = kCudaErrorUnknown;  // until the worker runs, failing is what ends it
@@ -163,19 +170,20 @@ Result<void> Session::prepare() {
   end_error_.reset();
   deadline_.after_ms(settings_.worker_start_ms, [this] {
     end(kCudaErrorUnknown,
-        "its worker did not start within " + std::to_string(settings_.worker_start_ms) + " ms", true);
+        "its worker did not start within " + std::to_string(settings_.worker_start_ms) + " ms",
+        true);
   });
   return {};
 }
 
-void Session::end(int cuda_error, const std::string& reason, bool now) {
+void GuestSession::end(int cuda_error, const std::string& reason, bool now) {
   if (!end_error_) {
     end_error_ = cuda_error;
     end_reason_ = reason;
   }
   const bool first = state_ != State::kEnding;
   state_ = State::kEnding;
-  if (engine_id_) engine_.mark_ending(*engine_id_);
+  if (scheduler_id_) executor_.mark_ending(*scheduler_id_);
   if (first && !now) {
     Message message{};
     message.type = Type::kEnd;
@@ -195,53 +203,56 @@ void Session::end(int cuda_error, const std::string& reason, bool now) {
   }
 }
 
-void Session::expel(const std::string& reason) {
+void GuestSession::expel(const std::string& reason) {
   expelled_ = true;
   end(kCudaErrorDeviceUnavailable, reason, true);
 }
 
 // ---- what it costs others ----
 
-// Where a source shows how long the GPU stood still for this worker, that counts; else what its error usually costs.
-void Session::note_fault(uint64_t stall_ns) {
+// Where a source shows how long the GPU stood still for this worker, that counts; else what its
+// error usually costs.
+void GuestSession::note_fault(uint64_t stall_ns) {
   if (fault_told_ && stall_ns <= stall_told_ns_) return;
   const bool more = std::exchange(fault_told_, true);
   const uint64_t before = std::exchange(stall_told_ns_, stall_ns);
-  engine_.charge_stall(request_.vgpu_id, stall_ns - before);
+  executor_.charge_stall(request_.vgpu_id, stall_ns - before);
   owner_.on_session_offence(*this, core::Offence::kFault, stall_ns - before, more);
 }
 
 // Its worker reports a sticky error while the session goes on.
-void Session::on_error(uint64_t guest_error) {
+void GuestSession::on_error(uint64_t guest_error) {
   const auto usual = settings_.stalls.of(guest_error, sees_xids());
-  if (usual) note_fault(engine_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
+  if (usual) note_fault(executor_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
 }
 
 // It cannot hide that. Its error, if it reports one, counts for no more than this does.
-void Session::on_worker_xid(int number) {
+void GuestSession::on_worker_xid(int number) {
   const auto usual = settings_.stalls.of_xid(number);
-  if (usual) note_fault(engine_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
+  if (usual) note_fault(executor_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
 }
 
-bool Session::sees_xids() const { return services_.spawner->sees_xids(); }
+bool GuestSession::sees_xids() const { return services_.spawner->sees_xids(); }
 
 // The worker is gone: whatever it did, it has done.
-void Session::settle_offences(bool died_of_signal) {
+void GuestSession::settle_offences(bool died_of_signal) {
   if (!pages_ || !worker_) return;
   const sluice_report_header& h = pages_->report();
   const auto error = static_cast<uint64_t>(end_error_.value_or(0));
   auto usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED), sees_xids());
   if (!usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error, sees_xids());
-  const auto measured = engine_.fault_stall_ns(worker_->pid(), started_ns_);
+  const auto measured = executor_.fault_stall_ns(worker_->pid(), started_ns_);
   if (usual || measured.value_or(0) > 0) return note_fault(measured.value_or(usual.value_or(0)));
   if (force_told_ || expelled_) return;
   // Nobody has seen how what was on the GPU ended, and nothing measures it: it may have faulted.
-  const bool unseen = !measured && !sees_xids() && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
+  const bool unseen =
+      !measured && !sees_xids() && __atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) > 0;
   if (unseen || died_of_signal || broke_protocol_)
-    owner_.on_session_offence(*this, core::Offence::kForcedEnd, unseen ? settings_.stalls.worst_ns() : 0, false);
+    owner_.on_session_offence(*this, core::Offence::kForcedEnd,
+                              unseen ? settings_.stalls.worst_ns() : 0, false);
 }
 
-core::QuotaLedger* Session::ledger_of(int32_t resource) {
+core::QuotaLedger* GuestSession::ledger_of(int32_t resource) {
   switch (resource) {
     case worker_protocol::kDeviceMemory:
       return &services_.memory;
@@ -252,7 +263,7 @@ core::QuotaLedger* Session::ledger_of(int32_t resource) {
   }
 }
 
-void Session::on_worker_message(const Message& m) {
+void GuestSession::on_worker_message(const Message& m) {
   switch (m.type) {
     case Type::kReady:
       return on_ready(m);
@@ -260,8 +271,7 @@ void Session::on_worker_message(const Message& m) {
       core::QuotaLedger* ledger = ledger_of(m.code);
       if (!ledger) return on_worker_bad("asked for a resource that there is not");
       auto leased = ledger->lease(ledger_id_, m.bytes);
-      if (!leased)
-        log::debug("vgpu {}: slot {}: {}", request_.vgpu, slot_, leased.error().message);
+      if (!leased) log::debug("vgpu {}: slot {}: {}", request_.vgpu, slot_, leased.error().message);
       return answer(m, Type::kLeaseReply, leased ? 0 : ENOMEM, {0, leased ? m.bytes : 0});
     }
     case Type::kLeaseReturn:
@@ -287,7 +297,7 @@ void Session::on_worker_message(const Message& m) {
       }
       if (state_ != State::kEnding) {
         state_ = State::kEnding;
-        if (engine_id_) engine_.mark_ending(*engine_id_);
+        if (scheduler_id_) executor_.mark_ending(*scheduler_id_);
         deadline_.after_ms(settings_.session_end_ms, [this] { worker_->kill(); });
       }
       return;
@@ -298,7 +308,7 @@ void Session::on_worker_message(const Message& m) {
 }
 
 // In order. What a program has just given back is handed out again once it is punched out.
-void Session::look_for_extents() {
+void GuestSession::look_for_extents() {
   while (state_ != State::kEnding && !extent_requests_.empty()) {
     const Message m = extent_requests_.front();
     auto range = request_.channel->allocate(slot_, m.bytes);
@@ -308,31 +318,32 @@ void Session::look_for_extents() {
   }
 }
 
-void Session::on_ready(const Message& m) {
+void GuestSession::on_ready(const Message& m) {
   if (state_ == State::kEnding) return;
   if (state_ != State::kStarting) return on_worker_bad("it said twice that it is ready");
   if (m.code != 0) {
     const std::string text = clean_text(m.text, sizeof m.text);
-    log::warning("vgpu {}: slot {}: the worker cannot serve '{}': {} (code {})", request_.vgpu, slot_,
-                 request_.program, text, m.code);
+    log::warning("vgpu {}: slot {}: the worker cannot serve '{}': {} (code {})", request_.vgpu,
+                 slot_, request_.program, text, m.code);
     return end(m.code, text.empty() ? "the worker could not start" : text);
   }
-  auto id = engine_.add_session(request_.vgpu_id, *pages_, gate_.ours.get(), ring_.ours.get(), worker_->pid(),
-                                [this](core::EndReason reason) {
-                                  if (reason != core::EndReason::kGenerationsSpent &&
-                                      reason != core::EndReason::kPassedDescriptors) {
-                                    force_told_ = true;
-                                    owner_.on_session_offence(*this, core::Offence::kDidNotLeave,
-                                                              engine_.evict_end_ns(request_.vgpu_id), false);
-                                  }
-                                  end(kCudaErrorLaunchTimeout,
-                                      "ended by the host: " + std::string(core::to_string(reason)), true);
-                                });
+  auto id = executor_.add_session(
+      request_.vgpu_id, *pages_, gate_.ours.get(), ring_.ours.get(), worker_->pid(),
+      [this](core::EndReason reason) {
+        if (reason != core::EndReason::kGenerationsSpent &&
+            reason != core::EndReason::kPassedDescriptors) {
+          force_told_ = true;
+          owner_.on_session_offence(*this, core::Offence::kDidNotLeave,
+                                    executor_.evict_end_ns(request_.vgpu_id), false);
+        }
+        end(kCudaErrorLaunchTimeout, "ended by the host: " + std::string(core::to_string(reason)),
+            true);
+      });
   if (!id) return end(kCudaErrorUnknown, id.error().message);
-  engine_id_ = *id;
+  scheduler_id_ = *id;
   gate_.theirs.reset();  // the worker has them
   ring_.theirs.reset();
-  engine_.watch_errors(*id, [this](uint64_t guest_error) { on_error(guest_error); });
+  executor_.watch_errors(*id, [this](uint64_t guest_error) { on_error(guest_error); });
   deadline_.cancel();
   if (state_ == State::kEnding) return;  // the scheduler's first look can end it
   state_ = State::kOpen;
@@ -343,7 +354,7 @@ void Session::on_ready(const Message& m) {
   owner_.on_session_open(*this);
 }
 
-void Session::answer(const Message& question, Type type, int code, ExtentRange range) {
+void GuestSession::answer(const Message& question, Type type, int code, ExtentRange range) {
   Message reply{};
   reply.type = type;
   reply.code = code;
@@ -354,21 +365,22 @@ void Session::answer(const Message& question, Type type, int code, ExtentRange r
     end(kCudaErrorUnknown, "its worker does not read its answers: " + sent.error().message, true);
 }
 
-void Session::on_worker_bad(const std::string& why) {
-  log::warning("vgpu {}: slot {}: worker {} is killed: {}", request_.vgpu, slot_, worker_->pid(), why);
+void GuestSession::on_worker_bad(const std::string& why) {
+  log::warning("vgpu {}: slot {}: worker {} is killed: {}", request_.vgpu, slot_, worker_->pid(),
+               why);
   broke_protocol_ = true;
   end(kCudaErrorUnknown, "its worker broke the protocol: " + why, true);
 }
 
-void Session::on_worker_hangup() {
+void GuestSession::on_worker_hangup() {
   // Its exit normally follows at once and says more.
   if (state_ == State::kEnding) return;
   state_ = State::kEnding;
-  if (engine_id_) engine_.mark_ending(*engine_id_);
+  if (scheduler_id_) executor_.mark_ending(*scheduler_id_);
   deadline_.after_ms(settings_.session_end_ms, [this] { worker_->kill(); });
 }
 
-void Session::on_worker_exit(const io::WorkerExit& exit) {
+void GuestSession::on_worker_exit(const io::WorkerExit& exit) {
   const bool own_death = exit.signaled && !end_error_;
   if (!end_error_) {
     end_error_ = kCudaErrorUnknown;
@@ -376,19 +388,20 @@ void Session::on_worker_exit(const io::WorkerExit& exit) {
   }
   if (exit.start_error.code) end_status_ = exit.start_error.code;
   if (*end_error_ != 0 || exit.signaled)
-    log::warning("vgpu {}: slot {}: '{}' is over: {} (error {}; worker {} {})", request_.vgpu, slot_,
-                 request_.program, end_reason_, *end_error_, worker_->pid(), exit.text());
+    log::warning("vgpu {}: slot {}: '{}' is over: {} (error {}; worker {} {})", request_.vgpu,
+                 slot_, request_.program, end_reason_, *end_error_, worker_->pid(), exit.text());
   else
-    log::info("vgpu {}: slot {}: '{}' is over: {}", request_.vgpu, slot_, request_.program, end_reason_);
+    log::info("vgpu {}: slot {}: '{}' is over: {}", request_.vgpu, slot_, request_.program,
+              end_reason_);
   settle_offences(own_death);
   release();
   owner_.on_session_over(*this);  // destroys this
 }
 
-void Session::release() {
+void GuestSession::release() {
   deadline_.cancel();
-  if (engine_id_) engine_.remove_session(*engine_id_);
-  engine_id_.reset();
+  if (scheduler_id_) executor_.remove_session(*scheduler_id_);
+  scheduler_id_.reset();
   for (WakePair* pair : {&gate_, &ring_}) request_.peers->close(std::move(pair->ours));
   if (has_ledger_id_) {
     services_.memory.remove_session(ledger_id_);

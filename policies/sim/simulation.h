@@ -1,6 +1,6 @@
-// Engine: the simulated GPU and its host in virtual time. It drives one policy::Policy through one
-// workload with the same events that sluiced gives it, executes its actions with the GPU's costs,
-// and checks the contract of policy.h.
+// Simulation: the simulated GPU and its host in virtual time. It drives one policy::Policy through
+// one workload with the same events that sluiced gives it, executes its actions with the GPU's
+// costs, and checks the contract of policy.h.
 //
 // Pure: no clock, no I/O, one thread; the same workload, policy, config and seed give the same
 // result. Time is integer ns. Work is counted in SM-ns and progresses at a rate of the SMs held (a
