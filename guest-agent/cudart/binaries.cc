@@ -40,7 +40,9 @@ CUresult load(CUlibrary* library, const void* image) {
   return driver().cuLibraryLoadData(library, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
 }
 
-// Links the parts that -rdc=true left relocatable.
+// Links the parts that -rdc=true left relocatable. A part without code for this GPU is left out:
+// the device runtime, which nvcc always adds, has machine code only. Whoever misses something of it
+// is told why.
 CUresult link_parts(Binary& binary) {
   CUlinkState state = nullptr;
   CUresult r = driver().cuLinkCreate_v2(0, nullptr, nullptr, &state);
@@ -52,6 +54,10 @@ CUresult link_parts(Binary& binary) {
     const std::string name = "part " + std::to_string(i);
     r = driver().cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, const_cast<void*>(parts[i]),
                                   size_of_image(parts[i]), name.c_str(), 0, nullptr, nullptr);
+    if (r == CUDA_ERROR_NO_BINARY_FOR_GPU) {
+      binary.left_out = r;
+      r = CUDA_SUCCESS;
+    }
   }
   void* image = nullptr;
   size_t bytes = 0;
@@ -184,7 +190,10 @@ cudaError_t kernel_of(Function& function, CUkernel* kernel) {
   if (const cudaError_t error = load_binary(*function.binary); error != cudaSuccess) return error;
   const CUresult r =
       driver().cuLibraryGetKernel(kernel, function.binary->library, function.name.c_str());
-  if (r == CUDA_ERROR_NOT_FOUND) return cudaErrorInvalidDeviceFunction;
+  if (r == CUDA_ERROR_NOT_FOUND) {
+    const CUresult left_out = function.binary->left_out;
+    return left_out != CUDA_SUCCESS ? to_runtime(left_out) : cudaErrorInvalidDeviceFunction;
+  }
   if (r != CUDA_SUCCESS) return to_runtime(r);
   {
     std::lock_guard lock(registry().mutex);
