@@ -1,5 +1,6 @@
 #include "guest-agent/cudart/binaries.h"
 
+#include <cstdio>
 #include <cstring>
 #include <shared_mutex>
 #include <unordered_map>
@@ -34,6 +35,15 @@ bool is_fat_binary(const void* image) {
   uint32_t magic = 0;
   if (image != nullptr) std::memcpy(&magic, image, sizeof magic);
   return magic == kFatBinaryMagic;
+}
+
+// A driver without the call is one whose memory the host addresses anyway: the software GPU.
+CUresult managed_address(CUlibrary library, const char* name, CUdeviceptr* address, size_t* bytes) {
+  if (driver_symbol("cuLibraryGetManaged") == nullptr) {
+    return driver().cuLibraryGetGlobal(address, bytes, library, name);
+  }
+  return call_driver<CUdeviceptr*, size_t*, CUlibrary, const char*>("cuLibraryGetManaged", address,
+                                                                    bytes, library, name);
 }
 
 CUresult load(CUlibrary* library, const void* image) {
@@ -137,10 +147,11 @@ cudaError_t bind_managed(Binary* binary) {
     if (const cudaError_t error = load_binary(*binary); error != cudaSuccess) return error;
     CUdeviceptr address = 0;
     size_t bytes = 0;
-    CUresult r = call_driver<CUdeviceptr*, size_t*, CUlibrary, const char*>(
-        "cuLibraryGetManaged", &address, &bytes, binary->library, variable->name.c_str());
+    CUresult r = managed_address(binary->library, variable->name.c_str(), &address, &bytes);
     if (r == CUDA_ERROR_NOT_SUPPORTED) {
-      r = driver().cuLibraryGetGlobal(&address, &bytes, binary->library, variable->name.c_str());
+      std::fprintf(stderr,
+                   "libcudart: this driver has no managed variables (%s); use cudaMallocManaged\n",
+                   variable->name.c_str());
     }
     if (r != CUDA_SUCCESS) return to_runtime(r);
     *variable->managed = reinterpret_cast<void*>(address);
