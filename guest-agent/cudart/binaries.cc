@@ -1,5 +1,6 @@
 #include "guest-agent/cudart/binaries.h"
 
+#include <cstdio>
 #include <cstring>
 #include <shared_mutex>
 #include <unordered_map>
@@ -36,11 +37,22 @@ bool is_fat_binary(const void* image) {
   return magic == kFatBinaryMagic;
 }
 
+// A driver without the call is one whose memory the host addresses anyway: the software GPU.
+CUresult managed_address(CUlibrary library, const char* name, CUdeviceptr* address, size_t* bytes) {
+  if (driver_symbol("cuLibraryGetManaged") == nullptr) {
+    return driver().cuLibraryGetGlobal(address, bytes, library, name);
+  }
+  return call_driver<CUdeviceptr*, size_t*, CUlibrary, const char*>("cuLibraryGetManaged", address,
+                                                                    bytes, library, name);
+}
+
 CUresult load(CUlibrary* library, const void* image) {
   return driver().cuLibraryLoadData(library, image, nullptr, nullptr, 0, nullptr, nullptr, 0);
 }
 
-// Links the parts that -rdc=true left relocatable.
+// Links the parts that -rdc=true left relocatable. A part without code for this GPU is left out:
+// the device runtime, which nvcc always adds, has machine code only. Whoever misses something of it
+// is told why.
 CUresult link_parts(Binary& binary) {
   CUlinkState state = nullptr;
   CUresult r = driver().cuLinkCreate_v2(0, nullptr, nullptr, &state);
@@ -52,6 +64,10 @@ CUresult link_parts(Binary& binary) {
     const std::string name = "part " + std::to_string(i);
     r = driver().cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, const_cast<void*>(parts[i]),
                                   size_of_image(parts[i]), name.c_str(), 0, nullptr, nullptr);
+    if (r == CUDA_ERROR_NO_BINARY_FOR_GPU) {
+      binary.left_out = r;
+      r = CUDA_SUCCESS;
+    }
   }
   void* image = nullptr;
   size_t bytes = 0;
@@ -131,10 +147,11 @@ cudaError_t bind_managed(Binary* binary) {
     if (const cudaError_t error = load_binary(*binary); error != cudaSuccess) return error;
     CUdeviceptr address = 0;
     size_t bytes = 0;
-    CUresult r = call_driver<CUdeviceptr*, size_t*, CUlibrary, const char*>(
-        "cuLibraryGetManaged", &address, &bytes, binary->library, variable->name.c_str());
+    CUresult r = managed_address(binary->library, variable->name.c_str(), &address, &bytes);
     if (r == CUDA_ERROR_NOT_SUPPORTED) {
-      r = driver().cuLibraryGetGlobal(&address, &bytes, binary->library, variable->name.c_str());
+      std::fprintf(stderr,
+                   "libcudart: this driver has no managed variables (%s); use cudaMallocManaged\n",
+                   variable->name.c_str());
     }
     if (r != CUDA_SUCCESS) return to_runtime(r);
     *variable->managed = reinterpret_cast<void*>(address);
@@ -184,7 +201,10 @@ cudaError_t kernel_of(Function& function, CUkernel* kernel) {
   if (const cudaError_t error = load_binary(*function.binary); error != cudaSuccess) return error;
   const CUresult r =
       driver().cuLibraryGetKernel(kernel, function.binary->library, function.name.c_str());
-  if (r == CUDA_ERROR_NOT_FOUND) return cudaErrorInvalidDeviceFunction;
+  if (r == CUDA_ERROR_NOT_FOUND) {
+    const CUresult left_out = function.binary->left_out;
+    return left_out != CUDA_SUCCESS ? to_runtime(left_out) : cudaErrorInvalidDeviceFunction;
+  }
   if (r != CUDA_SUCCESS) return to_runtime(r);
   {
     std::lock_guard lock(registry().mutex);

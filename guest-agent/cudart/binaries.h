@@ -48,7 +48,8 @@ struct Binary {
   const FatBinaryWrapper* wrapper = nullptr;
   std::mutex mutex;  // of loading
   CUlibrary library = nullptr;
-  std::string linked;  // what was linked of relocatable code
+  std::string linked;                // what was linked of relocatable code
+  CUresult left_out = CUDA_SUCCESS;  // why a part of it was left out, if one was
   std::vector<std::unique_ptr<Function>> functions;
   std::vector<std::unique_ptr<Variable>> variables;
 };

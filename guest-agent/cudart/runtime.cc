@@ -170,13 +170,17 @@ CUcontext primary_context(int device) {
                                                                      : nullptr;
 }
 
+// Releases what the runtime retained, then resets what others may still hold: afterwards a retain
+// makes the context anew with every driver.
 cudaError_t reset_device(int device) {
   Process& p = process();
-  unload_binaries();
+  Device& d = p.device[device];
+  if (d.ready) unload_binaries();
   std::lock_guard lock(p.mutex);
-  p.device[device].ready = false;
   p.sticky = cudaSuccess;
-  return to_runtime(driver().cuDevicePrimaryCtxReset_v2(device));
+  if (d.ready.exchange(false)) driver().cuDevicePrimaryCtxRelease_v2(device);
+  const CUresult r = driver().cuDevicePrimaryCtxReset_v2(device);
+  return r == CUDA_ERROR_INVALID_CONTEXT ? cudaSuccess : to_runtime(r);
 }
 
 cudaError_t set_device_flags(unsigned flags) {

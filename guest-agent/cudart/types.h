@@ -260,6 +260,7 @@ union cudaLaunchAttributeValue {
   char pad[64];
   int cooperative;
   unsigned cluster[3];
+  void* handle;
 };
 struct cudaLaunchAttribute {
   int id;

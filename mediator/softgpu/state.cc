@@ -113,9 +113,21 @@ void State::log(const std::string& line) {
   if (!log_file || ::write(log_file.get(), text.data(), text.size()) < 0) say(line);
 }
 
+// The destructors of a program's own objects may call us after the thread's stack is gone: then
+// nothing is current, and what they make current is kept apart and never destroyed.
 std::vector<Current>& context_stack() {
-  thread_local std::vector<Current> stack;
-  return stack;
+  thread_local bool ended = false;
+  struct Stack {
+    std::vector<Current> contexts;
+    ~Stack() { ended = true; }
+  };
+  if (ended) {
+    thread_local std::vector<Current>* late = nullptr;
+    if (late == nullptr) late = new std::vector<Current>;
+    return *late;
+  }
+  thread_local Stack stack;
+  return stack.contexts;
 }
 
 Current current() {
