@@ -20,6 +20,7 @@
 #include "kernels/passes/analysis/spin.h"
 #include "kernels/ptx/cfg.h"
 #include "kernels/ptx/divergence.h"
+#include "kernels/ptx/dominators.h"
 #include "kernels/ptx/module.h"
 
 namespace sluice::passes {
@@ -42,13 +43,13 @@ struct FunctionFacts {
   std::uint32_t exit_line = 0;
   std::uint32_t barrier_numbers = 0;  // bit n: barrier n is used
   SpinLoops spins = SpinLoops::kNone;
-  bool one_row = false;  // spin.h
+  bool one_row = false;          // spin.h
   bool strides_by_grid = false;  // persistent.h
-  bool fetches_work = false;  // a loop whose end depends on a global counter that it advances
-  bool touches_global = false;  // reads or swaps what other blocks may write
+  bool fetches_work = false;     // a loop whose end depends on a global counter that it advances
+  bool touches_global = false;   // reads or swaps what other blocks may write
   bool reads_dynamic_smem_size = false;
-  std::uint64_t static_shared_bytes = 0;        // declared in the body
-  std::string_view dynamic_shared;              // name of an extern shared array that it uses
+  std::uint64_t static_shared_bytes = 0;  // declared in the body
+  std::string_view dynamic_shared;        // name of an extern shared array that it uses
   AuthorPoints author;
   MemoryBarriers memory_barriers;
   RegisterPool register_pool;
@@ -73,12 +74,13 @@ struct KernelFacts {
   std::uint32_t barrier_numbers = 0;
   bool waits_for_lower_tasks = false;  // R31: in order
   bool one_row = false;                // ... in grids of one row
-  bool calls_touch_global = false;     // a function that it calls does: waits may show in one body only
+  bool calls_touch_global =
+      false;  // a function that it calls does: waits may show in one body only
   bool fetches_work = false;
   bool strides_by_grid = false;
-  MemoryBarriers memory_barriers;  // the entry's
-  RegisterPool register_pool;      // the entry's
-  AuthorPoints author;  // the entry's; why_not also for what its calls do
+  MemoryBarriers memory_barriers;   // the entry's
+  RegisterPool register_pool;       // the entry's
+  AuthorPoints author;              // the entry's; why_not also for what its calls do
   std::string_view dynamic_shared;  // empty: none
   bool reads_dynamic_smem_size = false;
   bool function_reads_dynamic_size = false;  // one of the functions that it calls does
@@ -111,6 +113,8 @@ class ModuleFacts {
  private:
   const FunctionFacts& of(const ptx::Function& function);
   FunctionFacts gather(const ptx::Function& function) const;
+  void gather_waits(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
+                    FunctionFacts& out) const;
   void find_address_taken();
   void find_constants();
   struct Reach {
@@ -126,11 +130,12 @@ class ModuleFacts {
 
   const ptx::Module& module_;
   std::unordered_map<std::string_view, const ptx::Function*> by_name_;
-  std::unordered_map<std::string_view, std::uint32_t> named_from_;  // functions: where first declared
+  std::unordered_map<std::string_view, std::uint32_t>
+      named_from_;  // functions: where first declared
   std::unordered_map<const ptx::Function*, FunctionFacts> cache_;
   std::unordered_map<std::string_view, const ptx::Variable*> shared_;  // module scope
   std::unordered_set<std::string_view> variables_;                     // module scope
-  std::unordered_set<std::string_view> constants_;  // module scope: only ever read, by their names
+  std::unordered_set<std::string_view> constants_;   // module scope: only ever read, by their names
   std::vector<const ptx::Function*> address_taken_;  // what a call through a pointer may reach
   bool links_ = false;                               // refers to other modules
   // Functions that do so themselves or by a call (spin.h).
