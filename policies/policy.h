@@ -37,6 +37,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -62,10 +63,43 @@ struct SmRange {
   bool operator==(const SmRange&) const = default;
 };
 
-// What the operator set for a vGPU. Read at each change; never guest-written.
+// How soon a vGPU that is below its share is to be served. Shortens or lengthens its turns; never
+// changes its share.
+enum class LatencyClass : uint8_t {
+  kNormal,
+  kLow,   // short turns; below its share it goes before others
+  kBatch  // long turns; nobody is preempted for it before a turn is over
+};
+// Groups of vGPUs form a tree. 0 is the root; an operator's groups are 1..kMaxGroups-1.
+using GroupId = uint32_t;
+inline constexpr GroupId kRootGroup = 0;
+inline constexpr uint32_t kMaxGroups = 1024;  // each has a row in a table
+inline constexpr uint32_t kWholePermille = 1000;
+
+// What the operator set for a vGPU. Read at each change; never guest-written. A policy whose row
+// does not say `tree` ignores the minimum, the maximum and the group (parts/share_tree.h).
 struct VgpuShare {
-  uint32_t weight = kDefaultWeight;  // 1..kMaxWeight
+  uint32_t weight = kDefaultWeight;  // 1..kMaxWeight, among its siblings in the group
   uint32_t priority = 0;             // 0..kPriorityLevels-1
+  LatencyClass latency = LatencyClass::kNormal;
+  uint32_t target_p99_us = 0;  // of its wait below its share; 0: none
+  uint32_t min_permille = 0;   // of the GPU, reserved while it is backlogged; 0: none
+  uint32_t max_permille = 0;   // of the GPU, a hard cap; 0: none
+  GroupId group = kRootGroup;
+  bool operator==(const VgpuShare&) const = default;
+};
+// The same for a group, among the groups and vGPUs of its parent.
+struct GroupShare {
+  GroupId parent = kRootGroup;
+  uint32_t weight = kDefaultWeight;
+  uint32_t priority = 0;  // added to that of everything in it
+  uint32_t min_permille = 0, max_permille = 0;
+};
+// How a vGPU's promises were kept, since it was added.
+struct ShareFigures {
+  uint64_t in_time = 0, late = 0;  // first service within target_p99_us, and after it
+  uint64_t throttled = 0;          // times that its maximum stopped it
+  uint64_t reserved = 0;           // times that its minimum put it before higher priorities
 };
 
 // The GPU as a policy sees it.
@@ -197,6 +231,8 @@ class Policy {
   // The set of vGPUs and what the operator gave them.
   virtual void on_vgpu_added(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) = 0;
   virtual void on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share, Actions& out) = 0;
+  // A group is new or has changed; it may have no members. Its parent is known.
+  virtual void on_group(uint64_t, GroupId, const GroupShare&, Actions&) {}
   // v is idle and does not hold the GPU (the driver saw to it first).
   virtual void on_vgpu_removed(uint64_t now_ns, VgpuId v, Actions& out) = 0;
 
@@ -244,6 +280,14 @@ class Policy {
 
   // For `sluicectl policy` and tests.
   virtual uint64_t quantum_ns() const { return 0; }
+
+  // Admission. How long a vGPU of class `low` that is below its share waits at most beside
+  // `low_vgpus` others of that class, but for what cannot be preempted; 0: no bound is known.
+  virtual uint64_t wait_bound_ns(uint32_t /*low_vgpus*/) const { return 0; }
+  // Why these shares cannot be promised; empty: they can. `v` may be kNoVgpu: a new one.
+  virtual std::string refuses(VgpuId /*v*/, const VgpuShare&) const { return {}; }
+  virtual std::string refuses_group(GroupId, const GroupShare&) const { return {}; }
+  virtual ShareFigures figures(VgpuId) const { return {}; }
 };
 
 // One row per policy (registry.inc).
@@ -258,6 +302,7 @@ struct Registration {
   bool starvation_free = false;  // every launch ends, whatever the others do
   bool launches = false;  // goes by on_launch_queued(): its driver reads launches and predicts them
   bool follows_weights = false;  // shares of backlogged vGPUs of one priority go by weight
+  bool tree = false;   // follows groups, minimum and maximum (parts/share_tree.h), latency classes
   bool parts = false;  // gives parts of the GPU where Machine::spatial, also without launches told
 };
 // All rows, the default first. Static storage.

@@ -57,6 +57,19 @@ class Forwarding : public Policy {
   void on_change(uint64_t now_ns, uint64_t cost_ns) override { inner_->on_change(now_ns, cost_ns); }
   void on_wake(uint64_t now_ns, Actions& out) override { inner_->on_wake(now_ns, out); }
   uint64_t quantum_ns() const override { return inner_->quantum_ns(); }
+  void on_group(uint64_t now_ns, GroupId group, const GroupShare& share, Actions& out) override {
+    inner_->on_group(now_ns, group, share, out);
+  }
+  uint64_t wait_bound_ns(uint32_t low_vgpus) const override {
+    return inner_->wait_bound_ns(low_vgpus);
+  }
+  std::string refuses(VgpuId v, const VgpuShare& share) const override {
+    return inner_->refuses(v, share);
+  }
+  std::string refuses_group(GroupId group, const GroupShare& share) const override {
+    return inner_->refuses_group(group, share);
+  }
+  ShareFigures figures(VgpuId v) const override { return inner_->figures(v); }
 
  protected:
   const std::unique_ptr<Policy> inner_;

@@ -146,31 +146,6 @@ Kernel kernel(const json::value& v, const std::string& where) {
   return k;
 }
 
-VgpuShare share(Reader& r, VgpuShare otherwise) {
-  otherwise.weight = r.whole("weight", otherwise.weight, 1, kMaxWeight);
-  otherwise.priority = r.whole("priority", otherwise.priority, 0, kPriorityLevels - 1);
-  return otherwise;
-}
-
-Vgpu vgpu(const json::value& v, const std::string& where) {
-  Reader r(v, where);
-  Vgpu g;
-  g.name = r.text("name");
-  if (g.name.empty()) wrong(where, "needs a name");
-  g.share = share(r, {});
-  g.compared = r.flag("compared", true);
-  VgpuShare last = g.share;
-  r.each("changes", 100'000, [&](const json::value& x, const std::string& place) {
-    Reader c(x, place);
-    const uint64_t at_ns = c.time("at_ms", 0, kMs);
-    last = share(c, last);
-    c.done();
-    g.changes.push_back({at_ns, last});
-  });
-  r.done();
-  return g;
-}
-
 using Names = std::map<std::string, uint32_t, std::less<>>;
 
 uint32_t by_name(Reader& r, std::string_view key, const Names& names, const char* what) {
@@ -179,6 +154,57 @@ uint32_t by_name(Reader& r, std::string_view key, const Names& names, const char
   const auto it = names.find(name);
   if (it == names.end()) wrong(r.at(key), "there is no " + std::string(what) + " '" + name + "'");
   return it->second;
+}
+
+// A part of the GPU, 0 to 1.
+uint32_t permille(Reader& r, std::string_view key, uint32_t otherwise) {
+  return static_cast<uint32_t>(std::lround(1000 * r.number(key, otherwise / 1000.0, 0, 1)));
+}
+VgpuShare share(Reader& r, VgpuShare otherwise, const Names& groups) {
+  otherwise.weight = r.whole("weight", otherwise.weight, 1, kMaxWeight);
+  otherwise.priority = r.whole("priority", otherwise.priority, 0, kPriorityLevels - 1);
+  otherwise.latency = r.choice<LatencyClass>("latency", otherwise.latency,
+                                             {{"normal", LatencyClass::kNormal},
+                                              {"low", LatencyClass::kLow},
+                                              {"batch", LatencyClass::kBatch}});
+  otherwise.target_p99_us = r.whole("target_p99_us", otherwise.target_p99_us, 0, 1e9);
+  otherwise.min_permille = permille(r, "min", otherwise.min_permille);
+  otherwise.max_permille = permille(r, "max", otherwise.max_permille);
+  if (r.find("group")) otherwise.group = by_name(r, "group", groups, "group") + 1;
+  return otherwise;
+}
+
+Group group(const json::value& v, const std::string& where, const Names& groups) {
+  Reader r(v, where);
+  Group g;
+  g.name = r.text("name");
+  if (g.name.empty()) wrong(where, "needs a name");
+  if (r.find("parent")) g.share.parent = by_name(r, "parent", groups, "group") + 1;
+  g.share.weight = r.whole("weight", g.share.weight, 1, kMaxWeight);
+  g.share.priority = r.whole("priority", g.share.priority, 0, kPriorityLevels - 1);
+  g.share.min_permille = permille(r, "min", 0);
+  g.share.max_permille = permille(r, "max", 0);
+  r.done();
+  return g;
+}
+
+Vgpu vgpu(const json::value& v, const std::string& where, const Names& groups) {
+  Reader r(v, where);
+  Vgpu g;
+  g.name = r.text("name");
+  if (g.name.empty()) wrong(where, "needs a name");
+  g.share = share(r, {}, groups);
+  g.compared = r.flag("compared", true);
+  VgpuShare last = g.share;
+  r.each("changes", 100'000, [&](const json::value& x, const std::string& place) {
+    Reader c(x, place);
+    const uint64_t at_ns = c.time("at_ms", 0, kMs);
+    last = share(c, last, groups);
+    c.done();
+    g.changes.push_back({at_ns, last});
+  });
+  r.done();
+  return g;
 }
 
 Program program(const json::value& v, const std::string& where, const Names& vgpus,
@@ -294,7 +320,7 @@ FileWorkload read(const json::value& v) {
     if (!r.find(list)) wrong(r.at(list), "is missing: a workload has kernels, vgpus and programs");
   if (const json::value* g = r.find("gpu")) w.gpu = gpu(*g, w.config);
   if (const json::value* c = r.find("config")) read_config(*c, w.config);
-  Names kernels, vgpus, programs;
+  Names groups, kernels, vgpus, programs;
   const auto name = [](Names& names, const std::string& n, size_t index, const std::string& where) {
     if (!names.emplace(n, static_cast<uint32_t>(index)).second)
       wrong(where, "the name '" + n + "' is there twice");
@@ -303,8 +329,12 @@ FileWorkload read(const json::value& v) {
     w.kernels.push_back(kernel(x, where));
     name(kernels, w.kernels.back().name, w.kernels.size() - 1, where);
   });
+  r.each("groups", kMaxGroups - 1, [&](const json::value& x, const std::string& where) {
+    w.groups.push_back(group(x, where, groups));
+    name(groups, w.groups.back().name, w.groups.size() - 1, where);
+  });
   r.each("vgpus", kMaxVgpus, [&](const json::value& x, const std::string& where) {
-    w.vgpus.push_back(vgpu(x, where));
+    w.vgpus.push_back(vgpu(x, where, groups));
     name(vgpus, w.vgpus.back().name, w.vgpus.size() - 1, where);
   });
   r.each("programs", kMaxPrograms, [&](const json::value& x, const std::string& where) {
@@ -312,6 +342,7 @@ FileWorkload read(const json::value& v) {
     name(programs, w.programs.back().name, w.programs.size() - 1, where);
   });
   w.horizon_ns = r.time("horizon_ms", 0, kMs);
+  w.warm_up_ns = r.time("warm_up_ms", 0, kMs);
   w.replay_runs = r.whole("replay_runs", 0u, 0, 1e9);
   w.max_events = r.whole("max_events", kFileEvents, 1, 1e15);
   w.predictor = r.choice<Predictor>(

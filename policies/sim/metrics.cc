@@ -65,12 +65,13 @@ void from_ntt(Metrics& m) {
 Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns) {
   Metrics m;
   for (uint32_t i = 0; i < w.programs.size(); ++i) {
-    const double t = turnaround_ns(r, i);
+    std::vector<RunRecord> runs = r.programs[i].runs;
+    std::erase_if(runs, [&](const RunRecord& run) { return run.arrived_ns < w.warm_up_ns; });
+    const double t = turnaround_ns_of(runs);
     const double ntt = alone_ns[i] > 0 ? t / alone_ns[i] : 0;
     m.ntt.emplace_back(w.programs[i].name.empty() ? std::to_string(i) : w.programs[i].name, ntt);
     std::vector<uint64_t> response_ns;
-    for (const RunRecord& run : r.programs[i].runs)
-      response_ns.push_back(run.ended_ns - run.arrived_ns);
+    for (const RunRecord& run : runs) response_ns.push_back(run.ended_ns - run.arrived_ns);
     Quantiles q = quantiles(std::move(response_ns));
     for (double Quantiles::*x :
          {&Quantiles::p50, &Quantiles::p99, &Quantiles::p999, &Quantiles::max})
@@ -105,6 +106,16 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
                                      : 0);
   m.jain = meant ? r.all_contended_jain : 1;
   m.evictions = static_cast<double>(r.evictions);
+  m.evictions_by_priority.resize(kPriorityLevels);
+  for (size_t i = 0; i < r.vgpus.size(); ++i) {
+    const VgpuResult& v = r.vgpus[i];
+    const double whole_ns = static_cast<double>(std::max<uint64_t>(r.end_ns, 1)) * w.gpu.sm_count;
+    m.evictions_by_priority[w.vgpus[i].share.priority] += static_cast<double>(v.evictions);
+    m.vgpus.push_back({.name = w.vgpus[i].name,
+                       .part = static_cast<double>(v.sm_ns) / whole_ns,
+                       .kept = static_cast<double>(v.kept_sm_ns) / whole_ns,
+                       .figures = v.figures});
+  }
   for (const VgpuResult& v : r.vgpus)
     if (r.end_ns)
       m.set_changes_per_s += static_cast<double>(v.changes) * 1e9 / static_cast<double>(r.end_ns);
@@ -244,9 +255,9 @@ template <class Make>
 sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&& make,
                                                   const std::vector<std::string>& policies,
                                                   uint64_t seed, uint32_t runs,
-                                                  std::string_view baseline, uint64_t max_events,
-                                                  bool by_program, DurationModel* model,
-                                                  const Progress& progress) {
+                                                  std::string_view baseline,
+                                                  const Overrides& overrides, bool by_program,
+                                                  DurationModel* model, const Progress& progress) {
   std::vector<const Registration*> rows;
   for (const std::string& policy : policies) {
     auto row = registered(policy);
@@ -260,7 +271,9 @@ sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&
   if (model) models.assign(rows.size(), *model);
   for (uint32_t i = 0; i < runs; ++i) {
     Workload w = make(i);
-    if (max_events) w.max_events = max_events;
+    if (overrides.max_events) w.max_events = overrides.max_events;
+    if (overrides.horizon_ns) w.horizon_ns = overrides.horizon_ns;
+    if (overrides.warm_up_ns) w.warm_up_ns = overrides.warm_up_ns;
     auto metrics = one_run(w, rows, **base, seed + i, models, [&](std::string_view policy) {
       if (progress) progress(i, runs, policy);
     });
@@ -286,24 +299,26 @@ sluice::Result<Report> only(sluice::Result<std::vector<Report>> reports) {
 
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
                                                  const std::vector<std::string>& policies,
-                                                 uint64_t seed, uint32_t runs, uint64_t max_events,
-                                                 DurationModel* model, const Progress& progress) {
+                                                 uint64_t seed, uint32_t runs,
+                                                 const Overrides& overrides, DurationModel* model,
+                                                 const Progress& progress) {
   const auto make = [&](uint32_t i) {
     Workload w = row.make(i, seed);
     if (w.name.empty()) w.name = row.name;
     return w;
   };
   return evaluate_runs(std::string(row.name), make, policies, seed, runs ? runs : row.runs,
-                       row.baseline, max_events, row.by_program, model, progress);
+                       row.baseline, overrides, row.by_program, model, progress);
 }
 
 sluice::Result<std::vector<Report>> evaluate_all(const Workload& w,
                                                  const std::vector<std::string>& policies,
                                                  uint64_t seed, uint32_t runs,
-                                                 std::string_view baseline, uint64_t max_events,
-                                                 DurationModel* model, const Progress& progress) {
+                                                 std::string_view baseline,
+                                                 const Overrides& overrides, DurationModel* model,
+                                                 const Progress& progress) {
   return evaluate_runs(
-      w.name, [&](uint32_t) { return w; }, policies, seed, std::max(runs, 1u), baseline, max_events,
+      w.name, [&](uint32_t) { return w; }, policies, seed, std::max(runs, 1u), baseline, overrides,
       /*by_program=*/false, model, progress);
 }
 

@@ -27,6 +27,14 @@ struct Quantiles {
 };
 Quantiles quantiles(std::vector<uint64_t> values);  // all 0 if empty
 
+// Of one vGPU in one simulation.
+struct VgpuMetrics {
+  std::string name;
+  double part = 0;  // of the GPU over all time, in use
+  double kept = 0;  // ... and kept for it while it paused
+  ShareFigures figures;
+};
+
 // Of one simulation, or the mean over the runs of a workload (maxima: the maximum; counts: the
 // mean).
 struct Metrics {
@@ -59,6 +67,8 @@ struct Metrics {
   bool stuck = false;
   bool cut = false;  // at max_events
   std::string violation;
+  std::vector<double> evictions_by_priority;  // of the vGPU's, as it began; of one simulation only
+  std::vector<VgpuMetrics> vgpus;             // of one simulation only
   std::vector<double> vgpu_share;  // of the SM-time over all contended time (or of all, if none)
 };
 
@@ -78,23 +88,27 @@ struct Report {
 sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 0);
 // Several policies on the same runs; what they share (the programs alone, the baseline) is
-// simulated once. In the order of `policies`. `max_events`: instead of the workload's; 0: that one.
+// simulated once. In the order of `policies`.
 // `model`: what is known of kernels' durations beforehand, for each policy (but the baseline)
 // alike; each learns on from run to run, and what was learnt under the first comes back in it. The
 // caller's; null: each run begins knowing nothing. `progress`: called before each simulation under
 // a policy.
+// Instead of what the workload says; 0: as it says.
+struct Overrides {
+  uint64_t max_events = 0, horizon_ns = 0, warm_up_ns = 0;
+};
 using Progress = std::function<void(uint32_t run, uint32_t runs,
                                     std::string_view policy)>;  // run: 0 .. runs - 1
 sluice::Result<std::vector<Report>> evaluate_all(const WorkloadRow& row,
                                                  const std::vector<std::string>& policies,
                                                  uint64_t seed, uint32_t runs = 0,
-                                                 uint64_t max_events = 0,
+                                                 const Overrides& overrides = {},
                                                  DurationModel* model = nullptr,
                                                  const Progress& progress = {});
 sluice::Result<std::vector<Report>> evaluate_all(
     const Workload& w, const std::vector<std::string>& policies, uint64_t seed, uint32_t runs = 1,
-    std::string_view baseline = "fcfs", uint64_t max_events = 0, DurationModel* model = nullptr,
-    const Progress& progress = {});
+    std::string_view baseline = "fcfs", const Overrides& overrides = {},
+    DurationModel* model = nullptr, const Progress& progress = {});
 // The same for one workload (from a file).
 sluice::Result<Report> evaluate(const Workload& w, std::string_view policy, uint64_t seed,
                                 uint32_t runs = 1, std::string_view baseline = "fcfs");

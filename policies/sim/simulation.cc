@@ -31,6 +31,8 @@ Simulation::Simulation(const Workload& w, Policy& policy, const Options& options
 }
 
 Outcome Simulation::run() {
+  for (GroupId g = 0; g < w_.groups.size(); ++g)
+    ask([&](Actions& a) { policy_.on_group(0, g + 1, w_.groups[g].share, a); });
   for (VgpuId v = 0; v < vgpus_.size(); ++v) {
     vgpus_[v].share = w_.vgpus[v].share;
     ask([&](Actions& a) { policy_.on_vgpu_added(0, v, vgpus_[v].share, a); });
@@ -68,6 +70,7 @@ Outcome Simulation::run() {
   report_usage();
   charge();
   account_.finish(now_ns_);
+  for (VgpuId v = 0; v < vgpus_.size(); ++v) out_.vgpus[v].figures = policy_.figures(v);
   for (uint32_t p = 0; p < programs_.size(); ++p) {
     settle(programs_[p].head);
     out_.programs[p].unfinished_runs = programs_[p].pending.size() + programs_[p].open.size();

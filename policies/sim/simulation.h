@@ -73,6 +73,7 @@ struct VgpuResult {
       0;  // in space: times that SMs were added to its set or taken from it (in one instant: one)
   uint64_t longest_wait_ns = 0;  // with work and without any SM
   uint64_t kept_sm_ns = 0;       // held while it paused, others waited and nobody worked
+  ShareFigures figures;          // as the policy counted them
   // Over the intervals in which it and at least one other had work (priorities are not looked at):
   uint64_t contended_ns = 0;
   double got_sm_ns = 0;      // of the SM-time that those with work held there

@@ -42,6 +42,13 @@ void Simulation::rotate() {
     if (resident((from + i) % n)) next = (from + i) % n;
   if (next == kNoVgpu || next == current_) {
     ++slice_version_;  // whoever is there stays, without a limit
+    if (current_ == kNoVgpu || next == current_ || vgpus_[current_].heads.empty()) return;
+    // Gated, and nothing of it is left.
+    report_usage();
+    drop_hold(vgpus_[current_].holds.front());
+    account_.set_holding(current_, false, now_ns_);
+    reassign(current_);
+    current_ = kNoVgpu;
     return;
   }
   if (current_ != kNoVgpu && !vgpus_[current_].holds.empty()) {

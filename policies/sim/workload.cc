@@ -24,8 +24,21 @@ std::string check_workload(const Workload& w) {
     return "there must be 1 to " + std::to_string(kMaxPrograms) + " programs";
   if (w.kernels.empty() || w.kernels.size() > kMaxKernels)
     return "there must be 1 to " + std::to_string(kMaxKernels) + " kernels";
-  const auto good_share = [](const VgpuShare& s) {
-    return s.weight >= 1 && s.weight <= kMaxWeight && s.priority < kPriorityLevels;
+  if (w.groups.size() >= kMaxGroups)
+    return "there may be " + std::to_string(kMaxGroups - 1) + " groups";
+  for (size_t i = 0; i < w.groups.size(); ++i) {
+    const GroupShare& s = w.groups[i].share;
+    const std::string me = named("group", i, w.groups[i].name);
+    if (s.parent > i) return me + ": its parent must stand before it";
+    if (s.weight < 1 || s.weight > kMaxWeight || s.priority >= kPriorityLevels)
+      return me + ": weight or priority out of range";
+    if (s.min_permille > kWholePermille || s.max_permille > kWholePermille)
+      return me + ": a share is more than the GPU";
+  }
+  const auto good_share = [&](const VgpuShare& s) {
+    return s.weight >= 1 && s.weight <= kMaxWeight && s.priority < kPriorityLevels &&
+           s.group <= w.groups.size() && s.min_permille <= kWholePermille &&
+           s.max_permille <= kWholePermille;
   };
   for (size_t i = 0; i < w.vgpus.size(); ++i) {
     const Vgpu& v = w.vgpus[i];

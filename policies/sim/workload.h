@@ -122,6 +122,12 @@ struct Vgpu {
   bool compared = true;  // counts for share windows: false for one that is not always busy
 };
 
+// A group of vGPUs; its id is its index and 1 (VgpuShare::group, GroupShare::parent).
+struct Group {
+  std::string name;
+  GroupShare share;
+};
+
 // Where Launch::predicted_sm_ns comes from.
 enum class Predictor : uint8_t { kOracle, kModel, kNone };
 
@@ -129,12 +135,14 @@ struct Workload {
   std::string name;
   GpuModel gpu;
   std::vector<Kernel> kernels;
+  std::vector<Group> groups;  // parents before children
   std::vector<Vgpu> vgpus;
   std::vector<Program> programs;
   // The simulation ends when every program with a number of runs has done them, when replay_runs >
   // 0 and each program has ended that many, or at horizon_ns, whichever comes first. 0: none.
   uint64_t horizon_ns = 0;
   uint32_t replay_runs = 0;
+  uint64_t warm_up_ns = 0;  // runs that arrived before are in no response time and no NTT
   Predictor predictor = Predictor::kOracle;
   double prediction_cv = 0;  // oracle: error of the prediction (log-normal)
   // What a policy is configured with (machine is filled in from gpu and need not be set).

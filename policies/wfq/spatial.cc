@@ -41,6 +41,7 @@
 #include "mediator/base/check.h"
 #include "policies/parts/indexed_heap.h"
 #include "policies/parts/pauses.h"
+#include "policies/parts/share_tree.h"
 #include "policies/policy.h"
 #include "policies/wfq/fair_clock.h"
 #include "policies/wfq/forms.h"
@@ -416,7 +417,7 @@ class WfqSpatial final : public Policy, Ahead {
     const uint32_t level = clock_[b].share.priority;
     const Own& taker = own_[b];
     const bool urgent =
-        is_short(b) || taker.held + taker.coming < static_cast<uint32_t>(owed_sms(b));
+        is_short(b) || is_low(b) || taker.held + taker.coming < static_cast<uint32_t>(owed_sms(b));
     const Wanted wanted{.by = b,
                         .level = static_cast<int32_t>(level),
                         .key = ahead_if_given(b),
@@ -490,7 +491,7 @@ class WfqSpatial final : public Policy, Ahead {
 }  // namespace
 
 std::unique_ptr<Policy> make_wfq_spatial(const Config& config) {
-  return keep_pauses(config, std::make_unique<WfqSpatial>(config));
+  return keep_pauses(config, share_tree(config, std::make_unique<WfqSpatial>(config)));
 }
 
 }  // namespace sluice::policy

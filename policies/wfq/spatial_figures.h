@@ -121,6 +121,10 @@ class Figures {
     return static_cast<double>(rest + spent) <= owed_sms(v) * static_cast<double>(frame_) &&
            !clock_.leads(v);
   }
+  // Of class `low`, and below its share.
+  bool is_low(VgpuId v) const {
+    return clock_[v].share.latency == LatencyClass::kLow && !steady_ && !clock_.leads(v);
+  }
   // Predicted rest of the launches told, SM-ns; 0: not known.
   uint64_t known(VgpuId v) const { return rest_of(v, own_[v].told_to_sm_ns); }
   uint64_t rest_of(VgpuId v, uint64_t told_to_sm_ns) const {

@@ -5,6 +5,7 @@
 //   side by side         spatial.cc, where parts of the GPU can be given
 //   hardware slices      slices.cc, on a proportional preemptor
 #include "policies/parts/in_units.h"
+#include "policies/parts/share_tree.h"
 #include "policies/wfq/forms.h"
 #include "policies/wfq/whole.h"
 
@@ -20,10 +21,11 @@ class Wfq final : public WholeGpu {
 }  // namespace
 
 std::unique_ptr<Policy> make_wfq(const Config& config) {
-  if (config.machine.preemptor == PreemptorKind::kProportional) return make_wfq_slices(config);
+  if (config.machine.preemptor == PreemptorKind::kProportional)
+    return share_tree(config, make_wfq_slices(config));
   if (config.machine.spatial && config.machine.sm_count > 1)
-    return in_units(config, make_wfq_spatial);
-  return std::make_unique<Wfq>(config);
+    return in_units(config, make_wfq_spatial);  // with its own tree, behind units and pauses
+  return share_tree(config, std::make_unique<Wfq>(config));
 }
 
 }  // namespace sluice::policy

@@ -13,6 +13,7 @@
 //   preempt_after_ns()  at once
 //   protect()           a short holder ends what it said, and a little more (nearly_done())
 //   turn_is_overdue()   one that has missed its share for long has a turn before any short one
+#include "policies/parts/share_tree.h"
 #include "policies/wfq/srt_credit.h"
 #include "policies/wfq/whole.h"
 
@@ -59,6 +60,7 @@ class WfqSrt final : public WholeGpu {
     return w.total > 0 && w.used <= w.total + w.total / 4 + 2 * handover_ns() * sms();
   }
   bool eligible(VgpuId v) const override {
+    if (latency(v) == LatencyClass::kLow) return WholeGpu::eligible(v);
     return credits_[v] >= static_cast<double>(work_[v].rest);
   }
   bool shorter(const Next& n) const override {
@@ -78,7 +80,7 @@ class WfqSrt final : public WholeGpu {
 }  // namespace
 
 std::unique_ptr<Policy> make_wfq_srt(const Config& config) {
-  return std::make_unique<WfqSrt>(config);
+  return share_tree(config, std::make_unique<WfqSrt>(config));
 }
 
 }  // namespace sluice::policy

@@ -54,6 +54,7 @@ void WholeGpu::on_arrival(uint64_t now_ns, VgpuId v, Actions& out) {
   clock_.turn_busy(v);
   // After lingering, the turn goes on.
   due_[v] = lingered_ns ? due_[v] + clock_[v].vtime - before : clock_[v].vtime;
+  pauses_[v].had_no_turn = v != holder_;
   if (v != holder_) wait(v);
   decide(now_ns, out);
 }
@@ -147,7 +148,13 @@ int64_t WholeGpu::next_due() const {
 uint64_t WholeGpu::quantum(VgpuId v) const {
   const VgpuShare& share = clock_[v].share;
   const auto weights = static_cast<double>(std::max<int64_t>(clock_.weight(share.priority), 1));
-  return length_.of(std::min(static_cast<double>(share.weight) / weights, 1.0));
+  const uint64_t turn_ns = length_.of(std::min(static_cast<double>(share.weight) / weights, 1.0));
+  // Shorter turns are as many more (EEVDF's slice): the share stays.
+  if (share.latency == LatencyClass::kLow)
+    return std::max(turn_ns / kClassFactor, std::min(turn_ns, length_.least_quantum()));
+  if (share.latency == LatencyClass::kBatch)
+    return std::max(turn_ns, std::min(turn_ns * kClassFactor, config_.max_quantum_ns));
+  return turn_ns;
 }
 
 uint64_t WholeGpu::correct(uint64_t turn_ns) const {
@@ -158,7 +165,8 @@ uint64_t WholeGpu::correct(uint64_t turn_ns) const {
 
 bool WholeGpu::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
   // One that came back owed waits no longer than a short one: it may pause after each launch.
-  const bool came_owed = pauses_[n.vgpu].gap_ns && due_[n.vgpu] < due_[holder_];
+  const bool came_owed = pauses_[n.vgpu].gap_ns && due_[n.vgpu] < due_[holder_] &&
+                         latency(n.vgpu) != LatencyClass::kBatch;
   if (!came_owed && (!n.before_its_turn || turn_was_overdue_)) return false;
   if (handover_ns() >= quantum_ns) return false;
   if (holder_goes_first() && !shorter(n)) return false;
@@ -232,6 +240,7 @@ void WholeGpu::settle_holder_and_first(uint64_t now_ns) {
 void WholeGpu::begin(uint64_t now_ns, VgpuId v, Actions& out) {
   stop_waiting(v);
   holder_ = v;
+  pauses_[v].had_no_turn = false;
   gpu_ = Gpu::kHeld;
   turn_was_overdue_ = turn_is_overdue(v);
   start_turn(now_ns);

@@ -64,6 +64,10 @@ class WholeGpu : public Policy {
   void on_handover(uint64_t, uint64_t cost_ns) override { length_.learn(cost_ns); }
   void on_wake(uint64_t now_ns, Actions& out) override;
   uint64_t quantum_ns() const override;
+  // Its own drain, and a turn and a hand-over of each other.
+  uint64_t wait_bound_ns(uint32_t low_vgpus) const override {
+    return handover_ns() + low_vgpus * (length_.least_quantum() + handover_ns());
+  }
 
  protected:
   struct Next {
@@ -82,7 +86,9 @@ class WholeGpu : public Policy {
   virtual bool nearly_done(VgpuId) const { return false; }
   virtual bool eligible(VgpuId v) const {
     const auto bound = static_cast<int64_t>(short_ns(v) * sms());
-    return clock_.lead_sm_ns(v) + static_cast<int64_t>(work_[v].rest) <= bound;
+    auto rest = static_cast<int64_t>(work_[v].rest);
+    if (latency(v) == LatencyClass::kLow) rest = std::min(rest, bound);
+    return clock_.lead_sm_ns(v) + rest <= bound;
   }
   // Of two short ones, the waiting one goes before the holder.
   virtual bool shorter(const Next&) const { return false; }
@@ -99,11 +105,19 @@ class WholeGpu : public Policy {
   uint64_t finish() const;
   bool linger(uint64_t now_ns, VgpuId v);
 
+  LatencyClass latency(VgpuId v) const { return clock_[v].share.latency; }
+  // One of class `low` is like a short one when it comes, if it is below its share.
   bool is_short(VgpuId v) const {
+    if (latency(v) == LatencyClass::kNormal) return has_short_work(v);
+    return latency(v) == LatencyClass::kLow && pauses_[v].had_no_turn;
+  }
+  bool has_short_work(VgpuId v) const {
     const KnownWork& w = work_[v];
     return (w.rest > 0 || nearly_done(v)) && w.used + w.rest <= short_ns(v) * sms();
   }
-  bool holder_goes_first() const { return is_short(holder_) && eligible(holder_); }
+  bool holder_goes_first() const {
+    return is_short(holder_) && has_short_work(holder_) && eligible(holder_);
+  }
   uint64_t handover_ns() const { return static_cast<uint64_t>(length_.handover_ns()); }
   uint64_t sms() const { return config_.machine.sm_count; }
   uint32_t level(VgpuId v) const { return clock_[v].share.priority; }
@@ -132,15 +146,18 @@ class WholeGpu : public Policy {
   struct Shorter {
     const std::vector<KnownWork>* work;
     bool operator()(uint32_t a, uint32_t b) const {
-      return (*work)[a].rest != (*work)[b].rest ? (*work)[a].rest < (*work)[b].rest : a < b;
+      const uint64_t x = (*work)[a].rest - 1, y = (*work)[b].rest - 1;  // 0, not known, comes last
+      return x != y ? x < y : a < b;
     }
   };
   struct Pause {
     uint64_t since_ns = 0;       // when it became idle last
     uint64_t gap_ns = 0;         // mean think time; 0: not known
+    bool had_no_turn = false;    // since it became backlogged
     uint64_t burst_ns = 0;       // mean GPU time between two pauses
     uint64_t charged_sm_ns = 0;  // since it became idle, by its driver
   };
+  static constexpr uint64_t kClassFactor = 4;           // a turn's length from class to class
   static constexpr uint64_t kLeastKeepNs = 20'000;      // where hand-overs cost next to nothing
   static constexpr uint64_t kLongestGapNs = 4'000'000;  // that a mean remembers
 

@@ -93,6 +93,18 @@ std::string as_json(const Report& r, uint64_t seed) {
     json::object response;
     for (const auto& [name, q] : run.response_us)
       response[name] = {{"p50", number(q.p50)}, {"p99", number(q.p99)}, {"p999", number(q.p999)}};
+    json::array vgpus, evictions;
+    for (const VgpuMetrics& v : run.vgpus)
+      vgpus.push_back({{"name", v.name},
+                       {"part", number(v.part)},
+                       {"kept", number(v.kept)},
+                       {"in_time", v.figures.in_time},
+                       {"late", v.figures.late},
+                       {"throttled", v.figures.throttled},
+                       {"reserved", v.figures.reserved}});
+    for (uint32_t level = 0; level < run.evictions_by_priority.size(); ++level)
+      if (run.evictions_by_priority[level] > 0)
+        evictions.push_back({{"priority", level}, {"evictions", run.evictions_by_priority[level]}});
     by_run.push_back({{"vgpus", run.vgpu_share.size()},
                       {"antt", number(run.antt)},
                       {"share_error_max", number(run.share_error_max)},
@@ -100,6 +112,8 @@ std::string as_json(const Report& r, uint64_t seed) {
                       {"share_points_max", number(run.share_points_max)},
                       {"got_of_owed_min", number(run.got_of_owed_min)},
                       {"throughput", number(run.throughput)},
+                      {"evictions_by_priority", std::move(evictions)},
+                      {"by_vgpu", std::move(vgpus)},
                       {"response_us", std::move(response)}});
   }
   json::object o{{"workload", r.workload},
@@ -194,7 +208,8 @@ void list(bool as_json_too) {
                    {"proportional", row.proportional},
                    {"preempts", row.preempts},
                    {"starvation_free", row.starvation_free},
-                   {"follows_weights", row.follows_weights}});
+                   {"follows_weights", row.follows_weights},
+                   {"tree", row.tree}});
     fmt::print("{}\n", json::serialize(
                            json::object{{"workloads", std::move(w)}, {"policies", std::move(p)}}));
     return;
@@ -205,8 +220,9 @@ void list(bool as_json_too) {
   fmt::print("\npolicies\n");
   for (const Registration& row : registry())
     fmt::print(
-        "  {:<8} {}{}\n", row.name, row.summary,
-        row.proportional ? row.exclusive ? " [exclusive, proportional]" : " [proportional]" : "");
+        "  {:<8} {}{}{}\n", row.name, row.summary,
+        row.proportional ? row.exclusive ? " [exclusive, proportional]" : " [proportional]" : "",
+        row.tree ? "" : " [ignores groups and limits]");
 }
 
 bool write_file(const std::string& path, const std::string& text) {
@@ -272,6 +288,12 @@ int run(int argc, char** argv) {
   app.add_option("--max-events", max_events,
                  "cut each simulation off after so many events (the workload's max_events)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000'000'000}));
+  double horizon_ms = 0, warm_up_ms = 0;
+  app.add_option("--horizon", horizon_ms, "end each simulation then, ms (the workload's horizon)")
+      ->check(CLI::Range(0.001, 1e9));
+  app.add_option("--warm-up", warm_up_ms,
+                 "leave runs that arrived before out of responses and NTT, ms")
+      ->check(CLI::Range(0.0, 1e9));
   app.add_flag("--json", json_output, "one JSON object a line for each policy");
   app.add_option("--plot", plot, "write bars as SVG to this file");
   app.add_option("--trace", trace,
@@ -325,9 +347,12 @@ int run(int argc, char** argv) {
       told = true;
       fmt::print(stderr, "\rrun {} of {}: {}\x1b[K", run + 1, of, policy);
     };
+  const Overrides overrides{.max_events = max_events,
+                            .horizon_ns = static_cast<uint64_t>(horizon_ms * 1e6),
+                            .warm_up_ns = static_cast<uint64_t>(warm_up_ms * 1e6)};
   auto reports = chosen->row
-                     ? evaluate_all(*chosen->row, policies, seed, runs, max_events, kept, progress)
-                     : evaluate_all(first, policies, seed, runs, chosen->file.baseline, max_events,
+                     ? evaluate_all(*chosen->row, policies, seed, runs, overrides, kept, progress)
+                     : evaluate_all(first, policies, seed, runs, chosen->file.baseline, overrides,
                                     kept, progress);
   if (told) fmt::print(stderr, "\r\x1b[K");
   if (!reports) return fail(reports.error());

@@ -1,0 +1,41 @@
+// ShareTree: groups, minimum and maximum shares, and targets of latency, for any policy that
+// follows weights and priorities. It stands between a driver and a policy and turns a tree of
+// shares into weights and priorities of single vGPUs; the policy behind it knows of nothing else.
+// Pure, owned like the policy, same thread. Units: ns of the whole GPU; shares in permille of the
+// GPU.
+//
+// Terms   node     a vGPU, or a group of nodes; the root is the GPU
+//         active   backlogged and not throttled; a group: one of its nodes is
+//
+// Rules
+//   weight    An active node has its weight's part of its parent's share among the active siblings.
+//             A group's part goes to its own active nodes, so nobody gains by having more vGPUs.
+//   priority  The sum of those on the way to the root.
+//   minimum   An active node's part is raised to its minimum. Below higher priorities it is put
+//             before them, one turn of kReserveNs at a time, for its minimum of the time.
+//   maximum   A token bucket: max of the time, kBurstNs * max at once. A node without tokens is
+//             throttled: to the policy its vGPUs are idle, and they leave the GPU. The time to
+//             leave is paid from the bucket, too.
+//   target    counted: from backlogged to the first grant. refuses() says no to one that the policy
+//             behind cannot keep (wait_bound_ns()).
+//
+// Guarantees  (tests/sim/share_tree_test.cc)
+//   In any 100 ms a capped node has at most max * (100 ms + kBurstNs), and what cannot be
+//   preempted. A policy without groups, minima and maxima decides as if this were not there.
+// Cost: without them O(actions) per event. With groups or minima O(backlogged vGPUs) when one
+// becomes backlogged or idle; with maxima O(capped vGPUs) per event.
+#pragma once
+
+#include <memory>
+
+#include "policies/policy.h"
+
+namespace sluice::policy {
+
+inline constexpr uint64_t kBurstNs =
+    5'000'000;  // longer: caps are coarser; shorter: more hand-overs
+inline constexpr uint64_t kReserveNs = 1'000'000;  // longer: reserved time comes in larger parts
+
+std::unique_ptr<Policy> share_tree(const Config& config, std::unique_ptr<Policy> inner);
+
+}  // namespace sluice::policy

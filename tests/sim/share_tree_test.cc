@@ -1,0 +1,301 @@
+// Groups, minimum and maximum shares, classes and targets of latency (policies/parts/share_tree.h),
+// under wfq given whole, in space and on slices, with hand-overs of some 15, 90 and 300 us.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "policies/parts/forwarding.h"
+#include "policies/parts/share_tree.h"
+#include "policies/sim/metrics.h"
+#include "policies/sim/random.h"
+#include "tests/sim/random_workload.h"
+
+namespace sluice::policy::sim {
+namespace {
+
+constexpr uint64_t kTreeUs = 1'000, kTreeMs = 1'000'000;
+constexpr uint64_t kTaskUs[] = {8, 83, 293};  // and 7 us of signal and start
+enum class How { kWhole, kSpace, kSlices };
+constexpr How kAll[] = {How::kWhole, How::kSpace, How::kSlices};
+
+Workload gpu(How how, uint64_t task_us = 8) {
+  Workload w;
+  w.gpu = {.sm_count = 132, .spatial = how == How::kSpace};
+  w.gpu.signal_ns = 3 * kTreeUs;
+  w.gpu.start_ns = 4 * kTreeUs;
+  w.config.machine.handover_ns = 10 * kTreeUs;
+  if (how == How::kSlices) {
+    w.gpu.preemptor = PreemptorKind::kProportional;
+    w.gpu.switch_ns = 200 * kTreeUs;
+    w.config.machine.handover_ns = 200 * kTreeUs;
+  }
+  w.kernels = {{.name = "work", .alone_ns = kTreeMs, .tasks = 20'000, .blocks_per_sm = 4},
+               {.name = "light", .alone_ns = 50 * kTreeUs, .tasks = 528}};
+  for (Kernel& k : w.kernels) k.task_ns = task_us * kTreeUs;
+  w.horizon_ns = 4000 * kTreeMs;
+  return w;
+}
+uint32_t saturating(Workload& w, const VgpuShare& share) {
+  const auto v = static_cast<uint32_t>(w.vgpus.size());
+  w.vgpus.push_back({.name = "v" + std::to_string(v), .share = share, .changes = {}});
+  w.programs.push_back({.name = "p" + std::to_string(v), .vgpu = v, .steps = {{.kernel = 0}}});
+  w.programs.back().arrival = ArrivalKind::kBacklog;
+  w.programs.back().runs = 0;
+  w.programs.back().queue_depth = 4;
+  return v;
+}
+void light(Workload& w, const VgpuShare& share, ArrivalKind arrival = ArrivalKind::kPoisson) {
+  saturating(w, share);
+  w.vgpus.back().compared = false;
+  Program& p = w.programs.back();
+  p.steps[0].kernel = 1;
+  p.arrival = arrival;
+  p.period_ns = 5 * kTreeMs;
+}
+
+// The most that each vGPU, or all of them together, used in any 100 ms.
+class Windows final : public Forwarding {
+ public:
+  Windows(std::unique_ptr<Policy> inner, uint32_t vgpus, uint32_t sms)
+      : Forwarding(std::move(inner)), most_ns(vgpus), of_(vgpus), sms_(sms) {}
+  void on_usage(uint64_t now_ns, VgpuId v, const Usage& usage) override {
+    const double ns = static_cast<double>(usage.sm_ns) / sms_;
+    of_[v].push_back({now_ns, ns});
+    sum_[v] += ns;
+    while (of_[v].front().first + 100 * kTreeMs < now_ns)
+      sum_[v] -= of_[v].front().second, of_[v].pop_front();
+    most_ns[v] = std::max(most_ns[v], sum_[v]);
+    inner_->on_usage(now_ns, v, usage);
+  }
+  void on_usages(uint64_t now_ns, std::span<const VgpuUsage> reports) override {
+    for (const VgpuUsage& r : reports) on_usage(now_ns, r.vgpu, r.usage);
+  }
+  std::vector<double> most_ns;
+
+ private:
+  std::vector<std::deque<std::pair<uint64_t, double>>> of_;
+  std::vector<double> sum_ = std::vector<double>(most_ns.size());
+  const uint32_t sms_;
+};
+
+struct Ran {
+  Outcome r;
+  std::vector<double> most_ns;
+  double part(uint32_t v) const {
+    return static_cast<double>(r.vgpus[v].sm_ns) / 132 / static_cast<double>(r.end_ns);
+  }
+};
+Ran simulated(const Workload& w, const char* policy = "wfq") {
+  EXPECT_EQ(check_workload(w), "");
+  Windows p(find_policy(policy)->make(engine_config(w)), static_cast<uint32_t>(w.vgpus.size()),
+            w.gpu.sm_count);
+  Ran o{simulate(w, p, {.seed = 1}), {}};
+  o.most_ns = p.most_ns;
+  EXPECT_EQ(o.r.violations, 0u) << o.r.violation;
+  EXPECT_FALSE(o.r.stuck || o.r.cut);
+  return o;
+}
+std::string named(How how) {
+  return how == How::kWhole ? "whole" : how == How::kSpace ? "space" : "slices";
+}
+
+TEST(ShareTree, AGroupHasItsWeightHoweverManyAreInIt) {
+  for (const How how : kAll) {
+    Workload w = gpu(how);
+    w.groups = {{"a", {}}, {"b", {}}, {"of b", {.parent = 2, .weight = 300}}};
+    for (int i = 0; i < 4; ++i) saturating(w, {.group = 1});
+    saturating(w, {.weight = 100, .group = 2});
+    saturating(w, {.group = 3});
+    saturating(w, {.weight = 200});
+    const Ran o = simulated(w);
+    const double all = how == How::kSlices ? 1 : 0.98;  // switches are part of a slice
+    for (uint32_t v = 0; v < 4; ++v) EXPECT_NEAR(o.part(v), all / 16, 0.006) << named(how) << v;
+    EXPECT_NEAR(o.part(4), all / 16, 0.006) << named(how);
+    EXPECT_NEAR(o.part(5), all * 3 / 16, 0.012) << named(how);
+    EXPECT_NEAR(o.part(6), all / 2, 0.02) << named(how);
+  }
+}
+
+TEST(ShareTree, WhatAMemberDoesNotUseItsSiblingsHave) {
+  for (const How how : {How::kWhole, How::kSpace}) {
+    Workload w = gpu(how);
+    w.groups = {{"a", {}}};
+    saturating(w, {.group = 1});
+    light(w, {.group = 1}, ArrivalKind::kPeriodic);
+    saturating(w, {});
+    const Ran o = simulated(w);
+    EXPECT_GE(o.part(0) + o.part(1), 0.97 * 0.49) << named(how);
+    EXPECT_GE(o.part(2), 0.97 * 0.49) << named(how);
+  }
+}
+
+// In any 100 ms: max * (100 ms + a burst), and what cannot be preempted: a hand-over, or a launch
+// that no gate stops.
+TEST(ShareTree, AMaximumHoldsInAny100Ms) {
+  for (const How how : kAll)
+    for (const uint64_t task_us : kTaskUs)
+      for (const uint32_t max : {50u, 250u, 700u})
+        for (const bool alone : {true, false}) {
+          Workload w = gpu(how, task_us);
+          w.horizon_ns = 1000 * kTreeMs;
+          saturating(w, {.max_permille = max});
+          if (!alone) saturating(w, {.weight = 10}), saturating(w, {.weight = 10});
+          const Ran o = simulated(w);
+          const double part = max / 1000.0;
+          const double drain_ns = how == How::kSlices ? 4e6
+                                                      : 2e3 * static_cast<double>(task_us) + 60e3 +
+                                                            1e6 * part;  // and a report
+          EXPECT_LE(o.most_ns[0], part * (100e6 + static_cast<double>(kBurstNs)) + drain_ns)
+              << named(how) << task_us << " max " << max << alone;
+          if (alone) {
+            EXPECT_GE(o.part(0), 0.9 * part) << named(how) << task_us << " max " << max;
+          }
+          EXPECT_GT(o.r.vgpus[0].figures.throttled, 0u);
+        }
+}
+
+TEST(ShareTree, AGroupsMaximumIsForAllInIt) {
+  for (const How how : kAll) {
+    Workload w = gpu(how);
+    w.groups = {{"a", {.max_permille = 300}}};
+    for (int i = 0; i < 3; ++i) saturating(w, {.group = 1});
+    const Ran o = simulated(w);
+    EXPECT_LE(o.part(0) + o.part(1) + o.part(2), how == How::kSlices ? 0.33 : 0.31) << named(how);
+    EXPECT_GE(o.part(0) + o.part(1) + o.part(2), 0.27) << named(how);
+  }
+}
+
+// A saturating higher priority leaves nothing, but for its maximum and for what is reserved.
+TEST(ShareTree, ASaturatingHighPriorityLeavesWhatLimitsSay) {
+  for (const How how : {How::kWhole, How::kSpace}) {
+    Workload w = gpu(how);
+    saturating(w, {.priority = 5, .max_permille = 600});
+    saturating(w, {});
+    EXPECT_GE(simulated(w).part(1), 0.36) << named(how);
+  }
+  for (const uint64_t task_us : kTaskUs) {
+    Workload w = gpu(How::kWhole, task_us);
+    saturating(w, {.priority = 5});
+    saturating(w, {.min_permille = 200});
+    saturating(w, {});
+    const Ran o = simulated(w);
+    EXPECT_GE(o.part(1), 0.97 * 0.2) << task_us;
+    EXPECT_LE(o.part(1), 0.24) << task_us;
+    EXPECT_EQ(o.r.vgpus[2].sm_ns, 0u);
+    EXPECT_GT(o.r.vgpus[1].figures.reserved, 0u);
+  }
+}
+
+TEST(ShareTree, AMinimumIsAFloorBesideMoreWeight) {
+  for (const How how : kAll) {
+    Workload w = gpu(how);
+    saturating(w, {.weight = 10, .min_permille = 300});
+    saturating(w, {.weight = 500});
+    saturating(w, {.weight = 490});
+    const Ran o = simulated(w);
+    EXPECT_GE(o.part(0), how == How::kSlices ? 0.27 : 0.29) << named(how);
+    EXPECT_LE(o.part(0), 0.32) << named(how);
+  }
+}
+
+TEST(ShareTree, LimitsAreLive) {
+  Workload w = gpu(How::kWhole);
+  saturating(w, {.max_permille = 100});
+  saturating(w, {});
+  w.vgpus[0].changes = {{2000 * kTreeMs, {}}};  // from the middle on, half
+  const Ran o = simulated(w);
+  EXPECT_NEAR(o.part(0), (0.1 + 0.5) / 2, 0.02);
+}
+
+// Short turns, never a larger share; and a wait of a hand-over while it is below its share.
+TEST(ShareTree, ALatencyClassShortensWaitsAndNotOthersShares) {
+  for (const uint64_t task_us : kTaskUs) {
+    double p99[2], share[2];
+    uint64_t late = 0, in_time = 0;
+    for (const bool low : {false, true}) {
+      Workload w = gpu(How::kWhole, task_us);
+      const auto latency = low ? LatencyClass::kLow : LatencyClass::kNormal;
+      light(w, {.latency = latency, .target_p99_us = 50'000});
+      saturating(w, {.latency = latency});
+      for (int i = 0; i < 3; ++i) saturating(w, {});
+      const Ran o = simulated(w);
+      std::vector<uint64_t> ns;
+      for (const RunRecord& r : o.r.programs[0].runs) ns.push_back(r.ended_ns - r.arrived_ns);
+      p99[low] = quantiles(std::move(ns)).p99;
+      share[low] = o.part(1);
+      late = o.r.vgpus[0].figures.late;
+      in_time = o.r.vgpus[0].figures.in_time;
+    }
+    EXPECT_LE(p99[1], p99[0] * 1.1) << task_us;
+    EXPECT_NEAR(share[1], share[0], 0.01 * share[0] + 0.001) << task_us;
+    EXPECT_GT(in_time, 500u);
+    EXPECT_LE(late, in_time / 100) << task_us;
+  }
+}
+
+TEST(ShareTree, RefusesWhatItCannotPromise) {
+  const auto p = find_policy("wfq")->make(Config{});
+  Actions out;
+  p->on_group(0, 1, {.min_permille = 400}, out);
+  EXPECT_EQ(p->refuses(kNoVgpu, {.min_permille = 500}), "");
+  p->on_vgpu_added(0, 0, {.min_permille = 500}, out);
+  EXPECT_NE(p->refuses(1, {.min_permille = 200}), "");
+  EXPECT_EQ(p->refuses(0, {.min_permille = 600}), "");  // instead of its own 500
+  EXPECT_NE(p->refuses(1, {.min_permille = 100, .max_permille = 50}), "");
+  EXPECT_NE(p->refuses(1, {.min_permille = 500, .group = 1}), "");
+  EXPECT_NE(p->refuses(1, {.group = 7}), "");
+  EXPECT_NE(p->refuses(1, {.target_p99_us = 100'000}), "");  // not of class low
+  EXPECT_EQ(p->refuses(1, {.latency = LatencyClass::kLow, .target_p99_us = 100'000}), "");
+  const std::string why = p->refuses(1, {.latency = LatencyClass::kLow, .target_p99_us = 100});
+  EXPECT_NE(why.find("us cannot be kept"), std::string::npos) << why;
+  EXPECT_NE(p->refuses_group(2, {.parent = 9}), "");
+  EXPECT_NE(p->refuses_group(1, {.parent = 1}), "");
+  EXPECT_NE(p->refuses_group(2, {.min_permille = 200}), "");
+}
+
+// Random trees on random workloads: the contract is kept and all work ends.
+TEST(ShareTree, RandomTreesKeepTheContract) {
+  for (const auto kind : {PreemptorKind::kExclusive, PreemptorKind::kProportional})
+    for (uint64_t seed = 1; seed <= 600; ++seed) {
+      Workload w = random_workload(seed, Shape::kFinite, kind);
+      Random r = Random::of(seed, 79);
+      const auto groups = r.below(4);
+      for (uint64_t i = 0; i < groups; ++i)
+        w.groups.push_back(
+            {"g" + std::to_string(i),
+             {.parent = static_cast<GroupId>(r.below(i + 1)),
+              .weight = static_cast<uint32_t>(r.between(1, 1000)),
+              .priority = static_cast<uint32_t>(r.below(2)),
+              .min_permille = static_cast<uint32_t>(r.below(2) * r.below(200)),
+              .max_permille = static_cast<uint32_t>(r.below(2) * r.between(200, 1000))}});
+      const auto draw = [&](VgpuShare& s) {
+        s.group = static_cast<GroupId>(r.below(groups + 1));
+        s.latency = static_cast<LatencyClass>(r.below(3));
+        s.min_permille = static_cast<uint32_t>(r.below(2) * r.below(300));
+        s.max_permille = static_cast<uint32_t>(r.below(2) * r.between(100, 1000));
+      };
+      for (Vgpu& v : w.vgpus) {
+        draw(v.share);
+        for (ShareChange& c : v.changes) draw(c.share);
+      }
+      for (const char* policy : {"wfq", "wfq-srt"}) {
+        const Registration* row = find_policy(policy);
+        if (kind == PreemptorKind::kProportional && !row->proportional) continue;
+        const auto p = row->make(engine_config(w));
+        const Outcome o = simulate(w, *p, {.seed = seed, .max_events = 5'000'000});
+        ASSERT_EQ(o.violations, 0u) << policy << " seed " << seed << ": " << o.violation;
+        ASSERT_FALSE(o.stuck || o.cut)
+            << policy << " seed " << seed << " " << w.gpu.spatial << static_cast<int>(kind)
+            << (o.stuck ? " stuck after " : " cut after ") << o.events;
+        for (size_t i = 0; i < o.programs.size(); ++i)
+          ASSERT_EQ(o.programs[i].work_done_sm_ns, o.programs[i].work_arrived_sm_ns)
+              << policy << " seed " << seed;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace sluice::policy::sim
