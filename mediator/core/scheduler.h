@@ -2,17 +2,17 @@
 //
 // Owned by sluiced, used from its one thread. It groups sessions into vGPUs, asks a policy
 // (policies/policy.h) who runs, turns its answers into grant and evict words, and decides from the
-// sessions' reports who has left, who is idle and who does not obey. It reads no clock and touches no
-// page: each on_*() takes the time and appends actions, and the caller executes them **in order and
-// at once**, as
+// sessions' reports who has left, who is idle and who does not obey. It reads no clock and touches
+// no page: each on_*() takes the time and appends actions, and the caller executes them **in order
+// and at once**, as
 //     while (auto action = actions.pop()) execute(*action);
-// where executing kReadReport means: read the report header and call on_report() right away, with the
-// same queue. Grant and evict stores and the report's reads are seq_cst (the protocol rests on it).
-// The queue must be empty before the next outside event is handed in.
+// where executing kReadReport means: read the report header and call on_report() right away, with
+// the same queue. Grant and evict stores and the report's reads are seq_cst (the protocol rests on
+// it). The queue must be empty before the next outside event is handed in.
 //
 // What a worker reports is a hint. It is bounded and checked here, and nothing is asserted on it: a
-// worker that lies can delay its own vGPU or be ended at its deadline. Who says that it has left and
-// runs on is found where the host sees who is on the GPU (on_seen()): it is ended, and no other
+// worker that lies can delay its own vGPU or be ended at its deadline. Who says that it has left
+// and runs on is found where the host sees who is on the GPU (on_seen()): it is ended, and no other
 // vGPU's deadline runs meanwhile.
 #pragma once
 
@@ -38,13 +38,15 @@ inline constexpr SessionId kNoSession = 0xffffffffu;
 
 // Every limit of the scheduler, with what breaks if it changes.
 struct SchedulerConfig {
-  std::string policy = "wfq";       // a name from policy::registry()
+  std::string policy = "wfq";  // a name from policy::registry()
   policy::Config policy_config;
 
-  // A vGPU told to leave that has not left: first it is logged (and charged as long as it stays) ...
+  // A vGPU told to leave that has not left: first it is logged (and charged as long as it stays)
+  // ...
   uint64_t evict_warn_ns = 100'000'000;
   // ... then its sessions that have not left are ended. Shorter: honest programs with long opaque
-  // kernels or coarse tasks lose their session; longer: a runaway kernel stops everybody for so long.
+  // kernels or coarse tasks lose their session; longer: a runaway kernel stops everybody for so
+  // long.
   uint64_t evict_end_ns = 2'000'000'000;
   // A session that was seen running without a grant for evict_end_ns in sum is ended too. The sum
   // shrinks by one part in so many of the time that passes. Smaller: who runs on for a part of the
@@ -56,13 +58,13 @@ struct SchedulerConfig {
   // counts for a time of which nothing is known; shorter: rare looks never come to a sum.
   uint64_t longest_look_ns = 200'000'000;
 
-  // Reports with more launches than this queued or in flight are counted as violations and clipped; a
-  // worker's tables hold fewer. Raising it costs nothing but the meaning of the check.
+  // Reports with more launches than this queued or in flight are counted as violations and clipped;
+  // a worker's tables hold fewer. Raising it costs nothing but the meaning of the check.
   uint32_t max_demand = 1u << 20;
   uint32_t max_in_flight = 1u << 16;
 
-  // Generations are 32 bits and must not wrap (an old launch would look new): a session that has had
-  // this many grants is ended. At 200 grants a second that is after 248 days.
+  // Generations are 32 bits and must not wrap (an old launch would look new): a session that has
+  // had this many grants is ended. At 200 grants a second that is after 248 days.
   uint32_t max_generation = 0xfffffff0u;
 
   // More would need larger id tables; each vGPU costs about 3 KiB (its latency histogram) here.
@@ -70,7 +72,8 @@ struct SchedulerConfig {
   uint32_t max_sessions = 65536;
 };
 
-// What a session's launch records say of the launches that it has queued (core/progress.h): untrusted.
+// What a session's launch records say of the launches that it has queued (core/progress.h):
+// untrusted.
 struct LaunchHints {
   uint32_t predicted = 0;     // so many of them are predicted
   uint64_t remaining_ns = 0;  // to run, of these, each alone on the whole GPU
@@ -79,13 +82,13 @@ struct LaunchHints {
 
 // The part of sluice_report_header that the scheduler looks at, as read: untrusted.
 struct ReportSnapshot {
-  uint32_t guest_demand = 0;           // read first, all seq_cst
+  uint32_t guest_demand = 0;  // read first, all seq_cst
   uint32_t guest_in_flight = 0;
   uint32_t guest_left_generation = 0;
-  uint32_t guest_unconfined = 0;       // of those in flight, not kept to the SMs that were granted
-  uint32_t guest_keeps = 0;            // SLUICE_KEEPS_*
-  uint32_t guest_recall = 0;           // generation up to which it asks to be called back whole
-  uint64_t guest_launches = 0;         // the rest relaxed, for statistics
+  uint32_t guest_unconfined = 0;  // of those in flight, not kept to the SMs that were granted
+  uint32_t guest_keeps = 0;       // SLUICE_KEEPS_*
+  uint32_t guest_recall = 0;      // generation up to which it asks to be called back whole
+  uint64_t guest_launches = 0;    // the rest relaxed, for statistics
   uint64_t guest_launches_done = 0;
   uint64_t guest_evictions = 0;
   uint64_t guest_narrowed = 0;
@@ -95,7 +98,8 @@ struct ReportSnapshot {
   uint64_t guest_part_launches = 0;
   std::optional<LaunchHints> guest_hints;  // nothing: not looked at
 };
-// Reads the header in the protocol's order; the hints are the caller's to add. The mapping is the caller's.
+// Reads the header in the protocol's order; the hints are the caller's to add. The mapping is the
+// caller's.
 ReportSnapshot read_report(const sluice_report_header& header);
 
 enum class EndReason : uint8_t {
@@ -108,17 +112,17 @@ enum class EndReason : uint8_t {
 std::string_view to_string(EndReason reason);
 
 enum class LogEvent : uint8_t {
-  kGranted,         // value: generation (of the first session)
-  kPart,            // in space: the SMs that it is granted have changed; value: how many
-  kEvictSent,       // value: why, see EvictCause
-  kLeft,            // value: ns from evict to left
-  kOverdue,         // value: ns since the evict; evict_warn_ns has passed
-  kEnded,           // value: EndReason; session is set
-  kReportViolation, // value: the impossible word; session is set
-  kPolicyViolation, // the policy asked for what cannot be; dropped
-  kBusy,            // the vGPU has work
-  kIdle,            // it has none
-  kShareChanged,    // value: weight
+  kGranted,          // value: generation (of the first session)
+  kPart,             // in space: the SMs that it is granted have changed; value: how many
+  kEvictSent,        // value: why, see EvictCause
+  kLeft,             // value: ns from evict to left
+  kOverdue,          // value: ns since the evict; evict_warn_ns has passed
+  kEnded,            // value: EndReason; session is set
+  kReportViolation,  // value: the impossible word; session is set
+  kPolicyViolation,  // the policy asked for what cannot be; dropped
+  kBusy,             // the vGPU has work
+  kIdle,             // it has none
+  kShareChanged,     // value: weight
 };
 std::string_view to_string(LogEvent event);
 
@@ -166,51 +170,60 @@ class ActionQueue {
   size_t head_ = 0;
 };
 
-// What `sluicectl top`, metrics and the demo show of one vGPU. Cumulative, so that differences of two
-// snapshots describe the time between them.
+// What `sluicectl top`, metrics and the demo show of one vGPU. Cumulative, so that differences of
+// two snapshots describe the time between them.
 struct VgpuStats {
   policy::VgpuShare share;
   uint32_t sessions = 0;
-  bool busy = false;             // has work, as far as the mediator was told
-  bool holds = false;            // holds the GPU, or SMs of it (perhaps leaving)
-  SmSet sms;                     // in space: which, those that it is leaving among them; else none
-  bool contended = false;        // busy, and so is somebody else
-  uint64_t told_sm_ns = 0;       // what the policy was told last that its queued launches will take; 0: nothing, or idle
-  uint64_t gpu_ns = 0;           // grant to left, less idle time seen while nobody else waited; in space each
-                                 // SM counts for its part of the GPU
-  uint64_t gpu_error_ns = 0;     // gpu_ns may be wrong by as much (clock_estimator.h)
-  uint64_t charged_sm_ns = 0;    // what the policy was told that it used, SM-ns: by the clock, ...
-  uint64_t refunded_sm_ns = 0;   // ... less this, and with that, by on_measured(); both are in it
+  bool busy = false;       // has work, as far as the mediator was told
+  bool holds = false;      // holds the GPU, or SMs of it (perhaps leaving)
+  SmSet sms;               // in space: which, those that it is leaving among them; else none
+  bool contended = false;  // busy, and so is somebody else
+  uint64_t told_sm_ns =
+      0;  // what the policy was told last that its queued launches will take; 0: nothing, or idle
+  uint64_t gpu_ns = 0;  // grant to left, less idle time seen while nobody else waited; in space
+                        // each SM counts for its part of the GPU
+  uint64_t gpu_error_ns = 0;    // gpu_ns may be wrong by as much (clock_estimator.h)
+  uint64_t charged_sm_ns = 0;   // what the policy was told that it used, SM-ns: by the clock, ...
+  uint64_t refunded_sm_ns = 0;  // ... less this, and with that, by on_measured(); both are in it
   uint64_t extra_sm_ns = 0;
   accounting::ShareMeter::Totals shares;  // contended intervals: see share_meter.h
-  uint64_t grants = 0;           // times this vGPU got the GPU
-  uint64_t evictions = 0;        // times it was taken away while work remained
-  uint64_t overdue = 0;          // evictions that ran into evict_warn_ns
-  uint64_t ended = 0;            // sessions ended for not leaving
-  uint64_t set_changes = 0;      // in space: times that its SMs were others than before, none among them
+  uint64_t grants = 0;                    // times this vGPU got the GPU
+  uint64_t evictions = 0;                 // times it was taken away while work remained
+  uint64_t overdue = 0;                   // evictions that ran into evict_warn_ns
+  uint64_t ended = 0;                     // sessions ended for not leaving
+  uint64_t set_changes =
+      0;  // in space: times that its SMs were others than before, none among them
   uint64_t report_violations = 0;
-  uint64_t guest_queued = 0;     // launches that its sessions have and that are not done, as they report
-  uint64_t guest_launches = 0;   // sums of its sessions' reports, ended sessions included: hints
+  uint64_t guest_queued =
+      0;  // launches that its sessions have and that are not done, as they report
+  uint64_t guest_launches = 0;  // sums of its sessions' reports, ended sessions included: hints
   uint64_t guest_launches_done = 0;
-  uint64_t guest_relaunched = 0; // physical launches that ended before their logical one
-  uint64_t guest_narrowed = 0;   // in space: changes of SMs under which launches stayed where they were ...
-  uint64_t guest_grown = 0;      // ... and second grids of them on SMs that were won; of sessions that are there
-  uint64_t guest_green_launches = 0;  // in space: physical launches that the hardware kept to their SMs, ...
-  uint64_t guest_part_launches = 0;   // ... of so many that were given a part of the GPU, ...
-  uint64_t guest_green_contexts = 0;  // ... and green contexts that were made for them; ended sessions included
+  uint64_t guest_relaunched = 0;  // physical launches that ended before their logical one
+  uint64_t guest_narrowed =
+      0;  // in space: changes of SMs under which launches stayed where they were ...
+  uint64_t guest_grown =
+      0;  // ... and second grids of them on SMs that were won; of sessions that are there
+  uint64_t guest_green_launches =
+      0;  // in space: physical launches that the hardware kept to their SMs, ...
+  uint64_t guest_part_launches = 0;  // ... of so many that were given a part of the GPU, ...
+  uint64_t guest_green_contexts =
+      0;  // ... and green contexts that were made for them; ended sessions included
 };
 
 class Scheduler {
  public:
-  // Whether it can drive a policy on such a GPU. What a session's launches are is known here by its worker's word
-  // alone, so a policy is told all that a vGPU has queued together, as one prediction.
-  static bool runs(const policy::Registration& row, policy::PreemptorKind kind = policy::PreemptorKind::kExclusive) {
+  // Whether it can drive a policy on such a GPU. What a session's launches are is known here by its
+  // worker's word alone, so a policy is told all that a vGPU has queued together, as one
+  // prediction.
+  static bool runs(const policy::Registration& row,
+                   policy::PreemptorKind kind = policy::PreemptorKind::kExclusive) {
     return kind == policy::PreemptorKind::kExclusive ? row.exclusive : row.proportional;
   }
-  // Null if there is no policy of that name, or none that runs() here. With machine.preemptor kProportional the GPU's time
-  // slices are set, several vGPUs hold it at once, and what each uses has to be measured: on_used().
-  // With machine.spatial parts of the GPU are granted, to several vGPUs side by side, as far as the policy
-  // asks for that; sm_count is at most SmSet::kMax then.
+  // Null if there is no policy of that name, or none that runs() here. With machine.preemptor
+  // kProportional the GPU's time slices are set, several vGPUs hold it at once, and what each uses
+  // has to be measured: on_used(). With machine.spatial parts of the GPU are granted, to several
+  // vGPUs side by side, as far as the policy asks for that; sm_count is at most SmSet::kMax then.
   static std::unique_ptr<Scheduler> make(const SchedulerConfig& config, uint64_t now_ns);
   ~Scheduler();
 
@@ -230,26 +243,32 @@ class Scheduler {
   // --- events --------------------------------------------------------------------------------
   // After a ring of the session's worker (eventfd read first, then the report), as the answer to
   // kReadReport, and at any other time (a periodic look refreshes the statistics).
-  void on_report(uint64_t now_ns, SessionId session, const ReportSnapshot& report, ActionQueue& out);
-  // Whether the next report of `session` should bring hints: the policy goes by launches, and they would be in time.
+  void on_report(uint64_t now_ns, SessionId session, const ReportSnapshot& report,
+                 ActionQueue& out);
+  // Whether the next report of `session` should bring hints: the policy goes by launches, and they
+  // would be in time.
   bool wants_hints(SessionId session) const;
-  // What the GPU's own sources (policies/accounting/usage_meter.h) say about time that has been charged by
-  // the clock already, in SM-ns. `refund`: the vGPU held, and the GPU was not its to use; it is taken off its
-  // next charges, never more in sum than it was charged, nor more at once than one max_quantum. `extra`: it
-  // used the GPU without a grant; charged at once. Unknown vGPUs: ignored.
-  void on_measured(uint64_t now_ns, VgpuId vgpu, uint64_t refund_sm_ns, uint64_t extra_sm_ns, ActionQueue& out);
-  // A fault of v has stopped the whole GPU for `stall_ns`, until now. Whoever held it meanwhile was charged by the clock:
-  // v pays for the rest as well, and others get theirs back. Unknown vGPUs: ignored.
+  // What the GPU's own sources (policies/accounting/usage_meter.h) say about time that has been
+  // charged by the clock already, in SM-ns. `refund`: the vGPU held, and the GPU was not its to
+  // use; it is taken off its next charges, never more in sum than it was charged, nor more at once
+  // than one max_quantum. `extra`: it used the GPU without a grant; charged at once. Unknown vGPUs:
+  // ignored.
+  void on_measured(uint64_t now_ns, VgpuId vgpu, uint64_t refund_sm_ns, uint64_t extra_sm_ns,
+                   ActionQueue& out);
+  // A fault of v has stopped the whole GPU for `stall_ns`, until now. Whoever held it meanwhile was
+  // charged by the clock: v pays for the rest as well, and others get theirs back. Unknown vGPUs:
+  // ignored.
   void on_stall(uint64_t now_ns, VgpuId vgpu, uint64_t stall_ns, ActionQueue& out);
   // From now on evictions of v have this deadline instead of evict_end_ns; 0: evict_end_ns.
   void set_evict_end(VgpuId vgpu, uint64_t evict_end_ns);
   uint64_t evict_end_ns(VgpuId vgpu) const;
-  // On a GPU with time slices: v's contexts have used so much since the last call. To be called before any event that the
-  // policy decides by; decides nothing itself. Elsewhere ignored (and on_measured() is ignored here).
+  // On a GPU with time slices: v's contexts have used so much since the last call. To be called
+  // before any event that the policy decides by; decides nothing itself. Elsewhere ignored (and
+  // on_measured() is ignored here).
   void on_used(uint64_t now_ns, VgpuId vgpu, uint64_t sm_ns);
-  // The host has looked at the GPU: a context of `running` was at work, or of nobody that the host
-  // knows (kNoSession). Decides who is ended (scheduler_deadlines.cc has the table), so what was read
-  // is to be the GPU's word. Without looks the workers' reports decide.
+  // The host has sampled the GPU: a context of `running` was at work, or of nobody that the host
+  // knows (kNoSession). Decides who is ended (sharing/deadlines.h has the table), so what was read
+  // has to be the GPU's word. Without samples the workers' reports decide.
   void on_seen(uint64_t now_ns, SessionId running, ActionQueue& out);
   // The time of kWakeAt has come. Early and spurious calls do no harm.
   void on_timer(uint64_t now_ns, ActionQueue& out);
@@ -260,7 +279,7 @@ class Scheduler {
   uint64_t all_contended_ns(uint64_t now_ns) const;  // all vGPUs (two or more) had work
   std::string_view policy_name() const;
   uint64_t quantum_ns() const;
-  uint64_t grant_word(SessionId session) const;      // as last set
+  uint64_t grant_word(SessionId session) const;  // as last set
 
  private:
   struct Impl;

@@ -52,7 +52,9 @@ ARROWS = {
                                "kernels/suite/cases"],
     "mediator/gpu": ["abi", "mediator/base"],
     "mediator/softgpu": ["abi", "mediator/base", "kernels/ptx", "kernels/exec"],
-    "mediator/core": ["abi", "mediator/base", "mediator/ring", "policies"],
+    "mediator/core": ["abi", "mediator/base", "mediator/ring", "policies",
+                      "mediator/core/sharing"],
+    "mediator/core/sharing": ["abi", "mediator/base", "policies", "=mediator/core"],
     "mediator/io": ["abi", "mediator/base", "mediator/ring", "policies", "mediator/core"],
     "mediator/spawner": ["abi", "mediator/base", "mediator/core"],
     # The worker, in the order in which its folders build on one another.

@@ -9,7 +9,7 @@
 // proxy copies the evict word into the launch's control block at any time, or, in an opaque session,
 // never. The leader leaves at once if its predecessor is not done, tests the copy before each ticket,
 // and leaves when the tickets are used up.
-// sluiced: the scheduler's rules (mediator/core/scheduler.cc) with every choice that a policy has left
+// sluiced: the scheduler's rules (mediator/core/sharing) with every choice that a policy has left
 // open: whom to grant, and when to evict a busy holder (`evictions` times, so that the search ends).
 // Crashes: a worker at any step, its launches with it; sluiced at any step: its private state is lost,
 // pages and bells stay, and the heartbeat goes stale some time later.

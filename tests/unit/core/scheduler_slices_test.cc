@@ -1,4 +1,4 @@
-// The scheduler on a GPU that shares itself by time slices (mediator/core/scheduler_slices.cc), step by step.
+// The scheduler on a GPU that shares itself by time slices (mediator/core/sharing/slices.h), step by step.
 #include <gtest/gtest.h>
 
 #include "tests/unit/core/scheduler_host.h"

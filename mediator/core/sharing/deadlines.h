@@ -1,0 +1,91 @@
+// Deadlines: who is ended for not leaving the GPU, and who is not.
+//
+// Two things are known of a session: what its worker reports, and, where the host can sample the
+// GPU by itself (on_seen()), whether a context of it was running at that moment. A sample stands
+// for the time since the one before. What it means:
+//
+// clang-format off
+//   running is                    | for that session             | for others that are being evicted
+//   ------------------------------+------------------------------+-------------------------------------
+//   a session of a vGPU that      | nothing                      | the deadline runs
+//   holds a grant, or left just   |                              |
+//   now                           |                              |
+//   a session of a vGPU that      | `ungranted_ns` grows; it is  | the deadline stands still: their
+//   holds none: it reported       | ended at evict_end_ns        | launches may not have begun
+//   *left*, or was never granted  |                              |
+//   nobody, nobody known, or      | -                            | the deadline runs: who reports
+//   there is no sample at all     |                              | launches in flight has not left
+// clang-format on
+//
+// So a worker that reports *left* while its kernel runs on does not have its successor ended: it is
+// ended itself. And who has not left gains nothing by reporting that its launches have not begun:
+// no report enters this table. What it can gain is one evict_end_ns for each session that an
+// accomplice sacrifices.
+// Without samples (`sources = ["clock"]`, NVIDIA) only who reports launches in flight is ended. A
+// kernel cannot write that report (abi/stub.h), so there a victim loses its session only to a
+// *worker* that was taken over. The opposite rule, which would end the one who was there before,
+// would let any kernel that spins have its honest predecessor ended.
+//
+// `ungranted_ns` shrinks as time passes (SchedulerConfig::ungranted_leak), so that the delays of an
+// honest worker between its kernel's end and the GPU's release never add up.
+//
+// Owned by Sharing, one thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "mediator/core/sharing/state.h"
+
+namespace sluice::core {
+
+struct Sharing;
+
+class Deadlines {
+ public:
+  explicit Deadlines(Sharing& sharing) : sharing_(sharing) {}
+
+  void reset_vgpu(VgpuId v) { reset_record(evictions_, v); }
+  void reset_session(SessionId s) { reset_record(ungranted_, s); }
+
+  // v's deadline: 0 is everybody's.
+  void set_limit(VgpuId v, uint64_t evict_end_ns) { evictions_[v].limit_ns = evict_end_ns; }
+  uint64_t limit_ns(VgpuId v) const;
+
+  // v was evicted: its deadline runs from now.
+  void start(uint64_t now_ns, VgpuId v);
+  // It has left, or may take its time.
+  void stop(VgpuId v);
+  uint64_t evicted_at_ns(VgpuId v) const { return evictions_[v].since_ns; }
+  // For statistics: an eviction that needed no deadline.
+  void set_evicted_at(VgpuId v, uint64_t at_ns) { evictions_[v].since_ns = at_ns; }
+
+  // Acts on deadlines that have passed: warns, then ends the sessions that have not drained.
+  void enforce(uint64_t now_ns, ActionQueue& out);
+  // A context of `running` was on the GPU, or of nobody known (kNoSession).
+  void sample(uint64_t now_ns, SessionId running, ActionQueue& out);
+  // The next time at which enforce() has something to do.
+  uint64_t next_ns() const;
+
+ private:
+  //   kStopped -> kRunning -> kWarned -> kEnded; stop() leads back from each.
+  enum class Stage : uint8_t { kStopped, kRunning, kWarned, kEnded };
+  struct Eviction {
+    Stage stage = Stage::kStopped;
+    uint64_t since_ns = 0;
+    uint64_t excused_ns = 0;  // since then, in which another was seen running without a grant
+    uint64_t limit_ns = 0;    // 0: evict_end_ns
+  };
+  struct Ungranted {
+    uint64_t sum_ns = 0, at_ns = 0;
+  };
+  void warn(VgpuId v, uint64_t since_ns, ActionQueue& out);
+
+  Sharing& sharing_;
+  std::vector<Eviction> evictions_;   // by VgpuId
+  std::vector<Ungranted> ungranted_;  // by SessionId
+  std::vector<VgpuId> running_;       // rarely more than one
+  uint64_t sampled_ns_ = 0;           // the last sample; 0: none
+};
+
+}  // namespace sluice::core

@@ -1,0 +1,36 @@
+// Exclusive: one vGPU has the whole GPU at a time.
+//
+//   policy runs v:    nobody holds -> v's gates open
+//   policy evicts v:  v's gates close, its launches are evicted; when all sessions have drained
+//                     the policy hears that the GPU is free
+//
+// Owned by Sharing as its strategy, one thread.
+#pragma once
+
+#include <vector>
+
+#include "mediator/core/sharing/whole_gpu.h"
+
+namespace sluice::core {
+
+class Exclusive final : public WholeGpu {
+ public:
+  explicit Exclusive(Sharing& sharing) : WholeGpu(sharing) {}
+
+  bool run(uint64_t now_ns, const policy::Action& action, ActionQueue& out) override;
+  bool evict(uint64_t now_ns, const policy::Action& action, ActionQueue& out) override;
+  void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override;
+  void on_vgpu_added(VgpuId v) override { reset_record(granted_ns_, v); }
+
+ private:
+  void on_opened(uint64_t now_ns, VgpuId v) override;
+  void on_evicted_running(uint64_t evicted_at_ns) override { handover_since_ns_ = evicted_at_ns; }
+  void on_freed(uint64_t now_ns) override;
+  bool is_whole(const policy::Action& action) const;
+  uint64_t held_since(VgpuId v, uint64_t from_ns, uint64_t now_ns) const;
+
+  std::vector<uint64_t> granted_ns_;  // by VgpuId: the begin of the last hold
+  uint64_t handover_since_ns_ = 0;    // 0: the GPU was not taken from anybody who used it
+};
+
+}  // namespace sluice::core

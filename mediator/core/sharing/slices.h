@@ -1,0 +1,43 @@
+// Slices: the GPU shares itself by time slices (a proportional preemptor). Several vGPUs hold it at
+// once, the hardware goes round among their contexts, and the policy sets each one's slice.
+//
+//   - The gate of a backlogged vGPU is open while its slice is not 0. With 0 it is *gated*: its
+//     gate closes and its launches are evicted, but nobody waits for that: it has no deadline.
+//   - An idle vGPU's gate is closed while another is backlogged, so that it rings when it has work
+//     again. A vGPU that has the GPU alone keeps it open.
+//   - The slice is a vGPU's; its backlogged sessions share it.
+//   - Holding time says nothing of used time, so use is measured by the caller (on_used()).
+//
+// Owned by Sharing as its strategy, one thread. All vGPUs are checked after each event.
+#pragma once
+
+#include <vector>
+
+#include "mediator/core/sharing/whole_gpu.h"
+
+namespace sluice::core {
+
+class Slices final : public WholeGpu {
+ public:
+  explicit Slices(Sharing& sharing) : WholeGpu(sharing) {}
+
+  bool run(uint64_t, const policy::Action&, ActionQueue&) override { return false; }
+  bool evict(uint64_t, const policy::Action&, ActionQueue&) override { return false; }
+  bool set_slice(const policy::Action& action) override;
+  bool charges_by_clock() const override { return false; }
+  bool has_deadlines() const override { return false; }
+  void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override;
+  void on_vgpu_added(VgpuId v) override { reset_record(slice_ns_, v); }
+  void on_session_added(SessionId s) override { reset_record(session_slice_ns_, s); }
+  bool advance(uint64_t now_ns, ActionQueue& out) override;
+
+ private:
+  void on_opened(uint64_t, VgpuId) override {}
+  void on_freed(uint64_t) override {}
+  void divide_slice(VgpuId v, uint64_t slice_ns, ActionQueue& out);
+
+  std::vector<uint64_t> slice_ns_;          // by VgpuId, as the policy set it; 0: gated
+  std::vector<uint64_t> session_slice_ns_;  // by SessionId, as last set; 0: not yet
+};
+
+}  // namespace sluice::core

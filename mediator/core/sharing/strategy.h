@@ -1,0 +1,60 @@
+// SharingStrategy: how the GPU is shared. One object per scheduler, chosen by the GPU's description
+// when the scheduler is made; it holds only what its own way of sharing needs.
+//
+//   Exclusive  one vGPU has the whole GPU at a time         sharing/exclusive.h
+//   InSpace    several vGPUs, each on its set of SMs        sharing/in_space.h
+//   Slices     several vGPUs, the hardware goes round       sharing/slices.h
+//
+// Exclusive and Slices open and close whole vGPUs alike: sharing/whole_gpu.h.
+// Owned by Sharing, one thread.
+#pragma once
+
+#include <cstdint>
+
+#include "mediator/core/sharing/state.h"
+#include "policies/policy.h"
+
+namespace sluice::core {
+
+struct Sharing;
+
+class SharingStrategy {
+ public:
+  virtual ~SharingStrategy() = default;
+
+  // The policy's actions. False: it asked for what cannot be.
+  virtual bool run(uint64_t now_ns, const policy::Action& action, ActionQueue& out) = 0;
+  virtual bool evict(uint64_t now_ns, const policy::Action& action, ActionQueue& out) = 0;
+  virtual bool set_slice(const policy::Action&) { return false; }
+
+  // Grant words. Flags beside open and contended, and the set that belongs to SLUICE_GRANT_PART.
+  virtual bool opens_new_session(VgpuId v) const = 0;
+  virtual uint64_t extra_flags(VgpuId) const { return 0; }
+  virtual SmSet granted_sms(VgpuId) const { return {}; }
+
+  // Charging: SMs that v is charged for while it holds.
+  virtual uint32_t charged_sms(VgpuId v) const = 0;
+  virtual bool charges_by_clock() const { return true; }
+  // Whether somebody waits for evicted vGPUs, so that they have a deadline.
+  virtual bool has_deadlines() const { return true; }
+  // A fault of v has stopped the GPU since `from_ns`: who pays.
+  virtual void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) = 0;
+
+  // What happens to vGPUs and sessions.
+  virtual void on_vgpu_added(VgpuId) {}
+  virtual void on_session_added(SessionId) {}
+  // The last of v's sessions that had to leave has drained.
+  virtual void on_drained(uint64_t now_ns, VgpuId v, ActionQueue& out) = 0;
+  // `s` is gone; it is no more among its vGPU's sessions.
+  virtual void on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) = 0;
+  virtual void on_launches_ended(VgpuId) {}
+  virtual void on_report(uint64_t, SessionId, ActionQueue&) {}
+  // The policy's timer has come; the policy hears of it when the reports asked for here are in.
+  virtual void before_wake(ActionQueue&) {}
+  // Begins what can begin, after each event. False: nothing was to be done.
+  virtual bool advance(uint64_t, ActionQueue&) { return false; }
+
+  virtual void fill(VgpuId, VgpuStats&) const {}
+};
+
+}  // namespace sluice::core
