@@ -21,11 +21,12 @@
 
 namespace sluice::calls {
 
-struct In {};    // a number, an enumerator or a plain struct without pointers
-struct InStruct {};  // one struct that the call reads, not null; what pointers it has are only numbers to the host
-struct Out {};   // the call writes one value there; may be null
+struct In {};  // a number, an enumerator or a plain struct without pointers
+struct InStruct {
+};  // one struct that the call reads, not null; what pointers it has are only numbers to the host
+struct Out {};    // the call writes one value there; may be null
 struct InOut {};  // the call reads one value there and writes it anew; not null
-struct CStr {};  // a NUL-terminated string, not null
+struct CStr {};   // a NUL-terminated string, not null
 template <int N>
 struct InBuf {};  // parameter N (from 0) says how many bytes
 template <int N, int Less = 0>
@@ -43,13 +44,11 @@ struct HEnd {};  // as HIn; after success it is no handle any more
 template <sluice_handle_kind Kind>
 struct HOut {};  // the call makes a handle; not null
 struct Dev {};   // a device address that lies in an allocation of the session
-struct Address {};  // a pointer that is a number for the driver: neither it nor the worker looks behind it
+struct Address {
+};  // a pointer that is a number for the driver: neither it nor the worker looks behind it
 
-// Who waits for the status.
-enum class Status {
-  kReply,  // the caller does
-  kQueued  // nobody: SLUICE_RECORD_NO_REPLY; an error surfaces at the next synchronising call
-};
+// Who waits for the status, and when the worker makes the call (abi/cuda_calls.h).
+enum class Status { kReply, kAtOnce, kAfterWork, kQueued };
 
 // More than any name, and safely inside one completion record.
 inline constexpr uint32_t kMaxOutBytes = SLUICE_RECORD_MAX_BYTES / 2;

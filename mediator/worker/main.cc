@@ -17,8 +17,9 @@
 
 #include "mediator/base/log.h"
 #include "mediator/base/unix_socket.h"
+#include "mediator/worker/calls/decode.h"
 #include "mediator/worker/process/sandbox.h"
-#include "mediator/worker/session/session.h"
+#include "mediator/worker/session/worker_session.h"
 
 namespace {
 
@@ -31,7 +32,7 @@ struct StartPacket {
   wp::Start start;
 };
 
-Result<SessionParts> receive_start(int control) {
+Result<SessionSetup> receive_start(int control) {
   StartPacket packet{};
   auto got = receive_with_fds(control, &packet, sizeof packet);
   if (!got) return std::move(got).error();
@@ -40,7 +41,7 @@ Result<SessionParts> receive_start(int control) {
       got->fds.size() > wp::kStartFdCount + (packet.start.soft_gpu_file[0] ? 1u : 0u)) {
     return Error{EPROTO, "the first message is not a Start of this version"};
   }
-  SessionParts parts;
+  SessionSetup parts;
   if (static_cast<size_t>(packet.start.signal) >= std::size(wp::kSignalNames) ||
       packet.start.fixed_chunk > kMaxChunk) {
     return Error{EPROTO, "Start names a signal or a chunk that there is not"};
@@ -68,7 +69,7 @@ Result<void*> map(int fd, size_t bytes, int protection, void* at, const char* wh
   return p;
 }
 
-Result<void> map_all(SessionParts& parts) {
+Result<void> map_all(SessionSetup& parts) {
   const wp::Start& s = parts.start;
   const uint64_t slot_end =
       SLUICE_SLOT_OFFSET + (uint64_t{s.slot} + 1) * uint64_t{SLUICE_SLOT_STRIDE};
@@ -102,7 +103,7 @@ Result<void> map_all(SessionParts& parts) {
   return {};
 }
 
-Result<void> load(SessionParts& parts) {
+Result<void> load(SessionSetup& parts) {
   if (parts.start.soft_gpu_file[0]) ::setenv("SLUICE_SOFT_GPU", parts.start.soft_gpu_file, 1);
   // A module takes its memory when it is loaded, which is when it is charged.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
@@ -156,10 +157,11 @@ int main() {
   if (const char* ms = std::getenv("SLUICE_WORKER_ORPHAN_MS"))
     limits.orphan_ms = std::strtoull(ms, nullptr, 10);
   if (const char* ms = std::getenv("SLUICE_WORKER_SEE_OUT_MS"))
-    limits.see_out_ms = std::strtoull(ms, nullptr, 10);
-  static Session session(std::move(*parts), limits);
-  // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the filter
-  // is what a failure comes from; =nvidia, beside the software GPU, for tests of that filter.
+    limits.drain_at_end_ms = std::strtoull(ms, nullptr, 10);
+  static WorkerSession session(std::move(*parts), limits, decode);
+  // SLUICE_WORKER_SANDBOX=off (sluiced's [worker_environment]) is for finding out whether the
+  // filter is what a failure comes from; =nvidia, beside the software GPU, for tests of that
+  // filter.
   const char* sandbox = std::getenv("SLUICE_WORKER_SANDBOX");
   if (!sandbox || std::strcmp(sandbox, "off") != 0) {
     const bool as_nvidia = nvidia || (sandbox && std::strcmp(sandbox, "nvidia") == 0);

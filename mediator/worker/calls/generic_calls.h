@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "mediator/worker/calls/dispatch.h"
-#include "mediator/worker/session/session.h"
+#include "mediator/worker/session/worker_session.h"
 
 namespace sluice::worker {
 
@@ -25,14 +25,14 @@ struct GenericCalls {
   using StreamHandle = calls::WireHandle<SLUICE_HANDLE_STREAM>;
   using EventHandle = calls::WireHandle<SLUICE_HANDLE_EVENT>;
 
-  Session& s;
+  WorkerSession& s;
   const Call& call;
   std::span<const std::byte> body;
 
   // The table as calls/dispatch.h wants it. Every row that makes or ends a handle is a method
   // below, so adding and removing never comes here.
   struct Handles {
-    Session& s;
+    WorkerSession& s;
     std::optional<void*> driver_object(sluice_handle_kind kind, uint64_t guest_handle);
     bool has_room(sluice_handle_kind kind);
     uint64_t add(sluice_handle_kind kind, void* object);
@@ -104,13 +104,5 @@ struct GenericCalls {
   CUresult granularity(int device, size_t* unit);
   std::shared_ptr<FunctionObject> function(FunctionHandle handle);
 };
-
-// Rows that the decoder runs at once: they only read. All others go to the job thread.
-bool is_quick(uint16_t opcode);
-// Rows before which everything that the context has queued must be complete, as CUDA's own implicit
-// synchronisation does it.
-bool synchronises(uint16_t opcode);
-// Virtual memory management: needs no context, and goes on after a fault has spoilt one.
-bool is_of_no_context(uint16_t opcode);
 
 }  // namespace sluice::worker

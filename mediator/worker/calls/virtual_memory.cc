@@ -48,15 +48,15 @@ bool is_power_of_two_or_zero(uint64_t n) { return (n & (n - 1)) == 0; }
 // With the lock held: physical memory that neither a handle nor a mapping holds any more goes.
 void GenericCalls::drop_if_unused(const std::shared_ptr<MemoryObject>& memory) {
   if (memory->references != 0 || memory->mappings != 0) return;
-  s.handles_.remove(SLUICE_HANDLE_MEMORY, memory->handle);
-  (void)s.api_.cuMemRelease(memory->cu);
-  s.return_lease(memory->charged);
+  s.handles.remove(SLUICE_HANDLE_MEMORY, memory->handle);
+  (void)s.api.cuMemRelease(memory->cu);
+  s.release_device(memory->charged);
 }
 
 // With the lock held: null if it is no handle, or one that was released and only mappings still
 // hold.
 std::shared_ptr<MemoryObject> GenericCalls::memory(CUmemGenericAllocationHandle guest_handle) {
-  auto found = s.handles_.find<MemoryObject>(SLUICE_HANDLE_MEMORY, guest_handle);
+  auto found = s.handles.find<MemoryObject>(SLUICE_HANDLE_MEMORY, guest_handle);
   return found && found->references != 0 ? found : nullptr;
 }
 
@@ -66,7 +66,7 @@ CUresult GenericCalls::granularity(int device, size_t* unit) {
   plain.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   plain.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
   const CUresult r =
-      s.api_.cuMemGetAllocationGranularity(unit, &plain, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+      s.api.cuMemGetAllocationGranularity(unit, &plain, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   return r == CUDA_SUCCESS && *unit == 0 ? CUDA_ERROR_UNKNOWN : r;
 }
 
@@ -76,17 +76,18 @@ CUresult GenericCalls::cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t
   if (!ptr || size == 0 || flags != 0 || !is_power_of_two_or_zero(alignment))
     return CUDA_ERROR_INVALID_VALUE;
   {
-    std::lock_guard lock(s.mutex_);
-    if (size > kMaxReservedBytes - s.virtual_.reserved_bytes() || alignment > kMaxReservedBytes ||
-        s.virtual_.reservations().size() >= kMaxReservations)
+    std::lock_guard lock(s.mutex);
+    if (size > kMaxReservedBytes - s.memory.mappings.reserved_bytes() ||
+        alignment > kMaxReservedBytes ||
+        s.memory.mappings.reservations().size() >= kMaxReservations)
       return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUdeviceptr at = 0;
-  const CUresult r = s.api_.cuMemAddressReserve(&at, size, alignment, 0, 0);
+  const CUresult r = s.api.cuMemAddressReserve(&at, size, alignment, 0, 0);
   if (r != CUDA_SUCCESS) return r;
-  std::lock_guard lock(s.mutex_);
-  if (!s.virtual_.reserve(at, size)) {
-    (void)s.api_.cuMemAddressFree(at, size);
+  std::lock_guard lock(s.mutex);
+  if (!s.memory.mappings.reserve(at, size)) {
+    (void)s.api.cuMemAddressFree(at, size);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *ptr = at;
@@ -95,12 +96,12 @@ CUresult GenericCalls::cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t
 
 CUresult GenericCalls::cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   {
-    std::lock_guard lock(s.mutex_);
-    if (!s.virtual_.unreserve(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(s.mutex);
+    if (!s.memory.mappings.unreserve(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
   }
-  const CUresult r = s.api_.cuMemAddressFree(ptr, size);
-  std::lock_guard lock(s.mutex_);
-  if (r != CUDA_SUCCESS) (void)s.virtual_.reserve(ptr, size);
+  const CUresult r = s.api.cuMemAddressFree(ptr, size);
+  std::lock_guard lock(s.mutex);
+  if (r != CUDA_SUCCESS) (void)s.memory.mappings.reserve(ptr, size);
   return r;
 }
 
@@ -113,30 +114,30 @@ CUresult GenericCalls::cuMemCreate(CUmemGenericAllocationHandle* handle, size_t 
   if (const CUresult r = granularity(own.location.id, &unit); r != CUDA_SUCCESS) return r;
   if (size % unit != 0) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t charge = QuotaLease::charge_for(size);
-  if (charge == 0 || charge > s.p_.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (charge == 0 || charge > s.setup.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   {
-    std::lock_guard lock(s.mutex_);
-    if (!s.handles_.has_room(SLUICE_HANDLE_MEMORY)) return CUDA_ERROR_OUT_OF_MEMORY;
+    std::lock_guard lock(s.mutex);
+    if (!s.handles.has_room(SLUICE_HANDLE_MEMORY)) return CUDA_ERROR_OUT_OF_MEMORY;
     if (!charge_or_park(charge)) return kParked;
   }
   auto made = std::make_shared<MemoryObject>();
-  const CUresult r = s.api_.cuMemCreate(&made->cu, size, &own, 0);
-  std::lock_guard lock(s.mutex_);
+  const CUresult r = s.api.cuMemCreate(&made->cu, size, &own, 0);
+  std::lock_guard lock(s.mutex);
   if (r != CUDA_SUCCESS) {
-    s.return_lease(charge);
+    s.release_device(charge);
     return r;
   }
   made->bytes = size;
   made->charged = charge;
   made->references = 1;
   made->guest_handle_types = prop->requestedHandleTypes;
-  made->handle = s.handles_.add(SLUICE_HANDLE_MEMORY, made);
+  made->handle = s.handles.add(SLUICE_HANDLE_MEMORY, made);
   *handle = made->handle;
   return CUDA_SUCCESS;
 }
 
 CUresult GenericCalls::cuMemRelease(CUmemGenericAllocationHandle handle) {
-  std::lock_guard lock(s.mutex_);
+  std::lock_guard lock(s.mutex);
   const auto found = memory(handle);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
   --found->references;
@@ -151,7 +152,7 @@ CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
   if (const CUresult r = granularity(0, &unit); r != CUDA_SUCCESS) return r;
   std::shared_ptr<MemoryObject> from;
   {
-    std::lock_guard lock(s.mutex_);
+    std::lock_guard lock(s.mutex);
     from = memory(handle);
     if (!from) return CUDA_ERROR_INVALID_VALUE;
     // As an H200's driver says it.
@@ -159,28 +160,28 @@ CUresult GenericCalls::cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     if (ptr % unit != 0) return CUDA_ERROR_INVALID_VALUE;
     // An H200's driver maps beyond a reservation's end. There may be something of the worker's own,
     // so this does not.
-    if (!s.virtual_.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
-    if (s.virtual_.mapping_count() >= kMaxMappings) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!s.memory.mappings.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+    if (s.memory.mappings.mapping_count() >= kMaxMappings) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const CUresult r = s.api_.cuMemMap(ptr, size, offset, from->cu, 0);
+  const CUresult r = s.api.cuMemMap(ptr, size, offset, from->cu, 0);
   if (r != CUDA_SUCCESS) return r;
-  std::lock_guard lock(s.mutex_);
+  std::lock_guard lock(s.mutex);
   ++from->mappings;
-  SLUICE_CHECK(s.virtual_.map(ptr, size, std::move(from)));
+  SLUICE_CHECK(s.memory.mappings.map(ptr, size, std::move(from)));
   return CUDA_SUCCESS;
 }
 
 CUresult GenericCalls::cuMemUnmap(CUdeviceptr ptr, size_t size) {
   std::optional<std::vector<VirtualRanges<std::shared_ptr<MemoryObject>>::Mapping>> mappings;
   {
-    std::lock_guard lock(s.mutex_);
-    mappings = s.virtual_.unmap(ptr, size);  // first: no copy to it is let through any more
+    std::lock_guard lock(s.mutex);
+    mappings = s.memory.mappings.unmap(ptr, size);  // first: no copy to it is let through any more
   }
   if (!mappings) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult r = s.api_.cuMemUnmap(ptr, size);
-  std::lock_guard lock(s.mutex_);
+  const CUresult r = s.api.cuMemUnmap(ptr, size);
+  std::lock_guard lock(s.mutex);
   if (r != CUDA_SUCCESS) {
-    s.virtual_.put_back(std::move(*mappings));
+    s.memory.mappings.put_back(std::move(*mappings));
     return r;
   }
   for (const auto& one : *mappings) {
@@ -206,13 +207,13 @@ CUresult GenericCalls::cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemA
     access |= flags;
   }
   {
-    std::lock_guard lock(s.mutex_);
-    if (!s.virtual_.is_whole(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(s.mutex);
+    if (!s.memory.mappings.is_whole(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
   }
-  const CUresult r = s.api_.cuMemSetAccess(ptr, size, desc, count);
+  const CUresult r = s.api.cuMemSetAccess(ptr, size, desc, count);
   if (r != CUDA_SUCCESS) return r;
-  std::lock_guard lock(s.mutex_);
-  SLUICE_CHECK(s.virtual_.set_access(ptr, size, access));
+  std::lock_guard lock(s.mutex);
+  SLUICE_CHECK(s.memory.mappings.set_access(ptr, size, access));
   return CUDA_SUCCESS;
 }
 
@@ -220,10 +221,10 @@ CUresult GenericCalls::cuMemGetAccess(unsigned long long* flags, const CUmemLoca
                                       CUdeviceptr ptr) {
   if (!flags || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   {
-    std::lock_guard lock(s.mutex_);
-    if (!s.virtual_.find(ptr)) return CUDA_ERROR_INVALID_VALUE;
+    std::lock_guard lock(s.mutex);
+    if (!s.memory.mappings.find(ptr)) return CUDA_ERROR_INVALID_VALUE;
   }
-  return s.api_.cuMemGetAccess(flags, location, ptr);
+  return s.api.cuMemGetAccess(flags, location, ptr);
 }
 
 CUresult GenericCalls::cuMemGetAllocationGranularity(size_t* granularity,
@@ -235,7 +236,7 @@ CUresult GenericCalls::cuMemGetAllocationGranularity(size_t* granularity,
   CUmemAllocationProp own{};
   own.type = prop->type;
   own.location = prop->location;
-  return s.api_.cuMemGetAllocationGranularity(granularity, &own, option);
+  return s.api.cuMemGetAllocationGranularity(granularity, &own, option);
 }
 
 CUresult GenericCalls::cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
@@ -243,12 +244,12 @@ CUresult GenericCalls::cuMemGetAllocationPropertiesFromHandle(CUmemAllocationPro
   if (!prop) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<MemoryObject> found;
   {
-    std::lock_guard lock(s.mutex_);
+    std::lock_guard lock(s.mutex);
     found = memory(handle);
   }
   if (!found) return CUDA_ERROR_INVALID_VALUE;
   CUmemAllocationProp real{};
-  const CUresult r = s.api_.cuMemGetAllocationPropertiesFromHandle(&real, found->cu);
+  const CUresult r = s.api.cuMemGetAllocationPropertiesFromHandle(&real, found->cu);
   if (r != CUDA_SUCCESS) return r;
   *prop = real;
   prop->requestedHandleTypes = found->guest_handle_types;
@@ -260,13 +261,12 @@ CUresult GenericCalls::cuMemGetAllocationPropertiesFromHandle(CUmemAllocationPro
 CUresult GenericCalls::cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,
                                                    void* guest_address) {
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard lock(s.mutex_);
-  const auto* mapping = s.virtual_.find(reinterpret_cast<uint64_t>(guest_address));
+  std::lock_guard lock(s.mutex);
+  const auto* mapping = s.memory.mappings.find(reinterpret_cast<uint64_t>(guest_address));
   if (!mapping) return CUDA_ERROR_INVALID_VALUE;
   ++mapping->memory->references;
   *handle = mapping->memory->handle;
   return CUDA_SUCCESS;
 }
 
-// Of an allocation, or of the one mapping in which the address lies.
 }  // namespace sluice::worker

@@ -1,10 +1,10 @@
-// Modules and functions of a session. Job thread.
+#include "mediator/worker/modules/load.h"
+
 #include <algorithm>
 #include <climits>
 #include <cstring>
 
 #include "mediator/worker/modules/size.h"
-#include "mediator/worker/session/session.h"
 
 namespace sluice::worker {
 
@@ -93,41 +93,9 @@ uint64_t local_bytes_of(const gpu::DriverApi& api, CUfunction function) {
   return static_cast<uint64_t>(std::max(bytes, 0));
 }
 
-}  // namespace
-
-// Charged before it is compiled. With clones it may be loaded twice at a time
-// (launch/register_clamp.h): for that twice as much is charged meanwhile, or it is loaded once
-// only.
-void Session::load_module(const Call& call, std::string text, uint32_t log_bytes) {
-  if (!call.context || call.context->closed) return answer(call, CUDA_ERROR_INVALID_CONTEXT);
-  if (!looks_like_text(text)) return answer(call, CUDA_ERROR_INVALID_IMAGE);
-  const std::optional<uint64_t> bytes = module_device_bytes(text);
-  if (!bytes) {
-    constexpr std::string_view kWhy = "a module variable's size cannot be told";
-    return answer(call, CUDA_ERROR_INVALID_PTX,
-                  std::as_bytes(std::span(kWhy.substr(0, log_bytes))));
-  }
-  const uint64_t once = QuotaLease::charge_for(*bytes), host = module_host_bytes(text);
-  if (once == 0 || once > UINT64_MAX / 2) return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-  const bool clones = !find_clones(text).empty();
-  with_host_memory(host,
-                   [=, this, ptx = std::make_shared<std::string>(std::move(text))](bool kept) {
-                     if (!kept) return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-                     const auto load_once = [=, this](bool charged) {
-                       load_charged(call, *ptx, log_bytes, charged ? once : 0, once, host);
-                     };
-                     if (!clones) return with_device_memory(once, ChargeKind::kModules, load_once);
-                     with_device_memory(2 * once, ChargeKind::kModules, [=, this](bool charged) {
-                       if (!charged)
-                         return with_device_memory(once, ChargeKind::kModules, load_once);
-                       load_charged(call, *ptx, log_bytes, 2 * once, once, host);
-                     });
-                   });
-}
-
 // `charged`: of device memory; 0: there is none. `once`: what one load of it takes.
-void Session::load_charged(const Call& call, const std::string& ptx, uint32_t log_bytes,
-                           uint64_t charged, uint64_t once, uint64_t host) {
+void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, uint32_t log_bytes,
+                  uint64_t charged, uint64_t once, uint64_t host) {
   auto module = std::make_shared<ModuleObject>();
   module->context = call.context;
   module->charged = charged;
@@ -136,100 +104,133 @@ void Session::load_charged(const Call& call, const std::string& ptx, uint32_t lo
   FittedModule fitted;
   CUresult r = charged == 0           ? CUDA_ERROR_OUT_OF_MEMORY
                : call.context->closed ? CUDA_ERROR_INVALID_CONTEXT
-                                      : make_current(api_, call.context->cu);
+                                      : make_current(s.api, call.context->cu);
   if (r == CUDA_SUCCESS) {
-    if (ptx.find("vprintf") != std::string::npos) printed_.start();
-    r = load_fitted(api_, call.context->device, ptx, std::span(log).first(log.size() - 1), &fitted,
+    if (ptx.find("vprintf") != std::string::npos) s.printed.start();
+    r = load_fitted(s.api, call.context->device, ptx, std::span(log).first(log.size() - 1), &fitted,
                     charged > once);
   }
   module->cu = fitted.cu;
   module->clamped = std::move(fitted.clamped);
   {
-    std::lock_guard lock(mutex_);
-    if (r == CUDA_SUCCESS) module->handle = handles_.add(SLUICE_HANDLE_MODULE, module);
+    std::lock_guard lock(s.mutex);
+    if (r == CUDA_SUCCESS) module->handle = s.handles.add(SLUICE_HANDLE_MODULE, module);
     if (module->handle == 0) {
-      if (r != CUDA_SUCCESS) release_module(*module);
+      if (r != CUDA_SUCCESS) s.release_module(*module);
     } else if (charged > once && module->clamped.empty()) {
-      return_lease(charged - once, ChargeKind::kModules);
+      s.release_device(charged - once, ChargeKind::kModules);
       module->charged = once;
     }
   }
   if (r != CUDA_SUCCESS) {
     const size_t length = ::strnlen(log.data(), log_bytes);
-    return answer(call, r, std::as_bytes(std::span(log.data(), length)));
+    return s.answer(call, r, std::as_bytes(std::span(log.data(), length)));
   }
   if (module->handle == 0) {
-    (void)api_.cuModuleUnload(module->cu);
+    (void)s.api.cuModuleUnload(module->cu);
     {
-      std::lock_guard lock(mutex_);
-      release_module(*module);
+      std::lock_guard lock(s.mutex);
+      s.release_module(*module);
     }
-    return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+    return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   }
   const sluice_handle_reply reply{module->handle};
-  answer(call, CUDA_SUCCESS, std::as_bytes(std::span(&reply, 1)));
+  s.answer(call, CUDA_SUCCESS, std::as_bytes(std::span(&reply, 1)));
 }
 
-void Session::get_function(const Call& call, uint64_t guest_module, const std::string& name,
-                           uint32_t guest_flags, uint32_t state_bytes) {
+}  // namespace
+
+// Charged before it is compiled. With clones it may be loaded twice at a time
+// (launch/register_clamp.h): for that twice as much is charged meanwhile, or it is loaded once
+// only.
+void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t log_bytes) {
+  if (!call.context || call.context->closed) return s.answer(call, CUDA_ERROR_INVALID_CONTEXT);
+  if (!looks_like_text(text)) return s.answer(call, CUDA_ERROR_INVALID_IMAGE);
+  const std::optional<uint64_t> bytes = module_device_bytes(text);
+  if (!bytes) {
+    constexpr std::string_view kWhy = "a module variable's size cannot be told";
+    return s.answer(call, CUDA_ERROR_INVALID_PTX,
+                    std::as_bytes(std::span(kWhy.substr(0, log_bytes))));
+  }
+  const uint64_t once = QuotaLease::charge_for(*bytes), host = module_host_bytes(text);
+  if (once == 0 || once > UINT64_MAX / 2) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+  const bool clones = !find_clones(text).empty();
+  s.with_host_memory(host,
+                     [=, &s, ptx = std::make_shared<std::string>(std::move(text))](bool kept) {
+                       if (!kept) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+                       const auto load_once = [=, &s](bool charged) {
+                         load_charged(s, call, *ptx, log_bytes, charged ? once : 0, once, host);
+                       };
+                       if (!clones)
+                         return s.with_device_memory(once, ChargeKind::kModules, load_once);
+                       s.with_device_memory(2 * once, ChargeKind::kModules, [=, &s](bool charged) {
+                         if (!charged)
+                           return s.with_device_memory(once, ChargeKind::kModules, load_once);
+                         load_charged(s, call, *ptx, log_bytes, 2 * once, once, host);
+                       });
+                     });
+}
+
+void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
+                  const std::string& name, uint32_t guest_flags, uint32_t state_bytes) {
   std::shared_ptr<ModuleObject> module;
   {
-    std::lock_guard lock(mutex_);
-    module = handles_.find<ModuleObject>(SLUICE_HANDLE_MODULE, guest_module);
-    if (!module) return answer(call, CUDA_ERROR_INVALID_HANDLE);
+    std::lock_guard lock(s.mutex);
+    module = s.handles.find<ModuleObject>(SLUICE_HANDLE_MODULE, guest_module);
+    if (!module) return s.answer(call, CUDA_ERROR_INVALID_HANDLE);
     // The same name gives the same function.
     for (uint64_t h : module->functions) {
-      auto f = handles_.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, h);
-      if (f && f->name == name) return answer(call, CUDA_SUCCESS, f->reply);
+      auto f = s.handles.find<FunctionObject>(SLUICE_HANDLE_FUNCTION, h);
+      if (f && f->name == name) return s.answer(call, CUDA_SUCCESS, f->reply);
     }
   }
-  if (CUresult r = make_current(api_, module->context->cu); r != CUDA_SUCCESS)
-    return answer(call, r);
+  if (CUresult r = make_current(s.api, module->context->cu); r != CUDA_SUCCESS)
+    return s.answer(call, r);
   auto f = std::make_shared<FunctionObject>();
   f->module = module;
   f->name = name;
   f->kernel = 2166136261u;  // FNV-1a: the same in every session
   for (char ch : name) f->kernel = (f->kernel ^ static_cast<unsigned char>(ch)) * 16777619u;
-  CUresult r = api_.cuModuleGetFunction(&f->original, module->cu, name.c_str());
-  if (r != CUDA_SUCCESS) return answer(call, r);
+  CUresult r = s.api.cuModuleGetFunction(&f->original, module->cu, name.c_str());
+  if (r != CUDA_SUCCESS) return s.answer(call, r);
 
   for (size_t i = 0; i < kMaxParamCount; ++i) {
     size_t offset = 0, bytes = 0;
-    r = api_.cuFuncGetParamInfo(f->original, i, &offset, &bytes);
+    r = s.api.cuFuncGetParamInfo(f->original, i, &offset, &bytes);
     if (r != CUDA_SUCCESS) break;
     f->params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
     f->param_bytes = std::max(f->param_bytes, static_cast<uint32_t>(offset + bytes));
   }
   if (r != CUDA_ERROR_INVALID_VALUE)
-    return answer(call, r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
-  if (f->params.size() > SLUICE_MAX_PARAMS) return answer(call, CUDA_ERROR_NOT_SUPPORTED);
+    return s.answer(call, r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
+  if (f->params.size() > SLUICE_MAX_PARAMS) return s.answer(call, CUDA_ERROR_NOT_SUPPORTED);
 
   if (guest_flags & SLUICE_FUNCTION_EVICTABLE)
-    find_forms(api_, *module, guest_flags, state_bytes, f.get());
+    find_forms(s.api, *module, guest_flags, state_bytes, f.get());
 
-  f->local_bytes = local_bytes_of(api_, f->original);
+  f->local_bytes = local_bytes_of(s.api, f->original);
   for (const Form& form : kKernelForms)
-    f->local_bytes = std::max(f->local_bytes, local_bytes_of(api_, f.get()->*form.to));
+    f->local_bytes = std::max(f->local_bytes, local_bytes_of(s.api, f.get()->*form.to));
   sluice_function_reply reply{};
   reply.param_count = static_cast<uint32_t>(f->params.size());
   reply.param_bytes = f->param_bytes;
   for (int i = 0; i < 16; ++i) {
     reply.attributes[i] = INT32_MIN;
     int value = 0;
-    if (api_.cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(i), f->original) ==
+    if (s.api.cuFuncGetAttribute(&value, static_cast<CUfunction_attribute>(i), f->original) ==
         CUDA_SUCCESS) {
       reply.attributes[i] = value;
     }
   }
-  std::lock_guard lock(mutex_);
-  reply.handle = handles_.add(SLUICE_HANDLE_FUNCTION, f);
-  if (reply.handle == 0) return answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+  std::lock_guard lock(s.mutex);
+  reply.handle = s.handles.add(SLUICE_HANDLE_FUNCTION, f);
+  if (reply.handle == 0) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   module->functions.push_back(reply.handle);
   const std::span layout = std::as_bytes(std::span(f->params));
   f->reply.resize(sizeof reply);
   std::memcpy(f->reply.data(), &reply, sizeof reply);
   f->reply.insert(f->reply.end(), layout.begin(), layout.end());
-  answer(call, CUDA_SUCCESS, f->reply);
+  s.answer(call, CUDA_SUCCESS, f->reply);
 }
 
 }  // namespace sluice::worker

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "mediator/base/clock.h"
-#include "mediator/worker/session/session.h"
+#include "mediator/worker/session/worker_session.h"
 
 namespace sluice::worker {
 
@@ -17,14 +17,15 @@ uint64_t times(uint64_t a, uint64_t b) {
 }
 }  // namespace
 
-void Session::with_device_memory(uint64_t bytes, ChargeKind kind, std::function<void(bool)> then) {
+void WorkerSession::with_device_memory(uint64_t bytes, ChargeKind kind,
+                                       std::function<void(bool)> then) {
   const uint64_t charge = bytes == 0 ? 0 : QuotaLease::charge_for(bytes);
-  if ((bytes != 0 && charge == 0) || charge > p_.start.memory_limit_bytes) return then(false);
+  if ((bytes != 0 && charge == 0) || charge > setup.start.memory_limit_bytes) return then(false);
   {
-    std::lock_guard lock(mutex_);
-    if (!quota_.charge(charge, kind)) {
-      return ask_lease(quota_.lacking(charge), [this, bytes, kind, then](bool granted) {
-        post([this, bytes, kind, then, granted] {
+    std::lock_guard lock(mutex);
+    if (!control.device().charge(charge, kind)) {
+      return ask_lease(control.device().lacking(charge), [this, bytes, kind, then](bool granted) {
+        jobs.post([this, bytes, kind, then, granted] {
           if (!granted) return then(false);
           with_device_memory(bytes, kind, then);
         });
@@ -34,15 +35,15 @@ void Session::with_device_memory(uint64_t bytes, ChargeKind kind, std::function<
   then(true);
 }
 
-void Session::with_host_memory(uint64_t bytes, std::function<void(bool)> then) {
-  if (bytes > p_.start.host_memory_bytes) return then(false);
+void WorkerSession::with_host_memory(uint64_t bytes, std::function<void(bool)> then) {
+  if (bytes > setup.start.host_memory_bytes) return then(false);
   {
-    std::lock_guard lock(mutex_);
-    if (!host_quota_.charge(bytes, ChargeKind::kModules)) {
+    std::lock_guard lock(mutex);
+    if (!control.host().charge(bytes, ChargeKind::kModules)) {
       return ask_lease(
-          host_quota_.lacking(bytes),
+          control.host().lacking(bytes),
           [this, bytes, then](bool granted) {
-            post([this, bytes, then, granted] {
+            jobs.post([this, bytes, then, granted] {
               if (!granted) return then(false);
               with_host_memory(bytes, then);
             });
@@ -53,62 +54,72 @@ void Session::with_host_memory(uint64_t bytes, std::function<void(bool)> then) {
   then(true);
 }
 
-void Session::release_module(ModuleObject& m) {
-  if (m.charged != 0) return_lease(m.charged, ChargeKind::kModules);
-  if (m.charged_host != 0) return_host_memory(m.charged_host);
+void WorkerSession::ask_lease(uint64_t lacking, std::function<void(bool)> then,
+                              wp::Resource resource) {
+  if (control.lost()) {
+    jobs.post([then = std::move(then)] { then(false); });
+    return;
+  }
+  if (control.leases_waiting() >= limits.parked_calls) violation("too many calls wait for memory");
+  control.ask_lease(resource, lacking, std::move(then));
+}
+
+void WorkerSession::release_module(ModuleObject& m) {
+  if (m.charged != 0) release_device(m.charged, ChargeKind::kModules);
+  if (m.charged_host != 0) control.release_host(m.charged_host);
   m.charged = m.charged_host = 0;
 }
 
-void Session::release_context(ContextObject& c) {
-  return_lease(c.charged, ChargeKind::kContexts);
-  return_lease(times(c.local_bytes, c.threads_at_once), ChargeKind::kLocalMemory);
-  for (const auto& [limit, of] : c.limits) return_lease(of.charged, ChargeKind::kLimits);
+void WorkerSession::release_context(ContextObject& c) {
+  release_device(c.charged, ChargeKind::kContexts);
+  release_device(times(c.local_bytes, c.threads_at_once), ChargeKind::kLocalMemory);
+  for (const auto& [limit, of] : c.limits) release_device(of.charged, ChargeKind::kLimits);
   for (const auto& m : c.kept_modules) release_module(*m);
   c.charged = c.local_bytes = 0;
   c.limits.clear();
   c.kept_modules.clear();
 }
 
-uint64_t Session::limit_bytes(const ContextObject& c, CUlimit limit, uint64_t value) {
+uint64_t WorkerSession::limit_bytes(const ContextObject& c, CUlimit limit, uint64_t value) {
   const auto it = c.limits.find(limit);
   const uint64_t usual = it == c.limits.end() ? 0 : it->second.usual;
   const uint64_t beyond = value - std::min(value, usual);
   return limit == CU_LIMIT_STACK_SIZE ? times(beyond, c.threads_at_once) : beyond;
 }
 
-bool Session::pay_pool(ContextObject& c, uint64_t bytes) {
-  if (quota_.charge(bytes, ChargeKind::kContexts)) {
+bool WorkerSession::pay_pool(ContextObject& c, uint64_t bytes) {
+  if (control.device().charge(bytes, ChargeKind::kContexts)) {
     c.charged += bytes;
     return true;
   }
-  if (!pool_asked_ && !sluiced_gone_) {
-    pool_asked_ = true;
-    ask_lease(quota_.lacking(bytes), [this](bool) {
-      std::lock_guard lock(mutex_);
-      pool_asked_ = false;
+  if (!pool_lease_asked_ && !control.lost()) {
+    pool_lease_asked_ = true;
+    ask_lease(control.device().lacking(bytes), [this](bool) {
+      std::lock_guard lock(mutex);
+      pool_lease_asked_ = false;
     });
   }
   return false;
 }
 
-// With mutex_ held: settles `asked`, or asks sluiced for what is missing.
-void Session::settle_local(const std::shared_ptr<ContextObject>& context,
-                           const std::shared_ptr<LocalGrant>& asked, bool may_ask) {
+// With mutex held: settles `asked`, or asks sluiced for what is missing.
+void WorkerSession::settle_local(const std::shared_ptr<ContextObject>& context,
+                                 const std::shared_ptr<LocalGrant>& asked, bool may_ask) {
   ContextObject& c = *context;
   const uint64_t wanted = asked->bytes_per_thread;
   const uint64_t more = times(wanted - std::min(wanted, c.local_bytes), c.threads_at_once);
   if (c.closed) {
     asked->refused = true;
   } else if (more != 0) {
-    if (quota_.charge(more, ChargeKind::kLocalMemory)) {
+    if (control.device().charge(more, ChargeKind::kLocalMemory)) {
       c.local_bytes = wanted;
-    } else if (may_ask && more <= p_.start.memory_limit_bytes) {
-      return ask_lease(quota_.lacking(more), [this, context, asked](bool granted) {
-        std::lock_guard lock(mutex_);
+    } else if (may_ask && more <= setup.start.memory_limit_bytes) {
+      return ask_lease(control.device().lacking(more), [this, context, asked](bool granted) {
+        std::lock_guard lock(mutex);
         settle_local(context, asked, granted);  // somebody else may have used what was granted
         if (!asked->answered->complete) return;
-        return_lease(0, ChargeKind::kLocalMemory);  // what was leased for nothing
-        engine_.poll(monotonic_ns());
+        release_device(0, ChargeKind::kLocalMemory);  // what was leased for nothing
+        engine.poll(monotonic_ns());
         after_engine();
       });
     } else {
@@ -119,8 +130,8 @@ void Session::settle_local(const std::shared_ptr<ContextObject>& context,
   asked->answered->complete = true;
 }
 
-void Session::charge_local(StreamObject& stream, uint64_t bytes_per_thread,
-                           std::shared_ptr<LocalGrant>* grant) {
+void WorkerSession::charge_local(StreamObject& stream, uint64_t bytes_per_thread,
+                                 std::shared_ptr<LocalGrant>* grant) {
   ContextObject& c = *stream.context;
   if (bytes_per_thread <= c.local_bytes) return;
   if (!c.local_asked || c.local_asked->bytes_per_thread < bytes_per_thread) {
@@ -133,7 +144,7 @@ void Session::charge_local(StreamObject& stream, uint64_t bytes_per_thread,
     *grant = c.local_asked;
   }
   if (!(*grant)->answered->complete)
-    engine_.submit_wait(stream.id, (*grant)->answered, monotonic_ns());
+    engine.submit_wait(stream.id, (*grant)->answered, monotonic_ns());
 }
 
 }  // namespace sluice::worker

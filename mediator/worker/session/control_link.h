@@ -1,0 +1,84 @@
+// ControlLink: what a session asks of sluiced over its control socket: leases of device memory and
+// of host memory, and extents of the region.
+//
+//   ask_lease()   -> kLeaseRequest;   the reply calls `then` with whether it was granted
+//   ask_extent()  -> kExtentRequest;  likewise, with the range
+//   release_*()   -> kLeaseReturn, when more is unused than the session keeps
+//
+// A whole chunk is asked for first; if sluiced refuses, just what is lacking. Once the link is lost
+// every request is refused: a quota never fails open.
+//
+// Owned by the WorkerSession, used under its lock, but for send(), lost() and receive(). The
+// messages are sluiced's and trusted; their ranges are checked all the same. A reply that nobody
+// waits for is ignored.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "abi/wire.h"
+#include "mediator/base/fd.h"
+#include "mediator/core/quota_lease.h"
+#include "mediator/core/worker_protocol.h"
+
+namespace sluice::worker {
+
+class ControlLink {
+ public:
+  using LeaseThen = std::function<void(bool granted)>;
+  using ExtentThen = std::function<void(std::optional<sluice_bulk>)>;
+  using Ready = std::function<void()>;  // to be called without the session's lock
+
+  ControlLink(Fd socket, const worker_protocol::Start& start);
+
+  int socket() const { return socket_.get(); }
+  bool lost() const { return lost_.load(); }
+  // Does not wait: a full socket means that sluiced does not read.
+  void send(worker_protocol::Message message);
+  // One message, if there is one. Not lost() and no message: nothing is there now.
+  enum class Received { kMessage, kMalformed, kNothing, kLost };
+  Received receive(worker_protocol::Message* message);
+
+  QuotaLease& quota(worker_protocol::Resource resource) {
+    return resource == worker_protocol::kHostMemory ? host_ : device_;
+  }
+  QuotaLease& device() { return device_; }
+  QuotaLease& host() { return host_; }
+  void release_device(uint64_t charged, ChargeKind kind);
+  void release_host(uint64_t charged);
+
+  // Requests that wait for a reply. Their number is the guest's doing: the owner bounds it.
+  size_t leases_waiting() const { return leases_.size(); }
+  size_t extents_waiting() const { return extents_.size(); }
+  // Not once the link is lost().
+  void ask_lease(worker_protocol::Resource resource, uint64_t lacking, LeaseThen then);
+  void ask_extent(uint64_t bytes, ExtentThen then);
+  // What is to be called now; empty: nothing.
+  Ready on_lease_reply(const worker_protocol::Message& reply);
+  Ready on_extent_reply(const worker_protocol::Message& reply);
+  // The link is lost: refusals for all that wait.
+  std::vector<Ready> refuse_all();
+
+ private:
+  struct Lease {
+    worker_protocol::Resource resource = worker_protocol::kDeviceMemory;
+    uint64_t asked = 0, lacking = 0;
+    LeaseThen then;
+  };
+  void send_request(Lease lease);
+  void give_back(worker_protocol::Resource resource, uint64_t bytes);
+
+  Fd socket_;
+  std::atomic<bool> lost_{false};
+  uint64_t region_bytes_;
+  QuotaLease device_, host_;
+  std::unordered_map<uint64_t, Lease> leases_;
+  std::unordered_map<uint64_t, ExtentThen> extents_;
+  uint64_t next_request_ = 1;
+};
+
+}  // namespace sluice::worker

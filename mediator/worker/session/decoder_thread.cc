@@ -1,0 +1,152 @@
+// The decoder: takes records, and polls for ends of launches between them.
+#include <sys/prctl.h>
+
+#include <algorithm>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/peer_socket.h"
+#include "mediator/worker/limits.h"
+#include "mediator/worker/session/polling.h"
+#include "mediator/worker/session/worker_session.h"
+
+namespace sluice::worker {
+
+namespace wp = worker_protocol;
+
+namespace {
+// Records decoded in a row before the engine is polled, and polls of the ring between two polls of
+// the engine: an event query costs some 0.1 us, on a real GPU up to 1 us.
+constexpr uint32_t kRecordsPerPoll = 16;
+constexpr uint32_t kRingPollsPerPoll = 8;
+// What the shortest sleep and waking from it add on a virtual machine, where a timer is slow.
+constexpr uint64_t kSleepCostNs = 80'000;
+}  // namespace
+
+void WorkerSession::decoder_loop() {
+  // A sleep's length is given to the microsecond; the default slack would add 50.
+  ::prctl(PR_SET_TIMERSLACK, 1000);
+  RecordBuffer record;
+  Spinner records, ends;
+  for (uint32_t n = 1;; ++n) {
+    if (const char* why = replies.failure()) violation(why);
+    if (queues_full()) {
+      set_decoder(false, kForeverNs);
+      pollfd fds[] = {{decoder_.bell(), POLLIN, 0}};
+      sleep_on(fds, 1, kForeverNs);
+      drain_eventfd(decoder_.bell());
+      set_decoder(true, 0);
+      continue;
+    }
+    switch (submit_.pop(record)) {
+      case Pop::kRecord:
+        records_decoded_.store(records_decoded_.load(std::memory_order_relaxed) + 1,
+                               std::memory_order_relaxed);
+        decode_(*this, record.record(), record.body());
+        // A program that never pauses must not keep its own launches from being refilled.
+        if (n % kRecordsPerPoll == 0) {
+          if (replies.waiting()) replies.flush();
+          poll_engine();
+        }
+        break;
+      case Pop::kBroken:
+        violation(submit_.broken_reason());
+      case Pop::kEmpty: {
+        if (replies.waiting()) replies.flush();
+        if (spin(records, ends)) break;
+        if (!submit_.arm()) break;
+        replies.arm();
+        const uint64_t slept_ns = decoder_sleep();
+        records.slept(slept_ns);
+        ends.found_after(slept_ns - std::min(slept_ns, kSleepCostNs));
+        replies.disarm();
+        submit_.disarm();
+        break;
+      }
+    }
+  }
+}
+
+bool WorkerSession::spin(Spinner& records, Spinner& ends) {
+  uint32_t polls = 0;
+  const auto poll_ring = [&] {
+    if (submit_.readable()) return true;
+    if (++polls % kRingPollsPerPoll == 0) poll_engine();
+    return false;
+  };
+  if (records.spin(poll_ring)) return true;
+  // The end that somebody waits for is found here sooner than by the engine thread.
+  while (end_is_near_.load(std::memory_order_relaxed)) {
+    bool progress = false;
+    if (!ends.spin([&] { return submit_.readable() || (progress |= poll_engine()); })) return false;
+    if (submit_.readable()) return true;
+  }
+  return false;
+}
+
+bool WorkerSession::poll_engine() {
+  if (!in_flight_.load(std::memory_order_relaxed)) return false;
+  std::unique_lock lock(mutex, std::try_to_lock);
+  if (!lock) return false;  // another thread polls
+  const size_t before = engine.queued();
+  engine.poll(monotonic_ns());
+  after_engine();
+  return engine.queued() != before;
+}
+
+uint64_t WorkerSession::decoder_sleep() {
+  pollfd fds[] = {{setup.fds[wp::kBellFd].get(), POLLIN, 0}, {decoder_.bell(), POLLIN, 0}};
+  const uint64_t from = monotonic_ns();
+  uint64_t sleep_ns = 0;
+  bool progress = true;
+  while ((fds[0].revents | fds[1].revents) == 0) {
+    if (in_flight_.load(std::memory_order_relaxed)) {
+      {
+        std::lock_guard lock(mutex);
+        sleep_ns = back_off(sleep_ns, progress);
+      }
+      set_decoder(true, sleep_ns);
+      sleep_on(fds, 2, sleep_ns);
+      set_decoder(true, 0);
+      progress = poll_engine();
+    } else {
+      set_decoder(false, kForeverNs);
+      sleep_on(fds, 2, kForeverNs);
+      set_decoder(true, 0);
+      break;
+    }
+  }
+  const uint64_t slept_ns = monotonic_ns() - from;
+  drain_eventfd(fds[0].fd);
+  drain_eventfd(fds[1].fd);
+  return slept_ns;
+}
+
+void WorkerSession::set_decoder(bool polls, uint64_t sleep_ns) {
+  std::lock_guard lock(mutex);
+  decoder_polls_ = polls;
+  decoder_.about_to_sleep(sleep_ns);
+  if (sleep_ns != 0) after_engine();
+}
+
+bool WorkerSession::queues_full() {
+  {
+    std::lock_guard lock(mutex);
+    const size_t queued = engine.queued();
+    if (queued >= limits.hard_operations || waiting.size() >= limits.parked_calls ||
+        queued_bytes >= kMostParameterBytes)
+      violation("too many operations and calls wait");
+    // What a host function waits for may stand behind these records: then they have to be read.
+    if ((queued >= limits.queued_operations || queued_bytes >= kQueuedParameterBytes) &&
+        !engine.waits_for_program()) {
+      decoder_stopped_.store(true);
+      return true;
+    }
+  }
+  return jobs.full(limits.jobs, [this] { decoder_stopped_.store(true); });
+}
+
+void WorkerSession::wake_decoder_if_stopped() {
+  if (decoder_stopped_.exchange(false)) decoder_.wake();
+}
+
+}  // namespace sluice::worker

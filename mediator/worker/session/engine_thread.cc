@@ -1,0 +1,195 @@
+// The engine thread and the job thread; and what is published whenever the engine was polled.
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
+#include "mediator/worker/limits.h"
+#include "mediator/worker/session/polling.h"
+#include "mediator/worker/session/worker_session.h"
+
+namespace sluice::worker {
+
+namespace wp = worker_protocol;
+
+void WorkerSession::job_loop() {
+  ::prctl(PR_SET_NAME, "sluice-jobs");
+  for (;;) {
+    jobs.take()();
+    wake_decoder_if_stopped();
+  }
+}
+
+uint64_t WorkerSession::back_off(uint64_t last_ns, bool progress) const {
+  if (engine.pacing()) return kPollWindowsNs;
+  const bool urgent = !waiting.empty() || !gate.open(monotonic_ns()) || gate.calling_back();
+  if (progress) return urgent ? kPollFirstNs : kPollUrgentNs;
+  return std::min(last_ns * 2, urgent ? kPollUrgentNs : kPollMostNs);
+}
+
+void WorkerSession::publish_counters() {
+  const auto& c = engine.counters();
+  sluice_report_header& h = *setup.report;
+  const auto publish = [](uint64_t& to, uint64_t n) { __atomic_store_n(&to, n, __ATOMIC_RELAXED); };
+  publish(h.launches, c.launches);
+  publish(h.launches_done, c.launches_done);
+  publish(h.evictions, c.evictions);
+  publish(h.relaunches, c.relaunches);
+  publish(h.opaque_launches, c.opaque);
+  publish(h.narrowed, c.narrowed);
+  publish(h.grown, c.grown);
+  publish(h.green_launches, streams.green.launches);
+  publish(h.green_contexts, streams.green.made);
+  publish(h.part_launches, streams.green.parts);
+}
+
+void WorkerSession::after_engine() {
+  if (engine.error() != CUDA_SUCCESS && sticky.load() == 0) {
+    sticky.store(engine.error());
+    __atomic_store_n(&setup.report->error, static_cast<uint64_t>(engine.error()), __ATOMIC_RELAXED);
+    log::warning("vgpu {} slot {}: {}", setup.start.vgpu, setup.start.slot,
+                 gpu::describe(engine.error()));
+    signal_eventfd(setup.fds[wp::kRingFd].get());
+    // What its other contexts have on the GPU would go on, and each may stop the GPU once more.
+    if (contexts.open > 1)
+      end(engine.error(),
+          "a kernel of it failed (" + gpu::describe(engine.error()) + "); it had several contexts");
+  }
+  publish_counters();
+
+  const bool in_flight = engine.in_flight();
+  in_flight_.store(in_flight, std::memory_order_relaxed);
+  end_is_near_.store(in_flight && !waiting.empty() && engine.queued() <= kNearOperations,
+                     std::memory_order_relaxed);
+  if (in_flight) {
+    const uint64_t longest_ns = engine.pacing()   ? kPollWindowsNs
+                                : waiting.empty() ? kPollGateNs - 1
+                                                  : kPollUrgentNs;
+    (decoder_polls_ ? decoder_ : engine_thread_sleeper_).wake_from(longest_ns);
+  } else if (engine.held_by_gate()) {
+    engine_thread_sleeper_.wake_from(kForeverNs - 1);
+  }
+}
+
+void WorkerSession::engine_loop() {
+  ::prctl(PR_SET_NAME, "sluice-engine");
+  ::prctl(PR_SET_TIMERSLACK, 1000);
+  uint64_t last_sleep_ns = kPollFirstNs, seen = 0;
+  uint64_t quiet_records = 0, quiet_since_ns = 0;  // once sluiced is gone
+  bool gate_changed = false;
+  for (;;) {
+    uint64_t sleep_ns = kForeverNs;
+    bool busy = false;
+    forwarder.forward();
+    {
+      std::lock_guard lock(mutex);
+      engine.poll(monotonic_ns());
+      const uint64_t progress = engine.counters().launches_done + engine.counters().relaunches +
+                                waiting.next_token() + engine.queued();
+      if (engine.in_flight() && decoder_polls_) {
+        // The gate has changed, perhaps to evict what is in flight: its end is due.
+        if (gate_changed) decoder_.wake_from(kPollFirstNs);
+      } else if (engine.in_flight()) {
+        sleep_ns = last_sleep_ns = back_off(last_sleep_ns, progress != seen);
+      } else if (engine.held_by_gate()) {
+        sleep_ns = kPollGateNs;
+      }
+      seen = progress;
+      busy = engine.queued() != 0;
+      if (control.lost()) sleep_ns = std::min(sleep_ns, kPollOrphanNs);
+      engine_thread_sleeper_.about_to_sleep(sleep_ns);
+      after_engine();
+      if ((engine.queued() < limits.queued_operations && queued_bytes < kQueuedParameterBytes) ||
+          engine.waits_for_program())
+        wake_decoder_if_stopped();
+    }
+    if (control.lost()) {
+      const uint64_t records = records_decoded_.load(std::memory_order_relaxed),
+                     now = monotonic_ns();
+      if (busy || records != quiet_records || quiet_since_ns == 0) {
+        quiet_records = records;
+        quiet_since_ns = now;
+      } else if (now - quiet_since_ns > limits.orphan_ms * 1'000'000) {
+        end(CUDA_ERROR_DEVICE_UNAVAILABLE, "sluiced is gone, and the program asks for nothing");
+      }
+    }
+    pollfd fds[] = {{setup.fds[wp::kGateFd].get(), POLLIN, 0},
+                    {engine_thread_sleeper_.bell(), POLLIN, 0},
+                    {control.lost() ? -1 : control.socket(), POLLIN, 0}};
+    sleep_on(fds, 3, sleep_ns);
+    gate_changed = fds[0].revents != 0;
+    if (gate_changed) {
+      drain_trusted_wake(fds[0].fd);
+      last_sleep_ns = kPollFirstNs;
+    }
+    if (fds[1].revents) {
+      drain_eventfd(fds[1].fd);
+      last_sleep_ns = kPollFirstNs;
+    }
+    if (fds[2].revents) on_control();
+  }
+}
+
+void WorkerSession::on_control() {
+  constexpr int kMessagesPerPoll = 16;
+  for (int i = 0; i < kMessagesPerPoll; ++i) {
+    wp::Message m;
+    switch (control.receive(&m)) {
+      case ControlLink::Received::kNothing:
+        return;
+      case ControlLink::Received::kMalformed:
+        continue;
+      case ControlLink::Received::kLost: {
+        // The session goes on: when sluiced's heartbeat is stale the gate counts as open.
+        log::warning("sluiced has closed the control socket");
+        std::vector<ControlLink::Ready> refusals;
+        {
+          std::lock_guard lock(mutex);
+          refusals = control.refuse_all();
+        }
+        for (const auto& refuse : refusals) refuse();
+        return;
+      }
+      case ControlLink::Received::kMessage:
+        break;
+    }
+    ControlLink::Ready ready;
+    switch (m.type) {
+      case wp::Type::kLeaseReply: {
+        std::lock_guard lock(mutex);
+        ready = control.on_lease_reply(m);
+        break;
+      }
+      case wp::Type::kExtentReply: {
+        std::lock_guard lock(mutex);
+        ready = control.on_extent_reply(m);
+        break;
+      }
+      case wp::Type::kEnd:
+        drain_at_end();
+        end(static_cast<CUresult>(m.code), m.text, true);
+      default:
+        log::warning("unexpected message {} from sluiced", static_cast<uint32_t>(m.type));
+    }
+    if (ready) ready();
+  }
+}
+
+void WorkerSession::drain_at_end() {
+  const uint64_t until_ns = monotonic_ns() + limits.drain_at_end_ms * 1'000'000;
+  for (;;) {
+    {
+      std::lock_guard lock(mutex);
+      gate.shut();
+      engine.poll(monotonic_ns());
+      after_engine();
+      if (!engine.in_flight() || sticky.load() != 0 || monotonic_ns() >= until_ns) return;
+    }
+    ::usleep(200);
+  }
+}
+
+}  // namespace sluice::worker

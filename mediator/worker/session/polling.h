@@ -1,0 +1,35 @@
+// How the session's threads poll and sleep. Times are nanoseconds of the monotonic clock.
+#pragma once
+
+#include <poll.h>
+#include <time.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mediator/worker/session/sleeper.h"
+
+namespace sluice::worker {
+
+// Sleeps between two polls for ends of launches: short after something ended, then doubled.
+// While a launch runs in windows: its next window follows within some microseconds.
+inline constexpr uint64_t kPollWindowsNs = 2'000;
+inline constexpr uint64_t kPollFirstNs = 5'000;
+// At most, while somebody waits for an end or sluiced wants the GPU back; and otherwise.
+inline constexpr uint64_t kPollUrgentNs = 50'000;
+inline constexpr uint64_t kPollMostNs = 200'000;
+// While the gate is closed: only to see whether sluiced still lives.
+inline constexpr uint64_t kPollGateNs = 250'000'000;
+// Without sluiced: only to see whether the program still asks for anything.
+inline constexpr uint64_t kPollOrphanNs = 500'000'000;
+// With more operations queued, the end of what somebody waits for is not near, and sleeping keeps
+// the driver's queue filled as well: a thread that spins would only take the software GPU's
+// processor.
+inline constexpr size_t kNearOperations = 8;
+
+inline void sleep_on(pollfd* fds, nfds_t n, uint64_t ns) {
+  timespec ts{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+  ::ppoll(fds, n, ns == kForeverNs ? nullptr : &ts, nullptr);
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,168 @@
+#include "mediator/worker/session/worker_session.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
+#include "mediator/base/unix_socket.h"
+#include "mediator/ring/wait.h"
+
+namespace sluice::worker {
+
+namespace wp = worker_protocol;
+
+namespace {
+LoopSettings loop_settings(const wp::Start& start) {
+  LoopSettings s;
+  s.target_us = start.chunk_target_us;
+  s.fixed_chunk = static_cast<uint16_t>(start.fixed_chunk);
+  s.admission_us = start.admission_us;
+  s.window_us = start.window_us;
+  if (start.nvidia == 0) s.leave_ps = kSoftwareLeavePs;
+  return s;
+}
+}  // namespace
+
+WorkerSession::WorkerSession(SessionSetup session_setup, SessionLimits session_limits,
+                             Decode decode)
+    : setup(std::move(session_setup)),
+      limits(session_limits),
+      api(setup.api),
+      region(static_cast<uint8_t*>(setup.region)),
+      replies(RingProducer(complete_ring(setup.region, setup.start.slot),
+                           Bell::for_eventfd(setup.fds[wp::kWakeFd].get()))),
+      printed(std::move(setup.printed)),
+      pinned(api, setup.signal, setup.records, region),
+      forwarder(api, setup.start.signal, setup.signal),
+      control(std::move(setup.control), setup.start),
+      gate(setup.host, setup.signal, setup.report, monotonic_ns(),
+           [fd = setup.fds[wp::kRingFd].get()] { ring_wake(fd); }),
+      streams(api, setup.start.signal == wp::Signal::kProxy, loop_settings(setup.start),
+              setup.signal, setup.records,
+              {[this](uint64_t token, CUresult status) { waiting.complete(token, status); },
+               [this](uint64_t token) { waiting.complete(token, CUDA_SUCCESS); },
+               [this](CUresult status) { replies.send(0, 0, status); }}),
+      engine(streams, gate),
+      decode_(decode),
+      slot_(reinterpret_cast<sluice_slot_header*>(region + SLUICE_SLOT_OFFSET +
+                                                  uint64_t{setup.start.slot} * SLUICE_SLOT_STRIDE)),
+      submit_(submit_ring(setup.region, setup.start.slot),
+              Bell::for_eventfd(setup.fds[wp::kWakeFd].get())) {
+  wp::Start& start = setup.start;
+  if (start.spatial_sms != 0) streams.expect_parts();
+  streams.make_green = [this](std::shared_ptr<ContextObject> c) {
+    jobs.post([this, c] { make_green_context(c); });
+  };
+  setup.report->pid = start.host_pid ? start.host_pid : static_cast<uint32_t>(::getpid());
+  // A vGPU without a limit has what the device has.
+  if (start.memory_limit_bytes == 0)
+    start.memory_limit_bytes = std::numeric_limits<uint64_t>::max();
+  if (start.staging_bytes != 0) memory.add_extent(start.staging_offset, start.staging_bytes);
+}
+
+void WorkerSession::run() {
+  engine_thread_ = std::thread([this] { engine_loop(); });
+  job_thread_ = std::thread([this] { job_loop(); });
+  decoder_loop();
+}
+
+void WorkerSession::end(CUresult code, const std::string& reason, bool asked) {
+  if (ended_.exchange(true)) {
+    for (;;) ::pause();  // another thread is ending the process
+  }
+  std::memset(slot_->reason, 0, sizeof slot_->reason);
+  std::memcpy(slot_->reason, reason.data(), std::min(reason.size(), sizeof slot_->reason - 1));
+  __atomic_store_n(&slot_->error, static_cast<int32_t>(code), __ATOMIC_RELAXED);
+  __atomic_store_n(&slot_->state, uint32_t{SLUICE_SLOT_ENDED}, __ATOMIC_RELEASE);
+  signal_eventfd(setup.fds[wp::kWakeFd].get());
+  if (!asked) {
+    log::warning("session of vgpu {} slot {} ends: {}", setup.start.vgpu, setup.start.slot, reason);
+    wp::Message m{};
+    m.type = wp::Type::kEnded;
+    m.code = code;
+    std::memcpy(m.text, reason.data(), std::min(reason.size(), sizeof m.text - 1));
+    control.send(m);
+  }
+  // Contexts, memory and running kernels go with the process: the driver frees them in its own
+  // order, also when a kernel never returns.
+  ::_exit(0);
+}
+
+// Before each answer, of whatever call, so that no call that CUDA prints at is forgotten.
+void WorkerSession::send_printed(const Call& call) {
+  // NVIDIA's driver prints when it is asked to wait for something; this stream has nothing in it.
+  // These two answer with the session's lock held.
+  const bool waited = call.opcode == SLUICE_CALL_SYNCHRONIZE || call.opcode == SLUICE_CALL_COPY;
+  if (setup.start.nvidia != 0 && waited && call.context && !call.context->closed &&
+      sticky.load() == 0 && make_current(api, call.context->cu) == CUDA_SUCCESS)
+    (void)api.cuStreamSynchronize(call.context->transfers);
+  std::lock_guard lock(printed_mutex_);
+  const std::string text = printed.take();
+  for (size_t at = 0; at < text.size(); at += SLUICE_PRINTED_MAX_BYTES) {
+    std::byte piece[sizeof(sluice_printed) + SLUICE_PRINTED_MAX_BYTES];
+    const sluice_printed header{
+        static_cast<uint32_t>(std::min<size_t>(text.size() - at, SLUICE_PRINTED_MAX_BYTES)), 0};
+    std::memcpy(piece, &header, sizeof header);
+    std::memcpy(piece + sizeof header, text.data() + at, header.bytes);
+    replies.send(0, SLUICE_CALL_PRINTED, CUDA_SUCCESS,
+                 std::span(piece).first(sizeof header + header.bytes));
+  }
+}
+
+void WorkerSession::answer(const Call& call, CUresult status, std::span<const std::byte> body) {
+  if (printed.started() && (call.flags & SLUICE_RECORD_NO_REPLY) == 0) send_printed(call);
+  if (call.flags & SLUICE_RECORD_NO_REPLY) {
+    if (status != CUDA_SUCCESS) replies.send(0, call.opcode, status);
+  } else {
+    replies.send(call.call_id, call.opcode, status, body);
+  }
+  if (const char* why = replies.failure()) violation(why);
+}
+
+void WorkerSession::post_after_sync(const std::shared_ptr<ContextObject>& context,
+                                    std::function<void()> job) {
+  // Also after a fault: then nothing runs any more.
+  const uint64_t token =
+      waiting.add([this, job = std::move(job)](CUresult) mutable { jobs.post(std::move(job)); });
+  engine.notify_context(context->id, token, monotonic_ns());
+}
+
+void WorkerSession::post_after_sync_all(std::function<void()> job) {
+  auto left = std::make_shared<uint32_t>(1);
+  auto one_done = [this, left, job = std::move(job)](CUresult) {
+    if (--*left == 0) jobs.post(job);
+  };
+  std::vector<ContextId> ids;
+  handles.for_each(SLUICE_HANDLE_CONTEXT, [&](uint64_t, const auto& object) {
+    ids.push_back(static_cast<ContextObject&>(*object).id);
+  });
+  for (ContextId id : ids) {
+    ++*left;
+    engine.notify_context(id, waiting.add(one_done), monotonic_ns());
+  }
+  one_done(CUDA_SUCCESS);
+}
+
+std::shared_ptr<StreamObject> WorkerSession::find_stream(const Call& call, uint64_t guest_stream,
+                                                         CUresult* error) const {
+  *error = CUDA_SUCCESS;
+  if (guest_stream <= 2) {
+    if (!call.context || call.context->closed) {
+      *error = CUDA_ERROR_INVALID_CONTEXT;
+      return nullptr;
+    }
+    return guest_stream == 2 ? call.context->per_thread : call.context->legacy;
+  }
+  auto stream = handles.find<StreamObject>(SLUICE_HANDLE_STREAM, guest_stream);
+  if (!stream) *error = CUDA_ERROR_INVALID_HANDLE;
+  return stream;
+}
+
+}  // namespace sluice::worker

@@ -1,0 +1,246 @@
+// WorkerSession: all that a sluice-worker is: one guest process's contexts, memory, modules and
+// streams, its slot's rings, its gate, and the three threads that serve them.
+//
+//   decoder  takes records from the submit ring, checks them, and queues what they ask for. It
+//   never
+//            waits for the GPU, the driver's compiler, sluiced or the program. While it is awake,
+//            or work is in flight, it also polls the stream engine.
+//   engine   polls the stream engine otherwise; relaunches when a gate opens or changes; reads the
+//            control socket.
+//   jobs     makes the driver calls that may take long or have to follow a synchronisation: module
+//            loads, memory, contexts.
+//
+// Its parts are public: the handlers of calls/ and modules/ work on them. One lock (`mutex`) guards
+// all parts listed below it. It is held across driver calls that only queue work, never across
+// those of the job thread.
+//
+// The guest is hostile. A CUDA error is answered as CUDA would; a breach of the protocol ends the
+// session (end()).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/channel.h"
+#include "abi/stub.h"
+#include "mediator/base/fd.h"
+#include "mediator/core/handles.h"
+#include "mediator/core/worker_protocol.h"
+#include "mediator/gpu/driver_api.h"
+#include "mediator/ring/ring.h"
+#include "mediator/ring/wait.h"
+#include "mediator/worker/launch/cuda_streams.h"
+#include "mediator/worker/launch/evict_forwarder.h"
+#include "mediator/worker/launch/objects.h"
+#include "mediator/worker/process/printed.h"
+#include "mediator/worker/session/control_link.h"
+#include "mediator/worker/session/job_queue.h"
+#include "mediator/worker/session/memory_table.h"
+#include "mediator/worker/session/pinned_memory.h"
+#include "mediator/worker/session/replies.h"
+#include "mediator/worker/session/sleeper.h"
+#include "mediator/worker/session/waiting_calls.h"
+#include "mediator/worker/streams/engine.h"
+#include "mediator/worker/streams/gate.h"
+
+namespace sluice::worker {
+
+// What a worker may hold for its guest in its own memory. Each bounds a queue that the guest fills.
+struct SessionLimits {
+  size_t queued_operations = 1u << 16;   // in streams; the decoder stops taking records at it ...
+  size_t hard_operations = 1u << 18;     // ... unless a host function waits; here the session ends
+  size_t jobs = 256;                     // for the job thread; the decoder stops taking records
+  size_t parked_calls = 4096;            // that wait for streams, leases or extents; more end it
+  uint64_t module_bytes = 256ull << 20;  // of one module's text
+  uint32_t contexts = 8;                 // each costs hundreds of MB on a real GPU
+  // A session that is asked to end while launches are in flight first waits so long for their ends:
+  // one may be about to fault, which stops the GPU (146 to 151 ms on an H100) and would not be
+  // known of. Shorter: guests hide their faults by leaving; longer: programs that are interrupted
+  // in a long kernel hold what they have for so much longer.
+  uint64_t drain_at_end_ms = 200;
+  // Without sluiced nobody reports the program's end. One that asks for nothing for so long, while
+  // nothing of it runs, is taken for ended, and its memory comes free.
+  uint64_t orphan_ms = 60'000;
+};
+
+// What came with Start, mapped.
+struct SessionSetup {
+  worker_protocol::Start start;
+  Fd control;
+  std::vector<Fd> fds;  // by worker_protocol::StartFd
+  void* region = nullptr;
+  const sluice_host_page* host = nullptr;
+  const sluice_signal_page* signal = nullptr;
+  sluice_report_header* report = nullptr;
+  sluice_launch_records* records = nullptr;  // the only one that kernels may write
+  gpu::DriverApi api;
+  Fd printed;  // Printed::capture()'s
+};
+
+// One call of the guest from its record to its answer. Cheap to copy.
+struct Call {
+  uint64_t call_id = 0;
+  uint16_t opcode = 0;
+  uint16_t flags = 0;
+  std::shared_ptr<ContextObject> context;  // null: none was current
+};
+
+// The contexts that are open.
+struct ContextTable {
+  std::map<CUdevice, std::shared_ptr<ContextObject>> primary;
+  uint32_t open = 0;  // primary ones and others
+  ContextId next_id = 1;
+};
+
+class WorkerSession {
+ public:
+  // Decodes one record, whose body is a private copy: calls/decode.cc.
+  using Decode = void (*)(WorkerSession&, const sluice_record&, std::span<const std::byte> body);
+
+  WorkerSession(SessionSetup setup, SessionLimits limits, Decode decode);
+
+  // Serves until the session ends; then the process exits, so this does not return.
+  void run();
+
+  // Ends the session: the slot's header says why, sluiced hears of it (unless it asked), and the
+  // process exits. Any thread; the first wins. Does not return.
+  [[noreturn]] void end(CUresult code, const std::string& reason, bool asked = false);
+  [[noreturn]] void violation(const std::string& what) {
+    end(CUDA_ERROR_UNKNOWN, "protocol violation: " + what);
+  }
+
+  // --- answers ---
+  void answer(const Call& call, CUresult status, std::span<const std::byte> body = {});
+  // With `mutex` held: runs `job` on the job thread when all that the context, or every context,
+  // has queued is complete.
+  void post_after_sync(const std::shared_ptr<ContextObject>& context, std::function<void()> job);
+  void post_after_sync_all(std::function<void()> job);
+  // With `mutex` held, after the engine was given something: publishes its state, notices a fault,
+  // and wakes whoever sleeps too long for what is now under way.
+  void after_engine();
+  // With `mutex` held. 0 and 1: the legacy stream of the call's context, 2: its per-thread stream.
+  std::shared_ptr<StreamObject> find_stream(const Call& call, uint64_t guest_stream,
+                                            CUresult* error) const;
+
+  // --- contexts (contexts.cc; job thread, without `mutex`) ---
+  CUresult open_context(CUcontext cu, CUdevice device, bool primary,
+                        std::shared_ptr<ContextObject>* out);
+  void close_context(const std::shared_ptr<ContextObject>& context);
+  std::shared_ptr<StreamObject> make_stream(const std::shared_ptr<ContextObject>& context,
+                                            StreamKind kind, unsigned guest_flags, int priority,
+                                            CUresult* result);
+  // Any context that is open, to make driver calls in that need one; or null. With `mutex` held.
+  std::shared_ptr<ContextObject> any_context() const;
+  // Pins an extent if a context is open.
+  void pin_extent(uint64_t offset, uint64_t bytes);
+
+  // --- charges (charges.cc) ---
+  // Calls `then(true)` with so much charged, or `then(false)` with nothing: at once, or on the job
+  // thread when sluiced has answered. Without `mutex`.
+  void with_device_memory(uint64_t bytes, ChargeKind kind, std::function<void(bool charged)> then);
+  void with_host_memory(uint64_t bytes, std::function<void(bool charged)> then);
+  // With `mutex` held: asks sluiced for more; `then` runs on the engine thread.
+  void ask_lease(uint64_t lacking, std::function<void(bool granted)> then,
+                 worker_protocol::Resource resource = worker_protocol::kDeviceMemory);
+  // With `mutex` held: releases what was charged, of the module or context but for allocations.
+  void release_device(uint64_t charged, ChargeKind kind = ChargeKind::kAllocations) {
+    control.release_device(charged, kind);
+  }
+  void release_module(ModuleObject& m);
+  void release_context(ContextObject& c);
+  // With `mutex` held: before a launch in `stream` that wants so much local memory a thread. Where
+  // sluiced has to be asked first, the stream waits for that; then *grant says how it went.
+  void charge_local(StreamObject& stream, uint64_t bytes_per_thread,
+                    std::shared_ptr<LocalGrant>* grant);
+  // What `limit` takes in the context beyond its value at first; max: more than there can be.
+  static uint64_t limit_bytes(const ContextObject& c, CUlimit limit, uint64_t value);
+
+  // --- parts ---
+  SessionSetup setup;
+  const SessionLimits limits;
+  const gpu::DriverApi& api;
+  uint8_t* const region;
+  Replies replies;
+  Printed printed;
+  JobQueue jobs;
+  PinnedMemory pinned;                    // job thread
+  std::atomic<int> sticky{0};             // CUresult that every later call returns
+  std::atomic<uint64_t> queued_bytes{0};  // parameters of launches that are not done
+  EvictForwarder forwarder;
+
+  std::mutex mutex;
+  // All under `mutex`:
+  ControlLink control;
+  Gate gate;
+  CudaStreams streams;
+  StreamEngine engine;
+  HandleTable handles;
+  MemoryTable memory;
+  ContextTable contexts;
+  WaitingCalls waiting;
+
+ private:
+  // --- decoder (decoder_thread.cc) ---
+  void decoder_loop();
+  // Whether the guest has queued as much as it may. Its records then stay in its ring.
+  bool queues_full();
+  void wake_decoder_if_stopped();
+  // Spins for a record, and for ends of launches that somebody waits for, as long as that is likely
+  // to pay. False: time to sleep.
+  bool spin(Spinner& records, Spinner& ends);
+  // Polls the stream engine; whether anything completed. Cheap while nothing is in flight.
+  bool poll_engine();
+  // Sleeps until it is woken; polls now and then while work is in flight. Returns for how long, ns.
+  uint64_t decoder_sleep();
+  // The decoder is about to sleep for so long (0: it is back). `polls`: it polls the engine.
+  void set_decoder(bool polls, uint64_t sleep_ns);
+
+  // --- engine and jobs (engine_thread.cc) ---
+  void engine_loop();
+  void job_loop();
+  // With `mutex` held: how long to sleep when the sleep before was `last_ns`. Polls back off while
+  // nothing completes.
+  uint64_t back_off(uint64_t last_ns, bool progress) const;
+  void publish_counters();
+  void on_control();
+  // Nothing new is launched; waits for what is on the GPU, if that is soon, and reports its faults.
+  void drain_at_end();
+
+  // --- others ---
+  void send_printed(const Call& call);
+
+  void make_green_context(const std::shared_ptr<ContextObject>& context);
+  // With `mutex` held: charges a pool's growth to its context. False: not now; sluiced is asked for
+  // later.
+  bool pay_pool(ContextObject& c, uint64_t bytes);
+  void settle_local(const std::shared_ptr<ContextObject>& context,
+                    const std::shared_ptr<LocalGrant>& asked, bool may_ask);
+
+  const Decode decode_;
+  sluice_slot_header* const slot_;
+  RingConsumer submit_;
+  std::mutex printed_mutex_;  // taken last: pieces of text stay in order
+  Sleeper decoder_, engine_thread_sleeper_;
+  // While the decoder is awake, or something is in flight, it polls the engine, and the engine
+  // thread is left asleep: waking it costs the decoder more than a launch, and on two processors it
+  // would run in somebody's way. Under `mutex`.
+  bool decoder_polls_ = true;
+  bool pool_lease_asked_ = false;  // a lease for pools is asked for; under `mutex`
+  std::atomic<uint64_t> records_decoded_{0};
+  std::atomic<bool> decoder_stopped_{false};  // queues_full()
+  // As of the last poll: work is in flight; somebody waits for an end that is near.
+  std::atomic<bool> in_flight_{false}, end_is_near_{false};
+  std::atomic<bool> ended_{false};
+  std::thread engine_thread_, job_thread_;
+};
+
+}  // namespace sluice::worker
