@@ -45,20 +45,21 @@ void handle_launch(WorkerSession& s, const Call& call, const sluice_launch& l,
   if (threads > static_cast<uint64_t>(c.max_threads_per_block))
     return s.answer(call, CUDA_ERROR_INVALID_VALUE);
 
-  auto work = std::make_shared<LaunchWork>();
-  work->function = std::move(function);
-  std::copy_n(l.grid, 3, work->grid);
-  std::copy_n(l.block, 3, work->block);
-  work->dynamic_shared = l.dynamic_shared_bytes;
-  work->flags = l.flags;
-  work->params.assign(params.begin(), params.end());
+  LaunchRequest asked;
+  asked.function = std::move(function);
+  std::copy_n(l.grid, 3, asked.grid);
+  std::copy_n(l.block, 3, asked.block);
+  asked.dynamic_shared = l.dynamic_shared_bytes;
+  asked.flags = l.flags;
+  asked.params.assign(params.begin(), params.end());
+  asked.ready_ns = monotonic_ns();
+  auto work = std::make_shared<LaunchWork>(std::move(asked));
   work->queued_bytes = &s.queued_bytes;
-  s.queued_bytes += work->params.size();
-  work->ready_ns = monotonic_ns();
-  s.charge_local(*stream, work->function->local_bytes, &work->local);
+  s.queued_bytes += work->request.params.size();
+  s.charge_local(*stream, work->request.function->local_bytes, &work->local);
   s.streams.plan(*work, s.gate.contended());
-  const OpKind kind = work->geometry.evictable ? OpKind::kLaunch : OpKind::kOpaque;
-  const uint64_t now = work->ready_ns;
+  const OpKind kind = work->plan.geometry.evictable ? OpKind::kLaunch : OpKind::kOpaque;
+  const uint64_t now = work->request.ready_ns;
   s.engine.submit(stream->id, kind, std::move(work), 0, now);
   s.after_engine();
   // Queued; what becomes of it shows at the next synchronisation.

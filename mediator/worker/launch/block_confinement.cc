@@ -17,27 +17,29 @@ uint32_t most_of(uint32_t workers) { return workers - workers / 8; }
 
 // Workers of a launch that a part can use at most, and its proxy.
 uint32_t CudaStreams::chunks_of(const LaunchWork& w) const {
-  if (w.function->form.resumable) return std::max(w.tasks - std::min(w.tasks_before, w.tasks), 1u);
-  return (w.tasks + w.geometry.chunk - 1) / w.geometry.chunk;
+  if (w.request.function->form.resumable)
+    return std::max(w.plan.tasks - std::min(w.progress.tasks_before, w.plan.tasks), 1u);
+  return (w.plan.tasks + w.plan.geometry.chunk - 1) / w.plan.geometry.chunk;
 }
 uint32_t CudaStreams::proxies_of(const LaunchWork& w) const {
-  return proxy_ && !w.function->form.resumable ? 1 : 0;
+  return proxy_ && !w.request.function->form.resumable ? 1 : 0;
 }
 
 // Any grid of a clone, so that it can be kept to SMs, also one that fits on the GPU at once.
 void CudaStreams::plan_for_parts(LaunchWork& w) {
-  const FunctionObject& f = *w.function;
-  const uint32_t resident = f.variants[w.variant].resident;
-  w.per_sm = std::max(1u, resident / static_cast<uint32_t>(f.module->context->multiprocessors));
+  const FunctionObject& f = *w.request.function;
+  const uint32_t resident = f.variants[w.plan.variant].resident;
+  w.plan.per_sm =
+      std::max(1u, resident / static_cast<uint32_t>(f.module->context->multiprocessors));
   const uint32_t proxy = proxy_ ? 1 : 0;
-  if (!w.geometry.evictable && resident > proxy && !f.form.once && !f.form.resumable) {
-    w.geometry.evictable = true;
-    w.geometry.chunk = settings_.fixed_chunk != 0 ? settings_.fixed_chunk : 1;
-    const uint32_t chunks = (w.tasks + w.geometry.chunk - 1) / w.geometry.chunk;
-    w.geometry.blocks = std::min(resident - proxy, chunks) + proxy;
+  if (!w.plan.geometry.evictable && resident > proxy && !f.form.once && !f.form.resumable) {
+    w.plan.geometry.evictable = true;
+    w.plan.geometry.chunk = settings_.fixed_chunk != 0 ? settings_.fixed_chunk : 1;
+    const uint32_t chunks = (w.plan.tasks + w.plan.geometry.chunk - 1) / w.plan.geometry.chunk;
+    w.plan.geometry.blocks = std::min(resident - proxy, chunks) + proxy;
   }
   // A worker whose SM is not the session's takes no ticket, so none can be given by its number.
-  w.geometry.first_tickets = 0;
+  w.plan.geometry.first_tickets = 0;
 }
 
 CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& granted,
@@ -48,7 +50,7 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
   SLUICE_CHECK(!sms.empty());  // sluiced's SMs are the context's: looked at when it was made
   const uint32_t proxy = proxies_of(w);
   const uint32_t chunks = chunks_of(w);
-  const Part part = plan_part(sms, gpu_sms, w.per_sm, chunks, c.lefts->slots() - proxy);
+  const Part part = plan_part(sms, gpu_sms, w.plan.per_sm, chunks, c.lefts->slots() - proxy);
   p->flags |= SLUICE_LAUNCH_SPATIAL;
   p->sm_lo = static_cast<uint16_t>(part.lo);
   p->sm_hi = static_cast<uint16_t>(part.hi);
@@ -59,9 +61,9 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
   // Each block of a resumable clone runs one task. Where others fill their SMs, the blocks beyond
   // the first wave come to ours, one after the other; where they do not, those go home from theirs,
   // and there is another launch (kWave).
-  if (w.function->form.resumable) *blocks += chunks - part.workers;
-  w.workers = part.workers;
-  w.sms = sms;
+  if (w.request.function->form.resumable) *blocks += chunks - part.workers;
+  w.submission.workers = part.workers;
+  w.submission.sms = sms;
   if (s.barred == part.barred) return CUDA_SUCCESS;
 
   // In stream order: what ran before under another set has ended, and counted itself out.
@@ -119,12 +121,12 @@ CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> run
     if (s.context.get() != &c) continue;
     auto& w = static_cast<LaunchWork&>(*l.work);
     const CUdeviceptr evict = w.control.address + offsetof(sluice_launch_control, evict);
-    if (proxy_ && w.told != word) {
+    if (proxy_ && w.submission.evict_word != word) {
       run(api_.cuMemcpyHtoDAsync(evict, &signal_->evict, sizeof word, c.transfers));
-      w.told = word;
+      w.submission.evict_word = word;
     }
-    w.moved = true;
-    w.sms = w.sms - lost;
+    w.submission.moved = true;
+    w.submission.sms = w.submission.sms - lost;
     run(api_.cuMemcpyDtoHAsync(
         &c.seen->workers[n][lo],
         s.left + offsetof(sluice_launch_left, sm_workers) + lo * sizeof(uint32_t),
@@ -167,7 +169,7 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
   auto& w = static_cast<LaunchWork&>(work);
   StreamObject& s = *streams_.at(stream);
   ContextObject& c = *s.context;
-  if (!w.part || w.grown) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!w.submission.part || w.submission.grown) return CUDA_ERROR_NOT_SUPPORTED;
   const auto gpu_sms = static_cast<uint32_t>(c.multiprocessors);
   const SmSet sms = grant.sms & SmSet(0, gpu_sms);
   // An SM that is barred in the list cannot be set free while blocks of the first grid may still
@@ -175,28 +177,30 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
   if (sms.empty() || sms.meets(s.barred)) return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t proxy = proxies_of(w);
   // One for each SM at least, or some might stay empty.
-  if (w.first_workers + gpu_sms + proxy > c.lefts->slots()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (w.submission.first_workers + gpu_sms + proxy > c.lefts->slots())
+    return CUDA_ERROR_NOT_SUPPORTED;
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
   if (CUresult r = make_second(s, s.priority); r != CUDA_SUCCESS) return r;
-  const Part part =
-      plan_part(sms, gpu_sms, w.per_sm, chunks_of(w), c.lefts->slots() - w.first_workers - proxy);
+  const Part part = plan_part(sms, gpu_sms, w.plan.per_sm, chunks_of(w),
+                              c.lefts->slots() - w.submission.first_workers - proxy);
   sluice_preempt_params p = params_of(s, w, grant);
   p.flags |= SLUICE_LAUNCH_SPATIAL | SLUICE_LAUNCH_RESUME;
   p.grid = 1;
-  p.worker_base = w.first_workers;
+  p.worker_base = w.submission.first_workers;
   p.sm_lo = static_cast<uint16_t>(part.lo);
   p.sm_hi = static_cast<uint16_t>(part.hi);
   p.sm_quota = static_cast<uint16_t>(part.quota);
   p.tail_shift = part.tail_shift;
-  p.place = most_of((sms - w.sms).count() * part.quota);
-  w.most_blocks = std::max(w.most_blocks, w.first_workers + part.blocks + proxy);
-  p.left_slots = std::min(w.most_blocks, c.lefts->slots());
+  p.place = most_of((sms - w.submission.sms).count() * part.quota);
+  w.progress.most_blocks =
+      std::max(w.progress.most_blocks, w.submission.first_workers + part.blocks + proxy);
+  p.left_slots = std::min(w.progress.most_blocks, c.lefts->slots());
   const SmSet more = part.barred - s.barred;
   if (CUresult r = bar(s, s.second, more, SLUICE_LEFT_BARRED); r != CUDA_SUCCESS) return r;
   s.barred = s.barred | more;
-  w.sms = sms;
-  w.grown = w.moved = true;
-  w.issued_ns = now_ns;
+  w.submission.sms = sms;
+  w.submission.grown = w.submission.moved = true;
+  w.submission.issued_ns = now_ns;
   CUresult r = launch_clone(s.second, w, p, part.blocks + proxy);
   if (r == CUDA_SUCCESS) r = api_.cuEventRecord(s.joined, s.second);
   if (r == CUDA_SUCCESS) r = api_.cuStreamWaitEvent(s.cu, s.joined, 0);

@@ -27,8 +27,8 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
                                  uint64_t now_ns) {
   auto& w = static_cast<LaunchWork&>(work);
   StreamObject& s = *streams_.at(stream);
-  w.lane = &s;
-  w.confined_sms = 0;
+  w.submission.lane = &s;
+  w.submission.confined_sms = 0;
   if (grant.part) {
     ++green.parts;
     const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
@@ -36,8 +36,8 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
     GreenContext* g = green_context(s, sms, now_ns);
     if (Lane* lane = g ? s.context->greens->lane(*g, s) : nullptr;
         lane && (kind == OpKind::kLaunch ? fit_to(w, count) : may_confine_original(w, count))) {
-      w.lane = lane;
-      w.confined_sms = count;
+      w.submission.lane = lane;
+      w.submission.confined_sms = count;
       ++green.launches;
       return Confinement::kHardware;
     }
@@ -46,7 +46,8 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
   // somebody else's would take the task with it. A resumable clone's blocks draw theirs when they
   // have come to an SM that is theirs. One that has begun in another form in a green context goes
   // on in that.
-  const bool by_blocks = kind == OpKind::kLaunch && !w.one_task && w.form == FormKind::kLoop;
+  const bool by_blocks =
+      kind == OpKind::kLaunch && !w.plan.one_task && w.plan.form == FormKind::kLoop;
   return by_blocks ? Confinement::kBlocks : Confinement::kNone;
 }
 
@@ -70,39 +71,41 @@ GreenContext* CudaStreams::green_context(StreamObject& s, const SmSet& sms, uint
 
 // Plans the next physical launch for so many SMs. False: it needs more.
 bool CudaStreams::fit_to(LaunchWork& w, uint32_t sms) {
-  FunctionObject& f = *w.function;
+  FunctionObject& f = *w.request.function;
   const uint32_t proxy = proxies_of(w);
-  if (w.per_sm * sms <= proxy) return false;
+  if (w.plan.per_sm * sms <= proxy) return false;
   if (f.form.once || f.form.resumable) {
-    w.on_sms = w.geometry;
-    w.workers = std::min(w.tasks, w.per_sm * sms);
+    w.submission.on_sms = w.plan.geometry;
+    w.submission.workers = std::min(w.plan.tasks, w.plan.per_sm * sms);
     return true;
   }
-  uint32_t chunk = w.geometry.chunk;
+  uint32_t chunk = w.plan.geometry.chunk;
   // Its form is that of its first physical launch.
   if (w.control.address == 0) {
-    w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
-    LaunchVariant& v = f.variants[w.variant];
+    w.plan.variant = variant_of(f, w.request.block[0] * w.request.block[1] * w.request.block[2],
+                                w.request.dynamic_shared);
+    LaunchVariant& v = f.variants[w.plan.variant];
     chunk = v.chunks.chunk();
-    w.form = FormKind::kLoop;
+    w.plan.form = FormKind::kLoop;
     // Also while others wait for the GPU: sets change seldom, and no window is wasted then.
-    const bool whole_at_once = w.tasks <= w.per_sm * sms;
+    const bool whole_at_once = w.plan.tasks <= w.plan.per_sm * sms;
     const WindowPlan windows = whole_at_once ? WindowPlan{} : take_form(w, v, sms, true);
-    w.on_sms = form_geometry(w, v, sms);
-    if (w.form == FormKind::kOneTask && !w.on_sms.evictable) {
-      w.form = FormKind::kLoop;
-      w.on_sms = form_geometry(w, v, sms);
+    w.submission.on_sms = form_geometry(w, v, sms);
+    if (w.plan.form == FormKind::kOneTask && !w.submission.on_sms.evictable) {
+      w.plan.form = FormKind::kLoop;
+      w.submission.on_sms = form_geometry(w, v, sms);
     }
-    if (w.form == FormKind::kWindows) take_windows(w, v, windows, sms);
+    if (w.plan.form == FormKind::kWindows) take_windows(w, v, windows, sms);
   }
-  if (w.form != FormKind::kLoop) return true;
-  const uint32_t resident = w.per_sm * sms;
-  w.on_sms = plan_launch(w.tasks, resident, chunk, proxy_, settings_, f.form);
-  if (!w.on_sms.evictable) {  // it is whole there at once
-    w.on_sms.evictable = true;
-    w.on_sms.chunk = settings_.fixed_chunk != 0 ? settings_.fixed_chunk : 1;
-    const uint32_t chunks = (w.tasks + w.on_sms.chunk - 1) / w.on_sms.chunk;
-    w.on_sms.blocks = std::min(resident - proxy, chunks) + proxy;
+  if (w.plan.form != FormKind::kLoop) return true;
+  const uint32_t resident = w.plan.per_sm * sms;
+  w.submission.on_sms = plan_launch(w.plan.tasks, resident, chunk, proxy_, settings_, f.form);
+  if (!w.submission.on_sms.evictable) {  // it is whole there at once
+    w.submission.on_sms.evictable = true;
+    w.submission.on_sms.chunk = settings_.fixed_chunk != 0 ? settings_.fixed_chunk : 1;
+    const uint32_t chunks =
+        (w.plan.tasks + w.submission.on_sms.chunk - 1) / w.submission.on_sms.chunk;
+    w.submission.on_sms.blocks = std::min(resident - proxy, chunks) + proxy;
   }
   return true;
 }
@@ -112,22 +115,23 @@ bool CudaStreams::fit_to(LaunchWork& w, uint32_t sms) {
 // grid cannot, but for earlier ones. Clusters need SMs that lie together, which groups of the
 // smallest size do not promise.
 bool CudaStreams::may_confine_original(LaunchWork& w, uint32_t sms) {
-  if (SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0) != 0) return false;
-  FunctionObject& f = *w.function;
-  const uint32_t threads = w.block[0] * w.block[1] * w.block[2];
-  if (f.fits == 0 || f.fits_threads != threads || f.fits_shared != w.dynamic_shared) {
+  if (SLUICE_LAUNCHED_CLUSTER_DIM(w.request.flags, 0) != 0) return false;
+  FunctionObject& f = *w.request.function;
+  const uint32_t threads = w.request.block[0] * w.request.block[1] * w.request.block[2];
+  if (f.fits == 0 || f.fits_threads != threads || f.fits_shared != w.request.dynamic_shared) {
     int blocks = 0;
     if (api_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            &blocks, f.original, static_cast<int>(threads), w.dynamic_shared) != CUDA_SUCCESS ||
+            &blocks, f.original, static_cast<int>(threads), w.request.dynamic_shared) !=
+            CUDA_SUCCESS ||
         blocks <= 0)
       return false;
     f.fits = static_cast<uint32_t>(blocks);
     f.fits_threads = threads;
-    f.fits_shared = w.dynamic_shared;
+    f.fits_shared = w.request.dynamic_shared;
   }
-  const uint64_t tasks = uint64_t{w.grid[0]} * w.grid[1] * w.grid[2];
+  const uint64_t tasks = uint64_t{w.request.grid[0]} * w.request.grid[1] * w.request.grid[2];
   if (tasks <= uint64_t{f.fits} * sms) return true;
-  return !(w.flags & SLUICE_LAUNCHED_COOPERATIVE) &&
+  return !(w.request.flags & SLUICE_LAUNCHED_COOPERATIVE) &&
          tasks > uint64_t{f.fits} * static_cast<uint32_t>(f.module->context->multiprocessors);
 }
 

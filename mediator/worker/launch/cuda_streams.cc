@@ -28,9 +28,10 @@ bool is_plain(const CUDA_MEMCPY2D& c) { return c.Height == 1; }
 class ParamPointers {
  public:
   explicit ParamPointers(LaunchWork& w) {
-    SLUICE_CHECK(w.function->params.size() <= SLUICE_MAX_PARAMS &&
-                 w.params.size() == w.function->param_bytes);
-    for (const ParamPlace& place : w.function->params) add(w.params.data() + place.offset);
+    SLUICE_CHECK(w.request.function->params.size() <= SLUICE_MAX_PARAMS &&
+                 w.request.params.size() == w.request.function->param_bytes);
+    for (const ParamPlace& place : w.request.function->params)
+      add(const_cast<std::byte*>(w.request.params.data()) + place.offset);
   }
   void add(void* at) { pointers_[count_++] = at; }
   void** get() { return count_ == 0 ? nullptr : pointers_; }
@@ -55,7 +56,7 @@ LaunchWork::~LaunchWork() {
   if (control.pool) control.pool->give_back(control);
   if (state.pool) state.pool->give_back(state);
   if (record >= 0) records->give_back(record);
-  if (queued_bytes) *queued_bytes -= params.size();
+  if (queued_bytes) *queued_bytes -= request.params.size();
 }
 
 CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings settings,
@@ -92,7 +93,8 @@ void CudaStreams::drained(StreamId id) {
 void CudaStreams::take_record(LaunchWork& w, bool early) {
   w.launch_id = next_launch_id_++;
   w.records = &records_;
-  w.record = records_.take(w.launch_id, w.tasks, w.function->kernel, w.ready_ns, early);
+  w.record = records_.take(w.launch_id, w.plan.tasks, w.request.function->kernel,
+                           w.request.ready_ns, early);
 }
 
 CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, const Work* pred,
@@ -113,45 +115,48 @@ CUresult CudaStreams::launch(StreamId stream, Work& work, const Grant& grant, co
 // In the stream's tail.
 CUresult CudaStreams::launch_there(StreamObject& s, LaunchWork& w, const Grant& grant,
                                    const Work* pred, uint64_t now_ns) {
-  FunctionObject& f = *w.function;
+  FunctionObject& f = *w.request.function;
   ContextObject& c = *s.context;
-  if (w.form == FormKind::kWindows) {
-    w.generation = grant.generation;
-    w.issued_ns = now_ns;
+  if (w.plan.form == FormKind::kWindows) {
+    w.submission.generation = grant.generation;
+    w.submission.issued_ns = now_ns;
     records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
     return launch_windows(s, w, to_pass(pred));
   }
-  const Geometry& geometry = w.confined_sms != 0 ? w.on_sms : w.geometry;
-  if (!w.begun) w.first_tickets = geometry.first_tickets;
+  const Geometry& geometry = w.submission.confined_sms != 0 ? w.submission.on_sms : w.plan.geometry;
+  if (!w.progress.begun) w.progress.first_tickets = geometry.first_tickets;
   if (s.left == 0) {
     if (CUresult r = c.lefts->take(&s.left, &s.barred); r != CUDA_SUCCESS) return r;
   }
   sluice_preempt_params p = params_of(s, w, grant);
   p.pred = to_pass(pred);
-  const bool one_task = w.one_task || f.form.resumable;  // in each hardware block
-  if (w.one_task) p.worker_base = w.tasks_before;
-  if (w.begun) p.flags |= SLUICE_LAUNCH_RESUME;
+  const bool one_task = w.plan.one_task || f.form.resumable;  // in each hardware block
+  if (w.plan.one_task) p.worker_base = w.progress.tasks_before;
+  if (w.progress.begun) p.flags |= SLUICE_LAUNCH_RESUME;
   uint32_t blocks = geometry.blocks;
   if (one_task)
-    blocks = once_blocks(w.tasks - std::min(w.tasks_before, w.tasks), proxy_ && !f.form.resumable);
-  if (!w.one_task) w.workers = geometry.blocks - (proxy_ && !f.form.resumable ? 1 : 0);
-  w.part = grant.part && !w.one_task && w.confined_sms == 0;
-  if (w.part) {
+    blocks = once_blocks(w.plan.tasks - std::min(w.progress.tasks_before, w.plan.tasks),
+                         proxy_ && !f.form.resumable);
+  if (!w.plan.one_task)
+    w.submission.workers = geometry.blocks - (proxy_ && !f.form.resumable ? 1 : 0);
+  w.submission.part = grant.part && !w.plan.one_task && w.submission.confined_sms == 0;
+  if (w.submission.part) {
     if (CUresult r = keep_to_part(s, w, grant.sms, &p, &blocks); r != CUDA_SUCCESS) return r;
   }
   // An earlier physical launch may have had more workers, and what they left is in their slots.
-  w.most_blocks = std::max(w.most_blocks, one_task ? w.geometry.blocks : blocks);
-  p.left_slots = std::min(w.most_blocks, c.lefts->slots());
+  w.progress.most_blocks =
+      std::max(w.progress.most_blocks, one_task ? w.plan.geometry.blocks : blocks);
+  p.left_slots = std::min(w.progress.most_blocks, c.lefts->slots());
 
-  w.generation = grant.generation;
-  w.issued_ns = now_ns;
+  w.submission.generation = grant.generation;
+  w.submission.issued_ns = now_ns;
   if (w.record >= 0) {
     records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
   }
-  w.first_workers = blocks - (p.flags & SLUICE_LAUNCH_PROXY ? 1 : 0);
-  w.grown = w.moved = false;
-  w.told = 0;
-  return launch_clone(w.lane->cu, w, p, blocks);
+  w.submission.first_workers = blocks - (p.flags & SLUICE_LAUNCH_PROXY ? 1 : 0);
+  w.submission.grown = w.submission.moved = false;
+  w.submission.evict_word = 0;
+  return launch_clone(w.submission.lane->cu, w, p, blocks);
 }
 
 // Where it stands whether `pred`, which is before a launch in its stream, is done; 0: it will be,
@@ -160,7 +165,9 @@ CUdeviceptr CudaStreams::to_pass(const Work* pred) {
   if (!pred) return 0;
   const auto& before = static_cast<const LaunchWork&>(*pred);
   // Nothing was put behind it before all of it was queued, or will not be.
-  if (before.form == FormKind::kWindows && before.passed && !before.windows.left()) return 0;
+  if (before.plan.form == FormKind::kWindows && before.windows.passed &&
+      !before.windows.rest.left())
+    return 0;
   return before.control.address;
 }
 
@@ -168,12 +175,13 @@ CUdeviceptr CudaStreams::to_pass(const Work* pred) {
 sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const LaunchWork& w,
                                              const Grant& grant) const {
   const ContextObject& c = *s.context;
-  const CloneForm& form = w.function->form;
+  const CloneForm& form = w.request.function->form;
   LoopSettings settings = settings_;
   settings.clock_khz = static_cast<uint32_t>(std::max(c.clock_khz, 1));
   sluice_preempt_params p =
-      make_params(w.grid, w.tasks, w.confined_sms != 0 ? w.on_sms : w.geometry, settings);
-  p.first_tickets = w.first_tickets;
+      make_params(w.request.grid, w.plan.tasks,
+                  w.submission.confined_sms != 0 ? w.submission.on_sms : w.plan.geometry, settings);
+  p.first_tickets = w.progress.first_tickets;
   p.control = w.control.address;
   p.signal = c.evict_word ? c.evict_word : c.signal;
   p.record = record_address(c, w);
@@ -182,8 +190,8 @@ sluice_preempt_params CudaStreams::params_of(const StreamObject& s, const Launch
   if (proxy_) p.flags |= form.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
   if (form.resumable) {
     p.state = w.state.address;
-    p.state_stride = static_cast<uint32_t>(
-        SLUICE_RESUME_STRIDE(w.block[0] * w.block[1] * w.block[2], form.state_bytes));
+    p.state_stride = static_cast<uint32_t>(SLUICE_RESUME_STRIDE(
+        w.request.block[0] * w.request.block[1] * w.request.block[2], form.state_bytes));
   }
   return p;
 }
@@ -198,9 +206,9 @@ CUresult CudaStreams::launch_clone(CUstream to, LaunchWork& w, const sluice_pree
   sluice_preempt_params block = p;
   const uint32_t grid[3] = {blocks, 1, 1};
   // The variant may have been given to another shape meanwhile; the launch's own numbers stand.
-  const bool slots = w.function->slot_dynamic && !w.one_task;
-  return launch_form(to, w, w.clone, &block, grid,
-                     w.dynamic_shared + (slots ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0));
+  const bool slots = w.request.function->slot_dynamic && !w.plan.one_task;
+  return launch_form(to, w, w.plan.clone, &block, grid,
+                     w.request.dynamic_shared + (slots ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0));
 }
 
 // `block`: what the clone has appended to the original's parameters.
@@ -208,41 +216,45 @@ CUresult CudaStreams::launch_form(CUstream to, LaunchWork& w, CUfunction clone, 
                                   const uint32_t grid[3], uint32_t shared) {
   ParamPointers params(w);
   params.add(block);
-  return api_.cuLaunchKernel(clone, grid[0], grid[1], grid[2], w.block[0], w.block[1], w.block[2],
-                             shared, to, params.get(), nullptr);
+  return api_.cuLaunchKernel(clone, grid[0], grid[1], grid[2], w.request.block[0],
+                             w.request.block[1], w.request.block[2], shared, to, params.get(),
+                             nullptr);
 }
 
 CUresult CudaStreams::launch_original(LaunchWork& w, uint64_t now_ns) {
   ParamPointers params(w);
-  w.issued_ns = now_ns;
-  if (w.flags == 0) {
-    return api_.cuLaunchKernel(w.function->original, w.grid[0], w.grid[1], w.grid[2], w.block[0],
-                               w.block[1], w.block[2], w.dynamic_shared, w.lane->cu, params.get(),
-                               nullptr);
+  w.submission.issued_ns = now_ns;
+  if (w.request.flags == 0) {
+    return api_.cuLaunchKernel(w.request.function->original, w.request.grid[0], w.request.grid[1],
+                               w.request.grid[2], w.request.block[0], w.request.block[1],
+                               w.request.block[2], w.request.dynamic_shared, w.submission.lane->cu,
+                               params.get(), nullptr);
   }
   CUlaunchAttribute attributes[2] = {};
   CUlaunchConfig config{};
-  config.gridDimX = w.grid[0];
-  config.gridDimY = w.grid[1];
-  config.gridDimZ = w.grid[2];
-  config.blockDimX = w.block[0];
-  config.blockDimY = w.block[1];
-  config.blockDimZ = w.block[2];
-  config.sharedMemBytes = w.dynamic_shared;
-  config.hStream = w.lane->cu;
+  config.gridDimX = w.request.grid[0];
+  config.gridDimY = w.request.grid[1];
+  config.gridDimZ = w.request.grid[2];
+  config.blockDimX = w.request.block[0];
+  config.blockDimY = w.request.block[1];
+  config.blockDimZ = w.request.block[2];
+  config.sharedMemBytes = w.request.dynamic_shared;
+  config.hStream = w.submission.lane->cu;
   config.attrs = attributes;
   const auto add = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {
     CUlaunchAttribute& a = attributes[config.numAttrs++];
     a.id = id;
     return a.value;
   };
-  if (w.flags & SLUICE_LAUNCHED_COOPERATIVE) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
-  if (SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0) != 0) {
+  if (w.request.flags & SLUICE_LAUNCHED_COOPERATIVE)
+    add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
+  if (SLUICE_LAUNCHED_CLUSTER_DIM(w.request.flags, 0) != 0) {
     add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {
-        SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 0), SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 1),
-        SLUICE_LAUNCHED_CLUSTER_DIM(w.flags, 2)};
+        SLUICE_LAUNCHED_CLUSTER_DIM(w.request.flags, 0),
+        SLUICE_LAUNCHED_CLUSTER_DIM(w.request.flags, 1),
+        SLUICE_LAUNCHED_CLUSTER_DIM(w.request.flags, 2)};
   }
-  return api_.cuLaunchKernelEx(&config, w.function->original, params.get(), nullptr);
+  return api_.cuLaunchKernelEx(&config, w.request.function->original, params.get(), nullptr);
 }
 
 CUresult CudaStreams::copy(StreamObject& s, const CUDA_MEMCPY2D& c) {
@@ -381,41 +393,43 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
   bool known = false, done = false;
   uint32_t tasks_done = 0;
   RecordPool::Snapshot record{};
-  if (w.form == FormKind::kWindows && w.passed) {
+  if (w.plan.form == FormKind::kWindows && w.windows.passed) {
     // The stream has passed the launch, so what was queued has run.
     known = true;
-    tasks_done = w.windows.end();
-    done = !w.windows.left();
+    tasks_done = w.windows.rest.end();
+    done = !w.windows.rest.left();
     record = records_.read(w.record);
-    records_.set_done(w.record, w.generation, tasks_done);
-  } else if (w.record >= 0 && !w.grown) {
+    records_.set_done(w.record, w.submission.generation, tasks_done);
+  } else if (w.record >= 0 && !w.submission.grown) {
     // The stream has passed the launch, so what the last block out wrote is there. It is a hint:
     // who forges it runs into its own unfinished work, nobody else's.
     record = records_.read(w.record);
-    known = record.generation == w.generation && record.tasks_total == w.tasks &&
-            ((record.state == SLUICE_LAUNCH_DONE && record.tasks_done == w.tasks) ||
-             (record.state == SLUICE_LAUNCH_TOEVICT && record.tasks_done < w.tasks));
+    known = record.generation == w.submission.generation && record.tasks_total == w.plan.tasks &&
+            ((record.state == SLUICE_LAUNCH_DONE && record.tasks_done == w.plan.tasks) ||
+             (record.state == SLUICE_LAUNCH_TOEVICT && record.tasks_done < w.plan.tasks));
     done = record.state == SLUICE_LAUNCH_DONE;
     tasks_done = record.tasks_done;
   }
   if (!known) {
-    ContextObject& c = *w.function->module->context;
+    ContextObject& c = *w.request.function->module->context;
     sluice_launch_control control;
     CUresult r = make_current(api_, c.cu);
     if (r == CUDA_SUCCESS)
       r = api_.cuMemcpyDtoHAsync(&control, w.control.address, sizeof control, c.transfers);
     if (r == CUDA_SUCCESS) r = api_.cuStreamSynchronize(c.transfers);
     if (r != CUDA_SUCCESS) return LaunchEnd::kFault;
-    if (w.form == FormKind::kWindows) {
+    if (w.plan.form == FormKind::kWindows) {
       // All that was queued has run, unless the launch before was not done.
-      tasks_done = control.next_ticket > w.tasks_before ? std::max(w.tasks_before, w.windows.end())
-                                                        : w.tasks_before;
+      tasks_done = control.next_ticket > w.progress.tasks_before
+                       ? std::max(w.progress.tasks_before, w.windows.rest.end())
+                       : w.progress.tasks_before;
     } else {
-      tasks_done = w.one_task
-                       ? std::min(sluice_admitted(&control, w.generation, w.tasks_before), w.tasks)
-                       : control.finished;
+      tasks_done = w.plan.one_task ? std::min(sluice_admitted(&control, w.submission.generation,
+                                                              w.progress.tasks_before),
+                                              w.plan.tasks)
+                                   : control.finished;
     }
-    done = control.done == 1 && tasks_done == w.tasks;
+    done = control.done == 1 && tasks_done == w.plan.tasks;
   }
   if (done) {
     learn(w, w.record >= 0 ? &record : nullptr);
@@ -424,40 +438,45 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
   }
   // The engine asks about a launch only when all before it are done, so it has passed its
   // predecessor.
-  w.begun = true;
-  if (evicted() < w.generation && tasks_done == w.tasks_before)
-    return w.part ? LaunchEnd::kElsewhere : LaunchEnd::kStuck;
-  w.tasks_before = tasks_done;
+  w.progress.begun = true;
+  if (evicted() < w.submission.generation && tasks_done == w.progress.tasks_before)
+    return w.submission.part ? LaunchEnd::kElsewhere : LaunchEnd::kStuck;
+  w.progress.tasks_before = tasks_done;
   if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_READY);
-  if (evicted() < w.generation && w.part && w.function->form.resumable) {
-    w.in_waves = true;
+  if (evicted() < w.submission.generation && w.submission.part &&
+      w.request.function->form.resumable) {
+    w.progress.in_waves = true;
     return LaunchEnd::kWave;
   }
-  ++w.evictions;
-  if (w.record >= 0) records_.set_evictions(w.record, w.evictions);
+  ++w.progress.evictions;
+  if (w.record >= 0) records_.set_evictions(w.record, w.progress.evictions);
   return LaunchEnd::kLeft;
 }
 
 void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
-  if (w.evictions != 0 || w.in_waves || w.moved || w.variant >= w.function->variants.size()) return;
+  if (w.progress.evictions != 0 || w.progress.in_waves || w.submission.moved ||
+      w.plan.variant >= w.request.function->variants.size())
+    return;
   // Only the GPU's own times: from here a launch also looks as long as what it waited behind.
   if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
-  LaunchVariant& v = w.function->variants[w.variant];
+  LaunchVariant& v = w.request.function->variants[w.plan.variant];
   uint64_t ns = record->left_ns - record->start_ns;
   // Those that are not timed do without.
-  if (w.form == FormKind::kWindows)
-    ns -= std::min<uint64_t>(
-        ns / 8, uint64_t{2} * FormChoice::kCheckNs * w.window_plan.tasks / std::max(w.workers, 1u));
+  if (w.plan.form == FormKind::kWindows)
+    ns -= std::min<uint64_t>(ns / 8, uint64_t{2} * FormChoice::kCheckNs * w.plan.window_plan.tasks /
+                                         std::max(w.submission.workers, 1u));
   // Where a block runs one task, the only form of some kernels, and in windows the time ends when
   // the last one begins.
-  const uint32_t tasks = w.one_task || w.form == FormKind::kWindows
-                             ? w.tasks - std::min(w.workers, w.tasks - 1)
-                             : w.tasks;
-  v.chunks.observe(tasks, w.workers, ns);
+  const uint32_t tasks = w.plan.one_task || w.plan.form == FormKind::kWindows
+                             ? w.plan.tasks - std::min(w.submission.workers, w.plan.tasks - 1)
+                             : w.plan.tasks;
+  v.chunks.observe(tasks, w.submission.workers, ns);
   // As if it had had the whole GPU, so that those of different parts can be compared.
-  const auto sms = static_cast<uint32_t>(w.function->module->context->multiprocessors);
-  const uint32_t had = w.confined_sms != 0 ? w.confined_sms : w.part ? w.sms.count() : sms;
-  v.choice.observe(w.form, tasks, ns * had / sms);
+  const auto sms = static_cast<uint32_t>(w.request.function->module->context->multiprocessors);
+  const uint32_t had = w.submission.confined_sms != 0 ? w.submission.confined_sms
+                       : w.submission.part            ? w.submission.sms.count()
+                                                      : sms;
+  v.choice.observe(w.plan.form, tasks, ns * had / sms);
 }
 
 }  // namespace sluice::worker

@@ -103,17 +103,17 @@ class CudaStreams : public EngineDriver {
   bool fit_to(LaunchWork& w, uint32_t sms);
   bool may_confine_original(LaunchWork& w, uint32_t sms);
   CUresult go_to(StreamObject& s, Lane& lane);
-  // launch() in w.lane. What cannot be launched in a green context's stream, for whatever reason,
-  // is in the guest's own; one in windows may have begun there.
+  // launch() in w.submission.lane. What cannot be launched in a green context's stream, for
+  // whatever reason, is in the guest's own; one in windows may have begun there.
   template <class Launch>
   CUresult on_lane(StreamObject& s, LaunchWork& w, Launch launch) {
-    CUresult there = go_to(s, *w.lane);
+    CUresult there = go_to(s, *w.submission.lane);
     if (there == CUDA_SUCCESS) there = launch();
-    if (there == CUDA_SUCCESS || w.confined_sms == 0 || is_sticky(there) ||
-        w.form == FormKind::kWindows)
+    if (there == CUDA_SUCCESS || w.submission.confined_sms == 0 || is_sticky(there) ||
+        w.plan.form == FormKind::kWindows)
       return there;
-    w.lane = &s;
-    w.confined_sms = 0;
+    w.submission.lane = &s;
+    w.submission.confined_sms = 0;
     CUresult here = go_to(s, s);
     if (here == CUDA_SUCCESS) here = launch();
     if (here == CUDA_SUCCESS) s.context->greens->refuse("a launch: " + gpu::describe(there));

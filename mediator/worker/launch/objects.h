@@ -187,56 +187,89 @@ struct MemoryObject : HandleObject {
 
 // --- what streams queue ---
 
-struct LaunchWork : Work {
-  ~LaunchWork() override;
+// What the program asked for, checked. Never changes.
+struct LaunchRequest {
   std::shared_ptr<FunctionObject> function;
   uint32_t grid[3] = {}, block[3] = {};
   uint32_t dynamic_shared = 0;
-  uint64_t flags = 0;             // of sluice_launch, checked; not 0: the original form
+  uint64_t flags = 0;             // of sluice_launch; not 0: the original is launched
   std::vector<std::byte> params;  // the original's
-  std::atomic<uint64_t>* queued_bytes = nullptr;  // the session's, of which `params` are part
-  std::shared_ptr<LocalGrant> local;              // that it waits for; null: none
+  uint64_t ready_ns = 0;          // when it was asked for
+};
+
+// How the launch will run. Chosen when it is submitted to its stream (CudaStreams::plan), and where
+// the GPU is shared by SMs again when it is first issued (CudaStreams::fit_to); the same for all
+// its submissions from then on.
+struct LaunchPlan {
   uint32_t tasks = 0;
   Geometry geometry;           // on the whole GPU
   uint32_t variant = 0;        // of the function
-  CUfunction clone = nullptr;  // one of the variant's, for all physical launches
+  CUfunction clone = nullptr;  // one of the variant's
   FormKind form = FormKind::kLoop;
-  bool one_task = false;          // it runs one task in each hardware block, by admission
-  WindowPlan window_plan;         // in windows: how
-  WindowPace pace;                // and when the next one follows
-  GridWindows windows;            // what of the newest physical launch is not queued yet
-  sluice_window_params window{};  // the newest of them
-  bool timed = false;             // its blocks write down when it begins and ends
-  bool passed = false;  // the launch before is known to be done: what is queued of it runs
-  bool open = false;    // more windows may follow
-  uint64_t ready_ns = 0;
+  bool one_task = false;   // one task in each hardware block, by admission
+  WindowPlan window_plan;  // of form kWindows
+  bool timed = false;      // its blocks write down when it begins and ends
+  uint32_t per_sm = 1;     // blocks of the clone that an SM holds; where parts are granted
+};
+
+// How far the launch has come, over all its submissions.
+struct LaunchProgress {
+  uint32_t tasks_before = 0;  // done when the newest submission was queued
+  uint32_t evictions = 0;
+  uint32_t first_tickets = 0;  // the same in all submissions that have passed their predecessor
+  uint32_t most_blocks = 0;    // of all submissions
+  bool begun = false;          // a submission has passed its predecessor: the rest is resumed
+  bool in_waves = false;       // it found no room on its part of the SMs for all tasks at once
+};
+
+// One submission to the driver (a physical launch). An eviction ends it, and another follows.
+struct Submission {
+  Lane* lane = nullptr;  // where it is queued
+  uint32_t generation = 0;
+  uint64_t issued_ns = 0;
+  uint32_t confined_sms = 0;  // SMs of the green context whose stream `lane` is; 0: of none
+  Geometry on_sms;            // its geometry there
+  uint32_t workers = 0;       // blocks that stay
+  // Confined by its blocks:
+  bool part = false;           // it is
+  SmSet sms;                   // where they may be
+  uint32_t first_workers = 0;  // of the first grid: the second's are numbered behind them
+  bool grown = false;          // it has a second grid
+  bool moved = false;          // its SMs have changed while it ran
+  uint64_t evict_word = 0;     // the newest that was put into its control block
+};
+
+// The windows of a submission of form kWindows.
+//
+//   open    windows may follow; closed by the last one, an eviction, or a predecessor that is not
+//   done passed  the predecessor is known to be done: what is queued runs
+struct SubmissionWindows {
+  WindowPace pace;   // when the next one follows
+  GridWindows rest;  // what is not queued yet
+  sluice_window_params newest{};
+  bool open = false;
+  bool passed = false;
+};
+
+struct LaunchWork : Work {
+  explicit LaunchWork(LaunchRequest asked) : request(std::move(asked)) {}
+  ~LaunchWork() override;
+
+  const LaunchRequest request;
+  LaunchPlan plan;
+  LaunchProgress progress;
+  Submission submission;  // the newest
+  SubmissionWindows windows;
+
+  // What it holds until it is done.
+  std::atomic<uint64_t>* queued_bytes = nullptr;  // the session's, of which the parameters are part
+  std::shared_ptr<LocalGrant> local;              // that it waits for; null: none
   // From plan() on, if it is evictable; asked for again when it is first given to the driver.
   uint64_t launch_id = 0;
   class RecordPool* records = nullptr;
-  int record = -1;         // -1: none was free; the control block alone tells
-  StatePool::Piece state;  // resumable clones
-  // Set when it is first given to the driver.
-  ControlPool::Block control;
-  uint64_t issued_ns = 0;
-  uint32_t generation = 0;
-  uint32_t tasks_before = 0;  // done when the newest physical launch was queued
-  uint32_t evictions = 0;
-  uint32_t per_sm = 1;  // blocks of the clone that an SM holds; where parts are granted
-  // Of the newest physical launch:
-  Lane* lane = nullptr;        // where it is queued
-  uint32_t confined_sms = 0;   // SMs of the green context whose stream that is; 0: of none
-  Geometry on_sms;             // its geometry there
-  uint32_t first_tickets = 0;  // the same in all that have passed their predecessor
-  uint32_t workers = 0;        // that stay, of the newest physical launch
-  uint32_t most_blocks = 0;    // of all physical launches
-  SmSet sms;                   // where its blocks may be; of those of a part
-  bool part = false;           // the newest physical launch is kept to a part of the SMs
-  uint32_t first_workers = 0;  // of its first grid: the second's are numbered behind them
-  bool grown = false;          // it has a second grid
-  bool in_waves = false;       // it found no room on its part of the SMs for all tasks at once
-  bool moved = false;          // its SMs have changed while it ran
-  uint64_t told = 0;           // evict word that was put into its control block
-  bool begun = false;          // a physical launch has passed its predecessor: the rest is resumed
+  int record = -1;             // -1: none was free; the control block alone tells
+  StatePool::Piece state;      // resumable clones
+  ControlPool::Block control;  // from its first submission on
 };
 
 struct CopyWork : Work {

@@ -50,28 +50,30 @@ uint32_t CudaStreams::variant_of(FunctionObject& f, uint32_t block_threads,
 }
 
 void CudaStreams::plan(LaunchWork& w, bool contended) {
-  FunctionObject& f = *w.function;
-  w.tasks = task_count(w.grid[0], w.grid[1], w.grid[2]);
-  w.geometry = Geometry{};
-  if (!f.clone || w.tasks == 0 || w.flags != 0 || (f.one_row && (w.grid[1] != 1 || w.grid[2] != 1)))
+  FunctionObject& f = *w.request.function;
+  w.plan.tasks = task_count(w.request.grid[0], w.request.grid[1], w.request.grid[2]);
+  w.plan.geometry = Geometry{};
+  if (!f.clone || w.plan.tasks == 0 || w.request.flags != 0 ||
+      (f.one_row && (w.request.grid[1] != 1 || w.request.grid[2] != 1)))
     return;
   if (make_current(api_, f.module->context->cu) != CUDA_SUCCESS) return;
-  w.variant = variant_of(f, w.block[0] * w.block[1] * w.block[2], w.dynamic_shared);
-  LaunchVariant& v = f.variants[w.variant];
+  w.plan.variant = variant_of(f, w.request.block[0] * w.request.block[1] * w.request.block[2],
+                              w.request.dynamic_shared);
+  LaunchVariant& v = f.variants[w.plan.variant];
   // Where parts may be granted the other forms are for those that the hardware confines: known when
   // it is issued (fit_to).
   const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
   const WindowPlan windows = parts_ ? WindowPlan{} : take_form(w, v, sms, !contended);
-  w.geometry = form_geometry(w, v, sms);
+  w.plan.geometry = form_geometry(w, v, sms);
   if (parts_) plan_for_parts(w);
-  if (w.geometry.evictable && f.form.resumable) {
-    const uint64_t bytes = resume_bytes(w.tasks, v.block_threads, f.form.state_bytes);
+  if (w.plan.geometry.evictable && f.form.resumable) {
+    const uint64_t bytes = resume_bytes(w.plan.tasks, v.block_threads, f.form.state_bytes);
     if (bytes != 0) w.state = f.module->context->states->take(bytes);
-    if (w.state.address == 0) w.geometry = Geometry{};
+    if (w.state.address == 0) w.plan.geometry = Geometry{};
   }
   // So that sluiced can tell how long a launch will take before it lets it run.
-  if (w.geometry.evictable) take_record(w, true);
-  if (w.form == FormKind::kWindows) take_windows(w, v, windows, sms);
+  if (w.plan.geometry.evictable) take_record(w, true);
+  if (w.plan.form == FormKind::kWindows) take_windows(w, v, windows, sms);
 }
 
 // What of the blocks that the whole GPU holds at once so many of its SMs do.
@@ -82,49 +84,51 @@ uint32_t CudaStreams::held_by(const FunctionObject& f, uint32_t resident, uint32
 // The form of a launch that has `sms` SMs to itself.
 WindowPlan CudaStreams::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms,
                                   bool windows_may) const {
-  const FunctionObject& f = *w.function;
+  const FunctionObject& f = *w.request.function;
   WindowPlan windows;
   unsigned may = 0;
   // On fewer SMs the blocks that are not admitted take longer to come and go.
   const uint64_t tasks =
-      uint64_t{w.tasks} * static_cast<uint32_t>(f.module->context->multiprocessors) / sms;
+      uint64_t{w.plan.tasks} * static_cast<uint32_t>(f.module->context->multiprocessors) / sms;
   if (v.one_task && tasks < 1u << 31 &&
       FormChoice::allowed(static_cast<uint32_t>(tasks), v.block_threads, v.chunks.task_ns(),
                           f.form.in_order, settings_))
     may |= 1u << static_cast<int>(FormKind::kOneTask);
   if (v.window && windows_may)
-    windows = FormChoice::windows(w.grid, held_by(f, v.window_resident, sms), v.chunks.task_ns(),
-                                  settings_);
+    windows = FormChoice::windows(w.request.grid, held_by(f, v.window_resident, sms),
+                                  v.chunks.task_ns(), settings_);
   if (windows.tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
-  w.form = may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);
+  w.plan.form = may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);
   return windows;
 }
 
 // What its form comes to on so many SMs. Of a launch in windows: what it is where these cannot be
 // (take_windows).
 Geometry CudaStreams::form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms) {
-  CloneForm form = w.function->form;
-  const bool one_task = w.form == FormKind::kOneTask;
-  w.clone = one_task ? v.one_task : v.clone;
+  CloneForm form = w.request.function->form;
+  const bool one_task = w.plan.form == FormKind::kOneTask;
+  w.plan.clone = one_task ? v.one_task : v.clone;
   form.once |= one_task;
-  const uint32_t resident = held_by(*w.function, one_task ? v.one_task_resident : v.resident, sms);
-  w.one_task = form.once;
-  if (w.one_task) w.workers = std::min(w.tasks, resident);
-  return plan_launch(w.tasks, resident, v.chunks.chunk(), proxy_, settings_, form);
+  const uint32_t resident =
+      held_by(*w.request.function, one_task ? v.one_task_resident : v.resident, sms);
+  w.plan.one_task = form.once;
+  if (w.plan.one_task) w.submission.workers = std::min(w.plan.tasks, resident);
+  return plan_launch(w.plan.tasks, resident, v.chunks.chunk(), proxy_, settings_, form);
 }
 
 // Windows are for launches that are not whole at once, and by its record it is known when one of
 // them has come so far that the next one may follow.
 void CudaStreams::take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows,
                                uint32_t sms) {
-  if (!w.geometry.evictable || w.record < 0) {
-    w.form = FormKind::kLoop;
+  if (!w.plan.geometry.evictable || w.record < 0) {
+    w.plan.form = FormKind::kLoop;
     return;
   }
-  w.clone = v.window;
-  w.window_plan = windows;
-  w.workers = std::min(w.tasks, held_by(*w.function, v.window_resident, sms));
-  w.timed = v.choice.timed() || w.tasks / windows.tasks >= FormChoice::kManyWindows;
+  w.plan.clone = v.window;
+  w.plan.window_plan = windows;
+  w.submission.workers =
+      std::min(w.plan.tasks, held_by(*w.request.function, v.window_resident, sms));
+  w.plan.timed = v.choice.timed() || w.plan.tasks / windows.tasks >= FormChoice::kManyWindows;
 }
 
 }  // namespace sluice::worker

@@ -32,26 +32,26 @@ CUresult CudaStreams::make_second(Lane& lane, int priority) {
 }
 
 bool CudaStreams::comes_in_pieces(const Work& work) const {
-  return static_cast<const LaunchWork&>(work).form == FormKind::kWindows;
+  return static_cast<const LaunchWork&>(work).plan.form == FormKind::kWindows;
 }
 
 CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred) {
-  Lane& lane = *w.lane;
+  Lane& lane = *w.submission.lane;
   if (CUresult r = make_second(lane, s.priority); r != CUDA_SUCCESS) return r;
   // Behind what is in the stream, both.
   if (CUresult r = api_.cuEventRecord(lane.forked, lane.cu); r != CUDA_SUCCESS) return r;
   if (CUresult r = api_.cuStreamWaitEvent(lane.second, lane.forked, 0); r != CUDA_SUCCESS) return r;
-  w.windows = GridWindows(w.grid, w.window_plan.tasks, w.tasks_before);
-  w.pace = WindowPace(w.window_plan);
-  w.window = sluice_window_params{};
-  w.window.pred = pred;
-  w.passed = pred == 0;
+  w.windows.rest = GridWindows(w.request.grid, w.plan.window_plan.tasks, w.progress.tasks_before);
+  w.windows.pace = WindowPace(w.plan.window_plan);
+  w.windows.newest = sluice_window_params{};
+  w.windows.newest.pred = pred;
+  w.windows.passed = pred == 0;
   records_.set_fetched(w.record, 0);
-  w.open = lane.open = true;
+  w.windows.open = lane.open = true;
   CUresult r = queue_window(s, w);
   const bool begun = r == CUDA_SUCCESS;
-  if (begun && w.windows.left()) r = queue_window(s, w);
-  if (r != CUDA_SUCCESS || !w.windows.left()) {
+  if (begun && w.windows.rest.left()) r = queue_window(s, w);
+  if (r != CUDA_SUCCESS || !w.windows.rest.left()) {
     const CUresult joined = close_windows(w);
     if (r == CUDA_SUCCESS) r = joined;
     // A window runs: the launch has not failed as one that the driver refused.
@@ -61,28 +61,29 @@ CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr
 }
 
 CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
-  const CUdeviceptr pred = w.window.pred;
+  const CUdeviceptr pred = w.windows.newest.pred;
   uint32_t grid[3];
-  w.window = w.windows.next(grid);
-  w.window.control = w.control.address;
-  w.window.record = record_address(*s.context, w);
-  w.window.pred = pred;
-  w.window.checks = pred != 0 || (w.window.checks != 0 && w.timed) ? 1 : 0;
-  w.window.generation = w.generation;
-  const int at = w.windows.stream();
-  const CUstream to = at == 0 ? w.lane->cu : w.lane->second;
-  if (CUresult r = launch_form(to, w, w.clone, &w.window, grid, w.dynamic_shared);
+  w.windows.newest = w.windows.rest.next(grid);
+  w.windows.newest.control = w.control.address;
+  w.windows.newest.record = record_address(*s.context, w);
+  w.windows.newest.pred = pred;
+  w.windows.newest.checks = pred != 0 || (w.windows.newest.checks != 0 && w.plan.timed) ? 1 : 0;
+  w.windows.newest.generation = w.submission.generation;
+  const int at = w.windows.rest.stream();
+  const CUstream to = at == 0 ? w.submission.lane->cu : w.submission.lane->second;
+  if (CUresult r =
+          launch_form(to, w, w.plan.clone, &w.windows.newest, grid, w.request.dynamic_shared);
       r != CUDA_SUCCESS)
     return r;
-  w.pace.queued();
-  if (!w.windows.left()) return CUDA_SUCCESS;
-  const CUresult r = api_.cuEventRecord(w.lane->ended[at], to);
+  w.windows.pace.queued();
+  if (!w.windows.rest.left()) return CUDA_SUCCESS;
+  const CUresult r = api_.cuEventRecord(w.submission.lane->ended[at], to);
   return r == CUDA_SUCCESS || is_sticky(r) ? r : CUDA_ERROR_LAUNCH_FAILED;  // it runs
 }
 
 CUresult CudaStreams::close_windows(LaunchWork& w) {
-  Lane& lane = *w.lane;
-  w.open = lane.open = false;
+  Lane& lane = *w.submission.lane;
+  w.windows.open = lane.open = false;
   if (CUresult r = api_.cuEventRecord(lane.joined, lane.second); r != CUDA_SUCCESS) return r;
   return api_.cuStreamWaitEvent(lane.cu, lane.joined, 0);
 }
@@ -91,32 +92,33 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
   auto& w = static_cast<LaunchWork&>(work);
   StreamObject& s = *streams_.at(stream);
   *whole = true;
-  if (!w.open) return CUDA_SUCCESS;
+  if (!w.windows.open) return CUDA_SUCCESS;
   if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
-  if (!stop && !w.pace.ended() && evicted() < w.generation) {
+  if (!stop && !w.windows.pace.ended() && evicted() < w.submission.generation) {
     // The window before the newest.
-    const CUresult r = api_.cuEventQuery(w.lane->ended[1 - w.windows.stream()]);
+    const CUresult r = api_.cuEventQuery(w.submission.lane->ended[1 - w.windows.rest.stream()]);
     if (r == CUDA_SUCCESS) {
-      w.pace.ended(now_ns);
+      w.windows.pace.ended(now_ns);
       // If not, it went home, as the launch before was not done. A kernel that forges this only
       // spoils its own results.
-      if (!w.passed) w.passed = records_.fetched(w.record) > w.tasks_before;
-      stop = !w.passed;
-      w.window.pred = 0;
+      if (!w.windows.passed)
+        w.windows.passed = records_.fetched(w.record) > w.progress.tasks_before;
+      stop = !w.windows.passed;
+      w.windows.newest.pred = 0;
       if (!stop) {
-        records_.set_fetched(w.record, w.windows.end() - w.windows.newest());
+        records_.set_fetched(w.record, w.windows.rest.end() - w.windows.rest.newest());
         records_.set_state(w.record, SLUICE_LAUNCH_RUNNING);
       }
     } else if (r != CUDA_ERROR_NOT_READY) {
-      w.open = w.lane->open = false;
+      w.windows.open = w.submission.lane->open = false;
       return r;
     }
   }
-  stop |= evicted() >= w.generation;
+  stop |= evicted() >= w.submission.generation;
   // One each time, so that the session's lock is not kept for a whole grid.
-  if (!stop && w.pace.due(now_ns))
+  if (!stop && w.windows.pace.due(now_ns))
     if (CUresult r = queue_window(s, w); r != CUDA_SUCCESS) return r;
-  if (stop || !w.windows.left()) return close_windows(w);
+  if (stop || !w.windows.rest.left()) return close_windows(w);
   *whole = false;
   return CUDA_SUCCESS;
 }
