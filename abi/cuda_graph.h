@@ -8,6 +8,7 @@
 
 #include "abi/cuda_driver.h"
 #include "abi/cuda_graph_functions.h"
+#include "abi/cuda_memory.h"
 #include "abi/cuda_other_functions.h"
 
 typedef struct CUgraphExec_st* CUgraphExec;
@@ -314,6 +315,9 @@ SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(SLUICE_DECLARE)
 #define cuGraphAddNode cuGraphAddNode_v2
 #define cuMemcpy3D cuMemcpy3D_v2
 #define cuMemcpy3DAsync cuMemcpy3DAsync_v2
+#define cuMemAdvise cuMemAdvise_v2
+#define cuMemPrefetchAsync cuMemPrefetchAsync_v2
+#define cuStreamBatchMemOp cuStreamBatchMemOp_v2
 #endif
 
 #endif /* SLUICE_ABI_CUDA_GRAPH_H */

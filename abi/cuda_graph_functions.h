@@ -200,7 +200,13 @@
   Z(sluice_exec_update_v1, "cuGraphExecUpdate", cuGraphExecUpdate, 10020, (CUgraphExec exec, CUgraph graph, \
     CUgraphNode* error_node_out, CUgraphExecUpdateResult* update_result_out)) \
   Z(sluice_add_node_v1, "cuGraphAddNode", cuGraphAddNode, 12020, (CUgraphNode* node, CUgraph graph, const \
-    CUgraphNode* dependencies, size_t num_dependencies, CUgraphNodeParams* node_params))
+    CUgraphNode* dependencies, size_t num_dependencies, CUgraphNodeParams* node_params)) \
+  Z(sluice_mem_advise_v1, "cuMemAdvise", cuMemAdvise, 8000, (CUdeviceptr address, size_t count, CUmem_advise \
+    advice, CUdevice device)) \
+  Z(sluice_mem_prefetch_v1, "cuMemPrefetchAsync", cuMemPrefetchAsync, 8000, (CUdeviceptr address, size_t count, \
+    CUdevice device, CUstream stream)) \
+  Z(sluice_batch_mem_op_v1, "cuStreamBatchMemOp", cuStreamBatchMemOp, 8000, (CUstream stream, unsigned int \
+    count, CUstreamBatchMemOpParams* params, unsigned int flags))
 
 /* Names that mean one of them from a version on. */
 #define SLUICE_CUDA_GRAPH_ALIASES(Y) Y(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 12000)

@@ -13,7 +13,50 @@
   X(cuMemcpyPeer, cuMemcpyPeer, 4000, (CUdeviceptr dst_device, CUcontext dst_context, CUdeviceptr src_device, \
     CUcontext src_context, size_t byte_count)) \
   X(cuMemcpyPeerAsync, cuMemcpyPeerAsync, 4000, (CUdeviceptr dst_device, CUcontext dst_context, CUdeviceptr \
-    src_device, CUcontext src_context, size_t byte_count, CUstream stream))
+    src_device, CUcontext src_context, size_t byte_count, CUstream stream)) \
+  X(cuMemcpy3DPeer, cuMemcpy3DPeer, 4000, (const CUDA_MEMCPY3D_PEER* copy)) \
+  X(cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync, 4000, (const CUDA_MEMCPY3D_PEER* copy, CUstream stream)) \
+  X(cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync, 13000, (CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, \
+    size_t count, CUmemcpyAttributes* attrs, size_t* attr_indices, size_t attr_count, CUstream stream)) \
+  X(cuMemPoolCreate, cuMemPoolCreate, 11020, (CUmemoryPool* pool, const CUmemPoolProps* props)) \
+  X(cuMemPoolDestroy, cuMemPoolDestroy, 11020, (CUmemoryPool pool)) \
+  X(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t bytes_to_keep)) \
+  X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, \
+    void* value)) \
+  X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attr, \
+    void* value)) \
+  X(cuMemPoolSetAccess, cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc* map, \
+    size_t count)) \
+  X(cuMemPoolGetAccess, cuMemPoolGetAccess, 11020, (CUmemAccess_flags* flags, CUmemoryPool pool, \
+    CUmemLocation* location)) \
+  X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, (CUdeviceptr* dptr, size_t bytesize, \
+    CUmemoryPool pool, CUstream stream)) \
+  X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool* pool, CUdevice device)) \
+  X(cuDeviceGetMemPool, cuDeviceGetMemPool, 11020, (CUmemoryPool* pool, CUdevice device)) \
+  X(cuDeviceSetMemPool, cuDeviceSetMemPool, 11020, (CUdevice device, CUmemoryPool pool)) \
+  X(cuMemGetDefaultMemPool, cuMemGetDefaultMemPool, 13000, (CUmemoryPool* pool, CUmemLocation* location, \
+    CUmemAllocationType type)) \
+  X(cuMemGetMemPool, cuMemGetMemPool, 13000, (CUmemoryPool* pool, CUmemLocation* location, \
+    CUmemAllocationType type)) \
+  X(cuMemSetMemPool, cuMemSetMemPool, 13000, (CUmemLocation* location, CUmemAllocationType type, \
+    CUmemoryPool pool)) \
+  X(cuMemAdvise_v2, cuMemAdvise, 12020, (CUdeviceptr address, size_t count, CUmem_advise advice, \
+    CUmemLocation location)) \
+  X(cuMemPrefetchAsync_v2, cuMemPrefetchAsync, 12020, (CUdeviceptr address, size_t count, \
+    CUmemLocation location, unsigned int flags, CUstream stream)) \
+  X(cuMemRangeGetAttribute, cuMemRangeGetAttribute, 8000, (void* data, size_t data_size, \
+    CUmem_range_attribute attribute, CUdeviceptr address, size_t count)) \
+  X(cuMemRangeGetAttributes, cuMemRangeGetAttributes, 8000, (void** data, size_t* data_sizes, \
+    CUmem_range_attribute* attributes, size_t attribute_count, CUdeviceptr address, size_t count)) \
+  X(cuStreamSetAttribute, cuStreamSetAttribute, 11000, (CUstream stream, CUstreamAttrID attr, const \
+    CUstreamAttrValue* value)) \
+  X(cuStreamGetAttribute, cuStreamGetAttribute, 11000, (CUstream stream, CUstreamAttrID attr, \
+    CUstreamAttrValue* value)) \
+  X(cuStreamCopyAttributes, cuStreamCopyAttributes, 11000, (CUstream dst, CUstream src)) \
+  X(cuStreamBatchMemOp_v2, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned int count, \
+    CUstreamBatchMemOpParams* params, unsigned int flags)) \
+  X(cuCtxSynchronize_v2, cuCtxSynchronize, 13000, (CUcontext ctx)) \
+  X(cuCtxGetDevice_v2, cuCtxGetDevice, 13000, (CUdevice* device, CUcontext ctx))
 
 /* Symbols of what nobody here does: X(symbol). They answer CUDA_ERROR_NOT_SUPPORTED whatever they are given, and
  * cuGetProcAddress does not find them, so that programs which ask take another way. */
@@ -24,12 +67,12 @@
   X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
   X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) X(cuCtxAttach) \
   X(cuCtxDetach) X(cuCtxDisablePeerAccess) X(cuCtxEnablePeerAccess) X(cuCtxFromGreenCtx) X(cuCtxGetDevResource) \
-  X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity) X(cuCtxRecordEvent) X(cuCtxSynchronize_v2) X(cuCtxWaitEvent) \
+  X(cuCtxGetExecAffinity) X(cuCtxRecordEvent) X(cuCtxWaitEvent) \
   X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc) \
-  X(cuDevSmResourceSplitByCount) X(cuDeviceGetDefaultMemPool) X(cuDeviceGetDevResource) \
-  X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetMemPool) X(cuDeviceGetNvSciSyncAttributes) \
+  X(cuDevSmResourceSplitByCount) X(cuDeviceGetDevResource) \
+  X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetNvSciSyncAttributes) \
   X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetP2PAttribute) X(cuDeviceGetTexture1DLinearMaxWidth) \
-  X(cuDeviceRegisterAsyncNotification) X(cuDeviceSetMemPool) X(cuDeviceUnregisterAsyncNotification) \
+  X(cuDeviceRegisterAsyncNotification) X(cuDeviceUnregisterAsyncNotification) \
   X(cuExternalMemoryGetMappedBuffer) X(cuExternalMemoryGetMappedMipmappedArray) X(cuFlushGPUDirectRDMAWrites) \
   X(cuFuncSetBlockShape) X(cuFuncSetSharedSize) X(cuGraphicsMapResources) X(cuGraphicsMapResources_ptsz) \
   X(cuGraphicsResourceGetMappedMipmappedArray) X(cuGraphicsResourceGetMappedPointer_v2) \
@@ -40,19 +83,19 @@
   X(cuIpcGetEventHandle) X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) X(cuLaunch) \
   X(cuLaunchCooperativeKernelMultiDevice) X(cuLaunchGrid) X(cuLaunchGridAsync) X(cuLibraryGetManaged) \
   X(cuLibraryGetUnifiedFunction) X(cuLogsCurrent) X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) \
-  X(cuLogsUnregisterCallback) X(cuMemAdvise_v2) X(cuMemAllocFromPoolAsync) X(cuMemAllocFromPoolAsync_ptsz) \
+  X(cuLogsUnregisterCallback) \
   X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz) X(cuMemDiscardAndPrefetchBatchAsync) \
   X(cuMemDiscardAndPrefetchBatchAsync_ptsz) X(cuMemDiscardBatchAsync) X(cuMemDiscardBatchAsync_ptsz) \
-  X(cuMemGetDefaultMemPool) X(cuMemGetHandleForAddressRange) X(cuMemGetMemPool) X(cuMemMapArrayAsync) \
-  X(cuMemMapArrayAsync_ptsz) X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolExportPointer) \
-  X(cuMemPoolExportToShareableHandle) X(cuMemPoolGetAccess) X(cuMemPoolGetAttribute) \
-  X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) X(cuMemPoolSetAccess) X(cuMemPoolSetAttribute) \
-  X(cuMemPoolTrimTo) X(cuMemPrefetchAsync_v2) X(cuMemPrefetchAsync_v2_ptsz) X(cuMemPrefetchBatchAsync) \
-  X(cuMemPrefetchBatchAsync_ptsz) X(cuMemRangeGetAttribute) X(cuMemRangeGetAttributes) X(cuMemSetMemPool) \
-  X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DBatchAsync_v2_ptsz) X(cuMemcpy3DPeer) X(cuMemcpy3DPeerAsync) \
-  X(cuMemcpy3DPeerAsync_ptsz) X(cuMemcpy3DPeer_ptds) X(cuMemcpyAtoA_v2) X(cuMemcpyAtoA_v2_ptds) X(cuMemcpyAtoD_v2) \
+  X(cuMemGetHandleForAddressRange) X(cuMemMapArrayAsync) \
+  X(cuMemMapArrayAsync_ptsz) X(cuMemPoolExportPointer) \
+  X(cuMemPoolExportToShareableHandle) \
+  X(cuMemPoolImportFromShareableHandle) X(cuMemPoolImportPointer) \
+  X(cuMemPrefetchBatchAsync) \
+  X(cuMemPrefetchBatchAsync_ptsz) \
+  X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DBatchAsync_v2_ptsz) \
+  X(cuMemcpyAtoA_v2) X(cuMemcpyAtoA_v2_ptds) X(cuMemcpyAtoD_v2) \
   X(cuMemcpyAtoD_v2_ptds) X(cuMemcpyAtoHAsync_v2) X(cuMemcpyAtoHAsync_v2_ptsz) X(cuMemcpyAtoH_v2) \
-  X(cuMemcpyAtoH_v2_ptds) X(cuMemcpyBatchAsync_v2) X(cuMemcpyBatchAsync_v2_ptsz) X(cuMemcpyDtoA_v2) \
+  X(cuMemcpyAtoH_v2_ptds) X(cuMemcpyDtoA_v2) \
   X(cuMemcpyDtoA_v2_ptds) X(cuMemcpyHtoAAsync_v2) X(cuMemcpyHtoAAsync_v2_ptsz) X(cuMemcpyHtoA_v2) \
   X(cuMemcpyHtoA_v2_ptds) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuMipmappedArrayGetLevel) \
   X(cuMipmappedArrayGetMemoryRequirements) X(cuMipmappedArrayGetSparseProperties) X(cuModuleGetSurfRef) \
@@ -60,9 +103,8 @@
   X(cuMulticastGetGranularity) X(cuMulticastUnbind) X(cuOccupancyMaxActiveClusters) \
   X(cuOccupancyMaxPotentialClusterSize) X(cuParamSetSize) X(cuParamSetTexRef) X(cuParamSetf) X(cuParamSeti) \
   X(cuParamSetv) X(cuProfilerInitialize) X(cuSignalExternalSemaphoresAsync) X(cuSignalExternalSemaphoresAsync_ptsz) \
-  X(cuStreamBatchMemOp_v2) X(cuStreamBatchMemOp_v2_ptsz) X(cuStreamCopyAttributes) X(cuStreamCopyAttributes_ptsz) \
-  X(cuStreamGetAttribute) X(cuStreamGetAttribute_ptsz) X(cuStreamGetCtx_v2) X(cuStreamGetCtx_v2_ptsz) \
-  X(cuStreamGetGreenCtx) X(cuStreamSetAttribute) X(cuStreamSetAttribute_ptsz) X(cuSurfObjectCreate) \
+  X(cuStreamGetCtx_v2) X(cuStreamGetCtx_v2_ptsz) \
+  X(cuStreamGetGreenCtx) X(cuSurfObjectCreate) \
   X(cuSurfObjectDestroy) X(cuSurfObjectGetResourceDesc) X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
   X(cuTexObjectCreate) X(cuTexObjectDestroy) X(cuTexObjectGetResourceDesc) X(cuTexObjectGetResourceViewDesc) \
   X(cuTexObjectGetTextureDesc) X(cuTexRefCreate) X(cuTexRefDestroy) X(cuTexRefGetAddressMode) \
@@ -76,13 +118,22 @@
 
 /* The same of older versions, which CUDA 13.0's header does not declare any more. */
 #define SLUICE_CUDA_ABSENT_OLD_FUNCTIONS(X) \
-  X(cuGraphicsResourceGetMappedPointer) X(cuGraphicsResourceSetMapFlags) X(cuIpcOpenMemHandle) X(cuMemAdvise) \
-  X(cuMemPrefetchAsync) X(cuMemcpy3DBatchAsync) X(cuMemcpyBatchAsync) X(cuStreamBatchMemOp) \
+  X(cuGraphicsResourceGetMappedPointer) X(cuGraphicsResourceSetMapFlags) X(cuIpcOpenMemHandle) \
+  X(cuMemcpy3DBatchAsync) X(cuMemcpyBatchAsync) \
   X(cuTexRefSetAddress2D_v2)
 
 /* Forms for programs that are compiled with a default stream per thread: Y(symbol as a string,
  * function). In them a null stream is the calling thread's own. */
 #define SLUICE_CUDA_PER_THREAD_FUNCTIONS(Y) \
+  Y("cuMemcpy3DPeerAsync_ptsz", cuMemcpy3DPeerAsync) \
+  Y("cuMemcpy3DPeer_ptds", cuMemcpy3DPeer) \
+  Y("cuMemcpyBatchAsync_v2_ptsz", cuMemcpyBatchAsync_v2) \
+  Y("cuMemAllocFromPoolAsync_ptsz", cuMemAllocFromPoolAsync) \
+  Y("cuMemPrefetchAsync_v2_ptsz", cuMemPrefetchAsync_v2) \
+  Y("cuStreamSetAttribute_ptsz", cuStreamSetAttribute) \
+  Y("cuStreamGetAttribute_ptsz", cuStreamGetAttribute) \
+  Y("cuStreamCopyAttributes_ptsz", cuStreamCopyAttributes) \
+  Y("cuStreamBatchMemOp_v2_ptsz", cuStreamBatchMemOp_v2) \
   Y("cuEventRecordWithFlags_ptsz", cuEventRecordWithFlags) Y("cuEventRecord_ptsz", cuEventRecord) \
   Y("cuGetProcAddress_v2_ptsz", cuGetProcAddress_v2) \
   Y("cuGraphInstantiateWithParams_ptsz", cuGraphInstantiateWithParams) Y("cuGraphLaunch_ptsz", cuGraphLaunch) \

@@ -66,6 +66,13 @@ class Local(WithSluiced):
                                  f"{p.stderr}\n{self.sluiced.log()[-3000:]}")
         self.assert_all_free("a")
 
+    def test_memory_calls_answer_and_leave_what_they_should(self):
+        p = subprocess.run([support.BUILD / "tests/system/memory-calls"],
+                           env=self.sluiced.client_env("a"), stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True, timeout=support.TIMEOUT_S)
+        self.assertEqual(p.returncode, 0, f"{p.stdout}{p.stderr}\n{self.sluiced.log()[-3000:]}")
+        self.assert_all_free("a")
+
     def test_measured_time_is_shown_with_its_source_and_bound(self):
         running = [self.program(v, "triad", "--seconds", 4, "--json") for v in ("a", "b")]
         self.eventually(lambda: self.sluiced.ctl("info")["accounting"]["source"] == "registers",

@@ -1,8 +1,11 @@
 // Contexts. Which one is current is the guest's business: every record carries its context, so the
 // worker needs no messages about it. The primary context is retained once on the host, however
 // often the program does it.
+#include "abi/cuda_graph.h"
 #include "guest-agent/graphs/capture.h"
+#include "guest-agent/graphs/in_context.h"
 #include "guest-agent/graphs/memory.h"
+#include "guest-agent/shim/memory/pools.h"
 #include "guest-agent/shim/modules/modules.h"
 #include "guest-agent/shim/state/api.h"
 
@@ -27,7 +30,8 @@ CUresult set_top(uint64_t handle) {
 
 void forget_memory_of(uint64_t handle) {
   graphs::GraphMemory::forget_context(handle);
-  state().pointers.remove_context(handle);
+  for (const Range& range : state().pointers.remove_context(handle))
+    return_to_pool(range.pool, range.bytes);
 }
 
 void forget_context(uint64_t handle) {
@@ -200,6 +204,26 @@ CUresult cuCtxGetDevice(CUdevice* device) {
   if (!info) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *device = info->device;
   return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
+  if (ctx == nullptr) return cuCtxGetDevice(device);
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto info = state().context(wire(ctx));
+  if (!info) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = info->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+  if (ctx == nullptr) return cuCtxSynchronize();
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (!state().context(wire(ctx))) return CUDA_ERROR_INVALID_CONTEXT;
+  const graphs::InContext there(wire(ctx));
+  return there.status == CUDA_SUCCESS ? cuCtxSynchronize() : there.status;
 }
 
 CUresult cuCtxSynchronize() {

@@ -1,6 +1,8 @@
 // Streams and events. Recording, waiting and querying are small records; making and destroying are
 // generic calls. Handles that are not live are refused here, at once, as CUDA does it.
+#include "abi/cuda_graph.h"
 #include "guest-agent/graphs/capture.h"
+#include "guest-agent/shim/calls/stream_attributes.h"
 #include "guest-agent/shim/state/api.h"
 
 using namespace sluice::guest;
@@ -87,6 +89,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   const uint64_t context = info->context;
   if (!state().streams.remove(wire(stream))) return CUDA_ERROR_INVALID_HANDLE;
   graphs::end_captures_of_stream(stream);
+  forget_attributes(stream);
   return SLUICE_CALL(cuStreamDestroy_v2, *e.link, context, stream);
 }
 
@@ -240,4 +243,55 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) 
       ((first->flags | last->flags) & CU_EVENT_DISABLE_TIMING) != 0)
     return CUDA_ERROR_INVALID_HANDLE;
   return SLUICE_CALL(cuEventElapsedTime_v2, *e.link, first->context, milliseconds, start, end);
+}
+
+// ---- values, several at a time ----
+
+namespace {
+
+constexpr unsigned kMostBatchOps = 256;  // as CUDA has it
+
+CUresult check_op(const CUstreamBatchMemOpParams& op) {
+  switch (op.operation) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32: {
+      const CUdeviceptr address = op.waitValue.address;
+      const bool there = address % 4 == 0 && state().pointers.find(address, sizeof(cuuint32_t));
+      return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    case CU_STREAM_MEM_OP_BARRIER:  // what a stream does is in order for the memory, too
+      return CUDA_SUCCESS;
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+      return static_cast<CUresult>(
+          not_supported("cuStreamBatchMemOp", "values of 64 bits, flushes of remote writes"));
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace
+
+// All of them, or none: checked before the first is queued.
+CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                               CUstreamBatchMemOpParams* params, unsigned int flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (count > kMostBatchOps || (count != 0 && params == nullptr) || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  for (unsigned i = 0; i < count; ++i)
+    if (const CUresult r = check_op(params[i]); r != CUDA_SUCCESS) return r;
+  for (unsigned i = 0; i < count; ++i) {
+    const auto& op = params[i].waitValue;
+    if (op.operation == CU_STREAM_MEM_OP_BARRIER) continue;
+    const bool wait = op.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    const CUresult r = stream_value(stream, op.address, op.value, op.flags, wait);
+    if (r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+CUresult sluice_batch_mem_op_v1(CUstream stream, unsigned int count,
+                                CUstreamBatchMemOpParams* params, unsigned int flags) {
+  return cuStreamBatchMemOp_v2(stream, count, params, flags);
 }

@@ -1,7 +1,10 @@
 // Copies of boxes (cuMemcpy3D): slice by slice, each a rectangle (copy.h).
 #include "guest-agent/shim/memory/boxes.h"
 
+#include <cstring>
+
 #include "guest-agent/graphs/capture.h"
+#include "guest-agent/graphs/in_context.h"
 #include "guest-agent/shim/state/api.h"
 
 namespace sluice::guest {
@@ -145,4 +148,94 @@ CUresult copy_box(const CUDA_MEMCPY3D* box, CUstream stream, bool wait) {
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) { return copy_box(copy, nullptr, true); }
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
   return copy_box(copy, stream, false);
+}
+
+// One GPU, whose memory all contexts share: a copy between contexts is a copy in the current one.
+// The plain form stands between earlier and later work of all three contexts.
+namespace {
+
+// Whether both ends' contexts live; the same box without them.
+CUresult plain_box(const CUDA_MEMCPY3D_PEER* from, CUDA_MEMCPY3D* to) {
+  if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (const CUcontext context : {from->dstContext, from->srcContext})
+    if (context != nullptr && !state().context(wire(context))) return CUDA_ERROR_INVALID_CONTEXT;
+  static_assert(sizeof *from == sizeof *to);
+  std::memcpy(to, from, sizeof *to);
+  to->reserved0 = to->reserved1 = nullptr;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* copy) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  CUDA_MEMCPY3D box;
+  if (const CUresult r = plain_box(copy, &box); r != CUDA_SUCCESS) return r;
+  for (const CUcontext context : {copy->dstContext, copy->srcContext}) {
+    if (context == nullptr || wire(context) == e.context) continue;
+    const graphs::InContext there(wire(context));
+    const CUresult r = there.status == CUDA_SUCCESS ? cuCtxSynchronize() : there.status;
+    if (r != CUDA_SUCCESS) return r;
+  }
+  return copy_box(&box, nullptr, true);
+}
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  CUDA_MEMCPY3D box;
+  const CUresult r = plain_box(copy, &box);
+  return r == CUDA_SUCCESS ? copy_box(&box, stream, false) : r;
+}
+
+// ---- batches ----
+
+namespace {
+
+// attrs[i] is for the copies from attr_indices[i] on.
+bool valid_attributes(const CUmemcpyAttributes* attrs, const size_t* indices, size_t attr_count,
+                      size_t count) {
+  if (attrs == nullptr || indices == nullptr || attr_count == 0 || attr_count > count ||
+      indices[0] != 0)
+    return false;
+  for (size_t i = 0; i < attr_count; ++i) {
+    if (attrs[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+        attrs[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY || indices[i] >= count ||
+        (i != 0 && indices[i] <= indices[i - 1]))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// One after the other, where CUDA may copy in any order. Checked before the first is queued.
+// Sources in pageable memory are read before this returns, all others in the stream's order.
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attr_indices, size_t attr_count,
+                               CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 ||
+      !valid_attributes(attrs, attr_indices, attr_count, count))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  if (wire(stream) <= wire(CU_STREAM_LEGACY)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = graphs::refuse_in_capture(stream); r != CUDA_SUCCESS) return r;
+  const auto copy_at = [&](size_t i) {
+    Copy copy;
+    copy.dst = dsts[i];
+    copy.src = srcs[i];
+    copy.width = sizes[i];
+    copy.stream = stream;
+    return copy;
+  };
+  for (size_t i = 0; i < count; ++i) {
+    const CUresult r = check_copy(copy_at(i), End::kAny, End::kAny);
+    if (sizes[i] == 0 || r != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; i < count; ++i)
+    if (const CUresult r = run_copy(e, copy_at(i), End::kAny, End::kAny); r != CUDA_SUCCESS)
+      return r;
+  return CUDA_SUCCESS;
 }

@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "guest-agent/graphs/capture.h"
+#include "guest-agent/shim/memory/managed.h"
 #include "guest-agent/shim/memory/pinned.h"
+#include "guest-agent/shim/memory/pools.h"
 #include "guest-agent/shim/state/api.h"
 
 using namespace sluice::guest;
@@ -10,15 +12,25 @@ namespace graphs = sluice::graphs;
 
 namespace {
 
-void remember(uint64_t base, uint64_t bytes, MemoryKind kind, uint64_t context,
-              unsigned flags = 0) {
+void remember(uint64_t base, uint64_t bytes, MemoryKind kind, uint64_t context, unsigned flags = 0,
+              CUmemoryPool pool = nullptr) {
   Range range;
   range.base = base;
   range.bytes = bytes;
   range.kind = kind;
   range.context = context;
   range.flags = flags;
+  range.pool = pool;
   state().pointers.add(range);
+}
+
+// What a free leaves: its pool's account, or the range once more if it failed.
+CUresult freed(const Entered& e, const Range& range, CUresult r) {
+  if (r == CUDA_SUCCESS)
+    return_to_pool(range.pool, range.bytes);
+  else if (e.link->dead() == CUDA_SUCCESS)
+    state().pointers.add(range);
+  return r;
 }
 
 }  // namespace
@@ -55,14 +67,15 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (!e) return e.status;
   if (dptr == 0) return CUDA_SUCCESS;
   if (const auto r = graphs::free_graph_memory(dptr)) return *r;
+  if (const auto r = free_managed(dptr)) return *r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult r = SLUICE_CALL(cuMemFree_v2, *e.link, range->context, dptr);
-  if (r != CUDA_SUCCESS && e.link->dead() == CUDA_SUCCESS) state().pointers.add(*range);
-  return r;
+  return freed(e, *range, SLUICE_CALL(cuMemFree_v2, *e.link, range->context, dptr));
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
+namespace {
+
+CUresult alloc_async(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream stream) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -78,9 +91,24 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
     if (captured && *captured == CUDA_SUCCESS) *dptr = memory->address();
     if (captured) return *captured;
   }
+  if (const CUresult r = take_from_pool(pool, bytesize); r != CUDA_SUCCESS) return r;
   const CUresult r = SLUICE_CALL(cuMemAllocAsync, *e.link, e.context, dptr, bytesize, stream);
-  if (r == CUDA_SUCCESS) remember(*dptr, bytesize, MemoryKind::kDevice, e.context);
+  if (r == CUDA_SUCCESS)
+    remember(*dptr, bytesize, MemoryKind::kDevice, e.context, 0, pool);
+  else
+    return_to_pool(pool, bytesize);
   return r;
+}
+
+}  // namespace
+
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream stream) {
+  return alloc_async(dptr, bytesize, current_pool(), stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                 CUstream stream) {
+  return alloc_async(dptr, bytesize, pool, stream);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
@@ -96,9 +124,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream) {
   if (const auto r = graphs::free_graph_memory(dptr)) return *r;
   const auto range = state().pointers.take(dptr, MemoryKind::kDevice);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult r = SLUICE_CALL(cuMemFreeAsync, *e.link, e.context, dptr, stream);
-  if (r != CUDA_SUCCESS && e.link->dead() == CUDA_SUCCESS) state().pointers.add(*range);
-  return r;
+  return freed(e, *range, SLUICE_CALL(cuMemFreeAsync, *e.link, e.context, dptr, stream));
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
@@ -140,7 +166,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   if (!e) return e.status;
   if (pdptr == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto range = state().pointers.find(reinterpret_cast<uint64_t>(p));
-  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->kind == MemoryKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
   if (range->kind == MemoryKind::kRegistered)
     return static_cast<CUresult>(
         not_supported("cuMemHostGetDevicePointer", "registered memory has no device address"));
@@ -193,11 +219,12 @@ CUresult give(void* data, T value) {
 CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Range& range,
                            CUdeviceptr ptr) {
   const bool host = range.kind != MemoryKind::kDevice;
+  const bool managed = range.kind == MemoryKind::kManaged;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return give(data, reinterpret_cast<CUcontext>(range.context));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return give<unsigned>(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+      return give<unsigned>(data, host && !managed ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       if (range.kind == MemoryKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
       return give<CUdeviceptr>(data, ptr);
@@ -206,8 +233,10 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Rang
       return give(data, reinterpret_cast<void*>(ptr));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return give<unsigned long long>(data, range.id);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return give<unsigned>(data, managed ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return give<unsigned>(data, 0);
@@ -226,7 +255,13 @@ CUresult pointer_attribute(void* data, CUpointer_attribute attribute, const Rang
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return give<unsigned>(data, 3);  // read and write
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return give<void*>(data, nullptr);
+      return give(data, range.pool);
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return give<size_t>(data, range.bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return give(data, reinterpret_cast<void*>(range.base));
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return give<uint64_t>(data, range.id);
     default:
       return static_cast<CUresult>(not_supported("cuPointerGetAttribute", "this attribute"));
   }
@@ -263,6 +298,9 @@ CUresult cuPointerGetAttributes(unsigned int num_attributes, CUpointer_attribute
       case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *static_cast<uint64_t*>(data[i]) = 0;
         break;
       case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:

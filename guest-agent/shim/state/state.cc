@@ -133,20 +133,23 @@ std::optional<Range> PointerMap::take(uint64_t base, MemoryKind kind) {
   return range;
 }
 
-void PointerMap::remove_context(uint64_t context) {
+std::vector<Range> PointerMap::remove_context(uint64_t context) {
   std::unique_lock lock(mutex_);
+  std::vector<Range> removed;
   std::erase_if(ranges_, [&](const auto& item) {
-    return item.second.context == context && item.second.kind == MemoryKind::kDevice &&
-           !item.second.mapped;
+    const Range& range = item.second;
+    const bool its = range.context == context && range.kind == MemoryKind::kDevice && !range.mapped;
+    if (its) removed.push_back(range);
+    return its;
   });
+  return removed;
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> PointerMap::pinned() const {
   std::shared_lock lock(mutex_);
   std::vector<std::pair<uint64_t, uint64_t>> found;
   for (const auto& [base, range] : ranges_)
-    if (range.kind == MemoryKind::kPinned)
-      found.emplace_back(base - SLUICE_WINDOW_ADDRESS, range.bytes);
+    if (is_in_window(range.kind)) found.emplace_back(base - SLUICE_WINDOW_ADDRESS, range.bytes);
   return found;
 }
 
@@ -159,7 +162,6 @@ constexpr int kUnknown = INT_MIN;
 // What this library does not offer, whatever the device can do.
 std::optional<int> own_attribute(CUdevice_attribute attribute) {
   switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
     case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS:
     case CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES:
@@ -171,7 +173,7 @@ std::optional<int> own_attribute(CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1:
     case CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH:
@@ -182,6 +184,9 @@ std::optional<int> own_attribute(CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
       return 0;
+    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:  // shared memory serves (memory/managed.cc)
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+      return 1;
     default:
       return std::nullopt;
   }

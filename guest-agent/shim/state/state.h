@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "abi/cuda_driver.h"
+#include "abi/cuda_memory.h"
 #include "abi/wire.h"
 #include "guest-agent/shim/session/worker_link.h"
 
@@ -110,16 +111,20 @@ struct ContextInfo {
 };
 
 // What lies at an address.
-enum class MemoryKind { kDevice, kPinned, kRegistered };
+enum class MemoryKind { kDevice, kPinned, kRegistered, kManaged };
+inline bool is_in_window(MemoryKind kind) {  // shared memory, at one address on both sides
+  return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged;
+}
 struct Range {
   uint64_t base = 0, bytes = 0;
   MemoryKind kind = MemoryKind::kDevice;
   uint64_t context = 0;
-  unsigned flags = 0;          // of cuMemHostAlloc or cuMemHostRegister
-  bool static_global = false;  // a module's variable: known, but nothing to free
-  bool mapped = false;         // of cuMemMap: of no context, and as one with those side by side
-  int access = 0;              // of mapped ones: CUmemAccess_flags, 0 until cuMemSetAccess
-  uint64_t id = 0;             // CU_POINTER_ATTRIBUTE_BUFFER_ID
+  unsigned flags = 0;           // of cuMemHostAlloc or cuMemHostRegister
+  CUmemoryPool pool = nullptr;  // that it was allocated from; a name, never followed
+  bool static_global = false;   // a module's variable: known, but nothing to free
+  bool mapped = false;          // of cuMemMap: of no context, and as one with those side by side
+  int access = 0;               // of mapped ones: CUmemAccess_flags, 0 until cuMemSetAccess
+  uint64_t id = 0;              // CU_POINTER_ATTRIBUTE_BUFFER_ID
 };
 class PointerMap {
  public:
@@ -130,7 +135,7 @@ class PointerMap {
   // together; else nothing.
   std::optional<Range> find(uint64_t address, uint64_t bytes) const;
   std::optional<Range> take(uint64_t base, MemoryKind kind);
-  void remove_context(uint64_t context);
+  std::vector<Range> remove_context(uint64_t context);  // those that were in it
   // Takes out the mapped ranges that lie in [base, base + bytes).
   std::vector<Range> take_mapped(uint64_t base, uint64_t bytes);
   // For the mapped ranges that lie in [base, base + bytes).

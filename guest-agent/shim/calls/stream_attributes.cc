@@ -1,0 +1,95 @@
+#include "guest-agent/shim/calls/stream_attributes.h"
+
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "abi/cuda_graph.h"
+#include "guest-agent/shim/state/api.h"
+
+namespace sluice::guest {
+
+namespace {
+
+using Attributes = std::map<CUstreamAttrID, CUstreamAttrValue>;
+
+struct AllAttributes {
+  std::mutex mutex;
+  std::map<CUstream, Attributes> streams;  // the legacy stream as null
+};
+AllAttributes& all_attributes() {
+  static auto* it = new AllAttributes;
+  return *it;
+}
+
+bool is_of_streams(CUstreamAttrID attr) {
+  return attr == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
+         attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||
+         attr == CU_LAUNCH_ATTRIBUTE_PRIORITY || attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP ||
+         attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
+}
+
+// What a stream has before the program sets anything.
+CUstreamAttrValue initial_value(CUstreamAttrID attr) {
+  CUstreamAttrValue value;
+  std::memset(&value, 0, sizeof value);
+  constexpr int kWaitAutomatically = 1;  // CU_SYNC_POLICY_AUTO
+  if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) value.priority = kWaitAutomatically;
+  if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value.pad[1] = 1;  // remote: domain 1
+  return value;
+}
+
+CUstream key_of(CUstream stream) { return stream == CU_STREAM_LEGACY ? nullptr : stream; }
+
+}  // namespace
+
+void forget_attributes(CUstream stream) {
+  std::lock_guard lock(all_attributes().mutex);
+  all_attributes().streams.erase(stream);
+}
+
+}  // namespace sluice::guest
+
+using namespace sluice::guest;
+
+CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attr,
+                              const CUstreamAttrValue* value) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (value == nullptr || !is_of_streams(attr)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+    return static_cast<CUresult>(
+        not_supported("cuStreamSetAttribute", "another priority for a stream that exists"));
+  std::lock_guard lock(all_attributes().mutex);
+  all_attributes().streams[key_of(stream)][attr] = *value;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attr, CUstreamAttrValue* value) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (value == nullptr || !is_of_streams(attr)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  *value = initial_value(attr);
+  if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) return cuStreamGetPriority(stream, &value->priority);
+  std::lock_guard lock(all_attributes().mutex);
+  const auto of_stream = all_attributes().streams.find(key_of(stream));
+  if (of_stream == all_attributes().streams.end()) return CUDA_SUCCESS;
+  const auto set = of_stream->second.find(attr);
+  if (set != of_stream->second.end()) *value = set->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  for (CUstream* stream : {&dst, &src})
+    if (const CUresult bad = resolve_stream(*stream); bad != CUDA_SUCCESS) return bad;
+  std::lock_guard lock(all_attributes().mutex);
+  auto& streams = all_attributes().streams;
+  const auto from = streams.find(key_of(src));
+  const Attributes copy = from == streams.end() ? Attributes{} : from->second;
+  streams[key_of(dst)] = copy;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,277 @@
+#include "guest-agent/shim/memory/managed.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "abi/cuda_graph.h"
+#include "guest-agent/shim/memory/pinned.h"
+#include "guest-agent/shim/state/api.h"
+
+namespace sluice::guest {
+
+namespace {
+
+// A place as range attributes report it; CU_DEVICE_CPU and CU_DEVICE_INVALID in the older ones.
+constexpr CUmemLocation kNowhere{CU_MEM_LOCATION_TYPE_INVALID, 0};
+constexpr int kCpu = -1, kNone = -2;
+
+// What a program said of a piece of managed memory. Kept to be asked for; nothing follows from it.
+struct Advice {
+  bool read_mostly = false;
+  CUmemLocation preferred = kNowhere, prefetched = kNowhere;
+  uint32_t accessed_by = 0;  // a bit per device
+  bool accessed_by_cpu = false;
+};
+
+struct Advices {
+  std::mutex mutex;
+  // From each address to the next: those that programs named, and allocations' ends.
+  std::map<uint64_t, Advice> pieces;
+
+  void split(uint64_t at) {
+    auto it = pieces.upper_bound(at);
+    if (it == pieces.begin() || pieces.count(at) != 0) return;
+    const Advice before = std::prev(it)->second;
+    pieces[at] = before;
+  }
+  template <class Each>
+  void each(uint64_t base, uint64_t bytes, Each&& visit) {
+    split(base);
+    split(base + bytes);
+    for (auto it = pieces.lower_bound(base); it != pieces.end() && it->first < base + bytes; ++it)
+      visit(it->second);
+  }
+};
+Advices& advices() {
+  static auto* it = new Advices;
+  return *it;
+}
+
+bool is_managed(CUdeviceptr address, size_t bytes) {
+  const auto range = state().pointers.find(address, bytes);
+  return range && range->kind == MemoryKind::kManaged && bytes != 0 &&
+         bytes <= range->bytes - (address - range->base);
+}
+
+bool is_place(const CUmemLocation& at) {
+  return (at.type == CU_MEM_LOCATION_TYPE_DEVICE && at.id >= 0 && at.id < kMaxDevices) ||
+         at.type == CU_MEM_LOCATION_TYPE_HOST || at.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+CUmemLocation place_of(CUdevice device) {
+  if (device == kCpu) return {CU_MEM_LOCATION_TYPE_HOST, 0};
+  return {CU_MEM_LOCATION_TYPE_DEVICE, device};
+}
+int device_of(const CUmemLocation& at) {
+  if (at.type == CU_MEM_LOCATION_TYPE_DEVICE) return at.id;
+  return at.type == CU_MEM_LOCATION_TYPE_INVALID ? kNone : kCpu;
+}
+
+bool apply(Advice& to, CUmem_advise advice, const CUmemLocation& at) {
+  const bool set = advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
+  switch (advice) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+      to.read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
+      return true;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+      to.preferred = at;
+      return true;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+      to.preferred = kNowhere;
+      return true;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+      if (at.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        to.accessed_by_cpu = set;
+      else
+        to.accessed_by = set ? to.accessed_by | 1u << at.id : to.accessed_by & ~(1u << at.id);
+      return true;
+  }
+  return false;
+}
+
+bool needs_place(CUmem_advise advice) {
+  return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ||
+         advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+}
+
+// One value of `attribute` for each piece; a place that differs between pieces is none.
+CUresult read_attribute(void* data, size_t bytes, CUmem_range_attribute attribute,
+                        CUdeviceptr address, size_t count) {
+  if (data == nullptr || bytes == 0 || bytes % sizeof(int) != 0 || !is_managed(address, count))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (attribute != CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY && bytes != sizeof(int))
+    return CUDA_ERROR_INVALID_VALUE;
+  int* to = static_cast<int*>(data);
+  bool read_mostly = true, first = true;
+  CUmemLocation preferred = kNowhere, prefetched = kNowhere;
+  uint32_t accessed_by = ~0u;
+  bool accessed_by_cpu = true;
+  const auto merge = [&](CUmemLocation& into, const CUmemLocation& from) {
+    if (first)
+      into = from;
+    else if (into.type != from.type || into.id != from.id)
+      into = kNowhere;
+  };
+  std::lock_guard lock(advices().mutex);
+  advices().each(address, count, [&](const Advice& one) {
+    read_mostly = read_mostly && one.read_mostly;
+    merge(preferred, one.preferred);
+    merge(prefetched, one.prefetched);
+    accessed_by &= one.accessed_by;
+    accessed_by_cpu = accessed_by_cpu && one.accessed_by_cpu;
+    first = false;
+  });
+  switch (attribute) {
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
+      *to = !first && read_mostly;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
+      *to = device_of(preferred);
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
+      *to = device_of(prefetched);
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
+      *to = preferred.type;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
+      *to = preferred.id;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
+      *to = prefetched.type;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
+      *to = prefetched.id;
+      return CUDA_SUCCESS;
+    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: {
+      const size_t room = bytes / sizeof(int);
+      size_t n = 0;
+      for (int device = 0; device < kMaxDevices && n < room; ++device)
+        if ((accessed_by >> device & 1) != 0) to[n++] = device;
+      if (accessed_by_cpu && n < room) to[n++] = kCpu;
+      std::fill(to + n, to + room, kNone);
+      return CUDA_SUCCESS;
+    }
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult give_back(const Entered& e, const Range& range) {
+  sluice_synchronize body{};
+  body.what = SLUICE_SYNC_CONTEXT;
+  if (state().context(range.context))
+    e.link->defer(e.link->call(SLUICE_CALL_SYNCHRONIZE, range.context, body));
+  return pinned_memory().release(*e.link, range.context, reinterpret_cast<void*>(range.base),
+                                 range.bytes);
+}
+
+}  // namespace
+
+std::optional<CUresult> free_managed(CUdeviceptr address) {
+  const auto range = state().pointers.take(address, MemoryKind::kManaged);
+  if (!range) return std::nullopt;
+  {
+    std::lock_guard lock(advices().mutex);
+    auto& pieces = advices().pieces;
+    pieces.erase(pieces.lower_bound(address), pieces.lower_bound(address + range->bytes));
+  }
+  const Entered e = enter_context();
+  return e ? give_back(e, *range) : e.status;
+}
+
+}  // namespace sluice::guest
+
+using namespace sluice::guest;
+
+CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytes, unsigned int flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (dptr == nullptr || bytes == 0 ||
+      (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    return CUDA_ERROR_INVALID_VALUE;
+  void* address = nullptr;
+  const CUresult r = pinned_memory().allocate(*e.link, e.context, bytes, &address);
+  if (r != CUDA_SUCCESS) return r;
+  Range range;
+  range.base = reinterpret_cast<uint64_t>(address);
+  range.bytes = bytes;
+  range.kind = MemoryKind::kManaged;
+  range.context = e.context;
+  range.flags = flags;
+  {
+    std::lock_guard lock(advices().mutex);
+    advices().pieces[range.base] = {};
+  }
+  state().pointers.add(range);
+  *dptr = range.base;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr dptr, size_t length, unsigned flags) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  const auto range = state().pointers.find(dptr);
+  const bool whole = range && range->base == dptr && (length == 0 || length == range->bytes);
+  if (!whole || range->kind != MemoryKind::kManaged ||
+      (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+       flags != CU_MEM_ATTACH_SINGLE) ||
+      (flags == CU_MEM_ATTACH_SINGLE && wire(stream) <= 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;  // all of it is everybody's at any time
+}
+
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t count, CUmem_advise advice,
+                        CUmemLocation location) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (!is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
+  if (needs_place(advice) && !is_place(location)) return CUDA_ERROR_INVALID_DEVICE;
+  bool known = true;
+  std::lock_guard lock(advices().mutex);
+  advices().each(address, count,
+                 [&](Advice& one) { known = known && apply(one, advice, location); });
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult sluice_mem_advise_v1(CUdeviceptr address, size_t count, CUmem_advise advice,
+                              CUdevice device) {
+  return cuMemAdvise_v2(address, count, advice, place_of(device));
+}
+
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t count, CUmemLocation location,
+                               unsigned int flags, CUstream stream) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (flags != 0 || !is_managed(address, count)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_place(location)) return CUDA_ERROR_INVALID_DEVICE;
+  if (const CUresult bad = resolve_stream(stream); bad != CUDA_SUCCESS) return bad;
+  std::lock_guard lock(advices().mutex);
+  advices().each(address, count, [&](Advice& one) { one.prefetched = location; });
+  return CUDA_SUCCESS;
+}
+CUresult sluice_mem_prefetch_v1(CUdeviceptr address, size_t count, CUdevice device,
+                                CUstream stream) {
+  return cuMemPrefetchAsync_v2(address, count, place_of(device), 0, stream);
+}
+
+CUresult cuMemRangeGetAttribute(void* data, size_t data_size, CUmem_range_attribute attribute,
+                                CUdeviceptr address, size_t count) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  return read_attribute(data, data_size, attribute, address, count);
+}
+
+CUresult cuMemRangeGetAttributes(void** data, size_t* data_sizes, CUmem_range_attribute* attributes,
+                                 size_t attribute_count, CUdeviceptr address, size_t count) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (data == nullptr || data_sizes == nullptr || attributes == nullptr || attribute_count == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < attribute_count; ++i) {
+    const CUresult r = read_attribute(data[i], data_sizes[i], attributes[i], address, count);
+    if (r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
