@@ -1,5 +1,5 @@
-// What has another form in libcudart.so.12 (twelve.h). One row each; functions.h says what the columns
-// mean.
+// What has another form in libcudart.so.12 (twelve.h). One row each; functions.h says what the
+// columns mean.
 #ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_THIRTEEN_H
 #define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_THIRTEEN_H
 

@@ -13,7 +13,9 @@ __global__ void sum_up(int* out) {
   total += weights[0] + weights[1] + weights[2] + weights[3];
   *out = total;
 }
-__global__ void store(char tag, double value, int* out) { *out = tag * 1000 + static_cast<int>(value); }
+__global__ void store(char tag, double value, int* out) {
+  *out = tag * 1000 + static_cast<int>(value);
+}
 __global__ void wild(int* p) { *p = 1; }
 extern __shared__ int room[];
 __global__ void reverse(int* p, int n) {

@@ -1,5 +1,5 @@
-// Prints what calls answer to what is wrong or on the edge: a line each, to be compared with NVIDIA's
-// own runtime. Nothing here is checked by itself.
+// Prints what calls answer to what is wrong or on the edge: a line each, to be compared with
+// NVIDIA's own runtime. Nothing here is checked by itself.
 #include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 
@@ -12,15 +12,15 @@ __constant__ char few[3];
 __global__ void kernel(int* p) { *p = 1; }
 __global__ void __launch_bounds__(64) bounded(int* p) { *p = 1; }
 
-#define SAY(call)                                                                     \
-  do {                                                                                \
-    const cudaError_t e_ = (call);                                                    \
-    const cudaError_t last_ = cudaGetLastError();                                     \
+#define SAY(call)                                                                           \
+  do {                                                                                      \
+    const cudaError_t e_ = (call);                                                          \
+    const cudaError_t last_ = cudaGetLastError();                                           \
     std::printf("%s: %d, then %d\n", #call, static_cast<int>(e_), static_cast<int>(last_)); \
   } while (0)
-#define LAUNCH(...)                                                                          \
-  do {                                                                                       \
-    __VA_ARGS__;                                                                             \
+#define LAUNCH(...)                                                              \
+  do {                                                                           \
+    __VA_ARGS__;                                                                 \
     std::printf("%s: %d\n", #__VA_ARGS__, static_cast<int>(cudaGetLastError())); \
   } while (0)
 
@@ -107,11 +107,14 @@ int main() {
   cudaPointerAttributes pa;
   SAY(cudaPointerGetAttributes(nullptr, &here));
   SAY(cudaPointerGetAttributes(&pa, nullptr));
-  std::printf("%d %d %d %d\n", pa.type, pa.device, pa.devicePointer == nullptr, pa.hostPointer == nullptr);
+  std::printf("%d %d %d %d\n", pa.type, pa.device, pa.devicePointer == nullptr,
+              pa.hostPointer == nullptr);
   SAY(cudaPointerGetAttributes(&pa, &here));
-  std::printf("%d %d %d %d\n", pa.type, pa.device, pa.devicePointer == nullptr, pa.hostPointer == &here);
+  std::printf("%d %d %d %d\n", pa.type, pa.device, pa.devicePointer == nullptr,
+              pa.hostPointer == &here);
   SAY(cudaPointerGetAttributes(&pa, p + 3));
-  std::printf("%d %d %d %d\n", pa.type, pa.device, pa.devicePointer == p + 3, pa.hostPointer == nullptr);
+  std::printf("%d %d %d %d\n", pa.type, pa.device, pa.devicePointer == p + 3,
+              pa.hostPointer == nullptr);
 
   SAY(cudaMemcpy(p, &here, 4, cudaMemcpyDeviceToHost));
   SAY(cudaMemcpy(&here, &n, 4, cudaMemcpyDeviceToDevice));
@@ -249,7 +252,8 @@ int main() {
   cudaKernelNodeParams k = {};
   SAY(cudaGraphAddKernelNode(&node, graph, nullptr, 0, &k));
   SAY(cudaGraphAddKernelNode(&node, graph, nullptr, 0, nullptr));
-  SAY(cudaGraphAddMemcpyNode1D(&node, graph, nullptr, 0, p, &here, 4, static_cast<cudaMemcpyKind>(8)));
+  SAY(cudaGraphAddMemcpyNode1D(&node, graph, nullptr, 0, p, &here, 4,
+                               static_cast<cudaMemcpyKind>(8)));
   SAY(cudaGraphAddMemcpyNode(&node, graph, nullptr, 0, nullptr));
   SAY(cudaGraphInstantiate(nullptr, graph, 0));
   SAY(cudaGraphInstantiate(&exec, nullptr, 0));

@@ -1,4 +1,5 @@
-// Errors: what wrong calls answer, what the thread remembers of it, and that all goes on afterwards.
+// Errors: what wrong calls answer, what the thread remembers of it, and that all goes on
+// afterwards.
 #include <cstring>
 #include <thread>
 
@@ -30,8 +31,10 @@ int main() {
   ANSWERS(cudaErrorInvalidValue, cudaGetLastError());
   void* args[] = {&p};
   int here = 0;
-  ANSWERS(cudaErrorInvalidResourceHandle, cudaLaunchKernel(&here, dim3(1), dim3(1), args, 0, nullptr));
-  ANSWERS(cudaErrorInvalidDeviceFunction, cudaLaunchKernel(nullptr, dim3(1), dim3(1), args, 0, nullptr));
+  ANSWERS(cudaErrorInvalidResourceHandle,
+          cudaLaunchKernel(&here, dim3(1), dim3(1), args, 0, nullptr));
+  ANSWERS(cudaErrorInvalidDeviceFunction,
+          cudaLaunchKernel(nullptr, dim3(1), dim3(1), args, 0, nullptr));
 
   ANSWERS(cudaErrorInvalidMemcpyDirection, cudaMemcpy(p, &here, 4, static_cast<cudaMemcpyKind>(9)));
   ANSWERS(cudaErrorInvalidValue, cudaMemcpy(nullptr, &here, 4, cudaMemcpyHostToDevice));

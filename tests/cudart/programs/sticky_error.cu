@@ -1,5 +1,5 @@
-// A kernel that writes where it may not ends the context: every later call that needs it says so. The
-// last error itself is forgotten when it was asked for.
+// A kernel that writes where it may not ends the context: every later call that needs it says so.
+// The last error itself is forgotten when it was asked for.
 #include "check.h"
 
 __global__ void wild(int* p) { *p = 1; }
