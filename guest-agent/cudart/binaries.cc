@@ -1,12 +1,15 @@
 #include "guest-agent/cudart/binaries.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <shared_mutex>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "guest-agent/cudart/runtime.h"
+
+extern "C" const char* cudaGetErrorName(sluice::cudart::cudaError_t error);
 
 namespace sluice::cudart {
 namespace {
@@ -37,6 +40,15 @@ bool is_fat_binary(const void* image) {
   return magic == kFatBinaryMagic;
 }
 
+// What did not load, and why, for whoever asks.
+CUresult report(const char* what, CUresult r) {
+  static const bool asked = std::getenv("SLUICE_CUDART_LOG") != nullptr;
+  if (asked && r != CUDA_SUCCESS) {
+    std::fprintf(stderr, "libcudart: %s: %s\n", what, cudaGetErrorName(to_runtime(r)));
+  }
+  return r;
+}
+
 // A driver without the call is one whose memory the host addresses anyway: the software GPU.
 CUresult managed_address(CUlibrary library, const char* name, CUdeviceptr* address, size_t* bytes) {
   if (driver_symbol("cuLibraryGetManaged") == nullptr) {
@@ -64,6 +76,7 @@ CUresult link_parts(Binary& binary) {
     const std::string name = "part " + std::to_string(i);
     r = driver().cuLinkAddData_v2(state, CU_JIT_INPUT_FATBINARY, const_cast<void*>(parts[i]),
                                   size_of_image(parts[i]), name.c_str(), 0, nullptr, nullptr);
+    report(name.c_str(), r);
     if (r == CUDA_ERROR_NO_BINARY_FOR_GPU) {
       binary.left_out = r;
       r = CUDA_SUCCESS;
@@ -71,24 +84,29 @@ CUresult link_parts(Binary& binary) {
   }
   void* image = nullptr;
   size_t bytes = 0;
-  if (r == CUDA_SUCCESS) r = driver().cuLinkComplete(state, &image, &bytes);
+  if (r == CUDA_SUCCESS) r = report("link", driver().cuLinkComplete(state, &image, &bytes));
   if (r == CUDA_SUCCESS) {
     binary.linked.assign(static_cast<const char*>(image), bytes);
-    r = load(&binary.library, binary.linked.c_str());
+    r = report("linked image", load(&binary.library, binary.linked.c_str()));
   }
   driver().cuLinkDestroy(state);
   return r;
 }
 
+// As it is; then with its wrapper, because a driver may know the parts that it was linked of; then
+// linked of those parts.
 cudaError_t load_binary(Binary& binary) {
   std::lock_guard lock(binary.mutex);
   if (binary.library != nullptr) return cudaSuccess;
   const FatBinaryWrapper* wrapper = binary.wrapper;
   if (wrapper == nullptr || wrapper->magic != kWrapperMagic) return cudaErrorInvalidKernelImage;
+  const bool in_parts = wrapper->version == kLinkedWrapper && wrapper->more != nullptr;
   CUresult r = CUDA_ERROR_INVALID_IMAGE;
-  if (is_fat_binary(wrapper->image)) r = load(&binary.library, wrapper->image);
-  if (r != CUDA_SUCCESS && wrapper->version == kLinkedWrapper && wrapper->more != nullptr)
-    r = link_parts(binary);
+  if (is_fat_binary(wrapper->image)) {
+    r = report("fat binary", load(&binary.library, wrapper->image));
+  }
+  if (r != CUDA_SUCCESS && in_parts) r = report("its wrapper", load(&binary.library, wrapper));
+  if (r != CUDA_SUCCESS && in_parts) r = report("linked parts", link_parts(binary));
   if (r != CUDA_SUCCESS) binary.library = nullptr;
   return to_runtime(r);
 }
@@ -215,10 +233,11 @@ cudaError_t kernel_of(Function& function, CUkernel* kernel) {
 }
 
 cudaError_t resolve_kernel(const void* named, CUkernel* kernel) {
+  if (named == nullptr) return cudaErrorInvalidDeviceFunction;
   if (Function* function = find_function(named)) return kernel_of(*function, kernel);
   *kernel = static_cast<CUkernel>(const_cast<void*>(named));
   std::shared_lock lock(registry().mutex);
-  return registry().hosts.count(*kernel) != 0 ? cudaSuccess : cudaErrorInvalidDeviceFunction;
+  return registry().hosts.count(*kernel) != 0 ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
 cudaError_t address_of(const void* symbol, CUdeviceptr* address, size_t* size) {

@@ -47,11 +47,27 @@ cudaError_t fill_properties(Properties* p, int device) {
   return cudaSuccess;
 }
 
-}  // namespace
-
-cudaError_t fill_properties12(void* properties, int device) {
-  return fill_properties(static_cast<DeviceProperties12*>(properties), device);
+// The device that has most of what is asked for: enough of it first, the newer one then.
+template <class Properties>
+cudaError_t choose_device(int* device, const Properties* wanted) {
+  if (device == nullptr || wanted == nullptr) return cudaErrorInvalidValue;
+  int best = 0, best_score = -1;
+  for (int i = 0; i < device_count(); ++i) {
+    Properties p;
+    if (const cudaError_t error = fill_properties(&p, i); error != cudaSuccess) return error;
+    const int score = (p.totalGlobalMem >= wanted->totalGlobalMem ? 1 : 0) +
+                      (p.multiProcessorCount >= wanted->multiProcessorCount ? 1 : 0) +
+                      (p.major * 10 + p.minor >= wanted->major * 10 + wanted->minor ? 2 : 0);
+    if (score > best_score) {
+      best = i;
+      best_score = score;
+    }
+  }
+  *device = best;
+  return cudaSuccess;
 }
+
+}  // namespace
 
 namespace impl {
 
@@ -125,28 +141,32 @@ cudaError_t cudaGetDeviceFlags(unsigned* flags) {
 
 cudaError_t cudaDeviceReset() { return reset_device(current_device()); }
 
+#if SLUICE_CUDART_MAJOR == 12
+// Programs of CUDA 11 know fewer fields; those of 12 ask for the second version.
+cudaError_t cudaGetDeviceProperties(void* properties, int device) {
+  if (properties == nullptr) return cudaErrorInvalidValue;
+  DeviceProperties12 all;
+  const cudaError_t error = fill_properties(&all, device);
+  if (error == cudaSuccess) {
+    std::memcpy(properties, &all, offsetof(DeviceProperties12, hostRegisterSupported));
+  }
+  return error;
+}
+cudaError_t cudaGetDeviceProperties_v2(void* properties, int device) {
+  return fill_properties(static_cast<DeviceProperties12*>(properties), device);
+}
+cudaError_t cudaChooseDevice(int* device, const void* wanted) {
+  return choose_device(device, static_cast<const DeviceProperties12*>(wanted));
+}
+cudaError_t cudaThreadExit() { return cudaDeviceReset(); }
+#else
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return fill_properties(properties, device);
 }
-
-// The device that has most of what is asked for: enough of it first, the newer one then.
 cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp* wanted) {
-  if (device == nullptr || wanted == nullptr) return cudaErrorInvalidValue;
-  int best = 0, best_score = -1;
-  for (int i = 0; i < device_count(); ++i) {
-    cudaDeviceProp p;
-    if (const cudaError_t error = fill_properties(&p, i); error != cudaSuccess) return error;
-    const int score = (p.totalGlobalMem >= wanted->totalGlobalMem ? 1 : 0) +
-                      (p.multiProcessorCount >= wanted->multiProcessorCount ? 1 : 0) +
-                      (p.major * 10 + p.minor >= wanted->major * 10 + wanted->minor ? 2 : 0);
-    if (score > best_score) {
-      best = i;
-      best_score = score;
-    }
-  }
-  *device = best;
-  return cudaSuccess;
+  return choose_device(device, wanted);
 }
+#endif
 
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   if (id == nullptr || length <= 0) return cudaErrorInvalidValue;
@@ -166,8 +186,9 @@ cudaError_t cudaDeviceGetTexture1DLinearMaxWidth(size_t* width, const cudaChanne
 }
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
-  if (!is_device(peer) || peer == current_device()) return cudaErrorInvalidDevice;
+  if (!is_device(peer)) return cudaErrorInvalidDevice;
   if (flags != 0) return cudaErrorInvalidValue;
+  if (peer == current_device()) return cudaErrorPeerAccessUnsupported;
   CUcontext context = nullptr;
   if (const CUresult r = driver().cuDevicePrimaryCtxRetain(&context, peer); r != CUDA_SUCCESS)
     return to_runtime(r);

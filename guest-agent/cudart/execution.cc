@@ -4,6 +4,7 @@
 #include "guest-agent/cudart/binaries.h"
 #include "guest-agent/cudart/calls.h"
 #include "guest-agent/cudart/launch.h"
+#include "guest-agent/cudart/version.h"
 
 namespace sluice::cudart {
 namespace {
@@ -16,8 +17,7 @@ int device_limit(CUdevice_attribute attribute) {
   return value;
 }
 
-// Whether no kernel at all could have such a grid or block: the runtime has an error of its own for
-// that.
+// Whether no kernel at all could have such a grid or block.
 bool is_beyond_the_device(dim3 grid, dim3 block) {
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   if (threads == 0 || uint64_t{grid.x} * grid.y == 0 || grid.z == 0) return true;
@@ -33,9 +33,12 @@ bool is_beyond_the_device(dim3 grid, dim3 block) {
          over(grid.z, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z);
 }
 
+// The runtime of 12 has an error of its own for that; since 13 it is a wrong value as any other.
 cudaError_t launch_error(CUresult r, dim3 grid, dim3 block) {
-  if (r == CUDA_ERROR_INVALID_VALUE && is_beyond_the_device(grid, block))
+  if (kRuntimeVersion < 13000 && r == CUDA_ERROR_INVALID_VALUE &&
+      is_beyond_the_device(grid, block)) {
     return cudaErrorInvalidConfiguration;
+  }
   return to_runtime(r);
 }
 

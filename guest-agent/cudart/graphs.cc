@@ -120,6 +120,16 @@ void take_answers(const CUgraphNodeParams& from, cudaGraphNodeParams* to) {
     to->conditional.phGraph_out = from.conditional.phGraph_out;
 }
 
+cudaError_t add_node(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                     const cudaGraphEdgeData* edges, size_t count, cudaGraphNodeParams* params) {
+  CUgraphNodeParams p;
+  if (const cudaError_t error = to_driver(params, &p); error != cudaSuccess) return error;
+  const CUresult r = driver().cuGraphAddNode_v2(
+      node, graph, dependencies, reinterpret_cast<const CUgraphEdgeData*>(edges), count, &p);
+  if (r == CUDA_SUCCESS) take_answers(p, params);
+  return to_runtime(r);
+}
+
 }  // namespace
 
 namespace impl {
@@ -276,16 +286,24 @@ cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
   return to_runtime(driver().cuGraphExecMemsetNodeSetParams(exec, node, &p, context_now()));
 }
 
+#if SLUICE_CUDART_MAJOR == 12
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph,
+                             const cudaGraphNode_t* dependencies, size_t count,
+                             cudaGraphNodeParams* params) {
+  return add_node(node, graph, dependencies, nullptr, count, params);
+}
+cudaError_t cudaGraphAddNode_v2(cudaGraphNode_t* node, cudaGraph_t graph,
+                                const cudaGraphNode_t* dependencies, const cudaGraphEdgeData* edges,
+                                size_t count, cudaGraphNodeParams* params) {
+  return add_node(node, graph, dependencies, edges, count, params);
+}
+#else
 cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph,
                              const cudaGraphNode_t* dependencies, const cudaGraphEdgeData* edges,
                              size_t count, cudaGraphNodeParams* params) {
-  CUgraphNodeParams p;
-  if (const cudaError_t error = to_driver(params, &p); error != cudaSuccess) return error;
-  const CUresult r = driver().cuGraphAddNode_v2(
-      node, graph, dependencies, reinterpret_cast<const CUgraphEdgeData*>(edges), count, &p);
-  if (r == CUDA_SUCCESS) take_answers(p, params);
-  return to_runtime(r);
+  return add_node(node, graph, dependencies, edges, count, params);
 }
+#endif
 cudaError_t cudaGraphNodeSetParams(cudaGraphNode_t node, cudaGraphNodeParams* params) {
   CUgraphNodeParams p;
   const cudaError_t error = to_driver(params, &p);

@@ -48,7 +48,9 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* pitched, cudaExtent extent) {
   return allocate_pitched(&pitched->ptr, &pitched->pitch, extent.width, rows);
 }
 cudaError_t cudaMallocManaged(void** address, size_t bytes, unsigned flags) {
-  if (address == nullptr || bytes == 0) return cudaErrorInvalidValue;
+  if (address == nullptr) return cudaErrorInvalidValue;
+  *address = nullptr;
+  if (bytes == 0) return cudaSuccess;
   return to_runtime(driver().cuMemAllocManaged(device_address(address), bytes, flags));
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "guest-agent/cudart/binaries.h"
 
@@ -24,7 +25,6 @@ struct Process {
   std::mutex mutex;
   std::atomic<Phase> phase{Phase::kFresh};
   cudaError_t failure = cudaSuccess;
-  std::atomic<cudaError_t> sticky{cudaSuccess};
   int devices = 0;
   std::unique_ptr<Device[]> device;
 };
@@ -177,7 +177,6 @@ cudaError_t reset_device(int device) {
   Device& d = p.device[device];
   if (d.ready) unload_binaries();
   std::lock_guard lock(p.mutex);
-  p.sticky = cudaSuccess;
   if (d.ready.exchange(false)) driver().cuDevicePrimaryCtxRelease_v2(device);
   const CUresult r = driver().cuDevicePrimaryCtxReset_v2(device);
   return r == CUDA_ERROR_INVALID_CONTEXT ? cudaSuccess : to_runtime(r);
@@ -190,40 +189,9 @@ cudaError_t set_device_flags(unsigned flags) {
   return to_runtime(driver().cuDevicePrimaryCtxSetFlags_v2(thread().device, flags));
 }
 
-bool is_sticky(cudaError_t error) {
-  switch (error) {
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case cudaErrorContained:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-    case cudaErrorTensorMemoryLeak:
-    case cudaErrorExternalDevice:
-      return true;
-    default:
-      return false;
-  }
-}
+cudaError_t record(cudaError_t error) { return thread().last_error = error; }
 
-cudaError_t record(cudaError_t error) {
-  thread().last_error = error;
-  if (is_sticky(error)) process().sticky = error;
-  return error;
-}
-
-cudaError_t take_last_error() {
-  Thread& t = thread();
-  const cudaError_t last = t.last_error;
-  t.last_error = is_sticky(last) ? process().sticky.load() : cudaSuccess;
-  return last;
-}
+cudaError_t take_last_error() { return std::exchange(thread().last_error, cudaSuccess); }
 
 cudaError_t to_runtime(CUresult result) {
   switch (static_cast<int>(result)) {

@@ -48,11 +48,11 @@ CUcontext primary_context(int device);
 cudaError_t reset_device(int device);
 cudaError_t set_device_flags(unsigned flags);
 
-// The error becomes the thread's last; one that ends a context stays until the device is reset.
+// The error becomes the thread's last. One that ends a context comes back from the driver with each
+// later call; the thread's last error is forgotten as any other.
 cudaError_t record(cudaError_t error);
-// The thread's last error, and forgets it where it can be.
+// The thread's last error, and forgets it.
 cudaError_t take_last_error();
-bool is_sticky(cudaError_t error);
 // The runtime's error of the same meaning.
 cudaError_t to_runtime(CUresult result);
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What libcudart.so.N exports is what its table says, and what the toolkit's library exports where that is installed.
+"""What libcudart.so.N exports is what its table says, and what the toolkit's library exports where
+that is installed.
 
 symbols_test.py PROGRAM LIBRARY VERSION [TOOLKIT_LIBRARY]: PROGRAM prints the table.
 """
@@ -10,7 +11,8 @@ import sys
 
 def exports(library):
     """{symbol: version} of what it defines."""
-    text = subprocess.run(["nm", "-D", "--defined-only", library], check=True, stdout=subprocess.PIPE, text=True).stdout
+    text = subprocess.run(["nm", "-D", "--defined-only", library], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
     found = {}
     for line in text.splitlines():
         name, _, version = line.split()[-1].partition("@")
@@ -21,7 +23,8 @@ def exports(library):
 
 def main():
     program, library, version = sys.argv[1:4]
-    table = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    table = subprocess.run([program], check=True, stdout=subprocess.PIPE,
+                           text=True).stdout.split()
     assert len(table) == len(set(table)), "a symbol stands twice in the table"
     ours = exports(library)
     assert set(ours) == set(table), f"exports and table differ: {sorted(set(ours) ^ set(table))}"
@@ -29,7 +32,8 @@ def main():
     for path in map(pathlib.Path, sys.argv[4:]):
         if path.exists():
             theirs = exports(path)
-            assert theirs == ours, f"{path} differs: {sorted(set(theirs.items()) ^ set(ours.items()))}"
+            different = sorted(set(theirs.items()) ^ set(ours.items()))
+            assert theirs == ours, f"{path} differs: {different}"
     print(f"{len(ours)} symbols of {version}")
 
 

@@ -1,5 +1,6 @@
-// Compiles only where CUDA 13's toolkit is installed, and only checks: our declarations of the runtime
-// API against the toolkit's headers. A function's parameters have to be the same words to a caller.
+// Compiles only where CUDA 13's toolkit is installed, and only checks: our declarations of the
+// runtime API against the toolkit's headers. A function's parameters have to be the same words to a
+// caller.
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 
@@ -30,14 +31,15 @@ constexpr bool same_words() {
 template <class A, class B>
 struct SameCall : std::false_type {};
 template <class R, class... A, class S, class... B>
-  requires(sizeof...(A) == sizeof...(B))
-struct SameCall<R(A...), S(B...)>
-    : std::bool_constant<same_words<R, S>() && (same_words<A, B>() && ...)> {};
+requires(sizeof...(A) == sizeof...(B)) struct SameCall<R(A...), S(B...)>
+    : std::bool_constant<same_words<R, S>() && (same_words<A, B>() && ...)> {
+};
 
 }  // namespace
 
 namespace sluice::cudart {
-#define SLUICE_TYPE_F(symbol, need, parameters, arguments) using Call_##symbol = cudaError_t parameters;
+#define SLUICE_TYPE_F(symbol, need, parameters, arguments) \
+  using Call_##symbol = cudaError_t parameters;
 #define SLUICE_TYPE_S(symbol, suffix, need, parameters, arguments) \
   using Call_##symbol = cudaError_t parameters;
 #define SLUICE_TYPE_D(symbol, need, parameters, arguments, driver) \
@@ -55,20 +57,22 @@ SLUICE_CUDART_TYPED(SLUICE_TYPE_F, SLUICE_TYPE_S, SLUICE_TYPE_D, SLUICE_TYPE_T, 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 extern "C" cudaError_t cudaGetExportTable(const void**, const cudaUUID_t*);
 
-#define SLUICE_COMPARE(symbol, ...)                                                       \
-  static_assert(SameCall<ours_ns::Call_##symbol, std::remove_reference_t<decltype(::symbol)>>::value, \
-                #symbol " differs");
+#define SLUICE_COMPARE(symbol, ...)                                                         \
+  static_assert(                                                                            \
+      SameCall<ours_ns::Call_##symbol, std::remove_reference_t<decltype(::symbol)>>::value, \
+      #symbol " differs");
 SLUICE_CUDART_TYPED(SLUICE_COMPARE, SLUICE_COMPARE, SLUICE_COMPARE, SLUICE_COMPARE, SLUICE_COMPARE,
                     SLUICE_COMPARE, SLUICE_COMPARE)
 
-#define SLUICE_VALUE(name, value, text)                                                   \
+#define SLUICE_VALUE(name, value, text) \
   static_assert(static_cast<int>(ours_ns::name) == static_cast<int>(::name), #name " differs");
 SLUICE_CUDART_ERRORS(SLUICE_VALUE)
 
-#define SAME_SIZE(type) \
-  static_assert(sizeof(ours_ns::type) == sizeof(::type) && alignof(ours_ns::type) == alignof(::type))
-#define SAME_FIELD(type, field)                                                   \
-  static_assert(offsetof(ours_ns::type, field) == offsetof(::type, field) &&      \
+#define SAME_SIZE(type)                                    \
+  static_assert(sizeof(ours_ns::type) == sizeof(::type) && \
+                alignof(ours_ns::type) == alignof(::type))
+#define SAME_FIELD(type, field)                                              \
+  static_assert(offsetof(ours_ns::type, field) == offsetof(::type, field) && \
                 sizeof(ours_ns::type::field) == sizeof(::type::field))
 SAME_SIZE(cudaUUID_t);
 SAME_SIZE(dim3);

@@ -5,7 +5,6 @@
 
 // clang-format off
 #define SLUICE_CUDART_DEVICE(F, S, D, T, A, P, H) \
-  F(cudaChooseDevice, kDriver, (int* device, const cudaDeviceProp* prop), (device, prop)) \
   D(cudaCtxResetPersistingL2Cache, kContext, (void), (), cuCtxResetPersistingL2Cache) \
   D(cudaDestroyExternalMemory, kContext, (cudaExternalMemory_t ext_mem), (ext_mem), \
     cuDestroyExternalMemory) \
@@ -62,7 +61,6 @@
   F(cudaGetDevice, kDriver, (int* device), (device)) \
   F(cudaGetDeviceCount, kDriver, (int* count), (count)) \
   F(cudaGetDeviceFlags, kDriver, (unsigned int* flags), (flags)) \
-  F(cudaGetDeviceProperties, kDriver, (cudaDeviceProp* prop, int device), (prop, device)) \
   S(cudaGetDriverEntryPoint, ptsz, kDriver, (const char* symbol, void** func_ptr, unsigned long \
     long flags, cudaDriverEntryPointQueryResult* driver_status), (mode, symbol, func_ptr, flags, \
     driver_status)) \

@@ -12,9 +12,6 @@
   D(cudaGraphAddChildGraphNode, kContext, (cudaGraphNode_t* graph_node, cudaGraph_t graph, const \
     cudaGraphNode_t* dependencies, size_t num_dependencies, cudaGraph_t child_graph), \
     (graph_node, graph, dependencies, num_dependencies, child_graph), cuGraphAddChildGraphNode) \
-  D(cudaGraphAddDependencies, kContext, (cudaGraph_t graph, const cudaGraphNode_t* from, const \
-    cudaGraphNode_t* to, const cudaGraphEdgeData* edge_data, size_t num_dependencies), (graph, \
-    from, to, edge_data, num_dependencies), cuGraphAddDependencies_v2) \
   D(cudaGraphAddEmptyNode, kContext, (cudaGraphNode_t* graph_node, cudaGraph_t graph, const \
     cudaGraphNode_t* dependencies, size_t num_dependencies), (graph_node, graph, dependencies, \
     num_dependencies), cuGraphAddEmptyNode) \
@@ -64,10 +61,6 @@
   F(cudaGraphAddMemsetNode, kContext, (cudaGraphNode_t* graph_node, cudaGraph_t graph, const \
     cudaGraphNode_t* dependencies, size_t num_dependencies, const cudaMemsetParams* \
     memset_params), (graph_node, graph, dependencies, num_dependencies, memset_params)) \
-  F(cudaGraphAddNode, kContext, (cudaGraphNode_t* graph_node, cudaGraph_t graph, const \
-    cudaGraphNode_t* dependencies, const cudaGraphEdgeData* dependency_data, size_t \
-    num_dependencies, cudaGraphNodeParams* node_params), (graph_node, graph, dependencies, \
-    dependency_data, num_dependencies, node_params)) \
   D(cudaGraphChildGraphNodeGetGraph, kContext, (cudaGraphNode_t node, cudaGraph_t* graph), \
     (node, graph), cuGraphChildGraphNodeGetGraph) \
   D(cudaGraphClone, kContext, (cudaGraph_t* graph_clone, cudaGraph_t original_graph), \
@@ -142,9 +135,6 @@
   D(cudaGraphExternalSemaphoresWaitNodeSetParams, kContext, (cudaGraphNode_t h_node, const \
     cudaExternalSemaphoreWaitNodeParams* node_params), (h_node, node_params), \
     cuGraphExternalSemaphoresWaitNodeSetParams) \
-  D(cudaGraphGetEdges, kContext, (cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, \
-    cudaGraphEdgeData* edge_data, size_t* num_edges), (graph, from, to, edge_data, num_edges), \
-    cuGraphGetEdges_v2) \
   D(cudaGraphGetNodes, kContext, (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* num_nodes), \
     (graph, nodes, num_nodes), cuGraphGetNodes) \
   D(cudaGraphGetRootNodes, kContext, (cudaGraph_t graph, cudaGraphNode_t* root_nodes, size_t* \
@@ -196,12 +186,6 @@
     node_params), (node, node_params), cuGraphMemsetNodeSetParams) \
   D(cudaGraphNodeFindInClone, kContext, (cudaGraphNode_t* node, cudaGraphNode_t original_node, \
     cudaGraph_t cloned_graph), (node, original_node, cloned_graph), cuGraphNodeFindInClone) \
-  D(cudaGraphNodeGetDependencies, kContext, (cudaGraphNode_t node, cudaGraphNode_t* \
-    dependencies, cudaGraphEdgeData* edge_data, size_t* num_dependencies), (node, dependencies, \
-    edge_data, num_dependencies), cuGraphNodeGetDependencies_v2) \
-  D(cudaGraphNodeGetDependentNodes, kContext, (cudaGraphNode_t node, cudaGraphNode_t* \
-    dependent_nodes, cudaGraphEdgeData* edge_data, size_t* num_dependent_nodes), (node, \
-    dependent_nodes, edge_data, num_dependent_nodes), cuGraphNodeGetDependentNodes_v2) \
   D(cudaGraphNodeGetEnabled, kContext, (cudaGraphExec_t h_graph_exec, cudaGraphNode_t h_node, \
     unsigned int* is_enabled), (h_graph_exec, h_node, is_enabled), cuGraphNodeGetEnabled) \
   D(cudaGraphNodeGetType, kContext, (cudaGraphNode_t node, cudaGraphNodeType* type), (node, \
@@ -212,9 +196,6 @@
     (node, node_params)) \
   D(cudaGraphReleaseUserObject, kContext, (cudaGraph_t graph, cudaUserObject_t object, unsigned \
     int count), (graph, object, count), cuGraphReleaseUserObject) \
-  D(cudaGraphRemoveDependencies, kContext, (cudaGraph_t graph, const cudaGraphNode_t* from, \
-    const cudaGraphNode_t* to, const cudaGraphEdgeData* edge_data, size_t num_dependencies), \
-    (graph, from, to, edge_data, num_dependencies), cuGraphRemoveDependencies_v2) \
   D(cudaGraphRetainUserObject, kContext, (cudaGraph_t graph, cudaUserObject_t object, unsigned \
     int count, unsigned int flags), (graph, object, count, flags), cuGraphRetainUserObject) \
   T(cudaGraphUpload, ptsz, kContext, (cudaGraphExec_t graph_exec, cudaStream_t stream), \
@@ -238,15 +219,6 @@
     dependency_data, num_dependencies, capture_mode), cuStreamBeginCaptureToGraph) \
   T(cudaStreamEndCapture, ptsz, kContext, (cudaStream_t stream, cudaGraph_t* graph), (stream, \
     graph), cuStreamEndCapture) \
-  T(cudaStreamGetCaptureInfo, ptsz, kContext, (cudaStream_t stream, cudaStreamCaptureStatus* \
-    capture_status_out, unsigned long long* id_out, cudaGraph_t* graph_out, const \
-    cudaGraphNode_t** dependencies_out, const cudaGraphEdgeData** edge_data_out, size_t* \
-    num_dependencies_out), (stream, capture_status_out, id_out, graph_out, dependencies_out, \
-    edge_data_out, num_dependencies_out), cuStreamGetCaptureInfo_v3) \
-  T(cudaStreamUpdateCaptureDependencies, ptsz, kContext, (cudaStream_t stream, cudaGraphNode_t* \
-    dependencies, const cudaGraphEdgeData* dependency_data, size_t num_dependencies, unsigned \
-    int flags), (stream, dependencies, dependency_data, num_dependencies, flags), \
-    cuStreamUpdateCaptureDependencies_v2) \
   D(cudaThreadExchangeStreamCaptureMode, kContext, (cudaStreamCaptureMode* mode), (mode), \
     cuThreadExchangeStreamCaptureMode) \
   D(cudaUserObjectCreate, kContext, (cudaUserObject_t* object_out, void* ptr, cudaHostFn_t \

@@ -47,8 +47,6 @@
     size, flags)) \
   F(cudaMallocPitch, kContext, (void** dev_ptr, size_t* pitch, size_t width, size_t height), \
     (dev_ptr, pitch, width, height)) \
-  D(cudaMemAdvise, kContext, (const void* dev_ptr, size_t count, cudaMemoryAdvise advice, \
-    cudaMemLocation location), (dev_ptr, count, advice, location), cuMemAdvise_v2) \
   T(cudaMemDiscardAndPrefetchBatchAsync, ptsz, kContext, (void** dptrs, size_t* sizes, size_t \
     count, cudaMemLocation* prefetch_locs, size_t* prefetch_loc_idxs, size_t num_prefetch_locs, \
     unsigned long long flags, cudaStream_t stream), (dptrs, sizes, count, prefetch_locs, \
@@ -85,9 +83,6 @@
     value), (mem_pool, attr, value), cuMemPoolSetAttribute) \
   D(cudaMemPoolTrimTo, kContext, (cudaMemPool_t mem_pool, size_t min_bytes_to_keep), (mem_pool, \
     min_bytes_to_keep), cuMemPoolTrimTo) \
-  T(cudaMemPrefetchAsync, ptsz, kContext, (const void* dev_ptr, size_t count, cudaMemLocation \
-    location, unsigned int flags, cudaStream_t stream), (dev_ptr, count, location, flags, \
-    stream), cuMemPrefetchAsync_v2) \
   T(cudaMemPrefetchBatchAsync, ptsz, kContext, (void** dptrs, size_t* sizes, size_t count, \
     cudaMemLocation* prefetch_locs, size_t* prefetch_loc_idxs, size_t num_prefetch_locs, \
     unsigned long long flags, cudaStream_t stream), (dptrs, sizes, count, prefetch_locs, \
@@ -112,18 +107,11 @@
   S(cudaMemcpy3D, ptds, kContext, (const cudaMemcpy3DParms* p), (mode, p)) \
   S(cudaMemcpy3DAsync, ptsz, kContext, (const cudaMemcpy3DParms* p, cudaStream_t stream), (mode, \
     p, stream)) \
-  T(cudaMemcpy3DBatchAsync, ptsz, kContext, (size_t num_ops, cudaMemcpy3DBatchOp* op_list, \
-    unsigned long long flags, cudaStream_t stream), (num_ops, op_list, flags, stream), \
-    cuMemcpy3DBatchAsync_v2) \
   S(cudaMemcpy3DPeer, ptds, kContext, (const cudaMemcpy3DPeerParms* p), (mode, p)) \
   S(cudaMemcpy3DPeerAsync, ptsz, kContext, (const cudaMemcpy3DPeerParms* p, cudaStream_t \
     stream), (mode, p, stream)) \
   S(cudaMemcpyAsync, ptsz, kContext, (void* dst, const void* src, size_t count, cudaMemcpyKind \
     kind, cudaStream_t stream), (mode, dst, src, count, kind, stream)) \
-  T(cudaMemcpyBatchAsync, ptsz, kContext, (void* const* dsts, const void* const* srcs, const \
-    size_t* sizes, size_t count, cudaMemcpyAttributes* attrs, size_t* attrs_idxs, size_t \
-    num_attrs, cudaStream_t stream), (dsts, srcs, sizes, count, attrs, attrs_idxs, num_attrs, \
-    stream), cuMemcpyBatchAsync_v2) \
   S(cudaMemcpyFromSymbol, ptds, kContext, (void* dst, const void* symbol, size_t count, size_t \
     offset, cudaMemcpyKind kind), (mode, dst, symbol, count, offset, kind)) \
   S(cudaMemcpyFromSymbolAsync, ptsz, kContext, (void* dst, const void* symbol, size_t count, \

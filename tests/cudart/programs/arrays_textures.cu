@@ -45,7 +45,8 @@ int main() {
   cudaExtent extent;
   unsigned flags = 1;
   OK(cudaArrayGetInfo(&got, &extent, &flags, array));
-  CHECK(got.x == 32 && got.f == cudaChannelFormatKindFloat && extent.width == w && extent.height == h);
+  CHECK(got.x == 32 && got.f == cudaChannelFormatKindFloat && extent.width == w &&
+        extent.height == h);
   OK(cudaDestroyTextureObject(texture));
   OK(cudaFreeArray(array));
 

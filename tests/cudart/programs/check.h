@@ -11,23 +11,23 @@
 
 inline std::atomic<int> failures{0};
 
-#define CHECK(condition)                                                        \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
-      std::printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);       \
-      ++failures;                                                               \
-    }                                                                           \
+#define CHECK(condition)                                                  \
+  do {                                                                    \
+    if (!(condition)) {                                                   \
+      std::printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      ++failures;                                                         \
+    }                                                                     \
   } while (0)
 
 // The call answers `expected`.
-#define ANSWERS(expected, call)                                                        \
-  do {                                                                                 \
-    const cudaError_t answer_ = (call);                                                \
-    if (answer_ != (expected)) {                                                       \
-      std::printf("%s:%d: %s answers %s (%d), not %s\n", __FILE__, __LINE__, #call,    \
-                  cudaGetErrorName(answer_), static_cast<int>(answer_), #expected);    \
-      ++failures;                                                                      \
-    }                                                                                  \
+#define ANSWERS(expected, call)                                                     \
+  do {                                                                              \
+    const cudaError_t answer_ = (call);                                             \
+    if (answer_ != (expected)) {                                                    \
+      std::printf("%s:%d: %s answers %s (%d), not %s\n", __FILE__, __LINE__, #call, \
+                  cudaGetErrorName(answer_), static_cast<int>(answer_), #expected); \
+      ++failures;                                                                   \
+    }                                                                               \
   } while (0)
 #define OK(call) ANSWERS(cudaSuccess, call)
 

@@ -29,7 +29,8 @@ void rows() {
   }
   OK(cudaMemset2D(p, pitch, 0x5A, 10, 3));
   OK(cudaMemcpy2D(to.data(), host_pitch, p, pitch, w, h, cudaMemcpyDefault));
-  CHECK(to[9] == 0x5A && to[10] != 0x5A && to[2 * host_pitch] == 0x5A && to[3 * host_pitch] != 0x5A);
+  CHECK(to[9] == 0x5A && to[10] != 0x5A && to[2 * host_pitch] == 0x5A &&
+        to[3 * host_pitch] != 0x5A);
   ANSWERS(cudaErrorInvalidPitchValue,
           cudaMemcpy2D(p, pitch, from.data(), w - 1, w, h, cudaMemcpyHostToDevice));
   (void)cudaGetLastError();

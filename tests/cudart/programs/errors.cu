@@ -1,4 +1,5 @@
-// Errors: what wrong calls answer, what the thread remembers of it, and that all goes on afterwards.
+// Errors: what wrong calls answer, what the thread remembers of it, and that all goes on
+// afterwards.
 #include <cstring>
 #include <thread>
 
@@ -21,17 +22,19 @@ int main() {
   OK(cudaMalloc(&p, 256));
 
   one<<<0, 1>>>(p);
-  ANSWERS(cudaErrorInvalidConfiguration, cudaGetLastError());
+  ANSWERS(cudaErrorInvalidValue, cudaGetLastError());
   one<<<1, 2000>>>(p);
-  ANSWERS(cudaErrorInvalidConfiguration, cudaGetLastError());
+  ANSWERS(cudaErrorInvalidValue, cudaGetLastError());
   one<<<1, dim3(1, 1, 65)>>>(p);
-  ANSWERS(cudaErrorInvalidConfiguration, cudaGetLastError());
+  ANSWERS(cudaErrorInvalidValue, cudaGetLastError());
   one<<<1, 1, 1 << 20>>>(p);
   ANSWERS(cudaErrorInvalidValue, cudaGetLastError());
   void* args[] = {&p};
   int here = 0;
-  ANSWERS(cudaErrorInvalidDeviceFunction, cudaLaunchKernel(&here, dim3(1), dim3(1), args, 0, nullptr));
-  ANSWERS(cudaErrorInvalidDeviceFunction, cudaLaunchKernel(nullptr, dim3(1), dim3(1), args, 0, nullptr));
+  ANSWERS(cudaErrorInvalidResourceHandle,
+          cudaLaunchKernel(&here, dim3(1), dim3(1), args, 0, nullptr));
+  ANSWERS(cudaErrorInvalidDeviceFunction,
+          cudaLaunchKernel(nullptr, dim3(1), dim3(1), args, 0, nullptr));
 
   ANSWERS(cudaErrorInvalidMemcpyDirection, cudaMemcpy(p, &here, 4, static_cast<cudaMemcpyKind>(9)));
   ANSWERS(cudaErrorInvalidValue, cudaMemcpy(nullptr, &here, 4, cudaMemcpyHostToDevice));

@@ -1,4 +1,5 @@
-// Pinned, mapped and registered host memory: what kernels read and write of it, and what it says of itself.
+// Pinned, mapped and registered host memory: what kernels read and write of it, and what it says of
+// itself.
 #include <vector>
 
 #include "check.h"

@@ -1,4 +1,5 @@
-// Launches without <<<>>>: cudaLaunchKernel, cudaLaunchKernelExC, kernels by handle, entry points of the driver.
+// Launches without <<<>>>: cudaLaunchKernel, cudaLaunchKernelExC, kernels by handle, entry points
+// of the driver.
 #include <cuda_runtime.h>
 
 #include "check.h"
@@ -7,7 +8,9 @@ struct Pair {
   char tag;
   double value;
 };
-__global__ void store(double* p, Pair pair, short factor, int at) { p[at] = pair.value * factor + pair.tag; }
+__global__ void store(double* p, Pair pair, short factor, int at) {
+  p[at] = pair.value * factor + pair.tag;
+}
 
 int main() {
   double *p, host[3];
@@ -40,11 +43,14 @@ int main() {
 
   void* address = nullptr;
   cudaDriverEntryPointQueryResult status;
-  OK(cudaGetDriverEntryPointByVersion("cuDriverGetVersion", &address, 12000, cudaEnableDefault, &status));
+  OK(cudaGetDriverEntryPointByVersion("cuDriverGetVersion", &address, 12000, cudaEnableDefault,
+                                      &status));
   CHECK(status == cudaDriverEntryPointSuccess && address != nullptr);
   int version = 0;
-  CHECK(address != nullptr && reinterpret_cast<int (*)(int*)>(address)(&version) == 0 && version >= 12000);
-  OK(cudaGetDriverEntryPointByVersion("cuNoSuchThing", &address, 12000, cudaEnableDefault, &status));
+  CHECK(address != nullptr && reinterpret_cast<int (*)(int*)>(address)(&version) == 0 &&
+        version >= 12000);
+  OK(cudaGetDriverEntryPointByVersion("cuNoSuchThing", &address, 12000, cudaEnableDefault,
+                                      &status));
   CHECK(status == cudaDriverEntryPointSymbolNotFound && address == nullptr);
   return result();
 }

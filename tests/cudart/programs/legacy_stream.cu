@@ -1,5 +1,5 @@
-// The legacy default stream waits for blocking streams and they for it; a stream that does not block
-// stands aside. Also streams named by cudaStreamLegacy and cudaStreamPerThread.
+// The legacy default stream waits for blocking streams and they for it; a stream that does not
+// block stands aside. Also streams named by cudaStreamLegacy and cudaStreamPerThread.
 #include <vector>
 
 #include "check.h"
@@ -20,8 +20,8 @@ int main() {
   OK(cudaStreamCreate(&b));
   for (int i = 1; i < 6; ++i) {
     slow_set<<<1, 1, 0, a>>>(p, i, 20000);
-    copy<<<1, 1>>>(p, p + 1);                         // after the work of `a`
-    copy<<<1, 1, 0, b>>>(p + 1, p);                   // after the default stream's
+    copy<<<1, 1>>>(p, p + 1);        // after the work of `a`
+    copy<<<1, 1, 0, b>>>(p + 1, p);  // after the default stream's
     OK(cudaMemcpyAsync(&host, p, sizeof(int), cudaMemcpyDeviceToHost, cudaStreamLegacy));
     OK(cudaStreamSynchronize(cudaStreamLegacy));
     CHECK(host == i);

@@ -47,7 +47,8 @@ int main() {
     for (int i = 0; i < n; ++i) CHECK(host[i] == n - 1 - i);
   }
   OK(cudaFuncSetCacheConfig(dynamic, cudaFuncCachePreferL1));
-  ANSWERS(cudaErrorInvalidDeviceFunction, cudaFuncGetAttributes(&a, reinterpret_cast<void*>(&optin)));
+  ANSWERS(cudaErrorInvalidResourceHandle,
+          cudaFuncGetAttributes(&a, reinterpret_cast<void*>(&optin)));
   (void)cudaGetLastError();
   OK(cudaFree(p));
   delete[] host;
