@@ -18,7 +18,7 @@ Transfer transfer_of(const Statement& s) {
   if (base == "bra") return Transfer::kBranch;
   if (base == "brx") return Transfer::kIndexed;
   if (base == "ret" || base == "exit") return Transfer::kLeave;
-  if (base == "trap") return Transfer::kTrap;
+  if (base == "trap" || s.never_returns) return Transfer::kTrap;
   return Transfer::kNone;
 }
 
@@ -164,7 +164,8 @@ Result<Cfg> Cfg::build(const Function& function) {
   return cfg;
 }
 
-std::vector<const Statement*> instructions_of(const Cfg& cfg, const std::vector<std::uint32_t>& blocks) {
+std::vector<const Statement*> instructions_of(const Cfg& cfg,
+                                              const std::vector<std::uint32_t>& blocks) {
   const auto& statements = cfg.function().statements;
   std::vector<const Statement*> out;
   for (std::uint32_t b : blocks)
@@ -265,7 +266,7 @@ std::vector<LoopLevel> ways_round(const Cfg& cfg, const LoopLevel& level, std::u
   const auto& blocks = cfg.blocks();
   const auto n = static_cast<std::uint32_t>(blocks.size());
   std::vector<LoopLevel> out;
-  std::vector<std::uint32_t> size(n), entries(n);  // by loop
+  std::vector<std::uint32_t> size(n), entries(n);   // by loop
   std::vector<std::vector<std::uint32_t>> back(n);  // by block: where edges of its loop come from
   for (std::uint32_t b = 0; b < n; ++b) {
     if (!level.in_loop[b]) continue;

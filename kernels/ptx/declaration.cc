@@ -56,6 +56,8 @@ bool Parser::declaration(std::vector<Variable>& out, bool parameter) {
     Space space{};
     if (word == ".visible" || word == ".extern" || word == ".weak" || word == ".common") {
       prototype.linkage = word;
+    } else if (word == ".hidden" && parameter) {
+      // Of parameters that the compiler added (Triton on CUDA 13.1): no other difference.
     } else if (word == ".align") {
       if (!cursor_.skip_trivia()) return false;
       std::uint64_t value = 0;

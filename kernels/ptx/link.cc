@@ -156,13 +156,16 @@ Result<std::string> join_ptx(const std::vector<std::string>& texts) {
     for (const ptx::Variable& v : m.variables())
       if (!is_identifier(v.name)) return refuse("'" + std::string(v.name) + "' is no name");
     for (const ptx::Function& f : m.functions())
+      if (!f.not_understood.empty()) return refuse(f.not_understood);
+    for (const ptx::Function& f : m.functions())
       if (!is_identifier(f.name)) return refuse("'" + std::string(f.name) + "' is no name");
   }
   for (size_t i = 0; i < modules.size(); ++i) {
     const auto keep_apart = [&](std::string_view name) {
       if (locals[i].count(name) != 0 || taken.emplace(name).second) return;
       std::string other;
-      for (int n = 1; !taken.emplace(other = std::string(name) + "__" + std::to_string(n)).second; ++n) {
+      for (int n = 1; !taken.emplace(other = std::string(name) + "__" + std::to_string(n)).second;
+           ++n) {
       }
       locals[i].emplace(name, other);
     };
@@ -183,7 +186,8 @@ Result<std::string> join_ptx(const std::vector<std::string>& texts) {
       return !twice;
     };
     for (const ptx::Variable& v : m.variables())
-      if (!define(v.name, v.linkage)) return refuse("multiple definition of " + std::string(v.name));
+      if (!define(v.name, v.linkage))
+        return refuse("multiple definition of " + std::string(v.name));
     for (const ptx::Function& f : m.functions()) {
       if (f.has_body && !define(f.name, f.is_entry && f.linkage.empty() ? ".visible" : f.linkage))
         return refuse("multiple definition of " + std::string(f.name));
@@ -203,7 +207,9 @@ Result<std::string> join_ptx(const std::vector<std::string>& texts) {
       return emitted.emplace(name).second;
     };
     for (const ptx::Item& item : m.items()) {
-      const auto put = [&](std::string& to) { to += renamed(m.text_of(item.range), locals[i]) + "\n"; };
+      const auto put = [&](std::string& to) {
+        to += renamed(m.text_of(item.range), locals[i]) + "\n";
+      };
       if (item.kind == Kind::kVariable) {
         const ptx::Variable& v = m.variables()[item.index];
         if (v.linkage == ".extern") {

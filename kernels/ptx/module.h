@@ -54,6 +54,7 @@ enum class StatementKind : std::uint8_t {
 struct Statement {
   StatementKind kind = StatementKind::kInstruction;
   bool guard_negated = false;  // `@!p`
+  bool never_returns = false;  // calls what ends the thread or the kernel (`.noreturn`)
   std::uint32_t line = 0;      // of its first byte, from 1
   std::uint32_t scope = 0;  // index in Function::scopes of the scope it stands in; for an opening
                             // or closing brace: of the scope that it opens or closes
@@ -128,6 +129,9 @@ struct Function {
   Range params_range;  // between the parentheses, exclusive; empty at `after_name` without a list
   bool has_param_list = false;
   Range body_range;  // `{` .. one past `}`
+  // Why it could not be cut into statements: then it has a name, a range and a body of unknown
+  // contents, and no parameters, statements or variables. Empty: it could.
+  std::string not_understood;
 };
 
 // Something at module scope, in order; together with the white space and comments between them the
@@ -148,7 +152,8 @@ struct ModuleDirective {
 
 class Module {
  public:
-  // Cuts `text` into statements. Errors name line and column, and cost nothing but the module.
+  // Cuts `text` into statements. Errors name line and column. A function that is not understood
+  // costs itself only (Function::not_understood), as long as its end can be found.
   static Result<Module> parse(std::string text);
 
   Module(Module&&) = default;

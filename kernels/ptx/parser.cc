@@ -1,6 +1,7 @@
 #include "kernels/ptx/parser.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "kernels/ptx/registers.h"
 
@@ -73,15 +74,41 @@ Result<Module> Parser::run() {
       next += count;
     }
   }
+  find_calls_that_never_return();
   if (module_.address_size_ == 0) module_.address_size_ = used_address_size(module_);
   return std::move(module_);
 }
 
+void Parser::find_calls_that_never_return() {
+  // The device's runtime has them; a function of the module with such a name may return.
+  std::unordered_set<std::string_view> ends{"__assertfail", "__assert_fail"};
+  for (const Function& f : module_.functions_) {
+    const bool says_so = std::any_of(f.directives.begin(), f.directives.end(),
+                                     [](const auto& d) { return d.name == ".noreturn"; });
+    if (says_so)
+      ends.insert(f.name);
+    else if (f.has_body)
+      ends.erase(f.name);
+  }
+  for (Function& f : module_.functions_)
+    for (Statement& s : f.statements) {
+      if (s.kind != StatementKind::kInstruction || base_opcode(s.opcode) != "call") continue;
+      const std::size_t callee = !s.operands.empty() && s.operands[0].starts_with('(') ? 1 : 0;
+      s.never_returns = callee < s.operands.size() && ends.count(s.operands[callee]) != 0;
+    }
+}
+
 bool Parser::fail(std::uint32_t position, const std::string& what) {
+  // Functions that are not understood are many in hostile text: lines are counted from the function
+  // on, and columns as far back as anybody reads.
+  constexpr std::size_t kMaxColumn = 4096;
   const auto until = text_.substr(0, std::min<std::size_t>(position, text_.size()));
-  const auto line = 1 + std::count(until.begin(), until.end(), '\n');
-  const auto newline = until.rfind('\n');
-  const auto column = until.size() - (newline == until.npos ? 0 : newline + 1) + 1;
+  const bool here = until.size() >= function_position_;
+  const auto line = (here ? function_line_ : 1) +
+                    std::count(until.begin() + (here ? function_position_ : 0), until.end(), '\n');
+  const auto tail = until.substr(until.size() - std::min(until.size(), kMaxColumn));
+  const auto newline = tail.rfind('\n');
+  const auto column = tail.size() - (newline == tail.npos ? 0 : newline + 1) + 1;
   error_ = {0, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " + what};
   return false;
 }
@@ -124,7 +151,7 @@ bool Parser::skip_balanced() {
   }
 }
 
-bool Parser::skip_unknown(std::uint32_t begin) {
+bool Parser::skip_unknown(std::uint32_t begin, bool before_functions) {
   for (;;) {
     if (!trivia()) return false;
     if (cursor_.at_end()) return fail(begin, "statement has no end");
@@ -144,6 +171,17 @@ bool Parser::skip_unknown(std::uint32_t begin) {
         return fail(cursor_.position(), "bracket was not opened");
       case '"':
         if (!cursor_.skip_string()) return fail(cursor_.position(), "string is not closed");
+        break;
+      case '.':
+        if (before_functions) {
+          const std::uint32_t at = cursor_.position();
+          const std::string_view word = cursor_.take_dot_word();
+          const bool begins = word == ".entry" || word == ".func" || is_linkage(word);
+          cursor_.seek(begins ? at : std::max(at + 1, cursor_.position()));
+          if (begins) return true;
+          break;
+        }
+        cursor_.advance();
         break;
       default:
         cursor_.advance();
@@ -235,8 +273,9 @@ bool Parser::simple_directive(std::uint32_t begin, std::string_view name) {
     if (!skip_balanced()) return false;
     end = cursor_.position();
   } else {
-    if (!skip_unknown(begin)) return false;
-    end = cursor_.position();
+    if (!skip_unknown(begin, true)) return false;
+    end = begin + static_cast<std::uint32_t>(trimmed(slice(begin, cursor_.position())).size());
+    cursor_.seek(end);
   }
   const Range range{begin, end};
   module_.items_.push_back(
@@ -274,6 +313,30 @@ bool Parser::function(std::uint32_t begin, std::string_view linkage, bool is_ent
   f.is_entry = is_entry;
   f.linkage = linkage;
   f.line = line_at(begin);
+  function_position_ = line_position_;
+  function_line_ = line_;
+  const std::size_t operands = module_.operand_pool_.size();
+  const std::size_t statements = operand_counts_.size(), variables = variable_count_;
+  if (!cut_function(f, begin)) {
+    module_.operand_pool_.resize(operands);
+    operand_counts_.resize(statements);
+    variable_count_ = variables;
+    line_position_ = function_position_;
+    line_ = function_line_;
+    if (!recover(f, begin)) return false;
+  }
+  const auto index = static_cast<std::uint32_t>(f.name.empty() ? module_.directives_.size()
+                                                               : module_.functions_.size());
+  module_.items_.push_back(
+      {f.name.empty() ? Item::Kind::kDirective : Item::Kind::kFunction, index, f.range});
+  if (f.name.empty())
+    module_.directives_.push_back({is_entry ? ".entry" : ".func", f.line, f.range});
+  else
+    module_.functions_.push_back(std::move(f));
+  return true;
+}
+
+bool Parser::cut_function(Function& f, std::uint32_t begin) {
   if (!trivia()) return false;
   while (cursor_.peek() == '.') {  // `.attribute(...)` before the name
     // A dot alone is no word: without this it would be looked at for ever.
@@ -285,7 +348,7 @@ bool Parser::function(std::uint32_t begin, std::string_view linkage, bool is_ent
     }
     if (cursor_.at_end()) return fail(begin, "function has no name");
   }
-  if (!is_entry && cursor_.peek() == '(') {
+  if (!f.is_entry && cursor_.peek() == '(') {
     if (!parameter_list(f.returns, nullptr, nullptr) || !trivia()) return false;
   }
   const std::uint32_t name_begin = cursor_.position();
@@ -301,17 +364,44 @@ bool Parser::function(std::uint32_t begin, std::string_view linkage, bool is_ent
   if (!header_directives(f)) return false;
   if (cursor_.accept(';')) {
     f.range = {begin, cursor_.position()};
-  } else {
-    f.has_body = true;
-    const std::uint32_t body_begin = cursor_.position();
-    cursor_.advance();  // header_directives has seen the brace
-    if (!body(f)) return false;
-    f.body_range = {body_begin, cursor_.position()};
-    f.range = {begin, cursor_.position()};
+    return true;
   }
-  module_.items_.push_back(
-      {Item::Kind::kFunction, static_cast<std::uint32_t>(module_.functions_.size()), f.range});
-  module_.functions_.push_back(std::move(f));
+  f.has_body = true;
+  const std::uint32_t body_begin = cursor_.position();
+  cursor_.advance();  // header_directives has seen the brace
+  if (!body(f)) return false;
+  f.body_range = {body_begin, cursor_.position()};
+  f.range = {begin, cursor_.position()};
+  return true;
+}
+
+bool Parser::recover(Function& f, std::uint32_t begin) {
+  const Error why = error_;
+  // From its name on, where it has one: what is before that has no semicolon or brace.
+  cursor_.seek(f.name.empty() ? begin : f.name_range.end);
+  for (;;) {
+    const std::uint32_t part = cursor_.position();
+    if (!skip_unknown(part)) {
+      error_ = why;  // the first thing that was wrong tells more
+      return false;
+    }
+    // The pragmas of its head end with semicolons; so does a function without a body.
+    const std::string_view skipped = slice(part, cursor_.position());
+    if (skipped.ends_with('}') || skipped.find(".pragma") == skipped.npos) break;
+  }
+  Function left;
+  left.is_entry = f.is_entry;
+  left.has_body = true;
+  left.linkage = f.linkage;
+  left.name = f.name;
+  left.name_range = f.name_range;
+  left.line = f.line;
+  left.params_range = {f.name_range.end, f.name_range.end};
+  left.body_range = {cursor_.position() - 1, cursor_.position()};
+  left.range = {begin, cursor_.position()};
+  left.scopes.push_back({});
+  left.not_understood = why.message;
+  f = std::move(left);
   return true;
 }
 

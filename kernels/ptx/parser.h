@@ -37,6 +37,11 @@ class Parser {
   bool simple_directive(std::uint32_t begin, std::string_view name);
   bool module_variable(std::uint32_t begin);
   bool function(std::uint32_t begin, std::string_view linkage, bool is_entry);
+  bool cut_function(Function& function, std::uint32_t begin);
+  // What is left of a function that cannot be cut: `error_` becomes its reason. False: its end
+  // cannot be found.
+  bool recover(Function& function, std::uint32_t begin);
+  void find_calls_that_never_return();
   bool parameter_list(std::vector<Variable>& out, Range* inside, std::uint64_t* bytes);
   bool header_directives(Function& function);
   bool body(Function& function);
@@ -49,8 +54,9 @@ class Parser {
   bool declaration(std::vector<Variable>& out, bool parameter);
   // Operands up to and including the `;`; they go to the pool, their count to `count`.
   bool operands(std::uint32_t& count);
-  // Past everything up to and including a `;` or a balanced `{}` at depth 0.
-  bool skip_unknown(std::uint32_t begin);
+  // Past everything up to and including a `;` or a balanced `{}` at depth 0; `before_functions`:
+  // or up to a word that begins a function.
+  bool skip_unknown(std::uint32_t begin, bool before_functions = false);
   // Past a balanced bracket that begins here.
   bool skip_balanced();
   bool trivia();
@@ -72,6 +78,9 @@ class Parser {
   std::size_t variable_count_ = 0;     // in all bodies
   std::uint32_t line_position_ = 0;
   std::uint32_t line_ = 1;
+  // The same where the function begins that is being cut.
+  std::uint32_t function_position_ = 0;
+  std::uint32_t function_line_ = 1;
 };
 
 // Sets bytes (and align, where not declared) from type, vector width and dimensions. False: the

@@ -28,7 +28,7 @@ class Printer {
 
  private:
   void function(const Function& f) {
-    if (!f.has_body) return copy(f.range.end);
+    if (!f.has_body || !f.not_understood.empty()) return copy(f.range.end);
     copy(f.body_range.begin + 1);
     for (const Statement& s : f.statements) {
       gap(s.range.begin);

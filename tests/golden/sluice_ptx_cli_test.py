@@ -19,7 +19,9 @@ with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
     module = golden / "tiers.ptx"
     bad = folder / "bad.ptx"
-    bad.write_text(".version 8.0\n.entry k() { add.u32 a, b }\n")
+    bad.write_text(".version 8.0\n.entry k() { add.u32 a, b\n")
+    odd = folder / "odd.ptx"
+    odd.write_text(".version 8.0\n.entry k() { add.u32 a, b }\n")
 
     lines = [json.loads(line) for line in run("report", "--json", module).stdout.splitlines()]
     assert len(lines) == 31, len(lines)
@@ -35,6 +37,9 @@ with tempfile.TemporaryDirectory() as folder:
     assert lines[0]["file"] == str(bad) and "line 2" in lines[0]["error"], lines[0]
     assert len(lines) == 32
     assert "line 2" in run("report", bad, status=1).stderr
+    # A kernel that does not is opaque, and says where.
+    line = json.loads(run("report", "--json", odd).stdout)
+    assert line["code"] == "not-understood" and "line 2" in line["reason"], line
     run("report", folder / "missing.ptx", status=1)
 
     out = folder / "out.ptx"

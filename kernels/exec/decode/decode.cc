@@ -4,12 +4,12 @@
 #include <unordered_set>
 
 #include "kernels/exec/block/block.h"
-#include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/decode/declarations.h"
+#include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/decode/initializer.h"
-#include "kernels/exec/program/program.h"
-#include "kernels/exec/decode/stack_depth.h"
 #include "kernels/exec/decode/source_lines.h"
+#include "kernels/exec/decode/stack_depth.h"
+#include "kernels/exec/program/program.h"
 
 namespace sluice::exec {
 namespace detail {
@@ -264,8 +264,7 @@ Result<void> ModuleDecoder::functions() {
       return place;
     };
     for (const ptx::Variable& v : f.variables)
-      if (v.space == ptx::Space::kShared)
-        places[Decoder::scope_key(v.scope, v.name)] = shared(v);
+      if (v.space == ptx::Space::kShared) places[Decoder::scope_key(v.scope, v.name)] = shared(v);
     for (const std::string_view name : mentioned(f, shared_))
       if (context_.places.count(name) == 0) context_.places[name] = shared(*shared_.at(name));
     if (function_shared_ > kMaxSharedBytes)
@@ -299,9 +298,8 @@ Result<void> ModuleDecoder::function(const ptx::Function& f, uint32_t callee) {
   callable.end_predicate = program_->code.predicates;
   callable.slots = std::move(frame.slots);
   // A call costs something even where there is nothing to keep: endless recursion must end.
-  callable.frame_bytes = static_cast<uint32_t>(
-      std::max(align_up(frame.local_end, program_->code.frame_align),
-               uint64_t{program_->code.frame_align}));
+  callable.frame_bytes = static_cast<uint32_t>(std::max(
+      align_up(frame.local_end, program_->code.frame_align), uint64_t{program_->code.frame_align}));
   return check_size(f, frame);
 }
 
@@ -374,8 +372,9 @@ Result<void> ModuleDecoder::entry(const ptx::Function& f) {
   }
 
   const uint32_t begin = static_cast<uint32_t>(program_->code.code.size());
-  const uint32_t base = calls ? function_registers_
-                              : program_->code.has_frames ? kFrameRegisterBytes : 0;
+  const uint32_t base = calls                       ? function_registers_
+                        : program_->code.has_frames ? kFrameRegisterBytes
+                                                    : 0;
   Decoder decoder(context_, f, places);
   FunctionFrame frame;
   const uint32_t node = static_cast<uint32_t>(context_.nodes.size());
@@ -415,13 +414,15 @@ Result<std::shared_ptr<const Program>> ModuleDecoder::run() {
   for (const ptx::Function& f : module_.functions()) instructions += f.statements.size();
   if (instructions > options_.max_instructions)
     return Error{0, "the module has too many instructions"};
+  for (const ptx::Function& f : module_.functions())
+    if (!f.is_entry && !f.not_understood.empty()) return Error{0, f.not_understood};
   if (auto done = check_declarations(module_); !done) return done.error();
   if (auto done = symbols(); !done) return done.error();
   if (auto done = functions(); !done) return done.error();
   for (const ptx::Function& f : module_.functions()) {
     if (!f.is_entry || !f.has_body) continue;
     if (f.linkage == ".weak" && program_->entry_index.count(std::string(f.name)) != 0) continue;
-    std::string refused = refusal(f);
+    std::string refused = f.not_understood.empty() ? refusal(f) : f.not_understood;
     ptx::Function without_body;
     if (!refused.empty()) {
       without_body = f;

@@ -227,6 +227,10 @@ void call(Examined& e, std::uint32_t i) {
     its.callee = s.operands[k];
     if (e.registers().number(its.callee, s) != ptx::RegisterTable::kNone)
       e.opaque(s.line, "shadowing", "calls through a register named like a function");
+  } else if (k < s.operands.size() && !s.operands[k].starts_with('%') &&
+             e.registers().number(s.operands[k], s) == ptx::RegisterTable::kNone) {
+    e.opaque(s.line, "call-unknown",
+             "calls " + std::string(s.operands[k]) + ", which this text does not declare");
   }
   e.out.calls.push_back(its);
 }

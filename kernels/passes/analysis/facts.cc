@@ -102,6 +102,10 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
   FunctionFacts out;
   const ModuleNames names{by_name_, shared_};
   Examined e(f, names, out);
+  if (!f.not_understood.empty()) {
+    out.opaque.add("not-understood", "is not understood: " + f.not_understood);
+    return out;
+  }
   examine(e);
   auto cfg = ptx::Cfg::build(f);
   if (!cfg) {

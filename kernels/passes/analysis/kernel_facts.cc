@@ -54,6 +54,7 @@ void ModuleFacts::find_address_taken() {
     if (!v.initializer.empty()) look(v.initializer);
   }
   for (const Function& f : module_.functions()) {
+    if (!f.not_understood.empty()) look(module_.text_of(f.range));
     for (const ptx::Statement& s : f.statements) {
       if (s.kind != StatementKind::kInstruction) continue;
       const bool call = ptx::base_opcode(s.opcode) == "call";
@@ -83,13 +84,17 @@ void ModuleFacts::find_constants() {
       if (name[0] != '%') constants_.erase(name);
   };
   for (const Variable& v : module_.variables()) drop(v.initializer);
-  for (const Function& f : module_.functions())
+  for (const ptx::ModuleDirective& d : module_.directives())
+    if (d.name != ".section") drop(module_.text_of(d.range));
+  for (const Function& f : module_.functions()) {
+    if (!f.not_understood.empty()) drop(module_.text_of(f.range));
     for (const ptx::Statement& s : f.statements) {
       if (s.kind != StatementKind::kInstruction) continue;
       const bool load = ptx::base_opcode(s.opcode) == "ld" && s.operands.size() == 2;
       for (std::size_t k = 0; k < s.operands.size(); ++k)
         if (!(load && k == 1) && !s.operands[k].starts_with('%')) drop(s.operands[k]);
     }
+  }
 }
 
 // Text only, before any function is analysed: loops of the callers ask for it.
@@ -100,7 +105,7 @@ ModuleFacts::Reach ModuleFacts::functions_that(bool (*does)(const ptx::Statement
   std::vector<std::string_view> work;
   for (const Function& f : module_.functions()) {
     if (f.is_entry) continue;
-    bool found = false;
+    bool found = !f.not_understood.empty();
     for (const ptx::Statement& s : f.statements) {
       if (s.kind != StatementKind::kInstruction) continue;
       found |= does(s);
@@ -123,8 +128,9 @@ ModuleFacts::Reach ModuleFacts::functions_that(bool (*does)(const ptx::Statement
   for (const auto& [name, means] : module_.aliases())
     if (out.functions.count(means) != 0 && out.functions.insert(name).second) work.push_back(name);
   reach();
-  out.by_pointer = std::any_of(address_taken_.begin(), address_taken_.end(),
-                               [&](const Function* f) { return out.functions.count(f->name) != 0; });
+  out.by_pointer =
+      std::any_of(address_taken_.begin(), address_taken_.end(),
+                  [&](const Function* f) { return out.functions.count(f->name) != 0; });
   if (!out.by_pointer) return out;
   for (const auto& [callee, by] : callers)
     if (by_name_.count(callee) == 0)
@@ -160,6 +166,7 @@ void ModuleFacts::add_index_functions(const Function& entry, KernelFacts& out) {
       if (needs) changed = need.insert(f).second;
     }
   }
+  if (need.empty()) return;
   for (const Function& f : module_.functions())
     if (need.count(&f) != 0) out.index_functions.push_back(&f);
 }
@@ -239,8 +246,7 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
       if (facts.author.any)
         out.author.why_not.add("author-function",
                                calls + "asks or leaves: it must be inlined (__forceinline__)");
-      if (facts.has_exit)
-        out.author.why_not.add("author-function", calls + "may end its thread");
+      if (facts.has_exit) out.author.why_not.add("author-function", calls + "may end its thread");
       if (facts.has_exit)  // R17
         out.no_loop.add("exit-in-function", calls + "may end its thread (line " +
                                                 std::to_string(facts.exit_line) + ")");

@@ -26,9 +26,7 @@ std::vector<std::string_view> names_of(std::string_view list) {
   return names;
 }
 
-bool is_zero(std::string_view offset) {
-  return offset.find_first_not_of("+ 0") == offset.npos;
-}
+bool is_zero(std::string_view offset) { return offset.find_first_not_of("+ 0") == offset.npos; }
 
 bool moves_whole(const Function& f, const Statement& s, const Access& a, const Variable& v) {
   const std::uint32_t bytes = ptx::type_bytes(a.type);
@@ -36,8 +34,8 @@ bool moves_whole(const Function& f, const Statement& s, const Access& a, const V
   const std::string_view value = s.operands[a.value];
   if (value.starts_with('%')) return ptx::register_bits(f, value, s) == bytes * 8;
   if (a.load) return false;
-  const bool real = value.starts_with("0f") || value.starts_with("0F") ||
-                    value.starts_with("0d") || value.starts_with("0D");
+  const bool real = value.starts_with("0f") || value.starts_with("0F") || value.starts_with("0d") ||
+                    value.starts_with("0D");
   if (real) return a.type.front() == 'f';
   return a.type.front() != 'f' &&
          value.find_first_not_of("-0123456789xXabcdefABCDEFU") == value.npos &&
@@ -123,7 +121,7 @@ Access access_of(const Statement& s) {
 }
 
 const Variable* Shapes::find(const Shape& shape, const Function& f, std::string_view name,
-                            std::uint32_t scope) {
+                             std::uint32_t scope) {
   const auto it = shape.names.find(name);
   if (it == shape.names.end()) return nullptr;
   for (;; scope = f.scopes[scope].parent) {
@@ -149,7 +147,7 @@ bool Shapes::possible(const Function& f) {
 
 bool Shapes::look(const Function& f, Shape& shape) {
   const bool called = &f != &entry_;
-  if (called && f.is_entry) return false;
+  if ((called && f.is_entry) || !f.not_understood.empty()) return false;
   looked_ += f.range.size();
   // What is written into its body must still mean the module's by such a name.
   for (const auto* list : {&f.variables, &f.params})
@@ -186,8 +184,8 @@ bool Shapes::look(const Function& f, Shape& shape) {
     look_at_accesses(f, s, access, shape);
   }
   for (auto& [variable, passed] : shape.passed) {
-    const bool of_signature = !(variable >= f.variables.data() &&
-                                variable < f.variables.data() + f.variables.size());
+    const bool of_signature =
+        !(variable >= f.variables.data() && variable < f.variables.data() + f.variables.size());
     if ((of_signature || passed.lowered) && passed.strange) return false;
     if (!of_signature) continue;
     // What is passed by value is not written to, and a result is not read.
@@ -272,8 +270,8 @@ bool Shapes::call(const Function& f, std::uint32_t index, Shape& shape) {
   return true;
 }
 
-// A variable is a register only where whoever gets it takes it whole as well, and whoever else calls
-// the same function passes it so.
+// A variable is a register only where whoever gets it takes it whole as well, and whoever else
+// calls the same function passes it so.
 void Shapes::settle() {
   for (bool changed = true; changed;) {
     changed = false;

@@ -32,6 +32,30 @@ $CLEARED:
 })";
 
 const Hazard kCallHazards[] = {
+    // An assertion that holds, and behind its call a loop that is never come to (Kokkos).
+    {"endless_behind_assertion", "unified", {9, 1, 1}, {96, 1, 1}, 0, 600,
+     ".extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 c,\n"
+     ".param .b64 s);", R"(
+	setp.ge.u32 %p1, %r3, %r4;
+	@%p1 ret;
+	setp.lt.u32 %p2, %r0, 96;
+	@%p2 bra $HOLDS;
+	{
+	.param .b64 m, f, c, s;
+	.param .b32 l;
+	st.param.b64 [m], %rd0;
+	st.param.b64 [f], %rd0;
+	st.param.b32 [l], %r0;
+	st.param.b64 [c], %rd0;
+	st.param.b64 [s], %rd0;
+	call.uni __assertfail, (m, f, l, c, s);
+	}
+$STUCK:
+	bra.uni $STUCK;
+$HOLDS:
+	bar.sync 0;
+	st.global.u32 [%rd2], %r3;
+	ret;)"},
     // What a call returns stands in a variable that hides a parameter, which is the same for all threads.
     {"result_hides_a_parameter", "unified", {9, 1, 1}, {96, 1, 1}, 0, 600,
      ".func (.param .b32 back) same(.param .b32 value) { .reg .b32 %r<2>;\n"

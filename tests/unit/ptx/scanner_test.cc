@@ -22,7 +22,10 @@ Module parse(const std::string& text) {
 
 std::string error_of(const std::string& text) {
   auto module = Module::parse(text);
-  return module ? "no error" : module.error().message;
+  if (!module) return module.error().message;
+  for (const Function& f : module->functions())
+    if (!f.not_understood.empty()) return f.not_understood;
+  return "no error";
 }
 
 // A kernel around `body`.
