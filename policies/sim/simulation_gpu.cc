@@ -145,7 +145,7 @@ void Simulation::finish(uint32_t program) {
     }
     ++i;
   }
-  if (idle && current_ == v) rotate();
+  if (current_ == v && (idle || !resident(v))) rotate();
   if (run_ends) run_ended(program);
   try_host(program);
 }
