@@ -1,6 +1,7 @@
 #include "mediator/core/sharing/reports.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mediator/core/sharing/sharing.h"
 
