@@ -5,14 +5,15 @@ usage: spdx.py ROOT           writes
        spdx.py ROOT --check   writes nothing; status 1 if a file lacks the line
 
 The line is the first of the file, or the second below `#!`. Text that a tool made (PTX, golden files,
-recordings) and documents have none; debian/copyright covers them.
+recordings), documents and manual pages have none; debian/copyright covers them. Where PTX carries
+the line numbers of its .cu file, run scripts/regenerate-ptx after writing.
 """
 import pathlib
 import sys
 
 LINE = "SPDX-License-Identifier: Apache-2.0"
 SLASHES = {".cc", ".h", ".cu", ".cuh", ".inc", ".cl"}
-HASHES = {".py", ".sh", ".build"}
+HASHES = {".py", ".sh", ".build", ".toml", ".service"}
 
 
 def comment(path):
@@ -23,7 +24,7 @@ def comment(path):
         return f"/* {LINE} */" if path.parent.name == "abi" else f"// {LINE}"
     if path.suffix in HASHES or path.name == "meson_options.txt":
         return f"# {LINE}"
-    if not path.suffix and path.read_bytes()[:2] == b"#!":
+    if path.read_bytes()[:2] == b"#!":
         return f"# {LINE}"
     return None
 
