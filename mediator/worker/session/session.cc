@@ -69,6 +69,8 @@ Session::Session(SessionParts parts, SessionLimits limits)
   streams_.make_green = [this](std::shared_ptr<ContextObject> c) {
     post([this, c] { make_green_context(c); });
   };
+  static_assert(kChargeKinds == SLUICE_MEMORY_KINDS);
+  quota_.show_in(p_.report->memory);
   p_.report->pid = p_.start.host_pid ? p_.start.host_pid : static_cast<uint32_t>(::getpid());
   // A vGPU without a limit has what the device has.
   if (p_.start.memory_limit_bytes == 0)
