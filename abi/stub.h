@@ -110,6 +110,7 @@ struct sluice_signal_page {
 /* sluice_report_header.keeps */
 #define SLUICE_KEEPS_SHRINK 0x1u /* it could leave some of its SMs */
 #define SLUICE_KEEPS_GROW 0x2u   /* it could go on on more */
+#define SLUICE_MEMORY_KINDS 5
 struct sluice_report_header {
   /* Written by the worker only. */
   uint32_t demand;          /* launches that the program queued and that are not done, but for those
@@ -138,7 +139,9 @@ struct sluice_report_header {
   uint64_t green_launches;  /* physical launches that were kept to a part of the GPU by a green context's stream */
   uint64_t green_contexts;  /* that were made */
   uint64_t part_launches;   /* physical launches under a part of the GPU, those included */
-  uint64_t reserved[112];
+  uint64_t memory[SLUICE_MEMORY_KINDS]; /* device memory charged, bytes, in the order of ChargeKind
+                                           (mediator/core/quota_lease.h) */
+  uint64_t reserved[112 - SLUICE_MEMORY_KINDS];
 };
 
 /* Bytes of the memfd that holds a report header, and nothing else. */

@@ -179,6 +179,12 @@ Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
                         text(v, "local_socket"), format_bytes(count(*region, "bytes")),
                         format_bytes(count(*region, "extent_bytes_used")),
                         format_bytes(count(*region, "extent_bytes")), text(v, "sessions_started")));
+    if (const json::value* kinds = field(v, "memory_by_kind"); kinds && kinds->is_object()) {
+      std::string line;
+      for (const auto& [kind, bytes] : kinds->as_object())
+        line += (line.empty() ? "" : ", ") + std::string(kind) + " " + format_bytes(count(*kinds, std::string(kind).c_str()));
+      print("memory by kind: " + line + "\n");
+    }
     if (const json::value* agent = field(v, "agent"))
       print(fmt::format("guest agent {}\n", count(*agent, "epoch") == 0  ? "not seen"
                                             : truth(*agent, "silent") ? "silent"

@@ -44,6 +44,7 @@ class QuotaLease {
     if (bytes > leased_ - used_) return false;
     used_ += bytes;
     of_kind_[static_cast<uint32_t>(kind)] += bytes;
+    show(kind);
     return true;
   }
   uint64_t lacking(uint64_t bytes) const {
@@ -57,6 +58,9 @@ class QuotaLease {
     return lacking > ~uint64_t{0} - fill ? lacking : lacking + fill;
   }
   void leased(uint64_t bytes) { leased_ += bytes; }
+  // From now on what is charged of each kind stands there, kChargeKinds numbers, for others to
+  // read.
+  void show_in(uint64_t* kinds) { shown_ = kinds; }
 
   // Gives `bytes` up; returns how much of the lease should go back to sluiced now. One unused chunk
   // is kept, so that a program that frees and allocates in turn does not ask each time.
@@ -65,6 +69,7 @@ class QuotaLease {
     SLUICE_CHECK(bytes <= used_ && bytes <= of_kind);
     used_ -= bytes;
     of_kind -= bytes;
+    show(kind);
     const uint64_t unused = leased_ - used_;
     if (unused <= chunk_) return 0;
     const uint64_t back = unused - chunk_;
@@ -77,7 +82,13 @@ class QuotaLease {
   uint64_t leased_bytes() const { return leased_; }
 
  private:
+  void show(ChargeKind kind) {
+    if (shown_)
+      __atomic_store_n(&shown_[static_cast<uint32_t>(kind)], used_bytes(kind), __ATOMIC_RELAXED);
+  }
+
   uint64_t chunk_;
+  uint64_t* shown_ = nullptr;
   uint64_t of_kind_[kChargeKinds] = {};
   uint64_t leased_ = 0;
   uint64_t used_ = 0;

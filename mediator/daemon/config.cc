@@ -225,6 +225,12 @@ uint64_t Config::context_bytes_for(bool nvidia) const {
   return context_memory_bytes.value_or(nvidia ? 528ull << 20 : 8ull << 20);
 }
 
+// What a first kernel that spins costs its neighbours. On the software GPU workers may have to wait
+// for a processor for as long as on no GPU.
+uint32_t Config::evict_end_for(bool nvidia) const {
+  return evict_end_ms.value_or(std::max(nvidia ? 500u : 2000u, evict_warn_ms));
+}
+
 uint32_t Config::chunk_target_for(bool nvidia) const {
   if (chunk_target_us != 0) return chunk_target_us;
   // 20 us as measured on an H200 (docs/notes/2026-11-22-benchmarks.md). A task of the interpreter often takes longer than
@@ -382,9 +388,11 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("worker_start_ms", c.worker_start_ms, 1, 600'000);
   r.number("session_end_ms", c.session_end_ms, 1, 600'000);
   r.number("evict_warn_ms", c.evict_warn_ms, 1, 600'000);
-  r.number("evict_end_ms", c.evict_end_ms, 1, 600'000);
+  uint32_t evict_end_ms = 0;
+  r.number("evict_end_ms", evict_end_ms, 1, 600'000);
+  if (evict_end_ms != 0) c.evict_end_ms = evict_end_ms;
   r.number("evict_end_least_ms", c.evict_end_least_ms, 1, 600'000);
-  if (c.evict_warn_ms > c.evict_end_ms)
+  if (c.evict_warn_ms > c.evict_end_ms.value_or(UINT32_MAX))
     r.fail_key("evict_warn_ms", "deadlines.evict_warn_ms is more than deadlines.evict_end_ms");
   r.end_table();
 

@@ -110,12 +110,14 @@ struct Config {
   uint32_t session_end_ms = 5000;   // from End to the worker's exit; then SIGKILL
   uint32_t evict_warn_ms = 100;     // from an eviction to a line in the log, if it has not left
   uint32_t evict_end_least_ms = 100;  // ... of a vGPU that has harmed others lately
-  uint32_t evict_end_ms = 2000;     // from an eviction to the end of sessions that have not left
+  std::optional<uint32_t> evict_end_ms;  // from an eviction to the end of sessions that have not
+                                         // left; unset: evict_end_for()
 
   // What holds for an NVIDIA GPU or the software GPU where the file leaves the choice to us.
   worker_protocol::Signal signal_for(bool nvidia) const;
   uint32_t chunk_target_for(bool nvidia) const;
   uint64_t context_bytes_for(bool nvidia) const;
+  uint32_t evict_end_for(bool nvidia) const;
 
   std::string admin_socket_path() const;
   std::string soft_gpu_path() const;  // of the shared file

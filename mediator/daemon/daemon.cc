@@ -31,7 +31,7 @@ Result<void> make_directory(const std::string& path) {
 }
 
 // `sms`: of a GPU that is shared in space, in units of `unit`; 0: it is given whole.
-core::SchedulerConfig scheduler_config(const Config& c, uint32_t sms, uint32_t unit) {
+core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sms, uint32_t unit) {
   core::SchedulerConfig s;
   s.policy = c.policy;
   s.policy_config.machine.spatial = sms != 0;
@@ -46,7 +46,7 @@ core::SchedulerConfig scheduler_config(const Config& c, uint32_t sms, uint32_t u
   s.policy_config.handover_loss = c.handover_loss_percent / 100.0;
   s.policy_config.max_lead_turns = c.max_lead_turns;
   s.evict_warn_ns = uint64_t{c.evict_warn_ms} * 1'000'000;
-  s.evict_end_ns = uint64_t{c.evict_end_ms} * 1'000'000;
+  s.evict_end_ns = uint64_t{c.evict_end_for(nvidia)} * 1'000'000;
   return s;
 }
 
@@ -157,7 +157,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   if (auto made = make_folders(identity); !made) return made;
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
   if (auto started = start_spawner(nvidia, environment, s.library); !started) return started;
-  auto executor = GrantExecutor::make(io_, scheduler_config(config_, *sms, *unit),
+  auto executor = GrantExecutor::make(io_, scheduler_config(config_, nvidia, *sms, *unit),
                                       accounting_settings(config_, nvidia));
   if (!executor) return executor.error();
   executor_ = std::move(*executor);
@@ -199,7 +199,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   s.session_end_ms = config_.session_end_ms;
   s.stalls = {config_.fault_stall_ms * 1'000'000ull, config_.exception_stall_ms * 1'000'000ull};
   s.back_off = config_.back_off;
-  s.evict_end_ns = config_.evict_end_ms * 1'000'000ull;
+  s.evict_end_ns = config_.evict_end_for(nvidia) * 1'000'000ull;
   s.evict_end_least_ns = config_.evict_end_least_ms * 1'000'000ull;
   if (::access(config_.worker.c_str(), X_OK) != 0)
     log::warning("{}", Error::from_errno("worker " + config_.worker).message);

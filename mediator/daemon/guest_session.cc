@@ -208,6 +208,16 @@ void GuestSession::expel(const std::string& reason) {
   end(kCudaErrorDeviceUnavailable, reason, true);
 }
 
+std::array<uint64_t, kChargeKinds> Session::leased_by_kind() const {
+  std::array<uint64_t, kChargeKinds> kinds{};
+  uint64_t left = leased_bytes();
+  for (size_t i = 0; pages_ && i < kinds.size(); ++i) {
+    kinds[i] = std::min(left, __atomic_load_n(&pages_->report().memory[i], __ATOMIC_RELAXED));
+    left -= kinds[i];
+  }
+  return kinds;
+}
+
 // ---- what it costs others ----
 
 // Where a source shows how long the GPU stood still for this worker, that counts; else what its

@@ -8,6 +8,7 @@
 // extents are free when the program has gone as well (SlotState).
 #pragma once
 
+#include <array>
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -18,6 +19,7 @@
 
 #include "mediator/base/peer_socket.h"
 #include "mediator/core/penalty.h"
+#include "mediator/core/quota_lease.h"
 #include "mediator/core/quota.h"
 #include "mediator/daemon/channel.h"
 #include "mediator/daemon/grant_executor.h"
@@ -139,6 +141,8 @@ class GuestSession final : private io::WorkerProcess::Owner {
   uint32_t guest_pid() const { return request_.guest_pid; }
   pid_t worker_pid() const { return worker_ ? worker_->pid() : -1; }
   uint64_t leased_bytes() const { return services_.memory.held_by_session(ledger_id_); }
+  // Of those, by kind as the worker says: a hint. They never add up to more than is leased.
+  std::array<uint64_t, kChargeKinds> leased_by_kind() const;
   uint64_t host_leased_bytes() const { return services_.host_memory.held_by_session(ledger_id_); }
   const Channel& channel() const { return *request_.channel; }
   uint64_t started_ns() const { return started_ns_; }

@@ -8,6 +8,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/daemon/daemon.h"
 #include "mediator/daemon/metrics.h"
+#include "mediator/io/loop_meter.h"
 #include "policies/policy.h"
 
 namespace sluice {
@@ -69,6 +70,24 @@ json::object back_off(const VgpuServer& v, uint64_t now) {
           {"waiting", v.waiting_programs()}};
 }
 
+// What its sessions hold of the device by kind, "unused": leased in advance; and of the host.
+json::object memory_by_kind(const VgpuServer& v) {
+  std::array<uint64_t, kChargeKinds> sums{};
+  for (const auto& s : v.sessions()) {
+    const auto kinds = s->leased_by_kind();
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += kinds[i];
+  }
+  json::object o;
+  uint64_t all = 0;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    o[kChargeKindNames[i]] = sums[i];
+    all += sums[i];
+  }
+  o["unused"] = v.memory_used_bytes() - std::min(v.memory_used_bytes(), all);
+  o["host"] = v.host_memory_used_bytes();
+  return o;
+}
+
 json::object describe_fully(GrantExecutor& executor, VgpuServer& v, uint64_t now) {
   json::object o = describe(v);
   const GrantExecutor::Figures figures = executor.stats(v.id());
@@ -83,6 +102,7 @@ json::object describe_fully(GrantExecutor& executor, VgpuServer& v, uint64_t now
                              {"slots_ended", v.slots_in(SlotState::kEnded)}};
   o["agent"] = json::object{{"epoch", v.agent().agent_epoch()},
                             {"silent", v.agent().agent_epoch() != 0 && v.agent().silent(now)}};
+  o["memory_by_kind"] = memory_by_kind(v);
   o["sessions_started"] = v.sessions_started();
   o["faults"] = v.penalty().faults();
   o["fault_stall_ms"] = milliseconds(v.penalty().fault_stall_ns());
@@ -279,6 +299,22 @@ json::object top(Daemon& d, uint64_t window_ms) {
 }
 
 // The walls around workers that this host does not allow, "WALL: why" each.
+json::object stall(const io::LoopMeter::Stall& s) {
+  return {{"ms", milliseconds(s.wall_ns)},
+          {"cpu_ms", milliseconds(s.cpu_ns)},
+          {"in", s.where()}};
+}
+
+// How long single calls have kept sluiced's one thread, since it started.
+json::object loop_info() {
+  const io::LoopMeter::Figures& f = io::LoopMeter::figures();
+  return {{"calls", f.calls},
+          {"over_10_ms", f.over_10_ms},
+          {"over_50_ms", f.over_50_ms},
+          {"longest", stall(f.longest)},
+          {"busiest", stall(f.busiest)}};
+}
+
 json::object workers_info(const io::Spawner& s) {
   json::array missing;
   for (const std::string& m : s.missing()) missing.push_back(json::string(m));
@@ -309,6 +345,7 @@ json::object info(Daemon& d) {
           {"sharing", d.config().spatial ? "sms" : d.config().slices ? "time slices" : "turns"},
           {"quantum_us", d.executor().quantum_ns() / 1000},
           {"accounting", accounting_info(d.executor())},
+          {"loop", loop_info()},
           {"workers", workers_info(d.spawner())},
           {"runtime_dir", d.config().runtime_dir},
           {"vgpus", d.vgpus().size()}};

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "mediator/base/clock.h"
+#include "mediator/io/loop_meter.h"
 
 namespace sluice::io {
 
@@ -37,7 +38,10 @@ struct FdWatch::State : std::enable_shared_from_this<State> {
     descriptor.async_wait(asio::posix::stream_descriptor::wait_read,
                           [self = shared_from_this()](const boost::system::error_code& error) {
                             if (error || self->stopped) return;
-                            self->on_readable();
+                            {
+                              LoopMeter::Call call(self->on_readable.target_type());
+                              self->on_readable();
+                            }
                             if (self->stopped) return;
                             if (self->take())
                               self->wait();
@@ -88,7 +92,9 @@ void FdWatch::when_writable(Callback on_writable) {
   state_->descriptor.async_wait(
       asio::posix::stream_descriptor::wait_write,
       [self = state_, cb = std::move(on_writable)](const boost::system::error_code& error) {
-        if (!error && !self->stopped) cb();
+        if (error || self->stopped) return;
+        LoopMeter::Call call(cb.target_type());
+        cb();
       });
 }
 
@@ -114,6 +120,7 @@ void Timer::at_ns(uint64_t monotonic_ns, Callback callback) {
       [self = state_, turn, cb = std::move(callback)](const boost::system::error_code& error) {
         if (error || turn != self->turn) return;
         self->pending = false;
+        LoopMeter::Call call(cb.target_type());
         cb();
       });
 }

@@ -39,6 +39,19 @@ class TakesMemory(support.WithVictim):
             self.fail(f"{line}{p.stdout.read()}\n{self.sluiced.log()[-3000:]}")
         return int(line.split()[1])
 
+    def assert_shown_as(self, way):
+        """`show` names what the memory went to, and the kinds add up to what is leased."""
+        kinds = self.sluiced.ctl("show", "a")["memory_by_kind"]
+        host = kinds.pop("host")
+        self.assertEqual(sum(kinds.values()), self.vgpu("a")["memory_bytes"])
+        shown = {"modules": "modules", "constants": "modules", "local": "local memory",
+                 "heap": "limits", "stack": "limits", "contexts": "contexts", "streams": "contexts"}
+        used = {k: b for k, b in kinds.items() if k != "unused"}
+        if way == "modules":
+            self.assertGreater(host, 0)
+        if sum(used.values()) > LIMIT // 2:
+            self.assertEqual(max(used, key=used.get), shown[way], kinds)
+
     def test_every_way(self):
         """Each way by itself; then a neighbour gets all that the limit leaves, and what it writes stays."""
         with self.attack():
@@ -48,6 +61,7 @@ class TakesMemory(support.WithVictim):
                     held = self.held(taker)
                     self.assertLess(held, 4096, "there was an end to it")
                     self.assertLessEqual(self.vgpu("a")["memory_bytes"], LIMIT)
+                    self.assert_shown_as(way)
                     rest = self.start("b", "alloc", GPU - LIMIT - SPARE)
                     self.assertEqual(self.held(rest), 1)
                     out, _ = rest.communicate("", timeout=support.TIMEOUT_S)

@@ -183,7 +183,11 @@ class WithVictim(WithSluiced):
                 victim.process.send_signal(signal.SIGINT)
         self.assertIsNone(monitor.silent, self.sluiced.log()[-3000:])
         self.assertGreater(monitor.answers, 0)
-        print(f"admin socket: {monitor.answers} answers, slowest {1000 * monitor.slowest_s:.1f} ms", flush=True)
+        loop = self.sluiced.ctl("info")["loop"]
+        print(f"admin socket: {monitor.answers} answers, slowest {1000 * monitor.slowest_s:.1f} ms; "
+              f"longest call of the loop {loop['longest']['ms']:.1f} ms, "
+              f"{loop['longest']['cpu_ms']:.1f} of them busy, in {loop['longest']['in']}; "
+              f"busiest {loop['busiest']['cpu_ms']:.1f} ms, in {loop['busiest']['in']}", flush=True)
         self.assert_right(victim.finish(), "the victim")
 
     def adversary(self, name, *args, vgpu="a", env=None):

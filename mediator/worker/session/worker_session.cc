@@ -60,6 +60,8 @@ WorkerSession::WorkerSession(SessionSetup session_setup, SessionLimits session_l
   streams.make_green = [this](std::shared_ptr<ContextObject> c) {
     jobs.post([this, c] { make_green_context(c); });
   };
+  static_assert(kChargeKinds == SLUICE_MEMORY_KINDS);
+  control.device().show_in(setup.report->memory);
   setup.report->pid = start.host_pid ? start.host_pid : static_cast<uint32_t>(::getpid());
   // A vGPU without a limit has what the device has.
   if (start.memory_limit_bytes == 0)

@@ -91,7 +91,8 @@ TEST(Config, TheSampleNamesEveryKeyOnce) {
   std::string text = sample();
   for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file",
                           "socket_group", "socket_users", "socket_groups",
-                          "spawner", "paths", "user", "group"}) {
+                          "spawner", "paths", "user", "group",
+                          "evict_end_ms"}) {
     const std::string line = std::string("\n#") + key + " = ";
     const size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << key;
@@ -109,6 +110,8 @@ TEST(Config, WhatIsLeftToUsFollowsTheGpu) {
   EXPECT_EQ(c->signal_for(false), Signal::kHost);
   EXPECT_EQ(c->chunk_target_for(true), 20u);
   EXPECT_EQ(c->chunk_target_for(false), 200u);
+  EXPECT_EQ(c->evict_end_for(true), 500u);
+  EXPECT_EQ(c->evict_end_for(false), 2000u);
   c = parse_config("[scheduler]\nchunk_target_us = 50", "f");
   EXPECT_EQ(c->chunk_target_for(true), 50u);
   EXPECT_EQ(c->chunk_target_for(false), 50u);
