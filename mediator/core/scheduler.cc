@@ -234,7 +234,7 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   t.sessions = static_cast<uint32_t>(g->sessions.size());
   t.busy = g->busy;
   t.holds = g->holds();
-  t.told_sm_ns = impl_->launches.reported_sm_ns(v);
+  t.queued_sm_ns = impl_->launches.reported_sm_ns(v);
   t.grants = c.grants;
   t.evictions = c.evictions;
   t.overdue = c.overdue;

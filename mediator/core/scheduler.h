@@ -41,7 +41,7 @@ struct SchedulerConfig {
   std::string policy = "wfq";  // a name from policy::registry()
   policy::Config policy_config;
 
-  // A vGPU told to leave that has not left: first it is logged (and charged as long as it stays)
+  // An evicted vGPU that has not left: first it is logged (and charged as long as it stays)
   // ...
   uint64_t evict_warn_ns = 100'000'000;
   // ... then its sessions that have not left are ended. Shorter: honest programs with long opaque
@@ -54,16 +54,16 @@ struct SchedulerConfig {
   uint32_t ungranted_leak = 16;
   // What runs on for so long after *left* is the release's own delay.
   uint64_t ungranted_grace_ns = 5'000'000;
-  // One look at the GPU stands for no more time than this. Longer: a single look after a pause
-  // counts for a time of which nothing is known; shorter: rare looks never come to a sum.
-  uint64_t longest_look_ns = 200'000'000;
+  // One sample of the GPU stands for no more time than this. Longer: a single sample after a
+  // pause counts for a time of which nothing is known; shorter: rare samples never add up.
+  uint64_t longest_sample_ns = 200'000'000;
 
   // Reports with more launches than this queued or in flight are counted as violations and clipped;
   // a worker's tables hold fewer. Raising it costs nothing but the meaning of the check.
   uint32_t max_demand = 1u << 20;
   uint32_t max_in_flight = 1u << 16;
 
-  // Generations are 32 bits and must not wrap (an old launch would look new): a session that has
+  // Generations are 32 bits and must not wrap (an old launch would seem new): a session that has
   // had this many grants is ended. At 200 grants a second that is after 248 days.
   uint32_t max_generation = 0xfffffff0u;
 
@@ -77,10 +77,10 @@ struct SchedulerConfig {
 struct LaunchHints {
   uint32_t predicted = 0;     // so many of them are predicted
   uint64_t remaining_ns = 0;  // to run, of these, each alone on the whole GPU
-  uint64_t preempt_ns = 0;    // what evicting them has cost, the dearest one; 0: not known
+  uint64_t preempt_ns = 0;    // what evicting the most expensive of them has cost; 0: not known
 };
 
-// The part of sluice_report_header that the scheduler looks at, as read: untrusted.
+// The part of sluice_report_header that the scheduler reads: untrusted.
 struct ReportSnapshot {
   uint32_t guest_demand = 0;  // read first, all seq_cst
   uint32_t guest_in_flight = 0;
@@ -96,7 +96,7 @@ struct ReportSnapshot {
   uint64_t guest_green_launches = 0;
   uint64_t guest_green_contexts = 0;
   uint64_t guest_part_launches = 0;
-  std::optional<LaunchHints> guest_hints;  // nothing: not looked at
+  std::optional<LaunchHints> guest_hints;  // nothing: they were not read
 };
 // Reads the header in the protocol's order; the hints are the caller's to add. The mapping is the
 // caller's.
@@ -175,16 +175,16 @@ class ActionQueue {
 struct VgpuStats {
   policy::VgpuShare share;
   uint32_t sessions = 0;
-  bool busy = false;       // has work, as far as the mediator was told
-  bool holds = false;      // holds the GPU, or SMs of it (perhaps leaving)
-  SmSet sms;               // in space: which, those that it is leaving among them; else none
-  bool contended = false;  // busy, and so is somebody else
-  uint64_t told_sm_ns =
-      0;  // what the policy was told last that its queued launches will take; 0: nothing, or idle
+  bool busy = false;          // has work, as far as its sessions report
+  bool holds = false;         // holds the GPU, or SMs of it (perhaps leaving)
+  SmSet sms;                  // in space: which, those that it is leaving among them; else none
+  bool contended = false;     // busy, and so is somebody else
+  uint64_t queued_sm_ns = 0;  // predicted length of its queued launches, as last reported to the
+                              // policy; 0: none, or idle
   uint64_t gpu_ns = 0;  // grant to left, less idle time seen while nobody else waited; in space
                         // each SM counts for its part of the GPU
   uint64_t gpu_error_ns = 0;    // gpu_ns may be wrong by as much (clock_estimator.h)
-  uint64_t charged_sm_ns = 0;   // what the policy was told that it used, SM-ns: by the clock, ...
+  uint64_t charged_sm_ns = 0;   // what the policy charges it for, SM-ns: by the clock, ...
   uint64_t refunded_sm_ns = 0;  // ... less this, and with that, by on_measured(); both are in it
   uint64_t extra_sm_ns = 0;
   accounting::ShareMeter::Totals shares;  // contended intervals: see share_meter.h
@@ -192,29 +192,26 @@ struct VgpuStats {
   uint64_t evictions = 0;                 // times it was taken away while work remained
   uint64_t overdue = 0;                   // evictions that ran into evict_warn_ns
   uint64_t ended = 0;                     // sessions ended for not leaving
-  uint64_t set_changes =
-      0;  // in space: times that its SMs were others than before, none among them
+  uint64_t set_changes = 0;               // in space: changes of its SM set, from and to none too
   uint64_t report_violations = 0;
-  uint64_t guest_queued =
-      0;  // launches that its sessions have and that are not done, as they report
-  uint64_t guest_launches = 0;  // sums of its sessions' reports, ended sessions included: hints
+
+  // As its sessions report: hints. Ended sessions are included unless it says "live".
+  uint64_t guest_queued = 0;  // live: launches that are not done
+  uint64_t guest_launches = 0;
   uint64_t guest_launches_done = 0;
   uint64_t guest_relaunched = 0;  // physical launches that ended before their logical one
-  uint64_t guest_narrowed =
-      0;  // in space: changes of SMs under which launches stayed where they were ...
-  uint64_t guest_grown =
-      0;  // ... and second grids of them on SMs that were won; of sessions that are there
-  uint64_t guest_green_launches =
-      0;  // in space: physical launches that the hardware kept to their SMs, ...
-  uint64_t guest_part_launches = 0;  // ... of so many that were given a part of the GPU, ...
-  uint64_t guest_green_contexts =
-      0;  // ... and green contexts that were made for them; ended sessions included
+  // In space.
+  uint64_t guest_narrowed = 0;  // live: changes of SMs under which launches stayed where they were
+  uint64_t guest_grown = 0;     // live: second grids of launches on SMs that were gained
+  uint64_t guest_part_launches = 0;   // physical launches that were given a part of the GPU, ...
+  uint64_t guest_green_launches = 0;  // ... and of these, those that the hardware confined to it
+  uint64_t guest_green_contexts = 0;  // green contexts made for them
 };
 
 class Scheduler {
  public:
   // Whether it can drive a policy on such a GPU. What a session's launches are is known here by its
-  // worker's word alone, so a policy is told all that a vGPU has queued together, as one
+  // worker's word alone, so a policy hears of all that a vGPU has queued together, as one
   // prediction.
   static bool runs(const policy::Registration& row,
                    policy::PreemptorKind kind = policy::PreemptorKind::kExclusive) {
@@ -242,7 +239,7 @@ class Scheduler {
 
   // --- events --------------------------------------------------------------------------------
   // After a ring of the session's worker (eventfd read first, then the report), as the answer to
-  // kReadReport, and at any other time (a periodic look refreshes the statistics).
+  // kReadReport, and at any other time (periodic reads refresh the statistics).
   void on_report(uint64_t now_ns, SessionId session, const ReportSnapshot& report,
                  ActionQueue& out);
   // Whether the next report of `session` should bring hints: the policy goes by launches, and they

@@ -147,7 +147,7 @@ json::object launches(GrantExecutor& executor, VgpuServer& v, const GrantExecuto
   const core::Progress& learnt = executor.learnt(v.id());
   return {{"queued", s.guest_queued},
           {"progress", progress(executor.progress(v.id()))},
-          {"told_ms", static_cast<double>(s.told_sm_ns) / 1e6 / executor.sm_count()},
+          {"told_ms", static_cast<double>(s.queued_sm_ns) / 1e6 / executor.sm_count()},
           {"kernels_known", learnt.learnt()},
           {"kernels_with_evict_cost", learnt.evicted()}};
 }

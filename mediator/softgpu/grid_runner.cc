@@ -178,7 +178,7 @@ void GridRunner::run_slice(Lock& lock, Resident* r) {
       if (budget != 0) continue;
     }
     r->running = false;
-    if (must_go(*r)) {
+    if (is_preempted(*r)) {
       const unsigned slot = grid->slot;
       park(r);
       if (clients_[slot].presence == Presence::kLeaving && clients_[slot].resident == 0)
@@ -213,7 +213,7 @@ void GridRunner::end_grid(Lock& lock, const GridRef& grid) {
   if (client.active.empty() && gpu_.others_waiting(grid->slot)) settle(grid->slot);
   lock.unlock();
   // Whoever waits for it hears of the fault when the GPU goes on.
-  if (grid->abandoned && grid->fault.kind != exec::FaultKind::kNone) sit_out_stall();
+  if (grid->abandoned && grid->fault.kind != exec::FaultKind::kNone) wait_for_stall();
   grid->on_done(grid->fault);
   grid->on_done = nullptr;
   lock.lock();
@@ -221,7 +221,7 @@ void GridRunner::end_grid(Lock& lock, const GridRef& grid) {
 }
 
 // While a fault stops the GPU nothing runs, and no context comes or goes. Without the lock.
-void GridRunner::sit_out_stall() {
+void GridRunner::wait_for_stall() {
   for (uint64_t left = gpu_.stalled_ns(); left != 0; left = gpu_.stalled_ns()) {
     gpu_.beat();
     const timespec part{0, static_cast<long>(std::min(left, kStallStep_ns))};
@@ -238,11 +238,11 @@ void GridRunner::thread_main() {
   while (!stop_) {
     if (gpu_.stalled_ns() != 0) {
       lock.unlock();
-      sit_out_stall();
+      wait_for_stall();
       lock.lock();
       continue;
     }
-    look_around(lock);
+    poll_control_words(lock);
     if (stop_) break;
     if (arriving_) {
       arrive(lock);

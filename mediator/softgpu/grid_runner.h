@@ -167,7 +167,7 @@ class GridRunner : private exec::Environment {
   // grid_runner.cc. All that takes a Lock gives it up for a while.
   void start_threads();
   void thread_main();
-  void sit_out_stall();
+  void wait_for_stall();
   Resident* pick();
   void requeue(Resident* resident);
   void run_slice(Lock& lock, Resident* resident);
@@ -177,13 +177,13 @@ class GridRunner : private exec::Environment {
   void end_grid(Lock& lock, const GridRef& grid);
 
   // grid_runner_turn.cc: whose turn it is.
-  void look_around(Lock& lock);
+  void poll_control_words(Lock& lock);
   void advance(bool out_of_turn = false);
   void activate(unsigned slot);
   void settle(unsigned slot);
   void queue_up(unsigned slot);
   void arrive(Lock& lock);
-  void come_on(unsigned slot);
+  void begin_running(unsigned slot);
   void begin_leaving(Lock& lock, unsigned slot, bool lost);
   void finish_leaving(Lock& lock, unsigned slot);
   void wait_for_turn(Lock& lock);
@@ -199,10 +199,10 @@ class GridRunner : private exec::Environment {
   bool fits(const Sm& sm, const BlockNeeds& needs) const;
   void enter_sm(Resident& resident);
   void leave_sm(Resident& resident);
-  bool must_go(const Resident& resident) const;
+  bool is_preempted(const Resident& resident) const;
   void park(Resident* resident);
-  void park_those_who_must(unsigned slot);
-  void claim_anew();
+  void park_preempted(unsigned slot);
+  void renew_claims();
   void destroy(Resident* resident);
 
   SharedGpu& gpu_;

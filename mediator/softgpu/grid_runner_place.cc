@@ -198,7 +198,7 @@ void GridRunner::destroy(Resident* r) {
   residents_.pop_back();
 }
 
-bool GridRunner::must_go(const Resident& r) const {
+bool GridRunner::is_preempted(const Resident& r) const {
   const Client& client = clients_[r.grid->slot];
   if (r.evict || client.lost) return true;
   return gpu_.saves() && (client.presence == Presence::kLeaving || !client.allowed[r.sm]);
@@ -225,12 +225,12 @@ void GridRunner::park(Resident* r) {
 
 // Parks the blocks of a context that must go and are not in a slice just now; the others are told
 // to end theirs.
-void GridRunner::park_those_who_must(unsigned slot) {
+void GridRunner::park_preempted(unsigned slot) {
   std::vector<Resident*> going;
   bool running = false;
   for (const auto& r : residents_) {
     // One whose grid has failed ends by itself.
-    if (r->grid->slot != slot || r->grid->abandoned || !must_go(*r)) continue;
+    if (r->grid->slot != slot || r->grid->abandoned || !is_preempted(*r)) continue;
     if (r->running) {
       running = true;
     } else {
@@ -250,7 +250,7 @@ void GridRunner::park_those_who_must(unsigned slot) {
 
 // This process stood still, and others have taken what it had of the SMs: whoever finds room there
 // stays, the others go.
-void GridRunner::claim_anew() {
+void GridRunner::renew_claims() {
   claims_epoch_ = gpu_.claims_epoch();
   gpu_.drop_claims();
   for (const auto& r : residents_) {
@@ -260,7 +260,7 @@ void GridRunner::claim_anew() {
     r->evict = !r->claimed;
   }
   for (unsigned slot = 0; slot < kMaxContexts; ++slot)
-    if (clients_[slot].resident != 0) park_those_who_must(slot);
+    if (clients_[slot].resident != 0) park_preempted(slot);
 }
 
 }  // namespace sluice::softgpu

@@ -109,7 +109,7 @@ void GridRunner::advance(bool out_of_turn) {
     if (switch_ns_ == 0 && client.parked_bytes == 0) {
       // Nothing to wait for, so this thread can do it, whoever it is.
       arriving_ = false;
-      come_on(slot);
+      begin_running(slot);
     } else {
       work_.notify_one();
     }
@@ -132,11 +132,11 @@ void GridRunner::arrive(Lock& lock) {
     if (stop_) return;
   }
   if (!gpu_.holds(slot)) return begin_leaving(lock, slot, true);
-  come_on(slot);
+  begin_running(slot);
 }
 
 // Its state is in the engine: it runs.
-void GridRunner::come_on(unsigned slot) {
+void GridRunner::begin_running(unsigned slot) {
   Client& client = clients_[slot];
   gpu_.show_running(slot);
   client.parked_bytes = 0;
@@ -155,7 +155,7 @@ void GridRunner::begin_leaving(Lock& lock, unsigned slot, bool lost) {
   client.lost = lost;
   client.leaving_since_ns = monotonic_ns();
   client.saving_bytes = 0;
-  park_those_who_must(slot);
+  park_preempted(slot);
   if (client.resident == 0) finish_leaving(lock, slot);
 }
 
@@ -190,11 +190,11 @@ void GridRunner::finish_leaving(Lock& lock, unsigned slot) {
   advance();
 }
 
-// What every thread does before it takes a block: does somebody want something of us?
-void GridRunner::look_around(Lock& lock) {
+// Each thread polls before it takes a block: whether a context has to leave, or has other SMs.
+void GridRunner::poll_control_words(Lock& lock) {
   if (residents_.empty() && holder_ < 0 && !gpu_.is_mps()) return;
   gpu_.beat();
-  if (gpu_.is_mps() && claims_epoch_ != gpu_.claims_epoch()) claim_anew();
+  if (gpu_.is_mps() && claims_epoch_ != gpu_.claims_epoch()) renew_claims();
   for (unsigned slot = 0; slot < kMaxContexts; ++slot) {
     Client& client = clients_[slot];
     if (client.presence != Presence::kOn && client.presence != Presence::kLeaving) continue;
@@ -205,7 +205,7 @@ void GridRunner::look_around(Lock& lock) {
     sluice_soft_channel& channel = gpu_.channel(slot);
     if (client.sm_seen != SharedGpu::word(channel.sm_sequence).load()) {
       read_sm_set(slot);
-      park_those_who_must(slot);
+      park_preempted(slot);
       unplaced_ = true;
     }
     if (client.presence != Presence::kOn) continue;
@@ -228,7 +228,7 @@ void GridRunner::wait_for_turn(Lock& lock) {
          ((holder_ < 0 && queued_ != 0) || starved_.any())) {
     const uint32_t seen = gpu_.bell();
     if (starved_.any()) {
-      look_around(lock);
+      poll_control_words(lock);
       place();
       if (starved_.none() || !cold_.empty() || !hot_.empty()) break;
     } else {

@@ -52,7 +52,7 @@ void Deadlines::enforce(uint64_t now_ns, ActionQueue& out) {
 void Deadlines::sample(uint64_t now_ns, SessionId running, ActionQueue& out) {
   const SchedulerConfig& c = sharing_.config;
   const uint64_t stands_for_ns =
-      sampled_ns_ == 0 ? 0 : std::min(now_ns - sampled_ns_, c.longest_look_ns);
+      sampled_ns_ == 0 ? 0 : std::min(now_ns - sampled_ns_, c.longest_sample_ns);
   sampled_ns_ = now_ns;
   const SessionState* x = sharing_.session(running);
   if (!x || !sharing_.strategy->has_deadlines()) return;

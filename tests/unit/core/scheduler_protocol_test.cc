@@ -254,7 +254,7 @@ TEST(Scheduler, TellsWhatIsQueuedAsAWhole) {
   Host h(c);
   const VgpuId a = h.vgpu(), b = h.vgpu();
   const SessionId s = h.session(a), t = h.session(a), u = h.session(b);
-  const auto told = [&](VgpuId v) { return h.scheduler->stats(h.now, v).told_sm_ns; };
+  const auto told = [&](VgpuId v) { return h.scheduler->stats(h.now, v).queued_sm_ns; };
   EXPECT_TRUE(h.scheduler->wants_hints(s));
   h.page(s).report.guest_hints = LaunchHints{.predicted = 2, .remaining_ns = 10 * kMs};
   h.page(t).report.guest_hints = LaunchHints{.predicted = 1, .remaining_ns = 5 * kMs};
