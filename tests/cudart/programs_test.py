@@ -2,7 +2,7 @@
 """Compiled CUDA C++ programs on the software GPU with our libcudart.
 
 programs_test.py FOLDER LIBRARIES: FOLDER holds the programs that `ninja cudart-programs` compiled,
-LIBRARIES is the search path of libcudart.so.13 and libcuda.so.1. Exit 77 (skipped) without programs.
+LIBRARIES is the search path of libcudart.so.13 and libcuda.so.1. Exit 77: skipped.
 """
 import os
 import pathlib

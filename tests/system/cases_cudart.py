@@ -7,7 +7,7 @@ import support
 from support import WithSluiced
 
 # Compiled programs, where nvcc is: ninja -C BUILD cudart-programs.
-PROGRAMS = "tests/cudart/native/ptx"
+PROGRAMS = ("tests/cudart", "native", "ptx")
 # What only a driver with managed variables runs.
 NOT_THROUGH_THE_CHANNEL = {"managed"}
 
@@ -29,7 +29,7 @@ class Cudart(WithSluiced):
         self.assert_all_free("a")
 
     def test_compiled_programs_are_right(self):
-        folder = support.BUILD / PROGRAMS
+        folder = support.BUILD.joinpath(*PROGRAMS)
         if not folder.is_dir():
             raise unittest.SkipTest("no compiled programs: ninja cudart-programs, where nvcc is")
         for path in sorted(folder.iterdir()):
