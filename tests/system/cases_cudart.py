@@ -1,0 +1,40 @@
+"""Programs of the CUDA runtime API through the channel, with our libcudart."""
+import os
+import subprocess
+import unittest
+
+import support
+from support import WithSluiced
+
+# Compiled programs, where nvcc is: ninja -C BUILD cudart-programs.
+PROGRAMS = ("tests/cudart", "native", "ptx")
+# What only a driver with managed variables runs.
+NOT_THROUGH_THE_CHANNEL = {"managed"}
+
+
+class Cudart(WithSluiced):
+    def run_program(self, vgpu, path, *args):
+        env = self.sluiced.client_env(vgpu)
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(
+            [str(support.BUILD / "guest-agent/cudart"), env["LD_LIBRARY_PATH"]])
+        p = subprocess.run([path, *args], env=env, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+        self.assertEqual(p.returncode, 0, f"{path.name}: {p.stdout[-3000:]}\n"
+                         f"--- sluiced:\n{self.sluiced.log()[-3000:]}")
+
+    def test_registered_kernels_run_as_on_the_software_gpu(self):
+        for name in ("cudart_runtime_test", "cudart_runtime_12_test"):
+            with self.subTest(name):
+                self.run_program("a", support.BUILD / "tests/cudart" / name)
+        self.assert_all_free("a")
+
+    def test_compiled_programs_are_right(self):
+        folder = support.BUILD.joinpath(*PROGRAMS)
+        if not folder.is_dir():
+            raise unittest.SkipTest("no compiled programs: ninja cudart-programs, where nvcc is")
+        for path in sorted(folder.iterdir()):
+            if path.name in NOT_THROUGH_THE_CHANNEL:
+                continue
+            with self.subTest(path.name):
+                self.run_program("a", path)
+        self.assert_all_free("a")
