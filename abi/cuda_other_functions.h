@@ -56,7 +56,11 @@
   X(cuStreamBatchMemOp_v2, cuStreamBatchMemOp, 11070, (CUstream stream, unsigned int count, \
     CUstreamBatchMemOpParams* params, unsigned int flags)) \
   X(cuCtxSynchronize_v2, cuCtxSynchronize, 13000, (CUcontext ctx)) \
-  X(cuCtxGetDevice_v2, cuCtxGetDevice, 13000, (CUdevice* device, CUcontext ctx))
+  X(cuCtxGetDevice_v2, cuCtxGetDevice, 13000, (CUdevice* device, CUcontext ctx)) \
+  X(cuDeviceGetP2PAttribute, cuDeviceGetP2PAttribute, 8000, (int* value, CUdevice_P2PAttribute attribute, \
+    CUdevice src, CUdevice dst)) \
+  X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned int flags)) \
+  X(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 4000, (CUcontext peer))
 
 /* Symbols of what nobody here does: X(symbol). They answer CUDA_ERROR_NOT_SUPPORTED whatever they are given, and
  * cuGetProcAddress does not find them, so that programs which ask take another way. */
@@ -66,12 +70,12 @@
   X(cuCheckpointProcessGetRestoreThreadId) X(cuCheckpointProcessGetState) X(cuCheckpointProcessLock) \
   X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
   X(cuCoredumpGetAttributeGlobal) X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) X(cuCtxAttach) \
-  X(cuCtxDetach) X(cuCtxDisablePeerAccess) X(cuCtxEnablePeerAccess) X(cuCtxFromGreenCtx) X(cuCtxGetDevResource) \
+  X(cuCtxDetach) X(cuCtxFromGreenCtx) X(cuCtxGetDevResource) \
   X(cuCtxGetExecAffinity) X(cuCtxRecordEvent) X(cuCtxWaitEvent) \
   X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuDevResourceGenerateDesc) \
   X(cuDevSmResourceSplitByCount) X(cuDeviceGetDevResource) \
   X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetNvSciSyncAttributes) \
-  X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetP2PAttribute) X(cuDeviceGetTexture1DLinearMaxWidth) \
+  X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetTexture1DLinearMaxWidth) \
   X(cuDeviceRegisterAsyncNotification) X(cuDeviceUnregisterAsyncNotification) \
   X(cuExternalMemoryGetMappedBuffer) X(cuExternalMemoryGetMappedMipmappedArray) X(cuFlushGPUDirectRDMAWrites) \
   X(cuFuncSetBlockShape) X(cuFuncSetSharedSize) X(cuGraphicsMapResources) X(cuGraphicsMapResources_ptsz) \

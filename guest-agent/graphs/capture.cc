@@ -18,14 +18,14 @@ struct Capture {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   std::thread::id owner;
   uint64_t context = 0;
-  bool spoilt = false;
+  bool invalidated = false;
   std::map<CUstream, Edges> streams;  // those that take part
   std::map<CUevent, Edges> events;
   CUgraph graph = nullptr;
   std::unique_ptr<CUgraph_st> own;  // nothing: it captures to a graph of the program's
   // What cuStreamGetCaptureInfo last gave pointers to.
-  std::vector<CUgraphNode> told_nodes;
-  std::vector<CUgraphEdgeData> told_edges;
+  std::vector<CUgraphNode> reported_nodes;
+  std::vector<CUgraphEdgeData> reported_edges;
 };
 
 // Under the graphs' lock.
@@ -56,15 +56,15 @@ Capture* with_blocking_stream() {
   }
   return nullptr;
 }
-CUresult spoil(Capture& capture, CUresult why) {
-  capture.spoilt = true;
+CUresult invalidate(Capture& capture, CUresult why) {
+  capture.invalidated = true;
   return why;
 }
 // What a call on a stream that does not capture means for those that do: nullopt, nothing.
 std::optional<CUresult> beside_captures(CUstream stream) {
   Capture* other = is_legacy(stream) ? with_blocking_stream() : nullptr;
   if (other == nullptr) return std::nullopt;
-  return spoil(*other, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  return invalidate(*other, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
 bool has(const Edges& edges, CUgraphNode node) {
   return std::any_of(edges.begin(), edges.end(),
@@ -127,7 +127,7 @@ std::optional<CUresult> capture_status_for_work(CUstream stream) {
   std::lock_guard lock(registry().mutex);
   const Capture* capture = of_stream(stream);
   if (capture == nullptr) return beside_captures(stream);
-  return capture->spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+  return capture->invalidated ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
 std::optional<CUresult> capture_work(CUstream stream, const WorkPtr& work) {
@@ -135,7 +135,7 @@ std::optional<CUresult> capture_work(CUstream stream, const WorkPtr& work) {
   std::lock_guard lock(registry().mutex);
   Capture* capture = of_stream(stream);
   if (capture == nullptr) return beside_captures(stream);
-  if (capture->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   Edges& edges = capture->streams[stream];
   const CUgraphNode node = new_node(capture->graph, work, edges);
   edges.assign(1, {node, {}});
@@ -154,7 +154,7 @@ std::optional<CUresult> capture_record(CUstream stream, CUevent event, unsigned 
     if (before != nullptr) before->events.erase(event);
     return beside_captures(stream);
   }
-  if (capture->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (before != nullptr && before != capture) before->events.erase(event);
   capture->events[event] = capture->streams[stream];
   return CUDA_SUCCESS;
@@ -168,15 +168,15 @@ std::optional<CUresult> capture_wait(CUstream stream, CUevent event, unsigned fl
   Capture* capture = of_stream(stream);
   Capture* from = of_event(event);
   if (capture == nullptr && from == nullptr) return std::nullopt;
-  if ((capture != nullptr && capture->spoilt) || (from != nullptr && from->spoilt))
+  if ((capture != nullptr && capture->invalidated) || (from != nullptr && from->invalidated))
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (from == nullptr) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+  if (from == nullptr) return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   if (capture != nullptr && capture != from) {
-    from->spoilt = true;
-    return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+    from->invalidated = true;
+    return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
   }
   if (capture == nullptr && is_legacy(stream))
-    return spoil(*from, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    return invalidate(*from, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   merge(from->streams[stream], from->events[event]);  // a fork takes part from here on
   return CUDA_SUCCESS;
 }
@@ -187,7 +187,7 @@ void forget(CUgraph graph) {
   for (const auto& one : captures()) {
     if (one->graph != graph) continue;
     one->graph = nullptr;
-    one->spoilt = true;
+    one->invalidated = true;
     for (auto& [stream, edges] : one->streams) edges.clear();
     one->events.clear();
   }
@@ -218,16 +218,17 @@ CUresult refuse_in_capture(CUstream stream) {
   Capture* capture = of_stream(stream);
   if (capture == nullptr && is_legacy(stream)) {
     capture = with_blocking_stream();
-    if (capture != nullptr) return spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    if (capture != nullptr) return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   }
-  return capture == nullptr ? CUDA_SUCCESS : spoil(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  return capture == nullptr ? CUDA_SUCCESS
+                            : invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 }
 
 CUresult refuse_for_event(CUevent event) {
   if (!capturing()) return CUDA_SUCCESS;
   std::lock_guard lock(registry().mutex);
   Capture* capture = of_event(event);
-  return capture == nullptr ? CUDA_SUCCESS : spoil(*capture, CUDA_ERROR_CAPTURED_EVENT);
+  return capture == nullptr ? CUDA_SUCCESS : invalidate(*capture, CUDA_ERROR_CAPTURED_EVENT);
 }
 
 CUresult refuse_for_context(uint64_t context) {
@@ -235,7 +236,7 @@ CUresult refuse_for_context(uint64_t context) {
   std::lock_guard lock(registry().mutex);
   CUresult r = CUDA_SUCCESS;
   for (const auto& one : captures())
-    if (one->context == context) r = spoil(*one, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (one->context == context) r = invalidate(*one, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   return r;
 }
 
@@ -253,7 +254,8 @@ CUstreamCaptureStatus capture_status(CUstream stream, cuuint64_t* id) {
   const Capture* capture = of_stream(stream);
   if (capture == nullptr) return CU_STREAM_CAPTURE_STATUS_NONE;
   *id = capture->id;
-  return capture->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return capture->invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                              : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 }  // namespace sluice::graphs
@@ -270,7 +272,7 @@ bool valid_mode(CUstreamCaptureMode mode) {
 CUresult begin(const Caller& e, CUstream stream, CUstreamCaptureMode mode, CUgraph graph,
                Edges edges) {
   if (is_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (Capture* before = of_stream(stream)) return spoil(*before, CUDA_ERROR_ILLEGAL_STATE);
+  if (Capture* before = of_stream(stream)) return invalidate(*before, CUDA_ERROR_ILLEGAL_STATE);
   auto capture = std::make_unique<Capture>();
   capture->id = registry().next_id++;
   capture->origin = stream;
@@ -334,11 +336,11 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
                                  [&](const auto& one) { return one->streams.count(stream) != 0; });
     if (it == captures().end()) return CUDA_ERROR_ILLEGAL_STATE;
     Capture& capture = **it;
-    if (capture.origin != stream) return spoil(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    if (capture.origin != stream) return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     if (capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
         capture.owner != std::this_thread::get_id())
-      return spoil(capture, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    if (capture.spoilt)
+      return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    if (capture.invalidated)
       r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (!joined(capture))
       r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
@@ -379,16 +381,16 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* statu
   const bool plain = std::all_of(behind.begin(), behind.end(),
                                  [](const Edge& edge) { return is_plain(edge.data); });
   if (dependencies != nullptr && edges == nullptr && !plain) return CUDA_ERROR_LOSSY_QUERY;
-  capture->told_nodes.clear();
-  capture->told_edges.clear();
+  capture->reported_nodes.clear();
+  capture->reported_edges.clear();
   for (const Edge& edge : behind) {
-    capture->told_nodes.push_back(edge.node);
-    capture->told_edges.push_back(edge.data);
+    capture->reported_nodes.push_back(edge.node);
+    capture->reported_edges.push_back(edge.data);
   }
   if (id != nullptr) *id = capture->id;
   if (graph != nullptr) *graph = capture->graph;
-  if (dependencies != nullptr) *dependencies = capture->told_nodes.data();
-  if (edges != nullptr) *edges = capture->told_edges.data();
+  if (dependencies != nullptr) *dependencies = capture->reported_nodes.data();
+  if (edges != nullptr) *edges = capture->reported_edges.data();
   if (count != nullptr) *count = behind.size();
   return CUDA_SUCCESS;
 }
@@ -409,7 +411,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* depe
   std::lock_guard lock(registry().mutex);
   Capture* capture = of_stream(stream);
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  if (capture->spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   Edges edges;
   if (flags != CU_STREAM_ADD_CAPTURE_DEPENDENCIES && flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES)
     return CUDA_ERROR_INVALID_VALUE;

@@ -30,7 +30,7 @@ std::optional<CUresult> capture_node(CUstream stream, Make&& make) {
 std::optional<CUresult> capture_record(CUstream stream, CUevent event, unsigned flags);
 std::optional<CUresult> capture_wait(CUstream stream, CUevent event, unsigned flags);
 // For calls that wait for, or ask about, work that is only being captured, and for what cannot be a
-// node: refused, and the capture is spoilt. CUDA_SUCCESS: go on.
+// node: refused, and the capture is invalidated. CUDA_SUCCESS: go on.
 CUresult refuse_in_capture(CUstream stream);
 CUresult refuse_for_event(CUevent event);
 CUresult refuse_for_context(uint64_t context);

@@ -27,26 +27,27 @@ void index_nodes(ExecGraph& graph, CUgraphExec exec) {
 // With all that CUDA tells of a failure; `error_node` and `result` may be null.
 CUresult instantiate(CUgraphExec* to, CUgraph graph, cuuint64_t flags, CUgraphNode* error_node,
                      CUgraphInstantiateResult* result) {
-  const auto told = [&](CUgraphInstantiateResult what, CUresult r) {
+  const auto report = [&](CUgraphInstantiateResult what, CUresult r) {
     if (result != nullptr) *result = what;
     return r;
   };
   if (error_node != nullptr) *error_node = nullptr;
   const Caller e = enter_context();
-  if (!e) return told(CUDA_GRAPH_INSTANTIATE_ERROR, e.status);
+  if (!e) return report(CUDA_GRAPH_INSTANTIATE_ERROR, e.status);
   // USE_NODE_PRIORITY and UPLOAD are hints; DEVICE_LAUNCH asks for what is not here.
   constexpr cuuint64_t kKnown =
       CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
       CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
   if (to == nullptr || (flags & ~kKnown) != 0)
-    return told(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_INVALID_VALUE);
+    return report(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_INVALID_VALUE);
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
-    return told(CUDA_GRAPH_INSTANTIATE_ERROR,
-                driver().refuse("cuGraphInstantiate", "launches of graphs from the GPU"));
+    return report(CUDA_GRAPH_INSTANTIATE_ERROR,
+                  driver().refuse("cuGraphInstantiate", "launches of graphs from the GPU"));
   std::lock_guard lock(registry().mutex);
-  if (!registry().live(graph)) return told(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_INVALID_VALUE);
+  if (!registry().live(graph))
+    return report(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_INVALID_VALUE);
   auto made = make_exec(*graph);
-  if (!made) return told(CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, CUDA_ERROR_INVALID_VALUE);
+  if (!made) return report(CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, CUDA_ERROR_INVALID_VALUE);
   auto exec = std::make_unique<CUgraphExec_st>();
   exec->graph = std::move(*made);
   exec->flags = flags;
@@ -57,13 +58,13 @@ CUresult instantiate(CUgraphExec* to, CUgraph graph, cuuint64_t flags, CUgraphNo
     for (size_t j = 0; j < i; ++j) exec->memory[j]->give_back();
     if (has_conditions(*graph))
       (void)driver().refuse("cuGraphInstantiate", "two executables of a conditional node");
-    return told(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_NOT_SUPPORTED);
+    return report(CUDA_GRAPH_INSTANTIATE_ERROR, CUDA_ERROR_NOT_SUPPORTED);
   }
   gather_objects(*graph, &exec->objects);
   retain_user_objects(exec->objects);
   registry().execs.insert(exec.get());
   *to = exec.release();
-  return told(CUDA_GRAPH_INSTANTIATE_SUCCESS, CUDA_SUCCESS);
+  return report(CUDA_GRAPH_INSTANTIATE_SUCCESS, CUDA_SUCCESS);
 }
 
 CUresult instantiate_logged(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log,
@@ -183,7 +184,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t* flags) {
   if (!e) return e.status;
   std::lock_guard lock(registry().mutex);
   if (flags == nullptr || !registry().live(exec)) return CUDA_ERROR_INVALID_VALUE;
-  // As NVIDIA's driver 580 does it: what is a hint is not told.
+  // As NVIDIA's driver 580 does it: a hint is not reported.
   *flags = exec->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY};
   return CUDA_SUCCESS;
 }

@@ -140,7 +140,7 @@ namespace {
 std::vector<CUgraphNode> canonical_order(const CUgraph_st& graph) {
   std::vector<CUgraphNode> order;
   std::unordered_set<CUgraphNode> seen;
-  std::vector<std::pair<CUgraphNode, size_t>> walk;  // with the next dependency to look at
+  std::vector<std::pair<CUgraphNode, size_t>> walk;  // with the next dependency to visit
   for (const auto& [id, last] : graph.nodes) {
     if (!last->dependents.empty()) continue;
     walk.emplace_back(last.get(), 0);
@@ -263,7 +263,7 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
 namespace {
 
 // Room beyond what there is is filled with null, as CUDA does it; without an array only the number
-// is told.
+// is given.
 CUresult give_nodes(const std::vector<CUgraphNode>& has, CUgraphNode* nodes, size_t* count) {
   if (nodes != nullptr) {
     for (size_t i = 0; i < *count; ++i) nodes[i] = i < has.size() ? has[i] : nullptr;
@@ -274,7 +274,7 @@ CUresult give_nodes(const std::vector<CUgraphNode>& has, CUgraphNode* nodes, siz
   return CUDA_SUCCESS;
 }
 
-// Whoever cannot be told of edges' data must not take them for plain ones.
+// A caller that gets no edge data must not take edges for plain ones.
 CUresult give_edges(const std::vector<Edge>& edges, CUgraphNode* nodes, CUgraphEdgeData* data,
                     size_t* count) {
   if (data != nullptr && nodes == nullptr) return CUDA_ERROR_INVALID_VALUE;

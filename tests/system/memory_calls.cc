@@ -301,6 +301,13 @@ void stream_attributes_and_values() {
   OK(cuCtxGetDevice_v2(&device, context));
   EXPECT(device == 0);
   OK(cuCtxSynchronize_v2(context));
+  int peer = 0;
+  ANSWERS(CUDA_ERROR_INVALID_DEVICE,
+          cuDeviceGetP2PAttribute(&peer, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 0));
+  ANSWERS(kInvalid,
+          cuDeviceGetP2PAttribute(nullptr, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 0, 0));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuCtxEnablePeerAccess(context, 0));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuCtxDisablePeerAccess(nullptr));
   ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuCtxSynchronize_v2(reinterpret_cast<CUcontext>(0x77770)));
   OK(cuStreamDestroy(stream));
   OK(cuStreamDestroy(other));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "abi/cuda_graph.h"
 #include "guest-agent/shim/state/api.h"
 #include "mediator/base/cuda_errors.h"
 
@@ -141,3 +142,42 @@ CUresult cuGetExportTable(const void** table, const CUuuid*) {
 
 CUresult cuProfilerStart() { return enter_context().status; }
 CUresult cuProfilerStop() { return enter_context().status; }
+
+// ---- peers: a vGPU shows one device, which has none ----
+
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice src,
+                                 CUdevice dst) {
+  const Entered e = enter();
+  if (!e) return e.status;
+  if (value == nullptr || attribute < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+      attribute > CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED)
+    return CUDA_ERROR_INVALID_VALUE;
+  int count = 0;
+  if (const CUresult r = cuDeviceGetCount(&count); r != CUDA_SUCCESS) return r;
+  const auto is_device = [count](CUdevice device) { return device >= 0 && device < count; };
+  if (!is_device(src) || !is_device(dst) || src == dst) return CUDA_ERROR_INVALID_DEVICE;
+  *value = 0;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUresult check_peer(CUcontext peer) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  const bool other = wire(peer) != e.context && state().context(wire(peer)).has_value();
+  return other ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+}  // namespace
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags) {
+  const CUresult r = check_peer(peer);
+  if (r != CUDA_SUCCESS) return r;
+  return flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer) {
+  const CUresult r = check_peer(peer);
+  return r != CUDA_SUCCESS ? r : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}

@@ -19,7 +19,7 @@ namespace {
 
 struct HostFunc {
   CUhostFn function = nullptr;          // cuLaunchHostFunc: skipped after an error, as CUDA does
-  CUstreamCallback callback = nullptr;  // cuStreamAddCallback: is told the error
+  CUstreamCallback callback = nullptr;  // cuStreamAddCallback: gets the error
   CUstream stream = nullptr;
   void* user_data = nullptr;
   uint64_t context = 0;
@@ -101,7 +101,7 @@ CUresult launch_host(HostFunc func) {
   if (!e) return e.status;
   if (func.function == nullptr && func.callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult bad = resolve_stream(func.stream); bad != CUDA_SUCCESS) return bad;
-  // CUDA's callbacks are told of a stream, and cannot be in a graph.
+  // CUDA's callbacks get a stream's handle, and cannot be in a graph.
   if (func.callback != nullptr) {
     if (const CUresult r = graphs::refuse_in_capture(func.stream); r != CUDA_SUCCESS) return r;
   } else if (const auto r = graphs::capture_node(func.stream, [&] {
@@ -138,7 +138,7 @@ CUresult queue_host(const Entered& e, HostFunc func) {
                                h.ready.push_back({func, status, call});
                              });
   if (r == CUDA_SUCCESS) return r;
-  // The program is told by this call, not by its function.
+  // The program learns of it by this call, not by its function.
   std::lock_guard lock(h.mutex);
   call->refused = true;
   const size_t erased = std::erase_if(h.ready, [&](const Ready& one) { return one.call == call; });

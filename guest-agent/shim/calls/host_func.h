@@ -6,8 +6,8 @@
 namespace sluice::guest {
 
 // As cuStreamAddCallback, also in a stream that captures: it is queued, not captured. Once queued
-// it is called whatever becomes of the work before it and of the session, which the callback is
-// told.
+// it is called whatever becomes of the work before it and of the session; the error the callback
+// gets.
 CUresult callback_beside_captures(CUstream stream, CUstreamCallback callback, void* data);
 
 }  // namespace sluice::guest

@@ -238,7 +238,7 @@ CUresult run_launch(const graphs::KernelLaunch& kept, CUstream stream) {
                      [&](std::byte* to) { std::copy(kept.params.begin(), kept.params.end(), to); });
 }
 
-// What becomes of each attribute is told in docs/internals/life-of-a-launch.md.
+// What becomes of each attribute: docs/internals/life-of-a-launch.md.
 CUresult flags_of_attributes(const uint32_t grid[3], const CUlaunchAttribute* attributes,
                              size_t count, uint64_t* flags, std::vector<CUevent>* events) {
   uint64_t cluster = 0, cooperative = 0;

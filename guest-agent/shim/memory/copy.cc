@@ -31,12 +31,12 @@ bool is_here(uint64_t address) {
   return ::mincore(reinterpret_cast<void*>(address / page * page), page, &resident) == 0;
 }
 
-Place place_of(uint64_t address, uint64_t bytes, End said) {
+Place place_of(uint64_t address, uint64_t bytes, End claimed) {
   const auto range = state().pointers.find(address);
   if (!range || range->kind == MemoryKind::kRegistered) {
     const bool nobodys =
-        said == End::kAny && state().pointers.is_reserved(address) && !is_here(address);
-    return said == End::kDevice || nobodys ? Place::kInvalid : Place::kPageable;
+        claimed == End::kAny && state().pointers.is_reserved(address) && !is_here(address);
+    return claimed == End::kDevice || nobodys ? Place::kInvalid : Place::kPageable;
   }
   if (bytes > range->bytes - (address - range->base) &&
       !(range->mapped && state().pointers.find(address, bytes)))
@@ -248,7 +248,7 @@ class Copier {
 namespace {
 
 // Joins rows that lie side by side; tells where the ends are.
-CUresult prepare(Copy& copy, End dst_said, End src_said, Place* dst, Place* src) {
+CUresult prepare(Copy& copy, End dst_end, End src_end, Place* dst, Place* src) {
   if (copy.dst == 0 || copy.src == 0) return CUDA_ERROR_INVALID_VALUE;
   if (copy.height > 1) {
     if (copy.dst_pitch < copy.width || copy.src_pitch < copy.width ||
@@ -259,8 +259,8 @@ CUresult prepare(Copy& copy, End dst_said, End src_said, Place* dst, Place* src)
       copy.height = 1;
     }
   }
-  *dst = place_of(copy.dst, span_of(copy, copy.dst_pitch), dst_said);
-  *src = place_of(copy.src, span_of(copy, copy.src_pitch), src_said);
+  *dst = place_of(copy.dst, span_of(copy, copy.dst_pitch), dst_end);
+  *src = place_of(copy.src, span_of(copy, copy.src_pitch), src_end);
   return *dst == Place::kInvalid || *src == Place::kInvalid ? CUDA_ERROR_INVALID_VALUE
                                                             : CUDA_SUCCESS;
 }
@@ -268,25 +268,24 @@ CUresult prepare(Copy& copy, End dst_said, End src_said, Place* dst, Place* src)
 }  // namespace
 
 // Without access: a node's is looked at when it runs.
-CUresult check_copy(Copy copy, End dst_said, End src_said) {
+CUresult check_copy(Copy copy, End dst_end, End src_end) {
   Place dst, src;
-  return prepare(copy, dst_said, src_said, &dst, &src);
+  return prepare(copy, dst_end, src_end, &dst, &src);
 }
 
-CUresult run_copy(const Entered& e, Copy copy, End dst_said, End src_said) {
+CUresult run_copy(const Entered& e, Copy copy, End dst_end, End src_end) {
   if (const CUresult bad = resolve_stream(copy.stream); bad != CUDA_SUCCESS) return bad;
   if (copy.width == 0 || copy.height == 0) return CUDA_SUCCESS;
   Place dst, src;
-  if (const CUresult r = prepare(copy, dst_said, src_said, &dst, &src); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = prepare(copy, dst_end, src_end, &dst, &src); r != CUDA_SUCCESS) return r;
   const auto& pointers = state().pointers;
   if ((dst == Place::kDevice &&
        !pointers.may_touch(copy.dst, span_of(copy, copy.dst_pitch), true)) ||
       (src == Place::kDevice &&
        !pointers.may_touch(copy.src, span_of(copy, copy.src_pitch), false)))
     return CUDA_ERROR_INVALID_VALUE;
-  if (const auto r = graphs::capture_node(copy.stream, [&] {
-        return graphs::box_work(box_of(copy, dst_said, src_said), e.context);
-      }))
+  if (const auto r = graphs::capture_node(
+          copy.stream, [&] { return graphs::box_work(box_of(copy, dst_end, src_end), e.context); }))
     return *r;
   Copier copier(e, copy);
   if (dst != Place::kDevice && src != Place::kDevice) return copier.on_host();
