@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/exec/block/block.h"
+#include "kernels/exec/decode/register_slots.h"
 #include "kernels/exec/program/inst.h"
 #include "kernels/exec/program/ops_texture.h"
 #include "kernels/ptx/module.h"
@@ -120,14 +121,6 @@ struct Operand {
 };
 inline Operand raw(uint32_t value) { return {Operand::Kind::kRaw, value}; }
 
-// One mention of a virtual register.
-struct Reference {
-  uint32_t inst = 0;
-  uint32_t field = 0;  // 0..4: d a b c e; from 5: aux[field - 5]
-  uint32_t vreg = 0;
-  bool def = false;
-};
-
 // What finish() makes of a body: placed behind the program's code.
 struct FunctionFrame {
   uint32_t register_bytes = 0;
@@ -209,7 +202,7 @@ class Decoder {
   // Emission.
   uint32_t emit(std::string_view op, uint16_t mod, int64_t imm, Operand d = {}, Operand a = {},
                 Operand b = {}, Operand c = {}, Operand e = {});
-  void emit_aux(const std::vector<Operand>& operands, bool def);  // of the last instruction
+  void emit_aux(const std::vector<Operand>& operands, bool def);    // of the last instruction
   void append_aux(const std::vector<Operand>& operands, bool def);  // more of it, at once
   bool finish_statement();  // conversions into destinations of another width
 
