@@ -91,7 +91,8 @@ AT(sluice_report_header, recall, 80);
 AT(sluice_report_header, narrowed, 88);
 AT(sluice_report_header, green_launches, 104);
 AT(sluice_report_header, part_launches, 120);
-AT(sluice_report_header, reserved, 128);
+AT(sluice_report_header, memory, 128);
+AT(sluice_report_header, reserved, 168);
 static_assert(sizeof(struct sluice_report_header) <= SLUICE_REPORT_BYTES, "the report header is too large");
 SIZE(sluice_launch_records, SLUICE_RECORDS_BYTES);
 
