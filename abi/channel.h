@@ -1,18 +1,40 @@
-/* The shared memory of one vGPU: BAR2 of the ivshmem device in a guest, or a mapped memfd for local
- * processes. The users of the channel cannot tell which.
+/* The channel: how the programs of one vGPU reach the host.
  *
- *   offset 0      sluice_channel_header (4 KiB)
- *   4 KiB         sluice_control: the agent's two rings of 64-byte messages
- *   1 MiB         slot 0, slot 1, ... (slot_stride bytes each, one per guest process)
- *   bulk_offset   extents of 2 MiB, handed out by sluiced to sessions; data of copies, pinned memory
+ * Terms
+ *   region     the shared memory of one vGPU. In a guest, BAR2 of the ivshmem device; for processes
+ *              of the host, a memfd. Users of the channel cannot tell which.
+ *   slot       one guest process's part of the region: a header and two byte rings
+ *   epoch      the number of one use of a slot; changes with every opening
+ *   bulk area  the rest of the region, in extents of 2 MiB that sluiced lends to sessions: data of
+ *              copies, pinned memory
+ *   record     one message in a ring; never wraps
+ *   bell       the wake-up of the other side
+ *   agent      sluice-agent, the only process of a guest that has the device
  *
- * Trust: the host believes nothing in here. Whatever the guest can write is copied once, the copy is
- * checked, and the host never reads back a word of its own from here (its indices, sizes and states
- * live in private memory; here are only copies for the guest to see).
- * Memory: no locked read-modify-write on any of it and no assumption of write-back caching: the
- * guest may map BAR2 uncached or write-combined (mediator/ring fences for that).
- * Notation: [H] written by the host (sluiced or worker), [G] by the guest (agent or program);
- * acquire/release orders as named. C and C++; checked in abi/asserts.c.
+ * The region
+ *   0               +--------------------------------------+
+ *                   | sluice_channel_header                |  host half, agent half
+ *   4 KiB           +--------------------------------------+
+ *                   | sluice_control: agent <-> sluiced    |  two rings of 128-byte messages
+ *   1 MiB           +--------------------------------------+
+ *                   | slot 0 | slot 1 | ...                |  slot_stride bytes each
+ *   bulk_offset     +--------------------------------------+
+ *                   | extent | extent | ...                |  2 MiB each
+ *   region_bytes    +--------------------------------------+
+ *
+ * A slot
+ *   0               sluice_slot_header, with the indices of both rings
+ *   64 KiB          submit ring's bytes    program -> worker
+ *   640 KiB         complete ring's bytes  worker -> program
+ *
+ * Trust: the host trusts nothing in the region. Whatever the guest can write is copied once, the
+ * copy is checked, and the host never reads back a word of its own from here: its indices, sizes
+ * and states live in private memory, and the region has copies for the guest to see.
+ *
+ * Access: no locked read-modify-write and no assumption of write-back caching, because a guest may
+ * map BAR2 uncached or write-combined (mediator/ring has the fences). [H] is written by the host
+ * (sluiced or worker), [G] by the guest (agent or program). Sizes and offsets are checked in
+ * abi/asserts.c.
  */
 #ifndef SLUICE_ABI_CHANNEL_H
 #define SLUICE_ABI_CHANNEL_H
@@ -40,46 +62,49 @@ enum sluice_channel_state {
 };
 
 struct sluice_channel_header {
-  uint64_t magic;          /* [H] */
-  uint32_t version;        /* [H] */
-  uint32_t state;          /* [H] release; enum sluice_channel_state */
-  uint64_t region_bytes;   /* [H] a power of two */
-  uint32_t slot_count;     /* [H] slots 0..n-1; slot i uses interrupt vector i+1, vector 0 is the agent's */
-  uint32_t slot_stride;    /* [H] */
-  uint64_t bulk_offset;    /* [H] a multiple of SLUICE_EXTENT_BYTES */
-  uint64_t host_epoch;     /* [H] changes when sluiced gives the vGPU a new life (guest reboot seen) */
-  uint64_t host_beat;      /* [H] relaxed; grows about once a second while sluiced lives */
-  char reason[192];        /* [H] NUL-terminated, for REFUSED and CLOSED */
+  uint64_t magic;        /* [H] */
+  uint32_t version;      /* [H] */
+  uint32_t state;        /* [H] release; enum sluice_channel_state */
+  uint64_t region_bytes; /* [H] a power of two */
+  uint32_t
+      slot_count; /* [H] slots 0..n-1; slot i uses interrupt vector i+1, vector 0 is the agent's */
+  uint32_t slot_stride; /* [H] */
+  uint64_t bulk_offset; /* [H] a multiple of SLUICE_EXTENT_BYTES */
+  uint64_t host_epoch;  /* [H] changes when sluiced gives the vGPU a new life (guest reboot seen) */
+  uint64_t host_beat;   /* [H] relaxed; grows about once a second while sluiced lives */
+  char reason[192];     /* [H] NUL-terminated, for REFUSED and CLOSED */
   uint64_t pad0[33];
   /* second half: the agent's */
-  uint64_t agent_epoch;    /* [G] release; random and non-zero, new for each start of the agent. A
-                              change ends every session of the vGPU. */
-  uint64_t agent_beat;     /* [G] relaxed; stale = the guest is silent */
+  uint64_t agent_epoch; /* [G] release; random and non-zero, new for each start of the agent. A
+                           change ends every session of the vGPU. */
+  uint64_t agent_beat;  /* [G] relaxed; stale = the guest is silent */
 };
 
 /* One direction of a byte ring. Indices are free-running byte counts; position = index & (bytes-1).
  * A record never wraps: SLUICE_RECORD_PAD fills the rest. Each 64-byte line has one writer. */
 struct sluice_ring {
-  uint64_t head;           /* producer, release; consumer acquires */
+  uint64_t head; /* producer, release; consumer acquires */
   uint64_t pad0[7];
-  uint64_t tail;           /* consumer, release; producer acquires */
-  uint32_t armed;          /* consumer, seq_cst: 1 = I sleep or am about to; ring after publishing */
+  uint64_t tail;  /* consumer, release; producer acquires */
+  uint32_t armed; /* consumer, seq_cst: 1 = sleeping or about to; ring after publishing */
   uint32_t pad1[13];
-  uint32_t space_armed;    /* producer, seq_cst: 1 = I wait for room; ring after consuming */
+  uint32_t space_armed; /* producer, seq_cst: 1 = waiting for room; ring after consuming */
   uint32_t pad2[15];
 };
 
 /* The wake-up protocol (model-checked in tests/model/wakeup_model_test.cc):
  *   consumer sleeps: armed = 1; full fence; head == tail still? wait for the bell; armed = 0.
  *   producer:        write record; head = new (release); full fence; armed? ring the bell.
- * and the same with tail/space_armed for a full ring: the producer waits for room, the consumer rings.
- * One thread of each side sleeps on a bell, and looks at everything that the bell may stand for (new
- * records here, room in the other ring) when it wakes: two sleepers would take each other's ring. */
+ * A full ring is the same with tail and space_armed: the producer waits for room, the consumer
+ * rings. One thread of each side waits for a bell. When it wakes it checks everything that the bell
+ * may stand for: new records in one ring, room in the other. Two waiting threads would take each
+ * other's bell.
+ */
 
 #define SLUICE_CONTROL_RING_BYTES 16384u
 struct sluice_control {
-  struct sluice_ring to_host;    /* agent -> sluiced */
-  struct sluice_ring to_agent;   /* sluiced -> agent */
+  struct sluice_ring to_host;  /* agent -> sluiced */
+  struct sluice_ring to_agent; /* sluiced -> agent */
 };
 #define SLUICE_CONTROL_OFFSET 4096u
 #define SLUICE_CONTROL_TO_HOST_DATA 8192u
@@ -96,31 +121,31 @@ enum sluice_control_opcode {
 };
 struct sluice_control_message { /* 128 bytes, in the control rings behind a sluice_record header */
   uint32_t slot;
-  uint32_t status;         /* 0 or errno */
-  uint64_t request;        /* chosen by the agent, echoed */
-  uint64_t epoch;          /* the slot's, see sluice_slot_header.epoch */
-  uint32_t guest_pid;      /* for logs only */
+  uint32_t status;    /* 0 or errno */
+  uint64_t request;   /* chosen by the agent, echoed */
+  uint64_t epoch;     /* the slot's, see sluice_slot_header.epoch */
+  uint32_t guest_pid; /* for logs only */
   uint32_t reserved;
-  char text[96];           /* program name (OPEN) or reason (OPENED, CLOSED), NUL-terminated */
+  char text[96]; /* program name (OPEN) or reason (OPENED, CLOSED), NUL-terminated */
 };
 
 enum sluice_slot_state {
   SLUICE_SLOT_FREE = 0,
-  SLUICE_SLOT_OPEN = 1,    /* a worker serves it */
-  SLUICE_SLOT_ENDED = 2    /* the session is over: error and reason say why */
+  SLUICE_SLOT_OPEN = 1, /* a worker serves it */
+  SLUICE_SLOT_ENDED = 2 /* the session is over: error and reason say why */
 };
 
-struct sluice_slot_header {  /* at the slot's offset; 4 KiB */
-  uint32_t state;          /* [H] release; enum sluice_slot_state */
-  int32_t error;           /* [H] CUresult that ended the session, 0: closed normally */
-  uint64_t epoch;          /* [H] changes with every opening of the slot */
-  uint64_t staging_offset; /* [H] region offset of the session's own staging extents */
-  uint64_t staging_bytes;  /* [H] */
-  char reason[224];        /* [H] NUL-terminated */
+struct sluice_slot_header {    /* at the slot's offset; 4 KiB */
+  uint32_t state;              /* [H] release; enum sluice_slot_state */
+  int32_t error;               /* [H] CUresult that ended the session, 0: closed normally */
+  uint64_t epoch;              /* [H] changes with every opening of the slot */
+  uint64_t staging_offset;     /* [H] region offset of the session's own staging extents */
+  uint64_t staging_bytes;      /* [H] */
+  char reason[224];            /* [H] NUL-terminated */
   struct sluice_ring submit;   /* program -> worker */
   struct sluice_ring complete; /* worker -> program */
 };
-#define SLUICE_SUBMIT_DATA (64u << 10)          /* from the slot's offset */
+#define SLUICE_SUBMIT_DATA (64u << 10) /* from the slot's offset */
 #define SLUICE_SUBMIT_RING_BYTES (512u << 10)
 #define SLUICE_COMPLETE_DATA (640u << 10)
 #define SLUICE_COMPLETE_RING_BYTES (256u << 10)
@@ -131,25 +156,26 @@ struct sluice_slot_header {  /* at the slot's offset; 4 KiB */
 #define SLUICE_JOIN_MAGIC 0x6e696f6au
 struct sluice_join {
   uint32_t magic;
-  uint32_t version;        /* SLUICE_CHANNEL_VERSION */
-  char program[96];        /* for logs and `sluicectl show`, NUL-terminated */
+  uint32_t version; /* SLUICE_CHANNEL_VERSION */
+  char program[96]; /* for logs and `sluicectl show`, NUL-terminated */
 };
 enum sluice_doorbell_kind {
-  SLUICE_DOORBELL_EVENTFD = 1, /* descriptors: region memfd, bell (write to ring the host), wake (host rings) */
-  SLUICE_DOORBELL_MMIO = 2     /* descriptors: VFIO device (region and BAR0 by mmap offsets), wake */
+  SLUICE_DOORBELL_EVENTFD =
+      1, /* descriptors: region memfd, bell (write to ring the host), wake (host rings) */
+  SLUICE_DOORBELL_MMIO = 2 /* descriptors: VFIO device (region and BAR0 by mmap offsets), wake */
 };
 struct sluice_joined {
   uint32_t magic;
-  uint32_t status;         /* 0, or an errno with `reason` */
+  uint32_t status; /* 0, or an errno with `reason` */
   uint32_t slot;
   uint32_t doorbell_kind;
   uint64_t epoch;
   uint64_t region_bytes;
-  uint64_t region_offset;  /* mmap offset of the region in descriptor 0 */
-  uint64_t doorbell_offset;/* MMIO: mmap offset of the doorbell page in descriptor 0 */
-  uint32_t doorbell_at;    /* MMIO: byte in that page */
-  uint32_t doorbell_value; /* MMIO: 32-bit value to store: peer << 16 | vector */
-  uint32_t can_wait;       /* 1: the wake descriptor fires; 0: the program has to poll */
+  uint64_t region_offset;   /* mmap offset of the region in descriptor 0 */
+  uint64_t doorbell_offset; /* MMIO: mmap offset of the doorbell page in descriptor 0 */
+  uint32_t doorbell_at;     /* MMIO: byte in that page */
+  uint32_t doorbell_value;  /* MMIO: 32-bit value to store: peer << 16 | vector */
+  uint32_t can_wait;        /* 1: the wake descriptor fires; 0: the program has to poll */
   uint32_t reserved;
   char reason[192];
 };
@@ -159,7 +185,7 @@ struct sluice_joined {
 #define SLUICE_IVSHMEM_DEVICE 0x1110u
 #define SLUICE_IVSHMEM_IVPOSITION 8u
 #define SLUICE_IVSHMEM_DOORBELL 12u
-#define SLUICE_IVSHMEM_HOST_PEER 0u   /* sluiced's peer id; the guest is peer 1 */
+#define SLUICE_IVSHMEM_HOST_PEER 0u /* sluiced's peer id; the guest is peer 1 */
 #define SLUICE_IVSHMEM_GUEST_PEER 1u
 
 #endif /* SLUICE_ABI_CHANNEL_H */
