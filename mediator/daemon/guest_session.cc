@@ -208,7 +208,7 @@ void GuestSession::expel(const std::string& reason) {
   end(kCudaErrorDeviceUnavailable, reason, true);
 }
 
-std::array<uint64_t, kChargeKinds> Session::leased_by_kind() const {
+std::array<uint64_t, kChargeKinds> GuestSession::leased_by_kind() const {
   std::array<uint64_t, kChargeKinds> kinds{};
   uint64_t left = leased_bytes();
   for (size_t i = 0; pages_ && i < kinds.size(); ++i) {
