@@ -12,7 +12,7 @@ namespace {
 // Of so many workers that are to stay, those that the others wait for
 // (sluice_preempt_params.place): a proxy or a waiting block of somebody else may have a worker's
 // room.
-uint32_t most_of(uint32_t workers) { return workers - workers / 8; }
+uint32_t workers_in_place(uint32_t workers) { return workers - workers / 8; }
 }  // namespace
 
 // Workers of a launch that a part can use at most, and its proxy.
@@ -56,7 +56,7 @@ CUresult CudaStreams::keep_to_part(StreamObject& s, LaunchWork& w, const SmSet& 
   p->sm_hi = static_cast<uint16_t>(part.hi);
   p->sm_quota = static_cast<uint16_t>(part.quota);
   p->tail_shift = part.tail_shift;
-  p->place = most_of(part.workers);
+  p->place = workers_in_place(part.workers);
   *blocks = part.blocks + proxy;
   // Each block of a resumable clone runs one task. Where others fill their SMs, the blocks beyond
   // the first wave come to ours, one after the other; where they do not, those go home from theirs,
@@ -94,9 +94,9 @@ struct SeenWorkers {
 
 // Two things have to be so: each launch's blocks read the evict word before they begin a task,
 // those too that are not there yet; and none is on the SMs. A block counts itself in on its SM
-// (sm_workers) before it looks at the word. So: the word first, to where they look, then the
+// (sm_workers) before it checks the word. So: the word first, to where they check, then the
 // counts. A proxy that read the page before the word was there may put the older one over it for
-// the time of one look across the bus; hence the second look (narrow()).
+// the time of one poll across the bus; hence the second check (narrow()).
 CUresult CudaStreams::look_at_sms(ContextObject& c, std::span<const Running> running,
                                   const SmSet& lost, bool* left) {
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
@@ -191,7 +191,7 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
   p.sm_hi = static_cast<uint16_t>(part.hi);
   p.sm_quota = static_cast<uint16_t>(part.quota);
   p.tail_shift = part.tail_shift;
-  p.place = most_of((sms - w.submission.sms).count() * part.quota);
+  p.place = workers_in_place((sms - w.submission.sms).count() * part.quota);
   w.progress.most_blocks =
       std::max(w.progress.most_blocks, w.submission.first_workers + part.blocks + proxy);
   p.left_slots = std::min(w.progress.most_blocks, c.lefts->slots());

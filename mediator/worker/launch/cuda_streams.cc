@@ -21,8 +21,8 @@ thread_local uint64_t t_gone = 0;
 
 bool is_plain(const CUDA_MEMCPY2D& c) { return c.Height == 1; }
 
-// A launch's parameters one by one, so that the driver puts each where the compiled kernel looks
-// for it. In one buffer they would have to lie as the driver's own buffer does, which is not as PTX
+// A launch's parameters one by one, so that the driver puts each where the compiled kernel reads
+// it. In one buffer they would have to lie as the driver's own buffer does, which is not as PTX
 // lays them out: where one is aligned to more than 16 bytes (a tensor map: 64) the first need not
 // be at 0. Points into the work.
 class ParamPointers {
@@ -440,7 +440,7 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
   // predecessor.
   w.progress.begun = true;
   if (evicted() < w.submission.generation && tasks_done == w.progress.tasks_before)
-    return w.submission.part ? LaunchEnd::kElsewhere : LaunchEnd::kStuck;
+    return w.submission.part ? LaunchEnd::kNoRoom : LaunchEnd::kStuck;
   w.progress.tasks_before = tasks_done;
   if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_READY);
   if (evicted() < w.submission.generation && w.submission.part &&
@@ -457,7 +457,7 @@ void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   if (w.progress.evictions != 0 || w.progress.in_waves || w.submission.moved ||
       w.plan.variant >= w.request.function->variants.size())
     return;
-  // Only the GPU's own times: from here a launch also looks as long as what it waited behind.
+  // Only the GPU's own times: seen from here, a launch takes also what it waited behind.
   if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
   LaunchVariant& v = w.request.function->variants[w.plan.variant];
   uint64_t ns = record->left_ns - record->start_ns;

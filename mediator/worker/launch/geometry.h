@@ -21,10 +21,10 @@ struct LoopSettings {
                             // kChunkQuarters
   uint32_t clock_khz = 1000000;  // of the SMs
   uint16_t chunk_max = 1024;
-  uint8_t batch_shift = 1;  // a batch, the time between two looks at the evict word: chunk / 2^this
-                            // and one task
-  // FLEP's amortising factor: every worker draws and runs so many tasks between two looks, whatever
-  // they take. 0: adaptive.
+  uint8_t batch_shift = 1;  // a batch, the time between two checks of the evict word: chunk /
+                            // 2^this and one task
+  // FLEP's amortising factor: every worker draws and runs so many tasks between two checks,
+  // whatever they take. 0: adaptive.
   uint16_t fixed_chunk = 0;
   // What the rest of a grid may take to leave the GPU where every block runs one task and those
   // that are not admitted come and go; 0: loops wherever there is one.

@@ -176,7 +176,7 @@ void GreenContexts::run(Job& job) {
   uint64_t from = monotonic_ns();
   CUresult r = split(job);
   if (r == CUDA_SUCCESS && !job.odd) {
-    what = "the kernel that looks where it runs";
+    what = "the kernel that writes down where it runs";
     if ((r = load()) == CUDA_SUCCESS) {
       what = "making one";
       from = monotonic_ns();  // what comes before is done once
@@ -298,7 +298,7 @@ CUresult GreenContexts::prove(GreenContext& g) {
   return r;
 }
 
-// Which SMs they were is not told: an MPS client's are numbered from 0 in each green context.
+// Which SMs they were stays unknown: an MPS client's are numbered from 0 in each green context.
 bool GreenContexts::proved_right(const GreenContext& g) const {
   const uint32_t* seen = seen_ + g.place * kBlocks * sms_;
   SmSet sms;

@@ -182,7 +182,7 @@ struct MemoryObject : HandleObject {
   uint64_t bytes = 0, charged = 0;
   uint64_t references = 0;  // the program's
   uint64_t mappings = 0;
-  int guest_handle_types = 0;  // as asked for; only told
+  int guest_handle_types = 0;  // as asked for; only reported back
 };
 
 // --- what streams queue ---

@@ -1,6 +1,6 @@
 // Clones that would fit fewer blocks on an SM than their originals, because what is around them
 // needs registers: another form of such a clone, compiled with no more registers than keep the
-// original's place (R5 of the census; NVIDIA, PTX ISA, ".maxnreg").
+// original's place (NVIDIA, PTX ISA, ".maxnreg").
 //
 // Whether a clone loses a place is known only when the driver has compiled it. So a module is
 // loaded once, looked at, and, if a clone loses, loaded again with a copy of that clone added under

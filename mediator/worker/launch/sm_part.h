@@ -1,7 +1,7 @@
 // A clone that is kept to a part of the GPU's SMs: how many hardware blocks, how many on each SM,
 // and which SMs of a range have to be barred. Arithmetic only; any thread.
 //
-// A grid cannot be told where to run: its blocks go where there is room, and those that come to an
+// Nothing says to a grid where to run: its blocks go where there is room, and those that come to an
 // SM that is not the session's leave (SLUICE_LAUNCH_SPATIAL, abi/preempt.h). So more are launched
 // than are to stay ("over-launch", as FLEP's spatial preemption needs it), and a quota on each SM
 // keeps those that stay from crowding on one. Those that leave first wait until the others are in

@@ -166,7 +166,7 @@ uint64_t element_bytes(std::string_view type) {
 }
 
 // Behind `.global` or `.const`: the variables declared there. What is an instruction's
-// (ld.global.u32 ...) looks like a variable or two of some bytes.
+// (ld.global.u32 ...) is counted as a variable or two of some bytes.
 Bytes declared(Tokens& t, bool external) {
   uint64_t element = 0, vector = 1, align = kLeastVariableAlign;
   while (t.token().starts_with('.')) {

@@ -2,7 +2,7 @@
 // code, host memory of the worker.
 //
 // Pure functions of a guest's text, linear in its length. They never say less than the driver
-// takes: what they cannot size they refuse, and what only looks like a variable is counted as one.
+// takes: what they cannot size they refuse, and what may be a variable is counted as one.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace sluice::worker {
 
 // Bytes of all `.global` and `.const` variables, padded to their alignment. No value: the size of
-// one cannot be told, overflows, or the text has preprocessor directives.
+// one is unknown, overflows, or the text has preprocessor directives.
 std::optional<uint64_t> variable_bytes(std::string_view ptx);
 
 // Device memory: variables, and code, which takes no more than its text (16 bytes an instruction,

@@ -36,7 +36,7 @@ void Printed::Buffer::drain() {
 
 void Printed::start() {
   if (!buffer_->pipe || started_.exchange(true, std::memory_order_acq_rel)) return;
-  // It looks without taking, so that take() finds all there is.
+  // It polls without taking, so that take() finds all there is.
   std::thread([buffer = buffer_] {
     for (;;) {
       pollfd wait{buffer->pipe.get(), POLLIN, 0};

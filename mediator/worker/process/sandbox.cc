@@ -105,7 +105,7 @@ class Filter {
   int error_ = 0;
 };
 
-// Of a parameter of 32 bits the kernel does not look at the register's upper half.
+// Of a parameter of 32 bits the kernel ignores the register's upper half.
 scmp_arg_cmp equal32(unsigned argument, uint64_t value) {
   return {argument, SCMP_CMP_MASKED_EQ, 0xffff'ffff, value & 0xffff'ffff};
 }

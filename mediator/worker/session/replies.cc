@@ -28,7 +28,7 @@ void Replies::send(uint64_t call_id, uint16_t opcode, int32_t status,
   }
   backlog_.push_back({c, {body.begin(), body.end()}});
   waiting_.store(true, std::memory_order_relaxed);
-  // The sleeper may not know that there is something to wait for: it looks at the ring again.
+  // The sleeper may not know that there is something to wait for: it polls the ring again.
   if (!armed_) armed_ = ring_.arm_space(record_bytes(backlog_.front().body.size()));
   if (!armed_) flush_locked();
 }

@@ -3,8 +3,8 @@
 //
 // A launch is stalled if the program has to do something first: an operation before it, in its
 // stream or in one that it is ordered behind, is a host function or a wait for a value, and not
-// complete. sluiced is told of the others only. Otherwise a program that withholds an answer would
-// count as backlogged, and hold its share of the GPU idle.
+// complete. Only the others are reported to sluiced. Otherwise a program that withholds an answer
+// would count as backlogged, and hold its share of the GPU idle.
 #include <algorithm>
 #include <limits>
 

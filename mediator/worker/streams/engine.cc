@@ -198,7 +198,7 @@ bool StreamEngine::retire(Stream& s, uint64_t now_ns) {
             }
             s.broken = true;
             return true;
-          case LaunchEnd::kElsewhere:
+          case LaunchEnd::kNoRoom:
             s.retry_ns = now_ns + std::min(limits_.retry_most_ns,
                                            limits_.retry_first_ns << std::min(op.futile, 16u));
             ++op.futile;

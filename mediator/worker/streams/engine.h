@@ -7,7 +7,7 @@
 //  - consecutive evictable launches eagerly, each naming its predecessor (`pred`): should that one
 //    have been evicted, the ones behind leave at once without running a task;
 //  - everything else (copies, events, opaque launches, ...) only when every evictable launch before
-//    it in the stream is known to be done, because it cannot look at a predecessor; behind it
+//    it in the stream is known to be done, because it cannot check a predecessor; behind it
 //    launches may be queued again at once, since the driver's own order keeps them behind it.
 // Orders across streams (event waits, the legacy stream) are kept here, by holding until the other
 // side is known to be complete; driver streams are all non-blocking, and no launch is ever queued
@@ -41,7 +41,7 @@ enum class StreamKind {
   kNonBlocking,  // CU_STREAM_NON_BLOCKING
 };
 
-// What an operation does; the engine never looks inside. Destroyed when the operation is complete
+// What an operation does; opaque to the engine. Destroyed when the operation is complete
 // and no launch behind it names it as its predecessor any more.
 struct Work {
   virtual ~Work() = default;
@@ -72,20 +72,20 @@ enum class OpKind {
 
 // How a physical launch that has ended left its logical launch.
 enum class LaunchEnd {
-  kDone,       // every task has run
-  kLeft,       // tasks are left
-  kStuck,      // tasks are left, none was run, and no eviction asked for that
-  kElsewhere,  // the same, of a launch that is kept to a part of the SMs: none of its blocks came
-               // there
-  kWave,       // tasks are left that found no room on its part of the SMs; the others have run, and
-               // nobody asked it to leave
-  kFault       // it cannot be told; the session's GPU work is over
+  kDone,    // every task has run
+  kLeft,    // tasks are left
+  kStuck,   // tasks are left, none was run, and no eviction asked for that
+  kNoRoom,  // the same, of a launch that is kept to a part of the SMs: none of its blocks came
+            // there
+  kWave,    // tasks are left that found no room on its part of the SMs; the others have run, and
+            // nobody asked it to leave
+  kFault    // it is unknown; the session's GPU work is over
 };
 
 // How a launch is kept to a part of the SMs.
 enum class Confinement {
   kNone,      // it runs on any
-  kBlocks,    // its blocks look where they are: its SMs may change while it runs
+  kBlocks,    // its blocks check on which SM they are: its SMs may change while it runs
   kHardware,  // by the driver's stream (launch/green_contexts.h), until it has ended
 };
 
@@ -175,7 +175,7 @@ struct EngineLimits {
   // kStuck in a row before a launch counts as failed. Should not happen at all; without the limit a
   // kernel that forges its control block would be relaunched for ever.
   uint32_t futile_launches = 100;
-  // After kElsewhere the launch is tried again so much later, twice that after the next, and so on:
+  // After kNoRoom the launch is tried again so much later, twice that after the next, and so on:
   // its SMs are full of what its own vGPU runs in other streams. Shorter: more launches for
   // nothing.
   uint64_t retry_first_ns = 50'000;
@@ -265,7 +265,7 @@ class StreamEngine {
     State state = State::kHeld;
     bool ended = false;    // its newest physical launch has
     bool again = false;    // issued at least once before
-    bool reached = false;  // host function: the program was told
+    bool reached = false;  // host function: the program was notified
     CUresult status = CUDA_SUCCESS;
     uint32_t futile = 0;
     Confinement confinement = Confinement::kNone;

@@ -38,7 +38,7 @@ class Gate {
   bool enter(uint64_t now_ns, Grant* grant);
   // The grant as it is now, if there is one. Not counted, so that it may be another one soon.
   bool peek(Grant* grant) const;
-  // One that entered under `grant` is not kept to its SMs, if these are a part: sluiced is told
+  // One that entered under `grant` is not kept to its SMs, if these are a part: reported to sluiced
   // while it is in flight.
   void runs_anywhere(const Grant& grant);
 

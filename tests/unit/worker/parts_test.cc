@@ -202,7 +202,7 @@ struct OneStreamDriver : EngineDriver {
   }
   LaunchEnd launch_end(Work& work) override {
     if (static_cast<CountedWork&>(work).left == 0) return LaunchEnd::kDone;
-    if (nowhere) return LaunchEnd::kElsewhere;
+    if (nowhere) return LaunchEnd::kNoRoom;
     return LaunchEnd::kLeft;
   }
   void complete(uint64_t, CUresult status) override { completed.push_back(status); }
