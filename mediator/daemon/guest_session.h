@@ -8,8 +8,8 @@
 // extents are free when the program has gone as well (SlotState).
 #pragma once
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -19,8 +19,8 @@
 
 #include "mediator/base/peer_socket.h"
 #include "mediator/core/penalty.h"
-#include "mediator/core/quota_lease.h"
 #include "mediator/core/quota.h"
+#include "mediator/core/quota_lease.h"
 #include "mediator/daemon/channel.h"
 #include "mediator/daemon/grant_executor.h"
 #include "mediator/io/stub_pages.h"

@@ -5,8 +5,8 @@
 // for the time since the one before. What it means:
 //
 // clang-format off
-//   running is                    | for that session             | for others that are being evicted
-//   ------------------------------+------------------------------+-------------------------------------
+//   running is                    | for that session             | for others being evicted
+//   ------------------------------+------------------------------+----------------------------------
 //   a session of a vGPU that      | nothing                      | the deadline runs
 //   holds a grant, or left just   |                              |
 //   now                           |                              |
