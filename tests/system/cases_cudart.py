@@ -9,7 +9,7 @@ from support import WithSluiced
 # Compiled programs, where nvcc is: ninja -C BUILD cudart-programs.
 PROGRAMS = ("tests/cudart", "native", "ptx")
 # What only a driver with managed variables runs.
-NOT_THROUGH_THE_CHANNEL = {"managed"}
+NOT_THROUGH_THE_CHANNEL = {"managed_variables"}
 
 
 class Cudart(WithSluiced):
