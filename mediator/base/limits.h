@@ -25,6 +25,8 @@ inline constexpr uint32_t kMinWeight = 1;
 inline constexpr uint32_t kMaxWeight = 10000;
 inline constexpr int kMinPriority = 0;
 inline constexpr int kMaxPriority = 31;
+// A target of latency beyond a minute would be none.
+inline constexpr uint32_t kMaxTargetUs = 60'000'000;
 
 // Size of a vGPU's region: power of two; the smallest that holds 64 slots and some extents, and the
 // largest that fits the window that guest process and worker reserve.

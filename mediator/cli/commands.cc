@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <cmath>
 
 #include <boost/json/serialize.hpp>
 #include <cstdio>
@@ -50,8 +51,8 @@ const json::array& rows_of(const json::value& v) {
 }
 
 Result<std::string> read_file(const std::string& path) {
-  std::unique_ptr<FILE, int (*)(FILE*)> f(path == "-" ? ::fdopen(::dup(0), "r") : std::fopen(path.c_str(), "re"),
-                                          &std::fclose);
+  std::unique_ptr<FILE, int (*)(FILE*)> f(
+      path == "-" ? ::fdopen(::dup(0), "r") : std::fopen(path.c_str(), "re"), &std::fclose);
   if (!f) return Error::from_errno("open " + path);
   std::string content;
   char buffer[65536];
@@ -69,9 +70,16 @@ std::string vgpu_table(const json::array& rows) {
     cells.push_back({text(v, "name"), text(v, "state"), text(v, "weight"), text(v, "priority"),
                      format_bytes(count(v, "memory_bytes"), "none"),
                      format_bytes(count(v, "memory_used_bytes")),
-                     fmt::format("{}/{}", text(v, "sessions"), text(v, "slots")), text(v, "socket")});
-  return format_table({{"NAME"}, {"STATE"}, {"WEIGHT", true}, {"PRIO", true}, {"MEMORY", true},
-                       {"USED", true}, {"SESSIONS", true}, {"SOCKET"}},
+                     fmt::format("{}/{}", text(v, "sessions"), text(v, "slots")),
+                     text(v, "socket")});
+  return format_table({{"NAME"},
+                       {"STATE"},
+                       {"WEIGHT", true},
+                       {"PRIO", true},
+                       {"MEMORY", true},
+                       {"USED", true},
+                       {"SESSIONS", true},
+                       {"SOCKET"}},
                       cells);
 }
 
@@ -87,7 +95,8 @@ std::string top_table(const json::value& top) {
       return contended ? fmt::format("{:.1f}%", number(v, name) * 100) : std::string("-");
     };
     auto us = [&](const char* name) {
-      return count(latency, "count") ? fmt::format("{:.0f}", number(latency, name)) : std::string("-");
+      return count(latency, "count") ? fmt::format("{:.0f}", number(latency, name))
+                                     : std::string("-");
     };
     cells.push_back({text(v, "name"), text(v, "weight"), share("share_asked"), share("share_got"),
                      fmt::format("{:.1f}%", number(v, "gpu_fraction") * 100),
@@ -101,9 +110,20 @@ std::string top_table(const json::value& top) {
   }
   return fmt::format("policy {}, quantum {} us, last {:.1f} s\n", text(top, "policy"),
                      text(top, "quantum_us"), number(top, "window_ms") / 1000) +
-         format_table({{"NAME"}, {"WEIGHT", true}, {"ASKED", true}, {"GOT", true}, {"GPU", true},
-                       {"CONTENDED", true}, {"LAUNCHES", true}, {"EVICTED", true}, {"TOTAL", true},
-                       {"P50us", true}, {"P99us", true}, {"SESS", true}, {"MEM", true}, {"NOW"}},
+         format_table({{"NAME"},
+                       {"WEIGHT", true},
+                       {"ASKED", true},
+                       {"GOT", true},
+                       {"GPU", true},
+                       {"CONTENDED", true},
+                       {"LAUNCHES", true},
+                       {"EVICTED", true},
+                       {"TOTAL", true},
+                       {"P50us", true},
+                       {"P99us", true},
+                       {"SESS", true},
+                       {"MEM", true},
+                       {"NOW"}},
                       cells);
 }
 
@@ -116,14 +136,55 @@ std::string event_line(const json::value& e) {
 
 void print_one(const json::value& vgpu) { print(vgpu_table(json::array{vgpu})); }
 
-Result<void> print_answer(Result<json::value> answer, bool as_json, void (*print_text)(const json::value&)) {
+Result<void> print_answer(Result<json::value> answer, bool as_json,
+                          void (*print_text)(const json::value&)) {
   if (!answer) return answer.error();
-  if (as_json) print_json(*answer);
-  else print_text(*answer);
+  if (as_json)
+    print_json(*answer);
+  else
+    print_text(*answer);
   return {};
 }
 
 }  // namespace
+
+namespace {
+int64_t permille(double percent) { return std::llround(percent * 10); }
+void add_limits(json::object& params, const LimitOptions& o) {
+  if (o.latency) params["latency"] = *o.latency;
+  if (o.target_p99_us) params["target_p99_us"] = *o.target_p99_us;
+  if (o.min) params["min_permille"] = permille(*o.min);
+  if (o.max) params["max_permille"] = permille(*o.max);
+  if (o.group) params["group"] = *o.group;
+}
+std::string percent_or_none(const json::value& v, const char* name) {
+  return count(v, name) ? fmt::format("{:.1f}%", static_cast<double>(count(v, name)) / 10) : "none";
+}
+void print_groups(const json::array& rows) {
+  std::vector<std::vector<std::string>> cells;
+  for (const json::value& v : rows)
+    cells.push_back({text(v, "name"), text(v, "parent"), text(v, "weight"), text(v, "priority"),
+                     percent_or_none(v, "min_permille"), percent_or_none(v, "max_permille")});
+  print(format_table(
+      {{"GROUP"}, {"IN"}, {"WEIGHT", true}, {"PRIO", true}, {"MIN", true}, {"MAX", true}}, cells));
+}
+}  // namespace
+
+Result<void> set_group(AdminClient& client, const GroupOptions& o, bool as_json) {
+  json::object params{{"name", o.name}};
+  if (o.parent) params["parent"] = *o.parent;
+  if (o.weight) params["weight"] = *o.weight;
+  if (o.priority) params["priority"] = *o.priority;
+  if (o.min) params["min_permille"] = permille(*o.min);
+  if (o.max) params["max_permille"] = permille(*o.max);
+  return print_answer(client.call("group.set", std::move(params)), as_json,
+                      [](const json::value& v) { print_groups({v}); });
+}
+
+Result<void> groups(AdminClient& client, bool as_json) {
+  return print_answer(client.call("group.list"), as_json,
+                      [](const json::value& v) { print_groups(rows_of(v)); });
+}
 
 Result<void> create(AdminClient& client, const CreateOptions& o, bool as_json) {
   json::object params;
@@ -137,6 +198,10 @@ Result<void> create(AdminClient& client, const CreateOptions& o, bool as_json) {
     if (domain->weight) params["weight"] = domain->weight;
     if (domain->memory_bytes) params["memory_bytes"] = domain->memory_bytes;
     if (domain->priority >= 0) params["priority"] = domain->priority;
+    if (!domain->latency.empty()) params["latency"] = domain->latency;
+    if (domain->min_permille >= 0) params["min_permille"] = domain->min_permille;
+    if (domain->max_permille >= 0) params["max_permille"] = domain->max_permille;
+    if (!domain->group.empty()) params["group"] = domain->group;
     // Vector 0 is the agent's, every slot has one more.
     if (domain->vectors == 1)
       return Error{EINVAL, o.domain_xml + ": msi vectors='1' leaves no vector for a slot"};
@@ -147,6 +212,7 @@ Result<void> create(AdminClient& client, const CreateOptions& o, bool as_json) {
   if (o.weight) params["weight"] = *o.weight;
   if (o.memory) params["memory_bytes"] = *o.memory;
   if (o.priority) params["priority"] = *o.priority;
+  add_limits(params, o.limits);
   if (o.socket) params["socket"] = *o.socket;
   if (o.slots) params["slots"] = *o.slots;
   if (o.region) params["region_bytes"] = *o.region;
@@ -168,59 +234,74 @@ Result<void> set(AdminClient& client, const SetOptions& o, bool as_json) {
   if (o.weight) params["weight"] = *o.weight;
   if (o.memory) params["memory_bytes"] = *o.memory;
   if (o.priority) params["priority"] = *o.priority;
+  add_limits(params, o.limits);
   return print_answer(client.call("vgpu.set", std::move(params)), as_json, print_one);
 }
 
 Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
-  return print_answer(client.call("vgpu.show", {{"name", name}}), as_json, [](const json::value& v) {
-    print_one(v);
-    if (const json::value* region = field(v, "region"))
-      print(fmt::format("local socket {}\nregion {}, {} of {} in use\nsessions started {}\n",
-                        text(v, "local_socket"), format_bytes(count(*region, "bytes")),
-                        format_bytes(count(*region, "extent_bytes_used")),
-                        format_bytes(count(*region, "extent_bytes")), text(v, "sessions_started")));
-    if (const json::value* kinds = field(v, "memory_by_kind"); kinds && kinds->is_object()) {
-      std::string line;
-      for (const auto& [kind, bytes] : kinds->as_object())
-        line += (line.empty() ? "" : ", ") + std::string(kind) + " " + format_bytes(count(*kinds, std::string(kind).c_str()));
-      print("memory by kind: " + line + "\n");
-    }
-    if (const json::value* agent = field(v, "agent"))
-      print(fmt::format("guest agent {}\n", count(*agent, "epoch") == 0  ? "not seen"
-                                            : truth(*agent, "silent") ? "silent"
-                                                                       : "on"));
-    const std::string sms = text(v, "sms");
-    print(fmt::format("GPU {}\n", !sms.empty()         ? "SM " + sms
-                                  : truth(v, "holds") ? "holds it"
-                                  : truth(v, "busy")  ? "waits for it"
-                                                      : "idle"));
-    if (const json::value* l = field(v, "launches")) {
-      static const json::value kNone;
-      const json::value* p = field(*l, "progress");
-      const json::value& progress = p ? *p : kNone;
-      print(fmt::format("launches queued {}, {} of them predicted to run {:.1f} ms more\n"
-                        "kernels known {}, {} of them by the cost of an eviction\n",
-                        text(*l, "queued"), text(progress, "predicted_launches"), number(progress, "remaining_ms"),
-                        text(*l, "kernels_known"), text(*l, "kernels_with_evict_cost")));
-    }
-    const json::value* sessions = field(v, "session_list");
-    if (!sessions || rows_of(*sessions).empty()) return;
-    std::vector<std::vector<std::string>> cells;
-    for (const json::value& s : rows_of(*sessions))
-      cells.push_back({text(s, "slot"), text(s, "program"), text(s, "origin"), text(s, "pid"),
-                       text(s, "worker_pid"), text(s, "state"), format_bytes(count(s, "memory_bytes")),
-                       format_bytes(count(s, "extent_bytes")),
-                       fmt::format("{:.0f}s", number(s, "age_ms") / 1000)});
-    print("\n");
-    print(format_table({{"SLOT", true}, {"PROGRAM"}, {"FROM"}, {"PID", true}, {"WORKER", true},
-                        {"STATE"}, {"MEMORY", true}, {"SHARED", true}, {"AGE", true}},
-                       cells));
-  });
+  return print_answer(
+      client.call("vgpu.show", {{"name", name}}), as_json, [](const json::value& v) {
+        print_one(v);
+        print(fmt::format("latency {}, minimum {}, maximum {}, group {}\n", text(v, "latency"),
+                          percent_or_none(v, "min_permille"), percent_or_none(v, "max_permille"),
+                          text(v, "group").empty() ? "none" : text(v, "group")));
+        if (count(v, "target_p99_us"))
+          print(fmt::format("target {} us: {} waits within it, {} beyond\n",
+                            count(v, "target_p99_us"), count(v, "served_in_time"),
+                            count(v, "served_late")));
+        if (const json::value* region = field(v, "region"))
+          print(fmt::format("local socket {}\nregion {}, {} of {} in use\nsessions started {}\n",
+                            text(v, "local_socket"), format_bytes(count(*region, "bytes")),
+                            format_bytes(count(*region, "extent_bytes_used")),
+                            format_bytes(count(*region, "extent_bytes")),
+                            text(v, "sessions_started")));
+        if (const json::value* agent = field(v, "agent"))
+          print(fmt::format("guest agent {}\n", count(*agent, "epoch") == 0 ? "not seen"
+                                                : truth(*agent, "silent")   ? "silent"
+                                                                            : "on"));
+        const std::string sms = text(v, "sms");
+        print(fmt::format("GPU {}\n", !sms.empty()        ? "SM " + sms
+                                      : truth(v, "holds") ? "holds it"
+                                      : truth(v, "busy")  ? "waits for it"
+                                                          : "idle"));
+        if (const json::value* l = field(v, "launches")) {
+          static const json::value kNone;
+          const json::value* p = field(*l, "progress");
+          const json::value& progress = p ? *p : kNone;
+          print(
+              fmt::format("launches queued {}, {} of them predicted to run {:.1f} ms more\n"
+                          "kernels known {}, {} of them by the cost of an eviction\n",
+                          text(*l, "queued"), text(progress, "predicted_launches"),
+                          number(progress, "remaining_ms"), text(*l, "kernels_known"),
+                          text(*l, "kernels_with_evict_cost")));
+        }
+        const json::value* sessions = field(v, "session_list");
+        if (!sessions || rows_of(*sessions).empty()) return;
+        std::vector<std::vector<std::string>> cells;
+        for (const json::value& s : rows_of(*sessions))
+          cells.push_back({text(s, "slot"), text(s, "program"), text(s, "origin"), text(s, "pid"),
+                           text(s, "worker_pid"), text(s, "state"),
+                           format_bytes(count(s, "memory_bytes")),
+                           format_bytes(count(s, "extent_bytes")),
+                           fmt::format("{:.0f}s", number(s, "age_ms") / 1000)});
+        print("\n");
+        print(format_table({{"SLOT", true},
+                            {"PROGRAM"},
+                            {"FROM"},
+                            {"PID", true},
+                            {"WORKER", true},
+                            {"STATE"},
+                            {"MEMORY", true},
+                            {"SHARED", true},
+                            {"AGE", true}},
+                           cells));
+      });
 }
 
 Result<void> top(AdminClient& client, double interval_s, uint64_t rounds, bool as_json) {
   const bool screen = ::isatty(1) && !as_json;
-  const uint64_t window_ms = std::clamp<uint64_t>(static_cast<uint64_t>(interval_s * 1000), 1000, 120'000);
+  const uint64_t window_ms =
+      std::clamp<uint64_t>(static_cast<uint64_t>(interval_s * 1000), 1000, 120'000);
   for (uint64_t i = 0; rounds == 0 || i < rounds; ++i) {
     if (i) ::usleep(static_cast<useconds_t>(interval_s * 1e6));
     auto answer = client.call("top", {{"window_ms", window_ms}});
@@ -249,8 +330,10 @@ Result<void> events(AdminClient& client, bool follow, uint64_t limit, bool as_js
       print_json(*answer);
     } else if (list) {
       for (const json::value& e : rows_of(*list))
-        if (as_json) print_json(e);
-        else print(event_line(e));
+        if (as_json)
+          print_json(e);
+        else
+          print(event_line(e));
     }
     if (!follow) return {};
     std::fflush(stdout);
@@ -271,16 +354,15 @@ Result<void> info(AdminClient& client, bool as_json) {
     static const json::value kNone;
     const json::value* d = field(v, "device");
     const json::value* a = field(v, "accounting");
-    print(fmt::format("sluiced {} (process {}), up {:.0f} s\ndevice {}: {}\nsignal {}, chunks of {} us\n"
-                      "policy {} by {}, quantum {} us\n"
-                      "accounting by {} (in use: {}): {}\n",
-                      text(v, "version"), text(v, "pid"), number(v, "uptime_ms") / 1000,
-                      text(d ? *d : kNone, "kind"), text(d ? *d : kNone, "library"),
-                      text(d ? *d : kNone, "signal"), text(d ? *d : kNone, "chunk_target_us"),
-                      text(v, "policy"), text(v, "sharing"),
-                      text(v, "quantum_us"), text(a ? *a : kNone, "source"),
-                      text(a ? *a : kNone, "in_use"),
-                      text(a ? *a : kNone, "meaning")));
+    print(fmt::format(
+        "sluiced {} (process {}), up {:.0f} s\ndevice {}: {}\nsignal {}, chunks of {} us\n"
+        "policy {} by {}, quantum {} us\n"
+        "accounting by {} (in use: {}): {}\n",
+        text(v, "version"), text(v, "pid"), number(v, "uptime_ms") / 1000,
+        text(d ? *d : kNone, "kind"), text(d ? *d : kNone, "library"),
+        text(d ? *d : kNone, "signal"), text(d ? *d : kNone, "chunk_target_us"), text(v, "policy"),
+        text(v, "sharing"), text(v, "quantum_us"), text(a ? *a : kNone, "source"),
+        text(a ? *a : kNone, "in_use"), text(a ? *a : kNone, "meaning")));
   });
 }
 

@@ -1,5 +1,5 @@
-// The commands of sluicectl, each over one AdminClient. Printed text goes to stdout; what went wrong
-// comes back. One thread.
+// The commands of sluicectl, each over one AdminClient. Printed text goes to stdout; what went
+// wrong comes back. One thread.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,27 @@
 
 namespace sluice::cli {
 
+// Beside the weight. Parts of the GPU are in percent.
+struct LimitOptions {
+  std::optional<std::string> latency, group;
+  std::optional<uint32_t> target_p99_us;
+  std::optional<double> min, max;
+};
+struct GroupOptions {
+  std::string name;
+  std::optional<std::string> parent;
+  std::optional<uint32_t> weight, priority;
+  std::optional<double> min, max;
+};
+Result<void> set_group(AdminClient& client, const GroupOptions& options, bool json);
+Result<void> groups(AdminClient& client, bool json);
+
 struct CreateOptions {
   std::string name;
   std::optional<uint32_t> weight;
   std::optional<std::string> memory;
   std::optional<uint32_t> priority;
+  LimitOptions limits;
   std::optional<std::string> socket;
   std::optional<uint32_t> slots;
   std::optional<std::string> region;
@@ -31,6 +47,7 @@ struct SetOptions {
   std::optional<uint32_t> weight;
   std::optional<std::string> memory;
   std::optional<uint32_t> priority;
+  LimitOptions limits;
 };
 Result<void> set(AdminClient& client, const SetOptions& options, bool json);
 // `count` 0: until interrupted; refreshes the screen on a terminal.

@@ -22,20 +22,36 @@ int main(int argc, char** argv) {
   CLI::App app{"sluicectl: manages the vGPUs of sluiced"};
   app.require_subcommand(1);
   app.fallthrough();  // --json and --socket may also stand behind the command
-  app.add_option("--socket", socket, "admin socket")->envname("SLUICE_ADMIN_SOCKET")->capture_default_str();
+  app.add_option("--socket", socket, "admin socket")
+      ->envname("SLUICE_ADMIN_SOCKET")
+      ->capture_default_str();
   app.add_flag("--json", json, "print the answer as JSON");
   app.set_version_flag("--version", "sluicectl " SLUICE_VERSION);
 
+  const auto add_limits = [](CLI::App* to, LimitOptions& o) {
+    to->add_option("--latency", o.latency, "length of its turns; the share stays")
+        ->check(CLI::IsMember({"low", "normal", "batch"}));
+    to->add_option("--target-p99-us", o.target_p99_us, "of its waits below its share; 0: none")
+        ->check(CLI::Range(uint32_t{0}, limits::kMaxTargetUs));
+    to->add_option("--min", o.min, "percent of the GPU that is reserved for it; 0: none")
+        ->check(CLI::Range(0.0, 100.0));
+    to->add_option("--max", o.max, "percent of the GPU that it may have; 0: no cap")
+        ->check(CLI::Range(0.0, 100.0));
+    to->add_option("--group", o.group, "the group that it is in; '': none");
+  };
   CreateOptions c;
   auto* cmd = app.add_subcommand("create", "make a vGPU");
   cmd->add_option("name", c.name, "its name");
-  cmd->add_option("--domain-xml", c.domain_xml, "take name, socket, weight and memory from a libvirt domain "
-                                                "XML ('-': stdin)");
+  cmd->add_option("--domain-xml", c.domain_xml,
+                  "take name, socket, weight and memory from a libvirt domain "
+                  "XML ('-': stdin)");
   cmd->add_option("--weight", c.weight, "its weight")->check(weights);
   cmd->add_option("--memory", c.memory, "limit of device memory, for example 8G");
   cmd->add_option("--priority", c.priority, "for policies that know priorities")->check(priorities);
+  add_limits(cmd, c.limits);
   cmd->add_option("--vgpu-socket", c.socket, "path of the socket that QEMU connects to");
-  cmd->add_option("--slots", c.slots, "guest processes at once")->check(CLI::Range(1, SLUICE_MAX_SLOTS));
+  cmd->add_option("--slots", c.slots, "guest processes at once")
+      ->check(CLI::Range(1, SLUICE_MAX_SLOTS));
   cmd->add_option("--region", c.region, "size of the shared memory, a power of two");
   cmd->callback([&] {
     if (c.name.empty() && c.domain_xml.empty()) throw CLI::RequiredError("name or --domain-xml");
@@ -60,27 +76,47 @@ int main(int argc, char** argv) {
   cmd->add_option("--weight", s.weight)->check(weights);
   cmd->add_option("--memory", s.memory, "0: no limit");
   cmd->add_option("--priority", s.priority)->check(priorities);
+  add_limits(cmd, s.limits);
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return set(a, s, json); }; });
+
+  GroupOptions g;
+  cmd = app.add_subcommand("group", "make or change a group of vGPUs");
+  cmd->add_option("name", g.name)->required();
+  cmd->add_option("--parent", g.parent, "the group that it is in; '': none");
+  cmd->add_option("--weight", g.weight)->check(weights);
+  cmd->add_option("--priority", g.priority, "added to that of all in it")->check(priorities);
+  cmd->add_option("--min", g.min, "percent of the GPU; 0: none")->check(CLI::Range(0.0, 100.0));
+  cmd->add_option("--max", g.max, "percent of the GPU; 0: no cap")->check(CLI::Range(0.0, 100.0));
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return set_group(a, g, json); }; });
+
+  cmd = app.add_subcommand("groups", "all groups");
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return groups(a, json); }; });
 
   double interval_s = 1;
   uint64_t rounds = 0;
   cmd = app.add_subcommand("top", "who gets how much of the GPU");
-  cmd->add_option("--interval", interval_s, "seconds")->check(CLI::Range(0.1, 120.0))->capture_default_str();
+  cmd->add_option("--interval", interval_s, "seconds")
+      ->check(CLI::Range(0.1, 120.0))
+      ->capture_default_str();
   cmd->add_option("--count", rounds, "so many times, then end");
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return top(a, interval_s, rounds, json); }; });
+  cmd->callback(
+      [&] { run = [&](sluice::AdminClient& a) { return top(a, interval_s, rounds, json); }; });
 
   bool follow = false;
   uint64_t limit = limits::kMaxEvents;
   cmd = app.add_subcommand("events", "sluiced's last log lines");
   cmd->add_flag("--follow,-f", follow, "go on with new ones");
-  cmd->add_option("--limit", limit, "the last so many")->check(CLI::Range(1u, unsigned{limits::kMaxEvents}));
-  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return events(a, follow, limit, json); }; });
+  cmd->add_option("--limit", limit, "the last so many")
+      ->check(CLI::Range(1u, unsigned{limits::kMaxEvents}));
+  cmd->callback(
+      [&] { run = [&](sluice::AdminClient& a) { return events(a, follow, limit, json); }; });
 
   cmd = app.add_subcommand("policies", "the scheduling policies that sluiced can run");
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return policies(a, json); }; });
   cmd = app.add_subcommand("info", "sluiced's version, device and policy");
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return info(a, json); }; });
-  cmd = app.add_subcommand("stats", "cumulative counters as JSON; differences describe the time between");
+  cmd = app.add_subcommand("stats",
+                           "cumulative counters as JSON; differences describe the time between");
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return stats(a, json); }; });
 
   cmd = app.add_subcommand("metrics", "the same and more in Prometheus' text format");

@@ -20,8 +20,8 @@ std::string_view local_name(std::string_view name) {
   return colon == std::string_view::npos ? name : name.substr(colon + 1);
 }
 
-// What the prefix of `node` means there (XML namespaces 1.0, section 6): the parser does not resolve
-// them. Empty: no namespace.
+// What the prefix of `node` means there (XML namespaces 1.0, section 6): the parser does not
+// resolve them. Empty: no namespace.
 std::string_view namespace_of(pugi::xml_node node) {
   const std::string_view name = node.name();
   const size_t colon = name.find(':');
@@ -34,7 +34,8 @@ std::string_view namespace_of(pugi::xml_node node) {
 
 pugi::xml_node child_in(pugi::xml_node parent, std::string_view name, std::string_view ns) {
   for (pugi::xml_node n : parent.children())
-    if (n.type() == pugi::node_element && local_name(n.name()) == name && namespace_of(n) == ns) return n;
+    if (n.type() == pugi::node_element && local_name(n.name()) == name && namespace_of(n) == ns)
+      return n;
   return {};
 }
 
@@ -49,8 +50,9 @@ Result<T> number(const std::string& text, const char* what, T low, T high) {
   T value{};
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high)
-    return Error{EINVAL, std::string(what) + " is '" + text.substr(0, 40) + "', not a number from " +
-                             std::to_string(low) + " to " + std::to_string(high)};
+    return Error{EINVAL, std::string(what) + " is '" + text.substr(0, 40) +
+                             "', not a number from " + std::to_string(low) + " to " +
+                             std::to_string(high)};
   return value;
 }
 
@@ -82,16 +84,19 @@ Result<DomainVgpu> parse_domain_xml(std::string_view xml) {
   pugi::xml_node shmem;
   for (pugi::xml_node n : root.child("devices").children("shmem")) {
     if (attribute(n.child("model"), "type") != "ivshmem-doorbell") continue;
-    if (shmem) return Error{EINVAL, "the domain has more than one <shmem> of model ivshmem-doorbell"};
+    if (shmem)
+      return Error{EINVAL, "the domain has more than one <shmem> of model ivshmem-doorbell"};
     shmem = n;
   }
   if (!shmem)
-    return Error{EINVAL, "the domain has no vGPU: <devices><shmem name='NAME'><model "
-                         "type='ivshmem-doorbell'/><server path='SOCKET'/></shmem>"};
+    return Error{EINVAL,
+                 "the domain has no vGPU: <devices><shmem name='NAME'><model "
+                 "type='ivshmem-doorbell'/><server path='SOCKET'/></shmem>"};
   // A shmem's name is unique within its domain only.
   d.vgpu = d.domain;
   if (!valid_vgpu_name(d.vgpu))
-    return Error{EINVAL, "the domain's name '" + clean_text(d.vgpu.data(), std::min<size_t>(d.vgpu.size(), 80)) +
+    return Error{EINVAL, "the domain's name '" +
+                             clean_text(d.vgpu.data(), std::min<size_t>(d.vgpu.size(), 80)) +
                              "' cannot name a vGPU (letters, digits, '.', '_', '-'; at most 48)"};
   d.socket = attribute(shmem.child("server"), "path").value_or("");
   if (d.socket.empty() || d.socket[0] != '/')
@@ -117,6 +122,23 @@ Result<DomainVgpu> parse_domain_xml(std::string_view xml) {
     auto n = number<int>(*priority, "priority", limits::kMinPriority, limits::kMaxPriority);
     if (!n) return n.error();
     d.priority = *n;
+  }
+  if (auto latency = attribute(vgpu, "latency")) {
+    if (*latency != "low" && *latency != "normal" && *latency != "batch")
+      return Error{EINVAL, "latency must be low, normal or batch"};
+    d.latency = *latency;
+  }
+  for (auto [name, permille] :
+       {std::pair{"min", &d.min_permille}, std::pair{"max", &d.max_permille}}) {
+    auto percent = attribute(vgpu, name);
+    if (!percent) continue;
+    auto n = number<uint32_t>(*percent, name, 0, 100);
+    if (!n) return n.error();
+    *permille = static_cast<int>(*n) * 10;
+  }
+  if (auto group = attribute(vgpu, "group")) {
+    if (!valid_vgpu_name(*group)) return Error{EINVAL, "group must be a group's name"};
+    d.group = *group;
   }
   return d;
 }

@@ -1,10 +1,11 @@
 // Reads what belongs to Sluice out of a libvirt domain XML:
 //
 //   <metadata><sluice:vgpu xmlns:sluice='https://sluice.example/vgpu/1' weight='300' memory='8G'/>
-//   <shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='...'/><msi vectors='17'/></shmem>
+//   <shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='...'/><msi
+//   vectors='17'/></shmem>
 //
-// Pure: text in, value out; used by sluicectl, later by the libvirt hook. The XML may be hostile: no
-// DTD is loaded, no entity is expanded, nothing is fetched, depth and size are bounded.
+// Pure: text in, value out; used by sluicectl, later by the libvirt hook. The XML may be hostile:
+// no DTD is loaded, no entity is expanded, nothing is fetched, depth and size are bounded.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +19,20 @@ namespace sluice {
 inline constexpr char kVgpuXmlNamespace[] = "https://sluice.example/vgpu/1";
 
 struct DomainVgpu {
-  std::string domain;         // the domain's <name>
-  std::string vgpu;           // the vGPU's name: the domain's
-  std::string socket;         // server path
-  uint32_t vectors = 0;       // msi vectors; 0: not given
-  uint32_t weight = 0;        // 0: not given
-  uint64_t memory_bytes = 0;  // 0: no limit given
-  int priority = -1;          // -1: not given
+  std::string domain;                        // the domain's <name>
+  std::string vgpu;                          // the vGPU's name: the domain's
+  std::string socket;                        // server path
+  uint32_t vectors = 0;                      // msi vectors; 0: not given
+  uint32_t weight = 0;                       // 0: not given
+  uint64_t memory_bytes = 0;                 // 0: no limit given
+  int priority = -1;                         // -1: not given
+  std::string latency;                       // low, normal, batch; empty: not given
+  int min_permille = -1, max_permille = -1;  // the XML has percent; -1: not given
+  std::string group;                         // empty: not given
 };
 
-// Errors say what is missing or wrong and what it should look like. A domain with no ivshmem-doorbell
-// shmem, or with two, is an error.
+// Errors say what is missing or wrong and what it should look like. A domain with no
+// ivshmem-doorbell shmem, or with two, is an error.
 Result<DomainVgpu> parse_domain_xml(std::string_view xml);
 
 // "8G", "512M", "1073741824": bytes, binary multiples K, M, G, T. For command lines too.

@@ -117,6 +117,35 @@ void Scheduler::set_share(uint64_t now_ns, VgpuId v, const policy::VgpuShare& sh
   m.finish(now_ns, out);
 }
 
+void Scheduler::set_group(uint64_t now_ns, policy::GroupId group, const policy::GroupShare& share,
+                          ActionQueue& out) {
+  Impl& m = *impl_;
+  m.ask(now_ns, out, [&](policy::Actions& a) { m.policy->on_group(now_ns, group, share, a); });
+  m.finish(now_ns, out);
+}
+
+std::string Scheduler::refuses(VgpuId vgpu, const policy::VgpuShare& share) const {
+  const policy::Registration* row = policy::find_policy(impl_->policy->name());
+  const bool plain = share.group == policy::kRootGroup && !share.min_permille &&
+                     !share.max_permille && !share.target_p99_us &&
+                     share.latency == policy::LatencyClass::kNormal;
+  if (!plain && !(row && row->tree))
+    return "policy " + std::string(impl_->policy->name()) +
+           " knows no groups, limits and latency classes";
+  return impl_->policy->refuses(vgpu, share);
+}
+
+std::string Scheduler::refuses_group(policy::GroupId group, const policy::GroupShare& share) const {
+  const policy::Registration* row = policy::find_policy(impl_->policy->name());
+  if (!(row && row->tree))
+    return "policy " + std::string(impl_->policy->name()) + " knows no groups";
+  return impl_->policy->refuses_group(group, share);
+}
+
+policy::ShareFigures Scheduler::share_figures(VgpuId vgpu) const {
+  return impl_->policy->figures(vgpu);
+}
+
 void Scheduler::remove_vgpu(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   Impl& m = *impl_;
   const VgpuState* g = m.vgpu(v);
@@ -231,6 +260,7 @@ VgpuStats Scheduler::stats(uint64_t now_ns, VgpuId v) const {
   if (!g) return t;
   const VgpuCounters& c = g->counters;
   t.share = g->share;
+  t.kept = impl_->policy->figures(v);
   t.sessions = static_cast<uint32_t>(g->sessions.size());
   t.busy = g->busy;
   t.holds = g->holds();

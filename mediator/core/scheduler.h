@@ -174,6 +174,7 @@ class ActionQueue {
 // two snapshots describe the time between them.
 struct VgpuStats {
   policy::VgpuShare share;
+  policy::ShareFigures kept;
   uint32_t sessions = 0;
   bool busy = false;          // has work, as far as its sessions report
   bool holds = false;         // holds the GPU, or SMs of it (perhaps leaving)
@@ -228,6 +229,13 @@ class Scheduler {
   // nullopt: max_vgpus reached. share is bounded (operator's input that the caller has checked).
   std::optional<VgpuId> add_vgpu(uint64_t now_ns, const policy::VgpuShare& share, ActionQueue& out);
   void set_share(uint64_t now_ns, VgpuId vgpu, const policy::VgpuShare& share, ActionQueue& out);
+  // A group of vGPUs is new or has changed (policy::Policy::on_group).
+  void set_group(uint64_t now_ns, policy::GroupId group, const policy::GroupShare& share,
+                 ActionQueue& out);
+  // Why the policy cannot give this share, for the operator; empty: it can. kNoVgpu: to a new vGPU.
+  std::string refuses(VgpuId vgpu, const policy::VgpuShare& share) const;
+  std::string refuses_group(policy::GroupId group, const policy::GroupShare& share) const;
+  policy::ShareFigures share_figures(VgpuId vgpu) const;
   // All its sessions must have been removed.
   void remove_vgpu(uint64_t now_ns, VgpuId vgpu, ActionQueue& out);
 

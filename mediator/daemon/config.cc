@@ -54,7 +54,8 @@ class Reader {
     auto text = n->value_exact<std::string>();
     if (!text || text->empty() || text->size() > 255)
       return fail(*n, fmt::format("{} must be a path or a library's name in quotes, of at most 255 "
-                                  "bytes", full(key)));
+                                  "bytes",
+                                  full(key)));
     to = *text;
   }
   // File modes are strings, because TOML's 0666 is not a number and 666 would be the wrong one.
@@ -70,7 +71,8 @@ class Reader {
         value = value * 8 + static_cast<unsigned>(c - '0');
       }
     if (!good || value > 0777)
-      return fail(*n, fmt::format("{} must be a file mode in quotes, for example \"0660\"", full(key)));
+      return fail(*n,
+                  fmt::format("{} must be a file mode in quotes, for example \"0660\"", full(key)));
     to = value;
   }
   void number(const char* key, uint32_t& to, uint32_t low, uint32_t high) {
@@ -103,8 +105,8 @@ class Reader {
     auto bytes = text ? parse_byte_size(*text) : Result<uint64_t>(Error{EINVAL, ""});
     if (!bytes || *bytes < low || *bytes > high || *bytes % SLUICE_EXTENT_BYTES ||
         (power_of_two && !std::has_single_bit(*bytes)))
-      return fail(*n, fmt::format("{} must be a size in quotes from \"{}M\" to \"{}M\", {}", full(key),
-                                  low >> 20, high >> 20,
+      return fail(*n, fmt::format("{} must be a size in quotes from \"{}M\" to \"{}M\", {}",
+                                  full(key), low >> 20, high >> 20,
                                   power_of_two ? "a power of two" : "a multiple of 2M"));
     to = *bytes;
   }
@@ -186,8 +188,10 @@ class Reader {
                              : fmt::format("unknown key '{}'", k.str()));
   }
   void fail_key(const char* key, const std::string& what) {
-    if (const toml::node* n = table_ ? table_->get(key) : nullptr) fail(*n, what);
-    else if (!error_) error_ = Error{EINVAL, file_ + ": " + what};
+    if (const toml::node* n = table_ ? table_->get(key) : nullptr)
+      fail(*n, what);
+    else if (!error_)
+      error_ = Error{EINVAL, file_ + ": " + what};
   }
   bool failed() const { return static_cast<bool>(error_); }
   Error error() const { return *error_; }
@@ -197,11 +201,12 @@ class Reader {
     keys_.insert(key);
     return table_ ? table_->get(key) : nullptr;
   }
-  std::string full(const char* key) const { 
+  std::string full(const char* key) const {
     return name_.empty() ? std::string(key) : fmt::format("{}.{}", name_, key);
   }
   void fail(const toml::node& node, const std::string& what) {
-    if (!error_) error_ = Error{EINVAL, fmt::format("{}:{}: {}", file_, node.source().begin.line, what)};
+    if (!error_)
+      error_ = Error{EINVAL, fmt::format("{}:{}: {}", file_, node.source().begin.line, what)};
   }
 
   const toml::table& root_;
@@ -215,8 +220,8 @@ class Reader {
 }  // namespace
 
 worker_protocol::Signal Config::signal_for(bool nvidia) const {
-  // Measured (docs/notes/2026-11-22-benchmarks.md): the proxy tells an H200 soonest. The software GPU's blocks read the
-  // host's memory as fast as any other.
+  // Measured (docs/notes/2026-11-22-benchmarks.md): the proxy tells an H200 soonest. The software
+  // GPU's blocks read the host's memory as fast as any other.
   return signal.value_or(nvidia ? worker_protocol::Signal::kProxy : worker_protocol::Signal::kHost);
 }
 // On NVIDIA's GPUs a guess for those of some 130 SMs; on the software GPU what it takes itself
@@ -233,8 +238,8 @@ uint32_t Config::evict_end_for(bool nvidia) const {
 
 uint32_t Config::chunk_target_for(bool nvidia) const {
   if (chunk_target_us != 0) return chunk_target_us;
-  // 20 us as measured on an H200 (docs/notes/2026-11-22-benchmarks.md). A task of the interpreter often takes longer than
-  // that, and then each would be a chunk of its own.
+  // 20 us as measured on an H200 (docs/notes/2026-11-22-benchmarks.md). A task of the interpreter
+  // often takes longer than that, and then each would be a chunk of its own.
   return nvidia ? 20 : 200;
 }
 
@@ -278,10 +283,14 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
 
   r.table("device");
   r.word("kind", "\"auto\", \"soft\", \"nvidia\"", [&](const std::string& w) {
-    if (w == "auto") c.device = DeviceKind::kAuto;
-    else if (w == "soft") c.device = DeviceKind::kSoft;
-    else if (w == "nvidia") c.device = DeviceKind::kNvidia;
-    else return false;
+    if (w == "auto")
+      c.device = DeviceKind::kAuto;
+    else if (w == "soft")
+      c.device = DeviceKind::kSoft;
+    else if (w == "nvidia")
+      c.device = DeviceKind::kNvidia;
+    else
+      return false;
     return true;
   });
   r.library("nvidia_library", c.nvidia_library);
@@ -292,15 +301,17 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("soft_sms", c.soft_sms, 1, 256);
   r.size("soft_memory", c.soft_memory_bytes, 64ull << 20, 1ull << 40, false);
   r.number("soft_threads", c.soft_threads, 0, 256);
-  r.word("signal", "\"auto\", \"proxy\", \"host\", \"stream-write\", \"copy\"", [&](const std::string& w) {
-    c.signal.reset();
-    if (w == "auto") return true;
-    const auto* name = std::find(std::begin(worker_protocol::kSignalNames),
-                                 std::end(worker_protocol::kSignalNames), w);
-    if (name == std::end(worker_protocol::kSignalNames)) return false;
-    c.signal = static_cast<worker_protocol::Signal>(name - std::begin(worker_protocol::kSignalNames));
-    return true;
-  });
+  r.word("signal", "\"auto\", \"proxy\", \"host\", \"stream-write\", \"copy\"",
+         [&](const std::string& w) {
+           c.signal.reset();
+           if (w == "auto") return true;
+           const auto* name = std::find(std::begin(worker_protocol::kSignalNames),
+                                        std::end(worker_protocol::kSignalNames), w);
+           if (name == std::end(worker_protocol::kSignalNames)) return false;
+           c.signal = static_cast<worker_protocol::Signal>(
+               name - std::begin(worker_protocol::kSignalNames));
+           return true;
+         });
   r.number("signal_chunk", c.signal_chunk, 0, 1024);
   r.number("admission_us", c.admission_us, 0, 1'000'000'000);
   r.number("window_us", c.window_us, 0, 1'000'000'000);
@@ -333,6 +344,12 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.size("host_memory", c.host_memory_bytes, 16ull << 20, 1ull << 40, false);
   r.number("slots", c.slots, 1, SLUICE_MAX_SLOTS);
   r.number("weight", c.weight, limits::kMinWeight, limits::kMaxWeight);
+  r.word("latency", "low, normal or batch", [&](const std::string& w) {
+    c.latency = w == "low"     ? policy::LatencyClass::kLow
+                : w == "batch" ? policy::LatencyClass::kBatch
+                               : policy::LatencyClass::kNormal;
+    return w == "low" || w == "normal" || w == "batch";
+  });
   r.boolean("back_off", c.back_off);
   r.mode("socket_mode", c.socket_mode);
   r.names(
@@ -342,9 +359,10 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.mode("local_socket_mode", c.local_socket_mode);
   uint64_t slots_end = SLUICE_SLOT_OFFSET + uint64_t{c.slots} * SLUICE_SLOT_STRIDE;
   if (slots_end + SLUICE_EXTENT_BYTES + c.staging_bytes > c.region_bytes)
-    r.fail_key("region", fmt::format("vgpu.region of {}M has no room for {} slots and one session's "
-                                     "staging of {}M",
-                                     c.region_bytes >> 20, c.slots, c.staging_bytes >> 20));
+    r.fail_key("region",
+               fmt::format("vgpu.region of {}M has no room for {} slots and one session's "
+                           "staging of {}M",
+                           c.region_bytes >> 20, c.slots, c.staging_bytes >> 20));
   r.end_table();
 
   r.table("scheduler");
@@ -371,14 +389,20 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
 
   r.table("accounting");
   bool first = true;
-  r.words("sources", "\"auto\", or some of \"clock\", \"registers\", \"switch_log\", \"words\"", [&](const std::string& w) {
-    if (std::exchange(first, false)) c.by_registers = c.by_switch_log = c.by_words = w == "auto";
-    if (w == "registers") c.by_registers = true;
-    else if (w == "switch_log") c.by_switch_log = true;
-    else if (w == "words") c.by_words = true;
-    else return w == "clock" || w == "auto";
-    return true;
-  });
+  r.words("sources", "\"auto\", or some of \"clock\", \"registers\", \"switch_log\", \"words\"",
+          [&](const std::string& w) {
+            if (std::exchange(first, false))
+              c.by_registers = c.by_switch_log = c.by_words = w == "auto";
+            if (w == "registers")
+              c.by_registers = true;
+            else if (w == "switch_log")
+              c.by_switch_log = true;
+            else if (w == "words")
+              c.by_words = true;
+            else
+              return w == "clock" || w == "auto";
+            return true;
+          });
   r.number("cpu_percent", c.accounting_cpu_percent, 1, 20);
   r.path("registers_file", c.registers_file);
   r.end_table();

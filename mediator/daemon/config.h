@@ -1,6 +1,6 @@
-// The configuration of sluiced: /etc/sluice/sluice.toml as values, checked. Read once at start, then
-// never changed; the whole daemon shares it by const reference. Every key is described in the sample
-// file (debian/sluice.toml), whose values are the defaults here; a test compares the two.
+// The configuration of sluiced: /etc/sluice/sluice.toml as values, checked. Read once at start,
+// then never changed; the whole daemon shares it by const reference. Every key is described in the
+// sample file (debian/sluice.toml), whose values are the defaults here; a test compares the two.
 #pragma once
 
 #include <cstdint>
@@ -25,37 +25,38 @@ inline constexpr uint32_t kSmUnit = 2;
 struct Config {
   // Before any table
   std::string runtime_dir = "/run/sluice";
-  std::string state_dir;          // what is kept between runs; empty: nothing
+  std::string state_dir;  // what is kept between runs; empty: nothing
   std::string worker = SLUICE_LIBEXECDIR "/sluice-worker";
   log::Level log_level = log::Level::kInfo;
   int nice = -10;
 
   // [daemon]: who sluiced becomes when it was started as root (identity.h)
-  std::string daemon_user;        // empty: kOwnUser, where the host has it
-  std::string daemon_group;       // empty: the user's
+  std::string daemon_user;   // empty: kOwnUser, where the host has it
+  std::string daemon_group;  // empty: the user's
 
   // [admin]
-  std::string admin_socket;       // empty: <runtime_dir>/admin.sock
+  std::string admin_socket;  // empty: <runtime_dir>/admin.sock
   unsigned admin_mode = 0660;
 
   // [device]
   DeviceKind device = DeviceKind::kAuto;
   std::string nvidia_library = "libcuda.so.1";
-  uint32_t nvidia_sms = 0;        // for scheduler.spatial; 0: not known
-  uint32_t sm_unit = 0;           // scheduler.spatial gives SMs so many at a time; 0: kSmUnit with green_contexts, else 1
+  uint32_t nvidia_sms = 0;  // for scheduler.spatial; 0: not known
+  uint32_t sm_unit =
+      0;  // scheduler.spatial gives SMs so many at a time; 0: kSmUnit with green_contexts, else 1
   std::string soft_library = SLUICE_LIBDIR "/libsluice-softcuda.so";
-  std::string soft_file;          // empty: <runtime_dir>/softgpu
+  std::string soft_file;  // empty: <runtime_dir>/softgpu
   uint32_t soft_sms = 4;
   uint64_t soft_memory_bytes = 2ull << 30;
-  uint32_t soft_threads = 0;      // 0: the library's choice
+  uint32_t soft_threads = 0;                      // 0: the library's choice
   std::optional<worker_protocol::Signal> signal;  // unset: signal_for()
-  uint32_t signal_chunk = 0;      // FLEP's amortising factor; 0: adaptive
-  uint32_t window_us = 32;        // likewise
-  uint32_t admission_us = 40;     // see worker_protocol::Start
-  std::optional<uint64_t> context_memory_bytes;  // of each context; unset: context_bytes_for()
+  uint32_t signal_chunk = 0;                      // FLEP's amortising factor; 0: adaptive
+  uint32_t window_us = 32;                        // likewise
+  uint32_t admission_us = 40;                     // see worker_protocol::Start
+  std::optional<uint64_t> context_memory_bytes;   // of each context; unset: context_bytes_for()
 
-  // What a kernel's fault stops the GPU for where nothing measures it: an address that is not mapped,
-  // and what else an SM reports.
+  // What a kernel's fault stops the GPU for where nothing measures it: an address that is not
+  // mapped, and what else an SM reports.
   uint32_t fault_stall_ms = 150, exception_stall_ms = 78;
 
   std::string kernel_log = "/dev/kmsg";  // with faults of workers; empty: not read
@@ -66,7 +67,7 @@ struct Config {
   // [workers]
   std::string spawner = SLUICE_LIBEXECDIR "/sluice-spawner";
   std::string worker_uids = "2000000000-2000004095";
-  bool require_walls = false;     // refuse to start where a wall is missing
+  bool require_walls = false;             // refuse to start where a wall is missing
   std::vector<std::string> worker_paths;  // more that workers may read
 
   // [vgpu]: of vGPUs that do not say otherwise
@@ -75,7 +76,8 @@ struct Config {
   uint64_t host_memory_bytes = 1ull << 30;
   uint32_t slots = 16;
   uint32_t weight = 100;
-  bool back_off = true;           // whose faults stopped the GPU for others waits (core/penalty.h)
+  policy::LatencyClass latency = policy::LatencyClass::kNormal;
+  bool back_off = true;  // whose faults stopped the GPU for others waits (core/penalty.h)
   unsigned socket_mode = 0660;
   std::string socket_group;                // empty: the first of kQemuGroups that there is
   std::vector<std::string> socket_users;   // who may play a virtual machine; empty: libvirt's QEMU
@@ -84,32 +86,36 @@ struct Config {
 
   // [scheduler]
   std::string policy = "wfq";
-  bool spatial = false;           // vGPUs side by side, each on some SMs
-  bool green_contexts = true;     // with spatial: by the hardware's own means where it has some
-  uint32_t set_change_us = 250;   // spatial: how long a vGPU stands still when its SMs change, at least; 0: changes cost nothing
-  bool slices = false;            // vGPUs by the GPU's own time slices, which the policy sets
+  bool spatial = false;          // vGPUs side by side, each on some SMs
+  bool green_contexts = true;    // with spatial: by the hardware's own means where it has some
+  uint32_t set_change_us = 250;  // spatial: how long a vGPU stands still when its SMs change, at
+                                 // least; 0: changes cost nothing
+  bool slices = false;           // vGPUs by the GPU's own time slices, which the policy sets
   // The policies' own defaults, so that the simulator and sluiced go by the same.
   uint32_t quantum_min_us = policy::Config{}.min_quantum_ns / 1000;
   uint32_t quantum_max_us = policy::Config{}.max_quantum_ns / 1000;
   uint32_t latency_target_us = policy::Config{}.latency_target_ns / 1000;
   uint32_t short_gap_us = policy::Config{}.short_gap_ns / 1000;
-  uint32_t handover_loss_percent = static_cast<uint32_t>(policy::Config{}.handover_loss * 100 + 0.5);
+  uint32_t handover_loss_percent =
+      static_cast<uint32_t>(policy::Config{}.handover_loss * 100 + 0.5);
   uint32_t max_lead_turns = static_cast<uint32_t>(policy::Config{}.max_lead_turns);
-  uint32_t chunk_target_us = 0;   // 0: chunk_target_for()
-  std::string trace;              // file to record what the scheduler does; empty: none
+  uint32_t chunk_target_us = 0;  // 0: chunk_target_for()
+  std::string trace;             // file to record what the scheduler does; empty: none
   uint64_t trace_limit_bytes = 256ull << 20;
 
   // [accounting]
-  bool by_registers = true, by_switch_log = true, by_words = true;  // sources; the clock is always one
+  bool by_registers = true, by_switch_log = true,
+       by_words = true;                 // sources; the clock is always one
   uint32_t accounting_cpu_percent = 2;  // of a core
   std::string registers_file;           // NVIDIA: empty: the first GPU's
 
   // [deadlines]
-  uint32_t join_ms = 10000;         // a local program's first message
-  uint32_t worker_start_ms = 60000; // from its start to Ready; the first CUDA call may take seconds
-  uint32_t session_end_ms = 5000;   // from End to the worker's exit; then SIGKILL
-  uint32_t evict_warn_ms = 100;     // from an eviction to a line in the log, if it has not left
-  uint32_t evict_end_least_ms = 100;  // ... of a vGPU that has harmed others lately
+  uint32_t join_ms = 10000;  // a local program's first message
+  uint32_t worker_start_ms =
+      60000;                       // from its start to Ready; the first CUDA call may take seconds
+  uint32_t session_end_ms = 5000;  // from End to the worker's exit; then SIGKILL
+  uint32_t evict_warn_ms = 100;    // from an eviction to a line in the log, if it has not left
+  uint32_t evict_end_least_ms = 100;     // ... of a vGPU that has harmed others lately
   std::optional<uint32_t> evict_end_ms;  // from an eviction to the end of sessions that have not
                                          // left; unset: evict_end_for()
 
@@ -124,8 +130,8 @@ struct Config {
   std::string vgpu_dir() const { return runtime_dir + "/vgpu"; }
 };
 
-// `text` as TOML; `file` names it in errors ("FILE:LINE: ..."). Unknown tables and keys, wrong types
-// and values out of range are errors; keys that are missing keep their defaults.
+// `text` as TOML; `file` names it in errors ("FILE:LINE: ..."). Unknown tables and keys, wrong
+// types and values out of range are errors; keys that are missing keep their defaults.
 Result<Config> parse_config(std::string_view text, const std::string& file);
 Result<Config> load_config(const std::string& path);
 

@@ -262,6 +262,40 @@ void Daemon::beat() {
   beat_timer_.after_ms(limits::kChannelBeatMs, [this] { beat(); });
 }
 
+Result<void> Daemon::set_group(const std::string& name, const Group& group) {
+  if (!valid_vgpu_name(name))
+    return Error{EINVAL, "a group's name has 1 to " + std::to_string(limits::kMaxVgpuNameBytes) +
+                             " letters, digits, '.', '_', '-' and starts with a letter or digit"};
+  const auto known = groups_.find(name);
+  Group made = group;
+  made.id =
+      known != groups_.end() ? known->second.id : static_cast<policy::GroupId>(groups_.size() + 1);
+  if (made.id >= policy::kMaxGroups)
+    return Error{ENOSPC, "there are " + std::to_string(policy::kMaxGroups - 1) + " groups"};
+  auto parent = group_id(group.parent);
+  if (!parent) return parent.error();
+  made.share.parent = *parent;
+  if (auto why = executor_->scheduler().refuses_group(made.id, made.share); !why.empty())
+    return Error{EINVAL, why};
+  groups_[name] = made;
+  executor_->set_group(made.id, made.share);
+  return {};
+}
+
+Result<policy::GroupId> Daemon::group_id(const std::string& name) const {
+  if (name.empty()) return policy::kRootGroup;
+  const auto it = groups_.find(name);
+  if (it == groups_.end())
+    return Error{ENOENT, "there is no group '" + name + "' (sluicectl group makes one)"};
+  return it->second.id;
+}
+
+std::string Daemon::group_name(policy::GroupId id) const {
+  for (const auto& [name, group] : groups_)
+    if (group.id == id) return name;
+  return {};
+}
+
 Result<VgpuServer*> Daemon::create(const CreateRequest& r) {
   if (shutting_down_) return Error{ESHUTDOWN, "sluiced is ending"};
   if (!valid_vgpu_name(r.name))
@@ -272,7 +306,11 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r) {
     return Error{ENOSPC, "there are " + std::to_string(limits::kMaxVgpus) + " vGPUs; no more fit"};
   VgpuSpec spec;
   spec.name = r.name;
-  spec.share = {.weight = r.weight ? r.weight : config_.weight, .priority = r.priority};
+  spec.share = r.limits;
+  spec.share.weight = r.weight ? r.weight : config_.weight;
+  spec.share.priority = r.priority;
+  if (auto why = executor_->scheduler().refuses(policy::kNoVgpu, spec.share); !why.empty())
+    return Error{EINVAL, why};
   spec.memory_bytes = r.memory_bytes;
   spec.socket = r.socket.empty() ? config_.vgpu_dir() + "/" + r.name + ".sock" : r.socket;
   spec.local_socket = config_.vgpu_dir() + "/" + r.name + ".local";

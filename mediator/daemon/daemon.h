@@ -32,10 +32,22 @@ class Daemon {
     uint32_t weight = 0;  // 0: the configured default
     uint64_t memory_bytes = 0;
     uint32_t priority = 0;
+    policy::VgpuShare limits;   // latency, target, minimum, maximum and group of it
     std::string socket;         // empty: <runtime_dir>/vgpu/<name>.sock
     uint64_t region_bytes = 0;  // 0: the configured default
     uint32_t slots = 0;         // 0: the configured default
   };
+  // Groups live as long as sluiced. The name is checked as a vGPU's is.
+  struct Group {
+    policy::GroupId id;
+    std::string parent;
+    policy::GroupShare share;
+  };
+  Result<void> set_group(const std::string& name, const Group& group);
+  const std::map<std::string, Group>& groups() const { return groups_; }
+  // "" is the root.
+  Result<policy::GroupId> group_id(const std::string& name) const;
+  std::string group_name(policy::GroupId id) const;
   Result<VgpuServer*> create(const CreateRequest& request);
   // `done` when its last worker is gone.
   Result<void> remove(const std::string& name, std::function<void()> done);
@@ -75,6 +87,7 @@ class Daemon {
   std::unique_ptr<SessionServices> services_;
   RpcDispatcher dispatcher_;
   std::map<std::string, std::unique_ptr<VgpuServer>> vgpus_;
+  std::map<std::string, Group> groups_;
   std::unique_ptr<AdminServer> admin_;
   bool shutting_down_ = false;
   std::function<void()> beyond_repair_;

@@ -89,6 +89,11 @@ void GrantExecutor::set_share(core::VgpuId vgpu, const policy::VgpuShare& share)
   run();
 }
 
+void GrantExecutor::set_group(policy::GroupId group, const policy::GroupShare& share) {
+  scheduler_->set_group(monotonic_ns(), group, share, actions_);
+  run();
+}
+
 void GrantExecutor::remove_vgpu(core::VgpuId vgpu) {
   scheduler_->remove_vgpu(monotonic_ns(), vgpu, actions_);
   accounting_->remove_vgpu(vgpu);

@@ -47,6 +47,8 @@ class GrantExecutor {
 
   Result<core::VgpuId> add_vgpu(const std::string& name, const policy::VgpuShare& share);
   void set_share(core::VgpuId vgpu, const policy::VgpuShare& share);
+  void set_group(policy::GroupId group, const policy::GroupShare& share);
+  const core::Scheduler& scheduler() const { return *scheduler_; }
   void remove_vgpu(core::VgpuId vgpu);
 
   // `pages` and both wake sockets (base/peer_socket.h) stay the session's and outlive

@@ -12,7 +12,9 @@
 namespace sluice {
 namespace {
 
-std::string seconds(uint64_t ns) { return fmt::format("{}.{:09}", ns / 1'000'000'000, ns % 1'000'000'000); }
+std::string seconds(uint64_t ns) {
+  return fmt::format("{}.{:09}", ns / 1'000'000'000, ns % 1'000'000'000);
+}
 
 std::string quoted(const std::string& value) {
   std::string text = "\"";
@@ -40,11 +42,12 @@ class Writer {
  public:
   void family(const char* name, const char* type, const char* help) {
     name_ = std::string("sluice_") + name;
-    fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name_, help, name_, type);
+    fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name_, help, name_,
+                   type);
   }
   void sample(const std::string& labels, const std::string& value, const char* suffix = "") {
-    fmt::format_to(std::back_inserter(text_), "{}{}{}{}{} {}\n", name_, suffix, labels.empty() ? "" : "{", labels,
-                   labels.empty() ? "" : "}", value);
+    fmt::format_to(std::back_inserter(text_), "{}{}{}{}{} {}\n", name_, suffix,
+                   labels.empty() ? "" : "{", labels, labels.empty() ? "" : "}", value);
   }
   std::string take() { return std::move(text_); }
 
@@ -62,41 +65,67 @@ std::string number(uint64_t n) { return std::to_string(n); }
 
 // One row for each metric of a vGPU, but the latencies.
 constexpr Family kFamilies[] = {
-    {"vgpu_weight", "gauge", "Its weight.", [](const Row& r) { return number(r.figures.share.weight); }},
-    {"vgpu_priority", "gauge", "Its priority.", [](const Row& r) { return number(r.figures.share.priority); }},
-    {"vgpu_sessions", "gauge", "Guest processes that use it.", [](const Row& r) { return number(r.figures.sessions); }},
-    {"vgpu_busy", "gauge", "1: it has work queued or running.", [](const Row& r) { return number(r.figures.busy); }},
-    {"vgpu_holds", "gauge", "1: it holds the GPU, or SMs of it.", [](const Row& r) { return number(r.figures.holds); }},
+    {"vgpu_weight", "gauge", "Its weight.",
+     [](const Row& r) { return number(r.figures.share.weight); }},
+    {"vgpu_priority", "gauge", "Its priority.",
+     [](const Row& r) { return number(r.figures.share.priority); }},
+    {"vgpu_min_permille", "gauge", "Part of the GPU that is reserved for it; 0: none.",
+     [](const Row& r) { return number(r.figures.share.min_permille); }},
+    {"vgpu_max_permille", "gauge", "Part of the GPU that it may have; 0: no cap.",
+     [](const Row& r) { return number(r.figures.share.max_permille); }},
+    {"vgpu_served_in_time_total", "counter", "Waits within its target of latency.",
+     [](const Row& r) { return number(r.figures.kept.in_time); }},
+    {"vgpu_served_late_total", "counter", "Waits beyond its target of latency.",
+     [](const Row& r) { return number(r.figures.kept.late); }},
+    {"vgpu_throttled_total", "counter", "Times that its cap stopped it.",
+     [](const Row& r) { return number(r.figures.kept.throttled); }},
+    {"vgpu_reserved_total", "counter", "Times that its minimum put it before higher priorities.",
+     [](const Row& r) { return number(r.figures.kept.reserved); }},
+    {"vgpu_sessions", "gauge", "Guest processes that use it.",
+     [](const Row& r) { return number(r.figures.sessions); }},
+    {"vgpu_busy", "gauge", "1: it has work queued or running.",
+     [](const Row& r) { return number(r.figures.busy); }},
+    {"vgpu_holds", "gauge", "1: it holds the GPU, or SMs of it.",
+     [](const Row& r) { return number(r.figures.holds); }},
     {"vgpu_sms", "gauge", "SMs that it holds where the GPU is shared in space.",
      [](const Row& r) { return number(r.figures.sms.count()); }},
-    {"vgpu_gpu_held_seconds_total", "counter", "Time for which it held the GPU and had work, by sluiced's clock (in space by SMs).",
+    {"vgpu_gpu_held_seconds_total", "counter",
+     "Time for which it held the GPU and had work, by sluiced's clock (in space by SMs).",
      [](const Row& r) { return seconds(r.figures.gpu_ns); }},
-    {"vgpu_gpu_used_seconds", "gauge", "Time for which it used the GPU, by all sources; may fall as more is known.",
+    {"vgpu_gpu_used_seconds", "gauge",
+     "Time for which it used the GPU, by all sources; may fall as more is known.",
      [](const Row& r) { return seconds(r.figures.usage.used.used_ns); }},
     {"vgpu_gpu_used_error_seconds", "gauge", "The truth is within this of vgpu_gpu_used_seconds.",
      [](const Row& r) { return seconds(r.figures.usage.used.error_ns); }},
-    {"vgpu_gpu_ungranted_seconds", "gauge", "Time for which it was seen on the GPU without a grant.",
+    {"vgpu_gpu_ungranted_seconds", "gauge",
+     "Time for which it was seen on the GPU without a grant.",
      [](const Row& r) { return seconds(r.figures.usage.ungranted_ns); }},
     {"vgpu_contended_seconds_total", "counter", "Time in which it and at least one other had work.",
      [](const Row& r) { return seconds(r.figures.shares.own_contended_ns); }},
     {"vgpu_contended_gpu_seconds_total", "counter", "GPU time that it had in that time.",
      [](const Row& r) { return seconds(r.figures.shares.own_gpu_ns); }},
-    {"vgpu_contended_owed_seconds_total", "counter", "GPU time that its weight owed it in that time.",
+    {"vgpu_contended_owed_seconds_total", "counter",
+     "GPU time that its weight owed it in that time.",
      [](const Row& r) { return seconds(r.figures.shares.own_owed_ns); }},
-    {"vgpu_grants_total", "counter", "Times that it was given the GPU.", [](const Row& r) { return number(r.figures.grants); }},
+    {"vgpu_grants_total", "counter", "Times that it was given the GPU.",
+     [](const Row& r) { return number(r.figures.grants); }},
     {"vgpu_evictions_total", "counter", "Times that the GPU was taken from it while work remained.",
      [](const Row& r) { return number(r.figures.evictions); }},
-    {"vgpu_overdue_evictions_total", "counter", "Evictions that took longer than deadlines.evict_warn_ms.",
+    {"vgpu_overdue_evictions_total", "counter",
+     "Evictions that took longer than deadlines.evict_warn_ms.",
      [](const Row& r) { return number(r.figures.overdue); }},
     {"vgpu_sessions_ended_total", "counter", "Sessions that were ended for not leaving the GPU.",
      [](const Row& r) { return number(r.figures.ended); }},
     {"vgpu_faults_total", "counter", "Kernels of it that faulted, by session.",
      [](const Row& r) { return number(r.vgpu->penalty().faults()); }},
-    {"vgpu_fault_stall_seconds_total", "counter", "For how long these have stopped the GPU for all.",
+    {"vgpu_fault_stall_seconds_total", "counter",
+     "For how long these have stopped the GPU for all.",
      [](const Row& r) { return seconds(r.vgpu->penalty().fault_stall_ns()); }},
-    {"vgpu_forced_ends_total", "counter", "Sessions that did not leave, broke the protocol, or whose worker died.",
+    {"vgpu_forced_ends_total", "counter",
+     "Sessions that did not leave, broke the protocol, or whose worker died.",
      [](const Row& r) { return number(r.vgpu->penalty().forced_ends()); }},
-    {"vgpu_back_off_seconds", "gauge", "For how long programs that ask for a session now wait; 0: not at all.",
+    {"vgpu_back_off_seconds", "gauge",
+     "For how long programs that ask for a session now wait; 0: not at all.",
      [](const Row& r) { return seconds(r.vgpu->back_off_ns()); }},
     {"vgpu_report_violations_total", "counter", "Reports of its workers that cannot be.",
      [](const Row& r) { return number(r.figures.report_violations); }},
@@ -128,8 +157,9 @@ std::string metrics_text(Daemon& d) {
                     .latency = &d.executor().eviction_latency(v->id())});
   Writer w;
   w.family("info", "gauge", "Always 1; what sluiced is and goes by.");
-  w.sample(fmt::format("version={},device={},policy={},accounting={}", quoted(SLUICE_VERSION), quoted(d.nvidia() ? "nvidia" : "soft"),
-                       quoted(d.executor().policy_name()), quoted(d.executor().accounting().source())),
+  w.sample(fmt::format("version={},device={},policy={},accounting={}", quoted(SLUICE_VERSION),
+                       quoted(d.nvidia() ? "nvidia" : "soft"), quoted(d.executor().policy_name()),
+                       quoted(d.executor().accounting().source())),
            "1");
   w.family("uptime_seconds", "gauge", "Since sluiced was started.");
   w.sample("", seconds(monotonic_ns() - d.started_ns()));
@@ -141,7 +171,8 @@ std::string metrics_text(Daemon& d) {
     w.family(f.name, f.type, f.help);
     for (const Row& r : rows) w.sample(r.label, f.value(r));
   }
-  w.family("vgpu_eviction_seconds", "summary", "From telling it to leave the GPU until it had left, with work in flight.");
+  w.family("vgpu_eviction_seconds", "summary",
+           "From telling it to leave the GPU until it had left, with work in flight.");
   for (const Row& r : rows) {
     for (const double q : {0.5, 0.99, 1.0})
       w.sample(fmt::format("{},quantile=\"{}\"", r.label, q), seconds(r.latency->quantile_ns(q)));

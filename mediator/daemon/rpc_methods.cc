@@ -1,5 +1,5 @@
-// The methods of the admin socket: what operators ask, out of the Daemon's objects into JSON. Runs in
-// sluiced's one thread. docs: `sluicectl --help` mirrors them one to one.
+// The methods of the admin socket: what operators ask, out of the Daemon's objects into JSON. Runs
+// in sluiced's one thread. docs: `sluicectl --help` mirrors them one to one.
 #include <unistd.h>
 
 #include <boost/json/array.hpp>
@@ -21,9 +21,12 @@ constexpr uint64_t kDefaultTopWindowMs = 5000;
 
 const char* state_name(GuestSession::State state) {
   switch (state) {
-    case GuestSession::State::kStarting: return "starting";
-    case GuestSession::State::kOpen: return "open";
-    case GuestSession::State::kEnding: return "ending";
+    case GuestSession::State::kStarting:
+      return "starting";
+    case GuestSession::State::kOpen:
+      return "open";
+    case GuestSession::State::kEnding:
+      return "ending";
   }
   return "?";
 }
@@ -38,14 +41,30 @@ std::string sms_text(const SmSet& sms) {
   return text;
 }
 
-json::object describe(VgpuServer& v) {
+const char* latency_name(policy::LatencyClass c) {
+  return c == policy::LatencyClass::kLow     ? "low"
+         : c == policy::LatencyClass::kBatch ? "batch"
+                                             : "normal";
+}
+
+json::object describe(Daemon& d, VgpuServer& v) {
   const VgpuSpec& s = v.spec();
+  const policy::ShareFigures kept = d.executor().scheduler().share_figures(v.id());
   return {{"name", s.name},
           {"state", v.closing()         ? "deleting"
                     : v.has_live_peer() ? "connected"
                                         : "waiting"},
           {"weight", s.share.weight},
           {"priority", s.share.priority},
+          {"latency", latency_name(s.share.latency)},
+          {"target_p99_us", s.share.target_p99_us},
+          {"min_permille", s.share.min_permille},
+          {"max_permille", s.share.max_permille},
+          {"group", d.group_name(s.share.group)},
+          {"served_in_time", kept.in_time},
+          {"served_late", kept.late},
+          {"throttled", kept.throttled},
+          {"reserved", kept.reserved},
           {"memory_bytes", s.memory_bytes},
           {"memory_used_bytes", v.memory_used_bytes()},
           {"host_memory_used_bytes", v.host_memory_used_bytes()},
@@ -55,12 +74,15 @@ json::object describe(VgpuServer& v) {
           {"local_socket", s.local_socket}};
 }
 
-json::object usage(const GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Figures& figures);
-json::object launches(GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Figures& figures);
+json::object usage(const GrantExecutor& executor, VgpuServer& v,
+                   const GrantExecutor::Figures& figures);
+json::object launches(GrantExecutor& executor, VgpuServer& v,
+                      const GrantExecutor::Figures& figures);
 
 double milliseconds(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
-// `holds`: programs that ask for a session wait for `opens_in_ms`; `waiting`: so many do, for whatever reason.
+// `holds`: programs that ask for a session wait for `opens_in_ms`; `waiting`: so many do, for
+// whatever reason.
 json::object back_off(const VgpuServer& v, uint64_t now) {
   const uint64_t left_ns = v.back_off_ns();
   return {{"state", core::to_string(v.penalty().state(now))},
@@ -88,8 +110,8 @@ json::object memory_by_kind(const VgpuServer& v) {
   return o;
 }
 
-json::object describe_fully(GrantExecutor& executor, VgpuServer& v, uint64_t now) {
-  json::object o = describe(v);
+json::object describe_fully(Daemon& d, GrantExecutor& executor, VgpuServer& v, uint64_t now) {
+  json::object o = describe(d, v);
   const GrantExecutor::Figures figures = executor.stats(v.id());
   o["usage"] = usage(executor, v, figures);
   o["busy"] = figures.busy;
@@ -142,7 +164,8 @@ json::object progress(const core::ProgressSums& p) {
           {"evict_cost_us", static_cast<double>(p.preempt_ns) / 1e3}};
 }
 
-// What is queued at its gate and on the GPU, and what the policy was told of it (0: nothing, or it goes by other things).
+// What is queued at its gate and on the GPU, and what the policy was told of it (0: nothing, or it
+// goes by other things).
 json::object launches(GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Figures& s) {
   const core::Progress& learnt = executor.learnt(v.id());
   return {{"queued", s.guest_queued},
@@ -154,10 +177,13 @@ json::object launches(GrantExecutor& executor, VgpuServer& v, const GrantExecuto
 
 // What each source says by itself, since the sources in use changed last.
 json::object by_source(const accounting::UsageMeter::Reading& usage) {
-  constexpr const char* kNames[accounting::kSources] = {"clock", "registers", "switch_log", "words"};
+  constexpr const char* kNames[accounting::kSources] = {"clock", "registers", "switch_log",
+                                                        "words"};
   json::object o;
   for (size_t i = 0; i < accounting::kSources; ++i)
-    if (usage.by[i]) o[kNames[i]] = json::object{{"used_ns", usage.by[i]->used_ns}, {"error_ns", usage.by[i]->error_ns}};
+    if (usage.by[i])
+      o[kNames[i]] =
+          json::object{{"used_ns", usage.by[i]->used_ns}, {"error_ns", usage.by[i]->error_ns}};
   return o;
 }
 
@@ -184,8 +210,10 @@ json::object accounting_info(const GrantExecutor& executor) {
   return {{"source", executor.accounting().source()},
           {"in_use", in_use},
           {"polling", executor.accounting().polling()},
-          {"meaning", "gpu_ns goes by this source, within gpu_error_ns; charged is the time held, less context switches, "
-                      "plus use without a grant"},
+          {"meaning",
+           "gpu_ns goes by this source, within gpu_error_ns; charged is the time held, less "
+           "context switches, "
+           "plus use without a grant"},
           {"sources", std::move(sources)}};
 }
 
@@ -230,8 +258,8 @@ json::object counters(GrantExecutor& executor, VgpuServer& v) {
           {"evict_latency_us", latency(executor.eviction_latency(v.id()))}};
 }
 
-// `contended_ns` and the vGPUs' `contended_gpu_ns` are about the intervals in which all vGPUs (two or
-// more) had work; the `own_` figures about those in which the one and at least one other had.
+// `contended_ns` and the vGPUs' `contended_gpu_ns` are about the intervals in which all vGPUs (two
+// or more) had work; the `own_` figures about those in which the one and at least one other had.
 json::object stats(Daemon& d) {
   json::array rows;
   accounting::LatencyHistogram all;
@@ -255,7 +283,8 @@ double ratio(uint64_t part, uint64_t whole) {
 uint64_t grown(uint64_t now, uint64_t before) { return now > before ? now - before : 0; }
 
 // One row of `top`: the window's differences, and what is now.
-json::object top_row(GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Sample* then, uint64_t window_ns) {
+json::object top_row(GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Sample* then,
+                     uint64_t window_ns) {
   const GrantExecutor::Figures now = executor.stats(v.id());
   GrantExecutor::Figures before;
   if (then && v.id() < then->present.size() && then->present[v.id()]) before = then->vgpus[v.id()];
@@ -263,26 +292,28 @@ json::object top_row(GrantExecutor& executor, VgpuServer& v, const GrantExecutor
   const auto& b = now.shares;
   const uint64_t held = b.own_gpu_ns - a.own_gpu_ns;
   const uint64_t all_held = held + (b.own_rivals_gpu_ns - a.own_rivals_gpu_ns);
-  return {{"name", v.spec().name},
-          {"weight", now.share.weight},
-          {"share_asked", ratio(b.own_owed_ns - a.own_owed_ns, all_held)},
-          {"share_got", ratio(held, all_held)},
-          {"contended_ms", (b.own_contended_ns - a.own_contended_ns) / 1'000'000},
-          {"gpu_fraction", ratio(grown(now.usage.used.used_ns, before.usage.used.used_ns), window_ns)},
-          {"gpu_fraction_error", ratio(grown(now.usage.used.error_ns, before.usage.used.error_ns), window_ns)},
-          {"ungranted_ms", grown(now.usage.ungranted_ns, before.usage.ungranted_ns) / 1'000'000},
-          {"launches", now.guest_launches - before.guest_launches},
-          {"launches_total", now.guest_launches},
-          {"evictions", now.evictions - before.evictions},
-          {"evictions_total", now.evictions},
-          {"evict_latency_us", latency(executor.eviction_latency(v.id()))},
-          {"faults", v.penalty().faults()},
-          {"fault_stall_ms", milliseconds(v.penalty().fault_stall_ns())},
-          {"busy", now.busy},
-          {"holds", now.holds},
-          {"sms", sms_text(now.sms)},
-          {"sessions", v.sessions().size()},
-          {"memory_used_bytes", v.memory_used_bytes()}};
+  return {
+      {"name", v.spec().name},
+      {"weight", now.share.weight},
+      {"share_asked", ratio(b.own_owed_ns - a.own_owed_ns, all_held)},
+      {"share_got", ratio(held, all_held)},
+      {"contended_ms", (b.own_contended_ns - a.own_contended_ns) / 1'000'000},
+      {"gpu_fraction", ratio(grown(now.usage.used.used_ns, before.usage.used.used_ns), window_ns)},
+      {"gpu_fraction_error",
+       ratio(grown(now.usage.used.error_ns, before.usage.used.error_ns), window_ns)},
+      {"ungranted_ms", grown(now.usage.ungranted_ns, before.usage.ungranted_ns) / 1'000'000},
+      {"launches", now.guest_launches - before.guest_launches},
+      {"launches_total", now.guest_launches},
+      {"evictions", now.evictions - before.evictions},
+      {"evictions_total", now.evictions},
+      {"evict_latency_us", latency(executor.eviction_latency(v.id()))},
+      {"faults", v.penalty().faults()},
+      {"fault_stall_ms", milliseconds(v.penalty().fault_stall_ns())},
+      {"busy", now.busy},
+      {"holds", now.holds},
+      {"sms", sms_text(now.sms)},
+      {"sessions", v.sessions().size()},
+      {"memory_used_bytes", v.memory_used_bytes()}};
 }
 
 json::object top(Daemon& d, uint64_t window_ms) {
@@ -290,7 +321,8 @@ json::object top(Daemon& d, uint64_t window_ms) {
   const uint64_t now = monotonic_ns();
   const uint64_t since = then ? then->at_ns : d.started_ns();
   json::array rows;
-  for (const auto& [name, v] : d.vgpus()) rows.push_back(top_row(d.executor(), *v, then, now - since));
+  for (const auto& [name, v] : d.vgpus())
+    rows.push_back(top_row(d.executor(), *v, then, now - since));
   return {{"window_ms", (now - since) / 1'000'000},
           {"policy", d.executor().policy_name()},
           {"quantum_us", d.executor().quantum_ns() / 1000},
@@ -300,9 +332,7 @@ json::object top(Daemon& d, uint64_t window_ms) {
 
 // The walls around workers that this host does not allow, "WALL: why" each.
 json::object stall(const io::LoopMeter::Stall& s) {
-  return {{"ms", milliseconds(s.wall_ns)},
-          {"cpu_ms", milliseconds(s.cpu_ns)},
-          {"in", s.where()}};
+  return {{"ms", milliseconds(s.wall_ns)}, {"cpu_ms", milliseconds(s.cpu_ns)}, {"in", s.where()}};
 }
 
 // How long single calls have kept sluiced's one thread, since it started.
@@ -329,7 +359,8 @@ json::object workers_info(const io::Spawner& s) {
 json::object info(Daemon& d) {
   json::object device{{"kind", d.nvidia() ? "nvidia" : "soft"}, {"library", d.library()}};
   if (!d.nvidia()) device["soft_gpu_file"] = d.config().soft_gpu_path();
-  device["signal"] = worker_protocol::kSignalNames[static_cast<size_t>(d.config().signal_for(d.nvidia()))];
+  device["signal"] =
+      worker_protocol::kSignalNames[static_cast<size_t>(d.config().signal_for(d.nvidia()))];
   device["signal_chunk"] = d.config().signal_chunk;
   device["admission_us"] = d.config().admission_us;
   device["window_us"] = d.config().window_us;
@@ -342,7 +373,9 @@ json::object info(Daemon& d) {
           {"uptime_ms", (monotonic_ns() - d.started_ns()) / 1'000'000},
           {"device", std::move(device)},
           {"policy", d.executor().policy_name()},
-          {"sharing", d.config().spatial ? "sms" : d.config().slices ? "time slices" : "turns"},
+          {"sharing", d.config().spatial  ? "sms"
+                      : d.config().slices ? "time slices"
+                                          : "turns"},
           {"quantum_us", d.executor().quantum_ns() / 1000},
           {"accounting", accounting_info(d.executor())},
           {"loop", loop_info()},
@@ -351,25 +384,86 @@ json::object info(Daemon& d) {
           {"vgpus", d.vgpus().size()}};
 }
 
+// What a request says of latency, minimum, maximum and group, on top of `share`. True: it says
+// some.
+Result<bool> read_limits(Daemon& d, RpcParams& p, policy::VgpuShare& share) {
+  bool any = false;
+  if (auto word = p.text("latency")) {
+    any = true;
+    if (*word == "low")
+      share.latency = policy::LatencyClass::kLow;
+    else if (*word == "normal")
+      share.latency = policy::LatencyClass::kNormal;
+    else if (*word == "batch")
+      share.latency = policy::LatencyClass::kBatch;
+    else
+      return Error{EINVAL, "latency must be low, normal or batch"};
+  }
+  const auto number = [&](const char* name, uint64_t most, uint32_t& value) {
+    if (auto n = p.number(name, 0, most)) any = true, value = static_cast<uint32_t>(*n);
+  };
+  number("target_p99_us", limits::kMaxTargetUs, share.target_p99_us);
+  number("min_permille", policy::kWholePermille, share.min_permille);
+  number("max_permille", policy::kWholePermille, share.max_permille);
+  if (auto name = p.text("group")) {
+    auto id = d.group_id(*name);
+    if (!id) return id.error();
+    share.group = *id;
+    any = true;
+  }
+  return any;
+}
+
+json::object describe_group(const std::string& name, const Daemon::Group& g) {
+  return {{"name", name},
+          {"parent", g.parent},
+          {"weight", g.share.weight},
+          {"priority", g.share.priority},
+          {"min_permille", g.share.min_permille},
+          {"max_permille", g.share.max_permille}};
+}
+
+void set_group(Daemon& d, const json::object& params, const RpcReply& reply) {
+  RpcParams p(params);
+  const std::string name = p.required_text("name");
+  const auto known = d.groups().find(name);
+  Daemon::Group g = known != d.groups().end() ? known->second : Daemon::Group{};
+  if (auto parent = p.text("parent")) g.parent = *parent;
+  const auto number = [&](const char* key, uint64_t least, uint64_t most, uint32_t& value) {
+    if (auto n = p.number(key, least, most)) value = static_cast<uint32_t>(*n);
+  };
+  number("weight", limits::kMinWeight, limits::kMaxWeight, g.share.weight);
+  number("priority", limits::kMinPriority, limits::kMaxPriority, g.share.priority);
+  number("min_permille", 0, policy::kWholePermille, g.share.min_permille);
+  number("max_permille", 0, policy::kWholePermille, g.share.max_permille);
+  if (auto bad = p.finish()) return reply.error(*bad);
+  if (auto set = d.set_group(name, g); !set) return reply.error(set.error());
+  reply.value(describe_group(name, d.groups().at(name)));
+}
+
 void create(Daemon& d, const json::object& params, const RpcReply& reply) {
   RpcParams p(params);
   Daemon::CreateRequest r;
   r.name = p.required_text("name");
-  r.weight = static_cast<uint32_t>(
-      p.number("weight", limits::kMinWeight, limits::kMaxWeight).value_or(0));
+  r.weight =
+      static_cast<uint32_t>(p.number("weight", limits::kMinWeight, limits::kMaxWeight).value_or(0));
   r.memory_bytes = p.size("memory_bytes").value_or(0);
   r.priority = static_cast<uint32_t>(
       p.number("priority", limits::kMinPriority, limits::kMaxPriority).value_or(0));
+  r.limits.latency = d.config().latency;
+  const auto said = read_limits(d, p, r.limits);
   r.socket = p.text("socket").value_or("");
   r.slots = static_cast<uint32_t>(p.number("slots", 1, SLUICE_MAX_SLOTS).value_or(0));
   r.region_bytes = p.size("region_bytes").value_or(0);
   const uint64_t b = r.region_bytes;
   if (auto bad = p.finish()) return reply.error(*bad);
   if (b && (b < limits::kMinRegionBytes || b > limits::kMaxRegionBytes || (b & (b - 1))))
-    return reply.error(RpcError{kRpcInvalidParams, "region_bytes must be a power of two from 32M to 16G"});
+    return reply.error(
+        RpcError{kRpcInvalidParams, "region_bytes must be a power of two from 32M to 16G"});
+  if (!said) return reply.error(said.error());
   auto vgpu = d.create(r);
   if (!vgpu) return reply.error(vgpu.error());
-  reply.value(describe(**vgpu));
+  reply.value(describe(d, **vgpu));
 }
 
 void set(Daemon& d, const json::object& params, const RpcReply& reply) {
@@ -378,15 +472,21 @@ void set(Daemon& d, const json::object& params, const RpcReply& reply) {
   auto weight = p.number("weight", limits::kMinWeight, limits::kMaxWeight);
   auto priority = p.number("priority", limits::kMinPriority, limits::kMaxPriority);
   auto memory = p.size("memory_bytes");
-  if (auto bad = p.finish()) return reply.error(*bad);
+  policy::VgpuShare said;
   VgpuServer* v = d.find(name);
+  if (v) said = v->spec().share;
+  const auto limited = read_limits(d, p, said);
+  if (auto bad = p.finish()) return reply.error(*bad);
   if (!v || v->closing()) return reply.error(Error{ENOENT, "there is no vGPU '" + name + "'"});
-  policy::VgpuShare share = v->spec().share;
+  if (!limited) return reply.error(limited.error());
+  policy::VgpuShare share = said;
   if (weight) share.weight = static_cast<uint32_t>(*weight);
   if (priority) share.priority = static_cast<uint32_t>(*priority);
-  if (weight || priority) v->set_share(share);
+  if (auto why = d.executor().scheduler().refuses(v->id(), share); !why.empty())
+    return reply.error(Error{EINVAL, why});
+  if (weight || priority || *limited) v->set_share(share);
   if (memory) v->set_memory_limit(*memory);
-  reply.value(describe(*v));
+  reply.value(describe(d, *v));
 }
 
 void events(Daemon& d, const json::object& params, const RpcReply& reply) {
@@ -425,14 +525,24 @@ void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& d) {
   dispatcher.add("info", no_params([&d] { return info(d); }));
   dispatcher.add("policies", no_params([&d] {
                    json::array rows;
-                   const auto kind = d.config().slices ? policy::PreemptorKind::kProportional : policy::PreemptorKind::kExclusive;
+                   const auto kind = d.config().slices ? policy::PreemptorKind::kProportional
+                                                       : policy::PreemptorKind::kExclusive;
                    for (const policy::Registration& r : policy::registry())
-                     if (core::Scheduler::runs(r, kind)) rows.push_back({{"name", r.name}, {"summary", r.summary}});
+                     if (core::Scheduler::runs(r, kind))
+                       rows.push_back({{"name", r.name}, {"summary", r.summary}});
                    return rows;
                  }));
+  dispatcher.add("group.list", no_params([&d] {
+                   json::array rows;
+                   for (const auto& [name, g] : d.groups()) rows.push_back(describe_group(name, g));
+                   return rows;
+                 }));
+  dispatcher.add("group.set", [&d](const json::object& params, const RpcReply& reply) {
+    set_group(d, params, reply);
+  });
   dispatcher.add("vgpu.list", no_params([&d] {
                    json::array rows;
-                   for (const auto& [name, v] : d.vgpus()) rows.push_back(describe(*v));
+                   for (const auto& [name, v] : d.vgpus()) rows.push_back(describe(d, *v));
                    return rows;
                  }));
   dispatcher.add("stats", no_params([&d] { return stats(d); }));
@@ -455,7 +565,7 @@ void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& d) {
     if (auto bad = p.finish()) return reply.error(*bad);
     VgpuServer* v = d.find(name);
     if (!v) return reply.error(Error{ENOENT, "there is no vGPU '" + name + "'"});
-    reply.value(describe_fully(d.executor(), *v, monotonic_ns()));
+    reply.value(describe_fully(d, d.executor(), *v, monotonic_ns()));
   });
   dispatcher.add("vgpu.delete", [&d](const json::object& params, const RpcReply& reply) {
     RpcParams p(params);

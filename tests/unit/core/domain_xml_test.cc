@@ -7,8 +7,8 @@ namespace sluice {
 namespace {
 
 std::string domain(const std::string& metadata, const std::string& devices) {
-  return "<domain type='kvm'><name>one</name><metadata>" + metadata + "</metadata><devices>" + devices +
-         "</devices></domain>";
+  return "<domain type='kvm'><name>one</name><metadata>" + metadata + "</metadata><devices>" +
+         devices + "</devices></domain>";
 }
 const char kShmem[] =
     "<shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='/run/sluice/vgpu/vm1.sock'/>"
@@ -18,7 +18,9 @@ std::string vgpu(const std::string& attributes) {
 }
 
 TEST(DomainXml, ReadsNameSocketWeightAndMemory) {
-  auto d = parse_domain_xml(domain(vgpu("weight='300' memory='8G' priority='2'"), kShmem));
+  auto d = parse_domain_xml(domain(vgpu("weight='300' memory='8G' priority='2' "
+                                        "latency='low' min='10' max='50' group='tenant-1'"),
+                                   kShmem));
   ASSERT_TRUE(d.ok()) << d.error().message;
   EXPECT_EQ(d->domain, "one");
   EXPECT_EQ(d->vgpu, "one");
@@ -27,6 +29,10 @@ TEST(DomainXml, ReadsNameSocketWeightAndMemory) {
   EXPECT_EQ(d->weight, 300u);
   EXPECT_EQ(d->memory_bytes, 8ull << 30);
   EXPECT_EQ(d->priority, 2);
+  EXPECT_EQ(d->latency, "low");
+  EXPECT_EQ(d->min_permille, 100);
+  EXPECT_EQ(d->max_permille, 500);
+  EXPECT_EQ(d->group, "tenant-1");
 }
 
 TEST(DomainXml, WeightAndMemoryMayBeMissing) {
@@ -35,34 +41,39 @@ TEST(DomainXml, WeightAndMemoryMayBeMissing) {
   EXPECT_EQ(d->weight, 0u);
   EXPECT_EQ(d->memory_bytes, 0u);
   EXPECT_EQ(d->priority, -1);
+  EXPECT_EQ(d->min_permille, -1);
+  EXPECT_EQ(d->latency + d->group, "");
 }
 
 TEST(DomainXml, AnyPrefixOrADefaultNamespaceWill) {
-  for (const char* metadata :
-       {"<x:vgpu xmlns:x='https://sluice.example/vgpu/1' weight='7'/>",
-        "<vgpu xmlns='https://sluice.example/vgpu/1' weight='7'/>"}) {
+  for (const char* metadata : {"<x:vgpu xmlns:x='https://sluice.example/vgpu/1' weight='7'/>",
+                               "<vgpu xmlns='https://sluice.example/vgpu/1' weight='7'/>"}) {
     auto d = parse_domain_xml(domain(metadata, kShmem));
     ASSERT_TRUE(d.ok()) << d.error().message;
     EXPECT_EQ(d->weight, 7u) << metadata;
   }
   // Declared further up.
-  auto d = parse_domain_xml("<domain xmlns:s='https://sluice.example/vgpu/1'><name>n</name><metadata>"
-                            "<s:vgpu weight='9'/></metadata><devices>" + std::string(kShmem) +
-                            "</devices></domain>");
+  auto d = parse_domain_xml(
+      "<domain xmlns:s='https://sluice.example/vgpu/1'><name>n</name><metadata>"
+      "<s:vgpu weight='9'/></metadata><devices>" +
+      std::string(kShmem) + "</devices></domain>");
   ASSERT_TRUE(d.ok());
   EXPECT_EQ(d->weight, 9u);
 }
 
 TEST(DomainXml, OthersMetadataIsNotOurs) {
-  auto d = parse_domain_xml(domain("<o:vgpu xmlns:o='https://other.example/' weight='7'/>"
-                                   "<vgpu weight='8'/>", kShmem));
+  auto d =
+      parse_domain_xml(domain("<o:vgpu xmlns:o='https://other.example/' weight='7'/>"
+                              "<vgpu weight='8'/>",
+                              kShmem));
   ASSERT_TRUE(d.ok());
   EXPECT_EQ(d->weight, 0u);
 }
 
 TEST(DomainXml, OtherDevicesAreIgnored) {
-  auto d = parse_domain_xml(domain("", "<disk/><shmem name='plain'><model type='ivshmem-plain'/></shmem>" +
-                                           std::string(kShmem)));
+  auto d = parse_domain_xml(domain(
+      "",
+      "<disk/><shmem name='plain'><model type='ivshmem-plain'/></shmem>" + std::string(kShmem)));
   ASSERT_TRUE(d.ok());
   EXPECT_EQ(d->vgpu, "one");
 }
@@ -86,7 +97,8 @@ TEST(DomainXml, ErrorsSayWhatIsWrong) {
       {"<domain><devices/></domain>", "no <name>"},
       {domain("", ""), "no vGPU"},
       {domain("", shmem + shmem), "more than one"},
-      {"<domain><name>../etc</name><devices>" + shmem + "</devices></domain>", "cannot name a vGPU"},
+      {"<domain><name>../etc</name><devices>" + shmem + "</devices></domain>",
+       "cannot name a vGPU"},
       {"<domain><name>a b</name><devices>" + shmem + "</devices></domain>", "cannot name a vGPU"},
       {with("/run", "run"), "absolute path"},
       {with("17", "0"), "vectors"},
@@ -99,6 +111,9 @@ TEST(DomainXml, ErrorsSayWhatIsWrong) {
       {domain(vgpu("memory='lots'"), shmem), "memory"},
       {domain(vgpu("memory='99999999999G'"), shmem), "memory"},
       {domain(vgpu("priority='99'"), shmem), "priority"},
+      {domain(vgpu("latency='soon'"), shmem), "latency"},
+      {domain(vgpu("min='101'"), shmem), "min"},
+      {domain(vgpu("group='../a'"), shmem), "group"},
       {"<!DOCTYPE domain [<!ENTITY a 'b'>]>" + domain("", shmem), "document type"},
       {std::string(5u << 20, ' '), "4 MiB"},
   };
@@ -111,19 +126,23 @@ TEST(DomainXml, ErrorsSayWhatIsWrong) {
 
 TEST(DomainXml, HostileXmlCostsNothing) {
   // Entities that grow without end, files that are none of ours, nesting without end.
-  const std::string bomb = "<!DOCTYPE domain [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;&a;'>"
-                           "<!ENTITY c SYSTEM 'file:///etc/passwd'>]><domain><name>&b;&c;</name></domain>";
+  const std::string bomb =
+      "<!DOCTYPE domain [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;&a;'>"
+      "<!ENTITY c SYSTEM 'file:///etc/passwd'>]><domain><name>&b;&c;</name></domain>";
   EXPECT_FALSE(parse_domain_xml(bomb).ok());
-  auto d = parse_domain_xml("<domain><name>&c;</name><devices>" + std::string(kShmem) + "</devices></domain>");
+  auto d = parse_domain_xml("<domain><name>&c;</name><devices>" + std::string(kShmem) +
+                            "</devices></domain>");
   ASSERT_FALSE(d.ok());
-  EXPECT_NE(d.error().message.find("'&c;'"), std::string::npos) << "an unknown entity stays what it is";
+  EXPECT_NE(d.error().message.find("'&c;'"), std::string::npos)
+      << "an unknown entity stays what it is";
   std::string deep;
   for (int i = 0; i < 500'000; ++i) deep += "<a>";
   EXPECT_FALSE(parse_domain_xml(deep).ok());
   for (int i = 0; i < 500'000; ++i) deep += "</a>";
   EXPECT_FALSE(parse_domain_xml(deep).ok());
   std::string whole = domain(vgpu("weight='300'"), kShmem);
-  for (size_t cut = 0; cut < whole.size(); ++cut) EXPECT_FALSE(parse_domain_xml(whole.substr(0, cut)).ok());
+  for (size_t cut = 0; cut < whole.size(); ++cut)
+    EXPECT_FALSE(parse_domain_xml(whole.substr(0, cut)).ok());
 }
 
 TEST(ByteSize, Parses) {
@@ -132,7 +151,8 @@ TEST(ByteSize, Parses) {
   EXPECT_EQ(*parse_byte_size("4K"), 4096u);
   EXPECT_EQ(*parse_byte_size("8GiB"), 8ull << 30);
   EXPECT_EQ(*parse_byte_size("2T"), 2ull << 40);
-  for (const char* bad : {"", "G", "-1", "1.5G", "8X", "8 G", "16777216T", "18446744073709551616", "1GG"})
+  for (const char* bad :
+       {"", "G", "-1", "1.5G", "8X", "8 G", "16777216T", "18446744073709551616", "1GG"})
     EXPECT_FALSE(parse_byte_size(bad).ok()) << bad;
 }
 

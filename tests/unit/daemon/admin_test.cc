@@ -1,5 +1,5 @@
-// The admin socket: JSON-RPC as the specification has it, requests of every wrong kind, and that one
-// bad client never disturbs another.
+// The admin socket: JSON-RPC as the specification has it, requests of every wrong kind, and that
+// one bad client never disturbs another.
 #include <sys/un.h>
 
 #include <map>
@@ -17,7 +17,8 @@ class AdminTest : public DaemonTest {
  protected:
   void SetUp() override { start(); }
   json::object call(const std::string& method, const std::string& params = "{}") {
-    return rpc(R"({"jsonrpc":"2.0","id":1,"method":")" + method + R"(","params":)" + params + "}").as_object();
+    return rpc(R"({"jsonrpc":"2.0","id":1,"method":")" + method + R"(","params":)" + params + "}")
+        .as_object();
   }
   // The error's code, 0 if there is none.
   int64_t code(const json::value& answer) {
@@ -71,9 +72,31 @@ TEST_F(AdminTest, CreatesListsSetsShowsAndDeletes) {
   EXPECT_EQ(call("vgpu.list").at("result").as_array().size(), 0u);
 }
 
+TEST_F(AdminTest, LimitsAndGroupsAreLive) {
+  EXPECT_EQ(code(call("group.set", R"({"name":"vm-1","weight":300,"max_permille":500})")), 0);
+  auto made =
+      call("vgpu.create", R"({"name":"a","group":"vm-1","latency":"low","min_permille":100})");
+  ASSERT_EQ(code(made), 0) << json::serialize(made);
+  EXPECT_EQ(made.at("result").at("group").as_string(), "vm-1");
+  EXPECT_EQ(made.at("result").at("latency").as_string(), "low");
+  EXPECT_EQ(code(call("vgpu.set", R"({"name":"a","max_permille":250,"latency":"batch"})")), 0);
+  auto shown = call("vgpu.show", R"({"name":"a"})").at("result");
+  EXPECT_EQ(shown.at("max_permille").as_int64(), 250);
+  EXPECT_EQ(shown.at("min_permille").as_int64(), 100);
+  EXPECT_EQ(shown.at("latency").as_string(), "batch");
+  const auto share = daemon_->executor().stats(daemon_->find("a")->id()).share;
+  EXPECT_EQ(share.max_permille, 250u);
+  EXPECT_EQ(code(call("vgpu.set", R"({"name":"a","max_permille":0,"group":""})")), 0);
+  EXPECT_EQ(call("vgpu.show", R"({"name":"a"})").at("result").at("group").as_string(), "");
+  EXPECT_EQ(code(call("vgpu.set", R"({"name":"a","min_permille":600})")), 0);
+  EXPECT_NE(code(call("vgpu.create", R"({"name":"b","min_permille":500})")), 0);
+  EXPECT_EQ(call("group.list").at("result").as_array().size(), 1u);
+}
+
 TEST_F(AdminTest, EveryMethodAnswers) {
   call("vgpu.create", R"({"name":"a"})");
-  for (const char* method : {"version", "info", "policies", "vgpu.list", "stats", "metrics", "top", "events"}) {
+  for (const char* method :
+       {"version", "info", "policies", "vgpu.list", "stats", "metrics", "top", "events"}) {
     auto answer = call(method);
     EXPECT_EQ(code(answer), 0) << method << json::serialize(answer);
     // And takes no parameter that it does not know.
@@ -83,15 +106,16 @@ TEST_F(AdminTest, EveryMethodAnswers) {
   EXPECT_EQ(call("top").at("result").at("vgpus").as_array().size(), 1u);
 }
 
-// Prometheus' text format: each metric has its HELP and TYPE before its samples, each series is there once, values are
-// numbers.
+// Prometheus' text format: each metric has its HELP and TYPE before its samples, each series is
+// there once, values are numbers.
 TEST_F(AdminTest, MetricsAreWhatPrometheusReads) {
   call("vgpu.create", R"({"name":"a","weight":7})");
   call("vgpu.create", R"({"name":"b"})");
   const auto text = std::string(call("metrics").at("result").as_string());
   ASSERT_FALSE(text.empty());
   ASSERT_EQ(text.back(), '\n');
-  const std::regex sample("([a-z_]+)(\\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\\})? ([0-9]+(\\.[0-9]+)?)");
+  const std::regex sample(
+      "([a-z_]+)(\\{[a-z]+=\"[^\"]*\"(,[a-z]+=\"[^\"]*\")*\\})? ([0-9]+(\\.[0-9]+)?)");
   std::map<std::string, std::string> types, values;
   std::string family;
   std::istringstream lines(text);
@@ -108,7 +132,8 @@ TEST_F(AdminTest, MetricsAreWhatPrometheusReads) {
     } else {
       ASSERT_TRUE(std::regex_match(line, m, sample));
       const std::string name = m[1];
-      const bool part = types[family] == "summary" && (name == family + "_sum" || name == family + "_count");
+      const bool part =
+          types[family] == "summary" && (name == family + "_sum" || name == family + "_count");
       EXPECT_TRUE(name == family || part);
       EXPECT_EQ(types[family] == "counter", name.ends_with("_total"));
       EXPECT_TRUE(values.emplace(name + m[2].str(), m[4]).second) << "twice";
@@ -129,7 +154,11 @@ TEST_F(AdminTest, EventsAreTheLogAndGoOnFromANumber) {
   ASSERT_GT(last, 0u);
   EXPECT_NE(json::serialize(events).find("vgpu a: created"), std::string::npos);
   EXPECT_EQ(call("events", R"({"after":)" + std::to_string(last) + "}")
-                .at("result").at("events").as_array().size(), 0u);
+                .at("result")
+                .at("events")
+                .as_array()
+                .size(),
+            0u);
   EXPECT_EQ(call("events", R"({"limit":1})").at("result").at("events").as_array().size(), 1u);
   log::init("test", log::Level::kError);
 }
@@ -195,6 +224,13 @@ TEST_F(AdminTest, WrongParametersAreRefusedByName) {
       {"vgpu.create", R"({"name":"b","slots":64,"region_bytes":"32M"})", "room"},
       {"vgpu.create", R"({"name":"b","colour":"red"})", "colour"},
       {"vgpu.set", R"({"name":"zz"})", "zz"},
+      {"vgpu.set", R"({"name":"a","latency":"soon"})", "low, normal or batch"},
+      {"vgpu.set", R"({"name":"a","min_permille":300,"max_permille":200})", "above the maximum"},
+      {"vgpu.set", R"({"name":"a","max_permille":1001})", "max_permille"},
+      {"vgpu.set", R"({"name":"a","group":"nobody"})", "there is no group 'nobody'"},
+      {"vgpu.set", R"({"name":"a","latency":"low","target_p99_us":1})", "cannot be kept"},
+      {"group.set", R"({"name":"g","parent":"nobody"})", "there is no group 'nobody'"},
+      {"group.set", R"({"name":"../g"})", "a group's name"},
       {"vgpu.set", R"({"name":"a","weight":"7"})", "weight"},
       {"vgpu.show", R"({"name":"zz"})", "zz"},
       {"vgpu.delete", R"({})", "name"},
@@ -215,8 +251,9 @@ TEST_F(AdminTest, TwoVgpusCannotShareASocket) {
   call("vgpu.create", R"({"name":"a"})");
   const std::string socket = daemon_->find("a")->spec().socket;
   EXPECT_NE(code(call("vgpu.create", R"({"name":"b","socket":")" + socket + R"("})")), 0);
-  EXPECT_NE(code(call("vgpu.create",
-                      R"({"name":"b","socket":")" + daemon_->config().admin_socket_path() + R"("})")), 0);
+  EXPECT_NE(code(call("vgpu.create", R"({"name":"b","socket":")" +
+                                         daemon_->config().admin_socket_path() + R"("})")),
+            0);
 }
 
 TEST_F(AdminTest, BatchesAndNotifications) {
