@@ -39,6 +39,9 @@ inline constexpr uint64_t kMaxStagingBytes = 256ull << 20;
 // Admin socket. A request longer than this is answered with an error and the connection closed.
 inline constexpr size_t kMaxAdminRequestBytes = 64u << 10;
 inline constexpr size_t kMaxAdminConnections = 32;
+// Refused connections that still read why. More: strangers hold more descriptors; fewer: a flood of
+// them leaves nobody the time to read.
+inline constexpr size_t kMaxRefusedAdmin = 16;
 inline constexpr size_t kMaxAdminBatch = 64;               // requests in one JSON-RPC array
 inline constexpr size_t kMaxAdminBacklogBytes = 4u << 20;  // unread answers before we hang up
 inline constexpr size_t kMaxEvents = 1024;  // kept for `sluicectl events`; older are dropped

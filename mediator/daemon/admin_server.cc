@@ -140,22 +140,27 @@ Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& 
 }
 
 void AdminServer::on_connection(Fd socket, const PeerCredentials& peer) {
-  // Past twice the limit not even a reason is given: somebody floods.
-  if (connections_.size() >= 2 * limits::kMaxAdminConnections)
-    return peers_->close(std::move(socket));
+  const bool permitted = may_administer(peer, ::geteuid(), ::getegid());
+  const bool full = connections_.size() - refused_.size() >= limits::kMaxAdminConnections;
   const uint64_t id = next_id_++;
   auto c = std::make_shared<Connection>(*this, id, std::move(socket));
   connections_[id] = c;
   c->start();
-  if (!may_administer(peer, ::geteuid(), ::getegid())) {
+  if (!permitted) {
+    refused_.push_back(id);
     log::warning("admin socket: process {} of uid {} turned away", peer.pid, peer.uid);
     c->finish_with(rpc_error_line(kRpcNotPermitted,
                                   "only root and the daemon's own user and group may use this socket"));
-  } else if (connections_.size() > limits::kMaxAdminConnections) {
+  } else if (full) {
+    refused_.push_back(id);
     c->finish_with(rpc_error_line(kRpcRefused, "too many admin connections"));
   }
+  if (refused_.size() > limits::kMaxRefusedAdmin) drop(refused_.front());
 }
 
-void AdminServer::drop(uint64_t id) { connections_.erase(id); }
+void AdminServer::drop(uint64_t id) {
+  connections_.erase(id);
+  std::erase(refused_, id);
+}
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,9 @@ class AdminServer {
   std::shared_ptr<io::PeerThread> peers_;  // closes what clients leave behind
   std::unique_ptr<io::Listener> listener_;
   std::map<uint64_t, std::shared_ptr<Connection>> connections_;
+  // Of those, the ones that only read why they are refused, the oldest first. They take no place that
+  // others need: the oldest goes when there are too many.
+  std::deque<uint64_t> refused_;
   uint64_t next_id_ = 1;
 };
 
