@@ -233,7 +233,7 @@ uint64_t Config::context_bytes_for(bool nvidia) const {
 // What a first kernel that spins costs its neighbours. On the software GPU workers may have to wait
 // for a processor for as long as on no GPU.
 uint32_t Config::evict_end_for(bool nvidia) const {
-  return evict_end_ms.value_or(std::max(nvidia ? 500u : 2000u, evict_warn_ms));
+  return evict_end_ms.value_or(nvidia ? std::max(500u, evict_warn_ms) : 2000u);
 }
 
 uint32_t Config::chunk_target_for(bool nvidia) const {
@@ -416,7 +416,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("evict_end_ms", evict_end_ms, 1, 600'000);
   if (evict_end_ms != 0) c.evict_end_ms = evict_end_ms;
   r.number("evict_end_least_ms", c.evict_end_least_ms, 1, 600'000);
-  if (c.evict_warn_ms > c.evict_end_ms.value_or(UINT32_MAX))
+  if (c.evict_warn_ms > c.evict_end_for(false))
     r.fail_key("evict_warn_ms", "deadlines.evict_warn_ms is more than deadlines.evict_end_ms");
   r.end_table();
 
