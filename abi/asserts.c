@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes and offsets of everything that crosses a boundary. Compiled as C here and as C++ through
  * asserts.cc, so that neither language's rules can move a field unseen. */
 #include <stddef.h>

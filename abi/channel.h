@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The channel: how the programs of one vGPU reach the host.
  *
  * Terms

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The one table of calls that cross the channel.
 //
 //   X(opcode, function, status, tags...)   generic: marshalled by its tags (abi/cuda_tags.h), the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The part of the public CUDA driver API that Sluice uses, in our own declarations, so that
  * everything builds without the CUDA Toolkit: same names, values, layouts and symbols as CUDA 13.0's
  * on 64-bit Linux. Values stand as lists in cuda_driver_values.h, functions in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Compares abi/cuda_driver.h, cuda_graph.h and cuda_green.h with the CUDA Toolkit's own header at
 // compile time: every value, every structure's size and offsets, every function's type. Built only
 // where the toolkit is installed; no code runs. The toolkit's declarations stand in the global namespace, ours in sluice_declared.

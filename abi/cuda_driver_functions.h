@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The functions of the public CUDA driver API that Sluice declares, loads and offers: one row each.
  *
  *   X(symbol, name, since, (parameters))

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Values of the public CUDA driver API, as lists: what is answered by name or number, compared with
  * the toolkit, or printed. cuda_driver.h makes the enumerations of them. Facts from CUDA 13.0.
  * The texts are ours. No state, no code.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA graphs: the part of the driver API that the guest's libcuda.so.1 offers of them, in our own words
  * (NVIDIA, CUDA Driver API, "Graph Management"). Apart from abi/cuda_driver.h, because no graph crosses the
  * channel: the guest builds, captures and replays them (guest-agent/graphs/graph.h), the worker and its driver see

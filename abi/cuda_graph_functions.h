@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA graphs: the functions of the driver API that the guest's libcuda.so.1 has of them, one row each as in
  * abi/cuda_driver_functions.h: X(symbol, name, since, (parameters)). Facts from the CUDA Toolkit 13.0; where the
  * toolkit is installed, cuda_driver_asserts.cc compares every row with it. A row without a definition answers

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Green contexts: the part of the CUDA driver API that confines streams to some of a GPU's SMs, in our own
  * declarations: same names, values, layouts and symbols as CUDA 13.0's on 64-bit Linux (NVIDIA, CUDA Driver API,
  * "Green Contexts"; since CUDA 12.4, streams of their own since 12.5). Where the toolkit is installed,

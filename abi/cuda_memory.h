@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Types of the driver API for memory pools, managed memory, stream attributes and batches, in our
  * own words (NVIDIA, CUDA Driver API, "Stream Ordered Memory Allocator", "Unified Addressing").
  * None crosses the channel: the guest's libcuda.so.1 answers or translates them. Included by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The tags of abi/cuda_calls.h: what each parameter of a driver call is, and so how it crosses the
 // channel. The guest's stub (guest-agent/shim/session/call_stub.h) and the worker's dispatch
 // (mediator/worker/calls/dispatch.h) are both derived from them. Types only; no state, no code.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the rewriter, the kernels it makes, and the launcher agree on.
  *
  * A rewritten kernel is a *clone* of the original entry in the same module, named

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The GPU status registers that accounting samples: the layout of NVIDIA's Ampere and Hopper
  * runlist engine status, which the software GPU publishes too (in its shared file), so that one
  * reader serves both.

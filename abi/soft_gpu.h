@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The software GPU's shared file as others than its own processes see it: sluiced, which samples the
  * registers, reads the context-switch log and sets time slices and SMs; tests; tools.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stub pages: how sluiced, a worker and the kernels of its guest signal to each other.
  *
  * Terms (more in ARCHITECTURE.md, "Glossary")

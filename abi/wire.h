@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The records in a slot's rings: the CUDA driver API on the wire.
  *
  * A call is one sluice_record in the submit ring, followed by its arguments. Generic calls (rows of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The contract between a scheduling policy and whoever drives it (mediator/core's scheduler, the
 // simulator, a test).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of policies, made of registry.inc.
 #include "policies/policy.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-agent's work: hands the vGPU's slots to the programs of this VM and reports their ends.
 //
 // For each program: it joins over a Unix socket, the agent asks sluiced for a slot (control ring),

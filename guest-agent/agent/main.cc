@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-agent: owns the vGPU of this VM and hands its slots to programs.
 #include <grp.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vGPU's PCI device (ivshmem-doorbell) as sluice-agent holds it: found in sysfs, driven through
 // VFIO, mapped, with one event descriptor per interrupt vector. No kernel module of ours.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arrays, textures and surfaces: descriptions go from the runtime's form to the driver's.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The device code of the program: fat binaries that compiled code registers before main(), with the
 // host addresses of its kernels and variables. Each is given to the driver as it is when something
 // of it is first used, so the driver chooses between machine code and PTX. Lives as long as the

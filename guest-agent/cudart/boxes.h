@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of rows and boxes, in the driver's form. A runtime's copy says in one word where its ends
 // are; the driver's has a kind of memory for each end. No state.
 #ifndef SLUICE_GUEST_AGENT_CUDART_BOXES_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exports that do not go the common way: errors themselves, and what compiled programs call.
 #include "guest-agent/cudart/binaries.h"
 #include "guest-agent/cudart/calls.h"

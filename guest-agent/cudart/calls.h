@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How an exported function runs: what has to be there first, what its error does to the thread, and
 // how it reaches the driver. exports.cc makes every export of these. Any thread; no state of its
 // own.

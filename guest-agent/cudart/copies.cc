@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies: of bytes, rows, boxes, symbols, between devices.
 #include "guest-agent/cudart/binaries.h"
 #include "guest-agent/cudart/boxes.h"

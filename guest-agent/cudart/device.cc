@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices: count, choice, properties, flags, peers; versions; entry points of the driver.
 #include <cstring>
 

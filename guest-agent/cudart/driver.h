@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver that this runtime calls: the public functions of libcuda.so.1, whichever that is
 // (Sluice's, the software GPU's, NVIDIA's), found by name when the program first needs one. Nothing
 // else of it is used: no private tables. A function that the driver lacks answers

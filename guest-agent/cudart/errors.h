@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The errors of the CUDA runtime API: names and numbers are CUDA's, the sentences that
 // cudaGetErrorString answers are ours. A driver's error has the number of the runtime's error of
 // the same meaning; to_runtime() in calls.h knows the few that do not.

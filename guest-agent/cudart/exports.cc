@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every export of the table that is not defined by hand. The symbols' version is in libcudart.map.
 #include "guest-agent/cudart/calls.h"
 

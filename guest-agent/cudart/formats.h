@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Formats of arrays' elements, and the driver's descriptions of arrays and textures, in our own
 // declarations: layouts are facts from CUDA 13.0's driver API. No state.
 #ifndef SLUICE_GUEST_AGENT_CUDART_FORMATS_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every symbol that libcudart.so.13 exports, one row each, and those of libcudart.so.12. Facts from
 // CUDA 13.0's runtime (its list of symbols, its headers' signatures); tests/cudart compares all of
 // it with the toolkit where that is installed. No state.

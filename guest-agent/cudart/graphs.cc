@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes of graphs whose parameters the runtime describes in its own way: kernels by their host
 // address, copies and fills in the runtime's form.
 #include <cstring>

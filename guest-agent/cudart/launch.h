@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of kernels, once it is known which. Needs a context. Any thread.
 #ifndef SLUICE_GUEST_AGENT_CUDART_LAUNCH_H
 #define SLUICE_GUEST_AGENT_CUDART_LAUNCH_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory: allocations, host memory, pools, symbols, fills, attributes of pointers.
 #include "guest-agent/cudart/binaries.h"
 #include "guest-agent/cudart/calls.h"

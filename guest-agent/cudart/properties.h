@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cudaDeviceProp in the layouts of CUDA 13 and of CUDA 12, of one list of fields. Layouts are facts
 // from the toolkits' headers; tests/cudart compares that of 13 where the toolkit is installed.
 // Declares only.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The state of the runtime: initialisation, the device of a thread and its primary context, errors.
 // One per process, never destroyed, because programs call it from their static destructors. Any
 // thread.

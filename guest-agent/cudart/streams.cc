@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams and events that take less than the driver's call of the same name.
 #include "guest-agent/cudart/calls.h"
 

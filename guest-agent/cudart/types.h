@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The types of the public CUDA runtime API that the table of functions names, in our own
 // declarations: same names, layouts and values as CUDA 13.0's on 64-bit Linux;
 // tests/cudart/types_test compares them with the toolkit's headers where those are installed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which CUDA runtime a library is: libcudart.so.13 or libcudart.so.12, built of the same sources.
 #ifndef SLUICE_GUEST_AGENT_CUDART_VERSION_H
 #define SLUICE_GUEST_AGENT_CUDART_VERSION_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream capture: what a program queues in a capturing stream becomes nodes of a graph (graph.h),
 // which depend on what the stream had behind it. Rules of capture: NVIDIA, CUDA C++ Programming
 // Guide, "Creating a Graph Using Stream Capture".

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditional nodes (IF, WHILE, SWITCH): bodies that run, or run again, by a value that kernels set
 // while the graph runs. The value is a word on the device, its address the handle;
 // cudaGraphSetConditional in a kernel stores there (device_runtime.h). Since a launch queues plain

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGraphDebugDotPrint: a graph as a picture's text (Graphviz). What the file holds is nobody's
 // interface; CUDA's own differs between versions.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What CUDA graphs need of the driver below them: the calling thread's state, checks, and ways to
 // queue work that no stream capture sees. Everything else they do by the public driver API.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Executable graphs: made of a graph, changed node by node or as a whole, queued.
 #include <algorithm>
 #include <cstring>

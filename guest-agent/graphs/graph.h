@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA graphs, in the guest alone: built node by node or captured from streams (capture.h), it is
 // one object. A node's work is fixed when it is made and shared by its graph, that graph's clones
 // and what was instantiated of it; to change a node is to give it another work. An executable graph

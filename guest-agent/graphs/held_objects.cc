@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph's references on the program's objects: cuGraphRetainUserObject and
 // cuGraphReleaseUserObject. The objects themselves are user_objects.h's.
 #include "guest-agent/graphs/graph.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calling thread's current context is another one for a while. By the public driver API alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that graphs allocate and free (cuGraphAddMemAllocNode, and cuMemAllocAsync in a capture).
 // CUDA fixes the address when the node is made and backs it while the memory is allocated. Here it
 // is backed for as long as a node, an executable graph or the program needs the address: more is

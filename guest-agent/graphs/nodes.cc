@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Adding nodes by hand, and their parameters: one way for all kinds (CUgraphNodeParams), the API's
 // functions for each kind in front of it.
 #include "guest-agent/graphs/works.h"

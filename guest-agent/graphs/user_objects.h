@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program's own objects that graphs keep alive (cuUserObject*): a count of references, and a
 // function of the program that runs when the last is released. Knows no graph.
 //

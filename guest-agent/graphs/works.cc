@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What nodes do: their works, made from a program's parameters and queued as plain calls.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nodes' works: from a program's parameters, and from what streams capture. Any thread; without the
 // graphs' lock, because they call the driver.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The program's end of its slot: how a guest process, or a local one, reaches its worker.
 //
 // Owned by the link to the worker (guest-agent/shim/session/worker_link.h). One kind of user, two

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PTX text in, PTX text out: every entry keeps its original, byte for byte, and gets an evictable
 // clone `<entry>__sluice` behind it where the passes can make one.
 //

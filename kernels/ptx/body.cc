@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A function's body: its statements, scopes and declarations.
 #include <algorithm>
 

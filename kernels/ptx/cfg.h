@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The control-flow graph of one function: basic blocks over its statements.
 //
 // Owner: an analysis, one thread; refers to the function and must not outlive its module. It knows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lexical layer: a position in PTX text that knows white space, comments, words and strings.
 //
 // Owner: the parser (one per parse, single thread). It knows nothing of statements. Every member

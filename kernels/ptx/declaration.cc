@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Declarations: variables, registers and parameters, and how large they are.
 #include <algorithm>
 #include <limits>

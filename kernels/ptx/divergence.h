@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which branches may go different ways in different threads of a block: a taint analysis.
 //
 // Owner: an analysis pass, one thread; refers to the function and must not outlive its module.

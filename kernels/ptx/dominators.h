@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Dominators: which block every path from the function's beginning to a block must pass;
 // post-dominators: which one every path from a block to the function's end. One algorithm, in two
 // directions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replacements in a text, collected in any order and applied at once: how passes change a module
 // without touching a byte that they do not mean.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/ptx/fat_binary.h"
 
 #ifdef SLUICE_HAVE_LZ4

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fat binaries: the containers in which nvcc puts code for several GPUs. Finds the PTX that a GPU's
 // driver would compile out of one. Users: the software GPU, the guest's libcuda.so.1.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linking PTX: several modules become one text, as cuLink* and nvcc -rdc want it.
 //
 // Pure; any thread. It joins declarations and definitions by name; what the joined text means, and

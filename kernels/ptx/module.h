@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A PTX module as the rewriter and the software GPU see it: the text, cut losslessly into
 // statements, with the declarations understood and everything else kept as it was written.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts PTX text into a Module. Internal to kernels/ptx: everybody else calls Module::parse.
 //
 // Owner: one parse, one thread. No recursion and no look-behind, so hostile text costs linear time

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a Module back to text: the very bytes it was parsed from, put together from its items and
 // statements, so that what the structure lost would be missing.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which registers an instruction reads and writes, as far as analyses must know it.
 //
 // Owner: an analysis, one thread; refers to the module. It knows the names of the pure arithmetic

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes a C++ header that holds a text file as a zero-terminated constant.
 
 usage: embed_text.py INPUT OUTPUT CONSTANT

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What NVIDIA's assembler says of a module, where one is at hand. Never needed.
 //
 // One thread; runs the given program as a child and reads what it prints.

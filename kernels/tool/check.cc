@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-ptx check: every kernel of a module in its original form and as a clone that is evicted at
 // random, on the interpreter, from the same memory; then the memories are compared.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/tool/commands.h"
 
 #include <boost/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sluice-ptx can do, one function per subcommand. Each returns the program's exit status: 0,
 // or 1 where a file could not be read, written or cut into statements, or a check failed.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a kernel's original and its clone on the interpreter, the clone evicted at random: the
 // worker (mediator/worker) in small, without driver and without time.
 //

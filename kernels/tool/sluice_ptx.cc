@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-ptx: the rewriter as a tool. Reads PTX, says which kernels become evictable and why the
 // others do not, writes the rewritten module, and tries it out.
 //

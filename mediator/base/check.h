@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SLUICE_CHECK: our own invariants. Stays on in release builds and ends the process, because going
 // on would be worse. Never used on anything that another process, a guest or the machine produced.
 #pragma once

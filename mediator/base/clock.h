@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's monotonic clock. Only I/O code reads it; policies, kernels and core are given `now`.
 #pragma once
 

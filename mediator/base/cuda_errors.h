@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names and texts of CUDA's errors, for every library that answers cuGetErrorName and
 // cuGetErrorString. Pure; any thread; static strings.
 #pragma once

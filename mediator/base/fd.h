@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fd: owns one file descriptor and closes it. Move only. Any thread, like an int.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GridWindows: a grid cut into *windows*, runs of its blocks that are launched as grids of their own
 // (kernels/passes/steps/window.cc). A window is a box that the hardware numbers as the whole grid's blocks are
 // numbered, so windows are runs of planes where there are several, otherwise of rows, otherwise of blocks.

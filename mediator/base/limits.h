@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every limit of the host side in one place, each with what breaks if it changes. Constants only;
 // what an operator may change stands in the configuration (mediator/daemon/config.h) and is bounded
 // by these. Limits that a guest sees as part of the layout are in abi/channel.h.

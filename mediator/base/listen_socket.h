@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Listening Unix sockets at a path. A path is taken only where that hurts nobody: a file that
 // is no socket, a socket of another user and one that somebody listens on are left as they are, and
 // the error names them. No state; any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Log lines of the host programs, to stderr in the way systemd wants it: no time stamps when stderr
 // is the journal (it adds its own), a "<priority>" prefix that it strips. An observer may also see
 // each line (sluiced keeps the last ones for `sluicectl events`).

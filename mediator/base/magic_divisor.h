@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Division of a 32-bit number by a constant with one multiplication, as rewritten kernels turn a
 // ticket into block coordinates (abi/preempt.h: magic_x, magic_y and their shifts):
 //   t = mulhi(magic, n); q = (t + ((n - t) >> shift1)) >> shift2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unix sockets whose other end somebody hostile holds, as sluiced uses them: nothing here waits,
 // and no descriptor that the peer sends is ever let go of in the caller's thread. (The last close
 // of a socket with SO_LINGER takes as long as its owner likes, and the kernel closes what a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Result<T>: a value or an Error. For what a guest, a peer or the machine got wrong; never for our
 // own bugs (base/check.h). Every program uses it; it owns nothing but the value.
 #pragma once

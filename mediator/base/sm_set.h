@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SmSet: a set of a GPU's SMs, as grants carry it (abi/stub.h). A plain value, 32 bytes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Unix sockets that carry file descriptors: the few calls that sluiced, the worker, the agent and
 // the shim share. No state; any thread. Errors are Results with what and why.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // VirtualRanges: the bookkeeping of CUDA's virtual memory management (cuMemAddressReserve and what follows): ranges of
 // addresses that are reserved, mappings of physical memory in them, and who may touch those. What is asked for is
 // checked here in full: nothing overlaps, a mapping lies in one reservation and goes as a whole. `Memory` stands for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdminClient: one blocking connection to sluiced's admin socket. sluicectl owns it; one thread.
 #pragma once
 

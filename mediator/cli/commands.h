@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of sluicectl, each over one AdminClient. Printed text goes to stdout; what went
 // wrong comes back. One thread.
 #pragma once

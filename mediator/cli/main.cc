@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluicectl: the admin command line. Parses, connects, calls one command.
 #include <CLI/CLI.hpp>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables for terminals: rows of text, columns as wide as their widest cell. Pure.
 #pragma once
 

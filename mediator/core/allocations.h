@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AllocationMap: which device addresses belong to a session: its allocations and the global
 // variables of its modules. Under unified addressing any other address could be the worker's own
 // memory, so nothing is copied or filled that is not found here.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads what belongs to Sluice out of a libvirt domain XML:
 //
 //   <metadata><sluice:vgpu xmlns:sluice='https://sluice.example/vgpu/1' weight='300' memory='8G'/>

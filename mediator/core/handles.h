@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HandleTable: the objects of one session by the handles that its program knows ({kind, generation,
 // index}, abi/wire.h). A handle that was never given out, is of another kind or has ended finds
 // nothing, however it was made up: the place in the table is checked first, then its generation.

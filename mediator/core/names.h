@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks of names that people, domain XML or guests give. Pure; any thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Penalty: what one vGPU's faults and forced ends have cost its neighbours, and when it may open
 // sessions again. The back-off of sluiced.
 //

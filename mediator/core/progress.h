@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Progress: what a session's launch records (abi/preempt.h) say of its launches: how
 // far they are, and, by what earlier ones of the same kernel took, for how long they will go on,
 // and what evicting them costs.

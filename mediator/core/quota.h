@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QuotaLedger: what each vGPU may use of a countable resource (bytes of device memory, bytes of
 // extents), and what its sessions hold of it. sluiced owns one per resource and uses it from its one
 // thread; workers ask over the control socket (worker_protocol.h: LeaseRequest, LeaseReturn) for more

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QuotaLease: the device memory that a session may use, leased from its vGPU in chunks, so that an
 // allocation seldom has to ask sluiced and a vGPU's limit holds over all its processes.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is reported to the scheduler and asked of it. Each event goes to the part that answers it
 // (sharing/sharing.h has the list) and ends with finish().
 #include "mediator/core/scheduler.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler: sluiced's side of the gate protocol (abi/stub.h), as logic without I/O.
 //
 // Owned by sluiced, used from its one thread. It groups sessions into vGPUs, asks a policy

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages between sluiced and sluice-spawner. One packet of a SOCK_SEQPACKET pair is one message.
 // Both ends check what they get: a message that is malformed ends the connection, and with it the
 // spawner and all workers.

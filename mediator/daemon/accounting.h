@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accounting: drives the sources of measured GPU time in sluiced's one thread: polls the status registers as
 // AdaptivePoller plans, reads the switch log and the launches' words, finds out whose each channel group is, and
 // feeds UsageMeter; hands the meter's corrections to the scheduler's owner. Owned by the GrantExecutor.

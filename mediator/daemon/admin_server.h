@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdminServer: the admin socket: JSON-RPC, one request or batch per line, on a Unix stream socket.
 // Owned by the Daemon, used from sluiced's one thread. Only root and the daemon's own user and group
 // are served. Every connection is bounded in what it may send, ask at once and leave unread; one that

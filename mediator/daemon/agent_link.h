@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AgentLink: sluiced's end of the two control rings of a vGPU's channel, spoken with sluice-agent in
 // the guest. Owned by the vGPU, used from sluiced's one thread. It copies and bounds what the agent
 // wrote and hands it on as calls; it decides nothing about sessions.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channel: one life of a shared region (abi/channel.h): the memfd, its event descriptors, who has
 // which slot and which extents. A vGPU has one with its virtual machine, and one of a single slot
 // with each local program. Owned jointly by the vGPU and the sessions that use it, in sluiced's one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The configuration of sluiced: /etc/sluice/sluice.toml as values, checked. Read once at start,
 // then never changed; the whole daemon shares it by const reference. Every key is described in the
 // sample file (debian/sluice.toml), whose values are the defaults here; a test compares the two.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Daemon: sluiced without its main(): configuration to running services. Owns everything, lives in
 // one thread around one io_context. Tests run it in a temporary directory.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EventLog: the last log lines of sluiced, for `sluicectl events`. Owned by the Daemon, fed by the
 // log's observer in the one thread. Bounded; older lines fall out, their numbers do not come back.
 #pragma once

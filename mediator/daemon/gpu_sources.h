@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GpuSources: the GPU's own status registers and context-switch log, opened where they are, dropped when they are not
 // what they were, opened again later; with a sentence for people about each. No timers, no decisions: Accounting
 // (accounting.h) asks. sluiced's one thread.

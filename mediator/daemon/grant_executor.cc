@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/grant_executor.h"
 
 #include <boost/asio/io_context.hpp>

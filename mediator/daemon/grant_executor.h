@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GrantExecutor: executes what the scheduler (core/scheduler.h) decides. It owns the scheduler,
 // stores into the sessions' host and signal pages, reads their reports, rings gates, keeps the one
 // decision timer and the host pages' heartbeats (only while there are sessions). Used from

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/guest_session.h"
 
 #include <fcntl.h>

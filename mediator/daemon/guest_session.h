@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GuestSession: one guest process on a vGPU with its worker, from the request for a slot to the
 // last byte given back. Owned by its VgpuServer, used from sluiced's one thread.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Identity: the user that sluiced runs as. Started as root, sluiced starts the spawner, opens what
 // only root may open, and becomes this user with no capability at all. Used once, by Daemon::start.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON-RPC 2.0 (www.jsonrpc.org/specification) without I/O: one line of text in, one line of text
 // out, perhaps later. Used by the admin server in sluiced's one thread; tests drive it directly.
 // A request is untrusted text of bounded length; whatever it holds, the answer is a JSON-RPC error

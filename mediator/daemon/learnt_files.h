@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LearntFiles: what was learnt of each vGPU's kernels (core/progress.h), kept between two lives of sluiced: a
 // file a vGPU in `state_dir`, read when the vGPU is made and written when it goes. Owned by the GrantExecutor, one
 // thread; what fails is logged and costs the knowledge only. The files are sluiced's own; one that was

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluiced: parse the command line, set up, run until a signal.
 #include <sched.h>
 #include <signal.h>

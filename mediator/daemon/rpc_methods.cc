@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The methods of the admin socket: what operators ask, out of the Daemon's objects into JSON. Runs
 // in sluiced's one thread. docs: `sluicectl --help` mirrors them one to one.
 #include <unistd.h>

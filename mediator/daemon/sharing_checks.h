@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the checks of scheduler.policy, scheduler.spatial and scheduler.slices have in common. Asked when sluiced starts.
 #pragma once
 

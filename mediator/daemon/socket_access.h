@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SocketAccess: who may connect to the sockets that QEMU connects to, by the configuration. Whoever
 // does gets the region of a vGPU, and ends the sessions of its virtual machine by leaving. Made
 // once at start, then never changed; sluiced's one thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // scheduler.spatial: may vGPUs run side by side on this GPU, each on some of its SMs? Asked once, when
 // sluiced starts.
 #pragma once

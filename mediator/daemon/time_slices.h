@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TimeSlices: the time slices of the workers' contexts on a GPU that goes round among them, and what each worker has used
 // of it (scheduler.slices). The software GPU's, through its shared file; NVIDIA's driver lets only a process itself set
 // its slices, and no worker of this version does.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TraceFile: writes what the scheduler did as a trace that sluice-sim replays (docs/operating/simulator.md, "Traces"). Owned by
 // the GrantExecutor, fed with the scheduler's log events in sluiced's one thread; decides nothing. Lines gather in memory and
 // go to the file when a block is full and at each heartbeat, so no decision waits for a disk. The file's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mediator/daemon/vgpu_server.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // VgpuServer: one virtual GPU: its two sockets, its channel with the guest's agent, one with each
 // local program, its sessions and its memory quota. Owned by the Daemon, used from sluiced's one
 // thread. What its guest does wrong ends here: sessions, connection or agent link of this vGPU,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mediator/gpu/driver_api.h"
 
 #include <dlfcn.h>

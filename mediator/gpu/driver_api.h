@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DriverApi: the CUDA driver as one table of functions, loaded from NVIDIA's libcuda.so.1 or from
 // the software GPU (libsluice-softcuda.so), so that whoever runs calls cannot tell which one it
 // has.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RegisterReader: the engine status register of a GPU, from a file that looks like BAR0: the PCI
 // resource0 of a real one (where the host allows mapping it), or the software GPU's shared file.
 // What accounting::RegisterSource samples.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FdWatch and Timer: the two things that wake sluiced's one thread. Thin over Boost.Asio, with the
 // property that makes owners simple: after the object is destroyed its callback is never called, and
 // a callback may destroy the object that called it.

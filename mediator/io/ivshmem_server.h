@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IvshmemServer: the server end of QEMU's ivshmem protocol (QEMU docs/specs/ivshmem-spec.txt) for one
 // vGPU. Owned by the vGPU, used from sluiced's one thread. It gives the live peer the region and the
 // event descriptors and tells its owner when that peer is gone. It does not look into the region.

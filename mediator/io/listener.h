@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Listener: a listening Unix socket whose connections are handed over as non-blocking descriptors
 // with their peer's credentials. Owned by a server, used from the io_context's thread. Removes its
 // socket file at the end, if it is still its own. When descriptors run out it pauses for a moment

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LocalServer: the local transport's door for one vGPU, a SOCK_SEQPACKET socket that speaks
 // sluice_join and sluice_joined (abi/channel.h). Owned by the vGPU, used from sluiced's one thread.
 // It checks the join, holds the connection, and reports its end; sessions are its owner's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mediator/io/loop_meter.h"
 
 #include <cxxabi.h>

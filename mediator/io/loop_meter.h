@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LoopMeter: how long sluiced's one thread was kept by a single call of its loop. Each call by a
 // descriptor or a timer (fd_watch.h) is measured, by the clock and by the processor time it took;
 // the difference is time in which the thread waited, for a processor or in the kernel.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Mapping: one mmap, unmapped at the end. Move only; any thread. Who may write the memory behind it
 // is the owner's business: it may be shared with a hostile peer.
 #pragma once

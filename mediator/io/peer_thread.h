@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PeerThread: does for the loop what a peer could make block. sluiced has one thread, and whoever
 // shares a descriptor with it (QEMU, a local program, a worker) decides how long some system calls
 // on that descriptor take:

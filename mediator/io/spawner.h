@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spawner: sluiced's end of its connection to sluice-spawner, the privileged process that starts and
 // ends workers (mediator/core/spawner_protocol.h). Owned by the Daemon, used from sluiced's one thread.
 //

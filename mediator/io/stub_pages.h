@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StubPages: the four memory objects of abi/stub.h for one session, as sluiced makes and maps them. Owned by
 // the session; the engine stores into them. The worker gets the descriptors and cannot map the host
 // page for writing; what it writes into the report is a hint (core/scheduler.h checks it).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WorkerOutput: what a worker writes to its standard error, as lines of sluiced's log. Owned by a
 // WorkerProcess, used from sluiced's one thread.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WorkerProcess: one sluice-worker as sluiced sees it: its process (by pidfd) and its control socket.
 // Owned by a session, used from sluiced's one thread. It starts, sends and kills, by the spawner, and
 // checks that what comes is a well-formed message; what a message means is the session's business.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fences for shared memory that may be mapped write-back, write-combined or uncached.
 //
 // Used by ring/ in guest and host; no state. On x86 with write-back memory, plain stores are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One direction of a slot or of the control channel: a single-producer, single-consumer byte ring
 // over abi/channel.h's sluice_ring, in memory that a hostile peer can write at any time.
 //

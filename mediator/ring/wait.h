@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spinning before sleeping: how long, and how without starving the peer. One Spinner per waiter;
 // belongs to one thread. Sleeping itself (poll on the wake descriptor) is the caller's.
 #pragma once

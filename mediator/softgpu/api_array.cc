@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's arrays: making them, copies from and to them.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's contexts. A context handle is never dereferenced, only looked up.
 #include "mediator/softgpu/softgpu.h"
 #include "mediator/softgpu/state.h"

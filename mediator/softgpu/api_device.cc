@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's start, errors and devices. One device: what it claims to be stands here.
 #include <cstdio>
 #include <cstring>

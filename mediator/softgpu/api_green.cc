@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's green contexts: groups of SMs, contexts and streams that have only those (CUDA
 // Driver API, "Green Contexts"). All else of such a context is the primary context's: memory,
 // functions, events, its slot in the GPU file. A resource is a value in the program's hands, so it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's launches, host functions and occupancy.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's linker: cuLink*. What it makes is PTX again, which the module calls take.
 #include <fstream>
 #include <iterator>

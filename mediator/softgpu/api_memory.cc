@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's memory: device allocations, host memory that the GPU addresses, pointers.
 //
 // Device addresses are host addresses of this process. Host memory has the same address on both

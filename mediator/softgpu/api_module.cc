@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's modules, libraries, kernels and functions.
 #include <algorithm>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's texture and surface objects. A handle is what exec::TextureTable gave: kernels
 // and the API use the same one.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's copies and fills.
 //
 // A transfer is checked when it is called and done when its turn comes in its stream. Pageable host

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's virtual memory management: addresses that are reserved, physical memory, and mappings of it, which
 // contexts see once access is set. All contexts of the process see the same, as on a real GPU's one device.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arena: the device memory of this process: one reserved range of addresses from which allocations
 // are cut. Pages exist once they are touched and go back to the machine when freed.
 //

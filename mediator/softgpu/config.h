@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the software GPU is like, from the environment of the process that loads it. Read once, in
 // cuInit; plain values afterwards. No other code of the library reads the environment.
 // docs/operating/software-gpu.md explains them.

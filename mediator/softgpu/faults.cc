@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mediator/softgpu/faults.h"
 
 namespace sluice::softgpu {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel's fault is to CUDA. Pure; any thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file through which several processes share one software GPU: its layout. Mapped shared and
 // writable by every process that uses the GPU. abi/soft_gpu.h has what others may look at and
 // control (registers, channels, switch log); here is what only the software GPU's own processes

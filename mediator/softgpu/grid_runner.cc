@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The grid runner's threads: slices of blocks, and the ends of blocks and grids.
 #include "mediator/softgpu/grid_runner.h"
 

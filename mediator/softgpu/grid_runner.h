@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GridRunner: the SMs of the software GPU. Runs grids of thread blocks on host threads and takes
 // the shared GPU for them (SharedGpu): turn by turn, or beside other contexts (mps).
 //

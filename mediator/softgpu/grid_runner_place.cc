@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The grid runner's SMs: which block goes where, and which must go.
 #include <algorithm>
 #include <climits>

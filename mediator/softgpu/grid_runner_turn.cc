@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The grid runner's turns: coming, leaving and being made to leave.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HandleTable: the pointers that the CUDA API gives out, none of which is a pointer. A handle holds
 // the object's type, slot and generation; a garbage, stale or foreign handle is simply not found
 // and never dereferenced. Objects are shared: one that is destroyed while another thread uses it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log buffers of the JIT options that programs hand to module and link calls. Inline, pure.
 #pragma once
 

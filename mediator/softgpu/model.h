@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GpuModel: the shape of a named GPU, as far as programs and schedulers can tell: SMs, what one SM
 // has room for, what one block may take. And the arithmetic of occupancy on it.
 //

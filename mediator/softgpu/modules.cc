@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loading of code into contexts, behind api_module.cc.
 #include <algorithm>
 #include <cstring>

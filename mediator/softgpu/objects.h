@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the handles of the driver API stand for: contexts, streams, events, modules, functions.
 // Plain structures; their owners are the handle tables (state.h) and each other, by shared_ptr.
 //

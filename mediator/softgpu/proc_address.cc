@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGetProcAddress and the symbols of older API versions, both from the lists in
 // abi/cuda_driver_functions.h and cuda_green.h. The private tables behind cuGetExportTable are
 // NVIDIA's: refused.

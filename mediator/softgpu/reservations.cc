@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory that contexts take besides allocations, as NVIDIA's driver takes it: stacks and
 // local memory for every thread that fits on the GPU at once, the heap of malloc, printf's buffer.
 // Only charged (SharedGpu), so that others see that it is gone: blocks have their local memory from

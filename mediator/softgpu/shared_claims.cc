@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU file in mps mode: contexts of several processes on the SMs side by side. Each process
 // keeps the sum of what its blocks take of each SM in words of its own; room is what all live
 // processes' words leave. A claim is made first and taken back if it was too much, so two that come

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU file's making, slots, liveness and memory. Queue and switches: shared_queue.cc; claims on
 // SMs: shared_claims.cc.
 #include "mediator/softgpu/shared_gpu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SharedGpu: this process's hold on the GPU file (gpu_file.h): context slots, the engine's queue,
 // claims on SMs, status registers, context-switch log, device memory accounting. One per process,
 // owned by the library's state.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The GPU file's queue: whose turn it is, and what a change of context shows in the registers and in
 // the switch log.
 #include <algorithm>

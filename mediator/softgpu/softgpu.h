@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What libsluice-softcuda.so offers beyond the CUDA driver API; found by dlsym in
  * DriverApi::library. Users: sluice-worker, tests. Any thread. A null context means the calling
  * thread's current one. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // State: everything the library has in this process, made by cuInit and never taken down (its
 // threads may outlive main). Also what every API function begins with: is there a driver, which
 // context is current, has it failed.

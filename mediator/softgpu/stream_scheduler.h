@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StreamScheduler: streams and what stands in them. Each operation waits for those before it: its
 // stream's last one, what CUDA's legacy default stream adds to that, and events. One that has
 // nothing left to wait for is started: kernels by the grid runner, copies on one of two copy

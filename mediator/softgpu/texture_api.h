@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of the CUDA driver API about arrays, textures and surfaces that the software GPU offers
 // beyond abi/cuda_driver.h: same names, values, layouts and symbols as CUDA 13.0's on 64-bit Linux.
 // Only a program that uses the library directly reaches these functions (also by

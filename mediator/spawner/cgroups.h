@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cgroups: one cgroup v2 folder for all workers of this runtime directory, and one in it per worker.
 // A cgroup ends as a whole, whatever the processes in it have made of themselves.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeper: the root process of the pair that sluice-spawner is. It was started by sluiced while that
 // was still trusted, keeps the Setup of that moment, and starts a spawner (spawner.h) whenever
 // sluiced asks for one: at first, and after a spawner has died. sluiced cannot do that itself once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KernelLog: what NVIDIA's kernel module writes into the kernel's log about faults (Xid), by
 // process. A worker that was taken over can hide a fault of its kernels from sluiced, but not from
 // that log. Owned by the Spawner, which has the privilege to read it; one thread; never blocks.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Landlock: what a worker may reach of the file system, whoever it is, refused by the kernel. It also
 // keeps its signals, its tracing and abstract Unix sockets to itself (kernels since 6.12).
 //

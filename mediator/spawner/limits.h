@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Limits of what one worker may take of the host, each with what breaks if it changes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prison: the walls around workers. `prepare` finds out which of them this host allows and puts up
 // those that all workers share; `start` makes a new process behind all of them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One message from sluiced, checked for its form: what Keeper and Spawner both take. No state.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The root folder that workers see: a small tree in memory with read-only binds of what the loader and
 // the driver's libraries need, the GPU's device files, and nothing of the host besides. No /etc/shadow,
 // no /home, no socket of sluiced.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RunningFile: <runtime_dir>/workers, the file that says which processes of a sluiced run, so that the
 // next one finds them after a crash. Written by the spawner, one thread; root's, or sluiced's own user's.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spawner: starts workers behind the walls of prison.h, hands sluiced a pidfd of each, ends them,
 // reaps them and reports their exit. A child of the keeper (keeper.h), which has its Setup.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one session may make its worker hold besides what it allocates. All of it is charged or
 // bounded, because a guest can have as many of each as it likes. Beside each: what breaks if it is
 // changed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-worker: executes the CUDA calls of one guest process.
 //
 // sluiced starts it with one SOCK_SEQPACKET socket as descriptor 3 and nothing else of its own. It

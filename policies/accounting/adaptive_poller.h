@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // AdaptivePoller: when to read the status register, at a bounded cost in CPU. LoGA polls without a
 // pause in 1 ms of 6 per vGPU, 17 % of a core (VEE 2018, sections 3.3 and 5.6). Here a round is a
 // short dense phase (the paper's polling phase, for the lengths of runs) and a long pause in which

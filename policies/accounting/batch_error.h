@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BatchError: by how much a sum of single reads may be wrong. Reads of one batch may depend on each
 // other (adaptive_poller.h makes them on lattices), so each batch is two samples in one: its reads
 // belong by turns to the one and the other half, whose lattices begin at random offsets of their

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ClockEstimator: GPU time of one vGPU by the mediator's own clock, from grant to left. Pure; one
 // thread. For an exclusive preemptor only: where vGPUs share the GPU at the same time, this clock
 // would charge each for all of it.

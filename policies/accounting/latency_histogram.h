@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LatencyHistogram: counts of durations in logarithmic buckets with 16 linear steps per octave, so
 // every quantile is right to 1/16. Fixed size, no allocation; one thread; any owner.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Look: what one read of the status register saw. A read in a pause is one look, or goes on for a
 // while (AdaptivePoller's window) and sees how long the register held each value. Pure; plain data.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PhasePlanner: how long LoGA's accounting polls and how long it pauses (VEE 2018, section 3.3):
 // both grow linearly with the number of vGPUs, so that each is seen often enough, and both are
 // drawn at random around their mean, so that a periodic program cannot hide in the pauses. Pure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/accounting/register_source.h"
 
 #include <algorithm>

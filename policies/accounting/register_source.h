@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RegisterSource: GPU time per vGPU from samples of the GPU's engine status register, as LoGA does
 // (VEE 2018, sections 3.3 and 4.1): a change of the channel group in the register is a context
 // switch, and the time between two switches belongs to the group that was there.

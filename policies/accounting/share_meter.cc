@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/accounting/share_meter.h"
 
 #include "mediator/base/check.h"

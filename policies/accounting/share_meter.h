@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ShareMeter: who got how much of the GPU while it was contended. A share is defined only where it
 // can be owed: over intervals in which the vGPUs compared all have work queued.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SwitchLog: GPU time per vGPU from the GPU's own context-switch log (records of a context's start
 // and end on the compute engine; on NVIDIA the FECS event buffer, on the software GPU a log of the
 // same form). Exact intervals of residency, three corrections:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UsageFusion: one charge per vGPU out of what several sources say about the same stretch of time.
 // Pure; one thread.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/accounting/usage_meter.h"
 
 #include <algorithm>

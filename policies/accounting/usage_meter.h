@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UsageMeter: what every source says about the vGPUs' GPU time, joined: for people how much each
 // has used and by how much that may be wrong, for the scheduler what the clock's charges have to be
 // corrected by.

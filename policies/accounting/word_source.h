@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WordSource: GPU time per vGPU from the words that streams and kernels write when a launch begins
 // and ends (the report page of the kernel stub, abi/stub.h). Such words lie in the guest's own
 // context, and a hostile kernel can forge them; so this is a hint for people and for charging more

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/model/duration_model.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DurationModel: how long a kernel will run, learnt from how long it ran: ridge regression per
 // kernel on grid, block, shared memory and parameter sizes (FLEP section 4.2: linear, L2 penalty),
 // on line, with slow forgetting, kept between runs as text. TaskRate: time per task from progress

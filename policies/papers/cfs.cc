@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cfs: "completely fairness scheduler" (FRS paper, section IV-D; not Linux's): time goes in epochs;
 // in each, every job that was ready at its start runs once, for epoch / number of ready jobs, in
 // decreasing order of how long it has waited. The epoch is that paper's 4 ms (section VI-C). The

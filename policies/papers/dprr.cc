@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dprr: dynamic priority-based round robin (Chen et al., "EffiSha", section 7), after Linux's O(1)
 // scheduler.
 //   - Two queues, active and inactive, by dynamic priority. A new kernel enters the active one with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dss: dynamic spatial sharing (Tanasic et al., "Enabling Preemptive Multiprogramming on GPUs",
 // section 3.4, Algorithm 1). The GPU's SMs are divided among the kernels that are active. A token
 // is the right to one SM: taking one costs a token, which comes back with the SM; SMs that nobody

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fcfs: first come, first served, what a GPU does by itself (Tanasic et al., "Enabling Preemptive
 // Multiprogramming on GPUs", section 2.3: kernel commands are served in order of arrival, one
 // process at a time; EffiSha section 8.1 and FLEP section 6.1 call it the default). The baseline

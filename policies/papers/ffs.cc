@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ffs: fairness first scheduling under an overhead constraint (Wu et al., "FLEP", section 5.2.2).
 // Weighted round robin: in each round vGPU i runs for an epoch T * W_i, and T is the least for
 // which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // frs: Fair and Responsive Scheduler (FRS paper, section IV-E). The instantaneous slowdown of a job
 // that has done Nt of its NT tasks, t after it became ready, is
 //     IS = (t + (NT - Nt) * tpt) / (NT * tpt)                                              (1)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // hpf: highest priority first with performance degradation minimization (Wu et al., "FLEP", section
 // 5.2.1 and figure 6).
 //   - A new kernel of a higher priority than the running one's preempts it; one of a lower priority

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // loga: disengaged fair queuing as in LoGA (VEE 2018, sections 3.3 and 3.4, after NEON, ASPLOS
 // 2014), for GPUs that share themselves out between all busy vGPUs (proportional preemptors).
 //

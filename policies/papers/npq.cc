@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // npq: nonpreemptive priority queues (Tanasic et al., "Enabling Preemptive Multiprogramming on
 // GPUs", section 4.2): when the GPU becomes free, the kernel of the highest priority runs; among
 // equals the first to come. Nobody is evicted, so the highest priority waits for at most one kernel

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // piv: priority-based immediate eviction (Chen et al., "EffiSha", section 7). Kernels wait in one
 // queue by their initial priority; when the GPU becomes available its head runs. "If a new coming
 // kernel has a higher priority than a currently running kernel, the scheduler immediately has the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ppq: preemptive priority queues (Tanasic et al., "Enabling Preemptive Multiprogramming on GPUs",
 // section 4.2), with exclusive access (section 4.3, figure 6a): the kernel of the highest priority
 // runs, and one that comes with a higher priority than the running one's has it evicted at once; no

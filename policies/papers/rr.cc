@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rr: round robin with a fixed quantum (FRS paper, section IV-C): all have the same priority; who
 // has not finished at the end of its quantum goes to the end of the waiting queue. The quantum is
 // the 1 ms of that paper's experiments (section VI-C), or the hand-over's cost where that is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sjf: preemptive shortest job first (FRS paper, section IV-A): a job's priority is its total
 // duration, the sum over its kernels; an arrival with a shorter job displaces the holder
 // (shortest_first.h).

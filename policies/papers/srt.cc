@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // srt: shortest remaining time (FRS paper, section IV-B): as sjf, but the priority is what remains
 // of the job; "when a new kernel arrives, the remaining time of each kernel/application is
 // estimated and a new priority is assigned". Only the holder's remaining time shrinks meanwhile, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ChangeCost: how long a vGPU stands still when its set of SMs changes, a mean of what was measured
 // that begins with what the machine declares. Never less than that, because drivers measure until
 // launches have left and not until they work again; and at most four times that: a launch that

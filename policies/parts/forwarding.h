@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Forwarding: a policy that hands everything on to another one. Base of those that stand between a
 // driver and a policy and change some of what passes: units of SMs (in_units.cc), short pauses
 // (pauses.cc). Owns the other one; same thread.

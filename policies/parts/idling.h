@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Idling: time in which the whole GPU waits for a vGPU's next launch although others are
 // backlogged. All of it together costs at most kIdleLoss of the time, and kIdleBurst hand-overs at
 // once. Pure; owned by a policy. Units: ns.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // IndexedHeap: a binary heap of small dense ids that can be updated and removed by id. `Less`
 // orders two ids by keys that live with the owner, who calls update() after changing one. Every
 // operation is O(log n) and allocates only when a new largest id comes. Pure; one thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KernelQueue: what the policies that give the whole GPU to one kernel at a time have in common
 // (fcfs, npq, ppq, piv, dprr): the kernels that wait, the one that holds the GPU, evict - released
 // - run, and the timer. A policy derives from it and says who is first and who may displace whom.

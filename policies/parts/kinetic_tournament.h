@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KineticTournament: who of a set of small dense ids has the highest (or lowest) value now, where
 // each value is a line over time, slope * (t + offset). A tree of matches, each of which knows
 // until when its result holds (kinetic data structures: Basch, Guibas, Hershberger 1997): a look

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Short pauses, kept from a policy that gives parts of the GPU where a change of somebody's SMs is
 // dear (Machine::change_ns): who turns idle and is, by experience, back soon keeps its SMs. To the
 // policy it has work all the while, and it is charged for what it holds, or pausing would be a way

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/parts/share_tree.h"
 
 #include <algorithm>

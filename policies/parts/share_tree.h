@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ShareTree: groups, minimum and maximum shares, and targets of latency, for any policy that
 // follows weights and priorities. It stands between a driver and a policy and turns a tree of
 // shares into weights and priorities of single vGPUs; the policy behind it knows of nothing else.

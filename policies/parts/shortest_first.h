@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ShortestFirst: what sjf and srt have in common (FRS paper, sections IV-A and IV-B): the job with
 // the least key has the GPU, and an arrival with a lesser one takes it at once. Least mean
 // turnaround where the predictions are right; a stream of short jobs starves a long one, which is

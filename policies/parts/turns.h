@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Turns: what the policies that give the whole GPU to one vGPU at a time have in common (rr, sjf,
 // srt, cfs, frs): who is busy, who holds the GPU, evict - left - run, and the timer. A policy
 // derives from it and says who comes next and for how long. Owned and called like any Policy: pure,

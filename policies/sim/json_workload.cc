@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/sim/json_workload.h"
 
 #include <boost/json/array.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workloads from JSON files; the schema is in docs/operating/simulator.md. The file may be hostile:
 // every error is an answer that names the place ("programs[3].steps[0].kernel: ..."); unknown keys
 // are errors, because a mistyped key would otherwise be a silent default. Pure: takes the text, not

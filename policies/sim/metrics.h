@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Metrics: what `sluice-sim` prints of a simulation. Definitions (docs/operating/simulator.md has
 // the sources):
 //   NTT_i    T_i^MP / T_i^SP: mean turnaround of program i's runs here over its turnaround alone

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random: the simulator's generator (SplitMix64, Steele, Lea and Flood 2014) and the distributions
 // that it draws from. Written out, because the standard library's distributions differ between
 // implementations and a seed must mean the same run everywhere. One object per stream of numbers.

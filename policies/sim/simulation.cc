@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/sim/simulation.h"
 
 #include "mediator/base/check.h"

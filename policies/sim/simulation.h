@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simulation: the simulated GPU and its host in virtual time. It drives one policy::Policy through
 // one workload with the same events that sluiced gives it, executes its actions with the GPU's
 // costs, and checks the contract of policy.h.

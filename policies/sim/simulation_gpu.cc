@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SMs, launches and preemption: what a Run, an Evict or a slice does, and how long it takes.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs: when runs arrive and launches are queued.
 #include <cmath>
 

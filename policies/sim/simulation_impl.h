@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simulation: the object behind simulate(). Parts, one file each: simulation.cc (events, policy,
 // actions, time), simulation_gpu.cc (SMs, launches, preemption), simulation_slices.cc (time slices)
 // and simulation_host.cc (programs). Owned by simulate(), one thread.

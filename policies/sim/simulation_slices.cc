@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Proportional preemptors: hardware time slices.
 #include "policies/sim/simulation_impl.h"
 

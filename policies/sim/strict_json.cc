@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/sim/strict_json.h"
 
 #include <boost/json/basic_parser_impl.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON from people: what is wrong is answered with its line and column, and a key that stands twice
 // in an object is an error (Boost.JSON would keep the last one and say nothing). Pure; any thread.
 // The text may be hostile: nesting is bounded.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/sim/svg_plot.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SvgPlot: bars of several policies side by side, as SVG text: one panel for each figure. No
 // library, no font files, no scripts; readable in light and dark viewers. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/sim/workload.h"
 
 namespace sluice::policy::sim {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload: what runs on the simulated GPU - the machine, its vGPUs, and programs that launch
 // kernels. Plain data; made by the functions in workloads/ (one file per paper), from JSON
 // (json_workload.h) or from a recorded trace (trace.h). Knows nothing of policies. All times are ns

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // FairClock: the virtual times of weighted fair queuing, for the forms of wfq (wfq.cc,
 // wfq/slices.cc). Pure; owned by a policy, called from its thread. It accounts and compares; it
 // decides nothing.

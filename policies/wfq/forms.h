@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forms of wfq that wfq.cc chooses from, besides its own.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KnownWork: what a vGPU has said of its queued work, and what it has used since it became
 // backlogged. Predictions rest on a guest's word, so they order work and never change a share.
 // Pure; owned by a form of wfq. Units: SM-ns; 0 means that nothing is known.

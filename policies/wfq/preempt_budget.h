@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PreemptBudget: hand-overs that short launches may cause before a turn is over: handover_loss of
 // the time, kBurst at once (a token bucket). Pure; owned by a form of wfq.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wfq for proportional preemptors: the hardware alternates between the contexts of all backlogged
 // vGPUs in time slices; this sets the slices and gates vGPUs that are ahead.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wfq for exclusive preemptors that can give a part of the SMs (Machine::spatial): vGPUs run side
 // by side, and what is shared is SM-time. The unit of a decision is one SM.
 //

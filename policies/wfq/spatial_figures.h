@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The figures that wfq in space (wfq/spatial.cc, which explains them) decides by: frames, what
 // somebody is owed, who is short, who is ahead. Its own; it accounts and compares, and decides
 // nothing. Units: ns, SM-ns, and virtual time (fair_clock.h).

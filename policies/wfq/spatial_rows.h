@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What wfq in space (wfq/spatial.cc) keeps of each vGPU, of each SM and of each holder. That file's
 // own.
 #pragma once

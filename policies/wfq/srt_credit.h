@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SrtCredits: by what right the vGPUs of wfq-srt (wfq_srt.cc) go before others, and what those have
 // missed. Pure; wfq's own, called from its thread. Units: ns, and SM-ns of GPU time.
 //

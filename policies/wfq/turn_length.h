@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TurnLength: how long a turn on the whole GPU lasts. Pure; owned by a form of wfq. Units: ns.
 //
 //   least_quantum()  hand-overs cost handover_loss of the time; no turn between equals is shorter

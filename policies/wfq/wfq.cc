@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wfq: weighted fair queuing over measured GPU time. The default policy.
 //
 // It has a form for each way of sharing a GPU, and make_wfq() picks one:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wfq-srt: wfq one vGPU at a time (whole.h) with the shortest known work first, whatever its
 // length.
 //

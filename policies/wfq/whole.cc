@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "policies/wfq/whole.h"
 
 namespace sluice::policy {

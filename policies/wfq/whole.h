@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WholeGpu: start-time fair queuing over measured GPU time, one vGPU at a time. What wfq and
 // wfq-srt have in common on a GPU that is given whole. Owned and called like any Policy: pure, one
 // thread.

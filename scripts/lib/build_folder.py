@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes a meson build folder have the given options, whatever state the folder is in.
 
 usage: build_folder.py FOLDER SOURCE OPTION=VALUE...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The main job: virtual machines share one GPU by weight, and the weights change half-way.
 
 Called by scripts/demo, which has installed and built everything. Everything this program starts is

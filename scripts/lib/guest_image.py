@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the guest image of the demo and the system tests: Debian's kernel unpacked to vmlinux, and
 an initramfs with busybox, libc, the sluice-guest-agent package (installed with dpkg) and the
 CUDA programs of kernels/suite.

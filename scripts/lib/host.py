@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """sluiced as the demo and the system tests run it: own folder, own admin socket, stopped at the end."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the demo shows and leaves: the live table, report.json, shares.png."""
 import pathlib
 import shutil

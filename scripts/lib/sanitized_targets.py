@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Names, for ninja, of what the tests outside of the given suites need; a line each.
 
 usage: sanitized_targets.py BUILD SUITE...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Sourced by the scripts: finds the checkout, installs missing Debian packages, sets up and builds.
 # Needs Debian 12 (or newer with the same package names) and, where packages are missing, root or sudo.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Puts the licence's SPDX line into every source file that lacks it, or reports those that do.
 
 usage: spdx.py ROOT           writes

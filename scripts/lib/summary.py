@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Adds up what a run of scripts/test left: a line for each suite, then one that says
 `N passed, N failed, N skipped`.
 

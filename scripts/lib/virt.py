@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Virtual machines for the demo and the system tests: libvirt domains under a libvirtd of our own, or
 QEMU started directly. Both are TCG guests of scripts/lib/guest_image.py.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What asking costs, for tests/bench/ask_cost: the same steps without a question, with the block's, and with one
 // thread's that goes out with a barrier that the kernel has anyway. scripts/regenerate-ptx makes ask.ptx.
 #include <sluice/preempt.cuh>

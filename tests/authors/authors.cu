@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels written with <sluice/preempt.cuh>; authors.ptx beside it is made by scripts/regenerate-ptx.
 // All of them compute what does not depend on how often they leave.
 #include <sluice/preempt.cuh>

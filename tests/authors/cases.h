@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of the kernels in authors.cu, which are written with <sluice/preempt.cuh>: for
 // tests/unit/passes/authors_test.cc on the interpreter and clone_gpu.cc on a GPU.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What authors may get wrong; `sluice-ptx report` says so of each, and the kernel runs as if it had
 // no places to leave at. misuse.ptx is made by scripts/regenerate-ptx.
 #include <sluice/preempt.cuh>

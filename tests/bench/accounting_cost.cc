@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What reading the GPU's status registers costs and how right it is: LoGA's fixed polling (VEE 2018: 1 ms of 6 without a
 // pause) beside sluiced's Accounting, on the same registers, one after the other in one run. By hand; nothing to
 // pass or fail; prints one JSON object.

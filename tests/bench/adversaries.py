@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a victim keeps beside each adversary, over what a fair rival would leave it.
 
     tests/bench/adversaries.py --build build [--device nvidia] [--seconds 12] [--out FILE.json]

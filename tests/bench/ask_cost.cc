@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sluice::should_leave() costs (kernels/include/sluice/preempt.cuh) and how soon blocks that ask leave: persistent
 // kernels with and without the question, at several intervals, each beside its original (tests/authors/ask.cu).
 //

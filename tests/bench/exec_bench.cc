@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast the interpreter is: lane instructions per second on one core, and the suite's kernels.
 // Run by hand (`meson test` does not): there is nothing to pass or fail.
 #include <benchmark/benchmark.h>

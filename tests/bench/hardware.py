@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What is prepared and has not run on hardware yet, on a GPU, in under four minutes; one JSON file and a line for each step.
 
     meson setup build-static -Dcpp_link_args='-static-libstdc++ -static-libgcc'

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What Sluice costs while nobody uses the GPU: memory, and processor time of sluiced and its workers.
 
 usage: idle_and_memory.py [--build DIR] [--device soft|nvidia] [--vgpus N] [--seconds S]

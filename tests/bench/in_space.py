@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """vGPUs that share a GPU in space (scheduler.spatial) beside the same vGPUs in time, in one run.
 
 usage: in_space.py [--build DIR] [--device soft|nvidia] [--sms N] [--seconds S] [--rate-seconds S] [--rounds N]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // launch_overhead: what the channel adds to a launch and to an empty call.
 //
 // Loads two CUDA driver libraries side by side into one process, each with its own symbols: the

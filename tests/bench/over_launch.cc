@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What launching more blocks than are to stay buys (mediator/worker/launch/sm_part.h, kOverLaunch): a model of a GPU's block
 // distributor, in virtual time. By hand; nothing to pass or fail; one JSON object a line.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What it costs a running launch that its session's SMs change: it stays where it is but for the SMs that were lost and
 // won ("keep"), or it is called back and issued again.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Draws launch_overhead's samples: for each measurement the share of samples below a time.
 
 usage: plot_launch_overhead.py SAMPLES.csv OUTPUT.svg

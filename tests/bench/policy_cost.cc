@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one decision of a policy costs with 1,000 vGPUs and 10,000 launches waiting: every event that the
 // simulator hands in is timed (less the cost of taking the time), and apart from them the reports of usage that
 // come before each. A simulation is the same each time, so it is made REPEATS times and each decision counts with the least

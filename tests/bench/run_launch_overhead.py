@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs launch_overhead against a sluiced of its own on the local transport, nobody else busy.
 
 usage: run_launch_overhead.py [--build DIR] [--device soft|nvidia] [--out DIR] [--rounds N]

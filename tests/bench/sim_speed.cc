@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many events a second of processor time the simulator handles, by workload and policy. By hand; one process, one core.
 //
 //     sim_speed [WORKLOAD[/RUN] [POLICY...]]      default: two-to-one and mixed under wfq, fcfs, rr, dss

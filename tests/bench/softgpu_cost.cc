@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the software GPU itself costs, beside the instructions that it executes: loading PTX, memory,
 // launches, short blocks, changes of context and preemption. By hand; nothing to pass or fail.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that launches a kernel of a given size again and again and says how long each launch took, from the call to
 // the end of its stream.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How long launches of different lengths take beside each other, policy by policy, through a live sluiced.
 
 usage: turnaround.py [--build DIR] [--device soft|nvidia] [--policies wfq,wfq-srt,hpf,rr] [--seconds S] [--steps N] [--out FILE.json]

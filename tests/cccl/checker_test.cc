@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checker on Thrust's, CUB's and libcu++'s kernels, as recorded (tests/cccl): decoupled
 // look-back, locks, barriers and semaphores of libcu++, warp-wide exchanges. They are right;
 // whatever it says here is a false report.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recorded CCCL programs, original against clone (play_evicted.h). SLUICE_EVICTION_CASES=n:
 // only n of them, chosen by SLUICE_EVICTION_SEED.
 #include <gtest/gtest.h>

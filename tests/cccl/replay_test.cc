@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every recorded CCCL case on the interpreter: what the program read back, and checked against the
 // CPU when it was recorded, is there again. And every module of every program, compiled for sm_75
 // and sm_90, is decoded whole.

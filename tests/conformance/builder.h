@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Builds the lists of cases (instructions*.cc). Internal to tests/conformance; pure.
 #pragma once
 

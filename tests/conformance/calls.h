@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the programs of calls (graphs/, virtual_memory/) say: a line a call, the same in every run, so that what a real
 // driver answered can stand in a file. One thread; to standard output.
 #pragma once

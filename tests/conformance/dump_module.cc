@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints the conformance modules' PTX: for ptxas, to look at, and as something to fuzz from.
 //   dump_conformance_module [programs]     the single instructions, or the programs
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The conformance set on kernels/exec, against what a real GPU answered.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The families of single instructions: integers, floats, conversions, warps, memory. The narrower
 // formats are in instructions_narrow.cc.
 #include "tests/conformance/builder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The conformance set: single PTX instructions, each as a kernel of its own, with operands that are
 // the same everywhere. The same module runs on a real GPU (record_gpu.cc writes what it answers
 // into golden/) and on kernels/exec (exec_conformance_test.cc compares). Pure; any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The families of single instructions on narrow formats: half arithmetic with every modifier,
 // conversions from and to fp8, halves and tf32, packed 16-bit integers, and video instructions.
 #include "tests/conformance/builder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands, the module's text and the golden file of the single-instruction cases.
 #include <cstring>
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The conformance set's second half: whole small kernels for what takes more than one thread or one
 // instruction (matrix instructions, barriers, asynchronous copies, textures, collectives). They run
 // through the CUDA driver API, the same code on a real GPU (record_gpu) and on the software GPU

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barriers in memory and asynchronous copies: mbarrier in all its forms, cp.async, cp.async.bulk.
 #include "tests/conformance/builder.h"
 #include "tests/conformance/programs.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs of a whole block: named barriers, collectives of parts of a warp, divergence, shared
 // memory, atomics whose result does not depend on their order.
 #include "tests/conformance/builder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix instructions: mma of every shape and type, wmma with its loads and stores, ldmatrix,
 // stmatrix, movmatrix. A block is one warp with random matrices of its own; five flavours of
 // numbers, because what a tensor core's adder does shows only where exponents differ.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The conformance programs against what a real GPU answered: textures through the software GPU's
 // driver API, everything else on kernels/exec itself.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces: geometries, formats, address modes, filters, gathers, queries. One fetch
 // per thread, at coordinates inside and outside.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the conformance set on a real GPU through a CUDA driver library and writes what it answers:
 //   record_gpu LIBCUDA FOLDER [SCALE [SKIPPED-PROGRAM ...]]
 // FOLDER/h200.bin and FOLDER/h200_programs.bin are checked in as golden data (README.md says when

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Compiled CUDA C++ programs on the software GPU with our libcudart.
 
 programs_test.py FOLDER LIBRARIES: FOLDER holds the programs that `ninja cudart-programs` compiled,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints the symbols of the table of libcudart.so.13, one in each line.
 #include <cstdio>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What libcudart.so.N exports is what its table says, and what the toolkit's library exports where
 that is installed.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiles only where CUDA 13's toolkit is installed, and only checks: our declarations of the
 // runtime API against the toolkit's headers. A function's parameters have to be the same words to a
 // caller.

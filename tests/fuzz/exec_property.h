@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must hold when a decoded program runs, whatever it computes: it touches only what it was
 // given, and it stops when its steps are used up.
 #pragma once

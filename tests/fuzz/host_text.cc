@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host reads as text: domain XML, configuration, requests at the admin socket.
 #include <boost/json/parse.hpp>
 #include <boost/json/value.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Module images that the software GPU takes: several texts to link, fat binaries.
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/ptx_property.h"
 
 #include "kernels/exec/program/program.h"

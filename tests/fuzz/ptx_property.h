@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What must hold for any text that claims to be PTX; a row of targets.h. Pure; any thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded programs (tests/cccl).
 #include <stdexcept>
 #include <variant>

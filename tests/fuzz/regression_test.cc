@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replays every input that fuzzing has found, and every seed: tests/fuzz/regressions/<target>/; and
 // mutates them a little, so that every build feeds every parser some garbage.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sluice-sim reads, and what it does with it: the engine and the policies meet machines, times and shares that nobody would write.
 #include <cmath>
 #include <functional>

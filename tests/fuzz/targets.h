@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything in Sluice that reads bytes from somebody else, as a table: what to feed, and what must
 // hold whatever is fed. A fuzz program is built for each row (fuzz_main.cc), and regression_test.cc
 // replays and mutates each row's inputs in every build, so that both ask the same questions. What is

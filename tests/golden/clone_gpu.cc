@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Originals against clones on a real GPU, the clones evicted at random: the hazards, kernels written
 // with preempt.cuh, random kernels, the suite and the recorded CCCL programs. Run by hand on a machine with a GPU:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One module on a real GPU: a kernel's original and its clones from the same memory, the clones evicted at random; what
 // clone_gpu.cc runs its kernels with. The job of one process, one thread: the state is global.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Golden files of the rewriter. NAME.expected holds what rewriting NAME.ptx changes, and no more:
 //
 //   == KERNEL: TIER, ...     the report, then for each form that was tried

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shapes that nvcc makes of common CUDA code: dynamic shared memory, printf, a switch, struct
 // parameters, launch bounds, constants, calls, loops with barriers.
 #include <cstdio>

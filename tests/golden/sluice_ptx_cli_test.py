@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """sluice-ptx as a person calls it: rewrite, report, print, exit statuses. Arguments: tool, golden folder."""
 import json
 import pathlib

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """No line exceeds 100 columns, and C++ is as clang-format leaves it.
 
 usage: format_test.py SOURCE_ROOT [--update]

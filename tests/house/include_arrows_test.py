@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Enforces the include arrows of ARCHITECTURE.md: which folder may include which, and who may know
 Asio, CUDA or the clock. Also that every include of our own is written from the root and exists.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A manual page and the program's --help name the same options.
 
     man_pages_test.py [--keys FILE PAGE] PROGRAM PAGE [PROGRAM PAGE ...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Files and documents that are mentioned exist.
 
 usage: references_test.py SOURCE_ROOT | --self-test

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the models' tests expect of a search: nothing wrong, or a mutant found out. Prints how much was searched.
 #pragma once
 

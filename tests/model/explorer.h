@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // explore(): an exhaustive search over the states of a small model, for protocol tests.
 //
 // A model has

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gate protocol of abi/stub.h as a model for explore(): two sessions of two vGPUs, each with its
 // program, its worker and its stream on the GPU, and one sluiced. Every load and store of a shared
 // word, every bell and every step of a kernel's leader is a step of its own (what a party does with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The words, settings and states of the gate protocol's model (gate_model.h): what is shared, what each party has
 // for itself, and what must hold. No step is here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gate protocol, evict generations and relaunch (abi/stub.h, abi/preempt.h), searched exhaustively,
 // with a crash of each party at every step. Properties, see GateModel::violation() and goal():
 //   - no task starts once its generation was reported to have left, or while another session holds;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The part of the gate protocol that changes a session's SMs (abi/stub.h, "to change the SMs"), as a model for
 // explore(): one session A with its worker and its stream, one sluiced that moves it between sets of two SMs, closes
 // and opens it, in any order, and somebody else who takes at once whatever SM A is said to have left. Every load and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a session's SMs change (abi/stub.h), searched exhaustively: no task starts on an SM that somebody else was
 // given, none runs twice, and from every state all changes and all work can be completed, also beside a launch that
 // never ends by itself. Each mutant leaves out or swaps one step, and the search must find what breaks.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The armed wake-up protocol of abi/channel.h, searched exhaustively: one ring, a producer that waits
 // for room and a consumer that waits for data, under a memory model with store buffers.
 //

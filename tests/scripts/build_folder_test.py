@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/lib/build_folder.py on a small project: whatever state a build folder is in, it has the
 options asked for afterwards, and so the whole suite."""
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/lib/summary.py: what it counts, and that a run which lacks a suite fails."""
 import json
 import pathlib

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The duration model: learns what is linear, follows a change, survives hostile numbers and files.
 #include <gtest/gtest.h>
 

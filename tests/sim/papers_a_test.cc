@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The results of EffiSha, FLEP and preemptive multiprogramming, from the workloads and policies
 // named after them. Tolerances are around what the papers print where the simulator can be held to
 // it, and around the direction and order that they report where what they leave untold decides the

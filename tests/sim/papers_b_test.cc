@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What docs/results/papers/ claims of FRS and LoGA: the simulator's workloads under the policies,
 // with tolerances. Where a result differs from the paper's, the test states ours and the page why.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Properties of every registered policy over random workloads: the contract is kept, all work that
 // arrives is done, nobody who is promised progress starves, equal seeds give equal outcomes,
 // weights are followed. A failing seed is printed and written to policy_properties_failed.txt in

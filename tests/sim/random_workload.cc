@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/random_workload.h"
 
 #include "policies/sim/random.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random small workloads for the property tests: every habit, cost and shape that the simulator
 // knows. One seed, one workload.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler and its policies against a simulated GPU in virtual time: shares, work
 // conservation, tenants that pause, lie or never leave, and hundreds of random workloads. A failing
 // seed is printed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler in space, in virtual time, under wfq and dss: shares by weight, no SM of two vGPUs
 // at once, whatever comes and goes. A failing seed is printed.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Groups, minimum and maximum shares, classes and targets of latency (policies/parts/share_tree.h),
 // under wfq given whole, in space and on slices, with hand-overs of some 15, 90 and 300 us.
 #include <gtest/gtest.h>

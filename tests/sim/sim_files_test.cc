@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workload files, traces and plots: what is right is read, what is wrong is answered with its
 // place.
 #include <gtest/gtest.h>

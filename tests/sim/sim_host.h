@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SimHost: core::Scheduler in virtual time, with a small simulated GPU and simulated workers that
 // follow the worker's side of the gate protocol (abi/stub.h). For tests only; one thread; every run
 // is determined by its settings and seed.

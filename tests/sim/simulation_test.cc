@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The policy simulator: cases whose answer can be computed by hand, its laws of
 // conservation, and that it notices a policy that breaks the contract.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """sluice-sim from outside: its JSON keys, its exit status, what it says of bad input.
 
     tool_test.py PATH-OF-SLUICE-SIM

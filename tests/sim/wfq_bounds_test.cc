@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What wfq guarantees to everybody, awake or asleep: saturating tenants, sleepers, Poisson tenants
 // and liars, beside one another, with weights from 1 to 1,000.
 //

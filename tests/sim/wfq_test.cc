@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What wfq is held to (docs/notes/2026-11-22-policies.md, "What wfq is held to"): in space, one at
 // a time, and on time slices. Each simulation is run once and looked at by several tests.
 #include <gtest/gtest.h>

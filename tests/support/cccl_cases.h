@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recorded CCCL programs (tests/cccl) as cases of the suite's catalogue, from the folder that
 // record.sh wrote; without the folder there are none. Reads files; throws std::runtime_error where
 // one is missing or malformed.

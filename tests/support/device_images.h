@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of a GPU's memory that stay on it, and their comparison there, bit by bit: what takes the host seconds for
 // some hundred megabytes takes the GPU a millisecond. For programs that run originals against clones on hardware
 // (tests/golden/clone_gpu, tests/bench/preempt).

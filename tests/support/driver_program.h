@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What small programs for the driver API have in common: they end at the first call that fails, and run one kernel.
 #pragma once
 

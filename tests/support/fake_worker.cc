@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker for the tests of sluiced: speaks the worker protocol honestly or not at all, and does what
 // a test asks for with one-word commands in its slot's submit ring. It knows no CUDA.
 //

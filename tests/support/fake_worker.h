@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a test and its fake worker (fake_worker.cc) say to each other through a slot's rings: one
 // Command per submitted record, one Reply per completion. Test code only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A case of the suite's catalogue on the interpreter, original against clone: every launch runs in
 // both forms from the same memory, the clone evicted at random, and all of memory must be the same
 // after it. What the case's own reference says must hold at the end. For GoogleTest: failures are

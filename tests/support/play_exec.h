@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plays a case of the suite's catalogue (kernels/suite/catalog/catalog.h) on the interpreter alone: places
 // its buffers, does its steps, several blocks of a launch resident at a time and interleaved.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plain scalar evaluator of random kernels: one thread runs, one instruction at a time, until it
 // has to meet others (a barrier, a warp-wide instruction) or ends. Nothing clever, on purpose.
 #include <cstdio>

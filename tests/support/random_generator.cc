@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statements and control flow of random kernels; see random_kernel.h for what holds for them.
 #include "tests/support/random_generator.h"
 

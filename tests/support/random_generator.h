@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generator of random kernels. Internal to tests/support/random_*; one use, one thread.
 #pragma once
 

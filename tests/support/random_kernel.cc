@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The frame of a random kernel: shape, first values, and what each thread leaves behind.
 #include "tests/support/random_kernel.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random PTX kernels with a known answer: a generator, and a plain scalar evaluator of what it made.
 //
 // For tests that compare two ways to execute the same kernel: the interpreter against the evaluator

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of random kernels: PTX on the left, what it means on the right. Written from the
 // PTX manual, one value at a time, with nothing of kernels/exec: f32 and f64 by the host's own
 // arithmetic in the wanted rounding mode, f16 by exact integers (random_half.h).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A random program as PTX.
 #include <cstdio>
 #include <cstring>

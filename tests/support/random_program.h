@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generator's own form of a random kernel: a list of simple instructions on typed registers.
 // Internal to tests/support/random_*: tests see random_kernel.h. Plain values; any thread.
 //

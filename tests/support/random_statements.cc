@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Statements of random kernels that touch memory or need other threads: accesses, barriers, warp-wide
 // instructions, atomics, calls, early exits.
 #include <cstring>

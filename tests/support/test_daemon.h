@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Daemon in a temporary directory with fake workers, driven from the test's own thread, and a local
 // program that joins a vGPU of it. Test code only; one thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WorkerBench: a real sluice-worker process on the software GPU, with the test playing sluiced (gate,
 // leases, extents) and the guest's program (records and completions). Used by tests only, from one
 // thread; a second one inside answers the worker's control socket.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WorkerProcess: the fixture of the tests of a real sluice-worker process: a session on the software
 // GPU with the calls that nearly every test makes. Tests only; one thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that loads modules which are none, and then one that is: each bad one must be refused with
 // a CUresult and a log that says where, and must leave the session as good as before.
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A guest that stops the GPU on purpose, with faults or with kernels that do not leave: each costs its neighbours up to
 150 ms (2 s), so it may do that only now and then (core/penalty.h). The software GPU stands still as an H100 does."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Peers that connect to the admin socket without end: without permission, or with it and never
 reading. Nobody else is kept out, and nothing of them stays."""
 import os

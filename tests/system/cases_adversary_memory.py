@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs that take device memory in every way but by allocating it: a vGPU's limit holds for all of them, and
 the rest of the GPU is its neighbour's."""
 import subprocess

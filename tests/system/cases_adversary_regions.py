@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared memory: workers that die while their programs read it, and strangers who want to see it."""
 import json
 import os

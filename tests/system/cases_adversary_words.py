@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs whose kernels write what a vGPU that has left the GPU would report, and stay (docs/concepts/threat-model.md)."""
 import contextlib
 import mmap

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A worker that a guest has taken over (adversaries/evil_worker.cc): nothing of the host, of sluiced or of the neighbours
 is in its reach, in neither filter; and after a crash of sluiced, of the spawner, or of both, no worker runs on."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of the CUDA runtime API through the channel, with our libcudart."""
 import os
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CUDA graphs through the channel: what every call answers, and graphs that are evicted in their middle."""
 import subprocess
 

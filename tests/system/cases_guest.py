@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real guests: QEMU under TCG with stock ivshmem-doorbell, the Debian package, VFIO in the guest."""
 import os
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """sluiced without privileges: started as root it becomes a user of its own, and all still works."""
 import os
 import pathlib

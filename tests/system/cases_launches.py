@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Policies that go by the lengths of launches, in sluiced: what it learns of kernels, and whom it lets run."""
 import re
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The path on one host: programs join through the local transport, one software GPU."""
 import difflib
 import os

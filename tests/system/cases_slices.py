@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """vGPUs on the time slices of one software GPU: scheduler.slices, from the policy to what each one got."""
 import unittest
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """vGPUs side by side on one software GPU: scheduler.spatial, from the policy to the SM that a block runs on."""
 import bisect
 import subprocess

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditional nodes with kernels that set their values, through the channel. (The driver of a real GPU takes the same
 // calls; there the PTX has to be linked to libcudadevrt first.)
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A guest program that misbehaves on purpose. It joins a vGPU like any program and then breaks one
 // rule of the channel, named by its argument; the system tests look at what the host does.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Default streams of threads, memory pools, managed memory, stream attributes and batches through
 // the channel: what each call answers, and that the memory has what it should have.
 //

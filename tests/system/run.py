@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs the system tests: whole programs, real guests under TCG, faults. No GPU is needed.
 
     run.py --build DIR [--junit FILE] [-k TEXT] [--device nvidia]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program whose tasks write down on which SM they ran, and from when to when (%smid, %globaltimer).
 //
 //   sm-tasks STOP_FILE OUT_FILE [TASKS KEPT STREAMS]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the system tests share: one build, a sluiced per test class, programs, the guest image."""
 import contextlib
 import json

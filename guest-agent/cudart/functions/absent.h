@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What no driver here offers: external memory and semaphores, graphics resources, logs. One row
 // each; functions.h says what the columns mean.
 #ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_ABSENT_H

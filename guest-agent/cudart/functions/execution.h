@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels: launches, attributes, occupancy, libraries. One row each; functions.h says what the
 // columns mean.
 #ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_EXECUTION_H

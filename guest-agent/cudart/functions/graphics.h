@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interoperation with OpenGL, EGL and VDPAU: symbols only, whatever their parameters are. One row
 // each; functions.h says what the columns mean.
 #ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_GRAPHICS_H

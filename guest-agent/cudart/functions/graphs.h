@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs and stream capture. One row each; functions.h says what the columns mean.
 #ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_GRAPHS_H
 #define SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_GRAPHS_H

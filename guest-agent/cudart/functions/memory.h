@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory: allocations, pools, copies, fills, symbols, attributes of pointers. One row each;
 // functions.h says what the columns mean.
 #ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_MEMORY_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What compiled programs call by themselves: registration of their binaries and <<<>>>. One row
 // each; functions.h says what the columns mean.
 #ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_REGISTRATION_H

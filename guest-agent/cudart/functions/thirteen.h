@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What has another form in libcudart.so.12 (twelve.h). One row each; functions.h says what the
 // columns mean.
 #ifndef SLUICE_GUEST_AGENT_CUDART_FUNCTIONS_THIRTEEN_H

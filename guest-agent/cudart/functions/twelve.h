@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What libcudart.so.12 has beside the rows that are the same in 12 and 13: names of versions, older
 // forms, functions that 13 no longer has. Facts from the public headers of CUDA 12. functions.h
 // says what the columns mean.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts. Which one is current is the guest's business: every record carries its context, so the
 // worker needs no messages about it. The primary context is retained once on the host, however
 // often the program does it.

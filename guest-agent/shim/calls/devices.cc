@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Start, versions, devices, error texts.
 #include <algorithm>
 #include <cstring>

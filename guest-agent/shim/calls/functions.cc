@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels: attributes and occupancy.
 #include <algorithm>
 #include <climits>

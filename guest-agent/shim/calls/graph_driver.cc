@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What graphs need of this library (graphs/driver.h), from the worker's calls.
 #include "guest-agent/graphs/driver.h"
 #include "guest-agent/shim/calls/host_func.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of the program that run in a stream's order. The worker answers when the stream has got
 // there and holds it; a thread of ours runs the function and tells the worker to go on. The thread
 // starts with the first such call and sleeps with the session's other waiters.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions of the program in a stream's order, for other files of this library. Any thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Entering a call that is about a kernel. On the caller's stack.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches. A launch is one record without an answer: its parameters are packed by the layout that
 // came with the function, and what CUDA refuses at once is refused here.
 #include <algorithm>

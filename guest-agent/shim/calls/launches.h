@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches that graphs keep and queue later (graphs/driver.h). Any thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The symbols of the calls' forms for a default stream per thread (_ptsz, _ptds): each jumps to
 // PerThread<call>. A jump through a pointer, because it must not touch any argument register.
 #include "guest-agent/shim/calls/per_thread.h"

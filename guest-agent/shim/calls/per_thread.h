@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A driver call as a program makes it that was compiled for a default stream per thread: null is
 // the calling thread's own stream. Which calls have such a form: SLUICE_CUDA_PER_THREAD_FUNCTIONS.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuGetProcAddress: functions by name and version, from the table of abi/cuda_driver_functions.h.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/shim/calls/stream_attributes.h"
 
 #include <cstring>

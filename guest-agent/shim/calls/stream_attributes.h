@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes that programs set on streams (cuStreamSetAttribute). Kept to be asked for: the
 // worker's streams order and wait as the program asked when it made them. Any thread.
 #pragma once

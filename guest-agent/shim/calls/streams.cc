@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams and events. Recording, waiting and querying are small records; making and destroying are
 // generic calls. Handles that are not live are refused here, at once, as CUDA does it.
 #include "abi/cuda_graph.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An honest answer for every function of the API that nobody here implements, and the symbols of
 // older versions: from the tables of abi/cuda_driver_functions.h, cuda_graph_functions.h and
 // cuda_other_functions.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of boxes (cuMemcpy3D): slice by slice, each a rectangle (copy.h).
 #include "guest-agent/shim/memory/boxes.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of boxes, as cuMemcpy3D and graphs' copy nodes describe them: slices, each a rectangle
 // that copy.h knows. Any thread; state is the process's.
 #pragma once

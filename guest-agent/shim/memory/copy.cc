@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/shim/memory/copy.h"
 #include "guest-agent/graphs/in_context.h"
 

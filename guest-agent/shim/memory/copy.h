@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies, whatever their ends are: device memory, pinned memory (the worker reads or writes it
 // where it lies), pageable memory (through staging, piece by piece). Any thread; state is the
 // process's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Managed memory: pinned memory of the shared region, at one address in the guest, the worker and
 // the GPU. Nothing migrates: the GPU reads and writes it across the bus, at the bus's speed, and it
 // counts against the region and not against the GPU's memory. Any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device memory, pinned memory, and what a pointer points to.
 #include <algorithm>
 

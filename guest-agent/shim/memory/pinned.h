@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pinned host memory: extents of the shared region, at the same address here and in the worker, so
 // that a copy from or to them moves no byte between guest and host.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory pools (cuMemPool*). Accounts, kept in the guest: how much each pool has, and how much it
 // may have. The memory itself is the worker's driver's, whose own pool reuses it. Any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The session's staging memory: a small part of the shared region through which pageable memory,
 // module texts and parameters travel. Handed out in pieces, taken back when the worker has used
 // them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor maps: made by the worker's driver, since their form is its own. An address in one is the
 // worker's, which is the program's: device memory has the same addresses on both sides. Any thread;
 // no state.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtual memory management: addresses, physical memory and mappings are the worker's, which checks
 // everything; here only which addresses are the GPU's, so that copies know them without asking. No
 // context needs to be current, as with CUDA. Memory cannot leave the vGPU: what a program could

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels call of CUDA's device runtime library (libcudadevrt), which a program otherwise
 // links to its PTX. Pure; any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries and kernels: modules that belong to no context. They are the guest's own objects; the
 // worker sees a module for each context in which a library's kernels are used.
 #include <memory>

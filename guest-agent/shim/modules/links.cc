@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver API's linker, cuLink*: PTX is joined here, in the guest, and what comes out is PTX
 // again, which the module calls take and rewrite.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's modules, libraries and kernels, and how they get to the worker. For modules.cc and
 // libraries.cc only; others ask modules.h. Everything here wants all_modules().mutex held.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "guest-agent/shim/modules/module_text.h"
 
 #include <fcntl.h>

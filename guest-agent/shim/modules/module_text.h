@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From what a program hands to cuModuleLoad* to the text that goes to the worker: PTX found in the
 // image, rewritten so that its kernels can be evicted (docs/internals/rewriter.md). Pure but for
 // reading files and the environment; any thread.

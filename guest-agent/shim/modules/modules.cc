@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules and the functions in them. PTX text is rewritten here, in the guest, before it goes to
 // the worker; what the rewriter said about each kernel goes along when the kernel is asked for.
 #include "guest-agent/shim/modules/modules.h"

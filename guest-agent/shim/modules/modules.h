@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules and the kernels in them, as the guest keeps them. Process-wide; any thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest's end of the generic calls (abi/cuda_calls.h): from a call with CUDA's own signature to
 // a record and back, derived from the table's tags. The wire format is described in
 // abi/cuda_tags.h; the other end is mediator/worker/calls/dispatch.h. Any thread; owns nothing.

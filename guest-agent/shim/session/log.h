@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the guest's libcuda tells people. SLUICE_LOG names a file, or "stderr", for everything;
 // without it only complaints appear, on stderr. Any thread; never fails, never throws.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process's session with its worker: sends calls, collects completions.
 //
 // One per process, made by the first successful cuInit and never destroyed (programs call CUDA from

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every file with driver functions needs. The functions themselves are declared in
 // abi/cuda_driver.h and described in NVIDIA's CUDA Driver API reference; comments here tell only
 // what is ours. Any thread may call any of them.

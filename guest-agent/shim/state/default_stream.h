@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The default streams. A program names them as null, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD.
 // Null is the legacy stream, except in calls of programs compiled for a default stream per thread.
 //

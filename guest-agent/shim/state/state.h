@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the guest knows by itself, so that asking costs no message: current contexts, live objects,
 // function layouts, device limits, and what every address is.
 //

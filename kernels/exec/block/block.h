@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Block: one resident thread block and its whole state: registers, shared and local memory,
 // barriers. run() goes on where it stopped, so that a caller can interleave many resident blocks on
 // one host thread, stop them, and go on later or elsewhere.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the warps of one block share. Internal to kernels/exec; one thread at a time.
 #pragma once
 

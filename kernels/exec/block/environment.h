@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Environment: what a running block asks of the world around it. The owner of the blocks implements
 // it; every member is called from the threads that call Block::run, several at once.
 #pragma once

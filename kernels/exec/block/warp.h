@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Warp: what an instruction handler sees of a warp, and how it answers. Internal to kernels/exec.
 // One thread at a time (the one in Block::run).
 #pragma once

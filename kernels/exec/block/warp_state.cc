@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/exec/block/warp_state.h"
 
 #include "mediator/base/check.h"

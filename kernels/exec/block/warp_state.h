@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The divergence state of one warp. Internal to kernels/exec; one thread at a time.
 //
 // The live lanes of a warp are partitioned into splits (lanes at one program counter) and lanes

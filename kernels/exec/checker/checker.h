@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checker: finds what a kernel does wrong and a GPU would not say: reads of memory that nobody has
 // written, data races, barriers that only a part of a warp comes to, memory that is never freed, and
 // who freed the memory that a fault names. docs/operating/checker.md says what each check sees and what not.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Accesses: which bytes, written before or not, raced with whom.
 #include "kernels/exec/checker/checker_block.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BlockChecker: what the checker knows of one block: shadow of its shared and local memory, which
 // accesses of its threads come before which, who stands at its barriers. Internal to kernels/exec;
 // owned by BlockImpl, the thread in Block::run.

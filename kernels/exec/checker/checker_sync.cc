@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What orders accesses, and barriers: who came, who did not.
 #include <algorithm>
 

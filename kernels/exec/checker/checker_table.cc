@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of handlers of checked blocks: the usual one, but what touches memory tells the block's
 // checker. Blocks choose their table when they run, so those without a checker pay nothing.
 #include <array>

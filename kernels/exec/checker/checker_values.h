@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ValueShadow: which registers and predicates of a block hold values made of memory that nobody has
 // written. Reading such memory is no mistake yet: programs read one element too many and throw it
 // away, copy padding, load a whole tile of which only a part is there. It is one where the value

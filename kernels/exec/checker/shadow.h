@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shadow memory of the checker: who touched which bytes last, and which bytes have been written.
 // Internal to kernels/exec (Checker owns the one of global memory, BlockChecker those of its block).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Directives and declarations outside instructions: whether everything in a module is understood.
 // Internal to kernels/exec; part of decode(); pure.
 #pragma once

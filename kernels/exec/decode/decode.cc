@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a parsed module to a Program: variables get their places, functions are decoded.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoder's own machinery: statements, words, emission. The instructions are in decoder_*.cc.
 #include "kernels/exec/decode/decoder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoder of one function's body, and what the functions of a module share while they are decoded.
 // Internal to kernels/exec; lives only inside decode(); one thread. The text comes from a guest:
 // whatever is not understood ends in fail(), with the statement's line.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barriers in memory and bulk copies: mbarrier, cp.async.mbarrier, cp.async.bulk, cp.reduce.async.
 #include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/program/ops_async.h"

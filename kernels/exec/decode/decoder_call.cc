@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls: direct and through pointers, to functions with and without bodies; alloca and the stack
 // pointer.
 //

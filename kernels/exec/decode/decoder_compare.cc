@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Moves, comparisons, selections and conversions.
 #include "kernels/exec/decode/decoder.h"
 

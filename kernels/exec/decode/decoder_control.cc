@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control flow, barriers and warp-wide instructions.
 #include "kernels/exec/decode/decoder.h"
 

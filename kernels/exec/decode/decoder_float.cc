@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floating-point instructions.
 #include "kernels/exec/decode/decoder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known only when a whole body is decoded: branch targets, reconvergence points and the
 // registers' slots.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integer and logic instructions.
 #include "kernels/exec/decode/decoder.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory instructions: ld, st, atom, red, fences, cp.async, cvta, isspacep.
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/decode/decoder.h"

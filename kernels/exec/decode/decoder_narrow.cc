@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Half arithmetic with the rarer modifiers, narrow conversions, cvt.pack, pairs of 16-bit integers.
 #include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/program/ops_narrow.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operands: registers, immediates, special registers, variables and addresses.
 #include <algorithm>
 #include <charconv>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instructions that programs use seldom: hints, 128-bit moves and atomics, vector atomics.
 #include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/program/rare.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface instructions through 64-bit handles: tex, tld4, txq, suld, sust, sured, suq.
 #include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/program/ops_texture.h"

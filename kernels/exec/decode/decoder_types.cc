@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Types as instructions name them, and the constants that a module's functions share.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Video instructions, scalar and SIMD. PTX ISA 9.0, "Video Instructions".
 #include "kernels/exec/decode/decoder.h"
 #include "kernels/exec/program/rare.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The blocks of a decoded body and the edges between them, for what is known only at its end:
 // reconvergence points (decoder_flow.cc) and registers' slots (register_slots.cc).
 //

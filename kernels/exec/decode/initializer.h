@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Initialisers of module-scope variables: `{1, 0x2, {3, 4}}`, floats, and other variables'
 // addresses. Internal to kernels/exec; runs inside decode().
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs and their images: what is asked of a decoded module.
 #include "kernels/exec/program/program.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a function's registers lie: slots of 32 lanes, shared by registers that are not live at the
 // same time. Linear scan (Poletto and Sarkar, 1999) over live intervals from a liveness analysis.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where PTX lines come from: .file and .loc.
 #include <cctype>
 #include <unordered_map>

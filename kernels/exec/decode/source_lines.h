@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From PTX lines to source lines, for messages. Internal to kernels/exec; used once per module, by
 // decode(). Modules without .loc cost nothing.
 #pragma once

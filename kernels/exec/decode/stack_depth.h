@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much local memory a kernel's calls take: the deepest chain of frames, where that is known.
 // Internal to kernels/exec; part of decode().
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/exec/memory/device_heap.h"
 
 #include <sys/mman.h>

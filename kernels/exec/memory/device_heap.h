@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DeviceHeap: what malloc and free in kernels give and take. One per context, as in CUDA: what a
 // kernel has allocated stays until a kernel frees it or the context ends, whichever kernel that is,
 // and is no allocation of the driver API's. Its memory is one piece, mapped with the first malloc

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Faults: what a kernel did that a GPU would report as an error. A fault ends the block (the caller
 // ends the launch); it never ends the host process. Plain values; any thread.
 #pragma once

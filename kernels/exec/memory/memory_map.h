@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MemoryMap: which host addresses a kernel may touch. Device addresses are host virtual addresses
 // of this process; everything not added here faults. Owned by the software GPU's context, read by
 // all threads that run its blocks.

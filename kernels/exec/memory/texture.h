@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces as kernels see them: descriptors behind 64-bit handles. The software GPU's
 // context owns the table (by way of its MemoryMap) and the memory that descriptors name; kernels
 // give handles, which are only looked up, never followed.

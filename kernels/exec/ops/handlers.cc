@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of handlers: filled once from the files of the best instruction set that the machine
 // has. SLUICE_SOFT_ISA=base|avx2|avx512 asks for a lesser one, for tests.
 #include <array>

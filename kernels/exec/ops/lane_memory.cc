@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/exec/ops/lane_memory.h"
 
 #include "kernels/exec/block/block.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One lane's access to memory, checked: for the instructions whose addresses follow no pattern
 // worth a fast path (matrices, memory barriers, asynchronous copies). Internal to kernels/exec; the
 // thread in Block::run. ops_mem.cc has the fast paths.

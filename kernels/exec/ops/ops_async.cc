@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mbarrier and cp.async.bulk; see ops_async.h for the list.
 //
 // An mbarrier is what the PTX manual describes (section "mbarrier"), in one 64-bit word of ours:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Atomics and reductions; see ops_atomic.h for the list. Compiled once per instruction set
 // (kernels/exec/program/isa.h). addresses.inc checks every address before it is touched.
 #include <cstdint>

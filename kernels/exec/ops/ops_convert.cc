@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions from and to floating point; see ops_convert.h for the list. Compiled once per
 // instruction set (kernels/exec/program/isa.h).
 #include <cfenv>

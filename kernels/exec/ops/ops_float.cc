@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Floating-point handlers; see ops_float.h for the list. Compiled once per instruction set
 // (kernels/exec/program/isa.h), without contraction: a product and a sum stay two roundings.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Integer arithmetic; see ops_int.h for the list. Compiled once per instruction set
 // (kernels/exec/program/isa.h).
 #include <cstdint>

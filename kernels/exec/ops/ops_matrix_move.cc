@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrices between memory and registers: ldmatrix, stmatrix, movmatrix, wmma.load and wmma.store;
 // see ops_tensor.h for the list.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loads, stores, copies and fences; see ops_mem.h for the list. Compiled once per instruction set
 // (kernels/exec/program/isa.h).
 //

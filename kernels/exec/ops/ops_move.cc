@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons, predicates, selections, moves and integer conversions; see ops_move.h for the list.
 // Compiled once per instruction set (kernels/exec/program/isa.h).
 #include <cstdint>

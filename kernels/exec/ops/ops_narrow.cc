@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Half arithmetic with .ftz, .NaN, .xorsign.abs; conversions to and from f16, bf16, tf32 and fp8
 // with every rounding and saturation; cvt.pack; pairs of 16-bit integers. See ops_narrow.h for the
 // list.

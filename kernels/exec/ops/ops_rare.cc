@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // See ops_rare.h. Semantics: PTX ISA 9.0, "Video Instructions", "atom".
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix handlers; see ops_tensor.h for the list. Compiled once per instruction set
 // (kernels/exec/program/isa.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces; see ops_texture.h for the list.
 //
 // Coordinates, address modes and filters follow the CUDA programming guide ("Texture fetching"):

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which forms of an instruction there are: its words between dots, as PTX ISA 9.0 has them for
 // sm_90 and below, less what this interpreter does not carry out. A form that is not here is
 // refused when the module is loaded; so no word of an instruction is ever overlooked. Internal to

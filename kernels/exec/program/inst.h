@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoded form that the engine runs: one fixed-size Inst per PTX instruction (a few expand to
 // two), operands resolved to byte offsets. Internal to kernels/exec; built by decode, immutable
 // afterwards, read by every thread that runs blocks of the program.

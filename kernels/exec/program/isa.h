@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Selects the instruction set of an engine file. Each ops_*.cc is compiled once per level with
 // SLUICE_EXEC_ISA set; every #include comes before this one, so that functions of other headers keep
 // the default target and no linker can pick a copy of them that this machine cannot run.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Op: every decoded operation. Internal to kernels/exec.
 #pragma once
 

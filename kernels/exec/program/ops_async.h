@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barriers in memory and bulk copies: X(name, (handler)); see plain_ops.h.
 #pragma once
 

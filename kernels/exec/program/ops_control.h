@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operations that the warp loop itself carries out (kernels/exec/run/warp_loop.cc): what changes a
 // program counter, waits, or needs more than one lane's registers. X(name).
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conversions from and to floating point: X(name, (handler)); see ops_int.h. cvt_any takes whatever has
 // no handler of its own.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The floating-point operations: X(name, (handler)); see ops_int.h. Names with _ftz flush f32
 // subnormals; names with _rnd honour every rounding, .ftz and .sat of Inst::mod, a lane at a time.
 #pragma once

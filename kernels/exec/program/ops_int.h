@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The integer arithmetic operations: X(name, (handler)). The names are what decode composes from an
 // instruction's words and type. Internal to kernels/exec.
 #pragma once

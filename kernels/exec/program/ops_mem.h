@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory operations: X(name, (handler)); see ops_int.h. The space is in Inst::mod (kSpace...).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons, predicates, selections, moves, integer conversions: X(name, (handler)); see ops_int.h.
 #pragma once
 

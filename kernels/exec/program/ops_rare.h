@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operations that programs use seldom: video instructions, vector and 128-bit atomics: a lane at a
 // time, compiled once. X(name, (handler)); see ops_int.h.
 #pragma once

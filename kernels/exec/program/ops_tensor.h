@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix instructions: X(name, (handler)); see ops_int.h. They need every live lane of the warp at
 // once: a handler that is called with fewer says kControl, and the lanes wait for one another as in
 // any warp-wide operation (collective.cc). Inst::aux: the member mask (all lanes), then registers.

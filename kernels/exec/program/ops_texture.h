@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texture and surface operations: X(name, (handler)); see plain_ops.h.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operations whose handlers are compiled once, not per instruction set: rare ones, whose cost is in
 // what they do for one lane. Internal to kernels/exec.
 #pragma once

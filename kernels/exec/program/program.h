@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Program: one PTX module decoded for execution. Immutable after decode(), so any number of threads
 // and contexts share it. Image: a Program whose module-scope variables have got addresses.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a matrix instruction multiplies: shape, element formats, and where the elements lie in the
 // registers. Internal to kernels/exec; pure.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A block's life: allocation, start, turns of its warps, stalls and faults.
 #include "kernels/exec/block/block.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // BlockImpl: the block behind block.h. Internal to kernels/exec; one thread at a time.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Functions that device code calls and the driver provides: vprintf, __assertfail, malloc, free.
 #include <cstdio>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls at run time: frames, what a call saves, returns, alloca.
 //
 // Each lane has its own frame and stack pointer, so lanes of one warp may be at different depths of

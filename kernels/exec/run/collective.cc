@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Warp-wide operations: shfl, vote, match, redux, elect, bar.warp.sync. They name the lanes that
 // take part by a member mask and wait until all of them that live have come (PTX ISA 6.0 on). The
 // usual case, a converged warp, never waits; lanes that come on different ways wait in their splits

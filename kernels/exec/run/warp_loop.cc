@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The warp loop and the control instructions: branches, calls, joins, barriers, exits.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For authors of CUDA kernels: where a block may leave the GPU in the middle of its work, and how it
 // goes on later.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a kernel's author has said that a block may leave in mid-work, with the header
 // kernels/include/sluice/preempt.cuh: it asks whether it should (sluice::should_leave), saves what
 // each of its threads needs to go on (sluice::leave) and takes that up again (sluice::resume).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Barrier numbers that stand in registers although they are constants: `__barrier_sync(0)` of a build
 // without optimisation, once its call is written in place (inline.h). R24 asks for numbers in the text.
 //

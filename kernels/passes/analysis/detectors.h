@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Facts that show in one place of a function's text: one detector each, run in the order of a
 // table. What needs the control flow is gathered behind them (facts.cc).
 //

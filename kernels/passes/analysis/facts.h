@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a kernel does that matters for rewriting: gathered once per function, joined per entry with
 // the functions it calls.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The facts of an entry: its own and those of what it calls. See facts.h.
 #include <algorithm>
 #include <unordered_set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which lanes of a warp are still on the way to a place in the code: where a register must hold
 // their mask, and where it changes.
 //

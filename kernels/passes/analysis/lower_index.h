@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether an address names something that belongs to a lower-numbered block: the block's index, or
 // a ticket that the kernel drew itself, less something.
 //

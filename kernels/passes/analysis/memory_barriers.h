@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // mbarrier objects and bulk copies of a kernel, and whether a block can clean up behind each task so
 // that the next one finds its shared memory as a new block would (R27).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recognises blocks that hand out tiles among themselves by the grid's size: persistent kernels with a
 // static schedule (`for (tile = blockIdx.x; tile < tiles; tile += gridDim.x)`). Those that draw from a
 // counter are found by spin.h.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an address, or a number, is made of: a sum of parts times constants, found by following
 // registers backwards through integer arithmetic. So it can be told that two addresses name the
 // same place, or places a fixed step apart.

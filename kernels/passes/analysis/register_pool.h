@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels whose warps hand registers to one another (setmaxnreg), and whether a block can put them back
 // behind each task, so that the next one begins with so many a thread as a new block's (R28).
 //

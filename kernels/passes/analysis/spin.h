@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds loops that wait for another block or for the host: a block that waits for one that has not
 // been given its ticket, or has left, would wait for ever.
 //

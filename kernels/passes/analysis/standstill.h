@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops that stand still: nothing that decides where they go can change from one turn to the next
 // unless somebody else writes to global memory. Such a loop waits, however plainly it reads
 // (`ld.global.cg`, a plain load behind a barrier); a loop over data has a counter or an address

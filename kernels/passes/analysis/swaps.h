@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What loops around compare-and-swap and exchange wait for: nothing where they retry or take a lock
 // whose holder runs and gives it back, another block where they take a token that this kernel's
 // block does not put back.

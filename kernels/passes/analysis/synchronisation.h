@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which instructions make threads wait for each other, and where a barrier lies ahead. Pure; any
 // thread.
 #pragma once

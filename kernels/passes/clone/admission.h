@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The code around a body of which a hardware block runs one task: the *admission*. Block n of what is
 // left of the grid is task n, computed from the hardware's own index, and either runs the original body
 // to its end or does nothing.

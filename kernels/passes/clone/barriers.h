@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the passes over block-wide barriers share: counting the threads that have returned.
 //
 // A thread that has returned in the original counts at no barrier. In the clone it is still there,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replaces the hardware's block index and grid size in a clone's body by the task's (R7, R8).
 //
 // Pure but for the edits that it adds; one pass, one thread.

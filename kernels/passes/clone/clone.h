@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A clone under construction: the original entry's text with the edits of the passes so far.
 //
 // Owner: rewrite_module(), for one entry and one form; one thread. It knows where things go, not

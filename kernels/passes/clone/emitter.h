@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes PTX lines for a clone: names get the fresh prefix, memory orders the words that the
 // module's ISA version has.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An entry with the functions that it calls written in place of the calls, for kernels whose called
 // functions do what the loop's passes only understand in the entry itself: barriers and warp collectives
 // that not all threads reach, an end of the thread, objects in shared memory, and the block's index read

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What inline.cc must know of an entry and of all that it calls before it writes calls in place: which
 // variables pass what to which call, how they are accessed, and whether all of it can be done.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Between two batches of tasks: the leader looks at the evict word, takes the next tasks and publishes
 // them; see loop_head.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is rare: evicted workers, left-overs, how a worker leaves, and the proxy; see loop_head.h.
 #include "kernels/passes/clone/loop_fields.h"
 #include "kernels/passes/clone/loop_head.h"

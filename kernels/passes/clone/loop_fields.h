@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Names of the fields of abi/preempt.h in a clone's PTX, and the layout of its shared memory: what
 // the loop_*.cc have in common, and nobody else.
 #pragma once

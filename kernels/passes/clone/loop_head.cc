@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a worker begins, and what the loop's other parts (loop_draw.cc, loop_exit.cc) use; see
 // loop_head.h. Field offsets and meanings: abi/preempt.h. Sources: EffiSha (PPoPP'17) section 4, FLEP
 // (ASPLOS'17) section 4; rules: kernels/passes/README.md.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The code of the persistent loop, the same for every pass: how a worker gets its next tasks, sees
 // an eviction, and leaves.
 //

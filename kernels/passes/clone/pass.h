@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a pass is: one step of turning a kernel into a form that can be evicted, or the reason why
 // that is not possible.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // R27: what a task has started and not waited for must not run into the next one, and what it has
 // made in shared memory must be gone.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether a form is possible at all: what no later pass can help with.
 #include "kernels/passes/clone/clone.h"
 #include "kernels/ptx/registers.h"

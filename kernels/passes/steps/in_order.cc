@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // R31: a kernel whose tasks wait for lower-numbered ones (decoupled look-back, chained scans).
 //
 // Why it ends: tickets are drawn one at a time and in order, the evict word is looked at before a

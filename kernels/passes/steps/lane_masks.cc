@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // R25: warp collectives after some lanes of the warp have returned.
 //
 // A collective waits for the lanes of its mask; the hardware drops lanes that have exited. In the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // R14, R15: one block of parameters behind the original's, and the clone's name.
 #include "kernels/passes/clone/clone.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // R28; see register_pool.h.
 #include "kernels/passes/analysis/register_pool.h"
 

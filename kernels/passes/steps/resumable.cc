@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels whose author says where they can leave (author_points.h): a block runs one task, as in
 // the prologue form, but may leave in the middle of it and go on later.
 //

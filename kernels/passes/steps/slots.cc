@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // R33: where the loop's broadcast slots stand.
 //
 // Static shared memory where the kernel uses no dynamic shared memory. Otherwise the end of it,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // R23: as R22, for kernels that reduce over barriers themselves (bar.red).
 //
 // Threads that have returned cannot take part in a reduction of which they do not know, and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // R22: early returns between, around and inside loops with block-wide barriers.
 //
 // Returns lead to a place where the thread goes on coming to the block's barriers until all threads

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The original's blocks, as they are, in as many launches as the launcher likes: the *window* form. A
 // window is a run of rows (planes, blocks) of the grid, launched as a grid of its own; the body's index is
 // the hardware's plus where the window begins. What decides whether the rest of the grid still runs is

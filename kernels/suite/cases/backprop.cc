@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of backprop.cu: one step, weights and everything between compared.
 #include "kernels/suite/backprop.ptx.h"
 #include "kernels/suite/cases/case_builder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of bfs.cu: a random graph of low degree, as many levels as it has.
 #include "kernels/suite/bfs.ptx.h"
 #include "kernels/suite/cases/case_builder.h"

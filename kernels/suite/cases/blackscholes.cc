@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of blackscholes.cu; the reference uses the error function.
 #include "kernels/suite/blackscholes.ptx.h"
 #include "kernels/suite/cases/case_builder.h"

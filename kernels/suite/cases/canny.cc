@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of canny.cu: a picture with shapes and noise; every stage compared.
 #include "kernels/suite/canny.ptx.h"
 #include "kernels/suite/cases/case_builder.h"

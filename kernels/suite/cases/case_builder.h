@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a benchmark writes itself down as a Case (catalog.h): inputs, outputs, launches with plain
 // C++ arguments, and a reference that is computed when somebody checks.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of cfd.cu: a block of cells with walls on one side and the far field on the others.
 #include <array>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of cutcp.cu: atoms dealt into bins with a border of empty ones.
 #include "kernels/suite/cases/case_builder.h"
 #include "kernels/suite/catalog/catalog_rows.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of md.cu: atoms on a disturbed grid, each with all that are near.
 #include "kernels/suite/cases/case_builder.h"
 #include "kernels/suite/catalog/catalog_rows.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of pathfinder.cu: several launches of a few rows each.
 #include "kernels/suite/cases/case_builder.h"
 #include "kernels/suite/catalog/catalog_rows.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of reducebykey.cu: runs of one to some hundred, so that some are longer than a
 // tile.
 #include "kernels/suite/cases/case_builder.h"

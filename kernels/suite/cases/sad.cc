@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of sad.cu: a picture and the same one moved and disturbed.
 #include "kernels/suite/cases/case_builder.h"
 #include "kernels/suite/catalog/catalog_rows.h"

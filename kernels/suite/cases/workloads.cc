@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The six workloads that have programs of their own (workloads.h), as cases of the catalogue.
 #include "kernels/suite/catalog/catalog_rows.h"
 

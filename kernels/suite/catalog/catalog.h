@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The catalogue: every benchmark of the suite, and every recorded CCCL program (trace.h), as data:
 // a module, buffers, the launches in order, and what memory must hold at the end. Whoever has
 // something that runs kernels (the interpreter, the software GPU, a real driver, a rewriter with

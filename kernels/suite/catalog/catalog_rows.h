@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of the suite: one row per benchmark, which is all that has to be written outside the
 // benchmark's own files. SLUICE_SUITE_ROWS(X) expands X(name, papers, gpu_scale) for each; the
 // benchmark defines `Case case_<name>(const CaseOptions&)`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recorded programs as cases of the catalogue: reads the traces of tests/cccl (its README.md has
 // the format). The module's text is not in the trace, which only names its file.
 //

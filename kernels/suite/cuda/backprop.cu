@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One training step of a layer of a neural network (back propagation): products summed by a tree
 // in shared memory, a squashing function, weights adjusted.
 constexpr unsigned kEdge = 16;  // hidden units, and inputs per block

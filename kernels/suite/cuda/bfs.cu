@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Breadth-first search over a graph in compressed rows, one level per pair of launches: expand
 // marks the neighbours of the frontier, advance makes them the next frontier. Several threads may
 // mark one neighbour; all of them write the same values.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prices of European options by the formula of Black and Scholes; the cumulative normal
 // distribution by polynomial 26.2.17 of Abramowitz and Stegun.
 __device__ float normal_cdf(float d) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Canny's edge detector in integers, four kernels: smoothing, gradient, thinning, and edges that
 // grow from strong pixels over weak ones.
 constexpr int kTile = 16;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Euler solver for compressible flow over an unstructured mesh of cells with four faces: a step
 // factor per cell, fluxes from the neighbours, and the step in time. A neighbour of -1 is a wall,
 // -2 the far field, whose state is in constant memory.

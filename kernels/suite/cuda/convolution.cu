@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Separable convolution with 17 taps from constant memory: rows, then columns; tiles with halos in
 // shared memory, several results per thread.
 constexpr int kRadius = 8;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Coulomb potential with a cut-off on a lattice: atoms sorted into cubic bins of fixed room; a
 // block of 8x8x2 lattice points goes through the 27 bins around, one after the other in shared
 // memory.

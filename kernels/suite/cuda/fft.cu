@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Batched complex Fourier transform of 512 points, one transform per block: nine radix-2 steps of
 // Stockham's scheme between two halves of shared memory, a barrier after each.
 constexpr unsigned kPoints = 512;

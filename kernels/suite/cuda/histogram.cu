@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Histogram of bytes in 256 bins: each block counts into its own bins in shared memory by shared
 // atomics and then adds them to the global bins (HST256 of FRS). The words are dealt out in strides
 // of the whole grid, so the kernel reads %nctaid and its loop ends at different times for the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One step of a lattice Boltzmann fluid with 19 directions in three dimensions (D3Q19): collide,
 // then stream to the neighbours; obstacles send back what reaches them. Periodic in all directions.
 constexpr int kDirections = 19;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prefix sums in one pass (lookback.cuh). A warp looks back at 32 tiles at a time, and blocks are
 // tiles in the order of their numbers.
 #include "lookback.cuh"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decoupled look-back: a tile's sum is published at once, and the sum of all tiles before it is
 // found by going back over what the tiles before have published. So a scan over a whole grid takes
 // one pass.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiled matrix product C = scale * (A * B): A is rows x inner, B is inner x cols, row-major floats.
 // A block of kTile x kTile threads makes one tile of C through two tiles in shared memory, with two
 // barriers per step that all threads pass the same number of times (MM of FLEP, ASPLOS'17, and of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lennard-Jones forces over neighbour lists (stored by neighbour, so that a warp reads in a row),
 // with a cut-off: threads of a warp disagree about every neighbour.
 extern "C" __global__ void md(float4* force, const float4* __restrict__ position,

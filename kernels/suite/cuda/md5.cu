@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MD5 (RFC 1321) of many small generated messages, one per thread (MD5Hash of EffiSha's
 // benchmarks): message i is 32 bytes, the 16 of in[i], then i and `salt` as 64-bit little-endian
 // words; out[i] is its digest. Pure integer arithmetic, barrier-free, with 16-byte vector accesses:

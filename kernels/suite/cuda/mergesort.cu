@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Merge sort of pairs by 64-bit keys, stable: tiles are sorted in shared memory, then runs of twice
 // the length are merged, each block an equal piece of what comes out ("merge path").
 constexpr unsigned kThreads = 128, kItems = 2, kTile = kThreads * kItems;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Q matrix of an MRI reconstruction: for each voxel a sum of waves over the points of k-space,
 // which stand in constant memory, a piece per launch.
 constexpr unsigned kPiece = 256;

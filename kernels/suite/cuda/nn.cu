@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nearest neighbour: the distance of every record to a place; a 2-D grid, as the number of blocks
 // along x was limited once.
 extern "C" __global__ void nn(const float2* places, float* distances, unsigned records,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Radix sort of pairs, eight bits a pass and one sweep over the data each: where a tile's keys of a
 // digit go is found by looking back, each thread for a digit. Blocks draw their tiles from a
 // counter.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A particle filter that tracks a spot in an image (PL): how likely each particle is, weights
 // normalised, their running sum, and new particles drawn by searching in it.
 constexpr unsigned kThreads = 128;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cheapest way down a grid, row by row (dynamic programming): a block does several rows of its
 // columns in shared memory, with a halo that shrinks by one column on each side per row.
 constexpr int kThreads = 128;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reduce by key in one pass: runs of equal keys become one key and the sum of their values. A tile
 // publishes two numbers, which are no word: values first, then, past a fence, the flag that they
 // are there.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sum of 32-bit integers, each times `factor`, in 64 bits: kPerThread elements per thread, a tree
 // in shared memory, one atomic per block (Reduction of EffiSha's benchmarks; RED of FRS).
 // `total` is added to and never cleared here: a block-task that ran twice, or not at all, shows in

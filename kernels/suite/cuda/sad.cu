@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of absolute differences for motion search: a block of threads does one 4x4 piece of the
 // picture, a thread each of the places in the search window; then 8x8 pieces from four of 4x4.
 constexpr int kPiece = 4;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exclusive prefix sums in three kernels: within blocks, over the blocks' sums, and added up.
 constexpr unsigned kThreads = 256;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Select and partition in one pass: multiples of three to the front, in their order; the others to
 // the back, in the opposite order. Blocks draw their tiles from a counter.
 #include "lookback.cuh"

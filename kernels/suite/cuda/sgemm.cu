@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C = alpha A B + beta C with tiles in registers: 64 threads make a 64x16 tile of C, each a column
 // piece of 16, from a tile of B in shared memory. A and C by columns, B by rows; m in 64s, n in
 // 16s, k in 4s.

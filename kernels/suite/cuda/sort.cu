@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Radix sort, four bits a pass: digits counted per block, counts summed over the whole grid in
 // digit order, keys placed stably with the help of warp-wide matching.
 constexpr unsigned kThreads = 256;

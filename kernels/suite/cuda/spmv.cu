@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sparse matrix times vector, rows compressed: a thread per row, and a warp per row.
 extern "C" __global__ void spmv_scalar(float* out, const float* values, const unsigned* columns,
                                        const unsigned* begin, const float* __restrict__ vector,

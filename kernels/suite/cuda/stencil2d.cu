@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 9-point stencil on a grid of width x height floats (Stencil2D of EffiSha's benchmarks): the
 // centre, the four neighbours beside and the four across, each group with its weight; points on the
 // border are carried over. Two-dimensional blocks and grid, barrier-free, an early-return guard,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Angular correlation of points on the sky: dot products of all pairs of two sets, counted in bins
 // that a binary search in constant memory finds; each warp counts in shared memory of its own.
 constexpr unsigned kThreads = 128;

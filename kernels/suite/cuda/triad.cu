@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // STREAM triad: a[i] = b[i] + s * c[i] in double precision, one element per thread.
 // The smallest block-task of the suite (a few loads, one store), hence the worst case for the
 // persistent form (EffiSha, PPoPP'17, section 6; STREAM, J. D. McCalpin). Barrier-free, with the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-suite-catalog: plays benchmarks of the catalogue, or recorded traces, on the first CUDA
 // device, one after the other, and says of each whether its results are right.
 #include <cstdio>

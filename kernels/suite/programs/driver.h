@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thin ownership around CUDA driver API objects for the suite's programs and benchmarks: each class
 // owns one handle and gives it back; every call's result is checked.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-suite-fault: runs a kernel that writes far out of bounds and says what the program saw.
 // One JSON line on stdout: {"program": "fault", "call": ..., "result": ..., "code": N,
 // "later_code": N}.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // main() of the six programs sluice-suite-<name>; the build says which.
 #include "kernels/suite/programs/runner.h"
 #include "kernels/suite/workloads/workloads.h"

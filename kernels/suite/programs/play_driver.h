@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plays a case of the catalogue through the CUDA driver API: on NVIDIA's library, on the software
 // GPU, or on a guest's, whichever libcuda.so.1 the program found.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-suite-probe: what the first CUDA device says of itself; the first thing to run in a guest.
 // One line "key: value" each on stdout. Exit: 0, or 3 where a CUDA call failed.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a workload on the first CUDA device: keeps `depth` units queued, waits for the oldest,
 // checks, queues the next. A unit is one launch, or a chain of dependent ones. Each place in the
 // queue (slot) has buffers of its own, so that a unit can be checked while the others run.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of histogram.cu: bins += histogram of bytes under a mask; in a chain the bins
 // become the first words of the next launch's input.
 #include <algorithm>

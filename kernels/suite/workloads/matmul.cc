@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of matmul.cu: C = scale * (A * B), A size x inner, B inner x size; in a chain the
 // first values of C become the next launch's A (all of it where inner = size).
 #include <algorithm>

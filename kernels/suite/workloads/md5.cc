@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of md5.cu: digests of messages of 32 bytes; in a chain each digest is the first
 // half of the next launch's message.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Command line of the suite's programs: what each option means stands in README.md beside this.
 // Pure parsing; no I/O, no driver.
 #pragma once

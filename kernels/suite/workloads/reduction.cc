@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of reduction.cu: total += factor * sum of words; in a chain the total's 8 bytes
 // become the first words of the next launch's input.
 #include <algorithm>

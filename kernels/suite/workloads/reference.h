@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CPU references of the suite's kernels, and the input data of its programs. Pure functions on
 // memory of the caller; any thread; no GPU, no driver. Where a kernel fixes the order of its
 // floating-point operations, its reference has the same bits (fused where the kernel is fused).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of stencil2d.cu: one step of a 9-point stencil on a square; in a chain the result
 // is the next launch's input, as in a solver.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host side of triad.cu: a = b + s c; in a chain the result is the next launch's b.
 #include <algorithm>
 

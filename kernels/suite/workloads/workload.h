@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A workload: one kernel of the suite with its input data, its launch parameters and what it must
 // compute. The runner (runner.h) does the rest: buffers, streams, queueing, reading back, verdicts.
 //

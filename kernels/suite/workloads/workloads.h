@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The six workloads of the suite, each in a file of its own named like its kernel. All throw
 // UsageError where the options ask for what the kernel cannot do.
 #pragma once

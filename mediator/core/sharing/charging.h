@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Charging: how much GPU time each vGPU is charged, and what the policy hears of it.
 //
 // On a whole GPU and in space the mediator's clock charges, from grant to *left*, times the SMs

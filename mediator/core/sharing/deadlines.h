@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Deadlines: who is ended for not leaving the GPU, and who is not.
 //
 // Two things are known of a session: what its worker reports, and, where the host can sample the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exclusive: one vGPU has the whole GPU at a time.
 //
 //   policy runs v:    nobody holds -> v's gates open

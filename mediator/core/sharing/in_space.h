@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // InSpace: vGPUs side by side, each on the set of SMs that the policy gave it.
 //
 // A vGPU goes from one set to another by *moves*, one at a time (docs/internals/channel.md, "Parts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // LaunchForecast: what the policy hears of launches. For each vGPU all that its sessions have
 // queued, together (policy.h, Launch::id 0), because the gate that is opened and closed is a whole
 // vGPU's.

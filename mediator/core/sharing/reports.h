@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reports: what the workers report, and when the policy hears of it.
 //
 // A report is a hint: it is checked and clipped here. Two of its properties need care, so that no

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sharing: the scheduler's insides (scheduler.h is the outside). It knows the vGPUs and sessions,
 // talks to the policy, and writes grant and evict words. The rest is in parts, each with its own
 // state and its own file:

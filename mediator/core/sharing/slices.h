@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slices: the GPU shares itself by time slices (a proportional preemptor). Several vGPUs hold it at
 // once, the hardware goes round among their contexts, and the policy sets each one's slice.
 //

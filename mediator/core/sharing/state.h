@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the scheduler knows of each vGPU and each session, whatever the way in which the GPU is
 // shared. Plain records with their states; the rules are in the parts beside this file (sharing.h).
 // Owned by Sharing, used from sluiced's one thread. Times are absolute ns, GPU time is SM-ns.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SharingStrategy: how the GPU is shared. One object per scheduler, chosen by the GPU's description
 // when the scheduler is made; it holds only what its own way of sharing needs.
 //

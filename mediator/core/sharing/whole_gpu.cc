@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mediator/core/sharing/whole_gpu.h"
 
 #include "mediator/core/sharing/sharing.h"

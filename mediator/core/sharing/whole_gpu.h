@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WholeGpu: what Exclusive and Slices have in common. A vGPU holds the GPU or does not; all its
 // gates open and close together (HoldState in state.h).
 // Owned by Sharing as its strategy, one thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handlers of the custom calls: one for each row of SLUICE_CUSTOM_CALLS (abi/cuda_calls.h),
 // declared and found through that table. A row without a handler does not link.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a record's private copy to a handler. Custom calls: custom_calls.h, one handler for each row
 // of the table. Generic calls: dispatch.h, which marshals by the row's tags and calls the driver,
 // or the method of this name in generic_calls.h where the session does the call itself.

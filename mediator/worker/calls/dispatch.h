@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's end of the generic calls (abi/cuda_calls.h): from the bytes of a record to a call of
 // the driver, and its results back to bytes. Derived from the table's tags.
 //

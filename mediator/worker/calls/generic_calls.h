@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GenericCalls: what calls/dispatch.h needs of a session for one call, and the rows that the
 // session does itself instead of passing them to the driver: whatever makes or ends an object of
 // the guest, holds memory, or would show the real device where the guest has a part of it.

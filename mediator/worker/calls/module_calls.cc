@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Custom calls that load modules, find functions, and borrow extents of the region.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Custom calls that queue work in a stream, or wait for it.
 #include <algorithm>
 

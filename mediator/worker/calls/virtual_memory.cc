@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtual memory management for a guest: addresses, physical memory, mappings (GenericCalls' part
 // of the table). The session keeps what its guest has of them and checks each call against that
 // before the driver sees it: only ranges and memory of this session, whole mappings, no pointers

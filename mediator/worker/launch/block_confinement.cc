@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches under a grant of a part of the GPU; the rest of the driver is in launch/cuda_streams.cc.
 #include <algorithm>
 #include <cstddef>

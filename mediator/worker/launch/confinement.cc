@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches that the hardware keeps to the SMs of their grant, in streams of green contexts; the
 // rest of the driver is in launch/cuda_streams.cc.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ControlPool: zeroed launch control blocks (abi/preempt.h) in the device memory of one context.
 //
 // Blocks come in pages of 64; a page whose blocks have all been used and given back is zeroed as a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CudaStreams: the stream engine's driver, on the CUDA driver API: what each operation becomes as a
 // call, control blocks and launch records, markers (events), and what a launch that ended has done.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // EvictForwarder: carries the evict word from the signal page, where sluiced stores it, into device
 // memory, for the signals that need it (worker_protocol::Signal: stream write; copy, as FRS has
 // it).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of an evictable launch: how many worker blocks, how many tickets at a time, and
 // the numbers by which a kernel turns a ticket into block coordinates without dividing.
 //

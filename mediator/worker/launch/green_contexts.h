@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Green contexts of a session's context, by sets of SMs: what confines launches to a part of the
 // GPU in the hardware (docs/decisions/0008-green-contexts.md).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a session's handles stand for, and what its streams have queued. Plain structures that hold
 // driver objects; who calls the driver with them is calls/generic_calls.cc and
 // launch/cuda_streams.cc.

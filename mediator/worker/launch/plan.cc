@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How launches will be done: which clone, in which form, with what geometry; the rest of the driver
 // is in launch/cuda_streams.cc.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // RecordPool: a session's launch records (abi/preempt.h), handed out first in, first out,
 // so that sluiced can still read a finished launch's record for a while.
 //

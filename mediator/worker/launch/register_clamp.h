@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clones that would fit fewer blocks on an SM than their originals, because what is around them
 // needs registers: another form of such a clone, compiled with no more registers than keep the
 // original's place (NVIDIA, PTX ISA, ".maxnreg").

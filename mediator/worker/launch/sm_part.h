@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A clone that is kept to a part of the GPU's SMs: how many hardware blocks, how many on each SM,
 // and which SMs of a range have to be barred. Arithmetic only; any thread.
 //

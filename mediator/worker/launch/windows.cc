@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches in windows of their grid (kernels/passes/steps/window.cc); the rest of the driver is in
 // launch/cuda_streams.cc.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules and functions of a session: loads a guest's PTX and finds its kernels with their clones.
 //
 // Job thread; each answers its call, at once or when memory has been leased. The text and the names

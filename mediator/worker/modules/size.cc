@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "mediator/worker/modules/size.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a module of PTX will take before the driver has seen it: device memory of its variables and
 // code, host memory of the worker.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What kernels print. Drivers write it to the standard output of their process; here that is a
 // pipe, and what comes out of it goes to the program's own standard output, before the answer of
 // the call that the program waits for.

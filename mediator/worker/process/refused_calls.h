@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What becomes of a system call that the filter beside NVIDIA's driver does not know (sandbox.h):
 // the kernel raises SIGSYS, and the handler here logs the call's name and first arguments, once a
 // call, and has it fail. So a call that some version of the driver needs is named in sluiced's log

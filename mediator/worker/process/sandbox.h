@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a worker may still ask of the kernel once it serves. It handles a hostile guest's bytes and
 // text (PTX) in one process with a driver; should one of these be made to misbehave, it holds its
 // own session's descriptors and cannot get more.

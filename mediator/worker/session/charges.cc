@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that a session takes besides its allocations: it is charged before it is taken, and asked
 // of sluiced where the session's lease does not hold it (core/quota_lease.h).
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contexts and streams of a session, and what the driver has pinned for it.
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ControlLink: what a session asks of sluiced over its control socket: leases of device memory and
 // of host memory, and extents of the region.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The decoder: takes records, and polls for ends of launches between them.
 #include <sys/prctl.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine thread and the job thread; and what is published whenever the engine was polled.
 #include <sys/prctl.h>
 #include <unistd.h>

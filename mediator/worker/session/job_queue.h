@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JobQueue: driver calls that may take long, in the order in which they were posted. The session's
 // job thread takes them; any thread posts.
 #pragma once

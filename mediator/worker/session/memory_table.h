@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // MemoryTable: the memory that a session's guest may name in a call. Everything else is refused:
 // under unified addressing any other address could be the worker's own memory.
 //

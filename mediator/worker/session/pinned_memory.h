@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PinnedMemory: what the driver has pinned for a session, so that kernels and copy engines address
 // it: the stub pages (signal page, launch records), zeros that control blocks begin as copies of,
 // and extents of the region. The report page is neither pinned nor mapped: what says who has left

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the session's threads poll and sleep. Times are nanoseconds of the monotonic clock.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replies: the completion ring of one slot, filled by all of the worker's threads. What does not
 // fit waits in private memory, in order and bounded, because nothing here may ever wait for the
 // guest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sleeper: one of the session's threads as the others see it: for how long it is about to sleep,
 // and how to wake it, at most once each time. The decoder and the engine thread have one each.
 //

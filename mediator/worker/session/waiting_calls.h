@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WaitingCalls: calls whose answer waits for a stream, by the token that the stream engine
 // completes. A host function has two ends: its stream reaches it (the call is answered), and the
 // program has run it; in between it is found by the id of its call.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WorkerSession: all that a sluice-worker is: one guest process's contexts, memory, modules and
 // streams, its slot's rings, its gate, and the three threads that serve them.
 //

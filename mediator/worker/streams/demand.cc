@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Demand: how many launches the GPU alone can bring about; the rest of the engine is in
 // streams/engine.cc.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // StreamEngine: what a session's CUDA streams have queued, and when each of it may go to the
 // driver, so that evicting a launch in the middle never lets anything behind it run too early.
 //

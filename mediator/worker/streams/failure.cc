@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The end of a session's GPU work by an error; the rest of the engine is in streams/engine.cc.
 //
 // Everything that is queued completes with the error at once, as the program expects it. The gate

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gate: the worker's half of the gate protocol of abi/stub.h, over the three stub pages.
 //
 // Owned by the session, used under the stream engine's lock by whichever of the worker's threads

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who waits for what is queued: streams, contexts, events, and host functions that the program
 // runs; the rest of the engine is in streams/engine.cc.
 #include "mediator/worker/streams/engine.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches that stay where they are while their session's set of SMs changes (abi/stub.h, "keep");
 // the rest of the engine is in streams/engine.cc.
 #include <algorithm>

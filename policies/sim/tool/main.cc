@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-sim: policies in virtual time. Reads the command line and files, prints reports. No
 // privileges, no network; everything it knows is in the library beside it.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workloads of our own: the smallest that show something, for people who write a policy.
 #include "policies/sim/workloads/rows.h"
 

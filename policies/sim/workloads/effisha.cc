@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workloads of "EffiSha: A Software Framework for Enabling Efficient Preemptive Scheduling of
 // GPU" (Chen et al.), section 8: eleven SHOC kernels, standalone times and three priority settings
 // of Table 3, arrivals 3 ms apart in the table's order, on a K40m (15 SMs); and figure 9, 1,000

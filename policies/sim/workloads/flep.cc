@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workloads of "FLEP: Enabling Flexible and Efficient Preemption on GPUs" (Wu et al.), section
 // 6: eight kernels with the times of Table 1 (large, small, trivial inputs) on a K40 of 15 SMs;
 // pairs and triplets.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workload of "Tasks Fairness Scheduler for GPU" (Lopez-Albelda, Gonzalez-Linares, Guil: FRS),
 // section VI-C: the nine applications of Table I, arriving 1 ms apart in random order, 100 orders,
 // on a TITAN X Pascal (28 SMs). Eviction delays are those of Table II, kernel by kernel.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workload of LoGA's scheduling experiment (VEE 2018, section 5.5): four instances of its
 // Throttle benchmark, 200 us of kernel and 800 us of sleep each, beside one application, on a GPU
 // that alternates between contexts by itself. The paper runs 20 Rodinia programs as the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What wfq must hold by itself: many vGPUs with weights from 1 to 1,000, tenants of every habit
 // beside each other, on an exclusive preemptor with the hand-over measured under MPS (some 10 us)
 // and on a proportional one with the measured context switch (200 us).

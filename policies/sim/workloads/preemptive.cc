@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The workloads of "Enabling Preemptive Multiprogramming on GPUs" (Tanasic et al.), section 4:
 // random mixes of 2, 4, 6 and 8 of ten Parboil benchmarks with the kernels of Table 1, on 13 SMs,
 // replayed until each has run 3 times; one of high priority (figures 5 and 6) or all equal (figures

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All built-in workloads: to add a file, declare its function in rows.h, list it here and in
 // meson.build.
 #include "policies/sim/workloads/rows.h"

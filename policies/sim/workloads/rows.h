@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The built-in workloads' makers, one file each; registry.cc lists them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tenants that come and go beside tenants that saturate the GPU: sleepers, light Poisson tenants,
 // short think times, slow hand-overs. An H200 that is given whole, with sluiced's defaults; tasks
 // of 8 us, so that a hand-over takes some 15 us, unless the row says otherwise. `tenant-*` are the

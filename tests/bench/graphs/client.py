@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """CUDA graphs as NVIDIA's own Python packages make them (cuda.bindings, cuda.core): prints what came of it.
 
 usage: client.py [--times]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cases of the side-by-side benchmark: for each a kernel of the suite (or of twins.cu) in PTX,
 // its OpenCL twin of the same name, and one launch of it. Pure data; used by one thread.
 #pragma once

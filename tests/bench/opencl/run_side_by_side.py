@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The software GPU beside OpenCL devices on the same processor: ratios, kernel by kernel.
 
 usage: run_side_by_side.py --build DIR [--out DIR] [--rounds N] [--seconds S] [--require]

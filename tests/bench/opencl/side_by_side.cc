@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One case of the side-by-side benchmark on one engine: the software GPU (its PTX through the CUDA
 // driver API) or an OpenCL device (its twin). Prints one JSON object: items per second and a digest
 // of the output, by which run_side_by_side.py sees that the engines computed the same.

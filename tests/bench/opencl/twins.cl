@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpenCL twins of kernels/suite/*.cu, statement by statement, for the side-by-side benchmark of
 // the software GPU with OpenCL devices on the same processor. Fused operations are written out and
 // nothing else is fused, so that the results agree bit for bit with the CUDA kernels'.

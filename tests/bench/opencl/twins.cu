@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the side-by-side benchmark that are not in kernels/suite: their OpenCL twins are in
 // twins.cl. PTX made with
 //   nvcc -O3 -std=c++17 -ptx -arch=compute_75 -o twins.ptx twins.cu

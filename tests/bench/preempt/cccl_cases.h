@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUB's algorithms at sizes for a GPU (tests/cccl/timing), as cases of the benchmark.
 //
 // Reads files; ends the program where one is missing or malformed. One thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Original and rewritten form leave the same memory, however often and wherever the latter is evicted:
 // 0 to 50 times, from all SMs or a range of them, with every signal, chunks of 1 to 64.
 #include <cstdio>

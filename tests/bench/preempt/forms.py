@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A launch's clones beside each other: draws docs/results/h200-forms.svg from its JSON, or makes both from a run.
 
     tests/bench/preempt/forms.py docs/results/h200-forms.json --out docs/results/h200-forms.svg

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the preemption benchmark needs of a GPU: modules with their rewritten clones, launches of
 // both forms, the four eviction signals, and memory.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the preemption benchmark, beside the suite's: shapes that a rewritten form could be bad
 // at. The PTX is checked in:
 //   nvcc -ptx -arch=sm_90 -O3 kernels.cu -o kernels.ptx

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From the host's store to the last block out, and what an eviction with its resumption costs.
 #include <algorithm>
 #include <cstdio>

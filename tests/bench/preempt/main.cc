@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // preempt_bench: how well rewritten kernels run and leave, on whatever CUDA driver is named.
 //   preempt_bench --library libcuda.so.1 ratio latency loss equality
 // One line of JSON for each figure; run.py beside this calls it and draws.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The benchmark's measurements; each prints its rows as lines of JSON (run.py reads them).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Run time of the rewritten form over the original's, never evicted; with the papers' ways of
 // checking for evictions, and with kernel slicing, beside it.
 #include <algorithm>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Runs preempt_bench on a GPU, gathers its lines into one JSON file, prints tables, draws a plot.
 
     tests/bench/preempt/run.py --bench build/tests/bench/preempt_bench --out out

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Merge sorts, merges and segmented sorts of CUB.
 #include <cub/device/device_merge.cuh>
 #include <cub/device/device_merge_sort.cuh>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Histograms, loops, transforms and batched copies of CUB.
 #include <cub/device/device_copy.cuh>
 #include <cub/device/device_for.cuh>

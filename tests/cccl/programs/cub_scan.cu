@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scans of CUB: the decoupled look-back in its forms (one word, two words, by key).
 #include <cub/device/device_scan.cuh>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Selections, partitions, runs and differences of CUB.
 #include <cub/device/device_adjacent_difference.cuh>
 #include <cub/device/device_partition.cuh>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the CCCL programs share: inputs, device memory, verdicts. A program is an ordinary CUDA
 // program; a *case* in it is one algorithm instantiation with its inputs and its CPU check. Run
 // with the recording runtime (../record/cudart.cc), each case becomes one trace.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libcu++ and cooperative groups: barriers, latches, semaphores, atomics, pipelines, group
 // collectives. One kernel each, several blocks.
 #include <cooperative_groups.h>

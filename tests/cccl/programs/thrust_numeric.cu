@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions, scans, selections and movements of Thrust.
 #include <thrust/adjacent_difference.h>
 #include <thrust/copy.h>

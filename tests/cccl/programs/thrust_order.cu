@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sorting, searching, merging and set algorithms of Thrust.
 #include <thrust/binary_search.h>
 #include <thrust/device_ptr.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA runtime of our own, as small as the CCCL programs need it: the runtime API's host side on
 // the public driver API, which also writes down what it is asked for (trace_writer.h). Programs
 // compiled by nvcc with `-cudart none` link with it; it links with whatever libcuda.so.1 is there:

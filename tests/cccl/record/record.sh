@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Compiles every program of ../programs with nvcc, runs each as sm_75 and as sm_90 on the libcuda.so.1
 # of the folder given (the software GPU's of a build, or NVIDIA's), and writes the PTX and the traces
 # of the cases to a folder. A case whose results are wrong leaves no trace, and then nothing is written.

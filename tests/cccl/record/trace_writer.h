@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes the trace of one case: see ../README.md for the format. One thread. Owned by the recording
 // runtime; knows nothing of CUDA.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUB at sizes at which a kernel takes an H200 100 us and more, for tests/bench/preempt. Recorded
 // without being run (../record/record.sh --timing): inputs are made when a trace is replayed, and
 // original and clone are compared there.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs built by hand: their shape, each kind of node, its parameters.
 #include <atomic>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One program of CUDA graph calls that says what each answered: run on an H200 with NVIDIA's driver it gives
 // h200.txt, and through the channel it has to give the same. Everything printed is the same in every run.
 #pragma once

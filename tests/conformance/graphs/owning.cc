@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What graphs have of their own: child graphs, memory, objects of the program.
 #include <unistd.h>
 

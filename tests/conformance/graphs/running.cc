@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs captured, copied, changed as a whole, launched many times.
 #include <cstring>
 

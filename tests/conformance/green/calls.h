@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the sections of green-calls share: the driver, kernels, and how answers are said. One file includes it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One program of green-context calls, right and wrong ones, that says what each answered and how
 // many SMs blocks were on. `green-calls LIBRARY`: libcuda.so.1 on a GPU, or libsluice-softcuda.so
 // in the shape of that GPU. Everything printed is the same in every run. Each section is a process

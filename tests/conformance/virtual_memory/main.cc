@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One program of virtual memory management calls, right and wrong ones, that says what each answered and what is in
 // memory then. Run on a GPU with NVIDIA's driver it gives what the channel has to give. Everything printed is the
 // same in every run. Each section is a process of its own: some end their context. A section's name as the argument

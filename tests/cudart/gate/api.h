@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA runtime API for tests that are built without a toolkit: the table's functions, declared
 // in our own types.
 #ifndef SLUICE_TESTS_CUDART_GATE_API_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels and variables of runtime_test.cc, which registers them as a compiled program would;
 // scripts/regenerate-ptx --cudart makes kernels.ptx.
 extern "C" {

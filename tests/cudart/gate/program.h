@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What nvcc puts into a program, made by hand: a fat binary of PTX, registered with its kernels and
 // variables by the calls that compiled programs make.
 #ifndef SLUICE_TESTS_CUDART_GATE_PROGRAM_H

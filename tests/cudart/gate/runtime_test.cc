@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The runtime library on the software GPU, without a compiler for CUDA: kernels of kernels.ptx are
 // registered and launched as compiled programs do it. What ends a context, or a process, runs in a
 // process of its own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is different in libcudart.so.12: its version, its properties, its older forms.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Prints what calls answer to what is wrong or on the edge: a line each, to be compared with
 // NVIDIA's own runtime. Nothing here is checked by itself.
 #include <cuda_profiler_api.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An assertion that fails in a kernel is an error of its own.
 #include <cassert>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies from global to shared memory that a block waits for (memcpy_async of cooperative groups).
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>

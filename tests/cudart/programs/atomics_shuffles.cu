@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Atomics, warp shuffles and votes: a histogram and a reduction.
 #include <numeric>
 #include <vector>

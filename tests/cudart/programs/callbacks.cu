@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host functions and callbacks run in their stream's order.
 #include <vector>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every program of this folder uses to check its own results: it says each thing that is wrong
 // and main() returns whether nothing was. For host code; any thread.
 #ifndef SLUICE_TESTS_CUDART_PROGRAMS_CHECK_H

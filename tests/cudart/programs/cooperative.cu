@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A grid that waits for itself: cooperative launch and cooperative groups.
 #include <cooperative_groups.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows and boxes: pitched memory, copies and fills of two and three dimensions.
 #include <cstring>
 #include <vector>

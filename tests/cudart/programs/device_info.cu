@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a device says of itself: properties and attributes agree, limits and flags are kept.
 #include <cstring>
 

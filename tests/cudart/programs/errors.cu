@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors: what wrong calls answer, what the thread remembers of it, and that all goes on
 // afterwards.
 #include <cstring>

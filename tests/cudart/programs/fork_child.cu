@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A child of a process that uses CUDA cannot use it; the parent goes on.
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels chosen by host pointer from a table, and device functions by pointer from a variable.
 #include "check.h"
 

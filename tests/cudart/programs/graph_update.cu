@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A graph is captured again with other parameters and updates what was instantiated.
 #include "check.h"
 

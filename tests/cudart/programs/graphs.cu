@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Graphs: captured, built by hand, changed, cloned, and launched several times.
 #include <vector>
 

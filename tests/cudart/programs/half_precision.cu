@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Half precision and vector types.
 #include <cuda_fp16.h>
 

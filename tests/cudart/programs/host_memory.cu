@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pinned, mapped and registered host memory: what kernels read and write of it, and what it says of
 // itself.
 #include <vector>

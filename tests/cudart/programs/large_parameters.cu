@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters of many kinds and sizes: structures, arrays, nothing at all, 4000 bytes.
 #include "check.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches without <<<>>>: cudaLaunchKernel, cudaLaunchKernelExC, kernels by handle, entry points
 // of the driver.
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The legacy default stream waits for blocking streams and they for it; a stream that does not
 // block stands aside. Also streams named by cudaStreamLegacy and cudaStreamPerThread.
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Managed variables are read and written by both sides.
 #include "check.h"
 

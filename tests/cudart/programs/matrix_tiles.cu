@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A matrix product by tiles in shared memory, templated on the tile and on the type.
 #include <vector>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attributes of kernels, and how many of their blocks fit.
 #include "check.h"
 

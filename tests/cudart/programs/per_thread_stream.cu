@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compiled so that each thread's default stream is its own: ordinary calls of several threads.
 // nvcc: --default-stream per-thread
 #include <thread>

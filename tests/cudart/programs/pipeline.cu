@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pieces go through copy, kernel and copy in four streams, from and to pinned memory.
 #include "check.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory in the order of a stream, from the default pool and one of the program's.
 #include <vector>
 

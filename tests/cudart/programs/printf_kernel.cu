@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels print; the text is there when the host has waited.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Device code in two files that call each other and share variables: linked by nvcc -rdc=true.
 // nvcc: -rdc=true rdc.part.cu
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other file of rdc.cu.
 #include "check.h"
 

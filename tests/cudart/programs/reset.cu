@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // After a reset variables have their first values again, and all goes on.
 #include "check.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A prefix sum over many blocks: partial sums, their scan, and their addition, in three kernels.
 #include <vector>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Three files, each with kernels and static variables of the same names, without -rdc.
 // nvcc: several_files.part.cu
 #include "check.h"

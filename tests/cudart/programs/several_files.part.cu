@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The other file of several_files.cu.
 #include "check.h"
 

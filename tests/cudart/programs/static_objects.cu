@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Objects with constructors and destructors that use CUDA, before main() and after it.
 #include "check.h"
 

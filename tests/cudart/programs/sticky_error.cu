@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel that writes where it may not ends the context: every later call that needs it says so.
 // The last error itself is forgotten when it was asked for.
 #include "check.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work in two streams is ordered by events; queries, priorities and times answer as they should.
 #include "check.h"
 

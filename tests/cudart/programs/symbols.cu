@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Variables and constants: copies to and from them in all forms, their addresses and sizes.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several host threads, each with its own stream and memory, launch at once.
 #include <thread>
 #include <vector>

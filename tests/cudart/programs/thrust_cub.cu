@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Thrust and CUB: sort, scan, reduce.
 #include <thrust/device_vector.h>
 #include <thrust/host_vector.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectors are added: plain memory, plain copies, one launch.
 #include <vector>
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the make_*.py scripts share."""
 
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the PTX that the usual GPU frameworks make, for `sluice-ptx report` and `rewrite` to be examined with.
 
 Usage: dump.py OUT [FRAMEWORK ...]      (default: all; needs a GPU and the frameworks, which are imported one by one)

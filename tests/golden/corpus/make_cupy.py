@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CuPy: every program that it gives to NVRTC, as PTX."""
 
 import cupy as cp

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.compile: the kernels that Inductor generates. Their PTX is in Triton's cache."""
 
 import torch

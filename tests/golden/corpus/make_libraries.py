@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PTX that installed libraries carry for GPUs of the future, as cuobjdump gives it out. Copies nothing else."""
 
 import os

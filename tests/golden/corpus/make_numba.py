@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numba kernels, compiled without being run; for several architectures."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NVRTC by itself (through CuPy's binding), with its options."""
 
 from cupy_backends.cuda.libs import nvrtc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Triton kernels, each in several specialisations. Triton keeps their PTX in its cache."""
 
 import torch

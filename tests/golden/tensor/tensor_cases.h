@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of the kernels in tensor_copies.cu, for clone_gpu: they need a driver that makes tensor maps.
 #pragma once
 

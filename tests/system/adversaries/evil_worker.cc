@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker that a guest has taken over: it is started by sluiced, enters the sandbox as a worker does,
 // says Ready, and then tries what such a one would. On its standard error a line for each attempt that
 // works, "evil NAME: DONE (what)", and "evil END: refused (N attempts)". Workers of vGPUs other than `a` become the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stops the GPU again and again, as fast as it is allowed: each child is a program of its own, with a
 // session of its own, that does it once and ends.
 //

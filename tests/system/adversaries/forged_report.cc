@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A guest program that ships a clone of its own. The clone gets the address of its launch record as
 // a parameter, and writes to what lies around it what a vGPU that has left would report, again and
 // again; then it spins for ever.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A peer that makes what it shares with sluiced wait, or sends without end.
 //
 //   hold-descriptors wake LOCAL     joins, lets writes to its wake descriptor wait, and leaves; 20

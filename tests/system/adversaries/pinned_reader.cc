@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A program that verifies pinned memory all the time, while somebody kills its worker.
 //
 //   pinned-reader ROUNDS

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Takes device memory without allocating it, in one way at a time, as much as there is.
 //
 //   take-memory WAY     modules | constants | local | heap | stack | contexts | streams: prints

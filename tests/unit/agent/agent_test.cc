@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-agent against a host played by the test: slots handed out and given back, whatever way a
 // program ends. The device is ordinary memory in the layout of the real one.
 #include "guest-agent/agent/agent.h"

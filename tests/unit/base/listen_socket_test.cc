@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which socket files are replaced, and which are left alone.
 #include "mediator/base/listen_socket.h"
 

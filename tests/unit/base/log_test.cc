@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The log of a program that must not wait: a stderr that nobody reads, and lines without end.
 #include "mediator/base/log.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // VirtualRanges: reservations, mappings and access against a model.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is read from a libvirt domain XML, and what hostile or wrong XML gives: errors, never more.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ExtentMap: properties over random sequences against a plain model.
 #include <gtest/gtest.h>
 

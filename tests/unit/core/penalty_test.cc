@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The back-off in virtual time: whatever a vGPU tries, its faults cost its neighbours at most 2 % of
 // any minute, and who crashes now and then barely waits.
 #include "mediator/core/penalty.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sluiced makes of launch records (mediator/core/progress.h), honest and forged.
 #include "mediator/core/progress.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // QuotaLedger: what a worker may claim, and that everything comes back.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host: a scheduler with hand-made pages, for tests that say step by step what sluiced does. What it did
 // since the last take() is a line of words: "grant0o!2" (session 0: open, contended, generation 2; p: part of
 // the GPU, r: recall), "sms0:2=1-3" (SMs 1 and 2, of generation 2), "evict0=1", "slice0=2048" (us), "read0", "ring0", "end0".

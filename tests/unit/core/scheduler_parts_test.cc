@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // core::Scheduler in space: sets of SMs, moves from one to another, and what hostile reports come to.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // core::Scheduler step by step: which words it writes, in which order, and what it does with reports.
 // (Shares and random workloads: tests/sim; the protocol itself: tests/model.)
 #include <gtest/gtest.h>

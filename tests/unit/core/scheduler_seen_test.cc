@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // core::Scheduler and what the host sees of the GPU by itself: who is ended for being there, and
 // who is not. Each test is a row of the table in mediator/core/sharing/deadlines.h.
 #include <gtest/gtest.h>

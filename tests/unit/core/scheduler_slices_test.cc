@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler on a GPU that shares itself by time slices (mediator/core/sharing/slices.h), step by step.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The scheduler and what stops the whole GPU: a fault's stall is paid for by who faulted, and a vGPU
 // may have a deadline of its own.
 #include <gtest/gtest.h>

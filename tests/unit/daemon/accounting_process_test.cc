@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluiced's Accounting against two processes on one software GPU, whose own counters are the truth: time on the engine by
 // turns and slices, side by side in mps mode; and against a shared file that somebody hostile writes. Nothing here
 // depends on how fast this machine is: what the sources say is compared with what the GPU says it did.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The admin socket: JSON-RPC as the specification has it, requests of every wrong kind, and that
 // one bad client never disturbs another.
 #include <sys/un.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The back-off of sluiced with fake workers: what counts as an offence, who waits for it, what resets
 // it and what does not. No GPU: what a fault costs is the configuration's word.
 #include <stdexcept>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The configuration: the sample file is the defaults, and every mistake is told with its line.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Peers that would make sluiced wait: eventfds without O_NONBLOCK, descriptors whose last close
 // lingers, sockets that nobody reads, a full stderr. Each test ends only because the loop goes on.
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sluiced keeps of kernels' durations between two lives (mediator/daemon/learnt_files.h).
 #include "mediator/daemon/learnt_files.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sessions of sluiced over the local transport, with a fake worker: opening, leases, extents, and every
 // way to end, after each of which nothing may be left.
 #include <fcntl.h>

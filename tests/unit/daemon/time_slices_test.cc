@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The time slices of a software GPU's contexts, and what is believed of their counters (mediator/daemon/time_slices.h).
 #include "mediator/daemon/time_slices.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A trace written by sluiced's own scheduler is one that sluice-sim replays, and says what happened.
 #include <gtest/gtest.h>
 #include <unistd.h>

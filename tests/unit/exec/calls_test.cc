@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls and stacks of kernels/exec in hand-written PTX: forms that nvcc seldom emits, and what goes
 // wrong.
 #include "tests/unit/exec/harness.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every benchmark of the suite's catalogue, as nvcc compiled it, on the interpreter: right results
 // at the test size and at an odd one, however many blocks are resident.
 #include <gtest/gtest.h>

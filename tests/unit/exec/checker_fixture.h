@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel under the checker, in a few lines: for the tests of kernels/exec/checker.
 #pragma once
 

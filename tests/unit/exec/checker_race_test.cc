@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checker and races: what is one is found with its lines and parties, what is ordered is not.
 #include "tests/unit/exec/checker_fixture.h"
 

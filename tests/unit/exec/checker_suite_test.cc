@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checker on kernels that are right: every benchmark of the suite's catalogue as nvcc compiled
 // it. Whatever it says here is a false report.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checker: every kind of finding in a kernel that has it, with the right lines and parties, and
 // silence where a kernel is right. Races: checker_race_test.cc.
 #include "tests/unit/exec/checker_fixture.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control flow of kernels/exec: divergence, loops, calls, barriers, warp-wide operations, progress.
 #include <thread>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is not carried out is refused when the module is loaded, by name and line: unknown
 // instructions, words, types, operands and directives. And what there is loads.
 #include "tests/unit/exec/harness.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel in a few lines: PTX text in, memory in, one launch, memory or a fault out. For the tests
 // of kernels/exec; each test owns its own harness. Blocks run one after the other on the test's
 // thread unless a test asks for more.

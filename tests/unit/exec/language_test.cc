@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What nvcc makes of tests/unit/exec/kernels/language.cu, at -O3, -O0 and -G: calls, recursion,
 // virtual functions, pointers to functions, alloca, malloc, printf, assert; against the CPU.
 #include <algorithm>

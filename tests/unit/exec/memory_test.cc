@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of kernels/exec: spaces, access patterns, faults, module variables, what loads report.
 #include "tests/unit/exec/harness.h"
 

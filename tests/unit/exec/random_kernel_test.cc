@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random kernels (tests/support/random_kernel.h): the interpreter against the plain scalar evaluator,
 // bit for bit. A seed that fails is made as short as it still fails, and its PTX is shown.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Seldom instructions of kernels/exec against a plain evaluation: video instructions, vector and
 // 128-bit atomics, logic with predicates, spaces of addresses.
 #include <cmath>

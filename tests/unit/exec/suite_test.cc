@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The suite's first kernels as nvcc made them, on the interpreter, against the CPU references. Their
 // evictable clones are in passes/eviction_suite_test.cc.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Libraries that driver_api_test.cc loads. As an old driver: what a worker needs, no device, and
 // nothing that is optional. As a guest's shim (FAKE_SHIM): its mark.
 #include <cstring>

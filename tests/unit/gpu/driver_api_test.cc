@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The driver as a table of functions: loading, refusing, choosing.
 #include "mediator/gpu/driver_api.h"
 

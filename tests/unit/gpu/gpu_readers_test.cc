@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The readers of what a GPU tells of itself (register_reader, soft_gpu) against a file that somebody hostile writes,
 // cuts short or replaces.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A vGPU's ivshmem side against a QEMU of our own making: the handshake as QEMU reads it, peers that
 // are too many, half-open or gone, the agent's rings, honest and hostile.
 #include <deque>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PeerThread: calls that a peer can make block leave the loop alone.
 #include "mediator/io/peer_thread.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that say by <sluice/preempt.cuh> where they can leave: as they are against evicted at
 // random; and what an author may get wrong.
 #include <gtest/gtest.h>

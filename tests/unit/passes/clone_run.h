@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clones on the interpreter, block by block: the kernels, a launch with its control block, and what must hold
 // after every physical launch (abi/preempt.h). For clone_run_test.cc.
 #pragma once

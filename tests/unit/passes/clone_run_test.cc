@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clones at work: rewritten kernels run on the interpreter, their blocks interleaved at random, and
 // are evicted at every point that the schedule has. Every task must run exactly once, whatever
 // happens, and the control block and the record must say so (abi/preempt.h).

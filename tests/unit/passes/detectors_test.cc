@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each detector of kernels/passes/analysis/detectors.cc: one line, and the fact that it gives.
 #include "kernels/passes/analysis/detectors.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random kernels, original against clone: evicted at random, every byte of memory must be the same
 // in the end, and what the kernel's scalar evaluator says. The number of kernels can be raised
 // (SLUICE_RANDOM_KERNELS), the first seed changed (SLUICE_RANDOM_SEED).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every benchmark of the suite, original against clone (play_evicted.h).
 #include <gtest/gtest.h>
 

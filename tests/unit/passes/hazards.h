@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that a naive rewriter gets wrong, one for each hazard that is known, in PTX by hand. All
 // take (out, in, n): two pointers and a number. For hazards_test.cc.
 #pragma once

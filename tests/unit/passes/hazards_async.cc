@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hazards of barriers in memory (mbarrier) and of copies without threads: what a task leaves behind
 // in its block's shared memory. The interpreter calls it a fault when an object is made where a valid
 // one is.

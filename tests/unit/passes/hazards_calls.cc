@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hazards behind calls: what a called function does to its whole block, which the loop's passes only
 // understand in the entry itself (kernels/passes/clone/inline.h).
 #include <iterator>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hazards of warps: collectives after some of their lanes have returned. See hazards.h.
 #include "tests/unit/passes/hazards.h"
 

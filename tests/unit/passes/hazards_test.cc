@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that a naive rewriter gets wrong (hazards.cc): each is in the tier that it must be
 // in, and its clone, evicted at random, leaves the memory that the original leaves.
 #include "tests/unit/passes/hazards.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hazards of waiting: for lower tasks, for work, and for what no block may ever write. See
 // hazards.h.
 #include "tests/unit/passes/hazards.h"

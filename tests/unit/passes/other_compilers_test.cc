@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text of other origin than nvcc, and of later versions: what is not understood costs the kernel
 // that it stands in, never its neighbours.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rewriter's decisions that golden files show badly: limits, names, and what it must not touch.
 // That clones compute the right thing is tested by running them (tests of kernels/exec and of the
 // software GPU, tests/system).

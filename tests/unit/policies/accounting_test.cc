@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The accounting objects of policies/accounting/.
 #include <gtest/gtest.h>
 

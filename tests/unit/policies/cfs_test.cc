@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cfs: an epoch shared by the jobs that are ready (FRS paper, section IV-D).
 #include "tests/unit/policies/turn_driver.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dprr: two queues, ageing, slices by priority (EffiSha, section 7).
 #include "tests/unit/policies/kernel_driver.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dss: tokens, debt and Algorithm 1 ("Enabling Preemptive Multiprogramming on GPUs", section 3.4).
 #include "tests/unit/policies/kernel_driver.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Virtual times: exact division by weights, and reports that come together.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fcfs, kernel by kernel.
 #include "tests/unit/policies/kernel_driver.h"
 #include "tests/unit/policies/whole_driver.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ffs: weighted rounds under an overhead constraint (FLEP, section 5.2.2).
 #include "tests/unit/policies/kernel_driver.h"
 

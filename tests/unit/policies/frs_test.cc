@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // frs: equations 1 and 2 of the FRS paper (section IV-E), by hand.
 #include "tests/unit/policies/turn_driver.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // hpf: priorities, shortest remaining time, spatial preemption (FLEP, section 5.2.1).
 #include "tests/unit/policies/kernel_driver.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KernelDriver: drives a policy by hand with kernels (launches) on a GPU of SMs, in virtual time,
 // and checks the contract of policies/policy.h: nobody runs on SMs that another holds, nothing is
 // run for who has no work and nothing evicted that is not held, and an eviction is asked for once.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // npq: priorities without preemption ("Enabling Preemptive Multiprogramming on GPUs", section 4.2).
 #include "tests/unit/policies/kernel_driver.h"
 

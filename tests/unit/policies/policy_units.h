@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Units of time for the tests of policies/accounting, in nanoseconds.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ppq (preemptive multiprogramming, section 4.2): a higher priority takes the GPU at once.
 #include "tests/unit/policies/priority_at_once.h"
 

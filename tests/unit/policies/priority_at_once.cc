@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // piv and ppq: a higher priority takes the GPU at once. Two papers arrived at one rule (EffiSha,
 // section 7; "Enabling Preemptive Multiprogramming on GPUs", section 4.2); both policies are held
 // to it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PriorityAtOnce: what piv and ppq are both held to. priority_at_once.cc has the tests.
 #pragma once
 

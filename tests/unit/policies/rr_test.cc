@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rr: equal quanta in order of arrival (FRS paper, section IV-C).
 #include "tests/unit/policies/turn_driver.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sjf: by total duration, preemptive (FRS paper, section IV-A).
 #include "tests/unit/policies/turn_driver.h"
 

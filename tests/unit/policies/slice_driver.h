@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SliceDriver: a GPU that alternates between contexts in time slices, in virtual time, for testing
 // policies with a proportional preemptor. Opaque kernels; a context that has nothing to run gives
 // the rest of its slice away; a gated one starts no new kernel, but a begun one goes on in its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UsageMeter read by AdaptivePoller as sluiced does it on a slow machine, in virtual time: how
 // wrong loads are, whether the truth is within the bound, and what it costs.
 #include <gtest/gtest.h>

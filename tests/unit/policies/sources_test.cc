@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The sources of measured GPU time against a truth that the test makes: LoGA's sampler with
 // adaptive polling, the switch log, words, and their fusion.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // srt: by what remains (FRS paper, section IV-B).
 #include "tests/unit/policies/turn_driver.h"
 

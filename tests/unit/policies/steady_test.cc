@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stands between a driver and a policy in space: SMs in units (in_units.h), and pauses that
 // are kept from it (pauses.h).
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every registered policy has a row in the guide for writers of policies, and every row a policy.
 
     table_test.py SLUICE_SIM SOURCE_ROOT

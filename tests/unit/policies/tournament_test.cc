@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KineticTournament against a look at everybody.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TurnDriver: drives a policy that gives the whole GPU to one vGPU at a time by hand, event by
 // event, with jobs of known length: time passes, the holder works, evictions are answered after a
 // delay. For tests.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // UsageMeter in virtual time: a GPU's history that the test makes (who was granted, who ran, who
 // switched), read by registers and log as sluiced would, against that history's truth.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wfq on a proportional preemptor: slices by weight, gates where slices do not do it.
 #include "tests/unit/policies/slice_driver.h"
 

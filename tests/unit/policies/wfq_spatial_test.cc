@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wfq where parts of the GPU can be given: SMs by weight, and what is left of a whole SM by turns.
 #include "tests/unit/policies/kernel_driver.h"
 

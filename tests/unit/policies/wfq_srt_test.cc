@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wfq-srt, event by event: the rules that open policies/wfq/wfq_srt.cc.
 #include "tests/unit/policies/whole_driver.h"
 

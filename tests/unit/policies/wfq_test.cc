@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // wfq one vGPU at a time, event by event: the rules that open policies/wfq/whole.h.
 #include <array>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // WholeDriver: drives a policy that gives the whole GPU to one vGPU at a time by hand, event by
 // event, and keeps what it asked for. For tests.
 #pragma once

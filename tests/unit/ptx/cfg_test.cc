@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Control flow, post-dominators and divergence on small functions.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hostile PTX: truncated, with bytes flipped, statements shuffled and repeated. Nothing may crash,
 // hang or lose a byte; a text is either an error with its place, or comes back as it was, and what
 // the rewriter makes of it is a module again. Seeded, so a failure repeats.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The PTX library: cutting text into statements, declarations and their layout, printing back.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The byte ring: order and contents under load, wake-ups, and a peer that lies about everything.
 #include "mediator/ring/ring.h"
 

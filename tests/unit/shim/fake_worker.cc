@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/shim/fake_worker.h"
 
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker for tests of the guest's libcuda: serves one slot over the local transport from a thread
 // of the test, with host memory for a GPU. Everything is done in order and at once, except what a
 // test asks to be held back. Not a model of the real worker, only of what the wire promises.

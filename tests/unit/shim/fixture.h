@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of the guest's libcuda.so.1 share: each runs in a process of its own, because a
 // process has one session, against a worker in a thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest's libcuda.so.1: graphs that outlive what they were made of, and parameters at the edge of what is allowed.
 #include <algorithm>
 

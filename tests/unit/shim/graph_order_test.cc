@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest's libcuda.so.1: whatever a graph's shape, its nodes run behind those that they depend on, each once; updates
 // and launches from several threads keep to that.
 #include <algorithm>

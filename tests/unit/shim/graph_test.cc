@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest's libcuda.so.1: stream capture, and graphs that replay what was captured.
 #include <atomic>
 #include <thread>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest's libcuda.so.1: modules, launches, streams, events, and many threads at them.
 #include <atomic>
 #include <condition_variable>

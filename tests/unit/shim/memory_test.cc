@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest's libcuda.so.1: memory, copies and what is known of pointers.
 #include <cstring>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The guest's libcuda.so.1 against a worker in a thread: sessions, contexts, the entry points. Also
 // memory_test.cc and launch_test.cc.
 #include <atomic>

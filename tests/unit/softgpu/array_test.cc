@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The software GPU's driver API: arrays and copies between them and memory.
 #include <dlfcn.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SLUICE_SOFT_CHECK through the driver API: what the library tells its checker, and what comes out.
 #include <gtest/gtest.h>
 

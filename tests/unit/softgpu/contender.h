@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of several processes on one software GPU share: a softgpu_contender behind pipes,
 // and the GPU file as the mediator sees it. Used by tests only.
 #pragma once

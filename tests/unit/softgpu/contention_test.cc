@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several processes on one software GPU: turns, registers, memory, and what the death of one in the
 // middle of a kernel does to the others.
 #include "tests/unit/softgpu/contender.h"

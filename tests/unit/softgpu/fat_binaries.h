@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fat binaries as nvcc 13.0 writes them, for the software GPU's tests. Made by
 //   nvcc -O3 -gencode arch=compute_80,code=compute_80 -fatbin [-Xfatbin -compress-mode=speed] twice.cu
 // from

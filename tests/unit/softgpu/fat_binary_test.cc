@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fat binaries: which PTX in one is chosen, and what is refused, by the library as a program calls it.
 #include <cstring>
 #include <string>

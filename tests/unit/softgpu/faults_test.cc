@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Each way in which a kernel can go wrong on libsluice-softcuda.so: the CUresult that CUDA has for
 // it, sticky, and a message that names kernel, PTX line, block, thread, address and space.
 #include <dlfcn.h>

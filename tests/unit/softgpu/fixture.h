@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of libsluice-softcuda.so share: the library loaded once, a context per test, and a
 // module of small kernels. Used by tests only.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Green contexts: which SMs their blocks are on, what waits for what, and every error. The software
 // GPU of these tests has 4 SMs of 4 blocks. Two processes: modes_test.cc.
 #include <algorithm>

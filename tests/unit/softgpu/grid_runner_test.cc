@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine of the software GPU without its interpreter: blocks here are C++ functions (this file
 // defines exec::Block::make), so that residency, order, waiting, faults and contention can be seen
 // one by one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Linking PTX with cuLink*: what is resolved, what is kept apart, what is refused.
 #include <cstring>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The software GPU's driver API: device, memory, copies and fills, host memory.
 #include <sys/mman.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Named GPUs and the arithmetic of occupancy, against figures that NVIDIA's own occupancy
 // calculators give for the same kernels.
 #include "mediator/softgpu/model.h"

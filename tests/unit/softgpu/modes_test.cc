@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The software GPU's ways to share itself: by time slices, side by side, on SMs of one's own; and
 // what preemption leaves of what it interrupts. All asserted by what happened, in which order, and
 // by what the GPU's own log and registers say; never by how long this machine took.

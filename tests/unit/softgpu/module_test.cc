@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The software GPU's driver API: modules, libraries, parameters, launches, occupancy, faults,
 // handles.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The module of small kernels that the software GPU's tests use. Written by hand; tests only.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The software GPU's driver API: what a kernel takes of an SM and what follows from it, priorities,
 // cooperative launches, managed memory, preemption from inside the program.
 #include <dlfcn.h>

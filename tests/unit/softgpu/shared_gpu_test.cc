@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The file through which processes share a software GPU: queue, liveness, accounting, registers.
 // Two SharedGpu objects on one file are to each other as two processes are; death is a real one.
 #include "mediator/softgpu/shared_gpu.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a fault of one process does to the others on the same software GPU: every channel stands
 // still for as long as on an H100, and who faulted stands in the file.
 #include "mediator/base/clock.h"

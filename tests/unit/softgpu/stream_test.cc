@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The software GPU's driver API: the order of streams, events, host functions, memory words;
 // several threads; the end of the process and forks.
 #ifdef __SANITIZE_ADDRESS__

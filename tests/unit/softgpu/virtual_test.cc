@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The software GPU's driver API: virtual memory management. What calls answer is compared with a GPU's in
 // tests/conformance/virtual_memory; here: what kernels and copies see.
 #include "tests/unit/softgpu/fixture.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sluice-spawner as sluiced sees it: what it takes and refuses, what becomes of processes that an
 // earlier sluiced has left, and that a stranger's process is never ended.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA driver for the tests of the suite's runner: the functions that the suite's programs call,
 // in this process, on host memory, with kernels computed by the CPU references. Linked into the
 // unit tests instead of a libcuda, so that tests can make a "GPU" that leaves launches out, runs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The suite's CPU references against published vectors and against properties that do not come
 // from the code under test.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The suite's programs must notice what a bad GPU does: launches left out, run twice, spoilt, or
 // out of order. With the fake driver; the kernels' own results are for the system tests.
 #include <gtest/gtest.h>

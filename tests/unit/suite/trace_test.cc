@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reader of recorded traces, and the parameter block of a launch.
 #include <gtest/gtest.h>
 

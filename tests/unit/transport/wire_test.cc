@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The wire of the generic calls: each tag from the guest's stub through the worker's dispatch and
 // back, and records that are cut short or changed, which must be errors and never more than that.
 #include <gtest/gtest.h>

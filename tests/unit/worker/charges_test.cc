@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that a program takes without allocating it, by a real sluice-worker on the software GPU:
 // all of it is charged to the vGPU before it is taken, refused as CUDA refuses it, and given back.
 #include <fstream>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of a real sluice-worker under evictions: the fixture of eviction_test.cc and forms_test.cc.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker on the software GPU: launches under eviction and at a closed gate.
 #include <algorithm>
 #include <random>

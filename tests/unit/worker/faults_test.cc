@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker whose guest's kernel faults: sluiced hears of it whatever the guest does next, and no other
 // kernel of the session reaches the GPU.
 #include "tests/support/worker_process.h"

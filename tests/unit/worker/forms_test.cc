@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker on the software GPU: the forms of a clone beside the loop, one task a block and windows.
 #include "tests/unit/worker/eviction.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A context whose opening fails behind EvictForwarder::open is not sent evictions: it has been destroyed by then. The driver
 // library of this test (failing_driver.cc) fails there, and ends whoever uses that context later.
 #include "tests/support/worker_process.h"

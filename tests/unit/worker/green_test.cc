@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker whose launches under parts of the GPU are confined by green contexts: every task runs once, on an SM
 // of its set, in every form; whatever fails, they run as without.
 #include <bit>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker on the software GPU, and everything that a hostile or broken program can put
 // into its ring.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a module's text says of the memory that it takes: never less than the driver will.
 #include "mediator/worker/modules/size.h"
 

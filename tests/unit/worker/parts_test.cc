@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker under grants of a part of the GPU: what the gate reads and says, what the engine does when older
 // generations are called back, and how many blocks a launch on some SMs gets.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker on the software GPU: calls, quotas, faults, what CUDA refuses.
 #include "tests/support/worker_process.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clamped form of clones that lose a place on an SM (mediator/worker/launch/register_clamp.h): which text it
 // is added to, with how many registers, and when it is launched; on the software GPU.
 #include <gtest/gtest.h>

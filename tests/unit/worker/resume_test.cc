@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker on the software GPU: a launch that fits on the GPU at once leaves in mid-work,
 // because its author says where (<sluice/preempt.cuh>), and is resumed until it is done.
 #include <gtest/gtest.h>

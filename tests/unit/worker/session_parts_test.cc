@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a sluice-worker's session, each by itself: what a guest may name, calls that wait,
 // what is asked of sluiced, jobs.
 #include <sys/socket.h>

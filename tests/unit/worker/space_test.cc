@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker under grants of parts of the GPU whose SMs change while launches run: they stay where they are
 // but for the SMs that were lost, go on on those that were won, and memory is in the end what the launches make of it.
 #include <algorithm>

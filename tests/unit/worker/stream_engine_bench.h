@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the stream engine's tests share: a driver made of queues, whose launches run a task per step and
 // leave when the evict word says so, and programs of operations that are run on it. Tests only; one thread.
 #pragma once

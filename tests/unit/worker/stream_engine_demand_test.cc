@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Demand: launches that wait for the program are not reported, so that a vGPU whose program
 // withholds an answer holds no GPU; all others are, and those too once the program has answered.
 #include "tests/unit/worker/stream_engine_bench.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stream engine's rules one by one: what is queued, what is held, what a fault ends.
 #include "tests/unit/worker/stream_engine_bench.h"
 

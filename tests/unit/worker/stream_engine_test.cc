@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stream engine under eviction: programs of launches, copies, events and waits over several streams
 // are evicted at every step, and at random; what ran, and in which order, is compared with what CUDA
 // promises.

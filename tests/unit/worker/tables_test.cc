@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handles, allocations, leases and launch arithmetic of a worker.
 #include <gtest/gtest.h>
 

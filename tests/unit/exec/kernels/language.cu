@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What C++ needs of a GPU beyond arithmetic: calls, stacks, function pointers, the heap. Compiled to
 // language_*.ptx; tests/unit/exec/language_test.cc computes the same on the CPU. How:
 //   nvcc -ptx -O3 -arch=sm_90 language.cu -o language_O3.ptx
