@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <random>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/worker/kernels.h"
 
@@ -35,12 +37,12 @@ class WorkerSpace : public WorkerProcess {
   }
   void launch_long(uint32_t k) {
     b->post(SLUICE_CALL_LAUNCH, launch_body(add, grid_, 64, data_, n_, k, 0, rounds_), context, SLUICE_RECORD_NO_REPLY);
-    asked_.push_back(k);
+    asked_.emplace_back(k, rounds_);
   }
   // Not between the launches: they would be done before the last is asked for.
   void expect_asked() {
-    for (uint32_t k : asked_)
-      for (auto& v : expected_) v = advance(v, k, rounds_);
+    for (const auto& [k, rounds] : asked_)
+      for (auto& v : expected_) v = advance(v, k, rounds);
     asked_.clear();
   }
   // One launch is on the GPU, and has begun.
@@ -65,7 +67,8 @@ class WorkerSpace : public WorkerProcess {
   }
   uint32_t grid_ = kNvidia ? 50'000 : 3000, rounds_ = kNvidia ? 8000 : 20, n_ = 0;  // its data within the staging area
   uint64_t data_ = 0;
-  std::vector<uint32_t> expected_, asked_;
+  std::vector<uint32_t> expected_;
+  std::vector<std::pair<uint32_t, uint32_t>> asked_;  // of each launch: its number and its rounds
 };
 
 // By signal; alone, or with others queued behind it.
@@ -146,6 +149,8 @@ TEST_F(WorkerSpace, EverythingLeavesAlsoASecondGrid) {
     ASSERT_TRUE(b->wait_left());
     b->grant_part(SmSet(0, 2));
     ASSERT_EQ(sync(120000).status, CUDA_SUCCESS);
+    // On a busy machine it may have been done before it was told to leave. The next takes longer.
+    if (b->report->header.evictions == 0 && round < 8) rounds_ *= 2;
   }
   EXPECT_GE(b->report->header.grown, 1u);
   EXPECT_GE(b->report->header.evictions, 1u);
