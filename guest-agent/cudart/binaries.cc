@@ -21,6 +21,8 @@ struct Registry {
   std::unordered_map<const void*, Function*> functions;
   std::unordered_map<const void*, Variable*> variables;
   std::unordered_map<CUkernel, const void*> hosts;  // of kernels that were loaded or handed out
+  // What was unregistered: a thread may still be in a launch of it, so the records stay.
+  std::vector<std::unique_ptr<Binary>> ended;
 };
 Registry& registry() {
   static Registry* const r = new Registry;
@@ -39,6 +41,14 @@ bool is_fat_binary(const void* image) {
   uint32_t magic = 0;
   if (image != nullptr) std::memcpy(&magic, image, sizeof magic);
   return magic == kFatBinaryMagic;
+}
+
+// With -rdc=true and code of PTX only, nvcc leaves the linked fat binary empty. A driver that loads
+// lazily takes it and finds no kernel in it later.
+bool is_empty_fat_binary(const void* image) {
+  uint64_t body = 0;
+  std::memcpy(&body, static_cast<const char*>(image) + 8, sizeof body);
+  return body == 0;
 }
 
 // What did not load, and why, for whoever asks.
@@ -94,7 +104,7 @@ CUresult link_parts(Binary& binary) {
   return r;
 }
 
-// As it is; then with its wrapper, because a driver may know the parts that it was linked of; then
+// As it is, unless it is empty; then with its wrapper, because a driver may know the parts that it was linked of; then
 // linked of those parts.
 cudaError_t load_binary(Binary& binary) {
   std::lock_guard lock(binary.mutex);
@@ -103,7 +113,7 @@ cudaError_t load_binary(Binary& binary) {
   if (wrapper == nullptr || wrapper->magic != kWrapperMagic) return cudaErrorInvalidKernelImage;
   const bool in_parts = wrapper->version == kLinkedWrapper && wrapper->more != nullptr;
   CUresult r = CUDA_ERROR_INVALID_IMAGE;
-  if (is_fat_binary(wrapper->image)) {
+  if (is_fat_binary(wrapper->image) && !(in_parts && is_empty_fat_binary(wrapper->image))) {
     r = report("fat binary", load(&binary.library, wrapper->image));
   }
   if (r != CUDA_SUCCESS && in_parts) r = report("its wrapper", load(&binary.library, wrapper));
@@ -149,8 +159,9 @@ void unregister_binary(Binary* binary) {
     std::erase_if(registry().functions, [&](const auto& f) { return f.second->binary == binary; });
     std::erase_if(registry().variables, [&](const auto& v) { return v.second->binary == binary; });
     for (const auto& f : binary->functions) registry().hosts.erase(f->kernel);
+    registry().ended.emplace_back(binary);
   }
-  // At exit the driver is left alone. The record stays: a thread may still be in a launch of it.
+  // At exit the driver is left alone.
   if (ensure_driver() == cudaSuccess && binary->library != nullptr)
     driver().cuLibraryUnload(binary->library);
   binary->library = nullptr;

@@ -44,7 +44,7 @@ std::optional<uint64_t> StallCosts::of_xid(int number) const {
   }
 }
 
-std::optional<uint64_t> StallCosts::of(uint64_t cuda_error, bool sees_xids) const {
+std::optional<uint64_t> StallCosts::of(uint64_t cuda_error) const {
   switch (cuda_error) {
     case 700:
       return fault_ns;  // illegal address
@@ -55,9 +55,8 @@ std::optional<uint64_t> StallCosts::of(uint64_t cuda_error, bool sees_xids) cons
     case 716:    // misaligned address
     case 717:    // address space
     case 718:    // program counter
+    case 719:    // launch failed: a trap, or an address beyond shared memory
       return exception_ns;
-    case 719:  // launch failed: a trap costs nothing, an address beyond shared memory may
-      return sees_xids ? 0 : exception_ns;
     default:
       return std::nullopt;
   }
@@ -233,7 +232,7 @@ void GuestSession::note_fault(uint64_t stall_ns) {
 
 // Its worker reports a sticky error while the session goes on.
 void GuestSession::on_error(uint64_t guest_error) {
-  const auto usual = settings_.stalls.of(guest_error, sees_xids());
+  const auto usual = settings_.stalls.of(guest_error);
   if (usual) note_fault(executor_.fault_stall_ns(worker_->pid(), started_ns_).value_or(*usual));
 }
 
@@ -250,8 +249,8 @@ void GuestSession::settle_offences(bool died_of_signal) {
   if (!pages_ || !worker_) return;
   const sluice_report_header& h = pages_->report();
   const auto error = static_cast<uint64_t>(end_error_.value_or(0));
-  auto usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED), sees_xids());
-  if (!usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error, sees_xids());
+  auto usual = settings_.stalls.of(__atomic_load_n(&h.error, __ATOMIC_RELAXED));
+  if (!usual && !force_told_ && !expelled_) usual = settings_.stalls.of(error);
   const auto measured = executor_.fault_stall_ns(worker_->pid(), started_ns_);
   if (usual || measured.value_or(0) > 0) return note_fault(measured.value_or(usual.value_or(0)));
   if (force_told_ || expelled_) return;

@@ -38,7 +38,7 @@ struct StallCosts {
   std::optional<uint64_t> of_xid(int number) const;
   // Nothing: that is no fault of a kernel. `sees_xids`: the kernel's log tells of each fault, so an
   // error that may be one or not costs nothing by itself.
-  std::optional<uint64_t> of(uint64_t cuda_error, bool sees_xids) const;
+  std::optional<uint64_t> of(uint64_t cuda_error) const;
 };
 
 // The CUresult that a program sees when its session is taken from it (abi/cuda_driver_values.h):

@@ -80,9 +80,10 @@ class AdversaryFaults(WithVictim):
             attacker = self.adversary("fault-again", "trap", 12)
             text = attacker.communicate(timeout=support.TIMEOUT_S)[0]
             self.assertEqual(text, "got 719\n" * 12 + "done\n")
-            if support.DEVICE == "nvidia" and not self.sluiced.ctl("info")["workers"]["sees_xids"]:
-                # By its error alone a trap is no different from an access beyond shared memory: one that
-                # the GPU may stand still for. It costs as much as that, and no more.
+            if support.DEVICE == "nvidia":
+                # By its error a trap is no different from an access beyond shared memory, and traps
+                # without a back-off left a victim on an H200 0.48 of its share. It costs as much as
+                # an exception, and no more.
                 self.assertLessEqual(self.vgpu("a")["fault_stall_ms"], 12 * EXCEPTION_MS)
                 return
             self.assertEqual(self.vgpu("a")["fault_stall_ms"], 0)
