@@ -104,8 +104,8 @@ CUresult link_parts(Binary& binary) {
   return r;
 }
 
-// As it is, unless it is empty; then with its wrapper, because a driver may know the parts that it was linked of; then
-// linked of those parts.
+// As it is, unless it is empty; then with its wrapper, because a driver may know the parts that it
+// was linked of; then linked of those parts.
 cudaError_t load_binary(Binary& binary) {
   std::lock_guard lock(binary.mutex);
   if (binary.library != nullptr) return cudaSuccess;
