@@ -123,6 +123,19 @@ struct Symbol {
 
 Error refuse(std::string why) { return Error{CUDA_ERROR_INVALID_PTX, std::move(why)}; }
 
+// ptxas refuses a function that is `.extern` and defined in one module: its declaration then says
+// what the definition says.
+std::string declaration(std::string text, const ptx::Function& f,
+                        const std::map<std::string, Symbol, std::less<>>& symbols) {
+  const auto defined = symbols.find(f.name);
+  if (f.linkage != ".extern" || defined == symbols.end()) return text;
+  constexpr std::string_view kExtern = ".extern";
+  const size_t at = text.rfind(kExtern, text.find(".func"));
+  if (at != text.npos)
+    text.replace(at, kExtern.size(), defined->second.weak ? ".weak" : ".visible");
+  return text;
+}
+
 }  // namespace
 
 Result<std::string> join_ptx(const std::vector<std::string>& texts) {
@@ -221,7 +234,9 @@ Result<std::string> join_ptx(const std::vector<std::string>& texts) {
       } else if (item.kind == Kind::kFunction) {
         const ptx::Function& f = m.functions()[item.index];
         if (!f.has_body) {
-          if (f.linkage.empty() || declared.emplace(f.name).second) put(declarations);
+          if (f.linkage.empty() || declared.emplace(f.name).second)
+            declarations +=
+                declaration(renamed(m.text_of(item.range), locals[i]), f, symbols) + "\n";
         } else if (f.is_entry || counts(f.name, f.linkage)) {
           put(functions);
         }

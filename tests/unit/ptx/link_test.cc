@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text that several modules are joined to. What it computes is tests/unit/softgpu/link_test.cc.
+#include "kernels/ptx/link.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sluice {
+namespace {
+
+constexpr char kModuleHead[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+const std::string kDeclares = kModuleHead + std::string(R"(
+.extern .func (.param .b32 r) twice (.param .b32 x);
+.extern .func (.param .b32 r) elsewhere (.param .b32 x);
+)");
+std::string defines(const char* linkage) {
+  return kModuleHead + std::string(linkage) +
+         " .func (.param .b32 r) twice (.param .b32 x)\n{\n  ret;\n}\n";
+}
+
+// ptxas: "Function definition conflicts with '.extern' declaration".
+TEST(JoinPtx, ADeclarationSaysWhatTheDefinitionSays) {
+  for (const char* linkage : {".visible", ".weak"}) {
+    for (const bool first : {false, true}) {
+      const auto joined =
+          ptx::join_ptx(first ? std::vector<std::string>{defines(linkage), kDeclares}
+                              : std::vector<std::string>{kDeclares, defines(linkage)});
+      ASSERT_TRUE(joined);
+      const std::string head = std::string(linkage) + " .func (.param .b32 r) twice";
+      const size_t declared = joined->find(head);
+      ASSERT_NE(declared, std::string::npos) << *joined;
+      EXPECT_NE(joined->find(head, declared + 1), std::string::npos) << *joined;
+      EXPECT_EQ(joined->find(".extern .func (.param .b32 r) twice"), std::string::npos) << *joined;
+      EXPECT_NE(joined->find(".extern .func (.param .b32 r) elsewhere"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
