@@ -19,7 +19,7 @@ struct CheckOptions {
   std::string input;
   std::string kernel;  // empty: all of the module
   std::array<std::uint32_t, 3> grid{13, 1, 1}, block{64, 1, 1};
-  bool block_given = false;  // and so holds against .maxntid too
+  bool block_given = false;            // and so holds against .maxntid too
   std::vector<std::string> arguments;  // see --args in the manual page
   std::uint32_t dynamic_shared = 1024;
   std::uint64_t seed = 1;

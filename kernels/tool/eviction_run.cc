@@ -231,8 +231,7 @@ class EvictionRun::Evicted {
     batch_shift_ = static_cast<std::uint8_t>(random_() % 4);
     target_ = 50u << (random_() % 12);
     flags_ = 0;
-    if (random_() % 2 == 0)
-      flags_ |= report_.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
+    if (random_() % 2 == 0) flags_ |= report_.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
     if (report_.resumable) {
       stride_ = SLUICE_RESUME_STRIDE(launch_.block.count(), report_.state_bytes);
       // What stands there at first must not matter.
@@ -310,7 +309,8 @@ class EvictionRun::Evicted {
       if (stats_.steps > options_.step_limit) return Error{0, "does not end"};
       return {};
     };
-    for (bool first = true; windows.left() && (first || stats_.steps - before < evict_at); first = false) {
+    for (bool first = true; windows.left() && (first || stats_.steps - before < evict_at);
+         first = false) {
       exec::LaunchShape shape;
       std::uint32_t grid[3];
       sluice_window_params p = windows.next(grid);
@@ -334,7 +334,8 @@ class EvictionRun::Evicted {
           if (auto r = turn(); !r) return r;
         auto block = exec::Block::make(run_.image_, clone, shape, params, run_.map_, *run_.world_);
         if (!block) return std::move(block).error();
-        (*block)->start({n % grid[0], n / grid[0] % grid[1], n / grid[0] / grid[1]}, {n % kSms, kSms});
+        (*block)->start({n % grid[0], n / grid[0] % grid[1], n / grid[0] / grid[1]},
+                        {n % kSms, kSms});
         turns.add(std::move(*block));
       }
     }
@@ -347,11 +348,15 @@ class EvictionRun::Evicted {
   Result<void> check_windows() {
     const sluice_launch_control& c = device().control;
     const sluice_launch_record& r = device().record;
-    if (c.next_ticket <= windows_from_ || c.next_ticket > admitted_ || (c.done == 1) != (admitted_ == total()))
-      return Error{0, "the control block says " + std::to_string(c.next_ticket) + " tasks of " + std::to_string(admitted_)};
-    const bool done = r.state == SLUICE_LAUNCH_DONE && r.generation == generation_ && r.tasks_done == total() && r.left_ns != 0;
+    if (c.next_ticket <= windows_from_ || c.next_ticket > admitted_ ||
+        (c.done == 1) != (admitted_ == total()))
+      return Error{0, "the control block says " + std::to_string(c.next_ticket) + " tasks of " +
+                          std::to_string(admitted_)};
+    const bool done = r.state == SLUICE_LAUNCH_DONE && r.generation == generation_ &&
+                      r.tasks_done == total() && r.left_ns != 0;
     // The report of the first block may come behind the last one's.
-    if (r.state != SLUICE_LAUNCH_RUNNING && (c.done == 1) != done) return Error{0, "the record does not say what the control block does"};
+    if (r.state != SLUICE_LAUNCH_RUNNING && (c.done == 1) != done)
+      return Error{0, "the record does not say what the control block does"};
     if (r.tasks_fetched > admitted_) return Error{0, "more tasks reported than begun"};
     return {};
   }
@@ -366,7 +371,8 @@ class EvictionRun::Evicted {
     ++stats_.physical;
     // Enough workers that every SM has one.
     std::uint32_t workers = spatial ? std::max(workers_, kSms) + kSms : workers_;
-    if (once) workers = total() - (one_task_ ? admitted_ : std::min(total(), device().control.finished));
+    if (once)
+      workers = total() - (one_task_ ? admitted_ : std::min(total(), device().control.finished));
     std::vector<std::byte> params(report_.param_offset_of_block + sizeof p);
     std::memcpy(params.data(), launch_.params.data(), launch_.params.size());
     std::memcpy(params.data() + report_.param_offset_of_block, &p, sizeof p);
@@ -385,7 +391,8 @@ class EvictionRun::Evicted {
       while (next < shape.grid.x && (!once || turns.size() < kResident)) {
         auto block = exec::Block::make(
             run_.image_,
-            launch_.kernel + (report_.one_task_too && one_task_ ? SLUICE_ONE_TASK_SUFFIX : SLUICE_CLONE_SUFFIX),
+            launch_.kernel +
+                (report_.one_task_too && one_task_ ? SLUICE_ONE_TASK_SUFFIX : SLUICE_CLONE_SUFFIX),
             shape, params, run_.map_, *run_.world_);
         if (!block) return std::move(block).error();
         (*block)->start({next, 0, 0}, {next % kSms, kSms});
@@ -416,9 +423,11 @@ class EvictionRun::Evicted {
     const std::uint32_t before = admitted_;
     admitted_ = sluice_admitted(&c, generation_, before);
     if (admitted_ < before || admitted_ > total())
-      return Error{0, std::to_string(admitted_) + " tasks admitted, after " + std::to_string(before)};
+      return Error{0,
+                   std::to_string(admitted_) + " tasks admitted, after " + std::to_string(before)};
     if ((c.done == 1) != (admitted_ == total())) return Error{0, "done, or not, but wrongly"};
-    // Task 0's store of its state may come behind the last one's, and a report of the proxy as well.
+    // Task 0's store of its state may come behind the last one's, and a report of the proxy as
+    // well.
     if (r.state != SLUICE_LAUNCH_RUNNING &&
         (r.state != (c.done ? SLUICE_LAUNCH_DONE : SLUICE_LAUNCH_TOEVICT) ||
          r.generation != generation_ || r.tasks_total != total() || r.tasks_done != admitted_ ||
@@ -451,8 +460,8 @@ class EvictionRun::Evicted {
       return Error{0, std::to_string(fetched) + " tickets drawn, but " +
                           std::to_string(c.finished) + " run and " + std::to_string(left) +
                           " left over"};
-    if ((c.done == 1) != (c.finished == total()) || c.exited[0] != 0 || c.placed[0] != 0 || c.placing_ns[0] != 0 ||
-        c.physical != stats_.physical)
+    if ((c.done == 1) != (c.finished == total()) || c.exited[0] != 0 || c.placed[0] != 0 ||
+        c.placing_ns[0] != 0 || c.physical != stats_.physical)
       return Error{0, "the control block does not add up"};
     if (report_.in_order && slots != 0) return Error{0, "a ticket was given back out of order"};
     return {};
@@ -470,7 +479,7 @@ class EvictionRun::Evicted {
   bool one_task_ = false, windows_ = false;
   std::uint32_t window_tasks_ = 1;
   std::uint32_t windows_from_ = 0;  // where the newest physical launch in windows began
-  std::uint32_t admitted_ = 0;  // tasks; one task a block, windows
+  std::uint32_t admitted_ = 0;      // tasks; one task a block, windows
   std::uint16_t chunk_ = 1, chunk_max_ = 1, flags_ = 0;
   std::uint8_t batch_shift_ = 0;
   std::uint64_t quantum_ = 1;

@@ -49,10 +49,9 @@ int main(int argc, char** argv) {
       ->required();
   check_command->add_option("--kernel", check_options.kernel, "Only this kernel");
   check_command->add_option("--grid", grid, "Blocks: X[,Y[,Z]]")->delimiter(',')->expected(1, 3);
-  auto* block_option =
-      check_command->add_option("--block", block, "Threads of a block: X[,Y[,Z]]")
-          ->delimiter(',')
-          ->expected(1, 3);
+  auto* block_option = check_command->add_option("--block", block, "Threads of a block: X[,Y[,Z]]")
+                           ->delimiter(',')
+                           ->expected(1, 3);
   check_command
       ->add_option("--args", check_options.arguments,
                    "One word per parameter: a number, buffer, zeros, floats, or auto")

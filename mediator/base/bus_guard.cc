@@ -31,16 +31,15 @@ void on_bus(int signal, siginfo_t* info, void* context) {
     if (end == 0 || at < s.begin.load() || at >= end) continue;
     s.lost.store(true);
     void* page = reinterpret_cast<void*>(at & ~(page_bytes - 1));
-    if (::mmap(page, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
-        MAP_FAILED) {
+    if (::mmap(page, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+               -1, 0) != MAP_FAILED) {
       errno = saved;
       return;
     }
   }
   errno = saved;
   // Not ours: what was there before decides. The access is made again and meets it.
-  if (previous.sa_flags & SA_SIGINFO)
-    return previous.sa_sigaction(signal, info, context);
+  if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, context);
   ::sigaction(SIGBUS, &previous, nullptr);
 }
 

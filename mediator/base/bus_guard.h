@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// BusGuard: keeps this process alive when a file that it has mapped loses its pages. A mapping of a file that
-// others may truncate ends in SIGBUS at the next access; within a guarded range zeros are read instead from
-// then on (writes go nowhere), and lost() tells. SIGBUS elsewhere is as deadly as ever.
+// BusGuard: keeps this process alive when a file that it has mapped loses its pages. A mapping of a
+// file that others may truncate ends in SIGBUS at the next access; within a guarded range zeros are
+// read instead from then on (writes go nowhere), and lost() tells. SIGBUS elsewhere is as deadly as
+// ever.
 //
-// Owned by whoever owns the mapping; made after mmap, destroyed before munmap, from any thread. The signal's
-// handler is installed by the first guard and stays.
+// Owned by whoever owns the mapping; made after mmap, destroyed before munmap, from any thread. The
+// signal's handler is installed by the first guard and stays.
 #pragma once
 
 #include <cstddef>

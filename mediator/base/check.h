@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define SLUICE_CHECK(cond)                                                              \
-  do {                                                                                  \
-    if (!(cond)) [[unlikely]] {                                                         \
+#define SLUICE_CHECK(cond)                                                                        \
+  do {                                                                                            \
+    if (!(cond)) [[unlikely]] {                                                                   \
       std::fprintf(stderr, "sluice: broken invariant at %s:%d: %s\n", __FILE__, __LINE__, #cond); \
-      std::abort();                                                                     \
-    }                                                                                   \
+      std::abort();                                                                               \
+    }                                                                                             \
   } while (0)

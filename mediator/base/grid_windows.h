@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// GridWindows: a grid cut into *windows*, runs of its blocks that are launched as grids of their own
-// (kernels/passes/steps/window.cc). A window is a box that the hardware numbers as the whole grid's blocks are
-// numbered, so windows are runs of planes where there are several, otherwise of rows, otherwise of blocks.
-// WindowPace: when the next one is to be queued.
+// GridWindows: a grid cut into *windows*, runs of its blocks that are launched as grids of their
+// own (kernels/passes/steps/window.cc). A window is a box that the hardware numbers as the whole
+// grid's blocks are numbered, so windows are runs of planes where there are several, otherwise of
+// rows, otherwise of blocks. WindowPace: when the next one is to be queued.
 //
-// Values; pure arithmetic. Used by whoever launches clones in windows: the worker, the benchmarks, the tests.
+// Values; pure arithmetic. Used by whoever launches clones in windows: the worker, the benchmarks,
+// the tests.
 #pragma once
 
 #include <algorithm>
@@ -17,25 +18,30 @@ namespace sluice {
 class GridWindows {
  public:
   GridWindows() = default;
-  // `grid`: the whole, of less than 2^31 blocks and none 0. `window_tasks`: of a window, rounded to whole rows or
-  // planes, at least one. `from`: tasks below which everything has run: 0, or an earlier window's `end`.
+  // `grid`: the whole, of less than 2^31 blocks and none 0. `window_tasks`: of a window, rounded to
+  // whole rows or planes, at least one. `from`: tasks below which everything has run: 0, or an
+  // earlier window's `end`.
   GridWindows(const uint32_t grid[3], uint32_t window_tasks, uint32_t from = 0)
-      : grid_{grid[0], grid[1], grid[2]}, axis_(grid[2] > 1 ? 2 : grid[1] > 1 ? 1 : 0) {
+      : grid_{grid[0], grid[1], grid[2]},
+        axis_(grid[2] > 1   ? 2
+              : grid[1] > 1 ? 1
+                            : 0) {
     for (int d = 0; d < axis_; ++d) row_ *= grid[d];
     next_ = from / row_;
     rows_ = std::max(1u, window_tasks / row_);
   }
   bool left() const { return next_ < grid_[axis_]; }
   uint32_t tasks() const { return row_ * grid_[axis_]; }
-  uint32_t row_tasks() const { return row_; }  // no window is smaller
-  uint32_t end() const { return next_ * row_; }  // tasks of the windows so far
+  uint32_t row_tasks() const { return row_; }         // no window is smaller
+  uint32_t end() const { return next_ * row_; }       // tasks of the windows so far
   uint32_t newest() const { return newest_ * row_; }  // tasks of the newest one
   // Which of two streams the newest window belongs into; they alternate from 0.
   int stream() const { return static_cast<int>(count_ - 1) % 2; }
 
-  // The next window: the grid to launch it with, and where it lies. What is the launch's own (control, record,
-  // pred, generation) stays 0. Only the blocks of the first one (the launch has passed the one before) and of the
-  // last one of the grid check for the mark; it is at the grid's last block (everything has begun) or the window's first.
+  // The next window: the grid to launch it with, and where it lies. What is the launch's own
+  // (control, record, pred, generation) stays 0. Only the blocks of the first one (the launch has
+  // passed the one before) and of the last one of the grid check for the mark; it is at the grid's
+  // last block (everything has begun) or the window's first.
   sluice_window_params next(uint32_t its_grid[3]) {
     const uint32_t n = std::min(rows_, grid_[axis_] - next_);
     sluice_window_params p{};
@@ -76,20 +82,23 @@ class GridWindows {
 
 // How a grid is cut, and what is expected of it.
 struct WindowPlan {
-  uint32_t tasks = 0;     // of a window; 0: no windows
+  uint32_t tasks = 0;      // of a window; 0: no windows
   uint64_t window_ns = 0;  // from one window's last block's start to the next one's
   uint64_t early_ns = 0;   // what a task takes, and what queueing takes
 };
 
-// When the next window is to be queued: of two in the streams one runs, and the newest takes the places that it leaves.
-// If the one before the newest has ended, the newest has had the GPU for itself since about a task before; the next must
-// be in the stream when the newest one's last block has begun, and no earlier than that takes, for the sake of evictions.
+// When the next window is to be queued: of two in the streams one runs, and the newest takes the
+// places that it leaves. If the one before the newest has ended, the newest has had the GPU for
+// itself since about a task before; the next must be in the stream when the newest one's last block
+// has begun, and no earlier than that takes, for the sake of evictions.
 class WindowPace {
  public:
-  explicit WindowPace(const WindowPlan& plan = {}) : window_ns_(plan.window_ns), early_ns_(plan.early_ns) {}
+  explicit WindowPace(const WindowPlan& plan = {})
+      : window_ns_(plan.window_ns), early_ns_(plan.early_ns) {}
   // The window before the newest has been seen to have ended. Once for each.
   void ended(uint64_t now_ns) {
-    // A gap makes the next one look longer than it is; what lies between two ends without one does not.
+    // A gap makes the next one look longer than it is; what lies between two ends without one does
+    // not.
     if (last_ns_ != 0) window_ns_ = std::min(window_ns_, now_ns - last_ns_);
     last_ns_ = now_ns;
     waits_ = true;

@@ -120,8 +120,8 @@ class LineBudgets {
     std::string key(line.substr(0, std::min(line.find(": "), kMaxKeyBytes)));
     if (budgets_.size() >= limits::kMaxLogKeys && !budgets_.count(key)) key.clear();
     Budget& b = budgets_.try_emplace(key, Budget{limits::kLogBurst, now_ns, 0}).first->second;
-    b.lines = std::min(limits::kLogBurst,
-                       b.lines + limits::kLogPerSecond * 1e-9 * static_cast<double>(now_ns - b.at_ns));
+    b.lines = std::min(limits::kLogBurst, b.lines + limits::kLogPerSecond * 1e-9 *
+                                                        static_cast<double>(now_ns - b.at_ns));
     b.at_ns = now_ns;
     if (b.lines < 1) {
       ++b.suppressed;
@@ -144,8 +144,8 @@ class LineBudgets {
 };
 
 struct State {
-  Background* background = nullptr;       // null: lines are written at once
-  std::unique_ptr<LineBudgets> budgets;   // null: no limit
+  Background* background = nullptr;      // null: lines are written at once
+  std::unique_ptr<LineBudgets> budgets;  // null: no limit
   std::shared_ptr<spdlog::logger> logger;
   Level least = Level::kInfo;
   bool journal = false;
@@ -159,10 +159,14 @@ State& state() {
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
-    case Level::kDebug: return spdlog::level::debug;
-    case Level::kInfo: return spdlog::level::info;
-    case Level::kWarning: return spdlog::level::warn;
-    case Level::kError: return spdlog::level::err;
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
   }
   return spdlog::level::err;
 }
@@ -172,10 +176,14 @@ constexpr const char* kPattern = "%Y-%m-%d %H:%M:%S.%e %n[%P] %l: %v";
 // sd-daemon(3): the kernel's priorities.
 int to_syslog(Level level) {
   switch (level) {
-    case Level::kDebug: return 7;
-    case Level::kInfo: return 6;
-    case Level::kWarning: return 4;
-    case Level::kError: return 3;
+    case Level::kDebug:
+      return 7;
+    case Level::kInfo:
+      return 6;
+    case Level::kWarning:
+      return 4;
+    case Level::kError:
+      return 3;
   }
   return 3;
 }
@@ -230,10 +238,14 @@ bool parse_level(std::string_view text, Level& level) {
 
 std::string_view level_name(Level level) {
   switch (level) {
-    case Level::kDebug: return "debug";
-    case Level::kInfo: return "info";
-    case Level::kWarning: return "warning";
-    case Level::kError: return "error";
+    case Level::kDebug:
+      return "debug";
+    case Level::kInfo:
+      return "info";
+    case Level::kWarning:
+      return "warning";
+    case Level::kError:
+      return "error";
   }
   return "error";
 }
@@ -242,7 +254,9 @@ void set_observer(Observer observer) { state().observer = std::move(observer); }
 
 bool enabled(Level level) { return level >= state().least; }
 
-void format(Level level, fmt::string_view f, fmt::format_args args) { write(level, fmt::vformat(f, args)); }
+void format(Level level, fmt::string_view f, fmt::format_args args) {
+  write(level, fmt::vformat(f, args));
+}
 
 void write(Level level, std::string_view line) {
   State& s = state();

@@ -30,8 +30,8 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : v_(std::move(value)) {}       // NOLINT: implicit by design
-  Result(Error error) : v_(std::move(error)) {}   // NOLINT
+  Result(T value) : v_(std::move(value)) {}      // NOLINT: implicit by design
+  Result(Error error) : v_(std::move(error)) {}  // NOLINT
   explicit operator bool() const { return v_.index() == 0; }
   bool ok() const { return v_.index() == 0; }
   T& value() & { return std::get<0>(v_); }

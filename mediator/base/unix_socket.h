@@ -27,11 +27,12 @@ Result<void> send_with_fds(int socket, const void* data, size_t bytes, std::span
                            int flags = 0);
 
 struct Received {
-  size_t bytes = 0;      // 0: the peer closed
-  std::vector<Fd> fds;   // close-on-exec
+  size_t bytes = 0;     // 0: the peer closed
+  std::vector<Fd> fds;  // close-on-exec
   bool truncated = false;
 };
-// One message of at most `bytes`, with at most 64 descriptors. EAGAIN comes back as error code EAGAIN.
+// One message of at most `bytes`, with at most 64 descriptors. EAGAIN comes back as error code
+// EAGAIN.
 Result<Received> receive_with_fds(int socket, void* data, size_t bytes, int flags = 0);
 
 struct PeerCredentials {

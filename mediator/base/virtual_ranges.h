@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// VirtualRanges: the bookkeeping of CUDA's virtual memory management (cuMemAddressReserve and what follows): ranges of
-// addresses that are reserved, mappings of physical memory in them, and who may touch those. What is asked for is
-// checked here in full: nothing overlaps, a mapping lies in one reservation and goes as a whole. `Memory` stands for
-// physical memory, say a shared_ptr.
+// VirtualRanges: the bookkeeping of CUDA's virtual memory management (cuMemAddressReserve and what
+// follows): ranges of addresses that are reserved, mappings of physical memory in them, and who may
+// touch those. What is asked for is checked here in full: nothing overlaps, a mapping lies in one
+// reservation and goes as a whole. `Memory` stands for physical memory, say a shared_ptr.
 //
-// Owned by whoever keeps a process's addresses (a session of sluice-worker, the software GPU); not thread-safe, the
-// owner locks. Addresses and sizes are bytes and may be anything. It maps nothing itself. Rules: NVIDIA, CUDA Driver
-// API, "Virtual Memory Management".
+// Owned by whoever keeps a process's addresses (a session of sluice-worker, the software GPU); not
+// thread-safe, the owner locks. Addresses and sizes are bytes and may be anything. It maps nothing
+// itself. Rules: NVIDIA, CUDA Driver API, "Virtual Memory Management".
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,8 @@ class VirtualRanges {
   // Whether the range lies in one reservation and nothing is mapped in it.
   bool can_map(uint64_t base, uint64_t bytes) const {
     const auto at = reservation_of(base);
-    return bytes != 0 && at != reservations_.end() && bytes <= at->second - (base - at->first) && is_free(base, bytes);
+    return bytes != 0 && at != reservations_.end() && bytes <= at->second - (base - at->first) &&
+           is_free(base, bytes);
   }
   bool map(uint64_t base, uint64_t bytes, Memory memory) {
     if (!can_map(base, bytes)) return false;
@@ -66,19 +67,23 @@ class VirtualRanges {
   // Whether the range is made of whole mappings in one reservation, without gaps.
   bool is_whole(uint64_t base, uint64_t bytes) const {
     const auto at = reservation_of(base);
-    if (bytes == 0 || at == reservations_.end() || bytes > at->second - (base - at->first)) return false;
+    if (bytes == 0 || at == reservations_.end() || bytes > at->second - (base - at->first))
+      return false;
     uint64_t left = bytes;
-    for (auto it = mappings_.find(base); it != mappings_.end() && it->first == base && left >= it->second.bytes; ++it) {
+    for (auto it = mappings_.find(base);
+         it != mappings_.end() && it->first == base && left >= it->second.bytes; ++it) {
       left -= it->second.bytes;
       base += it->second.bytes;
       if (left == 0) return true;
     }
     return false;
   }
-  // Whether the range lies in one reservation and cuts no mapping. It may have gaps, or nothing in it at all.
+  // Whether the range lies in one reservation and cuts no mapping. It may have gaps, or nothing in
+  // it at all.
   bool can_unmap(uint64_t base, uint64_t bytes) const {
     const auto at = reservation_of(base);
-    if (bytes == 0 || at == reservations_.end() || bytes > at->second - (base - at->first)) return false;
+    if (bytes == 0 || at == reservations_.end() || bytes > at->second - (base - at->first))
+      return false;
     const auto cut = [&](uint64_t border) {
       const Mapping* one = find(border);
       return one != nullptr && one->base != border;
@@ -108,7 +113,8 @@ class VirtualRanges {
   }
   // Of every mapping that begins in the range.
   void set_access_within(uint64_t base, uint64_t bytes, int access) {
-    for (auto it = mappings_.lower_bound(base); it != mappings_.end() && it->first - base < bytes; ++it)
+    for (auto it = mappings_.lower_bound(base); it != mappings_.end() && it->first - base < bytes;
+         ++it)
       it->second.access = access;
   }
 
@@ -119,10 +125,12 @@ class VirtualRanges {
     --it;
     return address - it->first < it->second.bytes ? &it->second : nullptr;
   }
-  bool is_reserved(uint64_t address) const { return reservation_of(address) != reservations_.end(); }
+  bool is_reserved(uint64_t address) const {
+    return reservation_of(address) != reservations_.end();
+  }
 
-  // Whether all of the range may be touched: mappings of one reservation that lie side by side are as one. Zero bytes:
-  // the address.
+  // Whether all of the range may be touched: mappings of one reservation that lie side by side are
+  // as one. Zero bytes: the address.
   bool contains(uint64_t address, uint64_t bytes) const {
     const Mapping* at = find(address);
     if (at == nullptr || at->access == 0) return false;
@@ -138,8 +146,8 @@ class VirtualRanges {
     return true;
   }
 
-  // Calls f(base, bytes, access) for what may be touched in the reservation of `address`: mappings side by side with
-  // the same access are told as one.
+  // Calls f(base, bytes, access) for what may be touched in the reservation of `address`: mappings
+  // side by side with the same access are told as one.
   template <class F>
   void for_each_run(uint64_t address, F&& f) const {
     const auto at = reservation_of(address);
@@ -149,7 +157,8 @@ class VirtualRanges {
       const uint64_t base = it->first;
       const int access = it->second.access;
       uint64_t reached = base;
-      while (it != mappings_.end() && it->first == reached && it->first < end && it->second.access == access) {
+      while (it != mappings_.end() && it->first == reached && it->first < end &&
+             it->second.access == access) {
         reached += it->second.bytes;
         ++it;
       }
@@ -160,7 +169,8 @@ class VirtualRanges {
   const std::map<uint64_t, uint64_t>& reservations() const { return reservations_; }
   std::pair<uint64_t, uint64_t> reservation(uint64_t address) const {
     const auto at = reservation_of(address);
-    return at == reservations_.end() ? std::pair<uint64_t, uint64_t>{0, 0} : std::pair<uint64_t, uint64_t>(*at);
+    return at == reservations_.end() ? std::pair<uint64_t, uint64_t>{0, 0}
+                                     : std::pair<uint64_t, uint64_t>(*at);
   }
 
   size_t mapping_count() const { return mappings_.size(); }

@@ -26,9 +26,10 @@ Result<AdminClient> AdminClient::connect(const std::string& socket_path) {
 
 Result<json::value> AdminClient::call(const std::string& method, json::object params) {
   const uint64_t id = next_id_++;
-  std::string line = json::serialize(json::object{
-                         {"jsonrpc", "2.0"}, {"id", id}, {"method", method}, {"params", std::move(params)}}) +
-                     "\n";
+  std::string line =
+      json::serialize(json::object{
+          {"jsonrpc", "2.0"}, {"id", id}, {"method", method}, {"params", std::move(params)}}) +
+      "\n";
   for (size_t sent = 0; sent < line.size();) {
     ssize_t n = ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;

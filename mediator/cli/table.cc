@@ -20,14 +20,16 @@ std::string format_table(const std::vector<Column>& columns,
     for (size_t i = 0; i < columns.size(); ++i) {
       if (i) line += "  ";
       const std::string text = cell(i);
-      line += columns[i].right ? fmt::format("{:>{}}", text, widths[i]) : fmt::format("{:<{}}", text, widths[i]);
+      line += columns[i].right ? fmt::format("{:>{}}", text, widths[i])
+                               : fmt::format("{:<{}}", text, widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out += line;
     out += '\n';
   };
   add_row([&](size_t i) { return columns[i].title; });
-  for (const auto& row : rows) add_row([&](size_t i) { return i < row.size() ? row[i] : std::string(); });
+  for (const auto& row : rows)
+    add_row([&](size_t i) { return i < row.size() ? row[i] : std::string(); });
   return out;
 }
 
@@ -41,7 +43,8 @@ std::string format_bytes(uint64_t bytes, const char* none) {
     ++unit;
   }
   if (unit == 0) return fmt::format("{}", bytes);
-  if (value == static_cast<double>(static_cast<uint64_t>(value))) return fmt::format("{:.0f}{}", value, kUnits[unit]);
+  if (value == static_cast<double>(static_cast<uint64_t>(value)))
+    return fmt::format("{:.0f}{}", value, kUnits[unit]);
   return fmt::format("{:.1f}{}", value, kUnits[unit]);
 }
 

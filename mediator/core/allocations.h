@@ -23,8 +23,8 @@ struct Allocation {
 class AllocationMap {
  public:
   // False, and nothing changed, if it is empty, wraps around, or overlaps another one: then the
-  // driver or we are confused, and the caller gives the memory back. The very same range with charge
-  // 0 may be added again (a variable looked up twice).
+  // driver or we are confused, and the caller gives the memory back. The very same range with
+  // charge 0 may be added again (a variable looked up twice).
   bool add(const Allocation& allocation);
 
   // Takes out the allocation that starts at `guest_address`; variables cannot be taken out so.
@@ -50,8 +50,8 @@ class AllocationMap {
   uint64_t charged_ = 0;
 };
 
-// Bytes from the first to the last of `rows` rows; no value if that overflows or a row is wider than
-// the pitch.
+// Bytes from the first to the last of `rows` rows; no value if that overflows or a row is wider
+// than the pitch.
 std::optional<uint64_t> rows_span(uint64_t width, uint64_t pitch, uint64_t rows);
 
 }  // namespace sluice

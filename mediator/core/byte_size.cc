@@ -15,12 +15,18 @@ Result<uint64_t> parse_byte_size(std::string_view text) {
   if (suffix.size() > 1 && (suffix.substr(1) == "iB" || suffix.substr(1) == "B"))
     suffix = suffix.substr(0, 1);
   int shift = 0;
-  if (suffix.empty()) shift = 0;
-  else if (suffix == "K" || suffix == "k") shift = 10;
-  else if (suffix == "M" || suffix == "m") shift = 20;
-  else if (suffix == "G" || suffix == "g") shift = 30;
-  else if (suffix == "T" || suffix == "t") shift = 40;
-  else return bad;
+  if (suffix.empty())
+    shift = 0;
+  else if (suffix == "K" || suffix == "k")
+    shift = 10;
+  else if (suffix == "M" || suffix == "m")
+    shift = 20;
+  else if (suffix == "G" || suffix == "g")
+    shift = 30;
+  else if (suffix == "T" || suffix == "t")
+    shift = 40;
+  else
+    return bad;
   if (value > (UINT64_MAX >> shift)) return bad;
   return value << shift;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ExtentMap: which 2 MiB extents of one vGPU's region belong to which session. Pure bookkeeping,
-// owned by the vGPU's region in sluiced's one thread; it does not touch the memory. The caller punches
-// an extent out *before* giving it back with `release`, so whatever `allocate` returns is zero.
+// owned by the vGPU's region in sluiced's one thread; it does not touch the memory. The caller
+// punches an extent out *before* giving it back with `release`, so whatever `allocate` returns is
+// zero.
 #pragma once
 
 #include <cstdint>

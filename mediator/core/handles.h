@@ -16,7 +16,8 @@
 
 namespace sluice {
 
-// What a handle names. Each kind of object derives from it, and only one type is used for each kind.
+// What a handle names. Each kind of object derives from it, and only one type is used for each
+// kind.
 struct HandleObject {
   virtual ~HandleObject() = default;
 };
@@ -25,7 +26,8 @@ class HandleTable {
  public:
   static constexpr uint32_t kKinds = 9;  // sluice_handle_kind, from 1
   // Objects of one kind alive at once in one session. They cost memory of the host outside the
-  // device-memory quota: less, and programs with many functions fail; more, and a guest can hold more.
+  // device-memory quota: less, and programs with many functions fail; more, and a guest can hold
+  // more.
   static constexpr uint32_t kMaxObjects = 1u << 16;
   static constexpr uint32_t kMaxGeneration = 0xffffff;
 

@@ -8,24 +8,31 @@ namespace sluice::core {
 namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
-constexpr uint64_t kPerForgiven = kSecond / Penalty::kForgivenPerSecond;  // ns of time per ns of debt
+constexpr uint64_t kPerForgiven =
+    kSecond / Penalty::kForgivenPerSecond;  // ns of time per ns of debt
 
 }  // namespace
 
 std::string_view to_string(Offence offence) {
   switch (offence) {
-    case Offence::kFault: return "a kernel of it faulted";
-    case Offence::kDidNotLeave: return "its work did not leave the GPU";
-    case Offence::kForcedEnd: return "a session of it was ended by force";
+    case Offence::kFault:
+      return "a kernel of it faulted";
+    case Offence::kDidNotLeave:
+      return "its work did not leave the GPU";
+    case Offence::kForcedEnd:
+      return "a session of it was ended by force";
   }
   return "?";
 }
 
 std::string_view to_string(Penalty::State state) {
   switch (state) {
-    case Penalty::State::kClear: return "clear";
-    case Penalty::State::kWaiting: return "waiting";
-    case Penalty::State::kBarred: return "barred";
+    case Penalty::State::kClear:
+      return "clear";
+    case Penalty::State::kWaiting:
+      return "waiting";
+    case Penalty::State::kBarred:
+      return "barred";
   }
   return "?";
 }
@@ -98,7 +105,8 @@ void Neighbours::closed(uint32_t vgpu, uint64_t now_ns) {
 bool Neighbours::others(uint32_t vgpu, uint64_t now_ns) const {
   for (size_t v = 0; v < rows_.size(); ++v) {
     const Row& r = rows_[v];
-    if (v != vgpu && (r.open > 0 || (r.ever && now_ns - r.closed_ns < Penalty::kAlone))) return true;
+    if (v != vgpu && (r.open > 0 || (r.ever && now_ns - r.closed_ns < Penalty::kAlone)))
+      return true;
   }
   return false;
 }

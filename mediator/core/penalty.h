@@ -13,8 +13,8 @@
 //   state    | may open sessions | its other sessions | until
 //   ---------+-------------------+--------------------+--------------------------------------------
 //   kClear   | yes               | run                |
-//   kWaiting | no                | run                | kDelay * (debt - kFree) after its last offence
-//   kBarred  | no                | are ended          | debt + worst fits into kMost again
+//   kWaiting | no                | run                | kDelay * (debt - kFree) after its last
+//   offence kBarred  | no                | are ended          | debt + worst fits into kMost again
 //
 //            kClear --offence--> kWaiting, or kBarred where another fault would not fit into kMost
 //            kWaiting --offence--> kWaiting or kBarred;  kWaiting, kBarred --time--> kClear
@@ -23,9 +23,10 @@
 // has no session, so in any time T its faults cost at most kMost + kForgiven * T. In a minute that
 // is 1.05 + 0.15 s = 2 % of it; over hours 0.25 %.
 // Who does not leave costs others evict_end_ms at most: on an NVIDIA GPU 500 ms by default, on the
-// software GPU 2 s, which alone is 3.3 % of a minute. The debt of that is bounded (kMostAtOnce), and the next deadlines are shorter
-// (deadline_ns). A full deadline is back when the debt is gone, after kMostAtOnce / kForgiven =
-// 3 minutes: 2 s in 3 minutes are 1.1 %, and 5 minutes of any mix stay below 2 %.
+// software GPU 2 s, which alone is 3.3 % of a minute. The debt of that is bounded (kMostAtOnce),
+// and the next deadlines are shorter (deadline_ns). A full deadline is back when the debt is gone,
+// after kMostAtOnce / kForgiven = 3 minutes: 2 s in 3 minutes are 1.1 %, and 5 minutes of any mix
+// stay below 2 %.
 //
 // An offence while no other vGPU has a session, nor had one in the last kAlone, costs nobody
 // anything: it is counted, and adds no debt. Nor does the back-off hold then.
@@ -78,7 +79,8 @@ class Penalty {
   State add_cost(uint64_t now_ns, uint64_t cost_ns, bool harmed);
 
   State state(uint64_t now_ns) const;
-  // Absolute; `now_ns` or earlier: sessions may be opened. Nobody is asked whether others are there.
+  // Absolute; `now_ns` or earlier: sessions may be opened. Nobody is asked whether others are
+  // there.
   uint64_t opens_at_ns(uint64_t now_ns) const;
   // The deadline of an eviction of this vGPU: `full_ns` with no debt, `least_ns` from kMostAtOnce
   // on, between the two in proportion.
@@ -99,7 +101,8 @@ class Penalty {
 };
 std::string_view to_string(Penalty::State state);
 
-// Neighbours: which vGPUs have sessions, or had some a moment ago. One for all; owned by the daemon.
+// Neighbours: which vGPUs have sessions, or had some a moment ago. One for all; owned by the
+// daemon.
 class Neighbours {
  public:
   void opened(uint32_t vgpu) { ++of(vgpu).open; }

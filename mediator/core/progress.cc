@@ -21,8 +21,12 @@ struct Progress::Record {
   uint32_t state, total, done, fetched, evictions, kernel;
   uint64_t id, start_ns, left_ns;
 
-  static uint32_t state_of(const sluice_launch_record& r) { return __atomic_load_n(&r.state, __ATOMIC_ACQUIRE); }
-  static bool waits_or_runs(uint32_t state) { return state >= SLUICE_LAUNCH_PREP && state <= SLUICE_LAUNCH_TOEVICT; }
+  static uint32_t state_of(const sluice_launch_record& r) {
+    return __atomic_load_n(&r.state, __ATOMIC_ACQUIRE);
+  }
+  static bool waits_or_runs(uint32_t state) {
+    return state >= SLUICE_LAUNCH_PREP && state <= SLUICE_LAUNCH_TOEVICT;
+  }
   explicit Record(const sluice_launch_record& r) {
     const auto u32 = [](const uint32_t& v) { return __atomic_load_n(&v, __ATOMIC_ACQUIRE); };
     const auto u64 = [](const uint64_t& v) { return __atomic_load_n(&v, __ATOMIC_RELAXED); };
@@ -38,7 +42,9 @@ struct Progress::Record {
   }
   // The GPU's own time from the first task's start until the last block left; 0: not known.
   uint64_t ran_ns() const {
-    return start_ns == 0 || left_ns <= start_ns || left_ns - start_ns > kLongestNs ? 0 : left_ns - start_ns;
+    return start_ns == 0 || left_ns <= start_ns || left_ns - start_ns > kLongestNs
+               ? 0
+               : left_ns - start_ns;
   }
   policy::LaunchShape shape() const { return {.grid_blocks = total}; }
 };
@@ -99,7 +105,8 @@ void Progress::add_record(const Record& r, ProgressSums* sums) const {
     whole_ns = rate->second.sm_ns_per_task() * r.total;
   if (whole_ns >= 0) {
     ++sums->predicted;
-    sums->remaining_ns += static_cast<uint64_t>(std::min(whole_ns, static_cast<double>(kLongestNs)) * left);
+    sums->remaining_ns +=
+        static_cast<uint64_t>(std::min(whole_ns, static_cast<double>(kLongestNs)) * left);
   }
   if (const auto cost = costs_.find(r.kernel); cost != costs_.end())
     sums->preempt_ns = std::max(sums->preempt_ns, cost->second.mean_ns());
@@ -110,7 +117,8 @@ void Progress::add(const sluice_launch_records& records, ProgressSums* sums) con
     if (const Record r(record); Record::waits_or_runs(r.state)) add_record(r, sums);
 }
 
-LaunchHints Progress::look(uint32_t session, const sluice_launch_records& records, uint32_t demand) {
+LaunchHints Progress::look(uint32_t session, const sluice_launch_records& records,
+                           uint32_t demand) {
   Session& known = sessions_[session];
   ProgressSums sums;
   const uint32_t from = known.first;
@@ -121,7 +129,9 @@ LaunchHints Progress::look(uint32_t session, const sluice_launch_records& record
     if (sums.launches == 0) known.first = i;
     if (const Record r(records.records[i]); Record::waits_or_runs(r.state)) add_record(r, &sums);
   }
-  return {.predicted = sums.predicted, .remaining_ns = sums.remaining_ns, .preempt_ns = sums.preempt_ns};
+  return {.predicted = sums.predicted,
+          .remaining_ns = sums.remaining_ns,
+          .preempt_ns = sums.preempt_ns};
 }
 
 std::string Progress::save() const {
@@ -133,7 +143,8 @@ std::string Progress::save() const {
   std::sort(kernels.begin(), kernels.end());
   for (const uint32_t kernel : kernels) {
     const policy::PreemptionCost& cost = costs_.at(kernel);
-    text += std::to_string(kernel) + ' ' + std::to_string(cost.count()) + ' ' + std::to_string(cost.mean_ns()) + '\n';
+    text += std::to_string(kernel) + ' ' + std::to_string(cost.count()) + ' ' +
+            std::to_string(cost.mean_ns()) + '\n';
   }
   return text;
 }
@@ -158,15 +169,18 @@ Result<void> Progress::restore(std::string_view text) {
         good = good && error == std::errc();
         at = stop;
       }
-      if (!good || at != end || n[0] > 0x7fffffff || n[1] == 0 || n[2] > kLongestNs || costs.contains(static_cast<uint32_t>(n[0])))
-        return Error{EINVAL, "preemption costs, line " + std::to_string(line) + ": a kernel, how often it was evicted and the "
-                             "mean in ns were expected, each kernel once"};
+      if (!good || at != end || n[0] > 0x7fffffff || n[1] == 0 || n[2] > kLongestNs ||
+          costs.contains(static_cast<uint32_t>(n[0])))
+        return Error{EINVAL, "preemption costs, line " + std::to_string(line) +
+                                 ": a kernel, how often it was evicted and the "
+                                 "mean in ns were expected, each kernel once"};
       costs[static_cast<uint32_t>(n[0])].restore(n[1], n[2]);
     }
   }
   if (model.size() > kMaxKernelsLearnt || costs.size() > kMaxKernelsLearnt)
-    return Error{EINVAL, "it has " + std::to_string(std::max(model.size(), costs.size())) + " kernels; at most " +
-                             std::to_string(kMaxKernelsLearnt) + " are kept"};
+    return Error{EINVAL, "it has " + std::to_string(std::max(model.size(), costs.size())) +
+                             " kernels; at most " + std::to_string(kMaxKernelsLearnt) +
+                             " are kept"};
   model_ = std::move(model);
   costs_ = std::move(costs);
   return {};

@@ -67,8 +67,8 @@ Result<void> QuotaLedger::give_back(Session session, uint64_t guest_bytes) {
   SessionAccount* s = find(session);
   if (!s) return Error{EINVAL, "bytes given back for a session that is not there"};
   if (guest_bytes > s->held_bytes)
-    return Error{EINVAL, "more given back (" + std::to_string(guest_bytes) + " bytes) than is held (" +
-                             std::to_string(s->held_bytes) + ")"};
+    return Error{EINVAL, "more given back (" + std::to_string(guest_bytes) +
+                             " bytes) than is held (" + std::to_string(s->held_bytes) + ")"};
   s->held_bytes -= guest_bytes;
   vgpus_[s->vgpu].held_bytes -= guest_bytes;
   held_bytes_ -= guest_bytes;

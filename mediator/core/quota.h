@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // QuotaLedger: what each vGPU may use of a countable resource (bytes of device memory, bytes of
-// extents), and what its sessions hold of it. sluiced owns one per resource and uses it from its one
-// thread; workers ask over the control socket (worker_protocol.h: LeaseRequest, LeaseReturn) for more
-// than they need at once, so that most allocations of a guest cost no message.
+// extents), and what its sessions hold of it. sluiced owns one per resource and uses it from its
+// one thread; workers ask over the control socket (worker_protocol.h: LeaseRequest, LeaseReturn)
+// for more than they need at once, so that most allocations of a guest cost no message.
 //
 // Every byte is charged to a session and through it to its vGPU. When a session ends, whatever the
-// way, its leases come back whole; a vGPU with no session holds nothing, and remove_vgpu() checks it.
-// What a worker claims to give back is bounded by what it holds. No I/O.
+// way, its leases come back whole; a vGPU with no session holds nothing, and remove_vgpu() checks
+// it. What a worker claims to give back is bounded by what it holds. No I/O.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ class QuotaLedger {
   // Gives everything back that the session still holds; returns how much that was.
   uint64_t remove_session(Session session);
 
-  // Charges `guest_bytes` to the session, all or nothing. ENOMEM with the limit named if it does not
-  // fit; EINVAL for 0 bytes or a session that is not there.
+  // Charges `guest_bytes` to the session, all or nothing. ENOMEM with the limit named if it does
+  // not fit; EINVAL for 0 bytes or a session that is not there.
   Result<void> lease(Session session, uint64_t guest_bytes);
   // EINVAL if the session does not hold so much: the worker's books are wrong, which should end it.
   Result<void> give_back(Session session, uint64_t guest_bytes);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between sluiced and sluice-spawner. One packet of a SOCK_SEQPACKET pair is one message.
-// Both ends check what they get: a message that is malformed ends the connection, and with it the
-// spawner and all workers.
+// The messages between sluiced and sluice-spawner. One packet of a SOCK_SEQPACKET pair is one
+// message. Both ends check what they get: a message that is malformed ends the connection, and with
+// it the spawner and all workers.
 //
 // The link, descriptor 3 of sluice-spawner, to its keeper:
 //   sluiced -> keeper    Setup (once, first), Launch
 //   keeper -> sluiced    Launched (pid; descriptor: the control socket of a new spawner)
 // The control socket, to that spawner:
-//   spawner -> sluiced   Hello (once, first), Spawned (descriptor: a pidfd), Failed, Exited; Xid (a fault
-//                        that the kernel's log has of a worker), NoXids (there will be none any more)
+//   spawner -> sluiced   Hello (once, first), Spawned (descriptor: a pidfd), Failed, Exited; Xid (a
+//   fault
+//                        that the kernel's log has of a worker), NoXids (there will be none any
+//                        more)
 //   sluiced -> spawner   Spawn (descriptors: control, output), Kill
 //
-//   a worker, by its id:   Spawn --> Spawned --> Exited        or  --> Failed, at any point before it runs
+//   a worker, by its id:   Spawn --> Spawned --> Exited        or  --> Failed, at any point before
+//   it runs
 //
 // What a worker is - program, environment, what it may see - is fixed by Setup, which sluiced sends
 // before it serves anybody. So whoever takes over sluiced later can start workers and end them, and
@@ -32,8 +35,8 @@ inline constexpr uint32_t kVersion = 2;
 // A packet of either side at most. Setup carries the environment of workers.
 inline constexpr size_t kMaxBytes = 64u << 10;
 
-// What stands between a worker and the rest of the host. Each is up or missing, and if it is missing the
-// host does not allow it (no root, a container) or lacks it (an old kernel).
+// What stands between a worker and the rest of the host. Each is up or missing, and if it is
+// missing the host does not allow it (no root, a container) or lacks it (an old kernel).
 enum class Wall : uint32_t {
   kUser,      // a user and group id of its own
   kPids,      // a pid namespace: it sees, signals and traces nobody; its end ends all that it made
@@ -43,10 +46,11 @@ enum class Wall : uint32_t {
   kIpc,       // System V IPC and POSIX queues of its own
   kHostName,  // a host name of its own
   kCgroup,    // a cgroup, ended as a whole
-  kLandlock,  // the kernel refuses files, signals and abstract sockets besides its own, whatever its uid
+  kLandlock,  // the kernel refuses files, signals and abstract sockets besides its own, whatever
+              // its uid
   kCount
 };
-inline constexpr std::string_view kWallNames[] = {"user", "pids", "root", "proc", "network",
+inline constexpr std::string_view kWallNames[] = {"user", "pids", "root",   "proc",    "network",
                                                   "ipc",  "uts",  "cgroup", "landlock"};
 static_assert(sizeof kWallNames / sizeof kWallNames[0] == static_cast<size_t>(Wall::kCount));
 
@@ -66,19 +70,22 @@ enum class Type : uint32_t {
 
 struct Header {
   Type type{};
-  int32_t code = 0;    // Xid: its number. Hello, Failed: an errno, 0: good. Exited: signal or exit status
-  uint64_t id = 0;     // of a worker, chosen by sluiced, never used twice. Hello: workers ended that an
-                       // earlier sluiced had left
-  int64_t pid = 0;     // Spawned: as the spawner sees it. Launched: the spawner
-  uint32_t flag = 0;   // Setup: Flags. Exited: 1 it died of a signal
+  int32_t code =
+      0;  // Xid: its number. Hello, Failed: an errno, 0: good. Exited: signal or exit status
+  uint64_t id = 0;  // of a worker, chosen by sluiced, never used twice. Hello: workers ended that
+                    // an earlier sluiced had left
+  int64_t pid = 0;    // Spawned: as the spawner sees it. Launched: the spawner
+  uint32_t flag = 0;  // Setup: Flags. Exited: 1 it died of a signal
   uint32_t version = kVersion;
 };
 static_assert(sizeof(Header) == 32);
 
 enum Flags : uint32_t { kNvidia = 1 };
 
-// Setup and Hello have lines behind the header, each with its NUL: "key=value". Failed has one: why.
-//   Setup  runtime=DIR worker=PATH library=PATH uids=FIRST-LAST see=PATH... env=NAME=VALUE... mps=DIR
+// Setup and Hello have lines behind the header, each with its NUL: "key=value". Failed has one:
+// why.
+//   Setup  runtime=DIR worker=PATH library=PATH uids=FIRST-LAST see=PATH... env=NAME=VALUE...
+//   mps=DIR
 //          kernel-log=PATH
 //   Hello  missing=WALL: why... no-kernel-log=why    or, with a code, error=why
 struct Packet {
@@ -144,7 +151,8 @@ inline std::optional<UidRange> parse_uids(std::string_view text) {
       return std::nullopt;
     }
   }
-  if (n != 1 || digits == 0 || numbers[0] == 0 || numbers[1] < numbers[0] || numbers[1] >= 0xffff'fffe)
+  if (n != 1 || digits == 0 || numbers[0] == 0 || numbers[1] < numbers[0] ||
+      numbers[1] >= 0xffff'fffe)
     return std::nullopt;
   return UidRange{static_cast<uint32_t>(numbers[0]), static_cast<uint32_t>(numbers[1])};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages between sluiced and a sluice-worker, on the SOCK_SEQPACKET pair that sluiced makes
-// when it starts the worker (descriptor 3 of the worker). Both are ours, but sluiced believes a worker
-// no more than its guest: every message is checked, and a bad one ends that worker only.
+// when it starts the worker (descriptor 3 of the worker). Both are ours, but sluiced believes a
+// worker no more than its guest: every message is checked, and a bad one ends that worker only.
 //
 // sluiced -> worker: Start (once, with descriptors), LeaseReply, ExtentReply, End.
 // worker -> sluiced: Ready (once), LeaseRequest, LeaseReturn, ExtentRequest, ExtentReturn, Ended.
@@ -38,29 +38,29 @@ struct Message {
   uint64_t request = 0;  // chosen by the asker, echoed in the reply
   uint64_t offset = 0;   // region offset
   uint64_t bytes = 0;
-  char text[224] = {};   // NUL-terminated
+  char text[224] = {};  // NUL-terminated
 };
 static_assert(sizeof(Message) == 256);
 
 // Descriptors sent with Start, in this order.
 enum StartFd {
-  kRegionFd,  // the vGPU's region memfd
-  kBellFd,    // eventfd: the guest rings, the worker waits
-  kWakeFd,    // eventfd: the worker rings, the guest waits
-  kHostFd,    // host page memfd, sealed against writing by the worker
-  kSignalFd,  // signal page memfd
-  kReportFd,  // report page memfd: never registered with the GPU's driver
-  kRecordsFd, // launch records memfd
-  kGateFd,    // wake socket (base/peer_socket.h): sluiced rings when the grant word changed
-  kRingFd,    // wake socket: the worker rings sluiced (abi/stub.h)
+  kRegionFd,   // the vGPU's region memfd
+  kBellFd,     // eventfd: the guest rings, the worker waits
+  kWakeFd,     // eventfd: the worker rings, the guest waits
+  kHostFd,     // host page memfd, sealed against writing by the worker
+  kSignalFd,   // signal page memfd
+  kReportFd,   // report page memfd: never registered with the GPU's driver
+  kRecordsFd,  // launch records memfd
+  kGateFd,     // wake socket (base/peer_socket.h): sluiced rings when the grant word changed
+  kRingFd,     // wake socket: the worker rings sluiced (abi/stub.h)
   kStartFdCount,
-  // Only with a soft_gpu_file: that file, opened for this worker alone. Without it the worker opens the
-  // path itself.
+  // Only with a soft_gpu_file: that file, opened for this worker alone. Without it the worker opens
+  // the path itself.
   kSoftGpuFd = kStartFdCount
 };
 
-// How the evict word gets from the signal page, into which sluiced stores it, to the blocks that look
-// at it. What each costs: docs/notes/2026-11-22-benchmarks.md.
+// How the evict word gets from the signal page, into which sluiced stores it, to the blocks that
+// look at it. What each costs: docs/notes/2026-11-22-benchmarks.md.
 enum class Signal : uint32_t {
   kHost = 0,   // every block reads the page itself (FLEP)
   kProxy = 1,  // block 0 reads the page and copies the word to device memory (EffiSha)
@@ -74,7 +74,7 @@ constexpr bool is_forwarded(Signal s) { return s == Signal::kWrite || s == Signa
 struct Start {
   uint32_t version = kVersion;
   uint32_t slot = 0;
-  uint64_t epoch = 0;           // the slot's
+  uint64_t epoch = 0;  // the slot's
   uint64_t region_bytes = 0;
   uint64_t staging_offset = 0;  // the session's own staging extents
   uint64_t staging_bytes = 0;
@@ -82,21 +82,22 @@ struct Start {
                                     // show as the total if the GPU has more. UINT64_MAX: no limit
   uint64_t host_memory_bytes = UINT64_MAX;  // the same of the host's memory: refused without asking
   uint64_t context_bytes = 0;               // of device memory, which each context is charged
-  uint32_t nvidia = 0;              // 1: library is NVIDIA's; 0: the software GPU
-  uint32_t chunk_target_us = 200;   // how long a chunk of tasks should take at most
-  uint32_t spatial_sms = 0;         // SMs of the GPU, where parts of it may be granted; 0: never
-  uint32_t green_contexts = 1;      // parts are confined by the hardware where it can be; 0: never
+  uint32_t nvidia = 0;                      // 1: library is NVIDIA's; 0: the software GPU
+  uint32_t chunk_target_us = 200;           // how long a chunk of tasks should take at most
+  uint32_t spatial_sms = 0;     // SMs of the GPU, where parts of it may be granted; 0: never
+  uint32_t green_contexts = 1;  // parts are confined by the hardware where it can be; 0: never
   Signal signal = Signal::kHost;
-  uint32_t fixed_chunk = 0;         // tasks between two looks at the evict word (FLEP's amortising
-                                    // factor), at most 1024; 0: as many as take chunk_target_us
-  uint32_t window_us = 32;          // how long a window of a grid is that is launched in windows; 0: none is
-  uint32_t admission_us = 40;       // what the rest of a grid may take to leave where blocks run one task
-                                    // each; 0: only kernels run so that cannot run otherwise
-  uint32_t host_pid = 0;            // the worker's own, as the host sees it; 0: getpid() is the host's
+  uint32_t fixed_chunk = 0;  // tasks between two looks at the evict word (FLEP's amortising
+                             // factor), at most 1024; 0: as many as take chunk_target_us
+  uint32_t window_us =
+      32;  // how long a window of a grid is that is launched in windows; 0: none is
+  uint32_t admission_us = 40;  // what the rest of a grid may take to leave where blocks run one
+                               // task each; 0: only kernels run so that cannot run otherwise
+  uint32_t host_pid = 0;  // the worker's own, as the host sees it; 0: getpid() is the host's
   uint32_t reserved = 0;
-  char library[256] = {};           // path or soname for dlopen
-  char soft_gpu_file[256] = {};     // shared file of the software GPU, empty: none
-  char vgpu[64] = {};               // name, for logs
+  char library[256] = {};        // path or soname for dlopen
+  char soft_gpu_file[256] = {};  // shared file of the software GPU, empty: none
+  char vgpu[64] = {};            // name, for logs
 };
 
 }  // namespace sluice::worker_protocol

@@ -3,8 +3,8 @@
 // resource0 of a real one (where the host allows mapping it), or the software GPU's shared file.
 // What accounting::RegisterSource samples.
 //
-// Owned by sluiced (and tests); one thread. Reads only; never interprets what it reads. The graphics
-// runlist is found in the device table, as abi/registers.h says.
+// Owned by sluiced (and tests); one thread. Reads only; never interprets what it reads. The
+// graphics runlist is found in the device table, as abi/registers.h says.
 #pragma once
 
 #include <cstddef>

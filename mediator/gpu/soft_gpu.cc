@@ -33,8 +33,8 @@ Result<std::unique_ptr<SoftGpu>> SoftGpu::open(const std::string& path, bool con
   std::unique_ptr<SoftGpu> gpu(new SoftGpu);
   gpu->bytes_ = SLUICE_SOFT_STATE_OFFSET;
   gpu->control_ = control;
-  void* p = ::mmap(nullptr, gpu->bytes_, PROT_READ | (control ? PROT_WRITE : 0), MAP_SHARED,
-                   fd.get(), 0);
+  void* p =
+      ::mmap(nullptr, gpu->bytes_, PROT_READ | (control ? PROT_WRITE : 0), MAP_SHARED, fd.get(), 0);
   if (p == MAP_FAILED) return Error::from_errno("mapping " + path);
   gpu->mapping_ = static_cast<std::byte*>(p);
   gpu->guard_ = BusGuard(p, gpu->bytes_);
@@ -80,8 +80,8 @@ uint64_t SoftGpu::read_log(std::vector<SwitchRecord>& records) {
       lost_ += put - SLUICE_SOFT_LOG_RECORDS - next_;
       next_ = put - SLUICE_SOFT_LOG_RECORDS;
     }
-    const auto* words = reinterpret_cast<const uint64_t*>(
-        ring + next_ % SLUICE_SOFT_LOG_RECORDS * sizeof(sluice_switch_record));
+    const auto* words = reinterpret_cast<const uint64_t*>(ring + next_ % SLUICE_SOFT_LOG_RECORDS *
+                                                                     sizeof(sluice_switch_record));
     const uint64_t head = load(words[1]), pid = load(words[2]), time_ns = load(words[3]);
     std::atomic_thread_fence(std::memory_order_acquire);
     if (load(log->put) - next_ > SLUICE_SOFT_LOG_RECORDS) {
@@ -137,9 +137,8 @@ sluice_soft_channel* SoftGpu::control_of(uint32_t tsgid) {
 
 void SoftGpu::call_attention(const sluice_soft_channel& channel) {
   const uint32_t process = load(channel.process) % SLUICE_SOFT_PROCESSES;
-  __atomic_fetch_add(
-      reinterpret_cast<uint32_t*>(mapping_ + SLUICE_SOFT_ATTENTION_OFFSET) + process, 1,
-      __ATOMIC_SEQ_CST);
+  __atomic_fetch_add(reinterpret_cast<uint32_t*>(mapping_ + SLUICE_SOFT_ATTENTION_OFFSET) + process,
+                     1, __ATOMIC_SEQ_CST);
 }
 
 void SoftGpu::set_timeslice(uint32_t tsgid, uint32_t us) {

@@ -30,8 +30,8 @@ class SoftGpu {
   SoftGpu& operator=(const SoftGpu&) = delete;
 
   const sluice_soft_info& info() const { return info_; }
-  // Whether the file is still what it was at open: not cut short (zeros are read where it ended), not
-  // overwritten. Cheap; to be asked now and then.
+  // Whether the file is still what it was at open: not cut short (zeros are read where it ended),
+  // not overwritten. Cheap; to be asked now and then.
   bool intact() const;
   // A copy of the channel's words, each read once. TSGIDs out of range: zeros.
   sluice_soft_channel channel(uint32_t tsgid) const;
@@ -53,8 +53,9 @@ class SoftGpu {
   // Records were begun that had not come at the last call: what is stamped since may be among them.
   bool records_pending() const { return pending_; }
 
-  // For how long faults of the process `pid` (sluice_soft_channel::pid) since `since_ns` have stopped
-  // the GPU, as far as their records are still there. Each is at most what the GPU was made with.
+  // For how long faults of the process `pid` (sluice_soft_channel::pid) since `since_ns` have
+  // stopped the GPU, as far as their records are still there. Each is at most what the GPU was made
+  // with.
   uint64_t fault_stall_ns(uint32_t pid, uint64_t since_ns) const;
 
   // Controls; they do nothing without `control` or for a TSGID out of range. The change is seen

@@ -8,8 +8,8 @@
 // SFENCE and MFENCE drain the buffers, LFENCE stops early loads. A few nanoseconds each where there
 // is nothing to drain.
 //
-// The compilers' builtins instead of <immintrin.h>, of which four functions would be used: that header
-// takes half a second, and a tenth of all files include this one.
+// The compilers' builtins instead of <immintrin.h>, of which four functions would be used: that
+// header takes half a second, and a tenth of all files include this one.
 #pragma once
 
 #include <atomic>

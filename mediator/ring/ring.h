@@ -48,8 +48,8 @@ class Bell {
     b.ringer_ = &ringer;
     return b;
   }
-  // Only where it does not matter whether the peer makes ring() wait: the eventfd's O_NONBLOCK is the
-  // peer's, too. sluiced uses a BellRinger (mediator/io/peer_thread.h).
+  // Only where it does not matter whether the peer makes ring() wait: the eventfd's O_NONBLOCK is
+  // the peer's, too. sluiced uses a BellRinger (mediator/io/peer_thread.h).
   static Bell for_eventfd(int fd) {
     Bell b;
     b.fd_ = fd;

@@ -19,9 +19,10 @@ namespace sluice {
 //
 // A spinner may also be what the peer waits for: when both were put on one processor, the peer runs
 // only once we sleep, and spinning turns a hand-over of some 5 us into one of the whole budget.
-// (Offering the processor with sched_yield is not enough there: measured, docs/notes/2026-11-22-benchmarks.md.) It
-// shows: what was waited for in vain comes as soon as we sleep. Then the spinner stands aside and
-// sleeps at once, and only tries a short spin now and then to see whether the peer has moved.
+// (Offering the processor with sched_yield is not enough there: measured,
+// docs/notes/2026-11-22-benchmarks.md.) It shows: what was waited for in vain comes as soon as we
+// sleep. Then the spinner stands aside and sleeps at once, and only tries a short spin now and then
+// to see whether the peer has moved.
 class Spinner {
  public:
   // `budget_us` 0: never spin. On machines of one or two processors the peer probably needs this

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What asking costs, for tests/bench/ask_cost: the same steps without a question, with the block's, and with one
-// thread's that goes out with a barrier that the kernel has anyway. scripts/regenerate-ptx makes ask.ptx.
+// What asking costs, for tests/bench/ask_cost: the same steps without a question, with the block's,
+// and with one thread's that goes out with a barrier that the kernel has anyway.
+// scripts/regenerate-ptx makes ask.ptx.
 #include <sluice/preempt.cuh>
 
 namespace {
@@ -17,7 +18,9 @@ __device__ __forceinline__ float advance(float x, unsigned work) {
   for (unsigned i = 0; i < work; ++i) x = x * 0.9995f + 0.25f;
   return x;
 }
-__device__ __forceinline__ void end(float* out, const Walk& w) { out[blockIdx.x * blockDim.x + threadIdx.x] = w.x; }
+__device__ __forceinline__ void end(float* out, const Walk& w) {
+  out[blockIdx.x * blockDim.x + threadIdx.x] = w.x;
+}
 }  // namespace
 
 extern "C" __global__ void never_asks(float* out, unsigned steps, unsigned work) {

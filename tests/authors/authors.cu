@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels written with <sluice/preempt.cuh>; authors.ptx beside it is made by scripts/regenerate-ptx.
-// All of them compute what does not depend on how often they leave.
+// Kernels written with <sluice/preempt.cuh>; authors.ptx beside it is made by
+// scripts/regenerate-ptx. All of them compute what does not depend on how often they leave.
 #include <sluice/preempt.cuh>
 
-// Persistent: a few blocks draw items from a counter until there are none. One thread asks, and tells
-// the others together with the item.
+// Persistent: a few blocks draw items from a counter until there are none. One thread asks, and
+// tells the others together with the item.
 extern "C" __global__ void work_queue(unsigned* counter, const unsigned* in, unsigned* out,
                                       unsigned items) {
   __shared__ unsigned item;
@@ -70,8 +70,8 @@ extern "C" __global__ void where(unsigned long long* out, unsigned steps) {
   }
 }
 
-// More blocks than fit, each with a loop, a three-dimensional grid and block, two places to leave at
-// and dynamic shared memory.
+// More blocks than fit, each with a loop, a three-dimensional grid and block, two places to leave
+// at and dynamic shared memory.
 struct Place {
   float4 a;
   int phase, i;

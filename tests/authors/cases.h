@@ -10,8 +10,12 @@
 namespace sluice::authors {
 
 struct Argument {
-  enum Kind { kNumbers, kZeros, kNumber } kind;  // buffers of random words, of zeros; a 32-bit number
-  std::uint32_t value;                           // bytes of the buffer, or the number
+  enum Kind {
+    kNumbers,
+    kZeros,
+    kNumber
+  } kind;               // buffers of random words, of zeros; a 32-bit number
+  std::uint32_t value;  // bytes of the buffer, or the number
 };
 
 struct Case {
@@ -22,7 +26,7 @@ struct Case {
 };
 
 const std::string& text();         // authors.ptx
-const std::string& ask_text();  // ask.ptx, which tests/bench/ask_cost times
+const std::string& ask_text();     // ask.ptx, which tests/bench/ask_cost times
 const std::string& misuse_text();  // misuse.ptx
 // `steps`: how long blocks run: 1 for the interpreter; `blocks`: how many more of them.
 std::vector<Case> cases(std::uint32_t steps, std::uint32_t blocks);

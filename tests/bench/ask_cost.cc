@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sluice::should_leave() costs (kernels/include/sluice/preempt.cuh) and how soon blocks that ask leave: persistent
-// kernels with and without the question, at several intervals, each beside its original (tests/authors/ask.cu).
+// What sluice::should_leave() costs (kernels/include/sluice/preempt.cuh) and how soon blocks that
+// ask leave: persistent kernels with and without the question, at several intervals, each beside
+// its original (tests/authors/ask.cu).
 //
 //   ask_cost [--library libcuda.so.1] [--us 4000] [--rounds 7] [--evictions 40]
 //
 // One line of JSON for each kernel, occupancy and interval between two questions:
 //   interval_us   a step of the original without a question
-//   constant      the asking kernel's original over the one that never asks: what remains without Sluice (a barrier)
-//   asked         its clone over the one that never asks;  ask_ns: clone - its original, for each question
-//   leave_us      P50 and P99 of the host's store to the last block out, and `physical` launches that it took
+//   constant      the asking kernel's original over the one that never asks: what remains without
+//   Sluice (a barrier) asked         its clone over the one that never asks;  ask_ns: clone - its
+//   original, for each question leave_us      P50 and P99 of the host's store to the last block
+//   out, and `physical` launches that it took
 // Exit status 1: a clone that had been evicted left other results than its original.
 #include <algorithm>
 #include <cmath>
@@ -28,7 +30,8 @@ constexpr double kIntervalsUs[] = {0.5, 1, 2, 5, 10, 20, 50, 100};
 struct Pair {
   const char *quiet, *asking;
 };
-constexpr Pair kPairs[] = {{"never_asks", "block_asks"}, {"never_asks_in_queue", "one_asks_in_queue"}};
+constexpr Pair kPairs[] = {{"never_asks", "block_asks"},
+                           {"never_asks_in_queue", "one_asks_in_queue"}};
 
 struct Options {
   std::string library = "libcuda.so.1";
@@ -48,11 +51,13 @@ double at_share(std::vector<double> v, double share) {
 // Launches of the kernels of ask.ptx on one GPU. Owns its memory; one thread.
 class Asking {
  public:
-  Asking(Gpu& gpu, const Options& options) : gpu_(gpu), options_(options), module_(gpu.load(authors::ask_text())) {
+  Asking(Gpu& gpu, const Options& options)
+      : gpu_(gpu), options_(options), module_(gpu.load(authors::ask_text())) {
     CU(gpu_.api.cuEventCreate(&begin_, CU_EVENT_DEFAULT));
     CU(gpu_.api.cuEventCreate(&end_, CU_EVENT_DEFAULT));
     for (const Pair& p : kPairs)
-      if (!kernel(p.asking).report.resumable) die(std::string(p.asking) + " is not resumable: " + kernel(p.asking).report.reason);
+      if (!kernel(p.asking).report.resumable)
+        die(std::string(p.asking) + " is not resumable: " + kernel(p.asking).report.reason);
   }
 
   int run() {
@@ -79,13 +84,15 @@ class Asking {
 
   void launch(CUfunction f, const Shape& s, std::uint32_t blocks, sluice_preempt_params* p) {
     Shape shape = s;
-    void* params[] = {&out_, &shape.steps, &shape.work, p};  // an original does not look at the fourth
+    void* params[] = {&out_, &shape.steps, &shape.work,
+                      p};  // an original does not look at the fourth
     CU(gpu_.api.cuLaunchKernel(f, blocks, 1, 1, kThreads, 1, 1, 0, gpu_.stream, params, nullptr));
   }
 
   sluice_preempt_params params(const Shape& s, std::uint32_t generation, bool resumed) {
     const std::uint32_t grid[3] = {s.blocks, 1, 1};
-    sluice_preempt_params p = worker::make_params(grid, s.blocks, worker::Geometry{}, worker::LoopSettings{});
+    sluice_preempt_params p =
+        worker::make_params(grid, s.blocks, worker::Geometry{}, worker::LoopSettings{});
     p.control = gpu_.control_address(0);
     p.record = gpu_.record_address(0);
     p.signal = gpu_.signal_address(Signal::kProxy);
@@ -120,14 +127,18 @@ class Asking {
     return bytes;
   }
 
-  // The clone, evicted once at a random time of each physical launch until `evictions` have been timed.
-  bool evicted(const Kernel& k, const Shape& s, double us, std::vector<double>* leave_us, int* physical) {
+  // The clone, evicted once at a random time of each physical launch until `evictions` have been
+  // timed.
+  bool evicted(const Kernel& k, const Shape& s, double us, std::vector<double>* leave_us,
+               int* physical) {
     (void)timed_ms(k.original, s, false);
     const std::vector<std::byte> expected = results(s);
     std::mt19937 random(s.steps);
     bool right = true;
-    // A launch of which little is left ends before the store arrives: not more than so many launches for that.
-    for (int launches = 0; static_cast<int>(leave_us->size()) < options_.evictions && launches < 4 * options_.evictions;
+    // A launch of which little is left ends before the store arrives: not more than so many
+    // launches for that.
+    for (int launches = 0; static_cast<int>(leave_us->size()) < options_.evictions &&
+                           launches < 4 * options_.evictions;
          ++launches) {
       CU(gpu_.api.cuMemsetD8(out_, 0, expected.size()));
       CU(gpu_.api.cuCtxSynchronize());  // the memset is another stream's
@@ -142,7 +153,8 @@ class Asking {
         const std::uint64_t begin = now_ns();
         std::uint64_t store = 0;
         const bool evict = i < 4;
-        const auto nap = static_cast<std::uint64_t>((20 + us * 0.2 * static_cast<double>(random() % 1000) / 1000) * 1000);
+        const auto nap = static_cast<std::uint64_t>(
+            (20 + us * 0.2 * static_cast<double>(random() % 1000) / 1000) * 1000);
         while (evict && now_ns() - begin < nap) {
         }
         const bool running = gpu_.api.cuStreamQuery(gpu_.stream) == CUDA_ERROR_NOT_READY;
@@ -166,14 +178,17 @@ class Asking {
   int occupancy(const Pair& pair, bool full) {
     const Kernel &quiet = kernel(pair.quiet), &asking = kernel(pair.asking);
     int per_sm = 1;
-    if (full) CU(gpu_.api.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, asking.clone, kThreads, 0));
+    if (full)
+      CU(gpu_.api.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, asking.clone, kThreads, 0));
     Shape s{static_cast<std::uint32_t>(per_sm * gpu_.sms), 1, 1};
     make_room(s.blocks, asking.report.state_bytes);
     // What one unit of work takes here: a launch of one long step less one of none.
-    const std::uint32_t probe = static_cast<std::uint32_t>(std::clamp(options_.us * 100, 200.0, 200000.0));
+    const std::uint32_t probe =
+        static_cast<std::uint32_t>(std::clamp(options_.us * 100, 200.0, 200000.0));
     const auto step_ms = [&](std::uint32_t work) {
       std::vector<double> ms;
-      for (int i = 0; i < 3; ++i) ms.push_back(timed_ms(quiet.original, {s.blocks, 1, work}, false));
+      for (int i = 0; i < 3; ++i)
+        ms.push_back(timed_ms(quiet.original, {s.blocks, 1, work}, false));
       return *std::min_element(ms.begin(), ms.end());
     };
     const double unit_us = std::max(1000 * (step_ms(probe) - step_ms(0)) / probe, 1e-5);
@@ -183,8 +198,8 @@ class Asking {
       s.steps = static_cast<std::uint32_t>(std::max(4.0, options_.us / interval));
       std::vector<double> base, constant, asked;
       for (int r = -1; r < options_.rounds; ++r) {
-        const double q = timed_ms(quiet.original, s, false), o = timed_ms(asking.original, s, false),
-                     c = timed_ms(asking.clone, s, true);
+        const double q = timed_ms(quiet.original, s, false),
+                     o = timed_ms(asking.original, s, false), c = timed_ms(asking.clone, s, true);
         if (gpu_.read_control(0).done != 1) die("a launch that nobody evicted is not done");
         if (r < 0) continue;
         base.push_back(q);
@@ -194,16 +209,21 @@ class Asking {
       const double q = median(base), o = median(constant), c = median(asked);
       std::vector<double> leave_us;
       int physical = 0;
-      const bool right = options_.evictions == 0 || evicted(asking, s, 1000 * c, &leave_us, &physical);
+      const bool right =
+          options_.evictions == 0 || evicted(asking, s, 1000 * c, &leave_us, &physical);
       wrong += !right;
       std::printf(
-          "{\"ask\":\"%s\",\"beside\":\"%s\",\"threads\":%u,\"blocks_per_sm\":%d,\"asked_interval_us\":%g,\"interval_us\":%.3f,"
-          "\"steps\":%u,\"quiet_us\":%.1f,\"constant\":%.4f,\"asked\":%.4f,\"ask_ns\":%.0f,\"constant_ns\":%.0f,",
-          pair.asking, pair.quiet, kThreads, per_sm, interval, 1000 * q / s.steps, s.steps, 1000 * q, o / q, c / q,
-          1e6 * (c - o) / s.steps, 1e6 * (o - q) / s.steps);
+          "{\"ask\":\"%s\",\"beside\":\"%s\",\"threads\":%u,\"blocks_per_sm\":%d,\"asked_interval_"
+          "us\":%g,\"interval_us\":%.3f,"
+          "\"steps\":%u,\"quiet_us\":%.1f,\"constant\":%.4f,\"asked\":%.4f,\"ask_ns\":%.0f,"
+          "\"constant_ns\":%.0f,",
+          pair.asking, pair.quiet, kThreads, per_sm, interval, 1000 * q / s.steps, s.steps,
+          1000 * q, o / q, c / q, 1e6 * (c - o) / s.steps, 1e6 * (o - q) / s.steps);
       if (!leave_us.empty())
-        std::printf("\"leave_us\":{\"p50\":%.1f,\"p99\":%.1f},", at_share(leave_us, 0.5), at_share(leave_us, 0.99));
-      std::printf("\"evictions\":%zu,\"physical\":%d,\"right\":%s}\n", leave_us.size(), physical, right ? "true" : "false");
+        std::printf("\"leave_us\":{\"p50\":%.1f,\"p99\":%.1f},", at_share(leave_us, 0.5),
+                    at_share(leave_us, 0.99));
+      std::printf("\"evictions\":%zu,\"physical\":%d,\"right\":%s}\n", leave_us.size(), physical,
+                  right ? "true" : "false");
       std::fflush(stdout);
     }
     return wrong;
@@ -227,14 +247,20 @@ int main(int argc, char** argv) {
     const std::string a = argv[i];
     if (i + 1 == argc) die(a + " needs a value, or is unknown; see tests/bench/README.md");
     const char* value = argv[++i];
-    if (a == "--library") options.library = value;
-    else if (a == "--us") options.us = std::atof(value);
-    else if (a == "--rounds") options.rounds = std::atoi(value);
-    else if (a == "--evictions") options.evictions = std::atoi(value);
-    else die("unknown option " + a + "; see tests/bench/README.md");
+    if (a == "--library")
+      options.library = value;
+    else if (a == "--us")
+      options.us = std::atof(value);
+    else if (a == "--rounds")
+      options.rounds = std::atoi(value);
+    else if (a == "--evictions")
+      options.evictions = std::atoi(value);
+    else
+      die("unknown option " + a + "; see tests/bench/README.md");
   }
   if (options.us <= 0 || options.rounds < 1) die("--us and --rounds are positive");
   Gpu gpu(options.library);
-  std::printf("{\"gpu\":\"%s\",\"sms\":%d,\"clock_khz\":%d}\n", gpu.name.c_str(), gpu.sms, gpu.clock_khz);
+  std::printf("{\"gpu\":\"%s\",\"sms\":%d,\"clock_khz\":%d}\n", gpu.name.c_str(), gpu.sms,
+              gpu.clock_khz);
   return Asking(gpu, options).run() == 0 ? 0 : 1;
 }

@@ -14,7 +14,8 @@
 //   mem_get_info    cuMemGetInfo: nothing but a question that the worker must answer
 //   stream_query    cuStreamQuery of an idle stream
 // One JSON object on stdout. `added` is channel minus direct, by percentile. Exit: 0; 1 if
-// --require is given and a goal of docs/notes/2026-11-22-benchmarks.md is not met; 2 usage; 3 a call failed.
+// --require is given and a goal of docs/notes/2026-11-22-benchmarks.md is not met; 2 usage; 3 a
+// call failed.
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs a running launch that its session's SMs change: it stays where it is but for the SMs that were lost and
-// won ("keep"), or it is called back and issued again.
+// What it costs a running launch that its session's SMs change: it stays where it is but for the
+// SMs that were lost and won ("keep"), or it is called back and issued again.
 //
-//   parts_cost [--library libcuda.so.1 | soft library] [--worker PATH] [--sms N] [--changes N] [--pause US] [--tasks N]
+//   parts_cost [--library libcuda.so.1 | soft library] [--worker PATH] [--sms N] [--changes N]
+//   [--pause US] [--tasks N]
 //              [--rounds N] [--steps N]
 //
-// A real worker with this program as its sluiced; one long launch; its SMs go to and fro between two thirds and 60 % of
-// the GPU at equal times in both forms, by turns. JSON: run times, and for each change the time until the worker said
-// that the SMs were left. What a change cost: (time called back - time kept) / changes is what staying saves.
+// A real worker with this program as its sluiced; one long launch; its SMs go to and fro between
+// two thirds and 60 % of the GPU at equal times in both forms, by turns. JSON: run times, and for
+// each change the time until the worker said that the SMs were left. What a change cost: (time
+// called back - time kept) / changes is what staying saves.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -53,8 +55,8 @@ class PartsCost : public WorkerProcess {
     for (uint32_t round = 0; round < s.rounds; ++round) {
       for (int form : {0, 1, 2}) {  // kept, called back, left alone
         const uint64_t begin = monotonic_ns();
-        b->post(SLUICE_CALL_LAUNCH, launch_body(add, s.tasks, 64, data, n, round, 0, s.steps), context,
-                SLUICE_RECORD_NO_REPLY);
+        b->post(SLUICE_CALL_LAUNCH, launch_body(add, s.tasks, 64, data, n, round, 0, s.steps),
+                context, SLUICE_RECORD_NO_REPLY);
         uint32_t done = 0;
         ::usleep(1000);
         for (uint32_t i = 0; form != 2 && i < s.changes; ++i, ++done) {
@@ -65,7 +67,8 @@ class PartsCost : public WorkerProcess {
                                                : SmSet::Range{0, 0};
           b->grant_part(shrinks ? small : large, true, form == 0, leave);
           ASSERT_TRUE(b->wait_moved());
-          (shrinks ? shrink_us : grow_us)[form].push_back(static_cast<double>(monotonic_ns() - from) / 1000);
+          (shrinks ? shrink_us : grow_us)[form].push_back(
+              static_cast<double>(monotonic_ns() - from) / 1000);
           while (monotonic_ns() < from + s.pause_us * 1000) {
           }
         }
@@ -77,12 +80,16 @@ class PartsCost : public WorkerProcess {
       }
     }
     const double each_us = 1000 * (median(ms[1]) - median(ms[0])) / s.changes;
-    std::printf("{\"changes\":%u,\"alone_ms\":%.3f,\"kept_ms\":%.3f,\"called_back_ms\":%.3f,\"saved_us_a_change\":%.2f,"
-                "\"shrink_us\":{\"kept\":%.1f,\"called_back\":%.1f},\"grow_us\":{\"kept\":%.1f,\"called_back\":%.1f},"
-                "\"changes_kept\":%lu,\"second_grids\":%lu,\"called_back_after_all\":%d,\"evictions\":%lu}\n",
-                s.changes, median(ms[2]), median(ms[0]), median(ms[1]), each_us, median(shrink_us[0]), median(shrink_us[1]),
-                median(grow_us[0]), median(grow_us[1]), b->report->header.narrowed, b->report->header.grown,
-                b->called_back_whole, b->report->header.evictions);
+    std::printf(
+        "{\"changes\":%u,\"alone_ms\":%.3f,\"kept_ms\":%.3f,\"called_back_ms\":%.3f,\"saved_us_a_"
+        "change\":%.2f,"
+        "\"shrink_us\":{\"kept\":%.1f,\"called_back\":%.1f},\"grow_us\":{\"kept\":%.1f,\"called_"
+        "back\":%.1f},"
+        "\"changes_kept\":%lu,\"second_grids\":%lu,\"called_back_after_all\":%d,\"evictions\":%lu}"
+        "\n",
+        s.changes, median(ms[2]), median(ms[0]), median(ms[1]), each_us, median(shrink_us[0]),
+        median(shrink_us[1]), median(grow_us[0]), median(grow_us[1]), b->report->header.narrowed,
+        b->report->header.grown, b->called_back_whole, b->report->header.evictions);
   }
 };
 
@@ -97,17 +104,27 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
     const auto number = static_cast<uint32_t>(std::strtoul(value.c_str(), nullptr, 10));
-    if (name == "--library") g_settings.library = value;
-    else if (name == "--worker") g_settings.worker = value;
-    else if (name == "--sms") g_settings.sms = number;
-    else if (name == "--changes") g_settings.changes = number;
-    else if (name == "--pause") g_settings.pause_us = number;
-    else if (name == "--tasks") g_settings.tasks = number;
-    else if (name == "--rounds") g_settings.rounds = number;
-    else if (name == "--steps") g_settings.steps = number;
-    else return std::fprintf(stderr, "parts_cost: no option %s\n", argv[i]), 2;
+    if (name == "--library")
+      g_settings.library = value;
+    else if (name == "--worker")
+      g_settings.worker = value;
+    else if (name == "--sms")
+      g_settings.sms = number;
+    else if (name == "--changes")
+      g_settings.changes = number;
+    else if (name == "--pause")
+      g_settings.pause_us = number;
+    else if (name == "--tasks")
+      g_settings.tasks = number;
+    else if (name == "--rounds")
+      g_settings.rounds = number;
+    else if (name == "--steps")
+      g_settings.steps = number;
+    else
+      return std::fprintf(stderr, "parts_cost: no option %s\n", argv[i]), 2;
   }
-  testing::RegisterTest("Bench", "PartsCost", nullptr, nullptr, __FILE__, __LINE__,
-                        []() -> sluice::test::WorkerProcess* { return new sluice::test::PartsCost; });
+  testing::RegisterTest(
+      "Bench", "PartsCost", nullptr, nullptr, __FILE__, __LINE__,
+      []() -> sluice::test::WorkerProcess* { return new sluice::test::PartsCost; });
   return RUN_ALL_TESTS();
 }

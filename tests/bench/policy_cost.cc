@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one decision of a policy costs with 1,000 vGPUs and 10,000 launches waiting: every event that the
-// simulator hands in is timed (less the cost of taking the time), and apart from them the reports of usage that
-// come before each. A simulation is the same each time, so it is made REPEATS times and each decision counts with the least
-// of its times: what the machine did beside it is left out, what the policy does is not. By hand; one core.
+// What one decision of a policy costs with 1,000 vGPUs and 10,000 launches waiting: every event
+// that the simulator hands in is timed (less the cost of taking the time), and apart from them the
+// reports of usage that come before each. A simulation is the same each time, so it is made REPEATS
+// times and each decision counts with the least of its times: what the machine did beside it is
+// left out, what the policy does is not. By hand; one core.
 //
-//     policy_cost [--vgpus N] [--each N] [--repeats N] [--json] [--require] [POLICY...]   default: 1000, 10, 5, all policies
+//     policy_cost [--vgpus N] [--each N] [--repeats N] [--json] [--require] [POLICY...]   default:
+//     1000, 10, 5, all policies
 //
-// An event may move many SMs: beside its whole cost stands that for each action that it ended with. --json: one object a policy and
-// line. --require: fails if one policy's mean for an event, or 99th percentile for an action, is above 1 us.
+// An event may move many SMs: beside its whole cost stands that for each action that it ended with.
+// --json: one object a policy and line. --require: fails if one policy's mean for an event, or 99th
+// percentile for an action, is above 1 us.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -33,11 +36,19 @@ class Timed final : public Policy {
  public:
   explicit Timed(std::unique_ptr<Policy> p) : p_(std::move(p)) {}
   std::string_view name() const override { return p_->name(); }
-  void on_vgpu_added(uint64_t t, VgpuId v, const VgpuShare& s, Actions& o) override { p_->on_vgpu_added(t, v, s, o); }
-  void on_vgpu_changed(uint64_t t, VgpuId v, const VgpuShare& s, Actions& o) override { p_->on_vgpu_changed(t, v, s, o); }
+  void on_vgpu_added(uint64_t t, VgpuId v, const VgpuShare& s, Actions& o) override {
+    p_->on_vgpu_added(t, v, s, o);
+  }
+  void on_vgpu_changed(uint64_t t, VgpuId v, const VgpuShare& s, Actions& o) override {
+    p_->on_vgpu_changed(t, v, s, o);
+  }
   void on_vgpu_removed(uint64_t t, VgpuId v, Actions& o) override { p_->on_vgpu_removed(t, v, o); }
-  void on_arrival(uint64_t t, VgpuId v, Actions& o) override { timed([&] { p_->on_arrival(t, v, o); }, o.size(), o); }
-  void on_idle(uint64_t t, VgpuId v, Actions& o) override { timed([&] { p_->on_idle(t, v, o); }, o.size(), o); }
+  void on_arrival(uint64_t t, VgpuId v, Actions& o) override {
+    timed([&] { p_->on_arrival(t, v, o); }, o.size(), o);
+  }
+  void on_idle(uint64_t t, VgpuId v, Actions& o) override {
+    timed([&] { p_->on_idle(t, v, o); }, o.size(), o);
+  }
   void on_launch_queued(uint64_t t, const Launch& l, Actions& o) override {
     timed([&] { p_->on_launch_queued(t, l, o); }, o.size(), o);
   }
@@ -56,12 +67,19 @@ class Timed final : public Policy {
     ++usage_calls;
   }
   bool reads_tasks() const override { return p_->reads_tasks(); }
-  void on_left(uint64_t t, VgpuId v, LeftReason w, Actions& o) override { timed([&] { p_->on_left(t, v, w, o); }, o.size(), o); }
+  void on_left(uint64_t t, VgpuId v, LeftReason w, Actions& o) override {
+    timed([&] { p_->on_left(t, v, w, o); }, o.size(), o);
+  }
   void on_released(uint64_t t, VgpuId v, LaunchId l, SmRange s, LeftReason w, Actions& o) override {
     timed([&] { p_->on_released(t, v, l, s, w, o); }, o.size(), o);
   }
-  void on_handover(uint64_t t, uint64_t c) override { Actions none; timed([&] { p_->on_handover(t, c); }, 0, none); }
-  void on_wake(uint64_t t, Actions& o) override { timed([&] { p_->on_wake(t, o); }, o.size(), o); }
+  void on_handover(uint64_t t, uint64_t c) override {
+    Actions none;
+    timed([&] { p_->on_handover(t, c); }, 0, none);
+  }
+  void on_wake(uint64_t t, Actions& o) override {
+    timed([&] { p_->on_wake(t, o); }, o.size(), o);
+  }
 
   std::vector<uint32_t> ns, actions;  // of each event
   double usage_ns = 0;
@@ -82,7 +100,7 @@ struct Cost {
   double mean, p50, p99, max;  // ns an event
   double action_p99;           // ns for each action that it ended with, at least one
   size_t decisions;
-  double report;               // ns for each vGPU that was reported, mean
+  double report;  // ns for each vGPU that was reported, mean
 };
 
 Cost measure(const Registration& row, const Workload& w, int repeats, double clock_ns) {
@@ -93,9 +111,12 @@ Cost measure(const Registration& row, const Workload& w, int repeats, double clo
     timed.ns.reserve(1'000'000);
     (void)simulate(w, timed, {.preempts = row.preempts, .max_events = 200'000});
     const double calls_ns = clock_ns * static_cast<double>(timed.usage_calls);
-    if (timed.usages) report = std::min(report, std::max(timed.usage_ns - calls_ns, 0.0) / static_cast<double>(timed.usages));
+    if (timed.usages)
+      report = std::min(
+          report, std::max(timed.usage_ns - calls_ns, 0.0) / static_cast<double>(timed.usages));
     if (i == 0) least = timed.ns, actions = timed.actions;
-    if (timed.ns.size() != least.size()) std::fprintf(stderr, "policy_cost: %s is not deterministic\n", row.name.data()), std::exit(1);
+    if (timed.ns.size() != least.size())
+      std::fprintf(stderr, "policy_cost: %s is not deterministic\n", row.name.data()), std::exit(1);
     for (size_t j = 0; j < least.size(); ++j) least[j] = std::min(least[j], timed.ns[j]);
   }
   Cost c{};
@@ -104,10 +125,13 @@ Cost measure(const Registration& row, const Workload& w, int repeats, double clo
   for (uint32_t t : least) c.mean += t;
   c.mean = std::max(c.mean / static_cast<double>(least.size()) - clock_ns, 0.0);
   std::vector<double> each(least.begin(), least.end());
-  for (size_t i = 0; i < each.size(); ++i) each[i] = std::max(each[i] - clock_ns, 0.0) / std::max(actions[i], 1u);
+  for (size_t i = 0; i < each.size(); ++i)
+    each[i] = std::max(each[i] - clock_ns, 0.0) / std::max(actions[i], 1u);
   std::sort(least.begin(), least.end());
   std::sort(each.begin(), each.end());
-  const auto place = [&](double q) { return static_cast<size_t>(q * static_cast<double>(least.size() - 1)); };
+  const auto place = [&](double q) {
+    return static_cast<size_t>(q * static_cast<double>(least.size() - 1));
+  };
   const auto at = [&](double q) { return std::max(least[place(q)] - clock_ns, 0.0); };
   c.action_p99 = each[place(0.99)];
   c.p50 = at(0.5), c.p99 = at(0.99), c.max = at(1);
@@ -156,13 +180,20 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
     const auto number = [&] { return i + 1 < argc ? std::max(std::atoi(argv[++i]), 1) : 1; };
-    if (a == "--vgpus") vgpus = static_cast<uint32_t>(number());
-    else if (a == "--each") each = static_cast<uint32_t>(number());
-    else if (a == "--repeats") repeats = number();
-    else if (a == "--json") json = true;
-    else if (a == "--require") require = true;
-    else if (find_policy(a)) names.push_back(a);
-    else return std::fprintf(stderr, "policy_cost: no policy or option %s\n", a.c_str()), 1;
+    if (a == "--vgpus")
+      vgpus = static_cast<uint32_t>(number());
+    else if (a == "--each")
+      each = static_cast<uint32_t>(number());
+    else if (a == "--repeats")
+      repeats = number();
+    else if (a == "--json")
+      json = true;
+    else if (a == "--require")
+      require = true;
+    else if (find_policy(a))
+      names.push_back(a);
+    else
+      return std::fprintf(stderr, "policy_cost: no policy or option %s\n", a.c_str()), 1;
   }
   const Workload w = tenants(vgpus, each);
   if (const std::string wrong = check_workload(w); !wrong.empty())
@@ -175,7 +206,9 @@ int main(int argc, char** argv) {
   }
   std::nth_element(empty.begin(), empty.begin() + 5000, empty.end());
   const double clock_ns = static_cast<double>(empty[5000]);
-  if (!json) std::printf("%u vGPUs, %u launches; %.0f ns for taking the time are taken off\n", vgpus, vgpus * each, clock_ns);
+  if (!json)
+    std::printf("%u vGPUs, %u launches; %.0f ns for taking the time are taken off\n", vgpus,
+                vgpus * each, clock_ns);
   bool met = true;
   for (const Registration& row : registry()) {
     if (!names.empty() && std::find(names.begin(), names.end(), row.name) == names.end()) continue;
@@ -189,10 +222,14 @@ int main(int argc, char** argv) {
       if (slices) x.gpu.preemptor = PreemptorKind::kProportional;
       const Cost c = measure(row, x, repeats, clock_ns);
       met &= c.mean <= 1000 && c.action_p99 <= 1000;
-      const char* line = json ? "{\"policy\": \"%s\", \"form\": \"%s\", \"mean_ns\": %.0f, \"p50_ns\": %.0f, \"p99_ns\": %.0f, "
-                                "\"max_ns\": %.0f, \"action_p99_ns\": %.0f, \"decisions\": %zu, \"report_ns\": %.0f}\n"
-                              : "%-6s %-6s mean %6.0f ns  p50 %6.0f  p99 %6.0f  max %8.0f  an action p99 %6.0f  (%zu events; a report %.0f ns)\n";
-      std::printf(line, row.name.data(), form, c.mean, c.p50, c.p99, c.max, c.action_p99, c.decisions, c.report);
+      const char* line = json ? "{\"policy\": \"%s\", \"form\": \"%s\", \"mean_ns\": %.0f, "
+                                "\"p50_ns\": %.0f, \"p99_ns\": %.0f, "
+                                "\"max_ns\": %.0f, \"action_p99_ns\": %.0f, \"decisions\": %zu, "
+                                "\"report_ns\": %.0f}\n"
+                              : "%-6s %-6s mean %6.0f ns  p50 %6.0f  p99 %6.0f  max %8.0f  an "
+                                "action p99 %6.0f  (%zu events; a report %.0f ns)\n";
+      std::printf(line, row.name.data(), form, c.mean, c.p50, c.p99, c.max, c.action_p99,
+                  c.decisions, c.report);
       std::fflush(stdout);
     }
   }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many events a second of processor time the simulator handles, by workload and policy. By hand; one process, one core.
+// How many events a second of processor time the simulator handles, by workload and policy. By
+// hand; one process, one core.
 //
-//     sim_speed [WORKLOAD[/RUN] [POLICY...]]      default: two-to-one and mixed under wfq, fcfs, rr, dss
+//     sim_speed [WORKLOAD[/RUN] [POLICY...]]      default: two-to-one and mixed under wfq, fcfs,
+//     rr, dss
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -21,7 +23,9 @@ int main(int argc, char** argv) {
     const size_t slash = name.find('/');
     const WorkloadRow* row = find_workload(name.substr(0, slash));
     if (!row) return std::fprintf(stderr, "sim_speed: no workload %s\n", name.c_str()), 1;
-    const auto run = slash == std::string::npos ? 0u : static_cast<uint32_t>(std::atoi(name.c_str() + slash + 1));
+    const auto run = slash == std::string::npos
+                         ? 0u
+                         : static_cast<uint32_t>(std::atoi(name.c_str() + slash + 1));
     Workload w = row->make(run, 1);
     w.max_events = 2'000'000;
     for (const std::string& policy : policies) {

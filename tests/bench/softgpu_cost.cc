@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the software GPU itself costs, beside the instructions that it executes: loading PTX, memory,
-// launches, short blocks, changes of context and preemption. By hand; nothing to pass or fail.
+// What the software GPU itself costs, beside the instructions that it executes: loading PTX,
+// memory, launches, short blocks, changes of context and preemption. By hand; nothing to pass or
+// fail.
 //
-//   softgpu_cost DRIVER [PTX]     DRIVER: libsluice-softcuda.so; PTX: a text to load instead of 1 MB
+//   softgpu_cost DRIVER [PTX]     DRIVER: libsluice-softcuda.so; PTX: a text to load instead of 1
+//   MB
 //                                 made of the tests' kernels
 // Set SLUICE_SOFT_* as you like. Preemption is measured by the GPU's own words.
 #include <dlfcn.h>
@@ -100,7 +102,9 @@ int main(int argc, char** argv) {
     const auto start = Clock::now();
     check(api.cuModuleLoadData(&big, text.c_str()), "cuModuleLoadData");
     times.push_back(us_since(start));
-    if (i == 0) std::printf("memory with that module        %8.1f MiB beyond the program's\n", pss_mib() - before);
+    if (i == 0)
+      std::printf("memory with that module        %8.1f MiB beyond the program's\n",
+                  pss_mib() - before);
     check(api.cuModuleUnload(big), "cuModuleUnload");
   }
   std::printf("load %7.2f MB of PTX           %8.1f ms (%.1f ms/MB)\n",
@@ -122,7 +126,8 @@ int main(int argc, char** argv) {
   times.clear();
   for (int i = 0; i < 2000; ++i) {
     const auto start = Clock::now();
-    check(api.cuLaunchKernel(kernel("empty"), 1, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr), "launch");
+    check(api.cuLaunchKernel(kernel("empty"), 1, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr),
+          "launch");
     check(api.cuCtxSynchronize(), "cuCtxSynchronize");
     times.push_back(us_since(start));
   }
@@ -132,7 +137,9 @@ int main(int argc, char** argv) {
   times.clear();
   for (int i = 0; i < 5; ++i) {
     const auto start = Clock::now();
-    check(api.cuLaunchKernel(kernel("empty"), kBlocks, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr), "launch");
+    check(
+        api.cuLaunchKernel(kernel("empty"), kBlocks, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr),
+        "launch");
     check(api.cuCtxSynchronize(), "cuCtxSynchronize");
     times.push_back(us_since(start));
   }
@@ -143,7 +150,8 @@ int main(int argc, char** argv) {
   times.clear();
   for (int i = 0; i < 5; ++i) {
     const auto start = Clock::now();
-    check(api.cuLaunchKernel(kernel("iota"), n / 256, 1, 1, 256, 1, 1, 0, nullptr, iota, nullptr), "launch");
+    check(api.cuLaunchKernel(kernel("iota"), n / 256, 1, 1, 256, 1, 1, 0, nullptr, iota, nullptr),
+          "launch");
     check(api.cuCtxSynchronize(), "cuCtxSynchronize");
     times.push_back(us_since(start));
   }
@@ -157,10 +165,12 @@ int main(int argc, char** argv) {
   if (ask == nullptr || !shared) return 0;
   uint32_t rounds = 60'000;
   void* churn[] = {&out, &rounds};
-  check(api.cuLaunchKernel(kernel("churn"), 16, 1, 1, 128, 1, 1, 0, nullptr, churn, nullptr), "launch");
+  check(api.cuLaunchKernel(kernel("churn"), 16, 1, 1, 128, 1, 1, 0, nullptr, churn, nullptr),
+        "launch");
   std::vector<double> latencies;
   unsigned tsgid = 0;
-  reinterpret_cast<decltype(&sluice_softgpu_tsgid)>(::dlsym(api.library, "sluice_softgpu_tsgid"))(nullptr, &tsgid);
+  reinterpret_cast<decltype(&sluice_softgpu_tsgid)>(::dlsym(api.library, "sluice_softgpu_tsgid"))(
+      nullptr, &tsgid);
   const uint64_t kernels = (*shared)->channel(tsgid).kernels;
   ::usleep(20'000);
   while ((*shared)->channel(tsgid).kernels == kernels && latencies.size() < 500) {
@@ -177,13 +187,18 @@ int main(int argc, char** argv) {
   const sluice_soft_channel channel = (*shared)->channel(tsgid);
   if (!latencies.empty()) {
     std::sort(latencies.begin(), latencies.end());
-    std::printf("preempted %zu times: request to last block off its SM, median %.0f us, 99%% %.0f us, longest %.0f us\n",
-                latencies.size(), latencies[latencies.size() / 2],
-                latencies[latencies.size() * 99 / 100], latencies.back());
-    std::printf("  of that by the GPU's own words: mean %.0f us, longest %.0f us; %.1f blocks saved each time\n",
-                static_cast<double>(channel.preempt_total_ns) / 1e3 / static_cast<double>(channel.preempt_count),
-                static_cast<double>(channel.preempt_max_ns) / 1e3,
-                static_cast<double>(channel.saved_blocks) / static_cast<double>(channel.preempt_count));
+    std::printf(
+        "preempted %zu times: request to last block off its SM, median %.0f us, 99%% %.0f us, "
+        "longest %.0f us\n",
+        latencies.size(), latencies[latencies.size() / 2], latencies[latencies.size() * 99 / 100],
+        latencies.back());
+    std::printf(
+        "  of that by the GPU's own words: mean %.0f us, longest %.0f us; %.1f blocks saved each "
+        "time\n",
+        static_cast<double>(channel.preempt_total_ns) / 1e3 /
+            static_cast<double>(channel.preempt_count),
+        static_cast<double>(channel.preempt_max_ns) / 1e3,
+        static_cast<double>(channel.saved_blocks) / static_cast<double>(channel.preempt_count));
   }
   ::unlink(file);
   return 0;

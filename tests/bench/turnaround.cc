@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that launches a kernel of a given size again and again and says how long each launch took, from the call to
-// the end of its stream.
+// A program that launches a kernel of a given size again and again and says how long each launch
+// took, from the call to the end of its stream.
 //
 //   turnaround BLOCKS STEPS GAP_US SECONDS START_FILE
-//       launches BLOCKS blocks of 128 threads and STEPS steps, waits for the end, sleeps GAP_US, and so on for SECONDS from when
-//       START_FILE is there; then one line of JSON: launches, and their mean, median and 99th percentile in us. 1 and a text
-//       if a call failed or a block did not run once for each launch
+//       launches BLOCKS blocks of 128 threads and STEPS steps, waits for the end, sleeps GAP_US,
+//       and so on for SECONDS from when START_FILE is there; then one line of JSON: launches, and
+//       their mean, median and 99th percentile in us. 1 and a text if a call failed or a block did
+//       not run once for each launch
 //
 // Used by turnaround.py.
 #include <unistd.h>
@@ -55,7 +56,9 @@ DONE:
 )";
 
 using Clock = std::chrono::steady_clock;
-double us_since(Clock::time_point t) { return std::chrono::duration<double, std::micro>(Clock::now() - t).count(); }
+double us_since(Clock::time_point t) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - t).count();
+}
 
 }  // namespace
 
@@ -92,15 +95,18 @@ int main(int argc, char** argv) {
   check(cuMemcpyDtoH(counts.data(), out, uint64_t{blocks} * 4), "copy");
   // A block whose value is the one looked for counts twice each time.
   const auto is_wrong = [&](uint32_t n) { return n != launches && n != 2 * launches; };
-  if (const auto first = std::find_if(counts.begin(), counts.end(), is_wrong); first != counts.end()) {
-    std::fprintf(stderr, "turnaround: %td of %u blocks did not run %u times, first block %td, %u times\n",
-                 std::count_if(counts.begin(), counts.end(), is_wrong), blocks, launches, first - counts.begin(), *first);
+  if (const auto first = std::find_if(counts.begin(), counts.end(), is_wrong);
+      first != counts.end()) {
+    std::fprintf(stderr,
+                 "turnaround: %td of %u blocks did not run %u times, first block %td, %u times\n",
+                 std::count_if(counts.begin(), counts.end(), is_wrong), blocks, launches,
+                 first - counts.begin(), *first);
     return 1;
   }
   double sum = 0;
   for (double t : us) sum += t;
   std::sort(us.begin(), us.end());
-  std::printf("{\"launches\":%zu,\"mean_us\":%.1f,\"p50_us\":%.1f,\"p99_us\":%.1f}\n", us.size(), sum / static_cast<double>(us.size()),
-              us[us.size() / 2], us[us.size() * 99 / 100]);
+  std::printf("{\"launches\":%zu,\"mean_us\":%.1f,\"p50_us\":%.1f,\"p99_us\":%.1f}\n", us.size(),
+              sum / static_cast<double>(us.size()), us[us.size() / 2], us[us.size() * 99 / 100]);
   return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of calls (graphs/, virtual_memory/) say: a line a call, the same in every run, so that what a real
-// driver answered can stand in a file. One thread; to standard output.
+// What the programs of calls (graphs/, virtual_memory/) say: a line a call, the same in every run,
+// so that what a real driver answered can stand in a file. One thread; to standard output.
 #pragma once
 
 #include <cstdio>
@@ -19,8 +19,8 @@ inline CUresult say(const char* what, CUresult result) {
 }
 inline void say(const char* what, long long value) { std::printf("%s = %lld\n", what, value); }
 
-// For what has to work before there is anything to say; ends the process, without destructors, because it may be a
-// forked one.
+// For what has to work before there is anything to say; ends the process, without destructors,
+// because it may be a forked one.
 inline void need(const char* what, CUresult result) {
   if (result == CUDA_SUCCESS) return;
   say(what, result);
@@ -32,5 +32,6 @@ inline void need(const char* what, CUresult result) {
 }  // namespace sluice::conformance
 
 #define CALL(call) ::sluice::conformance::say(#call, call)
-#define VALUE(expression) ::sluice::conformance::say(#expression, static_cast<long long>(expression))
+#define VALUE(expression) \
+  ::sluice::conformance::say(#expression, static_cast<long long>(expression))
 #define NEED(call) ::sluice::conformance::need(#call, call)

@@ -54,8 +54,8 @@ void tensor_programs(std::vector<Program>& all, unsigned scale);
 void async_programs(std::vector<Program>& all);
 void block_programs(std::vector<Program>& all);
 void texture_programs(std::vector<Program>& all);
-// Appends a program of one kernel: `body` stands between its braces, after its registers (%p, %h, %r,
-// %rd, %f). Each thread has so many 32-bit words of input, random by the name, and of output.
+// Appends a program of one kernel: `body` stands between its braces, after its registers (%p, %h,
+// %r, %rd, %f). Each thread has so many 32-bit words of input, random by the name, and of output.
 void add_program(std::vector<Program>& all, const std::string& name, unsigned blocks,
                  unsigned threads, unsigned in_words, unsigned out_words, const std::string& body);
 

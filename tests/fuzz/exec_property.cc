@@ -42,7 +42,8 @@ struct World {
     memory.emplace_back((bytes + align) / 8 + 2);
     const auto base = reinterpret_cast<std::uint64_t>(memory.back().data());
     const std::uint64_t at = (base + align - 1) / align * align;
-    require(static_cast<bool>(map.add(at, std::max<std::uint64_t>(bytes, 1))), "memory is added", "");
+    require(static_cast<bool>(map.add(at, std::max<std::uint64_t>(bytes, 1))), "memory is added",
+            "");
     return at;
   }
 };
@@ -72,8 +73,8 @@ bool furnish(World& world, const exec::Program& program) {
   return true;
 }
 
-void run(const std::shared_ptr<const exec::Image>& image, World& world, exec::Environment& environment,
-         const exec::EntryInfo& entry) {
+void run(const std::shared_ptr<const exec::Image>& image, World& world,
+         exec::Environment& environment, const exec::EntryInfo& entry) {
   exec::LaunchShape shape;
   shape.grid = {3, 1, 1};
   shape.block = {40, 1, 1};  // a whole warp, and a part of one
@@ -91,9 +92,11 @@ void run(const std::shared_ptr<const exec::Image>& image, World& world, exec::En
   std::vector<std::byte> params(entry.param_bytes, std::byte{1});
   std::size_t wides = 0, narrows = 0;
   for (const exec::ParamInfo& p : entry.params) {
-    require(p.offset + std::size_t{p.bytes} <= params.size(), "a parameter lies in its block", entry.name);
+    require(p.offset + std::size_t{p.bytes} <= params.size(), "a parameter lies in its block",
+            entry.name);
     if (p.bytes == 8) std::memcpy(params.data() + p.offset, &wide[wides++ % std::size(wide)], 8);
-    if (p.bytes == 4) std::memcpy(params.data() + p.offset, &narrow[narrows++ % std::size(narrow)], 4);
+    if (p.bytes == 4)
+      std::memcpy(params.data() + p.offset, &narrow[narrows++ % std::size(narrow)], 4);
   }
   auto made = exec::Block::make(image, entry.name, shape, params, world.map, environment);
   if (!made) return require(!made.error().message.empty(), "a refusal has a reason", entry.name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer on one row of targets.h, whose function SLUICE_FUZZ_CHECK names. With a mutator that knows lines
-// and identifiers, since flipped bytes alone rarely get past a parser.
+// libFuzzer on one row of targets.h, whose function SLUICE_FUZZ_CHECK names. With a mutator that
+// knows lines and identifiers, since flipped bytes alone rarely get past a parser.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/ptx/module.h"
 #include "kernels/ptx/fat_binary.h"
 #include "kernels/ptx/link.h"
+#include "kernels/ptx/module.h"
 #include "tests/fuzz/targets.h"
 
 namespace sluice::fuzz {

@@ -82,8 +82,7 @@ PtxOutcome check_ptx_text(std::string text) {
     require((*program)->find_entry(entry.name) != nullptr, "an entry is found by its name",
             entry.name);
   for (const exec::SymbolInfo& symbol : (*program)->symbols())
-    require(symbol.initial.size() <= symbol.bytes, "an initialiser fits its variable",
-            symbol.name);
+    require(symbol.initial.size() <= symbol.bytes, "an initialiser fits its variable", symbol.name);
   run_entries(*program);
   return outcome;
 }

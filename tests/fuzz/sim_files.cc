@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sluice-sim reads, and what it does with it: the engine and the policies meet machines, times and shares that nobody would write.
+// What sluice-sim reads, and what it does with it: the engine and the policies meet machines, times
+// and shares that nobody would write.
 #include <cmath>
 #include <functional>
 
@@ -18,12 +19,17 @@ void simulate_some(const policy::sim::Workload& w, std::string_view text) {
   const auto& rows = policy::registry();
   for (const size_t i : {size_t{0}, std::hash<std::string_view>{}(text) % rows.size()}) {
     const policy::Registration& row = rows[i];
-    if (w.gpu.preemptor == policy::PreemptorKind::kExclusive ? !row.exclusive : !row.proportional) continue;
+    if (w.gpu.preemptor == policy::PreemptorKind::kExclusive ? !row.exclusive : !row.proportional)
+      continue;
     const auto policy = row.make(policy::sim::engine_config(w));
-    const auto r = policy::sim::simulate(w, *policy, {.seed = 1, .preempts = row.preempts, .max_events = 500});
-    require(r.violations == 0, "a policy keeps the contract", std::string(row.name) + ": " + r.violation);
+    const auto r =
+        policy::sim::simulate(w, *policy, {.seed = 1, .preempts = row.preempts, .max_events = 500});
+    require(r.violations == 0, "a policy keeps the contract",
+            std::string(row.name) + ": " + r.violation);
     const auto m = policy::sim::measure(w, r, std::vector<double>(w.programs.size(), 1e6));
-    require(std::isfinite(m.antt) && std::isfinite(m.throughput) && std::isfinite(m.share_error_max), "figures are numbers", row.name);
+    require(
+        std::isfinite(m.antt) && std::isfinite(m.throughput) && std::isfinite(m.share_error_max),
+        "figures are numbers", row.name);
   }
 }
 
@@ -32,7 +38,8 @@ void simulate_some(const policy::sim::Workload& w, std::string_view text) {
 bool check_workload(std::string_view text) {
   auto file = policy::sim::parse_workload(text);
   if (!file) return refused(file.error());
-  require(policy::sim::check_workload(file->workload).empty(), "a workload that is read is sound", "");
+  require(policy::sim::check_workload(file->workload).empty(), "a workload that is read is sound",
+          "");
   simulate_some(file->workload, text);
   return true;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Everything in Sluice that reads bytes from somebody else, as a table: what to feed, and what must
 // hold whatever is fed. A fuzz program is built for each row (fuzz_main.cc), and regression_test.cc
-// replays and mutates each row's inputs in every build, so that both ask the same questions. What is
-// no text or image (rings, records, sockets) has hostile tests of its own: README.md lists them.
+// replays and mutates each row's inputs in every build, so that both ask the same questions. What
+// is no text or image (rings, records, sockets) has hostile tests of its own: README.md lists them.
 //
 // Pure; any thread. A broken property ends the process with a message (a fuzzer's way to fail).
 #pragma once
@@ -13,7 +13,7 @@
 #include "mediator/base/result.h"
 
 // X(name): of the fuzz program, fuzz_<name>, of the folder in regressions/, and of check_<name>.
-#define SLUICE_FUZZ_TARGETS(X)                                                            \
+#define SLUICE_FUZZ_TARGETS(X) \
   X(ptx) X(link) X(fat_binary) X(domain_xml) X(config) X(rpc) X(workload) X(trace) X(recording)
 
 namespace sluice::fuzz {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the models' tests expect of a search: nothing wrong, or a mutant found out. Prints how much was searched.
+// What the models' tests expect of a search: nothing wrong, or a mutant found out. Prints how much
+// was searched.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,12 +19,13 @@ void expect_ok(const Model& model) {
   EXPECT_GT(e.states, 1000u);
 }
 
-// Explores `model`, one of whose steps is left out or swapped, and expects the search to find that: any
-// problem, or `problem` if it is not null.
+// Explores `model`, one of whose steps is left out or swapped, and expects the search to find that:
+// any problem, or `problem` if it is not null.
 template <class Model, class Mutant>
 void expect_caught(const Model& model, Mutant mutant, const char* problem) {
   const Exploration e = explore(model);
-  std::cout << "mutant " << static_cast<int>(mutant) << ": " << e.states << " states, " << e.problem << std::endl;
+  std::cout << "mutant " << static_cast<int>(mutant) << ": " << e.states << " states, " << e.problem
+            << std::endl;
   EXPECT_TRUE(e.complete);
   EXPECT_FALSE(e.problem.empty()) << "mutant " << static_cast<int>(mutant) << " survived";
   if (problem) {

@@ -9,8 +9,9 @@
 //   const char* violation(const State&) const   what is wrong in this state, or nullptr
 //   bool goal(const State&) const               all work is done
 // Checked: no reachable state is a violation, and from every reachable state a goal can be reached
-// (so no deadlock, no lost wake-up, nothing stuck; a timer or a later event that would repair a lost
-// wake-up must not be part of the model). The first problem comes with the shortest trace to it.
+// (so no deadlock, no lost wake-up, nothing stuck; a timer or a later event that would repair a
+// lost wake-up must not be part of the model). The first problem comes with the shortest trace to
+// it.
 #pragma once
 
 #include <cstdint>

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate protocol of abi/stub.h as a model for explore(): two sessions of two vGPUs, each with its
-// program, its worker and its stream on the GPU, and one sluiced. Every load and store of a shared
-// word, every bell and every step of a kernel's leader is a step of its own (what a party does with
-// words that no other party looks at goes with the step before). The words are seq_cst, so
-// steps interleave and nothing more (what store buffers do is the other model's matter; a store that is
-// not seq_cst is a mutant here: the load behind it comes first).
+// The gate protocol of abi/stub.h as a model for explore(): two sessions of two vGPUs, each with
+// its program, its worker and its stream on the GPU, and one sluiced. Every load and store of a
+// shared word, every bell and every step of a kernel's leader is a step of its own (what a party
+// does with words that no other party looks at goes with the step before). The words are seq_cst,
+// so steps interleave and nothing more (what store buffers do is the other model's matter; a store
+// that is not seq_cst is a mutant here: the load behind it comes first).
 //
-// The GPU: a stream per session, first in, first out, with up to two launches queued eagerly. A launch's
-// proxy copies the evict word into the launch's control block at any time, or, in an opaque session,
-// never. The leader leaves at once if its predecessor is not done, tests the copy before each ticket,
-// and leaves when the tickets are used up.
-// sluiced: the scheduler's rules (mediator/core/sharing) with every choice that a policy has left
-// open: whom to grant, and when to evict a busy holder (`evictions` times, so that the search ends).
-// Crashes: a worker at any step, its launches with it; sluiced at any step: its private state is lost,
-// pages and bells stay, and the heartbeat goes stale some time later.
+// The GPU: a stream per session, first in, first out, with up to two launches queued eagerly. A
+// launch's proxy copies the evict word into the launch's control block at any time, or, in an
+// opaque session, never. The leader leaves at once if its predecessor is not done, tests the copy
+// before each ticket, and leaves when the tickets are used up. sluiced: the scheduler's rules
+// (mediator/core/sharing) with every choice that a policy has left open: whom to grant, and when to
+// evict a busy holder (`evictions` times, so that the search ends). Crashes: a worker at any step,
+// its launches with it; sluiced at any step: its private state is lost, pages and bells stay, and
+// the heartbeat goes stale some time later.
 #pragma once
 
 #include "tests/model/gate_model_state.h"
@@ -56,7 +56,8 @@ struct GateModel : GateModelState {
   }
 
  private:
-  // ---- worker -------------------------------------------------------------------------------------
+  // ---- worker
+  // -------------------------------------------------------------------------------------
   template <class Emit>
   void worker(const State& n, int i, Emit& emit) const {
     const Session& s = n.s[i];
@@ -81,7 +82,8 @@ struct GateModel : GateModelState {
             w.pc = kWEndGrantFirst;
           else
             end_of_launch(w);
-          emit(m, i ? "B: a launch's end, in_flight = n - 1" : "A: a launch's end, in_flight = n - 1");
+          emit(m,
+               i ? "B: a launch's end, in_flight = n - 1" : "A: a launch's end, in_flight = n - 1");
         }
         m = n;
         if (s.gate) {
@@ -153,7 +155,8 @@ struct GateModel : GateModelState {
         if (left_first && s.queued) next_launch(w);
         return emit(m, i ? "B: demand = n" : "A: demand = n");
       case kWEndContended:
-        if ((mutant == GateMutant::kEndGrantReadFirst ? s.g_flags : s.flags) & kContended) w.ring = 1;
+        if ((mutant == GateMutant::kEndGrantReadFirst ? s.g_flags : s.flags) & kContended)
+          w.ring = 1;
         w.pc = kWEndGrant;
         if (left_first) next_launch(w);
         return emit(m, i ? "B: ring if contended" : "A: ring if contended");
@@ -168,7 +171,8 @@ struct GateModel : GateModelState {
           clear(w);
         }
         return emit(m, i ? "B: grant? at the end" : "A: grant? at the end");
-      default: return;
+      default:
+        return;
     }
   }
   // What the worker does next, from what it alone knows: no step of its own.
@@ -205,7 +209,8 @@ struct GateModel : GateModelState {
   // Dead registers are zeroed, so that equal situations are equal states.
   static void clear(Session& w) { w.g_gen = w.g_flags = 0; }
 
-  // ---- GPU ----------------------------------------------------------------------------------------
+  // ---- GPU
+  // ----------------------------------------------------------------------------------------
   template <class Emit>
   void gpu(const State& n, int i, Emit& emit) const {
     const Session& s = n.s[i];
@@ -226,8 +231,8 @@ struct GateModel : GateModelState {
       emit(m, i ? "GPU: B's proxy copies the evict word" : "GPU: A's proxy copies the evict word");
       m = n;
     }
-    // A task runs from its ticket to the leader's next test, so the two are one step apart. The done
-    // word is set with the last ticket: nobody looks at it before the launch has left.
+    // A task runs from its ticket to the leader's next test, so the two are one step apart. The
+    // done word is set with the last ticket: nobody looks at it before the launch has left.
     switch (s.gpu_pc) {
       case kGTest:
         if ((id > 0 && !s.done[id - 1] && mutant != GateMutant::kNoPredecessor) || s.copy >= gen)
@@ -250,11 +255,13 @@ struct GateModel : GateModelState {
         w.gpu_pc = kGTest;
         return emit(m, i ? "GPU: B fetches a ticket" : "GPU: A fetches a ticket");
       }
-      default: return;
+      default:
+        return;
     }
   }
 
-  // ---- sluiced ------------------------------------------------------------------------------------
+  // ---- sluiced
+  // ------------------------------------------------------------------------------------
   template <class Emit>
   void sluiced(const State& n, Emit& emit) const {
     State m = n;
@@ -262,7 +269,8 @@ struct GateModel : GateModelState {
     const Session& s = n.s[c];
     Session& w = m.s[c];
     switch (n.pc) {
-      case kSMain: return decide(n, emit);
+      case kSMain:
+        return decide(n, emit);
       case kSReadDemand:
         m.r_demand = s.demand;
         m.pc = kSReadInFlight;
@@ -272,7 +280,8 @@ struct GateModel : GateModelState {
         const bool early = mutant == GateMutant::kInFlightReadFirst && n.early;
         const uint8_t f = early ? n.r_in_flight : s.in_flight;
         w.want = n.r_demand > 0 || s.in_flight > 0;
-        if (n.leaving && n.holder == c + 1 && (f == 0 || s.left == s.gen)) m.holder = m.leaving = m.engaged = 0;
+        if (n.leaving && n.holder == c + 1 && (f == 0 || s.left == s.gen))
+          m.holder = m.leaving = m.engaged = 0;
         m.pc = kSMain;
         m.r_demand = m.r_in_flight = m.early = 0;
         m.cur = 0;
@@ -291,7 +300,8 @@ struct GateModel : GateModelState {
         m.pc = kSMain;
         m.cur = 0;
         return emit(m, "sluiced: rings the gate");
-      default: return;
+      default:
+        return;
     }
   }
   template <class Emit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words, settings and states of the gate protocol's model (gate_model.h): what is shared, what each party has
-// for itself, and what must hold. No step is here.
+// The words, settings and states of the gate protocol's model (gate_model.h): what is shared, what
+// each party has for itself, and what must hold. No step is here.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,16 @@ namespace sluice::model {
 
 enum class GateMutant : uint8_t {
   kNone,
-  kGrantReadFirst,        // worker: g = grant before in_flight = n + 1
-  kSilentBackOut,         // worker: closed gate met with nothing in flight: no left, no ring
-  kEndGrantReadFirst,     // worker: at a launch's end, looks at the grant before in_flight, demand
-  kNoIdleRing,            // worker: demand = 0 without a look at `contended`
-  kInFlightReadFirst,     // sluiced: reads in_flight before it closes the gate
-  kSameGeneration,        // sluiced: a new grant keeps the generation of the last
-  kEngageUnread,          // sluiced: sets `contended` without reading demand
-  kSameFailOpen,          // worker: stale heartbeat: launches with the word's own generation
-  kControlZeroed,         // worker: a relaunch starts with a zeroed counter
-  kNoPredecessor,         // GPU: the leader does not look at the predecessor's done word
+  kGrantReadFirst,     // worker: g = grant before in_flight = n + 1
+  kSilentBackOut,      // worker: closed gate met with nothing in flight: no left, no ring
+  kEndGrantReadFirst,  // worker: at a launch's end, looks at the grant before in_flight, demand
+  kNoIdleRing,         // worker: demand = 0 without a look at `contended`
+  kInFlightReadFirst,  // sluiced: reads in_flight before it closes the gate
+  kSameGeneration,     // sluiced: a new grant keeps the generation of the last
+  kEngageUnread,       // sluiced: sets `contended` without reading demand
+  kSameFailOpen,       // worker: stale heartbeat: launches with the word's own generation
+  kControlZeroed,      // worker: a relaunch starts with a zeroed counter
+  kNoPredecessor,      // GPU: the leader does not look at the predecessor's done word
 };
 
 struct GateModelState {
@@ -32,18 +32,35 @@ struct GateModelState {
   uint8_t crashes = 0;           // of sluiced
   bool opaque = false;           // A's launches look at no evict word
   bool queued_at_start = false;  // the programs have launched before the search begins
-  // The worker's other legal order, the one of mediator/worker/streams/gate.cc: at a launch's end it looks
-  // whether it has left before it stores demand, and it reports (and rings) each generation once.
+  // The worker's other legal order, the one of mediator/worker/streams/gate.cc: at a launch's end
+  // it looks whether it has left before it stores demand, and it reports (and rings) each
+  // generation once.
   bool left_first = false;
   GateMutant mutant = GateMutant::kNone;
 
   enum WorkerPc : uint8_t {
-    kWIdle, kWDemandGrant, kWInFlight, kWGrantFirst, kWReadGrant, kWHeartbeat,
-    kWBackOut, kWLeft, kWEndGrantFirst, kWEndInFlight, kWEndDemand, kWEndContended, kWEndGrant
+    kWIdle,
+    kWDemandGrant,
+    kWInFlight,
+    kWGrantFirst,
+    kWReadGrant,
+    kWHeartbeat,
+    kWBackOut,
+    kWLeft,
+    kWEndGrantFirst,
+    kWEndInFlight,
+    kWEndDemand,
+    kWEndContended,
+    kWEndGrant
   };
   enum GpuPc : uint8_t { kGTest, kGFetch };
   enum SluicedPc : uint8_t {
-    kSMain, kSReadDemand, kSReadInFlight, kSClose, kSEvictWord, kSGrantRing
+    kSMain,
+    kSReadDemand,
+    kSReadInFlight,
+    kSClose,
+    kSEvictWord,
+    kSGrantRing
   };
   static constexpr uint8_t kOpen = 1, kContended = 2;
 
@@ -68,9 +85,9 @@ struct GateModelState {
   struct State {
     Session s[2];
     uint8_t up, stale, pc, cur, r_demand, r_in_flight;
-    uint8_t holder;    // 0: none
+    uint8_t holder;  // 0: none
     uint8_t leaving, engaged;
-    uint8_t early;     // mutant: r_in_flight was read before the gate was closed
+    uint8_t early;  // mutant: r_in_flight was read before the gate was closed
     uint8_t evictions, kills, crashes;
     uint8_t bad;
   };
@@ -95,12 +112,18 @@ struct GateModelState {
   }
   const char* violation(const State& n) const {
     switch (n.bad) {
-      case 1: return "a task started after its generation was reported to have left";
-      case 2: return "a task started in a session that does not hold the GPU";
-      case 3: return "a task ran twice";
-      case 4: return "a launch ran before its predecessor was done";
-      case 5: return "a task started that no evict word will reach";
-      default: return nullptr;
+      case 1:
+        return "a task started after its generation was reported to have left";
+      case 2:
+        return "a task started in a session that does not hold the GPU";
+      case 3:
+        return "a task ran twice";
+      case 4:
+        return "a launch ran before its predecessor was done";
+      case 5:
+        return "a task started that no evict word will reach";
+      default:
+        return nullptr;
     }
   }
   bool goal(const State& n) const {

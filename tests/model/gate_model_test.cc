@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate protocol, evict generations and relaunch (abi/stub.h, abi/preempt.h), searched exhaustively,
-// with a crash of each party at every step. Properties, see GateModel::violation() and goal():
+// The gate protocol, evict generations and relaunch (abi/stub.h, abi/preempt.h), searched
+// exhaustively, with a crash of each party at every step. Properties, see GateModel::violation()
+// and goal():
 //   - no task starts once its generation was reported to have left, or while another session holds;
 //   - no task runs twice, no launch runs before its predecessor is done;
 //   - from every reachable state all work can be completed: no stuck launch, no lost wake-up.
@@ -32,7 +33,8 @@ TEST(GateModel, OpaqueLaunches) {
 TEST(GateModel, TheWorkersOtherOrder) {
   expect_ok({.launches = {2, 1}, .tasks = {1, 1}, .evictions = 1, .left_first = true});
   expect_ok({.launches = {1, 1}, .tasks = {2, 1}, .evictions = 1, .left_first = true});
-  expect_ok({.launches = {1, 1}, .tasks = {1, 1}, .evictions = 0, .crashes = 1, .left_first = true});
+  expect_ok(
+      {.launches = {1, 1}, .tasks = {1, 1}, .evictions = 0, .crashes = 1, .left_first = true});
 }
 
 TEST(GateModel, AWorkerDiesAtAnyStep) {
@@ -40,7 +42,8 @@ TEST(GateModel, AWorkerDiesAtAnyStep) {
 }
 
 TEST(GateModel, SluicedCrashesAtAnyStepWithWorkQueued) {
-  expect_ok({.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .crashes = 1, .queued_at_start = true});
+  expect_ok(
+      {.launches = {1, 1}, .tasks = {1, 1}, .evictions = 1, .crashes = 1, .queued_at_start = true});
 }
 
 TEST(GateModel, SluicedCrashesAtAnyStep) {

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the gate protocol that changes a session's SMs (abi/stub.h, "to change the SMs"), as a model for
-// explore(): one session A with its worker and its stream, one sluiced that moves it between sets of two SMs, closes
-// and opens it, in any order, and somebody else who takes at once whatever SM A is said to have left. Every load and
-// store of a shared word, every bell and every step of a kernel's worker is a step of its own. A launch has a worker on
-// each SM of its set, which may come there late.
+// The part of the gate protocol that changes a session's SMs (abi/stub.h, "to change the SMs"), as
+// a model for explore(): one session A with its worker and its stream, one sluiced that moves it
+// between sets of two SMs, closes and opens it, in any order, and somebody else who takes at once
+// whatever SM A is said to have left. Every load and store of a shared word, every bell and every
+// step of a kernel's worker is a step of its own. A launch has a worker on each SM of its set,
+// which may come there late.
 //
-// With `keeps`, sluiced may let launches stay on the SMs of the new set, and the worker may bring that about (a second
-// grid on SMs that were won) or ask for the whole recall. With crashes, A's worker dies once at any step, or sluiced does
-// and comes back. A proxy's look at the evict word is one step; why it may be: CudaStreams::look_at_sms.
+// With `keeps`, sluiced may let launches stay on the SMs of the new set, and the worker may bring
+// that about (a second grid on SMs that were won) or ask for the whole recall. With crashes, A's
+// worker dies once at any step, or sluiced does and comes back. A proxy's look at the evict word is
+// one step; why it may be: CudaStreams::look_at_sms.
 //
-// The rest of the protocol (demand, contended, heartbeats) is gate_model.h's. Launches are counted; with
-// `endless` one runs until it is evicted, as a kernel without end would.
+// The rest of the protocol (demand, contended, heartbeats) is gate_model.h's. Launches are counted;
+// with `endless` one runs until it is evicted, as a kernel without end would.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +27,13 @@ enum class PartsMutant : uint8_t {
   kSetAfterGrant,      // sluiced: the set is stored behind the grant word that names it
   kSameGeneration,     // sluiced: a change keeps the generation
   kGrantReadFirst,     // worker: looks at the grant before in_flight says so
-  kSilentEnter,        // worker: enters under a recalled word and does not say that the old has left
-  kOlderNotCounted,    // worker: says so although something older is in flight
-  kNoLook,             // worker: launches that stay count as having left without a look at their SMs
-  kNoCopy,             // worker: the evict word is not put into the control blocks of queued launches
-  kLookFirst,          // worker: it is put there after the look
-  kKeepGrantFirst,     // sluiced: stores the grant under which launches stay before the evict word
-  kRecallUnheard,      // sluiced: does not call back whole when asked
+  kSilentEnter,      // worker: enters under a recalled word and does not say that the old has left
+  kOlderNotCounted,  // worker: says so although something older is in flight
+  kNoLook,           // worker: launches that stay count as having left without a look at their SMs
+  kNoCopy,           // worker: the evict word is not put into the control blocks of queued launches
+  kLookFirst,        // worker: it is put there after the look
+  kKeepGrantFirst,   // sluiced: stores the grant under which launches stay before the evict word
+  kRecallUnheard,    // sluiced: does not call back whole when asked
 };
 
 struct PartsModel {
@@ -42,10 +44,33 @@ struct PartsModel {
   uint8_t worker_crashes = 0, sluiced_crashes = 0;
   PartsMutant mutant = PartsMutant::kNone;
 
-  enum WorkerPc : uint8_t { kIdle, kCount, kGrant, kSet, kBackOut, kNote, kEndGrant, kKeepSet, kKeepCopy,
-                           kKeepLook, kGrowCount, kGrowGrant };
+  enum WorkerPc : uint8_t {
+    kIdle,
+    kCount,
+    kGrant,
+    kSet,
+    kBackOut,
+    kNote,
+    kEndGrant,
+    kKeepSet,
+    kKeepCopy,
+    kKeepLook,
+    kGrowCount,
+    kGrowGrant
+  };
   enum OnSm : uint8_t { kToCome, kTest, kFetch, kOut };
-  enum SluicedPc : uint8_t { kMain, kEarly, kStoreSet, kStoreGrant, kLateSet, kStoreEvict, kRingGate, kRead, kWait, kDown };
+  enum SluicedPc : uint8_t {
+    kMain,
+    kEarly,
+    kStoreSet,
+    kStoreGrant,
+    kLateSet,
+    kStoreEvict,
+    kRingGate,
+    kRead,
+    kWait,
+    kDown
+  };
 
   struct State {
     // pages and bells
@@ -53,10 +78,12 @@ struct PartsModel {
     // worker
     uint8_t pc, g_gen, g_open, g_recall, g_set, note, held, kept, whole, twin, dead;
     uint8_t to_do, head, issued, physical, ended, reissue;
-    uint8_t flight[2];  // generations of what is in the stream and of what has ended there, the oldest first
+    uint8_t flight[2];  // generations of what is in the stream and of what has ended there, the
+                        // oldest first
     // GPU
     uint8_t stream, copy[2], copy_sms[2], id[2], launch_gen[2], launch_set[2], next[2];
-    uint8_t on[2], grown, grown_gen;  // of the launch that runs: its worker on each SM; SMs of its second grid
+    uint8_t on[2], grown,
+        grown_gen;  // of the launch that runs: its worker on each SM; SMs of its second grid
     // sluiced
     uint8_t spc, moves, granted, target, old_gen, lost, early, theirs, keeping, spread;
     uint8_t worker_crashes, sluiced_crashes;
@@ -271,7 +298,8 @@ struct PartsModel {
         read_grant();
         m.pc = kNote;
         return emit(m, "A: grant? at the end");
-      default: return;
+      default:
+        return;
     }
   }
 
@@ -316,7 +344,8 @@ struct PartsModel {
     if (m.stream)
       begin(m);
     else
-      m.on[0] = m.on[1] = m.grown = m.grown_gen = m.launch_gen[0] = m.launch_set[0] = m.copy[0] = m.copy_sms[0] = 0;
+      m.on[0] = m.on[1] = m.grown = m.grown_gen = m.launch_gen[0] = m.launch_set[0] = m.copy[0] =
+          m.copy_sms[0] = 0;
     emit(m, "GPU: all have left");
   }
 
@@ -352,7 +381,9 @@ struct PartsModel {
     }
   }
 
-  bool evict_first(const State& n) const { return n.keeping && mutant != PartsMutant::kKeepGrantFirst; }
+  bool evict_first(const State& n) const {
+    return n.keeping && mutant != PartsMutant::kKeepGrantFirst;
+  }
   template <class Emit>
   void sluiced(const State& n, Emit& emit) const {
     State m = n;
@@ -387,10 +418,11 @@ struct PartsModel {
           m.old_gen = n.gen;
           m.lost = static_cast<uint8_t>(n.granted & ~to);
           m.spc = mutant == PartsMutant::kInFlightReadFirst && n.granted ? kEarly
-                  : to && mutant != PartsMutant::kSetAfterGrant         ? kStoreSet
+                  : to && mutant != PartsMutant::kSetAfterGrant          ? kStoreSet
                                                                          : kStoreGrant;
-          emit(m, to == 0 ? "sluiced: is to close A" : to == 3 ? "sluiced: A is to have both SMs"
-                                                               : "sluiced: A is to have one SM");
+          emit(m, to == 0   ? "sluiced: is to close A"
+                  : to == 3 ? "sluiced: A is to have both SMs"
+                            : "sluiced: A is to have one SM");
           if (!keeps || !to || !n.granted) continue;
           m.keeping = 1;
           m.spread = static_cast<uint8_t>(n.spread | n.granted);
@@ -418,8 +450,8 @@ struct PartsModel {
           m.open = m.recall = m.keep = 0;
         }
         m.spc = mutant == PartsMutant::kSetAfterGrant && n.target ? kLateSet
-                : n.granted && !evict_first(n)                          ? kStoreEvict
-                                                                        : kRingGate;
+                : n.granted && !evict_first(n)                    ? kStoreEvict
+                                                                  : kRingGate;
         m.granted = n.target;
         if (n.granted == 0) m.old_gen = 0;
         return emit(m, n.target ? "sluiced: grant" : "sluiced: closes the gate");
@@ -451,8 +483,8 @@ struct PartsModel {
         m.spc = kRead;
         return emit(m, "sluiced: A's ring");
       case kDown:
-        // Back: what it finds is closed with a generation above both words, as one step; the order of its stores is
-        // gate_model.h's matter.
+        // Back: what it finds is closed with a generation above both words, as one step; the order
+        // of its stores is gate_model.h's matter.
         if (n.dead) {
           m.spc = kMain;
           return emit(m, "sluiced: is back");
@@ -466,7 +498,8 @@ struct PartsModel {
         m.granted = m.target = 0;
         m.spc = kRead;
         return emit(m, "sluiced: is back, closes and evicts everything");
-      default: return;
+      default:
+        return;
     }
   }
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a session's SMs change (abi/stub.h), searched exhaustively: no task starts on an SM that somebody else was
-// given, none runs twice, and from every state all changes and all work can be completed, also beside a launch that
-// never ends by itself. Each mutant leaves out or swaps one step, and the search must find what breaks.
+// How a session's SMs change (abi/stub.h), searched exhaustively: no task starts on an SM that
+// somebody else was given, none runs twice, and from every state all changes and all work can be
+// completed, also beside a launch that never ends by itself. Each mutant leaves out or swaps one
+// step, and the search must find what breaks.
 #include <gtest/gtest.h>
 
 #include "tests/model/expect_model.h"
@@ -14,8 +15,12 @@ constexpr const char* kStuck = "stuck: from here the work can never be completed
 constexpr const char* kTheirs = "a task started on an SM that is somebody else's";
 
 TEST(PartsModel, LaunchesThatEnd) { expect_ok(PartsModel{.launches = 2, .tasks = 2, .moves = 4}); }
-TEST(PartsModel, ALaunchWithoutEnd) { expect_ok(PartsModel{.launches = 1, .moves = 6, .endless = true}); }
-TEST(PartsModel, EagerLaunchesBehindOneWithoutEnd) { expect_ok(PartsModel{.launches = 2, .moves = 4, .endless = true}); }
+TEST(PartsModel, ALaunchWithoutEnd) {
+  expect_ok(PartsModel{.launches = 1, .moves = 6, .endless = true});
+}
+TEST(PartsModel, EagerLaunchesBehindOneWithoutEnd) {
+  expect_ok(PartsModel{.launches = 2, .moves = 4, .endless = true});
+}
 
 TEST(PartsModel, LaunchesThatStay) {
   expect_ok(PartsModel{.launches = 2, .tasks = 1, .moves = 3, .keeps = true});
@@ -25,10 +30,15 @@ TEST(PartsModel, ALaunchWithoutEndThatStays) {
   expect_ok(PartsModel{.launches = 1, .moves = 4, .endless = true, .keeps = true});
   expect_ok(PartsModel{.launches = 2, .moves = 3, .endless = true, .keeps = true});
 }
-TEST(PartsModel, TheWorkerDies) { expect_ok(PartsModel{.launches = 1, .tasks = 1, .moves = 3, .keeps = true, .worker_crashes = 1}); }
-TEST(PartsModel, SluicedDies) { expect_ok(PartsModel{.launches = 1, .tasks = 1, .moves = 3, .keeps = true, .sluiced_crashes = 1}); }
+TEST(PartsModel, TheWorkerDies) {
+  expect_ok(PartsModel{.launches = 1, .tasks = 1, .moves = 3, .keeps = true, .worker_crashes = 1});
+}
+TEST(PartsModel, SluicedDies) {
+  expect_ok(PartsModel{.launches = 1, .tasks = 1, .moves = 3, .keeps = true, .sluiced_crashes = 1});
+}
 TEST(PartsModel, SluicedDiesBesideALaunchWithoutEnd) {
-  expect_ok(PartsModel{.launches = 1, .moves = 3, .endless = true, .keeps = true, .sluiced_crashes = 1});
+  expect_ok(
+      PartsModel{.launches = 1, .moves = 3, .endless = true, .keeps = true, .sluiced_crashes = 1});
 }
 
 TEST(PartsModel, MutantsAreCaught) {

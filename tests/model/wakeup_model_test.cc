@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The armed wake-up protocol of abi/channel.h, searched exhaustively: one ring, a producer that waits
-// for room and a consumer that waits for data, under a memory model with store buffers.
+// The armed wake-up protocol of abi/channel.h, searched exhaustively: one ring, a producer that
+// waits for room and a consumer that waits for data, under a memory model with store buffers.
 //
 // Memory: each party's stores go into a buffer of its own, which it reads first itself, and reach
 // memory later, one at a time.
 //   - kTso: in order (x86: write-back memory, also KVM and TCG guests on x86).
-//   - kPso: in any order but per variable, except that a release store waits for all before it. (What a
+//   - kPso: in any order but per variable, except that a release store waits for all before it.
+//   (What a
 //     write-combined BAR2 does between the fences of mediator/ring.)
-// A full fence waits until the buffer is empty. A bell (eventfd, doorbell register) is rung at once and
-// is *not* a fence, which is the harder case.
+// A full fence waits until the buffer is empty. A bell (eventfd, doorbell register) is rung at once
+// and is *not* a fence, which is the harder case.
 //
 // Mutants show that the search can fail and why each fence is there.
 #include <gtest/gtest.h>
@@ -23,13 +24,13 @@ namespace {
 enum class Memory { kTso, kPso };
 enum class Mutant {
   kNone,
-  kProducerWithoutFence,   // head = new; armed?
-  kConsumerWithoutFence,   // armed = 1; head == tail still?
-  kNoSecondLook,           // armed = 1; fence; wait
-  kArmedReadFirst,         // armed? ; head = new; ring
-  kSpaceWithoutFence,      // tail = new; space_armed?
-  kFullWithoutFence,       // space_armed = 1; tail still?
-  kHeadNotRelease,         // the record may be seen after the head
+  kProducerWithoutFence,  // head = new; armed?
+  kConsumerWithoutFence,  // armed = 1; head == tail still?
+  kNoSecondLook,          // armed = 1; fence; wait
+  kArmedReadFirst,        // armed? ; head = new; ring
+  kSpaceWithoutFence,     // tail = new; space_armed?
+  kFullWithoutFence,      // space_armed = 1; tail still?
+  kHeadNotRelease,        // the record may be seen after the head
 };
 
 constexpr int kItems = 4, kCapacity = 2;
@@ -45,12 +46,32 @@ struct WakeupModel {
     uint8_t var[4], value[4];
   };
   enum ProducerPc : uint8_t {
-    kPLook, kPFullArm, kPFullFence, kPFullLook, kPWait, kPDisarm,
-    kPWrite, kPReadArmedFirst, kPPublish, kPFence, kPReadArmed, kPRing, kPDone
+    kPLook,
+    kPFullArm,
+    kPFullFence,
+    kPFullLook,
+    kPWait,
+    kPDisarm,
+    kPWrite,
+    kPReadArmedFirst,
+    kPPublish,
+    kPFence,
+    kPReadArmed,
+    kPRing,
+    kPDone
   };
   enum ConsumerPc : uint8_t {
-    kCLook, kCArm, kCFence, kCLookAgain, kCWait, kCDisarm,
-    kCConsume, kCTail, kCTailFence, kCReadSpace, kCRing
+    kCLook,
+    kCArm,
+    kCFence,
+    kCLookAgain,
+    kCWait,
+    kCDisarm,
+    kCConsume,
+    kCTail,
+    kCTailFence,
+    kCReadSpace,
+    kCRing
   };
   struct State {
     uint8_t memory[kVars];
@@ -148,8 +169,7 @@ struct WakeupModel {
         n.p_pc = kPLook;
         return emit(n, "producer: space_armed = 0");
       case kPWrite:
-        if (!store(n, 0, static_cast<uint8_t>(kData0 + s.produced % kCapacity),
-                   record(s.produced)))
+        if (!store(n, 0, static_cast<uint8_t>(kData0 + s.produced % kCapacity), record(s.produced)))
           return;
         n.p_pc = mutant == Mutant::kArmedReadFirst ? kPReadArmedFirst : kPPublish;
         return emit(n, "producer: writes the record");
@@ -177,7 +197,8 @@ struct WakeupModel {
         n.seen_armed = 0;
         n.p_pc = kPLook;
         return emit(n, "producer: rings if armed");
-      default: return;
+      default:
+        return;
     }
   }
 
@@ -211,8 +232,8 @@ struct WakeupModel {
         n.c_pc = kCLook;
         return emit(n, "consumer: armed = 0");
       case kCConsume:
-        n.garbage = load(s, 1, static_cast<uint8_t>(kData0 + s.consumed % kCapacity)) !=
-                    record(s.consumed);
+        n.garbage =
+            load(s, 1, static_cast<uint8_t>(kData0 + s.consumed % kCapacity)) != record(s.consumed);
         n.c_pc = kCTail;
         return emit(n, "consumer: reads the record");
       case kCTail:
@@ -231,7 +252,8 @@ struct WakeupModel {
         n.space_bell = 1;
         n.c_pc = kCLook;
         return emit(n, "consumer: rings");
-      default: return;
+      default:
+        return;
     }
   }
 };
@@ -251,8 +273,9 @@ TEST(WakeupModel, NoLostWakeupUnderPso) {
 }
 
 TEST(WakeupModel, EachFenceIsNeeded) {
-  for (Mutant m : {Mutant::kProducerWithoutFence, Mutant::kConsumerWithoutFence, Mutant::kNoSecondLook,
-                   Mutant::kArmedReadFirst, Mutant::kSpaceWithoutFence, Mutant::kFullWithoutFence}) {
+  for (Mutant m :
+       {Mutant::kProducerWithoutFence, Mutant::kConsumerWithoutFence, Mutant::kNoSecondLook,
+        Mutant::kArmedReadFirst, Mutant::kSpaceWithoutFence, Mutant::kFullWithoutFence}) {
     const Exploration e = explore(WakeupModel{.mutant = m});
     EXPECT_TRUE(e.complete);
     EXPECT_EQ(e.problem, "stuck: from here the work can never be completed")
@@ -261,7 +284,8 @@ TEST(WakeupModel, EachFenceIsNeeded) {
 }
 
 TEST(WakeupModel, HeadMustBeARelease) {
-  EXPECT_TRUE(explore(WakeupModel{.mutant = Mutant::kHeadNotRelease}).ok()) << "x86 keeps the order";
+  EXPECT_TRUE(explore(WakeupModel{.mutant = Mutant::kHeadNotRelease}).ok())
+      << "x86 keeps the order";
   const Exploration e =
       explore(WakeupModel{.memory = Memory::kPso, .mutant = Mutant::kHeadNotRelease});
   EXPECT_EQ(e.problem, "the consumer read a record that was not written");

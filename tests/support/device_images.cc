@@ -10,10 +10,11 @@ namespace {
 
 constexpr std::size_t kWide = 16;
 
-// Adds to `out` how many of `count` words differ; the loads of a word into %rd11 (and %rd12) of a, %rd13 (and %rd14)
-// of b, from %rd9 and %rd10, and its bytes' logarithm.
+// Adds to `out` how many of `count` words differ; the loads of a word into %rd11 (and %rd12) of a,
+// %rd13 (and %rd14) of b, from %rd9 and %rd10, and its bytes' logarithm.
 std::string kernel(const char* name, const char* loads, int shift) {
-  return std::string(".visible .entry ") + name + R"((.param .u64 a, .param .u64 b, .param .u64 count, .param .u64 out)
+  return std::string(".visible .entry ") + name +
+         R"((.param .u64 a, .param .u64 b, .param .u64 count, .param .u64 out)
 {
   .reg .pred %p<3>;
   .reg .b32 %r<5>;
@@ -39,7 +40,8 @@ NEXT:
          std::to_string(shift) + R"(;
   add.u64 %rd9, %rd1, %rd8;
   add.u64 %rd10, %rd2, %rd8;
-  )" + loads + R"(
+  )" + loads +
+         R"(
   add.u64 %rd5, %rd5, %rd7;
   xor.b64 %rd11, %rd11, %rd13;
   xor.b64 %rd12, %rd12, %rd14;
@@ -61,7 +63,10 @@ DeviceImages::DeviceImages(const gpu::DriverApi& api, CUstream stream, Check che
     : api_(api), stream_(stream), check_(std::move(check)) {
   const std::string text =
       ".version 7.0\n.target sm_70\n.address_size 64\n" +
-      kernel("wide", "ld.global.v2.u64 {%rd11, %rd12}, [%rd9];\n  ld.global.v2.u64 {%rd13, %rd14}, [%rd10];", 4) +
+      kernel(
+          "wide",
+          "ld.global.v2.u64 {%rd11, %rd12}, [%rd9];\n  ld.global.v2.u64 {%rd13, %rd14}, [%rd10];",
+          4) +
       kernel("bytes", "ld.global.u8 %rd11, [%rd9];\n  ld.global.u8 %rd13, [%rd10];", 0);
   check_(api_.cuModuleLoadData(&module_, text.c_str()), "the module that compares");
   check_(api_.cuModuleGetFunction(&wide_, module_, "wide"), "cuModuleGetFunction");
@@ -79,10 +84,12 @@ void DeviceImages::take(std::span<const DevicePiece> pieces, Image& image) {
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (i == image.size()) {
       image.push_back({0, pieces[i].bytes});
-      check_(api_.cuMemAlloc(&image[i].address, std::max<std::size_t>(pieces[i].bytes, 1)), "cuMemAlloc");
+      check_(api_.cuMemAlloc(&image[i].address, std::max<std::size_t>(pieces[i].bytes, 1)),
+             "cuMemAlloc");
     }
     if (pieces[i].bytes != 0)
-      check_(api_.cuMemcpyDtoDAsync(image[i].address, pieces[i].address, pieces[i].bytes, stream_), "cuMemcpyDtoDAsync");
+      check_(api_.cuMemcpyDtoDAsync(image[i].address, pieces[i].address, pieces[i].bytes, stream_),
+             "cuMemcpyDtoDAsync");
   }
   check_(api_.cuStreamSynchronize(stream_), "copies on the GPU");
 }
@@ -90,7 +97,8 @@ void DeviceImages::take(std::span<const DevicePiece> pieces, Image& image) {
 void DeviceImages::put(std::span<const DevicePiece> pieces, const Image& image) {
   for (std::size_t i = 0; i < pieces.size(); ++i)
     if (pieces[i].bytes != 0)
-      check_(api_.cuMemcpyDtoDAsync(pieces[i].address, image[i].address, pieces[i].bytes, stream_), "cuMemcpyDtoDAsync");
+      check_(api_.cuMemcpyDtoDAsync(pieces[i].address, image[i].address, pieces[i].bytes, stream_),
+             "cuMemcpyDtoDAsync");
   check_(api_.cuStreamSynchronize(stream_), "copies on the GPU");
 }
 
@@ -99,8 +107,10 @@ void DeviceImages::compare(CUfunction f, CUdeviceptr a, CUdeviceptr b, std::size
   if (count == 0) return;
   std::uint64_t words = count;
   void* params[] = {&a, &b, &words, &differing_};
-  const auto blocks = static_cast<unsigned>(std::min((count + kThreads - 1) / kThreads, kMostBlocks));
-  check_(api_.cuLaunchKernel(f, blocks, 1, 1, kThreads, 1, 1, 0, stream_, params, nullptr), "a comparison");
+  const auto blocks =
+      static_cast<unsigned>(std::min((count + kThreads - 1) / kThreads, kMostBlocks));
+  check_(api_.cuLaunchKernel(f, blocks, 1, 1, kThreads, 1, 1, 0, stream_, params, nullptr),
+         "a comparison");
 }
 
 bool DeviceImages::same(std::span<const DevicePiece> pieces, const Image& image) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of a GPU's memory that stay on it, and their comparison there, bit by bit: what takes the host seconds for
-// some hundred megabytes takes the GPU a millisecond. For programs that run originals against clones on hardware
-// (tests/golden/clone_gpu, tests/bench/preempt).
+// Copies of a GPU's memory that stay on it, and their comparison there, bit by bit: what takes the
+// host seconds for some hundred megabytes takes the GPU a millisecond. For programs that run
+// originals against clones on hardware (tests/golden/clone_gpu, tests/bench/preempt).
 //
-// One thread, one context. Works in the stream it was given, and every call returns when that is done. A failing call
-// of the driver goes to `check`, which does not return from it.
+// One thread, one context. Works in the stream it was given, and every call returns when that is
+// done. A failing call of the driver goes to `check`, which does not return from it.
 #pragma once
 
 #include <functional>
@@ -32,8 +32,9 @@ class DeviceImages {
   DeviceImages(const DeviceImages&) = delete;
   DeviceImages& operator=(const DeviceImages&) = delete;
 
-  // Into `image`, which is new (empty) or an earlier one of the same pieces, perhaps of fewer. Waits for the whole
-  // context first: uploads and fills of the default stream, which ours does not wait for.
+  // Into `image`, which is new (empty) or an earlier one of the same pieces, perhaps of fewer.
+  // Waits for the whole context first: uploads and fills of the default stream, which ours does not
+  // wait for.
   void take(std::span<const DevicePiece> pieces, Image& image);
   void put(std::span<const DevicePiece> pieces, const Image& image);
   bool same(std::span<const DevicePiece> pieces, const Image& image);

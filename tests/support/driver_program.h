@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What small programs for the driver API have in common: they end at the first call that fails, and run one kernel.
+// What small programs for the driver API have in common: they end at the first call that fails, and
+// run one kernel.
 #pragma once
 
 #include <errno.h>
@@ -25,7 +26,8 @@ inline void check(CUresult r, const char* what) {
   std::exit(1);
 }
 
-// A kernel of a module of PTX, in device 0's primary context, which becomes the thread's. All live as long as the program.
+// A kernel of a module of PTX, in device 0's primary context, which becomes the thread's. All live
+// as long as the program.
 inline CUfunction load_kernel(const char* ptx, const char* name) {
   CUcontext context;
   check(cuInit(0), "cuInit");

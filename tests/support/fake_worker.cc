@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker for the tests of sluiced: speaks the worker protocol honestly or not at all, and does what
-// a test asks for with one-word commands in its slot's submit ring. It knows no CUDA.
+// A worker for the tests of sluiced: speaks the worker protocol honestly or not at all, and does
+// what a test asks for with one-word commands in its slot's submit ring. It knows no CUDA.
 //
-// SLUICE_FAKE_WORKER says how it starts: "" (well), "mute" (never Ready), "exit" (at once, status 3),
-// "refuse" (Ready with code 100 and a text), "twice" (Ready twice).
+// SLUICE_FAKE_WORKER says how it starts: "" (well), "mute" (never Ready), "exit" (at once, status
+// 3), "refuse" (Ready with code 100 and a text), "twice" (Ready twice).
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -38,7 +38,8 @@ class Worker {
       Start start;
     } packet;
     auto received = receive_with_fds(kControlFd, &packet, sizeof packet);
-    if (!received || received->bytes != sizeof packet || received->fds.size() < kStartFdCount) return 90;
+    if (!received || received->bytes != sizeof packet || received->fds.size() < kStartFdCount)
+      return 90;
     start_ = packet.start;
     fds_ = std::move(received->fds);
     const char* mode_text = std::getenv("SLUICE_FAKE_WORKER");
@@ -64,8 +65,10 @@ class Worker {
     region_ = std::move(*region);
     host_ = std::move(*host);
     report_ = std::move(*report);
-    consumer_ = RingConsumer(submit_ring(region_.data(), start_.slot), Bell::for_eventfd(fds_[kWakeFd].get()));
-    producer_ = RingProducer(complete_ring(region_.data(), start_.slot), Bell::for_eventfd(fds_[kWakeFd].get()));
+    consumer_ = RingConsumer(submit_ring(region_.data(), start_.slot),
+                             Bell::for_eventfd(fds_[kWakeFd].get()));
+    producer_ = RingProducer(complete_ring(region_.data(), start_.slot),
+                             Bell::for_eventfd(fds_[kWakeFd].get()));
     return true;
   }
 
@@ -100,22 +103,37 @@ class Worker {
   // A status to exit with, or -1.
   int obey(const Command& c) {
     switch (c.what) {
-      case fake::kExit: return static_cast<int>(c.a);
-      case fake::kLease: say(Type::kLeaseRequest, static_cast<int>(c.b), 7, 0, c.a); break;
-      case fake::kUnlease: say(Type::kLeaseReturn, static_cast<int>(c.b), 0, 0, c.a); break;
-      case fake::kExtent: say(Type::kExtentRequest, 0, 8, 0, c.a); break;
-      case fake::kReturnExtent: say(Type::kExtentReturn, 0, 0, c.a, c.b); break;
-      case fake::kEndedWith: say(Type::kEnded, static_cast<int32_t>(c.a), 0, 0, 0, "its own fault"); return 0;
+      case fake::kExit:
+        return static_cast<int>(c.a);
+      case fake::kLease:
+        say(Type::kLeaseRequest, static_cast<int>(c.b), 7, 0, c.a);
+        break;
+      case fake::kUnlease:
+        say(Type::kLeaseReturn, static_cast<int>(c.b), 0, 0, c.a);
+        break;
+      case fake::kExtent:
+        say(Type::kExtentRequest, 0, 8, 0, c.a);
+        break;
+      case fake::kReturnExtent:
+        say(Type::kExtentReturn, 0, 0, c.a, c.b);
+        break;
+      case fake::kEndedWith:
+        say(Type::kEnded, static_cast<int32_t>(c.a), 0, 0, 0, "its own fault");
+        return 0;
       case fake::kGarbage: {
         const char text[] = "this is no message";
         [[maybe_unused]] auto sent = send_with_fds(kControlFd, text, sizeof text, {});
         break;
       }
-      case fake::kDeaf: deaf_ = true; reply({0, 0, 0}); break;
+      case fake::kDeaf:
+        deaf_ = true;
+        reply({0, 0, 0});
+        break;
       case fake::kWriteHostPage: {
         void* p = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fds_[kHostFd].get(), 0);
         void* q = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fds_[kHostFd].get(), 0);
-        reply({p == MAP_FAILED ? 0u : 1u, ::mprotect(q, 4096, PROT_READ | PROT_WRITE) != 0 ? 0u : 1u, 0});
+        reply({p == MAP_FAILED ? 0u : 1u,
+               ::mprotect(q, 4096, PROT_READ | PROT_WRITE) != 0 ? 0u : 1u, 0});
         break;
       }
       case fake::kOpenFds: {
@@ -142,7 +160,8 @@ class Worker {
       case fake::kGrant:
         reply({__atomic_load_n(&host_.as<sluice_host_page>()->grant, __ATOMIC_SEQ_CST), 0, 0});
         break;
-      default: break;
+      default:
+        break;
     }
     return -1;
   }

@@ -8,19 +8,21 @@
 namespace sluice::fake {
 
 enum What : uint64_t {
-  kExit,          // a: exit status
-  kLease,         // a: bytes, b: Resource; replies {code, 0, bytes}
-  kUnlease,       // a: bytes, b: Resource
-  kExtent,        // a: bytes; replies {code, offset, bytes}
-  kReturnExtent,  // a: offset, b: bytes
-  kEndedWith,     // a: code; sends Ended and exits
-  kGarbage,       // sends something that is no message
-  kDeaf,          // ignores End from now on; replies
-  kWriteHostPage, // tries to map the host page writable; replies {1 if it could, 1 if mprotect could}
-  kOpenFds,       // replies {descriptors that it should not have}
-  kReport,        // a: launches, b: demand; writes them into the report and rings
-  kError,         // a: sticky CUresult, b: launches in flight; writes them into the report and rings; replies
-  kGrant,         // replies {grant word}
+  kExit,           // a: exit status
+  kLease,          // a: bytes, b: Resource; replies {code, 0, bytes}
+  kUnlease,        // a: bytes, b: Resource
+  kExtent,         // a: bytes; replies {code, offset, bytes}
+  kReturnExtent,   // a: offset, b: bytes
+  kEndedWith,      // a: code; sends Ended and exits
+  kGarbage,        // sends something that is no message
+  kDeaf,           // ignores End from now on; replies
+  kWriteHostPage,  // tries to map the host page writable; replies {1 if it could, 1 if mprotect
+                   // could}
+  kOpenFds,        // replies {descriptors that it should not have}
+  kReport,         // a: launches, b: demand; writes them into the report and rings
+  kError,  // a: sticky CUresult, b: launches in flight; writes them into the report and rings;
+           // replies
+  kGrant,  // replies {grant word}
 };
 struct Command {
   uint64_t what, a, b;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain scalar evaluator of random kernels: one thread runs, one instruction at a time, until it
-// has to meet others (a barrier, a warp-wide instruction) or ends. Nothing clever, on purpose.
+// The plain scalar evaluator of random kernels: one thread runs, one instruction at a time, until
+// it has to meet others (a barrier, a warp-wide instruction) or ends. Nothing clever, on purpose.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -139,8 +139,7 @@ class Evaluator {
       else if (ins.code == Code::kCall)
         set(r, ins.d, call(ins.sub, get(r, ins.a), get(r, ins.b), exits));
       else if (ins.code == Code::kOp)
-        set(r, ins.d,
-            op_rows()[ins.sub].evaluate(get(r, ins.a), get(r, ins.b), get(r, ins.c)));
+        set(r, ins.d, op_rows()[ins.sub].evaluate(get(r, ins.a), get(r, ins.b), get(r, ins.c)));
       else if (ins.code != Code::kLabel && !exits)
         fail("instruction that functions do not have");
       if (exits) return 0;
@@ -217,8 +216,8 @@ class Evaluator {
         break;
       case Code::kAtomic: {
         const AtomicRow& row = atomic_rows()[ins.sub];
-        uint8_t* p = memory(t, ins.space, get(r, ins.a) + static_cast<uint64_t>(ins.imm),
-                            row.bytes, true);
+        uint8_t* p =
+            memory(t, ins.space, get(r, ins.a) + static_cast<uint64_t>(ins.imm), row.bytes, true);
         uint64_t value = 0;
         std::memcpy(&value, p, row.bytes);
         value = row.combine(value, get(r, ins.b));

@@ -29,11 +29,11 @@ Operand RandomGenerator::fresh(char cls) {
 }
 
 Operand RandomGenerator::random_immediate(char cls) {
-  static constexpr uint64_t kInts[] = {0, 1, 2, 5, 16, 31, 32, 33, 63, 255, 0x7fff, 0xffff,
-                                       0x7fffffff, 0x80000000, 0xffffffff};
-  static constexpr uint32_t kFloats[] = {0, 0x80000000, 0x3f800000, 0xbf000000, 0x40490fdb,
-                                         0x7f800000, 0xff800000, 0x7fffffff, 0x00000001, 0x4f000000,
-                                         0x7f7fffff, 0x00800000};
+  static constexpr uint64_t kInts[] = {
+      0, 1, 2, 5, 16, 31, 32, 33, 63, 255, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff};
+  static constexpr uint32_t kFloats[] = {0,          0x80000000, 0x3f800000, 0xbf000000,
+                                         0x40490fdb, 0x7f800000, 0xff800000, 0x7fffffff,
+                                         0x00000001, 0x4f000000, 0x7f7fffff, 0x00800000};
   switch (cls) {
     case 'f':
       return Operand::imm('f', kFloats[below(std::size(kFloats))]);
@@ -48,7 +48,8 @@ Operand RandomGenerator::random_immediate(char cls) {
     case 'q':
       return Operand::imm('q', below(2) == 0 ? kInts[below(std::size(kInts))] : bits());
     default:
-      return Operand::imm('r', below(2) == 0 ? kInts[below(std::size(kInts))] : bits() & 0xffffffff);
+      return Operand::imm('r',
+                          below(2) == 0 ? kInts[below(std::size(kInts))] : bits() & 0xffffffff);
   }
 }
 
@@ -100,14 +101,16 @@ void RandomGenerator::random_op(bool guarded) {
     row = static_cast<uint16_t>(below(static_cast<uint32_t>(rows.size())));
     if (options_.only_operation >= 0 && !in_function_) {
       row = static_cast<uint16_t>(options_.only_operation);
-      if (std::strchr(rows[row].ptx, ';') != nullptr || std::strncmp(rows[row].ptx, "testp", 5) == 0)
+      if (std::strchr(rows[row].ptx, ';') != nullptr ||
+          std::strncmp(rows[row].ptx, "testp", 5) == 0)
         guarded = false;
       break;
     }
     const OpRow& candidate = rows[row];
     if (candidate.is_float && (!options_.floats || in_function_)) continue;
     // Functions have b32 registers only, and nothing that needs a temporary.
-    if (in_function_ && std::string(candidate.signature).find_first_not_of('r') != std::string::npos)
+    if (in_function_ &&
+        std::string(candidate.signature).find_first_not_of('r') != std::string::npos)
       continue;
     // A guard stands before one instruction. Not before testp: ptxas 13.0 writes its predicate also
     // where the guard is false (an H200's results of random kernels 5064, 5106, 5266 and 5307).
@@ -137,7 +140,8 @@ void RandomGenerator::random_op(bool guarded) {
 }
 
 void RandomGenerator::arithmetic(uint32_t count) {
-  for (uint32_t k = 0; k < count; ++k) random_op(!in_function_ && options_.divergence && chance(15));
+  for (uint32_t k = 0; k < count; ++k)
+    random_op(!in_function_ && options_.divergence && chance(15));
 }
 
 // The same in all threads of a block.
@@ -228,7 +232,8 @@ void RandomGenerator::statement(Region& region) {
         if (!options_.calls || program_.functions.empty()) break;
         return call();
       case 14:
-        if (!options_.early_exit || groups_ || !region.exits || !options_.divergence || chance(60)) break;
+        if (!options_.early_exit || groups_ || !region.exits || !options_.divergence || chance(60))
+          break;
         return early_exit(region);
       case 15:
         return scratch_store();

@@ -21,8 +21,8 @@ class RandomGenerator {
     bool uniform = true;   // the whole block comes here, but for those that have exited
     bool in_loop = false;  // what stands here may run again
     bool exits = true;     // threads may exit here
-    int mask = -1;         // r register with the lanes of this warp that come, and perhaps some that
-                           // have exited (masks_name_exited_); -1: not known
+    int mask = -1;  // r register with the lanes of this warp that come, and perhaps some that
+                    // have exited (masks_name_exited_); -1: not known
     uint32_t depth = 0;
   };
 
@@ -62,9 +62,7 @@ class RandomGenerator {
   // Building blocks. A fresh register is one that statements chosen at random do not touch.
   Ins& add(Code code);
   Operand fresh(char cls);
-  Operand user(char cls) {
-    return Operand::of(cls, below(kUserRegisters[class_index(cls)]));
-  }
+  Operand user(char cls) { return Operand::of(cls, below(kUserRegisters[class_index(cls)])); }
   Operand any(char cls);  // a register, or for some an immediate
   Operand random_immediate(char cls);
   void op(const char* ptx, Operand d, Operand a, Operand b = {}, Operand c = {});

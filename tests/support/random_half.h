@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// f16 and bf16 of random kernels, with nothing of kernels/exec: every finite f16 is an integer multiple of
-// 2^-24, so what PTX asks for follows from exact integers, rounded to nearest even once. NaNs are those that
-// PTX makes (0x7fff). Pure; any thread.
+// f16 and bf16 of random kernels, with nothing of kernels/exec: every finite f16 is an integer
+// multiple of 2^-24, so what PTX asks for follows from exact integers, rounded to nearest even
+// once. NaNs are those that PTX makes (0x7fff). Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -197,8 +197,9 @@ void RandomGenerator::store_registers() {
   };
   uint32_t at = 0;
   for (uint32_t k = 0; k < 12; k += 4, at += 16)
-    store(at, 4, {Operand::of('r', k), Operand::of('r', k + 1), Operand::of('r', k + 2),
-                  Operand::of('r', k + 3)});
+    store(at, 4,
+          {Operand::of('r', k), Operand::of('r', k + 1), Operand::of('r', k + 2),
+           Operand::of('r', k + 3)});
   for (uint32_t k = 0; k < 6; k += 2, at += 16)
     store(at, 8, {Operand::of('q', k), Operand::of('q', k + 1)});
   for (uint32_t k = 0; k < 6; ++k, at += 2) store(at, 2, {Operand::of('h', k)});
@@ -332,8 +333,8 @@ std::string describe_difference(const RandomKernel& kernel, const RandomKernelRe
       size_t begin;
       const char* name;
       size_t bytes;
-    } kParts[] = {{0, "%r", 4},    {48, "%q", 8},  {96, "%h", 2},     {112, "%f", 4},
-                  {136, "%d", 8},  {168, "%p", 4}, {176, "local", 4}, {240, "scratch", 4}};
+    } kParts[] = {{0, "%r", 4},   {48, "%q", 8},  {96, "%h", 2},     {112, "%f", 4},
+                  {136, "%d", 8}, {168, "%p", 4}, {176, "local", 4}, {240, "scratch", 4}};
     std::string place;
     for (const auto& part : kParts)
       if (inside >= part.begin)

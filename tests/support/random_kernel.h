@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random PTX kernels with a known answer: a generator, and a plain scalar evaluator of what it made.
+// Random PTX kernels with a known answer: a generator, and a plain scalar evaluator of what it
+// made.
 //
 // For tests that compare two ways to execute the same kernel: the interpreter against the evaluator
 // (exec_random_kernel_test), a rewritten kernel against its original. Pure and deterministic: the
 // same options give the same kernel on every machine; any thread.
 //
 // What is in them: integer, 64-bit, 16-bit, f16, f32 and f64 arithmetic, predicates and guards,
-// nested and divergent ifs, loops (with break and continue) and switches, early exits, also in loops
-// with barriers and in functions, device functions called directly and through pointers, local
-// memory, shared memory with barriers where the whole block comes (some only if a predicate of the
-// block says so) or a group of its warps, arrivals, barrier reductions, shuffles, votes, matches and
-// reductions of a warp with the mask of the lanes that come (exactly, or with lanes that have
-// exited), and atomics whose result does not depend on their order.
-// What is not: data races, order-dependent results, approximate instructions, undefined values. So
-// the result is one, bit for bit, on whatever executes PTX correctly, whatever order blocks run in.
+// nested and divergent ifs, loops (with break and continue) and switches, early exits, also in
+// loops with barriers and in functions, device functions called directly and through pointers,
+// local memory, shared memory with barriers where the whole block comes (some only if a predicate
+// of the block says so) or a group of its warps, arrivals, barrier reductions, shuffles, votes,
+// matches and reductions of a warp with the mask of the lanes that come (exactly, or with lanes
+// that have exited), and atomics whose result does not depend on their order. What is not: data
+// races, order-dependent results, approximate instructions, undefined values. So the result is one,
+// bit for bit, on whatever executes PTX correctly, whatever order blocks run in.
 //
 // The entry is named "k" and has the parameters
 //   .u64 input, .u64 output, .u64 accumulators, .u32 scalar, and some an array of .b32 behind them
@@ -69,7 +70,8 @@ struct RandomKernel {
 
   uint32_t threads_per_block() const { return block[0] * block[1] * block[2]; }
   uint32_t blocks() const { return grid[0] * grid[1] * grid[2]; }
-  // The parameter buffer (28 bytes and `big`) for buffers at these device addresses, each 256-byte aligned.
+  // The parameter buffer (28 bytes and `big`) for buffers at these device addresses, each 256-byte
+  // aligned.
   std::vector<std::byte> params(uint64_t input_address, uint64_t output_address,
                                 uint64_t accumulators_address) const;
 };

@@ -89,12 +89,12 @@ u64 leading(u64 v, int bits) {
     if (((v >> (bits - 1 - i)) & 1) != 0) return static_cast<u64>(i);
   return static_cast<u64>(bits);
 }
-// PTX ISA, bfe: the sign bit is at min(pos + len - 1, msb); bits above the operand are copies of it.
+// PTX ISA, bfe: the sign bit is at min(pos + len - 1, msb); bits above the operand are copies of
+// it.
 u64 extract(u64 a, u64 b, u64 c, int bits, bool is_signed) {
   const int msb = bits - 1;
   const int pos = static_cast<int>(b & 0xff), len = static_cast<int>(c & 0xff);
-  const bool sign =
-      is_signed && len != 0 && ((a >> std::min(pos + len - 1, msb)) & 1) != 0;
+  const bool sign = is_signed && len != 0 && ((a >> std::min(pos + len - 1, msb)) & 1) != 0;
   u64 d = 0;
   for (int i = 0; i <= msb; ++i) {
     const bool from_a = i < len && pos + i <= msb;
@@ -137,27 +137,45 @@ u64 logic(u64 a, u64 b, u64 c, u32 table) {
   return d;
 }
 
-#define E(...) [](u64 a, u64 b, u64 c) -> u64 { (void)a; (void)b; (void)c; return __VA_ARGS__; }
+#define E(...)                     \
+  [](u64 a, u64 b, u64 c) -> u64 { \
+    (void)a;                       \
+    (void)b;                       \
+    (void)c;                       \
+    return __VA_ARGS__;            \
+  }
 #define NAN32 "setp.nan.f32 %pt, $0, $0; selp.f32 $0, 0f7FFFFFFF, $0, %pt;"
 #define NAN64 "setp.nan.f64 %pt, $0, $0; selp.f64 $0, 0d7FF8000000000000, $0, %pt;"
-#define F32_MODE(name, mode, expression)                                                     \
-  E(f_bits(rounded<float>(mode, F(a), F(b), F(c),                                            \
-                          [](float x, float y, float z) { (void)y; (void)z; return expression; })))
-#define F64_MODE(mode, expression)                                                           \
-  E(d_bits(rounded<double>(mode, D(a), D(b), D(c),                                           \
-                           [](double x, double y, double z) { (void)y; (void)z; return expression; })))
-#define COMPARE(type, sig, X)                                                                \
-  {"setp.eq." type, sig, E(X(a) == X(b))}, {"setp.ne." type, sig, E(X(a) != X(b))},          \
-  {"setp.lt." type, sig, E(X(a) < X(b))}, {"setp.le." type, sig, E(X(a) <= X(b))},           \
-  {"setp.gt." type, sig, E(X(a) > X(b))}, {"setp.ge." type, sig, E(X(a) >= X(b))}
-#define COMPARE_FLOAT(type, sig, X)                                                          \
-  {"setp.eq." type, sig, E(X(a) == X(b)), true}, {"setp.ne." type, sig, E(X(a) < X(b) || X(a) > X(b)), true}, \
-  {"setp.lt." type, sig, E(X(a) < X(b)), true}, {"setp.le." type, sig, E(X(a) <= X(b)), true}, \
-  {"setp.equ." type, sig, E(!(X(a) < X(b) || X(a) > X(b))), true},                           \
-  {"setp.neu." type, sig, E(!(X(a) == X(b))), true}, {"setp.ltu." type, sig, E(!(X(a) >= X(b))), true}, \
-  {"setp.geu." type, sig, E(!(X(a) < X(b))), true}, {"setp.gtu." type, sig, E(!(X(a) <= X(b))), true}, \
-  {"setp.num." type, sig, E(!std::isnan(X(a)) && !std::isnan(X(b))), true},                  \
-  {"setp.nan." type, sig, E(std::isnan(X(a)) || std::isnan(X(b))), true}
+#define F32_MODE(name, mode, expression)                                          \
+  E(f_bits(rounded<float>(mode, F(a), F(b), F(c), [](float x, float y, float z) { \
+    (void)y;                                                                      \
+    (void)z;                                                                      \
+    return expression;                                                            \
+  })))
+#define F64_MODE(mode, expression)                                                    \
+  E(d_bits(rounded<double>(mode, D(a), D(b), D(c), [](double x, double y, double z) { \
+    (void)y;                                                                          \
+    (void)z;                                                                          \
+    return expression;                                                                \
+  })))
+#define COMPARE(type, sig, X)                                                          \
+  {"setp.eq." type, sig, E(X(a) == X(b))}, {"setp.ne." type, sig, E(X(a) != X(b))},    \
+      {"setp.lt." type, sig, E(X(a) < X(b))}, {"setp.le." type, sig, E(X(a) <= X(b))}, \
+      {"setp.gt." type, sig, E(X(a) > X(b))}, {                                        \
+    "setp.ge." type, sig, E(X(a) >= X(b))                                              \
+  }
+#define COMPARE_FLOAT(type, sig, X)                                                                \
+  {"setp.eq." type, sig, E(X(a) == X(b)), true},                                                   \
+      {"setp.ne." type, sig, E(X(a) < X(b) || X(a) > X(b)), true},                                 \
+      {"setp.lt." type, sig, E(X(a) < X(b)), true}, {"setp.le." type, sig, E(X(a) <= X(b)), true}, \
+      {"setp.equ." type, sig, E(!(X(a) < X(b) || X(a) > X(b))), true},                             \
+      {"setp.neu." type, sig, E(!(X(a) == X(b))), true},                                           \
+      {"setp.ltu." type, sig, E(!(X(a) >= X(b))), true},                                           \
+      {"setp.geu." type, sig, E(!(X(a) < X(b))), true},                                            \
+      {"setp.gtu." type, sig, E(!(X(a) <= X(b))), true},                                           \
+      {"setp.num." type, sig, E(!std::isnan(X(a)) && !std::isnan(X(b))), true}, {                  \
+    "setp.nan." type, sig, E(std::isnan(X(a)) || std::isnan(X(b))), true                           \
+  }
 
 const OpRow kRows[] = {
     // 32 bits
@@ -165,8 +183,10 @@ const OpRow kRows[] = {
     {"add.u32", "rrr", E(R(L(a + b)))},
     {"add.s32", "rrr", E(R(L(a + b)))},
     {"sub.u32", "rrr", E(R(L(a - b)))},
-    {"add.sat.s32", "rrr", E(R(std::min<s64>(std::max<s64>(s64{S(a)} + S(b), INT32_MIN), INT32_MAX)))},
-    {"sub.sat.s32", "rrr", E(R(std::min<s64>(std::max<s64>(s64{S(a)} - S(b), INT32_MIN), INT32_MAX)))},
+    {"add.sat.s32", "rrr",
+     E(R(std::min<s64>(std::max<s64>(s64{S(a)} + S(b), INT32_MIN), INT32_MAX)))},
+    {"sub.sat.s32", "rrr",
+     E(R(std::min<s64>(std::max<s64>(s64{S(a)} - S(b), INT32_MIN), INT32_MAX)))},
     {"mul.lo.u32", "rrr", E(R(L(u64{U(a)} * U(b))))},
     {"mul.lo.s32", "rrr", E(R(L(u64{U(a)} * U(b))))},
     {"mul.hi.u32", "rrr", E((u64{U(a)} * U(b)) >> 32)},
@@ -191,7 +211,7 @@ const OpRow kRows[] = {
     {"min.s32", "rrr", E(R(std::min(S(a), S(b))))},
     {"max.u32", "rrr", E(std::max(U(a), U(b)))},
     {"max.s32", "rrr", E(R(std::max(S(a), S(b))))},
-    {"and.b32", "rrr", E(a & b)},
+    {"and.b32", "rrr", E(a& b)},
     {"or.b32", "rrr", E(a | b)},
     {"xor.b32", "rrr", E(a ^ b)},
     {"not.b32", "rr", E(R(L(~a)))},
@@ -207,12 +227,15 @@ const OpRow kRows[] = {
     {"and.b32 %rt, $2, 255; bfe.u32 $0, $1, %rt, 9;", "rrr", E(extract(a, b, 9, 32, false))},
     {"and.b32 %rt, $2, 255; bfe.s32 $0, $1, 7, %rt;", "rrr", E(extract(a, 7, b, 32, true))},
     {"bfi.b32 $0, $1, $2, $3, 9;", "rrrr", E(insert(a, b, U(c), 9, 32))},
-    {"and.b32 %rt, $3, 127; bfi.b64 $0, $1, $2, %rt, 21;", "qqqr", E(insert(a, b, U(c & 127), 21, 64))},
+    {"and.b32 %rt, $3, 127; bfi.b64 $0, $1, $2, %rt, 21;", "qqqr",
+     E(insert(a, b, U(c & 127), 21, 64))},
     {"brev.b32", "rr", E(bit_reverse(a, 32))},
     {"clz.b32", "rr", E(leading(a, 32))},
     {"popc.b32", "rr", E(population(a))},
     {"bfind.u32", "rr", E(a == 0 ? 0xffffffffu : 31 - leading(a, 32))},
-    {"bfind.s32", "rr", E([](u64 v) { return v == 0 ? u64{0xffffffffu} : 31 - leading(v, 32); }(S(a) < 0 ? R(L(~a)) : a))},
+    {"bfind.s32", "rr", E([](u64 v) {
+       return v == 0 ? u64{0xffffffffu} : 31 - leading(v, 32);
+     }(S(a) < 0 ? R(L(~a)) : a))},
     {"bfind.shiftamt.u32", "rr", E(a == 0 ? 0xffffffffu : leading(a, 32))},
     {"prmt.b32", "rrrr", E(permute(a, b, c))},
     {"lop3.b32 $0, $1, $2, $3, 0x96;", "rrrr", E(logic(a, b, c, 0x96))},
@@ -227,7 +250,8 @@ const OpRow kRows[] = {
     {"set.ne.u32.u32", "rrr", E(a != b ? 0xffffffffu : 0)},
     {"add.cc.u32 %rt, $1, $2; addc.u32 $0, $3, 0;", "rrrr", E(R(L(c + ((a + b) >> 32))))},
     {"sub.cc.u32 %rt, $1, $2; subc.u32 $0, $3, 0;", "rrrr", E(R(L(c - (a < b))))},
-    {"mad.lo.cc.u32 %rt, $1, $2, $3; madc.hi.u32 $0, $1, $2, 0;", "rrrr", E((u64{U(a)} * U(b) + c) >> 32)},
+    {"mad.lo.cc.u32 %rt, $1, $2, $3; madc.hi.u32 $0, $1, $2, 0;", "rrrr",
+     E((u64{U(a)} * U(b) + c) >> 32)},
     {"cvt.s32.s8", "rr", E(R(static_cast<s8>(a)))},
     {"cvt.u32.u8", "rr", E(a & 0xff)},
     {"cvt.s32.s16 $0, $1;", "rh", E(R(I(a)))},
@@ -244,17 +268,17 @@ const OpRow kRows[] = {
     {"mov.u64", "qq", E(a)},
     {"add.s64", "qqq", E(a + b)},
     {"sub.s64", "qqq", E(a - b)},
-    {"mul.lo.s64", "qqq", E(a * b)},
+    {"mul.lo.s64", "qqq", E(a* b)},
     {"mul.hi.u64", "qqq", E(static_cast<u64>((u128{a} * b) >> 64))},
     {"mul.hi.s64", "qqq", E(static_cast<u64>((s128{L(a)} * L(b)) >> 64))},
-    {"mad.lo.u64", "qqqq", E(a * b + c)},
+    {"mad.lo.u64", "qqqq", E(a* b + c)},
     {"mul.wide.u32", "qrr", E(u64{U(a)} * U(b))},
     {"mul.wide.s32", "qrr", E(static_cast<u64>(s64{S(a)} * S(b)))},
     {"mad.wide.u32", "qrrq", E(u64{U(a)} * U(b) + c)},
     {"mad.wide.s32", "qrrq", E(static_cast<u64>(s64{S(a)} * S(b)) + c)},
     {"or.b64 %qt, $2, 1; div.u64 $0, $1, %qt;", "qqq", E(a / (b | 1))},
     {"or.b64 %qt, $2, 1; rem.u64 $0, $1, %qt;", "qqq", E(a % (b | 1))},
-    {"and.b64", "qqq", E(a & b)},
+    {"and.b64", "qqq", E(a& b)},
     {"or.b64", "qqq", E(a | b)},
     {"xor.b64", "qqq", E(a ^ b)},
     {"not.b64", "qq", E(~a)},
@@ -277,16 +301,16 @@ const OpRow kRows[] = {
     // 16 bits
     {"add.u16", "hhh", E(H16(L(a + b)))},
     {"sub.s16", "hhh", E(H16(L(a - b)))},
-    {"mul.lo.u16", "hhh", E(H16(L(a * b)))},
+    {"mul.lo.u16", "hhh", E(H16(L(a* b)))},
     {"mul.hi.s16", "hhh", E(H16((s64{I(a)} * I(b)) >> 16))},
-    {"mad.lo.u16", "hhhh", E(H16(L(a * b + c)))},
+    {"mad.lo.u16", "hhhh", E(H16(L(a* b + c)))},
     {"mul.wide.s16", "rhh", E(R(s64{I(a)} * I(b)))},
     {"mul.wide.u16", "rhh", E(R(s64{H(a)} * H(b)))},
     {"mad.wide.u16", "rhhr", E(R(L(u64{H(a)} * H(b) + c)))},
     {"min.s16", "hhh", E(H16(std::min(I(a), I(b))))},
     {"max.u16", "hhh", E(std::max(H(a), H(b)))},
     {"neg.s16", "hh", E(H16(-s64{I(a)}))},
-    {"and.b16", "hhh", E(a & b)},
+    {"and.b16", "hhh", E(a& b)},
     {"xor.b16", "hhh", E(a ^ b)},
     {"not.b16", "hh", E(H16(L(~a)))},
     {"shl.b16", "hhr", E(b > 15 ? 0 : H16(L(a << b)))},
@@ -304,7 +328,7 @@ const OpRow kRows[] = {
     {"setp.ne.xor.u32 $0, $1, $2, !$3;", "prrp", E((U(a) != U(b)) != ((c & 1) == 0))},
     {"setp.lo.u32", "prr", E(U(a) < U(b))},
     {"setp.hs.u32", "prr", E(U(a) >= U(b))},
-    {"and.pred", "ppp", E(a & b & 1)},
+    {"and.pred", "ppp", E(a& b & 1)},
     {"or.pred", "ppp", E((a | b) & 1)},
     {"xor.pred", "ppp", E((a ^ b) & 1)},
     {"not.pred", "pp", E(~a & 1)},
@@ -318,9 +342,9 @@ const OpRow kRows[] = {
     {"add.rm.f32", "fff", F32_MODE(add, FE_DOWNWARD, x + y), true},
     {"sub.rp.f32", "fff", F32_MODE(sub, FE_UPWARD, x - y), true},
     {"sub.f32", "fff", F32_MODE(sub, FE_TONEAREST, x - y), true},
-    {"mul.f32", "fff", F32_MODE(mul, FE_TONEAREST, x * y), true},
-    {"mul.rz.f32", "fff", F32_MODE(mul, FE_TOWARDZERO, x * y), true},
-    {"mul.rp.f32", "fff", F32_MODE(mul, FE_UPWARD, x * y), true},
+    {"mul.f32", "fff", F32_MODE(mul, FE_TONEAREST, x* y), true},
+    {"mul.rz.f32", "fff", F32_MODE(mul, FE_TOWARDZERO, x* y), true},
+    {"mul.rp.f32", "fff", F32_MODE(mul, FE_UPWARD, x* y), true},
     {"fma.rn.f32", "ffff", F32_MODE(fma, FE_TONEAREST, std::fma(x, y, z)), true},
     {"fma.rm.f32", "ffff", F32_MODE(fma, FE_DOWNWARD, std::fma(x, y, z)), true},
     {"fma.rz.f32", "ffff", F32_MODE(fma, FE_TOWARDZERO, std::fma(x, y, z)), true},
@@ -337,7 +361,8 @@ const OpRow kRows[] = {
     {"neg.f32 $0, $1;" NAN32, "ff", E(f_bits(-F(a))), true},
     {"min.f32", "fff", E(f_bits(minimum(F(a), F(b)))), true},
     {"max.f32", "fff", E(f_bits(maximum(F(a), F(b)))), true},
-    {"min.NaN.f32", "fff", E(f_bits(std::isnan(F(a)) || std::isnan(F(b)) ? NAN : minimum(F(a), F(b)))), true},
+    {"min.NaN.f32", "fff",
+     E(f_bits(std::isnan(F(a)) || std::isnan(F(b)) ? NAN : minimum(F(a), F(b)))), true},
     {"copysign.f32", "fff", E((b & 0x7fffffff) | (a & 0x80000000)), true},
     {"selp.f32", "fffp", E((c & 1) != 0 ? a : b), true},
     {"slct.f32.s32", "fffr", E(S(c) >= 0 ? a : b), true},
@@ -346,7 +371,13 @@ const OpRow kRows[] = {
     COMPARE_FLOAT("f32", "pff", F),
     {"cvt.rn.f32.s32", "fr", E(f_bits(static_cast<float>(S(a)))), true},
     {"cvt.rn.f32.u32", "fr", E(f_bits(static_cast<float>(U(a)))), true},
-    {"cvt.rz.f32.s32", "fr", E(f_bits(rounded<float>(FE_TOWARDZERO, 0, 0, 0, [v = S(a)](float, float, float) { volatile s32 x = v; return static_cast<float>(x); }))), true},
+    {"cvt.rz.f32.s32", "fr",
+     E(f_bits(rounded<float>(FE_TOWARDZERO, 0, 0, 0,
+                             [v = S(a)](float, float, float) {
+                               volatile s32 x = v;
+                               return static_cast<float>(x);
+                             }))),
+     true},
     {"cvt.rn.f32.s64", "fq", E(f_bits(static_cast<float>(L(a)))), true},
     {"cvt.rn.f32.u64", "fq", E(f_bits(static_cast<float>(a))), true},
     {"cvt.rni.s32.f32", "rf", E(R(clamp_float<s32>(in_mode(FE_TONEAREST, F(a))))), true},
@@ -362,9 +393,12 @@ const OpRow kRows[] = {
     {"sub.f16", "hhh", E(half_nan(H(b)) ? u16{0x7fff} : half_add(H(a), half_negate(H(b)))), true},
     {"mul.f16", "hhh", E(half_fma(H(a), H(b), 0, false)), true},
     {"fma.rn.f16", "hhhh", E(half_fma(H(a), H(b), H(c), true)), true},
-    {"add.f16x2", "rrr", E(half_pair(a, b, 0, [](u16 x, u16 y, u16) { return half_add(x, y); })), true},
-    {"mul.f16x2", "rrr", E(half_pair(a, b, 0, [](u16 x, u16 y, u16) { return half_fma(x, y, 0, false); })), true},
-    {"fma.rn.f16x2", "rrrr", E(half_pair(a, b, c, [](u16 x, u16 y, u16 z) { return half_fma(x, y, z, true); })), true},
+    {"add.f16x2", "rrr", E(half_pair(a, b, 0, [](u16 x, u16 y, u16) { return half_add(x, y); })),
+     true},
+    {"mul.f16x2", "rrr",
+     E(half_pair(a, b, 0, [](u16 x, u16 y, u16) { return half_fma(x, y, 0, false); })), true},
+    {"fma.rn.f16x2", "rrrr",
+     E(half_pair(a, b, c, [](u16 x, u16 y, u16 z) { return half_fma(x, y, z, true); })), true},
     {"setp.lt.f16", "phh", E(float_of_half(H(a)) < float_of_half(H(b))), true},
     {"setp.neu.f16", "phh", E(!(float_of_half(H(a)) == float_of_half(H(b)))), true},
     {"cvt.rn.f16.f32", "hf", E(half_of_float(F(a))), true},
@@ -374,8 +408,8 @@ const OpRow kRows[] = {
     // f64: a NaN's payload, and what it converts to, is the machine's, so it is made canonical
     {"add.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_TONEAREST, x + y), true},
     {"sub.rz.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_TOWARDZERO, x - y), true},
-    {"mul.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_TONEAREST, x * y), true},
-    {"mul.rm.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_DOWNWARD, x * y), true},
+    {"mul.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_TONEAREST, x* y), true},
+    {"mul.rm.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_DOWNWARD, x* y), true},
     {"fma.rn.f64 $0, $1, $2, $3;" NAN64, "dddd", F64_MODE(FE_TONEAREST, std::fma(x, y, z)), true},
     {"fma.rp.f64 $0, $1, $2, $3;" NAN64, "dddd", F64_MODE(FE_UPWARD, std::fma(x, y, z)), true},
     {"div.rn.f64 $0, $1, $2;" NAN64, "ddd", F64_MODE(FE_TONEAREST, x / y), true},
@@ -387,7 +421,8 @@ const OpRow kRows[] = {
     {"cvt.rn.f64.u64", "dq", E(d_bits(static_cast<double>(a))), true},
     {"cvt.rn.f64.s32", "dr", E(d_bits(static_cast<double>(S(a)))), true},
     {"cvt.rn.f32.f64 $0, $1;" NAN32, "fd", E(f_bits(static_cast<float>(D(a)))), true},
-    {"cvt.rzi.s32.f64 $0, $1; setp.nan.f64 %pt, $1, $1; selp.b32 $0, 0, $0, %pt;", "rd", E(R(clamp_float<s32>(std::trunc(D(a))))), true},
+    {"cvt.rzi.s32.f64 $0, $1; setp.nan.f64 %pt, $1, $1; selp.b32 $0, 0, $0, %pt;", "rd",
+     E(R(clamp_float<s32>(std::trunc(D(a))))), true},
     {"mov.b64", "dq", E(a), true},
     {"mov.b64 %qt, $1; xor.b64 $0, %qt, 1;", "qd", E(a ^ 1), true},
 };

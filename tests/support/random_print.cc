@@ -81,8 +81,9 @@ std::string access(const Ins& ins) {
   const char cls = ins.vector[0].cls;
   text += cls == 'f' || cls == 'd' ? ".f" : ins.is_signed ? ".s" : ins.bytes < 4 ? ".u" : ".b";
   text += std::to_string(ins.bytes * 8) + " ";
-  return text + (load ? list_of(ins.vector) + ", " + address_of(ins)
-                      : address_of(ins) + ", " + list_of(ins.vector)) +
+  return text +
+         (load ? list_of(ins.vector) + ", " + address_of(ins)
+               : address_of(ins) + ", " + list_of(ins.vector)) +
          ";";
 }
 
@@ -151,8 +152,8 @@ std::string statement(const Ins& ins, uint32_t serial) {
     case Code::kMatch:
       return std::string("match.") + (ins.sub == 0 ? "any" : "all") + ".sync." +
              (ins.a.cls == 'q' ? "b64 " : "b32 ") + d +
-             (ins.d2.cls != 0 ? "|" + text_of(ins.d2) : "") + ", " + a + ", " +
-             text_of(ins.mask) + ";";
+             (ins.d2.cls != 0 ? "|" + text_of(ins.d2) : "") + ", " + a + ", " + text_of(ins.mask) +
+             ";";
     case Code::kReduce: {
       const std::string_view name = kReduceNames[ins.sub];
       return "redux.sync." + std::string(name) + " " + d + ", " + a + ", " + text_of(ins.mask) +

@@ -59,7 +59,7 @@ enum class Code : uint8_t {
   kStore,            // [a + imm] = b..
   kAtomic,           // sub: index of kAtomics; [a + imm], b; `returns`: atom, otherwise red
   kCall,             // d = function `sub` (or at address c) of a, b
-  kExit,  // sub: 0 ret or exit, 1 exit
+  kExit,             // sub: 0 ret or exit, 1 exit
 };
 
 enum class MemorySpace : uint8_t { kGlobal, kShared, kLocal, kGeneric };
@@ -72,7 +72,7 @@ struct Ins {
   bool guard_not = false;
   int64_t imm = 0;
   MemorySpace space = MemorySpace::kGlobal;
-  uint8_t bytes = 4;      // of one element
+  uint8_t bytes = 4;       // of one element
   bool is_signed = false;  // sign-extending load
   bool returns = false;
   bool read_only = false;       // ld.global.nc
@@ -88,10 +88,9 @@ struct AtomicRow {
 };
 std::span<const AtomicRow> atomic_rows();
 
-inline constexpr const char* kSpecials[] = {"%tid.x",    "%tid.y",   "%tid.z",   "%ntid.x",
-                                            "%ntid.y",   "%ntid.z",  "%ctaid.x", "%ctaid.y",
-                                            "%ctaid.z",  "%nctaid.x", "%nctaid.y", "%nctaid.z",
-                                            "%laneid"};
+inline constexpr const char* kSpecials[] = {
+    "%tid.x",   "%tid.y",   "%tid.z",    "%ntid.x",   "%ntid.y",   "%ntid.z", "%ctaid.x",
+    "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid"};
 inline constexpr const char* kReduceNames[] = {"add.u32", "min.u32", "max.u32", "min.s32",
                                                "max.s32", "and.b32", "or.b32",  "xor.b32"};
 
@@ -115,9 +114,10 @@ std::string print_program(const RandomProgram& program);
 
 // Layout of what threads write.
 inline constexpr uint32_t kUserRegisters[kClassCount] = {12, 6, 6, 6, 4, 6};
-inline constexpr uint32_t kRecordBytes = 256;       // of one thread in the output
+inline constexpr uint32_t kRecordBytes = 256;  // of one thread in the output
 inline constexpr uint32_t kInputBytes = 4096;
-inline constexpr uint32_t kAccumulatorBytes = 128;  // global ones; then those of each block's shared
+inline constexpr uint32_t kAccumulatorBytes =
+    128;  // global ones; then those of each block's shared
 inline constexpr uint32_t kSlotBytesOfThread = 16;  // in shared memory
 inline constexpr uint32_t kLocalArrayBytes = 64;
 

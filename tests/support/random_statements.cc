@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statements of random kernels that touch memory or need other threads: accesses, barriers, warp-wide
-// instructions, atomics, calls, early exits.
+// Statements of random kernels that touch memory or need other threads: accesses, barriers,
+// warp-wide instructions, atomics, calls, early exits.
 #include <cstring>
 
 #include "tests/support/random_generator.h"
@@ -30,8 +30,8 @@ void RandomGenerator::access(MemorySpace space, Operand address, uint32_t room, 
   do {
     ins.bytes = static_cast<uint8_t>(widths[below(5)]);
   } while (ins.bytes > room);
-  const char cls = ins.bytes == 8   ? (options_.floats && chance(30) ? 'd' : 'q')
-                   : ins.bytes == 4 ? (options_.floats && chance(30) ? 'f' : 'r')
+  const char cls = ins.bytes == 8                 ? (options_.floats && chance(30) ? 'd' : 'q')
+                   : ins.bytes == 4               ? (options_.floats && chance(30) ? 'f' : 'r')
                    : ins.bytes == 2 && chance(40) ? 'h'
                                                   : 'r';
   uint32_t elements = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Daemon in a temporary directory with fake workers, driven from the test's own thread, and a local
-// program that joins a vGPU of it. Test code only; one thread.
+// A Daemon in a temporary directory with fake workers, driven from the test's own thread, and a
+// local program that joins a vGPU of it. Test code only; one thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -139,7 +139,8 @@ class LocalProgram {
     EXPECT_TRUE(m.ok());
     region_ = std::move(*m);
     producer_ = RingProducer(submit_ring(region_.data(), j.slot), Bell::for_eventfd(fds_[1].get()));
-    consumer_ = RingConsumer(complete_ring(region_.data(), j.slot), Bell::for_eventfd(fds_[1].get()));
+    consumer_ =
+        RingConsumer(complete_ring(region_.data(), j.slot), Bell::for_eventfd(fds_[1].get()));
     return true;
   }
   // Whether the host has closed the connection.
@@ -151,7 +152,8 @@ class LocalProgram {
   }
   void command(fake::What what, uint64_t a = 0, uint64_t b = 0) {
     fake::Command c{what, a, b};
-    EXPECT_TRUE(producer_.push(sluice_record{}, {reinterpret_cast<const std::byte*>(&c), sizeof c}));
+    EXPECT_TRUE(
+        producer_.push(sluice_record{}, {reinterpret_cast<const std::byte*>(&c), sizeof c}));
     producer_.publish();
   }
   std::optional<fake::Reply> reply() {
@@ -166,7 +168,9 @@ class LocalProgram {
     return *region_.as<const sluice_slot_header>(SLUICE_SLOT_OFFSET +
                                                  uint64_t{answer_->slot} * SLUICE_SLOT_STRIDE);
   }
-  uint32_t slot_state() const { return load_shared(slot_header().state, std::memory_order_acquire); }
+  uint32_t slot_state() const {
+    return load_shared(slot_header().state, std::memory_order_acquire);
+  }
   io::Mapping& region() { return region_; }
   int wake_fd() const { return fds_[2].get(); }
   void close() { socket_.reset(); }

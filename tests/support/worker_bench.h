@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// WorkerBench: a real sluice-worker process on the software GPU, with the test playing sluiced (gate,
-// leases, extents) and the guest's program (records and completions). Used by tests only, from one
-// thread; a second one inside answers the worker's control socket.
+// WorkerBench: a real sluice-worker process on the software GPU, with the test playing sluiced
+// (gate, leases, extents) and the guest's program (records and completions). Used by tests only,
+// from one thread; a second one inside answers the worker's control socket.
 #pragma once
 
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -143,9 +143,9 @@ class WorkerBench {
     std::strncpy(packet.start.soft_gpu_file, options_.soft_gpu_file.c_str(),
                  sizeof packet.start.soft_gpu_file - 1);
     std::strncpy(packet.start.vgpu, "test", sizeof packet.start.vgpu - 1);
-    const int fds[] = {region_fd_.get(), bell_.get(),      wake_.get(), host_fd_.get(),
-                       signal_fd_.get(), report_fd_.get(), records_fd_.get(),
-                       gate_.theirs.get(), ring_.theirs.get()};
+    const int fds[] = {region_fd_.get(),  bell_.get(),        wake_.get(),
+                       host_fd_.get(),    signal_fd_.get(),   report_fd_.get(),
+                       records_fd_.get(), gate_.theirs.get(), ring_.theirs.get()};
     auto sent = send_with_fds(control_.get(), &packet, sizeof packet, fds);
     SLUICE_CHECK(sent.ok());
     auto got = receive_with_fds(control_.get(), &ready, sizeof ready);
@@ -167,23 +167,28 @@ class WorkerBench {
     __atomic_store_n(&host->grant, generation | SLUICE_GRANT_OPEN, __ATOMIC_SEQ_CST);
     wake_gate();
   }
-  // The gate opens for some SMs, or stays open while they change: then `leave` is what the older generations have to
-  // leave, and with `keep` they stay on the others. An empty `leave` with `keep`: they need not leave anything.
-  void grant_part(const SmSet& sms, bool recall = false, bool keep = false, SmSet::Range leave = {0, 0xffff}) {
+  // The gate opens for some SMs, or stays open while they change: then `leave` is what the older
+  // generations have to leave, and with `keep` they stay on the others. An empty `leave` with
+  // `keep`: they need not leave anything.
+  void grant_part(const SmSet& sms, bool recall = false, bool keep = false,
+                  SmSet::Range leave = {0, 0xffff}) {
     const uint32_t old = generation++;
     for (uint32_t i = 0; i < SmSet::kWords; ++i)
       __atomic_store_n(&host->sms[generation & 1][i], sms.word(i), __ATOMIC_SEQ_CST);
     if (keep && leave.lo < leave.hi)
-      __atomic_store_n(&signal->evict, SLUICE_EVICT_WORD(old, leave.lo, leave.hi), __ATOMIC_SEQ_CST);
+      __atomic_store_n(&signal->evict, SLUICE_EVICT_WORD(old, leave.lo, leave.hi),
+                       __ATOMIC_SEQ_CST);
     __atomic_store_n(&host->grant,
-                     generation | SLUICE_GRANT_OPEN | SLUICE_GRANT_PART | (recall ? SLUICE_GRANT_RECALL : 0) |
-                         (keep ? SLUICE_GRANT_KEEP : 0),
+                     generation | SLUICE_GRANT_OPEN | SLUICE_GRANT_PART |
+                         (recall ? SLUICE_GRANT_RECALL : 0) | (keep ? SLUICE_GRANT_KEEP : 0),
                      __ATOMIC_SEQ_CST);
     if (recall && !keep && leave.lo < leave.hi)
-      __atomic_store_n(&signal->evict, SLUICE_EVICT_WORD(old, leave.lo, leave.hi), __ATOMIC_SEQ_CST);
+      __atomic_store_n(&signal->evict, SLUICE_EVICT_WORD(old, leave.lo, leave.hi),
+                       __ATOMIC_SEQ_CST);
     wake_gate();
   }
-  // What is older has left, or asks to be called back whole, which is then done. False: not in time.
+  // What is older has left, or asks to be called back whole, which is then done. False: not in
+  // time.
   bool wait_moved(uint64_t ms = 20000) {
     const uint64_t end = monotonic_ns() + ms * 1'000'000, old = generation - 1;
     bool whole = false;
@@ -219,9 +224,7 @@ class WorkerBench {
     }
     return true;
   }
-  void wake_gate() {
-    ring_wake(gate_.ours.get());
-  }
+  void wake_gate() { ring_wake(gate_.ours.get()); }
   void beat() { __atomic_store_n(&host->heartbeat_ns, monotonic_ns(), __ATOMIC_RELAXED); }
   void stop_beating() { beating_ = false; }
   void hang_up() { ::shutdown(control_.get(), SHUT_RDWR); }
@@ -264,8 +267,8 @@ class WorkerBench {
     return r.call_id;
   }
   template <class T>
-    requires(!std::is_convertible_v<const T&, std::span<const std::byte>>)
-  uint64_t post(uint16_t opcode, const T& body, uint64_t context = 0, uint16_t flags = 0) {
+  requires(!std::is_convertible_v<const T&, std::span<const std::byte>>) uint64_t
+      post(uint16_t opcode, const T& body, uint64_t context = 0, uint16_t flags = 0) {
     return post(opcode, std::as_bytes(std::span(&body, 1)), context, flags);
   }
   // Waits for the completion of a call. Status -1: none came (the worker may be gone).
@@ -401,8 +404,8 @@ class WorkerBench {
 inline constexpr uint64_t kStaging = WorkerBench::kStaging;
 
 // Copies between the bulk memory (`offset`) and device memory.
-inline sluice_copy plain_copy(uint64_t dst, uint32_t dst_kind, uint64_t src, uint32_t src_kind, uint64_t n,
-                              uint32_t wait) {
+inline sluice_copy plain_copy(uint64_t dst, uint32_t dst_kind, uint64_t src, uint32_t src_kind,
+                              uint64_t n, uint32_t wait) {
   sluice_copy c{};
   c.dst = dst;
   c.src = src;

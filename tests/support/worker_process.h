@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// WorkerProcess: the fixture of the tests of a real sluice-worker process: a session on the software
-// GPU with the calls that nearly every test makes. Tests only; one thread.
+// WorkerProcess: the fixture of the tests of a real sluice-worker process: a session on the
+// software GPU with the calls that nearly every test makes. Tests only; one thread.
 #pragma once
 
-#include <functional>
 #include <gtest/gtest.h>
+#include <functional>
 
 #include <cstdio>
 #include <cstdlib>
@@ -63,8 +63,8 @@ DONE:
 .visible .global .align 4 .u32 counter = 7;
 )";
 
-// SLUICE_TEST_LIBRARY=libcuda.so.1 runs the same tests on an NVIDIA GPU (by hand; SLUICE_TEST_WORKER
-// then says where the worker is).
+// SLUICE_TEST_LIBRARY=libcuda.so.1 runs the same tests on an NVIDIA GPU (by hand;
+// SLUICE_TEST_WORKER then says where the worker is).
 inline const char* from_environment(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value ? value : otherwise;
@@ -91,9 +91,9 @@ class WorkerProcess : public testing::Test {
   void start(WorkerBench::Options options = {}) {
     options.environment.push_back("SLUICE_SOFT_MEMORY=256M");
     options.nvidia = kNvidia;
-    b = std::make_unique<WorkerBench>(
-        from_environment("SLUICE_TEST_WORKER", SLUICE_TEST_WORKER),
-        from_environment("SLUICE_TEST_LIBRARY", SLUICE_TEST_SOFTCUDA), std::move(options));
+    b = std::make_unique<WorkerBench>(from_environment("SLUICE_TEST_WORKER", SLUICE_TEST_WORKER),
+                                      from_environment("SLUICE_TEST_LIBRARY", SLUICE_TEST_SOFTCUDA),
+                                      std::move(options));
     ASSERT_EQ(b->ready.code, 0) << b->ready.text;
   }
   std::vector<std::byte> bytes(std::initializer_list<std::vector<std::byte>> parts) {
@@ -123,7 +123,8 @@ class WorkerProcess : public testing::Test {
   Answer load(const std::string& text) {
     sluice_module_load m{};
     m.log_bytes = 1024;
-    if (text.size() > SLUICE_RECORD_MAX_BYTES / 2) {  // by staging memory that no test copies through
+    if (text.size() >
+        SLUICE_RECORD_MAX_BYTES / 2) {  // by staging memory that no test copies through
       constexpr uint64_t kText = WorkerBench::kStaging + (15u << 20);
       m.bulk = {kText, text.size()};
       std::memcpy(b->bulk(kText), text.data(), text.size());
@@ -183,9 +184,9 @@ class WorkerProcess : public testing::Test {
             SLUICE_RECORD_NO_REPLY);
   }
   Answer sync(uint64_t ms = 60000) {
-    return b->wait(b->post(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0},
-                           context),
-                   ms);
+    return b->wait(
+        b->post(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context),
+        ms);
   }
   // Device memory of zeros; through the staging.
   void zero(uint64_t d, uint64_t n) {
@@ -197,7 +198,8 @@ class WorkerProcess : public testing::Test {
     EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, d, n), context).status, 0);
     return reinterpret_cast<uint32_t*>(b->bulk(kStaging));
   }
-  // The session has ended with a reason that both sides can read, and the worker has exited cleanly.
+  // The session has ended with a reason that both sides can read, and the worker has exited
+  // cleanly.
   void expect_violation(const char* part) {
     EXPECT_EQ(b->wait_exit(), 0);
     EXPECT_TRUE(b->ended());

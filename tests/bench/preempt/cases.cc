@@ -7,8 +7,8 @@
 #include <memory>
 #include <random>
 
-#include "kernels/suite/workloads/workloads.h"
 #include "kernels.ptx.h"
+#include "kernels/suite/workloads/workloads.h"
 
 namespace sluice::bench {
 
@@ -97,7 +97,10 @@ Case gemm(double scale, bool registers) {
   add_buffer<float>(c, "b", std::size_t{n} * n, noise);
   const std::uint32_t edge = registers ? 64 : 32;
   Params(add_launch(c, c.name.c_str(), {n / edge, n / edge, 1}, {registers ? 64u : 1024u, 1, 1}))
-      .buffer(0).buffer(1).buffer(2).value(n);
+      .buffer(0)
+      .buffer(1)
+      .buffer(2)
+      .value(n);
   return c;
 }
 Case black_scholes(double scale) {
@@ -106,7 +109,14 @@ Case black_scholes(double scale) {
   for (const char* name : {"call", "put"}) add_buffer<float>(c, name, n, zero);
   for (const char* name : {"s", "k", "t"}) add_buffer<float>(c, name, n, noise);
   Params(add_launch(c, "black_scholes", {(n + 255) / 256, 1, 1}, {256, 1, 1}))
-      .buffer(0).buffer(1).buffer(2).buffer(3).buffer(4).value(0.02f).value(0.3f).value(n);
+      .buffer(0)
+      .buffer(1)
+      .buffer(2)
+      .buffer(3)
+      .buffer(4)
+      .value(0.02f)
+      .value(0.3f)
+      .value(n);
   return c;
 }
 Case nbody(double scale) {
@@ -125,7 +135,10 @@ Case softmax_rows(double scale) {
   const std::uint32_t rows = size(scale, 262144, 1, 32), columns = 256;
   add_buffer<float>(c, "out", std::size_t{rows} * columns, zero);
   add_buffer<float>(c, "in", std::size_t{rows} * columns, noise);
-  Params(add_launch(c, "softmax_rows", {rows, 1, 1}, {32, 1, 1})).buffer(0).buffer(1).value(columns);
+  Params(add_launch(c, "softmax_rows", {rows, 1, 1}, {32, 1, 1}))
+      .buffer(0)
+      .buffer(1)
+      .value(columns);
   return c;
 }
 Case stencil3d(double scale) {
@@ -133,7 +146,12 @@ Case stencil3d(double scale) {
   const std::uint32_t n = size(scale, 512, 3, 32);
   add_buffer<float>(c, "out", std::size_t{n} * n * n, zero);
   add_buffer<float>(c, "in", std::size_t{n} * n * n, noise);
-  Params(add_launch(c, "stencil3d", {n / 32, n / 8, n}, {32, 8, 1})).buffer(0).buffer(1).value(n).value(n).value(n);
+  Params(add_launch(c, "stencil3d", {n / 32, n / 8, n}, {32, 8, 1}))
+      .buffer(0)
+      .buffer(1)
+      .value(n)
+      .value(n)
+      .value(n);
   return c;
 }
 Case spmv(double scale) {
@@ -142,7 +160,8 @@ Case spmv(double scale) {
   std::mt19937 random(7);
   std::vector<int> begin{0};
   for (std::uint32_t i = 0; i < rows; ++i)
-    begin.push_back(begin.back() + static_cast<int>(random() % 17 == 0 ? random() % 400 : random() % 40));
+    begin.push_back(begin.back() +
+                    static_cast<int>(random() % 17 == 0 ? random() % 400 : random() % 40));
   const auto n = static_cast<std::size_t>(begin.back());
   add_buffer<float>(c, "y", rows, zero);
   add_buffer<int>(c, "begin", rows + 1, [&](std::size_t i) { return begin[i]; });
@@ -150,7 +169,12 @@ Case spmv(double scale) {
   add_buffer<float>(c, "value", n, noise);
   add_buffer<float>(c, "x", rows, noise);
   Params(add_launch(c, "spmv", {(rows + 7) / 8, 1, 1}, {256, 1, 1}))
-      .buffer(0).buffer(1).buffer(2).buffer(3).buffer(4).value(rows);
+      .buffer(0)
+      .buffer(1)
+      .buffer(2)
+      .buffer(3)
+      .buffer(4)
+      .value(rows);
   return c;
 }
 Case scan_lookback(double scale) {
@@ -158,7 +182,8 @@ Case scan_lookback(double scale) {
   const std::uint32_t blocks = size(scale, 16384, 1, 4);
   const std::size_t n = std::size_t{blocks} * 4096;
   add_buffer<std::uint32_t>(c, "out", n, [](std::size_t) { return 0u; });
-  add_buffer<std::uint32_t>(c, "in", n, [](std::size_t i) { return static_cast<std::uint32_t>(i * 7 % 13); });
+  add_buffer<std::uint32_t>(c, "in", n,
+                            [](std::size_t i) { return static_cast<std::uint32_t>(i * 7 % 13); });
   add_buffer<std::uint64_t>(c, "status", blocks, [](std::size_t) { return std::uint64_t{0}; });
   Params(add_launch(c, "scan_lookback", {blocks, 1, 1}, {256, 1, 1})).buffer(0).buffer(1).buffer(2);
   return c;
@@ -183,7 +208,8 @@ Case of_workload(const char* name, std::unique_ptr<suite::Workload> (*make)(cons
   suite::Arguments arguments;
   w->arguments(arguments, 0x5a5a000000000000u, marks, 0);
   const suite::LaunchShape shape = w->shape();
-  Launch& l = add_launch(c, w->name(), {shape.grid_x, shape.grid_y, 1}, {shape.block_x, shape.block_y, 1});
+  Launch& l =
+      add_launch(c, w->name(), {shape.grid_x, shape.grid_y, 1}, {shape.block_x, shape.block_y, 1});
   Params params(l);
   // Sizes of the arguments: the kernels' own declarations, 8 bytes but where the text says 32.
   const std::string text = w->ptx();
@@ -226,7 +252,8 @@ std::vector<CaseMaker> all_cases(double scale) {
   own("stencil3d", stencil3d);
   own("spmv", spmv);
   own("scan_lookback", scan_lookback);
-  const auto program = [&](const char* name, std::unique_ptr<suite::Workload> (*make)(const suite::Options&),
+  const auto program = [&](const char* name,
+                           std::unique_ptr<suite::Workload> (*make)(const suite::Options&),
                            double factor) {
     cases.push_back({name, [=] { return of_workload(name, make, scale * factor); }});
   };

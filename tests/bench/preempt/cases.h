@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels that the benchmark times: its own (kernels.cu) and the suite's.
 //
-// Pure; sizes are for a GPU (`scale` 1: 100 us and more on an H200), tiny scales for the software GPU.
+// Pure; sizes are for a GPU (`scale` 1: 100 us and more on an H200), tiny scales for the software
+// GPU.
 #pragma once
 
 #include <vector>

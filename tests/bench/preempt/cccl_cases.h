@@ -11,8 +11,9 @@
 
 namespace sluice::bench {
 
-// One for each trace of the folder that `ninja -C BUILD cccl-timing` records (tests/cccl). Results of
-// kernels that decide what others compute are not known, so every case is compared with its original.
+// One for each trace of the folder that `ninja -C BUILD cccl-timing` records (tests/cccl). Results
+// of kernels that decide what others compute are not known, so every case is compared with its
+// original.
 std::vector<CaseMaker> cccl_cases(const std::string& folder);
 
 }  // namespace sluice::bench

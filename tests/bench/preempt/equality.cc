@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Original and rewritten form leave the same memory, however often and wherever the latter is evicted:
-// 0 to 50 times, from all SMs or a range of them, with every signal, chunks of 1 to 64.
+// Original and rewritten form leave the same memory, however often and wherever the latter is
+// evicted: 0 to 50 times, from all SMs or a range of them, with every signal, chunks of 1 to 64.
 #include <cstdio>
 #include <random>
 #include <thread>
@@ -21,9 +21,10 @@ void nap(std::uint64_t ns) {
   }
 }
 
-// Which buffers differ, where first and in how many bytes. Words that already differ between `want` and
-// `again`, two runs of the original, are not looked at.
-std::string difference(const suite::Contents& got, const suite::Contents& want, const suite::Contents& again) {
+// Which buffers differ, where first and in how many bytes. Words that already differ between `want`
+// and `again`, two runs of the original, are not looked at.
+std::string difference(const suite::Contents& got, const suite::Contents& want,
+                       const suite::Contents& again) {
   std::string text;
   for (std::size_t b = 0; b < got.size(); ++b) {
     if (got[b] == want[b]) continue;
@@ -31,20 +32,22 @@ std::string difference(const suite::Contents& got, const suite::Contents& want, 
     for (std::size_t i = 0; i < got[b].size(); ++i)
       if (got[b][i] != want[b][i] &&
           std::equal(want[b].begin() + static_cast<std::ptrdiff_t>(i / 4 * 4),
-                     want[b].begin() + static_cast<std::ptrdiff_t>(std::min(i / 4 * 4 + 4, want[b].size())),
+                     want[b].begin() +
+                         static_cast<std::ptrdiff_t>(std::min(i / 4 * 4 + 4, want[b].size())),
                      again[b].begin() + static_cast<std::ptrdiff_t>(i / 4 * 4))) {
         first = std::min(first, i);
         ++bytes;
       }
     if (bytes != 0)
-      text += "buffer " + std::to_string(b) + " of " + std::to_string(got.size()) + ": " + std::to_string(bytes) +
-              " bytes of " + std::to_string(got[b].size()) + ", first at " + std::to_string(first) + "; ";
+      text += "buffer " + std::to_string(b) + " of " + std::to_string(got.size()) + ": " +
+              std::to_string(bytes) + " bytes of " + std::to_string(got[b].size()) + ", first at " +
+              std::to_string(first) + "; ";
   }
   return text;
 }
 
-void run_evicted(Gpu& gpu, CloneLaunch& clone, Signal signal, std::mt19937& random, std::uint64_t longest_ns,
-                 Count& count) {
+void run_evicted(Gpu& gpu, CloneLaunch& clone, Signal signal, std::mt19937& random,
+                 std::uint64_t longest_ns, Count& count) {
   const bool once = clone.one_task();
   int left = static_cast<int>(random() % 51);
   // So that most of them fall into the time that the launch takes.
@@ -88,7 +91,8 @@ void run_evicted(Gpu& gpu, CloneLaunch& clone, Signal signal, std::mt19937& rand
 
 int check_equality(Gpu& gpu, const MeasureOptions& options) {
   int wrong = 0, runs = 0;
-  // CUB's algorithms are one module, which takes the driver half a minute to compile, and leave nothing in its variables.
+  // CUB's algorithms are one module, which takes the driver half a minute to compile, and leave
+  // nothing in its variables.
   Module module;
   std::string loaded;
   for (const CaseMaker& maker : cases_of(options)) {
@@ -124,7 +128,8 @@ int check_equality(Gpu& gpu, const MeasureOptions& options) {
     });
     images.take(pieces, want);
     longest_ns = std::min<std::uint64_t>(longest_ns, 2'000'000);
-    // What the original leaves now so and now so (an unused word of CUB's temporary memory) says nothing.
+    // What the original leaves now so and now so (an unused word of CUB's temporary memory) says
+    // nothing.
     all([&](const suite::Launch& l, const Kernel& k, std::vector<std::byte> p) {
       launch_original(gpu, k.original, l, p, gpu.stream);
       CU(gpu.api.cuCtxSynchronize());
@@ -158,7 +163,8 @@ int check_equality(Gpu& gpu, const MeasureOptions& options) {
       settings.loop.chunk_max = static_cast<std::uint16_t>(1u << (random() % 11));
       settings.loop.batch_shift = static_cast<std::uint8_t>(random() % 7);
       settings.loop.target_us = 1 + random() % 60;
-      settings.loop.fixed_chunk = random() % 3 == 0 ? static_cast<std::uint16_t>(1 + random() % 64) : 0;
+      settings.loop.fixed_chunk =
+          random() % 3 == 0 ? static_cast<std::uint16_t>(1 + random() % 64) : 0;
       settings.first_chunk = 1 + random() % 64;
       settings.spatial = random() % 2;
       settings.one_task = random() % 2;
@@ -169,11 +175,13 @@ int check_equality(Gpu& gpu, const MeasureOptions& options) {
         gpu.zero_control(0);
         CU(gpu.api.cuCtxSynchronize());
         if (windows)
-          settings.windows.tasks = 1 + random() % std::max(1u, worker::task_count(l.grid[0], l.grid[1], l.grid[2]) / 4);
+          settings.windows.tasks =
+              1 + random() % std::max(1u, worker::task_count(l.grid[0], l.grid[1], l.grid[2]) / 4);
         CloneLaunch clone(gpu, k, l, p, 0, settings);
         if (!clone.evictable()) {
           launch_original(gpu, k.original, l, p, gpu.stream);
-          // A second grid of the next launch has a stream of its own, which would not wait for this.
+          // A second grid of the next launch has a stream of its own, which would not wait for
+          // this.
           CU(gpu.api.cuCtxSynchronize());
           return;
         }
@@ -181,19 +189,21 @@ int check_equality(Gpu& gpu, const MeasureOptions& options) {
         run_evicted(gpu, clone, signal, random, std::max<std::uint64_t>(longest_ns, 2000), count);
       });
       ++runs;
-      const std::string why = work.deterministic ? difference_from_want() : work.check(memory.read());
+      const std::string why =
+          work.deterministic ? difference_from_want() : work.check(memory.read());
       if (!why.empty()) {
         ++case_wrong;
-        std::printf("{\"wrong\":\"%s\",\"seed\":%d,\"signal\":\"%s\",\"why\":\"%s\"}\n", maker.name.c_str(), seed,
-                    kSignalNames[seed % 4], why.c_str());
+        std::printf("{\"wrong\":\"%s\",\"seed\":%d,\"signal\":\"%s\",\"why\":\"%s\"}\n",
+                    maker.name.c_str(), seed, kSignalNames[seed % 4], why.c_str());
       }
     }
     wrong += case_wrong;
     std::printf(
-        "{\"equality\":\"%s\",\"runs\":%d,\"wrong\":%d,\"launches\":%d,\"evictions\":%d,\"left\":%d,\"spatial\":%d,\"second_grids\":%d,"
+        "{\"equality\":\"%s\",\"runs\":%d,\"wrong\":%d,\"launches\":%d,\"evictions\":%d,\"left\":%"
+        "d,\"spatial\":%d,\"second_grids\":%d,"
         "\"physical\":%d,\"longest_us\":%.0f}\n",
-        maker.name.c_str(), options.seeds * 4, case_wrong, evictable, count.evictions, count.left, count.spatial, count.grown,
-        count.physical, static_cast<double>(longest_ns) / 1000);
+        maker.name.c_str(), options.seeds * 4, case_wrong, evictable, count.evictions, count.left,
+        count.spatial, count.grown, count.physical, static_cast<double>(longest_ns) / 1000);
     images.free(initial);
     images.free(want);
     std::fflush(stdout);

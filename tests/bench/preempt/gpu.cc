@@ -25,7 +25,8 @@ void check(CUresult result, const char* what) {
 std::uint64_t now_ns() {
   timespec t;
   ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 Gpu::Gpu(const std::string& library) {
@@ -52,7 +53,8 @@ Gpu::Gpu(const std::string& library) {
   CU(api.cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
   CU(api.cuStreamCreateWithPriority(&urgent, CU_STREAM_NON_BLOCKING, greatest));
   void* page = nullptr;
-  CU(api.cuMemHostAlloc(&page, 4096 + kControls * sizeof(sluice_launch_record), CU_MEMHOSTALLOC_DEVICEMAP));
+  CU(api.cuMemHostAlloc(&page, 4096 + kControls * sizeof(sluice_launch_record),
+                        CU_MEMHOSTALLOC_DEVICEMAP));
   std::memset(page, 0, 4096 + kControls * sizeof(sluice_launch_record));
   CUdeviceptr at;
   CU(api.cuMemHostGetDevicePointer(&at, page, 0));
@@ -93,12 +95,14 @@ Module Gpu::load(const std::string& ptx) {
       if (r.one_task_too) {
         CU(api.cuModuleGetFunction(&k.one_task, m.cu, (r.name + SLUICE_ONE_TASK_SUFFIX).c_str()));
         CU(api.cuFuncGetAttribute(&k.one_task_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.one_task));
-        k.one_task_clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name + SLUICE_ONE_TASK_SUFFIX);
+        k.one_task_clamped =
+            worker::clamped_form(api, m.cu, fitted.clamped, r.name + SLUICE_ONE_TASK_SUFFIX);
       }
       if (r.windows_too)
         CU(api.cuModuleGetFunction(&k.window, m.cu, (r.name + SLUICE_WINDOW_SUFFIX).c_str()));
       k.clamped = worker::clamped_form(api, m.cu, fitted.clamped, r.name + SLUICE_CLONE_SUFFIX);
-      if (k.clamped) CU(api.cuFuncGetAttribute(&k.clamped_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.clamped));
+      if (k.clamped)
+        CU(api.cuFuncGetAttribute(&k.clamped_registers, CU_FUNC_ATTRIBUTE_NUM_REGS, k.clamped));
     }
     m.kernels.emplace(r.name, k);
   }
@@ -107,7 +111,8 @@ Module Gpu::load(const std::string& ptx) {
 
 int Gpu::resident(CUfunction f, const suite::Launch& l, std::uint32_t shared) const {
   if (shared > 48 * 1024)
-    CU(api.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(shared)));
+    CU(api.cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                              static_cast<int>(shared)));
   int blocks = 0;
   CU(api.cuOccupancyMaxActiveBlocksPerMultiprocessor(
       &blocks, f, static_cast<int>(l.block[0] * l.block[1] * l.block[2]), shared));
@@ -143,17 +148,23 @@ sluice_launch_control Gpu::read_control(int i) {
 
 void Gpu::zero_control(int i, int count) {
   CU(api.cuMemsetD8Async(control_address(i), 0, count * sizeof(sluice_launch_control), stream));
-  for (int k = i; k < i + count; ++k) std::memset(const_cast<sluice_launch_record*>(records_ + k), 0, sizeof *records_);
+  for (int k = i; k < i + count; ++k)
+    std::memset(const_cast<sluice_launch_record*>(records_ + k), 0, sizeof *records_);
 }
 
 CloneLaunch::CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& launch,
                          std::vector<std::byte> params, int control, const Settings& settings)
-    : gpu_(gpu), kernel_(kernel), launch_(launch), params_(std::move(params)), control_(control),
+    : gpu_(gpu),
+      kernel_(kernel),
+      launch_(launch),
+      params_(std::move(params)),
+      control_(control),
       settings_(settings) {
   settings_.loop.clock_khz = static_cast<std::uint32_t>(gpu.clock_khz);
   tasks_ = worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
-  shared_ = launch.dynamic_shared +
-            (kernel.report.slot == passes::SlotPlace::kDynamicEnd ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
+  shared_ =
+      launch.dynamic_shared +
+      (kernel.report.slot == passes::SlotPlace::kDynamicEnd ? SLUICE_PREEMPT_DYNAMIC_BYTES : 0);
   if (kernel.clone == nullptr || tasks_ == 0) return;
   const bool second = kernel.one_task != nullptr && !settings_.spatial && settings_.one_task;
   one_task_ = second || kernel.report.once;
@@ -166,10 +177,13 @@ CloneLaunch::CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& la
     return;
   }
   const worker::CloneForms forms =
-      second ? worker::CloneForms{kernel.original, kernel.one_task, settings_.clamp ? kernel.one_task_clamped : nullptr}
-             : worker::CloneForms{kernel.original, kernel.clone, settings_.clamp ? kernel.clamped : nullptr};
-  const worker::ChosenForm form = worker::choose_form(
-      gpu.api, forms, launch.block[0] * launch.block[1] * launch.block[2], launch.dynamic_shared, shared_);
+      second ? worker::CloneForms{kernel.original, kernel.one_task,
+                                  settings_.clamp ? kernel.one_task_clamped : nullptr}
+             : worker::CloneForms{kernel.original, kernel.clone,
+                                  settings_.clamp ? kernel.clamped : nullptr};
+  const worker::ChosenForm form =
+      worker::choose_form(gpu.api, forms, launch.block[0] * launch.block[1] * launch.block[2],
+                          launch.dynamic_shared, shared_);
   function_ = form.function;
   if (function_ == nullptr) return;
   geometry_ = worker::plan_launch(tasks_, form.blocks_per_sm * static_cast<std::uint32_t>(gpu.sms),
@@ -179,7 +193,8 @@ CloneLaunch::CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& la
 
 void CloneLaunch::queue(int pred_control, bool second) {
   generation_ = gpu_.next_generation();
-  sluice_preempt_params p = worker::make_params(launch_.grid.data(), tasks_, geometry_, settings_.loop);
+  sluice_preempt_params p =
+      worker::make_params(launch_.grid.data(), tasks_, geometry_, settings_.loop);
   p.control = gpu_.control_address(control_);
   p.signal = gpu_.signal_address(settings_.signal);
   p.record = settings_.record ? gpu_.record_address(control_) : 0;
@@ -209,20 +224,22 @@ void CloneLaunch::queue(int pred_control, bool second) {
   std::memcpy(buffer.data(), params_.data(), std::min(params_.size(), at));
   std::memcpy(buffer.data() + at, &p, sizeof p);
   std::size_t bytes = buffer.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &bytes, CU_LAUNCH_PARAM_END};
   CU(gpu_.api.cuLaunchKernel(function_, blocks, 1, 1, launch_.block[0], launch_.block[1],
-                             launch_.block[2], shared_, second ? gpu_.second : gpu_.stream, nullptr, extra));
+                             launch_.block[2], shared_, second ? gpu_.second : gpu_.stream, nullptr,
+                             extra));
 }
 
-// As the worker does it (mediator/worker/launch/windows.cc), but waiting here for what it polls for.
+// As the worker does it (mediator/worker/launch/windows.cc), but waiting here for what it polls
+// for.
 void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
   const std::size_t at = kernel_.report.param_offset_of_block;
   std::vector<std::byte> buffer(at + sizeof(sluice_window_params));
   std::memcpy(buffer.data(), params_.data(), std::min(params_.size(), at));
   std::size_t bytes = buffer.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &bytes, CU_LAUNCH_PARAM_END};
   CU(gpu_.api.cuEventRecord(gpu_.fork, gpu_.stream));
   CU(gpu_.api.cuStreamWaitEvent(gpu_.second, gpu_.fork, 0));
   GridWindows windows(launch_.grid.data(), settings_.windows.tasks, admitted_);
@@ -244,9 +261,11 @@ void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
     p.checks = launch.pred != 0 || (p.checks != 0 && settings_.timed) ? 1 : 0;
     p.generation = launch.generation;
     std::memcpy(buffer.data() + at, &p, sizeof p);
-    CU(gpu_.api.cuLaunchKernel(function_, grid[0], grid[1], grid[2], launch_.block[0], launch_.block[1],
-                               launch_.block[2], shared_, windows.stream() != 0 ? gpu_.second : gpu_.stream, nullptr, extra));
-    CU(gpu_.api.cuEventRecord(gpu_.ended[windows.stream()], windows.stream() != 0 ? gpu_.second : gpu_.stream));
+    CU(gpu_.api.cuLaunchKernel(function_, grid[0], grid[1], grid[2], launch_.block[0],
+                               launch_.block[1], launch_.block[2], shared_,
+                               windows.stream() != 0 ? gpu_.second : gpu_.stream, nullptr, extra));
+    CU(gpu_.api.cuEventRecord(gpu_.ended[windows.stream()],
+                              windows.stream() != 0 ? gpu_.second : gpu_.stream));
     pace.queued();
   }
   windows_end_ = windows.end();
@@ -257,12 +276,15 @@ void CloneLaunch::queue_windows(const sluice_preempt_params& launch) {
 
 bool CloneLaunch::done() {
   const sluice_launch_control c = gpu_.read_control(control_);
-  if (windows() && (!checked_ || windows_end_ == admitted_)) {  // nobody said anything, or none was queued in time
+  if (windows() &&
+      (!checked_ ||
+       windows_end_ == admitted_)) {  // nobody said anything, or none was queued in time
     admitted_ = windows_end_;
     return windows_end_ == tasks_;
   }
   if (windows()) {
-    if ((c.done == 1) != (windows_end_ == tasks_) || c.next_ticket <= admitted_ || c.next_ticket > windows_end_)
+    if ((c.done == 1) != (windows_end_ == tasks_) || c.next_ticket <= admitted_ ||
+        c.next_ticket > windows_end_)
       die("windows that do not add up: " + launch_.kernel);
     admitted_ = windows_end_;
   } else if (one_task_) {
@@ -277,8 +299,8 @@ bool CloneLaunch::done() {
 void launch_original(Gpu& gpu, CUfunction f, const suite::Launch& l, std::vector<std::byte>& params,
                      CUstream stream) {
   std::size_t bytes = params.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &bytes, CU_LAUNCH_PARAM_END};
   CU(gpu.api.cuLaunchKernel(f, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2],
                             l.dynamic_shared, stream, nullptr, bytes == 0 ? nullptr : extra));
 }
@@ -301,7 +323,8 @@ Memory::~Memory() {
 void Memory::reset() {
   for (std::size_t i = 0; i < at_.size(); ++i)
     if (!work_.buffers[i].initial.empty())
-      CU(gpu_.api.cuMemcpyHtoD(at_[i], work_.buffers[i].initial.data(), work_.buffers[i].initial.size()));
+      CU(gpu_.api.cuMemcpyHtoD(at_[i], work_.buffers[i].initial.data(),
+                               work_.buffers[i].initial.size()));
 }
 
 void Memory::save() {
@@ -313,13 +336,15 @@ void Memory::save() {
     }
   for (std::size_t i = 0; i < at_.size(); ++i)
     if (!work_.buffers[i].initial.empty())
-      CU(gpu_.api.cuMemcpyDtoDAsync(saved_[i], at_[i], work_.buffers[i].initial.size(), gpu_.stream));
+      CU(gpu_.api.cuMemcpyDtoDAsync(saved_[i], at_[i], work_.buffers[i].initial.size(),
+                                    gpu_.stream));
 }
 
 void Memory::restore() {
   for (std::size_t i = 0; i < at_.size(); ++i)
     if (!work_.buffers[i].initial.empty())
-      CU(gpu_.api.cuMemcpyDtoDAsync(at_[i], saved_[i], work_.buffers[i].initial.size(), gpu_.stream));
+      CU(gpu_.api.cuMemcpyDtoDAsync(at_[i], saved_[i], work_.buffers[i].initial.size(),
+                                    gpu_.stream));
 }
 
 suite::Contents Memory::read() {
@@ -334,7 +359,8 @@ suite::Contents Memory::read() {
 
 std::vector<testing::DevicePiece> Memory::pieces() const {
   std::vector<testing::DevicePiece> all;
-  for (std::size_t i = 0; i < at_.size(); ++i) all.push_back({at_[i], work_.buffers[i].initial.size()});
+  for (std::size_t i = 0; i < at_.size(); ++i)
+    all.push_back({at_[i], work_.buffers[i].initial.size()});
   return all;
 }
 

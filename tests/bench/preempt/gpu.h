@@ -2,9 +2,10 @@
 // What the preemption benchmark needs of a GPU: modules with their rewritten clones, launches of
 // both forms, the four eviction signals, and memory.
 //
-// One thread. Works on NVIDIA's driver and on the software GPU, loaded by name. Any failing call ends
-// the program with a message: a benchmark has nobody to recover for. Uses the worker's own launch
-// arithmetic (mediator/worker/launch/geometry.h) and choice of forms (register_clamp.h), so that what is measured is what runs.
+// One thread. Works on NVIDIA's driver and on the software GPU, loaded by name. Any failing call
+// ends the program with a message: a benchmark has nobody to recover for. Uses the worker's own
+// launch arithmetic (mediator/worker/launch/geometry.h) and choice of forms (register_clamp.h), so
+// that what is measured is what runs.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,8 @@ enum class Signal {
 inline constexpr const char* kSignalNames[] = {"proxy", "stream-write", "copy", "host"};
 
 struct Kernel {
-  CUfunction original = nullptr, clone = nullptr, clamped = nullptr, one_task = nullptr, one_task_clamped = nullptr,
-             window = nullptr;
+  CUfunction original = nullptr, clone = nullptr, clamped = nullptr, one_task = nullptr,
+             one_task_clamped = nullptr, window = nullptr;
   passes::KernelReport report;
   int registers = 0, clone_registers = 0, clamped_registers = 0, one_task_registers = 0;
 };
@@ -57,11 +58,14 @@ class Gpu {
   // The evict word; generations are this object's, one for each physical launch.
   std::uint32_t next_generation() { return ++generation_; }
   std::uint32_t generation() const { return generation_; }
-  void evict(Signal signal, std::uint32_t generation, std::uint32_t lo = 0, std::uint32_t hi = 0xffff);
+  void evict(Signal signal, std::uint32_t generation, std::uint32_t lo = 0,
+             std::uint32_t hi = 0xffff);
   CUdeviceptr signal_address(Signal signal) const;
 
   volatile sluice_launch_record* record(int i) { return records_ + i; }
-  CUdeviceptr record_address(int i) const { return records_device_ + i * sizeof(sluice_launch_record); }
+  CUdeviceptr record_address(int i) const {
+    return records_device_ + i * sizeof(sluice_launch_record);
+  }
   CUdeviceptr control_address(int i) const { return controls_ + i * sizeof(sluice_launch_control); }
   sluice_launch_control read_control(int i);
   void zero_control(int i, int count = 1);
@@ -90,13 +94,14 @@ class CloneLaunch {
     worker::LoopSettings loop;
     std::uint32_t first_chunk = 1;
     std::uint16_t sm_lo = 0, sm_hi = 0xffff, sm_quota = 0;
-    bool spatial = false;  // counts workers for each SM
+    bool spatial = false;   // counts workers for each SM
     bool one_task = false;  // where there are two clones
     // Of a window; 0: no windows.
     WindowPlan windows;
-    bool timed = true;     // windows: the first and the last check whether they are, as in some launches of the worker's
-    bool clamp = true;     // the third form (register_clamp.h) where there is one
-    bool record = true;    // what the kernel reports to the host
+    bool timed = true;   // windows: the first and the last check whether they are, as in some
+                         // launches of the worker's
+    bool clamp = true;   // the third form (register_clamp.h) where there is one
+    bool record = true;  // what the kernel reports to the host
   };
   // `control`: index of a zeroed control block and record.
   CloneLaunch(Gpu& gpu, const Kernel& kernel, const suite::Launch& launch,
@@ -130,7 +135,8 @@ class CloneLaunch {
   bool one_task_ = false;
   std::uint32_t admitted_ = 0;  // one task a block, windows: before the newest physical launch
   std::uint32_t windows_end_ = 0;
-  bool checked_ = false;  // windows: the kernel has written down how far the newest physical launch has come
+  bool checked_ =
+      false;  // windows: the kernel has written down how far the newest physical launch has come
   std::uint64_t stop_at_ns_ = 0;
   std::uint32_t tasks_, shared_;
   std::uint32_t generation_ = 0;
@@ -145,9 +151,9 @@ class Memory {
  public:
   Memory(Gpu& gpu, const suite::Case& work);
   ~Memory();
-  void reset();                // initial contents
-  void save();                 // a copy of everything, on the device
-  void restore();              // back, queued in the stream
+  void reset();    // initial contents
+  void save();     // a copy of everything, on the device
+  void restore();  // back, queued in the stream
   suite::Contents read();
   std::vector<testing::DevicePiece> pieces() const;
   std::vector<std::byte> params(const suite::Launch& l) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the preemption benchmark, beside the suite's: shapes that a rewritten form could be bad
-// at. The PTX is checked in:
+// Kernels of the preemption benchmark, beside the suite's: shapes that a rewritten form could be
+// bad at. The PTX is checked in:
 //   nvcc -ptx -arch=sm_90 -O3 kernels.cu -o kernels.ptx
 #include <cstdint>
 
@@ -9,7 +9,8 @@ extern "C" __global__ void spin(uint64_t* out, uint64_t clocks) {
   const long long begin = clock64();
   while (clock64() - begin < (long long)clocks) {
   }
-  if (threadIdx.x == 0) atomicAdd(reinterpret_cast<unsigned long long*>(out + blockIdx.x % 64), 1ull);
+  if (threadIdx.x == 0)
+    atomicAdd(reinterpret_cast<unsigned long long*>(out + blockIdx.x % 64), 1ull);
 }
 
 // 2-D grid, shared memory, a barrier.
@@ -24,8 +25,8 @@ extern "C" __global__ void transpose(float* out, const float* in, int n) {
 }
 
 // Large blocks: few of them on an SM, so that nothing hides what happens between two tasks.
-extern "C" __global__ void __launch_bounds__(1024) gemm1024(float* c, const float* a, const float* b,
-                                                            int n) {
+extern "C" __global__ void __launch_bounds__(1024)
+    gemm1024(float* c, const float* a, const float* b, int n) {
   __shared__ float as[32][32], bs[32][33];
   const int tx = threadIdx.x % 32, ty = threadIdx.x / 32;
   const int row = blockIdx.y * 32 + ty, column = blockIdx.x * 32 + tx;
@@ -42,8 +43,8 @@ extern "C" __global__ void __launch_bounds__(1024) gemm1024(float* c, const floa
 }
 
 // Many registers: a 64 x 64 tile by 64 threads, 8 x 8 each.
-extern "C" __global__ void __launch_bounds__(64) gemm_registers(float* c, const float* a,
-                                                                const float* b, int n) {
+extern "C" __global__ void __launch_bounds__(64)
+    gemm_registers(float* c, const float* a, const float* b, int n) {
   __shared__ float as[8][64], bs[8][64];
   const int t = threadIdx.x, tx = t % 8, ty = t / 8;
   const size_t row0 = (size_t)blockIdx.y * 64, column0 = (size_t)blockIdx.x * 64;
@@ -71,7 +72,8 @@ extern "C" __global__ void black_scholes(float* call, float* put, const float* s
                                          const float* t, float r, float v, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
-  const float root = sqrtf(t[i]), d1 = (__logf(s[i] / k[i]) + (r + 0.5f * v * v) * t[i]) / (v * root);
+  const float root = sqrtf(t[i]),
+              d1 = (__logf(s[i] / k[i]) + (r + 0.5f * v * v) * t[i]) / (v * root);
   const float d2 = d1 - v * root, n1 = normcdff(d1), n2 = normcdff(d2), e = __expf(-r * t[i]);
   call[i] = s[i] * n1 - k[i] * e * n2;
   put[i] = k[i] * e * (1 - n2) - s[i] * (1 - n1);
@@ -117,7 +119,8 @@ extern "C" __global__ void stencil3d(float* out, const float* in, int nx, int ny
   const int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y, z = blockIdx.z;
   if (x < 1 || y < 1 || z < 1 || x >= nx - 1 || y >= ny - 1 || z >= nz - 1) return;
   const size_t i = ((size_t)z * ny + y) * nx + x, p = (size_t)nx * ny;
-  out[i] = 0.5f * in[i] + 0.08f * (in[i - 1] + in[i + 1] + in[i - nx] + in[i + nx] + in[i - p] + in[i + p]);
+  out[i] = 0.5f * in[i] +
+           0.08f * (in[i - 1] + in[i + 1] + in[i - nx] + in[i + nx] + in[i - p] + in[i + p]);
 }
 
 // Tasks of very different lengths, scattered reads.
@@ -132,8 +135,8 @@ extern "C" __global__ void spmv(float* y, const int* begin, const int* column, c
 }
 
 // Decoupled look-back: a block waits for what lower-numbered blocks publish. In order.
-extern "C" __global__ void __launch_bounds__(256) scan_lookback(
-    unsigned* out, const unsigned* in, volatile unsigned long long* status) {
+extern "C" __global__ void __launch_bounds__(256)
+    scan_lookback(unsigned* out, const unsigned* in, volatile unsigned long long* status) {
   __shared__ unsigned warp_sums[8], prefix;
   const unsigned t = threadIdx.x, lane = t % 32, warp = t / 32, block = blockIdx.x;
   const size_t base = (size_t)block * 4096 + t * 16;
@@ -141,9 +144,15 @@ extern "C" __global__ void __launch_bounds__(256) scan_lookback(
   const uint4* source = reinterpret_cast<const uint4*>(in + base);
   for (int i = 0; i < 4; ++i) {
     const uint4 q = source[i];
-    v[4 * i] = q.x; v[4 * i + 1] = q.y; v[4 * i + 2] = q.z; v[4 * i + 3] = q.w;
+    v[4 * i] = q.x;
+    v[4 * i + 1] = q.y;
+    v[4 * i + 2] = q.z;
+    v[4 * i + 3] = q.w;
   }
-  for (int i = 0; i < 16; ++i) { sum += v[i]; v[i] = sum; }
+  for (int i = 0; i < 16; ++i) {
+    sum += v[i];
+    v[i] = sum;
+  }
   unsigned inclusive = sum;
   for (int d = 1; d < 32; d *= 2) {
     const unsigned other = __shfl_up_sync(~0u, inclusive, d);
@@ -153,7 +162,11 @@ extern "C" __global__ void __launch_bounds__(256) scan_lookback(
   __syncthreads();
   if (t == 0) {
     unsigned total = 0;
-    for (int i = 0; i < 8; ++i) { const unsigned w = warp_sums[i]; warp_sums[i] = total; total += w; }
+    for (int i = 0; i < 8; ++i) {
+      const unsigned w = warp_sums[i];
+      warp_sums[i] = total;
+      total += w;
+    }
     unsigned before = 0;
     if (block == 0) {
       status[0] = (2ull << 32) | total;
@@ -161,7 +174,9 @@ extern "C" __global__ void __launch_bounds__(256) scan_lookback(
       status[block] = (1ull << 32) | total;
       for (unsigned i = block; i-- > 0;) {
         unsigned long long s;
-        do { s = status[i]; } while (s >> 32 == 0);
+        do {
+          s = status[i];
+        } while (s >> 32 == 0);
         before += (unsigned)s;
         if (s >> 32 == 2) break;
       }

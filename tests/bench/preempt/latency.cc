@@ -12,7 +12,8 @@ namespace {
 
 double at(std::vector<double>& v, double quantile) {
   std::sort(v.begin(), v.end());
-  return v[std::min(v.size() - 1, static_cast<std::size_t>(quantile * static_cast<double>(v.size())))];
+  return v[std::min(v.size() - 1,
+                    static_cast<std::size_t>(quantile * static_cast<double>(v.size())))];
 }
 
 std::uint64_t clocks(const Gpu& gpu, std::uint64_t us) {
@@ -29,7 +30,9 @@ std::uint64_t wait_left(volatile sluice_launch_record* r, std::uint32_t generati
   const std::uint64_t limit = now_ns() + 10'000'000'000u;
   for (;;) {
     const std::uint32_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
-    if ((state == SLUICE_LAUNCH_TOEVICT || state == SLUICE_LAUNCH_DONE) && r->generation == generation) return now_ns();
+    if ((state == SLUICE_LAUNCH_TOEVICT || state == SLUICE_LAUNCH_DONE) &&
+        r->generation == generation)
+      return now_ns();
     if (now_ns() > limit) die("a launch does not leave");
   }
 }
@@ -51,7 +54,8 @@ void measure_latency(Gpu& gpu, const MeasureOptions& options) {
         settings.loop.target_us = options.target_us;
         settings.loop.fixed_chunk = fixed;
         gpu.zero_control(0);
-        CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
+        CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0,
+                          settings);
         std::vector<double> left, issue, lengths;
         const int samples = signal == Signal::kHost ? options.samples / 4 : options.samples;
         for (int i = 0; i < samples; ++i) {
@@ -71,7 +75,8 @@ void measure_latency(Gpu& gpu, const MeasureOptions& options) {
           issue.push_back(static_cast<double>(issued - stored) / 1000);
           const std::uint32_t ran = gpu.read_control(0).finished - before;
           if (ran == 0) die("nothing ran");
-          // What a task takes here, beside a full GPU's others and at the clock that the GPU has, not what it was told.
+          // What a task takes here, beside a full GPU's others and at the clock that the GPU has,
+          // not what it was told.
           lengths.push_back(static_cast<double>(out - queued) / 1000 * clone.workers() / ran);
         }
         std::string quantiles;  // 0, 2, .. 100 per cent: the distribution for the plot
@@ -81,11 +86,13 @@ void measure_latency(Gpu& gpu, const MeasureOptions& options) {
           quantiles += text;
         }
         std::printf(
-            "{\"latency\":\"%s\",\"task_us\":%llu,\"task_took_us\":%.2f,\"chunks\":\"%s\",\"p50_us\":%.2f,\"p90_us\":%.2f,\"p99_us\":%.2f,"
+            "{\"latency\":\"%s\",\"task_us\":%llu,\"task_took_us\":%.2f,\"chunks\":\"%s\",\"p50_"
+            "us\":%.2f,\"p90_us\":%.2f,\"p99_us\":%.2f,"
             "\"max_us\":%.2f,\"issue_us\":%.2f,\"samples\":%zu,\"quantiles_us\":[%s]}\n",
-            kSignalNames[static_cast<int>(signal)], static_cast<unsigned long long>(task_us), at(lengths, 0.5),
-            fixed ? "one ticket" : "adaptive", at(left, 0.5), at(left, 0.9), at(left, 0.99), *std::max_element(left.begin(), left.end()),
-            at(issue, 0.5), left.size(), quantiles.c_str());
+            kSignalNames[static_cast<int>(signal)], static_cast<unsigned long long>(task_us),
+            at(lengths, 0.5), fixed ? "one ticket" : "adaptive", at(left, 0.5), at(left, 0.9),
+            at(left, 0.99), *std::max_element(left.begin(), left.end()), at(issue, 0.5),
+            left.size(), quantiles.c_str());
         std::fflush(stdout);
         CU(gpu.api.cuModuleUnload(module.cu));
       }
@@ -112,7 +119,8 @@ void measure_loss(Gpu& gpu, const MeasureOptions& options) {
         gpu.zero_control(0);
         CU(gpu.api.cuStreamSynchronize(gpu.stream));
         volatile sluice_launch_record* r = gpu.record(0);
-        CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
+        CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0,
+                          settings);
         const std::uint64_t begin = now_ns();
         clone.queue();
         if (evicting) {
@@ -138,16 +146,18 @@ void measure_loss(Gpu& gpu, const MeasureOptions& options) {
     const double calm = at(whole[0], 0.5), evicted = at(whole[1], 0.5);
     const double each = (evicted - calm) / (evictions / 8.0);
     std::printf(
-        "{\"loss\":\"proxy\",\"task_us\":%llu,\"evictions\":%d,\"calm_us\":%.0f,\"evicted_us\":%.0f,"
+        "{\"loss\":\"proxy\",\"task_us\":%llu,\"evictions\":%d,\"calm_us\":%.0f,\"evicted_us\":%."
+        "0f,"
         "\"lost_us_each\":%.2f,\"store_to_out_us\":%.2f}\n",
-        static_cast<unsigned long long>(task_us), evictions / 8, calm, evicted, each, at(drains, 0.5));
+        static_cast<unsigned long long>(task_us), evictions / 8, calm, evicted, each,
+        at(drains, 0.5));
     std::fflush(stdout);
     CU(gpu.api.cuModuleUnload(module.cu));
   }
 }
 
-// What a grid with one task a block takes to leave that is evicted before it begins: all but the blocks that start
-// before the proxy has looked come only to be sent home (LoopSettings::leave_ps).
+// What a grid with one task a block takes to leave that is evicted before it begins: all but the
+// blocks that start before the proxy has looked come only to be sent home (LoopSettings::leave_ps).
 void measure_leave(Gpu& gpu, const MeasureOptions& options) {
   CUevent begin, end;
   CU(gpu.api.cuEventCreate(&begin, CU_EVENT_DEFAULT));
@@ -175,22 +185,24 @@ void measure_leave(Gpu& gpu, const MeasureOptions& options) {
       CU(gpu.api.cuEventElapsedTime(&ms, begin, end));
       if (round != 0) us.push_back(1000.0 * ms);
     }
-    std::printf("{\"leave\":%u,\"blocks\":%u,\"us\":%.1f,\"ps_a_block\":%.0f}\n", threads, tasks, at(us, 0.5),
-                1e6 * at(us, 0.5) / tasks);
+    std::printf("{\"leave\":%u,\"blocks\":%u,\"us\":%.1f,\"ps_a_block\":%.0f}\n", threads, tasks,
+                at(us, 0.5), 1e6 * at(us, 0.5) / tasks);
     std::fflush(stdout);
     CU(gpu.api.cuModuleUnload(module.cu));
   }
 }
 
-// From the decision to evict until the stream has ended, as the host sees both, for each form of a clone: a loop and
-// one task a block are told by the proxy, of windows none follows.
+// From the decision to evict until the stream has ended, as the host sees both, for each form of a
+// clone: a loop and one task a block are told by the proxy, of windows none follows.
 void measure_forms(Gpu& gpu, const MeasureOptions& options) {
   struct Form {
     const char* name;
     std::uint32_t window_us, lead_us;
   };
   const worker::LoopSettings ours;
-  const Form kForms[] = {{"loop", 0, 0}, {"one task a block", 0, 0}, {"windows", ours.window_us, ours.window_lead_us},
+  const Form kForms[] = {{"loop", 0, 0},
+                         {"one task a block", 0, 0},
+                         {"windows", ours.window_us, ours.window_lead_us},
                          {"windows of 16 us", 16, ours.window_lead_us}};
   for (const std::uint32_t task_us : {1u, 3u, 10u}) {
     const std::uint32_t resident = static_cast<std::uint32_t>(gpu.sms) * 8;
@@ -220,10 +232,13 @@ void measure_forms(Gpu& gpu, const MeasureOptions& options) {
         settings.one_task = &form == kForms + 1;
         settings.loop.window_us = form.window_us;
         settings.loop.window_lead_us = form.lead_us;
-        if (windows) settings.windows = worker::FormChoice::windows(launch.grid.data(), places, task_ns, settings.loop);
+        if (windows)
+          settings.windows =
+              worker::FormChoice::windows(launch.grid.data(), places, task_ns, settings.loop);
         gpu.zero_control(0);
         CU(gpu.api.cuStreamSynchronize(gpu.stream));
-        CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0, settings);
+        CloneLaunch clone(gpu, module.kernels.at("spin"), launch, memory.params(launch), 0,
+                          settings);
         const std::uint64_t at_ns = now_ns() + 300'000 + random() % 1'000'000;
         if (windows) clone.stop_at(at_ns);
         clone.queue();
@@ -236,8 +251,11 @@ void measure_forms(Gpu& gpu, const MeasureOptions& options) {
         if (!clone.done()) us.push_back(until_out);
       }
       if (us.empty()) continue;
-      std::printf("{\"forms\":\"%s\",\"task_us\":%.1f,\"tasks\":%u,\"samples\":%zu,\"p50_us\":%.1f,\"p99_us\":%.1f}\n",
-                  form.name, static_cast<double>(task_ns) / 1000, tasks, us.size(), at(us, 0.5), at(us, 0.99));
+      std::printf(
+          "{\"forms\":\"%s\",\"task_us\":%.1f,\"tasks\":%u,\"samples\":%zu,\"p50_us\":%.1f,\"p99_"
+          "us\":%.1f}\n",
+          form.name, static_cast<double>(task_ns) / 1000, tasks, us.size(), at(us, 0.5),
+          at(us, 0.99));
       std::fflush(stdout);
     }
     CU(gpu.api.cuModuleUnload(module.cu));

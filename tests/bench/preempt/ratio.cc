@@ -25,7 +25,7 @@ struct Form {
   CloneLaunch::Settings settings;
   int most_rounds = 1000;
   std::uint32_t window_us = 0;  // launched in windows of so long; 0: not
-  bool choose = true;  // of two clones as the worker does, by what they took
+  bool choose = true;           // of two clones as the worker does, by what they took
 };
 
 // "NAME:key=value,..." on top of `form`.
@@ -38,20 +38,36 @@ Form variant_of(Form form, const std::string& text) {
     const std::string key = field.substr(0, at);
     const int n = std::atoi(field.c_str() + at + 1);
     CloneLaunch::Settings& s = form.settings;
-    if (key == "shift") s.loop.batch_shift = static_cast<std::uint8_t>(n);
-    else if (key == "target") s.loop.target_us = static_cast<std::uint32_t>(n);
-    else if (key == "max") s.loop.chunk_max = static_cast<std::uint16_t>(n);
-    else if (key == "fixed") s.loop.fixed_chunk = static_cast<std::uint16_t>(n);
-    else if (key == "first") s.first_chunk = static_cast<std::uint32_t>(n);
-    else if (key == "signal") s.signal = static_cast<Signal>(n);
-    else if (key == "clamp") s.clamp = n != 0;
-    else if (key == "once") { s.one_task = n != 0; form.choose = false; }
-    else if (key == "window_us") s.loop.window_us = static_cast<std::uint32_t>(n);
-    else if (key == "lead") s.loop.window_lead_us = static_cast<std::uint32_t>(n);
-    else if (key == "admission") s.loop.admission_us = static_cast<std::uint32_t>(n);
-    else if (key == "window") { form.window_us = static_cast<std::uint32_t>(n); form.choose = false; }
-    else if (key == "record") s.record = n != 0;
-    else die("--variant knows no " + key);
+    if (key == "shift")
+      s.loop.batch_shift = static_cast<std::uint8_t>(n);
+    else if (key == "target")
+      s.loop.target_us = static_cast<std::uint32_t>(n);
+    else if (key == "max")
+      s.loop.chunk_max = static_cast<std::uint16_t>(n);
+    else if (key == "fixed")
+      s.loop.fixed_chunk = static_cast<std::uint16_t>(n);
+    else if (key == "first")
+      s.first_chunk = static_cast<std::uint32_t>(n);
+    else if (key == "signal")
+      s.signal = static_cast<Signal>(n);
+    else if (key == "clamp")
+      s.clamp = n != 0;
+    else if (key == "once") {
+      s.one_task = n != 0;
+      form.choose = false;
+    } else if (key == "window_us")
+      s.loop.window_us = static_cast<std::uint32_t>(n);
+    else if (key == "lead")
+      s.loop.window_lead_us = static_cast<std::uint32_t>(n);
+    else if (key == "admission")
+      s.loop.admission_us = static_cast<std::uint32_t>(n);
+    else if (key == "window") {
+      form.window_us = static_cast<std::uint32_t>(n);
+      form.choose = false;
+    } else if (key == "record")
+      s.record = n != 0;
+    else
+      die("--variant knows no " + key);
   }
   return form;
 }
@@ -111,7 +127,9 @@ class Ratio {
         const Kernel& kernel = module.kernels.at(launch->kernel);
         auto params = memory.params(*launch);
         // The first launch of each kernel and grid.
-        if (++seen[launch->kernel + "/" + std::to_string(launch->grid[0] * launch->grid[1] * launch->grid[2])] <= 1) one(maker.name, memory, *launch, kernel, sliced);
+        if (++seen[launch->kernel + "/" +
+                   std::to_string(launch->grid[0] * launch->grid[1] * launch->grid[2])] <= 1)
+          one(maker.name, memory, *launch, kernel, sliced);
         launch_original(gpu_, kernel.original, *launch, params, gpu_.stream);
         CU(gpu_.api.cuCtxSynchronize());
       }
@@ -136,11 +154,13 @@ class Ratio {
     return ms;
   }
 
-  void one(const std::string& name, Memory& memory, const suite::Launch& launch, const Kernel& kernel,
-           CUmodule sliced) {
+  void one(const std::string& name, Memory& memory, const suite::Launch& launch,
+           const Kernel& kernel, CUmodule sliced) {
     memory.save();
     auto params = memory.params(launch);
-    const auto original = [&] { launch_original(gpu_, kernel.original, launch, params, gpu_.stream); };
+    const auto original = [&] {
+      launch_original(gpu_, kernel.original, launch, params, gpu_.stream);
+    };
     timed(memory, original);
     const double first = timed(memory, original);
     // The shortest count too where they are asked for by name.
@@ -159,20 +179,27 @@ class Ratio {
         form.settings.windows = {};
       }
     if (!CloneLaunch(gpu_, kernel, launch, params, 0, forms_[0].settings).evictable()) {
-      std::printf("{\"ratio\":\"%s\",\"kernel\":\"%s\",\"us\":%.1f,\"evictable\":false,\"why\":\"%s\"}\n",
-                  name.c_str(), launch.kernel.c_str(), 1000 * first,
-                  kernel.clone ? "fits at once" : std::string(kernel.report.code).c_str());
+      std::printf(
+          "{\"ratio\":\"%s\",\"kernel\":\"%s\",\"us\":%.1f,\"evictable\":false,\"why\":\"%s\"}\n",
+          name.c_str(), launch.kernel.c_str(), 1000 * first,
+          kernel.clone ? "fits at once" : std::string(kernel.report.code).c_str());
       timings.clear();
     }
     for (Form& form : forms_) {
       if (form.window_us == 0) continue;
       const auto tasks_in = [&](std::uint32_t us) {
-        return static_cast<std::uint32_t>(worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]) * us / (1000 * first));
+        return static_cast<std::uint32_t>(
+            worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]) * us /
+            (1000 * first));
       };
-      const auto resident = static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
+      const auto resident =
+          static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
       const std::uint32_t tasks = std::max(resident, tasks_in(form.window_us));
-      const double task_ns = 1e6 * first * resident / worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
-      form.settings.windows = {tasks, static_cast<std::uint64_t>(tasks * task_ns / resident), static_cast<std::uint64_t>(task_ns + 1000.0 * form.settings.loop.window_lead_us)};
+      const double task_ns = 1e6 * first * resident /
+                             worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
+      form.settings.windows = {
+          tasks, static_cast<std::uint64_t>(tasks * task_ns / resident),
+          static_cast<std::uint64_t>(task_ns + 1000.0 * form.settings.loop.window_lead_us)};
     }
     for (Form& form : forms_)
       if (form.choose && !timings.empty()) choose(form, memory, launch, kernel, params, first);
@@ -207,12 +234,16 @@ class Ratio {
               const std::vector<std::byte>& params, double original_ms) {
     using worker::FormChoice, worker::FormKind;
     const std::uint32_t tasks = worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
-    const auto resident = static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
+    const auto resident =
+        static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
     const auto task_ns = static_cast<std::uint64_t>(original_ms * 1e6 * resident / tasks);
     unsigned may = 0;
-    if (kernel.one_task && FormChoice::allowed(tasks, launch.block[0] * launch.block[1] * launch.block[2], task_ns, kernel.report.in_order, form.settings.loop))
+    if (kernel.one_task &&
+        FormChoice::allowed(tasks, launch.block[0] * launch.block[1] * launch.block[2], task_ns,
+                            kernel.report.in_order, form.settings.loop))
       may |= 1u << static_cast<int>(FormKind::kOneTask);
-    const WindowPlan windows = FormChoice::windows(launch.grid.data(), resident, task_ns, form.settings.loop);
+    const WindowPlan windows =
+        FormChoice::windows(launch.grid.data(), resident, task_ns, form.settings.loop);
     if (kernel.window && windows.tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
     const auto take = [&](FormKind kind) {
       form.settings.one_task = kind == FormKind::kOneTask;
@@ -232,29 +263,39 @@ class Ratio {
     take(may == 0 ? FormKind::kLoop : choice.next(may, kernel.report.in_order));
   }
 
-  void print(const std::string& name, const suite::Launch& launch, const Kernel& kernel, const Form& form,
-             CloneLaunch& last, const std::vector<double>& base, std::vector<double> quotients) {
+  void print(const std::string& name, const suite::Launch& launch, const Kernel& kernel,
+             const Form& form, CloneLaunch& last, const std::vector<double>& base,
+             std::vector<double> quotients) {
     std::printf(
-        "{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,\"min\":%.4f,"
+        "{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,\"min\":"
+        "%.4f,"
         "\"max\":%.4f,\"tasks\":%u,\"workers\":%u,\"registers\":%d,\"clone_registers\":%d,"
-        "\"clamped_registers\":%d,\"one_task_registers\":%d,\"in_order\":%d,\"once\":%d,\"windows\":%u,\"resident\":%d}\n",
-        name.c_str(), launch.kernel.c_str(), form.name.c_str(), 1000 * median(base), median(quotients),
-        *std::min_element(quotients.begin(), quotients.end()),
+        "\"clamped_registers\":%d,\"one_task_registers\":%d,\"in_order\":%d,\"once\":%d,"
+        "\"windows\":%u,\"resident\":%d}\n",
+        name.c_str(), launch.kernel.c_str(), form.name.c_str(), 1000 * median(base),
+        median(quotients), *std::min_element(quotients.begin(), quotients.end()),
         *std::max_element(quotients.begin(), quotients.end()), last.tasks(), last.workers(),
-        kernel.registers, kernel.clone_registers, last.clamped() ? kernel.clamped_registers : 0, kernel.one_task_registers, kernel.report.in_order, last.one_task(), last.windows() ? last.settings().windows.tasks : 0,
+        kernel.registers, kernel.clone_registers, last.clamped() ? kernel.clamped_registers : 0,
+        kernel.one_task_registers, kernel.report.in_order, last.one_task(),
+        last.windows() ? last.settings().windows.tasks : 0,
         gpu_.resident(kernel.original, launch, launch.dynamic_shared));
   }
 
   // Slices of about `options_.target_us`, back to back and with a decision of the host after each.
-  void slices(const std::string& name, Memory& memory, const suite::Launch& launch, const Kernel& kernel,
-              CUmodule module, std::vector<std::byte> params) {
+  void slices(const std::string& name, Memory& memory, const suite::Launch& launch,
+              const Kernel& kernel, CUmodule module, std::vector<std::byte> params) {
     CUfunction f = nullptr;
-    if (gpu_.api.cuModuleGetFunction(&f, module, (launch.kernel + kSliceSuffix).c_str()) != CUDA_SUCCESS) return;
+    if (gpu_.api.cuModuleGetFunction(&f, module, (launch.kernel + kSliceSuffix).c_str()) !=
+        CUDA_SUCCESS)
+      return;
     const std::uint32_t tasks = worker::task_count(launch.grid[0], launch.grid[1], launch.grid[2]);
-    const auto wave = static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
+    const auto wave =
+        static_cast<std::uint32_t>(gpu_.resident(kernel.original, launch, launch.dynamic_shared));
     if (tasks <= wave || kernel.report.in_order) return;
     std::vector<std::byte> plain = params;
-    const auto original = [&] { launch_original(gpu_, kernel.original, launch, plain, gpu_.stream); };
+    const auto original = [&] {
+      launch_original(gpu_, kernel.original, launch, plain, gpu_.stream);
+    };
     const double whole_us = 1000 * timed(memory, original);
     const double wave_us = whole_us * wave / tasks;
     const auto waves = static_cast<std::uint32_t>(std::max(1.0, options_.target_us / wave_us));
@@ -275,9 +316,12 @@ class Ratio {
         const double o = timed(memory, original);
         quotients.push_back(timed(memory, [&] { run(wait); }) / o);
       }
-      std::printf("{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,\"slice_us\":%.1f,\"tasks\":%u}\n",
-                  name.c_str(), launch.kernel.c_str(), wait ? "slicing, a decision after each" : "slicing, back to back",
-                  whole_us, median(quotients), wave_us * waves, tasks);
+      std::printf(
+          "{\"ratio\":\"%s\",\"kernel\":\"%s\",\"form\":\"%s\",\"us\":%.1f,\"quotient\":%.4f,"
+          "\"slice_us\":%.1f,\"tasks\":%u}\n",
+          name.c_str(), launch.kernel.c_str(),
+          wait ? "slicing, a decision after each" : "slicing, back to back", whole_us,
+          median(quotients), wave_us * waves, tasks);
     }
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel slicing, the baseline of the papers (PKM; Basaran and Kang 2012, Zhong and He 2014): the grid
-// is cut into launches of some blocks each, and the GPU can change hands between two of them.
+// Kernel slicing, the baseline of the papers (PKM; Basaran and Kang 2012, Zhong and He 2014): the
+// grid is cut into launches of some blocks each, and the GPU can change hands between two of them.
 //
 // Pure.
 #pragma once

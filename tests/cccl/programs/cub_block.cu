@@ -224,7 +224,8 @@ bool check_histogram(std::uint32_t seed) {
 }
 
 int main() {
-  run_case("cub_block_reduce_raking_int", [] { return check_reduce<cub::BLOCK_REDUCE_RAKING, int>(1); });
+  run_case("cub_block_reduce_raking_int",
+           [] { return check_reduce<cub::BLOCK_REDUCE_RAKING, int>(1); });
   run_case("cub_block_reduce_commutative_double",
            [] { return check_reduce<cub::BLOCK_REDUCE_RAKING_COMMUTATIVE_ONLY, double>(2); });
   run_case("cub_block_reduce_warp_float",
@@ -244,7 +245,8 @@ int main() {
     return d_out.read() == want;
   });
   run_case("cub_block_histogram_sort", [] { return check_histogram<cub::BLOCK_HISTO_SORT>(9); });
-  run_case("cub_block_histogram_atomic", [] { return check_histogram<cub::BLOCK_HISTO_ATOMIC>(10); });
+  run_case("cub_block_histogram_atomic",
+           [] { return check_histogram<cub::BLOCK_HISTO_ATOMIC>(10); });
   run_case("cub_block_pipeline", [] {
     constexpr int per_block = kThreads * 4, n = per_block * kBlocks;
     const auto in = values<int>(n, 11, 4);

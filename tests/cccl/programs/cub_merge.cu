@@ -72,10 +72,9 @@ int main() {
     Device<short> d_a(a), d_b(b), d_keys(a.size() + b.size());
     Device<double> d_x(x), d_y(y), d_values(a.size() + b.size());
     with_temp([&](void* temp, size_t& bytes) {
-      return cub::DeviceMerge::MergePairs(temp, bytes, d_a.get(), d_x.get(),
-                                          static_cast<int>(a.size()), d_b.get(), d_y.get(),
-                                          static_cast<int>(b.size()), d_keys.get(), d_values.get(),
-                                          Less{});
+      return cub::DeviceMerge::MergePairs(
+          temp, bytes, d_a.get(), d_x.get(), static_cast<int>(a.size()), d_b.get(), d_y.get(),
+          static_cast<int>(b.size()), d_keys.get(), d_values.get(), Less{});
     });
     std::vector<short> keys;
     std::vector<double> places;

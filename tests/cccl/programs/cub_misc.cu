@@ -98,8 +98,8 @@ int main() {
   run_case("cub_transform_two_inputs", [] {
     const auto a = values<float>(kItems + 5, 5), b = values<float>(kItems + 5, 6);
     Device<float> d_a(a), d_b(b), d_out(kItems + 5);
-    MUST(cub::DeviceTransform::Transform(::cuda::std::make_tuple(d_a.get(), d_b.get()),
-                                         d_out.get(), kItems + 5, Blend{}));
+    MUST(cub::DeviceTransform::Transform(::cuda::std::make_tuple(d_a.get(), d_b.get()), d_out.get(),
+                                         kItems + 5, Blend{}));
     std::vector<float> want(kItems + 5);
     for (size_t i = 0; i < want.size(); ++i) want[i] = Blend{}(a[i], b[i]);
     return d_out.read() == want;

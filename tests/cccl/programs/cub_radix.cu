@@ -27,11 +27,11 @@ bool pairs(const std::vector<K>& in, bool descending) {
   Device<K> d_in(in), d_out(n);
   Device<V> d_in_values(places), d_out_values(n);
   with_temp([&](void* temp, size_t& bytes) {
-    return descending ? cub::DeviceRadixSort::SortPairsDescending(
-                            temp, bytes, d_in.get(), d_out.get(), d_in_values.get(),
-                            d_out_values.get(), n)
-                      : cub::DeviceRadixSort::SortPairs(temp, bytes, d_in.get(), d_out.get(),
-                                                        d_in_values.get(), d_out_values.get(), n);
+    return descending
+               ? cub::DeviceRadixSort::SortPairsDescending(temp, bytes, d_in.get(), d_out.get(),
+                                                           d_in_values.get(), d_out_values.get(), n)
+               : cub::DeviceRadixSort::SortPairs(temp, bytes, d_in.get(), d_out.get(),
+                                                 d_in_values.get(), d_out_values.get(), n);
   });
   std::stable_sort(places.begin(), places.end(), [&](V a, V b) {
     const K x = in[static_cast<size_t>(a)], y = in[static_cast<size_t>(b)];
@@ -48,9 +48,8 @@ int main() {
            [] { return keys(signed_values<float>(kItems, 2, 50000), true); });
   run_case("cub_radix_keys_u8", [] { return keys(values<unsigned char>(kItems, 3, 256), false); });
   run_case("cub_radix_keys_small", [] { return keys(signed_values<int>(900, 4, 500), false); });
-  run_case("cub_radix_pairs_int", [] {
-    return pairs<int, unsigned>(signed_values<int>(kItems, 5, 4000), false);
-  });
+  run_case("cub_radix_pairs_int",
+           [] { return pairs<int, unsigned>(signed_values<int>(kItems, 5, 4000), false); });
   run_case("cub_radix_pairs_descending_int64_double", [] {
     return pairs<long long, double>(signed_values<long long>(kItems / 2, 6, 2000), true);
   });

@@ -48,7 +48,8 @@ int main() {
     const auto in = signed_values<float>(kItems, 3, 1 << 20);
     Device<float> d_in(in), d_out(kItems);
     with_temp([&](void* temp, size_t& bytes) {
-      return cub::DeviceScan::InclusiveScan(temp, bytes, d_in.get(), d_out.get(), Greater{}, kItems);
+      return cub::DeviceScan::InclusiveScan(temp, bytes, d_in.get(), d_out.get(), Greater{},
+                                            kItems);
     });
     std::vector<float> want(kItems);
     std::inclusive_scan(in.begin(), in.end(), want.begin(), Greater{});
@@ -70,7 +71,8 @@ int main() {
     for (int i = 0; i < kItems; ++i) in[i] = {static_cast<unsigned>(i % 5 + 1), i % 7u};
     Device<Affine> d_in(in), d_out(kItems);
     with_temp([&](void* temp, size_t& bytes) {
-      return cub::DeviceScan::InclusiveScan(temp, bytes, d_in.get(), d_out.get(), Compose{}, kItems);
+      return cub::DeviceScan::InclusiveScan(temp, bytes, d_in.get(), d_out.get(), Compose{},
+                                            kItems);
     });
     std::vector<Affine> want(kItems);
     std::inclusive_scan(in.begin(), in.end(), want.begin(), Compose{});

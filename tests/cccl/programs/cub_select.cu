@@ -109,8 +109,8 @@ int main() {
     });
     std::vector<int> low, odd, rest;
     for (int value : in) (Below{200}(value) ? low : Odd{}(value) ? odd : rest).push_back(value);
-    return d_counts.read() == std::vector<int>{static_cast<int>(low.size()),
-                                               static_cast<int>(odd.size())} &&
+    return d_counts.read() ==
+               std::vector<int>{static_cast<int>(low.size()), static_cast<int>(odd.size())} &&
            d_low.read(low.size()) == low && d_odd.read(odd.size()) == odd &&
            d_rest.read(rest.size()) == rest;
   });

@@ -162,8 +162,7 @@ __global__ void barrier_copy(const int* in, int* out) {
   block.sync();
   cuda::memcpy_async(block, buffer, in + blockIdx.x * kThreads * 2, sizeof(buffer), barrier);
   barrier.arrive_and_wait();
-  out[blockIdx.x * kThreads + threadIdx.x] =
-      buffer[2 * threadIdx.x] - buffer[2 * threadIdx.x + 1];
+  out[blockIdx.x * kThreads + threadIdx.x] = buffer[2 * threadIdx.x] - buffer[2 * threadIdx.x + 1];
 }
 
 __global__ void group_tiles(const int* in, int* sums, int* scans, int* shuffles) {
@@ -207,8 +206,10 @@ __global__ void std_types(const float* in, float* out, int n) {
   cuda::std::complex<float> z(in[i], in[n - 1 - i]);
   z = z * cuda::std::complex<float>(2, -3) + cuda::std::conj(z);
   cuda::std::variant<int, float> which;
-  if (i % 2) which = z.real();
-  else which = static_cast<int>(z.imag());
+  if (i % 2)
+    which = z.real();
+  else
+    which = static_cast<int>(z.imag());
   cuda::std::optional<float> extra;
   if (i % 3 == 0) extra = 1000.0f;
   const float base = cuda::std::visit([](auto each) { return static_cast<float>(each); }, which);
@@ -291,8 +292,8 @@ int main() {
     for (int vector = 0; vector < kBlocks * batches * kThreads; ++vector) {
       const int batch = vector / kThreads, t = vector % kThreads;
       for (int i = 0; i < 4; ++i)
-        want[vector * 4 + i] = data[(batch * kThreads + kThreads - 1 - t) * 4 + i] +
-                               (i == 0 ? batch % batches : 0);
+        want[vector * 4 + i] =
+            data[(batch * kThreads + kThreads - 1 - t) * 4 + i] + (i == 0 ? batch % batches : 0);
     }
     return d_out.read() == want;
   });

@@ -101,8 +101,8 @@ int main() {
   }();
   run_case("thrust_reduce_by_key", [&] {
     Device<int> d_keys(runs), d_in(in), d_out_keys(n), d_out(n);
-    const auto ends = thrust::reduce_by_key(ptr(d_keys), ptr(d_keys) + n, ptr(d_in),
-                                            ptr(d_out_keys), ptr(d_out));
+    const auto ends =
+        thrust::reduce_by_key(ptr(d_keys), ptr(d_keys) + n, ptr(d_in), ptr(d_out_keys), ptr(d_out));
     std::vector<int> keys, sums;
     for (int i = 0; i < n; ++i) {
       if (i == 0 || runs[i] != runs[i - 1]) {

@@ -59,16 +59,15 @@ int main() {
   const auto set_case = [&](const char* name, auto device, auto host) {
     run_case(name, [&] {
       Device<int> d_a(a), d_b(b), d_out(a.size() + b.size());
-      const auto end = device(ptr(d_a), ptr(d_a) + a.size(), ptr(d_b), ptr(d_b) + b.size(),
-                              ptr(d_out));
+      const auto end =
+          device(ptr(d_a), ptr(d_a) + a.size(), ptr(d_b), ptr(d_b) + b.size(), ptr(d_out));
       std::vector<int> want;
       host(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(want));
       return end - ptr(d_out) == static_cast<long>(want.size()) && d_out.read(want.size()) == want;
     });
   };
   set_case(
-      "thrust_set_intersection",
-      [](auto... args) { return thrust::set_intersection(args...); },
+      "thrust_set_intersection", [](auto... args) { return thrust::set_intersection(args...); },
       [](auto... args) { return std::set_intersection(args...); });
   set_case(
       "thrust_set_union", [](auto... args) { return thrust::set_union(args...); },

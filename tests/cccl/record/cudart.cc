@@ -6,10 +6,9 @@
 //
 // Environment: SLUICE_RECORD_DIR (the folder of traces and modules; unset: record nothing),
 // SLUICE_RECORD_ARCH (75 or 90: which of the program's PTX images is loaded; default 90).
-// SLUICE_RECORD_DRY (set: kernels are not run, and fresh memory is not written; for programs whose host
-// side asks for no result).
-// One thread, one device, synchronous: every operation has ended when its call returns. Does not:
-// streams that overlap, events, managed memory, arrays, graphs.
+// SLUICE_RECORD_DRY (set: kernels are not run, and fresh memory is not written; for programs whose
+// host side asks for no result). One thread, one device, synchronous: every operation has ended
+// when its call returns. Does not: streams that overlap, events, managed memory, arrays, graphs.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -227,13 +226,14 @@ void sluice_record_begin(const char* name) {
   Runtime& r = runtime();
   if (!r.folder.empty()) r.writer.begin(r.folder, name, r.program + ".sm_" + arch() + ".ptx");
 }
-// What an input will hold when the trace is replayed; tests/bench/preempt/cccl_cases.cc reads these.
+// What an input will hold when the trace is replayed; tests/bench/preempt/cccl_cases.cc reads
+// these.
 void sluice_record_noise(void* memory, uint32_t mask) {
   runtime().writer.contents(reinterpret_cast<uint64_t>(memory), "noise " + std::to_string(mask));
 }
 void sluice_record_ramp(void* memory, uint64_t multiplier, uint64_t divisor) {
-  runtime().writer.contents(reinterpret_cast<uint64_t>(memory), "ramp " + std::to_string(multiplier) +
-                                                                    " " + std::to_string(divisor));
+  runtime().writer.contents(reinterpret_cast<uint64_t>(memory),
+                            "ramp " + std::to_string(multiplier) + " " + std::to_string(divisor));
 }
 void sluice_record_end(int right) { runtime().writer.end(right != 0); }
 

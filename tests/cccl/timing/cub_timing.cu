@@ -62,18 +62,23 @@ int main() {
   timed_case("reduce_sum_int", [] {
     Noise<int> in(kMany);
     Device<int> out(1);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceReduce::Sum(t, b, in.get(), out.get(), kMany); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceReduce::Sum(t, b, in.get(), out.get(), kMany);
+    });
   });
   timed_case("reduce_max_double", [] {
     Noise<double> in(kHalf, 0x3fffffffu);
     Device<double> out(1);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceReduce::Max(t, b, in.get(), out.get(), kHalf); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceReduce::Max(t, b, in.get(), out.get(), kHalf);
+    });
   });
   timed_case("transform_reduce_float", [] {
     Noise<float> in(kMany, 0x3fffffffu);
     Device<float> out(1);
     with_temp([&](void* t, size_t& b) {
-      return cub::DeviceReduce::TransformReduce(t, b, in.get(), out.get(), kMany, cuda::std::plus<>{}, Polynomial{}, 0.0f);
+      return cub::DeviceReduce::TransformReduce(t, b, in.get(), out.get(), kMany,
+                                                cuda::std::plus<>{}, Polynomial{}, 0.0f);
     });
   });
   timed_case("segmented_reduce_int", [] {
@@ -82,7 +87,8 @@ int main() {
     Ramp<int> offsets(kSegments + 1, 512, 1);
     Device<int> out(kSegments);
     with_temp([&](void* t, size_t& b) {
-      return cub::DeviceSegmentedReduce::Sum(t, b, in.get(), out.get(), kSegments, offsets.get(), offsets.get() + 1);
+      return cub::DeviceSegmentedReduce::Sum(t, b, in.get(), out.get(), kSegments, offsets.get(),
+                                             offsets.get() + 1);
     });
   });
   timed_case("reduce_by_key_int", [] {
@@ -90,19 +96,23 @@ int main() {
     Noise<int> values(kHalf);
     Device<int> unique(kHalf), sums(kHalf), count(1);
     with_temp([&](void* t, size_t& b) {
-      return cub::DeviceReduce::ReduceByKey(t, b, keys.get(), unique.get(), values.get(), sums.get(), count.get(),
-                                            cuda::std::plus<>{}, kHalf);
+      return cub::DeviceReduce::ReduceByKey(t, b, keys.get(), unique.get(), values.get(),
+                                            sums.get(), count.get(), cuda::std::plus<>{}, kHalf);
     });
   });
   timed_case("exclusive_sum_int", [] {
     Noise<int> in(kMany);
     Device<int> out(kMany);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceScan::ExclusiveSum(t, b, in.get(), out.get(), kMany); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceScan::ExclusiveSum(t, b, in.get(), out.get(), kMany);
+    });
   });
   timed_case("inclusive_sum_int64", [] {
     Noise<long long> in(kHalf);
     Device<long long> out(kHalf);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceScan::InclusiveSum(t, b, in.get(), out.get(), kHalf); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceScan::InclusiveSum(t, b, in.get(), out.get(), kHalf);
+    });
   });
   timed_case("select_if_int", [] {
     Noise<int> in(kMany);
@@ -137,29 +147,37 @@ int main() {
     Ramp<int> in(kHalf, 1, 7);
     Device<int> unique(kHalf), lengths(kHalf), count(1);
     with_temp([&](void* t, size_t& b) {
-      return cub::DeviceRunLengthEncode::Encode(t, b, in.get(), unique.get(), lengths.get(), count.get(), kHalf);
+      return cub::DeviceRunLengthEncode::Encode(t, b, in.get(), unique.get(), lengths.get(),
+                                                count.get(), kHalf);
     });
   });
   timed_case("radix_sort_keys_u32", [] {
     Noise<unsigned> in(kHalf);
     Device<unsigned> out(kHalf);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceRadixSort::SortKeys(t, b, in.get(), out.get(), kHalf); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceRadixSort::SortKeys(t, b, in.get(), out.get(), kHalf);
+    });
   });
   timed_case("radix_sort_pairs_u32", [] {
     Noise<unsigned> keys(kHalf), values(kHalf);
     Device<unsigned> keys_out(kHalf), values_out(kHalf);
     with_temp([&](void* t, size_t& b) {
-      return cub::DeviceRadixSort::SortPairs(t, b, keys.get(), keys_out.get(), values.get(), values_out.get(), kHalf);
+      return cub::DeviceRadixSort::SortPairs(t, b, keys.get(), keys_out.get(), values.get(),
+                                             values_out.get(), kHalf);
     });
   });
   timed_case("radix_sort_keys_u64", [] {
     Noise<unsigned long long> in(kQuarter);
     Device<unsigned long long> out(kQuarter);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceRadixSort::SortKeys(t, b, in.get(), out.get(), kQuarter); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceRadixSort::SortKeys(t, b, in.get(), out.get(), kQuarter);
+    });
   });
   timed_case("merge_sort_keys_int", [] {
     Noise<int> data(kHalf);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceMergeSort::SortKeys(t, b, data.get(), kHalf, Less{}); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceMergeSort::SortKeys(t, b, data.get(), kHalf, Less{});
+    });
   });
   timed_case("merge_keys_int", [] {
     Ramp<int> a(kHalf, 3, 2), c(kHalf, 1, 1);
@@ -172,7 +190,8 @@ int main() {
     Noise<unsigned char> in(std::size_t{kMany} * 4);
     Device<int> bins(256);
     with_temp([&](void* t, size_t& b) {
-      return cub::DeviceHistogram::HistogramEven(t, b, in.get(), bins.get(), 257, 0, 256, kMany * 4ll);
+      return cub::DeviceHistogram::HistogramEven(t, b, in.get(), bins.get(), 257, 0, 256,
+                                                 kMany * 4ll);
     });
   });
   timed_case("histogram_even_float", [] {
@@ -185,7 +204,8 @@ int main() {
   timed_case("transform_float", [] {
     Noise<float> x(kMany, 0x3fffffffu), y(kMany, 0x3fffffffu);
     Device<float> out(kMany);
-    MUST(cub::DeviceTransform::Transform(cuda::std::make_tuple(x.get(), y.get()), out.get(), kMany, Scale{}));
+    MUST(cub::DeviceTransform::Transform(cuda::std::make_tuple(x.get(), y.get()), out.get(), kMany,
+                                         Scale{}));
   });
   timed_case("for_each_int", [] {
     Noise<int> in(kMany);
@@ -199,26 +219,31 @@ int main() {
       return cub::DeviceAdjacentDifference::SubtractLeftCopy(t, b, in.get(), out.get(), kMany);
     });
   });
-  // The same kernels over more items: a launch takes an H200 1 ms and more, so that it can be evicted in mid-work
-  // many times (preempt_bench equality). Some gigabytes each.
+  // The same kernels over more items: a launch takes an H200 1 ms and more, so that it can be
+  // evicted in mid-work many times (preempt_bench equality). Some gigabytes each.
   timed_case("reduce_sum_int_long", [] {
     constexpr int kItems = 5 << 28;
     Noise<int> in(kItems);
     Device<int> out(1);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceReduce::Sum(t, b, in.get(), out.get(), kItems); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceReduce::Sum(t, b, in.get(), out.get(), kItems);
+    });
   });
   timed_case("reduce_max_double_long", [] {
     constexpr int kItems = 5 << 27;
     Noise<double> in(kItems, 0x3fffffffu);
     Device<double> out(1);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceReduce::Max(t, b, in.get(), out.get(), kItems); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceReduce::Max(t, b, in.get(), out.get(), kItems);
+    });
   });
   timed_case("transform_reduce_float_long", [] {
     constexpr int kItems = 1 << 30;
     Noise<float> in(kItems, 0x3fffffffu);
     Device<float> out(1);
     with_temp([&](void* t, size_t& b) {
-      return cub::DeviceReduce::TransformReduce(t, b, in.get(), out.get(), kItems, cuda::std::plus<>{}, Polynomial{}, 0.0f);
+      return cub::DeviceReduce::TransformReduce(t, b, in.get(), out.get(), kItems,
+                                                cuda::std::plus<>{}, Polynomial{}, 0.0f);
     });
   });
   timed_case("segmented_reduce_int_long", [] {
@@ -227,7 +252,8 @@ int main() {
     Ramp<int> offsets(kSegments + 1, 512, 1);
     Device<int> out(kSegments);
     with_temp([&](void* t, size_t& b) {
-      return cub::DeviceSegmentedReduce::Sum(t, b, in.get(), out.get(), kSegments, offsets.get(), offsets.get() + 1);
+      return cub::DeviceSegmentedReduce::Sum(t, b, in.get(), out.get(), kSegments, offsets.get(),
+                                             offsets.get() + 1);
     });
   });
   timed_case("select_unique_int_long", [] {
@@ -242,13 +268,16 @@ int main() {
     constexpr int kItems = 5 << 25;
     Noise<unsigned long long> in(kItems);
     Device<unsigned long long> out(kItems);
-    with_temp([&](void* t, size_t& b) { return cub::DeviceRadixSort::SortKeys(t, b, in.get(), out.get(), kItems); });
+    with_temp([&](void* t, size_t& b) {
+      return cub::DeviceRadixSort::SortKeys(t, b, in.get(), out.get(), kItems);
+    });
   });
   timed_case("transform_float_long", [] {
     constexpr int kItems = 1 << 29;
     Noise<float> x(kItems, 0x3fffffffu), y(kItems, 0x3fffffffu);
     Device<float> out(kItems);
-    MUST(cub::DeviceTransform::Transform(cuda::std::make_tuple(x.get(), y.get()), out.get(), kItems, Scale{}));
+    MUST(cub::DeviceTransform::Transform(cuda::std::make_tuple(x.get(), y.get()), out.get(), kItems,
+                                         Scale{}));
   });
   return finish();
 }

@@ -53,7 +53,8 @@ void structure(const World& w) {
   // In whatever order, these are the edges.
   int right = 0;
   for (size_t i = 0; i < count; ++i)
-    right += (from[i] == n[0] && to[i] != n[5]) || ((from[i] == n[1] || from[i] == n[2]) && to[i] == n[5]);
+    right += (from[i] == n[0] && to[i] != n[5]) ||
+             ((from[i] == n[1] || from[i] == n[2]) && to[i] == n[5]);
   VALUE(right);
   count = 9;
   CALL(cuGraphNodeGetDependencies(n[5], some, nullptr, &count));
@@ -197,7 +198,8 @@ void kernels(const World& w) {
     uint32_t n, times, plus;
   } packed = {w.b, kWords, 2, 1};
   size_t bytes = 20;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
   CUDA_KERNEL_NODE_PARAMS block = after.node;
   block.kernelParams = nullptr;
   block.extra = extra;
@@ -307,7 +309,8 @@ void copies(const World& w) {
   fill.width = 10, fill.value = 0x1ab;
   if (CALL(cuGraphAddMemsetNode(&bad, g3, nullptr, 0, &fill, w.context)) == CUDA_SUCCESS)
     NEED(cuGraphDestroyNode(bad));
-  fill.dst = w.a + 64, fill.value = 0x12345678, fill.elementSize = 4, fill.width = 5, fill.height = 3, fill.pitch = 64;
+  fill.dst = w.a + 64, fill.value = 0x12345678, fill.elementSize = 4, fill.width = 5,
+  fill.height = 3, fill.pitch = 64;
   CALL(cuGraphAddMemsetNode(&bad, g3, &fill_node, 1, &fill, w.context));
   run(w, g3);
   VALUE(word(w.a));
@@ -367,13 +370,15 @@ void hosts_and_events(const World& w) {
   Told told;
   told.from = cell, told.write = 50;
   CUDA_HOST_NODE_PARAMS host{nullptr, &told};
-  CUgraphNode fill = nullptr, down = nullptr, call = nullptr, up = nullptr, record = nullptr, wait = nullptr;
+  CUgraphNode fill = nullptr, down = nullptr, call = nullptr, up = nullptr, record = nullptr,
+              wait = nullptr;
   CALL(cuGraphAddHostNode(&call, g, nullptr, 0, &host));
   host.fn = tell;
   CUDA_MEMSET_NODE_PARAMS four{};
   four.dst = w.a, four.value = 44, four.elementSize = 4, four.width = 1, four.height = 1;
   NEED(cuGraphAddMemsetNode(&fill, g, nullptr, 0, &four, w.context));
-  CUDA_MEMCPY3D copy = box(CU_MEMORYTYPE_HOST, reinterpret_cast<CUdeviceptr>(cell), CU_MEMORYTYPE_DEVICE, w.a, 4);
+  CUDA_MEMCPY3D copy =
+      box(CU_MEMORYTYPE_HOST, reinterpret_cast<CUdeviceptr>(cell), CU_MEMORYTYPE_DEVICE, w.a, 4);
   NEED(cuGraphAddMemcpyNode(&down, g, &fill, 1, &copy, w.context));
   CALL(cuGraphAddHostNode(&call, g, &down, 1, &host));
   copy = box(CU_MEMORYTYPE_DEVICE, w.b, CU_MEMORYTYPE_HOST, reinterpret_cast<CUdeviceptr>(cell), 4);
@@ -416,7 +421,8 @@ void hosts_and_events(const World& w) {
   ops[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
   ops[0].writeValue.address = w.a, ops[0].writeValue.value = 321;
   ops[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-  ops[1].waitValue.address = w.a, ops[1].waitValue.value = 321, ops[1].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+  ops[1].waitValue.address = w.a, ops[1].waitValue.value = 321,
+  ops[1].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
   CUDA_BATCH_MEM_OP_NODE_PARAMS batch{w.context, 0, ops, 0};
   CUgraph values = nullptr;
   NEED(cuGraphCreate(&values, 0));

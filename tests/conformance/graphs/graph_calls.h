@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program of CUDA graph calls that says what each answered: run on an H200 with NVIDIA's driver it gives
-// h200.txt, and through the channel it has to give the same. Everything printed is the same in every run.
+// One program of CUDA graph calls that says what each answered: run on an H200 with NVIDIA's driver
+// it gives h200.txt, and through the channel it has to give the same. Everything printed is the
+// same in every run.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ namespace sluice::graph_calls {
 
 inline constexpr uint32_t kWords = 4096;
 
-// What every section uses. `step` makes each of n words x into x * times + plus: two of them do not commute.
+// What every section uses. `step` makes each of n words x into x * times + plus: two of them do not
+// commute.
 struct World {
   CUcontext context = nullptr;
   CUmodule module = nullptr;
@@ -35,7 +37,8 @@ struct Step {
   uint32_t n = kWords, times, plus;
   void* array[4];
   CUDA_KERNEL_NODE_PARAMS node{};
-  Step(const World& w, CUdeviceptr to, uint32_t times_by, uint32_t plus_by) : p(to), times(times_by), plus(plus_by) {
+  Step(const World& w, CUdeviceptr to, uint32_t times_by, uint32_t plus_by)
+      : p(to), times(times_by), plus(plus_by) {
     array[0] = &p, array[1] = &n, array[2] = &times, array[3] = &plus;
     node.func = w.step;
     node.gridDimX = kWords / 64, node.gridDimY = node.gridDimZ = 1;
@@ -47,9 +50,10 @@ struct Step {
     return cuLaunchKernel(node.func, node.gridDimX, 1, 1, 64, 1, 1, 0, stream, array, nullptr);
   }
 };
-CUDA_MEMCPY3D box(CUmemorytype dst_type, CUdeviceptr dst, CUmemorytype src_type, CUdeviceptr src, size_t bytes);
-CUgraphNode kernel_node(const World& w, CUgraph graph, std::vector<CUgraphNode> behind, CUdeviceptr p, uint32_t times,
-                        uint32_t plus);
+CUDA_MEMCPY3D box(CUmemorytype dst_type, CUdeviceptr dst, CUmemorytype src_type, CUdeviceptr src,
+                  size_t bytes);
+CUgraphNode kernel_node(const World& w, CUgraph graph, std::vector<CUgraphNode> behind,
+                        CUdeviceptr p, uint32_t times, uint32_t plus);
 // Instantiates, launches once in w.s, waits, destroys the executable; says how it went.
 void run(const World& w, CUgraph graph);
 

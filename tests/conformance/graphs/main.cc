@@ -65,7 +65,8 @@ uint32_t all_words(CUdeviceptr p) {
   return sum;
 }
 
-CUDA_MEMCPY3D box(CUmemorytype dst_type, CUdeviceptr dst, CUmemorytype src_type, CUdeviceptr src, size_t bytes) {
+CUDA_MEMCPY3D box(CUmemorytype dst_type, CUdeviceptr dst, CUmemorytype src_type, CUdeviceptr src,
+                  size_t bytes) {
   CUDA_MEMCPY3D copy;
   std::memset(&copy, 0, sizeof copy);
   copy.dstMemoryType = dst_type, copy.srcMemoryType = src_type;
@@ -82,8 +83,8 @@ CUDA_MEMCPY3D box(CUmemorytype dst_type, CUdeviceptr dst, CUmemorytype src_type,
   return copy;
 }
 
-CUgraphNode kernel_node(const World& w, CUgraph graph, std::vector<CUgraphNode> behind, CUdeviceptr p, uint32_t times,
-                        uint32_t plus) {
+CUgraphNode kernel_node(const World& w, CUgraph graph, std::vector<CUgraphNode> behind,
+                        CUdeviceptr p, uint32_t times, uint32_t plus) {
   Step step(w, p, times, plus);
   CUgraphNode node = nullptr;
   NEED(cuGraphAddKernelNode(&node, graph, behind.data(), behind.size(), &step.node));
@@ -119,10 +120,17 @@ int main(int argc, char** argv) {
   const struct {
     const char* name;
     void (*section)(const World&);
-  } sections[] = {{"structure", structure},   {"kernels", kernels},   {"copies", copies},
-                  {"hosts_and_events", hosts_and_events}, {"children", children}, {"updates", updates},
-                  {"captures", captures},     {"memory", memory},     {"user_objects", user_objects},
-                  {"launches", launches},     {"chains", chains}};
+  } sections[] = {{"structure", structure},
+                  {"kernels", kernels},
+                  {"copies", copies},
+                  {"hosts_and_events", hosts_and_events},
+                  {"children", children},
+                  {"updates", updates},
+                  {"captures", captures},
+                  {"memory", memory},
+                  {"user_objects", user_objects},
+                  {"launches", launches},
+                  {"chains", chains}};
   for (const auto& one : sections) {
     if (argc > 1 && std::strcmp(argv[1], one.name) != 0) continue;
     std::printf("-- %s\n", one.name);

@@ -10,7 +10,8 @@ void updates(const World& w) {
   // A clone, and finding one's way in it.
   CUgraph g = nullptr, clone = nullptr;
   NEED(cuGraphCreate(&g, 0));
-  CUgraphNode first = kernel_node(w, g, {}, w.a, 2, 1), second = kernel_node(w, g, {first}, w.a, 3, 0);
+  CUgraphNode first = kernel_node(w, g, {}, w.a, 2, 1),
+              second = kernel_node(w, g, {first}, w.a, 3, 0);
   CALL(cuGraphClone(&clone, nullptr));
   CALL(cuGraphClone(&clone, g));
   CUgraphNode found = nullptr;
@@ -42,7 +43,8 @@ void updates(const World& w) {
   const auto like = [&](uint32_t base, int kind) {
     CUgraph made = nullptr;
     NEED(cuGraphCreate(&made, 0));
-    CUgraphNode x = kernel_node(w, made, {}, w.a, base, 1), y = kernel_node(w, made, {x}, w.a, base + 1, 0);
+    CUgraphNode x = kernel_node(w, made, {}, w.a, base, 1),
+                y = kernel_node(w, made, {x}, w.a, base + 1, 0);
     CUgraphNode z = nullptr, end = nullptr;
     if (kind == 1) {  // a fill where there was a kernel
       fill.dst = w.b;
@@ -127,9 +129,11 @@ void captures(const World& w) {
   CALL(cuStreamGetCaptureInfo(w.s, &status, &id, &under_way, &behind, nullptr, &count));
   VALUE(count);
   CUgraphNode own = kernel_node(w, under_way, {behind[0]}, w.a, 1, 100);
-  CALL(cuStreamUpdateCaptureDependencies(w.s, &own, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+  CALL(
+      cuStreamUpdateCaptureDependencies(w.s, &own, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
   NEED(one.launch(w.s));
-  CALL(cuStreamUpdateCaptureDependencies(w.s, &own, nullptr, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
+  CALL(
+      cuStreamUpdateCaptureDependencies(w.s, &own, nullptr, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
   CALL(cuStreamGetCaptureInfo(w.s, &status, &id, &under_way, &behind, nullptr, &count));
   VALUE(count);
   CALL(cuStreamEndCapture(w.s, &g));
@@ -144,14 +148,16 @@ void captures(const World& w) {
   run(w, g);
   VALUE(word(w.a));
   VALUE(word(w.b));
-  CALL(cuStreamUpdateCaptureDependencies(w.s, &own, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+  CALL(
+      cuStreamUpdateCaptureDependencies(w.s, &own, nullptr, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
   NEED(cuGraphDestroy(g));
   // What calls become.
   std::vector<uint32_t> words(8, 3);
   NEED(cuStreamBeginCapture(w.s, CU_STREAM_CAPTURE_MODE_RELAXED));
   NEED(cuMemcpyDtoDAsync(w.b, w.a, 32, w.s));
   NEED(cuMemsetD32Async(w.c, 6, 8, w.s));
-  NEED(cuLaunchHostFunc(w.s, [](void*) {}, nullptr));
+  NEED(cuLaunchHostFunc(
+      w.s, [](void*) {}, nullptr));
   CALL(cuEventRecordWithFlags(w.e, w.s, CU_EVENT_RECORD_EXTERNAL));
   CALL(cuStreamWriteValue32(w.s, w.a, 17, 0));
   CALL(cuStreamEndCapture(w.s, &g));
@@ -216,7 +222,9 @@ void launches(const World& w) {
   CUgraphExec exec = nullptr;
   NEED(cuGraphCreate(&g, 0));
   CUgraphNode n = nullptr;
-  for (uint32_t i = 0; i < 8; ++i) n = kernel_node(w, g, n == nullptr ? std::vector<CUgraphNode>{} : std::vector{n}, w.a, 3 + i, i);
+  for (uint32_t i = 0; i < 8; ++i)
+    n = kernel_node(w, g, n == nullptr ? std::vector<CUgraphNode>{} : std::vector{n}, w.a, 3 + i,
+                    i);
   NEED(cuGraphInstantiate(&exec, g, 0));
   clear(w);
   for (int i = 0; i < 6; ++i) NEED(cuGraphLaunch(exec, i % 2 == 0 ? w.s : w.t));
@@ -239,8 +247,8 @@ void launches(const World& w) {
   NEED(cuGraphDestroy(g));
 }
 
-// Many nodes whose order shows, as work for evictions: three branches of kernels, copies and fills, joined again and
-// again.
+// Many nodes whose order shows, as work for evictions: three branches of kernels, copies and fills,
+// joined again and again.
 void chains(const World& w) {
   CUgraph g = nullptr;
   NEED(cuGraphCreate(&g, 0));
@@ -257,10 +265,12 @@ void chains(const World& w) {
     shape.node.kernelParams = params;
     CUgraphNode both[2] = {x, y}, sum = nullptr, part = nullptr, fill_node = nullptr;
     NEED(cuGraphAddKernelNode(&sum, g, both, 2, &shape.node));
-    CUDA_MEMCPY3D copy = box(CU_MEMORYTYPE_DEVICE, w.a + 4 * 64, CU_MEMORYTYPE_DEVICE, w.c, 4 * 256);
+    CUDA_MEMCPY3D copy =
+        box(CU_MEMORYTYPE_DEVICE, w.a + 4 * 64, CU_MEMORYTYPE_DEVICE, w.c, 4 * 256);
     NEED(cuGraphAddMemcpyNode(&part, g, &sum, 1, &copy, w.context));
     CUDA_MEMSET_NODE_PARAMS fill{};
-    fill.dst = w.b + 4 * round, fill.value = round, fill.elementSize = 4, fill.width = 100, fill.height = 1;
+    fill.dst = w.b + 4 * round, fill.value = round, fill.elementSize = 4, fill.width = 100,
+    fill.height = 1;
     NEED(cuGraphAddMemsetNode(&fill_node, g, &sum, 1, &fill, w.context));
     ends = {part, fill_node};
   }

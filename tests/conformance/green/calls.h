@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sections of green-calls share: the driver, kernels, and how answers are said. One file includes it.
+// What the sections of green-calls share: the driver, kernels, and how answers are said. One file
+// includes it.
 #pragma once
 
 #include <unistd.h>
@@ -83,7 +84,8 @@ void set_up() {
   NEED(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
 }
 
-std::vector<CUdevResource> groups_of(const CUdevResource& input, unsigned size, CUdevResource* left = nullptr) {
+std::vector<CUdevResource> groups_of(const CUdevResource& input, unsigned size,
+                                     CUdevResource* left = nullptr) {
   std::vector<CUdevResource> groups(kMostGroups);
   unsigned count = kMostGroups;
   NEED(cuDevSmResourceSplitByCount(groups.data(), &count, &input, left, kFine, size));
@@ -91,7 +93,8 @@ std::vector<CUdevResource> groups_of(const CUdevResource& input, unsigned size, 
   return groups;
 }
 CUresult describe_all(std::vector<CUdevResource> resources, CUdevResourceDesc* desc) {
-  return api.cuDevResourceGenerateDesc(desc, resources.data(), static_cast<unsigned>(resources.size()));
+  return api.cuDevResourceGenerateDesc(desc, resources.data(),
+                                       static_cast<unsigned>(resources.size()));
 }
 CUgreenCtx green_of(std::vector<CUdevResource> resources) {
   CUdevResourceDesc desc = nullptr;
@@ -121,7 +124,8 @@ void count_sms(const char* what, CUstream stream) {
   CUdeviceptr out = 0;
   NEED(cuMemAlloc(&out, kBlocks * 8));
   void* arguments[] = {&out};
-  if (say(what, api.cuLaunchKernel(places, kBlocks, 1, 1, 1024, 1, 1, 0, stream, arguments, nullptr)) != CUDA_SUCCESS)
+  if (say(what, api.cuLaunchKernel(places, kBlocks, 1, 1, 1024, 1, 1, 0, stream, arguments,
+                                   nullptr)) != CUDA_SUCCESS)
     return;
   NEED(cuStreamSynchronize(stream));
   std::vector<unsigned> words(2 * kBlocks);

@@ -36,8 +36,10 @@ void splits() {
       std::vector<CUdevResource> g(200);
       CUdevResource left;
       std::memset(&left, 0, sizeof left);
-      const CUresult query = api.cuDevSmResourceSplitByCount(nullptr, &asked, &all, nullptr, flags, wanted);
-      const CUresult made = api.cuDevSmResourceSplitByCount(g.data(), &count, &all, &left, flags, wanted);
+      const CUresult query =
+          api.cuDevSmResourceSplitByCount(nullptr, &asked, &all, nullptr, flags, wanted);
+      const CUresult made =
+          api.cuDevSmResourceSplitByCount(g.data(), &count, &all, &left, flags, wanted);
       std::printf("flags %u, %u SMs: %d %d", flags, wanted, query, made);
       if (made == CUDA_SUCCESS) {
         std::printf(", %u %u groups, ", asked, count);
@@ -213,7 +215,8 @@ void order() {
 
   need("spin", launch_spin(flag, blocking));
   need("empty", launch_empty(nullptr));
-  say("the primary's default stream behind a blocking one of the green context", query_later(nullptr));
+  say("the primary's default stream behind a blocking one of the green context",
+      query_later(nullptr));
   need("empty", launch_empty(its));
   say("its non-blocking one", query_later(its));
   NEED(cuCtxSetCurrent(view));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One program of virtual memory management calls, right and wrong ones, that says what each answered and what is in
-// memory then. Run on a GPU with NVIDIA's driver it gives what the channel has to give. Everything printed is the
-// same in every run. Each section is a process of its own: some end their context. A section's name as the argument
-// runs that one alone.
+// One program of virtual memory management calls, right and wrong ones, that says what each
+// answered and what is in memory then. Run on a GPU with NVIDIA's driver it gives what the channel
+// has to give. Everything printed is the same in every run. Each section is a process of its own:
+// some end their context. A section's name as the argument runs that one alone.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,7 +51,8 @@ void set_up() {
 }
 CUresult launch(CUdeviceptr to, uint32_t n, uint32_t value) {
   void* params[] = {&to, &n, &value};
-  const CUresult r = cuLaunchKernel(fill, (n + 127) / 128, 1, 1, 128, 1, 1, 0, nullptr, params, nullptr);
+  const CUresult r =
+      cuLaunchKernel(fill, (n + 127) / 128, 1, 1, 128, 1, 1, 0, nullptr, params, nullptr);
   return r == CUDA_SUCCESS ? cuCtxSynchronize() : r;
 }
 uint32_t word(CUdeviceptr p) {
@@ -71,10 +72,11 @@ void surface() {
   int value = -1;
   NEED(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
   VALUE(value);
-  for (const char* name : {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap",
-                           "cuMemSetAccess", "cuMemGetAccess", "cuMemGetAllocationGranularity",
-                           "cuMemGetAllocationPropertiesFromHandle", "cuMemRetainAllocationHandle",
-                           "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"}) {
+  for (const char* name :
+       {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap",
+        "cuMemUnmap", "cuMemSetAccess", "cuMemGetAccess", "cuMemGetAllocationGranularity",
+        "cuMemGetAllocationPropertiesFromHandle", "cuMemRetainAllocationHandle",
+        "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle"}) {
     void* function = nullptr;
     NEED(cuGetProcAddress(name, &function, 12000, 0, nullptr));
     sluice::conformance::say(name, static_cast<long long>(function != nullptr));
@@ -84,7 +86,8 @@ void surface() {
   VALUE(unit);
   CALL(cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
   VALUE(unit);
-  CALL(cuMemGetAllocationGranularity(&unit, &prop, static_cast<CUmemAllocationGranularity_flags>(2)));
+  CALL(cuMemGetAllocationGranularity(&unit, &prop,
+                                     static_cast<CUmemAllocationGranularity_flags>(2)));
   CALL(cuMemGetAllocationGranularity(nullptr, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   CALL(cuMemGetAllocationGranularity(&unit, nullptr, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   CUmemAllocationProp odd = prop;
@@ -210,7 +213,8 @@ void mappings() {
   // Mapped is not yet to be touched.
   uint32_t value = 0;
   unsigned long long flags = 77;
-  const CUmemLocation device = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, nobody = {CU_MEM_LOCATION_TYPE_DEVICE, 1000};
+  const CUmemLocation device = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+                      nobody = {CU_MEM_LOCATION_TYPE_DEVICE, 1000};
   CALL(cuMemGetAccess(&flags, &device, p));
   VALUE(flags);
   CALL(cuMemcpyDtoH(&value, p, 4));
@@ -311,8 +315,9 @@ void order() {
   CALL(cuMemUnmap(p + 4 * kUnit, 0));
   CALL(access(p + 4 * kUnit, kUnit, 2));
   CALL(access(p + 1, 2 * kUnit, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-  const CUmemAccessDesc twice[] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
-                                   {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ}};
+  const CUmemAccessDesc twice[] = {
+      {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+      {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ}};
   unsigned long long flags = 77;
   CALL(cuMemSetAccess(p, 2 * kUnit, twice, 2));
   if (cuMemGetAccess(&flags, &twice[0].location, p) == CUDA_SUCCESS) VALUE(flags);
