@@ -143,6 +143,50 @@ class CompileCache(WithSluiced):
             self.assertRegex(own, rf" {re.escape(variables['HOME'])} .* tmpfs ")
 
 
+class EachWall(WithSluiced):
+    """Walls cover one another, so what gets out shows only when several are missing. Here each is
+    looked at by itself, from outside."""
+    NAMESPACES = {"pids": "pid", "root": "mnt", "network": "net", "ipc": "ipc", "uts": "uts"}
+
+    def test_all_that_are_not_missing_stand(self):
+        self.program("a", "triad", "--seconds", 100000)
+        self.eventually(lambda: self.vgpu("a")["launches_done"] > 0, "it launches")
+        self.program("b", "triad", "--seconds", 100000)
+        self.eventually(lambda: self.vgpu("b")["launches_done"] > 0, "the other launches")
+        info = self.sluiced.ctl("info")["workers"]
+        missing = {m.split(":")[0] for m in info["missing_walls"]}
+        procs = [pathlib.Path(f"/proc/{self.sluiced.ctl('show', v)['session_list'][0]['worker_pid']}")
+                 for v in "ab"]
+        for proc in procs:
+            lines = (proc / "status").read_text().splitlines()
+            fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+            self.assertEqual(fields["Seccomp"], "2")
+            self.assertEqual(fields["NoNewPrivs"], "1")
+            self.assertEqual(int(fields["CapEff"], 16) | int(fields["CapPrm"], 16), 0)
+            if "user" not in missing:
+                self.assertEqual(len(set(fields["Uid"].split() + fields["Gid"].split())), 1)
+                self.assertNotEqual(fields["Uid"].split()[0], str(os.geteuid()))
+                self.assertEqual(fields["Groups"].strip(), "")
+            if "pids" not in missing:
+                self.assertEqual(fields["NSpid"].split()[-1], "1")
+            if "proc" not in missing:
+                self.assertEqual([p.name for p in (proc / "root/proc").glob("[0-9]*")], ["1"])
+
+        def differ(what, other):
+            for wall, name in self.NAMESPACES.items():
+                if wall not in missing:
+                    ns = [os.readlink(p / "ns" / name) for p in (procs[0], other)]
+                    self.assertNotEqual(ns[0], ns[1], f"{what}: {wall}")
+
+        differ("host", pathlib.Path("/proc/self"))
+        differ("neighbour", procs[1])
+        if "user" not in missing:
+            self.assertEqual(len({p.stat().st_uid for p in procs} - {0}), 2)
+        if "cgroup" not in missing:
+            cgroups = {(p / "cgroup").read_text() for p in (*procs, pathlib.Path("/proc/self"))}
+            self.assertEqual(len(cgroups), 3)
+
+
 class ProgramsBesideNvidiasFilter(WithSluiced):
     """What a worker itself needs is on that list: programs run, with threads that block all signals."""
 
