@@ -74,6 +74,10 @@ inline constexpr size_t kWorkerBurst = 32;
 inline constexpr double kWorkerLineBurst = 50;
 inline constexpr double kWorkerLinesPerSecond = 2;
 inline constexpr size_t kWorkerLineBytes = 400;
+// Messages there that are read: a line that never ends is none, and would take half of sluiced's
+// core otherwise. At the end of a worker, no more once so many lines were dropped.
+inline constexpr double kWorkerOutputsPerSecond = 100, kWorkerOutputBurst = 100;
+inline constexpr uint64_t kWorkerLastDropped = 1000;
 // Pids of workers, gone ones too, that no socket of ours serves where they have no uid of their
 // own. At least all that can run at once; more, and a new process with an old number is turned away
 // for longer.

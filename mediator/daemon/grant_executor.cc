@@ -77,7 +77,7 @@ Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name,
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
   vgpus_[*id] = {.name = name};
-  learnt_files_.load(name, &vgpus_[*id].progress);
+  if (learnt_files_) learnt_files_->load(name, &vgpus_[*id].progress);
   accounting_->add_vgpu(*id, name);
   if (trace_) trace_->share(monotonic_ns(), *id, name, share);
   run();
@@ -98,7 +98,7 @@ void GrantExecutor::set_group(policy::GroupId group, const policy::GroupShare& s
 void GrantExecutor::remove_vgpu(core::VgpuId vgpu) {
   scheduler_->remove_vgpu(monotonic_ns(), vgpu, actions_);
   accounting_->remove_vgpu(vgpu);
-  learnt_files_.save(vgpus_[vgpu].name, vgpus_[vgpu].progress);
+  if (learnt_files_) learnt_files_->save(vgpus_[vgpu].name, vgpus_[vgpu].progress);
   vgpus_[vgpu] = {};
   // The id will be another vGPU's: its past must not look like that one's.
   for (Sample& s : samples_)

@@ -41,7 +41,9 @@ class GrantExecutor {
   // From now on what the scheduler does is written there.
   void set_trace(std::unique_ptr<TraceFile> trace) { trace_ = std::move(trace); }
   // What is learnt of kernels' durations is kept there between runs. Before any vGPU.
-  void keep_learnt(const std::string& state_dir) { learnt_files_ = LearntFiles(state_dir); }
+  void keep_learnt(const std::string& state_dir) {
+    learnt_files_ = std::make_unique<LearntFiles>(io_, state_dir);
+  }
 
   // The GPU's time slices, where the policy sets them. Before any session.
   void set_time_slices(std::unique_ptr<TimeSlices> slices) { slices_ = std::move(slices); }
@@ -129,9 +131,9 @@ class GrantExecutor {
   std::unique_ptr<core::Scheduler> scheduler_;
   std::unique_ptr<Accounting> accounting_;
   core::ActionQueue actions_;
-  std::unique_ptr<TraceFile> trace_;  // null: none is recorded
-  LearntFiles learnt_files_{""};
-  std::unique_ptr<TimeSlices> slices_;  // null: one vGPU has the GPU at a time, or SMs of it
+  std::unique_ptr<TraceFile> trace_;           // null: none is recorded
+  std::unique_ptr<LearntFiles> learnt_files_;  // null: nothing is kept
+  std::unique_ptr<TimeSlices> slices_;         // null: one vGPU has the GPU at a time, or SMs of it
   io::Timer wake_timer_, beat_timer_;
   std::vector<std::unique_ptr<SessionEntry>> sessions_;  // by SessionId
   struct VgpuEntry {

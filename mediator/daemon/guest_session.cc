@@ -161,7 +161,7 @@ Result<void> GuestSession::prepare() {
   if (!settings_.soft_gpu_file.empty()) {
     // For this worker alone: in its prison there is no such path, and its uid may not open it.
     const char* path = settings_.soft_gpu_file.c_str();
-    spec.soft_gpu.reset(::open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0664));
+    spec.soft_gpu.reset(::open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (!spec.soft_gpu) return Error::from_errno("open " + settings_.soft_gpu_file);
   }
   auto worker = io::WorkerProcess::spawn(services_.io, *services_.spawner, std::move(spec), *this);

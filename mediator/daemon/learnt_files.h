@@ -1,30 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// LearntFiles: what was learnt of each vGPU's kernels (core/progress.h), kept between two lives of sluiced: a
-// file a vGPU in `state_dir`, read when the vGPU is made and written when it goes. Owned by the GrantExecutor, one
-// thread; what fails is logged and costs the knowledge only. The files are sluiced's own; one that was
-// damaged is left aside, and the vGPU begins to learn anew.
+// LearntFiles: what was learnt of each vGPU's kernels (core/progress.h), kept between two lives of
+// sluiced: a file for each vGPU in `state_dir`, read when the vGPU is made and written when it
+// goes.
+//
+// A disk may take seconds to write. So files are written by a thread of their own (a PeerThread),
+// and sluiced's loop goes on:
+//
+//   save   text is waiting -> being written -> there   (a later text of the same vGPU: once more)
+//   load   the text that waits or is being written, if there is one, else the file
+//
+// Owned by the GrantExecutor, used from sluiced's one thread. What fails is logged and costs the
+// knowledge only. The files are sluiced's own; one that was damaged is left aside, and the vGPU
+// begins to learn anew.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "mediator/core/progress.h"
+#include "mediator/io/peer_thread.h"
 
 namespace sluice {
 
 class LearntFiles {
  public:
   // `dir`: made with the first file, mode 0700. Empty: nothing is kept.
-  explicit LearntFiles(std::string dir) : dir_(std::move(dir)) {}
+  LearntFiles(boost::asio::io_context& io, std::string dir);
+  // Waits for what is still to be written, but no longer than kFinishMs.
+  ~LearntFiles();
 
-  // `vgpu`: a valid_vgpu_name().
+  // `vgpu`: a valid_vgpu_name(). Reads the file in the caller's thread: at most 4 MiB.
   void load(const std::string& vgpu, core::Progress* progress) const;
-  // Replaces the file as a whole, or leaves the one that is there, also when the machine stops meanwhile: waits for the
-  // disk twice. Nothing learnt: nothing written.
-  void save(const std::string& vgpu, const core::Progress& progress) const;
+  // Replaces the file as a whole, or leaves the one that is there, also when the machine stops
+  // meanwhile. Nothing learnt: nothing written. Never waits.
+  void save(const std::string& vgpu, const core::Progress& progress);
+  // Waits until all is written, but no longer than `ms`. True: it is.
+  bool finish(uint64_t ms);
+
+  // A disk that takes longer than this at sluiced's end loses what was learnt last.
+  static constexpr uint64_t kFinishMs = 5000;
 
  private:
+  struct Writes;
   std::string path(const std::string& vgpu) const { return dir_ + "/" + vgpu + ".kernels"; }
+  void log_errors();
+
   std::string dir_;
+  std::shared_ptr<Writes> writes_;  // shared with the thread
+  io::PeerThread disk_;
 };
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 namespace sluice::io {
 namespace {
 constexpr uint64_t kPauseMs = 250;
+constexpr Pace kPace{limits::kWorkerOutputsPerSecond, limits::kWorkerOutputBurst};
 }  // namespace
 
 WorkerOutput::~WorkerOutput() {
@@ -35,7 +36,7 @@ Result<Fd> WorkerOutput::open(boost::asio::io_context& io, std::shared_ptr<PeerT
 }
 
 void WorkerOutput::watch(boost::asio::io_context& io) {
-  watch_ = FdWatch(io, socket_.get(), [this, &io] {
+  watch_ = FdWatch(io, socket_.get(), kPace, [this, &io] {
     const bool more = read_some();
     if (more && credit_ >= 1) return;
     watch_.stop();
@@ -54,7 +55,8 @@ bool WorkerOutput::read_some() {
 void WorkerOutput::drain() {
   watch_.stop();
   pause_.reset();
-  for (int i = 0; i < 256 && socket_; ++i) {
+  const uint64_t most_dropped = dropped_ + limits::kWorkerLastDropped;
+  for (int i = 0; i < 256 && socket_ && dropped_ < most_dropped; ++i) {
     char text[4096];
     auto got = receive_plain(socket_.get(), text, sizeof text);
     if (!got) break;

@@ -145,6 +145,21 @@ void set_limit(int which, rlim_t most) {
 
 }  // namespace
 
+std::vector<std::string> worker_environment(const std::vector<std::string>& given, bool own_root) {
+  std::vector<std::string> own = {own_root ? std::string("HOME=") + kOwnFolder : "",
+                                  own_root ? std::string("TMPDIR=") + kOwnFolder : "",
+                                  "CUDA_CACHE_PATH=", own_root ? "" : "CUDA_CACHE_DISABLE=1"};
+  auto name_of = [](const std::string& v) { return v.substr(0, v.find('=')); };
+  std::vector<std::string> all;
+  for (const std::string& v : given)
+    if (std::none_of(own.begin(), own.end(),
+                     [&](const std::string& o) { return !o.empty() && name_of(o) == name_of(v); }))
+      all.push_back(v);
+  for (const std::string& o : own)
+    if (!o.empty() && o.back() != '=') all.push_back(o);
+  return all;
+}
+
 Prison Prison::prepare(PrisonSpec spec, const std::string& no_cgroups) {
   Prison p(std::move(spec));
   if (!no_cgroups.empty()) p.lacks(Wall::kCgroup, no_cgroups);
@@ -356,15 +371,9 @@ void Prison::become_worker(uint32_t n, int control, int output, int go, int fail
       ::dup2(from[0], kControlFd) < 0)
     fail(Wall::kCount, "descriptors");
   ::syscall(SYS_close_range, kControlFd + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+  std::vector<std::string> environment = worker_environment(spec_.environment, has(Wall::kRoot));
   std::vector<char*> variables;
-  std::string home = std::string("HOME=") + kOwnFolder, tmp = std::string("TMPDIR=") + kOwnFolder;
-  for (std::string& v : spec_.environment)
-    if (!has(Wall::kRoot) || (v.rfind("HOME=", 0) != 0 && v.rfind("TMPDIR=", 0) != 0))
-      variables.push_back(v.data());
-  if (has(Wall::kRoot)) {
-    variables.push_back(home.data());
-    variables.push_back(tmp.data());
-  }
+  for (std::string& v : environment) variables.push_back(v.data());
   variables.push_back(nullptr);
   char name[] = "sluice-worker";
   char* arguments[] = {name, nullptr};

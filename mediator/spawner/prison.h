@@ -37,6 +37,11 @@ struct PrisonSpec {
   spawner_protocol::UidRange uids;
 };
 
+// What a worker gets of the environment `given` (NAME=value). With a root folder of its own, its
+// home and temporary files are there, NVIDIA's cache of compiled kernels included. Without one it
+// has no such cache: workers would share it, and one would choose what another one runs.
+std::vector<std::string> worker_environment(const std::vector<std::string>& given, bool own_root);
+
 class Prison {
  public:
   // To be called once. `no_cgroups`: why there are none; empty: there are.

@@ -121,6 +121,14 @@ void files(pid_t victim) {
   const std::string proc = "/proc/" + std::to_string(victim);
   call("another's memory", ::open((proc + "/mem").c_str(), O_RDWR));
   call("another's environment", ::open((proc + "/environ").c_str(), O_RDONLY));
+  // Its compile cache would be there: nothing of another worker is, and what it leaves nobody finds.
+  const std::string left = variable("HOME") + "/.sluice-evil-cache";
+  if (variable("SLUICE_EVIL_FILTER") == "nvidia") {
+    say("find what another left", ::access(left.c_str(), F_OK) == 0, left);
+    const int kept = ::open(left.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666);
+    say("have no folder of its own", kept < 0, left);
+  }
+  say("share a compile cache", !variable("CUDA_CACHE_PATH").empty(), variable("CUDA_CACHE_PATH"));
   call("mount", ::mount("none", "/tmp", "tmpfs", 0, nullptr));
   long others = 0;
   if (DIR* d = ::opendir("/proc")) {

@@ -8,12 +8,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <boost/asio/io_context.hpp>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -24,6 +27,38 @@ namespace {
 std::vector<std::string> disk_calls;
 bool fsync_fails = false;
 
+constexpr uint64_t kPatienceMs = 120'000;
+
+// fsync waits while this is closed, as on a disk that hangs.
+std::mutex gate;
+std::condition_variable gate_changed;
+bool gate_closed = false;
+size_t at_gate = 0;
+void note(const std::string& call) {
+  std::lock_guard lock(gate);
+  disk_calls.push_back(call);
+}
+void hang_in_fsync() {
+  std::lock_guard lock(gate);
+  gate_closed = true;
+}
+void wait_for_hang() {
+  std::unique_lock lock(gate);
+  gate_changed.wait(lock, [] { return at_gate > 0; });
+}
+void release_fsync() {
+  std::lock_guard lock(gate);
+  gate_closed = false;
+  gate_changed.notify_all();
+}
+void pass_gate() {
+  std::unique_lock lock(gate);
+  ++at_gate;
+  gate_changed.notify_all();
+  gate_changed.wait(lock, [] { return !gate_closed; });
+  --at_gate;
+}
+
 std::string last_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
@@ -31,13 +66,15 @@ std::string last_of(const std::string& path) { return path.substr(path.rfind('/'
 // Instead of libc's: in this program the calls are written down first.
 extern "C" int fsync(int fd) {
   char path[4096] = {};
-  if (::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path - 1) < 0) return -1;
-  disk_calls.push_back("fsync " + last_of(path));
+  if (::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path - 1) < 0)
+    return -1;
+  note("fsync " + last_of(path));
+  pass_gate();
   if (fsync_fails) errno = EIO;
   return fsync_fails ? -1 : static_cast<int>(::syscall(SYS_fsync, fd));
 }
 extern "C" int rename(const char* from, const char* to) noexcept {
-  disk_calls.push_back("rename " + last_of(from) + " " + last_of(to));
+  note("rename " + last_of(from) + " " + last_of(to));
   return static_cast<int>(::syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
 }
 
@@ -89,15 +126,38 @@ class LearntFilesTest : public testing::Test {
     return s.str();
   }
 
+  // One that has written all when the statement ends.
+  LearntFiles files() { return LearntFiles(io, dir); }
+
+  boost::asio::io_context io;
   std::string parent, dir;
 };
 
+TEST_F(LearntFilesTest, ADiskThatHangsKeepsNobodyWaiting) {
+  LearntFiles first(io, dir);
+  hang_in_fsync();
+  first.save("vm1", taught());  // would not return
+  wait_for_hang();
+  core::Progress more = taught(), read;
+  more.learn_evictions(1, 100'000);
+  first.save("vm1", more);
+  first.save("vm2", taught());
+  EXPECT_FALSE(first.finish(50));
+  first.load("vm1", &read);
+  EXPECT_EQ(read.save(), more.save()) << "the last text that was saved, though no file is there";
+  EXPECT_FALSE(fs::exists(dir + "/vm1.kernels"));
+  release_fsync();
+  ASSERT_TRUE(first.finish(kPatienceMs));
+  EXPECT_EQ(get(dir + "/vm1.kernels"), more.save());
+  EXPECT_EQ(get(dir + "/vm2.kernels"), taught().save());
+}
+
 TEST_F(LearntFilesTest, WhatOneLifeLearntTheNextPredicts) {
   const core::Progress before = taught();
-  LearntFiles(dir).save("vm1", before);
+  files().save("vm1", before);
   core::Progress after, other;
-  LearntFiles(dir).load("vm1", &after);
-  LearntFiles(dir).load("vm2", &other);
+  files().load("vm1", &after);
+  files().load("vm2", &other);
   EXPECT_NEAR(static_cast<double>(predicted(before)), 1'000'000, 50'000);
   EXPECT_EQ(predicted(after), predicted(before));
   EXPECT_EQ(other.learnt(), 0u);
@@ -109,23 +169,26 @@ TEST_F(LearntFilesTest, WhatOneLifeLearntTheNextPredicts) {
 
 TEST_F(LearntFilesTest, AStopOfTheMachineLeavesTheOldOrTheNew) {
   disk_calls.clear();
-  LearntFiles(dir).save("vm1", taught());
-  EXPECT_EQ(disk_calls, (std::vector<std::string>{"fsync vm1.kernels.new", "rename vm1.kernels.new vm1.kernels", "fsync state"}));
+  files().save("vm1", taught());
+  EXPECT_EQ(disk_calls,
+            (std::vector<std::string>{"fsync vm1.kernels.new", "rename vm1.kernels.new vm1.kernels",
+                                      "fsync state"}));
   const std::string before = get(dir + "/vm1.kernels");
   core::Progress more = taught();
   more.learn_evictions(1, 100'000);
   fsync_fails = true;
   disk_calls.clear();
-  LearntFiles(dir).save("vm1", more);
+  files().save("vm1", more);
   fsync_fails = false;
-  EXPECT_EQ(disk_calls, std::vector<std::string>{"fsync vm1.kernels.new"}) << "what may not be there is given no name";
+  EXPECT_EQ(disk_calls, std::vector<std::string>{"fsync vm1.kernels.new"})
+      << "what may not be there is given no name";
   EXPECT_EQ(get(dir + "/vm1.kernels"), before);
   EXPECT_FALSE(fs::exists(dir + "/vm1.kernels.new"));
 }
 
 TEST_F(LearntFilesTest, NothingIsKeptWithoutADirectoryOrWithoutKnowledge) {
-  LearntFiles("").save("vm1", taught());
-  LearntFiles(dir).save("vm1", core::Progress());
+  LearntFiles(io, "").save("vm1", taught());
+  files().save("vm1", core::Progress());
   EXPECT_FALSE(fs::exists(dir));
   EXPECT_FALSE(fs::exists("/vm1.kernels"));
 }
@@ -143,17 +206,19 @@ TEST_F(LearntFilesTest, CostsAreKeptWhereNothingEverRanInOnePiece) {
   before.learn_evictions(1, 100'000);
   ASSERT_EQ(before.learnt(), 0u);
   ASSERT_EQ(before.evicted(), 1u);
-  LearntFiles(dir).save("vm1", before);
-  LearntFiles(dir).load("vm1", &after);
+  files().save("vm1", before);
+  files().load("vm1", &after);
   EXPECT_EQ(after.evicted(), 1u);
 }
 
 TEST_F(LearntFilesTest, DamagedFilesAreLeftAside) {
-  const LearntFiles files(dir);
+  LearntFiles files(io, dir);
   files.save("vm1", taught());
+  ASSERT_TRUE(files.finish(kPatienceMs));
   const std::string path = dir + "/vm1.kernels", whole = get(path);
-  for (const std::string& text : {std::string(), std::string("no such format\n"), whole.substr(0, whole.size() / 2),
-                                  whole + "7 7 7\n", std::string(5u << 20, 'x'), std::string(100, '\0')}) {
+  for (const std::string& text :
+       {std::string(), std::string("no such format\n"), whole.substr(0, whole.size() / 2),
+        whole + "7 7 7\n", std::string(5u << 20, 'x'), std::string(100, '\0')}) {
     put(path, text);
     core::Progress p;
     files.load("vm1", &p);
@@ -161,6 +226,7 @@ TEST_F(LearntFilesTest, DamagedFilesAreLeftAside) {
     EXPECT_EQ(get(path).size(), text.size()) << "left as it was";
   }
   files.save("vm1", taught());  // and replaced once something was learnt
+  ASSERT_TRUE(files.finish(kPatienceMs));
   EXPECT_EQ(get(path), whole);
 }
 
@@ -178,7 +244,7 @@ TEST_F(LearntFilesTest, TooManyKernelsAreRefused) {
 }
 
 TEST_F(LearntFilesTest, WhatIsNoFileStopsNobody) {
-  const LearntFiles files(dir);
+  LearntFiles files(io, dir);
   ASSERT_EQ(::mkdir(dir.c_str(), 0700), 0);
   ASSERT_EQ(::mkfifo((dir + "/pipe.kernels").c_str(), 0600), 0);
   ASSERT_EQ(::mkdir((dir + "/folder.kernels").c_str(), 0700), 0);
@@ -190,8 +256,9 @@ TEST_F(LearntFilesTest, WhatIsNoFileStopsNobody) {
     EXPECT_EQ(p.learnt(), 0u) << vgpu;
   }
   files.save("folder", taught());  // cannot replace a folder, says so, and leaves nothing behind
+  ASSERT_TRUE(files.finish(kPatienceMs));
   EXPECT_FALSE(fs::exists(dir + "/folder.kernels.new"));
-  LearntFiles(parent + "/no/such").save("vm1", taught());
+  LearntFiles(io, parent + "/no/such").save("vm1", taught());
   EXPECT_FALSE(fs::exists(parent + "/no"));
 }
 

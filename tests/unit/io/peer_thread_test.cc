@@ -12,6 +12,8 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -137,6 +139,87 @@ TEST_F(PeerThreadTest, TheQueueIsBounded) {
   go.set_value();
   EXPECT_TRUE(eventually([&] { return ran == limits::kMaxPeerWork; }));
   EXPECT_FALSE(thread_->saturated());
+}
+
+// Work that waits until `go`, as a system call does that no signal ends.
+class Hangs {
+ public:
+  PeerThread::Work work() {
+    return [this, gone = gone_] {
+      ++begun_;
+      gone.wait();
+    };
+  }
+  size_t begun() const { return begun_; }
+  void go() { go_.set_value(); }
+
+ private:
+  std::promise<void> go_;
+  std::shared_future<void> gone_ = go_.get_future().share();
+  std::atomic<size_t> begun_{0};
+};
+
+size_t peer_threads() {
+  size_t count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(task.path() / "comm") >> name;
+    count += name == "peer";
+  }
+  return count;
+}
+
+TEST_F(PeerThreadTest, WhatHangsForGoodKeepsNobodyElseWaiting) {
+  Hangs hangs;
+  ASSERT_TRUE(thread_->post(hangs.work()));
+  ASSERT_TRUE(eventually([&] { return hangs.begun() == 1; }));
+  Fd eventfd = std::move(*make_eventfd());
+  PeerBell bell(*thread_, std::move(eventfd));
+  PeerThread another(io_);
+  Fd others = std::move(*make_eventfd());
+  PeerBell others_bell(another, std::move(others));
+  // Of another vGPU: at once. Of the same: as soon as the hanging thread is given up.
+  others_bell.ring();
+  EXPECT_TRUE(eventually([&] { return others_bell.drain(); }));
+  EXPECT_EQ(thread_->stuck(), 0u);
+  bell.ring();
+  EXPECT_TRUE(eventually([&] {
+    io_.poll();
+    return bell.drain();
+  }));
+  EXPECT_EQ(thread_->stuck(), 1u);
+  EXPECT_FALSE(thread_->saturated());
+  for (int i = 0; i < 3; ++i) {
+    bell.ring();
+    EXPECT_TRUE(eventually([&] { return bell.drain(); }));
+  }
+  hangs.go();
+  EXPECT_TRUE(eventually([&] { return thread_->stuck() == 0; }));
+}
+
+TEST_F(PeerThreadTest, ThreadsThatHangAreBounded) {
+  const size_t before = peer_threads(), most = limits::kMaxStuckPeerThreads + 1;
+  Hangs hangs;
+  for (size_t i = 0; i < 2 * most; ++i) ASSERT_TRUE(thread_->post(hangs.work()));
+  EXPECT_TRUE(eventually([&] {
+    io_.poll();
+    return hangs.begun() == most;
+  }));
+  EXPECT_EQ(thread_->stuck(), limits::kMaxStuckPeerThreads);
+  EXPECT_TRUE(thread_->saturated()) << "no new peer is let in";
+  // Longer than it takes to give up one more.
+  const auto end = std::chrono::steady_clock::now() + 3ms * limits::kPeerWorkLateMs;
+  while (std::chrono::steady_clock::now() < end) {
+    io_.poll();
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(hangs.begun(), most);
+  EXPECT_EQ(peer_threads(), before + most);
+  // The object goes at once; the threads when they can, after all that was posted.
+  thread_.reset();
+  EXPECT_EQ(peer_threads(), before + most);
+  hangs.go();
+  EXPECT_TRUE(eventually([&] { return hangs.begun() == 2 * most && peer_threads() == before; }));
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/spawner/kernel_log.h"
+#include "mediator/spawner/prison.h"
+#include "mediator/spawner/root.h"
 #include "mediator/spawner/running_file.h"
 #include "tests/support/test_daemon.h"
 
@@ -42,6 +44,18 @@ TEST(SpawnerProtocol, WhatIsEncodedIsDecodedAndTheRestIsNot) {
   EXPECT_FALSE(spawner_protocol::decode(good + std::string(spawner_protocol::kMaxBytes, '\0')));
   p.header.version += 1;
   EXPECT_FALSE(spawner_protocol::decode(spawner_protocol::encode(p)));
+}
+
+TEST(WorkerEnvironment, HasNoCompileCacheThatOthersShare) {
+  const std::vector<std::string> given = {"HOME=/root", "CUDA_CACHE_PATH=/dev/shm",
+                                          "CUDA_CACHE_DISABLE=0", "CUDA_VISIBLE_DEVICES=1"};
+  EXPECT_EQ(spawner::worker_environment(given, false),
+            (std::vector<std::string>{"HOME=/root", "CUDA_VISIBLE_DEVICES=1",
+                                      "CUDA_CACHE_DISABLE=1"}));
+  const std::string own = spawner::kOwnFolder;
+  EXPECT_EQ(spawner::worker_environment(given, true),
+            (std::vector<std::string>{"CUDA_CACHE_DISABLE=0", "CUDA_VISIBLE_DEVICES=1",
+                                      "HOME=" + own, "TMPDIR=" + own}));
 }
 
 TEST(SpawnerProtocol, UidRanges) {

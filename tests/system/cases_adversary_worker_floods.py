@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker that a guest has taken over floods sluiced (adversaries/flooding_worker.cc): by its
+standard error, by descriptors over its sockets, by requests. The loop stays quick; memory,
+descriptors and the log stay bounded."""
+import os
+import pathlib
+
+import support
+from host import Sluiced
+from support import WithVictim
+
+FLOODS = ("lines", "endless", "descriptors", "asks", "requests")
+LAUNCHES = 300          # of the victim, beside each flood
+MOST_MEMORY = 64 << 20
+MOST_LINES = 1000       # of sluiced's log: base/limits.h allows a worker far fewer
+MOST_LINE_BYTES = 1000
+
+
+class WorkerFloods(WithVictim):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = support.folder()
+        real = support.BUILD / "mediator/worker"
+        evil = support.BUILD / "tests/system/adversaries/flooding-worker"
+        cls.sluiced = Sluiced(support.BUILD, cls.work, device="soft",
+                              env={"SLUICE_EVIL_REAL": str(real / "sluice-worker")})
+        text = cls.sluiced.config.read_text()
+        text = text.replace(f'worker = "{real}/sluice-worker"', f'worker = "{evil}"', 1)
+        text = text.replace("[workers]\n", f'[workers]\npaths = ["{real}"]\n', 1)
+        cls.sluiced.config.write_text(text)
+        cls.addClassCleanup(cls.sluiced.stop)
+        cls.sluiced.start()
+        for name in ("b", *FLOODS):
+            cls.sluiced.ctl("create", name, "--weight", 1)
+
+    def of_sluiced(self):
+        proc = pathlib.Path(f"/proc/{self.sluiced.process.pid}")
+        resident = int((proc / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        fields = (proc / "stat").read_text().rsplit(")", 1)[1].split()
+        cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return len(os.listdir(proc / "fd")), resident, cpu_s
+
+    def flood(self, name):
+        with self.attack():
+            descriptors, resident, cpu_s = self.of_sluiced()
+            opened = len(self.sluiced.log())
+            guest = self.program(name, "triad", "--seconds", 100000)
+            self.eventually(lambda: "is on (worker" in self.sluiced.log()[opened:], "it floods")
+            done = self.vgpu("b")["launches_done"]
+            began_ns = self.sluiced.stats()["now_ns"]
+            self.eventually(lambda: self.vgpu("b")["launches_done"] > done + LAUNCHES,
+                            "the victim works", timeout=support.TIMEOUT_S)
+            elapsed_s = (self.sluiced.stats()["now_ns"] - began_ns) / 1e9
+            now = self.of_sluiced()
+            print(f"{name}: sluiced {now[2] - cpu_s:.2f} s of a core in {elapsed_s:.1f} s, "
+                  f"{now[0] - descriptors} descriptors and {(now[1] - resident) >> 20} MiB more, "
+                  f"{len(self.sluiced.log()) - opened} bytes of log", flush=True)
+            # At most some 8 %. A busy machine gives it less, never more; a line without end, read as
+            # it comes, took 36 %.
+            self.assertLess(now[2] - cpu_s, 0.25 * elapsed_s + 0.3)
+            # Its own session: some 20 descriptors and a region.
+            self.assertLess(now[0], descriptors + 64)
+            self.assertLess(now[1], resident + MOST_MEMORY)
+            lines = self.sluiced.log()[opened:].splitlines()
+            self.assertLess(len(lines), MOST_LINES)
+            self.assertLess(max(len(line) for line in lines), MOST_LINE_BYTES)
+            guest.kill()
+            self.assert_all_free(name)
+            self.eventually(lambda: self.of_sluiced()[0] <= descriptors,
+                            "its descriptors are closed")
+        return lines
+
+    def test_lines(self):
+        self.assertTrue(any("were dropped" in line for line in self.flood("lines")))
+
+    def test_a_line_without_end(self):
+        self.flood("endless")
+
+    def test_descriptors(self):
+        self.flood("descriptors")
+
+    def test_requests_whose_answers_it_reads(self):
+        self.flood("asks")
+
+    def test_requests_whose_answers_it_does_not_read(self):
+        lines = self.flood("requests")
+        self.assertTrue(any("does not read its answers" in line for line in lines), lines)
