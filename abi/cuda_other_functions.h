@@ -49,6 +49,8 @@
     CUmem_range_attribute attribute, CUdeviceptr address, size_t count)) \
   X(cuMemRangeGetAttributes, cuMemRangeGetAttributes, 8000, (void** data, size_t* data_sizes, \
     CUmem_range_attribute* attributes, size_t attribute_count, CUdeviceptr address, size_t count)) \
+  X(cuLibraryGetManaged, cuLibraryGetManaged, 12000, (CUdeviceptr* dptr, size_t* bytes, CUlibrary library, \
+    const char* name)) \
   X(cuStreamSetAttribute, cuStreamSetAttribute, 11000, (CUstream stream, CUstreamAttrID attr, const \
     CUstreamAttrValue* value)) \
   X(cuStreamGetAttribute, cuStreamGetAttribute, 11000, (CUstream stream, CUstreamAttrID attr, \
@@ -86,7 +88,7 @@
   X(cuGreenCtxGetDevResource) X(cuGreenCtxGetId) X(cuGreenCtxRecordEvent) X(cuGreenCtxStreamCreate) \
   X(cuGreenCtxWaitEvent) X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcCloseMemHandle) \
   X(cuIpcGetEventHandle) X(cuIpcGetMemHandle) X(cuIpcOpenEventHandle) X(cuIpcOpenMemHandle_v2) X(cuLaunch) \
-  X(cuLaunchCooperativeKernelMultiDevice) X(cuLaunchGrid) X(cuLaunchGridAsync) X(cuLibraryGetManaged) \
+  X(cuLaunchCooperativeKernelMultiDevice) X(cuLaunchGrid) X(cuLaunchGridAsync) \
   X(cuLibraryGetUnifiedFunction) X(cuLogsCurrent) X(cuLogsDumpToFile) X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) \
   X(cuLogsUnregisterCallback) \
   X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz) X(cuMemDiscardAndPrefetchBatchAsync) \

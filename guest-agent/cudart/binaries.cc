@@ -104,6 +104,24 @@ CUresult link_parts(Binary& binary) {
   return r;
 }
 
+// Tells the program where its managed variables are.
+cudaError_t bind_variables(const Binary& binary) {
+  for (const auto& variable : binary.variables) {
+    if (variable->managed == nullptr) continue;
+    CUdeviceptr address = 0;
+    size_t bytes = 0;
+    const CUresult r = managed_address(binary.library, variable->name.c_str(), &address, &bytes);
+    if (r == CUDA_ERROR_NOT_SUPPORTED) {
+      std::fprintf(stderr,
+                   "libcudart: this driver has no managed variables (%s); use cudaMallocManaged\n",
+                   variable->name.c_str());
+    }
+    if (r != CUDA_SUCCESS) return to_runtime(r);
+    *variable->managed = reinterpret_cast<void*>(address);
+  }
+  return cudaSuccess;
+}
+
 // As it is, unless it is empty; then with its wrapper, because a driver may know the parts that it
 // was linked of; then linked of those parts.
 cudaError_t load_binary(Binary& binary) {
@@ -119,6 +137,8 @@ cudaError_t load_binary(Binary& binary) {
   if (r != CUDA_SUCCESS && in_parts) r = report("its wrapper", load(&binary.library, wrapper));
   if (r != CUDA_SUCCESS && in_parts) r = report("linked parts", link_parts(binary));
   if (r != CUDA_SUCCESS) binary.library = nullptr;
+  if (r == CUDA_SUCCESS && binary.was_reset) bind_variables(binary);  // they lie elsewhere now
+  binary.was_reset = false;
   return to_runtime(r);
 }
 
@@ -172,21 +192,11 @@ cudaError_t bind_managed(Binary* binary) {
     std::shared_lock lock(registry().mutex);
     if (registry().binaries.count(binary) == 0) return cudaErrorInvalidValue;
   }
-  for (const auto& variable : binary->variables) {
-    if (variable->managed == nullptr) continue;
-    if (const cudaError_t error = load_binary(*binary); error != cudaSuccess) return error;
-    CUdeviceptr address = 0;
-    size_t bytes = 0;
-    CUresult r = managed_address(binary->library, variable->name.c_str(), &address, &bytes);
-    if (r == CUDA_ERROR_NOT_SUPPORTED) {
-      std::fprintf(stderr,
-                   "libcudart: this driver has no managed variables (%s); use cudaMallocManaged\n",
-                   variable->name.c_str());
-    }
-    if (r != CUDA_SUCCESS) return to_runtime(r);
-    *variable->managed = reinterpret_cast<void*>(address);
-  }
-  return cudaSuccess;
+  bool any = false;
+  for (const auto& variable : binary->variables) any = any || variable->managed != nullptr;
+  if (!any) return cudaSuccess;
+  if (const cudaError_t error = load_binary(*binary); error != cudaSuccess) return error;
+  return bind_variables(*binary);
 }
 
 Function* find_function(const void* host) {
@@ -267,6 +277,7 @@ void unload_binaries() {
     std::lock_guard loading(binary->mutex);
     for (const auto& function : binary->functions) function->kernel = nullptr;
     if (binary->library != nullptr) driver().cuLibraryUnload(binary->library);
+    binary->was_reset = binary->library != nullptr;
     binary->library = nullptr;
   }
   registry().hosts.clear();

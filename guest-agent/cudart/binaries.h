@@ -51,6 +51,7 @@ struct Binary {
   CUlibrary library = nullptr;
   std::string linked;                // what was linked of relocatable code
   CUresult left_out = CUDA_SUCCESS;  // why a part of it was left out, if one was
+  bool was_reset = false;            // cudaDeviceReset unloaded it
   std::vector<std::unique_ptr<Function>> functions;
   std::vector<std::unique_ptr<Variable>> variables;
 };

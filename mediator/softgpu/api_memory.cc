@@ -254,12 +254,22 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_
   return r;
 }
 
+namespace {
+
+// Whether an allocation of the program's own begins there: a module's variable is not.
+bool may_free(Context& context, CUdeviceptr address) {
+  uint64_t base, bytes;
+  if (!find_allocation(context, address, base, bytes) || base != address) return false;
+  std::lock_guard lock(context.mutex);
+  return context.variables.count(base) == 0;
+}
+
+}  // namespace
+
 CUresult cuMemFree_v2(CUdeviceptr address) {
   if (address == 0) return CUDA_SUCCESS;
   return with_context([&](State& s, Context& context) {
-    uint64_t base, bytes;
-    if (!find_allocation(context, address, base, bytes) || base != address)
-      return CUDA_ERROR_INVALID_VALUE;
+    if (!may_free(context, address)) return CUDA_ERROR_INVALID_VALUE;
     // Freeing waits for everything that may use the memory, as the real driver does.
     s.scheduler.wait(context);
     if (!free_device(s, context, address)) return CUDA_ERROR_INVALID_VALUE;
@@ -296,12 +306,10 @@ CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   if (address == 0) return CUDA_SUCCESS;
   return with_stream(handle, [&](State& s, Context& context, Stream& stream) {
-    uint64_t base, bytes;
-    if (!find_allocation(context, address, base, bytes) || base != address)
-      return CUDA_ERROR_INVALID_VALUE;
+    if (!may_free(context, address)) return CUDA_ERROR_INVALID_VALUE;
     auto operation = std::make_shared<Operation>();
     operation->kind = Operation::Kind::kTransfer;
-    operation->run = [&s, &context, base] { free_device(s, context, base); };
+    operation->run = [&s, &context, address] { free_device(s, context, address); };
     s.scheduler.enqueue(stream, operation);
     return CUDA_SUCCESS;
   });

@@ -109,6 +109,10 @@ Result<std::shared_ptr<Module>> load_module(State& s, const std::shared_ptr<Cont
     if (address == 0)
       return undo(CUDA_ERROR_OUT_OF_MEMORY, "no device memory for variable " + symbol.name);
     module->owned.push_back(address);
+    {
+      std::lock_guard lock(context->mutex);
+      context->variables.insert(address);
+    }
     if (symbol.align > Arena::kGranule)
       return undo(CUDA_ERROR_INVALID_PTX, "alignment of " + symbol.name);
     addresses.push_back(address);

@@ -66,6 +66,7 @@ struct Context {
   std::string fault;                         // under mutex: what set `error`, for people
   std::map<uint64_t, uint64_t> allocations;  // under mutex: device memory, base -> bytes
   std::set<uint64_t> managed;                // under mutex: bases of those that the host may touch
+  std::set<uint64_t> variables;              // under mutex: bases of modules' variables
   std::unordered_map<CUmodule, std::shared_ptr<struct Module>> modules;  // under mutex
   std::map<CUlimit, size_t> limits;                                      // under mutex
   // Local memory for each thread that fits on the GPU, as much as the kernel with most of it has

@@ -340,6 +340,7 @@ bool free_device(State& s, Context& context, uint64_t base) {
     bytes = it->second;
     context.allocations.erase(it);
     context.managed.erase(base);
+    context.variables.erase(base);
     context.map.remove(base);
     if (s.checker != nullptr) s.checker->on_free(base, s.calls.load());
   }

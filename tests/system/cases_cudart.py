@@ -12,8 +12,6 @@ PROGRAMS = ("tests/cudart", "native", "ptx")
 # A fault ends the session of a guest's program, as NVIDIA's manual has it for the process. A reset
 # does not give it another one; on NVIDIA's driver and the software GPU alone it does.
 NOT_AFTER_A_FAULT = "-Runtime.AFaultStaysUntilTheReset"
-# What only a driver with managed variables runs.
-NOT_THROUGH_THE_CHANNEL = {"managed_variables"}
 
 
 class Cudart(WithSluiced):
@@ -38,8 +36,6 @@ class Cudart(WithSluiced):
         if not folder.is_dir():
             raise unittest.SkipTest("no compiled programs: ninja cudart-programs, where nvcc is")
         for path in sorted(folder.iterdir()):
-            if path.name in NOT_THROUGH_THE_CHANNEL:
-                continue
             with self.subTest(path.name):
                 self.run_program("a", path)
         self.assert_all_free("a")

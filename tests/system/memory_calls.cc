@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Default streams of threads, memory pools, managed memory, stream attributes and batches through
-// the channel: what each call answers, and that the memory has what it should have.
+// Default streams of threads, memory pools, managed and registered memory, stream attributes,
+// batches and boxes through the channel: what each call answers, and that the memory has what it
+// should have.
 //
 //   memory-calls     exit 0 if everything came out right; what did not is printed
 #include <unistd.h>
@@ -315,6 +316,151 @@ void stream_attributes_and_values() {
   OK(cuMemFree(words));
 }
 
+// Pools by place, where CUDA 13 has them beside those by device.
+void pools_of_places() {
+  CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, 0}, host{CU_MEM_LOCATION_TYPE_HOST, 0};
+  CUmemLocation nowhere{CU_MEM_LOCATION_TYPE_DEVICE, 99};
+  constexpr auto kPinned = CU_MEM_ALLOCATION_TYPE_PINNED;
+  CUmemoryPool usual = nullptr, current = nullptr, pool = nullptr;
+  OK(cuMemGetDefaultMemPool(&usual, &here, kPinned));
+  OK(cuDeviceGetDefaultMemPool(&current, 0));
+  EXPECT(usual != nullptr && usual == current);
+  CUmemPoolProps props{};
+  props.allocType = kPinned;
+  props.location = here;
+  OK(cuMemPoolCreate(&pool, &props));
+  OK(cuMemSetMemPool(&here, kPinned, pool));
+  OK(cuMemGetMemPool(&current, &here, kPinned));
+  EXPECT(current == pool);
+  OK(cuDeviceGetMemPool(&current, 0));
+  EXPECT(current == pool);
+  OK(cuMemSetMemPool(&here, kPinned, usual));
+  OK(cuMemGetMemPool(&current, &here, kPinned));
+  EXPECT(current == usual);
+  ANSWERS(kInvalid, cuMemGetMemPool(nullptr, &here, kPinned));
+  ANSWERS(kInvalid, cuMemGetDefaultMemPool(&current, nullptr, kPinned));
+  ANSWERS(kInvalid, cuMemGetMemPool(&current, &here, static_cast<CUmemAllocationType>(0)));
+  ANSWERS(CUDA_ERROR_INVALID_DEVICE, cuMemGetMemPool(&current, &nowhere, kPinned));
+  ANSWERS(CUDA_ERROR_NOT_SUPPORTED, cuMemGetDefaultMemPool(&current, &host, kPinned));
+  ANSWERS(CUDA_ERROR_INVALID_DEVICE, cuMemSetMemPool(&nowhere, kPinned, pool));
+  ANSWERS(kInvalid, cuMemSetMemPool(&here, kPinned, nullptr));
+  OK(cuMemPoolDestroy(pool));
+  ANSWERS(kInvalid, cuMemSetMemPool(&here, kPinned, pool));
+}
+
+// The calls of CUDA 8, which have a device's number for a place; several attributes at once.
+void old_advice_and_attributes() {
+  CUresult (*advise)(CUdeviceptr, size_t, CUmem_advise, CUdevice) = nullptr;
+  CUresult (*prefetch)(CUdeviceptr, size_t, CUdevice, CUstream) = nullptr;
+  OK(cuGetProcAddress("cuMemAdvise", reinterpret_cast<void**>(&advise), 8000, 0, nullptr));
+  OK(cuGetProcAddress("cuMemPrefetchAsync", reinterpret_cast<void**>(&prefetch), 8000, 0, nullptr));
+  EXPECT(advise != nullptr && prefetch != nullptr);
+  if (advise == nullptr || prefetch == nullptr) return;
+  constexpr size_t kBytes = 8192;
+  CUdeviceptr memory = 0;
+  OK(cuMemAllocManaged(&memory, kBytes, CU_MEM_ATTACH_GLOBAL));
+  constexpr CUdevice kCpu = -1, kNobody = -2;
+  OK(advise(memory, kBytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, kCpu));
+  OK(prefetch(memory, kBytes, 0, nullptr));
+  int preferred = 7, prefetched = 7, read_mostly = 7, by[2] = {7, 7};
+  void* data[] = {&preferred, &prefetched, &read_mostly, by};
+  size_t sizes[] = {4, 4, 4, 8};
+  CUmem_range_attribute attributes[] = {
+      CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY};
+  OK(cuMemRangeGetAttributes(data, sizes, attributes, 4, memory, kBytes));
+  EXPECT(preferred == kCpu && prefetched == 0 && read_mostly == 0);
+  EXPECT(by[0] == kNobody && by[1] == kNobody);
+  OK(advise(memory, kBytes, CU_MEM_ADVISE_SET_ACCESSED_BY, kCpu));
+  OK(advise(memory, kBytes, CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION, 0));
+  OK(cuMemRangeGetAttributes(data, sizes, attributes, 4, memory, kBytes));
+  EXPECT(preferred == kNobody && by[0] == kCpu && by[1] == kNobody);
+  ANSWERS(CUDA_ERROR_INVALID_DEVICE,
+          advise(memory, kBytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 99));
+  ANSWERS(CUDA_ERROR_INVALID_DEVICE, prefetch(memory, kBytes, 99, nullptr));
+  ANSWERS(kInvalid, prefetch(memory, kBytes + 1, 0, nullptr));
+  ANSWERS(kInvalid, cuMemRangeGetAttributes(data, sizes, attributes, 0, memory, kBytes));
+  ANSWERS(kInvalid, cuMemRangeGetAttributes(nullptr, sizes, attributes, 4, memory, kBytes));
+  ANSWERS(kInvalid, cuMemRangeGetAttributes(data, sizes, attributes, 4, memory, kBytes + 1));
+  sizes[0] = 8;
+  ANSWERS(kInvalid, cuMemRangeGetAttributes(data, sizes, attributes, 4, memory, kBytes));
+  OK(cuMemFree(memory));
+}
+
+void registered_memory() {
+  std::vector<uint32_t> words(kWords);
+  for (unsigned i = 0; i < kWords; ++i) words[i] = i;
+  constexpr size_t kBytes = kWords * 4;
+  char* const begin = reinterpret_cast<char*>(words.data());
+  OK(cuMemHostRegister(begin + 1024, 1024, 0));
+  constexpr auto kAlready = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  ANSWERS(kAlready, cuMemHostRegister(begin + 1024, 1024, 0));
+  ANSWERS(kAlready, cuMemHostRegister(begin + 2047, 1024, 0));
+  ANSWERS(kAlready, cuMemHostRegister(begin, 1025, 0));
+  ANSWERS(kInvalid, cuMemHostRegister(begin, SIZE_MAX, 0));
+  ANSWERS(kInvalid, cuMemHostRegister(nullptr, 4096, 0));
+  ANSWERS(kInvalid, cuMemHostRegister(begin, 0, 0));
+  OK(cuMemHostRegister(begin, 1024, 0));
+  OK(cuMemHostUnregister(begin));
+  OK(cuMemHostUnregister(begin + 1024));
+  ANSWERS(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(begin));
+  OK(cuMemHostRegister(begin, kBytes, CU_MEMHOSTREGISTER_PORTABLE));
+  unsigned type = 0;
+  OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                           reinterpret_cast<CUdeviceptr>(begin) + 4096 - 4));
+  EXPECT(type == CU_MEMORYTYPE_HOST);
+  ANSWERS(kInvalid, cuMemFreeHost(begin));
+  CUdeviceptr memory = 0;
+  OK(cuMemAlloc(&memory, kBytes));
+  OK(cuMemcpyHtoDAsync(memory, begin, kBytes, nullptr));
+  run_twice(memory, nullptr);
+  OK(cuMemcpyDtoHAsync(begin, memory, kBytes, nullptr));
+  OK(cuCtxSynchronize());
+  EXPECT(words[0] == 1 && words[kWords - 1] == 2 * (kWords - 1) + 1);
+  OK(cuMemFree(memory));
+  OK(cuMemHostUnregister(begin));
+}
+
+void boxes_between_contexts() {
+  CUdeviceptr words = 0;
+  OK(cuMemAlloc(&words, 4096));
+  OK(cuMemsetD32(words, 0, 1024));
+  OK(cuMemsetD32(words, 5, 12));
+  CUcontext second = nullptr;
+  OK(cuCtxCreate_v2(&second, 0, 0));
+  OK(cuCtxSetCurrent(context));
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUDA_MEMCPY3D_PEER box{};  // 2 slices of 3 rows of 2 words
+  box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  box.srcDevice = words;
+  box.dstDevice = words + 1024;
+  box.srcContext = context;
+  box.dstContext = second;
+  box.dstPitch = 32;
+  box.dstHeight = 4;
+  box.WidthInBytes = 8, box.Height = 3, box.Depth = 2;
+  OK(cuMemcpy3DPeerAsync(&box, stream));
+  OK(cuStreamSynchronize(stream));
+  std::vector<uint32_t> got(1024);
+  OK(cuMemcpyDtoH(got.data(), words, 4096));
+  for (unsigned z = 0; z < 2; ++z)
+    for (unsigned y = 0; y < 4; ++y)
+      for (unsigned x = 0; x < 8; ++x)
+        EXPECT(got[256 + z * 32 + y * 8 + x] == (x < 2 && y < 3 ? 5u : 0u));
+  box.dstPitch = 7;
+  ANSWERS(kInvalid, cuMemcpy3DPeerAsync(&box, stream));
+  box.dstPitch = SIZE_MAX / 2;
+  ANSWERS(kInvalid, cuMemcpy3DPeerAsync(&box, stream));
+  box.dstPitch = 32;
+  ANSWERS(CUDA_ERROR_INVALID_HANDLE,
+          cuMemcpy3DPeerAsync(&box, reinterpret_cast<CUstream>(0x77770)));
+  OK(cuCtxDestroy(second));
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT, cuMemcpy3DPeerAsync(&box, stream));
+  OK(cuStreamDestroy(stream));
+  OK(cuMemFree(words));
+}
+
 }  // namespace
 
 int main() {
@@ -330,5 +476,9 @@ int main() {
   pools();
   managed_memory();
   stream_attributes_and_values();
+  pools_of_places();
+  old_advice_and_attributes();
+  registered_memory();
+  boxes_between_contexts();
   return failures == 0 ? 0 : 1;
 }

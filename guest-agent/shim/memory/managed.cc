@@ -168,18 +168,65 @@ CUresult give_back(const Entered& e, const Range& range) {
                                  range.bytes);
 }
 
+// From here on `bytes` at `address` are managed memory.
+void remember_managed(const Entered& e, void* address, size_t bytes, unsigned flags,
+                      bool variable) {
+  Range range;
+  range.base = reinterpret_cast<uint64_t>(address);
+  range.bytes = bytes;
+  range.kind = MemoryKind::kManaged;
+  range.context = e.context;
+  range.flags = flags;
+  range.static_global = variable;
+  {
+    std::lock_guard lock(advices().mutex);
+    advices().pieces[range.base] = {};
+  }
+  state().pointers.add(range);
+}
+
+void forget_advice(uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(advices().mutex);
+  auto& pieces = advices().pieces;
+  pieces.erase(pieces.lower_bound(address), pieces.lower_bound(address + bytes));
+}
+
+// Where a variable's address lies behind it.
+size_t address_behind(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
 }  // namespace
 
 std::optional<CUresult> free_managed(CUdeviceptr address) {
   const auto range = state().pointers.take(address, MemoryKind::kManaged);
   if (!range) return std::nullopt;
-  {
-    std::lock_guard lock(advices().mutex);
-    auto& pieces = advices().pieces;
-    pieces.erase(pieces.lower_bound(address), pieces.lower_bound(address + range->bytes));
-  }
+  forget_advice(address, range->bytes);
   const Entered e = enter_context();
   return e ? give_back(e, *range) : e.status;
+}
+
+CUresult allocate_managed_variable(const Entered& e, size_t bytes, CUdeviceptr* address,
+                                   CUdeviceptr* copy_of_address) {
+  if (bytes == 0 || bytes > SLUICE_WINDOW_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* memory = nullptr;
+  const CUresult r = pinned_memory().allocate(*e.link, e.context,
+                                              address_behind(bytes) + sizeof(uint64_t), &memory);
+  if (r != CUDA_SUCCESS) return r;
+  *address = reinterpret_cast<uint64_t>(memory);
+  *copy_of_address = *address + address_behind(bytes);
+  *reinterpret_cast<uint64_t*>(*copy_of_address) = *address;
+  remember_managed(e, memory, bytes, CU_MEM_ATTACH_GLOBAL, true);
+  return CUDA_SUCCESS;
+}
+
+void free_managed_variable(const Entered& e, CUdeviceptr address) {
+  const auto range = state().pointers.find(address);
+  if (!range || range->base != address || range->kind != MemoryKind::kManaged) return;
+  state().pointers.remove(address);
+  forget_advice(address, range->bytes);
+  if (!e) return;
+  const uint64_t context = state().context(range->context) ? range->context : 0;
+  pinned_memory().release(*e.link, context, reinterpret_cast<void*>(address),
+                          address_behind(range->bytes) + sizeof(uint64_t));
 }
 
 }  // namespace sluice::guest
@@ -195,18 +242,8 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytes, unsigned int flags) 
   void* address = nullptr;
   const CUresult r = pinned_memory().allocate(*e.link, e.context, bytes, &address);
   if (r != CUDA_SUCCESS) return r;
-  Range range;
-  range.base = reinterpret_cast<uint64_t>(address);
-  range.bytes = bytes;
-  range.kind = MemoryKind::kManaged;
-  range.context = e.context;
-  range.flags = flags;
-  {
-    std::lock_guard lock(advices().mutex);
-    advices().pieces[range.base] = {};
-  }
-  state().pointers.add(range);
-  *dptr = range.base;
+  remember_managed(e, address, bytes, flags, false);
+  *dptr = reinterpret_cast<uint64_t>(address);
   return CUDA_SUCCESS;
 }
 

@@ -7,10 +7,19 @@
 #include <optional>
 
 #include "abi/cuda_driver.h"
+#include "guest-agent/shim/state/state.h"
 
 namespace sluice::guest {
 
 // cuMemFree of what may be managed: nothing, it is not. Waits for the context's work.
 std::optional<CUresult> free_managed(CUdeviceptr address);
+
+// A managed variable of a module (modules/managed_variables.h): as memory of cuMemAllocManaged, but
+// not the program's to free. Behind it, at *copy_of_address, lies its address once more, for a copy
+// to the GPU.
+CUresult allocate_managed_variable(const Entered& entered, size_t bytes, CUdeviceptr* address,
+                                   CUdeviceptr* copy_of_address);
+// Without the session only what the guest knows of it ends.
+void free_managed_variable(const Entered& entered, CUdeviceptr address);
 
 }  // namespace sluice::guest

@@ -194,7 +194,8 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int flags) {
     return static_cast<CUresult>(
         not_supported("cuMemHostRegister", "registered memory has no device address"));
   const auto base = reinterpret_cast<uint64_t>(p);
-  if (state().pointers.find(base)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (bytesize > UINT64_MAX - base) return CUDA_ERROR_INVALID_VALUE;
+  if (state().pointers.overlaps(base, bytesize)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   remember(base, bytesize, MemoryKind::kRegistered, e.context, flags);
   return CUDA_SUCCESS;
 }

@@ -217,24 +217,25 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool pool, CUmemLo
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
+namespace {
+
+CUresult pool_of_device(CUmemoryPool* pool, CUdevice device, uint64_t (Pools::*which)(CUdevice)) {
   const Entered e = enter();
   if (!e) return e.status;
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   std::lock_guard lock(pools().mutex);
-  *pool = named(pools().default_of(device));
+  *pool = named((pools().*which)(device));
   return CUDA_SUCCESS;
 }
 
+}  // namespace
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
+  return pool_of_device(pool, device, &Pools::default_of);
+}
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
-  const Entered e = enter();
-  if (!e) return e.status;
-  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  std::lock_guard lock(pools().mutex);
-  *pool = named(pools().current_of(device));
-  return CUDA_SUCCESS;
+  return pool_of_device(pool, device, &Pools::current_of);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {

@@ -3,6 +3,7 @@
 // worker sees a module for each context in which a library's kernels are used.
 #include <memory>
 
+#include "abi/cuda_graph.h"
 #include "guest-agent/shim/modules/module_registry.h"
 #include "guest-agent/shim/modules/modules.h"
 #include "guest-agent/shim/state/api.h"
@@ -18,7 +19,8 @@ CUresult module_of_library(const Entered& e, uint64_t library_handle, uint64_t* 
     *module = known->second;
     return CUDA_SUCCESS;
   }
-  const CUresult r = load_module(e, *found->second.text, library_handle, nullptr, module);
+  const CUresult r =
+      load_module(e, *found->second.text, library_handle, found->second.managed, nullptr, module);
   if (r == CUDA_SUCCESS) found->second.modules[e.context] = *module;
   return r;
 }
@@ -54,9 +56,10 @@ CUresult load_library(CUlibrary* library, const void* image, size_t bytes, unsig
   const uint64_t handle = own_handle(SLUICE_HANDLE_LIBRARY);
   Library made;
   made.text = text;
+  made.managed = std::make_shared<ManagedVariables>();
   if (e.context != 0) {  // otherwise errors show when a kernel is first used in a context
     uint64_t module = 0;
-    const CUresult r = load_module(e, *text, handle, &logs, &module);
+    const CUresult r = load_module(e, *text, handle, made.managed, &logs, &module);
     if (r != CUDA_SUCCESS) return r;
     made.modules[e.context] = module;
   }
@@ -145,6 +148,23 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   uint64_t module = 0;
   const CUresult r = module_of_library(e, wire(library), &module);
   return r != CUDA_SUCCESS ? r : find_global(e, module, name, dptr, bytes);
+}
+
+// One address in every context, from the first context in which it is asked for.
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                             const char* name) {
+  const Entered e = enter_context();
+  if (!e) return e.status;
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard lock(all_modules().mutex);
+  uint64_t module = 0;
+  const CUresult r = module_of_library(e, wire(library), &module);
+  if (r != CUDA_SUCCESS) return r;
+  const auto* place = all_modules().libraries[wire(library)].managed->find(name);
+  if (place == nullptr) return CUDA_ERROR_NOT_FOUND;
+  if (dptr != nullptr) *dptr = place->address;
+  if (bytes != nullptr) *bytes = place->bytes;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuKernelGetFunction(CUfunction* func, CUkernel kernel) {

@@ -121,7 +121,7 @@ CUresult cuLinkComplete(CUlinkState state, void** image, size_t* bytes) {
   uint64_t module = 0;
   {
     std::lock_guard modules(all_modules().mutex);
-    CUresult r = load_module(e, text, 0, &link->logs, &module);
+    CUresult r = load_module(e, text, 0, nullptr, &link->logs, &module);
     if (r != CUDA_SUCCESS) return r;
     r = SLUICE_CALL(cuModuleUnload, *e.link, e.context, reinterpret_cast<CUmodule>(module));
     forget_module(module);

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "guest-agent/shim/modules/managed_variables.h"
 #include "guest-agent/shim/modules/module_text.h"
 #include "guest-agent/shim/state/state.h"
 
@@ -20,12 +21,14 @@ struct Module {
   uint64_t context = 0;
   std::unordered_map<std::string, KernelFlags> kernels;  // empty if the original was loaded
   std::unordered_map<std::string, uint64_t> functions;
-  uint64_t library = 0;           // handle of the library it belongs to, 0: none
-  std::vector<uint64_t> globals;  // base addresses in the pointer map
+  uint64_t library = 0;                       // handle of the library it belongs to, 0: none
+  std::vector<uint64_t> globals;              // base addresses in the pointer map
+  std::shared_ptr<ManagedVariables> managed;  // with a library, all its modules have the same
 };
 
 struct Library {
   std::shared_ptr<const Text> text;
+  std::shared_ptr<ManagedVariables> managed;
   std::unordered_map<uint64_t, uint64_t> modules;  // context -> module
   std::unordered_map<std::string, uint64_t> kernels;
 };
@@ -49,9 +52,11 @@ Modules& all_modules();
 CUresult find_ptx(const Entered& entered, const void* image, size_t bytes, const JitLogs& logs,
                   std::string* ptx);
 
-// Loads the rewritten text, or else the original, in the current context.
+// Loads the rewritten text, or else the original, in the current context. `managed`: the library's
+// variables, null for a module of its own.
 CUresult load_module(const Entered& entered, const Text& text, uint64_t library,
-                     const JitLogs* logs, uint64_t* handle);
+                     std::shared_ptr<ManagedVariables> managed, const JitLogs* logs,
+                     uint64_t* handle);
 // Forgets a module that the worker has unloaded.
 void forget_module(uint64_t handle);
 CUresult find_function(const Entered& entered, uint64_t module, const std::string& name,

@@ -12,6 +12,7 @@
 
 #include "abi/wire.h"
 #include "guest-agent/shim/modules/device_runtime.h"
+#include "guest-agent/shim/modules/managed_variables.h"
 #include "guest-agent/shim/session/log.h"
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/fat_binary.h"
@@ -92,6 +93,7 @@ std::shared_ptr<const Text> make_text(std::string_view original) {
   auto text = std::make_shared<Text>();
   text->original = original;
   add_device_runtime(&text->original);
+  text->managed = lift_managed_variables(&text->original);
   if (!rewriting()) return text;
   auto rewritten = passes::rewrite_module(text->original);
   if (!rewritten) {

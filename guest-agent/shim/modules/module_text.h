@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "abi/cuda_driver.h"
 
@@ -26,6 +27,7 @@ struct Text {
   std::string original;
   std::string rewritten;  // empty: send the original
   std::unordered_map<std::string, KernelFlags> kernels;
+  std::vector<std::string> managed;  // its managed variables (managed_variables.h)
 };
 
 // The PTX in an image: points into it, or, out of a fat binary, into `kept`, the PTX for the newest

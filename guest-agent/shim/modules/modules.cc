@@ -86,7 +86,8 @@ CUresult find_ptx(const Entered& e, const void* image, size_t bytes, const JitLo
   return r;
 }
 
-CUresult load_module(const Entered& e, const Text& text, uint64_t library, const JitLogs* logs,
+CUresult load_module(const Entered& e, const Text& text, uint64_t library,
+                     std::shared_ptr<ManagedVariables> managed, const JitLogs* logs,
                      uint64_t* handle) {
   std::string log;
   Module module;
@@ -105,6 +106,14 @@ CUresult load_module(const Entered& e, const Text& text, uint64_t library, const
     if (logs != nullptr) logs->fail(log);
     log_line("module does not load (%d): %s", r, log.c_str());
     return r;
+  }
+  if (!text.managed.empty()) {
+    module.managed = managed != nullptr ? std::move(managed) : std::make_shared<ManagedVariables>();
+    r = module.managed->bind(e, *handle, text.managed);
+    if (r != CUDA_SUCCESS) {
+      SLUICE_CALL(cuModuleUnload, *e.link, e.context, reinterpret_cast<CUmodule>(*handle));
+      return r;
+    }
   }
   all_modules().modules[*handle] = std::move(module);
   return CUDA_SUCCESS;
@@ -175,6 +184,13 @@ CUresult find_global(const Entered& e, uint64_t module_handle, const char* name,
                      size_t* bytes) {
   const auto found = all_modules().modules.find(module_handle);
   if (found == all_modules().modules.end()) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto* managed = found->second.managed.get()) {
+    if (const auto* place = managed->find(name)) {
+      if (dptr != nullptr) *dptr = place->address;
+      if (bytes != nullptr) *bytes = place->bytes;
+      return CUDA_SUCCESS;
+    }
+  }
   CUdeviceptr base = 0;
   size_t size = 0;
   const CUresult r = SLUICE_CALL(cuModuleGetGlobal_v2, *e.link, found->second.context, &base, &size,
@@ -232,7 +248,7 @@ CUresult load_image(CUmodule* to, const void* image, size_t bytes, unsigned coun
   const auto text = make_text(ptx);
   std::lock_guard lock(all_modules().mutex);
   uint64_t handle = 0;
-  const CUresult r = load_module(e, *text, 0, &logs, &handle);
+  const CUresult r = load_module(e, *text, 0, nullptr, &logs, &handle);
   if (r == CUDA_SUCCESS) *to = reinterpret_cast<CUmodule>(handle);
   return r;
 }

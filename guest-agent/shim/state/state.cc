@@ -76,6 +76,13 @@ std::optional<Range> PointerMap::find(uint64_t address, uint64_t bytes) const {
   return first;
 }
 
+bool PointerMap::overlaps(uint64_t address, uint64_t bytes) const {
+  if (find(address)) return true;
+  std::shared_lock lock(mutex_);
+  const auto next = ranges_.lower_bound(address);
+  return next != ranges_.end() && next->first - address < bytes;
+}
+
 std::vector<Range> PointerMap::take_mapped(uint64_t base, uint64_t bytes) {
   std::unique_lock lock(mutex_);
   std::vector<Range> out;

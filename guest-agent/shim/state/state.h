@@ -135,6 +135,9 @@ class PointerMap {
   // The range that holds all of [address, address + bytes), or the first of mapped ones that do
   // together; else nothing.
   std::optional<Range> find(uint64_t address, uint64_t bytes) const;
+  // Whether anything lies in [address, address + bytes); bytes beyond the last address do not
+  // count.
+  bool overlaps(uint64_t address, uint64_t bytes) const;
   std::optional<Range> take(uint64_t base, MemoryKind kind);
   std::vector<Range> remove_context(uint64_t context);  // those that were in it
   // Takes out the mapped ranges that lie in [base, base + bytes).

@@ -54,6 +54,11 @@ class Program {
     __cudaRegisterVar(handle_, static_cast<char*>(host), const_cast<char*>(name), name, 0, size, 0,
                       0);
   }
+  // `place`: where the program keeps the variable's address.
+  void managed_variable(void** place, const char* name, size_t size) {
+    __cudaRegisterManagedVar(handle_, place, const_cast<char*>(name), name, 0, size, 0, 0);
+  }
+  bool start() { return __cudaInitModule(handle_) != 0; }
   FatBinaryWrapper& wrapper() { return wrapper_; }
 
  private:

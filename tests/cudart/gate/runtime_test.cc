@@ -199,6 +199,82 @@ TEST_F(Runtime, CorruptBinariesAreErrors) {
   EXPECT_EQ(sum_up(), 20);  // the others are as they were, after the reset above
 }
 
+// In the ways in which a text may name them: loads and stores with an offset, an address in a
+// register, the sum of one, another variable in the same function, a call.
+constexpr char kManagedPtx[] = R"(.version 8.0
+.target sm_75
+.address_size 64
+.global .attribute(.managed) .align 4 .u32 counter = 5;
+.visible .global .attribute(.managed) .align 4 .b8 table[32] = {1, 0, 0, 0, 2};
+.func add_to(.param .b64 at, .param .b32 by)
+{
+ .reg .b64 %rd<2>; .reg .b32 %r<3>;
+ ld.param.u64 %rd1, [at]; ld.param.u32 %r1, [by];
+ ld.u32 %r2, [%rd1]; add.u32 %r2, %r2, %r1; st.u32 [%rd1], %r2;
+ ret;
+}
+.visible .entry work()
+{
+ .reg .b64 %rd<4>; .reg .b32 %r<4>; .reg .pred %p<2>;
+ ld.global.u32 %r1, [counter];
+ add.u32 %r1, %r1, 1;
+ st.global.u32 [counter], %r1;
+ st.global.u32 [table+8], %r1;
+ mov.u64 %rd1, table+12;
+ cvta.global.u64 %rd2, %rd1;
+ st.u32 [%rd2], 12;
+ setp.eq.u32 %p1, %r1, 0;
+ @%p1 st.global.u32 [table], %r1;
+ mov.u64 %rd3, counter;
+ { .param .b64 a; .param .b32 b; st.param.b64 [a], %rd3; st.param.b32 [b], 100;
+   call add_to, (a, b); }
+ atom.global.add.u32 %r2, [table+4], 40;
+ ret;
+}
+)";
+
+TEST_F(Runtime, ManagedVariablesAreBothSides) {
+  static void *counter_at = nullptr, *table_at = nullptr;
+  static char host;
+  Program with(fat_binary_of(kManagedPtx));
+  with.kernel(&host, "work");
+  with.managed_variable(&counter_at, "counter", 4);
+  with.managed_variable(&table_at, "table", 32);
+  ASSERT_TRUE(with.start());
+  ASSERT_NE(counter_at, nullptr);
+  ASSERT_NE(table_at, nullptr);
+  auto* counter = static_cast<volatile uint32_t*>(counter_at);
+  auto* table = static_cast<volatile uint32_t*>(table_at);
+  EXPECT_EQ(*counter, 5u);
+  EXPECT_EQ(table[0], 1u);
+  EXPECT_EQ(table[1], 2u);
+  EXPECT_EQ(table[7], 0u);
+  *counter = 8;
+  for (uint32_t round = 1; round <= 2; ++round) {
+    ASSERT_EQ(launch_new(&host, {1, 1, 1}, {1, 1, 1}, nullptr), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(*counter, 8 + 101 * round);
+    EXPECT_EQ(table[0], 1u);
+    EXPECT_EQ(table[1], 2 + 40 * round);
+    EXPECT_EQ(table[2], 9 + 101 * (round - 1));
+    EXPECT_EQ(table[3], 12u);
+  }
+  // As a symbol, and as what it is.
+  uint32_t value = 0;
+  EXPECT_EQ(cudaMemcpyFromSymbol(&value, &counter_at, 4, 0, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(value, 210u);
+  void* address = nullptr;
+  EXPECT_EQ(cudaGetSymbolAddress(&address, &table_at), cudaSuccess);
+  EXPECT_EQ(address, table_at);
+  EXPECT_NE(cudaFree(counter_at), cudaSuccess);
+  cudaGetLastError();
+  // A reset makes them anew.
+  EXPECT_EQ(cudaDeviceReset(), cudaSuccess);
+  ASSERT_EQ(launch_new(&host, {1, 1, 1}, {1, 1, 1}, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(*static_cast<volatile uint32_t*>(counter_at), 106u);
+}
+
 // What is linked of relocatable parts, one of which has nothing for this GPU.
 TEST_F(Runtime, LinkedParts) {
   const std::string caller = fat_binary_of(
