@@ -225,8 +225,8 @@ def make_image(args, work):
     """(vmlinux, initramfs) with the guest package and the programs."""
     if args.image:
         return args.image / "vmlinux", args.image / "initramfs.cpio"
-    deb = subprocess.run([ROOT / "scripts/build-deb", args.build, work], check=True,
-                         stdout=subprocess.PIPE, text=True).stdout.strip()
+    deb = subprocess.run([ROOT / "scripts/build-packages", args.build, work,
+                          "sluice-guest-agent"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     say(f"guest package: {pathlib.Path(deb).name}")
     programs = [args.build / "kernels/suite" / f"sluice-suite-{p}" for p in PROGRAMS + ["probe"]]
     return guest_image.build(args.build / "guest-cache", args.build / "guest-image", deb, programs)

@@ -131,6 +131,14 @@ def build(cache, out, deb, programs):
     (root / "etc/group").write_text("root:x:0:\n")
     for i, m in enumerate(MODULES):
         shutil.copy(modules / (m + ".ko"), root / f"lib/modules/{i:02}-{pathlib.Path(m).name}.ko")
+    # The loader's configuration as Debian has it. The guest's init makes the loader's cache, as
+    # dpkg's trigger of libc-bin would.
+    libc_bin = _fetch("libc-bin", cache)
+    shutil.copy(libc_bin / "etc/ld.so.conf", root / "etc/ld.so.conf")
+    shutil.copytree(libc / "etc/ld.so.conf.d", root / "etc/ld.so.conf.d")
+    (root / "sbin").mkdir(exist_ok=True)
+    shutil.copy(next(p for p in (libc_bin / "sbin/ldconfig", libc_bin / "usr/sbin/ldconfig")
+                     if p.exists()), root / "sbin/ldconfig")
     _install_package(root, deb)
     for p in programs:
         shutil.copy(p, root / "usr/bin" / pathlib.Path(p).name)

@@ -42,7 +42,7 @@ ensure_packages() {
 
 # One list a purpose; docs/internals/dependencies.md says why each is there.
 build_packages=(g++ meson ninja-build pkg-config python3 libboost1.81-dev libboost-json1.81-dev
-  libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev libzstd-dev liblz4-dev dpkg-dev)
+  libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev libzstd-dev liblz4-dev debhelper)
 test_packages=(libgtest-dev libgmock-dev clang-format)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)

@@ -42,8 +42,8 @@ def image():
     global _image
     if _image is None:
         work = folder()
-        deb = subprocess.run([ROOT / "scripts/build-deb", BUILD, work], check=True,
-                             stdout=subprocess.PIPE, text=True).stdout.strip()
+        deb = subprocess.run([ROOT / "scripts/build-packages", BUILD, work, "sluice-guest-agent"],
+                             check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         programs = [BUILD / "kernels/suite" / f"sluice-suite-{p}" for p in PROGRAMS + ["probe", "fault"]]
         _image = guest_image.build(BUILD / "guest-cache", BUILD / "test-image", deb, programs)
     return _image
