@@ -34,7 +34,8 @@ std::string fresh_prefix(std::string_view text) {
   return std::string(kWord) + std::to_string(highest + 1) + "_";
 }
 
-constexpr std::string_view kSuffixes[] = {SLUICE_CLONE_SUFFIX, SLUICE_ONE_TASK_SUFFIX, SLUICE_WINDOW_SUFFIX};
+constexpr std::string_view kSuffixes[] = {SLUICE_CLONE_SUFFIX, SLUICE_ONE_TASK_SUFFIX,
+                                          SLUICE_WINDOW_SUFFIX};
 
 constexpr std::size_t kMostBytesWithSeconds = std::size_t{16} << 20;
 
@@ -136,9 +137,10 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
   return m;
 }
 
-// Kernels that got no loop, once more with their calls written in place, in a module where that has been
-// done to all of them (inline.h). A loop is better than none, and any clone better than none. Also kernels
-// that call what reads or swaps global memory: a loop around it waits, or takes a lock, which shows only so.
+// Kernels that got no loop, once more with their calls written in place, in a module where that has
+// been done to all of them (inline.h). A loop is better than none, and any clone better than none.
+// Also kernels that call what reads or swaps global memory: a loop around it waits, or takes a
+// lock, which shows only so.
 void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
                           std::vector<Made>& kernels, const RewriteOptions& options) {
   const auto may_gain = [](const Made& m) {

@@ -31,7 +31,7 @@ struct KernelReport {
   bool in_order = false;  // one ticket at a time, in order; its clone sees to that itself
   // Only where the grid is one row (y and z are 1): another grid's launches take the original.
   bool one_row = false;
-  bool once = false;      // the clone has as many blocks as tasks are left, one task each
+  bool once = false;  // the clone has as many blocks as tasks are left, one task each
   // Beside its clone, a loop, stands one whose blocks run one task each (SLUICE_ONE_TASK_SUFFIX).
   bool one_task_too = false;
   // And one that is launched in windows of its grid (SLUICE_WINDOW_SUFFIX).
@@ -43,7 +43,8 @@ struct KernelReport {
   // The author has said so, but it cannot be used: why. The kernel then never leaves in mid-work.
   std::string_view author_code;  // static text, listed in docs/internals/rewriter.md
   std::string author_reason;
-  // Hands out its own work, from a counter in global memory or by the grid's size: persistent already.
+  // Hands out its own work, from a counter in global memory or by the grid's size: persistent
+  // already.
   bool persistent = false;
   // Parameter buffer of the original in bytes, and where in the clone's the block of
   // abi/preempt.h stands (8-byte aligned; 0 without a clone).

@@ -51,7 +51,8 @@ class Cfg {
 };
 
 // The instructions of these blocks, block by block.
-std::vector<const Statement*> instructions_of(const Cfg& cfg, const std::vector<std::uint32_t>& blocks);
+std::vector<const Statement*> instructions_of(const Cfg& cfg,
+                                              const std::vector<std::uint32_t>& blocks);
 
 // Strongly connected components. Returns for each block the number of its component; blocks that
 // lie on no cycle are alone in theirs. Tarjan (1972), without recursion. With `edge` only of the

@@ -157,8 +157,8 @@ class DataFlow {
   std::vector<bool> source_;
 };
 
-// By register: written in one place, but read where that has not always been passed: in a loop a thread
-// that goes round it keeps what an earlier turn wrote. Compilers do not write so.
+// By register: written in one place, but read where that has not always been passed: in a loop a
+// thread that goes round it keeps what an earlier turn wrote. Compilers do not write so.
 Result<std::vector<bool>> kept_values(const Cfg& cfg, const DataFlow& flow) {
   const auto dominators = Dominators::build(cfg);
   if (!dominators) return dominators.error();
@@ -169,7 +169,8 @@ Result<std::vector<bool>> kept_values(const Cfg& cfg, const DataFlow& flow) {
       if (flow.def_count(r) != 1) continue;
       for (std::uint32_t reader : flow.readers(r)) {
         const std::uint32_t at = cfg.block_of(reader);
-        if (cfg.reachable(at) && (at == b ? reader <= i : !dominators->dominates(b, at))) kept[r] = true;
+        if (cfg.reachable(at) && (at == b ? reader <= i : !dominators->dominates(b, at)))
+          kept[r] = true;
       }
     }
   }
@@ -289,8 +290,8 @@ Result<Divergence> Divergence::run(const Cfg& cfg, const PostDominators& post_do
   }
   d.operands_tainted_.assign(f.statements.size(), false);
   for (std::uint32_t i = 0; i < f.statements.size(); ++i) {
-    const std::uint32_t guard = f.statements[i].guard.empty() ? RegisterTable::kNone
-                                                              : flow.guard(f.statements[i]) + 1;
+    const std::uint32_t guard =
+        f.statements[i].guard.empty() ? RegisterTable::kNone : flow.guard(f.statements[i]) + 1;
     for (std::uint32_t r : flow.uses(i))
       if (r != guard && taint[r]) d.operands_tainted_[i] = true;
     if (!sources && flow.source(i)) d.operands_tainted_[i] = true;

@@ -50,8 +50,7 @@ class Divergence {
 
  private:
   static Result<Divergence> run(const Cfg& cfg, const PostDominators& post_dominators,
-                                const std::vector<std::uint32_t>* sources,
-                                bool through_reductions);
+                                const std::vector<std::uint32_t>* sources, bool through_reductions);
 
   std::vector<DivergentBranch> branches_;
   std::vector<bool> in_region_;

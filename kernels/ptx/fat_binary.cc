@@ -64,8 +64,9 @@ Result<std::string> text_of(const Entry& entry, const char* payload) {
     uint64_t made = 0;
     if (flags == kFlagLz4) {
 #ifdef SLUICE_HAVE_LZ4
-      const int n = LZ4_decompress_safe(payload, text.data(), static_cast<int>(entry.compressed_bytes),
-                                        static_cast<int>(text.size()));
+      const int n =
+          LZ4_decompress_safe(payload, text.data(), static_cast<int>(entry.compressed_bytes),
+                              static_cast<int>(text.size()));
       made = n < 0 ? 0 : static_cast<uint64_t>(n);
 #else
       return no_binary("the fat binary's PTX is compressed with LZ4, which this build cannot undo");
@@ -75,7 +76,8 @@ Result<std::string> text_of(const Entry& entry, const char* payload) {
       const size_t n = ZSTD_decompress(text.data(), text.size(), payload, entry.compressed_bytes);
       made = ZSTD_isError(n) ? 0 : n;
 #else
-      return no_binary("the fat binary's PTX is compressed with zstd, which this build cannot undo");
+      return no_binary(
+          "the fat binary's PTX is compressed with zstd, which this build cannot undo");
 #endif
     }
     if (made != text.size())
@@ -103,7 +105,8 @@ Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64
   std::memcpy(&header, image, sizeof header);
   if (header.magic != kMagic || header.header_bytes != sizeof header || header.bytes > kMostBytes)
     return Error{CUDA_ERROR_INVALID_IMAGE, "not a fat binary"};
-  if (header.bytes > bytes - sizeof header) return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary that was cut off"};
+  if (header.bytes > bytes - sizeof header)
+    return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary that was cut off"};
   const auto* at = static_cast<const char*>(image) + header.header_bytes;
   Entry best{};
   const char* best_payload = nullptr;
@@ -119,7 +122,8 @@ Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64
       best = entry;
       best_payload = at + entry.header_bytes;
     } else {
-      others += (others.empty() ? "" : ", ") + std::string(is_ptx ? "PTX for sm_" : "machine code for sm_") +
+      others += (others.empty() ? "" : ", ") +
+                std::string(is_ptx ? "PTX for sm_" : "machine code for sm_") +
                 std::to_string(entry.sm);
     }
     const uint64_t whole = entry.header_bytes + entry.payload_bytes;
@@ -127,8 +131,8 @@ Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64
     left -= whole;
   }
   if (best_payload == nullptr)
-    return no_binary("the fat binary has no PTX for sm_" + std::to_string(newest) + " or older, only " +
-                     (others.empty() ? "nothing" : others));
+    return no_binary("the fat binary has no PTX for sm_" + std::to_string(newest) +
+                     " or older, only " + (others.empty() ? "nothing" : others));
   return text_of(best, best_payload);
 }
 

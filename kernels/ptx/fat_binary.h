@@ -18,9 +18,11 @@ bool is_fat_binary(uint32_t magic);
 // How far an image reaches where the program that gave it did not say: as far as its header says.
 constexpr uint64_t kUnknownBytes = UINT64_MAX;
 
-// The PTX for the newest GPU not beyond compute capability `newest` (90: 9.0). `bytes`: of the image, for example
-// of a file, which may have been cut off, and in which a wrapper's pointer would mean nothing. Errors have a CUresult
-// as code: nothing but machine code in it (by which GPUs), or a compression that this build cannot undo.
-Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64_t bytes = kUnknownBytes);
+// The PTX for the newest GPU not beyond compute capability `newest` (90: 9.0). `bytes`: of the
+// image, for example of a file, which may have been cut off, and in which a wrapper's pointer would
+// mean nothing. Errors have a CUresult as code: nothing but machine code in it (by which GPUs), or
+// a compression that this build cannot undo.
+Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest,
+                                      uint64_t bytes = kUnknownBytes);
 
 }  // namespace sluice::ptx

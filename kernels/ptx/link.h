@@ -12,9 +12,9 @@
 
 namespace sluice::ptx {
 
-// One module with everything of all: names of external linkage are matched (a second definition is an
-// error, of weak ones the first counts), names local to a module are renamed where they meet others.
-// Errors have a CUresult as code.
+// One module with everything of all: names of external linkage are matched (a second definition is
+// an error, of weak ones the first counts), names local to a module are renamed where they meet
+// others. Errors have a CUresult as code.
 Result<std::string> join_ptx(const std::vector<std::string>& texts);
 
 }  // namespace sluice::ptx

@@ -67,13 +67,13 @@ Effect effect_of(const Statement& s) {
       "exit",     "trap",          "brkpt",        "membar",   "fence",
       "prefetch", "prefetchu",     "nanosleep",    "stmatrix", "pmevent",
       "discard",  "applypriority", "sust",         "sured",    "griddepcontrol",
-      "cp",       "setmaxnreg",    "stackrestore", "bar",      "barrier",  "tensormap"};
+      "cp",       "setmaxnreg",    "stackrestore", "bar",      "barrier",
+      "tensormap"};
   const std::string_view base = base_opcode(s.opcode);
   if (base == "ld") return Effect::kLoad;
   if (base == "mbarrier") {
     const bool writes = has_modifier(s.opcode, "arrive") || has_modifier(s.opcode, "arrive_drop") ||
-                        has_modifier(s.opcode, "test_wait") ||
-                        has_modifier(s.opcode, "try_wait") ||
+                        has_modifier(s.opcode, "test_wait") || has_modifier(s.opcode, "try_wait") ||
                         has_modifier(s.opcode, "pending_count");
     return writes ? Effect::kOpaque : Effect::kNone;
   }
@@ -98,7 +98,8 @@ std::uint32_t register_bits(const Function& f, std::string_view name, const Stat
     bool is = v.register_count == 0 && v.name == name;
     const std::string_view digits = name.substr(v.name.size());
     std::uint64_t number = 0;
-    if (v.register_count != 0 && (digits == "0" || (!digits.starts_with('0') && parse_integer(digits, number))))
+    if (v.register_count != 0 &&
+        (digits == "0" || (!digits.starts_with('0') && parse_integer(digits, number))))
       is = number < v.register_count;
     if (!is || !encloses(v.scope) || f.scopes[v.scope].depth < depth) continue;
     depth = f.scopes[v.scope].depth;

@@ -30,8 +30,8 @@ enum class Effect : std::uint8_t {
 };
 Effect effect_of(const Statement& statement);
 
-// Bits of the register that `name` means in a statement: the innermost declaration's. 0: a predicate, a
-// vector, or not declared.
+// Bits of the register that `name` means in a statement: the innermost declaration's. 0: a
+// predicate, a vector, or not declared.
 std::uint32_t register_bits(const Function& function, std::string_view name, const Statement& in);
 
 // Numbers the registers of one function: 0 .. size()-1.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Originals against clones on a real GPU, the clones evicted at random: the hazards, kernels written
-// with preempt.cuh, random kernels, the suite and the recorded CCCL programs. Run by hand on a machine with a GPU:
+// Originals against clones on a real GPU, the clones evicted at random: the hazards, kernels
+// written with preempt.cuh, random kernels, the suite and the recorded CCCL programs. Run by hand
+// on a machine with a GPU:
 //
 //   clone_gpu LIBCUDA CCCL-FOLDER SHARD SHARDS [ROUNDS [NAME]]
 //
 // SLUICE_RANDOM_SEED and SLUICE_RANDOM_KERNELS choose the random kernels (160 from 1 on),
-// SLUICE_CLONE_JOBS which jobs there are ("hazard author tensor random suite cccl"), NAME only those
-// whose names begin so ("hazard bulk").
-// Prints one line per tier and one per difference; exit status of a job 1: a clone
-// differed, 2: one did not end, 3: the driver failed, 4: it refuses the original. A process for
-// each job of the shard, one after the other. Left-over lists, proxy, signals by host store and by
-// stream write are as mediator/worker uses them (abi/preempt.h), the rest of the worker is not in
-// it.
+// SLUICE_CLONE_JOBS which jobs there are ("hazard author tensor random suite cccl"), NAME only
+// those whose names begin so ("hazard bulk"). Prints one line per tier and one per difference; exit
+// status of a job 1: a clone differed, 2: one did not end, 3: the driver failed, 4: it refuses the
+// original. A process for each job of the shard, one after the other. Left-over lists, proxy,
+// signals by host store and by stream write are as mediator/worker uses them (abi/preempt.h), the
+// rest of the worker is not in it.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,8 +118,9 @@ void play_tensor(const std::string& kernel) {
   for (int i = 0; i < 4; ++i) player.compare("tensor", kernel, grid, block, 0, params, true);
 }
 
-// How the driver wants parameters that come in one buffer, where one is aligned as a tensor map is: as PTX lays them
-// out, or as cuFuncGetParamInfo says. Prints which; neither is wrong. The pointer is first, where both have it.
+// How the driver wants parameters that come in one buffer, where one is aligned as a tensor map is:
+// as PTX lays them out, or as cuFuncGetParamInfo says. Prints which; neither is wrong. The pointer
+// is first, where both have it.
 void tell_layout() {
   constexpr const char* kText = R"(.version 8.0
 .target sm_90
@@ -141,7 +142,8 @@ void tell_layout() {
   CUfunction f = nullptr;
   must(cuda.cuModuleGetFunction(&f, player.module(), "k"), "k");
   std::size_t told[3] = {}, sizes[3] = {}, ptx[3] = {0, 64, 192};
-  for (std::size_t i = 0; i < 3; ++i) must(cuda.cuFuncGetParamInfo(f, i, &told[i], &sizes[i]), "cuFuncGetParamInfo");
+  for (std::size_t i = 0; i < 3; ++i)
+    must(cuda.cuFuncGetParamInfo(f, i, &told[i], &sizes[i]), "cuFuncGetParamInfo");
   const std::uint64_t out = player.address(player.add(nullptr, 16));
   std::uint32_t map[32] = {}, n = kSum - kMap;
   map[31] = kMap;
@@ -150,10 +152,11 @@ void tell_layout() {
     Bytes buffer(offsets[2] + sizeof n);
     for (int i = 0; i < 3; ++i) std::memcpy(buffer.data() + offsets[i], values[i], sizes[i]);
     std::size_t bytes = buffer.size();
-    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                     CU_LAUNCH_PARAM_END};
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &bytes, CU_LAUNCH_PARAM_END};
     must(cuda.cuMemsetD32(out, 0, 1), "cuMemsetD32");
-    if (const CUresult r = cuda.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra); r != CUDA_SUCCESS)
+    if (const CUresult r = cuda.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra);
+        r != CUDA_SUCCESS)
       return gpu::describe(r);
     must(cuda.cuCtxSynchronize(), "the probe of layouts");
     std::uint32_t got = 0;
@@ -161,8 +164,10 @@ void tell_layout() {
     return std::string(got == kSum ? "right" : "wrong");
   };
   const std::string as_told = by_buffer(told), as_ptx = by_buffer(ptx);
-  std::printf("one buffer, a parameter aligned to 64 bytes: the driver says it lies at %zu; laid out so %s, as PTX does %s\n",
-              told[1], as_told.c_str(), as_ptx.c_str());
+  std::printf(
+      "one buffer, a parameter aligned to 64 bytes: the driver says it lies at %zu; laid out so "
+      "%s, as PTX does %s\n",
+      told[1], as_told.c_str(), as_ptx.c_str());
 }
 
 constexpr std::uint64_t kMostThreadsEvaluated = 30000;
@@ -309,8 +314,7 @@ int main(int argc, char** argv) {
     std::erase_if(jobs, [&](const Job& job) {
       return std::string(kinds).find(job.name.substr(0, job.name.find(' '))) == std::string::npos;
     });
-  if (argc > 6)
-    std::erase_if(jobs, [&](const Job& job) { return !job.name.starts_with(argv[6]); });
+  if (argc > 6) std::erase_if(jobs, [&](const Job& job) { return !job.name.starts_with(argv[6]); });
 
   // A process for each: a fault takes its context with it.
   int worst = 0;

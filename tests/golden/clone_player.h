@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One module on a real GPU: a kernel's original and its clones from the same memory, the clones evicted at random; what
-// clone_gpu.cc runs its kernels with. The job of one process, one thread: the state is global.
+// One module on a real GPU: a kernel's original and its clones from the same memory, the clones
+// evicted at random; what clone_gpu.cc runs its kernels with. The job of one process, one thread:
+// the state is global.
 #pragma once
 
 #include <unistd.h>
@@ -85,7 +86,8 @@ class Player {
     host_signal_ = static_cast<volatile std::uint64_t*>(host);
     must(cuda.cuMemHostGetDevicePointer(&host_signal_gpu_, host, 0), "cuMemHostGetDevicePointer");
     must(cuda.cuMemAlloc(&control_, kControlBytes), "cuMemAlloc");
-    images_ = std::make_unique<testing::DeviceImages>(cuda, stream_, [](CUresult r, const char* what) { must(r, what); });
+    images_ = std::make_unique<testing::DeviceImages>(
+        cuda, stream_, [](CUresult r, const char* what) { must(r, what); });
   }
   ~Player() {
     for (auto* image : {&before_, &expected_, &got_}) images_->free(*image);
@@ -133,7 +135,8 @@ class Player {
     if (!report) return;
     Count& count = counts[std::string(section) + " " + passes::tier_name(report->tier)];
     ++count.launches;
-    // On the GPU: through the host bfs, with its 40 launches over 200 MB, took more than a job's minute.
+    // On the GPU: through the host bfs, with its 40 launches over 200 MB, took more than a job's
+    // minute.
     std::vector<Memory> memory = buffers_;
     memory.insert(memory.end(), symbols_.begin(), symbols_.end());
     if (report->evictable) images_->take(memory, before_);
@@ -211,8 +214,8 @@ class Player {
     }
   }
 
-  // Parameters one by one: the driver puts the first of a kernel with parameters of more than 16 bytes'
-  // alignment not at the beginning of its buffer.
+  // Parameters one by one: the driver puts the first of a kernel with parameters of more than 16
+  // bytes' alignment not at the beginning of its buffer.
   void launch(CUfunction f, const std::string& what, std::uint32_t gx, std::uint32_t gy,
               std::uint32_t gz, const std::uint32_t block[3], std::uint32_t dynamic,
               const std::vector<std::size_t>& offsets, Bytes& params, CUstream in = nullptr) {
@@ -221,8 +224,8 @@ class Player {
                               static_cast<int>(dynamic));
     std::vector<void*> pointers;
     for (std::size_t offset : offsets) pointers.push_back(params.data() + offset);
-    must(cuda.cuLaunchKernel(f, gx, gy, gz, block[0], block[1], block[2], dynamic, in ? in : stream_,
-                             pointers.data(), nullptr),
+    must(cuda.cuLaunchKernel(f, gx, gy, gz, block[0], block[1], block[2], dynamic,
+                             in ? in : stream_, pointers.data(), nullptr),
          what);
   }
 
@@ -247,14 +250,16 @@ class Player {
             unsigned most) {
     // Each form in a third of the runs where there are all.
     const auto pick = rng() % 3;
-    if (report.windows_too && pick == 0) return in_windows(report, grid, block, dynamic, params, most);
+    if (report.windows_too && pick == 0)
+      return in_windows(report, grid, block, dynamic, params, most);
     const bool second = report.one_task_too && pick == 1;
     const bool one_task = report.once || second;
     const std::string name = report.name + (second ? SLUICE_ONE_TASK_SUFFIX : SLUICE_CLONE_SUFFIX);
     std::vector<std::size_t> offsets = offsets_[report.name];
     offsets.push_back(report.param_offset_of_block);
     CUfunction f = function(name);
-    if (report.slot == passes::SlotPlace::kDynamicEnd && !one_task) dynamic += SLUICE_PREEMPT_DYNAMIC_BYTES;
+    if (report.slot == passes::SlotPlace::kDynamicEnd && !one_task)
+      dynamic += SLUICE_PREEMPT_DYNAMIC_BYTES;
     // The memset is the default stream's, which this stream does not wait for.
     must(cuda.cuMemsetD8(control_, 0, kControlBytes), "cuMemsetD8");
     must(cuda.cuCtxSynchronize(), "cuCtxSynchronize");
@@ -303,9 +308,9 @@ class Player {
       p.state = state;
       p.state_stride = static_cast<std::uint32_t>(stride);
       const std::uint32_t copier = report.resumable ? SLUICE_LAUNCH_DUTY : SLUICE_LAUNCH_PROXY;
-      p.flags = static_cast<std::uint16_t>((proxy ? copier : 0) |
-                                           (physical ? SLUICE_LAUNCH_RESUME : 0) |
-                                           (grid[1] == 1 && grid[2] == 1 ? SLUICE_LAUNCH_ONE_ROW : 0));
+      p.flags =
+          static_cast<std::uint16_t>((proxy ? copier : 0) | (physical ? SLUICE_LAUNCH_RESUME : 0) |
+                                     (grid[1] == 1 && grid[2] == 1 ? SLUICE_LAUNCH_ONE_ROW : 0));
       const MagicDivisor x = magic_divisor(grid[0]), y = magic_divisor(grid[1]);
       p.magic_x = x.magic;
       p.shift_x1 = x.shift1;
@@ -361,8 +366,9 @@ class Player {
   }
 
   // In windows of the grid, in two streams in turn; evicted behind any of them.
-  int in_windows(const passes::KernelReport& report, const std::uint32_t grid[3], const std::uint32_t block[3],
-                 std::uint32_t dynamic, const Bytes& params, unsigned most) {
+  int in_windows(const passes::KernelReport& report, const std::uint32_t grid[3],
+                 const std::uint32_t block[3], std::uint32_t dynamic, const Bytes& params,
+                 unsigned most) {
     const std::string name = report.name + SLUICE_WINDOW_SUFFIX;
     std::vector<std::size_t> offsets = offsets_[report.name];
     offsets.push_back(report.param_offset_of_block);
@@ -386,11 +392,13 @@ class Player {
         Bytes all(report.param_offset_of_block + sizeof p);
         std::memcpy(all.data(), params.data(), params.size());
         std::memcpy(all.data() + report.param_offset_of_block, &p, sizeof p);
-        launch(f, name, its[0], its[1], its[2], block, dynamic, offsets, all, windows.stream() != 0 ? second_ : stream_);
+        launch(f, name, its[0], its[1], its[2], block, dynamic, offsets, all,
+               windows.stream() != 0 ? second_ : stream_);
       }
       wait(name);
       must(cuda.cuMemcpyDtoH(&c, control_, sizeof c), "cuMemcpyDtoH");
-      if (c.next_ticket <= from || c.next_ticket > windows.end() || (c.done == 1) != !windows.left()) {
+      if (c.next_ticket <= from || c.next_ticket > windows.end() ||
+          (c.done == 1) != !windows.left()) {
         std::printf("%u TASKS SAID OF %u: %s\n", c.next_ticket, windows.end(), name.c_str());
         std::fflush(stdout);
         _exit(2);

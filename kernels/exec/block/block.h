@@ -47,7 +47,8 @@ struct LaunchShape {
   uint64_t grid_id = 0;  // %gridid
   // What recursion and alloca may take of a thread's local memory (cuCtxSetLimit's stack size).
   uint64_t stack_bytes = kDefaultStackBytes;
-  // Where cooperative groups' barrier of the whole grid is (%envreg1: the upper half, %envreg2); 0: no cooperative launch.
+  // Where cooperative groups' barrier of the whole grid is (%envreg1: the upper half, %envreg2); 0:
+  // no cooperative launch.
   uint64_t grid_workspace = 0;
   DeviceHeap* heap = nullptr;  // for malloc and free in kernels; null: malloc returns null
 };

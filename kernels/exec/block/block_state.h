@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/exec/block/block.h"
-#include "kernels/exec/program/inst.h"
 #include "kernels/exec/block/warp.h"
+#include "kernels/exec/program/inst.h"
 
 namespace sluice::exec::detail {
 
@@ -30,7 +30,7 @@ struct BlockState {
   uint32_t warp_count = 0;
   const std::vector<CachedRange>* constants = nullptr;  // where the module's .const variables lie
   std::vector<uint64_t> valid_barriers;  // strict: host addresses of mbarrier objects
-  uint64_t clock = 0;  // %clock: warp instructions that this block has executed
+  uint64_t clock = 0;                    // %clock: warp instructions that this block has executed
 };
 
 // mov from a special register (inst.imm): not worth a copy per instruction set.

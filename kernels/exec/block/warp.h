@@ -36,7 +36,7 @@ struct Warp {
   // new, and looks at the time.
   uint32_t spin = 0;
   uint32_t registers = 0;  // setmaxnreg's last number; 0: none yet
-  bool slept = false;  // nanosleep was executed: give others a turn
+  bool slept = false;      // nanosleep was executed: give others a turn
   // Set with Flow::kFault.
   FaultKind fault_kind = FaultKind::kNone;
   uint32_t fault_lane = 0;

@@ -202,8 +202,9 @@ std::string Checker::explain_address(uint64_t address, uint64_t bytes) const {
   if (it != allocations_.begin()) {
     const auto& [base, known] = *std::prev(it);
     if (address < base + known.bytes)
-      return std::to_string(address + bytes - base - known.bytes) + " of the bytes lie behind the end of " +
-             size_of(base, known.bytes) + by_call(known.call);
+      return std::to_string(address + bytes - base - known.bytes) +
+             " of the bytes lie behind the end of " + size_of(base, known.bytes) +
+             by_call(known.call);
   }
   // Memory that was there once explains more than memory that lies near.
   for (const Freed& f : freed_)
@@ -211,8 +212,9 @@ std::string Checker::explain_address(uint64_t address, uint64_t bytes) const {
       return "inside " + size_of(f.base, f.bytes) +
              (f.freed_by == 0 ? std::string(" that were freed")
                               : " that call " + std::to_string(f.freed_by) + " freed") +
-             (f.allocated_by == 0 ? std::string()
-                                  : "; call " + std::to_string(f.allocated_by) + " had allocated them");
+             (f.allocated_by == 0
+                  ? std::string()
+                  : "; call " + std::to_string(f.allocated_by) + " had allocated them");
   if (it != allocations_.begin()) {
     const auto& [base, known] = *std::prev(it);
     const uint64_t past = address - base - known.bytes;
@@ -231,9 +233,9 @@ bool Checker::report(Finding finding) {
   // Once per place. A race's is the two lines, whichever came first; a leak's its address.
   uint32_t line = finding.party.line, other = finding.has_other ? finding.other.line : 0;
   if (finding.kind == CheckKind::kRace && other < line) std::swap(line, other);
-  auto key = std::make_tuple(finding.kind, finding.kernel, line, other,
-                             finding.kind == CheckKind::kRace ? finding.space
-                                                              : finding.space + finding.party.what);
+  auto key = std::make_tuple(
+      finding.kind, finding.kernel, line, other,
+      finding.kind == CheckKind::kRace ? finding.space : finding.space + finding.party.what);
   const auto [it, added] = index_.emplace(std::move(key), findings_.size());
   if (!added) {
     if (it->second < findings_.size()) ++findings_[it->second].count;

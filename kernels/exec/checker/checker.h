@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checker: finds what a kernel does wrong and a GPU would not say: reads of memory that nobody has
-// written, data races, barriers that only a part of a warp comes to, memory that is never freed, and
-// who freed the memory that a fault names. docs/operating/checker.md says what each check sees and what not.
+// written, data races, barriers that only a part of a warp comes to, memory that is never freed,
+// and who freed the memory that a fault names. docs/operating/checker.md says what each check sees
+// and what not.
 //
 // Who owns it: the software GPU, one for the process, for as long as blocks run; an Environment
 // hands it to the blocks (Environment::checker). Without one blocks run as if it did not exist.
@@ -22,8 +23,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kernels/exec/memory/fault.h"
 #include "kernels/exec/checker/shadow.h"
+#include "kernels/exec/memory/fault.h"
 #include "mediator/base/result.h"
 
 namespace sluice::exec {

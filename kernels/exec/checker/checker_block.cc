@@ -42,8 +42,8 @@ BlockChecker::BlockChecker(Checker& checker, const BlockState& block, const Code
 void BlockChecker::start() {
   const CheckOptions& check = checker_.options();
   linear_ = static_cast<uint32_t>(
-      block_.ctaid.x +
-      uint64_t{block_.shape.grid.x} * (block_.ctaid.y + uint64_t{block_.shape.grid.y} * block_.ctaid.z));
+      block_.ctaid.x + uint64_t{block_.shape.grid.x} *
+                           (block_.ctaid.y + uint64_t{block_.shape.grid.y} * block_.ctaid.z));
   if (check.race) {
     shared_cells_.assign(block_.shared_bytes, {});
     known_lanes_.assign(block_.warp_count, {});
@@ -75,8 +75,8 @@ bool BlockChecker::guess_of_exchange(const Inst& in) {
   const Inst* const end = begin + std::min<ptrdiff_t>(static_cast<ptrdiff_t>(code_.code.size()),
                                                       &in - begin + kGuessDistance);
   for (const Inst* next = &in + 1; next < end && !it->second; ++next)
-    it->second = memory_op(next->op).kind == MemoryOp::kExchange && next->a == in.a &&
-                 next->imm == in.imm;
+    it->second =
+        memory_op(next->op).kind == MemoryOp::kExchange && next->a == in.a && next->imm == in.imm;
   return it->second;
 }
 
@@ -126,13 +126,14 @@ void BlockChecker::collect(Warp& w, const Inst& in, const MemoryOp& op) {
     return;
   }
   const bool atomic = op.kind == MemoryOp::kAtomic || op.kind == MemoryOp::kExchange;
-  const bool strong = atomic || (in.mod & kModStrong) != 0 ||
-                      (op.kind == MemoryOp::kLoad && guess_of_exchange(in));
+  const bool strong =
+      atomic || (in.mod & kModStrong) != 0 || (op.kind == MemoryOp::kLoad && guess_of_exchange(in));
   for (uint32_t m = w.exec; m != 0; m &= m - 1) {
     const auto lane = static_cast<uint32_t>(__builtin_ctz(m));
     const uint64_t address = address_of(w, in.a, narrow, in.imm, lane);
     for (uint32_t k = 0; k < op.count; ++k) {
-      if (op.kind == MemoryOp::kLoad && op.count > 1 && block_.aux[in.aux + k] == kNoOperand) continue;
+      if (op.kind == MemoryOp::kLoad && op.count > 1 && block_.aux[in.aux + k] == kNoOperand)
+        continue;
       add_access(w, lane, in.mod & kSpaceMask, address + k * op.bytes, op.bytes,
                  op.kind != MemoryOp::kLoad, op.kind != MemoryOp::kStore, strong);
       if (accesses_.empty()) continue;
@@ -213,8 +214,8 @@ void BlockChecker::lane_access(Warp& w, uint32_t space, uint64_t address, uint32
                                bool write, uint32_t lane) {
   if (current_ == nullptr) return;
   const auto kind = memory_op(current_->op).kind;
-  const bool synchronises = kind == MemoryOp::kMbarrier ||
-                            (kind == MemoryOp::kBulk && write && bytes == 8 && space == kSpaceShared);
+  const bool synchronises = kind == MemoryOp::kMbarrier || (kind == MemoryOp::kBulk && write &&
+                                                            bytes == 8 && space == kSpaceShared);
   const std::lock_guard lock(checker_.shadow().mutex());
   accesses_.clear();
   add_access(w, lane, space, address, bytes, write || synchronises, !write || synchronises,
@@ -337,7 +338,8 @@ void BlockChecker::record_one(const Warp& w, const Access& a, uint32_t line) {
   for (uint64_t at = a.address / kGranule * kGranule; at < a.address + a.bytes; at += kGranule) {
     uint8_t mask = 0;
     for (uint64_t k = 0; k < kGranule; ++k)
-      if (at + k >= a.address && at + k < a.address + a.bytes) mask |= static_cast<uint8_t>(1u << k);
+      if (at + k >= a.address && at + k < a.address + a.bytes)
+        mask |= static_cast<uint8_t>(1u << k);
     touch(checker_.shadow().cell(*launch_, at), w, a, line, mask);
   }
 }
@@ -388,8 +390,8 @@ void BlockChecker::touch(ShadowCell& cell, const Warp& w, const Access& a, uint3
   mine.strong = a.strong;
   mine.mask = mask;
   if (a.read && !(a.write && a.strong)) {
-    if (cell.read.time != 0 &&
-        (cell.read.block != mine.block || cell.read.thread / kWarpLanes != mine.thread / kWarpLanes))
+    if (cell.read.time != 0 && (cell.read.block != mine.block ||
+                                cell.read.thread / kWarpLanes != mine.thread / kWarpLanes))
       cell.other_read = cell.read;
     cell.read = mine;
   }
@@ -424,10 +426,9 @@ void BlockChecker::race(const AccessRecord& r, bool earlier_wrote, const Warp& w
   f.space = space_name(a.space);
   f.address = a.address;
   f.bytes = a.bytes;
-  f.detail = r.block != linear_ ? "nothing orders the two blocks"
-             : r.thread / kWarpLanes == w.index
-                 ? "nothing orders the two lanes of a warp"
-                 : "no barrier between them";
+  f.detail = r.block != linear_                 ? "nothing orders the two blocks"
+             : r.thread / kWarpLanes == w.index ? "nothing orders the two lanes of a warp"
+                                                : "no barrier between them";
   report(std::move(f));
 }
 
@@ -450,9 +451,8 @@ CheckParty BlockChecker::party(const Inst& in, uint32_t thread, std::string what
 }
 
 std::string BlockChecker::source_of(uint32_t line) const {
-  const auto it = std::upper_bound(
-      code_.sources.begin(), code_.sources.end(), line,
-      [](uint32_t l, const SourceLine& s) { return l < s.ptx_line; });
+  const auto it = std::upper_bound(code_.sources.begin(), code_.sources.end(), line,
+                                   [](uint32_t l, const SourceLine& s) { return l < s.ptx_line; });
   if (it == code_.sources.begin()) return {};
   const SourceLine& s = *std::prev(it);
   if (s.file >= code_.source_files.size()) return {};

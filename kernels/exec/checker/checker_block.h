@@ -4,9 +4,10 @@
 // owned by BlockImpl, the thread in Block::run.
 //
 // Order. Every checked instruction has a time. A thread's access came before another's if a barrier
-// or a warp-wide instruction in which both took part lies between them, or a strong read of what the
-// first one released (a release, or a fence and then a strong write). Kept as times: "thread A knows
-// all that warp W did up to t". Approximations, all on the side of silence: docs/operating/checker.md.
+// or a warp-wide instruction in which both took part lies between them, or a strong read of what
+// the first one released (a release, or a fence and then a strong write). Kept as times: "thread A
+// knows all that warp W did up to t". Approximations, all on the side of silence:
+// docs/operating/checker.md.
 #pragma once
 
 #include <array>
@@ -18,10 +19,10 @@
 
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/block/block_state.h"
+#include "kernels/exec/block/warp.h"
 #include "kernels/exec/checker/checker.h"
 #include "kernels/exec/checker/checker_values.h"
 #include "kernels/exec/program/inst.h"
-#include "kernels/exec/block/warp.h"
 
 namespace sluice::exec::detail {
 
@@ -86,7 +87,7 @@ class BlockChecker {
     uint8_t space = 0;  // kSpaceGlobal, Shared or Local
     bool read = false, write = false;
     bool strong = false;
-    bool silent = false;  // writes what is there already
+    bool silent = false;        // writes what is there already
     bool undefined = false;     // writes a value that is made of unwritten memory
     uint8_t element = 0;        // of a vector
     bool synchronises = false;  // of an mbarrier: releases and acquires, and nobody's data
@@ -145,8 +146,8 @@ class BlockChecker {
   const Code& code_;
   const std::string kernel_;
   std::shared_ptr<LaunchShadow> launch_;
-  uint32_t linear_ = 0;  // this block
-  uint32_t now_ = 0;     // time of the instruction under way
+  uint32_t linear_ = 0;            // this block
+  uint32_t now_ = 0;               // time of the instruction under way
   const uint32_t register_bytes_;  // of one warp
   ValueShadow values_;
   const Inst* current_ = nullptr;  // that tells its accesses one by one

@@ -7,8 +7,8 @@
 namespace sluice::exec::detail {
 namespace {
 
-// More blocks than this are not told apart in what a location has published: the oldest knowledge is
-// then of no use anyway.
+// More blocks than this are not told apart in what a location has published: the oldest knowledge
+// is then of no use anyway.
 constexpr size_t kMaxKnown = 1u << 16;
 
 std::string at_barrier(uint32_t number) { return "is at barrier " + std::to_string(number); }
@@ -66,8 +66,7 @@ void BlockChecker::barrier_arrived(const Warp& w, const Inst& in, uint32_t lanes
                                    uint32_t threads) {
   Watch& watch = barriers_[number];
   const bool waits = in.imm != 1, aligned = (in.mod & kModAligned) != 0;
-  const uint32_t thread =
-      w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(lanes));
+  const uint32_t thread = w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(lanes));
   if (!watch.open) {
     watch = {};
     watch.open = true;
@@ -83,9 +82,9 @@ void BlockChecker::barrier_arrived(const Warp& w, const Inst& in, uint32_t lanes
       const auto count = [](uint32_t t) {
         return t == 0 ? std::string("the whole block") : std::to_string(t) + " threads";
       };
-      report_barrier(party(in, thread, at_barrier(number)), &other,
-                     "the one waits for " + count(threads) + ", the other for " +
-                         count(watch.threads));
+      report_barrier(
+          party(in, thread, at_barrier(number)), &other,
+          "the one waits for " + count(threads) + ", the other for " + count(watch.threads));
     } else if (aligned && mine.at != nullptr && mine.at != &in) {
       const CheckParty same_warp =
           party(*mine.at, w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(mine.lanes)),
@@ -120,12 +119,11 @@ void BlockChecker::barrier_complete(uint32_t number) {
       const Watch::Arrival& a = watch.warps[k];
       const uint32_t missing = a.live & ~a.lanes;
       if (a.at == nullptr || missing == 0 || (a.at->mod & kModAligned) == 0) continue;
-      CheckParty other = party(
-          0, k * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(missing)), "does not come");
-      report_barrier(
-          party(*a.at, k * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(a.lanes)),
-                at_barrier(number)),
-          &other, "only a part of the warp takes part");
+      CheckParty other =
+          party(0, k * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(missing)), "does not come");
+      report_barrier(party(*a.at, k * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(a.lanes)),
+                           at_barrier(number)),
+                     &other, "only a part of the warp takes part");
     }
   }
   if (!checker_.options().race) return;
@@ -172,8 +170,8 @@ void BlockChecker::barrier_passed_by(const Warp& w, uint32_t lanes, const Inst& 
     // those that are about to leave.
     if (!watch.open || a.at == nullptr || !a.waits || (a.at->mod & kModAligned) == 0 || &at < a.at)
       continue;
-    CheckParty other =
-        party(0, w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(lanes)), "goes around it");
+    CheckParty other = party(0, w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(lanes)),
+                             "goes around it");
     report_barrier(
         party(*a.at, w.index * kWarpLanes + static_cast<uint32_t>(__builtin_ctz(a.lanes)),
               at_barrier(number)),
@@ -189,11 +187,11 @@ void BlockChecker::finish() {
     uint32_t arrived = 0;
     for (const Watch::Arrival& a : watch.warps)
       arrived += static_cast<uint32_t>(__builtin_popcount(a.lanes));
-    report_barrier(party(*watch.first, watch.first_thread,
-                         "has arrived at barrier " + std::to_string(number)),
-                   nullptr,
-                   "the block ends with " + std::to_string(arrived) + " of " +
-                       std::to_string(watch.threads) + " threads there");
+    report_barrier(
+        party(*watch.first, watch.first_thread, "has arrived at barrier " + std::to_string(number)),
+        nullptr,
+        "the block ends with " + std::to_string(arrived) + " of " + std::to_string(watch.threads) +
+            " threads there");
   }
 }
 
@@ -221,7 +219,8 @@ void BlockChecker::copy_local(const Warp& w, uint32_t lane, uint64_t to, uint64_
   if (!checker_.options().uninit) return;
   const size_t base = size_t{block_.local_bytes} * (w.index * kWarpLanes + lane);
   if (base + std::max(to, from) + bytes > local_written_.size()) return;
-  for (uint64_t k = 0; k < bytes; ++k) local_written_[base + to + k] = local_written_[base + from + k];
+  for (uint64_t k = 0; k < bytes; ++k)
+    local_written_[base + to + k] = local_written_[base + from + k];
 }
 
 }  // namespace sluice::exec::detail

@@ -167,7 +167,8 @@ Flow ValueShadow::execute(Warp& w, const Inst& in, Handler handler) {
       break;
     }
     default:
-      for (const uint32_t operand : {in.a, in.b, in.c, in.e}) lanes |= undefined(w, operand, origin);
+      for (const uint32_t operand : {in.a, in.b, in.c, in.e})
+        lanes |= undefined(w, operand, origin);
       break;
   }
   lanes &= exec;

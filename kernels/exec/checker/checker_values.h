@@ -4,16 +4,16 @@
 // away, copy padding, load a whole tile of which only a part is there. It is one where the value
 // decides something: an address, a branch, what goes to global memory. So the checker follows it.
 //
-// Internal to kernels/exec; owned by BlockChecker, the thread in Block::run. A lane of a register is
-// undefined or not, as a whole. Approximations: results of warp-wide, matrix and texture
+// Internal to kernels/exec; owned by BlockChecker, the thread in Block::run. A lane of a register
+// is undefined or not, as a whole. Approximations: results of warp-wide, matrix and texture
 // instructions count as defined.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "kernels/exec/program/inst.h"
 #include "kernels/exec/block/warp.h"
+#include "kernels/exec/program/inst.h"
 
 namespace sluice::exec::detail {
 

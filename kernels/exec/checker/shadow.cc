@@ -5,7 +5,8 @@
 
 namespace sluice::exec::detail {
 namespace {
-// Pages kept at once (4 KiB each, so 1 GiB): beyond it they are dropped, which forgets and never invents.
+// Pages kept at once (4 KiB each, so 1 GiB): beyond it they are dropped, which forgets and never
+// invents.
 constexpr size_t kMaxPages = 1u << 18;
 }  // namespace
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shadow memory of the checker: who touched which bytes last, and which bytes have been written.
-// Internal to kernels/exec (Checker owns the one of global memory, BlockChecker those of its block).
+// Internal to kernels/exec (Checker owns the one of global memory, BlockChecker those of its
+// block).
 //
-// A record says when (a count of the launch's checked instructions), which block and thread, at which
-// PTX line. Whether one access came before another is for BlockChecker to say.
+// A record says when (a count of the launch's checked instructions), which block and thread, at
+// which PTX line. Whether one access came before another is for BlockChecker to say.
 #pragma once
 
 #include <array>

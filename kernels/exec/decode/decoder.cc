@@ -324,8 +324,7 @@ const std::unordered_map<std::string_view, Decoder::Method>& Decoder::methods() 
   return map;
 }
 
-bool Decoder::run(uint32_t register_base, uint64_t local_end, uint32_t node,
-                  FunctionFrame& frame) {
+bool Decoder::run(uint32_t register_base, uint64_t local_end, uint32_t node, FunctionFrame& frame) {
   node_ = node;
   local_end_ = local_end;
   if (!declare_registers()) return false;

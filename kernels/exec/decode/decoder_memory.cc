@@ -74,10 +74,13 @@ bool Decoder::do_ld_st() {
   const uint32_t bits = bits_of(type);
   const std::string suffix = bits >= 32 ? bits_name(type)
                              : store    ? bits == 8 ? "u8" : "u16"
-                                        : exact_name(bits == 16 && is_float(type) ? Type::kU16 : type);
+                                     : exact_name(bits == 16 && is_float(type) ? Type::kU16 : type);
   mod = static_cast<uint16_t>(mod | space | (at.narrow ? kModAddress32 : 0));
   const std::string name = std::string(store ? "st" : "ld") +
-                           (vector == 1 ? "_" : vector == 2 ? "v2_" : "v4_") + suffix;
+                           (vector == 1   ? "_"
+                            : vector == 2 ? "v2_"
+                                          : "v4_") +
+                           suffix;
   const Operand single = vector == 1 ? values[0] : Operand{};
   emit(name, mod, at.offset, store ? Operand{} : single, at.base, store ? single : Operand{});
   if (vector > 1) emit_aux(values, !store);

@@ -24,7 +24,8 @@ bool Decoder::declare_registers() {
     for (const ptx::Variable& v : *list) all.push_back(&v);
   for (const ptx::Variable* each : all) {
     const ptx::Variable& v = *each;
-    if (v.space == ptx::Space::kSreg) return error_ = {0, "line " + std::to_string(v.line) + ": .sreg is not supported"}, false;
+    if (v.space == ptx::Space::kSreg)
+      return error_ = {0, "line " + std::to_string(v.line) + ": .sreg is not supported"}, false;
     if (v.space != ptx::Space::kReg) continue;
     const Type type = type_of(v.type);
     if (type == Type::kNone || v.vector_width != 1)
@@ -234,7 +235,8 @@ bool Decoder::special_register(std::string_view name, Type type, Operand& out) {
       {"%reserved_smem_offset_1", {Special::kReservedSmem, 4}}};
   // What a driver may tell kernels: nothing but where the grid's barrier is.
   uint64_t number;
-  if (name != "%envreg1" && name != "%envreg2" && name.substr(0, 7) == "%envreg" && ptx::parse_integer(name.substr(7), number) && number < 32) {
+  if (name != "%envreg1" && name != "%envreg2" && name.substr(0, 7) == "%envreg" &&
+      ptx::parse_integer(name.substr(7), number) && number < 32) {
     out = constant(0, bits_of(type) == 64 ? 8 : 4);
     return true;
   }

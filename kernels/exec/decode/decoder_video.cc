@@ -114,9 +114,10 @@ bool Decoder::do_video() {
   std::string_view to = text(0);
   if (!selector(to, f.d_select)) return false;
   // Where an H200 was seen to do what the manual does not say, neither is offered.
-  const bool sum = words_[0] == "vadd" ||
-                   (words_[0] == "vabsdiff" && (f.a_signed != 0 || f.b_signed != 0));
-  if (f.saturate != 0 && ((sum && f.d_signed == 0) || f.d_select != kSelectAll)) return unsupported();
+  const bool sum =
+      words_[0] == "vadd" || (words_[0] == "vabsdiff" && (f.a_signed != 0 || f.b_signed != 0));
+  if (f.saturate != 0 && ((sum && f.d_signed == 0) || f.d_select != kSelectAll))
+    return unsupported();
   if (set && (f.second == kSecondMin || f.second == kSecondMax)) return unsupported();
   // A third source is there for a second operation or for merging, not for both.
   const bool third = f.second != kSecondNone || f.d_select != kSelectAll;

@@ -54,9 +54,10 @@ std::vector<uint8_t> Image::initial_values(size_t index) const {
   std::vector<uint8_t> bytes(symbol.initial);
   bytes.resize(symbol.bytes);
   for (const Relocation& r : symbol.relocations) {
-    const uint64_t value = ((r.function ? detail::function_address(r.target) : addresses_[r.target]) +
-                            static_cast<uint64_t>(r.addend)) >>
-                           r.shift;
+    const uint64_t value =
+        ((r.function ? detail::function_address(r.target) : addresses_[r.target]) +
+         static_cast<uint64_t>(r.addend)) >>
+        r.shift;
     if (r.offset + r.width <= bytes.size()) std::memcpy(bytes.data() + r.offset, &value, r.width);
   }
   return bytes;

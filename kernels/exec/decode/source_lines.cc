@@ -3,8 +3,8 @@
 #include <cctype>
 #include <unordered_map>
 
-#include "kernels/exec/program/inst.h"
 #include "kernels/exec/decode/source_lines.h"
+#include "kernels/exec/program/inst.h"
 #include "kernels/ptx/module.h"
 
 namespace sluice::exec::detail {
@@ -53,8 +53,8 @@ void read_source_lines(const ptx::Module& module, Code& code) {
       if (!ptx::parse_integer(take_word(text), file) || !ptx::parse_integer(take_word(text), line))
         continue;
       const auto known = files.find(file);
-      code.sources.push_back({s.line, known == files.end() ? kNoFile : known->second,
-                              static_cast<uint32_t>(line)});
+      code.sources.push_back(
+          {s.line, known == files.end() ? kNoFile : known->second, static_cast<uint32_t>(line)});
     }
   }
 }

@@ -85,8 +85,7 @@ std::string MemoryMap::near(uint64_t address, uint64_t bytes) const {
   if (before == nullptr && after == nullptr) return "nothing is allocated";
   const uint64_t past = before == nullptr ? ~uint64_t{0} : address - before->base - before->bytes;
   const uint64_t ahead = after == nullptr ? ~uint64_t{0} : after->base - address;
-  if (past <= ahead)
-    return std::to_string(past) + " bytes after the end of " + describe(*before);
+  if (past <= ahead) return std::to_string(past) + " bytes after the end of " + describe(*before);
   return std::to_string(ahead) + " bytes before " + describe(*after) +
          (bytes > ahead ? ", which it reaches into" : "");
 }

@@ -39,11 +39,13 @@ class MemoryMap {
   Result<void> add(uint64_t base, uint64_t bytes, bool writable = true);
   // Removes the range that begins at `base`; false when there is none.
   bool remove(uint64_t base);
-  // In one step for all who look: the ranges that begin in [base, base + bytes) go, and `ranges`, sorted and in there, come.
+  // In one step for all who look: the ranges that begin in [base, base + bytes) go, and `ranges`,
+  // sorted and in there, come.
   void replace(uint64_t base, uint64_t bytes, const std::vector<MemoryRange>& ranges);
   // The range that holds [address, address + bytes), or one of 0 bytes.
   MemoryRange find(uint64_t address, uint64_t bytes) const;
-  // For people: what lies nearest to an address that no range holds, or what has been removed there.
+  // For people: what lies nearest to an address that no range holds, or what has been removed
+  // there.
   std::string near(uint64_t address, uint64_t bytes) const;
   // Grows with each change; acquire.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }

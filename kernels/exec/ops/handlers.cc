@@ -7,9 +7,9 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "kernels/exec/block/warp.h"
 #include "kernels/exec/program/inst.h"
 #include "kernels/exec/program/plain_ops.h"
-#include "kernels/exec/block/warp.h"
 
 namespace sluice::exec::detail {
 

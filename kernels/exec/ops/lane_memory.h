@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "kernels/exec/program/inst.h"
 #include "kernels/exec/block/warp.h"
+#include "kernels/exec/program/inst.h"
 
 namespace sluice::exec::detail {
 

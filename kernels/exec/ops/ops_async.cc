@@ -15,10 +15,10 @@
 
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/block/block_state.h"
-#include "kernels/exec/program/inst.h"
-#include "kernels/exec/ops/lane_memory.h"
-#include "kernels/exec/program/plain_ops.h"
 #include "kernels/exec/block/warp.h"
+#include "kernels/exec/ops/lane_memory.h"
+#include "kernels/exec/program/inst.h"
+#include "kernels/exec/program/plain_ops.h"
 
 namespace sluice::exec::detail {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/block/block_state.h"
-#include "kernels/exec/program/inst.h"
 #include "kernels/exec/block/warp.h"
+#include "kernels/exec/program/inst.h"
 
 // Last, and apart: changes the target of everything below.
 #include "kernels/exec/program/isa.h"

@@ -6,10 +6,10 @@
 
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/block/block_state.h"
-#include "kernels/exec/program/inst.h"
-#include "kernels/exec/ops/lane_memory.h"
-#include "kernels/exec/program/rare.h"
 #include "kernels/exec/block/warp.h"
+#include "kernels/exec/ops/lane_memory.h"
+#include "kernels/exec/program/inst.h"
+#include "kernels/exec/program/rare.h"
 
 namespace sluice::exec::detail {
 namespace {
@@ -328,8 +328,8 @@ Flow atomic_128(Warp& w, const Inst& in) {
   return Flow::kNext;
 }
 
-// PTX ISA, "setmaxnreg": `.dec` reduces a warp's count to the number, `.inc` increases it (imm & 1). How
-// many there are at the launch is not modelled: the first is always right.
+// PTX ISA, "setmaxnreg": `.dec` reduces a warp's count to the number, `.inc` increases it (imm &
+// 1). How many there are at the launch is not modelled: the first is always right.
 Flow set_max_registers(Warp& w, const Inst& in) {
   const uint32_t to = static_cast<uint32_t>(in.imm) / 2;
   const bool more = (in.imm & 1) != 0;

@@ -17,10 +17,10 @@
 
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/block/block_state.h"
-#include "kernels/exec/program/inst.h"
-#include "kernels/exec/ops/lane_memory.h"
-#include "kernels/exec/program/tensor_shape.h"
 #include "kernels/exec/block/warp.h"
+#include "kernels/exec/ops/lane_memory.h"
+#include "kernels/exec/program/inst.h"
+#include "kernels/exec/program/tensor_shape.h"
 
 // Last, and apart: changes the target of everything below.
 #include "kernels/exec/program/isa.h"

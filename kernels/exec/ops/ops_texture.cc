@@ -11,11 +11,11 @@
 
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/block/block_state.h"
-#include "kernels/exec/program/inst.h"
-#include "kernels/exec/ops/lane_memory.h"
-#include "kernels/exec/program/plain_ops.h"
-#include "kernels/exec/memory/texture.h"
 #include "kernels/exec/block/warp.h"
+#include "kernels/exec/memory/texture.h"
+#include "kernels/exec/ops/lane_memory.h"
+#include "kernels/exec/program/inst.h"
+#include "kernels/exec/program/plain_ops.h"
 
 namespace sluice::exec::detail {
 namespace {
@@ -312,27 +312,30 @@ Flow each_surface(Warp& w, const Inst& in, bool write, Use use) {
 }
 
 Flow surface_load(Warp& w, const Inst& in) {
-  return each_surface(w, in, false, [&w](const TextureAccess& access, const u32* aux, u32 lane, const u8* host) {
-    for (u32 k = 0; k < access.elements; ++k) {
-      u64 v = 0;
-      if (host != nullptr) std::memcpy(&v, host + k * access.bytes, access.bytes);
-      if (access.bytes == 8)
-        set_lane_u64(w, aux[4 + k], lane, v);
-      else
-        set_lane_u32(w, aux[4 + k], lane, static_cast<u32>(v));
-    }
-  });
+  return each_surface(w, in, false,
+                      [&w](const TextureAccess& access, const u32* aux, u32 lane, const u8* host) {
+                        for (u32 k = 0; k < access.elements; ++k) {
+                          u64 v = 0;
+                          if (host != nullptr)
+                            std::memcpy(&v, host + k * access.bytes, access.bytes);
+                          if (access.bytes == 8)
+                            set_lane_u64(w, aux[4 + k], lane, v);
+                          else
+                            set_lane_u32(w, aux[4 + k], lane, static_cast<u32>(v));
+                        }
+                      });
 }
 
 Flow surface_store(Warp& w, const Inst& in) {
-  return each_surface(w, in, true, [&w](const TextureAccess& access, const u32* aux, u32 lane, u8* host) {
-    if (host == nullptr) return;
-    for (u32 k = 0; k < access.elements; ++k) {
-      const u64 v =
-          access.bytes == 8 ? lane_u64(w, aux[4 + k], lane) : lane_u32(w, aux[4 + k], lane);
-      std::memcpy(host + k * access.bytes, &v, access.bytes);
-    }
-  });
+  return each_surface(
+      w, in, true, [&w](const TextureAccess& access, const u32* aux, u32 lane, u8* host) {
+        if (host == nullptr) return;
+        for (u32 k = 0; k < access.elements; ++k) {
+          const u64 v =
+              access.bytes == 8 ? lane_u64(w, aux[4 + k], lane) : lane_u32(w, aux[4 + k], lane);
+          std::memcpy(host + k * access.bytes, &v, access.bytes);
+        }
+      });
 }
 
 template <class U, class S>
@@ -361,13 +364,14 @@ void reduce_word(u8* host, const TextureAccess& access, U value) {
   } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
 }
 Flow surface_reduce(Warp& w, const Inst& in) {
-  return each_surface(w, in, true, [&w](const TextureAccess& access, const u32* aux, u32 lane, u8* host) {
-    if (host == nullptr) return;
-    if (access.bytes == 8)
-      reduce_word<u64, s64>(host, access, lane_u64(w, aux[4], lane));
-    else
-      reduce_word<u32, s32>(host, access, lane_u32(w, aux[4], lane));
-  });
+  return each_surface(w, in, true,
+                      [&w](const TextureAccess& access, const u32* aux, u32 lane, u8* host) {
+                        if (host == nullptr) return;
+                        if (access.bytes == 8)
+                          reduce_word<u64, s64>(host, access, lane_u64(w, aux[4], lane));
+                        else
+                          reduce_word<u32, s32>(host, access, lane_u32(w, aux[4], lane));
+                      });
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ struct EntryCode {
 
 struct Code {
   std::vector<Inst> code;
-  std::vector<uint32_t> lines;  // parallel to code
+  std::vector<uint32_t> lines;      // parallel to code
   std::vector<SourceLine> sources;  // by PTX line; empty without .loc
   std::vector<std::string> source_files;
   std::vector<uint32_t> aux;

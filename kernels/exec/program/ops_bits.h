@@ -2,6 +2,8 @@
 // Logic, shifts, bit fields and permutations: X(name, (handler)); see ops_int.h.
 #pragma once
 
+// Rows of a table.
+// clang-format off
 #include "kernels/exec/program/ops_int.h"
 
 #define SLUICE_EXEC_BITS_OPS(X) \
@@ -33,3 +35,4 @@
   X(szextclamp_u32, (op2<u32, u32, u32, SzextClamp>)) \
   X(szextclamp_s32, (op2<s32, s32, u32, SzextClamp>)) \
   X(fns_b32, (slow3<u32, u32, u32, s32, Fns>)) X(lop3_b32, (lop3))
+// clang-format on

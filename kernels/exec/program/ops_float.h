@@ -3,6 +3,8 @@
 // subnormals; names with _rnd honour every rounding, .ftz and .sat of Inst::mod, a lane at a time.
 #pragma once
 
+// Rows of a table.
+// clang-format off
 #define SLUICE_EXEC_F2(X, n, F)                                                      \
   X(n##_f32, (op2<f32, f32, f32, F>)) X(n##_ftz_f32, (op2<f32, f32, f32, Ftz<F>>))   \
   X(n##_f64, (op2<f64, f64, f64, F>))
@@ -60,3 +62,4 @@
   SLUICE_EXEC_SETP_F(X, leu, FLeu) SLUICE_EXEC_SETP_F(X, gtu, FGtu) \
   SLUICE_EXEC_SETP_F(X, geu, FGeu) SLUICE_EXEC_SETP_F(X, num, FNum) \
   SLUICE_EXEC_SETP_F(X, nan, FUnordered)
+// clang-format on

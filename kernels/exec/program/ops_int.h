@@ -3,6 +3,8 @@
 // instruction's words and type. Internal to kernels/exec.
 #pragma once
 
+// Rows of a table.
+// clang-format off
 // One operation of three equal operands for each width, or each type.
 #define SLUICE_EXEC_B(X, n, F)                                                     \
   X(n##_b16, (op2<u16, u16, u16, F>)) X(n##_b32, (op2<u32, u32, u32, F>))          \
@@ -50,3 +52,4 @@
   X(madhicc_u64, (mad_carry<u64, true>)) X(madhicc_s32, (mad_carry<s32, true>)) \
   X(madhicc_s64, (mad_carry<s64, true>)) X(dp4a, (slow3<u32, u32, u32, u32, Dp4a>)) \
   X(dp2a, (slow3<u32, u32, u32, u32, Dp2a>))
+// clang-format on

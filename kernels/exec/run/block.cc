@@ -117,9 +117,9 @@ BlockImpl::BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const L
     for (uint32_t d = 0; d < 3; ++d) w.tid[d] = ids + size_t{d} * kWarpLanes;
   }
   if (world.checker != nullptr) {
-    checker_owner_ = std::make_unique<BlockChecker>(*world.checker, *this, code_, info.name,
-                                                    &image_->program(),
-                                                    program.entry_code[entry].register_bytes);
+    checker_owner_ =
+        std::make_unique<BlockChecker>(*world.checker, *this, code_, info.name, &image_->program(),
+                                       program.entry_code[entry].register_bytes);
     checker = checker_owner_.get();
   }
 }

@@ -11,9 +11,9 @@
 
 #include "kernels/exec/block/block.h"
 #include "kernels/exec/block/block_state.h"
+#include "kernels/exec/block/warp_state.h"
 #include "kernels/exec/checker/checker_block.h"
 #include "kernels/exec/program/inst.h"
-#include "kernels/exec/block/warp_state.h"
 
 namespace sluice::exec::detail {
 

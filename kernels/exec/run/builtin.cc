@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "kernels/exec/run/block_impl.h"
 #include "kernels/exec/memory/device_heap.h"
+#include "kernels/exec/run/block_impl.h"
 
 namespace sluice::exec::detail {
 namespace {
@@ -232,10 +232,10 @@ bool BlockImpl::builtin(WarpState& w, const Inst& in) {
           return "[" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + "]";
         };
         // As the driver's own message.
-        detail_ = file + ":" + std::to_string(line) + ": " + function + ": block: " +
-                  triple(ctaid.x, ctaid.y, ctaid.z) + ", thread: " +
-                  triple(w.tid[0][lane], w.tid[1][lane], w.tid[2][lane]) + " Assertion `" + message +
-                  "` failed.";
+        detail_ = file + ":" + std::to_string(line) + ": " + function +
+                  ": block: " + triple(ctaid.x, ctaid.y, ctaid.z) +
+                  ", thread: " + triple(w.tid[0][lane], w.tid[1][lane], w.tid[2][lane]) +
+                  " Assertion `" + message + "` failed.";
         w.fault(FaultKind::kAssert, lane, 0, 0);
         return false;
       }

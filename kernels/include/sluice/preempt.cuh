@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// For authors of CUDA kernels: where a block may leave the GPU in the middle of its work, and how it
-// goes on later.
+// For authors of CUDA kernels: where a block may leave the GPU in the middle of its work, and how
+// it goes on later.
 //
 //   for (; state.i < n; ++state.i) {
 //     if (sluice::block_should_leave()) sluice::leave(state);
 //     ... one step ...
 //   }
 //
-// Without Sluice (and where the kernel cannot be used like this: `sluice-ptx report` says why) all of
-// it is a constant that the assembler folds away. Under Sluice, which rewrites the kernel's PTX, a
-// block that leaves has its state saved, and is later started again with the same blockIdx;
-// sluice::resume() then gives the state back. docs/operating/kernel-authors.md has rules and examples.
+// Without Sluice (and where the kernel cannot be used like this: `sluice-ptx report` says why) all
+// of it is a constant that the assembler folds away. Under Sluice, which rewrites the kernel's PTX,
+// a block that leaves has its state saved, and is later started again with the same blockIdx;
+// sluice::resume() then gives the state back. docs/operating/kernel-authors.md has rules and
+// examples.
 //
 // One header, no library, C++14 or later, sm_70 or later, nvcc, NVRTC or clang.
 // Source: the low-level calls of EffiSha (PPoPP'17, section 4).
@@ -20,7 +21,8 @@
 namespace sluice {
 
 namespace detail {
-// Sluice knows these instructions by the names of their destinations (kernels/passes/analysis/author_points.h).
+// Sluice knows these instructions by the names of their destinations
+// (kernels/passes/analysis/author_points.h).
 __device__ __forceinline__ unsigned ask() {
   unsigned yes;
   asm volatile(
@@ -53,8 +55,9 @@ __device__ __forceinline__ unsigned long long save_at() {
 }
 template <unsigned Bytes>
 __device__ __forceinline__ void leave_now() {
-  asm volatile("{\n\t.reg .b32 sluice_leave;\n\tand.b32 sluice_leave, %0, 0;\n\texit;\n\t}" ::"n"(Bytes)
-               : "memory");
+  asm volatile(
+      "{\n\t.reg .b32 sluice_leave;\n\tand.b32 sluice_leave, %0, 0;\n\texit;\n\t}" ::"n"(Bytes)
+      : "memory");
   __builtin_unreachable();
 }
 template <class State>

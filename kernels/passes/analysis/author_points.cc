@@ -21,8 +21,8 @@ namespace {
 // Special registers that tell threads of a block apart.
 bool is_thread_number(std::string_view name) {
   static const std::unordered_set<std::string_view> kNames = {
-      "%tid",         "%laneid",      "%warpid",      "%lanemask_eq", "%lanemask_le",
-      "%lanemask_lt", "%lanemask_ge", "%lanemask_gt"};
+      "%tid",         "%laneid",      "%warpid",      "%lanemask_eq",
+      "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt"};
   return kNames.count(name.substr(0, name.find('.'))) != 0;
 }
 
@@ -76,19 +76,20 @@ std::optional<Marker> author_marker(const Statement& s) {
     std::string_view name, opcode;
     AuthorPoint point;
   };
-  static constexpr std::array<Name, 4> kNames{{{"sluice_should_leave", "mov.b32", AuthorPoint::kAsk},
-                                               {"sluice_resume_at", "and.b64", AuthorPoint::kResume},
-                                               {"sluice_save_at", "and.b64", AuthorPoint::kSave},
-                                               {"sluice_leave", "and.b32", AuthorPoint::kLeave}}};
+  static constexpr std::array<Name, 4> kNames{
+      {{"sluice_should_leave", "mov.b32", AuthorPoint::kAsk},
+       {"sluice_resume_at", "and.b64", AuthorPoint::kResume},
+       {"sluice_save_at", "and.b64", AuthorPoint::kSave},
+       {"sluice_leave", "and.b32", AuthorPoint::kLeave}}};
   if (s.kind != StatementKind::kInstruction || s.operands.empty()) return {};
   for (const Name& n : kNames) {
     if (s.operands[0] != n.name) continue;
     Marker m{n.point, n.name};
     const std::size_t operands = n.point == AuthorPoint::kAsk ? 2 : 3;
-    m.understood = s.guard.empty() && s.opcode == n.opcode && s.operands.size() == operands &&
-                   s.operands.back() == "0" &&
-                   (operands == 2 || s.operands[1] == "0" ||
-                    ptx::parse_integer(s.operands[1], m.bytes));
+    m.understood =
+        s.guard.empty() && s.opcode == n.opcode && s.operands.size() == operands &&
+        s.operands.back() == "0" &&
+        (operands == 2 || s.operands[1] == "0" || ptx::parse_integer(s.operands[1], m.bytes));
     return m;
   }
   return {};
@@ -110,8 +111,9 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
     out.any = true;
     points[static_cast<std::size_t>(marker->point)].push_back(i);
     if (!marker->understood) {
-      out.why_not.add("author-form", at_line(s.line, "has a point to leave at that is not written as "
-                                                "<sluice/preempt.cuh> writes it"));
+      out.why_not.add("author-form", at_line(s.line,
+                                             "has a point to leave at that is not written as "
+                                             "<sluice/preempt.cuh> writes it"));
     }
     if (marker->point == AuthorPoint::kAsk) {
       // Threads that ask get answers of their own: they must agree on one.
@@ -119,15 +121,16 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
       continue;
     }
     if (marker->bytes > SLUICE_RESUME_MAX_BYTES)
-      out.why_not.add("author-state",
-                      at_line(s.line, "saves " + std::to_string(marker->bytes) +
-                                     " bytes for each thread when it leaves, of which " +
-                                     std::to_string(SLUICE_RESUME_MAX_BYTES) + " are possible"));
+      out.why_not.add(
+          "author-state",
+          at_line(s.line, "saves " + std::to_string(marker->bytes) +
+                              " bytes for each thread when it leaves, of which " +
+                              std::to_string(SLUICE_RESUME_MAX_BYTES) + " are possible"));
     if (sized && marker->bytes != out.state_bytes)
-      out.why_not.add("author-state",
-                      at_line(s.line, "leaves and resumes with states of " +
-                                     std::to_string(out.state_bytes) + " and of " +
-                                     std::to_string(marker->bytes) + " bytes"));
+      out.why_not.add(
+          "author-state",
+          at_line(s.line, "leaves and resumes with states of " + std::to_string(out.state_bytes) +
+                              " and of " + std::to_string(marker->bytes) + " bytes"));
     out.state_bytes = marker->bytes;
     sized = true;
   }
@@ -136,23 +139,25 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
   const auto& resumes = points[static_cast<std::size_t>(AuthorPoint::kResume)];
   const auto& leaves = points[static_cast<std::size_t>(AuthorPoint::kLeave)];
   if (leaves.empty()) {
-    const auto first = std::min_element(points.begin(), points.end(), [](const auto& a, const auto& b) {
-      return !a.empty() && (b.empty() || a[0] < b[0]);
-    });
-    out.why_not = {"author-no-leave", at_line(statements[(*first)[0]].line, "never calls sluice::leave()")};
+    const auto first = std::min_element(
+        points.begin(), points.end(),
+        [](const auto& a, const auto& b) { return !a.empty() && (b.empty() || a[0] < b[0]); });
+    out.why_not = {"author-no-leave",
+                   at_line(statements[(*first)[0]].line, "never calls sluice::leave()")};
     return out;
   }
   if (asks.empty()) {
-    out.why_not = {"author-no-leave",
-                   at_line(statements[leaves[0]].line, "leaves without asking sluice::should_leave()")};
+    out.why_not = {"author-no-leave", at_line(statements[leaves[0]].line,
+                                              "leaves without asking sluice::should_leave()")};
     return out;
   }
   if (out.state_bytes != 0) {
     for (std::uint32_t i : leaves)
       if (reachable_without(cfg, resumes, i))
         out.why_not.add("author-resume",
-                        at_line(statements[i].line, "leaves with a state that not every way to there has "
-                                               "asked for by sluice::resume()"));
+                        at_line(statements[i].line,
+                                "leaves with a state that not every way to there has "
+                                "asked for by sluice::resume()"));
   }
   const auto divergence = ptx::Divergence::between_threads(cfg, post_dominators, sources);
   if (!divergence) {
@@ -162,8 +167,9 @@ AuthorPoints find_author_points(const ptx::Cfg& cfg, const ptx::PostDominators& 
   for (std::uint32_t i : leaves)
     if (divergence->in_divergent_region(cfg.block_of(i)))
       out.why_not.add("author-divergent",
-                      at_line(statements[i].line, "leaves where only some threads of a block may come: by "
-                                             "an answer of their own, or after some have returned"));
+                      at_line(statements[i].line,
+                              "leaves where only some threads of a block may come: by "
+                              "an answer of their own, or after some have returned"));
   return out;
 }
 

@@ -89,7 +89,8 @@ void write_barrier_numbers(const ptx::Module& module, const ptx::Function& f, pt
     std::string number = constants->value(s.operands[k], s);
     if (number.empty()) continue;
     const auto begin = static_cast<std::uint32_t>(s.operands[k].data() - module.text().data());
-    edits.replace({begin, begin + static_cast<std::uint32_t>(s.operands[k].size())}, std::move(number));
+    edits.replace({begin, begin + static_cast<std::uint32_t>(s.operands[k].size())},
+                  std::move(number));
   }
 }
 

@@ -8,8 +8,8 @@
 
 namespace sluice::passes {
 
-// A code for programs, which never changes its meaning (docs/internals/rewriter.md lists them all), and a
-// sentence for people: "uses .. (line N)".
+// A code for programs, which never changes its meaning (docs/internals/rewriter.md lists them all),
+// and a sentence for people: "uses .. (line N)".
 struct Finding {
   std::string_view code;  // static text; empty: nothing found
   std::string text;

@@ -21,8 +21,8 @@ namespace sluice::passes {
 class LowerIndex {
  public:
   LowerIndex(const ptx::Function& function, ptx::RegisterTable& registers, Sums& sums);
-  // `address`: an operand such as "[%rd5+256]" of statement `in`. `columns`: set where it is lower only in grids of one
-  // row, because the numbers may go down the columns; otherwise as it was.
+  // `address`: an operand such as "[%rd5+256]" of statement `in`. `columns`: set where it is lower
+  // only in grids of one row, because the numbers may go down the columns; otherwise as it was.
   bool names_lower(std::string_view address, const ptx::Statement& in, bool& columns);
   // Whether an operand is the block's index, or a ticket, itself, or grows with it.
   bool names_own(std::string_view operand, const ptx::Statement& in);
@@ -42,7 +42,8 @@ class LowerIndex {
     bool negative = false;                         // something else is subtracted
     bool step_up = false;                          // a small number is added to the index
     bool plus_grid = false;                        // the grid's size is added: the way round a ring
-    bool columns = false;  // x, which counts fastest, is multiplied: numbers that go down the columns
+    bool columns =
+        false;  // x, which counts fastest, is multiplied: numbers that go down the columns
     bool jumbled = false;  // the index went through what keeps no order: a remainder, reversed bits
     bool has_x = false;
     bool elsewhere = false;  // or it is something that is neither the index nor a constant

@@ -18,7 +18,9 @@ namespace {
 bool is_mbarrier(const Statement& s, std::string_view what) {
   return base_opcode(s.opcode) == "mbarrier" && has_modifier(s.opcode, what);
 }
-bool is_wait(const Statement& s) { return is_mbarrier(s, "test_wait") || is_mbarrier(s, "try_wait"); }
+bool is_wait(const Statement& s) {
+  return is_mbarrier(s, "test_wait") || is_mbarrier(s, "try_wait");
+}
 bool is_copy(const Statement& s) { return base_opcode(s.opcode) == "cp"; }
 
 }  // namespace
@@ -43,7 +45,8 @@ MemoryBarriers find_memory_barriers(const ptx::Cfg& cfg, const ptx::PostDominato
     if (is_copy(s)) {
       if (has_modifier(s.opcode, "prefetch")) continue;  // touches no shared memory
       if (has_modifier(s.opcode, "multicast::cluster") || has_modifier(s.opcode, "cta_group::2"))
-        out.no_loop.add("bulk-copy", at_line(s.line, "copies into the shared memory of several blocks"));
+        out.no_loop.add("bulk-copy",
+                        at_line(s.line, "copies into the shared memory of several blocks"));
       if (has_modifier(s.opcode, "mbarrier")) {
         out.any = true;
         arrivals.push_back(i);
@@ -65,8 +68,7 @@ MemoryBarriers find_memory_barriers(const ptx::Cfg& cfg, const ptx::PostDominato
   if (out.init.size() > SLUICE_PREEMPT_OBJECTS)
     out.no_loop.add("mbarrier", "makes more than " + std::to_string(SLUICE_PREEMPT_OBJECTS) +
                                     " mbarrier objects");
-  if (completes && !any_wait)
-    out.no_loop.add("mbarrier", "has copies that it never waits for");
+  if (completes && !any_wait) out.no_loop.add("mbarrier", "has copies that it never waits for");
 
   std::vector<std::uint32_t> members(blocks.size());
   const std::vector<std::uint32_t> component = ptx::strong_components(cfg);
@@ -77,23 +79,24 @@ MemoryBarriers find_memory_barriers(const ptx::Cfg& cfg, const ptx::PostDominato
     if (members[component[b]] > 1 || std::find(next.begin(), next.end(), b) != next.end())
       out.no_loop.add("mbarrier", at_line(statements[i].line, "makes mbarrier objects in a loop"));
     if (divergence.operands_tainted(i))
-      out.no_loop.add("mbarrier",
-                      at_line(statements[i].line, "makes mbarrier objects at addresses that may differ "
-                                             "between threads"));
+      out.no_loop.add("mbarrier", at_line(statements[i].line,
+                                          "makes mbarrier objects at addresses that may differ "
+                                          "between threads"));
   }
   // Copies of threads may outlive the task (they end with the tail's wait), but then their arrival
   // would come to an object that is gone: some wait must follow.
   for (std::uint32_t i : arrivals) {
     std::uint32_t b = cfg.block_of(i);
     bool followed = false;
-    for (std::uint32_t k = i; k < blocks[b].end && !followed; ++k) followed = is_wait(statements[k]);
+    for (std::uint32_t k = i; k < blocks[b].end && !followed; ++k)
+      followed = is_wait(statements[k]);
     for (b = post_dominators.immediate(b); b != ptx::kNoBlock && !followed;
          b = post_dominators.immediate(b))
       followed = waits[b];
     if (!followed)
-      out.no_loop.add("mbarrier",
-                      at_line(statements[i].line, "has copies arrive at an mbarrier object that not every "
-                                             "way from there waits for"));
+      out.no_loop.add("mbarrier", at_line(statements[i].line,
+                                          "has copies arrive at an mbarrier object that not every "
+                                          "way from there waits for"));
   }
   return out;
 }

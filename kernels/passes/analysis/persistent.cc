@@ -15,7 +15,7 @@ using ptx::StatementKind;
 
 namespace {
 
-constexpr int kMostSteps = 8;  // from a step back to %nctaid
+constexpr int kMostSteps = 8;               // from a step back to %nctaid
 constexpr std::size_t kMostOfCounter = 64;  // that a loop's counter is looked for in
 
 class Steps {
@@ -45,7 +45,8 @@ class Steps {
     }
     return grid;
   }
-  // The register counts elements, not tiles: it comes of the thread's number, as far as can be seen.
+  // The register counts elements, not tiles: it comes of the thread's number, as far as can be
+  // seen.
   bool counts_threads(std::string_view name) const {
     std::vector<std::string_view> seen{name};
     for (std::size_t k = 0; k < seen.size(); ++k) {

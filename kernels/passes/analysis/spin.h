@@ -27,19 +27,20 @@ enum class SpinLoops : std::uint8_t { kNone, kLowerTasks, kUnknown };
 
 struct Waiting {
   SpinLoops spins = SpinLoops::kNone;
-  // With kLowerTasks: what is waited for is lower only where the grid is one row. CUB numbers its blocks down the columns,
-  // x * gridDim.y + y, and launches one row.
+  // With kLowerTasks: what is waited for is lower only where the grid is one row. CUB numbers its
+  // blocks down the columns, x * gridDim.y + y, and launches one row.
   bool one_row = false;
   std::string why;  // with kUnknown: a sentence for people
   // A loop whose end depends on a counter in global memory that it advances itself: the kernel
   // hands out its own work, so it is persistent already.
   bool fetches_work = false;
 };
-// What a call of this operand (a name, or a register) may do, by itself or by what it calls; empty: none
-// does.
+// What a call of this operand (a name, or a register) may do, by itself or by what it calls; empty:
+// none does.
 struct Callees {
-  std::function<bool(std::string_view)> polls;   // reads what other blocks write
-  std::function<bool(std::string_view)> reads;   // reads global memory, which is that in a loop with a fence
+  std::function<bool(std::string_view)> polls;  // reads what other blocks write
+  std::function<bool(std::string_view)>
+      reads;  // reads global memory, which is that in a loop with a fence
   std::function<bool(std::string_view)> orders;  // has a fence, or sleeps
   // Whether a variable of this name is the module's own and only ever read: data, not a flag.
   std::function<bool(std::string_view)> constant;

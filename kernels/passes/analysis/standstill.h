@@ -17,8 +17,8 @@
 
 namespace sluice::passes {
 
-// An access to memory that only the block itself sees, or that nobody writes: waiting on it is waiting for one's own
-// threads.
+// An access to memory that only the block itself sees, or that nobody writes: waiting on it is
+// waiting for one's own threads.
 bool block_internal(const ptx::Statement& s);
 
 // `blocks`: those of one loop. The statements in it that read global memory, if it stands still;

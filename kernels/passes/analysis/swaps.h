@@ -24,19 +24,21 @@ class Swaps {
  public:
   Swaps(const ptx::Cfg& cfg, ptx::RegisterTable& registers, Sums& sums);
 
-  // Whether statement `atom` (a swap in global memory in the loop `blocks`) waits for the same thing
-  // at the same place each turn, and nothing that can run behind it may put it back there. No where
-  // that cannot be told.
+  // Whether statement `atom` (a swap in global memory in the loop `blocks`) waits for the same
+  // thing at the same place each turn, and nothing that can run behind it may put it back there. No
+  // where that cannot be told.
   bool takes_token(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads only ever is what a compare-and-swap of the same place in
   // the loop compares with, or makes its new value of, or that it is read again only where that
-  // swap has failed: who fails, fails because another one got through. No where that cannot be told.
+  // swap has failed: who fails, fails because another one got through. No where that cannot be
+  // told.
   bool only_compared(std::uint32_t load, const std::vector<std::uint32_t>& blocks) const;
   // Whether the value that `load` reads is only ever asked whether it is the block's own number
   // (`is_index`), and the block passes the turn on to a higher one behind the loop: serial split-K
   // and the like. No where that cannot be told.
-  bool waits_for_turn(std::uint32_t load, const std::vector<std::uint32_t>& blocks,
-                      const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const;
+  bool waits_for_turn(
+      std::uint32_t load, const std::vector<std::uint32_t>& blocks,
+      const std::function<bool(std::string_view, const ptx::Statement&)>& is_index) const;
   // Whether something else in the loop `blocks` changes the place that atomic `atom` adds to.
   bool changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>& blocks) const;
 

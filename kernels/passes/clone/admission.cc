@@ -24,8 +24,8 @@ void Admission::write_number() {
       .line("add.u32 \t%~next, %~next, %~r0;");
 }
 
-// Only what is guarded is the leader's, nothing branches, and no warp waits: what every warp executes for
-// nothing costs less than parting them (an H200, docs/notes/2026-11-22-benchmarks.md).
+// Only what is guarded is the leader's, nothing branches, and no warp waits: what every warp
+// executes for nothing costs less than parting them (an H200, docs/notes/2026-11-22-benchmarks.md).
 void Admission::write_entry() {
   out_.line(".reg .pred \t%~p, %~q, %~lead;")
       .line(".reg .b16 \t%~h;")
@@ -41,7 +41,8 @@ void Admission::write_entry() {
   out_.line("ld.param.u32 \t%~r3, " + PARAM(generation) + ";")
       .line("add.u32 \t%~r2, %~next, 1;")
       .line("mov.b64 \t%~word, {%~r2, %~r3};")
-      .line("@%~lead atom.global.max.u64 \t%~word, " + CONTROL("control", next_ticket) + ", %~word;")
+      .line("@%~lead atom.global.max.u64 \t%~word, " + CONTROL("control", next_ticket) +
+            ", %~word;")
       // A launch behind one that was evicted must not run.
       .line("mov.u32 \t%~may, 1;")
       .line("ld.param.u64 \t%~a, " + PARAM(pred) + ";")
@@ -115,14 +116,16 @@ void Admission::write_rest() {
   write_proxy();
 }
 
-// Closes the admission word of this launch, and if nobody has and tasks are left, says so. Lost: %~r0,
+// Closes the admission word of this launch, and if nobody has and tasks are left, says so. Lost:
+// %~r0,
 // %~r3 to %~r6, %~word, %~record, %~a, %~p. Labels: for one place in a clone and prefix.
 void Admission::write_close() {
   const std::string end = "~CLOSED_" + number(out_.text().size());
   out_.line("ld.param.u32 \t%~r3, " + PARAM(generation) + ";")
       .line("ld.param.u32 \t%~r5, " + PARAM(worker_base) + ";")
       .line("mov.b64 \t%~word, {%~r5, %~r3};")
-      .line("@%~lead atom.global.max.u64 \t%~word, " + CONTROL("control", next_ticket) + ", %~word;")
+      .line("@%~lead atom.global.max.u64 \t%~word, " + CONTROL("control", next_ticket) +
+            ", %~word;")
       .line("mov.u64 \t%~word, " + number(SLUICE_ADMISSION_CLOSED) + ";")
       .line("@%~lead atom.global.or.b64 \t%~word, " + CONTROL("control", next_ticket) + ", %~word;")
       .line("mov.b64 \t{%~r5, %~r0}, %~word;");
@@ -142,7 +145,8 @@ void Admission::write_record(unsigned state, const std::string& admitted, const 
       .line("cvta.to.global.u64 \t%~record, %~record;")
       .line("mov.u64 \t%~a, %globaltimer;")
       .line("@%~lead {ST_SYS}.global.u64 \t" + RECORD("record", left_ns) + ", %~a;")
-      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("record", tasks_fetched) + ", " + admitted + ";")
+      .line("@%~lead {ST_SYS}.global.u32 \t" + RECORD("record", tasks_fetched) + ", " + admitted +
+            ";")
       .line("mov.u32 \t%~r0, " + number(state) + ";")
       .line("ld.param.u32 \t%~r3, " + PARAM(generation) + ";")
       .line("ld.param.u32 \t%~r6, " + PARAM(tasks) + ";")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/passes/clone/barriers.h"
 
-#include "kernels/passes/clone/clone.h"
 #include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/clone/clone.h"
 
 namespace sluice::passes {
 

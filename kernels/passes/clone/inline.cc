@@ -58,14 +58,14 @@ class Inliner {
   static std::string declaration(const Passed& p, const std::string& name) {
     const Variable& v = *p.variable;
     if (p.whole) return ".reg .b" + std::to_string(v.bytes * 8) + " \t%" + name + ";";
-    return ".local .align " + std::to_string(std::max<std::uint32_t>(v.align, 1)) + " .b8 \t" + name +
-           "[" + std::to_string(v.bytes) + "];";
+    return ".local .align " + std::to_string(std::max<std::uint32_t>(v.align, 1)) + " .b8 \t" +
+           name + "[" + std::to_string(v.bytes) + "];";
   }
 
   using Names = std::unordered_map<const Variable*, std::string>;
 
-  // The function's body without its braces. `given`: what stands for its own parameters; `end`: where its
-  // returns lead; empty: they stay.
+  // The function's body without its braces. `given`: what stands for its own parameters; `end`:
+  // where its returns lead; empty: they stay.
   std::string expand(const Function& f, const Names& given, const std::string& end) {
     if (failed_ || ++calls_ > kMostInlinedCalls) return fail();
     const Shape& shape = shapes_.of(f);
@@ -81,7 +81,8 @@ class Inliner {
     for (const Variable* v : shape.shared) names[v] = shared_name(*v);
     for (const Variable& v : f.variables) {
       const auto it = declared.find(v.range.begin);
-      if (it != declared.end() && names.count(&v) == 0) return fail();  // only some of a statement's
+      if (it != declared.end() && names.count(&v) == 0)
+        return fail();  // only some of a statement's
     }
     std::unordered_set<std::uint32_t> replaced;
     for (const Variable& v : f.variables) {
@@ -118,8 +119,9 @@ class Inliner {
     std::string& name = shared_names_[&v];
     if (!name.empty()) return name;
     name = fresh("s");
-    shared_declarations_.push_back(".shared .align " + std::to_string(std::max<std::uint32_t>(v.align, 1)) +
-                                   " .b8 \t" + name + "[" + std::to_string(v.bytes) + "];");
+    shared_declarations_.push_back(".shared .align " +
+                                   std::to_string(std::max<std::uint32_t>(v.align, 1)) + " .b8 \t" +
+                                   name + "[" + std::to_string(v.bytes) + "];");
     return name;
   }
 
@@ -175,7 +177,8 @@ class Inliner {
     const std::string after = fresh("after");
     std::string text;
     if (!s.guard.empty())
-      text += std::string(s.guard_negated ? "@" : "@!") + std::string(s.guard) + " bra \t" + after + ";\n\t";
+      text += std::string(s.guard_negated ? "@" : "@!") + std::string(s.guard) + " bra \t" + after +
+              ";\n\t";
     if (site.pointer.empty()) {
       text += body_of(*site.callees[0], site, names, after);
     } else {
@@ -183,10 +186,10 @@ class Inliner {
       text += "{\n\t.reg .b64 \t" + address + ";\n\t.reg .pred \t" + other + ";\n\t";
       for (const Function* callee : site.callees) {
         const std::string next = fresh("next");
-        text += "mov.u64 \t" + address + ", " + std::string(callee->name) + ";\n\tsetp.ne.u64 \t" + other +
-                ", " + address + ", " + std::string(site.pointer) + ";\n\t@" + other + " bra \t" + next +
-                ";\n\t" + body_of(*callee, site, names, after) + "\n\tbra \t" + after + ";\n" + next +
-                ":\n\t";
+        text += "mov.u64 \t" + address + ", " + std::string(callee->name) + ";\n\tsetp.ne.u64 \t" +
+                other + ", " + address + ", " + std::string(site.pointer) + ";\n\t@" + other +
+                " bra \t" + next + ";\n\t" + body_of(*callee, site, names, after) + "\n\tbra \t" +
+                after + ";\n" + next + ":\n\t";
       }
       text += "trap;\n\t}";
     }

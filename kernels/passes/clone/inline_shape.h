@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What inline.cc must know of an entry and of all that it calls before it writes calls in place: which
-// variables pass what to which call, how they are accessed, and whether all of it can be done.
+// What inline.cc must know of an entry and of all that it calls before it writes calls in place:
+// which variables pass what to which call, how they are accessed, and whether all of it can be
+// done.
 //
 // Owner: one inline_calls(), one thread; refers to the module and its facts.
 #pragma once
@@ -40,7 +41,7 @@ struct Passed {
 
 struct Site {
   std::vector<const ptx::Function*> callees;  // one, or all that a pointer may lead to
-  std::string_view pointer;              // register; empty: a direct call
+  std::string_view pointer;                   // register; empty: a direct call
   std::vector<Passed*> arguments;
   Passed* result = nullptr;  // null: none, or thrown away
   bool throws_away = false;
@@ -50,10 +51,11 @@ struct Site {
 struct Shape {
   bool possible = true;
   std::unordered_map<const ptx::Variable*, Passed> passed;
-  std::unordered_map<std::uint32_t, Site> sites;  // by statement
+  std::unordered_map<std::uint32_t, Site> sites;           // by statement
   static constexpr std::uint32_t kSignature = 0xffffffff;  // no scope of a body
   // By name and scope: a body declares the same few names for each of its calls.
-  std::unordered_map<std::string_view, std::unordered_map<std::uint32_t, const ptx::Variable*>> names;
+  std::unordered_map<std::string_view, std::unordered_map<std::uint32_t, const ptx::Variable*>>
+      names;
   std::vector<const ptx::Variable*> shared;
 };
 
@@ -70,8 +72,8 @@ class Shapes {
   std::size_t looked() const { return looked_; }  // bytes of text, or as much work
   const Shape& of(const ptx::Function& f) const { return shapes_.at(&f); }
   // What a name means in a statement: the innermost declaration.
-  static const ptx::Variable* find(const Shape& shape, const ptx::Function& f, std::string_view name,
-                                   std::uint32_t scope);
+  static const ptx::Variable* find(const Shape& shape, const ptx::Function& f,
+                                   std::string_view name, std::uint32_t scope);
 
  private:
   bool possible(const ptx::Function& f);

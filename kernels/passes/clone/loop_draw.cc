@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between two batches of tasks: the leader looks at the evict word, takes the next tasks and publishes
-// them; see loop_head.h.
+// Between two batches of tasks: the leader looks at the evict word, takes the next tasks and
+// publishes them; see loop_head.h.
 //
-// For kernels of short tasks every instruction here counts: on an H200 a loop of 41 more instructions for
-// each warp and task of 247 took 1.09 times the original's time. So what is rare stands elsewhere
-// (loop_exit.cc), the other warps do next to nothing, and measuring happens while the ticket and the
-// evict word are on their way.
+// For kernels of short tasks every instruction here counts: on an H200 a loop of 41 more
+// instructions for each warp and task of 247 took 1.09 times the original's time. So what is rare
+// stands elsewhere (loop_exit.cc), the other warps do next to nothing, and measuring happens while
+// the ticket and the evict word are on their way.
 #include <cstddef>
 
 #include "kernels/passes/clone/loop_fields.h"
@@ -71,7 +71,8 @@ void LoopHead::write_draw() {
   } else {
     out_.line("mov.u32 \t%~r8, 1;");
   }
-  out_.line("@%~lead atom.global.add.u32 \t%~ticket, " + CONTROL("control", next_ticket) + ", %~r8;");
+  out_.line("@%~lead atom.global.add.u32 \t%~ticket, " + CONTROL("control", next_ticket) +
+            ", %~r8;");
 }
 
 // [%~next, %~end): the %~r8 tickets that were drawn; empty when there are none.
@@ -84,7 +85,8 @@ void LoopHead::write_resolve() {
       .line("min.u32 \t%~end, %~end, %~r1;");
 }
 
-// %~r6: how many tickets take the target time, by those that have run since the last time. Lost: %~r0 to
+// %~r6: how many tickets take the target time, by those that have run since the last time. Lost:
+// %~r0 to
 // %~r4, %~f0, %~f1, %~p.
 void LoopHead::write_measure() {
   test_flag(SLUICE_LAUNCH_FIXED);
@@ -132,8 +134,11 @@ void LoopHead::write_head() {
   out_.label("~LEAD");
   load_evict_word();
   if (chunked()) {
-    out_.line("mov.u32 \t%~r8, 0;").line("setp.lt.u32 \t%~p, %~next, %~end;").line("@%~p bra \t~HELD;");
-    // Used up: the ticket and the evict word travel together, and what comes of both is known together.
+    out_.line("mov.u32 \t%~r8, 0;")
+        .line("setp.lt.u32 \t%~p, %~next, %~end;")
+        .line("@%~p bra \t~HELD;");
+    // Used up: the ticket and the evict word travel together, and what comes of both is known
+    // together.
     write_draw();
     write_measure();
     out_.label("~HELD");

@@ -26,7 +26,8 @@ void LoopHead::write_push() {
 // No ticket is left: takes up what others have left, those of an SM that had to go or workers that
 // a smaller relaunch does not have.
 void LoopHead::write_scan() {
-  // Nobody has left anything where this is the first physical launch and the evict word is not for it.
+  // Nobody has left anything where this is the first physical launch and the evict word is not for
+  // it.
   out_.label("~SCAN").line("mov.b64 \t{%~r0, %~r1}, %~word;");
   share("%~r0");
   test_flag(SLUICE_LAUNCH_RESUME | SLUICE_LAUNCH_SPATIAL);
@@ -84,7 +85,8 @@ void LoopHead::write_leave() {
       .line("{LD_GPU}.global.u64 \t%~word, " + CONTROL("record", placing_ns) + ";")
       .line("setp.eq.u64 \t%~p, %~word, 0;")
       .line("and.pred \t%~q, %~p, %~lead;")
-      .line("@%~q atom.global.cas.b64 \t%~word, " + CONTROL("record", placing_ns) + ", %~word, %~a;")
+      .line("@%~q atom.global.cas.b64 \t%~word, " + CONTROL("record", placing_ns) +
+            ", %~word, %~a;")
       .line("selp.b64 \t%~word, %~a, %~word, %~p;")
       .line("sub.s64 \t%~a, %~a, %~word;");
   share_wide("%~a");
@@ -118,8 +120,8 @@ void LoopHead::write_leave() {
   write_setup();
 }
 
-// A block leaves, having run %~r7 tasks. `labels`: what the names of its labels begin with. `end`: where to go on; empty: the thread returns. %~base
-// and
+// A block leaves, having run %~r7 tasks. `labels`: what the names of its labels begin with. `end`:
+// where to go on; empty: the thread returns. %~base and
 // %~control hold.
 void LoopHead::write_account(std::string_view end, const std::string& labels) {
   const std::string exit = labels + "EXIT";

@@ -22,16 +22,18 @@ inline std::string field(const char* kind, std::size_t offset) {
 
 // The block's shared memory beyond the original's: the slots of both batches, then the leader's
 // state, which nobody else touches.
-inline constexpr unsigned kRange = 32;  // {next, end, chunk, count}: tickets in hand [next, end), tickets
-                                 // that would take the target time, tasks given to the block so far
-inline constexpr unsigned kMeasured = 48;  // {%clock, count: when the tasks' length was last measured}
-inline constexpr unsigned kPlace = 56;     // SPATIAL: SM + 1, with kEvicted; 0: not counted
+inline constexpr unsigned kRange =
+    32;  // {next, end, chunk, count}: tickets in hand [next, end), tickets
+         // that would take the target time, tasks given to the block so far
+inline constexpr unsigned kMeasured =
+    48;                                 // {%clock, count: when the tasks' length was last measured}
+inline constexpr unsigned kPlace = 56;  // SPATIAL: SM + 1, with kEvicted; 0: not counted
 inline constexpr unsigned kEvicted = 0x80000000u;
 static_assert(kPlace + 8 <= SLUICE_PREEMPT_SHARED_BYTES);
 static_assert(SLUICE_LEFT_SMS == 256);
 
-// What a thread keeps in %~rem: the slot of its batch (bit 0), whether its warp leads, and the tasks of
-// the batch that it has not finished.
+// What a thread keeps in %~rem: the slot of its batch (bit 0), whether its warp leads, and the
+// tasks of the batch that it has not finished.
 inline constexpr unsigned kSecondSlot = 1, kLeads = 2, kTaskLeft = 4;
 
 // A progress report every so many looks at host memory (some 2 us each).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a worker begins, and what the loop's other parts (loop_draw.cc, loop_exit.cc) use; see
-// loop_head.h. Field offsets and meanings: abi/preempt.h. Sources: EffiSha (PPoPP'17) section 4, FLEP
-// (ASPLOS'17) section 4; rules: kernels/passes/README.md.
+// loop_head.h. Field offsets and meanings: abi/preempt.h. Sources: EffiSha (PPoPP'17) section 4,
+// FLEP (ASPLOS'17) section 4; rules: kernels/passes/README.md.
 #include "kernels/passes/clone/loop_head.h"
 
 #include <cstddef>
@@ -67,13 +67,14 @@ void LoopHead::barrier() {
             ";");
 }
 
-// %~p: this thread is in its block's first warp; %~lead: it is its lane 0. %~rem begins with `begin`, and
-// keeps the first of them from here on: nobody computes it again between two batches.
+// %~p: this thread is in its block's first warp; %~lead: it is its lane 0. %~rem begins with
+// `begin`, and keeps the first of them from here on: nobody computes it again between two batches.
 //
-// The whole warp goes the leader's way, and only what must be done once is done by lane 0 alone, under
-// a guard: a branch that lane 0 takes alone leaves the warp in two parts, and nothing makes them meet
-// again before a barrier. With such a branch blocks hung on an H200 where the barrier was aligned, and
-// where it was not, some results were wrong and kernels ran up to 2.4 times as long (see converge).
+// The whole warp goes the leader's way, and only what must be done once is done by lane 0 alone,
+// under a guard: a branch that lane 0 takes alone leaves the warp in two parts, and nothing makes
+// them meet again before a barrier. With such a branch blocks hung on an H200 where the barrier was
+// aligned, and where it was not, some results were wrong and kernels ran up to 2.4 times as long
+// (see converge).
 void LoopHead::find_leader(unsigned begin) {
   out_.line("mov.u32 \t%~r0, %tid.z;")
       .line("mov.u32 \t%~r1, %ntid.y;")
@@ -93,9 +94,9 @@ void LoopHead::share(const std::string& reg) {
   out_.line(options_.has_warp_sync ? "shfl.sync.idx.b32 \t" + reg + ", " + reg + ", 0, 31, -1;"
                                    : "shfl.idx.b32 \t" + reg + ", " + reg + ", 0, 31;");
 }
-// Behind what lane 0 has done alone: without this, or a shuffle in its place, lane 0 goes its own way
-// through the whole body, which the warp then runs twice. (Seen on an H200: 1.6 times the original's time
-// for blocks of one warp, 1.12 for blocks of eight.)
+// Behind what lane 0 has done alone: without this, or a shuffle in its place, lane 0 goes its own
+// way through the whole body, which the warp then runs twice. (Seen on an H200: 1.6 times the
+// original's time for blocks of one warp, 1.12 for blocks of eight.)
 void LoopHead::converge() {
   if (options_.has_warp_sync) out_.line("bar.warp.sync \t-1;");
 }
@@ -106,9 +107,9 @@ void LoopHead::share_wide(const std::string& reg) {
   out_.line("mov.b64 \t" + reg + ", {%~s0, %~s1};");
 }
 
-// In front of the body. The common first task, the one of the worker's own number, is run at once: all
-// threads compute its index, and the first ticket is drawn meanwhile. What is rarer stands behind the
-// body (write_setup), so that a cold instruction cache has little to fetch.
+// In front of the body. The common first task, the one of the worker's own number, is run at once:
+// all threads compute its index, and the first ticket is drawn meanwhile. What is rarer stands
+// behind the body (write_setup), so that a cold instruction cache has little to fetch.
 void LoopHead::write_entry() {
   out_.line(".reg .pred \t%~p, %~q, %~lead;")
       .line(".reg .b16 \t%~h;")
@@ -122,8 +123,8 @@ void LoopHead::write_entry() {
   out_.line("mov.u32 \t%~next, %ctaid.x;")
       .line("setp.eq.and.u32 \t%~q, %~next, 0, %~p;")
       .line("@%~q bra \t~PROXY;");
-  // What runs before each task, and what every thread sets to 0 where objects are released, relies on a
-  // barrier before the first one (barriers.h, clean_up.cc).
+  // What runs before each task, and what every thread sets to 0 where objects are released, relies
+  // on a barrier before the first one (barriers.h, clean_up.cc).
   if (!chunked() || !options_.before_task.empty() || !options_.release.empty()) {
     out_.line("bra \t~SETUP;");
     return;
@@ -196,8 +197,7 @@ void LoopHead::write_setup() {
 // SPATIAL: is this worker wanted on its SM? RESUME: the rest that a worker of its number has left.
 void LoopHead::write_claim() {
   test_flag(SLUICE_LAUNCH_SPATIAL);
-  out_.line("@!%~p bra \t~PLACED;")
-      .line("mov.u32 \t%~r0, %smid;");
+  out_.line("@!%~p bra \t~PLACED;").line("mov.u32 \t%~r0, %smid;");
   share("%~r0");
   out_.line("ld.param.u16 \t%~h, " + PARAM(sm_lo) + ";")
       .line("cvt.u32.u16 \t%~r1, %~h;")
@@ -243,8 +243,7 @@ void LoopHead::write_claim() {
       .line("add.u32 \t%~end, %~next, 1;")
       .line("bra \t~HOLDS;");
   out_.label("~CLAIM");
-  out_.line("mov.u64 \t%~word, 0;")
-      .line("@%~lead atom.global.exch.b64 \t%~word, [%~a], %~word;");
+  out_.line("mov.u64 \t%~word, 0;").line("@%~lead atom.global.exch.b64 \t%~word, [%~a], %~word;");
   share_wide("%~word");
   out_.line("setp.eq.u64 \t%~p, %~word, 0;")
       .line("@%~p bra \t~LEAD;")
@@ -255,7 +254,8 @@ void LoopHead::write_claim() {
   out_.line("bra \t~LEAD;");
 }
 
-// `reg`: the control block, and 8 bytes behind it for a second grid: where fields that each grid has are addressed from.
+// `reg`: the control block, and 8 bytes behind it for a second grid: where fields that each grid
+// has are addressed from.
 // %~r1 and %~h are lost.
 void LoopHead::grid_address(const std::string& reg) {
   out_.line("ld.param.u16 \t%~h, " + PARAM(grid) + ";")

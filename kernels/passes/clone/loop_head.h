@@ -2,16 +2,19 @@
 // The code of the persistent loop, the same for every pass: how a worker gets its next tasks, sees
 // an eviction, and leaves.
 //
-//   ENTRY   block 0 may be the proxy; a worker whose first task is that of its own number computes the
+//   ENTRY   block 0 may be the proxy; a worker whose first task is that of its own number computes
+//   the
 //           index and runs it at once
 //   BODY    the original body, with the task's index for %ctaid; returns go to TAIL
-//   TAIL    what the body leaves behind is cleaned up; every thread steps to the batch's next task by
+//   TAIL    what the body leaves behind is cleaned up; every thread steps to the batch's next task
+//   by
 //           itself, after the last one to HEAD
 //   HEAD    leader: the evict word; the rest of its chunk or a new one, whose size follows from how
-//           long the last one took; a *batch* of it is broadcast through one of two slots. A chunk is
-//           long (15 us, so that drawing tickets costs little), a batch half of it and a task (it bounds
-//           the latency)
-//   WAIT    the other warps: one barrier, then the slot (R16: two slots make one barrier enough, because
+//           long the last one took; a *batch* of it is broadcast through one of two slots. A chunk
+//           is long (15 us, so that drawing tickets costs little), a batch half of it and a task
+//           (it bounds the latency)
+//   WAIT    the other warps: one barrier, then the slot (R16: two slots make one barrier enough,
+//   because
 //           slot k is written again only after the next barrier)
 // and behind these what is rare or last, so that the rest is short and stands together:
 //   SETUP   a predecessor that is not done sends everybody home; a resumed worker takes up the rest
@@ -20,8 +23,8 @@
 //   NONE    leader: adds what this worker has finished; the last block out writes the record
 //   PROXY   copies the evict word from host memory to the control block until nothing is left to do
 //
-// The leader's own state lies in shared memory, so that one register (%~rem: tasks left in the batch, the
-// slot, whether the warp leads) and the task's index are all that lives across the body.
+// The leader's own state lies in shared memory, so that one register (%~rem: tasks left in the
+// batch, the slot, whether the warp leads) and the task's index are all that lives across the body.
 //
 // In order (R31: tasks that wait for lower ones): a chunk is one ticket, the evict word is looked
 // at before it is drawn (R18), so that no ticket is ever given back, and there is no left-over
@@ -56,14 +59,14 @@ struct LoopOptions {
   bool separate = true;
   // Tasks wait for lower-numbered ones (R31).
   bool in_order = false;
-  // A block runs one task and ends, but may leave in the task's middle, to be resumed (resume.cc). Such a
-  // body never comes to the tail.
+  // A block runs one task and ends, but may leave in the task's middle, to be resumed (resume.cc).
+  // Such a body never comes to the tail.
   bool resumable = false;
   unsigned barrier = 0;                  // number of the loop's barrier
   std::vector<std::string> before_task;  // lines at BODY, run by every thread before every task
   std::vector<std::string> clean_up;     // lines for the tail, run by every thread (R27)
-  // Lines behind those, when all threads of the block have come to the tail: run by all, with %~lead
-  // set for the one that is to do what must be done once.
+  // Lines behind those, when all threads of the block have come to the tail: run by all, with
+  // %~lead set for the one that is to do what must be done once.
   std::vector<std::string> release;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks that leave in mid-work and are resumed (author_points.h): how a block finds one that has
-// left, what the author's points become, and how a block's end is told from its leaving. The rest of
-// the clone is the prologue form's (loop_head.h): a hardware block runs one task.
+// left, what the author's points become, and how a block's end is told from its leaving. The rest
+// of the clone is the prologue form's (loop_head.h): a hardware block runs one task.
 //
 // A block ends as the original does, thread by thread; no barrier is put where the original has
 // none. Each thread counts itself out in shared memory, and the last one does the accounts: all
@@ -9,8 +9,8 @@
 // Some of both: then the author has broken the rule that all leave together, nothing could put the
 // result right, and the kernel traps.
 //
-// Whoever resumes a task in the same physical launch (on an SM that was not to be left) sees what its
-// threads wrote before: each fences before it counts itself out, the last one fences before it
+// Whoever resumes a task in the same physical launch (on an SM that was not to be left) sees what
+// its threads wrote before: each fences before it counts itself out, the last one fences before it
 // publishes the task, and the one who takes it fences before its block's barrier.
 #include "kernels/passes/clone/loop_fields.h"
 #include "kernels/passes/clone/loop_head.h"
@@ -27,7 +27,8 @@ constexpr unsigned kEnded = kMeasured + 4;
 }  // namespace
 
 // %~word: the evict word, for a thread; `only`: a predicate, the thread that takes its turn (empty:
-// every thread that comes). Registers %~a, %~exited, %~record and %~p, %~q are lost; %~control holds.
+// every thread that comes). Registers %~a, %~exited, %~record and %~p, %~q are lost; %~control
+// holds.
 void LoopHead::write_duty(const std::string& only) {
   test_flag(SLUICE_LAUNCH_DUTY);
   out_.line("{LD_GPU}.global.u64 \t%~word, " + CONTROL("control", looked_ns) + ";")
@@ -42,7 +43,8 @@ void LoopHead::write_duty(const std::string& only) {
       // Who has the turn, or everybody where nobody copies, reads the signal itself.
       .line("ld.param.u64 \t%~a, " + PARAM(signal) + ";")
       .line("cvta.to.global.u64 \t%~a, %~a;")
-      .line("add.s64 \t%~exited, %~control, " + number(offsetof(sluice_launch_control, evict)) + ";")
+      .line("add.s64 \t%~exited, %~control, " + number(offsetof(sluice_launch_control, evict)) +
+            ";")
       .line("not.pred \t%~p, %~p;")
       .line("or.pred \t%~p, %~p, %~q;")
       .line("selp.b64 \t%~a, %~a, %~exited, %~p;")
@@ -144,7 +146,8 @@ void LoopHead::write_end() {
   alone_ = false;
 }
 
-// %~a: where this thread's state stands; %~r1: 1 if the task is resumed. %~p, %~r0, %~r2, %~base and
+// %~a: where this thread's state stands; %~r1: 1 if the task is resumed. %~p, %~r0, %~r2, %~base
+// and
 // %~word are lost.
 void LoopHead::write_state_address(std::uint64_t bytes) {
   load_base();

@@ -3,8 +3,8 @@
 // made in shared memory must be gone.
 //
 // mbarrier objects: each mbarrier.init of the body notes the object's address, with bit 0 set, in a
-// word of its own behind the loop's shared memory; one of the body's own mbarrier.inval takes it off
-// again. At the task's end, when all threads are there, the leader invalidates what is noted.
+// word of its own behind the loop's shared memory; one of the body's own mbarrier.inval takes it
+// off again. At the task's end, when all threads are there, the leader invalidates what is noted.
 #include "kernels/passes/clone/clone.h"
 #include "kernels/ptx/registers.h"
 
@@ -23,7 +23,8 @@ class Objects {
                        std::to_string(SLUICE_PREEMPT_OBJECT_BYTES) + "];");
     std::vector<std::string> lines = base();
     lines.push_back("mov.u32 \t%~ma, 0;");
-    for (std::size_t k = 0; k < count(); ++k) lines.push_back("st.shared.u32 \t" + at(k) + ", %~ma;");
+    for (std::size_t k = 0; k < count(); ++k)
+      lines.push_back("st.shared.u32 \t" + at(k) + ", %~ma;");
     for (const std::string& line : lines) clone.start.line(line);
   }
 
@@ -110,14 +111,17 @@ class Objects {
     const std::string_view base = ptx::next_identifier(text, end);
     if (base.empty() || text.find(base) != 0) return unknown;
     std::string_view offset = text.substr(base.size());
-    while (!offset.empty() && (offset.front() == '+' || offset.front() == ' ')) offset.remove_prefix(1);
+    while (!offset.empty() && (offset.front() == '+' || offset.front() == ' '))
+      offset.remove_prefix(1);
     const std::string plus(offset.empty() ? "0" : offset);
     if (plus.find_first_not_of("-0123456789xXabcdefABCDEF") != plus.npos) return unknown;
-    const bool shared = ptx::has_modifier(s.opcode, "shared") || ptx::has_modifier(s.opcode, "shared::cta");
+    const bool shared =
+        ptx::has_modifier(s.opcode, "shared") || ptx::has_modifier(s.opcode, "shared::cta");
     if (base.front() != '%') {
       if (!shared) return unknown;
       lines.push_back("mov.u32 \t%~ma, " + std::string(base) + ";");
-    } else if (const std::uint32_t bits = ptx::register_bits(clone_.in.entry, base, s); bits == 32 && shared) {
+    } else if (const std::uint32_t bits = ptx::register_bits(clone_.in.entry, base, s);
+               bits == 32 && shared) {
       lines.push_back("mov.u32 \t%~ma, " + std::string(base) + ";");
     } else if (bits == 64) {
       lines.push_back((shared ? "mov.u64 \t%~mw, " : "cvta.to.shared.u64 \t%~mw, ") +

@@ -7,9 +7,9 @@
 // says which, by ballots at the branches that separate them.
 #include <algorithm>
 
-#include "kernels/passes/clone/clone.h"
 #include "kernels/passes/analysis/lane_sets.h"
 #include "kernels/passes/analysis/synchronisation.h"
+#include "kernels/passes/clone/clone.h"
 
 namespace sluice::passes {
 

@@ -12,8 +12,8 @@ Finding loop_over_tasks(Clone& clone) {
   clone.options.loose_lanes |= facts.has_divergent_branch && unaligned_is_known;
   clone.options.separate = facts.shares_in_block;
   // Lanes that came to the tail apart meet again before the loop's own barrier: on an H200 a warp
-  // that is split in front of a block-wide barrier is not to be trusted (docs/internals/rewriter.md). All
-  // lanes of the warp come here after every task.
+  // that is split in front of a block-wide barrier is not to be trusted
+  // (docs/internals/rewriter.md). All lanes of the warp come here after every task.
   if (clone.options.loose_lanes) clone.options.clean_up.push_back("bar.warp.sync \t4294967295;");
   LoopHead loop(clone.options, clone.head);
   loop.write_before_body();

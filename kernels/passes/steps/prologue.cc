@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One task a hardware block: beside every loop (the launcher chooses, mediator/worker/launch/geometry.h), and alone for
-// kernels that one block cannot run again and again. See admission.h.
+// One task a hardware block: beside every loop (the launcher chooses,
+// mediator/worker/launch/geometry.h), and alone for kernels that one block cannot run again and
+// again. See admission.h.
 #include <algorithm>
 #include <array>
 #include <unordered_set>
@@ -13,18 +14,18 @@ namespace sluice::passes {
 
 namespace {
 
-// Far enough for a tile's loads to travel with the question, near enough that a block which is sent home
-// has not done much in vain.
+// Far enough for a tile's loads to travel with the question, near enough that a block which is sent
+// home has not done much in vain.
 constexpr std::size_t kMostAhead = 64;
 
 // What a block that is sent home may have done: it leaves no trace but in registers.
 bool leaves_no_trace(const ptx::Statement& s) {
   static constexpr std::array<std::string_view, 32> kPure = {
-      "abs", "add", "and",  "bfe",  "bfi",  "clz",  "cnot", "cvt",  "cvta", "fma", "lop3",
-      "mad", "max",  "min",  "mov",  "mul",  "mul24", "neg", "not",  "or",   "popc", "prmt",
-      "rcp", "selp", "setp", "shf",  "shl",  "shr",  "slct", "sub",  "xor",  "ld"};
-  // The carry holds in straight-line code only (PTX ISA, "Extended-Precision Integer Arithmetic"), and the
-  // check has branches: a chain stays whole behind it.
+      "abs", "add",  "and",  "bfe", "bfi", "clz",   "cnot", "cvt", "cvta", "fma",  "lop3",
+      "mad", "max",  "min",  "mov", "mul", "mul24", "neg",  "not", "or",   "popc", "prmt",
+      "rcp", "selp", "setp", "shf", "shl", "shr",   "slct", "sub", "xor",  "ld"};
+  // The carry holds in straight-line code only (PTX ISA, "Extended-Precision Integer Arithmetic"),
+  // and the check has branches: a chain stays whole behind it.
   if (s.opcode.find(".cc") != s.opcode.npos) return false;
   const std::string_view base = ptx::base_opcode(s.opcode);
   if (std::find(kPure.begin(), kPure.end(), base) == kPure.end()) return false;
@@ -35,8 +36,8 @@ bool leaves_no_trace(const ptx::Statement& s) {
   return true;
 }
 
-// Whether an address is made of what memory holds. A block behind a launch that was evicted asks in vain, and
-// what that launch would have written, it finds unwritten: such an address may be any.
+// Whether an address is made of what memory holds. A block behind a launch that was evicted asks in
+// vain, and what that launch would have written, it finds unwritten: such an address may be any.
 class LoadedValues {
  public:
   // In the order of the text; false: a load through a loaded value, or under one as its guard.
@@ -61,7 +62,8 @@ class LoadedValues {
       if (names_.count(name.substr(0, name.find('.'))) != 0) return true;
     return false;
   }
-  std::unordered_set<std::string_view> names_;  // registers; what they hold later may be another value
+  std::unordered_set<std::string_view>
+      names_;  // registers; what they hold later may be another value
 };
 
 // Up to here every thread comes, and together.
@@ -86,9 +88,11 @@ std::uint32_t where_to_check(const ptx::Function& entry) {
 }  // namespace
 
 Finding run_one_task(Clone& clone) {
-  if (clone.in.module.sm() >= kLeastSm && clone.in.module.sm() < 32) return {"target", "is for a GPU without 64-bit atomics"};
+  if (clone.in.module.sm() >= kLeastSm && clone.in.module.sm() < 32)
+    return {"target", "is for a GPU without 64-bit atomics"};
   Admission(clone.options, clone.head).write_entry();
-  if (const std::uint32_t at = where_to_check(clone.in.entry); at != clone.in.entry.body_range.begin + 1) {
+  if (const std::uint32_t at = where_to_check(clone.in.entry);
+      at != clone.in.entry.body_range.begin + 1) {
     Emitter check(clone.in.module, clone.in.prefix);
     Admission(clone.options, check).write_check();
     clone.edits.insert(at, std::string("\n").append(check.text()));

@@ -10,8 +10,8 @@ namespace sluice::passes {
 
 namespace {
 
-// An SM's registers lie in four parts, each for a quarter of its warps, and go out 8 a thread at a time
-// (CUDA C++ Programming Guide, "Compute Capability 9.0"; the occupancy calculator).
+// An SM's registers lie in four parts, each for a quarter of its warps, and go out 8 a thread at a
+// time (CUDA C++ Programming Guide, "Compute Capability 9.0"; the occupancy calculator).
 constexpr std::uint32_t kPartOfFile = 16384, kParts = 4, kWarp = 32, kUnit = 8;
 // The least and the most that setmaxnreg names; 248 is the most of an entry.
 constexpr std::uint32_t kLeast = 24, kMost = 240;
@@ -48,9 +48,10 @@ RegisterPool find_register_pool(const ptx::Function& f) {
   if (!out.any) return out;
   out.at_launch = registers_at_launch(f);
   if (out.at_launch < kLeast || out.at_launch > kMost || out.at_launch % kUnit != 0)
-    out.no_loop.add("setmaxnreg",
-                    "hands registers between warps (setmaxnreg), while it is not known how many they "
-                    "begin with: that takes .maxnreg, or launch bounds with a number of blocks");
+    out.no_loop.add(
+        "setmaxnreg",
+        "hands registers between warps (setmaxnreg), while it is not known how many they "
+        "begin with: that takes .maxnreg, or launch bounds with a number of blocks");
   return out;
 }
 
@@ -60,8 +61,8 @@ Finding give_registers_back(Clone& clone) {
   const ptx::Function& f = clone.in.entry;
   // The loop's own needs must not change what the assembler makes of the bounds.
   if (f.maxnreg == 0) clone.edits.insert(f.body_range.begin, ".maxnreg " + at_launch + "\n");
-  // 0: as at the launch, 1: fewer, 2: more. The same in all threads of a warpgroup, because its warps
-  // all execute the same setmaxnreg.
+  // 0: as at the launch, 1: fewer, 2: more. The same in all threads of a warpgroup, because its
+  // warps all execute the same setmaxnreg.
   clone.start.line(".reg .b32 \t%~pool;").line("mov.u32 \t%~pool, 0;");
   for (const RegisterPool::HandOver& h : pool.hand_overs) {
     const ptx::Statement& s = f.statements[h.statement];

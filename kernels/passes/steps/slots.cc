@@ -20,10 +20,11 @@ constexpr std::uint64_t kMaxStaticSharedBytes = 48 * 1024;
 Finding place_slots(Clone& clone) {
   const KernelFacts& facts = clone.in.facts;
   const bool room = facts.static_shared_bytes + 2 * kSlotBytes <= kMaxStaticSharedBytes;
-  // All such arrays begin at one address, so one of the module's serves where only the body has a name for it.
-  const bool of_body = std::any_of(
-      clone.in.entry.variables.begin(), clone.in.entry.variables.end(),
-      [&](const ptx::Variable& v) { return v.name == facts.dynamic_shared; });
+  // All such arrays begin at one address, so one of the module's serves where only the body has a
+  // name for it.
+  const bool of_body =
+      std::any_of(clone.in.entry.variables.begin(), clone.in.entry.variables.end(),
+                  [&](const ptx::Variable& v) { return v.name == facts.dynamic_shared; });
   if (facts.dynamic_shared.empty() && room) {
     clone.slot = SlotPlace::kStatic;
   } else if (!facts.dynamic_shared.empty() && !of_body) {

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The original's blocks, as they are, in as many launches as the launcher likes: the *window* form. A
-// window is a run of rows (planes, blocks) of the grid, launched as a grid of its own; the body's index is
-// the hardware's plus where the window begins. What decides whether the rest of the grid still runs is
-// the launcher, before each window; no block asks anything.
+// The original's blocks, as they are, in as many launches as the launcher likes: the *window* form.
+// A window is a run of rows (planes, blocks) of the grid, launched as a grid of its own; the body's
+// index is the hardware's plus where the window begins. What decides whether the rest of the grid
+// still runs is the launcher, before each window; no block asks anything.
 //
-//   CHECK   blocks of windows in which `checks` is set go home if the launch before in the program's
+//   CHECK   blocks of windows in which `checks` is set go home if the launch before in the
+//   program's
 //           stream was evicted; the one at the mark reports that the launch has begun, or that all
 //           of it has
 //   ENTRY   the index
 //
-// The launcher (mediator/worker/launch/windows.cc) puts windows into two streams in turn, so that the next one
-// waits in the hardware and takes every place that the one before leaves: kernel slicing without its gaps. It paces
-// itself by their ends. Windows of one launch overlap, and blocks of a later one may come onto the GPU before the last
-// ones of an earlier one: not for tasks that wait for lower-numbered ones.
+// The launcher (mediator/worker/launch/windows.cc) puts windows into two streams in turn, so that
+// the next one waits in the hardware and takes every place that the one before leaves: kernel
+// slicing without its gaps. It paces itself by their ends. Windows of one launch overlap, and
+// blocks of a later one may come onto the GPU before the last ones of an earlier one: not for tasks
+// that wait for lower-numbered ones.
 //
-// Tried and given up on an H200: a block of each window that reports to the launcher, for which every block compares
-// its index (4 % of a task of 1.5 us); programmatic dependent launch in one stream (`griddepcontrol.launch_dependents`):
-// each block that lets the next grid begin costs the hardware as much as starting a block, 1.4 to 2 times the
-// original's time for short tasks; where only a window's last blocks do it, gaps come back (docs/notes/2026-11-22-benchmarks.md).
+// Tried and given up on an H200: a block of each window that reports to the launcher, for which
+// every block compares its index (4 % of a task of 1.5 us); programmatic dependent launch in one
+// stream (`griddepcontrol.launch_dependents`): each block that lets the next grid begin costs the
+// hardware as much as starting a block, 1.4 to 2 times the original's time for short tasks; where
+// only a window's last blocks do it, gaps come back (docs/notes/2026-11-22-benchmarks.md).
 //
-// Sources: kernel slicing (Zhong and He, Kernelet, TPDS 2014; Pai et al., ASPLOS 2013), whose slices wait for
-// one another.
+// Sources: kernel slicing (Zhong and He, Kernelet, TPDS 2014; Pai et al., ASPLOS 2013), whose
+// slices wait for one another.
 #include <cstddef>
 
 #include "kernels/passes/clone/clone.h"
@@ -40,13 +43,15 @@ struct Dimension {
   const char* hardware;
   std::size_t first, mark;
 };
-constexpr Dimension kDimensions[] = {
-    {"%~x", "%ctaid.x", offsetof(sluice_window_params, first_x), offsetof(sluice_window_params, mark_x)},
-    {"%~y", "%ctaid.y", offsetof(sluice_window_params, first_y), offsetof(sluice_window_params, mark_y)},
-    {"%~z", "%ctaid.z", offsetof(sluice_window_params, first_z), offsetof(sluice_window_params, mark_z)}};
+constexpr Dimension kDimensions[] = {{"%~x", "%ctaid.x", offsetof(sluice_window_params, first_x),
+                                      offsetof(sluice_window_params, mark_x)},
+                                     {"%~y", "%ctaid.y", offsetof(sluice_window_params, first_y),
+                                      offsetof(sluice_window_params, mark_y)},
+                                     {"%~z", "%ctaid.z", offsetof(sluice_window_params, first_z),
+                                      offsetof(sluice_window_params, mark_z)}};
 
-// Where the kernel does not read an index, every block along it has the mark; but one that reads none
-// still has a first block.
+// Where the kernel does not read an index, every block along it has the mark; but one that reads
+// none still has a first block.
 bool has_mark(const LoopOptions& options, int d) {
   const auto& reads = options.reads_ctaid;
   return reads[static_cast<std::size_t>(d)] || (d == 0 && !reads[1] && !reads[2]);
@@ -133,7 +138,8 @@ void write_check(Emitter& out, const LoopOptions& options) {
 }  // namespace
 
 Finding run_in_windows(Clone& clone) {
-  if (clone.in.facts.waits_for_lower_tasks) return {"in-order", "has tasks that wait for lower ones, which windows do not keep apart"};
+  if (clone.in.facts.waits_for_lower_tasks)
+    return {"in-order", "has tasks that wait for lower ones, which windows do not keep apart"};
   write_declarations(clone.head);
   write_check(clone.head, clone.options);
   write_entry(clone.head, clone.options);

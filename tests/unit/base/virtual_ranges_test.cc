@@ -31,9 +31,11 @@ TEST(VirtualRanges, AgreesWithAMapOfPages) {
     return true;
   };
   const auto whole = [&](uint64_t base, uint64_t bytes) {
-    if (!all(base, bytes, [](const Page& p) { return p.reservation != 0 && p.mapping != 0; })) return false;
+    if (!all(base, bytes, [](const Page& p) { return p.reservation != 0 && p.mapping != 0; }))
+      return false;
     return mapped.at(model[base].mapping).first == base &&
-           mapped.at(model[base + bytes - 1].mapping).first + mapped.at(model[base + bytes - 1].mapping).second ==
+           mapped.at(model[base + bytes - 1].mapping).first +
+                   mapped.at(model[base + bytes - 1].mapping).second ==
                base + bytes;
   };
   const auto uncut = [&](uint64_t base, uint64_t bytes) {
@@ -50,7 +52,8 @@ TEST(VirtualRanges, AgreesWithAMapOfPages) {
     switch (what) {
       case 0:
         expected = bytes != 0 && bytes <= kPages - base;
-        for (uint64_t i = base; expected && i < base + bytes; ++i) expected = model[i].reservation == 0;
+        for (uint64_t i = base; expected && i < base + bytes; ++i)
+          expected = model[i].reservation == 0;
         if (bytes != 0 && bytes < kPages && base + bytes > kPages) continue;  // beyond the model
         if (bytes >= kPages && base <= UINT64_MAX - bytes) continue;
         ASSERT_EQ(got = ranges.reserve(base, bytes), expected);
@@ -60,13 +63,15 @@ TEST(VirtualRanges, AgreesWithAMapOfPages) {
         }
         break;
       case 1:
-        expected = model[base].reservation != 0 && reserved.at(model[base].reservation) == std::pair(base, bytes) &&
+        expected = model[base].reservation != 0 &&
+                   reserved.at(model[base].reservation) == std::pair(base, bytes) &&
                    all(base, bytes, [](const Page& p) { return p.mapping == 0; });
         ASSERT_EQ(got = ranges.unreserve(base, bytes), expected);
         if (got) std::fill_n(model.begin() + static_cast<ptrdiff_t>(base), bytes, Page{});
         break;
       case 2:
-        expected = all(base, bytes, [](const Page& p) { return p.reservation != 0 && p.mapping == 0; });
+        expected =
+            all(base, bytes, [](const Page& p) { return p.reservation != 0 && p.mapping == 0; });
         ASSERT_EQ(ranges.can_map(base, bytes), expected);
         ASSERT_EQ(got = ranges.map(base, bytes, next), expected);
         if (got) {
@@ -96,7 +101,8 @@ TEST(VirtualRanges, AgreesWithAMapOfPages) {
         break;
       }
       default:
-        expected = all(base, std::max<uint64_t>(bytes, 1), [](const Page& p) { return p.access != 0; });
+        expected =
+            all(base, std::max<uint64_t>(bytes, 1), [](const Page& p) { return p.access != 0; });
         ASSERT_EQ(got = ranges.contains(base, bytes), expected);
         ASSERT_EQ(ranges.is_reserved(base), model[base].reservation != 0);
         ASSERT_EQ(ranges.find(base) != nullptr, model[base].mapping != 0);

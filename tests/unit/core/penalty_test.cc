@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The back-off in virtual time: whatever a vGPU tries, its faults cost its neighbours at most 2 % of
-// any minute, and who crashes now and then barely waits.
+// The back-off in virtual time: whatever a vGPU tries, its faults cost its neighbours at most 2 %
+// of any minute, and who crashes now and then barely waits.
 #include "mediator/core/penalty.h"
 
 #include <gtest/gtest.h>
@@ -42,8 +42,8 @@ class Stalls {
 // A vGPU whose guest opens as many sessions as it may, of `slots`, and does with them what
 // `next_cost` says: how long the next fault stops the GPU; 0: wait a second, and ask again. The
 // host's side is as in VgpuServer: it asks before it opens, and ends all sessions of who is barred.
-Stalls attack(uint64_t hours, unsigned slots, const std::function<uint64_t(uint64_t now)>& next_cost,
-              uint64_t think_ns = 5 * kMs) {
+Stalls attack(uint64_t hours, unsigned slots,
+              const std::function<uint64_t(uint64_t now)>& next_cost, uint64_t think_ns = 5 * kMs) {
   Penalty p(kUnmapped);
   Stalls stalls;
   unsigned open = 0;
@@ -72,7 +72,8 @@ TEST(Penalty, FaultsAsFastAsAllowedCostAtMostTwoPercentOfAnyMinute) {
       const Stalls s = attack(3, slots, [&](uint64_t) { return cost; });
       EXPECT_GT(s.count(), 100u) << "it is slowed, not locked out";
       EXPECT_LE(s.most_in(kMinute), kMinute / 50) << slots << " slots, " << cost / kMs << " ms";
-      EXPECT_LE(s.most_in(60 * kMinute), 60 * kMinute / 250) << "0.25 % in the long run, and the burst";
+      EXPECT_LE(s.most_in(60 * kMinute), 60 * kMinute / 250)
+          << "0.25 % in the long run, and the burst";
     }
 }
 
@@ -86,7 +87,9 @@ TEST(Penalty, MixedKindsAndPausesDoNotHelp) {
         quiet_until = now + random() % 200 * kS;
         return 0;
       }
-      return random() % 3 == 0 ? kUnmapped : random() % 2 == 0 ? kMisaligned : kMs + random() % (150 * kMs);
+      return random() % 3 == 0   ? kUnmapped
+             : random() % 2 == 0 ? kMisaligned
+                                 : kMs + random() % (150 * kMs);
     });
     EXPECT_LE(s.most_in(kMinute), kMinute / 50) << "seed " << seed;
   }
@@ -114,8 +117,12 @@ TEST(Penalty, WaitsGrowToAMinuteAndAreForgotten) {
     const uint64_t wait = p.opens_at_ns(now) - now;
     EXPECT_GE(wait, last_wait) << "fault " << i;
     EXPECT_LE(wait, kMinute);
-    if (i == 0) { EXPECT_LE(wait, 3 * kS) << "one crash is barely noticed"; }
-    if (i > 0) { EXPECT_GE(wait, 7 * kS); }
+    if (i == 0) {
+      EXPECT_LE(wait, 3 * kS) << "one crash is barely noticed";
+    }
+    if (i > 0) {
+      EXPECT_GE(wait, 7 * kS);
+    }
     last_wait = wait;
     now += wait;
   }
@@ -131,7 +138,8 @@ TEST(Penalty, WaitsGrowToAMinuteAndAreForgotten) {
 
 TEST(Penalty, TrapsAndAssertsCostNothing) {
   Penalty p(kUnmapped);
-  for (uint64_t i = 0; i < 1000; ++i) EXPECT_EQ(p.on_offence(kS + i * kMs, Offence::kFault, 0, true), Penalty::State::kClear);
+  for (uint64_t i = 0; i < 1000; ++i)
+    EXPECT_EQ(p.on_offence(kS + i * kMs, Offence::kFault, 0, true), Penalty::State::kClear);
   EXPECT_EQ(p.debt_ns(2 * kS), 0u);
 }
 
@@ -157,14 +165,17 @@ TEST(Penalty, States) {
   now = p.opens_at_ns(now);
   EXPECT_EQ(p.state(now), Penalty::State::kClear);
   EXPECT_EQ(p.state(now - 1), Penalty::State::kWaiting);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(p.on_offence(now, Offence::kFault, kUnmapped, true), Penalty::State::kWaiting);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(p.on_offence(now, Offence::kFault, kUnmapped, true), Penalty::State::kWaiting);
   EXPECT_EQ(p.on_offence(now, Offence::kFault, kUnmapped, true), Penalty::State::kBarred);
   now = p.opens_at_ns(now);
   EXPECT_EQ(p.state(now), Penalty::State::kClear);
-  EXPECT_EQ(p.on_offence(now, Offence::kFault, kUnmapped, true), Penalty::State::kBarred) << "one a minute";
+  EXPECT_EQ(p.on_offence(now, Offence::kFault, kUnmapped, true), Penalty::State::kBarred)
+      << "one a minute";
 }
 
-// Who spins through its deadline, again and again: the first pause is the whole deadline, those after it are not.
+// Who spins through its deadline, again and again: the first pause is the whole deadline, those
+// after it are not.
 TEST(Penalty, SpinsAreShortAfterTheFirstAndStayBelowTwoPercentOfFiveMinutes) {
   constexpr uint64_t kFull = 2 * kS, kLeast = 100 * kMs;
   for (const uint64_t patience_s : {0u, 1u, 10u, 60u, 90u, 120u, 179u, 181u, 400u})
@@ -175,7 +186,8 @@ TEST(Penalty, SpinsAreShortAfterTheFirstAndStayBelowTwoPercentOfFiveMinutes) {
       uint64_t last = 0;
       for (uint64_t now = kS; now < 4 * 60 * kMinute;) {
         if (p.opens_at_ns(now) <= now) open = slots;
-        const uint64_t next = std::max(open ? now : p.opens_at_ns(now), last ? last + patience_s * kS : now);
+        const uint64_t next =
+            std::max(open ? now : p.opens_at_ns(now), last ? last + patience_s * kS : now);
         if (next > now || open == 0) {
           now = std::max(next, now + 1);
           continue;
@@ -186,17 +198,21 @@ TEST(Penalty, SpinsAreShortAfterTheFirstAndStayBelowTwoPercentOfFiveMinutes) {
         s.add(now, cost);
         last = now;
         --open;
-        if (p.on_offence(now, Offence::kDidNotLeave, cost, true) == Penalty::State::kBarred) open = 0;
+        if (p.on_offence(now, Offence::kDidNotLeave, cost, true) == Penalty::State::kBarred)
+          open = 0;
       }
-      EXPECT_LE(s.most_in(5 * kMinute), 5 * kMinute / 50) << patience_s << " s, " << slots << " slots";
-      EXPECT_LE(s.most_in(kMinute), kFull + kMinute / 50) << patience_s << " s, " << slots << " slots";
+      EXPECT_LE(s.most_in(5 * kMinute), 5 * kMinute / 50)
+          << patience_s << " s, " << slots << " slots";
+      EXPECT_LE(s.most_in(kMinute), kFull + kMinute / 50)
+          << patience_s << " s, " << slots << " slots";
     }
 }
 
 TEST(Penalty, ForcedEndsWithoutAStallAreSlowedOnlyWhenTheyAreMany) {
   Penalty p(kUnmapped);
   uint64_t now = kS;
-  for (int i = 0; i < 30; ++i, now += 10 * kMs) EXPECT_EQ(p.on_offence(now, Offence::kForcedEnd, 0, true), Penalty::State::kClear);
+  for (int i = 0; i < 30; ++i, now += 10 * kMs)
+    EXPECT_EQ(p.on_offence(now, Offence::kForcedEnd, 0, true), Penalty::State::kClear);
   for (int i = 0; i < 1000; ++i) p.on_offence(now, Offence::kForcedEnd, 0, true);
   EXPECT_EQ(p.state(now), Penalty::State::kBarred);
   EXPECT_EQ(p.forced_ends(), 1030u);

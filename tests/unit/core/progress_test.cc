@@ -26,7 +26,8 @@ sluice_launch_record done(uint64_t id, uint32_t kernel, uint32_t tasks, uint64_t
   r.opaque = kernel << 1;
   return r;
 }
-sluice_launch_record running(uint64_t id, uint32_t kernel, uint32_t tasks, uint32_t fetched, uint32_t ran) {
+sluice_launch_record running(uint64_t id, uint32_t kernel, uint32_t tasks, uint32_t fetched,
+                             uint32_t ran) {
   sluice_launch_record r{};
   r.state = SLUICE_LAUNCH_RUNNING;
   r.tasks_total = tasks;
@@ -99,7 +100,8 @@ TEST(Progress, SessionsHaveNumbersOfTheirOwn) {
   EXPECT_EQ(p.learnt(), 3u);
 }
 
-// What sluiced measured an eviction to take belongs to the kernels whose records say that they were evicted.
+// What sluiced measured an eviction to take belongs to the kernels whose records say that they were
+// evicted.
 TEST(Progress, EvictionsCostWhatSluicedMeasured) {
   Report report;
   Progress p;
@@ -147,14 +149,15 @@ TEST(Progress, EvictionsCostWhatSluicedMeasured) {
   EXPECT_EQ(again.save(), p.save());
   EXPECT_EQ(again.evicted(), 2u);
   const std::string good = p.save();
-  for (const char* bad : {"7\n", "7 1\n", "7 0 5\n", "7 1 -5\n", "7 1 5 5\n", "5 1 5\n", "x 1 5\n", "99999999999 1 5\n",
-                          "7 1 99999999999999\n", "\n", "7  1 5\n"}) {
+  for (const char* bad : {"7\n", "7 1\n", "7 0 5\n", "7 1 -5\n", "7 1 5 5\n", "5 1 5\n", "x 1 5\n",
+                          "99999999999 1 5\n", "7 1 99999999999999\n", "\n", "7  1 5\n"}) {
     EXPECT_FALSE(again.restore(good + bad).ok()) << bad;
     EXPECT_EQ(again.save(), good);
   }
 }
 
-// A kernel that never ran to its end in one piece is predicted by what its tasks took until it was evicted (FRS, IV-E).
+// A kernel that never ran to its end in one piece is predicted by what its tasks took until it was
+// evicted (FRS, IV-E).
 TEST(Progress, PredictsByTasksUntilALaunchHasEnded) {
   Report report;
   Progress p;

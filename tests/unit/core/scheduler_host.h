@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host: a scheduler with hand-made pages, for tests that say step by step what sluiced does. What it did
-// since the last take() is a line of words: "grant0o!2" (session 0: open, contended, generation 2; p: part of
-// the GPU, r: recall), "sms0:2=1-3" (SMs 1 and 2, of generation 2), "evict0=1", "slice0=2048" (us), "read0", "ring0", "end0".
+// Host: a scheduler with hand-made pages, for tests that say step by step what sluiced does. What
+// it did since the last take() is a line of words: "grant0o!2" (session 0: open, contended,
+// generation 2; p: part of the GPU, r: recall), "sms0:2=1-3" (SMs 1 and 2, of generation 2),
+// "evict0=1", "slice0=2048" (us), "read0", "ring0", "end0".
 #pragma once
 
 #include <algorithm>
@@ -45,25 +46,36 @@ struct Host {
         case Action::Kind::kSetGrant:
           page(a->session).grant = a->word;
           did += "grant" + s + (a->word & SLUICE_GRANT_OPEN ? "o" : "c") +
-                 (a->word & SLUICE_GRANT_PART ? "p" : "") + (a->word & SLUICE_GRANT_RECALL ? "r" : "") +
-                 (a->word & SLUICE_GRANT_KEEP ? "k" : "") + (a->word & SLUICE_GRANT_CONTENDED ? "!" : "") +
+                 (a->word & SLUICE_GRANT_PART ? "p" : "") +
+                 (a->word & SLUICE_GRANT_RECALL ? "r" : "") +
+                 (a->word & SLUICE_GRANT_KEEP ? "k" : "") +
+                 (a->word & SLUICE_GRANT_CONTENDED ? "!" : "") +
                  std::to_string(SLUICE_GRANT_GENERATION(a->word)) + " ";
           break;
         case Action::Kind::kSetEvict:
           page(a->session).evict = a->word;
           did += "evict" + s + "=" + std::to_string(static_cast<uint32_t>(a->word));
           if (a->word != SLUICE_EVICT_ALL_SMS(a->word))
-            did += ":" + std::to_string(a->word >> 32 & 0xffff) + "-" + std::to_string(a->word >> 48);
+            did +=
+                ":" + std::to_string(a->word >> 32 & 0xffff) + "-" + std::to_string(a->word >> 48);
           did += " ";
           break;
         case Action::Kind::kReadReport:
           did += "read" + s + " ";
           scheduler->on_report(now, a->session, page(a->session).report, queue);
           break;
-        case Action::Kind::kRingGate: did += "ring" + s + " "; break;
-        case Action::Kind::kWakeAt: wake = a->word; break;
-        case Action::Kind::kSetSlice: did += "slice" + s + "=" + std::to_string(a->word / 1000) + " "; break;
-        case Action::Kind::kEndSession: did += "end" + s + " "; break;
+        case Action::Kind::kRingGate:
+          did += "ring" + s + " ";
+          break;
+        case Action::Kind::kWakeAt:
+          wake = a->word;
+          break;
+        case Action::Kind::kSetSlice:
+          did += "slice" + s + "=" + std::to_string(a->word / 1000) + " ";
+          break;
+        case Action::Kind::kEndSession:
+          did += "end" + s + " ";
+          break;
         case Action::Kind::kLog:
           if (a->event == LogEvent::kReportViolation) did += "lie" + s + " ";
           if (a->event == LogEvent::kPolicyViolation) did += "policy? ";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// core::Scheduler in space: sets of SMs, moves from one to another, and what hostile reports come to.
+// core::Scheduler in space: sets of SMs, moves from one to another, and what hostile reports come
+// to.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,16 +27,15 @@ TEST(SchedulerInSpace, AloneItHasTheWholeGpu) {
   EXPECT_EQ(h.scheduler->stats(h.now, 0).sms, SmSet(0, 4));
 }
 
-// dss gives half of the SMs to the second, at once: the first is called back with its gate open, and the SMs go to the
-// newcomer when everything of the old generation has left, not before.
+// dss gives half of the SMs to the second, at once: the first is called back with its gate open,
+// and the SMs go to the newcomer when everything of the old generation has left, not before.
 TEST(SchedulerInSpace, ANewcomerGetsSmsWhenTheyHaveBeenLeft) {
   Host h(in_space("dss"));
   const auto a = h.session(h.vgpu()), b = h.session(h.vgpu());
   h.report(a, 4, 2);
   h.take();
   h.report(b, 1, 0);
-  EXPECT_EQ(h.take(),
-            "grant0o!1 read0 sms0:2=0-2 grant0opr!2 ring0 evict0=1 read0");
+  EXPECT_EQ(h.take(), "grant0o!1 read0 sms0:2=0-2 grant0opr!2 ring0 evict0=1 read0");
   EXPECT_EQ(h.page(b).grant & SLUICE_GRANT_OPEN, 0u);
   // A launch of the old generation ended, another is there still.
   h.report(a, 4, 2, 0);
@@ -54,7 +54,9 @@ TEST(SchedulerInSpace, NothingInFlightHasLeftAtOnce) {
   h.report(a, 4, 0);
   h.take();
   h.report(b, 1, 0);
-  EXPECT_EQ(h.take(), "grant0o!1 read0 sms0:2=0-2 grant0opr!2 ring0 evict0=1 read0 sms1:1=2-4 grant1op!1 ring1");
+  EXPECT_EQ(
+      h.take(),
+      "grant0o!1 read0 sms0:2=0-2 grant0opr!2 ring0 evict0=1 read0 sms1:1=2-4 grant1op!1 ring1");
 }
 
 TEST(SchedulerInSpace, WhoIsAloneAgainGrowsBack) {
@@ -185,9 +187,11 @@ TEST(SchedulerInSpace, ImpossibleReportsAreCountedAndGainNothing) {
   EXPECT_EQ(h.scheduler->stats(h.now, 0).report_violations, 1u);
 }
 
-// ---- launches that stay ---------------------------------------------------------------------------------------------
+// ---- launches that stay
+// ---------------------------------------------------------------------------------------------
 
-// Three vGPUs under dss on 4 SMs: a and b hold two each, then c comes and one of them has to give SMs.
+// Three vGPUs under dss on 4 SMs: a and b hold two each, then c comes and one of them has to give
+// SMs.
 struct Stayers {
   Stayers() : h(in_space("dss")), a(h.session(h.vgpu())), b(h.session(h.vgpu())) {
     h.report(a, 1, 0);
@@ -217,7 +221,8 @@ TEST(SchedulerInSpace, LaunchesStayOnTheSmsThatAreKept) {
   const bool of_a = did.find("grant0") != std::string::npos;
   const SessionId from = of_a ? t.a : t.b;
   const std::string n = std::to_string(from);
-  const size_t read = did.find("read" + n), grant = did.find("grant" + n), evict = did.find("evict" + n);
+  const size_t read = did.find("read" + n), grant = did.find("grant" + n),
+               evict = did.find("evict" + n);
   ASSERT_NE(grant, std::string::npos) << did;
   EXPECT_LT(read, evict) << did;
   EXPECT_LT(evict, grant) << "a worker that reads the grant relies on the word: " << did;

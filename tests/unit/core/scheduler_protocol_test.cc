@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// core::Scheduler step by step: which words it writes, in which order, and what it does with reports.
-// (Shares and random workloads: tests/sim; the protocol itself: tests/model.)
+// core::Scheduler step by step: which words it writes, in which order, and what it does with
+// reports. (Shares and random workloads: tests/sim; the protocol itself: tests/model.)
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,9 +10,7 @@
 namespace sluice::core {
 namespace {
 
-TEST(Scheduler, UnknownPolicy) {
-  EXPECT_EQ(Scheduler::make({.policy = "nonsense"}, 0), nullptr);
-}
+TEST(Scheduler, UnknownPolicy) { EXPECT_EQ(Scheduler::make({.policy = "nonsense"}, 0), nullptr); }
 
 TEST(Scheduler, AloneTheGateOpensOnceAndStaysOpen) {
   Host h;
@@ -80,7 +78,8 @@ TEST(Scheduler, SessionsOfAVgpuHoldTogetherAndSpeakForThemselves) {
   h.report(a, 0, 0);
   EXPECT_EQ(h.take(), "read0 read1") << "b works, so the vGPU is not idle";
   h.report(b, 0, 0);
-  EXPECT_EQ(h.take(), "read0 read1 grant0c!1 evict0=1 read0 grant1c!1 evict1=1 read1 grant2o1 ring2");
+  EXPECT_EQ(h.take(),
+            "read0 read1 grant0c!1 evict0=1 read0 grant1c!1 evict1=1 read1 grant2o1 ring2");
   // A session that joins a holder is granted at once, one that joins another is not.
   h.session(w);
   EXPECT_EQ(h.take(), "grant3o1 ring3");
@@ -166,7 +165,8 @@ TEST(Scheduler, CountersOfAReportNeverGoBack) {
   }
   const auto most = [&] {
     const auto now = h.scheduler->stats(h.now, v);
-    return now.guest_launches == ~0ull && now.guest_launches_done == ~0ull && now.guest_relaunched == ~0ull;
+    return now.guest_launches == ~0ull && now.guest_launches_done == ~0ull &&
+           now.guest_relaunched == ~0ull;
   };
   EXPECT_TRUE(most());
   h.remove(b);
@@ -246,8 +246,9 @@ TEST(Scheduler, WhoUsedWithoutAGrantWaitsForIt) {
   EXPECT_LE(h.now - begin, 600 * kMs);
 }
 
-// What sessions' records tell goes to the policy as one sum for each vGPU, bounded; what nobody predicts counts with the mean by
-// the scheduler's own clock; when the work is done it is forgotten.
+// What sessions' records tell goes to the policy as one sum for each vGPU, bounded; what nobody
+// predicts counts with the mean by the scheduler's own clock; when the work is done it is
+// forgotten.
 TEST(Scheduler, TellsWhatIsQueuedAsAWhole) {
   SchedulerConfig c;
   c.policy = "srt";
@@ -280,7 +281,8 @@ TEST(Scheduler, TellsWhatIsQueuedAsAWhole) {
   h.report(u, 3, 0);
   EXPECT_EQ(told(b), 4 * (100 + 1 + 1) * kMs);
   // Claims beyond any measure are cut.
-  h.page(u).report.guest_hints = LaunchHints{.predicted = ~0u, .remaining_ns = ~0ull, .preempt_ns = ~0ull};
+  h.page(u).report.guest_hints =
+      LaunchHints{.predicted = ~0u, .remaining_ns = ~0ull, .preempt_ns = ~0ull};
   h.report(u, 3, 0);
   EXPECT_LE(told(b), 1ull << 50);
   EXPECT_GT(told(b), 1ull << 49);
@@ -290,7 +292,8 @@ TEST(Scheduler, TellsWhatIsQueuedAsAWhole) {
   EXPECT_EQ(h.take().find("policy?"), std::string::npos);
 
   Host fcfs(SchedulerConfig{.policy = "fcfs"});
-  EXPECT_FALSE(fcfs.scheduler->wants_hints(fcfs.session(fcfs.vgpu()))) << "it does not go by launches";
+  EXPECT_FALSE(fcfs.scheduler->wants_hints(fcfs.session(fcfs.vgpu())))
+      << "it does not go by launches";
 }
 
 TEST(Scheduler, IdsAreReusedAndEverythingStartsAfresh) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler on a GPU that shares itself by time slices (mediator/core/sharing/slices.h), step by step.
+// The scheduler on a GPU that shares itself by time slices (mediator/core/sharing/slices.h), step
+// by step.
 #include <gtest/gtest.h>
 
 #include "tests/unit/core/scheduler_host.h"
@@ -42,13 +43,14 @@ TEST(SchedulerOnSlices, AllWhoHaveWorkHoldTheGpuWithSlicesByWeight) {
   EXPECT_TRUE(h.scheduler->stats(h.now, b).holds);
   h.time(h.wake);
   const std::string did = h.take();
-  EXPECT_NEAR(static_cast<double>(slice_us(did, s)) / static_cast<double>(slice_us(did, t)), 3, 0.3) << did;
+  EXPECT_NEAR(static_cast<double>(slice_us(did, s)) / static_cast<double>(slice_us(did, t)), 3, 0.3)
+      << did;
   EXPECT_EQ(did.find("evict"), std::string::npos) << did;
   EXPECT_EQ(did.find("policy?"), std::string::npos) << did;
 }
 
-// Whoever had more than it is owed is gated until the others have caught up; nobody waits for its leaving, and there is no
-// deadline for it.
+// Whoever had more than it is owed is gated until the others have caught up; nobody waits for its
+// leaving, and there is no deadline for it.
 TEST(SchedulerOnSlices, WhoIsAheadIsGatedAndHasNoDeadline) {
   Host h(slices());
   const VgpuId a = h.vgpu(), b = h.vgpu();
@@ -78,7 +80,8 @@ TEST(SchedulerOnSlices, WhoIsAheadIsGatedAndHasNoDeadline) {
   EXPECT_EQ(h.scheduler->stats(h.now, a).charged_sm_ns, 200 * kMs);
 }
 
-// Idle beside somebody who works: its gate closes, so that it rings when it is back. Alone it stays open.
+// Idle beside somebody who works: its gate closes, so that it rings when it is back. Alone it stays
+// open.
 TEST(SchedulerOnSlices, TheGateOfWhoIsIdleClosesWhileAnotherWorks) {
   Host h(slices());
   const VgpuId a = h.vgpu(), b = h.vgpu();
@@ -108,7 +111,8 @@ TEST(SchedulerOnSlices, SessionsWithWorkShareTheirVgpusSlice) {
   const uint64_t alone = slice_us(h.take(), s);
   h.report(t, 1, 0);
   const std::string did = h.take();
-  EXPECT_NEAR(static_cast<double>(slice_us(did, s)), static_cast<double>(alone) / 2, static_cast<double>(alone) / 8);
+  EXPECT_NEAR(static_cast<double>(slice_us(did, s)), static_cast<double>(alone) / 2,
+              static_cast<double>(alone) / 8);
   EXPECT_EQ(slice_us(did, s), slice_us(did, t));
 }
 

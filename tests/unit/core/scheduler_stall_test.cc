@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler and what stops the whole GPU: a fault's stall is paid for by who faulted, and a vGPU
-// may have a deadline of its own.
+// The scheduler and what stops the whole GPU: a fault's stall is paid for by who faulted, and a
+// vGPU may have a deadline of its own.
 #include <gtest/gtest.h>
 
 #include "tests/unit/core/scheduler_host.h"
@@ -23,7 +23,8 @@ class SchedulerStall : public ::testing::Test {
     for (int i = 0; i < 1000 && !holds(v); ++i) {
       h.time(h.wake == kNever ? h.now + kMs : std::max(h.wake, h.now + 1));
       for (const SessionId s : {sa, sb})
-        if (!(h.page(s).grant & SLUICE_GRANT_OPEN)) h.report(s, 1, 0, SLUICE_GRANT_GENERATION(h.page(s).grant));
+        if (!(h.page(s).grant & SLUICE_GRANT_OPEN))
+          h.report(s, 1, 0, SLUICE_GRANT_GENERATION(h.page(s).grant));
       for (const SessionId s : {sa, sb})
         if (h.page(s).grant & SLUICE_GRANT_OPEN) h.report(s, 1, 1);
     }
@@ -72,7 +73,8 @@ TEST_F(SchedulerStall, ADeadlineOfItsOwn) {
   EXPECT_EQ(h.scheduler->evict_end_ns(b), SchedulerConfig{}.evict_end_ns);
   h.take();
   const uint64_t began = h.now;
-  while (h.now < began + 10'000 * kMs && h.did.find("end" + std::to_string(sa)) == std::string::npos)
+  while (h.now < began + 10'000 * kMs &&
+         h.did.find("end" + std::to_string(sa)) == std::string::npos)
     h.time(std::max(h.now + kMs, std::min(h.wake, h.now + 10 * kMs)));
   EXPECT_LT(h.now - began, 400 * kMs) << "its turn, and 120 ms";
   EXPECT_EQ(stats(a).ended, 1u);

@@ -16,7 +16,8 @@ namespace sluice::exec {
 inline uint32_t line_of(const std::string& text, const std::string& part) {
   const size_t at = text.find(part);
   EXPECT_NE(at, std::string::npos) << part;
-  return 1 + static_cast<uint32_t>(std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
+  return 1 + static_cast<uint32_t>(
+                 std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
 }
 
 class CheckerTest : public ExecTest {
@@ -26,7 +27,8 @@ class CheckerTest : public ExecTest {
                              const std::string& checks = "all", uint32_t dynamic_shared = 0) {
     auto options = CheckOptions::parse(checks);
     EXPECT_TRUE(options) << options.error().message;
-    checker_ = std::make_unique<Checker>(*options, [this](const Finding& f) { told_.push_back(f); });
+    checker_ =
+        std::make_unique<Checker>(*options, [this](const Finding& f) { told_.push_back(f); });
     environment_.checker = checker_.get();
     text_ = text;
     EXPECT_TRUE(load(text)) << error_;
@@ -119,9 +121,9 @@ class CheckerTest : public ExecTest {
 inline const std::string kShared = ".shared .align 16 .b8 sh[4096];\n";
 inline const std::string kThread =
     "mov.u32 %r1, %tid.x;\nmov.u32 %r2, %ctaid.x;\nmov.u32 %r3, sh;\nshl.b32 %r4, %r1, 2;\n"
-    "add.u32 %r5, %r3, %r4;\n"              // own word
+    "add.u32 %r5, %r3, %r4;\n"  // own word
     "add.u32 %r6, %r1, 1;\nmov.u32 %r7, %ntid.x;\nrem.u32 %r6, %r6, %r7;\nshl.b32 %r6, %r6, 2;\n"
-    "add.u32 %r6, %r6, %r3;\n"              // the next thread's
+    "add.u32 %r6, %r6, %r3;\n"                                 // the next thread's
     "cvt.u64.u32 %rd10, %r4;\nadd.s64 %rd10, %rd10, %rd0;\n";  // own word of global memory
 
 }  // namespace sluice::exec

@@ -51,16 +51,15 @@ TEST_F(CheckerTest, WarpSynchronousWithAndWithoutSync) {
 
 // Half a warp's collective orders that half only.
 TEST_F(CheckerTest, PartialCollectiveOrdersItsLanesOnly) {
-  const auto found = check(
-      kernel(kShared + kThread +
-             "st.shared.u32 [%r5], %r1;\n"
-             "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra SKIP;\n"
-             "bar.warp.sync 0xffff;\n"
-             "ld.shared.u32 %r8, [%r3+4];\n"    // thread 1's: ordered
-             "ld.shared.u32 %r9, [%r3+80];\n"   // thread 20's: not
-             "st.global.u32 [%rd10], %r8;\nst.global.u32 [%rd10], %r9;\n"
-             "SKIP:"),
-      {1, 1, 1}, {32, 1, 1}, "race");
+  const auto found = check(kernel(kShared + kThread +
+                                  "st.shared.u32 [%r5], %r1;\n"
+                                  "setp.lt.u32 %p1, %r1, 16;\n@!%p1 bra SKIP;\n"
+                                  "bar.warp.sync 0xffff;\n"
+                                  "ld.shared.u32 %r8, [%r3+4];\n"   // thread 1's: ordered
+                                  "ld.shared.u32 %r9, [%r3+80];\n"  // thread 20's: not
+                                  "st.global.u32 [%rd10], %r8;\nst.global.u32 [%rd10], %r9;\n"
+                                  "SKIP:"),
+                           {1, 1, 1}, {32, 1, 1}, "race");
   expect_one(found, CheckKind::kRace, "[%r3+80]", "st.shared");
   EXPECT_EQ(found[0].other.thread.x, 20u);
 }
@@ -69,10 +68,11 @@ TEST_F(CheckerTest, SharedAtomicsDoNotRaceAmongThemselvesButPlainReadsDo) {
   const std::string body = kShared + kThread +
                            "setp.eq.u32 %p1, %r1, 0;\n@%p1 st.shared.u32 [%r3], 0;\nbar.sync 0;\n"
                            "atom.shared.add.u32 %r8, [%r3], 1;\n";
-  expect_none(check(kernel(body + "bar.sync 0;\nld.shared.u32 %r9, [%r3];\nst.global.u32 [%rd10], %r9;"),
-                    {1, 1, 1}, {96, 1, 1}));
-  expect_one(check(kernel(body + "ld.shared.u32 %r9, [%r3];\nst.global.u32 [%rd10], %r9;"), {1, 1, 1},
-                   {96, 1, 1}, "race"),
+  expect_none(
+      check(kernel(body + "bar.sync 0;\nld.shared.u32 %r9, [%r3];\nst.global.u32 [%rd10], %r9;"),
+            {1, 1, 1}, {96, 1, 1}));
+  expect_one(check(kernel(body + "ld.shared.u32 %r9, [%r3];\nst.global.u32 [%rd10], %r9;"),
+                   {1, 1, 1}, {96, 1, 1}, "race"),
              CheckKind::kRace, "ld.shared", "atom.shared");
 }
 
@@ -108,9 +108,9 @@ TEST_F(CheckerTest, ProducerAndConsumerWarps) {
       "END:";
   expect_none(check(kernel(produce + "bar.arrive 1, 64;\n" + consume), {1, 1, 1}, {64, 1, 1}));
   // What is written after the arrival is not covered by it.
-  const auto found = check(
-      kernel(produce + "bar.arrive 1, 64;\nst.shared.u32 [%r5], 7;\n" + consume), {1, 1, 1},
-      {64, 1, 1}, "race");
+  const auto found =
+      check(kernel(produce + "bar.arrive 1, 64;\nst.shared.u32 [%r5], 7;\n" + consume), {1, 1, 1},
+            {64, 1, 1}, "race");
   expect_one(found, CheckKind::kRace, "ld.shared", "st.shared.u32 [%r5], 7");
 }
 
@@ -151,7 +151,9 @@ TEST_F(CheckerTest, MatricesAndAsynchronousCopies) {
   expect_one(check(kernel(body + other), {1, 1, 1}, {64, 1, 1}, "race"), CheckKind::kRace,
              "ldmatrix", "cp.async.ca");
   defined_ = false;
-  const auto found = check(kernel(kShared + kThread + "mov.u32 %r9, %r5;\nshl.b32 %r9, %r1, 4;\n" + use), {1, 1, 1}, {32, 1, 1}, "uninit");
+  const auto found =
+      check(kernel(kShared + kThread + "mov.u32 %r9, %r5;\nshl.b32 %r9, %r1, 4;\n" + use),
+            {1, 1, 1}, {32, 1, 1}, "uninit");
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].party.line, line_of(text_, "ldmatrix"));
 }
@@ -167,17 +169,19 @@ TEST_F(CheckerTest, LockInSharedMemory) {
   expect_none(check(kernel(lock + "membar.cta;\natom.shared.exch.b32 %r8, [%r3], 0;"), {1, 1, 1},
                     {64, 1, 1}));
   EXPECT_FALSE(
-      check(kernel(lock + "atom.shared.exch.b32 %r8, [%r3], 0;"), {1, 1, 1}, {64, 1, 1}, "race").empty());
+      check(kernel(lock + "atom.shared.exch.b32 %r8, [%r3], 0;"), {1, 1, 1}, {64, 1, 1}, "race")
+          .empty());
 }
 
 // --- races in global memory ---
 
 TEST_F(CheckerTest, GlobalRaceBetweenBlocks) {
   slice_ = 5;
-  const auto found = check(kernel(kShared + kThread +
-                                  "st.global.u32 [%rd10], %r2;\n"  // both blocks the same words
-                                  "ld.global.u32 %r8, [%rd10+4];\nst.global.u32 [%rd10+2048], %r8;"),
-                           {2, 1, 1}, {32, 1, 1}, "race");
+  const auto found =
+      check(kernel(kShared + kThread +
+                   "st.global.u32 [%rd10], %r2;\n"  // both blocks the same words
+                   "ld.global.u32 %r8, [%rd10+4];\nst.global.u32 [%rd10+2048], %r8;"),
+            {2, 1, 1}, {32, 1, 1}, "race");
   ASSERT_FALSE(found.empty());
   bool between_blocks = false;
   for (const Finding& f : found) {
@@ -235,10 +239,11 @@ std::string look_back(const std::string& publish, const std::string& poll) {
          "mul.wide.u32 %rd11, %r2, 4;\nadd.s64 %rd11, %rd11, %rd0;\nsetp.ne.u32 %p1, %r1, 0;\n"
          "@%p1 bra END;\n"
          "mov.u32 %r8, 0;\nsetp.eq.u32 %p2, %r2, 0;\n@%p2 bra SUM;\n"
-         "WAIT: " + poll + " %r9, [%rd11+-4];\nsetp.eq.u32 %p3, %r9, 0;\n@%p3 bra WAIT;\n" +
+         "WAIT: " +
+         poll + " %r9, [%rd11+-4];\nsetp.eq.u32 %p3, %r9, 0;\n@%p3 bra WAIT;\n" +
          "ld.global.u32 %r8, [%rd11+508];\n"  // the predecessor's sum
-         "SUM: add.u32 %r8, %r8, %r2;\nst.global.u32 [%rd11+512], %r8;\n" + publish +
-         " [%rd11], 1;\nEND:";
+         "SUM: add.u32 %r8, %r8, %r2;\nst.global.u32 [%rd11+512], %r8;\n" +
+         publish + " [%rd11], 1;\nEND:";
 }
 
 TEST_F(CheckerTest, LookBackByReleaseAndAcquire) {
@@ -249,9 +254,9 @@ TEST_F(CheckerTest, LookBackByReleaseAndAcquire) {
 
 TEST_F(CheckerTest, LookBackByFenceAndVolatile) {
   slice_ = 6;
-  expect_none(check(kernel(look_back("membar.gl;\nst.volatile.global.u32",
-                                     "ld.volatile.global.u32")),
-                    {12, 1, 1}, {32, 1, 1}));
+  expect_none(
+      check(kernel(look_back("membar.gl;\nst.volatile.global.u32", "ld.volatile.global.u32")),
+            {12, 1, 1}, {32, 1, 1}));
 }
 
 TEST_F(CheckerTest, LookBackThatForgetsToRelease) {
@@ -275,9 +280,9 @@ TEST_F(CheckerTest, CompareAndSwapLoop) {
 
 // Two launches are ordered by their stream.
 TEST_F(CheckerTest, OneLaunchAfterTheOther) {
-  const std::string text =
-      kernel(kShared + kThread + "ld.global.u32 %r8, [%rd10];\nadd.u32 %r8, %r8, %r1;\n"
-                                 "st.global.u32 [%rd10], %r8;");
+  const std::string text = kernel(kShared + kThread +
+                                  "ld.global.u32 %r8, [%rd10];\nadd.u32 %r8, %r8, %r1;\n"
+                                  "st.global.u32 [%rd10], %r8;");
   expect_none(check(text, {1, 1, 1}, {64, 1, 1}));
   const uint64_t base = reinterpret_cast<uint64_t>(memory_.data());
   EXPECT_EQ(launch_interleaved({1, 1, 1}, {64, 1, 1}, parameters({base}), 0), RunState::kDone);

@@ -22,18 +22,18 @@ INSTANTIATE_TEST_SUITE_P(All, CheckerOnSuite,
 TEST_P(CheckerOnSuite, FindsNothing) {
   const Case work = GetParam().make({.scale = 0.15});
   exec::Checker checker(*exec::CheckOptions::parse("all"));
-  const sluice::testing::Played played =
-      sluice::testing::play_on_exec(work, nullptr, 4, &checker);
+  const sluice::testing::Played played = sluice::testing::play_on_exec(work, nullptr, 4, &checker);
   EXPECT_EQ(played.wrong, "");
   for (const exec::Finding& f : checker.findings()) ADD_FAILURE() << f.describe();
 }
 
-// And whatever has barriers needs them: without them the checker finds a race. (The results may even
-// be right: the interpreter runs a warp for a while before it turns to the next.)
+// And whatever has barriers needs them: without them the checker finds a race. (The results may
+// even be right: the interpreter runs a warp for a while before it turns to the next.)
 TEST_P(CheckerOnSuite, FindsTheRaceWithoutBarriers) {
   Case work = GetParam().make({.scale = 0.3});
   size_t barriers = 0;
-  for (size_t at = work.ptx.find("bar.sync"); at != work.ptx.npos; at = work.ptx.find("bar.sync", at)) {
+  for (size_t at = work.ptx.find("bar.sync"); at != work.ptx.npos;
+       at = work.ptx.find("bar.sync", at)) {
     const size_t end = work.ptx.find(';', at);
     work.ptx.replace(at, end - at, std::string(end - at, ' '));  // an empty statement; lines stay
     work.ptx[end] = ' ';

@@ -42,7 +42,7 @@ TEST_F(CheckerTest, SpeculativeReadsThatCountForNothing) {
   expect_none(check(kernel(kShared + kThread +
                            "ld.shared.u32 %r8, [%r5+1024];\n"  // nobody writes there
                            "setp.lt.u32 %p1, %r8, 5;\n"
-                           "setp.gt.u32 %p2, %r1, 100;\n"      // never
+                           "setp.gt.u32 %p2, %r1, 100;\n"  // never
                            "and.pred %p3, %p1, %p2;\n"
                            "selp.u32 %r9, %r8, %r1, %p3;\n"
                            "@%p3 bra END;\n"
@@ -57,25 +57,29 @@ TEST_F(CheckerTest, UndefinedValuesAreFollowed) {
   } kUses[] = {
       {"setp.lt.u32 %p1, %r9, 5;\n@%p1 bra END;\n", "branch"},
       {"cvt.u64.u32 %rd11, %r9;\nand.b64 %rd11, %rd11, 60;\nadd.s64 %rd11, %rd11, %rd0;\n"
-       "st.global.u32 [%rd11], 1;\n", "address"},
+       "st.global.u32 [%rd11], 1;\n",
+       "address"},
       {"atom.global.add.u32 %r10, [%rd0], %r9;\n", "memory"},
       {"st.shared.u32 [%r5], %r9;\nbar.sync 0;\nld.shared.u32 %r9, [%r5];\n"
-       "st.global.u32 [%rd10], %r9;\n", "memory"},
+       "st.global.u32 [%rd10], %r9;\n",
+       "memory"},
       {"cvt.rn.f32.u32 %f1, %r9;\nfma.rn.f32 %f2, %f1, %f1, %f1;\nst.global.f32 [%rd10], %f2;\n",
        "memory"},
   };
   for (const auto& [use, how] : kUses) {
     const auto found = check(kernel(kShared + kThread +
                                     "ld.shared.u32 %r8, [%r5+1024];\n"
-                                    "mad.lo.u32 %r9, %r8, 3, %r1;\n" + use + "END:"),
+                                    "mad.lo.u32 %r9, %r8, 3, %r1;\n" +
+                                    use + "END:"),
                              {1, 1, 1}, {32, 1, 1}, "uninit");
     ASSERT_EQ(found.size(), 1u) << use << all(found);
     EXPECT_NE(found[0].detail.find(how), std::string::npos) << found[0].describe();
   }
   // Through shared memory it is the second read that is told, at its own line.
-  const auto found = check(kernel(kShared + kThread + "ld.shared.u32 %r8, [%r5+1024];\n"
-                                                      "mov.u32 %r8, 7;\n"
-                                                      "st.global.u32 [%rd10], %r8;"),
+  const auto found = check(kernel(kShared + kThread +
+                                  "ld.shared.u32 %r8, [%r5+1024];\n"
+                                  "mov.u32 %r8, 7;\n"
+                                  "st.global.u32 [%rd10], %r8;"),
                            {1, 1, 1}, {32, 1, 1}, "uninit");
   expect_none(found);  // overwritten
 }
@@ -170,8 +174,8 @@ TEST_F(CheckerTest, DivergentBarrier) {
 }
 
 TEST_F(CheckerTest, TwoSidesOfABranchAtTwoBarriers) {
-  const auto found = check(kernel(two_sides("16", "bar.sync 0", "barrier.sync.aligned 0")), {1, 1, 1},
-                           {32, 1, 1}, "barrier");
+  const auto found = check(kernel(two_sides("16", "bar.sync 0", "barrier.sync.aligned 0")),
+                           {1, 1, 1}, {32, 1, 1}, "barrier");
   expect_one(found, CheckKind::kBarrier, "barrier.sync.aligned", "bar.sync");
 }
 
@@ -182,8 +186,8 @@ TEST_F(CheckerTest, UnalignedBarrierMayDiverge) {
 }
 
 TEST_F(CheckerTest, WarpsAtDifferentBarrierInstructions) {
-  const auto found = check(kernel(two_sides("32", "bar.sync 0", "barrier.sync.aligned 0")), {1, 1, 1},
-                           {64, 1, 1}, "barrier");
+  const auto found = check(kernel(two_sides("32", "bar.sync 0", "barrier.sync.aligned 0")),
+                           {1, 1, 1}, {64, 1, 1}, "barrier");
   expect_one(found, CheckKind::kBarrier, "barrier.sync.aligned", "bar.sync");
 }
 
@@ -198,8 +202,8 @@ TEST_F(CheckerTest, EarlyReturnBeforeABarrier) {
 }
 
 TEST_F(CheckerTest, CountsThatDoNotAgree) {
-  const auto found =
-      check(kernel(two_sides("32", "bar.sync 3, 64", "bar.sync 3, 96")), {1, 1, 1}, {64, 1, 1}, "barrier");
+  const auto found = check(kernel(two_sides("32", "bar.sync 3, 64", "bar.sync 3, 96")), {1, 1, 1},
+                           {64, 1, 1}, "barrier");
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].kind, CheckKind::kBarrier);
   EXPECT_NE(found[0].detail.find("96 threads"), std::string::npos) << found[0].describe();
@@ -207,8 +211,8 @@ TEST_F(CheckerTest, CountsThatDoNotAgree) {
 }
 
 TEST_F(CheckerTest, ArrivalsThatNobodyWaitsFor) {
-  const auto found = check(kernel(kShared + kThread + "bar.arrive 2, 128;"), {1, 1, 1}, {64, 1, 1},
-                           "barrier");
+  const auto found =
+      check(kernel(kShared + kThread + "bar.arrive 2, 128;"), {1, 1, 1}, {64, 1, 1}, "barrier");
   expect_one(found, CheckKind::kBarrier, "bar.arrive");
   EXPECT_NE(found[0].detail.find("64 of 128 threads"), std::string::npos) << found[0].describe();
 }
@@ -251,7 +255,8 @@ TEST(CheckerMemory, Leaks) {
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].kind, CheckKind::kLeak);
   EXPECT_EQ(told[0].bytes, 200u);
-  EXPECT_NE(told[0].describe().find("allocated by call 4"), std::string::npos) << told[0].describe();
+  EXPECT_NE(told[0].describe().find("allocated by call 4"), std::string::npos)
+      << told[0].describe();
   EXPECT_EQ(checker.summary(), "1 findings (1 leak), seen 1 times");
 }
 
@@ -281,7 +286,9 @@ TEST_F(CheckerTest, SourceLines) {
 
 TEST_F(CheckerTest, ALimitedNumberIsTold) {
   std::string body = kShared + kThread;
-  for (int k = 0; k < 130; ++k) body += "ld.global.u32 %r9, [%rd10+" + std::to_string(4 * k) + "];\nst.global.u32 [%rd10+8192], %r9;\n";
+  for (int k = 0; k < 130; ++k)
+    body += "ld.global.u32 %r9, [%rd10+" + std::to_string(4 * k) +
+            "];\nst.global.u32 [%rd10+8192], %r9;\n";
   defined_ = false;
   const auto found = check(kernel(body), {1, 1, 1}, {1, 1, 1}, "uninit");
   EXPECT_EQ(found.size(), 100u);
@@ -293,7 +300,8 @@ TEST_F(CheckerTest, ALimitedNumberIsTold) {
 // Without a checker there is none: the same kernel, unchanged, and no finding anywhere.
 TEST_F(CheckerTest, OffMeansOff) {
   environment_.checker = nullptr;
-  ASSERT_TRUE(load(kernel(kShared + kThread + "ld.shared.u32 %r8, [%r6];\nst.global.u32 [%rd10], %r8;")));
+  ASSERT_TRUE(
+      load(kernel(kShared + kThread + "ld.shared.u32 %r8, [%r6];\nst.global.u32 [%rd10], %r8;")));
   memory_.assign(4096, 0);
   EXPECT_EQ(launch({1, 1, 1}, {64, 1, 1}, {share(memory_)}), RunState::kDone);
 }

@@ -92,7 +92,8 @@ TEST_F(ExecControl, LanesMeetAgainWhateverEndsTheKernel) {
   std::vector<uint64_t> steps;
   for (const char* early : {"ret", "exit"})
     for (const char* last : {"ret", "exit"}) {
-      std::string body = "mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 31;\n@%p1 " + std::string(early) +
+      std::string body = "mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 31;\n@%p1 " +
+                         std::string(early) +
                          ";\nand.b32 %r2, %r1, 1;\nsetp.eq.u32 %p2, %r2, 0;\n@%p2 bra EVEN;\n"
                          "add.u32 %r3, %r1, 100;\nbra MEET;\nEVEN: add.u32 %r3, %r1, 200;\nMEET:\n";
       for (int k = 0; k < 20; ++k) body += "add.u32 %r3, %r3, 1;\n";
@@ -377,8 +378,7 @@ TEST_F(ExecControl, AtomicsThatDoWorkAreNoPolling) {
   std::vector<uint32_t> counter(1);
   LaunchShape shape;
   shape.block = {64};
-  auto block =
-      Block::make(image_, "k", shape, parameters({share(counter)}), map_, environment_);
+  auto block = Block::make(image_, "k", shape, parameters({share(counter)}), map_, environment_);
   ASSERT_TRUE(block.ok());
   (*block)->start({0, 0, 0}, {});
   const RunResult result = (*block)->run(10'000'000);

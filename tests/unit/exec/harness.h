@@ -26,7 +26,8 @@ class TestEnvironment : public Environment {
   uint64_t timer_ = 1'000'000;
 };
 
-// PTX: %rd10 becomes the address of the thread's 32-bit element of the array at %rd0, %r3 its index in the grid.
+// PTX: %rd10 becomes the address of the thread's 32-bit element of the array at %rd0, %r3 its index
+// in the grid.
 inline const char* const kIndex =
     "mov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\n"
     "mad.lo.s32 %r3, %r1, %r2, %r0;\nmul.wide.u32 %rd9, %r3, 4;\nadd.s64 %rd10, %rd0, %rd9;\n";

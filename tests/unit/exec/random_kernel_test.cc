@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random kernels (tests/support/random_kernel.h): the interpreter against the plain scalar evaluator,
-// bit for bit. A seed that fails is made as short as it still fails, and its PTX is shown.
+// Random kernels (tests/support/random_kernel.h): the interpreter against the plain scalar
+// evaluator, bit for bit. A seed that fails is made as short as it still fails, and its PTX is
+// shown.
 //
 // More of them: SLUICE_RANDOM_SEEDS=FIRST:COUNT exec_random_kernel_test
 #include <gtest/gtest.h>
@@ -159,7 +160,8 @@ TEST(RandomKernels, TheCheckerIsSilent) {
     Checker checker(*CheckOptions::parse("all"));
     RandomKernelResult got;
     ASSERT_EQ(interpret(kernel, 100'000, got, &checker), "");
-    EXPECT_EQ(random_kernels::describe_difference(kernel, random_kernels::evaluate(kernel), got), "")
+    EXPECT_EQ(random_kernels::describe_difference(kernel, random_kernels::evaluate(kernel), got),
+              "")
         << "seed " << seed;
     for (const Finding& f : checker.findings())
       ADD_FAILURE() << "seed " << seed << ": " << f.describe();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite's first kernels as nvcc made them, on the interpreter, against the CPU references. Their
-// evictable clones are in passes/eviction_suite_test.cc.
+// The suite's first kernels as nvcc made them, on the interpreter, against the CPU references.
+// Their evictable clones are in passes/eviction_suite_test.cc.
 #include <algorithm>
 #include <fstream>
 #include <sstream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The readers of what a GPU tells of itself (register_reader, soft_gpu) against a file that somebody hostile writes,
-// cuts short or replaces.
+// The readers of what a GPU tells of itself (register_reader, soft_gpu) against a file that
+// somebody hostile writes, cuts short or replaces.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -122,8 +122,10 @@ TEST(BusGuard, OtherFaultsStayDeadly) {
         Fd fd(::mkstemp(name));
         ::unlink(name);
         if (::ftruncate(fd.get(), 8192) != 0) return;
-        auto* guarded = static_cast<volatile char*>(::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 0));
-        auto* bare = static_cast<volatile char*>(::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 4096));
+        auto* guarded =
+            static_cast<volatile char*>(::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 0));
+        auto* bare = static_cast<volatile char*>(
+            ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, fd.get(), 4096));
         BusGuard guard(const_cast<char*>(guarded), 4096);
         if (::ftruncate(fd.get(), 0) != 0 || guarded[5] != 0 || !guard.lost()) return;
         (void)bare[5];

@@ -86,15 +86,16 @@ TEST(Authors, OneBlockLeavesOftenerThanItHasTasks) {
   c.grid[0] = 1;
   auto run = EvictionRun::load(authors::text());
   ASSERT_TRUE(run) << run.error().message;
-  EXPECT_GT(expect_same(**run, prepare(**run, c), 40), 40u) << "oftener than the 40 runs have tasks";
+  EXPECT_GT(expect_same(**run, prepare(**run, c), 40), 40u)
+      << "oftener than the 40 runs have tasks";
 }
 
 TEST(Authors, MisuseIsNamedAndChangesNothing) {
   const std::map<std::string, std::string> codes = {
-      {"divergent", "author-divergent"},     {"own_answer", "author-divergent"},
-      {"returned", "author-divergent"},      {"never_resumed", "author-resume"},
+      {"divergent", "author-divergent"},      {"own_answer", "author-divergent"},
+      {"returned", "author-divergent"},       {"never_resumed", "author-resume"},
       {"resumed_sometimes", "author-resume"}, {"other_type", "author-state"},
-      {"in_function", "author-function"},    {"never_leaves", "author-no-leave"}};
+      {"in_function", "author-function"},     {"never_leaves", "author-no-leave"}};
   for (const auto& [kernel, code] : codes) {
     SCOPED_TRACE(kernel);
     auto run = EvictionRun::load(authors::misuse_text());
@@ -113,7 +114,8 @@ TEST(Authors, MisuseIsNamedAndChangesNothing) {
 std::string by_hand(const std::string& body) {
   return ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 out)\n{\n"
          ".reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .local .align 4 .b32 own[1];\n"
-         ".reg .b32 sluice_should_leave, sluice_leave; .reg .b64 sluice_resume_at, sluice_save_at;\n"
+         ".reg .b32 sluice_should_leave, sluice_leave; .reg .b64 sluice_resume_at, "
+         "sluice_save_at;\n"
          "ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;\n" +
          body + "ret;\n}\n";
 }
@@ -132,29 +134,35 @@ TEST(Authors, OddPointsAreRefused) {
   EXPECT_EQ(author_code(ask + "and.b32 sluice_leave, 4;\n"), "author-form");
   EXPECT_EQ(author_code(leave), "author-no-leave");
   EXPECT_EQ(author_code(ask), "author-no-leave");
-  EXPECT_EQ(author_code(ask + "and.b64 sluice_resume_at, 1028, 0;\nand.b32 sluice_leave, 1028, 0;\n"),
-            "author-state");
+  EXPECT_EQ(
+      author_code(ask + "and.b64 sluice_resume_at, 1028, 0;\nand.b32 sluice_leave, 1028, 0;\n"),
+      "author-state");
   EXPECT_EQ(author_code(ask + "and.b64 sluice_resume_at, 18446744073709551615, 0;\n" + leave),
             "author-state");
 }
 
-// Persistent already: a loop that draws from a counter, or over tiles by the grid's size; a loop over
-// elements by the grid's size and the block's is not.
+// Persistent already: a loop that draws from a counter, or over tiles by the grid's size; a loop
+// over elements by the grid's size and the block's is not.
 TEST(Authors, PersistentKernelsAreKnown) {
   const auto persistent = [](const std::string& step, const std::string& work) {
-    auto rewritten = passes::rewrite_module(by_hand(
-        step + "mov.u32 %r7, 100;\nAGAIN:\n" + work + "setp.lt.u32 %p1, %r2, %r7;\n@%p1 bra AGAIN;\n"));
+    auto rewritten =
+        passes::rewrite_module(by_hand(step + "mov.u32 %r7, 100;\nAGAIN:\n" + work +
+                                       "setp.lt.u32 %p1, %r2, %r7;\n@%p1 bra AGAIN;\n"));
     return rewritten && rewritten->kernels[0].persistent;
   };
   const std::string add = "add.u32 %r2, %r2, %r3;\n";
   const std::string grid = "mov.u32 %r3, %nctaid.x;\n";
   EXPECT_TRUE(persistent(grid, add));
   EXPECT_TRUE(persistent(grid, "add.u32 %r5, %r2, %r3;\nmov.u32 %r2, %r5;\n"));
-  EXPECT_TRUE(persistent("mov.u32 %r4, %nctaid.x;\nmov.u32 %r5, %nctaid.y;\n"
-                         "mul.lo.u32 %r3, %r4, %r5;\n", add));
+  EXPECT_TRUE(
+      persistent("mov.u32 %r4, %nctaid.x;\nmov.u32 %r5, %nctaid.y;\n"
+                 "mul.lo.u32 %r3, %r4, %r5;\n",
+                 add));
   EXPECT_TRUE(persistent("", "atom.global.add.u32 %r2, [%rd1], 1;\n"));
-  EXPECT_FALSE(persistent("mov.u32 %r4, %nctaid.x;\nmov.u32 %r5, %ntid.x;\n"
-                          "mul.lo.u32 %r3, %r4, %r5;\n", add));
+  EXPECT_FALSE(
+      persistent("mov.u32 %r4, %nctaid.x;\nmov.u32 %r5, %ntid.x;\n"
+                 "mul.lo.u32 %r3, %r4, %r5;\n",
+                 add));
   EXPECT_FALSE(persistent("mov.u32 %r3, %ntid.x;\n", add));
   // A block's size that is known at compile time is a constant.
   const std::string wide = "mov.u32 %r4, %nctaid.x;\nmul.lo.u32 %r3, %r4, 128;\n";

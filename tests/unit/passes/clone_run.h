@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clones on the interpreter, block by block: the kernels, a launch with its control block, and what must hold
-// after every physical launch (abi/preempt.h). For clone_run_test.cc.
+// Clones on the interpreter, block by block: the kernels, a launch with its control block, and what
+// must hold after every physical launch (abi/preempt.h). For clone_run_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -246,7 +246,8 @@ class CloneRun : public testing::Test {
     // Blocks that come to SM 1 before any has come to SM 0.
     for (int i = 0; i < away_first_; ++i)
       for (std::size_t k = 1; k < blocks.size(); k += 2)
-        if (blocks[k] && blocks[k]->run(25).state == exec::RunState::kDone) blocks[k].reset(), ++left_first_;
+        if (blocks[k] && blocks[k]->run(25).state == exec::RunState::kDone)
+          blocks[k].reset(), ++left_first_;
     std::erase(blocks, nullptr);
     int turns = 0;
     while (!blocks.empty()) {

@@ -138,8 +138,8 @@ TEST_F(CloneRun, AQuotaOfWorkersOnEachSm) {
   check_results(s);
 }
 
-// A distributor of blocks that prefers SMs with most room sends the next block where one has just left: those that are
-// not wanted where they are wait until the others have come to their places.
+// A distributor of blocks that prefers SMs with most room sends the next block where one has just
+// left: those that are not wanted where they are wait until the others have come to their places.
 TEST_F(CloneRun, BlocksOnOtherSmsWaitUntilTheWorkersHaveCome) {
   Setting s;
   s.grid = {40, 1, 1};

@@ -22,7 +22,8 @@ $AGAIN:
 	add.u32 %r12, %r12, %r10;
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
-    // Written in one place, but threads that pass it by keep what an earlier turn of the loop wrote.
+    // Written in one place, but threads that pass it by keep what an earlier turn of the loop
+    // wrote.
     {"value_of_an_earlier_turn", "unified", {9, 1, 1}, {70, 1, 1}, 0, 0, "", R"(
 	mov.u32 %r10, 0;
 $AGAIN:
@@ -407,7 +408,8 @@ std::string text_of(const Hazard& h) {
 const std::vector<Hazard>& all() {
   static const std::vector<Hazard> kAll = [] {
     std::vector<Hazard> list(std::begin(kHazards), std::end(kHazards));
-    for (const std::vector<Hazard>& more : {lane_hazards(), wait_hazards(), async_hazards(), call_hazards()})
+    for (const std::vector<Hazard>& more :
+         {lane_hazards(), wait_hazards(), async_hazards(), call_hazards()})
       list.insert(list.end(), more.begin(), more.end());
     return list;
   }();

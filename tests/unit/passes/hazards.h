@@ -17,8 +17,8 @@ struct Hazard {
   std::uint32_t block[3];
   std::uint32_t dynamic_shared;
   std::uint32_t n;
-  const char* before;  // at module scope
-  const char* body;    // behind the common start (kStart)
+  const char* before;           // at module scope
+  const char* body;             // behind the common start (kStart)
   const char* directives = "";  // of the entry, in front of its `{`
   const char* target = "sm_90";
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hazards of barriers in memory (mbarrier) and of copies without threads: what a task leaves behind
-// in its block's shared memory. The interpreter calls it a fault when an object is made where a valid
-// one is.
+// in its block's shared memory. The interpreter calls it a fault when an object is made where a
+// valid one is.
 #include <iterator>
 
 #include "tests/unit/passes/hazards.h"
@@ -11,8 +11,14 @@ namespace sluice::tool::hazards {
 namespace {
 const Hazard kAsyncHazards[] = {
     // The next task would make its object where the last one's is still valid.
-    {"mbarrier_made_again", "plain", {19, 1, 1}, {96, 1, 1}, 0, 0,
-     ".shared .align 8 .b64 ma; .shared .align 4 .b8 mad[384];", R"(
+    {"mbarrier_made_again",
+     "plain",
+     {19, 1, 1},
+     {96, 1, 1},
+     0,
+     0,
+     ".shared .align 8 .b64 ma; .shared .align 4 .b8 mad[384];",
+     R"(
 	setp.ne.u32 %p1, %r0, 0;
 	mov.u32 %r10, ma;
 	@%p1 bra $MADE;
@@ -46,8 +52,14 @@ $WAIT2:
 	st.global.u32 [%rd2], %r14;
 	ret;)"},
     // Some tasks make an object, some do not; by a guard; at the end of dynamic shared memory.
-    {"mbarrier_made_sometimes", "plain", {23, 1, 1}, {64, 1, 1}, 64, 0,
-     ".extern .shared .align 16 .b8 mb[];", R"(
+    {"mbarrier_made_sometimes",
+     "plain",
+     {23, 1, 1},
+     {64, 1, 1},
+     64,
+     0,
+     ".extern .shared .align 16 .b8 mb[];",
+     R"(
 	and.b32 %r10, %r1, 3;
 	setp.eq.u32 %p1, %r10, 1;
 	mov.u32 %r14, %r5;
@@ -64,8 +76,14 @@ $NONE:
 	st.global.u32 [%rd2], %r14;
 	ret;)"},
     // The kernel itself invalidates one of its two objects.
-    {"mbarrier_gone_already", "plain", {17, 1, 1}, {64, 1, 1}, 0, 0,
-     ".shared .align 8 .b8 mg[16];", R"(
+    {"mbarrier_gone_already",
+     "plain",
+     {17, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     ".shared .align 8 .b8 mg[16];",
+     R"(
 	setp.eq.u32 %p2, %r0, 0;
 	mov.u32 %r10, mg;
 	cvt.u64.u32 %rd11, %r10;
@@ -88,8 +106,14 @@ $WAIT2:
 	st.global.u32 [%rd2], %r5;
 	ret;)"},
     // Copies in bulk to shared memory and back, with an object and with groups.
-    {"bulk_copies", "plain", {29, 1, 1}, {128, 1, 1}, 0, 0,
-     ".shared .align 8 .b64 mc; .shared .align 16 .b8 mcd[512];", R"(
+    {"bulk_copies",
+     "plain",
+     {29, 1, 1},
+     {128, 1, 1},
+     0,
+     0,
+     ".shared .align 8 .b64 mc; .shared .align 16 .b8 mcd[512];",
+     R"(
 	setp.ne.u32 %p1, %r0, 0;
 	mov.u32 %r10, mc;
 	mov.u32 %r11, mcd;
@@ -123,8 +147,14 @@ $WAIT:
 $END:
 	ret;)"},
     // A warp that copies and warps that work, two stages with two objects each.
-    {"bulk_pipeline", "plain", {21, 1, 1}, {96, 1, 1}, 0, 0,
-     ".shared .align 8 .b8 mp[32]; .shared .align 16 .b8 mpd[512];", R"(
+    {"bulk_pipeline",
+     "plain",
+     {21, 1, 1},
+     {96, 1, 1},
+     0,
+     0,
+     ".shared .align 8 .b8 mp[32]; .shared .align 16 .b8 mpd[512];",
+     R"(
 	setp.ne.u32 %p1, %r0, 0;
 	mov.u32 %r10, mp;
 	mov.u32 %r11, mpd;
@@ -191,8 +221,14 @@ $EMPTY:
 $END:
 	ret;)"},
     // Copies of threads that arrive at an object.
-    {"copies_arrive", "plain", {19, 1, 1}, {64, 1, 1}, 0, 0,
-     ".shared .align 8 .b64 mr; .shared .align 256 .b8 mrd[256];", R"(
+    {"copies_arrive",
+     "plain",
+     {19, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     ".shared .align 8 .b64 mr; .shared .align 256 .b8 mrd[256];",
+     R"(
 	setp.eq.u32 %p1, %r0, 0;
 	@%p1 mbarrier.init.shared.b64 [mr], 64;
 	bar.sync 0;
@@ -210,8 +246,14 @@ $WAIT:
 	st.global.u32 [%rd2], %r14;
 	ret;)"},
     // Copies that no wait follows: the arrival may come when the object is gone.
-    {"copies_not_waited_for", "prologue", {19, 1, 1}, {64, 1, 1}, 0, 0,
-     ".shared .align 8 .b64 mn; .shared .align 16 .b8 mnd[256];", R"(
+    {"copies_not_waited_for",
+     "prologue",
+     {19, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     ".shared .align 8 .b64 mn; .shared .align 16 .b8 mnd[256];",
+     R"(
 	setp.eq.u32 %p1, %r0, 0;
 	@%p1 mbarrier.init.shared.b64 [mn], 64;
 	bar.sync 0;
@@ -232,8 +274,14 @@ $OUT:
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
     // Each warp has an object of its own, made in one statement.
-    {"mbarrier_of_each_warp", "prologue", {19, 1, 1}, {64, 1, 1}, 0, 0,
-     ".shared .align 8 .b8 mw[16];", R"(
+    {"mbarrier_of_each_warp",
+     "prologue",
+     {19, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     ".shared .align 8 .b8 mw[16];",
+     R"(
 	shr.u32 %r10, %r0, 5;
 	shl.b32 %r10, %r10, 3;
 	mov.u32 %r11, mw;
@@ -249,8 +297,14 @@ $WAIT:
 	st.global.u32 [%rd2], %r5;
 	ret;)"},
     // Two objects by one statement in a loop.
-    {"mbarrier_made_in_loop", "prologue", {19, 1, 1}, {64, 1, 1}, 0, 0,
-     ".shared .align 8 .b8 ml[16];", R"(
+    {"mbarrier_made_in_loop",
+     "prologue",
+     {19, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     ".shared .align 8 .b8 ml[16];",
+     R"(
 	setp.ne.u32 %p1, %r0, 0;
 	mov.u32 %r11, ml;
 	mov.u32 %r12, 0;
@@ -269,9 +323,16 @@ $WAIT:
 	@!%p2 bra $WAIT;
 	st.global.u32 [%rd2], %r5;
 	ret;)"},
-    // Early returns beside an object: returned threads come to barriers, and to the end of the task.
-    {"mbarrier_and_returns", "unified", {19, 1, 1}, {96, 1, 1}, 0, 1500,
-     ".shared .align 8 .b64 me; .shared .align 8 .b8 med[384];", R"(
+    // Early returns beside an object: returned threads come to barriers, and to the end of the
+    // task.
+    {"mbarrier_and_returns",
+     "unified",
+     {19, 1, 1},
+     {96, 1, 1},
+     0,
+     1500,
+     ".shared .align 8 .b64 me; .shared .align 8 .b8 med[384];",
+     R"(
 	setp.ne.u32 %p1, %r0, 0;
 	mov.u32 %r10, me;
 	@%p1 bra $MADE;
@@ -298,10 +359,17 @@ $WAIT:
 	ld.shared.u32 %r14, [%r12];
 	st.global.u32 [%rd2], %r14;
 	ret;)"},
-    // Warpgroups that hand registers over, more of them in every other block: the next task's numbers
+    // Warpgroups that hand registers over, more of them in every other block: the next task's
+    // numbers
     // would stand for the opposite of what they are for.
-    {"registers_handed_over", "plain", {19, 1, 1}, {256, 1, 1}, 0, 0,
-     ".shared .align 4 .b8 ho[512];", R"(
+    {"registers_handed_over",
+     "plain",
+     {19, 1, 1},
+     {256, 1, 1},
+     0,
+     0,
+     ".shared .align 4 .b8 ho[512];",
+     R"(
 	and.b32 %r10, %r1, 1;
 	setp.eq.u32 %p1, %r10, 0;
 	setp.ge.u32 %p2, %r0, 128;
@@ -331,7 +399,9 @@ $BOTH:
 	ld.shared.u32 %r13, [%r12];
 	add.u32 %r13, %r13, %r5;
 	st.global.u32 [%rd2], %r13;
-	ret;)", ".maxnreg 128", "sm_90a"},
+	ret;)",
+     ".maxnreg 128",
+     "sm_90a"},
 };
 }  // namespace
 

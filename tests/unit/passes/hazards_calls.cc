@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hazards behind calls: what a called function does to its whole block, which the loop's passes only
-// understand in the entry itself (kernels/passes/clone/inline.h).
+// Hazards behind calls: what a called function does to its whole block, which the loop's passes
+// only understand in the entry itself (kernels/passes/clone/inline.h).
 #include <iterator>
 
 #include "tests/unit/passes/hazards.h"
@@ -34,9 +34,15 @@ $CLEARED:
 
 const Hazard kCallHazards[] = {
     // An assertion that holds, and behind its call a loop that is never come to (Kokkos).
-    {"endless_behind_assertion", "unified", {9, 1, 1}, {96, 1, 1}, 0, 600,
+    {"endless_behind_assertion",
+     "unified",
+     {9, 1, 1},
+     {96, 1, 1},
+     0,
+     600,
      ".extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 c,\n"
-     ".param .b64 s);", R"(
+     ".param .b64 s);",
+     R"(
 	setp.ge.u32 %p1, %r3, %r4;
 	@%p1 ret;
 	setp.lt.u32 %p2, %r0, 96;
@@ -57,10 +63,17 @@ $HOLDS:
 	bar.sync 0;
 	st.global.u32 [%rd2], %r3;
 	ret;)"},
-    // What a call returns stands in a variable that hides a parameter, which is the same for all threads.
-    {"result_hides_a_parameter", "unified", {9, 1, 1}, {96, 1, 1}, 0, 600,
+    // What a call returns stands in a variable that hides a parameter, which is the same for all
+    // threads.
+    {"result_hides_a_parameter",
+     "unified",
+     {9, 1, 1},
+     {96, 1, 1},
+     0,
+     600,
      ".func (.param .b32 back) same(.param .b32 value) { .reg .b32 %r<2>;\n"
-     "ld.param.u32 %r1, [value]; st.param.b32 [back], %r1; ret; }", R"(
+     "ld.param.u32 %r1, [value]; st.param.b32 [back], %r1; ret; }",
+     R"(
 	{
 	.param .b32 n, value;
 	st.param.b32 [value], %r0;
@@ -96,7 +109,13 @@ $STAY:
 	st.global.u32 [%rd2], %r11;
 	ret;)"},
     // Lanes that have returned are named by the function's shuffles.
-    {"collective_in_function", "lane-masks", {9, 1, 1}, {64, 1, 1}, 0, 0, R"(
+    {"collective_in_function",
+     "lane-masks",
+     {9, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     R"(
 .func (.param .b32 back) everybody(.param .b32 value)
 {
 	.reg .pred %p<2>;
@@ -121,9 +140,16 @@ $STAY:
 	}
 	st.global.u32 [%rd2], %r11;
 	ret;)"},
-    // A thread that ends inside a function inside a function, before the others' barrier; and a structure
+    // A thread that ends inside a function inside a function, before the others' barrier; and a
+    // structure
     // that is passed by value.
-    {"exit_before_barrier", "unified", {9, 1, 1}, {96, 1, 1}, 0, 300, R"(
+    {"exit_before_barrier",
+     "unified",
+     {9, 1, 1},
+     {96, 1, 1},
+     0,
+     300,
+     R"(
 .shared .align 4 .b8 eb[384];
 .func leave(.param .align 4 .b8 pair[8])
 {
@@ -172,7 +198,13 @@ $STAYS:
 	st.global.u32 [%rd2], %r11;
 	ret;)"},
     // Functions behind pointers that read the block's index, which a call cannot hand them.
-    {"index_by_pointer", "plain", {5, 3, 1}, {64, 1, 1}, 0, 0, R"(
+    {"index_by_pointer",
+     "plain",
+     {5, 3, 1},
+     {64, 1, 1},
+     0,
+     0,
+     R"(
 .func (.param .b32 back) across(.param .b64 there, .param .b32 by)
 {
 	.reg .b32 %r<4>;
@@ -220,7 +252,13 @@ $STAYS:
 	st.global.u32 [%rd7], %r11;
 	ret;)"},
     // An object in shared memory that a function makes.
-    {"mbarrier_in_function", "plain", {19, 1, 1}, {64, 1, 1}, 0, 0, R"(
+    {"mbarrier_in_function",
+     "plain",
+     {19, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     R"(
 .shared .align 8 .b64 mf;
 .shared .align 4 .b8 mfd[256];
 .func meet(.param .b32 threads)
@@ -257,7 +295,13 @@ $WAIT:
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
     // A barrier's number that only the caller knows.
-    {"barrier_number_in_function", "unified", {9, 1, 1}, {96, 1, 1}, 0, 600, R"(
+    {"barrier_number_in_function",
+     "unified",
+     {9, 1, 1},
+     {96, 1, 1},
+     0,
+     600,
+     R"(
 .shared .align 4 .b8 bn[384];
 .func meet(.param .b32 number)
 {
@@ -287,7 +331,13 @@ $STAY:
 	st.global.u32 [%rd2], %r12;
 	ret;)"},
     // What calls itself cannot be written in place.
-    {"exit_in_recursion", "prologue", {9, 1, 1}, {64, 1, 1}, 0, 0, R"(
+    {"exit_in_recursion",
+     "prologue",
+     {9, 1, 1},
+     {64, 1, 1},
+     0,
+     0,
+     R"(
 .func count_down(.param .b32 from)
 {
 	.reg .pred %p<2>;

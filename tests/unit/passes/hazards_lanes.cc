@@ -179,7 +179,8 @@ $BEHIND:
 	popc.b32 %r13, %r13;
 	st.global.u32 [%rd2], %r13;
 	ret;)"},
-      // Of the lanes under the guard some come by the list to where those come that it lets fall through.
+      // Of the lanes under the guard some come by the list to where those come that it lets fall
+      // through.
       {"lanes_return_by_a_guarded_list", "prologue", {9, 1, 1}, {64, 1, 1}, 0, 0, "", R"(
 	and.b32 %r10, %r0, 1;
 	setp.gt.u32 %p1, %r0, 9;

@@ -90,16 +90,18 @@ std::string fault_of(const std::string& body) {
   return ran ? std::string() : ran.error().message;
 }
 
-// What shows that the clones of the asynchronous hazards clean up: without, their next task would do
-// this.
+// What shows that the clones of the asynchronous hazards clean up: without, their next task would
+// do this.
 TEST(StrictInterpreter, RegistersHandedOverTheWrongWayAreAFault) {
   const auto set = [](const std::string& how, int to) {
     return "setmaxnreg." + how + ".sync.aligned.u32 " + std::to_string(to) + ";\n";
   };
   EXPECT_EQ(fault_of(set("dec", 40)), "");
   EXPECT_EQ(fault_of(set("dec", 40) + set("dec", 40) + set("inc", 128) + set("dec", 104)), "");
-  EXPECT_NE(fault_of(set("dec", 40) + set("dec", 104)).find("the other way round"), std::string::npos);
-  EXPECT_NE(fault_of(set("inc", 208) + set("inc", 144)).find("the other way round"), std::string::npos);
+  EXPECT_NE(fault_of(set("dec", 40) + set("dec", 104)).find("the other way round"),
+            std::string::npos);
+  EXPECT_NE(fault_of(set("inc", 208) + set("inc", 144)).find("the other way round"),
+            std::string::npos);
 }
 
 TEST(StrictInterpreter, AnObjectMadeTwiceIsAFault) {

@@ -54,12 +54,17 @@ TEST(PtxRewrite, VersionIsRaisedForParametersOnly) {
 
 // R15: what clones are made of came with ISA 3.1 and sm_30.
 TEST(PtxRewrite, OldModulesAreRaised) {
-  const auto text = [](const std::string& version, const std::string& target, const std::string& before = "") {
-    return ".version " + version + "\n.target " + target + ", texmode_independent\n" + before + ".entry k() { exit; }";
+  const auto text = [](const std::string& version, const std::string& target,
+                       const std::string& before = "") {
+    return ".version " + version + "\n.target " + target + ", texmode_independent\n" + before +
+           ".entry k() { exit; }";
   };
-  EXPECT_TRUE(rewrite_module(text("2.0", "sm_20"))->text.starts_with(".version 3.1\n.target sm_35, texmode"));
-  EXPECT_TRUE(rewrite_module(text("4.2", "sm_21"))->text.starts_with(".version 4.2\n.target sm_35, texmode"));
-  EXPECT_TRUE(rewrite_module(text("3.0", "sm_30"))->text.starts_with(".version 3.1\n.target sm_30, texmode"));
+  EXPECT_TRUE(rewrite_module(text("2.0", "sm_20"))
+                  ->text.starts_with(".version 3.1\n.target sm_35, texmode"));
+  EXPECT_TRUE(rewrite_module(text("4.2", "sm_21"))
+                  ->text.starts_with(".version 4.2\n.target sm_35, texmode"));
+  EXPECT_TRUE(rewrite_module(text("3.0", "sm_30"))
+                  ->text.starts_with(".version 3.1\n.target sm_30, texmode"));
   // Nothing but for clones.
   EXPECT_TRUE(rewrite_module(text("2.0", "sm_20", ".global .u32 g;"))->kernels[0].evictable);
   for (const std::string before : {".global .u32 g; .global .u64 at = g;\n", ".reg .u32 r;\n"}) {
@@ -71,8 +76,10 @@ TEST(PtxRewrite, OldModulesAreRaised) {
 
 TEST(PtxRewrite, ThirtyTwoBitAddressesAreOpaque) {
   const auto with = [](const char* size, const char* bits) {
-    return std::string(".version 8.0\n.target sm_90\n") + size + "\n.shared .u32 s;\n.entry k(.param ." + bits + " p) { .reg ." +
-           bits + " %a; .reg .b32 %r; ld.shared.u32 %r, [%r]; ld.param." + bits + " %a, [p]; st.global.u32 [%a], 1; ret; }";
+    return std::string(".version 8.0\n.target sm_90\n") + size +
+           "\n.shared .u32 s;\n.entry k(.param ." + bits + " p) { .reg ." + bits +
+           " %a; .reg .b32 %r; ld.shared.u32 %r, [%r]; ld.param." + bits +
+           " %a, [p]; st.global.u32 [%a], 1; ret; }";
   };
   EXPECT_EQ(only(with(".address_size 32", "u64")).code, "address-size");
   // As wide as what is used, where it is not given.
@@ -109,14 +116,15 @@ TEST(PtxRewrite, LoadsThatFetchAgainArePolls) {
   EXPECT_EQ(only(loop("bar.sync 0; ld.global.u32")).code, "waits");
   EXPECT_EQ(only(loop("add.s64 %rd0, %rd0, 4; ld.global.u32")).code, "");
   EXPECT_EQ(only(loop("st.global.u32 [%rd0], 7; ld.global.u32")).code, "");
-  EXPECT_EQ(only(loop("add.u32 %r1, %r1, 1; setp.gt.u32 %q1, %r1, 9; @%q1 ret; ld.global.u32")).code, "");
+  EXPECT_EQ(
+      only(loop("add.u32 %r1, %r1, 1; setp.gt.u32 %q1, %r1, 9; @%q1 ret; ld.global.u32")).code, "");
 }
 
 // The suite is what the whole project demonstrates eviction with.
 TEST(PtxRewrite, TheSuiteLoops) {
   int kernels = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_ROOT) + "/kernels/suite/ptx")) {
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_ROOT) +
+                                                               "/kernels/suite/ptx")) {
     if (entry.path().extension() != ".ptx") continue;
     std::ifstream file(entry.path(), std::ios::binary);
     std::stringstream contents;
@@ -139,25 +147,29 @@ TEST(PtxRewrite, ATakenCloneNameIsLeftAlone) {
 
 // R34: the carry does not live across the check's branches.
 TEST(PtxRewrite, OneTaskABlockAsksBeforeAChainOfCarries) {
-  auto rewritten = rewrite_module(std::string(kHead) +
-                                  ".entry k(.param .u64 p) { .reg .u32 %r<4>; .reg .u64 %rd1;\n"
-                                  "mov.u32 %r1, %tid.x; add.u32 %r0, %r1, 1; ld.param.u64 %rd1, [p];\n"
-                                  "add.cc.u32 %r2, %r1, %r0; addc.u32 %r3, %r1, 0;\n"
-                                  "st.global.u32 [%rd1], %r3; ret; }");
+  auto rewritten =
+      rewrite_module(std::string(kHead) +
+                     ".entry k(.param .u64 p) { .reg .u32 %r<4>; .reg .u64 %rd1;\n"
+                     "mov.u32 %r1, %tid.x; add.u32 %r0, %r1, 1; ld.param.u64 %rd1, [p];\n"
+                     "add.cc.u32 %r2, %r1, %r0; addc.u32 %r3, %r1, 0;\n"
+                     "st.global.u32 [%rd1], %r3; ret; }");
   ASSERT_TRUE(rewritten);
   ASSERT_TRUE(rewritten->kernels[0].one_task_too);
-  const std::string clone = rewritten->text.substr(rewritten->text.find("k" SLUICE_ONE_TASK_SUFFIX));
+  const std::string clone =
+      rewritten->text.substr(rewritten->text.find("k" SLUICE_ONE_TASK_SUFFIX));
   const std::size_t check = clone.find("bar.red.or.pred");
   ASSERT_NE(check, clone.npos);
   EXPECT_GT(check, clone.find("add.u32 %r0"));
   EXPECT_LT(check, clone.find("add.cc.u32"));
 }
 
-// R34: behind an evicted launch a block finds memory unwritten, and must not follow what it loads there.
+// R34: behind an evicted launch a block finds memory unwritten, and must not follow what it loads
+// there.
 TEST(PtxRewrite, OneTaskABlockAsksBeforeItFollowsWhatItLoaded) {
   for (const char* follow :
        {"ld.global.u64 %rd2, [%rd1]; add.s64 %rd3, %rd2, 4; ld.global.u32 %r3, [%rd3];",
-        "ld.const.u64 %rd2, [c]; mov.b64 {%r1, %r2}, %rd2; cvt.u64.u32 %rd3, %r2; ld.u32 %r3, [%rd3+4];",
+        "ld.const.u64 %rd2, [c]; mov.b64 {%r1, %r2}, %rd2; cvt.u64.u32 %rd3, %r2; ld.u32 %r3, "
+        "[%rd3+4];",
         "ld.global.v2.u64 {%rd2, %rd3}, [%rd1]; ld.global.u32 %r3, [%rd3];",
         "ld.global.u32 %r1, [%rd1]; setp.ne.u32 %p1, %r1, 0; @%p1 ld.global.u32 %r3, [%rd1+8];"}) {
     SCOPED_TRACE(follow);
@@ -167,10 +179,12 @@ TEST(PtxRewrite, OneTaskABlockAsksBeforeItFollowsWhatItLoaded) {
                                     follow + " st.global.u32 [%rd1], %r3; ret; }");
     ASSERT_TRUE(rewritten);
     ASSERT_TRUE(rewritten->kernels[0].one_task_too);
-    const std::string clone = rewritten->text.substr(rewritten->text.find("k" SLUICE_ONE_TASK_SUFFIX));
+    const std::string clone =
+        rewritten->text.substr(rewritten->text.find("k" SLUICE_ONE_TASK_SUFFIX));
     const std::size_t check = clone.find("bar.red.or.pred");
     ASSERT_NE(check, clone.npos);
-    EXPECT_GT(check, clone.find(std::string(follow).substr(0, 20))) << "the first load waits for nothing";
+    EXPECT_GT(check, clone.find(std::string(follow).substr(0, 20)))
+        << "the first load waits for nothing";
     const std::string last = std::string(follow).substr(std::string(follow).rfind("ld."));
     EXPECT_LT(check, clone.find(last));
   }
@@ -249,18 +263,24 @@ TEST(PtxRewrite, CollectivesBeforeABarrierArePlain) {
 // R11: by another name, too.
 TEST(PtxRewrite, AliasesMeanTheirFunctions) {
   const auto made = rewrite_module(
-      std::string(kHead) + ".func f() { .reg .b32 %r; mov.u32 %r, %ctaid.x; ret; }\n.func g();\n.func h();\n"
+      std::string(kHead) +
+      ".func f() { .reg .b32 %r; mov.u32 %r, %ctaid.x; ret; }\n.func g();\n.func h();\n"
       ".alias g, f;\n.entry k() { call g; ret; }\n.entry j() { call h; ret; }");
   ASSERT_TRUE(made);
   EXPECT_EQ(made->kernels[0].tier, Tier::kPlain);
   EXPECT_EQ(made->kernels[1].code, "call-unknown");
   // Every clone calls its copy of f, which has its index.
   std::size_t originals = 0;
-  for (std::size_t at = made->text.find("call g"); at != std::string::npos; at = made->text.find("call g", at + 1))
+  for (std::size_t at = made->text.find("call g"); at != std::string::npos;
+       at = made->text.find("call g", at + 1))
     ++originals;
   EXPECT_EQ(originals, 1u);
-  EXPECT_EQ(only(std::string(kHead) + ".func w() { .reg .pred %p; .reg .b32 %r; .reg .b64 %rd; M: ld.volatile.global.u32 %r, [%rd]; "
-                 "setp.eq.u32 %p, %r, 0; @%p bra M; ret; }\n.func g();\n.alias g, w;\n.entry k() { call g; ret; }").code, "waits");
+  EXPECT_EQ(only(std::string(kHead) + ".func w() { .reg .pred %p; .reg .b32 %r; .reg .b64 %rd; M: "
+                                      "ld.volatile.global.u32 %r, [%rd]; "
+                                      "setp.eq.u32 %p, %r, 0; @%p bra M; ret; }\n.func "
+                                      "g();\n.alias g, w;\n.entry k() { call g; ret; }")
+                .code,
+            "waits");
 }
 
 TEST(PtxRewrite, SpinLoops) {
@@ -280,27 +300,33 @@ TEST(PtxRewrite, SpinLoops) {
         "membar.gl; suld.b.1d.b32.trap {%r1}, [%rd1, {%r2}];",
         "multimem.ld_reduce.acquire.gpu.global.add.u32 %r1, [%rd1];"})
     EXPECT_FALSE(only(loop(waits)).evictable) << waits;
-  for (const char* goes :
-       {"ld.volatile.shared.u32 %r1, [%r2];", "ld.acquire.cta.u32 %r1, [%rd1];",
-        // What it read is what it swaps: it fails when another one got through.
-        "ld.volatile.global.u32 %r2, [%rd1]; add.u32 %r3, %r2, 1;"
-        "atom.global.cas.b32 %r1, [%rd1], %r2, %r3; setp.ne.u32 %p0, %r1, %r2; @%p0 bra L; mov.u32 %r1, 1;"})
+  for (const char* goes : {"ld.volatile.shared.u32 %r1, [%r2];", "ld.acquire.cta.u32 %r1, [%rd1];",
+                           // What it read is what it swaps: it fails when another one got through.
+                           "ld.volatile.global.u32 %r2, [%rd1]; add.u32 %r3, %r2, 1;"
+                           "atom.global.cas.b32 %r1, [%rd1], %r2, %r3; setp.ne.u32 %p0, %r1, %r2; "
+                           "@%p0 bra L; mov.u32 %r1, 1;"})
     EXPECT_TRUE(only(loop(goes)).evictable) << goes;
   // The block's own turn, which it passes on; not where the turns go down the grid's columns.
   const auto own = [&](const std::string& number) {
-    return tier_name(only(kernel_of("mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.y; mov.u32 %r3, %ctaid.y; " + number +
-                                    "L: ld.volatile.global.u32 %r0, [%rd0]; setp.ne.u32 %q0, %r0, %r1; @%q0 bra L; "
-                                    "red.global.add.u32 [%rd0], 1;")).tier);
+    return tier_name(
+        only(kernel_of(
+                 "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.y; mov.u32 %r3, %ctaid.y; " + number +
+                 "L: ld.volatile.global.u32 %r0, [%rd0]; setp.ne.u32 %q0, %r0, %r1; @%q0 bra L; "
+                 "red.global.add.u32 [%rd0], 1;"))
+            .tier);
   };
   EXPECT_STREQ(own(""), "in-order");
   EXPECT_STREQ(own("mad.lo.u32 %r1, %r1, %r2, %r3; "), "opaque");
   EXPECT_STREQ(own("add.u32 %r1, %r1, 1; "), "opaque");
   // A lock, which is given back; also where it is looked at before it is tried.
-  for (const std::string take : {"atom.global.exch.b32 %r1, [%rd0], 1;", "atom.global.cas.b32 %r1, [%rd0], 0, 1;"})
-    for (const std::string look : {"", "M: ld.volatile.global.u32 %r2, [%rd0]; setp.ne.u32 %q1, %r2, 0; @%q1 bra M;"}) {
+  for (const std::string take :
+       {"atom.global.exch.b32 %r1, [%rd0], 1;", "atom.global.cas.b32 %r1, [%rd0], 0, 1;"})
+    for (const std::string look :
+         {"", "M: ld.volatile.global.u32 %r2, [%rd0]; setp.ne.u32 %q1, %r2, 0; @%q1 bra M;"}) {
       const std::string lock = "L: " + look + take + "setp.ne.u32 %q0, %r1, 0; @%q0 bra L;";
       EXPECT_EQ(only(kernel_of(lock + "st.global.u32 [%rd0], 0;")).code, "");
-      EXPECT_EQ(only(kernel_of(lock + "ld.param.u64 %rd1, [p]; st.global.u32 [%rd1], 0;")).code, "");
+      EXPECT_EQ(only(kernel_of(lock + "ld.param.u64 %rd1, [p]; st.global.u32 [%rd1], 0;")).code,
+                "");
       EXPECT_EQ(only(kernel_of(lock)).code, "waits");
     }
   // A swap that only its block's turn lets succeed; one that takes whatever comes is a retry.
@@ -310,12 +336,14 @@ TEST(PtxRewrite, SpinLoops) {
   EXPECT_EQ(only(kernel_of(turn + "%r2; @%q0 bra L;")).code, "waits");
   EXPECT_EQ(only(kernel_of(turn + "%r2; mov.u32 %r2, %r0; @%q0 bra L;")).code, "");
   // A fence, or the load, in a function that the loop calls.
-  const std::string called = std::string(kHead) +
-                             ".func fence() { membar.gl; ret; }\n"
-                             ".func (.param .b32 v) look(.param .b64 p) { .reg .b32 %r; .reg .b64 %rd; "
-                             "ld.param.u64 %rd, [p]; ld.global.u32 %r, [%rd]; st.param.b32 [v], %r; ret; }\n";
+  const std::string called =
+      std::string(kHead) +
+      ".func fence() { membar.gl; ret; }\n"
+      ".func (.param .b32 v) look(.param .b64 p) { .reg .b32 %r; .reg .b64 %rd; "
+      "ld.param.u64 %rd, [p]; ld.global.u32 %r, [%rd]; st.param.b32 [v], %r; ret; }\n";
   const std::string look =
-      "{ .param .b64 a; .param .b32 b; st.param.b64 [a], %rd1; call (b), look, (a); ld.param.b32 %r1, [b]; } ";
+      "{ .param .b64 a; .param .b32 b; st.param.b64 [a], %rd1; call (b), look, (a); ld.param.b32 "
+      "%r1, [b]; } ";
   const auto calling = [&](const std::string& body) {
     return called + loop(body).substr(std::string(kHead).size());
   };
@@ -328,7 +356,8 @@ TEST(PtxRewrite, SpinLoops) {
   for (const std::string pointer : {"%look", "pointer"}) {
     std::string by_pointer = look;
     by_pointer.replace(by_pointer.find("look, (a)"), 9, pointer + ", (a), P");
-    EXPECT_EQ(only(called + loop(".reg .b64 " + pointer + "; P: .callprototype (.param .b32 _) _ (.param .b64 _); mov.u64 " +
+    EXPECT_EQ(only(called + loop(".reg .b64 " + pointer +
+                                 "; P: .callprototype (.param .b32 _) _ (.param .b64 _); mov.u64 " +
                                  pointer + ", look; membar.gl; " + by_pointer)
                                 .substr(std::string(kHead).size()))
                   .code,
@@ -342,14 +371,17 @@ TEST(PtxRewrite, SpinLoops) {
 
 // A register that hides a function, and a variable that each clone would have for itself.
 TEST(PtxRewrite, NamesOfTheModuleInABody) {
-  const std::string functions = std::string(kHead) + ".func f() { ret; } .func g() { ret; } .global .u64 t[1] = {g};\n";
+  const std::string functions =
+      std::string(kHead) + ".func f() { ret; } .func g() { ret; } .global .u64 t[1] = {g};\n";
   const std::string call = "P: .callprototype ()_ (); call f, P; ret; }";
   EXPECT_EQ(only(functions + ".entry k() { .reg .b64 f; mov.u64 f, g; " + call).code, "shadowing");
   EXPECT_EQ(only(functions + ".entry k() { call f; { .reg .b64 f; } ret; }").code, "");
   EXPECT_EQ(only(std::string(kHead) + ".entry k() { .global .u32 n; ret; }").code, "linked");
   EXPECT_EQ(only(std::string(kHead) + ".entry k() { .const .u32 n = 4; ret; }").code, "linked");
   // The loop's words stand behind dynamic shared memory that only the body names.
-  auto dynamic = rewrite_module(std::string(kHead) + ".entry k() { .reg .b32 %r; .extern .shared .b8 d[]; mov.u32 %r, d; ret; }");
+  auto dynamic =
+      rewrite_module(std::string(kHead) +
+                     ".entry k() { .reg .b32 %r; .extern .shared .b8 d[]; mov.u32 %r, d; ret; }");
   ASSERT_TRUE(dynamic);
   const std::string clone = dynamic->text.substr(dynamic->text.find("k__sluice"));
   EXPECT_GT(clone.find(", d;"), clone.find(".extern .shared")) << clone;
@@ -358,8 +390,9 @@ TEST(PtxRewrite, NamesOfTheModuleInABody) {
 TEST(PtxRewrite, FunctionsThatEndTheirThreadOrRecur) {
   EXPECT_EQ(only(std::string(kHead) + ".func f() { exit; } .entry k() { call f; ret; }").tier,
             Tier::kPlain);
-  EXPECT_EQ(only(std::string(kHead) + ".func f() { call f; exit; } .entry k() { call f; ret; }").tier,
-            Tier::kPrologue);
+  EXPECT_EQ(
+      only(std::string(kHead) + ".func f() { call f; exit; } .entry k() { call f; ret; }").tier,
+      Tier::kPrologue);
   EXPECT_TRUE(only(std::string(kHead) + ".func f() { call f; ret; } .entry k() { call f; ret; }")
                   .evictable);
   EXPECT_FALSE(only(std::string(kHead) +
@@ -380,10 +413,10 @@ TEST(PtxRewrite, RegistersThatWarpsHandOver) {
   struct Row {
     const char *bounds, *back;
   };
-  for (const Row& row : {Row{".maxnreg 152", "152"}, Row{".maxntid 384 .minnctapersm 1", "168"},
-                         Row{".reqntid 128, 3 .minnctapersm 2", "80"},
-                         Row{".maxntid 160 .minnctapersm 2", "168"},
-                         Row{".maxntid 416 .minnctapersm 1", "128"}}) {
+  for (const Row& row :
+       {Row{".maxnreg 152", "152"}, Row{".maxntid 384 .minnctapersm 1", "168"},
+        Row{".reqntid 128, 3 .minnctapersm 2", "80"}, Row{".maxntid 160 .minnctapersm 2", "168"},
+        Row{".maxntid 416 .minnctapersm 1", "128"}}) {
     const Rewritten made = kernel(row.bounds, gives);
     EXPECT_EQ(made.kernels[0].tier, Tier::kPlain) << row.bounds << ": " << made.kernels[0].reason;
     EXPECT_NE(made.text.find(std::string("setmaxnreg.inc.sync.aligned.u32 \t") + row.back + ";"),
@@ -392,23 +425,27 @@ TEST(PtxRewrite, RegistersThatWarpsHandOver) {
     EXPECT_EQ(made.text.find(std::string(".maxnreg ") + row.back) != std::string::npos, true)
         << row.bounds;
   }
-  for (const char* bounds : {"", ".maxntid 384", ".reqntid 384", ".minnctapersm 1", ".maxnreg 100",
-                             ".maxnreg 248", ".maxntid 128 .minnctapersm 1", ".maxntid 1024 .minnctapersm 32"}) {
+  for (const char* bounds :
+       {"", ".maxntid 384", ".reqntid 384", ".minnctapersm 1", ".maxnreg 100", ".maxnreg 248",
+        ".maxntid 128 .minnctapersm 1", ".maxntid 1024 .minnctapersm 32"}) {
     const Rewritten made = kernel(bounds, gives);
     EXPECT_EQ(made.kernels[0].code, "setmaxnreg") << bounds;
     EXPECT_EQ(made.kernels[0].tier, Tier::kPrologue) << bounds;
   }
-  EXPECT_EQ(kernel(".maxnreg 152", "setmaxnreg.dec.sync.aligned.u32 N;").kernels[0].code, "setmaxnreg");
+  EXPECT_EQ(kernel(".maxnreg 152", "setmaxnreg.dec.sync.aligned.u32 N;").kernels[0].code,
+            "setmaxnreg");
 }
 
-// Copies by tensor maps are cleaned up behind like other bulk copies; those that more than this block
-// takes part in are not.
+// Copies by tensor maps are cleaned up behind like other bulk copies; those that more than this
+// block takes part in are not.
 TEST(PtxRewrite, CopiesByTensorMaps) {
   const auto kernel = [](const std::string& before, const std::string& copy) {
     auto rewritten = rewrite_module(
-        ".version 8.6\n.target sm_100a\n.address_size 64\n.entry k(.param .align 64 .b8 map[128]) {\n"
+        ".version 8.6\n.target sm_100a\n.address_size 64\n.entry k(.param .align 64 .b8 map[128]) "
+        "{\n"
         ".reg .b64 %rd<4>; .reg .b32 %r<4>; .reg .pred %p<2>; .shared .align 128 .b8 tile[1024]; "
-        ".shared .align 8 .b64 full;\nmov.u64 %rd1, map; cvta.param.u64 %rd1, %rd1; mov.u32 %r1, tile; "
+        ".shared .align 8 .b64 full;\nmov.u64 %rd1, map; cvta.param.u64 %rd1, %rd1; mov.u32 %r1, "
+        "tile; "
         "mov.u32 %r2, full; mov.u32 %r3, 0;\n" +
         before + copy + " ret; }");
     EXPECT_TRUE(rewritten) << rewritten.error().message;
@@ -424,8 +461,8 @@ TEST(PtxRewrite, CopiesByTensorMaps) {
   const std::string made = "mbarrier.init.shared.b64 [%r2], 1;\n";
   const std::string wait = "\nL: mbarrier.try_wait.parity.shared.b64 %p1, [%r2], 0; @!%p1 bra L;";
   const auto load = [](const std::string& how) {
-    return "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" + how +
-           " [%r1], [%rd1, {%r3, %r3}], [%r2];";
+    return "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" +
+           how + " [%r1], [%rd1, {%r3, %r3}], [%r2];";
   };
   EXPECT_EQ(kernel(made, load("") + wait).kernels[0].tier, Tier::kPlain);
   EXPECT_EQ(kernel(made, load(".cta_group::1") + wait).kernels[0].tier, Tier::kPlain);
@@ -439,8 +476,8 @@ TEST(PtxRewrite, CopiesByTensorMaps) {
   EXPECT_EQ(kernel("", "tcgen05.fence::after_thread_sync;").kernels[0].code, "tensor-memory");
 }
 
-// What cannot be written in place leaves the kernel as it was: text that would double with every call,
-// and parameters whose address is taken.
+// What cannot be written in place leaves the kernel as it was: text that would double with every
+// call, and parameters whose address is taken.
 TEST(PtxRewrite, CallsThatAreNotWrittenInPlace) {
   std::string doubling(kHead);
   doubling += ".func f30() { exit; }\n";
@@ -450,7 +487,8 @@ TEST(PtxRewrite, CallsThatAreNotWrittenInPlace) {
   }
   EXPECT_EQ(only(doubling + ".entry k() { call f0; ret; }").code, "exit-in-function");
   const auto passing = [](const std::string& body) {
-    return only(std::string(kHead) + ".func f(.param .b32 a) { .reg .b32 %r; .reg .b64 %rd; " + body +
+    return only(std::string(kHead) + ".func f(.param .b32 a) { .reg .b32 %r; .reg .b64 %rd; " +
+                body +
                 " exit; }\n.entry k() { .reg .b32 %r; mov.u32 %r, 1; { .param .b32 v; "
                 "st.param.b32 [v], %r; call f, (v); } ret; }");
   };
@@ -460,13 +498,18 @@ TEST(PtxRewrite, CallsThatAreNotWrittenInPlace) {
   EXPECT_EQ(taken.passes[0], "inline");
   // A name of the caller's would hide what the function means by it.
   for (const char* hides : {".local .b32 word; ", "bra word; word: "})
-    EXPECT_EQ(only(std::string(kHead) + ".global .b32 word;\n.func f() { .reg .b32 %r; ld.global.b32 %r, "
-                   "[word]; exit; }\n.entry k() { " + hides + "call f; ret; }").code, "exit-in-function")
+    EXPECT_EQ(only(std::string(kHead) +
+                   ".global .b32 word;\n.func f() { .reg .b32 %r; ld.global.b32 %r, "
+                   "[word]; exit; }\n.entry k() { " +
+                   hides + "call f; ret; }")
+                  .code,
+              "exit-in-function")
         << hides;
   // What nobody accesses is no register either where there is none of its size.
-  const auto untouched = rewrite_module(
-      std::string(kHead) + ".func f(.param .align 4 .b8 a[12]) { exit; }\n"
-      ".entry k() { { .param .align 4 .b8 v[12]; call f, (v); } ret; }");
+  const auto untouched =
+      rewrite_module(std::string(kHead) +
+                     ".func f(.param .align 4 .b8 a[12]) { exit; }\n"
+                     ".entry k() { { .param .align 4 .b8 v[12]; call f, (v); } ret; }");
   ASSERT_TRUE(untouched);
   EXPECT_EQ(untouched->kernels[0].tier, Tier::kPlain);
   EXPECT_EQ(untouched->text.find(".b96"), std::string::npos);

@@ -37,12 +37,19 @@ TEST(PtxWaits, NeighboursThatAreNotLower) {
   EXPECT_EQ(tier("add.s32 %r3, %r1, -1;" + kPoll), "in-order");
   EXPECT_EQ(tier("not.b32 %r3, %r2; add.s32 %r3, %r1, %r3;" + kPoll), "in-order");
   // The way round a ring, by the parameter: of the index, or of the address.
-  EXPECT_EQ(tier("setp.eq.u32 %p1, %r1, 0; selp.b32 %r5, %r0, %r1, %p1; add.s32 %r3, %r5, -1;" + kPoll), "waits");
-  EXPECT_EQ(tier("setp.eq.u32 %p1, %r1, 0; selp.b32 %r5, 0, %r1, %p1; add.s32 %r3, %r5, -1;" + kPoll), "in-order");
+  EXPECT_EQ(
+      tier("setp.eq.u32 %p1, %r1, 0; selp.b32 %r5, %r0, %r1, %p1; add.s32 %r3, %r5, -1;" + kPoll),
+      "waits");
+  EXPECT_EQ(
+      tier("setp.eq.u32 %p1, %r1, 0; selp.b32 %r5, 0, %r1, %p1; add.s32 %r3, %r5, -1;" + kPoll),
+      "in-order");
   EXPECT_EQ(tier("add.s32 %r5, %r1, -1; mov.u32 %r3, %r0; setp.eq.u32 %p1, %r1, 0; @%p1 bra M;\n"
-                 "mov.u32 %r3, %r5;\nM: " + kPoll), "waits");
+                 "mov.u32 %r3, %r5;\nM: " +
+                 kPoll),
+            "waits");
   // Numbers that begin elsewhere: one above is above nevertheless.
-  const std::string from_first = "sub.s32 %r3, %r1, %r0; mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd0, %rd2;";
+  const std::string from_first =
+      "sub.s32 %r3, %r1, %r0; mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd0, %rd2;";
   const std::string look = "setp.eq.u32 %p0, %r4, 0; @%p0 bra L;";
   EXPECT_EQ(tier(from_first + "L: ld.volatile.global.u32 %r4, [%rd3+4];" + look), "waits");
   EXPECT_EQ(tier(from_first + "L: ld.volatile.global.u32 %r4, [%rd3+-4];" + look), "in-order");
@@ -50,37 +57,48 @@ TEST(PtxWaits, NeighboursThatAreNotLower) {
   EXPECT_EQ(tier("ld.global.u32 %r5, [%rd1]; sub.s32 %r3, %r1, %r5;" + kPoll), "waits");
   EXPECT_EQ(tier("sub.s32 %r3, %r1, %r0;" + kPoll), "in-order");
   // Two threads, one for each neighbour.
-  EXPECT_EQ(tier("shl.b32 %r5, %r2, 1; add.s32 %r6, %r1, %r5; add.s32 %r3, %r6, -1;" + kPoll), "waits");
+  EXPECT_EQ(tier("shl.b32 %r5, %r2, 1; add.s32 %r6, %r1, %r5; add.s32 %r3, %r6, -1;" + kPoll),
+            "waits");
   // A row of flags for each block, one for each thread.
-  EXPECT_EQ(tier("shl.b32 %r5, %r1, 7; add.s32 %r6, %r5, %r2; add.s32 %r3, %r6, -128;" + kPoll), "in-order");
+  EXPECT_EQ(tier("shl.b32 %r5, %r1, 7; add.s32 %r6, %r5, %r2; add.s32 %r3, %r6, -128;" + kPoll),
+            "in-order");
   // Numbers that go down the grid's columns.
   const std::string two = "mov.u32 %r7, %ctaid.y; shl.b32 %r5, %r1, 2; add.s32 %r6, %r5, %r7;";
   EXPECT_EQ(tier(two + "add.s32 %r3, %r6, -1;" + kPoll), "waits");
   // By the grid's height, which may be 1: then nothing is lower than by x.
-  const auto down = report_of("mov.u32 %r7, %ctaid.y; mov.u32 %r8, %nctaid.y; mad.lo.s32 %r6, %r1, %r8, %r7;"
-                              "add.s32 %r3, %r6, -1;" + kPoll);
+  const auto down = report_of(
+      "mov.u32 %r7, %ctaid.y; mov.u32 %r8, %nctaid.y; mad.lo.s32 %r6, %r1, %r8, %r7;"
+      "add.s32 %r3, %r6, -1;" +
+      kPoll);
   EXPECT_EQ(down.tier, Tier::kInOrder);
   EXPECT_TRUE(down.one_row);
-  const auto along = report_of("mov.u32 %r7, %ctaid.y; mov.u32 %r8, %nctaid.x; mad.lo.s32 %r6, %r7, %r8, %r1;"
-                               "add.s32 %r3, %r6, -1;" + kPoll);
+  const auto along = report_of(
+      "mov.u32 %r7, %ctaid.y; mov.u32 %r8, %nctaid.x; mad.lo.s32 %r6, %r7, %r8, %r1;"
+      "add.s32 %r3, %r6, -1;" +
+      kPoll);
   EXPECT_EQ(along.tier, Tier::kInOrder);
   EXPECT_FALSE(along.one_row);
 }
 
 TEST(PtxWaits, TurnsThatAreNotPassedUp) {
   const auto turn = [&](const std::string& own, const std::string& pass) {
-    return tier(own + "L: ld.volatile.global.u32 %r4, [%rd0]; setp.ne.u32 %p0, %r4, %r3; @%p0 bra L;" + pass);
+    return tier(own +
+                "L: ld.volatile.global.u32 %r4, [%rd0]; setp.ne.u32 %p0, %r4, %r3; @%p0 bra L;" +
+                pass);
   };
   const std::string same = "mov.u32 %r3, %r1;";
   EXPECT_EQ(turn(same, "add.s32 %r5, %r3, 1; st.volatile.global.u32 [%rd0], %r5;"), "in-order");
   EXPECT_EQ(turn(same, "add.s32 %r5, %r4, 1; st.volatile.global.u32 [%rd0], %r5;"), "in-order");
-  EXPECT_EQ(turn(same, "add.s32 %r5, %r3, 1; setp.eq.u32 %p1, %r5, %r0; selp.b32 %r6, 0, %r5, %p1;"
-                       "st.volatile.global.u32 [%rd0], %r6;"), "in-order");
+  EXPECT_EQ(turn(same,
+                 "add.s32 %r5, %r3, 1; setp.eq.u32 %p1, %r5, %r0; selp.b32 %r6, 0, %r5, %p1;"
+                 "st.volatile.global.u32 [%rd0], %r6;"),
+            "in-order");
   EXPECT_EQ(turn(same, "add.s32 %r5, %r3, -1; st.volatile.global.u32 [%rd0], %r5;"), "waits");
   EXPECT_EQ(turn(same, "red.global.add.u32 [%rd0], -1;"), "waits");
   EXPECT_EQ(turn(same, "st.volatile.global.u32 [%rd0], %r0;"), "waits");
   EXPECT_EQ(turn("mov.u32 %r7, %ctaid.y; shl.b32 %r5, %r1, 2; add.s32 %r3, %r5, %r7;",
-                 "add.s32 %r5, %r3, 1; st.volatile.global.u32 [%rd0], %r5;"), "waits");
+                 "add.s32 %r5, %r3, 1; st.volatile.global.u32 [%rd0], %r5;"),
+            "waits");
 }
 
 TEST(PtxWaits, TokensThatAreHandedOn) {
@@ -89,38 +107,51 @@ TEST(PtxWaits, TokensThatAreHandedOn) {
       box + "L: atom.global.cas.b32 %r4, [%rd3], 1, 0; setp.ne.u32 %p0, %r4, 1; @%p0 bra L;";
   EXPECT_EQ(tier(take + "atom.global.exch.b32 %r5, [%rd3], 1;"), "plain");
   EXPECT_EQ(tier(take + "shl.b32 %r5, %r1, 2; cvt.u64.u32 %rd4, %r5; add.s64 %rd5, %rd4, %rd0;"
-                        "st.global.u32 [%rd5], 1;"), "plain");
+                        "st.global.u32 [%rd5], 1;"),
+            "plain");
   EXPECT_EQ(tier(take + "atom.global.exch.b32 %r5, [%rd3+4], 1;"), "waits");
   EXPECT_EQ(tier(take + "st.global.u32 [%rd3+-4], 1;"), "waits");
   EXPECT_EQ(tier(take + "xor.b32 %r5, %r1, 1; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %rd0, %rd4;"
-                        "st.global.u32 [%rd5], 1;"), "waits");
+                        "st.global.u32 [%rd5], 1;"),
+            "waits");
   // A bit that the shift has left free: the same place.
-  EXPECT_EQ(tier("shl.b32 %r5, %r0, 1; or.b32 %r6, %r5, 1; mul.wide.s32 %rd2, %r6, 4; add.s64 %rd3, %rd0, %rd2;"
+  EXPECT_EQ(tier("shl.b32 %r5, %r0, 1; or.b32 %r6, %r5, 1; mul.wide.s32 %rd2, %r6, 4; add.s64 "
+                 "%rd3, %rd0, %rd2;"
                  "L: atom.global.exch.b32 %r4, [%rd3], 1; setp.ne.u32 %p0, %r4, 0; @%p0 bra L;"
-                 "mul.wide.s32 %rd4, %r5, 4; add.s64 %rd5, %rd0, %rd4; st.global.u32 [%rd5+4], 0;"), "plain");
+                 "mul.wide.s32 %rd4, %r5, 4; add.s64 %rd5, %rd0, %rd4; st.global.u32 [%rd5+4], 0;"),
+            "plain");
   // Whatever it leaves there, it waits until the box is empty.
-  EXPECT_EQ(tier("L: mov.u32 %r3, %clock; atom.global.cas.b32 %r4, [%rd0], 0, %r3; setp.ne.u32 %p0, %r4, 0;"
-                 "@%p0 bra L;"), "waits");
+  EXPECT_EQ(tier("L: mov.u32 %r3, %clock; atom.global.cas.b32 %r4, [%rd0], 0, %r3; setp.ne.u32 "
+                 "%p0, %r4, 0;"
+                 "@%p0 bra L;"),
+            "waits");
   // Two that hand a token to and fro: what takes it does not put it back.
-  EXPECT_EQ(tier("mov.u32 %r6, 0; R: setp.eq.u32 %p1, %r1, 0; @%p1 bra B;\n"
-                 "A: atom.global.cas.b32 %r4, [%rd0], 1, 0; setp.ne.u32 %p0, %r4, 1; @%p0 bra A; bra N;\n"
-                 "B: atom.global.cas.b32 %r5, [%rd0], 0, 1; setp.ne.u32 %p0, %r5, 0; @%p0 bra B;\n"
-                 "N: add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, %r0; @%p2 bra R;"), "waits");
+  EXPECT_EQ(
+      tier("mov.u32 %r6, 0; R: setp.eq.u32 %p1, %r1, 0; @%p1 bra B;\n"
+           "A: atom.global.cas.b32 %r4, [%rd0], 1, 0; setp.ne.u32 %p0, %r4, 1; @%p0 bra A; bra N;\n"
+           "B: atom.global.cas.b32 %r5, [%rd0], 0, 1; setp.ne.u32 %p0, %r5, 0; @%p0 bra B;\n"
+           "N: add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, %r0; @%p2 bra R;"),
+      "waits");
 }
 
 // What is on top of a stack may be asked, as long as only a swap that fails reads it again.
 TEST(PtxWaits, RetriesThatMayGiveUp) {
   const std::string swap = "add.u32 %r5, %r4, 1; atom.global.cas.b32 %r6, [%rd0], %r4, %r5;";
   const std::string look = "L: ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p0, %r4, 0;";
-  EXPECT_EQ(tier(look + "@%p0 bra E;" + swap + "setp.ne.u32 %p1, %r6, %r4; @%p1 bra L; E:"), "plain");
-  EXPECT_EQ(tier(look + "@%p0 bra E;" + swap + "setp.eq.u32 %p1, %r6, %r4; @!%p1 bra L; E:"), "plain");
-  EXPECT_EQ(tier(look + "@%p0 bra L;" + swap + "setp.ne.u32 %p1, %r6, %r4; @%p1 bra L; E:"), "waits");
+  EXPECT_EQ(tier(look + "@%p0 bra E;" + swap + "setp.ne.u32 %p1, %r6, %r4; @%p1 bra L; E:"),
+            "plain");
+  EXPECT_EQ(tier(look + "@%p0 bra E;" + swap + "setp.eq.u32 %p1, %r6, %r4; @!%p1 bra L; E:"),
+            "plain");
+  EXPECT_EQ(tier(look + "@%p0 bra L;" + swap + "setp.ne.u32 %p1, %r6, %r4; @%p1 bra L; E:"),
+            "waits");
   // Again where it has passed: until it is empty.
-  EXPECT_EQ(tier(look + "@%p0 bra E;" + swap + "setp.eq.u32 %p1, %r6, %r4; @%p1 bra L; E:"), "waits");
+  EXPECT_EQ(tier(look + "@%p0 bra E;" + swap + "setp.eq.u32 %p1, %r6, %r4; @%p1 bra L; E:"),
+            "waits");
 }
 
 TEST(PtxWaits, CountersThatStandStill) {
-  const std::string count = "L: atom.global.add.u32 %r4, [%rd0], 1; setp.ge.u32 %p0, %r4, %r0; @%p0 bra E;";
+  const std::string count =
+      "L: atom.global.add.u32 %r4, [%rd0], 1; setp.ge.u32 %p0, %r4, %r0; @%p0 bra E;";
   EXPECT_EQ(tier(count + "st.global.u32 [%rd1], %r4; bra L; E:"), "plain");
   EXPECT_EQ(tier(count + "atom.global.add.u32 %r5, [%rd0], 1; bra L; E:"), "plain");
   EXPECT_EQ(tier(count + "red.global.add.u32 [%rd0], -1; bra L; E:"), "waits");
@@ -130,9 +161,13 @@ TEST(PtxWaits, CountersThatStandStill) {
 // A loop that polls at the very place where the loop around it begins.
 TEST(PtxWaits, LoopsThatBeginAtOnePlace) {
   const std::string rounds = "add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r0; @%p1 bra L;";
-  EXPECT_EQ(tier("mov.u32 %r6, 0; L: ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;" + rounds),
+  EXPECT_EQ(tier("mov.u32 %r6, 0; L: ld.volatile.global.u32 %r4, [%rd0]; setp.eq.u32 %p0, %r4, 0; "
+                 "@%p0 bra L;" +
+                 rounds),
             "waits");
-  EXPECT_EQ(tier("mov.u32 %r6, 0; L: ld.volatile.shared.u32 %r4, [s]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;" + rounds),
+  EXPECT_EQ(tier("mov.u32 %r6, 0; L: ld.volatile.shared.u32 %r4, [s]; setp.eq.u32 %p0, %r4, 0; "
+                 "@%p0 bra L;" +
+                 rounds),
             "plain");
 }
 
@@ -140,14 +175,16 @@ TEST(PtxWaits, LoopsThatBeginAtOnePlace) {
 TEST(PtxWaits, ConstantsInVariables) {
   const std::string loop =
       "L: ld.volatile.shared.u32 %r4, [s]; ld.global.u32 %r5, [t]; nanosleep.u32 %r5;"
-      "setp.ne.u32 %p0, %r4, 0; @%p0 bra E; setp.lt.u32 %p1, %r5, 9; @%p1 bra L; mov.u32 %r6, 1; bra L; E:";
+      "setp.ne.u32 %p0, %r4, 0; @%p0 bra E; setp.lt.u32 %p1, %r5, 9; @%p1 bra L; mov.u32 %r6, 1; "
+      "bra L; E:";
   EXPECT_EQ(tier(loop, ".global .u32 t = 20;\n"), "plain");
   EXPECT_EQ(tier(loop, ".visible .global .u32 t = 20;\n"), "waits");
   EXPECT_EQ(tier(loop + "st.global.u32 [t], 1;", ".global .u32 t = 20;\n"), "waits");
   EXPECT_EQ(tier(loop, ".global .u32 t = 20;\n.global .u64 u = t;\n"), "waits");
 }
 
-// Behind a jump there is often something that nothing leads to; it makes no other way into the loop.
+// Behind a jump there is often something that nothing leads to; it makes no other way into the
+// loop.
 TEST(PtxWaits, WhatNothingLeadsToIsNoWayIn) {
   EXPECT_EQ(tier("mov.u32 %r6, 0; R: add.u32 %r6, %r6, 1;\n"
                  "L: atom.global.cas.b32 %r4, [%rd0], 1, 0; bra A; st.global.u32 [%rd1], 2;\n"
@@ -158,34 +195,42 @@ TEST(PtxWaits, WhatNothingLeadsToIsNoWayIn) {
 // Without optimisation every atomic is a function of its own.
 TEST(PtxWaits, SwapsInFunctions) {
   const std::string swap =
-      ".func (.param .b32 v) swap(.param .b64 a, .param .b32 b, .param .b32 c) { .reg .b32 %r<4>; .reg .b64 %rd;\n"
-      "ld.param.u64 %rd, [a]; ld.param.u32 %r1, [b]; ld.param.u32 %r2, [c]; atom.cas.b32 %r3, [%rd], %r1, %r2;\n"
+      ".func (.param .b32 v) swap(.param .b64 a, .param .b32 b, .param .b32 c) { .reg .b32 %r<4>; "
+      ".reg .b64 %rd;\n"
+      "ld.param.u64 %rd, [a]; ld.param.u32 %r1, [b]; ld.param.u32 %r2, [c]; atom.cas.b32 %r3, "
+      "[%rd], %r1, %r2;\n"
       "st.param.b32 [v], %r3; ret; }\n";
-  const auto call = [](const std::string& address, const std::string& compare, const std::string& value,
-                       const std::string& result = "%r4") {
-    return "{ .param .b64 a; .param .b32 b; .param .b32 c; .param .b32 v; st.param.b64 [a], " + address +
-           "; st.param.b32 [b], " + compare + "; st.param.b32 [c], " + value +
+  const auto call = [](const std::string& address, const std::string& compare,
+                       const std::string& value, const std::string& result = "%r4") {
+    return "{ .param .b64 a; .param .b32 b; .param .b32 c; .param .b32 v; st.param.b64 [a], " +
+           address + "; st.param.b32 [b], " + compare + "; st.param.b32 [c], " + value +
            "; call (v), swap, (a, b, c); ld.param.b32 " + result + ", [v]; } ";
   };
   const std::string take = "L: " + call("%rd0", "0", "1") + "setp.ne.u32 %p0, %r4, 0; @%p0 bra L;";
   EXPECT_EQ(tier(take, swap), "waits");
   EXPECT_EQ(tier(take + call("%rd1", "1", "0", "%r5"), swap), "waits");
   EXPECT_EQ(tier(take + call("%rd0", "1", "0", "%r5"), swap), "plain");
-  EXPECT_EQ(tier("L: " + call("%rd0", "%r1", "%r1") + "setp.ne.u32 %p0, %r4, %r1; @%p0 bra L;", swap), "waits");
+  EXPECT_EQ(
+      tier("L: " + call("%rd0", "%r1", "%r1") + "setp.ne.u32 %p0, %r4, %r1; @%p0 bra L;", swap),
+      "waits");
   // Nobody asks what came of it.
-  EXPECT_EQ(tier("L: " + call("%rd0", "0", "1") + "add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, %r0; @%p0 bra L;", swap),
+  EXPECT_EQ(tier("L: " + call("%rd0", "0", "1") +
+                     "add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, %r0; @%p0 bra L;",
+                 swap),
             "plain");
 }
 
 // Copies bring to shared memory what others write.
 TEST(PtxWaits, CopiesThatPoll) {
   const auto copies = [&](const std::string& next) {
-    return tier("mov.u32 %r3, s; L: cp.async.cg.shared.global [%r3], [%rd0], 16; cp.async.wait_all;\n" + next +
-                "ld.shared.u32 %r4, [%r3]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;");
+    return tier(
+        "mov.u32 %r3, s; L: cp.async.cg.shared.global [%r3], [%rd0], 16; cp.async.wait_all;\n" +
+        next + "ld.shared.u32 %r4, [%r3]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;");
   };
   EXPECT_EQ(copies(""), "waits");
   EXPECT_EQ(copies("add.s64 %rd0, %rd0, 16;"), "plain");
-  EXPECT_EQ(tier("L: suld.b.1d.b32.trap {%r4}, [%rd0, {0}]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;"), "waits");
+  EXPECT_EQ(tier("L: suld.b.1d.b32.trap {%r4}, [%rd0, {0}]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;"),
+            "waits");
 }
 
 }  // namespace

@@ -141,12 +141,14 @@ TEST(PtxDominators, AgreeWithTheDefinitionInBothDirections) {
   for (int graph = 0; graph < 60; ++graph) {
     std::string body;
     for (int i = 0; i < 9; ++i) {
-      body += "L" + std::to_string(i) + ": add.u32 %r1, %r1, 1; @%p1 bra L" + std::to_string(random() % 9) + ";\n";
+      body += "L" + std::to_string(i) + ": add.u32 %r1, %r1, 1; @%p1 bra L" +
+              std::to_string(random() % 9) + ";\n";
       if (random() % 5 == 0) body += random() % 2 == 0 ? "trap;\n" : "@%p2 ret;\n";
       if (random() % 3 == 0) body += "bra L" + std::to_string(random() % 9) + ";\n";
     }
     const Analysed a(body);
-    const auto check = [&](const DominatorTree& tree, std::uint32_t root, std::vector<std::uint32_t> Block::*away) {
+    const auto check = [&](const DominatorTree& tree, std::uint32_t root,
+                           std::vector<std::uint32_t> Block::*away) {
       const auto& blocks = a.cfg.blocks();
       const auto reached = [&](std::uint32_t without) {
         std::vector<bool> seen(blocks.size());
@@ -167,7 +169,8 @@ TEST(PtxDominators, AgreeWithTheDefinitionInBothDirections) {
       for (std::uint32_t x = 0; x < blocks.size(); ++x) {
         const std::vector<bool> seen = reached(x);
         for (std::uint32_t b = 0; b < blocks.size(); ++b) {
-          ASSERT_EQ(tree.dominates(x, b), x == b || (in_tree[x] && in_tree[b] && !seen[b])) << x << " " << b << body;
+          ASSERT_EQ(tree.dominates(x, b), x == b || (in_tree[x] && in_tree[b] && !seen[b]))
+              << x << " " << b << body;
           above[b] += x != b && tree.dominates(x, b);
         }
       }

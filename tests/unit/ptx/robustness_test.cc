@@ -22,8 +22,9 @@ std::string read(const std::string& name) {
   return contents.str();
 }
 
-// The file with all but one or two neighbouring kernels taken out: what a mutant does not touch need not be
-// rewritten once more for it. One text for each kernel, in turn with and without its neighbour.
+// The file with all but one or two neighbouring kernels taken out: what a mutant does not touch
+// need not be rewritten once more for it. One text for each kernel, in turn with and without its
+// neighbour.
 std::vector<std::string> cut(const std::string& text) {
   const auto module = ptx::Module::parse(text);
   std::vector<ptx::Range> entries;

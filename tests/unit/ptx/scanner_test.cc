@@ -186,7 +186,9 @@ TEST(PtxScanner, UnknownThingsAreKept) {
 
 // The debug information of ISA versions before 2.0 ends with its line.
 TEST(PtxScanner, OldDebugInformationIsKept) {
-  const std::string text = ".version 1.4\n@@DWARF .section .debug_info,\"\",@progbits {\n\t@@DWARF .byte 1\n.entry k() { ret; }";
+  const std::string text =
+      ".version 1.4\n@@DWARF .section .debug_info,\"\",@progbits {\n\t@@DWARF .byte 1\n.entry k() "
+      "{ ret; }";
   const Module m = parse(text);
   EXPECT_EQ(m.directives().size(), 3u);
   EXPECT_EQ(m.directives().back().line, 3u);
