@@ -55,8 +55,8 @@ class WorkerFloods(WithVictim):
             print(f"{name}: sluiced {now[2] - cpu_s:.2f} s of a core in {elapsed_s:.1f} s, "
                   f"{now[0] - descriptors} descriptors and {(now[1] - resident) >> 20} MiB more, "
                   f"{len(self.sluiced.log()) - opened} bytes of log", flush=True)
-            # At most some 8 %. A busy machine gives it less, never more; a line without end, read as
-            # it comes, took 36 %.
+            # At most some 8 %. A busy machine gives it less, never more; a line without end took
+            # 36 % when it was read as it came.
             self.assertLess(now[2] - cpu_s, 0.25 * elapsed_s + 0.3)
             # Its own session: some 20 descriptors and a region.
             self.assertLess(now[0], descriptors + 64)
