@@ -124,6 +124,8 @@ SIZE(sluice_record, 32);
 SIZE(sluice_completion, 32);
 SIZE(sluice_launch, 56);
 SIZE(sluice_copy, 72);
+SIZE(sluice_copy_box_end, 56);
+SIZE(sluice_copy_box, 152);
 SIZE(sluice_memset, 56);
 SIZE(sluice_printed, 8);
 SIZE(sluice_function_reply, 80);

@@ -29,6 +29,7 @@
 
 #include "abi/cuda_driver.h"
 #include "abi/cuda_tags.h"
+#include "abi/cuda_texture.h"
 #include "abi/wire.h"
 
 /* clang-format off */
@@ -99,6 +100,14 @@
   X(0x0a1, cuTensorMapEncodeIm2col, kAtOnce, Out, In, In, Address, InArray<2>, InArray<2, 1>, InArray<2, 2>, InArray<2, 2>, In, In, InArray<2>, In, In, In, In) \
   X(0x0a2, cuTensorMapEncodeIm2colWide, kAtOnce, Out, In, In, Address, InArray<2>, InArray<2, 1>, In, In, In, In, InArray<2>, In, In, In, In, In) \
   X(0x0a3, cuTensorMapReplaceAddress, kAtOnce, InOut, Address) \
+  /* arrays and what kernels read and write them by; copies are custom, descriptions the guest's. The names of texture
+   * and surface objects are the driver's own, because kernels get them. */ \
+  X(0x0b0, cuArray3DCreate_v2, kReply, HOut<SLUICE_HANDLE_ARRAY>, InStruct) \
+  X(0x0b1, cuArrayDestroy, kAfterWork, HEnd<SLUICE_HANDLE_ARRAY>) \
+  X(0x0b2, cuTexObjectCreate, kReply, Out, InStruct, InStruct, Null) \
+  X(0x0b3, cuTexObjectDestroy, kAfterWork, In) \
+  X(0x0b4, cuSurfObjectCreate, kReply, Out, InStruct) \
+  X(0x0b5, cuSurfObjectDestroy, kAfterWork, In) \
   /* streams and events; recording, waiting and synchronising are custom */ \
   X(0x080, cuStreamCreate, kReply, HOut<SLUICE_HANDLE_STREAM>, In) \
   X(0x081, cuStreamCreateWithPriority, kReply, HOut<SLUICE_HANDLE_STREAM>, In, In) \
@@ -123,6 +132,7 @@
   Y(SLUICE_CALL_EXTENT_FREE, extent_free, sluice_bulk, kNoTail) \
   Y(SLUICE_CALL_STREAM_VALUE, stream_value, sluice_stream_value, kNoTail) \
   Y(SLUICE_CALL_HOST_FUNC, host_func, sluice_synchronize, kNoTail) \
+  Y(SLUICE_CALL_COPY_BOX, copy_box, sluice_copy_box, kNoTail) \
   Y(SLUICE_CALL_HOST_FUNC_DONE, host_func_done, uint64_t, kNoTail)
 /* clang-format on */
 

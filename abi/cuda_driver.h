@@ -6,7 +6,8 @@
  *
  * Users: the guest's libcuda.so.1 and the software GPU (both define these functions), sluice-worker
  * (calls them through mediator/gpu/driver_api.h) and the programs of kernels/suite. Declares only;
- * graphs are in cuda_graph.h; what is missing (arrays, textures, graphics, IPC) Sluice does not offer yet. C and C++.
+ * graphs are in cuda_graph.h, arrays and textures in cuda_texture.h; what is missing (graphics, IPC)
+ * Sluice does not offer. C and C++.
  *
  * With SLUICE_CUDA_DRIVER_COMPARE defined before inclusion, the header leaves out its macros and C
  * linkage: for the comparison with the toolkit only.

@@ -30,6 +30,7 @@ namespace sluice_declared {
 #include "abi/cuda_driver.h"
 #include "abi/cuda_graph.h"
 #include "abi/cuda_green.h"
+#include "abi/cuda_texture.h"
 }  // namespace sluice_declared
 
 namespace {
@@ -265,6 +266,24 @@ SAME_SIZE(CUDA_MEMCPY3D_PEER);
 SAME_FIELD(CUDA_MEMCPY3D_PEER, srcContext);
 SAME_FIELD(CUDA_MEMCPY3D_PEER, dstContext);
 SAME_FIELD(CUDA_MEMCPY3D_PEER, Depth);
+SAME_VALUE(CU_AD_FORMAT_UNSIGNED_INT8, 0)
+SAME_VALUE(CU_AD_FORMAT_FLOAT, 0)
+SAME_VALUE(CU_TR_ADDRESS_MODE_BORDER, 0)
+SAME_VALUE(CU_TR_FILTER_MODE_LINEAR, 0)
+SAME_VALUE(CU_RESOURCE_TYPE_PITCH2D, 0)
+SAME_SIZE(CUDA_ARRAY_DESCRIPTOR);
+SAME_FIELD(CUDA_ARRAY_DESCRIPTOR, NumChannels);
+SAME_SIZE(CUDA_ARRAY3D_DESCRIPTOR);
+SAME_FIELD(CUDA_ARRAY3D_DESCRIPTOR, Format);
+SAME_FIELD(CUDA_ARRAY3D_DESCRIPTOR, Flags);
+SAME_SIZE(CUDA_RESOURCE_DESC);
+SAME_FIELD(CUDA_RESOURCE_DESC, res);
+SAME_FIELD(CUDA_RESOURCE_DESC, flags);
+SAME_FIELD(CUDA_RESOURCE_DESC, res.pitch2D.pitchInBytes);
+SAME_FIELD(CUDA_RESOURCE_DESC, res.linear.sizeInBytes);
+SAME_SIZE(CUDA_TEXTURE_DESC);
+SAME_FIELD(CUDA_TEXTURE_DESC, flags);
+SAME_FIELD(CUDA_TEXTURE_DESC, borderColor);
 
 // The toolkit marks two of them deprecated; we only look at their types.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -275,6 +294,7 @@ SLUICE_CUDA_DRIVER_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_GRAPH_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_GREEN_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_GUEST_FUNCTIONS(SAME_FUNCTION)
+SLUICE_CUDA_TEXTURE_FUNCTIONS(SAME_FUNCTION)
 #define SAME_OLD_FUNCTION(function, symbol, name, since, parameters)                               \
   static_assert(SameOnTheWire<decltype(ours::function),                                            \
                               std::remove_pointer_t<PFN_##name##_v##since>>::value,                \

@@ -11,6 +11,7 @@
 #include "abi/cuda_graph_functions.h"
 #include "abi/cuda_memory.h"
 #include "abi/cuda_other_functions.h"
+#include "abi/cuda_texture.h"
 
 typedef struct CUgraphExec_st* CUgraphExec;
 typedef struct CUuserObject_st* CUuserObject;
@@ -126,34 +127,6 @@ typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
   CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
 
-/* A box to copy: `Depth` slices of `Height` rows of `WidthInBytes`; pitches are bytes, heights are rows. */
-typedef struct CUDA_MEMCPY3D_st {
-  size_t srcXInBytes;
-  size_t srcY;
-  size_t srcZ;
-  size_t srcLOD;
-  CUmemorytype srcMemoryType;
-  const void* srcHost;
-  CUdeviceptr srcDevice;
-  CUarray srcArray;
-  void* reserved0;
-  size_t srcPitch;
-  size_t srcHeight;
-  size_t dstXInBytes;
-  size_t dstY;
-  size_t dstZ;
-  size_t dstLOD;
-  CUmemorytype dstMemoryType;
-  void* dstHost;
-  CUdeviceptr dstDevice;
-  CUarray dstArray;
-  void* reserved1;
-  size_t dstPitch;
-  size_t dstHeight;
-  size_t WidthInBytes;
-  size_t Height;
-  size_t Depth;
-} CUDA_MEMCPY3D;
 typedef struct CUDA_MEMCPY_NODE_PARAMS_st {
   int flags;
   int reserved;
@@ -314,8 +287,6 @@ SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(SLUICE_DECLARE)
 #define cuGraphInstantiate cuGraphInstantiateWithFlags
 #define cuGraphExecUpdate cuGraphExecUpdate_v2
 #define cuGraphAddNode cuGraphAddNode_v2
-#define cuMemcpy3D cuMemcpy3D_v2
-#define cuMemcpy3DAsync cuMemcpy3DAsync_v2
 #define cuMemAdvise cuMemAdvise_v2
 #define cuMemPrefetchAsync cuMemPrefetchAsync_v2
 #define cuStreamBatchMemOp cuStreamBatchMemOp_v2

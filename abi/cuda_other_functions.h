@@ -9,8 +9,6 @@
 /* clang-format off */
 /* What the guest's library has by itself: X(symbol, name, since, (parameters)), as in cuda_driver_functions.h. */
 #define SLUICE_CUDA_GUEST_FUNCTIONS(X) \
-  X(cuMemcpy3D_v2, cuMemcpy3D, 3020, (const CUDA_MEMCPY3D* copy)) \
-  X(cuMemcpy3DAsync_v2, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D* copy, CUstream stream)) \
   X(cuMemcpyPeer, cuMemcpyPeer, 4000, (CUdeviceptr dst_device, CUcontext dst_context, CUdeviceptr src_device, \
     CUcontext src_context, size_t byte_count)) \
   X(cuMemcpyPeerAsync, cuMemcpyPeerAsync, 4000, (CUdeviceptr dst_device, CUcontext dst_context, CUdeviceptr \
@@ -68,7 +66,6 @@
 /* Symbols of what nobody here does: X(symbol). They answer CUDA_ERROR_NOT_SUPPORTED whatever they are given, and
  * cuGetProcAddress does not find them, so that programs which ask take another way. */
 #define SLUICE_CUDA_ABSENT_FUNCTIONS(X) \
-  X(cuArray3DCreate_v2) X(cuArray3DGetDescriptor_v2) X(cuArrayCreate_v2) X(cuArrayDestroy) X(cuArrayGetDescriptor_v2) \
   X(cuArrayGetMemoryRequirements) X(cuArrayGetPlane) X(cuArrayGetSparseProperties) X(cuCheckpointProcessCheckpoint) \
   X(cuCheckpointProcessGetRestoreThreadId) X(cuCheckpointProcessGetState) X(cuCheckpointProcessLock) \
   X(cuCheckpointProcessRestore) X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) \
@@ -100,21 +97,16 @@
   X(cuMemPrefetchBatchAsync) \
   X(cuMemPrefetchBatchAsync_ptsz) \
   X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DBatchAsync_v2_ptsz) \
-  X(cuMemcpyAtoA_v2) X(cuMemcpyAtoA_v2_ptds) X(cuMemcpyAtoD_v2) \
-  X(cuMemcpyAtoD_v2_ptds) X(cuMemcpyAtoHAsync_v2) X(cuMemcpyAtoHAsync_v2_ptsz) X(cuMemcpyAtoH_v2) \
-  X(cuMemcpyAtoH_v2_ptds) X(cuMemcpyDtoA_v2) \
-  X(cuMemcpyDtoA_v2_ptds) X(cuMemcpyHtoAAsync_v2) X(cuMemcpyHtoAAsync_v2_ptsz) X(cuMemcpyHtoA_v2) \
-  X(cuMemcpyHtoA_v2_ptds) X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuMipmappedArrayGetLevel) \
+  X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) X(cuMipmappedArrayGetLevel) \
   X(cuMipmappedArrayGetMemoryRequirements) X(cuMipmappedArrayGetSparseProperties) X(cuModuleGetSurfRef) \
   X(cuModuleGetTexRef) X(cuMulticastAddDevice) X(cuMulticastBindAddr) X(cuMulticastBindMem) X(cuMulticastCreate) \
   X(cuMulticastGetGranularity) X(cuMulticastUnbind) X(cuOccupancyMaxActiveClusters) \
   X(cuOccupancyMaxPotentialClusterSize) X(cuParamSetSize) X(cuParamSetTexRef) X(cuParamSetf) X(cuParamSeti) \
   X(cuParamSetv) X(cuProfilerInitialize) X(cuSignalExternalSemaphoresAsync) X(cuSignalExternalSemaphoresAsync_ptsz) \
   X(cuStreamGetCtx_v2) X(cuStreamGetCtx_v2_ptsz) \
-  X(cuStreamGetGreenCtx) X(cuSurfObjectCreate) \
-  X(cuSurfObjectDestroy) X(cuSurfObjectGetResourceDesc) X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
-  X(cuTexObjectCreate) X(cuTexObjectDestroy) X(cuTexObjectGetResourceDesc) X(cuTexObjectGetResourceViewDesc) \
-  X(cuTexObjectGetTextureDesc) X(cuTexRefCreate) X(cuTexRefDestroy) X(cuTexRefGetAddressMode) \
+  X(cuStreamGetGreenCtx) \
+  X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
+  X(cuTexRefCreate) X(cuTexRefDestroy) X(cuTexRefGetAddressMode) \
   X(cuTexRefGetAddress_v2) X(cuTexRefGetArray) X(cuTexRefGetBorderColor) X(cuTexRefGetFilterMode) X(cuTexRefGetFlags) \
   X(cuTexRefGetFormat) X(cuTexRefGetMaxAnisotropy) X(cuTexRefGetMipmapFilterMode) X(cuTexRefGetMipmapLevelBias) \
   X(cuTexRefGetMipmapLevelClamp) X(cuTexRefGetMipmappedArray) X(cuTexRefSetAddress2D_v3) X(cuTexRefSetAddressMode) \
@@ -132,6 +124,13 @@
 /* Forms for programs that are compiled with a default stream per thread: Y(symbol as a string,
  * function). In them a null stream is the calling thread's own. */
 #define SLUICE_CUDA_PER_THREAD_FUNCTIONS(Y) \
+  Y("cuMemcpyAtoA_v2_ptds", cuMemcpyAtoA_v2) \
+  Y("cuMemcpyAtoD_v2_ptds", cuMemcpyAtoD_v2) \
+  Y("cuMemcpyAtoHAsync_v2_ptsz", cuMemcpyAtoHAsync_v2) \
+  Y("cuMemcpyAtoH_v2_ptds", cuMemcpyAtoH_v2) \
+  Y("cuMemcpyDtoA_v2_ptds", cuMemcpyDtoA_v2) \
+  Y("cuMemcpyHtoAAsync_v2_ptsz", cuMemcpyHtoAAsync_v2) \
+  Y("cuMemcpyHtoA_v2_ptds", cuMemcpyHtoA_v2) \
   Y("cuMemcpy3DPeerAsync_ptsz", cuMemcpy3DPeerAsync) \
   Y("cuMemcpy3DPeer_ptds", cuMemcpy3DPeer) \
   Y("cuMemcpyBatchAsync_v2_ptsz", cuMemcpyBatchAsync_v2) \

@@ -9,7 +9,7 @@
 //     Out, HOut, OutBuf, OutArray: u8, 1 if the pointer is not null
 //     InOut: the value
 //     CStr: u32 bytes, then the bytes without NUL
-//     InStruct: its bytes
+//     InStruct: its bytes          Null: nothing
 //   then, in parameter order, InBuf, InArray: the bytes. Zero bytes up to the record's end.
 //   reply, behind sluice_completion, only if status is CUDA_SUCCESS: in parameter order, for those
 //   whose pointer was not null, Out, InOut: the value; HOut: u64; OutBuf: its bytes; OutArray: its
@@ -45,6 +45,7 @@ struct HEnd {};  // as HIn; after success it is no handle any more
 template <sluice_handle_kind Kind>
 struct HOut {};  // the call makes a handle; not null
 struct Dev {};   // a device address that lies in an allocation of the session
+struct Null {};   // a pointer that has to be null: what it could say is not offered
 struct Address {
 };  // a pointer that is a number for the driver: neither it nor the worker looks behind it
 

@@ -40,7 +40,8 @@ struct sluice_completion {
   uint64_t reserved1;
 };
 
-/* Handles (contexts, modules, functions, streams, events, libraries, kernels, physical memory) on the wire are
+/* Handles (contexts, modules, functions, streams, events, libraries, kernels, physical memory,
+ * arrays) on the wire are
  * worker-made 64-bit values {kind:8, generation:24, index:32}, never pointers; 0 is null. Streams
  * 0, 1 and 2 keep CUDA's meaning (default, legacy, per-thread). The program sees them as its CUDA
  * handles. Device addresses are passed raw and must lie in an allocation of the session. */
@@ -52,7 +53,7 @@ struct sluice_completion {
 enum sluice_handle_kind {
   SLUICE_HANDLE_CONTEXT = 1, SLUICE_HANDLE_MODULE = 2, SLUICE_HANDLE_FUNCTION = 3,
   SLUICE_HANDLE_STREAM = 4, SLUICE_HANDLE_EVENT = 5, SLUICE_HANDLE_LIBRARY = 6, SLUICE_HANDLE_KERNEL = 7,
-  SLUICE_HANDLE_MEMORY = 8
+  SLUICE_HANDLE_MEMORY = 8, SLUICE_HANDLE_ARRAY = 9
 };
 
 /* A range of the shared region, in bytes from its start. It must lie in extents of this session. */
@@ -79,6 +80,7 @@ enum sluice_custom_opcode {
   SLUICE_CALL_HOST_FUNC = 0x100c,     /* sluice_synchronize: answered when the stream gets there;
                                          later stream work waits for SLUICE_CALL_HOST_FUNC_DONE */
   SLUICE_CALL_HOST_FUNC_DONE = 0x100d, /* u64 call id of the HOST_FUNC; NO_REPLY */
+  SLUICE_CALL_COPY_BOX = 0x100f,      /* sluice_copy_box */
   SLUICE_CALL_PRINTED = 0x100e         /* never a record: a completion of call 0, sluice_printed, before the answer of
                                           a call that the program waits for */
 };
@@ -136,7 +138,8 @@ struct sluice_launch { /* then param_bytes of the parameter buffer */
   uint64_t flags;          /* SLUICE_LAUNCHED_* */
 };
 
-enum sluice_copy_end { SLUICE_COPY_DEVICE = 0, SLUICE_COPY_BULK = 1 };
+/* ARRAY: in a sluice_copy_box only. */
+enum sluice_copy_end { SLUICE_COPY_DEVICE = 0, SLUICE_COPY_BULK = 1, SLUICE_COPY_ARRAY = 2 };
 struct sluice_copy { /* 1-D: height 1. A BULK address is a region offset. */
   uint64_t dst, src;
   uint64_t dst_pitch, src_pitch; /* bytes, 2-D only */
@@ -145,6 +148,21 @@ struct sluice_copy { /* 1-D: height 1. A BULK address is a region offset. */
   uint32_t dst_kind, src_kind;   /* enum sluice_copy_end */
   uint32_t wait;                 /* 1: answer when it is done; 0: answer (or not, NO_REPLY) when queued */
   uint32_t reserved;
+};
+
+/* A box of which at least one end is an array: `depth` slices of `height` rows of `width` bytes. */
+struct sluice_copy_box_end {
+  uint64_t at;           /* address, region offset or handle, as `kind` says */
+  uint64_t x, y, z;      /* of an array, where the box begins: bytes, rows, slices; else 0 */
+  uint64_t pitch, rows;  /* of memory: bytes from row to row, rows from slice to slice; else 0 */
+  uint32_t kind;         /* enum sluice_copy_end */
+  uint32_t reserved;
+};
+struct sluice_copy_box {
+  struct sluice_copy_box_end dst, src;
+  uint64_t width, height, depth;
+  uint64_t stream;
+  uint32_t wait, reserved;  /* as in sluice_copy */
 };
 struct sluice_memset {
   uint64_t dst, pitch, width, height; /* width in elements, pitch in bytes (2-D only), height rows */

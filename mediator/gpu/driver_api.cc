@@ -126,8 +126,9 @@ Result<DriverApi> load_driver(const std::string& path) {
   SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_BIND)
   const unsigned missing_before_green = api.missing;
   SLUICE_CUDA_GREEN_FUNCTIONS(SLUICE_BIND)
-#undef SLUICE_BIND
   api.green_contexts = api.missing == missing_before_green;
+  SLUICE_CUDA_TEXTURE_FUNCTIONS(SLUICE_BIND)
+#undef SLUICE_BIND
   if (!missing_required.empty()) return Error{0, path + " lacks " + missing_required};
   return api;
 }

@@ -12,18 +12,20 @@
 
 #include "abi/cuda_driver.h"
 #include "abi/cuda_green.h"
+#include "abi/cuda_texture.h"
 #include "mediator/base/result.h"
 
 namespace sluice::gpu {
 
-// Every function of abi/cuda_driver_functions.h and cuda_green.h under its exported name. Since
-// cuda_driver.h maps the plain names to those, `api.cuMemAlloc(...)` means
+// Every function of abi/cuda_driver_functions.h, cuda_green.h and cuda_texture.h under its exported
+// name. Since cuda_driver.h maps the plain names to those, `api.cuMemAlloc(...)` means
 // `api.cuMemAlloc_v2(...)`, as in any program. No pointer is null after load_driver: what an older
 // driver lacks returns CUDA_ERROR_NOT_SUPPORTED.
 struct DriverApi {
 #define SLUICE_DRIVER_MEMBER(symbol, name, since, parameters) decltype(&::symbol) symbol = nullptr;
   SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_DRIVER_MEMBER)
   SLUICE_CUDA_GREEN_FUNCTIONS(SLUICE_DRIVER_MEMBER)
+  SLUICE_CUDA_TEXTURE_FUNCTIONS(SLUICE_DRIVER_MEMBER)
 #undef SLUICE_DRIVER_MEMBER
 
   void* library = nullptr;  // dlopen's handle, for symbols beyond the API

@@ -136,7 +136,7 @@ CUresult copy_3d(const CUDA_MEMCPY3D* c, CUstream handle, bool wait) {
 
 // Copies between a one-dimensional array and a line of memory.
 CUresult copy_line(CUarray array, size_t offset, size_t bytes, CUmemorytype type, void* host,
-                   CUdeviceptr device, bool to_array) {
+                   CUdeviceptr device, bool to_array, CUstream stream = nullptr, bool wait = true) {
   if (bytes == 0) return CUDA_SUCCESS;
   CUDA_MEMCPY3D c{};
   c.WidthInBytes = bytes;
@@ -156,7 +156,7 @@ CUresult copy_line(CUarray array, size_t offset, size_t bytes, CUmemorytype type
     c.dstHost = host;
     c.dstDevice = device;
   }
-  return copy_3d(&c, nullptr, true);
+  return copy_3d(&c, stream, wait);
 }
 
 }  // namespace
@@ -229,4 +229,25 @@ CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t byt
 }
 CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
   return copy_line(from, offset, bytes, CU_MEMORYTYPE_DEVICE, nullptr, to, false);
+}
+CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
+                         size_t bytes) {
+  CUDA_MEMCPY3D c{};
+  c.dstMemoryType = c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  c.dstArray = to;
+  c.dstXInBytes = to_offset;
+  c.srcArray = from;
+  c.srcXInBytes = from_offset;
+  c.WidthInBytes = bytes;
+  c.Height = c.Depth = 1;
+  return copy_3d(&c, nullptr, true);
+}
+CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void* from, size_t bytes,
+                              CUstream stream) {
+  return copy_line(to, offset, bytes, CU_MEMORYTYPE_HOST, const_cast<void*>(from), 0, true, stream,
+                   false);
+}
+CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t bytes,
+                              CUstream stream) {
+  return copy_line(from, offset, bytes, CU_MEMORYTYPE_HOST, to, 0, false, stream, false);
 }

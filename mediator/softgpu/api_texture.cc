@@ -196,6 +196,10 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* out, CUtexObject object) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return look_up(object, false, [out](const TextureObject& t) { *out = t.texture; });
 }
+// No object has a view.
+CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC*, CUtexObject) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
 CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* out, CUsurfObject object) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return look_up(object, true, [out](const TextureObject& t) { *out = t.resource; });

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "abi/cuda_green.h"
-#include "mediator/softgpu/texture_api.h"
+#include "abi/cuda_texture.h"
 
 namespace {
 
@@ -25,9 +25,9 @@ const Row kRows[] = {
   {symbol, name, since, reinterpret_cast<void*>(&::target)},
         SLUICE_CUDA_DRIVER_ALIASES(SLUICE_ROW)
 #undef SLUICE_ROW
-#define SLUICE_ROW(symbol, name, since) \
+#define SLUICE_ROW(symbol, name, since, parameters) \
   {#symbol, #name, since, reinterpret_cast<void*>(&::symbol)},
-            SLUICE_TEXTURE_FUNCTIONS(SLUICE_ROW)
+            SLUICE_CUDA_TEXTURE_FUNCTIONS(SLUICE_ROW)
 #undef SLUICE_ROW
 };
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "mediator/softgpu/texture_api.h"
+#include "abi/cuda_texture.h"
 
 namespace sluice::softgpu {
 

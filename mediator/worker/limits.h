@@ -27,6 +27,11 @@ inline constexpr uint64_t kModuleHostFactor = 24;
 // --- bounded ---
 // Streams of one context. Each that launches clones has a left-over list (LeftPool::kMaxLists).
 inline constexpr uint32_t kMostStreams = 1000;
+// Texture and surface objects of one context; each costs some hundred bytes here and in the driver.
+inline constexpr size_t kMostTextures = 1u << 16;
+// The longest side of an array in texels; the driver says what is too much below. More: sizes whose
+// products overflow.
+inline constexpr uint64_t kMostArraySide = 1u << 20;
 // Parameters of launches that wait, in bytes. At the first the decoder stops taking records, unless
 // a host function waits; at the second the session ends. Less: programs that queue deep stop
 // sooner.

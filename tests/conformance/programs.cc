@@ -13,13 +13,13 @@ namespace {
 
 // What the driver table does not have, by name from the library.
 struct TextureApi {
-#define SLUICE_MEMBER(symbol, name, since) decltype(&::symbol) symbol = nullptr;
-  SLUICE_TEXTURE_FUNCTIONS(SLUICE_MEMBER)
+#define SLUICE_MEMBER(symbol, name, since, parameters) decltype(&::symbol) symbol = nullptr;
+  SLUICE_CUDA_TEXTURE_FUNCTIONS(SLUICE_MEMBER)
 #undef SLUICE_MEMBER
   explicit TextureApi(void* library) {
-#define SLUICE_LOAD(symbol, name, since) \
+#define SLUICE_LOAD(symbol, name, since, parameters) \
   symbol = reinterpret_cast<decltype(&::symbol)>(::dlsym(library, #symbol));
-    SLUICE_TEXTURE_FUNCTIONS(SLUICE_LOAD)
+    SLUICE_CUDA_TEXTURE_FUNCTIONS(SLUICE_LOAD)
 #undef SLUICE_LOAD
   }
 };
@@ -234,12 +234,12 @@ bool run_programs(const gpu::DriverApi& cuda, const std::vector<Program>& progra
   Runner run{cuda, TextureApi(cuda.library), error};
   bool textured = false;
   for (const Program& p : programs) textured = textured || p.texture.has_value();
-#define SLUICE_MISSING(symbol, name, since)         \
-  if (textured && run.textures.symbol == nullptr) { \
-    error = "the library has no function " #symbol; \
-    return false;                                   \
+#define SLUICE_MISSING(symbol, name, since, parameters) \
+  if (textured && run.textures.symbol == nullptr) {     \
+    error = "the library has no function " #symbol;     \
+    return false;                                       \
   }
-  SLUICE_TEXTURE_FUNCTIONS(SLUICE_MISSING)
+  SLUICE_CUDA_TEXTURE_FUNCTIONS(SLUICE_MISSING)
 #undef SLUICE_MISSING
   CUmodule module = nullptr;
   const std::string text = programs_text(programs);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "mediator/gpu/driver_api.h"
-#include "mediator/softgpu/texture_api.h"
+#include "abi/cuda_texture.h"
 
 namespace sluice::conformance {
 

@@ -2,6 +2,7 @@
 """Programs of the CUDA runtime API through the channel, with our libcudart."""
 import os
 import subprocess
+import tempfile
 import unittest
 
 import support
@@ -12,6 +13,11 @@ PROGRAMS = ("tests/cudart", "native", "ptx")
 # A fault ends the session of a guest's program, as NVIDIA's manual has it for the process. A reset
 # does not give it another one; on NVIDIA's driver and the software GPU alone it does.
 NOT_AFTER_A_FAULT = "-Runtime.AFaultStaysUntilTheReset"
+
+
+# The software GPU in the place of the guest's library.
+ALONE = {**os.environ,
+         "LD_PRELOAD": str(support.BUILD / "mediator/softgpu/libsluice-softcuda.so")}
 
 
 class Cudart(WithSluiced):
@@ -30,6 +36,22 @@ class Cudart(WithSluiced):
             with self.subTest(name):
                 self.run_program("a", support.BUILD / "tests/cudart" / name)
         self.assert_all_free("a")
+
+    def right_both_ways(self, name, *args):
+        for how, env in (("channel", self.sluiced.client_env("a")), ("software GPU", ALONE)):
+            with self.subTest(how):
+                p = subprocess.run([support.BUILD / "tests/system" / name, *args], env=env,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   timeout=support.TIMEOUT_S)
+                self.assertEqual(p.returncode, 0, f"{p.stdout}\n{self.sluiced.log()[-3000:]}")
+        self.assert_all_free("a")
+
+    def test_arrays_and_textures_answer_alike_here_and_on_the_software_gpu(self):
+        self.right_both_ways("texture-calls")
+
+    def test_driver_calls_answer_alike_here_and_on_the_software_gpu(self):
+        with tempfile.NamedTemporaryFile(suffix=".ptx") as file:
+            self.right_both_ways("driver-calls", file.name)
 
     def test_compiled_programs_are_right(self):
         folder = support.BUILD.joinpath(*PROGRAMS)

@@ -448,6 +448,13 @@ void boxes_between_contexts() {
     for (unsigned y = 0; y < 4; ++y)
       for (unsigned x = 0; x < 8; ++x)
         EXPECT(got[256 + z * 32 + y * 8 + x] == (x < 2 && y < 3 ? 5u : 0u));
+  OK(cuMemcpyPeerAsync(words + 2048, second, words, context, 8, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuMemcpyDtoH(got.data(), words + 2048, 12));
+  EXPECT(got[1] == 5 && got[2] == 0);
+  ANSWERS(CUDA_ERROR_INVALID_CONTEXT,
+          cuMemcpyPeerAsync(words + 2048, second, words, reinterpret_cast<CUcontext>(0x77770), 8,
+                            stream));
   box.dstPitch = 7;
   ANSWERS(kInvalid, cuMemcpy3DPeerAsync(&box, stream));
   box.dstPitch = SIZE_MAX / 2;

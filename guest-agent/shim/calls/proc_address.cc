@@ -34,9 +34,9 @@ struct Symbol {
 const Symbol kSymbols[] = {
     SLUICE_CUDA_DRIVER_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_DRIVER_ALIASES(SLUICE_ALIAS)
         SLUICE_CUDA_GRAPH_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_GUEST_FUNCTIONS(SLUICE_SYMBOL)
-            SLUICE_CUDA_GRAPH_ALIASES(SLUICE_GRAPH_ALIAS) SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(
-                SLUICE_GRAPH_OLD){"cuGetProcAddress", 11030,
-                                  reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
+            SLUICE_CUDA_TEXTURE_FUNCTIONS(SLUICE_SYMBOL) SLUICE_CUDA_GRAPH_ALIASES(
+                SLUICE_GRAPH_ALIAS) SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(SLUICE_GRAPH_OLD){
+                "cuGetProcAddress", 11030, reinterpret_cast<void*>(&sluice_get_proc_address_v1)}};
 #undef SLUICE_SYMBOL
 #undef SLUICE_ALIAS
 #undef SLUICE_GRAPH_ALIAS

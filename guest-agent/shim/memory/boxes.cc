@@ -6,17 +6,11 @@
 
 #include "guest-agent/graphs/capture.h"
 #include "guest-agent/graphs/in_context.h"
+#include "guest-agent/shim/memory/arrays.h"
 #include "guest-agent/shim/state/api.h"
 
 namespace sluice::guest {
 
-namespace {
-
-// One end of a box, with its pitch and the rows of a slice.
-struct BoxEnd {
-  uint64_t at = 0, pitch = 0, rows = 0;
-  End end = End::kAny;
-};
 CUresult box_end(CUmemorytype type, const void* host, CUdeviceptr device, size_t x, size_t y,
                  size_t z, size_t pitch, size_t rows, const CUDA_MEMCPY3D& box, BoxEnd* to) {
   switch (type) {
@@ -28,8 +22,6 @@ CUresult box_end(CUmemorytype type, const void* host, CUdeviceptr device, size_t
       break;
     case CU_MEMORYTYPE_UNIFIED:
       break;
-    case CU_MEMORYTYPE_ARRAY:
-      return static_cast<CUresult>(not_supported("copies of boxes", "arrays"));
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -52,6 +44,9 @@ CUresult box_end(CUmemorytype type, const void* host, CUdeviceptr device, size_t
   to->at += x + (y + z * to->rows) * to->pitch;
   return CUDA_SUCCESS;
 }
+
+namespace {
+
 CUresult box_ends(const CUDA_MEMCPY3D& c, BoxEnd* dst, BoxEnd* src) {
   if (c.srcLOD != 0 || c.dstLOD != 0 || c.reserved0 != nullptr || c.reserved1 != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
@@ -82,11 +77,13 @@ CUresult each_slice(const CUDA_MEMCPY3D& box, Each&& each) {
 }  // namespace
 
 CUresult check_box(const CUDA_MEMCPY3D& box) {
+  if (has_array(box)) return check_array_box(box);
   return each_slice(box,
                     [](const Copy& copy, End dst, End src) { return check_copy(copy, dst, src); });
 }
 
 CUresult run_box(const Entered& entered, const CUDA_MEMCPY3D& box, const Copy& how) {
+  if (has_array(box)) return run_array_box(entered, box, how);
   return each_slice(box, [&](Copy copy, End dst, End src) {
     copy.stream = how.stream;
     copy.wait = how.wait;
@@ -120,14 +117,28 @@ CUDA_MEMCPY3D box_of(const Copy& copy, End dst, End src) {
   return box;
 }
 
-}  // namespace sluice::guest
+CUDA_MEMCPY3D box_of(const CUDA_MEMCPY2D& c) {
+  CUDA_MEMCPY3D box{};
+  box.srcXInBytes = c.srcXInBytes;
+  box.srcY = c.srcY;
+  box.srcMemoryType = c.srcMemoryType;
+  box.srcHost = c.srcHost;
+  box.srcDevice = c.srcDevice;
+  box.srcArray = c.srcArray;
+  box.srcPitch = c.srcPitch;
+  box.dstXInBytes = c.dstXInBytes;
+  box.dstY = c.dstY;
+  box.dstMemoryType = c.dstMemoryType;
+  box.dstHost = c.dstHost;
+  box.dstDevice = c.dstDevice;
+  box.dstArray = c.dstArray;
+  box.dstPitch = c.dstPitch;
+  box.WidthInBytes = c.WidthInBytes;
+  box.Height = c.Height;
+  box.Depth = 1;
+  return box;
+}
 
-using namespace sluice::guest;
-namespace graphs = sluice::graphs;
-
-namespace {
-
-// A box outside of graphs: its slices, one after the other, in the stream.
 CUresult copy_box(const CUDA_MEMCPY3D* box, CUstream stream, bool wait) {
   const Entered e = enter_context();
   if (!e) return e.status;
@@ -144,7 +155,10 @@ CUresult copy_box(const CUDA_MEMCPY3D* box, CUstream stream, bool wait) {
   return run_box(e, *box, how);
 }
 
-}  // namespace
+}  // namespace sluice::guest
+
+using namespace sluice::guest;
+namespace graphs = sluice::graphs;
 
 CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) { return copy_box(copy, nullptr, true); }
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {

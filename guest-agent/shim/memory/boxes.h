@@ -14,5 +14,17 @@ CUresult check_box(const CUDA_MEMCPY3D& box);
 CUresult run_box(const Entered& entered, const CUDA_MEMCPY3D& box, const Copy& how);
 // A rectangle as a box of one slice.
 CUDA_MEMCPY3D box_of(const Copy& copy, End dst, End src);
+CUDA_MEMCPY3D box_of(const CUDA_MEMCPY2D& rectangle);
+// cuMemcpy3D and its kin: in the stream, or into the graph that it captures.
+CUresult copy_box(const CUDA_MEMCPY3D* box, CUstream stream, bool wait);
+
+// One end of a box that is memory: its first byte, its pitch and the rows of a slice.
+struct BoxEnd {
+  uint64_t at = 0, pitch = 0, rows = 0;
+  End end = End::kAny;
+};
+// Checks it, but for what lies there: no product or sum of its sizes overflows.
+CUresult box_end(CUmemorytype type, const void* host, CUdeviceptr device, size_t x, size_t y,
+                 size_t z, size_t pitch, size_t rows, const CUDA_MEMCPY3D& box, BoxEnd* to);
 
 }  // namespace sluice::guest

@@ -18,8 +18,6 @@
 namespace sluice::guest {
 namespace {
 
-enum class Place { kDevice, kPinned, kPageable, kInvalid };
-
 uint64_t span_of(const Copy& copy, uint64_t pitch) {
   return copy.height == 1 ? copy.width : pitch * (copy.height - 1) + copy.width;
 }
@@ -31,6 +29,8 @@ bool is_here(uint64_t address) {
   unsigned char resident = 0;
   return ::mincore(reinterpret_cast<void*>(address / page * page), page, &resident) == 0;
 }
+
+}  // namespace
 
 Place place_of(uint64_t address, uint64_t bytes, End claimed) {
   const auto range = state().pointers.find(address);
@@ -44,6 +44,8 @@ Place place_of(uint64_t address, uint64_t bytes, End claimed) {
     return Place::kInvalid;
   return range->kind == MemoryKind::kDevice ? Place::kDevice : Place::kPinned;
 }
+
+namespace {
 
 class Copier {
  public:
@@ -330,8 +332,10 @@ CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool wait) {
   const Entered e = enter_context();
   if (!e) return e.status;
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY || c->dstMemoryType == CU_MEMORYTYPE_ARRAY)
-    return static_cast<CUresult>(not_supported("cuMemcpy2D", "arrays"));
+  if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY || c->dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+    const CUDA_MEMCPY3D box = box_of(*c);
+    return copy_box(&box, stream, wait);
+  }
   auto end = [](CUmemorytype type, const void* host, CUdeviceptr device, uint64_t* at) {
     *at = type == CU_MEMORYTYPE_HOST ? address(host) : device;
     return type == CU_MEMORYTYPE_HOST     ? End::kHost

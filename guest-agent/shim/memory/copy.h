@@ -24,6 +24,10 @@ struct Copy {
 // What the caller says about an end. kAny: whatever lies there.
 enum class End { kAny, kDevice, kHost };
 
+// Where an end lies; kInvalid: not where the caller says, or not all of it.
+enum class Place { kDevice, kPinned, kPageable, kInvalid };
+Place place_of(uint64_t address, uint64_t bytes, End claimed);
+
 // What run_copy would refuse at once, but for its stream.
 CUresult check_copy(Copy copy, End dst, End src);
 CUresult run_copy(const Entered& entered, Copy copy, End dst, End src);

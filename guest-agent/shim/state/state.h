@@ -21,6 +21,7 @@
 
 #include "abi/cuda_driver.h"
 #include "abi/cuda_memory.h"
+#include "abi/cuda_texture.h"
 #include "abi/wire.h"
 #include "guest-agent/shim/session/worker_link.h"
 
@@ -105,6 +106,12 @@ struct FunctionInfo {
   std::array<std::atomic<int>, 16> attributes{};      // CUfunction_attribute; INT32_MIN: not known
 };
 
+struct ArrayInfo {
+  uint64_t context = 0;
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+  uint64_t texel_bytes = 1;
+};
+
 struct ContextInfo {
   CUdevice device = 0;
   bool primary = false;
@@ -165,6 +172,7 @@ struct State {
   HandleTable<StreamInfo> streams;
   HandleTable<EventInfo> events;
   HandleTable<FunctionInfo> functions;
+  HandleTable<ArrayInfo> arrays;
   PointerMap pointers;
 
   std::mutex contexts_mutex;

@@ -164,6 +164,13 @@ struct HostArg<void*, Address> : HostArgBase {
   void* session_arg() { return driver_arg(); }
 };
 
+template <class T>
+struct HostArg<T*, Null> : HostArgBase {
+  bool read(ArgReader&) { return true; }
+  T* driver_arg() { return nullptr; }
+  T* session_arg() { return nullptr; }
+};
+
 template <>
 struct HostArg<const char*, CStr> : HostArgBase {
   std::string text;

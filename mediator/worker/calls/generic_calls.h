@@ -25,6 +25,7 @@ struct GenericCalls {
   using FunctionHandle = calls::WireHandle<SLUICE_HANDLE_FUNCTION>;
   using StreamHandle = calls::WireHandle<SLUICE_HANDLE_STREAM>;
   using EventHandle = calls::WireHandle<SLUICE_HANDLE_EVENT>;
+  using ArrayHandle = calls::WireHandle<SLUICE_HANDLE_ARRAY>;
 
   WorkerSession& s;
   const Call& call;
@@ -84,6 +85,14 @@ struct GenericCalls {
   CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
                                                   CUmemGenericAllocationHandle handle);
   CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* guest_address);
+  // arrays, textures, surfaces (calls/arrays.cc)
+  CUresult cuArray3DCreate_v2(ArrayHandle* out, const CUDA_ARRAY3D_DESCRIPTOR* descriptor);
+  CUresult cuArrayDestroy(ArrayHandle array);
+  CUresult cuTexObjectCreate(CUtexObject* object, const CUDA_RESOURCE_DESC* resource,
+                             const CUDA_TEXTURE_DESC* texture, const CUDA_RESOURCE_VIEW_DESC* view);
+  CUresult cuTexObjectDestroy(CUtexObject object);
+  CUresult cuSurfObjectCreate(CUsurfObject* object, const CUDA_RESOURCE_DESC* resource);
+  CUresult cuSurfObjectDestroy(CUsurfObject object);
   // streams and events
   CUresult cuStreamCreate(StreamHandle* out, unsigned flags);
   CUresult cuStreamCreateWithPriority(StreamHandle* out, unsigned flags, int priority);
@@ -104,6 +113,13 @@ struct GenericCalls {
   std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);
   CUresult granularity(int device, size_t* unit);
   std::shared_ptr<FunctionObject> function(FunctionHandle handle);
+  std::vector<std::shared_ptr<ArrayObject>> unused_arrays(ContextObject& context);
+  void destroy_arrays(const std::vector<std::shared_ptr<ArrayObject>>& arrays);
+  CUresult resource(const CUDA_RESOURCE_DESC& guest, bool surface, CUDA_RESOURCE_DESC* to,
+                    std::shared_ptr<ArrayObject>* array);
+  CUresult make_texture(unsigned long long* out, const CUDA_RESOURCE_DESC& guest,
+                        const CUDA_TEXTURE_DESC* texture);
+  CUresult destroy_texture(unsigned long long object, bool surface);
 };
 
 }  // namespace sluice::worker

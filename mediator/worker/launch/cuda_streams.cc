@@ -317,6 +317,7 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
   }
   if (CUresult r = go_to(s, s); r != CUDA_SUCCESS) return r;
   if (auto* c = dynamic_cast<CopyWork*>(&work)) return copy(s, c->copy);
+  if (auto* b = dynamic_cast<BoxWork*>(&work)) return api_.cuMemcpy3DAsync_v2(&b->copy, s.cu);
   if (auto* m = dynamic_cast<MemsetWork*>(&work)) return fill(s, m->args);
   auto& v = dynamic_cast<ValueWork&>(work);
   return api_.cuStreamWriteValue32(s.cu, v.address, v.value, v.flags);

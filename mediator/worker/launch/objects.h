@@ -8,6 +8,7 @@
 // lock" is Session::mutex_.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +37,12 @@ struct LocalGrant {
   uint64_t bytes_per_thread = 0;
   bool refused = false;  // the vGPU's limit: the launches fail
   std::shared_ptr<EventRecord> answered = std::make_shared<EventRecord>();
+};
+
+// A texture or surface object.
+struct TextureObject {
+  std::shared_ptr<struct ArrayObject> array;  // null: of plain memory
+  bool surface = false;
 };
 
 struct ContextObject : HandleObject {
@@ -72,6 +79,9 @@ struct ContextObject : HandleObject {
   std::map<CUlimit, Limit> limits;
   std::vector<std::shared_ptr<struct ModuleObject>>
       kept_modules;  // the driver would not unload them
+  std::vector<std::shared_ptr<struct ArrayObject>>
+      kept_arrays;  // destroyed by the program, and still in use; session lock
+  std::map<uint64_t, TextureObject> textures;  // by the driver's name; session lock
   SeenWorkers* seen =
       nullptr;  // pinned, goes with the context; null until launches stay; session lock
   std::unique_ptr<ControlPool> controls;  // session lock
@@ -186,6 +196,15 @@ struct MemoryObject : HandleObject {
   int guest_handle_types = 0;  // as asked for; only reported back
 };
 
+struct ArrayObject : HandleObject {
+  CUarray cu = nullptr;
+  std::shared_ptr<ContextObject> context;
+  uint64_t row_bytes = 0, height = 1, depth = 1;  // depth: slices or layers
+  uint64_t charged = 0;
+  bool surface = false;           // surface objects may name it
+  std::atomic<uint32_t> uses{0};  // texture and surface objects, and queued copies, that name it
+};
+
 // --- what streams queue ---
 
 // What the program asked for, checked. Never changes.
@@ -275,6 +294,13 @@ struct LaunchWork : Work {
 
 struct CopyWork : Work {
   CUDA_MEMCPY2D copy{};  // both ends checked; height 1 for a plain copy
+};
+
+// A copy from or to arrays, which it holds until it is done.
+struct BoxWork : Work {
+  ~BoxWork() override;
+  CUDA_MEMCPY3D copy{};                                // both ends checked
+  std::array<std::shared_ptr<ArrayObject>, 2> arrays;  // of its ends; null: memory
 };
 
 struct MemsetWork : Work {

@@ -164,6 +164,15 @@ void WorkerSession::close_context(const std::shared_ptr<ContextObject>& c) {
         engine.remove_stream(static_cast<StreamObject&>(*o).id);
       }
     });
+    handles.for_each(SLUICE_HANDLE_ARRAY, [&](uint64_t h, const auto& o) {
+      const auto& array = static_cast<ArrayObject&>(*o);
+      if (array.context != c) return;
+      names.push_back({SLUICE_HANDLE_ARRAY, h});
+      charged += array.charged;
+    });
+    for (const auto& array : c->kept_arrays) charged += array->charged;
+    c->kept_arrays.clear();
+    c->textures.clear();
     for (auto [kind, handle] : names) {
       if (kind == SLUICE_HANDLE_MODULE) memory.allocations.remove_owner(handle);
       dead.push_back(handles.remove(kind, handle));

@@ -156,7 +156,7 @@ TEST(Shim, Boxes) {
     part.Depth = kDepth;  // beyond the end
     EXPECT_EQ(cuMemcpy3D(&part), CUDA_ERROR_INVALID_VALUE);
     part.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-    EXPECT_EQ(cuMemcpy3D(&part), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(cuMemcpy3D(&part), CUDA_ERROR_INVALID_HANDLE);
     // In a capture it is one node.
     CUstream stream;
     CUgraph graph;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "mediator/softgpu/texture_api.h"
+#include "abi/cuda_texture.h"
 #include "tests/unit/softgpu/fixture.h"
 
 namespace sluice {

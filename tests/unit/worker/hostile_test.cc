@@ -101,7 +101,11 @@ TEST_F(WorkerProcess, RandomRecordsNeverCrashIt) {
       {kOpcode_cuMemRelease, 8},
       {kOpcode_cuMemMap, 40},
       {kOpcode_cuMemUnmap, 16},
-      {kOpcode_cuMemSetAccess, 24 + sizeof(CUmemAccessDesc)}};
+      {kOpcode_cuMemSetAccess, 24 + sizeof(CUmemAccessDesc)},
+      {SLUICE_CALL_COPY_BOX, sizeof(sluice_copy_box)},
+      {kOpcode_cuArrayDestroy, 8},
+      {kOpcode_cuTexObjectDestroy, 8},
+      {kOpcode_cuSurfObjectDestroy, 8}};
   int lived = 0;
   for (uint32_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
@@ -113,7 +117,10 @@ TEST_F(WorkerProcess, RandomRecordsNeverCrashIt) {
         generic(kOpcode_cuStreamCreate, {raw<uint8_t>(1), raw<uint32_t>(1)}, context).as<uint64_t>();
     const uint64_t event =
         generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<uint32_t>(0)}, context).as<uint64_t>();
-    const uint64_t values[] = {0,      1,     2,     4,       16,  64,         d,    d + 8, context,
+    const CUDA_ARRAY3D_DESCRIPTOR texels{16, 16, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
+    const uint64_t array =
+        generic(kOpcode_cuArray3DCreate_v2, {raw<uint8_t>(1), raw(texels)}, context).as<uint64_t>();
+    const uint64_t values[] = {array, uint64_t{SLUICE_COPY_ARRAY}, 0,      1,     2,     4,       16,  64,         d,    d + 8, context,
                                module, add,   event, stream,  512, kStaging,   4096, 0,     1,
                                ~0ull,  1ull << 32 | 1,        0x4000000040ull, 1ull << 63};
     std::mt19937_64 rng(seed);
