@@ -96,6 +96,7 @@ ARROWS = {
                                "guest-agent/shim/session", "guest-agent/shim/state",
                                "guest-agent/shim/memory", "guest-agent/shim/modules"],
     "guest-agent/cudart": ["abi"],
+    "guest-agent/nvml": ["abi"],
     "guest-agent/agent": ["abi", "mediator/base", "mediator/ring", "guest-agent/transport"],
     "tests": None,  # tests may look at everything
 }

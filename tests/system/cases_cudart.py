@@ -31,6 +31,16 @@ class Cudart(WithSluiced):
         self.assertEqual(p.returncode, 0, f"{path.name}: {p.stdout[-3000:]}\n"
                          f"--- sluiced:\n{self.sluiced.log()[-3000:]}")
 
+    def test_management_library_finds_the_vgpu(self):
+        env = self.sluiced.client_env("a")
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(
+            [str(support.BUILD / "guest-agent/nvml"), env["LD_LIBRARY_PATH"]])
+        p = subprocess.run([support.BUILD / "tests/unit/nvml/nvml_test"], env=env,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           timeout=support.TIMEOUT_S)
+        self.assertEqual(p.returncode, 0, f"{p.stdout}\n{self.sluiced.log()[-3000:]}")
+        self.assert_all_free("a")
+
     def test_registered_kernels_run_as_on_the_software_gpu(self):
         for name in ("cudart_runtime_test", "cudart_runtime_12_test"):
             with self.subTest(name):
