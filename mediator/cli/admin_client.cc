@@ -2,6 +2,7 @@
 #include "mediator/cli/admin_client.h"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
@@ -24,6 +25,14 @@ Result<AdminClient> AdminClient::connect(const std::string& socket_path) {
   return c;
 }
 
+Result<void> AdminClient::set_timeout(int seconds) {
+  const timeval t{seconds, 0};
+  for (int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+    if (::setsockopt(socket_.get(), SOL_SOCKET, option, &t, sizeof t) != 0)
+      return Error::from_errno("set a time-out");
+  return {};
+}
+
 Result<json::value> AdminClient::call(const std::string& method, json::object params) {
   const uint64_t id = next_id_++;
   std::string line =
@@ -43,6 +52,8 @@ Result<json::value> AdminClient::call(const std::string& method, json::object pa
     char buffer[65536];
     ssize_t n = ::recv(socket_.get(), buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+      return Error{ETIMEDOUT, "sluiced did not answer in time"};
     if (n < 0) return Error::from_errno("receive from sluiced");
     if (n == 0) return Error{EPIPE, "sluiced closed the connection"};
     incoming_.append(buffer, static_cast<size_t>(n));

@@ -14,6 +14,8 @@ namespace sluice {
 class AdminClient {
  public:
   static Result<AdminClient> connect(const std::string& socket_path);
+  // From here on a call fails when sluiced has not answered after so many seconds.
+  Result<void> set_timeout(int seconds);
   // The method's result, or the error that sluiced answered (code: JSON-RPC's).
   Result<boost::json::value> call(const std::string& method, boost::json::object params = {});
 

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <memory>
 
+#include "mediator/cli/domain_request.h"
 #include "mediator/cli/table.h"
 #include "mediator/core/domain_xml.h"
 
@@ -194,19 +195,7 @@ Result<void> create(AdminClient& client, const CreateOptions& o, bool as_json) {
     if (!xml) return xml.error();
     auto domain = parse_domain_xml(*xml);
     if (!domain) return Error(domain.error()).with_context(o.domain_xml);
-    params["name"] = domain->vgpu;
-    params["socket"] = domain->socket;
-    if (domain->weight) params["weight"] = domain->weight;
-    if (domain->memory_bytes) params["memory_bytes"] = domain->memory_bytes;
-    if (domain->priority >= 0) params["priority"] = domain->priority;
-    if (!domain->latency.empty()) params["latency"] = domain->latency;
-    if (domain->min_permille >= 0) params["min_permille"] = domain->min_permille;
-    if (domain->max_permille >= 0) params["max_permille"] = domain->max_permille;
-    if (!domain->group.empty()) params["group"] = domain->group;
-    // Vector 0 is the agent's, every slot has one more.
-    if (domain->vectors == 1)
-      return Error{EINVAL, o.domain_xml + ": msi vectors='1' leaves no vector for a slot"};
-    if (domain->vectors) params["slots"] = domain->vectors - 1;
+    params = create_request(*domain);
   }
   // The command line goes before the XML.
   if (!o.name.empty()) params["name"] = o.name;

@@ -51,64 +51,36 @@ Result<T> number(const std::string& text, const char* what, T low, T high) {
   T value{};
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value < low || value > high)
-    return Error{EINVAL, std::string(what) + " is '" + text.substr(0, 40) +
+    return Error{EINVAL, std::string(what) + " is '" +
+                             clean_text(text.data(), std::min<size_t>(text.size(), 40)) +
                              "', not a number from " + std::to_string(low) + " to " +
                              std::to_string(high)};
   return value;
 }
 
-}  // namespace
+constexpr const char* kAttributes[] = {"weight", "memory", "priority", "latency",
+                                       "min",    "max",    "group"};
 
-Result<DomainVgpu> parse_domain_xml(std::string_view xml) {
-  if (xml.size() > kMaxXmlBytes) return Error{E2BIG, "the domain XML has more than 4 MiB"};
-  pugi::xml_document doc;
-  // The parser knows the five built-in entities and characters by number, and no others; document
-  // type declarations are reported (parse_doctype) so that they can be refused.
-  pugi::xml_parse_result parsed =
-      doc.load_buffer(xml.data(), xml.size(), pugi::parse_default | pugi::parse_doctype);
-  if (!parsed) {
-    const size_t at = std::min(static_cast<size_t>(parsed.offset), xml.size());
-    const auto line = 1 + std::count(xml.begin(), xml.begin() + static_cast<ptrdiff_t>(at), '\n');
-    return Error{EINVAL, "domain XML, line " + std::to_string(line) + ": " + parsed.description()};
+// What the owner wrote and cannot be meant: a misspelt attribute would be no limit at all.
+Result<void> nothing_unknown(pugi::xml_node vgpu) {
+  for (pugi::xml_attribute a : vgpu.attributes()) {
+    const std::string_view name = a.name();
+    if (name == "xmlns" || name.starts_with("xmlns:")) continue;
+    if (std::find(std::begin(kAttributes), std::end(kAttributes), name) == std::end(kAttributes))
+      return Error{EINVAL,
+                   "unknown attribute '" +
+                       clean_text(name.data(), std::min<size_t>(name.size(), 40)) +
+                       "'; there are weight, memory, priority, latency, min, max and group"};
   }
-  for (pugi::xml_node n : doc.children())
-    if (n.type() == pugi::node_doctype)
-      return Error{EINVAL, "the domain XML has a document type declaration; libvirt's never do"};
-  const pugi::xml_node root = doc.document_element();
-  if (std::string_view(root.name()) != "domain")
-    return Error{EINVAL, "not a libvirt domain: no <domain> element"};
+  for (pugi::xml_node n : vgpu.children())
+    if (n.type() == pugi::node_element || n.type() == pugi::node_pcdata ||
+        n.type() == pugi::node_cdata)
+      return Error{EINVAL, "it must be empty; all settings are attributes"};
+  return {};
+}
 
-  DomainVgpu d;
-  d.domain = root.child("name").text().get();
-  if (d.domain.empty()) return Error{EINVAL, "the domain has no <name>"};
-
-  pugi::xml_node shmem;
-  for (pugi::xml_node n : root.child("devices").children("shmem")) {
-    if (attribute(n.child("model"), "type") != "ivshmem-doorbell") continue;
-    if (shmem)
-      return Error{EINVAL, "the domain has more than one <shmem> of model ivshmem-doorbell"};
-    shmem = n;
-  }
-  if (!shmem)
-    return Error{EINVAL,
-                 "the domain has no vGPU: <devices><shmem name='NAME'><model "
-                 "type='ivshmem-doorbell'/><server path='SOCKET'/></shmem>"};
-  // A shmem's name is unique within its domain only.
-  d.vgpu = d.domain;
-  if (!valid_vgpu_name(d.vgpu))
-    return Error{EINVAL, "the domain's name '" +
-                             clean_text(d.vgpu.data(), std::min<size_t>(d.vgpu.size(), 80)) +
-                             "' cannot name a vGPU (letters, digits, '.', '_', '-'; at most 48)"};
-  d.socket = attribute(shmem.child("server"), "path").value_or("");
-  if (d.socket.empty() || d.socket[0] != '/')
-    return Error{EINVAL, "<shmem> needs <server path='...'/> with an absolute path"};
-  if (auto vectors = attribute(shmem.child("msi"), "vectors")) {
-    auto n = number<uint32_t>(*vectors, "msi vectors", 1, SLUICE_MAX_SLOTS + 1);
-    if (!n) return n.error();
-    d.vectors = *n;
-  }
-
-  const pugi::xml_node vgpu = child_in(root.child("metadata"), "vgpu", kVgpuXmlNamespace);
+Result<void> read_settings(pugi::xml_node vgpu, DomainVgpu& d) {
+  if (auto known = nothing_unknown(vgpu); !known) return known;
   if (auto weight = attribute(vgpu, "weight")) {
     auto n = number<uint32_t>(*weight, "weight", limits::kMinWeight, limits::kMaxWeight);
     if (!n) return n.error();
@@ -137,11 +109,116 @@ Result<DomainVgpu> parse_domain_xml(std::string_view xml) {
     if (!n) return n.error();
     *permille = static_cast<int>(*n) * 10;
   }
+  if (d.min_permille > 0 && d.max_permille > 0 && d.min_permille > d.max_permille)
+    return Error{EINVAL, "min is more than max"};
   if (auto group = attribute(vgpu, "group")) {
     if (!valid_vgpu_name(*group)) return Error{EINVAL, "group must be a group's name"};
     d.group = *group;
   }
+  return {};
+}
+
+// Reads the text into `doc`; the result is its <domain>.
+Result<pugi::xml_node> load_domain(std::string_view xml, pugi::xml_document& doc) {
+  if (xml.size() > kMaxXmlBytes) return Error{E2BIG, "the domain XML has more than 4 MiB"};
+  // The parser knows the five built-in entities and characters by number, and no others; document
+  // type declarations are reported (parse_doctype) so that they can be refused.
+  pugi::xml_parse_result parsed =
+      doc.load_buffer(xml.data(), xml.size(), pugi::parse_default | pugi::parse_doctype);
+  if (!parsed) {
+    const size_t at = std::min(static_cast<size_t>(parsed.offset), xml.size());
+    const auto line = 1 + std::count(xml.begin(), xml.begin() + static_cast<ptrdiff_t>(at), '\n');
+    return Error{EINVAL, "domain XML, line " + std::to_string(line) + ": " + parsed.description()};
+  }
+  for (pugi::xml_node n : doc.children())
+    if (n.type() == pugi::node_doctype)
+      return Error{EINVAL, "the domain XML has a document type declaration; libvirt's never do"};
+  const pugi::xml_node root = doc.document_element();
+  if (std::string_view(root.name()) != "domain")
+    return Error{EINVAL, "not a libvirt domain: no <domain> element"};
+
+  return root;
+}
+
+bool is_doorbell(pugi::xml_node shmem) {
+  return attribute(shmem.child("model"), "type") == "ivshmem-doorbell";
+}
+
+Result<DomainVgpu> read_domain(pugi::xml_node root) {
+  DomainVgpu d;
+  d.domain = root.child("name").text().get();
+  if (d.domain.empty()) return Error{EINVAL, "the domain has no <name>"};
+  d.uuid = root.child("uuid").text().get();
+
+  pugi::xml_node shmem;
+  for (pugi::xml_node n : root.child("devices").children("shmem")) {
+    if (!is_doorbell(n)) continue;
+    if (shmem)
+      return Error{EINVAL, "the domain has more than one <shmem> of model ivshmem-doorbell"};
+    shmem = n;
+  }
+  if (!shmem)
+    return Error{EINVAL,
+                 "the domain has no vGPU: <devices><shmem name='NAME'><model "
+                 "type='ivshmem-doorbell'/><server path='SOCKET'/></shmem>"};
+  // A shmem's name is unique within its domain only.
+  d.vgpu = d.domain;
+  if (!valid_vgpu_name(d.vgpu))
+    return Error{EINVAL, "the domain's name '" +
+                             clean_text(d.vgpu.data(), std::min<size_t>(d.vgpu.size(), 80)) +
+                             "' cannot name a vGPU (letters, digits, '.', '_', '-'; at most 48)"};
+  d.socket = attribute(shmem.child("server"), "path").value_or("");
+  if (d.socket.empty() || d.socket[0] != '/')
+    return Error{EINVAL, "<shmem> needs <server path='...'/> with an absolute path"};
+  if (auto vectors = attribute(shmem.child("msi"), "vectors")) {
+    auto n = number<uint32_t>(*vectors, "<shmem>: <msi> vectors", 1, SLUICE_MAX_SLOTS + 1);
+    if (!n) return n.error();
+    // Vector 0 is the agent's, every slot has one more.
+    if (*n == 1)
+      return Error{EINVAL, "<shmem>: <msi vectors='1'> leaves no vector for a program; use 17"};
+    d.vectors = *n;
+  }
+
+  const pugi::xml_node metadata = root.child("metadata");
+  const pugi::xml_node vgpu = child_in(metadata, "vgpu", kVgpuXmlNamespace);
+  for (pugi::xml_node n : metadata.children())
+    if (n.type() == pugi::node_element && namespace_of(n) == kVgpuXmlNamespace && n != vgpu)
+      return Error{EINVAL, local_name(n.name()) == "vgpu"
+                               ? "<metadata> has more than one <sluice:vgpu>"
+                               : "<metadata> has an unknown element <sluice:" +
+                                     clean_text(local_name(n.name()).data(),
+                                                std::min<size_t>(local_name(n.name()).size(), 40)) +
+                                     ">; Sluice knows <sluice:vgpu>"};
+  if (auto read = read_settings(vgpu, d); !read)
+    return Error(read.error()).with_context("<sluice:vgpu>");
   return d;
+}
+
+}  // namespace
+
+Result<DomainVgpu> parse_domain_xml(std::string_view xml) {
+  pugi::xml_document doc;
+  auto root = load_domain(xml, doc);
+  if (!root) return root.error();
+  return read_domain(*root);
+}
+
+Result<std::optional<DomainVgpu>> find_vgpu(std::string_view xml, std::string_view sockets) {
+  pugi::xml_document doc;
+  auto root = load_domain(xml, doc);
+  if (!root) return root.error();
+  bool ours = false;
+  for (pugi::xml_node n : root->child("metadata").children())
+    ours |= n.type() == pugi::node_element && namespace_of(n) == kVgpuXmlNamespace;
+  for (pugi::xml_node n : root->child("devices").children("shmem")) {
+    const std::string path = attribute(n.child("server"), "path").value_or("");
+    ours |= is_doorbell(n) && path.size() > sockets.size() && path.starts_with(sockets) &&
+            path[sockets.size()] == '/';
+  }
+  if (!ours) return std::optional<DomainVgpu>();
+  auto d = read_domain(*root);
+  if (!d) return d.error();
+  return std::optional<DomainVgpu>(std::move(*d));
 }
 
 }  // namespace sluice

@@ -5,11 +5,13 @@
 //   <shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='...'/><msi
 //   vectors='17'/></shmem>
 //
-// Pure: text in, value out; used by sluicectl, later by the libvirt hook. The XML may be hostile:
-// no DTD is loaded, no entity is expanded, nothing is fetched, depth and size are bounded.
+// Pure: text in, value out; used by sluicectl and the libvirt hook. debian/schema has the same
+// rules of <sluice:vgpu> as RELAX NG and XSD. The XML may be hostile: no DTD is loaded, no entity
+// is expanded, nothing is fetched, depth and size are bounded.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +23,7 @@ inline constexpr char kVgpuXmlNamespace[] = "https://sluice.example/vgpu/1";
 
 struct DomainVgpu {
   std::string domain;                        // the domain's <name>
+  std::string uuid;                          // empty: not given
   std::string vgpu;                          // the vGPU's name: the domain's
   std::string socket;                        // server path
   uint32_t vectors = 0;                      // msi vectors; 0: not given
@@ -32,9 +35,14 @@ struct DomainVgpu {
   std::string group;                         // empty: not given
 };
 
-// Errors say what is missing or wrong and what it should look like. A domain with no
+// Errors name the element and attribute, and say how it should be. A domain with no
 // ivshmem-doorbell shmem, or with two, is an error.
 Result<DomainVgpu> parse_domain_xml(std::string_view xml);
+
+// The same for a domain of which it is not known whether Sluice has to do with it. It has when
+// there is a <sluice:vgpu>, or a doorbell shmem whose server is in the folder `sockets`; else
+// nullopt.
+Result<std::optional<DomainVgpu>> find_vgpu(std::string_view xml, std::string_view sockets);
 
 // "8G", "512M", "1073741824": bytes, binary multiples K, M, G, T. For command lines too.
 Result<uint64_t> parse_byte_size(std::string_view text);

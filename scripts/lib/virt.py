@@ -49,9 +49,10 @@ def enter_private_namespace():
 
 
 class Libvirt:
-    """A libvirtd of our own, in `work`; domains defined here end with it."""
+    """A libvirtd of our own, in `work`; domains defined here end with it. As root, `sluiced` (host.py)
+    has its vGPUs made and removed by Sluice's hook."""
 
-    def __init__(self, work):
+    def __init__(self, work, sluiced=None):
         self.work = pathlib.Path(work)
         self.work.mkdir(parents=True, exist_ok=True)
         self.root = os.geteuid() == 0
@@ -62,6 +63,12 @@ class Libvirt:
                 folder = self.work / name.lower()
                 folder.mkdir(mode=0o700, exist_ok=True)
                 self.env["XDG_" + name] = str(folder)
+        self.hook_env = {}
+        if sluiced and self.root:
+            self.hook_env = {"SLUICE_ADMIN_SOCKET": sluiced.admin,
+                             "SLUICE_VGPU_SOCKETS": sluiced.run_dir / "vgpu",
+                             "SLUICE_LIBVIRT_NOTES": self.work / "notes"}
+            self.hook = sluiced.build / "mediator/libvirt/sluice-libvirt-hook"
         self._daemon = None
         self._domains = []
 
@@ -75,6 +82,13 @@ class Libvirt:
                 'stdio_handler = "file"\n')
             pathlib.Path("/etc/libvirt/libvirtd.conf").write_text(
                 'unix_sock_ro_perms = "0700"\nauth_unix_rw = "none"\nauth_unix_ro = "none"\n')
+        if self.hook_env:
+            # libvirt passes no variables of its own environment on.
+            hook = pathlib.Path("/etc/libvirt/hooks/qemu")
+            hook.parent.mkdir(exist_ok=True)
+            settings = " ".join(f"{k}='{v}'" for k, v in self.hook_env.items())
+            hook.write_text(f"#!/bin/sh\n{settings} exec '{self.hook}' \"$@\"\n")
+            hook.chmod(0o755)
         log = open(self.work / "libvirtd.log", "wb")
         args = [shutil.which("libvirtd") or "/usr/sbin/libvirtd"]
         if self.root:

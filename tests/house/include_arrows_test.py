@@ -81,6 +81,7 @@ ARROWS = {
     "mediator/daemon": ["abi", "mediator/base", "mediator/ring", "policies", "mediator/core",
                         "mediator/gpu", "mediator/io"],
     "mediator/cli": ["abi", "mediator/base", "mediator/core", "mediator/io", "policies"],
+    "mediator/libvirt": ["abi", "mediator/base", "mediator/core", "mediator/cli"],
     "guest-agent/transport": ["abi", "mediator/base", "mediator/ring"],
     # Graphs know only the public driver API and what driver.h asks for: others can use them too.
     "guest-agent/graphs": ["abi", "mediator/base"],

@@ -115,6 +115,14 @@ TEST(DomainXml, ErrorsSayWhatIsWrong) {
       {domain(vgpu("latency='soon'"), shmem), "latency"},
       {domain(vgpu("min='101'"), shmem), "min"},
       {domain(vgpu("group='../a'"), shmem), "group"},
+      {domain(vgpu("min='60' max='50'"), shmem), "<sluice:vgpu>: min is more than max"},
+      {domain(vgpu("wieght='50'"), shmem), "<sluice:vgpu>: unknown attribute 'wieght'"},
+      {domain(vgpu("weight='x\x1b[2J'"), shmem), "<sluice:vgpu>: weight is 'x?[2J'"},
+      {domain(vgpu("") + vgpu("weight='2'"), shmem), "more than one <sluice:vgpu>"},
+      {domain("<s:vgpu xmlns:s='https://sluice.example/vgpu/1'><weight>3</weight></s:vgpu>", shmem),
+       "<sluice:vgpu>: it must be empty"},
+      {domain("<s:gpu xmlns:s='https://sluice.example/vgpu/1'/>", shmem), "<sluice:gpu>"},
+      {with("17", "1"), "no vector for a program"},
       {"<!DOCTYPE domain [<!ENTITY a 'b'>]>" + domain("", shmem), "document type"},
       {std::string(5u << 20, ' '), "4 MiB"},
   };
@@ -123,6 +131,26 @@ TEST(DomainXml, ErrorsSayWhatIsWrong) {
     ASSERT_FALSE(d.ok()) << bad.xml.substr(0, 200);
     EXPECT_NE(d.error().message.find(bad.message), std::string::npos) << d.error().message;
   }
+}
+
+TEST(DomainXml, FindsOnlyDomainsOfSluice) {
+  const std::string sockets = "/run/sluice/vgpu";
+  std::string other = kShmem;
+  other.replace(other.find("/run/sluice/vgpu/"), 17, "/run/other/");
+  for (const std::string& xml : {domain("", ""), domain("", other), domain("<o:vgpu/>", "")}) {
+    auto d = find_vgpu(xml, sockets);
+    ASSERT_TRUE(d.ok()) << d.error().message;
+    EXPECT_FALSE(d->has_value()) << xml;
+  }
+  for (const std::string& xml :
+       {domain("", kShmem), domain(vgpu("weight='3'"), other), domain(vgpu(""), kShmem)}) {
+    auto d = find_vgpu(xml, sockets);
+    ASSERT_TRUE(d.ok()) << d.error().message;
+    EXPECT_TRUE(d->has_value()) << xml;
+  }
+  // The owner asked for a vGPU, and the device is missing.
+  EXPECT_FALSE(find_vgpu(domain(vgpu("weight='3'"), ""), sockets).ok());
+  EXPECT_FALSE(find_vgpu("<domain>", sockets).ok());
 }
 
 TEST(DomainXml, HostileXmlCostsNothing) {

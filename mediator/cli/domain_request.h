@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a domain's XML asks of sluiced, as parameters of the admin methods. Pure.
+#pragma once
+
+#include <boost/json/object.hpp>
+
+#include "mediator/core/domain_xml.h"
+
+namespace sluice {
+
+// For vgpu.create. What the XML does not say is left out.
+boost::json::object create_request(const DomainVgpu& domain);
+// For vgpu.set: what can change while the domain runs.
+boost::json::object set_request(const DomainVgpu& domain);
+
+}  // namespace sluice

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libvirt: the hook program by itself, its schemas, and a domain under a libvirtd of our own."""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+import support
+import virt
+from host import HostError
+
+NAMESPACE = "https://sluice.example/vgpu/1"
+UUID = "c7a5fdbd-edaf-9455-926a-d65c16db1809"
+SCHEMAS = support.ROOT / "debian/schema"
+
+
+def settings(attributes, inside=""):
+    return f"<sluice:vgpu xmlns:sluice='{NAMESPACE}' {attributes}>{inside}</sluice:vgpu>"
+
+
+def wait_until(condition):
+    end = time.monotonic() + support.TIMEOUT_S
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("it did not come about")
+        time.sleep(0.1)
+
+
+# What an owner may get wrong in <sluice:vgpu>, and a word of the error.
+BAD_SETTINGS = [
+    (settings("weight='0'"), "weight"),
+    (settings("weight='10001'"), "weight"),
+    (settings("weight='many'"), "weight"),
+    (settings("wieght='3'"), "'wieght'"),
+    (settings("memory='8 GB'"), "memory"),
+    (settings("memory='-1'"), "memory"),
+    (settings("priority='32'"), "priority"),
+    (settings("latency='soon'"), "latency"),
+    (settings("min='101'"), "min"),
+    (settings("max='half'"), "max"),
+    (settings("group='../../etc'"), "group"),
+    (settings("", "<weight>3</weight>"), "must be empty"),
+]
+
+
+class Hook(support.WithSluiced):
+    """The program as libvirt runs it: words, XML on standard input, a status, a reason."""
+
+    def setUp(self):
+        self.notes = self.work / f"notes-{self._testMethodName}"
+        self.env = {"SLUICE_ADMIN_SOCKET": str(self.sluiced.admin),
+                    "SLUICE_VGPU_SOCKETS": str(self.sluiced.run_dir / "vgpu"),
+                    "SLUICE_LIBVIRT_NOTES": str(self.notes)}
+
+    def xml(self, name="vm1", metadata=settings("weight='300' memory='8G'"), path=None, vectors=5,
+            uuid=UUID, shmems=1):
+        path = path or self.sluiced.vgpu_socket(name)
+        shmem = (f"<shmem name='vgpu0'><model type='ivshmem-doorbell'/><server path='{path}'/>"
+                 f"<msi vectors='{vectors}' ioeventfd='on'/></shmem>")
+        return (f"<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid><metadata>{metadata}"
+                f"</metadata><devices>{shmem * shmems}</devices></domain>")
+
+    def hook(self, operation, xml, sub=None, env=None):
+        sub = sub or ("end" if operation == "release" else "begin")
+        p = subprocess.run([support.BUILD / "mediator/libvirt/sluice-libvirt-hook", "vm1", operation,
+                            sub, "-"], input=xml, env=env or self.env, text=True, timeout=support.TIMEOUT_S,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(p.stdout, "", "libvirt takes what a hook prints for a new XML")
+        return p.returncode, p.stderr
+
+    def names(self):
+        return {v["name"] for v in self.sluiced.ctl("list")}
+
+    def notes_left(self):
+        return os.listdir(self.notes) if self.notes.exists() else []
+
+    def denied(self, xml, *words, operation="prepare"):
+        status, reason = self.hook(operation, xml)
+        self.assertEqual(status, 1, f"let through: {xml}")
+        self.assertTrue(reason.startswith("Sluice: ") and reason.count("\n") == 1, reason)
+        for word in words:
+            self.assertIn(word, reason)
+
+    def test_a_vgpu_lives_as_long_as_its_domain(self):
+        self.assertEqual(self.hook("prepare", self.xml()), (0, ""))
+        v = self.sluiced.ctl("show", "vm1")
+        self.assertEqual((v["weight"], v["memory_bytes"], v["slots"]), (300, 8 << 30, 4))
+        for operation in ("start", "started", "reconnect"):
+            self.assertEqual(self.hook(operation, self.xml()), (0, ""))
+        self.assertEqual(self.hook("release", self.xml()), (0, ""))
+        self.assertEqual((self.names(), self.notes_left()), ({"a", "b"}, []))
+        self.assertEqual(self.hook("release", self.xml()), (0, ""), "again, as after a denied start")
+
+    def test_malformed_domains_are_denied_by_element(self):
+        for metadata, word in BAD_SETTINGS:
+            self.denied(self.xml(metadata=metadata), "<sluice:vgpu>", word)
+        self.denied(self.xml(metadata=settings("") * 2), "more than one <sluice:vgpu>")
+        self.denied(self.xml(shmems=0), "<shmem")
+        self.denied(self.xml(shmems=2), "more than one <shmem>")
+        self.denied(self.xml(path="vm1.sock"), "<server path")
+        self.denied(self.xml(vectors=1), "<shmem>", "vectors")
+        self.denied(self.xml(vectors=4000), "<shmem>", "vectors")
+        self.denied(self.xml(name="../a", path="/run/x.sock"), "cannot name a vGPU")
+        self.denied(self.xml(uuid="../../../etc/x"), "<uuid>")
+        self.denied(self.xml()[:-20], "line")
+        self.denied("", "domain XML")
+        self.denied(" " * (5 << 20), "4 MiB")
+        self.denied("<!DOCTYPE d [<!ENTITY e SYSTEM 'file:///etc/passwd'>]>" + self.xml(), "type")
+        # Nothing came of any, and their ends need nothing either.
+        self.assertEqual(self.hook("release", self.xml(metadata=BAD_SETTINGS[0][0])), (0, ""))
+        self.assertEqual((self.names(), self.notes_left()), ({"a", "b"}, []))
+
+    def test_domains_without_a_vgpu_need_no_sluiced(self):
+        env = {**self.env, "SLUICE_ADMIN_SOCKET": str(self.work / "nobody")}
+        plain = self.xml(metadata="", shmems=0)
+        other = self.xml(metadata="<o:vgpu xmlns:o='urn:o' weight='x'/>", path="/run/other/x.sock")
+        for operation in ("prepare", "start", "release", "reconnect", "migrate"):
+            self.assertEqual(self.hook(operation, plain, env=env), (0, ""))
+            self.assertEqual(self.hook(operation, other, env=env), (0, ""))
+        status, reason = self.hook("prepare", self.xml(), env=env)
+        self.assertEqual(status, 1)
+        self.assertIn("systemctl start sluiced", reason)
+        self.assertEqual(self.notes_left(), [])
+        # The end of a domain goes on when sluiced has gone.
+        self.hook("prepare", self.xml())
+        self.assertEqual(self.hook("release", self.xml(), env=env), (0, ""))
+        self.sluiced.ctl("delete", "vm1")
+
+    def test_a_vgpu_of_somebody_else_is_left(self):
+        # Made by hand: used with the domain's settings, and not deleted.
+        xml = self.xml(name="a", vectors=17)
+        self.assertEqual(self.hook("prepare", xml), (0, ""))
+        self.assertEqual(self.sluiced.ctl("show", "a")["weight"], 300)
+        self.assertEqual(self.hook("release", xml), (0, ""))
+        self.assertIn("a", self.names())
+        self.denied(self.xml(name="a", path=self.work / "elsewhere.sock"), "another socket")
+        # Another virtual machine has it.
+        with socket.socket(socket.AF_UNIX) as qemu:
+            qemu.connect(str(self.sluiced.vgpu_socket("b")))
+            qemu.recv(8)
+            self.denied(self.xml(name="b"), "is connected")
+        # A second domain's end takes nothing of the first.
+        self.hook("prepare", self.xml())
+        self.hook("release", self.xml(uuid=UUID.replace("c7", "d8")))
+        self.assertIn("vm1", self.names())
+        # A renamed domain's vGPU goes with it.
+        self.hook("release", self.xml(name="vm1-renamed"))
+        self.assertEqual((self.names(), self.notes_left()), ({"a", "b"}, []))
+
+    def test_sluiced_refuses_with_its_reason(self):
+        self.denied(self.xml(metadata=settings("group='nobodys'")), "nobodys")
+        self.assertEqual(self.notes_left(), [], "a denied start leaves no note")
+        self.denied(self.xml(), "cannot be migrated", operation="migrate")
+        self.denied(self.xml(), "gone", operation="reconnect")
+
+    def test_domains_start_at_once(self):
+        results = {}
+        names = [f"many{i}" for i in range(6)]
+        xml = {n: self.xml(name=n, uuid=UUID[:-1] + n[-1]) for n in names}
+
+        def run(operation, n):
+            results[operation, n] = self.hook(operation, xml[n])
+        for operation in ("prepare", "release"):
+            threads = [threading.Thread(target=run, args=(operation, n)) for n in names]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            self.assertEqual({results[operation, n] for n in names}, {(0, "")})
+            self.assertEqual(self.names() - {"a", "b"}, set(names) if operation == "prepare" else set())
+        self.assertEqual(self.notes_left(), [])
+
+    @unittest.skipUnless(shutil.which("xmllint"), "needs xmllint")
+    def test_the_schemas_say_what_the_hook_says(self):
+        def valid(text):
+            file = self.work / "metadata.xml"
+            file.write_text(text)
+            return [subprocess.run(["xmllint", "--noout", option, SCHEMAS / f"sluice-vgpu.{kind}", file],
+                                   stderr=subprocess.DEVNULL, timeout=60).returncode == 0
+                    for option, kind in (("--relaxng", "rng"), ("--schema", "xsd"))]
+        good = settings("weight='300' memory='8G' priority='31' latency='low' min='5' max='50' "
+                        "group='tenant-1'")
+        self.assertEqual(valid(good), [True, True])
+        self.assertEqual(valid(settings("")), [True, True])
+        for metadata, _ in BAD_SETTINGS:
+            self.assertEqual(valid(metadata), [False, False], metadata)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "libvirt runs hooks for qemu:///system")
+class Domain(support.WithSluiced):
+    def test_a_domain_makes_and_removes_its_vgpu(self):
+        libvirt = virt.Libvirt(self.work / "libvirt", self.sluiced)
+        self.addCleanup(libvirt.stop)
+        libvirt.start()
+        vmlinux, initramfs = support.image()
+        xml_file, jobs = self.work / "vm1.xml", self.work / "vm1.jobs"
+
+        def define(weight):
+            xml_file.write_text(virt.domain_xml("vm1", vmlinux, initramfs,
+                                                self.sluiced.vgpu_socket("vm1"), jobs,
+                                                self.work / "vm1.console", weight))
+            libvirt.define(xml_file)
+        define("none")
+        denied = libvirt.virsh("start", "vm1", check=False)
+        self.assertNotEqual(denied.returncode, 0)
+        self.assertIn("<sluice:vgpu>: weight is 'none', not a number from 1 to 10000", denied.stderr)
+        libvirt.virsh("undefine", "vm1")
+        define(300)
+        guest = libvirt.boot("vm1", jobs)
+        self.assertEqual(self.sluiced.ctl("show", "vm1")["weight"], 300)
+        status, text = guest.run("sluice-suite-probe", support.TIMEOUT_S)
+        self.assertEqual(status, 0, text)
+        # The end of QEMU by a crash is an end as well.
+        pid = int(pathlib.Path("/run/libvirt/qemu/vm1.pid").read_text())
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not libvirt.running("vm1"))
+        wait_until(lambda: self.gone("vm1"))
+        self.assertEqual(os.listdir(libvirt.work / "notes"), [])
+
+    def gone(self, name):
+        try:
+            self.sluiced.ctl("show", name)
+        except HostError:
+            return True
+        return False
