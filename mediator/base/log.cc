@@ -118,10 +118,12 @@ class LineBudgets {
     std::lock_guard lock(mutex_);
     // All who are one too many share one.
     std::string key(line.substr(0, std::min(line.find(": "), kMaxKeyBytes)));
-    if (budgets_.size() >= limits::kMaxLogKeys && !budgets_.count(key)) key.clear();
+    if (budgets_.size() >= limits::kMaxLogKeys && !budgets_.count(key)) {
+      forget_full(now_ns);
+      if (budgets_.size() >= limits::kMaxLogKeys) key.clear();
+    }
     Budget& b = budgets_.try_emplace(key, Budget{limits::kLogBurst, now_ns, 0}).first->second;
-    b.lines = std::min(limits::kLogBurst, b.lines + limits::kLogPerSecond * 1e-9 *
-                                                        static_cast<double>(now_ns - b.at_ns));
+    b.lines = b.lines_at(now_ns);
     b.at_ns = now_ns;
     if (b.lines < 1) {
       ++b.suppressed;
@@ -138,7 +140,22 @@ class LineBudgets {
     double lines;
     uint64_t at_ns;
     uint64_t suppressed;
+    double lines_at(uint64_t now_ns) const {
+      return std::min(limits::kLogBurst,
+                      lines + limits::kLogPerSecond * 1e-9 * static_cast<double>(now_ns - at_ns));
+    }
   };
+  // Those that are as if they were new: else guests that start many workers, each a beginning of
+  // its own, would have all later ones share one. Once a second at most.
+  void forget_full(uint64_t now_ns) {
+    if (now_ns - forgotten_ns_ < 1'000'000'000) return;
+    forgotten_ns_ = now_ns;
+    std::erase_if(budgets_, [&](const auto& entry) {
+      const Budget& b = entry.second;
+      return b.suppressed == 0 && b.lines_at(now_ns) >= limits::kLogBurst;
+    });
+  }
+  uint64_t forgotten_ns_ = 0;
   std::mutex mutex_;
   std::map<std::string, Budget> budgets_;
 };

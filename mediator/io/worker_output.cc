@@ -72,7 +72,8 @@ void WorkerOutput::take(const char* text, size_t bytes) {
     if (text[i] == '\n') {
       line();
     } else if (line_.size() < limits::kWorkerLineBytes) {
-      line_ += text[i];
+      // Events are JSON, and a terminal shows them: no bytes that are no text, no control sequence.
+      line_ += text[i] >= 0x20 && text[i] < 0x7f ? text[i] : '?';
     } else {
       cut_ = true;
     }

@@ -7,7 +7,9 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
+import unittest
 
 import support
 from host import HostError, Sluiced
@@ -185,6 +187,47 @@ class EachWall(WithSluiced):
         if "cgroup" not in missing:
             cgroups = {(p / "cgroup").read_text() for p in (*procs, pathlib.Path("/proc/self"))}
             self.assertEqual(len(cgroups), 3)
+
+
+AS_USER = """
+import os, socket, sys
+os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[1]))
+for path in sys.argv[3:]:
+    for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+        s = socket.socket(socket.AF_UNIX, kind)
+        s.settimeout(300)
+        try:
+            s.connect(path)
+        except OSError:
+            continue
+        try:
+            s.send(b'{"jsonrpc":"2.0","id":1,"method":"version","params":{}}\\n')
+            print("answer" if s.recv(4096) else "closed")
+        except OSError:
+            print("closed")
+"""
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root")
+class SocketsRefuseWorkers(WithSluiced):
+    """Whatever a socket's mode, no peer with a user or group of workers is served."""
+
+    def answers(self, uid, gid):
+        paths = [self.sluiced.admin, self.sluiced.vgpu_socket("a"), self.sluiced.local_socket("a")]
+        for path in paths:
+            path.chmod(0o666)
+        return subprocess.run([sys.executable, "-c", AS_USER, str(uid), str(gid), *map(str, paths)],
+                              stdout=subprocess.PIPE, text=True, check=True,
+                              timeout=support.TIMEOUT_S).stdout.split()
+
+    def test_by_user_and_by_group(self):
+        first = 2000000000  # workers.uids
+        for uid, gid in ((first, first), (first + 4095, 65534), (65534, first)):
+            before = self.sluiced.log().count("a worker (process")
+            self.assertEqual(self.answers(uid, gid), ["closed"] * 3, (uid, gid))
+            self.assertEqual(self.sluiced.log().count("a worker (process"), before + 3)
+        # A stranger reads why, at least from the admin's socket.
+        self.assertIn("answer", self.answers(65534, 65534))
 
 
 class ProgramsBesideNvidiasFilter(WithSluiced):

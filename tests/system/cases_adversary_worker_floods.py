@@ -72,6 +72,7 @@ class WorkerFloods(WithVictim):
 
     def test_lines(self):
         self.assertTrue(any("were dropped" in line for line in self.flood("lines")))
+        self.assertTrue(self.sluiced.ctl("events"), "events can be read, whatever a worker writes")
 
     def test_a_line_without_end(self):
         self.flood("endless")

@@ -115,6 +115,8 @@ void files(pid_t victim) {
   call("read /etc/passwd", ::open("/etc/passwd", O_RDONLY));
   call("look into /root", ::open("/root", O_RDONLY | O_DIRECTORY));
   call("look into /home", ::open("/home", O_RDONLY | O_DIRECTORY));
+  // Of its own root folder, but nothing that it needs: only Landlock refuses that.
+  call("list its root folder", ::open("/", O_RDONLY | O_DIRECTORY));
   call("write a file of root's", ::open((folder + "/evil").c_str(), O_WRONLY | O_CREAT, 0644));
   call("write /etc/cron.d", ::open("/etc/cron.d/.sluice-evil", O_WRONLY | O_CREAT | O_TMPFILE, 0644));
   call("write a library", ::open("/usr/lib/sluice-evil", O_WRONLY | O_CREAT, 0644));

@@ -2,7 +2,7 @@
 // A worker that a guest has taken over, and that floods sluiced over what it shares with it. It
 // enters the sandbox as a worker does, says Ready, and does what its vGPU is called, without end:
 //
-//   lines        short lines to standard error, thousands in a message
+//   lines        short lines to standard error that are no text, thousands in a message
 //   endless      one line to standard error that never ends
 //   descriptors  descriptors over each socket that it has, as many at once as the kernel takes
 //   asks         requests over the control link, whose answers it reads
@@ -94,7 +94,7 @@ int main() {
 
   std::string text(64 << 10, '\n');
   if (what == "endless") text.assign(text.size(), 'x');
-  for (size_t i = 0; what == "lines" && i + 1 < text.size(); i += 16) text[i] = 'x';
+  for (size_t i = 0; what == "lines" && i + 1 < text.size(); i += 16) text[i] = '\xff';
   if (what == "lines" || what == "endless") write_without_end(text);
   if (what == "descriptors") pass_without_end(start->fds);
   ask_without_end(what == "asks");

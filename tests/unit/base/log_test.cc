@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <string>
 
 #include "mediator/base/fd.h"
@@ -58,6 +59,22 @@ TEST(BackgroundLog, AFullStderrHoldsNobodyUpAndWhatIsDroppedIsCounted) {
   EXPECT_GE(text.size(), filled);
   EXPECT_NE(text.find("log lines were dropped here"), std::string::npos);
   ASSERT_GE(::dup2(before.get(), 2), 0);
+  log::set_observer({});
+}
+
+// Each worker is a beginning of its own. After more than are told apart, which a guest brings about
+// by starting programs, a flood of one must not take the lines of a vGPU that is new.
+TEST(BackgroundLog, BeginningsThatAreLongPastMakeRoom) {
+  size_t late = 0;
+  log::set_observer(
+      [&](log::Level, std::string_view line) { late += line.starts_with("vgpu late"); });
+  for (size_t i = 0; i < 2 * limits::kMaxLogKeys; ++i) log::info("worker {}: is on", i);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs);
+  for (size_t i = 0; late == 0 && std::chrono::steady_clock::now() < end; ++i) {
+    for (size_t n = 0; n < 1000; ++n) log::info("worker of a flood {}: line {}", i % 7, n);
+    log::info("vgpu late: created");
+  }
+  EXPECT_GT(late, 0u);
   log::set_observer({});
 }
 

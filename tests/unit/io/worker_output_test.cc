@@ -69,6 +69,12 @@ TEST_F(WorkerOutputTest, TheLastWordsAreBounded) {
   EXPECT_LE(dropped, limits::kWorkerLastDropped + newlines.size());
 }
 
+TEST_F(WorkerOutputTest, WhatIsNoTextIsReplaced) {
+  ASSERT_TRUE(write("a\x1b[2J\xff\x9b\t\x7f z\n"));
+  output_->drain();
+  EXPECT_EQ(lines_, std::vector<std::string>{"worker: a?[2J???? z"});
+}
+
 TEST_F(WorkerOutputTest, AllLinesOfAnHonestWorkerAreLogged) {
   for (const char* line : {"one\n", "two\n", "three"}) ASSERT_TRUE(write(line));
   output_->drain();
