@@ -28,8 +28,17 @@ enum class Type : uint32_t {
   kEnded = 10  // worker: the session is over by itself: `code` CUresult, text; it exits next
 };
 
-// What is leased: memory of the device, or of the host for what the worker keeps for its guest.
-enum Resource : int32_t { kDeviceMemory = 0, kHostMemory = 1 };
+// What is leased: memory of the device, or of the host for what the worker keeps for its guest; and
+// leave to open a context or load a module, one at a time (`bytes` is 1): the reply comes when the
+// pace of its vGPU allows it (core/stall_budget.h). That is used up, never returned.
+enum Resource : int32_t {
+  kDeviceMemory = 0,
+  kHostMemory = 1,
+  kContextOpenings = 2,
+  kModuleLoads = 3,
+};
+// Start::paced: for which of them a worker asks.
+inline constexpr uint32_t kPacedContexts = 1, kPacedModules = 2;
 
 // Every message is one Message; kStart is a Start behind it in the same packet.
 struct Message {
@@ -94,7 +103,7 @@ struct Start {
   uint32_t admission_us = 40;  // what the rest of a grid may take to leave where blocks run one
                                // task each; 0: only kernels run so that cannot run otherwise
   uint32_t host_pid = 0;  // the worker's own, as the host sees it; 0: getpid() is the host's
-  uint32_t reserved = 0;
+  uint32_t paced = 0;     // kPacedContexts, kPacedModules
   char library[256] = {};        // path or soname for dlopen
   char soft_gpu_file[256] = {};  // shared file of the software GPU, empty: none
   char vgpu[64] = {};            // name, for logs

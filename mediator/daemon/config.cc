@@ -318,6 +318,10 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.number("window_us", c.window_us, 0, 1'000'000'000);
   r.number("fault_stall_ms", c.fault_stall_ms, 0, 400);
   r.number("exception_stall_ms", c.exception_stall_ms, 0, 400);
+  uint32_t context_stall_ms = UINT32_MAX;
+  r.number("context_stall_ms", context_stall_ms, 0, 400);
+  if (context_stall_ms != UINT32_MAX) c.context_stall_ms = context_stall_ms;
+  r.number("module_stall_ms", c.module_stall_ms, 0, 400);
   r.path("kernel_log", c.kernel_log);
   uint64_t context_memory = UINT64_MAX;
   r.size("context_memory", context_memory, 0, 16ull << 30, false);

@@ -59,6 +59,13 @@ struct Config {
   // What a kernel's fault stops the GPU for where nothing measures it: an address that is not
   // mapped, and what else an SM reports.
   uint32_t fault_stall_ms = 150, exception_stall_ms = 78;
+  // What the opening and the end of a context, and the load of a module, stop others for; 0: they
+  // are not paced. Contexts, unset: context_stall_for().
+  std::optional<uint32_t> context_stall_ms;
+  uint32_t module_stall_ms = 0;
+  uint32_t context_stall_for(bool nvidia) const {
+    return context_stall_ms.value_or(nvidia ? 10 : 0);
+  }
 
   std::string kernel_log = "/dev/kmsg";  // with faults of workers; empty: not read
 

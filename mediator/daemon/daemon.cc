@@ -199,6 +199,8 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   s.worker_start_ms = config_.worker_start_ms;
   s.session_end_ms = config_.session_end_ms;
   s.stalls = {config_.fault_stall_ms * 1'000'000ull, config_.exception_stall_ms * 1'000'000ull};
+  s.context_stall_ns = config_.context_stall_for(s.nvidia) * 1'000'000ull;
+  s.module_stall_ns = config_.module_stall_ms * 1'000'000ull;
   s.back_off = config_.back_off;
   s.evict_end_ns = config_.evict_end_for(nvidia) * 1'000'000ull;
   s.evict_end_least_ns = config_.evict_end_least_ms * 1'000'000ull;

@@ -26,6 +26,9 @@ constexpr int kCudaErrorDeviceUnavailable = 46;
 // victim gets from NVIDIA's driver.
 constexpr int kCudaErrorLaunchTimeout = 702;
 
+// So often who waits for leave looks again.
+constexpr uint64_t kLeaveLookMs = 1000;
+
 void copy_text(char* to, size_t bytes, const std::string& text) {
   std::memset(to, 0, bytes);
   std::memcpy(to, text.data(), std::min(text.size(), bytes - 1));
@@ -78,7 +81,8 @@ GuestSession::GuestSession(SessionServices& services, Request request, Owner& ow
       owner_(owner),
       started_ns_(monotonic_ns()),
       ledger_id_(services.ids.take()),
-      deadline_(services.io) {
+      deadline_(services.io),
+      leave_timer_(services.io) {
   services_.memory.add_session(request_.vgpu_id, ledger_id_);
   services_.host_memory.add_session(request_.vgpu_id, ledger_id_);
 }
@@ -141,6 +145,8 @@ Result<void> GuestSession::prepare() {
   start.fixed_chunk = settings_.signal_chunk;
   start.admission_us = settings_.admission_us;
   start.window_us = settings_.window_us;
+  start.paced = (settings_.context_stall_ns ? worker_protocol::kPacedContexts : 0) |
+                (settings_.module_stall_ns ? worker_protocol::kPacedModules : 0);
   start.spatial_sms = settings_.spatial_sms;
   start.green_contexts = settings_.green_contexts;
   copy_text(start.library, sizeof start.library, settings_.library);
@@ -278,6 +284,13 @@ void GuestSession::on_worker_message(const Message& m) {
     case Type::kReady:
       return on_ready(m);
     case Type::kLeaseRequest: {
+      if (m.code == worker_protocol::kContextOpenings || m.code == worker_protocol::kModuleLoads) {
+        if (m.bytes != 1) return on_worker_bad("asked for more than one at a time");
+        if (leave_requests_.size() >= limits::kMaxWaitingExtentRequests)
+          return answer(m, Type::kLeaseReply, ENOMEM);
+        leave_requests_.push_back(m);
+        return give_leave();
+      }
       core::QuotaLedger* ledger = ledger_of(m.code);
       if (!ledger) return on_worker_bad("asked for a resource that there is not");
       auto leased = ledger->lease(ledger_id_, m.bytes);
@@ -314,6 +327,23 @@ void GuestSession::on_worker_message(const Message& m) {
     }
     default:
       return;  // WorkerProcess lets nothing else through
+  }
+}
+
+// In order.
+void GuestSession::give_leave() {
+  while (state_ != State::kEnding && !leave_requests_.empty()) {
+    if (const uint64_t wait_ns = owner_.stall_wait_ns(); wait_ns != 0) {
+      // Other sessions of the vGPU may be first, and neighbours may go.
+      leave_timer_.after_ms(std::min<uint64_t>(wait_ns / 1'000'000 + 1, kLeaveLookMs),
+                            [this] { give_leave(); });
+      return;
+    }
+    const Message m = leave_requests_.front();
+    leave_requests_.pop_front();
+    owner_.on_session_stalls(m.code == worker_protocol::kModuleLoads ? settings_.module_stall_ns
+                                                                     : settings_.context_stall_ns);
+    answer(m, Type::kLeaseReply, 0, {0, 1});
   }
 }
 
@@ -410,6 +440,7 @@ void GuestSession::on_worker_exit(const io::WorkerExit& exit) {
 
 void GuestSession::release() {
   deadline_.cancel();
+  leave_timer_.cancel();
   if (scheduler_id_) executor_.remove_session(*scheduler_id_);
   scheduler_id_.reset();
   for (WakePair* pair : {&gate_, &ring_}) request_.peers->close(std::move(pair->ours));

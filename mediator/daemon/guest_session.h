@@ -63,6 +63,9 @@ struct SessionSettings {
   uint32_t worker_start_ms = 60000;
   uint32_t session_end_ms = 5000;
   StallCosts stalls;
+  // For how long others stand still while a context is opened and ended, and a module loaded; 0:
+  // not paced.
+  uint64_t context_stall_ns = 0, module_stall_ns = 0;
   bool back_off = true;
   uint64_t evict_end_ns = 2'000'000'000, evict_end_least_ns = 100'000'000;
 };
@@ -106,6 +109,9 @@ class GuestSession final : private io::WorkerProcess::Owner {
     // before.
     virtual void on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
                                     bool more) = 0;
+    // Asks to do what stops others in the driver: 0, or for how long it has to wait; then it does.
+    virtual uint64_t stall_wait_ns() const = 0;
+    virtual void on_session_stalls(uint64_t cost_ns) = 0;
     // Everything is given back. The owner destroys the session after this call.
     virtual void on_session_over(GuestSession& session) = 0;
 
@@ -167,6 +173,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   void on_worker_xid(int number) override;
   void on_worker_exit(const io::WorkerExit& exit) override;
   void on_ready(const worker_protocol::Message& message);
+  void give_leave();
   void on_error(uint64_t guest_error);
   bool sees_xids() const;
   void settle_offences(bool died_of_signal);
@@ -192,6 +199,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   int bell_ = -1, wake_ = -1;
   std::optional<core::SessionId> scheduler_id_;
   std::deque<worker_protocol::Message> extent_requests_;  // wait for memory that is being scrubbed
+  std::deque<worker_protocol::Message> leave_requests_;   // wait for the pace of the vGPU
   std::optional<int> end_error_;
   std::string end_reason_;
   // What of it was told to the owner: a fault, for so long; an end by force. `expelled_`: not its
@@ -199,7 +207,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   bool fault_told_ = false, force_told_ = false, expelled_ = false, broke_protocol_ = false;
   uint64_t stall_told_ns_ = 0;
   int end_status_ = EIO;
-  io::Timer deadline_;
+  io::Timer deadline_, leave_timer_;
   std::unique_ptr<io::WorkerProcess> worker_;
 };
 

@@ -129,6 +129,7 @@ json::object describe_fully(Daemon& d, GrantExecutor& executor, VgpuServer& v, u
   o["sessions_started"] = v.sessions_started();
   o["faults"] = v.penalty().faults();
   o["fault_stall_ms"] = milliseconds(v.penalty().fault_stall_ns());
+  o["driver_stall_ms"] = milliseconds(v.stall_budget().spent_ns());
   o["forced_ends"] = v.penalty().forced_ends();
   o["back_off"] = back_off(v, now);
   json::array sessions;

@@ -27,6 +27,7 @@ VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
       peers_(std::make_shared<io::PeerThread>(services.io)),
       host_epoch_(monotonic_ns()),
       penalty_(services.settings.stalls.worst_ns()),
+      stall_timer_(services.io),
       start_credit_(limits::kSessionBurst),
       credit_at_ns_(monotonic_ns()),
       credit_timer_(services.io),
@@ -231,6 +232,23 @@ void VgpuServer::on_session_offence(GuestSession& session, core::Offence offence
       s->expel(
           "faults of this vGPU have cost others as much as they may in a minute; all its sessions "
           "are ended");
+}
+
+uint64_t VgpuServer::stall_wait_ns() const {
+  const uint64_t now = monotonic_ns(), wait = stall_budget_.wait_ns(now);
+  return services_.settings.back_off && wait != 0 && services_.neighbours.others(id_, now) ? wait
+                                                                                           : 0;
+}
+
+void VgpuServer::on_session_stalls(uint64_t cost_ns) {
+  const uint64_t now = monotonic_ns();
+  if (cost_ns == 0 || !services_.neighbours.others(id_, now)) return;
+  stall_budget_.spend(now, cost_ns);
+  stall_to_charge_ns_ += cost_ns;
+  if (stall_timer_.pending()) return;
+  stall_timer_.after_ms(cost_ns / 1'000'000 + 1, [this] {
+    if (!closing()) executor_.charge_stall(id_, std::exchange(stall_to_charge_ns_, 0));
+  });
 }
 
 void VgpuServer::start_waiting() {

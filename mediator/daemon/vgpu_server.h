@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "mediator/core/stall_budget.h"
 #include "mediator/daemon/agent_link.h"
 #include "mediator/daemon/channel.h"
 #include "mediator/daemon/grant_executor.h"
@@ -68,6 +69,8 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   uint64_t sessions_started() const { return sessions_started_; }
   // What its faults have cost others, and who waits for that.
   const core::Penalty& penalty() const { return penalty_; }
+  // What its contexts and modules have.
+  const core::StallBudget& stall_budget() const { return stall_budget_; }
   size_t waiting_programs() const { return waiting_.size(); }
   // For how long programs that ask now would wait for the back-off; 0: not at all.
   uint64_t back_off_ns() const;
@@ -103,6 +106,8 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   void on_session_open(GuestSession& session) override;
   void on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
                           bool more) override;
+  uint64_t stall_wait_ns() const override;
+  void on_session_stalls(uint64_t cost_ns) override;
   void on_session_over(GuestSession& session) override;
 
   SessionServices& services_;
@@ -121,6 +126,9 @@ class VgpuServer final : private io::IvshmemServer::Owner,
   uint64_t host_epoch_;
 
   core::Penalty penalty_;  // outlives its guest's reboots
+  core::StallBudget stall_budget_;
+  uint64_t stall_to_charge_ns_ = 0;  // when it is over
+  io::Timer stall_timer_;
   bool told_waiting_ = false;
   // Requests that wait because this vGPU starts sessions faster than the limits or its back-off
   // allow.

@@ -83,6 +83,7 @@ CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int count
         (count != 0 && (options == nullptr || values == nullptr))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    s.gpu->stand_still(uint64_t{s.config.module_stall_us} * 1000);
     const auto code = load_code(image);
     if (!code) return refuse(s, code.error(), count, options, values);
     auto module = load_module(s, context.legacy->context.lock(), *code);

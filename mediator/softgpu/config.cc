@@ -102,6 +102,8 @@ Result<Config> config_from_environment() {
         read("SLUICE_SOFT_STALL_MS", kMinStallMs, kMaxStallMs, config.stall_ms),
         read("SLUICE_SOFT_FAULT_US", 0, kMaxFaultStallUs, config.fault_stall_us),
         read("SLUICE_SOFT_EXCEPTION_US", 0, kMaxFaultStallUs, config.exception_stall_us),
+        read("SLUICE_SOFT_CONTEXT_US", 0, kMaxFaultStallUs, config.context_stall_us),
+        read("SLUICE_SOFT_MODULE_US", 0, kMaxFaultStallUs, config.module_stall_us),
         read("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 1, 100, config.thread_percentage),
         read_word("SLUICE_SOFT_MODE", {"fcfs", "timeslice", "mps"}, config.mode),
         read_word("SLUICE_SOFT_GREEN", {"on", "permuted", "scattered", "fail"}, green),

@@ -23,6 +23,9 @@
 //   SLUICE_SOFT_STALL_MS       a process that has the GPU and stands still so long loses it
 //                              (default 500)
 // This process's own:
+//   SLUICE_SOFT_CONTEXT_US     for how long every process of the GPU stands still when this one opens
+//                              or ends a context (default 0), as by a driver's locks
+//   SLUICE_SOFT_MODULE_US      likewise when it loads a module (default 0)
 //   SLUICE_SOFT_THREADS        host threads that run SMs (default: the fewer of SMs and cores)
 //   SLUICE_SOFT_GREEN          green contexts: `on` (default); `permuted`: groups come in another
 //                              order; `scattered`: groups of SMs that are not neighbours; `fail`:
@@ -71,6 +74,7 @@ struct Config {
   // nobody (0.4 ms).
   uint32_t fault_stall_us = 150'000;
   uint32_t exception_stall_us = 78'000;
+  uint32_t context_stall_us = 0, module_stall_us = 0;
   // Measured on an H200: 66 groups of two, with CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING.
   uint32_t sm_group = 2;
   uint32_t threads = 0;  // never 0 after config_from_environment

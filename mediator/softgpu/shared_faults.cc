@@ -43,10 +43,7 @@ void SharedGpu::stop_for(unsigned slot, exec::FaultKind kind) {
   // What else the context has is lost with it: its other kernels' faults are no faults any more.
   if ((faulted_.fetch_or(uint64_t{1} << slot) >> slot & 1) != 0) return;
   const uint64_t now = monotonic_ns();
-  std::atomic<uint64_t>& until = state_->stalled_until_ns;
-  uint64_t before = until.load();
-  while (!until.compare_exchange_weak(before, now + std::min(before > now ? before - now : 0, kLongestStall_ns) + stall_ns)) {
-  }
+  stand_still(stall_ns);
   auto* faults = reinterpret_cast<sluice_soft_faults*>(mapping_ + SLUICE_SOFT_FAULTS_OFFSET);
   const uint64_t number = word(faults->put).fetch_add(1);
   sluice_soft_fault& record = faults->records[number % SLUICE_SOFT_FAULT_RECORDS];
@@ -56,6 +53,18 @@ void SharedGpu::stop_for(unsigned slot, exec::FaultKind kind) {
   word(record.pid).store(word(channel(slot).pid).load(), std::memory_order_relaxed);
   word(record.tsgid).store(tsgid(slot), std::memory_order_relaxed);
   word(record.number).store(number + 1, std::memory_order_release);
+}
+
+void SharedGpu::stand_still(uint64_t stall_ns) {
+  if (!shared_ || is_mps() || stall_ns == 0) return;
+  const uint64_t now = monotonic_ns();
+  std::atomic<uint64_t>& until = state_->stalled_until_ns;
+  uint64_t before = until.load();
+  uint64_t after;
+  do {
+    const uint64_t left = before > now ? before - now : 0;
+    after = now + std::min(left, kLongestStall_ns) + stall_ns;
+  } while (!until.compare_exchange_weak(before, after));
 }
 
 uint64_t SharedGpu::stalled_ns() const {

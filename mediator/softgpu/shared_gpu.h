@@ -128,6 +128,8 @@ class SharedGpu {
   // may run; 0: go on.
   void stop_for(unsigned slot, exec::FaultKind kind);
   uint64_t stalled_ns() const;
+  // The same for so long, for what is no fault.
+  void stand_still(uint64_t stall_ns);
 
   // Something runs. To be called more often than every stall_ms while this process has the engine or
   // claims.

@@ -160,6 +160,7 @@ Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool pri
     s.gpu->leave(*slot);
     return Error{ENOMEM, "no device memory for a context"};
   }
+  s.gpu->stand_still(uint64_t{s.config.context_stall_us} * 1000);
   auto context = std::make_shared<Context>();
   context->flags = flags;
   context->primary = primary;
@@ -232,6 +233,7 @@ void destroy_context(State& s, const std::shared_ptr<Context>& context) {
   if (context->destroyed.exchange(true)) return;
   (void)(context->primary ? s.contexts.vacate(context->handle) : s.contexts.remove(context->handle));
   s.scheduler.wait(*context);
+  s.gpu->stand_still(uint64_t{s.config.context_stall_us} * 1000);
   std::unordered_map<CUmodule, std::shared_ptr<Module>> modules;
   {
     std::lock_guard lock(context->mutex);

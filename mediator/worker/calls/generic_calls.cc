@@ -70,7 +70,7 @@ CUresult GenericCalls::cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev
       return CUDA_SUCCESS;
     }
     if (s.contexts.open >= s.limits.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!charge_or_park(s.setup.start.context_bytes, ChargeKind::kContexts)) return kParked;
+    if (!open_or_park()) return kParked;
   }
   CUcontext cu = nullptr;
   CUresult r = s.api.cuDevicePrimaryCtxRetain(&cu, dev);
@@ -124,7 +124,7 @@ CUresult GenericCalls::cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevi
   {
     std::lock_guard lock(s.mutex);
     if (s.contexts.open >= s.limits.contexts) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!charge_or_park(s.setup.start.context_bytes, ChargeKind::kContexts)) return kParked;
+    if (!open_or_park()) return kParked;
   }
   CUcontext cu = nullptr;
   CUresult r = s.api.cuCtxCreate_v2(&cu, flags, dev);
@@ -322,12 +322,30 @@ CUresult GenericCalls::cuMemGetInfo_v2(size_t* free, size_t* total) {
 
 bool GenericCalls::charge_or_park(uint64_t charge, ChargeKind kind) {
   if (s.control.device().charge(charge, kind)) return true;
-  s.ask_lease(s.control.device().lacking(charge),
-              [&session = s, again = call,
-               copy = std::vector<std::byte>(body.begin(), body.end())](bool granted) {
-                if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);
-                session.jobs.post([&session, again, copy] { run_generic(session, again, copy); });
-              });
+  park(worker_protocol::kDeviceMemory, s.control.device().lacking(charge));
+  return false;
+}
+
+void GenericCalls::park(worker_protocol::Resource resource, uint64_t lacking) {
+  s.ask_lease(
+      lacking,
+      [&session = s, again = call,
+       copy = std::vector<std::byte>(body.begin(), body.end())](bool granted) {
+        if (!granted) return session.answer(again, CUDA_ERROR_OUT_OF_MEMORY);
+        session.jobs.post([&session, again, copy] { run_generic(session, again, copy); });
+      },
+      resource);
+}
+
+bool GenericCalls::open_or_park() {
+  const bool paced = s.setup.start.paced & worker_protocol::kPacedContexts;
+  QuotaLease& openings = s.control.quota(worker_protocol::kContextOpenings);
+  if (paced && !openings.charge(1)) {
+    park(worker_protocol::kContextOpenings, 1);
+    return false;
+  }
+  if (charge_or_park(s.setup.start.context_bytes, ChargeKind::kContexts)) return true;
+  if (paced) openings.release(1);  // for when the call runs again
   return false;
 }
 

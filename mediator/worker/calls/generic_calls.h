@@ -109,6 +109,9 @@ struct GenericCalls {
                     const std::function<CUresult(CUdeviceptr*)>& by_driver);
   // With the session's lock held. False: a lease is asked for, after which the call runs again.
   bool charge_or_park(uint64_t charge, ChargeKind kind = ChargeKind::kAllocations);
+  // The same for a context: leave to open one, and its memory.
+  bool open_or_park();
+  void park(worker_protocol::Resource resource, uint64_t lacking);
   void drop_if_unused(const std::shared_ptr<MemoryObject>& memory);
   std::shared_ptr<MemoryObject> memory(CUmemGenericAllocationHandle guest_handle);
   CUresult granularity(int device, size_t* unit);

@@ -156,20 +156,22 @@ void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t 
   const uint64_t once = QuotaLease::charge_for(*bytes), host = module_host_bytes(text);
   if (once == 0 || once > UINT64_MAX / 2) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
   const bool clones = !find_clones(text).empty();
-  s.with_host_memory(host,
-                     [=, &s, ptx = std::make_shared<std::string>(std::move(text))](bool kept) {
-                       if (!kept) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-                       const auto load_once = [=, &s](bool charged) {
-                         load_charged(s, call, *ptx, log_bytes, charged ? once : 0, once, host);
-                       };
-                       if (!clones)
-                         return s.with_device_memory(once, ChargeKind::kModules, load_once);
-                       s.with_device_memory(2 * once, ChargeKind::kModules, [=, &s](bool charged) {
-                         if (!charged)
-                           return s.with_device_memory(once, ChargeKind::kModules, load_once);
-                         load_charged(s, call, *ptx, log_bytes, 2 * once, once, host);
-                       });
-                     });
+  const auto ptx = std::make_shared<std::string>(std::move(text));
+  const auto charge = [=, &s](bool kept) {
+    if (!kept) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+    const auto load_once = [=, &s](bool charged) {
+      load_charged(s, call, *ptx, log_bytes, charged ? once : 0, once, host);
+    };
+    if (!clones) return s.with_device_memory(once, ChargeKind::kModules, load_once);
+    s.with_device_memory(2 * once, ChargeKind::kModules, [=, &s](bool charged) {
+      if (!charged) return s.with_device_memory(once, ChargeKind::kModules, load_once);
+      load_charged(s, call, *ptx, log_bytes, 2 * once, once, host);
+    });
+  };
+  s.with_leave_to_load([=, &s](bool given) {
+    if (!given) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
+    s.with_host_memory(host, charge);
+  });
 }
 
 void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,

@@ -55,6 +55,20 @@ void WorkerSession::with_host_memory(uint64_t bytes, std::function<void(bool)> t
   then(true);
 }
 
+void WorkerSession::with_leave_to_load(std::function<void(bool)> then) {
+  if (setup.start.paced & wp::kPacedModules) {
+    std::lock_guard lock(mutex);
+    if (!control.quota(wp::kModuleLoads).charge(1))
+      return ask_lease(
+          1,
+          [this, then](bool granted) {
+            jobs.post([this, then, granted] { granted ? with_leave_to_load(then) : then(false); });
+          },
+          wp::kModuleLoads);
+  }
+  then(true);
+}
+
 void WorkerSession::ask_lease(uint64_t lacking, std::function<void(bool)> then,
                               wp::Resource resource) {
   if (control.lost()) {

@@ -45,7 +45,16 @@ class ControlLink {
   Received receive(worker_protocol::Message* message);
 
   QuotaLease& quota(worker_protocol::Resource resource) {
-    return resource == worker_protocol::kHostMemory ? host_ : device_;
+    switch (resource) {
+      case worker_protocol::kHostMemory:
+        return host_;
+      case worker_protocol::kContextOpenings:
+        return openings_;
+      case worker_protocol::kModuleLoads:
+        return loads_;
+      default:
+        return device_;
+    }
   }
   QuotaLease& device() { return device_; }
   QuotaLease& host() { return host_; }
@@ -77,6 +86,7 @@ class ControlLink {
   std::atomic<bool> lost_{false};
   uint64_t region_bytes_;
   QuotaLease device_, host_;
+  QuotaLease openings_{1}, loads_{1};  // leave, one at a time
   std::unordered_map<uint64_t, Lease> leases_;
   std::unordered_map<uint64_t, ExtentThen> extents_;
   uint64_t next_request_ = 1;

@@ -149,6 +149,8 @@ class WorkerSession {
   // thread when sluiced has answered. Without `mutex`.
   void with_device_memory(uint64_t bytes, ChargeKind kind, std::function<void(bool charged)> then);
   void with_host_memory(uint64_t bytes, std::function<void(bool charged)> then);
+  // Leave to load a module, where that is paced.
+  void with_leave_to_load(std::function<void(bool given)> then);
   // With `mutex` held: asks sluiced for more; `then` runs on the engine thread.
   void ask_lease(uint64_t lacking, std::function<void(bool granted)> then,
                  worker_protocol::Resource resource = worker_protocol::kDeviceMemory);
