@@ -31,6 +31,8 @@ ADVERSARIES = {
     "forged report, spinning": ["forged-report", "spin"],
     "modules": ["take-memory", "modules"],
     "contexts": ["take-memory", "contexts"],
+    "contexts again": ["open-again", "contexts"],
+    "modules again": ["open-again", "modules"],
     "local memory": ["take-memory", "local"],
     "random records": ["../hostile-client", "random-records"],
     "changing records": ["../hostile-client", "records-that-change"],
