@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mediator/base/limits.h"
+#include "mediator/cli/attach.h"
 #include "mediator/cli/commands.h"
 
 namespace limits = sluice::limits;
@@ -80,6 +81,33 @@ int main(int argc, char** argv) {
   add_limits(cmd, s.limits);
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return set(a, s, json); }; });
 
+  AttachOptions at;
+  const auto for_domain = [&](CLI::App* to) {
+    to->add_option("domain", at.domain, "a libvirt domain's name")->required();
+    to->add_option("--connect", at.uri, "libvirt's URI; default qemu:///system");
+    to->add_flag("--print", at.print_only, "show the XML, change nothing");
+  };
+  cmd = app.add_subcommand("attach", "give a libvirt domain a vGPU, from its next start on");
+  for_domain(cmd);
+  cmd->add_option("--weight", at.weight, "its weight")->check(weights);
+  cmd->add_option("--memory", at.memory, "limit of device memory, for example 8G");
+  cmd->add_option("--priority", at.priority)->check(priorities);
+  cmd->add_option("--latency", at.latency, "length of its turns; the share stays")
+      ->check(CLI::IsMember({"low", "normal", "batch"}));
+  cmd->add_option("--min", at.min, "percent of the GPU that is reserved for it")
+      ->check(CLI::Range(0, 100));
+  cmd->add_option("--max", at.max, "percent of the GPU that it may have")
+      ->check(CLI::Range(0, 100));
+  cmd->add_option("--group", at.group, "the group that it is in");
+  cmd->add_option("--slots", at.slots, "guest processes at once")
+      ->check(CLI::Range(1, SLUICE_MAX_SLOTS))
+      ->capture_default_str();
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return attach(a, at); }; });
+  bool without_sluiced = false;
+  cmd = app.add_subcommand("detach", "take the vGPU out of a libvirt domain");
+  for_domain(cmd);
+  cmd->callback([&] { without_sluiced = true; });
+
   GroupOptions g;
   cmd = app.add_subcommand("group", "make or change a group of vGPUs");
   cmd->add_option("name", g.name)->required();
@@ -124,8 +152,13 @@ int main(int argc, char** argv) {
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return metrics(a); }; });
 
   CLI11_PARSE(app, argc, argv);
-  auto client = sluice::AdminClient::connect(socket);
-  auto done = client ? run(*client) : sluice::Result<void>(client.error());
+  sluice::Result<void> done;
+  if (without_sluiced) {
+    done = detach(at);
+  } else {
+    auto client = sluice::AdminClient::connect(socket);
+    done = client ? run(*client) : sluice::Result<void>(client.error());
+  }
   if (done) return 0;
   std::fprintf(stderr, "sluicectl: %s\n", done.error().message.c_str());
   return 1;

@@ -148,11 +148,11 @@ class VmClient(Client):
         work.mkdir(exist_ok=True)
         xml_file, jobs = work / "domain.xml", work / "jobs"
         xml_file.write_text(virt.domain_xml(
-            self.name, image[0], image[1], sluiced.vgpu_socket(self.name), jobs,
-            work / "console.log", self.weight, memory="16G" if nvidia else "2G",
+            self.name, image[0], image[1], jobs, work / "console.log",
             guest_mib=GPU_GUEST_MIB if nvidia else 256))
-        sluiced.ctl("create", "--domain-xml", xml_file)
         libvirt.define(xml_file)
+        libvirt.attach(sluiced, self.name, "--weight", self.weight,
+                       "--memory", "16G" if nvidia else "2G")
         self.guest = libvirt.boot(self.name, jobs)
         self.wait_for_gpu()
 
@@ -282,7 +282,7 @@ def run(args, cleanup):
             clients = [QemuClient(n, w) for n, w in zip(names, weights)]
             boots = [lambda c=c: c.boot(image, sluiced, cleanup, nvidia) for c in clients]
         else:
-            libvirt = virt.Libvirt(run_dir / "libvirt")
+            libvirt = virt.Libvirt(run_dir / "libvirt", sluiced)
             cleanup.append(libvirt.stop)
             libvirt.start()
             say(f"libvirtd of our own runs ({libvirt.uri})")

@@ -56,10 +56,17 @@ class Sluiced:
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    def _ctl(self, *args):
+    def _ctl(self, *args, env=None):
         return subprocess.run([self.build / "mediator/cli/sluicectl", "--socket", self.admin,
                                *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True)
+                              text=True, env=env)
+
+    def run(self, *args, env=None):
+        """sluicectl ARGS; returns what it prints, HostError with its message otherwise."""
+        p = self._ctl(*args, env=env)
+        if p.returncode != 0:
+            raise HostError(f"sluicectl {' '.join(map(str, args))}: {p.stderr.strip()}")
+        return p.stdout
 
     def ctl(self, *args):
         """sluicectl ARGS --json; returns the decoded answer, HostError with its message otherwise."""

@@ -111,6 +111,14 @@ class Libvirt:
     def define(self, xml_file):
         self.virsh("define", xml_file)
 
+    def attach(self, sluiced, name, *settings):
+        """`sluicectl attach`; in session mode, where libvirt runs no hook, makes the vGPU too."""
+        sluiced.run("attach", name, "--connect", self.uri, *settings, env=self.env)
+        if not self.hook_env:
+            xml = self.work / f"{name}.attached.xml"
+            xml.write_text(self.virsh("dumpxml", name).stdout)
+            sluiced.run("create", "--domain-xml", xml)
+
     def boot(self, name, job_socket):
         """Starts a defined domain and waits for its job server; returns the Guest."""
         self._domains.append(name)
@@ -145,36 +153,26 @@ class Libvirt:
                 self._daemon.wait()
 
 
-def domain_xml(name, vmlinux, initramfs, vgpu_socket, job_socket, console_log, weight,
-               memory="2G", vectors=17, guest_mib=256):
-    """A domain as an owner writes it: the vGPU is the metadata, the virtual IOMMU and the shmem."""
+def domain_xml(name, vmlinux, initramfs, job_socket, console_log, guest_mib=256):
+    """A domain as an owner has it before `sluicectl attach`."""
     q = {k: saxutils.escape(str(v), {"'": "&apos;"}) for k, v in locals().items()}
     return f"""<domain type='qemu'>
   <name>{q['name']}</name>
   <memory unit='MiB'>{q['guest_mib']}</memory>
   <vcpu>1</vcpu>
-  <metadata>
-    <sluice:vgpu xmlns:sluice='https://sluice.example/vgpu/1' weight='{q['weight']}' memory='{q['memory']}'/>
-  </metadata>
   <os>
     <type arch='x86_64' machine='q35'>hvm</type>
     <kernel>{q['vmlinux']}</kernel>
     <initrd>{q['initramfs']}</initrd>
     <cmdline>{KERNEL_ARGUMENTS}</cmdline>
   </os>
-  <features><acpi/><ioapic driver='qemu'/></features>
+  <features><acpi/></features>
   <cpu mode='maximum'/>
   <on_poweroff>destroy</on_poweroff>
   <on_reboot>restart</on_reboot>
   <on_crash>destroy</on_crash>
   <devices>
     <emulator>/usr/bin/qemu-system-x86_64</emulator>
-    <iommu model='intel'><driver intremap='on'/></iommu>
-    <shmem name='vgpu0'>
-      <model type='ivshmem-doorbell'/>
-      <server path='{q['vgpu_socket']}'/>
-      <msi vectors='{q['vectors']}' ioeventfd='on'/>
-    </shmem>
     <serial type='file'><source path='{q['console_log']}'/><target port='0'/></serial>
     <serial type='unix'><source mode='bind' path='{q['job_socket']}'/><target port='1'/></serial>
     <memballoon model='none'/>

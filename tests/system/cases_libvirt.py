@@ -67,9 +67,10 @@ class Hook(support.WithSluiced):
 
     def hook(self, operation, xml, sub=None, env=None):
         sub = sub or ("end" if operation == "release" else "begin")
-        p = subprocess.run([support.BUILD / "mediator/libvirt/sluice-libvirt-hook", "vm1", operation,
-                            sub, "-"], input=xml, env=env or self.env, text=True, timeout=support.TIMEOUT_S,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        program = support.BUILD / "mediator/libvirt/sluice-libvirt-hook"
+        p = subprocess.run([program, "vm1", operation, sub, "-"], input=xml, env=env or self.env,
+                           text=True, timeout=support.TIMEOUT_S, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
         self.assertEqual(p.stdout, "", "libvirt takes what a hook prints for a new XML")
         return p.returncode, p.stderr
 
@@ -94,7 +95,8 @@ class Hook(support.WithSluiced):
             self.assertEqual(self.hook(operation, self.xml()), (0, ""))
         self.assertEqual(self.hook("release", self.xml()), (0, ""))
         self.assertEqual((self.names(), self.notes_left()), ({"a", "b"}, []))
-        self.assertEqual(self.hook("release", self.xml()), (0, ""), "again, as after a denied start")
+        self.assertEqual(self.hook("release", self.xml()), (0, ""),
+                         "again, as after a denied start")
 
     def test_malformed_domains_are_denied_by_element(self):
         for metadata, word in BAD_SETTINGS:
@@ -172,7 +174,8 @@ class Hook(support.WithSluiced):
             for t in threads:
                 t.join()
             self.assertEqual({results[operation, n] for n in names}, {(0, "")})
-            self.assertEqual(self.names() - {"a", "b"}, set(names) if operation == "prepare" else set())
+            self.assertEqual(self.names() - {"a", "b"},
+                             set(names) if operation == "prepare" else set())
         self.assertEqual(self.notes_left(), [])
 
     @unittest.skipUnless(shutil.which("xmllint"), "needs xmllint")
@@ -180,7 +183,8 @@ class Hook(support.WithSluiced):
         def valid(text):
             file = self.work / "metadata.xml"
             file.write_text(text)
-            return [subprocess.run(["xmllint", "--noout", option, SCHEMAS / f"sluice-vgpu.{kind}", file],
+            return [subprocess.run(["xmllint", "--noout", option,
+                                    SCHEMAS / f"sluice-vgpu.{kind}", file],
                                    stderr=subprocess.DEVNULL, timeout=60).returncode == 0
                     for option, kind in (("--relaxng", "rng"), ("--schema", "xsd"))]
         good = settings("weight='300' memory='8G' priority='31' latency='low' min='5' max='50' "
@@ -197,30 +201,48 @@ class Domain(support.WithSluiced):
         libvirt = virt.Libvirt(self.work / "libvirt", self.sluiced)
         self.addCleanup(libvirt.stop)
         libvirt.start()
-        vmlinux, initramfs = support.image()
         xml_file, jobs = self.work / "vm1.xml", self.work / "vm1.jobs"
+        xml_file.write_text(virt.domain_xml("vm1", *support.image(), jobs,
+                                            self.work / "vm1.console"))
+        libvirt.define(xml_file)
+        plain = libvirt.virsh("dumpxml", "vm1").stdout
+        self.refuses(libvirt, "no domain", "attach", "vm2")
+        self.refuses(libvirt, "has no vGPU", "detach", "vm1")
+        self.refuses(libvirt, "memory", "attach", "vm1", "--memory", "lots")
+        shown = self.ctl(libvirt, "attach", "vm1", "--print", "--weight", 300)
+        self.assertIn("weight=\"300\"", shown)
+        self.assertEqual(libvirt.virsh("dumpxml", "vm1").stdout, plain, "--print changes nothing")
 
-        def define(weight):
-            xml_file.write_text(virt.domain_xml("vm1", vmlinux, initramfs,
-                                                self.sluiced.vgpu_socket("vm1"), jobs,
-                                                self.work / "vm1.console", weight))
-            libvirt.define(xml_file)
-        define("none")
+        self.ctl(libvirt, "attach", "vm1", "--group", "nobodys")
         denied = libvirt.virsh("start", "vm1", check=False)
         self.assertNotEqual(denied.returncode, 0)
-        self.assertIn("<sluice:vgpu>: weight is 'none', not a number from 1 to 10000", denied.stderr)
-        libvirt.virsh("undefine", "vm1")
-        define(300)
+        self.assertIn("nobodys", denied.stderr)
+        self.assertTrue(self.gone("vm1"))
+        self.refuses(libvirt, "it has a vGPU", "attach", "vm1")
+        self.ctl(libvirt, "detach", "vm1")
+        self.assertNotIn("shmem", libvirt.virsh("dumpxml", "vm1").stdout)
+
+        self.ctl(libvirt, "attach", "vm1", "--weight", 300, "--memory", "2G")
         guest = libvirt.boot("vm1", jobs)
         self.assertEqual(self.sluiced.ctl("show", "vm1")["weight"], 300)
-        status, text = guest.run("sluice-suite-probe", support.TIMEOUT_S)
-        self.assertEqual(status, 0, text)
+        # The agent is up a moment after the guest.
+        wait_until(lambda: guest.run("sluice-suite-probe", support.TIMEOUT_S)[0] == 0)
+        self.assertIn("from its next start on", self.ctl(libvirt, "detach", "vm1"))
+        self.assertFalse(self.gone("vm1"), "the running domain keeps its vGPU")
         # The end of QEMU by a crash is an end as well.
         pid = int(pathlib.Path("/run/libvirt/qemu/vm1.pid").read_text())
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not libvirt.running("vm1"))
         wait_until(lambda: self.gone("vm1"))
         self.assertEqual(os.listdir(libvirt.work / "notes"), [])
+
+    def ctl(self, libvirt, command, name, *arguments):
+        return self.sluiced.run(command, name, "--connect", libvirt.uri, *arguments,
+                                env=libvirt.env)
+
+    def refuses(self, libvirt, words, *arguments):
+        with self.assertRaisesRegex(HostError, words):
+            self.ctl(libvirt, *arguments)
 
     def gone(self, name):
         try:

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connection to libvirt, and one domain of it. libvirt.so.0 is loaded when it is needed: programs
+// that can work without libvirt do not depend on it. Its functions and their numbers are a stable
+// interface since libvirt 1.0. One thread. Errors have libvirt's own text.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "mediator/base/result.h"
+
+namespace sluice::libvirt {
+
+class Domain {
+ public:
+  // `uri` empty: qemu:///system.
+  static Result<Domain> find(const std::string& uri, const std::string& name);
+
+  // As it will start next, with its secrets: what `define` takes.
+  Result<std::string> next_xml() const;
+  Result<bool> running() const;
+  // false: it is gone when it ends, so there is no next start.
+  Result<bool> persistent() const;
+  Result<void> define(const std::string& xml) const;
+
+ private:
+  struct Library;
+  static Result<const Library*> library();
+  const Library* lib_ = nullptr;
+  std::shared_ptr<void> connection_, domain_;  // the domain goes first
+};
+
+}  // namespace sluice::libvirt

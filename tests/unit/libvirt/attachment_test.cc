@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// What attaching adds to a domain's XML, what stays as it is, and what is refused with which
+// reason.
+#include <gtest/gtest.h>
+
+#include "mediator/core/domain_xml.h"
+#include "mediator/libvirt/api/attachment.h"
+
+namespace sluice::libvirt {
+namespace {
+
+std::string domain(const std::string& inside, const std::string& devices = "",
+                   const std::string& machine = "pc-q35-7.2") {
+  return "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>"
+         "<name>vm1</name><os><type arch='x86_64' machine='" +
+         machine + "'>hvm</type></os>" + inside + "<devices><disk type='file'/>" + devices +
+         "</devices><qemu:commandline><qemu:arg value='-x'/></qemu:commandline></domain>";
+}
+
+Attachment settings() { return {{{"weight", "300"}, {"memory", "8G"}}, "/run/sluice/vgpu", 4}; }
+
+TEST(Attachment, AddsWhatADomainNeeds) {
+  auto change = attach_vgpu(domain("<features><acpi/></features>"), settings());
+  ASSERT_TRUE(change.ok()) << change.error().message;
+  auto read = parse_domain_xml(change->xml);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->weight, 300u);
+  EXPECT_EQ(read->memory_bytes, 8ull << 30);
+  EXPECT_EQ(read->socket, "/run/sluice/vgpu/vm1.sock");
+  EXPECT_EQ(read->vectors, 5u);
+  for (const char* part :
+       {"<ioapic driver=\"qemu\"", "<iommu model=\"intel\"", "intremap=\"on\""}) {
+    EXPECT_NE(change->xml.find(part), std::string::npos) << part;
+    EXPECT_NE(change->shown.find(part), std::string::npos) << part;
+  }
+  // What was there is there.
+  for (const char* part : {"<acpi", "<disk type=\"file\"", "<qemu:arg value=\"-x\"", "xmlns:qemu"})
+    EXPECT_NE(change->xml.find(part), std::string::npos) << part;
+  EXPECT_EQ(change->shown.find("disk"), std::string::npos);
+}
+
+TEST(Attachment, AnIommuThatIsThereIsUsed) {
+  auto change = attach_vgpu(domain("<features><ioapic driver='qemu'/></features>",
+                                   "<iommu model='intel'><driver intremap='on'/></iommu>"),
+                            settings());
+  ASSERT_TRUE(change.ok()) << change.error().message;
+  EXPECT_EQ(change->shown.find("iommu"), std::string::npos);
+  EXPECT_EQ(change->xml.find("<iommu"), change->xml.rfind("<iommu"));
+}
+
+TEST(Attachment, DetachingTakesOutWhatAttachingPutIn) {
+  const std::string other = "<shmem name='own'><model type='ivshmem-plain'/></shmem>";
+  auto attached =
+      attach_vgpu(domain("<metadata><o:x xmlns:o='urn:o'/></metadata>", other), settings());
+  ASSERT_TRUE(attached.ok()) << attached.error().message;
+  auto detached = detach_vgpu(attached->xml);
+  ASSERT_TRUE(detached.ok()) << detached.error().message;
+  EXPECT_EQ(detached->xml.find("sluice"), std::string::npos);
+  EXPECT_EQ(detached->xml.find("ivshmem-doorbell"), std::string::npos);
+  for (const char* part : {"urn:o", "ivshmem-plain", "<iommu"})
+    EXPECT_NE(detached->xml.find(part), std::string::npos) << part;
+  EXPECT_TRUE(attach_vgpu(detached->xml, settings()).ok());
+  auto again = detach_vgpu(detached->xml);
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().message, "it has no vGPU");
+}
+
+TEST(Attachment, RefusalsSayWhatToDo) {
+  Attachment wrong = settings();
+  wrong.settings = {{"memory", "lots"}};
+  auto attached = attach_vgpu(domain(""), settings());
+  ASSERT_TRUE(attached.ok());
+  struct Case {
+    Result<Change> result;
+    const char* words;
+  } const cases[] = {
+      {attach_vgpu(domain("", "", "pc-i440fx-7.2"), settings()), "machine='q35'"},
+      {attach_vgpu(attached->xml, settings()), "it has a vGPU"},
+      {attach_vgpu(domain("<features><ioapic driver='kvm'/></features>"), settings()),
+       "driver='qemu'"},
+      {attach_vgpu(domain("", "<iommu model='intel'/>"), settings()), "intremap='on'"},
+      {attach_vgpu(domain(""), wrong), "<sluice:vgpu>: memory"},
+      {attach_vgpu("<domain", settings()), "cannot be read"},
+      {attach_vgpu("<network/>", settings()), "no <domain>"},
+      {detach_vgpu(domain("")), "no vGPU"},
+  };
+  for (const Case& c : cases) {
+    ASSERT_FALSE(c.result.ok()) << c.words;
+    EXPECT_NE(c.result.error().message.find(c.words), std::string::npos)
+        << c.result.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::libvirt
