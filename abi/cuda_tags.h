@@ -45,7 +45,7 @@ struct HEnd {};  // as HIn; after success it is no handle any more
 template <sluice_handle_kind Kind>
 struct HOut {};  // the call makes a handle; not null
 struct Dev {};   // a device address that lies in an allocation of the session
-struct Null {};   // a pointer that has to be null: what it could say is not offered
+struct Null {};  // a pointer that has to be null: what it could say is not offered
 struct Address {
 };  // a pointer that is a number for the driver: neither it nor the worker looks behind it
 

@@ -143,7 +143,8 @@ typedef struct CUDA_MEMCPY3D_st {
 /* clang-format off */
 /* One row each as in cuda_driver_functions.h: X(symbol, name, since, (parameters)). */
 #define SLUICE_CUDA_TEXTURE_FUNCTIONS(X) \
-  X(cuArrayCreate_v2, cuArrayCreate, 3020, (CUarray* array, const CUDA_ARRAY_DESCRIPTOR* descriptor)) \
+  X(cuArrayCreate_v2, cuArrayCreate, 3020, (CUarray* array, const CUDA_ARRAY_DESCRIPTOR* \
+    descriptor)) \
   X(cuArray3DCreate_v2, cuArray3DCreate, 3020, (CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* \
     descriptor)) \
   X(cuArrayGetDescriptor_v2, cuArrayGetDescriptor, 3020, (CUDA_ARRAY_DESCRIPTOR* descriptor, \
@@ -153,10 +154,13 @@ typedef struct CUDA_MEMCPY3D_st {
   X(cuArrayDestroy, cuArrayDestroy, 2000, (CUarray array)) \
   X(cuMemcpy3D_v2, cuMemcpy3D, 3020, (const CUDA_MEMCPY3D* copy)) \
   X(cuMemcpy3DAsync_v2, cuMemcpy3DAsync, 3020, (const CUDA_MEMCPY3D* copy, CUstream stream)) \
-  X(cuMemcpyHtoA_v2, cuMemcpyHtoA, 3020, (CUarray to, size_t offset, const void* from, size_t bytes)) \
+  X(cuMemcpyHtoA_v2, cuMemcpyHtoA, 3020, (CUarray to, size_t offset, const void* from, \
+    size_t bytes)) \
   X(cuMemcpyAtoH_v2, cuMemcpyAtoH, 3020, (void* to, CUarray from, size_t offset, size_t bytes)) \
-  X(cuMemcpyDtoA_v2, cuMemcpyDtoA, 3020, (CUarray to, size_t offset, CUdeviceptr from, size_t bytes)) \
-  X(cuMemcpyAtoD_v2, cuMemcpyAtoD, 3020, (CUdeviceptr to, CUarray from, size_t offset, size_t bytes)) \
+  X(cuMemcpyDtoA_v2, cuMemcpyDtoA, 3020, (CUarray to, size_t offset, CUdeviceptr from, \
+    size_t bytes)) \
+  X(cuMemcpyAtoD_v2, cuMemcpyAtoD, 3020, (CUdeviceptr to, CUarray from, size_t offset, \
+    size_t bytes)) \
   X(cuMemcpyAtoA_v2, cuMemcpyAtoA, 3020, (CUarray to, size_t to_offset, CUarray from, \
     size_t from_offset, size_t bytes)) \
   X(cuMemcpyHtoAAsync_v2, cuMemcpyHtoAAsync, 3020, (CUarray to, size_t offset, const void* from, \

@@ -24,12 +24,12 @@
 namespace {
 
 // X(symbol): what is called of the driver.
-#define SLUICE_NVML_DRIVER_FUNCTIONS(X)                                                \
-  X(cuInit)                                                                            \
-  X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetUuid_v2)   \
-      X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain)       \
-          X(cuDevicePrimaryCtxRelease_v2) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) \
-              X(cuMemGetInfo_v2)
+// clang-format off
+#define SLUICE_NVML_DRIVER_FUNCTIONS(X) \
+  X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetUuid_v2) \
+  X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute) X(cuDevicePrimaryCtxRetain) \
+  X(cuDevicePrimaryCtxRelease_v2) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuMemGetInfo_v2)
+// clang-format on
 
 struct CudaDriver {
 #define SLUICE_MEMBER(symbol) decltype(&::symbol) symbol = nullptr;

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "mediator/gpu/driver_api.h"
 #include "abi/cuda_texture.h"
+#include "mediator/gpu/driver_api.h"
 
 namespace sluice::conformance {
 

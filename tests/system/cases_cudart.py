@@ -41,6 +41,22 @@ class Cudart(WithSluiced):
         self.assertEqual(p.returncode, 0, f"{p.stdout}\n{self.sluiced.log()[-3000:]}")
         self.assert_all_free("a")
 
+    def test_a_trace_has_each_call_with_its_result(self):
+        env = {**self.sluiced.client_env("a"), "SLUICE_TRACE": "calls"}
+        program = [support.BUILD / "tests/system" / "texture-calls"]
+        p = subprocess.run(program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True, timeout=support.TIMEOUT_S)
+        self.assertEqual(p.returncode, 0, p.stdout + p.stderr[-3000:])
+        for line in (r"cuMemAlloc_v2\(0x[0-9a-f]+, 4096\) = CUDA_SUCCESS, [0-9.]+ us",
+                     r"launch\(sample, 1, 1, 1, 4, 1, 1\) = queued, [0-9.]+ us",
+                     r"cuArray3DCreate_v2\(.*\) = CUDA_ERROR_INVALID_VALUE, [0-9.]+ us",
+                     r"copy\(0x[0-9a-f]+, 0x[0-9a-f]+, \d+, 1\) = CUDA_SUCCESS, "):
+            self.assertRegex(p.stderr, line)
+        del env["SLUICE_TRACE"]
+        p = subprocess.run(program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True, timeout=support.TIMEOUT_S)
+        self.assertNotIn("cuMemAlloc", p.stderr)
+
     def test_registered_kernels_run_as_on_the_software_gpu(self):
         for name in ("cudart_runtime_test", "cudart_runtime_12_test"):
             with self.subTest(name):

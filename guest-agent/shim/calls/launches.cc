@@ -153,11 +153,16 @@ CUresult post_launch(const InFunction& f, const uint32_t grid[3], const uint32_t
   body.dynamic_shared_bytes = shared_bytes;
   body.param_bytes = f.info->param_bytes;
   body.flags = flags;
-  return f.link->post(SLUICE_CALL_LAUNCH, f.context, sizeof body + body.param_bytes,
-                      [&](std::byte* to) {
-                        std::memcpy(to, &body, sizeof body);
-                        write(to + sizeof body);
-                      });
+  Traced traced(SLUICE_CALL_LAUNCH);
+  traced.argument(f.info->name.c_str());
+  for (const uint32_t side : body.grid) traced.argument(side);
+  for (const uint32_t side : body.block) traced.argument(side);
+  return traced.end(f.link->post(SLUICE_CALL_LAUNCH, f.context, sizeof body + body.param_bytes,
+                                 [&](std::byte* to) {
+                                   std::memcpy(to, &body, sizeof body);
+                                   write(to + sizeof body);
+                                 }),
+                    true);
 }
 
 // `flags`: of sluice_launch, from `attributes` where there are any.

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "abi/cuda_calls.h"
+#include "guest-agent/shim/session/trace.h"
 #include "guest-agent/shim/session/worker_link.h"
 
 namespace sluice::guest {
@@ -257,11 +258,13 @@ struct Stub<Opcode, CUresult (*)(A...), TagList<Tags...>> {
       (ClientArg<A, Tags>::put(out, a), ...);
       (ClientArg<A, Tags>::put_bulk(out, all, a), ...);
     };
+    Traced traced(Opcode);
+    (traced.argument(a), ...);
     if constexpr (Call<Opcode>::kStatus == Status::kQueued) {
-      return link.post(Opcode, context, bytes, write);
+      return traced.end(link.post(Opcode, context, bytes, write), true);
     } else {
       Pending pending;
-      const CUresult status = link.call(Opcode, context, bytes, write, pending);
+      const CUresult status = traced.end(link.call(Opcode, context, bytes, write, pending));
       if (status != CUDA_SUCCESS) return status;
       ReplyReader in(pending.body);
       (ClientArg<A, Tags>::get(in, all, a), ...);

@@ -48,6 +48,15 @@ void log_line(const char* format, ...) {
   write_line(log_fd(), text);
 }
 
+void trace_line(const char* format, ...) {
+  char text[1024];
+  va_list args;
+  va_start(args, format);
+  std::vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  write_line(logging() ? log_fd() : STDERR_FILENO, text);
+}
+
 void complain_once(const char* text) {
   // Leaked: a program may call us from its last destructors.
   static auto* mutex = new std::mutex;

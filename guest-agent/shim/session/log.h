@@ -12,6 +12,9 @@ void complain_once(const char* text);
 bool logging();
 [[gnu::format(printf, 1, 2)]] void log_line(const char* format, ...);
 
+// A line of SLUICE_TRACE: to the same place, without SLUICE_LOG to stderr.
+[[gnu::format(printf, 1, 2)]] void trace_line(const char* format, ...);
+
 // Says by name, once, that a call is not offered; returns CUDA_ERROR_NOT_SUPPORTED as a number.
 int not_supported(const char* function, const char* detail = nullptr);
 

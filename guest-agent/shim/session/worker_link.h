@@ -28,6 +28,7 @@
 
 #include "abi/cuda_driver.h"
 #include "abi/wire.h"
+#include "guest-agent/shim/session/trace.h"
 #include "guest-agent/transport/channel.h"
 #include "mediator/ring/ring.h"
 #include "mediator/ring/wait.h"
@@ -72,8 +73,10 @@ class WorkerLink {
   }
   template <class Body>
   CUresult post(uint16_t opcode, uint64_t context, const Body& body) {
-    return post(opcode, context, sizeof body,
-                [&](std::byte* to) { std::memcpy(to, &body, sizeof body); });
+    Traced traced(opcode, body);
+    return traced.end(post(opcode, context, sizeof body,
+                           [&](std::byte* to) { std::memcpy(to, &body, sizeof body); }),
+                      true);
   }
 
   // Queues a call whose answer wait(pending) collects. If this fails there is nothing to wait for.
@@ -94,9 +97,10 @@ class WorkerLink {
   }
   template <class Body>
   CUresult call(uint16_t opcode, uint64_t context, const Body& body, Pending& pending) {
-    return call(
+    Traced traced(opcode, body);
+    return traced.end(call(
         opcode, context, sizeof body, [&](std::byte* to) { std::memcpy(to, &body, sizeof body); },
-        pending);
+        pending));
   }
   template <class Body>
   CUresult call(uint16_t opcode, uint64_t context, const Body& body) {
@@ -110,12 +114,13 @@ class WorkerLink {
   using Done = std::function<void(uint64_t call_id, CUresult status)>;
   template <class Body>
   CUresult start_detached(uint16_t opcode, uint64_t context, const Body& body, Done done) {
+    Traced traced(opcode, body);
     uint64_t call_id = 0;
     if (CUresult r = enlist_detached(std::move(done), call_id); r != CUDA_SUCCESS) return r;
     const CUresult r = submit(opcode, 0, context, call_id, sizeof body,
                               [&](std::byte* to) { std::memcpy(to, &body, sizeof body); });
     if (r != CUDA_SUCCESS) cancel_detached(call_id, r);
-    return r;
+    return traced.end(r, true);
   }
 
   // Takes completions that are already there, if no other thread does; never sleeps.
