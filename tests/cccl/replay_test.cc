@@ -4,6 +4,7 @@
 // and sm_90, is decoded whole.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "kernels/exec/program/program.h"

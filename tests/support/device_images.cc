@@ -2,6 +2,7 @@
 #include "tests/support/device_images.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 namespace sluice::testing {

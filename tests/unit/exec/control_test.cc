@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Control flow of kernels/exec: divergence, loops, calls, barriers, warp-wide operations, progress.
+#include <algorithm>
 #include <thread>
 
 #include "tests/unit/exec/harness.h"

@@ -3,6 +3,7 @@
 // handles.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <set>
