@@ -58,6 +58,12 @@ struct SmClaim {
   }
 };
 
+// How urgent blocks of a stream's priority (0 to -5) are, from 1 up.
+inline constexpr uint8_t kLeastUrgent = 1;
+constexpr uint8_t urgency_of(int priority) {
+  return static_cast<uint8_t>(kLeastUrgent + (priority >= 0 ? 0 : priority < -5 ? 5 : -priority));
+}
+
 // The place of a context in the queue. Written by its owner, except where a dead one is cleaned up.
 struct alignas(64) QueueSlot {
   std::atomic<uint64_t> ticket;  // 0: does not wait; seq_cst
@@ -68,8 +74,9 @@ struct alignas(64) ProcessSlot {
   std::atomic<uint32_t> bell;   // rung (incremented and woken with a futex) to look again
   std::atomic<uint32_t> epoch;  // grows when others have taken its claims away (mps)
   std::atomic<uint64_t> beat;   // grows while it runs blocks
-  std::atomic<uint64_t>
-      starved_on[kSmWords];  // SMs where it found no room; counts with its bit in `starved` (mps)
+  // mps: how urgent what found no room on each SM is (urgency_of()), 0: nothing. Counts with the
+  // process's bit in `starved`.
+  std::atomic<uint8_t> starved_at[kMaxSms];
 };
 
 struct GpuState {
@@ -99,6 +106,7 @@ inline constexpr size_t kGpuFileBytes =
     (SLUICE_SOFT_STATE_OFFSET + sizeof(GpuState) + 4095) & ~size_t{4095};
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(std::atomic<uint8_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && sizeof(std::atomic<uint32_t>) == 4);
 static_assert(SLUICE_REG_PTOP_DEVICE_INFO2 + 12 <= SLUICE_SOFT_INFO_OFFSET);
 static_assert(SLUICE_REG_ENGINE_STATUS1(kRunlistBase, 0) + 4 <= SLUICE_SOFT_INFO_OFFSET);

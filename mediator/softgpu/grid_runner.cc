@@ -149,7 +149,8 @@ bool GridRunner::may_continue(const Resident& r) const {
   if (held_[r.sm] && !gathers(r.grid)) return false;
   return !stop_ && !grid.abandoned && grid.next != grid.total && grid.parked.empty() &&
          client.presence == Presence::kOn && !r.evict && client.allowed[r.sm] &&
-         grid.priority <= blocked_priority_ && !(gpu_.is_mps() && gpu_.others_starve(r.sm));
+         grid.priority <= blocked_priority_ &&
+         !(gpu_.is_mps() && gpu_.others_starve(r.sm, urgency_of(grid.priority)));
 }
 
 // One slice of `r`, whose `running` is set.

@@ -160,6 +160,7 @@ class GridRunner : private exec::Environment {
     std::vector<Stay> stays;
     // mps: until when it is left to others who found no room, and from when on it is again.
     uint64_t left_until_ns = 0, keep_until_ns = 0;
+    uint8_t left_urgency = 0;  // of the most urgent of them; what is more urgent does not wait
   };
 
   uint64_t global_timer_ns() override;
@@ -195,6 +196,7 @@ class GridRunner : private exec::Environment {
   void place();
   bool may_place(const GridRef& grid);
   bool gathers(const GridRef& grid) const;
+  void starve(const SmSet& on, const Grid& grid);
   bool end_gathering();
   bool place_one(const GridRef& grid);
   bool fits(const Sm& sm, const BlockNeeds& needs) const;
@@ -219,12 +221,13 @@ class GridRunner : private exec::Environment {
   // Who runs next: those in the middle of something, those that have not begun, those that polled.
   std::deque<Resident*> hot_, cold_, polling_;
   uint64_t picks_ = 0;
-  int holder_ = -1;         // slot that has the engine (not mps)
-  bool arriving_ = false;   // it does, but a thread has to wait for the switch
-  uint64_t switch_ns_ = 0;  // so long
-  bool turn_used_ = false;  // it has started a kernel since it got the engine
-  bool standing_ = false;   // a thread waits in the GPU's queue
-  SmSet starved_;           // mps: where blocks found no room because of others
+  int holder_ = -1;                    // slot that has the engine (not mps)
+  bool arriving_ = false;              // it does, but a thread has to wait for the switch
+  uint64_t switch_ns_ = 0;             // so long
+  bool turn_used_ = false;             // it has started a kernel since it got the engine
+  bool standing_ = false;              // a thread waits in the GPU's queue
+  SmSet starved_;                      // mps: where blocks found no room because of others
+  SharedGpu::Urgencies starved_at_{};  // and how urgent the most urgent of them are
   // Cooperative grids of which only some blocks are on SMs, and the SMs of all of them, on which no
   // other's are placed meanwhile. No two have an SM in common.
   std::vector<GridRef> gathering_;

@@ -28,6 +28,7 @@ bool GridRunner::fits(const Sm& sm, const BlockNeeds& needs) const {
 void GridRunner::place() {
   unplaced_ = false;
   starved_.reset();
+  starved_at_.fill(0);
   blocked_priority_ = INT_MAX;
   uint64_t placed = 0;
   first_client_ = (first_client_ + 1) % kMaxContexts;
@@ -59,8 +60,10 @@ void GridRunner::place() {
     for (; placed != 0; --placed) work_.notify_one();
   }
   if (starved_.any()) {
-    gpu_.mark_starved(starved_);
+    gpu_.mark_starved(starved_at_);
     if (!standing_) work_.notify_one();  // somebody has to wait for room
+  } else if (gpu_.is_mps()) {
+    gpu_.clear_starved();
   }
   // The thread that stands in the queue sleeps elsewhere.
   if (standing_ && !cold_.empty()) gpu_.ring_self();
@@ -72,12 +75,18 @@ bool GridRunner::may_place(const GridRef& grid) {
   if (!grid->together || gathers(grid)) return true;
   if ((grid->sms & held_).any()) return false;
   if (gpu_.is_mps() && !gpu_.gather(grid->sms)) {
-    starved_ |= grid->sms;
+    starve(grid->sms, *grid);
     return false;
   }
   gathering_.push_back(grid);
   held_ |= grid->sms;
   return true;
+}
+
+void GridRunner::starve(const SmSet& on, const Grid& grid) {
+  starved_ |= on;
+  for (uint32_t sm = 0; sm < sms_; ++sm)
+    if (on[sm]) starved_at_[sm] = std::max(starved_at_[sm], urgency_of(grid.priority));
 }
 
 bool GridRunner::gathers(const GridRef& grid) const {
@@ -110,13 +119,15 @@ bool GridRunner::place_one(const GridRef& grid) {
       if (best == sms_ || sm_[i].blocks < sm_[best].blocks) best = i;
     }
     if (best == sms_) {
-      starved_ |= refused;
+      starve(refused, *grid);
       return false;
     }
     const bool claimed = gpu_.is_mps();
-    if (claimed &&
-        (monotonic_ns() < sm_[best].left_until_ns ||
-         !gpu_.claim(best, limits_, {needs.registers, needs.shared_bytes, needs.threads, 1}))) {
+    const uint8_t urgency = urgency_of(grid->priority);
+    const Sm& to = sm_[best];
+    const bool left = urgency <= to.left_urgency && monotonic_ns() < to.left_until_ns;
+    const SmClaim claim{needs.registers, needs.shared_bytes, needs.threads, 1};
+    if (claimed && (left || !gpu_.claim(best, limits_, claim, urgency))) {
       refused.set(best);
       continue;
     }
@@ -178,7 +189,9 @@ void GridRunner::leave_sm(Resident& r) {
     gpu_.unclaim(r.sm, {needs.registers, needs.shared_bytes, needs.threads, 1});
     r.claimed = false;
     // Others have been told that there is room: they get the time to come, but not again and again.
-    if (gpu_.others_starve(r.sm) && monotonic_ns() >= sm.keep_until_ns) {
+    const uint8_t theirs = gpu_.most_urgent_starving(r.sm);
+    if (theirs >= urgency_of(r.grid->priority) && monotonic_ns() >= sm.keep_until_ns) {
+      sm.left_urgency = theirs;
       sm.left_until_ns = monotonic_ns() + kLeaveToOthers_ns;
       sm.keep_until_ns = sm.left_until_ns + kKeepAfterwards_ns;
     }
@@ -256,8 +269,8 @@ void GridRunner::renew_claims() {
   gpu_.drop_claims();
   for (const auto& r : residents_) {
     const BlockNeeds& needs = r->grid->needs;
-    r->claimed =
-        gpu_.claim(r->sm, limits_, {needs.registers, needs.shared_bytes, needs.threads, 1});
+    r->claimed = gpu_.claim(r->sm, limits_, {needs.registers, needs.shared_bytes, needs.threads, 1},
+                            urgency_of(r->grid->priority));
     r->evict = !r->claimed;
   }
   for (unsigned slot = 0; slot < kMaxContexts; ++slot)

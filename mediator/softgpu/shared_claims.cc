@@ -57,24 +57,33 @@ void SharedGpu::gathered(const SmSet& on) {
     ring(static_cast<unsigned>(std::countr_zero(set)));
 }
 
-// Other processes that find no room on this SM, a bit each.
-uint64_t SharedGpu::starving(uint32_t sm) const {
+// Other processes that find no room on this SM for blocks at least so urgent, a bit each.
+uint64_t SharedGpu::starving(uint32_t sm, unsigned urgency) const {
   uint64_t all = state_->starved.load(std::memory_order_relaxed) & ~(uint64_t{1} << process_),
            here = 0;
   for (; all != 0; all &= all - 1) {
-    const auto& where = state_->processes[std::countr_zero(all)].starved_on[sm / 64];
-    if ((where.load(std::memory_order_relaxed) >> sm % 64 & 1) != 0) here |= all & -all;
+    const auto& level = state_->processes[std::countr_zero(all)].starved_at[sm];
+    if (level.load(std::memory_order_relaxed) >= urgency) here |= all & -all;
   }
   return here;
 }
 
-bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs) {
+uint8_t SharedGpu::most_urgent_starving(uint32_t sm) const {
+  uint8_t most = 0;
+  for (uint64_t set = starving(sm, kLeastUrgent); set != 0; set &= set - 1)
+    most = std::max(most, state_->processes[std::countr_zero(set)].starved_at[sm].load());
+  return most;
+}
+
+bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs, uint8_t urgency) {
   const uint32_t gathering = state_->gathering[sm].load();
   if (gathering != 0 && gathering != process_ + 1) return false;
+  // Who gathers is exempt: somebody urgent who waits for the end of that would wait for ever.
+  if (gathering == 0 && starving(sm, urgency + 1u) != 0) return false;
   std::atomic<uint64_t>& mine = state_->claims[process_][sm];
   const uint64_t before = mine.fetch_add(needs.packed());
   const uint64_t now = before + needs.packed();
-  const uint64_t starved = starving(sm);
+  const uint64_t starved = starving(sm, urgency);
   SmClaim all;
   uint32_t present = 1;
   for (unsigned p = 0; p < kMaxProcesses; ++p) {
@@ -82,13 +91,10 @@ bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs)
     if (theirs != 0) all += SmClaim::unpacked(theirs);
     present += p != process_ && (theirs != 0 || (starved >> p & 1) != 0);
   }
-  // While others find no room here, nobody takes more than its part of an SM, or what it has
-  // anyway.
+  // While others as urgent find no room here, nobody takes more than its part of an SM, or what it
+  // has anyway.
   const bool greedy = gathering == 0 && starved != 0 && before != 0 && !fits(limits, SmClaim::unpacked(now), present);
-  if (fits(limits, all, 1) && !greedy) {
-    state_->starved.fetch_and(~(uint64_t{1} << process_));
-    return true;
-  }
+  if (fits(limits, all, 1) && !greedy) return true;
   unclaim(sm, needs);
   return false;
 }
@@ -105,7 +111,7 @@ void SharedGpu::unclaim(uint32_t sm, const SmClaim& needs) {
     left.blocks -= std::min(left.blocks, needs.blocks);
     then = left.packed();
   } while (!mine.compare_exchange_weak(now, then));
-  for (uint64_t set = starving(sm); set != 0; set &= set - 1)
+  for (uint64_t set = starving(sm, kLeastUrgent); set != 0; set &= set - 1)
     ring(static_cast<unsigned>(std::countr_zero(set)));
 }
 
@@ -130,12 +136,18 @@ void SharedGpu::eject_claims(unsigned process) {
   }
 }
 
-void SharedGpu::mark_starved(const SmSet& on) {
-  for (unsigned i = 0; i < kSmWords; ++i) {
-    const SmSet word = on >> (64 * i) & SmSet(~uint64_t{0});
-    state_->processes[process_].starved_on[i].store(word.to_ullong(), std::memory_order_relaxed);
-  }
+void SharedGpu::mark_starved(const Urgencies& at) {
+  for (uint32_t sm = 0; sm < sms(); ++sm)
+    state_->processes[process_].starved_at[sm].store(at[sm], std::memory_order_relaxed);
   state_->starved.fetch_or(uint64_t{1} << process_);
+}
+
+// Those less urgent were sent away for the mark's sake, so they hear that it is gone.
+void SharedGpu::clear_starved() {
+  const uint64_t mine = uint64_t{1} << process_;
+  if ((state_->starved.load() & mine) == 0) return;
+  uint64_t others = state_->starved.fetch_and(~mine) & ~mine;
+  for (; others != 0; others &= others - 1) ring(static_cast<unsigned>(std::countr_zero(others)));
 }
 
 // One group stands for all of them, as on hardware, where the MPS server is one context.

@@ -353,7 +353,7 @@ void SharedGpu::eject_absent() {
   if (!is_mps()) return;
   for (unsigned p = 0; p < kMaxProcesses; ++p) {
     if (p == process_) continue;
-    bool has_some = false;
+    bool has_some = (state_->starved.load() >> p & 1) != 0;
     for (uint32_t sm = 0; sm < sms() && !has_some; ++sm)
       has_some = state_->claims[p][sm].load() != 0 || state_->gathering[sm].load() == p + 1;
     if (!has_some) continue;

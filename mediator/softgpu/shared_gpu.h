@@ -14,6 +14,7 @@
 // knows nothing of kernels, and never sleeps but in wait_bell and for locks.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -108,7 +109,10 @@ class SharedGpu {
   // of such needs, false: there is none now; while others find no room, not more than a fair part.
   void start_beside(unsigned slot);
   void end_beside(unsigned slot);
-  bool claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs);
+  // Urgencies are urgency_of() a stream's priority: while others find no room for more urgent
+  // blocks, less urgent ones get none; nothing that runs is taken off.
+  bool claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs,
+             uint8_t urgency = kLeastUrgent);
   void unclaim(uint32_t sm, const SmClaim& needs);
   void drop_claims();
   // mps: from gather() to gathered() all room that comes free on these SMs is this process's.
@@ -117,10 +121,16 @@ class SharedGpu {
   void gathered(const SmSet& on);
   // Grows when others have taken this process's claims away, because it stood still.
   uint32_t claims_epoch() const { return state_->processes[process_].epoch.load(); }
-  // This process finds no room on these SMs: it is rung when some comes free.
-  void mark_starved(const SmSet& on);
-  // Whether others do, there.
-  bool others_starve(uint32_t sm) const { return starving(sm) != 0; }
+  // This process finds no room on SMs for blocks of these urgencies (0: none): it is rung when some
+  // comes free. Holds until it says otherwise.
+  using Urgencies = std::array<uint8_t, kMaxSms>;
+  void mark_starved(const Urgencies& at);
+  void clear_starved();
+  // Whether others do, there, for blocks at least so urgent; the most urgent of theirs, 0: none.
+  bool others_starve(uint32_t sm, uint8_t urgency = kLeastUrgent) const {
+    return starving(sm, urgency) != 0;
+  }
+  uint8_t most_urgent_starving(uint32_t sm) const;
 
   // A kernel's fault (shared_faults.cc). stop_for: every channel stands still for what a fault of
   // this kind takes, after what is left of earlier ones; only the first one of a context counts.
@@ -162,7 +172,7 @@ class SharedGpu {
   void eject_holder(uint64_t holder);
   void eject_claims(unsigned process);
   bool let_go(const SmSet& on);
-  uint64_t starving(uint32_t sm) const;
+  uint64_t starving(uint32_t sm, unsigned urgency) const;
   void show_beside();
   void log_switch(uint8_t tag, uint32_t tsgid, uint32_t pid);
   std::atomic<uint32_t>& status0() const;

@@ -19,6 +19,7 @@
 //      groups as small as can be, and `g` to 8 blocks; answers with the number of groups
 //   x X t  run a kernel that stores to an address that is not mapped, to a misaligned one, or that
 //   ends in `trap`; answers with the CUresult that waiting gives
+//   l h  from now on all launches but `k` go to a new stream of the lowest, the highest priority
 //   R  the same of what is left over when there are as many groups as can be
 #include <dlfcn.h>
 #include <unistd.h>
@@ -206,6 +207,11 @@ int main(int argc, char** argv) {
         answer = static_cast<long>(available);
         break;
       }
+      case 'l':
+      case 'h':
+        answer =
+            api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, command == 'h' ? -5 : 0);
+        break;
       case 'R':
         answer = make_green(api, -1, stream);
         break;

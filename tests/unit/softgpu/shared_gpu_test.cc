@@ -20,6 +20,12 @@
 namespace sluice::softgpu {
 namespace {
 
+SharedGpu::Urgencies on(const SmSet& set, uint8_t urgency = kLeastUrgent) {
+  SharedGpu::Urgencies at{};
+  for (uint32_t sm = 0; sm < kMaxSms; ++sm) at[sm] = set[sm] ? urgency : 0;
+  return at;
+}
+
 class SharedGpuTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -132,7 +138,8 @@ TEST_F(SharedGpuTest, GarbageInTheFileLeadsNobodyAstray) {
         (void)a->may_use(*slot, sm);
         if (a->claim(sm, limits, {64, 128, 32, 1})) a->unclaim(sm, {64, 128, 32, 1});
       }
-      a->mark_starved(SmSet().set());
+      a->mark_starved(on(SmSet().set()));
+      a->clear_starved();
       a->start_beside(*slot);
       a->end_beside(*slot);
       a->eject_absent();
@@ -361,7 +368,7 @@ TEST_F(SharedGpuTest, WhoGathersSmsHasThemAllOrNone) {
   EXPECT_TRUE(b->gather(high)) << "that does not meet";
   EXPECT_FALSE(a->claim(2, limits, block));
   EXPECT_TRUE(b->claim(2, limits, block));
-  b->mark_starved(SmSet().set(1));
+  b->mark_starved(on(SmSet().set(1)));
   const uint32_t bell = b->bell();
   a->gathered(low);
   EXPECT_NE(b->bell(), bell) << "b is told";
@@ -377,7 +384,7 @@ TEST_F(SharedGpuTest, WhileOthersFindNoRoomNobodyTakesMoreThanItsPart) {
   const SmClaim eighth{8192, 1024, 256, 1};
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(0, limits, eighth));
   EXPECT_FALSE(b->claim(0, limits, eighth));
-  b->mark_starved(SmSet().set(0));
+  b->mark_starved(on(SmSet().set(0)));
   const uint32_t bell = b->bell();
   a->unclaim(0, eighth);
   EXPECT_NE(b->bell(), bell) << "b is told";
@@ -386,6 +393,7 @@ TEST_F(SharedGpuTest, WhileOthersFindNoRoomNobodyTakesMoreThanItsPart) {
   for (int i = 0; i < 8; ++i) EXPECT_TRUE(a->claim(1, limits, eighth)) << "there nobody waits";
   EXPECT_FALSE(a->claim(0, limits, eighth)) << "there is room, but it is b's";
   EXPECT_TRUE(b->claim(0, limits, eighth));
+  b->clear_starved();
   EXPECT_FALSE(a->others_starve(0));
 }
 
