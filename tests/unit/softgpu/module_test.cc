@@ -183,8 +183,8 @@ TEST_F(SoftGpuTest, LaysOutAlignedParametersAsMachineCodeHasThem) {
   const size_t sizes[] = {sizeof map, sizeof p, sizeof other, sizeof n};
   for (size_t i = 0; i < 4; ++i) std::memcpy(block.data() + offsets[i], pointers[i], sizes[i]);
   size_t bytes = block.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, block.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, block.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &bytes, CU_LAUNCH_PARAM_END};
   OK(api.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
   EXPECT_EQ(read(out, 2)[1], 124u);
 }
