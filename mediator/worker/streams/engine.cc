@@ -29,10 +29,6 @@ bool is_sticky(CUresult result) {
   }
 }
 
-namespace {
-bool is_launch(OpKind kind) { return kind == OpKind::kLaunch || kind == OpKind::kOpaque; }
-}  // namespace
-
 StreamEngine::StreamEngine(EngineDriver& driver, Gate& gate, EngineLimits limits)
     : driver_(driver), gate_(gate), limits_(limits) {}
 
@@ -70,7 +66,7 @@ StreamEngine::Op& StreamEngine::append(Stream& s, OpKind kind, std::shared_ptr<W
   op.work = std::move(work);
   ++queued_;
   demand_appended(s, op);
-  if (is_launch(kind)) {
+  if (op.is_launch()) {
     ++counters_.launches;
     if (kind == OpKind::kOpaque) ++counters_.opaque;
   }
@@ -141,34 +137,32 @@ bool StreamEngine::clear_across(const Stream& s, uint64_t seq) const {
   return true;
 }
 
-// Takes notice of what has ended in the driver's stream.
+// Reads from the driver what has ended in the stream.
 bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
   bool progress = false;
-  while (!s.markers.empty()) {
-    CUresult result = driver_.query(s.markers.front().id);
+  while (s.queue.has_marker()) {
+    CUresult result = driver_.query(s.queue.oldest_marker());
     if (result == CUDA_ERROR_NOT_READY) break;
     if (result != CUDA_SUCCESS) {
       pending_error_ = result;
       return progress;
     }
-    const uint64_t items = s.markers.front().items;
-    s.markers.pop_front();
-    physical_ -= items - s.items_ended;
-    s.items_ended = items;
+    physical_ -= s.queue.reach();
     progress = true;
   }
   if (!progress) return false;
   for (; s.ended < s.next; ++s.ended) {
     Op& op = s.ops[s.ended];
-    if (op.state != State::kIssued) continue;
-    if (op.item >= s.items_ended) break;
-    op.ended = true;
-    op.pred.reset();
+    if (!op.in_flight()) continue;
+    if (!s.queue.ended(op.flight.item)) break;
+    op.set_state(State::kEnded);
+    Flight& flight = op.flight;
+    flight.pred.reset();
     if (op.kind == OpKind::kOpaque) --opaque_in_flight_;
-    if (is_launch(op.kind)) gate_.leave(now_ns, op.confinement != Confinement::kNone, op.grant);
-    if (op.second.generation != 0) {
-      gate_.leave(now_ns, true, op.second);
-      op.second = {};
+    if (op.is_launch()) gate_.leave(now_ns, flight.confinement != Confinement::kNone, flight.grant);
+    if (flight.second.generation != 0) {
+      gate_.leave(now_ns, true, flight.second);
+      flight.second = {};
     }
   }
   return true;
@@ -186,41 +180,50 @@ bool StreamEngine::retire(Stream& s, uint64_t now_ns) {
       case State::kPassed:
       case State::kFailed:
         break;
-      case State::kIssued:
-        if (!op.ended || s.broken) return progress;
-        if (op.kind != OpKind::kLaunch) break;
-        switch (const LaunchEnd end = driver_.launch_end(*op.work); end) {
-          case LaunchEnd::kDone:
-            break;
-          case LaunchEnd::kStuck:
-            if (++op.futile >= limits_.futile_launches) {
-              pending_error_ = CUDA_ERROR_LAUNCH_FAILED;
-              return progress;
-            }
-            s.broken = true;
-            return true;
-          case LaunchEnd::kNoRoom:
-            s.retry_ns = now_ns + std::min(limits_.retry_most_ns,
-                                           limits_.retry_first_ns << std::min(op.futile, 16u));
-            ++op.futile;
-            s.broken = true;
-            return true;
-          case LaunchEnd::kWave:
-          case LaunchEnd::kLeft:
-            op.futile = 0;
-            if (end == LaunchEnd::kLeft) ++counters_.evictions;
-            s.broken = true;
-            return true;
-          case LaunchEnd::kFault:
-            pending_error_ = CUDA_ERROR_LAUNCH_FAILED;
-            return progress;
-        }
+      case State::kEnded:
+        if (s.draining()) return progress;
+        if (op.kind == OpKind::kLaunch && !launch_over(s, op, now_ns))
+          return progress || pending_error_ == CUDA_SUCCESS;
         break;
+      case State::kReached:
+      case State::kOpen:
+      case State::kSubmitted:
+      case State::kEvicted:
+        return progress;
     }
     finish(s, CUDA_SUCCESS);
     progress = true;
   }
   return progress;
+}
+
+// The front launch has ended. True: it is done. False: its stream drains, or pending_error_ is set.
+bool StreamEngine::launch_over(Stream& s, Op& op, uint64_t now_ns) {
+  switch (const LaunchEnd end = driver_.launch_end(*op.work); end) {
+    case LaunchEnd::kDone:
+      return true;
+    case LaunchEnd::kFault:
+      pending_error_ = CUDA_ERROR_LAUNCH_FAILED;
+      return false;
+    case LaunchEnd::kStuck:
+      if (++op.futile >= limits_.futile_launches) {
+        pending_error_ = CUDA_ERROR_LAUNCH_FAILED;
+        return false;
+      }
+      break;
+    case LaunchEnd::kNoRoom:
+      s.retry_ns = now_ns + std::min(limits_.retry_most_ns,
+                                     limits_.retry_first_ns << std::min(op.futile, 16u));
+      ++op.futile;
+      break;
+    case LaunchEnd::kWave:
+    case LaunchEnd::kLeft:
+      op.futile = 0;
+      if (end == LaunchEnd::kLeft) ++counters_.evictions;
+      break;
+  }
+  s.drain();
+  return false;
 }
 
 // Takes the front operation out as complete.
@@ -234,9 +237,9 @@ void StreamEngine::finish(Stream& s, CUresult status) {
   if (s.ended > 0) --s.ended;
   --queued_;
   if (status == CUDA_SUCCESS) status = op.status;
-  if (is_launch(op.kind) && error_ == CUDA_SUCCESS) ++counters_.launches_done;
+  if (op.is_launch() && error_ == CUDA_SUCCESS) ++counters_.launches_done;
   demand_finished(s, op);
-  if (op.kind == OpKind::kValueWait) s.value_wait = false;
+  if (s.flow == Flow::kBlocked && op.kind == OpKind::kValueWait) s.flow = Flow::kFlowing;
   if (op.kind == OpKind::kRecord) {
     op.record->complete = true;
     op.record->status = status;
@@ -252,40 +255,33 @@ void StreamEngine::finish(Stream& s, CUresult status) {
   }
 }
 
-// Everything physical of a broken stream has ended: the launches in it are to be issued again.
+// All that a draining stream had in the driver's queue has ended: its launches are evicted.
 void StreamEngine::put_back(Stream& s) {
-  SLUICE_CHECK(s.items_ended == s.items_issued);
+  SLUICE_CHECK(s.queue.length() == 0);
   for (size_t i = 0; i < s.next; ++i) {
     Op& op = s.ops[i];
-    if (op.state != State::kIssued) continue;
-    // Nothing else is ever issued behind a launch that is not done.
+    if (op.state == State::kPassed || op.state == State::kFailed || op.kind == OpKind::kNotify)
+      continue;
+    // Nothing else is ever submitted behind a launch that is not done.
     SLUICE_CHECK(op.kind == OpKind::kLaunch);
-    op.state = State::kHeld;
-    op.ended = false;
+    op.set_state(State::kEvicted);
   }
   s.next = 0;
   s.ended = 0;
   s.launches_issued = 0;
-  s.broken = false;
+  s.flow = Flow::kFlowing;
   s.retry_ns = 0;
 }
 
-void StreamEngine::issue_failed(Op& op, CUresult status, uint64_t now_ns) {
-  op.state = State::kFailed;
-  op.status = status;
-  if (is_launch(op.kind)) gate_.leave(now_ns, op.confinement != Confinement::kNone, op.grant);
-  if (is_sticky(status)) pending_error_ = status;
-}
-
-// Issues from `next` on what may go now. `relaunches_only`: stops at what was never issued before.
+// Submits from `next` on what may go now. `relaunches_only`: stops at what was never submitted.
 bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
-  if (s.open) return false;
-  if (s.broken) {
-    if (s.items_ended < s.items_issued || now_ns < s.retry_ns) return false;
+  if (s.open()) return false;
+  if (s.flow == Flow::kDraining) {
+    if (s.queue.length() != 0 || now_ns < s.retry_ns) return false;
     put_back(s);
   }
   bool progress = false;
-  while (s.next < s.ops.size() && pending_error_ == CUDA_SUCCESS) {
+  while (s.next < s.ops.size() && pending_error_ == CUDA_SUCCESS && !s.open()) {
     Op& op = s.ops[s.next];
     if (op.state == State::kPassed || op.state == State::kFailed || op.kind == OpKind::kNotify) {
       // Met again after an eviction, or complete by its place alone.
@@ -293,113 +289,142 @@ bool StreamEngine::advance(Stream& s, bool relaunches_only, uint64_t now_ns) {
       if (op.kind == OpKind::kLaunch) ++s.launches_issued;
       continue;
     }
-    if (s.value_wait || (relaunches_only && !op.again)) return progress;
+    if (s.flow == Flow::kBlocked || (relaunches_only && op.state != State::kEvicted))
+      return progress;
     if (!clear_across(s, op.seq)) return progress;
     if (op.kind == OpKind::kWait) {
       if (op.record && !op.record->complete) return progress;
-      op.state = State::kPassed;
+      op.set_state(State::kPassed);
       op.record.reset();
       ++s.next;
       progress = true;
       continue;
     }
     if (op.kind == OpKind::kHostFunc) {
-      if (s.next != 0) return progress;  // wait until everything before it is complete
-      if (!op.reached) {
-        op.reached = true;
-        ++host_funcs_waiting_;
-        driver_.reached_host_func(op.token);
-      }
+      if (s.next == 0) reach(op);  // everything before it is complete
       return progress;
     }
-    if (s.items_issued - s.items_ended >= limits_.stream_depth) return progress;
-    if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return progress;
-    if (op.kind == OpKind::kOpaque &&
-        opaque_in_flight_ >= (gate_.contended() ? 1 : limits_.opaque_depth)) {
-      return progress;
-    }
-    CUresult status;
-    if (is_launch(op.kind)) {
-      if (Grant now; gate_.peek(&now) && now.part && driver_.wait_for_hardware(s.id, now, now_ns)) {
-        waits_for_hardware_ = true;
-        return progress;
-      }
-      if (!gate_.enter(now_ns, &op.grant)) {
-        held_by_gate_ = true;
-        return progress;
-      }
-      op.confinement = driver_.confine(s.id, op.kind, *op.work, op.grant, now_ns);
-      if (op.confinement == Confinement::kNone) gate_.runs_anywhere(op.grant);
-      if (op.kind == OpKind::kLaunch) {
-        // The nearest launch before it that is not known to be done.
-        std::shared_ptr<Work> pred;
-        for (size_t i = s.next; i-- > 0 && !pred;) {
-          if (s.ops[i].kind == OpKind::kLaunch && s.ops[i].state == State::kIssued) {
-            pred = s.ops[i].work;
-          }
-        }
-        op.pieces = driver_.comes_in_pieces(*op.work);
-        // What is before it is not to be known as ended only when this has.
-        if (op.pieces) mark_if_due(s, now_ns, true);
-        status = driver_.launch(s.id, *op.work, op.grant, pred.get(), op.again, now_ns);
-        op.pred = std::move(pred);
-        if (op.again) ++counters_.relaunches;
-      } else {
-        status = driver_.issue(s.id, op.kind, *op.work, now_ns);
-        if (status == CUDA_SUCCESS) ++opaque_in_flight_;
-      }
-    } else {
-      status = driver_.issue(s.id, op.kind, *op.work, now_ns);
-      if (op.kind == OpKind::kValueWait && status == CUDA_SUCCESS) s.value_wait = true;
-    }
-    ++s.next;
-    if (op.kind == OpKind::kLaunch) ++s.launches_issued;
+    if (!may_submit(s, op) || (op.is_launch() && !enter_gate(s, op, now_ns))) return progress;
+    bool pieces = false;
+    const CUresult status = to_driver(s, op, &pieces, now_ns);
+    submitted(s, op, pieces, status, now_ns);
     progress = true;
-    if (status != CUDA_SUCCESS && !(is_launch(op.kind) && is_sticky(status))) {
-      issue_failed(op, status, now_ns);
-      continue;
-    }
-    // A part of it may run.
-    if (status != CUDA_SUCCESS) pending_error_ = status;
-    op.state = State::kIssued;
-    op.again = true;
-    op.item = s.items_issued++;
-    ++physical_;
-    if (pending_error_ != CUDA_SUCCESS) return progress;
-    if (op.pieces) {
-      s.open = true;
-      ++pacing_;
-      return true;
-    }
-    mark_if_due(s, now_ns);
   }
   return progress;
 }
 
-// The launch that is queued piece by piece: its next piece, if it is time.
+// The stream has come to a host function: the program is notified, once.
+void StreamEngine::reach(Op& op) {
+  if (op.state == State::kReached) return;
+  op.set_state(State::kReached);
+  ++host_funcs_waiting_;
+  driver_.reached_host_func(op.token);
+}
+
+bool StreamEngine::may_submit(const Stream& s, const Op& op) const {
+  if (s.queue.length() >= limits_.stream_depth) return false;
+  if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return false;
+  return op.kind != OpKind::kOpaque ||
+         opaque_in_flight_ < (gate_.contended() ? 1 : limits_.opaque_depth);
+}
+
+// Counts a launch in flight under the grant. False: it is held.
+bool StreamEngine::enter_gate(Stream& s, Op& op, uint64_t now_ns) {
+  if (Grant now; gate_.peek(&now) && now.part && driver_.wait_for_hardware(s.id, now, now_ns)) {
+    waits_for_hardware_ = true;
+    return false;
+  }
+  Flight& flight = op.flight;
+  if (!gate_.enter(now_ns, &flight.grant)) {
+    held_by_gate_ = true;
+    return false;
+  }
+  flight.confinement = driver_.confine(s.id, op.kind, *op.work, flight.grant, now_ns);
+  if (flight.confinement == Confinement::kNone) gate_.runs_anywhere(flight.grant);
+  return true;
+}
+
+CUresult StreamEngine::to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_ns) {
+  if (op.kind == OpKind::kLaunch) return launch(s, op, pieces, now_ns);
+  const CUresult status = driver_.issue(s.id, op.kind, *op.work, now_ns);
+  if (status != CUDA_SUCCESS) return status;
+  if (op.kind == OpKind::kOpaque) ++opaque_in_flight_;
+  if (op.kind == OpKind::kValueWait) s.flow = Flow::kBlocked;
+  return CUDA_SUCCESS;
+}
+
+CUresult StreamEngine::launch(Stream& s, Op& op, bool* pieces, uint64_t now_ns) {
+  // The nearest launch before it that is not known to be done.
+  std::shared_ptr<Work> pred;
+  for (size_t i = s.next; i-- > 0 && !pred;) {
+    const Op& before = s.ops[i];
+    if (before.kind == OpKind::kLaunch && before.state != State::kFailed) pred = before.work;
+  }
+  *pieces = driver_.comes_in_pieces(*op.work);
+  // Otherwise what is before it would be known as ended only when this has.
+  if (*pieces) mark_if_due(s, now_ns, true);
+  const bool again = op.state == State::kEvicted;
+  const CUresult status =
+      driver_.launch(s.id, *op.work, op.flight.grant, pred.get(), again, now_ns);
+  op.flight.pred = std::move(pred);
+  if (again) ++counters_.relaunches;
+  return status;
+}
+
+// The driver has answered `status` to the operation at `next`.
+void StreamEngine::submitted(Stream& s, Op& op, bool pieces, CUresult status, uint64_t now_ns) {
+  ++s.next;
+  if (op.kind == OpKind::kLaunch) ++s.launches_issued;
+  if (status != CUDA_SUCCESS && !(op.is_launch() && is_sticky(status)))
+    return issue_failed(op, status, now_ns);
+  // A part of it may run.
+  if (status != CUDA_SUCCESS) pending_error_ = status;
+  op.flight.item = s.queue.add();
+  ++physical_;
+  const bool open = pieces && pending_error_ == CUDA_SUCCESS;
+  op.set_state(open ? State::kOpen : State::kSubmitted);
+  if (open) {
+    s.flow = Flow::kOpen;
+    ++pacing_;
+  } else {
+    mark_if_due(s, now_ns);
+  }
+}
+
+void StreamEngine::issue_failed(Op& op, CUresult status, uint64_t now_ns) {
+  op.set_state(State::kFailed);
+  op.status = status;
+  if (op.is_launch())
+    gate_.leave(now_ns, op.flight.confinement != Confinement::kNone, op.flight.grant);
+  if (is_sticky(status)) pending_error_ = status;
+}
+
+// Submits the next piece of a launch that is submitted in pieces, if it is time.
 bool StreamEngine::feed(Stream& s, uint64_t now_ns) {
-  if (!s.open || pending_error_ != CUDA_SUCCESS) return false;
-  SLUICE_CHECK(s.next > 0 && s.ops[s.next - 1].pieces);
+  if (!s.open() || pending_error_ != CUDA_SUCCESS) return false;
+  SLUICE_CHECK(s.next > 0 && s.ops[s.next - 1].state == State::kOpen);
+  Op& op = s.ops[s.next - 1];
   bool whole = false;
-  const CUresult r = driver_.more(s.id, *s.ops[s.next - 1].work, s.broken, now_ns, &whole);
+  const CUresult r = driver_.more(s.id, *op.work, s.draining(), now_ns, &whole);
   if (r != CUDA_SUCCESS) {
     // Half of it runs.
     pending_error_ = is_sticky(r) ? r : CUDA_ERROR_LAUNCH_FAILED;
     return false;
   }
   if (!whole) return false;
-  s.open = false;
+  op.set_state(State::kSubmitted);
+  s.flow = s.draining() ? Flow::kDraining : Flow::kFlowing;
   --pacing_;
   mark_if_due(s, now_ns);
   return true;
 }
 
 void StreamEngine::mark_if_due(Stream& s, uint64_t now_ns, bool at_once) {
-  const uint64_t unmarked = s.items_issued - s.items_marked;
-  if (unmarked == 0 || s.open || pending_error_ != CUDA_SUCCESS) return;
+  const uint64_t unmarked = s.queue.unmarked();
+  if (unmarked == 0 || s.open() || pending_error_ != CUDA_SUCCESS) return;
   // One marker per burst while all goes well; with the gate closed everybody waits for the last
   // end.
-  if (!at_once && !s.markers.empty() && unmarked < limits_.marker_interval && !s.broken &&
+  if (!at_once && s.queue.has_marker() && unmarked < limits_.marker_interval && !s.draining() &&
       gate_.open(now_ns) && !gate_.calling_back()) {
     return;
   }
@@ -409,8 +434,7 @@ void StreamEngine::mark_if_due(Stream& s, uint64_t now_ns, bool at_once) {
     pending_error_ = result;
     return;
   }
-  s.items_marked = s.items_issued;
-  s.markers.push_back({id, s.items_issued});
+  s.queue.mark(id);
 }
 
 void StreamEngine::settle(uint64_t now_ns) {
@@ -437,7 +461,7 @@ void StreamEngine::settle(uint64_t now_ns) {
   }
   settling_ = false;
   retrying_ = false;
-  for (const auto& s : streams_) retrying_ |= s->broken && s->retry_ns != 0;
+  for (const auto& s : streams_) retrying_ |= s->draining() && s->retry_ns != 0;
   gate_.set_keeps(how_kept());
   if (pending_error_ != CUDA_SUCCESS) return fail(pending_error_, now_ns);
   update_demand();

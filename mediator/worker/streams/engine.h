@@ -29,46 +29,16 @@
 #include <vector>
 
 #include "abi/cuda_driver.h"
+#include "mediator/worker/streams/driver_queue.h"
 #include "mediator/worker/streams/gate.h"
+#include "mediator/worker/streams/operation.h"
 
 namespace sluice::worker {
-
-using StreamId = uint32_t;
-using ContextId = uint32_t;
 
 enum class StreamKind {
   kLegacy,       // CUDA's NULL stream: ordered against every blocking stream of its context
   kBlocking,     // cuStreamCreate(CU_STREAM_DEFAULT)
   kNonBlocking,  // CU_STREAM_NON_BLOCKING
-};
-
-// What an operation does; opaque to the engine. Destroyed when the operation is complete
-// and no launch behind it names it as its predecessor any more.
-struct Work {
-  virtual ~Work() = default;
-};
-
-// One recording of an event. `complete` becomes true, once, when everything before it in its stream
-// is complete. A CUDA event is the newest of its recordings.
-struct EventRecord {
-  bool complete = false;
-  CUresult status = CUDA_SUCCESS;
-  std::vector<uint64_t> waiting;  // tokens to complete with it
-  // The recording's place: its stream, and its order of submission in the session. 0: it is no
-  // operation of a stream (somebody else completes it).
-  StreamId stream = 0;
-  uint64_t seq = 0;
-};
-
-enum class OpKind {
-  kLaunch,     // evictable
-  kOpaque,     // a launch that runs to its end once begun
-  kWork,       // copy, fill, value write: runs by itself, needs no grant
-  kValueWait,  // the driver's stream stops until a word has a value
-  kRecord,     // event record
-  kWait,       // wait for a recording (never given to the driver)
-  kNotify,     // completes when everything before it has; never given to the driver
-  kHostFunc,   // the program has to do something before the stream goes on
 };
 
 // How a physical launch that has ended left its logical launch.
@@ -81,13 +51,6 @@ enum class LaunchEnd {
   kWave,    // tasks are left that found no room on its part of the SMs; the others have run, and
             // nobody asked it to leave
   kFault    // it is unknown; the session's GPU work is over
-};
-
-// How a launch is kept to a part of the SMs.
-enum class Confinement {
-  kNone,      // it runs on any
-  kBlocks,    // its blocks check on which SM they are: its SMs may change while it runs
-  kHardware,  // by the driver's stream (launch/green_contexts.h), until it has ended
 };
 
 // The driver as the engine sees it. Each call is quick and made under the owner's lock. CUresults
@@ -224,7 +187,7 @@ class StreamEngine {
   // The program has done its host function. False: no such function is waiting.
   bool host_func_done(uint64_t token, uint64_t now_ns);
 
-  // Looks at what has ended, puts back what was evicted, issues what may go. Called by the
+  // Collects what has ended, puts back what was evicted, submits what may go. Called by the
   // completion thread after gate changes and while anything is in flight.
   void poll(uint64_t now_ns);
 
@@ -257,34 +220,15 @@ class StreamEngine {
   const Counters& counters() const { return counters_; }
 
  private:
-  enum class State { kHeld, kIssued, kPassed, kFailed };
-  struct Group {
-    uint32_t remaining;
-  };
-  struct Op {
-    OpKind kind;
-    State state = State::kHeld;
-    bool ended = false;    // its newest physical launch has
-    bool again = false;    // issued at least once before
-    bool reached = false;  // host function: the program was notified
-    CUresult status = CUDA_SUCCESS;
-    uint32_t futile = 0;
-    Confinement confinement = Confinement::kNone;
-    bool pieces = false;  // it is queued piece by piece
-    Grant grant;          // of its newest physical launch; the SMs are those where it may be now
-    Grant second;         // of that one's second grid; generation 0: it has none
-    uint64_t seq = 0;     // order of submission in the session
-    uint64_t token = 0;
-    uint64_t item = 0;  // place in the driver's stream, from 0
-    std::shared_ptr<Work> work;
-    std::shared_ptr<Work> pred;  // kept while a physical launch names it
-    std::shared_ptr<EventRecord> record;
-    std::shared_ptr<Group> group;
-  };
-  struct Marker {
-    uint64_t id;
-    uint64_t items;  // reached: so many items have ended
-  };
+  using Op = Operation;
+  using State = OpState;
+  // Whether operations of a stream are submitted.
+  //
+  //   flowing <--launch in pieces, whole--> open
+  //      |  ^                                |  the front launch was evicted
+  //      |  +-------- put back <-- draining <-- closing (until the pieces are closed)
+  //      +--value wait submitted, complete--> blocked
+  enum class Flow : uint8_t { kFlowing, kOpen, kClosing, kDraining, kBlocked };
   struct Stream {
     StreamId id = 0;
     ContextId context = 0;
@@ -293,18 +237,18 @@ class StreamEngine {
     size_t next = 0;               // ops[0..next) are issued or passed
     size_t ended = 0;              // ops[0..ended) have been accounted as ended
     uint32_t launches_issued = 0;  // kLaunch among ops[0..next)
-    uint64_t items_issued = 0, items_ended = 0, items_marked = 0;
-    std::deque<Marker> markers;
+    DriverQueue queue;
     // Of `ops`, by seq: launches; operations that the program has to complete (kHostFunc,
     // kValueWait); waits for recordings that are not complete.
     std::deque<uint64_t> launch_seqs, program_seqs;
     std::deque<std::pair<uint64_t, std::shared_ptr<EventRecord>>> waits;
-    uint64_t retry_ns = 0;    // broken: not before this
-    bool broken = false;      // the front launch was evicted; wait until the rest has ended too
-    bool open = false;        // the launch before `next` is not queued whole
-    bool value_wait = false;  // a kValueWait is in the driver's stream
+    Flow flow = Flow::kFlowing;
+    uint64_t retry_ns = 0;  // draining: not put back before this
     bool removed = false;
     bool lingers = false;  // after a failure: launches may still run in the driver's stream
+    bool open() const { return flow == Flow::kOpen || flow == Flow::kClosing; }
+    bool draining() const { return flow == Flow::kDraining || flow == Flow::kClosing; }
+    void drain() { flow = open() ? Flow::kClosing : Flow::kDraining; }
     bool drained =
         false;  // lingers, and the driver's stream is gone; its context's end is waited for
   };
@@ -318,6 +262,13 @@ class StreamEngine {
   void settle(uint64_t now_ns);
   void mark_if_due(Stream& s, uint64_t now_ns, bool at_once = false);
   bool feed(Stream& s, uint64_t now_ns);
+  bool launch_over(Stream& s, Op& op, uint64_t now_ns);
+  void reach(Op& op);
+  bool may_submit(const Stream& s, const Op& op) const;
+  bool enter_gate(Stream& s, Op& op, uint64_t now_ns);
+  CUresult to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_ns);
+  CUresult launch(Stream& s, Op& op, bool* pieces, uint64_t now_ns);
+  void submitted(Stream& s, Op& op, bool pieces, CUresult status, uint64_t now_ns);
   void put_back(Stream& s);
   void finish(Stream& s, CUresult status);
   void issue_failed(Op& op, CUresult status, uint64_t now_ns);

@@ -2,16 +2,12 @@
 // The end of a session's GPU work by an error; the rest of the engine is in streams/engine.cc.
 //
 // Everything that is queued completes with the error at once, as the program expects it. The gate
-// is told only what the driver confirms: an error of one context does not end the kernels of
+// hears only what the driver confirms: an error of one context does not end the kernels of
 // another, and an error that the engine found itself (a clone that never gets anywhere) ends no
 // kernel at all. Until they have ended the session holds the GPU, and can be ended for it.
 #include "mediator/worker/streams/engine.h"
 
 namespace sluice::worker {
-
-namespace {
-bool is_a_launch(OpKind kind) { return kind == OpKind::kLaunch || kind == OpKind::kOpaque; }
-}  // namespace
 
 void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   if (error_ != CUDA_SUCCESS) return;
@@ -20,14 +16,13 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
     // Its own context's error may have ended them; another's has not, nor has one that the engine
     // found itself.
     for (size_t i = s->ended; i < s->next && !s->lingers; ++i)
-      s->lingers =
-          is_a_launch(s->ops[i].kind) && s->ops[i].state == State::kIssued && !s->ops[i].ended;
+      s->lingers = s->ops[i].is_launch() && s->ops[i].in_flight();
     lingering_ += s->lingers ? 1 : 0;
-    s->markers.clear();
+    s->queue.forget_markers();
     s->next = s->ended = 0;
     s->launches_issued = 0;
     s->retry_ns = 0;
-    s->open = false;
+    s->flow = Flow::kFlowing;
     while (!s->ops.empty()) {
       s->ops.front().status = CUDA_SUCCESS;
       finish(*s, error);

@@ -14,7 +14,7 @@ void StreamEngine::notify_stream(StreamId stream, uint64_t token, uint64_t now_n
 
 void StreamEngine::notify_context(ContextId context, uint64_t token, uint64_t now_ns) {
   if (error_ != CUDA_SUCCESS) return driver_.complete(token, error_);
-  auto group = std::make_shared<Group>();
+  auto group = std::make_shared<NotifyGroup>();
   group->remaining = 1;  // ours, so that it cannot complete before all are in
   for (auto& s : streams_) {
     if (s->context != context || s->ops.empty()) continue;
@@ -41,7 +41,7 @@ bool StreamEngine::host_func_done(uint64_t token, uint64_t now_ns) {
   for (auto& s : streams_) {
     if (s->ops.empty()) continue;
     Op& op = s->ops.front();
-    if (op.kind != OpKind::kHostFunc || !op.reached || op.token != token) continue;
+    if (op.state != State::kReached || op.token != token) continue;
     --host_funcs_waiting_;
     op.token = 0;  // answered when it was reached
     finish(*s, CUDA_SUCCESS);

@@ -15,13 +15,12 @@ uint32_t StreamEngine::how_kept() const {
   for (const auto& s : streams_) {
     for (size_t i = s->ended; i < s->next; ++i) {
       const Op& op = s->ops[i];
-      if (op.state != State::kIssued || op.ended ||
-          (op.kind != OpKind::kLaunch && op.kind != OpKind::kOpaque))
-        continue;
-      if (op.confinement != Confinement::kBlocks || !op.grant.part || op.second.generation != 0)
+      if (!op.is_launch() || !op.in_flight()) continue;
+      if (op.flight.confinement != Confinement::kBlocks || !op.flight.grant.part ||
+          op.flight.second.generation != 0)
         return 0;
       ++kept;
-      grows &= i == 0 && s->items_issued == op.item + 1;
+      grows &= i == 0 && s->queue.is_last(op.flight.item);
     }
   }
   if (kept == 0 || kept > limits_.most_kept) return 0;
@@ -41,16 +40,15 @@ void StreamEngine::change_sms(uint64_t now_ns) {
     collect(*s, now_ns);
     for (size_t i = s->ended; i < s->next; ++i) {
       Op& op = s->ops[i];
-      if (op.state != State::kIssued || op.ended ||
-          (op.kind != OpKind::kLaunch && op.kind != OpKind::kOpaque))
-        continue;
-      if (op.grant.generation >= to.generation) continue;
-      if (op.confinement != Confinement::kBlocks || !op.grant.part || op.second.generation != 0)
+      if (!op.is_launch() || !op.in_flight()) continue;
+      if (op.flight.grant.generation >= to.generation) continue;
+      if (op.flight.confinement != Confinement::kBlocks || !op.flight.grant.part ||
+          op.flight.second.generation != 0)
         return gate_.call_back_whole(to.generation);
-      const bool grows = !op.grant.sms.contains_all(to.sms);
-      if (grows && (i != 0 || s->items_issued != op.item + 1))
+      const bool grows = !op.flight.grant.sms.contains_all(to.sms);
+      if (grows && (i != 0 || !s->queue.is_last(op.flight.item)))
         return gate_.call_back_whole(to.generation);
-      lost = lost | (op.grant.sms - to.sms);
+      lost = lost | (op.flight.grant.sms - to.sms);
       running.push_back({s->id, op.work.get()});
       ops.push_back({s.get(), &op});
     }
@@ -69,11 +67,11 @@ void StreamEngine::change_sms(uint64_t now_ns) {
     if (!left) return;
   }
   for (auto& [s, op] : ops) {
-    if (!op->grant.sms.contains_all(to.sms) && !grow(*s, *op, to, now_ns)) {
+    if (!op->flight.grant.sms.contains_all(to.sms) && !grow(*s, *op, to, now_ns)) {
       if (pending_error_ == CUDA_SUCCESS) gate_.call_back_whole(to.generation);
       return;
     }
-    op->grant.sms = to.sms;
+    op->flight.grant.sms = to.sms;
   }
   ++counters_.narrowed;
   gate_.kept(to.generation, now_ns);
@@ -89,10 +87,10 @@ bool StreamEngine::grow(Stream& s, Op& op, const Grant& to, uint64_t now_ns) {
     if (r != CUDA_ERROR_NOT_SUPPORTED) pending_error_ = r;
     return false;
   }
-  op.second = entered;
+  op.flight.second = entered;
   // In the stream there is now a wait for the second grid: the launch has ended when the stream is
   // past that.
-  op.item = s.items_issued++;
+  op.flight.item = s.queue.add();
   ++physical_;
   ++counters_.grown;
   mark_if_due(s, now_ns);
