@@ -18,6 +18,7 @@ namespace {
 class WorkerOutputTest : public ::testing::Test {
  protected:
   WorkerOutputTest() {
+    log::init("worker-output-test", log::Level::kInfo);
     log::set_observer([this](log::Level, std::string_view line) { lines_.emplace_back(line); });
     theirs_ = std::move(*output_->open(io_, std::make_shared<PeerThread>(io_)));
   }
