@@ -79,8 +79,9 @@ AT(sluice_host_page, heartbeat_ns, 64);
 AT(sluice_host_page, sms, 128);
 static_assert(SLUICE_LEFT_SMS % 64 == 0, "whole words of a set of SMs");
 static_assert(SLUICE_LEFT_BARRED > 0xffff, "above every quota");
-static_assert((SLUICE_GRANT_OPEN | SLUICE_GRANT_CONTENDED | SLUICE_GRANT_ENDING | SLUICE_GRANT_RECALL |
-               SLUICE_GRANT_PART | SLUICE_GRANT_KEEP) == 0x3full << 32, "the grant word's flags are apart, above the generation");
+static_assert((SLUICE_GRANT_OPEN | SLUICE_GRANT_CONTENDED | SLUICE_GRANT_ENDING |
+               SLUICE_GRANT_RECALL | SLUICE_GRANT_PART | SLUICE_GRANT_KEEP) == 0x3full << 32,
+              "the grant word's flags are apart, above the generation");
 SIZE(sluice_signal_page, 256);
 AT(sluice_signal_page, release_seq, 128);
 SIZE(sluice_report_header, 1024);
@@ -94,7 +95,8 @@ AT(sluice_report_header, green_launches, 104);
 AT(sluice_report_header, part_launches, 120);
 AT(sluice_report_header, memory, 128);
 AT(sluice_report_header, reserved, 128 + 8 * SLUICE_MEMORY_KINDS);
-static_assert(sizeof(struct sluice_report_header) <= SLUICE_REPORT_BYTES, "the report header is too large");
+static_assert(sizeof(struct sluice_report_header) <= SLUICE_REPORT_BYTES,
+              "the report header is too large");
 SIZE(sluice_launch_records, SLUICE_RECORDS_BYTES);
 
 static_assert(SLUICE_STATUS0_TSGID(SLUICE_STATUS0(0x123, 1, 0x456, 1)) == 0x123, "TSGID");

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The part of the public CUDA driver API that Sluice uses, in our own declarations, so that
- * everything builds without the CUDA Toolkit: same names, values, layouts and symbols as CUDA 13.0's
- * on 64-bit Linux. Values stand as lists in cuda_driver_values.h, functions in
- * cuda_driver_functions.h. Where the toolkit is installed, cuda_driver_asserts.cc compares all of it.
+ * everything builds without the CUDA Toolkit: same names, values, layouts and symbols as
+ * CUDA 13.0's on 64-bit Linux. Values stand as lists in cuda_driver_values.h, functions in
+ * cuda_driver_functions.h. Where the toolkit is installed, cuda_driver_asserts.cc compares all of
+ * it.
  *
  * Users: the guest's libcuda.so.1 and the software GPU (both define these functions), sluice-worker
  * (calls them through mediator/gpu/driver_api.h) and the programs of kernels/suite. Declares only;
- * graphs are in cuda_graph.h, arrays and textures in cuda_texture.h; what is missing (graphics, IPC)
- * Sluice does not offer. C and C++.
+ * graphs are in cuda_graph.h, arrays and textures in cuda_texture.h; what is missing (graphics,
+ * IPC) Sluice does not offer. C and C++.
  *
  * With SLUICE_CUDA_DRIVER_COMPARE defined before inclusion, the header leaves out its macros and C
  * linkage: for the comparison with the toolkit only.
@@ -154,7 +155,9 @@ typedef enum CUtensorMapIm2ColWideMode_enum { CU_TENSOR_MAP_IM2COL_WIDE_MODE_W =
 /* clang-format on */
 typedef enum CUexecAffinityType_enum { CU_EXEC_AFFINITY_TYPE_SM_COUNT = 0 } CUexecAffinityType;
 
-typedef struct CUuuid_st { char bytes[16]; } CUuuid;
+typedef struct CUuuid_st {
+  char bytes[16];
+} CUuuid;
 
 /* What copies of tensors go by; the driver's own form, to be handed to kernels as it is. */
 typedef struct CUtensorMap_st {
@@ -163,7 +166,7 @@ typedef struct CUtensorMap_st {
 #else
   _Alignas(128)
 #endif
-  cuuint64_t opaque[16];
+      cuuint64_t opaque[16];
 } CUtensorMap;
 
 /* cuDeviceGetProperties, long since deprecated. */
@@ -254,8 +257,8 @@ typedef struct CUgraphEdgeData_st {
   unsigned char reserved[5];
 } CUgraphEdgeData;
 
-/* Virtual memory management. Enumerators that a program hands over inside of structures are integers here: it may
- * hand over any. */
+/* Virtual memory management. Enumerators that a program hands over inside of structures are
+ * integers here: it may hand over any. */
 typedef struct CUmemLocation_st {
   int type; /* CUmemLocationType */
   int id;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // Compares abi/cuda_driver.h, cuda_graph.h and cuda_green.h with the CUDA Toolkit's own header at
 // compile time: every value, every structure's size and offsets, every function's type. Built only
-// where the toolkit is installed; no code runs. The toolkit's declarations stand in the global namespace, ours in sluice_declared.
+// where the toolkit is installed; no code runs. The toolkit's declarations stand in the global
+// namespace, ours in sluice_declared.
 #include <cuda.h>
 #include <cudaProfiler.h>
 #include <cudaTypedefs.h>
@@ -17,7 +18,8 @@ extern "C" std::remove_pointer_t<PFN_cuCtxCreate_v11040> cuCtxCreate_v3;
 
 // Shown by cudaTypedefs.h only under macros that would change everything else.
 typedef CUresult (*PFN_cuStreamBeginCapture_v10000)(CUstream);
-typedef CUresult (*PFN_cuGraphInstantiate_v10000)(CUgraphExec*, CUgraph, CUgraphNode*, char*, size_t);
+typedef CUresult (*PFN_cuGraphInstantiate_v10000)(CUgraphExec*, CUgraph, CUgraphNode*, char*,
+                                                  size_t);
 typedef PFN_cuGraphInstantiate_v10000 PFN_cuGraphInstantiate_v11000;
 
 // A macro there, which would take the name's place in ours.
@@ -295,9 +297,9 @@ SLUICE_CUDA_GRAPH_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_GREEN_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_GUEST_FUNCTIONS(SAME_FUNCTION)
 SLUICE_CUDA_TEXTURE_FUNCTIONS(SAME_FUNCTION)
-#define SAME_OLD_FUNCTION(function, symbol, name, since, parameters)                               \
-  static_assert(SameOnTheWire<decltype(ours::function),                                            \
-                              std::remove_pointer_t<PFN_##name##_v##since>>::value,                \
+#define SAME_OLD_FUNCTION(function, symbol, name, since, parameters)                \
+  static_assert(SameOnTheWire<decltype(ours::function),                             \
+                              std::remove_pointer_t<PFN_##name##_v##since>>::value, \
                 symbol " differs");
 SLUICE_CUDA_GRAPH_OLD_FUNCTIONS(SAME_OLD_FUNCTION)
 

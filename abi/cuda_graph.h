@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA graphs: the part of the driver API that the guest's libcuda.so.1 offers of them, in our own words
- * (NVIDIA, CUDA Driver API, "Graph Management"). Apart from abi/cuda_driver.h, because no graph crosses the
- * channel: the guest builds, captures and replays them (guest-agent/graphs/graph.h), the worker and its driver see
- * plain calls. Functions stand in cuda_graph_functions.h. C and C++.
+/* CUDA graphs: the part of the driver API that the guest's libcuda.so.1 offers of them, in our own
+ * words (NVIDIA, CUDA Driver API, "Graph Management"). Apart from abi/cuda_driver.h, because no
+ * graph crosses the channel: the guest builds, captures and replays them
+ * (guest-agent/graphs/graph.h), the worker and its driver see plain calls. Functions stand in
+ * cuda_graph_functions.h. C and C++.
  */
 #ifndef SLUICE_ABI_CUDA_GRAPH_H
 #define SLUICE_ABI_CUDA_GRAPH_H
@@ -18,57 +19,59 @@ typedef struct CUuserObject_st* CUuserObject;
 typedef cuuint64_t CUgraphConditionalHandle;
 
 /* X(name, value) */
-#define SLUICE_CUDA_GRAPH_NODE_TYPES(X) \
-  X(CU_GRAPH_NODE_TYPE_KERNEL, 0) \
-  X(CU_GRAPH_NODE_TYPE_MEMCPY, 1) \
-  X(CU_GRAPH_NODE_TYPE_MEMSET, 2) \
-  X(CU_GRAPH_NODE_TYPE_HOST, 3) \
-  X(CU_GRAPH_NODE_TYPE_GRAPH, 4) \
-  X(CU_GRAPH_NODE_TYPE_EMPTY, 5) \
-  X(CU_GRAPH_NODE_TYPE_WAIT_EVENT, 6) \
-  X(CU_GRAPH_NODE_TYPE_EVENT_RECORD, 7) \
+#define SLUICE_CUDA_GRAPH_NODE_TYPES(X)     \
+  X(CU_GRAPH_NODE_TYPE_KERNEL, 0)           \
+  X(CU_GRAPH_NODE_TYPE_MEMCPY, 1)           \
+  X(CU_GRAPH_NODE_TYPE_MEMSET, 2)           \
+  X(CU_GRAPH_NODE_TYPE_HOST, 3)             \
+  X(CU_GRAPH_NODE_TYPE_GRAPH, 4)            \
+  X(CU_GRAPH_NODE_TYPE_EMPTY, 5)            \
+  X(CU_GRAPH_NODE_TYPE_WAIT_EVENT, 6)       \
+  X(CU_GRAPH_NODE_TYPE_EVENT_RECORD, 7)     \
   X(CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, 8) \
-  X(CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, 9) \
-  X(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 10) \
-  X(CU_GRAPH_NODE_TYPE_MEM_FREE, 11) \
-  X(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, 12) \
+  X(CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, 9)   \
+  X(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 10)       \
+  X(CU_GRAPH_NODE_TYPE_MEM_FREE, 11)        \
+  X(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, 12)    \
   X(CU_GRAPH_NODE_TYPE_CONDITIONAL, 13)
-#define SLUICE_CUDA_GRAPH_UPDATE_RESULTS(X) \
-  X(CU_GRAPH_EXEC_UPDATE_SUCCESS, 0) \
-  X(CU_GRAPH_EXEC_UPDATE_ERROR, 1) \
-  X(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 2) \
-  X(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, 3) \
-  X(CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED, 4) \
-  X(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, 5) \
-  X(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, 6) \
+#define SLUICE_CUDA_GRAPH_UPDATE_RESULTS(X)                    \
+  X(CU_GRAPH_EXEC_UPDATE_SUCCESS, 0)                           \
+  X(CU_GRAPH_EXEC_UPDATE_ERROR, 1)                             \
+  X(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 2)            \
+  X(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, 3)           \
+  X(CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED, 4)            \
+  X(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, 5)          \
+  X(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, 6)               \
   X(CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, 7) \
   X(CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, 8)
 #define SLUICE_CUDA_GRAPH_CONDITIONAL_TYPES(X) \
-  X(CU_GRAPH_COND_TYPE_IF, 0) \
-  X(CU_GRAPH_COND_TYPE_WHILE, 1) \
+  X(CU_GRAPH_COND_TYPE_IF, 0)                  \
+  X(CU_GRAPH_COND_TYPE_WHILE, 1)               \
   X(CU_GRAPH_COND_TYPE_SWITCH, 2)
-#define SLUICE_CUDA_GRAPH_INSTANTIATE_RESULTS(X) \
-  X(CUDA_GRAPH_INSTANTIATE_SUCCESS, 0) \
-  X(CUDA_GRAPH_INSTANTIATE_ERROR, 1) \
-  X(CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, 2) \
+#define SLUICE_CUDA_GRAPH_INSTANTIATE_RESULTS(X)            \
+  X(CUDA_GRAPH_INSTANTIATE_SUCCESS, 0)                      \
+  X(CUDA_GRAPH_INSTANTIATE_ERROR, 1)                        \
+  X(CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, 2)            \
   X(CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, 3) \
   X(CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED, 4)
 /* Plain constants; the toolkit has them in enumerations that no declaration here names. */
-#define SLUICE_CUDA_GRAPH_CONSTANTS(X) \
-  X(CU_GRAPH_DEPENDENCY_TYPE_DEFAULT, 0) \
-  X(CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, 1) \
+#define SLUICE_CUDA_GRAPH_CONSTANTS(X)                  \
+  X(CU_GRAPH_DEPENDENCY_TYPE_DEFAULT, 0)                \
+  X(CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, 1)           \
   X(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, 1) \
-  X(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, 2) \
-  X(CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, 4) \
-  X(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8) \
-  X(CU_STREAM_ADD_CAPTURE_DEPENDENCIES, 0) \
-  X(CU_STREAM_SET_CAPTURE_DEPENDENCIES, 1) \
-  X(CU_GRAPH_COND_ASSIGN_DEFAULT, 1) \
-  X(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, 1) \
+  X(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, 2)              \
+  X(CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, 4)       \
+  X(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8)   \
+  X(CU_STREAM_ADD_CAPTURE_DEPENDENCIES, 0)              \
+  X(CU_STREAM_SET_CAPTURE_DEPENDENCIES, 1)              \
+  X(CU_GRAPH_COND_ASSIGN_DEFAULT, 1)                    \
+  X(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, 1)               \
   X(CU_GRAPH_USER_OBJECT_MOVE, 1)
 
 #define SLUICE_ENUMERATOR(name, value) name = value,
-typedef enum CUgraphNodeType_enum { SLUICE_CUDA_GRAPH_NODE_TYPES(SLUICE_ENUMERATOR) } CUgraphNodeType;
+typedef enum CUgraphNodeType_enum {
+  SLUICE_CUDA_GRAPH_NODE_TYPES(SLUICE_ENUMERATOR)
+} CUgraphNodeType;
 typedef enum CUgraphExecUpdateResult_enum {
   SLUICE_CUDA_GRAPH_UPDATE_RESULTS(SLUICE_ENUMERATOR)
 } CUgraphExecUpdateResult;
@@ -134,7 +137,8 @@ typedef struct CUDA_MEMCPY_NODE_PARAMS_st {
   CUDA_MEMCPY3D copyParams;
 } CUDA_MEMCPY_NODE_PARAMS;
 
-/* `width` counts elements of `elementSize` (1, 2, 4) bytes; `pitch` is bytes and counts with more than one row. */
+/* `width` counts elements of `elementSize` (1, 2, 4) bytes; `pitch` is bytes and counts with more
+ * than one row. */
 typedef struct CUDA_MEMSET_NODE_PARAMS_st {
   CUdeviceptr dst;
   size_t pitch;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA graphs: the functions of the driver API that the guest's libcuda.so.1 has of them, one row each as in
- * abi/cuda_driver_functions.h: X(symbol, name, since, (parameters)). Facts from the CUDA Toolkit 13.0; where the
- * toolkit is installed, cuda_driver_asserts.cc compares every row with it. A row without a definition answers
- * CUDA_ERROR_NOT_SUPPORTED (guest-agent/shim/calls/unsupported.cc).
+/* CUDA graphs: the functions of the driver API that the guest's libcuda.so.1 has of them, one row
+ * each as in abi/cuda_driver_functions.h: X(symbol, name, since, (parameters)). Facts from the CUDA
+ * Toolkit 13.0; where the toolkit is installed, cuda_driver_asserts.cc compares every row with it.
+ * A row without a definition answers CUDA_ERROR_NOT_SUPPORTED
+ * (guest-agent/shim/calls/unsupported.cc).
  */
 #ifndef SLUICE_ABI_CUDA_GRAPH_FUNCTIONS_H
 #define SLUICE_ABI_CUDA_GRAPH_FUNCTIONS_H

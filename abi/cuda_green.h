@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Green contexts: the part of the CUDA driver API that confines streams to some of a GPU's SMs, in our own
- * declarations: same names, values, layouts and symbols as CUDA 13.0's on 64-bit Linux (NVIDIA, CUDA Driver API,
- * "Green Contexts"; since CUDA 12.4, streams of their own since 12.5). Where the toolkit is installed,
- * cuda_driver_asserts.cc compares all of it.
+/* Green contexts: the part of the CUDA driver API that confines streams to some of a GPU's SMs, in
+ * our own declarations: same names, values, layouts and symbols as CUDA 13.0's on 64-bit Linux
+ * (NVIDIA, CUDA Driver API, "Green Contexts"; since CUDA 12.4, streams of their own since 12.5).
+ * Where the toolkit is installed, cuda_driver_asserts.cc compares all of it.
  *
- * The way there: what SMs there are (cuDeviceGetDevResource), groups of them (cuDevSmResourceSplitByCount), a
- * descriptor of some groups of one split (cuDevResourceGenerateDesc), a green context of that
- * (cuGreenCtxCreate), a stream of that (cuGreenCtxStreamCreate). What is launched into the stream runs on those SMs
- * only; functions, memory and events are those of the device's primary context.
+ * The way there: what SMs there are (cuDeviceGetDevResource), groups of them
+ * (cuDevSmResourceSplitByCount), a descriptor of some groups of one split
+ * (cuDevResourceGenerateDesc), a green context of that (cuGreenCtxCreate), a stream of that
+ * (cuGreenCtxStreamCreate). What is launched into the stream runs on those SMs only; functions,
+ * memory and events are those of the device's primary context.
  *
- * Users: sluice-worker (through mediator/gpu/driver_api.h, which does without on older drivers) and the software
- * GPU, which defines these functions. Apart from cuda_driver.h, because the guest's libcuda.so.1 does not offer
- * them: its programs get SMs by their vGPU (cuda_other_functions.h, SLUICE_CUDA_ABSENT_FUNCTIONS). Declares only. C
- * and C++.
+ * Users: sluice-worker (through mediator/gpu/driver_api.h, which does without on older drivers) and
+ * the software GPU, which defines these functions. Apart from cuda_driver.h, because the guest's
+ * libcuda.so.1 does not offer them: its programs get SMs by their vGPU (cuda_other_functions.h,
+ * SLUICE_CUDA_ABSENT_FUNCTIONS). Declares only. C and C++.
  */
 #ifndef SLUICE_ABI_CUDA_GREEN_H
 #define SLUICE_ABI_CUDA_GREEN_H
@@ -23,16 +24,16 @@ typedef struct CUgreenCtx_st* CUgreenCtx;               /* for one thread at a t
 typedef struct CUdevResourceDesc_st* CUdevResourceDesc; /* nothing frees one */
 
 typedef enum { CU_GREEN_CTX_DEFAULT_STREAM = 0x1 /* required */ } CUgreenCtxCreate_flags;
-/* Groups as small as the hardware has them, without regard to which SMs share a processing cluster; or groups that
- * hold the largest thread-block clusters that can be had. */
+/* Groups as small as the hardware has them, without regard to which SMs share a processing cluster;
+ * or groups that hold the largest thread-block clusters that can be had. */
 typedef enum {
   CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING = 0x1,
   CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE = 0x2
 } CUdevSmResourceSplit_flags;
 typedef enum { CU_DEV_RESOURCE_TYPE_INVALID = 0, CU_DEV_RESOURCE_TYPE_SM = 1 } CUdevResourceType;
 
-/* How many SMs a resource has, how many the smallest part of it has, and a number that each part's is a multiple
- * of. Written by the driver only. */
+/* How many SMs a resource has, how many the smallest part of it has, and a number that each part's
+ * is a multiple of. Written by the driver only. */
 typedef struct CUdevSmResource_st {
   unsigned int smCount;
   unsigned int minSmPartitionSize;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rest of the public CUDA driver API, beside abi/cuda_driver_functions.h and cuda_graph_functions.h, for the guest's
- * libcuda.so.1: a program that is linked with a function starts only where that is exported. Facts from the CUDA
- * Toolkit 13.0; where the toolkit is installed, cuda_driver_asserts.cc compares every row that has parameters with it.
+/* The rest of the public CUDA driver API, beside abi/cuda_driver_functions.h and
+ * cuda_graph_functions.h, for the guest's libcuda.so.1: a program that is linked with a function
+ * starts only where that is exported. Facts from the CUDA Toolkit 13.0; where the toolkit is
+ * installed, cuda_driver_asserts.cc compares every row that has parameters with it.
  */
 #ifndef SLUICE_ABI_CUDA_OTHER_FUNCTIONS_H
 #define SLUICE_ABI_CUDA_OTHER_FUNCTIONS_H

@@ -3,9 +3,10 @@
  * runlist engine status, which the software GPU publishes too (in its shared file), so that one
  * reader serves both.
  *
- * Source: NVIDIA open-gpu-doc, manuals/ampere/ga100/dev_runlist.ref.txt (NV_RUNLIST_ENGINE_STATUS0),
- * and the open kernel modules' dev_top.h (NV_PTOP_DEVICE_INFO2). The method: LoGA, section 3.
- * Written by the GPU (software GPU: the process that holds or takes the engine), read by sluiced.
+ * Source: NVIDIA open-gpu-doc, manuals/ampere/ga100/dev_runlist.ref.txt
+ * (NV_RUNLIST_ENGINE_STATUS0), and the open kernel modules' dev_top.h (NV_PTOP_DEVICE_INFO2). The
+ * method: LoGA, section 3. Written by the GPU (software GPU: the process that holds or takes the
+ * engine), read by sluiced.
  */
 #ifndef SLUICE_ABI_REGISTERS_H
 #define SLUICE_ABI_REGISTERS_H
@@ -17,13 +18,13 @@
 #define SLUICE_REG_ENGINE_STATUS1(runlist_base, i) ((runlist_base) + 0x204u + 64u * (i))
 
 /* ENGINE_STATUS0 */
-#define SLUICE_STATUS0_TSGID(v) ((v) & 0xfffu)               /* bits 11:0, running channel group */
-#define SLUICE_STATUS0_CTX_STATUS(v) (((v) >> 13) & 0x7u)    /* bits 15:13 */
-#define SLUICE_STATUS0_NEXT_TSGID(v) (((v) >> 16) & 0xfffu)  /* bits 27:16 */
-#define SLUICE_STATUS0_BUSY(v) (((v) >> 31) & 0x1u)          /* bit 31 */
-#define SLUICE_STATUS0(tsgid, ctx, next, busy)                                      \
-  (((uint32_t)(tsgid) & 0xfffu) | (((uint32_t)(ctx) & 7u) << 13) |                  \
-   (((uint32_t)(next) & 0xfffu) << 16) | (((uint32_t)(busy) & 1u) << 31))
+#define SLUICE_STATUS0_TSGID(v) ((v)&0xfffu)                /* bits 11:0, running channel group */
+#define SLUICE_STATUS0_CTX_STATUS(v) (((v) >> 13) & 0x7u)   /* bits 15:13 */
+#define SLUICE_STATUS0_NEXT_TSGID(v) (((v) >> 16) & 0xfffu) /* bits 27:16 */
+#define SLUICE_STATUS0_BUSY(v) (((v) >> 31) & 0x1u)         /* bit 31 */
+#define SLUICE_STATUS0(tsgid, ctx, next, busy)                                                     \
+  (((uint32_t)(tsgid)&0xfffu) | (((uint32_t)(ctx)&7u) << 13) | (((uint32_t)(next)&0xfffu) << 16) | \
+   (((uint32_t)(busy)&1u) << 31))
 
 enum sluice_ctx_status {
   SLUICE_CTX_INVALID = 0, /* nobody is on the engine */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The software GPU's shared file as others than its own processes see it: sluiced, which samples the
- * registers, reads the context-switch log and sets time slices and SMs; tests; tools.
+/* The software GPU's shared file as others than its own processes see it: sluiced, which samples
+ * the registers, reads the context-switch log and sets time slices and SMs; tests; tools.
  *
  *   offset 0                          registers, as BAR0 of a real GPU (abi/registers.h)
  *   SLUICE_SOFT_INFO_OFFSET           struct sluice_soft_info
@@ -9,9 +9,9 @@
  *   SLUICE_SOFT_ATTENTION_OFFSET      uint32_t[SLUICE_SOFT_PROCESSES]
  *   SLUICE_SOFT_LOG_OFFSET            struct sluice_switch_log, then its records
  *
- * What lies behind is the software GPU's own (mediator/softgpu/gpu_file.h). Every word may change at
- * any time and is read and written atomically, once. Whoever can write this file owns the GPU; an
- * index read from it is bounded before use all the same.
+ * What lies behind is the software GPU's own (mediator/softgpu/gpu_file.h). Every word may change
+ * at any time and is read and written atomically, once. Whoever can write this file owns the GPU;
+ * an index read from it is bounded before use all the same.
  */
 #ifndef SLUICE_ABI_SOFT_GPU_H
 #define SLUICE_ABI_SOFT_GPU_H
@@ -21,7 +21,7 @@
 #define SLUICE_SOFT_MAGIC 0x55504743494c5553ull
 #define SLUICE_SOFT_VERSION 6u
 
-#define SLUICE_SOFT_CHANNELS 64u  /* contexts; the waiting set is one 64-bit word */
+#define SLUICE_SOFT_CHANNELS 64u /* contexts; the waiting set is one 64-bit word */
 #define SLUICE_SOFT_PROCESSES 64u
 #define SLUICE_SOFT_MAX_SMS 256u
 /* Device memory that a context takes by itself, with stacks, heap and printf's buffer of their
@@ -36,7 +36,8 @@
 #define SLUICE_SOFT_CHANNELS_OFFSET 0x31000u
 #define SLUICE_SOFT_ATTENTION_OFFSET 0x35000u
 #define SLUICE_SOFT_LOG_OFFSET 0x36000u
-#define SLUICE_SOFT_LOG_RECORDS 4096u /* less than 65536, so that seq tells one lap from the next */
+#define SLUICE_SOFT_LOG_RECORDS 4096u /* less than 65536, so that seq tells one lap from the next \
+                                       */
 #define SLUICE_SOFT_STATE_OFFSET 0x57000u
 
 enum sluice_soft_mode {
@@ -56,22 +57,24 @@ struct sluice_soft_info {
   uint32_t mode;       /* enum sluice_soft_mode */
   uint32_t preemption; /* enum sluice_soft_preemption */
   uint32_t sms;
-  uint32_t model;         /* row of the software GPU's table */
+  uint32_t model; /* row of the software GPU's table */
   uint32_t blocks_per_sm;
   uint64_t memory_bytes;
   uint64_t switch_fixed_ns;         /* cost of a change of context that belongs to nobody */
   uint64_t switch_bytes_per_second; /* with which state is saved and restored; 0: at no cost */
   uint32_t timeslice_us;            /* of a new channel */
-  uint32_t stall_ms;                /* a process that holds the GPU and stands still so long loses it */
-  uint32_t sm_group; /* SMs in the smallest group that a green context can have; 0: no such contexts */
+  uint32_t stall_ms; /* a process that holds the GPU and stands still so long loses it */
+  uint32_t
+      sm_group; /* SMs in the smallest group that a green context can have; 0: no such contexts */
   /* For how long a kernel's fault stops every channel; 0: it stops nobody. */
-  uint32_t fault_stall_us;      /* of an address that is not mapped */
-  uint32_t exception_stall_us;  /* of what an SM finds wrong: misaligned, no instruction, ... */
+  uint32_t fault_stall_us;     /* of an address that is not mapped */
+  uint32_t exception_stall_us; /* of what an SM finds wrong: misaligned, no instruction, ... */
   uint32_t reserved;
 };
 
-/* The faults that have stopped the GPU, the newest kept: a context's first one. A ring; `put` counts
- * those that were begun, and a record is there once its `number` is its place in that count + 1. */
+/* The faults that have stopped the GPU, the newest kept: a context's first one. A ring; `put`
+ * counts those that were begun, and a record is there once its `number` is its place in that count
+ * + 1. */
 #define SLUICE_SOFT_FAULT_RECORDS 96u
 struct sluice_soft_fault {
   uint64_t number;
@@ -93,10 +96,10 @@ struct sluice_soft_channel {
   uint32_t process;      /* whose attention to call */
   uint32_t pid;          /* as the owner sees it; for people */
   uint32_t timeslice_us; /* control */
-  uint32_t preempt;      /* control: a change takes the context off the engine; it queues up again */
-  uint32_t sm_sequence;  /* control: grows with each change of sm_set */
+  uint32_t preempt;     /* control: a change takes the context off the engine; it queues up again */
+  uint32_t sm_sequence; /* control: grows with each change of sm_set */
   uint64_t sm_set[SLUICE_SOFT_MAX_SMS / 64]; /* control: SMs that its blocks may use; none: all */
-  uint64_t engine_ns;    /* on the engine with work, turns that have ended */
+  uint64_t engine_ns;                        /* on the engine with work, turns that have ended */
   uint64_t sm_ns;        /* the same summed over the SMs on which it had blocks */
   uint64_t kernels;      /* physical launches ended */
   uint64_t memory_bytes; /* device memory */
@@ -107,7 +110,7 @@ struct sluice_soft_channel {
   uint64_t preempt_total_ns;
   uint64_t saved_blocks; /* taken off in the middle; the others had finished */
   uint64_t saved_bytes;
-  uint64_t ejected;      /* times that it was taken for dead or stopped */
+  uint64_t ejected; /* times that it was taken for dead or stopped */
   uint64_t sms_used[SLUICE_SOFT_MAX_SMS /
                     64]; /* SMs that its blocks have come to, since whoever last cleared it */
 };

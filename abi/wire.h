@@ -16,13 +16,14 @@
 #define SLUICE_RECORD_MAX_BYTES (64u << 10) /* one record; more goes through bulk memory */
 
 /* sluice_record.flags */
-#define SLUICE_RECORD_NO_REPLY 0x1u /* success is not answered; an error becomes the session's
-                                       sticky or next-synchronise error, as CUDA does it */
-#define SLUICE_RECORD_PAD 0x8000u   /* filler up to the end of the ring; skip `bytes` */
+#define SLUICE_RECORD_NO_REPLY                                                               \
+  0x1u                            /* success is not answered; an error becomes the session's \
+                                     sticky or next-synchronise error, as CUDA does it */
+#define SLUICE_RECORD_PAD 0x8000u /* filler up to the end of the ring; skip `bytes` */
 
 struct sluice_record {
-  uint32_t bytes;   /* with this header, a multiple of SLUICE_RECORD_ALIGN */
-  uint16_t opcode;  /* abi/cuda_calls.h or enum sluice_custom_opcode */
+  uint32_t bytes;  /* with this header, a multiple of SLUICE_RECORD_ALIGN */
+  uint16_t opcode; /* abi/cuda_calls.h or enum sluice_custom_opcode */
   uint16_t flags;
   uint64_t call_id; /* chosen by the program, not 0, unique among outstanding calls; ignored with
                        NO_REPLY */
@@ -31,7 +32,7 @@ struct sluice_record {
 };
 
 struct sluice_completion {
-  uint32_t bytes;   /* with this header, a multiple of SLUICE_RECORD_ALIGN */
+  uint32_t bytes; /* with this header, a multiple of SLUICE_RECORD_ALIGN */
   uint16_t opcode;
   uint16_t flags;
   uint64_t call_id; /* 0: asynchronous error of earlier NO_REPLY calls; status says which */
@@ -46,14 +47,20 @@ struct sluice_completion {
  * 0, 1 and 2 keep CUDA's meaning (default, legacy, per-thread). The program sees them as its CUDA
  * handles. Device addresses are passed raw and must lie in an allocation of the session. */
 #define SLUICE_HANDLE(kind, generation, index) \
-  (((uint64_t)(kind) << 56) | ((uint64_t)((generation) & 0xffffffu) << 32) | (uint32_t)(index))
+  (((uint64_t)(kind) << 56) | ((uint64_t)((generation)&0xffffffu) << 32) | (uint32_t)(index))
 #define SLUICE_HANDLE_KIND(h) ((uint32_t)((h) >> 56))
 #define SLUICE_HANDLE_GENERATION(h) ((uint32_t)((h) >> 32) & 0xffffffu)
 #define SLUICE_HANDLE_INDEX(h) ((uint32_t)(h))
 enum sluice_handle_kind {
-  SLUICE_HANDLE_CONTEXT = 1, SLUICE_HANDLE_MODULE = 2, SLUICE_HANDLE_FUNCTION = 3,
-  SLUICE_HANDLE_STREAM = 4, SLUICE_HANDLE_EVENT = 5, SLUICE_HANDLE_LIBRARY = 6, SLUICE_HANDLE_KERNEL = 7,
-  SLUICE_HANDLE_MEMORY = 8, SLUICE_HANDLE_ARRAY = 9
+  SLUICE_HANDLE_CONTEXT = 1,
+  SLUICE_HANDLE_MODULE = 2,
+  SLUICE_HANDLE_FUNCTION = 3,
+  SLUICE_HANDLE_STREAM = 4,
+  SLUICE_HANDLE_EVENT = 5,
+  SLUICE_HANDLE_LIBRARY = 6,
+  SLUICE_HANDLE_KERNEL = 7,
+  SLUICE_HANDLE_MEMORY = 8,
+  SLUICE_HANDLE_ARRAY = 9
 };
 
 /* A range of the shared region, in bytes from its start. It must lie in extents of this session. */
@@ -64,25 +71,25 @@ struct sluice_bulk {
 
 /* Custom calls. Opcodes below 0x1000 are table rows. */
 enum sluice_custom_opcode {
-  SLUICE_CALL_MODULE_LOAD = 0x1000,   /* sluice_module_load; reply sluice_handle_reply or log text */
-  SLUICE_CALL_FUNCTION_GET = 0x1001,  /* sluice_function_get; reply sluice_function_reply */
-  SLUICE_CALL_LAUNCH = 0x1002,        /* sluice_launch; NO_REPLY */
-  SLUICE_CALL_COPY = 0x1003,          /* sluice_copy */
-  SLUICE_CALL_MEMSET = 0x1004,        /* sluice_memset */
-  SLUICE_CALL_SYNCHRONIZE = 0x1005,   /* sluice_synchronize; parked until done */
-  SLUICE_CALL_EVENT_RECORD = 0x1006,  /* sluice_stream_event; NO_REPLY */
-  SLUICE_CALL_STREAM_WAIT = 0x1007,   /* sluice_stream_event: stream waits for event; NO_REPLY */
-  SLUICE_CALL_QUERY = 0x1008,         /* sluice_synchronize; status SUCCESS or NOT_READY at once */
-  SLUICE_CALL_EXTENT_ALLOC = 0x1009,  /* sluice_extent; reply sluice_bulk: contiguous extents */
-  SLUICE_CALL_EXTENT_FREE = 0x100a,   /* sluice_bulk of an earlier EXTENT_ALLOC; answered when no
-                                         copy uses it any more */
-  SLUICE_CALL_STREAM_VALUE = 0x100b,  /* sluice_stream_value: write or wait value 32 */
-  SLUICE_CALL_HOST_FUNC = 0x100c,     /* sluice_synchronize: answered when the stream gets there;
-                                         later stream work waits for SLUICE_CALL_HOST_FUNC_DONE */
+  SLUICE_CALL_MODULE_LOAD = 0x1000,  /* sluice_module_load; reply sluice_handle_reply or log text */
+  SLUICE_CALL_FUNCTION_GET = 0x1001, /* sluice_function_get; reply sluice_function_reply */
+  SLUICE_CALL_LAUNCH = 0x1002,       /* sluice_launch; NO_REPLY */
+  SLUICE_CALL_COPY = 0x1003,         /* sluice_copy */
+  SLUICE_CALL_MEMSET = 0x1004,       /* sluice_memset */
+  SLUICE_CALL_SYNCHRONIZE = 0x1005,  /* sluice_synchronize; parked until done */
+  SLUICE_CALL_EVENT_RECORD = 0x1006, /* sluice_stream_event; NO_REPLY */
+  SLUICE_CALL_STREAM_WAIT = 0x1007,  /* sluice_stream_event: stream waits for event; NO_REPLY */
+  SLUICE_CALL_QUERY = 0x1008,        /* sluice_synchronize; status SUCCESS or NOT_READY at once */
+  SLUICE_CALL_EXTENT_ALLOC = 0x1009, /* sluice_extent; reply sluice_bulk: contiguous extents */
+  SLUICE_CALL_EXTENT_FREE = 0x100a,  /* sluice_bulk of an earlier EXTENT_ALLOC; answered when no
+                                        copy uses it any more */
+  SLUICE_CALL_STREAM_VALUE = 0x100b, /* sluice_stream_value: write or wait value 32 */
+  SLUICE_CALL_HOST_FUNC = 0x100c,    /* sluice_synchronize: answered when the stream gets there;
+                                        later stream work waits for SLUICE_CALL_HOST_FUNC_DONE */
   SLUICE_CALL_HOST_FUNC_DONE = 0x100d, /* u64 call id of the HOST_FUNC; NO_REPLY */
-  SLUICE_CALL_COPY_BOX = 0x100f,      /* sluice_copy_box */
-  SLUICE_CALL_PRINTED = 0x100e         /* never a record: a completion of call 0, sluice_printed, before the answer of
-                                          a call that the program waits for */
+  SLUICE_CALL_COPY_BOX = 0x100f,       /* sluice_copy_box */
+  SLUICE_CALL_PRINTED = 0x100e /* never a record: a completion of call 0, sluice_printed, before the
+                                  answer of a call that the program waits for */
 };
 
 /* What kernels have printed, for the program's standard output; `bytes` of text follow. */
@@ -97,37 +104,41 @@ struct sluice_printed {
 struct sluice_module_load {
   struct sluice_bulk bulk;
   uint32_t inline_bytes;
-  uint32_t log_bytes;      /* room the program has for an error log in the reply, at most 4096 */
+  uint32_t log_bytes; /* room the program has for an error log in the reply, at most 4096 */
 };
 struct sluice_handle_reply {
   uint64_t handle;
 };
 
-#define SLUICE_FUNCTION_EVICTABLE 0x1u     /* the module holds NAME__sluice made by a pass */
-#define SLUICE_FUNCTION_SLOT_DYNAMIC 0x2u  /* its slots stand behind the dynamic shared memory (preempt.h) */
-#define SLUICE_FUNCTION_IN_ORDER 0x4u      /* its tasks wait for lower ones: one ticket at a time */
-#define SLUICE_FUNCTION_ONCE 0x8u          /* prologue form: a block runs one task */
-#define SLUICE_FUNCTION_RESUMABLE 0x10u    /* its blocks leave in mid-work and are resumed (preempt.cuh) */
-#define SLUICE_FUNCTION_ONE_ROW 0x20u      /* only in grids of one row: others' launches take the original */
+#define SLUICE_FUNCTION_EVICTABLE 0x1u /* the module holds NAME__sluice made by a pass */
+#define SLUICE_FUNCTION_SLOT_DYNAMIC \
+  0x2u /* its slots stand behind the dynamic shared memory (preempt.h) */
+#define SLUICE_FUNCTION_IN_ORDER 0x4u /* its tasks wait for lower ones: one ticket at a time */
+#define SLUICE_FUNCTION_ONCE 0x8u     /* prologue form: a block runs one task */
+#define SLUICE_FUNCTION_RESUMABLE \
+  0x10u /* its blocks leave in mid-work and are resumed (preempt.cuh) */
+#define SLUICE_FUNCTION_ONE_ROW \
+  0x20u                      /* only in grids of one row: others' launches take the original */
 struct sluice_function_get { /* name follows, name_bytes without NUL */
   uint64_t module;
-  uint32_t flags;          /* what the guest's rewriter says; a lie harms only the liar */
+  uint32_t flags; /* what the guest's rewriter says; a lie harms only the liar */
   uint32_t name_bytes;
-  uint32_t reserved;       /* 0; the driver says where the clone's own parameter lies */
-  uint32_t state_bytes;    /* RESUMABLE: what each thread saves, at most SLUICE_RESUME_MAX_BYTES */
+  uint32_t reserved;    /* 0; the driver says where the clone's own parameter lies */
+  uint32_t state_bytes; /* RESUMABLE: what each thread saves, at most SLUICE_RESUME_MAX_BYTES */
 };
 #define SLUICE_MAX_PARAMS 1024
 struct sluice_function_reply { /* then param_count pairs {u32 offset, u32 bytes} of the ORIGINAL */
   uint64_t handle;
   uint32_t param_count;
   uint32_t param_bytes;
-  int32_t attributes[16];  /* CUfunction_attribute 0..15 of the original, INT32_MIN: not known */
+  int32_t attributes[16]; /* CUfunction_attribute 0..15 of the original, INT32_MIN: not known */
 };
 
 /* sluice_launch.flags. A launch with any of them runs in its original form, not evictable. */
 #define SLUICE_LAUNCHED_COOPERATIVE 0x1ull
 #define SLUICE_LAUNCHED_CLUSTER(x, y, z) /* of blocks; 1 to 65535 each; all 0: none */ \
-  (((uint64_t)(uint16_t)(x) << 16) | ((uint64_t)(uint16_t)(y) << 32) | ((uint64_t)(uint16_t)(z) << 48))
+  (((uint64_t)(uint16_t)(x) << 16) | ((uint64_t)(uint16_t)(y) << 32) |                 \
+   ((uint64_t)(uint16_t)(z) << 48))
 #define SLUICE_LAUNCHED_CLUSTER_DIM(flags, i) ((uint32_t)(uint16_t)((flags) >> (16 + 16 * (i))))
 struct sluice_launch { /* then param_bytes of the parameter buffer */
   uint64_t function;
@@ -135,7 +146,7 @@ struct sluice_launch { /* then param_bytes of the parameter buffer */
   uint32_t grid[3], block[3];
   uint32_t dynamic_shared_bytes;
   uint32_t param_bytes;
-  uint64_t flags;          /* SLUICE_LAUNCHED_* */
+  uint64_t flags; /* SLUICE_LAUNCHED_* */
 };
 
 /* ARRAY: in a sluice_copy_box only. */
@@ -145,29 +156,30 @@ struct sluice_copy { /* 1-D: height 1. A BULK address is a region offset. */
   uint64_t dst_pitch, src_pitch; /* bytes, 2-D only */
   uint64_t width, height;        /* bytes, rows */
   uint64_t stream;
-  uint32_t dst_kind, src_kind;   /* enum sluice_copy_end */
-  uint32_t wait;                 /* 1: answer when it is done; 0: answer (or not, NO_REPLY) when queued */
+  uint32_t dst_kind, src_kind; /* enum sluice_copy_end */
+  uint32_t wait; /* 1: answer when it is done; 0: answer (or not, NO_REPLY) when queued */
   uint32_t reserved;
 };
 
 /* A box of which at least one end is an array: `depth` slices of `height` rows of `width` bytes. */
 struct sluice_copy_box_end {
-  uint64_t at;           /* address, region offset or handle, as `kind` says */
-  uint64_t x, y, z;      /* of an array, where the box begins: bytes, rows, slices; else 0 */
-  uint64_t pitch, rows;  /* of memory: bytes from row to row, rows from slice to slice; else 0 */
-  uint32_t kind;         /* enum sluice_copy_end */
+  uint64_t at;          /* address, region offset or handle, as `kind` says */
+  uint64_t x, y, z;     /* of an array, where the box begins: bytes, rows, slices; else 0 */
+  uint64_t pitch, rows; /* of memory: bytes from row to row, rows from slice to slice; else 0 */
+  uint32_t kind;        /* enum sluice_copy_end */
   uint32_t reserved;
 };
 struct sluice_copy_box {
   struct sluice_copy_box_end dst, src;
   uint64_t width, height, depth;
   uint64_t stream;
-  uint32_t wait, reserved;  /* as in sluice_copy */
+  uint32_t wait, reserved; /* as in sluice_copy */
 };
 struct sluice_memset {
-  uint64_t dst, pitch, width, height; /* width in elements, pitch in bytes (2-D only), height rows */
+  uint64_t dst, pitch, width,
+      height; /* width in elements, pitch in bytes (2-D only), height rows */
   uint64_t stream;
-  uint32_t value, element_bytes;      /* 1, 2, 4 */
+  uint32_t value, element_bytes; /* 1, 2, 4 */
   uint32_t wait, reserved;
 };
 
@@ -175,7 +187,7 @@ enum sluice_sync_what { SLUICE_SYNC_CONTEXT = 0, SLUICE_SYNC_STREAM = 1, SLUICE_
 struct sluice_synchronize {
   uint32_t what;
   uint32_t reserved;
-  uint64_t handle;         /* stream or event; context: that of the record */
+  uint64_t handle; /* stream or event; context: that of the record */
 };
 struct sluice_stream_event {
   uint64_t stream, event;
@@ -187,7 +199,7 @@ struct sluice_stream_value {
   uint32_t is_wait, reserved;
 };
 struct sluice_extent {
-  uint64_t bytes;          /* rounded up to extents */
+  uint64_t bytes; /* rounded up to extents */
 };
 
 #endif /* SLUICE_ABI_WIRE_H */

@@ -72,8 +72,8 @@ struct Header {
   Type type{};
   int32_t code =
       0;  // Xid: its number. Hello, Failed: an errno, 0: good. Exited: signal or exit status
-  uint64_t id = 0;  // of a worker, chosen by sluiced, never used twice. Hello: workers ended that
-                    // an earlier sluiced had left
+  uint64_t id = 0;    // of a worker, chosen by sluiced, never used twice. Hello: workers ended that
+                      // an earlier sluiced had left
   int64_t pid = 0;    // Spawned: as the spawner sees it. Launched: the spawner
   uint32_t flag = 0;  // Setup: Flags. Exited: 1 it died of a signal
   uint32_t version = kVersion;

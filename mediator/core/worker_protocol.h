@@ -100,10 +100,10 @@ struct Start {
                              // factor), at most 1024; 0: as many as take chunk_target_us
   uint32_t window_us =
       32;  // how long a window of a grid is that is launched in windows; 0: none is
-  uint32_t admission_us = 40;  // what the rest of a grid may take to leave where blocks run one
-                               // task each; 0: only kernels run so that cannot run otherwise
-  uint32_t host_pid = 0;  // the worker's own, as the host sees it; 0: getpid() is the host's
-  uint32_t paced = 0;     // kPacedContexts, kPacedModules
+  uint32_t admission_us = 40;    // what the rest of a grid may take to leave where blocks run one
+                                 // task each; 0: only kernels run so that cannot run otherwise
+  uint32_t host_pid = 0;         // the worker's own, as the host sees it; 0: getpid() is the host's
+  uint32_t paced = 0;            // kPacedContexts, kPacedModules
   char library[256] = {};        // path or soname for dlopen
   char soft_gpu_file[256] = {};  // shared file of the software GPU, empty: none
   char vgpu[64] = {};            // name, for logs

@@ -27,10 +27,12 @@ constexpr uint64_t kChannelsNs = 1'000 * kMs, kMissingChannelsNs = 20 * kMs;
 constexpr uint64_t kWordsNs = 100 * kMs;
 // While nobody competes: single reads so much rarer, at least this far apart.
 constexpr uint64_t kSlowFactor = 10, kSlowStratumNs = 10 * kMs, kSlowRoundNs = 1'000 * kMs;
-// Polling goes on for so long after the last holder has left: a synchronous program is back at once.
+// Polling goes on for so long after the last holder has left: a synchronous program is back at
+// once.
 constexpr uint64_t kLingerNs = 200 * kMs;
 constexpr uint64_t kTellAgainNs = 10'000 * kMs;
-// A worker may be interrupted between its kernel's end and the engine's release: not theft, and not worth a warning.
+// A worker may be interrupted between its kernel's end and the engine's release: not theft, and not
+// worth a warning.
 constexpr uint64_t kGraceNs = 2 * kMs, kWorthTellingNs = 50 * kMs;
 
 UsageMeter::Config meter_config() {
@@ -53,7 +55,8 @@ accounting::AdaptivePoller::Config poller_config(const AccountingSettings& s) {
   c.steady_budget = 0.84 * s.cpu_budget;  // the rest: the log, channels, words, rounds
   // What decides goes by the clock, at once; denser rounds after each change would only cost.
   c.engaged_rounds = 0;
-  c.wake_ns = 30'000;  // a timer, a read and a turn of the loop; measured while it runs (measure_wakes)
+  c.wake_ns =
+      30'000;  // a timer, a read and a turn of the loop; measured while it runs (measure_wakes)
   // Not known to guests, so that no program can hide in the pauses.
   if (::getrandom(&c.seed, sizeof c.seed, 0) != sizeof c.seed) c.seed = monotonic_ns();
   return c;
@@ -61,9 +64,17 @@ accounting::AdaptivePoller::Config poller_config(const AccountingSettings& s) {
 
 }  // namespace
 
-Accounting::Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct, Seen seen)
-    : io_(io), settings_(settings), correct_(std::move(correct)), seen_(std::move(seen)), sources_(settings), meter_(meter_config()), poller_(poller_config(settings)),
-      timer_(io), owner_(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody),
+Accounting::Accounting(boost::asio::io_context& io, const AccountingSettings& settings,
+                       Correct correct, Seen seen)
+    : io_(io),
+      settings_(settings),
+      correct_(std::move(correct)),
+      seen_(std::move(seen)),
+      sources_(settings),
+      meter_(meter_config()),
+      poller_(poller_config(settings)),
+      timer_(io),
+      owner_(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody),
       session_of_(SLUICE_SOFT_CHANNELS + 1, core::kNoSession) {
   meter_.learn_groups(settings.nvidia);
   meter_.set_usable(monotonic_ns(), Source::kWords, settings.words && !settings.nvidia);
@@ -87,7 +98,8 @@ void Accounting::remove_vgpu(core::VgpuId v) {
   names_[v].clear();
 }
 
-void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker, const sluice_report_header* report,
+void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker,
+                             const sluice_report_header* report,
                              const sluice_launch_records* records) {
   if (s >= sessions_.size()) sessions_.resize(s + 1);
   sessions_[s] = {.vgpu = v, .worker = worker, .report = report, .records = records, .seen = {}};
@@ -117,7 +129,8 @@ void Accounting::event(uint64_t now_ns, core::LogEvent event, core::VgpuId v) {
     case core::LogEvent::kIdle:
       meter_.on_busy(now_ns, v, event == core::LogEvent::kBusy);
       // A slow round is cut short when somebody else comes: what is owed is counted from here.
-      if (engaged() && phase_ == Phase::kSparse && !engaged_round_) timer_.at_ns(now_ns, [this] { on_wake(); });
+      if (engaged() && phase_ == Phase::kSparse && !engaged_round_)
+        timer_.at_ns(now_ns, [this] { on_wake(); });
       return;
     default:
       return;
@@ -194,13 +207,15 @@ void Accounting::begin_sparse(uint64_t now_ns) {
   arm();
 }
 
-// What a wake-up costs differs tenfold between machines; the budget has to hold on each. The thread's other work is in
-// the figure too, so the least that was seen counts, and rises slowly.
+// What a wake-up costs differs tenfold between machines; the budget has to hold on each. The
+// thread's other work is in the figure too, so the least that was seen counts, and rises slowly.
 void Accounting::measure_wakes() {
   const uint64_t wakes = wakes_ - wakes_mark_;
   if (wakes < kWakesToMeasure) return;
-  const uint64_t cpu = thread_cpu_ns(), used = cpu - cpu_mark_ns_, woke = used - std::min(used, windows_ns_);
-  const uint64_t seen = std::clamp(woke / wakes, kLeastWakeNs, kMostWakeNs), was = poller_.wake_ns();
+  const uint64_t cpu = thread_cpu_ns(), used = cpu - cpu_mark_ns_,
+                 woke = used - std::min(used, windows_ns_);
+  const uint64_t seen = std::clamp(woke / wakes, kLeastWakeNs, kMostWakeNs),
+                 was = poller_.wake_ns();
   poller_.set_wake_ns(seen < was ? seen : was + (seen - was) / 8);
   cpu_mark_ns_ = cpu;
   wakes_mark_ = wakes_;
@@ -208,12 +223,14 @@ void Accounting::measure_wakes() {
 }
 
 void Accounting::arm() {
-  const uint64_t stratum = std::min(stratum_ns_, pause_end_ns_ > from_ns_ ? pause_end_ns_ - from_ns_ : 1);
+  const uint64_t stratum =
+      std::min(stratum_ns_, pause_end_ns_ > from_ns_ ? pause_end_ns_ - from_ns_ : 1);
   due_ns_ = poller_.read_at(from_ns_, stratum);
   timer_.at_ns(due_ns_, [this] { on_wake(); });
 }
 
-// A read that goes on for the round's window: at most AdaptivePoller::kMostWindowNs, in which the loop serves nobody.
+// A read that goes on for the round's window: at most AdaptivePoller::kMostWindowNs, in which the
+// loop serves nobody.
 accounting::Look Accounting::look(uint64_t now_ns) {
   ++reads_;
   if (window_ns_ == 0) return accounting::Look(sources_.status0());
@@ -258,15 +275,16 @@ void Accounting::on_wake() {
 
 // ---- what is done now and then ---------------------------------------------------------------
 
-// One of many looks at random times: the sum of them finds who runs where it may not. Not on NVIDIA:
-// whose a group is is only learnt there, and fills, which need no grant, are its engine's work too.
-// Not in mps mode: one group stands for all.
+// One of many looks at random times: the sum of them finds who runs where it may not. Not on
+// NVIDIA: whose a group is is only learnt there, and fills, which need no grant, are its engine's
+// work too. Not in mps mode: one group stands for all.
 void Accounting::see() {
   if (!seen_ || settings_.nvidia || !sources_.has_registers() || sources_.is_mps()) return;
   const uint32_t status0 = sources_.status0();
   core::SessionId running = core::kNoSession;
   if (SLUICE_STATUS0_CTX_STATUS(status0) == SLUICE_CTX_VALID && SLUICE_STATUS0_BUSY(status0))
-    if (const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0); tsgid < session_of_.size()) running = session_of_[tsgid];
+    if (const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0); tsgid < session_of_.size())
+      running = session_of_[tsgid];
   seen_(running);
 }
 
@@ -276,7 +294,8 @@ void Accounting::housekeep(uint64_t now_ns) {
     next_check_ns_ = now_ns + kCheckNs;
     if (sources_.check(now_ns)) use_sources(now_ns);
   }
-  if (meter_.take_unknown()) next_channels_ns_ = std::min(next_channels_ns_, last_channels_ns_ + kMissingChannelsNs);
+  if (meter_.take_unknown())
+    next_channels_ns_ = std::min(next_channels_ns_, last_channels_ns_ + kMissingChannelsNs);
   if (now_ns >= next_channels_ns_) find_channels(now_ns);
   if (now_ns >= next_words_ns_) take_words(now_ns);
   if (now_ns < next_log_ns_) return;
@@ -300,13 +319,17 @@ void Accounting::read_log(uint64_t now_ns) {
 void Accounting::correct(uint64_t now_ns) {
   corrections_.clear();
   meter_.take_corrections(now_ns, corrections_);
-  if (settings_.nvidia) return;  // learnt groups have not been tried on hardware: shown, not charged
+  if (settings_.nvidia)
+    return;  // learnt groups have not been tried on hardware: shown, not charged
   for (const auto& c : corrections_) {
     if (c.extra_ns && meter_.read(now_ns, c.vgpu).ungranted_ns >= kWorthTellingNs &&
         (told_ns_[c.vgpu] == 0 || now_ns - told_ns_[c.vgpu] > kTellAgainNs)) {
       told_ns_[c.vgpu] = now_ns;
-      log::warning("vgpu {}: it ran on the GPU without a grant, {:.1f} ms so far (by the GPU's own {}); charged",
-                   names_[c.vgpu], static_cast<double>(meter_.read(now_ns, c.vgpu).ungranted_ns) / 1e6, source());
+      log::warning(
+          "vgpu {}: it ran on the GPU without a grant, {:.1f} ms so far (by the GPU's own {}); "
+          "charged",
+          names_[c.vgpu], static_cast<double>(meter_.read(now_ns, c.vgpu).ungranted_ns) / 1e6,
+          source());
     }
     correct_(c.vgpu, c.refund_ns, c.extra_ns);
   }
@@ -322,8 +345,10 @@ void Accounting::use_sources(uint64_t now_ns) {
   for (const auto* s : {&sources_.registers_state(), &sources_.log_state()}) {
     if (s->state != GpuSources::State::kUnavailable) continue;
     const bool log = s == &sources_.log_state();
-    if (settings_.nvidia) log::info("accounting: no {}: {}", log ? "switch log" : "registers", s->why);
-    else if (!log || !sources_.is_mps()) log::warning("accounting: no {}: {}", log ? "switch log" : "registers", s->why);
+    if (settings_.nvidia)
+      log::info("accounting: no {}: {}", log ? "switch log" : "registers", s->why);
+    else if (!log || !sources_.is_mps())
+      log::warning("accounting: no {}: {}", log ? "switch log" : "registers", s->why);
   }
   if (source() != before) log::info("accounting goes by {} (before: {})", source(), before);
 }
@@ -355,14 +380,15 @@ void Accounting::find_channels(uint64_t now_ns) {
     meter_.assign(tsgid, owner);
   }
   for (core::VgpuId v = 0; v < names_.size(); ++v) {
-    const bool missing = std::any_of(sessions_.begin(), sessions_.end(),
-                                     [v](const MeasuredSession& s) { return s.report && s.vgpu == v && !s.has_group; });
+    const bool missing = std::any_of(
+        sessions_.begin(), sessions_.end(),
+        [v](const MeasuredSession& s) { return s.report && s.vgpu == v && !s.has_group; });
     meter_.set_groups_missing(now_ns, v, missing);
   }
 }
 
-// The launches that have ended since the last look, as their own words have it. A launch record is not
-// overwritten for some hundreds of launches; what is missed only makes the words' sum smaller.
+// The launches that have ended since the last look, as their own words have it. A launch record is
+// not overwritten for some hundreds of launches; what is missed only makes the words' sum smaller.
 void Accounting::take_words(uint64_t now_ns) {
   next_words_ns_ = now_ns + kWordsNs;
   if (!meter_.usable(Source::kWords)) return;
@@ -375,7 +401,8 @@ void Accounting::take_words(uint64_t now_ns) {
       const uint64_t id = __atomic_load_n(&r.launch_id, __ATOMIC_RELAXED);
       if (id == s.seen[i]) continue;
       s.seen[i] = id;
-      const uint64_t start = __atomic_load_n(&r.start_ns, __ATOMIC_RELAXED), left = __atomic_load_n(&r.left_ns, __ATOMIC_RELAXED);
+      const uint64_t start = __atomic_load_n(&r.start_ns, __ATOMIC_RELAXED),
+                     left = __atomic_load_n(&r.left_ns, __ATOMIC_RELAXED);
       // One that was evicted was not on the GPU all the time between.
       if (start == 0 || left == 0 || __atomic_load_n(&r.evictions, __ATOMIC_RELAXED) != 0) continue;
       ++s.taken;
@@ -386,14 +413,17 @@ void Accounting::take_words(uint64_t now_ns) {
 
 // ---- for people ------------------------------------------------------------------------------
 
-UsageMeter::Reading Accounting::read(core::VgpuId v) const { return meter_.read(monotonic_ns(), v); }
+UsageMeter::Reading Accounting::read(core::VgpuId v) const {
+  return meter_.read(monotonic_ns(), v);
+}
 
 bool Accounting::words_lie(core::VgpuId v) const {
   bool any = false;
   for (const MeasuredSession& s : sessions_) {
     if (!s.report || s.vgpu != v) continue;
     // Launches that ended since the last look are on neither side yet.
-    if (s.taken == 0 || s.taken < __atomic_load_n(&s.report->launches_done, __ATOMIC_RELAXED)) return false;
+    if (s.taken == 0 || s.taken < __atomic_load_n(&s.report->launches_done, __ATOMIC_RELAXED))
+      return false;
     any = true;
   }
   return any && read(v).words_lie;
@@ -407,19 +437,26 @@ std::optional<uint64_t> Accounting::fault_stall_ns(pid_t worker, uint64_t since_
 
 std::string Accounting::source() const {
   switch (meter_.source()) {
-    case Source::kRegisters: return "registers";
-    case Source::kSwitchLog: return "switch_log";
-    default: return "clock";
+    case Source::kRegisters:
+      return "registers";
+    case Source::kSwitchLog:
+      return "switch_log";
+    default:
+      return "clock";
   }
 }
 
 std::vector<Accounting::SourceState> Accounting::sources() const {
   const auto text = [](GpuSources::State s) {
     switch (s) {
-      case GpuSources::State::kOff: return "off";
-      case GpuSources::State::kWaiting: return "waiting";
-      case GpuSources::State::kInUse: return "in use";
-      case GpuSources::State::kUnavailable: return "unavailable";
+      case GpuSources::State::kOff:
+        return "off";
+      case GpuSources::State::kWaiting:
+        return "waiting";
+      case GpuSources::State::kInUse:
+        return "in use";
+      case GpuSources::State::kUnavailable:
+        return "unavailable";
     }
     return "?";
   };

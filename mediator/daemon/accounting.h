@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accounting: drives the sources of measured GPU time in sluiced's one thread: polls the status registers as
-// AdaptivePoller plans, reads the switch log and the launches' words, finds out whose each channel group is, and
-// feeds UsageMeter; hands the meter's corrections to the scheduler's owner. Owned by the GrantExecutor.
+// Accounting: drives the sources of measured GPU time in sluiced's one thread: polls the status
+// registers as AdaptivePoller plans, reads the switch log and the launches' words, finds out whose
+// each channel group is, and feeds UsageMeter; hands the meter's corrections to the scheduler's
+// owner. Owned by the GrantExecutor.
 //
-// What it costs is bounded by `cpu_budget`: short dense phases in slices of some microseconds, between which whatever
-// else waits is served, and single reads by timer in between. While fewer than two vGPUs have work it reads a tenth as
-// often, without dense phases; while nobody holds the GPU, not at all.
+// What it costs is bounded by `cpu_budget`: short dense phases in slices of some microseconds,
+// between which whatever else waits is served, and single reads by timer in between. While fewer
+// than two vGPUs have work it reads a tenth as often, without dense phases; while nobody holds the
+// GPU, not at all.
 #pragma once
 
 #include <functional>
@@ -26,16 +28,19 @@ class Accounting {
  public:
   // vGPU, nanoseconds of the whole GPU to give back, to charge besides.
   using Correct = std::function<void(core::VgpuId, uint64_t, uint64_t)>;
-  // The session whose context was at work on the GPU at a look at its registers; core::kNoSession: nobody's that is known.
+  // The session whose context was at work on the GPU at a look at its registers; core::kNoSession:
+  // nobody's that is known.
   using Seen = std::function<void(core::SessionId)>;
-  Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct, Seen seen = {});
+  Accounting(boost::asio::io_context& io, const AccountingSettings& settings, Correct correct,
+             Seen seen = {});
   ~Accounting();
 
   void add_vgpu(core::VgpuId vgpu, const std::string& name);
   void remove_vgpu(core::VgpuId vgpu);
-  // `worker`: its process, by which the software GPU's channel groups name their owners. `report`, `records` outlive the session.
-  void add_session(core::SessionId session, core::VgpuId vgpu, pid_t worker, const sluice_report_header* report,
-                   const sluice_launch_records* records);
+  // `worker`: its process, by which the software GPU's channel groups name their owners. `report`,
+  // `records` outlive the session.
+  void add_session(core::SessionId session, core::VgpuId vgpu, pid_t worker,
+                   const sluice_report_header* report, const sluice_launch_records* records);
   void remove_session(core::SessionId session);
   // What the scheduler has logged; the kinds that matter here are taken.
   void event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu);
@@ -44,7 +49,8 @@ class Accounting {
   // Its kernels' words claim less than the hardware saw, and all of its launches were seen.
   bool words_lie(core::VgpuId vgpu) const;
 
-  // For how long faults of a worker have stopped the GPU since then, where a source shows it; nothing: none does.
+  // For how long faults of a worker have stopped the GPU since then, where a source shows it;
+  // nothing: none does.
   std::optional<uint64_t> fault_stall_ns(pid_t worker, uint64_t since_ns) const;
 
   struct SourceState {
@@ -65,9 +71,9 @@ class Accounting {
     pid_t worker = 0;
     const sluice_report_header* report = nullptr;  // null: no session
     const sluice_launch_records* records = nullptr;
-    std::vector<uint64_t> seen;   // launch id by record, the last one taken
-    bool has_group = false;       // a channel group of its worker was found
-    uint64_t taken = 0;           // launches whose words were taken
+    std::vector<uint64_t> seen;  // launch id by record, the last one taken
+    bool has_group = false;      // a channel group of its worker was found
+    uint64_t taken = 0;          // launches whose words were taken
   };
   void start();
   void stop(uint64_t now_ns);
@@ -96,22 +102,23 @@ class Accounting {
   accounting::AdaptivePoller poller_;
   io::Timer timer_;
   Phase phase_ = Phase::kStopped;
-  uint64_t turn_ = 0;               // slices posted for an earlier phase are stale
+  uint64_t turn_ = 0;  // slices posted for an earlier phase are stale
   uint64_t dense_end_ns_ = 0;
-  uint64_t follow_end_ns_ = 0;      // a run that began in the phase is followed no longer than this
-  bool phase_open_ = false;         // of kDense: the phase itself has not ended
+  uint64_t follow_end_ns_ = 0;  // a run that began in the phase is followed no longer than this
+  bool phase_open_ = false;     // of kDense: the phase itself has not ended
   uint64_t pause_end_ns_ = 0, stratum_ns_ = 0, window_ns_ = 0, from_ns_ = 0, due_ns_ = 0;
-  uint64_t windows_ns_ = 0;         // read in windows since cpu_mark_ns_
+  uint64_t windows_ns_ = 0;  // read in windows since cpu_mark_ns_
   bool engaged_round_ = false;
   uint64_t cpu_mark_ns_ = 0, wakes_mark_ = 0;  // at the begin of the sparse part
-  uint64_t idle_since_ns_ = 0;      // nobody holds since; 0: somebody does
+  uint64_t idle_since_ns_ = 0;                 // nobody holds since; 0: somebody does
   uint64_t next_log_ns_ = 0, next_check_ns_ = 0, next_channels_ns_ = 0, next_words_ns_ = 0;
   uint64_t channels_wait_ns_ = 1'000'000'000, last_channels_ns_ = 0;
-  std::vector<uint32_t> owner_;     // of each of the software GPU's channel groups, as found: the vGPU, ...
+  std::vector<uint32_t>
+      owner_;  // of each of the software GPU's channel groups, as found: the vGPU, ...
   std::vector<core::SessionId> session_of_;  // ... and its session
-  std::vector<MeasuredSession> sessions_;   // by SessionId
-  std::vector<std::string> names_;  // by VgpuId; empty: none
-  std::vector<uint64_t> told_ns_;   // by VgpuId, when use without a grant was last told of
+  std::vector<MeasuredSession> sessions_;    // by SessionId
+  std::vector<std::string> names_;           // by VgpuId; empty: none
+  std::vector<uint64_t> told_ns_;            // by VgpuId, when use without a grant was last told of
   std::vector<gpu::SoftGpu::SwitchRecord> records_;
   std::vector<accounting::UsageMeter::Correction> corrections_;
   uint64_t reads_ = 0, wakes_ = 0;

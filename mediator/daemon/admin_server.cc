@@ -73,9 +73,9 @@ class AdminServer::Connection : public std::enable_shared_from_this<Connection> 
   }
 
   void too_long() {
-    finish_with(rpc_error_line(kRpcInvalidRequest,
-                               "a request has at most " +
-                                   std::to_string(limits::kMaxAdminRequestBytes) + " bytes"));
+    finish_with(rpc_error_line(
+        kRpcInvalidRequest,
+        "a request has at most " + std::to_string(limits::kMaxAdminRequestBytes) + " bytes"));
   }
 
   void flush() {
@@ -150,8 +150,8 @@ void AdminServer::on_connection(Fd socket, const PeerCredentials& peer) {
   if (!permitted) {
     refused_.push_back(id);
     log::warning("admin socket: process {} of uid {} turned away", peer.pid, peer.uid);
-    c->finish_with(rpc_error_line(kRpcNotPermitted,
-                                  "only root and the daemon's own user and group may use this socket"));
+    c->finish_with(rpc_error_line(
+        kRpcNotPermitted, "only root and the daemon's own user and group may use this socket"));
   } else if (full) {
     refused_.push_back(id);
     c->finish_with(rpc_error_line(kRpcRefused, "too many admin connections"));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdminServer: the admin socket: JSON-RPC, one request or batch per line, on a Unix stream socket.
-// Owned by the Daemon, used from sluiced's one thread. Only root and the daemon's own user and group
-// are served. Every connection is bounded in what it may send, ask at once and leave unread; one that
-// goes over a bound is told why and closed, and no other notices.
+// Owned by the Daemon, used from sluiced's one thread. Only root and the daemon's own user and
+// group are served. Every connection is bounded in what it may send, ask at once and leave unread;
+// one that goes over a bound is told why and closed, and no other notices.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,16 @@
 
 namespace sluice {
 
-// Whether a process with these credentials may administer (root, or our own effective user or group).
+// Whether a process with these credentials may administer (root, or our own effective user or
+// group).
 bool may_administer(const PeerCredentials& peer, uid_t our_uid, gid_t our_gid);
 
 class AdminServer {
  public:
   // `dispatcher` outlives the server.
-  static Result<std::unique_ptr<AdminServer>> open(boost::asio::io_context& io, const std::string& path,
-                                                   unsigned mode, const RpcDispatcher& dispatcher);
+  static Result<std::unique_ptr<AdminServer>> open(boost::asio::io_context& io,
+                                                   const std::string& path, unsigned mode,
+                                                   const RpcDispatcher& dispatcher);
   ~AdminServer();
 
  private:
@@ -39,8 +41,8 @@ class AdminServer {
   std::shared_ptr<io::PeerThread> peers_;  // closes what clients leave behind
   std::unique_ptr<io::Listener> listener_;
   std::map<uint64_t, std::shared_ptr<Connection>> connections_;
-  // Of those, the ones that only read why they are refused, the oldest first. They take no place that
-  // others need: the oldest goes when there are too many.
+  // Of those, the ones that only read why they are refused, the oldest first. They take no place
+  // that others need: the oldest goes when there are too many.
   std::deque<uint64_t> refused_;
   uint64_t next_id_ = 1;
 };

@@ -52,7 +52,8 @@ void AgentLink::check_epoch() {
     broken_ = false;
     const Bell bell = Bell::for_ringer(channel_.guest_ringer(0));
     from_agent_ = RingConsumer(control_to_host(channel_.region()), bell, false);
-    if (to_agent_.broken()) to_agent_ = RingProducer(control_to_agent(channel_.region()), bell, false);
+    if (to_agent_.broken())
+      to_agent_ = RingProducer(control_to_agent(channel_.region()), bell, false);
   }
   owner_.on_agent_started(guest_epoch);
 }
@@ -109,7 +110,8 @@ void AgentLink::break_link(const std::string& why) {
   // All that this agent wrote is dropped, here and not when the next one shows up: that one's first
   // words may be in the ring before we see its epoch.
   sluice_ring& ring = *control_to_host(channel_.region()).indices;
-  store_shared(ring.tail, load_shared(ring.head, std::memory_order_acquire), std::memory_order_release);
+  store_shared(ring.tail, load_shared(ring.head, std::memory_order_acquire),
+               std::memory_order_release);
   owner_.on_agent_broken(why);
 }
 

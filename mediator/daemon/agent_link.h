@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// AgentLink: sluiced's end of the two control rings of a vGPU's channel, spoken with sluice-agent in
-// the guest. Owned by the vGPU, used from sluiced's one thread. It copies and bounds what the agent
-// wrote and hands it on as calls; it decides nothing about sessions.
+// AgentLink: sluiced's end of the two control rings of a vGPU's channel, spoken with sluice-agent
+// in the guest. Owned by the vGPU, used from sluiced's one thread. It copies and bounds what the
+// agent wrote and hands it on as calls; it decides nothing about sessions.
 //
-// The agent is the guest and so hostile. A broken ring, an unknown message or an agent that asks and
-// never reads its answers makes the link broken: its owner ends the vGPU's sessions of that agent, and the
-// link stays dumb until a new agent epoch appears, which finds the ring empty.
+// The agent is the guest and so hostile. A broken ring, an unknown message or an agent that asks
+// and never reads its answers makes the link broken: its owner ends the vGPU's sessions of that
+// agent, and the link stays dumb until a new agent epoch appears, which finds the ring empty.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ class AgentLink {
   class Owner {
    public:
     virtual void on_agent_started(uint64_t agent_epoch) = 0;  // new epoch: all before it is over
-    virtual void on_agent_open(uint64_t request, const std::string& program, uint32_t guest_pid) = 0;
+    virtual void on_agent_open(uint64_t request, const std::string& program,
+                               uint32_t guest_pid) = 0;
     virtual void on_agent_close(uint32_t guest_slot, uint64_t guest_epoch) = 0;
     virtual void on_agent_broken(const std::string& why) = 0;
 
@@ -43,7 +44,8 @@ class AgentLink {
   // Looks at the rings without having been rung (an agent that has no doorbell yet). Also called by
   // the bell.
   void look();
-  // What it last saw, for people: the agent's epoch (0: none) and whether its beat has moved lately.
+  // What it last saw, for people: the agent's epoch (0: none) and whether its beat has moved
+  // lately.
   uint64_t agent_epoch() const { return agent_epoch_; }
   bool silent(uint64_t now_ns);
 

@@ -13,7 +13,7 @@
 namespace sluice {
 
 struct Event {
-  uint64_t number;   // from 1
+  uint64_t number;  // from 1
   uint64_t unix_ms;
   log::Level level;
   std::string text;

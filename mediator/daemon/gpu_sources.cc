@@ -16,7 +16,8 @@ namespace {
 constexpr uint64_t kRetryNs = 1'000'000'000;
 // A file that went bad gets more time: whoever did it may do it again.
 constexpr uint64_t kDistrustNs = 10'000'000'000;
-// Stamps of two processes that were interrupted between stamp and store may be out of order by so much.
+// Stamps of two processes that were interrupted between stamp and store may be out of order by so
+// much.
 constexpr uint64_t kDisorderNs = 5'000'000;
 constexpr uint64_t kFutureNs = 1'000'000;
 // More impossible records than this in a second, and somebody writes noise.
@@ -40,8 +41,10 @@ std::string first_nvidia_registers() {
 
 GpuSources::GpuSources(const AccountingSettings& settings) : settings_(settings) {
   using enum State;
-  registers_state_ = settings.registers ? Source{kWaiting, ""} : Source{kOff, "not asked for in the configuration"};
-  log_state_ = settings.switch_log ? Source{kWaiting, ""} : Source{kOff, "not asked for in the configuration"};
+  registers_state_ = settings.registers ? Source{kWaiting, ""}
+                                        : Source{kOff, "not asked for in the configuration"};
+  log_state_ = settings.switch_log ? Source{kWaiting, ""}
+                                   : Source{kOff, "not asked for in the configuration"};
   if (settings.nvidia && settings.switch_log)
     log_state_ = {kUnavailable, "this version does not read the event buffer of NVIDIA's driver"};
   // Now: sluiced may not stay root (identity.h). What is mapped stays so.
@@ -95,7 +98,9 @@ void GpuSources::open_nvidia() {
   if (!settings_.registers) return;
   const std::string path = nvidia_registers();
   if (path.empty()) {
-    registers_state_ = {State::kUnavailable, "no GPU in /proc/driver/nvidia/gpus; name its resource0 in accounting.registers_file"};
+    registers_state_ = {
+        State::kUnavailable,
+        "no GPU in /proc/driver/nvidia/gpus; name its resource0 in accounting.registers_file"};
     return;
   }
   auto reader = early_ ? Result<std::unique_ptr<gpu::RegisterReader>>(std::move(early_))
@@ -103,9 +108,10 @@ void GpuSources::open_nvidia() {
   if (!reader) {
     // Does not change while the host runs, as a rule: once a minute is enough.
     retry_ns_ += 59 * kRetryNs;
-    registers_state_ = {State::kUnavailable,
-                        "the GPU's registers cannot be read (" + reader.error().message +
-                            "): sluiced has to be started as root, on a kernel that is not locked down"};
+    registers_state_ = {
+        State::kUnavailable,
+        "the GPU's registers cannot be read (" + reader.error().message +
+            "): sluiced has to be started as root, on a kernel that is not locked down"};
     return;
   }
   registers_ = std::move(*reader);
@@ -133,11 +139,13 @@ void GpuSources::open_soft(uint64_t now_ns) {
   soft_ = std::move(*soft);
   last_record_ns_ = 0;
   if (!settings_.switch_log) return;
-  log_state_ = is_mps() ? Source{State::kUnavailable, "contexts that run side by side (mps) are one context to it"}
+  log_state_ = is_mps() ? Source{State::kUnavailable,
+                                 "contexts that run side by side (mps) are one context to it"}
                         : Source{State::kInUse, ""};
 }
 
-uint64_t GpuSources::read_log(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchRecord>& records, bool& lost) {
+uint64_t GpuSources::read_log(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchRecord>& records,
+                              bool& lost) {
   const size_t before = records.size();
   lost = soft_->read_log(records) > 0;
   size_t kept = before;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// GpuSources: the GPU's own status registers and context-switch log, opened where they are, dropped when they are not
-// what they were, opened again later; with a sentence for people about each. No timers, no decisions: Accounting
-// (accounting.h) asks. sluiced's one thread.
+// GpuSources: the GPU's own status registers and context-switch log, opened where they are, dropped
+// when they are not what they were, opened again later; with a sentence for people about each. No
+// timers, no decisions: Accounting (accounting.h) asks. sluiced's one thread.
 //
-// The software GPU: both are in its shared file, which every worker can write: it may be cut short, overwritten,
-// replaced or full of noise at any time, and none of that does more than take the source away. NVIDIA's: the registers
-// are BAR0, mapped from the PCI device's resource0 where the host allows it; the driver's event buffer, which holds
-// the log, is not read by this version.
+// The software GPU: both are in its shared file, which every worker can write: it may be cut short,
+// overwritten, replaced or full of noise at any time, and none of that does more than take the
+// source away. NVIDIA's: the registers are BAR0, mapped from the PCI device's resource0 where the
+// host allows it; the driver's event buffer, which holds the log, is not read by this version.
 #pragma once
 
 #include <sys/types.h>
@@ -40,7 +40,8 @@ class GpuSources {
 
   explicit GpuSources(const AccountingSettings& settings);
 
-  // Opens what is missing (at most once a second) and drops what has gone bad. True: something has changed.
+  // Opens what is missing (at most once a second) and drops what has gone bad. True: something has
+  // changed.
   bool check(uint64_t now_ns);
 
   const Source& registers_state() const { return registers_state_; }
@@ -53,8 +54,9 @@ class GpuSources {
   // Null: none. The software GPU's channels, for whose each one is.
   const gpu::SoftGpu* soft() const { return soft_.get(); }
 
-  // With has_log(). Appends what has come and can be: records from the future or far out of their order are
-  // dropped and counted as lost. `lost`: some were. Returns up to when all records are known (0: not).
+  // With has_log(). Appends what has come and can be: records from the future or far out of their
+  // order are dropped and counted as lost. `lost`: some were. Returns up to when all records are
+  // known (0: not).
   uint64_t read_log(uint64_t now_ns, std::vector<gpu::SoftGpu::SwitchRecord>& records, bool& lost);
   uint64_t impossible_records() const { return impossible_; }
 

@@ -86,10 +86,9 @@ void RpcDispatcher::handle_one(const json::value& request, RpcReply::Deliver del
   if (!method || !method->is_string()) return invalid("\"method\" must be a string");
 
   const bool notification = id == nullptr;
-  RpcReply reply(notification ? json::value() : *id,
-                 [notification, deliver](json::object answer) {
-                   deliver(notification ? json::object() : std::move(answer));
-                 });
+  RpcReply reply(notification ? json::value() : *id, [notification, deliver](json::object answer) {
+    deliver(notification ? json::object() : std::move(answer));
+  });
   auto it = methods_.find(std::string_view(method->get_string()));
   if (it == methods_.end()) return reply.error(RpcError{kRpcMethodNotFound, "no such method"});
   const json::value* params = o.if_contains("params");

@@ -24,7 +24,7 @@ enum RpcCode {
   kRpcInvalidRequest = -32600,
   kRpcMethodNotFound = -32601,
   kRpcInvalidParams = -32602,
-  kRpcRefused = -32000,       // data.errno says why, where there is one
+  kRpcRefused = -32000,  // data.errno says why, where there is one
   kRpcNotPermitted = -32001,
 };
 
@@ -38,10 +38,13 @@ struct RpcError {
 class RpcReply {
  public:
   using Deliver = std::function<void(boost::json::object)>;
-  RpcReply(boost::json::value id, Deliver deliver) : id_(std::move(id)), deliver_(std::move(deliver)) {}
+  RpcReply(boost::json::value id, Deliver deliver)
+      : id_(std::move(id)), deliver_(std::move(deliver)) {}
   void value(boost::json::value result) const;
   void error(const RpcError& error) const;
-  void error(const Error& error) const { this->error(RpcError{kRpcRefused, error.message, error.code}); }
+  void error(const Error& error) const {
+    this->error(RpcError{kRpcRefused, error.message, error.code});
+  }
 
  private:
   boost::json::value id_;

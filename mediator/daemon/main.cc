@@ -44,9 +44,11 @@ int main(int argc, char** argv) {
   bool check_only = false;
   CLI::App app{"sluiced: shares one GPU among virtual machines by weight"};
   app.add_option("--config", config_path, "configuration file")->capture_default_str();
-  app.add_option("--trace", trace_path, "record what the scheduler does in this file, for sluice-sim (instead of "
-                                        "scheduler.trace)");
-  app.add_flag("--check-config", check_only, "read the configuration, say whether it is good, and end");
+  app.add_option("--trace", trace_path,
+                 "record what the scheduler does in this file, for sluice-sim (instead of "
+                 "scheduler.trace)");
+  app.add_flag("--check-config", check_only,
+               "read the configuration, say whether it is good, and end");
   app.set_version_flag("--version", "sluiced " SLUICE_VERSION);
   CLI11_PARSE(app, argc, argv);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the checks of scheduler.policy, scheduler.spatial and scheduler.slices have in common. Asked when sluiced starts.
+// What the checks of scheduler.policy, scheduler.spatial and scheduler.slices have in common. Asked
+// when sluiced starts.
 #pragma once
 
 #include <string>

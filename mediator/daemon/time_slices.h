@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// TimeSlices: the time slices of the workers' contexts on a GPU that goes round among them, and what each worker has used
-// of it (scheduler.slices). The software GPU's, through its shared file; NVIDIA's driver lets only a process itself set
-// its slices, and no worker of this version does.
+// TimeSlices: the time slices of the workers' contexts on a GPU that goes round among them, and
+// what each worker has used of it (scheduler.slices). The software GPU's, through its shared file;
+// NVIDIA's driver lets only a process itself set its slices, and no worker of this version does.
 //
-// Owned by the GrantExecutor, one thread. Everything in the file can be written by every worker: slices are put right at each look,
-// use is bounded by the time that has gone by, and a file that is not what it was is opened anew.
+// Owned by the GrantExecutor, one thread. Everything in the file can be written by every worker:
+// slices are put right at each look, use is bounded by the time that has gone by, and a file that
+// is not what it was is opened anew.
 #pragma once
 
 #include <sys/types.h>
@@ -22,9 +23,10 @@
 
 namespace sluice {
 
-// Whether scheduler.slices can be: an error says why not and what to do. Asked once, when sluiced starts.
-// `environment`: the workers', NAME=value each.
-Result<void> check_time_slices(const Config& config, bool nvidia, const std::vector<std::string>& environment);
+// Whether scheduler.slices can be: an error says why not and what to do. Asked once, when sluiced
+// starts. `environment`: the workers', NAME=value each.
+Result<void> check_time_slices(const Config& config, bool nvidia,
+                               const std::vector<std::string>& environment);
 
 class TimeSlices {
  public:
@@ -33,9 +35,11 @@ class TimeSlices {
   // Each context of `worker` from now on; at most what the GPU takes.
   void set(pid_t worker, uint64_t slice_ns);
   void forget(pid_t worker);
-  // Puts slices right and tells for each worker what its contexts have used since the last look: turns that have ended, so all
-  // together at most the time since then and a turn. At most every kLookNs, unless `now`.
-  void look(uint64_t now_ns, bool now, const std::function<void(pid_t worker, uint64_t used_ns)>& used);
+  // Puts slices right and tells for each worker what its contexts have used since the last look:
+  // turns that have ended, so all together at most the time since then and a turn. At most every
+  // kLookNs, unless `now`.
+  void look(uint64_t now_ns, bool now,
+            const std::function<void(pid_t worker, uint64_t used_ns)>& used);
 
  private:
   static constexpr uint64_t kLookNs = 500'000, kReopenNs = 50'000'000;

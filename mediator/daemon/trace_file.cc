@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kBlockBytes = 64 * 1024;
 }
 
-Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& path, uint32_t sms, uint64_t limit_bytes,
-                                                   uint64_t now_ns) {
+Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& path, uint32_t sms,
+                                                   uint64_t limit_bytes, uint64_t now_ns) {
   // Not through a link: sluiced may be root, and the directory somebody else's.
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0640));
   if (!fd) return Error::from_errno("trace " + path);
@@ -30,11 +30,13 @@ TraceFile::TraceFile(Fd fd, std::string path, uint64_t limit_bytes, uint64_t now
 }
 TraceFile::~TraceFile() { flush(); }
 
-void TraceFile::share(uint64_t now_ns, core::VgpuId vgpu, const std::string& name, const policy::VgpuShare& share) {
+void TraceFile::share(uint64_t now_ns, core::VgpuId vgpu, const std::string& name,
+                      const policy::VgpuShare& share) {
   if (vgpu >= vgpus_.size()) vgpus_.resize(vgpu + 1);
   if (vgpus_[vgpu].name != name) vgpus_[vgpu] = {.name = name};
   line(now_ns, "share", vgpu,
-       ",\"weight\":" + std::to_string(share.weight) + ",\"priority\":" + std::to_string(share.priority));
+       ",\"weight\":" + std::to_string(share.weight) +
+           ",\"priority\":" + std::to_string(share.priority));
 }
 
 void TraceFile::event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu) {
@@ -58,19 +60,23 @@ void TraceFile::event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu) 
       return;
     case core::LogEvent::kLeft:
       // What an earlier sluiced had granted leaves without a grant in this trace.
-      if (g.holds) line(now_ns, "left", vgpu, g.busy ? ",\"why\":\"evicted\"" : ",\"why\":\"idle\"");
+      if (g.holds)
+        line(now_ns, "left", vgpu, g.busy ? ",\"why\":\"evicted\"" : ",\"why\":\"idle\"");
       g.holds = false;
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
-void TraceFile::line(uint64_t now_ns, const char* event, core::VgpuId vgpu, const std::string& rest) {
+void TraceFile::line(uint64_t now_ns, const char* event, core::VgpuId vgpu,
+                     const std::string& rest) {
   if (!fd_) return;
   // Names are letters, digits, '.', '_' and '-' (core/names.h): nothing to escape.
-  const std::string text = "{\"t\":" + std::to_string(now_ns - begin_ns_) + ",\"event\":\"" + event +
-                           "\",\"vgpu\":\"" + vgpus_[vgpu].name + "\"" + rest + "}\n";
-  if (written_ + buffer_.size() + text.size() > limit_bytes_) return end("it has reached scheduler.trace_limit");
+  const std::string text = "{\"t\":" + std::to_string(now_ns - begin_ns_) + ",\"event\":\"" +
+                           event + "\",\"vgpu\":\"" + vgpus_[vgpu].name + "\"" + rest + "}\n";
+  if (written_ + buffer_.size() + text.size() > limit_bytes_)
+    return end("it has reached scheduler.trace_limit");
   buffer_ += text;
   if (buffer_.size() >= kBlockBytes) flush();
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// TraceFile: writes what the scheduler did as a trace that sluice-sim replays (docs/operating/simulator.md, "Traces"). Owned by
-// the GrantExecutor, fed with the scheduler's log events in sluiced's one thread; decides nothing. Lines gather in memory and
-// go to the file when a block is full and at each heartbeat, so no decision waits for a disk. The file's
-// path is the operator's, by configuration or option; nothing of a guest is in it but when it had work.
+// TraceFile: writes what the scheduler did as a trace that sluice-sim replays
+// (docs/operating/simulator.md, "Traces"). Owned by the GrantExecutor, fed with the scheduler's log
+// events in sluiced's one thread; decides nothing. Lines gather in memory and go to the file when a
+// block is full and at each heartbeat, so no decision waits for a disk. The file's path is the
+// operator's, by configuration or option; nothing of a guest is in it but when it had work.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +19,15 @@ namespace sluice {
 
 class TraceFile {
  public:
-  // Makes or empties `path`. `sms`: what the trace calls the whole GPU. At most `limit_bytes` are written; then a
-  // warning is logged and the trace ends, whole lines only.
-  static Result<std::unique_ptr<TraceFile>> open(const std::string& path, uint32_t sms, uint64_t limit_bytes,
-                                                 uint64_t now_ns);
+  // Makes or empties `path`. `sms`: what the trace calls the whole GPU. At most `limit_bytes` are
+  // written; then a warning is logged and the trace ends, whole lines only.
+  static Result<std::unique_ptr<TraceFile>> open(const std::string& path, uint32_t sms,
+                                                 uint64_t limit_bytes, uint64_t now_ns);
   ~TraceFile();
 
   // A vGPU's weight and priority, when it is added and when they change.
-  void share(uint64_t now_ns, core::VgpuId vgpu, const std::string& name, const policy::VgpuShare& share);
+  void share(uint64_t now_ns, core::VgpuId vgpu, const std::string& name,
+             const policy::VgpuShare& share);
   // Of the kinds that a trace knows; the others are passed over.
   void event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu);
   void flush();

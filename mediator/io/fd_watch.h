@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // FdWatch and Timer: the two things that wake sluiced's one thread. Thin over Boost.Asio, with the
-// property that makes owners simple: after the object is destroyed its callback is never called, and
-// a callback may destroy the object that called it.
+// property that makes owners simple: after the object is destroyed its callback is never called,
+// and a callback may destroy the object that called it.
 //
 // Used from the io_context's thread only. Neither owns the descriptor.
 #pragma once
@@ -17,8 +17,8 @@ class io_context;
 
 namespace sluice::io {
 
-// How often a hostile peer may wake the loop: `burst` times at once, `per_second` on average. Beyond
-// that its descriptor is not looked at for a moment, and what it sends waits.
+// How often a hostile peer may wake the loop: `burst` times at once, `per_second` on average.
+// Beyond that its descriptor is not looked at for a moment, and what it sends waits.
 struct Pace {
   double per_second;
   double burst;

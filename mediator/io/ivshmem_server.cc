@@ -44,8 +44,8 @@ class IvshmemServer::Peer {
  public:
   Peer(boost::asio::io_context& io, IvshmemServer& server, Fd socket)
       : server_(server), socket_(std::move(socket)) {
-    watch_ = FdWatch(io, socket_.get(),
-                     Pace{limits::kIdleWakesPerSecond, limits::kIdleWakeBurst}, [this] { on_readable(); });
+    watch_ = FdWatch(io, socket_.get(), Pace{limits::kIdleWakesPerSecond, limits::kIdleWakeBurst},
+                     [this] { on_readable(); });
   }
   ~Peer() {
     watch_.stop();
@@ -110,10 +110,10 @@ Result<std::unique_ptr<IvshmemServer>> IvshmemServer::open(boost::asio::io_conte
                                                            Owner& owner) {
   std::unique_ptr<IvshmemServer> s(new IvshmemServer(io, peers, owner));
   options.type = SOCK_STREAM;
-  auto listener =
-      Listener::open(io, path, options, peers, [p = s.get()](Fd socket, const PeerCredentials& peer) {
-        p->on_connection(std::move(socket), peer);
-      });
+  auto listener = Listener::open(io, path, options, peers,
+                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
+                                   p->on_connection(std::move(socket), peer);
+                                 });
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;
@@ -164,8 +164,10 @@ void IvshmemServer::refuse(Fd socket, const PeerCredentials& peer, const std::st
     return peers_->close(std::move(socket));
   }
   auto refused = std::make_unique<Peer>(io_, *this, std::move(socket));
-  for (auto [value, fd] : {std::pair{kProtocolVersion, -1}, {kGuest, -1}, {kMemoryFollows, page->get()}})
-    if (auto r = refused->queue(value, fd); !r) return log::error("{}: {}", path(), r.error().message);
+  for (auto [value, fd] :
+       {std::pair{kProtocolVersion, -1}, {kGuest, -1}, {kMemoryFollows, page->get()}})
+    if (auto r = refused->queue(value, fd); !r)
+      return log::error("{}: {}", path(), r.error().message);
   refused->flush();
   refused_.push_back(std::move(refused));
 }

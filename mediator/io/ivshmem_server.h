@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// IvshmemServer: the server end of QEMU's ivshmem protocol (QEMU docs/specs/ivshmem-spec.txt) for one
-// vGPU. Owned by the vGPU, used from sluiced's one thread. It gives the live peer the region and the
-// event descriptors and tells its owner when that peer is gone. It does not look into the region.
+// IvshmemServer: the server end of QEMU's ivshmem protocol (QEMU docs/specs/ivshmem-spec.txt) for
+// one vGPU. Owned by the vGPU, used from sluiced's one thread. It gives the live peer the region
+// and the event descriptors and tells its owner when that peer is gone. It does not look into the
+// region.
 //
-// Two facts about QEMU shape it: a server that closes in the handshake makes QEMU hang for ever, and
-// one that answers late blocks QEMU's monitor. So every connection is answered at once and to the end;
-// a peer that cannot be served gets a one-page memory marked SLUICE_CHANNEL_REFUSED with the
-// reason, and stays connected until it goes by itself.
+// Two facts about QEMU shape it: a server that closes in the handshake makes QEMU hang for ever,
+// and one that answers late blocks QEMU's monitor. So every connection is answered at once and to
+// the end; a peer that cannot be served gets a one-page memory marked SLUICE_CHANNEL_REFUSED with
+// the reason, and stays connected until it goes by itself.
 #pragma once
 
 #include <deque>

@@ -39,18 +39,15 @@ sluice_joined refused_join(int status, const std::string& reason) {
   return joined;
 }
 
-Result<std::unique_ptr<LocalServer>> LocalServer::open(boost::asio::io_context& io,
-                                                       const std::string& path,
-                                                       ListenOptions options,
-                                                       uint32_t join_deadline_ms,
-                                                       std::shared_ptr<PeerThread> peers,
-                                                       Owner& owner) {
+Result<std::unique_ptr<LocalServer>> LocalServer::open(
+    boost::asio::io_context& io, const std::string& path, ListenOptions options,
+    uint32_t join_deadline_ms, std::shared_ptr<PeerThread> peers, Owner& owner) {
   std::unique_ptr<LocalServer> s(new LocalServer(io, join_deadline_ms, peers, owner));
   options.type = SOCK_SEQPACKET;
-  auto listener =
-      Listener::open(io, path, options, peers, [p = s.get()](Fd socket, const PeerCredentials& peer) {
-        p->on_connection(std::move(socket), peer);
-      });
+  auto listener = Listener::open(io, path, options, peers,
+                                 [p = s.get()](Fd socket, const PeerCredentials& peer) {
+                                   p->on_connection(std::move(socket), peer);
+                                 });
   if (!listener) return listener.error();
   s->listener_ = std::move(*listener);
   return s;
@@ -70,7 +67,8 @@ void LocalServer::on_connection(Fd socket, const PeerCredentials& peer) {
   const ConnectionId id = next_id_++;
   auto c = std::make_unique<Connection>(io_, *peers_, std::move(socket), peer);
   c->watch = FdWatch(io_, c->socket.get(), kIdlePace, [this, id] { on_readable(id); });
-  c->deadline.after_ms(join_deadline_ms_, [this, id] { refuse(id, ETIMEDOUT, "no join message came"); });
+  c->deadline.after_ms(join_deadline_ms_,
+                       [this, id] { refuse(id, ETIMEDOUT, "no join message came"); });
   connections_.emplace(id, std::move(c));
   ++pending_;
 }

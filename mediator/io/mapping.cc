@@ -11,7 +11,8 @@ Mapping::~Mapping() {
 }
 
 Result<Mapping> Mapping::map(int fd, size_t bytes, bool writable) {
-  void* p = ::mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+  void* p =
+      ::mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
   if (p == MAP_FAILED) return Error::from_errno("mmap of " + std::to_string(bytes) + " bytes");
   Mapping m;
   m.data_ = p;

@@ -30,7 +30,8 @@ constexpr uint64_t kAgainMs = 1000;
 constexpr int kEndMs = 15000;
 
 // `environment`: that of workers. Nothing that happens to be set for us, a library path for one.
-int start_program(pid_t& pid, const std::string& path, int control, std::vector<std::string> environment) {
+int start_program(pid_t& pid, const std::string& path, int control,
+                  std::vector<std::string> environment) {
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_t actions;
   ::posix_spawnattr_init(&attributes);
@@ -53,7 +54,8 @@ int start_program(pid_t& pid, const std::string& path, int control, std::vector<
   std::vector<char*> variables;
   for (std::string& v : environment) variables.push_back(v.data());
   variables.push_back(nullptr);
-  const int error = ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments, variables.data());
+  const int error =
+      ::posix_spawn(&pid, path.c_str(), &actions, &attributes, arguments, variables.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   return error;
@@ -222,7 +224,9 @@ bool Spawner::lacks(spawner_protocol::Wall wall) const {
                      [&](const std::string& m) { return m.rfind(name + ":", 0) == 0; });
 }
 
-bool Spawner::is_worker(pid_t pid) const { return std::find(pids_.begin(), pids_.end(), pid) != pids_.end(); }
+bool Spawner::is_worker(pid_t pid) const {
+  return std::find(pids_.begin(), pids_.end(), pid) != pids_.end();
+}
 
 uint64_t Spawner::spawn(Client& client, Fd control, Fd output) {
   const uint64_t id = next_id_++;
@@ -258,8 +262,8 @@ void Spawner::flush() {
     const Outgoing& next = outgoing_.front();
     int fds[2];
     for (size_t i = 0; i < next.fds.size(); ++i) fds[i] = next.fds[i].get();
-    auto sent = send_with_fds(socket_.get(), next.bytes.data(), next.bytes.size(), {fds, next.fds.size()},
-                              MSG_DONTWAIT);
+    auto sent = send_with_fds(socket_.get(), next.bytes.data(), next.bytes.size(),
+                              {fds, next.fds.size()}, MSG_DONTWAIT);
     if (!sent && (sent.error().code == EAGAIN || sent.error().code == EWOULDBLOCK)) {
       waits_to_write_ = true;
       watch_.when_writable([this] {
@@ -307,7 +311,8 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds) {
       if (!client) return;
       clients_.erase(found);
       return client->on_spawn_failed(
-          Error{h.code ? h.code : EIO, packet.lines.empty() ? "the worker cannot be started" : packet.lines[0]});
+          Error{h.code ? h.code : EIO,
+                packet.lines.empty() ? "the worker cannot be started" : packet.lines[0]});
     case Type::kXid:
       // Of one that is over: what it did was settled with its end.
       if (client) client->on_xid(h.code);
@@ -325,7 +330,8 @@ void Spawner::on_packet(const Packet& packet, std::vector<Fd> fds) {
 }
 
 void Spawner::lost(const std::string& why) {
-  log::error("the spawner (process {}) is lost: {}; its workers end, and a new one is started", pid_, why);
+  log::error("the spawner (process {}) is lost: {}; its workers end, and a new one is started",
+             pid_, why);
   watch_.stop();
   socket_.reset();
   waits_to_write_ = false;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spawner: sluiced's end of its connection to sluice-spawner, the privileged process that starts and
-// ends workers (mediator/core/spawner_protocol.h). Owned by the Daemon, used from sluiced's one thread.
+// Spawner: sluiced's end of its connection to sluice-spawner, the privileged process that starts
+// and ends workers (mediator/core/spawner_protocol.h). Owned by the Daemon, used from sluiced's one
+// thread.
 //
 // Nothing here blocks but `start`, which waits for the spawner's first message, and the destructor.
-// Should the spawner die, the kernel ends all workers; each Client hears of it when its worker is gone,
-// and the keeper starts a new spawner. A keeper that dies is started anew as long as sluiced has the
-// privileges that it began with; see `gave_up_privileges`.
+// Should the spawner die, the kernel ends all workers; each Client hears of it when its worker is
+// gone, and the keeper starts a new spawner. A keeper that dies is started anew as long as sluiced
+// has the privileges that it began with; see `gave_up_privileges`.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +32,11 @@ struct SpawnerSpec {
   std::vector<std::string> see;          // more that workers may read
   std::vector<std::string> environment;  // of workers
   std::string mps;
-  std::string kernel_log;                // for faults of workers; empty: not read
+  std::string kernel_log;  // for faults of workers; empty: not read
   bool nvidia = false;
   std::string uids;
-  uint32_t hello_ms = 60000;  // how long it may take to begin: it may have to end workers of an earlier one
+  uint32_t hello_ms =
+      60000;  // how long it may take to begin: it may have to end workers of an earlier one
 };
 
 class Spawner {
@@ -58,8 +60,8 @@ class Spawner {
 
   static Result<std::unique_ptr<Spawner>> start(boost::asio::io_context& io, SpawnerSpec spec);
   ~Spawner();
-  // From now on a keeper would start without privileges, so none is: `beyond_repair` is called where
-  // one would be needed.
+  // From now on a keeper would start without privileges, so none is: `beyond_repair` is called
+  // where one would be needed.
   void gave_up_privileges(std::function<void()> beyond_repair) {
     beyond_repair_ = std::move(beyond_repair);
   }
@@ -77,7 +79,8 @@ class Spawner {
   bool sees_xids() const { return no_kernel_log_.empty(); }
   const std::string& no_kernel_log() const { return no_kernel_log_; }
   uint64_t ended_at_start() const { return ended_; }
-  // Whether this is, or was not long ago, a worker: what it has asked for may lie in a socket still.
+  // Whether this is, or was not long ago, a worker: what it has asked for may lie in a socket
+  // still.
   bool is_worker(pid_t pid) const;
   const spawner_protocol::UidRange& uids() const { return uids_; }
   pid_t pid() const { return pid_; }

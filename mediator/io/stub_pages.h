@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// StubPages: the four memory objects of abi/stub.h for one session, as sluiced makes and maps them. Owned by
-// the session; the engine stores into them. The worker gets the descriptors and cannot map the host
-// page for writing; what it writes into the report is a hint (core/scheduler.h checks it).
+// StubPages: the four memory objects of abi/stub.h for one session, as sluiced makes and maps them.
+// Owned by the session; the engine stores into them. The worker gets the descriptors and cannot map
+// the host page for writing; what it writes into the report is a hint (core/scheduler.h checks it).
 #pragma once
 
 #include "abi/stub.h"
@@ -20,7 +20,9 @@ class StubPages {
   sluice_host_page& host() const { return *host_.as<sluice_host_page>(); }
   sluice_signal_page& signal() const { return *signal_.as<sluice_signal_page>(); }
   const sluice_report_header& report() const { return *report_.as<const sluice_report_header>(); }
-  const sluice_launch_records& records() const { return *records_.as<const sluice_launch_records>(); }
+  const sluice_launch_records& records() const {
+    return *records_.as<const sluice_launch_records>();
+  }
 
   // seq_cst stores: the gate protocol rests on their order.
   void set_grant(uint64_t word);

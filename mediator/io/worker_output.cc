@@ -82,8 +82,9 @@ void WorkerOutput::take(const char* text, size_t bytes) {
 
 void WorkerOutput::line() {
   const uint64_t now = monotonic_ns();
-  credit_ = std::min(limits::kWorkerLineBurst,
-                     credit_ + limits::kWorkerLinesPerSecond * 1e-9 * static_cast<double>(now - credit_at_ns_));
+  credit_ =
+      std::min(limits::kWorkerLineBurst, credit_ + limits::kWorkerLinesPerSecond * 1e-9 *
+                                                       static_cast<double>(now - credit_at_ns_));
   credit_at_ns_ = now;
   if (credit_ >= 1) {
     credit_ -= 1;

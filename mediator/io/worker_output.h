@@ -2,10 +2,11 @@
 // WorkerOutput: what a worker writes to its standard error, as lines of sluiced's log. Owned by a
 // WorkerProcess, used from sluiced's one thread.
 //
-// The worker has one end of a pair of datagram sockets (of a pipe it could hold the lock by a write that
-// faults; and a worker that outlives sluiced gets an error for its lines, not a signal). sluiced's own standard error is a file or pipe that a worker taken
-// over could fill, cut short or forge lines in. Lines are cut at a length and limited in number; what
-// is beyond is counted and dropped.
+// The worker has one end of a pair of datagram sockets (of a pipe it could hold the lock by a write
+// that faults; and a worker that outlives sluiced gets an error for its lines, not a signal).
+// sluiced's own standard error is a file or pipe that a worker taken over could fill, cut short or
+// forge lines in. Lines are cut at a length and limited in number; what is beyond is counted and
+// dropped.
 #pragma once
 
 #include <cstdint>

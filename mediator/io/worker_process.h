@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// WorkerProcess: one sluice-worker as sluiced sees it: its process (by pidfd) and its control socket.
-// Owned by a session, used from sluiced's one thread. It starts, sends and kills, by the spawner, and
-// checks that what comes is a well-formed message; what a message means is the session's business.
+// WorkerProcess: one sluice-worker as sluiced sees it: its process (by pidfd) and its control
+// socket. Owned by a session, used from sluiced's one thread. It starts, sends and kills, by the
+// spawner, and checks that what comes is a well-formed message; what a message means is the
+// session's business.
 //
 //   spawn() --Spawned--> runs, has been sent Start --Exited, or its pidfd--> on_worker_exit
 //           --Failed---> on_worker_exit with the error
 //
-// The worker gets descriptor 3 (control), /dev/null as 0 and 1, a socket as 2 whose lines are logged here,
-// and nothing else.
+// The worker gets descriptor 3 (control), /dev/null as 0 and 1, a socket as 2 whose lines are
+// logged here, and nothing else.
 #pragma once
 
 #include <sys/types.h>
@@ -30,14 +31,14 @@ struct WorkerSpec {
   worker_protocol::Start start;
   std::vector<int> fds;  // in the order of StartFd; borrowed for as long as the WorkerProcess lives
   std::shared_ptr<PeerThread> peers;  // closes our ends of its sockets
-  Fd soft_gpu;           // the last of them, if there is one. Closed here once the worker has it: it is
-                         // known to live by the locks of this open file
+  Fd soft_gpu;  // the last of them, if there is one. Closed here once the worker has it: it is
+                // known to live by the locks of this open file
 };
 
 struct WorkerExit {
   Error start_error;  // with a code: it never ran, and the rest means nothing
   bool signaled = false;
-  int value = 0;  // signal or exit status
+  int value = 0;             // signal or exit status
   std::string text() const;  // "died of signal 9 (Killed)", "exited with status 1"
 };
 

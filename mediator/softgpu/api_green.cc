@@ -3,8 +3,8 @@
 // Driver API, "Green Contexts"). All else of such a context is the primary context's: memory,
 // functions, events, its slot in the GPU file. A resource is a value in the program's hands, so it
 // is signed, and one that was not made here is refused. Group k of a split into groups of n has the
-// SMs k * n to k * n + n - 1 of what was split, or others (Config::green): on an H200 they come in an
-// order of the chip's.
+// SMs k * n to k * n + n - 1 of what was split, or others (Config::green): on an H200 they come in
+// an order of the chip's.
 #include <algorithm>
 #include <cstring>
 

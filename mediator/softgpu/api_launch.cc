@@ -85,8 +85,8 @@ CUresult check_shape(const SmLimits& limits, const Function& function,
   return CUDA_SUCCESS;
 }
 
-// What cooperative groups find of a grid: this size, a counter (cooperative_groups/details/driver_abi.h, a public header
-// of the CUDA Toolkit).
+// What cooperative groups find of a grid: this size, a counter
+// (cooperative_groups/details/driver_abi.h, a public header of the CUDA Toolkit).
 struct GridWorkspace {
   uint32_t bytes, barrier;
 };
@@ -104,7 +104,8 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
     const std::shared_ptr<Function> function = find_function(s, context, handle, error);
     if (!function) return error;
     if (function->context.lock().get() != &context) return CUDA_ERROR_INVALID_HANDLE;
-    if (const CUresult r = check_shape(s.runner.limits(), *function, shape); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = check_shape(s.runner.limits(), *function, shape); r != CUDA_SUCCESS)
+      return r;
     auto grid = std::make_shared<Grid>();
     if (const CUresult r = gather_params(*function->entry, pointers, extra, grid->params);
         r != CUDA_SUCCESS)
@@ -122,8 +123,8 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
       if (shape.grid.count() > uint64_t{grid->needs.per_sm} * sms.count())
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
-    grid->priority = std::clamp(wishes.priority.value_or(stream.priority), kGreatestPriority,
-                                kLeastPriority);
+    grid->priority =
+        std::clamp(wishes.priority.value_or(stream.priority), kGreatestPriority, kLeastPriority);
     grid->image = function->image;
     grid->entry = function->entry->name;
     grid->shape = shape;
@@ -137,7 +138,8 @@ CUresult launch(CUfunction handle, const exec::LaunchShape& shape, CUstream stre
       workspace = allocate_device(s, context, sizeof(GridWorkspace));
       if (workspace == 0) return CUDA_ERROR_OUT_OF_MEMORY;
       *reinterpret_cast<GridWorkspace*>(workspace) = {sizeof(GridWorkspace), 0};
-      if (s.checker != nullptr) s.checker->on_variable(workspace);  // written, and no leak of the program's
+      if (s.checker != nullptr)
+        s.checker->on_variable(workspace);  // written, and no leak of the program's
       grid->shape.grid_workspace = workspace;
       grid->together = true;
     }
@@ -178,7 +180,8 @@ CUresult with_occupancy(CUfunction handle, F f) {
 
 // What the function's attribute and its static shared memory leave.
 uint32_t max_dynamic_shared(const SmLimits& limits, const Function& function) {
-  const uint32_t fixed = std::min(function.entry->static_shared_bytes, limits.shared_per_block_optin);
+  const uint32_t fixed =
+      std::min(function.entry->static_shared_bytes, limits.shared_per_block_optin);
   return std::min(static_cast<uint32_t>(function.max_dynamic_shared.load()),
                   limits.shared_per_block_optin - fixed);
 }

@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "kernels/ptx/fat_binary.h"
-#include "mediator/softgpu/jit_log.h"
 #include "kernels/ptx/link.h"
+#include "mediator/softgpu/jit_log.h"
 #include "mediator/softgpu/state.h"
 
 using namespace sluice;

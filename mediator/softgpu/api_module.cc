@@ -18,7 +18,7 @@ CUresult refuse(State& s, const Error& error, unsigned count, CUjit_option* opti
                 void** values) {
   s.log("module refused: " + error.message);
   write_jit_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-            error.message);
+                error.message);
   return static_cast<CUresult>(error.code);
 }
 
@@ -88,10 +88,10 @@ CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned int count
     if (!code) return refuse(s, code.error(), count, options, values);
     auto module = load_module(s, context.legacy->context.lock(), *code);
     if (!module) return refuse(s, module.error(), count, options, values);
-    write_jit_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-              "");
+    write_jit_log(count, options, values, CU_JIT_ERROR_LOG_BUFFER,
+                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, "");
     write_jit_log(count, options, values, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-              "");
+                  "");
     *out = (*module)->handle;
     return CUDA_SUCCESS;
   });
@@ -349,8 +349,8 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
       case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: {
         // The largest block that can be launched: its registers must fit, too.
         uint32_t most = entry.max_threads == 0 ? 1024 : std::min(entry.max_threads, 1024u);
-        while (most > 32 && block_needs(limits, most, function.registers, entry.static_shared_bytes)
-                                    .per_sm == 0)
+        while (most > 32 &&
+               block_needs(limits, most, function.registers, entry.static_shared_bytes).per_sm == 0)
           most = (most - 1) / 32 * 32;
         *value = static_cast<int>(most);
         return CUDA_SUCCESS;

@@ -40,9 +40,10 @@ bool span_of(const Rows& rows, const Extent& extent, uint64_t& bytes) {
 
 enum class Side { kHost, kDevice, kEither };
 
-// What one side of a copy is. False: it should be memory the GPU knows and is not, or is mapped for reading only.
-bool classify(State& s, Context& context, Side side, const Rows& rows, const Extent& extent, bool written,
-              bool& pageable) {
+// What one side of a copy is. False: it should be memory the GPU knows and is not, or is mapped for
+// reading only.
+bool classify(State& s, Context& context, Side side, const Rows& rows, const Extent& extent,
+              bool written, bool& pageable) {
   uint64_t bytes;
   if (rows.address == 0 || !span_of(rows, extent, bytes)) return false;
   const exec::MemoryRange range = context.map.find(rows.address, bytes);
@@ -125,8 +126,8 @@ CUresult resolve(CUmemorytype type, const void* host, CUdeviceptr device, CUarra
     case CU_MEMORYTYPE_ARRAY: {
       size_t slice_bytes;
       side = Side::kDevice;
-      rows.address = find_in_array(array, x, y, 0, extent.width, extent.height, 1, rows.pitch,
-                                   slice_bytes);
+      rows.address =
+          find_in_array(array, x, y, 0, extent.width, extent.height, 1, rows.pitch, slice_bytes);
       return rows.address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     }
     default:
@@ -145,13 +146,13 @@ CUresult copy_2d(const CUDA_MEMCPY2D* c, CUstream stream, bool wait) {
   const Extent extent{c->WidthInBytes, c->Height};
   Side from_side, to_side;
   Rows from, to;
-  if (const CUresult r = resolve(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcPitch,
-                                 c->srcXInBytes, c->srcY, extent, from_side, from);
+  if (const CUresult r = resolve(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray,
+                                 c->srcPitch, c->srcXInBytes, c->srcY, extent, from_side, from);
       r != CUDA_SUCCESS) {
     return r;
   }
-  if (const CUresult r = resolve(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstPitch,
-                                 c->dstXInBytes, c->dstY, extent, to_side, to);
+  if (const CUresult r = resolve(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray,
+                                 c->dstPitch, c->dstXInBytes, c->dstY, extent, to_side, to);
       r != CUDA_SUCCESS) {
     return r;
   }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver API's virtual memory management: addresses that are reserved, physical memory, and mappings of it, which
-// contexts see once access is set. All contexts of the process see the same, as on a real GPU's one device.
+// The driver API's virtual memory management: addresses that are reserved, physical memory, and
+// mappings of it, which contexts see once access is set. All contexts of the process see the same,
+// as on a real GPU's one device.
 //
-// Physical memory is shared anonymous memory; a mapping is the same pages at another place (mremap with an old size of
-// 0, which needs no file), so memory may be mapped several times. It is charged to a context slot of its own, which the
-// process has while there is any. Rules: NVIDIA, CUDA Driver API, "Virtual Memory Management".
+// Physical memory is shared anonymous memory; a mapping is the same pages at another place (mremap
+// with an old size of 0, which needs no file), so memory may be mapped several times. It is charged
+// to a context slot of its own, which the process has while there is any. Rules: NVIDIA, CUDA
+// Driver API, "Virtual Memory Management".
 #include <sys/mman.h>
 
 #include "mediator/base/check.h"
@@ -23,18 +25,21 @@ void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 // Nothing there, but nobody else's either.
 bool reserve_pages(uint64_t base, uint64_t bytes) {
-  return ::mmap(pointer(base), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) !=
-         MAP_FAILED;
+  return ::mmap(pointer(base), bytes, PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
 CUresult check(const CUmemAllocationProp* prop) {
-  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->win32HandleMetaData != nullptr)
+  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      prop->win32HandleMetaData != nullptr)
     return CUDA_ERROR_INVALID_VALUE;
-  if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST || prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+  if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST ||
+      prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
     return CUDA_ERROR_NOT_SUPPORTED;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.id != 0) return CUDA_ERROR_INVALID_DEVICE;
-  return prop->requestedHandleTypes != 0 || prop->allocFlags.usage != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+  return prop->requestedHandleTypes != 0 || prop->allocFlags.usage != 0 ? CUDA_ERROR_NOT_SUPPORTED
+                                                                        : CUDA_SUCCESS;
 }
 
 // Under s.mutex: what contexts may touch in the reservation of `address` from now on.
@@ -83,14 +88,17 @@ std::vector<exec::MemoryRange> VirtualMemory::runs(uint64_t address) const {
   return found;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr, unsigned long long flags) {
+CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr,
+                             unsigned long long flags) {
   return with_state([&](State& s) {
-    if (ptr == nullptr || size == 0 || size % kPage != 0 || flags != 0 || (alignment & (alignment - 1)) != 0)
+    if (ptr == nullptr || size == 0 || size % kPage != 0 || flags != 0 ||
+        (alignment & (alignment - 1)) != 0)
       return CUDA_ERROR_INVALID_VALUE;
     const uint64_t unit = std::max<uint64_t>(alignment, kGranularity);
     if (size > kMostAddresses || unit > kMostAddresses) return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t room = size + unit;
-    void* const p = ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const p =
+        ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     const auto first = reinterpret_cast<uint64_t>(p), base = (first + unit - 1) / unit * unit;
     if (base != first) ::munmap(p, base - first);
@@ -111,10 +119,11 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   });
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
-                     unsigned long long flags) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                     const CUmemAllocationProp* prop, unsigned long long flags) {
   return with_state([&](State& s) {
-    if (handle == nullptr || size == 0 || size % kGranularity != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (handle == nullptr || size == 0 || size % kGranularity != 0 || flags != 0)
+      return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult r = check(prop); r != CUDA_SUCCESS) return r;
     std::lock_guard lock(s.mutex);
     VirtualMemory& v = s.virtual_memory;
@@ -125,7 +134,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
     }
     void* pages = MAP_FAILED;
     if (s.gpu->reserve_memory(*v.slot, size)) {
-      pages = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      pages = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (pages == MAP_FAILED) s.gpu->release_memory(*v.slot, size);
     }
     if (pages == MAP_FAILED) {
@@ -165,12 +175,14 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     std::lock_guard lock(s.mutex);
     const auto memory = find(s, handle);
     if (!memory) return CUDA_ERROR_INVALID_VALUE;
-    // NVIDIA, of `offset`: "currently must be zero". Anything but the whole memory is NOT_SUPPORTED on an H200.
+    // NVIDIA, of `offset`: "currently must be zero". Anything but the whole memory is NOT_SUPPORTED
+    // on an H200.
     if (offset != 0 || size != memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
     if (ptr % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
     if (!s.virtual_memory.ranges.can_map(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
     // The pages once more, in the place of what keeps the addresses.
-    void* const there = ::mremap(memory->pages, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(ptr));
+    void* const there =
+        ::mremap(memory->pages, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, pointer(ptr));
     if (there == MAP_FAILED) {
       SLUICE_CHECK(reserve_pages(ptr, size));
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -181,8 +193,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   });
 }
 
-// Waits for everything that may use it, as the real driver does in most cases. A range with gaps, or with nothing in it,
-// is taken, as on an H200, wherever it begins and ends.
+// Waits for everything that may use it, as the real driver does in most cases. A range with gaps,
+// or with nothing in it, is taken, as on an H200, wherever it begins and ends.
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   return with_state([&](State& s) {
     auto& ranges = s.virtual_memory.ranges;
@@ -216,12 +228,14 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
     for (size_t i = 0; i < count; ++i) {
       if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc[i].location.id != 0)
         return CUDA_ERROR_INVALID_VALUE;
-      if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+      if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+          desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
           desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return CUDA_ERROR_INVALID_VALUE;
     }
     std::lock_guard lock(s.mutex);
-    if (!s.virtual_memory.ranges.set_access(ptr, size, desc[count - 1].flags)) return CUDA_ERROR_INVALID_VALUE;
+    if (!s.virtual_memory.ranges.set_access(ptr, size, desc[count - 1].flags))
+      return CUDA_ERROR_INVALID_VALUE;
     tell_contexts(s, ptr);
     return CUDA_SUCCESS;
   });
@@ -245,14 +259,16 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
   return with_state([&](State&) {
     // An H200 tells it whatever the properties are.
     if (granularity == nullptr || prop == nullptr ||
-        (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+        (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+         option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
       return CUDA_ERROR_INVALID_VALUE;
     *granularity = kGranularity;
     return CUDA_SUCCESS;
   });
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmemGenericAllocationHandle handle) {
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                CUmemGenericAllocationHandle handle) {
   return with_state([&](State& s) {
     std::lock_guard lock(s.mutex);
     if (prop == nullptr || find(s, handle) == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -274,11 +290,13 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   });
 }
 
-// cuMemCreate takes no kind of handle here, so nothing was made to be exported as what is asked for.
-CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
-                                      unsigned long long) {
+// cuMemCreate takes no kind of handle here, so nothing was made to be exported as what is asked
+// for.
+CUresult cuMemExportToShareableHandle(void*, CUmemGenericAllocationHandle,
+                                      CUmemAllocationHandleType, unsigned long long) {
   return CUDA_ERROR_INVALID_VALUE;
 }
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle*, void*, CUmemAllocationHandleType) {
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle*, void*,
+                                        CUmemAllocationHandleType) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }

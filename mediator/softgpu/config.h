@@ -16,14 +16,16 @@
 //   500000) SLUICE_SOFT_SM_GROUP       SMs in the smallest group of a green context (default 2, at
 //   most the
 //                              number of SMs), `0`: no green contexts
-//   SLUICE_SOFT_FAULT_US       for how long a kernel's access to an address that is not mapped stops
+//   SLUICE_SOFT_FAULT_US       for how long a kernel's access to an address that is not mapped
+//   stops
 //                              every process of the GPU (default 150000), `0`: not at all
 //   SLUICE_SOFT_EXCEPTION_US   likewise a misaligned access, and what else an SM finds wrong
 //                              (default 78000)
 //   SLUICE_SOFT_STALL_MS       a process that has the GPU and stands still so long loses it
 //                              (default 500)
 // This process's own:
-//   SLUICE_SOFT_CONTEXT_US     for how long every process of the GPU stands still when this one opens
+//   SLUICE_SOFT_CONTEXT_US     for how long every process of the GPU stands still when this one
+//   opens
 //                              or ends a context (default 0), as by a driver's locks
 //   SLUICE_SOFT_MODULE_US      likewise when it loads a module (default 0)
 //   SLUICE_SOFT_THREADS        host threads that run SMs (default: the fewer of SMs and cores)
@@ -33,10 +35,12 @@
 //   SLUICE_SOFT_SMID           in green contexts %smid is the SM (`physical`, default) or counts
 //                              from 0 through the context's (`virtual`)
 //   SLUICE_SOFT_GPU            file through which processes share one GPU (default: not shared)
-//   SLUICE_SOFT_GPU_FD         that file as an open descriptor of this process alone, which it takes over
+//   SLUICE_SOFT_GPU_FD         that file as an open descriptor of this process alone, which it
+//   takes over
 //                              (default: the file is opened by its name)
-//   SLUICE_SOFT_PID            this process as others know it, in a pid namespace (default: getpid())
-//   SLUICE_SOFT_CHECK          what to look for while kernels run: memory, race, uninit, barrier or
+//   SLUICE_SOFT_PID            this process as others know it, in a pid namespace (default:
+//   getpid()) SLUICE_SOFT_CHECK          what to look for while kernels run: memory, race, uninit,
+//   barrier or
 //                              all, with commas; `error` makes a launch with a finding fail
 //                              (docs/operating/checker.md). Much slower.
 //   SLUICE_SOFT_CHECK_LOG      file to which findings are appended, a JSON object per line
@@ -64,13 +68,13 @@ struct Config {
   // The driver's default (2048 us for compute groups, measured on an H200).
   uint32_t timeslice_us = 2048;
   // Measured on an H200: 80 to 85 us between one context's end and the next one's start, and 130 to
-  // 144 us of saving and restoring at full occupancy, which for 132 SMs' registers (33.8 MB, out and
-  // in) makes 0.5 TB/s.
+  // 144 us of saving and restoring at full occupancy, which for 132 SMs' registers (33.8 MB, out
+  // and in) makes 0.5 TB/s.
   uint64_t switch_fixed_ns = 82'000;
   uint64_t switch_bytes_per_second = 500'000'000'000;
   uint32_t stall_ms = 500;
-  // Measured on an H100, contexts of their own: the neighbour's longest wait when a kernel stored to
-  // an address that is not mapped (146 to 151 ms) and to a misaligned one (78 ms). `trap` stops
+  // Measured on an H100, contexts of their own: the neighbour's longest wait when a kernel stored
+  // to an address that is not mapped (146 to 151 ms) and to a misaligned one (78 ms). `trap` stops
   // nobody (0.4 ms).
   uint32_t fault_stall_us = 150'000;
   uint32_t exception_stall_us = 78'000;
@@ -81,10 +85,10 @@ struct Config {
   uint32_t thread_percentage = 100;
   GreenContexts green = GreenContexts::kOn;
   bool virtual_smid = false;
-  std::string gpu_file;  // empty: private
-  int gpu_fd = -1;       // gpu_file, if it is open already
-  uint32_t pid = 0;      // never 0 after config_from_environment
-  std::string log;       // empty: nowhere
+  std::string gpu_file;   // empty: private
+  int gpu_fd = -1;        // gpu_file, if it is open already
+  uint32_t pid = 0;       // never 0 after config_from_environment
+  std::string log;        // empty: nowhere
   std::string check;      // as given: exec::CheckOptions knows it
   std::string check_log;  // empty: none
 };

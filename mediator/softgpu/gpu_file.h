@@ -6,15 +6,15 @@
 //
 // The first bytes look like BAR0 of a real GPU where accounting looks (abi/registers.h): one device
 // row at SLUICE_REG_PTOP_DEVICE_INFO2 (type 0, graphics; 3 words chained by bit 31) that names a
-// runlist at kRunlistBase, whose ENGINE_STATUS0(0) tells which channel group is running. A context's
-// channel-group id (TSGID) is its slot + 1.
+// runlist at kRunlistBase, whose ENGINE_STATUS0(0) tells which channel group is running. A
+// context's channel-group id (TSGID) is its slot + 1.
 //
 // Liveness: whoever owns context slot i or process i holds an open-file-description write lock on
 // byte kContextLocks + i or kProcessLocks + i of the file. The kernel drops it when the process
-// dies, so nothing here rests on process ids. A process that has the GPU also shows by its beat that
-// it gets on: one that is stopped does not. What a dead one left is cleaned by whoever finds it, and
-// one that stands still loses the GPU. All processes that map this file trust one another not to
-// scribble on it; an index read from it is bounded before use all the same.
+// dies, so nothing here rests on process ids. A process that has the GPU also shows by its beat
+// that it gets on: one that is stopped does not. What a dead one left is cleaned by whoever finds
+// it, and one that stands still loses the GPU. All processes that map this file trust one another
+// not to scribble on it; an index read from it is bounded before use all the same.
 #pragma once
 
 #include <sys/types.h>
@@ -111,7 +111,8 @@ static_assert(sizeof(std::atomic<uint64_t>) == 8 && sizeof(std::atomic<uint32_t>
 static_assert(SLUICE_REG_PTOP_DEVICE_INFO2 + 12 <= SLUICE_SOFT_INFO_OFFSET);
 static_assert(SLUICE_REG_ENGINE_STATUS1(kRunlistBase, 0) + 4 <= SLUICE_SOFT_INFO_OFFSET);
 static_assert(SLUICE_SOFT_INFO_OFFSET + sizeof(sluice_soft_info) <= SLUICE_SOFT_FAULTS_OFFSET);
-static_assert(SLUICE_SOFT_FAULTS_OFFSET + sizeof(sluice_soft_faults) <= SLUICE_SOFT_CHANNELS_OFFSET);
+static_assert(SLUICE_SOFT_FAULTS_OFFSET + sizeof(sluice_soft_faults) <=
+              SLUICE_SOFT_CHANNELS_OFFSET);
 static_assert(SLUICE_SOFT_CHANNELS_OFFSET + kMaxContexts * SLUICE_SOFT_CHANNEL_BYTES <=
               SLUICE_SOFT_ATTENTION_OFFSET);
 static_assert(sizeof(sluice_soft_channel) <= SLUICE_SOFT_CHANNEL_BYTES);

@@ -44,7 +44,8 @@ constexpr SmLimits kSluice = modern(4, 2048, 228, true);
 // architecture white papers and data sheets for SMs, L2 and clocks. kepler13 is the GPU that
 // "Enabling Preemptive Multiprogramming on GPUs" simulates (13 SMs of GK110, 208 GB/s).
 constexpr std::array kModels = {
-    GpuModel{"sluice", "Sluice software GPU", 9, 0, 4, kSluice, 1 * MiB, 1'000'000, 1'000'000, 64, 3},
+    GpuModel{"sluice", "Sluice software GPU", 9, 0, 4, kSluice, 1 * MiB, 1'000'000, 1'000'000, 64,
+             3},
     GpuModel{"h200", "Sluice software GPU (H200)", 9, 0, 132, modern(32, 2048, 228, true), 50 * MiB,
              1'980'000, 3'201'000, 6144, 3},
     GpuModel{"h100", "Sluice software GPU (H100)", 9, 0, 132, modern(32, 2048, 228, true), 50 * MiB,
@@ -61,8 +62,8 @@ constexpr std::array kModels = {
              1'530'000, 877'000, 4096, 3},
     GpuModel{"p100", "Sluice software GPU (P100)", 6, 0, 56, older(32, 2048, 64, 2), 4 * MiB,
              1'328'000, 715'000, 4096, 2},
-    GpuModel{"k40", "Sluice software GPU (K40)", 3, 5, 15, older(16, 2048, 48, 4), 1536 * KiB, 745'000,
-             3'004'000, 384, 2},
+    GpuModel{"k40", "Sluice software GPU (K40)", 3, 5, 15, older(16, 2048, 48, 4), 1536 * KiB,
+             745'000, 3'004'000, 384, 2},
     GpuModel{"kepler13", "Sluice software GPU (GK110, 13 SMs)", 3, 5, 13, older(16, 2048, 48, 4),
              1280 * KiB, 706'000, 2'600'000, 320, 2},
 };
@@ -72,8 +73,8 @@ constexpr std::array kModels = {
 std::span<const GpuModel> gpu_models() { return kModels; }
 
 int find_model(std::string_view name) {
-  const auto it =
-      std::find_if(kModels.begin(), kModels.end(), [&](const GpuModel& m) { return m.name == name; });
+  const auto it = std::find_if(kModels.begin(), kModels.end(),
+                               [&](const GpuModel& m) { return m.name == name; });
   return it == kModels.end() ? -1 : static_cast<int>(it - kModels.begin());
 }
 
@@ -94,7 +95,8 @@ BlockNeeds block_needs(const SmLimits& limits, uint32_t threads, uint32_t regist
     return needs;
   const uint32_t part = limits.registers / limits.sub_partitions;
   const uint32_t warps_by_registers = part / warp_registers * limits.sub_partitions;
-  uint32_t fit = std::min({limits.blocks, limits.threads / needs.threads, warps_by_registers / warps});
+  uint32_t fit =
+      std::min({limits.blocks, limits.threads / needs.threads, warps_by_registers / warps});
   if (needs.shared_bytes != 0) fit = std::min(fit, limits.shared_bytes / needs.shared_bytes);
   needs.per_sm = fit;
   return needs;

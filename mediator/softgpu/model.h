@@ -2,9 +2,9 @@
 // GpuModel: the shape of a named GPU, as far as programs and schedulers can tell: SMs, what one SM
 // has room for, what one block may take. And the arithmetic of occupancy on it.
 //
-// Pure constants and functions; any thread. Says nothing of speed: an SM of every model runs as fast
-// as the host lets it. The instruction set is the same for all (what kernels/exec knows, to sm_90),
-// so that code for today's GPUs can run on the SMs that a paper had.
+// Pure constants and functions; any thread. Says nothing of speed: an SM of every model runs as
+// fast as the host lets it. The instruction set is the same for all (what kernels/exec knows, to
+// sm_90), so that code for today's GPUs can run on the SMs that a paper had.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "kernels/ptx/module.h"
 #include "kernels/ptx/fat_binary.h"
+#include "kernels/ptx/module.h"
 #include "mediator/softgpu/state.h"
 
 namespace sluice::softgpu {
@@ -30,16 +30,15 @@ constexpr uint32_t kComputeCapability = 90;
 constexpr ptx::Module::Version kNewestPtx{9, 0};
 constexpr uint32_t kElfMagic = 0x464c'457f;
 
-// What a compiler for the GPU keeps to when it gives registers to threads: so many blocks of so many
-// threads have to fit on an SM (.minnctapersm, without it one), whose 65536 registers are given to
-// warps in units of 8 per thread.
+// What a compiler for the GPU keeps to when it gives registers to threads: so many blocks of so
+// many threads have to fit on an SM (.minnctapersm, without it one), whose 65536 registers are
+// given to warps in units of 8 per thread.
 std::map<std::string, uint32_t, std::less<>> register_limits(const ptx::Module& module) {
   std::map<std::string, uint32_t, std::less<>> limits;
   for (const ptx::Function& f : module.functions()) {
     const auto& shape = f.reqntid[0] != 0 ? f.reqntid : f.maxntid;
     if (!f.is_entry || shape[0] == 0) continue;
-    const uint64_t threads =
-        uint64_t{shape[0]} * std::max(shape[1], 1u) * std::max(shape[2], 1u);
+    const uint64_t threads = uint64_t{shape[0]} * std::max(shape[1], 1u) * std::max(shape[2], 1u);
     const uint64_t warps = (std::min<uint64_t>(threads, 1024) + 31) / 32;
     const uint64_t share = 65536 / (warps * 32) / std::max(f.minnctapersm, 1u) / 8 * 8;
     limits.emplace(f.name, static_cast<uint32_t>(std::clamp<uint64_t>(share, 16, 255)));

@@ -56,10 +56,10 @@ struct Context {
   uint64_t id = 0;
   unsigned slot = 0;  // in the GPU file; TSGID = slot + 1
   CUcontext handle = nullptr;
-  exec::MemoryMap map;        // what its kernels may touch
-  exec::DeviceHeap heap{map};  // of malloc in kernels
+  exec::MemoryMap map;                                          // what its kernels may touch
+  exec::DeviceHeap heap{map};                                   // of malloc in kernels
   std::atomic<uint64_t> stack_bytes{exec::kDefaultStackBytes};  // CU_LIMIT_STACK_SIZE
-  std::atomic<int> error{0};  // sticky CUresult; set once
+  std::atomic<int> error{0};                                    // sticky CUresult; set once
   std::atomic<bool> destroyed{false};
 
   std::mutex mutex;
@@ -95,10 +95,11 @@ struct GreenContext {
   GroupRule rule;
   uint64_t id = 0;
   CUgreenCtx handle = nullptr;
-  CUcontext view = nullptr;        // as which it is made current
+  CUcontext view = nullptr;                // as which it is made current
   std::shared_ptr<Stream> default_stream;  // what a null stream means then; waits for no other
   std::atomic<bool> destroyed{false};
-  OperationRef barrier;  // under StreamScheduler's mutex: what all that is enqueued from now on waits for
+  OperationRef
+      barrier;  // under StreamScheduler's mutex: what all that is enqueued from now on waits for
 
   bool gone() const { return destroyed.load() || context->destroyed.load(); }
 };
@@ -153,10 +154,11 @@ struct Kernel {
   std::string name;
 };
 
-// Where a kernel's parameters lie in a buffer handed over as a whole and what cuFuncGetParamInfo says, then where
-// they end: as machine code for sm_90 has them, whose parameters begin 0x210 bytes into the constant bank, and that
-// is where alignments of 32 bytes and more count from (.nv.info's KPARAM_INFO and PARAM_CBANK, ptxas 13.0: a first
-// tensor map lies at 48). ParamInfo::offset is PTX's own layout, in which the interpreter has them.
+// Where a kernel's parameters lie in a buffer handed over as a whole and what cuFuncGetParamInfo
+// says, then where they end: as machine code for sm_90 has them, whose parameters begin 0x210 bytes
+// into the constant bank, and that is where alignments of 32 bytes and more count from (.nv.info's
+// KPARAM_INFO and PARAM_CBANK, ptxas 13.0: a first tensor map lies at 48). ParamInfo::offset is
+// PTX's own layout, in which the interpreter has them.
 std::vector<uint32_t> buffer_layout(const exec::EntryInfo& entry);
 
 }  // namespace sluice::softgpu

@@ -93,7 +93,8 @@ bool SharedGpu::claim(uint32_t sm, const SmLimits& limits, const SmClaim& needs,
   }
   // While others as urgent find no room here, nobody takes more than its part of an SM, or what it
   // has anyway.
-  const bool greedy = gathering == 0 && starved != 0 && before != 0 && !fits(limits, SmClaim::unpacked(now), present);
+  const bool greedy = gathering == 0 && starved != 0 && before != 0 &&
+                      !fits(limits, SmClaim::unpacked(now), present);
   if (fits(limits, all, 1) && !greedy) return true;
   unclaim(sm, needs);
   return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU file's faults: a kernel of one context stops every channel, as on a GPU whose contexts are
-// apart (docs/operating/software-gpu.md has the figures). Who faults, when and for how long stands in a ring
-// that sluiced reads (abi/soft_gpu.h).
+// The GPU file's faults: a kernel of one context stops every channel, as on a GPU whose contexts
+// are apart (docs/operating/software-gpu.md has the figures). Who faults, when and for how long
+// stands in a ring that sluiced reads (abi/soft_gpu.h).
 #include <algorithm>
 
 #include "mediator/base/clock.h"

@@ -63,7 +63,7 @@ Result<std::unique_ptr<SharedGpu>> SharedGpu::open(const Config& config) {
   gpu->fd_ =
       Fd(config.gpu_fd >= 0 ? config.gpu_fd
          : shared ? ::open(config.gpu_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664)
-                : ::memfd_create("sluice-softgpu", MFD_CLOEXEC));
+                  : ::memfd_create("sluice-softgpu", MFD_CLOEXEC));
   if (!gpu->fd_) return Error::from_errno(name);
 
   // Initialising and checking are one critical section, so a second process never sees half a file.
@@ -163,8 +163,8 @@ std::atomic<uint32_t>& SharedGpu::status0() const {
                                                    SLUICE_REG_ENGINE_STATUS0(kRunlistBase, 0));
 }
 std::atomic<uint32_t>& SharedGpu::attention_of(unsigned process) const {
-  return reinterpret_cast<std::atomic<uint32_t>*>(mapping_ + SLUICE_SOFT_ATTENTION_OFFSET)
-      [process % kMaxProcesses];
+  return reinterpret_cast<std::atomic<uint32_t>*>(
+      mapping_ + SLUICE_SOFT_ATTENTION_OFFSET)[process % kMaxProcesses];
 }
 
 Result<unsigned> SharedGpu::join() {
@@ -206,7 +206,8 @@ void SharedGpu::choose_sms(unsigned slot) {
   for (uint32_t sm = 0; sm < sms(); ++sm) {
     uint32_t given = 0;
     for (unsigned other = 0; other < kMaxContexts; ++other) {
-      if (other == slot || (word(channel(other).sm_set[sm / 64]).load() >> sm % 64 & 1) == 0) continue;
+      if (other == slot || (word(channel(other).sm_set[sm / 64]).load() >> sm % 64 & 1) == 0)
+        continue;
       given += is_alive(other);
     }
     uses.emplace_back(given, sm);
@@ -215,7 +216,8 @@ void SharedGpu::choose_sms(unsigned slot) {
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   const uint32_t count = std::max(1u, (sms() * thread_percentage_ + 99) / 100);
   uint64_t set[kSmWords] = {};
-  for (uint32_t i = 0; i < count; ++i) set[uses[i].second / 64] |= uint64_t{1} << uses[i].second % 64;
+  for (uint32_t i = 0; i < count; ++i)
+    set[uses[i].second / 64] |= uint64_t{1} << uses[i].second % 64;
   for (unsigned i = 0; i < kSmWords; ++i) word(channel(slot).sm_set[i]).store(set[i]);
   word(channel(slot).sm_sequence).fetch_add(1);
   unlock(kMemoryLock);
@@ -302,8 +304,8 @@ bool SharedGpu::wait_bell(uint32_t seen, std::chrono::nanoseconds timeout) {
   timespec ts{};
   ts.tv_sec = timeout.count() / 1'000'000'000;
   ts.tv_nsec = timeout.count() % 1'000'000'000;
-  const long r = ::syscall(SYS_futex, &state_->processes[process_].bell, FUTEX_WAIT, seen, &ts,
-                           nullptr, 0);
+  const long r =
+      ::syscall(SYS_futex, &state_->processes[process_].bell, FUTEX_WAIT, seen, &ts, nullptr, 0);
   return !(r != 0 && errno == ETIMEDOUT);
 }
 
@@ -335,7 +337,8 @@ void SharedGpu::eject_absent() {
   std::lock_guard guard(watch_mutex_);
   const uint64_t holder = state_->holder.load();
   if (holder != 0) {
-    // A holder that is out of range, of an earlier owner of its slot, dead or stopped, is no holder.
+    // A holder that is out of range, of an earlier owner of its slot, dead or stopped, is no
+    // holder.
     const unsigned slot = static_cast<unsigned>(holder & 0xffff'ffff) - 1;
     if (slot >= kMaxContexts || holder != holder_word(slot) || !is_alive(slot) ||
         stands_still(word(channel(slot).process).load(), holder)) {

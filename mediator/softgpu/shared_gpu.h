@@ -3,11 +3,11 @@
 // claims on SMs, status registers, context-switch log, device memory accounting. One per process,
 // owned by the library's state.
 //
-// fcfs and timeslice: the engine goes to one context at a time, in the order of the queue: a context
-// takes a ticket, waits until nobody is on the engine and nobody alive has a smaller ticket, and
-// puts its name in the holder word. mps: all contexts run; each process claims what its blocks take
-// of an SM. Those who wait eject the dead and the stopped. Every word of the file may be changed by
-// others at any time.
+// fcfs and timeslice: the engine goes to one context at a time, in the order of the queue: a
+// context takes a ticket, waits until nobody is on the engine and nobody alive has a smaller
+// ticket, and puts its name in the holder word. mps: all contexts run; each process claims what its
+// blocks take of an SM. Those who wait eject the dead and the stopped. Every word of the file may
+// be changed by others at any time.
 //
 // Threads: all members may be called from any thread; what changes one slot's place (request,
 // try_acquire, ..., withdraw) must not race with itself (the runner calls it under its lock). It
@@ -141,8 +141,8 @@ class SharedGpu {
   // The same for so long, for what is no fault.
   void stand_still(uint64_t stall_ns);
 
-  // Something runs. To be called more often than every stall_ms while this process has the engine or
-  // claims.
+  // Something runs. To be called more often than every stall_ms while this process has the engine
+  // or claims.
   void beat() { state_->processes[process_].beat.fetch_add(1, std::memory_order_relaxed); }
 
   // Waiting: read bell(), try, then wait_bell(what was read), so that no ring is lost. False: the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU file's queue: whose turn it is, and what a change of context shows in the registers and in
-// the switch log.
+// The GPU file's queue: whose turn it is, and what a change of context shows in the registers and
+// in the switch log.
 #include <algorithm>
 
 #include "mediator/base/clock.h"
@@ -124,8 +124,8 @@ void SharedGpu::release(unsigned slot) {
 void SharedGpu::begin_save(unsigned slot) {
   if (!holds(slot)) return;
   const unsigned next = next_in_line(slot);
-  status0().store(SLUICE_STATUS0(tsgid(slot), SLUICE_CTX_SAVE,
-                                 next == kMaxContexts ? 0 : tsgid(next), 1));
+  status0().store(
+      SLUICE_STATUS0(tsgid(slot), SLUICE_CTX_SAVE, next == kMaxContexts ? 0 : tsgid(next), 1));
 }
 
 void SharedGpu::release_saved(unsigned slot) {
@@ -178,10 +178,11 @@ void SharedGpu::log_switch(uint8_t tag, uint32_t group, uint32_t pid) {
   auto* log = reinterpret_cast<sluice_switch_log*>(mapping_ + SLUICE_SOFT_LOG_OFFSET);
   const uint64_t number = word(log->put).fetch_add(1);
   std::atomic_thread_fence(std::memory_order_release);
-  auto* record = reinterpret_cast<sluice_switch_record*>(
-                     reinterpret_cast<std::byte*>(log) + SLUICE_SWITCH_LOG_RECORDS_AT) +
+  auto* record = reinterpret_cast<sluice_switch_record*>(reinterpret_cast<std::byte*>(log) +
+                                                         SLUICE_SWITCH_LOG_RECORDS_AT) +
                  number % SLUICE_SOFT_LOG_RECORDS;
-  // Its first eight bytes are zero; then tag, vmid, seq, cid in one word, which says that it is there.
+  // Its first eight bytes are zero; then tag, vmid, seq, cid in one word, which says that it is
+  // there.
   auto* words = reinterpret_cast<uint64_t*>(record);
   word(words[0]).store(0, std::memory_order_relaxed);
   word(words[2]).store(pid, std::memory_order_relaxed);

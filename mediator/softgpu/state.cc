@@ -173,8 +173,8 @@ Result<std::shared_ptr<Context>> make_context(State& s, unsigned flags, bool pri
   context->legacy->legacy = true;
   context->legacy->id = 1;
   s.scheduler.add_stream(*context, context->legacy);
-  // NVIDIA's driver gives a device's primary context the same handle each time; a thread that had the former one current is
-  // told that it is destroyed until it sets the new one.
+  // NVIDIA's driver gives a device's primary context the same handle each time; a thread that had
+  // the former one current is told that it is destroyed until it sets the new one.
   context->handle = primary ? s.contexts.add_again(context) : s.contexts.add(context);
   std::lock_guard lock(s.mutex);
   context->id = s.next_context_id++;
@@ -231,7 +231,8 @@ CUresult release_primary(State& s, const Context* which, bool all) {
 
 void destroy_context(State& s, const std::shared_ptr<Context>& context) {
   if (context->destroyed.exchange(true)) return;
-  (void)(context->primary ? s.contexts.vacate(context->handle) : s.contexts.remove(context->handle));
+  (void)(context->primary ? s.contexts.vacate(context->handle)
+                          : s.contexts.remove(context->handle));
   s.scheduler.wait(*context);
   s.gpu->stand_still(uint64_t{s.config.context_stall_us} * 1000);
   std::unordered_map<CUmodule, std::shared_ptr<Module>> modules;

@@ -22,8 +22,8 @@
 #include "mediator/softgpu/grid_runner.h"
 #include "mediator/softgpu/handles.h"
 #include "mediator/softgpu/objects.h"
-#include "mediator/softgpu/stream_scheduler.h"
 #include "mediator/softgpu/shared_gpu.h"
+#include "mediator/softgpu/stream_scheduler.h"
 #include "mediator/softgpu/textures.h"
 
 namespace sluice::softgpu {
@@ -47,7 +47,8 @@ struct VirtualMemory {
   VirtualRanges<std::shared_ptr<Physical>> ranges;
   std::map<CUmemGenericAllocationHandle, std::shared_ptr<Physical>> handles;
   CUmemGenericAllocationHandle next_handle = 0xd000000000000001;  // no address, and no other kind's
-  std::optional<unsigned> slot;  // in the GPU file, which is charged; while there is physical memory
+  std::optional<unsigned>
+      slot;  // in the GPU file, which is charged; while there is physical memory
   uint64_t bytes = 0;
 
   // What contexts may touch in the reservation of `address`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays, and what is remembered of texture and surface objects. Owned by the library's state; the
-// objects themselves are descriptors in their context's exec::MemoryMap (kernels/exec/memory/texture.h).
-// Threads: any; an Array does not change once it is made.
+// objects themselves are descriptors in their context's exec::MemoryMap
+// (kernels/exec/memory/texture.h). Threads: any; an Array does not change once it is made.
 #pragma once
 
 #include <cstdint>

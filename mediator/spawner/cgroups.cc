@@ -73,7 +73,8 @@ size_t end_all_in(int folder) {
   for (const std::string& name : folders_in(folder)) {
     ended += count_processes(folder, name);
     write_one(folder, name + "/cgroup.kill");
-    for (int ms = 0; !remove_folder(folder, name) && ms < limits::kEndMs; ms += 5) ::poll(nullptr, 0, 5);
+    for (int ms = 0; !remove_folder(folder, name) && ms < limits::kEndMs; ms += 5)
+      ::poll(nullptr, 0, 5);
   }
   return ended;
 }
@@ -88,7 +89,8 @@ Result<Cgroups> Cgroups::open(const std::string& tag) {
   if (own.empty() || own[0] != '/' || own.find("/..") != std::string::npos) own = "/";
   Cgroups c;
   c.path_ = mount + (own == "/" ? "" : own) + "/" + kPrefix + tag;
-  if (::mkdir(c.path_.c_str(), 0755) != 0 && errno != EEXIST) return Error::from_errno("mkdir " + c.path_);
+  if (::mkdir(c.path_.c_str(), 0755) != 0 && errno != EEXIST)
+    return Error::from_errno("mkdir " + c.path_);
   c.folder_.reset(::open(c.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!c.folder_) return Error::from_errno("open " + c.path_);
   if (::faccessat(c.folder_.get(), "cgroup.kill", W_OK, AT_EACCESS) != 0)
@@ -112,7 +114,8 @@ size_t Cgroups::end_all() { return end_all_in(folder_.get()); }
 
 size_t end_cgroups_at(const std::string& path) {
   const size_t slash = path.rfind('/');
-  if (slash == std::string::npos || path.compare(slash + 1, sizeof kPrefix - 1, kPrefix) != 0) return 0;
+  if (slash == std::string::npos || path.compare(slash + 1, sizeof kPrefix - 1, kPrefix) != 0)
+    return 0;
   Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!folder || ::faccessat(folder.get(), "cgroup.kill", W_OK, AT_EACCESS) != 0) return 0;
   const size_t ended = end_all_in(folder.get());

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cgroups: one cgroup v2 folder for all workers of this runtime directory, and one in it per worker.
-// A cgroup ends as a whole, whatever the processes in it have made of themselves.
+// Cgroups: one cgroup v2 folder for all workers of this runtime directory, and one in it per
+// worker. A cgroup ends as a whole, whatever the processes in it have made of themselves.
 //
-// Owned by the spawner, one thread. Needs no controller. Without a cgroup2 mount that can be written
-// there is none of it, and `open` says why. Works on open folders, so it goes on after a change of root.
+// Owned by the spawner, one thread. Needs no controller. Without a cgroup2 mount that can be
+// written there is none of it, and `open` says why. Works on open folders, so it goes on after a
+// change of root.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ namespace sluice::spawner {
 
 class Cgroups {
  public:
-  // In the spawner's own cgroup; `tag` tells the folders of several sluiced apart. What an earlier one
-  // left there is there still: see `end_all`.
+  // In the spawner's own cgroup; `tag` tells the folders of several sluiced apart. What an earlier
+  // one left there is there still: see `end_all`.
   static Result<Cgroups> open(const std::string& tag);
 
   const std::string& path() const { return path_; }
@@ -34,8 +35,8 @@ class Cgroups {
   Fd folder_;
 };
 
-// The same for the folder of an earlier sluiced, which may be elsewhere; only a folder that has such a
-// name is touched.
+// The same for the folder of an earlier sluiced, which may be elsewhere; only a folder that has
+// such a name is touched.
 size_t end_cgroups_at(const std::string& path);
 
 }  // namespace sluice::spawner

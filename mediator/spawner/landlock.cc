@@ -14,8 +14,8 @@
 namespace sluice::spawner {
 namespace {
 
-// As of Landlock's version 6. The kernel takes a shorter or longer struct, and the header of an older
-// one lacks the later fields.
+// As of Landlock's version 6. The kernel takes a shorter or longer struct, and the header of an
+// older one lacks the later fields.
 struct RulesetAttributes {
   uint64_t handled_access_fs = 0;
   uint64_t handled_access_net = 0;  // since 4
@@ -31,17 +31,18 @@ constexpr uint64_t kOfFiles = kExecute | kWriteFile | kReadFile | kTruncate | kI
 
 // All rights on files that this version knows: what is not known is not refused.
 uint64_t rights_of(int version) {
-  uint64_t bits = 13;            // version 1
-  if (version >= 2) bits = 14;   // moving between folders
-  if (version >= 3) bits = 15;   // truncate
-  if (version >= 5) bits = 16;   // ioctl on devices
+  uint64_t bits = 13;           // version 1
+  if (version >= 2) bits = 14;  // moving between folders
+  if (version >= 3) bits = 15;  // truncate
+  if (version >= 5) bits = 16;  // ioctl on devices
   return (uint64_t{1} << bits) - 1;
 }
 
 }  // namespace
 
 int landlock_version() {
-  const long v = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  const long v =
+      ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   return v > 0 ? static_cast<int>(v) : 0;
 }
 
@@ -71,7 +72,8 @@ Result<void> landlock_restrict(const LandlockPaths& paths) {
     if (auto r = allow(p, kExecute | kReadFile | kReadDir); !r) return r;
   for (const std::string& p : paths.write)
     if (auto r = allow(p, rights_of(version) & ~kExecute); !r) return r;
-  if (::syscall(SYS_landlock_restrict_self, rules.get(), 0) != 0) return Error::from_errno("landlock");
+  if (::syscall(SYS_landlock_restrict_self, rules.get(), 0) != 0)
+    return Error::from_errno("landlock");
   return {};
 }
 

@@ -7,8 +7,8 @@
 
 namespace sluice::spawner::limits {
 
-// Threads of a worker's uid. The software GPU has up to 256 for its SMs, NVIDIA's driver some tens, a
-// session a handful; fewer and a GPU of many SMs does not start.
+// Threads of a worker's uid. The software GPU has up to 256 for its SMs, NVIDIA's driver some tens,
+// a session a handful; fewer and a GPU of many SMs does not start.
 inline constexpr uint64_t kThreads = 1024;
 // Descriptors. NVIDIA's driver opens its device files once per context and GPU.
 inline constexpr uint64_t kDescriptors = 4096;
@@ -18,8 +18,8 @@ inline constexpr size_t kWorkers = 4096;
 inline constexpr int kKernelLogBurst = 256;
 // A worker's own /tmp and /dev/shm, in memory.
 inline constexpr const char* kTmpSize = "64m";
-// How long a process of an earlier sluiced may take to die of SIGKILL, and an earlier spawner to end
-// by itself. What is stuck in the kernel for longer is told and left.
+// How long a process of an earlier sluiced may take to die of SIGKILL, and an earlier spawner to
+// end by itself. What is stuck in the kernel for longer is told and left.
 inline constexpr int kEndMs = 10000;
 
 }  // namespace sluice::spawner::limits

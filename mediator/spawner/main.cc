@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluice-spawner: starts and ends workers for sluiced, and does nothing else. Of the programs of the
-// host it is the one that needs privileges, so it is small and reads no byte of a guest or a worker.
-// Two processes: the keeper, whose link to sluiced is descriptor 3, and the spawner that it forks.
+// sluice-spawner: starts and ends workers for sluiced, and does nothing else. Of the programs of
+// the host it is the one that needs privileges, so it is small and reads no byte of a guest or a
+// worker. Two processes: the keeper, whose link to sluiced is descriptor 3, and the spawner that it
+// forks.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>

@@ -4,9 +4,9 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/capability.h>
 #include <limits.h>
 #include <link.h>
+#include <linux/capability.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
@@ -44,7 +44,9 @@ void drop_all_capabilities() {
   ::syscall(SYS_capset, &header, data);
 }
 
-std::string folder_of(const std::string& path) { return path.substr(0, std::max<size_t>(path.rfind('/'), 1)); }
+std::string folder_of(const std::string& path) {
+  return path.substr(0, std::max<size_t>(path.rfind('/'), 1));
+}
 
 Result<void> write_file(const std::string& path, const std::string& text) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -94,7 +96,8 @@ int unshare_user(const spawner_protocol::UidRange& uids, bool wide) {
   }
   ::close(ready[0]);
   const int failed = ::unshare(CLONE_NEWUSER) != 0 ? errno : 0;
-  if (failed == 0) [[maybe_unused]] auto n = ::write(ready[1], "", 1);
+  if (failed == 0) [[maybe_unused]]
+    auto n = ::write(ready[1], "", 1);
   ::close(ready[1]);
   int status = 0;
   while (::waitpid(helper, &status, 0) < 0 && errno == EINTR) {
@@ -103,20 +106,22 @@ int unshare_user(const spawner_protocol::UidRange& uids, bool wide) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
 }
 
-// Whether a process of a new pid namespace may mount /proc: in a container the host's may be covered in
-// part, and then the kernel refuses.
+// Whether a process of a new pid namespace may mount /proc: in a container the host's may be
+// covered in part, and then the kernel refuses.
 int try_proc() {
   return in_child([]() -> int {
     if (::unshare(CLONE_NEWNS | CLONE_NEWPID) != 0) return errno;
     return in_child([]() -> int {
       if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return errno;
-      return ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0 ? errno : 0;
+      return ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0
+                 ? errno
+                 : 0;
     });
   });
 }
 
-// Where the loader finds a library by its name; empty: it does not. In a child: the library runs code
-// of its own when it is loaded.
+// Where the loader finds a library by its name; empty: it does not. In a child: the library runs
+// code of its own when it is loaded.
 std::string where_is(const std::string& library) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";
@@ -175,18 +180,22 @@ Prison Prison::prepare(PrisonSpec spec, const std::string& no_cgroups) {
     if (entered) refused = 0;
   }
   if (refused != 0)
-    for (Wall w : {Wall::kPids, Wall::kRoot, Wall::kProc, Wall::kNetwork, Wall::kIpc, Wall::kHostName})
-      p.lacks(w, "no namespaces: " + reason(refused) + "; it takes root with CAP_SYS_ADMIN, or user namespaces");
+    for (Wall w :
+         {Wall::kPids, Wall::kRoot, Wall::kProc, Wall::kNetwork, Wall::kIpc, Wall::kHostName})
+      p.lacks(w, "no namespaces: " + reason(refused) +
+                     "; it takes root with CAP_SYS_ADMIN, or user namespaces");
   if (!has_capability(CAP_SETUID) || !has_capability(CAP_SETGID))
     p.lacks(Wall::kUser, "no CAP_SETUID and CAP_SETGID");
-  if (const int version = landlock_version(); version == 0) p.lacks(Wall::kLandlock, "the kernel has no Landlock");
+  if (const int version = landlock_version(); version == 0)
+    p.lacks(Wall::kLandlock, "the kernel has no Landlock");
 
   RootSpec root;
   root.runtime_dir = p.spec_.runtime_dir;
   root.nvidia = p.spec_.nvidia;
   root.read = system_paths(p.spec_.nvidia);
   root.read.push_back(folder_of(p.spec_.worker));
-  const std::string library = p.spec_.library[0] == '/' ? p.spec_.library : where_is(p.spec_.library);
+  const std::string library =
+      p.spec_.library[0] == '/' ? p.spec_.library : where_is(p.spec_.library);
   if (!library.empty()) root.read.push_back(folder_of(library));
   if (!library.empty() && library != p.spec_.library)
     log::info("spawner: {} is {}", p.spec_.library, library);
@@ -200,7 +209,8 @@ Prison Prison::prepare(PrisonSpec spec, const std::string& no_cgroups) {
   if (p.spec_.nvidia) p.landlock_.write.push_back("/proc");
 
   if (p.has(Wall::kRoot)) {
-    if (const int code = try_proc(); code != 0) p.lacks(Wall::kProc, "mount /proc: " + reason(code));
+    if (const int code = try_proc(); code != 0)
+      p.lacks(Wall::kProc, "mount /proc: " + reason(code));
     // In a user namespace the kernel lets one mount /proc only where one can be seen already.
     root.own_proc = p.has(Wall::kProc) && !p.in_user_namespace_;
     // First in a child: a root that is half built could not be left again.
@@ -235,7 +245,8 @@ Result<void> Prison::enter_user_namespace() {
   for (bool wide : {true, false}) {
     if (wide && !has_capability(CAP_SETUID)) continue;
     if (in_child([&] { return unshare_user(spec_.uids, wide); }) != 0) continue;
-    if (const int code = unshare_user(spec_.uids, wide); code != 0) return Error{code, "user namespace"};
+    if (const int code = unshare_user(spec_.uids, wide); code != 0)
+      return Error{code, "user namespace"};
     in_user_namespace_ = true;
     if (!wide) lacks(Wall::kUser, "a user namespace with one user id");
     return {};
@@ -259,10 +270,13 @@ Prison::Failure Prison::rehearse_once(int cgroup) {
     Wall wall;
     int flag;
   };
-  for (const Namespace& n : {Namespace{Wall::kPids, CLONE_NEWPID}, {Wall::kNetwork, CLONE_NEWNET},
-                             {Wall::kIpc, CLONE_NEWIPC}, {Wall::kHostName, CLONE_NEWUTS}}) {
+  for (const Namespace& n : {Namespace{Wall::kPids, CLONE_NEWPID},
+                             {Wall::kNetwork, CLONE_NEWNET},
+                             {Wall::kIpc, CLONE_NEWIPC},
+                             {Wall::kHostName, CLONE_NEWUTS}}) {
     if (!has(n.wall)) continue;
-    if (const int code = in_child([&]() -> int { return ::unshare(n.flag) != 0 ? errno : 0; }); code != 0) {
+    if (const int code = in_child([&]() -> int { return ::unshare(n.flag) != 0 ? errno : 0; });
+        code != 0) {
       Failure f{n.wall, code, "namespace"};
       return f;
     }
@@ -307,7 +321,8 @@ Result<Prison::Started> Prison::start(uint32_t n, int control, int output, int c
   return Started{static_cast<pid_t>(pid), Fd(pidfd), std::move(go_write), std::move(failed_read)};
 }
 
-void Prison::become_worker(uint32_t n, int control, int output, int go, int failed, bool rehearsal) {
+void Prison::become_worker(uint32_t n, int control, int output, int go, int failed,
+                           bool rehearsal) {
   auto fail = [&](Wall wall, const char* what) {
     Failure f{wall, errno ? errno : EIO, ""};
     std::strncpy(f.what, what, sizeof f.what - 1);
@@ -323,14 +338,17 @@ void Prison::become_worker(uint32_t n, int control, int output, int go, int fail
   const uid_t id = spec_.uids.first + n;
   const bool own_user = has(Wall::kUser);
   if (has(Wall::kRoot)) {
-    if (has(Wall::kProc) && ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
+    if (has(Wall::kProc) &&
+        ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
       fail(Wall::kProc, "mount /proc");
-    const std::string owner = own_user ? ",uid=" + std::to_string(id) + ",gid=" + std::to_string(id) : "";
+    const std::string owner =
+        own_user ? ",uid=" + std::to_string(id) + ",gid=" + std::to_string(id) : "";
     const std::string options = std::string("mode=0700,size=") + limits::kTmpSize + owner;
     if (::mount("tmp", kOwnFolder, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
       fail(Wall::kRoot, "mount its own folder");
   }
-  if (has(Wall::kHostName)) [[maybe_unused]] int r = ::sethostname("worker", 6);
+  if (has(Wall::kHostName)) [[maybe_unused]]
+    int r = ::sethostname("worker", 6);
   if (::setpriority(PRIO_PROCESS, 0, 0) != 0) errno = 0;
   set_limit(RLIMIT_CORE, 0);
   set_limit(RLIMIT_NOFILE, limits::kDescriptors);
@@ -344,7 +362,8 @@ void Prison::become_worker(uint32_t n, int control, int output, int go, int fail
   drop_all_capabilities();
   if (::access(spec_.worker.c_str(), X_OK) != 0 && (rehearsal ? errno != ENOENT : true))
     fail(rehearsal ? Wall::kUser : Wall::kCount, "the program");
-  if (spec_.library[0] == '/' && ::access(spec_.library.c_str(), R_OK) != 0 && rehearsal && errno != ENOENT)
+  if (spec_.library[0] == '/' && ::access(spec_.library.c_str(), R_OK) != 0 && rehearsal &&
+      errno != ENOENT)
     fail(Wall::kUser, "the library");
   if (has(Wall::kLandlock))
     if (auto r = landlock_restrict(landlock_); !r) {

@@ -6,9 +6,11 @@
 // cannot be had is left out, with the reason; nothing here decides whether that is good enough.
 //
 //   root, or CAP_SYS_ADMIN   all walls
-//   else, user namespaces    the spawner enters one of its own, in which it is root; then as above. Without
+//   else, user namespaces    the spawner enters one of its own, in which it is root; then as above.
+//   Without
 //                            CAP_SETUID workers keep our uid: Wall::kUser is missing
-//   neither                  a uid of its own if CAP_SETUID, a cgroup if one can be written, Landlock
+//   neither                  a uid of its own if CAP_SETUID, a cgroup if one can be written,
+//   Landlock
 #pragma once
 
 #include <sys/types.h>
@@ -47,8 +49,8 @@ class Prison {
   // To be called once. `no_cgroups`: why there are none; empty: there are.
   static Prison prepare(PrisonSpec spec, const std::string& no_cgroups);
 
-  // Goes through all of `start` but the program; a wall that stops it is left out. To be called once,
-  // before any start.
+  // Goes through all of `start` but the program; a wall that stops it is left out. To be called
+  // once, before any start.
   void rehearse(int cgroup);
 
   bool has(Wall wall) const { return missing_.count(wall) == 0; }
@@ -74,7 +76,8 @@ class Prison {
   Result<void> enter_user_namespace();
   Failure rehearse_once(int cgroup);
   uint64_t namespaces() const;
-  [[noreturn]] void become_worker(uint32_t n, int control, int output, int go, int failed, bool rehearsal);
+  [[noreturn]] void become_worker(uint32_t n, int control, int output, int go, int failed,
+                                  bool rehearsal);
 
   PrisonSpec spec_;
   LandlockPaths landlock_;

@@ -39,9 +39,11 @@ bool exists(const std::string& path) {
 
 // Makes the folders above the last part of `path`, below `root`.
 Result<void> make_parents(const std::string& root, const std::string& path) {
-  for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+  for (size_t slash = path.find('/', 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
     const std::string folder = root + path.substr(0, slash);
-    if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return Error::from_errno("mkdir " + folder);
+    if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST)
+      return Error::from_errno("mkdir " + folder);
   }
   return {};
 }
@@ -49,14 +51,16 @@ Result<void> make_parents(const std::string& root, const std::string& path) {
 Result<void> make_read_only(const std::string& at) {
   MountAttributes a;
   a.set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID;
-  if (::syscall(SYS_mount_setattr, AT_FDCWD, at.c_str(), AT_RECURSIVE, &a, sizeof a) == 0) return {};
-  if (::mount(nullptr, at.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, nullptr) != 0)
+  if (::syscall(SYS_mount_setattr, AT_FDCWD, at.c_str(), AT_RECURSIVE, &a, sizeof a) == 0)
+    return {};
+  if (::mount(nullptr, at.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID,
+              nullptr) != 0)
     return Error::from_errno("make read-only: " + at);
   return {};
 }
 
-// Shows a file or folder of the host at the same place below `root`. What is not there is passed over;
-// a symbolic link becomes one.
+// Shows a file or folder of the host at the same place below `root`. What is not there is passed
+// over; a symbolic link becomes one.
 Result<void> show(const std::string& root, const std::string& path, bool read_only) {
   struct stat st;
   if (::lstat(path.c_str(), &st) != 0) return {};
@@ -67,7 +71,8 @@ Result<void> show(const std::string& root, const std::string& path, bool read_on
     const ssize_t n = ::readlink(path.c_str(), target, sizeof target - 1);
     if (n < 0) return Error::from_errno("readlink " + path);
     target[n] = 0;
-    if (::symlink(target, at.c_str()) != 0 && errno != EEXIST) return Error::from_errno("link " + at);
+    if (::symlink(target, at.c_str()) != 0 && errno != EEXIST)
+      return Error::from_errno("link " + at);
     return {};
   }
   if (S_ISDIR(st.st_mode)) {
@@ -82,19 +87,21 @@ Result<void> show(const std::string& root, const std::string& path, bool read_on
 }
 
 bool below(const std::string& path, const std::string& folder) {
-  return path == folder || (path.size() > folder.size() && path.compare(0, folder.size(), folder) == 0 &&
-                            path[folder.size()] == '/');
+  return path == folder ||
+         (path.size() > folder.size() && path.compare(0, folder.size(), folder) == 0 &&
+          path[folder.size()] == '/');
 }
 
 }  // namespace
 
 std::vector<std::string> system_paths(bool nvidia) {
-  std::vector<std::string> paths = {"/lib",       "/lib32",           "/lib64",          "/libx32",
-                                    "/usr/lib",   "/usr/lib32",       "/usr/lib64",      "/usr/libx32",
-                                    "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime"};
+  std::vector<std::string> paths = {
+      "/lib",           "/lib32",           "/lib64",        "/libx32",
+      "/usr/lib",       "/usr/lib32",       "/usr/lib64",    "/usr/libx32",
+      "/usr/local/lib", "/etc/ld.so.cache", "/etc/localtime"};
   if (nvidia) {
-    for (const char* p : {"/usr/local/nvidia", "/usr/local/cuda", "/usr/share/nvidia", "/etc/nvidia",
-                          "/etc/OpenCL", "/sys"})
+    for (const char* p : {"/usr/local/nvidia", "/usr/local/cuda", "/usr/share/nvidia",
+                          "/etc/nvidia", "/etc/OpenCL", "/sys"})
       paths.emplace_back(p);
     // /usr/local/cuda is a chain of symbolic links; show where it ends, too.
     for (const char* p : {"/usr/local/cuda", "/usr/local/cuda/compat"})
@@ -111,7 +118,8 @@ std::vector<std::string> device_paths(bool nvidia) {
   if (!nvidia) return paths;
   std::unique_ptr<DIR, int (*)(DIR*)> d(::opendir("/dev"), &::closedir);
   while (const dirent* e = d ? ::readdir(d.get()) : nullptr)
-    if (std::string(e->d_name).rfind("nvidia", 0) == 0) paths.push_back(std::string("/dev/") + e->d_name);
+    if (std::string(e->d_name).rfind("nvidia", 0) == 0)
+      paths.push_back(std::string("/dev/") + e->d_name);
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -125,7 +133,8 @@ Result<void> enter_root(const RootSpec& spec) {
   if (::mount("sluice-root", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m") != 0)
     return Error::from_errno("mount a root folder on " + root);
   for (const char* folder : {"/proc", "/tmp", "/dev", "/dev/shm", "/run", kOwnFolder})
-    if (::mkdir((root + folder).c_str(), 0755) != 0) return Error::from_errno(std::string("mkdir ") + folder);
+    if (::mkdir((root + folder).c_str(), 0755) != 0)
+      return Error::from_errno(std::string("mkdir ") + folder);
 
   std::vector<std::string> shown;
   std::vector<std::string> read = spec.read;
@@ -150,7 +159,8 @@ Result<void> enter_root(const RootSpec& spec) {
   if (::syscall(SYS_pivot_root, ".", ".") != 0) return Error::from_errno("pivot_root");
   if (::umount2(".", MNT_DETACH) != 0) return Error::from_errno("detach the host's root");
   if (::chdir("/") != 0) return Error::from_errno("chdir /");
-  if (::mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, nullptr) != 0)
+  if (::mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV,
+              nullptr) != 0)
     return Error::from_errno("make the root folder read-only");
   return {};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The root folder that workers see: a small tree in memory with read-only binds of what the loader and
-// the driver's libraries need, the GPU's device files, and nothing of the host besides. No /etc/shadow,
-// no /home, no socket of sluiced.
+// The root folder that workers see: a small tree in memory with read-only binds of what the loader
+// and the driver's libraries need, the GPU's device files, and nothing of the host besides. No
+// /etc/shadow, no /home, no socket of sluiced.
 //
 // Built once by the spawner, which then lives in it itself; each worker gets a copy of this mount
 // namespace, so that starting one costs no more than its own /proc and /tmp.
@@ -19,13 +19,14 @@ struct RootSpec {
   std::vector<std::string> read;   // files and folders to show, read-only, where they are
   std::vector<std::string> write;  // folders to share as they are (MPS)
   bool nvidia = false;
-  bool own_proc = true;            // each worker mounts its own; else the host's is shown, read-only
+  bool own_proc = true;  // each worker mounts its own; else the host's is shown, read-only
 };
 
 // Where a worker's own tmpfs goes, of which it may write; TMPDIR and HOME say so.
 inline constexpr char kOwnFolder[] = "/run/worker";
 
-// What of the host every worker needs to read: libraries, the loader's cache, and NVIDIA's few files.
+// What of the host every worker needs to read: libraries, the loader's cache, and NVIDIA's few
+// files.
 std::vector<std::string> system_paths(bool nvidia);
 // Device files: the harmless ones, and /dev/nvidia*.
 std::vector<std::string> device_paths(bool nvidia);

@@ -84,15 +84,13 @@ Result<RunningFile> RunningFile::take(const std::string& runtime_dir, int proc, 
   f.fd_.reset(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   struct stat st;
   if (!f.fd_ || ::fstat(f.fd_.get(), &st) != 0) return Error::from_errno(name);
-  if (!S_ISREG(st.st_mode) || st.st_uid != ::geteuid())
-    return Error{EPERM, name + " is not ours"};
+  if (!S_ISREG(st.st_mode) || st.st_uid != ::geteuid()) return Error{EPERM, name + " is not ours"};
   const std::string boot = read_text(proc, "sys/kernel/random/boot_id").substr(0, 36);
 
   const bool locked = lock(f.fd_.get(), 0);
   File old;
   const bool readable = ::pread(f.fd_.get(), &old, sizeof old, 0) == ssize_t{sizeof old} &&
-                        old.header.magic == kMagic &&
-                        std::string_view(old.header.boot, 36) == boot;
+                        old.header.magic == kMagic && std::string_view(old.header.boot, 36) == boot;
   if (!readable) old = {};
   if (!locked && same_process(proc, old.header.sluiced) && old.header.sluiced.pid != sluiced)
     return Error{EBUSY, "sluiced runs already with runtime_dir " + runtime_dir + " (process " +
@@ -127,8 +125,9 @@ void RunningFile::set_cgroups(const std::string& path) {
 
 void RunningFile::set_worker(size_t slot, const ProcessMark& mark) {
   if (slot >= limits::kWorkers) return;
-  [[maybe_unused]] auto n = ::pwrite(fd_.get(), &mark, sizeof mark,
-                                     static_cast<off_t>(offsetof(File, workers) + slot * sizeof mark));
+  [[maybe_unused]] auto n =
+      ::pwrite(fd_.get(), &mark, sizeof mark,
+               static_cast<off_t>(offsetof(File, workers) + slot * sizeof mark));
 }
 
 }  // namespace sluice::spawner

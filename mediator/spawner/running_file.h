@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunningFile: <runtime_dir>/workers, the file that says which processes of a sluiced run, so that the
-// next one finds them after a crash. Written by the spawner, one thread; root's, or sluiced's own user's.
+// RunningFile: <runtime_dir>/workers, the file that says which processes of a sluiced run, so that
+// the next one finds them after a crash. Written by the spawner, one thread; root's, or sluiced's
+// own user's.
 //
 //   header   which boot; sluiced, spawner (pid and start time each); the folder of the cgroups
 //   slots    a worker each: pid and start time; zero: none
 //
-// A pid alone may be somebody else's by now. So each is compared by its start time after a pidfd has
-// been opened, and is signalled through that pidfd. The file is locked as long as its spawner lives.
+// A pid alone may be somebody else's by now. So each is compared by its start time after a pidfd
+// has been opened, and is signalled through that pidfd. The file is locked as long as its spawner
+// lives.
 #pragma once
 
 #include <sys/types.h>

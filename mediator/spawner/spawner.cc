@@ -93,7 +93,8 @@ Result<void> Spawner::set_up() {
     no_cgroups = cgroups.error().message;
   }
   if (file_->ended() || file_->stuck())
-    log::warning("spawner: an earlier sluiced left workers: {} ended, {} do not end", file_->ended(), file_->stuck());
+    log::warning("spawner: an earlier sluiced left workers: {} ended, {} do not end",
+                 file_->ended(), file_->stuck());
 
   // While all that the host shows is there.
   const std::string log_path = setup.one("kernel-log");
@@ -121,7 +122,8 @@ Result<void> Spawner::set_up() {
   hello.header.type = Type::kHello;
   hello.header.id = file_->ended();
   for (const auto& [wall, why] : prison_->missing())
-    hello.add("missing", std::string(spawner_protocol::kWallNames[static_cast<size_t>(wall)]) + ": " + why);
+    hello.add("missing",
+              std::string(spawner_protocol::kWallNames[static_cast<size_t>(wall)]) + ": " + why);
   if (!kernel_log_) hello.add("no-kernel-log", no_log);
   return send(hello);
 }
@@ -154,14 +156,16 @@ Result<void> Spawner::serve() {
     pollfd wait[] = {{control_.get(), POLLIN, 0},
                      {signals_.get(), POLLIN, 0},
                      {kernel_log_ ? kernel_log_->fd() : -1, POLLIN, 0}};
-    if (::poll(wait, 3, dying_.empty() ? -1 : 20) < 0 && errno != EINTR) return Error::from_errno("poll");
+    if (::poll(wait, 3, dying_.empty() ? -1 : 20) < 0 && errno != EINTR)
+      return Error::from_errno("poll");
     signalfd_siginfo info;
     while (::read(signals_.get(), &info, sizeof info) == ssize_t{sizeof info}) {
     }
     if (auto r = read_kernel_log(); !r) return r;
     // Always: several children make one signal.
     if (auto r = reap(); !r) return r;
-    if (cgroups_) std::erase_if(dying_, [&](uint32_t slot) { return cgroups_->remove(cgroup_name(slot)); });
+    if (cgroups_)
+      std::erase_if(dying_, [&](uint32_t slot) { return cgroups_->remove(cgroup_name(slot)); });
     if (wait[0].revents)
       if (auto r = on_packet(); !r) return r;
   }
@@ -172,7 +176,8 @@ Result<void> Spawner::on_packet() {
   if (!in) return in.error();
   const spawner_protocol::Header& h = in->packet.header;
   if (!in->packet.lines.empty()) return Error{EPROTO, "sluiced sent a malformed message"};
-  if (h.type == Type::kSpawn && in->fds.size() == 2) return spawn(h.id, in->fds[0].get(), in->fds[1].get());
+  if (h.type == Type::kSpawn && in->fds.size() == 2)
+    return spawn(h.id, in->fds[0].get(), in->fds[1].get());
   if (h.type == Type::kKill && in->fds.empty()) {
     // One that is not there has ended just now: its Exited is on the way.
     for (auto& [pid, worker] : workers_)
@@ -248,7 +253,8 @@ Result<void> Spawner::reap() {
     if (::read(worker.process.failed.get(), &failure, sizeof failure) == ssize_t{sizeof failure}) {
       failure.what[sizeof failure.what - 1] = 0;
       if (auto r = send_failed(worker.id, failure.code,
-                               std::string(failure.what) + ": " + ::strerror(failure.code)); !r)
+                               std::string(failure.what) + ": " + ::strerror(failure.code));
+          !r)
         return r;
       continue;
     }

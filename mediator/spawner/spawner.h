@@ -3,8 +3,8 @@
 // reaps them and reports their exit. A child of the keeper (keeper.h), which has its Setup.
 //
 // One thread, blocking sends: sluiced is the only one that it serves, and it reads no byte that a
-// worker has written. It ends, and all workers with it, when sluiced closes the connection or breaks
-// the protocol; should it die itself, the kernel ends its children (PR_SET_PDEATHSIG).
+// worker has written. It ends, and all workers with it, when sluiced closes the connection or
+// breaks the protocol; should it die itself, the kernel ends its children (PR_SET_PDEATHSIG).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that loads modules which are none, and then one that is: each bad one must be refused with
-// a CUresult and a log that says where, and must leave the session as good as before.
+// A program that loads modules which are none, and then one that is: each bad one must be refused
+// with a CUresult and a log that says where, and must leave the session as good as before.
 //
 //   bad-ptx     exit 0 if all of that held; what did not is printed
 #include <cstdio>
@@ -40,11 +40,16 @@ void refused(const char* what, const std::string& ptx) {
   expect(r != CUDA_SUCCESS, what, r);
 }
 
-// A kernel that calls a function of the device runtime library: launches of kernels and of graphs from the GPU.
-std::string calling(const std::string& name, const std::string& parameters, const std::string& arguments) {
-  return ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func (.param .b32 result) " + name + " (" +
-         parameters + ");\n.visible .entry k()\n{\n.param .b64 a; .param .b64 b; .param .b32 r;\nst.param.b64 [a], 0; st.param.b64 [b], 0;\n"
-         "call.uni (r), " + name + ", (" + arguments + ");\nret;\n}\n";
+// A kernel that calls a function of the device runtime library: launches of kernels and of graphs
+// from the GPU.
+std::string calling(const std::string& name, const std::string& parameters,
+                    const std::string& arguments) {
+  return ".version 7.0\n.target sm_70\n.address_size 64\n.extern .func (.param .b32 result) " +
+         name + " (" + parameters +
+         ");\n.visible .entry k()\n{\n.param .b64 a; .param .b64 b; .param .b32 r;\nst.param.b64 "
+         "[a], 0; st.param.b64 [b], 0;\n"
+         "call.uni (r), " +
+         name + ", (" + arguments + ");\nret;\n}\n";
 }
 
 void good_still_works() {
@@ -81,12 +86,16 @@ int main() {
   refused("empty text", "");
   refused("no PTX at all", "this is no PTX\n");
   refused("a text that ends in the middle", good.substr(0, good.size() / 2));
-  refused("an unknown instruction", good.substr(0, good.find("mov.u32")) + "frobnicate.u32 %r1, 1;\nret;\n}\n");
-  refused("an undeclared register", good.substr(0, good.find("mov.u32")) + "mov.u32 %r9, 1;\nret;\n}\n");
+  refused("an unknown instruction",
+          good.substr(0, good.find("mov.u32")) + "frobnicate.u32 %r1, 1;\nret;\n}\n");
+  refused("an undeclared register",
+          good.substr(0, good.find("mov.u32")) + "mov.u32 %r9, 1;\nret;\n}\n");
   refused("braces without end", ".version 7.0\n.target sm_70\n" + std::string(100000, '{'));
   refused("a version of the future", ".version 99.0\n" + good.substr(good.find('\n') + 1));
-  refused("dynamic parallelism", calling("cudaLaunchDeviceV2", ".param .b64 x, .param .b64 y", "a, b"));
-  refused("graph launched from the GPU", calling("cudaGraphLaunch", ".param .b64 x, .param .b64 y", "a, b"));
+  refused("dynamic parallelism",
+          calling("cudaLaunchDeviceV2", ".param .b64 x, .param .b64 y", "a, b"));
+  refused("graph launched from the GPU",
+          calling("cudaGraphLaunch", ".param .b64 x, .param .b64 y", "a, b"));
   good_still_works();
   std::printf(failures ? "bad-ptx: %d expectations failed\n" : "bad-ptx: right\n", failures);
   return failures ? 1 : 0;

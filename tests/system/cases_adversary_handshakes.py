@@ -14,6 +14,7 @@ from support import WithVictim
 HANDSHAKES = 1200     # at each socket
 HELD = 24             # of those, as many are open at once and silent
 CHANNEL = support.ROOT / "abi/channel.h"
+SLACK = 40            # descriptors of others
 WAIT_S = 120          # no call here waits for longer
 
 
@@ -101,7 +102,9 @@ class AdversaryHandshakes(WithVictim):
             descriptors, threads, resident = self.of_sluiced()
             self.flood(path, kind, right)
             print(f"{path.name}: {dict(self.outcomes)}", flush=True)
-            self.eventually(lambda: self.of_sluiced()[0] <= descriptors,
+            # Each of the seven ways was tried some 170 times: one that leaves a descriptor shows.
+            # The victim's and the monitor's own come and go.
+            self.eventually(lambda: self.of_sluiced()[0] <= descriptors + SLACK,
                             "its descriptors are closed")
             # One that closes for each socket's peers, and may be new.
             self.assertLessEqual(self.of_sluiced()[1], threads + 2)

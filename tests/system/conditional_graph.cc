@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditional nodes with kernels that set their values, through the channel. (The driver of a real GPU takes the same
-// calls; there the PTX has to be linked to libcudadevrt first.)
+// Conditional nodes with kernels that set their values, through the channel. (The driver of a real
+// GPU takes the same calls; there the PTX has to be linked to libcudadevrt first.)
 //
 //   conditional-graph     exit 0 if everything came out right; what did not is printed
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace {
 
-// count: *n -= 1 and the value is whether anything is left; add: *to += *n + by, by 64 blocks of which each adds to a
-// word of its own; set: the value as it stands in memory.
+// count: *n -= 1 and the value is whether anything is left; add: *to += *n + by, by 64 blocks of
+// which each adds to a word of its own; set: the value as it stands in memory.
 const char* const kPtx = R"(
 .version 7.8
 .target sm_70
@@ -68,8 +68,8 @@ void expect(const char* what, long long got, long long wanted) {
   ++failures;
 }
 
-CUgraphNode kernel(CUgraph graph, CUfunction function, unsigned blocks, std::initializer_list<void*> params,
-                   std::vector<CUgraphNode> behind = {}) {
+CUgraphNode kernel(CUgraph graph, CUfunction function, unsigned blocks,
+                   std::initializer_list<void*> params, std::vector<CUgraphNode> behind = {}) {
   std::vector<void*> pointers(params);
   CUDA_KERNEL_NODE_PARAMS p{};
   p.func = function;
@@ -80,8 +80,9 @@ CUgraphNode kernel(CUgraph graph, CUfunction function, unsigned blocks, std::ini
   NEED(cuGraphAddKernelNode(&node, graph, behind.data(), behind.size(), &p));
   return node;
 }
-CUgraphNode conditional(CUgraph graph, CUgraphConditionalHandle handle, CUgraphConditionalNodeType kind,
-                        std::vector<CUgraph>* bodies, std::vector<CUgraphNode> behind = {}) {
+CUgraphNode conditional(CUgraph graph, CUgraphConditionalHandle handle,
+                        CUgraphConditionalNodeType kind, std::vector<CUgraph>* bodies,
+                        std::vector<CUgraphNode> behind = {}) {
   CUgraphNodeParams p{};
   p.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
   p.conditional = {handle, kind, static_cast<unsigned>(bodies->size()), nullptr, nullptr};
@@ -102,7 +103,8 @@ long long run(CUgraphExec exec, uint32_t begin) {
   return words[0];
 }
 
-// while (...) { sum += n; --n; if (n & 1) sum += 1000 + n; else sum += 2000 + n; }, and behind it sum += 7 + n.
+// while (...) { sum += n; --n; if (n & 1) sum += 1000 + n; else sum += 2000 + n; }, and behind it
+// sum += 7 + n.
 void loop_with_a_choice_in_it() {
   CUgraph graph;
   CUgraphConditionalHandle goes_on, odd;
@@ -160,7 +162,8 @@ void default_value() {
   const CUgraphNode node = conditional(graph, handle, CU_GRAPH_COND_TYPE_IF, &body);
   uint32_t two = 2, all = ~0u;
   kernel(body[0], add_kernel, kBlocks, {&sum, &n, &two});
-  kernel(graph, set_kernel, 1, {&n, &handle, &all}, {node});  // 0, too late for this launch and gone at the next
+  kernel(graph, set_kernel, 1, {&n, &handle, &all},
+         {node});  // 0, too late for this launch and gone at the next
   CUgraphExec exec;
   NEED(cuGraphInstantiate(&exec, graph, 0));
   for (int i = 0; i < 3; ++i) expect("the default value", run(exec, 0), 2);

@@ -2,7 +2,8 @@
 // A guest program that misbehaves on purpose. It joins a vGPU like any program and then breaks one
 // rule of the channel, named by its argument; the system tests look at what the host does.
 //
-//   hostile-client SCENARIO        prints one line: "ended ERROR REASON", "answered CURESULT", "refused
+//   hostile-client SCENARIO        prints one line: "ended ERROR REASON", "answered CURESULT",
+//   "refused
 //                                  REASON" or "silent"; exit 0 unless it could not even join
 //   hostile-client --list
 #include <unistd.h>
@@ -144,7 +145,8 @@ void changing_records(Hostile& h) {
     std::mt19937_64 random(7);
     while (!stop) {
       uint64_t at = __atomic_load_n(&h.submit().head, __ATOMIC_RELAXED) - random() % 4096;
-      auto* word = reinterpret_cast<uint32_t*>(h.data() + ((at & ~3ull) & (SLUICE_SUBMIT_RING_BYTES - 1)));
+      auto* word =
+          reinterpret_cast<uint32_t*>(h.data() + ((at & ~3ull) & (SLUICE_SUBMIT_RING_BYTES - 1)));
       __atomic_store_n(word, static_cast<uint32_t>(random() >> (random() % 33)), __ATOMIC_RELAXED);
     }
   });
@@ -164,12 +166,14 @@ const std::vector<Scenario>& scenarios() {
       {"record-of-8-bytes", [](Hostile& h) { h.send_raw(raw(8), 32); }},
       {"record-not-aligned", [](Hostile& h) { h.send_raw(raw(41), 64); }},
       {"record-longer-than-published", [](Hostile& h) { h.send_raw(raw(4096), 32); }},
-      {"record-longer-than-allowed", [](Hostile& h) { h.send_raw(raw(SLUICE_RECORD_MAX_BYTES + 32), 128 << 10); }},
+      {"record-longer-than-allowed",
+       [](Hostile& h) { h.send_raw(raw(SLUICE_RECORD_MAX_BYTES + 32), 128 << 10); }},
       {"record-of-4-gib", [](Hostile& h) { h.send_raw(raw(0xffffffe0u), 32); }},
       {"head-not-aligned", [](Hostile& h) { h.jump(33); }},
       {"head-jumps-ahead", [](Hostile& h) { h.jump(1ull << 40); }},
       {"head-beyond-the-ring", [](Hostile& h) { h.jump(SLUICE_SUBMIT_RING_BYTES + 32); }},
-      {"head-jumps-back", [](Hostile& h) {
+      {"head-jumps-back",
+       [](Hostile& h) {
          h.do_not_listen();  // to the answers of the calls before the jump
          for (int i = 0; i < 4; ++i) h.send(sluice::calls::kOpcode_cuInit, uint32_t{0});
          usleep(200000);
@@ -178,15 +182,22 @@ const std::vector<Scenario>& scenarios() {
       {"unknown-opcode", [](Hostile& h) { h.send(0xfff, uint64_t{0}); }},
       {"unknown-custom-opcode", [](Hostile& h) { h.send(0x1fff, uint64_t{0}); }},
       {"short-arguments", [](Hostile& h) { h.send_bytes(SLUICE_CALL_LAUNCH, nullptr, 0); }},
-      {"string-longer-than-record", [](Hostile& h) {
-         struct { uint8_t out; char len[4]; char text[8]; } b{1, {'\xff', '\xff', '\xff', '\x7f'}, "abc"};
+      {"string-longer-than-record",
+       [](Hostile& h) {
+         struct {
+           uint8_t out;
+           char len[4];
+           char text[8];
+         } b{1, {'\xff', '\xff', '\xff', '\x7f'}, "abc"};
          h.send(sluice::calls::kOpcode_cuDeviceGetByPCIBusId, b);
        }},
-      {"forged-context", [](Hostile& h) {
+      {"forged-context",
+       [](Hostile& h) {
          uint64_t bytes = 4096;
          h.send_bytes(sluice::calls::kOpcode_cuMemAlloc_v2, &bytes, 8, 0, 0xdeadbeefcafeull);
        }},
-      {"forged-handles", [](Hostile& h) {
+      {"forged-handles",
+       [](Hostile& h) {
          sluice_launch l{};
          l.function = SLUICE_HANDLE(SLUICE_HANDLE_FUNCTION, 1, 7);
          l.stream = ~0ull;
@@ -194,45 +205,56 @@ const std::vector<Scenario>& scenarios() {
          l.param_bytes = 0xffffffffu;
          h.send(SLUICE_CALL_LAUNCH, l);
        }},
-      {"bulk-outside-the-region", [](Hostile& h) {
-         h.send(SLUICE_CALL_COPY, copy(0x1000, 1ull << 62, SLUICE_COPY_DEVICE, SLUICE_COPY_BULK, 4096));
+      {"bulk-outside-the-region",
+       [](Hostile& h) {
+         h.send(SLUICE_CALL_COPY,
+                copy(0x1000, 1ull << 62, SLUICE_COPY_DEVICE, SLUICE_COPY_BULK, 4096));
        }},
-      {"bulk-that-overflows", [](Hostile& h) {
-         h.send(SLUICE_CALL_COPY, copy(0x1000, ~0ull - 100, SLUICE_COPY_DEVICE, SLUICE_COPY_BULK, 4096));
+      {"bulk-that-overflows",
+       [](Hostile& h) {
+         h.send(SLUICE_CALL_COPY,
+                copy(0x1000, ~0ull - 100, SLUICE_COPY_DEVICE, SLUICE_COPY_BULK, 4096));
        }},
-      {"bulk-of-the-control-area", [](Hostile& h) {
+      {"bulk-of-the-control-area",
+       [](Hostile& h) {
          h.send(SLUICE_CALL_COPY, copy(0, 4096, SLUICE_COPY_BULK, SLUICE_COPY_BULK, 4096));
        }},
-      {"bulk-of-another-session", [](Hostile& h) {
+      {"bulk-of-another-session",
+       [](Hostile& h) {
          uint64_t mine = h.header().staging_offset;
-         h.send(SLUICE_CALL_COPY, copy(mine, mine + (64ull << 20), SLUICE_COPY_BULK, SLUICE_COPY_BULK, 4096));
+         h.send(SLUICE_CALL_COPY,
+                copy(mine, mine + (64ull << 20), SLUICE_COPY_BULK, SLUICE_COPY_BULK, 4096));
        }},
-      {"module-text-outside", [](Hostile& h) {
+      {"module-text-outside",
+       [](Hostile& h) {
          sluice_module_load m{};
          m.bulk = {1ull << 50, 1ull << 40};
          h.send(SLUICE_CALL_MODULE_LOAD, m);
        }},
-      {"module-inline-longer-than-record", [](Hostile& h) {
+      {"module-inline-longer-than-record",
+       [](Hostile& h) {
          sluice_module_load m{};
          m.inline_bytes = 0xffffff00u;
          h.send(SLUICE_CALL_MODULE_LOAD, m);
        }},
-      {"copy-of-the-workers-memory", [](Hostile& h) {
+      {"copy-of-the-workers-memory",
+       [](Hostile& h) {
          h.send(SLUICE_CALL_COPY, copy(h.header().staging_offset, 0x400000, SLUICE_COPY_BULK,
                                        SLUICE_COPY_DEVICE, 4096));
        }},
-      {"copy-of-the-host-window", [](Hostile& h) {
-         h.send(SLUICE_CALL_COPY, copy(h.header().staging_offset, SLUICE_WINDOW_ADDRESS, SLUICE_COPY_BULK,
-                                       SLUICE_COPY_DEVICE, 4096));
+      {"copy-of-the-host-window",
+       [](Hostile& h) {
+         h.send(SLUICE_CALL_COPY, copy(h.header().staging_offset, SLUICE_WINDOW_ADDRESS,
+                                       SLUICE_COPY_BULK, SLUICE_COPY_DEVICE, 4096));
        }},
-      {"copy-size-that-overflows", [](Hostile& h) {
+      {"copy-size-that-overflows",
+       [](Hostile& h) {
          h.send(SLUICE_CALL_COPY, copy(h.header().staging_offset, h.header().staging_offset,
                                        SLUICE_COPY_BULK, SLUICE_COPY_BULK, 1ull << 33, 1ull << 33));
        }},
-      {"copy-of-unknown-kinds", [](Hostile& h) {
-         h.send(SLUICE_CALL_COPY, copy(0, 0, 7, 9, 64));
-       }},
-      {"memset-of-the-workers-memory", [](Hostile& h) {
+      {"copy-of-unknown-kinds", [](Hostile& h) { h.send(SLUICE_CALL_COPY, copy(0, 0, 7, 9, 64)); }},
+      {"memset-of-the-workers-memory",
+       [](Hostile& h) {
          sluice_memset m{};
          m.dst = 0x7f0000000000;
          m.width = 1 << 20;
@@ -241,15 +263,18 @@ const std::vector<Scenario>& scenarios() {
          m.wait = 1;
          h.send(SLUICE_CALL_MEMSET, m);
        }},
-      {"free-of-what-is-not-mine", [](Hostile& h) {
+      {"free-of-what-is-not-mine",
+       [](Hostile& h) {
          sluice_bulk b{0, 1ull << 30};
          h.send(SLUICE_CALL_EXTENT_FREE, b);
        }},
-      {"host-func-done-never-asked", [](Hostile& h) { h.send(SLUICE_CALL_HOST_FUNC_DONE, uint64_t{99}); }},
+      {"host-func-done-never-asked",
+       [](Hostile& h) { h.send(SLUICE_CALL_HOST_FUNC_DONE, uint64_t{99}); }},
       {"random-records", [](Hostile& h) { random_records(h, 1); }},
       {"random-records-2", [](Hostile& h) { random_records(h, 2); }},
       {"records-that-change", changing_records},
-      {"nobody-reads-the-answers", [](Hostile& h) {
+      {"nobody-reads-the-answers",
+       [](Hostile& h) {
          h.do_not_listen();
          uint32_t zero = 0;
          for (int i = 0; i < 200000 && !h.channel().ended(); ++i)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program whose tasks write down on which SM they ran, and from when to when (%smid, %globaltimer).
+// A program whose tasks write down on which SM they ran, and from when to when (%smid,
+// %globaltimer).
 //
 //   sm-tasks STOP_FILE OUT_FILE [TASKS KEPT STREAMS]
-//       launches large (TASKS, 96) and small grids over STREAMS (3 at most and by default) until STOP_FILE is there, then writes a line
-//       "SM BEGIN_NS END_NS" for each of the last KEPT tasks, and exits 0; 1 and a text if a task ran not at all, or twice
+//       launches large (TASKS, 96) and small grids over STREAMS (3 at most and by default) until
+//       STOP_FILE is there, then writes a line "SM BEGIN_NS END_NS" for each of the last KEPT
+//       tasks, and exits 0; 1 and a text if a task ran not at all, or twice
 #include <unistd.h>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #pragma once
 
 #define SLUICE_EXEC_TENSOR_OPS(X) X(mma, (multiply))
-#define SLUICE_EXEC_MATRIX_MOVE_OPS(X)                                                        \
-  X(ldmatrix, (load_matrices))                                                                \
-  X(stmatrix, (store_matrices)) X(movmatrix, (transpose_matrix)) X(wmmaload, (load_fragment)) \
-      X(wmmastore, (store_fragment))
+#define SLUICE_EXEC_MATRIX_MOVE_OPS(X) \
+  X(ldmatrix, (load_matrices))         \
+  X(stmatrix, (store_matrices))        \
+  X(movmatrix, (transpose_matrix)) X(wmmaload, (load_fragment)) X(wmmastore, (store_fragment))

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker that a guest has taken over: it is started by sluiced, enters the sandbox as a worker does,
-// says Ready, and then tries what such a one would. On its standard error a line for each attempt that
-// works, "evil NAME: DONE (what)", and "evil END: refused (N attempts)". Workers of vGPUs other than `a` become the
-// real program, so that a victim has one.
+// A worker that a guest has taken over: it is started by sluiced, enters the sandbox as a worker
+// does, says Ready, and then tries what such a one would. On its standard error a line for each
+// attempt that works, "evil NAME: DONE (what)", and "evil END: refused (N attempts)". Workers of
+// vGPUs other than `a` become the real program, so that a victim has one.
 //
 //   SLUICE_EVIL_REAL    the real worker
 //   SLUICE_EVIL_FILTER  soft or nvidia
 //   SLUICE_EVIL_VICTIM  pid of a process of the host that is not ours
-//   SLUICE_EVIL_ADMIN   the admin socket; SLUICE_EVIL_FOLDER a folder of root's; SLUICE_EVIL_PORT a TCP
+//   SLUICE_EVIL_ADMIN   the admin socket; SLUICE_EVIL_FOLDER a folder of root's; SLUICE_EVIL_PORT a
+//   TCP
 //                       port of this host; SLUICE_EVIL_ABSTRACT an abstract socket's name
 #include <dirent.h>
 #include <errno.h>
@@ -47,16 +48,19 @@ std::string variable(const char* name) {
 
 long attempts = 0;
 
-// Only what worked is written at once: sluiced takes so many lines of a worker. The last line has the
-// number of all.
+// Only what worked is written at once: sluiced takes so many lines of a worker. The last line has
+// the number of all.
 void say(const char* name, bool done, const std::string& what) {
   ++attempts;
   if (!done && std::strcmp(name, "END") != 0) return;
   static const int out = 10;  // main has put standard error there
-  const std::string line = std::string("evil ") + name + ": " + (done ? "DONE" : "refused") + " (" + what + ")\n";
+  const std::string line =
+      std::string("evil ") + name + ": " + (done ? "DONE" : "refused") + " (" + what + ")\n";
   [[maybe_unused]] auto n = ::write(out, line.data(), line.size());
 }
-void call(const char* name, long result) { say(name, result >= 0, result >= 0 ? std::to_string(result) : ::strerror(errno)); }
+void call(const char* name, long result) {
+  say(name, result >= 0, result >= 0 ? std::to_string(result) : ::strerror(errno));
+}
 
 // What a child does that outlives its session.
 template <class F>
@@ -73,7 +77,8 @@ long connect_to(const std::string& name, bool abstract, Fd& socket) {
   sockaddr_un a{};
   a.sun_family = AF_UNIX;
   std::memcpy(a.sun_path + abstract, name.data(), std::min(name.size(), sizeof a.sun_path - 2));
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + abstract + name.size() + !abstract);
+  const auto bytes =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + abstract + name.size() + !abstract);
   return ::connect(socket.get(), reinterpret_cast<sockaddr*>(&a), bytes);
 }
 
@@ -97,7 +102,8 @@ void processes(pid_t victim) {
   }
   make_process("fork", [] { return ::syscall(SYS_fork); });
   make_process("clone a process", [] { return ::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); });
-  make_process("clone into namespaces", [] { return ::syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0); });
+  make_process("clone into namespaces",
+               [] { return ::syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0); });
   make_process("clone3", [] {
     clone_args args{};
     args.exit_signal = SIGCHLD;
@@ -118,12 +124,14 @@ void files(pid_t victim) {
   // Of its own root folder, but nothing that it needs: only Landlock refuses that.
   call("list its root folder", ::open("/", O_RDONLY | O_DIRECTORY));
   call("write a file of root's", ::open((folder + "/evil").c_str(), O_WRONLY | O_CREAT, 0644));
-  call("write /etc/cron.d", ::open("/etc/cron.d/.sluice-evil", O_WRONLY | O_CREAT | O_TMPFILE, 0644));
+  call("write /etc/cron.d",
+       ::open("/etc/cron.d/.sluice-evil", O_WRONLY | O_CREAT | O_TMPFILE, 0644));
   call("write a library", ::open("/usr/lib/sluice-evil", O_WRONLY | O_CREAT, 0644));
   const std::string proc = "/proc/" + std::to_string(victim);
   call("another's memory", ::open((proc + "/mem").c_str(), O_RDWR));
   call("another's environment", ::open((proc + "/environ").c_str(), O_RDONLY));
-  // Its compile cache would be there: nothing of another worker is, and what it leaves nobody finds.
+  // Its compile cache would be there: nothing of another worker is, and what it leaves nobody
+  // finds.
   const std::string left = variable("HOME") + "/.sluice-evil-cache";
   if (variable("SLUICE_EVIL_FILTER") == "nvidia") {
     say("find what another left", ::access(left.c_str(), F_OK) == 0, left);
@@ -147,7 +155,8 @@ void sockets() {
   call("reach the admin socket", connected);
   if (connected == 0) {
     const char request[] =
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vgpu.set\",\"params\":{\"name\":\"a\",\"weight\":9999}}\n";
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vgpu.set\",\"params\":{\"name\":\"a\","
+        "\"weight\":9999}}\n";
     char answer[4096] = "";
     [[maybe_unused]] auto n = ::send(admin.get(), request, sizeof request - 1, MSG_NOSIGNAL);
     const ssize_t got = ::recv(admin.get(), answer, sizeof answer - 1, 0);
@@ -172,7 +181,9 @@ void rarely_called(char* buffer) {
     long arguments[5];
   } const tries[] = {
       {"open_by_handle_at", SYS_open_by_handle_at, {AT_FDCWD, long(buffer), 0}},
-      {"name_to_handle_at", SYS_name_to_handle_at, {AT_FDCWD, long("/"), long(buffer), long(buffer), 0}},
+      {"name_to_handle_at",
+       SYS_name_to_handle_at,
+       {AT_FDCWD, long("/"), long(buffer), long(buffer), 0}},
       {"pidfd_getfd", SYS_pidfd_getfd, {0, 0, 0}},
       {"pidfd_send_signal", SYS_pidfd_send_signal, {0, 0, 0, 0}},
       {"process_madvise", SYS_process_madvise, {0, long(buffer), 1, 4, 0}},
@@ -303,6 +314,7 @@ int main() {
   kernel(nvidia);
   say("END", false, std::to_string(attempts) + " attempts");
   // Deadly where it is refused.
-  if (variable("SLUICE_EVIL_TRACE") == "1") call("trace another", ::ptrace(PTRACE_ATTACH, victim, 0, 0));
+  if (variable("SLUICE_EVIL_TRACE") == "1")
+    call("trace another", ::ptrace(PTRACE_ATTACH, victim, 0, 0));
   for (;;) ::pause();
 }

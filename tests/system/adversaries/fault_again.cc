@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stops the GPU again and again, as fast as it is allowed: each child is a program of its own, with a
-// session of its own, that does it once and ends.
+// Stops the GPU again and again, as fast as it is allowed: each child is a program of its own, with
+// a session of its own, that does it once and ends.
 //
-//   fault-again HOW TIMES [ATONCE]   HOW: unmapped, misaligned, trap, spin, or hide (unmapped, and gone
-//                                    before it is told). ATONCE children have their sessions first, and
-//                                    then do it together.
+//   fault-again HOW TIMES [ATONCE]   HOW: unmapped, misaligned, trap, spin, or hide (unmapped, and
+//   gone
+//                                    before it is told). ATONCE children have their sessions first,
+//                                    and then do it together.
 // Prints a line "got RESULT" for each that got through, or "refused RESULT"; at the end "done".
 // Exit: 0.
 #include <signal.h>
@@ -48,7 +49,8 @@ int attack(const char* how, int ready, int go) {
   if (r == CUDA_SUCCESS) r = cuDevicePrimaryCtxRetain(&context, 0);
   if (r == CUDA_SUCCESS) r = cuCtxSetCurrent(context);
   if (r == CUDA_SUCCESS) r = cuModuleLoadData(&module, kPtx);
-  if (r == CUDA_SUCCESS) r = cuModuleGetFunction(&kernel, module, trap ? "stop" : spin ? "spin" : "store");
+  if (r == CUDA_SUCCESS)
+    r = cuModuleGetFunction(&kernel, module, trap ? "stop" : spin ? "spin" : "store");
   if (r == CUDA_SUCCESS) r = cuMemAlloc(&memory, 4096);
   if (r == CUDA_SUCCESS) r = cuMemsetD32(memory, 0, 1024);
   char byte = 0;

@@ -390,8 +390,9 @@ TEST_F(AgentTest, StrangersAreRefused) {
   other.join.magic = 0x7f454c46;
   std::memset(&noise, 0xff, sizeof noise);
   const std::pair<const void*, size_t> strangers[] = {
-      {&newer, sizeof(sluice_join)}, {&other, sizeof(sluice_join)},     {&noise, sizeof(sluice_join)},
-      {&right, 1},                   {&right, sizeof(sluice_join) - 1}, {&right, sizeof right}};
+      {&newer, sizeof(sluice_join)},     {&other, sizeof(sluice_join)},
+      {&noise, sizeof(sluice_join)},     {&right, 1},
+      {&right, sizeof(sluice_join) - 1}, {&right, sizeof right}};
   for (const auto& [hello, bytes] : strangers) {
     auto socket = connect_unix(path(), SOCK_SEQPACKET);
     ASSERT_TRUE(socket.ok());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluiced's Accounting against two processes on one software GPU, whose own counters are the truth: time on the engine by
-// turns and slices, side by side in mps mode; and against a shared file that somebody hostile writes. Nothing here
-// depends on how fast this machine is: what the sources say is compared with what the GPU says it did.
+// sluiced's Accounting against two processes on one software GPU, whose own counters are the truth:
+// time on the engine by turns and slices, side by side in mps mode; and against a shared file that
+// somebody hostile writes. Nothing here depends on how fast this machine is: what the sources say
+// is compared with what the GPU says it did.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -35,10 +36,11 @@ class Process : public softgpu::ContentionTest {
     settings_.soft_gpu_file = path_;
   }
   void start(const char* mode, size_t n = 2) {
-    accounting_ = std::make_unique<Accounting>(io_, settings_, [this](core::VgpuId v, uint64_t refund, uint64_t extra) {
-      extra_[v] += extra;
-      refund_[v] += refund;
-    });
+    accounting_ = std::make_unique<Accounting>(
+        io_, settings_, [this](core::VgpuId v, uint64_t refund, uint64_t extra) {
+          extra_[v] += extra;
+          refund_[v] += refund;
+        });
     for (uint32_t v = 0; v < n; ++v) {
       tenants_.push_back({std::make_unique<Contender>(
           path_, std::map<std::string, std::string>{{"SLUICE_SOFT_MODE", mode},
@@ -63,23 +65,28 @@ class Process : public softgpu::ContentionTest {
     return true;
   }
   uint64_t engine_ns(uint32_t v) { return channel(tenants_[v].tsgid).engine_ns; }
-  // Both have work, one holds: kernels that end by themselves. Returns what the engine's counter says of it.
+  // Both have work, one holds: kernels that end by themselves. Returns what the engine's counter
+  // says of it.
   void turn(core::VgpuId v) {
     tell(LogEvent::kGranted, v);
     Contender& c = *tenants_[v].process;
     const uint64_t kernels = channel(tenants_[v].tsgid).kernels;
     ASSERT_EQ(c.ask('C'), 0);
-    ASSERT_TRUE(run_until([&] { return channel(tenants_[v].tsgid).kernels >= kernels + 1 && running() != tenants_[v].tsgid; }));
+    ASSERT_TRUE(run_until([&] {
+      return channel(tenants_[v].tsgid).kernels >= kernels + 1 && running() != tenants_[v].tsgid;
+    }));
     tell(LogEvent::kLeft, v);
   }
-  // |used - truth| within the bound and what the truth itself leaves open. The bound is 3.3 standard errors, so that one
-  // run in some hundreds would fail by chance; half as much again is 5, and none does.
+  // |used - truth| within the bound and what the truth itself leaves open. The bound is 3.3
+  // standard errors, so that one run in some hundreds would fail by chance; half as much again is
+  // 5, and none does.
   void expect_within(core::VgpuId v, uint64_t least, uint64_t most, const char* what) {
     const auto r = accounting_->read(v);
     const uint64_t bound = r.used.error_ns + r.used.error_ns / 2;
     EXPECT_GE(r.used.used_ns + bound, least) << what << " v" << v;
     EXPECT_LE(r.used.used_ns - std::min(r.used.used_ns, bound), most) << what << " v" << v;
-    // How wide the registers' bound is depends on how often this machine lets the reader come late; the log's does not.
+    // How wide the registers' bound is depends on how often this machine lets the reader come late;
+    // the log's does not.
     if (accounting_->source() == "switch_log") {
       EXPECT_LE(r.used.error_ns, r.held_ns / 10) << what;
     }
@@ -104,8 +111,9 @@ class Process : public softgpu::ContentionTest {
   uint64_t extra_[4] = {}, refund_[4] = {};
 };
 
-// Between taking the engine and showing that it runs, and until its counter is written, a process may be interrupted,
-// and changes of context (82 us and a sleep's overshoot) are the counter's but not use: the log shows when each began.
+// Between taking the engine and showing that it runs, and until its counter is written, a process
+// may be interrupted, and changes of context (82 us and a sleep's overshoot) are the counter's but
+// not use: the log shows when each began.
 TEST_F(Process, TurnsAgreeWithTheGpusOwnCounters) {
   for (const char* sources : {"all", "registers", "log"}) {
     settings_.registers = sources != std::string("log");
@@ -170,14 +178,18 @@ TEST_F(Process, SideBySideOneHolderIsKnownAndOfTwoTheBoundSaysSo) {
       const uint64_t begin = monotonic_ns();
       tell(LogEvent::kGranted, v);
       ASSERT_EQ(tenants_[v].process->ask('C'), 0);
-      ASSERT_TRUE(run_until([&] { return channel(tenants_[v].tsgid).kernels > before[v] + static_cast<uint64_t>(i) && !busy(); }));
+      ASSERT_TRUE(run_until([&] {
+        return channel(tenants_[v].tsgid).kernels > before[v] + static_cast<uint64_t>(i) && !busy();
+      }));
       tell(LogEvent::kLeft, v);
       held[v] += monotonic_ns() - begin;
     }
   EXPECT_EQ(state_of("switch_log"), "unavailable");
   EXPECT_EQ(accounting_->source(), "registers");
-  // A block is on an SM for all of the time in which its context has work; with one SM thread no less.
-  for (uint32_t v : {0u, 1u}) expect_within(v, channel(tenants_[v].tsgid).sm_ns / 4, held[v], "mps");
+  // A block is on an SM for all of the time in which its context has work; with one SM thread no
+  // less.
+  for (uint32_t v : {0u, 1u})
+    expect_within(v, channel(tenants_[v].tsgid).sm_ns / 4, held[v], "mps");
   const auto alone = accounting_->read(0);
   for (uint32_t v : {0u, 1u}) tell(LogEvent::kGranted, v);
   const uint64_t begin = monotonic_ns();
@@ -186,7 +198,8 @@ TEST_F(Process, SideBySideOneHolderIsKnownAndOfTwoTheBoundSaysSo) {
   const uint64_t both = monotonic_ns() - begin;
   for (uint32_t v : {0u, 1u}) tell(LogEvent::kLeft, v);
   const auto side = accounting_->read(0);
-  EXPECT_GE(side.used.error_ns, alone.used.error_ns + both * 2 / 5) << "nobody can tell whose of the two it was";
+  EXPECT_GE(side.used.error_ns, alone.used.error_ns + both * 2 / 5)
+      << "nobody can tell whose of the two it was";
 }
 
 TEST_F(Process, WhoeverSpoilsTheFileTakesTheSourceAwayAndNothingElse) {
@@ -203,13 +216,18 @@ TEST_F(Process, WhoeverSpoilsTheFileTakesTheSourceAwayAndNothingElse) {
     uint64_t put = 0;
     ASSERT_EQ(::pread(fd.get(), &put, 8, SLUICE_SOFT_LOG_OFFSET), 8);
     for (uint64_t n = put; n < put + 1000; ++n)
-      noise[n % SLUICE_SOFT_LOG_RECORDS] = {.tag = SLUICE_SWITCH_START, .seq = static_cast<uint16_t>(n + 1), .cid = 1, .time_ns = time};
-    scribble(SLUICE_SOFT_LOG_OFFSET + SLUICE_SWITCH_LOG_RECORDS_AT, noise.data(), noise.size() * sizeof noise[0]);
+      noise[n % SLUICE_SOFT_LOG_RECORDS] = {.tag = SLUICE_SWITCH_START,
+                                            .seq = static_cast<uint16_t>(n + 1),
+                                            .cid = 1,
+                                            .time_ns = time};
+    scribble(SLUICE_SOFT_LOG_OFFSET + SLUICE_SWITCH_LOG_RECORDS_AT, noise.data(),
+             noise.size() * sizeof noise[0]);
     put += 1000;
     scribble(SLUICE_SOFT_LOG_OFFSET, &put, 8);
     run_for(30);
   }
-  ASSERT_TRUE(run_until([&] { return accounting_->source() == "clock"; })) << "impossible records, again and again";
+  ASSERT_TRUE(run_until([&] { return accounting_->source() == "clock"; }))
+      << "impossible records, again and again";
   EXPECT_EQ(state_of("registers"), "unavailable");
   const auto r = accounting_->read(0);
   EXPECT_LE(r.used.used_ns, r.held_ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The back-off of sluiced with fake workers: what counts as an offence, who waits for it, what resets
-// it and what does not. No GPU: what a fault costs is the configuration's word.
+// The back-off of sluiced with fake workers: what counts as an offence, who waits for it, what
+// resets it and what does not. No GPU: what a fault costs is the configuration's word.
 #include <stdexcept>
 
 #include "tests/support/test_daemon.h"
@@ -70,7 +70,10 @@ TEST_F(BackOffTest, WhoFaultsWaitsAndIsSeen) {
   for (const auto& v : stats.at("result").at("vgpus").as_array()) {
     const bool is_a = v.at("name").as_string() == "a";
     EXPECT_EQ(v.at("faults").to_number<uint64_t>(), is_a ? 4u : 0u);
-    if (is_a) { EXPECT_GT(v.at("usage").at("charged_sm_ns").to_number<uint64_t>(), 0u) << "it pays out of its share"; }
+    if (is_a) {
+      EXPECT_GT(v.at("usage").at("charged_sm_ns").to_number<uint64_t>(), 0u)
+          << "it pays out of its share";
+    }
   }
 }
 
@@ -93,7 +96,8 @@ TEST_F(BackOffTest, TooManyWhoWaitReadWhy) {
   ASSERT_TRUE(run_until([&] { return refused->joined(); }));
   ASSERT_TRUE(refused->has_answer());
   EXPECT_NE(refused->answer().status, 0);
-  EXPECT_NE(std::string(refused->answer().reason).find("faulted"), std::string::npos) << refused->answer().reason;
+  EXPECT_NE(std::string(refused->answer().reason).find("faulted"), std::string::npos)
+      << refused->answer().reason;
 }
 
 TEST_F(BackOffTest, TheOperatorResetsItByDeletingTheVgpu) {
@@ -208,7 +212,8 @@ TEST_F(BackOffDear, WhoHasUsedUpItsMinuteHasNoSessionLeft) {
   two->command(fake::kEndedWith, 700);
   EXPECT_TRUE(run_until([&] { return good->slot_state() == SLUICE_SLOT_ENDED; }));
   EXPECT_EQ(good->slot_header().error, 46);
-  EXPECT_NE(std::string(good->slot_header().reason).find("a minute"), std::string::npos) << good->slot_header().reason;
+  EXPECT_NE(std::string(good->slot_header().reason).find("a minute"), std::string::npos)
+      << good->slot_header().reason;
   EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
   EXPECT_EQ(penalty().state(monotonic_ns()), core::Penalty::State::kBarred);
   EXPECT_EQ(penalty().forced_ends(), 0u) << "that it was ended is not its doing";

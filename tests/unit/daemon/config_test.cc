@@ -90,10 +90,9 @@ TEST(Config, TheSampleStatesTheDefaults) {
 TEST(Config, TheSampleNamesEveryKeyOnce) {
   // Uncommenting what is commented out gives a file that is good too.
   std::string text = sample();
-  for (const char* key : {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file",
-                          "socket_group", "socket_users", "socket_groups",
-                          "spawner", "paths", "user", "group",
-                          "evict_end_ms"}) {
+  for (const char* key :
+       {"worker", "socket", "soft_library", "soft_file", "trace", "registers_file", "socket_group",
+        "socket_users", "socket_groups", "spawner", "paths", "user", "group", "evict_end_ms"}) {
     const std::string line = std::string("\n#") + key + " = ";
     const size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << key;
@@ -127,7 +126,8 @@ TEST(Config, WhatIsLeftToUsFollowsTheGpu) {
 }
 
 TEST(Config, SourcesOfAccountingAreThoseNamed) {
-  auto c = parse_config("[accounting]\nsources = [\"clock\", \"switch_log\"]\ncpu_percent = 5\n", "f");
+  auto c =
+      parse_config("[accounting]\nsources = [\"clock\", \"switch_log\"]\ncpu_percent = 5\n", "f");
   ASSERT_TRUE(c.ok()) << c.error().message;
   EXPECT_FALSE(c->by_registers);
   EXPECT_TRUE(c->by_switch_log);
@@ -158,7 +158,8 @@ TEST_P(ConfigErrors, NameTheLineAndTheKey) {
 INSTANTIATE_TEST_SUITE_P(
     All, ConfigErrors,
     ::testing::Values(
-        Bad{"runtime_dir = 3", "runtime_dir", 1}, Bad{"runtime_dir = \"relative\"", "absolute path", 1},
+        Bad{"runtime_dir = 3", "runtime_dir", 1},
+        Bad{"runtime_dir = \"relative\"", "absolute path", 1},
         Bad{"\nruntime_dri = \"/run\"", "unknown key 'runtime_dri'", 2},
         Bad{"[workers]\nuids = \"0-9\"", "range of user ids", 2},
         Bad{"[workers]\nuids = \"9-3\"", "range of user ids", 2},
@@ -182,7 +183,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"[vgpu]\n\nslots = 65", "from 1 to 64", 3}, Bad{"[vgpu]\nweight = 0", "from 1 to", 2},
         Bad{"[vgpu]\nweight = 1.5", "whole number", 2},
         Bad{"[vgpu]\nregion = \"100M\"", "power of two", 2},
-        Bad{"[vgpu]\nregion = \"32G\"", "power of two", 2}, Bad{"[vgpu]\nregion = 268435456", "in quotes", 2},
+        Bad{"[vgpu]\nregion = \"32G\"", "power of two", 2},
+        Bad{"[vgpu]\nregion = 268435456", "in quotes", 2},
         Bad{"[vgpu]\nstaging = \"3M\"", "multiple of 2M", 2},
         Bad{"[vgpu]\nregion = \"32M\"\nslots = 64", "no room", 2},
         Bad{"[scheduler]\nquantum_min_us = 90000", "more than", 2},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions of sluiced over the local transport, with a fake worker: opening, leases, extents, and every
-// way to end, after each of which nothing may be left.
+// Sessions of sluiced over the local transport, with a fake worker: opening, leases, extents, and
+// every way to end, after each of which nothing may be left.
 #include <fcntl.h>
 #include <signal.h>
 
@@ -81,8 +81,8 @@ TEST_F(SessionTest, AKilledWorkerEndsItsSessionOnlyAndFreesAll) {
   auto victim = joined("a"), same = joined("a"), other = joined("b");
   EXPECT_EQ(ask(*victim, fake::kLease, 1 << 20).a, 0u);
   EXPECT_EQ(ask(*victim, fake::kExtent, 4 << 20).a, 0u);
-  // From outside: it is the first process of its pid namespace, which SIGKILL from within does not end.
-  // Each local program has slot 0 of a region of its own, so by the order of joining.
+  // From outside: it is the first process of its pid namespace, which SIGKILL from within does not
+  // end. Each local program has slot 0 of a region of its own, so by the order of joining.
   ASSERT_EQ(::kill(daemon_->find("a")->sessions().front()->worker_pid(), SIGKILL), 0);
   ASSERT_TRUE(run_until([&] { return victim->slot_state() == SLUICE_SLOT_ENDED; }));
   EXPECT_NE(victim->slot_header().error, 0);
@@ -351,7 +351,8 @@ TEST_F(SessionTest, WorkersThatDoNotStartAreReportedToTheProgram) {
     p.send_join();
     ASSERT_TRUE(run_until([&] { return p.joined(); }));
     EXPECT_NE(p.answer().status, 0u);
-    EXPECT_NE(std::string(p.answer().reason).find(c.reason), std::string::npos) << p.answer().reason;
+    EXPECT_NE(std::string(p.answer().reason).find(c.reason), std::string::npos)
+        << p.answer().reason;
     expect_all_free();
     daemon_.reset();
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time slices of a software GPU's contexts, and what is believed of their counters (mediator/daemon/time_slices.h).
+// The time slices of a software GPU's contexts, and what is believed of their counters
+// (mediator/daemon/time_slices.h).
 #include "mediator/daemon/time_slices.h"
 
 #include <fcntl.h>
@@ -39,7 +40,8 @@ class TimeSlicesTest : public ::testing::Test {
   }
   template <class T>
   void put(uint32_t tsgid, size_t offset, T value) {
-    const off_t at = static_cast<off_t>(SLUICE_SOFT_CHANNELS_OFFSET + size_t{tsgid - 1} * SLUICE_SOFT_CHANNEL_BYTES + offset);
+    const off_t at = static_cast<off_t>(SLUICE_SOFT_CHANNELS_OFFSET +
+                                        size_t{tsgid - 1} * SLUICE_SOFT_CHANNEL_BYTES + offset);
     ASSERT_EQ(::pwrite(fd_.get(), &value, sizeof value, at), static_cast<ssize_t>(sizeof value));
   }
   void context(uint32_t tsgid, uint32_t generation, uint32_t pid, uint64_t engine_ns) {
@@ -71,7 +73,8 @@ TEST_F(TimeSlicesTest, SetsThemAndTellsWhatWasUsed) {
   EXPECT_EQ(slice_us(4), 4000u);
   EXPECT_EQ(slice_us(9), 50u) << "the least there is";
   const uint32_t others = slice_us(10);
-  context(3, 1, 70, 8 * kMs), context(4, 1, 70, 2 * kMs), context(9, 1, 71, kMs), context(10, 1, 72, kMs);
+  context(3, 1, 70, 8 * kMs), context(4, 1, 70, 2 * kMs), context(9, 1, 71, kMs),
+      context(10, 1, 72, kMs);
   auto used = look(slices, 110 * kMs);
   EXPECT_EQ(used, (std::map<pid_t, uint64_t>{{70, 5 * kMs}, {71, kMs}}));
   EXPECT_EQ(slice_us(10), others) << "nobody's";
@@ -99,7 +102,8 @@ TEST_F(TimeSlicesTest, WhatAWorkerWritesBuysAndCostsLittle) {
   std::mt19937_64 random(1);
   for (int i = 1; i < 200; ++i) {
     for (uint32_t tsgid = 1; tsgid <= 4; ++tsgid)
-      context(tsgid, static_cast<uint32_t>(random() % 3), 70 + static_cast<uint32_t>(random() % 3), random() >> random() % 64);
+      context(tsgid, static_cast<uint32_t>(random() % 3), 70 + static_cast<uint32_t>(random() % 3),
+              random() >> random() % 64);
     for (const auto& [worker, ns] : look(slices, 120 * kMs + i * kMs)) {
       EXPECT_TRUE(worker == 70 || worker == 71);
       EXPECT_LE(ns, (1 + 2 * 2) * kMs) << "however many contexts are said to be its";

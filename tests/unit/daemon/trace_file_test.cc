@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace written by sluiced's own scheduler is one that sluice-sim replays, and says what happened.
+// A trace written by sluiced's own scheduler is one that sluice-sim replays, and says what
+// happened.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -49,14 +50,21 @@ struct Host {
   void run() {
     while (auto a = actions.pop()) {
       switch (a->kind) {
-        case core::Action::Kind::kLog: trace->event(now, a->event, a->vgpu); break;
+        case core::Action::Kind::kLog:
+          trace->event(now, a->event, a->vgpu);
+          break;
         case core::Action::Kind::kSetEvict:
           report[a->session].guest_in_flight = 0;
           report[a->session].guest_left_generation = static_cast<uint32_t>(a->word);
           break;
-        case core::Action::Kind::kReadReport: scheduler->on_report(now, a->session, report[a->session], actions); break;
-        case core::Action::Kind::kWakeAt: wake = a->word; break;
-        default: break;
+        case core::Action::Kind::kReadReport:
+          scheduler->on_report(now, a->session, report[a->session], actions);
+          break;
+        case core::Action::Kind::kWakeAt:
+          wake = a->word;
+          break;
+        default:
+          break;
       }
     }
   }

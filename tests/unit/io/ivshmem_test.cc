@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vGPU's ivshmem side against a QEMU of our own making: the handshake as QEMU reads it, peers that
-// are too many, half-open or gone, the agent's rings, honest and hostile.
+// A vGPU's ivshmem side against a QEMU of our own making: the handshake as QEMU reads it, peers
+// that are too many, half-open or gone, the agent's rings, honest and hostile.
 #include <deque>
 
 #include "tests/support/test_daemon.h"
@@ -224,7 +224,8 @@ TEST_F(IvshmemTest, PeersThatDoNotReadOrTalkDisturbNobody) {
   FakeQemu silent(vgpu_->spec().socket);  // takes the live place and reads nothing
   ASSERT_TRUE(run_until([&] { return vgpu_->has_live_peer(); }));
   const char noise[4096] = {};
-  for (int i = 0; i < 8; ++i) [[maybe_unused]] auto n = ::send(silent.socket(), noise, sizeof noise, MSG_DONTWAIT);
+  for (int i = 0; i < 8; ++i)
+    [[maybe_unused]] auto n = ::send(silent.socket(), noise, sizeof noise, MSG_DONTWAIT);
   auto other = create("b");
   FakeQemu q(other->spec().socket);
   EXPECT_TRUE(run_until([&] { return q.complete(vectors_); }));
@@ -328,7 +329,8 @@ TEST_F(IvshmemTest, ABrokenAgentLosesItsSessionsAndNobodyElseDoes) {
       [](FakeAgent& a) {  // a record that claims more than was written
         sluice_record r{};
         r.bytes = 0xfffffff0;
-        std::memcpy(control_to_host(a.memory().data()).data + (a.to_host().head & 16383), &r, sizeof r);
+        std::memcpy(control_to_host(a.memory().data()).data + (a.to_host().head & 16383), &r,
+                    sizeof r);
         a.to_host().head += 160;
       },
   };
@@ -366,7 +368,8 @@ TEST_F(IvshmemTest, AnAgentThatNeverReadsIsBounded) {
   for (uint64_t i = 0; i < config_.slots; ++i) ASSERT_EQ(open(agent, i).status, 0u);
   // Every further OPEN is refused with an answer that nobody takes.
   int sent = 0;
-  while (!vgpu_->sessions().empty()) {  // a full ring is only a host that rests: its bells have a pace
+  while (
+      !vgpu_->sessions().empty()) {  // a full ring is only a host that rests: its bells have a pace
     sent += agent.try_send(SLUICE_CONTROL_OPEN, 1000);
     run_for_a_turn();
     ASSERT_LT(sent, 2000);

@@ -40,14 +40,16 @@ TEST(Shim, LaunchAttributes) {
     };
     // Hints, and what asks for less order than there is.
     for (CUlaunchAttributeID id :
-         {CU_LAUNCH_ATTRIBUTE_IGNORE, CU_LAUNCH_ATTRIBUTE_PRIORITY, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW,
-          CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+         {CU_LAUNCH_ATTRIBUTE_IGNORE, CU_LAUNCH_ATTRIBUTE_PRIORITY,
+          CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY,
+          CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
           CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP,
           CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
           CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT}) {
       add(id);
     }
-    add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).programmaticStreamSerializationAllowed = 1;
+    add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+        .programmaticStreamSerializationAllowed = 1;
     add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {1, 1, 1};
     add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 0;
     OK(launch());
@@ -67,7 +69,8 @@ TEST(Shim, LaunchAttributes) {
     add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {2, 1, 1};
     OK(launch());
     EXPECT_EQ(worker.last_launch_flags(), SLUICE_LAUNCHED_CLUSTER(2, 1, 1));
-    for (const auto& [x, y, z] : {std::array{0u, 1u, 1u}, {3u, 1u, 1u}, {1u, 2u, 1u}, {1u << 16, 1u, 1u}}) {
+    for (const auto& [x, y, z] :
+         {std::array{0u, 1u, 1u}, {3u, 1u, 1u}, {1u, 2u, 1u}, {1u << 16, 1u, 1u}}) {
       attributes.back().value.clusterDim = {x, y, z};
       EXPECT_EQ(launch(), CUDA_ERROR_INVALID_VALUE) << x << y << z;
     }
@@ -82,7 +85,8 @@ TEST(Shim, LaunchAttributes) {
     EXPECT_EQ(launch(), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     EXPECT_EQ(cuLaunchCooperativeKernel(fill, 5, 1, 1, 64, 1, 1, 0, nullptr, params),
               CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
-    EXPECT_EQ(cuLaunchCooperativeKernel(fill, 0, 1, 1, 64, 1, 1, 0, nullptr, params), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuLaunchCooperativeKernel(fill, 0, 1, 1, 64, 1, 1, 0, nullptr, params),
+              CUDA_ERROR_INVALID_VALUE);
     OK(cuLaunchCooperativeKernel(fill, 4, 1, 1, 64, 1, 1, 0, nullptr, params));
     OK(cuCtxSynchronize());
     EXPECT_EQ(worker.last_launch_flags(), SLUICE_LAUNCHED_COOPERATIVE);

@@ -27,9 +27,9 @@ class FakeWorker {
   struct Options {
     std::string refuse;  // not empty: programs are refused with this reason
     uint64_t staging_bytes = 1 << 20;
-    bool accept_rewritten = true;  // false: modules with clones do not load
+    bool accept_rewritten = true;   // false: modules with clones do not load
     const char* printed = nullptr;  // by kernels: comes before each synchronisation's answer
-    size_t hold_syncs = 0;         // answer synchronisations only when so many wait, last first
+    size_t hold_syncs = 0;          // answer synchronisations only when so many wait, last first
   };
   FakeWorker() : FakeWorker(Options{}) {}
   explicit FakeWorker(Options options);

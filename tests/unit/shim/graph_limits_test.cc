@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guest's libcuda.so.1: graphs that outlive what they were made of, and parameters at the edge of what is allowed.
+// The guest's libcuda.so.1: graphs that outlive what they were made of, and parameters at the edge
+// of what is allowed.
 #include <algorithm>
 
 #include "abi/cuda_graph.h"
@@ -20,7 +21,8 @@ TEST(ShimGraphLimits, ConditionalNodesOwnTheirBodiesAndTheirValue) {
     CUgraphConditionalHandle handle = 0, inner = 0;
     EXPECT_EQ(cuGraphConditionalHandleCreate(nullptr, g, nullptr, 0, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(cuGraphConditionalHandleCreate(&handle, g, nullptr, 0, 2), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(cuGraphConditionalHandleCreate(&handle, nullptr, nullptr, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuGraphConditionalHandleCreate(&handle, nullptr, nullptr, 0, 0),
+              CUDA_ERROR_INVALID_VALUE);
     OK(cuCtxSynchronize());
     EXPECT_EQ(worker.live_allocations(), before);
     OK(cuGraphConditionalHandleCreate(&handle, g, nullptr, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
@@ -28,8 +30,8 @@ TEST(ShimGraphLimits, ConditionalNodesOwnTheirBodiesAndTheirValue) {
     EXPECT_NE(handle, inner);
     CUgraphNode node = nullptr, nested = nullptr;
     CUgraphNodeParams params{};
-    const auto add = [&](CUgraphNode* to, CUgraph in, CUgraphConditionalHandle h, CUgraphConditionalNodeType kind,
-                         unsigned size) {
+    const auto add = [&](CUgraphNode* to, CUgraph in, CUgraphConditionalHandle h,
+                         CUgraphConditionalNodeType kind, unsigned size) {
       params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
       params.conditional = {h, kind, size, nullptr, nullptr};
       return cuGraphAddNode(to, in, nullptr, nullptr, 0, &params);
@@ -45,7 +47,8 @@ TEST(ShimGraphLimits, ConditionalNodesOwnTheirBodiesAndTheirValue) {
     OK(add(&node, g, handle, CU_GRAPH_COND_TYPE_IF, 2));
     const CUgraph yes = params.conditional.phGraph_out[0], no = params.conditional.phGraph_out[1];
     EXPECT_NE(yes, no);
-    OK(add(&nested, yes, inner, CU_GRAPH_COND_TYPE_SWITCH, 3)) << "in a body, by a handle of the graph";
+    OK(add(&nested, yes, inner, CU_GRAPH_COND_TYPE_SWITCH, 3))
+        << "in a body, by a handle of the graph";
     CUgraphNodeType type;
     OK(cuGraphNodeGetType(node, &type));
     EXPECT_EQ(type, CU_GRAPH_NODE_TYPE_CONDITIONAL);
@@ -150,7 +153,8 @@ TEST(ShimGraphLimits, CooperativeNodesHaveToFit) {
     EXPECT_EQ(cuGraphKernelNodeSetAttribute(large, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value),
               CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     OK(cuGraphKernelNodeSetAttribute(fits, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
-    EXPECT_EQ(cuGraphKernelNodeCopyAttributes(large, fits), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    EXPECT_EQ(cuGraphKernelNodeCopyAttributes(large, fits),
+              CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     OK(cuGraphKernelNodeGetAttribute(large, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value));
     EXPECT_EQ(value.cooperative, 0) << "a refused attribute is not kept";
     OK(cuGraphDestroyNode(large));
@@ -182,18 +186,21 @@ TEST(ShimGraphLimits, BoxesThatWrapAroundAreRefused) {
     const auto refused = [&](const char* what, auto&& change) {
       CUDA_MEMCPY3D box = good;
       change(box);
-      EXPECT_EQ(cuGraphAddMemcpyNode(&node, g, nullptr, 0, &box, nullptr), CUDA_ERROR_INVALID_VALUE) << what;
+      EXPECT_EQ(cuGraphAddMemcpyNode(&node, g, nullptr, 0, &box, nullptr), CUDA_ERROR_INVALID_VALUE)
+          << what;
     };
     refused("x", [](auto& b) { b.srcXInBytes = -size_t{8}, b.srcPitch = 64; });
     refused("x and a row", [](auto& b) { b.dstXInBytes = -size_t{2}, b.dstPitch = 64; });
     refused("y", [](auto& b) { b.srcY = -size_t{4}, b.srcPitch = 64, b.srcHeight = 8; });
     refused("y times the pitch", [](auto& b) { b.Depth = 1, b.srcY = kQuarter, b.srcPitch = 64; });
     refused("z times the slice", [](auto& b) { b.dstZ = kHalf, b.dstPitch = 64, b.dstHeight = 8; });
-    refused("z and the depth", [](auto& b) { b.dstZ = -size_t{2}, b.dstPitch = 64, b.dstHeight = 8; });
+    refused("z and the depth",
+            [](auto& b) { b.dstZ = -size_t{2}, b.dstPitch = 64, b.dstHeight = 8; });
     refused("the slice", [](auto& b) { b.srcPitch = kHalf, b.srcHeight = 4; });
     refused("the slices", [](auto& b) { b.srcPitch = 64, b.srcHeight = kQuarter; });
     refused("the rows", [](auto& b) { b.Depth = 1, b.srcPitch = kQuarter, b.Height = 5; });
-    refused("the address", [](auto& b) { b.dstDevice = -CUdeviceptr{16}, b.dstXInBytes = 32, b.dstPitch = 64; });
+    refused("the address",
+            [](auto& b) { b.dstDevice = -CUdeviceptr{16}, b.dstXInBytes = 32, b.dstPitch = 64; });
     OK(cuGraphDestroy(g));
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guest's libcuda.so.1: whatever a graph's shape, its nodes run behind those that they depend on, each once; updates
-// and launches from several threads keep to that.
+// The guest's libcuda.so.1: whatever a graph's shape, its nodes run behind those that they depend
+// on, each once; updates and launches from several threads keep to that.
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -29,8 +29,8 @@ void note(void* entry) {
   e->journal->order.push_back(e->number);
 }
 
-// All that was queued in the stream's program until now. Functions run in the order in which they were queued; the fake
-// worker holds nothing else behind them.
+// All that was queued in the stream's program until now. Functions run in the order in which they
+// were queued; the fake worker holds nothing else behind them.
 std::vector<int> take(Journal& journal, CUstream stream) {
   constexpr int kEnd = -1;
   Entry end{&journal, kEnd};
@@ -44,7 +44,8 @@ std::vector<int> take(Journal& journal, CUstream stream) {
   }
 }
 
-// Node k of the shape depends on behind[k], all of them smaller; the last on everything that nothing else depends on.
+// Node k of the shape depends on behind[k], all of them smaller; the last on everything that
+// nothing else depends on.
 using Shape = std::vector<std::vector<int>>;
 Shape random_shape(std::mt19937& random, int nodes) {
   Shape shape(static_cast<size_t>(nodes));
@@ -54,18 +55,21 @@ Shape random_shape(std::mt19937& random, int nodes) {
     if (k + 1 == nodes) {
       behind = ends;
     } else {
-      for (unsigned i = random() % 4; i > 0 && k > 0; --i) behind.insert(static_cast<int>(random() % static_cast<unsigned>(k)));
+      for (unsigned i = random() % 4; i > 0 && k > 0; --i)
+        behind.insert(static_cast<int>(random() % static_cast<unsigned>(k)));
     }
     for (const int before : behind) ends.erase(before);
     ends.insert(k);
     shape[static_cast<size_t>(k)].assign(behind.begin(), behind.end());
-    std::shuffle(shape[static_cast<size_t>(k)].begin(), shape[static_cast<size_t>(k)].end(), random);
+    std::shuffle(shape[static_cast<size_t>(k)].begin(), shape[static_cast<size_t>(k)].end(),
+                 random);
   }
   return shape;
 }
 
 // Its nodes made in any order, edges afterwards and node by node.
-CUgraph build(const Shape& shape, std::mt19937& random, std::vector<Entry>& entries, std::vector<CUgraphNode>* nodes) {
+CUgraph build(const Shape& shape, std::mt19937& random, std::vector<Entry>& entries,
+              std::vector<CUgraphNode>* nodes) {
   CUgraph graph = nullptr;
   EXPECT_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
   std::vector<size_t> making(shape.size());
@@ -91,7 +95,8 @@ void expect_allowed(const Shape& shape, const std::vector<int>& order, int base)
   for (const int number : order) {
     const int k = number - base;
     ASSERT_TRUE(k >= 0 && k < static_cast<int>(shape.size())) << "a node of another graph ran";
-    for (const int before : shape[static_cast<size_t>(k)]) EXPECT_TRUE(done.count(before)) << k << " ran before " << before;
+    for (const int before : shape[static_cast<size_t>(k)])
+      EXPECT_TRUE(done.count(before)) << k << " ran before " << before;
     EXPECT_TRUE(done.insert(k).second) << k << " ran twice";
   }
 }
@@ -113,7 +118,8 @@ TEST(ShimGraphOrder, RandomGraphsAndTheirUpdates) {
         second.push_back({&journal, 100 + k});
       }
       std::vector<CUgraphNode> nodes, others;
-      const CUgraph graph = build(shape, random, first, &nodes), other = build(shape, random, second, &others);
+      const CUgraph graph = build(shape, random, first, &nodes),
+                    other = build(shape, random, second, &others);
       CUgraph clone = nullptr;
       OK(cuGraphClone(&clone, graph));
       CUgraphExec exec = nullptr, of_clone = nullptr;
@@ -130,7 +136,8 @@ TEST(ShimGraphOrder, RandomGraphsAndTheirUpdates) {
       expect_allowed(shape, take(journal, s), 100);
       // One edge more makes a cycle, or another shape.
       const size_t from = random() % nodes.size(), to = random() % nodes.size();
-      if (from != to && cuGraphAddDependencies(other, &others[from], &others[to], nullptr, 1) == CUDA_SUCCESS) {
+      if (from != to &&
+          cuGraphAddDependencies(other, &others[from], &others[to], nullptr, 1) == CUDA_SUCCESS) {
         EXPECT_EQ(cuGraphExecUpdate(exec, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
         CUgraphExec made = nullptr;
         if (from > to) {
@@ -155,7 +162,8 @@ TEST(ShimGraphOrder, RandomGraphsAndTheirUpdates) {
   });
 }
 
-// A launch of an executable begins when the one before has ended, whichever threads and streams they come from.
+// A launch of an executable begins when the one before has ended, whichever threads and streams
+// they come from.
 TEST(ShimGraphOrder, TwoThreadsLaunchOneExecutable) {
   in_process({}, [](FakeWorker&) {
     CUcontext context;
@@ -191,7 +199,8 @@ TEST(ShimGraphOrder, TwoThreadsLaunchOneExecutable) {
     for (auto& t : threads) t.join();
     const std::vector<int> order = take(journal, nullptr);
     ASSERT_EQ(order.size(), static_cast<size_t>(kThreads * kLaunches * kNodes));
-    for (size_t i = 0; i < order.size(); ++i) ASSERT_EQ(order[i], static_cast<int>(i) % kNodes) << i;
+    for (size_t i = 0; i < order.size(); ++i)
+      ASSERT_EQ(order[i], static_cast<int>(i) % kNodes) << i;
   });
 }
 
@@ -210,16 +219,20 @@ TEST(ShimGraphOrder, AGraphThatGoesSpoilsItsCapture) {
     OK(cuGraphChildGraphNodeGetGraph(child, &within));
     OK(cuStreamBeginCaptureToGraph(s, within, nullptr, nullptr, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
     EXPECT_EQ(cuGraphDestroy(within), CUDA_ERROR_INVALID_VALUE) << "its parent's";
-    OK(cuLaunchHostFunc(s, [](void*) {}, nullptr));
+    OK(cuLaunchHostFunc(
+        s, [](void*) {}, nullptr));
     OK(cuGraphDestroy(outer));
-    EXPECT_EQ(cuLaunchHostFunc(s, [](void*) {}, nullptr), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EXPECT_EQ(cuLaunchHostFunc(
+                  s, [](void*) {}, nullptr),
+              CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     EXPECT_EQ(cuStreamEndCapture(s, &ended), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     OK(cuStreamSynchronize(s)) << "the capture is over";
     // One that a capture adds to cannot be destroyed by itself.
     OK(cuStreamBeginCaptureToGraph(s, inner, &empty, nullptr, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
     EXPECT_EQ(cuGraphDestroy(inner), CUDA_ERROR_INVALID_VALUE);
     OK(cuGraphDestroyNode(empty));  // what the capture came behind
-    OK(cuLaunchHostFunc(s, [](void*) {}, nullptr));
+    OK(cuLaunchHostFunc(
+        s, [](void*) {}, nullptr));
     OK(cuStreamEndCapture(s, &ended));
     EXPECT_EQ(ended, inner);
     size_t n = 0;

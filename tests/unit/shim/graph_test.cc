@@ -53,7 +53,8 @@ TEST(ShimGraph, ReplaysWhatWasCaptured) {
     OK(launch(s, s.a, 0, 16, 5));
     OK(cuMemsetD32Async(s.p + 64, 6, 16, s.a));
     OK(cuMemcpyHtoDAsync(s.p + 128, source.data(), 64, s.a));
-    OK(cuLaunchHostFunc(s.a, [](void* n) { ++*static_cast<std::atomic<int>*>(n); }, &called));
+    OK(cuLaunchHostFunc(
+        s.a, [](void* n) { ++*static_cast<std::atomic<int>*>(n); }, &called));
     OK(launch(s, s.a, 8, 4, 9));  // over what the first one wrote: order shows
     CUgraph graph;
     OK(cuStreamEndCapture(s.a, &graph));
@@ -149,8 +150,10 @@ TEST(ShimGraph, WhatCaptureForbids) {
       EXPECT_EQ(cuStreamEndCapture(s.a, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
       EXPECT_EQ(graph, nullptr);
     };
-    EXPECT_EQ(cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    EXPECT_EQ(cuStreamBeginCapture(s.a, static_cast<CUstreamCaptureMode>(3)), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL),
+              CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    EXPECT_EQ(cuStreamBeginCapture(s.a, static_cast<CUstreamCaptureMode>(3)),
+              CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(cuStreamEndCapture(s.a, &graph), CUDA_ERROR_ILLEGAL_STATE);
     begin();
     EXPECT_EQ(cuStreamSynchronize(s.a), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -162,7 +165,8 @@ TEST(ShimGraph, WhatCaptureForbids) {
     EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     spoilt();
     begin();
-    EXPECT_EQ(cuStreamAddCallback(s.a, [](CUstream, CUresult, void*) {}, nullptr, 0),
+    EXPECT_EQ(cuStreamAddCallback(
+                  s.a, [](CUstream, CUresult, void*) {}, nullptr, 0),
               CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     spoilt();
     begin();
@@ -209,7 +213,8 @@ TEST(ShimGraph, WhatCaptureForbids) {
     EXPECT_EQ(launch(s, nullptr, 0, 1, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     EXPECT_EQ(cuStreamEndCapture(blocking, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     OK(launch(s, nullptr, 0, 1, 1)) << "all as before";
-    // Destroying the stream, or its context, ends the capture; nobody else is kept from anything by it.
+    // Destroying the stream, or its context, ends the capture; nobody else is kept from anything by
+    // it.
     begin(blocking);
     OK(cuStreamDestroy(blocking));
     OK(launch(s, nullptr, 0, 1, 1)) << "after the stream has gone";
@@ -241,7 +246,8 @@ TEST(ShimGraph, UpdateNestingAndNames) {
     CUgraphExec exec;
     EXPECT_EQ(cuGraphInstantiate(&exec, graphs[0], 4), CUDA_ERROR_NOT_SUPPORTED);
     EXPECT_EQ(cuGraphInstantiate(&exec, graphs[0], 1 << 10), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_EQ(cuGraphInstantiate(&exec, reinterpret_cast<CUgraph>(&exec), 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(cuGraphInstantiate(&exec, reinterpret_cast<CUgraph>(&exec), 0),
+              CUDA_ERROR_INVALID_VALUE);
     OK(cuGraphInstantiate(&exec, graphs[0], 0));
     CUgraphExecUpdateResultInfo info;
     OK(cuGraphExecUpdate(exec, graphs[1], &info));
@@ -256,8 +262,10 @@ TEST(ShimGraph, UpdateNestingAndNames) {
     EXPECT_EQ(cuGraphLaunch(exec, s.b), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     EXPECT_EQ(cuStreamEndCapture(s.b, &outer), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     for (const auto& [name, version, function] :
-         {std::tuple{"cuGraphInstantiate", 12000, reinterpret_cast<void*>(&cuGraphInstantiateWithFlags)},
-          {"cuGraphInstantiateWithFlags", 11040, reinterpret_cast<void*>(&cuGraphInstantiateWithFlags)},
+         {std::tuple{"cuGraphInstantiate", 12000,
+                     reinterpret_cast<void*>(&cuGraphInstantiateWithFlags)},
+          {"cuGraphInstantiateWithFlags", 11040,
+           reinterpret_cast<void*>(&cuGraphInstantiateWithFlags)},
           {"cuStreamBeginCapture", 10010, reinterpret_cast<void*>(&cuStreamBeginCapture_v2)},
           {"cuGraphInstantiate", 11000, reinterpret_cast<void*>(&sluice_instantiate_v2)},
           {"cuGraphAddKernelNode", 11080, reinterpret_cast<void*>(&sluice_add_kernel_node_v1)},
@@ -271,8 +279,8 @@ TEST(ShimGraph, UpdateNestingAndNames) {
   });
 }
 
-CUgraphNode kernel(const Set& s, CUgraph graph, std::vector<CUgraphNode> behind, uint32_t from, uint32_t n,
-                   uint32_t value) {
+CUgraphNode kernel(const Set& s, CUgraph graph, std::vector<CUgraphNode> behind, uint32_t from,
+                   uint32_t n, uint32_t value) {
   CUdeviceptr to = s.p + from * 4;
   void* params[] = {&to, &n, &value};
   CUDA_KERNEL_NODE_PARAMS node{};
@@ -283,7 +291,8 @@ CUgraphNode kernel(const Set& s, CUgraph graph, std::vector<CUgraphNode> behind,
   return made;
 }
 
-// What nodes answer by themselves is compared with a GPU's in tests/conformance/graphs; here: order, what ends when.
+// What nodes answer by themselves is compared with a GPU's in tests/conformance/graphs; here:
+// order, what ends when.
 TEST(ShimGraph, HandBuiltRunsBehindItsDependencies) {
   in_process({}, [](FakeWorker&) {
     set_up();
@@ -291,7 +300,8 @@ TEST(ShimGraph, HandBuiltRunsBehindItsDependencies) {
     CUgraph g;
     OK(cuGraphCreate(&g, 0));
     // The node that was made first comes last.
-    CUgraphNode last = kernel(s, g, {}, 0, 16, 3), middle = kernel(s, g, {}, 0, 12, 2), first = kernel(s, g, {}, 0, 14, 1);
+    CUgraphNode last = kernel(s, g, {}, 0, 16, 3), middle = kernel(s, g, {}, 0, 12, 2),
+                first = kernel(s, g, {}, 0, 14, 1);
     CUgraphNode from[] = {middle, first}, to[] = {last, middle};
     OK(cuGraphAddDependencies(g, from, to, nullptr, 2));
     CUgraphExec exec;
@@ -341,7 +351,8 @@ TEST(ShimGraph, WhatIsNotOfferedSaysSo) {
     OK(cuGraphCreate(&g, 0));
     OK(cuGraphCreate(&child, 0));
     CUgraphNode node = nullptr;
-    EXPECT_EQ(cuGraphAddExternalSemaphoresSignalNode(&node, g, nullptr, 0, nullptr), CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT_EQ(cuGraphAddExternalSemaphoresSignalNode(&node, g, nullptr, 0, nullptr),
+              CUDA_ERROR_NOT_SUPPORTED);
     CUgraphNodeParams params{};
     params.type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
     EXPECT_EQ(cuGraphAddNode(&node, g, nullptr, nullptr, 0, &params), CUDA_ERROR_NOT_SUPPORTED);
@@ -386,7 +397,8 @@ TEST(ShimGraph, MemoryEndsWithItsLastUser) {
       OK(cuGraphLaunch(exec, s.a));
       OK(cuStreamSynchronize(s.a));
       OK(cuGraphExecDestroy(exec));
-      EXPECT_EQ(worker.live_allocations(), before + (capture_it_whole ? 0 : 1)) << "what is allocated is the program's";
+      EXPECT_EQ(worker.live_allocations(), before + (capture_it_whole ? 0 : 1))
+          << "what is allocated is the program's";
       if (!capture_it_whole) {
         OK(cuMemFree(q));
       }
@@ -407,7 +419,8 @@ TEST(ShimGraph, ObjectsOfTheProgramEndOnce) {
     Set s = make();
     static std::atomic<int> ended{0};
     CUuserObject object;
-    OK(cuUserObjectCreate(&object, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK(cuUserObjectCreate(
+        &object, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     CUgraph g, clone;
     CUgraphExec exec;
     OK(cuGraphCreate(&g, 0));
@@ -427,14 +440,16 @@ TEST(ShimGraph, ObjectsOfTheProgramEndOnce) {
     EXPECT_EQ(ended, 1);
     EXPECT_EQ(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
     // More given back than there was: nothing is called twice.
-    OK(cuUserObjectCreate(&object, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK(cuUserObjectCreate(
+        &object, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     OK(cuGraphCreate(&g, 0));
     OK(cuGraphRetainUserObject(g, object, 1, 0));
     OK(cuUserObjectRelease(object, 2));
     EXPECT_EQ(ended, 2);
     OK(cuGraphDestroy(g));
     EXPECT_EQ(ended, 2);
-    OK(cuUserObjectCreate(&object, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK(cuUserObjectCreate(
+        &object, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     OK(cuGraphCreate(&g, 0));
     OK(cuGraphRetainUserObject(g, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
     OK(cuUserObjectRelease(object, 1));
@@ -442,10 +457,13 @@ TEST(ShimGraph, ObjectsOfTheProgramEndOnce) {
     OK(cuGraphReleaseUserObject(g, object, 1));
     OK(cuGraphDestroy(g));
     EXPECT_EQ(ended, 3);
-    // Also when the session ends before the executable's last launch, and before its graph is destroyed.
-    OK(cuUserObjectCreate(&object, nullptr, [](void*) { ++ended; }, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    // Also when the session ends before the executable's last launch, and before its graph is
+    // destroyed.
+    OK(cuUserObjectCreate(
+        &object, nullptr, [](void*) { ++ended; }, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     CUuserObject other;
-    OK(cuUserObjectCreate(&other, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK(cuUserObjectCreate(
+        &other, nullptr, [](void*) { ++ended; }, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     OK(cuGraphCreate(&g, 0));
     OK(cuGraphRetainUserObject(g, object, 2, CU_GRAPH_USER_OBJECT_MOVE));
     kernel(s, g, {}, 0, 16, 1);

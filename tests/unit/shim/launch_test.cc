@@ -119,7 +119,8 @@ TEST(Shim, FatBinaries) {
     char path[] = "/tmp/sluice-fat-XXXXXX";
     const int fd = ::mkstemp(path);
     ASSERT_GE(fd, 0);
-    ASSERT_EQ(::write(fd, kFatBinaryZstd, sizeof kFatBinaryZstd), static_cast<ssize_t>(sizeof kFatBinaryZstd));
+    ASSERT_EQ(::write(fd, kFatBinaryZstd, sizeof kFatBinaryZstd),
+              static_cast<ssize_t>(sizeof kFatBinaryZstd));
     EXPECT_EQ(cuModuleLoad(&module, path), CUDA_SUCCESS);
     EXPECT_EQ(::ftruncate(fd, sizeof kFatBinaryZstd - 100), 0);
     EXPECT_EQ(cuModuleLoad(&module, path), CUDA_ERROR_INVALID_IMAGE);
@@ -140,9 +141,10 @@ TEST(Shim, LinkedTexts) {
     CUlinkState link;
     OK(cuLinkCreate(2, options, values, &link));
     std::string user = kModule;
-    OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, user.data(), user.size() + 1, "a", 0, nullptr, nullptr));
-    OK(cuLinkAddData(link, CU_JIT_INPUT_FATBINARY, const_cast<unsigned char*>(kFatBinaryZstd), sizeof kFatBinaryZstd,
-                     "b", 0, nullptr, nullptr));
+    OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, user.data(), user.size() + 1, "a", 0, nullptr,
+                     nullptr));
+    OK(cuLinkAddData(link, CU_JIT_INPUT_FATBINARY, const_cast<unsigned char*>(kFatBinaryZstd),
+                     sizeof kFatBinaryZstd, "b", 0, nullptr, nullptr));
     EXPECT_EQ(cuLinkAddData(link, CU_JIT_INPUT_CUBIN, user.data(), 8, "c", 0, nullptr, nullptr),
               CUDA_ERROR_NO_BINARY_FOR_GPU);
     void* image = nullptr;
@@ -156,7 +158,8 @@ TEST(Shim, LinkedTexts) {
     CUmodule module;
     OK(cuModuleLoadData(&module, image));
     EXPECT_EQ(worker.modules_with_clones(), 1u);
-    OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, user.data(), user.size() + 1, "a", 0, nullptr, nullptr));
+    OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, user.data(), user.size() + 1, "a", 0, nullptr,
+                     nullptr));
     EXPECT_NE(cuLinkComplete(link, &image, &bytes), CUDA_SUCCESS) << "fill is there twice";
     EXPECT_NE(std::string(log).find("fill"), std::string::npos) << log;
     OK(cuLinkDestroy(link));

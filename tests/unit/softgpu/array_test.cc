@@ -19,7 +19,8 @@ class SoftGpuArrays : public SoftGpuTest {
     EXPECT_NE(f, nullptr) << name;
     return f;
   }
-  decltype(&::cuArray3DCreate_v2) create = find<decltype(::cuArray3DCreate_v2)>("cuArray3DCreate_v2");
+  decltype(&::cuArray3DCreate_v2) create =
+      find<decltype(::cuArray3DCreate_v2)>("cuArray3DCreate_v2");
   decltype(&::cuMemcpy3D_v2) copy = find<decltype(::cuMemcpy3D_v2)>("cuMemcpy3D_v2");
   decltype(&::cuArrayDestroy) destroy = find<decltype(::cuArrayDestroy)>("cuArrayDestroy");
 };

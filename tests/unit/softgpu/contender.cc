@@ -191,7 +191,8 @@ int main(int argc, char** argv) {
         CUmodule trapping = nullptr;
         CUfunction trap = nullptr;
         answer = api.cuModuleLoadData(
-            &trapping, ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry t() { trap; }");
+            &trapping,
+            ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry t() { trap; }");
         if (answer == 0) answer = api.cuModuleGetFunction(&trap, trapping, "t");
         if (answer == 0)
           answer = api.cuLaunchKernel(trap, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
@@ -209,8 +210,8 @@ int main(int argc, char** argv) {
       }
       case 'l':
       case 'h':
-        answer =
-            api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, command == 'h' ? -5 : 0);
+        answer = api.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING,
+                                                command == 'h' ? -5 : 0);
         break;
       case 'R':
         answer = make_green(api, -1, stream);

@@ -24,7 +24,8 @@ namespace sluice::softgpu {
 // A softgpu_contender and the pipes to it.
 class Contender {
  public:
-  Contender(const std::string& gpu_file, const std::map<std::string, std::string>& environment = {}) {
+  Contender(const std::string& gpu_file,
+            const std::map<std::string, std::string>& environment = {}) {
     int in[2], out[2];
     EXPECT_EQ(::pipe2(in, O_CLOEXEC) | ::pipe2(out, O_CLOEXEC), 0);
     pid_ = ::fork();
@@ -109,11 +110,14 @@ class ContentionTest : public testing::Test {
         reinterpret_cast<const uint32_t*>(file() + SLUICE_REG_ENGINE_STATUS0(kRunlistBase, 0)),
         __ATOMIC_SEQ_CST);
   }
-  const GpuState& state() { return *reinterpret_cast<const GpuState*>(file() + SLUICE_SOFT_STATE_OFFSET); }
+  const GpuState& state() {
+    return *reinterpret_cast<const GpuState*>(file() + SLUICE_SOFT_STATE_OFFSET);
+  }
   // A copy: the words are others'.
   sluice_soft_channel channel(uint32_t tsgid) {
     sluice_soft_channel copy;
-    std::memcpy(&copy, file() + SLUICE_SOFT_CHANNELS_OFFSET + (tsgid - 1) * SLUICE_SOFT_CHANNEL_BYTES,
+    std::memcpy(&copy,
+                file() + SLUICE_SOFT_CHANNELS_OFFSET + (tsgid - 1) * SLUICE_SOFT_CHANNEL_BYTES,
                 sizeof copy);
     return copy;
   }

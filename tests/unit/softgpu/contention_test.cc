@@ -10,7 +10,8 @@ class Contention : public ContentionTest {
  protected:
   // The first has the GPU, the second stands in line behind it, the third behind that.
   void line_up(Contender& first, Contender& second, Contender& third) {
-    const auto a = static_cast<uint32_t>(first.ask('i')), b = static_cast<uint32_t>(second.ask('i')),
+    const auto a = static_cast<uint32_t>(first.ask('i')),
+               b = static_cast<uint32_t>(second.ask('i')),
                c = static_cast<uint32_t>(third.ask('i'));
     first.ask('s');
     await_running(a);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fat binaries as nvcc 13.0 writes them, for the software GPU's tests. Made by
-//   nvcc -O3 -gencode arch=compute_80,code=compute_80 -fatbin [-Xfatbin -compress-mode=speed] twice.cu
+//   nvcc -O3 -gencode arch=compute_80,code=compute_80 -fatbin [-Xfatbin -compress-mode=speed]
+//   twice.cu
 // from
 //   extern "C" __global__ void twice(float* p, int n) {
 //     int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) p[i] *= 2; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fat binaries: which PTX in one is chosen, and what is refused, by the library as a program calls it.
+// Fat binaries: which PTX in one is chosen, and what is refused, by the library as a program calls
+// it.
 #include <cstring>
 #include <string>
 
@@ -63,7 +64,9 @@ class SoftGpuFatBinary : public SoftGpuTest {
 
 TEST_F(SoftGpuFatBinary, TheNewestPtxThatItCanRunIsChosen) {
   Builder b;
-  b.add(2, 90, "\x7f" "ELF machine code");
+  b.add(2, 90,
+        "\x7f"
+        "ELF machine code");
   b.add(1, 80, text(80, "for_80"));
   b.add(1, 89, text(89, "for_89"));
   b.add(1, 120, text(120, "for_120"));
@@ -80,7 +83,9 @@ TEST_F(SoftGpuFatBinary, TheNewestPtxThatItCanRunIsChosen) {
 
 TEST_F(SoftGpuFatBinary, WhatItCannotRunIsRefused) {
   Builder machine;
-  machine.add(2, 90, "\x7f" "ELF machine code");
+  machine.add(2, 90,
+              "\x7f"
+              "ELF machine code");
   machine.add(1, 100, text(100, "too_new"));
   EXPECT_EQ(kernel_of(machine.image().data()), gpu::describe(CUDA_ERROR_NO_BINARY_FOR_GPU));
   EXPECT_EQ(kernel_of(Builder().image().data()), gpu::describe(CUDA_ERROR_NO_BINARY_FOR_GPU));
@@ -92,7 +97,8 @@ TEST_F(SoftGpuFatBinary, WhatItCannotRunIsRefused) {
 }
 
 TEST_F(SoftGpuFatBinary, CompressedPtxRunsWhereTheLibrariesAreThere) {
-  for (const void* image : {static_cast<const void*>(kFatBinaryZstd), static_cast<const void*>(kFatBinaryLz4)}) {
+  for (const void* image :
+       {static_cast<const void*>(kFatBinaryZstd), static_cast<const void*>(kFatBinaryLz4)}) {
     const std::string name = kernel_of(image);
     if (name == gpu::describe(CUDA_ERROR_NO_BINARY_FOR_GPU)) continue;  // built without
     EXPECT_EQ(name, "twice");

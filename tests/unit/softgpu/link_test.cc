@@ -58,7 +58,8 @@ class SoftGpuLink : public SoftGpuTest {
  protected:
   CUresult add(CUlinkState link, const std::string& body) {
     std::string text = kHead + body;
-    return api.cuLinkAddData(link, CU_JIT_INPUT_PTX, text.data(), text.size() + 1, "part", 0, nullptr, nullptr);
+    return api.cuLinkAddData(link, CU_JIT_INPUT_PTX, text.data(), text.size() + 1, "part", 0,
+                             nullptr, nullptr);
   }
   // Links the parts; what cuLinkComplete says. `text`: what it made.
   CUresult link(const std::vector<std::string>& parts, std::string* text = nullptr) {
@@ -98,12 +99,13 @@ TEST_F(SoftGpuLink, FunctionsAndVariablesOfOtherModulesAreFoundAndLocalOnesKeptA
   }
 }
 
-// Local functions and variables that are called like instructions, types and parts of %tid are renamed
-// where they are names, and nowhere else.
+// Local functions and variables that are called like instructions, types and parts of %tid are
+// renamed where they are names, and nowhere else.
 TEST_F(SoftGpuLink, LocalNamesMayBeWordsOfTheLanguage) {
   const auto part = [](const std::string& entry, const std::string& addend) {
     return R"(
-.global .align 4 .u32 x = )" + addend + R"(;
+.global .align 4 .u32 x = )" +
+           addend + R"(;
 .global .align 8 .u64 global = generic(x);
 .func (.param .b32 r) add(.param .b32 u32) // add, "x
 {
@@ -120,7 +122,8 @@ ret: add.u32 %r1, %r1, %r2;
   st.param.b32 [r], %r1;
   ret;
 }
-.visible .entry )" + entry + R"((.param .u64 out)
+.visible .entry )" +
+           entry + R"((.param .u64 out)
 {
   .reg .b32 %r<4>;
   .reg .b64 %rd<2>;
@@ -157,9 +160,11 @@ TEST_F(SoftGpuLink, WhatDoesNotFitTogetherIsRefusedByName) {
   EXPECT_NE(link({}), CUDA_SUCCESS);
   CUlinkState state = nullptr;
   OK(api.cuLinkCreate(0, nullptr, nullptr, &state));
-  char cubin[] = "\x7f" "ELF";
-  FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU,
-        api.cuLinkAddData(state, CU_JIT_INPUT_CUBIN, cubin, sizeof cubin, "c", 0, nullptr, nullptr));
+  char cubin[] =
+      "\x7f"
+      "ELF";
+  FAILS(CUDA_ERROR_NO_BINARY_FOR_GPU, api.cuLinkAddData(state, CU_JIT_INPUT_CUBIN, cubin,
+                                                        sizeof cubin, "c", 0, nullptr, nullptr));
   OK(api.cuLinkDestroy(state));
   FAILS(CUDA_ERROR_INVALID_HANDLE, api.cuLinkDestroy(state));
 }

@@ -254,14 +254,16 @@ TEST_F(SoftGpuTest, TellsWhatPointersAre) {
   EXPECT_EQ(type, 0u);
 }
 
-// What programs that run originals against clones on hardware compare memory by (tests/support/device_images.h).
+// What programs that run originals against clones on hardware compare memory by
+// (tests/support/device_images.h).
 TEST_F(SoftGpuTest, ImagesOnTheDeviceDifferByABit) {
   CUstream stream;
   OK(api.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   const CUdeviceptr a = allocate(10000), b = allocate(64);
   // Whole words, a rest, one that begins anywhere, none.
   const testing::DevicePiece pieces[] = {{a, 5001}, {b + 3, 40}, {b, 0}};
-  testing::DeviceImages images(api, stream, [](CUresult r, const char*) { ASSERT_EQ(r, CUDA_SUCCESS); });
+  testing::DeviceImages images(api, stream,
+                               [](CUresult r, const char*) { ASSERT_EQ(r, CUDA_SUCCESS); });
   testing::DeviceImages::Image image;
   OK(api.cuMemsetD8(a, 7, 10000));
   OK(api.cuMemsetD8(b, 9, 64));

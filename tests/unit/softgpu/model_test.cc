@@ -114,9 +114,10 @@ TEST_F(SoftConfig, ReadsModesAndCosts) {
   EXPECT_EQ(config->switch_bytes_per_second, 0u);
   EXPECT_EQ(config->timeslice_us, 5000u);
   EXPECT_EQ(config->thread_percentage, 30u);
-  for (const auto& [name, value] :
-       {std::pair{"SLUICE_SOFT_MODE", "fifo"}, {"SLUICE_SOFT_PREEMPTION", "kill"},
-        {"SLUICE_SOFT_MODEL", "riva128"}, {"SLUICE_SOFT_TIMESLICE_US", "1"}}) {
+  for (const auto& [name, value] : {std::pair{"SLUICE_SOFT_MODE", "fifo"},
+                                    {"SLUICE_SOFT_PREEMPTION", "kill"},
+                                    {"SLUICE_SOFT_MODEL", "riva128"},
+                                    {"SLUICE_SOFT_TIMESLICE_US", "1"}}) {
     ::setenv(name, value, 1);
     config = config_from_environment();
     ASSERT_FALSE(config.ok()) << name;

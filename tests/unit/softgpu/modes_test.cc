@@ -90,8 +90,8 @@ TEST_F(Modes, SlicesGoRoundAndAreAsLongAsTheirOwnersSay) {
     if (!log[i].start) continue;
     ASSERT_EQ(log[i].tsgid, log[i + 1].tsgid) << "who has started ends";
     order.push_back(log[i].tsgid);
-    const size_t who = static_cast<size_t>(
-        std::find(groups.begin(), groups.end(), log[i].tsgid) - groups.begin());
+    const size_t who =
+        static_cast<size_t>(std::find(groups.begin(), groups.end(), log[i].tsgid) - groups.begin());
     ASSERT_LT(who, 3u);
     // Its stamps have steps of 32 ns.
     EXPECT_GE(log[i + 1].time_ns - log[i].time_ns + 64, slices_us[who] * 1000u);
@@ -399,7 +399,8 @@ TEST_F(Modes, RegistersAndLogTellTheSame) {
   for (size_t i = 0; i < log.size(); ++i) {
     const gpu::SoftGpu::SwitchRecord& r = log[i];
     accounts.on_record({r.time_ns, r.seq, r.tsgid == ta ? 0u : 1u, r.start});
-    if (!r.start && i > 0 && r.time_ns <= end) resident_ns[r.tsgid] += r.time_ns - log[i - 1].time_ns;
+    if (!r.start && i > 0 && r.time_ns <= end)
+      resident_ns[r.tsgid] += r.time_ns - log[i - 1].time_ns;
   }
   int compared = 0;
   std::map<uint32_t, int> states;

@@ -11,9 +11,8 @@ namespace sluice {
 // append(log, value): log[1 + log[0]++] = value.
 // where(out): out[block] = SM.
 // shared(out, n): out[i] = i by way of dynamic shared memory, backwards, one block.
-// churn(out, rounds): out[thread] = what is left of a number per thread after so many rounds through
-// shared memory, barriers and divergent branches, by blocks of 128.
-// trapped(), empty().
+// churn(out, rounds): out[thread] = what is left of a number per thread after so many rounds
+// through shared memory, barriers and divergent branches, by blocks of 128. trapped(), empty().
 inline constexpr char kTestPtx[] = R"(
 .version 8.0
 .target sm_80

@@ -17,17 +17,17 @@ std::string kernel_with(const std::string& name, int live, const std::string& di
                      "\n{\n .reg .b32 %r<" + std::to_string(live + 1) +
                      ">;\n .reg .b64 %rd;\n ld.param.u64 %rd, [out];\n";
   for (int i = 0; i < live; ++i)
-    text += " ld.volatile.global.u32 %r" + std::to_string(i) + ", [%rd+" + std::to_string(4 * i) + "];\n";
-  for (int i = 1; i < live; ++i)
-    text += " xor.b32 %r0, %r0, %r" + std::to_string(i) + ";\n";
+    text += " ld.volatile.global.u32 %r" + std::to_string(i) + ", [%rd+" + std::to_string(4 * i) +
+            "];\n";
+  for (int i = 1; i < live; ++i) text += " xor.b32 %r0, %r0, %r" + std::to_string(i) + ";\n";
   return text + " st.global.u32 [%rd], %r0;\n ret;\n}\n";
 }
 
 class SoftGpuResources : public SoftGpuTest {
  protected:
   CUfunction load(const std::string& name, int live, const std::string& directives = "") {
-    const std::string text = ".version 8.0\n.target sm_80\n.address_size 64\n" +
-                             kernel_with(name, live, directives);
+    const std::string text =
+        ".version 8.0\n.target sm_80\n.address_size 64\n" + kernel_with(name, live, directives);
     CUmodule module = nullptr;
     CUfunction f = nullptr;
     EXPECT_EQ(api.cuModuleLoadData(&module, text.c_str()), CUDA_SUCCESS);
@@ -146,7 +146,8 @@ END:
     OK(api.cuMemsetD32(out, 0, 16));
     OK(api.cuLaunchCooperativeKernel(f, 16, 1, 1, 1, 1, 1, 0, nullptr, arguments));
     OK(api.cuMemcpyDtoH(seen, out, sizeof seen));
-    for (uint32_t value : seen) EXPECT_EQ(value, 16u) << "launch " << launch << " begins at 0, and nobody is missing";
+    for (uint32_t value : seen)
+      EXPECT_EQ(value, 16u) << "launch " << launch << " begins at 0, and nobody is missing";
   }
   OK(api.cuMemGetInfo(&after, &total));
   EXPECT_EQ(before, after);

@@ -119,8 +119,9 @@ TEST_F(SharedGpuTest, GarbageInTheFileLeadsNobodyAstray) {
       const auto slot = a->join();
       // From the second quarter on words of all ones, which name the last of everything and more.
       for (uint32_t& word : garbage)
-        word = round < 5 ? static_cast<uint32_t>(random()) * 2654435761u
-                         : random() % 3 == 0 ? 0xffffffffu : static_cast<uint32_t>(random() % 70);
+        word = round < 5           ? static_cast<uint32_t>(random()) * 2654435761u
+               : random() % 3 == 0 ? 0xffffffffu
+                                   : static_cast<uint32_t>(random() % 70);
       ASSERT_EQ(::pwrite(fd.get(), garbage.data(), kGpuFileBytes, 0), ssize_t{kGpuFileBytes});
       if (!slot) continue;
       a->request(*slot);

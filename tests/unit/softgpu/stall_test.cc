@@ -23,12 +23,16 @@ class Stall : public ContentionTest {
     EXPECT_EQ((*gpu)->fault_stall_ns(pid + 1, 0), 0u) << "nobody else's";
     EXPECT_EQ((*gpu)->fault_stall_ns(pid, monotonic_ns()), 0u) << "not since then";
     const uint64_t stall = (*gpu)->fault_stall_ns(pid, before);
-    if (stall != 0) { EXPECT_GE(monotonic_ns(), before + stall) << "it hears when the GPU goes on"; }
+    if (stall != 0) {
+      EXPECT_GE(monotonic_ns(), before + stall) << "it hears when the GPU goes on";
+    }
     return stall;
   }
 };
 
-TEST_F(Stall, AnUnmappedAddressTakesAsLongAsOnAnH100) { EXPECT_EQ(stall_of('x', 700), 150'000'000u); }
+TEST_F(Stall, AnUnmappedAddressTakesAsLongAsOnAnH100) {
+  EXPECT_EQ(stall_of('x', 700), 150'000'000u);
+}
 TEST_F(Stall, AMisalignedOneTakesHalf) { EXPECT_EQ(stall_of('X', 716), 78'000'000u); }
 TEST_F(Stall, ATrapStopsNobody) { EXPECT_EQ(stall_of('t', 719), 0u); }
 TEST_F(Stall, TimeSlicesStandStill) {

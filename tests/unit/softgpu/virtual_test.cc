@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The software GPU's driver API: virtual memory management. What calls answer is compared with a GPU's in
-// tests/conformance/virtual_memory; here: what kernels and copies see.
+// The software GPU's driver API: virtual memory management. What calls answer is compared with a
+// GPU's in tests/conformance/virtual_memory; here: what kernels and copies see.
 #include "tests/unit/softgpu/fixture.h"
 
 namespace sluice {
@@ -46,7 +46,8 @@ TEST_F(SoftGpuVirtualTest, MappingsSideBySideAreAsOneAndMemoryMayBeMappedTwice) 
   EXPECT_EQ(read(p + 3 * kUnit, 1)[0], 100u + 512);
   OK(api.cuMemsetD32(p + 3 * kUnit, 7, 1));
   EXPECT_EQ(read(p + kUnit, 1)[0], 7u);
-  // What a mapping had is there again when it is mapped elsewhere, also after its handle was released.
+  // What a mapping had is there again when it is mapped elsewhere, also after its handle was
+  // released.
   OK(api.cuMemRelease(b));
   OK(api.cuMemUnmap(p + kUnit, kUnit));
   uint32_t word = 0;

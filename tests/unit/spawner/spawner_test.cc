@@ -39,7 +39,8 @@ TEST(SpawnerProtocol, WhatIsEncodedIsDecodedAndTheRestIsNot) {
   EXPECT_EQ(q->all("env"), (std::vector<std::string>{"A=b=c", ""}));
   EXPECT_EQ(q->one("worker"), "/x");
   const std::string good = spawner_protocol::encode(p);
-  for (size_t n = 0; n < sizeof p.header; ++n) EXPECT_FALSE(spawner_protocol::decode(good.substr(0, n)));
+  for (size_t n = 0; n < sizeof p.header; ++n)
+    EXPECT_FALSE(spawner_protocol::decode(good.substr(0, n)));
   EXPECT_FALSE(spawner_protocol::decode(good + "no end"));
   EXPECT_FALSE(spawner_protocol::decode(good + std::string(spawner_protocol::kMaxBytes, '\0')));
   p.header.version += 1;
@@ -49,9 +50,9 @@ TEST(SpawnerProtocol, WhatIsEncodedIsDecodedAndTheRestIsNot) {
 TEST(WorkerEnvironment, HasNoCompileCacheThatOthersShare) {
   const std::vector<std::string> given = {"HOME=/root", "CUDA_CACHE_PATH=/dev/shm",
                                           "CUDA_CACHE_DISABLE=0", "CUDA_VISIBLE_DEVICES=1"};
-  EXPECT_EQ(spawner::worker_environment(given, false),
-            (std::vector<std::string>{"HOME=/root", "CUDA_VISIBLE_DEVICES=1",
-                                      "CUDA_CACHE_DISABLE=1"}));
+  EXPECT_EQ(
+      spawner::worker_environment(given, false),
+      (std::vector<std::string>{"HOME=/root", "CUDA_VISIBLE_DEVICES=1", "CUDA_CACHE_DISABLE=1"}));
   const std::string own = spawner::kOwnFolder;
   EXPECT_EQ(spawner::worker_environment(given, true),
             (std::vector<std::string>{"CUDA_CACHE_DISABLE=0", "CUDA_VISIBLE_DEVICES=1",
@@ -63,7 +64,8 @@ TEST(SpawnerProtocol, UidRanges) {
   ASSERT_TRUE(r);
   EXPECT_TRUE(r->contains(5) && r->contains(9) && !r->contains(4) && !r->contains(10));
   EXPECT_EQ(r->count(), 5u);
-  for (const char* bad : {"", "5", "-5", "5-", "9-5", "0-5", "a-b", "5-9x", "5--9", "1-4294967294", "1-99999999999"})
+  for (const char* bad :
+       {"", "5", "-5", "5-", "9-5", "0-5", "a-b", "5-9x", "5--9", "1-4294967294", "1-99999999999"})
     EXPECT_FALSE(spawner_protocol::parse_uids(bad)) << bad;
 }
 
@@ -77,19 +79,19 @@ TEST(KernelLog, TakesTheKernelsXidsAndNothingElse) {
   xid = parse_xid("3,9,9,-;NVRM: Xid (PCI:0000:41:00): 13, pid='77', name=x, Graphics SM Warp");
   ASSERT_TRUE(xid);
   EXPECT_EQ(xid->pid, 77);
-  for (const char* other : {
-           // A program's own line: facility "user", or "daemon".
-           "12,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=x",
-           "30,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=x",
-           // A name that reads like an Xid.
-           "4,1,1,-;traps: NVRM: Xid (PCI:0000:01:00): 31, pid=4711[3] trap invalid opcode",
-           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus. pid=4711",
-           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 13, pid='<unknown>', name=a, pid=4711",
-           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=-1, name=x",
-           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=x",
-           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=99999999999999999999, name=x",
-           "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31", "4,1,1,-;NVRM: Xid (PCI:", "4,1,1,-;", "4", "",
-           " SUBSYSTEM=pci", ";NVRM: Xid (PCI:0000:01:00): 31, pid=4711"})
+  for (const char* other :
+       {// A program's own line: facility "user", or "daemon".
+        "12,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=x",
+        "30,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=x",
+        // A name that reads like an Xid.
+        "4,1,1,-;traps: NVRM: Xid (PCI:0000:01:00): 31, pid=4711[3] trap invalid opcode",
+        "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus. pid=4711",
+        "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 13, pid='<unknown>', name=a, pid=4711",
+        "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=-1, name=x",
+        "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=x",
+        "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=99999999999999999999, name=x",
+        "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31", "4,1,1,-;NVRM: Xid (PCI:", "4,1,1,-;", "4", "",
+        " SUBSYSTEM=pci", ";NVRM: Xid (PCI:0000:01:00): 31, pid=4711"})
     EXPECT_FALSE(parse_xid(other)) << other;
 }
 
@@ -156,7 +158,11 @@ TEST(RunningFile, EndsWhatAnEarlierOneLeftAndNothingElse) {
   ASSERT_EQ(other.pid, foreign);
   other.started += 1;  // that pid, but another process: it has been used again since
   write_down(dir.path, proc.get(),
-             {spawner::mark_of(proc.get(), worker), spawner::mark_of(proc.get(), stopped), other, {1, 0}, {-1, 5}});
+             {spawner::mark_of(proc.get(), worker),
+              spawner::mark_of(proc.get(), stopped),
+              other,
+              {1, 0},
+              {-1, 5}});
   forget_who_wrote(dir.path, spawner::mark_of(proc.get(), ::getpid()));
   auto f = RunningFile::take(dir.path, proc.get(), ::getppid());
   ASSERT_TRUE(f.ok()) << f.error().message;
@@ -303,7 +309,8 @@ TEST_F(SpawnerProgram, MoreThanThereAreUidsAreRefused) {
   for (;;) {
     auto a = answer();
     ASSERT_TRUE(a);
-    if (a->header.type == Type::kExited) break;  // it wrote into nothing, and ended: the uid is free
+    if (a->header.type == Type::kExited)
+      break;  // it wrote into nothing, and ended: the uid is free
     EXPECT_EQ(a->header.type, Type::kFailed);
     EXPECT_EQ(a->header.id, 2u);
     EXPECT_EQ(a->header.code, EAGAIN);
@@ -389,8 +396,8 @@ TEST_F(SpawnerProgram, AFaultInTheKernelsLogIsReportedBeforeTheEnd) {
   auto spawned = answer();
   ASSERT_TRUE(spawned);
   auto line = [&](int64_t pid) {
-    const std::string text = "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=" + std::to_string(pid) +
-                             ", name=x\n";
+    const std::string text =
+        "4,1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid=" + std::to_string(pid) + ", name=x\n";
     ASSERT_GT(::write(writer.get(), text.data(), text.size()), 0);
   };
   line(::getpid());  // of nobody that it has started
@@ -451,8 +458,12 @@ TEST_P(SpawnerGone, ItsWorkersEnd) {
   ASSERT_TRUE(answer());
   Fd pidfd = std::move(fds_[0]);
   switch (GetParam()) {
-    case Gone::kSpawner: ::kill(spawner_, SIGKILL); break;
-    case Gone::kKeeper: ::kill(pid_, SIGKILL); break;
+    case Gone::kSpawner:
+      ::kill(spawner_, SIGKILL);
+      break;
+    case Gone::kKeeper:
+      ::kill(pid_, SIGKILL);
+      break;
     case Gone::kSluiced:
       ours_.reset();
       link_.reset();

@@ -192,7 +192,8 @@ TEST(Wire, StructsThatAreReadAndPointersThatAreNumbers) {
   loop.run = [&](uint16_t, std::span<const std::byte> bytes, ReplyWriter& reply) {
     return calls::internal::run_row<calls::Call<0xf04>>(
         loop.host, bytes, reply, [](auto...) { return calls::internal::NoSuchMethod{}; },
-        [&](const calls::Numbers* one, void* number, const calls::Numbers* more, uint32_t count) -> CUresult {
+        [&](const calls::Numbers* one, void* number, const calls::Numbers* more,
+            uint32_t count) -> CUresult {
           seen = {one->b, reinterpret_cast<uint64_t>(number)};
           for (uint32_t i = 0; i < count; ++i) seen.push_back(more[i].b);
           return CUDA_SUCCESS;
@@ -203,7 +204,8 @@ TEST(Wire, StructsThatAreReadAndPointersThatAreNumbers) {
   EXPECT_EQ(guest::call_row<0xf04>(loop, 0, &one, number, +more, 2u), CUDA_SUCCESS);
   EXPECT_EQ(seen, (std::vector<uint64_t>{20, 0xdead0000beef, 30, 40}));
   const calls::Numbers* const none = nullptr;
-  EXPECT_EQ(guest::call_row<0xf04>(loop, 0, &one, static_cast<void*>(nullptr), none, 0u), CUDA_SUCCESS);
+  EXPECT_EQ(guest::call_row<0xf04>(loop, 0, &one, static_cast<void*>(nullptr), none, 0u),
+            CUDA_SUCCESS);
   EXPECT_EQ(seen, (std::vector<uint64_t>{20, 0}));
   seen.clear();
   EXPECT_EQ(guest::call_row<0xf04>(loop, 0, none, number, +more, 2u), CUDA_ERROR_INVALID_VALUE);
@@ -256,14 +258,15 @@ TEST(Wire, Buffers) {
   EXPECT_FALSE(loop.answered);
 }
 
-// Arrays of as many elements as a number says, or one or two fewer; a pointer that nobody looks behind; a value that comes
-// back changed.
+// Arrays of as many elements as a number says, or one or two fewer; a pointer that nobody looks
+// behind; a value that comes back changed.
 TEST(Wire, TensorMaps) {
   Loopback loop;
   loop.driver.cuTensorMapEncodeIm2col =
-      [](CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dimensions,
-         const cuuint64_t* strides, const int* lower, const int* upper, cuuint32_t channels, cuuint32_t pixels,
-         const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+      [](CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
+         const cuuint64_t* dimensions, const cuuint64_t* strides, const int* lower,
+         const int* upper, cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* steps,
+         CUtensorMapInterleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
          CUtensorMapFloatOOBfill fill) -> CUresult {
     cuuint64_t* to = map->opaque;
     *to++ = type;
@@ -285,24 +288,28 @@ TEST(Wire, TensorMaps) {
   const cuuint32_t steps[4] = {31, 0, 0, 34};
   CUtensorMap map{};
   const auto encode = [&](cuuint32_t rank, const int* corners) {
-    return SLUICE_CALL(cuTensorMapEncodeIm2col, loop, 0, &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, rank,
-                       reinterpret_cast<void*>(0xdead0000), dimensions, strides, corners, upper, 7u, 8u, steps,
-                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+    return SLUICE_CALL(cuTensorMapEncodeIm2col, loop, 0, &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                       rank, reinterpret_cast<void*>(0xdead0000), dimensions, strides, corners,
+                       upper, 7u, 8u, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA);
   };
   ASSERT_EQ(encode(4, lower), CUDA_SUCCESS);
-  const cuuint64_t expected[] = {7, 0xdead0000, 11014, 21023, static_cast<cuuint64_t>(-1996), 7008, 31034, 31};
+  const cuuint64_t expected[] = {7,    0xdead0000, 11014, 21023, static_cast<cuuint64_t>(-1996),
+                                 7008, 31034,      31};
   for (size_t i = 0; i < std::size(expected); ++i) EXPECT_EQ(map.opaque[i], expected[i]) << i;
   EXPECT_EQ(encode(1, nullptr), CUDA_SUCCESS) << "no corners, no strides";
   loop.answered = false;
   EXPECT_EQ(encode(4, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_FALSE(loop.answered);
   map.opaque[1] = 5;
-  EXPECT_EQ(SLUICE_CALL(cuTensorMapReplaceAddress, loop, 0, &map, reinterpret_cast<void*>(0x100)), CUDA_SUCCESS);
+  EXPECT_EQ(SLUICE_CALL(cuTensorMapReplaceAddress, loop, 0, &map, reinterpret_cast<void*>(0x100)),
+            CUDA_SUCCESS);
   EXPECT_EQ(map.opaque[1], 0x105u);
   EXPECT_EQ(map.opaque[7], 31u);
-  EXPECT_EQ(SLUICE_CALL(cuTensorMapReplaceAddress, loop, 0, static_cast<CUtensorMap*>(nullptr), nullptr),
-            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(
+      SLUICE_CALL(cuTensorMapReplaceAddress, loop, 0, static_cast<CUtensorMap*>(nullptr), nullptr),
+      CUDA_ERROR_INVALID_VALUE);
   EXPECT_FALSE(loop.malformed);
 }
 

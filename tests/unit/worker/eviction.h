@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of a real sluice-worker under evictions: the fixture of eviction_test.cc and forms_test.cc.
+// Launches of a real sluice-worker under evictions: the fixture of eviction_test.cc and
+// forms_test.cc.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +12,14 @@ namespace sluice::test {
 
 class WorkerEviction : public WorkerProcess {
  protected:
-  // Launches of which each depends on the one before, evicted again and again while they run; so many of
-  // them at a time until one has been. `learn`: so many before, one by one and left alone.
+  // Launches of which each depends on the one before, evicted again and again while they run; so
+  // many of them at a time until one has been. `learn`: so many before, one by one and left alone.
   void chain_under_evictions(WorkerBench::Options options, uint32_t launches, uint32_t flags = 0,
                              uint32_t learn = 0);
 };
 
-inline void WorkerEviction::chain_under_evictions(WorkerBench::Options options, uint32_t launches, uint32_t flags,
-                                                  uint32_t learn) {
+inline void WorkerEviction::chain_under_evictions(WorkerBench::Options options, uint32_t launches,
+                                                  uint32_t flags, uint32_t learn) {
   start(std::move(options));
   make_context();
   make_module(flags);
@@ -46,8 +47,8 @@ inline void WorkerEviction::chain_under_evictions(WorkerBench::Options options, 
                 SLUICE_RECORD_NO_REPLY);
       }
     }
-    uint64_t done = b->post(SLUICE_CALL_SYNCHRONIZE,
-                            sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
+    uint64_t done =
+        b->post(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
     const uint64_t wanted = learn + launches * static_cast<uint64_t>(batch + 1);
     for (int i = 0; i < 400; ++i) {
       if (__atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) >= wanted) break;

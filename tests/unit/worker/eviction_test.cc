@@ -21,16 +21,16 @@ TEST_P(WorkerSignals, ChainsOfLaunchesSurviveEvictions) {
   chain_under_evictions(std::move(o), 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, WorkerSignals,
-    testing::Combine(testing::Values(wp::Signal::kHost, wp::Signal::kProxy, wp::Signal::kWrite,
-                                     wp::Signal::kCopy),
-                     testing::Values(0u, 1u, 10u)),
-    [](const auto& test) {
-      std::string name(wp::kSignalNames[static_cast<size_t>(std::get<0>(test.param))]);
-      std::erase(name, '-');
-      return name + std::to_string(std::get<1>(test.param));
-    });
+INSTANTIATE_TEST_SUITE_P(All, WorkerSignals,
+                         testing::Combine(testing::Values(wp::Signal::kHost, wp::Signal::kProxy,
+                                                          wp::Signal::kWrite, wp::Signal::kCopy),
+                                          testing::Values(0u, 1u, 10u)),
+                         [](const auto& test) {
+                           std::string name(
+                               wp::kSignalNames[static_cast<size_t>(std::get<0>(test.param))]);
+                           std::erase(name, '-');
+                           return name + std::to_string(std::get<1>(test.param));
+                         });
 
 TEST_F(WorkerEviction, AContextMadeAfterAnEvictionHearsOfTheNext) {
   for (wp::Signal signal : {wp::Signal::kWrite, wp::Signal::kCopy}) {
@@ -48,7 +48,8 @@ TEST_F(WorkerEviction, AContextMadeAfterAnEvictionHearsOfTheNext) {
     uint64_t d = alloc(kN * 4).as<uint64_t>();
     zero(d, kN * 4);
     uint32_t expected = 0, k = 0;
-    // Several launches at a time and ever other pauses, so that on any machine some store meets one that runs.
+    // Several launches at a time and ever other pauses, so that on any machine some store meets one
+    // that runs.
     for (uint32_t round = 0; round < 300 && b->report->header.evictions == 0; ++round) {
       for (const uint32_t end = k + 6; k < end; ++k) {
         launch(kGrid, 64, d, kN, k);
@@ -66,8 +67,8 @@ TEST_F(WorkerEviction, AContextMadeAfterAnEvictionHearsOfTheNext) {
   }
 }
 
-// Chains in many streams of two contexts, in random order, all evicted at once, again and again. Where a
-// stream waits for another's event, its next launch continues the other's numbers.
+// Chains in many streams of two contexts, in random order, all evicted at once, again and again.
+// Where a stream waits for another's event, its next launch continues the other's numbers.
 TEST_F(WorkerEviction, ManyStreamsAreEvictedAtOnce) {
   for (wp::Signal signal : {wp::Signal::kHost, wp::Signal::kProxy, wp::Signal::kWrite}) {
     SCOPED_TRACE(wp::kSignalNames[static_cast<size_t>(signal)]);
@@ -86,13 +87,15 @@ TEST_F(WorkerEviction, ManyStreamsAreEvictedAtOnce) {
       if (c == 0) {
         make_context();
       } else {
-        Answer a = generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<uint32_t>(0), raw<int>(0)});
+        Answer a =
+            generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<uint32_t>(0), raw<int>(0)});
         ASSERT_EQ(a.status, CUDA_SUCCESS);
         context = a.as<uint64_t>();
       }
       make_module();
       x = {context, module, add, {}, 0, {}, {}};
-      x.event = generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<uint32_t>(2)}, context).as<uint64_t>();
+      x.event = generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<uint32_t>(2)}, context)
+                    .as<uint64_t>();
       std::memset(b->bulk(kStaging), 0, kN * 4);
       for (int s = 0; s < kStreams; ++s) {
         // Two of them CUDA's own, one blocking, the rest not.
@@ -102,7 +105,8 @@ TEST_F(WorkerEviction, ManyStreamsAreEvictedAtOnce) {
                                    .as<uint64_t>();
         x.data[s] = alloc(kN * 4).as<uint64_t>();
         x.expected[s] = 0;
-        ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_device(x.data[s], kStaging, kN * 4), context).status, 0);
+        ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_device(x.data[s], kStaging, kN * 4), context).status,
+                  0);
       }
     }
     constexpr int kLaunches = 120;
@@ -119,12 +123,14 @@ TEST_F(WorkerEviction, ManyStreamsAreEvictedAtOnce) {
                   SLUICE_RECORD_NO_REPLY);
         };
         hand_over(x.streams[d], x.streams[s]);
-        b->post(SLUICE_CALL_LAUNCH, launch_body(x.add, kGrid / 4, 64, x.data[d], kN, k, x.streams[s]),
-                x.handle, SLUICE_RECORD_NO_REPLY);
+        b->post(SLUICE_CALL_LAUNCH,
+                launch_body(x.add, kGrid / 4, 64, x.data[d], kN, k, x.streams[s]), x.handle,
+                SLUICE_RECORD_NO_REPLY);
         hand_over(x.streams[s], x.streams[d]);
       } else {
-        b->post(SLUICE_CALL_LAUNCH, launch_body(x.add, kGrid / 4, 64, x.data[d], kN, k, x.streams[s]),
-                x.handle, SLUICE_RECORD_NO_REPLY);
+        b->post(SLUICE_CALL_LAUNCH,
+                launch_body(x.add, kGrid / 4, 64, x.data[d], kN, k, x.streams[s]), x.handle,
+                SLUICE_RECORD_NO_REPLY);
       }
       x.expected[d] = advance(x.expected[d], k, kRounds);
       if (k % 10 == 9) {
@@ -154,19 +160,23 @@ TEST_F(WorkerEviction, ManyStreamsAreEvictedAtOnce) {
   }
 }
 
-// A clone that its loop's registers keep from fitting with so large blocks at all: in its clamped form
-// it is evictable (mediator/worker/launch/register_clamp.h).
+// A clone that its loop's registers keep from fitting with so large blocks at all: in its clamped
+// form it is evictable (mediator/worker/launch/register_clamp.h).
 TEST_F(WorkerEviction, AClampedCloneIsEvictedAndGoesOn) {
   if (kNvidia) GTEST_SKIP() << "the software GPU's estimate of registers";
   start();
   make_context();
   constexpr int kLive = 48;
-  std::string text = ".version 7.0\n.target sm_70\n.address_size 64\n"
-                     ".visible .entry add(.param .u64 p_out, .param .u32 p_n, .param .u32 p_k, .param .u32 p_rounds)\n"
-                     "{\n.reg .b64 %rd<4>;\n.reg .b32 %r<60>;\nld.param.u64 %rd1, [p_out];\n"
-                     "mov.u32 %r57, %ctaid.x;\nmov.u32 %r58, %ntid.x;\nmov.u32 %r59, %tid.x;\n"
-                     "mad.lo.u32 %r57, %r57, %r58, %r59;\nmul.wide.u32 %rd2, %r57, 4;\nadd.u64 %rd1, %rd1, %rd2;\n";
-  for (int i = 1; i <= kLive; ++i) text += "ld.volatile.global.u32 %r" + std::to_string(i) + ", [%rd1];\n";
+  std::string text =
+      ".version 7.0\n.target sm_70\n.address_size 64\n"
+      ".visible .entry add(.param .u64 p_out, .param .u32 p_n, .param .u32 p_k, .param .u32 "
+      "p_rounds)\n"
+      "{\n.reg .b64 %rd<4>;\n.reg .b32 %r<60>;\nld.param.u64 %rd1, [p_out];\n"
+      "mov.u32 %r57, %ctaid.x;\nmov.u32 %r58, %ntid.x;\nmov.u32 %r59, %tid.x;\n"
+      "mad.lo.u32 %r57, %r57, %r58, %r59;\nmul.wide.u32 %rd2, %r57, 4;\nadd.u64 %rd1, %rd1, "
+      "%rd2;\n";
+  for (int i = 1; i <= kLive; ++i)
+    text += "ld.volatile.global.u32 %r" + std::to_string(i) + ", [%rd1];\n";
   for (int i = 2; i <= kLive; ++i) text += "add.u32 %r1, %r1, %r" + std::to_string(i) + ";\n";
   text += "st.global.u32 [%rd1], %r1;\nret;\n}\n";
   auto rewritten = passes::rewrite_module(text);
@@ -197,7 +207,8 @@ TEST_F(WorkerEviction, AClampedCloneIsEvictedAndGoesOn) {
   EXPECT_GT(b->report->header.evictions, 0u);
 }
 
-// Parameters do not lie as PTX has them where one is aligned as a tensor map: neither the program's nor the clone's own.
+// Parameters do not lie as PTX has them where one is aligned as a tensor map: neither the program's
+// nor the clone's own.
 TEST_F(WorkerEviction, AKernelWithATensorMapsAlignmentIsEvictedAndGoesOn) {
   WorkerBench::Options o;
   if (kNvidia) o.signal = wp::Signal::kProxy;
@@ -311,8 +322,10 @@ TEST_F(WorkerProcess, EventsOrderStreams) {
   zero(d, kN * 4);
   uint64_t streams[2], event;
   for (auto& s : streams)
-    s = generic(kOpcode_cuStreamCreate, {raw<uint8_t>(1), raw<uint32_t>(1)}, context).as<uint64_t>();
-  event = generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<uint32_t>(0)}, context).as<uint64_t>();
+    s = generic(kOpcode_cuStreamCreate, {raw<uint8_t>(1), raw<uint32_t>(1)}, context)
+            .as<uint64_t>();
+  event =
+      generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<uint32_t>(0)}, context).as<uint64_t>();
   uint32_t expected = 0;
   for (uint32_t k = 0; k < 20; ++k) {
     launch(kGrid, 64, d, kN, k, streams[k % 2]);
@@ -327,7 +340,8 @@ TEST_F(WorkerProcess, EventsOrderStreams) {
       b->grant();
     }
   }
-  Answer a = b->call(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_EVENT, 0, event}, context);
+  Answer a =
+      b->call(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_EVENT, 0, event}, context);
   EXPECT_EQ(a.status, CUDA_SUCCESS);
   const uint32_t* got = words(d, kN * 4);
   for (uint32_t i : {0u, kN / 2, kN - 1}) EXPECT_EQ(got[i], expected);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver library for forwarder_test.cc: the software GPU, but the second cuStreamCreate fails, as where memory has
-// run out, and whoever makes a context current that has been destroyed is ended.
+// A driver library for forwarder_test.cc: the software GPU, but the second cuStreamCreate fails, as
+// where memory has run out, and whoever makes a context current that has been destroyed is ended.
 #include <dlfcn.h>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker whose guest's kernel faults: sluiced hears of it whatever the guest does next, and no other
-// kernel of the session reaches the GPU.
+// A worker whose guest's kernel faults: sluiced hears of it whatever the guest does next, and no
+// other kernel of the session reaches the GPU.
 #include "tests/support/worker_process.h"
 
 namespace sluice::test {
@@ -31,7 +31,8 @@ TEST_F(WorkerFaults, LeavingDoesNotHideAFault) {
   make_module();
   fault();
   const auto& h = b->report->header;
-  while (__atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) == 0 && __atomic_load_n(&h.error, __ATOMIC_RELAXED) == 0)
+  while (__atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) == 0 &&
+         __atomic_load_n(&h.error, __ATOMIC_RELAXED) == 0)
     ::usleep(100);
   b->end(CUDA_SUCCESS, "the program has ended");
   EXPECT_EQ(b->wait_exit(), 0);
@@ -45,10 +46,12 @@ TEST_F(WorkerFaults, OneContextKeepsItsSession) {
   make_module();
   fault();
   EXPECT_EQ(sync().status, CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(generic(kOpcode_cuDevicePrimaryCtxReset_v2, {raw<int>(0)}).status, CUDA_ERROR_ILLEGAL_ADDRESS)
+  EXPECT_EQ(generic(kOpcode_cuDevicePrimaryCtxReset_v2, {raw<int>(0)}).status,
+            CUDA_ERROR_ILLEGAL_ADDRESS)
       << "a new context is a new session";
-  EXPECT_EQ(generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<unsigned>(0), raw<int>(0)}).status,
-            CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(
+      generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<unsigned>(0), raw<int>(0)}).status,
+      CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_FALSE(b->ended());
 }
 
@@ -57,12 +60,15 @@ TEST_F(WorkerFaults, SeveralContextsEndWithTheFirstFault) {
   start();
   make_context();
   make_module();
-  ASSERT_EQ(generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<unsigned>(0), raw<int>(0)}).status, CUDA_SUCCESS);
+  ASSERT_EQ(
+      generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<unsigned>(0), raw<int>(0)}).status,
+      CUDA_SUCCESS);
   fault();
   EXPECT_EQ(b->wait_exit(), 0);
   EXPECT_TRUE(b->ended());
   EXPECT_EQ(b->slot->error, CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_NE(std::string(b->slot->reason).find("several contexts"), std::string::npos) << b->slot->reason;
+  EXPECT_NE(std::string(b->slot->reason).find("several contexts"), std::string::npos)
+      << b->slot->reason;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real sluice-worker on the software GPU: the forms of a clone beside the loop, one task a block and windows.
+// A real sluice-worker on the software GPU: the forms of a clone beside the loop, one task a block
+// and windows.
 #include "tests/unit/worker/eviction.h"
 
 namespace sluice::test {
@@ -7,8 +8,8 @@ namespace {
 
 class WorkerForms : public WorkerEviction {};
 
-// One task a block, for as long as it takes to leave: launches try both clones and take the faster; a kernel
-// that is kept in order begins with this one.
+// One task a block, for as long as it takes to leave: launches try both clones and take the faster;
+// a kernel that is kept in order begins with this one.
 TEST_F(WorkerForms, ChainsOfLaunchesWithOneTaskABlockSurviveEvictions) {
   for (wp::Signal signal : {wp::Signal::kHost, wp::Signal::kProxy, wp::Signal::kWrite}) {
     SCOPED_TRACE(wp::kSignalNames[static_cast<size_t>(signal)]);
@@ -71,13 +72,16 @@ TEST_F(WorkerForms, LaunchesInWindowsAreDoneWhetherTimedOrNot) {
   o.window_us = 1'000'000'000;
   start(std::move(o));
   make_context();
-  // The loop's blocks behind the first, which says when the launch has begun, take long: so windows are taken.
+  // The loop's blocks behind the first, which says when the launch has begun, take long: so windows
+  // are taken.
   make_module(0, [](std::string& text) {
     const size_t at = text.find('{', text.find("add" SLUICE_CLONE_SUFFIX));
     ASSERT_NE(at, text.npos);
-    text.insert(at + 1, "\n\t.reg .b32 %late;\n\t.reg .pred %until;\n\tmov.u32 %late, %ctaid.x;\n\tmin.u32 %late, %late, 1;\n"
-                        "\tmad.lo.u32 %late, %late, 60000, 1;\nLATE:\n\tsub.u32 %late, %late, 1;\n"
-                        "\tsetp.ne.u32 %until, %late, 0;\n\t@%until bra LATE;");
+    text.insert(at + 1,
+                "\n\t.reg .b32 %late;\n\t.reg .pred %until;\n\tmov.u32 %late, %ctaid.x;\n\tmin.u32 "
+                "%late, %late, 1;\n"
+                "\tmad.lo.u32 %late, %late, 60000, 1;\nLATE:\n\tsub.u32 %late, %late, 1;\n"
+                "\tsetp.ne.u32 %until, %late, 0;\n\t@%until bra LATE;");
   });
   const uint32_t kN = 64 * kGrid, kLaunches = 40;
   const uint64_t d = alloc(kN * 4).as<uint64_t>();
@@ -108,8 +112,8 @@ TEST_F(WorkerForms, LaunchesInWindowsAreDoneWhetherTimedOrNot) {
   EXPECT_LE(timed, kLaunches / 2);
 }
 
-// A kernel that says that all of it has begun, or that nothing has, costs itself relaunches at most: its own results
-// are right, and it can be evicted.
+// A kernel that says that all of it has begun, or that nothing has, costs itself relaunches at
+// most: its own results are right, and it can be evicted.
 TEST_F(WorkerForms, ForgedMarksOnlyCostTheirOwnLaunch) {
   for (const char* forged : {"0xffffffff", "0"}) {
     SCOPED_TRACE(forged);
@@ -122,8 +126,10 @@ TEST_F(WorkerForms, ForgedMarksOnlyCostTheirOwnLaunch) {
       const size_t at = text.find('{', text.find("add" SLUICE_WINDOW_SUFFIX));
       ASSERT_NE(at, text.npos);
       text.insert(at + 1, "\n\t.reg .b64 %forged;\n\tld.param.u64 %forged, [sluice1_launch" +
-                            offset(offsetof(sluice_window_params, record)) + ";\n\tst.global.u32 [%forged" +
-                            offset(offsetof(sluice_launch_record, tasks_fetched)) + ", " + forged + ";");
+                              offset(offsetof(sluice_window_params, record)) +
+                              ";\n\tst.global.u32 [%forged" +
+                              offset(offsetof(sluice_launch_record, tasks_fetched)) + ", " +
+                              forged + ";");
     });
     const uint32_t kN = 64 * kGrid;
     const uint64_t d = alloc(kN * 4).as<uint64_t>();

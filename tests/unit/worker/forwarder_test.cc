@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A context whose opening fails behind EvictForwarder::open is not sent evictions: it has been destroyed by then. The driver
-// library of this test (failing_driver.cc) fails there, and ends whoever uses that context later.
+// A context whose opening fails behind EvictForwarder::open is not sent evictions: it has been
+// destroyed by then. The driver library of this test (failing_driver.cc) fails there, and ends
+// whoever uses that context later.
 #include "tests/support/worker_process.h"
 
 namespace wp = sluice::worker_protocol;
@@ -17,8 +18,9 @@ TEST_F(WorkerProcess, AContextThatCouldNotBeOpenedIsNotSentEvictions) {
     start(o);
     make_context();
     make_module();
-    ASSERT_EQ(generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<uint32_t>(0), raw<int>(0)}).status,
-              CUDA_ERROR_OUT_OF_MEMORY);
+    ASSERT_EQ(
+        generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<uint32_t>(0), raw<int>(0)}).status,
+        CUDA_ERROR_OUT_OF_MEMORY);
     const uint32_t kN = 64 * kGrid;
     const uint64_t d = alloc(kN * 4).as<uint64_t>();
     zero(d, kN * 4);
@@ -34,7 +36,9 @@ TEST_F(WorkerProcess, AContextThatCouldNotBeOpenedIsNotSentEvictions) {
     const uint32_t* got = words(d, kN * 4);
     for (uint32_t i : {0u, kN / 2, kN - 1}) EXPECT_EQ(got[i], expected);
     // The next one opens.
-    EXPECT_EQ(generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<uint32_t>(0), raw<int>(0)}).status, CUDA_SUCCESS);
+    EXPECT_EQ(
+        generic(kOpcode_cuCtxCreate_v2, {raw<uint8_t>(1), raw<uint32_t>(0), raw<int>(0)}).status,
+        CUDA_SUCCESS);
   }
 }
 

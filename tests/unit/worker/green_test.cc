@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real sluice-worker whose launches under parts of the GPU are confined by green contexts: every task runs once, on an SM
-// of its set, in every form; whatever fails, they run as without.
+// A real sluice-worker whose launches under parts of the GPU are confined by green contexts: every
+// task runs once, on an SM of its set, in every form; whatever fails, they run as without.
 #include <bit>
 #include <random>
 
@@ -13,7 +13,8 @@ constexpr uint32_t kSms = 12;
 const uint32_t kGpuSms = kNvidia ? 132 : kSms;
 constexpr uint32_t kThreads = 64;
 
-// At the end of a kernel: its block writes down on which SM it was (a bit of 32) and that it ran once more, behind the values.
+// At the end of a kernel: its block writes down on which SM it was (a bit of 32) and that it ran
+// once more, behind the values.
 constexpr char kWhere[] = R"(
   mov.u32 %r20, %tid.x;
   setp.ne.u32 %p9, %r20, 0;
@@ -70,28 +71,37 @@ class WorkerGreen : public WorkerProcess {
     auto rewritten = passes::rewrite_module(ptx);
     ASSERT_TRUE(rewritten.ok());
     std::string text = opaque ? ptx : rewritten->text;
-    const char* forms[] = {"add" SLUICE_CLONE_SUFFIX "(", "add" SLUICE_ONE_TASK_SUFFIX "(", "add" SLUICE_WINDOW_SUFFIX "("};
+    const char* forms[] = {"add" SLUICE_CLONE_SUFFIX "(", "add" SLUICE_ONE_TASK_SUFFIX "(",
+                           "add" SLUICE_WINDOW_SUFFIX "("};
     for (uint32_t i = 0; i < 3; ++i) {
       const size_t entry = text.find(forms[i]);
       if (entry == text.npos) continue;
       const size_t at = text.find('{', entry);
-      text.insert(at + 1, "\n\t.reg .b64 %marked;\n\tld.param.u64 %marked, [p_out];\n\tst.global.u8 [%marked+" +
-                              std::to_string(n_ * 4 + grid_ * 8 + i) + "], 1;");
+      text.insert(
+          at + 1,
+          "\n\t.reg .b64 %marked;\n\tld.param.u64 %marked, [p_out];\n\tst.global.u8 [%marked+" +
+              std::to_string(n_ * 4 + grid_ * 8 + i) + "], 1;");
     }
     const Answer a = load(text);
-    ASSERT_EQ(a.status, CUDA_SUCCESS) << std::string(reinterpret_cast<const char*>(a.body.data()), a.body.size());
+    ASSERT_EQ(a.status, CUDA_SUCCESS)
+        << std::string(reinterpret_cast<const char*>(a.body.data()), a.body.size());
     module = a.as<uint64_t>();
     add = function("add", opaque ? 0 : SLUICE_FUNCTION_EVICTABLE | flags);
     zero(data_ + data_bytes() - kMarks, kMarks);
   }
   void launch_one(uint32_t rounds = 1, uint64_t stream = 0) {
     const uint32_t k = ++launches_;
-    b->post(SLUICE_CALL_LAUNCH, launch_body(add, grid_, kThreads, data_, n_, k, stream, rounds), context, SLUICE_RECORD_NO_REPLY);
+    b->post(SLUICE_CALL_LAUNCH, launch_body(add, grid_, kThreads, data_, n_, k, stream, rounds),
+            context, SLUICE_RECORD_NO_REPLY);
     expected_ = advance(expected_, k, rounds);
     ++runs_;
   }
-  uint64_t green() const { return __atomic_load_n(&b->report->header.green_launches, __ATOMIC_RELAXED); }
-  uint64_t made() const { return __atomic_load_n(&b->report->header.green_contexts, __ATOMIC_RELAXED); }
+  uint64_t green() const {
+    return __atomic_load_n(&b->report->header.green_launches, __ATOMIC_RELAXED);
+  }
+  uint64_t made() const {
+    return __atomic_load_n(&b->report->header.green_contexts, __ATOMIC_RELAXED);
+  }
   // Launches until one was confined by the hardware. What came before ran as without.
   void wait_green() {
     for (int i = 0; i < 2000; ++i) {
@@ -146,7 +156,8 @@ class WorkerGreen : public WorkerProcess {
   bool names_only_ = kNvidia;  // %smid numbers SMs otherwise than their groups
 };
 
-// By how SMs are numbered; on an H200 groups are permuted, and under MPS each green context numbers its own from 0.
+// By how SMs are numbered; on an H200 groups are permuted, and under MPS each green context numbers
+// its own from 0.
 class WorkerGreenNumbers : public WorkerGreen, public testing::WithParamInterface<const char*> {};
 
 TEST_P(WorkerGreenNumbers, EveryFormRunsOnItsSms) {
@@ -159,8 +170,10 @@ TEST_P(WorkerGreenNumbers, EveryFormRunsOnItsSms) {
     bool opaque;
     unsigned forms;
   };
-  for (const Case& c : {Case{"loop, windows", kAdd, 0, false, 5}, Case{"one task a block", kAdd, SLUICE_FUNCTION_IN_ORDER, false, 2},
-                        Case{"prologue", kOnce, SLUICE_FUNCTION_ONCE, false, 1}, Case{"opaque", kAdd, 0, true, 0}}) {
+  for (const Case& c : {Case{"loop, windows", kAdd, 0, false, 5},
+                        Case{"one task a block", kAdd, SLUICE_FUNCTION_IN_ORDER, false, 2},
+                        Case{"prologue", kOnce, SLUICE_FUNCTION_ONCE, false, 1},
+                        Case{"opaque", kAdd, 0, true, 0}}) {
     SCOPED_TRACE(c.what);
     load_add(c.ptx, c.flags, c.opaque);
     for (const SmSet& sms : {SmSet(2, 4), SmSet(0, 2) | SmSet(4, 8)}) {
@@ -182,11 +195,15 @@ TEST_P(WorkerGreenNumbers, EveryFormRunsOnItsSms) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WorkerGreenNumbers, testing::Values("SLUICE_SOFT_GREEN=on", "SLUICE_SOFT_GREEN=scattered", "SLUICE_SOFT_GREEN=permuted",
-                                         "SLUICE_SOFT_SMID=virtual"),
-                         [](const auto& of) { return std::string(of.param).substr(std::string(of.param).find('=') + 1); });
+INSTANTIATE_TEST_SUITE_P(All, WorkerGreenNumbers,
+                         testing::Values("SLUICE_SOFT_GREEN=on", "SLUICE_SOFT_GREEN=scattered",
+                                         "SLUICE_SOFT_GREEN=permuted", "SLUICE_SOFT_SMID=virtual"),
+                         [](const auto& of) {
+                           return std::string(of.param).substr(std::string(of.param).find('=') + 1);
+                         });
 
-// Sets come and go faster than green contexts, launches are called back in their midst, and memory is right.
+// Sets come and go faster than green contexts, launches are called back in their midst, and memory
+// is right.
 TEST_F(WorkerGreen, SetsChangeAndLaunchesLeaveAndEveryTaskRunsOnce) {
   for (wp::Signal signal : {wp::Signal::kHost, wp::Signal::kProxy}) {
     SCOPED_TRACE(wp::kSignalNames[static_cast<size_t>(signal)]);
@@ -195,15 +212,22 @@ TEST_F(WorkerGreen, SetsChangeAndLaunchesLeaveAndEveryTaskRunsOnce) {
     std::vector<SmSet> often;
     for (int i = 0; i < 3; ++i) often.push_back(random_pairs());
     const sluice_report_header& h = b->report->header;
-    const auto enough = [&] { return green() > 20 && __atomic_load_n(&h.relaunches, __ATOMIC_RELAXED) > 20; };
+    const auto enough = [&] {
+      return green() > 20 && __atomic_load_n(&h.relaunches, __ATOMIC_RELAXED) > 20;
+    };
     for (int round = 0; round < 15 || (round < 500 && !enough()); ++round) {
       for (int i = 0; i < 3; ++i) launch_one(kNvidia ? 20000 : 1 + random_() % 4);
-      // While launches wait for a green context nothing is called back; so often enough until one is on its way.
+      // While launches wait for a green context nothing is called back; so often enough until one
+      // is on its way.
       for (int i = 0; round % 2 && i < 200'000; ++i) {
-        if (__atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) != 0 || __atomic_load_n(&h.demand, __ATOMIC_SEQ_CST) == 0) break;
+        if (__atomic_load_n(&h.in_flight, __ATOMIC_SEQ_CST) != 0 ||
+            __atomic_load_n(&h.demand, __ATOMIC_SEQ_CST) == 0)
+          break;
         ::usleep(100);
       }
-      const SmSet to = random_() % 3 ? often[random_() % 3] : random_() % 4 ? random_pairs() : SmSet(1, 4);
+      const SmSet to = random_() % 3   ? often[random_() % 3]
+                       : random_() % 4 ? random_pairs()
+                                       : SmSet(1, 4);
       if (random_() % 4 == 0) {
         b->take_back();
         ASSERT_TRUE(b->wait_left());
@@ -215,8 +239,8 @@ TEST_F(WorkerGreen, SetsChangeAndLaunchesLeaveAndEveryTaskRunsOnce) {
       if (random_() % 2) ::usleep(random_() % 3000);
     }
     ASSERT_NO_FATAL_FAILURE(check());
-    std::printf("%lu launches in %lu green contexts, %lu evictions, %lu relaunches\n", green(), made(),
-                h.evictions, h.relaunches);
+    std::printf("%lu launches in %lu green contexts, %lu evictions, %lu relaunches\n", green(),
+                made(), h.evictions, h.relaunches);
     EXPECT_TRUE(enough());
   }
 }
@@ -246,15 +270,17 @@ TEST_F(WorkerGreen, TheOldestMakesRoom) {
   ASSERT_NO_FATAL_FAILURE(check());
 }
 
-// Copies and launches in other sets wait for what is before them in their stream, whose end may come first; contexts go
-// with all that is theirs, and come again.
+// Copies and launches in other sets wait for what is before them in their stream, whose end may
+// come first; contexts go with all that is theirs, and come again.
 TEST_F(WorkerGreen, StreamsAndContextsComeAndGo) {
   start_green();
   load_add(kAdd, 0);
   ASSERT_NO_FATAL_FAILURE(wait_green());
   for (int round = 0; round < 6; ++round) {
-    const Answer made = generic(kOpcode_cuStreamCreateWithPriority,
-                                {raw<uint8_t>(1), raw<unsigned>(CU_STREAM_NON_BLOCKING), raw<int>(round % 2 ? -1 : 0)}, context);
+    const Answer made = generic(
+        kOpcode_cuStreamCreateWithPriority,
+        {raw<uint8_t>(1), raw<unsigned>(CU_STREAM_NON_BLOCKING), raw<int>(round % 2 ? -1 : 0)},
+        context);
     ASSERT_EQ(made.status, CUDA_SUCCESS);
     const uint64_t stream = made.as<uint64_t>();
     ASSERT_EQ(sync().status, CUDA_SUCCESS);
@@ -269,11 +295,13 @@ TEST_F(WorkerGreen, StreamsAndContextsComeAndGo) {
     }
     EXPECT_GT(green(), before);
     launch_one(20, stream);
-    ASSERT_EQ(generic(kOpcode_cuStreamDestroy_v2, {raw<uint64_t>(stream)}, context).status, CUDA_SUCCESS);
+    ASSERT_EQ(generic(kOpcode_cuStreamDestroy_v2, {raw<uint64_t>(stream)}, context).status,
+              CUDA_SUCCESS);
     ASSERT_NO_FATAL_FAILURE(check());
   }
   const uint64_t before = this->made();
-  ASSERT_EQ(generic(kOpcode_cuDevicePrimaryCtxRelease_v2, {raw<int>(0)}, context).status, CUDA_SUCCESS);
+  ASSERT_EQ(generic(kOpcode_cuDevicePrimaryCtxRelease_v2, {raw<int>(0)}, context).status,
+            CUDA_SUCCESS);
   make_context();
   data_ = alloc(data_bytes()).as<uint64_t>();
   reset();
@@ -283,7 +311,8 @@ TEST_F(WorkerGreen, StreamsAndContextsComeAndGo) {
   ASSERT_NO_FATAL_FAILURE(check());
 }
 
-// Whatever is amiss, launches run as without, by the blocks' own looking; it is said once in the log.
+// Whatever is amiss, launches run as without, by the blocks' own looking; it is said once in the
+// log.
 TEST_F(WorkerGreen, WithoutThemEverythingRunsAsBefore) {
   if (kNvidia) GTEST_SKIP() << "of the software GPU's settings";
   for (const char* amiss : {"SLUICE_SOFT_GREEN=fail", "SLUICE_SOFT_SM_GROUP=0"}) {
@@ -307,23 +336,27 @@ TEST_F(WorkerGreen, AFaultIsTold) {
   start_green();
   load_add(kAdd, 0);
   ASSERT_NO_FATAL_FAILURE(wait_green());
-  b->post(SLUICE_CALL_LAUNCH, launch_body(add, grid_, kThreads, 64, n_, 1), context, SLUICE_RECORD_NO_REPLY);
+  b->post(SLUICE_CALL_LAUNCH, launch_body(add, grid_, kThreads, 64, n_, 1), context,
+          SLUICE_RECORD_NO_REPLY);
   EXPECT_NE(sync().status, CUDA_SUCCESS);
   b->take_back();
   EXPECT_TRUE(b->wait_left()) << "nothing of it runs any more";
 }
 
-// An original whose blocks the GPU holds at once, but its part does not: they may wait for each other.
+// An original whose blocks the GPU holds at once, but its part does not: they may wait for each
+// other.
 TEST_F(WorkerGreen, OriginalsThatAPartDoesNotHoldRunOnAnySm) {
   start_green();
   load_add(kAdd, 0, true);
   ASSERT_NO_FATAL_FAILURE(wait_green());
   const uint64_t before = green();
   // Of 1024 threads an SM holds one or two.
-  b->post(SLUICE_CALL_LAUNCH, launch_body(add, kGpuSms, 1024, data_, n_, 1), context, SLUICE_RECORD_NO_REPLY);
+  b->post(SLUICE_CALL_LAUNCH, launch_body(add, kGpuSms, 1024, data_, n_, 1), context,
+          SLUICE_RECORD_NO_REPLY);
   ASSERT_EQ(sync().status, CUDA_SUCCESS);
   EXPECT_EQ(green(), before);
-  b->post(SLUICE_CALL_LAUNCH, launch_body(add, 2, 1024, data_, n_, 1), context, SLUICE_RECORD_NO_REPLY);
+  b->post(SLUICE_CALL_LAUNCH, launch_body(add, 2, 1024, data_, n_, 1), context,
+          SLUICE_RECORD_NO_REPLY);
   ASSERT_EQ(sync().status, CUDA_SUCCESS);
   EXPECT_EQ(green(), before + 1);
 }

@@ -114,15 +114,37 @@ TEST_F(WorkerProcess, RandomRecordsNeverCrashIt) {
     make_module();
     const uint64_t d = alloc(4096).as<uint64_t>();
     const uint64_t stream =
-        generic(kOpcode_cuStreamCreate, {raw<uint8_t>(1), raw<uint32_t>(1)}, context).as<uint64_t>();
+        generic(kOpcode_cuStreamCreate, {raw<uint8_t>(1), raw<uint32_t>(1)}, context)
+            .as<uint64_t>();
     const uint64_t event =
         generic(kOpcode_cuEventCreate, {raw<uint8_t>(1), raw<uint32_t>(0)}, context).as<uint64_t>();
     const CUDA_ARRAY3D_DESCRIPTOR texels{16, 16, 0, CU_AD_FORMAT_UNSIGNED_INT8, 1, 0};
     const uint64_t array =
         generic(kOpcode_cuArray3DCreate_v2, {raw<uint8_t>(1), raw(texels)}, context).as<uint64_t>();
-    const uint64_t values[] = {array, uint64_t{SLUICE_COPY_ARRAY}, 0,      1,     2,     4,       16,  64,         d,    d + 8, context,
-                               module, add,   event, stream,  512, kStaging,   4096, 0,     1,
-                               ~0ull,  1ull << 32 | 1,        0x4000000040ull, 1ull << 63};
+    const uint64_t values[] = {array,
+                               uint64_t{SLUICE_COPY_ARRAY},
+                               0,
+                               1,
+                               2,
+                               4,
+                               16,
+                               64,
+                               d,
+                               d + 8,
+                               context,
+                               module,
+                               add,
+                               event,
+                               stream,
+                               512,
+                               kStaging,
+                               4096,
+                               0,
+                               1,
+                               ~0ull,
+                               1ull << 32 | 1,
+                               0x4000000040ull,
+                               1ull << 63};
     std::mt19937_64 rng(seed);
     for (int i = 0; i < 400 && !b->ended(); ++i) {
       const auto [opcode, size] = kinds[rng() % std::size(kinds)];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pieces of kernels for the tests of launches under parts of the GPU: `p_rounds` times out[i] = out[i] * 3 + p_k, one thread an
-// element, in blocks of 64. A kernel is kHead, what a test adds, kBody, and an end of its own (at least "ret; }").
+// Pieces of kernels for the tests of launches under parts of the GPU: `p_rounds` times out[i] =
+// out[i] * 3 + p_k, one thread an element, in blocks of 64. A kernel is kHead, what a test adds,
+// kBody, and an end of its own (at least "ret; }").
 #pragma once
 
 #include "tests/support/worker_process.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker under grants of a part of the GPU: what the gate reads and says, what the engine does when older
-// generations are called back, and how many blocks a launch on some SMs gets.
+// The worker under grants of a part of the GPU: what the gate reads and says, what the engine does
+// when older generations are called back, and how many blocks a launch on some SMs gets.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <vector>
 
-#include "mediator/worker/streams/gate.h"
 #include "mediator/worker/launch/sm_part.h"
 #include "mediator/worker/streams/engine.h"
+#include "mediator/worker/streams/gate.h"
 
 namespace sluice::worker {
 namespace {
@@ -185,8 +185,12 @@ struct CountedWork : Work {
 // One stream; launches run a task for each run_one() and leave when the evict word says so.
 struct OneStreamDriver : EngineDriver {
   explicit OneStreamDriver(Pages& pages) : p(pages) {}
-  Confinement confine(StreamId, OpKind, Work&, const Grant&, uint64_t) override { return confinement; }
-  bool wait_for_hardware(StreamId, const Grant& grant, uint64_t) override { return soon && grant.part; }
+  Confinement confine(StreamId, OpKind, Work&, const Grant&, uint64_t) override {
+    return confinement;
+  }
+  bool wait_for_hardware(StreamId, const Grant& grant, uint64_t) override {
+    return soon && grant.part;
+  }
   CUresult launch(StreamId, Work& work, const Grant& grant, const Work*, bool, uint64_t) override {
     launched.push_back(grant);
     running.push_back(static_cast<CountedWork*>(&work));
@@ -399,7 +403,8 @@ TEST(EngineInSpace, WhatNothingConfinesIsToldAsLongAsItRuns) {
 TEST(EngineInSpace, LaunchesWaitForTheHardwareThatWillSoonConfineThem) {
   StayingLaunch t;
   t.driver.soon = true;
-  for (int i = 0; i < 4; ++i) t.engine.submit(t.stream, OpKind::kLaunch, std::make_shared<CountedWork>(), 0, t.p.now);
+  for (int i = 0; i < 4; ++i)
+    t.engine.submit(t.stream, OpKind::kLaunch, std::make_shared<CountedWork>(), 0, t.p.now);
   for (int i = 0; i < 5; ++i) t.driver.run_one(), t.engine.poll(t.p.now);
   EXPECT_EQ(t.driver.launched.size(), 1u);
   EXPECT_EQ(t.p.report.in_flight, 0u) << "so that nobody who takes the SMs back waits for them";
@@ -412,7 +417,8 @@ TEST(EngineInSpace, LaunchesWaitForTheHardwareThatWillSoonConfineThem) {
   t.finish();
 }
 
-// The gate closes between sluiced's change and the worker's look: the launch leaves like every other.
+// The gate closes between sluiced's change and the worker's look: the launch leaves like every
+// other.
 TEST(EngineInSpace, AGateThatClosesMeanwhileIsObeyed) {
   StayingLaunch t;
   t.driver.can_grow = true;

@@ -15,7 +15,8 @@ TEST_F(WorkerProcess, AnswersAndCopies) {
   ASSERT_NE(d, 0u);
   for (int i = 0; i < 1 << 20; ++i) b->bulk(kStaging)[i] = static_cast<std::byte>(i * 7);
   EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_device(d, kStaging, 1 << 20), context).status, 0);
-  EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging + (2 << 20), d, 1 << 20), context).status, 0);
+  EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging + (2 << 20), d, 1 << 20), context).status,
+            0);
   EXPECT_EQ(std::memcmp(b->bulk(kStaging), b->bulk(kStaging + (2 << 20)), 1 << 20), 0);
   sluice_memset m{};
   m.dst = d;
@@ -36,7 +37,8 @@ TEST_F(WorkerProcess, AnswersAndCopies) {
             CUDA_ERROR_INVALID_VALUE);
 }
 
-// On an NVIDIA GPU: the worker's driver makes the map of the session's memory, and clones that copy by it are evicted.
+// On an NVIDIA GPU: the worker's driver makes the map of the session's memory, and clones that copy
+// by it are evicted.
 TEST_F(WorkerProcess, CopiesByTensorMaps) {
   WorkerBench::Options o;
   if (kNvidia) o.signal = wp::Signal::kProxy;
@@ -45,11 +47,11 @@ TEST_F(WorkerProcess, CopiesByTensorMaps) {
   constexpr uint32_t kTiles = 256, kSlots = 32768, kBlocks = 64 * kSlots, kWords = kSlots * 64;
   const uint64_t in = alloc(kTiles * 4096).as<uint64_t>(), out = alloc(kWords * 4).as<uint64_t>();
   constexpr int kUint32 = 2;  // CU_TENSOR_MAP_DATA_TYPE_UINT32
-  const Answer map = generic(
-      kOpcode_cuTensorMapEncodeTiled,
-      {raw<uint8_t>(1), raw(kUint32), raw(2u), raw(in), raw(0), raw(0), raw(0), raw(0), raw<uint64_t>(64),
-       raw<uint64_t>(16 * kTiles), raw<uint64_t>(256), raw(64u), raw(16u), raw(1u), raw(1u)},
-      context);
+  const Answer map = generic(kOpcode_cuTensorMapEncodeTiled,
+                             {raw<uint8_t>(1), raw(kUint32), raw(2u), raw(in), raw(0), raw(0),
+                              raw(0), raw(0), raw<uint64_t>(64), raw<uint64_t>(16 * kTiles),
+                              raw<uint64_t>(256), raw(64u), raw(16u), raw(1u), raw(1u)},
+                             context);
   if (!kNvidia) {
     EXPECT_EQ(map.status, CUDA_ERROR_NOT_SUPPORTED);
     return;
@@ -171,33 +173,43 @@ TEST_F(WorkerProcess, QuotaHoldsAndIsGivenBack) {
   EXPECT_EQ(alloc(4096).status, CUDA_ERROR_INVALID_CONTEXT);
 }
 
-// What a guest says of addresses, sizes and handles is checked before the driver sees it; memory is charged as long as
-// a handle or a mapping holds it.
+// What a guest says of addresses, sizes and handles is checked before the driver sees it; memory is
+// charged as long as a handle or a mapping holds it.
 TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
   WorkerBench::Options o;
   o.memory_limit = o.lease_limit = 8u << 20;
   start(o);
   make_context();
   constexpr uint64_t kUnit = 2u << 20;
-  const CUmemAllocationProp plain = {CU_MEM_ALLOCATION_TYPE_PINNED, 0, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, nullptr, {}};
+  const CUmemAllocationProp plain = {
+      CU_MEM_ALLOCATION_TYPE_PINNED, 0, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, nullptr, {}};
   const auto reserve = [&](uint64_t n, uint64_t hint = 0) {
     return generic(kOpcode_cuMemAddressReserve,
-                   {raw<uint8_t>(1), raw(n), raw(uint64_t{0}), raw(hint), raw(uint64_t{0})}, context);
+                   {raw<uint8_t>(1), raw(n), raw(uint64_t{0}), raw(hint), raw(uint64_t{0})},
+                   context);
   };
   const auto create = [&](uint64_t n, CUmemAllocationProp prop) {
-    return generic(kOpcode_cuMemCreate, {raw<uint8_t>(1), raw(n), raw(prop), raw(uint64_t{0})}, context);
+    return generic(kOpcode_cuMemCreate, {raw<uint8_t>(1), raw(n), raw(prop), raw(uint64_t{0})},
+                   context);
   };
   const auto map = [&](uint64_t at, uint64_t n, uint64_t offset, uint64_t handle) {
-    return generic(kOpcode_cuMemMap, {raw(at), raw(n), raw(offset), raw(handle), raw(uint64_t{0})}, context).status;
+    return generic(kOpcode_cuMemMap, {raw(at), raw(n), raw(offset), raw(handle), raw(uint64_t{0})},
+                   context)
+        .status;
   };
-  const auto access = [&](uint64_t at, uint64_t n, int flags, int type = CU_MEM_LOCATION_TYPE_DEVICE) {
+  const auto access = [&](uint64_t at, uint64_t n, int flags,
+                          int type = CU_MEM_LOCATION_TYPE_DEVICE) {
     return generic(kOpcode_cuMemSetAccess,
-                   {raw(at), raw(n), raw(uint64_t{1}), raw(CUmemAccessDesc{{type, 0}, flags})}, context).status;
+                   {raw(at), raw(n), raw(uint64_t{1}), raw(CUmemAccessDesc{{type, 0}, flags})},
+                   context)
+        .status;
   };
   const auto two = [&](uint16_t opcode, uint64_t a, uint64_t n) {
     return generic(opcode, {raw(a), raw(n)}, context).status;
   };
-  const auto release = [&](uint64_t h) { return generic(kOpcode_cuMemRelease, {raw(h)}, context).status; };
+  const auto release = [&](uint64_t h) {
+    return generic(kOpcode_cuMemRelease, {raw(h)}, context).status;
+  };
   const auto invalid = CUDA_ERROR_INVALID_VALUE;
 
   EXPECT_EQ(reserve(0).status, invalid);
@@ -221,7 +233,8 @@ TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
   odd = plain, odd.location.id = 77;
   EXPECT_EQ(create(kUnit, odd).status, CUDA_ERROR_INVALID_DEVICE);
   odd = plain, odd.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  const uint64_t memory = create(2 * kUnit, odd).as<uint64_t>(), more = create(kUnit, plain).as<uint64_t>();
+  const uint64_t memory = create(2 * kUnit, odd).as<uint64_t>(),
+                 more = create(kUnit, plain).as<uint64_t>();
   ASSERT_EQ(SLUICE_HANDLE_KIND(memory), static_cast<uint32_t>(SLUICE_HANDLE_MEMORY));
   EXPECT_EQ(create(2 * kUnit, plain).status, CUDA_ERROR_OUT_OF_MEMORY) << "the vGPU's memory";
 
@@ -231,7 +244,8 @@ TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
   EXPECT_EQ(map(base + 4096, 2 * kUnit, 0, memory), invalid) << "not aligned";
   EXPECT_EQ(map(base, 4 * kUnit, 0, memory), CUDA_ERROR_NOT_SUPPORTED) << "more than there is";
   EXPECT_EQ(map(base, kUnit, 0, memory), CUDA_ERROR_NOT_SUPPORTED) << "less";
-  EXPECT_EQ(map(base, kUnit, ~0ull - kUnit + 1, memory), CUDA_ERROR_NOT_SUPPORTED) << "an offset that wraps";
+  EXPECT_EQ(map(base, kUnit, ~0ull - kUnit + 1, memory), CUDA_ERROR_NOT_SUPPORTED)
+      << "an offset that wraps";
   EXPECT_EQ(map(base + 7 * kUnit, 2 * kUnit, 0, memory), invalid) << "beyond the reservation";
   EXPECT_EQ(map(SLUICE_WINDOW_ADDRESS, 2 * kUnit, 0, memory), invalid) << "no reservation";
   ASSERT_EQ(map(base, 2 * kUnit, 0, memory), CUDA_SUCCESS);
@@ -246,15 +260,19 @@ TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
   EXPECT_EQ(access(base, 4 * kUnit, 3), invalid) << "not mapped to its end";
   EXPECT_EQ(access(base, 3 * kUnit, 2), invalid) << "no such access";
   EXPECT_EQ(access(base, 3 * kUnit, 3, CU_MEM_LOCATION_TYPE_HOST), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(generic(kOpcode_cuMemSetAccess, {raw(base), raw(3 * kUnit), raw(uint64_t{0})}, context).status, invalid);
+  EXPECT_EQ(generic(kOpcode_cuMemSetAccess, {raw(base), raw(3 * kUnit), raw(uint64_t{0})}, context)
+                .status,
+            invalid);
   ASSERT_EQ(access(base, 3 * kUnit, 3), CUDA_SUCCESS);
   std::memset(b->bulk(kStaging), 5, 4096);
-  EXPECT_EQ(copy_to(base + 2 * kUnit - 2048, 4096), CUDA_SUCCESS) << "from one mapping into the next";
+  EXPECT_EQ(copy_to(base + 2 * kUnit - 2048, 4096), CUDA_SUCCESS)
+      << "from one mapping into the next";
   EXPECT_EQ(copy_to(base + 3 * kUnit - 2048, 4096), invalid);
   EXPECT_EQ(copy_to(base + 3 * kUnit, 64), invalid);
   EXPECT_EQ(words(base + 2 * kUnit - 4, 8)[1], 0x05050505u);
 
-  // The same handle again for what is mapped, also after the last one was released; then it holds again.
+  // The same handle again for what is mapped, also after the last one was released; then it holds
+  // again.
   EXPECT_EQ(release(memory), CUDA_SUCCESS);
   EXPECT_EQ(release(memory), invalid);
   EXPECT_EQ(map(base + 4 * kUnit, kUnit, 0, memory), invalid);
@@ -263,8 +281,10 @@ TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
   };
   EXPECT_EQ(retain(base + 3 * kUnit).status, invalid);
   EXPECT_EQ(retain(base + kUnit + 5).as<uint64_t>(), memory);
-  Answer told = generic(kOpcode_cuMemGetAllocationPropertiesFromHandle, {raw<uint8_t>(1), raw(memory)}, context);
-  EXPECT_EQ(told.as<CUmemAllocationProp>().requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  Answer told = generic(kOpcode_cuMemGetAllocationPropertiesFromHandle,
+                        {raw<uint8_t>(1), raw(memory)}, context);
+  EXPECT_EQ(told.as<CUmemAllocationProp>().requestedHandleTypes,
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 
   EXPECT_EQ(generic(kOpcode_cuMemFree_v2, {raw(base)}, context).status, invalid);
   EXPECT_EQ(two(kOpcode_cuMemUnmap, base, kUnit), invalid) << "half of a mapping";
@@ -272,11 +292,13 @@ TEST_F(WorkerProcess, VirtualMemoryIsCheckedChargedAndGivenBack) {
   EXPECT_EQ(two(kOpcode_cuMemUnmap, base, 9 * kUnit), invalid) << "beyond the reservation";
   EXPECT_EQ(two(kOpcode_cuMemAddressFree, base, 8 * kUnit), invalid) << "still mapped";
   EXPECT_EQ(two(kOpcode_cuMemUnmap, base, 2 * kUnit), CUDA_SUCCESS);
-  EXPECT_EQ(two(kOpcode_cuMemUnmap, base, 2 * kUnit), CUDA_SUCCESS) << "nothing there is as good as gone";
+  EXPECT_EQ(two(kOpcode_cuMemUnmap, base, 2 * kUnit), CUDA_SUCCESS)
+      << "nothing there is as good as gone";
   EXPECT_EQ(copy_to(base, 64), invalid);
   EXPECT_EQ(copy_to(base + 2 * kUnit, 64), CUDA_SUCCESS);
   EXPECT_EQ(release(more), CUDA_SUCCESS);
-  EXPECT_EQ(create(2 * kUnit, plain).status, CUDA_ERROR_OUT_OF_MEMORY) << "a handle holds the one, a mapping the other";
+  EXPECT_EQ(create(2 * kUnit, plain).status, CUDA_ERROR_OUT_OF_MEMORY)
+      << "a handle holds the one, a mapping the other";
   EXPECT_EQ(release(memory), CUDA_SUCCESS);
   EXPECT_EQ(two(kOpcode_cuMemUnmap, base + 2 * kUnit, kUnit), CUDA_SUCCESS);
   EXPECT_EQ(retain(base + 2 * kUnit).status, invalid);
@@ -315,7 +337,10 @@ TEST_F(WorkerProcess, BadPtxIsAnErrorWithALog) {
   make_context();
   Answer a = load(".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry x( { bogus }");
   EXPECT_NE(a.status, CUDA_SUCCESS);
-  EXPECT_EQ(load("\x7f" "ELF garbage").status, CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(load("\x7f"
+                 "ELF garbage")
+                .status,
+            CUDA_ERROR_INVALID_IMAGE);
   EXPECT_EQ(load("").status, CUDA_ERROR_INVALID_IMAGE);
   EXPECT_EQ(alloc(64).status, CUDA_SUCCESS) << "the session goes on";
 }
@@ -344,7 +369,9 @@ TEST_F(WorkerProcess, WhatCudaRefusesIsRefusedAsCudaDoes) {
   EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_device(0x7000, kStaging, 8), context).status,
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_device(reinterpret_cast<uint64_t>(&status), kStaging, 8),
-                    context).status, CUDA_ERROR_INVALID_VALUE);
+                    context)
+                .status,
+            CUDA_ERROR_INVALID_VALUE);
   sluice_copy rows = to_device(d, kStaging, 16);
   rows.height = ~0ull;
   rows.dst_pitch = rows.src_pitch = 64;
@@ -359,7 +386,8 @@ TEST_F(WorkerProcess, WhatCudaRefusesIsRefusedAsCudaDoes) {
   EXPECT_EQ(b->async_errors, std::vector<int>{CUDA_ERROR_INVALID_VALUE});
 }
 
-// Cooperative launches and clusters run the original; what the driver does not have comes as its error.
+// Cooperative launches and clusters run the original; what the driver does not have comes as its
+// error.
 TEST_F(WorkerProcess, LaunchesWithAttributesRunTheOriginal) {
   start();
   make_context();
@@ -381,13 +409,15 @@ TEST_F(WorkerProcess, LaunchesWithAttributesRunTheOriginal) {
   EXPECT_EQ(b->report->header.opaque_launches, 1u);
   EXPECT_TRUE(b->async_errors.empty());
   // A grid that is evictable otherwise.
-  EXPECT_EQ(status(kGrid, SLUICE_LAUNCHED_COOPERATIVE), CUDA_SUCCESS) << "queued; the error comes later";
+  EXPECT_EQ(status(kGrid, SLUICE_LAUNCHED_COOPERATIVE), CUDA_SUCCESS)
+      << "queued; the error comes later";
   EXPECT_EQ(sync().status, CUDA_SUCCESS);
   EXPECT_EQ(b->async_errors, std::vector<int>{CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE});
   EXPECT_EQ(status(kGrid, SLUICE_LAUNCHED_CLUSTER(2, 1, 1)), CUDA_SUCCESS);
   EXPECT_EQ(sync().status, CUDA_SUCCESS);
   if (!kNvidia) {
-    EXPECT_EQ(b->async_errors.back(), CUDA_ERROR_NOT_SUPPORTED) << "the software GPU has no clusters";
+    EXPECT_EQ(b->async_errors.back(), CUDA_ERROR_NOT_SUPPORTED)
+        << "the software GPU has no clusters";
   } else {
     EXPECT_EQ(b->async_errors.size(), 1u);
   }
@@ -434,7 +464,8 @@ plain:
 }
 )";
   Answer a = load(ptx);
-  ASSERT_EQ(a.status, CUDA_SUCCESS) << std::string(reinterpret_cast<const char*>(a.body.data()), a.body.size());
+  ASSERT_EQ(a.status, CUDA_SUCCESS)
+      << std::string(reinterpret_cast<const char*>(a.body.data()), a.body.size());
   module = a.as<uint64_t>();
   add = function("prints", 0);
   launch(1, 1, 0, 0, 0);
@@ -451,7 +482,9 @@ plain:
   EXPECT_GT(b->printed.size(), size_t{1} << 20);
   EXPECT_EQ(b->printed.compare(0, 101, line + "\n"), 0);
   if (!kNvidia) {
-    EXPECT_NE(b->printed.find(std::to_string(12000 * 101 - (1 << 20)) + " bytes that kernels printed are lost"), std::string::npos);
+    EXPECT_NE(b->printed.find(std::to_string(12000 * 101 - (1 << 20)) +
+                              " bytes that kernels printed are lost"),
+              std::string::npos);
   }
 }
 
@@ -477,7 +510,8 @@ TEST_F(WorkerProcess, HostFunctionsAndQueries) {
   start();
   make_context();
   uint64_t d = alloc(4096).as<uint64_t>();
-  uint64_t fn = b->post(SLUICE_CALL_HOST_FUNC, sluice_synchronize{SLUICE_SYNC_STREAM, 0, 0}, context);
+  uint64_t fn =
+      b->post(SLUICE_CALL_HOST_FUNC, sluice_synchronize{SLUICE_SYNC_STREAM, 0, 0}, context);
   b->post(SLUICE_CALL_COPY, to_device(d, kStaging, 64, 0), context, SLUICE_RECORD_NO_REPLY);
   EXPECT_EQ(b->wait(fn).status, CUDA_SUCCESS);
   auto query = [&] {
@@ -497,7 +531,8 @@ TEST_F(WorkerProcess, WithoutSluicedAQuietProgramIsTakenForEnded) {
   b->hang_up();
   EXPECT_EQ(b->wait_exit(), 0);
   EXPECT_TRUE(b->ended());
-  EXPECT_NE(std::string(b->slot->reason).find("sluiced is gone"), std::string::npos) << b->slot->reason;
+  EXPECT_NE(std::string(b->slot->reason).find("sluiced is gone"), std::string::npos)
+      << b->slot->reason;
 }
 
 TEST_F(WorkerProcess, EndIsObeyed) {

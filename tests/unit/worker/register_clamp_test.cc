@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clamped form of clones that lose a place on an SM (mediator/worker/launch/register_clamp.h): which text it
-// is added to, with how many registers, and when it is launched; on the software GPU.
+// The clamped form of clones that lose a place on an SM (mediator/worker/launch/register_clamp.h):
+// which text it is added to, with how many registers, and when it is launched; on the software GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,15 +14,18 @@
 namespace sluice::worker {
 namespace {
 
-// A kernel with `live` 32-bit values alive at once; it counts its threads in a variable of the module.
+// A kernel with `live` 32-bit values alive at once; it counts its threads in a variable of the
+// module.
 std::string wide_kernel(const std::string& name, int live) {
-  std::string t = ".visible .entry " + name + "(.param .u64 p_out)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<" +
+  std::string t = ".visible .entry " + name +
+                  "(.param .u64 p_out)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<" +
                   std::to_string(live + 4) + ">;\nld.param.u64 %rd1, [p_out];\n";
   for (int i = 1; i <= live; ++i)
     t += "ld.global.u32 %r" + std::to_string(i) + ", [%rd1+" + std::to_string(4 * i) + "];\n";
-  for (int i = 2; i <= live; ++i)
-    t += "mad.lo.u32 %r1, %r1, %r1, %r" + std::to_string(i) + ";\n";
-  return t + "st.global.u32 [%rd1], %r1;\nmov.u64 %rd2, counter;\natom.global.add.u32 %r2, [%rd2], 1;\nret;\n}\n";
+  for (int i = 2; i <= live; ++i) t += "mad.lo.u32 %r1, %r1, %r1, %r" + std::to_string(i) + ";\n";
+  return t +
+         "st.global.u32 [%rd1], %r1;\nmov.u64 %rd2, counter;\natom.global.add.u32 %r2, [%rd2], "
+         "1;\nret;\n}\n";
 }
 const std::string kHead =
     ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 counter = 0;\n";
@@ -67,9 +70,9 @@ TEST(RegisterClampText, FindsClonesAndNothingElse) {
 
 TEST(RegisterClampText, BrokenTextEndsTheList) {
   const std::string one = ".entry a__sluice() { ret; }\n";
-  for (const char* broken : {".entry b__sluice() { ret;", ".entry b__sluice(", ".entry b__sluice", ".entry",
-                             "{ .entry b__sluice() { ret; }", "\"", "/*", "//", ".entry \"b__sluice\" { }",
-                             "}}} )) .entry", "\"\\"}) {
+  for (const char* broken : {".entry b__sluice() { ret;", ".entry b__sluice(", ".entry b__sluice",
+                             ".entry", "{ .entry b__sluice() { ret; }", "\"", "/*", "//",
+                             ".entry \"b__sluice\" { }", "}}} )) .entry", "\"\\"}) {
     SCOPED_TRACE(broken);
     EXPECT_EQ(find_clones(one + broken).size(), 1u);
   }
@@ -78,12 +81,14 @@ TEST(RegisterClampText, BrokenTextEndsTheList) {
 
 TEST(RegisterClampText, BucketsAreThoseOfTheRegisterFile) {
   const RegisterFile file{65536, 2048};
-  // Registers for each thread and warps on an SM, from NVIDIA's occupancy tables: 64 up to 32, 48 up
-  // to 40, 40 up to 48, 36 up to 56, 32 up to 64, 28 up to 72, 24 up to 80, 20 up to 96, 16 up to 128.
+  // Registers for each thread and warps on an SM, from NVIDIA's occupancy tables: 64 up to 32, 48
+  // up to 40, 40 up to 48, 36 up to 56, 32 up to 64, 28 up to 72, 24 up to 80, 20 up to 96, 16 up
+  // to 128.
   const std::pair<uint32_t, uint32_t> expected[] = {
-      {1, 32}, {32, 32}, {33, 40}, {40, 40}, {41, 48}, {56, 56}, {57, 64},   {65, 72},
+      {1, 32},  {32, 32}, {33, 40}, {40, 40},  {41, 48},   {56, 56},   {57, 64},  {65, 72},
       {73, 80}, {81, 96}, {96, 96}, {97, 128}, {129, 168}, {169, 255}, {255, 255}};
-  for (const auto& [registers, top] : expected) EXPECT_EQ(bucket_top(registers, file), top) << registers;
+  for (const auto& [registers, top] : expected)
+    EXPECT_EQ(bucket_top(registers, file), top) << registers;
   EXPECT_EQ(bucket_top(20, {65536, 1024}), 64u) << "an SM that holds fewer threads";
   EXPECT_EQ(bucket_top(20, {0, 0}), 255u) << "what a driver should not say does not end in a loop";
 }
@@ -111,20 +116,22 @@ class RegisterClamp : public testing::Test {
     return n;
   }
   CloneForms forms(const FittedModule& m, const std::string& name) {
-    return {get(m.cu, name), get(m.cu, name + SLUICE_CLONE_SUFFIX), clamped_form(api, m.cu, m.clamped, name + SLUICE_CLONE_SUFFIX)};
+    return {get(m.cu, name), get(m.cu, name + SLUICE_CLONE_SUFFIX),
+            clamped_form(api, m.cu, m.clamped, name + SLUICE_CLONE_SUFFIX)};
   }
   gpu::DriverApi api;
   CUdevice device = 0;
   CUcontext context = nullptr;
 };
 
-// A width at which the software GPU's estimate puts original and clone on two sides of 64 registers, the
-// most for a block of 1024 threads.
+// A width at which the software GPU's estimate puts original and clone on two sides of 64
+// registers, the most for a block of 1024 threads.
 constexpr int kLive = 48;
 
 TEST_F(RegisterClamp, WhoLosesAPlaceGetsAThirdForm) {
   FittedModule m;
-  ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive) + wide_kernel("widest", 160)),
+  ASSERT_EQ(load_fitted(api, device,
+                        rewritten(kHead + wide_kernel("wide", kLive) + wide_kernel("widest", 160)),
                         {}, &m),
             CUDA_SUCCESS);
   EXPECT_EQ(m.clamped, (std::vector<std::string>{"wide__sluice", "wide__sluice_once"}));
@@ -143,7 +150,8 @@ TEST_F(RegisterClamp, WhoLosesAPlaceGetsAThirdForm) {
   EXPECT_EQ(choose_form(api, {wide.original, wide.clone, nullptr}, 1024, 0, 0).blocks_per_sm, 0u);
   EXPECT_EQ(choose_form(api, widest, 64, 0, 0).function, widest.clone);
   EXPECT_EQ(choose_form(api, wide, 2048, 0, 0).blocks_per_sm, 0u);
-  EXPECT_EQ(choose_form(api, wide, 1024, 0, ~0u).blocks_per_sm, 0u) << "more shared memory than there is";
+  EXPECT_EQ(choose_form(api, wide, 1024, 0, ~0u).blocks_per_sm, 0u)
+      << "more shared memory than there is";
 }
 
 TEST_F(RegisterClamp, ClonesWithOneTaskABlockGetOneToo) {
@@ -151,9 +159,11 @@ TEST_F(RegisterClamp, ClonesWithOneTaskABlockGetOneToo) {
   for (int live = kLive; live <= 62; ++live) {
     SCOPED_TRACE(live);
     FittedModule m;
-    ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", live)), {}, &m), CUDA_SUCCESS);
+    ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", live)), {}, &m),
+              CUDA_SUCCESS);
     const std::string name = "wide" SLUICE_ONE_TASK_SUFFIX;
-    const CloneForms f{get(m.cu, "wide"), get(m.cu, name), clamped_form(api, m.cu, m.clamped, name)};
+    const CloneForms f{get(m.cu, "wide"), get(m.cu, name),
+                       clamped_form(api, m.cu, m.clamped, name)};
     if (registers(f.clone) <= 64) continue;
     EXPECT_EQ(m.clamped, (std::vector<std::string>{"wide" SLUICE_CLONE_SUFFIX, name}));
     ASSERT_NE(f.clamped, nullptr);
@@ -169,7 +179,8 @@ TEST_F(RegisterClamp, ClonesWithOneTaskABlockGetOneToo) {
 
 TEST_F(RegisterClamp, AllFormsHaveTheSameVariables) {
   FittedModule m;
-  ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive)), {}, &m), CUDA_SUCCESS);
+  ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive)), {}, &m),
+            CUDA_SUCCESS);
   const CloneForms f = forms(m, "wide");
   ASSERT_NE(f.clamped, nullptr);
   CUdeviceptr counter = 0, out = 0;
@@ -178,7 +189,8 @@ TEST_F(RegisterClamp, AllFormsHaveTheSameVariables) {
   ASSERT_EQ(api.cuMemAlloc(&out, 4096), CUDA_SUCCESS);
   ASSERT_EQ(api.cuMemsetD8(out, 0, 4096), CUDA_SUCCESS);
   void* original[] = {&out};
-  ASSERT_EQ(api.cuLaunchKernel(f.original, 1, 1, 1, 32, 1, 1, 0, nullptr, original, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(api.cuLaunchKernel(f.original, 1, 1, 1, 32, 1, 1, 0, nullptr, original, nullptr),
+            CUDA_SUCCESS);
   // The third form under a control block of its own, 8 tasks on two workers.
   CUdeviceptr memory = 0;
   ASSERT_EQ(api.cuMemAlloc(&memory, 8192), CUDA_SUCCESS);
@@ -196,7 +208,8 @@ TEST_F(RegisterClamp, AllFormsHaveTheSameVariables) {
   p.magic_x = p.magic_y = 1;
   p.target_clocks = 1000;
   void* clone[] = {&out, &p};
-  ASSERT_EQ(api.cuLaunchKernel(f.clamped, 2, 1, 1, 1024, 1, 1, 0, nullptr, clone, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(api.cuLaunchKernel(f.clamped, 2, 1, 1, 1024, 1, 1, 0, nullptr, clone, nullptr),
+            CUDA_SUCCESS);
   ASSERT_EQ(api.cuCtxSynchronize(), CUDA_SUCCESS);
   uint32_t threads = 0;
   ASSERT_EQ(api.cuMemcpyDtoH(&threads, counter, sizeof threads), CUDA_SUCCESS);
@@ -217,7 +230,8 @@ CUresult spill(int* value, CUfunction_attribute a, CUfunction f) {
   const CUresult r = g_real.cuFuncGetAttribute(value, a, f);
   int registers = 0;
   if (a == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES &&
-      g_real.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f) == CUDA_SUCCESS && registers <= 64)
+      g_real.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f) == CUDA_SUCCESS &&
+      registers <= 64)
     *value += 1024;
   return r;
 }
@@ -228,7 +242,8 @@ TEST_F(RegisterClamp, ASecondTextThatTheDriverRefusesChangesNothing) {
   api.cuModuleLoadDataEx = refuse_second;
   api.cuModuleUnload = count_unload;
   FittedModule m;
-  ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive)), {}, &m), CUDA_SUCCESS);
+  ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive)), {}, &m),
+            CUDA_SUCCESS);
   EXPECT_EQ(g_loads, 2);
   EXPECT_EQ(g_unloads, 0);
   EXPECT_TRUE(m.clamped.empty());
@@ -241,7 +256,8 @@ TEST_F(RegisterClamp, AFormThatSpillsMuchIsDropped) {
   api.cuFuncGetAttribute = spill;
   api.cuModuleUnload = count_unload;
   FittedModule m;
-  ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive)), {}, &m), CUDA_SUCCESS);
+  ASSERT_EQ(load_fitted(api, device, rewritten(kHead + wide_kernel("wide", kLive)), {}, &m),
+            CUDA_SUCCESS);
   EXPECT_TRUE(m.clamped.empty());
   EXPECT_EQ(g_unloads, 1) << "the second module";
   EXPECT_EQ(choose_form(api, forms(m, "wide"), 1024, 0, 0).blocks_per_sm, 0u);
@@ -250,7 +266,8 @@ TEST_F(RegisterClamp, AFormThatSpillsMuchIsDropped) {
 TEST_F(RegisterClamp, TheCompilersWordsComeBack) {
   std::vector<char> log(256);
   FittedModule m;
-  EXPECT_NE(load_fitted(api, device, kHead + ".visible .entry k() { nonsense; }", log, &m), CUDA_SUCCESS);
+  EXPECT_NE(load_fitted(api, device, kHead + ".visible .entry k() { nonsense; }", log, &m),
+            CUDA_SUCCESS);
   EXPECT_GT(::strnlen(log.data(), log.size()), 0u);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real sluice-worker on the software GPU: a launch that fits on the GPU at once leaves in mid-work,
-// because its author says where (<sluice/preempt.cuh>), and is resumed until it is done.
+// A real sluice-worker on the software GPU: a launch that fits on the GPU at once leaves in
+// mid-work, because its author says where (<sluice/preempt.cuh>), and is resumed until it is done.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,8 @@ class WorkerResume : public testing::Test {
     options.environment.push_back("SLUICE_SOFT_MEMORY=256M");
     options.nvidia = kNvidia;
     b = std::make_unique<WorkerBench>(from_environment("SLUICE_TEST_WORKER", SLUICE_TEST_WORKER),
-                                      from_environment("SLUICE_TEST_LIBRARY", SLUICE_TEST_SOFTCUDA), std::move(options));
+                                      from_environment("SLUICE_TEST_LIBRARY", SLUICE_TEST_SOFTCUDA),
+                                      std::move(options));
     ASSERT_EQ(b->ready.code, 0) << b->ready.text;
     std::vector<std::byte> body;
     append(body, std::uint8_t{1});
@@ -74,11 +75,13 @@ class WorkerResume : public testing::Test {
     std::mt19937 numbers(3);
     auto* words = reinterpret_cast<std::uint32_t*>(b->bulk(kStaging));
     for (std::uint64_t i = 0; i < bytes / 4; ++i) words[i] = random ? numbers() : 0;
-    ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_device(device, kStaging, bytes), context).status, CUDA_SUCCESS);
+    ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_device(device, kStaging, bytes), context).status,
+              CUDA_SUCCESS);
   }
 
   // Runs `one_wave` and returns what it wrote; evicts it as long as it runs.
-  std::vector<std::byte> run(std::uint64_t f, bool evict, std::uint32_t blocks, std::uint32_t steps) {
+  std::vector<std::byte> run(std::uint64_t f, bool evict, std::uint32_t blocks,
+                             std::uint32_t steps) {
     const std::uint64_t out_bytes = blocks * 96ull * 8;
     const std::uint64_t in = alloc(4096), out = alloc(out_bytes);
     upload(in, 4096, true);
@@ -96,8 +99,8 @@ class WorkerResume : public testing::Test {
     append(body, out);
     append(body, steps);
     b->post(SLUICE_CALL_LAUNCH, body, context, SLUICE_RECORD_NO_REPLY);
-    const std::uint64_t done = b->post(SLUICE_CALL_SYNCHRONIZE,
-                                       sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
+    const std::uint64_t done =
+        b->post(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
     const auto finished = __atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) + 1;
     for (int k = 0; evict && k < 200; ++k) {
       if (__atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) >= finished) break;
@@ -107,7 +110,8 @@ class WorkerResume : public testing::Test {
       b->grant();
     }
     EXPECT_EQ(b->wait(done, 120000).status, CUDA_SUCCESS);
-    EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, out, out_bytes), context).status, CUDA_SUCCESS);
+    EXPECT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, out, out_bytes), context).status,
+              CUDA_SUCCESS);
     return {b->bulk(kStaging), b->bulk(kStaging) + out_bytes};
   }
 
@@ -152,10 +156,12 @@ TEST_F(WorkerResume, AForgedSizeIsOpaque) {
   EXPECT_EQ(b->report->header.opaque_launches, 1u);
 }
 
-// On a GPU that is shared in space, under each way to hear of an eviction: the proxy's is SLUICE_LAUNCH_DUTY here.
+// On a GPU that is shared in space, under each way to hear of an eviction: the proxy's is
+// SLUICE_LAUNCH_DUTY here.
 class WorkerResumeInSpace : public WorkerResume, public testing::WithParamInterface<wp::Signal> {
  protected:
-  static constexpr std::uint32_t kSms = 8, kBlocks = 700;  // NVIDIA's: SM 65 counts as SM 1, and so on
+  static constexpr std::uint32_t kSms = 8,
+                                 kBlocks = 700;  // NVIDIA's: SM 65 counts as SM 1, and so on
   void SetUp() override {
     WorkerBench::Options options;
     options.signal = GetParam();
@@ -189,13 +195,17 @@ class WorkerResumeInSpace : public WorkerResume, public testing::WithParamInterf
     append(body, out_);
     append(body, steps);
     b->post(SLUICE_CALL_LAUNCH, body, context, SLUICE_RECORD_NO_REPLY);
-    done_ = b->post(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
+    done_ =
+        b->post(SLUICE_CALL_SYNCHRONIZE, sluice_synchronize{SLUICE_SYNC_CONTEXT, 0, 0}, context);
   }
-  bool running() const { return __atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) == 0; }
+  bool running() const {
+    return __atomic_load_n(&b->report->header.launches_done, __ATOMIC_RELAXED) == 0;
+  }
   // Every block has made all its steps, on SMs of `allowed`.
   void finish(std::uint32_t steps, const SmSet& allowed) {
     ASSERT_EQ(b->wait(done_, 120000).status, CUDA_SUCCESS);
-    ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, out_, kBlocks * 16), context).status, CUDA_SUCCESS);
+    ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_host(kStaging, out_, kBlocks * 16), context).status,
+              CUDA_SUCCESS);
     const auto* words = reinterpret_cast<const std::uint64_t*>(b->bulk(kStaging));
     std::uint64_t seen = 0;
     for (std::uint32_t block = 0; block < kBlocks; ++block) {
@@ -225,7 +235,8 @@ TEST_P(WorkerResumeInSpace, BlocksFollowTheirSmsInMidWork) {
   b->grant_part(allowed);
   const std::uint32_t kSteps = kNvidia ? 60'000 : 200;
   launch(kSteps);
-  // Narrowed to some of its SMs, grown to others, evicted whole; SMs 6 and 7 are somebody else's all the time.
+  // Narrowed to some of its SMs, grown to others, evicted whole; SMs 6 and 7 are somebody else's
+  // all the time.
   for (int i = 0; i < 12 && running(); ++i) {
     ::usleep(2000);
     const SmSet to = i % 3 == 0 ? set({0, 1}) : i % 3 == 1 ? set({0, 1, 4, 5}) : set({0, 1, 2, 3});
@@ -237,19 +248,24 @@ TEST_P(WorkerResumeInSpace, BlocksFollowTheirSmsInMidWork) {
       continue;
     }
     // It stays where what it has to leave is one range without SMs of the new set.
-    const SmSet::Range leave = i % 3 == 0 ? SmSet::Range{2, 0xffff} : i % 3 == 1 ? SmSet::Range{2, 4} : SmSet::Range{0, 0xffff};
+    const SmSet::Range leave = i % 3 == 0   ? SmSet::Range{2, 0xffff}
+                               : i % 3 == 1 ? SmSet::Range{2, 4}
+                                            : SmSet::Range{0, 0xffff};
     b->grant_part(to, true, i % 3 != 2, leave);
     ASSERT_TRUE(b->wait_moved());
   }
   finish(kSteps, allowed);
-  std::printf("%lu evictions, %lu relaunches, %lu times narrowed, %lu second grids, %d called back whole after all\n",
-              b->report->header.evictions, b->report->header.relaunches, b->report->header.narrowed,
-              b->report->header.grown, b->called_back_whole);
+  std::printf(
+      "%lu evictions, %lu relaunches, %lu times narrowed, %lu second grids, %d called back whole "
+      "after all\n",
+      b->report->header.evictions, b->report->header.relaunches, b->report->header.narrowed,
+      b->report->header.grown, b->called_back_whole);
   EXPECT_GT(b->report->header.evictions, 0u);
   EXPECT_GT(b->report->header.narrowed, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WorkerResumeInSpace, testing::Values(wp::Signal::kHost, wp::Signal::kProxy));
+INSTANTIATE_TEST_SUITE_P(All, WorkerResumeInSpace,
+                         testing::Values(wp::Signal::kHost, wp::Signal::kProxy));
 
 }  // namespace
 }  // namespace sluice::test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real sluice-worker under grants of parts of the GPU whose SMs change while launches run: they stay where they are
-// but for the SMs that were lost, go on on those that were won, and memory is in the end what the launches make of it.
+// A real sluice-worker under grants of parts of the GPU whose SMs change while launches run: they
+// stay where they are but for the SMs that were lost, go on on those that were won, and memory is
+// in the end what the launches make of it.
 #include <algorithm>
 #include <random>
 #include <tuple>
@@ -36,7 +37,8 @@ class WorkerSpace : public WorkerProcess {
     ASSERT_EQ(b->call(SLUICE_CALL_COPY, to_device(data_, kStaging, n_ * 4), context).status, 0);
   }
   void launch_long(uint32_t k) {
-    b->post(SLUICE_CALL_LAUNCH, launch_body(add, grid_, 64, data_, n_, k, 0, rounds_), context, SLUICE_RECORD_NO_REPLY);
+    b->post(SLUICE_CALL_LAUNCH, launch_body(add, grid_, 64, data_, n_, k, 0, rounds_), context,
+            SLUICE_RECORD_NO_REPLY);
     asked_.emplace_back(k, rounds_);
   }
   // Not between the launches: they would be done before the last is asked for.
@@ -50,7 +52,9 @@ class WorkerSpace : public WorkerProcess {
     for (int i = 0; i < 200'000; ++i) {
       if (b->report->header.launches_done >= launches) return;
       for (const auto& r : b->report->records)
-        if (r.launch_id == launches && __atomic_load_n(&r.state, __ATOMIC_ACQUIRE) == SLUICE_LAUNCH_RUNNING) return;
+        if (r.launch_id == launches &&
+            __atomic_load_n(&r.state, __ATOMIC_ACQUIRE) == SLUICE_LAUNCH_RUNNING)
+          return;
       ::usleep(50);
     }
     FAIL() << "the launch does not begin";
@@ -65,14 +69,16 @@ class WorkerSpace : public WorkerProcess {
     EXPECT_EQ(b->report->header.unconfined, 0u);
     EXPECT_TRUE(b->async_errors.empty());
   }
-  uint32_t grid_ = kNvidia ? 50'000 : 3000, rounds_ = kNvidia ? 8000 : 20, n_ = 0;  // its data within the staging area
+  uint32_t grid_ = kNvidia ? 50'000 : 3000, rounds_ = kNvidia ? 8000 : 20,
+           n_ = 0;  // its data within the staging area
   uint64_t data_ = 0;
   std::vector<uint32_t> expected_;
   std::vector<std::pair<uint32_t, uint32_t>> asked_;  // of each launch: its number and its rounds
 };
 
 // By signal; alone, or with others queued behind it.
-class WorkerSpaceMoves : public WorkerSpace, public testing::WithParamInterface<std::tuple<wp::Signal, bool>> {};
+class WorkerSpaceMoves : public WorkerSpace,
+                         public testing::WithParamInterface<std::tuple<wp::Signal, bool>> {};
 
 // What the test knows of how launches lie, and what sluiced would say for the next set.
 struct Sets {
@@ -80,7 +86,8 @@ struct Sets {
   bool may_stay(const SmSet& to, SmSet::Range* leave) const {
     const SmSet lost = (spread | now) - to;
     *leave = lost.next_range();
-    for (SmSet::Range r = lost.next_range(); r.lo < r.hi; r = lost.next_range(r.hi)) leave->hi = r.hi;
+    for (SmSet::Range r = lost.next_range(); r.lo < r.hi; r = lost.next_range(r.hi))
+      leave->hi = r.hi;
     return !to.meets(SmSet(leave->lo, leave->hi));
   }
 };
@@ -93,7 +100,8 @@ TEST_P(WorkerSpaceMoves, SmsChangeUnderLaunchesAndMemoryIsRight) {
   uint64_t launches = 0;
   int moves = 0;
   // Until both kinds of change have come under a launch that stayed.
-  for (int round = 0; round < 60 && (round < 4 || b->report->header.narrowed < 6 || (!chain && b->report->header.grown < 3));
+  for (int round = 0; round < 60 && (round < 4 || b->report->header.narrowed < 6 ||
+                                     (!chain && b->report->header.grown < 3));
        ++round) {
     launch_long(static_cast<uint32_t>(++launches));
     for (int i = 0; chain && i < 5; ++i) launch_long(static_cast<uint32_t>(++launches));
@@ -119,24 +127,28 @@ TEST_P(WorkerSpaceMoves, SmsChangeUnderLaunchesAndMemoryIsRight) {
     }
     ASSERT_EQ(sync(120000).status, CUDA_SUCCESS);
   }
-  std::printf("%d changes under %lu launches: %lu under which launches stayed, %lu second grids, %d called back whole after all\n",
-              moves, launches, b->report->header.narrowed, b->report->header.grown, b->called_back_whole);
+  std::printf(
+      "%d changes under %lu launches: %lu under which launches stayed, %lu second grids, %d called "
+      "back whole after all\n",
+      moves, launches, b->report->header.narrowed, b->report->header.grown, b->called_back_whole);
   EXPECT_GE(b->report->header.narrowed, 3u);
   EXPECT_GE(b->report->header.grown, chain ? 0u : 1u);
   finish();
   EXPECT_EQ(b->report->header.launches_done, launches);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WorkerSpaceMoves,
-                         testing::Combine(testing::Values(wp::Signal::kHost, wp::Signal::kProxy, wp::Signal::kWrite),
-                                          testing::Bool()),
-                         [](const auto& of) {
-                           std::string name(wp::kSignalNames[static_cast<size_t>(std::get<0>(of.param))]);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name + (std::get<1>(of.param) ? "_chains" : "_alone");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, WorkerSpaceMoves,
+    testing::Combine(testing::Values(wp::Signal::kHost, wp::Signal::kProxy, wp::Signal::kWrite),
+                     testing::Bool()),
+    [](const auto& of) {
+      std::string name(wp::kSignalNames[static_cast<size_t>(std::get<0>(of.param))]);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name + (std::get<1>(of.param) ? "_chains" : "_alone");
+    });
 
-// An eviction of everything while a second grid runs: both leave, and the launch is done in the end.
+// An eviction of everything while a second grid runs: both leave, and the launch is done in the
+// end.
 TEST_F(WorkerSpace, EverythingLeavesAlsoASecondGrid) {
   start_in_space(kNvidia ? wp::Signal::kProxy : wp::Signal::kHost, SmSet(0, 2));
   uint64_t launches = 0;
@@ -171,8 +183,9 @@ TEST_F(WorkerSpace, WhatNoSetBindsIsCalledBackWhole) {
   finish();
 }
 
-// The prologue form: a block's task is its own number, so none can go home from an SM that is somebody else's. It
-// runs on any, is told as such while it is in flight, and leaves when it is told to.
+// The prologue form: a block's task is its own number, so none can go home from an SM that is
+// somebody else's. It runs on any, is told as such while it is in flight, and leaves when it is
+// told to.
 TEST_F(WorkerSpace, WhatRunsOneTaskABlockIsSaidToUseEverySm) {
   start_in_space(kNvidia ? wp::Signal::kProxy : wp::Signal::kHost, SmSet(0, 2));
   auto rewritten = passes::rewrite_module(std::string(kHead) + kHalvesMeet + kBody + "ret;\n}\n");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stream engine's tests share: a driver made of queues, whose launches run a task per step and
-// leave when the evict word says so, and programs of operations that are run on it. Tests only; one thread.
+// What the stream engine's tests share: a driver made of queues, whose launches run a task per step
+// and leave when the evict word says so, and programs of operations that are run on it. Tests only;
+// one thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ struct FakeWork : Work {
   explicit FakeWork(int op_id, int op_tasks) : id(op_id), tasks(op_tasks) { ++alive; }
   ~FakeWork() override { --alive; }
   int id;
-  int tasks;     // effects it has
+  int tasks;  // effects it has
   int done = 0;
   int begun = 0;
   int piece = 0;  // of so many effects it is queued, one after the other; 0: whole
@@ -62,13 +63,16 @@ class FakeDriver : public EngineDriver {
     ++launches_queued;
     return CUDA_SUCCESS;
   }
-  bool comes_in_pieces(const Work& work) const override { return static_cast<const FakeWork&>(work).piece != 0; }
+  bool comes_in_pieces(const Work& work) const override {
+    return static_cast<const FakeWork&>(work).piece != 0;
+  }
   CUresult more(StreamId stream, Work& work, bool stop, uint64_t, bool* whole) override {
     auto& w = static_cast<FakeWork&>(work);
     EXPECT_TRUE(w.open && open[stream]);
     const bool evicted = static_cast<uint32_t>(signal->evict) >= w.generation;
     // The next one when the one before has begun.
-    if (!stop && !evicted && w.queued < w.tasks && (w.done > w.queued - w.piece || queues[stream].empty()))
+    if (!stop && !evicted && w.queued < w.tasks &&
+        (w.done > w.queued - w.piece || queues[stream].empty()))
       push_piece(stream, w);
     *whole = stop || evicted || w.queued >= w.tasks;
     if (*whole) w.open = open[stream] = false;
@@ -187,7 +191,9 @@ class FakeDriver : public EngineDriver {
     item.end = w.queued;
     queues[stream].push_back(item);
   }
-  void expect_whole(StreamId stream) { EXPECT_FALSE(open[stream]) << "behind a launch that is not whole"; }
+  void expect_whole(StreamId stream) {
+    EXPECT_FALSE(open[stream]) << "behind a launch that is not whole";
+  }
   sluice_host_page* host = nullptr;
   sluice_signal_page* signal = nullptr;
   std::map<StreamId, std::deque<Item>> queues;
@@ -223,9 +229,7 @@ struct Bench {
     host.grant = generation | SLUICE_GRANT_CONTENDED;
     signal.evict = SLUICE_EVICT_ALL_SMS(generation);
   }
-  bool has_left() const {
-    return report.in_flight == 0 || report.left_generation >= generation;
-  }
+  bool has_left() const { return report.in_flight == 0 || report.left_generation >= generation; }
   void poll() { engine.poll(now); }
 
   sluice_host_page host{};
@@ -244,8 +248,8 @@ struct Bench {
 enum class P { kLaunch, kOpaque, kCopy, kRecord, kWait, kSync };
 struct Step {
   P what;
-  int stream;     // index of the program's streams; 0 is the legacy stream
-  int arg = 1;    // tasks, or the event
+  int stream;   // index of the program's streams; 0 is the legacy stream
+  int arg = 1;  // tasks, or the event
 };
 struct Program {
   std::vector<StreamKind> streams;
@@ -275,7 +279,9 @@ inline std::vector<uint64_t> ancestors(const Program& p) {
   return before;
 }
 
-inline bool has_effects(P what) { return what == P::kLaunch || what == P::kOpaque || what == P::kCopy; }
+inline bool has_effects(P what) {
+  return what == P::kLaunch || what == P::kOpaque || what == P::kCopy;
+}
 
 // The program as text, for the trace of a failing test.
 inline std::string to_text(const Program& p) {
@@ -399,24 +405,44 @@ inline const Program kChains[] = {
     {{kLegacy}, {{P::kLaunch, 0, 3}, {P::kLaunch, 0, 2}, {P::kLaunch, 0, 3}, {P::kSync, 0}}},
     // A copy and an opaque launch between launches.
     {{kLegacy, kNonBlocking},
-     {{P::kLaunch, 1, 3}, {P::kCopy, 1}, {P::kLaunch, 1, 2}, {P::kLaunch, 1, 2},
-      {P::kOpaque, 1, 2}, {P::kLaunch, 1, 2}, {P::kCopy, 1}, {P::kSync, 1}}},
+     {{P::kLaunch, 1, 3},
+      {P::kCopy, 1},
+      {P::kLaunch, 1, 2},
+      {P::kLaunch, 1, 2},
+      {P::kOpaque, 1, 2},
+      {P::kLaunch, 1, 2},
+      {P::kCopy, 1},
+      {P::kSync, 1}}},
     // A stream that waits for an event behind launches of another; the event is recorded again.
     {{kLegacy, kNonBlocking, kNonBlocking},
-     {{P::kLaunch, 1, 3}, {P::kRecord, 1, 7}, {P::kWait, 2, 7}, {P::kLaunch, 2, 2},
-      {P::kLaunch, 1, 2}, {P::kRecord, 1, 7}, {P::kCopy, 2}, {P::kWait, 2, 7},
-      {P::kLaunch, 2, 2}, {P::kSync, 2}}},
+     {{P::kLaunch, 1, 3},
+      {P::kRecord, 1, 7},
+      {P::kWait, 2, 7},
+      {P::kLaunch, 2, 2},
+      {P::kLaunch, 1, 2},
+      {P::kRecord, 1, 7},
+      {P::kCopy, 2},
+      {P::kWait, 2, 7},
+      {P::kLaunch, 2, 2},
+      {P::kSync, 2}}},
     // The legacy stream between blocking ones; a non-blocking one beside them.
     {{kLegacy, kBlocking, kBlocking, kNonBlocking},
-     {{P::kLaunch, 1, 2}, {P::kLaunch, 2, 3}, {P::kLaunch, 3, 2}, {P::kLaunch, 0, 2},
-      {P::kCopy, 0}, {P::kLaunch, 1, 2}, {P::kLaunch, 2, 1}, {P::kSync, 0}, {P::kLaunch, 1, 1}}},
+     {{P::kLaunch, 1, 2},
+      {P::kLaunch, 2, 3},
+      {P::kLaunch, 3, 2},
+      {P::kLaunch, 0, 2},
+      {P::kCopy, 0},
+      {P::kLaunch, 1, 2},
+      {P::kLaunch, 2, 1},
+      {P::kSync, 0},
+      {P::kLaunch, 1, 1}}},
 };
 
 // How sluiced behaves after it has taken the GPU.
 enum class Back { kWhenLeft, kAtOnce };
 
 inline void run_with_evictions(const Program& p, const std::set<int>& at, Back back, int poll_every,
-                        int* steps_taken = nullptr) {
+                               int* steps_taken = nullptr) {
   Runner r(p);
   r.pieces = poll_every != 1;
   r.submit_all();

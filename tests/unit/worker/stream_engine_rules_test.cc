@@ -81,9 +81,9 @@ TEST(StreamEngine, StaleHeartbeatOpensTheGate) {
 }
 
 TEST(StreamEngine, FaultCompletesEverythingAndSticks) {
-  Runner r({{kLegacy, kBlocking},
-            {{P::kLaunch, 0, 2}, {P::kCopy, 0}, {P::kLaunch, 1, 2}, {P::kRecord, 1, 1},
-             {P::kSync, 1}}});
+  Runner r(
+      {{kLegacy, kBlocking},
+       {{P::kLaunch, 0, 2}, {P::kCopy, 0}, {P::kLaunch, 1, 2}, {P::kRecord, 1, 1}, {P::kSync, 1}}});
   r.submit_all();
   r.device_step();
   r.b.driver.broken = CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -100,7 +100,8 @@ TEST(StreamEngine, FaultCompletesEverythingAndSticks) {
 }
 
 TEST(StreamEngine, ARefusedOperationFailsAloneAndTheStreamGoesOn) {
-  Runner r({{kLegacy}, {{P::kCopy, 0}, {P::kLaunch, 0, 2}, {P::kOpaque, 0, 1}, {P::kLaunch, 0, 1}}});
+  Runner r(
+      {{kLegacy}, {{P::kCopy, 0}, {P::kLaunch, 0, 2}, {P::kOpaque, 0, 1}, {P::kLaunch, 0, 1}}});
   r.b.driver.refuse[2] = CUDA_ERROR_INVALID_VALUE;
   r.submit_all();
   r.finish();
@@ -174,9 +175,11 @@ TEST(StreamEngine, ContextSynchroniseWaitsForAllItsStreamsAndNoOther) {
   EXPECT_TRUE(b.driver.drained_streams.count(other));
 }
 
-// A clone that forges its control block makes the session fail; meanwhile another kernel of the session runs. It has not left.
+// A clone that forges its control block makes the session fail; meanwhile another kernel of the
+// session runs. It has not left.
 struct FailedSession : testing::Test {
-  // Two streams of two contexts: a kernel that runs in the first, a launch that never gets anywhere in the second.
+  // Two streams of two contexts: a kernel that runs in the first, a launch that never gets anywhere
+  // in the second.
   void SetUp() override {
     running = b.engine.add_stream(1, kNonBlocking);
     futile = b.engine.add_stream(2, kNonBlocking);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stream engine under eviction: programs of launches, copies, events and waits over several streams
-// are evicted at every step, and at random; what ran, and in which order, is compared with what CUDA
-// promises.
+// The stream engine under eviction: programs of launches, copies, events and waits over several
+// streams are evicted at every step, and at random; what ran, and in which order, is compared with
+// what CUDA promises.
 #include <random>
 
 #include "tests/unit/worker/stream_engine_bench.h"
@@ -57,14 +57,26 @@ Program random_program(std::mt19937& rng) {
   for (int i = 0; i < length; ++i) {
     const int stream = pick(static_cast<int>(p.streams.size()));
     switch (pick(12)) {
-      case 0: p.steps.push_back({P::kCopy, stream, 1}); break;
-      case 1: p.steps.push_back({P::kOpaque, stream, 1 + pick(3)}); break;
+      case 0:
+        p.steps.push_back({P::kCopy, stream, 1});
+        break;
+      case 1:
+        p.steps.push_back({P::kOpaque, stream, 1 + pick(3)});
+        break;
       case 2:
-      case 3: p.steps.push_back({P::kRecord, stream, pick(3)}); break;
+      case 3:
+        p.steps.push_back({P::kRecord, stream, pick(3)});
+        break;
       case 4:
-      case 5: p.steps.push_back({P::kWait, stream, pick(3)}); break;
-      case 6: p.steps.push_back({P::kSync, stream}); break;
-      default: p.steps.push_back({P::kLaunch, stream, 1 + pick(4)}); break;
+      case 5:
+        p.steps.push_back({P::kWait, stream, pick(3)});
+        break;
+      case 6:
+        p.steps.push_back({P::kSync, stream});
+        break;
+      default:
+        p.steps.push_back({P::kLaunch, stream, 1 + pick(4)});
+        break;
     }
   }
   return p;
@@ -84,8 +96,12 @@ TEST(StreamEngine, RandomProgramsRandomSchedules) {
     for (int i = 0; i < 600; ++i) {
       switch (rng() % 8) {
         case 0:
-        case 1: r.submit_one(); break;
-        case 2: r.b.poll(); break;
+        case 1:
+          r.submit_one();
+          break;
+        case 2:
+          r.b.poll();
+          break;
         case 3:
           if (closed) {
             r.b.grant();
@@ -95,7 +111,9 @@ TEST(StreamEngine, RandomProgramsRandomSchedules) {
             closed = true;
           }
           break;
-        default: r.b.driver.step(r.streams[rng() % r.streams.size()]); break;
+        default:
+          r.b.driver.step(r.streams[rng() % r.streams.size()]);
+          break;
       }
     }
     if (closed) {

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "mediator/base/grid_windows.h"
 #include "mediator/base/magic_divisor.h"
 #include "mediator/core/allocations.h"
 #include "mediator/core/handles.h"
 #include "mediator/core/quota_lease.h"
-#include "mediator/base/grid_windows.h"
 #include "mediator/worker/launch/geometry.h"
 
 namespace sluice {
@@ -31,9 +31,9 @@ TEST(HandleTable, FindsWhatWasAddedByItsKindOnly) {
   EXPECT_EQ(SLUICE_HANDLE_KIND(h), static_cast<uint32_t>(SLUICE_HANDLE_STREAM));
   EXPECT_EQ(t.find<Object>(SLUICE_HANDLE_STREAM, h)->number, 7);
   EXPECT_FALSE(t.find(SLUICE_HANDLE_EVENT, h));
-  EXPECT_FALSE(t.find(SLUICE_HANDLE_EVENT,
-                      SLUICE_HANDLE(SLUICE_HANDLE_EVENT, SLUICE_HANDLE_GENERATION(h),
-                                    SLUICE_HANDLE_INDEX(h))));
+  EXPECT_FALSE(t.find(
+      SLUICE_HANDLE_EVENT,
+      SLUICE_HANDLE(SLUICE_HANDLE_EVENT, SLUICE_HANDLE_GENERATION(h), SLUICE_HANDLE_INDEX(h))));
   EXPECT_FALSE(t.find(SLUICE_HANDLE_STREAM, 0));
 }
 
@@ -306,8 +306,10 @@ TEST(FormChoice, IsAllowedWhereTheRestOfTheGridLeavesSoon) {
   EXPECT_TRUE(FormChoice::allowed(53'333, 511, 5000, false, settings));
   EXPECT_FALSE(FormChoice::allowed(53'334, 32, 5000, false, settings));
   EXPECT_TRUE(FormChoice::allowed(13'333, 1024, 5000, false, settings));
-  EXPECT_FALSE(FormChoice::allowed(13'334, 1024, 5000, false, settings)) << "large blocks come and go more slowly";
-  EXPECT_FALSE(FormChoice::allowed(1000, 32, 2999, false, settings)) << "short tasks pay more for asking";
+  EXPECT_FALSE(FormChoice::allowed(13'334, 1024, 5000, false, settings))
+      << "large blocks come and go more slowly";
+  EXPECT_FALSE(FormChoice::allowed(1000, 32, 2999, false, settings))
+      << "short tasks pay more for asking";
   EXPECT_FALSE(FormChoice::allowed(1000, 32, 0, false, settings)) << "not known yet";
   EXPECT_TRUE(FormChoice::allowed(1000, 32, 0, true, settings));
   settings.admission_us = 0;
@@ -320,7 +322,8 @@ TEST(FormChoice, IsAllowedWhereTheRestOfTheGridLeavesSoon) {
 TEST(FormChoice, WindowsHoldMoreThanTheGpuAndLessThanTheGrid) {
   LoopSettings settings;
   settings.window_us = 24;
-  const auto window_tasks = [](uint32_t blocks, uint32_t resident, uint64_t task_ns, const LoopSettings& its) {
+  const auto window_tasks = [](uint32_t blocks, uint32_t resident, uint64_t task_ns,
+                               const LoopSettings& its) {
     const uint32_t grid[3] = {blocks, 1, 1};
     return FormChoice::windows(grid, resident, task_ns, its).tasks;
   };
@@ -335,7 +338,8 @@ TEST(FormChoice, WindowsHoldMoreThanTheGpuAndLessThanTheGrid) {
   EXPECT_EQ(window_tasks(100'000, 1000, 0, settings), 0u) << "not known yet";
   EXPECT_EQ(window_tasks(100'000, 0, 2000, settings), 0u);
   // Windows are whole rows, which may be longer than a window.
-  const uint32_t rows[3] = {12'000, 100, 1}, long_rows[3] = {12'001, 100, 1}, planes[3] = {200, 60, 100};
+  const uint32_t rows[3] = {12'000, 100, 1}, long_rows[3] = {12'001, 100, 1},
+                 planes[3] = {200, 60, 100};
   EXPECT_EQ(FormChoice::windows(rows, 1000, 2000, settings).tasks, 12'000u);
   EXPECT_EQ(FormChoice::windows(long_rows, 1000, 2000, settings).tasks, 0u);
   EXPECT_EQ(FormChoice::windows(planes, 1000, 2000, settings).tasks, 12'000u);
@@ -380,7 +384,8 @@ TEST(FormChoice, TakesTheFastestAndTriesTheOthersNowAndThen) {
     c.observe(form, 1000, ns -= 100'000);
   }
   uint32_t taken[kForms] = {};
-  for (uint32_t i = 0; i < 2 * FormChoice::kAgain; ++i) ++taken[static_cast<int>(c.next(all, false))];
+  for (uint32_t i = 0; i < 2 * FormChoice::kAgain; ++i)
+    ++taken[static_cast<int>(c.next(all, false))];
   EXPECT_EQ(taken[0], 2u);
   EXPECT_EQ(taken[1], 2u);
   EXPECT_EQ(taken[2], 2 * FormChoice::kAgain - 4);
@@ -440,14 +445,16 @@ TEST(GridWindows, CoverTheGridOnceInItsOrder) {
         for (uint32_t y = 0; y < its[1]; ++y)
           for (uint32_t x = 0; x < its[0]; ++x, ++task) {
             EXPECT_EQ(((p.first_z + z) * grid[1] + p.first_y + y) * grid[0] + p.first_x + x, task);
-            if (p.first_x + x != p.mark_x || p.first_y + y != p.mark_y || p.first_z + z != p.mark_z) continue;
+            if (p.first_x + x != p.mark_x || p.first_y + y != p.mark_y || p.first_z + z != p.mark_z)
+              continue;
             ++marked;
             EXPECT_EQ(p.begun, task + 1);
           }
       EXPECT_EQ(p.end, task);
       EXPECT_EQ(p.tasks, tasks);
       EXPECT_EQ(marked, 1u);
-      EXPECT_EQ(p.checks, fresh || p.end == tasks) << "the first of a physical launch and the last of all";
+      EXPECT_EQ(p.checks, fresh || p.end == tasks)
+          << "the first of a physical launch and the last of all";
       EXPECT_EQ(p.begun, p.end == tasks ? tasks : begin + 1);
       fresh = false;
       stream = 1 - stream;
