@@ -17,7 +17,7 @@ namespace sluice::passes {
 namespace {
 
 // "sluiceN_" with the lowest N above every number that follows "sluice" in the text: one walk, and
-// no identifier of any scope, comment or string contains it (R3).
+// no identifier of any scope, comment or string contains it (rule fresh-names).
 std::string fresh_prefix(std::string_view text) {
   constexpr std::string_view kWord = "sluice";
   std::uint64_t highest = 0;
@@ -268,7 +268,7 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
     }
     out.kernels.push_back(std::move(m.report()));
   }
-  if (!clones.empty()) version = std::max(version, kLeastVersion);  // R15
+  if (!clones.empty()) version = std::max(version, kLeastVersion);  // rule isa-version
   if (version != module.version() && module.version_range().size() != 0)
     clones.replace(module.version_range(),
                    std::to_string(version.major) + "." + std::to_string(version.minor));

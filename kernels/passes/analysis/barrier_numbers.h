@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barrier numbers that stand in registers although they are constants: `__barrier_sync(0)` of a
-// build without optimisation, once its call is written in place (inline.h). R24 asks for numbers in
-// the text.
+// build without optimisation, once its call is written in place (inline.h). Rule numbered-barriers
+// asks for numbers in the text.
 //
 // A register counts as a constant where it is written once in the whole function, by an unguarded
 // move of a number or of such a register. Pure; any thread.

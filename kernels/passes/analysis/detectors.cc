@@ -26,12 +26,12 @@ struct Forbidden {
 // Instructions that not every form bears, by their first word.
 const std::unordered_map<std::string_view, Forbidden>& forbidden_opcodes() {
   static const std::unordered_map<std::string_view, Forbidden> kMap = {
-      {"mapa", {"cluster", "uses thread-block clusters", true}},        // R13
-      {"getctarank", {"cluster", "uses thread-block clusters", true}},  // R13
+      {"mapa", {"cluster", "uses thread-block clusters", true}},        // rule clusters
+      {"getctarank", {"cluster", "uses thread-block clusters", true}},  // rule clusters
       {"clusterlaunchcontrol",
        {"work-fetch", "fetches work from the hardware's block launcher", true}},
-      {"tcgen05", {"tensor-memory", "uses tensor memory", false}},          // R27
-      {"alloca", {"alloca", "allocates stack memory at run time", false}},  // R27
+      {"tcgen05", {"tensor-memory", "uses tensor memory", false}},          // rule clean-up
+      {"alloca", {"alloca", "allocates stack memory at run time", false}},  // rule clean-up
       {"stacksave", {"alloca", "allocates stack memory at run time", false}},
       {"stackrestore", {"alloca", "allocates stack memory at run time", false}}};
   return kMap;
@@ -42,11 +42,11 @@ const Forbidden* forbidden_special(std::string_view name) {
   static const Forbidden kGrid{"cooperative", "uses cooperative grid synchronisation", true};
   static const Forbidden kCluster{"cluster", "uses thread-block clusters", true};
   static const Forbidden kShared{"shared-size", "reads the size of its shared memory", true};
-  if (name.starts_with("%envreg")) return &kGrid;  // R13
+  if (name.starts_with("%envreg")) return &kGrid;  // rule clusters
   if (name.starts_with("%cluster") || name.starts_with("%nclusterid") ||
       name == "%is_explicit_cluster")
-    return &kCluster;                                                            // R13
-  if (name == "%total_smem_size" || name == "%aggr_smem_size") return &kShared;  // R33
+    return &kCluster;                                                            // rule clusters
+  if (name == "%total_smem_size" || name == "%aggr_smem_size") return &kShared;  // rule slot-place
   return nullptr;
 }
 
@@ -66,7 +66,8 @@ bool is_shadowing(std::string_view name) {
 }
 
 struct Barrier {
-  Finding no_loop;     // R24: arrivals may outlive the task, numbers must be written out
+  Finding no_loop;     // Rule numbered-barriers: arrivals may outlive the task, numbers must be
+                       // written out
   bool named = false;  // another number than 0, or a count
   std::uint32_t number = 0;
 };

@@ -3,7 +3,7 @@
 // the functions it calls.
 //
 // Owner: one rewrite_module(), one thread; refers to the module. It reports, passes decide.
-// Findings name their rules (R13, R25, ..), which stand in kernels/passes/README.md.
+// Findings name their rules (clusters, lane-masks, ...), which stand in kernels/passes/README.md.
 #pragma once
 
 #include <array>
@@ -29,10 +29,11 @@ namespace sluice::passes {
 // Of one function's own body.
 struct FunctionFacts {
   Finding opaque;   // no form can bear it
-  Finding no_loop;  // a block can run it once, but not again and again (R17, R24, R27, R28)
+  Finding no_loop;  // a block can run it once, but not again and again (rules returns,
+                    // numbered-barriers, clean-up, register-pool)
   // Synchronisation that only some threads of a block may reach while others can have returned.
-  Finding divergent_barrier;                          // R22: needs unified synchronisation
-  Finding divergent_collective;                       // R25: needs lane masks
+  Finding divergent_barrier;     // Rule unified-barriers: needs unified synchronisation
+  Finding divergent_collective;  // Rule lane-masks: needs lane masks
   std::array<bool, 3> reads_ctaid{}, reads_nctaid{};  // x, y, z
   bool has_barrier = false;
   bool has_barrier_reduction = false;
@@ -73,7 +74,7 @@ struct KernelFacts {
   bool has_cp_async = false;
   bool has_barrier_reduction = false;
   std::uint32_t barrier_numbers = 0;
-  bool waits_for_lower_tasks = false;  // R31: in order
+  bool waits_for_lower_tasks = false;  // rule in-order
   bool one_row = false;                // ... in grids of one row
   bool calls_touch_global =
       false;  // a function that it calls does: waits may show in one body only
@@ -90,7 +91,7 @@ struct KernelFacts {
   bool shares_in_block = false;
   std::uint64_t static_shared_bytes = 0;  // upper bound, padding included
   // Functions reached by direct calls that read the block's index or the grid's size, and those on
-  // the way to them (R11), in the order of the text.
+  // the way to them (rule index-in-calls), in the order of the text.
   std::vector<const ptx::Function*> index_functions;
 };
 

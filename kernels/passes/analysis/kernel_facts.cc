@@ -141,7 +141,7 @@ ModuleFacts::Reach ModuleFacts::functions_that(bool (*does)(const ptx::Statement
   return out;
 }
 
-// R11: the transitive callers, within reach of the entry, of what reads the index.
+// Rule index-in-calls: the transitive callers, within reach of the entry, of what reads the index.
 void ModuleFacts::add_index_functions(const Function& entry, KernelFacts& out) {
   std::vector<const Function*> reached{&entry};
   std::unordered_set<const Function*> seen{&entry};
@@ -190,7 +190,7 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
   out.register_pool = own.register_pool;
 
   // Functions that a launch from the device needs (CUDA Programming Guide, "CUDA Dynamic
-  // Parallelism"): R30.
+  // Parallelism"): rule device-launches.
   const auto launches = [](std::string_view name) {
     return name.starts_with("cudaLaunchDevice") || name.starts_with("cudaGetParameterBuffer") ||
            name.starts_with("__cudaCDP");
@@ -248,7 +248,7 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
         out.author.why_not.add("author-function",
                                calls + "asks or leaves: it must be inlined (__forceinline__)");
       if (facts.has_exit) out.author.why_not.add("author-function", calls + "may end its thread");
-      if (facts.has_exit)  // R17
+      if (facts.has_exit)  // rule returns
         out.no_loop.add("exit-in-function", calls + "may end its thread (line " +
                                                 std::to_string(facts.exit_line) + ")");
       if (facts.has_barrier && (visit.divergent || facts.divergent_barrier))
@@ -271,7 +271,7 @@ KernelFacts ModuleFacts::of_entry(const Function& entry) {
         for (const Function* callee : address_taken_) {
           const FunctionFacts& target = of(*callee);
           const auto any = [](const std::array<bool, 3>& a) { return a[0] || a[1] || a[2]; };
-          if (any(target.reads_ctaid) || any(target.reads_nctaid))  // R11
+          if (any(target.reads_ctaid) || any(target.reads_nctaid))  // rule index-in-calls
             out.opaque.add(
                 "index-by-pointer",
                 "may call " + std::string(callee->name) +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mbarrier objects and bulk copies of a kernel, and whether a block can clean up behind each task
-// so that the next one finds its shared memory as a new block would (R27).
+// so that the next one finds its shared memory as a new block would (rule clean-up).
 //
 // What must not outlive a task, by the PTX ISA ("mbarrier", "Async proxy", "cp.async.bulk"): an
 // mbarrier object that is valid, because the next task's mbarrier.init on it is undefined; a bulk

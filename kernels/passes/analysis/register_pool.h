@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels whose warps hand registers to one another (setmaxnreg), and whether a block can put them
-// back behind each task, so that the next one begins with so many a thread as a new block's (R28).
+// back behind each task, so that the next one begins with so many a thread as a new block's (rule
+// register-pool).
 //
 // PTX ISA, "setmaxnreg": a warp's count falls by `.dec` and rises by `.inc`, which waits until the
 // block's pool has enough; between two of them the warps of a warpgroup synchronise. So when all

@@ -5,7 +5,7 @@
 // Pure; any thread. Undecidable in general, so it errs towards finding one: a loop counts as
 // waiting if its end depends on a value that it reads from global memory in a way that sees other
 // blocks' stores. Retry loops around compare-and-swap or exchange do not wait for a block's turn
-// (R31).
+// (rule in-order).
 //
 // A wait is one for a *lower task* where the address that it polls is the block's index, or a
 // ticket that the kernel drew itself, less something: the shape of decoupled look-back (Merrill and

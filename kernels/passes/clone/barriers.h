@@ -14,7 +14,7 @@
 // it. `%~phase` is the address of the counter for threads that return now: bit 3 selects the pair,
 // bit 2 the counter.
 //
-// Why not the obvious reduction over "I am still running" (barrier.red, rule R22): on
+// Why not the obvious reduction over "I am still running" (barrier.red, rule unified-barriers): on
 // an H200 (driver 580.159) the form without .aligned hangs or ends in an illegal instruction when
 // lanes of one warp come to it from different places; barrier.sync is right there.
 //

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces the hardware's block index and grid size in a clone's body by the task's (R7, R8).
+// Replaces the hardware's block index and grid size in a clone's body by the task's (rule
+// block-index).
 //
 // Pure but for the edits that it adds; one pass, one thread.
 #pragma once

@@ -17,8 +17,8 @@
 namespace sluice::passes {
 
 // What the clones' own instructions need (PTX ISA: %globaltimer and shfl). A module for less is
-// raised to this version and to a target that also has maxima of 64 bits (R15); no GPU that a
-// driver of today knows is older.
+// raised to this version and to a target that also has maxima of 64 bits (rule isa-version); no GPU
+// that a driver of today knows is older.
 inline constexpr ptx::Module::Version kLeastVersion{3, 1};
 inline constexpr std::uint32_t kLeastSm = 30, kRaisedSm = 35;
 

@@ -2,7 +2,7 @@
 // An entry with the functions that it calls written in place of the calls, for kernels whose called
 // functions do what the loop's passes only understand in the entry itself: barriers and warp
 // collectives that not all threads reach, an end of the thread, objects in shared memory, and the
-// block's index read behind a call through a pointer (R11, R17).
+// block's index read behind a call through a pointer (rules index-in-calls, returns).
 //
 // A function's body becomes a scope of its own, in which `ret` leads behind it. What is passed
 // becomes a register where it is moved as a whole, otherwise local memory. Shared memory that a

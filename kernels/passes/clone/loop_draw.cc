@@ -145,7 +145,7 @@ void LoopHead::write_head() {
     write_evict_test();
     out_.line("setp.eq.u32 \t%~p, %~r8, 0;").line("@%~p bra \t~BATCH;");
   } else {
-    write_evict_test();  // R18: looked at before a ticket is drawn
+    write_evict_test();  // Rule left-over: looked at before a ticket is drawn
     if (options_.resumable) write_pop();
     write_draw();
   }

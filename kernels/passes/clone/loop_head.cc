@@ -26,7 +26,8 @@ void LoopHead::load_base() {
     out_.line("mov.u32 \t%~base, ~slots;");
     return;
   }
-  // R33: static memory would move the base of dynamic memory, whose alignment kernels rely on.
+  // Rule slot-place: static memory would move the base of dynamic memory, whose alignment kernels
+  // rely on.
   out_.line("mov.u32 \t%~base, %dynamic_smem_size;")
       .line("mov.u32 \t%~r0, " + std::string(options_.dynamic_shared) + ";")
       .line("add.u32 \t%~base, %~base, %~r0;")

@@ -13,8 +13,8 @@
 //           long the last one took; a *batch* of it is broadcast through one of two slots. A chunk
 //           is long (15 us, so that drawing tickets costs little), a batch half of it and a task
 //           (it bounds the latency)
-//   WAIT    the other warps: one barrier, then the slot (R16: two slots make one barrier enough,
-//   because
+//   WAIT    the other warps: one barrier, then the slot (rule two-slots: two slots make one barrier
+//   enough, because
 //           slot k is written again only after the next barrier)
 // and behind these what is rare or last, so that the rest is short and stands together:
 //   SETUP   a predecessor that is not done sends everybody home; a resumed worker takes up the rest
@@ -26,9 +26,9 @@
 // The leader's own state lies in shared memory, so that one register (%~rem: tasks left in the
 // batch, the slot, whether the warp leads) and the task's index are all that lives across the body.
 //
-// In order (R31: tasks that wait for lower ones): a chunk is one ticket, the evict word is looked
-// at before it is drawn (R18), so that no ticket is ever given back, and there is no left-over
-// list.
+// In order (rule in-order: tasks that wait for lower ones): a chunk is one ticket, the evict word
+// is looked at before it is drawn (rule left-over), so that no ticket is ever given back, and there
+// is no left-over list.
 //
 // Owner: one pass over one entry, one thread. It knows nothing of the body. Everything that it
 // writes speaks the protocol of abi/preempt.h with the launcher (mediator/worker).
@@ -57,14 +57,14 @@ struct LoopOptions {
   // Tasks of one block share something, its shared memory or its barriers: a barrier stands between
   // the tasks of a batch. False only where a kernel has neither: then its warps run apart.
   bool separate = true;
-  // Tasks wait for lower-numbered ones (R31).
+  // Tasks wait for lower-numbered ones (rule in-order).
   bool in_order = false;
   // A block runs one task and ends, but may leave in the task's middle, to be resumed (resume.cc).
   // Such a body never comes to the tail.
   bool resumable = false;
   unsigned barrier = 0;                  // number of the loop's barrier
   std::vector<std::string> before_task;  // lines at BODY, run by every thread before every task
-  std::vector<std::string> clean_up;     // lines for the tail, run by every thread (R27)
+  std::vector<std::string> clean_up;     // lines for the tail, run by every thread (rule clean-up)
   // Lines behind those, when all threads of the block have come to the tail: run by all, with
   // %~lead set for the one that is to do what must be done once.
   std::vector<std::string> release;

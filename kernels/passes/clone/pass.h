@@ -24,13 +24,14 @@ class Clone;
 // How a kernel can be taken off the GPU: the form, and the hardest thing that was in its way.
 // Numbers go into logs: append only.
 enum class Tier {
-  kOpaque = 0,     // it cannot: gated at launch, or time-sliced by the hardware
-  kPlain = 1,      // persistent loop over block-tasks (EffiSha, FLEP)
-  kUnified = 2,    // loop; barriers that also threads pass that have returned (R22)
-  kTwoPhase = 3,   // the same for kernels that reduce over barriers themselves (R23)
-  kLaneMasks = 4,  // loop; warp collectives name only lanes that have not returned (R25)
-  kInOrder = 5,    // loop; one ticket at a time, because tasks wait for lower ones (R31)
-  kPrologue = 6,   // no loop: a block looks at the evict word once and runs at most one task
+  kOpaque = 0,   // it cannot: gated at launch, or time-sliced by the hardware
+  kPlain = 1,    // persistent loop over block-tasks (EffiSha, FLEP)
+  kUnified = 2,  // loop; barriers that also threads pass that have returned (rule unified-barriers)
+  kTwoPhase = 3,  // the same for kernels that reduce over barriers themselves (rule two-phase)
+  kLaneMasks =
+      4,          // loop; warp collectives name only lanes that have not returned (rule lane-masks)
+  kInOrder = 5,   // loop; one ticket at a time, because tasks wait for lower ones (rule in-order)
+  kPrologue = 6,  // no loop: a block looks at the evict word once and runs at most one task
   kResumable = 7,  // its author says where a block can leave (preempt.cuh); one task per block
 };
 // "opaque", "plain", "unified", "two-phase", "lane-masks", "in-order", "prologue", "resumable"
@@ -56,18 +57,18 @@ struct PassInput {
 };
 
 // Each returns nothing, or why the clone's form is not possible.
-Finding check_form(Clone& clone);              // form.cc: what no pass can help with
-Finding place_parameters(Clone& clone);        // parameters.cc: R14, R15
-Finding replace_index(Clone& clone);           // index.cc: R7, R8, R17 (returns), R2 (.loc)
-Finding replace_index_in_calls(Clone& clone);  // index_calls.cc: R11
-Finding place_slots(Clone& clone);             // slots.cc: R33
-Finding keep_order(Clone& clone);              // in_order.cc: R31
-Finding unify_barriers(Clone& clone);          // unified.cc: R22
-Finding split_barriers(Clone& clone);          // two_phase.cc: R23
-Finding mask_lanes(Clone& clone);              // lane_masks.cc: R25
-Finding finish_copies(Clone& clone);           // clean_up.cc: R27
-Finding give_registers_back(Clone& clone);     // register_pool.cc: R28
-Finding loop_over_tasks(Clone& clone);         // plain.cc: R16, R18
+Finding check_form(Clone& clone);        // form.cc: what no pass can help with
+Finding place_parameters(Clone& clone);  // parameters.cc: rules one-parameter, isa-version
+Finding replace_index(Clone& clone);     // index.cc: rules block-index, returns, original-stays
+Finding replace_index_in_calls(Clone& clone);  // index_calls.cc: rule index-in-calls
+Finding place_slots(Clone& clone);             // slots.cc: rule slot-place
+Finding keep_order(Clone& clone);              // in_order.cc: rule in-order
+Finding unify_barriers(Clone& clone);          // unified.cc: rule unified-barriers
+Finding split_barriers(Clone& clone);          // two_phase.cc: rule two-phase
+Finding mask_lanes(Clone& clone);              // lane_masks.cc: rule lane-masks
+Finding finish_copies(Clone& clone);           // clean_up.cc: rule clean-up
+Finding give_registers_back(Clone& clone);     // register_pool.cc: rule register-pool
+Finding loop_over_tasks(Clone& clone);         // plain.cc: rules two-slots, left-over
 Finding run_one_task(Clone& clone);            // prologue.cc: tier C
 Finding run_in_windows(Clone& clone);          // window.cc: both kinds
 Finding place_author_points(Clone& clone);     // resumable.cc

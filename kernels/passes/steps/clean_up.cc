@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R27: what a task has started and not waited for must not run into the next one, and what it has
-// made in shared memory must be gone.
+// Rule clean-up: what a task has started and not waited for must not run into the next one, and
+// what it has made in shared memory must be gone.
 //
 // mbarrier objects: each mbarrier.init of the body notes the object's address, with bit 0 set, in a
 // word of its own behind the loop's shared memory; one of the body's own mbarrier.inval takes it

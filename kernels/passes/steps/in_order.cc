@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R31: a kernel whose tasks wait for lower-numbered ones (decoupled look-back, chained scans).
+// Rule in-order: a kernel whose tasks wait for lower-numbered ones (decoupled look-back, chained
+// scans).
 //
 // Why it ends: tickets are drawn one at a time and in order, the evict word is looked at before a
 // ticket is drawn, and every ticket that was drawn is run. So of the tasks that have begun, the

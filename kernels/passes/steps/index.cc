@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R7, R8, R17, R2: the task's index for the block's, the loop's tail for returns, and no line
-// information, whose labels must stay unique.
+// Rules block-index, returns, original-stays: the task's index for the block's, the loop's tail for
+// returns, and no line information, whose labels must stay unique.
 #include "kernels/passes/clone/block_index.h"
 #include "kernels/passes/clone/clone.h"
 

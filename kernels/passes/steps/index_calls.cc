@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// R11: called functions that read the block's index or the grid's size themselves.
+// Rule index-in-calls: called functions that read the block's index or the grid's size themselves.
 //
 // Each of them, and each function on the way to one, gets a copy for this clone that takes index
 // and grid as one more parameter; calls within the clone lead to the copies. Calls through pointers

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// R25: warp collectives after some lanes of the warp have returned.
+// Rule lane-masks: warp collectives after some lanes of the warp have returned.
 //
 // A collective waits for the lanes of its mask; the hardware drops lanes that have exited. In the
 // clone lanes that have returned are parked at the loop's barrier instead, and would be waited for

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R14, R15: one block of parameters behind the original's, and the clone's name.
+// Rules one-parameter, isa-version: one block of parameters behind the original's, and the clone's
+// name.
 #include "kernels/passes/clone/clone.h"
 
 namespace sluice::passes {

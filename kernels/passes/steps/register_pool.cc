@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// R28; see register_pool.h.
+// Rule register-pool; see register_pool.h.
 #include "kernels/passes/analysis/register_pool.h"
 
 #include <string>

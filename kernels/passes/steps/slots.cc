@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// R33: where the loop's broadcast slots stand.
+// Rule slot-place: where the loop's broadcast slots stand.
 //
 // Static shared memory where the kernel uses no dynamic shared memory. Otherwise the end of it,
 // because new static memory would move its base, on whose alignment kernels rely. The same where

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R23: as R22, for kernels that reduce over barriers themselves (bar.red).
+// Rule two-phase: as rule unified-barriers, for kernels that reduce over barriers themselves
+// (bar.red).
 //
 // Threads that have returned cannot take part in a reduction of which they do not know, and the
 // hardware's does not bear lanes that stand apart (barriers.h). So each reduction becomes a count

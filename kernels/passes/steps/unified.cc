@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// R22: early returns between, around and inside loops with block-wide barriers.
+// Rule unified-barriers: early returns between, around and inside loops with block-wide barriers.
 //
 // Returns lead to a place where the thread goes on coming to the block's barriers until all threads
 // are there (barriers.h says how that is known). All barriers of the kernel change to the form that

@@ -42,7 +42,8 @@ TEST(PtxRewrite, ParameterLimit) {
   EXPECT_EQ(only(with_parameters(32761 - kBlock, "8.1")).code, "parameters");
 }
 
-// R15: room for more parameters comes with a later version of the ISA, and only where it is needed.
+// Rule isa-version: room for more parameters comes with a later version of the ISA, and only where
+// it is needed.
 TEST(PtxRewrite, VersionIsRaisedForParametersOnly) {
   const std::uint64_t fits = 4096 - SLUICE_PREEMPT_PARAMS_BYTES;
   EXPECT_TRUE(rewrite_module(with_parameters(fits))->text.starts_with(".version 8.0\n"));
@@ -52,7 +53,7 @@ TEST(PtxRewrite, VersionIsRaisedForParametersOnly) {
   EXPECT_TRUE(rewrite_module(with_parameters(fits + 1, "8.4"))->text.starts_with(".version 8.4\n"));
 }
 
-// R15: what clones are made of came with ISA 3.1 and sm_30.
+// Rule isa-version: what clones are made of came with ISA 3.1 and sm_30.
 TEST(PtxRewrite, OldModulesAreRaised) {
   const auto text = [](const std::string& version, const std::string& target,
                        const std::string& before = "") {
@@ -145,7 +146,7 @@ TEST(PtxRewrite, ATakenCloneNameIsLeftAlone) {
       only(std::string(kHead) + ".func k__sluice() { ret; } .entry k() { ret; }").evictable);
 }
 
-// R34: the carry does not live across the check's branches.
+// Rule admission: the carry does not live across the check's branches.
 TEST(PtxRewrite, OneTaskABlockAsksBeforeAChainOfCarries) {
   auto rewritten =
       rewrite_module(std::string(kHead) +
@@ -163,8 +164,8 @@ TEST(PtxRewrite, OneTaskABlockAsksBeforeAChainOfCarries) {
   EXPECT_LT(check, clone.find("add.cc.u32"));
 }
 
-// R34: behind an evicted launch a block finds memory unwritten, and must not follow what it loads
-// there.
+// Rule admission: behind an evicted launch a block finds memory unwritten, and must not follow what
+// it loads there.
 TEST(PtxRewrite, OneTaskABlockAsksBeforeItFollowsWhatItLoaded) {
   for (const char* follow :
        {"ld.global.u64 %rd2, [%rd1]; add.s64 %rd3, %rd2, 4; ld.global.u32 %r3, [%rd3];",
@@ -260,7 +261,7 @@ TEST(PtxRewrite, CollectivesBeforeABarrierArePlain) {
   EXPECT_STREQ(tier("bar.sync 1, 64; "), "lane-masks");
 }
 
-// R11: by another name, too.
+// Rule index-in-calls: by another name, too.
 TEST(PtxRewrite, AliasesMeanTheirFunctions) {
   const auto made = rewrite_module(
       std::string(kHead) +
@@ -401,7 +402,8 @@ TEST(PtxRewrite, FunctionsThatEndTheirThreadOrRecur) {
                    .evictable);
 }
 
-// R28: how many registers a block begins with must be known, or they cannot be put back.
+// Rule register-pool: how many registers a block begins with must be known, or they cannot be put
+// back.
 TEST(PtxRewrite, RegistersThatWarpsHandOver) {
   const auto kernel = [](const std::string& bounds, const std::string& body) {
     auto rewritten = rewrite_module(".version 8.0\n.target sm_90a\n.address_size 64\n.entry k() " +

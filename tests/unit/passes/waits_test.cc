@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which loops wait for other blocks (R31), in shapes that are easily taken for something else.
+// Which loops wait for other blocks (rule in-order), in shapes that are easily taken for something
+// else.
 #include <gtest/gtest.h>
 
 #include <string>
