@@ -261,7 +261,7 @@ class Policy {
   // v no longer holds anything. `handover` of the next Run starts here.
   virtual void on_left(uint64_t now_ns, VgpuId v, LeftReason why, Actions& out) = 0;
   // The same with what was left: `launch` as in the Run; `sms` is the Run's range, or the part of
-  // it that an Evict named (one call for each part that hangs together). Policies that run launches
+  // it that an Evict named (one call for each contiguous range). Policies that run launches
   // or parts of the GPU override this one instead.
   virtual void on_released(uint64_t now_ns, VgpuId v, LaunchId launch, SmRange sms, LeftReason why,
                            Actions& out) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Short pauses, kept from a policy that gives parts of the GPU where a change of somebody's SMs is
-// dear (Machine::change_ns): who turns idle and is, by experience, back soon keeps its SMs. To the
-// policy it has work all the while, and it is charged for what it holds, or pausing would be a way
-// to hold SMs for nothing.
+// expensive (Machine::change_ns): a vGPU that turns idle, and that usually is back soon, keeps its
+// SMs. To the policy it stays backlogged, and it is charged for what it holds: otherwise pausing
+// would be a way to hold SMs for nothing.
 //
 // What it costs to give the SMs of one that pauses to others and then back: all who are concerned,
 // so up to the whole GPU, stand still for a change's length, twice. What it costs to wait: its SMs'

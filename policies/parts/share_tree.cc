@@ -485,7 +485,7 @@ class ShareTree final : public Forwarding {
     }
     return wait_ns == kNeverWake ? kNeverWake : now_ns + std::max(wait_ns, kShortestWaitNs);
   }
-  // Who is owed reserved time goes before higher priorities.
+  // A vGPU that is owed reserved time goes before higher priorities.
   uint64_t look_at_reserves(uint64_t now_ns) {
     uint32_t top = 0;
     const auto own_level = [&](const Node& leaf) {

@@ -289,7 +289,7 @@ class WfqSpatial final : public Policy, Ahead {
   }
   void give_free(uint64_t now_ns, Actions& out) {
     if (free_sms_.empty()) return;
-    // Lowest first, so that what one vGPU gets hangs together; or what it had before.
+    // Lowest first, so that a vGPU gets a contiguous range; or what it had before.
     std::sort(free_sms_.begin(), free_sms_.end());
     given_.clear();
     while (!free_sms_.empty()) {

@@ -19,9 +19,9 @@ namespace sluice::policy::wfq_spatial {
 // Two turns more or less in a second, the begin and the end of a window, stay below 1 % of the
 // share.
 inline constexpr uint64_t kFrameNs = 4'000'000;
-// Where each change of a set is dear, sets last longer: until changes cost next to nothing
-// (kSteadyLoss), but not longer than lets who is owed least have what it is owed in a second to
-// within 1 %: it is one SM ahead or behind for half of a frame or so.
+// Where each change of a set is expensive, sets last longer: until changes cost next to nothing
+// (kSteadyLoss). They never last so long that the vGPU with the smallest share is off by more than
+// 1 % of it over a second: it is one SM ahead or behind for about half of a frame.
 inline constexpr double kSteadyLoss = 0.003, kSteadyFrameNs = 100e6, kSteadyFrameOfOneSmNs = 9e6;
 // Timers are no denser than this: crossings that lie closer are decided together.
 inline constexpr uint64_t kTickNs = 10'000;
@@ -168,7 +168,7 @@ class Figures {
   };
 
   const Config config_;
-  const bool steady_;  // changes of sets are dear: Machine::change_ns
+  const bool steady_;  // changes of sets are expensive: Machine::change_ns
   FairClock clock_;
   const uint32_t sms_;
   std::vector<IndexedHeap<Lighter>> lightest_;  // steady: the busy ones, by priority

@@ -61,7 +61,8 @@ void Admission::write_entry() {
   out_.label("~INDEXED");
 }
 
-// The block goes home if the word was closed, by this launch's generation, before it reached it.
+// The block returns at once if the word was closed, by this launch's generation, before it reached
+// it.
 void Admission::write_check() {
   write_number();
   out_.line("mov.b64 \t{%~r1, %~r2}, %~word;")

@@ -43,10 +43,10 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
       return Confinement::kHardware;
     }
   }
-  // In the prologue form a block's task is its own number: one that goes home from an SM of
-  // somebody else's would take the task with it. A resumable clone's blocks draw theirs when they
-  // have come to an SM that is theirs. One that has begun in another form in a green context goes
-  // on in that.
+  // In the prologue form a block's task is its own number: one that returns because its
+  // SM is another vGPU's would take the task with it. A resumable clone's blocks draw theirs when
+  // they have come to an SM that is theirs. One that has begun in another form in a green context
+  // goes on in that.
   const bool by_blocks =
       kind == OpKind::kLaunch && !w.plan.one_task && w.plan.form == FormKind::kLoop;
   return by_blocks ? Confinement::kBlocks : Confinement::kNone;
