@@ -9,9 +9,9 @@
  *   SLUICE_SOFT_ATTENTION_OFFSET      uint32_t[SLUICE_SOFT_PROCESSES]
  *   SLUICE_SOFT_LOG_OFFSET            struct sluice_switch_log, then its records
  *
- * What lies behind is the software GPU's own (mediator/softgpu/gpu_file.h). Every word may change
- * at any time and is read and written atomically, once. Whoever can write this file owns the GPU;
- * an index read from it is bounded before use all the same.
+ * What lies behind is the software GPU's own (mediator/softgpu/shared/gpu_file.h). Every word may
+ * change at any time and is read and written atomically, once. Whoever can write this file owns the
+ * GPU; an index read from it is bounded before use all the same.
  */
 #ifndef SLUICE_ABI_SOFT_GPU_H
 #define SLUICE_ABI_SOFT_GPU_H
@@ -26,7 +26,7 @@
 #define SLUICE_SOFT_MAX_SMS 256u
 /* Device memory that a context takes by itself, with stacks, heap and printf's buffer of their
  * default sizes. What limits and kernels want beyond the defaults comes on top
- * (softgpu/reservations.cc). */
+ * (softgpu/memory/reservations.cc). */
 #define SLUICE_SOFT_CONTEXT_BYTES (2u << 20)
 /* TSGID of channel i is i + 1. In mps mode one group stands for all, as on hardware: */
 #define SLUICE_SOFT_MPS_TSGID 0x800u
@@ -36,8 +36,9 @@
 #define SLUICE_SOFT_CHANNELS_OFFSET 0x31000u
 #define SLUICE_SOFT_ATTENTION_OFFSET 0x35000u
 #define SLUICE_SOFT_LOG_OFFSET 0x36000u
-#define SLUICE_SOFT_LOG_RECORDS 4096u /* less than 65536, so that seq tells one lap from the next \
-                                       */
+#define SLUICE_SOFT_LOG_RECORDS                                     \
+  4096u /* less than 65536, so that seq tells one lap from the next \
+         */
 #define SLUICE_SOFT_STATE_OFFSET 0x57000u
 
 enum sluice_soft_mode {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every limit of the host side in one place, each with what breaks if it changes. Constants only;
-// what an operator may change stands in the configuration (mediator/daemon/config.h) and is bounded
-// by these. Limits that a guest sees as part of the layout are in abi/channel.h.
+// what an operator may change stands in the configuration (mediator/daemon/setup/config.h) and is
+// bounded by these. Limits that a guest sees as part of the layout are in abi/channel.h.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ inline constexpr size_t kMaxVgpus = 64;
 inline constexpr size_t kMaxVgpuNameBytes = 48;
 // Weights are ratios; the scheduler's virtual time keeps its precision within this range.
 // Priorities are for policies that know them (higher is more urgent). Both as in policies/policy.h
-// (compared in mediator/daemon/grant_executor.cc), written again here because sluicectl does not
-// include policies.
+// (compared in mediator/daemon/scheduling/grant_executor.cc), written again here because sluicectl
+// does not include policies.
 inline constexpr uint32_t kMinWeight = 1;
 inline constexpr uint32_t kMaxWeight = 10000;
 inline constexpr int kMinPriority = 0;

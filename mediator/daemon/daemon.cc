@@ -10,8 +10,8 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/core/names.h"
-#include "mediator/daemon/spatial.h"
-#include "mediator/daemon/time_slices.h"
+#include "mediator/daemon/scheduling/spatial.h"
+#include "mediator/daemon/scheduling/time_slices.h"
 #include "mediator/io/listener.h"
 
 extern char** environ;

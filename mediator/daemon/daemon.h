@@ -8,15 +8,15 @@
 #include <memory>
 #include <string>
 
-#include "mediator/daemon/admin_server.h"
-#include "mediator/daemon/config.h"
-#include "mediator/daemon/events.h"
-#include "mediator/daemon/grant_executor.h"
-#include "mediator/daemon/guest_session.h"
-#include "mediator/daemon/identity.h"
-#include "mediator/daemon/json_rpc.h"
-#include "mediator/daemon/socket_access.h"
-#include "mediator/daemon/vgpu_server.h"
+#include "mediator/daemon/admin/admin_server.h"
+#include "mediator/daemon/admin/events.h"
+#include "mediator/daemon/admin/json_rpc.h"
+#include "mediator/daemon/guests/guest_session.h"
+#include "mediator/daemon/guests/vgpu_server.h"
+#include "mediator/daemon/scheduling/grant_executor.h"
+#include "mediator/daemon/setup/config.h"
+#include "mediator/daemon/setup/identity.h"
+#include "mediator/daemon/setup/socket_access.h"
 
 namespace sluice {
 

@@ -11,7 +11,7 @@
 extern "C" {
 
 /* The channel-group id under which the context appears in the GPU's status registers
- * (abi/registers.h); the same file's layout: mediator/softgpu/gpu_file.h. */
+ * (abi/registers.h); the same file's layout: mediator/softgpu/shared/gpu_file.h. */
 __attribute__((visibility("default"))) CUresult sluice_softgpu_tsgid(CUcontext context,
                                                                      unsigned int* tsgid);
 

@@ -24,8 +24,9 @@
 // (wrong once in a thousand; batch_error.h), and, since reads that all agree do not prove that all
 // time does, ln(1000) reads' worth besides.
 //
-// Pure; one thread; times do not go backwards. Whoever reads (mediator/daemon/accounting.h) feeds
-// it. vGPUs are small dense ids; all work per call is O(1) but where it says otherwise.
+// Pure; one thread; times do not go backwards. Whoever reads
+// (mediator/daemon/scheduling/accounting.h) feeds it. vGPUs are small dense ids; all work per call
+// is O(1) but where it says otherwise.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Traces: what happened on a GPU, one JSON object a line (docs/operating/simulator.md). The
 // recorder is an Observer of the simulator; sluiced writes the same format
-// (mediator/daemon/trace_file.h). A trace replayed is a workload: each interval in which a vGPU had
-// work becomes one run whose work is the GPU time that it got in it. Pure: text in, text out.
+// (mediator/daemon/scheduling/trace_file.h). A trace replayed is a workload: each interval in which
+// a vGPU had work becomes one run whose work is the GPU time that it got in it. Pure: text in, text
+// out.
 #pragma once
 
 #include <string>

@@ -36,8 +36,8 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/fd.h"
 #include "mediator/base/log.h"
-#include "mediator/daemon/accounting.h"
-#include "mediator/softgpu/shared_gpu.h"
+#include "mediator/daemon/scheduling/accounting.h"
+#include "mediator/softgpu/shared/shared_gpu.h"
 #include "policies/accounting/phase_planner.h"
 
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "mediator/core/domain_xml.h"
-#include "mediator/daemon/config.h"
-#include "mediator/daemon/json_rpc.h"
+#include "mediator/daemon/admin/json_rpc.h"
+#include "mediator/daemon/setup/config.h"
 #include "tests/fuzz/targets.h"
 
 namespace sluice::fuzz {

@@ -13,7 +13,7 @@
 
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
-#include "mediator/daemon/accounting.h"
+#include "mediator/daemon/scheduling/accounting.h"
 #include "tests/unit/softgpu/contender.h"
 
 namespace sluice {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "mediator/daemon/config.h"
+#include "mediator/daemon/setup/config.h"
 
 namespace sluice {
 namespace {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sluiced keeps of kernels' durations between two lives (mediator/daemon/learnt_files.h).
-#include "mediator/daemon/learnt_files.h"
+// What sluiced keeps of kernels' durations between two lives
+// (mediator/daemon/scheduling/learnt_files.h).
+#include "mediator/daemon/scheduling/learnt_files.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

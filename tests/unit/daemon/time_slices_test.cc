@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time slices of a software GPU's contexts, and what is believed of their counters
-// (mediator/daemon/time_slices.h).
-#include "mediator/daemon/time_slices.h"
+// (mediator/daemon/scheduling/time_slices.h).
+#include "mediator/daemon/scheduling/time_slices.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <random>
 
 #include "mediator/base/fd.h"
-#include "mediator/softgpu/shared_gpu.h"
+#include "mediator/softgpu/shared/shared_gpu.h"
 
 namespace sluice {
 namespace {

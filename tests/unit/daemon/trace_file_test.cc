@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "mediator/daemon/trace_file.h"
+#include "mediator/daemon/scheduling/trace_file.h"
 #include "policies/sim/metrics.h"
 #include "policies/sim/trace.h"
 

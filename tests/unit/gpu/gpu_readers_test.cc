@@ -15,7 +15,7 @@
 #include "mediator/base/fd.h"
 #include "mediator/gpu/register_reader.h"
 #include "mediator/gpu/soft_gpu.h"
-#include "mediator/softgpu/shared_gpu.h"
+#include "mediator/softgpu/shared/shared_gpu.h"
 
 namespace sluice {
 namespace {

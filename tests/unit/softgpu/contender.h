@@ -17,7 +17,7 @@
 #include <string>
 
 #include "mediator/base/fd.h"
-#include "mediator/softgpu/gpu_file.h"
+#include "mediator/softgpu/shared/gpu_file.h"
 
 namespace sluice::softgpu {
 

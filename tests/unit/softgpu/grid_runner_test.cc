@@ -2,7 +2,7 @@
 // The engine of the software GPU without its interpreter: blocks here are C++ functions (this file
 // defines exec::Block::make), so that residency, order, waiting, faults and contention can be seen
 // one by one.
-#include "mediator/softgpu/grid_runner.h"
+#include "mediator/softgpu/grid/grid_runner.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named GPUs and the arithmetic of occupancy, against figures that NVIDIA's own occupancy
 // calculators give for the same kernels.
-#include "mediator/softgpu/model.h"
+#include "mediator/softgpu/state/model.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "mediator/softgpu/config.h"
+#include "mediator/softgpu/state/config.h"
 
 namespace sluice::softgpu {
 namespace {

@@ -8,7 +8,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/gpu/register_reader.h"
 #include "mediator/gpu/soft_gpu.h"
-#include "mediator/softgpu/shared_gpu.h"
+#include "mediator/softgpu/shared/shared_gpu.h"
 #include "policies/accounting/switch_log.h"
 #include "tests/unit/softgpu/contender.h"
 

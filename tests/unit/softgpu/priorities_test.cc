@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream priorities across the processes that share a software GPU in mps mode: at block
 // boundaries, counted in blocks, never in time.
-#include "mediator/softgpu/shared_gpu.h"
+#include "mediator/softgpu/shared/shared_gpu.h"
 #include "tests/unit/softgpu/contender.h"
 
 namespace sluice::softgpu {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file through which processes share a software GPU: queue, liveness, accounting, registers.
 // Two SharedGpu objects on one file are to each other as two processes are; death is a real one.
-#include "mediator/softgpu/shared_gpu.h"
+#include "mediator/softgpu/shared/shared_gpu.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include <random>
 
 #include "mediator/gpu/soft_gpu.h"
-#include "mediator/softgpu/arena.h"
+#include "mediator/softgpu/memory/arena.h"
 
 namespace sluice::softgpu {
 namespace {

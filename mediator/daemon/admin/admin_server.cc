@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/daemon/admin/admin_server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "mediator/base/limits.h"
+#include "mediator/base/log.h"
+#include "mediator/base/peer_socket.h"
+
+namespace sluice {
+
+bool may_administer(const PeerCredentials& peer, uid_t our_uid, gid_t our_gid) {
+  return peer.uid == 0 || peer.uid == our_uid || peer.gid == our_gid;
+}
+
+class AdminServer::Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(AdminServer& server, uint64_t id, Fd socket)
+      : server_(server), peers_(server.peers_), id_(id), socket_(std::move(socket)) {}
+  ~Connection() {
+    watch_.stop();
+    peers_->close(std::move(socket_));
+  }
+
+  void start() {
+    watch_ = io::FdWatch(server_.io_, socket_.get(), [this] { on_readable(); });
+  }
+
+  // The last words on this connection; it is closed when they are out.
+  void finish_with(std::string line) {
+    closing_ = true;
+    send(std::move(line));
+  }
+
+  void send(std::string line) {
+    if (gone_ || line.empty()) return;
+    outgoing_ += line;
+    outgoing_ += '\n';
+    if (outgoing_.size() - sent_ > limits::kMaxAdminBacklogBytes) {
+      log::warning("admin socket: a client reads nothing; connection closed");
+      return drop();
+    }
+    flush();
+  }
+
+ private:
+  void on_readable() {
+    char buffer[4096];
+    auto got = receive_plain(socket_.get(), buffer, sizeof buffer);
+    if (!got && got.error().code == EAGAIN) return;
+    if (!got || got->bytes == 0) return drop();
+    if (closing_) return;  // nothing it says matters any more
+    incoming_.append(buffer, got->bytes);
+    auto self = shared_from_this();  // a request may end us
+    size_t begin = 0;
+    while (!gone_ && !closing_) {
+      const size_t end = incoming_.find('\n', std::max(begin, scanned_));
+      if (end == std::string::npos) break;
+      std::string_view line(incoming_.data() + begin, end - begin);
+      begin = end + 1;
+      scanned_ = begin;
+      if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+      if (line.size() > limits::kMaxAdminRequestBytes) return too_long();
+      if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
+      server_.dispatcher_.handle(line, [weak = weak_from_this()](std::string answer) {
+        if (auto c = weak.lock()) c->send(std::move(answer));
+      });
+    }
+    incoming_.erase(0, begin);
+    scanned_ = incoming_.size();
+    if (incoming_.size() > limits::kMaxAdminRequestBytes) too_long();
+  }
+
+  void too_long() {
+    finish_with(rpc_error_line(
+        kRpcInvalidRequest,
+        "a request has at most " + std::to_string(limits::kMaxAdminRequestBytes) + " bytes"));
+  }
+
+  void flush() {
+    if (waiting_) return;
+    while (sent_ < outgoing_.size()) {
+      ssize_t n = ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_,
+                         MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) {
+        waiting_ = true;
+        watch_.when_writable([this] {
+          waiting_ = false;
+          flush();
+        });
+        return;
+      }
+      if (n < 0) return drop();
+      sent_ += static_cast<size_t>(n);
+    }
+    outgoing_.clear();
+    sent_ = 0;
+    if (closing_) {
+      // The peer may still be sending: closing now would reset the connection and lose our words.
+      ::shutdown(socket_.get(), SHUT_WR);
+    }
+  }
+
+  void drop() {
+    if (gone_) return;
+    gone_ = true;
+    watch_.stop();
+    server_.drop(id_);
+  }
+
+  AdminServer& server_;
+  std::shared_ptr<io::PeerThread> peers_;
+  uint64_t id_;
+  Fd socket_;
+  io::FdWatch watch_;
+  std::string incoming_, outgoing_;
+  size_t scanned_ = 0, sent_ = 0;
+  bool waiting_ = false, closing_ = false, gone_ = false;
+};
+
+AdminServer::AdminServer(boost::asio::io_context& io, const RpcDispatcher& dispatcher)
+    : io_(io), dispatcher_(dispatcher), peers_(std::make_shared<io::PeerThread>(io)) {}
+AdminServer::~AdminServer() = default;
+
+Result<std::unique_ptr<AdminServer>> AdminServer::open(boost::asio::io_context& io,
+                                                       const std::string& path, unsigned mode,
+                                                       const RpcDispatcher& dispatcher) {
+  std::unique_ptr<AdminServer> s(new AdminServer(io, dispatcher));
+  ListenOptions options;
+  options.type = SOCK_STREAM;
+  options.mode = mode;
+  auto listener = io::Listener::open(io, path, options, s->peers_,
+                                     [p = s.get()](Fd socket, const PeerCredentials& peer) {
+                                       p->on_connection(std::move(socket), peer);
+                                     });
+  if (!listener) return listener.error();
+  s->listener_ = std::move(*listener);
+  return s;
+}
+
+void AdminServer::on_connection(Fd socket, const PeerCredentials& peer) {
+  const bool permitted = may_administer(peer, ::geteuid(), ::getegid());
+  const bool full = connections_.size() - refused_.size() >= limits::kMaxAdminConnections;
+  const uint64_t id = next_id_++;
+  auto c = std::make_shared<Connection>(*this, id, std::move(socket));
+  connections_[id] = c;
+  c->start();
+  if (!permitted) {
+    refused_.push_back(id);
+    log::warning("admin socket: process {} of uid {} turned away", peer.pid, peer.uid);
+    c->finish_with(rpc_error_line(
+        kRpcNotPermitted, "only root and the daemon's own user and group may use this socket"));
+  } else if (full) {
+    refused_.push_back(id);
+    c->finish_with(rpc_error_line(kRpcRefused, "too many admin connections"));
+  }
+  if (refused_.size() > limits::kMaxRefusedAdmin) drop(refused_.front());
+}
+
+void AdminServer::drop(uint64_t id) {
+  connections_.erase(id);
+  std::erase(refused_, id);
+}
+
+}  // namespace sluice

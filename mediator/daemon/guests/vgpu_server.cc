@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/daemon/guests/vgpu_server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mediator/base/check.h"
+#include "mediator/base/clock.h"
+#include "mediator/base/limits.h"
+#include "mediator/base/log.h"
+
+namespace sluice {
+namespace {
+
+// So often somebody who waits for the back-off looks whether others are still there.
+constexpr uint64_t kBackOffLookMs = 1000;
+
+// The ledger has limits only; "none" is one that is never met.
+uint64_t limit_of(uint64_t memory_bytes) { return memory_bytes ? memory_bytes : UINT64_MAX; }
+
+}  // namespace
+
+VgpuServer::VgpuServer(SessionServices& services, VgpuSpec spec)
+    : services_(services),
+      executor_(services.executor),
+      spec_(std::move(spec)),
+      peers_(std::make_shared<io::PeerThread>(services.io)),
+      host_epoch_(monotonic_ns()),
+      penalty_(services.settings.stalls.worst_ns()),
+      stall_timer_(services.io),
+      start_credit_(limits::kSessionBurst),
+      credit_at_ns_(monotonic_ns()),
+      credit_timer_(services.io),
+      scrubber_(std::make_unique<io::PeerThread>(services.io)) {
+  pool_ = std::make_shared<RegionPool>();
+  pool_->limit_bytes = spec_.geometry.region_bytes - spec_.geometry.bulk_offset();
+  pool_->post = [this](std::function<void()> work, std::function<void()> then) {
+    to_scrub_.emplace_back(std::move(work), std::move(then));
+    post_scrubbing();
+  };
+  pool_->on_freed = [this] { on_memory_freed(); };
+}
+
+Result<std::unique_ptr<VgpuServer>> VgpuServer::make(SessionServices& services, VgpuSpec spec) {
+  boost::asio::io_context& io = services.io;
+  std::unique_ptr<VgpuServer> v(new VgpuServer(services, std::move(spec)));
+  const VgpuSpec& s = v->spec_;
+  if (auto life = v->new_life(); !life) return life.error();
+  auto ivshmem = io::IvshmemServer::open(io, s.socket, s.socket_options, v->peers_, *v);
+  if (!ivshmem) return ivshmem.error();
+  v->ivshmem_ = std::move(*ivshmem);
+  ListenOptions local_options;
+  local_options.mode = s.local_socket_mode;
+  auto local = io::LocalServer::open(io, s.local_socket, local_options, s.join_ms, v->peers_, *v);
+  if (!local) return local.error();
+  v->local_ = std::move(*local);
+  auto id = v->executor_.add_vgpu(s.name, s.share);
+  if (!id) return id.error();
+  v->id_ = *id;
+  v->has_id_ = true;
+  services.memory.add_vgpu(*id, limit_of(s.memory_bytes));
+  services.host_memory.add_vgpu(*id, services.settings.host_memory_bytes);
+  return v;
+}
+
+VgpuServer::~VgpuServer() {
+  // No news to the agent or to programs from here on; sessions kill and reap their workers.
+  ivshmem_.reset();
+  local_.reset();
+  agent_.reset();
+  sessions_.clear();
+  pool_->on_freed = nullptr;
+  local_channels_.clear();
+  channel_.reset();
+  // What is queued is still carried out. Channels that others hold, if there are any, go without
+  // us.
+  pool_->post = [](const std::function<void()>& work, const std::function<void()>&) { work(); };
+  if (!has_id_) return;
+  services_.memory.remove_vgpu(id_);
+  services_.neighbours.forget(id_);
+  services_.host_memory.remove_vgpu(id_);
+  executor_.remove_vgpu(id_);
+}
+
+Result<void> VgpuServer::new_life() {
+  auto channel = Channel::make(spec_.name, spec_.geometry, ++host_epoch_, pool_, *peers_);
+  if (!channel) return Error(channel.error()).with_context("vgpu " + spec_.name);
+  agent_.reset();
+  channel_ = std::move(*channel);
+  agent_ =
+      std::make_unique<AgentLink>(services_.io, *channel_, static_cast<AgentLink::Owner&>(*this));
+  return {};
+}
+
+void VgpuServer::set_share(const policy::VgpuShare& share) {
+  spec_.share = share;
+  executor_.set_share(id_, share);
+}
+
+void VgpuServer::set_memory_limit(uint64_t bytes) {
+  spec_.memory_bytes = bytes;
+  services_.memory.set_limit(id_, limit_of(bytes));
+}
+
+void VgpuServer::beat(uint64_t count) {
+  channel_->beat(count);
+  agent_->look();  // a new agent epoch without a ring is found here
+  set_deadline();
+  for (auto& [connection, channel] : local_channels_) channel->beat(count);
+  check_local_regions();
+  post_scrubbing();
+}
+
+void VgpuServer::close(const std::string& reason, std::function<void()> gone) {
+  if (closing()) return;
+  gone_ = std::move(gone);
+  credit_timer_.cancel();
+  for (const Waiting& w : waiting_) refuse(w.origin, ESHUTDOWN, reason);
+  waiting_.clear();
+  channel_->set_state(SLUICE_CHANNEL_CLOSED, reason);
+  for (auto& [connection, channel] : local_channels_)
+    channel->set_state(SLUICE_CHANNEL_CLOSED, reason);
+  for (auto& s : sessions_) s->end(0, reason);
+  if (sessions_.empty()) {
+    auto done = gone_;  // destroys this
+    done();
+  }
+}
+
+// ---- shared memory ----
+
+void VgpuServer::post_scrubbing() {
+  while (!to_scrub_.empty()) {
+    auto& [work, then] = to_scrub_.front();
+    if (!scrubber_->post(work, then)) return;  // copies, for it may not take them
+    to_scrub_.pop_front();
+  }
+}
+
+uint32_t VgpuServer::slots_in(SlotState state) const {
+  uint32_t count = channel_->slots_in(state);
+  for (const auto& [connection, channel] : local_channels_) count += channel->slots_in(state);
+  return count;
+}
+
+uint32_t VgpuServer::slots_in_use() const {
+  return channel_->slots_in_use() + static_cast<uint32_t>(local_channels_.size());
+}
+
+// The channel that serves a program: a local one has a region of its own, so that it can neither
+// read nor disturb what others share with their workers.
+Result<std::shared_ptr<Channel>> VgpuServer::channel_for(const GuestSession::Origin& origin) {
+  if (slots_in_use() >= spec_.geometry.slots)
+    return Error{EBUSY,
+                 "all " + std::to_string(spec_.geometry.slots) + " slots of the vGPU are in use"};
+  if (!origin.local) return channel_;
+  const ChannelGeometry geometry{spec_.geometry.region_bytes, 1, false};
+  return Channel::make(spec_.name, geometry, ++host_epoch_, pool_, *peers_);
+}
+
+void VgpuServer::on_memory_freed() {
+  for (size_t i = 0; i < sessions_.size(); ++i) sessions_[i]->look_for_extents();
+  if (!closing()) start_waiting();
+}
+
+// A local program can write to all of its region. What it was not given it has no use for, and
+// nobody would count it.
+void VgpuServer::check_local_regions() {
+  for (auto it = local_channels_.begin(); it != local_channels_.end();) {
+    const auto [connection, channel] = *it++;
+    if (!channel->holds_too_much()) continue;
+    GuestSession* session = nullptr;
+    for (auto& s : sessions_)
+      if (s->origin().local && s->origin().id == connection) session = s.get();
+    if (!session) {  // it goes on after its session's end: nothing is kept for it
+      local_->close(connection);
+      drop_local_channel(connection);
+    } else if (session->state() != GuestSession::State::kEnding) {
+      session->end(kCudaErrorUnknown, "it wrote to shared memory that was not given to it", true);
+    }
+  }
+}
+
+// ---- sessions ----
+
+void VgpuServer::open_session(GuestSession::Origin origin, const std::string& program,
+                              uint32_t guest_pid) {
+  if (closing()) return refuse(origin, ESHUTDOWN, "the vGPU is being deleted");
+  // A program that opens and closes in a loop must not keep the host busy with starting workers.
+  if (waiting_.size() >= spec_.geometry.slots)
+    return refuse(origin, EBUSY,
+                  "too many programs wait for a slot of this vGPU" + back_off_text());
+  waiting_.push_back({origin, program, guest_pid});
+  start_waiting();
+}
+
+uint64_t VgpuServer::back_off_ns() const {
+  const uint64_t now = monotonic_ns(), at = penalty_.opens_at_ns(now);
+  if (!services_.settings.back_off || at <= now || !services_.neighbours.others(id_, now)) return 0;
+  return at - now;
+}
+
+// "", or how long new sessions wait, for people.
+std::string VgpuServer::back_off_text() const {
+  const uint64_t left_ns = back_off_ns();
+  if (left_ns == 0) return "";
+  return "; new ones start in " + std::to_string(left_ns / 1'000'000'000 + 1) +
+         " s, because its kernels have faulted, or did not leave the GPU, and stopped others";
+}
+
+void VgpuServer::set_deadline() {
+  const SessionSettings& s = services_.settings;
+  executor_.set_evict_end(
+      id_,
+      s.back_off ? penalty_.deadline_ns(monotonic_ns(), s.evict_end_ns, s.evict_end_least_ns) : 0);
+}
+
+void VgpuServer::on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
+                                    bool more) {
+  if (closing()) return;  // sluiced's doing
+  const uint64_t now = monotonic_ns();
+  const bool harmed = services_.neighbours.others(id_, now);
+  const auto state = more ? penalty_.add_cost(now, cost_ns, harmed)
+                          : penalty_.on_offence(now, offence, cost_ns, harmed);
+  set_deadline();
+  log::warning("vgpu {}: {} ('{}', slot {}): the GPU stood still for {} ms{}", spec_.name,
+               core::to_string(offence), session.program(), session.slot(), cost_ns / 1'000'000,
+               harmed ? back_off_text() : "; nobody else was there");
+  if (state != core::Penalty::State::kBarred || !services_.settings.back_off || !harmed) return;
+  for (auto& s : sessions_)
+    if (s.get() != &session && s->state() != GuestSession::State::kEnding)
+      s->expel(
+          "faults of this vGPU have cost others as much as they may in a minute; all its sessions "
+          "are ended");
+}
+
+uint64_t VgpuServer::stall_wait_ns() const {
+  const uint64_t now = monotonic_ns(), wait = stall_budget_.wait_ns(now);
+  return services_.settings.back_off && wait != 0 && services_.neighbours.others(id_, now) ? wait
+                                                                                           : 0;
+}
+
+void VgpuServer::on_session_stalls(uint64_t cost_ns) {
+  const uint64_t now = monotonic_ns();
+  if (cost_ns == 0 || !services_.neighbours.others(id_, now)) return;
+  stall_budget_.spend(now, cost_ns);
+  stall_to_charge_ns_ += cost_ns;
+  if (stall_timer_.pending()) return;
+  stall_timer_.after_ms(cost_ns / 1'000'000 + 1, [this] {
+    if (!closing()) executor_.charge_stall(id_, std::exchange(stall_to_charge_ns_, 0));
+  });
+}
+
+void VgpuServer::start_waiting() {
+  const uint64_t now = monotonic_ns();
+  if (const uint64_t left_ns = waiting_.empty() ? 0 : back_off_ns(); left_ns != 0) {
+    if (!std::exchange(told_waiting_, true))
+      log::info("vgpu {}: '{}' waits for a session{}", spec_.name, waiting_.front().program,
+                back_off_text());
+    // Others may go meanwhile.
+    credit_timer_.after_ms(std::min<uint64_t>(left_ns / 1'000'000 + 1, kBackOffLookMs),
+                           [this] { start_waiting(); });
+    return;
+  }
+  told_waiting_ = false;
+  start_credit_ =
+      std::min(limits::kSessionBurst, start_credit_ + limits::kSessionsPerSecond * 1e-9 *
+                                                          static_cast<double>(now - credit_at_ns_));
+  credit_at_ns_ = now;
+  while (!waiting_.empty() && start_credit_ >= 1) {
+    Waiting w = std::move(waiting_.front());
+    waiting_.erase(waiting_.begin());
+    start_credit_ -= 1;
+    if (start_session(w.origin, w.program, w.guest_pid)) continue;
+    waiting_.insert(waiting_.begin(), std::move(w));
+    start_credit_ += 1;
+    return;  // on_memory_freed
+  }
+  if (!waiting_.empty() && !credit_timer_.pending())
+    credit_timer_.after_ms(static_cast<uint64_t>(1000 / limits::kSessionsPerSecond) + 1,
+                           [this] { start_waiting(); });
+}
+
+bool VgpuServer::start_session(GuestSession::Origin origin, const std::string& program,
+                               uint32_t guest_pid) {
+  auto start = [&]() -> Result<std::unique_ptr<GuestSession>> {
+    auto channel = channel_for(origin);
+    if (!channel) return channel.error();
+    auto started = GuestSession::start(
+        services_,
+        {spec_.name, id_, *channel, peers_, origin, program.empty() ? "?" : program, guest_pid},
+        *this);
+    if (started && origin.local) local_channels_[origin.id] = *channel;
+    return started;
+  };
+  const bool may_change = pool_->scrubbing != 0;  // a failed attempt scrubs what it took
+  auto session = start();
+  if (!session) {
+    const int code = session.error().code;
+    if ((code == EBUSY || code == ENOMEM) && may_change) return false;
+    log::warning("vgpu {}: no session for '{}': {}", spec_.name, program, session.error().message);
+    refuse(origin, session.error().code, session.error().message);
+    return true;
+  }
+  ++sessions_started_;
+  services_.neighbours.opened(id_);
+  sessions_.push_back(std::move(*session));
+  return true;
+}
+
+void VgpuServer::refuse(const GuestSession::Origin& origin, int status, const std::string& reason) {
+  if (origin.local)
+    local_->reply(origin.id, io::refused_join(status, reason), {});
+  else
+    agent_->send_opened(origin.id, 0, 0, status ? status : EIO, reason);
+}
+
+void VgpuServer::on_session_open(GuestSession& s) {
+  if (!s.origin().local) {
+    agent_->send_opened(s.origin().id, s.slot(), s.epoch(), 0, "");
+    return;
+  }
+  sluice_joined joined{};
+  joined.magic = SLUICE_JOIN_MAGIC;
+  joined.slot = s.slot();
+  joined.doorbell_kind = SLUICE_DOORBELL_EVENTFD;
+  joined.epoch = s.epoch();
+  joined.region_bytes = spec_.geometry.region_bytes;
+  joined.can_wait = 1;
+  const int fds[] = {s.channel().region_fd(), s.bell_fd(), s.wake_fd()};
+  local_->reply(s.origin().id, joined, fds);
+}
+
+void VgpuServer::on_session_over(GuestSession& s) {
+  // Of an earlier life of the channel: nobody is left to be told.
+  const bool current = &s.channel() == channel_.get();
+  if (s.origin().local) {
+    if (s.was_open()) {
+      local_->hang_up(s.origin().id);  // it may read its memory until it closes, too
+    } else {
+      drop_local_channel(s.origin().id);
+      refuse(s.origin(), s.end_status(), s.end_reason());
+    }
+  } else if (current) {
+    if (s.was_open())
+      agent_->send_closed(s.slot(), s.epoch(), s.end_reason());
+    else
+      refuse(s.origin(), s.end_status(), s.end_reason());
+  }
+  services_.neighbours.closed(id_, monotonic_ns());
+  std::erase_if(sessions_, [&](const std::unique_ptr<GuestSession>& p) { return p.get() == &s; });
+  if (sessions_.empty() && gone_) {
+    auto done = gone_;  // destroys this
+    done();
+  }
+}
+
+void VgpuServer::end_guest_sessions(const std::string& reason, bool now) {
+  std::erase_if(waiting_, [](const Waiting& w) { return !w.origin.local; });
+  for (auto& s : sessions_)
+    if (!s->origin().local) s->end(0, reason, now);
+}
+
+// ---- the guest ----
+
+Result<void> VgpuServer::may_connect(const PeerCredentials& peer,
+                                     const std::vector<gid_t>& groups) {
+  return spec_.access ? spec_.access->may_connect(peer, groups) : Result<void>();
+}
+
+Result<io::IvshmemMemory> VgpuServer::on_peer_connected(const PeerCredentials& peer) {
+  if (closing()) return Error{ESHUTDOWN, "the vGPU is being deleted"};
+  log::info("vgpu {}: a virtual machine is connected (process {}, uid {})", spec_.name, peer.pid,
+            peer.uid);
+  io::IvshmemMemory m;
+  m.region_fd = channel_->region_fd();
+  m.host_bells = channel_->host_bells();
+  m.guest_bells = channel_->guest_bells();
+  return m;
+}
+
+void VgpuServer::on_peer_gone() {
+  log::info("vgpu {}: the virtual machine is gone", spec_.name);
+  end_guest_sessions("the virtual machine is gone", true);
+  // The next guest gets memory that this one has never seen. Local programs have regions of their
+  // own.
+  if (closing()) return;
+  if (auto life = new_life(); !life) {
+    // Without a region the vGPU cannot serve; the old one stays, and with it what the guest left.
+    log::error("{}; the old region stays in use", life.error().message);
+  }
+}
+
+void VgpuServer::on_agent_started(uint64_t agent_epoch) {
+  log::info("vgpu {}: the guest's agent is on (epoch {:x})", spec_.name, agent_epoch);
+  end_guest_sessions("the guest's agent was started anew", true);
+  channel_->all_programs_gone();
+}
+
+void VgpuServer::on_agent_open(uint64_t request, const std::string& program, uint32_t guest_pid) {
+  open_session({false, request}, program, guest_pid);
+}
+
+void VgpuServer::on_agent_close(uint32_t guest_slot, uint64_t guest_epoch) {
+  channel_->program_gone(guest_slot, guest_epoch);
+  for (auto& s : sessions_)
+    if (!s->origin().local && s->slot() == guest_slot && s->epoch() == guest_epoch &&
+        &s->channel() == channel_.get())
+      return s->end(0, "the program has ended");
+  // Its session was over already, or a number that never was: nothing of anybody's to end.
+}
+
+void VgpuServer::on_agent_broken(const std::string& why) {
+  log::warning("vgpu {}: the guest's agent broke the protocol: {}", spec_.name, why);
+  end_guest_sessions("the guest's agent broke the protocol: " + why, true);
+}
+
+// ---- local programs ----
+
+void VgpuServer::on_join(io::LocalServer::ConnectionId connection, const std::string& program,
+                         const PeerCredentials& peer) {
+  open_session({true, connection}, program, static_cast<uint32_t>(peer.pid));
+}
+
+void VgpuServer::on_left(io::LocalServer::ConnectionId connection) {
+  std::erase_if(waiting_,
+                [&](const Waiting& w) { return w.origin.local && w.origin.id == connection; });
+  drop_local_channel(connection);
+  for (auto& s : sessions_)
+    if (s->origin().local && s->origin().id == connection)
+      return s->end(0, "the program has ended");
+}
+
+// Its session, if there still is one, keeps it until the worker is gone.
+void VgpuServer::drop_local_channel(io::LocalServer::ConnectionId connection) {
+  auto it = local_channels_.find(connection);
+  if (it == local_channels_.end()) return;
+  it->second->all_programs_gone(true);
+  local_channels_.erase(it);
+}
+
+}  // namespace sluice

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// VgpuServer: one virtual GPU: its two sockets, its channel with the guest's agent, one with each
+// local program, its sessions and its memory quota. Owned by the Daemon, used from sluiced's one
+// thread. What its guest does wrong ends here: sessions, connection or agent link of this vGPU,
+// never anything of another.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mediator/core/stall_budget.h"
+#include "mediator/daemon/guests/agent_link.h"
+#include "mediator/daemon/guests/channel.h"
+#include "mediator/daemon/guests/guest_session.h"
+#include "mediator/daemon/scheduling/grant_executor.h"
+#include "mediator/daemon/setup/socket_access.h"
+#include "mediator/io/ivshmem_server.h"
+#include "mediator/io/local_server.h"
+#include "mediator/io/peer_thread.h"
+
+namespace sluice {
+
+struct VgpuSpec {
+  std::string name;
+  policy::VgpuShare share;
+  uint64_t memory_bytes = 0;  // 0: no limit
+  std::string socket;         // QEMU's
+  std::string local_socket;   // local programs'
+  ChannelGeometry geometry;
+  ListenOptions socket_options;  // of `socket`
+  unsigned local_socket_mode = 0660;
+  const SocketAccess* access = nullptr;  // who may play the virtual machine; the Daemon's
+  uint32_t join_ms = 10000;
+};
+
+class VgpuServer final : private io::IvshmemServer::Owner,
+                         private io::LocalServer::Owner,
+                         private AgentLink::Owner,
+                         private GuestSession::Owner {
+ public:
+  static Result<std::unique_ptr<VgpuServer>> make(SessionServices& services, VgpuSpec spec);
+  ~VgpuServer();
+
+  void set_share(const policy::VgpuShare& share);
+  void set_memory_limit(uint64_t bytes);
+  // Ends every session, tells the guest, and calls `gone` when the last worker is reaped; then it
+  // may be destroyed. No new sessions from now on.
+  void close(const std::string& reason, std::function<void()> gone);
+  void beat(uint64_t count);
+
+  const VgpuSpec& spec() const { return spec_; }
+  uint64_t memory_used_bytes() const { return services_.memory.held_by_vgpu(id_); }
+  uint64_t host_memory_used_bytes() const { return services_.host_memory.held_by_vgpu(id_); }
+  core::VgpuId id() const { return id_; }
+  const std::vector<std::unique_ptr<GuestSession>>& sessions() const { return sessions_; }
+  const Channel& channel() const { return *channel_; }
+  const RegionPool& shared_memory() const { return *pool_; }  // of all its regions
+  uint32_t slots_in(SlotState state) const;                   // likewise
+  const FileId& socket_file() const { return ivshmem_->file(); }
+  void keep(SocketNote note) { socket_note_ = std::move(note); }  // as long as its socket
+  AgentLink& agent() { return *agent_; }
+  bool has_live_peer() const { return ivshmem_ && ivshmem_->has_live_peer(); }
+  bool closing() const { return static_cast<bool>(gone_); }
+  uint64_t sessions_started() const { return sessions_started_; }
+  // What its faults have cost others, and who waits for that.
+  const core::Penalty& penalty() const { return penalty_; }
+  // What its contexts and modules have.
+  const core::StallBudget& stall_budget() const { return stall_budget_; }
+  size_t waiting_programs() const { return waiting_.size(); }
+  // For how long programs that ask now would wait for the back-off; 0: not at all.
+  uint64_t back_off_ns() const;
+
+ private:
+  VgpuServer(SessionServices& services, VgpuSpec spec);
+  Result<void> new_life();
+  uint32_t slots_in_use() const;
+  Result<std::shared_ptr<Channel>> channel_for(const GuestSession::Origin& origin);
+  void drop_local_channel(io::LocalServer::ConnectionId connection);
+  void post_scrubbing();
+  void on_memory_freed();
+  void check_local_regions();
+  void open_session(GuestSession::Origin origin, const std::string& program, uint32_t guest_pid);
+  // False: not now, but once memory that is being scrubbed is free.
+  bool start_session(GuestSession::Origin origin, const std::string& program, uint32_t guest_pid);
+  void start_waiting();
+  void set_deadline();
+  std::string back_off_text() const;
+  void refuse(const GuestSession::Origin& origin, int status, const std::string& reason);
+  void end_guest_sessions(const std::string& reason, bool now);
+
+  Result<void> may_connect(const PeerCredentials& peer, const std::vector<gid_t>& groups) override;
+  Result<io::IvshmemMemory> on_peer_connected(const PeerCredentials& peer) override;
+  void on_peer_gone() override;
+  void on_join(io::LocalServer::ConnectionId connection, const std::string& program,
+               const PeerCredentials& peer) override;
+  void on_left(io::LocalServer::ConnectionId connection) override;
+  void on_agent_started(uint64_t agent_epoch) override;
+  void on_agent_open(uint64_t request, const std::string& program, uint32_t guest_pid) override;
+  void on_agent_close(uint32_t guest_slot, uint64_t guest_epoch) override;
+  void on_agent_broken(const std::string& why) override;
+  void on_session_open(GuestSession& session) override;
+  void on_session_offence(GuestSession& session, core::Offence offence, uint64_t cost_ns,
+                          bool more) override;
+  uint64_t stall_wait_ns() const override;
+  void on_session_stalls(uint64_t cost_ns) override;
+  void on_session_over(GuestSession& session) override;
+
+  SessionServices& services_;
+  GrantExecutor& executor_;
+  VgpuSpec spec_;
+  core::VgpuId id_ = 0;
+  bool has_id_ = false;
+  std::shared_ptr<io::PeerThread> peers_;  // does what its peers can make block
+  std::shared_ptr<RegionPool> pool_;
+  std::shared_ptr<Channel> channel_;  // with the virtual machine
+  // Of local programs, by connection, as long as that lasts: also after the session's end.
+  std::map<io::LocalServer::ConnectionId, std::shared_ptr<Channel>> local_channels_;
+  std::unique_ptr<AgentLink> agent_;
+  std::vector<std::unique_ptr<GuestSession>> sessions_;
+  uint64_t sessions_started_ = 0;
+  uint64_t host_epoch_;
+
+  core::Penalty penalty_;  // outlives its guest's reboots
+  core::StallBudget stall_budget_;
+  uint64_t stall_to_charge_ns_ = 0;  // when it is over
+  io::Timer stall_timer_;
+  bool told_waiting_ = false;
+  // Requests that wait because this vGPU starts sessions faster than the limits or its back-off
+  // allow.
+  struct Waiting {
+    GuestSession::Origin origin;
+    std::string program;
+    uint32_t guest_pid;
+  };
+  std::vector<Waiting> waiting_;
+  double start_credit_;
+  uint64_t credit_at_ns_;
+  io::Timer credit_timer_;
+
+  // Frees memory; what the thread did not take waits for the next beat.
+  // Not the thread that rings bells: a peer that blocks that one keeps no memory with it.
+  std::unique_ptr<io::PeerThread> scrubber_;
+  std::deque<std::pair<io::PeerThread::Work, io::PeerThread::Work>> to_scrub_;
+
+  SocketNote socket_note_;
+  std::unique_ptr<io::IvshmemServer> ivshmem_;
+  std::unique_ptr<io::LocalServer> local_;
+  std::function<void()> gone_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/daemon/scheduling/accounting.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+
+#include "mediator/base/clock.h"
+#include "mediator/base/log.h"
+
+namespace sluice {
+
+using accounting::Source;
+using accounting::UsageMeter;
+
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+// A dense phase gives way to whatever else waits after so long.
+constexpr uint64_t kSliceNs = 20'000;
+constexpr uint64_t kGapNs = 5'000;
+constexpr uint64_t kLogNs = 10 * kMs, kSlowLogNs = 100 * kMs;
+constexpr uint64_t kCheckNs = 1'000 * kMs;
+constexpr uint64_t kChannelsNs = 1'000 * kMs, kMissingChannelsNs = 20 * kMs;
+constexpr uint64_t kWordsNs = 100 * kMs;
+// While nobody competes: single reads so much rarer, at least this far apart.
+constexpr uint64_t kSlowFactor = 10, kSlowStratumNs = 10 * kMs, kSlowRoundNs = 1'000 * kMs;
+// Polling goes on for so long after the last holder has left: a synchronous program is back at
+// once.
+constexpr uint64_t kLingerNs = 200 * kMs;
+constexpr uint64_t kTellAgainNs = 10'000 * kMs;
+// A worker may be interrupted between its kernel's end and the engine's release: not theft, and not
+// worth a warning.
+constexpr uint64_t kGraceNs = 2 * kMs, kWorthTellingNs = 50 * kMs;
+
+UsageMeter::Config meter_config() {
+  UsageMeter::Config c;
+  c.grace_ns = c.log.grace_ns = kGraceNs;
+  return c;
+}
+// A wake-up's cost is measured over at least so many, and taken for a value between these.
+constexpr uint64_t kWakesToMeasure = 50, kLeastWakeNs = 3'000, kMostWakeNs = 100'000;
+
+// Processor time of sluiced's one thread.
+uint64_t thread_cpu_ns() {
+  timespec ts;
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+  return static_cast<uint64_t>(ts.tv_sec) * 1'000'000'000ull + static_cast<uint64_t>(ts.tv_nsec);
+}
+
+accounting::AdaptivePoller::Config poller_config(const AccountingSettings& s) {
+  accounting::AdaptivePoller::Config c;
+  c.steady_budget = 0.84 * s.cpu_budget;  // the rest: the log, channels, words, rounds
+  // What decides goes by the clock, at once; denser rounds after each change would only cost.
+  c.engaged_rounds = 0;
+  c.wake_ns =
+      30'000;  // a timer, a read and a turn of the loop; measured while it runs (measure_wakes)
+  // Not known to guests, so that no program can hide in the pauses.
+  if (::getrandom(&c.seed, sizeof c.seed, 0) != sizeof c.seed) c.seed = monotonic_ns();
+  return c;
+}
+
+}  // namespace
+
+Accounting::Accounting(boost::asio::io_context& io, const AccountingSettings& settings,
+                       Correct correct, Seen seen)
+    : io_(io),
+      settings_(settings),
+      correct_(std::move(correct)),
+      seen_(std::move(seen)),
+      sources_(settings),
+      meter_(meter_config()),
+      poller_(poller_config(settings)),
+      timer_(io),
+      owner_(SLUICE_SOFT_CHANNELS + 1, UsageMeter::kNobody),
+      session_of_(SLUICE_SOFT_CHANNELS + 1, core::kNoSession) {
+  meter_.learn_groups(settings.nvidia);
+  meter_.set_usable(monotonic_ns(), Source::kWords, settings.words && !settings.nvidia);
+}
+
+Accounting::~Accounting() = default;
+
+// ---- who there is ----------------------------------------------------------------------------
+
+void Accounting::add_vgpu(core::VgpuId v, const std::string& name) {
+  if (v >= names_.size()) names_.resize(v + 1), told_ns_.resize(v + 1);
+  names_[v] = name;
+  told_ns_[v] = 0;
+  meter_.add_vgpu(monotonic_ns(), v);
+}
+
+void Accounting::remove_vgpu(core::VgpuId v) {
+  meter_.remove_vgpu(monotonic_ns(), v);
+  for (uint32_t& owner : owner_)
+    if (owner == v) owner = UsageMeter::kNobody;
+  names_[v].clear();
+}
+
+void Accounting::add_session(core::SessionId s, core::VgpuId v, pid_t worker,
+                             const sluice_report_header* report,
+                             const sluice_launch_records* records) {
+  if (s >= sessions_.size()) sessions_.resize(s + 1);
+  sessions_[s] = {.vgpu = v, .worker = worker, .report = report, .records = records, .seen = {}};
+  channels_wait_ns_ = kMissingChannelsNs;
+  next_channels_ns_ = 0;
+}
+
+void Accounting::remove_session(core::SessionId s) {
+  const uint64_t now = monotonic_ns();
+  take_words(now);  // the last ones; the pages are still there
+  sessions_[s] = MeasuredSession{};
+  find_channels(now);
+}
+
+void Accounting::event(uint64_t now_ns, core::LogEvent event, core::VgpuId v) {
+  switch (event) {
+    case core::LogEvent::kGranted:
+      meter_.on_granted(now_ns, v);
+      idle_since_ns_ = 0;
+      if (phase_ == Phase::kStopped) start();
+      return;
+    case core::LogEvent::kLeft:
+      meter_.on_left(now_ns, v);
+      if (meter_.holders() == 0) idle_since_ns_ = now_ns;
+      return;
+    case core::LogEvent::kBusy:
+    case core::LogEvent::kIdle:
+      meter_.on_busy(now_ns, v, event == core::LogEvent::kBusy);
+      // A slow round is cut short when somebody else comes: what is owed is counted from here.
+      if (engaged() && phase_ == Phase::kSparse && !engaged_round_)
+        timer_.at_ns(now_ns, [this] { on_wake(); });
+      return;
+    default:
+      return;
+  }
+}
+
+// ---- rounds ----------------------------------------------------------------------------------
+
+void Accounting::start() {
+  const uint64_t now = monotonic_ns();
+  if (sources_.check(now) || !sources_.has_registers()) use_sources(now);
+  next_check_ns_ = now + kCheckNs;
+  begin_round(now);
+}
+
+void Accounting::stop(uint64_t) {
+  phase_ = Phase::kStopped;
+  ++turn_;
+  timer_.cancel();
+}
+
+void Accounting::begin_round(uint64_t now_ns) {
+  engaged_round_ = engaged();
+  const auto plan = poller_.next(meter_.busy(), meter_.known());
+  ++turn_;
+  if (!engaged_round_ || !sources_.has_registers()) {
+    stratum_ns_ = engaged_round_ ? kLogNs : std::max(plan.stratum_ns * kSlowFactor, kSlowStratumNs);
+    window_ns_ = 0;
+    pause_end_ns_ = now_ns + kSlowRoundNs;
+    return begin_sparse(now_ns);
+  }
+  stratum_ns_ = plan.stratum_ns;
+  window_ns_ = plan.window_ns;
+  dense_end_ns_ = now_ns + plan.dense_ns;
+  follow_end_ns_ = dense_end_ns_ + plan.dense_ns / 4;
+  pause_end_ns_ = dense_end_ns_ + plan.pause_ns;
+  phase_ = Phase::kDense;
+  phase_open_ = true;
+  meter_.begin_phase(now_ns);
+  dense_slice();
+}
+
+void Accounting::dense_slice() {
+  const uint64_t begin = monotonic_ns();
+  uint64_t now = begin;
+  while (now < dense_end_ns_ && now - begin < kSliceNs) {
+    meter_.sample(now, sources_.status0());
+    ++reads_;
+    now = monotonic_ns();
+  }
+  if (now >= dense_end_ns_ && phase_open_) meter_.end_phase(now), phase_open_ = false;
+  // On to the end of a run that began in it.
+  while (!phase_open_ && meter_.follows() && now < follow_end_ns_ && now - begin < kSliceNs) {
+    meter_.follow(now, sources_.status0());
+    ++reads_;
+    now = monotonic_ns();
+  }
+  if (phase_open_ || (meter_.follows() && now < follow_end_ns_)) {
+    boost::asio::post(io_, [this, turn = turn_] {
+      if (turn == turn_ && phase_ == Phase::kDense) dense_slice();
+    });
+    return;
+  }
+  begin_sparse(now);
+  housekeep(now);
+}
+
+void Accounting::begin_sparse(uint64_t now_ns) {
+  phase_ = Phase::kSparse;
+  from_ns_ = now_ns;
+  cpu_mark_ns_ = thread_cpu_ns();
+  wakes_mark_ = wakes_;
+  windows_ns_ = 0;
+  arm();
+}
+
+// What a wake-up costs differs tenfold between machines; the budget has to hold on each. The
+// thread's other work is in the figure too, so the least that was seen counts, and rises slowly.
+void Accounting::measure_wakes() {
+  const uint64_t wakes = wakes_ - wakes_mark_;
+  if (wakes < kWakesToMeasure) return;
+  const uint64_t cpu = thread_cpu_ns(), used = cpu - cpu_mark_ns_,
+                 woke = used - std::min(used, windows_ns_);
+  const uint64_t seen = std::clamp(woke / wakes, kLeastWakeNs, kMostWakeNs),
+                 was = poller_.wake_ns();
+  poller_.set_wake_ns(seen < was ? seen : was + (seen - was) / 8);
+  cpu_mark_ns_ = cpu;
+  wakes_mark_ = wakes_;
+  windows_ns_ = 0;
+}
+
+void Accounting::arm() {
+  const uint64_t stratum =
+      std::min(stratum_ns_, pause_end_ns_ > from_ns_ ? pause_end_ns_ - from_ns_ : 1);
+  due_ns_ = poller_.read_at(from_ns_, stratum);
+  timer_.at_ns(due_ns_, [this] { on_wake(); });
+}
+
+// A read that goes on for the round's window: at most AdaptivePoller::kMostWindowNs, in which the
+// loop serves nobody.
+accounting::Look Accounting::look(uint64_t now_ns) {
+  ++reads_;
+  if (window_ns_ == 0) return accounting::Look(sources_.status0());
+  accounting::Look seen;
+  uint64_t last = now_ns;
+  uint32_t word = sources_.status0();
+  while (last < now_ns + window_ns_) {
+    const uint64_t now = monotonic_ns();
+    // A gap in the reading says nothing of what was in it.
+    if (now - last <= kGapNs) seen.add(word, now - last);
+    word = sources_.status0();
+    last = now;
+  }
+  windows_ns_ += last - now_ns;
+  return seen.all_ns() ? seen : accounting::Look(word);
+}
+
+void Accounting::on_wake() {
+  ++wakes_;
+  const uint64_t now = monotonic_ns();
+  const bool cut = engaged() != engaged_round_;
+  // Its stratum; where it came late, or the round is over before its time, what has gone by.
+  uint64_t to = std::min(from_ns_ + stratum_ns_, std::max(pause_end_ns_, from_ns_ + 1));
+  if (now > to || cut) to = std::max(now, from_ns_);
+  if (sources_.has_registers()) {
+    meter_.point(now, look(now), from_ns_, to, cut ? now : due_ns_, poller_.half());
+    if (poller_.batch_ends()) meter_.end_batch();
+  }
+  from_ns_ = to;
+  measure_wakes();
+  housekeep(now);
+  if (phase_ != Phase::kSparse) return;
+  if (idle_since_ns_ != 0 && now - idle_since_ns_ > kLingerNs) return stop(now);
+  if (cut || from_ns_ >= pause_end_ns_) {
+    poller_.observe(meter_.take_change());
+    if (from_ns_ <= now) return begin_round(now);
+    // This read stands for the time up to there.
+    return timer_.at_ns(from_ns_, [this] { begin_round(monotonic_ns()); });
+  }
+  arm();
+}
+
+// ---- what is done now and then ---------------------------------------------------------------
+
+// One of many looks at random times: the sum of them finds who runs where it may not. Not on
+// NVIDIA: whose a group is is only learnt there, and fills, which need no grant, are its engine's
+// work too. Not in mps mode: one group stands for all.
+void Accounting::see() {
+  if (!seen_ || settings_.nvidia || !sources_.has_registers() || sources_.is_mps()) return;
+  const uint32_t status0 = sources_.status0();
+  core::SessionId running = core::kNoSession;
+  if (SLUICE_STATUS0_CTX_STATUS(status0) == SLUICE_CTX_VALID && SLUICE_STATUS0_BUSY(status0))
+    if (const uint32_t tsgid = SLUICE_STATUS0_TSGID(status0); tsgid < session_of_.size())
+      running = session_of_[tsgid];
+  seen_(running);
+}
+
+void Accounting::housekeep(uint64_t now_ns) {
+  see();
+  if (now_ns >= next_check_ns_) {
+    next_check_ns_ = now_ns + kCheckNs;
+    if (sources_.check(now_ns)) use_sources(now_ns);
+  }
+  if (meter_.take_unknown())
+    next_channels_ns_ = std::min(next_channels_ns_, last_channels_ns_ + kMissingChannelsNs);
+  if (now_ns >= next_channels_ns_) find_channels(now_ns);
+  if (now_ns >= next_words_ns_) take_words(now_ns);
+  if (now_ns < next_log_ns_) return;
+  next_log_ns_ = now_ns + (engaged() ? kLogNs : kSlowLogNs);
+  read_log(now_ns);
+  correct(now_ns);
+}
+
+void Accounting::read_log(uint64_t now_ns) {
+  if (!sources_.has_log()) return;
+  const uint64_t before = monotonic_ns();  // what is begun later is stamped later
+  records_.clear();
+  bool lost = false;
+  const uint64_t known = sources_.read_log(before, records_, lost);
+  if (!sources_.has_log()) return use_sources(now_ns);
+  if (lost) meter_.on_dropped();
+  for (const auto& r : records_) meter_.on_record(r.time_ns, r.seq, r.tsgid, r.start);
+  meter_.settle_log(known);
+}
+
+void Accounting::correct(uint64_t now_ns) {
+  corrections_.clear();
+  meter_.take_corrections(now_ns, corrections_);
+  if (settings_.nvidia)
+    return;  // learnt groups have not been tried on hardware: shown, not charged
+  for (const auto& c : corrections_) {
+    if (c.extra_ns && meter_.read(now_ns, c.vgpu).ungranted_ns >= kWorthTellingNs &&
+        (told_ns_[c.vgpu] == 0 || now_ns - told_ns_[c.vgpu] > kTellAgainNs)) {
+      told_ns_[c.vgpu] = now_ns;
+      log::warning(
+          "vgpu {}: it ran on the GPU without a grant, {:.1f} ms so far (by the GPU's own {}); "
+          "charged",
+          names_[c.vgpu], static_cast<double>(meter_.read(now_ns, c.vgpu).ungranted_ns) / 1e6,
+          source());
+    }
+    correct_(c.vgpu, c.refund_ns, c.extra_ns);
+  }
+}
+
+// The readers have come, gone, or failed.
+void Accounting::use_sources(uint64_t now_ns) {
+  const std::string before = source();
+  if (sources_.is_mps()) meter_.share_group(SLUICE_SOFT_MPS_TSGID);
+  meter_.set_usable(now_ns, Source::kRegisters, sources_.has_registers());
+  meter_.set_usable(now_ns, Source::kSwitchLog, sources_.has_log());
+  find_channels(now_ns);
+  for (const auto* s : {&sources_.registers_state(), &sources_.log_state()}) {
+    if (s->state != GpuSources::State::kUnavailable) continue;
+    const bool log = s == &sources_.log_state();
+    if (settings_.nvidia)
+      log::info("accounting: no {}: {}", log ? "switch log" : "registers", s->why);
+    else if (!log || !sources_.is_mps())
+      log::warning("accounting: no {}: {}", log ? "switch log" : "registers", s->why);
+  }
+  if (source() != before) log::info("accounting goes by {} (before: {})", source(), before);
+}
+
+// Whose each of the software GPU's channel groups is: by the process that owns it.
+void Accounting::find_channels(uint64_t now_ns) {
+  // A new worker's context comes soon, or never.
+  next_channels_ns_ = now_ns + channels_wait_ns_;
+  channels_wait_ns_ = std::min(2 * channels_wait_ns_, kChannelsNs);
+  last_channels_ns_ = now_ns;
+  const gpu::SoftGpu* soft = sources_.soft();
+  if (!soft || sources_.is_mps()) {
+    for (core::VgpuId v = 0; v < names_.size(); ++v) meter_.set_groups_missing(now_ns, v, false);
+    return;
+  }
+  for (uint32_t tsgid = 1; tsgid <= SLUICE_SOFT_CHANNELS; ++tsgid) {
+    const sluice_soft_channel c = soft->channel(tsgid);
+    uint32_t owner = UsageMeter::kNobody;
+    session_of_[tsgid] = core::kNoSession;
+    for (core::SessionId id = 0; id < sessions_.size(); ++id) {
+      MeasuredSession& s = sessions_[id];
+      if (!s.report || c.pid == 0 || s.worker != static_cast<pid_t>(c.pid)) continue;
+      owner = s.vgpu;
+      session_of_[tsgid] = id;
+      s.has_group = true;
+    }
+    if (owner == owner_[tsgid]) continue;
+    owner_[tsgid] = owner;
+    meter_.assign(tsgid, owner);
+  }
+  for (core::VgpuId v = 0; v < names_.size(); ++v) {
+    const bool missing = std::any_of(
+        sessions_.begin(), sessions_.end(),
+        [v](const MeasuredSession& s) { return s.report && s.vgpu == v && !s.has_group; });
+    meter_.set_groups_missing(now_ns, v, missing);
+  }
+}
+
+// The launches that have ended since the last look, as their own words have it. A launch record is
+// not overwritten for some hundreds of launches; what is missed only makes the words' sum smaller.
+void Accounting::take_words(uint64_t now_ns) {
+  next_words_ns_ = now_ns + kWordsNs;
+  if (!meter_.usable(Source::kWords)) return;
+  for (MeasuredSession& s : sessions_) {
+    if (!s.report) continue;
+    if (s.seen.empty()) s.seen.resize(SLUICE_REPORT_RECORDS);
+    for (size_t i = 0; i < SLUICE_REPORT_RECORDS; ++i) {
+      const sluice_launch_record& r = s.records->records[i];
+      if (__atomic_load_n(&r.state, __ATOMIC_ACQUIRE) != SLUICE_LAUNCH_DONE) continue;
+      const uint64_t id = __atomic_load_n(&r.launch_id, __ATOMIC_RELAXED);
+      if (id == s.seen[i]) continue;
+      s.seen[i] = id;
+      const uint64_t start = __atomic_load_n(&r.start_ns, __ATOMIC_RELAXED),
+                     left = __atomic_load_n(&r.left_ns, __ATOMIC_RELAXED);
+      // One that was evicted was not on the GPU all the time between.
+      if (start == 0 || left == 0 || __atomic_load_n(&r.evictions, __ATOMIC_RELAXED) != 0) continue;
+      ++s.taken;
+      meter_.on_launch_words(now_ns, s.vgpu, start, left);
+    }
+  }
+}
+
+// ---- for people ------------------------------------------------------------------------------
+
+UsageMeter::Reading Accounting::read(core::VgpuId v) const {
+  return meter_.read(monotonic_ns(), v);
+}
+
+bool Accounting::words_lie(core::VgpuId v) const {
+  bool any = false;
+  for (const MeasuredSession& s : sessions_) {
+    if (!s.report || s.vgpu != v) continue;
+    // Launches that ended since the last look are on neither side yet.
+    if (s.taken == 0 || s.taken < __atomic_load_n(&s.report->launches_done, __ATOMIC_RELAXED))
+      return false;
+    any = true;
+  }
+  return any && read(v).words_lie;
+}
+
+std::optional<uint64_t> Accounting::fault_stall_ns(pid_t worker, uint64_t since_ns) const {
+  const gpu::SoftGpu* soft = sources_.soft();
+  if (!soft || !soft->intact()) return std::nullopt;
+  return soft->fault_stall_ns(static_cast<uint32_t>(worker), since_ns);
+}
+
+std::string Accounting::source() const {
+  switch (meter_.source()) {
+    case Source::kRegisters:
+      return "registers";
+    case Source::kSwitchLog:
+      return "switch_log";
+    default:
+      return "clock";
+  }
+}
+
+std::vector<Accounting::SourceState> Accounting::sources() const {
+  const auto text = [](GpuSources::State s) {
+    switch (s) {
+      case GpuSources::State::kOff:
+        return "off";
+      case GpuSources::State::kWaiting:
+        return "waiting";
+      case GpuSources::State::kInUse:
+        return "in use";
+      case GpuSources::State::kUnavailable:
+        return "unavailable";
+    }
+    return "?";
+  };
+  const auto& r = sources_.registers_state();
+  const auto& l = sources_.log_state();
+  const bool words = meter_.usable(Source::kWords);
+  return {{"clock", "in use", "grant to left; bounds the others"},
+          {"registers", text(r.state), r.why},
+          {"switch_log", text(l.state), l.why},
+          {"words", words ? "in use" : "off",
+           words ? "hints: they may raise a figure within the others' bound, never lower it"
+           : settings_.nvidia ? "the GPU's clock is not compared with the host's"
+                              : "not asked for in the configuration"}};
+}
+
+}  // namespace sluice

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/daemon/scheduling/learnt_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "mediator/base/fd.h"
+#include "mediator/base/log.h"
+
+namespace sluice {
+
+namespace {
+
+// kMaxKernelsLearnt lines of some 700 bytes, and room.
+constexpr size_t kMaxFileBytes = 4u << 20;
+
+Result<std::string> read_file(int fd) {
+  std::string text;
+  char block[65536];
+  for (;;) {
+    const ssize_t n = ::read(fd, block, sizeof block);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error::from_errno("read");
+    if (n == 0) return text;
+    text.append(block, static_cast<size_t>(n));
+    if (text.size() > kMaxFileBytes)
+      return Error{EFBIG, "it is larger than " + std::to_string(kMaxFileBytes) + " bytes"};
+  }
+}
+
+Result<void> write_file(int fd, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error::from_errno("write");
+    done += static_cast<size_t>(n);
+  }
+  return {};
+}
+
+Result<void> sync(int fd, const char* what) {
+  while (::fsync(fd) != 0)
+    if (errno != EINTR) return Error::from_errno(std::string("fsync of ") + what);
+  return {};
+}
+
+// The new name must not come to the disk before what it names.
+Result<void> replace_file(const std::string& dir, const std::string& file,
+                          const std::string& text) {
+  const std::string fresh = file + ".new";
+  if (::mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) return Error::from_errno("mkdir " + dir);
+  ::unlink(fresh.c_str());  // left by a sluiced that was killed
+  Fd fd(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  Result<void> written = fd ? write_file(fd.get(), text) : Error::from_errno("open");
+  if (written) written = sync(fd.get(), "the new file");
+  if (written && ::rename(fresh.c_str(), file.c_str()) != 0) written = Error::from_errno("rename");
+  if (!written) {
+    ::unlink(fresh.c_str());
+    return written;
+  }
+  // It is in place; only a stop of the machine could still bring the old one back.
+  const Fd folder(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return folder ? sync(folder.get(), "the folder") : Error::from_errno("open " + dir);
+}
+
+}  // namespace
+
+// What is to be written, by file.
+struct LearntFiles::Writes {
+  struct File {
+    std::string text;
+    bool newer = true;     // than what was last taken to be written
+    bool writing = false;  // by some thread: two must not make the same new file
+  };
+  std::mutex mutex;
+  std::condition_variable done;
+  std::map<std::string, File> files;
+  std::vector<std::string> errors;
+
+  // On the thread. Whoever writes a file writes later texts of it, too.
+  void write(const std::string& dir, const std::string& path) {
+    std::unique_lock lock(mutex);
+    const auto at = files.find(path);
+    if (at == files.end() || at->second.writing) return;
+    File& file = at->second;
+    file.writing = true;
+    while (std::exchange(file.newer, false)) {
+      const std::string text = file.text;
+      lock.unlock();
+      auto written = replace_file(dir, path, text);
+      lock.lock();
+      if (!written) errors.push_back(path + ": " + written.error().message);
+    }
+    files.erase(at);
+    done.notify_all();
+  }
+};
+
+LearntFiles::LearntFiles(boost::asio::io_context& io, std::string dir)
+    : dir_(std::move(dir)), writes_(std::make_shared<Writes>()), disk_(io) {}
+
+LearntFiles::~LearntFiles() {
+  if (!finish(kFinishMs))
+    log::warning("state_dir {}: the disk is slow; durations of kernels learnt last may be lost",
+                 dir_);
+}
+
+void LearntFiles::load(const std::string& vgpu, core::Progress* progress) const {
+  if (dir_.empty()) return;
+  const std::string file = path(vgpu);
+  {
+    std::lock_guard lock(writes_->mutex);
+    if (auto it = writes_->files.find(file); it != writes_->files.end()) {
+      (void)progress->restore(it->second.text);  // our own words
+      return;
+    }
+  }
+  // O_NONBLOCK: a pipe that somebody put there must not stop sluiced.
+  Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd && errno == ENOENT) return;
+  Result<void> taken = fd ? Result<void>{} : Error::from_errno("open");
+  if (taken) {
+    auto text = read_file(fd.get());
+    taken = text ? progress->restore(*text) : Result<void>(text.error());
+  }
+  if (!taken)
+    log::warning("vgpu {}: {} is left aside, durations of kernels are learnt anew: {}", vgpu, file,
+                 taken.error().message);
+}
+
+void LearntFiles::save(const std::string& vgpu, const core::Progress& progress) {
+  if (dir_.empty() || (progress.learnt() == 0 && progress.evicted() == 0)) return;
+  const std::string file = path(vgpu);
+  {
+    std::lock_guard lock(writes_->mutex);
+    Writes::File& f = writes_->files[file];
+    f.text = progress.save();
+    f.newer = true;
+  }
+  const bool taken = disk_.post([writes = writes_, dir = dir_, file] { writes->write(dir, file); },
+                                [this] { log_errors(); });
+  if (taken) return;
+  std::lock_guard lock(writes_->mutex);
+  const auto it = writes_->files.find(file);
+  if (it == writes_->files.end() || it->second.writing) return;  // somebody writes it already
+  writes_->files.erase(it);
+  writes_->errors.push_back(file + ": too much waits for the disk");
+}
+
+bool LearntFiles::finish(uint64_t ms) {
+  bool all;
+  {
+    std::unique_lock lock(writes_->mutex);
+    all = writes_->done.wait_for(lock, std::chrono::milliseconds(ms),
+                                 [&] { return writes_->files.empty(); });
+  }
+  log_errors();
+  return all;
+}
+
+void LearntFiles::log_errors() {
+  std::vector<std::string> errors;
+  {
+    std::lock_guard lock(writes_->mutex);
+    errors.swap(writes_->errors);
+  }
+  for (const std::string& e : errors)
+    log::warning("{}; durations of kernels learnt for its vGPU may be lost", e);
+}
+
+}  // namespace sluice

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/daemon/scheduling/trace_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "mediator/base/log.h"
+
+namespace sluice {
+namespace {
+constexpr size_t kBlockBytes = 64 * 1024;
+}
+
+Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& path, uint32_t sms,
+                                                   uint64_t limit_bytes, uint64_t now_ns) {
+  // Not through a link: sluiced may be root, and the directory somebody else's.
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0640));
+  if (!fd) return Error::from_errno("trace " + path);
+  std::unique_ptr<TraceFile> t(new TraceFile(std::move(fd), path, limit_bytes, now_ns));
+  t->buffer_ = "{\"trace\":\"sluice\",\"version\":1,\"sms\":" + std::to_string(sms) + "}\n";
+  t->flush();
+  return t;
+}
+
+TraceFile::TraceFile(Fd fd, std::string path, uint64_t limit_bytes, uint64_t now_ns)
+    : fd_(std::move(fd)), path_(std::move(path)), limit_bytes_(limit_bytes), begin_ns_(now_ns) {
+  buffer_.reserve(kBlockBytes + 1024);
+}
+TraceFile::~TraceFile() { flush(); }
+
+void TraceFile::share(uint64_t now_ns, core::VgpuId vgpu, const std::string& name,
+                      const policy::VgpuShare& share) {
+  if (vgpu >= vgpus_.size()) vgpus_.resize(vgpu + 1);
+  if (vgpus_[vgpu].name != name) vgpus_[vgpu] = {.name = name};
+  line(now_ns, "share", vgpu,
+       ",\"weight\":" + std::to_string(share.weight) +
+           ",\"priority\":" + std::to_string(share.priority));
+}
+
+void TraceFile::event(uint64_t now_ns, core::LogEvent event, core::VgpuId vgpu) {
+  if (vgpu >= vgpus_.size() || vgpus_[vgpu].name.empty()) return;
+  TracedVgpu& g = vgpus_[vgpu];
+  switch (event) {
+    case core::LogEvent::kBusy:
+      if (!g.busy) line(now_ns, "arrival", vgpu);
+      g.busy = true;
+      return;
+    case core::LogEvent::kIdle:
+      if (g.busy) line(now_ns, "idle", vgpu);
+      g.busy = false;
+      return;
+    case core::LogEvent::kGranted:
+      if (!g.holds) line(now_ns, "grant", vgpu);
+      g.holds = true;
+      return;
+    case core::LogEvent::kEvictSent:
+      if (g.holds) line(now_ns, "evict", vgpu);
+      return;
+    case core::LogEvent::kLeft:
+      // What an earlier sluiced had granted leaves without a grant in this trace.
+      if (g.holds)
+        line(now_ns, "left", vgpu, g.busy ? ",\"why\":\"evicted\"" : ",\"why\":\"idle\"");
+      g.holds = false;
+      return;
+    default:
+      return;
+  }
+}
+
+void TraceFile::line(uint64_t now_ns, const char* event, core::VgpuId vgpu,
+                     const std::string& rest) {
+  if (!fd_) return;
+  // Names are letters, digits, '.', '_' and '-' (core/names.h): nothing to escape.
+  const std::string text = "{\"t\":" + std::to_string(now_ns - begin_ns_) + ",\"event\":\"" +
+                           event + "\",\"vgpu\":\"" + vgpus_[vgpu].name + "\"" + rest + "}\n";
+  if (written_ + buffer_.size() + text.size() > limit_bytes_)
+    return end("it has reached scheduler.trace_limit");
+  buffer_ += text;
+  if (buffer_.size() >= kBlockBytes) flush();
+}
+
+void TraceFile::flush() {
+  size_t done = 0;
+  while (fd_ && done < buffer_.size()) {
+    const ssize_t n = ::write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      const std::string why = Error::from_errno("write").message;
+      buffer_.clear();
+      return end(why);
+    }
+    done += static_cast<size_t>(n);
+  }
+  written_ += done;
+  buffer_.clear();
+}
+
+void TraceFile::end(const std::string& why) {
+  flush();
+  if (!fd_) return;  // that has failed, and said so
+  fd_.reset();
+  log::warning("trace {} ends: {}", path_, why);
+}
+
+}  // namespace sluice

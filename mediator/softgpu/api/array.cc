@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver API's arrays: making them, copies from and to them.
+#include <cstring>
+
+#include "mediator/softgpu/memory/textures.h"
+#include "mediator/softgpu/state/state.h"
+
+using namespace sluice;
+using namespace sluice::softgpu;
+
+namespace {
+
+// What an H200 takes (cudaDeviceProp::maxTexture...); beyond, creation fails.
+constexpr size_t kMax1d = 131072, kMax2dWidth = 131072, kMax2dHeight = 65536, kMax3d = 16384,
+                 kMaxLayers = 2048;
+
+uint64_t channel_bytes(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+  }
+  return 0;
+}
+
+CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& d) {
+  return with_context([&](State& s, Context& context) {
+    constexpr unsigned kKnown =
+        CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_TEXTURE_GATHER;
+    if (out == nullptr || d.Width == 0) return CUDA_ERROR_INVALID_VALUE;
+    if ((d.Flags & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;  // cube maps, sparse arrays
+    if (d.NumChannels != 1 && d.NumChannels != 2 && d.NumChannels != 4)
+      return CUDA_ERROR_INVALID_VALUE;
+    const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
+    const bool volume = d.Depth != 0 && !layered;
+    if ((volume && d.Height == 0) || (layered && d.Depth == 0)) return CUDA_ERROR_INVALID_VALUE;
+    const size_t max_width = volume ? kMax3d : d.Height == 0 ? kMax1d : kMax2dWidth;
+    const size_t max_height = volume ? kMax3d : kMax2dHeight;
+    if (d.Width > max_width || d.Height > max_height || d.Depth > (layered ? kMaxLayers : kMax3d))
+      return CUDA_ERROR_INVALID_VALUE;
+    auto array = std::make_shared<Array>();
+    array->descriptor = d;
+    array->texel_bytes = channel_bytes(d.Format) * d.NumChannels;
+    if (array->texel_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+    array->width = d.Width;
+    array->height = d.Height == 0 ? 1 : d.Height;
+    array->depth = d.Depth == 0 ? 1 : d.Depth;
+    array->base = allocate_device(s, context, array->slice_bytes() * array->depth);
+    if (array->base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    array->context = current().context;
+    *out = s.arrays.add(std::move(array));
+    return CUDA_SUCCESS;
+  });
+}
+
+struct Side3d {
+  uint64_t address = 0;
+  size_t row_bytes = 0, slice_bytes = 0;
+};
+
+// One side of a copy; `pageable`: host memory that the GPU does not know.
+CUresult side_of(Context& context, CUmemorytype type, const void* host, CUdeviceptr device,
+                 CUarray array, size_t x, size_t y, size_t z, size_t pitch, size_t rows,
+                 const CUDA_MEMCPY3D& c, Side3d& side, bool& pageable) {
+  constexpr size_t kLarge = size_t{1} << 40;
+  pageable = false;
+  if (x > kLarge || y > kLarge || z > kLarge || pitch > kLarge || rows > kLarge)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (type == CU_MEMORYTYPE_ARRAY) {
+    side.address = find_in_array(array, x, y, z, c.WidthInBytes, c.Height, c.Depth, side.row_bytes,
+                                 side.slice_bytes);
+    return side.address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
+  if (type != CU_MEMORYTYPE_HOST && type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED)
+    return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t base = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : device;
+  if (pitch == 0) pitch = x + c.WidthInBytes;
+  if (rows == 0) rows = y + c.Height;
+  if (base == 0 || x + c.WidthInBytes > pitch || (c.Depth > 1 && y + c.Height > rows) ||
+      y + c.Height > kLarge / pitch || rows > kLarge / pitch || z > kLarge / (pitch * rows) ||
+      c.Depth > kLarge / (pitch * rows))
+    return CUDA_ERROR_INVALID_VALUE;
+  side.row_bytes = pitch;
+  side.slice_bytes = pitch * rows;
+  side.address = base + z * side.slice_bytes + y * pitch + x;
+  const uint64_t span = (c.Depth - 1) * side.slice_bytes + (c.Height - 1) * pitch + c.WidthInBytes;
+  const bool known = context.map.find(side.address, span).bytes != 0;
+  if (!known && type == CU_MEMORYTYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  pageable = !known;
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_3d(const CUDA_MEMCPY3D* c, CUstream handle, bool wait) {
+  return with_stream(handle, [&](State& s, Context& context, Stream& stream) {
+    if (c == nullptr || c->srcLOD != 0 || c->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (c->WidthInBytes == 0 || c->Height == 0 || c->Depth == 0) return CUDA_SUCCESS;
+    constexpr size_t kLarge = size_t{1} << 40;
+    if (c->WidthInBytes > kLarge || c->Height > kLarge || c->Depth > kLarge)
+      return CUDA_ERROR_INVALID_VALUE;
+    Side3d from, to;
+    bool from_pageable, to_pageable;
+    CUresult r =
+        side_of(context, c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcXInBytes,
+                c->srcY, c->srcZ, c->srcPitch, c->srcHeight, *c, from, from_pageable);
+    if (r == CUDA_SUCCESS)
+      r = side_of(context, c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstXInBytes,
+                  c->dstY, c->dstZ, c->dstPitch, c->dstHeight, *c, to, to_pageable);
+    if (r != CUDA_SUCCESS) return r;
+    auto operation = std::make_shared<Operation>();
+    operation->kind = Operation::Kind::kTransfer;
+    operation->bytes = c->WidthInBytes * c->Height * c->Depth;
+    operation->run = [from, to, width = c->WidthInBytes, height = c->Height, depth = c->Depth] {
+      for (size_t z = 0; z < depth; ++z)
+        for (size_t y = 0; y < height; ++y)
+          std::memmove(reinterpret_cast<void*>(to.address + z * to.slice_bytes + y * to.row_bytes),
+                       reinterpret_cast<const void*>(from.address + z * from.slice_bytes +
+                                                     y * from.row_bytes),
+                       width);
+    };
+    if (wait || from_pageable || to_pageable) {
+      s.scheduler.enqueue_and_wait(stream, operation);
+      return outcome(context);
+    }
+    s.scheduler.enqueue(stream, operation);
+    return CUDA_SUCCESS;
+  });
+}
+
+// Copies between a one-dimensional array and a line of memory.
+CUresult copy_line(CUarray array, size_t offset, size_t bytes, CUmemorytype type, void* host,
+                   CUdeviceptr device, bool to_array, CUstream stream = nullptr, bool wait = true) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  CUDA_MEMCPY3D c{};
+  c.WidthInBytes = bytes;
+  c.Height = c.Depth = 1;
+  if (to_array) {
+    c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    c.dstArray = array;
+    c.dstXInBytes = offset;
+    c.srcMemoryType = type;
+    c.srcHost = host;
+    c.srcDevice = device;
+  } else {
+    c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    c.srcArray = array;
+    c.srcXInBytes = offset;
+    c.dstMemoryType = type;
+    c.dstHost = host;
+    c.dstDevice = device;
+  }
+  return copy_3d(&c, stream, wait);
+}
+
+}  // namespace
+
+uint64_t softgpu::find_in_array(CUarray handle, size_t x, size_t y, size_t z, size_t width,
+                                size_t height, size_t depth, size_t& row_bytes,
+                                size_t& slice_bytes) {
+  CUresult status;
+  State* s = state(status);
+  const auto array = s == nullptr ? nullptr : s->arrays.find(handle);
+  if (!array || array->context.lock() == nullptr) return 0;
+  row_bytes = array->row_bytes();
+  slice_bytes = array->slice_bytes();
+  const auto inside = [](size_t at, size_t length, size_t size) {
+    return at <= size && length <= size - at;
+  };
+  if (!inside(x, width, row_bytes) || !inside(y, height, array->height) ||
+      !inside(z, depth, array->depth))
+    return 0;
+  return array->base + z * slice_bytes + y * row_bytes + x;
+}
+
+CUresult cuArrayCreate_v2(CUarray* array, const CUDA_ARRAY_DESCRIPTOR* d) {
+  if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return create(array, {d->Width, d->Height, 0, d->Format, d->NumChannels, 0});
+}
+CUresult cuArray3DCreate_v2(CUarray* array, const CUDA_ARRAY3D_DESCRIPTOR* d) {
+  return d == nullptr ? CUDA_ERROR_INVALID_VALUE : create(array, *d);
+}
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray handle) {
+  return with_context([&](State& s, Context&) {
+    const auto array = s.arrays.find(handle);
+    if (!array) return CUDA_ERROR_INVALID_HANDLE;
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = array->descriptor;
+    return CUDA_SUCCESS;
+  });
+}
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_ARRAY3D_DESCRIPTOR whole;
+  const CUresult r = cuArray3DGetDescriptor_v2(&whole, handle);
+  if (r == CUDA_SUCCESS) *out = {whole.Width, whole.Height, whole.Format, whole.NumChannels};
+  return r;
+}
+CUresult cuArrayDestroy(CUarray handle) {
+  return with_context([&](State& s, Context& current) {
+    const auto array = s.arrays.remove(handle);
+    if (!array) return CUDA_ERROR_INVALID_HANDLE;
+    const auto context = array->context.lock();
+    if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    s.scheduler.wait(*context);
+    free_device(s, *context, array->base);
+    return outcome(current);
+  });
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* c) { return copy_3d(c, nullptr, true); }
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* c, CUstream stream) {
+  return copy_3d(c, stream, false);
+}
+CUresult cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t bytes) {
+  return copy_line(to, offset, bytes, CU_MEMORYTYPE_HOST, const_cast<void*>(from), 0, true);
+}
+CUresult cuMemcpyAtoH_v2(void* to, CUarray from, size_t offset, size_t bytes) {
+  return copy_line(from, offset, bytes, CU_MEMORYTYPE_HOST, to, 0, false);
+}
+CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
+  return copy_line(to, offset, bytes, CU_MEMORYTYPE_DEVICE, nullptr, from, true);
+}
+CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
+  return copy_line(from, offset, bytes, CU_MEMORYTYPE_DEVICE, nullptr, to, false);
+}
+CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
+                         size_t bytes) {
+  CUDA_MEMCPY3D c{};
+  c.dstMemoryType = c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  c.dstArray = to;
+  c.dstXInBytes = to_offset;
+  c.srcArray = from;
+  c.srcXInBytes = from_offset;
+  c.WidthInBytes = bytes;
+  c.Height = c.Depth = 1;
+  return copy_3d(&c, nullptr, true);
+}
+CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void* from, size_t bytes,
+                              CUstream stream) {
+  return copy_line(to, offset, bytes, CU_MEMORYTYPE_HOST, const_cast<void*>(from), 0, true, stream,
+                   false);
+}
+CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t bytes,
+                              CUstream stream) {
+  return copy_line(from, offset, bytes, CU_MEMORYTYPE_HOST, to, 0, false, stream, false);
+}

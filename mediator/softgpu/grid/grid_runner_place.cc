@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// The grid runner's SMs: which block goes where, and which must go.
+#include <algorithm>
+#include <climits>
+
+#include "mediator/base/check.h"
+#include "mediator/base/clock.h"
+#include "mediator/softgpu/grid/grid_runner.h"
+
+namespace sluice::softgpu {
+namespace {
+
+// How long an SM's room is left to a process that waits for it, and how long not again if it did
+// not come (it may not be allowed there): at most a tenth of the time is lost.
+constexpr uint64_t kLeaveToOthers_ns = 1'000'000;
+constexpr uint64_t kKeepAfterwards_ns = 9'000'000;
+
+}  // namespace
+
+bool GridRunner::fits(const Sm& sm, const BlockNeeds& needs) const {
+  return sm.blocks < limits_.blocks && sm.threads + needs.threads <= limits_.threads &&
+         sm.registers + needs.registers <= limits_.registers &&
+         sm.shared_bytes + needs.shared_bytes <= limits_.shared_bytes;
+}
+
+// Gives every SM what fits, context by context. A grid that finds no room keeps later ones of its
+// context, or green context, from overtaking it.
+void GridRunner::place() {
+  unplaced_ = false;
+  starved_.reset();
+  starved_at_.fill(0);
+  blocked_priority_ = INT_MAX;
+  uint64_t placed = 0;
+  first_client_ = (first_client_ + 1) % kMaxContexts;
+  std::vector<uint64_t> full;  // of green contexts, 0: the context itself
+  for (bool again = true; again;) {
+    for (unsigned i = 0; i < kMaxContexts; ++i) {
+      Client& client = clients_[(first_client_ + i) % kMaxContexts];
+      if (client.presence != Presence::kOn) continue;
+      full.clear();
+      for (size_t g = 0; g < client.active.size(); ++g) {
+        const GridRef& grid = client.active[g];
+        if (!grid->has_more() || std::find(full.begin(), full.end(), grid->green) != full.end())
+          continue;
+        bool room = may_place(grid);
+        while (room && grid->has_more()) {
+          room = place_one(grid);
+          placed += room;
+        }
+        if (room) continue;
+        full.push_back(grid->green);
+        blocked_priority_ = std::min(blocked_priority_, grid->priority);
+      }
+    }
+    again = end_gathering();  // for those that were kept waiting
+  }
+  if (placed >= thread_count_) {
+    work_.notify_all();
+  } else {
+    for (; placed != 0; --placed) work_.notify_one();
+  }
+  if (starved_.any()) {
+    gpu_.mark_starved(starved_at_);
+    if (!standing_) work_.notify_one();  // somebody has to wait for room
+  } else if (gpu_.is_mps()) {
+    gpu_.clear_starved();
+  }
+  // The thread that stands in the queue sleeps elsewhere.
+  if (standing_ && !cold_.empty()) gpu_.ring_self();
+}
+
+// Whether blocks of the grid may be placed now. A cooperative one's not while another one is only
+// partly there on any of its SMs.
+bool GridRunner::may_place(const GridRef& grid) {
+  if (!grid->together || gathers(grid)) return true;
+  if ((grid->sms & held_).any()) return false;
+  if (gpu_.is_mps() && !gpu_.gather(grid->sms)) {
+    starve(grid->sms, *grid);
+    return false;
+  }
+  gathering_.push_back(grid);
+  held_ |= grid->sms;
+  return true;
+}
+
+void GridRunner::starve(const SmSet& on, const Grid& grid) {
+  starved_ |= on;
+  for (uint32_t sm = 0; sm < sms_; ++sm)
+    if (on[sm]) starved_at_[sm] = std::max(starved_at_[sm], urgency_of(grid.priority));
+}
+
+bool GridRunner::gathers(const GridRef& grid) const {
+  return std::find(gathering_.begin(), gathering_.end(), grid) != gathering_.end();
+}
+
+// Lets go of the SMs of cooperative grids that are there as a whole, or gone; true: there were
+// such.
+bool GridRunner::end_gathering() {
+  return std::erase_if(gathering_, [&](const GridRef& grid) {
+           if (grid->has_more() && clients_[grid->slot].presence == Presence::kOn) return false;
+           held_ &= ~grid->sms;
+           if (gpu_.is_mps()) gpu_.gathered(grid->sms);
+           return true;
+         }) != 0;
+}
+
+// The grid's next block, a parked one first, to an SM with the fewest blocks; false: no room.
+bool GridRunner::place_one(const GridRef& grid) {
+  const Client& client = clients_[grid->slot];
+  const BlockNeeds& needs = grid->needs;
+  SmSet allowed = within(client.allowed, grid->sms);
+  if (!gathers(grid)) allowed &= ~held_;
+  SmSet refused;  // mps: others have too much of them
+  for (;;) {
+    uint32_t best = sms_;
+    for (uint32_t i = 0; i < sms_; ++i) {
+      if (!allowed[i] || refused[i] || grid->on_sm[i] >= needs.per_sm || !fits(sm_[i], needs))
+        continue;
+      if (best == sms_ || sm_[i].blocks < sm_[best].blocks) best = i;
+    }
+    if (best == sms_) {
+      starve(refused, *grid);
+      return false;
+    }
+    const bool claimed = gpu_.is_mps();
+    const uint8_t urgency = urgency_of(grid->priority);
+    const Sm& to = sm_[best];
+    const bool left = urgency <= to.left_urgency && monotonic_ns() < to.left_until_ns;
+    const SmClaim claim{needs.registers, needs.shared_bytes, needs.threads, 1};
+    if (claimed && (left || !gpu_.claim(best, limits_, claim, urgency))) {
+      refused.set(best);
+      continue;
+    }
+    auto r = std::make_unique<Resident>();
+    r->grid = grid;
+    r->sm = best;
+    r->claimed = claimed;
+    if (grid->parked.empty()) {
+      r->index = grid->next++;
+    } else {
+      Grid::Parked& parked = grid->parked.front();
+      r->index = parked.index;
+      r->begun = parked.block != nullptr;
+      r->block = std::move(parked.block);
+      grid->parked.pop_front();
+      if (r->begun) r->block->move({grid->name_of(best), sms_});
+    }
+    enter_sm(*r);
+    requeue(r.get());
+    r->at = residents_.size();
+    residents_.push_back(std::move(r));
+    return true;
+  }
+}
+
+void GridRunner::enter_sm(Resident& r) {
+  Sm& sm = sm_[r.sm];
+  const BlockNeeds& needs = r.grid->needs;
+  ++sm.blocks;
+  sm.threads += needs.threads;
+  sm.registers += needs.registers;
+  sm.shared_bytes += needs.shared_bytes;
+  ++r.grid->on_sm[r.sm];
+  ++r.grid->resident;
+  ++clients_[r.grid->slot].resident;
+  auto used = SharedGpu::word(gpu_.channel(r.grid->slot).sms_used[r.sm / 64]);
+  const uint64_t here = uint64_t{1} << r.sm % 64;
+  if ((used.load(std::memory_order_relaxed) & here) == 0) used.fetch_or(here);
+  const auto stay = std::find_if(sm.stays.begin(), sm.stays.end(),
+                                 [&](const Stay& s) { return s.slot == r.grid->slot; });
+  if (stay != sm.stays.end()) {
+    ++stay->blocks;
+  } else {
+    sm.stays.push_back({r.grid->slot, 1, monotonic_ns()});
+  }
+}
+
+void GridRunner::leave_sm(Resident& r) {
+  Sm& sm = sm_[r.sm];
+  const BlockNeeds& needs = r.grid->needs;
+  --sm.blocks;
+  sm.threads -= needs.threads;
+  sm.registers -= needs.registers;
+  sm.shared_bytes -= needs.shared_bytes;
+  --r.grid->on_sm[r.sm];
+  --r.grid->resident;
+  --clients_[r.grid->slot].resident;
+  if (r.claimed) {
+    gpu_.unclaim(r.sm, {needs.registers, needs.shared_bytes, needs.threads, 1});
+    r.claimed = false;
+    // Others have been told that there is room: they get the time to come, but not again and again.
+    const uint8_t theirs = gpu_.most_urgent_starving(r.sm);
+    if (theirs >= urgency_of(r.grid->priority) && monotonic_ns() >= sm.keep_until_ns) {
+      sm.left_urgency = theirs;
+      sm.left_until_ns = monotonic_ns() + kLeaveToOthers_ns;
+      sm.keep_until_ns = sm.left_until_ns + kKeepAfterwards_ns;
+    }
+  }
+  const auto stay = std::find_if(sm.stays.begin(), sm.stays.end(),
+                                 [&](const Stay& s) { return s.slot == r.grid->slot; });
+  if (stay != sm.stays.end() && --stay->blocks == 0) {
+    SharedGpu::word(gpu_.channel(stay->slot).sm_ns).fetch_add(monotonic_ns() - stay->since_ns);
+    sm.stays.erase(stay);
+  }
+}
+
+void GridRunner::destroy(Resident* r) {
+  const size_t at = r->at;
+  SLUICE_CHECK(at < residents_.size() && residents_[at].get() == r);
+  std::swap(residents_[at], residents_.back());
+  residents_[at]->at = at;
+  residents_.pop_back();
+}
+
+bool GridRunner::is_preempted(const Resident& r) const {
+  const Client& client = clients_[r.grid->slot];
+  if (r.evict || client.lost) return true;
+  return gpu_.saves() && (client.presence == Presence::kLeaving || !client.allowed[r.sm]);
+}
+
+// Takes a block off its SM, to go on later. It stands in no run queue.
+void GridRunner::park(Resident* r) {
+  const GridRef grid = r->grid;
+  Client& client = clients_[grid->slot];
+  leave_sm(*r);
+  if (r->begun) {
+    const uint64_t bytes = grid->state_bytes();
+    client.saving_bytes += bytes;
+    client.parked_bytes += bytes;
+    sluice_soft_channel& channel = gpu_.channel(grid->slot);
+    SharedGpu::word(channel.saved_blocks).fetch_add(1);
+    SharedGpu::word(channel.saved_bytes).fetch_add(bytes);
+  }
+  if (!r->begun) r->block = nullptr;
+  grid->parked.push_back({std::move(r->block), r->index});
+  destroy(r);
+  unplaced_ = true;
+}
+
+// Parks the blocks of a context that must go and are not in a slice just now; the others are told
+// to end theirs.
+void GridRunner::park_preempted(unsigned slot) {
+  std::vector<Resident*> going;
+  bool running = false;
+  for (const auto& r : residents_) {
+    // One whose grid has failed ends by itself.
+    if (r->grid->slot != slot || r->grid->abandoned || !is_preempted(*r)) continue;
+    if (r->running) {
+      running = true;
+    } else {
+      going.push_back(r.get());
+    }
+  }
+  if (running) gpu_.attention().fetch_add(1);
+  if (going.empty()) return;
+  std::sort(going.begin(), going.end());
+  const auto goes = [&](Resident* r) { return std::binary_search(going.begin(), going.end(), r); };
+  for (std::deque<Resident*>* queue : {&hot_, &cold_, &polling_}) std::erase_if(*queue, goes);
+  // In the order of their indices, so that the first to start is the first to go on.
+  std::sort(going.begin(), going.end(),
+            [](const Resident* a, const Resident* b) { return a->index < b->index; });
+  for (Resident* r : going) park(r);
+}
+
+// This process stood still, and others have taken what it had of the SMs: whoever finds room there
+// stays, the others go.
+void GridRunner::renew_claims() {
+  claims_epoch_ = gpu_.claims_epoch();
+  gpu_.drop_claims();
+  for (const auto& r : residents_) {
+    const BlockNeeds& needs = r->grid->needs;
+    r->claimed = gpu_.claim(r->sm, limits_, {needs.registers, needs.shared_bytes, needs.threads, 1},
+                            urgency_of(r->grid->priority));
+    r->evict = !r->claimed;
+  }
+  for (unsigned slot = 0; slot < kMaxContexts; ++slot)
+    if (clients_[slot].resident != 0) park_preempted(slot);
+}
+
+}  // namespace sluice::softgpu
