@@ -115,6 +115,8 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     m.vgpus.push_back({.name = w.vgpus[i].name,
                        .part = static_cast<double>(v.sm_ns) / whole_ns,
                        .kept = static_cast<double>(v.kept_sm_ns) / whole_ns,
+                       .owed_ms = v.owed_sm_ns / w.gpu.sm_count / 1e6,
+                       .got_of_owed = v.owed_sm_ns > 0 ? v.got_sm_ns / v.owed_sm_ns : 1,
                        .figures = v.figures});
   }
   for (const VgpuResult& v : r.vgpus)

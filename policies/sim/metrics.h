@@ -33,6 +33,8 @@ struct VgpuMetrics {
   std::string name;
   double part = 0;  // of the GPU over all time, in use
   double kept = 0;  // ... and kept for it while it paused
+  // Beside others with work: what its weight is owed of the GPU, ms, and how much of it it got.
+  double owed_ms = 0, got_of_owed = 1;
   ShareFigures figures;
 };
 

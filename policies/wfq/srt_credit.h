@@ -13,6 +13,10 @@
 //     One that has missed kPatience times `most` goes first itself, one turn at a time. What has
 //     been missed is never cut: `most` shrinks with the number of backlogged vGPUs, and cut by it
 //     a saturating vGPU never got there (it starved beside 28 sleepers).
+//   - A sure credit is the same against all vGPUs of the level, backlogged or not. Together they
+//     are never more than there is: what they pay for may go before one that has missed its share,
+//     and that still has its own sure share. So one that uses little is never kept waiting for a
+//     whole turn by those that use much.
 #pragma once
 
 #include <algorithm>
@@ -25,33 +29,43 @@ namespace sluice::policy {
 
 class SrtCredits {
  public:
-  explicit SrtCredits(uint32_t sm_count) : sms_(sm_count), above_(kPriorityLevels) {}
+  explicit SrtCredits(uint32_t sm_count)
+      : sms_(sm_count), above_(kPriorityLevels), weights_(kPriorityLevels) {}
 
   // Begins with `most_sm_ns`.
-  void add(uint64_t now_ns, VgpuId v, uint32_t priority, double most_sm_ns) {
+  void add(uint64_t now_ns, VgpuId v, const VgpuShare& share, double most_sm_ns) {
     if (v >= of_.size()) of_.resize(v + 1);
-    of_[v] = {.sm_ns = most_sm_ns, .at_ns = now_ns, .above = above_[priority]};
+    of_[v] = {.sm_ns = most_sm_ns, .at_ns = now_ns, .above = above_[share.priority]};
+    weights_[share.priority] += share.weight;
   }
+  void remove(const VgpuShare& share) { weights_[share.priority] -= share.weight; }
   // Its share, `part`, of the time since it was asked last, at the same level.
-  void earn(uint64_t now_ns, VgpuId v, uint32_t priority, double part, bool busy,
+  void earn(uint64_t now_ns, VgpuId v, const VgpuShare& share, double part, bool busy,
             double most_sm_ns) {
     Credit& c = of_[v];
     const double all = static_cast<double>(now_ns - c.at_ns) * sms_,
-                 above = above_[priority] - c.above;
-    const double earned = std::max(all - above, 0.0) * part;
+                 above = above_[share.priority] - c.above;
+    const double left = std::max(all - above, 0.0), earned = left * part;
     c.sm_ns = std::min(c.sm_ns + earned, most_sm_ns);
+    c.sure = std::min(c.sure + left * share.weight / weights_[share.priority], most_sm_ns);
     if (busy) c.missed += earned;
     c.at_ns = now_ns;
-    c.above = above_[priority];
+    c.above = above_[share.priority];
   }
-  // To be called after an earn() at the level that it leaves.
-  void change_level(VgpuId v, uint32_t priority) { of_[v].above = above_[priority]; }
+  // To be called after an earn() with the share before.
+  void change(VgpuId v, const VgpuShare& before, const VgpuShare& now) {
+    of_[v].above = above_[now.priority];
+    weights_[before.priority] -= before.weight;
+    weights_[now.priority] += now.weight;
+  }
   void pay(VgpuId v, uint32_t priority, double sm_ns) {
     of_[v].sm_ns -= sm_ns;
+    of_[v].sure -= sm_ns;
     of_[v].missed = std::max(of_[v].missed - sm_ns, 0.0);
     for (uint32_t i = priority; i-- > 0;) above_[i] += sm_ns;
   }
   double operator[](VgpuId v) const { return of_[v].sm_ns; }
+  double sure(VgpuId v) const { return of_[v].sure; }
   bool has_waited(VgpuId v, double most_sm_ns) const {
     return of_[v].missed >= kPatience * most_sm_ns;
   }
@@ -60,14 +74,15 @@ class SrtCredits {
   // More, and long work waits longer; less, and short work waits for long.
   static constexpr double kPatience = 4;
   struct Credit {
-    double sm_ns = 0;
+    double sm_ns = 0, sure = 0;
     uint64_t at_ns = 0;
     double above = 0;  // above_ of its level then
     double missed = 0;
   };
   uint32_t sms_;
   std::vector<Credit> of_;
-  std::vector<double> above_;  // by level: what all higher ones have used
+  std::vector<double> above_;    // by level: what all higher ones have used
+  std::vector<double> weights_;  // by level: of all that are there
 };
 
 }  // namespace sluice::policy

@@ -14,6 +14,7 @@
 //   preempt_after_ns()  at once
 //   protect()           a short holder ends what it said, and a little more (nearly_done())
 //   turn_is_overdue()   one that has missed its share for long has a turn before any short one
+//   entitled()          except a short one within its sure share, which all can have at once
 #include "policies/parts/share_tree.h"
 #include "policies/wfq/srt_credit.h"
 #include "policies/wfq/whole.h"
@@ -29,18 +30,23 @@ class WfqSrt final : public WholeGpu {
  private:
   static constexpr uint64_t kTargets = 4;
 
-  void added(uint64_t now_ns, VgpuId v) override { credits_.add(now_ns, v, level(v), most(v)); }
+  void added(uint64_t now_ns, VgpuId v) override {
+    credits_.add(now_ns, v, clock_[v].share, most(v));
+  }
+  void removed(VgpuId v) override { credits_.remove(clock_[v].share); }
   void charged(VgpuId v, uint64_t sm_ns) override {
     credits_.pay(v, level(v), static_cast<double>(sm_ns));
   }
-  void level_changed(VgpuId v) override { credits_.change_level(v, level(v)); }
+  void changed(VgpuId v, const VgpuShare& before) override {
+    credits_.change(v, before, clock_[v].share);
+  }
   void settle(uint64_t now_ns, VgpuId v) override {
     const VgpuShare& share = clock_[v].share;
     const bool backlogged = clock_[v].backlogged();
     const int64_t others = clock_.weight(share.priority) - (backlogged ? share.weight : 0);
     const double part =
         static_cast<double>(share.weight) / static_cast<double>(others + share.weight);
-    credits_.earn(now_ns, v, share.priority, part, backlogged, most(v));
+    credits_.earn(now_ns, v, share, part, backlogged, most(v));
   }
   // Patience is by entitlement: a light vGPU would take minutes to miss what a heavy one does.
   bool turn_is_overdue(VgpuId v) const override {
@@ -63,6 +69,9 @@ class WfqSrt final : public WholeGpu {
   bool eligible(VgpuId v) const override {
     if (latency(v) == LatencyClass::kLow) return WholeGpu::eligible(v);
     return credits_[v] >= static_cast<double>(work_[v].rest);
+  }
+  bool entitled(VgpuId v) const override {
+    return credits_.sure(v) >= static_cast<double>(work_[v].rest);
   }
   bool shorter(const Next& n) const override {
     return n.before_its_turn && work_[n.vgpu].rest + handover_ns() * sms() < work_[holder_].rest;

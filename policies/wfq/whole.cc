@@ -9,7 +9,7 @@ WholeGpu::WholeGpu(const Config& config)
   short_.reserve(kPriorityLevels);
   for (uint32_t i = 0; i < kPriorityLevels; ++i) {
     waiting_.emplace_back(Earlier{&due_, &turn_of_});
-    short_.emplace_back(Shorter{&work_});
+    short_.emplace_back(Shorter{&work_, &turn_of_});
   }
 }
 
@@ -34,8 +34,9 @@ void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share
   const bool waits = waiting(v).contains(v);
   if (waits) stop_waiting(v);
   settle(now_ns, v);
+  const VgpuShare before = clock_[v].share;
   clock_.change(v, share);
-  level_changed(v);
+  changed(v, before);
   due_[v] = clock_[v].vtime;
   if (v == holder_) overrun_ns_ = 0;
   if (waits) wait(v);
@@ -44,6 +45,7 @@ void WholeGpu::on_vgpu_changed(uint64_t now_ns, VgpuId v, const VgpuShare& share
 
 void WholeGpu::on_vgpu_removed(uint64_t, VgpuId v, Actions&) {
   SLUICE_CHECK(v != holder_ && !clock_[v].backlogged());
+  removed(v);
   clock_.remove(v);
 }
 
@@ -129,7 +131,10 @@ WholeGpu::Next WholeGpu::next() {
   for (uint32_t i = kPriorityLevels; i-- > 0;) {
     if (waiting_[i].empty()) continue;
     const VgpuId first = waiting_[i].top();
-    if (!short_[i].empty() && turn_is_overdue(first)) return {first};
+    if (!short_[i].empty() && turn_is_overdue(first)) {
+      const VgpuId v = entitled_short(i);
+      return v == kNoVgpu ? Next{first} : Next{v, /*before_its_turn=*/true};
+    }
     while (!short_[i].empty()) {
       const VgpuId v = short_[i].top();
       if (eligible(v)) return {v, /*before_its_turn=*/true};
@@ -138,6 +143,16 @@ WholeGpu::Next WholeGpu::next() {
     return {first};
   }
   return {};
+}
+
+// The shortest of those that are entitled to go before an overdue turn.
+VgpuId WholeGpu::entitled_short(uint32_t level) const {
+  VgpuId best = kNoVgpu;
+  short_[level].descend([&](VgpuId v) {
+    if ((best == kNoVgpu || work_[v].rest < work_[best].rest) && entitled(v)) best = v;
+    return best != v;
+  });
+  return best;
 }
 
 int64_t WholeGpu::next_due() const {
@@ -168,7 +183,8 @@ bool WholeGpu::preempts(uint64_t now_ns, const Next& n, uint64_t quantum_ns) {
   // One that came back owed waits no longer than a short one: it may pause after each launch.
   const bool came_owed = pauses_[n.vgpu].gap_ns && due_[n.vgpu] < due_[holder_] &&
                          latency(n.vgpu) != LatencyClass::kBatch;
-  if (!came_owed && (!n.before_its_turn || turn_was_overdue_)) return false;
+  if (!came_owed && !n.before_its_turn) return false;
+  if (!came_owed && turn_was_overdue_ && !entitled(n.vgpu)) return false;
   if (handover_ns() >= quantum_ns) return false;
   if (holder_goes_first() && !shorter(n)) return false;
   return budget_.affords(now_ns, length_.handover_ns());

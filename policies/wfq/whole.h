@@ -80,9 +80,12 @@ class WholeGpu : public Policy {
   // ---- where wfq-srt differs ------------------------------------------------------------------
   virtual void added(uint64_t, VgpuId) {}
   virtual void charged(VgpuId, uint64_t /*sm_ns*/) {}
-  virtual void level_changed(VgpuId) {}
+  virtual void changed(VgpuId, const VgpuShare& /*before*/) {}
+  virtual void removed(VgpuId) {}
   virtual void settle(uint64_t, VgpuId) {}                      // brings v's entitlement up to now
   virtual bool turn_is_overdue(VgpuId) const { return false; }  // v's, before any short one's
+  // Short v may go before, and end, even an overdue turn.
+  virtual bool entitled(VgpuId) const { return false; }
   virtual uint64_t short_ns(VgpuId) const { return length_.least_quantum(); }
   virtual bool nearly_done(VgpuId) const { return false; }
   virtual bool eligible(VgpuId v) const {
@@ -146,9 +149,14 @@ class WholeGpu : public Policy {
   };
   struct Shorter {
     const std::vector<KnownWork>* work;
+    const std::vector<uint64_t>* turn_of;
     bool operator()(uint32_t a, uint32_t b) const {
       const uint64_t x = (*work)[a].rest - 1, y = (*work)[b].rest - 1;  // 0, not known, comes last
-      return x != y ? x < y : a < b;
+      if (x != y) return x < y;
+      // Of equals the one that ran last goes last, or the first of them would go before the others
+      // for ever.
+      const uint64_t s = (*turn_of)[a], t = (*turn_of)[b];
+      return s != t ? s < t : a < b;
     }
   };
   struct Pause {
@@ -164,6 +172,7 @@ class WholeGpu : public Policy {
 
   void decide(uint64_t now_ns, Actions& out);
   void settle_holder_and_first(uint64_t now_ns);
+  VgpuId entitled_short(uint32_t level) const;
   void begin(uint64_t now_ns, VgpuId v, Actions& out);
   void start_turn(uint64_t now_ns);
   void evict(uint64_t now_ns, VgpuId next, Actions& out);

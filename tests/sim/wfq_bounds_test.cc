@@ -7,10 +7,10 @@
 //                 other: under max-min fairness nobody's part is larger than its own
 //
 // Guarantees, one test each
-//   A vGPU below its entitlement is served within a hand-over and what cannot be preempted.
-//   A saturating vGPU has at least 97 % of the part of any other, however the others come and go.
-//   Its lack is at most two turns and a hand-over at any horizon, also on populations that nobody
-//   looked at while the rules were made (`held-*`).
+//   A vGPU below its entitlement is served within a hand-over and what cannot be preempted,
+//   whatever its weight. A saturating vGPU has at least 97 % of the part of any other, however the
+//   others come and go. Its lack is at most two turns and a hand-over at any horizon, also on
+//   populations that nobody looked at while the rules were made (`held-*`).
 // The gate runs a sample; SLUICE_PROPERTY_RUNS=N runs N seeds of the held populations.
 #include <gtest/gtest.h>
 
@@ -173,15 +173,46 @@ TEST(WfqBounds, TheLackOfASaturatingTenantIsBoundedOnHeldPopulations) {
         }
 }
 
-// wfq-srt lets short work lead by more: four longest quanta, and a turn. (With weights from 1 to
-// 1,000 it does not hold that yet: docs/internals/policy-writers-guide.md.)
+// wfq-srt lets short work lead by more: four longest quanta, and a turn.
 constexpr double kPatienceNs = 4 * 30 * kMsOfTime + kTwoTurnsNs;
-TEST(WfqBounds, ShortestFirstStarvesNobodyOfEqualWeightOnHeldPopulations) {
+TEST(WfqBounds, ShortestFirstStarvesNobodyOnHeldPopulations) {
   for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
-    for (uint32_t i = 0; i < 12; ++i) {
-      const Shared o = run_as(Form::kWhole, "wfq-srt", "held-equal", i, seed, 10'000'000'000ull);
-      EXPECT_LE(o.lack_ns(kPatienceNs), kPatienceNs) << i << " seed " << seed;
-    }
+    for (const char* row : {"held-equal", "held-weights"})
+      for (uint32_t i = 0; i < 12; ++i) {
+        const Shared o = run_as(Form::kWhole, "wfq-srt", row, i, seed, 10'000'000'000ull);
+        EXPECT_LE(o.lack_ns(kPatienceNs), kPatienceNs) << row << i << " seed " << seed;
+      }
+}
+
+// A vGPU that uses less than a quarter of the share that all can have at once does not wait for
+// somebody's turn, but at P99 for a few hand-overs, for what cannot be preempted, and for short
+// work of its own. (Under wfq-srt it waited for whole turns of those that had missed theirs: 10 ms
+// in the median and 72 ms at P99.)
+TEST(WfqBounds, LightTenantsOfAnyWeightAreOnTimeOnHeldPopulations) {
+  for (uint64_t seed = 1; seed <= held_seeds(); ++seed)
+    for (const char* policy : {"wfq", "wfq-srt"})
+      for (const char* row : {"held-equal", "held-weights"}) {
+        uint32_t light = 0;
+        for (uint32_t i = 0; i < 12; ++i) {
+          const Shared o = run_as(Form::kWhole, policy, row, i, seed, 10'000'000'000ull);
+          double weights = 0;
+          for (const Vgpu& v : o.w.vgpus) weights += v.share.weight;
+          for (const Program& p : o.w.programs) {
+            if (p.arrival != ArrivalKind::kPoisson || p.prediction_factor != 1) continue;
+            const double sure_ns =
+                static_cast<double>(o.r.end_ns) * o.w.vgpus[p.vgpu].share.weight / weights;
+            if (o.got_ns(p.vgpu) > sure_ns / 4) continue;
+            ++light;
+            std::vector<uint64_t> ns;
+            for (const RunRecord& run : o.r.programs[&p - o.w.programs.data()].runs)
+              ns.push_back(run.ended_ns - run.arrived_ns);
+            const auto alone_ns = static_cast<double>(o.w.kernels[p.steps[0].kernel].alone_ns);
+            const double wait_ms = (quantiles(std::move(ns)).p99 - alone_ns) / kMsOfTime;
+            EXPECT_LE(wait_ms, 3) << policy << " " << row << i << " seed " << seed << " " << p.name;
+          }
+        }
+        EXPECT_GT(light, 0u) << row;
+      }
 }
 
 }  // namespace

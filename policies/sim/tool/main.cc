@@ -99,6 +99,8 @@ std::string as_json(const Report& r, uint64_t seed) {
       vgpus.push_back({{"name", v.name},
                        {"part", number(v.part)},
                        {"kept", number(v.kept)},
+                       {"owed_ms", number(v.owed_ms)},
+                       {"got_of_owed", number(v.got_of_owed)},
                        {"in_time", v.figures.in_time},
                        {"late", v.figures.late},
                        {"throttled", v.figures.throttled},
