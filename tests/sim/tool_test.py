@@ -46,6 +46,12 @@ check("seeds repeat", run("-w", "mixed", "-p", "wfq", "--json", "--seed", "5") =
 code, out, err = run("-w", "two-to-one", "-p", "wfq", "--max-events", "100", "--json")
 check("a limit of events cuts", code == 0 and json.loads(out)["cut"] and json.loads(out)["events"] == 100)
 
+# A workload's hand-over can be replaced: 90 us, of which its start of 25 is kept.
+code, out, err = run("-w", "flep-pairs", "-p", "hpf", "--handover", "90", "--json")
+check("--handover", code == 0 and abs(json.loads(out)["evict_latency_us"]["p50"] - 65) < 0.01)
+check("a run has its NTTs", set(json.loads(out)["by_run"][0]["ntt"]) == {"CFD large", "NN small"})
+check("no hand-over at all", run("-w", "flep-pairs", "--handover", "0")[0] == 1)
+
 with tempfile.TemporaryDirectory() as d:
     def file(name, text):
         path = os.path.join(d, name)
