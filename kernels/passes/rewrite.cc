@@ -184,7 +184,7 @@ void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
     if (!f.is_entry || !f.has_body) continue;
     Made& old = kernels[k++];
     if (!changed[k - 1]) continue;
-    const KernelFacts its_facts = flat_facts.of_entry(f);
+    const KernelFacts its_facts = flat_facts.of_kernel(f);
     const bool waits =
         its_facts.opaque.code == "waits" || (its_facts.waits_for_lower_tasks && !old.in_order);
     if (!waits && old.report().evictable && old.report().tier != Tier::kPrologue) continue;
@@ -238,7 +238,7 @@ Rewritten rewrite_module(const ptx::Module& module, const RewriteOptions& option
       if (!name && taken.count(std::string(f.name).append(suffix)) != 0)
         name = {"name", "the name of its clone is taken"};
     }
-    const KernelFacts facts = module_facts.of_entry(f);
+    const KernelFacts facts = module_facts.of_kernel(f);
     kernels.push_back(make({module, f, facts, prefix, name ? 0 : number}, name, options));
     kernels.back().number = number;
     if (!name) number += std::size(kSuffixes);

@@ -123,134 +123,158 @@ struct Symbol {
 
 Error refuse(std::string why) { return Error{CUDA_ERROR_INVALID_PTX, std::move(why)}; }
 
-// ptxas refuses a function that is `.extern` and defined in one module: its declaration then says
-// what the definition says.
-std::string declaration(std::string text, const ptx::Function& f,
-                        const std::map<std::string, Symbol, std::less<>>& symbols) {
-  const auto defined = symbols.find(f.name);
-  if (f.linkage != ".extern" || defined == symbols.end()) return text;
-  constexpr std::string_view kExtern = ".extern";
-  const size_t at = text.rfind(kExtern, text.find(".func"));
-  if (at != text.npos)
-    text.replace(at, kExtern.size(), defined->second.weak ? ".weak" : ".visible");
-  return text;
-}
+bool is_weak(std::string_view linkage) { return linkage == ".weak" || linkage == ".common"; }
+
+// Several modules on their way to one text. link() calls the steps in their order.
+class Linker {
+ public:
+  Result<std::string> link(const std::vector<std::string>& texts) {
+    if (auto done = parse(texts); !done) return done.error();
+    if (auto done = check_names(); !done) return done.error();
+    rename_locals();
+    if (auto done = find_definitions(); !done) return done.error();
+    for (size_t i = 0; i < modules_.size(); ++i) add_items(i);
+    return ".version " + std::to_string(version_.major) + "." + std::to_string(version_.minor) +
+           "\n.target " + target_ + "\n.address_size 64\n" + declarations_ + variables_ +
+           functions_;
+  }
+
+ private:
+  // The header's version is the highest; its target that of the newest architecture.
+  Result<void> parse(const std::vector<std::string>& texts) {
+    uint32_t newest = 0;
+    for (const std::string& text : texts) {
+      auto module = Module::parse(text);
+      if (!module) return refuse(module.error().message);
+      version_ = std::max(version_, module->version());
+      if (module->sm() >= newest) {
+        newest = module->sm();
+        target_ = std::string(module->target());
+      }
+      modules_.push_back(*std::move(module));
+    }
+    if (modules_.empty() || target_.empty()) return refuse("nothing to link");
+    return {};
+  }
+
+  Result<void> check_names() const {
+    for (const Module& m : modules_) {
+      for (const Variable& v : m.variables())
+        if (!is_identifier(v.name)) return refuse("'" + std::string(v.name) + "' is no name");
+      for (const Function& f : m.functions())
+        if (!f.not_understood.empty()) return refuse(f.not_understood);
+      for (const Function& f : m.functions())
+        if (!is_identifier(f.name)) return refuse("'" + std::string(f.name) + "' is no name");
+    }
+    return {};
+  }
+
+  // A name that is local to a module gets a number where another module has it, too.
+  void rename_locals() {
+    std::set<std::string, std::less<>> taken;
+    for (const Module& m : modules_) {
+      for (const Variable& v : m.variables())
+        if (!v.linkage.empty()) taken.emplace(v.name);
+      for (const Function& f : m.functions())
+        if (!f.linkage.empty() || f.is_entry) taken.emplace(f.name);
+    }
+    locals_.resize(modules_.size());
+    for (size_t i = 0; i < modules_.size(); ++i) {
+      std::set<std::string_view> seen;  // a declaration and its definition are one name
+      const auto rename = [&](std::string_view name) {
+        if (!seen.insert(name).second || taken.emplace(name).second) return;
+        std::string other;
+        int n = 1;
+        do other = std::string(name) + "__" + std::to_string(n++);
+        while (!taken.emplace(other).second);
+        locals_[i].emplace(name, other);
+      };
+      for (const Variable& v : modules_[i].variables())
+        if (v.linkage.empty()) rename(v.name);
+      for (const Function& f : modules_[i].functions())
+        if (f.linkage.empty() && !f.is_entry) rename(f.name);
+    }
+  }
+
+  Result<void> find_definitions() {
+    for (const Module& m : modules_) {
+      for (const Variable& v : m.variables())
+        if (!define(v.name, v.linkage))
+          return refuse("multiple definition of " + std::string(v.name));
+      for (const Function& f : m.functions())
+        if (f.has_body && !define(f.name, f.is_entry && f.linkage.empty() ? ".visible" : f.linkage))
+          return refuse("multiple definition of " + std::string(f.name));
+    }
+    return {};
+  }
+  // False: a second strong definition.
+  bool define(std::string_view name, std::string_view linkage) {
+    if (linkage == ".extern" || linkage.empty()) return true;
+    Symbol& s = symbols_[std::string(name)];
+    const bool weak = is_weak(linkage), twice = s.defined && !s.weak && !weak;
+    s.weak = s.defined ? s.weak && weak : weak;
+    s.defined = true;
+    return !twice;
+  }
+  // Whether this definition is the one that counts: the strong one, or else the first.
+  bool counts(std::string_view name, std::string_view linkage) {
+    if (linkage.empty()) return true;
+    const auto s = symbols_.find(name);
+    if (is_weak(linkage) && s != symbols_.end() && !s->second.weak) return false;
+    return emitted_.emplace(name).second;
+  }
+
+  void add_items(size_t i) {
+    const Module& m = modules_[i];
+    for (const Item& item : m.items()) {
+      const auto text = [&] { return renamed(m.text_of(item.range), locals_[i]) + "\n"; };
+      if (item.kind == Item::Kind::kVariable) {
+        const Variable& v = m.variables()[item.index];
+        const bool put = v.linkage == ".extern" ? symbols_.count(v.name) == 0 && declared(v.name)
+                                                : counts(v.name, v.linkage);
+        if (put) variables_ += text();
+      } else if (item.kind == Item::Kind::kFunction) {
+        const Function& f = m.functions()[item.index];
+        if (!f.has_body) {
+          if (f.linkage.empty() || declared(f.name)) declarations_ += as_defined(text(), f);
+        } else if (f.is_entry || counts(f.name, f.linkage)) {
+          functions_ += text();
+        }
+      } else if (is_kept(m.directives()[item.index].name)) {
+        declarations_ += text();
+      }
+    }
+  }
+  // The first declaration of this name.
+  bool declared(std::string_view name) { return declared_.emplace(name).second; }
+  // The header is made anew; what tells of source files means each module's own.
+  static bool is_kept(std::string_view directive) {
+    return directive != ".version" && directive != ".target" && directive != ".address_size" &&
+           directive != ".file" && directive != ".section";
+  }
+  // ptxas refuses a function that is `.extern` and defined in one module: its declaration then says
+  // what the definition says.
+  std::string as_defined(std::string text, const Function& f) const {
+    const auto defined = symbols_.find(f.name);
+    if (f.linkage != ".extern" || defined == symbols_.end()) return text;
+    constexpr std::string_view kExtern = ".extern";
+    const size_t at = text.rfind(kExtern, text.find(".func"));
+    if (at != text.npos)
+      text.replace(at, kExtern.size(), defined->second.weak ? ".weak" : ".visible");
+    return text;
+  }
+
+  std::vector<Module> modules_;
+  Module::Version version_;
+  std::string target_;
+  std::map<std::string, Symbol, std::less<>> symbols_;  // that other modules see
+  std::vector<Names> locals_;                           // of each module, renamed
+  std::set<std::string, std::less<>> declared_, emitted_;
+  std::string declarations_, variables_, functions_;
+};
 
 }  // namespace
 
-Result<std::string> join_ptx(const std::vector<std::string>& texts) {
-  using Kind = ptx::Item::Kind;
-  std::vector<ptx::Module> modules;
-  ptx::Module::Version version;
-  std::string target;
-  uint32_t newest = 0;
-  for (const std::string& text : texts) {
-    auto module = ptx::Module::parse(text);
-    if (!module) return refuse(module.error().message);
-    version = std::max(version, module->version());
-    if (module->sm() >= newest) {
-      newest = module->sm();
-      target = std::string(module->target());
-    }
-    modules.push_back(*std::move(module));
-  }
-  if (modules.empty() || target.empty()) return refuse("nothing to link");
-
-  // Who defines what: names that other modules see, and names of one module alone.
-  std::map<std::string, Symbol, std::less<>> symbols;
-  std::vector<Names> locals(modules.size());
-  std::set<std::string, std::less<>> taken;
-  for (const ptx::Module& m : modules) {
-    for (const ptx::Variable& v : m.variables())
-      if (!v.linkage.empty()) taken.emplace(v.name);
-    for (const ptx::Function& f : m.functions())
-      if (!f.linkage.empty() || f.is_entry) taken.emplace(f.name);
-  }
-  for (const ptx::Module& m : modules) {
-    for (const ptx::Variable& v : m.variables())
-      if (!is_identifier(v.name)) return refuse("'" + std::string(v.name) + "' is no name");
-    for (const ptx::Function& f : m.functions())
-      if (!f.not_understood.empty()) return refuse(f.not_understood);
-    for (const ptx::Function& f : m.functions())
-      if (!is_identifier(f.name)) return refuse("'" + std::string(f.name) + "' is no name");
-  }
-  for (size_t i = 0; i < modules.size(); ++i) {
-    const auto keep_apart = [&](std::string_view name) {
-      if (locals[i].count(name) != 0 || taken.emplace(name).second) return;
-      std::string other;
-      for (int n = 1; !taken.emplace(other = std::string(name) + "__" + std::to_string(n)).second;
-           ++n) {
-      }
-      locals[i].emplace(name, other);
-    };
-    std::set<std::string_view> seen;  // a declaration and its definition are one name
-    for (const ptx::Variable& v : modules[i].variables())
-      if (v.linkage.empty() && seen.insert(v.name).second) keep_apart(v.name);
-    for (const ptx::Function& f : modules[i].functions())
-      if (f.linkage.empty() && !f.is_entry && seen.insert(f.name).second) keep_apart(f.name);
-  }
-  for (const ptx::Module& m : modules) {
-    const auto define = [&](std::string_view name, std::string_view linkage) -> bool {
-      if (linkage == ".extern" || linkage.empty()) return true;
-      Symbol& s = symbols[std::string(name)];
-      const bool weak = linkage == ".weak" || linkage == ".common";
-      const bool twice = s.defined && !s.weak && !weak;
-      s.weak = s.defined ? s.weak && weak : weak;
-      s.defined = true;
-      return !twice;
-    };
-    for (const ptx::Variable& v : m.variables())
-      if (!define(v.name, v.linkage))
-        return refuse("multiple definition of " + std::string(v.name));
-    for (const ptx::Function& f : m.functions()) {
-      if (f.has_body && !define(f.name, f.is_entry && f.linkage.empty() ? ".visible" : f.linkage))
-        return refuse("multiple definition of " + std::string(f.name));
-    }
-  }
-
-  std::string declarations, variables, functions;
-  std::set<std::string, std::less<>> declared, emitted;
-  for (size_t i = 0; i < modules.size(); ++i) {
-    const ptx::Module& m = modules[i];
-    // Whether this definition is the one that counts: the strong one, or else the first.
-    const auto counts = [&](std::string_view name, std::string_view linkage) {
-      if (linkage.empty()) return true;
-      const auto s = symbols.find(name);
-      const bool weak = linkage == ".weak" || linkage == ".common";
-      if (weak && s != symbols.end() && !s->second.weak) return false;
-      return emitted.emplace(name).second;
-    };
-    for (const ptx::Item& item : m.items()) {
-      const auto put = [&](std::string& to) {
-        to += renamed(m.text_of(item.range), locals[i]) + "\n";
-      };
-      if (item.kind == Kind::kVariable) {
-        const ptx::Variable& v = m.variables()[item.index];
-        if (v.linkage == ".extern") {
-          if (symbols.count(v.name) == 0 && declared.emplace(v.name).second) put(variables);
-        } else if (counts(v.name, v.linkage)) {
-          put(variables);
-        }
-      } else if (item.kind == Kind::kFunction) {
-        const ptx::Function& f = m.functions()[item.index];
-        if (!f.has_body) {
-          if (f.linkage.empty() || declared.emplace(f.name).second)
-            declarations +=
-                declaration(renamed(m.text_of(item.range), locals[i]), f, symbols) + "\n";
-        } else if (f.is_entry || counts(f.name, f.linkage)) {
-          put(functions);
-        }
-      } else {
-        const std::string_view name = m.directives()[item.index].name;
-        // The header is made anew; what tells of source files means each module's own.
-        if (name != ".version" && name != ".target" && name != ".address_size" && name != ".file" &&
-            name != ".section")
-          put(declarations);
-      }
-    }
-  }
-  return ".version " + std::to_string(version.major) + "." + std::to_string(version.minor) +
-         "\n.target " + target + "\n.address_size 64\n" + declarations + variables + functions;
-}
+Result<std::string> join_ptx(const std::vector<std::string>& texts) { return Linker().link(texts); }
 
 }  // namespace sluice::ptx

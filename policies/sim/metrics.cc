@@ -253,6 +253,17 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w,
   return all;
 }
 
+void set_handover(Workload& w, uint64_t ns) {
+  w.gpu.signal_ns = 0;
+  w.gpu.start_ns = std::min(w.gpu.start_ns, ns / 2);
+  w.gpu.switch_ns = ns;
+  w.config.machine.handover_ns = ns;
+  for (Kernel& k : w.kernels) {
+    k.drain_ns = ns - w.gpu.start_ns;
+    k.save_ns = k.restore_ns = k.drain_ns / 2;
+  }
+}
+
 // `make(i)` is run i.
 template <class Make>
 sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&& make,
@@ -277,6 +288,7 @@ sluice::Result<std::vector<Report>> evaluate_runs(const std::string& name, Make&
     if (overrides.max_events) w.max_events = overrides.max_events;
     if (overrides.horizon_ns) w.horizon_ns = overrides.horizon_ns;
     if (overrides.warm_up_ns) w.warm_up_ns = overrides.warm_up_ns;
+    if (overrides.handover_ns) set_handover(w, overrides.handover_ns);
     auto metrics = one_run(w, rows, **base, seed + i, models, [&](std::string_view policy) {
       if (progress) progress(i, runs, policy);
     });

@@ -99,6 +99,9 @@ sluice::Result<Report> evaluate(const WorkloadRow& row, std::string_view policy,
 // Instead of what the workload says; 0: as it says.
 struct Overrides {
   uint64_t max_events = 0, horizon_ns = 0, warm_up_ns = 0;
+  // Every hand-over takes this long: the workload's own start, at most half of it, and leaving for
+  // the rest. On hardware time slices it is the switch.
+  uint64_t handover_ns = 0;
 };
 using Progress = std::function<void(uint32_t run, uint32_t runs,
                                     std::string_view policy)>;  // run: 0 .. runs - 1

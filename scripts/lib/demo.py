@@ -2,8 +2,8 @@
 """The main job: virtual machines share one GPU by weight, and the weights change half-way.
 
 Called by scripts/demo, which has installed and built everything. Everything this program starts is
-gone when it ends, also after Ctrl-C. See README.md for what it shows and docs/operating/demo.md for the
-fields of report.json.
+gone when it ends, also after Ctrl-C. See README.md for what it shows and docs/operating/demo.md for
+the fields of report.json.
 """
 import argparse
 import json
@@ -26,8 +26,8 @@ from host import HostError, Sluiced  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PROGRAMS = ["triad", "matmul", "reduction", "stencil2d", "histogram", "md5"]
-# Two programs run at any time in each VM, half a turn apart, so that a VM has work queued also while
-# one of its programs starts, checks its results or ends.
+# Two programs run at any time in each VM, half a turn apart, so that a VM has work queued also
+# while one of its programs starts, checks its results or ends.
 LANES = 2
 TOLERANCE = 0.03
 MIN_EVICTIONS = 20
@@ -44,14 +44,16 @@ class Failure(Exception):
 
 def parse_arguments():
     p = argparse.ArgumentParser(prog="scripts/demo", description=__doc__.split("\n\n")[0])
-    p.add_argument("--seconds", type=float, default=40, help="length of the contended run (default 40)")
+    p.add_argument("--seconds", type=float, default=40,
+                   help="length of the contended run (default 40)")
     p.add_argument("--vms", type=int, default=2, help="number of virtual machines (default 2)")
     p.add_argument("--weights", help="weights before and after the change, for example 2:1,1:3 "
                    "(the default for two VMs)")
     p.add_argument("--out", type=pathlib.Path, default=ROOT / "demo-out",
                    help="where report.json, shares.png and the logs go (default demo-out)")
     p.add_argument("--device", choices=["auto", "soft", "nvidia"], default="auto",
-                   help="the GPU: NVIDIA's, or the software GPU (default: NVIDIA's if there is one)")
+                   help="the GPU: NVIDIA's, or the software GPU (default: NVIDIA's if there is "
+                         "one)")
     p.add_argument("--guests", choices=["libvirt", "qemu", "local"], default="libvirt",
                    help="libvirt domains (default), QEMU without libvirt, or local processes")
     p.add_argument("--image", type=pathlib.Path, help="folder with vmlinux and initramfs.cpio, "
@@ -113,7 +115,8 @@ class Client:
                     self.results.append(found)
                     self.device = found.get("device", "")
                 if status != 0 or not found:
-                    self.problems.append(f"{self.name}: {' '.join(argv)} ended with status {status}: "
+                    self.problems.append(f"{self.name}: {' '.join(argv)} ended with status "
+                                         f"{status}: "
                                          + " | ".join(lines[-5:]))
                     if not found:
                         return
@@ -166,7 +169,8 @@ class VmClient(Client):
             if time.monotonic() > end:
                 raise Failure(f"{self.name}: no vGPU in the guest: {text}")
             time.sleep(0.5)
-        say(f"{self.name}: booted, sees {text.strip().splitlines()[0] if text.strip() else 'a GPU'}")
+        seen = text.strip().splitlines()[0] if text.strip() else "a GPU"
+        say(f"{self.name}: booted, sees {seen}")
 
     def run(self, argv, timeout):
         job = self.guest.start(argv)
@@ -226,7 +230,8 @@ def make_image(args, work):
     if args.image:
         return args.image / "vmlinux", args.image / "initramfs.cpio"
     deb = subprocess.run([ROOT / "scripts/build-packages", args.build, work,
-                          "sluice-guest-agent"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+                          "sluice-guest-agent"], check=True, stdout=subprocess.PIPE,
+                          text=True).stdout.strip()
     say(f"guest package: {pathlib.Path(deb).name}")
     programs = [args.build / "kernels/suite" / f"sluice-suite-{p}" for p in PROGRAMS + ["probe"]]
     return guest_image.build(args.build / "guest-cache", args.build / "guest-image", deb, programs)
@@ -310,7 +315,8 @@ def run(args, cleanup):
                 c.weight = w
             say(f"weights set to {':'.join(map(str, weights))}")
         first = sluiced.stats()
-        sample_until(sluiced, clients, begin + args.seconds * (i + 1) / len(args.halves), history, stop)
+        sample_until(sluiced, clients, begin + args.seconds * (i + 1) / len(args.halves), history,
+                     stop)
         halves.append(report.half(weights, first, sluiced.stats(), names))
     final = sluiced.stats()
     say("time is over; the programs check their last results")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One guest: its serial lines and the jobs in it. How QEMU was started (by hand or by libvirt) is
-somebody else's; this class has the path of the Unix socket behind the guest's second serial line."""
+somebody else's; this class has the path of the Unix socket behind the guest's second serial
+line."""
 import queue
 import shlex
 import socket

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sluiced as the demo and the system tests run it: own folder, own admin socket, stopped at the end."""
+"""sluiced as the demo and the system tests run it: own folder, own admin socket, stopped at the
+end."""
 import json
 import os
 import pathlib
@@ -69,7 +70,8 @@ class Sluiced:
         return p.stdout
 
     def ctl(self, *args):
-        """sluicectl ARGS --json; returns the decoded answer, HostError with its message otherwise."""
+        """sluicectl ARGS --json; returns the decoded answer, HostError with its message
+        otherwise."""
         p = self._ctl(*args, "--json")
         if p.returncode != 0:
             raise HostError(f"sluicectl {' '.join(map(str, args))}: {p.stderr.strip()}")

@@ -21,7 +21,8 @@ def half(weights, first, last, names):
 
 
 def live_table(history, clients):
-    """One block of lines a sample on a terminal (redrawn in place), one line every 5 s elsewhere."""
+    """One block of lines a sample on a terminal (redrawn in place), one line every 5 s
+    elsewhere."""
     if len(history) < 2:
         return
     tty = sys.stderr.isatty()
@@ -83,7 +84,8 @@ def failures(result, names, tolerance, min_evictions):
             if abs(share - weight / total) > tolerance:
                 out.append(f"half {i}: {n} got {share:.1%}, asked {weight / total:.1%}")
         if h["contended_s"] < 0.5 * h["seconds"]:
-            out.append(f"half {i}: both had work queued for only {h['contended_s']} of {h['seconds']} s")
+            out.append(f"half {i}: both had work queued for only {h['contended_s']} of "
+                       f"{h['seconds']} s")
     return out
 
 
@@ -96,7 +98,8 @@ def print_summary(result, names):
         print(f"half {i} ({':'.join(map(str, h['weights']))}): {cells}; "
               f"contended {h['contended_s']} of {h['seconds']} s")
     e = result["eviction_latency_us"]
-    print(f"evictions {result['evictions']}, eviction latency p50 {e['p50']:.0f} us, p99 {e['p99']:.0f} us")
+    print(f"evictions {result['evictions']}, eviction latency p50 {e['p50']:.0f} us, p99 "
+          f"{e['p99']:.0f} us")
     print(f"results: {result['results_right']} right, {result['results_wrong']} wrong; "
           f"device: {result['device']}; {result['wall_s']} s")
 
@@ -127,11 +130,13 @@ def plot(history, halves, names, out):
         "set title 'GPU share of each vGPU (dashed: asked by weight)'", "set xlabel 'seconds'",
         "set ylabel 'share of GPU time'", "set yrange [0:1]", "set format y '%.1f'",
         f"set xrange [0:{at}]", "set key outside top center horizontal", "set grid", *asked,
-        "plot " + ", ".join(f"'{data}' using 1:{i + 1} with lines linewidth 2 linecolor {i} title '{n}'"
+        "plot " +
+        ", ".join(f"'{data}' using 1:{i + 1} with lines linewidth 2 linecolor {i} title '{n}'"
                             for i, n in enumerate(names, 1))]) + "\n"
     if not shutil.which("gnuplot"):
         (out / "shares.gp").write_text(script)
-        print(f"demo: gnuplot is missing; 'gnuplot {out}/shares.gp' draws the plot", file=sys.stderr)
+        print(f"demo: gnuplot is missing; 'gnuplot {out}/shares.gp' draws the plot",
+              file=sys.stderr)
         return
     p = subprocess.run(["gnuplot"], input=script, text=True, stderr=subprocess.PIPE)
     if p.returncode != 0:

@@ -14,7 +14,8 @@ import sys
 
 
 def introspect(build, what):
-    done = subprocess.run(["meson", "introspect", what, build], capture_output=True, text=True, check=True)
+    done = subprocess.run(["meson", "introspect", what, build], capture_output=True, text=True,
+                          check=True)
     return json.loads(done.stdout)
 
 

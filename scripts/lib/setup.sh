@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the scripts: finds the checkout, installs missing Debian packages, sets up and builds.
-# Needs Debian 12 (or newer with the same package names) and, where packages are missing, root or sudo.
+# Needs Debian 12 (or newer with the same package names) and, where packages are missing, root or
+# sudo.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 jobs=$(nproc)
@@ -16,7 +17,10 @@ ensure_packages() {
   [ ${#missing[@]} -eq 0 ] && return
   local sudo=()
   if [ "$(id -u)" != 0 ]; then
-    command -v sudo >/dev/null || { echo "missing packages, and neither root nor sudo: ${missing[*]}" >&2; exit 1; }
+    command -v sudo >/dev/null || {
+      echo "missing packages, and neither root nor sudo: ${missing[*]}" >&2
+      exit 1
+    }
     sudo=(sudo)
   fi
   say "installing ${#missing[@]} packages: ${missing[*]}"
@@ -42,7 +46,8 @@ ensure_packages() {
 
 # One list a purpose; docs/internals/dependencies.md says why each is there.
 build_packages=(g++ meson ninja-build pkg-config python3 libboost1.81-dev libboost-json1.81-dev
-  libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev libzstd-dev liblz4-dev debhelper)
+  libfmt-dev libspdlog-dev libtomlplusplus-dev libcli11-dev libpugixml-dev libseccomp-dev
+  libzstd-dev liblz4-dev debhelper)
 test_packages=(libgtest-dev libgmock-dev clang-format)
 guest_packages=(qemu-system-x86 cpio xz-utils kmod python3)
 libvirt_packages=(libvirt-daemon libvirt-daemon-system libvirt-clients gnuplot-nox)

@@ -5,9 +5,9 @@
 usage: spdx.py ROOT           writes
        spdx.py ROOT --check   writes nothing; status 1 if a file lacks the line
 
-The line is the first of the file, or the second below `#!`. Text that a tool made (PTX, golden files,
-recordings), documents and manual pages have none; debian/copyright covers them. Where PTX carries
-the line numbers of its .cu file, run scripts/regenerate-ptx after writing.
+The line is the first of the file, or the second below `#!`. Text that a tool made (PTX, golden
+files, recordings), documents and manual pages have none; debian/copyright covers them. Where PTX
+carries the line numbers of its .cu file, run scripts/regenerate-ptx after writing.
 """
 import pathlib
 import sys

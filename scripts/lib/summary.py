@@ -33,7 +33,8 @@ class Suite:
 
 
 def gtest_cases(folder, program):
-    """(passed, names of failed, skipped, why skipped) of a program; None: GoogleTest wrote nothing."""
+    """(passed, names of failed, skipped, why skipped) of a program; None: GoogleTest wrote
+    nothing."""
     passed, failed, skipped, reasons = 0, [], 0, []
     files = sorted(folder.glob(f"{program}.xml")) if program else []
     for file in files:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Virtual machines for the demo and the system tests: libvirt domains under a libvirtd of our own, or
-QEMU started directly. Both are TCG guests of scripts/lib/guest_image.py.
+"""Virtual machines for the demo and the system tests: libvirt domains under a libvirtd of our own,
+or QEMU started directly. Both are TCG guests of scripts/lib/guest_image.py.
 
-The system's libvirt is left alone: as root, enter_private_namespace() gives the whole process a mount
-namespace in which libvirt's folders are empty tmpfs, and a libvirtd is started there; any other user
-gets libvirt's session mode with private XDG folders.
+The system's libvirt is left alone: as root, enter_private_namespace() gives the whole process a
+mount namespace in which libvirt's folders are empty tmpfs, and a libvirtd is started there; any
+other user gets libvirt's session mode with private XDG folders.
 """
 import ctypes
 import os
@@ -49,8 +49,8 @@ def enter_private_namespace():
 
 
 class Libvirt:
-    """A libvirtd of our own, in `work`; domains defined here end with it. As root, `sluiced` (host.py)
-    has its vGPUs made and removed by Sluice's hook."""
+    """A libvirtd of our own, in `work`; domains defined here end with it. As root, `sluiced`
+    (host.py) has its vGPUs made and removed by Sluice's hook."""
 
     def __init__(self, work, sluiced=None):
         self.work = pathlib.Path(work)
@@ -182,7 +182,8 @@ def domain_xml(name, vmlinux, initramfs, job_socket, console_log, guest_mib=256)
 
 
 class Qemu:
-    """One guest by QEMU's command line, for tests that need no libvirt. `vgpu_socket` None: no vGPU."""
+    """One guest by QEMU's command line, for tests that need no libvirt. `vgpu_socket` None: no
+    vGPU."""
 
     def __init__(self, name, work, vmlinux, initramfs, vgpu_socket=None, vectors=17, guest_mib=256):
         self.name = name

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What is prepared and has not run on hardware yet, on a GPU, in under four minutes; one JSON file and a line for each step.
+"""What is prepared and has not run on hardware yet, on a GPU, in under four minutes; one JSON file
+and a line for each step.
 
     meson setup build-static -Dcpp_link_args='-static-libstdc++ -static-libgcc'
-    ninja -C build-static tests/golden/clone_gpu tests/bench/preempt_bench tests/bench/ask_cost mediator/worker/sluice-worker \\
-        tests/unit/worker/worker_resume_test tests/unit/worker/worker_eviction_test tests/unit/worker/worker_process_test tests/cccl/timing.stamp
+    ninja -C build-static tests/golden/clone_gpu tests/bench/preempt_bench tests/bench/ask_cost \\
+        mediator/worker/sluice-worker \\
+        tests/unit/worker/worker_resume_test tests/unit/worker/worker_eviction_test \\
+        tests/unit/worker/worker_process_test tests/cccl/timing.stamp
     tests/bench/hardware.py --build build-static --out out/hardware.json
 
-Steps (--only STEP,..): each under a limit of its own; a step that fails or runs into it does not stop the others.
---lib-dir: where sluice-worker's libraries lie (fmt, spdlog, seccomp), if the machine has none. Exits 1 if a result was wrong or
-a step did not end well.
+Steps (--only STEP,..): each under a limit of its own; a step that fails or runs into it does not
+stop the others. --lib-dir: where sluice-worker's libraries lie (fmt, spdlog, seccomp), if the
+machine has none. Exits 1 if a result was wrong or a step did not end well.
 """
 import argparse
 import json
@@ -24,18 +27,25 @@ def steps(build, library):
     clone = [build / "tests/golden/clone_gpu", library, "none", "0", "1"]
     timing = build / "tests/cccl/timing"
     bench = [build / "tests/bench/preempt_bench", "--library", library]
-    worker = {"SLUICE_TEST_LIBRARY": library, "SLUICE_TEST_WORKER": str(build / "mediator/worker/sluice-worker")}
+    worker = {"SLUICE_TEST_LIBRARY": library,
+              "SLUICE_TEST_WORKER": str(build / "mediator/worker/sluice-worker")}
     return [
         # Which layout the driver takes in one buffer, then originals and clones with tensor maps.
         ("tensor", 40, {"SLUICE_CLONE_JOBS": "tensor"}, [*clone, "8"]),
-        # Resumable clones on a part of the SMs; a launch whose parameters are aligned as tensor maps are.
-        ("worker-resume", 40, worker, [build / "tests/unit/worker/worker_resume_test", "--gtest_filter=*InSpace*"]),
-        ("worker-aligned", 20, worker, [build / "tests/unit/worker/worker_eviction_test", "--gtest_filter=*TensorMaps*"]),
+        # Resumable clones on a part of the SMs; a launch whose parameters are aligned as tensor
+        # maps are.
+        ("worker-resume", 40, worker,
+         [build / "tests/unit/worker/worker_resume_test", "--gtest_filter=*InSpace*"]),
+        ("worker-aligned", 20, worker,
+         [build / "tests/unit/worker/worker_eviction_test", "--gtest_filter=*TensorMaps*"]),
         # Maps made through the channel's call, clones that copy by them.
-        ("worker-tensor", 20, worker, [build / "tests/unit/worker/worker_process_test", "--gtest_filter=*TensorMaps*"]),
-        ("ask-cost", 45, {}, [build / "tests/bench/ask_cost", "--library", library, "--evictions", "20", "--rounds", "5"]),
+        ("worker-tensor", 20, worker,
+         [build / "tests/unit/worker/worker_process_test", "--gtest_filter=*TensorMaps*"]),
+        ("ask-cost", 45, {}, [build / "tests/bench/ask_cost", "--library", library, "--evictions",
+                              "20", "--rounds", "5"]),
         # Launches of 1 ms and more, 1.6 to 6.4 GB each.
-        ("cub-long", 120, {}, [*bench, "--cccl", timing, "--only", "_long", "--seeds", "1", "equality"]),
+        ("cub-long", 120, {},
+         [*bench, "--cccl", timing, "--only", "_long", "--seeds", "1", "equality"]),
         ("bfs", 40, {"SLUICE_CLONE_JOBS": "suite"}, [*clone, "4", "suite bfs"]),
         ("cfd", 40, {"SLUICE_CLONE_JOBS": "suite"}, [*clone, "2", "suite cfd"]),
     ]
@@ -44,8 +54,10 @@ def steps(build, library):
 def run(name, limit, environment, command):
     begin = time.monotonic()
     try:
-        done = subprocess.run([str(c) for c in command], env={**os.environ, **environment}, timeout=limit,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
+        done = subprocess.run([str(c) for c in command], env={**os.environ, **environment},
+                              timeout=limit,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", check=False)
         code, text = done.returncode, done.stdout
     except subprocess.TimeoutExpired as stopped:
         code, text = "limit", (stopped.stdout or b"").decode(errors="replace")
@@ -58,7 +70,8 @@ def run(name, limit, environment, command):
             rows.append(json.loads(line) if line.startswith("{") else line)
         except json.JSONDecodeError:
             rows.append(line)  # cut off by the limit
-    return {"step": name, "code": code, "seconds": round(time.monotonic() - begin, 1), "lines": rows}
+    return {"step": name, "code": code, "seconds": round(time.monotonic() - begin, 1),
+            "lines": rows}
 
 
 def brief(step):
@@ -67,11 +80,14 @@ def brief(step):
     for line in step["lines"]:
         if isinstance(line, dict):
             if "equality" in line:
-                out.append("{equality}: {left} times left in {launches} launches, {wrong} wrong, longest {longest_us} us".format(**line))
+                out.append("{equality}: {left} times left in {launches} launches, {wrong} wrong, "
+                           "longest {longest_us} us".format(**line))
             elif "ask" in line:
                 leave = line.get("leave_us", {})
-                out.append(f"{line['ask']}, {line['blocks_per_sm']} an SM, every {line['interval_us']} us: {line['asked']:.3f} of the "
-                           f"time, {line['ask_ns']:.0f} ns a question; left in {leave.get('p50')} us" + ("" if line["right"] else ", WRONG"))
+                out.append(f"{line['ask']}, {line['blocks_per_sm']} an SM, every "
+                           f"{line['interval_us']} us: {line['asked']:.3f} of the "
+                           f"time, {line['ask_ns']:.0f} ns a question; left in {leave.get('p50')} "
+                           "us" + ("" if line["right"] else ", WRONG"))
             elif "wrong" in line or "original_differs" in line:
                 out.append(json.dumps(line))
         elif not line.startswith(("[ RUN", "[---", "[===", "Running main", "Note:")):
@@ -80,7 +96,8 @@ def brief(step):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build-static")
     parser.add_argument("--library", default="libcuda.so.1")
     parser.add_argument("--lib-dir", default="")
@@ -88,9 +105,11 @@ def main():
     parser.add_argument("--out", default="out/hardware.json")
     args = parser.parse_args()
     if args.lib_dir:
-        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [args.lib_dir, os.environ.get("LD_LIBRARY_PATH", "")]))
+        paths = [args.lib_dir, os.environ.get("LD_LIBRARY_PATH", "")]
+        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, paths))
     wanted = [name for name in args.only.split(",") if name]
-    todo = [s for s in steps(pathlib.Path(args.build), args.library) if not wanted or s[0] in wanted]
+    todo = [s for s in steps(pathlib.Path(args.build), args.library) if not wanted
+            or s[0] in wanted]
     if unknown := set(wanted) - {s[0] for s in todo}:
         raise SystemExit(f"hardware.py: no such step: {', '.join(sorted(unknown))}")
     out = pathlib.Path(args.out)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What Sluice costs while nobody uses the GPU: memory, and processor time of sluiced and its workers.
+"""What Sluice costs while nobody uses the GPU: memory, and processor time of sluiced and its
+workers.
 
 usage: idle_and_memory.py [--build DIR] [--device soft|nvidia] [--vgpus N] [--seconds S]
                           [--out FILE] [--require]
 
-Starts a sluiced with N vGPUs (two) on the local transport. On each, a program makes a context, loads
-a module, launches a kernel, waits for it, and then does nothing. Prints, and leaves in --out, a JSON
-object:
+Starts a sluiced with N vGPUs (two) on the local transport. On each, a program makes a context,
+loads a module, launches a kernel, waits for it, and then does nothing. Prints, and leaves in --out,
+a JSON object:
 
   sluiced.rss_kib        resident memory of sluiced
   workers[].rss_kib      resident memory of each worker, of which
@@ -82,7 +83,8 @@ def children(pid):
 
 
 def use_driver(path):
-    """Child: makes a context and launches once; says so and what memory that took; waits for stdin."""
+    """Child: makes a context and launches once; says so and what memory that took; waits for
+    stdin."""
     for shared in ("libstdc++.so.6", "libm.so.6", "libgcc_s.so.1"):
         ctypes.CDLL(shared)  # not the driver library's own: a worker has them anyway
     text = EMPTY_PTX.read_bytes() + b"\0"

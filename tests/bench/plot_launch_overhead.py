@@ -42,13 +42,17 @@ def panel(index, what, by_library):
     def x(us):
         return LEFT + PLOT_W * math.log10(min(max(us, low), high) / low) / span
 
-    out = [f'<text x="{LEFT}" y="{y0 - 12}" font-weight="bold">{escape(TITLES.get(what, what))}</text>',
-           f'<rect x="{LEFT}" y="{y0}" width="{PLOT_W}" height="{PLOT_H}" fill="none" stroke="#999"/>']
+    out = [f'<text x="{LEFT}" y="{y0 - 12}" '
+           f'font-weight="bold">{escape(TITLES.get(what, what))}</text>',
+           f'<rect x="{LEFT}" y="{y0}" width="{PLOT_W}" height="{PLOT_H}" fill="none" '
+           'stroke="#999"/>']
     decade = low
     while decade <= high * 1.001:
         at = x(decade)
-        out.append(f'<line x1="{at:.1f}" y1="{y0}" x2="{at:.1f}" y2="{y0 + PLOT_H}" stroke="#ddd"/>')
-        out.append(f'<text x="{at:.1f}" y="{y0 + PLOT_H + 15}" text-anchor="middle">{decade:g} us</text>')
+        out.append(f'<line x1="{at:.1f}" y1="{y0}" x2="{at:.1f}" y2="{y0 + PLOT_H}" '
+                   f'stroke="#ddd"/>')
+        out.append(f'<text x="{at:.1f}" y="{y0 + PLOT_H + 15}" text-anchor="middle">{decade:g} '
+                   'us</text>')
         decade *= 10
     for share in (0, 0.5, 1):
         at = y0 + PLOT_H * (1 - share)
@@ -64,7 +68,8 @@ def panel(index, what, by_library):
         out.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" '
                    'stroke-width="1.6"/>')
         median = series[len(series) // 2]
-        out.append(f'<text x="{LEFT + PLOT_W - 6}" y="{y0 + PLOT_H - 8 - 16 * row}" fill="{colour}" '
+        out.append(f'<text x="{LEFT + PLOT_W - 6}" y="{y0 + PLOT_H - 8 - 16 * row}" '
+                   f'fill="{colour}" '
                    f'text-anchor="end">{escape(library)}: median {median:.2f} us</text>')
     return out
 

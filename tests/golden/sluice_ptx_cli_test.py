@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sluice-ptx as a person calls it: rewrite, report, print, exit statuses. Arguments: tool, golden folder."""
+"""sluice-ptx as a person calls it: rewrite, report, print, exit statuses. Arguments: tool, golden
+folder."""
 import json
 import pathlib
 import subprocess
@@ -50,7 +51,8 @@ with tempfile.TemporaryDirectory() as folder:
     assert run("print", module).stdout == module.read_text()
     assert "<%r1>" in run("print", "--statements", module).stdout
     after = run("print", "--after-each", module).stdout
-    assert "// ---- barrier_after_return: unified\n" in after and "given up: computes the number of a barrier" in after
+    assert "// ---- barrier_after_return: unified\n" in after
+    assert "given up: computes the number of a barrier" in after
     table = run("report", "--table", module).stdout
     assert "kernels\t31\n" in table and "opaque: waits\t2\n" in table, table
 

@@ -4,9 +4,9 @@
 
     man_pages_test.py [--keys FILE PAGE] PROGRAM PAGE [PROGRAM PAGE ...]
 
-Options of a program's commands (`PROGRAM COMMAND --help`) count as the program's. With --keys, the keys of a
-configuration file that has them all, some as comments, and the page's section CONFIGURATION name the same ones too,
-table by table.
+Options of a program's commands (`PROGRAM COMMAND --help`) count as the program's. With --keys, the
+keys of a configuration file that has them all, some as comments, and the page's section
+CONFIGURATION name the same ones too, table by table.
 """
 import re
 import subprocess
@@ -30,7 +30,8 @@ def commands_of(text):
 
 
 def documented(page):
-    """Options that stand at the head of a paragraph under OPTIONS: those are explained, not only mentioned."""
+    """Options that stand at the head of a paragraph under OPTIONS: those are explained, not only
+    mentioned."""
     text = open(page).read().replace(r"\-", "-")
     options = re.search(r"^\.SH OPTIONS\n(.*?)(?=^\.SH )", text, re.M | re.S)
     if not options:

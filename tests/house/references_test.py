@@ -5,18 +5,19 @@
 usage: references_test.py SOURCE_ROOT | --self-test
 
 Checks, in every text file of the tree: links of Markdown, from the document's own folder; and
-mentions of a path that begins with one of the tree's top folders, like docs/internals. A mention may
-leave off the ending of a program's source, or name what a meson.build makes; and names of sources and
-documents by themselves, like README.md. Paths below a build folder, patterns (`*`, `<name>`,
-`{a,b}`, NAME) and absolute paths are not looked at. What history says of files that went is history:
-docs/notes, docs/results, docs/decisions and NEWS.md are checked for links only.
+mentions of a path that begins with one of the tree's top folders, like docs/internals. A mention
+may leave off the ending of a program's source, or name what a meson.build makes; and names of
+sources and documents by themselves, like README.md. Paths below a build folder, patterns (`*`,
+`<name>`, `{a,b}`, NAME) and absolute paths are not looked at. What history says of files that went
+is history: docs/notes, docs/results, docs/decisions and NEWS.md are checked for links only.
 """
 import pathlib
 import re
 import sys
 import tempfile
 
-TOP = ("abi", "mediator", "policies", "kernels", "guest-agent", "tests", "docs", "scripts", "debian",
+TOP = ("abi", "mediator", "policies", "kernels", "guest-agent", "tests", "docs", "scripts",
+       "debian",
        "qemu-patches")
 ENDINGS = {".md", ".cc", ".h", ".c", ".cu", ".cuh", ".inc", ".py", ".sh", ".build", ".toml", ".txt",
            ".8", ".1"}

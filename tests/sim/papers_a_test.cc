@@ -55,6 +55,16 @@ TEST(Effisha, UnderPivWithSjfPrioritiesTheShortKernelsKeepTheirTime) {
   for (const char* name : kRightOfSort) EXPECT_LT(at_once.at(name), 1.09) << name;
 }
 
+// Section 6.3 with figure 13: checks ten times a slice; a slice of 1 ms gives latencies near the
+// paper's mean of 80 us, and they grow with the slice.
+TEST(Effisha, LatencyFollowsTheSliceUnderAdaptiveChecks) {
+  const Report r = run("effisha-adaptive", "piv");
+  ASSERT_EQ(r.runs.size(), 5u);
+  for (size_t i = 1; i < r.runs.size(); ++i)
+    EXPECT_GT(r.runs[i].evict_latency_us.p50, r.runs[i - 1].evict_latency_us.p50);
+  EXPECT_NEAR(r.runs[2].evict_latency_us.p50, 80, 25);
+}
+
 TEST(Effisha, AverageTurnaroundIsWellBelowTheDefaults) {
   const double by_default = run("effisha-sjf", "fcfs").mean.antt;
   EXPECT_LT(run("effisha-sjf", "piv").mean.antt, by_default / 4);
@@ -143,6 +153,31 @@ TEST(Flep, HighPriorityKernelsSpeedUpTenfold) {
   EXPECT_NEAR(most, 24.2, 1.5);
 }
 
+TEST(Flep, WithoutPreemptionTheSmallKernelWaits) {  // figure 1
+  double most = 0;
+  for (const Metrics& m : run("flep-pairs", "fcfs").runs) most = std::max(most, m.ntt[1].second);
+  EXPECT_NEAR(most, 32.6, 1.5);
+}
+
+TEST(Flep, TheLaterItComesTheLessItGains) {  // figure 9
+  const Report r = run("flep-delay", "hpf");
+  ASSERT_EQ(r.runs.size(), 40u);
+  for (size_t first = 0; first < 40; first += 10) {
+    const auto gain = [&](size_t eighths) { return r.runs[first + eighths].speedup_high; };
+    // A line while the large kernel runs, then no gain.
+    for (size_t i = 1; i < 7; ++i)
+      EXPECT_NEAR(gain(i - 1) - gain(i), gain(i) - gain(i + 1), 0.05) << first + i;
+    EXPECT_NEAR(gain(9), 1, 0.05);
+  }
+}
+
+TEST(Flep, ReorderingWithoutPreemptionGainsLittle) {  // section 6.3.2: 2.3 %
+  const double by_arrival = run("flep-reorder", "fcfs").mean.antt;
+  const double reordered = run("flep-reorder", "npq").mean.antt;
+  EXPECT_LT(reordered, by_arrival);
+  EXPECT_GT(reordered, 0.95 * by_arrival);
+}
+
 TEST(Flep, EqualPairsImproveTurnaroundForLittleThroughput) {
   const Report hpf = run("flep-equal", "hpf"), mps = run("flep-equal", "fcfs");
   const double loss = 1 - mean_end_ms(mps) / mean_end_ms(hpf);
@@ -229,6 +264,42 @@ TEST(Preemptive, PreemptionCostsThroughputAndDrainingCostsMore) {
     EXPECT_LT(drain, 1.38) << "the paper's most";
     EXPECT_LT(change, 1.12);
   }
+}
+
+// Figure 5 by class 1 of Table 1: the shorter a program's kernels, the more it gains.
+TEST(Preemptive, ProgramsOfShortKernelsGainMost) {
+  const Report ppq = run("preemptive-switch-4", "ppq");
+  std::map<std::string, std::pair<double, double>> gains;  // sum, number
+  for (const Metrics& m : ppq.runs) {
+    const std::string& high = m.ntt[0].first;
+    auto& [sum, number] =
+        gains[high == "histo" || high == "spmv"                            ? "SHORT"
+              : high == "tpacf" || high == "sad" || high == "mri-gridding" ? "LONG"
+                                                                           : "MEDIUM"];
+    sum += m.speedup_high;
+    number += 1;
+  }
+  const auto gain = [&](const char* group) { return gains[group].first / gains[group].second; };
+  EXPECT_GT(gain("SHORT"), gain("MEDIUM"));
+  EXPECT_GT(gain("MEDIUM"), gain("LONG"));
+  EXPECT_GT(gain("LONG"), 1);
+}
+
+// Figure 8: with blocks as short as Table 1 prints them, draining overtakes the context switch in
+// some of the mixes that improve.
+TEST(Preemptive, ShortBlocksLetDrainingOvertake) {
+  const Report fcfs = run("preemptive-equal-switch-4", "fcfs");
+  const Report change = run("preemptive-equal-switch-4", "dss");
+  const Report drain = run("preemptive-equal-printed-4", "dss");
+  size_t improved = 0, overtaken = 0;
+  for (size_t i = 0; i < fcfs.runs.size(); ++i) {
+    const double switched = change.runs[i].antt, drained = drain.runs[i].antt;
+    if (std::min(switched, drained) > fcfs.runs[i].antt / 1.01) continue;
+    ++improved;
+    overtaken += drained < switched;
+  }
+  EXPECT_GT(improved, fcfs.runs.size() / 2);
+  EXPECT_GE(overtaken, improved / 4);
 }
 
 // Table 1, Class 2.

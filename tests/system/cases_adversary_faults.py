@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that stops the GPU on purpose, with faults or with kernels that do not leave: each costs its neighbours up to
-150 ms (2 s), so it may do that only now and then (core/penalty.h). The software GPU stands still as an H100 does."""
+"""A guest that stops the GPU on purpose, with faults or with kernels that do not leave: each costs
+its neighbours up to 150 ms (2 s), so it may do that only now and then (core/penalty.h). The
+software GPU stands still as an H100 does."""
 import os
 
 import support
@@ -31,8 +32,10 @@ class AdversaryFaults(WithVictim):
         return got
 
     def most_ms(self, began_ns, over=1):
-        """What faults may have cost since then, in sluiced's own time; `over`: faults under way when it is barred."""
-        return MOST_MS + over * STALL_MS + (self.sluiced.stats()["now_ns"] - began_ns) / 1e6 * FORGIVEN
+        """What faults may have cost since then, in sluiced's own time; `over`: faults under way
+        when it is barred."""
+        return MOST_MS + over * STALL_MS + (self.sluiced.stats()["now_ns"] -
+                                            began_ns) / 1e6 * FORGIVEN
 
     def test_faults_as_fast_as_allowed(self):
         with self.attack():
@@ -42,14 +45,17 @@ class AdversaryFaults(WithVictim):
             self.assertEqual(got, ["got 700\n"] * 3)
             self.eventually(lambda: self.vgpu("a")["faults"] >= 3, "the faults are counted")
             a = self.vgpu("a")
-            self.assertEqual(a["fault_stall_ms"], a["faults"] * STALL_MS, "as the GPU's own record has it")
-            self.eventually(lambda: self.show()["back_off"]["holds"] and self.show()["back_off"]["waiting"],
+            self.assertEqual(a["fault_stall_ms"], a["faults"] * STALL_MS,
+                             "as the GPU's own record has it")
+            self.eventually(lambda: self.show()["back_off"]["holds"]
+                            and self.show()["back_off"]["waiting"],
                             "its next program waits")
             self.assertGreater(self.show()["back_off"]["opens_in_ms"], 0)
             self.assertIn("stopped others", self.sluiced.log())
             # It goes on for as long as it likes: the victim's launches say for how long.
             done = self.vgpu("b")["launches_done"]
-            self.eventually(lambda: self.vgpu("b")["launches_done"] > done + 200, "the victim works")
+            self.eventually(lambda: self.vgpu("b")["launches_done"] > done + 200,
+                            "the victim works")
             self.assertLessEqual(self.vgpu("a")["fault_stall_ms"], self.most_ms(began))
             attacker.kill()
             # What it caused was taken off its share, not off the victim's.
@@ -59,7 +65,8 @@ class AdversaryFaults(WithVictim):
         with self.attack():
             began = self.sluiced.stats()["now_ns"]
             attacker = self.adversary("fault-again", "unmapped", 12, 12)
-            self.eventually(lambda: self.show()["back_off"]["state"] == "barred", "it has used up its minute")
+            self.eventually(lambda: self.show()["back_off"]["state"] == "barred",
+                            "it has used up its minute")
             self.eventually(lambda: self.vgpu("a")["sessions"] == 0, "all its sessions are ended")
             # Those that were on the GPU when it was barred have done it already.
             self.assertLessEqual(self.vgpu("a")["fault_stall_ms"], self.most_ms(began, over=3))
@@ -113,7 +120,8 @@ class AdversaryFaults(WithVictim):
 
 
 class FaultsInTheKernelsLog(WithSluiced):
-    """NVIDIA's module writes who faulted into the kernel's log: nothing that a worker says or hides matters."""
+    """NVIDIA's module writes who faulted into the kernel's log: nothing that a worker says or hides
+    matters."""
 
     @classmethod
     def setUpClass(cls):
@@ -130,9 +138,12 @@ class FaultsInTheKernelsLog(WithSluiced):
             self.eventually(lambda v=v: self.vgpu(v)["launches_done"] > done[v], "it launches")
         worker = self.sluiced.ctl("show", "a")["session_list"][0]["worker_pid"]
         with open(self.log_pipe, "wb", buffering=0) as log:
-            for pid, facility in ((worker, 8), (os.getpid(), 0)):  # a program's own line; not a worker
-                log.write(f"{facility + 4},1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid={pid}, name=x\n".encode())
-            log.write(f"4,2,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid={worker}, name=x, Ch 8\n".encode())
+            # a program's own line; not a worker
+            for pid, facility in ((worker, 8), (os.getpid(), 0)):
+                log.write(f"{facility + 4},1,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid={pid}, "
+                          "name=x\n".encode())
+            log.write(f"4,2,1,-;NVRM: Xid (PCI:0000:01:00): 31, pid={worker}, name=x, Ch 8\n"
+                      .encode())
             self.eventually(lambda: self.vgpu("a")["faults"] == 1, "the fault is counted")
             # Records that make no sense, and an end of the log, harm nobody.
             log.write(b"\x00" * 20000 + b"\n;;;;\n" * 500)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that take device memory in every way but by allocating it: a vGPU's limit holds for all of them, and
-the rest of the GPU is its neighbour's."""
+"""Programs that take device memory in every way but by allocating it: a vGPU's limit holds for all
+of them, and the rest of the GPU is its neighbour's."""
 import subprocess
 
 import support
@@ -22,8 +22,10 @@ class TakesMemory(support.WithVictim):
         cls.sluiced.ctl("set", "a", "--memory", f"{LIMIT // MIB}M")
 
     def start(self, vgpu, *args):
-        p = subprocess.Popen([support.BUILD / "tests/system/adversaries/take-memory", *map(str, args)],
-                             env=self.sluiced.client_env(vgpu), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        p = subprocess.Popen([support.BUILD / "tests/system/adversaries/take-memory",
+                              *map(str, args)],
+                             env=self.sluiced.client_env(vgpu), stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
 
         def end():
@@ -54,7 +56,8 @@ class TakesMemory(support.WithVictim):
             self.assertEqual(max(used, key=used.get), shown[way], kinds)
 
     def test_every_way(self):
-        """Each way by itself; then a neighbour gets all that the limit leaves, and what it writes stays."""
+        """Each way by itself; then a neighbour gets all that the limit leaves, and what it writes
+        stays."""
         with self.attack():
             for way in WAYS:
                 with self.subTest(way):
@@ -71,7 +74,8 @@ class TakesMemory(support.WithVictim):
                     out, _ = taker.communicate("", timeout=support.TIMEOUT_S)
                     self.assertEqual(taker.returncode, 0, out)
                     self.assert_all_free("a")
-                    self.eventually(lambda: self.vgpu("b")["sessions"] == 1, "only the victim is left")
+                    self.eventually(lambda: self.vgpu("b")["sessions"] == 1,
+                                    "only the victim is left")
 
     def test_all_ways_at_once(self):
         with self.attack():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared memory: workers that die while their programs read it, and strangers who want to see it."""
+"""Shared memory: workers that die while their programs read it, and strangers who want to see
+it."""
 import json
 import os
 import random
@@ -21,7 +22,8 @@ class AdversaryRegions(WithVictim):
     def admin(self, method, **params):
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(str(self.sluiced.admin))
-            s.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode() + b"\n")
+            s.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method,
+                                  "params": params}).encode() + b"\n")
             return json.loads(s.makefile("rb").readline())
 
     def reader(self, rounds=1000000):
@@ -36,7 +38,8 @@ class AdversaryRegions(WithVictim):
         return None
 
     def kill_one(self, program, how):
-        """Kills the worker of a program in one of several ways; returns what the program printed."""
+        """Kills the worker of a program in one of several ways; returns what the program
+        printed."""
         worker = self.worker_of(program)
         self.assertIsNotNone(worker)
         if how != "running":
@@ -117,7 +120,8 @@ class AdversaryRegions(WithVictim):
                 "except PermissionError:\n    print('no permission')\n"
                 "else:\n    print('connected', s.recv(8))\n")
         with self.attack():
-            p = subprocess.run([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True,
+            p = subprocess.run([sys.executable, "-c", code, path], stdout=subprocess.PIPE,
+                               text=True,
                                stderr=subprocess.STDOUT, timeout=support.TIMEOUT_S)
             self.assertEqual(p.stdout.strip(), "no permission")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker that a guest has taken over (adversaries/evil_worker.cc): nothing of the host, of sluiced or of the neighbours
-is in its reach, in neither filter; and after a crash of sluiced, of the spawner, or of both, no worker runs on."""
+"""A worker that a guest has taken over (adversaries/evil_worker.cc): nothing of the host, of
+sluiced or of the neighbours is in its reach, in neither filter; and after a crash of sluiced, of
+the spawner, or of both, no worker runs on."""
 import os
 import pathlib
 import re
@@ -17,11 +18,13 @@ from support import WithSluiced, WithVictim
 
 
 def processes_below(root):
-    """Pids of all descendants of `root`, which ends up without a parent when it dies: by its session or cgroup."""
+    """Pids of all descendants of `root`, which ends up without a parent when it dies: by its
+    session or cgroup."""
     children = {}
     for p in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            children.setdefault(int((p / "stat").read_text().rsplit(")", 1)[1].split()[1]), []).append(int(p.name))
+            children.setdefault(int((p / "stat").read_text().rsplit(")", 1)[1].split()[1]),
+                                []).append(int(p.name))
         except (OSError, IndexError):
             continue
     found, todo = [], [root]
@@ -41,7 +44,8 @@ def program_of(pid):
 
 def alive(pid):
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")",
+                1)[1].split()[0] not in "ZX"
     except OSError:
         return False
 
@@ -94,12 +98,15 @@ class TakenOver(WithVictim):
         self.assertGreaterEqual(len(attempts), 1)
         self.assertGreater(attempts[0], 100)
         print(f"{attempts[0]} attempts in the {self.FILTER} filter", flush=True)
-        self.assertNotIn("T", pathlib.Path(f"/proc/{self.bystander.pid}/stat").read_text().rsplit(")", 1)[1].split()[0])
+        self.assertNotIn("T",
+                         pathlib.Path(f"/proc/{self.bystander.pid}/stat").read_text().rsplit(")",
+                                 1)[1].split()[0])
         self.assertEqual(list(self.secrets.iterdir()), [])
         self.assertEqual(self.vgpu("a")["weight"], 1)
         # Nothing of it runs.
         self.eventually(lambda: not any(
-            "evil" in program_of(p) for p in processes_below(self.sluiced.ctl("info")["workers"]["spawner_pid"])),
+            "evil" in program_of(p)
+            for p in processes_below(self.sluiced.ctl("info")["workers"]["spawner_pid"])),
             "all that it made has gone")
 
 
@@ -118,7 +125,8 @@ class TakenOverBesideNvidia(TakenOver):
     def test_what_is_refused_is_named(self):
         """Once a call, with its arguments, so that one that a driver needs is found in one run."""
         self.program("a", "triad", "--seconds", 100000).finish()
-        self.assertRegex(self.sluiced.log(), r"sandbox: system call io_uring_setup \(425\) is refused")
+        self.assertRegex(self.sluiced.log(),
+                         r"sandbox: system call io_uring_setup \(425\) is refused")
 
 
 class CompileCache(WithSluiced):
@@ -157,8 +165,8 @@ class EachWall(WithSluiced):
         self.eventually(lambda: self.vgpu("b")["launches_done"] > 0, "the other launches")
         info = self.sluiced.ctl("info")["workers"]
         missing = {m.split(":")[0] for m in info["missing_walls"]}
-        procs = [pathlib.Path(f"/proc/{self.sluiced.ctl('show', v)['session_list'][0]['worker_pid']}")
-                 for v in "ab"]
+        sessions = [self.sluiced.ctl("show", v)["session_list"][0] for v in "ab"]
+        procs = [pathlib.Path(f"/proc/{session['worker_pid']}") for session in sessions]
         for proc in procs:
             lines = (proc / "status").read_text().splitlines()
             fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
@@ -231,7 +239,8 @@ class SocketsRefuseWorkers(WithSluiced):
 
 
 class ProgramsBesideNvidiasFilter(WithSluiced):
-    """What a worker itself needs is on that list: programs run, with threads that block all signals."""
+    """What a worker itself needs is on that list: programs run, with threads that block all
+    signals."""
 
     @classmethod
     def setUpClass(cls):
@@ -271,11 +280,14 @@ class AfterACrash(WithSluiced):
             for name in ("a", "b"):
                 self.sluiced.ctl("create", name, "--weight", 1)
         self.eventually(lambda: not alive(workers[0]), "the worker has gone")
-        self.eventually(lambda: info()["workers"]["spawner_pid"] not in (spawner, -1), "another spawner serves")
+        self.eventually(lambda: info()["workers"]["spawner_pid"] not in (spawner, -1),
+                        "another spawner serves")
         self.eventually(lambda: not alive(spawner), "the earlier one does not")
         session.kill()
-        self.assert_right(self.program("b", "triad", "--launches", 4, "--json").finish(), "another vGPU")
-        self.assert_right(self.program("a", "triad", "--launches", 4, "--json").finish(), "the same vGPU")
+        self.assert_right(self.program("b", "triad", "--launches", 4, "--json").finish(),
+                          "another vGPU")
+        self.assert_right(self.program("a", "triad", "--launches", 4, "--json").finish(),
+                          "the same vGPU")
         self.assert_all_free("a")
 
     def test_of_sluiced(self):
@@ -290,8 +302,10 @@ class AfterACrash(WithSluiced):
     def test_a_second_sluiced_does_not_touch_the_first(self):
         running = self.program("a", "triad", "--seconds", 3, "--json")
         self.eventually(lambda: self.vgpu("a")["sessions"] == 1, "it runs")
-        second = subprocess.run([support.BUILD / "mediator/daemon/sluiced", "--config", self.sluiced.config],
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+        second = subprocess.run([support.BUILD / "mediator/daemon/sluiced", "--config",
+                                 self.sluiced.config],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                timeout=support.TIMEOUT_S)
         self.assertNotEqual(second.returncode, 0)
         self.assertIn("runs already", second.stdout)
         self.assert_right(running.finish(), "a program of the first")
@@ -317,7 +331,8 @@ class WithoutPrivileges(WithSluiced):
     def begin(cls):
         log = open(cls.sluiced.log_path, "ab")
         cls.sluiced.process = subprocess.Popen(
-            [*cls.HOW, support.BUILD / "mediator/daemon/sluiced", "--config", cls.sluiced.config], stdout=log, stderr=log,
+            [*cls.HOW, support.BUILD / "mediator/daemon/sluiced", "--config", cls.sluiced.config],
+            stdout=log, stderr=log,
             start_new_session=True)
         end = time.monotonic() + 60
         while cls.sluiced._ctl("list", "--json").returncode != 0:
@@ -335,14 +350,18 @@ class WithoutPrivileges(WithSluiced):
         self.assertLessEqual(self.MISSING, missing, info)
         for wall in missing:
             self.assertIn(f"workers run without a wall: {wall}:", self.sluiced.log())
-        self.assert_right(self.program("a", "triad", "--launches", 4, "--json").finish(), "a program")
+        self.assert_right(self.program("a", "triad", "--launches", 4, "--json").finish(),
+                          "a program")
 
     def test_it_does_not_start_where_all_are_required(self):
         config = self.work / "strict.toml"
-        config.write_text(self.sluiced.config.read_text().replace("[workers]\n", "[workers]\nrequire = true\n").replace(
+        config.write_text(self.sluiced.config.read_text().replace("[workers]\n",
+                "[workers]\nrequire = true\n").replace(
             f'runtime_dir = "{self.work}/run"', f'runtime_dir = "{self.work}/strict"'))
-        p = subprocess.run([*self.HOW, support.BUILD / "mediator/daemon/sluiced", "--config", config],
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=support.TIMEOUT_S)
+        p = subprocess.run([*self.HOW, support.BUILD / "mediator/daemon/sluiced", "--config",
+                            config],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           timeout=support.TIMEOUT_S)
         self.assertNotEqual(p.returncode, 0)
         self.assertIn("workers.require", p.stdout)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real guests: QEMU under TCG with stock ivshmem-doorbell, the Debian package, VFIO in the guest."""
+"""Real guests: QEMU under TCG with stock ivshmem-doorbell, the Debian package, VFIO in the
+guest."""
 import os
 import signal
 
@@ -28,10 +29,12 @@ class Guests(WithSluiced):
         # A session that the host ends: its slot and memory are free once its program has gone.
         q.guest.start("sluice-suite-md5 --seconds 600")
         def sessions():
-            return [s for s in self.sluiced.ctl("show", "a")["session_list"] if s["state"] == "open"]
+            return [s for s in self.sluiced.ctl("show", "a")["session_list"]
+                    if s["state"] == "open"]
         self.eventually(lambda: len(sessions()) == 1, "the program is on")
         os.kill(sessions()[0]["worker_pid"], signal.SIGKILL)
-        self.eventually(lambda: not sessions() and self.sluiced.ctl("show", "a")["region"]["extent_bytes_used"] == 0,
+        self.eventually(lambda: not sessions()
+                        and self.sluiced.ctl("show", "a")["region"]["extent_bytes_used"] == 0,
                         "slot and memory are free")
         self.assertEqual(self.sluiced.ctl("show", "a")["region"]["slots_ended"], 0)
         self.run_right(q, "sluice-suite-triad --launches 2 --json")
@@ -41,10 +44,12 @@ class Guests(WithSluiced):
         import support
         import virt
         vmlinux, initramfs = support.image()
-        other = virt.Qemu("other", support.folder(), vmlinux, initramfs, self.sluiced.vgpu_socket("a"))
+        other = virt.Qemu("other", support.folder(), vmlinux, initramfs,
+                          self.sluiced.vgpu_socket("a"))
         self.addCleanup(other.kill)
         other.boot()
-        self.eventually(lambda: "another virtual machine is connected" in other.console(), "the agent prints the refusal")
+        self.eventually(lambda: "another virtual machine is connected" in other.console(),
+                        "the agent prints the refusal")
         self.run_right(q, "sluice-suite-triad --launches 2 --json")
 
     def test_a_guest_killed_in_the_middle_of_a_launch(self):

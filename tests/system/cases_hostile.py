@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Malformed ring records: the session that sends them ends (or gets an error), with a reason that it
-can read; the neighbour's results, the daemon and the vGPU itself are untouched."""
+"""Malformed ring records: the session that sends them ends (or gets an error), with a reason that
+it can read; the neighbour's results, the daemon and the vGPU itself are untouched."""
 import subprocess
 
 import support

@@ -10,7 +10,8 @@ from support import PROGRAMS, WithSluiced
 
 
 def differences(theirs, ours):
-    """What of `theirs` is not in `ours` ("- line") and the other way round ("+ line"), behind a line "-- section"."""
+    """What of `theirs` is not in `ours` ("- line") and the other way round ("+ line"), behind a
+    line "-- section"."""
     def sections(lines):
         found = {}
         for line in lines:
@@ -23,8 +24,10 @@ def differences(theirs, ours):
     theirs, ours, out = sections(theirs), sections(ours), []
     for name in {**ours, **theirs}:
         a, b = theirs.get(name, []), ours.get(name, [])
-        rows = [row for tag, i, j, k, n in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
-                if tag != "equal" for row in ["- " + x for x in a[i:j]] + ["+ " + x for x in b[k:n]]]
+        rows = [row for tag, i, j, k,
+                n in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
+                if tag != "equal" for row in ["- " + x for x in a[i:j]] +
+                ["+ " + x for x in b[k:n]]]
         out += [name, *rows] if rows else []
     return out
 
@@ -39,7 +42,8 @@ class Local(WithSluiced):
     def test_dependent_launches_with_copies_and_events(self):
         for name in PROGRAMS:
             with self.subTest(name):
-                self.assert_right(self.program("a", name, "--launches", 4, "--chain", 3, "--streams", 2,
+                self.assert_right(self.program("a", name, "--launches", 4, "--chain", 3,
+                                               "--streams", 2,
                                                "--verify", "every", "--json").finish(), name)
 
     def test_two_vgpus_evict_each_other_and_all_results_are_right(self):
@@ -57,12 +61,17 @@ class Local(WithSluiced):
         self.maxDiff = None
         folder = support.ROOT / "tests/conformance/virtual_memory"
         recorded = (folder / "h200.txt").read_text().splitlines()
-        listed = [line for line in (folder / "differences.txt").read_text().splitlines() if not line.startswith("#")]
-        alone = {"LD_PRELOAD": str(support.BUILD / "mediator/softgpu/libsluice-softcuda.so")}  # in the place of ours
-        for how, env in {"through the channel": self.sluiced.client_env("a"), "software GPU": {**os.environ, **alone}}.items():
+        listed = [line for line in (folder / "differences.txt").read_text().splitlines()
+                  if not line.startswith("#")]
+        # in the place of ours
+        alone = {"LD_PRELOAD": str(support.BUILD / "mediator/softgpu/libsluice-softcuda.so")}
+        for how, env in {"through the channel": self.sluiced.client_env("a"),
+                         "software GPU": {**os.environ, **alone}}.items():
             with self.subTest(how):
-                p = subprocess.run([support.BUILD / "tests/conformance/virtual-memory-calls"], env=env,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=support.TIMEOUT_S)
+                p = subprocess.run([support.BUILD / "tests/conformance/virtual-memory-calls"],
+                                   env=env,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   timeout=support.TIMEOUT_S)
                 self.assertEqual(differences(recorded, p.stdout.splitlines()), listed,
                                  f"{p.stderr}\n{self.sluiced.log()[-3000:]}")
         self.assert_all_free("a")
@@ -87,7 +96,8 @@ class Local(WithSluiced):
             u = self.sluiced.ctl("show", v)["usage"]
             self.assertGreater(u["used_ns"], 0)
             self.assertLessEqual(u["used_ns"], u["held_ns"] + u["error_ns"])
-            # A worker that is interrupted before it gives the engine back has kept it: a little, now and then.
+            # A worker that is interrupted before it gives the engine back has kept it: a little,
+            # now and then.
             self.assertLess(u["ungranted_ns"], u["held_ns"] / 2, "honest workers run with a grant")
             self.assertEqual(u["contradictions"], 0)
             self.assertIn("registers", u["by"])
@@ -102,12 +112,14 @@ class Local(WithSluiced):
 
 
 class StreamWriteSignal(WithSluiced):
-    """The same where workers have to be woken to take an eviction to the GPU (`[device] signal`)."""
+    """The same where workers have to be woken to take an eviction to the GPU (`[device]
+    signal`)."""
     EXTRA = 'signal = "stream-write"\n'
 
     def test_two_vgpus_evict_each_other(self):
         self.assertEqual(self.sluiced.ctl("info")["device"]["signal"], "stream-write")
-        running = [self.program(v, p, "--seconds", 3, "--json") for v in ("a", "b") for p in ("triad", "md5")]
+        running = [self.program(v, p, "--seconds", 3, "--json") for v in ("a", "b")
+                   for p in ("triad", "md5")]
         for p in running:
             self.assert_right(p.finish(), p.name)
         for n in ("a", "b"):
@@ -130,7 +142,8 @@ class Restart(WithSluiced):
         self.sluiced.ctl("create", "a", "--weight", 1)
         # Long enough to be seen under way, and predicted from what the other life knew.
         running = self.program("a", "triad", "--seconds", 8, "--json")
-        self.eventually(lambda: self.vgpu("a")["progress"]["predicted_launches"] > 0, "launches are predicted")
+        self.eventually(lambda: self.vgpu("a")["progress"]["predicted_launches"] > 0,
+                        "launches are predicted")
         self.assert_right(running.finish(), "triad")
         self.assertNotIn("left aside", self.sluiced.log())
 
@@ -146,12 +159,14 @@ class Faults(WithSluiced):
         self.assert_all_free("a")
 
     def test_ptx_that_does_not_parse(self):
-        p = subprocess.run([support.BUILD / "tests/system/bad-ptx"], env=self.sluiced.client_env("a"),
+        p = subprocess.run([support.BUILD / "tests/system/bad-ptx"],
+                           env=self.sluiced.client_env("a"),
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                            timeout=support.TIMEOUT_S)
         self.assertEqual(p.returncode, 0, p.stdout)
         for name in ("cudaLaunchDeviceV2", "cudaGraphLaunch"):
-            self.assertIn(f"cuModuleLoadData is not supported: launches from the GPU: {name}", p.stdout)
+            self.assertIn(f"cuModuleLoadData is not supported: launches from the GPU: {name}",
+                          p.stdout)
         self.neighbour_is_unharmed()
 
     def test_a_kernel_that_writes_out_of_bounds(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vGPUs on the time slices of one software GPU: scheduler.slices, from the policy to what each one got."""
+"""vGPUs on the time slices of one software GPU: scheduler.slices, from the policy to what each one
+got."""
 import unittest
 
 import support
@@ -47,7 +48,8 @@ class Loga(WithSluiced):
 
     def test_both_get_on(self):
         self.assertEqual({p["name"] for p in self.sluiced.ctl("policies")}, {"wfq", "loga"})
-        running = [self.program(v, p, "--seconds", 1, "--json") for v, p in (("a", "triad"), ("b", "md5"))]
+        running = [self.program(v, p, "--seconds", 1, "--json") for v,
+                   p in (("a", "triad"), ("b", "md5"))]
         for p in running:
             self.assert_right(p.finish(), p.name)
         for v in ("a", "b"):
@@ -57,7 +59,8 @@ class Loga(WithSluiced):
 
 class Refused(unittest.TestCase):
     def refusal(self, extra, env=None):
-        s = Sluiced(support.BUILD, support.folder(), device="soft", extra="[scheduler]\nslices = true\n" + extra, env=env)
+        s = Sluiced(support.BUILD, support.folder(), device="soft",
+                    extra="[scheduler]\nslices = true\n" + extra, env=env)
         self.addCleanup(s.stop)
         with self.assertRaises(HostError) as e:
             s.start()

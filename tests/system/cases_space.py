@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vGPUs side by side on one software GPU: scheduler.spatial, from the policy to the SM that a block runs on."""
+"""vGPUs side by side on one software GPU: scheduler.spatial, from the policy to the SM that a block
+runs on."""
 import bisect
 import subprocess
 import unittest
@@ -54,7 +55,8 @@ class Tasks(WithSluiced):
                     continue
                 i = bisect.bisect_left(begins, end)
                 if i:
-                    self.assertLessEqual(ends[i - 1], begin, f"SM {sm} ran tasks of both at {begin}")
+                    self.assertLessEqual(ends[i - 1], begin,
+                                         f"SM {sm} ran tasks of both at {begin}")
 
 
 class Space(Tasks):
@@ -77,7 +79,8 @@ class Space(Tasks):
 
     def test_three_to_one_in_space(self):
         a, b = self.start_tasks("a"), self.start_tasks("b")
-        self.eventually(lambda: len(self.sms("a")) == 3 and len(self.sms("b")) == 1, "a has 3 SMs, b has 1")
+        self.eventually(lambda: len(self.sms("a")) == 3 and len(self.sms("b")) == 1,
+                        "a has 3 SMs, b has 1")
         # A program that the host's CPUs keep waiting is not backlogged, so one window says little.
         self.eventually(lambda: 0.6 < self.share_of_a() < 0.9, "a has three quarters of a window")
         self.stop_file.touch()
@@ -93,7 +96,8 @@ class Space(Tasks):
         self.sluiced.ctl("set", "b", "--weight", 9)
         self.eventually(lambda: len(self.sms("b")) == 3, "b has 3 SMs of 4")
         # Launches stay where they are while their SMs change.
-        self.eventually(lambda: self.vgpu("a")["launches_kept"] + self.vgpu("b")["launches_kept"] > 0, "launches stay",
+        self.eventually(lambda: self.vgpu("a")["launches_kept"] +
+                        self.vgpu("b")["launches_kept"] > 0, "launches stay",
                         timeout=support.TIMEOUT_S)
         self.sluiced.ctl("set", "b", "--weight", 1)
         self.eventually(lambda: len(self.sms("a")) == 3, "a has 3 SMs again")
@@ -102,22 +106,26 @@ class Space(Tasks):
         self.assertGreater(self.vgpu("a")["evictions"] + self.vgpu("b")["evictions"], 0)
 
     def test_results_of_three_programs_are_right(self):
-        running = [self.program(v, p, "--launches", 4, "--chain", 2, "--streams", 2, "--verify", "every", "--json")
+        running = [self.program(v, p, "--launches", 4, "--chain", 2, "--streams", 2, "--verify",
+                                "every", "--json")
                    for v, p in (("a", "triad"), ("b", "matmul"), ("b", "reduction"))]
         for p in running:
             self.assert_right(p.finish(), p.name)
 
 
 class InGreenContexts(Tasks):
-    """As it is by default: SMs in pairs, as the hardware has them in groups, and launches are kept there by it."""
+    """As it is by default: SMs in pairs, as the hardware has them in groups, and launches are kept
+    there by it."""
     EXTRA = '[scheduler]\nspatial = true\n'
 
     def test_two_vgpus_are_kept_apart_by_the_hardware(self):
         a, b = self.start_tasks("a"), self.start_tasks("b")
-        self.eventually(lambda: sorted(map(sorted, (self.sms("a"), self.sms("b")))) == [[0, 1], [2, 3]], "each has a pair",
+        self.eventually(lambda: sorted(map(sorted, (self.sms("a"), self.sms("b")))) ==
+                        [[0, 1], [2, 3]], "each has a pair",
                         timeout=support.TIMEOUT_S)
         for name in ("a", "b"):
-            self.eventually(lambda: self.vgpu(name)["green_launches"] > 40, f"launches of {name} are confined",
+            self.eventually(lambda: self.vgpu(name)["green_launches"] > 40,
+                            f"launches of {name} are confined",
                             timeout=support.TIMEOUT_S)
             self.assertGreater(self.vgpu(name)["green_contexts"], 0)
         self.stop_file.touch()

@@ -4,10 +4,11 @@
 
     run.py --build DIR [--junit FILE] [-k TEXT] [--device nvidia]
 
-With `--device nvidia` sluiced uses the GPU of this machine; meant for `-k Adversary` and `-k Local`.
+With `--device nvidia` sluiced uses the GPU of this machine; meant for `-k Adversary` and `-k
+Local`.
 
-Each module cases_*.py holds unittest cases; they find the build through `support.BUILD`. Nothing here
-asserts on time; time-outs are generous, a guest's boot may be retried, a wrong result never.
+Each module cases_*.py holds unittest cases; they find the build through `support.BUILD`. Nothing
+here asserts on time; time-outs are generous, a guest's boot may be retried, a wrong result never.
 """
 import argparse
 import os

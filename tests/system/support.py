@@ -44,7 +44,8 @@ def image():
         work = folder()
         deb = subprocess.run([ROOT / "scripts/build-packages", BUILD, work, "sluice-guest-agent"],
                              check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-        programs = [BUILD / "kernels/suite" / f"sluice-suite-{p}" for p in PROGRAMS + ["probe", "fault"]]
+        programs = [BUILD / "kernels/suite" / f"sluice-suite-{p}"
+                    for p in PROGRAMS + ["probe", "fault"]]
         _image = guest_image.build(BUILD / "guest-cache", BUILD / "test-image", deb, programs)
     return _image
 
@@ -63,7 +64,8 @@ class Program:
         self.name = name
         self.process = subprocess.Popen(
             [BUILD / "kernels/suite" / f"sluice-suite-{name}", *map(str, args)],
-            env=sluiced.client_env(vgpu), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            env=sluiced.client_env(vgpu), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True)
 
     def finish(self, timeout=TIMEOUT_S):
         try:
@@ -80,7 +82,8 @@ class Program:
 
 
 class WithSluiced(unittest.TestCase):
-    """A fresh sluiced for the class, on the software GPU unless run.py was told otherwise; vGPUs `a` and `b` of weight 1."""
+    """A fresh sluiced for the class, on the software GPU unless run.py was told otherwise; vGPUs
+    `a` and `b` of weight 1."""
     EXTRA = ""
 
     @classmethod
@@ -124,8 +127,9 @@ class WithSluiced(unittest.TestCase):
 class AdminMonitor(threading.Thread):
     """Asks sluiced for its version every 50 ms over a connection of its own, as long as it runs.
 
-    `answers` counts, `slowest_s` is the longest wait, `silent` says why it gave up. A sluiced whose loop is
-    blocked answers nothing: that is a failure after `patience_s`, long enough for a busy machine.
+    `answers` counts, `slowest_s` is the longest wait, `silent` says why it gave up. A sluiced whose
+    loop is blocked answers nothing: that is a failure after `patience_s`, long enough for a busy
+    machine.
     """
 
     def __init__(self, path, patience_s=30):
@@ -156,16 +160,20 @@ class AdminMonitor(threading.Thread):
 
 
 class WithVictim(WithSluiced):
-    """A victim with checked work on vGPU `b`, and a monitor of the admin socket, beside an adversary on `a`.
+    """A victim with checked work on vGPU `b`, and a monitor of the admin socket, beside an
+    adversary on `a`.
 
-    A test starts its adversary between `self.attack()` and the end of that block. Afterwards the victim must
-    have nothing but right results and no error, and sluiced must have answered throughout.
+    A test starts its adversary between `self.attack()` and the end of that block. Afterwards the
+    victim must have nothing but right results and no error, and sluiced must have answered
+    throughout.
     """
     VICTIM = "stencil2d"
 
     def victim(self, *args):
-        """A program on vGPU `b` that checks every result; without arguments it runs until it is stopped."""
-        return self.program("b", self.VICTIM, *(args or ("--seconds", 100000)), "--verify", "every", "--json")
+        """A program on vGPU `b` that checks every result; without arguments it runs until it is
+        stopped."""
+        return self.program("b", self.VICTIM, *(args or ("--seconds", 100000)), "--verify", "every",
+                            "--json")
 
     @contextlib.contextmanager
     def attack(self):
@@ -177,7 +185,8 @@ class WithVictim(WithSluiced):
             yield victim
             # It still makes progress beside what is left of the adversary, or after it.
             done = self.vgpu("b")["launches_done"]
-            self.eventually(lambda: self.vgpu("b")["launches_done"] > done + 4, "the victim makes progress")
+            self.eventually(lambda: self.vgpu("b")["launches_done"] > done + 4,
+                            "the victim makes progress")
         finally:
             monitor.finish()
             if victim.process.poll() is None:
@@ -185,16 +194,19 @@ class WithVictim(WithSluiced):
         self.assertIsNone(monitor.silent, self.sluiced.log()[-3000:])
         self.assertGreater(monitor.answers, 0)
         loop = self.sluiced.ctl("info")["loop"]
-        print(f"admin socket: {monitor.answers} answers, slowest {1000 * monitor.slowest_s:.1f} ms; "
+        print(f"admin socket: {monitor.answers} answers, slowest {1000 * monitor.slowest_s:.1f} "
+              "ms; "
               f"longest call of the loop {loop['longest']['ms']:.1f} ms, "
               f"{loop['longest']['cpu_ms']:.1f} of them busy, in {loop['longest']['in']}; "
               f"busiest {loop['busiest']['cpu_ms']:.1f} ms, in {loop['busiest']['in']}", flush=True)
         self.assert_right(victim.finish(), "the victim")
 
     def adversary(self, name, *args, vgpu="a", env=None):
-        """A program of tests/system/adversaries as a client of `vgpu`; ended with the test if it still runs."""
+        """A program of tests/system/adversaries as a client of `vgpu`; ended with the test if it
+        still runs."""
         p = subprocess.Popen([BUILD / "tests/system/adversaries" / name, *map(str, args)],
-                             env={**self.sluiced.client_env(vgpu), **(env or {})}, stdout=subprocess.PIPE,
+                             env={**self.sluiced.client_env(vgpu), **(env or {})},
+                             stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
 
         def end():

@@ -28,6 +28,21 @@ struct Barrier {
   bool open = false;                 // somebody has arrived
 };
 
+// What lanes of a warp call in one instruction: by a pointer they may call different functions.
+struct CalleeLanes {
+  uint32_t callable, lanes;
+};
+class Callees {
+ public:
+  void add(uint32_t callable, uint32_t lanes) { groups_[count_++] = {callable, lanes}; }
+  const CalleeLanes* begin() const { return groups_; }
+  const CalleeLanes* end() const { return groups_ + count_; }
+
+ private:
+  CalleeLanes groups_[kWarpLanes];
+  uint32_t count_ = 0;
+};
+
 class BlockImpl final : public Block, public BlockState {
  public:
   BlockImpl(std::shared_ptr<const Image> image, uint32_t entry, const LaunchShape& launch,
@@ -58,6 +73,10 @@ class BlockImpl final : public Block, public BlockState {
   bool branch_indexed(WarpState& warp, const Inst& inst);
   // Calls and the stack. calls.cc.
   bool call(WarpState& warp, const Inst& inst);
+  bool callees_by_pointer(WarpState& warp, const Inst& inst, Callees& out);
+  bool make_frames(WarpState& warp, const Inst& inst, const Callees& callees,
+                   uint64_t (&bases)[kWarpLanes]);
+  bool save_for(WarpState& warp, int32_t join, const Callees& callees);
   bool return_from(WarpState& warp, const Inst& inst);
   bool take_results(WarpState& warp, const Inst& inst);
   bool allocate_stack(WarpState& warp, const Inst& inst);

@@ -35,47 +35,42 @@ bool BlockImpl::next_frame(WarpState& w, uint32_t lane, uint64_t bytes, uint64_t
   return base >= stack && base <= local_bytes && bytes <= local_bytes - base;
 }
 
-bool BlockImpl::call(WarpState& w, const Inst& in) {
-  const uint32_t first = static_cast<uint32_t>(__builtin_ctz(w.exec));
-  // Lanes by what they call.
-  struct Group {
-    uint32_t callable, lanes;
-  };
-  Group groups[32];
-  uint32_t group_count = 0;
-  if (in.imm >= 0) {
-    groups[group_count++] = {static_cast<uint32_t>(in.imm), w.exec};
-  } else {
-    const auto* target = reinterpret_cast<const uint64_t*>(
-        ((in.a & kConstBit) != 0 ? w.consts : w.regs) + (in.a & ~kConstBit));
-    uint32_t left = w.exec;
-    while (left != 0) {
-      const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(left));
-      const uint64_t address = target[lane];
-      uint32_t same = 0;
-      for (uint32_t m = left; m != 0; m &= m - 1)
-        same |= static_cast<uint32_t>(target[__builtin_ctz(m)] == address) << __builtin_ctz(m);
-      left &= ~same;
-      const uint64_t index = (address - kCodeWindow) / kFunctionStride - 1;
-      const bool function = address >= kCodeWindow && address % kFunctionStride == 0 &&
-                            index < code_.callables.size() && code_.callables[index].defined;
-      if (!function || code_.callables[index].signature != in.b) {
-        w.fault(FaultKind::kBadCall, lane, address, 0);
-        detail_ = function ? "the function " + code_.callables[index].name +
-                                 " has other parameters than the call"
-                           : "no function has this address";
-        return false;
-      }
-      groups[group_count++] = {static_cast<uint32_t>(index), same};
+// The callees of a call through a pointer, each with the lanes that call it. False: some lane calls
+// what is no such function.
+bool BlockImpl::callees_by_pointer(WarpState& w, const Inst& in, Callees& out) {
+  const auto* target = reinterpret_cast<const uint64_t*>(
+      ((in.a & kConstBit) != 0 ? w.consts : w.regs) + (in.a & ~kConstBit));
+  uint32_t left = w.exec;
+  while (left != 0) {
+    const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(left));
+    const uint64_t address = target[lane];
+    uint32_t same = 0;
+    for (uint32_t m = left; m != 0; m &= m - 1)
+      same |= static_cast<uint32_t>(target[__builtin_ctz(m)] == address) << __builtin_ctz(m);
+    left &= ~same;
+    const uint64_t index = (address - kCodeWindow) / kFunctionStride - 1;
+    const bool function = address >= kCodeWindow && address % kFunctionStride == 0 &&
+                          index < code_.callables.size() && code_.callables[index].defined;
+    if (!function || code_.callables[index].signature != in.b) {
+      w.fault(FaultKind::kBadCall, lane, address, 0);
+      detail_ = function ? "the function " + code_.callables[index].name +
+                               " has other parameters than the call"
+                         : "no function has this address";
+      return false;
     }
+    out.add(static_cast<uint32_t>(index), same);
   }
+  return true;
+}
 
-  // Arguments, from the callers' frames to those that begin.
+// Finds a place for the frame of each lane's callee and copies the arguments into it. False: a
+// stack is full.
+bool BlockImpl::make_frames(WarpState& w, const Inst& in, const Callees& callees,
+                            uint64_t (&bases)[kWarpLanes]) {
   const LaneCopies copies(aux + in.aux);
-  uint64_t bases[32];
-  for (uint32_t g = 0; g < group_count; ++g) {
-    const Callable& callee = code_.callables[groups[g].callable];
-    for (uint32_t m = groups[g].lanes; m != 0; m &= m - 1) {
+  for (const CalleeLanes& group : callees) {
+    const Callable& callee = code_.callables[group.callable];
+    for (uint32_t m = group.lanes; m != 0; m &= m - 1) {
       const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
       if (!next_frame(w, lane, callee.frame_bytes, bases[lane])) {
         w.fault(FaultKind::kStackOverflow, lane, lanes64(w, kStackPointer)[lane],
@@ -95,19 +90,20 @@ bool BlockImpl::call(WarpState& w, const Inst& in) {
       }
     }
   }
+  return true;
+}
 
-  // Lanes that do not call wait at the call's end for those that do.
-  Split& split = w.splits[w.current];
-  const int32_t join = w.new_join(split.pc + 1, split.mask, split.join, true);
-  w.joins[static_cast<size_t>(join)].arrived = split.mask & ~w.exec;
+// Saves with the join what the call changes: the two pointers, and registers and predicates of
+// recursive callees. False: too much is saved already.
+bool BlockImpl::save_for(WarpState& w, int32_t join, const Callees& callees) {
   if (w.saved.size() <= static_cast<size_t>(join)) w.saved.resize(static_cast<size_t>(join) + 1);
   SavedCall& saved = w.saved[static_cast<size_t>(join)];
   saved.parts.clear();
   saved.bytes.assign(w.regs, w.regs + kFrameRegisterBytes);
-  for (uint32_t g = 0; g < group_count; ++g) {
-    const Callable& callee = code_.callables[groups[g].callable];
+  for (const CalleeLanes& group : callees) {
+    const Callable& callee = code_.callables[group.callable];
     if (!callee.recursive) continue;
-    saved.parts.push_back({groups[g].callable, groups[g].lanes, saved.bytes.size()});
+    saved.parts.push_back({group.callable, group.lanes, saved.bytes.size()});
     for (const uint32_t slot : callee.slots) {
       const uint8_t* from = w.regs + (slot & ~kWideSlot);
       saved.bytes.insert(saved.bytes.end(), from,
@@ -118,24 +114,42 @@ bool BlockImpl::call(WarpState& w, const Inst& in) {
                        predicates + size_t{4} * (callee.end_predicate - callee.first_predicate));
   }
   w.saved_bytes += saved.bytes.size();
-  if (w.saved_bytes > kMaxSavedBytes) {
-    w.fault(FaultKind::kStackOverflow, first, lanes64(w, kStackPointer)[first], 0);
-    detail_ = "calls nest too deep";
+  if (w.saved_bytes <= kMaxSavedBytes) return true;
+  const uint32_t first = static_cast<uint32_t>(__builtin_ctz(w.exec));
+  w.fault(FaultKind::kStackOverflow, first, lanes64(w, kStackPointer)[first], 0);
+  detail_ = "calls nest too deep";
+  return false;
+}
+
+bool BlockImpl::call(WarpState& w, const Inst& in) {
+  Callees callees;
+  if (in.imm >= 0)
+    callees.add(static_cast<uint32_t>(in.imm), w.exec);
+  else if (!callees_by_pointer(w, in, callees))
     return false;
-  }
-  for (uint32_t g = 0; g < group_count; ++g) {
-    const Callable& callee = code_.callables[groups[g].callable];
-    for (uint32_t m = groups[g].lanes; m != 0; m &= m - 1) {
+  uint64_t bases[kWarpLanes];
+  if (!make_frames(w, in, callees, bases)) return false;
+
+  // Lanes that do not call wait at the call's end for those that do.
+  Split& split = w.splits[w.current];
+  const int32_t join = w.new_join(split.pc + 1, split.mask, split.join, true);
+  w.joins[static_cast<size_t>(join)].arrived = split.mask & ~w.exec;
+  if (!save_for(w, join, callees)) return false;
+
+  for (const CalleeLanes& group : callees) {
+    for (uint32_t m = group.lanes; m != 0; m &= m - 1) {
       const uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
       lanes64(w, kFramePointer)[lane] = bases[lane];
-      lanes64(w, kStackPointer)[lane] = bases[lane] + callee.frame_bytes;
+      lanes64(w, kStackPointer)[lane] = bases[lane] + code_.callables[group.callable].frame_bytes;
     }
   }
-  split.mask = groups[0].lanes;
+  const auto begin_of = [&](const CalleeLanes& g) { return code_.callables[g.callable].begin; };
+  const CalleeLanes& first = *callees.begin();
+  split.mask = first.lanes;
   split.join = join;
-  split.pc = code_.callables[groups[0].callable].begin;
-  for (uint32_t g = 1; g < group_count; ++g)
-    w.add_split(groups[g].lanes, code_.callables[groups[g].callable].begin, join);
+  split.pc = begin_of(first);
+  for (const CalleeLanes* g = callees.begin() + 1; g != callees.end(); ++g)
+    w.add_split(g->lanes, begin_of(*g), join);
   return true;
 }
 

@@ -98,7 +98,8 @@ struct KernelFacts {
 class ModuleFacts {
  public:
   explicit ModuleFacts(const ptx::Module& module);
-  KernelFacts of_entry(const ptx::Function& entry);
+  // Its own facts and those of what it calls. entry_facts.cc.
+  KernelFacts of_kernel(const ptx::Function& entry);
 
   // The function of this name, with its body where there is one; null: none.
   const ptx::Function* definition(std::string_view name) const;
@@ -113,6 +114,7 @@ class ModuleFacts {
   bool links() const { return links_; }  // refers to other modules
 
  private:
+  friend class EntryFacts;  // entry_facts.cc
   const FunctionFacts& of(const ptx::Function& function);
   FunctionFacts gather(const ptx::Function& function) const;
   void gather_waits(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts of an entry: its own and those of what it calls. See facts.h.
+// What the functions of a module have to do with one another. See facts.h; entry_facts.cc puts the
+// facts of a kernel together.
 #include <algorithm>
 #include <unordered_set>
 
@@ -13,12 +14,7 @@ using ptx::Function;
 using ptx::StatementKind;
 using ptx::Variable;
 
-namespace {
-
-// Walking the calls of all entries of a module; real modules need some thousand steps.
-constexpr std::uint64_t kMaxCallSteps = 4'000'000;
-
-}  // namespace
+namespace {}  // namespace
 
 const Function* ModuleFacts::definition(std::string_view name) const {
   const auto it = by_name_.find(name);
@@ -170,141 +166,6 @@ void ModuleFacts::add_index_functions(const Function& entry, KernelFacts& out) {
   if (need.empty()) return;
   for (const Function& f : module_.functions())
     if (need.count(&f) != 0) out.index_functions.push_back(&f);
-}
-
-KernelFacts ModuleFacts::of_entry(const Function& entry) {
-  // Functions that other modules provide and that neither return early nor look at the grid.
-  static const std::unordered_set<std::string_view> kKnownExternals = {
-      "vprintf", "malloc", "free", "__assertfail", "__assert_fail"};
-  const FunctionFacts& own = of(entry);
-  KernelFacts out;
-  out.opaque = own.opaque;
-  out.no_loop = own.no_loop;
-  out.divergent_barrier = own.divergent_barrier;
-  out.divergent_collective = own.divergent_collective;
-  out.reads_ctaid = own.reads_ctaid;
-  out.reads_nctaid = own.reads_nctaid;
-  out.has_divergent_branch = own.has_divergent_branch;
-  out.author = own.author;
-  out.memory_barriers = own.memory_barriers;
-  out.register_pool = own.register_pool;
-
-  // Functions that a launch from the device needs (CUDA Programming Guide, "CUDA Dynamic
-  // Parallelism"): rule device-launches.
-  const auto launches = [](std::string_view name) {
-    return name.starts_with("cudaLaunchDevice") || name.starts_with("cudaGetParameterBuffer") ||
-           name.starts_with("__cudaCDP");
-  };
-  const auto grid_handle = [](std::string_view name) {
-    return name.starts_with("cudaCG");  // cooperative groups over grids and several GPUs
-  };
-  std::unordered_set<std::string_view> shared;
-  std::unordered_set<const Function*> seen{&entry};
-  // A function together with whether some call on the way to it was divergent or hazardous: those
-  // that are must be looked at again.
-  struct Visit {
-    const Function* function;
-    bool divergent, hazardous;
-  };
-  std::vector<Visit> work{{&entry, false, false}};
-  std::unordered_map<const Function*, int> visited;  // bit 0 divergent, bit 1 hazardous, bit 2 seen
-  while (!work.empty()) {
-    const Visit visit = work.back();
-    work.pop_back();
-    const int bits = 4 | (visit.divergent ? 1 : 0) | (visit.hazardous ? 2 : 0);
-    int& known = visited[visit.function];
-    if ((known & bits) == bits) continue;
-    const bool first = known == 0;
-    known |= bits;
-    const FunctionFacts& facts = of(*visit.function);
-    call_steps_ += 1 + facts.calls.size();
-    if (call_steps_ > kMaxCallSteps) {
-      out.opaque.add("calls", "has too many calls to be analysed");
-      break;
-    }
-    const std::string name(visit.function->name);
-    if (first) {
-      out.has_cp_async |= facts.has_cp_async;
-      out.has_barrier_reduction |= facts.has_barrier_reduction;
-      out.barrier_numbers |= facts.barrier_numbers;
-      out.waits_for_lower_tasks |= facts.spins == SpinLoops::kLowerTasks;
-      out.one_row |= facts.one_row;
-      out.fetches_work |= facts.fetches_work;
-      out.strides_by_grid |= facts.strides_by_grid;
-      out.shares_in_block |= facts.shares_in_block;
-      out.reads_dynamic_smem_size |= facts.reads_dynamic_smem_size;
-      out.static_shared_bytes += facts.static_shared_bytes;
-      if (out.dynamic_shared.empty()) out.dynamic_shared = facts.dynamic_shared;
-      shared.insert(facts.module_shared.begin(), facts.module_shared.end());
-    }
-    if (visit.function != &entry) {
-      out.function_reads_dynamic_size |= facts.reads_dynamic_smem_size;
-      out.calls_touch_global |= facts.touches_global;
-      const std::string calls = "calls " + name + ", which ";
-      if (facts.opaque) out.opaque.add(facts.opaque.code, calls + facts.opaque.text);
-      if (facts.no_loop) out.no_loop.add(facts.no_loop.code, calls + facts.no_loop.text);
-      out.author.any |= facts.author.any;
-      if (facts.author.any)
-        out.author.why_not.add("author-function",
-                               calls + "asks or leaves: it must be inlined (__forceinline__)");
-      if (facts.has_exit) out.author.why_not.add("author-function", calls + "may end its thread");
-      if (facts.has_exit)  // rule returns
-        out.no_loop.add("exit-in-function", calls + "may end its thread (line " +
-                                                std::to_string(facts.exit_line) + ")");
-      if (facts.has_barrier && (visit.divergent || facts.divergent_barrier))
-        out.no_loop.add("barrier-in-function",
-                        calls + "has a barrier that not all threads may reach");
-      if (facts.has_collective && (visit.hazardous || facts.divergent_collective))
-        out.no_loop.add("collective-in-function",
-                        calls + "has a warp collective that lanes may have returned before");
-      if (facts.has_barrier && out.divergent_barrier)
-        out.no_loop.add("barrier-in-function",
-                        calls + "has a barrier, while others may not be reached by all threads");
-    }
-    for (const FunctionFacts::Call& call : facts.calls) {
-      if (call.callee.empty()) {
-        // Any function whose address this module takes, unless others may come in by linking.
-        if (links_ || address_taken_.empty())
-          out.opaque.add(
-              "call-unknown",
-              at_line(call.line, "calls a function through a pointer or in another module"));
-        for (const Function* callee : address_taken_) {
-          const FunctionFacts& target = of(*callee);
-          const auto any = [](const std::array<bool, 3>& a) { return a[0] || a[1] || a[2]; };
-          if (any(target.reads_ctaid) || any(target.reads_nctaid))  // rule index-in-calls
-            out.opaque.add(
-                "index-by-pointer",
-                "may call " + std::string(callee->name) +
-                    " through a pointer, which reads the block's index or the grid's size");
-          work.push_back(
-              {callee, visit.divergent || call.divergent, visit.hazardous || call.hazardous});
-        }
-        continue;
-      }
-      const Function* callee = by_name_.at(call.callee);
-      if (!callee->has_body) {
-        if (launches(call.callee))
-          out.opaque.add("device-launch", at_line(call.line, "launches kernels from the GPU"));
-        else if (grid_handle(call.callee))
-          out.opaque.add("cooperative",
-                         at_line(call.line, "uses cooperative grid synchronisation"));
-        else if (kKnownExternals.count(call.callee) == 0)
-          out.opaque.add("call-unknown", at_line(call.line, "calls " + std::string(call.callee) +
-                                                                ", which is in another module"));
-        continue;
-      }
-      work.push_back(
-          {callee, visit.divergent || call.divergent, visit.hazardous || call.hazardous});
-    }
-  }
-  if (out.waits_for_lower_tasks)  // a lower task that has left would be waited for for ever
-    out.author.why_not.add("author-waits", "its blocks wait for one another");
-  add_index_functions(entry, out);
-  for (std::string_view name : shared) {
-    const Variable& v = *shared_.at(name);
-    out.static_shared_bytes += v.bytes + v.align;
-  }
-  return out;
 }
 
 }  // namespace sluice::passes

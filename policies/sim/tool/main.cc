@@ -92,6 +92,9 @@ std::string as_json(const Report& r, uint64_t seed) {
   json::array shares(m.vgpu_share.begin(), m.vgpu_share.end()), by_run;
   for (const Metrics& run : r.runs) {
     json::object response;
+    json::object slowdowns;
+    for (const auto& [name, value] : run.ntt)
+      slowdowns[name] = value > 0 ? number(value) : json::value(nullptr);
     for (const auto& [name, q] : run.response_us)
       response[name] = {{"p50", number(q.p50)}, {"p99", number(q.p99)}, {"p999", number(q.p999)}};
     json::array vgpus, evictions;
@@ -110,11 +113,14 @@ std::string as_json(const Report& r, uint64_t seed) {
         evictions.push_back({{"priority", level}, {"evictions", run.evictions_by_priority[level]}});
     by_run.push_back({{"vgpus", run.vgpu_share.size()},
                       {"antt", number(run.antt)},
+                      {"ntt", std::move(slowdowns)},
+                      {"speedup_high", number(run.speedup_high)},
                       {"share_error_max", number(run.share_error_max)},
                       {"share_error_settled", number(run.share_error_settled)},
                       {"share_points_max", number(run.share_points_max)},
                       {"got_of_owed_min", number(run.got_of_owed_min)},
                       {"throughput", number(run.throughput)},
+                      {"evict_latency_us", quantiles_json(run.evict_latency_us)},
                       {"evictions_by_priority", std::move(evictions)},
                       {"by_vgpu", std::move(vgpus)},
                       {"response_us", std::move(response)}});
@@ -297,6 +303,9 @@ int run(int argc, char** argv) {
   app.add_option("--warm-up", warm_up_ms,
                  "leave runs that arrived before out of responses and NTT, ms")
       ->check(CLI::Range(0.0, 1e9));
+  double handover_us = 0;
+  app.add_option("--handover", handover_us, "each hand-over takes so long, us (the workload's)")
+      ->check(CLI::Range(0.1, 1e6));
   app.add_flag("--json", json_output, "one JSON object a line for each policy");
   app.add_option("--plot", plot, "write bars as SVG to this file");
   app.add_option("--trace", trace,
@@ -352,7 +361,8 @@ int run(int argc, char** argv) {
     };
   const Overrides overrides{.max_events = max_events,
                             .horizon_ns = static_cast<uint64_t>(horizon_ms * 1e6),
-                            .warm_up_ns = static_cast<uint64_t>(warm_up_ms * 1e6)};
+                            .warm_up_ns = static_cast<uint64_t>(warm_up_ms * 1e6),
+                            .handover_ns = static_cast<uint64_t>(handover_us * 1e3)};
   auto reports = chosen->row
                      ? evaluate_all(*chosen->row, policies, seed, runs, overrides, kept, progress)
                      : evaluate_all(first, policies, seed, runs, chosen->file.baseline, overrides,

@@ -82,6 +82,21 @@ Workload figure_nine(uint32_t run, uint64_t) {
   return w;
 }
 
+// Section 6.3, adaptive checking: a kernel checks every k = L / (r l) tasks, where L is the time
+// slice, l the length of a task and r = 10. (The paper prints k = r L / l and says "several checks
+// per time slice", which is the quotient.) So a check comes every L / r, whatever l is, and an
+// eviction waits for the next one. Run i: L = 2^i / 4 ms.
+constexpr uint64_t kChecksPerSlice = 10;
+Workload adaptive(uint32_t run, uint64_t) {
+  Workload w = table_three<&Benchmark::random>(0, 0);
+  const uint64_t slice_ns = kMs / 4 << (run % 5);
+  for (Kernel& k : w.kernels) {
+    k.drain_ns = 0;
+    k.task_ns = slice_ns / kChecksPerSlice;
+  }
+  return w;
+}
+
 }  // namespace
 
 const std::vector<WorkloadRow>& effisha_workloads() {
@@ -95,6 +110,8 @@ const std::vector<WorkloadRow>& effisha_workloads() {
       {"effisha-figure9",
        "EffiSha figure 9: 1,000 launches each, random priorities, waits of 1 to 64 ms", 7,
        figure_nine},
+      {"effisha-adaptive", "EffiSha section 6.3: chunks of a tenth of a slice of 0.25 to 4 ms", 5,
+       adaptive},
   };
   return rows;
 }

@@ -78,6 +78,17 @@ Pair priority_pair(uint32_t run) {
   const uint32_t other = run % 7;
   return {large, kAll[other + (other >= large)]};
 }
+// Figure 9: the pairs of figure 8 with SPMV, the shortest, which comes later and later: 0 to 9
+// eighths of the large kernel's time. Run i is large kernel i / 10 with i % 10 eighths.
+constexpr uint32_t kDelays = 10;
+Workload delayed(uint32_t run, uint64_t) {
+  const Name large = kAll[run / kDelays % 4];
+  Workload w = empty(false);
+  add(w, large, Input::kLarge, {.priority = 0}, 0);
+  add(w, kSpmv, Input::kSmall, {.priority = 1},
+      kAfterNs + run % kDelays * time_us(large, Input::kLarge) * kUs / 8);
+  return w;
+}
 // Figure 10: MD, MM, SPMV and VA small, each with each other one large.
 Pair equal_pair(uint32_t run) {
   const Name small = kAll[4 + run / 7 % 4];
@@ -109,6 +120,14 @@ Workload triplets(uint32_t run, uint64_t seed) {
   add(w, names[0], Input::kLarge, {}, 0);
   add(w, names[1], Input::kSmall, {}, kAfterNs);
   add(w, names[2], Input::kSmall, {}, 2 * kAfterNs);
+  return w;
+}
+// Section 6.3.2, the baseline that reorders: the same triplets, where of the two that wait the
+// shorter has a higher priority. Without preemption, under npq.
+Workload reordered(uint32_t run, uint64_t seed) {
+  Workload w = triplets(run, seed);
+  const bool second_shorter = w.kernels[2].alone_ns < w.kernels[1].alone_ns;
+  w.vgpus[second_shorter ? 2 : 1].share.priority = 1;
   return w;
 }
 // Figures 13 and 14: the pairs of figure 8, each kernel launched again and again, 2:1.
@@ -146,6 +165,10 @@ const std::vector<WorkloadRow>& flep_workloads() {
        28, pairs},
       {"flep-equal", "FLEP figures 10 and 11: 28 pairs of equal priority", 28, equal_pairs},
       {"flep-triplets", "FLEP figure 12: 28 triplets of equal priority", 28, triplets},
+      {"flep-delay", "FLEP figure 9: SPMV comes 0 to 9 eighths of a large kernel's time later", 40,
+       delayed},
+      {"flep-reorder", "FLEP section 6.3.2: the triplets with the shorter small kernel first", 28,
+       reordered},
       {"flep-fairness", "FLEP figures 13 and 14: 28 pairs in endless loops, weights 2:1", 28,
        fairness},
       {"flep-temporal", "FLEP figure 15: 56 pairs, a trivial kernel preempts all SMs", 56,

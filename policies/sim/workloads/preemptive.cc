@@ -230,6 +230,11 @@ const std::vector<WorkloadRow>& preemptive_workloads() {
                                             "preemptive-printed-6", "preemptive-printed-8"},
                                            "the same with draining, if blocks were as short as "
                                            "Table 1's column Time/TB (docs/results/papers/)");
+    rows_of<Mechanism::kDrain, false, true>(
+        all,
+        {"preemptive-equal-printed-2", "preemptive-equal-printed-4", "preemptive-equal-printed-6",
+         "preemptive-equal-printed-8"},
+        "figures 7 and 8 with draining and blocks as short as column Time/TB");
     return all;
   }();
   return rows;

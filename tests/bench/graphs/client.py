@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA graphs as NVIDIA's own Python packages make them (cuda.bindings, cuda.core): prints what came of it.
+"""CUDA graphs as NVIDIA's own Python packages make them (cuda.bindings, cuda.core): prints what
+came of it.
 
 usage: client.py [--times]
 
-Run it natively and as a client of a vGPU (SLUICE_SOCKET, LD_LIBRARY_PATH: README.md of this folder's parent); the lines
-have to be the same. --times adds what a launch of a graph of 20 small kernels takes, per kernel, on stderr.
+Run it natively and as a client of a vGPU (SLUICE_SOCKET, LD_LIBRARY_PATH: README.md of this
+folder's parent); the lines have to be the same. --times adds what a launch of a graph of 20 small
+kernels takes, per kernel, on stderr.
 """
 import sys
 import time
@@ -15,7 +17,8 @@ from cuda.bindings import driver as cu
 N = 1 << 16
 SOURCE = r"""
 extern "C" __global__ void step(unsigned* p, unsigned n, unsigned times, unsigned plus) {
-  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) p[i] = p[i] * times + plus;
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    p[i] = p[i] * times + plus;
 }
 """
 
@@ -57,10 +60,12 @@ def by_hand(context, function, pointer, stream, times):
         p.blockDimX, p.blockDimY, p.blockDimZ, p.sharedMemBytes = 128, 1, 1, 0
         p.kernelParams = ((int(pointer), N, times_by, plus),
                           (ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32))
-        return p, (ok(cu.cuGraphAddKernelNode(graph, nodes, len(nodes), p)) if nodes is not None else None)
+        return p, (ok(cu.cuGraphAddKernelNode(graph, nodes, len(nodes), p)) if nodes is not None
+                   else None)
 
     fill = cu.CUDA_MEMSET_NODE_PARAMS()
-    fill.dst, fill.value, fill.elementSize, fill.width, fill.height, fill.pitch = pointer, 1, 4, N, 1, 0
+    fill.dst, fill.value, fill.elementSize = pointer, 1, 4
+    fill.width, fill.height, fill.pitch = N, 1, 0
     first = ok(cu.cuGraphAddMemsetNode(graph, [], 0, fill, context))
     _, last = kernel(3, 1, [first])
     nodes = [last]
@@ -96,13 +101,15 @@ def by_core(pointer, stream):
     device = Device()
     device.set_current()
     own = device.create_stream()
-    kernel = Program(SOURCE, code_type="c++", options=ProgramOptions(arch="sm_90")).compile("ptx").get_kernel("step")
+    kernel = Program(SOURCE, code_type="c++",
+                     options=ProgramOptions(arch="sm_90")).compile("ptx").get_kernel("step")
     config = LaunchConfig(grid=64, block=128)
     builder = device.create_graph_builder().begin_building()
     half = N // 2
 
     def step(to, part, times_by, plus):
-        launch(to, config, kernel, int(pointer) + 4 * half * part, np.uint32(half), np.uint32(times_by), np.uint32(plus))
+        launch(to, config, kernel, int(pointer) + 4 * half * part, np.uint32(half),
+               np.uint32(times_by), np.uint32(plus))
     step(builder, 0, 3, 1)
     left, right = builder.split(2)
     step(left, 0, 5, 2)

@@ -4,10 +4,10 @@
 
 usage: run_side_by_side.py --build DIR [--out DIR] [--rounds N] [--seconds S] [--require]
 
-Needs Debian's ocl-icd-opencl-dev at build time and pocl-opencl-icd, oclgrind here. For each case the
-engines run in turn, `rounds` times, and the best of each counts; ratios are of items per second,
-at the same size (Oclgrind, an interpreter of single work-items, at a smaller one than PoCL, which
-compiles). A case whose engines computed different bytes fails. --require: exit 1 unless the
+Needs Debian's ocl-icd-opencl-dev at build time and pocl-opencl-icd, oclgrind here. For each case
+the engines run in turn, `rounds` times, and the best of each counts; ratios are of items per
+second, at the same size (Oclgrind, an interpreter of single work-items, at a smaller one than PoCL,
+which compiles). A case whose engines computed different bytes fails. --require: exit 1 unless the
 geometric means reach the goals. Leaves side_by_side.json and side_by_side.svg in --out.
 """
 import argparse
@@ -36,12 +36,14 @@ def measure(program, kind, which, case, log_items, seconds, env):
 
 
 def compare(build, case, rival, rounds, seconds, env):
-    """Best figures of both in alternating rounds; ratio of items per second, and per processor second."""
+    """Best figures of both in alternating rounds; ratio of items per second, and per processor
+    second."""
     program = str(build / "tests/bench/side_by_side")
     soft_library = str(build / "mediator/softgpu/libsluice-softcuda.so")
     best = {}
     for _ in range(rounds):
-        for name, kind, which in (("soft", "soft", soft_library), (rival, "opencl", PLATFORMS[rival])):
+        for name, kind, which in (("soft", "soft", soft_library),
+                                  (rival, "opencl", PLATFORMS[rival])):
             got = measure(program, kind, which, case, LOG_ITEMS[rival], seconds, env)
             if "error" in got:
                 return {"case": case, "rival": rival, "engine": name, "error": got["error"]}
@@ -67,30 +69,37 @@ def plot(rows, means, path):
     out = []
     for rival in GOALS:
         mine = [r for r in rows if r["rival"] == rival and "ratio" in r]
-        out.append(f'<text x="{left}" y="{height - 28}" font-weight="bold">software GPU / {rival}: geometric mean '
+        out.append(f'<text x="{left}" y="{height - 28}" font-weight="bold">software GPU / {rival}: '
+                   'geometric mean '
                    f'{means[rival]:.3g}, goal {GOALS[rival]:g}</text>')
         for i, r in enumerate(mine):
             y = height + i * row_h
             at = left + span * (math.log10(r["ratio"]) - low) / (high - low)
             one = left + span * (0 - low) / (high - low)
-            out.append(f'<text x="{left - 8}" y="{y + 5}" text-anchor="end">{escape(r["case"])}</text>')
-            out.append(f'<rect x="{min(at, one):.1f}" y="{y - 7}" width="{abs(at - one):.1f}" height="14" '
+            out.append(f'<text x="{left - 8}" y="{y + 5}" '
+                       f'text-anchor="end">{escape(r["case"])}</text>')
+            out.append(f'<rect x="{min(at, one):.1f}" y="{y - 7}" width="{abs(at - one):.1f}" '
+                       'height="14" '
                        f'fill="{"#2c7a4b" if r["ratio"] >= 1 else "#b5651d"}"/>')
             out.append(f'<text x="{max(at, one) + 6:.1f}" y="{y + 5}">{r["ratio"]:.3g}</text>')
         for value in (GOALS[rival], 1.0):
             at = left + span * (math.log10(value) - low) / (high - low)
             dash = ' stroke-dasharray="4 3"' if value != 1.0 else ""
-            out.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{height - 14}" y2="{height + len(mine) * row_h - 8}" '
+            out.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{height - 14}" '
+                       f'y2="{height + len(mine) * row_h - 8}" '
                        f'stroke="#555"{dash}/>')
         height += len(mine) * row_h + 56
     path.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-                    f'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="white"/>'
-                    f'<text x="{left}" y="24" font-size="16">Kernels per second, as a ratio (dashed: the goal)</text>'
+                    'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" '
+                    'fill="white"/>'
+                    f'<text x="{left}" y="24" font-size="16">Kernels per second, as a ratio '
+                    '(dashed: the goal)</text>'
                     + "".join(out) + "</svg>\n", encoding="utf-8")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("out/side_by_side"))
     parser.add_argument("--rounds", type=int, default=3)
@@ -101,24 +110,30 @@ def main():
     program = build / "tests/bench/side_by_side"
     if not program.exists():
         sys.exit(f"{program} is not there: install ocl-icd-opencl-dev, configure anew and build it")
-    cases = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    cases = subprocess.run([program, "--list"], capture_output=True, text=True,
+                           check=True).stdout.split()
     rows = []
     with tempfile.TemporaryDirectory() as vendors:
         pathlib.Path(vendors, "oclgrind.icd").write_text(OCLGRIND_ICD + "\n", encoding="utf-8")
-        environments = {"pocl": dict(os.environ), "oclgrind": dict(os.environ, OCL_ICD_VENDORS=vendors)}
+        environments = {"pocl": dict(os.environ),
+                        "oclgrind": dict(os.environ, OCL_ICD_VENDORS=vendors)}
         for rival in GOALS:
             for case in cases:
                 row = compare(build, case, rival, args.rounds, args.seconds, environments[rival])
                 rows.append(row)
                 print(f"{rival:9} {case:11} " +
                       (row["error"] if "error" in row else
-                       f"{row['soft_items_per_s']:.3g} to {row['rival_items_per_s']:.3g} {row['unit']}/s, "
-                       f"ratio {row['ratio']:.3g}{'' if row['same_bytes'] else '  DIFFERENT BYTES'}"), flush=True)
-    means = {rival: geometric_mean([r["ratio"] for r in rows if r["rival"] == rival and "ratio" in r])
+                       f"{row['soft_items_per_s']:.3g} to {row['rival_items_per_s']:.3g} "
+                       f"{row['unit']}/s, "
+                       f"ratio {row['ratio']:.3g}"
+                       f"{'' if row['same_bytes'] else '  DIFFERENT BYTES'}"), flush=True)
+    means = {rival: geometric_mean([r["ratio"] for r in rows if r["rival"] == rival
+                                    and "ratio" in r])
              for rival in GOALS}
     args.out.mkdir(parents=True, exist_ok=True)
     result = {"rows": rows, "geometric_means": means, "goals": GOALS, "processors": os.cpu_count()}
-    (args.out / "side_by_side.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    (args.out / "side_by_side.json").write_text(json.dumps(result, indent=1) + "\n",
+                                                encoding="utf-8")
     plot(rows, means, args.out / "side_by_side.svg")
     print("geometric means: " + ", ".join(f"{m:.3g} times {rival} (goal {GOALS[rival]:g})"
                                           for rival, m in means.items()))

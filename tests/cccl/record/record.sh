@@ -1,17 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Compiles every program of ../programs with nvcc, runs each as sm_75 and as sm_90 on the libcuda.so.1
-# of the folder given (the software GPU's of a build, or NVIDIA's), and writes the PTX and the traces
-# of the cases to a folder. A case whose results are wrong leaves no trace, and then nothing is written.
+# Compiles every program of ../programs with nvcc, runs each as sm_75 and as sm_90 on the
+# libcuda.so.1 of the folder given (the software GPU's of a build, or NVIDIA's), and writes the PTX
+# and the traces of the cases to a folder. A case whose results are wrong leaves no trace, and then
+# nothing is written.
 #
 #   record.sh LIBDIR --out FOLDER [--stamp FILE] [--timing]
 #   record.sh LIBDIR PROGRAM...          runs those programs, writes nothing
 #
-# --timing: ../timing for sm_90, without running kernels. --stamp: touched at the end. What it writes
-# holds PTX of NVIDIA's headers, under their licence: it stays out of the source tree.
+# --timing: ../timing for sm_90, without running kernels. --stamp: touched at the end. What it
+# writes holds PTX of NVIDIA's headers, under their licence: it stays out of the source tree.
 set -eu
 
-usage() { echo "usage: record.sh LIBDIR (--out FOLDER [--stamp FILE] [--timing] | PROGRAM...)" >&2; exit 2; }
+usage() {
+  echo "usage: record.sh LIBDIR (--out FOLDER [--stamp FILE] [--timing] | PROGRAM...)" >&2
+  exit 2
+}
 [ $# -ge 2 ] || usage
 lib=$(cd "$1" && pwd)
 shift
@@ -51,7 +55,8 @@ if [ $timing = yes ]; then
   cd "$here/timing"
   # shellcheck disable=SC2046
   "$nvcc" $(cat nvcc.flags) -c -o "$work/cub_timing.o" cub_timing.cu
-  c++ -o "$work/cub_timing" "$work/cub_timing.o" "$work/cudart.o" "$work/trace_writer.o" "$work/lib/libcuda.so.1"
+  c++ -o "$work/cub_timing" "$work/cub_timing.o" "$work/cudart.o" "$work/trace_writer.o" \
+    "$work/lib/libcuda.so.1"
   # The host side chooses grids by the GPU's shape.
   SLUICE_SOFT_MODEL=h200 SLUICE_SOFT_MEMORY=16G SLUICE_RECORD_DRY=1 SLUICE_RECORD_ARCH=90 \
     SLUICE_RECORD_DIR=$work/pack LD_LIBRARY_PATH=$work/lib "$work/cub_timing"

@@ -18,7 +18,8 @@ def save(name, text):
     if isinstance(text, bytes):
         text = text.rstrip(b"\0").decode("utf-8", "replace")
     OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / f"{_count:04d}-{re.sub(r'[^A-Za-z0-9_.-]', '_', name)[:60]}.ptx").write_text(text, encoding="utf-8")
+    (OUT / f"{_count:04d}-{re.sub(r'[^A-Za-z0-9_.-]', '_', name)[:60]}.ptx").write_text(text,
+            encoding="utf-8")
 
 
 def attempt(what, function, *arguments):

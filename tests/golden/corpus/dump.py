@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the PTX that the usual GPU frameworks make, for `sluice-ptx report` and `rewrite` to be examined with.
+"""Writes the PTX that the usual GPU frameworks make, for `sluice-ptx report` and `rewrite` to be
+examined with.
 
-Usage: dump.py OUT [FRAMEWORK ...]      (default: all; needs a GPU and the frameworks, which are imported one by one)
+Usage: dump.py OUT [FRAMEWORK ...]      (default: all; needs a GPU and the frameworks, which are
+imported one by one)
 
-Each framework runs in a process of its own, all side by side, and leaves files OUT/FRAMEWORK/NAME.ptx. What fails is said on
-standard error and leaves no file: a corpus is what the installed versions make, not a fixed list.
+Each framework runs in a process of its own, all side by side, and leaves files
+OUT/FRAMEWORK/NAME.ptx. What fails is said on standard error and leaves no file: a corpus is what
+the installed versions make, not a fixed list.
 """
 
 import os
@@ -21,7 +24,8 @@ LIMIT_S = float(os.environ.get("SLUICE_DUMP_LIMIT", "120"))
 
 
 def environment(framework, out):
-    """Caches go to a fresh folder, because all of these frameworks write PTX only for what they compile anew."""
+    """Caches go to a fresh folder, because all of these frameworks write PTX only for what they
+    compile anew."""
     caches = out / ".cache" / framework
     env = dict(os.environ)
     env["PYTHONPATH"] = str(HERE) + os.pathsep + env.get("PYTHONPATH", "")
@@ -53,8 +57,10 @@ def main():
     for framework in wanted:
         (out / framework).mkdir(parents=True, exist_ok=True)
         log = open(out / f"{framework}.log", "w", encoding="utf-8")
-        running.append((framework, subprocess.Popen([sys.executable, str(HERE / f"make_{framework}.py")],
-                                                    env=environment(framework, out), stdout=log, stderr=log)))
+        running.append((framework,
+                        subprocess.Popen([sys.executable, str(HERE / f"make_{framework}.py")],
+                                                    env=environment(framework, out), stdout=log,
+                                                    stderr=log)))
     for framework, process in running:
         try:
             code = process.wait(max(1.0, deadline - time.monotonic()))

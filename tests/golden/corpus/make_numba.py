@@ -86,7 +86,8 @@ def warps(x, out):
     for d in (16, 8, 4, 2, 1):
         v += cuda.shfl_xor_sync(0xFFFFFFFF, v, d)
     m = cuda.ballot_sync(0xFFFFFFFF, v > 3)
-    out[i] = v + cuda.popc(m) + cuda.any_sync(0xFFFFFFFF, v == 2) + cuda.match_any_sync(0xFFFFFFFF, v)
+    out[i] = v + cuda.popc(m) + cuda.any_sync(0xFFFFFFFF, v == 2) + cuda.match_any_sync(0xFFFFFFFF,
+            v)
     cuda.syncwarp()
 
 
@@ -192,10 +193,14 @@ def sleeping(x):
 
 CASES = [
     (saxpy, (float32, float32[:], float32[:], float32[:])), (stride_loop, (float64[:], float64[:])),
-    (block_sum, (float32[:], float32[:])), (early_return, (float32[:], float32[:])), (matmul, (float64[:, :], float64[:, :], float64[:, :])),
-    (atomics, (int32[:], int32[:])), (warps, (int32[:], int32[:])), (counted, (int32[:], int32[:])), (local_array, (int32[:], int32[:])),
-    (dynamic_shared, (float32[:], float32[:])), (printing, (float32[:],)), (raising, (int32[:], int32[:])), (grid_sync, (int32[:], int32[:])),
-    (spin_lock, (int32[:], int64[:])), (flow, (int32[:], int32[:])), (three_dimensions, (int64[:, :, :],)), (calls_helper, (int32[:], int32[:])),
+    (block_sum, (float32[:], float32[:])), (early_return, (float32[:], float32[:])),
+    (matmul, (float64[:, :], float64[:, :], float64[:, :])),
+    (atomics, (int32[:], int32[:])), (warps, (int32[:], int32[:])), (counted, (int32[:], int32[:])),
+    (local_array, (int32[:], int32[:])),
+    (dynamic_shared, (float32[:], float32[:])), (printing, (float32[:],)),
+    (raising, (int32[:], int32[:])), (grid_sync, (int32[:], int32[:])),
+    (spin_lock, (int32[:], int64[:])), (flow, (int32[:], int32[:])),
+    (three_dimensions, (int64[:, :, :],)), (calls_helper, (int32[:], int32[:])),
     (sleeping, (int64[:],)),
 ]
 
@@ -246,8 +251,10 @@ def main():
     for function, signature in CASES:
         for cc in ((7, 5), (9, 0)):
             attempt(function.__name__, compile_one, function, signature, cc)
-        attempt(function.__name__ + " debug", lambda: compile_one(function, signature, (8, 0), debug=True, opt=False))
-        attempt(function.__name__ + " fast", lambda: compile_one(function, signature, (8, 6), fastmath=True, lineinfo=True))
+        attempt(function.__name__ + " debug",
+                lambda: compile_one(function, signature, (8, 0), debug=True, opt=False))
+        attempt(function.__name__ + " fast",
+                lambda: compile_one(function, signature, (8, 6), fastmath=True, lineinfo=True))
     attempt("generators", from_generators)
 
 

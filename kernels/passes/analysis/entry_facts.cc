@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The facts of a kernel: its own and those of the functions that it calls. See facts.h.
+//
+// EntryFacts walks the calls from the entry. A function is visited again when a call on the way to
+// it is divergent or hazardous for the first time, because its barriers and collectives then are.
+#include <array>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "kernels/passes/analysis/facts.h"
+#include "kernels/passes/analysis/spin.h"
+
+namespace sluice::passes {
+
+using ptx::Function;
+using ptx::Variable;
+
+namespace {
+
+// Walking the calls of all entries of a module; real modules need some thousand steps.
+constexpr std::uint64_t kMaxCallSteps = 4'000'000;
+
+// Functions that other modules provide and that neither return early nor read the grid.
+bool is_harmless_external(std::string_view name) {
+  return name == "vprintf" || name == "malloc" || name == "free" || name == "__assertfail" ||
+         name == "__assert_fail";
+}
+// What a launch from the device needs (CUDA Programming Guide, "CUDA Dynamic Parallelism"): rule
+// device-launches.
+bool launches_kernels(std::string_view name) {
+  return name.starts_with("cudaLaunchDevice") || name.starts_with("cudaGetParameterBuffer") ||
+         name.starts_with("__cudaCDP");
+}
+// Cooperative groups over grids and several GPUs.
+bool synchronises_grid(std::string_view name) { return name.starts_with("cudaCG"); }
+
+bool reads_grid(const FunctionFacts& facts) {
+  const auto any = [](const std::array<bool, 3>& a) { return a[0] || a[1] || a[2]; };
+  return any(facts.reads_ctaid) || any(facts.reads_nctaid);
+}
+
+}  // namespace
+
+class EntryFacts {
+ public:
+  EntryFacts(ModuleFacts& module, const Function& entry) : module_(module), entry_(entry) {}
+
+  KernelFacts gather() {
+    start_from_entry();
+    follow_calls();
+    if (out_.waits_for_lower_tasks)  // a lower task that has left would be waited for for ever
+      out_.author.why_not.add("author-waits", "its blocks wait for one another");
+    module_.add_index_functions(entry_, out_);
+    for (std::string_view name : shared_) {
+      const Variable& v = *module_.shared_.at(name);
+      out_.static_shared_bytes += v.bytes + v.align;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  struct Visit {
+    const Function* function;
+    // Whether some call on the way to it was.
+    bool divergent, hazardous;
+  };
+  enum Known : int { kDivergent = 1, kHazardous = 2, kSeen = 4 };
+
+  // What only the entry's own text decides.
+  void start_from_entry() {
+    const FunctionFacts& own = module_.of(entry_);
+    out_.opaque = own.opaque;
+    out_.no_loop = own.no_loop;
+    out_.divergent_barrier = own.divergent_barrier;
+    out_.divergent_collective = own.divergent_collective;
+    out_.reads_ctaid = own.reads_ctaid;
+    out_.reads_nctaid = own.reads_nctaid;
+    out_.has_divergent_branch = own.has_divergent_branch;
+    out_.author = own.author;
+    out_.memory_barriers = own.memory_barriers;
+    out_.register_pool = own.register_pool;
+  }
+
+  void follow_calls() {
+    work_.push_back({&entry_, false, false});
+    while (!work_.empty()) {
+      const Visit visit = work_.back();
+      work_.pop_back();
+      const int bits =
+          kSeen | (visit.divergent ? kDivergent : 0) | (visit.hazardous ? kHazardous : 0);
+      int& known = visited_[visit.function];
+      if ((known & bits) == bits) continue;
+      const bool first = known == 0;
+      known |= bits;
+      const FunctionFacts& facts = module_.of(*visit.function);
+      module_.call_steps_ += 1 + facts.calls.size();
+      if (module_.call_steps_ > kMaxCallSteps) {
+        out_.opaque.add("calls", "has too many calls to be analysed");
+        return;
+      }
+      if (first) add(facts);
+      if (visit.function != &entry_) add_called(visit, facts);
+      for (const FunctionFacts::Call& call : facts.calls) {
+        if (call.callee.empty())
+          call_by_pointer(visit, call);
+        else
+          call_by_name(visit, call);
+      }
+    }
+  }
+
+  // What any function of the kernel may add.
+  void add(const FunctionFacts& facts) {
+    out_.has_cp_async |= facts.has_cp_async;
+    out_.has_barrier_reduction |= facts.has_barrier_reduction;
+    out_.barrier_numbers |= facts.barrier_numbers;
+    out_.waits_for_lower_tasks |= facts.spins == SpinLoops::kLowerTasks;
+    out_.one_row |= facts.one_row;
+    out_.fetches_work |= facts.fetches_work;
+    out_.strides_by_grid |= facts.strides_by_grid;
+    out_.shares_in_block |= facts.shares_in_block;
+    out_.reads_dynamic_smem_size |= facts.reads_dynamic_smem_size;
+    out_.static_shared_bytes += facts.static_shared_bytes;
+    if (out_.dynamic_shared.empty()) out_.dynamic_shared = facts.dynamic_shared;
+    shared_.insert(facts.module_shared.begin(), facts.module_shared.end());
+  }
+
+  // What a called function does to the kernel.
+  void add_called(const Visit& visit, const FunctionFacts& facts) {
+    out_.function_reads_dynamic_size |= facts.reads_dynamic_smem_size;
+    out_.calls_touch_global |= facts.touches_global;
+    const std::string calls = "calls " + std::string(visit.function->name) + ", which ";
+    if (facts.opaque) out_.opaque.add(facts.opaque.code, calls + facts.opaque.text);
+    if (facts.no_loop) out_.no_loop.add(facts.no_loop.code, calls + facts.no_loop.text);
+    out_.author.any |= facts.author.any;
+    if (facts.author.any)
+      out_.author.why_not.add("author-function",
+                              calls + "asks or leaves: it must be inlined (__forceinline__)");
+    if (facts.has_exit) out_.author.why_not.add("author-function", calls + "may end its thread");
+    if (facts.has_exit)  // rule returns
+      out_.no_loop.add("exit-in-function",
+                       calls + "may end its thread (line " + std::to_string(facts.exit_line) + ")");
+    if (facts.has_barrier && (visit.divergent || facts.divergent_barrier))
+      out_.no_loop.add("barrier-in-function",
+                       calls + "has a barrier that not all threads may reach");
+    if (facts.has_collective && (visit.hazardous || facts.divergent_collective))
+      out_.no_loop.add("collective-in-function",
+                       calls + "has a warp collective that lanes may have returned before");
+    if (facts.has_barrier && out_.divergent_barrier)
+      out_.no_loop.add("barrier-in-function",
+                       calls + "has a barrier, while others may not be reached by all threads");
+  }
+
+  void call(const Visit& from, const FunctionFacts::Call& call, const Function* callee) {
+    work_.push_back({callee, from.divergent || call.divergent, from.hazardous || call.hazardous});
+  }
+
+  // Any function whose address this module takes, unless others may come in by linking.
+  void call_by_pointer(const Visit& from, const FunctionFacts::Call& through) {
+    if (module_.links_ || module_.address_taken_.empty())
+      out_.opaque.add(
+          "call-unknown",
+          at_line(through.line, "calls a function through a pointer or in another module"));
+    for (const Function* callee : module_.address_taken_) {
+      if (reads_grid(module_.of(*callee)))  // rule index-in-calls
+        out_.opaque.add("index-by-pointer",
+                        "may call " + std::string(callee->name) +
+                            " through a pointer, which reads the block's index or the grid's size");
+      call(from, through, callee);
+    }
+  }
+
+  void call_by_name(const Visit& from, const FunctionFacts::Call& named) {
+    const Function* callee = module_.by_name_.at(named.callee);
+    if (callee->has_body) return call(from, named, callee);
+    if (launches_kernels(named.callee))
+      out_.opaque.add("device-launch", at_line(named.line, "launches kernels from the GPU"));
+    else if (synchronises_grid(named.callee))
+      out_.opaque.add("cooperative", at_line(named.line, "uses cooperative grid synchronisation"));
+    else if (!is_harmless_external(named.callee))
+      out_.opaque.add("call-unknown", at_line(named.line, "calls " + std::string(named.callee) +
+                                                              ", which is in another module"));
+  }
+
+  ModuleFacts& module_;
+  const Function& entry_;
+  KernelFacts out_;
+  std::vector<Visit> work_;
+  std::unordered_map<const Function*, int> visited_;  // Known
+  std::unordered_set<std::string_view> shared_;
+};
+
+KernelFacts ModuleFacts::of_kernel(const Function& entry) {
+  return EntryFacts(*this, entry).gather();
+}
+
+}  // namespace sluice::passes
