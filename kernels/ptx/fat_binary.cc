@@ -18,8 +18,8 @@ namespace {
 constexpr uint32_t kMagic = 0xba55'ed50, kWrapperMagic = 0x4662'43b1;
 // More than any program has: what claims more is no fat binary.
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
-// The largest PTX that the scanner takes.
-constexpr uint64_t kMostText = uint64_t{64} << 20;
+// The largest PTX that the scanner takes; more than any cubin of a program.
+constexpr uint64_t kMostText = uint64_t{64} << 20, kMostCode = uint64_t{256} << 20;
 
 // The layout as nvcc 13.0 writes it (also documented by public extractors, for example
 // n-eiling/cuda-fatbin-decompression).
@@ -46,18 +46,20 @@ struct Entry {
   uint64_t text_bytes;  // once decompressed
 };
 static_assert(sizeof(Header) == 16 && sizeof(Entry) == 64);
-constexpr uint16_t kKindPtx = 1;
+constexpr uint16_t kKindPtx = 1, kKindCubin = 2;
 constexpr uint64_t kFlagLz4 = 0x2000, kFlagZstd = 0x8000;
 
 Error no_binary(std::string why) { return Error{CUDA_ERROR_NO_BINARY_FOR_GPU, std::move(why)}; }
 
-Result<std::string> text_of(const Entry& entry, const char* payload) {
+// PTX or machine code, as it was before nvcc compressed it.
+Result<std::string> contents_of(const Entry& entry, const char* payload) {
   const uint64_t flags = entry.flags & (kFlagLz4 | kFlagZstd);
+  const uint64_t most = entry.kind == kKindPtx ? kMostText : kMostCode;
   std::string text;
   if (flags == 0) {
     text.assign(payload, entry.payload_bytes);
   } else {
-    if (entry.text_bytes == 0 || entry.text_bytes > kMostText ||
+    if (entry.text_bytes == 0 || entry.text_bytes > most ||
         entry.compressed_bytes > entry.payload_bytes)
       return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary's entry has impossible sizes"};
     text.resize(entry.text_bytes);
@@ -69,7 +71,8 @@ Result<std::string> text_of(const Entry& entry, const char* payload) {
                               static_cast<int>(text.size()));
       made = n < 0 ? 0 : static_cast<uint64_t>(n);
 #else
-      return no_binary("the fat binary's PTX is compressed with LZ4, which this build cannot undo");
+      return no_binary(
+          "the fat binary's code is compressed with LZ4, which this build cannot undo");
 #endif
     } else {
 #ifdef SLUICE_HAVE_ZSTD
@@ -77,21 +80,24 @@ Result<std::string> text_of(const Entry& entry, const char* payload) {
       made = ZSTD_isError(n) ? 0 : n;
 #else
       return no_binary(
-          "the fat binary's PTX is compressed with zstd, which this build cannot undo");
+          "the fat binary's code is compressed with zstd, which this build cannot undo");
 #endif
     }
     if (made != text.size())
-      return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary's PTX does not decompress"};
+      return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary's code does not decompress"};
   }
-  text.resize(::strnlen(text.data(), text.size()));  // padded with zeros
   return text;
 }
 
-}  // namespace
+struct Found {
+  Entry entry{};
+  const char* payload = nullptr;  // null: nothing fits
+  std::string others;             // what does not fit, in words
+};
 
-bool is_fat_binary(uint32_t magic) { return magic == kMagic || magic == kWrapperMagic; }
-
-Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64_t bytes) {
+// The entry of `kind` for the newest GPU that `fits`.
+template <class Fits>
+Result<Found> find_entry(const void* image, uint64_t bytes, uint16_t kind, Fits fits) {
   uint32_t magic;
   std::memcpy(&magic, image, sizeof magic);
   if (bytes < sizeof(Header)) return Error{CUDA_ERROR_INVALID_IMAGE, "not a fat binary"};
@@ -108,9 +114,7 @@ Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64
   if (header.bytes > bytes - sizeof header)
     return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary that was cut off"};
   const auto* at = static_cast<const char*>(image) + header.header_bytes;
-  Entry best{};
-  const char* best_payload = nullptr;
-  std::string others;
+  Found best;
   for (uint64_t left = header.bytes; left >= sizeof(Entry);) {
     Entry entry;
     std::memcpy(&entry, at, sizeof entry);
@@ -118,22 +122,46 @@ Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64
         entry.payload_bytes > left - entry.header_bytes)
       return Error{CUDA_ERROR_INVALID_IMAGE, "a fat binary's entry is longer than it"};
     const bool is_ptx = entry.kind == kKindPtx;
-    if (is_ptx && entry.sm <= newest && (best_payload == nullptr || entry.sm > best.sm)) {
-      best = entry;
-      best_payload = at + entry.header_bytes;
+    if (entry.kind == kind && fits(entry.sm) &&
+        (best.payload == nullptr || entry.sm > best.entry.sm)) {
+      best.entry = entry;
+      best.payload = at + entry.header_bytes;
     } else {
-      others += (others.empty() ? "" : ", ") +
-                std::string(is_ptx ? "PTX for sm_" : "machine code for sm_") +
-                std::to_string(entry.sm);
+      best.others += (best.others.empty() ? "" : ", ") +
+                     std::string(is_ptx ? "PTX for sm_" : "machine code for sm_") +
+                     std::to_string(entry.sm);
     }
     const uint64_t whole = entry.header_bytes + entry.payload_bytes;
     at += whole;
     left -= whole;
   }
-  if (best_payload == nullptr)
+  return best;
+}
+
+}  // namespace
+
+bool is_fat_binary(uint32_t magic) { return magic == kMagic || magic == kWrapperMagic; }
+
+Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest, uint64_t bytes) {
+  auto found = find_entry(image, bytes, kKindPtx, [&](uint32_t sm) { return sm <= newest; });
+  if (!found) return found.error();
+  if (found->payload == nullptr)
     return no_binary("the fat binary has no PTX for sm_" + std::to_string(newest) +
-                     " or older, only " + (others.empty() ? "nothing" : others));
-  return text_of(best, best_payload);
+                     " or older, only " + (found->others.empty() ? "nothing" : found->others));
+  auto text = contents_of(found->entry, found->payload);
+  if (text) text->resize(::strnlen(text->data(), text->size()));  // padded with zeros
+  return text;
+}
+
+// Machine code runs on later GPUs of its generation, 8.6's on 8.9, and on no other.
+Result<std::string> cubin_of_fat_binary(const void* image, uint32_t newest, uint64_t bytes) {
+  auto found = find_entry(image, bytes, kKindCubin,
+                          [&](uint32_t sm) { return sm <= newest && sm / 10 == newest / 10; });
+  if (!found) return found.error();
+  if (found->payload == nullptr)
+    return no_binary("the fat binary has no machine code for sm_" + std::to_string(newest) +
+                     ", only " + (found->others.empty() ? "nothing" : found->others));
+  return contents_of(found->entry, found->payload);
 }
 
 }  // namespace sluice::ptx

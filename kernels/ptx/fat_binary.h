@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fat binaries: the containers in which nvcc puts code for several GPUs. Finds the PTX that a GPU's
-// driver would compile out of one. Users: the software GPU, the guest's libcuda.so.1.
+// driver would compile out of one, and the machine code that it would run. Users: the software GPU,
+// the guest's libcuda.so.1.
 //
 // Pure; any thread. The image is the caller's own memory, but what it says is bounded before use.
 #pragma once
@@ -24,5 +25,10 @@ constexpr uint64_t kUnknownBytes = UINT64_MAX;
 // a compression that this build cannot undo.
 Result<std::string> ptx_of_fat_binary(const void* image, uint32_t newest,
                                       uint64_t bytes = kUnknownBytes);
+
+// The machine code for the newest GPU of `newest`'s generation not beyond it: what runs there as it
+// is. The same errors.
+Result<std::string> cubin_of_fat_binary(const void* image, uint32_t newest,
+                                        uint64_t bytes = kUnknownBytes);
 
 }  // namespace sluice::ptx

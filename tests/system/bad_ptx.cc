@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that loads modules which are none, and then one that is: each bad one must be refused
-// with a CUresult and a log that says where, and must leave the session as good as before.
+// A program that loads modules which are none, and then ones that are: each bad one must be refused
+// with a CUresult and a log that says where, and must leave the session as good as before. Good
+// ones are PTX and machine code, as far as the software GPU runs it (tests/support/cubins.h).
 //
 //   bad-ptx     exit 0 if all of that held; what did not is printed
 #include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "tests/support/cubins.h"
 #include "tests/support/driver_program.h"
 
 namespace {
@@ -26,7 +28,7 @@ const char kGood[] =
     "ld.param.u64 %rd1, [out];\ncvta.to.global.u64 %rd2, %rd1;\n"
     "mov.u32 %r1, 42;\nst.global.u32 [%rd2], %r1;\nret;\n}\n";
 
-void refused(const char* what, const std::string& ptx) {
+void refused(const char* what, const std::string& ptx, const char* words = "") {
   char log[512] = "";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
@@ -36,6 +38,7 @@ void refused(const char* what, const std::string& ptx) {
              r == CUDA_ERROR_NO_BINARY_FOR_GPU || r == CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
          what, r);
   std::printf("%s: %d %s\n", what, r, log);
+  expect(std::strstr(log, words) != nullptr, "what the log says", r);
   r = cuModuleLoadData(&module, ptx.c_str());
   expect(r != CUDA_SUCCESS, what, r);
 }
@@ -52,12 +55,12 @@ std::string calling(const std::string& name, const std::string& parameters,
          name + ", (" + arguments + ");\nret;\n}\n";
 }
 
-void good_still_works() {
+void good_still_works(const std::string& image) {
   CUmodule module;
   CUfunction function;
   CUdeviceptr memory;
   unsigned value = 0;
-  CUresult r = cuModuleLoadData(&module, kGood);
+  CUresult r = cuModuleLoadData(&module, image.data());
   expect(r == CUDA_SUCCESS, "a good module", r);
   if (r != CUDA_SUCCESS) return;
   r = cuModuleGetFunction(&function, module, "nothing_of_that_name");
@@ -72,6 +75,34 @@ void good_still_works() {
   expect(r == CUDA_SUCCESS && value == 42, "its result", r);
   cuMemFree(memory);
   cuModuleUnload(module);
+}
+
+sluice::test::CubinBuilder machine_code() {
+  return sluice::test::CubinBuilder().kernel("store", {{0, 8}});
+}
+
+// A fat binary with machine code only, as nvcc makes one with -gencode code=sm_90.
+std::string fat_binary(const std::string& cubin) {
+  const std::string padded = cubin + std::string(8 - cubin.size() % 8, '\0');
+  const uint64_t payload = padded.size(), all = 64 + payload;
+  std::string image(16 + 64, '\0');
+  const auto put = [&](size_t at, auto value) { std::memcpy(&image[at], &value, sizeof value); };
+  put(0, 0xba55ed50u), put(4, uint16_t{1}), put(6, uint16_t{16}), put(8, all);
+  put(16, uint16_t{2}), put(18, uint16_t{0x101}), put(20, 64u), put(24, payload);
+  put(16 + 28, 90u), put(16 + 40, uint64_t{0x11});
+  return image + padded;
+}
+
+// The software GPU runs none, and says what to do; what no GPU's driver should see says so.
+void bad_machine_code() {
+  const std::string cubin = machine_code().image();
+  const char* mend = "build with PTX as well: nvcc -gencode arch=compute_80,code=compute_80";
+  refused("machine code", cubin, mend);
+  refused("a fat binary of machine code", fat_binary(cubin), mend);
+  refused("a fat binary for another GPU", fat_binary(cubin).replace(16 + 28, 1, "\x50"), mend);
+  std::string spoilt = cubin;
+  spoilt[offsetof(Elf64_Ehdr, e_shstrndx)] = 3;
+  refused("machine code with broken tables", spoilt, "a cubin whose sections have no names");
 }
 
 }  // namespace
@@ -96,7 +127,9 @@ int main() {
           calling("cudaLaunchDeviceV2", ".param .b64 x, .param .b64 y", "a, b"));
   refused("graph launched from the GPU",
           calling("cudaGraphLaunch", ".param .b64 x, .param .b64 y", "a, b"));
-  good_still_works();
+  bad_machine_code();
+  good_still_works(good);
+  good_still_works(machine_code().ptx(good).image());
   std::printf(failures ? "bad-ptx: %d expectations failed\n" : "bad-ptx: right\n", failures);
   return failures ? 1 : 0;
 }

@@ -9,6 +9,7 @@
 
 #include "guest-agent/shim/modules/module_registry.h"
 #include "guest-agent/shim/state/api.h"
+#include "kernels/cubin/cubin.h"
 #include "kernels/ptx/link.h"
 
 using namespace sluice::guest;
@@ -52,14 +53,16 @@ CUresult add(const Entered& e, CUlinkState state, CUjitInputType type, const voi
       break;
     }
     case CU_JIT_INPUT_FATBINARY:
-      if (const CUresult r = find_ptx(e, data, file ? bytes : 0, link->logs, &ptx);
+      if (const CUresult r = find_code(e, data, file ? bytes : 0, link->logs, &ptx);
           r != CUDA_SUCCESS)
         return r;
-      break;
+      if (!sluice::cubin::is_cubin(std::string_view(ptx))) break;
+      [[fallthrough]];
     case CU_JIT_INPUT_CUBIN:
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:
-      link->logs.fail("machine code cannot be linked: only PTX, also out of a fat binary");
+      link->logs.fail("machine code cannot be linked, only PTX; " +
+                      std::string(sluice::cubin::kBuildWithPtx));
       (void)not_supported("cuLinkAddData", "machine code (cubin, object, library)");
       return CUDA_ERROR_NO_BINARY_FOR_GPU;
     default:

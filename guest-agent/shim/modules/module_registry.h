@@ -47,10 +47,10 @@ struct Modules {
 };
 Modules& all_modules();
 
-// The PTX in a program's image (`bytes`: of a file's; 0: unknown) for the current device. Does not
-// want the mutex.
-CUresult find_ptx(const Entered& entered, const void* image, size_t bytes, const JitLogs& logs,
-                  std::string* ptx);
+// The PTX or machine code in a program's image (`bytes`: of a file's; 0: unknown) for the current
+// device. Does not want the mutex.
+CUresult find_code(const Entered& entered, const void* image, size_t bytes, const JitLogs& logs,
+                   std::string* code);
 
 // Loads the rewritten text, or else the original, in the current context. `managed`: the library's
 // variables, null for a module of its own.

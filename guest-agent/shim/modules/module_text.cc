@@ -14,6 +14,7 @@
 #include "guest-agent/shim/modules/device_runtime.h"
 #include "guest-agent/shim/modules/managed_variables.h"
 #include "guest-agent/shim/session/log.h"
+#include "kernels/cubin/cubin.h"
 #include "kernels/passes/rewrite.h"
 #include "kernels/ptx/fat_binary.h"
 #include "mediator/base/fd.h"
@@ -34,9 +35,53 @@ bool rewriting() {
 
 }  // namespace
 
+namespace {
+
+// A cubin has to be whole before any of it is copied. `bytes`: of a file; 0: what it says itself.
+CUresult machine_code_of(const void* image, size_t bytes, std::string_view* code,
+                         std::string* log) {
+  if (bytes == 0) {
+    const auto said = cubin::bytes_of(image);
+    if (!said) {
+      *log = said.error().message;
+      return static_cast<CUresult>(said.error().code);
+    }
+    bytes = *said;
+  }
+  *code = {static_cast<const char*>(image), bytes};
+  const auto read = cubin::read(*code);
+  if (read) return CUDA_SUCCESS;
+  *log = read.error().message;
+  return static_cast<CUresult>(read.error().code);
+}
+
+// PTX first: only kernels that come as PTX can be evicted.
+CUresult code_of_fat_binary(const void* image, size_t bytes, uint32_t newest, std::string* kept,
+                            std::string_view* code, std::string* log) {
+  const uint64_t length = bytes != 0 ? bytes : ptx::kUnknownBytes;
+  auto found = ptx::ptx_of_fat_binary(image, newest, length);
+  if (!found && found.error().code == CUDA_ERROR_NO_BINARY_FOR_GPU) {
+    if (auto machine = ptx::cubin_of_fat_binary(image, newest, length)) {
+      *kept = *std::move(machine);
+      return machine_code_of(kept->data(), kept->size(), code, log);
+    }
+    *log = found.error().message + "; " + std::string(cubin::kBuildWithPtx);
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
+  if (!found) {
+    *log = found.error().message;
+    return static_cast<CUresult>(found.error().code);
+  }
+  *kept = *std::move(found);
+  *code = *kept;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 // The image of a cuModuleLoadData: PTX is text that ends with NUL.
-CUresult text_of_image(const void* image, size_t bytes_known, uint32_t newest, std::string* kept,
-                       std::string_view* text, std::string* log) {
+CUresult code_of_image(const void* image, size_t bytes_known, uint32_t newest, std::string* kept,
+                       std::string_view* code, std::string* log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint32_t magic;
   const auto* bytes = static_cast<const unsigned char*>(image);
@@ -45,30 +90,17 @@ CUresult text_of_image(const void* image, size_t bytes_known, uint32_t newest, s
   while (n < sizeof magic && bytes[n] != 0) ++n;
   if (n == sizeof magic) {
     std::memcpy(&magic, image, sizeof magic);
-    constexpr uint32_t kElf = 0x464c457f;
-    if (magic == kElf) {
-      *log =
-          "module image is machine code (a cubin): only PTX can be loaded, also out of a fat "
-          "binary";
-      complain_once(log->c_str());
-      return CUDA_ERROR_NO_BINARY_FOR_GPU;
-    }
-    if (ptx::is_fat_binary(magic)) {
-      auto found = ptx::ptx_of_fat_binary(image, newest,
-                                          bytes_known != 0 ? bytes_known : ptx::kUnknownBytes);
-      if (!found) {
-        *log = found.error().message;
-        complain_once(("module image: " + *log).c_str());
-        return static_cast<CUresult>(found.error().code);
-      }
-      *kept = *std::move(found);
-      *text = *kept;
-      return CUDA_SUCCESS;
+    const bool machine = cubin::is_cubin(magic);
+    if (machine || ptx::is_fat_binary(magic)) {
+      const CUresult r = machine ? machine_code_of(image, bytes_known, code, log)
+                                 : code_of_fat_binary(image, bytes_known, newest, kept, code, log);
+      if (r != CUDA_SUCCESS) complain_once(("module image: " + *log).c_str());
+      return r;
     }
   }
   const size_t length = strnlen(static_cast<const char*>(image), kMostTextBytes);
   if (length == 0 || length == kMostTextBytes) return CUDA_ERROR_INVALID_IMAGE;
-  *text = {static_cast<const char*>(image), length};
+  *code = {static_cast<const char*>(image), length};
   return CUDA_SUCCESS;
 }
 
@@ -92,6 +124,11 @@ CUresult read_image_file(const char* path, std::string* image) {
 std::shared_ptr<const Text> make_text(std::string_view original) {
   auto text = std::make_shared<Text>();
   text->original = original;
+  if (cubin::is_cubin(original)) {
+    log_line("module of machine code: its kernels are opaque, they run to their end; %s",
+             std::string(cubin::kBuildWithPtx).c_str());
+    return text;
+  }
   add_device_runtime(&text->original);
   text->managed = lift_managed_variables(&text->original);
   if (!rewriting()) return text;

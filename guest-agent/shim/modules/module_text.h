@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what a program hands to cuModuleLoad* to the text that goes to the worker: PTX found in the
-// image, rewritten so that its kernels can be evicted (docs/internals/rewriter.md). Pure but for
-// reading files and the environment; any thread.
+// From what a program hands to cuModuleLoad* to what goes to the worker: PTX found in the image,
+// rewritten so that its kernels can be evicted (docs/internals/rewriter.md), or machine code as it
+// is, whose kernels cannot. Pure but for reading files and the environment; any thread.
 #pragma once
 
 #include <cstddef>
@@ -24,20 +24,21 @@ struct KernelFlags {
 
 // A module's text, with what is known of its kernels.
 struct Text {
-  std::string original;
+  std::string original;   // or its machine code
   std::string rewritten;  // empty: send the original
   std::unordered_map<std::string, KernelFlags> kernels;
   std::vector<std::string> managed;  // its managed variables (managed_variables.h)
 };
 
-// The PTX in an image: points into it, or, out of a fat binary, into `kept`, the PTX for the newest
-// GPU not beyond compute capability `newest` (90: 9.0). `bytes`: of a file's image; 0: unknown.
-// CUDA_ERROR_NO_BINARY_FOR_GPU for machine code, which cannot be rewritten; `log` gets the words.
-CUresult text_of_image(const void* image, size_t bytes, uint32_t newest, std::string* kept,
-                       std::string_view* text, std::string* log);
+// The code in an image: points into it, or, out of a fat binary, into `kept`: PTX for the newest
+// GPU not beyond compute capability `newest` (90: 9.0), and machine code if there is no such PTX.
+// `bytes`: of a file's image; 0: unknown. `log` gets the words of an error.
+CUresult code_of_image(const void* image, size_t bytes, uint32_t newest, std::string* kept,
+                       std::string_view* code, std::string* log);
 CUresult read_image_file(const char* path, std::string* image);
 
-// Rewrites. SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be evicted.
+// Rewrites PTX. SLUICE_REWRITE=off leaves modules as they are: their kernels can then not be
+// evicted.
 std::shared_ptr<const Text> make_text(std::string_view original);
 
 // Where cuModuleLoadDataEx's caller wants the compiler's words. Empties both buffers at first.

@@ -67,8 +67,8 @@ Modules& all_modules() {
   return *modules;
 }
 
-CUresult find_ptx(const Entered& e, const void* image, size_t bytes, const JitLogs& logs,
-                  std::string* ptx) {
+CUresult find_code(const Entered& e, const void* image, size_t bytes, const JitLogs& logs,
+                   std::string* code) {
   int major = 0, minor = 0;
   const CUdevice device = current_device();
   CUresult r =
@@ -77,12 +77,12 @@ CUresult find_ptx(const Entered& e, const void* image, size_t bytes, const JitLo
     r = device_attribute(*e.link, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
   if (r != CUDA_SUCCESS) return r;
   std::string log;
-  std::string_view text;
-  r = text_of_image(image, bytes, static_cast<uint32_t>(major * 10 + minor), ptx, &text, &log);
+  std::string_view found;
+  r = code_of_image(image, bytes, static_cast<uint32_t>(major * 10 + minor), code, &found, &log);
   if (r != CUDA_SUCCESS)
     logs.fail(log);
-  else if (text.data() != ptx->data())
-    ptx->assign(text);
+  else if (found.data() != code->data())
+    code->assign(found);
   return r;
 }
 
@@ -243,9 +243,9 @@ CUresult load_image(CUmodule* to, const void* image, size_t bytes, unsigned coun
   if (!e) return e.status;
   if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitLogs logs(count, options, values);
-  std::string ptx;
-  if (const CUresult r = find_ptx(e, image, bytes, logs, &ptx); r != CUDA_SUCCESS) return r;
-  const auto text = make_text(ptx);
+  std::string code;
+  if (const CUresult r = find_code(e, image, bytes, logs, &code); r != CUDA_SUCCESS) return r;
+  const auto text = make_text(code);
   std::lock_guard lock(all_modules().mutex);
   uint64_t handle = 0;
   const CUresult r = load_module(e, *text, 0, nullptr, &logs, &handle);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "kernels/cubin/cubin.h"
 #include "kernels/ptx/fat_binary.h"
 #include "kernels/ptx/module.h"
 #include "mediator/softgpu/state/state.h"
@@ -28,7 +29,6 @@ namespace {
 
 constexpr uint32_t kComputeCapability = 90;
 constexpr ptx::Module::Version kNewestPtx{9, 0};
-constexpr uint32_t kElfMagic = 0x464c'457f;
 
 // What a compiler for the GPU keeps to when it gives registers to threads: so many blocks of so
 // many threads have to fit on an SM (.minnctapersm, without it one), whose 65536 registers are
@@ -46,6 +46,19 @@ std::map<std::string, uint32_t, std::less<>> register_limits(const ptx::Module& 
   return limits;
 }
 
+// The PTX that a cubin carries, which only tests' do.
+Result<std::string> text_of_cubin(const void* image) {
+  const auto bytes = cubin::bytes_of(image);
+  if (!bytes) return bytes.error();
+  const auto read = cubin::read({static_cast<const char*>(image), *bytes});
+  if (!read) return read.error();
+  if (read->ptx.empty())
+    return Error{CUDA_ERROR_NO_BINARY_FOR_GPU,
+                 "the software GPU runs PTX, and this is machine code for sm_" +
+                     std::to_string(read->sm) + "; " + std::string(cubin::kBuildWithPtx)};
+  return std::string(read->ptx);
+}
+
 }  // namespace
 
 Result<Code> load_code(const void* image) {
@@ -55,14 +68,16 @@ Result<Code> load_code(const void* image) {
   uint32_t magic = 0;
   const size_t length = ::strnlen(bytes, sizeof magic);
   std::memcpy(&magic, bytes, length);
-  if (magic == kElfMagic) {
-    return Error{CUDA_ERROR_NO_BINARY_FOR_GPU,
-                 "machine code (cubin) cannot run on the software GPU; it runs PTX"};
-  }
   std::string chosen;
-  if (ptx::is_fat_binary(magic)) {
-    auto text = ptx::ptx_of_fat_binary(image, kComputeCapability);
-    if (!text) return text.error();
+  const bool machine = cubin::is_cubin(magic);
+  if (machine || ptx::is_fat_binary(magic)) {
+    auto text = machine ? text_of_cubin(image) : ptx::ptx_of_fat_binary(image, kComputeCapability);
+    if (!text) {
+      Error why = std::move(text).error();
+      if (!machine && why.code == CUDA_ERROR_NO_BINARY_FOR_GPU)
+        why.message += "; " + std::string(cubin::kBuildWithPtx);
+      return why;
+    }
     chosen = *std::move(text);
     bytes = chosen.c_str();
   }

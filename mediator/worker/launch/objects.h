@@ -95,6 +95,7 @@ struct ContextObject : HandleObject {
 struct ModuleObject : HandleObject {
   uint64_t handle = 0;
   CUmodule cu = nullptr;
+  bool machine_code = false;         // fixed; its kernels are opaque, whatever the guest says
   std::vector<std::string> clamped;  // of FittedModule
   std::shared_ptr<ContextObject> context;
   std::vector<uint64_t> functions;         // handles; session lock

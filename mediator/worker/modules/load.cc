@@ -5,18 +5,32 @@
 #include <climits>
 #include <cstring>
 
+#include "kernels/cubin/cubin.h"
 #include "mediator/worker/modules/size.h"
 
 namespace sluice::worker {
 
 namespace {
 
-// PTX is text. Anything else (a cubin, a fat binary) would have the driver read lengths out of the
-// guest's bytes.
+// PTX is text. Anything else but a cubin that was checked (a fat binary) would have the driver read
+// lengths out of the guest's bytes.
 bool looks_like_text(const std::string& ptx) {
   if (ptx.empty() || ptx.find('\0') != std::string::npos) return false;
   const auto first = static_cast<unsigned char>(ptx[0]);
   return first == '\t' || first == '\n' || first == '\r' || (first >= 0x20 && first < 0x7f);
+}
+
+// What a module takes of device memory, or why it is none.
+Result<uint64_t> ptx_device_bytes(const std::string& ptx) {
+  if (!looks_like_text(ptx)) return Error{CUDA_ERROR_INVALID_IMAGE, "neither PTX nor a cubin"};
+  if (const std::optional<uint64_t> bytes = module_device_bytes(ptx)) return *bytes;
+  return Error{CUDA_ERROR_INVALID_PTX, "a module variable's size cannot be told"};
+}
+
+Result<uint64_t> cubin_device_bytes(const std::string& image) {
+  auto read = cubin::read(image);
+  if (!read) return std::move(read).error();
+  return read->device_bytes;
 }
 
 constexpr uint32_t kMaxParamCount = 4096;
@@ -101,6 +115,7 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
   module->context = call.context;
   module->charged = charged;
   module->charged_host = host;
+  module->machine_code = cubin::is_cubin(std::string_view(ptx));
   std::vector<char> log(std::max<uint32_t>(log_bytes, 1) + 1, 0);
   FittedModule fitted;
   CUresult r = charged == 0           ? CUDA_ERROR_OUT_OF_MEMORY
@@ -146,16 +161,16 @@ void load_charged(WorkerSession& s, const Call& call, const std::string& ptx, ui
 // only.
 void load_module(WorkerSession& s, const Call& call, std::string text, uint32_t log_bytes) {
   if (!call.context || call.context->closed) return s.answer(call, CUDA_ERROR_INVALID_CONTEXT);
-  if (!looks_like_text(text)) return s.answer(call, CUDA_ERROR_INVALID_IMAGE);
-  const std::optional<uint64_t> bytes = module_device_bytes(text);
+  const bool machine = cubin::is_cubin(std::string_view(text));
+  const Result<uint64_t> bytes = machine ? cubin_device_bytes(text) : ptx_device_bytes(text);
   if (!bytes) {
-    constexpr std::string_view kWhy = "a module variable's size cannot be told";
-    return s.answer(call, CUDA_ERROR_INVALID_PTX,
-                    std::as_bytes(std::span(kWhy.substr(0, log_bytes))));
+    const std::string_view why = bytes.error().message;
+    return s.answer(call, static_cast<CUresult>(bytes.error().code),
+                    std::as_bytes(std::span(why.substr(0, log_bytes))));
   }
   const uint64_t once = QuotaLease::charge_for(*bytes), host = module_host_bytes(text);
   if (once == 0 || once > UINT64_MAX / 2) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
-  const bool clones = !find_clones(text).empty();
+  const bool clones = !machine && !find_clones(text).empty();
   const auto ptx = std::make_shared<std::string>(std::move(text));
   const auto charge = [=, &s](bool kept) {
     if (!kept) return s.answer(call, CUDA_ERROR_OUT_OF_MEMORY);
@@ -208,7 +223,7 @@ void get_function(WorkerSession& s, const Call& call, uint64_t guest_module,
     return s.answer(call, r == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : r);
   if (f->params.size() > SLUICE_MAX_PARAMS) return s.answer(call, CUDA_ERROR_NOT_SUPPORTED);
 
-  if (guest_flags & SLUICE_FUNCTION_EVICTABLE)
+  if ((guest_flags & SLUICE_FUNCTION_EVICTABLE) && !module->machine_code)
     find_forms(s.api, *module, guest_flags, state_bytes, f.get());
 
   f->local_bytes = local_bytes_of(s.api, f->original);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and functions of a session: loads a guest's PTX and finds its kernels with their clones.
+// Modules and functions of a session: loads a guest's PTX and finds its kernels with their clones,
+// or its machine code, whose kernels have none: they are opaque, and each launch runs to its end.
 //
 // Job thread; each answers its call, at once or when memory has been leased. The text and the names
-// are the guest's: the text is sized and charged before the driver sees it (modules/size.h), and a
-// clone is used only if the driver says that its parameters are what a launch will pass.
+// are the guest's: the text is sized and charged before the driver sees it (modules/size.h), a
+// cubin's tables are checked (kernels/cubin), and a clone is used only if the driver says that its
+// parameters are what a launch will pass.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 // all of it is charged to the vGPU before it is taken, refused as CUDA refuses it, and given back.
 #include <fstream>
 
+#include "tests/support/cubins.h"
 #include "tests/support/worker_process.h"
 
 namespace sluice::test {
@@ -75,6 +76,22 @@ TEST_F(WorkerCharges, VariablesOfModules) {
   EXPECT_EQ(unload(first), CUDA_SUCCESS);
   EXPECT_EQ(free_memory(), before);
   EXPECT_EQ(load(big).status, CUDA_SUCCESS);
+}
+
+TEST_F(WorkerCharges, VariablesOfMachineCode) {
+  start_with(64 * kMiB);
+  make_context();
+  const uint64_t before = free_memory();
+  const auto cubin = [](uint64_t bytes) {
+    return CubinBuilder().variables(bytes).ptx(module_of("")).image();
+  };
+  const Answer a = load(cubin(40 * kMiB));
+  ASSERT_EQ(a.status, CUDA_SUCCESS);
+  EXPECT_LE(free_memory(), before - 40 * kMiB);
+  EXPECT_EQ(load(cubin(40 * kMiB)).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(load(cubin(uint64_t{1} << 62)).status, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(unload(a.as<uint64_t>()), CUDA_SUCCESS);
+  EXPECT_EQ(free_memory(), before);
 }
 
 TEST_F(WorkerCharges, ModulesThatDoNotLoadAreGivenBack) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A real sluice-worker on the software GPU: calls, quotas, faults, what CUDA refuses.
+#include "tests/support/cubins.h"
 #include "tests/support/worker_process.h"
 
 namespace sluice::test {
@@ -342,6 +343,53 @@ TEST_F(WorkerProcess, BadPtxIsAnErrorWithALog) {
                 .status,
             CUDA_ERROR_INVALID_IMAGE);
   EXPECT_EQ(load("").status, CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(alloc(64).status, CUDA_SUCCESS) << "the session goes on";
+}
+
+// The driver is the software GPU, which runs the PTX that a test's cubin carries; what is machine
+// code to the worker is launched as it is, gated, and counted as opaque.
+TEST_F(WorkerProcess, MachineCodeIsOpaque) {
+  if (kNvidia) GTEST_SKIP() << "no GPU has code of a test's own making";
+  WorkerBench::Options o;
+  o.open = false;
+  start(std::move(o));
+  make_context();
+  const auto rewritten = passes::rewrite_module(std::string(kPtx));
+  ASSERT_TRUE(rewritten.ok());
+  const std::string cubin =
+      CubinBuilder().kernel("add", {{0, 8}, {8, 4}, {12, 4}, {16, 4}}).ptx(rewritten->text).image();
+  const Answer loaded = load(cubin);
+  ASSERT_EQ(loaded.status, CUDA_SUCCESS);
+  module = loaded.as<uint64_t>();
+  add = function("add", SLUICE_FUNCTION_EVICTABLE);  // not true of machine code
+  const uint32_t kN = 64 * kGrid;
+  const uint64_t d = alloc(kN * 4).as<uint64_t>();
+  launch(kGrid, 64, d, kN, 1);
+  for (int i = 0; i < 2000 && b->report->header.demand == 0; ++i) ::usleep(1000);
+  EXPECT_EQ(b->report->header.demand, 1u);
+  EXPECT_EQ(b->report->header.in_flight, 0u) << "the gate is closed";
+  b->grant();
+  EXPECT_EQ(sync().status, CUDA_SUCCESS);
+  EXPECT_EQ(b->report->header.opaque_launches, 1u);
+  EXPECT_EQ(words(d, kN * 4)[kN - 1], advance(0, 1, kRounds));
+}
+
+TEST_F(WorkerProcess, MachineCodeThatNobodyRunsHasALog) {
+  start();
+  make_context();
+  const std::string good = CubinBuilder().kernel("k", {{0, 8}}).image();
+  const Answer refused = load(good);
+  EXPECT_EQ(refused.status, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  const std::string log(reinterpret_cast<const char*>(refused.body.data()), refused.body.size());
+  if (!kNvidia) {
+    EXPECT_NE(log.find("build with PTX as well"), std::string::npos) << log;
+  }
+  for (size_t at = 0; at < good.size(); at += 3) {
+    std::string spoilt = good;
+    spoilt[at] = static_cast<char>(~spoilt[at]);
+    EXPECT_NE(load(spoilt).status, CUDA_SUCCESS) << at;
+    EXPECT_NE(load(good.substr(0, at)).status, CUDA_SUCCESS) << at;
+  }
   EXPECT_EQ(alloc(64).status, CUDA_SUCCESS) << "the session goes on";
 }
 

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cubins: what is read out of one, and that no byte of it is trusted.
+#include "kernels/cubin/cubin.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "abi/cuda_driver.h"
+#include "tests/support/cubins.h"
+
+namespace sluice::cubin {
+namespace {
+
+// The fields of the header that the tests spoil.
+constexpr size_t kSectionsAt = offsetof(Elf64_Ehdr, e_shoff);
+
+std::string two_kernels() {
+  return test::CubinBuilder()
+      .kernel("mix", {{0, 4}, {4, 1}, {6, 2}, {16, 32}, {48, 8}})
+      .kernel("none", {})
+      .variables(4000)
+      .image();
+}
+
+template <class T>
+void set(std::string& image, size_t at, T value) {
+  std::memcpy(image.data() + at, &value, sizeof value);
+}
+// Where header `index` of a section is.
+size_t section(const std::string& image, size_t index) {
+  uint64_t at;
+  std::memcpy(&at, image.data() + kSectionsAt, sizeof at);
+  return at + index * sizeof(Elf64_Shdr);
+}
+int error_of(const std::string& image) {
+  auto r = read(image);
+  return r ? 0 : r.error().code;
+}
+
+TEST(Cubin, KernelsParametersAndMemory) {
+  const std::string image = two_kernels();
+  ASSERT_TRUE(is_cubin(std::string_view(image)));
+  auto cubin = read(image);
+  ASSERT_TRUE(cubin) << cubin.error().message;
+  EXPECT_EQ(cubin->sm, 90u);
+  ASSERT_EQ(cubin->kernels.size(), 2u);
+  const Kernel& mix = cubin->kernels[0];
+  EXPECT_EQ(mix.name, "mix");
+  ASSERT_EQ(mix.params.size(), 5u);
+  EXPECT_EQ(mix.params[1].offset, 4u);
+  EXPECT_EQ(mix.params[1].bytes, 1u);
+  EXPECT_EQ(mix.params[3].offset, 16u);
+  EXPECT_EQ(mix.params[3].bytes, 32u);
+  EXPECT_TRUE(cubin->kernels[1].params.empty());
+  EXPECT_GE(cubin->device_bytes, 4000u + 256u) << "variables and code";
+  EXPECT_TRUE(cubin->ptx.empty());
+  auto bytes = bytes_of(image.data());
+  ASSERT_TRUE(bytes);
+  EXPECT_EQ(*bytes, image.size());
+}
+
+TEST(Cubin, WhatIsNoneIsRefused) {
+  EXPECT_FALSE(is_cubin(std::string_view(".version 8.0")));
+  EXPECT_EQ(bytes_of("\x7f"
+                     "ELF and so on")
+                .error()
+                .code,
+            CUDA_ERROR_NO_BINARY_FOR_GPU);
+  std::string other = two_kernels();
+  set(other, offsetof(Elf64_Ehdr, e_machine), uint16_t{EM_X86_64});
+  EXPECT_EQ(error_of(other), CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+
+TEST(Cubin, WhatNamesAPlaceOutsideIsRefused) {
+  const std::string good = two_kernels();
+  const auto spoilt = [&](size_t at, auto value) {
+    std::string image = good;
+    set(image, at, value);
+    return error_of(image);
+  };
+  constexpr int kInvalid = CUDA_ERROR_INVALID_IMAGE;
+  EXPECT_EQ(spoilt(kSectionsAt, uint64_t{good.size()}), kInvalid);
+  EXPECT_EQ(spoilt(kSectionsAt, ~uint64_t{0} - 63), kInvalid) << "and wraps around";
+  EXPECT_EQ(spoilt(offsetof(Elf64_Ehdr, e_shnum), uint16_t{0xffff}), kInvalid);
+  EXPECT_EQ(spoilt(offsetof(Elf64_Ehdr, e_phnum), uint16_t{0xffff}), kInvalid);
+  EXPECT_EQ(spoilt(offsetof(Elf64_Ehdr, e_shstrndx), uint16_t{5}), kInvalid) << "no names";
+  const size_t code = section(good, 5);
+  EXPECT_EQ(spoilt(code + offsetof(Elf64_Shdr, sh_name), ~uint32_t{0}), kInvalid);
+  EXPECT_EQ(spoilt(code + offsetof(Elf64_Shdr, sh_offset), ~uint64_t{0}), kInvalid);
+  EXPECT_EQ(spoilt(code + offsetof(Elf64_Shdr, sh_size), uint64_t{1} << 40), kInvalid);
+  EXPECT_EQ(spoilt(code + offsetof(Elf64_Shdr, sh_size), uint64_t{64}), kInvalid)
+      << "a kernel longer than its code";
+  const size_t symbols = section(good, 3);
+  EXPECT_EQ(spoilt(symbols + offsetof(Elf64_Shdr, sh_link), uint32_t{1000}), kInvalid);
+  EXPECT_EQ(spoilt(symbols + offsetof(Elf64_Shdr, sh_entsize), uint64_t{1}), kInvalid);
+  EXPECT_EQ(error_of(good.substr(0, 10)), kInvalid);
+  EXPECT_EQ(error_of(good.substr(0, good.size() - 1)), kInvalid);
+}
+
+TEST(Cubin, ParametersBeyondALaunchAreRefused) {
+  const auto with = [](uint16_t offset, uint32_t bytes) {
+    return error_of(test::CubinBuilder().kernel("k", {{offset, bytes}}).image());
+  };
+  EXPECT_EQ(with(0, 8), 0);
+  EXPECT_EQ(with(65535, 8), CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(error_of(test::CubinBuilder().kernel("k", {}).kernel("k", {}).image()),
+            CUDA_ERROR_INVALID_IMAGE)
+      << "two of one name";
+}
+
+TEST(Cubin, VariablesLargerThanMemoryAreRefusedOrCounted) {
+  auto cubin_of = [](uint64_t bytes) {
+    return test::CubinBuilder().variables(bytes).variables(bytes).image();
+  };
+  EXPECT_EQ(error_of(cubin_of(~uint64_t{0} / 2 + 1)), CUDA_ERROR_INVALID_IMAGE);
+  const std::string large = cubin_of(uint64_t{1} << 40);
+  auto counted = read(large);
+  ASSERT_TRUE(counted);
+  EXPECT_GE(counted->device_bytes, uint64_t{2} << 40);
+}
+
+// Tables that overlap would multiply: each of many symbol tables is all of the file.
+TEST(Cubin, OverlappingTablesTakeNoMoreThanTheImage) {
+  std::string image = two_kernels();
+  const size_t table = section(image, 3), other = section(image, 5);
+  for (size_t at : {other, section(image, 7)})
+    std::memcpy(image.data() + at, image.data() + table, sizeof(Elf64_Shdr));
+  EXPECT_NE(error_of(image), 0);
+}
+
+// The image ends where the allocation does, so that a sanitizer sees a read beyond it.
+TEST(Cubin, RandomDamageIsRefusedOrHarmless) {
+  const std::string good = two_kernels();
+  std::mt19937 random(7);
+  int refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    const size_t bytes = random() % 8 == 0 ? random() % (good.size() + 1) : good.size();
+    const std::unique_ptr<char[]> exact(new char[bytes]);
+    std::memcpy(exact.get(), good.data(), bytes);
+    for (uint32_t n = random() % 6; n != 0 && bytes != 0; --n)
+      exact[random() % bytes] = static_cast<char>(random());
+    const std::string_view image(exact.get(), bytes);
+    const auto cubin = read(image);
+    if (!cubin) {
+      ++refused;
+      continue;
+    }
+    for (const Kernel& kernel : cubin->kernels) {
+      EXPECT_GE(kernel.name.data(), image.data());
+      EXPECT_LE(kernel.name.data() + kernel.name.size(), image.data() + image.size());
+    }
+    EXPECT_GE(cubin->device_bytes, image.size());
+  }
+  EXPECT_GT(refused, 2000);
+}
+
+}  // namespace
+}  // namespace sluice::cubin
