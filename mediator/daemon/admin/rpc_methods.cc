@@ -384,9 +384,8 @@ json::object info(Daemon& d) {
           {"loop", loop_info()},
           {"workers", workers_info(d.spawner())},
           {"runtime_dir", d.config().runtime_dir},
-          {"vgpu_defaults",
-           json::object{{"weight", d.config().weight},
-                        {"latency", latency_name(d.config().latency)}}},
+          {"vgpu_defaults", json::object{{"weight", d.config().weight},
+                                         {"latency", latency_name(d.config().latency)}}},
           {"vgpus", d.vgpus().size()}};
 }
 
