@@ -44,23 +44,12 @@ Result<void> release(Vgpus& vgpus, const DomainVgpu& d) {
   return {};
 }
 
-Result<void> reconnect(Vgpus& vgpus, const DomainVgpu& d) {
-  auto all = vgpus.list();
-  if (!all) return all.error();
-  if (!vgpu_of(*all, d))
-    return Error{ENOENT,
-                 "the running domain's vGPU is gone (sluiced was restarted); detach and "
-                 "attach it, or restart the domain"};
-  return {};
-}
-
 }  // namespace
 
 Result<void> run_hook(const HookPaths& paths, std::string_view operation, std::string_view sub,
                       std::string_view xml) {
   const bool begins = sub == "begin";
   const bool known = (operation == "prepare" && begins) || (operation == "migrate" && begins) ||
-                     (operation == "reconnect" && begins) ||
                      (operation == "release" && sub == "end");
   if (!known) return {};
   auto vgpu = find_vgpu(xml, paths.sockets);
@@ -71,7 +60,6 @@ Result<void> run_hook(const HookPaths& paths, std::string_view operation, std::s
   AdminVgpus vgpus(paths.admin_socket);
   if (operation == "prepare") return prepare(vgpus, d);
   if (operation == "release") return release(vgpus, d);
-  if (operation == "reconnect") return reconnect(vgpus, d);
   return Error{ENOTSUP, "a domain with a vGPU cannot be migrated; 'sluicectl detach' it before"};
 }
 

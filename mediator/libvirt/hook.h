@@ -7,9 +7,9 @@
 //   prepare     creates the vGPU, or takes over one of the same name and socket that nobody uses;
 //               an error denies the start
 //   release     deletes the vGPUs that the domain owns; libvirt runs it after a denied start too
-//   reconnect   libvirtd came back: reports a vGPU that is gone
 //   migrate     denies a migration to this host: device memory does not move with a domain
-//   others      nothing
+//   others      nothing. An error at "reconnect", when libvirtd came back, would have libvirt end
+//               the running domain; sluice-libvirt-events reports a vGPU that is gone
 //
 // A domain without a vGPU is let through, whether sluiced runs or not. A vGPU that somebody else
 // created has another owner or none (vgpus.h): it stays. One process per call, one thread.
