@@ -15,9 +15,10 @@ boost::json::object set_request(const DomainVgpu& d) {
   return params;
 }
 
-boost::json::object create_request(const DomainVgpu& d) {
+boost::json::object create_request(const DomainVgpu& d, const std::string& owner) {
   boost::json::object params = set_request(d);
   params["socket"] = d.socket;
+  if (!owner.empty()) params["owner"] = owner;
   // Vector 0 is the agent's, every slot has one more.
   if (d.vectors > 1) params["slots"] = d.vectors - 1;
   return params;

@@ -3,13 +3,15 @@
 #pragma once
 
 #include <boost/json/object.hpp>
+#include <string>
 
 #include "mediator/core/domain_xml.h"
 
 namespace sluice {
 
-// For vgpu.create. What the XML does not say is left out.
-boost::json::object create_request(const DomainVgpu& domain);
+// For vgpu.create. What the XML does not say is left out. `owner`: who deletes it again, if not
+// whoever created it.
+boost::json::object create_request(const DomainVgpu& domain, const std::string& owner = "");
 // For vgpu.set: what can change while the domain runs.
 boost::json::object set_request(const DomainVgpu& domain);
 

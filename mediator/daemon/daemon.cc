@@ -307,8 +307,12 @@ Result<VgpuServer*> Daemon::create(const CreateRequest& r) {
   if (vgpus_.count(r.name)) return Error{EEXIST, "there is a vGPU '" + r.name + "' already"};
   if (vgpus_.size() >= limits::kMaxVgpus)
     return Error{ENOSPC, "there are " + std::to_string(limits::kMaxVgpus) + " vGPUs; no more fit"};
+  if (r.owner.size() > kMaxOwnerBytes || clean_text(r.owner.data(), r.owner.size()) != r.owner)
+    return Error{EINVAL, "owner must be printable ASCII of at most " +
+                             std::to_string(kMaxOwnerBytes) + " bytes"};
   VgpuSpec spec;
   spec.name = r.name;
+  spec.owner = r.owner;
   spec.share = r.limits;
   spec.share.weight = r.weight ? r.weight : config_.weight;
   spec.share.priority = r.priority;

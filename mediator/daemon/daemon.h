@@ -28,6 +28,8 @@ class Daemon {
                                               const std::optional<Identity>& identity = {});
   ~Daemon();
 
+  // Room for "libvirt:" and a UUID. An owner is repeated in each answer that describes a vGPU.
+  static constexpr size_t kMaxOwnerBytes = 64;
   struct CreateRequest {
     std::string name;
     uint32_t weight = 0;  // 0: the configured default
@@ -37,6 +39,7 @@ class Daemon {
     std::string socket;         // empty: <runtime_dir>/vgpu/<name>.sock
     uint64_t region_bytes = 0;  // 0: the configured default
     uint32_t slots = 0;         // 0: the configured default
+    std::string owner;          // who removes it again; empty: whoever created it by hand
   };
   // Groups live as long as sluiced. The name is checked as a vGPU's is.
   struct Group {

@@ -4,14 +4,15 @@
 // libvirt runs the hook program as /etc/libvirt/hooks/qemu.d/sluice DOMAIN OPERATION SUB EXTRA,
 // with the domain's XML on standard input, and waits for its end. What each operation does:
 //
-//   prepare    creates the vGPU, or takes over one of the same socket; an error denies the start
-//   release    deletes the vGPU that `prepare` created; libvirt runs it after a denied start as
-//   well reconnect  libvirtd came back: reports a vGPU that is gone migrate    denies a migration
-//   to this host: device memory does not move with a domain others     nothing
+//   prepare     creates the vGPU, or takes over one of the same name and socket that nobody uses;
+//               an error denies the start
+//   release     deletes the vGPUs that the domain owns; libvirt runs it after a denied start too
+//   migrate     denies a migration to this host: device memory does not move with a domain
+//   others      nothing. An error at "reconnect", when libvirtd came back, would have libvirt end
+//               the running domain; sluice-libvirt-events reports a vGPU that is gone
 //
-// A domain without a vGPU is let through, whether sluiced runs or not. Which vGPUs the hook created
-// is noted in a folder of its own, a file named by the domain's UUID: a vGPU that somebody else
-// created stays. One process per call, one thread.
+// A domain without a vGPU is let through, whether sluiced runs or not. A vGPU that somebody else
+// created has another owner or none (vgpus.h): it stays. One process per call, one thread.
 #pragma once
 
 #include <string>
@@ -24,7 +25,6 @@ namespace sluice::libvirt {
 struct HookPaths {
   std::string admin_socket = "/run/sluice/admin.sock";
   std::string sockets = "/run/sluice/vgpu";  // where sluiced makes the sockets of vGPUs
-  std::string notes = "/run/sluice-libvirt";
 };
 
 // An error is for the owner: libvirt prints it with the failed start.

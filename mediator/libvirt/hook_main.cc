@@ -37,7 +37,6 @@ int main(int argc, char** argv) {
   sluice::libvirt::HookPaths paths;
   paths.admin_socket = environment("SLUICE_ADMIN_SOCKET", paths.admin_socket);
   paths.sockets = environment("SLUICE_VGPU_SOCKETS", paths.sockets);
-  paths.notes = environment("SLUICE_LIBVIRT_NOTES", paths.notes);
   const auto done = sluice::libvirt::run_hook(paths, argv[2], argv[3], read_input());
   if (done) return 0;
   std::fprintf(stderr, "Sluice: %s\n", done.error().message.c_str());

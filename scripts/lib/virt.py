@@ -66,8 +66,7 @@ class Libvirt:
         self.hook_env = {}
         if sluiced and self.root:
             self.hook_env = {"SLUICE_ADMIN_SOCKET": sluiced.admin,
-                             "SLUICE_VGPU_SOCKETS": sluiced.run_dir / "vgpu",
-                             "SLUICE_LIBVIRT_NOTES": self.work / "notes"}
+                             "SLUICE_VGPU_SOCKETS": sluiced.run_dir / "vgpu"}
             self.hook = sluiced.build / "mediator/libvirt/sluice-libvirt-hook"
         self._daemon = None
         self._domains = []
@@ -89,7 +88,15 @@ class Libvirt:
             settings = " ".join(f"{k}='{v}'" for k, v in self.hook_env.items())
             hook.write_text(f"#!/bin/sh\n{settings} exec '{self.hook}' \"$@\"\n")
             hook.chmod(0o755)
-        log = open(self.work / "libvirtd.log", "wb")
+        self._start_daemon()
+
+    def restart(self):
+        """Ends libvirtd and starts it again; its domains go on."""
+        self._stop_daemon()
+        self._start_daemon()
+
+    def _start_daemon(self):
+        log = open(self.work / "libvirtd.log", "ab")
         args = [shutil.which("libvirtd") or "/usr/sbin/libvirtd"]
         if self.root:
             args += ["--pid-file", str(self.work / "libvirtd.pid")]
@@ -145,12 +152,15 @@ class Libvirt:
             self.destroy(name)
             self.virsh("undefine", name, check=False)
         if self._daemon:
-            self._daemon.terminate()
-            try:
-                self._daemon.wait(20)
-            except subprocess.TimeoutExpired:
-                self._daemon.kill()
-                self._daemon.wait()
+            self._stop_daemon()
+
+    def _stop_daemon(self):
+        self._daemon.terminate()
+        try:
+            self._daemon.wait(20)
+        except subprocess.TimeoutExpired:
+            self._daemon.kill()
+            self._daemon.wait()
 
 
 def domain_xml(name, vmlinux, initramfs, job_socket, console_log, guest_mib=256):

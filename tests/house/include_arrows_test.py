@@ -85,7 +85,8 @@ ARROWS = {
                      "mediator/libvirt/api"],
     # sluicectl changes domains; the hook, which libvirt runs, calls sluiced as sluicectl does.
     "mediator/libvirt/api": ["abi", "mediator/base", "mediator/core"],
-    "mediator/libvirt": ["abi", "mediator/base", "mediator/core", "mediator/cli"],
+    "mediator/libvirt": ["abi", "mediator/base", "mediator/core", "mediator/cli",
+                         "mediator/libvirt/api"],
     "guest-agent/transport": ["abi", "mediator/base", "mediator/ring"],
     # Graphs know only the public driver API and what driver.h asks for: others can use them too.
     "guest-agent/graphs": ["abi", "mediator/base"],

@@ -72,7 +72,8 @@ json::object describe(Daemon& d, VgpuServer& v) {
           {"sessions", v.sessions().size()},
           {"slots", s.geometry.slots},
           {"socket", s.socket},
-          {"local_socket", s.local_socket}};
+          {"local_socket", s.local_socket},
+          {"owner", s.owner}};
 }
 
 json::object usage(const GrantExecutor& executor, VgpuServer& v,
@@ -383,6 +384,8 @@ json::object info(Daemon& d) {
           {"loop", loop_info()},
           {"workers", workers_info(d.spawner())},
           {"runtime_dir", d.config().runtime_dir},
+          {"vgpu_defaults", json::object{{"weight", d.config().weight},
+                                         {"latency", latency_name(d.config().latency)}}},
           {"vgpus", d.vgpus().size()}};
 }
 
@@ -455,6 +458,7 @@ void create(Daemon& d, const json::object& params, const RpcReply& reply) {
   r.limits.latency = d.config().latency;
   const auto said = read_limits(d, p, r.limits);
   r.socket = p.text("socket").value_or("");
+  r.owner = p.text("owner").value_or("");
   r.slots = static_cast<uint32_t>(p.number("slots", 1, SLUICE_MAX_SLOTS).value_or(0));
   r.region_bytes = p.size("region_bytes").value_or(0);
   const uint64_t b = r.region_bytes;

@@ -31,6 +31,7 @@ struct VgpuSpec {
   uint64_t memory_bytes = 0;  // 0: no limit
   std::string socket;         // QEMU's
   std::string local_socket;   // local programs'
+  std::string owner;          // who removes it: "libvirt:UUID" of its domain, or empty
   ChannelGeometry geometry;
   ListenOptions socket_options;  // of `socket`
   unsigned local_socket_mode = 0660;

@@ -1,64 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/libvirt/api/connection.h"
 
-#include <dlfcn.h>
-
 #include <cstdlib>
 
+#include "mediator/libvirt/api/library.h"
+
 namespace sluice::libvirt {
-namespace {
-
-// libvirt's virDomainXMLFlags.
-constexpr unsigned kXmlSecure = 1, kXmlInactive = 2;
-
-void no_output(void*, void*) {}
-
-}  // namespace
-
-// The functions that we call, by their names in libvirt.so.0.
-struct Domain::Library {
-  void* (*virConnectOpen)(const char*);
-  int (*virConnectClose)(void*);
-  void* (*virDomainLookupByName)(void*, const char*);
-  int (*virDomainFree)(void*);
-  char* (*virDomainGetXMLDesc)(void*, unsigned);
-  int (*virDomainIsActive)(void*);
-  int (*virDomainIsPersistent)(void*);
-  void* (*virDomainDefineXML)(void*, const char*);
-  const char* (*virGetLastErrorMessage)();
-  void (*virSetErrorFunc)(void*, void (*)(void*, void*));
-
-  Error error(const std::string& what) const {
-    return Error{EIO, what + ": " + virGetLastErrorMessage()};
-  }
-};
-
-Result<const Domain::Library*> Domain::library() {
-  static Library lib;
-  static bool loaded = false;
-  if (loaded) return &lib;
-  void* file = ::dlopen("libvirt.so.0", RTLD_NOW | RTLD_LOCAL);
-  if (!file) return Error{ENOENT, "libvirt is not installed here (libvirt.so.0); install libvirt0"};
-  const auto load = [&](const char* name, auto& function) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(file, name));
-    return function != nullptr;
-  };
-#define SLUICE_LOAD(name) load(#name, lib.name)
-  if (!(SLUICE_LOAD(virConnectOpen) && SLUICE_LOAD(virConnectClose) &&
-        SLUICE_LOAD(virDomainLookupByName) && SLUICE_LOAD(virDomainFree) &&
-        SLUICE_LOAD(virDomainGetXMLDesc) && SLUICE_LOAD(virDomainIsActive) &&
-        SLUICE_LOAD(virDomainIsPersistent) && SLUICE_LOAD(virDomainDefineXML) &&
-        SLUICE_LOAD(virGetLastErrorMessage) && SLUICE_LOAD(virSetErrorFunc)))
-    return Error{ENOSYS, "libvirt.so.0 is too old: version 1.0.6 or newer is needed"};
-#undef SLUICE_LOAD
-  // Errors are ours to print.
-  lib.virSetErrorFunc(nullptr, no_output);
-  loaded = true;
-  return &lib;
-}
 
 Result<Domain> Domain::find(const std::string& uri, const std::string& name) {
-  auto lib = library();
+  auto lib = Library::load();
   if (!lib) return lib.error();
   Domain d;
   d.lib_ = *lib;
@@ -73,7 +23,7 @@ Result<Domain> Domain::find(const std::string& uri, const std::string& name) {
 }
 
 Result<std::string> Domain::next_xml() const {
-  char* xml = lib_->virDomainGetXMLDesc(domain_.get(), kXmlSecure | kXmlInactive);
+  char* xml = lib_->virDomainGetXMLDesc(domain_.get(), virt::kXmlSecure | virt::kXmlInactive);
   if (!xml) return lib_->error("read the domain's XML");
   std::string text = xml;
   ::free(xml);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection to libvirt, and one domain of it. libvirt.so.0 is loaded when it is needed: programs
-// that can work without libvirt do not depend on it. Its functions and their numbers are a stable
-// interface since libvirt 1.0. One thread. Errors have libvirt's own text.
+// A connection to libvirt, and one domain of it. One thread. Errors have libvirt's own text.
 #pragma once
 
 #include <memory>
@@ -10,6 +8,8 @@
 #include "mediator/base/result.h"
 
 namespace sluice::libvirt {
+
+struct Library;
 
 class Domain {
  public:
@@ -24,8 +24,6 @@ class Domain {
   Result<void> define(const std::string& xml) const;
 
  private:
-  struct Library;
-  static Result<const Library*> library();
   const Library* lib_ = nullptr;
   std::shared_ptr<void> connection_, domain_;  // the domain goes first
 };

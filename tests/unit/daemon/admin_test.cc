@@ -73,6 +73,14 @@ TEST_F(AdminTest, CreatesListsSetsShowsAndDeletes) {
   EXPECT_EQ(call("vgpu.list").at("result").as_array().size(), 0u);
 }
 
+TEST_F(AdminTest, AnOwnerIsKeptAndPrintable) {
+  const std::string long_owner(65, 'x');
+  EXPECT_NE(code(call("vgpu.create", R"({"name":"a","owner":")" + long_owner + R"("})")), 0);
+  EXPECT_NE(code(call("vgpu.create", R"({"name":"a","owner":"x\u001b[2J"})")), 0);
+  EXPECT_EQ(code(call("vgpu.create", R"({"name":"a","owner":"libvirt:1"})")), 0);
+  EXPECT_EQ(call("vgpu.list").at("result").at(0).at("owner").as_string(), "libvirt:1");
+}
+
 TEST_F(AdminTest, LimitsAndGroupsAreLive) {
   EXPECT_EQ(code(call("group.set", R"({"name":"vm-1","weight":300,"max_permille":500})")), 0);
   auto made =

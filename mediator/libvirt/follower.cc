@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mediator/libvirt/follower.h"
+
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+
+#include "mediator/base/log.h"
+#include "mediator/cli/domain_request.h"
+#include "mediator/core/names.h"
+
+namespace sluice::libvirt {
+namespace {
+
+namespace json = boost::json;
+
+std::string clean(const std::string& text) { return clean_text(text.data(), text.size()); }
+
+// Of `wanted` what `before` does not have.
+json::object difference(const json::object& wanted, const json::object& before) {
+  json::object changed;
+  for (const auto& [key, value] : wanted) {
+    const json::value* old = before.if_contains(key);
+    if (!old || *old != value) changed[key] = value;
+  }
+  return changed;
+}
+
+}  // namespace
+
+Result<json::object> Follower::settings(const DomainVgpu& d) {
+  auto defaults = vgpus_.defaults();
+  if (!defaults) return defaults.error();
+  json::object all{{"memory_bytes", 0},
+                   {"priority", 0},
+                   {"min_permille", 0},
+                   {"max_permille", 0},
+                   {"group", ""}};
+  if (defaults->weight) all["weight"] = defaults->weight;
+  if (!defaults->latency.empty()) all["latency"] = defaults->latency;
+  for (auto& [key, value] : set_request(d)) all[key] = value;
+  all.erase("name");
+  return all;
+}
+
+void Follower::report(const std::string& uuid, const std::string& domain,
+                      const std::string& reason) {
+  std::string& last = reported_[uuid];
+  if (last == reason) return;
+  last = reason;
+  log::warning("domain {}: {}", clean(domain), clean(reason));
+}
+
+Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& vgpus,
+                              const std::string& uuid) {
+  auto domain = domains.find(uuid);
+  if (!domain) {
+    report(uuid, uuid, domain.error().message);
+    return {};
+  }
+  auto ours = *domain ? find_vgpu((*domain)->xml, options_.sockets)
+                      : Result<std::optional<DomainVgpu>>(std::optional<DomainVgpu>());
+  if (!ours) {
+    report(uuid, (*domain)->name, "nothing changed: " + ours.error().message);
+    return {};
+  }
+  if (!*ours) {
+    applied_.erase(uuid);
+    reported_.erase(uuid);
+    return {};
+  }
+  const DomainVgpu& d = **ours;
+  const Vgpu* vgpu = vgpu_of(vgpus, d);
+  if (!vgpu) {
+    report(uuid, d.domain,
+           "it runs without its vGPU (sluiced was restarted); detach and attach it, or restart "
+           "the domain");
+    return {};
+  }
+  auto wanted = settings(d);
+  if (!wanted) return wanted.error();
+  const auto before = applied_.find(uuid);
+  if (before == applied_.end() && !seen_all_) {
+    applied_[uuid] = *wanted;
+    return {};
+  }
+  json::object change =
+      difference(*wanted, before == applied_.end() ? json::object() : before->second);
+  if (!change.empty()) {
+    const std::string shown = json::serialize(change);
+    const bool start = before == applied_.end();
+    change["name"] = vgpu->name;
+    if (auto set = vgpus_.set(std::move(change)); !set) {
+      if (!refused(set.error())) return set;
+      report(uuid, d.domain, "nothing changed: " + set.error().message);
+      return {};
+    }
+    if (!start) log::info("domain {}: set {}", clean(d.domain), clean(shown));
+    applied_[uuid] = std::move(*wanted);
+  }
+  reported_.erase(uuid);
+  return {};
+}
+
+Result<void> Follower::changed(RunningDomains& domains, const std::set<std::string>& uuids) {
+  if (uuids.empty()) return {};
+  auto vgpus = vgpus_.list();
+  if (!vgpus) return vgpus.error();
+  for (const std::string& uuid : uuids)
+    if (auto followed = follow(domains, *vgpus, uuid); !followed) return followed;
+  return {};
+}
+
+Result<void> Follower::all(RunningDomains& domains) {
+  auto uuids = domains.uuids();
+  if (!uuids) {
+    report("", "(all)", uuids.error().message);
+    return {};
+  }
+  // Domains of which we know and that ended meanwhile are forgotten by the same look.
+  for (const auto& [uuid, settings] : applied_) uuids->insert(uuid);
+  if (auto done = changed(domains, *uuids); !done) return done;
+  reported_.erase("");
+  seen_all_ = true;
+  return {};
+}
+
+Result<bool> Follower::collect(RunningDomains& domains, uint64_t now_ns) {
+  auto vgpus = vgpus_.list();
+  if (!vgpus) return vgpus.error();
+  std::map<std::string, uint64_t> left;
+  for (const Vgpu& v : *vgpus) {
+    if (!v.owner.starts_with(kOwnerPrefix) || !v.waiting()) continue;
+    auto domain = domains.find(v.owner.substr(kOwnerPrefix.size()));
+    if (!domain) continue;
+    // As text: a domain whose settings cannot be read has its device nevertheless.
+    if (*domain && (*domain)->xml.find(v.socket) != std::string::npos) continue;
+    const auto known = left_since_.find(v.name);
+    const uint64_t since = known == left_since_.end() ? now_ns : known->second;
+    if (known == left_since_.end() || now_ns - since < options_.grace_ns) {
+      left[v.name] = since;
+      continue;
+    }
+    auto gone = vgpus_.remove(v.name);
+    if (!gone && !refused(gone.error())) return gone.error();
+    if (gone)
+      log::info("vgpu {}: deleted, its domain has ended or no longer has it", clean(v.name));
+    else
+      log::warning("vgpu {}: {}", clean(v.name), clean(gone.error().message));
+  }
+  left_since_ = std::move(left);
+  return !left_since_.empty();
+}
+
+}  // namespace sluice::libvirt

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The follower keeps sluiced's vGPUs in step with running domains, where libvirt runs no hook:
+//
+//   metadata changed    what changed in <sluice:vgpu> is set on the vGPU; settings that are gone
+//                       fall back to the defaults. What cannot be read or is refused is reported
+//                       once, and changes nothing.
+//   domain ended        a vGPU that it owns and that no virtual machine is connected to is deleted,
+//                       when two looks that are `grace_ns` apart find it so: the hook does it
+//                       earlier, and a domain that is about to start has no connection yet
+//   device detached     likewise
+//
+// A setting changed with 'sluicectl set' stays until the domain's metadata changes that setting.
+// Both sides are interfaces; errors of one domain are logged and keep the others waiting for
+// nothing. One thread, no clock: time is an argument.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "mediator/base/result.h"
+#include "mediator/libvirt/api/events.h"
+#include "mediator/libvirt/vgpus.h"
+
+namespace sluice::libvirt {
+
+class Follower {
+ public:
+  struct Options {
+    std::string sockets = "/run/sluice/vgpu";  // where sluiced makes the sockets of vGPUs
+    uint64_t grace_ns = 10'000'000'000;
+  };
+  Follower(Vgpus& vgpus, Options options) : vgpus_(vgpus), options_(std::move(options)) {}
+
+  // Domains of which libvirt reported something. Errors: sluiced cannot be reached; try again.
+  Result<void> changed(RunningDomains& domains, const std::set<std::string>& uuids);
+  // All running domains. At the first call their settings count as applied: they may have been
+  // changed with 'sluicectl set' since.
+  Result<void> all(RunningDomains& domains);
+  // Deletes vGPUs that are left over. true: some may be, look again after `grace_ns`.
+  Result<bool> collect(RunningDomains& domains, uint64_t now_ns);
+
+ private:
+  Result<void> follow(RunningDomains& domains, const std::vector<Vgpu>& vgpus,
+                      const std::string& uuid);
+  Result<boost::json::object> settings(const DomainVgpu& domain);
+  // Once per domain and reason.
+  void report(const std::string& uuid, const std::string& domain, const std::string& reason);
+
+  Vgpus& vgpus_;
+  const Options options_;
+  bool seen_all_ = false;
+  std::map<std::string, boost::json::object> applied_;  // by UUID
+  std::map<std::string, std::string> reported_;         // by UUID: the last reason
+  std::map<std::string, uint64_t> left_since_;          // vGPUs without a domain, by name
+};
+
+}  // namespace sluice::libvirt
