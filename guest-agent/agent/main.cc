@@ -13,8 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "guest-agent/agent/agent.h"
+#include "guest-agent/agent/doctor.h"
 #include "guest-agent/agent/vgpu_device.h"
 #include "mediator/base/unix_socket.h"
 
@@ -23,8 +25,11 @@ using namespace sluice::guest;
 
 namespace {
 
+constexpr const char* kAgentSocket = "/run/sluice/agent.sock";
+
 const char* const kUsage =
     R"(usage: sluice-agent [--device ADDRESS] [--socket PATH] [--check] [--version] [--help]
+       sluice-agent status|doctor [--socket PATH] [--json]
 
 Owns the vGPU of this virtual machine (a PCI device 1af4:1110) through VFIO and hands its slots
 to programs that use the CUDA driver. Runs in the foreground; needs root.
@@ -33,6 +38,11 @@ to programs that use the CUDA driver. Runs in the foreground; needs root.
   --socket PATH     where programs join; default /run/sluice/agent.sock. Its group is "sluice" with
                     mode 0660 if there is such a group, else everybody may join (mode 0666)
   --check           print what is there, change nothing; exit 0 if there is a vGPU device
+status            whether programs reach the GPU: device, agent, libraries, driver, channel; anybody
+                  may ask. --socket: otherwise SLUICE_SOCKET, or the default
+doctor            the same, runs a small kernel, and says what to do about what is wrong; both exit
+                  0 if all is right, 1 if not
+  --json          for scripts
 exit status: 0 ended by SIGTERM; 3 no vGPU device; 4 the host refuses, with its reason; 5 no IOMMU or
 no vfio-pci; 6 the device is in use; 1 anything else
 )";
@@ -72,10 +82,37 @@ Result<Fd> listen_for_programs(const std::string& path) {
   return listener;
 }
 
+// `status` and `doctor`: arguments from the third on.
+int examine_for(const std::string& command, int argc, char** argv) {
+  DoctorOptions options;
+  const char* from_environment = ::getenv("SLUICE_SOCKET");
+  options.socket = from_environment != nullptr ? from_environment : kAgentSocket;
+  options.launch = command == "doctor";
+  bool json = false;
+  for (int i = 2; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--json") {
+      json = true;
+    } else if (arg == "--socket" && i + 1 < argc) {
+      options.socket = argv[++i];
+    } else {
+      std::fputs(kUsage, stderr);
+      return 1;
+    }
+  }
+  std::vector<Finding> findings = examine(options);
+  if (command == "status")
+    for (Finding& f : findings) f.mend.clear();
+  std::fputs((json ? as_json(findings) : as_text(findings)).c_str(), stdout);
+  return all_right(findings) ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string device_address, socket = "/run/sluice/agent.sock";
+  if (argc > 1 && (std::strcmp(argv[1], "status") == 0 || std::strcmp(argv[1], "doctor") == 0))
+    return examine_for(argv[1], argc, argv);
+  std::string device_address, socket = kAgentSocket;
   bool check = false;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];

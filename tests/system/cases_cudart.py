@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of the CUDA runtime API through the channel, with our libcudart."""
+import json
 import os
 import subprocess
 import tempfile
@@ -40,6 +41,34 @@ class Cudart(WithSluiced):
                            timeout=support.TIMEOUT_S)
         self.assertEqual(p.returncode, 0, f"{p.stdout}\n{self.sluiced.log()[-3000:]}")
         self.assert_all_free("a")
+
+    def test_the_doctor_finds_all_right_or_says_what_to_do(self):
+        def ask(command, **more):
+            env = {**self.sluiced.client_env("a"), **more}
+            p = subprocess.run(
+                [support.BUILD / "guest-agent/agent/sluice-agent", command, "--json"], env=env,
+                stdout=subprocess.PIPE, text=True, timeout=support.TIMEOUT_S)
+            checks = json.loads(p.stdout)["checks"]
+            return p.returncode, {c["name"]: c for c in checks}
+        shim = self.sluiced.client_env("a")["LD_LIBRARY_PATH"]
+        ours = os.pathsep.join([str(support.BUILD / "guest-agent/cudart"), shim])
+        status, checks = ask("doctor", LD_LIBRARY_PATH=ours)
+        self.assertEqual((status, list(checks)), (0, ["device", "agent", "libcuda", "driver",
+                                                      "channel", "runtime", "launch"]), checks)
+        for check in checks.values():
+            self.assertEqual((check["state"], check["mend"]), ("right", ""), checks)
+        self.assertEqual(checks["launch"]["fact"], "a kernel of 1024 threads is right")
+        self.assertIn("libcudart.so.13", checks["runtime"]["fact"])
+        status, checks = ask("status", LD_LIBRARY_PATH=ours)
+        self.assertEqual((status, "launch" in checks), (0, False), checks)
+        self.assert_all_free("a")
+        # A vGPU that is not there.
+        status, checks = ask("doctor", LD_LIBRARY_PATH=ours, SLUICE_SOCKET="/no/such/socket")
+        self.assertEqual(status, 1)
+        self.assertEqual({n for n, c in checks.items() if c["state"] == "wrong"},
+                         {"device", "agent", "driver"}, checks)
+        self.assertIn("systemctl start sluice-agent", checks["agent"]["mend"])
+        self.assertIn("CUDA_ERROR_NO_DEVICE", checks["driver"]["fact"])
 
     def test_a_trace_has_each_call_with_its_result(self):
         env = {**self.sluiced.client_env("a"), "SLUICE_TRACE": "calls"}

@@ -160,13 +160,14 @@ class Faults(WithSluiced):
 
     def test_ptx_that_does_not_parse(self):
         p = subprocess.run([support.BUILD / "tests/system/bad-ptx"],
-                           env=self.sluiced.client_env("a"),
+                           env={**self.sluiced.client_env("a"), "SLUICE_LOG": "stderr"},
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                            timeout=support.TIMEOUT_S)
         self.assertEqual(p.returncode, 0, p.stdout)
         for name in ("cudaLaunchDeviceV2", "cudaGraphLaunch"):
             self.assertIn(f"cuModuleLoadData is not supported: launches from the GPU: {name}",
                           p.stdout)
+        self.assertIn("kernel store: opaque: machine code", p.stdout)
         self.neighbour_is_unharmed()
 
     def test_a_kernel_that_writes_out_of_bounds(self):

@@ -125,8 +125,10 @@ std::shared_ptr<const Text> make_text(std::string_view original) {
   auto text = std::make_shared<Text>();
   text->original = original;
   if (cubin::is_cubin(original)) {
-    log_line("module of machine code: its kernels are opaque, they run to their end; %s",
-             std::string(cubin::kBuildWithPtx).c_str());
+    if (const auto read = cubin::read(original))
+      for (const cubin::Kernel& kernel : read->kernels)
+        log_line("kernel %s: opaque: machine code, which runs to its end; %s",
+                 std::string(kernel.name).c_str(), std::string(cubin::kBuildWithPtx).c_str());
     return text;
   }
   add_device_runtime(&text->original);
