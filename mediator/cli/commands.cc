@@ -258,12 +258,16 @@ Result<void> show(AdminClient& client, const std::string& name, bool as_json) {
           static const json::value kNone;
           const json::value* p = field(*l, "progress");
           const json::value& progress = p ? *p : kNone;
-          print(
-              fmt::format("launches queued {}, {} of them predicted to run {:.1f} ms more\n"
-                          "kernels known {}, {} of them by the cost of an eviction\n",
-                          text(*l, "queued"), text(progress, "predicted_launches"),
-                          number(progress, "remaining_ms"), text(*l, "kernels_known"),
-                          text(*l, "kernels_with_evict_cost")));
+          print(fmt::format(
+              "launches queued {}, {} of them predicted to run {:.1f} ms more\n"
+              "launches so far {}, {} of them opaque{}\n"
+              "kernels known {}, {} of them by the cost of an eviction\n",
+              text(*l, "queued"), text(progress, "predicted_launches"),
+              number(progress, "remaining_ms"), text(*l, "all"), text(*l, "opaque"),
+              count(*l, "opaque") == 0
+                  ? ""
+                  : ": not evictable; SLUICE_LOG=stderr in the guest says which and why",
+              text(*l, "kernels_known"), text(*l, "kernels_with_evict_cost")));
         }
         const json::value* sessions = field(v, "session_list");
         if (!sessions || rows_of(*sessions).empty()) return;

@@ -172,6 +172,8 @@ json::object progress(const core::ProgressSums& p) {
 json::object launches(GrantExecutor& executor, VgpuServer& v, const GrantExecutor::Figures& s) {
   const core::Progress& learnt = executor.learnt(v.id());
   return {{"queued", s.guest_queued},
+          {"all", s.guest_launches},
+          {"opaque", s.guest_opaque},
           {"progress", progress(executor.progress(v.id()))},
           {"told_ms", static_cast<double>(s.queued_sm_ns) / 1e6 / executor.sm_count()},
           {"kernels_known", learnt.learnt()},
@@ -248,6 +250,7 @@ json::object counters(GrantExecutor& executor, VgpuServer& v) {
           {"report_violations", s.report_violations},
           {"launches", s.guest_launches},
           {"launches_done", s.guest_launches_done},
+          {"opaque_launches", s.guest_opaque},
           {"physical_evictions", s.guest_relaunched},
           {"set_changes", s.set_changes},
           {"launches_kept", s.guest_narrowed},
