@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/cli/attach.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 
+#include "mediator/base/clock.h"
+#include "mediator/cli/answer.h"
+#include "mediator/cli/domain_request.h"
 #include "mediator/libvirt/api/attachment.h"
 #include "mediator/libvirt/api/connection.h"
+#include "mediator/libvirt/api/limits.h"
 
 namespace sluice::cli {
+
 namespace {
 
 // Carries `change` out, or prints it.
@@ -26,6 +33,14 @@ Result<void> apply(const libvirt::Domain& domain, const libvirt::Change& change,
 Result<libvirt::Domain> find(const AttachOptions& o) {
   auto domain = libvirt::Domain::find(o.uri, o.domain);
   if (!domain) return domain.error();
+  if (o.live) {
+    auto running = domain->running();
+    if (!running) return running.error();
+    if (!*running)
+      return Error{EINVAL,
+                   "domain " + o.domain + " does not run; without --live it is for its next start"};
+    return domain;
+  }
   auto persistent = domain->persistent();
   if (!persistent) return persistent.error();
   if (!*persistent)
@@ -34,22 +49,13 @@ Result<libvirt::Domain> find(const AttachOptions& o) {
   return domain;
 }
 
-}  // namespace
-
-Result<void> attach(AdminClient& client, const AttachOptions& o) {
-  auto info = client.call("info");
-  if (!info) return info.error();
-  libvirt::Attachment a;
-  a.slots = o.slots;
-  const auto* folder = info->is_object() ? info->get_object().if_contains("runtime_dir") : nullptr;
-  a.socket_folder = (folder && folder->is_string() ? std::string(folder->get_string())
-                                                   : std::string("/run/sluice")) +
-                    "/vgpu";
+std::vector<std::pair<std::string, std::string>> settings_of(const AttachOptions& o) {
+  std::vector<std::pair<std::string, std::string>> settings;
   const auto number = [&](const char* name, const std::optional<uint32_t>& value) {
-    if (value) a.settings.emplace_back(name, std::to_string(*value));
+    if (value) settings.emplace_back(name, std::to_string(*value));
   };
   const auto word = [&](const char* name, const std::optional<std::string>& value) {
-    if (value) a.settings.emplace_back(name, *value);
+    if (value) settings.emplace_back(name, *value);
   };
   number("weight", o.weight);
   word("memory", o.memory);
@@ -58,23 +64,128 @@ Result<void> attach(AdminClient& client, const AttachOptions& o) {
   number("min", o.min);
   number("max", o.max);
   word("group", o.group);
+  return settings;
+}
+
+Error of_domain(const Error& e, const AttachOptions& o) {
+  return Error(e).with_context("domain " + o.domain);
+}
+
+Result<void> attach_running(AdminClient& client, const libvirt::Domain& domain,
+                            const AttachOptions& o, const libvirt::Attachment& a) {
+  auto xml = domain.running_xml();
+  if (!xml) return xml.error();
+  auto live = libvirt::attach_live(*xml, a);
+  if (!live) return of_domain(live.error(), o);
+  std::fputs((live->settings + live->device).c_str(), stdout);
+  if (o.print_only) return {};
+  const std::string& name = live->vgpu.vgpu;
+  auto made = client.call("vgpu.create", create_request(live->vgpu, owner_of(live->vgpu.uuid)));
+  if (!made) return made.error();
+  // The settings first: sluice-libvirt-events looks at them when the device is there.
+  auto done = domain.set_metadata(live->settings);
+  if (done) done = domain.attach_device(live->device);
+  if (!done) {
+    (void)domain.set_metadata("");
+    // sluice-libvirt-events deletes it as well, where this cannot.
+    if (auto gone = client.call("vgpu.delete", {{"name", name}}); !gone)
+      return Error{done.error().code,
+                   done.error().message + "; 'sluicectl delete " + name + "' failed as well"};
+    return done;
+  }
+  std::printf(
+      "%s: attached until it is shut off; in the guest 'systemctl start sluice-guest-agent', where "
+      "udev has not\n",
+      o.domain.c_str());
+  return {};
+}
+
+// Deletes the domain's vGPU: the guest's agent then lets go of the device.
+Result<void> delete_vgpu(AdminClient& client, const std::string& uuid) {
+  auto all = client.call("vgpu.list");
+  if (!all) return all.error();
+  if (all->is_array())
+    for (const json::value& v : all->get_array())
+      if (text(v, "owner") == owner_of(uuid))
+        if (auto gone = client.call("vgpu.delete", {{"name", text(v, "name")}}); !gone)
+          return gone.error();
+  return {};
+}
+
+Result<void> detach_running(AdminClient& client, const libvirt::Domain& domain,
+                            const AttachOptions& o) {
+  auto xml = domain.running_xml();
+  if (!xml) return xml.error();
+  auto device = libvirt::detach_live(*xml);
+  if (!device) return of_domain(device.error(), o);
+  std::fputs(device->c_str(), stdout);
+  if (o.print_only) return {};
+  auto uuid = domain.uuid();
+  if (!uuid) return uuid.error();
+  if (auto gone = delete_vgpu(client, *uuid); !gone) return gone;
+  if (auto asked = domain.detach_device(*device); !asked) return asked;
+  const uint64_t end = monotonic_ns() + libvirt::limits::kDetachSeconds * 1'000'000'000;
+  for (;;) {
+    xml = domain.running_xml();
+    if (!xml) return xml.error();
+    if (!libvirt::detach_live(*xml)) break;
+    if (monotonic_ns() > end)
+      return Error{ETIMEDOUT, "domain " + o.domain +
+                                  ": the guest still has the device. It goes when every program "
+                                  "that used it has ended"};
+    ::usleep(50'000);
+  }
+  if (auto cleared = domain.set_metadata(""); !cleared) return cleared;
+  std::printf("%s: detached\n", o.domain.c_str());
+  return {};
+}
+
+}  // namespace
+
+Result<void> attach(AdminClient& client, const AttachOptions& o) {
+  auto info = client.call("info");
+  if (!info) return info.error();
+  const std::string folder = text(*info, "runtime_dir");
+  const libvirt::Attachment a{settings_of(o), (folder.empty() ? "/run/sluice" : folder) + "/vgpu",
+                              o.slots};
   auto domain = find(o);
   if (!domain) return domain.error();
+  if (o.live) return attach_running(client, *domain, o, a);
   auto xml = domain->next_xml();
   if (!xml) return xml.error();
   auto change = libvirt::attach_vgpu(*xml, a);
-  if (!change) return Error(change.error()).with_context("domain " + o.domain);
+  if (!change) return of_domain(change.error(), o);
   return apply(*domain, *change, o, "attached");
 }
 
-Result<void> detach(const AttachOptions& o) {
+Result<void> detach(const AttachOptions& o, const std::function<Result<AdminClient>()>& connect) {
+  auto domain = find(o);
+  if (!domain) return domain.error();
+  if (o.live) {
+    auto client = connect();
+    return client ? detach_running(*client, *domain, o) : Result<void>(client.error());
+  }
+  auto xml = domain->next_xml();
+  if (!xml) return xml.error();
+  auto change = libvirt::detach_vgpu(*xml);
+  if (!change) return of_domain(change.error(), o);
+  return apply(*domain, *change, o, "detached");
+}
+
+Result<void> reserve(AdminClient& client, const AttachOptions& o) {
+  auto info = client.call("info");
+  if (!info) return info.error();
+  const json::value* defaults = field(*info, "vgpu_defaults");
+  const uint64_t region = defaults ? count(*defaults, "region_bytes") : 0;
+  if (region == 0) return Error{EPROTO, "sluiced does not say how large a vGPU's region is"};
   auto domain = find(o);
   if (!domain) return domain.error();
   auto xml = domain->next_xml();
   if (!xml) return xml.error();
-  auto change = libvirt::detach_vgpu(*xml);
-  if (!change) return Error(change.error()).with_context("domain " + o.domain);
-  return apply(*domain, *change, o, "detached");
+  // Twice: the region's own alignment within the window.
+  auto change = libvirt::reserve_room(*xml, 2 * region);
+  if (!change) return of_domain(change.error(), o);
+  return apply(*domain, *change, o, "room reserved");
 }
 
 }  // namespace sluice::cli

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// sluicectl attach and detach: a vGPU in or out of a libvirt domain's XML. The hook
-// (mediator/libvirt/hook.h) makes the vGPU when the domain starts. One thread.
+// sluicectl attach, detach and reserve: a vGPU in or out of a libvirt domain.
+//
+//   for the next start   changes the domain's XML; the hook (mediator/libvirt/hook.h) makes the
+//   vGPU live                 creates the vGPU, owned by the domain, and then attaches the device,
+//   as QEMU
+//                        connects at once; detaching does the reverse. libvirt runs no hook
+//
+// A live change does not outlive the domain's run. One thread.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -18,8 +25,13 @@ struct AttachOptions {
   std::optional<uint32_t> weight, priority, min, max;
   uint32_t slots = 16;
   bool print_only = false;  // show the XML, change nothing
+  bool live = false;        // the running domain, not its next start
 };
 Result<void> attach(AdminClient& client, const AttachOptions& options);
-Result<void> detach(const AttachOptions& options);
+// Needs sluiced only for a live one: `connect` is called then.
+Result<void> detach(const AttachOptions& options,
+                    const std::function<Result<AdminClient>()>& connect);
+// Makes room for a live attach from the domain's next start on.
+Result<void> reserve(AdminClient& client, const AttachOptions& options);
 
 }  // namespace sluice::cli

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <memory>
 
+#include "mediator/cli/answer.h"
 #include "mediator/cli/domain_request.h"
 #include "mediator/cli/table.h"
 #include "mediator/core/domain_xml.h"
@@ -23,34 +24,6 @@ namespace {
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 void print_json(const json::value& value) { print(json::serialize(value) + "\n"); }
-
-// Fields of an answer. sluiced is ours, but may be of another version: what is missing is empty.
-const json::value* field(const json::value& from, const char* name) {
-  return from.is_object() ? from.get_object().if_contains(name) : nullptr;
-}
-std::string text(const json::value& from, const char* name) {
-  const json::value* v = field(from, name);
-  if (!v) return "";
-  return v->is_string() ? std::string(v->get_string()) : json::serialize(*v);
-}
-double number(const json::value& from, const char* name) {
-  const json::value* v = field(from, name);
-  return v && v->is_number() ? v->to_number<double>() : 0.0;
-}
-uint64_t count(const json::value& from, const char* name) {
-  const json::value* v = field(from, name);
-  boost::system::error_code bad;
-  const uint64_t n = v ? v->to_number<uint64_t>(bad) : 0;
-  return bad ? 0 : n;
-}
-bool truth(const json::value& from, const char* name) {
-  const json::value* v = field(from, name);
-  return v && v->is_bool() && v->get_bool();
-}
-const json::array& rows_of(const json::value& v) {
-  static const json::array kNone;
-  return v.is_array() ? v.get_array() : kNone;
-}
 
 Result<std::string> read_file(const std::string& path) {
   std::unique_ptr<FILE, int (*)(FILE*)> f(

@@ -4,10 +4,15 @@
 
 #include <boost/json/object.hpp>
 #include <string>
+#include <string_view>
 
 #include "mediator/core/domain_xml.h"
 
 namespace sluice {
+
+// Who owns the vGPU of a libvirt domain: a domain keeps its UUID when it is renamed.
+inline constexpr std::string_view kOwnerPrefix = "libvirt:";
+inline std::string owner_of(const std::string& uuid) { return std::string(kOwnerPrefix) + uuid; }
 
 // For vgpu.create. What the XML does not say is left out. `owner`: who deletes it again, if not
 // whoever created it.

@@ -87,7 +87,11 @@ int main(int argc, char** argv) {
     to->add_option("--connect", at.uri, "libvirt's URI; default qemu:///system");
     to->add_flag("--print", at.print_only, "show the XML, change nothing");
   };
+  const auto may_be_live = [&](CLI::App* to) {
+    to->add_flag("--live", at.live, "the running domain, until it is shut off");
+  };
   cmd = app.add_subcommand("attach", "give a libvirt domain a vGPU, from its next start on");
+  may_be_live(cmd);
   for_domain(cmd);
   cmd->add_option("--weight", at.weight, "its weight")->check(weights);
   cmd->add_option("--memory", at.memory, "limit of device memory, for example 8G");
@@ -106,7 +110,12 @@ int main(int argc, char** argv) {
   bool without_sluiced = false;
   cmd = app.add_subcommand("detach", "take the vGPU out of a libvirt domain");
   for_domain(cmd);
+  may_be_live(cmd);
   cmd->callback([&] { without_sluiced = true; });
+  cmd =
+      app.add_subcommand("reserve", "make room for 'attach --live', from a domain's next start on");
+  for_domain(cmd);
+  cmd->callback([&] { run = [&](sluice::AdminClient& a) { return reserve(a, at); }; });
 
   GroupOptions g;
   cmd = app.add_subcommand("group", "make or change a group of vGPUs");
@@ -154,7 +163,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   sluice::Result<void> done;
   if (without_sluiced) {
-    done = detach(at);
+    done = detach(at, [&] { return sluice::AdminClient::connect(socket); });
   } else {
     auto client = sluice::AdminClient::connect(socket);
     done = client ? run(*client) : sluice::Result<void>(client.error());

@@ -57,8 +57,10 @@ Result<void> Follower::follow(RunningDomains& domains, const std::vector<Vgpu>& 
     report(uuid, uuid, domain.error().message);
     return {};
   }
-  auto ours = *domain ? find_vgpu((*domain)->xml, options_.sockets)
-                      : Result<std::optional<DomainVgpu>>(std::optional<DomainVgpu>());
+  // Settings without a device set nothing: it was detached, or is about to be attached.
+  const bool device = *domain && (*domain)->xml.find("ivshmem-doorbell") != std::string::npos;
+  auto ours = device ? find_vgpu((*domain)->xml, options_.sockets)
+                     : Result<std::optional<DomainVgpu>>(std::optional<DomainVgpu>());
   if (!ours) {
     report(uuid, (*domain)->name, "nothing changed: " + ours.error().message);
     return {};

@@ -7,17 +7,14 @@
 #include <boost/json/object.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "mediator/base/result.h"
 #include "mediator/cli/admin_client.h"
+#include "mediator/cli/domain_request.h"
 #include "mediator/core/domain_xml.h"
 
 namespace sluice::libvirt {
-
-inline constexpr std::string_view kOwnerPrefix = "libvirt:";
-inline std::string owner_of(const std::string& uuid) { return std::string(kOwnerPrefix) + uuid; }
 
 struct Vgpu {
   std::string name, state, socket, owner;

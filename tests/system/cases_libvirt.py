@@ -217,6 +217,9 @@ class Domain(support.WithSluiced):
         self.ctl(libvirt, "detach", "vm1")
         self.assertNotIn("shmem", libvirt.virsh("dumpxml", "vm1").stdout)
 
+        self.ctl(libvirt, "reserve", "vm1")
+        self.refuses(libvirt, "has room", "reserve", "vm1")
+        self.refuses(libvirt, "does not run", "attach", "vm1", "--live")
         self.ctl(libvirt, "attach", "vm1", "--weight", 300, "--memory", "2G")
         guest = libvirt.boot("vm1", jobs)
         self.assertEqual(self.sluiced.ctl("show", "vm1")["weight"], 300)
@@ -225,11 +228,25 @@ class Domain(support.WithSluiced):
         wait_until(lambda: guest.run("sluice-suite-probe", support.TIMEOUT_S)[0] == 0)
         self.assertIn("from its next start on", self.ctl(libvirt, "detach", "vm1"))
         self.assertFalse(self.gone("vm1"), "the running domain keeps its vGPU")
+        self.live(libvirt)
         # The end of QEMU by a crash is an end as well.
         pid = int(pathlib.Path("/run/libvirt/qemu/vm1.pid").read_text())
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not libvirt.running("vm1"))
         wait_until(lambda: self.gone("vm1"))
+
+    def live(self, libvirt):
+        self.refuses(libvirt, "it has a vGPU", "attach", "vm1", "--live")
+        self.ctl(libvirt, "detach", "vm1", "--live")
+        self.assertTrue(self.gone("vm1"))
+        self.refuses(libvirt, "runs without a vGPU", "detach", "vm1", "--live")
+        xml = libvirt.virsh("dumpxml", "vm1").stdout
+        self.assertFalse("shmem" in xml or "sluice:vgpu" in xml, xml)
+        self.refuses(libvirt, "nobodys", "attach", "vm1", "--live", "--group", "nobodys")
+        self.ctl(libvirt, "attach", "vm1", "--live", "--weight", 70)
+        self.assertEqual(self.sluiced.ctl("show", "vm1")["weight"], 70)
+        # The guest's kernel found room for it, and its agent has it.
+        wait_until(lambda: self.sluiced.ctl("show", "vm1")["agent"]["epoch"] != 0)
 
     def metadata_is_followed(self, libvirt):
         """The event service, with a libvirtd that is restarted in between."""

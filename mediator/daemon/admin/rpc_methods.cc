@@ -388,6 +388,7 @@ json::object info(Daemon& d) {
           {"workers", workers_info(d.spawner())},
           {"runtime_dir", d.config().runtime_dir},
           {"vgpu_defaults", json::object{{"weight", d.config().weight},
+                                         {"region_bytes", d.config().region_bytes},
                                          {"latency", latency_name(d.config().latency)}}},
           {"vgpus", d.vgpus().size()}};
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/libvirt/api/attachment.h"
 
+#include <charconv>
 #include <pugixml.hpp>
 #include <sstream>
-
-#include "mediator/core/domain_xml.h"
 
 namespace sluice::libvirt {
 namespace {
@@ -75,6 +74,78 @@ Result<void> add_iommu(pugi::xml_node domain, std::string& shown) {
   return {};
 }
 
+pugi::xml_node doorbell_of(pugi::xml_node domain) {
+  for (pugi::xml_node n : domain.child("devices").children("shmem"))
+    if (is_doorbell(n)) return n;
+  return {};
+}
+
+Result<void> is_q35(pugi::xml_node domain) {
+  const std::string machine = domain.child("os").child("type").attribute("machine").value();
+  if (machine.find("q35") == std::string::npos)
+    return Error{EINVAL, "its machine is '" + machine +
+                             "', which has no virtual IOMMU; a vGPU needs machine='q35' in <type>"};
+  return {};
+}
+
+Result<void> can_have_vgpu(pugi::xml_node domain) {
+  if (doorbell_of(domain))
+    return Error{EEXIST, "it has a vGPU; change it with 'sluicectl set " +
+                             std::string(domain.child("name").text().get()) +
+                             "', or detach it before"};
+  return is_q35(domain);
+}
+
+pugi::xml_node add_settings(pugi::xml_node parent, const char* name, const Attachment& attachment) {
+  pugi::xml_node vgpu = parent.append_child(name);
+  for (const auto& [key, value] : attachment.settings)
+    vgpu.append_attribute(key.c_str()) = value.c_str();
+  return vgpu;
+}
+
+pugi::xml_node add_shmem(pugi::xml_node parent, const std::string& domain,
+                         const Attachment& attachment) {
+  pugi::xml_node shmem = parent.append_child("shmem");
+  shmem.append_attribute("name") = "vgpu0";
+  shmem.append_child("model").append_attribute("type") = "ivshmem-doorbell";
+  shmem.append_child("server").append_attribute("path") =
+      (attachment.socket_folder + "/" + domain + ".sock").c_str();
+  pugi::xml_node msi = shmem.append_child("msi");
+  // Vector 0 is the agent's.
+  msi.append_attribute("vectors") = attachment.slots + 1;
+  msi.append_attribute("ioeventfd") = "on";
+  return shmem;
+}
+
+// libvirt keeps aliases that begin with "ua-" as they are.
+constexpr char kPortAlias[] = "ua-sluice";
+
+pugi::xml_node reserved_port(pugi::xml_node domain) {
+  for (pugi::xml_node n : domain.child("devices").children("controller"))
+    if (Text(n.child("alias").attribute("name").value()) == kPortAlias) return n;
+  return {};
+}
+
+// "0x05" or "5"; -1: no number.
+int bus_number(const char* text) {
+  Text t(text);
+  const bool hex = t.starts_with("0x");
+  if (hex) t.remove_prefix(2);
+  int n = -1;
+  auto [end, bad] = std::from_chars(t.data(), t.data() + t.size(), n, hex ? 16 : 10);
+  return bad == std::errc{} && end == t.data() + t.size() ? n : -1;
+}
+
+bool bus_taken(pugi::xml_node domain, int bus) {
+  for (pugi::xml_node n : domain.child("devices").children()) {
+    const pugi::xml_node address = n.child("address");
+    if (Text(address.attribute("type").value()) == "pci" &&
+        bus_number(address.attribute("bus").value()) == bus)
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<Change> attach_vgpu(Text xml, const Attachment& attachment) {
@@ -82,14 +153,7 @@ Result<Change> attach_vgpu(Text xml, const Attachment& attachment) {
   if (auto loaded = load(xml, doc); !loaded) return loaded.error();
   pugi::xml_node domain = doc.document_element();
   const std::string name = domain.child("name").text().get();
-  const std::string machine = domain.child("os").child("type").attribute("machine").value();
-  if (machine.find("q35") == std::string::npos)
-    return Error{EINVAL, "its machine is '" + machine +
-                             "', which has no virtual IOMMU; a vGPU needs machine='q35' in <type>"};
-  for (pugi::xml_node n : domain.child("devices").children("shmem"))
-    if (is_doorbell(n))
-      return Error{EEXIST, "it has a vGPU; change it with 'sluicectl set " + name +
-                               "', or detach it before"};
+  if (auto can = can_have_vgpu(domain); !can) return can.error();
   Change change;
   pugi::xml_node metadata = child_or_new(domain, "metadata");
   for (pugi::xml_node n = metadata.first_child(); n;) {
@@ -97,23 +161,13 @@ Result<Change> attach_vgpu(Text xml, const Attachment& attachment) {
     if (is_settings(n)) metadata.remove_child(n);
     n = next;
   }
-  pugi::xml_node vgpu = metadata.append_child("sluice:vgpu");
-  vgpu.append_attribute("xmlns:sluice") = kVgpuXmlNamespace;
-  for (const auto& [key, value] : attachment.settings)
-    vgpu.append_attribute(key.c_str()) = value.c_str();
+  pugi::xml_node vgpu = add_settings(metadata, "sluice:vgpu", attachment);
+  vgpu.prepend_attribute("xmlns:sluice") = kVgpuXmlNamespace;
   change.shown = "<metadata>\n  " + printed(vgpu) + "</metadata>\n";
 
   if (auto added = add_iommu(domain, change.shown); !added) return added.error();
 
-  pugi::xml_node shmem = child_or_new(domain, "devices").append_child("shmem");
-  shmem.append_attribute("name") = "vgpu0";
-  shmem.append_child("model").append_attribute("type") = "ivshmem-doorbell";
-  shmem.append_child("server").append_attribute("path") =
-      (attachment.socket_folder + "/" + name + ".sock").c_str();
-  pugi::xml_node msi = shmem.append_child("msi");
-  // Vector 0 is the agent's.
-  msi.append_attribute("vectors") = attachment.slots + 1;
-  msi.append_attribute("ioeventfd") = "on";
+  pugi::xml_node shmem = add_shmem(child_or_new(domain, "devices"), name, attachment);
   change.shown += printed(shmem);
   change.xml = whole(doc);
   // As the hook will read it when the domain starts.
@@ -140,6 +194,79 @@ Result<Change> detach_vgpu(Text xml) {
   if (change.shown.empty()) return Error{ENOENT, "it has no vGPU"};
   change.xml = whole(doc);
   return change;
+}
+
+Result<Change> reserve_room(Text xml, uint64_t window_bytes) {
+  pugi::xml_document doc;
+  if (auto loaded = load(xml, doc); !loaded) return loaded.error();
+  pugi::xml_node domain = doc.document_element();
+  if (auto q35 = is_q35(domain); !q35) return q35.error();
+  if (reserved_port(domain)) return Error{EEXIST, "it has room for a vGPU already"};
+  Change change;
+  if (auto added = add_iommu(domain, change.shown); !added) return added.error();
+  pugi::xml_node port = child_or_new(domain, "devices").append_child("controller");
+  port.append_attribute("type") = "pci";
+  port.append_attribute("model") = "pcie-root-port";
+  port.append_child("alias").append_attribute("name") = kPortAlias;
+  change.shown += printed(port);
+  // libvirt has no element for the size of a port's window.
+  if (!domain.attribute("xmlns:qemu"))
+    domain.append_attribute("xmlns:qemu") = "http://libvirt.org/schemas/domain/qemu/1.0";
+  pugi::xml_node line = child_or_new(domain, "qemu:commandline");
+  for (const std::string& word :
+       {std::string("-global"),
+        "pcie-root-port.pref64-reserve=" + std::to_string(window_bytes >> 20) + "M"})
+    line.append_child("qemu:arg").append_attribute("value") = word.c_str();
+  change.shown += printed(line);
+  change.xml = whole(doc);
+  return change;
+}
+
+Result<LiveAttachment> attach_live(Text xml, const Attachment& attachment) {
+  pugi::xml_document doc;
+  if (auto loaded = load(xml, doc); !loaded) return loaded.error();
+  pugi::xml_node domain = doc.document_element();
+  const std::string name = domain.child("name").text().get();
+  if (auto can = can_have_vgpu(domain); !can) return can.error();
+  const pugi::xml_node port = reserved_port(domain);
+  if (!port)
+    return Error{ENOTSUP,
+                 "it runs without a root port that has room for a vGPU; 'sluicectl reserve " +
+                     name + "', then shut it off and start it, or attach without --live"};
+  const int bus = bus_number(port.attribute("index").value());
+  if (bus < 0 || bus_taken(domain, bus))
+    return Error{EBUSY, "another device is on the root port with room for a vGPU; detach that one"};
+
+  LiveAttachment live;
+  pugi::xml_node metadata = child_or_new(domain, "metadata");
+  for (pugi::xml_node n = metadata.first_child(); n;) {
+    pugi::xml_node next = n.next_sibling();
+    if (is_settings(n)) metadata.remove_child(n);
+    n = next;
+  }
+  pugi::xml_document settings;
+  live.settings = printed(add_settings(settings, "vgpu", attachment));
+  add_settings(metadata, "sluice:vgpu", attachment).append_attribute("xmlns:sluice") =
+      kVgpuXmlNamespace;
+
+  pugi::xml_node shmem = add_shmem(child_or_new(domain, "devices"), name, attachment);
+  pugi::xml_node address = shmem.append_child("address");
+  address.append_attribute("type") = "pci";
+  for (const auto& [key, value] : {std::pair{"domain", 0}, {"bus", bus}, {"slot", 0}})
+    address.append_attribute(key) = value;
+  live.device = printed(shmem);
+  auto read = parse_domain_xml(whole(doc));
+  if (!read) return read.error();
+  live.vgpu = std::move(*read);
+  return live;
+}
+
+Result<std::string> detach_live(Text xml) {
+  pugi::xml_document doc;
+  if (auto loaded = load(xml, doc); !loaded) return loaded.error();
+  const pugi::xml_node shmem = doorbell_of(doc.document_element());
+  if (!shmem) return Error{ENOENT, "it runs without a vGPU"};
+  return printed(shmem);
 }
 
 }  // namespace sluice::libvirt

@@ -3,12 +3,14 @@
 // refusal that says what is in the way and what to do. The XML is libvirt's own.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "mediator/base/result.h"
+#include "mediator/core/domain_xml.h"
 
 namespace sluice::libvirt {
 
@@ -24,8 +26,23 @@ struct Change {
   std::string shown;  // what was added or removed, for people
 };
 
+// A vGPU for a domain that runs.
+struct LiveAttachment {
+  std::string device;    // <shmem>, for libvirt
+  std::string settings;  // <vgpu>, for libvirt's metadata in our namespace
+  DomainVgpu vgpu;       // what it will be, for sluiced
+};
+
 Result<Change> attach_vgpu(std::string_view xml, const Attachment& attachment);
 // The IOMMU stays: the guest may use it for more.
 Result<Change> detach_vgpu(std::string_view xml);
+
+// A running domain can get the device only on a PCIe root port whose window of addresses was made
+// when the domain started. This adds one, with an alias by which the others know it.
+Result<Change> reserve_room(std::string_view xml, uint64_t window_bytes);
+// These two are of the XML that the domain runs with.
+Result<LiveAttachment> attach_live(std::string_view xml, const Attachment& attachment);
+// The <shmem> to detach.
+Result<std::string> detach_live(std::string_view xml);
 
 }  // namespace sluice::libvirt

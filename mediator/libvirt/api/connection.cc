@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "mediator/core/domain_xml.h"
 #include "mediator/libvirt/api/library.h"
 
 namespace sluice::libvirt {
@@ -46,6 +47,41 @@ Result<void> Domain::define(const std::string& xml) const {
   void* defined = lib_->virDomainDefineXML(connection_.get(), xml.c_str());
   if (!defined) return lib_->error("define the domain");
   lib_->virDomainFree(defined);
+  return {};
+}
+
+Result<std::string> Domain::running_xml() const {
+  char* xml = lib_->virDomainGetXMLDesc(domain_.get(), 0);
+  if (!xml) return lib_->error("read the running domain's XML");
+  std::string text = xml;
+  ::free(xml);
+  return text;
+}
+
+Result<std::string> Domain::uuid() const {
+  char uuid[virt::kUuidBytes];
+  if (lib_->virDomainGetUUIDString(domain_.get(), uuid) != 0)
+    return lib_->error("ask for the domain's UUID");
+  return std::string(uuid);
+}
+
+Result<void> Domain::attach_device(const std::string& xml) const {
+  if (lib_->virDomainAttachDeviceFlags(domain_.get(), xml.c_str(), virt::kAffectLive) != 0)
+    return lib_->error("attach the device");
+  return {};
+}
+
+Result<void> Domain::detach_device(const std::string& xml) const {
+  if (lib_->virDomainDetachDeviceFlags(domain_.get(), xml.c_str(), virt::kAffectLive) != 0)
+    return lib_->error("detach the device");
+  return {};
+}
+
+Result<void> Domain::set_metadata(const std::string& xml) const {
+  if (lib_->virDomainSetMetadata(domain_.get(), virt::kMetadataElement,
+                                 xml.empty() ? nullptr : xml.c_str(), "sluice", kVgpuXmlNamespace,
+                                 virt::kAffectLive) != 0)
+    return lib_->error("write the domain's metadata");
   return {};
 }
 

@@ -23,6 +23,15 @@ class Domain {
   Result<bool> persistent() const;
   Result<void> define(const std::string& xml) const;
 
+  // Of the domain that runs.
+  Result<std::string> running_xml() const;
+  Result<std::string> uuid() const;
+  Result<void> attach_device(const std::string& xml) const;
+  // Only asks: the guest releases the device some time later.
+  Result<void> detach_device(const std::string& xml) const;
+  // The element of our namespace in its metadata; empty: takes it out.
+  Result<void> set_metadata(const std::string& xml) const;
+
  private:
   const Library* lib_ = nullptr;
   std::shared_ptr<void> connection_, domain_;  // the domain goes first

@@ -5,13 +5,10 @@
 #include <utility>
 
 #include "mediator/libvirt/api/library.h"
+#include "mediator/libvirt/api/limits.h"
 
 namespace sluice::libvirt {
 namespace {
-
-// A libvirtd that is silent for so long is gone.
-constexpr int kKeepAliveSeconds = 5;
-constexpr unsigned kKeepAlives = 4;
 
 using Call = void (*)();
 
@@ -52,7 +49,7 @@ Result<std::unique_ptr<DomainEvents>> DomainEvents::open(const std::string& uri)
   const std::string where = uri.empty() ? "qemu:///system" : uri;
   e->connection_ = e->lib_->virConnectOpenReadOnly(where.c_str());
   if (!e->connection_) return e->lib_->error("connect to " + where);
-  e->lib_->virConnectSetKeepAlive(e->connection_, kKeepAliveSeconds, kKeepAlives);
+  e->lib_->virConnectSetKeepAlive(e->connection_, limits::kKeepAliveSeconds, limits::kKeepAlives);
   // Each event has arguments of its own; the domain is the second of all.
   const auto lifecycle = +[](void*, void* domain, int, int, void*) { note(domain); };
   const auto device = +[](void*, void* domain, const char*, void*) { note(domain); };

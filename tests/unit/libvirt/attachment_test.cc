@@ -65,6 +65,32 @@ TEST(Attachment, DetachingTakesOutWhatAttachingPutIn) {
   EXPECT_EQ(again.error().message, "it has no vGPU");
 }
 
+TEST(Attachment, ALiveDeviceGoesOnTheReservedPort) {
+  auto reserved = reserve_room(domain(""), 512u << 20);
+  ASSERT_TRUE(reserved.ok()) << reserved.error().message;
+  EXPECT_NE(reserved->xml.find("pcie-root-port.pref64-reserve=512M"), std::string::npos);
+  EXPECT_NE(reserved->xml.find("<qemu:arg value=\"-x\""), std::string::npos);
+  // As libvirt numbers it.
+  std::string running = reserved->xml;
+  const std::string port = "model=\"pcie-root-port\"";
+  running.replace(running.find(port), port.size(), port + " index=\"11\"");
+  auto live = attach_live(running, settings());
+  ASSERT_TRUE(live.ok()) << live.error().message;
+  EXPECT_NE(live->device.find("bus=\"11\" slot=\"0\""), std::string::npos) << live->device;
+  EXPECT_EQ(live->vgpu.weight, 300u);
+  EXPECT_EQ(live->vgpu.socket, "/run/sluice/vgpu/vm1.sock");
+  EXPECT_EQ(live->settings, "<vgpu weight=\"300\" memory=\"8G\" />\n");
+  std::string taken = running;
+  taken.replace(taken.find("<disk type=\"file\" />"), 20,
+                "<disk><address type='pci' bus='0x0b'/></disk>");
+  auto busy = attach_live(taken, settings());
+  ASSERT_FALSE(busy.ok());
+  EXPECT_NE(busy.error().message.find("another device"), std::string::npos);
+  auto detached = detach_live(attach_vgpu(domain(""), settings())->xml);
+  ASSERT_TRUE(detached.ok());
+  EXPECT_TRUE(detached->starts_with("<shmem name=\"vgpu0\"")) << *detached;
+}
+
 TEST(Attachment, RefusalsSayWhatToDo) {
   Attachment wrong = settings();
   wrong.settings = {{"memory", "lots"}};
@@ -83,7 +109,14 @@ TEST(Attachment, RefusalsSayWhatToDo) {
       {attach_vgpu("<domain", settings()), "cannot be read"},
       {attach_vgpu("<network/>", settings()), "no <domain>"},
       {detach_vgpu(domain("")), "no vGPU"},
+      {reserve_room(domain("", "", "pc-i440fx-7.2"), 1), "machine='q35'"},
+      {reserve_room(reserve_room(domain(""), 1u << 28)->xml, 1), "has room"},
   };
+  auto no_port = attach_live(domain(""), settings());
+  ASSERT_FALSE(no_port.ok());
+  EXPECT_NE(no_port.error().message.find("'sluicectl reserve vm1'"), std::string::npos);
+  EXPECT_FALSE(attach_live(attached->xml, settings()).ok());
+  EXPECT_FALSE(detach_live(domain("")).ok());
   for (const Case& c : cases) {
     ASSERT_FALSE(c.result.ok()) << c.words;
     EXPECT_NE(c.result.error().message.find(c.words), std::string::npos)

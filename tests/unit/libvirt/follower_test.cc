@@ -124,7 +124,7 @@ TEST_F(FollowerTest, BadMetadataIsReportedOnceAndChangesNothing) {
   domain("", true, "../../etc/\n\x1b[2J");
   EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
   EXPECT_EQ(lines_.back().find('\x1b'), std::string::npos);
-  domains_.running[kUuid].xml = "<domain";
+  domains_.running[kUuid].xml = "<domain ivshmem-doorbell";
   EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
   EXPECT_TRUE(vgpus_.sets.empty());
   // What sluiced refuses is tried again only with other settings or at the next look.
@@ -145,6 +145,17 @@ TEST_F(FollowerTest, ADomainTakesNoOthersVgpu) {
   // One made by hand, of its name and socket, is used.
   vgpus_.vgpus[0].owner.clear();
   change("weight='9000'");
+  EXPECT_EQ(vgpus_.sets.size(), 1u);
+}
+
+TEST_F(FollowerTest, SettingsWithoutADeviceSetNothing) {
+  ASSERT_TRUE(follower_.all(domains_).ok());
+  domain("weight='9'", false);
+  EXPECT_TRUE(follower_.changed(domains_, {kUuid}).ok());
+  EXPECT_TRUE(vgpus_.sets.empty());
+  EXPECT_TRUE(lines_.empty());
+  // Attached again, by another hand: what the metadata has now is what counts.
+  change("weight='9'");
   EXPECT_EQ(vgpus_.sets.size(), 1u);
 }
 

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limits of what is asked of libvirt.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice::libvirt::limits {
+
+// How long a live detach waits for the guest to release the device. Idle guests need less than a
+// second; a shorter wait would report programs that are about to end.
+inline constexpr uint64_t kDetachSeconds = 10;
+// A libvirtd that is silent for so many seconds, so many times, is gone. Less would drop the
+// connection to one that is busy.
+inline constexpr int kKeepAliveSeconds = 5;
+inline constexpr unsigned kKeepAlives = 4;
+
+}  // namespace sluice::libvirt::limits
