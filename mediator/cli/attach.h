@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // sluicectl attach, detach and reserve: a vGPU in or out of a libvirt domain.
 //
-//   for the next start   changes the domain's XML; the hook (mediator/libvirt/hook.h) makes the
-//   vGPU live                 creates the vGPU, owned by the domain, and then attaches the device,
-//   as QEMU
-//                        connects at once; detaching does the reverse. libvirt runs no hook
+// For the next start they change the domain's XML: the hook (mediator/libvirt/hook.h) makes the
+// vGPU. Live they create the vGPU, owned by the domain, and then attach the device, because QEMU
+// connects at once and libvirt runs no hook; detaching does the reverse.
 //
 // A live change does not outlive the domain's run. One thread.
 #pragma once
