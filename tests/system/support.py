@@ -179,9 +179,13 @@ class WithVictim(WithSluiced):
     def attack(self):
         monitor = AdminMonitor(self.sluiced.admin)
         monitor.start()
+        # The victim of the test before has left, so that what is counted is this one's.
+        self.eventually(lambda: self.vgpu("b")["sessions"] == 0, "an earlier victim has left")
+        before = self.vgpu("b")["launches_done"]
         victim = self.victim()
         try:
-            self.eventually(lambda: self.vgpu("b")["launches_done"] > 0, "the victim launches")
+            self.eventually(lambda: self.vgpu("b")["launches_done"] > before,
+                            "the victim launches")
             yield victim
             # It still makes progress beside what is left of the adversary, or after it.
             done = self.vgpu("b")["launches_done"]
