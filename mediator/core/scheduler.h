@@ -49,6 +49,15 @@ struct SchedulerConfig {
   // kernels or coarse tasks lose their session; longer: a runaway kernel stops everybody for so
   // long.
   uint64_t evict_end_ns = 2'000'000'000;
+  // Turns are priorities of the GPU's streams (sharing/turns.h). Contexts must run side by side.
+  bool turns_by_priority = false;
+  // There: a vGPU whose turn was taken may go on below the next one for so long before its gates
+  // close. Longer: what it has queued delays the next turn but one; shorter: visits of light
+  // tenants that take longer cost it a relaunch.
+  uint64_t linger_ns = 300'000;
+  // There: who needs longer than this to leave is charged for it. Shorter: windows that are queued
+  // already cost a correction each.
+  uint64_t leave_grace_ns = 1'000'000;
   // A session that was seen running without a grant for evict_end_ns in sum is ended too. The sum
   // shrinks by one part in so many of the time that passes. Smaller: who runs on for a part of the
   // time is never ended; larger: what an honest worker's delays add up to ends it one day.

@@ -10,6 +10,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/core/names.h"
+#include "mediator/daemon/scheduling/side_by_side.h"
 #include "mediator/daemon/scheduling/spatial.h"
 #include "mediator/daemon/scheduling/time_slices.h"
 #include "mediator/io/listener.h"
@@ -40,6 +41,8 @@ core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sm
   s.policy_config.machine.sm_unit = unit;
   if (sms) s.policy_config.machine.change_ns = uint64_t{c.set_change_us} * 1000;
   if (c.slices) s.policy_config.machine.preemptor = policy::PreemptorKind::kProportional;
+  s.turns_by_priority = c.turns_by_priority;
+  if (c.turns_by_priority) s.policy_config.machine.handover_ns = kTurnHandoverNs;
   s.policy_config.min_quantum_ns = uint64_t{c.quantum_min_us} * 1000;
   s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
   s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;
@@ -58,7 +61,7 @@ AccountingSettings accounting_settings(const Config& c, bool nvidia) {
   s.words = c.by_words;
   // To registers and log those who run side by side are one, and words do not say on how many SMs:
   // the clock alone, from which each is charged by the SMs that it holds.
-  if (c.spatial) s.registers = s.switch_log = s.words = false;
+  if (c.side_by_side()) s.registers = s.switch_log = s.words = false;
   s.nvidia = nvidia;
   s.soft_gpu_file = nvidia ? "" : c.soft_gpu_path();
   s.registers_file = c.registers_file;
@@ -88,7 +91,7 @@ std::vector<std::string> worker_environment(const Config& config, bool nvidia) {
   if (!nvidia) {
     variables["SLUICE_SOFT_SMS"] = std::to_string(config.soft_sms);
     variables["SLUICE_SOFT_MEMORY"] = std::to_string(config.soft_memory_bytes);
-    if (config.spatial) variables.emplace("SLUICE_SOFT_MODE", "mps");
+    if (config.side_by_side()) variables.emplace("SLUICE_SOFT_MODE", "mps");
     if (config.slices) variables.emplace("SLUICE_SOFT_MODE", "timeslice");
     if (config.soft_threads) variables["SLUICE_SOFT_THREADS"] = std::to_string(config.soft_threads);
   }
@@ -154,6 +157,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   auto unit = spatial_unit(config_, *sms);
   if (!unit) return unit.error();
   if (auto can = check_time_slices(config_, s.nvidia, environment); !can) return can.error();
+  if (auto can = check_turns(config_, s.nvidia, environment); !can) return can.error();
   s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
   if (auto made = make_folders(identity); !made) return made;
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
@@ -193,6 +197,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   s.window_us = config_.window_us;
   s.context_bytes = config_.context_bytes_for(s.nvidia);
   s.host_memory_bytes = config_.host_memory_bytes;
+  s.turns_by_priority = config_.turns_by_priority;
   s.green_contexts = config_.green_contexts;
   executor_->ring_on_evict(worker_protocol::is_forwarded(s.signal));
   s.staging_bytes = config_.staging_bytes;

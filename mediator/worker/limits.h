@@ -25,6 +25,9 @@ inline constexpr uint64_t kModuleHostBytes = 64u << 10;
 inline constexpr uint64_t kModuleHostFactor = 24;
 
 // --- bounded ---
+// Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_ABOVE): so many
+// of its own a guest may use where turns are priorities. More: a GPU has six in all.
+inline constexpr int kTurnLevels = 2;
 // Streams of one context. Each that launches clones has a left-over list (LeftPool::kMaxLists).
 inline constexpr uint32_t kMostStreams = 1000;
 // Texture and surface objects of one context; each costs some hundred bytes here and in the driver.

@@ -26,6 +26,13 @@ void Deadlines::stop(VgpuId v) {
   std::erase(running_, v);
 }
 
+void Deadlines::excuse(VgpuId v, uint64_t now_ns, uint64_t ns) {
+  Eviction& e = evictions_[v];
+  if (e.stage == Stage::kStopped) return;
+  ns = std::min(ns, now_ns - e.since_ns - e.excused_ns);
+  e.excused_ns = std::min(e.excused_ns + ns, limit_ns(v));
+}
+
 void Deadlines::warn(VgpuId v, uint64_t since_ns, ActionQueue& out) {
   evictions_[v].stage = Stage::kWarned;
   ++sharing_.vgpus[v].counters.overdue;

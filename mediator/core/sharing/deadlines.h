@@ -58,6 +58,9 @@ class Deadlines {
   // It has left, or may take its time.
   void stop(VgpuId v);
   uint64_t evicted_at_ns(VgpuId v) const { return evictions_[v].since_ns; }
+  // So much of the time since then was not v's to leave in; in sum at most its limit.
+  void excuse(VgpuId v, uint64_t now_ns, uint64_t ns);
+  uint64_t excused_ns(VgpuId v) const { return evictions_[v].excused_ns; }
   // For statistics: an eviction that needed no deadline.
   void set_evicted_at(VgpuId v, uint64_t at_ns) { evictions_[v].since_ns = at_ns; }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/core/sharing/exclusive.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "mediator/core/sharing/sharing.h"
@@ -29,32 +28,12 @@ bool Exclusive::evict(uint64_t now_ns, const policy::Action& a, ActionQueue& out
 }
 
 void Exclusive::on_opened(uint64_t now_ns, VgpuId v) {
-  granted_ns_[v] = now_ns;
+  holds_.on_granted(now_ns, v);
   sharing_.charging.meter.set_holder(now_ns, v);
 }
 
 void Exclusive::on_freed(uint64_t now_ns) {
   sharing_.charging.meter.set_holder(now_ns, accounting::ShareMeter::kNobody);
-}
-
-// How much of the time since `from_ns` v has held the GPU; of its holds the last one counts.
-uint64_t Exclusive::held_since(VgpuId v, uint64_t from_ns, uint64_t now_ns) const {
-  const VgpuState& g = sharing_.vgpus[v];
-  const uint64_t from = std::max(from_ns, granted_ns_[v]), to = g.holds() ? now_ns : g.left_ns;
-  return to > from ? to - from : 0;
-}
-
-// Holders were charged by the clock meanwhile: others get that back, and v pays for the rest.
-void Exclusive::charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) {
-  const uint64_t from_ns = now_ns - std::min(now_ns, stall_ns);
-  const uint64_t charged_ns = std::min(stall_ns, held_since(v, from_ns, now_ns));
-  for (VgpuId other = 0; other < sharing_.vgpus.size(); ++other) {
-    if (other == v || !sharing_.vgpus[other].present()) continue;
-    if (const uint64_t held_ns = held_since(other, from_ns, now_ns))
-      sharing_.charging.correct(now_ns, other, held_ns * sharing_.sm_count(), 0);
-  }
-  if (charged_ns < stall_ns)
-    sharing_.charging.correct(now_ns, v, 0, (stall_ns - charged_ns) * sharing_.sm_count());
 }
 
 }  // namespace sluice::core

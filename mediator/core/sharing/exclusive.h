@@ -8,8 +8,7 @@
 // Owned by Sharing as its strategy, one thread.
 #pragma once
 
-#include <vector>
-
+#include "mediator/core/sharing/hold_times.h"
 #include "mediator/core/sharing/whole_gpu.h"
 
 namespace sluice::core {
@@ -20,18 +19,19 @@ class Exclusive final : public WholeGpu {
 
   bool run(uint64_t now_ns, const policy::Action& action, ActionQueue& out) override;
   bool evict(uint64_t now_ns, const policy::Action& action, ActionQueue& out) override;
-  void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override;
-  void on_vgpu_added(VgpuId v) override { reset_record(granted_ns_, v); }
+  void charge_stall(uint64_t now_ns, VgpuId v, uint64_t stall_ns) override {
+    holds_.charge_stall(now_ns, v, stall_ns);
+  }
+  void on_vgpu_added(VgpuId v) override { holds_.on_vgpu_added(v); }
 
  private:
   void on_opened(uint64_t now_ns, VgpuId v) override;
   void on_evicted_running(uint64_t evicted_at_ns) override { handover_since_ns_ = evicted_at_ns; }
   void on_freed(uint64_t now_ns) override;
   bool is_whole(const policy::Action& action) const;
-  uint64_t held_since(VgpuId v, uint64_t from_ns, uint64_t now_ns) const;
 
-  std::vector<uint64_t> granted_ns_;  // by VgpuId: the begin of the last hold
-  uint64_t handover_since_ns_ = 0;    // 0: the GPU was not taken from anybody who used it
+  HoldTimes holds_{sharing_};
+  uint64_t handover_since_ns_ = 0;  // 0: the GPU was not taken from anybody who used it
 };
 
 }  // namespace sluice::core

@@ -6,6 +6,7 @@
 #include "mediator/core/sharing/exclusive.h"
 #include "mediator/core/sharing/in_space.h"
 #include "mediator/core/sharing/slices.h"
+#include "mediator/core/sharing/turns.h"
 
 namespace sluice::core {
 
@@ -15,6 +16,7 @@ std::unique_ptr<SharingStrategy> make_strategy(Sharing& sharing) {
   if (sharing.machine().spatial) return std::make_unique<InSpace>(sharing);
   if (sharing.machine().preemptor == policy::PreemptorKind::kProportional)
     return std::make_unique<Slices>(sharing);
+  if (sharing.config.turns_by_priority) return std::make_unique<Turns>(sharing);
   return std::make_unique<Exclusive>(sharing);
 }
 
@@ -130,9 +132,9 @@ void Sharing::evict_session(SessionId s, ActionQueue& out) {
 
 void Sharing::begin_drain(SessionId s, Drain drain, uint32_t generation, ActionQueue& out) {
   SessionState& x = sessions[s];
+  if (x.drain == Drain::kNone) ++vgpus[x.vgpu].draining_sessions;
   x.drain = drain;
   x.drain_generation = generation;
-  ++vgpus[x.vgpu].draining_sessions;
   reports.read(s, out);
 }
 
@@ -219,7 +221,7 @@ bool Sharing::wake_policy(uint64_t now_ns, ActionQueue& out) {
 }
 
 void Sharing::rearm(ActionQueue& out) {
-  const uint64_t next = std::min(policy_wake_ns_, deadlines.next_ns());
+  const uint64_t next = std::min({policy_wake_ns_, deadlines.next_ns(), strategy->next_ns()});
   if (next == armed_ns_) return;
   armed_ns_ = next;
   out.push({.kind = Action::Kind::kWakeAt, .word = next});

@@ -67,7 +67,8 @@ struct Sharing {
   void grant_session(SessionId s, ActionQueue& out);
   // Closes the gate and evicts.
   void evict_session(SessionId s, ActionQueue& out);
-  // The protocol's last step of an eviction or a recall.
+  // The protocol's last step of an eviction or a recall. A session that drains already has to leave
+  // `generation` too.
   void begin_drain(SessionId s, Drain drain, uint32_t generation, ActionQueue& out);
   void check_drained(uint64_t now_ns, SessionId s, ActionQueue& out);
   void session_drained(uint64_t now_ns, SessionId s, ActionQueue& out);

@@ -5,6 +5,8 @@
 //   Exclusive  one vGPU has the whole GPU at a time         sharing/exclusive.h
 //   InSpace    several vGPUs, each on its set of SMs        sharing/in_space.h
 //   Slices     several vGPUs, the hardware goes round       sharing/slices.h
+//   Turns      one vGPU goes first, the hardware's          sharing/turns.h
+//              priorities see to it
 //
 // Exclusive and Slices open and close whole vGPUs alike: sharing/whole_gpu.h.
 // Owned by Sharing, one thread.
@@ -54,6 +56,8 @@ class SharingStrategy {
   virtual void before_wake(ActionQueue&) {}
   // Begins what can begin, after each event. False: nothing was to be done.
   virtual bool advance(uint64_t, ActionQueue&) { return false; }
+  // When advance() has something to do by the clock alone.
+  virtual uint64_t next_ns() const { return kNever; }
 
   virtual void fill(VgpuId, VgpuStats&) const {}
 };

@@ -379,9 +379,10 @@ json::object info(Daemon& d) {
           {"uptime_ms", (monotonic_ns() - d.started_ns()) / 1'000'000},
           {"device", std::move(device)},
           {"policy", d.executor().policy_name()},
-          {"sharing", d.config().spatial  ? "sms"
-                      : d.config().slices ? "time slices"
-                                          : "turns"},
+          {"sharing", d.config().spatial             ? "sms"
+                      : d.config().slices            ? "time slices"
+                      : d.config().turns_by_priority ? "turns by priority"
+                                                     : "turns"},
           {"quantum_us", d.executor().quantum_ns() / 1000},
           {"accounting", accounting_info(d.executor())},
           {"loop", loop_info()},

@@ -148,6 +148,7 @@ Result<void> GuestSession::prepare() {
   start.paced = (settings_.context_stall_ns ? worker_protocol::kPacedContexts : 0) |
                 (settings_.module_stall_ns ? worker_protocol::kPacedModules : 0);
   start.spatial_sms = settings_.spatial_sms;
+  start.turns_by_priority = settings_.turns_by_priority;
   start.green_contexts = settings_.green_contexts;
   copy_text(start.library, sizeof start.library, settings_.library);
   copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);

@@ -7,6 +7,7 @@
 
 #include "mediator/base/sm_set.h"
 #include "mediator/daemon/scheduling/sharing_checks.h"
+#include "mediator/daemon/scheduling/side_by_side.h"
 #include "mediator/gpu/soft_gpu.h"
 
 namespace sluice {
@@ -14,37 +15,23 @@ namespace {
 
 Error refuse(const std::string& why) { return Error{EINVAL, "scheduler.spatial: " + why}; }
 
-Result<uint32_t> soft_sms(const Config& c, const std::vector<std::string>& environment) {
-  if (const std::string mode = value_of(environment, "SLUICE_SOFT_MODE"); mode != "mps")
-    return refuse("SLUICE_SOFT_MODE is \"" + mode +
-                  "\" in the workers' environment; contexts run side by side only in \"mps\"");
+Result<uint32_t> soft_sms(const Config& c) {
   // Whoever makes the file decides; it may be an older sluiced's.
   if (::access(c.soft_gpu_path().c_str(), F_OK) != 0) return c.soft_sms;
   auto gpu = gpu::SoftGpu::open(c.soft_gpu_path(), false);
   if (!gpu) return refuse(gpu.error().message);
-  const sluice_soft_info& info = (*gpu)->info();
-  if (info.mode != SLUICE_SOFT_MPS)
-    return refuse(c.soft_gpu_path() +
-                  " is a software GPU whose contexts take turns; remove it, and a new one is made");
-  if (info.sms != c.soft_sms)
-    return refuse(c.soft_gpu_path() + " has " + std::to_string(info.sms) +
+  if (const uint32_t sms = (*gpu)->info().sms; sms != c.soft_sms)
+    return refuse(c.soft_gpu_path() + " has " + std::to_string(sms) +
                   " SMs and device.soft_sms is " + std::to_string(c.soft_sms) +
                   "; remove the file, or set device.soft_sms");
   return c.soft_sms;
 }
 
-Result<uint32_t> nvidia_sms(const Config& c, const std::vector<std::string>& environment) {
+Result<uint32_t> nvidia_sms(const Config& c) {
   if (c.nvidia_sms == 0)
     return refuse(
         "device.nvidia_sms must say how many SMs the GPU has (`nvidia-smi -q` names the GPU; an "
         "H200 has 132)");
-  std::string pipes = value_of(environment, "CUDA_MPS_PIPE_DIRECTORY");
-  if (pipes.empty()) pipes = "/tmp/nvidia-mps";
-  if (::access((pipes + "/control").c_str(), F_OK) != 0)
-    return refuse("there is no MPS at " + pipes +
-                  ", and without it NVIDIA's contexts take turns; start it "
-                  "(`nvidia-cuda-mps-control -d`), or name its "
-                  "directory as CUDA_MPS_PIPE_DIRECTORY in [worker_environment]");
   return c.nvidia_sms;
 }
 
@@ -58,8 +45,11 @@ Result<uint32_t> spatial_sms(const Config& c, bool nvidia,
     return refuse(
         "policy " + c.policy +
         " gives the GPU to one at a time; those that share it by SMs are: " + policies_that(can));
-  auto sms = nvidia ? nvidia_sms(c, environment) : soft_sms(c, environment);
-  if (sms && *sms > SmSet::kMax)
+  auto sms = nvidia ? nvidia_sms(c) : soft_sms(c);
+  if (!sms) return sms;
+  if (const std::string why = not_side_by_side(c, nvidia, environment); !why.empty())
+    return refuse(why);
+  if (*sms > SmSet::kMax)
     return refuse("the GPU has more SMs than a grant can name (" + std::to_string(SmSet::kMax) +
                   ")");
   return sms;

@@ -379,6 +379,10 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   r.boolean("green_contexts", c.green_contexts);
   r.number("set_change_us", c.set_change_us, 0, 1'000'000);
   r.boolean("slices", c.slices);
+  r.word("turns", "\"eviction\" or \"priority\"", [&](const std::string& w) {
+    c.turns_by_priority = w == "priority";
+    return w == "priority" || w == "eviction";
+  });
   r.number("quantum_min_us", c.quantum_min_us, 100, 10'000'000);
   r.number("quantum_max_us", c.quantum_max_us, 100, 10'000'000);
   if (c.quantum_min_us > c.quantum_max_us)

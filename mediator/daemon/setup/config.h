@@ -94,11 +94,12 @@ struct Config {
 
   // [scheduler]
   std::string policy = "wfq";
-  bool spatial = false;          // vGPUs side by side, each on some SMs
-  bool green_contexts = true;    // with spatial: by the hardware's own means where it has some
-  uint32_t set_change_us = 250;  // spatial: how long a vGPU stands still when its SMs change, at
-                                 // least; 0: changes cost nothing
-  bool slices = false;           // vGPUs by the GPU's own time slices, which the policy sets
+  bool spatial = false;            // vGPUs side by side, each on some SMs
+  bool turns_by_priority = false;  // contexts side by side, whose turn it is goes first
+  bool green_contexts = true;      // with spatial: by the hardware's own means where it has some
+  uint32_t set_change_us = 250;    // spatial: how long a vGPU stands still when its SMs change, at
+                                   // least; 0: changes cost nothing
+  bool slices = false;             // vGPUs by the GPU's own time slices, which the policy sets
   // The policies' own defaults, so that the simulator and sluiced go by the same.
   uint32_t quantum_min_us = policy::Config{}.min_quantum_ns / 1000;
   uint32_t quantum_max_us = policy::Config{}.max_quantum_ns / 1000;
@@ -133,6 +134,8 @@ struct Config {
   uint64_t context_bytes_for(bool nvidia) const;
   uint32_t evict_end_for(bool nvidia) const;
 
+  // Contexts of several vGPUs are on the GPU at one time.
+  bool side_by_side() const { return spatial || turns_by_priority; }
   std::string admin_socket_path() const;
   std::string soft_gpu_path() const;  // of the shared file
   std::string vgpu_dir() const { return runtime_dir + "/vgpu"; }

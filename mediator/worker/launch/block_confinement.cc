@@ -181,7 +181,7 @@ CUresult CudaStreams::grow(StreamId stream, Work& work, const Grant& grant, uint
   if (w.submission.first_workers + gpu_sms + proxy > c.lefts->slots())
     return CUDA_ERROR_NOT_SUPPORTED;
   if (CUresult r = make_current(api_, c.cu); r != CUDA_SUCCESS) return r;
-  if (CUresult r = make_second(s, s.priority); r != CUDA_SUCCESS) return r;
+  if (CUresult r = make_second(s); r != CUDA_SUCCESS) return r;
   const Part part = plan_part(sms, gpu_sms, w.plan.per_sm, chunks_of(w),
                               c.lefts->slots() - w.submission.first_workers - proxy);
   sluice_preempt_params p = params_of(s, w, grant);

@@ -13,8 +13,26 @@
 #include <algorithm>
 
 #include "mediator/worker/launch/cuda_streams.h"
+#include "mediator/worker/limits.h"
 
 namespace sluice::worker {
+
+// The stream in which s goes on under grants above others'; null: the driver refuses one.
+Lane* CudaStreams::lane_above(StreamObject& s) {
+  if (s.above) return s.above.get();
+  if (make_current(api_, s.context->cu) != CUDA_SUCCESS) return nullptr;
+  auto lane = std::make_unique<Lane>();
+  lane->priority = s.priority - kTurnLevels;
+  CUresult r = api_.cuStreamCreateWithPriority(&lane->cu, CU_STREAM_NON_BLOCKING, lane->priority);
+  if (r == CUDA_SUCCESS && !s.passed_on)
+    r = api_.cuEventCreate(&s.passed_on, CU_EVENT_DISABLE_TIMING);
+  if (r != CUDA_SUCCESS) {
+    destroy(*lane);
+    return nullptr;
+  }
+  s.above = std::move(lane);
+  return s.above.get();
+}
 
 CUresult CudaStreams::go_to(StreamObject& s, Lane& lane) {
   if (s.tail == &lane) return CUDA_SUCCESS;
@@ -30,6 +48,8 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
   StreamObject& s = *streams_.at(stream);
   w.submission.lane = &s;
   w.submission.confined_sms = 0;
+  if (grant.above)
+    if (Lane* lane = lane_above(s)) w.submission.lane = lane;
   if (grant.part) {
     ++green.parts;
     const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));

@@ -74,15 +74,20 @@ void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
   streams_[id] = std::move(stream);
 }
 
+// An error means that the context is gone, and the stream with it.
+void CudaStreams::destroy(Lane& lane) {
+  for (const CUstream stream : {lane.cu, lane.second})
+    if (stream) (void)api_.cuStreamDestroy(stream);
+  for (const CUevent event : {lane.joined, lane.forked, lane.ended[0], lane.ended[1]})
+    if (event) (void)api_.cuEventDestroy(event);
+}
+
 void CudaStreams::drained(StreamId id) {
   auto it = streams_.find(id);
   SLUICE_CHECK(it != streams_.end());
-  // An error means that the context is gone, and the stream with it.
-  (void)api_.cuStreamDestroy(it->second->cu);
-  if (it->second->second) (void)api_.cuStreamDestroy(it->second->second);
-  for (CUevent event : {it->second->joined, it->second->forked, it->second->ended[0],
-                        it->second->ended[1], it->second->passed_on})
-    if (event) (void)api_.cuEventDestroy(event);
+  destroy(*it->second);
+  if (it->second->above) destroy(*it->second->above);
+  if (it->second->passed_on) (void)api_.cuEventDestroy(it->second->passed_on);
   if (it->second->context->greens) it->second->context->greens->remove(id);
   if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
     s.context->lefts->give_back(s.left, s.barred);
@@ -382,7 +387,8 @@ CUresult CudaStreams::idle(StreamId stream) {
   StreamObject& s = *streams_.at(stream);
   if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
   CUresult status = CUDA_SUCCESS;
-  for (const CUstream in : {s.tail->cu, s.tail->second, s.second}) {
+  for (const CUstream in :
+       {s.tail->cu, s.tail->second, s.second, s.above ? s.above->second : nullptr}) {
     const CUresult r = in ? api_.cuStreamQuery(in) : CUDA_SUCCESS;
     if (r == CUDA_ERROR_NOT_READY) return r;
     if (r != CUDA_SUCCESS) status = r;

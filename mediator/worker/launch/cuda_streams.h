@@ -39,6 +39,9 @@ class CudaStreams : public EngineDriver {
   // sluiced may give parts of the GPU: clones take every grid, however small.
   void expect_parts() { parts_ = true; }
 
+  // Turns are priorities (SLUICE_GRANT_ABOVE): windows are no slower to leave than other forms.
+  void expect_turns() { turns_ = true; }
+
   // A green context is to be made (GreenContexts::due()); called under the session's lock, calls
   // nothing of this.
   std::function<void(std::shared_ptr<ContextObject>)> make_green;
@@ -122,7 +125,9 @@ class CudaStreams : public EngineDriver {
   }
   CUresult launch_there(StreamObject& s, LaunchWork& w, const Grant& grant, const Work* pred,
                         uint64_t now_ns);
-  CUresult make_second(Lane& lane, int priority);
+  CUresult make_second(Lane& lane);
+  Lane* lane_above(StreamObject& s);
+  void destroy(Lane& lane);
   CUresult launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred);
   CUresult queue_window(StreamObject& s, LaunchWork& w);
   CUresult close_windows(LaunchWork& w);
@@ -141,7 +146,7 @@ class CudaStreams : public EngineDriver {
 
   const gpu::DriverApi& api_;
   bool proxy_;
-  bool parts_ = false;
+  bool parts_ = false, turns_ = false;
   LoopSettings settings_;
   const sluice_signal_page* signal_;
   RecordPool records_;

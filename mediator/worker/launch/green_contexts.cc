@@ -110,6 +110,7 @@ Lane* GreenContexts::lane(GreenContext& g, StreamObject& s) {
   Lane lane;
   lane.green = g.cu;
   lane.stream = &s;
+  lane.priority = s.priority;
   if (s.priority == 0 && g.spare) {
     lane.cu = std::exchange(g.spare, nullptr);
   } else if (const CUresult r =

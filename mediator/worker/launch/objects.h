@@ -145,8 +145,8 @@ struct FunctionObject : HandleObject {
 };
 
 // A stream of the driver's in which a guest's stream goes on. Of those that a guest's stream has,
-// its own and one for each green context that it ran in, the tail is where the newest of it is;
-// what follows in another waits for that. All under the session lock.
+// its own, one above it in priority, and one for each green context that it ran in, the tail is
+// where the newest of it is; what follows in another waits for that. All under the session lock.
 struct Lane {
   CUstream cu = nullptr;
   CUgreenCtx green = nullptr;      // whose stream it is; null: it may run on all SMs
@@ -155,6 +155,7 @@ struct Lane {
   CUevent joined = nullptr;        // after which the stream goes on behind one
   CUevent forked = nullptr;        // after which windows may run in `second`
   CUevent ended[2] = {};           // behind the newest window in the stream and in `second`
+  int priority = 0;                // the driver's, of both
   bool open = false;               // windows are queued in it, and more may follow
 };
 
@@ -166,7 +167,7 @@ struct StreamObject : HandleObject, Lane {
   StreamId id = 0;
   std::shared_ptr<ContextObject> context;
   unsigned guest_flags = 0;
-  int priority = 0;
+  std::unique_ptr<Lane> above;  // where grants above others' go; null: none yet; session lock
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
   SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
   Lane* tail = this;     // session lock

@@ -64,7 +64,7 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   // Where parts may be granted the other forms are for those that the hardware confines: known when
   // it is issued (fit_to).
   const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
-  const WindowPlan windows = parts_ ? WindowPlan{} : take_form(w, v, sms, !contended);
+  const WindowPlan windows = parts_ ? WindowPlan{} : take_form(w, v, sms, !contended || turns_);
   w.plan.geometry = form_geometry(w, v, sms);
   if (parts_) plan_for_parts(w);
   if (w.plan.geometry.evictable && f.form.resumable) {

@@ -20,7 +20,7 @@
 namespace sluice::worker {
 
 // A lane's second stream, and what goes with it.
-CUresult CudaStreams::make_second(Lane& lane, int priority) {
+CUresult CudaStreams::make_second(Lane& lane) {
   if (lane.second) return CUDA_SUCCESS;
   CUresult r = CUDA_SUCCESS;
   for (CUevent* event : {&lane.joined, &lane.forked, &lane.ended[0], &lane.ended[1]})
@@ -28,8 +28,8 @@ CUresult CudaStreams::make_second(Lane& lane, int priority) {
   if (r != CUDA_SUCCESS) return r;
   return lane.green
              ? api_.cuGreenCtxStreamCreate(&lane.second, lane.green, CU_STREAM_NON_BLOCKING,
-                                           priority)
-             : api_.cuStreamCreateWithPriority(&lane.second, CU_STREAM_NON_BLOCKING, priority);
+                                           lane.priority)
+             : api_.cuStreamCreateWithPriority(&lane.second, CU_STREAM_NON_BLOCKING, lane.priority);
 }
 
 bool CudaStreams::comes_in_pieces(const Work& work) const {
@@ -38,7 +38,7 @@ bool CudaStreams::comes_in_pieces(const Work& work) const {
 
 CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred) {
   Lane& lane = *w.submission.lane;
-  if (CUresult r = make_second(lane, s.priority); r != CUDA_SUCCESS) return r;
+  if (CUresult r = make_second(lane); r != CUDA_SUCCESS) return r;
   // Behind what is in the stream, both.
   if (CUresult r = api_.cuEventRecord(lane.forked, lane.cu); r != CUDA_SUCCESS) return r;
   if (CUresult r = api_.cuStreamWaitEvent(lane.second, lane.forked, 0); r != CUDA_SUCCESS) return r;

@@ -3,6 +3,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
 #include "mediator/worker/launch/green_contexts.h"
+#include "mediator/worker/limits.h"
 #include "mediator/worker/session/worker_session.h"
 
 namespace sluice::worker {
@@ -32,6 +33,8 @@ std::shared_ptr<StreamObject> WorkerSession::make_stream(
   auto stream = std::make_shared<StreamObject>();
   stream->context = context;
   stream->guest_flags = guest_flags;
+  // Where turns are priorities, those above a guest's own two are not its to use.
+  if (setup.start.turns_by_priority != 0) priority = std::clamp(priority, 1 - kTurnLevels, 0);
   stream->priority = priority;
   // Always non-blocking in the driver: the engine keeps CUDA's order with the legacy stream,
   // because only it knows which launches are done.

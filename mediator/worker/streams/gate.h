@@ -25,6 +25,7 @@ struct Grant {
   uint32_t generation = 0;
   bool part = false;  // only on `sms`; false: on all
   SmSet sms;
+  bool above = false;  // in streams of a higher priority than others'
 };
 
 class Gate {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Do the workers' contexts run side by side on this GPU? They do under MPS, and on the software GPU
+// in mode "mps"; elsewhere they take turns. Asked once, when sluiced starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mediator/base/result.h"
+#include "mediator/daemon/setup/config.h"
+
+namespace sluice {
+
+// Why not, and what to do; empty: they do. `environment`: the workers', NAME=value each.
+std::string not_side_by_side(const Config& config, bool nvidia,
+                             const std::vector<std::string>& environment);
+
+// scheduler.turns = "priority": an error says why it cannot be and what to do.
+Result<void> check_turns(const Config& config, bool nvidia,
+                         const std::vector<std::string>& environment);
+
+// What a hand-over costs there until one was measured: the next vGPU's blocks start as those of the
+// one before end (an H100: no loss that could be measured). Larger: longer quanta at the start.
+inline constexpr uint64_t kTurnHandoverNs = 40'000;
+
+}  // namespace sluice
