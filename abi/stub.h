@@ -135,6 +135,9 @@ struct sluice_signal_page {
 /* sluice_report_header.keeps */
 #define SLUICE_KEEPS_SHRINK 0x1u /* can leave some of its SMs */
 #define SLUICE_KEEPS_GROW 0x2u   /* can use more SMs */
+#define SLUICE_KEEPS_SMS                                               \
+  0x4u /* where turns are priorities: their blocks stay until they are \
+          evicted, so that no priority moves them */
 #define SLUICE_MEMORY_KINDS 5
 struct sluice_report_header {
   /* Written by the worker only. */

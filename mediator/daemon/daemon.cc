@@ -194,7 +194,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   s.signal = config_.signal_for(s.nvidia);
   s.signal_chunk = config_.signal_chunk;
   s.admission_us = config_.admission_us;
-  s.window_us = config_.window_us;
+  s.window_us = config_.turns_by_priority ? config_.turn_window_us : config_.window_us;
   s.context_bytes = config_.context_bytes_for(s.nvidia);
   s.host_memory_bytes = config_.host_memory_bytes;
   s.turns_by_priority = config_.turns_by_priority;

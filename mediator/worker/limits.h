@@ -28,6 +28,16 @@ inline constexpr uint64_t kModuleHostFactor = 24;
 // Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_ABOVE): so many
 // of its own a guest may use where turns are priorities. More: a GPU has six in all.
 inline constexpr int kTurnLevels = 2;
+// There an original counts as longer than expected from so many times that on, and not below so
+// much; every so many of them what was known is forgotten. More often: launches that waited for
+// others' are timed in a slower form. More seldom: a kernel whose blocks have become long keeps the
+// GPU from others.
+inline constexpr uint64_t kForgetFactor = 4, kForgetAfterNs = 1'000'000;
+inline constexpr uint32_t kForgetEach = 8;
+// Opaque launches in flight while others wait, by what they are expected to take together; one
+// whose length is not known is alone. Less: gaps between short launches. More: a turn ends so much
+// later.
+inline constexpr uint64_t kTurnOpaqueNs = 500'000;
 // Streams of one context. Each that launches clones has a left-over list (LeftPool::kMaxLists).
 inline constexpr uint32_t kMostStreams = 1000;
 // Texture and surface objects of one context; each costs some hundred bytes here and in the driver.

@@ -58,7 +58,10 @@ bool Turns::evict(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
   Turn& t = vgpus_[a.vgpu];
   if (t.state != TurnState::kTurn) return true;
   released_ = a.vgpu;
-  if (g->backlogged() && !t.above) {
+  const bool stays = std::any_of(g->sessions.begin(), g->sessions.end(), [&](SessionId s) {
+    return sharing_.sessions[s].report.guest_keeps & SLUICE_KEEPS_SMS;
+  });
+  if (g->backlogged() && !t.above && !stays) {
     t.state = TurnState::kLingering;
     lingering_.push_back(a.vgpu);
   } else {

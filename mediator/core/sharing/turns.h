@@ -12,7 +12,8 @@
 //
 //   state       event                                                            next
 //   kOut        the policy runs it                                               kTurn
-//   kTurn       evicted with work queued, at the ordinary level                  kLingering
+//   kTurn       evicted with work queued, at the ordinary level, and its blocks  kLingering
+//               make room for others as they end (SLUICE_KEEPS_SMS is not set)
 //   kTurn       evicted otherwise: its gates close, its launches are evicted     kLeaving
 //   kLingering  the policy runs it again                                         kTurn
 //   kLingering  linger_ns after the newest turn began: its gates close           kLeaving

@@ -96,6 +96,7 @@ struct Config {
   std::string policy = "wfq";
   bool spatial = false;            // vGPUs side by side, each on some SMs
   bool turns_by_priority = false;  // contexts side by side, whose turn it is goes first
+  uint32_t turn_window_us = 250;   // with that: window_us
   bool green_contexts = true;      // with spatial: by the hardware's own means where it has some
   uint32_t set_change_us = 250;    // spatial: how long a vGPU stands still when its SMs change, at
                                    // least; 0: changes cost nothing

@@ -75,6 +75,9 @@ class CudaStreams : public EngineDriver {
   CUresult idle(StreamId stream) override;
   LaunchEnd launch_end(Work& work) override;
   void complete(uint64_t token, CUresult status) override { callbacks_.complete(token, status); }
+  bool stays_on_sms(const Work& work) const override;
+  uint64_t expected_ns(const Work& work) const override;
+  void opaque_ended(Work& work, uint64_t now_ns) override;
   void reached_host_func(uint64_t token) override { callbacks_.reached_host_func(token); }
   void async_error(CUresult status) override { callbacks_.async_error(status); }
   void drained(StreamId stream) override;
@@ -101,6 +104,8 @@ class CudaStreams : public EngineDriver {
   }
   static uint32_t held_by(const FunctionObject& f, uint32_t resident, uint32_t sms);
   WindowPlan take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms, bool windows_may) const;
+  bool runs_whole(LaunchWork& w, const LaunchVariant& v);
+  WindowPlan take_turn_form(LaunchWork& w, const LaunchVariant& v) const;
   Geometry form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms);
   void take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows, uint32_t sms);
   GreenContext* green_context(StreamObject& s, const SmSet& sms, uint64_t now_ns);

@@ -115,6 +115,7 @@ struct LaunchVariant {
   uint32_t window_resident = 0;
   ChunkModel chunks;
   FormChoice choice = {};
+  uint32_t long_launches = 0;  // originals that took much longer than expected
 };
 
 // Where a parameter lies among a function's, in bytes.
@@ -228,10 +229,11 @@ struct LaunchPlan {
   uint32_t variant = 0;        // of the function
   CUfunction clone = nullptr;  // one of the variant's
   FormKind form = FormKind::kLoop;
-  bool one_task = false;   // one task in each hardware block, by admission
-  WindowPlan window_plan;  // of form kWindows
-  bool timed = false;      // its blocks write down when it begins and ends
-  uint32_t per_sm = 1;     // blocks of the clone that an SM holds; where parts are granted
+  bool one_task = false;     // one task in each hardware block, by admission
+  WindowPlan window_plan;    // of form kWindows
+  bool timed = false;        // its blocks write down when it begins and ends
+  uint64_t expected_ns = 0;  // where turns are priorities: on the whole GPU; 0: not known
+  uint32_t per_sm = 1;       // blocks of the clone that an SM holds; where parts are granted
 };
 
 // How far the launch has come, over all its submissions.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "mediator/worker/launch/cuda_streams.h"
+#include "mediator/worker/limits.h"
 
 namespace sluice::worker {
 
@@ -64,7 +65,10 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   // Where parts may be granted the other forms are for those that the hardware confines: known when
   // it is issued (fit_to).
   const auto sms = static_cast<uint32_t>(f.module->context->multiprocessors);
-  const WindowPlan windows = parts_ ? WindowPlan{} : take_form(w, v, sms, !contended || turns_);
+  if (turns_ && runs_whole(w, v)) return;
+  const WindowPlan windows = parts_   ? WindowPlan{}
+                             : turns_ ? take_turn_form(w, v)
+                                      : take_form(w, v, sms, !contended);
   w.plan.geometry = form_geometry(w, v, sms);
   if (parts_) plan_for_parts(w);
   if (w.plan.geometry.evictable && f.form.resumable) {
@@ -101,6 +105,46 @@ WindowPlan CudaStreams::take_form(LaunchWork& w, LaunchVariant& v, uint32_t sms,
   if (windows.tasks != 0) may |= 1u << static_cast<int>(FormKind::kWindows);
   w.plan.form = may == 0 ? FormKind::kLoop : v.choice.next(may, f.form.in_order);
   return windows;
+}
+
+// Where turns are priorities, the GPU is taken from the original's blocks at their ends, by the
+// hardware. So a launch that is known to be short is the original, whole.
+bool CudaStreams::runs_whole(LaunchWork& w, const LaunchVariant& v) {
+  const uint32_t resident = v.window ? v.window_resident : v.resident;
+  const uint64_t task_ns = v.chunks.task_ns();
+  if (task_ns == 0 || resident == 0) return false;
+  w.plan.expected_ns = std::max<uint64_t>(task_ns, task_ns * w.plan.tasks / resident);
+  return w.plan.expected_ns <= uint64_t{FormChoice::kFewWindows} * settings_.window_us * 1000;
+}
+
+// A longer one runs in windows, whose blocks are the original's too. A loop's workers stay on their
+// SMs until they are evicted: that is for what is not known yet (a first launch), kernels that have
+// no windows, and blocks that take longer than a window may.
+WindowPlan CudaStreams::take_turn_form(LaunchWork& w, const LaunchVariant& v) const {
+  const WindowPlan windows = v.window ? FormChoice::windows(w.request.grid, v.window_resident,
+                                                            v.chunks.task_ns(), settings_)
+                                      : WindowPlan{};
+  w.plan.form = windows.tasks != 0 ? FormKind::kWindows : FormKind::kLoop;
+  return windows;
+}
+
+bool CudaStreams::stays_on_sms(const Work& work) const {
+  return turns_ && static_cast<const LaunchWork&>(work).plan.form == FormKind::kLoop;
+}
+
+uint64_t CudaStreams::expected_ns(const Work& work) const {
+  return static_cast<const LaunchWork&>(work).plan.expected_ns;
+}
+
+// An original that took much longer than its kernel did before, others' visits aside: the next one
+// is timed again.
+void CudaStreams::opaque_ended(Work& work, uint64_t now_ns) {
+  auto& w = static_cast<LaunchWork&>(work);
+  if (w.plan.expected_ns == 0 || w.plan.variant >= w.request.function->variants.size()) return;
+  const uint64_t took_ns = now_ns - std::min(now_ns, w.submission.issued_ns);
+  if (took_ns < kForgetAfterNs || took_ns < kForgetFactor * w.plan.expected_ns) return;
+  LaunchVariant& v = w.request.function->variants[w.plan.variant];
+  if (++v.long_launches % kForgetEach == 1) v.chunks = ChunkModel(settings_.target_us);
 }
 
 // What its form comes to on so many SMs. Of a launch in windows: what it is where these cannot be

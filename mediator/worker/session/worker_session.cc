@@ -14,6 +14,7 @@
 #include "mediator/base/peer_socket.h"
 #include "mediator/base/unix_socket.h"
 #include "mediator/ring/wait.h"
+#include "mediator/worker/limits.h"
 
 namespace sluice::worker {
 
@@ -28,6 +29,12 @@ LoopSettings loop_settings(const wp::Start& start) {
   s.window_us = start.window_us;
   if (start.nvidia == 0) s.leave_ps = kSoftwareLeavePs;
   return s;
+}
+
+EngineLimits engine_limits(const wp::Start& start) {
+  EngineLimits l;
+  if (start.turns_by_priority != 0) l.opaque_contended_ns = kTurnOpaqueNs;
+  return l;
 }
 }  // namespace
 
@@ -50,7 +57,7 @@ WorkerSession::WorkerSession(SessionSetup session_setup, SessionLimits session_l
               {[this](uint64_t token, CUresult status) { waiting.complete(token, status); },
                [this](uint64_t token) { waiting.complete(token, CUDA_SUCCESS); },
                [this](CUresult status) { replies.send(0, 0, status); }}),
-      engine(streams, gate),
+      engine(streams, gate, engine_limits(setup.start)),
       decode_(decode),
       slot_(reinterpret_cast<sluice_slot_header*>(region + SLUICE_SLOT_OFFSET +
                                                   uint64_t{setup.start.slot} * SLUICE_SLOT_STRIDE)),

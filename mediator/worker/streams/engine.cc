@@ -158,7 +158,11 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     op.set_state(State::kEnded);
     Flight& flight = op.flight;
     flight.pred.reset();
-    if (op.kind == OpKind::kOpaque) --opaque_in_flight_;
+    if (op.kind == OpKind::kOpaque) {
+      --opaque_in_flight_;
+      opaque_expected_ns_ -= opaque_ns(*op.work);
+      driver_.opaque_ended(*op.work, now_ns);
+    }
     if (op.is_launch()) gate_.leave(now_ns, flight.confinement != Confinement::kNone, flight.grant);
     if (flight.second.generation != 0) {
       gate_.leave(now_ns, true, flight.second);
@@ -324,8 +328,21 @@ void StreamEngine::reach(Op& op) {
 bool StreamEngine::may_submit(const Stream& s, const Op& op) const {
   if (s.queue.length() >= limits_.stream_depth) return false;
   if (op.kind != OpKind::kLaunch && s.launches_issued != 0) return false;
-  return op.kind != OpKind::kOpaque ||
-         opaque_in_flight_ < (gate_.contended() ? 1 : limits_.opaque_depth);
+  return op.kind != OpKind::kOpaque || opaque_may_go(*op.work);
+}
+
+// One whose length is not known counts as long as all that may be in flight.
+uint64_t StreamEngine::opaque_ns(const Work& work) const {
+  const uint64_t ns = driver_.expected_ns(work);
+  return ns == 0 ? limits_.opaque_contended_ns : std::min(ns, limits_.opaque_contended_ns);
+}
+
+bool StreamEngine::opaque_may_go(const Work& work) const {
+  if (opaque_in_flight_ == 0) return true;
+  if (opaque_in_flight_ >= limits_.opaque_depth) return false;
+  return !gate_.contended() ||
+         (limits_.opaque_contended_ns != 0 &&
+          opaque_expected_ns_ + opaque_ns(work) <= limits_.opaque_contended_ns);
 }
 
 // Counts a launch in flight under the grant. False: it is held.
@@ -348,7 +365,10 @@ CUresult StreamEngine::to_driver(Stream& s, Op& op, bool* pieces, uint64_t now_n
   if (op.kind == OpKind::kLaunch) return launch(s, op, pieces, now_ns);
   const CUresult status = driver_.issue(s.id, op.kind, *op.work, now_ns);
   if (status != CUDA_SUCCESS) return status;
-  if (op.kind == OpKind::kOpaque) ++opaque_in_flight_;
+  if (op.kind == OpKind::kOpaque) {
+    ++opaque_in_flight_;
+    opaque_expected_ns_ += opaque_ns(*op.work);
+  }
   if (op.kind == OpKind::kValueWait) s.flow = Flow::kBlocked;
   return CUDA_SUCCESS;
 }

@@ -78,6 +78,11 @@ class EngineDriver {
   // `work`, a kLaunch, is queued piece by piece: after launch() until more() has found it whole
   // nothing may be put behind it, and its stream's end is not its own.
   virtual bool comes_in_pieces(const Work&) const { return false; }
+  // `work`'s blocks stay on their SMs until they are evicted, and somebody wants to know that.
+  virtual bool stays_on_sms(const Work&) const { return false; }
+  // What `work`, a kOpaque, takes on the GPU; 0: not known.
+  virtual uint64_t expected_ns(const Work&) const { return 0; }
+  virtual void opaque_ended(Work&, uint64_t now_ns) { (void)now_ns; }
   // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued;
   // likewise once its generation has been evicted. *whole: everything that will be is queued.
   virtual CUresult more(StreamId, Work&, bool stop, uint64_t now_ns, bool* whole) {
@@ -134,8 +139,10 @@ struct EngineLimits {
   uint32_t stream_depth = 64;
   // A marker covers at most so many operations, so that the queue is refilled before it runs dry.
   uint32_t marker_interval = 8;
-  // Opaque launches in flight while nobody waits; one while somebody does.
+  // Opaque launches in flight while nobody waits. While somebody does: one, or as many as are
+  // expected to take so long together.
   uint32_t opaque_depth = 32;
+  uint64_t opaque_contended_ns = 0;
   // kStuck in a row before a launch counts as failed. Should not happen at all; without the limit a
   // kernel that forges its control block would be relaunched for ever.
   uint32_t futile_launches = 100;
@@ -281,6 +288,8 @@ class StreamEngine {
   void change_sms(uint64_t now_ns);
   bool grow(Stream& s, Op& op, const Grant& to, uint64_t now_ns);
   uint32_t how_kept() const;
+  bool opaque_may_go(const Work& work) const;
+  uint64_t opaque_ns(const Work& work) const;
 
   EngineDriver& driver_;
   Gate& gate_;
@@ -298,6 +307,7 @@ class StreamEngine {
   bool demand_stale_ = false;  // the gate's demand has to be counted anew
   uint32_t lingering_ = 0;
   uint32_t opaque_in_flight_ = 0;
+  uint64_t opaque_expected_ns_ = 0;  // of them together (opaque_ns)
   uint32_t host_funcs_waiting_ = 0;
   bool held_by_gate_ = false;
   bool retrying_ = false;

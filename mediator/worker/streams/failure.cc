@@ -36,6 +36,7 @@ void StreamEngine::fail(CUresult error, uint64_t now_ns) {
   });
   physical_ = pacing_ = 0;
   opaque_in_flight_ = 0;
+  opaque_expected_ns_ = 0;
   host_funcs_waiting_ = 0;
   held_by_gate_ = retrying_ = waits_for_hardware_ = false;
   update_demand();  // nothing is queued any more

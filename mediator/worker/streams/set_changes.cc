@@ -12,6 +12,10 @@ namespace sluice::worker {
 uint32_t StreamEngine::how_kept() const {
   uint32_t kept = 0;
   bool grows = true;
+  for (const auto& s : streams_)
+    for (size_t i = s->ended; i < s->next; ++i)
+      if (const Op& op = s->ops[i]; op.kind == OpKind::kLaunch && op.in_flight())
+        if (driver_.stays_on_sms(*op.work)) return SLUICE_KEEPS_SMS;
   for (const auto& s : streams_) {
     for (size_t i = s->ended; i < s->next; ++i) {
       const Op& op = s->ops[i];
