@@ -22,13 +22,11 @@ std::atomic<bool> lost_in_fork{false};
 // How long a sleeper trusts that it would be woken before it looks at the slot's state itself: when
 // its worker and sluiced have both died, nobody rings.
 constexpr int kLookMs = 1000;
-// Spinning before sleeping, unless SLUICE_SPIN_US says otherwise: about what a sleep and a
-// wake-up through an eventfd cost on both sides.
-constexpr uint32_t kSpinUs = 50;
-
+// Spinning before sleeping, unless SLUICE_SPIN_US says otherwise.
 uint32_t spin_us() {
   const char* env = ::getenv("SLUICE_SPIN_US");
-  return env != nullptr ? static_cast<uint32_t>(std::strtoul(env, nullptr, 10)) : kSpinUs;
+  return env != nullptr ? static_cast<uint32_t>(std::strtoul(env, nullptr, 10))
+                        : Spinner::longest_us();
 }
 
 std::string program_name() {

@@ -27,7 +27,7 @@ void WorkerSession::decoder_loop() {
   // A sleep's length is given to the microsecond; the default slack would add 50.
   ::prctl(PR_SET_TIMERSLACK, 1000);
   RecordBuffer record;
-  Spinner records, ends;
+  Spinner records, ends(Spinner::longest_us()), gates(Spinner::longest_us());
   for (uint32_t n = 1;; ++n) {
     if (const char* why = replies.failure()) violation(why);
     if (queues_full()) {
@@ -53,7 +53,7 @@ void WorkerSession::decoder_loop() {
         violation(submit_.broken_reason());
       case Pop::kEmpty: {
         if (replies.waiting()) replies.flush();
-        if (spin(records, ends)) break;
+        if (spin(records, ends, gates)) break;
         if (!submit_.arm()) break;
         replies.arm();
         const uint64_t slept_ns = decoder_sleep();
@@ -67,13 +67,20 @@ void WorkerSession::decoder_loop() {
   }
 }
 
-bool WorkerSession::spin(Spinner& records, Spinner& ends) {
+bool WorkerSession::spin(Spinner& records, Spinner& ends, Spinner& gates) {
   uint32_t polls = 0;
   const auto poll_ring = [&] {
     if (submit_.readable()) return true;
     if (++polls % kRingPollsPerPoll == 0) poll_engine();
     return false;
   };
+  // What it has just decoded may wait for the gate: sluiced has been rung, and answers by the word.
+  if (at_gate_.load(std::memory_order_relaxed)) {
+    const uint64_t closed = gate.word();
+    if (gates.spin([&] { return submit_.readable() || gate.word() != closed; }) &&
+        gate.word() != closed)
+      poll_engine();
+  }
   if (records.spin(poll_ring)) return true;
   // The end that somebody waits for is found here sooner than by the engine thread.
   while (end_is_near_.load(std::memory_order_relaxed)) {
@@ -85,7 +92,8 @@ bool WorkerSession::spin(Spinner& records, Spinner& ends) {
 }
 
 bool WorkerSession::poll_engine() {
-  if (!in_flight_.load(std::memory_order_relaxed)) return false;
+  if (!in_flight_.load(std::memory_order_relaxed) && !at_gate_.load(std::memory_order_relaxed))
+    return false;
   std::unique_lock lock(mutex, std::try_to_lock);
   if (!lock) return false;  // another thread polls
   const size_t before = engine.queued();

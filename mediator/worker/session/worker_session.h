@@ -199,7 +199,7 @@ class WorkerSession {
   void wake_decoder_if_stopped();
   // Spins for a record, and for ends of launches that somebody waits for, as long as that is likely
   // to pay. False: time to sleep.
-  bool spin(Spinner& records, Spinner& ends);
+  bool spin(Spinner& records, Spinner& ends, Spinner& gates);
   // Polls the stream engine; whether anything completed. Cheap while nothing is in flight.
   bool poll_engine();
   // Sleeps until it is woken; polls now and then while work is in flight. Returns for how long, ns.
@@ -241,7 +241,7 @@ class WorkerSession {
   std::atomic<uint64_t> records_decoded_{0};
   std::atomic<bool> decoder_stopped_{false};  // queues_full()
   // As of the last poll: work is in flight; somebody waits for an end that is near.
-  std::atomic<bool> in_flight_{false}, end_is_near_{false};
+  std::atomic<bool> in_flight_{false}, end_is_near_{false}, at_gate_{false};
   std::atomic<bool> ended_{false};
   std::thread engine_thread_, job_thread_;
 };
