@@ -18,14 +18,9 @@
 #define SIZE(type, bytes) static_assert(sizeof(struct type) == (bytes), #type " has changed size")
 
 SIZE(sluice_window_params, SLUICE_PREEMPT_PARAMS_BYTES);
-AT(sluice_window_params, record, 16);
 AT(sluice_window_params, pred, 24);
 AT(sluice_window_params, grid_x, 40);
-AT(sluice_window_params, tasks, 52);
-AT(sluice_window_params, generation, 56);
-AT(sluice_window_params, first_x, 60);
-AT(sluice_window_params, mark_z, 72);
-AT(sluice_window_params, checks, 76);
+AT(sluice_window_params, first_x, 52);
 SIZE(sluice_preempt_params, SLUICE_PREEMPT_PARAMS_BYTES);
 AT(sluice_preempt_params, control, 0);
 AT(sluice_preempt_params, signal, 8);

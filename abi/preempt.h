@@ -24,8 +24,7 @@
  * whose blocks run one task each (kernels/passes/clone/admission.h); the launcher chooses. */
 #define SLUICE_ONE_TASK_SUFFIX "__sluice_once"
 /* A third one, with the original's shared memory: the original's blocks, which the launcher starts
- * in *windows* of the grid (kernels/passes/steps/window.cc). And the same once more for windows
- * whose blocks look. */
+ * in *windows* of the grid (kernels/passes/steps/window.cc). */
 #define SLUICE_WINDOW_SUFFIX "__sluice_window"
 #define SLUICE_PREEMPT_PARAMS_BYTES 128
 #define SLUICE_PREEMPT_PARAMS_ALIGN 8
@@ -58,8 +57,9 @@ typedef uint64_t sluice_evict_word;
 #define SLUICE_LAUNCH_RESUME                                              \
   0x2u /* a physical launch has passed `pred` before: drain the left-over \
           list; there are no first tickets any more */
-#define SLUICE_LAUNCH_FIXED 0x4u /* the chunk stays as given, and is a batch (FLEP's amortising) \
-                                  */
+#define SLUICE_LAUNCH_FIXED                                            \
+  0x4u /* the chunk stays as given, and is a batch (FLEP's amortising) \
+        */
 #define SLUICE_LAUNCH_DUTY                                                 \
   0x10u /* resumable clones: the workers take turns in copying `signal` to \
            control.evict, one look each SLUICE_DUTY_NS; instead of PROXY,  \
@@ -68,8 +68,9 @@ typedef uint64_t sluice_evict_word;
   0x8u /* only on SMs [sm_lo, sm_hi), sm_quota workers on each; counts \
           the workers of each SM, so that its last one reports it */
 
-#define SLUICE_LAUNCH_ONE_ROW 0x20u /* grid_y and grid_z are 1: a task's number is its index in x \
-                                     */
+#define SLUICE_LAUNCH_ONE_ROW                                         \
+  0x20u /* grid_y and grid_z are 1: a task's number is its index in x \
+         */
 
 /* Appended parameter block; little-endian; alignment 8 inside the parameter space. Written by the
  * launcher for each physical launch, read-only for the kernel. */
@@ -121,24 +122,14 @@ struct sluice_preempt_params {
  * which is a grid of its own. Same size and place; what has the same name stands where it does
  * there. */
 struct sluice_window_params {
-  uint64_t control;
-  uint32_t end;   /* tasks of this window and of all before it */
-  uint32_t begun; /* tasks up to and with the one at the mark */
-  uint64_t record;
-  uint64_t pred;
-  uint32_t mark_x, mark_y; /* index in the logical grid of the block that reports, if blocks check:
-                              the first one of a physical launch and the last one of all. Where the
-                              kernel does not look at y or z, every block with that x */
-  uint32_t grid_x, grid_y, grid_z; /* the logical grid */
-  uint32_t tasks;
-  uint32_t generation;
+  uint64_t reserved[3];
+  uint64_t pred; /* the control block of a launch before it in the stream: the window's blocks run
+                    only if its `done` is 1. 0: they run. Asking costs a block some instructions, so
+                    it is set only until that launch is known to be done */
+  uint32_t reserved32[2];
+  uint32_t grid_x, grid_y, grid_z;    /* the logical grid */
   uint32_t first_x, first_y, first_z; /* what is added to the hardware's index of a block */
-  uint32_t mark_z;
-  uint32_t checks; /* 0: blocks only run. 1: each checks whether `pred` is done and whether it is at
-                      the mark, which costs it some 60 ns. Set in windows queued before `pred` is
-                      known to be done. Set also, where the launch is timed, in the first window of
-                      a physical launch and in the last one of the grid */
-  uint32_t reserved[12];
+  uint32_t reserved_end[16];
 };
 
 /* What a block that left by sluice::leave() (kernels/include/sluice/preempt.cuh) has saved. Such
@@ -185,9 +176,7 @@ struct sluice_launch_control {
   uint32_t next_ticket; /* first ticket not yet fetched, less first_tickets; overshoots the total
                            by up to workers*chunk, so clamp it. Where a block runs one task: tasks
                            that are admitted, with SLUICE_ADMISSION_CLOSED; the low half of the
-                           admission word, 64-bit atomics. In windows whose blocks look: more than
-                           before a physical launch if what was queued of it runs, which is if
-                           `pred` was done */
+                           admission word, 64-bit atomics. Windows do not use it */
   uint32_t admitted_generation; /* where a block runs one task: of the physical launch whose block
                              or proxy was the first to touch the word; 0: none. Another's:
                              next_ticket is that one's */
@@ -248,15 +237,13 @@ struct sluice_launch_record {
   uint64_t launch_id;   /* W: running number within the session, from 1 */
   uint64_t ready_ns;    /* W: CLOCK_MONOTONIC of the host */
   uint64_t left_ns; /* G: %globaltimer when the last block left (0: not written). Where a block runs
-                       one task: when the last one was admitted, or the others shut out; in windows,
-                       where the launch is timed: when the last one began */
-  uint64_t start_ns;  /* G: %globaltimer of task 0's start (0: not written, as in windows that are
-                         not timed) */
-  uint32_t evictions; /* W: physical launches that ended before the logical one did */
-  uint32_t opaque;    /* W: bit 0: not rewritten; the others: a hash of the kernel's name */
-  uint32_t tasks_fetched; /* G: by the proxy now and then, and by the last block out; where the
-                             launch runs in windows, by the block at the mark, if blocks look, and
-                             W: when one has ended */
+                       one task: when the last one was admitted, or the others shut out; not written
+                       in windows */
+  uint64_t start_ns;      /* G: %globaltimer of task 0's start (0: not written, as in windows) */
+  uint32_t evictions;     /* W: physical launches that ended before the logical one did */
+  uint32_t opaque;        /* W: bit 0: not rewritten; the others: a hash of the kernel's name */
+  uint32_t tasks_fetched; /* G: by the proxy now and then, and by the last block out; in
+                             windows W, when one has ended */
   uint32_t sms_left;      /* G: SMs that the launch has left whole (SPATIAL only) */
 };
 

@@ -39,9 +39,9 @@
 
 /* Grant word. Written by sluiced, read by the worker, always whole.
  *
- *   63       39  38    37   36   35     34     33        32   31          0
+ *   63       40 39 38  37   36   35     34     33        32   31          0
  *   +----------+-----+----+----+------+------+---------+----+------------+
- *   | reserved |above|keep|part|recall|ending|contended|open| generation |
+ *   | reserved |level|keep|part|recall|ending|contended|open| generation |
  *   +----------+-----+----+----+------+------+---------+----+------------+
  *
  *   open       launches may start
@@ -52,8 +52,8 @@
  *   part       launches of this generation are confined to its SM set in the host page; without it
  *              they may use all SMs
  *   keep       with recall: launches on SMs of the new set need not drain
- *   above      where turns are priorities: launches of this generation go to streams of a higher
- *              priority than those of grants without it
+ *   level      where turns are priorities: launches of this generation go to streams whose priority
+ *              is so many levels above the lowest one
  */
 #define SLUICE_GRANT_GENERATION(w) ((uint32_t)(w))
 #define SLUICE_GRANT_OPEN (1ull << 32)
@@ -62,7 +62,9 @@
 #define SLUICE_GRANT_RECALL (1ull << 35)
 #define SLUICE_GRANT_PART (1ull << 36)
 #define SLUICE_GRANT_KEEP (1ull << 37)
-#define SLUICE_GRANT_ABOVE (1ull << 38)
+#define SLUICE_GRANT_LEVELS 3 /* of the 4 that there is room for */
+#define SLUICE_GRANT_LEVEL(w) ((uint32_t)((w) >> 38) & 3u)
+#define SLUICE_GRANT_AT_LEVEL(level) ((uint64_t)(level) << 38)
 
 /* The gate protocol. Model-checked in tests/model/gate_model.h; docs/internals/channel.md says why
  * each step is there. All words named here are loaded and stored seq_cst, in the order written.

@@ -38,34 +38,21 @@ class GridWindows {
   // Which of two streams the newest window belongs into; they alternate from 0.
   int stream() const { return static_cast<int>(count_ - 1) % 2; }
 
-  // The next window: the grid to launch it with, and where it lies. What is the launch's own
-  // (control, record, pred, generation) stays 0. Only the blocks of the first one (the launch has
-  // passed the one before) and of the last one of the grid check for the mark; it is at the grid's
-  // last block (everything has begun) or the window's first.
+  // The next window: the grid to launch it with, and where it lies. `pred` stays 0.
   sluice_window_params next(uint32_t its_grid[3]) {
     const uint32_t n = std::min(rows_, grid_[axis_] - next_);
     sluice_window_params p{};
-    uint32_t first[3] = {}, mark[3] = {};
-    first[axis_] = mark[axis_] = next_;
+    uint32_t first[3] = {};
+    first[axis_] = next_;
     for (int d = 0; d < 3; ++d) its_grid[d] = d == axis_ ? n : grid_[d];
-    const uint32_t begin = end();
     newest_ = n;
     next_ += n;
-    if (!left())
-      for (int d = 0; d < 3; ++d) mark[d] = grid_[d] - 1;
     p.grid_x = grid_[0];
     p.grid_y = grid_[1];
     p.grid_z = grid_[2];
     p.first_x = first[0];
     p.first_y = first[1];
     p.first_z = first[2];
-    p.mark_x = mark[0];
-    p.mark_y = mark[1];
-    p.mark_z = mark[2];
-    p.begun = left() ? begin + 1 : tasks();
-    p.tasks = tasks();
-    p.end = end();
-    p.checks = count_ == 0 || !left();
     ++count_;
     return p;
   }

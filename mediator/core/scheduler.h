@@ -57,7 +57,7 @@ struct SchedulerConfig {
   uint64_t linger_ns = 300'000;
   // There: who needs longer than this to leave is charged for it. Shorter: windows that are queued
   // already cost a correction each.
-  uint64_t leave_grace_ns = 1'000'000;
+  uint64_t leave_grace_ns = 200'000;
   // A session that was seen running without a grant for evict_end_ns in sum is ended too. The sum
   // shrinks by one part in so many of the time that passes. Smaller: who runs on for a part of the
   // time is never ended; larger: what an honest worker's delays add up to ends it one day.

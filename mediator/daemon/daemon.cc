@@ -198,6 +198,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   s.context_bytes = config_.context_bytes_for(s.nvidia);
   s.host_memory_bytes = config_.host_memory_bytes;
   s.turns_by_priority = config_.turns_by_priority;
+  s.turn_whole_us = config_.turn_whole_us;
   s.green_contexts = config_.green_contexts;
   executor_->ring_on_evict(worker_protocol::is_forwarded(s.signal));
   s.staging_bytes = config_.staging_bytes;

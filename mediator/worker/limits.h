@@ -25,7 +25,7 @@ inline constexpr uint64_t kModuleHostBytes = 64u << 10;
 inline constexpr uint64_t kModuleHostFactor = 24;
 
 // --- bounded ---
-// Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_ABOVE): so many
+// Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_LEVEL): so many
 // of its own a guest may use where turns are priorities. More: a GPU has six in all.
 inline constexpr int kTurnLevels = 2;
 // There an original counts as longer than expected from so many times that on, and not below so

@@ -378,17 +378,15 @@ class Player {
     const std::uint32_t total = grid[0] * grid[1] * grid[2];
     const std::uint32_t tasks = 1 + static_cast<std::uint32_t>(rng() % std::max(total / 3, 1u));
     GridWindows windows(grid, tasks);
-    sluice_launch_control c{};
+    // As if the launch before it in the stream were done.
+    const sluice_launch_control before{.done = 1};
+    must(cuda.cuMemcpyHtoD(control_, &before, sizeof before), "cuMemcpyHtoD");
     for (int evictions = 0;; ++evictions) {
       unsigned follow = static_cast<unsigned>(evictions) < most ? 1 + rng() % 3 : ~0u;
-      const std::uint32_t from = windows.end();
       for (windows = GridWindows(grid, tasks, windows.end()); windows.left() && follow-- != 0;) {
         std::uint32_t its[3];
         sluice_window_params p = windows.next(its);
-        p.control = control_;
-        p.record = control_ + kRecord;
-        p.checks |= rng() % 2;
-        p.generation = static_cast<std::uint32_t>(evictions) + 1;
+        p.pred = rng() % 2 == 0 ? control_ : 0;
         Bytes all(report.param_offset_of_block + sizeof p);
         std::memcpy(all.data(), params.data(), params.size());
         std::memcpy(all.data() + report.param_offset_of_block, &p, sizeof p);
@@ -396,14 +394,7 @@ class Player {
                windows.stream() != 0 ? second_ : stream_);
       }
       wait(name);
-      must(cuda.cuMemcpyDtoH(&c, control_, sizeof c), "cuMemcpyDtoH");
-      if (c.next_ticket <= from || c.next_ticket > windows.end() ||
-          (c.done == 1) != !windows.left()) {
-        std::printf("%u TASKS SAID OF %u: %s\n", c.next_ticket, windows.end(), name.c_str());
-        std::fflush(stdout);
-        _exit(2);
-      }
-      if (c.done) return evictions;
+      if (!windows.left()) return evictions;
     }
   }
 

@@ -26,7 +26,7 @@ bool Turns::opens_new_session(VgpuId v) const {
 }
 
 uint64_t Turns::extra_flags(VgpuId v) const {
-  return (vgpus_[v].above ? SLUICE_GRANT_ABOVE : 0) | (vgpus_[v].recall ? SLUICE_GRANT_RECALL : 0);
+  return SLUICE_GRANT_AT_LEVEL(vgpus_[v].level) | (vgpus_[v].recall ? SLUICE_GRANT_RECALL : 0);
 }
 
 uint32_t Turns::charged_sms(VgpuId) const { return sharing_.sm_count(); }
@@ -61,7 +61,7 @@ bool Turns::evict(uint64_t now_ns, const policy::Action& a, ActionQueue& out) {
   const bool stays = std::any_of(g->sessions.begin(), g->sessions.end(), [&](SessionId s) {
     return sharing_.sessions[s].report.guest_keeps & SLUICE_KEEPS_SMS;
   });
-  if (g->backlogged() && !t.above && !stays) {
+  if (g->backlogged() && t.level < kVisit && !stays) {
     t.state = TurnState::kLingering;
     lingering_.push_back(a.vgpu);
   } else {
@@ -76,7 +76,7 @@ void Turns::grant(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   VgpuState& g = sharing_.vgpus[v];
   vgpus_[v].state = TurnState::kTurn;
   vgpus_[v].recall = g.draining_sessions > 0;
-  set_above(now_ns, v, !lingering_.empty());
+  vgpus_[v].level = lingering_.empty() ? turn_level(v) : kVisit;
   for (const SessionId s : g.sessions) sharing_.grant_session(s, out);
 }
 
@@ -85,7 +85,6 @@ void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   Turn& t = vgpus_[v];
   t.state = TurnState::kLeaving;
   t.closed_ns = now_ns;
-  set_above(now_ns, v, false);
   g.had_in_flight = false;
   if (g.backlogged()) ++g.counters.evictions;
   begin_leaving(now_ns, v);
@@ -96,13 +95,13 @@ void Turns::close(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 
 void Turns::stop_lingering(uint64_t now_ns, ActionQueue& out) {
   for (const VgpuId v : std::exchange(lingering_, {})) close(now_ns, v, out);
-  if (!sharing_.holders.empty() && vgpus_[sharing_.holders.front()].above)
-    go_down(now_ns, sharing_.holders.front(), out);
+  if (!sharing_.holders.empty() && vgpus_[sharing_.holders.front()].level == kVisit)
+    go_down(sharing_.holders.front(), out);
 }
 
-// To the ordinary level: a new generation there, and what was launched above drains.
-void Turns::go_down(uint64_t now_ns, VgpuId v, ActionQueue& out) {
-  set_above(now_ns, v, false);
+// To a turn's level: a new generation there, and what was launched on the visit drains.
+void Turns::go_down(VgpuId v, ActionQueue& out) {
+  vgpus_[v].level = turn_level(v);
   vgpus_[v].recall = true;
   for (const SessionId s : sharing_.vgpus[v].sessions) {
     const uint32_t old = sharing_.sessions[s].generation;
@@ -114,12 +113,25 @@ void Turns::go_down(uint64_t now_ns, VgpuId v, ActionQueue& out) {
   }
 }
 
-void Turns::set_above(uint64_t now_ns, VgpuId v, bool above) {
-  if (vgpus_[v].above == above) return;
-  vgpus_[v].above = above;
-  const uint64_t since_ns = std::exchange(above_since_ns_, now_ns);
-  if (!above && !leaving_.empty())
+// Where v's launches go that have a turn: not where others' that have not ended would run with
+// them.
+uint32_t Turns::turn_level(VgpuId v) const {
+  const auto anyone_at = [&](auto level) {
+    return std::any_of(leaving_.begin(), leaving_.end(),
+                       [&](VgpuId w) { return w != v && level(vgpus_[w].level); });
+  };
+  const bool below = anyone_at([](uint32_t level) { return level == 0; });
+  const bool above = anyone_at([](uint32_t level) { return level != 0; });
+  return below && !above ? 1 : 0;
+}
+
+// The deadline of who leaves stands still while the holder is above it.
+void Turns::settle_excuse(uint64_t now_ns) {
+  const uint64_t since_ns = std::exchange(excuse_since_ns_, now_ns);
+  if (excusing_ && !leaving_.empty())
     sharing_.deadlines.excuse(leaving_.front(), now_ns, now_ns - since_ns);
+  excusing_ = !leaving_.empty() && !sharing_.holders.empty() &&
+              vgpus_[sharing_.holders.front()].level > vgpus_[leaving_.front()].level;
 }
 
 // ---- leaving ---------------------------------------------------------------------------------
@@ -133,6 +145,7 @@ void Turns::begin_leaving(uint64_t now_ns, VgpuId v) {
 
 void Turns::end_leaving(uint64_t now_ns, VgpuId v) {
   const bool first = !leaving_.empty() && leaving_.front() == v;
+  settle_excuse(now_ns);
   if (first) {
     const uint64_t since_ns = sharing_.deadlines.evicted_at_ns(v);
     const uint64_t late_ns = now_ns - since_ns - sharing_.deadlines.excused_ns(v);
@@ -162,7 +175,6 @@ void Turns::on_session_removed(uint64_t now_ns, SessionId s, ActionQueue& out) {
   if (!sharing_.vgpus[v].sessions.empty()) return;
   std::erase(lingering_, v);
   if (vgpus_[v].state == TurnState::kTurn) released_ = v;
-  set_above(now_ns, v, false);
   vgpus_[v].state = TurnState::kOut;
 }
 
@@ -184,6 +196,7 @@ void Turns::release(uint64_t now_ns, VgpuId v, ActionQueue& out) {
 }
 
 bool Turns::advance(uint64_t now_ns, ActionQueue& out) {
+  settle_excuse(now_ns);
   // So that the policy hears what its sessions have reported last.
   if (released_ != policy::kNoVgpu && !sharing_.reports.outstanding()) {
     release(now_ns, std::exchange(released_, policy::kNoVgpu), out);

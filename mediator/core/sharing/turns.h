@@ -3,16 +3,22 @@
 // which contexts of several processes run side by side and stream priorities hold across them (MPS;
 // the software GPU in mode mps). Source: measured on an H100, docs/decisions/0011-turns.md.
 //
-// Nobody waits until the vGPU before has left the GPU: the next one is granted at once. So that it
-// goes first, its grant says *above* as long as the one before may still launch. That one
-// *lingers*: its gates stay open and its launches fill what the turn leaves idle. If its turn comes
-// back soon, as after the visit of a light tenant, nothing has changed for it: no launch was
-// evicted. After linger_ns its gates close, and the turn's holder goes down to the ordinary level,
-// so that what the other has queued can end.
+// Nobody waits until the vGPU before has left the GPU: the next one is granted at once, at a level
+// of priority of its own. Whose turn was taken *lingers*: its gates stay open and its launches fill
+// what the turn leaves idle. If its turn comes back soon, as after the visit of a light tenant,
+// nothing has changed for it: no launch was evicted.
+//
+//   level  whose
+//   2      a visit: whoever has the turn while another lingers
+//   0, 1   other turns: 1 if what others have not finished is at 0, else 0
+//
+// After linger_ns the gates of who lingers close, and the visitor goes down to a turn's level.
+// What was launched before stays at its level: if that is below the holder's it waits there until
+// its own turn comes; if it is above it runs to its end first, and its vGPU is charged for that.
 //
 //   state       event                                                            next
 //   kOut        the policy runs it                                               kTurn
-//   kTurn       evicted with work queued, at the ordinary level, and its blocks  kLingering
+//   kTurn       evicted with work queued, not on a visit, and its blocks         kLingering
 //               make room for others as they end (SLUICE_KEEPS_SMS is not set)
 //   kTurn       evicted otherwise: its gates close, its launches are evicted     kLeaving
 //   kLingering  the policy runs it again                                         kTurn
@@ -22,8 +28,8 @@
 //   any         its last session is gone                                         kOut
 //
 // Who leaves has a deadline, one after the other in the order in which their gates closed: who
-// waits behind a kernel that does not leave is not ended for it. Time in which somebody was above
-// does not count. Who needs longer than leave_grace_ns pays for that time, and those who had the
+// waits behind a kernel that does not leave is not ended for it. Time in which the holder was above
+// it does not count. Who needs longer than leave_grace_ns pays for that time, and those who had the
 // turn meanwhile do not.
 // The clock charges the turn's holder for the whole GPU. Lingering is not charged: it uses what the
 // holder leaves idle, for linger_ns a turn at most.
@@ -60,10 +66,11 @@ class Turns final : public SharingStrategy {
   uint64_t next_ns() const override { return lingering_.empty() ? kNever : linger_until_ns_; }
 
  private:
+  static constexpr uint32_t kVisit = 2;
   enum class TurnState : uint8_t { kOut, kTurn, kLingering, kLeaving };
   struct Turn {
     TurnState state = TurnState::kOut;
-    bool above = false;      // its grants are above those of others
+    uint32_t level = 0;      // of its newest grant
     bool recall = false;     // launches of older generations drain while its gates are open
     uint64_t closed_ns = 0;  // kLeaving: since then
   };
@@ -71,9 +78,10 @@ class Turns final : public SharingStrategy {
   void grant(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void close(uint64_t now_ns, VgpuId v, ActionQueue& out);
   void stop_lingering(uint64_t now_ns, ActionQueue& out);
-  void go_down(uint64_t now_ns, VgpuId v, ActionQueue& out);
+  void go_down(VgpuId v, ActionQueue& out);
   void release(uint64_t now_ns, VgpuId v, ActionQueue& out);
-  void set_above(uint64_t now_ns, VgpuId v, bool above);
+  uint32_t turn_level(VgpuId v) const;
+  void settle_excuse(uint64_t now_ns);
   void begin_leaving(uint64_t now_ns, VgpuId v);
   void end_leaving(uint64_t now_ns, VgpuId v);
 
@@ -84,7 +92,8 @@ class Turns final : public SharingStrategy {
   uint64_t linger_until_ns_ = 0;       // of all of them
   std::vector<VgpuId> leaving_;        // in the order in which their gates closed
   VgpuId released_ = policy::kNoVgpu;  // its turn is over, and the policy has to hear of it
-  uint64_t above_since_ns_ = 0;        // the holder is above since then
+  uint64_t excuse_since_ns_ = 0;
+  bool excusing_ = false;  // since then the holder is above the first in leaving_
 };
 
 }  // namespace sluice::core

@@ -149,6 +149,7 @@ Result<void> GuestSession::prepare() {
                 (settings_.module_stall_ns ? worker_protocol::kPacedModules : 0);
   start.spatial_sms = settings_.spatial_sms;
   start.turns_by_priority = settings_.turns_by_priority;
+  start.turn_whole_us = settings_.turn_whole_us;
   start.green_contexts = settings_.green_contexts;
   copy_text(start.library, sizeof start.library, settings_.library);
   copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);

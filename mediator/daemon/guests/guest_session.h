@@ -59,6 +59,7 @@ struct SessionSettings {
   uint64_t host_memory_bytes = UINT64_MAX;
   uint32_t spatial_sms = 0;  // SMs of a GPU that is shared in space; 0: it is given whole
   bool turns_by_priority = false;
+  uint32_t turn_whole_us = 0;
   bool green_contexts = true;
   uint64_t staging_bytes = 8u << 20;
   uint32_t worker_start_ms = 60000;

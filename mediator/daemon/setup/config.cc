@@ -383,6 +383,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     c.turns_by_priority = w == "priority";
     return w == "priority" || w == "eviction";
   });
+  r.number("turn_whole_us", c.turn_whole_us, 0, 1'000'000);
   r.number("turn_window_us", c.turn_window_us, 0, 1'000'000);
   r.number("quantum_min_us", c.quantum_min_us, 100, 10'000'000);
   r.number("quantum_max_us", c.quantum_max_us, 100, 10'000'000);

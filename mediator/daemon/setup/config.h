@@ -94,13 +94,15 @@ struct Config {
 
   // [scheduler]
   std::string policy = "wfq";
-  bool spatial = false;            // vGPUs side by side, each on some SMs
-  bool turns_by_priority = false;  // contexts side by side, whose turn it is goes first
-  uint32_t turn_window_us = 250;   // with that: window_us
-  bool green_contexts = true;      // with spatial: by the hardware's own means where it has some
-  uint32_t set_change_us = 250;    // spatial: how long a vGPU stands still when its SMs change, at
-                                   // least; 0: changes cost nothing
-  bool slices = false;             // vGPUs by the GPU's own time slices, which the policy sets
+  bool spatial = false;             // vGPUs side by side, each on some SMs
+  bool turns_by_priority = false;   // contexts side by side, whose turn it is goes first
+  uint32_t turn_whole_us = 10'000;  // with that: kernels that are expected to take no longer run as
+                                    // they are
+  uint32_t turn_window_us = 250;    // longer ones run in windows of so long
+  bool green_contexts = true;       // with spatial: by the hardware's own means where it has some
+  uint32_t set_change_us = 250;     // spatial: how long a vGPU stands still when its SMs change, at
+                                    // least; 0: changes cost nothing
+  bool slices = false;              // vGPUs by the GPU's own time slices, which the policy sets
   // The policies' own defaults, so that the simulator and sluiced go by the same.
   uint32_t quantum_min_us = policy::Config{}.min_quantum_ns / 1000;
   uint32_t quantum_max_us = policy::Config{}.max_quantum_ns / 1000;

@@ -17,12 +17,13 @@
 
 namespace sluice::worker {
 
-// The stream in which s goes on under grants above others'; null: the driver refuses one.
-Lane* CudaStreams::lane_above(StreamObject& s) {
-  if (s.above) return s.above.get();
+// The stream in which s goes on under grants of a level from 1 on; null: the driver refuses one.
+Lane* CudaStreams::lane_at(StreamObject& s, uint32_t level) {
+  std::unique_ptr<Lane>& there = s.above[std::min(level, SLUICE_GRANT_LEVELS - 1u) - 1];
+  if (there) return there.get();
   if (make_current(api_, s.context->cu) != CUDA_SUCCESS) return nullptr;
   auto lane = std::make_unique<Lane>();
-  lane->priority = s.priority - kTurnLevels;
+  lane->priority = s.priority - static_cast<int>(level) * kTurnLevels;
   CUresult r = api_.cuStreamCreateWithPriority(&lane->cu, CU_STREAM_NON_BLOCKING, lane->priority);
   if (r == CUDA_SUCCESS && !s.passed_on)
     r = api_.cuEventCreate(&s.passed_on, CU_EVENT_DISABLE_TIMING);
@@ -30,8 +31,8 @@ Lane* CudaStreams::lane_above(StreamObject& s) {
     destroy(*lane);
     return nullptr;
   }
-  s.above = std::move(lane);
-  return s.above.get();
+  there = std::move(lane);
+  return there.get();
 }
 
 CUresult CudaStreams::go_to(StreamObject& s, Lane& lane) {
@@ -48,8 +49,8 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
   StreamObject& s = *streams_.at(stream);
   w.submission.lane = &s;
   w.submission.confined_sms = 0;
-  if (grant.above)
-    if (Lane* lane = lane_above(s)) w.submission.lane = lane;
+  if (grant.level != 0)
+    if (Lane* lane = lane_at(s, grant.level)) w.submission.lane = lane;
   if (grant.part) {
     ++green.parts;
     const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
@@ -116,7 +117,7 @@ bool CudaStreams::fit_to(LaunchWork& w, uint32_t sms) {
       w.plan.form = FormKind::kLoop;
       w.submission.on_sms = form_geometry(w, v, sms);
     }
-    if (w.plan.form == FormKind::kWindows) take_windows(w, v, windows, sms);
+    if (w.plan.form == FormKind::kWindows) take_windows(w, v, windows, sms, true);
   }
   if (w.plan.form != FormKind::kLoop) return true;
   const uint32_t resident = w.plan.per_sm * sms;

@@ -78,7 +78,8 @@ void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
 void CudaStreams::destroy(Lane& lane) {
   for (const CUstream stream : {lane.cu, lane.second})
     if (stream) (void)api_.cuStreamDestroy(stream);
-  for (const CUevent event : {lane.joined, lane.forked, lane.ended[0], lane.ended[1]})
+  for (const CUevent event :
+       {lane.joined, lane.forked, lane.ended[0], lane.ended[1], lane.began, lane.over})
     if (event) (void)api_.cuEventDestroy(event);
 }
 
@@ -86,7 +87,8 @@ void CudaStreams::drained(StreamId id) {
   auto it = streams_.find(id);
   SLUICE_CHECK(it != streams_.end());
   destroy(*it->second);
-  if (it->second->above) destroy(*it->second->above);
+  for (const auto& lane : it->second->above)
+    if (lane) destroy(*lane);
   if (it->second->passed_on) (void)api_.cuEventDestroy(it->second->passed_on);
   if (it->second->context->greens) it->second->context->greens->remove(id);
   if (StreamObject& s = *it->second; s.left != 0 && s.context->lefts) {
@@ -127,7 +129,7 @@ CUresult CudaStreams::launch_there(StreamObject& s, LaunchWork& w, const Grant& 
     w.submission.generation = grant.generation;
     w.submission.issued_ns = now_ns;
     records_.set_state(w.record, SLUICE_LAUNCH_TORUN);
-    return launch_windows(s, w, to_pass(pred));
+    return launch_windows(s, w, pred);
   }
   const Geometry& geometry = w.submission.confined_sms != 0 ? w.submission.on_sms : w.plan.geometry;
   if (!w.progress.begun) w.progress.first_tickets = geometry.first_tickets;
@@ -171,8 +173,7 @@ CUdeviceptr CudaStreams::to_pass(const Work* pred) {
   if (!pred) return 0;
   const auto& before = static_cast<const LaunchWork&>(*pred);
   // Nothing was put behind it before all of it was queued, or will not be.
-  if (before.plan.form == FormKind::kWindows && before.windows.passed &&
-      !before.windows.rest.left())
+  if (before.plan.form == FormKind::kWindows && !before.windows.pred && !before.windows.rest.left())
     return 0;
   return before.control.address;
 }
@@ -387,12 +388,13 @@ CUresult CudaStreams::idle(StreamId stream) {
   StreamObject& s = *streams_.at(stream);
   if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
   CUresult status = CUDA_SUCCESS;
-  for (const CUstream in :
-       {s.tail->cu, s.tail->second, s.second, s.above ? s.above->second : nullptr}) {
+  const auto ask = [&](CUstream in) {
     const CUresult r = in ? api_.cuStreamQuery(in) : CUDA_SUCCESS;
-    if (r == CUDA_ERROR_NOT_READY) return r;
-    if (r != CUDA_SUCCESS) status = r;
-  }
+    if (r != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY) status = r;
+  };
+  for (const CUstream in : {s.tail->cu, s.tail->second, s.second}) ask(in);
+  for (const auto& lane : s.above)
+    if (lane) ask(lane->second);
   return status;
 }
 
@@ -401,8 +403,8 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
   bool known = false, done = false;
   uint32_t tasks_done = 0;
   RecordPool::Snapshot record{};
-  if (w.plan.form == FormKind::kWindows && w.windows.passed) {
-    // The stream has passed the launch, so what was queued has run.
+  if (w.plan.form == FormKind::kWindows) {
+    // The engine asks only when all before it are done, so what was queued has run.
     known = true;
     tasks_done = w.windows.rest.end();
     done = !w.windows.rest.left();
@@ -426,19 +428,14 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
       r = api_.cuMemcpyDtoHAsync(&control, w.control.address, sizeof control, c.transfers);
     if (r == CUDA_SUCCESS) r = api_.cuStreamSynchronize(c.transfers);
     if (r != CUDA_SUCCESS) return LaunchEnd::kFault;
-    if (w.plan.form == FormKind::kWindows) {
-      // All that was queued has run, unless the launch before was not done.
-      tasks_done = control.next_ticket > w.progress.tasks_before
-                       ? std::max(w.progress.tasks_before, w.windows.rest.end())
-                       : w.progress.tasks_before;
-    } else {
-      tasks_done = w.plan.one_task ? std::min(sluice_admitted(&control, w.submission.generation,
-                                                              w.progress.tasks_before),
-                                              w.plan.tasks)
-                                   : control.finished;
-    }
+    tasks_done =
+        w.plan.one_task
+            ? std::min(sluice_admitted(&control, w.submission.generation, w.progress.tasks_before),
+                       w.plan.tasks)
+            : control.finished;
     done = control.done == 1 && tasks_done == w.plan.tasks;
   }
+  w.progress.done = done;
   if (done) {
     learn(w, w.record >= 0 ? &record : nullptr);
     if (w.record >= 0) records_.set_state(w.record, SLUICE_LAUNCH_DONE);
@@ -461,21 +458,32 @@ LaunchEnd CudaStreams::launch_end(Work& work) {
   return LaunchEnd::kLeft;
 }
 
+// What a launch in windows took, by the events around them; 0: it was not timed.
+uint64_t CudaStreams::measured_ns(LaunchWork& w) {
+  Lane& lane = *w.submission.lane;
+  if (lane.timed_launch != w.launch_id) return 0;
+  lane.timed_launch = 0;
+  float ms = 0;
+  if (api_.cuEventElapsedTime(&ms, lane.began, lane.over) != CUDA_SUCCESS || ms <= 0) return 0;
+  return static_cast<uint64_t>(static_cast<double>(ms) * 1e6);
+}
+
 void CudaStreams::learn(LaunchWork& w, const RecordPool::Snapshot* record) {
   if (w.progress.evictions != 0 || w.progress.in_waves || w.submission.moved ||
       w.plan.variant >= w.request.function->variants.size())
     return;
   // Only the GPU's own times: seen from here, a launch takes also what it waited behind.
-  if (!record || record->start_ns == 0 || record->left_ns <= record->start_ns) return;
+  const bool windows = w.plan.form == FormKind::kWindows;
+  uint64_t ns = 0;
+  if (windows)
+    ns = measured_ns(w);
+  else if (record && record->start_ns != 0 && record->left_ns > record->start_ns)
+    ns = record->left_ns - record->start_ns;
+  if (ns == 0) return;
   LaunchVariant& v = w.request.function->variants[w.plan.variant];
-  uint64_t ns = record->left_ns - record->start_ns;
-  // Those that are not timed do without.
-  if (w.plan.form == FormKind::kWindows)
-    ns -= std::min<uint64_t>(ns / 8, uint64_t{2} * FormChoice::kCheckNs * w.plan.window_plan.tasks /
-                                         std::max(w.submission.workers, 1u));
-  // Where a block runs one task, the only form of some kernels, and in windows the time ends when
-  // the last one begins.
-  const uint32_t tasks = w.plan.one_task || w.plan.form == FormKind::kWindows
+  // Where a block runs one task, the only form of some kernels, the time ends when the last one
+  // begins.
+  const uint32_t tasks = w.plan.one_task
                              ? w.plan.tasks - std::min(w.submission.workers, w.plan.tasks - 1)
                              : w.plan.tasks;
   v.chunks.observe(tasks, w.submission.workers, ns);

@@ -39,7 +39,7 @@ class CudaStreams : public EngineDriver {
   // sluiced may give parts of the GPU: clones take every grid, however small.
   void expect_parts() { parts_ = true; }
 
-  // Turns are priorities (SLUICE_GRANT_ABOVE): windows are no slower to leave than other forms.
+  // Turns are priorities (SLUICE_GRANT_LEVEL): windows are no slower to leave than other forms.
   void expect_turns() { turns_ = true; }
 
   // A green context is to be made (GreenContexts::due()); called under the session's lock, calls
@@ -107,7 +107,9 @@ class CudaStreams : public EngineDriver {
   bool runs_whole(LaunchWork& w, const LaunchVariant& v);
   WindowPlan take_turn_form(LaunchWork& w, const LaunchVariant& v) const;
   Geometry form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sms);
-  void take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows, uint32_t sms);
+  void take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows, uint32_t sms,
+                    bool timed);
+  uint64_t measured_ns(LaunchWork& w);
   GreenContext* green_context(StreamObject& s, const SmSet& sms, uint64_t now_ns);
   bool fit_to(LaunchWork& w, uint32_t sms);
   bool may_confine_original(LaunchWork& w, uint32_t sms);
@@ -131,9 +133,10 @@ class CudaStreams : public EngineDriver {
   CUresult launch_there(StreamObject& s, LaunchWork& w, const Grant& grant, const Work* pred,
                         uint64_t now_ns);
   CUresult make_second(Lane& lane);
-  Lane* lane_above(StreamObject& s);
+  Lane* lane_at(StreamObject& s, uint32_t level);
   void destroy(Lane& lane);
-  CUresult launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred);
+  CUresult launch_windows(StreamObject& s, LaunchWork& w, const Work* pred);
+  static bool passed(LaunchWork& w);
   CUresult queue_window(StreamObject& s, LaunchWork& w);
   CUresult close_windows(LaunchWork& w);
   CUresult launch_form(CUstream to, LaunchWork& w, CUfunction clone, void* block,

@@ -37,6 +37,9 @@ struct LoopSettings {
   // much and a whole window at most. The worker and the driver take most of it (an H200: with 8 us
   // of 16 windows often came too late, 1.05 of the original's time instead of 1.01).
   uint32_t window_lead_us = 16;
+  // Where turns are priorities: launches that are expected to take no longer are the original,
+  // whole.
+  uint32_t whole_us = 0;
   uint32_t leave_ps = 750;  // one of them for every 256 of its threads, on an H200
                             // (docs/notes/2026-11-22-benchmarks.md)
 };
@@ -99,11 +102,9 @@ class FormChoice {
   FormKind next(unsigned may, bool in_order);
   static constexpr uint32_t kAgain = 256;
   // Whether the launch that next() was asked for last should be timed, where that costs something:
-  // one whose form is not the one before's, and now and then. In windows the blocks of the first
-  // and the last then check whether they are at an end of the grid, kCheckNs each (an H200), which
-  // is next to nothing where there are kManyWindows.
+  // one whose form is not the one before's, and now and then. In windows it costs two events.
   bool timed() const { return timed_; }
-  static constexpr uint32_t kTimed = 8, kManyWindows = 32, kCheckNs = 60;
+  static constexpr uint32_t kTimed = 8;
   // A launch of `tasks` tasks has run for `ns` without an eviction.
   void observe(FormKind form, uint32_t tasks, uint64_t ns);
 

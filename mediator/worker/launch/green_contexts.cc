@@ -326,7 +326,8 @@ bool GreenContexts::idle(const GreenContext& g) const {
 void GreenContexts::destroy(Lane& lane) const {
   for (CUstream stream : {lane.cu, lane.second})
     if (stream) (void)api_.cuStreamDestroy(stream);
-  for (CUevent event : {lane.joined, lane.forked, lane.ended[0], lane.ended[1]})
+  for (CUevent event :
+       {lane.joined, lane.forked, lane.ended[0], lane.ended[1], lane.began, lane.over})
     if (event) (void)api_.cuEventDestroy(event);
 }
 

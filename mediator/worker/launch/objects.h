@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "abi/stub.h"
 #include "abi/wire.h"
 #include "mediator/base/grid_windows.h"
 #include "mediator/core/handles.h"
@@ -146,7 +147,7 @@ struct FunctionObject : HandleObject {
 };
 
 // A stream of the driver's in which a guest's stream goes on. Of those that a guest's stream has,
-// its own, one above it in priority, and one for each green context that it ran in, the tail is
+// its own, one for each level above it, and one for each green context that it ran in, the tail is
 // where the newest of it is; what follows in another waits for that. All under the session lock.
 struct Lane {
   CUstream cu = nullptr;
@@ -156,8 +157,10 @@ struct Lane {
   CUevent joined = nullptr;        // after which the stream goes on behind one
   CUevent forked = nullptr;        // after which windows may run in `second`
   CUevent ended[2] = {};           // behind the newest window in the stream and in `second`
-  int priority = 0;                // the driver's, of both
-  bool open = false;               // windows are queued in it, and more may follow
+  CUevent began = nullptr, over = nullptr;  // around the windows of the launch of this number
+  uint64_t timed_launch = 0;
+  int priority = 0;   // the driver's, of both
+  bool open = false;  // windows are queued in it, and more may follow
 };
 
 struct StreamObject : HandleObject, Lane {
@@ -168,7 +171,8 @@ struct StreamObject : HandleObject, Lane {
   StreamId id = 0;
   std::shared_ptr<ContextObject> context;
   unsigned guest_flags = 0;
-  std::unique_ptr<Lane> above;  // where grants above others' go; null: none yet; session lock
+  // Where it goes on under grants of level 1 and up; null: none yet; session lock.
+  std::array<std::unique_ptr<Lane>, SLUICE_GRANT_LEVELS - 1> above;
   CUdeviceptr left = 0;  // the stream's left-over list; 0: no clone launched yet; session lock
   SmSet barred;          // SMs that are barred in it, once the stream has come so far; session lock
   Lane* tail = this;     // session lock
@@ -242,8 +246,9 @@ struct LaunchProgress {
   uint32_t evictions = 0;
   uint32_t first_tickets = 0;  // the same in all submissions that have passed their predecessor
   uint32_t most_blocks = 0;    // of all submissions
-  bool begun = false;          // a submission has passed its predecessor: the rest is resumed
-  bool in_waves = false;       // it found no room on its part of the SMs for all tasks at once
+  bool done = false;
+  bool begun = false;     // a submission has passed its predecessor: the rest is resumed
+  bool in_waves = false;  // it found no room on its part of the SMs for all tasks at once
 };
 
 // One submission to the driver (a physical launch). An eviction ends it, and another follows.
@@ -265,14 +270,14 @@ struct Submission {
 
 // The windows of a submission of form kWindows.
 //
-//   open    windows may follow; closed by the last one, an eviction, or a predecessor that is not
-//   done passed  the predecessor is known to be done: what is queued runs
+//   open    windows may follow, or the launch before it is not known to be done; closed by the last
+//           one then, or by an eviction
+struct LaunchWork;
 struct SubmissionWindows {
-  WindowPace pace;   // when the next one follows
-  GridWindows rest;  // what is not queued yet
-  sluice_window_params newest{};
+  WindowPace pace;                   // when the next one follows
+  GridWindows rest;                  // what is not queued yet
+  const LaunchWork* pred = nullptr;  // the launch before it, kept by the engine; null: it is done
   bool open = false;
-  bool passed = false;
 };
 
 struct LaunchWork : Work {

@@ -78,7 +78,8 @@ void CudaStreams::plan(LaunchWork& w, bool contended) {
   }
   // So that sluiced can tell how long a launch will take before it lets it run.
   if (w.plan.geometry.evictable) take_record(w, true);
-  if (w.plan.form == FormKind::kWindows) take_windows(w, v, windows, sms);
+  // Of one that others interrupt the time says little.
+  if (w.plan.form == FormKind::kWindows) take_windows(w, v, windows, sms, !contended);
 }
 
 // What of the blocks that the whole GPU holds at once so many of its SMs do.
@@ -114,7 +115,7 @@ bool CudaStreams::runs_whole(LaunchWork& w, const LaunchVariant& v) {
   const uint64_t task_ns = v.chunks.task_ns();
   if (task_ns == 0 || resident == 0) return false;
   w.plan.expected_ns = std::max<uint64_t>(task_ns, task_ns * w.plan.tasks / resident);
-  return w.plan.expected_ns <= uint64_t{FormChoice::kFewWindows} * settings_.window_us * 1000;
+  return w.plan.expected_ns <= uint64_t{settings_.whole_us} * 1000;
 }
 
 // A longer one runs in windows, whose blocks are the original's too. A loop's workers stay on their
@@ -164,7 +165,7 @@ Geometry CudaStreams::form_geometry(LaunchWork& w, LaunchVariant& v, uint32_t sm
 // Windows are for launches that are not whole at once, and by its record it is known when one of
 // them has come so far that the next one may follow.
 void CudaStreams::take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan& windows,
-                               uint32_t sms) {
+                               uint32_t sms, bool timed) {
   if (!w.plan.geometry.evictable || w.record < 0) {
     w.plan.form = FormKind::kLoop;
     return;
@@ -173,7 +174,7 @@ void CudaStreams::take_windows(LaunchWork& w, LaunchVariant& v, const WindowPlan
   w.plan.window_plan = windows;
   w.submission.workers =
       std::min(w.plan.tasks, held_by(*w.request.function, v.window_resident, sms));
-  w.plan.timed = v.choice.timed() || w.plan.tasks / windows.tasks >= FormChoice::kManyWindows;
+  w.plan.timed = timed && v.choice.timed();
 }
 
 }  // namespace sluice::worker

@@ -10,8 +10,8 @@
 // runs to its end.
 //
 // So the worker knows by itself how far a launch has come, if the launch before it was done. Its
-// blocks check only while that is not known, and at its two ends where the GPU's own times are
-// wanted (FormChoice::timed).
+// blocks check that only while it is not known. Where times are wanted (FormChoice::timed), two
+// events around all windows take them.
 #include <algorithm>
 
 #include "mediator/base/check.h"
@@ -25,6 +25,8 @@ CUresult CudaStreams::make_second(Lane& lane) {
   CUresult r = CUDA_SUCCESS;
   for (CUevent* event : {&lane.joined, &lane.forked, &lane.ended[0], &lane.ended[1]})
     if (r == CUDA_SUCCESS && !*event) r = api_.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+  for (CUevent* event : {&lane.began, &lane.over})
+    if (r == CUDA_SUCCESS && !*event) r = api_.cuEventCreate(event, CU_EVENT_DEFAULT);
   if (r != CUDA_SUCCESS) return r;
   return lane.green
              ? api_.cuGreenCtxStreamCreate(&lane.second, lane.green, CU_STREAM_NON_BLOCKING,
@@ -36,7 +38,7 @@ bool CudaStreams::comes_in_pieces(const Work& work) const {
   return static_cast<const LaunchWork&>(work).plan.form == FormKind::kWindows;
 }
 
-CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr pred) {
+CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, const Work* pred) {
   Lane& lane = *w.submission.lane;
   if (CUresult r = make_second(lane); r != CUDA_SUCCESS) return r;
   // Behind what is in the stream, both.
@@ -44,15 +46,17 @@ CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr
   if (CUresult r = api_.cuStreamWaitEvent(lane.second, lane.forked, 0); r != CUDA_SUCCESS) return r;
   w.windows.rest = GridWindows(w.request.grid, w.plan.window_plan.tasks, w.progress.tasks_before);
   w.windows.pace = WindowPace(w.plan.window_plan);
-  w.windows.newest = sluice_window_params{};
-  w.windows.newest.pred = pred;
-  w.windows.passed = pred == 0;
+  w.windows.pred = to_pass(pred) == 0 ? nullptr : static_cast<const LaunchWork*>(pred);
   records_.set_fetched(w.record, 0);
+  if (w.plan.timed && w.progress.tasks_before == 0) {
+    lane.timed_launch = w.launch_id;
+    if (CUresult r = api_.cuEventRecord(lane.began, lane.cu); r != CUDA_SUCCESS) return r;
+  }
   w.windows.open = lane.open = true;
   CUresult r = queue_window(s, w);
   const bool begun = r == CUDA_SUCCESS;
   if (begun && w.windows.rest.left()) r = queue_window(s, w);
-  if (r != CUDA_SUCCESS || !w.windows.rest.left()) {
+  if (r != CUDA_SUCCESS || (!w.windows.rest.left() && passed(w))) {
     const CUresult joined = close_windows(w);
     if (r == CUDA_SUCCESS) r = joined;
     // A window runs: the launch has not failed as one that the driver refused.
@@ -61,23 +65,23 @@ CUresult CudaStreams::launch_windows(StreamObject& s, LaunchWork& w, CUdeviceptr
   return CUDA_SUCCESS;
 }
 
+// Whether what is queued of it runs: the launch before it in its stream is done. What comes behind
+// `w` is queued only then, so it has nothing to ask.
+bool CudaStreams::passed(LaunchWork& w) {
+  if (w.windows.pred && w.windows.pred->progress.done) w.windows.pred = nullptr;
+  return !w.windows.pred;
+}
+
 CUresult CudaStreams::queue_window(StreamObject& s, LaunchWork& w) {
-  const CUdeviceptr pred = w.windows.newest.pred;
   uint32_t grid[3];
-  w.windows.newest = w.windows.rest.next(grid);
-  w.windows.newest.control = w.control.address;
-  w.windows.newest.record = record_address(*s.context, w);
-  w.windows.newest.pred = pred;
-  w.windows.newest.checks = pred != 0 || (w.windows.newest.checks != 0 && w.plan.timed) ? 1 : 0;
-  w.windows.newest.generation = w.submission.generation;
+  sluice_window_params p = w.windows.rest.next(grid);
+  p.pred = passed(w) ? 0 : w.windows.pred->control.address;
   const int at = w.windows.rest.stream();
   const CUstream to = at == 0 ? w.submission.lane->cu : w.submission.lane->second;
-  if (CUresult r =
-          launch_form(to, w, w.plan.clone, &w.windows.newest, grid, w.request.dynamic_shared);
+  if (CUresult r = launch_form(to, w, w.plan.clone, &p, grid, w.request.dynamic_shared);
       r != CUDA_SUCCESS)
     return r;
   w.windows.pace.queued();
-  if (!w.windows.rest.left()) return CUDA_SUCCESS;
   const CUresult r = api_.cuEventRecord(w.submission.lane->ended[at], to);
   return r == CUDA_SUCCESS || is_sticky(r) ? r : CUDA_ERROR_LAUNCH_FAILED;  // it runs
 }
@@ -86,7 +90,10 @@ CUresult CudaStreams::close_windows(LaunchWork& w) {
   Lane& lane = *w.submission.lane;
   w.windows.open = lane.open = false;
   if (CUresult r = api_.cuEventRecord(lane.joined, lane.second); r != CUDA_SUCCESS) return r;
-  return api_.cuStreamWaitEvent(lane.cu, lane.joined, 0);
+  CUresult r = api_.cuStreamWaitEvent(lane.cu, lane.joined, 0);
+  if (r == CUDA_SUCCESS && lane.timed_launch == w.launch_id)
+    r = api_.cuEventRecord(lane.over, lane.cu);
+  return r;
 }
 
 CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_ns, bool* whole) {
@@ -100,16 +107,8 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
     const CUresult r = api_.cuEventQuery(w.submission.lane->ended[1 - w.windows.rest.stream()]);
     if (r == CUDA_SUCCESS) {
       w.windows.pace.ended(now_ns);
-      // If not, it went home, as the launch before was not done. A kernel that forges this only
-      // spoils its own results.
-      if (!w.windows.passed)
-        w.windows.passed = records_.fetched(w.record) > w.progress.tasks_before;
-      stop = !w.windows.passed;
-      w.windows.newest.pred = 0;
-      if (!stop) {
-        records_.set_fetched(w.record, w.windows.rest.end() - w.windows.rest.newest());
-        records_.set_state(w.record, SLUICE_LAUNCH_RUNNING);
-      }
+      records_.set_fetched(w.record, w.windows.rest.end() - w.windows.rest.newest());
+      records_.set_state(w.record, SLUICE_LAUNCH_RUNNING);
     } else if (r != CUDA_ERROR_NOT_READY) {
       w.windows.open = w.submission.lane->open = false;
       return r;
@@ -117,9 +116,9 @@ CUresult CudaStreams::more(StreamId stream, Work& work, bool stop, uint64_t now_
   }
   stop |= evicted() >= w.submission.generation;
   // One each time, so that the session's lock is not kept for a whole grid.
-  if (!stop && w.windows.pace.due(now_ns))
+  if (!stop && w.windows.rest.left() && w.windows.pace.due(now_ns))
     if (CUresult r = queue_window(s, w); r != CUDA_SUCCESS) return r;
-  if (stop || !w.windows.rest.left()) return close_windows(w);
+  if (stop || (!w.windows.rest.left() && passed(w))) return close_windows(w);
   *whole = false;
   return CUDA_SUCCESS;
 }

@@ -29,6 +29,7 @@ LoopSettings loop_settings(const wp::Start& start) {
   s.window_us = start.window_us;
   // An eviction does not wait for windows there, so the next one is queued as soon as it can be.
   if (start.turns_by_priority != 0) s.window_lead_us = start.window_us;
+  s.whole_us = start.turn_whole_us;
   if (start.nvidia == 0) s.leave_ps = kSoftwareLeavePs;
   return s;
 }

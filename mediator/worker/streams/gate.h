@@ -25,7 +25,7 @@ struct Grant {
   uint32_t generation = 0;
   bool part = false;  // only on `sms`; false: on all
   SmSet sms;
-  bool above = false;  // in streams of a higher priority than others'
+  uint32_t level = 0;  // of the streams' priority
 };
 
 class Gate {

@@ -170,7 +170,6 @@ int check_equality(Gpu& gpu, const MeasureOptions& options) {
       settings.one_task = random() % 2;
       settings.clamp = options.clamp;
       const bool windows = random() % 4 == 0;
-      settings.timed = random() % 2;
       all([&](const suite::Launch& l, const Kernel& k, std::vector<std::byte> p) {
         gpu.zero_control(0);
         CU(gpu.api.cuCtxSynchronize());

@@ -98,8 +98,6 @@ class CloneLaunch {
     bool one_task = false;  // where there are two clones
     // Of a window; 0: no windows.
     WindowPlan windows;
-    bool timed = true;   // windows: the first and the last check whether they are, as in some
-                         // launches of the worker's
     bool clamp = true;   // the third form (register_clamp.h) where there is one
     bool record = true;  // what the kernel reports to the host
   };
@@ -135,8 +133,6 @@ class CloneLaunch {
   bool one_task_ = false;
   std::uint32_t admitted_ = 0;  // one task a block, windows: before the newest physical launch
   std::uint32_t windows_end_ = 0;
-  bool checked_ =
-      false;  // windows: the kernel has written down how far the newest physical launch has come
   std::uint64_t stop_at_ns_ = 0;
   std::uint32_t tasks_, shared_;
   std::uint32_t generation_ = 0;

@@ -210,7 +210,6 @@ class Ratio {
       for (Timed& t : timings) {
         if (r >= t.form->most_rounds) continue;
         CloneLaunch::Settings settings = t.form->settings;
-        settings.timed = r % static_cast<int>(worker::FormChoice::kTimed) == 0;
         t.last = std::make_unique<CloneLaunch>(gpu_, kernel, launch, params, 0, settings);
         const double ms = timed(memory, [&] { t.last->queue(); });
         if (!t.last->done()) die("a launch that nobody evicted is not done: " + launch.kernel);
@@ -255,7 +254,6 @@ class Ratio {
       if (kind != FormKind::kLoop && (may & 1u << i % worker::kForms) == 0) continue;
       take(kind);
       CloneLaunch::Settings settings = form.settings;
-      settings.timed = false;  // the worker takes off what that costs
       CloneLaunch clone(gpu_, kernel, launch, params, 0, settings);
       const double ms = timed(memory, [&] { clone.queue(); });
       if (i >= worker::kForms) choice.observe(kind, tasks, static_cast<std::uint64_t>(ms * 1e6));

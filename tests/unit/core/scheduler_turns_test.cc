@@ -15,7 +15,8 @@ SchedulerConfig turns() {
   return c;
 }
 bool open_gate(const Host& h, SessionId s) { return h.pages[s].grant & SLUICE_GRANT_OPEN; }
-bool is_above(const Host& h, SessionId s) { return h.pages[s].grant & SLUICE_GRANT_ABOVE; }
+uint32_t level(const Host& h, SessionId s) { return SLUICE_GRANT_LEVEL(h.pages[s].grant); }
+bool is_above(const Host& h, SessionId s) { return level(h, s) == 2; }
 uint32_t granted(const Host& h, SessionId s) { return SLUICE_GRANT_GENERATION(h.pages[s].grant); }
 
 // Two vGPUs with a session each, both backlogged; a has the turn.
@@ -107,7 +108,7 @@ TEST_F(TurnsTest, WhoHasNotLeftYetIsRecalledIntoItsTurn) {
 // Who does not leave is ended, though turns go on meanwhile; who waits behind it is not.
 TEST_F(TurnsTest, WhoNeverLeavesIsEndedAndTheOneBehindItIsNot) {
   std::string did;
-  for (int i = 0; i < 3000 && did.find("end") == std::string::npos; ++i) {
+  for (int i = 0; i < 20000 && did.find("end") == std::string::npos; ++i) {
     // Neither leaves: a spins, and b's launches do not come on to the GPU.
     h.quietly(s, 4, 2), h.quietly(t, 4, 2);
     h.time(std::max(h.wake, h.now + 1));
@@ -122,20 +123,32 @@ TEST_F(TurnsTest, WhoNeverLeavesIsEndedAndTheOneBehindItIsNot) {
   EXPECT_TRUE(h.scheduler->stats(h.now, b).holds);
 }
 
-// What a has kept from b it pays for: b's turn was no use to it.
-TEST_F(TurnsTest, WhoLeavesLatePaysForIt) {
+// What is left of a when its turn is over waits below b, and costs a nothing. What is left of b is
+// then above a, so b pays for it.
+TEST_F(TurnsTest, WhoRunsOnAboveTheHolderPaysForIt) {
+  const uint64_t linger = SchedulerConfig{}.linger_ns;
   to_b();
-  h.time(h.now + SchedulerConfig{}.linger_ns);
-  ASSERT_FALSE(open_gate(h, s));
-  const uint64_t before = h.scheduler->stats(h.now, a).charged_sm_ns;
   h.quietly(t, 3, 1);
-  h.time(h.now + 1 * kMs);
-  const uint64_t late = 5 * kMs;
+  h.time(h.now + linger);
+  ASSERT_FALSE(open_gate(h, s));
+  EXPECT_EQ(level(h, t), 1u);
+  const auto charged = [&](VgpuId v) { return h.scheduler->stats(h.now, v).charged_sm_ns; };
+  const uint64_t of_a = charged(a), late = 5 * kMs;
   h.now += late;
   h.report(s, 4, 0, granted(h, s));
-  const uint64_t paid = h.scheduler->stats(h.now, a).charged_sm_ns - before;
-  EXPECT_GE(paid, late - kMs);
-  EXPECT_LE(paid, late + kMs);
+  EXPECT_EQ(charged(a), of_a);
+  h.quietly(s, 4, 2);
+  for (int i = 0; i < 10 && !h.scheduler->stats(h.now, a).holds; ++i) h.time(h.wake);
+  ASSERT_TRUE(h.scheduler->stats(h.now, a).holds);
+  EXPECT_EQ(level(h, s), 2u) << "b lingers";
+  h.time(h.now + linger);
+  ASSERT_FALSE(open_gate(h, t));
+  EXPECT_EQ(level(h, s), 0u);
+  const uint64_t of_b = charged(b);
+  h.now += late;
+  h.report(t, 3, 0, granted(h, t));
+  EXPECT_GE(charged(b) - of_b, late - kMs);
+  EXPECT_LE(charged(b) - of_b, late + kMs);
 }
 
 TEST_F(TurnsTest, SessionsThatGoLeaveNothingBehind) {

@@ -66,7 +66,7 @@ TEST_F(WorkerForms, WindowsAreTakenWhereTheyMayLastSoLong) {
   }
 }
 
-// Most launches in windows write nothing down: the worker knows that what it has queued has run.
+// Launches in windows write nothing down: the worker knows that what it has queued has run.
 // Which form a launch takes hangs on measured times, and a busy machine may make windows look slow.
 // So results and records are checked in every attempt, and one attempt must have taken windows.
 TEST_F(WorkerForms, LaunchesInWindowsAreDoneWhetherTimedOrNot) {
@@ -111,53 +111,12 @@ TEST_F(WorkerForms, LaunchesInWindowsAreDoneWhetherTimedOrNot) {
       EXPECT_EQ(r.state, static_cast<uint32_t>(SLUICE_LAUNCH_DONE));
       EXPECT_EQ(r.tasks_done, r.tasks_total);
       ++done;
-      timed += r.start_ns != 0 && r.left_ns != 0;
+      timed += r.start_ns != 0 && r.left_ns != 0;  // not in windows: nothing in them says so
     }
     EXPECT_EQ(done, kLaunches);
-    // The first of each form, and each eighth.
-    EXPECT_GE(timed, kLaunches / 8);
+    EXPECT_GE(timed, 1u) << "the first one, in a loop";
   }
   EXPECT_LE(timed, kLaunches / 2);
-}
-
-// A kernel that says that all of it has begun, or that nothing has, costs itself relaunches at
-// most: its own results are right, and it can be evicted.
-TEST_F(WorkerForms, ForgedMarksOnlyCostTheirOwnLaunch) {
-  for (const char* forged : {"0xffffffff", "0"}) {
-    SCOPED_TRACE(forged);
-    WorkerBench::Options o;
-    o.window_us = 1'000'000'000;
-    start(std::move(o));
-    make_context();
-    make_module(0, [&](std::string& text) {
-      const auto offset = [](size_t bytes) { return "+" + std::to_string(bytes) + "]"; };
-      const size_t at = text.find('{', text.find("add" SLUICE_WINDOW_SUFFIX));
-      ASSERT_NE(at, text.npos);
-      text.insert(at + 1, "\n\t.reg .b64 %forged;\n\tld.param.u64 %forged, [sluice1_launch" +
-                              offset(offsetof(sluice_window_params, record)) +
-                              ";\n\tst.global.u32 [%forged" +
-                              offset(offsetof(sluice_launch_record, tasks_fetched)) + ", " +
-                              forged + ";");
-    });
-    const uint32_t kN = 64 * kGrid;
-    const uint64_t d = alloc(kN * 4).as<uint64_t>();
-    zero(d, kN * 4);
-    uint32_t expected = 0;
-    for (uint32_t k = 0; k < 12; ++k) {
-      launch(kGrid, 64, d, kN, k);
-      expected = advance(expected, k, kRounds);
-      if (k < 2) {  // how long a task takes
-        ASSERT_EQ(sync().status, CUDA_SUCCESS);
-        continue;
-      }
-      b->take_back();
-      ASSERT_TRUE(b->wait_left());
-      b->grant();
-    }
-    ASSERT_EQ(sync().status, CUDA_SUCCESS);
-    const uint32_t* got = words(d, kN * 4);
-    for (uint32_t i : {0u, kN / 2, kN - 1}) EXPECT_EQ(got[i], expected);
-  }
 }
 
 }  // namespace

@@ -425,7 +425,6 @@ TEST(GridWindows, CoverTheGridOnceInItsOrder) {
     const uint32_t size = 1 + static_cast<uint32_t>(random() % tasks);
     uint32_t task = 0;
     int stream = 0;
-    bool fresh = true;
     GridWindows windows(grid, size);
     ASSERT_EQ(windows.tasks(), tasks);
     while (windows.left()) {
@@ -433,30 +432,16 @@ TEST(GridWindows, CoverTheGridOnceInItsOrder) {
       if (random() % 4 == 0) {
         windows = GridWindows(grid, size, windows.end());
         stream = 0;
-        fresh = true;
       }
       uint32_t its[3];
-      const uint32_t begin = task;
       const sluice_window_params p = windows.next(its);
       EXPECT_EQ(windows.stream(), stream);
       EXPECT_EQ(windows.newest(), its[0] * its[1] * its[2]);
-      uint32_t marked = 0;
       for (uint32_t z = 0; z < its[2]; ++z)
         for (uint32_t y = 0; y < its[1]; ++y)
-          for (uint32_t x = 0; x < its[0]; ++x, ++task) {
+          for (uint32_t x = 0; x < its[0]; ++x, ++task)
             EXPECT_EQ(((p.first_z + z) * grid[1] + p.first_y + y) * grid[0] + p.first_x + x, task);
-            if (p.first_x + x != p.mark_x || p.first_y + y != p.mark_y || p.first_z + z != p.mark_z)
-              continue;
-            ++marked;
-            EXPECT_EQ(p.begun, task + 1);
-          }
-      EXPECT_EQ(p.end, task);
-      EXPECT_EQ(p.tasks, tasks);
-      EXPECT_EQ(marked, 1u);
-      EXPECT_EQ(p.checks, fresh || p.end == tasks)
-          << "the first of a physical launch and the last of all";
-      EXPECT_EQ(p.begun, p.end == tasks ? tasks : begin + 1);
-      fresh = false;
+      EXPECT_EQ(windows.end(), task);
       stream = 1 - stream;
     }
     EXPECT_EQ(task, tasks);
