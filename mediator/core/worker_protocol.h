@@ -93,7 +93,8 @@ struct Start {
   uint64_t context_bytes = 0;               // of device memory, which each context is charged
   uint32_t nvidia = 0;                      // 1: library is NVIDIA's; 0: the software GPU
   uint32_t chunk_target_us = 200;           // how long a chunk of tasks should take at most
-  uint32_t spatial_sms = 0;        // SMs of the GPU, where parts of it may be granted; 0: never
+  uint32_t spatial_sms = 0;  // SMs of the GPU, where parts of it may be granted; 0: never
+  uint32_t spin_us = 50;  // how long the worker looks for its program's next call before it sleeps
   uint32_t turns_by_priority = 0;  // 1: grants have levels (SLUICE_GRANT_LEVEL)
   uint32_t turn_whole_us = 0;      // then: what is expected to take no longer runs whole
   uint32_t green_contexts = 1;     // parts are confined by the hardware where it can be; 0: never

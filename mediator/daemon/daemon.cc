@@ -197,6 +197,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   s.window_us = config_.turns_by_priority ? config_.turn_window_us : config_.window_us;
   s.context_bytes = config_.context_bytes_for(s.nvidia);
   s.host_memory_bytes = config_.host_memory_bytes;
+  s.spin_us = config_.spin_us;
   s.turns_by_priority = config_.turns_by_priority;
   s.turn_whole_us = config_.turn_whole_us;
   s.green_contexts = config_.green_contexts;

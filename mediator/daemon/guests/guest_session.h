@@ -58,6 +58,7 @@ struct SessionSettings {
   uint64_t context_bytes = 0;
   uint64_t host_memory_bytes = UINT64_MAX;
   uint32_t spatial_sms = 0;  // SMs of a GPU that is shared in space; 0: it is given whole
+  uint32_t spin_us = 50;
   bool turns_by_priority = false;
   uint32_t turn_whole_us = 0;
   bool green_contexts = true;

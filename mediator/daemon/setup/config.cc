@@ -337,6 +337,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     return spawner_protocol::parse_uids(w).has_value();
   });
   r.boolean("require", c.require_walls);
+  r.number("spin_us", c.spin_us, 0, 100'000);
   r.words("paths", "absolute paths", [&](const std::string& w) {
     c.worker_paths.push_back(w);
     return w.size() > 1 && w[0] == '/';

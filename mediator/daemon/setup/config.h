@@ -123,6 +123,7 @@ struct Config {
 
   // [deadlines]
   uint32_t join_ms = 10000;  // a local program's first message
+  uint32_t spin_us = 50;     // see worker_protocol::Start
   uint32_t worker_start_ms =
       60000;                       // from its start to Ready; the first CUDA call may take seconds
   uint32_t session_end_ms = 5000;  // from End to the worker's exit; then SIGKILL

@@ -137,6 +137,10 @@ uint64_t CudaStreams::expected_ns(const Work& work) const {
   return static_cast<const LaunchWork&>(work).plan.expected_ns;
 }
 
+uint64_t CudaStreams::issued_ns(const Work& work) const {
+  return static_cast<const LaunchWork&>(work).submission.issued_ns;
+}
+
 // An original that took much longer than its kernel did before, others' visits aside: the next one
 // is timed again.
 void CudaStreams::opaque_ended(Work& work, uint64_t now_ns) {

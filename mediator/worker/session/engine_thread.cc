@@ -63,6 +63,10 @@ void WorkerSession::after_engine() {
 
   const bool in_flight = engine.in_flight();
   in_flight_.store(in_flight, std::memory_order_relaxed);
+  expected_end_ns_.store(in_flight && !waiting.empty() && engine.queued() <= kNearOperations
+                             ? engine.expected_end_ns()
+                             : 0,
+                         std::memory_order_relaxed);
   at_gate_.store(engine.held_by_gate(), std::memory_order_relaxed);
   end_is_near_.store(in_flight && !waiting.empty() && engine.queued() <= kNearOperations,
                      std::memory_order_relaxed);

@@ -28,6 +28,11 @@ inline constexpr uint64_t kPollOrphanNs = 500'000'000;
 // processor.
 inline constexpr size_t kNearOperations = 8;
 
+// Where the end of what somebody waits for is expected: polled without a sleep from so long before
+// it until so long after it. A sleep that is to be shorter than the first ends too late on a
+// virtual machine.
+inline constexpr uint64_t kBeforeEndNs = 150'000, kAfterEndNs = 200'000;
+
 inline void sleep_on(pollfd* fds, nfds_t n, uint64_t ns) {
   timespec ts{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
   ::ppoll(fds, n, ns == kForeverNs ? nullptr : &ts, nullptr);

@@ -203,6 +203,7 @@ class WorkerSession {
   // Polls the stream engine; whether anything completed. Cheap while nothing is in flight.
   bool poll_engine();
   // Sleeps until it is woken; polls now and then while work is in flight. Returns for how long, ns.
+  bool poll_to_the_end(uint64_t* sleep_ns);
   uint64_t decoder_sleep();
   // The decoder is about to sleep for so long (0: it is back). `polls`: it polls the engine.
   void set_decoder(bool polls, uint64_t sleep_ns);
@@ -242,6 +243,7 @@ class WorkerSession {
   std::atomic<bool> decoder_stopped_{false};  // queues_full()
   // As of the last poll: work is in flight; somebody waits for an end that is near.
   std::atomic<bool> in_flight_{false}, end_is_near_{false}, at_gate_{false};
+  std::atomic<uint64_t> expected_end_ns_{0};  // of what somebody waits for; 0: not known
   std::atomic<bool> ended_{false};
   std::thread engine_thread_, job_thread_;
 };

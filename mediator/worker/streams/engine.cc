@@ -337,6 +337,22 @@ uint64_t StreamEngine::opaque_ns(const Work& work) const {
   return ns == 0 ? limits_.opaque_contended_ns : std::min(ns, limits_.opaque_contended_ns);
 }
 
+uint64_t StreamEngine::expected_end_ns() const {
+  uint64_t first_ns = 0;
+  for (const auto& s : streams_) {
+    uint64_t end_ns = 0;
+    for (size_t i = s->ended; i < s->next; ++i) {
+      const Op& op = s->ops[i];
+      if (!op.is_launch() || !op.in_flight()) continue;
+      const uint64_t takes_ns = driver_.expected_ns(*op.work);
+      if (takes_ns == 0) return 0;
+      end_ns = std::max(end_ns, driver_.issued_ns(*op.work)) + takes_ns;
+    }
+    if (end_ns != 0) first_ns = first_ns == 0 ? end_ns : std::min(first_ns, end_ns);
+  }
+  return first_ns;
+}
+
 bool StreamEngine::opaque_may_go(const Work& work) const {
   if (opaque_in_flight_ == 0) return true;
   if (opaque_in_flight_ >= limits_.opaque_depth) return false;

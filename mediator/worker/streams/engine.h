@@ -80,8 +80,9 @@ class EngineDriver {
   virtual bool comes_in_pieces(const Work&) const { return false; }
   // `work`'s blocks stay on their SMs until they are evicted, and somebody wants to know that.
   virtual bool stays_on_sms(const Work&) const { return false; }
-  // What `work`, a kOpaque, takes on the GPU; 0: not known.
+  // What `work`, a kOpaque, takes on the GPU; 0: not known. And since when the driver has it.
   virtual uint64_t expected_ns(const Work&) const { return 0; }
+  virtual uint64_t issued_ns(const Work&) const { return 0; }
   virtual void opaque_ended(Work&, uint64_t now_ns) { (void)now_ns; }
   // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued;
   // likewise once its generation has been evicted. *whole: everything that will be is queued.
@@ -217,6 +218,9 @@ class StreamEngine {
   bool pacing() const { return pacing_ != 0; }
   // A launch waits for the gate.
   bool held_by_gate() const { return held_by_gate_; }
+  // When all that a stream has in the driver's queue is expected to have ended, of the streams the
+  // first; 0: not known.
+  uint64_t expected_end_ns() const;
   // A host function waits for the program.
   bool waits_for_program() const { return host_funcs_waiting_ != 0; }
   // Launches that are not done and that the GPU alone can bring about: not those behind a host
