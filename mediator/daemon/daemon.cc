@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
@@ -44,6 +45,8 @@ core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sm
   s.turns_by_priority = c.turns_by_priority;
   if (c.turns_by_priority) s.policy_config.machine.handover_ns = kTurnHandoverNs;
   s.policy_config.min_quantum_ns = uint64_t{c.quantum_min_us} * 1000;
+  if (c.turns_by_priority)
+    s.policy_config.min_quantum_ns = std::min(s.policy_config.min_quantum_ns, kTurnLeastNs);
   s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
   s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;
   s.policy_config.short_gap_ns = uint64_t{c.short_gap_us} * 1000;
@@ -198,6 +201,7 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   s.context_bytes = config_.context_bytes_for(s.nvidia);
   s.host_memory_bytes = config_.host_memory_bytes;
   s.spin_us = config_.spin_us;
+  s.spin_processors = config_.spin_processors_for(std::thread::hardware_concurrency());
   s.turns_by_priority = config_.turns_by_priority;
   s.turn_whole_us = config_.turn_whole_us;
   s.green_contexts = config_.green_contexts;

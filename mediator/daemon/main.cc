@@ -9,10 +9,13 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <cstdio>
+#include <thread>
 
+#include "mediator/base/clock.h"
 #include "mediator/base/limits.h"
 #include "mediator/base/log.h"
 #include "mediator/daemon/daemon.h"
+#include "mediator/ring/wait.h"
 
 namespace {
 
@@ -34,6 +37,21 @@ void raise_priority(int nice_value) {
   if (::sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none) != 0 ||
       ::setpriority(PRIO_PROCESS, 0, nice_value) != 0)
     sluice::log::warning("{}", sluice::Error::from_errno("raise the scheduling priority").message);
+}
+
+// The loop, which looks for events for so long before it sleeps: whose turn begins waits for it.
+void run(boost::asio::io_context& io, uint32_t spin_us) {
+  if (spin_us == 0) {
+    io.run();
+    return;
+  }
+  sluice::Spinner spinner(spin_us);
+  while (!io.stopped()) {
+    if (spinner.spin([&] { return io.poll() != 0 || io.stopped(); })) continue;
+    const uint64_t from_ns = sluice::monotonic_ns();
+    io.run_one();
+    spinner.slept(sluice::monotonic_ns() - from_ns);
+  }
 }
 
 }  // namespace
@@ -91,7 +109,9 @@ int main(int argc, char** argv) {
     status = 1;
     io.stop();
   });
-  io.run();
+  const bool spins = config->turns_by_priority &&
+                     config->spin_processors_for(std::thread::hardware_concurrency()) != 0;
+  run(io, spins ? config->spin_us : 0);
   daemon->reset();
   sluice::log::info("ended");
   sluice::log::finish(sluice::limits::kLogFinishMs);

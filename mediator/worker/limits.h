@@ -33,6 +33,7 @@ inline constexpr int kTurnLevels = 2;
 // others' are timed in a slower form. More seldom: a kernel whose blocks have become long keeps the
 // GPU from others.
 inline constexpr uint64_t kForgetFactor = 4, kForgetAfterNs = 1'000'000;
+inline constexpr uint64_t kForgetContendedNs = 100'000'000;  // while others wait
 inline constexpr uint32_t kForgetEach = 8;
 // Opaque launches in flight while others wait, by what they are expected to take together; one
 // whose length is not known is alone. Less: gaps between short launches. More: a turn ends so much

@@ -130,8 +130,11 @@ void Turns::settle_excuse(uint64_t now_ns) {
   const uint64_t since_ns = std::exchange(excuse_since_ns_, now_ns);
   if (excusing_ && !leaving_.empty())
     sharing_.deadlines.excuse(leaving_.front(), now_ns, now_ns - since_ns);
-  excusing_ = !leaving_.empty() && !sharing_.holders.empty() &&
-              vgpus_[sharing_.holders.front()].level > vgpus_[leaving_.front()].level;
+  excusing_ = false;
+  if (leaving_.empty() || sharing_.holders.empty()) return;
+  const VgpuId holder = sharing_.holders.front();
+  excusing_ =
+      sharing_.vgpus[holder].backlogged() && vgpus_[holder].level > vgpus_[leaving_.front()].level;
 }
 
 // ---- leaving ---------------------------------------------------------------------------------

@@ -29,10 +29,9 @@
 //
 // Who leaves has a deadline, one after the other in the order in which their gates closed: who
 // waits behind a kernel that does not leave is not ended for it. Time in which the holder was above
-// it does not count. Who needs longer than leave_grace_ns pays for that time, and those who had the
-// turn meanwhile do not.
-// The clock charges the turn's holder for the whole GPU. Lingering is not charged: it uses what the
-// holder leaves idle, for linger_ns a turn at most.
+// it and had work does not count. Who needs longer than leave_grace_ns pays for that time, and
+// those who had the turn meanwhile do not. The clock charges the turn's holder for the whole GPU.
+// Lingering is not charged: it uses what the holder leaves idle, for linger_ns a turn at most.
 //
 // Owned by Sharing as its strategy, one thread.
 #pragma once

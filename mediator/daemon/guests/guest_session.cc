@@ -89,6 +89,7 @@ GuestSession::GuestSession(SessionServices& services, Request request, Owner& ow
 
 GuestSession::~GuestSession() {
   worker_.reset();  // kills and reaps a worker that still runs: only when the daemon itself ends
+  if (spins_) --services_.spinners;
   release();
 }
 
@@ -148,7 +149,11 @@ Result<void> GuestSession::prepare() {
   start.paced = (settings_.context_stall_ns ? worker_protocol::kPacedContexts : 0) |
                 (settings_.module_stall_ns ? worker_protocol::kPacedModules : 0);
   start.spatial_sms = settings_.spatial_sms;
-  start.spin_us = settings_.spin_us;
+  if (services_.spinners < settings_.spin_processors) {
+    ++services_.spinners;
+    spins_ = true;
+    start.spin_us = settings_.spin_us;
+  }
   start.turns_by_priority = settings_.turns_by_priority;
   start.turn_whole_us = settings_.turn_whole_us;
   start.green_contexts = settings_.green_contexts;

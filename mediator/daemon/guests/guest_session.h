@@ -57,8 +57,9 @@ struct SessionSettings {
   uint32_t window_us = 32;
   uint64_t context_bytes = 0;
   uint64_t host_memory_bytes = UINT64_MAX;
-  uint32_t spatial_sms = 0;  // SMs of a GPU that is shared in space; 0: it is given whole
-  uint32_t spin_us = 50;
+  uint32_t spatial_sms = 0;      // SMs of a GPU that is shared in space; 0: it is given whole
+  uint32_t spin_us = 3000;       // of a worker that has a seat
+  uint32_t spin_processors = 0;  // seats
   bool turns_by_priority = false;
   uint32_t turn_whole_us = 0;
   bool green_contexts = true;
@@ -94,6 +95,7 @@ struct SessionServices {
   DenseIds ids = {};
   core::Neighbours neighbours = {};  // vGPUs by the scheduler's id
   io::Spawner* spawner = nullptr;    // the Daemon's
+  uint32_t spinners = 0;             // sessions whose workers may spin for long
 };
 
 class GuestSession final : private io::WorkerProcess::Owner {
@@ -190,6 +192,7 @@ class GuestSession final : private io::WorkerProcess::Owner {
   Request request_;
   Owner& owner_;
   State state_ = State::kStarting;
+  bool spins_ = false;  // it has one of settings_.spin_processors
   bool was_open_ = false;
   uint32_t slot_ = 0;
   bool has_slot_ = false;

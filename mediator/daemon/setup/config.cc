@@ -233,6 +233,11 @@ uint64_t Config::context_bytes_for(bool nvidia) const {
 
 // What a first kernel that spins costs its neighbours. On the software GPU workers may have to wait
 // for a processor for as long as on no GPU.
+// On a small machine others need the processors more.
+uint32_t Config::spin_processors_for(uint32_t processors) const {
+  return spin_processors.value_or(processors < 8 ? 0 : processors / 4);
+}
+
 uint32_t Config::evict_end_for(bool nvidia) const {
   return evict_end_ms.value_or(nvidia ? std::max(500u, evict_warn_ms) : 2000u);
 }
@@ -338,6 +343,9 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
   });
   r.boolean("require", c.require_walls);
   r.number("spin_us", c.spin_us, 0, 100'000);
+  uint32_t spin_processors = UINT32_MAX;
+  r.number("spin_processors", spin_processors, 0, 4096);
+  if (spin_processors != UINT32_MAX) c.spin_processors = spin_processors;
   r.words("paths", "absolute paths", [&](const std::string& w) {
     c.worker_paths.push_back(w);
     return w.size() > 1 && w[0] == '/';

@@ -75,8 +75,10 @@ struct Config {
   // [workers]
   std::string spawner = SLUICE_LIBEXECDIR "/sluice-spawner";
   std::string worker_uids = "2000000000-2000004095";
-  bool require_walls = false;             // refuse to start where a wall is missing
-  std::vector<std::string> worker_paths;  // more that workers may read
+  bool require_walls = false;               // refuse to start where a wall is missing
+  uint32_t spin_us = 3000;                  // see worker_protocol::Start; of a worker with a seat
+  std::optional<uint32_t> spin_processors;  // seats; unset: spin_processors_for()
+  std::vector<std::string> worker_paths;    // more that workers may read
 
   // [vgpu]: of vGPUs that do not say otherwise
   uint64_t region_bytes = 256ull << 20;
@@ -123,7 +125,6 @@ struct Config {
 
   // [deadlines]
   uint32_t join_ms = 10000;  // a local program's first message
-  uint32_t spin_us = 50;     // see worker_protocol::Start
   uint32_t worker_start_ms =
       60000;                       // from its start to Ready; the first CUDA call may take seconds
   uint32_t session_end_ms = 5000;  // from End to the worker's exit; then SIGKILL
@@ -137,6 +138,7 @@ struct Config {
   uint32_t chunk_target_for(bool nvidia) const;
   uint64_t context_bytes_for(bool nvidia) const;
   uint32_t evict_end_for(bool nvidia) const;
+  uint32_t spin_processors_for(uint32_t processors) const;
 
   // Contexts of several vGPUs are on the GPU at one time.
   bool side_by_side() const { return spatial || turns_by_priority; }

@@ -78,7 +78,7 @@ class CudaStreams : public EngineDriver {
   bool stays_on_sms(const Work& work) const override;
   uint64_t expected_ns(const Work& work) const override;
   uint64_t issued_ns(const Work& work) const override;
-  void opaque_ended(Work& work, uint64_t now_ns) override;
+  void opaque_ended(Work& work, bool contended, uint64_t now_ns) override;
   void reached_host_func(uint64_t token) override { callbacks_.reached_host_func(token); }
   void async_error(CUresult status) override { callbacks_.async_error(status); }
   void drained(StreamId stream) override;

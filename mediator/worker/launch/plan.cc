@@ -141,13 +141,15 @@ uint64_t CudaStreams::issued_ns(const Work& work) const {
   return static_cast<const LaunchWork&>(work).submission.issued_ns;
 }
 
-// An original that took much longer than its kernel did before, others' visits aside: the next one
-// is timed again.
-void CudaStreams::opaque_ended(Work& work, uint64_t now_ns) {
+// An original that took much longer than its kernel did before: the next one is timed again. While
+// others have turns that says little.
+void CudaStreams::opaque_ended(Work& work, bool contended, uint64_t now_ns) {
   auto& w = static_cast<LaunchWork&>(work);
   if (w.plan.expected_ns == 0 || w.plan.variant >= w.request.function->variants.size()) return;
   const uint64_t took_ns = now_ns - std::min(now_ns, w.submission.issued_ns);
-  if (took_ns < kForgetAfterNs || took_ns < kForgetFactor * w.plan.expected_ns) return;
+  if (took_ns < (contended ? kForgetContendedNs : kForgetAfterNs) ||
+      took_ns < kForgetFactor * w.plan.expected_ns)
+    return;
   LaunchVariant& v = w.request.function->variants[w.plan.variant];
   if (++v.long_launches % kForgetEach == 1) v.chunks = ChunkModel(settings_.target_us);
 }

@@ -161,7 +161,7 @@ bool StreamEngine::collect(Stream& s, uint64_t now_ns) {
     if (op.kind == OpKind::kOpaque) {
       --opaque_in_flight_;
       opaque_expected_ns_ -= opaque_ns(*op.work);
-      driver_.opaque_ended(*op.work, now_ns);
+      driver_.opaque_ended(*op.work, gate_.contended(), now_ns);
     }
     if (op.is_launch()) gate_.leave(now_ns, flight.confinement != Confinement::kNone, flight.grant);
     if (flight.second.generation != 0) {

@@ -83,7 +83,9 @@ class EngineDriver {
   // What `work`, a kOpaque, takes on the GPU; 0: not known. And since when the driver has it.
   virtual uint64_t expected_ns(const Work&) const { return 0; }
   virtual uint64_t issued_ns(const Work&) const { return 0; }
-  virtual void opaque_ended(Work&, uint64_t now_ns) { (void)now_ns; }
+  virtual void opaque_ended(Work&, bool contended, uint64_t now_ns) {
+    (void)contended, (void)now_ns;
+  }
   // Queues what may follow of such a launch. `stop`: nothing does, it ends with what is queued;
   // likewise once its generation has been evicted. *whole: everything that will be is queued.
   virtual CUresult more(StreamId, Work&, bool stop, uint64_t now_ns, bool* whole) {
