@@ -45,8 +45,6 @@ core::SchedulerConfig scheduler_config(const Config& c, bool nvidia, uint32_t sm
   s.turns_by_priority = c.turns_by_priority;
   if (c.turns_by_priority) s.policy_config.machine.handover_ns = kTurnHandoverNs;
   s.policy_config.min_quantum_ns = uint64_t{c.quantum_min_us} * 1000;
-  if (c.turns_by_priority)
-    s.policy_config.min_quantum_ns = std::min(s.policy_config.min_quantum_ns, kTurnLeastNs);
   s.policy_config.max_quantum_ns = uint64_t{c.quantum_max_us} * 1000;
   s.policy_config.latency_target_ns = uint64_t{c.latency_target_us} * 1000;
   s.policy_config.short_gap_ns = uint64_t{c.short_gap_us} * 1000;
@@ -154,13 +152,13 @@ Result<void> Daemon::start(const std::optional<Identity>& identity) {
   SessionSettings s;
   s.nvidia = nvidia;
   const std::vector<std::string> environment = worker_environment(config_, s.nvidia);
+  if (auto can = check_turns(config_, s.nvidia, environment); !can) return can.error();
   auto sms = spatial_sms(config_, s.nvidia, environment);
   if (!sms) return sms.error();
   s.spatial_sms = *sms;
   auto unit = spatial_unit(config_, *sms);
   if (!unit) return unit.error();
   if (auto can = check_time_slices(config_, s.nvidia, environment); !can) return can.error();
-  if (auto can = check_turns(config_, s.nvidia, environment); !can) return can.error();
   s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
   if (auto made = make_folders(identity); !made) return made;
   // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.

@@ -28,6 +28,9 @@ inline constexpr uint64_t kModuleHostFactor = 24;
 // Priorities of the driver's streams between two levels of grants (SLUICE_GRANT_LEVEL): so many
 // of its own a guest may use where turns are priorities. More: a GPU has six in all.
 inline constexpr int kTurnLevels = 2;
+// What goes to the level of visits, as far as it is known: as long as sluiced lets the vGPU before
+// linger, and some. Longer: a heavy tenant's launch keeps others from that level.
+inline constexpr uint64_t kVisitNs = 500'000;
 // There an original counts as longer than expected from so many times that on, and not below so
 // much; every so many of them what was known is forgotten. More often: launches that waited for
 // others' are timed in a slower form. More seldom: a kernel whose blocks have become long keeps the

@@ -19,10 +19,10 @@ std::string not_side_by_side(const Config& config, bool nvidia,
 Result<void> check_turns(const Config& config, bool nvidia,
                          const std::vector<std::string>& environment);
 
-// What a hand-over costs there: the next vGPU's blocks start as those of the one before end, so
-// next to nothing (an H100: no loss that could be measured). And how soon after a turn's begin it
-// may end; at most scheduler.quantum_min_us. Larger: who comes in the first moments of another's
-// turn waits for so long.
-inline constexpr uint64_t kTurnHandoverNs = 4'000, kTurnLeastNs = 100'000;
+// What a hand-over costs there until one was measured: the next vGPU's blocks start as those of the
+// one before end (an H100: no loss that could be measured). It sets how soon a turn may end, 1 ms:
+// with 4 us and 0.1 ms launches of 100 us lost their turn in their middle, and waited 3 ms (an
+// H200).
+inline constexpr uint64_t kTurnHandoverNs = 40'000;
 
 }  // namespace sluice

@@ -49,8 +49,11 @@ Confinement CudaStreams::confine(StreamId stream, OpKind kind, Work& work, const
   StreamObject& s = *streams_.at(stream);
   w.submission.lane = &s;
   w.submission.confined_sms = 0;
-  if (grant.level != 0)
-    if (Lane* lane = lane_at(s, grant.level)) w.submission.lane = lane;
+  // The level of visits is for short launches: a long one that nobody can evict would keep it.
+  const bool keeps_level = kind == OpKind::kOpaque && w.plan.expected_ns > kVisitNs;
+  const uint32_t level = keeps_level ? std::min(grant.level, 1u) : grant.level;
+  if (level != 0)
+    if (Lane* lane = lane_at(s, level)) w.submission.lane = lane;
   if (grant.part) {
     ++green.parts;
     const SmSet sms = grant.sms & SmSet(0, static_cast<uint32_t>(s.context->multiprocessors));
