@@ -1,13 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the rewriter, the kernels it makes, and the launcher agree on.
  *
- * A rewritten kernel is a *clone* of the original entry in the same module, named
- * `<entry>__sluice`, whose parameter list is the original's with one 128-byte block appended
- * (struct sluice_preempt_params). Its thread blocks are *workers*: each fetches a *chunk* of
- * *tickets* (block-task numbers) from a counter and runs the original body for each, in *batches*
- * between which it looks at the evict word. A worker that leaves in the middle of a chunk puts the
- * unstarted rest into its slot of the left-over list. What has run stays run; a relaunch drains
- * the list and goes on from the counter. Done: counter at the total, list empty, stream ended.
+ * Terms
+ *   clone            a rewritten copy of a kernel in the same module, named `<entry>__sluice`. Its
+ *                    parameters are the original's and one struct sluice_preempt_params.
+ *   task, ticket     the work of one block of the original grid; its number
+ *   worker           a thread block of a clone. (The process is written sluice-worker here.)
+ *   chunk            tickets that a worker fetches at once from the counter `next_ticket`
+ *   batch            tasks of a chunk that a worker runs between two polls of the evict word
+ *   logical launch   what the program asked for; it has one control block
+ *   physical launch  one submission to the GPU; an eviction ends it and another follows
+ *   generation       number of the grant under which a physical launch was submitted
+ *   left-over list   per stream: the unstarted rests of chunks, a slot for each worker
+ *
+ * A worker
+ *
+ *   tickets   0                   next_ticket                    tasks
+ *             +-------------------+------------------------------+
+ *             | fetched           | not fetched                  |
+ *             +-------------------+------------------------------+
+ *                     | a chunk: | run | run | batch | not begun |
+ *                                                  ^ evict word polled: leave
+ *                                                    the rest -> its left-over slot
+ *
+ * What has run is not run again. A relaunch drains the list and goes on from the counter. A launch
+ * is done when all tickets are fetched, the list is empty and its blocks have ended.
  *
  * Who runs it: the GPU (clone) and sluice-worker (launcher). No guest reads or writes these
  * structures except through a kernel of its own, which can harm only its own session.
@@ -40,10 +57,18 @@
 #define SLUICE_PREEMPT_DYNAMIC_BYTES \
   (SLUICE_PREEMPT_SHARED_BYTES + SLUICE_PREEMPT_COUNT_BYTES + SLUICE_PREEMPT_OBJECT_BYTES + 16)
 
-/* The evict word: ONE 64-bit little-endian store {generation:32, sm_lo:16, sm_hi:16}, generation
- * in the low half. A launch whose own generation is <= the word's leaves at its next batch
- * boundary if sm_lo <= %smid < sm_hi. Generations only grow and nothing is ever cleared, so an
- * old eviction can never meet a new grant. 0 is "never"; launches start at generation 1. */
+/* Evict word. Written whole, by one 64-bit store.
+ *
+ *   63    48 47    32 31               0
+ *   +-------+--------+------------------+
+ *   | sm_hi | sm_lo  |    generation    |
+ *   +-------+--------+------------------+
+ *
+ *   generation    launches of this one and of those before it leave at their next batch boundary
+ *   sm_lo, sm_hi  but only from SMs with sm_lo <= %smid < sm_hi
+ *
+ * Generations only grow and the word is never cleared, so an old eviction cannot end a new grant.
+ * 0: nobody leaves; launches start at generation 1. */
 typedef uint64_t sluice_evict_word;
 #define SLUICE_EVICT_WORD(gen, lo, hi) \
   ((uint64_t)(uint32_t)(gen) | ((uint64_t)(uint16_t)(lo) << 32) | ((uint64_t)(uint16_t)(hi) << 48))
@@ -149,7 +174,7 @@ struct sluice_resume_state {
  * again: on an H200 launches got a handful of workers on SMs that were empty. In ns of
  * %globaltimer; more: a launch that cannot have all its workers holds others' room for longer. */
 #define SLUICE_PLACE_NS 20000u
-/* Time between two looks at `signal` under SLUICE_LAUNCH_DUTY, in ns of %globaltimer. */
+/* Time between two polls of `signal` under SLUICE_LAUNCH_DUTY, in ns of %globaltimer. */
 #define SLUICE_DUTY_NS 4000u
 
 /* What a worker that leaves in the middle of a chunk has not started: per stream, in device memory.
@@ -157,7 +182,7 @@ struct sluice_resume_state {
  * done, and a launch that is done has emptied it: it is zeroed once, when it is made. */
 #define SLUICE_LEFT_SMS 256
 /* In sm_workers, in the place of 0: above every quota, so that no worker stays on that SM. This is
- * how a launch is kept to SMs that do not hang together: the launcher bars the others within
+ * how a launch is kept to SMs that are not contiguous: the launcher bars the others within
  * [sm_lo, sm_hi), in stream order, and sm_quota is not 0. */
 #define SLUICE_LEFT_BARRED 0x40000000u
 struct sluice_launch_left {
@@ -168,9 +193,20 @@ struct sluice_launch_left {
 };
 #define SLUICE_LEFT_BYTES(slots) (SLUICE_LEFT_SMS * 4ull + (slots)*8ull)
 
-/* One per LOGICAL launch, in device memory, zeroed before its first physical launch and kept
- * until the launches behind it have ended. 512 bytes, 128-byte aligned; each group of fields that
- * is written by different parties stands on its own 128-byte line. */
+/* Control block: one per logical launch, in device memory, zeroed before its first physical launch
+ * and kept until the launches behind it have ended. 128-byte aligned. Fields with different writers
+ * are on different lines of 128 bytes.
+ *
+ *     0  +------------------------------+
+ *        | next_ticket, admission       |  all workers, atomics
+ *   128  +------------------------------+
+ *        | evict, looked_ns, placing_ns |  the proxy, or workers in turn
+ *   256  +------------------------------+
+ *        | finished, exited, done, ...  |  each worker as it leaves, atomics
+ *   384  +------------------------------+
+ *        | left_count, left_head        |  each worker as it leaves or resumes, atomics
+ *   512  +------------------------------+
+ */
 struct sluice_launch_control {
   /* line 0, atomics by all workers. Device scope. */
   uint32_t next_ticket; /* first ticket not yet fetched, less first_tickets; overshoots the total

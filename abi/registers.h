@@ -3,6 +3,11 @@
  * runlist engine status, which the software GPU publishes too (in its shared file), so that one
  * reader serves both.
  *
+ * Terms
+ *   engine     here: the compute engine, which one context holds at a time
+ *   runlist    the list of contexts that the hardware gives an engine to in turn; it has the status
+ *              registers of its engines, runlist_base being an offset from BAR0's begin
+ *
  * Source: NVIDIA open-gpu-doc, manuals/ampere/ga100/dev_runlist.ref.txt
  * (NV_RUNLIST_ENGINE_STATUS0), and the open kernel modules' dev_top.h (NV_PTOP_DEVICE_INFO2). The
  * method: LoGA, section 3. Written by the GPU (software GPU: the process that holds or takes the
@@ -17,11 +22,22 @@
 #define SLUICE_REG_ENGINE_STATUS0(runlist_base, i) ((runlist_base) + 0x200u + 64u * (i))
 #define SLUICE_REG_ENGINE_STATUS1(runlist_base, i) ((runlist_base) + 0x204u + 64u * (i))
 
-/* ENGINE_STATUS0 */
-#define SLUICE_STATUS0_TSGID(v) ((v)&0xfffu)                /* bits 11:0, running channel group */
-#define SLUICE_STATUS0_CTX_STATUS(v) (((v) >> 13) & 0x7u)   /* bits 15:13 */
-#define SLUICE_STATUS0_NEXT_TSGID(v) (((v) >> 16) & 0xfffu) /* bits 27:16 */
-#define SLUICE_STATUS0_BUSY(v) (((v) >> 31) & 0x1u)         /* bit 31 */
+/* ENGINE_STATUS0
+ *
+ *   31   30 28 27         16 15        13 12  11      0
+ *   +----+-----+------------+------------+----+--------+
+ *   |busy|     | next TSGID | ctx status |    | TSGID  |
+ *   +----+-----+------------+------------+----+--------+
+ *
+ *   TSGID       number of the channel group on the engine, that is: of the running context
+ *   ctx status  enum sluice_ctx_status: which of the two numbers counts
+ *   next TSGID  the channel group that is being loaded
+ *   busy        the engine has work
+ */
+#define SLUICE_STATUS0_TSGID(v) ((v)&0xfffu)
+#define SLUICE_STATUS0_CTX_STATUS(v) (((v) >> 13) & 0x7u)
+#define SLUICE_STATUS0_NEXT_TSGID(v) (((v) >> 16) & 0xfffu)
+#define SLUICE_STATUS0_BUSY(v) (((v) >> 31) & 0x1u)
 #define SLUICE_STATUS0(tsgid, ctx, next, busy)                                                     \
   (((uint32_t)(tsgid)&0xfffu) | (((uint32_t)(ctx)&7u) << 13) | (((uint32_t)(next)&0xfffu) << 16) | \
    (((uint32_t)(busy)&1u) << 31))

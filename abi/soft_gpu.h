@@ -2,16 +2,33 @@
 /* The software GPU's shared file as others than its own processes see it: sluiced, which samples
  * the registers, reads the context-switch log and sets time slices and SMs; tests; tools.
  *
- *   offset 0                          registers, as BAR0 of a real GPU (abi/registers.h)
- *   SLUICE_SOFT_INFO_OFFSET           struct sluice_soft_info
- *   SLUICE_SOFT_FAULTS_OFFSET         struct sluice_soft_faults
- *   SLUICE_SOFT_CHANNELS_OFFSET       struct sluice_soft_channel[SLUICE_SOFT_CHANNELS]
- *   SLUICE_SOFT_ATTENTION_OFFSET      uint32_t[SLUICE_SOFT_PROCESSES]
- *   SLUICE_SOFT_LOG_OFFSET            struct sluice_switch_log, then its records
+ * Terms
+ *   channel    one context's entry in this file; its group on the engine has the number TSGID
+ *   engine     what executes kernels; one channel holds it at a time, in mps mode all share it
+ *   control    a word by which whoever rules over the GPU steers a channel
+ *   attention  a futex word of each process, changed when one of its control words has
+ *   switch     a change of the channel that holds the engine; the log has one record for its start
+ *              and one for its end
  *
- * What lies behind is the software GPU's own (mediator/softgpu/shared/gpu_file.h). Every word may
- * change at any time and is read and written atomically, once. Whoever can write this file owns the
- * GPU; an index read from it is bounded before use all the same.
+ *   0               +---------------------------------------+
+ *                   | registers, as BAR0 of a real GPU      |  abi/registers.h
+ *   INFO_OFFSET     +---------------------------------------+
+ *                   | sluice_soft_info                      |  written once
+ *   FAULTS_OFFSET   +---------------------------------------+
+ *                   | sluice_soft_faults                    |  a ring
+ *   CHANNELS_OFFSET +---------------------------------------+
+ *                   | sluice_soft_channel 0 | 1 | ...       |  SLUICE_SOFT_CHANNELS of them
+ *   ATTENTION_OFFSET+---------------------------------------+
+ *                   | uint32_t 0 | 1 | ...                  |  SLUICE_SOFT_PROCESSES of them
+ *   LOG_OFFSET      +---------------------------------------+
+ *                   | sluice_switch_log, then its records   |  a ring
+ *   STATE_OFFSET    +---------------------------------------+
+ *                   | the software GPU's own                |  mediator/softgpu/shared/gpu_file.h
+ *                   +---------------------------------------+
+ *   (each name with SLUICE_SOFT_ before it)
+ *
+ * Every word may change at any time and is read and written atomically, once. Whoever can write
+ * this file owns the GPU; an index read from it is bounded before use all the same.
  */
 #ifndef SLUICE_ABI_SOFT_GPU_H
 #define SLUICE_ABI_SOFT_GPU_H

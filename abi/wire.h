@@ -1,10 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records in a slot's rings: the CUDA driver API on the wire.
+/* The records in a slot's rings: the CUDA driver API on the wire. Rings, slots and extents are
+ * defined in abi/channel.h.
  *
- * A call is one sluice_record in the submit ring, followed by its arguments. Generic calls (rows of
- * abi/cuda_calls.h) are marshalled by the tags of their row; calls that need hand work have the
- * argument structs below. A completion is one sluice_completion in the complete ring.
- * Completions carry call ids and come in any order.
+ * Terms
+ *   call          one function of the driver API that the program asks the worker to run
+ *   record        a call in the submit ring: sluice_record, then its arguments
+ *   completion    its answer in the complete ring: sluice_completion, then its results
+ *   call id       pairs the two; completions come in any order
+ *   generic call  a row of abi/cuda_calls.h, marshalled by the tags of the row
+ *   custom call   one of enum sluice_custom_opcode, with an argument struct below
+ *   bulk          data in extents of the region, named by struct sluice_bulk, not in the ring
+ *   handle        the name of an object that the worker made for the program
+ *
+ *   submit ring     +---------------+-----------------------+---------+
+ *   program ->      | sluice_record | arguments             | padding |   `bytes` in all,
+ *   worker          +---------------+-----------------------+---------+   a multiple of 32
+ *
+ *   complete ring   +-------------------+-------------------+---------+
+ *   worker ->       | sluice_completion | results           | padding |   likewise
+ *   program         +-------------------+-------------------+---------+
+ *
+ * Trust: the worker copies a record once and checks the copy. A program that forges one harms its
+ * own session only.
+ *
  * All integers little-endian; structs are multiples of 8 bytes; C and C++; checked in asserts.c.
  */
 #ifndef SLUICE_ABI_WIRE_H
@@ -41,11 +59,19 @@ struct sluice_completion {
   uint64_t reserved1;
 };
 
-/* Handles (contexts, modules, functions, streams, events, libraries, kernels, physical memory,
- * arrays) on the wire are
- * worker-made 64-bit values {kind:8, generation:24, index:32}, never pointers; 0 is null. Streams
- * 0, 1 and 2 keep CUDA's meaning (default, legacy, per-thread). The program sees them as its CUDA
- * handles. Device addresses are passed raw and must lie in an allocation of the session. */
+/* Handle. Made by the worker, never a pointer; the program sees it as its CUDA handle.
+ *
+ *   63   56 55          32 31                      0
+ *   +------+--------------+-------------------------+
+ *   | kind |  generation  |          index          |
+ *   +------+--------------+-------------------------+
+ *
+ *   kind        enum sluice_handle_kind
+ *   generation  number of this use of the index: a handle of a removed object finds nothing
+ *   index       place in the worker's table
+ *
+ * 0 is null. Streams 0, 1 and 2 keep CUDA's meaning (default, legacy, per-thread). Device addresses
+ * are not handles: they are passed raw and must lie in an allocation of the session. */
 #define SLUICE_HANDLE(kind, generation, index) \
   (((uint64_t)(kind) << 56) | ((uint64_t)((generation)&0xffffffu) << 32) | (uint32_t)(index))
 #define SLUICE_HANDLE_KIND(h) ((uint32_t)((h) >> 56))
@@ -121,7 +147,7 @@ struct sluice_handle_reply {
   0x20u                      /* only in grids of one row: others' launches take the original */
 struct sluice_function_get { /* name follows, name_bytes without NUL */
   uint64_t module;
-  uint32_t flags; /* what the guest's rewriter says; a lie harms only the liar */
+  uint32_t flags; /* SLUICE_FUNCTION_*, by the guest's rewriter; forged, they harm its guest only */
   uint32_t name_bytes;
   uint32_t reserved;    /* 0; the driver says where the clone's own parameter lies */
   uint32_t state_bytes; /* RESUMABLE: what each thread saves, at most SLUICE_RESUME_MAX_BYTES */

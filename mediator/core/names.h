@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of names that people, domain XML or guests give. Pure; any thread.
+// Names that people, domain XML or guests give: checks, and fields that hold them. Pure; any
+// thread.
 #pragma once
 
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -32,6 +34,12 @@ inline std::string clean_text(const char* guest_text, size_t field_bytes) {
     text += c >= 0x20 && c < 0x7f ? c : '?';
   }
   return text;
+}
+
+// Fills a text field for a peer: cut where it does not fit, zeros behind it, at least one.
+inline void copy_text(char* to, size_t bytes, std::string_view text) {
+  std::memset(to, 0, bytes);
+  std::memcpy(to, text.data(), std::min(text.size(), bytes - 1));
 }
 
 }  // namespace sluice

@@ -70,6 +70,37 @@ AccountingSettings accounting_settings(const Config& c, bool nvidia) {
   return s;
 }
 
+// How sessions are made of this configuration. `sms`: of a GPU shared in space; 0: it is not.
+SessionSettings session_settings(const Config& config, bool nvidia, uint32_t sms) {
+  SessionSettings s;
+  s.nvidia = nvidia;
+  s.spatial_sms = sms;
+  s.library = nvidia ? config.nvidia_library : config.soft_library;
+  s.soft_gpu_file = nvidia ? "" : config.soft_gpu_path();
+  s.chunk_target_us = config.chunk_target_for(nvidia);
+  s.signal = config.signal_for(nvidia);
+  s.signal_chunk = config.signal_chunk;
+  s.admission_us = config.admission_us;
+  s.window_us = config.turns_by_priority ? config.turn_window_us : config.window_us;
+  s.context_bytes = config.context_bytes_for(nvidia);
+  s.host_memory_bytes = config.host_memory_bytes;
+  s.spin_us = config.spin_us;
+  s.spin_processors = config.spin_processors_for(std::thread::hardware_concurrency());
+  s.turns_by_priority = config.turns_by_priority;
+  s.turn_whole_us = config.turn_whole_us;
+  s.green_contexts = config.green_contexts;
+  s.staging_bytes = config.staging_bytes;
+  s.worker_start_ms = config.worker_start_ms;
+  s.session_end_ms = config.session_end_ms;
+  s.stalls = {config.fault_stall_ms * 1'000'000ull, config.exception_stall_ms * 1'000'000ull};
+  s.context_stall_ns = config.context_stall_for(nvidia) * 1'000'000ull;
+  s.module_stall_ns = config.module_stall_ms * 1'000'000ull;
+  s.back_off = config.back_off;
+  s.evict_end_ns = config.evict_end_for(nvidia) * 1'000'000ull;
+  s.evict_end_least_ns = config.evict_end_least_ms * 1'000'000ull;
+  return s;
+}
+
 }  // namespace
 
 bool nvidia_gpu_present() {
@@ -142,89 +173,75 @@ Result<void> Daemon::give_up_privileges(const Identity& identity) {
 }
 
 Result<void> Daemon::start(const std::optional<Identity>& identity) {
-  log::set_observer([this](log::Level level, std::string_view line) {
-    using namespace std::chrono;
-    const auto now = system_clock::now().time_since_epoch();
-    events_.add(static_cast<uint64_t>(duration_cast<milliseconds>(now).count()), level, line);
-  });
+  record_events();
   const bool nvidia = config_.device == DeviceKind::kNvidia ||
                       (config_.device == DeviceKind::kAuto && nvidia_gpu_present());
-  SessionSettings s;
-  s.nvidia = nvidia;
-  const std::vector<std::string> environment = worker_environment(config_, s.nvidia);
-  if (auto can = check_turns(config_, s.nvidia, environment); !can) return can.error();
-  auto sms = spatial_sms(config_, s.nvidia, environment);
+  const std::vector<std::string> environment = worker_environment(config_, nvidia);
+  if (auto can = check_turns(config_, nvidia, environment); !can) return can.error();
+  auto sms = spatial_sms(config_, nvidia, environment);
   if (!sms) return sms.error();
-  s.spatial_sms = *sms;
   auto unit = spatial_unit(config_, *sms);
   if (!unit) return unit.error();
-  if (auto can = check_time_slices(config_, s.nvidia, environment); !can) return can.error();
-  s.library = s.nvidia ? config_.nvidia_library : config_.soft_library;
+  if (auto can = check_time_slices(config_, nvidia, environment); !can) return can.error();
   if (auto made = make_folders(identity); !made) return made;
-  // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
-  if (auto started = start_spawner(nvidia, environment, s.library); !started) return started;
-  auto executor = GrantExecutor::make(io_, scheduler_config(config_, nvidia, *sms, *unit),
-                                      accounting_settings(config_, nvidia));
-  if (!executor) return executor.error();
-  executor_ = std::move(*executor);
-  executor_->keep_learnt(config_.state_dir);
-  if (config_.slices)
-    executor_->set_time_slices(std::make_unique<TimeSlices>(config_.soft_gpu_path()));
-  if (!config_.trace.empty()) {
-    // Where the GPU is given whole and its SMs are not known here, the trace counts it as one.
-    const uint32_t traced_sms = *sms                                  ? *sms
-                                : config_.device == DeviceKind::kSoft ? config_.soft_sms
-                                                                      : 1;
-    auto trace =
-        TraceFile::open(config_.trace, traced_sms, config_.trace_limit_bytes, monotonic_ns());
-    if (!trace) return trace.error();
-    executor_->set_trace(std::move(*trace));
-    log::info("trace: {}", config_.trace);
-  }
 
+  // First of all that is opened: it inherits nothing, and what an earlier sluiced left is ended.
+  const std::string& library = nvidia ? config_.nvidia_library : config_.soft_library;
+  if (auto started = start_spawner(nvidia, environment, library); !started) return started;
+  if (auto started = start_executor(nvidia, *sms, *unit); !started) return started;
   auto access = SocketAccess::make(config_);
   if (!access) return access.error();
   access_ = std::move(*access);
   if (identity)
     if (auto gave = give_up_privileges(*identity); !gave) return gave;
 
-  s.soft_gpu_file = s.nvidia ? "" : config_.soft_gpu_path();
-  if (s.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
+  SessionSettings settings = session_settings(config_, nvidia, *sms);
+  if (settings.soft_gpu_file.size() >= sizeof(worker_protocol::Start::soft_gpu_file))
     return Error{ENAMETOOLONG, "device.soft_file is longer than 255 bytes"};
-  s.chunk_target_us = config_.chunk_target_for(s.nvidia);
-  s.signal = config_.signal_for(s.nvidia);
-  s.signal_chunk = config_.signal_chunk;
-  s.admission_us = config_.admission_us;
-  s.window_us = config_.turns_by_priority ? config_.turn_window_us : config_.window_us;
-  s.context_bytes = config_.context_bytes_for(s.nvidia);
-  s.host_memory_bytes = config_.host_memory_bytes;
-  s.spin_us = config_.spin_us;
-  s.spin_processors = config_.spin_processors_for(std::thread::hardware_concurrency());
-  s.turns_by_priority = config_.turns_by_priority;
-  s.turn_whole_us = config_.turn_whole_us;
-  s.green_contexts = config_.green_contexts;
-  executor_->ring_on_evict(worker_protocol::is_forwarded(s.signal));
-  s.staging_bytes = config_.staging_bytes;
-  s.worker_start_ms = config_.worker_start_ms;
-  s.session_end_ms = config_.session_end_ms;
-  s.stalls = {config_.fault_stall_ms * 1'000'000ull, config_.exception_stall_ms * 1'000'000ull};
-  s.context_stall_ns = config_.context_stall_for(s.nvidia) * 1'000'000ull;
-  s.module_stall_ns = config_.module_stall_ms * 1'000'000ull;
-  s.back_off = config_.back_off;
-  s.evict_end_ns = config_.evict_end_for(nvidia) * 1'000'000ull;
-  s.evict_end_least_ns = config_.evict_end_least_ms * 1'000'000ull;
+  executor_->ring_on_evict(worker_protocol::is_forwarded(settings.signal));
   if (::access(config_.worker.c_str(), X_OK) != 0)
     log::warning("{}", Error::from_errno("worker " + config_.worker).message);
-
-  services_.reset(new SessionServices{
-      .io = io_, .executor = *executor_, .settings = std::move(s), .spawner = spawner_.get()});
+  services_.reset(new SessionServices{.io = io_,
+                                      .executor = *executor_,
+                                      .settings = std::move(settings),
+                                      .spawner = spawner_.get()});
 
   add_rpc_methods(dispatcher_, *this);
   auto admin = AdminServer::open(io_, config_.admin_socket_path(), config_.admin_mode, dispatcher_);
   if (!admin) return admin.error();
   admin_ = std::move(*admin);
   log::info("sluiced " SLUICE_VERSION " serves on {}: device {} ({}), policy {}",
-            config_.admin_socket_path(), nvidia ? "nvidia" : "soft", library(), config_.policy);
+            config_.admin_socket_path(), nvidia ? "nvidia" : "soft", library, config_.policy);
+  return {};
+}
+
+// Lines of the log are what the method `events` answers with.
+void Daemon::record_events() {
+  log::set_observer([this](log::Level level, std::string_view line) {
+    using namespace std::chrono;
+    const auto now = system_clock::now().time_since_epoch();
+    events_.add(static_cast<uint64_t>(duration_cast<milliseconds>(now).count()), level, line);
+  });
+}
+
+Result<void> Daemon::start_executor(bool nvidia, uint32_t sms, uint32_t unit) {
+  auto executor = GrantExecutor::make(io_, scheduler_config(config_, nvidia, sms, unit),
+                                      accounting_settings(config_, nvidia));
+  if (!executor) return executor.error();
+  executor_ = std::move(*executor);
+  executor_->keep_learnt(config_.state_dir);
+  if (config_.slices)
+    executor_->set_time_slices(std::make_unique<TimeSlices>(config_.soft_gpu_path()));
+  if (config_.trace.empty()) return {};
+  // Where the GPU is given whole and its SMs are not known here, the trace counts it as one.
+  const uint32_t traced_sms = sms                                   ? sms
+                              : config_.device == DeviceKind::kSoft ? config_.soft_sms
+                                                                    : 1;
+  auto trace =
+      TraceFile::open(config_.trace, traced_sms, config_.trace_limit_bytes, monotonic_ns());
+  if (!trace) return trace.error();
+  executor_->set_trace(std::move(*trace));
+  log::info("trace: {}", config_.trace);
   return {};
 }
 

@@ -72,11 +72,14 @@ class Daemon {
 
  private:
   Daemon(boost::asio::io_context& io, const Config& config);
+  // start() and its steps, in this order. `sms`, `unit`: spatial.h.
   Result<void> start(const std::optional<Identity>& identity);
+  void record_events();
   Result<void> make_folders(const std::optional<Identity>& identity);
-  Result<void> give_up_privileges(const Identity& identity);
   Result<void> start_spawner(bool nvidia, const std::vector<std::string>& environment,
                              const std::string& library);
+  Result<void> start_executor(bool nvidia, uint32_t sms, uint32_t unit);
+  Result<void> give_up_privileges(const Identity& identity);
   void beat();
 
   boost::asio::io_context& io_;
@@ -97,7 +100,7 @@ class Daemon {
   std::function<void()> beyond_repair_;
 };
 
-// The methods of the admin socket (rpc_methods.cc). `daemon` outlives the dispatcher.
+// The methods of the admin socket (rpc_methods.h). `daemon` outlives the dispatcher.
 void add_rpc_methods(RpcDispatcher& dispatcher, Daemon& daemon);
 
 // Whether an NVIDIA GPU can be used here, without loading its driver library.

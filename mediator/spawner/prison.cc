@@ -321,14 +321,19 @@ Result<Prison::Started> Prison::start(uint32_t n, int control, int output, int c
   return Started{static_cast<pid_t>(pid), Fd(pidfd), std::move(go_write), std::move(failed_read)};
 }
 
-void Prison::become_worker(uint32_t n, int control, int output, int go, int failed,
-                           bool rehearsal) {
-  auto fail = [&](Wall wall, const char* what) {
+struct Prison::Fail {
+  int fd;
+  [[noreturn]] void operator()(Wall wall, const char* what) const {
     Failure f{wall, errno ? errno : EIO, ""};
     std::strncpy(f.what, what, sizeof f.what - 1);
-    [[maybe_unused]] auto w = ::write(failed, &f, sizeof f);
+    [[maybe_unused]] auto w = ::write(fd, &f, sizeof f);
     ::_exit(127);
-  };
+  }
+};
+
+void Prison::become_worker(uint32_t n, int control, int output, int go, int failed,
+                           bool rehearsal) {
+  Fail fail{failed};
   ::setsid();
   for (int s = 1; s < NSIG; ++s) ::signal(s, SIG_DFL);
   sigset_t none;
@@ -336,60 +341,84 @@ void Prison::become_worker(uint32_t n, int control, int output, int go, int fail
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 
   const uid_t id = spec_.uids.first + n;
-  const bool own_user = has(Wall::kUser);
-  if (has(Wall::kRoot)) {
-    if (has(Wall::kProc) &&
-        ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
-      fail(Wall::kProc, "mount /proc");
-    const std::string owner =
-        own_user ? ",uid=" + std::to_string(id) + ",gid=" + std::to_string(id) : "";
-    const std::string options = std::string("mode=0700,size=") + limits::kTmpSize + owner;
-    if (::mount("tmp", kOwnFolder, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
-      fail(Wall::kRoot, "mount its own folder");
-  }
+  if (has(Wall::kRoot)) mount_own_folders(id, fail);
   if (has(Wall::kHostName)) [[maybe_unused]]
     int r = ::sethostname("worker", 6);
-  if (::setpriority(PRIO_PROCESS, 0, 0) != 0) errno = 0;
-  set_limit(RLIMIT_CORE, 0);
-  set_limit(RLIMIT_NOFILE, limits::kDescriptors);
-  set_limit(RLIMIT_MSGQUEUE, 0);
-  if (own_user) {
-    set_limit(RLIMIT_NPROC, limits::kThreads);  // of its uid, so only where that is its own
-    if (::setgroups(0, nullptr) != 0) fail(Wall::kUser, "setgroups");
-    if (::setresgid(id, id, id) != 0) fail(Wall::kUser, "setresgid");
-    if (::setresuid(id, id, id) != 0) fail(Wall::kUser, "setresuid");
-  }
+  limit_resources();
+  if (has(Wall::kUser)) become_user(id, fail);
   drop_all_capabilities();
-  if (::access(spec_.worker.c_str(), X_OK) != 0 && (rehearsal ? errno != ENOENT : true))
-    fail(rehearsal ? Wall::kUser : Wall::kCount, "the program");
-  if (spec_.library[0] == '/' && ::access(spec_.library.c_str(), R_OK) != 0 && rehearsal &&
-      errno != ENOENT)
-    fail(Wall::kUser, "the library");
+  check_files(rehearsal, fail);
   if (has(Wall::kLandlock))
     if (auto r = landlock_restrict(landlock_); !r) {
       errno = r.error().code;
       fail(Wall::kLandlock, "landlock");
     }
-  // After the change of user, which takes this back. A spawner that has died before sends no signal
-  // any more, and its word to go may still lie in the pipe, so its pidfd is asked as well.
+  wait_for_go(go, fail);
+  if (rehearsal) ::_exit(0);
+  place_descriptors(control, output, fail);
+  run_program(fail);
+}
+
+void Prison::mount_own_folders(uid_t id, const Fail& fail) const {
+  if (has(Wall::kProc) &&
+      ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
+    fail(Wall::kProc, "mount /proc");
+  const std::string owner =
+      has(Wall::kUser) ? ",uid=" + std::to_string(id) + ",gid=" + std::to_string(id) : "";
+  const std::string options = std::string("mode=0700,size=") + limits::kTmpSize + owner;
+  if (::mount("tmp", kOwnFolder, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options.c_str()) != 0)
+    fail(Wall::kRoot, "mount its own folder");
+}
+
+void Prison::limit_resources() const {
+  if (::setpriority(PRIO_PROCESS, 0, 0) != 0) errno = 0;
+  set_limit(RLIMIT_CORE, 0);
+  set_limit(RLIMIT_NOFILE, limits::kDescriptors);
+  set_limit(RLIMIT_MSGQUEUE, 0);
+}
+
+void Prison::become_user(uid_t id, const Fail& fail) const {
+  set_limit(RLIMIT_NPROC, limits::kThreads);  // of its uid, so only where that is its own
+  if (::setgroups(0, nullptr) != 0) fail(Wall::kUser, "setgroups");
+  if (::setresgid(id, id, id) != 0) fail(Wall::kUser, "setresgid");
+  if (::setresuid(id, id, id) != 0) fail(Wall::kUser, "setresuid");
+}
+
+// Its own uid must reach the program and the library. A rehearsal only asks whether the user is in
+// the way, and a file that does not exist is not the user's fault.
+void Prison::check_files(bool rehearsal, const Fail& fail) const {
+  if (::access(spec_.worker.c_str(), X_OK) != 0 && (rehearsal ? errno != ENOENT : true))
+    fail(rehearsal ? Wall::kUser : Wall::kCount, "the program");
+  if (spec_.library[0] == '/' && ::access(spec_.library.c_str(), R_OK) != 0 && rehearsal &&
+      errno != ENOENT)
+    fail(Wall::kUser, "the library");
+}
+
+// The signal comes after the change of user, which would take it back. A spawner that died before
+// sends none, and its byte may still be in the pipe: so its pidfd is polled as well.
+void Prison::wait_for_go(int go, const Fail& fail) const {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) fail(Wall::kCount, "PR_SET_PDEATHSIG");
   char c;
   if (::read(go, &c, 1) != 1) ::_exit(126);
   pollfd spawner{self_.get(), POLLIN, 0};
   if (::poll(&spawner, 1, 0) != 0) ::_exit(126);
-  if (rehearsal) ::_exit(0);
+}
 
-  // From here on descriptors 0 to 3 are the worker's. None of ours may be where one of those goes.
+// From here on descriptors 0 to 3 are the worker's. None of ours may be where one of those goes.
+void Prison::place_descriptors(int control, int output, Fail& fail) const {
   int from[] = {::fcntl(control, F_DUPFD_CLOEXEC, 10), ::fcntl(output, F_DUPFD_CLOEXEC, 10),
                 ::open("/dev/null", O_RDWR | O_CLOEXEC)};
-  const int error = ::fcntl(failed, F_DUPFD_CLOEXEC, 10);
+  const int error = ::fcntl(fail.fd, F_DUPFD_CLOEXEC, 10);
   if (from[0] < 0 || from[1] < 0 || from[2] < 0 || error < 0) fail(Wall::kCount, "descriptors");
   const int null = ::fcntl(from[2], F_DUPFD_CLOEXEC, 10);
-  failed = error;
+  fail.fd = error;
   if (::dup2(null, 0) < 0 || ::dup2(null, 1) < 0 || ::dup2(from[1], 2) < 0 ||
       ::dup2(from[0], kControlFd) < 0)
     fail(Wall::kCount, "descriptors");
   ::syscall(SYS_close_range, kControlFd + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+}
+
+void Prison::run_program(const Fail& fail) const {
   std::vector<std::string> environment = worker_environment(spec_.environment, has(Wall::kRoot));
   std::vector<char*> variables;
   for (std::string& v : environment) variables.push_back(v.data());
@@ -398,7 +427,6 @@ void Prison::become_worker(uint32_t n, int control, int output, int go, int fail
   char* arguments[] = {name, nullptr};
   ::execve(spec_.worker.c_str(), arguments, variables.data());
   fail(Wall::kCount, "execve");
-  ::_exit(127);
 }
 
 }  // namespace sluice::spawner

@@ -5,12 +5,12 @@
 // Owned by the spawner, one thread (a process is made by clone3, so no other may run). A wall that
 // cannot be had is left out, with the reason; nothing here decides whether that is good enough.
 //
-//   root, or CAP_SYS_ADMIN   all walls
-//   else, user namespaces    the spawner enters one of its own, in which it is root; then as above.
-//   Without
+//   The spawner is           Walls
+//   root, or CAP_SYS_ADMIN   all
+//   allowed user namespaces  it enters one of its own, in which it is root; then all. Without
 //                            CAP_SETUID workers keep our uid: Wall::kUser is missing
 //   neither                  a uid of its own if CAP_SETUID, a cgroup if one can be written,
-//   Landlock
+//                            Landlock
 #pragma once
 
 #include <sys/types.h>
@@ -76,8 +76,19 @@ class Prison {
   Result<void> enter_user_namespace();
   Failure rehearse_once(int cgroup);
   uint64_t namespaces() const;
+
+  // What a new process does: become_worker() and its steps, in this order. A step that fails ends
+  // the process; `fail` is what reports why.
+  struct Fail;
   [[noreturn]] void become_worker(uint32_t n, int control, int output, int go, int failed,
                                   bool rehearsal);
+  void mount_own_folders(uid_t id, const Fail& fail) const;
+  void limit_resources() const;
+  void become_user(uid_t id, const Fail& fail) const;
+  void check_files(bool rehearsal, const Fail& fail) const;
+  void wait_for_go(int go, const Fail& fail) const;
+  void place_descriptors(int control, int output, Fail& fail) const;
+  [[noreturn]] void run_program(const Fail& fail) const;
 
   PrisonSpec spec_;
   LandlockPaths landlock_;

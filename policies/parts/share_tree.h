@@ -2,8 +2,8 @@
 // ShareTree: groups, minimum and maximum shares, and targets of latency, for any policy that
 // follows weights and priorities. It stands between a driver and a policy and turns a tree of
 // shares into weights and priorities of single vGPUs; the policy behind it knows of nothing else.
-// Pure, owned like the policy, same thread. Units: ns of the whole GPU; shares in permille of the
-// GPU.
+// The tree itself is ShareNodes (share_nodes.h). Pure, owned like the policy, same thread. Units:
+// ns of the whole GPU; shares in permille of the GPU.
 //
 // Terms   node     a vGPU, or a group of nodes; the root is the GPU
 //         active   backlogged and not throttled; a group: one of its nodes is

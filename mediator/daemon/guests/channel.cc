@@ -11,6 +11,7 @@
 #include "mediator/base/clock.h"
 #include "mediator/base/log.h"
 #include "mediator/base/unix_socket.h"
+#include "mediator/core/names.h"
 #include "mediator/ring/fence.h"
 
 namespace sluice {
@@ -18,11 +19,6 @@ namespace {
 
 // Who has extents that are being punched out.
 constexpr ExtentMap::Owner kScrubber = UINT32_MAX;
-
-void copy_text(char* to, size_t bytes, const std::string& text) {
-  std::memset(to, 0, bytes);
-  std::memcpy(to, text.data(), std::min(text.size(), bytes - 1));
-}
 
 }  // namespace
 

@@ -29,11 +29,6 @@ constexpr int kCudaErrorLaunchTimeout = 702;
 // So often who waits for leave looks again.
 constexpr uint64_t kLeaveLookMs = 1000;
 
-void copy_text(char* to, size_t bytes, const std::string& text) {
-  std::memset(to, 0, bytes);
-  std::memcpy(to, text.data(), std::min(text.size(), bytes - 1));
-}
-
 }  // namespace
 
 std::optional<uint64_t> StallCosts::of_xid(int number) const {
@@ -101,6 +96,31 @@ Result<std::unique_ptr<GuestSession>> GuestSession::start(SessionServices& servi
 }
 
 Result<void> GuestSession::prepare() {
+  auto staging = take_slot();
+  if (!staging) return staging.error();
+  if (auto made = make_wake_ups(); !made) return made;
+  take_spin_seat();
+  io::WorkerSpec spec;
+  spec.start = start_message(*staging);
+  spec.fds = worker_fds();
+  spec.peers = request_.peers;
+  auto soft_gpu = open_soft_gpu();
+  if (!soft_gpu) return soft_gpu.error();
+  spec.soft_gpu = std::move(*soft_gpu);
+  auto worker = io::WorkerProcess::spawn(services_.io, *services_.spawner, std::move(spec), *this);
+  if (!worker) return worker.error();
+  worker_ = std::move(*worker);
+  end_error_.reset();
+  deadline_.after_ms(settings_.worker_start_ms, [this] {
+    end(kCudaErrorUnknown,
+        "its worker did not start within " + std::to_string(settings_.worker_start_ms) + " ms",
+        true);
+  });
+  return {};
+}
+
+// A slot of the channel with its staging buffer.
+Result<ExtentRange> GuestSession::take_slot() {
   Channel& channel = *request_.channel;
   auto slot = channel.take_slot();
   if (!slot)
@@ -114,30 +134,41 @@ Result<void> GuestSession::prepare() {
   auto epoch = channel.prepare_slot(slot_, *staging);
   if (!epoch) return epoch.error();
   epoch_ = *epoch;
+  return *staging;
+}
 
+// The pages that sluiced and the worker share, and all by which the one wakes the other.
+Result<void> GuestSession::make_wake_ups() {
   auto pages = io::StubPages::make();
   if (!pages) return pages.error();
   pages_ = std::move(*pages);
-  // A heartbeat from the start: a worker that looks before it is scheduled must not find it stale.
+  // A heartbeat from the start: a worker that checks before the next beat must not find it stale.
   pages_->beat(monotonic_ns());
 
-  bell_ = channel.host_bell(slot_ + 1);
-  wake_ = channel.guest_bell(slot_ + 1);
+  bell_ = request_.channel->host_bell(slot_ + 1);
+  wake_ = request_.channel->guest_bell(slot_ + 1);
   for (WakePair* pair : {&gate_, &ring_}) {
     auto made = make_wake_pair();
     if (!made) return made.error();
     *pair = std::move(*made);
   }
+  return {};
+}
 
-  io::WorkerSpec spec;
-  worker_protocol::Start& start = spec.start;
+// A worker with a seat may spin for long; seats are given back by the destructor.
+void GuestSession::take_spin_seat() {
+  spins_ = services_.spinners < settings_.spin_processors;
+  if (spins_) ++services_.spinners;
+}
+
+worker_protocol::Start GuestSession::start_message(const ExtentRange& staging) const {
+  worker_protocol::Start start;
   start.slot = slot_;
   start.epoch = epoch_;
-  start.region_bytes = channel.geometry().region_bytes;
-  start.staging_offset = staging->offset;
-  start.staging_bytes = staging->bytes;
-  const uint64_t limit = services_.memory.limit(request_.vgpu_id);
-  start.memory_limit_bytes = limit;
+  start.region_bytes = request_.channel->geometry().region_bytes;
+  start.staging_offset = staging.offset;
+  start.staging_bytes = staging.bytes;
+  start.memory_limit_bytes = services_.memory.limit(request_.vgpu_id);
   start.host_memory_bytes = services_.host_memory.limit(request_.vgpu_id);
   start.context_bytes = settings_.context_bytes;
   start.nvidia = settings_.nvidia;
@@ -149,45 +180,39 @@ Result<void> GuestSession::prepare() {
   start.paced = (settings_.context_stall_ns ? worker_protocol::kPacedContexts : 0) |
                 (settings_.module_stall_ns ? worker_protocol::kPacedModules : 0);
   start.spatial_sms = settings_.spatial_sms;
-  if (services_.spinners < settings_.spin_processors) {
-    ++services_.spinners;
-    spins_ = true;
-    start.spin_us = settings_.spin_us;
-  }
+  if (spins_) start.spin_us = settings_.spin_us;
   start.turns_by_priority = settings_.turns_by_priority;
   start.turn_whole_us = settings_.turn_whole_us;
   start.green_contexts = settings_.green_contexts;
   copy_text(start.library, sizeof start.library, settings_.library);
   copy_text(start.soft_gpu_file, sizeof start.soft_gpu_file, settings_.soft_gpu_file);
   copy_text(start.vgpu, sizeof start.vgpu, request_.vgpu);
+  return start;
+}
+
+std::vector<int> GuestSession::worker_fds() const {
   using enum worker_protocol::StartFd;
-  spec.fds.resize(kStartFdCount);
-  spec.fds[kRegionFd] = channel.region_fd();
-  spec.fds[kBellFd] = bell_;
-  spec.fds[kWakeFd] = wake_;
-  spec.fds[kHostFd] = pages_->host_fd();
-  spec.fds[kSignalFd] = pages_->signal_fd();
-  spec.fds[kReportFd] = pages_->report_fd();
-  spec.fds[kRecordsFd] = pages_->records_fd();
-  spec.fds[kGateFd] = gate_.theirs.get();
-  spec.fds[kRingFd] = ring_.theirs.get();
-  spec.peers = request_.peers;
-  if (!settings_.soft_gpu_file.empty()) {
-    // For this worker alone: in its prison there is no such path, and its uid may not open it.
-    const char* path = settings_.soft_gpu_file.c_str();
-    spec.soft_gpu.reset(::open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-    if (!spec.soft_gpu) return Error::from_errno("open " + settings_.soft_gpu_file);
-  }
-  auto worker = io::WorkerProcess::spawn(services_.io, *services_.spawner, std::move(spec), *this);
-  if (!worker) return worker.error();
-  worker_ = std::move(*worker);
-  end_error_.reset();
-  deadline_.after_ms(settings_.worker_start_ms, [this] {
-    end(kCudaErrorUnknown,
-        "its worker did not start within " + std::to_string(settings_.worker_start_ms) + " ms",
-        true);
-  });
-  return {};
+  std::vector<int> fds(kStartFdCount);
+  fds[kRegionFd] = request_.channel->region_fd();
+  fds[kBellFd] = bell_;
+  fds[kWakeFd] = wake_;
+  fds[kHostFd] = pages_->host_fd();
+  fds[kSignalFd] = pages_->signal_fd();
+  fds[kReportFd] = pages_->report_fd();
+  fds[kRecordsFd] = pages_->records_fd();
+  fds[kGateFd] = gate_.theirs.get();
+  fds[kRingFd] = ring_.theirs.get();
+  return fds;
+}
+
+// The shared file of the software GPU, where there is one. For this worker alone: in its prison
+// there is no such path, and its uid may not open it.
+Result<Fd> GuestSession::open_soft_gpu() const {
+  if (settings_.soft_gpu_file.empty()) return Fd();
+  const char* path = settings_.soft_gpu_file.c_str();
+  Fd file(::open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!file) return Error::from_errno("open " + settings_.soft_gpu_file);
+  return file;
 }
 
 void GuestSession::end(int cuda_error, const std::string& reason, bool now) {

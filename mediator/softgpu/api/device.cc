@@ -2,6 +2,7 @@
 // The driver API's start, errors and devices. One device: what it claims to be stands here.
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "mediator/base/cuda_errors.h"
@@ -21,136 +22,97 @@ CUresult with_device(CUdevice device, F f) {
   return with_state([&](State& s) { return device == 0 ? f(s) : CUDA_ERROR_INVALID_DEVICE; });
 }
 
-// The model's numbers where a program may size something by them; 0 for what is not offered. False:
-// no such attribute.
-bool attribute(const State& s, CUdevice_attribute which, int& value) {
-  const SmLimits& limits = s.runner.limits();
-  const GpuModel& model = s.gpu->model();
-  switch (static_cast<int>(which)) {
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      value = 1024;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
-      value = 1024;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
-      value = 1024;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
-      value = 64;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
-      value = 0x7fff'ffff;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
-      value = 65535;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
-      value = 65535;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      value = static_cast<int>(limits.shared_per_block);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      value = static_cast<int>(limits.shared_per_block_optin);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-      value = static_cast<int>(limits.shared_bytes);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-      value = static_cast<int>(limits.shared_reserved);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
-      value = 64 * 1024;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
-      value = 32;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
-      value = 0x7fff'ffff;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
-      value = static_cast<int>(limits.registers_per_block);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
-      value = static_cast<int>(limits.registers);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-      value = static_cast<int>(limits.threads);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
-      value = static_cast<int>(limits.blocks);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      value = static_cast<int>(s.runner.sms());
-      return true;
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-      value = static_cast<int>(model.clock_khz);
-      return true;  // kHz; clock64 counts nanoseconds
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-      value = static_cast<int>(model.memory_clock_khz);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
-      value = static_cast<int>(model.bus_bits);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-      value = static_cast<int>(model.l2_bytes);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
-      value = static_cast<int>(model.copy_engines);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
-      value = 512;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
-      value = 32;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT:
-      value = 512;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      value = static_cast<int>(model.major);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      value = static_cast<int>(model.minor);
-      return true;
-    case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
-      value = 2;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID:
-    case CU_DEVICE_ATTRIBUTE_NUMA_ID:
-      value = -1;
-      return true;
-    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
-    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
-    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
-    case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
-    case CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST:
-    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
-    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
-    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
-    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:
-    case CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES:
-    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
-      value = 1;
-      return true;
-    default:
-      break;
-  }
-  value = 0;
-  return which >= 1 && which < CU_DEVICE_ATTRIBUTE_MAX;
+// What the device claims. A program may size something by a number here; what has no row is not
+// offered, and 0.
+template <class Value>
+struct Attribute {
+  CUdevice_attribute which;
+  Value value;
+};
+
+// The same on every model.
+constexpr Attribute<int> kFixed[] = {
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fff'ffff},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+    {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+    {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 64 * 1024},
+    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+    {CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0x7fff'ffff},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 32},
+    {CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, 512},
+    {CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO, 2},
+    {CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1},
+    {CU_DEVICE_ATTRIBUTE_NUMA_ID, -1},
+    {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, 1},
+};
+
+// What is offered answers 1.
+constexpr CUdevice_attribute kOffered[] = {
+    CU_DEVICE_ATTRIBUTE_GPU_OVERLAP,
+    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+    CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,
+    CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
+    CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS,
+    CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING,
+    CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
+    CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES,
+    CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+};
+
+// Of one SM, and of one block on it.
+constexpr Attribute<uint32_t SmLimits::*> kOfAnSm[] = {
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, &SmLimits::shared_per_block},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &SmLimits::shared_per_block_optin},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &SmLimits::shared_bytes},
+    {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, &SmLimits::shared_reserved},
+    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, &SmLimits::registers_per_block},
+    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, &SmLimits::registers},
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &SmLimits::threads},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, &SmLimits::blocks},
+};
+
+// Clocks in kHz; clock64 counts nanoseconds whatever they say.
+constexpr Attribute<uint32_t GpuModel::*> kOfTheModel[] = {
+    {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &GpuModel::clock_khz},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &GpuModel::memory_clock_khz},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &GpuModel::bus_bits},
+    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &GpuModel::l2_bytes},
+    {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, &GpuModel::copy_engines},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &GpuModel::major},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &GpuModel::minor},
+};
+
+// 0 for an attribute without a row; nothing where there is no such attribute.
+std::optional<int> attribute(const State& s, CUdevice_attribute which) {
+  for (const auto& row : kFixed)
+    if (row.which == which) return row.value;
+  for (const CUdevice_attribute offered : kOffered)
+    if (offered == which) return 1;
+  for (const auto& row : kOfAnSm)
+    if (row.which == which) return static_cast<int>(s.runner.limits().*row.value);
+  for (const auto& row : kOfTheModel)
+    if (row.which == which) return static_cast<int>(s.gpu->model().*row.value);
+  if (which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) return static_cast<int>(s.runner.sms());
+  if (which >= 1 && which < CU_DEVICE_ATTRIBUTE_MAX) return 0;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -221,8 +183,9 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice device) {
   return with_device(device, [&](State& s) {
-    return value != nullptr && attribute(s, which, *value) ? CUDA_SUCCESS
-                                                           : CUDA_ERROR_INVALID_VALUE;
+    const std::optional<int> known = attribute(s, which);
+    if (value != nullptr) *value = known.value_or(0);
+    return value != nullptr && known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

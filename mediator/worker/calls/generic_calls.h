@@ -43,23 +43,23 @@ struct GenericCalls {
   Handles handles() { return {s}; }
   bool owns_device_address(CUdeviceptr guest_address);
 
-  // devices
+  // devices (calls/generic_calls.cc)
   CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev);
-  // contexts
+  // contexts (calls/context_calls.cc)
   CUresult cuDevicePrimaryCtxRetain(ContextHandle* out, CUdevice dev);
   CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev);
   CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev);
   CUresult cuCtxCreate_v2(ContextHandle* out, unsigned flags, CUdevice dev);
   CUresult cuCtxDestroy_v2(ContextHandle context);
   CUresult cuCtxSetLimit(CUlimit limit, size_t value);
-  // modules and functions
+  // modules and functions (calls/function_calls.cc)
   CUresult cuModuleUnload(ModuleHandle module);
   CUresult cuModuleGetGlobal_v2(CUdeviceptr* address, size_t* bytes, ModuleHandle module,
                                 const char* name);
   CUresult cuFuncSetAttribute(FunctionHandle function, CUfunction_attribute attribute, int value);
   CUresult cuFuncSetCacheConfig(FunctionHandle function, CUfunc_cache config);
   CUresult cuFuncSetSharedMemConfig(FunctionHandle function, CUsharedconfig config);
-  // memory
+  // memory (calls/memory_calls.cc)
   CUresult cuMemGetInfo_v2(size_t* free, size_t* total);
   CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes);
   CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
@@ -93,7 +93,7 @@ struct GenericCalls {
   CUresult cuTexObjectDestroy(CUtexObject object);
   CUresult cuSurfObjectCreate(CUsurfObject* object, const CUDA_RESOURCE_DESC* resource);
   CUresult cuSurfObjectDestroy(CUsurfObject object);
-  // streams and events
+  // streams and events (calls/stream_objects.cc)
   CUresult cuStreamCreate(StreamHandle* out, unsigned flags);
   CUresult cuStreamCreateWithPriority(StreamHandle* out, unsigned flags, int priority);
   CUresult cuStreamDestroy_v2(StreamHandle stream);

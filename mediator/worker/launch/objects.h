@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a session's handles stand for, and what its streams have queued. Plain structures that hold
-// driver objects; who calls the driver with them is calls/generic_calls.cc and
+// driver objects; who calls the driver with them are the files of calls/ and
 // launch/cuda_streams.cc.
 //
 // Owned by the session's handle table and, while work is queued, by that work (shared_ptr).

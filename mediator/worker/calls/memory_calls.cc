@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory: charged, allocated, freed.
+#include "mediator/worker/calls/generic_calls.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "mediator/base/clock.h"
+
+namespace sluice::worker {
+
+CUresult GenericCalls::cuMemGetInfo_v2(size_t* free, size_t* total) {
+  size_t real_free = 0, real_total = 0;
+  CUresult r = s.api.cuMemGetInfo(&real_free, &real_total);
+  if (r != CUDA_SUCCESS) return r;
+  std::lock_guard lock(s.mutex);
+  const size_t limit = std::min<size_t>(real_total, s.setup.start.memory_limit_bytes);
+  const size_t used = s.control.device().used_bytes();
+  if (total) *total = limit;
+  // What other processes of this vGPU use is not known here: it shows when a lease is refused.
+  if (free) *free = std::min(real_free, limit > used ? limit - used : 0);
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::allocate(CUdeviceptr* address, size_t bytes,
+                                const std::function<CUresult(CUdeviceptr*)>& by_driver) {
+  const uint64_t charge = QuotaLease::charge_for(bytes);
+  if (!call.context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (charge == 0 || charge > s.setup.start.memory_limit_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  {
+    std::lock_guard lock(s.mutex);
+    if (!charge_or_park(charge)) return kParked;
+  }
+  CUdeviceptr at = 0;
+  CUresult r = by_driver(&at);
+  std::lock_guard lock(s.mutex);
+  if (r == CUDA_SUCCESS && !s.memory.allocations.add({at, bytes, call.context->handle, charge})) {
+    (void)s.api.cuMemFree(at);
+    r = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (r != CUDA_SUCCESS) {
+    s.release_device(charge);
+    return r;
+  }
+  *address = at;
+  return CUDA_SUCCESS;
+}
+
+CUresult GenericCalls::cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  return allocate(address, bytes, [&](CUdeviceptr* at) { return s.api.cuMemAlloc(at, bytes); });
+}
+
+CUresult GenericCalls::cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width,
+                                          size_t height, unsigned element_bytes) {
+  if (!pitch || (element_bytes != 4 && element_bytes != 8 && element_bytes != 16))
+    return CUDA_ERROR_INVALID_VALUE;
+  // Our own pitch, so that the charge is known before: a multiple of what every device so far
+  // wants.
+  constexpr size_t kPitchUnit = 512;
+  size_t row, bytes;
+  if (__builtin_add_overflow(width, kPitchUnit - 1, &row)) return CUDA_ERROR_OUT_OF_MEMORY;
+  row = row / kPitchUnit * kPitchUnit;
+  if (__builtin_mul_overflow(row, height, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult r =
+      allocate(address, bytes, [&](CUdeviceptr* at) { return s.api.cuMemAlloc(at, bytes); });
+  if (r == CUDA_SUCCESS) *pitch = row;
+  return r;
+}
+
+CUresult GenericCalls::cuMemFree_v2(CUdeviceptr address) {
+  if (address == 0) return CUDA_SUCCESS;
+  std::optional<Allocation> a;
+  std::shared_ptr<ContextObject> owner;
+  {
+    std::lock_guard lock(s.mutex);
+    a = s.memory.allocations.remove(address);
+    if (!a) return CUDA_ERROR_INVALID_VALUE;
+    owner = s.handles.find<ContextObject>(SLUICE_HANDLE_CONTEXT, a->owner);
+  }
+  CUresult r = owner ? make_current(s.api, owner->cu) : CUDA_ERROR_INVALID_CONTEXT;
+  if (r == CUDA_SUCCESS) r = s.api.cuMemFree(address);
+  std::lock_guard lock(s.mutex);
+  s.release_device(a->charged_bytes);
+  return r;
+}
+
+CUresult GenericCalls::cuMemAllocAsync(CUdeviceptr* address, size_t bytes, StreamHandle stream) {
+  {
+    std::lock_guard lock(s.mutex);
+    CUresult error;
+    if (!s.find_stream(call, stream.value, &error)) return error;
+  }
+  // Earlier in the stream than asked for is allowed.
+  return cuMemAlloc_v2(address, bytes);
+}
+
+CUresult GenericCalls::cuMemFreeAsync(CUdeviceptr address, StreamHandle stream) {
+  std::lock_guard lock(s.mutex);
+  CUresult error;
+  auto found = s.find_stream(call, stream.value, &error);
+  if (!found) return error;
+  // Not the program's any more from here on; freed when the stream gets there.
+  auto a = s.memory.allocations.remove(address);
+  if (!a) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t token = s.waiting.add([&session = s, a = *a, context = found->context](CUresult) {
+    session.jobs.post([&session, a, context] {
+      if (make_current(session.api, context->cu) == CUDA_SUCCESS)
+        (void)session.api.cuMemFree(a.address);
+      std::lock_guard relock(session.mutex);
+      session.release_device(a.charged_bytes);
+    });
+  });
+  s.engine.notify_stream(found->id, token, monotonic_ns());
+  s.after_engine();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sluice::worker
