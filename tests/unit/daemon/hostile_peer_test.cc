@@ -185,6 +185,32 @@ TEST_P(HostilePeer, DescriptorsThatLingerOverEverySocket) {
   }
 }
 
+// As much as the socket takes: what sluiced drops a little at a time, it would read for minutes.
+void fill_with_noise(int socket) {
+  const int bytes = 16 << 20;
+  if (::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  const char noise[4096] = {};
+  while (::send(socket, noise, sizeof noise, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  }
+}
+
+TEST_P(HostilePeer, NoiseHoldsNoPlaceAfterItsSenderHasGone) {
+  start();
+  VgpuServer* a = create("a");
+  auto qemu = connect_unix(a->spec().socket, SOCK_STREAM);
+  ASSERT_TRUE(qemu.ok());
+  ASSERT_TRUE(run_until([&] { return a->has_live_peer(); }));
+  fill_with_noise(qemu->get());
+  qemu->reset();
+  EXPECT_TRUE(run_until([&] { return !a->has_live_peer(); }));
+  auto p = joined();
+  fill_with_noise(p->socket());
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a->sessions().empty(); }));
+  expect_served();
+}
+
 TEST_P(HostilePeer, AWakeSocketPassesDescriptorsOrIsNeverRead) {
   auto pair = make_wake_pair();
   ASSERT_TRUE(pair.ok());
