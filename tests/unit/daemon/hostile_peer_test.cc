@@ -6,6 +6,8 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -14,6 +16,17 @@
 
 #include "mediator/base/peer_socket.h"
 #include "tests/support/test_daemon.h"
+
+namespace {
+std::atomic<size_t> punched_in_loop{0}, punched_elsewhere{0};
+}  // namespace
+
+// Instead of libc's: the kernel may take as long over it as the memory is large.
+extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
+  if ((mode & FALLOC_FL_PUNCH_HOLE) != 0)
+    (::gettid() == ::getpid() ? punched_in_loop : punched_elsewhere)++;
+  return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, bytes));
+}
 
 namespace sluice::test {
 namespace {
@@ -209,6 +222,23 @@ TEST_P(HostilePeer, NoiseHoldsNoPlaceAfterItsSenderHasGone) {
   p->close();
   EXPECT_TRUE(run_until([&] { return a->sessions().empty(); }));
   expect_served();
+}
+
+TEST_P(HostilePeer, NoMemoryIsPunchedOutInTheLoop) {
+  start();
+  VgpuServer* a = create("a");
+  punched_in_loop = punched_elsewhere = 0;
+  auto p = joined();
+  std::optional<fake::Reply> extent;
+  p->command(fake::kExtent, SLUICE_EXTENT_BYTES);
+  ASSERT_TRUE(run_until([&] { return (extent = p->reply()).has_value(); }));
+  ASSERT_EQ(extent->a, 0u);
+  p->command(fake::kReturnExtent, extent->b, SLUICE_EXTENT_BYTES);
+  EXPECT_TRUE(run_until([&] { return punched_elsewhere == 1; })) << "what a program gives back";
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a->sessions().empty(); }));
+  EXPECT_TRUE(run_until([&] { return punched_elsewhere == 2; })) << "its region";
+  EXPECT_EQ(punched_in_loop, 0u);
 }
 
 TEST_P(HostilePeer, AWakeSocketPassesDescriptorsOrIsNeverRead) {

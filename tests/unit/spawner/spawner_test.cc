@@ -472,6 +472,36 @@ TEST_P(SpawnerGone, ItsWorkersEnd) {
   pollfd gone{pidfd.get(), POLLIN, 0};
   EXPECT_EQ(::poll(&gone, 1, 60'000), 1);
 }
+// A worker that reads nothing and does not look whether anybody is there: only the kernel ends it.
+TEST_P(SpawnerGone, AWorkerThatDoesNotCareEnds) {
+  set_up("/usr/bin/yes");
+  spawn(3);
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  ASSERT_EQ(fds_.size(), 1u);
+  const Fd pidfd = std::move(fds_[0]);
+  // Before it is the program, it waits for the spawner and would see its end.
+  const std::string proc = "/proc/" + std::to_string(spawned->header.pid) + "/comm";
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  for (std::string name; name != "yes"; std::ifstream(proc) >> name)
+    ASSERT_LT(std::chrono::steady_clock::now(), patience);
+  switch (GetParam()) {
+    case Gone::kSpawner:
+      ::kill(spawner_, SIGKILL);
+      break;
+    case Gone::kKeeper:
+      ::kill(pid_, SIGKILL);
+      break;
+    case Gone::kSluiced:
+      ours_.reset();
+      link_.reset();
+      break;
+  }
+  pollfd gone{pidfd.get(), POLLIN, 0};
+  const bool ended = ::poll(&gone, 1, 60'000) == 1;
+  EXPECT_TRUE(ended);
+  if (!ended) ::kill(static_cast<pid_t>(spawned->header.pid), SIGKILL);
+}
 INSTANTIATE_TEST_SUITE_P(OrKeeperOrSluiced, SpawnerGone,
                          ::testing::Values(Gone::kSpawner, Gone::kKeeper, Gone::kSluiced));
 
