@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mediator/base/peer_socket.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -64,6 +65,11 @@ Result<PlainMessage> receive_plain(int socket, void* data, size_t bytes) {
   ssize_t taken = receive_retrying(socket, &take, 0);
   if (taken < 0) return Error::from_errno("recvmsg");
   return PlainMessage{static_cast<size_t>(taken), (look.msg_flags & MSG_TRUNC) != 0};
+}
+
+bool has_hung_up(int socket) {
+  pollfd p{socket, 0, 0};
+  return ::poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR)) != 0;
 }
 
 Result<WakePair> make_wake_pair() {

@@ -33,6 +33,10 @@ struct PlainMessage {
 // EAGAIN if there is nothing.
 Result<PlainMessage> receive_plain(int socket, void* data, size_t bytes);
 
+// Whether the peer has closed its end, whatever it sent before that is still unread. What only
+// waits for the end of such a connection need not read on.
+bool has_hung_up(int socket);
+
 // A pair of sockets that wake who polls the other end, in place of an eventfd, whose O_NONBLOCK
 // both would share. `ours` refuses descriptors.
 struct WakePair {

@@ -186,4 +186,9 @@ Result<void> Progress::restore(std::string_view text) {
   return {};
 }
 
+void Progress::take_knowledge(Progress&& other) {
+  model_ = std::move(other.model_);
+  costs_ = std::move(other.costs_);
+}
+
 }  // namespace sluice::core

@@ -63,6 +63,8 @@ class Progress {
   // than kMaxKernelsLearnt kernels.
   std::string save() const;
   Result<void> restore(std::string_view text);
+  // Takes over what another one knows of kernels, in place of its own. Its sessions stay.
+  void take_knowledge(Progress&& other);
 
   uint64_t learnt() const { return model_.size(); }
   uint64_t evicted() const { return costs_.size(); }  // kernels

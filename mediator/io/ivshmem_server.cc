@@ -90,9 +90,12 @@ class IvshmemServer::Peer {
   void on_readable() {
     // Clients have nothing to say in this protocol. What they send is read, so that their end is
     // seen, and dropped; with descriptors it is the end.
+    // Who has gone holds its place no longer, however much noise it left behind.
     char dropped[256];
-    auto got = receive_plain(socket_.get(), dropped, sizeof dropped);
-    if (got ? got->bytes > 0 : got.error().code == EAGAIN) return;
+    if (!has_hung_up(socket_.get())) {
+      auto got = receive_plain(socket_.get(), dropped, sizeof dropped);
+      if (got ? got->bytes > 0 : got.error().code == EAGAIN) return;
+    }
     watch_.stop();
     server_.on_gone(this);  // destroys this
   }

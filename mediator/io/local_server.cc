@@ -79,7 +79,9 @@ void LocalServer::on_readable(ConnectionId id) {
     sluice_join join;
     char bytes[sizeof(sluice_join) + 1];  // a longer message shows
   } guest;
-  auto received = receive_plain(c.socket.get(), &guest, sizeof guest);
+  // Who has gone holds its place no longer, however much it left unread.
+  Result<PlainMessage> received = PlainMessage{};
+  if (!has_hung_up(c.socket.get())) received = receive_plain(c.socket.get(), &guest, sizeof guest);
   if (!received && received.error().code == EAGAIN) return;
   if (!received || received->bytes == 0) {
     const bool joined = c.joined;

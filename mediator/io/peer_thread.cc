@@ -64,7 +64,7 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
     bool was_abandoned = false;
   };
 
-  explicit State(asio::io_context& context) : io(context), check_timer(context) {}
+  State(asio::io_context& context, const Late& l) : io(context), late(l), check_timer(context) {}
 
   bool push(Job job, bool always) {
     std::unique_lock lock(mutex);
@@ -134,8 +134,7 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
     bool served = false, busy = false;
     for (Thread& t : threads) {
       busy |= t.does != Does::kIdle;
-      const uint64_t late_ns =
-          1'000'000 * (t.kind == Kind::kWork ? limits::kPeerWorkLateMs : limits::kPeerLateMs);
+      const uint64_t late_ns = 1'000'000 * (t.kind == Kind::kWork ? late.work_ms : late.call_ms);
       const uint64_t took_ns = t.does == Does::kIdle ? 0 : now_ns - t.since_ns;
       if (took_ns > late_ns && t.kind != Kind::kWork) interrupt(t);
       // Interrupted before, without effect.
@@ -169,6 +168,7 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
   static void interrupt(const Thread& t) { ::syscall(SYS_tgkill, ::getpid(), t.tid, kInterrupt); }
 
   asio::io_context& io;
+  const Late late;
   std::mutex mutex;
   std::condition_variable more;
   std::deque<Job> jobs;
@@ -180,7 +180,9 @@ struct PeerThread::State : std::enable_shared_from_this<State> {
   std::optional<Timer> check_timer;  // the last owner of this may be a thread
 };
 
-PeerThread::PeerThread(asio::io_context& io) : state_(std::make_shared<State>(io)) {}
+PeerThread::PeerThread(asio::io_context& io) : PeerThread(io, Late{}) {}
+PeerThread::PeerThread(asio::io_context& io, const Late& late)
+    : state_(std::make_shared<State>(io, late)) {}
 
 PeerThread::~PeerThread() {
   state_->life_on_loop = State::Life::kLeaving;
@@ -190,7 +192,7 @@ PeerThread::~PeerThread() {
 
 void PeerThread::State::look_after() {
   if (!check_timer || check_timer->pending()) return;
-  check_timer->after_ms(limits::kPeerLateMs, [this] {
+  check_timer->after_ms(late.call_ms, [this] {
     bool new_stuck = false;
     const bool again = check(monotonic_ns(), &new_stuck);
     if (new_stuck) log::warning("a thread hangs on what a vGPU's peer passed; another goes on");

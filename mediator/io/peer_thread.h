@@ -31,6 +31,7 @@
 #include <memory>
 
 #include "mediator/base/fd.h"
+#include "mediator/base/limits.h"
 #include "mediator/io/fd_watch.h"
 #include "mediator/ring/ring.h"
 
@@ -43,9 +44,15 @@ class PeerBell;
 class PeerThread {
  public:
   using Work = std::function<void()>;
+  // After which time a ring or a close, and other work, is late.
+  struct Late {
+    uint64_t call_ms = limits::kPeerLateMs;
+    uint64_t work_ms = limits::kPeerWorkLateMs;
+  };
 
   // The thread starts with the first call that needs it.
   explicit PeerThread(boost::asio::io_context& io);
+  PeerThread(boost::asio::io_context& io, const Late& late);
   ~PeerThread();
   PeerThread(const PeerThread&) = delete;
   PeerThread& operator=(const PeerThread&) = delete;

@@ -3,15 +3,23 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "kernels/cubin/cubin.h"
 #include "kernels/ptx/fat_binary.h"
 #include "kernels/ptx/link.h"
 #include "kernels/ptx/module.h"
 #include "tests/fuzz/targets.h"
 
 namespace sluice::fuzz {
+namespace {
+
+constexpr uint64_t kMostParamBytes = 32764;  // CUDA's limit
+
+}  // namespace
 
 // Modules with a line of percent signs between them.
 bool check_link(std::string_view text) {
@@ -28,6 +36,33 @@ bool check_link(std::string_view text) {
   auto module = ptx::Module::parse(*joined);
   require(static_cast<bool>(module), "joined modules are a module",
           module ? "" : module.error().message + "\n" + *joined);
+  return true;
+}
+
+// What is taken names nothing outside the image, and the length that a program's pointer alone
+// gives is that of the image or less.
+bool check_cubin(std::string_view bytes) {
+  // In memory of its own, so that a sanitizer sees a read beyond the end.
+  const std::vector<char> image(bytes.begin(), bytes.end());
+  const std::string_view held(image.data(), image.size());
+  auto cubin = cubin::read(held);
+  if (!cubin) return refused(cubin.error());
+  const auto inside = [&](std::string_view part) {
+    return part.empty() ||
+           (part.data() >= held.data() && part.size() <= held.size() - (part.data() - held.data()));
+  };
+  require(cubin->device_bytes >= held.size(), "no less is charged than the image", "");
+  require(inside(cubin->ptx), "the text lies in the image", "");
+  std::set<std::string_view> names;
+  for (const cubin::Kernel& kernel : cubin->kernels) {
+    require(inside(kernel.name), "a name lies in the image", "");
+    require(names.insert(kernel.name).second, "a name stands for one kernel", kernel.name);
+    for (const cubin::Param& param : kernel.params)
+      require(uint64_t{param.offset} + param.bytes <= kMostParamBytes, "a launch can pass it",
+              kernel.name);
+  }
+  const auto length = cubin::bytes_of(image.data());
+  require(static_cast<bool>(length) && *length <= held.size(), "it ends where the image does", "");
   return true;
 }
 

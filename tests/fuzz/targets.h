@@ -14,7 +14,8 @@
 
 // X(name): of the fuzz program, fuzz_<name>, of the folder in regressions/, and of check_<name>.
 #define SLUICE_FUZZ_TARGETS(X) \
-  X(ptx) X(link) X(fat_binary) X(domain_xml) X(config) X(rpc) X(workload) X(trace) X(recording)
+  X(ptx)                       \
+  X(link) X(fat_binary) X(cubin) X(domain_xml) X(config) X(rpc) X(workload) X(trace) X(recording)
 
 namespace sluice::fuzz {
 

@@ -77,7 +77,10 @@ Result<core::VgpuId> GrantExecutor::add_vgpu(const std::string& name,
   if (!id) return Error{ENOSPC, "the scheduler has no place for another vGPU"};
   if (vgpus_.size() <= *id) vgpus_.resize(*id + 1);
   vgpus_[*id] = {.name = name};
-  if (learnt_files_) learnt_files_->load(name, &vgpus_[*id].progress);
+  if (learnt_files_)
+    learnt_files_->load(name, [this, v = *id](core::Progress known) {
+      vgpus_[v].progress.take_knowledge(std::move(known));
+    });
   accounting_->add_vgpu(*id, name);
   if (trace_) trace_->share(monotonic_ns(), *id, name, share);
   run();

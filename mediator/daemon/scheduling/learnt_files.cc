@@ -73,6 +73,18 @@ Result<void> replace_file(const std::string& dir, const std::string& file,
   return folder ? sync(folder.get(), "the folder") : Error::from_errno("open " + dir);
 }
 
+// On the thread.
+Result<core::Progress> read_learnt(const std::string& file) {
+  // O_NONBLOCK: a pipe that somebody put there must not keep the thread.
+  Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd) return Error::from_errno("open");
+  auto text = read_file(fd.get());
+  if (!text) return text.error();
+  core::Progress known;
+  if (auto restored = known.restore(*text); !restored) return restored.error();
+  return known;
+}
+
 }  // namespace
 
 // What is to be written, by file.
@@ -115,30 +127,44 @@ LearntFiles::~LearntFiles() {
                  dir_);
 }
 
-void LearntFiles::load(const std::string& vgpu, core::Progress* progress) const {
+void LearntFiles::load(const std::string& vgpu, Taker take) {
   if (dir_.empty()) return;
   const std::string file = path(vgpu);
   {
-    std::lock_guard lock(writes_->mutex);
+    std::unique_lock lock(writes_->mutex);
     if (auto it = writes_->files.find(file); it != writes_->files.end()) {
-      (void)progress->restore(it->second.text);  // our own words
-      return;
+      const std::string text = it->second.text;
+      lock.unlock();
+      core::Progress known;
+      (void)known.restore(text);  // our own words
+      return take(std::move(known));
     }
   }
-  // O_NONBLOCK: a pipe that somebody put there must not stop sluiced.
-  Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!fd && errno == ENOENT) return;
-  Result<void> taken = fd ? Result<void>{} : Error::from_errno("open");
-  if (taken) {
-    auto text = read_file(fd.get());
-    taken = text ? progress->restore(*text) : Result<void>(text.error());
-  }
-  if (!taken)
-    log::warning("vgpu {}: {} is left aside, durations of kernels are learnt anew: {}", vgpu, file,
-                 taken.error().message);
+  const uint64_t reading = ++last_reading_;
+  auto read = std::make_shared<Result<core::Progress>>(core::Progress());
+  const bool taken = disk_.post([file, read] { *read = read_learnt(file); },
+                                [this, vgpu, reading, read, take = std::move(take)] {
+                                  on_read(vgpu, reading, std::move(*read), take);
+                                });
+  if (taken)
+    reading_[vgpu] = reading;
+  else
+    log::warning("vgpu {}: {} is not read, too much waits for the disk", vgpu, file);
+}
+
+void LearntFiles::on_read(const std::string& vgpu, uint64_t reading, Result<core::Progress> read,
+                          const Taker& take) {
+  const auto it = reading_.find(vgpu);
+  if (it == reading_.end() || it->second != reading) return;  // it has gone
+  reading_.erase(it);
+  if (read) return take(std::move(*read));
+  if (read.error().code == ENOENT) return;
+  log::warning("vgpu {}: {} is left aside, durations of kernels are learnt anew: {}", vgpu,
+               path(vgpu), read.error().message);
 }
 
 void LearntFiles::save(const std::string& vgpu, const core::Progress& progress) {
+  if (reading_.erase(vgpu) > 0) return;
   if (dir_.empty() || (progress.learnt() == 0 && progress.evicted() == 0)) return;
   const std::string file = path(vgpu);
   {

@@ -3,11 +3,12 @@
 // sluiced: a file for each vGPU in `state_dir`, read when the vGPU is made and written when it
 // goes.
 //
-// A disk may take seconds to write. So files are written by a thread of their own (a PeerThread),
+// A disk may take seconds. So files are read and written by a thread of their own (a PeerThread),
 // and sluiced's loop goes on:
 //
 //   save   text is waiting -> being written -> there   (a later text of the same vGPU: once more)
-//   load   the text that waits or is being written, if there is one, else the file
+//   load   the text that waits or is being written, if there is one, else the file: is being read
+//          -> handed over   (a vGPU that goes before that leaves its file as it is)
 //
 // Owned by the GrantExecutor, used from sluiced's one thread. What fails is logged and costs the
 // knowledge only. The files are sluiced's own; one that was damaged is left aside, and the vGPU
@@ -15,6 +16,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -30,11 +33,17 @@ class LearntFiles {
   // Waits for what is still to be written, but no longer than kFinishMs.
   ~LearntFiles();
 
-  // `vgpu`: a valid_vgpu_name(). Reads the file in the caller's thread: at most 4 MiB.
-  void load(const std::string& vgpu, core::Progress* progress) const;
-  // Replaces the file as a whole, or leaves the one that is there, also when the machine stops
-  // meanwhile. Nothing learnt: nothing written. Never waits.
+  // Takes what was learnt. Not called if nothing is known, nor after a save() of the same vGPU.
+  using Taker = std::function<void(core::Progress)>;
+  // `vgpu`: a valid_vgpu_name(). Never waits: `take` is called later from the io_context, or at
+  // once with a text that is still to be written.
+  void load(const std::string& vgpu, Taker take);
+  // The vGPU goes. Replaces the file as a whole, or leaves the one that is there, also when the
+  // machine stops meanwhile. Nothing learnt, or the file not read yet: nothing written. Never
+  // waits.
   void save(const std::string& vgpu, const core::Progress& progress);
+  // Whether something is still to be handed over.
+  bool reading() const { return !reading_.empty(); }
   // Waits until all is written, but no longer than `ms`. True: it is.
   bool finish(uint64_t ms);
 
@@ -45,8 +54,12 @@ class LearntFiles {
   struct Writes;
   std::string path(const std::string& vgpu) const { return dir_ + "/" + vgpu + ".kernels"; }
   void log_errors();
+  void on_read(const std::string& vgpu, uint64_t reading, Result<core::Progress> read,
+               const Taker& take);
 
   std::string dir_;
+  std::map<std::string, uint64_t> reading_;  // by vGPU: which load() is under way
+  uint64_t last_reading_ = 0;
   std::shared_ptr<Writes> writes_;  // shared with the thread
   io::PeerThread disk_;
 };

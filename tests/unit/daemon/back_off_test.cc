@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The back-off of sluiced with fake workers: what counts as an offence, who waits for it, what
 // resets it and what does not. No GPU: what a fault costs is the configuration's word.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstddef>
 #include <stdexcept>
 
+#include "mediator/softgpu/shared/shared_gpu.h"
 #include "tests/support/test_daemon.h"
 
 namespace sluice::test {
@@ -194,6 +199,48 @@ TEST_F(BackOffTest, AnOrderlyEndIsNoOffence) {
   joined()->close();
   EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
   EXPECT_EQ(penalty().forced_ends() + penalty().faults(), 0u);
+}
+
+// Where the GPU shows how long it stood still for a process: the software GPU's file.
+class BackOffMeasured : public BackOffTest {
+ protected:
+  void SetUp() override {
+    softgpu::Config gpu;
+    gpu.gpu_file = config_.soft_file = dir_.path + "/gpu";
+    gpu.memory_bytes = 64 << 20;
+    auto made = softgpu::SharedGpu::open(gpu);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    gpu_ = std::move(*made);
+    file_.reset(::open(config_.soft_file.c_str(), O_RDWR | O_CLOEXEC));
+    BackOffTest::SetUp();
+  }
+  void record_fault(pid_t worker, uint64_t stall_ns) {
+    sluice_soft_fault fault{};
+    fault.number = 1;
+    fault.time_ns = monotonic_ns();
+    fault.stall_ns = stall_ns;
+    fault.pid = static_cast<uint32_t>(worker);
+    const off_t at = SLUICE_SOFT_FAULTS_OFFSET + offsetof(sluice_soft_faults, records);
+    ASSERT_EQ(::pwrite(file_.get(), &fault, sizeof fault, at), ssize_t{sizeof fault});
+  }
+  std::unique_ptr<softgpu::SharedGpu> gpu_;
+  Fd file_;
+};
+
+// Its worker reports no error and leaves in order.
+TEST_F(BackOffMeasured, AStallThatNobodyReportsIsCharged) {
+  auto neighbour = joined("b");
+  auto p = joined();
+  const pid_t worker = a().sessions().front()->worker_pid();
+  record_fault(worker, 40 * kMsNs);
+  // sluiced opens the file when somebody has work.
+  p->command(fake::kReport, 1, 1);
+  ASSERT_TRUE(run_until(
+      [&] { return daemon_->executor().fault_stall_ns(worker, 0).value_or(0) == 40 * kMsNs; }));
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a().sessions().empty(); }));
+  EXPECT_EQ(penalty().faults(), 1u);
+  EXPECT_EQ(penalty().fault_stall_ns(), 40 * kMsNs);
 }
 
 class BackOffDear : public BackOffTest {

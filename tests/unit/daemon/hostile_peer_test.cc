@@ -6,6 +6,8 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -14,6 +16,17 @@
 
 #include "mediator/base/peer_socket.h"
 #include "tests/support/test_daemon.h"
+
+namespace {
+std::atomic<size_t> punched_in_loop{0}, punched_elsewhere{0};
+}  // namespace
+
+// Instead of libc's: the kernel may take as long over it as the memory is large.
+extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
+  if ((mode & FALLOC_FL_PUNCH_HOLE) != 0)
+    (::gettid() == ::getpid() ? punched_in_loop : punched_elsewhere)++;
+  return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, bytes));
+}
 
 namespace sluice::test {
 namespace {
@@ -183,6 +196,49 @@ TEST_P(HostilePeer, DescriptorsThatLingerOverEverySocket) {
       expect_served();
     }
   }
+}
+
+// As much as the socket takes: what sluiced drops a little at a time, it would read for minutes.
+void fill_with_noise(int socket) {
+  const int bytes = 16 << 20;
+  if (::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  const char noise[4096] = {};
+  while (::send(socket, noise, sizeof noise, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  }
+}
+
+TEST_P(HostilePeer, NoiseHoldsNoPlaceAfterItsSenderHasGone) {
+  start();
+  VgpuServer* a = create("a");
+  auto qemu = connect_unix(a->spec().socket, SOCK_STREAM);
+  ASSERT_TRUE(qemu.ok());
+  ASSERT_TRUE(run_until([&] { return a->has_live_peer(); }));
+  fill_with_noise(qemu->get());
+  qemu->reset();
+  EXPECT_TRUE(run_until([&] { return !a->has_live_peer(); }));
+  auto p = joined();
+  fill_with_noise(p->socket());
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a->sessions().empty(); }));
+  expect_served();
+}
+
+TEST_P(HostilePeer, NoMemoryIsPunchedOutInTheLoop) {
+  start();
+  VgpuServer* a = create("a");
+  punched_in_loop = punched_elsewhere = 0;
+  auto p = joined();
+  std::optional<fake::Reply> extent;
+  p->command(fake::kExtent, SLUICE_EXTENT_BYTES);
+  ASSERT_TRUE(run_until([&] { return (extent = p->reply()).has_value(); }));
+  ASSERT_EQ(extent->a, 0u);
+  p->command(fake::kReturnExtent, extent->b, SLUICE_EXTENT_BYTES);
+  EXPECT_TRUE(run_until([&] { return punched_elsewhere == 1; })) << "what a program gives back";
+  p->close();
+  EXPECT_TRUE(run_until([&] { return a->sessions().empty(); }));
+  EXPECT_TRUE(run_until([&] { return punched_elsewhere == 2; })) << "its region";
+  EXPECT_EQ(punched_in_loop, 0u);
 }
 
 TEST_P(HostilePeer, AWakeSocketPassesDescriptorsOrIsNeverRead) {

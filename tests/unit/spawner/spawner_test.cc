@@ -2,14 +2,22 @@
 // sluice-spawner as sluiced sees it: what it takes and refuses, what becomes of processes that an
 // earlier sluiced has left, and that a stranger's process is never ended.
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <map>
 
 #include "mediator/core/spawner_protocol.h"
 #include "mediator/spawner/kernel_log.h"
@@ -184,6 +192,16 @@ TEST(RunningFile, OfAnotherBootOrNoSenseIsEmpty) {
   EXPECT_EQ(f->ended(), 0u);
 }
 
+// Waits until the process runs the program of this name.
+bool becomes(int64_t pid, const std::string& program) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  for (std::string name; name != program;) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::ifstream("/proc/" + std::to_string(pid) + "/comm") >> name;
+  }
+  return true;
+}
+
 // The program itself, with the test as sluiced.
 class SpawnerProgram : public ::testing::Test {
  protected:
@@ -195,10 +213,13 @@ class SpawnerProgram : public ::testing::Test {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::dup2(theirs.get(), spawner_protocol::kControlFd);
+      become_host();
       ::execl(SLUICE_TEST_SPAWNER, "sluice-spawner", nullptr);
       ::_exit(127);
     }
   }
+  // In the spawner's process, before it is the program.
+  virtual void become_host() {}
   void TearDown() override {
     ours_.reset();
     link_.reset();
@@ -443,6 +464,69 @@ TEST_F(SpawnerProgram, AnIdUsedTwiceEndsIt) {
   EXPECT_EQ(::poll(&gone, 1, 60'000), 1) << "its workers end with it";
 }
 
+// sluiced as a service without root, with the capabilities to change users as ambient ones, on a
+// host without user namespaces. Ambient capabilities outlive a change of user and an exec.
+class SpawnerWithAmbient : public SpawnerProgram {
+ protected:
+  static constexpr uid_t kService = 2000000100;
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "takes root";
+    ASSERT_EQ(::chown(dir_.path.c_str(), kService, kService), 0);
+    SpawnerProgram::SetUp();
+  }
+  static void refuse_unshare() {
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{4, filter};
+    if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(126);
+  }
+  void become_host() override {
+    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    refuse_unshare();
+    ::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+    if (::setgroups(0, nullptr) != 0 || ::setresgid(kService, kService, kService) != 0 ||
+        ::setresuid(kService, kService, kService) != 0)
+      ::_exit(126);
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct data[2] = {};
+    const uint32_t users = 1u << CAP_SETUID | 1u << CAP_SETGID;
+    data[0] = {users, users, users};
+    if (::syscall(SYS_capset, &header, data) != 0) ::_exit(126);
+    for (int capability : {CAP_SETUID, CAP_SETGID})
+      if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0) != 0) ::_exit(126);
+  }
+};
+
+// The lines of /proc/PID/status on capabilities: name and value.
+std::map<std::string, uint64_t> capabilities_of(int64_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  std::map<std::string, uint64_t> all;
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("Cap")) all[line.substr(0, 6)] = std::stoull(line.substr(8), nullptr, 16);
+  return all;
+}
+
+TEST_F(SpawnerWithAmbient, ItsWorkersHaveNone) {
+  set_up("/usr/bin/yes");
+  ASSERT_EQ(capabilities_of(spawner_)["CapAmb"], 1u << CAP_SETUID | 1u << CAP_SETGID);
+  spawn(3);
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  ASSERT_EQ(spawned->header.type, Type::kSpawned);
+  ASSERT_TRUE(becomes(spawned->header.pid, "yes"));
+  for (const auto& [set, value] : capabilities_of(spawned->header.pid))
+    if (set != "CapBnd") {  // what is not there any more is not gained again: no_new_privs
+      EXPECT_EQ(value, 0u) << set;
+    }
+  // The spawner may not signal another uid's process without CAP_KILL; this test may.
+  ::kill(static_cast<pid_t>(spawned->header.pid), SIGKILL);
+  EXPECT_TRUE(answer());
+}
+
 enum class Gone { kSpawner, kKeeper, kSluiced };
 class SpawnerGone : public SpawnerProgram, public ::testing::WithParamInterface<Gone> {};
 
@@ -471,6 +555,33 @@ TEST_P(SpawnerGone, ItsWorkersEnd) {
   }
   pollfd gone{pidfd.get(), POLLIN, 0};
   EXPECT_EQ(::poll(&gone, 1, 60'000), 1);
+}
+// A worker that reads nothing and does not look whether anybody is there: only the kernel ends it.
+TEST_P(SpawnerGone, AWorkerThatDoesNotCareEnds) {
+  set_up("/usr/bin/yes");
+  spawn(3);
+  auto spawned = answer();
+  ASSERT_TRUE(spawned);
+  ASSERT_EQ(fds_.size(), 1u);
+  const Fd pidfd = std::move(fds_[0]);
+  // Before it is the program, it waits for the spawner and would see its end.
+  ASSERT_TRUE(becomes(spawned->header.pid, "yes"));
+  switch (GetParam()) {
+    case Gone::kSpawner:
+      ::kill(spawner_, SIGKILL);
+      break;
+    case Gone::kKeeper:
+      ::kill(pid_, SIGKILL);
+      break;
+    case Gone::kSluiced:
+      ours_.reset();
+      link_.reset();
+      break;
+  }
+  pollfd gone{pidfd.get(), POLLIN, 0};
+  const bool ended = ::poll(&gone, 1, 60'000) == 1;
+  EXPECT_TRUE(ended);
+  if (!ended) ::kill(static_cast<pid_t>(spawned->header.pid), SIGKILL);
 }
 INSTANTIATE_TEST_SUITE_P(OrKeeperOrSluiced, SpawnerGone,
                          ::testing::Values(Gone::kSpawner, Gone::kKeeper, Gone::kSluiced));
