@@ -18,6 +18,8 @@ constexpr std::size_t kLongestPart = 160;
 constexpr std::size_t kMostRegisters = 20'000;  // that are followed, in one function
 // In front of a part whose register is written in several places.
 constexpr char kVaries = '~';
+// The largest step that is_positive() takes: times the largest block it stays below 2^31.
+constexpr std::int64_t kLargestFactor = 1 << 16;
 
 void add(Sum& to, const Sum& more, std::int64_t factor) {
   const auto wrapped = [](std::int64_t a, std::int64_t b, std::int64_t f) {
@@ -61,6 +63,15 @@ bool is_floating(const Statement& s) {
 }
 
 }  // namespace
+
+bool Sum::is_positive() const {
+  if (constant < 0 || constant > INT32_MAX) return false;
+  for (const auto& [text, times] : parts) {
+    const bool size = text == "%ntid.x" || text == "%ntid.y" || text == "%ntid.z";
+    if (!size || times < 0 || times > kLargestFactor) return false;
+  }
+  return constant > 0 || !parts.empty();
+}
 
 Sums::Sums(const ptx::Function& function, ptx::RegisterTable& registers) : registers_(registers) {
   for (const Statement& s : function.statements) {

@@ -31,6 +31,8 @@ struct Sum {
   std::int64_t constant = 0;
   bool operator==(const Sum&) const = default;
   bool is_constant() const { return parts.empty(); }
+  // Above 0 whatever the launch: a constant, or the block's size times constants.
+  bool is_positive() const;
 };
 
 enum class Places : std::uint8_t { kSame, kOther, kUnknown };

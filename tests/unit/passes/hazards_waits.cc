@@ -76,6 +76,33 @@ $NEXT:
 	bra $NEXT;
 $END:
 	ret;)"},
+      // One element for each thread of the block, drawn by one of them.
+      {"work_queue_by_block_size",
+       "unified",
+       {3, 1, 1},
+       {40, 1, 1},
+       0,
+       999,
+       ".global .u32 queue;\n.shared .align 4 .b8 mine[4];",
+       R"(
+	setp.ne.u32 %p1, %r0, 0;
+$NEXT:
+	@%p1 bra $MEET;
+	atom.global.add.u32 %r10, [queue], %r2;
+	st.shared.u32 [mine], %r10;
+$MEET:
+	bar.sync 0;
+	ld.shared.u32 %r10, [mine];
+	bar.sync 0;
+	setp.ge.u32 %p2, %r10, %r4;
+	@%p2 bra $END;
+	add.u32 %r10, %r10, %r0;
+	mul.wide.u32 %rd4, %r10, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	atom.global.add.u32 %r11, [%rd4], %r10;
+	bra $NEXT;
+$END:
+	ret;)"},
       // Waits until it is the block's own turn, and passes it on: serial split-K.
       {"waits_for_its_turn", "in-order", {3, 2, 4}, {64, 1, 1}, 0, 0, "", R"(
 	mov.u32 %r20, %ctaid.z;

@@ -157,6 +157,20 @@ TEST(PtxWaits, CountersThatStandStill) {
   EXPECT_EQ(tier(count + "atom.global.add.u32 %r5, [%rd0], 1; bra L; E:"), "plain");
   EXPECT_EQ(tier(count + "red.global.add.u32 [%rd0], -1; bra L; E:"), "waits");
   EXPECT_EQ(tier(count + "st.global.u32 [%rd0], 0; bra L; E:"), "waits");
+  // The step is in a register: the block's size is above 0, a parameter or a difference may not be.
+  const auto by = [&](const std::string& step) {
+    return tier("mov.u32 %r5, %ntid.x; mov.u32 %r7, %ntid.y;" + step +
+                "L: atom.global.add.u32 %r4, [%rd0], %r6; setp.ge.u32 %p0, %r4, %r0; @%p0 bra E;"
+                "st.global.u32 [%rd1], %r4; bra L; E:");
+  };
+  EXPECT_EQ(by("mov.u32 %r6, %r5;"), "plain");
+  EXPECT_EQ(by("shl.b32 %r6, %r5, 2;"), "plain");
+  EXPECT_EQ(by("add.u32 %r6, %r5, %r7;"), "plain");
+  EXPECT_EQ(by("mov.u32 %r6, %r0;"), "waits");
+  EXPECT_EQ(by("sub.u32 %r6, %r5, %r7;"), "waits");
+  EXPECT_EQ(by("add.u32 %r6, %r5, -32;"), "waits");
+  EXPECT_EQ(by("shl.b32 %r6, %r5, 31;"), "waits");
+  EXPECT_EQ(by("mov.u32 %r6, %r2;"), "waits");
 }
 
 // A loop that polls at the very place where the loop around it begins.
