@@ -372,7 +372,8 @@ void Finder::look(const ptx::LoopLevel& level) {
     bool waits = false, for_lower = true, columns = false;
     for (std::uint32_t i : polled) {
       const Statement& s = statements_[i];
-      if (surely_advances(s, lower_, sums_) && !swaps_.changed_beside(i, members_[loop_of(b)])) continue;
+      if (surely_advances(s, lower_, sums_) && !swaps_.changed_beside(i, members_[loop_of(b)]))
+        continue;
       waits = true;
       // A turn goes round once: in a loop of rounds it comes from higher blocks, too.
       const bool turn = level_ == outermost_ &&
