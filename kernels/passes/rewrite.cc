@@ -137,6 +137,13 @@ Made make(const PassInput& input, const Finding& name, const RewriteOptions& opt
   return m;
 }
 
+// A reason without its "(line 12)": that is a line of text which the guest has never seen.
+std::string without_line(const std::string& reason) {
+  const std::size_t begin = reason.find("(line "), end = reason.find(')', begin);
+  if (begin == reason.npos || end == reason.npos) return reason;
+  return reason.substr(0, begin) + "(with its calls written in place)" + reason.substr(end + 1);
+}
+
 // Kernels that got no loop, once more with their calls written in place, in a module where that has
 // been done to all of them (inline.h). A loop is better than none, and any clone better than none.
 // Also kernels that call what reads or swaps global memory: a loop around it waits, or takes a
@@ -192,6 +199,9 @@ void write_calls_in_place(const ptx::Module& module, const ModuleFacts& facts,
     const bool loops = m.report().tier != Tier::kPrologue;
     if (!waits && (!m.report().evictable || (!loops && old.report().evictable))) continue;
     m.entry = old.entry;
+    // Found before as well: then in the guest's own lines.
+    m.report().reason = m.report().code == old.report().code ? old.report().reason
+                                                             : without_line(m.report().reason);
     if (m.report().evictable) m.report().passes.insert(m.report().passes.begin(), "inline");
     old = std::move(m);
   }

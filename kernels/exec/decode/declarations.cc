@@ -16,7 +16,7 @@ namespace {
 // Directives outside bodies: what is not known here could change what the code means.
 Result<void> module_directives(const ptx::Module& module) {
   static const std::unordered_set<std::string_view> known = {
-      ".version", ".target", ".address_size", ".file", ".section", ".pragma", ".loc"};
+      ".version", ".target", ".address_size", ".file", ".section", ".pragma", ".loc", ".language"};
   for (const ptx::ModuleDirective& d : module.directives())
     if (known.count(d.name) == 0)
       return at_line(d.line, std::string(d.name) + " at module scope is not supported");

@@ -7,6 +7,7 @@
 #include "kernels/passes/analysis/detectors.h"
 #include "kernels/passes/analysis/persistent.h"
 #include "kernels/passes/analysis/spin.h"
+#include "kernels/passes/analysis/stack_slots.h"
 #include "kernels/passes/analysis/synchronisation.h"
 #include "kernels/ptx/dominators.h"
 
@@ -143,10 +144,19 @@ FunctionFacts ModuleFacts::gather(const Function& f) const {
 
 void ModuleFacts::gather_waits(const ptx::Cfg& cfg, const ptx::PostDominators& post_dominators,
                                FunctionFacts& out) const {
-  const Waiting waiting =
-      find_waiting(cfg, post_dominators,
-                   {std::cref(polling_), std::cref(reading_), std::cref(ordering_),
-                    [this](std::string_view name) { return constants_.count(name) != 0; }});
+  const Callees callees{std::cref(polling_), std::cref(reading_), std::cref(ordering_),
+                        [this](std::string_view name) { return constants_.count(name) != 0; }};
+  Waiting waiting;
+  const StackSlots slots(cfg.function());
+  if (slots.any()) {
+    const auto its_cfg = ptx::Cfg::build(slots.function());
+    if (!its_cfg) return out.opaque.add("waits", its_cfg.error().message);
+    const auto its_ends = ptx::PostDominators::build(*its_cfg);
+    if (!its_ends) return out.opaque.add("waits", its_ends.error().message);
+    waiting = find_waiting(*its_cfg, *its_ends, callees);
+  } else {
+    waiting = find_waiting(cfg, post_dominators, callees);
+  }
   out.spins = waiting.spins;
   out.one_row = waiting.one_row;
   out.fetches_work = waiting.fetches_work;

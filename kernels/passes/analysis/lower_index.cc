@@ -17,6 +17,8 @@ namespace {
 // Chains of definitions that are followed; compilers make some dozens. Where more is needed the
 // answer is no.
 constexpr int kDeepestAddress = 400;
+// Times that registers which are made of one another are computed again; real code needs 3.
+constexpr int kMostTurns = 8;
 // A constant that is added to the index: up to here it is a step to a higher neighbour, from here
 // on padding in front of the array (CUB pads by 32 tiles).
 constexpr std::uint64_t kLargestStep = 8;
@@ -169,28 +171,39 @@ LowerIndex::Terms LowerIndex::of_operand(std::string_view operand, const Stateme
   return t;
 }
 
+// Registers of a loop are made of one another, so all are computed again with what came of the
+// others, until nothing is new.
 LowerIndex::Terms LowerIndex::of_register(std::uint32_t number) {
-  const auto known = known_.find(number);
-  if (known != known_.end()) return known->second;
-  const auto definitions = definitions_.find(number);
-  known_.emplace(number, Terms{});  // a loop comes back here: it adds nothing new
-  if (definitions == definitions_.end() || depth_ > kDeepestAddress) return {};
-  ++depth_;
-  // Again with what came of it, for registers that are changed in their place.
-  Terms t;
-  for (int turn = 0; turn < 3; ++turn) {
-    const bool one = definitions->second.size() == 1;
-    bool other = false;
-    for (const Statement* s : definitions->second) {
-      t.merge(of_statement(*s));
-      other |= !one && base_opcode(s->opcode) == "mov" && is_other(s->operands.back(), *s);
-    }
-    t.elsewhere |= other && t.has_index();
-    if (known_[number] == t) break;
-    known_[number] = t;
+  if (depth_ != 0) return of_register_once(number);
+  Terms t = of_register_once(number);
+  for (int turn = 0; changed_ && turn < kMostTurns; ++turn) {
+    changed_ = false;
+    for (std::uint32_t r : touched_) settled_.erase(r);
+    touched_.clear();
+    t = of_register_once(number);
   }
-  --depth_;
+  changed_ = false;
+  touched_.clear();
   return t;
+}
+
+LowerIndex::Terms LowerIndex::of_register_once(std::uint32_t number) {
+  const auto definitions = definitions_.find(number);
+  if (definitions == definitions_.end() || depth_ > kDeepestAddress) return {};
+  if (!settled_.insert(number).second) return known_[number];
+  touched_.push_back(number);
+  ++depth_;
+  Terms t = known_[number];
+  const bool one = definitions->second.size() == 1;
+  bool other = false;
+  for (const Statement* s : definitions->second) {
+    t.merge(of_statement(*s));
+    other |= !one && base_opcode(s->opcode) == "mov" && is_other(s->operands.back(), *s);
+  }
+  t.elsewhere |= other && t.has_index();
+  --depth_;
+  changed_ |= !(known_[number] == t);
+  return known_[number] = t;
 }
 
 LowerIndex::Terms LowerIndex::of_statement(const Statement& s) {

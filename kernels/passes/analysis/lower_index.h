@@ -11,6 +11,7 @@
 #include <functional>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "kernels/passes/analysis/places.h"
@@ -54,6 +55,7 @@ class LowerIndex {
   };
   Terms of_operand(std::string_view operand, const ptx::Statement& in);
   Terms of_register(std::uint32_t number);
+  Terms of_register_once(std::uint32_t number);
   Terms of_statement(const ptx::Statement& s);
   bool is_other(std::string_view operand, const ptx::Statement& in);
   bool leads_up(std::string_view operand, const ptx::Statement& in);
@@ -62,6 +64,9 @@ class LowerIndex {
   Sums& sums_;
   std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>> definitions_;
   std::unordered_map<std::uint32_t, Terms> known_;
+  std::unordered_set<std::uint32_t> settled_;  // whose known_ is not computed again
+  std::vector<std::uint32_t> touched_;         // settled by the question that is being answered
+  bool changed_ = false;                       // some known_ by that question
   bool draws_tickets_ = false;
   int depth_ = 0;
 };

@@ -18,6 +18,8 @@ constexpr std::size_t kLongestPart = 160;
 constexpr std::size_t kMostRegisters = 20'000;  // that are followed, in one function
 // In front of a part whose register is written in several places.
 constexpr char kVaries = '~';
+// The largest step that is_positive() takes: times the largest block it stays below 2^31.
+constexpr std::int64_t kLargestFactor = 1 << 16;
 
 void add(Sum& to, const Sum& more, std::int64_t factor) {
   const auto wrapped = [](std::int64_t a, std::int64_t b, std::int64_t f) {
@@ -62,7 +64,19 @@ bool is_floating(const Statement& s) {
 
 }  // namespace
 
-Sums::Sums(const ptx::Function& function, ptx::RegisterTable& registers) : registers_(registers) {
+bool Sum::is_positive() const {
+  if (constant < 0 || constant > INT32_MAX) return false;
+  for (const auto& [text, times] : parts) {
+    const bool size = text == "%ntid.x" || text == "%ntid.y" || text == "%ntid.z";
+    if (!size || times < 0 || times > kLargestFactor) return false;
+  }
+  return constant > 0 || !parts.empty();
+}
+
+Sums::Sums(const ptx::Function& function, ptx::RegisterTable& registers)
+    : function_(function), registers_(registers) {
+  for (const ptx::Variable& v : function.variables)
+    if (v.space == ptx::Space::kLocal && v.scope != 0) locals_[v.name].push_back(v.scope);
   for (const Statement& s : function.statements) {
     if (s.kind != StatementKind::kInstruction || s.operands.empty()) continue;
     const ptx::Effect effect = ptx::effect_of(s);
@@ -73,6 +87,20 @@ Sums::Sums(const ptx::Function& function, ptx::RegisterTable& registers) : regis
       ptx::for_each_register(registers_, s.operands[k], s,
                              [&](std::uint32_t r) { definitions_[r].push_back(&s); });
   }
+}
+
+std::string Sums::local_part(std::string_view name, std::uint32_t scope) {
+  return std::string(name) + (scope == 0 ? "" : '#' + std::to_string(scope));
+}
+
+std::string Sums::symbol_part(std::string_view name, const Statement& in) const {
+  const auto found = locals_.find(name);
+  if (found == locals_.end()) return std::string(name);
+  std::uint32_t scope = in.scope;
+  while (scope != 0 &&
+         std::find(found->second.begin(), found->second.end(), scope) == found->second.end())
+    scope = function_.scopes[scope].parent;
+  return local_part(name, scope);
 }
 
 Sum Sums::difference(const Sum& a, const Sum& b) {
@@ -118,7 +146,7 @@ Sum Sums::of_text(std::string_view operand, const Statement& in, int depth) {
       add(out, one, minus ? -1 : 1);
     } else if (ptx::next_identifier(term, at) == term) {
       const std::uint32_t r = registers_.number(term, in);
-      add(out, r == ptx::RegisterTable::kNone ? part(std::string(term)) : of_register(r, depth),
+      add(out, r == ptx::RegisterTable::kNone ? part(symbol_part(term, in)) : of_register(r, depth),
           minus ? -1 : 1);
     } else {  // a vector, or an expression
       return part(std::string(1, kVaries) + std::string(operand.substr(0, kLongestPart)));

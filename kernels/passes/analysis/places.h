@@ -31,6 +31,8 @@ struct Sum {
   std::int64_t constant = 0;
   bool operator==(const Sum&) const = default;
   bool is_constant() const { return parts.empty(); }
+  // Above 0 whatever the launch: a constant, or the block's size times constants.
+  bool is_positive() const;
 };
 
 enum class Places : std::uint8_t { kSame, kOther, kUnknown };
@@ -48,14 +50,20 @@ class Sums {
   // Whether two addresses name one place. Unknown where they differ by registers that have several
   // values in turn.
   static Places compare(const Sum& a, const Sum& b);
+  // The part that a local variable's address is: its name, and the scope if that is an inner one.
+  static std::string local_part(std::string_view name, std::uint32_t scope);
 
  private:
+  std::string symbol_part(std::string_view name, const ptx::Statement& in) const;
   Sum of_text(std::string_view operand, const ptx::Statement& in, int depth);
   Sum of_register(std::uint32_t number, int depth);
   Sum of_definition(std::uint32_t number, const ptx::Statement& s, int depth);
 
+  const ptx::Function& function_;
   ptx::RegisterTable& registers_;
   std::unordered_map<std::uint32_t, std::vector<const ptx::Statement*>> definitions_;
+  std::unordered_map<std::string_view, std::vector<std::uint32_t>>
+      locals_;  // inner scopes, by name
   std::unordered_map<std::uint32_t, Sum> known_;
 };
 

@@ -48,12 +48,14 @@ bool advances_counter(const Statement& s) {
   return has_modifier(s.opcode, "inc") || has_modifier(s.opcode, "add");
 }
 
-// One that always finds a new value, so that a loop over its results comes to an end by itself.
-// Adding 0 is a load in disguise, and inc wraps round.
-bool surely_advances(const Statement& s, const LowerIndex& values) {
+// One that always finds a new value, so that a loop over its results comes to an end by itself: it
+// adds a constant, or the block's size times one. Adding 0 is a load in disguise, and inc wraps
+// round.
+bool surely_advances(const Statement& s, const LowerIndex& values, Sums& sums) {
+  if (!advances_counter(s) || !has_modifier(s.opcode, "add") || s.operands.size() < 3) return false;
   std::uint64_t step = 0;
-  return advances_counter(s) && has_modifier(s.opcode, "add") && s.operands.size() > 2 &&
-         values.constant(s.operands[2], s, step) && step != 0;
+  if (values.constant(s.operands[2], s, step)) return step != 0;
+  return sums.of(s.operands[2], s).is_positive();
 }
 
 // An atomic that leaves memory as it is: a load in disguise, which Triton and others use.
@@ -370,7 +372,8 @@ void Finder::look(const ptx::LoopLevel& level) {
     bool waits = false, for_lower = true, columns = false;
     for (std::uint32_t i : polled) {
       const Statement& s = statements_[i];
-      if (surely_advances(s, lower_) && !swaps_.changed_beside(i, members_[loop_of(b)])) continue;
+      if (surely_advances(s, lower_, sums_) && !swaps_.changed_beside(i, members_[loop_of(b)]))
+        continue;
       waits = true;
       // A turn goes round once: in a loop of rounds it comes from higher blocks, too.
       const bool turn = level_ == outermost_ &&

@@ -57,8 +57,7 @@ bool Swaps::changed_beside(std::uint32_t atom, const std::vector<std::uint32_t>&
       continue;
     if ((base == "atom" || base == "red") && has_modifier(s->opcode, "add") &&
         s->operands.size() > address_operand(*s) + 1) {  // one more step of the same counter
-      const Sum step = sums_.of(s->operands[address_operand(*s) + 1], *s);
-      if (step.is_constant() && static_cast<std::int32_t>(step.constant) > 0) continue;
+      if (sums_.of(s->operands[address_operand(*s) + 1], *s).is_positive()) continue;
     }
     if (compare(counter, counter.operands[1], *s, s->operands[address_operand(*s)]) ==
         Places::kSame)

@@ -62,6 +62,15 @@ TEST_F(ExecCalls, EveryActivationHasItsOwnVariables) {
   }
 }
 
+// cuTile says which language a module was written in. Other directives may mean anything.
+TEST_F(ExecCalls, LanguageOfTheModuleChangesNothing) {
+  const char* const head = ".version 8.6\n.target sm_90\n.address_size 64\n";
+  const char* const entry = ".visible .entry k() { ret; }\n";
+  EXPECT_TRUE(load(std::string(head) + ".language \"cutile\"\n" + entry)) << error_;
+  EXPECT_FALSE(load(std::string(head) + ".novelty \"cutile\"\n" + entry));
+  EXPECT_NE(error_.find("line 4"), std::string::npos) << error_;
+}
+
 TEST_F(ExecCalls, StackOverflowIsAFault) {
   ASSERT_TRUE(load(kernel(std::string(kThreadIndex) + R"(
     .local .align 8 .b8 sum[8];

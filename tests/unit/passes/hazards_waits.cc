@@ -76,6 +76,62 @@ $NEXT:
 	bra $NEXT;
 $END:
 	ret;)"},
+      // One element for each thread of the block, drawn by one of them.
+      {"work_queue_by_block_size",
+       "unified",
+       {3, 1, 1},
+       {40, 1, 1},
+       0,
+       999,
+       ".global .u32 queue;\n.shared .align 4 .b8 mine[4];",
+       R"(
+	setp.ne.u32 %p1, %r0, 0;
+$NEXT:
+	@%p1 bra $MEET;
+	atom.global.add.u32 %r10, [queue], %r2;
+	st.shared.u32 [mine], %r10;
+$MEET:
+	bar.sync 0;
+	ld.shared.u32 %r10, [mine];
+	bar.sync 0;
+	setp.ge.u32 %p2, %r10, %r4;
+	@%p2 bra $END;
+	add.u32 %r10, %r10, %r0;
+	mul.wide.u32 %rd4, %r10, 4;
+	add.s64 %rd4, %rd0, %rd4;
+	atom.global.add.u32 %r11, [%rd4], %r10;
+	bra $NEXT;
+$END:
+	ret;)"},
+      // As clang writes it without optimisation: counter and address in the stack frame, by generic
+      // addresses, beside a fence.
+      {"counts_in_the_frame", "plain", {7, 1, 1}, {40, 1, 1}, 0, 9, "", R"(
+	.local .align 8 .b8 frame[24];
+	.reg .b64 %SP;
+	.reg .b64 %SPL;
+	mov.u64 %SPL, frame;
+	cvta.local.u64 %SP, %SPL;
+	cvta.global.u64 %rd2, %rd2;
+	st.u64 [%SP+0], %rd2;
+	st.u32 [%SP+8], %r4;
+	mov.u32 %r10, 0;
+	st.u32 [%SP+12], %r10;
+$AGAIN:
+	ld.u32 %r10, [%SP+12];
+	ld.u32 %r11, [%SP+8];
+	setp.ge.u32 %p1, %r10, %r11;
+	@%p1 bra $END;
+	ld.u64 %rd4, [%SP+0];
+	ld.u32 %r12, [%rd4];
+	add.u32 %r12, %r12, %r10;
+	st.u32 [%rd4], %r12;
+	membar.gl;
+	ld.u32 %r13, [%SP+12];
+	add.u32 %r13, %r13, 1;
+	st.u32 [%SP+12], %r13;
+	bra.uni $AGAIN;
+$END:
+	ret;)"},
       // Waits until it is the block's own turn, and passes it on: serial split-K.
       {"waits_for_its_turn", "in-order", {3, 2, 4}, {64, 1, 1}, 0, 0, "", R"(
 	mov.u32 %r20, %ctaid.z;

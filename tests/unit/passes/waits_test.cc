@@ -81,6 +81,22 @@ TEST(PtxWaits, NeighboursThatAreNotLower) {
   EXPECT_FALSE(along.one_row);
 }
 
+// A number that the loop changes by way of another register: down the blocks, or up.
+TEST(PtxWaits, NumbersThatTheLoopChanges) {
+  const auto scan = [](const std::string& step) {
+    return tier(
+        "add.s32 %r3, %r1, -1;\n"
+        "R: mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd0, %rd2;\n"
+        "L: ld.volatile.global.u32 %r4, [%rd3]; setp.eq.u32 %p0, %r4, 0; @%p0 bra L;\n"
+        "mov.u32 %r5, %r3; add.s32 %r6, %r5, " +
+        step +
+        "; mov.u32 %r3, %r6;"
+        "setp.lt.u32 %p1, %r3, %r0; @%p1 bra R;");
+  };
+  EXPECT_EQ(scan("-1"), "in-order");
+  EXPECT_EQ(scan("1"), "waits");
+}
+
 TEST(PtxWaits, TurnsThatAreNotPassedUp) {
   const auto turn = [&](const std::string& own, const std::string& pass) {
     return tier(own +
@@ -157,6 +173,20 @@ TEST(PtxWaits, CountersThatStandStill) {
   EXPECT_EQ(tier(count + "atom.global.add.u32 %r5, [%rd0], 1; bra L; E:"), "plain");
   EXPECT_EQ(tier(count + "red.global.add.u32 [%rd0], -1; bra L; E:"), "waits");
   EXPECT_EQ(tier(count + "st.global.u32 [%rd0], 0; bra L; E:"), "waits");
+  // The step is in a register: the block's size is above 0, a parameter or a difference may not be.
+  const auto by = [&](const std::string& step) {
+    return tier("mov.u32 %r5, %ntid.x; mov.u32 %r7, %ntid.y;" + step +
+                "L: atom.global.add.u32 %r4, [%rd0], %r6; setp.ge.u32 %p0, %r4, %r0; @%p0 bra E;"
+                "st.global.u32 [%rd1], %r4; bra L; E:");
+  };
+  EXPECT_EQ(by("mov.u32 %r6, %r5;"), "plain");
+  EXPECT_EQ(by("shl.b32 %r6, %r5, 2;"), "plain");
+  EXPECT_EQ(by("add.u32 %r6, %r5, %r7;"), "plain");
+  EXPECT_EQ(by("mov.u32 %r6, %r0;"), "waits");
+  EXPECT_EQ(by("sub.u32 %r6, %r5, %r7;"), "waits");
+  EXPECT_EQ(by("add.u32 %r6, %r5, -32;"), "waits");
+  EXPECT_EQ(by("shl.b32 %r6, %r5, 31;"), "waits");
+  EXPECT_EQ(by("mov.u32 %r6, %r2;"), "waits");
 }
 
 // A loop that polls at the very place where the loop around it begins.
@@ -219,6 +249,56 @@ TEST(PtxWaits, SwapsInFunctions) {
                      "add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, %r0; @%p0 bra L;",
                  swap),
             "plain");
+}
+
+// Without optimisation every variable is in the stack frame, which is read by a generic address.
+TEST(PtxWaits, VariablesInTheStackFrame) {
+  const auto framed = [](const std::string& body, const std::string& before = "") {
+    return tier(
+        ".local .align 8 .b8 frame[32]; .reg .b64 %SP, %SPL, %rda;\n"
+        "mov.u64 %SPL, frame; cvta.local.u64 %SP, %SPL; st.u64 [%SP+0], %rd0;"
+        "st.u32 [%SP+8], %r0; st.u32 [%SP+12], 0;" +
+            body,
+        before);
+  };
+  // A counter and its end, beside a fence: work.
+  const std::string count =
+      "L: ld.u32 %r3, [%SP+12]; ld.u32 %r4, [%SP+8]; membar.gl;"
+      "setp.ge.u32 %p0, %r3, %r4; @%p0 bra E; add.u32 %r5, %r3, 1;";
+  EXPECT_EQ(framed(count + "st.u32 [%SP+12], %r5; bra L; E:"), "plain");
+  // The flag's address is in the frame, the flag is not.
+  const std::string poll =
+      "L: ld.u64 %rd3, [%SP+0]; ld.volatile.u32 %r3, [%rd3];"
+      "st.u32 [%SP+16], %r3; ld.u32 %r4, [%SP+16]; membar.gl;"
+      "setp.eq.u32 %p0, %r4, 0; @%p0 bra L;";
+  EXPECT_EQ(framed(poll), "waits");
+  EXPECT_EQ(framed("mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd0, %rd2; add.s64 %rd4, %rd3, -4;"
+                   "st.u64 [%SP+0], %rd4;" +
+                   poll),
+            "waits");  // two values: %rd0 is one of them
+  // Half of a slot is written anew, or its address goes elsewhere: it may be any address.
+  const std::string lower =
+      "mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd0, %rd2;"
+      "add.s64 %rda, %rd3, -4; st.u64 [%SP+24], %rda;";
+  const std::string ask =
+      "L: ld.u64 %rd4, [%SP+24]; ld.volatile.u32 %r3, [%rd4];"
+      "setp.eq.u32 %p0, %r3, 0; @%p0 bra L;";
+  EXPECT_EQ(framed(lower + ask), "in-order");
+  EXPECT_EQ(framed(lower + "st.u32 [%SP+24], %r0;" + ask), "waits");
+  EXPECT_EQ(framed(lower + "st.u32 [%SP+28], %r0;" + ask), "waits");
+  EXPECT_EQ(
+      framed(lower + "add.u64 %rd5, %SP, 24; add.u64 %rd6, %rd5, %rd1; st.u32 [%rd6], %r0;" + ask),
+      "waits");
+  EXPECT_EQ(framed(lower + "add.u64 %rd5, %SP, 8; st.global.u64 [%rd1], %rd5;" + ask), "waits");
+  EXPECT_EQ(
+      framed(lower + "mov.u64 %rd5, %SP; @%p1 mov.u64 %rd5, %rd1; st.u64 [%rd5], %rd1;" + ask),
+      "waits");
+  // A name of an inner scope is another frame.
+  EXPECT_EQ(framed(lower +
+                   "{ .local .align 8 .b8 frame[32]; .reg .b64 %x; mov.u64 %x, frame;"
+                   "st.local.u64 [%x+24], %rd1; }" +
+                   ask),
+            "in-order");
 }
 
 // Copies bring to shared memory what others write.
