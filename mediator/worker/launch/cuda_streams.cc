@@ -68,7 +68,8 @@ CudaStreams::CudaStreams(const gpu::DriverApi& api, bool proxy, LoopSettings set
       settings_(settings),
       signal_(signal),
       records_(records),
-      callbacks_(std::move(callbacks)) {}
+      callbacks_(std::move(callbacks)),
+      markers_(api) {}
 
 void CudaStreams::add(StreamId id, std::shared_ptr<StreamObject> stream) {
   streams_[id] = std::move(stream);
@@ -330,57 +331,13 @@ CUresult CudaStreams::issue(StreamId stream, OpKind kind, Work& work, uint64_t n
 }
 
 CUresult CudaStreams::mark(StreamId stream, uint64_t* marker) {
-  StreamObject& s = *streams_.at(stream);
-  if (CUresult r = make_current(api_, s.context->cu); r != CUDA_SUCCESS) return r;
-  uint64_t id = ~uint64_t{0};
-  // An event belongs to its context.
-  for (size_t i = free_markers_.size(); i-- > 0;) {
-    if (markers_[free_markers_[i]].of == s.context->id) {
-      id = free_markers_[i];
-      free_markers_[i] = free_markers_.back();
-      free_markers_.pop_back();
-      break;
-    }
-  }
-  if (id == ~uint64_t{0}) {
-    Marker m;
-    m.context = s.context->cu;
-    m.of = s.context->id;
-    if (CUresult r = api_.cuEventCreate(&m.event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS)
-      return r;
-    if (gone_markers_.empty()) {
-      gone_markers_.push_back(markers_.size());
-      markers_.emplace_back();
-    }
-    id = gone_markers_.back();
-    gone_markers_.pop_back();
-    markers_[id] = m;
-  }
-  markers_[id].stream = stream;
-  CUresult r = api_.cuEventRecord(markers_[id].event, s.tail->cu);
-  if (r != CUDA_SUCCESS) {
-    free_markers_.push_back(id);
-    return r;
-  }
-  *marker = id;
-  return CUDA_SUCCESS;
+  const StreamObject& s = *streams_.at(stream);
+  return markers_.mark(*s.context, s.tail->cu, marker);
 }
 
-void CudaStreams::forget(const ContextObject& c) {
-  std::erase_if(free_markers_, [&](uint64_t id) {
-    if (markers_[id].of != c.id) return false;
-    gone_markers_.push_back(id);
-    return true;
-  });
-}
+void CudaStreams::forget(const ContextObject& c) { markers_.forget(c); }
 
-CUresult CudaStreams::query(uint64_t marker) {
-  SLUICE_CHECK(marker < markers_.size());
-  if (CUresult r = make_current(api_, markers_[marker].context); r != CUDA_SUCCESS) return r;
-  CUresult r = api_.cuEventQuery(markers_[marker].event);
-  if (r == CUDA_SUCCESS) free_markers_.push_back(marker);
-  return r;
-}
+CUresult CudaStreams::query(uint64_t marker) { return markers_.query(marker); }
 
 // Whatever went before in other lanes, the tail waits for it; but a lane's second stream may not
 // have been joined.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CudaStreams: the stream engine's driver, on the CUDA driver API: what each operation becomes as a
-// call, control blocks and launch records, markers (events), and what a launch that ended has done.
+// call, control blocks and launch records, and what a launch that ended has done. Markers are a
+// part of its own (markers.h).
 //
 // Owned by the session, used under its lock by whichever thread drives the engine; each thread that
 // does makes the right context current first (make_current). `proxy`: block 0 of a clone polls the
@@ -13,6 +14,7 @@
 
 #include "mediator/gpu/driver_api.h"
 #include "mediator/worker/launch/green_contexts.h"
+#include "mediator/worker/launch/markers.h"
 #include "mediator/worker/launch/objects.h"
 #include "mediator/worker/launch/record_pool.h"
 #include "mediator/worker/streams/engine.h"
@@ -84,12 +86,6 @@ class CudaStreams : public EngineDriver {
   void drained(StreamId stream) override;
 
  private:
-  struct Marker {
-    CUevent event = nullptr;
-    CUcontext context = nullptr;
-    ContextId of = 0;  // the context's own name: the driver gives another context the same handle
-    StreamId stream = 0;
-  };
   uint32_t variant_of(FunctionObject& f, uint32_t block_threads, uint32_t dynamic_shared);
   void plan_for_parts(LaunchWork& work);
   uint32_t chunks_of(const LaunchWork& work) const;
@@ -161,10 +157,8 @@ class CudaStreams : public EngineDriver {
   RecordPool records_;
   Callbacks callbacks_;
   std::unordered_map<StreamId, std::shared_ptr<StreamObject>> streams_;
-  uint64_t left_once_ = 0;       // evict word after which narrow() found everything left, once
-  std::vector<Marker> markers_;  // by marker id
-  std::vector<uint64_t> free_markers_;
-  std::vector<uint64_t> gone_markers_;  // whose events went with their contexts
+  uint64_t left_once_ = 0;  // evict word after which narrow() found everything left, once
+  Markers markers_;
   uint64_t next_launch_id_ = 1;
 };
 
