@@ -62,6 +62,7 @@ class Account {
   bool full() const {
     return parts_ended_ >= kMaxWindows;
   }  // also of windows in which nobody had anything, which are not kept
+  uint64_t held_sm_ns(VgpuId v) const { return members_[v].sm_ns; }  // as charged so far
   bool busy(VgpuId v) const { return members_[v].busy; }
   uint32_t busy_count() const { return busy_count_; }
 

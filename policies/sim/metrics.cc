@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace sluice::policy::sim {
 
@@ -61,6 +62,19 @@ void from_ntt(Metrics& m) {
   m.dntt = std::sqrt(std::max(0.0, squares / n - m.antt * m.antt));
   m.fairness = least / most;
 }
+
+// What was held ahead of the reference may be given back without being held short, so a lag counts
+// as far as it rises above 0.
+double got_of_owed_window(const VgpuResult& v, double least) {
+  double worst = 1, held = 0, due = 0;
+  for (size_t i = 0; i < v.due_at_mark.size(); ++i) {
+    const double before = std::max(0.0, due - held), owed = v.due_at_mark[i] - due;
+    held = v.held_at_mark[i];
+    due = v.due_at_mark[i];
+    if (owed >= least) worst = std::min(worst, 1 - std::max(0.0, due - held - before) / owed);
+  }
+  return worst;
+}
 }  // namespace
 
 Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& alone_ns) {
@@ -92,11 +106,17 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
   for (const VgpuResult& v : r.vgpus) {
     got += v.got_sm_ns;
     all += static_cast<double>(v.sm_ns);
-    if (v.owed_sm_ns >= static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count)
-      m.got_of_owed_min = std::min(m.got_of_owed_min, v.got_sm_ns / v.owed_sm_ns);
+    const double least = static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count;
+    if (v.owed_sm_ns >= least)
+      m.got_of_instant_min = std::min(m.got_of_instant_min, v.got_sm_ns / v.owed_sm_ns);
+    if (v.due_sm_ns >= least)
+      m.got_of_owed_min = std::min(m.got_of_owed_min, static_cast<double>(v.sm_ns) / v.due_sm_ns);
+    m.got_of_owed_window_min = std::min(m.got_of_owed_window_min, got_of_owed_window(v, least));
     m.lag_max_ms = std::max(m.lag_max_ms, v.lag_max_sm_ns / w.gpu.sm_count / 1e6);
     m.longest_wait_ms = std::max(m.longest_wait_ms, static_cast<double>(v.longest_wait_ns) / 1e6);
   }
+  const double unknown = std::numeric_limits<double>::quiet_NaN();
+  if (!r.has_reference) m.got_of_owed_min = m.got_of_owed_window_min = unknown;
   // In less than a tenth of a window a share means nothing: one turn decides it.
   const bool meant = r.all_contended_ns >= w.share_window_ns / 10;
   m.share_error_total = meant ? r.all_contended_error : 0;
@@ -112,13 +132,18 @@ Metrics measure(const Workload& w, const Outcome& r, const std::vector<double>& 
     const VgpuResult& v = r.vgpus[i];
     const double whole_ns = static_cast<double>(std::max<uint64_t>(r.end_ns, 1)) * w.gpu.sm_count;
     m.evictions_by_priority[w.vgpus[i].share.priority] += static_cast<double>(v.evictions);
-    m.vgpus.push_back({.name = w.vgpus[i].name,
-                       .part = static_cast<double>(v.sm_ns) / whole_ns,
-                       .kept = static_cast<double>(v.kept_sm_ns) / whole_ns,
-                       .owed_ms = v.owed_sm_ns / w.gpu.sm_count / 1e6,
-                       .got_of_owed = v.owed_sm_ns > 0 ? v.got_sm_ns / v.owed_sm_ns : 1,
-                       .figures = v.figures});
+    m.vgpus.push_back(
+        {.name = w.vgpus[i].name,
+         .part = static_cast<double>(v.sm_ns) / whole_ns,
+         .kept = static_cast<double>(v.kept_sm_ns) / whole_ns,
+         .owed_ms = v.due_sm_ns / w.gpu.sm_count / 1e6,
+         .got_of_owed = v.due_sm_ns > 0 ? static_cast<double>(v.sm_ns) / v.due_sm_ns : 1,
+         .got_of_owed_window =
+             got_of_owed_window(v, static_cast<double>(w.share_window_ns) / 100 * w.gpu.sm_count),
+         .figures = v.figures});
   }
+  if (!r.has_reference)
+    for (VgpuMetrics& v : m.vgpus) v.owed_ms = v.got_of_owed = v.got_of_owed_window = unknown;
   for (const VgpuResult& v : r.vgpus)
     if (r.end_ns)
       m.set_changes_per_s += static_cast<double>(v.changes) * 1e9 / static_cast<double>(r.end_ns);
@@ -169,7 +194,9 @@ Metrics mean_of(const std::vector<Metrics>& runs) {
           &Metrics::share_error_total, &Metrics::lag_max_ms, &Metrics::longest_wait_ms})
       mean.*x = std::max(mean.*x, m.*x);
     mean.jain = std::min(mean.jain, m.jain);
-    mean.got_of_owed_min = std::min(mean.got_of_owed_min, m.got_of_owed_min);
+    for (double Metrics::*x : {&Metrics::got_of_owed_min, &Metrics::got_of_owed_window_min,
+                               &Metrics::got_of_instant_min})
+      if (std::isnan(m.*x) || m.*x < mean.*x) mean.*x = m.*x;
     for (Quantiles Metrics::*q : {&Metrics::evict_latency_us, &Metrics::wait_us}) {
       (mean.*q).p50 += (m.*q).p50 / n;
       (mean.*q).p99 += (m.*q).p99 / n;
@@ -222,7 +249,8 @@ sluice::Result<std::vector<Metrics>> one_run(const Workload& w,
   const int32_t high = high_program(w);
   const auto under = [&](const Registration& row, DurationModel* model) {
     const auto policy = row.make(engine_config(w));
-    return simulate(w, *policy, {.seed = seed, .preempts = row.preempts, .model = model});
+    return simulate(w, *policy,
+                    {.seed = seed, .preempts = row.preempts, .model = model, .reference = true});
   };
   Metrics base;
   double base_high = 0;

@@ -33,8 +33,10 @@ struct VgpuMetrics {
   std::string name;
   double part = 0;  // of the GPU over all time, in use
   double kept = 0;  // ... and kept for it while it paused
-  // Beside others with work: what its weight is owed of the GPU, ms, and how much of it it got.
-  double owed_ms = 0, got_of_owed = 1;
+  // What the fluid reference gave it (fluid.h), ms of the GPU, and what it held over that. By
+  // window: the least of 1 - (rise of its lag above 0) / (due in that window), of windows in which
+  // 1 % of the GPU or more was due.
+  double owed_ms = 0, got_of_owed = 1, got_of_owed_window = 1;
   ShareFigures figures;
 };
 
@@ -49,10 +51,13 @@ struct Metrics {
   double share_error_settled =
       0;  // of it, windows that begin a window's length or more after the first
   double share_points_max = 0;  // the same in parts of the whole GPU
-  // Least part of what a vGPU was owed while it and another had work that it got, of those that
-  // were owed 1 % of a window of the GPU or more. Counts those that pause, too, each over its own
-  // time with work; 1 if there is none. Below 1: it was held short.
-  double got_of_owed_min = 1;
+  // Least got_of_owed of a vGPU, of those that were owed 1 % of a window of the GPU or more; 1 if
+  // there is none, NaN without a reference. Below 1: it was held short. The second: of
+  // got_of_owed_window.
+  double got_of_owed_min = 1, got_of_owed_window_min = 1;
+  // The same of its weight's part of each instant in which it and another had work, however little
+  // it asked for: lower, and known without a reference.
+  double got_of_instant_min = 1;
   double share_error_total = 0;  // relative, over all contended time
   double jain = 1;
   double lag_max_ms = 0;  // whole-GPU ms

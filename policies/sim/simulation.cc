@@ -10,6 +10,8 @@ namespace {
 constexpr uint64_t kEndOfTime = 1ull << 60;
 // Of one program's runs alone, however few the workload is to have.
 constexpr uint64_t kLeastAloneEvents = 10'000;
+// Of the fluid reference, beside a multiple of the simulation's events.
+constexpr uint64_t kFluidSteps = 1'000'000;
 }  // namespace
 
 Simulation::Simulation(const Workload& w, Policy& policy, const Options& options)
@@ -20,6 +22,7 @@ Simulation::Simulation(const Workload& w, Policy& policy, const Options& options
       random_(Random::of(options.seed, 1u << 20)) {
   out_.programs.resize(w.programs.size());
   programs_.resize(w.programs.size());
+  if (options.reference) offered_.resize(w.programs.size());
   vgpus_.resize(w.vgpus.size());
   preempt_cost_.resize(w.kernels.size());
   sm_held_.resize(w.gpu.sm_count);
@@ -83,6 +86,7 @@ Outcome Simulation::run() {
   for (const VgpuResult& v : out_.vgpus) held += static_cast<double>(v.sm_ns);
   out_.lost_sm_ns = held - out_.useful_sm_ns;
   out_.end_ns = now_ns_;
+  if (options_.reference) compare_with_fluid();
   return std::move(out_);
 }
 
@@ -94,6 +98,7 @@ void Simulation::advance(uint64_t time_ns) {
   SLUICE_CHECK(time_ns >= now_ns_);
   // No further than to the end of a part of a window at a time: windows are as long as they say.
   while (time_ns - now_ns_ > account_.part_left_ns()) advance(now_ns_ + account_.part_left_ns());
+  while (time_ns - now_ns_ > mark_left_ns()) advance(now_ns_ + mark_left_ns());
   if (time_ns == now_ns_) return;
   const uint64_t dt = time_ns - now_ns_;
   bool works = false;
@@ -118,6 +123,32 @@ void Simulation::advance(uint64_t time_ns) {
   }
   if (account_.part_ends(dt)) charge();
   account_.pass(time_ns);
+  if (mark_left_ns() == 0) mark();
+}
+
+void Simulation::mark() {
+  charge();
+  for (VgpuId v = 0; v < vgpus_.size(); ++v)
+    out_.vgpus[v].held_at_mark.push_back(static_cast<double>(account_.held_sm_ns(v)));
+  ++marks_;
+}
+
+void Simulation::compare_with_fluid() {
+  const auto work = [this](uint32_t p, uint32_t kernel, uint64_t run) {
+    const Kernel& k = w_.kernels[kernel];
+    const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
+    return mean_alone_ns(p, kernel, run, opaque(p, k)) * width;
+  };
+  // Without hand-overs the same programs come to more launches than in the simulation.
+  const Fluid f = fluid_reference(w_, offered_, work, now_ns_, w_.share_window_ns,
+                                  kFluidSteps + 16 * out_.events);
+  if (!f.complete) return;
+  out_.has_reference = true;
+  for (VgpuId v = 0; v < vgpus_.size(); ++v) {
+    out_.vgpus[v].due_sm_ns = f.served[v];
+    for (uint64_t i = 0; i < std::min<uint64_t>(marks_, f.at_mark.size()); ++i)
+      out_.vgpus[v].due_at_mark.push_back(f.at_mark[i][v]);
+  }
 }
 
 void Simulation::charge() {

@@ -47,6 +47,7 @@ struct Options {
   // Learns and predicts where the workload's predictor is the model, instead of one that begins
   // knowing nothing. The caller's.
   DurationModel* model = nullptr;
+  bool reference = false;      // VgpuResult::due_sm_ns and the marks are wanted
   uint32_t first_program = 0;  // number of the first one, which seeds its draws: where w has only a
                                // part of a workload's programs
 };
@@ -80,6 +81,10 @@ struct VgpuResult {
   double got_sm_ns = 0;      // of the SM-time that those with work held there
   double owed_sm_ns = 0;     // its weight's part of it
   double lag_max_sm_ns = 0;  // largest |owed - got| while it stayed contended
+  // What the fluid reference gave it (fluid.h); 0 without Options::reference.
+  double due_sm_ns = 0;
+  // At each multiple of share_window_ns, from the start: what it held and what was due.
+  std::vector<double> held_at_mark, due_at_mark;
 };
 
 // Windows slide in tenths of themselves.
@@ -95,6 +100,7 @@ struct Window {             // share_window_ns in which all compared vGPUs had w
 
 struct Outcome {
   uint64_t end_ns = 0;
+  bool has_reference = false;  // due_sm_ns of vGPUs is known
   uint64_t events = 0;
   std::vector<ProgramResult> programs;
   std::vector<VgpuResult> vgpus;

@@ -15,6 +15,8 @@ void Simulation::start_programs() {
     ProgramState& s = programs_[i];
     s.random = Random::of(options_.seed, options_.first_program + i);
     s.after.resize(p.steps.size() + 1);
+    s.varies = std::any_of(p.steps.begin(), p.steps.end(),
+                           [&](const Step& x) { return w_.kernels[x.kernel].alone_cv > 0; });
     for (size_t j = p.steps.size(); j-- > 0;) {
       const Kernel& k = w_.kernels[p.steps[j].kernel];
       const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
@@ -48,6 +50,7 @@ void Simulation::schedule_arrival(uint32_t i, uint64_t after_ns) {
 void Simulation::arrive(uint32_t i) {
   const Program& p = w_.programs[i];
   programs_[i].pending.push_back(now_ns_);
+  if (options_.reference) offered_[i].arrivals_ns.push_back(now_ns_);
   if (p.arrival == ArrivalKind::kPeriodic)
     schedule_arrival(i, std::max<uint64_t>(p.period_ns, 1));
   else if (p.arrival == ArrivalKind::kPoisson)
@@ -106,6 +109,24 @@ void Simulation::host(uint32_t i) {
   try_host(i);
 }
 
+// Taken off by the hardware, nothing need be rewritten.
+bool Simulation::opaque(uint32_t i, const Kernel& k) const {
+  const bool by_hardware = w_.gpu.mechanism == Mechanism::kContextSwitch ||
+                           w_.gpu.preemptor == PreemptorKind::kProportional;
+  if (by_hardware) return !options_.preempts;
+  return w_.original_form || !options_.preempts || w_.programs[i].opaque || !k.evictable;
+}
+
+// Of a launch in the form that runs, without its variation.
+double Simulation::mean_alone_ns(uint32_t i, uint32_t kernel, uint64_t run, bool opaque) const {
+  const Program& p = w_.programs[i];
+  const Kernel& k = w_.kernels[kernel];
+  const bool by_hardware = w_.gpu.mechanism == Mechanism::kContextSwitch ||
+                           w_.gpu.preemptor == PreemptorKind::kProportional;
+  const uint64_t alone_ns = p.offset_alone_ns.empty() ? k.alone_ns : p.offset_alone_ns[run];
+  return static_cast<double>(alone_ns) * (opaque || by_hardware ? 1.0 : k.form_factor);
+}
+
 // The first launch behind the head becomes the head, and the policy hears of it.
 void Simulation::make_head(uint32_t i) {
   const Program& p = w_.programs[i];
@@ -124,21 +145,14 @@ void Simulation::make_head(uint32_t i) {
   h.settled_ns = now_ns_;
   s.head_is_last = q.last;
   const uint32_t width = k.width_sms ? std::min(k.width_sms, w_.gpu.sm_count) : w_.gpu.sm_count;
-  const bool original = w_.original_form || !options_.preempts;
-  h.opaque = original || p.opaque || !k.evictable;
-  // Taken off by the hardware, nothing need be rewritten.
-  const bool by_hardware = w_.gpu.mechanism == Mechanism::kContextSwitch ||
-                           w_.gpu.preemptor == PreemptorKind::kProportional;
-  if (by_hardware) h.opaque = !options_.preempts;
+  h.opaque = opaque(i, k);
   h.width = width * kUnit;
-  const uint64_t alone_ns = p.offset_alone_ns.empty() ? k.alone_ns : p.offset_alone_ns[q.run];
-  const double alone = static_cast<double>(alone_ns) *
-                       (h.opaque || by_hardware ? 1.0 : k.form_factor) *
-                       s.random.factor(k.alone_cv);
+  const double work =
+      mean_alone_ns(i, q.kernel, q.run, h.opaque) * s.random.factor(k.alone_cv) * width;
   // Clamped as a double: the tail of the variation may not fit an integer.
   h.work =
-      static_cast<uint64_t>(std::clamp(alone * width, 1.0, static_cast<double>(kMaxWork / kUnit))) *
-      kUnit;
+      static_cast<uint64_t>(std::clamp(work, 1.0, static_cast<double>(kMaxWork / kUnit))) * kUnit;
+  if (options_.reference && s.varies) offered_[i].works.push_back(work);
   h.remaining = h.work;
   out_.programs[i].work_arrived_sm_ns += h.work / kUnit;
 
@@ -214,10 +228,12 @@ void Simulation::run_ended(uint32_t i) {
   if (runs && s.runs_done == runs) --finite_left_;
   if (w_.replay_runs && s.runs_done == w_.replay_runs) --replay_left_;
   if (p.arrival == ArrivalKind::kClosed) {
-    const double think = static_cast<double>(p.think_ns);
-    schedule_arrival(i, p.think_exponential && p.think_ns
-                            ? static_cast<uint64_t>(s.random.exponential(think))
-                            : p.think_ns);
+    const double mean = static_cast<double>(p.think_ns);
+    const uint64_t think = p.think_exponential && p.think_ns
+                               ? static_cast<uint64_t>(s.random.exponential(mean))
+                               : p.think_ns;
+    if (options_.reference && p.think_exponential) offered_[i].thinks_ns.push_back(think);
+    schedule_arrival(i, think);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "policies/model/duration_model.h"
 #include "policies/sim/account.h"
+#include "policies/sim/fluid.h"
 #include "policies/sim/random.h"
 #include "policies/sim/simulation.h"
 
@@ -83,6 +84,7 @@ class Simulation {
     };
     std::deque<Queued> queue;   // behind the head
     bool head_is_last = false;  // of its run
+    bool varies = false;        // its launches' work does
     std::vector<double> after;  // oracle: work of the steps behind step i, SM-ns
     Head head;
   };
@@ -127,6 +129,8 @@ class Simulation {
     uint64_t charged_to_ns;  // its account has what it held up to here
   };
   static constexpr uint32_t kNone = 0xffffffffu;
+  // Of all vGPUs together, 32 MiB: a horizon of days with windows of microseconds needs more.
+  static constexpr uint64_t kMostMarks = 2'000'000;
 
   // simulation.cc
   void push(uint64_t time_ns, EventKind kind, uint32_t id, uint64_t version = 0) {
@@ -158,6 +162,16 @@ class Simulation {
   void apply(const Action& a);
   void violate(const std::string& what);
   bool finished() const;
+  // What the workload asked for, for the fluid reference, and what was held at each mark.
+  uint64_t mark_left_ns() const {
+    return options_.reference && marks_ < most_marks() ? (marks_ + 1) * w_.share_window_ns - now_ns_
+                                                       : ~0ull;
+  }
+  uint64_t most_marks() const { return kMostMarks / w_.vgpus.size(); }
+  void mark();
+  void compare_with_fluid();
+  bool opaque(uint32_t program, const Kernel& k) const;
+  double mean_alone_ns(uint32_t program, uint32_t kernel, uint64_t run, bool opaque) const;
 
   // simulation_gpu.cc
   void run(const Action& a);
@@ -218,6 +232,8 @@ class Simulation {
   uint64_t order_ = 0, now_ns_ = 0, wake_version_ = 0, launches_ = 0;
   std::vector<ProgramState> programs_;
   std::vector<uint32_t> program_of_;  // by launch id
+  std::vector<Offered> offered_;      // by program; empty without Options::reference
+  uint64_t marks_ = 0;
   std::vector<VgpuState> vgpus_;
   std::vector<Hold> holds_;
   std::vector<uint32_t> free_holds_;

@@ -314,7 +314,7 @@ TEST(WfqOnTimeSlices, TheOperatorSaysWhoseSecondGoesFirst) {
   const Outcome r = simulate(w, *policy, {.seed = 1});
   const Metrics m = measure(w, r, std::vector<double>(w.programs.size()));
   EXPECT_LE(m.share_error_settled, 0.075);
-  EXPECT_LT(m.got_of_owed_min, 0.5);
+  EXPECT_LT(m.got_of_instant_min, 0.5);
   ASSERT_LT(m.share_error_settled,
             run("wfq-slices", 8, false, 60 * kSecond).worst(&Window::worst_error));
 }
@@ -407,7 +407,7 @@ TEST(WfqMixes, SharesInEverySetOfHabits) {
       const Metrics m = measure(w, r, std::vector<double>(w.programs.size()));
       EXPECT_LE(m.share_error_settled, bursty ? form.bursty : 0.01)
           << form.workload << ", set " << i + 1;
-      EXPECT_GE(m.got_of_owed_min, form.got) << form.workload << ", set " << i + 1;
+      EXPECT_GE(m.got_of_instant_min, form.got) << form.workload << ", set " << i + 1;
       EXPECT_GE(m.conservation, 0.99) << form.workload << ", set " << i + 1;
       EXPECT_EQ(m.violations, 0u) << m.violation;
       if (i + 1 != 2) {  // two bursty ones alone: nobody always has work

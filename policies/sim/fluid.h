@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fluid reference: what generalised processor sharing would give the same programs. The measure of
+// what each vGPU is owed. Pure; one thread; called once a simulation has ended. Times in ns, work
+// and service in SM-ns.
+//
+// Rules
+//   capacity   all SMs, without hand-overs, divided by weight at every instant
+//   who has    a vGPU with work queued in the fluid system; one without is owed nothing
+//   width      in space, a vGPU is given no more SMs than its launches can use
+//   open       runs arrive when they did in the simulation
+//   closed     a run arrives when it did in the simulation, or, if sooner, its pause after the
+//   fluid
+//              system ended the run before: a vGPU that is starved still asks for what it would use
+// Priorities, groups, limits and latency classes are not considered.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "policies/sim/workload.h"
+
+namespace sluice::policy::sim {
+
+// What one program asked for in a simulation.
+struct Offered {
+  std::vector<uint64_t> arrivals_ns;  // of its runs
+  std::vector<uint64_t> thinks_ns;    // closed: the pause after each run
+  std::vector<double> works;          // of its launches; empty where none varies
+};
+
+struct Fluid {
+  bool complete = false;                     // false: it took more than max_steps; the rest is 0
+  std::vector<double> served;                // to each vGPU
+  std::vector<std::vector<double>> at_mark;  // the same up to each multiple of mark_ns
+};
+
+// `mean_work(program, kernel, run)`: for launches that the simulation did not come to or that do
+// not vary. `mark_ns` 0: no marks.
+Fluid fluid_reference(const Workload& w, const std::vector<Offered>& offered,
+                      const std::function<double(uint32_t, uint32_t, uint64_t)>& mean_work,
+                      uint64_t end_ns, uint64_t mark_ns, uint64_t max_steps);
+
+}  // namespace sluice::policy::sim
