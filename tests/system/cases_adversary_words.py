@@ -122,8 +122,11 @@ class WorkerThatLies(ForgedReport):
             with self.lying(self.reports()[new]):
                 self.assertIn("without a grant", self.last_words(p), self.sluiced.log()[-3000:])
             self.assert_victim_stays(1)
-            self.assertGreater(self.vgpu("a")["usage"]["ungranted_ns"], 0, "it is charged")
-            self.assertEqual(self.vgpu("b")["usage"]["ungranted_ns"], 0)
+            charged = self.vgpu("a")["usage"]["ungranted_ns"]
+            self.assertGreater(charged, 0, "it is charged")
+            # On a busy machine an honest worker is interrupted between its kernel's end and the
+            # release (docs/concepts/accounting.md).
+            self.assertLess(self.vgpu("b")["usage"]["ungranted_ns"], charged / 10)
         self.assert_all_free("a")
 
 

@@ -35,6 +35,8 @@ class Hostile(WithSluiced):
                     number, _, reason = rest.partition(" ")
                     self.assertNotEqual(int(number), 0, p.stdout)
                     self.assertGreater(len(reason), 8, "the guest can read why")
+                elif name.startswith("random-records") and word == "answered":
+                    pass  # one of them may be a good call, answered before a bad one is read
                 else:
                     self.assertIn(word, ("ended", "answered"), p.stdout)
                     self.assertNotEqual(rest.split()[0], "0", f"{name} was taken for a good call")
