@@ -46,6 +46,11 @@ class Turns(WithVictim):
         self.sluiced.ctl("set", "a", "--weight", 1)
         self.assert_all_free("a")
 
+
+class TurnsBesideASpin(WithVictim):
+    """Of a sluiced of its own: the spinning vGPU is kept waiting afterwards."""
+    EXTRA = TURNS
+
     def test_a_kernel_that_never_ends_is_ended_and_its_neighbour_is_not(self):
         with self.attack():
             attacker = self.adversary("fault-again", "spin", 1000)

@@ -99,9 +99,10 @@ TEST_P(WorkerSpaceMoves, SmsChangeUnderLaunchesAndMemoryIsRight) {
   start_in_space(signal, sets.now);
   uint64_t launches = 0;
   int moves = 0;
-  // Until both kinds of change have come under a launch that stayed.
-  for (int round = 0; round < 60 && (round < 4 || b->report->header.narrowed < 6 ||
-                                     (!chain && b->report->header.grown < 3));
+  // Until both kinds of change have come under a launch that stayed; on a busy machine most
+  // launches are over before that.
+  for (int round = 0; round < 1000 && (round < 4 || b->report->header.narrowed < 6 ||
+                                       (!chain && b->report->header.grown < 3));
        ++round) {
     launch_long(static_cast<uint32_t>(++launches));
     for (int i = 0; chain && i < 5; ++i) launch_long(static_cast<uint32_t>(++launches));
