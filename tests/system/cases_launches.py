@@ -53,7 +53,9 @@ class Shortest(WithSluiced):
         self.assertRegex(kept, r"sluice-preemption-costs 1\n\d+ \d+ \d+\n")
         self.sluiced.start()
         self.sluiced.ctl("create", "a", "--weight", 1)
-        self.assertEqual(self.sluiced.ctl("show", "a")["launches"]["kernels_with_evict_cost"], 1)
+        # Kept files are read on a thread, after the vGPU is there.
+        self.eventually(lambda: self.sluiced.ctl("show", "a")["launches"]
+                        ["kernels_with_evict_cost"] == 1, "what was kept is known again")
         self.assertNotIn("left aside", self.sluiced.log())
         self.sluiced.ctl("create", "b", "--weight", 1)
 

@@ -95,8 +95,20 @@ class WithSluiced(unittest.TestCase):
         for name in ("a", "b"):
             cls.sluiced.ctl("create", name, "--weight", 1)
 
+    def __init__(self, *args, **kw):
+        super().__init__(*args, **kw)
+        self._programs = []
+
+    def ended_programs(self):
+        """What the programs printed that have ended and whose output nobody has read."""
+        return "".join(f"--- {p.name} has ended with {p.process.returncode}:\n"
+                       f"{p.process.stdout.read()[-3000:]}"
+                       for p in self._programs
+                       if p.process.poll() is not None and not p.process.stdout.closed)
+
     def program(self, vgpu, name, *args):
         p = Program(self.sluiced, vgpu, name, *args)
+        self._programs.append(p)
         self.addCleanup(lambda: p.process.poll() is None and p.kill())
         return p
 
@@ -115,7 +127,8 @@ class WithSluiced(unittest.TestCase):
         end = time.monotonic() + timeout
         while not condition():
             if time.monotonic() > end:
-                self.fail(f"never: {what}\n--- sluiced:\n{self.sluiced.log()[-3000:]}")
+                self.fail(f"never: {what}\n{self.ended_programs()}--- sluiced:\n"
+                          f"{self.sluiced.log()[-3000:]}")
             time.sleep(0.05)
 
     def assert_all_free(self, name):
