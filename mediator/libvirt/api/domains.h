@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All domains of one libvirtd, and what of their XML matters to a vGPU. Reads only. One thread.
-// Errors have libvirt's own text.
+// All domains of one libvirtd, and what of their XML matters to a vGPU. Reads only. Errors have
+// libvirt's own text. libvirt is asked on a thread of its own, so that a libvirtd that is stopped
+// keeps nobody waiting: for programs that end soon after, as that thread stays.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct ListedDomain {
   bool runs() const { return state != "shut off" && state != "crashed"; }
 };
 
-// `uri` empty: qemu:///system. Error code ENOENT: libvirt is not installed here.
+// `uri` empty: qemu:///system. Error code ENOENT: libvirt is not installed here; ETIMEDOUT: it has
+// not answered within limits::kListSeconds.
 Result<std::vector<ListedDomain>> list_domains(const std::string& uri);
 
 // What a vGPU needs of a domain. Of XML that cannot be read nothing is known: all fields are false.
