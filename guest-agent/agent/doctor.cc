@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -141,33 +140,6 @@ std::vector<Finding> driver_findings(const DoctorOptions& options) {
   return findings;
 }
 
-const char* word(State state) {
-  switch (state) {
-    case State::kRight:
-      return "right";
-    case State::kWrong:
-      return "wrong";
-    case State::kSkipped:
-      return "skipped";
-  }
-  return "";
-}
-
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) {
-      out += c;
-    } else {
-      char escaped[8];
-      std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned char>(c));
-      out += escaped;
-    }
-  }
-  return out + "\"";
-}
-
 }  // namespace
 
 std::vector<Finding> examine(const DoctorOptions& options) {
@@ -176,35 +148,6 @@ std::vector<Finding> examine(const DoctorOptions& options) {
                                    agent_finding(options.socket, connected)};
   for (Finding& f : driver_findings(options)) findings.push_back(std::move(f));
   return findings;
-}
-
-bool all_right(const std::vector<Finding>& findings) {
-  for (const Finding& f : findings)
-    if (f.state != State::kRight) return false;
-  return true;
-}
-
-std::string as_text(const std::vector<Finding>& findings) {
-  std::string out;
-  for (const Finding& f : findings) {
-    char line[64];
-    std::snprintf(line, sizeof line, "%-8s %-8s ", word(f.state), f.name.c_str());
-    out += line + f.fact + "\n";
-    if (!f.mend.empty()) out += "                  -> " + f.mend + "\n";
-  }
-  return out;
-}
-
-std::string as_json(const std::vector<Finding>& findings) {
-  std::string out =
-      std::string("{\"right\": ") + (all_right(findings) ? "true" : "false") + ", \"checks\": [";
-  for (size_t i = 0; i < findings.size(); ++i) {
-    const Finding& f = findings[i];
-    out += std::string(i == 0 ? "" : ", ") + "{\"name\": " + quoted(f.name) +
-           ", \"state\": " + quoted(word(f.state)) + ", \"fact\": " + quoted(f.fact) +
-           ", \"mend\": " + quoted(f.mend) + "}";
-  }
-  return out + "]}\n";
 }
 
 }  // namespace sluice::guest

@@ -9,19 +9,9 @@
 #include <string>
 #include <vector>
 
-namespace sluice::guest {
+#include "mediator/base/findings.h"
 
-struct Finding {
-  enum class State {
-    kRight,
-    kWrong,
-    kSkipped,  // could not be checked, as something before is wrong
-  };
-  std::string name;  // one word, for scripts; does not change its meaning
-  State state = State::kSkipped;
-  std::string fact;  // what was found, one line
-  std::string mend;  // what to do; empty if it is right
-};
+namespace sluice::guest {
 
 struct DoctorOptions {
   std::string socket;          // where programs join
@@ -40,11 +30,5 @@ struct DoctorOptions {
 //   runtime   a libcudart that works with it, for programs that were built with -cudart shared
 //   launch    a small kernel computes what it should
 std::vector<Finding> examine(const DoctorOptions& options);
-
-bool all_right(const std::vector<Finding>& findings);
-// A line for each, mends below.
-std::string as_text(const std::vector<Finding>& findings);
-// {"right": BOOL, "checks": [{"name", "state", "fact", "mend"}]}
-std::string as_json(const std::vector<Finding>& findings);
 
 }  // namespace sluice::guest

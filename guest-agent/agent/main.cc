@@ -103,7 +103,7 @@ int examine_for(const std::string& command, int argc, char** argv) {
   std::vector<Finding> findings = examine(options);
   if (command == "status")
     for (Finding& f : findings) f.mend.clear();
-  std::fputs((json ? as_json(findings) : as_text(findings)).c_str(), stdout);
+  std::fputs((json ? as_json(findings, all_right(findings)) : as_text(findings)).c_str(), stdout);
   return all_right(findings) ? 0 : 1;
 }
 

@@ -8,6 +8,7 @@
 #include "mediator/base/limits.h"
 #include "mediator/cli/attach.h"
 #include "mediator/cli/commands.h"
+#include "mediator/cli/doctor/doctor.h"
 
 namespace limits = sluice::limits;
 using namespace sluice::cli;
@@ -157,10 +158,22 @@ int main(int argc, char** argv) {
                            "cumulative counters as JSON; differences describe the time between");
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return stats(a, json); }; });
 
+  DoctorOptions doc;
+  bool is_doctor = false;
+  cmd = app.add_subcommand("doctor", "what is wrong on this host, and what to do; 0: nothing");
+  cmd->add_option("--connect", doc.uri, "libvirt's URI; default qemu:///system");
+  cmd->callback([&] { is_doctor = true; });
+
   cmd = app.add_subcommand("metrics", "the same and more in Prometheus' text format");
   cmd->callback([&] { run = [&](sluice::AdminClient& a) { return metrics(a); }; });
 
   CLI11_PARSE(app, argc, argv);
+  if (is_doctor) {
+    doc.admin_socket = socket;
+    doc.version = SLUICE_VERSION;
+    doc.json = json;
+    return doctor(doc);
+  }
   sluice::Result<void> done;
   if (without_sluiced) {
     done = detach(at, [&] { return sluice::AdminClient::connect(socket); });

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """libvirt: the hook program by itself, its schemas, and a domain under a libvirtd of our own."""
+import json
 import os
 import pathlib
 import shutil
@@ -226,6 +227,7 @@ class Domain(support.WithSluiced):
         self.metadata_is_followed(libvirt)
         # The agent is up a moment after the guest.
         wait_until(lambda: guest.run("sluice-suite-probe", support.TIMEOUT_S)[0] == 0)
+        self.doctor_finds_the_domain(libvirt)
         self.assertIn("from its next start on", self.ctl(libvirt, "detach", "vm1"))
         self.assertFalse(self.gone("vm1"), "the running domain keeps its vGPU")
         self.live(libvirt)
@@ -234,6 +236,30 @@ class Domain(support.WithSluiced):
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not libvirt.running("vm1"))
         wait_until(lambda: self.gone("vm1"))
+
+    def doctor_finds_the_domain(self, libvirt):
+        """Of this host's own checks (KVM, cgroups) nothing is asked: it may have or lack them."""
+        checks = self.doctor(libvirt)
+        for name in ("sluiced", "version", "libvirtd", "hook", "events", "domains", "iommu",
+                     "window", "agents"):
+            self.assertEqual(checks[name]["state"], "right", checks[name])
+        self.assertIn("vm1", checks["libvirtd"]["fact"])
+        nobody = self.doctor(libvirt, self.work / "nobody")
+        self.assertEqual(nobody["sluiced"]["state"], "wrong", nobody["sluiced"])
+        self.assertIn("systemctl start sluiced", nobody["sluiced"]["mend"])
+        self.assertEqual(nobody["agents"]["state"], "skipped")
+
+    def doctor(self, libvirt, admin=None):
+        """By name. The status is 1 exactly when something is wrong."""
+        p = subprocess.run([support.BUILD / "mediator/cli/sluicectl", "--socket",
+                            admin or self.sluiced.admin, "doctor", "--json", "--connect",
+                            libvirt.uri], stdout=subprocess.PIPE, text=True, env=libvirt.env,
+                           timeout=support.TIMEOUT_S)
+        answer = json.loads(p.stdout)
+        wrong = [c["name"] for c in answer["checks"] if c["state"] == "wrong"]
+        self.assertEqual((p.returncode, answer["right"]), (int(bool(wrong)), not wrong), wrong)
+        self.assertTrue(all(c["mend"] for c in answer["checks"] if c["state"] == "wrong"), answer)
+        return {c["name"]: c for c in answer["checks"]}
 
     def live(self, libvirt):
         self.refuses(libvirt, "it has a vGPU", "attach", "vm1", "--live")

@@ -117,12 +117,9 @@ pugi::xml_node add_shmem(pugi::xml_node parent, const std::string& domain,
   return shmem;
 }
 
-// libvirt keeps aliases that begin with "ua-" as they are.
-constexpr char kPortAlias[] = "ua-sluice";
-
 pugi::xml_node reserved_port(pugi::xml_node domain) {
   for (pugi::xml_node n : domain.child("devices").children("controller"))
-    if (Text(n.child("alias").attribute("name").value()) == kPortAlias) return n;
+    if (Text(n.child("alias").attribute("name").value()) == kReservedPortAlias) return n;
   return {};
 }
 
@@ -207,7 +204,7 @@ Result<Change> reserve_room(Text xml, uint64_t window_bytes) {
   pugi::xml_node port = child_or_new(domain, "devices").append_child("controller");
   port.append_attribute("type") = "pci";
   port.append_attribute("model") = "pcie-root-port";
-  port.append_child("alias").append_attribute("name") = kPortAlias;
+  port.append_child("alias").append_attribute("name") = kReservedPortAlias;
   change.shown += printed(port);
   // libvirt has no element for the size of a port's window.
   if (!domain.attribute("xmlns:qemu"))

@@ -14,6 +14,9 @@
 
 namespace sluice::libvirt {
 
+// The root port that reserve_room() adds. libvirt keeps aliases that begin with "ua-" as they are.
+inline constexpr char kReservedPortAlias[] = "ua-sluice";
+
 struct Attachment {
   // Attributes of <sluice:vgpu>: name and value.
   std::vector<std::pair<std::string, std::string>> settings;

@@ -9,6 +9,9 @@ namespace sluice::libvirt::limits {
 // How long a live detach waits for the guest to release the device. Idle guests need less than a
 // second; a shorter wait would report programs that are about to end.
 inline constexpr uint64_t kDetachSeconds = 10;
+// How long a list of all domains may take: a hundred domains need less than a second. A shorter
+// wait would find no domains on a busy host.
+inline constexpr int kListSeconds = 10;
 // A libvirtd that is silent for so many seconds, so many times, is gone. Less would drop the
 // connection to one that is busy.
 inline constexpr int kKeepAliveSeconds = 5;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of sluiced itself and of its sockets.
+#include <cerrno>
+
+#include "mediator/cli/answer.h"
+#include "mediator/cli/doctor/checks.h"
+
+namespace sluice::cli::checks {
+
+std::optional<Account> qemu_account(const HostFacts& facts) {
+  for (const char* name : {"libvirt-qemu", "qemu"})
+    if (auto account = facts.files.account(name)) return account;
+  return std::nullopt;
+}
+
+Verdict sluiced(const HostFacts& facts) {
+  if (facts.info) {
+    return right("runs as process " + text(*facts.info, "pid") + ", policy " +
+                 text(*facts.info, "policy"));
+  }
+  const Error& e = facts.info.error();
+  if (e.code == EACCES || e.code == EPERM)
+    return wrong(e.message,
+                 "use root, or add yourself to the group sluice and log in anew: "
+                 "adduser YOU sluice");
+  if (e.code == EAGAIN || e.code == ETIMEDOUT)
+    return wrong("it does not answer: " + e.message,
+                 "journalctl -u sluiced; systemctl restart sluiced ends all vGPUs' sessions");
+  return wrong(e.message);
+}
+
+Verdict version(const HostFacts& facts) {
+  if (!facts.info) return skipped("sluiced was not reached");
+  const std::string theirs = text(*facts.info, "version");
+  if (theirs == facts.version) return right("sluiced and sluicectl are " + theirs);
+  return wrong("sluiced is " + (theirs.empty() ? "of no known version" : theirs) +
+               ", sluicectl is " + facts.version);
+}
+
+Verdict admin_socket(const HostFacts& facts) {
+  const auto s = facts.files.status(facts.admin_socket);
+  if (!s || !S_ISSOCK(s->st_mode)) return skipped("there is no socket " + facts.admin_socket);
+  const std::string group = facts.files.group_name(s->st_gid);
+  if (s->st_mode & 2)
+    return wrong(facts.admin_socket + " may be written by everybody",
+                 "set admin.mode = \"0660\" in /etc/sluice/sluice.toml, and restart sluiced");
+  if ((s->st_mode & 060) != 060)
+    return wrong("its group " + group + " may not use " + facts.admin_socket,
+                 "set admin.mode = \"0660\" in /etc/sluice/sluice.toml, and restart sluiced");
+  return right(facts.admin_socket + " is for the group " + group);
+}
+
+Verdict vgpu_sockets(const HostFacts& facts) {
+  if (!facts.vgpus) return skipped("sluiced was not reached");
+  const auto& all = rows_of(*facts.vgpus);
+  if (all.empty()) return right("no vGPU yet");
+  const auto qemu = qemu_account(facts);
+  if (!qemu) return skipped("libvirt's QEMU has no user here (libvirt-qemu, qemu)");
+  for (const auto& v : all) {
+    const std::string socket = text(v, "socket");
+    const auto s = facts.files.status(socket);
+    if (!s || !S_ISSOCK(s->st_mode))
+      return wrong("vGPU " + text(v, "name") + " has no socket " + socket,
+                   "sluicectl delete " + text(v, "name") + ", then start its domain again");
+    if (!facts.files.may_use(*qemu, socket, 2))
+      return wrong("user " + qemu->name + " may not connect to " + socket + ", which is for " +
+                   facts.files.group_name(s->st_gid));
+  }
+  return right("user " + qemu->name + " may connect to all " + std::to_string(all.size()));
+}
+
+Verdict walls(const HostFacts& facts) {
+  if (!facts.info) return skipped("sluiced was not reached");
+  const auto* workers = field(*facts.info, "workers");
+  const auto* missing = workers ? field(*workers, "missing_walls") : nullptr;
+  if (!missing || !missing->is_array()) return skipped("sluiced does not say");
+  if (missing->get_array().empty()) return right("workers have all their walls");
+  std::string list;
+  for (const auto& m : missing->get_array())
+    if (m.is_string()) list += (list.empty() ? "" : "; ") + std::string(m.get_string());
+  return wrong(list);
+}
+
+}  // namespace sluice::cli::checks
